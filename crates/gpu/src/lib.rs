@@ -1,0 +1,7 @@
+//! One device API over the CUDA and HIP drivers.
+#![warn(missing_docs)]
+mod error;
+pub mod library;
+mod table;
+pub use error::{Error, Result};
+pub use table::{Failure, Row, Slot as TableSlot, Source, Table, Vendor};
