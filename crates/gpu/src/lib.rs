@@ -1,7 +1,64 @@
 //! One device API over the CUDA and HIP drivers.
+//!
+//! The drivers are opened at run time: the same binary drives NVIDIA and AMD GPUs, and starts on a machine with
+//! neither. A missing library is [`Error::NotAvailable`], a missing symbol an error of that call alone.
+//!
+//! | layer | what it promises |
+//! |---|---|
+//! | `table` | one row per driver call, resolved when first used; raw |
+//! | `vendor`, `driver` | where the vendors differ; numbers become [`Error`]s |
+//! | [`Device`], [`Stream`], [`Buffer`], [`Kernel`] … | owned, checked, usable from any thread |
+//!
+//! What this layer checks: lengths, bounds, devices, launch limits, argument counts and sizes. What it leaves to the
+//! caller: the types of kernel arguments and the kernel's own memory accesses (so [`Kernel::launch`] is `unsafe`), and
+//! the order of work on different streams ([`Stream::wait`]).
+//!
+//! ```
+//! use warpwave_gpu::{Gpus, Preference, Selection};
+//!
+//! # fn main() -> Result<(), warpwave_gpu::Error> {
+//! match Gpus::discover().select(&Preference::Auto)? {
+//!     Selection::Gpu(device) => {
+//!         let stream = device.stream()?;
+//!         let numbers = stream.upload(&[1.0f32, 2.0, 3.0])?;
+//!         assert_eq!(stream.download(&numbers)?, [1.0, 2.0, 3.0]);
+//!     }
+//!     Selection::Cpu { why } => println!("no GPU: {}", why.join("; ")),
+//! }
+//! # Ok(())
+//! # }
+//! ```
 #![warn(missing_docs)]
+
+pub mod code_object;
+mod device;
+mod driver;
 mod error;
+mod event;
+#[cfg(feature = "fake")]
+pub mod fake;
+mod graph;
+pub mod hardware;
+mod launch;
 pub mod library;
+mod memory;
+mod module;
+mod pool;
+mod select;
+mod stream;
 mod table;
+mod vendor;
+
+pub use device::{Device, DeviceInfo, MemoryInfo};
+pub use driver::{Driver, Version, cuda_search, hip_search, rocm_library_folders};
 pub use error::{Error, Result};
-pub use table::{Failure, Row, Slot as TableSlot, Source, Table, Vendor};
+pub use event::Event;
+pub use graph::{Graph, GraphExec};
+pub use launch::{Arg, Args, Launch, default_block_size};
+pub use memory::{Buffer, HostBuffer, MemoryRange, Slice, SliceMut, UnifiedBuffer};
+pub use module::{Kernel, Module};
+pub use pool::PoolStats;
+pub use select::{Backend, Gpus, Preference, Selection, init};
+pub use stream::{Priorities, Stream};
+pub use table::{DevicePtr, Failure, Handle, Row, Slot as TableSlot, Source, Table, Vendor};
+pub use vendor::{Attribute, MemoryKind};

@@ -1,0 +1,296 @@
+//! A device: its facts, its memory, and the thread's way to it.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::hardware::{self, Card};
+use crate::pool::{Pool, PoolStats};
+use crate::table::{Failure, Table, Vendor};
+use crate::vendor::{self, Attribute, Seat};
+
+/// What is known about a device.
+#[derive(Debug, Clone)]
+pub struct DeviceInfo {
+    /// `cuda:0`, `rocm:1`, `vgpu:gfx90a`.
+    pub name: String,
+    /// The vendor's name of the model.
+    pub model: String,
+    /// Whose API drives it.
+    pub vendor: Vendor,
+    /// Its number within its driver.
+    pub ordinal: usize,
+    /// `sm_90`, or `gfx90a:sramecc+:xnack-` with features.
+    pub arch: String,
+    /// Lanes of a wave (warp).
+    pub wave_size: u32,
+    /// Multiprocessors (compute units).
+    pub compute_units: u32,
+    /// Bytes of memory.
+    pub total_memory: usize,
+    /// `GPU-…`, where the driver tells it.
+    pub uuid: Option<String>,
+    /// `0000:41:00.0`, where the driver tells it.
+    pub pci: Option<String>,
+    /// Shared memory (LDS) a block may use.
+    pub shared_per_block: usize,
+    /// Shared memory a block may use when its kernel asks for more than the default.
+    pub shared_per_block_max: usize,
+    /// Shared memory of a compute unit.
+    pub shared_per_unit: usize,
+    /// Registers a block may use.
+    pub registers_per_block: u32,
+    /// Threads of a block.
+    pub max_threads_per_block: u32,
+    /// Threads of a compute unit.
+    pub max_threads_per_unit: u32,
+    /// Largest block in each direction.
+    pub max_block: [u32; 3],
+    /// Largest grid in each direction.
+    pub max_grid: [u32; 3],
+    /// Core clock.
+    pub clock_khz: u32,
+    /// Memory clock.
+    pub memory_clock_khz: u32,
+    /// Width of the memory bus.
+    pub memory_bus_bits: u32,
+    /// Level-2 cache.
+    pub l2_bytes: usize,
+    /// Blocks of one launch may wait for each other.
+    pub cooperative_launch: bool,
+    /// Unified memory works.
+    pub unified_memory: bool,
+    /// Host and device may touch unified memory at the same time.
+    pub concurrent_unified: bool,
+    /// Shares its memory with the host.
+    pub integrated: bool,
+    /// The card of the hardware matrix, for AMD.
+    pub card: Option<Card>,
+}
+
+impl DeviceInfo {
+    /// The architecture without its features: `gfx90a`.
+    pub fn base_arch(&self) -> &str {
+        self.arch.split(':').next().unwrap_or(&self.arch)
+    }
+}
+
+/// Free and total bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Free now, for every process.
+    pub free: usize,
+    /// All there is.
+    pub total: usize,
+}
+
+/// A GPU. Cheap to clone; usable from any thread.
+#[derive(Clone)]
+pub struct Device(pub(crate) Arc<DeviceInner>);
+
+pub(crate) struct DeviceInner {
+    driver: Arc<Driver>,
+    seat: Seat,
+    info: DeviceInfo,
+    pub(crate) pool: Pool,
+    /// Streams being captured. While there are any, no memory goes back to the driver: that would wait for them.
+    pub(crate) captures: AtomicUsize,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.0.info.name)
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+impl Eq for Device {}
+
+impl Device {
+    pub(crate) fn open(driver: &Arc<Driver>, ordinal: usize, name: &str) -> Result<Device> {
+        let table = &driver.table;
+        let fail = |failure| driver.error(name, failure);
+        let mut handle = 0;
+        let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
+        // SAFETY: `handle` outlives the call.
+        unsafe { table.device_get(&mut handle, number) }.map_err(fail)?;
+        let info = read_info(table, handle, ordinal, name).map_err(fail)?;
+        let seat = vendor::take_seat(table, number, handle).map_err(fail)?;
+        let inner = DeviceInner { driver: driver.clone(), seat, info, pool: Pool::default(), captures: AtomicUsize::new(0) };
+        Ok(Device(Arc::new(inner)))
+    }
+
+    /// What is known about it.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.0.info
+    }
+
+    /// `cuda:0`.
+    pub fn name(&self) -> &str {
+        &self.0.info.name
+    }
+
+    /// The driver it belongs to.
+    pub fn driver(&self) -> &Arc<Driver> {
+        &self.0.driver
+    }
+
+    /// Free and total memory now.
+    pub fn memory(&self) -> Result<MemoryInfo> {
+        let (mut free, mut total) = (0, 0);
+        let table = self.activate()?;
+        // SAFETY: the outputs outlive the call.
+        self.check(unsafe { table.mem_info(&mut free, &mut total) })?;
+        Ok(MemoryInfo { free, total })
+    }
+
+    /// Waits for all work on the device.
+    pub fn synchronize(&self) -> Result<()> {
+        let table = self.activate()?;
+        // SAFETY: no arguments.
+        self.check(unsafe { table.device_synchronize() })
+    }
+
+    /// The memory pool's figures.
+    pub fn pool_stats(&self) -> PoolStats {
+        self.0.pool.stats()
+    }
+
+    /// Gives the pool's unused memory back to the driver; returns the bytes freed.
+    pub fn trim_pool(&self) -> Result<usize> {
+        self.0.pool.trim(self)
+    }
+
+    /// The most bytes the pool may hold, or no limit.
+    pub fn set_pool_cap(&self, cap: Option<usize>) {
+        self.0.pool.set_cap(cap);
+    }
+
+    /// Whether this device can address `peer`'s memory directly.
+    pub fn can_access(&self, peer: &Device) -> Result<bool> {
+        if !Arc::ptr_eq(self.driver(), peer.driver()) {
+            return Ok(false);
+        }
+        let (mut device, mut other, mut can) = (0, 0, 0);
+        let table = self.activate()?;
+        // SAFETY: the outputs outlive the calls.
+        self.check(unsafe { table.device_get(&mut device, self.seat().ordinal) })?;
+        // SAFETY: as above.
+        self.check(unsafe { table.device_get(&mut other, peer.seat().ordinal) })?;
+        // SAFETY: as above.
+        self.check(unsafe { table.can_access_peer(&mut can, device, other) })?;
+        Ok(can != 0)
+    }
+
+    /// Lets kernels on this device address `peer`'s memory.
+    pub fn enable_access(&self, peer: &Device) -> Result<()> {
+        if !self.can_access(peer)? {
+            let device = format!("{} towards {}", self.name(), peer.name());
+            return Err(Error::Unsupported { what: "direct access to a peer's memory".to_owned(), device });
+        }
+        let table = self.activate()?;
+        self.check(vendor::enable_peer(table, peer.seat()))
+    }
+
+    pub(crate) fn seat(&self) -> Seat {
+        self.0.seat
+    }
+
+    /// Makes this device current on the thread, and gives the table to call.
+    #[inline]
+    pub(crate) fn activate(&self) -> Result<&Table> {
+        self.0.activate().map_err(|failure| self.error(failure))
+    }
+
+    #[inline]
+    pub(crate) fn check(&self, outcome: Result<(), Failure>) -> Result<()> {
+        outcome.map_err(|failure| self.error(failure))
+    }
+
+    #[cold]
+    pub(crate) fn error(&self, failure: Failure) -> Error {
+        self.0.driver.error(self.name(), failure)
+    }
+}
+
+impl DeviceInner {
+    #[inline]
+    pub(crate) fn activate(&self) -> Result<&Table, Failure> {
+        vendor::activate(&self.driver.table, self.seat)?;
+        Ok(&self.driver.table)
+    }
+}
+
+impl Drop for DeviceInner {
+    fn drop(&mut self) {
+        // No buffer is left, for each holds its device: only the pool's free blocks are.
+        if let Ok(table) = self.activate() {
+            self.pool.release_all(table);
+        }
+    }
+}
+
+fn read_info(table: &Table, device: c_int, ordinal: usize, name: &str) -> Result<DeviceInfo, Failure> {
+    let vendor = table.vendor();
+    let raw = |number: c_int| {
+        let mut value = 0;
+        // SAFETY: `value` outlives the call. A number the driver does not know is an error, not a crash.
+        unsafe { table.device_attribute(&mut value, number, device) }.map(|()| u32::try_from(value).unwrap_or(0))
+    };
+    // A driver that lacks an attribute leaves it 0: these are facts to show, or limits checked when known.
+    let get = |attribute: Attribute| raw(attribute.number(vendor)).unwrap_or(0);
+    let text = |call: &dyn Fn(*mut c_char, c_int) -> Result<(), Failure>| {
+        let mut room = [0u8; 256];
+        call(room.as_mut_ptr().cast(), 255)?;
+        Ok(CStr::from_bytes_until_nul(&room).unwrap_or_default().to_string_lossy().trim().to_owned())
+    };
+    // SAFETY: the driver writes at most the length it is given.
+    let model = text(&|out, len| unsafe { table.device_name(out, len, device) })?;
+    // SAFETY: as above.
+    let pci = text(&|out, len| unsafe { table.device_pci_bus_id(out, len, device) }).ok();
+    let mut total_memory = 0;
+    // SAFETY: the output outlives the call.
+    unsafe { table.device_total_mem(&mut total_memory, device)? };
+    let mut uuid = [0; 16];
+    // SAFETY: the output outlives the call.
+    let uuid = unsafe { table.device_uuid(&mut uuid, device) }.ok().map(|()| vendor::uuid_text(vendor, uuid));
+    let arch = vendor::architecture(table, device)?;
+    let shared_per_block = get(Attribute::SharedPerBlock) as usize;
+    let opt_in = if vendor == Vendor::Nvidia { raw(vendor::CUDA_SHARED_OPT_IN).unwrap_or(0) as usize } else { 0 };
+    Ok(DeviceInfo {
+        name: name.to_owned(),
+        card: hardware::card_of(&model, &arch),
+        model,
+        vendor,
+        ordinal,
+        arch,
+        wave_size: raw(Attribute::WaveSize.number(vendor))?,
+        compute_units: get(Attribute::ComputeUnits),
+        total_memory,
+        uuid,
+        pci,
+        shared_per_block,
+        shared_per_block_max: opt_in.max(shared_per_block),
+        shared_per_unit: get(Attribute::SharedPerUnit) as usize,
+        registers_per_block: get(Attribute::RegistersPerBlock),
+        max_threads_per_block: get(Attribute::MaxThreadsPerBlock),
+        max_threads_per_unit: get(Attribute::ThreadsPerUnit),
+        max_block: [Attribute::MaxBlockX, Attribute::MaxBlockY, Attribute::MaxBlockZ].map(get),
+        max_grid: [Attribute::MaxGridX, Attribute::MaxGridY, Attribute::MaxGridZ].map(get),
+        clock_khz: get(Attribute::ClockKhz),
+        memory_clock_khz: get(Attribute::MemoryClockKhz),
+        memory_bus_bits: get(Attribute::MemoryBusBits),
+        l2_bytes: get(Attribute::L2Bytes) as usize,
+        cooperative_launch: get(Attribute::CooperativeLaunch) != 0,
+        unified_memory: get(Attribute::ManagedMemory) != 0,
+        concurrent_unified: get(Attribute::ConcurrentManaged) != 0,
+        integrated: get(Attribute::Integrated) != 0,
+    })
+}

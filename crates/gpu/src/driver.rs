@@ -1,0 +1,261 @@
+//! A vendor's driver: found, opened, started, and asked for its devices.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use crate::device::{Device, DeviceInner};
+use crate::error::{Error, Result};
+use crate::library::{Library, Search, python_folders, versioned_folders};
+use crate::table::{Failure, Source, Table, Vendor};
+use crate::vendor::{self, MemoryKind, code};
+
+/// A driver's version: 12.9 for CUDA, 6.2.41133 for HIP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Major.
+    pub major: u32,
+    /// Minor.
+    pub minor: u32,
+    /// Patch; 0 for CUDA.
+    pub patch: u32,
+}
+
+impl Version {
+    /// From the vendor's number: CUDA 12090, HIP 60241133.
+    pub fn from_number(vendor: Vendor, number: i32) -> Version {
+        let n = number.max(0).unsigned_abs();
+        match vendor {
+            Vendor::Nvidia => Version { major: n / 1000, minor: n % 1000 / 10, patch: 0 },
+            Vendor::Amd => Version { major: n / 10_000_000, minor: n / 100_000 % 100, patch: n % 100_000 },
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)?;
+        if self.patch > 0 { write!(f, ".{}", self.patch) } else { Ok(()) }
+    }
+}
+
+/// A started driver.
+pub struct Driver {
+    pub(crate) table: Table,
+    label: String,
+    library: PathBuf,
+    version: Version,
+    names: Vec<String>,
+    /// Devices opened so far, so that asking twice gives the same device and the same pool.
+    opened: Mutex<Vec<Weak<DeviceInner>>>,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Driver({} {} from {})", self.label, self.version, self.library.display())
+    }
+}
+
+/// Where the CUDA driver may be. Never `libcuda.so`: that name is the toolkit's stub.
+pub fn cuda_search() -> Search {
+    let mut folders: Vec<PathBuf> = [
+        "/usr/lib/wsl/lib",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib64",
+        "/usr/local/nvidia/lib64",
+        "/run/opengl-driver/lib",
+        "/usr/lib/aarch64-linux-gnu/nvidia",
+    ]
+    .map(PathBuf::from)
+    .to_vec();
+    folders.extend(versioned_folders("/usr/local", "cuda", "lib64"));
+    folders.extend(versioned_folders("/usr/local", "cuda", "compat"));
+    Search { what: "the CUDA driver", variable: "WARPWAVE_CUDA_LIB", names: vec!["libcuda.so.1".to_owned()], folders }
+}
+
+/// Where the HIP runtime may be. Wheels ship the versioned name only.
+pub fn hip_search() -> Search {
+    let names = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"].map(str::to_owned).to_vec();
+    Search { what: "the HIP runtime", variable: "WARPWAVE_HIP_LIB", names, folders: rocm_library_folders() }
+}
+
+/// Folders that hold ROCm's libraries.
+pub fn rocm_library_folders() -> Vec<PathBuf> {
+    let from_env = ["ROCM_PATH", "HIP_PATH"].into_iter().filter_map(std::env::var_os).map(|p| PathBuf::from(p).join("lib"));
+    let mut folders: Vec<PathBuf> = from_env.collect();
+    folders.extend(versioned_folders("/opt", "rocm", "lib"));
+    folders.extend(["/usr/lib/x86_64-linux-gnu", "/usr/lib64"].map(PathBuf::from));
+    for packages in python_folders() {
+        folders.push(packages.join("_rocm_sdk_core/lib"));
+        folders.push(packages.join("torch/lib"));
+    }
+    folders
+}
+
+impl Driver {
+    /// The CUDA driver of this machine, opened once per process.
+    pub fn cuda() -> Result<Arc<Driver>> {
+        static CUDA: OnceLock<Result<Arc<Driver>>> = OnceLock::new();
+        CUDA.get_or_init(|| Driver::open("cuda", Vendor::Nvidia, &cuda_search())).clone()
+    }
+
+    /// The HIP runtime of this machine, opened once per process.
+    pub fn rocm() -> Result<Arc<Driver>> {
+        static ROCM: OnceLock<Result<Arc<Driver>>> = OnceLock::new();
+        ROCM.get_or_init(|| Driver::open("rocm", Vendor::Amd, &hip_search())).clone()
+    }
+
+    /// Opens and starts the driver that `search` finds.
+    pub fn open(label: &str, vendor: Vendor, search: &Search) -> Result<Arc<Driver>> {
+        let library = Library::open(search)?;
+        let path = library.path(match vendor {
+            Vendor::Nvidia => "cuInit",
+            Vendor::Amd => "hipInit",
+        });
+        Driver::start(label, Table::new(vendor, Source::Library(library)), path, None)
+    }
+
+    /// A driver whose functions are in this process: `lookup` gives the address of a vendor symbol.
+    ///
+    /// `names` are the devices' names after the colon; without them they are numbered.
+    ///
+    /// # Safety
+    /// Each address must be a function of the C shape that the table's row declares.
+    pub unsafe fn in_process(
+        label: &str,
+        vendor: Vendor,
+        lookup: fn(&str) -> Option<*const c_void>,
+        names: Option<Vec<String>>,
+    ) -> Result<Arc<Driver>> {
+        Driver::start(label, Table::new(vendor, Source::InProcess(lookup)), PathBuf::from("(in process)"), names)
+    }
+
+    fn start(label: &str, table: Table, library: PathBuf, names: Option<Vec<String>>) -> Result<Arc<Driver>> {
+        let fail = |failure| to_error(&table, label, &library, failure);
+        // SAFETY: the flags must be 0.
+        let count = match unsafe { table.init(0) } {
+            Ok(()) => {
+                let mut count = 0;
+                // SAFETY: `count` outlives the call.
+                match unsafe { table.device_count(&mut count) } {
+                    Ok(()) => usize::try_from(count).unwrap_or(0),
+                    Err(failure) if is_no_device(failure) => 0,
+                    Err(failure) => return Err(fail(failure)),
+                }
+            }
+            // The library is installed, the card is not: a driver with no devices, not an error.
+            Err(failure) if is_no_device(failure) => 0,
+            Err(failure) => return Err(fail(failure)),
+        };
+        let mut number = 0;
+        // SAFETY: `number` outlives the call.
+        unsafe { table.driver_version(&mut number) }.map_err(fail)?;
+        let version = Version::from_number(table.vendor(), number);
+        let suffixes = names.unwrap_or_else(|| (0..count).map(|i| i.to_string()).collect());
+        let names = suffixes.iter().take(count).map(|s| format!("{label}:{s}")).collect();
+        tracing::debug!(%label, %version, devices = count, library = %library.display(), "driver started");
+        Ok(Arc::new(Driver { table, label: label.to_owned(), library, version, names, opened: Mutex::default() }))
+    }
+
+    /// `cuda`, `rocm`, `vgpu` …: the part of a device's name before the colon.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Whose API it speaks.
+    pub fn vendor(&self) -> Vendor {
+        self.table.vendor()
+    }
+
+    /// The library's file.
+    pub fn library(&self) -> &std::path::Path {
+        &self.library
+    }
+
+    /// The version it reports.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The names of its devices.
+    pub fn device_names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The table's symbols that the library does not export: calls that will fail with [`Error::MissingSymbol`].
+    pub fn missing_symbols(&self) -> Vec<&'static str> {
+        let wanted = Table::ROWS.iter().filter_map(|row| row.symbol(self.vendor()));
+        wanted.filter(|symbol| self.table.source().symbol(symbol).is_none()).collect()
+    }
+
+    /// Opens a device. Asking again while it is open gives the same device.
+    pub fn device(self: &Arc<Self>, ordinal: usize) -> Result<Device> {
+        let name = self
+            .names
+            .get(ordinal)
+            .ok_or_else(|| Error::UnknownDevice { wanted: format!("{}:{ordinal}", self.label), known: self.names.clone() })?;
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.len() <= ordinal {
+            opened.resize_with(ordinal + 1, Weak::new);
+        }
+        if let Some(device) = opened[ordinal].upgrade() {
+            return Ok(Device(device));
+        }
+        let device = Device::open(self, ordinal, name)?;
+        opened[ordinal] = Arc::downgrade(&device.0);
+        Ok(device)
+    }
+
+    /// Where `pointer` lives, as far as this driver knows it; `None` for ordinary host memory.
+    pub fn memory_kind_of(&self, pointer: u64) -> Result<Option<MemoryKind>> {
+        let attribute = |number| {
+            let mut value = 0u32;
+            // SAFETY: these attributes are 32 bits wide (`IS_MANAGED` fewer), and any address may be asked about.
+            let outcome = unsafe { self.table.pointer_attribute((&raw mut value).cast(), number, pointer) };
+            outcome.map(|()| value)
+        };
+        let kind = match attribute(vendor::POINTER_MEMORY_TYPE) {
+            Ok(number) => vendor::memory_kind(self.vendor(), self.version.major, number),
+            // Unknown to the driver.
+            Err(Failure::Code { code: code::INVALID_VALUE | code::NOT_FOUND, .. }) => return Ok(None),
+            Err(failure) => return Err(self.error(&self.label, failure)),
+        };
+        // CUDA reports managed memory as device memory, with this flag.
+        let managed = attribute(vendor::POINTER_IS_MANAGED).is_ok_and(|flag| flag & 1 == 1);
+        Ok(kind.map(|kind| if managed { MemoryKind::Unified } else { kind }))
+    }
+
+    /// The ordinal of the device that `pointer` belongs to.
+    pub fn device_of(&self, pointer: u64) -> Option<usize> {
+        let mut ordinal = -1i32;
+        // SAFETY: the attribute is 32 bits wide, and any address may be asked about.
+        unsafe { self.table.pointer_attribute((&raw mut ordinal).cast(), vendor::POINTER_DEVICE_ORDINAL, pointer) }.ok()?;
+        usize::try_from(ordinal).ok()
+    }
+
+    /// A failed call as an error that names the device.
+    pub(crate) fn error(&self, device: &str, failure: Failure) -> Error {
+        to_error(&self.table, device, &self.library, failure)
+    }
+}
+
+fn is_no_device(failure: Failure) -> bool {
+    // HIP answers 101 to the first call and 100 to the next ones.
+    matches!(failure, Failure::Code { code: code::NO_DEVICE | code::INVALID_DEVICE, .. })
+}
+
+#[cold]
+fn to_error(table: &Table, device: &str, library: &std::path::Path, failure: Failure) -> Error {
+    match failure {
+        Failure::MissingSymbol(symbol) => Error::MissingSymbol { symbol, library: library.display().to_string() },
+        Failure::NoSuchCall(row) => Error::Unsupported { what: row.replace('_', " "), device: device.to_owned() },
+        Failure::Code { call, code } => {
+            let (name, text) = vendor::error_text(table, code);
+            if code::is_fatal(code) {
+                return Error::DeviceLost { call, device: device.to_owned(), code, name };
+            }
+            Error::Driver { call, device: device.to_owned(), code, name, text }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Modules of compiled code, the kernels in them, and launches that are checked before the driver sees them.
+
+use std::ffi::{CString, c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::code_object::{CodeObject, KernelInfo};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::launch::{Arg, Args, Launch, default_block_size};
+use crate::memory::MemoryRange;
+use crate::stream::Stream;
+use crate::table::{Failure, Handle, Vendor};
+use crate::vendor::{self, code};
+
+/// Compiled code on a device. Cheap to clone; unloaded when the last kernel of it is gone.
+#[derive(Clone)]
+pub struct Module(Arc<ModuleInner>);
+
+struct ModuleInner {
+    device: Device,
+    raw: Handle,
+    /// What the code object tells about itself; `None` for formats that only the driver reads.
+    code: Option<CodeObject>,
+}
+
+// SAFETY: module handles may be used from any thread.
+unsafe impl Send for ModuleInner {}
+// SAFETY: as above.
+unsafe impl Sync for ModuleInner {}
+
+impl Module {
+    /// Loads a code object: `.cubin` or PTX for NVIDIA, `.hsaco` for AMD.
+    pub fn load(device: &Device, image: &[u8]) -> Result<Module> {
+        let bad = |reason: String| Error::BadModule { device: device.name().to_owned(), reason };
+        let code = CodeObject::parse(image).ok();
+        check_target(device, code.as_ref()).map_err(bad)?;
+        // PTX is text that the driver reads up to a NUL, and no driver is told the image's length: keep a NUL behind it.
+        let mut terminated = Vec::with_capacity(image.len() + 1);
+        terminated.extend_from_slice(image);
+        terminated.push(0);
+        if code.is_none()
+            && !image.starts_with(b"\x7fELF")
+            && !image.starts_with(b"__CLANG_OFFLOAD_BUNDLE__")
+            && std::str::from_utf8(image).is_err()
+        {
+            return Err(bad("it is neither ELF nor PTX".to_owned()));
+        }
+        let table = device.activate()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the output outlives the call; the image was checked to be of a format with a length of its own.
+        match unsafe { table.module_load_data(&mut raw, terminated.as_ptr().cast()) } {
+            Ok(()) => Ok(Module(Arc::new(ModuleInner { device: device.clone(), raw, code }))),
+            Err(Failure::Code { code: code @ (code::INVALID_IMAGE | code::NO_BINARY_FOR_GPU | code::UNSUPPORTED_PTX | 218), .. }) => {
+                let (name, text) = vendor::error_text(table, code);
+                Err(bad(format!("{name} ({code}): {text}; the device is {}", device.info().arch)))
+            }
+            Err(failure) => Err(device.error(failure)),
+        }
+    }
+
+    /// The device it is loaded on.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// What the code object tells about itself.
+    pub fn code(&self) -> Option<&CodeObject> {
+        self.0.code.as_ref()
+    }
+
+    /// The names of its kernels, where the code object tells them.
+    pub fn kernel_names(&self) -> Vec<String> {
+        self.0.code.as_ref().map(|code| code.kernels.iter().map(|k| k.name.clone()).collect()).unwrap_or_default()
+    }
+
+    /// A kernel by its symbol, or by its C++ name where that is unique.
+    pub fn kernel(&self, name: &str) -> Result<Kernel> {
+        let info = self.0.code.as_ref().and_then(|code| code.find(name).ok());
+        let symbol = info.map_or(name, |info| &info.name);
+        let device = &self.0.device;
+        let not_found = || Error::NotInModule { what: "kernel", name: name.to_owned(), available: self.kernel_names() };
+        let c_name = CString::new(symbol).map_err(|_| not_found())?;
+        let table = device.activate()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the output outlives the call, the module is live, the name NUL-terminated.
+        match unsafe { table.module_function(&mut raw, self.0.raw, c_name.as_ptr()) } {
+            Ok(()) => Kernel::new(self, raw, symbol, info),
+            Err(Failure::Code { code: code::NOT_FOUND, .. }) => Err(not_found()),
+            Err(failure) => Err(device.error(failure)),
+        }
+    }
+
+    /// Address and size in bytes of a `__device__` or `__constant__` variable.
+    pub fn global(&self, name: &str) -> Result<MemoryRange> {
+        let device = &self.0.device;
+        let not_found = || Error::NotInModule { what: "global", name: name.to_owned(), available: Vec::new() };
+        let c_name = CString::new(name).map_err(|_| not_found())?;
+        let table = device.activate()?;
+        let mut range = MemoryRange { ptr: 0, bytes: 0 };
+        // SAFETY: the outputs outlive the call, the module is live, the name NUL-terminated.
+        match unsafe { table.module_global(&mut range.ptr, &mut range.bytes, self.0.raw, c_name.as_ptr()) } {
+            Ok(()) => Ok(range),
+            Err(Failure::Code { code: code::NOT_FOUND, .. }) => Err(not_found()),
+            Err(failure) => Err(device.error(failure)),
+        }
+    }
+}
+
+/// Refuses code of the other vendor or of another architecture, with both names in the message.
+fn check_target(device: &Device, code: Option<&CodeObject>) -> std::result::Result<(), String> {
+    let Some(code) = code else { return Ok(()) };
+    let amd_code = code.target.starts_with("gfx");
+    let info = device.info();
+    let base = code.target.split(':').next().unwrap_or_default();
+    match info.vendor {
+        Vendor::Nvidia if amd_code => Err(format!("it is for {}, the device is {}", code.target, info.arch)),
+        Vendor::Amd if !amd_code => Err(format!("it is for {}, the device is {}", code.target, info.arch)),
+        Vendor::Amd if base != info.base_arch() && !base.ends_with("generic") => {
+            Err(format!("it is for {}, the device is {}", code.target, info.arch))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Drop for ModuleInner {
+    fn drop(&mut self) {
+        if let Ok(table) = self.device.activate() {
+            // SAFETY: the handle is ours, and this is its last use. Drivers wait for running kernels.
+            let _ = unsafe { table.module_unload(self.raw) };
+        }
+    }
+}
+
+/// A kernel.
+pub struct Kernel {
+    module: Module,
+    raw: Handle,
+    name: String,
+    /// Bytes of each parameter, where the code object or the driver tells them.
+    parameters: OnceLock<Option<Vec<usize>>>,
+    max_threads: u32,
+    static_shared: usize,
+    /// Dynamic shared memory that the kernel was last allowed on CUDA.
+    allowed_shared: AtomicU32,
+}
+
+// SAFETY: function handles may be used from any thread.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
+
+/// CUDA gives this much dynamic shared memory without asking.
+const CUDA_DEFAULT_SHARED: u32 = 48 * 1024;
+
+impl Kernel {
+    fn new(module: &Module, raw: Handle, name: &str, info: Option<&KernelInfo>) -> Result<Kernel> {
+        const MAX_THREADS: c_int = 0;
+        const STATIC_SHARED: c_int = 1;
+        let table = module.0.device.activate()?;
+        let attribute = |number| {
+            let mut value = 0;
+            // SAFETY: the output outlives the call, and the function is live.
+            unsafe { table.function_attribute(&mut value, number, raw) }.ok().and_then(|()| u32::try_from(value).ok())
+        };
+        let limit = module.0.device.info().max_threads_per_block;
+        let known = info.and_then(|info| info.parameter_sizes());
+        Ok(Kernel {
+            module: module.clone(),
+            raw,
+            name: name.to_owned(),
+            parameters: known.map_or_else(OnceLock::new, |sizes| OnceLock::from(Some(sizes))),
+            max_threads: attribute(MAX_THREADS).filter(|n| *n > 0).unwrap_or(limit),
+            static_shared: attribute(STATIC_SHARED).unwrap_or(0) as usize,
+            allowed_shared: AtomicU32::new(CUDA_DEFAULT_SHARED),
+        })
+    }
+
+    /// Its symbol.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device it runs on.
+    pub fn device(&self) -> &Device {
+        self.module.device()
+    }
+
+    /// Threads of a block that its registers allow.
+    pub fn max_threads_per_block(&self) -> u32 {
+        self.max_threads
+    }
+
+    /// Launches it on `stream`.
+    ///
+    /// Before the driver sees the launch these are checked: the devices of the stream and of every buffer, the grid
+    /// and block against the device's limits, and the number and sizes of the arguments where they are known.
+    ///
+    /// # Safety
+    /// The arguments must be of the types of the kernel's parameters, and the kernel must stay within the buffers it
+    /// is given.
+    pub unsafe fn launch<'a>(&self, stream: &Stream, launch: Launch, args: impl Args<'a>) -> Result<()> {
+        let args = args.into_array();
+        let args = args.as_ref();
+        let device = self.device();
+        stream.check_same_device(device, "the kernel")?;
+        self.check_shape(&launch)?;
+        self.check_arguments(stream, args)?;
+        let table = device.activate()?;
+        if launch.shared > self.allowed_shared.load(Ordering::Relaxed) && device.info().vendor == Vendor::Nvidia {
+            self.allow_shared(launch.shared)?;
+        }
+        // Most kernels have few parameters: no allocation for them.
+        let mut few = [std::ptr::null_mut::<c_void>(); 24];
+        let mut many = Vec::new();
+        let params: &mut [*mut c_void] = if args.len() <= few.len() {
+            &mut few[..args.len()]
+        } else {
+            many.resize(args.len(), std::ptr::null_mut());
+            &mut many
+        };
+        for (slot, arg) in params.iter_mut().zip(args) {
+            // The driver only reads through these pointers.
+            *slot = arg.as_bytes().as_ptr().cast_mut().cast();
+        }
+        let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
+        // SAFETY: the function and the stream are live; the parameters fit as checked, and as the caller vouches.
+        device.check(unsafe {
+            if launch.cooperative {
+                table.launch_cooperative(self.raw, gx, gy, gz, bx, by, bz, launch.shared, stream.raw(), params.as_mut_ptr())
+            } else {
+                table.launch(self.raw, gx, gy, gz, bx, by, bz, launch.shared, stream.raw(), params.as_mut_ptr(), std::ptr::null_mut())
+            }
+        })?;
+        args.iter().filter_map(|arg| arg.block).try_for_each(|block| block.used_on(stream))
+    }
+
+    /// Blocks of `block` threads that run at once on one compute unit.
+    pub fn active_blocks(&self, block: u32, shared: u32) -> Result<u32> {
+        let table = self.device().activate()?;
+        let mut blocks = 0;
+        let threads = c_int::try_from(block).unwrap_or(c_int::MAX);
+        // SAFETY: the output outlives the call, and the function is live.
+        self.device().check(unsafe { table.max_active_blocks(&mut blocks, self.raw, threads, shared as usize) })?;
+        Ok(u32::try_from(blocks).unwrap_or(0))
+    }
+
+    /// The block size of best occupancy; [`default_block_size`] where the driver has no answer.
+    pub fn optimal_block_size(&self, shared: u32, complexity: u32) -> u32 {
+        let info = self.device().info();
+        let answer = self.device().activate().ok().and_then(|table| {
+            // SAFETY: the function is live.
+            unsafe { vendor::best_block(table, self.raw, shared as usize) }.ok()
+        });
+        match answer.and_then(|(_, block)| u32::try_from(block).ok()) {
+            Some(block) if block > 0 => block,
+            _ => default_block_size(info.vendor, complexity).min(self.max_threads),
+        }
+    }
+
+    fn invalid(&self, reason: String) -> Error {
+        Error::InvalidLaunch { kernel: self.name.clone(), device: self.device().name().to_owned(), reason }
+    }
+
+    fn check_shape(&self, launch: &Launch) -> Result<()> {
+        let info = self.device().info();
+        let Launch { grid, block, shared, .. } = *launch;
+        for axis in 0..3 {
+            let name = ["x", "y", "z"][axis];
+            if grid[axis] == 0 || block[axis] == 0 {
+                return Err(self.invalid(format!("grid {grid:?} with block {block:?}: every extent must be at least 1")));
+            }
+            if grid[axis] > info.max_grid[axis] {
+                return Err(self.invalid(format!("grid {name} is {}, the device's limit is {}", grid[axis], info.max_grid[axis])));
+            }
+            if block[axis] > info.max_block[axis] {
+                return Err(self.invalid(format!("block {name} is {}, the device's limit is {}", block[axis], info.max_block[axis])));
+            }
+            if info.vendor == Vendor::Amd && u64::from(grid[axis]) * u64::from(block[axis]) > u64::from(u32::MAX) {
+                return Err(self.invalid(format!(
+                    "grid × block in {name} is {} × {}: AMD launches fewer than 2³² threads in a direction",
+                    grid[axis], block[axis]
+                )));
+            }
+        }
+        let threads: u64 = block.iter().map(|n| u64::from(*n)).product();
+        if threads > u64::from(self.max_threads) {
+            return Err(self.invalid(format!("a block of {threads} threads; this kernel runs with at most {}", self.max_threads)));
+        }
+        let all_shared = self.static_shared + shared as usize;
+        if all_shared > info.shared_per_block_max {
+            let limit = info.shared_per_block_max;
+            return Err(
+                self.invalid(format!("{all_shared} bytes of shared memory ({shared} of them dynamic), the device's limit is {limit}"))
+            );
+        }
+        if launch.cooperative && !info.cooperative_launch {
+            return Err(self.invalid("the device has no cooperative launches".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn check_arguments(&self, stream: &Stream, args: &[Arg<'_>]) -> Result<()> {
+        let mismatch = |reason| Error::ArgumentMismatch { kernel: self.name.clone(), reason };
+        if let Some(sizes) = self.parameters.get_or_init(|| self.ask_parameters()) {
+            if sizes.len() != args.len() {
+                return Err(mismatch(format!("it has {} parameters, {} arguments were given", sizes.len(), args.len())));
+            }
+            for (index, (size, arg)) in sizes.iter().zip(args).enumerate() {
+                let given = arg.as_bytes().len();
+                if given != *size {
+                    return Err(mismatch(format!("parameter {index} has {size} bytes, the argument has {given}")));
+                }
+            }
+        }
+        for arg in args {
+            if let Some(block) = arg.block {
+                stream.check_device(block, "an argument")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// CUDA's driver tells parameters one by one (12.4+); AMD's code object told them already.
+    fn ask_parameters(&self) -> Option<Vec<usize>> {
+        let table = self.device().activate().ok()?;
+        let mut sizes = Vec::new();
+        loop {
+            let (mut offset, mut bytes) = (0, 0);
+            // SAFETY: the outputs outlive the call, and the function is live.
+            match unsafe { table.function_parameter(self.raw, sizes.len(), &mut offset, &mut bytes) } {
+                Ok(()) => sizes.push(bytes),
+                // Past the last one.
+                Err(Failure::Code { code: code::INVALID_VALUE, .. }) => return Some(sizes),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    #[cold]
+    fn allow_shared(&self, bytes: u32) -> Result<()> {
+        let table = self.device().activate()?;
+        let value = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        // SAFETY: the function is live.
+        self.device().check(unsafe { table.function_set_attribute(self.raw, vendor::CUDA_FUNCTION_MAX_DYNAMIC_SHARED, value) })?;
+        self.allowed_shared.fetch_max(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,421 @@
+//! Streams: queues of work that a device runs in order. Allocations, copies and launches all name one.
+
+use std::ffi::c_void;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytemuck::Pod;
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::event::{Event, done};
+use crate::graph::Capture;
+use crate::memory::{Block, Buffer, HostBuffer, Slice, SliceMut};
+use crate::table::{Failure, Handle};
+use crate::vendor;
+
+/// A queue of work. Cheap to clone; usable from any thread.
+#[derive(Clone)]
+pub struct Stream(Arc<StreamInner>);
+
+struct StreamInner {
+    device: Device,
+    raw: Handle,
+    id: u64,
+    /// Whether `capture` holds something: the launch path looks at this alone.
+    capturing: AtomicBool,
+    capture: Mutex<Option<Arc<Capture>>>,
+}
+
+// SAFETY: a stream handle may be used from any thread.
+unsafe impl Send for StreamInner {}
+// SAFETY: as above.
+unsafe impl Sync for StreamInner {}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+impl Eq for Stream {}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({} on {})", self.0.id, self.0.device.name())
+    }
+}
+
+/// The least and the greatest priority of a device's streams. Lower numbers run first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Priorities {
+    /// Runs last.
+    pub least: i32,
+    /// Runs first.
+    pub greatest: i32,
+}
+
+impl Device {
+    /// Makes a stream of ordinary priority.
+    pub fn stream(&self) -> Result<Stream> {
+        Stream::new(self, 0)
+    }
+
+    /// Makes a stream of a priority within [`Device::stream_priorities`]; drivers clamp what is outside.
+    pub fn stream_with_priority(&self, priority: i32) -> Result<Stream> {
+        Stream::new(self, priority)
+    }
+
+    /// The priorities there are: 0 to -5 on NVIDIA, 1 to -1 on AMD.
+    pub fn stream_priorities(&self) -> Result<Priorities> {
+        let (mut least, mut greatest) = (0, 0);
+        let table = self.activate()?;
+        // SAFETY: the outputs outlive the call.
+        self.check(unsafe { table.stream_priority_range(&mut least, &mut greatest) })?;
+        Ok(Priorities { least, greatest })
+    }
+}
+
+impl Stream {
+    fn new(device: &Device, priority: i32) -> Result<Stream> {
+        /// Not ordered with the legacy default stream, which other libraries of the process may use.
+        const NON_BLOCKING: u32 = 1;
+        // 0 is the pool's list of blocks that no stream uses.
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let table = device.activate()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the output outlives the call.
+        device.check(unsafe { table.stream_create(&mut raw, NON_BLOCKING, priority) })?;
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(Stream(Arc::new(StreamInner { device: device.clone(), raw, id, capturing: AtomicBool::new(false), capture: Mutex::default() })))
+    }
+
+    /// The device it belongs to.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Waits on the host until all queued work is done.
+    pub fn synchronize(&self) -> Result<()> {
+        self.refuse_capture("waiting for the stream")?;
+        let table = self.device().activate()?;
+        // SAFETY: the handle is live.
+        self.device().check(unsafe { table.stream_synchronize(self.raw()) })
+    }
+
+    /// Whether all queued work is done.
+    pub fn is_done(&self) -> Result<bool> {
+        self.refuse_capture("asking whether the stream is done")?;
+        let table = self.device().activate()?;
+        // SAFETY: the handle is live.
+        done(unsafe { table.stream_query(self.raw()) }).map_err(|failure| self.device().error(failure))
+    }
+
+    /// Marks the work queued so far.
+    pub fn record(&self) -> Result<Event> {
+        let event = Event::new(self.device())?;
+        event.record(self)?;
+        Ok(event)
+    }
+
+    /// Lets work queued from now on wait for `event`, which may be another device's of the same driver.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        if !Arc::ptr_eq(event.device().driver(), self.device().driver()) {
+            return Err(wrong_device("the event", self.device(), event.device()));
+        }
+        let table = self.device().activate()?;
+        // SAFETY: both handles are live.
+        self.device().check(unsafe { table.stream_wait_event(self.raw(), event.raw(), 0) })?;
+        if let Some(capture) = event.capture()
+            && !self.is_capturing()
+        {
+            capture.join(self);
+        }
+        Ok(())
+    }
+
+    /// Runs `function` on a driver's thread once the work queued so far is done. It must not call the GPU layer.
+    pub fn on_host(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        // A graph would run it many times.
+        self.refuse_capture("running a function once")?;
+        let table = self.device().activate()?;
+        let data: *mut c_void = Box::into_raw(Box::new(Box::new(function) as Boxed)).cast();
+        // SAFETY: the box is taken back by exactly one of the calls below, or here when they fail.
+        let mut outcome = unsafe { table.launch_host_function(self.raw(), run_boxed, data) };
+        if matches!(outcome, Err(Failure::MissingSymbol(_))) {
+            // HIP before 5.3.
+            // SAFETY: as above.
+            outcome = unsafe { table.stream_add_callback(self.raw(), run_boxed_callback, data, 0) };
+        }
+        if outcome.is_err() {
+            // SAFETY: the driver did not take the box.
+            drop(unsafe { Box::from_raw(data.cast::<Boxed>()) });
+        }
+        self.device().check(outcome)
+    }
+
+    /// Room for `len` elements, with whatever the memory holds.
+    pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::alloc(self, len)
+    }
+
+    /// Room for `len` elements, all zero.
+    pub fn alloc_zeroed<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        let mut buffer = self.alloc(len)?;
+        self.zero(&mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// A buffer with a copy of `data`.
+    pub fn upload<T: Pod>(&self, data: &[T]) -> Result<Buffer<T>> {
+        let mut buffer = self.alloc(data.len())?;
+        self.copy_from_host(data, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// A copy of the elements on the host.
+    pub fn download<'a, T: Pod>(&self, source: impl Into<Slice<'a, T>>) -> Result<Vec<T>> {
+        let source = source.into();
+        let mut data = vec![T::zeroed(); source.len()];
+        self.copy_to_host(source, &mut data)?;
+        Ok(data)
+    }
+
+    /// Copies from any host memory; done when it returns.
+    pub fn copy_from_host<'a, T: Pod>(&self, source: &[T], destination: impl Into<SliceMut<'a, T>>) -> Result<()> {
+        // A graph would read the slice long after its borrow ended.
+        self.refuse_capture("a copy from pageable host memory")?;
+        let destination = destination.into();
+        self.check_copy(source.len(), destination.len(), &[destination.block])?;
+        if source.is_empty() {
+            return Ok(());
+        }
+        let table = self.device().activate()?;
+        // SAFETY: both ranges are live and as long as checked; the wait below ends the use of `source`.
+        self.device()
+            .check(unsafe { table.copy_h2d_async(destination.device_ptr(), source.as_ptr().cast(), destination.bytes(), self.raw()) })?;
+        destination.block.used_on(self)?;
+        self.synchronize()
+    }
+
+    /// Copies to any host memory; done when it returns.
+    pub fn copy_to_host<'a, T: Pod>(&self, source: impl Into<Slice<'a, T>>, destination: &mut [T]) -> Result<()> {
+        self.refuse_capture("a copy to pageable host memory")?;
+        let source = source.into();
+        self.check_copy(source.len(), destination.len(), &[source.block])?;
+        if source.is_empty() {
+            return Ok(());
+        }
+        let table = self.device().activate()?;
+        // SAFETY: both ranges are live and as long as checked; the wait below ends the use of `destination`.
+        self.device()
+            .check(unsafe { table.copy_d2h_async(destination.as_mut_ptr().cast(), source.device_ptr(), source.bytes(), self.raw()) })?;
+        source.block.used_on(self)?;
+        self.synchronize()
+    }
+
+    /// Queues a copy from page-locked memory. Changing that memory later waits for the copy.
+    pub fn copy_from_pinned<'a, T: Pod>(&self, source: &HostBuffer<T>, destination: impl Into<SliceMut<'a, T>>) -> Result<()> {
+        let destination = destination.into();
+        let view = source.view();
+        self.check_copy(view.len(), destination.len(), &[view.block, destination.block])?;
+        if view.is_empty() {
+            return Ok(());
+        }
+        let table = self.device().activate()?;
+        // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
+        self.device()
+            .check(unsafe { table.copy_h2d_async(destination.device_ptr(), source.host_ptr().cast(), destination.bytes(), self.raw()) })?;
+        view.block.used_on(self)?;
+        destination.block.used_on(self)
+    }
+
+    /// Queues a copy to page-locked memory. Reading that memory waits for the copy.
+    pub fn copy_to_pinned<'a, T: Pod>(&self, source: impl Into<Slice<'a, T>>, destination: &mut HostBuffer<T>) -> Result<()> {
+        let source = source.into();
+        let host = destination.host_ptr();
+        let view = destination.view_mut();
+        self.check_copy(source.len(), view.len(), &[source.block, view.block])?;
+        if source.is_empty() {
+            return Ok(());
+        }
+        let table = self.device().activate()?;
+        // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
+        self.device().check(unsafe { table.copy_d2h_async(host.cast(), source.device_ptr(), source.bytes(), self.raw()) })?;
+        view.block.used_on(self)?;
+        source.block.used_on(self)
+    }
+
+    /// Queues a copy within the device.
+    pub fn copy<'a, 'b, T: Pod>(&self, source: impl Into<Slice<'a, T>>, destination: impl Into<SliceMut<'b, T>>) -> Result<()> {
+        let (source, destination) = (source.into(), destination.into());
+        self.check_copy(source.len(), destination.len(), &[source.block, destination.block])?;
+        if source.is_empty() {
+            return Ok(());
+        }
+        let table = self.device().activate()?;
+        // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
+        self.device().check(unsafe { table.copy_d2d_async(destination.device_ptr(), source.device_ptr(), source.bytes(), self.raw()) })?;
+        source.block.used_on(self)?;
+        destination.block.used_on(self)
+    }
+
+    /// Copies from this stream's device to another one, of either vendor.
+    ///
+    /// Devices of one driver copy directly, queued on this stream, and `to` waits for it. Across drivers the bytes go
+    /// through the host, and the copy is done when this returns.
+    pub fn copy_to_peer<'a, 'b, T: Pod>(
+        &self,
+        source: impl Into<Slice<'a, T>>,
+        to: &Stream,
+        destination: impl Into<SliceMut<'b, T>>,
+    ) -> Result<()> {
+        let (source, destination) = (source.into(), destination.into());
+        self.check_copy(source.len(), destination.len(), &[source.block])?;
+        to.check_device(destination.block, "the destination")?;
+        if source.is_empty() {
+            return Ok(());
+        }
+        if self.device() == to.device() {
+            self.copy(source, destination)?;
+        } else if Arc::ptr_eq(self.device().driver(), to.device().driver()) {
+            // What `to` did with the destination before must be done first.
+            self.wait(&to.record()?)?;
+            let table = self.device().activate()?;
+            let (dst, src) = ((destination.device_ptr(), to.device().seat()), (source.device_ptr(), self.device().seat()));
+            // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
+            self.device().check(unsafe { vendor::copy_peer(table, dst, src, source.bytes(), self.raw()) })?;
+            source.block.used_on(self)?;
+            destination.block.used_on(self)?;
+        } else {
+            let data = self.download(source)?;
+            return to.copy_from_host(&data, destination);
+        }
+        to.wait(&self.record()?)
+    }
+
+    /// Queues zeroes.
+    pub fn zero<'a, T: Pod>(&self, destination: impl Into<SliceMut<'a, T>>) -> Result<()> {
+        let destination = destination.into();
+        let (ptr, bytes) = (destination.device_ptr(), destination.bytes());
+        self.fill_with(destination, |table, stream| {
+            // SAFETY: the range is live; the block remembers the use.
+            unsafe { table.fill_u8_async(ptr, 0, bytes, stream) }
+        })
+    }
+
+    /// Queues `value` into every element. Elements of 1, 2 and 4 bytes only: drivers fill no others.
+    pub fn fill<'a, T: Pod>(&self, destination: impl Into<SliceMut<'a, T>>, value: T) -> Result<()> {
+        let destination = destination.into();
+        let (ptr, len) = (destination.device_ptr(), destination.len());
+        let bytes = bytemuck::bytes_of(&value);
+        match *bytes {
+            // SAFETY: the range is live; the block remembers the use.
+            [a] => self.fill_with(destination, |table, stream| unsafe { table.fill_u8_async(ptr, a, len, stream) }),
+            // SAFETY: as above.
+            [a, b] => {
+                self.fill_with(destination, |table, stream| unsafe { table.fill_u16_async(ptr, u16::from_ne_bytes([a, b]), len, stream) })
+            }
+            [a, b, c, d] => {
+                // SAFETY: as above.
+                self.fill_with(destination, |table, stream| unsafe {
+                    table.fill_u32_async(ptr, u32::from_ne_bytes([a, b, c, d]), len, stream)
+                })
+            }
+            _ => Err(Error::Unsupported {
+                what: format!("filling elements of {} bytes", bytes.len()),
+                device: self.device().name().to_owned(),
+            }),
+        }
+    }
+
+    fn fill_with<T: Pod>(
+        &self,
+        destination: SliceMut<'_, T>,
+        fill: impl FnOnce(&crate::table::Table, Handle) -> Result<(), Failure>,
+    ) -> Result<()> {
+        self.check_device(destination.block, "the destination")?;
+        if destination.is_empty() {
+            return Ok(());
+        }
+        let table = self.device().activate()?;
+        self.device().check(fill(table, self.raw()))?;
+        destination.block.used_on(self)
+    }
+
+    fn check_copy(&self, source_len: usize, destination_len: usize, blocks: &[&Arc<Block>]) -> Result<()> {
+        if source_len != destination_len {
+            return Err(Error::LengthMismatch { source_len, destination_len });
+        }
+        blocks.iter().try_for_each(|block| self.check_device(block, "a buffer"))
+    }
+
+    pub(crate) fn check_device(&self, block: &Block, what: &str) -> Result<()> {
+        self.check_same_device(block.device(), what)
+    }
+
+    pub(crate) fn check_same_device(&self, device: &Device, what: &str) -> Result<()> {
+        if device == self.device() { Ok(()) } else { Err(wrong_device(what, self.device(), device)) }
+    }
+
+    fn refuse_capture(&self, what: &'static str) -> Result<()> {
+        if self.is_capturing() { Err(Error::Capturing { what }) } else { Ok(()) }
+    }
+
+    pub(crate) fn raw(&self) -> Handle {
+        self.0.raw
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    #[inline]
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.0.capturing.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn capture(&self) -> Option<Arc<Capture>> {
+        if !self.is_capturing() {
+            return None;
+        }
+        self.0.capture.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_capture(&self, capture: Option<Arc<Capture>>) {
+        self.0.capturing.store(capture.is_some(), Ordering::Release);
+        *self.0.capture.lock().unwrap_or_else(PoisonError::into_inner) = capture;
+    }
+}
+
+impl Drop for StreamInner {
+    fn drop(&mut self) {
+        if let Ok(table) = self.device.activate() {
+            self.device.0.pool.retire(table, self.id, self.raw);
+            // SAFETY: the handle is ours, and this is its last use. The driver finishes what is queued.
+            let _ = unsafe { table.stream_destroy(self.raw) };
+        }
+    }
+}
+
+#[cold]
+fn wrong_device(what: &str, expected: &Device, actual: &Device) -> Error {
+    Error::WrongDevice { what: what.to_owned(), expected: expected.name().to_owned(), actual: actual.name().to_owned() }
+}
+
+type Boxed = Box<dyn FnOnce() + Send>;
+
+unsafe extern "C" fn run_boxed(data: *mut c_void) {
+    // SAFETY: `on_host` made the box for exactly one run.
+    let function = unsafe { Box::from_raw(data.cast::<Boxed>()) };
+    // Unwinding into the driver would be undefined.
+    if std::panic::catch_unwind(AssertUnwindSafe(function)).is_err() {
+        tracing::error!("a host function queued on a stream panicked");
+    }
+}
+
+unsafe extern "C" fn run_boxed_callback(_stream: Handle, _status: i32, data: *mut c_void) {
+    // SAFETY: as above.
+    unsafe { run_boxed(data) }
+}
