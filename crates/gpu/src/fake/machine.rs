@@ -158,8 +158,8 @@ impl Machine {
         if ptr.is_null() {
             return Err(OUT_OF_MEMORY);
         }
-        // SAFETY: the range was just allocated. Poisoning gigabytes would only cost time.
-        unsafe { std::ptr::write_bytes(ptr, POISON, bytes.min(64 << 20)) };
+        // SAFETY: the range was just allocated. Poisoning all of a large one would only cost time.
+        unsafe { std::ptr::write_bytes(ptr, POISON, bytes.min(1 << 20)) };
         self.memory.insert(ptr as u64, Allocation { bytes, device, kind, owned: true });
         Ok(ptr as u64)
     }

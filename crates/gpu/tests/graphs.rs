@@ -1,0 +1,180 @@
+//! Graphs: captured once, launched often; the pool stays correct meanwhile.
+
+mod common;
+
+use common::on_every_device;
+use warpwave_gpu::{Error, HostBuffer, Launch};
+
+#[test]
+fn captured_work_runs_when_launched_and_not_before() {
+    on_every_device(|place| {
+        let Some(kernel) = place.kernel("scale") else { return };
+        let stream = place.device.stream().unwrap();
+        let mut buffer = stream.upload(&[1.0f32; 300]).unwrap();
+        let graph = stream
+            .capture_graph(|s| {
+                for _ in 0..3 {
+                    // SAFETY: the types are the kernel's, and it stays within 300 elements.
+                    unsafe { kernel.launch(s, Launch::for_elements(300, 128), (&mut buffer, 2.0f32, 300u32)) }?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(stream.download(&buffer).unwrap(), vec![1.0; 300], "capture runs nothing");
+        let exec = graph.instantiate().unwrap();
+        for _ in 0..2 {
+            exec.launch(&stream).unwrap();
+        }
+        assert_eq!(stream.download(&buffer).unwrap(), vec![64.0; 300]);
+    });
+}
+
+#[test]
+fn a_graph_keeps_the_memory_it_touches() {
+    on_every_device(|place| {
+        let Some(kernel) = place.kernel("add_index") else { return };
+        let stream = place.device.stream().unwrap();
+        let n = 1 << 12;
+        let mut result = stream.alloc_zeroed::<u32>(n).unwrap();
+        // One buffer made before the capture, one within; both are dropped before the graph runs.
+        let mut before = stream.alloc_zeroed::<u32>(n).unwrap();
+        let graph = stream
+            .capture_graph(|s| {
+                let mut within = s.alloc_zeroed::<u32>(n)?;
+                // SAFETY: the types are the kernel's, and it stays within n elements.
+                unsafe { kernel.launch(s, Launch::for_elements(n, 256), (&mut within, n as u32)) }?;
+                s.copy(&within, &mut before)?;
+                s.copy(&before, &mut result)
+            })
+            .unwrap();
+        drop(before);
+        let exec = graph.instantiate().unwrap();
+        drop(graph);
+        for _ in 0..3 {
+            // Memory asked for now must not be the graph's.
+            let mut others: Vec<_> = (0..4).map(|_| stream.alloc::<u32>(n).unwrap()).collect();
+            others.iter_mut().for_each(|b| stream.fill(b, 0xDEAD).unwrap());
+            exec.launch(&stream).unwrap();
+            for other in &others {
+                assert!(stream.download(other).unwrap() == vec![0xDEAD; n], "the graph wrote into another's memory");
+            }
+            let expected: Vec<u32> = (0..n as u32).collect();
+            assert!(stream.download(&result).unwrap() == expected);
+        }
+        let held = place.device.pool_stats().in_use;
+        drop(exec);
+        assert!(place.device.pool_stats().in_use < held, "the graph gave its memory back");
+    });
+}
+
+#[test]
+fn parameters_are_updated_in_place_and_other_shapes_refused() {
+    on_every_device(|place| {
+        let Some(kernel) = place.kernel("scale") else { return };
+        let stream = place.device.stream().unwrap();
+        let mut buffer = stream.upload(&[1.0f32; 64]).unwrap();
+        let mut record = |factor: f32, times: usize| {
+            stream
+                .capture_graph(|s| {
+                    for _ in 0..times {
+                        // SAFETY: the types are the kernel's, and it stays within 64 elements.
+                        unsafe { kernel.launch(s, Launch::for_elements(64, 64), (&mut buffer, factor, 64u32)) }?;
+                    }
+                    Ok(())
+                })
+                .unwrap()
+        };
+        let (twice, thrice, longer) = (record(2.0, 1), record(3.0, 1), record(2.0, 2));
+        let mut exec = twice.instantiate().unwrap();
+        exec.launch(&stream).unwrap();
+        exec.update(&thrice).unwrap();
+        exec.launch(&stream).unwrap();
+        assert!(matches!(exec.update(&longer), Err(Error::GraphUpdate { .. })));
+        exec.launch(&stream).unwrap();
+        assert_eq!(stream.download(&buffer).unwrap(), vec![18.0; 64]);
+    });
+}
+
+#[test]
+fn what_a_capture_cannot_hold_is_refused_and_the_capture_goes_on() {
+    on_every_device(|place| {
+        let stream = place.device.stream().unwrap();
+        let mut buffer = stream.alloc_zeroed::<u32>(16).unwrap();
+        let graph = stream
+            .capture_graph(|s| {
+                assert!(matches!(s.synchronize(), Err(Error::Capturing { .. })));
+                assert!(matches!(s.is_done(), Err(Error::Capturing { .. })));
+                assert!(matches!(s.copy_from_host(&[1; 16], &mut buffer), Err(Error::Capturing { .. })));
+                assert!(matches!(s.copy_to_host(&buffer, &mut [0; 16]), Err(Error::Capturing { .. })));
+                assert!(matches!(s.on_host(|| ()), Err(Error::Capturing { .. })));
+                assert!(matches!(s.capture_graph(|_| Ok(())), Err(Error::Capturing { .. })));
+                assert!(matches!(place.device.trim_pool(), Err(Error::Capturing { .. })));
+                s.fill(&mut buffer, 5)
+            })
+            .unwrap();
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        assert_eq!(stream.download(&buffer).unwrap(), [5; 16]);
+    });
+}
+
+#[test]
+fn a_failed_capture_leaves_the_stream_usable() {
+    on_every_device(|place| {
+        let stream = place.device.stream().unwrap();
+        let failed = stream.capture_graph(|_| Err(Error::Capturing { what: "anything" }));
+        assert!(matches!(failed, Err(Error::Capturing { what: "anything" })));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stream.capture_graph(|_| panic!("in the capture"))));
+        assert!(panicked.is_err());
+        assert_eq!(stream.download(&stream.upload(&[1u8, 2]).unwrap()).unwrap(), [1, 2]);
+        place.device.trim_pool().unwrap();
+    });
+}
+
+#[test]
+fn streams_that_wait_for_a_captured_event_join_the_capture() {
+    on_every_device(|place| {
+        let (first, second) = (place.device.stream().unwrap(), place.device.stream().unwrap());
+        let mut a = first.alloc_zeroed::<u32>(100).unwrap();
+        let mut b = second.alloc_zeroed::<u32>(100).unwrap();
+        first.synchronize().unwrap();
+        second.synchronize().unwrap();
+        let graph = first
+            .capture_graph(|s| {
+                second.wait(&s.record()?)?;
+                s.fill(&mut a, 1)?;
+                second.fill(&mut b, 2)?;
+                assert!(matches!(second.synchronize(), Err(Error::Capturing { .. })), "it takes part");
+                s.wait(&second.record()?)
+            })
+            .unwrap();
+        second.synchronize().unwrap();
+        assert_eq!(second.download(&b).unwrap(), [0; 100]);
+        graph.instantiate().unwrap().launch(&first).unwrap();
+        assert_eq!(first.download(&a).unwrap(), [1; 100]);
+        first.synchronize().unwrap();
+        assert_eq!(second.download(&b).unwrap(), [2; 100]);
+    });
+}
+
+#[test]
+fn pinned_memory_in_a_graph_is_waited_for_after_each_launch() {
+    on_every_device(|place| {
+        let stream = place.device.stream().unwrap();
+        let mut source = HostBuffer::<u32>::zeroed(&place.device, 1000).unwrap();
+        let mut target = HostBuffer::<u32>::zeroed(&place.device, 1000).unwrap();
+        let mut buffer = stream.alloc::<u32>(1000).unwrap();
+        stream.synchronize().unwrap();
+        let graph = stream
+            .capture_graph(|s| {
+                s.copy_from_pinned(&source, &mut buffer)?;
+                s.copy_to_pinned(&buffer, &mut target)
+            })
+            .unwrap();
+        let exec = graph.instantiate().unwrap();
+        for round in 1..5 {
+            source.as_mut_slice().unwrap().fill(round);
+            exec.launch(&stream).unwrap();
+            assert_eq!(target.as_slice().unwrap(), vec![round; 1000]);
+        }
+    });
+}
