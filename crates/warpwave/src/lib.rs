@@ -1,0 +1,7 @@
+//! The pure parts of the `warpwave` command: element types, arrays and the argument language.
+
+#![warn(missing_docs)]
+
+pub mod array;
+pub mod dtype;
+pub mod scalar;
