@@ -3,5 +3,6 @@
 #![warn(missing_docs)]
 
 pub mod array;
+pub mod compare;
 pub mod dtype;
 pub mod scalar;
