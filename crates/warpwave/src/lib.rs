@@ -5,4 +5,5 @@
 pub mod array;
 pub mod compare;
 pub mod dtype;
+pub mod npy;
 pub mod scalar;
