@@ -14,7 +14,7 @@ pub(super) struct Header {
     pub shape: Vec<usize>,
 }
 
-/// The complete version 1.0 preamble, from magic to newline, byte for byte as NumPy (1.24 and later) writes it.
+/// The complete version 1.0 preamble, from magic to newline, byte for byte as NumPy 2.4 writes it.
 pub(super) fn format(dtype: DType, shape: &[usize]) -> Vec<u8> {
     const ALIGNMENT: usize = 64;
     // NumPy leaves room to rewrite the first dimension in place when rows are appended.
