@@ -1,0 +1,35 @@
+//! The pure parts of the `warpwave` command: element types, arrays and the argument language.
+//!
+//! Nothing here touches a GPU. The modules turn what a user types or saves into bytes a kernel can take, and turn bytes a
+//! kernel left behind into files, differences and text:
+//!
+//! * [`dtype`] and [`scalar`]: the element types and one value of any of them;
+//! * [`mod@array`]: a typed, shaped block of bytes;
+//! * [`npy`]: NumPy's `.npy` files;
+//! * [`spec`]: the language of `warpwave run --arg`;
+//! * [`compare`]: is this result the expected one?
+//!
+//! Every function that takes outside input (a file, an argument) answers with an error that names what was found and what
+//! was expected; none panics. Array bytes are little-endian and in C order everywhere, which is what both GPU vendors read.
+//!
+//! ```
+//! use warpwave::{array::format_values, compare::compare, npy, spec::Spec};
+//!
+//! let Spec::Buffer(buffer) = Spec::parse("f32[2,3]=iota(0.5,1)")? else { panic!("a buffer") };
+//! let array = buffer.materialise()?;
+//! assert_eq!(format_values(&array, 2), "f32[2,3] = 0.5, 1.5, ... (4 more)");
+//!
+//! let mut file = Vec::new();
+//! npy::write(&mut file, &array)?;
+//! assert!(compare(&npy::read(&mut file.as_slice())?, &array, 0.0)?.is_match());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![warn(missing_docs)]
+
+pub mod array;
+pub mod compare;
+pub mod dtype;
+pub mod npy;
+pub mod scalar;
+pub mod spec;

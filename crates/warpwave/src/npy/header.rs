@@ -1,0 +1,173 @@
+//! The text inside a `.npy` header: a Python dictionary literal with exactly three keys.
+//!
+//! Only what NumPy writes is read (plus Python 2's `3L`, either quote, any key order and spacing); nothing is evaluated.
+
+use super::NpyError;
+use crate::dtype::{ByteOrder, DType};
+
+/// What a header says about the data after it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub dtype: DType,
+    pub order: ByteOrder,
+    pub fortran: bool,
+    pub shape: Vec<usize>,
+}
+
+/// The complete version 1.0 preamble, from magic to newline, byte for byte as NumPy 2.4 writes it.
+pub(super) fn format(dtype: DType, shape: &[usize]) -> Vec<u8> {
+    const ALIGNMENT: usize = 64;
+    // NumPy leaves room to rewrite the first dimension in place when rows are appended.
+    const GROWTH_DIGITS: usize = 21;
+
+    let mut dict = format!("{{'descr': '{}', 'fortran_order': False, 'shape': (", dtype.npy_descr());
+    for (axis, length) in shape.iter().enumerate() {
+        dict += &format!("{}{length}", if axis == 0 { "" } else { ", " });
+    }
+    dict += if shape.len() == 1 { ",), }" } else { "), }" };
+    if let Some(first) = shape.first() {
+        dict += &" ".repeat(GROWTH_DIGITS.saturating_sub(first.to_string().len()));
+    }
+    let unpadded = super::MAGIC.len() + 4 + dict.len() + 1;
+    // A full 64 where none would be needed: NumPy's own arithmetic, kept for identical files.
+    dict += &" ".repeat(ALIGNMENT - unpadded % ALIGNMENT);
+    dict.push('\n');
+
+    let mut bytes = super::MAGIC.to_vec();
+    bytes.extend([1, 0]);
+    // At most 64 dimensions of 20 digits each: far below what two bytes can say.
+    bytes.extend((dict.len() as u16).to_le_bytes());
+    bytes.extend(dict.as_bytes());
+    bytes
+}
+
+/// Reads the dictionary.
+pub(super) fn parse(text: &[u8]) -> Result<Header, NpyError> {
+    let mut cursor = Cursor { text, position: 0 };
+    let (mut descr, mut fortran, mut shape) = (None, None, None);
+    cursor.expect(b'{', "'{'")?;
+    while !cursor.eat(b'}') {
+        let at = cursor.position;
+        let key = cursor.string("a quoted key")?;
+        cursor.expect(b':', "':'")?;
+        let repeated = match key {
+            "descr" => descr.replace(cursor.descr()?).is_some(),
+            "fortran_order" => fortran.replace(cursor.boolean()?).is_some(),
+            "shape" => shape.replace(cursor.shape()?).is_some(),
+            _ => true,
+        };
+        if repeated {
+            return Err(NpyError::Header { offset: at, expected: "each of the keys 'descr', 'fortran_order' and 'shape' once" });
+        }
+        if !cursor.eat(b',') {
+            cursor.expect(b'}', "',' or '}'")?;
+            break;
+        }
+    }
+    cursor.skip_space();
+    if cursor.position != text.len() {
+        return Err(cursor.error("nothing after '}'"));
+    }
+    let missing = |key| NpyError::MissingKey { key };
+    let descr = descr.ok_or(missing("descr"))?;
+    let fortran = fortran.ok_or(missing("fortran_order"))?;
+    let shape = shape.ok_or(missing("shape"))?;
+    if descr.ends_with('O') {
+        return Err(NpyError::ObjectArray);
+    }
+    let Some((dtype, order)) = DType::from_npy_descr(descr) else {
+        return Err(NpyError::UnsupportedDType { found: descr.to_owned() });
+    };
+    Ok(Header { dtype, order, fortran, shape })
+}
+
+struct Cursor<'a> {
+    text: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn error(&self, expected: &'static str) -> NpyError {
+        NpyError::Header { offset: self.position, expected }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.position).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while self.peek().is_some_and(|byte| byte.is_ascii_whitespace()) {
+            self.position += 1;
+        }
+    }
+
+    fn eat(&mut self, wanted: u8) -> bool {
+        self.skip_space();
+        let found = self.peek() == Some(wanted);
+        self.position += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, wanted: u8, expected: &'static str) -> Result<(), NpyError> {
+        if self.eat(wanted) { Ok(()) } else { Err(self.error(expected)) }
+    }
+
+    fn take_while(&mut self, accept: impl Fn(u8) -> bool) -> &'a [u8] {
+        let rest = &self.text[self.position..];
+        let length = rest.iter().position(|&byte| !accept(byte)).unwrap_or(rest.len());
+        self.position += length;
+        &rest[..length]
+    }
+
+    /// A quoted string; without escapes, since no supported key or type needs one.
+    fn string(&mut self, expected: &'static str) -> Result<&'a str, NpyError> {
+        self.skip_space();
+        let Some(quote @ (b'\'' | b'"')) = self.peek() else { return Err(self.error(expected)) };
+        self.position += 1;
+        let content = self.take_while(|byte| byte != quote && (byte.is_ascii_graphic() || byte == b' ') && byte != b'\\');
+        self.expect(quote, "a closing quote")?;
+        str::from_utf8(content).map_err(|_| self.error(expected))
+    }
+
+    fn descr(&mut self) -> Result<&'a str, NpyError> {
+        self.skip_space();
+        match self.peek() {
+            Some(b'[' | b'(') => Err(NpyError::StructuredArray),
+            _ => self.string("a quoted type such as '<f4'"),
+        }
+    }
+
+    fn boolean(&mut self) -> Result<bool, NpyError> {
+        self.skip_space();
+        let at = self.position;
+        match self.take_while(|byte| byte.is_ascii_alphanumeric()) {
+            b"True" => Ok(true),
+            b"False" => Ok(false),
+            _ => Err(NpyError::Header { offset: at, expected: "True or False" }),
+        }
+    }
+
+    fn shape(&mut self) -> Result<Vec<usize>, NpyError> {
+        let mut shape = Vec::new();
+        self.expect(b'(', "'(' and the shape")?;
+        while !self.eat(b')') {
+            let at = self.position;
+            let digits = self.take_while(|byte| byte.is_ascii_digit());
+            let length = str::from_utf8(digits).ok().filter(|digits| !digits.is_empty());
+            let length = length.ok_or(NpyError::Header { offset: at, expected: "a dimension, or ')'" })?;
+            shape.push(length.parse().map_err(|_| NpyError::Header { offset: at, expected: "a dimension that fits 64 bits" })?);
+            if self.peek() == Some(b'L') {
+                self.position += 1;
+            }
+            if !self.eat(b',') {
+                // `(3)` is a number in Python, not a shape.
+                if shape.len() == 1 {
+                    return Err(self.error("',' after a single dimension"));
+                }
+                self.expect(b')', "',' or ')'")?;
+                break;
+            }
+        }
+        Ok(shape)
+    }
+}

@@ -1,0 +1,143 @@
+//! A [`Buffer`] to its bytes.
+
+use super::{Buffer, Init, MaterialiseError};
+use crate::{
+    array::{Array, byte_len},
+    dtype::DType,
+    npy,
+    scalar::{Number, Scalar},
+};
+use std::path::Path;
+
+pub(super) fn materialise(buffer: &Buffer) -> Result<Array, MaterialiseError> {
+    let dtype = buffer.dtype;
+    if let Init::File(path) = &buffer.init {
+        return load(path, dtype, buffer.shape());
+    }
+    let shape = buffer.shape.clone().unwrap_or_default();
+    let size = byte_len(dtype, &shape)?;
+    let mut bytes = Vec::new();
+    if bytes.try_reserve_exact(size).is_err() {
+        return Err(MaterialiseError::OutOfMemory { dtype, shape, bytes: size });
+    }
+    let count = size / dtype.size();
+    match &buffer.init {
+        Init::Zeros | Init::File(_) => bytes.resize(size, 0),
+        Init::Ones => fill(&mut bytes, count, |_| to_scalar(dtype, Number::Int(1))),
+        Init::Fill(value) => fill(&mut bytes, count, |_| *value),
+        Init::Iota { start, step } => fill(&mut bytes, count, |index| to_scalar(dtype, iota_element(*start, *step, index))),
+        Init::Rand { seed, range: None } => fill(&mut bytes, count, |index| rand_default(dtype, splitmix64(*seed, index))),
+        Init::Rand { seed, range: Some((lo, hi)) } => {
+            fill(&mut bytes, count, |index| rand_between(dtype, *lo, *hi, splitmix64(*seed, index)))
+        }
+    }
+    Ok(Array::new(dtype, shape, bytes)?)
+}
+
+fn load(path: &Path, dtype: DType, shape: Option<&[usize]>) -> Result<Array, MaterialiseError> {
+    let mut array = npy::read_file(path)?;
+    if dtype == DType::Bf16 && array.dtype == DType::U16 {
+        array.dtype = DType::Bf16;
+    }
+    if array.dtype != dtype {
+        return Err(MaterialiseError::WrongDType { path: path.to_owned(), found: array.dtype, expected: dtype });
+    }
+    match shape {
+        Some(expected) if expected != array.shape => {
+            Err(MaterialiseError::WrongShape { path: path.to_owned(), found: array.shape, expected: expected.to_vec() })
+        }
+        _ => Ok(array),
+    }
+}
+
+fn fill(bytes: &mut Vec<u8>, count: usize, element: impl Fn(usize) -> Scalar) {
+    (0..count).for_each(|index| bytes.extend_from_slice(element(index).bytes()));
+}
+
+/// The number in the type; parsing has made sure that it fits.
+fn to_scalar(dtype: DType, number: Number) -> Scalar {
+    match number {
+        Number::Int(value) if !dtype.is_float() => Scalar::from_low_bytes(dtype, value as u64),
+        number => Scalar::round(dtype, number.to_f64()),
+    }
+}
+
+pub(super) fn iota_element(start: Number, step: Number, index: usize) -> Number {
+    match (start, step) {
+        (Number::Int(start), Number::Int(step)) => Number::Int(start + step * index as i128),
+        (start, step) => Number::Float(start.to_f64() + step.to_f64() * index as f64),
+    }
+}
+
+/// Output number `index` of SplitMix64 (Steele, Lea and Flood, 2014), which needs no earlier output to be computed.
+fn splitmix64(seed: u64, index: usize) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(index as u64 + 1));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn rand_default(dtype: DType, random: u64) -> Scalar {
+    let unit = |precision: i32| Scalar::round(dtype, unit_interval(random, precision));
+    match dtype {
+        DType::Bool => Scalar::from_low_bytes(dtype, random >> 63),
+        DType::F16 => unit(11),
+        DType::Bf16 => unit(8),
+        DType::F32 => unit(24),
+        DType::F64 => unit(53),
+        _ => Scalar::from_low_bytes(dtype, random >> (64 - 8 * dtype.size())),
+    }
+}
+
+/// The top `precision` bits as a fraction of one.
+fn unit_interval(random: u64, precision: i32) -> f64 {
+    (random >> (64 - precision)) as f64 * f64::powi(2.0, -precision)
+}
+
+fn rand_between(dtype: DType, lo: Number, hi: Number, random: u64) -> Scalar {
+    if let (Number::Int(lo), Number::Int(hi)) = (lo, hi) {
+        // Below 2^64 times at most 2^64: fits exactly.
+        let offset = (u128::from(random) * hi.abs_diff(lo)) >> 64;
+        return to_scalar(dtype, Number::Int(lo + offset as i128));
+    }
+    let (lo, hi) = (lo.to_f64(), hi.to_f64());
+    let value = Scalar::round(dtype, lo + (hi - lo) * unit_interval(random, 53));
+    if value.to_f64() < hi { value } else { Scalar::round(dtype, lo) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The published outputs of the reference implementation for this seed.
+    #[test]
+    fn the_generator_is_splitmix64() {
+        let outputs: Vec<u64> = (0..5).map(|index| splitmix64(1234567, index)).collect();
+        assert_eq!(outputs, [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]);
+    }
+
+    #[test]
+    fn the_unit_interval_excludes_one() {
+        for precision in [8, 11, 24, 53] {
+            let largest = unit_interval(u64::MAX, precision);
+            assert!(largest < 1.0 && largest + f64::powi(2.0, -precision) == 1.0);
+        }
+        for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
+            assert!(rand_default(dtype, u64::MAX).to_f64() < 1.0);
+            assert_eq!(rand_default(dtype, 0).to_f64(), 0.0);
+        }
+    }
+
+    #[test]
+    fn ranges_exclude_their_end() {
+        let between = |dtype, lo, hi, random| rand_between(dtype, lo, hi, random).to_f64();
+        assert_eq!(between(DType::U8, Number::Int(0), Number::Int(256), u64::MAX), 255.0);
+        assert_eq!(between(DType::I8, Number::Int(-3), Number::Int(3), u64::MAX), 2.0);
+        assert_eq!(between(DType::I8, Number::Int(-3), Number::Int(3), 0), -3.0);
+        // The draw nearest to one rounds up to the end, which the rule replaces by the start.
+        assert_eq!(between(DType::F16, Number::Float(1.0), Number::Float(2.0), u64::MAX), 1.0);
+        assert_eq!(between(DType::F32, Number::Float(1.0), Number::Float(2.0), 1 << 63), 1.5);
+        let whole = rand_between(DType::I64, Number::Int(i64::MIN.into()), Number::Int(1 << 63), u64::MAX);
+        assert_eq!(whole.number(), Number::Int(i64::MAX.into()));
+    }
+}

@@ -1,0 +1,222 @@
+//! Text to [`Spec`], with the place of the first error.
+
+use super::{Buffer, Init, Spec, SpecError, fill::iota_element};
+use crate::{
+    array::byte_len,
+    dtype::DType,
+    scalar::{Number, Scalar, ScalarError, parse_number},
+};
+
+pub(super) fn parse(text: &str) -> Result<Spec, SpecError> {
+    let mut cursor = Cursor { text, position: 0 };
+    let name = cursor.take_until(&[':', '[']);
+    let dtype: DType = name.trim_end_matches(' ').parse().map_err(|unknown| cursor.error_at(0, unknown))?;
+    if cursor.eat(':') {
+        let value = Scalar::parse(dtype, cursor.rest());
+        return value.map(Spec::Scalar).map_err(|error| cursor.error(error));
+    }
+    if !cursor.eat('[') {
+        return Err(cursor.error(format!("expected ':' and a value, or '[' and a shape, after the type {dtype}")));
+    }
+    cursor.buffer(dtype).map(Spec::Buffer)
+}
+
+struct Cursor<'a> {
+    text: &'a str,
+    /// Always on a character boundary.
+    position: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn error(&self, message: impl ToString) -> SpecError {
+        self.error_at(self.position, message)
+    }
+
+    fn error_at(&self, offset: usize, message: impl ToString) -> SpecError {
+        SpecError { text: self.text.to_owned(), offset, message: message.to_string() }
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.position..]
+    }
+
+    fn skip_spaces(&mut self) {
+        self.position += self.rest().len() - self.rest().trim_start_matches(' ').len();
+    }
+
+    fn eat(&mut self, wanted: char) -> bool {
+        let found = self.rest().starts_with(wanted);
+        self.position += if found { wanted.len_utf8() } else { 0 };
+        found
+    }
+
+    /// As [`eat`](Self::eat), with spaces on either side.
+    fn eat_spaced(&mut self, wanted: char) -> bool {
+        self.skip_spaces();
+        let found = self.eat(wanted);
+        self.skip_spaces();
+        found
+    }
+
+    fn expect(&mut self, wanted: char, message: &str) -> Result<(), SpecError> {
+        if self.eat_spaced(wanted) { Ok(()) } else { Err(self.error(message)) }
+    }
+
+    fn take_until(&mut self, ends: &[char]) -> &'a str {
+        let rest = self.rest();
+        let taken = &rest[..rest.find(ends).unwrap_or(rest.len())];
+        self.position += taken.len();
+        taken
+    }
+
+    /// What stands up to the next delimiter, and where it starts.
+    fn word(&mut self) -> (usize, &'a str) {
+        self.skip_spaces();
+        (self.position, self.take_until(&[' ', ',', '(', ')', '[', ']', '=']))
+    }
+
+    fn buffer(&mut self, dtype: DType) -> Result<Buffer, SpecError> {
+        let shape_at = self.position;
+        let shape = self.shape()?;
+        let bytes = byte_len(dtype, shape.as_deref().unwrap_or_default()).map_err(|error| self.error_at(shape_at, error))?;
+        self.skip_spaces();
+        let assigned = self.eat('=');
+        self.skip_spaces();
+        if assigned && self.eat('@') {
+            return Ok(Buffer { dtype, shape, init: self.path()? });
+        }
+        if shape.is_none() {
+            return Err(self.error_at(shape_at, "expected a shape such as 1024 or 64,32; only =@FILE can go without"));
+        }
+        let init = if assigned { self.computed(dtype, bytes / dtype.size())? } else { Init::Zeros };
+        self.skip_spaces();
+        if !self.rest().is_empty() {
+            return Err(self.error(if assigned { "expected nothing more" } else { "expected '=' and an initial value, or nothing more" }));
+        }
+        Ok(Buffer { dtype, shape, init })
+    }
+
+    /// Up to and including the bracket; `None` for `[]`.
+    fn shape(&mut self) -> Result<Option<Vec<usize>>, SpecError> {
+        if self.eat_spaced(']') {
+            return Ok(None);
+        }
+        let mut shape = vec![self.size()?];
+        while self.eat_spaced(',') {
+            shape.push(self.size()?);
+        }
+        self.expect(']', "expected ',' or ']'")?;
+        Ok(Some(shape))
+    }
+
+    fn size(&mut self) -> Result<usize, SpecError> {
+        let (at, word) = self.word();
+        let (digits, unit) = match word.as_bytes() {
+            [.., b'K'] => (&word[..word.len() - 1], 1 << 10),
+            [.., b'M'] => (&word[..word.len() - 1], 1 << 20),
+            _ => (word, 1),
+        };
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(self.error_at(at, format!("expected a size such as 1024, 4K or 1M, found {word:?}")));
+        }
+        let size = digits.parse::<usize>().ok().and_then(|size| size.checked_mul(unit));
+        size.ok_or_else(|| self.error_at(at, format!("the size {word} does not fit {} bits", usize::BITS)))
+    }
+
+    fn path(&mut self) -> Result<Init, SpecError> {
+        // A NUL ends the name for the operating system; no file can be meant.
+        let path = self.rest();
+        if path.is_empty() || path.contains('\0') {
+            return Err(self.error("expected the name of a .npy file"));
+        }
+        Ok(Init::File(path.into()))
+    }
+
+    fn computed(&mut self, dtype: DType, count: usize) -> Result<Init, SpecError> {
+        let (at, word) = self.word();
+        match word {
+            "zeros" => Ok(Init::Zeros),
+            "ones" => Ok(Init::Ones),
+            "iota" => self.iota(dtype, count, at),
+            "rand" => self.rand(dtype),
+            _ => Scalar::parse(dtype, word).map(Init::Fill).map_err(|error| match error {
+                ScalarError::Malformed { .. } => {
+                    let message = format!("expected zeros, ones, iota, rand(SEED), @FILE or a value of type {dtype}, found {word:?}");
+                    self.error_at(at, message)
+                }
+                error => self.error_at(at, error),
+            }),
+        }
+    }
+
+    fn iota(&mut self, dtype: DType, count: usize, at: usize) -> Result<Init, SpecError> {
+        let number = |value: i32| if dtype.is_float() { Number::Float(value.into()) } else { Number::Int(value.into()) };
+        let (mut start, mut step) = (number(0), number(1));
+        if self.eat_spaced('(') {
+            start = self.number(dtype)?.1;
+            if self.eat_spaced(',') {
+                step = self.number(dtype)?.1;
+            }
+            self.expect(')', "expected ')', as in iota(START,STEP)")?;
+        }
+        // The elements between lie between, so the two ends are enough.
+        for (which, index) in [("first", 0), ("last", count.saturating_sub(1))] {
+            let value = iota_element(start, step, index);
+            let fits = value.to_f64().is_finite() && Scalar::new(dtype, value).is_some();
+            if count > 0 && !fits {
+                let error = ScalarError::OutOfRange { dtype, found: value.to_string() };
+                return Err(self.error_at(at, format!("the {which} element {error}")));
+            }
+        }
+        Ok(Init::Iota { start, step })
+    }
+
+    fn rand(&mut self, dtype: DType) -> Result<Init, SpecError> {
+        self.expect('(', "expected '(' and a seed, as in rand(42)")?;
+        let (at, word) = self.word();
+        let seed = Scalar::parse(DType::U64, word).map_err(|error| self.error_at(at, error))?;
+        let seed = u64::from_le_bytes(seed.bytes().try_into().unwrap_or_default());
+        let range = if self.eat_spaced(',') { Some(self.rand_range(dtype)?) } else { None };
+        self.expect(')', "expected ')', as in rand(SEED) or rand(SEED,LO,HI)")?;
+        Ok(Init::Rand { seed, range })
+    }
+
+    fn rand_range(&mut self, dtype: DType) -> Result<(Number, Number), SpecError> {
+        let (lo_at, lo) = self.number(dtype)?;
+        self.expect(',', "expected ',' and the upper bound, as in rand(SEED,LO,HI)")?;
+        let (hi_at, hi) = self.number(dtype)?;
+        let out_of_range = |at, number: Number| self.error_at(at, ScalarError::OutOfRange { dtype, found: number.to_string() });
+        let lo = Scalar::new(dtype, lo).ok_or_else(|| out_of_range(lo_at, lo))?.number();
+        let hi = match (dtype.int_range(), hi) {
+            // The bound itself is excluded, so it may stand one past the largest value.
+            (Some((_, max)), Number::Int(bound)) if bound == max + 1 => hi,
+            _ => Scalar::new(dtype, hi).ok_or_else(|| out_of_range(hi_at, hi))?.number(),
+        };
+        let ordered = match (lo, hi) {
+            // As f64, neighbouring 64-bit integers would be equal.
+            (Number::Int(lo), Number::Int(hi)) => lo < hi,
+            _ => lo.to_f64() < hi.to_f64(),
+        };
+        if !ordered {
+            return Err(self.error_at(hi_at, format!("expected an upper bound above {lo}, found {hi}")));
+        }
+        if !(hi.to_f64() - lo.to_f64()).is_finite() {
+            return Err(self.error_at(hi_at, "expected bounds whose difference is finite"));
+        }
+        Ok((lo, hi))
+    }
+
+    /// A finite number, and where it stands. It may lie outside the type's range, as a negative step does for an unsigned
+    /// type, but not so far that computing with it could overflow.
+    fn number(&mut self, dtype: DType) -> Result<(usize, Number), SpecError> {
+        const FAR: u128 = 1 << 64;
+        let (at, word) = self.word();
+        match parse_number(dtype, word).map_err(|error| self.error_at(at, error))? {
+            Number::Float(value) if !value.is_finite() => Err(self.error_at(at, format!("expected a finite number, found {word:?}"))),
+            Number::Int(value) if value.unsigned_abs() > FAR => {
+                Err(self.error_at(at, ScalarError::OutOfRange { dtype, found: word.to_owned() }))
+            }
+            number => Ok((at, number)),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+use super::*;
+use crate::{array::format_values, npy};
+
+fn parsed(text: &str) -> Spec {
+    Spec::parse(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn array(text: &str) -> Array {
+    let Spec::Buffer(buffer) = parsed(text) else { panic!("{text} is no buffer") };
+    buffer.materialise().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// All the values, without type and shape.
+fn values(text: &str) -> String {
+    let shown = format_values(&array(text), usize::MAX);
+    shown.split_once(" = ").unwrap().1.to_owned()
+}
+
+/// The place and the message of the error.
+fn error(text: &str) -> (usize, String) {
+    let error = Spec::parse(text).unwrap_err();
+    (error.offset(), error.message().to_owned())
+}
+
+#[track_caller]
+fn assert_error(text: &str, offset: usize, message: &str) {
+    assert_eq!(error(text), (offset, message.to_owned()), "{text}");
+}
+
+#[test]
+fn scalars_carry_type_and_bytes() {
+    let Spec::Scalar(value) = parsed("f32:2.5") else { panic!() };
+    assert_eq!((value.dtype(), value.bytes()), (DType::F32, &2.5f32.to_le_bytes()[..]));
+    let Spec::Scalar(value) = parsed("i32:-7") else { panic!() };
+    assert_eq!(value.bytes(), (-7i32).to_le_bytes());
+    for (text, canonical) in [
+        ("u64:1", "u64:1"),
+        ("bool:true", "bool:true"),
+        ("u32:0xff", "u32:255"),
+        ("f32:inf", "f32:inf"),
+        ("f32:-inf", "f32:-inf"),
+        ("f32:nan", "f32:nan"),
+        ("float:1e9", "f32:1000000000.0"),
+        ("half:0.1", "f16:0.099975586"),
+    ] {
+        assert_eq!(parsed(text).to_string(), canonical);
+    }
+}
+
+#[test]
+fn an_error_shows_the_place() {
+    assert_eq!(Spec::parse("u8:300").unwrap_err().to_string(), "300 does not fit u8 (0 to 255)\n  u8:300\n     ^");
+    assert_eq!(
+        Spec::parse("f33[4]").unwrap_err().to_string(),
+        "unknown type \"f33\"; valid types: u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64, bool\n  f33[4]\n  ^"
+    );
+    // Columns are characters, and a control character takes one.
+    assert_eq!(Spec::parse("f32[4]=\té,").unwrap_err().to_string().split_once('\n').unwrap().1, "  f32[4]=\u{fffd}é,\n         ^");
+    assert_eq!(Spec::parse("f32:é").unwrap_err().to_string().lines().last().unwrap(), "      ^");
+    assert_eq!(Spec::parse("é").unwrap_err().offset(), 0);
+}
+
+#[test]
+fn the_type_comes_first() {
+    assert_error("f32", 3, "expected ':' and a value, or '[' and a shape, after the type f32");
+    assert_eq!(error("").0, 0);
+    assert!(error("").1.starts_with("unknown type \"\"; valid types: u8, "));
+    assert!(error("2.5").1.starts_with("unknown type \"2.5\""));
+}
+
+#[test]
+fn shapes_take_dimensions_and_units() {
+    for (text, shape) in [
+        ("u8[3]", &[3][..]),
+        ("u8[2K]", &[2048]),
+        ("u8[1M,0]", &[1048576, 0]),
+        ("u8[64, 32]", &[64, 32]),
+        ("u8 [ 1 , 2 ] = ones ", &[1, 2]),
+    ] {
+        let Spec::Buffer(buffer) = parsed(text) else { panic!() };
+        assert_eq!(buffer.shape(), Some(shape), "{text}");
+    }
+    assert_error("u8[x]", 3, "expected a size such as 1024, 4K or 1M, found \"x\"");
+    assert_error("u8[4,]", 5, "expected a size such as 1024, 4K or 1M, found \"\"");
+    assert_error("u8[-4]", 3, "expected a size such as 1024, 4K or 1M, found \"-4\"");
+    assert_error("u8[K]", 3, "expected a size such as 1024, 4K or 1M, found \"K\"");
+    assert_error("u8[4k]", 3, "expected a size such as 1024, 4K or 1M, found \"4k\"");
+    assert_error("u8[4", 4, "expected ',' or ']'");
+    assert_error("u8[4 5]", 5, "expected ',' or ']'");
+    assert_error("u8[4]x", 5, "expected '=' and an initial value, or nothing more");
+    assert_error("u8[4]=1 2", 8, "expected nothing more");
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused_before_any_memory_is_asked_for() {
+    assert_error("u8[99999999999999999999]", 3, "the size 99999999999999999999 does not fit 64 bits");
+    assert_error("u8[99999999999999M]", 3, "the size 99999999999999M does not fit 64 bits");
+    let message = "f32[1099511627776,1099511627776] needs more than 140737488355328 bytes, the most a process can address";
+    assert_error("f32[1048576M,1048576M]", 4, message);
+    assert_error(&format!("u8[{}1]", "1,".repeat(64)), 3, "65 dimensions; at most 64 are possible");
+}
+
+/// Within the cap, but never free as one piece in an address space of just that size: an error, not an abort.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn memory_that_is_not_there_is_an_error() {
+    let Spec::Buffer(buffer) = parsed("u8[134217727M]") else { panic!() };
+    let message = buffer.materialise().unwrap_err().to_string();
+    assert_eq!(message, "not enough memory for the 140737487306752 bytes of u8[140737487306752]");
+}
+
+#[test]
+fn constants_fill_every_element() {
+    assert_eq!(values("f32[3]"), "0.0, 0.0, 0.0");
+    assert_eq!(values("i16[2]=zeros"), "0, 0");
+    assert_eq!(values("bf16[2]=ones"), "1.0, 1.0");
+    assert_eq!(values("bool[2]=ones"), "true, true");
+    assert_eq!(values("f32[2]=3.5"), "3.5, 3.5");
+    assert_eq!(values("u8[2,1]=0x10"), "16, 16");
+    assert_eq!(values("f64[1]=-inf"), "-inf");
+    assert_eq!(values("f16[0]=1"), "(no values)");
+    assert_eq!(array("f32[2,3]").shape, [2, 3]);
+    assert_error("u8[4]=256", 6, "256 does not fit u8 (0 to 255)");
+    assert_error("u8[4]=randd", 6, "expected zeros, ones, iota, rand(SEED), @FILE or a value of type u8, found \"randd\"");
+}
+
+#[test]
+fn iota_counts_from_start_by_step() {
+    assert_eq!(values("f32[4]=iota"), "0.0, 1.0, 2.0, 3.0");
+    assert_eq!(values("i8[2,2]=iota(-1)"), "-1, 0, 1, 2");
+    assert_eq!(values("u8[3]=iota(10,-5)"), "10, 5, 0");
+    assert_eq!(values("f64[3]=iota( 0.5 , 0.25 )"), "0.5, 0.75, 1.0");
+    assert_eq!(values("f16[2]=iota(2049,2)"), "2048.0, 2052.0", "ties go to even");
+    assert_eq!(values("u64[2]=iota(18446744073709551614)"), "18446744073709551614, 18446744073709551615");
+    assert_eq!(values("u8[0]=iota(300)"), "(no values)");
+}
+
+#[test]
+fn iota_stays_within_the_type() {
+    assert_eq!(array("u8[256]=iota").bytes, (0..=255).collect::<Vec<u8>>());
+    assert_error("u8[257]=iota", 8, "the last element 256 does not fit u8 (0 to 255)");
+    assert_error("u8[3]=iota(1,-1)", 6, "the last element -1 does not fit u8 (0 to 255)");
+    assert_error("u8[3]=iota(300,-100)", 6, "the first element 300 does not fit u8 (0 to 255)");
+    assert_error("f16[3]=iota(0,40000)", 7, "the last element 80000.0 does not fit f16 (largest finite value 65504)");
+    assert!(error("f64[3]=iota(0,1e308)").1.starts_with("the last element inf does not fit f64"));
+    assert!(error("i8[2]=iota(0,99999999999999999999)").1.starts_with("99999999999999999999 does not fit i8"));
+    assert_error("f32[3]=iota(nan)", 12, "expected a finite number, found \"nan\"");
+    assert_error("f32[3]=iota(1,2", 15, "expected ')', as in iota(START,STEP)");
+    assert_error("i32[3]=iota()", 12, "expected an integer such as 7, -7 or 0xff, found \"\"");
+}
+
+/// These values are a promise: a change here breaks results that users have pinned. They were computed from the documented
+/// rule by another program.
+#[test]
+fn random_values_never_change() {
+    assert_eq!(values("u64[2]=rand(0)"), "16294208416658607535, 7960286522194355700");
+    assert_eq!(values("i8[4]=rand(0)"), "-30, 110, 6, -8");
+    assert_eq!(values("f32[2]=rand(1234567)"), "0.35007954, 0.17364407");
+    assert_eq!(values("f64[2]=rand(1234567)"), "0.3500795420214081, 0.17364409667091263");
+    assert_eq!(values("f16[2]=rand(1234567)"), "0.34960938, 0.17333984");
+    assert_eq!(values("bf16[2]=rand(1234567)"), "0.34765625, 0.171875");
+    assert_eq!(values("bool[5]=rand(1234567)"), "false, false, true, false, true");
+    assert_eq!(values("i32[5]=rand(1234567,-10,10)"), "-3, -7, 0, -6, 7");
+    assert_eq!(values("f32[2]=rand(1234567,-1,1)"), "-0.29984093, -0.6527118");
+}
+
+#[test]
+fn random_values_fill_their_range_and_no_more() {
+    let small = array("u8[4K]=rand(7,3,6)");
+    assert!([3, 4, 5].iter().all(|value| small.bytes.contains(value)));
+    assert!(small.bytes.iter().all(|value| (3..6).contains(value)));
+    let whole = array("u8[16K]=rand(7)");
+    assert!((0..=255).all(|value| whole.bytes.contains(&value)));
+    let mean = array("f32[16K]=rand(7)").iter().map(|value| value.to_f64()).sum::<f64>() / 16384.0;
+    assert!((mean - 0.5).abs() < 0.01, "{mean}");
+    assert!(array("f16[16K]=rand(7,1,1.25)").iter().all(|value| (1.0..1.25).contains(&value.to_f64())));
+    assert_ne!(array("u64[4]=rand(1)"), array("u64[4]=rand(2)"));
+}
+
+#[test]
+fn random_arguments_are_checked() {
+    assert_error("f32[2]=rand", 11, "expected '(' and a seed, as in rand(42)");
+    assert_error("f32[2]=rand(-1)", 12, "-1 does not fit u64 (0 to 18446744073709551615)");
+    assert_error("f32[2]=rand(1,2)", 15, "expected ',' and the upper bound, as in rand(SEED,LO,HI)");
+    assert_error("f32[2]=rand(1,2,3", 17, "expected ')', as in rand(SEED) or rand(SEED,LO,HI)");
+    assert_error("f32[2]=rand(1,2,2)", 16, "expected an upper bound above 2.0, found 2.0");
+    assert_error("f16[2]=rand(1,1,1.0001)", 16, "expected an upper bound above 1.0, found 1.0");
+    assert_error("u8[2]=rand(1,0,257)", 15, "257 does not fit u8 (0 to 255)");
+    assert_error("u8[2]=rand(1,-1,4)", 13, "-1 does not fit u8 (0 to 255)");
+    assert_error("f64[2]=rand(1,-1e308,1e308)", 21, "expected bounds whose difference is finite");
+    assert_error("f32[2]=rand(1,0,inf)", 16, "expected a finite number, found \"inf\"");
+    assert!(Spec::parse("u64[1]=rand(1,18446744073709551615,18446744073709551616)").is_ok());
+}
+
+fn saved(dtype: DType, shape: &[usize], bytes: &[u8]) -> (tempfile::TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("in [1], (2)=.npy");
+    npy::write_file(&path, &Array::new(dtype, shape.to_vec(), bytes.to_vec()).unwrap()).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (directory, path)
+}
+
+fn load(text: &str) -> Result<Array, MaterialiseError> {
+    let Spec::Buffer(buffer) = parsed(text) else { panic!("{text} is no buffer") };
+    buffer.materialise()
+}
+
+#[test]
+fn files_must_have_the_type_and_shape_asked_for() {
+    let (_directory, path) = saved(DType::I16, &[2, 1], &[1, 0, 2, 0]);
+    assert_eq!(load(&format!("i16[2,1]=@{path}")).unwrap().bytes, [1, 0, 2, 0]);
+    assert_eq!(load(&format!("i16[]=@{path}")).unwrap().shape, [2, 1]);
+    let message = load(&format!("u16[2,1]=@{path}")).unwrap_err().to_string();
+    assert_eq!(message, format!("{path}: the file holds i16, but the argument says u16"));
+    let message = load(&format!("i16[2]=@{path}")).unwrap_err().to_string();
+    assert_eq!(message, format!("{path}: the file has shape [2,1], but the argument says [2]"));
+    let message = load("f32[]=@/no/such/file.npy").unwrap_err().to_string();
+    assert!(message.starts_with("/no/such/file.npy: "), "{message}");
+}
+
+#[test]
+fn a_u16_file_can_stand_for_bfloat16_but_not_the_other_way() {
+    let (_directory, path) = saved(DType::U16, &[1], &[0x80, 0x3f]);
+    assert_eq!(format_values(&load(&format!("bf16[]=@{path}")).unwrap(), 1), "bf16[1] = 1.0");
+    assert!(matches!(load(&format!("f16[]=@{path}")), Err(MaterialiseError::WrongDType { .. })));
+    let (_directory, path) = saved(DType::Bf16, &[1], &[0x80, 0x3f]);
+    assert!(matches!(load(&format!("u16[]=@{path}")), Err(MaterialiseError::WrongDType { .. })));
+    assert!(load(&format!("bf16[1]=@{path}")).is_ok());
+}
+
+#[test]
+fn a_path_is_taken_as_it_is() {
+    let Spec::Buffer(buffer) = parsed("f32[] = @ a, b=[c].npy ") else { panic!() };
+    assert_eq!(buffer.path(), Some(Path::new(" a, b=[c].npy ")));
+    assert_error("f32[4]=@", 8, "expected the name of a .npy file");
+    assert_error("f32[4]=@a\0b", 8, "expected the name of a .npy file");
+}
+
+#[test]
+fn only_a_file_can_give_the_shape() {
+    let message = "expected a shape such as 1024 or 64,32; only =@FILE can go without";
+    assert_error("f32[]", 4, message);
+    assert_error("f32[]=3.5", 4, message);
+}
+
+#[test]
+fn text_parses_back_to_the_same_spec() {
+    for text in [
+        "f32:nan",
+        "f64:-0.0",
+        "u8[4]=zeros",
+        "u8[4]=ones",
+        "f16[2,2]=0.1",
+        "f32[4]=iota(0.0,1.0)",
+        "u64[2]=iota(5,-1)",
+        "bf16[4]=rand(9)",
+        "u8[4]=rand(9,0,256)",
+        "f32[]=@in.npy",
+        "f32[4]=@ spaced .npy",
+    ] {
+        let spec = parsed(text);
+        assert_eq!(parsed(&spec.to_string()), spec, "{text}");
+    }
+    assert_eq!(parsed("float[1K]").to_string(), "f32[1024]=zeros");
+    assert_eq!(parsed("f32[8]=iota").to_string(), "f32[8]=iota(0.0,1.0)");
+}
