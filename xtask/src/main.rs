@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask test`, `demo`, `lint`, `bundle`, `dist`.
 
 mod apt;
+mod lint;
 mod run;
 mod test;
 mod tools;
@@ -26,11 +27,15 @@ enum Task {
     /// there is.
     #[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test --full\n  cargo xtask test --no-install -- cache")]
     Test(test::Options),
+    /// Check formatting, clippy and the house rules
+    #[command(after_help = "Example: cargo xtask lint")]
+    Lint,
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(options) => test::main(&options),
+        Task::Lint => lint::main(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
