@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask test`, `demo`, `lint`, `bundle`, `dist`.
 
 mod apt;
+mod demo;
 mod lint;
 mod run;
 mod test;
@@ -27,6 +28,11 @@ enum Task {
     /// there is.
     #[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test --full\n  cargo xtask test --no-install -- cache")]
     Test(test::Options),
+    /// Compile one CUDA kernel for AMD and NVIDIA GPUs and run it on the one that is here
+    ///
+    /// Installs a compiler for each vendor if it is missing and may. Every command is shown, so that it can be repeated.
+    #[command(after_help = "Example: cargo xtask demo")]
+    Demo,
     /// Check formatting, clippy and the house rules
     #[command(after_help = "Example: cargo xtask lint")]
     Lint,
@@ -35,6 +41,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test(options) => test::main(&options),
+        Task::Demo => demo::main(),
         Task::Lint => lint::main(),
     };
     match result {
