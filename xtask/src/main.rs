@@ -1,7 +1,9 @@
 //! The project's own commands: `cargo xtask test`, `demo`, `lint`, `bundle`, `dist`.
 
 mod apt;
+mod bundle;
 mod demo;
+mod dist;
 mod lint;
 mod run;
 mod test;
@@ -36,6 +38,14 @@ enum Task {
     /// Check formatting, clippy and the house rules
     #[command(after_help = "Example: cargo xtask lint")]
     Lint,
+    /// Pack the built tests and the command to run on a machine without Rust
+    ///
+    /// Writes target/bundle. Copy the folder to a GPU machine and start its run.sh.
+    #[command(after_help = "Example: cargo xtask bundle && target/bundle/run.sh --bench")]
+    Bundle,
+    /// Make the release tarball in target/dist
+    #[command(after_help = "Example: cargo xtask dist")]
+    Dist,
 }
 
 fn main() -> ExitCode {
@@ -43,6 +53,8 @@ fn main() -> ExitCode {
         Task::Test(options) => test::main(&options),
         Task::Demo => demo::main(),
         Task::Lint => lint::main(),
+        Task::Bundle => bundle::main(),
+        Task::Dist => dist::main(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
