@@ -1,0 +1,177 @@
+//! `cargo xtask bundle`: the built tests and the command in one folder that runs on a machine without Rust.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::demo::example_kernels;
+use crate::run::{self, Doing, Result, Workspace, cargo, copy, create_folder, failed, say};
+
+/// The script that runs the bundle.
+const RUN_SCRIPT: &str = include_str!("bundle_run.sh");
+
+/// What a remote machine still takes in one piece.
+const MAX_BYTES: u64 = 60 << 20;
+
+/// A test program cargo has built.
+#[derive(Debug, PartialEq, Eq)]
+struct TestProgram {
+    package: String,
+    /// The target's name: the library's, or the file's under `tests/`.
+    target: String,
+    kind: String,
+    path: PathBuf,
+}
+
+impl TestProgram {
+    /// A name that says where it comes from; `run.sh` knows packages by its first part.
+    fn file_name(&self) -> String {
+        format!("{}.{}.{}", self.package, self.kind, self.target)
+    }
+}
+
+/// Runs the command.
+pub fn main() -> Result<()> {
+    let workspace = Workspace::find()?;
+    say("building the release tests (several minutes from nothing)");
+    let mut build = cargo();
+    build.current_dir(&workspace.root);
+    build.args(["test", "--release", "--workspace", "--exclude", "xtask", "--no-run", "--message-format=json-render-diagnostics"]);
+    // Only stdout is taken: cargo's progress and the compiler's messages stay on the user's terminal.
+    let built = build.stderr(Stdio::inherit()).output().doing(|| "run cargo test --no-run".into())?;
+    if !built.status.success() {
+        return failed("the release tests do not build; cargo's messages are above");
+    }
+    let programs = test_programs(&String::from_utf8_lossy(&built.stdout), &workspace.members);
+    if programs.is_empty() {
+        return failed("cargo built no test programs; does `cargo test --release --workspace --no-run` name any?");
+    }
+    workspace.build_command()?;
+    let folder = workspace.empty_folder("bundle")?;
+    pack(&workspace, &programs, &folder)?;
+    report(&folder, &programs)
+}
+
+/// The test programs in cargo's JSON messages, one message a line.
+fn test_programs(messages: &str, members: &[(String, String)]) -> Vec<TestProgram> {
+    let names: BTreeMap<&str, &str> = members.iter().map(|(id, name)| (id.as_str(), name.as_str())).collect();
+    let parse = |line: &str| -> Option<TestProgram> {
+        let message: Value = serde_json::from_str(line).ok()?;
+        // Examples and the command itself are programs as well, but not built as tests.
+        if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+            return None;
+        }
+        let path = message["executable"].as_str()?;
+        let text = |value: &Value| value.as_str().unwrap_or("unknown").to_owned();
+        Some(TestProgram {
+            package: names.get(message["package_id"].as_str()?).copied().unwrap_or("unknown").to_owned(),
+            target: text(&message["target"]["name"]),
+            kind: text(&message["target"]["kind"][0]),
+            path: path.into(),
+        })
+    };
+    let mut programs: Vec<TestProgram> = messages.lines().filter_map(parse).collect();
+    programs.sort_by_key(TestProgram::file_name);
+    programs
+}
+
+fn pack(workspace: &Workspace, programs: &[TestProgram], folder: &Path) -> Result<()> {
+    for part in ["tests", "bin", "examples/kernels"] {
+        create_folder(&folder.join(part))?;
+    }
+    let stripper = run::quiet(Command::new("strip").arg("--version")).is_some();
+    let copy_stripped = |from: &Path, to: &Path| {
+        copy(from, to)?;
+        if stripper { run::checked(Command::new("strip").arg(to)) } else { Ok(()) }
+    };
+    for program in programs {
+        copy_stripped(&program.path, &folder.join("tests").join(program.file_name()))?;
+    }
+    copy_stripped(&workspace.command(), &folder.join("bin/warpwave"))?;
+    for kernel in example_kernels(&workspace.root) {
+        copy(&kernel, &folder.join("examples/kernels").join(kernel.file_name().unwrap_or_default()))?;
+    }
+    write_script(&folder.join("run.sh"))
+}
+
+fn write_script(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let doing = || format!("write {}", path.display());
+    std::fs::write(path, RUN_SCRIPT).doing(doing)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).doing(doing)
+}
+
+fn report(folder: &Path, programs: &[TestProgram]) -> Result<()> {
+    let mut files = Vec::new();
+    measure(folder, folder, &mut files)?;
+    files.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+    println!("{}: {} test programs, {} in all", folder.display(), programs.len(), mebibytes(total));
+    if total > MAX_BYTES {
+        let biggest: Vec<String> = files.iter().take(5).map(|(name, bytes)| format!("{} {}", name.display(), mebibytes(*bytes))).collect();
+        return failed(format!("the bundle is over {}; make the biggest files smaller: {}", mebibytes(MAX_BYTES), biggest.join(", ")));
+    }
+    println!("Copy the folder to a GPU machine and run ./run.sh there (./run.sh --help says what it can do).");
+    Ok(())
+}
+
+fn measure(root: &Path, folder: &Path, files: &mut Vec<(PathBuf, u64)>) -> Result<()> {
+    let doing = || format!("read {}", folder.display());
+    for entry in std::fs::read_dir(folder).doing(doing)? {
+        let entry = entry.doing(doing)?;
+        let facts = entry.metadata().doing(doing)?;
+        let path = entry.path();
+        if facts.is_dir() {
+            measure(root, &path, files)?;
+        } else {
+            files.push((path.strip_prefix(root).unwrap_or(&path).to_path_buf(), facts.len()));
+        }
+    }
+    Ok(())
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_programs_built_as_tests_are_taken() {
+        let artifact = |name: &str, kind: &str, test: bool, executable: Value| {
+            serde_json::json!({
+                "reason": "compiler-artifact", "package_id": "path+file:///w/crates/gpu#warpwave-gpu@0.1.0",
+                "target": { "name": name, "kind": [kind] }, "profile": { "test": test }, "executable": executable,
+            })
+            .to_string()
+        };
+        let messages = [
+            artifact("warpwave_gpu", "lib", true, "/t/warpwave_gpu-1".into()),
+            artifact("driver", "test", true, "/t/driver-2".into()),
+            artifact("01-allocate", "example", false, "/t/01-allocate".into()),
+            artifact("warpwave_gpu", "lib", false, Value::Null),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+            "a line that is not JSON".to_owned(),
+        ];
+        let members = [("path+file:///w/crates/gpu#warpwave-gpu@0.1.0".to_owned(), "warpwave-gpu".to_owned())];
+        let names: Vec<String> = test_programs(&messages.join("\n"), &members).iter().map(TestProgram::file_name).collect();
+        assert_eq!(names, ["warpwave-gpu.lib.warpwave_gpu", "warpwave-gpu.test.driver"]);
+    }
+
+    #[test]
+    fn the_script_runs_the_demo_s_command() {
+        let words: Vec<&str> = RUN_SCRIPT.split_whitespace().map(|word| word.trim_matches('\'')).collect();
+        let wanted: Vec<&str> = ["run", crate::demo::KERNEL].into_iter().chain(crate::demo::RUN_ARGUMENTS).collect();
+        assert!(words.windows(wanted.len()).any(|window| window == wanted));
+    }
+
+    #[test]
+    fn the_script_is_valid_bash() {
+        let status = Command::new("bash").args(["-n", "-c", RUN_SCRIPT]).status();
+        assert!(status.expect("bash starts").success());
+    }
+}

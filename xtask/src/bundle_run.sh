@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# Runs the packed tests and the command on this machine. Needs no Rust. `cargo xtask bundle` wrote it.
+set -uo pipefail
+
+usage() {
+    cat <<'END'
+Usage: ./run.sh [--bench] [--sanitize] [--only PATTERN] [--logs FOLDER]
+
+Runs every test program, then `warpwave devices`, `doctor` and a vector addition.
+Prints a table of what passed and exits with 1 when anything failed.
+
+  --bench          also run `warpwave bench launch|memory|compile --json`
+  --sanitize       run only the tests of warpwave-gpu and warpwave-jit, under compute-sanitizer's memcheck
+  --only PATTERN   run only the steps whose name contains PATTERN (a shell pattern)
+  --logs FOLDER    keep each step's output there (default: a temporary folder)
+
+SANITIZER_FLAGS holds further flags for compute-sanitizer.
+
+Example: ./run.sh --bench --only 'bench*'
+END
+}
+
+bench=0 sanitize=0 only='' logs=''
+while [ $# -gt 0 ]; do
+    case $1 in
+        --bench) bench=1 ;;
+        --sanitize) sanitize=1 ;;
+        --only | --logs)
+            [ $# -ge 2 ] || { echo "$1 needs a value" >&2; exit 2; }
+            if [ "$1" = --only ]; then only=$2; else logs=$2; fi
+            shift
+            ;;
+        --help | -h) usage; exit 0 ;;
+        *) echo "unknown option: $1; see ./run.sh --help" >&2; exit 2 ;;
+    esac
+    shift
+done
+
+caller=$PWD
+# Tests look for their files from here.
+WARPWAVE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
+cd "$WARPWAVE_ROOT" || exit 1
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+export WARPWAVE_ROOT WARPWAVE_CACHE_DIR=$scratch/cache
+mkdir -p "$WARPWAVE_CACHE_DIR"
+if [ -z "$logs" ]; then
+    logs=$scratch/logs
+elif [ "${logs#/}" = "$logs" ]; then
+    logs=$caller/$logs
+fi
+mkdir -p "$logs" || exit 1
+
+table='' failures=0 ran=0
+
+now() { date +%s%N; }
+
+row() { # name, verdict, time, remark
+    table+=$(printf '%-44s %-8s %8s  %s' "$1" "$2" "$3" "$4")$'\n'
+}
+
+chosen() {
+    # shellcheck disable=SC2254 # a pattern is what the user gives
+    [ -z "$only" ] || case $1 in *$only*) true ;; *) false ;; esac
+}
+
+# step NAME quiet|shown COMMAND…
+step() {
+    local name=$1 mode=$2 log start status time remark
+    shift 2
+    chosen "$name" || return 0
+    log=$logs/${name//[ \/]/_}.log
+    echo "== $name"
+    start=$(now)
+    if [ "$mode" = shown ]; then
+        # Only stdout: the log of a bench is then plain JSON.
+        "$@" | tee "$log"
+        status=${PIPESTATUS[0]}
+    else
+        "$@" >"$log" 2>&1
+        status=$?
+    fi
+    time=$(awk -v ns="$(($(now) - start))" 'BEGIN { printf "%.1f s", ns / 1e9 }')
+    ran=$((ran + 1))
+    remark=$(sed -n 's/^test result: [a-zA-Z]*\. \(.* failed; [0-9]* ignored\).*/\1/p' "$log" | tail -n 1)
+    if [ "$status" -eq 0 ]; then
+        row "$name" ok "$time" "$remark"
+    else
+        failures=$((failures + 1))
+        row "$name" FAILED "$time" "${remark:+$remark, }exit code $status"
+        if [ "$mode" != shown ]; then tail -n 40 "$log"; fi
+    fi
+}
+
+skip() { # name, why
+    if chosen "$1"; then row "$1" skipped - "$2"; fi
+}
+
+if [ $sanitize = 1 ]; then
+    sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+    if [ -z "$sanitizer" ]; then
+        echo "compute-sanitizer is not installed; it comes with the CUDA toolkit" >&2
+        exit 1
+    fi
+    for program in tests/warpwave-gpu.* tests/warpwave-jit.*; do
+        # shellcheck disable=SC2086 # flags are words
+        [ -x "$program" ] && step "memcheck ${program#tests/}" quiet \
+            "$sanitizer" --tool memcheck --error-exitcode 86 ${SANITIZER_FLAGS:-} "$program"
+    done
+else
+    for program in tests/*; do
+        [ -x "$program" ] && step "${program#tests/}" quiet "$program"
+    done
+    step "warpwave devices" shown bin/warpwave devices
+    step "warpwave doctor" shown bin/warpwave doctor
+    if bin/warpwave devices --json 2>/dev/null | grep -qE '"(cuda|rocm):[0-9]+"'; then
+        step "warpwave run vector_add" shown bin/warpwave run examples/kernels/vector_add.cu --kernel vector_add --grid 4 --block 256 --arg 'f32[1024]=iota' --arg 'f32[1024]=ones' --arg 'f32[1024]=zeros' --arg u32:1024 --print 8
+    else
+        skip "warpwave run vector_add" "no GPU"
+    fi
+    if [ $bench = 1 ]; then
+        for what in launch memory compile; do
+            step "bench $what" shown bin/warpwave bench "$what" --json
+        done
+    fi
+fi
+
+printf '\n%s' "$table"
+if [ $failures -gt 0 ]; then
+    echo "$failures of $ran failed"
+    exit 1
+elif [ $ran -eq 0 ]; then
+    echo "nothing was run: no step's name contains '$only'" >&2
+    exit 1
+fi
+echo "all $ran passed"

@@ -1,0 +1,187 @@
+//! `cargo xtask demo`: one CUDA kernel compiled for four GPUs and run on the one that is here.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::run::{self, Result, Workspace, failed, say, seconds, shown};
+use crate::tools::{Set, Tools};
+
+/// The kernel of the demo.
+pub const KERNEL: &str = "examples/kernels/vector_add.cu";
+
+/// What comes after `warpwave run FILE` to add 0, 1, 2 … and ones; `run.sh` of the bundle says the same.
+pub const RUN_ARGUMENTS: [&str; 16] = [
+    "--kernel",
+    "vector_add",
+    "--grid",
+    "4",
+    "--block",
+    "256",
+    "--arg",
+    "f32[1024]=iota",
+    "--arg",
+    "f32[1024]=ones",
+    "--arg",
+    "f32[1024]=zeros",
+    "--arg",
+    "u32:1024",
+    "--print",
+    "8",
+];
+
+const AMD_TARGETS: [(&str, &str); 3] = [("gfx90a", "Instinct MI210, MI250"), ("gfx942", "Instinct MI300"), ("gfx1100", "Radeon RX 7900")];
+const NVIDIA_TARGETS: [(&str, &str); 1] = [("sm_90", "H100, H200")];
+
+/// Runs the command.
+pub fn main() -> Result<()> {
+    let workspace = Workspace::find()?;
+    say("looking for the compilers");
+    let tools = Tools::ensure(&workspace, Set::Demo, true)?;
+    tools.print();
+    for what in tools.missing() {
+        println!("    missing: {what}");
+    }
+    workspace.build_command()?;
+    // A cache of its own, emptied, or the first compile would be a cache hit from the second demo on.
+    let cache = workspace.empty_folder("demo-cache")?;
+    Demo { workspace, tools, cache }.show()
+}
+
+struct Demo {
+    workspace: Workspace,
+    tools: Tools,
+    cache: PathBuf,
+}
+
+impl Demo {
+    fn show(&self) -> Result<()> {
+        heading("The settings of this demo");
+        println!("Set these to repeat its commands by hand.");
+        for (name, value) in self.variables() {
+            println!("$ export {name}={}", value.display());
+        }
+
+        heading("The GPUs of this machine");
+        self.run(&["devices"])?;
+
+        let amd = if self.tools.compiles_for_amd() { AMD_TARGETS.as_slice() } else { &[] };
+        let nvidia = if self.tools.compiles_for_nvidia() { NVIDIA_TARGETS.as_slice() } else { &[] };
+        let targets: Vec<_> = amd.iter().chain(nvidia).collect();
+        if amd.is_empty() {
+            self.embedded_demo()?;
+        }
+        if !targets.is_empty() {
+            heading("One CUDA kernel, compiled for each GPU");
+            let first = self.compile(&targets)?;
+            heading("The same again: from the cache");
+            let second = self.compile(&targets)?;
+            println!("\nCompiled in {}; from the cache in {}, the start of the command included.", seconds(first), seconds(second));
+        }
+        self.run_on_gpu(!nvidia.is_empty())?;
+
+        heading("Next");
+        println!("warpwave --help shows every command; `cargo install --path crates/warpwave` installs it.");
+        Ok(())
+    }
+
+    fn variables(&self) -> Vec<(&'static str, PathBuf)> {
+        let mut variables = self.tools.variables();
+        variables.push(("WARPWAVE_CACHE_DIR", self.cache.clone()));
+        variables
+    }
+
+    fn warpwave(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.workspace.command());
+        command.current_dir(&self.workspace.root).args(arguments).envs(self.variables());
+        command
+    }
+
+    /// Shows a command and runs it.
+    fn run(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = self.warpwave(arguments);
+        println!("$ {}", shown(&command, &self.workspace.root));
+        run::checked(&mut command)
+    }
+
+    fn compile(&self, targets: &[&(&str, &str)]) -> Result<std::time::Duration> {
+        if !self.workspace.root.join(KERNEL).is_file() {
+            return failed(format!("{KERNEL} is missing; run the demo in a full checkout"));
+        }
+        let start = Instant::now();
+        for (target, cards) in targets {
+            println!("# {target}: {cards}");
+            self.run(&["compile", KERNEL, "--target", target])?;
+        }
+        Ok(start.elapsed())
+    }
+
+    fn run_on_gpu(&self, has_nvrtc: bool) -> Result<()> {
+        heading("On the GPU of this machine");
+        let devices = run::output(&mut self.warpwave(&["devices", "--json"]))?;
+        let names = serde_json::from_str(&devices).map(|json| gpu_names(&json)).unwrap_or_default();
+        let usable = |name: &String| name.starts_with("rocm:") && self.tools.compiles_for_amd() || name.starts_with("cuda:") && has_nvrtc;
+        if names.is_empty() {
+            println!("There is no GPU here, so nothing is run. What stands above is compiled, not measured.");
+            return Ok(());
+        }
+        if !names.iter().any(usable) {
+            println!("There is {}, but no compiler for it; see the missing tools above.", names.join(", "));
+            return Ok(());
+        }
+        let arguments: Vec<&str> = ["run", KERNEL].into_iter().chain(RUN_ARGUMENTS).collect();
+        self.run(&arguments)
+    }
+
+    /// The part of the demo that needs no compiler: a kernel that was compiled beforehand and lies in the command.
+    fn embedded_demo(&self) -> Result<()> {
+        heading("Without a compiler for AMD GPUs: the embedded kernel");
+        self.run(&["compile", "--embedded"])
+    }
+}
+
+fn heading(text: &str) {
+    println!("\n{text}\n{}", "-".repeat(text.chars().count()));
+}
+
+/// The names of real GPUs (`cuda:0`, `rocm:1`) anywhere in what `warpwave devices --json` prints.
+fn gpu_names(json: &Value) -> Vec<String> {
+    match json {
+        Value::String(text) if is_gpu_name(text) => vec![text.clone()],
+        Value::Array(items) => items.iter().flat_map(gpu_names).collect(),
+        Value::Object(fields) => fields.values().flat_map(gpu_names).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn is_gpu_name(text: &str) -> bool {
+    let ordinal = text.strip_prefix("cuda:").or_else(|| text.strip_prefix("rocm:"));
+    ordinal.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The `.cu` files of `examples/kernels`.
+pub fn example_kernels(root: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root.join("examples/kernels")).ok().into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "cu")).collect();
+    files.sort();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_found_wherever_the_json_names_them() {
+        let json = serde_json::json!({ "devices": [{ "name": "cuda:0", "model": "NVIDIA H200" }, { "id": "rocm:12" }, { "name": "cpu" }] });
+        assert_eq!(gpu_names(&json), ["cuda:0", "rocm:12"]);
+    }
+
+    #[test]
+    fn virtual_and_absent_gpus_do_not_count() {
+        let json = serde_json::json!({ "devices": [{ "name": "vgpu:gfx90a" }], "tried": ["cuda: no driver", "cuda:", "rocm:x"] });
+        assert_eq!(gpu_names(&json), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,144 @@
+//! `cargo xtask dist`: the release tarball, with the oldest glibc it runs on stated.
+
+use std::path::Path;
+use std::process::Command;
+
+use object::Endianness;
+use object::elf::FileHeader64;
+use object::read::elf::{FileHeader, SectionHeader};
+
+use crate::demo::example_kernels;
+use crate::run::{self, Doing, Result, Workspace, copy, create_folder, failed, say};
+
+/// Files of the workspace root that every tarball has.
+const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
+
+/// Completion scripts: the shell and the name its users expect.
+const COMPLETIONS: [(&str, &str); 3] = [("bash", "warpwave.bash"), ("zsh", "_warpwave"), ("fish", "warpwave.fish")];
+
+/// Runs the command.
+pub fn main() -> Result<()> {
+    let workspace = Workspace::find()?;
+    if let Some(absent) = DOCUMENTS.iter().find(|name| !workspace.root.join(name).is_file()) {
+        return failed(format!("{absent} is missing and belongs into the tarball; write it first"));
+    }
+    let target = host_target()?;
+    workspace.build_command()?;
+    let name = format!("warpwave-{}-{target}", workspace.version);
+    let dist = workspace.empty_folder("dist")?;
+    let folder = dist.join(&name);
+    say(format!("packing {name}"));
+    let floor = fill(&workspace, &folder)?;
+
+    let tarball = format!("{name}.tar.gz");
+    // Sorted and without owner, so that the order of a folder or the builder's account does not change the file.
+    let mut tar = Command::new("tar");
+    tar.current_dir(&dist).args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-czf", &tarball, &name]);
+    run::checked(&mut tar)?;
+    std::fs::remove_dir_all(&folder).doing(|| format!("remove {}", folder.display()))?;
+    let sums = run::output(Command::new("sha256sum").current_dir(&dist).arg(&tarball))?;
+    std::fs::write(dist.join("SHA256SUMS"), &sums).doing(|| "write SHA256SUMS".into())?;
+
+    let bytes = std::fs::metadata(dist.join(&tarball)).doing(|| format!("read {tarball}"))?.len();
+    println!("{} ({:.1} MiB)", dist.join(&tarball).display(), bytes as f64 / f64::from(1 << 20));
+    println!("SHA-256 {}", sums.trim());
+    println!("{}", floor_sentence(floor));
+    Ok(())
+}
+
+/// Fills the folder that becomes the tarball; returns its glibc floor.
+fn fill(workspace: &Workspace, folder: &Path) -> Result<Option<(u32, u32)>> {
+    for part in ["bin", "completions", "examples/kernels"] {
+        create_folder(&folder.join(part))?;
+    }
+    let command = workspace.command();
+    copy(&command, &folder.join("bin/warpwave"))?;
+    for document in DOCUMENTS {
+        copy(&workspace.root.join(document), &folder.join(document))?;
+    }
+    for kernel in example_kernels(&workspace.root) {
+        copy(&kernel, &folder.join("examples/kernels").join(kernel.file_name().unwrap_or_default()))?;
+    }
+    for (shell, file) in COMPLETIONS {
+        let script = run::output(Command::new(&command).args(["completions", shell]))?;
+        if script.trim().is_empty() {
+            return failed(format!("`warpwave completions {shell}` printed nothing; run it by hand to see why"));
+        }
+        std::fs::write(folder.join("completions").join(file), script).doing(|| format!("write {file}"))?;
+    }
+    let floor = glibc_floor(version_needs(&command)?.iter().map(String::as_str));
+    let note = floor_sentence(floor) + "\nGPU drivers and compilers are opened at run time; none is needed to start it.\n";
+    std::fs::write(folder.join("REQUIREMENTS.txt"), note).doing(|| "write REQUIREMENTS.txt".into())?;
+    Ok(floor)
+}
+
+fn host_target() -> Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let said = run::output(Command::new(rustc).arg("-vV"))?;
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map_or_else(|| failed("rustc -vV names no host target"), |target| Ok(target.to_owned()))
+}
+
+/// Names of the symbol versions a program needs of its libraries, such as `GLIBC_2.34`.
+fn version_needs(program: &Path) -> Result<Vec<String>> {
+    let data = std::fs::read(program).doing(|| format!("read {}", program.display()))?;
+    parse_version_needs(&data).doing(|| format!("read the symbol versions of {}", program.display()))
+}
+
+fn parse_version_needs(data: &[u8]) -> object::read::Result<Vec<String>> {
+    let header = FileHeader64::<Endianness>::parse(data)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, data)?;
+    let mut names = Vec::new();
+    // A static program has no such section and needs nothing.
+    let Some((mut libraries, link)) = sections.gnu_verneed(endian, data)? else { return Ok(names) };
+    let strings = sections.section(link)?.strings(endian, data)?.unwrap_or_default();
+    while let Some((_, mut versions)) = libraries.next()? {
+        while let Some(version) = versions.next()? {
+            names.push(String::from_utf8_lossy(version.name(endian, strings)?).into_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// The newest glibc among the symbol versions: the oldest one that has them all.
+fn glibc_floor<'a>(names: impl Iterator<Item = &'a str>) -> Option<(u32, u32)> {
+    let parse = |name: &str| {
+        let mut numbers = name.strip_prefix("GLIBC_")?.split('.').map(str::parse::<u32>);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    };
+    names.filter_map(parse).max()
+}
+
+fn floor_sentence(floor: Option<(u32, u32)>) -> String {
+    match floor {
+        Some((major, minor)) => format!("The command runs on Linux with glibc {major}.{minor} or newer."),
+        None => "The command needs no glibc.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        let names = ["GLIBC_2.9", "GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_PRIVATE", "GCC_4.2.0", "GLIBCXX_3.4.30"];
+        assert_eq!(glibc_floor(names.into_iter()), Some((2, 34)));
+        assert_eq!(glibc_floor(["GCC_3.0"].into_iter()), None);
+    }
+
+    #[test]
+    fn this_program_s_own_needs_are_read() {
+        let own = std::env::current_exe().expect("a test program has a path");
+        let needs = version_needs(&own).expect("it is an ELF file");
+        if cfg!(target_env = "gnu") {
+            assert!(glibc_floor(needs.iter().map(String::as_str)) >= Some((2, 2)), "{needs:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_program_is_an_error() {
+        assert!(parse_version_needs(b"#!/bin/sh\n").is_err());
+    }
+}

@@ -1,0 +1,223 @@
+//! Running other programs: clear failures, command lines that can be repeated, and the time of each step.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// What went wrong and what to do next, in one line.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A result whose failure is one line for the user.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// A failure with this message.
+pub fn failed<T>(message: impl Into<String>) -> Result<T> {
+    Err(Failure(message.into()))
+}
+
+/// Adds to an I/O error what was being done.
+pub trait Doing<T> {
+    /// The failure reads `cannot DOING: REASON`.
+    fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: fmt::Display> Doing<T> for std::result::Result<T, E> {
+    fn doing(self, doing: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| Failure(format!("cannot {}: {error}", doing())))
+    }
+}
+
+/// The workspace the command belongs to.
+#[derive(Debug)]
+pub struct Workspace {
+    /// Folder of the top `Cargo.toml`.
+    pub root: PathBuf,
+    /// Cargo's target folder, wherever the user has put it.
+    pub target: PathBuf,
+    /// Version of the `warpwave` package.
+    pub version: String,
+    /// Cargo's id and the name of each member.
+    pub members: Vec<(String, String)>,
+}
+
+impl Workspace {
+    /// Asks cargo.
+    pub fn find() -> Result<Workspace> {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+        let mut metadata = cargo();
+        metadata.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"]).arg(&manifest);
+        let text = output(&mut metadata)?;
+        let json: Value = serde_json::from_str(&text).doing(|| "read what cargo metadata says".into())?;
+        let text_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let packages = json["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let version = packages.iter().find(|p| p["name"] == "warpwave").map(|p| text_of(&p["version"]));
+        let Some(version) = version else { return failed("the workspace has no package `warpwave`; run this in a full checkout") };
+        Ok(Workspace {
+            root: text_of(&json["workspace_root"]).into(),
+            target: text_of(&json["target_directory"]).into(),
+            version,
+            members: packages.iter().map(|p| (text_of(&p["id"]), text_of(&p["name"]))).collect(),
+        })
+    }
+
+    /// A folder of `target/`, emptied.
+    pub fn empty_folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.target.join(name);
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).doing(|| format!("empty {}", folder.display()))?;
+        }
+        create_folder(&folder)?;
+        Ok(folder)
+    }
+
+    /// The release build of the `warpwave` command.
+    pub fn command(&self) -> PathBuf {
+        self.target.join("release/warpwave")
+    }
+
+    /// Builds it.
+    pub fn build_command(&self) -> Result<()> {
+        say("building the release `warpwave` (a few minutes from nothing)");
+        checked(cargo().current_dir(&self.root).args(["build", "--release", "--package", "warpwave"]))
+    }
+}
+
+/// The cargo that runs this command, so that a `cargo +toolchain xtask` stays on its toolchain.
+pub fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Says what is about to be done.
+pub fn say(what: impl fmt::Display) {
+    println!("==> {what}");
+}
+
+/// Makes a folder and its parents.
+pub fn create_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).doing(|| format!("make the folder {}", folder.display()))
+}
+
+/// Copies a file.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    std::fs::copy(from, to).doing(|| format!("copy {} to {}", from.display(), to.display())).map(drop)
+}
+
+/// Runs a command on the user's terminal; anything but success is a failure.
+pub fn checked(command: &mut Command) -> Result<()> {
+    let line = shown(command, Path::new(""));
+    let status = command.status().doing(|| format!("run `{line}`"))?;
+    if status.success() { Ok(()) } else { failed(format!("`{line}` failed ({status}); its own messages are above")) }
+}
+
+/// What a command prints on stdout; anything but success is a failure with the end of its stderr.
+pub fn output(command: &mut Command) -> Result<String> {
+    let line = shown(command, Path::new(""));
+    let out = command.stdin(Stdio::null()).output().doing(|| format!("run `{line}`"))?;
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr);
+        let last = said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
+        return failed(format!("`{line}` failed ({}): {last}", out.status));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// What a command prints on stdout, or nothing when it is not there or fails.
+pub fn quiet(command: &mut Command) -> Option<String> {
+    let out = command.stdin(Stdio::null()).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// A command line that can be pasted into a shell; paths inside `root` are shown relative to it.
+pub fn shown(command: &Command, root: &Path) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let shorten = |word: &std::ffi::OsStr| {
+        let path = Path::new(word);
+        // An empty root is a prefix of every path and would leave all of them as they are.
+        path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
+    };
+    words.map(|word| quoted(&shorten(word))).collect::<Vec<_>>().join(" ")
+}
+
+/// The word in single quotes where a shell would read it otherwise.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+/// The steps done so far and what each took.
+#[derive(Default)]
+pub struct Steps(Vec<(String, Duration, bool)>);
+
+impl Steps {
+    /// Does a step and keeps its time, whether it succeeds or not.
+    pub fn step<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let start = Instant::now();
+        let result = work();
+        self.0.push((name.to_owned(), start.elapsed(), result.is_ok()));
+        result
+    }
+
+    /// Prints the table.
+    pub fn print(&self) {
+        println!();
+        for (name, time, ok) in &self.0 {
+            println!("{:<28} {:>9}  {}", name, seconds(*time), if *ok { "ok" } else { "FAILED" });
+        }
+        let total: Duration = self.0.iter().map(|(_, time, _)| *time).sum();
+        println!("{:<28} {:>9}", "total", seconds(total));
+    }
+}
+
+/// `12 ms`, `1.3 s`, `4 min 05 s`.
+pub fn seconds(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} ms", time.as_millis()),
+        whole @ 100.. => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{:.1} s", time.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shown_line_can_be_pasted_into_a_shell() {
+        let mut command = Command::new("/repo/target/release/warpwave");
+        command.args(["run", "/repo/a.cu", "--arg", "f32[4]=iota", "it's"]);
+        assert_eq!(shown(&command, Path::new("/repo")), r"target/release/warpwave run a.cu --arg 'f32[4]=iota' 'it'\''s'");
+        assert!(shown(&command, Path::new("")).starts_with("/repo/target"));
+    }
+
+    #[test]
+    fn times_read_as_people_say_them() {
+        assert_eq!(seconds(Duration::from_millis(12)), "12 ms");
+        assert_eq!(seconds(Duration::from_millis(1340)), "1.3 s");
+        assert_eq!(seconds(Duration::from_secs(245)), "4 min 05 s");
+    }
+
+    #[test]
+    fn a_failed_step_keeps_its_time_and_its_failure() {
+        let mut steps = Steps::default();
+        let result: Result<()> = steps.step("x", || failed("no"));
+        assert_eq!(result.unwrap_err().0, "no");
+        assert!(matches!(steps.0.as_slice(), [(name, _, false)] if name == "x"));
+    }
+
+    #[test]
+    fn a_failing_program_is_reported_with_its_last_words() {
+        let error = output(Command::new("sh").args(["-c", "echo first >&2; echo last >&2; exit 3"])).unwrap_err();
+        assert!(error.0.ends_with("last") && error.0.contains("exit status: 3"), "{error}");
+        assert!(output(&mut Command::new("/no/such/program")).unwrap_err().0.starts_with("cannot run"));
+    }
+}
