@@ -1,0 +1,254 @@
+//! The disk cache: a key to bytes that are right, shared by all processes of a user.
+//!
+//! # What it promises
+//!
+//! - **Never wrong bytes.** What [`Cache::get`] returns is what was stored under that key, checked by SHA-256. An entry that is damaged,
+//!   cut short, of another format version or under another key's name is a miss, and the next [`Cache::get_or_try_insert`] replaces it.
+//! - **Never in the way.** A folder that is read-only, full, missing, not a folder, or without locks makes the cache slow, not broken:
+//!   the failure is logged once with `tracing::warn!`, the work is done without the cache, the outcome says [`Outcome::Uncached`].
+//! - **Each artefact is made once.** Of all threads and processes that ask for a missing key at the same time, one makes it and the
+//!   others wait for it; if the maker is killed, the next one takes over.
+//! - **Bounded.** Writing evicts the least recently used entries until the folder is below its cap.
+//! - **Only its own files.** Other files in the folder are not counted, not removed, and symlinks are not followed.
+//!
+//! # What it leaves to the caller
+//!
+//! - The key must cover everything the bytes depend on. The cache cannot see what was forgotten.
+//! - Errors are not cached. When making fails, those who waited try in turn.
+//! - Who may write the folder is trusted: the checksums find damage, not malice. The folder is created for its owner alone.
+//!
+//! ```
+//! # let folder = tempfile::tempdir().unwrap();
+//! use warpwave_jit::cache::{Cache, Entry, KeyBuilder, Outcome};
+//!
+//! let compile = || std::fs::read("/dev/null").map(|code| Entry { meta: "{}".into(), payload: code });
+//!
+//! let cache = Cache::at(folder.path(), 1 << 20);
+//! let key = KeyBuilder::new().field("source", b"...").field("target", b"sm_90").finish();
+//! let (entry, outcome) = cache.get_or_try_insert(&key, compile)?;
+//! assert_eq!(outcome, Outcome::Made);
+//! assert_eq!(cache.get(&key), Some(entry));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod admin;
+mod entry;
+mod evict;
+mod folder;
+mod key;
+mod lock;
+mod memo;
+mod settings;
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+pub use admin::{Cleared, Failure, Listed, Report, Stats};
+pub use entry::Entry;
+pub use key::{Key, KeyBuilder, ParseKeyError};
+pub use memo::Memo;
+pub use settings::DEFAULT_MAX_BYTES;
+
+use entry::ReadError;
+use lock::KeyLock;
+
+/// The version of the entry format and of the key's encoding. Part of each key and each entry's file name, so that binaries with
+/// different formats share a folder without seeing each other's entries (they do share the cap).
+const FORMAT: u32 = 1;
+
+/// A hit renews the entry's time of last use only if that is older than this: eviction needs no finer order, and a hot entry should
+/// not cost a write on each use.
+const TOUCH_AFTER: Duration = Duration::from_secs(60);
+
+/// Where an entry came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It was in the cache, or another thread or process put it there while this one waited.
+    Hit,
+    /// It was made now and is in the cache from now on.
+    Made,
+    /// It was made now and not stored: the cache is disabled or in trouble, or the entry alone exceeds the cap.
+    Uncached,
+}
+
+/// A handle on a cache folder, or on none. Cloning is cheap and clones share everything; all methods can be called from any thread.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    /// `None`: disabled.
+    shared: Option<Arc<Shared>>,
+    memo: Memo,
+}
+
+#[derive(Debug)]
+struct Shared {
+    folder: PathBuf,
+    max_bytes: u64,
+    trouble: Trouble,
+}
+
+impl Cache {
+    /// The cache that the environment asks for:
+    ///
+    /// - `WARPWAVE_CACHE=off` disables it;
+    /// - `WARPWAVE_CACHE_DIR` is its folder, otherwise `$XDG_CACHE_HOME/warpwave`, otherwise `$HOME/.cache/warpwave`;
+    /// - `WARPWAVE_CACHE_MAX_BYTES` is its cap, a number of bytes or `512M`, `2G`, …; otherwise [`DEFAULT_MAX_BYTES`].
+    ///
+    /// Values that make no sense, and an environment that gives no folder, are logged as warnings.
+    pub fn from_env() -> Self {
+        settings::cache(|name| std::env::var_os(name))
+    }
+
+    /// The cache in `folder`, of at most `max_bytes` (the sum of the entries' file sizes). Nothing is created before the first write.
+    /// An empty path is no folder, and gives a disabled cache and a warning.
+    pub fn at(folder: impl AsRef<Path>, max_bytes: u64) -> Self {
+        // Made absolute now, so that a later change of the working directory does not move the cache.
+        let folder = match std::path::absolute(&folder) {
+            Ok(folder) => folder,
+            Err(error) => {
+                tracing::warn!("kernel cache: {:?} cannot be its folder: {error}; going on without it", folder.as_ref());
+                return Self::disabled();
+            }
+        };
+        let trouble = Trouble::default();
+        let memo = Memo::at(&folder, trouble.clone());
+        Self { shared: Some(Arc::new(Shared { folder, max_bytes, trouble })), memo }
+    }
+
+    /// A cache that stores nothing: every [`Cache::get`] is a miss, every outcome [`Outcome::Uncached`].
+    pub fn disabled() -> Self {
+        Self { shared: None, memo: Memo::in_process() }
+    }
+
+    /// The cache's folder, which need not exist yet; `None` if the cache is disabled.
+    pub fn path(&self) -> Option<&Path> {
+        self.shared.as_deref().map(|shared| &*shared.folder)
+    }
+
+    /// The memo in the cache's folder, or one in memory if the cache is disabled.
+    pub fn memo(&self) -> &Memo {
+        &self.memo
+    }
+
+    /// The entry of `key`, if there is one and it is whole. Takes no lock and looks at one file only.
+    pub fn get(&self, key: &Key) -> Option<Entry> {
+        self.shared.as_ref()?.lookup(key, true)
+    }
+
+    /// The entry of `key`, made by `make` and stored if the cache does not have it.
+    ///
+    /// While one thread or process makes an entry, others that ask for the same key wait. `make` may use the cache itself, for other
+    /// keys; if it asks for its own key, that inner request is made uncached instead of waiting for itself. (From another thread that
+    /// `make` waits for, it cannot be told from a stranger's, and waits for ever.) An error of `make` is returned as it is; nothing
+    /// else is an error.
+    pub fn get_or_try_insert<E>(&self, key: &Key, make: impl FnOnce() -> Result<Entry, E>) -> Result<(Entry, Outcome), E> {
+        let Some(shared) = &self.shared else { return Ok((make()?, Outcome::Uncached)) };
+        if let Some(entry) = shared.lookup(key, true) {
+            return Ok((entry, Outcome::Hit));
+        }
+        let Some(lock) = shared.lock(key) else { return Ok((make()?, Outcome::Uncached)) };
+        // Whoever had the lock before may have made it. What is damaged was reported by the first look.
+        if let Some(entry) = shared.lookup(key, false) {
+            return Ok((entry, Outcome::Hit));
+        }
+        let entry = make()?;
+        let stored = shared.store(key, &entry);
+        drop(lock); // Those who wait need not wait for the eviction, too.
+        if !stored {
+            return Ok((entry, Outcome::Uncached));
+        }
+        if let Err(error) = evict::enforce(&shared.folder, shared.max_bytes, key) {
+            shared.trouble.report("keep below its cap", &shared.folder, &error);
+        }
+        Ok((entry, Outcome::Made))
+    }
+}
+
+impl Shared {
+    fn lookup(&self, key: &Key, report_damage: bool) -> Option<Entry> {
+        let path = folder::entry_path(&self.folder, key);
+        let read = || {
+            let (file, metadata) = folder::open(&path)?;
+            let entry = entry::read(&file, metadata.len(), key)?;
+            touch(&file, &metadata);
+            Ok(entry)
+        };
+        match read() {
+            Ok(entry) => return Some(entry),
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(ReadError::Io(error)) => self.trouble.report("read", &path, &error),
+            Err(ReadError::Damaged(reason)) if report_damage => {
+                tracing::warn!(entry = %path.display(), reason, "damaged cache entry; it is not used and will be replaced");
+            }
+            Err(ReadError::Damaged(_)) => {}
+        }
+        None
+    }
+
+    fn lock(&self, key: &Key) -> Option<KeyLock> {
+        let path = folder::lock_path(&self.folder, key);
+        if KeyLock::is_held_here(&path) {
+            tracing::debug!(%key, "asked for while it is being made by the same thread; made uncached");
+            return None;
+        }
+        match folder::create(&self.folder).and_then(|()| KeyLock::acquire(&path)) {
+            Ok(lock) => Some(lock),
+            Err(error) => {
+                self.trouble.report("lock", &path, &error);
+                None
+            }
+        }
+    }
+
+    fn store(&self, key: &Key, entry: &Entry) -> bool {
+        let bytes = entry::file_len(entry);
+        if bytes > self.max_bytes {
+            tracing::debug!(%key, bytes, cap = self.max_bytes, "larger than the whole cache; not stored");
+            return false;
+        }
+        let path = folder::entry_path(&self.folder, key);
+        match folder::replace(&self.folder, &path, |file| entry::write(file, key, entry)) {
+            Ok(()) => true,
+            Err(error) => {
+                self.trouble.report("write", &path, &error);
+                false
+            }
+        }
+    }
+}
+
+/// Notes a use of an entry in its modification time, which nothing else needs: entries never change in place. (The access time would
+/// be the natural place, but most systems mount with `relatime` or `noatime`.) Times in the future are put right. Failure means a
+/// folder that is not ours to write, and then eviction is not ours either.
+fn touch(file: &File, metadata: &fs::Metadata) {
+    let now = SystemTime::now();
+    let recent = metadata.modified().is_ok_and(|used| now.duration_since(used).is_ok_and(|age| age <= TOUCH_AFTER));
+    if !recent {
+        let _ = file.set_modified(now);
+    }
+}
+
+/// Says once that the folder gives trouble. A read-only folder fails for each kernel in the same way; the user needs to hear it once.
+#[derive(Clone, Debug, Default)]
+struct Trouble(Arc<AtomicBool>);
+
+impl Trouble {
+    fn report(&self, action: &str, path: &Path, error: &dyn Error) {
+        let path = path.display();
+        if self.0.swap(true, Ordering::Relaxed) {
+            tracing::debug!("kernel cache: cannot {action} {path}: {error}");
+        } else {
+            tracing::warn!(
+                "kernel cache: cannot {action} {path}: {error}; going on without what it would have saved \
+                 (said once; WARPWAVE_CACHE_DIR moves the cache, WARPWAVE_CACHE=off disables it)"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
