@@ -209,6 +209,16 @@ fn fill<T: Copy + Send + Sync + 'static>(m: &mut Machine, stream: Handle, ptr: u
     m.push(stream as usize, Item::Run(op))
 }
 
+/// The same for bytes, where tests are large enough for the loop above to take seconds.
+fn fill_bytes(m: &mut Machine, stream: Handle, ptr: u64, value: u8, count: usize) -> i32 {
+    if m.holds(ptr, count).is_none() {
+        return INVALID;
+    }
+    // SAFETY: as above.
+    let op: Op = Arc::new(move || unsafe { std::ptr::write_bytes(ptr as *mut u8, value, count) });
+    m.push(stream as usize, Item::Run(op))
+}
+
 /// The length of an image that begins at `image`: ELF says it, text ends with NUL.
 fn image_bytes<'a>(image: *const c_void) -> &'a [u8] {
     // SAFETY: the layer hands images that are NUL-terminated or ELF with a whole header.
@@ -425,7 +435,7 @@ calls! {
     fn copy_peer_by_ordinal(dst: DevicePtr, dst_device: c_int, src: DevicePtr, src_device: c_int, bytes: usize, stream: Handle) |m| {
         copy_peer(m, (dst, dst_device), (src, src_device), bytes, stream)
     }
-    fn fill_u8_async(ptr: DevicePtr, value: u8, count: usize, stream: Handle) |m| { fill(m, stream, ptr, value, count) }
+    fn fill_u8_async(ptr: DevicePtr, value: u8, count: usize, stream: Handle) |m| { fill_bytes(m, stream, ptr, value, count) }
     fn fill_u16_async(ptr: DevicePtr, value: u16, count: usize, stream: Handle) |m| { fill(m, stream, ptr, value, count) }
     fn fill_u32_async(ptr: DevicePtr, value: u32, count: usize, stream: Handle) |m| { fill(m, stream, ptr, value, count) }
 
