@@ -40,7 +40,7 @@ attributes! {
     WaveSize = "CU_DEVICE_ATTRIBUTE_WARP_SIZE" 10 | "hipDeviceAttributeWarpSize" 87;
     ComputeUnits = "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT" 16 | "hipDeviceAttributeMultiprocessorCount" 63;
     SharedPerBlock = "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK" 8 | "hipDeviceAttributeMaxSharedMemoryPerBlock" 74;
-    SharedPerUnit = "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR" 81 | "hipDeviceAttributeMaxSharedMemoryPerMultiprocessor" 76;
+    SharedPerUnit = "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR" 81 | "hipDeviceAttributeMaxSharedMemoryPerMultiprocessor" 10002;
     RegistersPerBlock = "CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK" 12 | "hipDeviceAttributeMaxRegistersPerBlock" 71;
     ThreadsPerUnit = "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR" 39 | "hipDeviceAttributeMaxThreadsPerMultiProcessor" 57;
     ClockKhz = "CU_DEVICE_ATTRIBUTE_CLOCK_RATE" 13 | "hipDeviceAttributeClockRate" 5;
