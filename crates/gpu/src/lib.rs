@@ -1,5 +1,6 @@
 //! One device API over the CUDA and HIP drivers.
 #![warn(missing_docs)]
+pub mod code_object;
 mod error;
 pub mod library;
 mod table;
