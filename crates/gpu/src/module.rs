@@ -4,7 +4,7 @@ use std::ffi::{CString, c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::code_object::{CodeObject, KernelInfo};
+use crate::code_object::{CodeKind, CodeObject, KernelInfo};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::launch::{Arg, Args, Launch, default_block_size};
@@ -137,8 +137,10 @@ pub struct Kernel {
     module: Module,
     raw: Handle,
     name: String,
-    /// Bytes of each parameter, where the code object or the driver tells them.
+    /// Bytes of each parameter, where the code object or the driver tells them; asked for at the first launch.
     parameters: OnceLock<Option<Vec<usize>>>,
+    /// The same, as the code object states it.
+    stated: Option<Vec<usize>>,
     max_threads: u32,
     static_shared: usize,
     /// Dynamic shared memory that the kernel was last allowed on CUDA.
@@ -164,12 +166,13 @@ impl Kernel {
             unsafe { table.function_attribute(&mut value, number, raw) }.ok().and_then(|()| u32::try_from(value).ok())
         };
         let limit = module.0.device.info().max_threads_per_block;
-        let known = info.and_then(|info| info.parameter_sizes());
+        let stated: Option<Vec<usize>> = info.map(|info| info.explicit_args().map(|arg| arg.size as usize).collect());
         Ok(Kernel {
             module: module.clone(),
             raw,
             name: name.to_owned(),
-            parameters: known.map_or_else(OnceLock::new, |sizes| OnceLock::from(Some(sizes))),
+            parameters: OnceLock::new(),
+            stated,
             max_threads: attribute(MAX_THREADS).filter(|n| *n > 0).unwrap_or(limit),
             static_shared: attribute(STATIC_SHARED).unwrap_or(0) as usize,
             allowed_shared: AtomicU32::new(CUDA_DEFAULT_SHARED),
@@ -321,8 +324,13 @@ impl Kernel {
         Ok(())
     }
 
-    /// CUDA's driver tells parameters one by one (12.4+); AMD's code object told them already.
+    /// AMD documents its code objects. For NVIDIA the driver's word counts (12.4+), then what the file seems to say;
+    /// PTX says nothing that we read.
     fn ask_parameters(&self) -> Option<Vec<usize>> {
+        if self.device().info().vendor == Vendor::Amd {
+            return self.stated.clone();
+        }
+        let in_file = self.module.code().filter(|code| code.kind == CodeKind::Cubin).and(self.stated.clone());
         let table = self.device().activate().ok()?;
         let mut sizes = Vec::new();
         loop {
@@ -332,7 +340,7 @@ impl Kernel {
                 Ok(()) => sizes.push(bytes),
                 // Past the last one.
                 Err(Failure::Code { code: code::INVALID_VALUE, .. }) => return Some(sizes),
-                Err(_) => return None,
+                Err(_) => return in_file,
             }
         }
     }

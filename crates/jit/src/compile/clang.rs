@@ -1,0 +1,196 @@
+//! clang, for AMD: one process, no HIP installation.
+//!
+//! The source and what it includes reach clang through a file system overlay: exactly the bytes that were read (and translated),
+//! under the names the user knows. Settings from the environment and from configuration files are shut out, for no cache key
+//! would know of them.
+
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{CompileError, Job, defines, line_directive};
+use crate::headers;
+use crate::toolchain::ClangTool;
+use crate::translate::translate;
+
+/// Since which release clang knows an architecture. Older ones are known by all releases that are tried (15 on).
+const KNOWN_SINCE: &[(&str, u32)] = &[
+    ("gfx940", 16),
+    ("gfx941", 17),
+    ("gfx942", 17),
+    ("gfx950", 20),
+    ("gfx1150", 17),
+    ("gfx1151", 17),
+    ("gfx1152", 19),
+    ("gfx1153", 20),
+    ("gfx1200", 18),
+    ("gfx1201", 18),
+    ("gfx1250", 21),
+    ("gfx9-generic", 19),
+    ("gfx9-4-generic", 20),
+    ("gfx10-1-generic", 19),
+    ("gfx10-3-generic", 19),
+    ("gfx11-generic", 19),
+    ("gfx12-generic", 20),
+];
+
+/// Variables that change what clang reads or does.
+const SHUT_OUT: &[&str] = &[
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "HIP_PATH",
+    "ROCM_PATH",
+    "HIP_DEVICE_LIB_PATH",
+    "SOURCE_DATE_EPOCH",
+];
+
+/// The options, apart from those that name temporary files.
+pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
+    let mut flags: Vec<String> =
+        ["-x", "hip", "--offload-device-only", "--no-gpu-bundle-output", "--no-default-config"].map(str::to_owned).into();
+    flags.push(format!("--offload-arch={}", job.target));
+    // The same defaults as nvcc: fused multiply-add allowed, denormals kept, division and square root correctly rounded.
+    flags.extend(["-O3", "-std=c++17", "-ffp-contract=fast", "-fdeclspec"].map(str::to_owned));
+    // Nothing of the machine's own headers or libraries; an id made from the file's path would differ from run to run.
+    flags.extend(["-nogpuinc", "-nogpulib", "-nostdinc", "-fuse-cuid=none", "-fno-color-diagnostics"].map(str::to_owned));
+    flags.push(format!("-mcode-object-version={}", if job.target.is_generic() { 6 } else { 5 }));
+    flags.extend(defines(job));
+    flags.extend(job.source.folder().map(|f| format!("-iquote{}", absolute(f).display())));
+    flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", absolute(f).display())));
+    flags.extend([
+        "-isystem".to_owned(),
+        headers::FOLDER.to_owned(),
+        "-include".to_owned(),
+        format!("{}/{}", headers::FOLDER, headers::PRELUDE),
+    ]);
+    flags.extend(job.source.options().iter().cloned());
+    flags
+}
+
+/// Runs clang. Returns the code object and the messages.
+pub(super) fn compile(job: &Job<'_>, tool: &ClangTool) -> Result<(Vec<u8>, String), CompileError> {
+    let work = tempfile::Builder::new().prefix("warpwave-").tempdir().map_err(|e| io("cannot make a temporary folder", e))?;
+    let main = write_inputs(job, &work)?;
+    let output = work.path().join("out.hsaco");
+    // A device library made by a newer LLVM than this clang cannot be read; the next may be older.
+    let mut folders = tool.device_libs.iter().map(Some).collect::<Vec<_>>();
+    if folders.is_empty() {
+        folders.push(None);
+    }
+    let mut last = None;
+    for folder in folders {
+        let mut command = Command::new(&tool.path);
+        command.args(flags(job)).arg("-ivfsoverlay").arg(work.path().join("overlay.json"));
+        for library in libraries(job, folder) {
+            command.args(["-Xclang", "-mlink-builtin-bitcode", "-Xclang"]).arg(library);
+        }
+        command.arg("-o").arg(&output).arg(&main);
+        let ran = run(&mut command, tool, &work)?;
+        let log = clean(&String::from_utf8_lossy(&ran.stderr), job, &main);
+        if ran.status.success() {
+            let binary = std::fs::read(&output).map_err(|e| io("clang wrote no code object", e))?;
+            return Ok((binary, log));
+        }
+        let unreadable_library = folder.is_some_and(|f| log.contains(&*f.to_string_lossy()) && log.contains(".bc"));
+        last = Some(log);
+        if !unreadable_library {
+            break;
+        }
+    }
+    Err(failure(job, tool, last.unwrap_or_default()))
+}
+
+/// The device library's parts a source needs: math always, the hostcall protocol only under `printf`.
+fn libraries(job: &Job<'_>, folder: Option<&PathBuf>) -> Vec<PathBuf> {
+    let Some(folder) = folder else { return Vec::new() };
+    let prints = job.source.files().iter().any(|(_, text)| text.contains("printf"));
+    let names: &[&str] = if prints { &["ocml.bc", "ockl.bc"] } else { &["ocml.bc"] };
+    names.iter().map(|n| folder.join(n)).collect()
+}
+
+fn run(command: &mut Command, tool: &ClangTool, work: &TempDir) -> Result<std::process::Output, CompileError> {
+    for name in SHUT_OUT {
+        command.env_remove(name);
+    }
+    // clang keeps its own temporary files where ours are, so that they go with them even if it is killed.
+    command.env("LC_ALL", "C").env("TMPDIR", work.path()).stdin(Stdio::null()).current_dir(work.path());
+    tracing::debug!(?command, "running clang");
+    command.output().map_err(|e| io(&format!("cannot run {}", tool.path.display()), e))
+}
+
+/// Writes the source, the headers and the overlay. Returns the source's place.
+fn write_inputs(job: &Job<'_>, work: &TempDir) -> Result<PathBuf, CompileError> {
+    let write = |path: &Path, text: &str| std::fs::write(path, text).map_err(|e| io("cannot write temporary files", e));
+    let source = job.source;
+    let main = work.path().join("main.hip");
+    write(&main, &(line_directive(source.name()) + &translate(source.name(), source.text(), job.target)?))?;
+    let mut roots = Vec::new();
+    let mut map = |virtual_path: &Path, text: &str| {
+        let real = work.path().join(format!("file{}", roots.len()));
+        roots.push(json!({ "name": virtual_path.to_string_lossy(), "type": "file", "external-contents": real.to_string_lossy() }));
+        write(&real, text)
+    };
+    for file in source.includes() {
+        let text = translate(&file.path.to_string_lossy(), &file.text, job.target)?;
+        map(&absolute(&file.path), &text)?;
+    }
+    for (name, text) in headers::FILES {
+        map(&Path::new(headers::FOLDER).join(name), text)?;
+    }
+    let overlay = json!({ "version": 0, "case-sensitive": "true", "use-external-names": "false", "roots": roots });
+    write(&work.path().join("overlay.json"), &overlay.to_string())?;
+    Ok(main)
+}
+
+/// An absolute path without `.` and `..`, which is how clang looks files up in an overlay.
+fn absolute(path: &Path) -> PathBuf {
+    let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut clean = PathBuf::new();
+    for part in full.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(clean.pop()),
+            other => clean.push(other),
+        }
+    }
+    clean
+}
+
+/// The log without the name of the temporary source, which the few messages before its first line bear.
+fn clean(log: &str, job: &Job<'_>, main: &Path) -> String {
+    log.replace(&*main.to_string_lossy(), job.source.name())
+}
+
+fn failure(job: &Job<'_>, tool: &ClangTool, log: String) -> CompileError {
+    let compiler = tool.path.display().to_string();
+    let target = job.target.to_string();
+    let unknown = ["unsupported HIP gpu architecture", "invalid target ID", "unknown target CPU", "not a valid value"];
+    if unknown.iter().any(|text| log.contains(text)) && log.contains(job.target.base()) {
+        let help = match KNOWN_SINCE.iter().find(|(name, _)| *name == job.target.base()) {
+            Some((_, since)) => {
+                format!("clang knows it since version {since} (`apt install clang-{since} lld-{since}`, or set WARPWAVE_CLANG)")
+            }
+            None => format!("a newer clang may (set WARPWAVE_CLANG to it). It said: {}", log.trim()),
+        };
+        return CompileError::UnknownArchitecture { compiler, target, help };
+    }
+    let help = if log.contains("__ocml_") || log.contains("__ockl_") {
+        let searched = if tool.device_libs.is_empty() { "was not found" } else { "lacks a function" };
+        Some(format!(
+            "AMD's device library {searched}: `apt install rocm-device-libs`, or set WARPWAVE_DEVICE_LIBS to the folder of ocml.bc"
+        ))
+    } else if log.contains("lld") && log.contains("unable to execute") {
+        Some("clang needs its linker: `apt install lld-19` (of clang's version)".to_owned())
+    } else {
+        None
+    };
+    CompileError::Failed { compiler, target, source_name: job.source.name().to_owned(), log, help }
+}
+
+fn io(what: &str, error: std::io::Error) -> CompileError {
+    CompileError::Io { what: what.to_owned(), error }
+}

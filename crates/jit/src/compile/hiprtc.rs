@@ -1,0 +1,99 @@
+//! hipRTC, for AMD, where there is no clang or a user asks for it.
+//!
+//! hipRTC has HIP's headers built in; the prelude adds only what HIP lacks. Some versions abort the whole process when they are
+//! given an architecture they do not know, so a table says which know which, and the rest is refused before the call.
+
+use std::sync::{Mutex, PoisonError};
+
+use warpwave_gpu::Vendor;
+
+use super::{CompileError, Job, defines, line_directive};
+use crate::headers;
+use crate::rtc::{self, Output};
+use crate::toolchain::RtcTool;
+use crate::translate::translate;
+
+/// Since which HIP version an architecture is known. Those not listed are refused: an abort cannot be caught.
+const KNOWN_SINCE: &[(&str, (i32, i32))] = &[
+    ("gfx803", (4, 0)),
+    ("gfx900", (4, 0)),
+    ("gfx906", (4, 0)),
+    ("gfx908", (4, 0)),
+    ("gfx90a", (4, 3)),
+    ("gfx90c", (4, 3)),
+    ("gfx1010", (4, 0)),
+    ("gfx1011", (4, 0)),
+    ("gfx1012", (4, 0)),
+    ("gfx1030", (4, 3)),
+    ("gfx1031", (4, 3)),
+    ("gfx1032", (4, 3)),
+    ("gfx1100", (5, 4)),
+    ("gfx1101", (5, 5)),
+    ("gfx1102", (5, 5)),
+    ("gfx942", (6, 0)),
+    ("gfx1103", (6, 1)),
+    ("gfx1150", (6, 2)),
+    ("gfx1151", (6, 2)),
+    ("gfx1200", (6, 3)),
+    ("gfx1201", (6, 3)),
+    ("gfx950", (6, 5)),
+];
+
+/// hipRTC is not said to be safe for threads in every version; its work is one compiler run in any case.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The options.
+pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
+    let mut flags = vec![format!("--offload-arch={}", job.target)];
+    flags.extend(["-O3", "-std=c++17", "-ffp-contract=fast"].map(str::to_owned));
+    flags.extend(defines(job));
+    flags.extend(job.source.folder().map(|f| format!("-I{}", f.display())));
+    flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", f.display())));
+    flags.extend(job.source.options().iter().cloned());
+    flags
+}
+
+/// Calls hipRTC. Returns the code object and the messages.
+pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String), CompileError> {
+    let table = rtc::open(Vendor::Amd, &tool.path)?;
+    let version = rtc::version(&table)?;
+    let compiler = format!("hipRTC {}.{}", version.0, version.1);
+    guard(job, &compiler, version)?;
+    let source = job.source;
+    let text = format!("#include \"{}\"\n{}", headers::PRELUDE, line_directive(source.name()))
+        + &translate(source.name(), source.text(), job.target)?;
+    let mut given: Vec<(&str, &str)> =
+        ["warpwave_prelude.h", "warpwave/hiprtc.h"].iter().filter_map(|n| Some((*n, headers::text(n)?))).collect();
+    for name in source.unresolved() {
+        // The half header under CUDA's name is HIP's own here, which is built in.
+        let text = if name == "cuda_fp16.h" || name == "cuda_bf16.h" { Some("#pragma once\n") } else { headers::text(name) };
+        given.extend(text.map(|t| (name.as_str(), t)));
+    }
+    let outcome = {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        rtc::compile(&table, source.name(), &text, &given, &flags(job), Output::Code)?
+    };
+    if let Some(path) = source.changed_on_disk() {
+        return Err(CompileError::SourceChanged { path: path.to_owned() });
+    }
+    outcome.binary.map(|binary| (binary, outcome.log.clone())).ok_or_else(|| CompileError::Failed {
+        compiler,
+        target: job.target.to_string(),
+        source_name: source.name().to_owned(),
+        log: outcome.log,
+        help: None,
+    })
+}
+
+/// Refuses what would abort the process.
+fn guard(job: &Job<'_>, compiler: &str, version: (i32, i32)) -> Result<(), CompileError> {
+    let refuse =
+        |help: String| Err(CompileError::UnknownArchitecture { compiler: compiler.to_owned(), target: job.target.to_string(), help });
+    match KNOWN_SINCE.iter().find(|(name, _)| *name == job.target.base()) {
+        Some((_, since)) if version >= *since => Ok(()),
+        Some((_, (major, minor))) => refuse(format!(
+            "HIP knows it since version {major}.{minor}; clang may be newer (`apt install clang-19 lld-19 rocm-device-libs`)"
+        )),
+        None => refuse("no version of HIP is recorded to know it, and an unknown one would end this process; use clang".to_owned()),
+    }
+}

@@ -1,0 +1,216 @@
+//! One job to one code object.
+//!
+//! Whatever compiler is used: temporary files are gone when the call returns, a failure carries the compiler's whole log with the
+//! files and lines of the user's source, and a success is parsed before it is handed out. Calls may come from any thread.
+
+mod clang;
+mod hiprtc;
+mod nvrtc;
+
+use std::path::PathBuf;
+
+use warpwave_gpu::Vendor;
+use warpwave_gpu::code_object::{CodeObject, CodeObjectError};
+
+use crate::headers;
+use crate::source::KernelSource;
+use crate::target::Target;
+use crate::toolchain::{NoCompiler, Tool, Toolchains};
+use crate::translate::{TRANSLATOR_VERSION, TranslateError};
+
+/// What to compile, and for which GPU.
+#[derive(Debug, Clone, Copy)]
+pub struct Job<'a> {
+    /// The source, with its macros and options.
+    pub source: &'a KernelSource,
+    /// The architecture.
+    pub target: &'a Target,
+    /// Which compiler.
+    pub compiler: CompilerChoice,
+}
+
+/// Which compiler a job wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum CompilerChoice {
+    /// NVRTC for NVIDIA; for AMD clang, or hipRTC where there is no clang.
+    #[default]
+    Auto,
+    /// clang, for AMD.
+    Clang,
+    /// hipRTC, for AMD.
+    HipRtc,
+    /// NVRTC, for NVIDIA.
+    Nvrtc,
+}
+
+/// Compiled code.
+#[derive(Debug, Clone)]
+pub struct Compiled {
+    /// What a driver loads.
+    pub binary: Vec<u8>,
+    /// The compiler's messages: warnings, and NVRTC's account of registers.
+    pub log: String,
+    /// The kernels in `binary`.
+    pub code_object: CodeObject,
+}
+
+/// Why there is no code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The compiler refused the source.
+    #[error("{compiler} cannot compile {source_name} for {target}:\n{log}{}", hint(help))]
+    Failed {
+        /// The compiler.
+        compiler: String,
+        /// The architecture.
+        target: String,
+        /// The source's file or name.
+        source_name: String,
+        /// Everything the compiler said.
+        log: String,
+        /// What to do, where that is known.
+        help: Option<String>,
+    },
+    /// The compiler does not know the architecture.
+    #[error("{compiler} does not know {target}: {help}")]
+    UnknownArchitecture {
+        /// The compiler.
+        compiler: String,
+        /// The architecture.
+        target: String,
+        /// Which version does.
+        help: String,
+    },
+    /// No compiler for this target is installed.
+    #[error(transparent)]
+    NoCompiler(#[from] NoCompiler),
+    /// The source has no counterpart on this target.
+    #[error(transparent)]
+    Translate(#[from] TranslateError),
+    /// An included file was written to while it was compiled: code and cache key would not fit together.
+    #[error("{} changed while it was being compiled; compile again", path.display())]
+    SourceChanged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The compiler could not be run, or its files not be written.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// The system's answer.
+        #[source]
+        error: std::io::Error,
+    },
+    /// The runtime compiler's library cannot be used.
+    #[error("{compiler}: {error}")]
+    Library {
+        /// The compiler.
+        compiler: String,
+        /// Why.
+        #[source]
+        error: warpwave_gpu::Error,
+    },
+    /// A call into the runtime compiler failed for a reason other than the source.
+    #[error("{compiler}: {call} failed: {text}")]
+    Call {
+        /// The compiler.
+        compiler: String,
+        /// The call.
+        call: &'static str,
+        /// Its answer.
+        text: String,
+    },
+    /// An option or macro that cannot be handed to a compiler.
+    #[error("the compiler option {option:?} {reason}")]
+    BadOption {
+        /// The option.
+        option: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The compiler claims success, and its output is no code object.
+    #[error("{compiler} made something that is no code for {target}: {error}")]
+    BadOutput {
+        /// The compiler.
+        compiler: String,
+        /// The architecture.
+        target: String,
+        /// What is wrong with it.
+        #[source]
+        error: CodeObjectError,
+    },
+}
+
+fn hint(help: &Option<String>) -> String {
+    help.as_ref().map(|h| format!("\n{h}")).unwrap_or_default()
+}
+
+/// Compiles `job` with the compiler of `toolchains` it asks for.
+pub fn compile(job: &Job<'_>, toolchains: &Toolchains) -> Result<Compiled, CompileError> {
+    let tool = toolchains.choose(job.target, job.compiler)?;
+    compile_with(job, tool)
+}
+
+/// Compiles `job` with a given compiler.
+pub fn compile_with(job: &Job<'_>, tool: &Tool) -> Result<Compiled, CompileError> {
+    for option in job.source.options().iter().chain(job.source.defines().iter().flat_map(|(n, v)| [n, v])) {
+        if option.contains('\0') {
+            return Err(CompileError::BadOption { option: option.clone(), reason: "holds a NUL byte".to_owned() });
+        }
+    }
+    let (binary, log) = match tool {
+        Tool::Clang(clang) => clang::compile(job, clang)?,
+        Tool::Nvrtc(nvrtc) => nvrtc::compile(job, nvrtc)?,
+        Tool::HipRtc(hiprtc) => hiprtc::compile(job, hiprtc)?,
+    };
+    let code_object = CodeObject::parse(&binary).map_err(|error| CompileError::BadOutput {
+        compiler: tool.name().to_owned(),
+        target: job.target.to_string(),
+        error,
+    })?;
+    let mut compiled = Compiled { binary, log, code_object };
+    if matches!(tool, Tool::Nvrtc(_)) {
+        nvrtc::read_spills(&mut compiled);
+    }
+    tracing::debug!(source = job.source.name(), target = %job.target, bytes = compiled.binary.len(), kernels = compiled.code_object.kernels.len(), "compiled");
+    Ok(compiled)
+}
+
+/// Everything that decides what [`compile_with`] makes, apart from the compiler's version: label and value, in a fixed order.
+/// A cache key covers all of it.
+pub fn key_material(job: &Job<'_>, tool: &Tool) -> Vec<(String, String)> {
+    let mut parts = vec![
+        ("target".to_owned(), job.target.to_string()),
+        ("compiler".to_owned(), tool.name().to_owned()),
+        ("identity".to_owned(), tool.identity().to_string()),
+        ("translator".to_owned(), TRANSLATOR_VERSION.to_string()),
+    ];
+    let flags = match tool {
+        Tool::Clang(_) => clang::flags(job),
+        Tool::Nvrtc(tool) => nvrtc::flags(job, tool),
+        Tool::HipRtc(_) => hiprtc::flags(job),
+    };
+    parts.extend(flags.into_iter().map(|flag| ("flag".to_owned(), flag)));
+    parts.extend(job.source.files().into_iter().map(|(name, text)| (format!("file {name}"), text.to_owned())));
+    // The C headers reach NVRTC too; the rest only AMD. One rule for both costs a few recompilations after an update.
+    parts.extend(headers::FILES.iter().map(|(name, text)| (format!("header {name}"), (*text).to_owned())));
+    parts
+}
+
+/// `-Dname=value` for every macro: the source's own, after those every compiler gets.
+fn defines(job: &Job<'_>) -> Vec<String> {
+    let mut all = vec![format!("-DWARPWAVE_WAVE_SIZE={}", job.target.wave_size())];
+    if job.target.vendor() == Vendor::Amd {
+        // Every AMD target parses into a version; 0 would only make the device library choose its oldest code.
+        all.push(format!("-DWARPWAVE_ISA_VERSION={}", job.target.amd_isa_version().unwrap_or(0)));
+    }
+    all.extend(job.source.defines().iter().map(|(name, value)| format!("-D{name}={value}")));
+    all
+}
+
+/// `#line` in front of a text, so that messages speak of the user's file.
+fn line_directive(name: &str) -> String {
+    format!("#line 1 \"{}\"\n", name.replace('\\', "\\\\").replace('"', "\\\""))
+}

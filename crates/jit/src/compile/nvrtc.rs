@@ -1,0 +1,90 @@
+//! NVRTC, for NVIDIA: the source goes in as it is.
+//!
+//! `sm_NN` gives machine code, never PTX: what a driver compiles while it loads is a cost no cache of ours could save.
+
+use warpwave_gpu::Vendor;
+
+use super::{CompileError, Compiled, Job, defines};
+use crate::headers;
+use crate::rtc::{self, Output};
+use crate::toolchain::RtcTool;
+
+/// The options.
+pub(super) fn flags(job: &Job<'_>, tool: &RtcTool) -> Vec<String> {
+    let mut flags = vec![format!("--gpu-architecture={}", job.target), "--std=c++17".to_owned()];
+    // Registers and spills come back in the log.
+    if output(job) == Output::Code {
+        flags.push("--ptxas-options=-v".to_owned());
+    }
+    flags.extend(defines(job));
+    flags.extend(job.source.folder().map(|f| format!("-I{}", f.display())));
+    flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", f.display())));
+    flags.extend(tool.include_dirs.iter().map(|f| format!("-I{}", f.display())));
+    flags.extend(job.source.options().iter().cloned());
+    flags
+}
+
+/// Calls NVRTC. Returns the code and the messages.
+pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String), CompileError> {
+    let table = rtc::open(Vendor::Nvidia, &tool.path)?;
+    // NVRTC has no C library headers of its own; those the source does not bring come from here. They include each other.
+    let wanted = job.source.unresolved().iter().any(|name| headers::C_LIBRARY.contains(&name.as_str()));
+    let given: &[&str] = if wanted { headers::C_LIBRARY } else { &[] };
+    let given: Vec<(&str, &str)> = given.iter().filter_map(|name| Some((*name, headers::text(name)?))).collect();
+    let outcome = rtc::compile(&table, job.source.name(), job.source.text(), &given, &flags(job, tool), output(job))?;
+    // NVRTC read the included files itself.
+    if let Some(path) = job.source.changed_on_disk() {
+        return Err(CompileError::SourceChanged { path: path.to_owned() });
+    }
+    match outcome.binary {
+        Some(binary) => Ok((binary, outcome.log)),
+        None => Err(failure(job, outcome.log, outcome.bad_option, rtc::version(&table).ok())),
+    }
+}
+
+fn output(job: &Job<'_>) -> Output {
+    if job.target.extension() == "ptx" { Output::Ptx } else { Output::Code }
+}
+
+fn failure(job: &Job<'_>, log: String, bad_option: bool, version: Option<(i32, i32)>) -> CompileError {
+    let compiler = version.map_or("NVRTC".to_owned(), |(major, minor)| format!("NVRTC {major}.{minor}"));
+    let target = job.target.to_string();
+    if bad_option && log.contains("gpu-architecture") {
+        let help = "this version is too old or too new for that GPU; CUDA 11.8 begins sm_90, 12.8 sm_100 and sm_120, and 13.0 ends sm_70 and older".to_owned();
+        return CompileError::UnknownArchitecture { compiler, target, help };
+    }
+    let help = (log.contains("cannot open source file") && log.contains("cuda_"))
+        .then(|| "CUDA's headers were not found: `pip install nvidia-cuda-runtime-cu12`, or set WARPWAVE_CUDA_INCLUDE".to_owned());
+    CompileError::Failed { compiler, target, source_name: job.source.name().to_owned(), log, help }
+}
+
+/// Adds to each kernel what only ptxas' account in the log tells: bytes spilled.
+pub(super) fn read_spills(compiled: &mut Compiled) {
+    let mut current = None;
+    for line in compiled.log.lines() {
+        if let Some(name) = line.split("Function properties for ").nth(1) {
+            current = compiled.code_object.kernels.iter().position(|k| k.name == name.trim());
+        } else if let (Some(index), Some(bytes)) = (current, spill_bytes(line)) {
+            // Registers are of 4 bytes.
+            compiled.code_object.kernels[index].vgpr_spills = bytes.div_ceil(4);
+            current = None;
+        }
+    }
+}
+
+/// `…, 16 bytes spill stores, …` → 16.
+fn spill_bytes(line: &str) -> Option<u32> {
+    let before = line.split(" bytes spill stores").next().filter(|b| b.len() < line.len())?;
+    before.rsplit([' ', ',']).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spill_bytes;
+
+    #[test]
+    fn spills_are_read_from_the_log() {
+        assert_eq!(spill_bytes("ptxas         .     0 bytes stack frame, 16 bytes spill stores, 20 bytes spill loads"), Some(16));
+        assert_eq!(spill_bytes("ptxas info    : Used 13 registers"), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Warpwave's own headers, carried in the binary: the prelude and the CUDA headers as AMD compilers get them.
+//!
+//! clang sees them under [`FOLDER`], a name that exists only in the file system overlay of one compiler run, so messages and
+//! results do not depend on where temporary files lie.
+
+/// The folder the headers appear in.
+pub(crate) const FOLDER: &str = "/warpwave/include";
+
+/// The header included before the first line of a source.
+pub(crate) const PRELUDE: &str = "warpwave_prelude.h";
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => { &[ $( ($name, include_str!(concat!("headers/", $name))) ),* ] };
+}
+
+/// Every header: its name below [`FOLDER`] and its text. Part of the cache key of everything compiled with them.
+pub(crate) const FILES: &[(&str, &str)] = files![
+    "warpwave_prelude.h",
+    "warpwave/keywords.h",
+    "warpwave/device_library.h",
+    "warpwave/types.h",
+    "warpwave/index.h",
+    "warpwave/bits.h",
+    "warpwave/convert.h",
+    "warpwave/math.h",
+    "warpwave/math_fast.h",
+    "warpwave/sync.h",
+    "warpwave/atomics.h",
+    "warpwave/misc.h",
+    "warpwave/hiprtc.h",
+    "cuda_fp16.h",
+    "cuda_bf16.h",
+    "assert.h",
+    "cassert",
+    "cfloat",
+    "climits",
+    "cmath",
+    "cstddef",
+    "cstdint",
+    "cstdio",
+    "cstdlib",
+    "cstring",
+    "cuda.h",
+    "cuda_runtime.h",
+    "cuda_runtime_api.h",
+    "device_functions.h",
+    "device_launch_parameters.h",
+    "float.h",
+    "hip/hip_bf16.h",
+    "hip/hip_fp16.h",
+    "hip/hip_runtime.h",
+    "limits.h",
+    "math.h",
+    "math_constants.h",
+    "math_functions.h",
+    "stddef.h",
+    "stdint.h",
+    "stdio.h",
+    "stdlib.h",
+    "string.h",
+    "vector_functions.h",
+    "vector_types.h",
+];
+
+/// The C library's headers that runtime compilers lack and that hold for both vendors.
+pub(crate) const C_LIBRARY: &[&str] = &[
+    "assert.h", "cassert", "cfloat", "climits", "cstddef", "cstdint", "cstdio", "cstdlib", "cstring", "float.h", "limits.h", "math.h",
+    "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h",
+];
+
+/// The text of a header.
+pub(crate) fn text(name: &str) -> Option<&'static str> {
+    FILES.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+}

@@ -1,0 +1,10 @@
+// A failed assertion stops the kernel; the launch then reports an error. Included anew each time: NDEBUG may have changed.
+// NVRTC has an assert of its own, which this leaves alone.
+#ifdef WARPWAVE_AMD
+#undef assert
+#ifdef NDEBUG
+#define assert(condition) ((void)0)
+#else
+#define assert(condition) ((condition) ? (void)0 : __trap())
+#endif
+#endif

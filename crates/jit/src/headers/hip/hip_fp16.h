@@ -1,0 +1,3 @@
+// The half types under the name HIP gives their header.
+#pragma once
+#include "../cuda_fp16.h"

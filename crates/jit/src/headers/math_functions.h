@@ -1,0 +1,3 @@
+// What a kernel needs of this header is in the prelude; the host API has no place in device code.
+#pragma once
+#include "math.h"

@@ -1,0 +1,2 @@
+// printf is declared by the compiler or the prelude.
+#pragma once

@@ -1,0 +1,2 @@
+// memcpy and memset on device memory are compiler operations.
+#pragma once

@@ -1,0 +1,2 @@
+// What hipRTC's own headers lack of CUDA.
+#pragma once

@@ -1,0 +1,70 @@
+// Keywords of CUDA C++ as attributes of clang, and the words this prelude is written in.
+#pragma once
+
+#define __host__ __attribute__((host))
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __inline_hint__
+#define __align__(n) __attribute__((aligned(n)))
+#define __grid_constant__
+#define __nv_pure__ __attribute__((pure))
+
+// Only the largest block counts. The second and third number (blocks per multiprocessor, per cluster) tune register use for
+// another machine's register file.
+#define __warpwave_first(first, ...) first
+#define __launch_bounds__(...) __attribute__((amdgpu_flat_work_group_size(1, __warpwave_first(__VA_ARGS__, 0))))
+#define __maxnreg__(n)
+
+// The source is CUDA C++ compiled at run time, and this prelude stands in for that compiler.
+#define __CUDACC__ 1
+#define __CUDACC_RTC__ 1
+#define __HIP_PLATFORM_AMD__ 1
+
+#define __WW_DEVICE static __device__ inline __attribute__((always_inline))
+#define __WW_BOTH static __host__ __device__ inline __attribute__((always_inline))
+// A function that a source may define itself, as many do under a guard on __CUDA_ARCH__: a function that is no template wins over
+// one that is, with the same conversions of its arguments.
+#define __WW_OVERRIDABLE template <int __warpwave = 0> __device__ inline __attribute__((always_inline))
+
+typedef __SIZE_TYPE__ size_t;
+typedef __PTRDIFF_TYPE__ ptrdiff_t;
+typedef long clock_t;
+#ifndef NULL
+#define NULL __null
+#endif
+
+namespace __warpwave {
+template <bool, class T = void> struct enable_if {};
+template <class T> struct enable_if<true, T> { typedef T type; };
+template <class T> struct is_integer { static const bool value = false; };
+template <> struct is_integer<bool> { static const bool value = true; };
+template <> struct is_integer<char> { static const bool value = true; };
+template <> struct is_integer<signed char> { static const bool value = true; };
+template <> struct is_integer<unsigned char> { static const bool value = true; };
+template <> struct is_integer<short> { static const bool value = true; };
+template <> struct is_integer<unsigned short> { static const bool value = true; };
+template <> struct is_integer<int> { static const bool value = true; };
+template <> struct is_integer<unsigned int> { static const bool value = true; };
+template <> struct is_integer<long> { static const bool value = true; };
+template <> struct is_integer<unsigned long> { static const bool value = true; };
+template <> struct is_integer<long long> { static const bool value = true; };
+template <> struct is_integer<unsigned long long> { static const bool value = true; };
+template <class T> struct is_float { static const bool value = false; };
+template <> struct is_float<float> { static const bool value = true; };
+template <> struct is_float<double> { static const bool value = true; };
+template <class T> struct is_arithmetic { static const bool value = is_integer<T>::value || is_float<T>::value; };
+template <class A, class B> struct is_same { static const bool value = false; };
+template <class A> struct is_same<A, A> { static const bool value = true; };
+
+// The bits of one type read as another of the same size.
+template <class To, class From> __WW_BOTH To bit_cast(From from) {
+    static_assert(sizeof(To) == sizeof(From), "sizes differ");
+    To to;
+    __builtin_memcpy(&to, &from, sizeof(To));
+    return to;
+}
+} // namespace __warpwave

@@ -1,0 +1,35 @@
+// Warpwave's prelude: what a CUDA compiler declares by itself, for clang compiling for AMD GPUs without any vendor header.
+//
+// It is included before the first line of the source. The compiler is told
+//   WARPWAVE_WAVE_SIZE    lanes of a wave on the target (64 on GCN and CDNA, 32 on RDNA)
+//   WARPWAVE_ISA_VERSION  the target as 1000*major + 100*minor + stepping (gfx90a: 9010)
+// With hipRTC, which has HIP's own headers built in, only what HIP lacks is added.
+//
+// __CUDA_ARCH__ stays undefined: it promises an NVIDIA architecture, and with it PTX.
+#ifndef WARPWAVE_PRELUDE_H
+#define WARPWAVE_PRELUDE_H
+
+#ifdef __clang__
+#pragma clang system_header
+#endif
+
+#define WARPWAVE 1
+#define WARPWAVE_AMD 1
+
+#ifdef __HIPCC_RTC__
+#include "warpwave/hiprtc.h"
+#else
+#include "warpwave/keywords.h"
+#include "warpwave/device_library.h"
+#include "warpwave/types.h"
+#include "warpwave/index.h"
+#include "warpwave/bits.h"
+#include "warpwave/convert.h"
+#include "warpwave/math.h"
+#include "warpwave/math_fast.h"
+#include "warpwave/sync.h"
+#include "warpwave/atomics.h"
+#include "warpwave/misc.h"
+#endif
+
+#endif

@@ -1,0 +1,220 @@
+//! The runtime compilers' calls: NVRTC and hipRTC share every one, with equal shapes and numbers.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_char, c_int};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use warpwave_gpu::library::{Library, Search};
+use warpwave_gpu::{Failure, Source, Vendor, two_vendor_table};
+
+use crate::compile::CompileError;
+
+type Handle = *mut std::ffi::c_void;
+
+two_vendor_table! {
+    /// The compilers' calls, resolved lazily.
+    pub(crate) struct Rtc;
+
+    /// Major and minor version.
+    version(major: *mut c_int, minor: *mut c_int) = "nvrtcVersion" | "hiprtcVersion";
+    /// Makes a program of a source and the headers given with it.
+    create(out: *mut Handle, source: *const c_char, name: *const c_char, count: c_int, headers: *const *const c_char, names: *const *const c_char) = "nvrtcCreateProgram" | "hiprtcCreateProgram";
+    /// Compiles it.
+    compile(program: Handle, count: c_int, options: *const *const c_char) = "nvrtcCompileProgram" | "hiprtcCompileProgram";
+    /// Destroys it.
+    destroy(program: *mut Handle) = "nvrtcDestroyProgram" | "hiprtcDestroyProgram";
+    /// Bytes of the log, its NUL included.
+    log_size(program: Handle, out: *mut usize) = "nvrtcGetProgramLogSize" | "hiprtcGetProgramLogSize";
+    /// The log.
+    log(program: Handle, out: *mut c_char) = "nvrtcGetProgramLog" | "hiprtcGetProgramLog";
+    /// Bytes of the machine code.
+    code_size(program: Handle, out: *mut usize) = "nvrtcGetCUBINSize" | "hiprtcGetCodeSize";
+    /// The machine code.
+    code(program: Handle, out: *mut c_char) = "nvrtcGetCUBIN" | "hiprtcGetCode";
+    /// Bytes of the PTX, its NUL included.
+    ptx_size(program: Handle, out: *mut usize) = "nvrtcGetPTXSize" | -;
+    /// The PTX.
+    ptx(program: Handle, out: *mut c_char) = "nvrtcGetPTX" | -;
+}
+
+/// The answer that the source, not the call, is at fault.
+const COMPILATION: i32 = 6;
+
+/// Names of the answers 0 to 11, which both compilers share.
+const ANSWERS: &[&str] = &[
+    "success",
+    "out of memory",
+    "program creation failed",
+    "invalid input",
+    "invalid program",
+    "invalid option",
+    "compilation failed",
+    "builtin operation failed",
+    "no name expressions after compilation",
+    "no lowered names before compilation",
+    "name expression not valid",
+    "internal error",
+];
+
+/// Opened libraries, for the life of the process: closing them is unsafe, opening them slow.
+static OPENED: Mutex<Option<HashMap<PathBuf, Arc<Rtc>>>> = Mutex::new(None);
+
+/// The calls of the library at `path`.
+pub(crate) fn open(vendor: Vendor, path: &Path) -> Result<Arc<Rtc>, CompileError> {
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let opened = opened.get_or_insert_default();
+    if let Some(known) = opened.get(path) {
+        return Ok(known.clone());
+    }
+    let (what, variable) = match vendor {
+        Vendor::Nvidia => ("NVRTC", "WARPWAVE_NVRTC_LIB"),
+        Vendor::Amd => ("hipRTC", "WARPWAVE_HIPRTC_LIB"),
+    };
+    let search = Search { what, variable, names: vec![path.to_string_lossy().into_owned()], folders: Vec::new() };
+    let library = Library::open(&search).map_err(|error| CompileError::Library { compiler: what.to_owned(), error })?;
+    let table = Arc::new(Rtc::new(vendor, Source::Library(library)));
+    opened.insert(path.to_owned(), table.clone());
+    Ok(table)
+}
+
+/// Major and minor version of the library at `path`.
+pub(crate) fn version(table: &Rtc) -> Result<(i32, i32), CompileError> {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both pointers are to integers of this function.
+    unsafe { table.version(&mut major, &mut minor) }.map_err(|f| failed(table.vendor(), f))?;
+    Ok((major, minor))
+}
+
+/// `NVRTC 12.9`.
+pub(crate) fn version_text(vendor: Vendor, path: &Path) -> Result<String, CompileError> {
+    let (major, minor) = version(&*open(vendor, path)?)?;
+    Ok(format!("{} {major}.{minor}", name(vendor)))
+}
+
+fn name(vendor: Vendor) -> &'static str {
+    match vendor {
+        Vendor::Nvidia => "NVRTC",
+        Vendor::Amd => "hipRTC",
+    }
+}
+
+fn failed(vendor: Vendor, failure: Failure) -> CompileError {
+    let compiler = name(vendor).to_owned();
+    let (call, text) = match failure {
+        Failure::Code { call, code } => {
+            let meaning = usize::try_from(code).ok().and_then(|c| ANSWERS.get(c)).unwrap_or(&"unknown answer");
+            (call, format!("{meaning} ({code})"))
+        }
+        Failure::MissingSymbol(call) => (call, "the library does not export it".to_owned()),
+        Failure::NoSuchCall(call) => (call, "this compiler has no such call".to_owned()),
+    };
+    CompileError::Call { compiler, call, text }
+}
+
+/// Which output to fetch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    Code,
+    Ptx,
+}
+
+/// What a compiler made of a source: the code, or nothing where it found errors; and its log.
+pub(crate) struct Outcome {
+    pub(crate) binary: Option<Vec<u8>>,
+    pub(crate) log: String,
+    /// The answer was "invalid option".
+    pub(crate) bad_option: bool,
+}
+
+/// A program of one compiler. It is destroyed whatever happens.
+struct Program<'a> {
+    table: &'a Rtc,
+    handle: Handle,
+}
+
+impl Drop for Program<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from `create` and is destroyed once.
+        if let Err(failure) = unsafe { self.table.destroy(&mut self.handle) } {
+            tracing::warn!(?failure, "a compiler program was not destroyed");
+        }
+    }
+}
+
+/// Compiles `text`, called `name`, with `headers` (name and text) at hand.
+pub(crate) fn compile(
+    table: &Rtc,
+    name: &str,
+    text: &str,
+    headers: &[(&str, &str)],
+    options: &[String],
+    output: Output,
+) -> Result<Outcome, CompileError> {
+    let bad = |f| failed(table.vendor(), f);
+    let (source, name) = (c_string(text)?, c_string(name)?);
+    let header_names = headers.iter().map(|(n, _)| c_string(n)).collect::<Result<Vec<_>, _>>()?;
+    let header_texts = headers.iter().map(|(_, t)| c_string(t)).collect::<Result<Vec<_>, _>>()?;
+    let options = options.iter().map(|o| c_string(o)).collect::<Result<Vec<_>, _>>()?;
+    let pointers = |strings: &[CString]| strings.iter().map(|s| s.as_ptr()).collect::<Vec<_>>();
+    let (names, texts, flags) = (pointers(&header_names), pointers(&header_texts), pointers(&options));
+    let mut program = Program { table, handle: std::ptr::null_mut() };
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: every pointer is to a NUL-terminated string that lives until the end of this function; the counts are those of
+    // the arrays.
+    let created =
+        unsafe { table.create(&mut handle, source.as_ptr(), name.as_ptr(), names.len() as c_int, texts.as_ptr(), names.as_ptr()) };
+    if let Err(failure) = created {
+        std::mem::forget(program);
+        return Err(bad(failure));
+    }
+    program.handle = handle;
+    // SAFETY: as above.
+    let answer = unsafe { table.compile(program.handle, flags.len() as c_int, flags.as_ptr()) };
+    let log = fetch(|out| unsafe_log_size(&program, out), |out| unsafe_log(&program, out)).map_err(bad)?;
+    let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
+    match answer {
+        Ok(()) => {}
+        Err(Failure::Code { code: COMPILATION, .. }) => return Ok(Outcome { binary: None, log, bad_option: false }),
+        Err(Failure::Code { code: 5, .. }) => return Ok(Outcome { binary: None, log, bad_option: true }),
+        Err(other) if log.is_empty() => return Err(bad(other)),
+        // hipRTC answers "internal error" for some errors of the source.
+        Err(_) => return Ok(Outcome { binary: None, log, bad_option: false }),
+    }
+    let handle = program.handle;
+    let binary = match output {
+        // SAFETY: the program was compiled; `fetch` gives a buffer of the size the first call states.
+        Output::Code => fetch(|out| unsafe { table.code_size(handle, out) }, |out| unsafe { table.code(handle, out) }),
+        // SAFETY: as above.
+        Output::Ptx => fetch(|out| unsafe { table.ptx_size(handle, out) }, |out| unsafe { table.ptx(handle, out) }),
+    };
+    Ok(Outcome { binary: Some(binary.map_err(bad)?), log, bad_option: false })
+}
+
+fn unsafe_log_size(program: &Program<'_>, out: *mut usize) -> Result<(), Failure> {
+    // SAFETY: the program is alive, and `out` is an integer of `fetch`.
+    unsafe { program.table.log_size(program.handle, out) }
+}
+
+fn unsafe_log(program: &Program<'_>, out: *mut c_char) -> Result<(), Failure> {
+    // SAFETY: the program is alive, and `out` has the size it stated.
+    unsafe { program.table.log(program.handle, out) }
+}
+
+/// The bytes of a pair of calls: one for the size, one for the content.
+fn fetch(
+    size: impl Fn(*mut usize) -> Result<(), Failure>,
+    content: impl Fn(*mut c_char) -> Result<(), Failure>,
+) -> Result<Vec<u8>, Failure> {
+    let mut bytes = 0;
+    size(&mut bytes)?;
+    let mut buffer = vec![0u8; bytes];
+    if bytes > 0 {
+        content(buffer.as_mut_ptr().cast())?;
+    }
+    Ok(buffer)
+}
+
+fn c_string(text: &str) -> Result<CString, CompileError> {
+    CString::new(text).map_err(|_| CompileError::BadOption { option: text.to_owned(), reason: "holds a NUL byte".to_owned() })
+}

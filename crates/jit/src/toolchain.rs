@@ -1,0 +1,405 @@
+//! The compilers of this machine, found without starting or opening any.
+//!
+//! A cache hit must cost no process and no 100 MB library, so finding looks at file names only. What a compiler is exactly (its
+//! version) is asked through a [`VersionMemo`], which may remember the answer under the file's [`Identity`].
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use warpwave_gpu::Vendor;
+use warpwave_gpu::library::{python_folders, versioned_folders};
+
+use crate::compile::{CompileError, CompilerChoice};
+use crate::rtc;
+use crate::target::Target;
+
+/// clang releases to look for on `PATH`, the newest first. Older ones lack options this crate uses.
+const CLANG_VERSIONS: std::ops::RangeInclusive<u32> = 15..=22;
+const NVRTC_NAMES: &[&str] = &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"];
+const HIPRTC_NAMES: &[&str] = &["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5"];
+/// Before ROCm 7 the runtime library holds the compiler too.
+const HIP_NAMES: &[&str] = &["libamdhip64.so.6", "libamdhip64.so.5"];
+
+/// What was found, each list the best first.
+#[derive(Debug, Clone, Default)]
+pub struct Toolchains {
+    /// clang, for AMD.
+    pub clang: Vec<Tool>,
+    /// hipRTC, for AMD.
+    pub hiprtc: Vec<Tool>,
+    /// NVRTC, for NVIDIA.
+    pub nvrtc: Vec<Tool>,
+    looked_for: [Vec<String>; 3],
+}
+
+/// A compiler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tool {
+    /// clang as a process.
+    Clang(ClangTool),
+    /// NVRTC as a library.
+    Nvrtc(RtcTool),
+    /// hipRTC as a library.
+    HipRtc(RtcTool),
+}
+
+/// clang and the device libraries it may link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClangTool {
+    /// The program.
+    pub path: PathBuf,
+    /// Folders with `ocml.bc`, in the order to try them: one made by a newer LLVM than this clang cannot be read.
+    pub device_libs: Vec<PathBuf>,
+}
+
+/// A runtime compiler's library.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RtcTool {
+    /// The library.
+    pub path: PathBuf,
+    /// Folders with the vendor's headers (`cuda_fp16.h`).
+    pub include_dirs: Vec<PathBuf>,
+}
+
+/// A compiler's files by path, size and time of change: equal identities are the same compiler, without asking it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Identity(String);
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Remembers what compilers answered when asked for their version.
+pub trait VersionMemo {
+    /// The version of `identity`: remembered, or from `ask`, which starts the compiler.
+    fn version(&self, identity: &Identity, ask: &mut dyn FnMut() -> Result<String, CompileError>) -> Result<String, CompileError>;
+}
+
+/// Remembers nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AskEachTime;
+
+impl VersionMemo for AskEachTime {
+    fn version(&self, _: &Identity, ask: &mut dyn FnMut() -> Result<String, CompileError>) -> Result<String, CompileError> {
+        ask()
+    }
+}
+
+/// No compiler for a target.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no compiler for {target} was found. Install one: `{install}`. Looked for: {}", looked_for.join(", "))]
+pub struct NoCompiler {
+    /// The target, or what was asked of it.
+    pub target: String,
+    /// The command that installs one.
+    pub install: &'static str,
+    /// What was looked for, and where.
+    pub looked_for: Vec<String>,
+}
+
+const INSTALL_CLANG: &str = "apt install clang-19 lld-19 rocm-device-libs";
+const INSTALL_HIPRTC: &str = "apt install libamdhip64-dev";
+const INSTALL_NVRTC: &str = "pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12";
+
+impl Toolchains {
+    /// Looks for compilers: the variables `WARPWAVE_CLANG`, `WARPWAVE_NVRTC_LIB` and `WARPWAVE_HIPRTC_LIB` first and alone, then
+    /// the vendors' folders, `PATH`, the loader's folders and Python's packages.
+    pub fn find() -> Toolchains {
+        let packages = packages();
+        let mut found = Toolchains::default();
+        let libs = device_libs(&packages);
+        for path in search(&clang_candidates(), &mut found.looked_for[0]) {
+            found.clang.push(Tool::Clang(ClangTool { device_libs: libs_for(&path, &libs), path }));
+        }
+        for path in search(&library_candidates("WARPWAVE_NVRTC_LIB", NVRTC_NAMES, &nvrtc_folders(&packages)), &mut found.looked_for[1]) {
+            found.nvrtc.push(Tool::Nvrtc(RtcTool { include_dirs: cuda_include_dirs(&path, &packages), path }));
+        }
+        let names = [HIPRTC_NAMES, HIP_NAMES].concat();
+        for path in search(&library_candidates("WARPWAVE_HIPRTC_LIB", &names, &hip_folders(&packages)), &mut found.looked_for[2]) {
+            found.hiprtc.push(Tool::HipRtc(RtcTool { path, include_dirs: Vec::new() }));
+        }
+        found
+    }
+
+    /// The compiler to use for `target`.
+    pub fn choose(&self, target: &Target, choice: CompilerChoice) -> Result<&Tool, NoCompiler> {
+        use CompilerChoice::{Auto, Clang, HipRtc, Nvrtc};
+        let found = match (target.vendor(), choice) {
+            (Vendor::Nvidia, Auto | Nvrtc) => self.nvrtc.first(),
+            (Vendor::Amd, Auto) => self.clang.first().or(self.hiprtc.first()),
+            (Vendor::Amd, Clang) => self.clang.first(),
+            (Vendor::Amd, HipRtc) => self.hiprtc.first(),
+            // The wrong compiler for this vendor: none of that kind.
+            (Vendor::Nvidia, Clang | HipRtc) | (Vendor::Amd, Nvrtc) => None,
+        };
+        found.ok_or_else(|| {
+            let [clang, nvrtc, hiprtc] = &self.looked_for;
+            let (install, looked_for) = match (target.vendor(), choice) {
+                (Vendor::Nvidia, _) => (INSTALL_NVRTC, nvrtc.clone()),
+                (Vendor::Amd, HipRtc) => (INSTALL_HIPRTC, hiprtc.clone()),
+                (Vendor::Amd, _) => (INSTALL_CLANG, [&clang[..], &hiprtc[..]].concat()),
+            };
+            let target = match choice {
+                Auto => target.to_string(),
+                other => format!("{target} with {other:?}"),
+            };
+            NoCompiler { target, install, looked_for }
+        })
+    }
+}
+
+impl Tool {
+    /// `clang`, `NVRTC` or `hipRTC`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Tool::Clang(_) => "clang",
+            Tool::Nvrtc(_) => "NVRTC",
+            Tool::HipRtc(_) => "hipRTC",
+        }
+    }
+
+    /// The program or library.
+    pub fn path(&self) -> &Path {
+        match self {
+            Tool::Clang(tool) => &tool.path,
+            Tool::Nvrtc(tool) | Tool::HipRtc(tool) => &tool.path,
+        }
+    }
+
+    /// What it is, by its files alone.
+    pub fn identity(&self) -> Identity {
+        let mut files = vec![self.path().to_owned()];
+        match self {
+            Tool::Clang(tool) => files.extend(tool.device_libs.iter().map(|f| f.join("ocml.bc"))),
+            Tool::Nvrtc(tool) | Tool::HipRtc(tool) => files.extend(tool.include_dirs.iter().map(|f| f.join("cuda_fp16.h"))),
+        }
+        Identity(files.iter().map(|f| stamp(f)).collect::<Vec<_>>().join("; "))
+    }
+
+    /// Its version, in its own words.
+    pub fn version(&self, memo: &dyn VersionMemo) -> Result<String, CompileError> {
+        memo.version(&self.identity(), &mut || match self {
+            Tool::Clang(tool) => clang_version(&tool.path),
+            Tool::Nvrtc(tool) => rtc::version_text(Vendor::Nvidia, &tool.path),
+            Tool::HipRtc(tool) => rtc::version_text(Vendor::Amd, &tool.path),
+        })
+    }
+}
+
+/// Path, size and time of change of the file behind any links.
+fn stamp(path: &Path) -> String {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let Ok(facts) = real.metadata() else { return format!("{} (absent)", real.display()) };
+    let since = facts.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+    format!("{} {} {}.{:09}", real.display(), facts.len(), since.as_secs(), since.subsec_nanos())
+}
+
+fn clang_version(path: &Path) -> Result<String, CompileError> {
+    let io = |error| CompileError::Io { what: format!("cannot run {} --version", path.display()), error };
+    let output = Command::new(path).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output().map_err(io)?;
+    if !output.status.success() {
+        return Err(io(std::io::Error::other(format!("it ended with {}", output.status))));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// The existing files among the candidates, each real file once. What was looked for goes to `log`.
+fn search(candidates: &[PathBuf], log: &mut Vec<String>) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut real = Vec::new();
+    for candidate in candidates {
+        log.push(candidate.display().to_string());
+        if let Ok(file) = candidate.canonicalize()
+            && file.is_file()
+            && !real.contains(&file)
+        {
+            real.push(file);
+            found.push(candidate.clone());
+        }
+    }
+    found
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from)
+}
+
+fn path_folders() -> Vec<PathBuf> {
+    std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
+}
+
+/// Python's package folders, those of `PYTHONPATH` first.
+fn packages() -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = std::env::var_os("PYTHONPATH").map(|p| std::env::split_paths(&p).collect()).unwrap_or_default();
+    all.extend(python_folders());
+    all
+}
+
+fn clang_candidates() -> Vec<PathBuf> {
+    if let Some(chosen) = variable("WARPWAVE_CLANG") {
+        // A bare name is looked up like a command.
+        return if chosen.components().count() > 1 { vec![chosen] } else { path_folders().into_iter().map(|f| f.join(&chosen)).collect() };
+    }
+    let mut all = Vec::new();
+    all.extend(variable("ROCM_PATH").map(|f| f.join("llvm/bin/clang")));
+    all.extend(versioned_folders("/opt", "rocm", "llvm/bin/clang"));
+    let names = CLANG_VERSIONS.rev().map(|v| format!("clang-{v}")).chain(["clang".to_owned()]);
+    for name in names {
+        all.extend(path_folders().into_iter().map(|f| f.join(&name)));
+    }
+    all
+}
+
+/// Folders that hold the device library, wherever they came from.
+fn device_libs(packages: &[PathBuf]) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    if let Some(chosen) = variable("WARPWAVE_DEVICE_LIBS") {
+        return vec![chosen];
+    }
+    all.extend(variable("ROCM_PATH").map(|f| f.join("amdgcn/bitcode")));
+    all.extend(versioned_folders("/opt", "rocm", "amdgcn/bitcode"));
+    all.extend(
+        ["/usr/lib/x86_64-linux-gnu/amdgcn/bitcode", "/usr/lib64/amdgcn/bitcode", "/usr/lib/amdgcn/bitcode", "/usr/amdgcn/bitcode"]
+            .map(PathBuf::from),
+    );
+    for tail in ["amdgcn/bitcode", "lib/amdgcn/bitcode"] {
+        all.extend(versioned_folders("/usr/lib/clang", "", tail));
+        all.extend(versioned_folders("/usr/lib64/clang", "", tail));
+    }
+    all.extend(packages.iter().map(|f| f.join("_rocm_sdk_core/lib/llvm/amdgcn/bitcode")));
+    all.retain(|f| f.join("ocml.bc").is_file());
+    all
+}
+
+/// The device libraries in the order to try with one clang: those of its own installation first.
+fn libs_for(clang: &Path, all: &[PathBuf]) -> Vec<PathBuf> {
+    let real = clang.canonicalize().unwrap_or_else(|_| clang.to_owned());
+    // `<root>/llvm/bin/clang` stands beside `<root>/amdgcn/bitcode`.
+    let own = real.ancestors().nth(3).map(|root| root.join("amdgcn/bitcode")).filter(|f| f.join("ocml.bc").is_file());
+    let mut ordered: Vec<PathBuf> = own.filter(|_| variable("WARPWAVE_DEVICE_LIBS").is_none()).into_iter().collect();
+    for folder in all {
+        if !ordered.contains(folder) {
+            ordered.push(folder.clone());
+        }
+    }
+    ordered
+}
+
+/// Names in folders: every folder for the best name first, as the newest compiler knows the most GPUs.
+fn library_candidates(override_variable: &str, names: &[&str], folders: &[PathBuf]) -> Vec<PathBuf> {
+    if let Some(chosen) = variable(override_variable) {
+        return vec![chosen];
+    }
+    names.iter().flat_map(|name| folders.iter().map(move |f| f.join(name))).collect()
+}
+
+/// Where the dynamic loader looks: `LD_LIBRARY_PATH`, its configuration, its defaults.
+fn loader_folders() -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = std::env::var_os("LD_LIBRARY_PATH").map(|p| std::env::split_paths(&p).collect()).unwrap_or_default();
+    let mut files = vec![PathBuf::from("/etc/ld.so.conf")];
+    files.extend(std::fs::read_dir("/etc/ld.so.conf.d").into_iter().flatten().flatten().map(|e| e.path()));
+    files.sort();
+    for file in files {
+        let Ok(text) = std::fs::read_to_string(file) else { continue };
+        all.extend(text.lines().map(str::trim).filter(|l| l.starts_with('/')).map(PathBuf::from));
+    }
+    all.extend(["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from));
+    all.retain(|f| !f.as_os_str().is_empty());
+    all.dedup();
+    all
+}
+
+fn nvrtc_folders(packages: &[PathBuf]) -> Vec<PathBuf> {
+    let mut all = loader_folders();
+    all.extend(["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|v| variable(v)).map(|f| f.join("lib64")));
+    all.extend(versioned_folders("/usr/local", "cuda", "lib64"));
+    all.extend(versioned_folders("/usr/local", "cuda", "targets/x86_64-linux/lib"));
+    all.extend(packages.iter().flat_map(|f| [f.join("nvidia/cu13/lib"), f.join("nvidia/cuda_nvrtc/lib")]));
+    all
+}
+
+fn hip_folders(packages: &[PathBuf]) -> Vec<PathBuf> {
+    // The folder of a HIP library chosen by the user comes first: its compiler must fit the runtime.
+    let mut all: Vec<PathBuf> = variable("WARPWAVE_HIP_LIB").and_then(|f| f.parent().map(Path::to_owned)).into_iter().collect();
+    all.extend(["HIP_PATH", "ROCM_PATH"].iter().filter_map(|v| variable(v)).map(|f| f.join("lib")));
+    all.extend(loader_folders());
+    all.extend(versioned_folders("/opt", "rocm", "lib"));
+    all.extend(packages.iter().map(|f| f.join("_rocm_sdk_core/lib")));
+    all
+}
+
+/// Folders with CUDA's headers: the one chosen, or those beside the NVRTC library.
+fn cuda_include_dirs(nvrtc: &Path, packages: &[PathBuf]) -> Vec<PathBuf> {
+    if let Some(chosen) = variable("WARPWAVE_CUDA_INCLUDE") {
+        return vec![chosen];
+    }
+    let real = nvrtc.canonicalize().unwrap_or_else(|_| nvrtc.to_owned());
+    let mut all = Vec::new();
+    if let Some(root) = real.parent().and_then(Path::parent) {
+        all.push(root.join("include"));
+        // A package of the older layout has one folder per part: `nvidia/cuda_nvrtc`, `nvidia/cuda_runtime`.
+        all.extend(root.parent().into_iter().flat_map(|f| [f.join("cuda_runtime/include"), f.join("cuda_cccl/include")]));
+    }
+    all.extend(packages.iter().flat_map(|f| [f.join("nvidia/cu13/include"), f.join("nvidia/cuda_runtime/include")]));
+    all.extend(versioned_folders("/usr/local", "cuda", "include"));
+    all.push("/usr/include".into());
+    // Of the folders that hold the half header only the first: a second CUDA's would not fit. CCCL's stands beside it.
+    let main = all.iter().find(|f| f.join("cuda_fp16.h").is_file()).cloned();
+    let cccl = all.iter().find(|f| f.join("cuda/std").is_dir()).cloned();
+    let mut chosen: Vec<PathBuf> = main.into_iter().chain(cccl).collect();
+    chosen.dedup();
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_found_says_what_to_install() {
+        let none = Toolchains {
+            looked_for: [vec!["/bin/clang-19".to_owned()], vec!["/lib/libnvrtc.so.12".to_owned()], vec![]],
+            ..Default::default()
+        };
+        let amd = none.choose(&"gfx90a".parse().unwrap(), CompilerChoice::Auto).unwrap_err().to_string();
+        assert!(amd.contains("gfx90a") && amd.contains(INSTALL_CLANG) && amd.contains("/bin/clang-19"), "{amd}");
+        let nvidia = none.choose(&"sm_90".parse().unwrap(), CompilerChoice::Auto).unwrap_err().to_string();
+        assert!(nvidia.contains(INSTALL_NVRTC) && nvidia.contains("libnvrtc.so.12"), "{nvidia}");
+    }
+
+    #[test]
+    fn a_compiler_of_the_other_vendor_is_not_chosen() {
+        let all = Toolchains::find();
+        assert!(all.choose(&"sm_90".parse().unwrap(), CompilerChoice::Clang).is_err());
+        assert!(all.choose(&"gfx90a".parse().unwrap(), CompilerChoice::Nvrtc).is_err());
+    }
+
+    #[test]
+    fn identities_change_with_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("libnvrtc.so.12");
+        std::fs::write(&path, "1").unwrap();
+        let tool = Tool::Nvrtc(RtcTool { path: path.clone(), include_dirs: vec![] });
+        let before = tool.identity();
+        assert_eq!(before, tool.identity());
+        std::fs::write(&path, "12").unwrap();
+        assert_ne!(before, tool.identity());
+    }
+
+    #[test]
+    fn a_memo_that_knows_starts_nothing() {
+        struct Knows;
+        impl VersionMemo for Knows {
+            fn version(&self, _: &Identity, _: &mut dyn FnMut() -> Result<String, CompileError>) -> Result<String, CompileError> {
+                Ok("remembered".to_owned())
+            }
+        }
+        let tool = Tool::Clang(ClangTool { path: "/nowhere/clang".into(), device_libs: vec![] });
+        assert_eq!(tool.version(&Knows).unwrap(), "remembered");
+        assert!(tool.version(&AskEachTime).is_err());
+    }
+}
