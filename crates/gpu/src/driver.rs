@@ -189,6 +189,11 @@ impl Driver {
         wanted.filter(|symbol| self.table.source().symbol(symbol).is_none()).collect()
     }
 
+    /// The address of any symbol of the library, for calls that the table does not have.
+    pub fn symbol(&self, name: &str) -> Option<*const c_void> {
+        self.table.source().symbol(name)
+    }
+
     /// Opens a device. Asking again while it is open gives the same device.
     pub fn device(self: &Arc<Self>, ordinal: usize) -> Result<Device> {
         let name = self

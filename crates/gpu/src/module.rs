@@ -189,6 +189,11 @@ impl Kernel {
         self.module.device()
     }
 
+    /// The driver's handle, for other libraries of the vendor. It lives as long as the kernel.
+    pub fn raw(&self) -> Handle {
+        self.raw
+    }
+
     /// Threads of a block that its registers allow.
     pub fn max_threads_per_block(&self) -> u32 {
         self.max_threads

@@ -362,7 +362,8 @@ impl Stream {
         if self.is_capturing() { Err(Error::Capturing { what }) } else { Ok(()) }
     }
 
-    pub(crate) fn raw(&self) -> Handle {
+    /// The driver's handle, for other libraries of the vendor. It lives as long as the stream.
+    pub fn raw(&self) -> Handle {
         self.0.raw
     }
 

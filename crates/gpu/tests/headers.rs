@@ -10,7 +10,8 @@ use std::process::Command;
 use warpwave_gpu::{Attribute, Row, Table, Vendor};
 
 /// Symbols that Debian's HIP 5.2 headers do not declare yet.
-const NEWER_THAN_HIP_5_2: &[&str] = &["hipGetDevicePropertiesR0600", "hipDrvGetErrorName", "hipDrvGetErrorString", "hipModuleLaunchCooperativeKernel"];
+const NEWER_THAN_HIP_5_2: &[&str] =
+    &["hipGetDevicePropertiesR0600", "hipDrvGetErrorName", "hipDrvGetErrorString", "hipModuleLaunchCooperativeKernel"];
 
 /// Reduces a function's parameters to their sizes. A class that is passed in registers differs from a pointer of the
 /// same size only on paper: both travel in one integer register.
@@ -37,7 +38,9 @@ fn missing(what: &str) {
 
 fn compiler() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    ["g++", "clang++", "c++", "clang++-19", "clang-19"].iter().find_map(|name| std::env::split_paths(&path).map(|p| p.join(name)).find(|p| p.exists()))
+    ["g++", "clang++", "c++", "clang++-19", "clang-19"]
+        .iter()
+        .find_map(|name| std::env::split_paths(&path).map(|p| p.join(name)).find(|p| p.exists()))
 }
 
 fn check(vendor: Vendor, prologue: &str, include: &Path, skip: &[&str]) {

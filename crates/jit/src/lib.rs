@@ -22,16 +22,20 @@
 //! ```
 #![warn(missing_docs)]
 
+mod bundle;
 pub mod cache;
 mod compile;
 mod headers;
+mod jit;
 mod rtc;
 mod source;
 mod target;
 mod toolchain;
 mod translate;
 
+pub use bundle::{Bundle, BundleError, Part};
 pub use compile::{CompileError, Compiled, CompilerChoice, Job, compile, compile_with, key_material};
+pub use jit::{Built, Jit, JitError};
 pub use source::{Included, KernelSource, SourceError};
 pub use target::{BadTarget, Target};
 pub use toolchain::{AskEachTime, ClangTool, Identity, RtcTool, Tool, Toolchains, VersionMemo};

@@ -1,6 +1,7 @@
-//! The pure parts of the `warpwave` command: element types, arrays and the argument language.
+//! Write GPU kernels once, in CUDA C++; compile and run them on NVIDIA and AMD GPUs.
 //!
-//! Nothing here touches a GPU. The modules turn what a user types or saves into bytes a kernel can take, and turn bytes a
+//! This crate is the facade: [`gpu`] drives devices, [`jit`] turns source into modules, and [`cli`] is the `warpwave`
+//! command. The other modules are the command's pure parts: they turn what a user types or saves into bytes a kernel can take, and turn bytes a
 //! kernel left behind into files, differences and text:
 //!
 //! * [`dtype`] and [`scalar`]: the element types and one value of any of them;
@@ -27,7 +28,11 @@
 
 #![warn(missing_docs)]
 
+pub use warpwave_gpu as gpu;
+pub use warpwave_jit as jit;
+
 pub mod array;
+pub mod cli;
 pub mod compare;
 pub mod dtype;
 pub mod npy;

@@ -1,0 +1,248 @@
+//! Kernels compiled ahead of time: one file with the code of several targets, to embed in a program that runs where no
+//! compiler is.
+//!
+//! `warpwave compile FILE.cu --target … --bundle FILE.wwb` or [`Bundle::compile`] in a build script makes one;
+//! [`embed!`](crate::embed) puts it into a binary; [`Bundle::load`] picks the code that fits the device.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use warpwave_gpu::code_object::CodeObject;
+use warpwave_gpu::{Device, Module, Vendor};
+
+use crate::compile::{CompileError, CompilerChoice};
+use crate::jit::Jit;
+use crate::source::KernelSource;
+use crate::target::Target;
+
+const MAGIC: &[u8; 8] = b"WWBNDL01";
+
+/// Code of one source for several targets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundle {
+    /// The source's name.
+    pub source: String,
+    /// SHA-256 of the source and all it includes, to tell whether the bundle is up to date.
+    pub source_hash: String,
+    /// The code.
+    pub parts: Vec<Part>,
+}
+
+/// Code of one target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The architecture.
+    pub target: Target,
+    /// What a driver loads.
+    pub code: Cow<'static, [u8]>,
+}
+
+/// A bundle that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    /// The bytes are no bundle, or damaged.
+    #[error("not a kernel bundle: {0}")]
+    Damaged(String),
+    /// No part fits the device.
+    #[error("the bundle of {bundle} has no code for {device} ({arch}); it has: {}", targets.join(", "))]
+    NoTarget {
+        /// The source's name.
+        bundle: String,
+        /// The device.
+        device: String,
+        /// Its architecture.
+        arch: String,
+        /// The targets there are.
+        targets: Vec<String>,
+    },
+    /// The device did not take the code.
+    #[error(transparent)]
+    Gpu(#[from] warpwave_gpu::Error),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    source: String,
+    source_hash: String,
+    parts: Vec<(String, usize)>,
+}
+
+/// Embeds a bundle file, named as for `include_bytes!`. Fails to parse only if the file is no bundle.
+///
+/// ```
+/// let bundle = warpwave_jit::embed!("../../../examples/kernels/vector_add.wwb")?;
+/// assert!(bundle.parts.len() >= 2);
+/// # Ok::<(), warpwave_jit::BundleError>(())
+/// ```
+#[macro_export]
+macro_rules! embed {
+    ($path:expr) => {
+        $crate::Bundle::from_static(include_bytes!($path))
+    };
+}
+
+impl Bundle {
+    /// Compiles `source` for every target.
+    pub fn compile(jit: &Jit, source: &KernelSource, targets: &[Target]) -> Result<Bundle, CompileError> {
+        let part = |target: &Target| {
+            let built = jit.build(source, target, CompilerChoice::Auto)?;
+            Ok(Part { target: target.clone(), code: built.compiled.binary.into() })
+        };
+        let parts = targets.iter().map(part).collect::<Result<_, CompileError>>()?;
+        let name = source.name().rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(Bundle { source: name, source_hash: hash_of(source), parts })
+    }
+
+    /// The bundle as a file's bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let parts = self.parts.iter().map(|part| (part.target.to_string(), part.code.len())).collect();
+        let head = Head { source: self.source.clone(), source_hash: self.source_hash.clone(), parts };
+        // A struct of strings and numbers always has a JSON form.
+        let head = serde_json::to_vec(&head).unwrap_or_default();
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend((head.len() as u64).to_le_bytes());
+        bytes.extend(&head);
+        self.parts.iter().for_each(|part| bytes.extend(part.code.iter()));
+        let sum = Sha256::digest(&bytes);
+        bytes.extend(sum);
+        bytes
+    }
+
+    /// Reads a bundle that lives as long as the program.
+    pub fn from_static(bytes: &'static [u8]) -> Result<Bundle, BundleError> {
+        parse(bytes, |code| Cow::Borrowed(code))
+    }
+
+    /// Reads a bundle.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Bundle, BundleError> {
+        parse(bytes, |code| Cow::Owned(code.to_vec()))
+    }
+
+    /// Whether it was made of this source.
+    pub fn is_of(&self, source: &KernelSource) -> bool {
+        self.source_hash == hash_of(source)
+    }
+
+    /// The part that fits `device` best.
+    pub fn choose(&self, device: &Device) -> Result<&Part, BundleError> {
+        let info = device.info();
+        let ranked = self.parts.iter().filter_map(|part| Some((rank(&part.target, info.vendor, &info.arch)?, part)));
+        ranked.max_by_key(|(rank, _)| *rank).map(|(_, part)| part).ok_or_else(|| BundleError::NoTarget {
+            bundle: self.source.clone(),
+            device: device.name().to_owned(),
+            arch: info.arch.clone(),
+            targets: self.parts.iter().map(|part| part.target.to_string()).collect(),
+        })
+    }
+
+    /// Loads the part that fits `device`, with no compiler.
+    pub fn load(&self, device: &Device) -> Result<Module, BundleError> {
+        Ok(Module::load(device, &self.choose(device)?.code)?)
+    }
+}
+
+fn hash_of(source: &KernelSource) -> String {
+    let mut hash = Sha256::new();
+    for (name, text) in source.files() {
+        // Only the file's own name: a bundle made in another folder is the same bundle.
+        let name = name.rsplit('/').next().unwrap_or_default();
+        for part in [name, text] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn parse<'a>(bytes: &'a [u8], own: impl Fn(&'a [u8]) -> Cow<'static, [u8]>) -> Result<Bundle, BundleError> {
+    let damaged = |what: &str| BundleError::Damaged(what.to_owned());
+    let (body, sum) = bytes.split_last_chunk::<32>().ok_or_else(|| damaged("too short"))?;
+    let rest = body.strip_prefix(MAGIC).ok_or_else(|| damaged("it begins otherwise"))?;
+    if Sha256::digest(body).as_slice() != sum {
+        return Err(damaged("its checksum does not fit"));
+    }
+    let (len, rest) = rest.split_first_chunk::<8>().ok_or_else(|| damaged("cut off"))?;
+    let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| damaged("a length that is none"))?;
+    let (head, mut rest) = rest.split_at_checked(len).ok_or_else(|| damaged("cut off"))?;
+    let head: Head = serde_json::from_slice(head).map_err(|error| BundleError::Damaged(error.to_string()))?;
+    let mut parts = Vec::new();
+    for (target, len) in head.parts {
+        let target: Target = target.parse().map_err(|error| BundleError::Damaged(format!("{error}")))?;
+        let (code, after) = rest.split_at_checked(len).ok_or_else(|| damaged("cut off"))?;
+        CodeObject::parse(code).map_err(|error| BundleError::Damaged(format!("{target}: {error}")))?;
+        parts.push(Part { target, code: own(code) });
+        rest = after;
+    }
+    Ok(Bundle { source: head.source, source_hash: head.source_hash, parts })
+}
+
+/// How well a target's code fits an architecture; `None` when the device cannot run it.
+///
+/// AMD code runs on its own architecture alone, and where it names features they must be the device's. NVIDIA's machine
+/// code runs on later minor versions of its major one (not if it is of an `a` variant), PTX on everything later.
+fn rank(target: &Target, vendor: Vendor, arch: &str) -> Option<u32> {
+    if target.vendor() != vendor {
+        return None;
+    }
+    let text = target.to_string();
+    if vendor == Vendor::Amd {
+        let mut device = arch.split(':');
+        let base = device.next()?;
+        let device: Vec<&str> = device.collect();
+        let mut wanted = text.split(':').skip(1).peekable();
+        let named = wanted.peek().is_some();
+        let fits = target.base() == base && wanted.all(|feature| device.contains(&feature));
+        return fits.then_some(if named { 2 } else { 1 });
+    }
+    let version = |name: &str| name.rsplit('_').next()?.parse::<u32>().ok();
+    let device = version(arch)?;
+    if text.strip_suffix(['a', 'f']).is_some_and(|base| base == arch) {
+        return Some(3000);
+    }
+    let code = version(&text)?;
+    match target.extension() {
+        "cubin" if code / 10 == device / 10 && code <= device => Some(1000 + code),
+        "ptx" if code <= device => Some(code),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn best<'a>(targets: &[&'a str], vendor: Vendor, arch: &str) -> Option<&'a str> {
+        let ranked = targets.iter().filter_map(|t| Some((rank(&t.parse().ok()?, vendor, arch)?, *t)));
+        ranked.max_by_key(|(rank, _)| *rank).map(|(_, t)| t)
+    }
+
+    #[test]
+    fn the_best_fitting_code_is_chosen() {
+        use Vendor::{Amd, Nvidia};
+        let all = ["gfx90a", "gfx90a:sramecc+:xnack-", "gfx942", "sm_80", "sm_90", "sm_90a", "compute_70"];
+        assert_eq!(best(&all, Amd, "gfx90a:sramecc+:xnack-"), Some("gfx90a:sramecc+:xnack-"));
+        assert_eq!(best(&all, Amd, "gfx90a:sramecc+:xnack+"), Some("gfx90a"));
+        assert_eq!(best(&all, Amd, "gfx908"), None);
+        assert_eq!(best(&all, Nvidia, "sm_90"), Some("sm_90a"));
+        assert_eq!(best(&all, Nvidia, "sm_86"), Some("sm_80"));
+        assert_eq!(best(&all, Nvidia, "sm_100"), Some("compute_70"));
+        assert_eq!(best(&["sm_90a"], Nvidia, "sm_100"), None);
+        assert_eq!(best(&["sm_90"], Nvidia, "sm_80"), None);
+        assert_eq!(best(&all, Nvidia, "sm_60"), None);
+    }
+
+    #[test]
+    fn damage_is_found_wherever_it_is() {
+        let bundle = Bundle { source: "a.cu".into(), source_hash: "00".into(), parts: vec![] };
+        let bytes = bundle.to_bytes();
+        assert_eq!(Bundle::from_bytes(&bytes).unwrap(), bundle);
+        for at in 0..bytes.len() {
+            let mut broken = bytes.clone();
+            broken[at] ^= 1;
+            assert!(Bundle::from_bytes(&broken).is_err(), "byte {at}");
+            assert!(Bundle::from_bytes(&bytes[..at]).is_err(), "cut at {at}");
+        }
+    }
+}

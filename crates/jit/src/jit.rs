@@ -1,0 +1,217 @@
+//! Source to module: the key, the disk cache, the compiler, the device.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use warpwave_gpu::code_object::CodeObject;
+use warpwave_gpu::{Device, Module};
+
+use crate::cache::{Cache, Entry, Key, KeyBuilder, Memo, Outcome};
+use crate::compile::{CompileError, Compiled, CompilerChoice, Job, compile_with, key_material};
+use crate::source::KernelSource;
+use crate::target::{BadTarget, Target};
+use crate::toolchain::{Identity, Tool, Toolchains, VersionMemo};
+
+/// Compiles sources, remembers the results on disk, and loads them on devices. Cheap to clone; usable from any thread.
+#[derive(Clone)]
+pub struct Jit(Arc<Inner>);
+
+struct Inner {
+    cache: Cache,
+    toolchains: OnceLock<Toolchains>,
+    /// By device name and key. A module holds its device, so a name cannot come to mean another one meanwhile.
+    loaded: Mutex<HashMap<(String, Key), Module>>,
+}
+
+/// Why a source did not become a module.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JitError {
+    /// It did not compile.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// The device has an architecture whose name we cannot read.
+    #[error(transparent)]
+    Target(#[from] BadTarget),
+    /// The device did not take it.
+    #[error(transparent)]
+    Gpu(#[from] warpwave_gpu::Error),
+}
+
+/// Machine code, and how it was come by.
+#[derive(Debug, Clone)]
+pub struct Built {
+    /// The code and what is known about it.
+    pub compiled: Compiled,
+    /// The compiler that made it, in its own words.
+    pub compiler: String,
+    /// Whether the cache had it.
+    pub outcome: Outcome,
+    /// The cache's key.
+    pub key: Key,
+    /// From request to code.
+    pub took: Duration,
+}
+
+/// What the cache keeps beside the code.
+#[derive(Serialize, Deserialize)]
+struct Meta {
+    source: String,
+    target: String,
+    compiler: String,
+    log: String,
+    kernels: Vec<String>,
+    /// Spills are in NVRTC's log alone.
+    spills: Vec<(u32, u32)>,
+}
+
+impl Default for Jit {
+    fn default() -> Self {
+        Jit::new(Cache::from_env())
+    }
+}
+
+impl Jit {
+    /// With a cache. [`Jit::default`] takes the one of the environment.
+    pub fn new(cache: Cache) -> Jit {
+        Jit(Arc::new(Inner { cache, toolchains: OnceLock::new(), loaded: Mutex::default() }))
+    }
+
+    /// With a cache and compilers.
+    pub fn with_toolchains(cache: Cache, toolchains: Toolchains) -> Jit {
+        Jit(Arc::new(Inner { cache, toolchains: OnceLock::from(toolchains), loaded: Mutex::default() }))
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        &self.0.cache
+    }
+
+    /// The compilers, looked for when first needed.
+    pub fn toolchains(&self) -> &Toolchains {
+        self.0.toolchains.get_or_init(Toolchains::find)
+    }
+
+    /// Machine code of `source` for `target`: from the cache, or compiled now. Among processes that ask for the same at
+    /// the same time one compiles and the others wait for it.
+    pub fn build(&self, source: &KernelSource, target: &Target, compiler: CompilerChoice) -> Result<Built, CompileError> {
+        let start = Instant::now();
+        let job = Job { source, target, compiler };
+        let tool = self.toolchains().choose(target, compiler)?;
+        let version = tool.version(&Remembered { memo: self.0.cache.memo(), tool })?;
+        let key = key_of(&job, tool, &version);
+        let mut fresh = None;
+        let (entry, outcome) = self.0.cache.get_or_try_insert(&key, || {
+            let compiled = compile_with(&job, tool)?;
+            let entry = to_entry(&job, &version, &compiled);
+            fresh = Some(compiled);
+            Ok::<_, CompileError>(entry)
+        })?;
+        let compiled = match fresh {
+            Some(compiled) => compiled,
+            None => from_entry(entry, tool, target)?,
+        };
+        let took = start.elapsed();
+        tracing::debug!(source = source.name(), %target, ?outcome, ?took, "built");
+        Ok(Built { compiled, compiler: version, outcome, key, took })
+    }
+
+    /// `source` as a module on `device`. Asking again gives the same module.
+    pub fn load(&self, device: &Device, source: &KernelSource) -> Result<Module, JitError> {
+        self.load_built(device, source).map(|(module, _)| module)
+    }
+
+    /// The same, with how its code was come by.
+    pub fn load_built(&self, device: &Device, source: &KernelSource) -> Result<(Module, Built), JitError> {
+        let target = Target::of(device)?.for_source(source);
+        let built = self.build(source, &target, CompilerChoice::Auto)?;
+        let place = (device.name().to_owned(), built.key.clone());
+        let mut loaded = self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = loaded.get(&place).filter(|module| module.device() == device) {
+            return Ok((module.clone(), built));
+        }
+        let module = Module::load(device, &built.compiled.binary)?;
+        loaded.insert(place, module.clone());
+        Ok((module, built))
+    }
+}
+
+impl Target {
+    /// What to compile for a device: its architecture with all features.
+    pub fn of(device: &Device) -> Result<Target, BadTarget> {
+        device.info().arch.parse()
+    }
+
+    /// The variant of this target that a source asks for: a line `// warpwave: needs sm_90a` among its first ten turns
+    /// `sm_90` into `sm_90a`, whose instructions (wgmma) run on that architecture alone.
+    pub fn for_source(self, source: &KernelSource) -> Target {
+        let needs = source.text().lines().take(10).filter_map(|line| line.trim().strip_prefix("// warpwave: needs "));
+        let mut variants = needs.filter_map(|name| name.trim().parse::<Target>().ok());
+        let own = self.to_string();
+        variants.find(|variant| variant.to_string().strip_suffix('a') == Some(&own)).unwrap_or(self)
+    }
+}
+
+/// Everything the code depends on.
+fn key_of(job: &Job<'_>, tool: &Tool, version: &str) -> Key {
+    let mut key = KeyBuilder::new();
+    key.field("compiler version", version.as_bytes());
+    for (label, value) in key_material(job, tool) {
+        key.field(&label, value.as_bytes());
+    }
+    key.finish()
+}
+
+fn to_entry(job: &Job<'_>, version: &str, compiled: &Compiled) -> Entry {
+    let kernels = &compiled.code_object.kernels;
+    let meta = Meta {
+        source: job.source.name().to_owned(),
+        target: job.target.to_string(),
+        compiler: version.to_owned(),
+        log: compiled.log.clone(),
+        kernels: kernels.iter().map(|k| k.name.clone()).collect(),
+        spills: kernels.iter().map(|k| (k.sgpr_spills, k.vgpr_spills)).collect(),
+    };
+    // A struct of strings and numbers always has a JSON form.
+    let meta = serde_json::to_string(&meta).unwrap_or_default();
+    Entry { meta, payload: compiled.binary.clone() }
+}
+
+fn from_entry(entry: Entry, tool: &Tool, target: &Target) -> Result<Compiled, CompileError> {
+    let mut code_object = CodeObject::parse(&entry.payload).map_err(|error| CompileError::BadOutput {
+        compiler: tool.name().to_owned(),
+        target: target.to_string(),
+        error,
+    })?;
+    let meta: Option<Meta> = serde_json::from_str(&entry.meta).ok();
+    let (log, spills) = meta.map(|meta| (meta.log, meta.spills)).unwrap_or_default();
+    for (kernel, (sgpr, vgpr)) in code_object.kernels.iter_mut().zip(spills) {
+        (kernel.sgpr_spills, kernel.vgpr_spills) = (sgpr, vgpr);
+    }
+    Ok(Compiled { binary: entry.payload, log, code_object })
+}
+
+/// Compilers' versions, remembered beside the cache under the compiler's path, size and time: asking clang would start
+/// a process, asking NVRTC open a library of 100 MB.
+struct Remembered<'a> {
+    memo: &'a Memo,
+    tool: &'a Tool,
+}
+
+impl VersionMemo for Remembered<'_> {
+    fn version(&self, identity: &Identity, ask: &mut dyn FnMut() -> Result<String, CompileError>) -> Result<String, CompileError> {
+        let mut failed = None;
+        let answer = self.memo.get_or(self.tool.path(), &format!("version of {identity}"), || {
+            ask().map_err(|error| {
+                let text = error.to_string();
+                failed = Some(error);
+                std::io::Error::other(text)
+            })
+        });
+        answer.map_err(|error| {
+            failed.unwrap_or(CompileError::Io { what: format!("cannot ask {} for its version", self.tool.path().display()), error })
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! `warpwave cache`.
+
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::{Context, Outcome, failed, human_bytes};
+
+#[derive(clap::Args)]
+#[command(after_help = "Example: warpwave cache stats --json\n\nWARPWAVE_CACHE_DIR moves it, WARPWAVE_CACHE_MAX_BYTES caps it \
+    (512M, 2G; default 2G), WARPWAVE_CACHE=off turns it off.")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Print the cache's folder.
+    Path,
+    /// Show how much it holds.
+    Stats {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// List every entry.
+        #[arg(long)]
+        list: bool,
+    },
+    /// Check every entry against its checksum; damaged ones are removed.
+    Verify,
+    /// Remove every entry.
+    Clear,
+}
+
+pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
+    let cache = context.jit.cache().clone();
+    let Some(path) = cache.path() else {
+        return Err(failed("the cache is off (WARPWAVE_CACHE=off, or no folder for it: set WARPWAVE_CACHE_DIR)"));
+    };
+    match args.what {
+        What::Path => writeln!(context.out, "{}", path.display())?,
+        What::Stats { json, list } => {
+            let stats = cache.stats();
+            let entries = if list { cache.entries() } else { Vec::new() };
+            let meta =
+                |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()).unwrap_or_default();
+            if json {
+                let entries: Vec<Value> = entries
+                    .iter()
+                    .map(|e| {
+                        let meta = meta(&e.meta);
+                        json!({ "key": e.key.to_string(), "bytes": e.bytes, "source": meta["source"], "target": meta["target"], "kernels": meta["kernels"] })
+                    })
+                    .collect();
+                let mut value = json!({ "path": path, "entries": stats.entries, "bytes": stats.bytes, "max_bytes": stats.max_bytes });
+                if list {
+                    value["list"] = json!(entries);
+                }
+                return context.print_json(&value);
+            }
+            let (bytes, cap) = (usize::try_from(stats.bytes).unwrap_or(usize::MAX), usize::try_from(stats.max_bytes).unwrap_or(usize::MAX));
+            writeln!(context.out, "{}: {} entries, {} of {}", path.display(), stats.entries, human_bytes(bytes), human_bytes(cap))?;
+            for entry in entries {
+                let meta = meta(&entry.meta);
+                let age = SystemTime::now().duration_since(entry.last_used).unwrap_or_default().as_secs();
+                let text = |key: &str| meta[key].as_str().unwrap_or("?").to_owned();
+                let key = entry.key.to_string();
+                writeln!(context.out, "  {}  {:>9} B  used {age} s ago  {}  {}", &key[..12], entry.bytes, text("target"), text("source"))?;
+            }
+        }
+        What::Verify => {
+            let report = cache.verify();
+            writeln!(context.out, "{} good, {} damaged and removed", report.good, report.damaged)?;
+            if let Some(failure) = report.failed.first() {
+                return Err(failed(failure.to_string()));
+            }
+        }
+        What::Clear => {
+            let cleared = cache.clear();
+            writeln!(context.out, "removed {} entries, {} bytes", cleared.entries, cleared.bytes)?;
+            if let Some(failure) = cleared.failed.first() {
+                return Err(failed(failure.to_string()));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! `warpwave compile`.
+
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use warpwave_jit::cache::Outcome as CacheOutcome;
+use warpwave_jit::{Bundle, CompilerChoice, KernelSource, Target};
+
+use super::inspect::{kernels_json, print_kernels};
+use super::{Context, Failure, Outcome, failed, usage};
+
+#[derive(clap::Args)]
+#[command(after_help = "Example: warpwave compile kernel.cu --target gfx90a,gfx942,gfx1100,sm_90 -o build/\n\n\
+    Targets: gfx… for AMD (machine code, .hsaco), sm_… for NVIDIA (machine code, .cubin), compute_… (PTX). \
+    AMD needs clang and its device library, NVIDIA needs NVRTC; neither needs a GPU.")]
+pub(super) struct Args {
+    /// The CUDA C++ file.
+    file: PathBuf,
+    /// Architectures to compile for, separated by commas.
+    #[arg(long, short, value_delimiter = ',', required = true)]
+    target: Vec<Target>,
+    /// Folder for one artefact per target, `NAME.TARGET.hsaco`; without it nothing is written but the cache.
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+    /// Write all targets into one file that `warpwave_jit::embed!` takes.
+    #[arg(long)]
+    bundle: Option<PathBuf>,
+    /// Add a folder to look for included files in.
+    #[arg(long, short = 'I')]
+    include: Vec<PathBuf>,
+    /// Define a macro, NAME or NAME=VALUE.
+    #[arg(long, short = 'D')]
+    define: Vec<String>,
+    /// Which compiler to use for AMD targets.
+    #[arg(long, value_enum, default_value = "auto")]
+    compiler: Compiler,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Compiler {
+    Auto,
+    Clang,
+    Hiprtc,
+}
+
+/// A source file with its include folders and macros.
+pub(super) fn source(file: &Path, include: &[PathBuf], define: &[String]) -> Result<KernelSource, Failure> {
+    let mut source = KernelSource::from_file(file)?;
+    for folder in include {
+        source = source.include_dir(folder)?;
+    }
+    for macro_ in define {
+        let (name, value) = macro_.split_once('=').unwrap_or((macro_, "1"));
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        {
+            return Err(usage(format!("-D {macro_}: `{name}` is no macro name")));
+        }
+        source = source.define(name, value);
+    }
+    Ok(source)
+}
+
+pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
+    let source = source(&args.file, &args.include, &args.define)?;
+    let stem = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    if let Some(folder) = &args.output {
+        std::fs::create_dir_all(folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
+    }
+    let choice = match args.compiler {
+        Compiler::Auto => CompilerChoice::Auto,
+        Compiler::Clang => CompilerChoice::Clang,
+        Compiler::Hiprtc => CompilerChoice::HipRtc,
+    };
+    let bar = ProgressBar::new(args.target.len() as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut rows = Vec::new();
+    let mut broken = Vec::new();
+    for target in &args.target {
+        bar.set_message(target.to_string());
+        let choice = if target.extension() == "hsaco" { choice } else { CompilerChoice::Auto };
+        match context.jit.build(&source, target, choice) {
+            Err(error) => broken.push((target, error)),
+            Ok(built) => {
+                let path = args.output.as_ref().map(|folder| folder.join(format!("{stem}.{}.{}", file_name(target), target.extension())));
+                if let Some(path) = &path {
+                    write(path, &built.compiled.binary)?;
+                }
+                rows.push((target, built, path));
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if args.json {
+        let mut all: Vec<Value> = Vec::new();
+        for (target, built, path) in &rows {
+            all.push(json!({
+                "target": target.to_string(),
+                "ok": true,
+                "compiler": built.compiler,
+                "bytes": built.compiled.binary.len(),
+                "milliseconds": built.took.as_secs_f64() * 1e3,
+                "cached": built.outcome == CacheOutcome::Hit,
+                "file": path,
+                "log": built.compiled.log,
+                "kernels": kernels_json(&built.compiled.code_object),
+            }));
+        }
+        for (target, error) in &broken {
+            all.push(json!({ "target": target.to_string(), "ok": false, "error": error.to_string() }));
+        }
+        context.print_json(&json!({ "source": args.file, "targets": all }))?;
+    } else {
+        for (target, built, path) in &rows {
+            let how = if built.outcome == CacheOutcome::Hit { "from the cache" } else { "compiled" };
+            let ms = built.took.as_secs_f64() * 1e3;
+            let place = path.as_ref().map(|path| format!(" -> {}", path.display())).unwrap_or_default();
+            writeln!(context.out, "{target}: {how} in {ms:.1} ms, {} bytes, {}{place}", built.compiled.binary.len(), built.compiler)?;
+            print_kernels(context.out, &built.compiled.code_object)?;
+            let warnings = built.compiled.log.lines().filter(|line| line.contains("warning"));
+            for line in warnings {
+                writeln!(context.err, "{line}")?;
+            }
+        }
+    }
+    if !broken.is_empty() {
+        let all: Vec<String> = broken.iter().map(|(_, error)| error.to_string()).collect();
+        return Err(failed(all.join("\n")));
+    }
+    if let Some(path) = &args.bundle {
+        let bundle = Bundle::compile(&context.jit, &source, &args.target)?;
+        write(path, &bundle.to_bytes())?;
+        writeln!(context.err, "wrote {} with {} targets", path.display(), bundle.parts.len())?;
+    }
+    Ok(())
+}
+
+/// A target as part of a file name.
+fn file_name(target: &Target) -> String {
+    target.to_string().replace(':', "-")
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Outcome {
+    std::fs::write(path, bytes).map_err(|error| failed(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,182 @@
+//! The command line: what is asked, what is printed, and the exit code.
+//!
+//! Exit codes: 0 done, 1 failed, 2 used wrongly. Facts go to standard output, everything else to standard error.
+
+mod bench;
+mod cache;
+mod compile;
+mod devices;
+mod doctor;
+mod inspect;
+mod run;
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Write;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use warpwave_gpu::{Device, Gpus, Preference, Selection};
+use warpwave_jit::Jit;
+
+/// Write GPU kernels once, in CUDA C++; compile and run them on NVIDIA and AMD GPUs.
+#[derive(Parser)]
+#[command(name = "warpwave", version, max_term_width = 110, after_help = "WARPWAVE_LOG=debug shows what happens below.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the GPUs of this machine, and why a backend is absent.
+    Devices(devices::Args),
+    /// Check each vendor's chain from device node to first launch, and name the fix for the first broken link.
+    Doctor(doctor::Args),
+    /// Compile a CUDA C++ file for one or more GPUs, with no GPU needed.
+    Compile(compile::Args),
+    /// Show the targets, kernels, registers and arguments in compiled code.
+    Inspect(inspect::Args),
+    /// Compile a kernel, run it on a device, and show or save its buffers.
+    Run(run::Args),
+    /// Look into the kernel cache, or empty it.
+    Cache(cache::Args),
+    /// Measure this layer beside raw driver calls in the same run.
+    Bench(bench::Args),
+    /// Print a completion script for a shell.
+    #[command(after_help = "Example: warpwave completions bash > ~/.local/share/bash-completion/completions/warpwave")]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What commands work with.
+struct Context<'a> {
+    gpus: &'a dyn Fn() -> Gpus,
+    jit: Jit,
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+}
+
+/// A command that did not do its work: an exit code and a message.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+type Outcome = Result<(), Failure>;
+
+/// The user asked for something that makes no sense.
+fn usage(message: impl Into<String>) -> Failure {
+    Failure { code: 2, message: message.into() }
+}
+
+/// It made sense, and did not work.
+fn failed(message: impl Into<String>) -> Failure {
+    Failure { code: 1, message: message.into() }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        failed(error.to_string())
+    }
+}
+
+impl Context<'_> {
+    fn print_json(&mut self, value: &serde_json::Value) -> Outcome {
+        Ok(writeln!(self.out, "{value:#}")?)
+    }
+
+    /// The device of a `--device` name: a GPU, for kernels run on nothing else.
+    fn device(&self, name: &str) -> Result<Device, Failure> {
+        let gpus = (self.gpus)();
+        match gpus.select(&Preference::from(name)) {
+            Ok(Selection::Gpu(device)) => Ok(device),
+            Ok(Selection::Cpu { why }) if why.is_empty() => {
+                Err(usage(format!("kernels run on GPUs, not on `cpu`; known devices: {}", known(&gpus))))
+            }
+            Ok(Selection::Cpu { why }) => {
+                let mut message = "no GPU to run on:".to_owned();
+                why.iter().for_each(|reason| _ = write!(message, "\n  {reason}"));
+                message.push_str("\nRun `warpwave doctor` for the fix, or `warpwave compile` to compile without a GPU.");
+                Err(failed(message))
+            }
+            Err(warpwave_gpu::Error::UnknownDevice { wanted, .. }) => {
+                Err(usage(format!("no device `{wanted}`; known: {}. `warpwave devices` tells why others are absent", known(&gpus))))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn known(gpus: &Gpus) -> String {
+    let names = gpus.names();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// Runs a command line and gives the exit code.
+pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let text = error.render();
+            let _ = if error.use_stderr() { write!(err, "{text}") } else { write!(out, "{text}") };
+            return if error.use_stderr() { 2 } else { 0 };
+        }
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WARPWAVE_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    // A second command in the same process (tests) finds it set already.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().with_target(false).try_init();
+    let mut context = Context { gpus: &gpus, jit: Jit::default(), out, err };
+    let outcome = match cli.command {
+        Command::Devices(args) => devices::run(&mut context, &args),
+        Command::Doctor(args) => doctor::run(&mut context, &args),
+        Command::Compile(args) => compile::run(&mut context, &args),
+        Command::Inspect(args) => inspect::run(&mut context, &args),
+        Command::Run(args) => run::run(&mut context, &args),
+        Command::Cache(args) => cache::run(&mut context, &args),
+        Command::Bench(args) => bench::run(&mut context, &args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "warpwave", &mut context.out);
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) => 0,
+        Err(failure) => {
+            let _ = writeln!(err, "warpwave: {}", failure.message.trim_end());
+            failure.code
+        }
+    }
+}
+
+/// `1.5 GiB`.
+fn human_bytes(bytes: usize) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!(human_bytes(0), "0 B");
+        assert_eq!(human_bytes(1023), "1023 B");
+        assert_eq!(human_bytes(1536), "1.5 KiB");
+        assert_eq!(human_bytes(141 << 30), "141.0 GiB");
+    }
+}
