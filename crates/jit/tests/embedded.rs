@@ -2,21 +2,15 @@
 //!
 //! `WARPWAVE_BLESS=1 cargo test -p warpwave-jit --test embedded` makes it anew.
 
-use std::path::{Path, PathBuf};
+mod common;
 
+use common::{example, kernels};
 use warpwave_gpu::fake::Fake;
-use warpwave_jit::{Bundle, BundleError, Jit, KernelSource, Target};
+use warpwave_jit::{Bundle, BundleError, Jit, Target};
 
 /// Every AMD architecture that clang 19 knows of the support matrix, machine code for two NVIDIA ones, PTX for the rest.
 const TARGETS: &[&str] =
     &["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1010", "gfx1030", "gfx1100", "gfx1201", "sm_80", "sm_90", "compute_52"];
-
-fn kernels() -> PathBuf {
-    match std::env::var_os("WARPWAVE_ROOT") {
-        Some(root) => Path::new(&root).join("examples/kernels"),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/kernels"),
-    }
-}
 
 fn embedded() -> Bundle {
     warpwave_jit::embed!("../../../examples/kernels/vector_add.wwb").unwrap()
@@ -24,7 +18,7 @@ fn embedded() -> Bundle {
 
 #[test]
 fn the_committed_bundle_is_of_the_committed_source() {
-    let source = KernelSource::from_file(kernels().join("vector_add.cu")).unwrap();
+    let source = example("vector_add.cu");
     if std::env::var_os("WARPWAVE_BLESS").is_some() {
         let targets: Vec<Target> = TARGETS.iter().map(|name| name.parse().unwrap()).collect();
         let bundle = Bundle::compile(&Jit::default(), &source, &targets).unwrap();
