@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::memory::Block;
+use crate::memory::{Block, mark_used};
 use crate::stream::Stream;
 use crate::table::{Failure, Handle};
 use crate::vendor::code;
@@ -120,7 +120,7 @@ impl GraphExec {
         let table = self.device.activate()?;
         // SAFETY: both handles are live, and the graph holds all memory it touches.
         self.device.check(unsafe { table.graph_launch(self.raw, stream.raw()) })?;
-        self.blocks.iter().try_for_each(|block| block.used_on(stream))
+        mark_used(self.blocks.iter(), stream)
     }
 
     /// Takes over the parameters of a graph of the same shape, without instantiating again.

@@ -84,21 +84,30 @@ impl Block {
                 }
                 Ok(())
             }
-            _ => {
-                let mut uses = self.uses();
-                for known in uses.iter() {
-                    if let Use::Until(id, event) = known
-                        && *id == stream.id()
-                    {
-                        return event.record(stream);
-                    }
+            _ => self.used_until_now(stream).or_else(|error| {
+                // Without an event nobody would wait for the queued work: wait here, or never free the memory.
+                if stream.finish().is_err() {
+                    std::mem::forget(self.clone());
                 }
-                let event = Event::without_timing(&self.device)?;
-                event.record(stream)?;
-                uses.push(Use::Until(stream.id(), event));
-                Ok(())
+                Err(error)
+            }),
+        }
+    }
+
+    /// Marks the end of the work queued on `stream` with an event.
+    fn used_until_now(&self, stream: &Stream) -> Result<()> {
+        let mut uses = self.uses();
+        for known in uses.iter() {
+            if let Use::Until(id, event) = known
+                && *id == stream.id()
+            {
+                return event.record(stream);
             }
         }
+        let event = Event::without_timing(&self.device)?;
+        event.record(stream)?;
+        uses.push(Use::Until(stream.id(), event));
+        Ok(())
     }
 
     /// Waits until no queued work touches this block.
@@ -132,6 +141,11 @@ impl Block {
         }
         Ok(block)
     }
+}
+
+/// Remembers for every block that work on `stream`, queued just now, touches it; the first failure is told at the end.
+pub(crate) fn mark_used<'a>(blocks: impl IntoIterator<Item = &'a Arc<Block>>, stream: &Stream) -> Result<()> {
+    blocks.into_iter().map(|block| block.used_on(stream)).fold(Ok(()), Result::and)
 }
 
 impl Drop for Block {

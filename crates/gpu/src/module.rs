@@ -8,7 +8,7 @@ use crate::code_object::{CodeKind, CodeObject, KernelInfo};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::launch::{Arg, Args, Launch, default_block_size};
-use crate::memory::MemoryRange;
+use crate::memory::{MemoryRange, mark_used};
 use crate::stream::Stream;
 use crate::table::{Failure, Handle, Vendor};
 use crate::vendor::{self, code};
@@ -240,7 +240,7 @@ impl Kernel {
                 table.launch(self.raw, gx, gy, gz, bx, by, bz, launch.shared, stream.raw(), params.as_mut_ptr(), std::ptr::null_mut())
             }
         })?;
-        args.iter().filter_map(|arg| arg.block).try_for_each(|block| block.used_on(stream))
+        mark_used(args.iter().filter_map(|arg| arg.block), stream)
     }
 
     /// Blocks of `block` threads that run at once on one compute unit.

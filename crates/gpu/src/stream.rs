@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::{Event, done};
 use crate::graph::Capture;
-use crate::memory::{Block, Buffer, HostBuffer, Slice, SliceMut};
+use crate::memory::{Block, Buffer, HostBuffer, Slice, SliceMut, mark_used};
 use crate::table::{Failure, Handle};
 use crate::vendor;
 
@@ -194,8 +194,7 @@ impl Stream {
         // SAFETY: both ranges are live and as long as checked; the wait below ends the use of `source`.
         self.device()
             .check(unsafe { table.copy_h2d_async(destination.device_ptr(), source.as_ptr().cast(), destination.bytes(), self.raw()) })?;
-        destination.block.used_on(self)?;
-        self.synchronize()
+        self.finish_copy(destination.block)
     }
 
     /// Copies to any host memory; done when it returns.
@@ -210,8 +209,7 @@ impl Stream {
         // SAFETY: both ranges are live and as long as checked; the wait below ends the use of `destination`.
         self.device()
             .check(unsafe { table.copy_d2h_async(destination.as_mut_ptr().cast(), source.device_ptr(), source.bytes(), self.raw()) })?;
-        source.block.used_on(self)?;
-        self.synchronize()
+        self.finish_copy(source.block)
     }
 
     /// Queues a copy from page-locked memory. Changing that memory later waits for the copy.
@@ -226,8 +224,7 @@ impl Stream {
         // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
         self.device()
             .check(unsafe { table.copy_h2d_async(destination.device_ptr(), source.host_ptr().cast(), destination.bytes(), self.raw()) })?;
-        view.block.used_on(self)?;
-        destination.block.used_on(self)
+        mark_used([view.block, destination.block], self)
     }
 
     /// Queues a copy to page-locked memory. Reading that memory waits for the copy.
@@ -242,8 +239,7 @@ impl Stream {
         let table = self.device().activate()?;
         // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
         self.device().check(unsafe { table.copy_d2h_async(host.cast(), source.device_ptr(), source.bytes(), self.raw()) })?;
-        view.block.used_on(self)?;
-        source.block.used_on(self)
+        mark_used([view.block, source.block], self)
     }
 
     /// Queues a copy within the device.
@@ -256,8 +252,7 @@ impl Stream {
         let table = self.device().activate()?;
         // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
         self.device().check(unsafe { table.copy_d2d_async(destination.device_ptr(), source.device_ptr(), source.bytes(), self.raw()) })?;
-        source.block.used_on(self)?;
-        destination.block.used_on(self)
+        mark_used([source.block, destination.block], self)
     }
 
     /// Copies from this stream's device to another one, of either vendor.
@@ -285,8 +280,7 @@ impl Stream {
             let (dst, src) = ((destination.device_ptr(), to.device().seat()), (source.device_ptr(), self.device().seat()));
             // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
             self.device().check(unsafe { vendor::copy_peer(table, dst, src, source.bytes(), self.raw()) })?;
-            source.block.used_on(self)?;
-            destination.block.used_on(self)?;
+            mark_used([source.block, destination.block], self)?;
         } else {
             let data = self.download(source)?;
             return to.copy_from_host(&data, destination);
@@ -360,6 +354,24 @@ impl Stream {
 
     fn refuse_capture(&self, what: &'static str) -> Result<()> {
         if self.is_capturing() { Err(Error::Capturing { what }) } else { Ok(()) }
+    }
+
+    /// Ends a copy with pageable memory: its borrow must not end before the copy does.
+    fn finish_copy(&self, block: &Arc<Block>) -> Result<()> {
+        let marked = block.used_on(self);
+        self.finish().and(marked)
+    }
+
+    /// Waits for all queued work, whatever it takes: when waiting for the stream fails, for the device. A failure of both
+    /// means that the device is lost and runs nothing any more.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let table = &self.device().driver().table;
+        // SAFETY: the handle is live.
+        let outcome = unsafe { table.stream_synchronize(self.raw()) };
+        if outcome.is_err() {
+            let _ = self.device().synchronize();
+        }
+        self.device().check(outcome)
     }
 
     /// The driver's handle, for other libraries of the vendor. It lives as long as the stream.

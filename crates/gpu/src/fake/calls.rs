@@ -192,20 +192,41 @@ fn copy(m: &mut Machine, stream: Handle, dst: u64, src: u64, bytes: usize, devic
         return INVALID;
     }
     let time = m.copy_time;
+    // Page-locked memory is known to the driver too, and must outlive the copy like any other.
+    let known: Vec<u64> = [dst, src].into_iter().filter(|ptr| m.holds(*ptr, bytes).is_some()).collect();
+    let vendor = m.fake.vendor;
     let op: Op = Arc::new(move || {
         std::thread::sleep(time);
-        // SAFETY: the ranges were live when queued; the layer under test must keep them so until this ran.
-        unsafe { std::ptr::copy(src as *const u8, dst as *mut u8, bytes) };
+        if known.iter().all(|ptr| still_live(vendor, *ptr, bytes)) {
+            // SAFETY: the ranges that the driver knows are live; a borrow of the caller's keeps the others so.
+            unsafe { std::ptr::copy(src as *const u8, dst as *mut u8, bytes) };
+        }
     });
     m.push(stream as usize, Item::Run(op))
+}
+
+/// Whether queued work may still touch a range; if not, the layer under test freed it too early.
+fn still_live(vendor: Vendor, ptr: u64, bytes: usize) -> bool {
+    let mut guard = machine(index(vendor));
+    let Some(m) = guard.as_mut() else { return false };
+    let live = m.holds(ptr, bytes).is_some();
+    if !live {
+        m.violations.push(format!("work that was still queued touched {bytes} bytes that were freed already"));
+    }
+    live
 }
 
 fn fill<T: Copy + Send + Sync + 'static>(m: &mut Machine, stream: Handle, ptr: u64, value: T, count: usize) -> i32 {
     if m.holds(ptr, count * size_of::<T>()).is_none() {
         return INVALID;
     }
-    // SAFETY: the range was live when queued; the layer under test must keep it so until this ran.
-    let op: Op = Arc::new(move || (0..count).for_each(|i| unsafe { (ptr as *mut T).add(i).write_unaligned(value) }));
+    let vendor = m.fake.vendor;
+    let op: Op = Arc::new(move || {
+        if still_live(vendor, ptr, count * size_of::<T>()) {
+            // SAFETY: the range is live.
+            (0..count).for_each(|i| unsafe { (ptr as *mut T).add(i).write_unaligned(value) });
+        }
+    });
     m.push(stream as usize, Item::Run(op))
 }
 
@@ -214,8 +235,13 @@ fn fill_bytes(m: &mut Machine, stream: Handle, ptr: u64, value: u8, count: usize
     if m.holds(ptr, count).is_none() {
         return INVALID;
     }
-    // SAFETY: as above.
-    let op: Op = Arc::new(move || unsafe { std::ptr::write_bytes(ptr as *mut u8, value, count) });
+    let vendor = m.fake.vendor;
+    let op: Op = Arc::new(move || {
+        if still_live(vendor, ptr, count) {
+            // SAFETY: the range is live.
+            unsafe { std::ptr::write_bytes(ptr as *mut u8, value, count) };
+        }
+    });
     m.push(stream as usize, Item::Run(op))
 }
 

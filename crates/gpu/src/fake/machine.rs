@@ -92,6 +92,8 @@ pub(super) struct Machine {
     pub lost: bool,
     pub copy_time: Duration,
     pub log: Vec<String>,
+    /// What the layer under test did wrong.
+    pub violations: Vec<String>,
     pub kernels: HashMap<String, HostKernel>,
     pub memory: BTreeMap<u64, Allocation>,
     pub streams: HashMap<usize, StreamState>,
@@ -112,6 +114,7 @@ impl Machine {
             lost: false,
             copy_time: Duration::ZERO,
             log: Vec::new(),
+            violations: Vec::new(),
             kernels: HashMap::new(),
             memory: BTreeMap::new(),
             streams: HashMap::new(),

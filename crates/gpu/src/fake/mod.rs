@@ -2,7 +2,7 @@
 //!
 //! Work on its streams is *deferred*: it runs when something waits for it (one item at each query), so that code that
 //! forgets to wait reads the poison that fresh memory is filled with. Every address is checked against the live
-//! allocations. Kernels are functions of the test, found by name.
+//! allocations, when work is queued and again when it runs; dropping [`Fakes`] panics if work touched freed memory. Kernels are functions of the test, found by name.
 //!
 //! One fake of each vendor can be installed at a time; [`Fakes`] holds the seat, so tests take turns.
 
@@ -230,9 +230,12 @@ impl Fakes {
 
 impl Drop for Fakes {
     fn drop(&mut self) {
+        let mut violations = Vec::new();
         for vendor in &self.vendors {
-            *machine(index(*vendor)) = None;
+            let gone = machine(index(*vendor)).take();
+            violations.extend(gone.map(|mut machine| std::mem::take(&mut machine.violations)).unwrap_or_default());
         }
+        assert!(violations.is_empty() || std::thread::panicking(), "the driver was used wrongly: {violations:?}");
     }
 }
 

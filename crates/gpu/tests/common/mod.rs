@@ -1,6 +1,8 @@
 //! Runs a test on every device there is: fakes of both vendors and several versions, and the real GPUs of the machine.
 #![allow(dead_code)]
 
+use std::sync::{Mutex, PoisonError};
+
 use warpwave_gpu::fake::{Fake, Fakes, image};
 use warpwave_gpu::{Device, Gpus, Kernel, Module, Vendor};
 
@@ -120,6 +122,9 @@ pub fn on_every_device(test: impl Fn(&Place)) {
         let device = fakes.driver().unwrap().device(0).unwrap();
         test(&Place { device, fakes: Some(fakes) });
     }
+    // Tests look at the pool's figures, which all tests of a real device share: they take turns, as they do with fakes.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for device in Gpus::discover().devices() {
         let device = device.unwrap();
         eprintln!("on {} ({})", device.name(), device.info().model);

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use warpwave_jit::cache::Cache;
-use warpwave_jit::{CompilerChoice, Jit, KernelSource, Target, Toolchains};
+use warpwave_jit::{CompilerChoice, Jit, Job, KernelSource, Target, Toolchains, compile};
 
 /// The folder of the example kernels: beside the repository, or where the bundle for GPU machines says.
 pub fn kernels() -> PathBuf {
@@ -33,10 +33,13 @@ pub fn require(there: bool, what: &str) -> bool {
     there
 }
 
-/// A JIT with an empty cache; `None` where no compiler for `target` is installed.
+/// A JIT with an empty cache; `None` where no compiler makes code for `target` (clang may lack its linker).
 pub fn temporary_jit(target: &Target) -> Option<(Jit, tempfile::TempDir)> {
     let toolchains = Toolchains::find();
-    if !require(toolchains.choose(target, CompilerChoice::Auto).is_ok(), &format!("no compiler for {target}")) {
+    let probe = KernelSource::from_text("probe.cu", "extern \"C\" __global__ void probe() {}").unwrap();
+    let probed = compile(&Job { source: &probe, target, compiler: CompilerChoice::Auto }, &toolchains);
+    if let Err(error) = probed {
+        require(false, &format!("no compiler for {target}: {error}"));
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
