@@ -47,7 +47,7 @@ impl Chain {
     }
 
     fn broken(&self) -> Option<&Broken> {
-        self.links.last().and_then(|link| link.found.as_ref().err())
+        self.links.iter().find_map(|link| link.found.as_ref().err())
     }
 }
 
@@ -117,20 +117,23 @@ fn examine(gpus: &Gpus, label: &str) -> Chain {
     let Some(driver) = driver else { return chain };
     // Without the node the rest cannot work, but which library is installed is still worth telling.
     if !system && !matches!(&driver, Ok(driver) if !driver.device_names().is_empty()) {
-        let text = match &driver {
-            Ok(driver) => format!("{} {} at {}", driver.vendor(), driver.version(), driver.library().display()),
-            Err(Error::NotAvailable { tried, .. }) => {
-                format!("not installed; looked at {} places: {} …", tried.len(), tried.first().map_or("", String::as_str))
-            }
-            Err(error) => error.to_string(),
+        let library = match &driver {
+            Ok(driver) => Ok(format!("{} {} at {}", driver.vendor(), driver.version(), driver.library().display())),
+            Err(error) => broken(absence(error), "comes after the link above"),
         };
-        let last = chain.links.pop();
-        chain.links.push(Link { name: "library", found: Ok(text) });
-        chain.links.extend(last);
+        chain.link("library", library);
         return chain;
     }
     examine_driver(&mut chain, label, driver);
     chain
+}
+
+/// Why a library could not be opened, with every place that was looked at.
+fn absence(error: &Error) -> String {
+    match error {
+        Error::NotAvailable { tried, .. } => format!("{error}; looked for:\n{:26}{}", "", tried.join(&format!("\n{:26}", ""))),
+        other => other.to_string(),
+    }
 }
 
 fn examine_driver(chain: &mut Chain, label: &str, driver: warpwave_gpu::Result<Arc<Driver>>) {
