@@ -234,6 +234,13 @@ fn devices_of_either_vendor_copy_to_each_other() {
             assert!(to.download(&target).unwrap() == data, "{from:?} to {to:?}");
         }
     }
+    // What the other stream was about to do with the destination comes first, even if nothing waits for it.
+    let source = streams[0].upload(&data).unwrap();
+    let mut target = streams[1].alloc::<u32>(1000).unwrap();
+    streams[1].fill(&mut target, 9).unwrap();
+    streams[0].copy_to_peer(&source, &streams[1], &mut target).unwrap();
+    streams[0].synchronize().unwrap();
+    assert!(streams[1].download(&target).unwrap() == data);
     let (a, b) = (streams[0].device(), streams[1].device());
     assert!(a.can_access(b).unwrap() && !a.can_access(streams[2].device()).unwrap());
     a.enable_access(b).unwrap();

@@ -178,3 +178,20 @@ fn pinned_memory_in_a_graph_is_waited_for_after_each_launch() {
         }
     });
 }
+
+#[test]
+fn a_capture_gets_no_memory_that_queued_work_still_uses() {
+    on_every_device(|place| {
+        let (home, other) = (place.device.stream().unwrap(), place.device.stream().unwrap());
+        let n = 1 << 16;
+        let source = home.upload(&vec![3u32; n]).unwrap();
+        let mut copy = home.alloc::<u32>(n).unwrap();
+        home.copy(&source, &mut copy).unwrap();
+        drop(source);
+        // The graph may run on another stream before the copy above does.
+        let graph = home.capture_graph(|s| s.fill(&mut s.alloc::<u32>(n)?, 7)).unwrap();
+        graph.instantiate().unwrap().launch(&other).unwrap();
+        other.synchronize().unwrap();
+        assert!(home.download(&copy).unwrap() == vec![3; n]);
+    });
+}

@@ -110,12 +110,15 @@ fn enable_peer<const V: usize>(m: &mut Machine, peer: i32) -> i32 {
     if m.peers.insert((current::<V>(), peer)) { 0 } else { 704 }
 }
 
-fn put_properties(out: *mut c_void, arch: &str, offset: usize) -> i32 {
+/// The model's name at the struct's beginning, the architecture where this layout has it.
+fn put_properties(out: *mut c_void, m: &Machine, offset: usize) -> i32 {
     let room = out.cast::<u8>();
-    // SAFETY: the layer hands room for the largest layout there is.
-    unsafe {
-        std::ptr::copy_nonoverlapping(arch.as_ptr(), room.add(offset), arch.len());
-        room.add(offset + arch.len()).write(0);
+    for (text, at) in [(&m.fake.model, 0), (&m.fake.arch, offset)] {
+        // SAFETY: the layer hands room for the largest layout there is.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), room.add(at), text.len());
+            room.add(at + text.len()).write(0);
+        }
     }
     0
 }
@@ -414,8 +417,8 @@ calls! {
     fn context_set_current(context: Handle) |_m| { CURRENT.with(|c| c[V].set(context as i32 - 1)); 0 }
     fn get_device(out: *mut c_int) |_m| { put(out, current::<V>()) }
     fn set_device(ordinal: c_int) |_m| { CURRENT.with(|c| c[V].set(ordinal)); 0 }
-    fn properties_r0600(out: *mut c_void, _device: c_int) |m| { put_properties(out, &m.fake.arch, 1160) }
-    fn properties_r0000(out: *mut c_void, _device: c_int) |m| { put_properties(out, &m.fake.arch, 396) }
+    fn properties_r0600(out: *mut c_void, _device: c_int) |m| { put_properties(out, m, 1160) }
+    fn properties_r0000(out: *mut c_void, _device: c_int) |m| { put_properties(out, m, 396) }
 
     fn mem_alloc(out: *mut DevicePtr, bytes: usize) |m| {
         match m.allocate(bytes, current::<V>(), MemoryKind::Device) { Ok(ptr) => put(out, ptr), Err(code) => code }

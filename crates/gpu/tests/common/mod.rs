@@ -106,8 +106,9 @@ pub fn versions() -> Vec<(&'static str, Fake)> {
         ("CUDA 12.9", Fake::nvidia()),
         ("CUDA 13.0", Fake::nvidia().version(13_000)),
         ("ROCm 5.0", Fake::amd().version(50_013_601)),
-        ("ROCm 5.2", Fake::amd().version(50_221_153)),
-        ("ROCm 6.2", Fake::amd()),
+        // Some cards have an architecture's name for their own.
+        ("ROCm 5.2", Fake::amd().version(50_221_153).card("gfx90a:sramecc+:xnack-", "gfx906 Instinct MI210")),
+        ("ROCm 6.2", Fake::amd().card("gfx90a:sramecc+:xnack-", "gfx906 Instinct MI210")),
         ("ROCm 7.1", Fake::amd().version(70_125_424).card("gfx942:sramecc+:xnack-", "AMD Instinct MI300X")),
         ("RDNA3", Fake::amd().card("gfx1100", "Radeon RX 7900 XTX")),
     ]
