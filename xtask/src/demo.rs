@@ -27,7 +27,7 @@ pub const RUN_ARGUMENTS: [&str; 16] = [
     "--arg",
     "f32[1024]=zeros",
     "--arg",
-    "u32:1024",
+    "i32:1024",
     "--print",
     "8",
 ];
@@ -127,18 +127,20 @@ impl Demo {
             println!("There is no GPU here, so nothing is run. What stands above is compiled, not measured.");
             return Ok(());
         }
-        if !names.iter().any(usable) {
-            println!("There is {}, but no compiler for it; see the missing tools above.", names.join(", "));
-            return Ok(());
+        let mut arguments = vec!["run"];
+        if names.iter().any(usable) {
+            arguments.push(KERNEL);
+        } else {
+            println!("No compiler for {}: the kernel embedded in the command runs instead.", names.join(", "));
         }
-        let arguments: Vec<&str> = ["run", KERNEL].into_iter().chain(RUN_ARGUMENTS).collect();
+        arguments.extend(RUN_ARGUMENTS);
         self.run(&arguments)
     }
 
     /// The part of the demo that needs no compiler: a kernel that was compiled beforehand and lies in the command.
     fn embedded_demo(&self) -> Result<()> {
-        heading("Without a compiler for AMD GPUs: the embedded kernel");
-        self.run(&["compile", "--embedded"])
+        heading("Without a compiler for AMD GPUs: the embedded kernel, its code for each GPU");
+        self.run(&["inspect"])
     }
 }
 
@@ -146,25 +148,18 @@ fn heading(text: &str) {
     println!("\n{text}\n{}", "-".repeat(text.chars().count()));
 }
 
-/// The names of real GPUs (`cuda:0`, `rocm:1`) anywhere in what `warpwave devices --json` prints.
+/// The names of real GPUs (`cuda:0`, `rocm:1`) in what `warpwave devices --json` prints.
 fn gpu_names(json: &Value) -> Vec<String> {
-    match json {
-        Value::String(text) if is_gpu_name(text) => vec![text.clone()],
-        Value::Array(items) => items.iter().flat_map(gpu_names).collect(),
-        Value::Object(fields) => fields.values().flat_map(gpu_names).collect(),
-        _ => Vec::new(),
-    }
+    let devices = json["devices"].as_array().into_iter().flatten();
+    let names = devices.filter_map(|device| device["name"].as_str());
+    names.filter(|name| name.starts_with("cuda:") || name.starts_with("rocm:")).map(str::to_owned).collect()
 }
 
-fn is_gpu_name(text: &str) -> bool {
-    let ordinal = text.strip_prefix("cuda:").or_else(|| text.strip_prefix("rocm:"));
-    ordinal.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
-}
-
-/// The `.cu` files of `examples/kernels`.
+/// The kernels of `examples/kernels`: sources, headers and bundles.
 pub fn example_kernels(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root.join("examples/kernels")).ok().into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "cu")).collect();
+    let mut files: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "cu" || e == "cuh" || e == "wwb")).collect();
     files.sort();
     files
 }
@@ -174,14 +169,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gpus_are_found_wherever_the_json_names_them() {
-        let json = serde_json::json!({ "devices": [{ "name": "cuda:0", "model": "NVIDIA H200" }, { "id": "rocm:12" }, { "name": "cpu" }] });
+    fn real_gpus_count_and_virtual_ones_do_not() {
+        let json = serde_json::json!({
+            "backends": [{ "name": "cuda" }],
+            "devices": [{ "name": "cuda:0", "model": "NVIDIA H200" }, { "name": "rocm:12" }, { "name": "vgpu:gfx90a" }, { "error": "lost" }],
+        });
         assert_eq!(gpu_names(&json), ["cuda:0", "rocm:12"]);
-    }
-
-    #[test]
-    fn virtual_and_absent_gpus_do_not_count() {
-        let json = serde_json::json!({ "devices": [{ "name": "vgpu:gfx90a" }], "tried": ["cuda: no driver", "cuda:", "rocm:x"] });
-        assert_eq!(gpu_names(&json), Vec::<String>::new());
+        assert!(gpu_names(&serde_json::json!({ "devices": [] })).is_empty());
     }
 }
