@@ -84,12 +84,11 @@ impl Block {
                 }
                 Ok(())
             }
-            _ => self.used_until_now(stream).or_else(|error| {
+            _ => self.used_until_now(stream).inspect_err(|_| {
                 // Without an event nobody would wait for the queued work: wait here, or never free the memory.
                 if stream.finish().is_err() {
                     std::mem::forget(self.clone());
                 }
-                Err(error)
             }),
         }
     }
@@ -463,6 +462,18 @@ pub struct SliceMut<'a, T> {
     start: usize,
     len: usize,
     _element: PhantomData<T>,
+}
+
+impl<T> std::fmt::Debug for Slice<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Slice({}..{} on {})", self.start, self.start + self.len, self.block.device.name())
+    }
+}
+
+impl<T> std::fmt::Debug for SliceMut<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SliceMut({}..{} on {})", self.start, self.start + self.len, self.block.device.name())
+    }
 }
 
 impl<'a, T: Pod> Slice<'a, T> {

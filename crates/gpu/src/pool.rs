@@ -346,7 +346,7 @@ mod tests {
     fn a_class_is_never_smaller_and_little_larger() {
         for bytes in (1..4096).chain((0..44).flat_map(|log| [(1usize << log) - 1, 1 << log, (1 << log) + 1])).filter(|b| *b > 0) {
             let class = class(bytes);
-            assert!(class >= bytes && class % SMALLEST == 0, "{bytes} became {class}");
+            assert!(class >= bytes && class.is_multiple_of(SMALLEST), "{bytes} became {class}");
             let allowed = if bytes < MEBIBYTE { bytes / 8 + SMALLEST } else { bytes / 64 };
             assert!(class - bytes <= allowed, "{bytes} became {class}");
         }

@@ -192,8 +192,8 @@ impl Stream {
         }
         let table = self.device().activate()?;
         // SAFETY: both ranges are live and as long as checked; the wait below ends the use of `source`.
-        self.device()
-            .check(unsafe { table.copy_h2d_async(destination.device_ptr(), source.as_ptr().cast(), destination.bytes(), self.raw()) })?;
+        let queued = unsafe { table.copy_h2d_async(destination.device_ptr(), source.as_ptr().cast(), destination.bytes(), self.raw()) };
+        self.device().check(queued)?;
         self.finish_copy(destination.block)
     }
 
@@ -207,8 +207,8 @@ impl Stream {
         }
         let table = self.device().activate()?;
         // SAFETY: both ranges are live and as long as checked; the wait below ends the use of `destination`.
-        self.device()
-            .check(unsafe { table.copy_d2h_async(destination.as_mut_ptr().cast(), source.device_ptr(), source.bytes(), self.raw()) })?;
+        let queued = unsafe { table.copy_d2h_async(destination.as_mut_ptr().cast(), source.device_ptr(), source.bytes(), self.raw()) };
+        self.device().check(queued)?;
         self.finish_copy(source.block)
     }
 
@@ -222,8 +222,8 @@ impl Stream {
         }
         let table = self.device().activate()?;
         // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
-        self.device()
-            .check(unsafe { table.copy_h2d_async(destination.device_ptr(), source.host_ptr().cast(), destination.bytes(), self.raw()) })?;
+        let queued = unsafe { table.copy_h2d_async(destination.device_ptr(), source.host_ptr().cast(), destination.bytes(), self.raw()) };
+        self.device().check(queued)?;
         mark_used([view.block, destination.block], self)
     }
 
@@ -238,7 +238,8 @@ impl Stream {
         }
         let table = self.device().activate()?;
         // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
-        self.device().check(unsafe { table.copy_d2h_async(host.cast(), source.device_ptr(), source.bytes(), self.raw()) })?;
+        let queued = unsafe { table.copy_d2h_async(host.cast(), source.device_ptr(), source.bytes(), self.raw()) };
+        self.device().check(queued)?;
         mark_used([view.block, source.block], self)
     }
 
@@ -251,7 +252,8 @@ impl Stream {
         }
         let table = self.device().activate()?;
         // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
-        self.device().check(unsafe { table.copy_d2d_async(destination.device_ptr(), source.device_ptr(), source.bytes(), self.raw()) })?;
+        let queued = unsafe { table.copy_d2d_async(destination.device_ptr(), source.device_ptr(), source.bytes(), self.raw()) };
+        self.device().check(queued)?;
         mark_used([source.block, destination.block], self)
     }
 
@@ -279,7 +281,8 @@ impl Stream {
             let table = self.device().activate()?;
             let (dst, src) = ((destination.device_ptr(), to.device().seat()), (source.device_ptr(), self.device().seat()));
             // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
-            self.device().check(unsafe { vendor::copy_peer(table, dst, src, source.bytes(), self.raw()) })?;
+            let queued = unsafe { vendor::copy_peer(table, dst, src, source.bytes(), self.raw()) };
+            self.device().check(queued)?;
             mark_used([source.block, destination.block], self)?;
         } else {
             let data = self.download(source)?;
@@ -306,8 +309,8 @@ impl Stream {
         match *bytes {
             // SAFETY: the range is live; the block remembers the use.
             [a] => self.fill_with(destination, |table, stream| unsafe { table.fill_u8_async(ptr, a, len, stream) }),
-            // SAFETY: as above.
             [a, b] => {
+                // SAFETY: as above.
                 self.fill_with(destination, |table, stream| unsafe { table.fill_u16_async(ptr, u16::from_ne_bytes([a, b]), len, stream) })
             }
             [a, b, c, d] => {

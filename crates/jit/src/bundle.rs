@@ -112,7 +112,7 @@ impl Bundle {
 
     /// Reads a bundle that lives as long as the program.
     pub fn from_static(bytes: &'static [u8]) -> Result<Bundle, BundleError> {
-        parse(bytes, |code| Cow::Borrowed(code))
+        parse(bytes, Cow::Borrowed)
     }
 
     /// Reads a bundle.

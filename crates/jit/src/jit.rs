@@ -1,7 +1,7 @@
 //! Source to module: the key, the disk cache, the compiler, the device.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -31,13 +31,19 @@ struct Inner {
 pub enum JitError {
     /// It did not compile.
     #[error(transparent)]
-    Compile(#[from] CompileError),
+    Compile(Box<CompileError>),
     /// The device has an architecture whose name we cannot read.
     #[error(transparent)]
     Target(#[from] BadTarget),
     /// The device did not take it.
     #[error(transparent)]
     Gpu(#[from] warpwave_gpu::Error),
+}
+
+impl From<CompileError> for JitError {
+    fn from(error: CompileError) -> Self {
+        JitError::Compile(Box::new(error))
+    }
 }
 
 /// Machine code, and how it was come by.
@@ -97,45 +103,62 @@ impl Jit {
     /// Machine code of `source` for `target`: from the cache, or compiled now. Among processes that ask for the same at
     /// the same time one compiles and the others wait for it.
     pub fn build(&self, source: &KernelSource, target: &Target, compiler: CompilerChoice) -> Result<Built, CompileError> {
-        let start = Instant::now();
         let job = Job { source, target, compiler };
-        let tool = self.toolchains().choose(target, compiler)?;
+        self.build_request(&job, &self.request(&job)?)
+    }
+
+    /// `source` as a module on `device`. Asking again gives the same module, without a look at the disk.
+    pub fn load(&self, device: &Device, source: &KernelSource) -> Result<Module, JitError> {
+        let target = Target::of(device)?.for_source(source);
+        let job = Job { source, target: &target, compiler: CompilerChoice::Auto };
+        let request = self.request(&job)?;
+        let place = (device.name().to_owned(), request.key);
+        let known = self.loaded().get(&place).filter(|module| module.device() == device).cloned();
+        if let Some(module) = known {
+            return Ok(module);
+        }
+        let module = Module::load(device, &self.build_request(&job, &request)?.compiled.binary)?;
+        self.loaded().insert(place, module.clone());
+        Ok(module)
+    }
+
+    fn loaded(&self) -> MutexGuard<'_, HashMap<(String, Key), Module>> {
+        self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request(&self, job: &Job<'_>) -> Result<Request<'_>, CompileError> {
+        let start = Instant::now();
+        let tool = self.toolchains().choose(job.target, job.compiler)?;
         let version = tool.version(&Remembered { memo: self.0.cache.memo(), tool })?;
-        let key = key_of(&job, tool, &version);
+        let key = key_of(job, tool, &version);
+        Ok(Request { start, tool, version, key })
+    }
+
+    fn build_request(&self, job: &Job<'_>, request: &Request<'_>) -> Result<Built, CompileError> {
+        let Request { start, tool, version, key } = request;
         let mut fresh = None;
-        let (entry, outcome) = self.0.cache.get_or_try_insert(&key, || {
-            let compiled = compile_with(&job, tool)?;
-            let entry = to_entry(&job, &version, &compiled);
+        let (entry, outcome) = self.0.cache.get_or_try_insert(key, || {
+            let compiled = compile_with(job, tool)?;
+            let entry = to_entry(job, version, &compiled);
             fresh = Some(compiled);
             Ok::<_, CompileError>(entry)
         })?;
         let compiled = match fresh {
             Some(compiled) => compiled,
-            None => from_entry(entry, tool, target)?,
+            None => from_entry(entry, tool, job.target)?,
         };
         let took = start.elapsed();
-        tracing::debug!(source = source.name(), %target, ?outcome, ?took, "built");
-        Ok(Built { compiled, compiler: version, outcome, key, took })
+        tracing::debug!(source = job.source.name(), target = %job.target, ?outcome, ?took, "built");
+        Ok(Built { compiled, compiler: version.clone(), outcome, key: *key, took })
     }
+}
 
-    /// `source` as a module on `device`. Asking again gives the same module.
-    pub fn load(&self, device: &Device, source: &KernelSource) -> Result<Module, JitError> {
-        self.load_built(device, source).map(|(module, _)| module)
-    }
-
-    /// The same, with how its code was come by.
-    pub fn load_built(&self, device: &Device, source: &KernelSource) -> Result<(Module, Built), JitError> {
-        let target = Target::of(device)?.for_source(source);
-        let built = self.build(source, &target, CompilerChoice::Auto)?;
-        let place = (device.name().to_owned(), built.key.clone());
-        let mut loaded = self.0.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = loaded.get(&place).filter(|module| module.device() == device) {
-            return Ok((module.clone(), built));
-        }
-        let module = Module::load(device, &built.compiled.binary)?;
-        loaded.insert(place, module.clone());
-        Ok((module, built))
-    }
+/// A job with the compiler that is to do it, and its name in the cache.
+struct Request<'a> {
+    start: Instant,
+    tool: &'a Tool,
+    version: String,
+    key: Key,
 }
 
 impl Target {

@@ -150,8 +150,9 @@ fn source_becomes_a_module_on_either_vendor_and_then_a_cache_hit() {
             c.iter_mut().zip(a.iter().zip(&*b)).for_each(|(c, (a, b))| *c = a + b);
         });
         let source = example("vector_add.cu");
-        let (module, built) = jit.load_built(&device, &source).unwrap();
+        let built = jit.build(&source, &target, CompilerChoice::Auto).unwrap();
         assert_eq!(built.outcome, Outcome::Made);
+        let module = jit.load(&device, &source).unwrap();
         assert_eq!(module.code().unwrap().target.split(':').next(), device.info().arch.split(':').next());
         let kernel = module.kernel("vector_add").unwrap();
         let stream = device.stream().unwrap();
@@ -164,8 +165,11 @@ fn source_becomes_a_module_on_either_vendor_and_then_a_cache_hit() {
         // SAFETY: refused before it runs.
         let error = unsafe { kernel.launch(&stream, Launch::for_elements(10, 64), (&x, &x, 10i32)) }.unwrap_err();
         assert!(matches!(error, Error::ArgumentMismatch { .. }), "{error}");
-        let (_, again) = jit.load_built(&device, &source).unwrap();
+        let again = jit.build(&source, &target, CompilerChoice::Auto).unwrap();
         assert_eq!((again.outcome, again.key, &again.compiled.binary), (Outcome::Hit, built.key, &built.compiled.binary));
+        fakes.clear_log();
+        assert_eq!(jit.load(&device, &source).unwrap().kernel_names(), ["vector_add"]);
+        assert!(!fakes.log().iter().any(|call| call.ends_with("ModuleLoadData")), "loaded twice");
     }
 }
 

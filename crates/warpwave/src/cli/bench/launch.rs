@@ -23,7 +23,7 @@ pub(super) fn measure(device: &Device) -> Result<Vec<Row>, Failure> {
     let symbol = if device.info().vendor == Vendor::Nvidia { "cuLaunchKernel" } else { "hipModuleLaunchKernel" };
     let address = device.driver().symbol(symbol).ok_or_else(|| failed(format!("the driver has no {symbol}")))?;
     // SAFETY: the vendors' launch call has this shape; the driver table's row of it is checked against their headers.
-    let raw: RawLaunch = unsafe { std::mem::transmute(address) };
+    let raw = unsafe { std::mem::transmute::<*const c_void, RawLaunch>(address) };
     let (mut pa, mut pb, mut pc, mut count) = (a.device_ptr(), b.device_ptr(), c.device_ptr(), n as i32);
     let mut params: [*mut c_void; 4] = [(&raw mut pa).cast(), (&raw mut pb).cast(), (&raw mut pc).cast(), (&raw mut count).cast()];
     let launch = Launch::for_elements(n, 256);

@@ -36,13 +36,10 @@ pub(super) fn measure(device: &Device) -> Result<Vec<Row>, Failure> {
 
 /// Allocation and release of one size, ours and raw in turn.
 fn allocation(device: &Device, bytes: usize) -> Result<Row, Failure> {
-    // SAFETY: the vendors' calls have these shapes; the driver table's rows of them are checked against their headers.
-    let (alloc, free): (RawAlloc, RawFree) = unsafe {
-        (
-            std::mem::transmute(symbol(device, "cuMemAlloc_v2", "hipMalloc")?),
-            std::mem::transmute(symbol(device, "cuMemFree_v2", "hipFree")?),
-        )
-    };
+    // SAFETY: the vendors' call has this shape; the driver table's row of it is checked against their headers.
+    let alloc = unsafe { std::mem::transmute::<*const c_void, RawAlloc>(symbol(device, "cuMemAlloc_v2", "hipMalloc")?) };
+    // SAFETY: as above.
+    let free = unsafe { std::mem::transmute::<*const c_void, RawFree>(symbol(device, "cuMemFree_v2", "hipFree")?) };
     let stream = device.stream()?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..220 {
@@ -71,12 +68,10 @@ fn allocation(device: &Device, bytes: usize) -> Result<Row, Failure> {
 fn copies(device: &Device) -> Result<Vec<Row>, Failure> {
     const BYTES: usize = 100_000_000;
     // SAFETY: as above.
-    let (upload, download): (RawUpload, RawDownload) = unsafe {
-        (
-            std::mem::transmute(symbol(device, "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync")?),
-            std::mem::transmute(symbol(device, "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync")?),
-        )
-    };
+    let upload = unsafe { std::mem::transmute::<*const c_void, RawUpload>(symbol(device, "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync")?) };
+    // SAFETY: as above.
+    let download =
+        unsafe { std::mem::transmute::<*const c_void, RawDownload>(symbol(device, "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync")?) };
     let stream = device.stream()?;
     let mut host = HostBuffer::<u8>::zeroed(device, BYTES)?;
     for (i, byte) in host.as_mut_slice()?.iter_mut().enumerate() {
