@@ -18,6 +18,8 @@ two_vendor_table! {
 
     /// Major and minor version.
     version(major: *mut c_int, minor: *mut c_int) = "nvrtcVersion" | "hiprtcVersion";
+    /// HIP's version, where the runtime library holds the compiler: 10⁷·major + 10⁵·minor + patch.
+    runtime_version(out: *mut c_int) = - | "hipRuntimeGetVersion";
     /// Makes a program of a source and the headers given with it.
     create(out: *mut Handle, source: *const c_char, name: *const c_char, count: c_int, headers: *const *const c_char, names: *const *const c_char) = "nvrtcCreateProgram" | "hiprtcCreateProgram";
     /// Compiles it.
@@ -78,7 +80,7 @@ pub(crate) fn open(vendor: Vendor, path: &Path) -> Result<Arc<Rtc>, CompileError
     Ok(table)
 }
 
-/// Major and minor version of the library at `path`.
+/// Major and minor version, as the compiler counts.
 pub(crate) fn version(table: &Rtc) -> Result<(i32, i32), CompileError> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: both pointers are to integers of this function.
@@ -86,9 +88,33 @@ pub(crate) fn version(table: &Rtc) -> Result<(i32, i32), CompileError> {
     Ok((major, minor))
 }
 
+/// HIP's version. What `hiprtcVersion` answers is another number, and has been the same for years (9.0), so it is read from the
+/// library's file name (`libamdhip64.so.5.2.21153`), or asked of the runtime where the compiler is part of it.
+pub(crate) fn hip_version(table: &Rtc, path: &Path) -> Result<(i32, i32), CompileError> {
+    if let Some(version) = version_in_name(path) {
+        return Ok(version);
+    }
+    let mut packed = 0;
+    // SAFETY: the pointer is to an integer of this function.
+    unsafe { table.runtime_version(&mut packed) }.map_err(|f| failed(table.vendor(), f))?;
+    Ok((packed / 10_000_000, packed / 100_000 % 100))
+}
+
+/// Major and minor of `name.so.MAJOR.MINOR…`, of the file behind any links.
+fn version_in_name(path: &Path) -> Option<(i32, i32)> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = real.file_name()?.to_str()?;
+    let mut numbers = name.split(".so.").nth(1)?.split('.').map(|part| part.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
 /// `NVRTC 12.9`.
 pub(crate) fn version_text(vendor: Vendor, path: &Path) -> Result<String, CompileError> {
-    let (major, minor) = version(&*open(vendor, path)?)?;
+    let table = open(vendor, path)?;
+    let (major, minor) = match vendor {
+        Vendor::Nvidia => version(&table)?,
+        Vendor::Amd => hip_version(&table, path)?,
+    };
     Ok(format!("{} {major}.{minor}", name(vendor)))
 }
 
@@ -217,4 +243,22 @@ fn fetch(
 
 fn c_string(text: &str) -> Result<CString, CompileError> {
     CString::new(text).map_err(|_| CompileError::BadOption { option: text.to_owned(), reason: "holds a NUL byte".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_file_names() {
+        for (name, version) in [
+            ("/x/libamdhip64.so.5.2.21153", Some((5, 2))),
+            ("/x/libhiprtc.so.6.2.60204-1", Some((6, 2))),
+            ("/x/libhiprtc.so.7", None),
+            ("/x/libhiprtc.so", None),
+            ("/x.so.5.2/libhiprtc.so", None),
+        ] {
+            assert_eq!(version_in_name(Path::new(name)), version, "{name}");
+        }
+    }
 }
