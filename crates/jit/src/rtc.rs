@@ -96,8 +96,15 @@ pub(crate) fn hip_version(table: &Rtc, path: &Path) -> Result<(i32, i32), Compil
     }
     let mut packed = 0;
     // SAFETY: the pointer is to an integer of this function.
-    unsafe { table.runtime_version(&mut packed) }.map_err(|f| failed(table.vendor(), f))?;
-    Ok((packed / 10_000_000, packed / 100_000 % 100))
+    match unsafe { table.runtime_version(&mut packed) } {
+        Ok(()) => Ok((packed / 10_000_000, packed / 100_000 % 100)),
+        // Packages ship `libhiprtc.so.7` alone: its major version then, and the oldest minor.
+        Err(failure) => major_in_name(path).map(|major| (major, 0)).ok_or_else(|| failed(table.vendor(), failure)),
+    }
+}
+
+fn major_in_name(path: &Path) -> Option<i32> {
+    path.file_name()?.to_str()?.split(".so.").nth(1)?.split('.').next()?.parse().ok()
 }
 
 /// Major and minor of `name.so.MAJOR.MINOR…`, of the file behind any links.

@@ -112,7 +112,7 @@ fn parse_gfx(base: &str) -> Result<(u32, u32, u32), &'static str> {
 
 /// `90` or `90a` or `100f`.
 fn is_compute_capability(text: &str) -> bool {
-    let digits = text.trim_end_matches(|c: char| matches!(c, 'a' | 'f'));
+    let digits = text.trim_end_matches(['a', 'f']);
     text.len() - digits.len() <= 1 && (2..=3).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
