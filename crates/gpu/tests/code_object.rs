@@ -47,7 +47,8 @@ fn small_cubin() -> Vec<u8> {
     let own = [record(0x17, &[0, 8 << 16 | 1, 4 << 18]), record(0x17, &[0, 0, 8 << 18]), record(0x05, &[128, 2, 1])].concat();
     let mut file = vec![0u8; 64];
     // Name, type, contents, size for sections without contents, link, info.
-    let sections: [(u32, u32, &[u8], u64, u32, u32); 6] = [
+    type Section<'a> = (u32, u32, &'a [u8], u64, u32, u32);
+    let sections: [Section<'_>; 6] = [
         (at(".text.k"), 1, &[0; 16], 0, 4, 0),
         (at(".nv.info"), 0x7000_0000, &info, 0, 4, 0),
         (at(".nv.info.k"), 0x7000_0000, &own, 0, 4, 1),

@@ -322,3 +322,20 @@ fn a_source_may_define_what_older_cuda_lacks() {
         text("__device__ double atomicAdd(double *p, double v) { return *p += v; }\n__global__ void k(double *p) { atomicAdd(p, 1.0); }");
     run(&source, "gfx90a", CompilerChoice::Clang, &tools).unwrap();
 }
+
+#[test]
+fn a_text_finds_no_file_that_its_key_does_not_cover() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("beside.cuh"), "").unwrap();
+    let name = folder.path().join("kernel.cu").to_string_lossy().into_owned();
+    for include in ["\"beside.cuh\"", "<beside.cuh>"] {
+        let source = KernelSource::from_text(&name, format!("#include {include}\n__global__ void k() {{}}")).unwrap();
+        assert_eq!(source.unresolved(), ["beside.cuh"]);
+        for (compiler, target) in [(CompilerChoice::Clang, "gfx90a"), (CompilerChoice::Nvrtc, "sm_90"), (CompilerChoice::HipRtc, "gfx90a")]
+        {
+            let Some(tools) = tools(compiler) else { continue };
+            assert!(matches!(run(&source, target, compiler, &tools), Err(CompileError::Failed { .. })), "{compiler:?} {include}");
+            assert!(run(&source.clone().include_dir(folder.path()).unwrap(), target, compiler, &tools).is_ok());
+        }
+    }
+}

@@ -188,7 +188,7 @@ fn failure(job: &Job<'_>, tool: &ClangTool, log: String) -> CompileError {
     } else {
         None
     };
-    CompileError::Failed { compiler, target, source_name: job.source.name().to_owned(), log, help }
+    CompileError::Failed { compiler, target, source_name: job.source.name().to_owned(), log, help: help.map(Into::into) }
 }
 
 fn io(what: &str, error: std::io::Error) -> CompileError {

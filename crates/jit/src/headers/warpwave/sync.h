@@ -13,10 +13,12 @@ typedef unsigned int __warpwave_mask;
 namespace __warpwave {
 __WW_DEVICE unsigned int lane() {
 #if WARPWAVE_WAVE_SIZE == 64
-    return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
+    unsigned int id = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
 #else
-    return __builtin_amdgcn_mbcnt_lo(~0u, 0u);
+    unsigned int id = __builtin_amdgcn_mbcnt_lo(~0u, 0u);
 #endif
+    __builtin_assume(id < WARPWAVE_WAVE_SIZE);
+    return id;
 }
 __WW_DEVICE __warpwave_mask ballot(bool vote) {
 #if WARPWAVE_WAVE_SIZE == 64
