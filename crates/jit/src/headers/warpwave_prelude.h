@@ -29,6 +29,7 @@
 #include "warpwave/math_fast.h"
 #include "warpwave/sync.h"
 #include "warpwave/atomics.h"
+#include "warpwave/simd.h"
 #include "warpwave/misc.h"
 #endif
 
