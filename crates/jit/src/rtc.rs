@@ -268,4 +268,49 @@ mod tests {
             assert_eq!(version_in_name(Path::new(name)), version, "{name}");
         }
     }
+
+    /// Each row's symbol is declared in the vendor's header with parameters of the row's sizes, and returns an `int`-sized enum.
+    fn compare_with_header(vendor: Vendor, header: &Path, include_dirs: &[&str]) {
+        let mut text = format!("#include <stddef.h>\n#include \"{}\"\n", header.display());
+        text += "template <class R, class... A> constexpr bool fits(R (*)(A...), size_t result, const size_t (&sizes)[sizeof...(A)]) {\n";
+        text += "  const size_t actual[] = {sizeof(A)...};\n  for (size_t i = 0; i < sizeof...(A); i++) if (actual[i] != sizes[i]) return false;\n";
+        text += "  return sizeof(R) == result;\n}\n";
+        for row in Rtc::ROWS {
+            // The runtime's call stands in another header.
+            if let Some(symbol) = row.symbol(vendor).filter(|s| !s.starts_with("hipRuntime")) {
+                let sizes = row.parameters.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+                text += &format!("static_assert(fits(&{symbol}, 4, {{{sizes}}}), \"{symbol}\");\n");
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rows.cc");
+        std::fs::write(&file, text).unwrap();
+        for compiler in ["c++", "g++", "clang++", "clang++-19"] {
+            let mut command = std::process::Command::new(compiler);
+            command.args(["-std=c++17", "-fsyntax-only", "-D__HIP_PLATFORM_AMD__"]).args(include_dirs).arg(&file);
+            if let Ok(output) = command.output() {
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                return;
+            }
+        }
+        eprintln!("skipped: no C++ compiler to read {} with", header.display());
+    }
+
+    #[test]
+    fn rows_have_the_shapes_of_nvrtcs_header() {
+        let found = crate::toolchain::Toolchains::find();
+        let beside = found.nvrtc.first().and_then(|t| Some(t.path().parent()?.parent()?.join("include/nvrtc.h")));
+        match beside.filter(|h| h.is_file()) {
+            Some(header) => compare_with_header(Vendor::Nvidia, &header, &[]),
+            None => eprintln!("skipped: nvrtc.h is not installed"),
+        }
+    }
+
+    #[test]
+    fn rows_have_the_shapes_of_hiprtcs_header() {
+        match ["/opt/rocm/include", "/usr/include"].iter().find(|f| Path::new(f).join("hip/hiprtc.h").is_file()) {
+            Some(folder) => compare_with_header(Vendor::Amd, &Path::new(folder).join("hip/hiprtc.h"), &[&format!("-I{folder}")]),
+            None => eprintln!("skipped: hip/hiprtc.h is not installed"),
+        }
+    }
 }

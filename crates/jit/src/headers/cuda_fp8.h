@@ -23,7 +23,7 @@ struct e5m2 { static const int mantissa = 2, bias = 15; static const unsigned ch
 template <class Format> __WW_BOTH unsigned char to_fp8(double value, bool saturate) {
     unsigned long long bits = __builtin_bit_cast(unsigned long long, value);
     unsigned char sign = (unsigned char)(bits >> 56) & 0x80;
-    if (value != value) return Format::nan | sign;
+    if (value != value) return Format::nan;
     int exponent = (int)((bits >> 52) & 0x7ff) - 1023;
     unsigned long long mantissa = (bits & 0xfffffffffffffull) | 0x10000000000000ull;
     int lowest = 1 - Format::bias;

@@ -5,7 +5,8 @@
 //   WARPWAVE_ISA_VERSION  the target as 1000*major + 100*minor + stepping (gfx90a: 9010)
 // With hipRTC, which has HIP's own headers built in, only what HIP lacks is added.
 //
-// __CUDA_ARCH__ stays undefined: it promises an NVIDIA architecture, and with it PTX.
+// __CUDA_ARCH__ stays undefined: it promises an NVIDIA architecture, and with it PTX. A source that guards plain code with it, as
+// many do for half precision, can be compiled with -D__CUDA_ARCH__=900: what it then finds here is what that architecture has.
 #ifndef WARPWAVE_PRELUDE_H
 #define WARPWAVE_PRELUDE_H
 

@@ -1,5 +1,9 @@
 // Barriers, fences, votes and shuffles.
 //
+// Read in the machine code of gfx90a and gfx1201 (clang 19): a barrier waits for outstanding shared-memory operations before it
+// (and on gfx1201 writes back and invalidates around it), a ballot is one comparison or a copy of EXEC, a shuffle is ds_bpermute with
+// no comparison where its width is the wave's and its xor mask is known.
+//
 // Masks: every lane of a wave that is running takes part, as the hardware does it; a mask only selects whose votes are reported.
 // Where a wave has 64 lanes, votes return 64 bits, and the 32-bit mask 0xffffffff, which in CUDA means "all of the warp", means all.
 #pragma once
