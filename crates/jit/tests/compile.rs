@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use warpwave_gpu::code_object::{ArgKind, CodeKind};
-use warpwave_jit::{AskEachTime, CompileError, Compiled, CompilerChoice, Job, KernelSource, Target, Toolchains, compile, key_material};
+use warpwave_jit::{
+    AskEachTime, ClangTool, CompileError, Compiled, CompilerChoice, Job, KernelSource, Target, Tool, Toolchains, compile, compile_with,
+    key_material,
+};
 
 const AMD: &[&str] = &["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1010", "gfx1030", "gfx1100", "gfx1201"];
 const NVIDIA: &[&str] = &["sm_80", "sm_90"];
@@ -349,4 +352,48 @@ fn a_guard_on_an_nvidia_architecture_can_be_opened() {
     let names = |source: &KernelSource| run(source, "gfx90a", CompilerChoice::Clang, &tools).unwrap().code_object.kernels.len();
     assert_eq!(names(&source), 1);
     assert_eq!(names(&source.define("__CUDA_ARCH__", "900")), 2);
+}
+
+#[test]
+fn a_device_library_that_cannot_be_read_is_passed_over_or_named() {
+    let Some(tools) = tools(CompilerChoice::Clang) else { return };
+    let Tool::Clang(good) = &tools.clang[0] else { panic!() };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("ocml.bc"), "no bitcode").unwrap();
+    let source = text("__global__ void k(float *p) { *p = sinf(*p); }");
+    let target = target("gfx90a");
+    let job = Job { source: &source, target: &target, compiler: CompilerChoice::Clang };
+    let with = |device_libs: Vec<PathBuf>| compile_with(&job, &Tool::Clang(ClangTool { path: good.path.clone(), device_libs }));
+    let only_bad = with(vec![folder.path().to_owned()]).unwrap_err().to_string();
+    assert!(only_bad.contains("rocm-device-libs"), "{only_bad}");
+    let none = with(vec![]).unwrap_err().to_string();
+    assert!(none.contains("rocm-device-libs"), "{none}");
+    let libs: Vec<PathBuf> = std::iter::once(folder.path().to_owned()).chain(good.device_libs.iter().cloned()).collect();
+    if libs.len() > 1 {
+        with(libs).unwrap();
+    }
+    assert!(matches!(
+        compile_with(&job, &Tool::Clang(ClangTool { path: "/nowhere/clang".into(), device_libs: vec![] })),
+        Err(CompileError::Io { .. })
+    ));
+}
+
+#[test]
+fn temporary_files_are_gone_afterwards() {
+    let Some(tools) = tools(CompilerChoice::Clang) else { return };
+    let left = || {
+        std::fs::read_dir(std::env::temp_dir())
+            .unwrap()
+            .flatten()
+            .filter(|e| e.file_name().to_string_lossy().starts_with("warpwave-"))
+            .count()
+    };
+    // Other tests compile meanwhile: what must not happen is that folders pile up.
+    let before = left();
+    for code in ["__global__ void k() {}", "this is no C++"] {
+        for _ in 0..4 {
+            let _ = run(&text(code), "gfx90a", CompilerChoice::Clang, &tools);
+        }
+    }
+    assert!(left() < before + 8);
 }

@@ -48,6 +48,8 @@ const SHUT_OUT: &[&str] = &[
     "SOURCE_DATE_EPOCH",
 ];
 
+const INSTALL_LIBRARY: &str = "`apt install rocm-device-libs`, or set WARPWAVE_DEVICE_LIBS to the folder of ocml.bc";
+
 /// The options, apart from those that name temporary files.
 pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
     let mut flags: Vec<String> =
@@ -179,11 +181,11 @@ fn failure(job: &Job<'_>, tool: &ClangTool, log: String) -> CompileError {
         return CompileError::UnknownArchitecture { compiler, target, help };
     }
     let help = if log.contains("__ocml_") || log.contains("__ockl_") {
-        let searched = if tool.device_libs.is_empty() { "was not found" } else { "lacks a function" };
-        Some(format!(
-            "AMD's device library {searched}: `apt install rocm-device-libs`, or set WARPWAVE_DEVICE_LIBS to the folder of ocml.bc"
-        ))
-    } else if log.contains("lld") && log.contains("unable to execute") {
+        let found = if tool.device_libs.is_empty() { "was not found" } else { "lacks a function" };
+        Some(format!("AMD's device library {found}: {INSTALL_LIBRARY}"))
+    } else if log.contains("ocml.bc") || log.contains("ockl.bc") {
+        Some(format!("AMD's device library cannot be read; one made by a newer LLVM than this clang is refused: {INSTALL_LIBRARY}"))
+    } else if log.contains("lld") && (log.contains("unable to execute") || log.contains("doesn't exist")) {
         Some("clang needs its linker: `apt install lld-19` (of clang's version)".to_owned())
     } else {
         None
