@@ -59,7 +59,9 @@ pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
     flags.extend(["-O3", "-std=c++17", "-ffp-contract=fast", "-fdeclspec", "-fshow-overloads=best"].map(str::to_owned));
     // Nothing of the machine's own headers or libraries; an id made from the file's path would differ from run to run.
     flags.extend(["-nogpuinc", "-nogpulib", "-nostdinc", "-fuse-cuid=none", "-fno-color-diagnostics"].map(str::to_owned));
-    flags.push(format!("-mcode-object-version={}", if job.target.is_generic() { 6 } else { 5 }));
+    let format = if job.target.is_generic() { 6 } else { 5 };
+    flags.push(format!("-mcode-object-version={format}"));
+    flags.push(format!("-DWARPWAVE_CODE_OBJECT_VERSION={format}"));
     flags.extend(defines(job));
     flags.extend(job.source.folder().map(|f| format!("-iquote{}", absolute(f).display())));
     flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", absolute(f).display())));

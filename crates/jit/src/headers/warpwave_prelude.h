@@ -3,6 +3,7 @@
 // It is included before the first line of the source. The compiler is told
 //   WARPWAVE_WAVE_SIZE    lanes of a wave on the target (64 on GCN and CDNA, 32 on RDNA)
 //   WARPWAVE_ISA_VERSION  the target as 1000*major + 100*minor + stepping (gfx90a: 9010)
+//   WARPWAVE_CODE_OBJECT_VERSION  the file format's version, 5 or 6
 // With hipRTC, which has HIP's own headers built in, only what HIP lacks is added.
 //
 // __CUDA_ARCH__ stays undefined: it promises an NVIDIA architecture, and with it PTX. A source that guards plain code with it, as
