@@ -33,5 +33,5 @@ mod translate;
 pub use compile::{CompileError, Compiled, CompilerChoice, Job, compile, compile_with, key_material};
 pub use source::{Included, KernelSource, SourceError};
 pub use target::{BadTarget, Target};
-pub use toolchain::{AskEachTime, ClangTool, Identity, RtcTool, Tool, Toolchains, VersionMemo};
+pub use toolchain::{AskEachTime, ClangTool, Identity, NoCompiler, RtcTool, Tool, Toolchains, VersionMemo};
 pub use translate::{TRANSLATOR_VERSION, TranslateError, translate};

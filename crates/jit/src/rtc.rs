@@ -42,6 +42,7 @@ two_vendor_table! {
 
 /// The answer that the source, not the call, is at fault.
 const COMPILATION: i32 = 6;
+const INVALID_OPTION: i32 = 5;
 
 /// Names of the answers 0 to 11, which both compilers share.
 const ANSWERS: &[&str] = &[
@@ -191,28 +192,28 @@ pub(crate) fn compile(
     let options = options.iter().map(|o| c_string(o)).collect::<Result<Vec<_>, _>>()?;
     let pointers = |strings: &[CString]| strings.iter().map(|s| s.as_ptr()).collect::<Vec<_>>();
     let (names, texts, flags) = (pointers(&header_names), pointers(&header_texts), pointers(&options));
-    let mut program = Program { table, handle: std::ptr::null_mut() };
     let mut handle = std::ptr::null_mut();
     // SAFETY: every pointer is to a NUL-terminated string that lives until the end of this function; the counts are those of
     // the arrays.
-    let created =
-        unsafe { table.create(&mut handle, source.as_ptr(), name.as_ptr(), names.len() as c_int, texts.as_ptr(), names.as_ptr()) };
-    if let Err(failure) = created {
-        std::mem::forget(program);
-        return Err(bad(failure));
-    }
-    program.handle = handle;
+    unsafe { table.create(&mut handle, source.as_ptr(), name.as_ptr(), names.len() as c_int, texts.as_ptr(), names.as_ptr()) }
+        .map_err(bad)?;
+    let program = Program { table, handle };
     // SAFETY: as above.
     let answer = unsafe { table.compile(program.handle, flags.len() as c_int, flags.as_ptr()) };
-    let log = fetch(|out| unsafe_log_size(&program, out), |out| unsafe_log(&program, out)).map_err(bad)?;
+    // SAFETY: the program is alive, and the number is one of `fetch`.
+    let log_size = |out| unsafe { table.log_size(program.handle, out) };
+    // SAFETY: the program is alive, and the buffer has the size it stated.
+    let read_log = |out| unsafe { table.log(program.handle, out) };
+    let log = fetch(log_size, read_log).map_err(bad)?;
     let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
+    let refused = |bad_option| Outcome { binary: None, log: log.clone(), bad_option };
     match answer {
         Ok(()) => {}
-        Err(Failure::Code { code: COMPILATION, .. }) => return Ok(Outcome { binary: None, log, bad_option: false }),
-        Err(Failure::Code { code: 5, .. }) => return Ok(Outcome { binary: None, log, bad_option: true }),
+        Err(Failure::Code { code: COMPILATION, .. }) => return Ok(refused(false)),
+        Err(Failure::Code { code: INVALID_OPTION, .. }) => return Ok(refused(true)),
         Err(other) if log.is_empty() => return Err(bad(other)),
         // hipRTC answers "internal error" for some errors of the source.
-        Err(_) => return Ok(Outcome { binary: None, log, bad_option: false }),
+        Err(_) => return Ok(refused(false)),
     }
     let handle = program.handle;
     let binary = match output {
@@ -222,16 +223,6 @@ pub(crate) fn compile(
         Output::Ptx => fetch(|out| unsafe { table.ptx_size(handle, out) }, |out| unsafe { table.ptx(handle, out) }),
     };
     Ok(Outcome { binary: Some(binary.map_err(bad)?), log, bad_option: false })
-}
-
-fn unsafe_log_size(program: &Program<'_>, out: *mut usize) -> Result<(), Failure> {
-    // SAFETY: the program is alive, and `out` is an integer of `fetch`.
-    unsafe { program.table.log_size(program.handle, out) }
-}
-
-fn unsafe_log(program: &Program<'_>, out: *mut c_char) -> Result<(), Failure> {
-    // SAFETY: the program is alive, and `out` has the size it stated.
-    unsafe { program.table.log(program.handle, out) }
 }
 
 /// The bytes of a pair of calls: one for the size, one for the content.

@@ -399,3 +399,14 @@ fn temporary_files_are_gone_afterwards() {
     }
     assert!(left() < before + 8);
 }
+
+#[test]
+fn cudas_own_headers_compile_everywhere() {
+    let source = text(
+        "#include <cuda.h>\n#include <cuda_runtime.h>\n#include <device_launch_parameters.h>\n#include <math_constants.h>\n#include <cuda_fp8.h>\n#include <cuda/std/limits>\n__global__ void k(float *p) { *p = CUDART_PI_F + (float)__nv_fp8_e4m3(cuda::std::numeric_limits<float>::epsilon()); }",
+    );
+    for (compiler, target) in [(CompilerChoice::Clang, "gfx90a"), (CompilerChoice::Nvrtc, "sm_90")] {
+        let Some(tools) = tools(compiler) else { continue };
+        run(&source, target, compiler, &tools).unwrap_or_else(|e| panic!("{e}"));
+    }
+}

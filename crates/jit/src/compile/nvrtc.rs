@@ -31,10 +31,15 @@ pub(super) fn flags(job: &Job<'_>, tool: &RtcTool) -> Vec<String> {
 /// Calls NVRTC. Returns the code and the messages.
 pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String), CompileError> {
     let table = rtc::open(Vendor::Nvidia, &tool.path)?;
-    // NVRTC has no C library headers of its own; those the source does not bring come from here. They include each other.
-    let wanted = job.source.unresolved().iter().any(|name| headers::C_LIBRARY.contains(&name.as_str()));
-    let given: &[&str] = if wanted { headers::C_LIBRARY } else { &[] };
-    let given: Vec<(&str, &str)> = given.iter().filter_map(|name| Some((*name, headers::text(name)?))).collect();
+    // NVRTC has no C library headers of its own, and CUDA's headers include some; those the source does not bring come from here.
+    // CUDA's cuda.h declares host functions, which NVRTC refuses.
+    let brought = |name: &str| job.source.includes().iter().any(|file| file.path.ends_with(name));
+    let given: Vec<(&str, &str)> = headers::C_LIBRARY
+        .iter()
+        .chain(&["cuda.h"])
+        .filter(|name| !brought(name))
+        .filter_map(|name| Some((*name, headers::text(name)?)))
+        .collect();
     // NVRTC looks for quoted includes in the folder its program's name says. A text has none, and must not find files that no
     // cache key covers.
     let (name, text) = match job.source.folder() {
