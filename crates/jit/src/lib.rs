@@ -38,5 +38,5 @@ pub use compile::{CompileError, Compiled, CompilerChoice, Job, compile, compile_
 pub use jit::{Built, Jit, JitError};
 pub use source::{Included, KernelSource, SourceError};
 pub use target::{BadTarget, Target};
-pub use toolchain::{AskEachTime, ClangTool, Identity, RtcTool, Tool, Toolchains, VersionMemo};
+pub use toolchain::{AskEachTime, ClangTool, Identity, NoCompiler, RtcTool, Tool, Toolchains, VersionMemo};
 pub use translate::{TRANSLATOR_VERSION, TranslateError, translate};

@@ -18,6 +18,8 @@ two_vendor_table! {
 
     /// Major and minor version.
     version(major: *mut c_int, minor: *mut c_int) = "nvrtcVersion" | "hiprtcVersion";
+    /// HIP's version, where the runtime library holds the compiler: 10⁷·major + 10⁵·minor + patch.
+    runtime_version(out: *mut c_int) = - | "hipRuntimeGetVersion";
     /// Makes a program of a source and the headers given with it.
     create(out: *mut Handle, source: *const c_char, name: *const c_char, count: c_int, headers: *const *const c_char, names: *const *const c_char) = "nvrtcCreateProgram" | "hiprtcCreateProgram";
     /// Compiles it.
@@ -40,6 +42,7 @@ two_vendor_table! {
 
 /// The answer that the source, not the call, is at fault.
 const COMPILATION: i32 = 6;
+const INVALID_OPTION: i32 = 5;
 
 /// Names of the answers 0 to 11, which both compilers share.
 const ANSWERS: &[&str] = &[
@@ -78,7 +81,7 @@ pub(crate) fn open(vendor: Vendor, path: &Path) -> Result<Arc<Rtc>, CompileError
     Ok(table)
 }
 
-/// Major and minor version of the library at `path`.
+/// Major and minor version, as the compiler counts.
 pub(crate) fn version(table: &Rtc) -> Result<(i32, i32), CompileError> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: both pointers are to integers of this function.
@@ -86,9 +89,40 @@ pub(crate) fn version(table: &Rtc) -> Result<(i32, i32), CompileError> {
     Ok((major, minor))
 }
 
+/// HIP's version. What `hiprtcVersion` answers is another number, and has been the same for years (9.0), so it is read from the
+/// library's file name (`libamdhip64.so.5.2.21153`), or asked of the runtime where the compiler is part of it.
+pub(crate) fn hip_version(table: &Rtc, path: &Path) -> Result<(i32, i32), CompileError> {
+    if let Some(version) = version_in_name(path) {
+        return Ok(version);
+    }
+    let mut packed = 0;
+    // SAFETY: the pointer is to an integer of this function.
+    match unsafe { table.runtime_version(&mut packed) } {
+        Ok(()) => Ok((packed / 10_000_000, packed / 100_000 % 100)),
+        // Packages ship `libhiprtc.so.7` alone: its major version then, and the oldest minor.
+        Err(failure) => major_in_name(path).map(|major| (major, 0)).ok_or_else(|| failed(table.vendor(), failure)),
+    }
+}
+
+fn major_in_name(path: &Path) -> Option<i32> {
+    path.file_name()?.to_str()?.split(".so.").nth(1)?.split('.').next()?.parse().ok()
+}
+
+/// Major and minor of `name.so.MAJOR.MINOR…`, of the file behind any links.
+fn version_in_name(path: &Path) -> Option<(i32, i32)> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = real.file_name()?.to_str()?;
+    let mut numbers = name.split(".so.").nth(1)?.split('.').map(|part| part.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
 /// `NVRTC 12.9`.
 pub(crate) fn version_text(vendor: Vendor, path: &Path) -> Result<String, CompileError> {
-    let (major, minor) = version(&*open(vendor, path)?)?;
+    let table = open(vendor, path)?;
+    let (major, minor) = match vendor {
+        Vendor::Nvidia => version(&table)?,
+        Vendor::Amd => hip_version(&table, path)?,
+    };
     Ok(format!("{} {major}.{minor}", name(vendor)))
 }
 
@@ -158,28 +192,28 @@ pub(crate) fn compile(
     let options = options.iter().map(|o| c_string(o)).collect::<Result<Vec<_>, _>>()?;
     let pointers = |strings: &[CString]| strings.iter().map(|s| s.as_ptr()).collect::<Vec<_>>();
     let (names, texts, flags) = (pointers(&header_names), pointers(&header_texts), pointers(&options));
-    let mut program = Program { table, handle: std::ptr::null_mut() };
     let mut handle = std::ptr::null_mut();
     // SAFETY: every pointer is to a NUL-terminated string that lives until the end of this function; the counts are those of
     // the arrays.
-    let created =
-        unsafe { table.create(&mut handle, source.as_ptr(), name.as_ptr(), names.len() as c_int, texts.as_ptr(), names.as_ptr()) };
-    if let Err(failure) = created {
-        std::mem::forget(program);
-        return Err(bad(failure));
-    }
-    program.handle = handle;
+    unsafe { table.create(&mut handle, source.as_ptr(), name.as_ptr(), names.len() as c_int, texts.as_ptr(), names.as_ptr()) }
+        .map_err(bad)?;
+    let program = Program { table, handle };
     // SAFETY: as above.
     let answer = unsafe { table.compile(program.handle, flags.len() as c_int, flags.as_ptr()) };
-    let log = fetch(|out| unsafe_log_size(&program, out), |out| unsafe_log(&program, out)).map_err(bad)?;
+    // SAFETY: the program is alive, and the number is one of `fetch`.
+    let log_size = |out| unsafe { table.log_size(program.handle, out) };
+    // SAFETY: the program is alive, and the buffer has the size it stated.
+    let read_log = |out| unsafe { table.log(program.handle, out) };
+    let log = fetch(log_size, read_log).map_err(bad)?;
     let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_owned();
+    let refused = |bad_option| Outcome { binary: None, log: log.clone(), bad_option };
     match answer {
         Ok(()) => {}
-        Err(Failure::Code { code: COMPILATION, .. }) => return Ok(Outcome { binary: None, log, bad_option: false }),
-        Err(Failure::Code { code: 5, .. }) => return Ok(Outcome { binary: None, log, bad_option: true }),
+        Err(Failure::Code { code: COMPILATION, .. }) => return Ok(refused(false)),
+        Err(Failure::Code { code: INVALID_OPTION, .. }) => return Ok(refused(true)),
         Err(other) if log.is_empty() => return Err(bad(other)),
         // hipRTC answers "internal error" for some errors of the source.
-        Err(_) => return Ok(Outcome { binary: None, log, bad_option: false }),
+        Err(_) => return Ok(refused(false)),
     }
     let handle = program.handle;
     let binary = match output {
@@ -189,16 +223,6 @@ pub(crate) fn compile(
         Output::Ptx => fetch(|out| unsafe { table.ptx_size(handle, out) }, |out| unsafe { table.ptx(handle, out) }),
     };
     Ok(Outcome { binary: Some(binary.map_err(bad)?), log, bad_option: false })
-}
-
-fn unsafe_log_size(program: &Program<'_>, out: *mut usize) -> Result<(), Failure> {
-    // SAFETY: the program is alive, and `out` is an integer of `fetch`.
-    unsafe { program.table.log_size(program.handle, out) }
-}
-
-fn unsafe_log(program: &Program<'_>, out: *mut c_char) -> Result<(), Failure> {
-    // SAFETY: the program is alive, and `out` has the size it stated.
-    unsafe { program.table.log(program.handle, out) }
 }
 
 /// The bytes of a pair of calls: one for the size, one for the content.
@@ -217,4 +241,67 @@ fn fetch(
 
 fn c_string(text: &str) -> Result<CString, CompileError> {
     CString::new(text).map_err(|_| CompileError::BadOption { option: text.to_owned(), reason: "holds a NUL byte".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_file_names() {
+        for (name, version) in [
+            ("/x/libamdhip64.so.5.2.21153", Some((5, 2))),
+            ("/x/libhiprtc.so.6.2.60204-1", Some((6, 2))),
+            ("/x/libhiprtc.so.7", None),
+            ("/x/libhiprtc.so", None),
+            ("/x.so.5.2/libhiprtc.so", None),
+        ] {
+            assert_eq!(version_in_name(Path::new(name)), version, "{name}");
+        }
+    }
+
+    /// Each row's symbol is declared in the vendor's header with parameters of the row's sizes, and returns an `int`-sized enum.
+    fn compare_with_header(vendor: Vendor, header: &Path, include_dirs: &[&str]) {
+        let mut text = format!("#include <stddef.h>\n#include \"{}\"\n", header.display());
+        text += "template <class R, class... A> constexpr bool fits(R (*)(A...), size_t result, const size_t (&sizes)[sizeof...(A)]) {\n";
+        text += "  const size_t actual[] = {sizeof(A)...};\n  for (size_t i = 0; i < sizeof...(A); i++) if (actual[i] != sizes[i]) return false;\n";
+        text += "  return sizeof(R) == result;\n}\n";
+        for row in Rtc::ROWS {
+            // The runtime's call stands in another header.
+            if let Some(symbol) = row.symbol(vendor).filter(|s| !s.starts_with("hipRuntime")) {
+                let sizes = row.parameters.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+                text += &format!("static_assert(fits(&{symbol}, 4, {{{sizes}}}), \"{symbol}\");\n");
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rows.cc");
+        std::fs::write(&file, text).unwrap();
+        for compiler in ["c++", "g++", "clang++", "clang++-19"] {
+            let mut command = std::process::Command::new(compiler);
+            command.args(["-std=c++17", "-fsyntax-only", "-D__HIP_PLATFORM_AMD__"]).args(include_dirs).arg(&file);
+            if let Ok(output) = command.output() {
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                return;
+            }
+        }
+        eprintln!("skipped: no C++ compiler to read {} with", header.display());
+    }
+
+    #[test]
+    fn rows_have_the_shapes_of_nvrtcs_header() {
+        let found = crate::toolchain::Toolchains::find();
+        let beside = found.nvrtc.first().and_then(|t| Some(t.path().parent()?.parent()?.join("include/nvrtc.h")));
+        match beside.filter(|h| h.is_file()) {
+            Some(header) => compare_with_header(Vendor::Nvidia, &header, &[]),
+            None => eprintln!("skipped: nvrtc.h is not installed"),
+        }
+    }
+
+    #[test]
+    fn rows_have_the_shapes_of_hiprtcs_header() {
+        match ["/opt/rocm/include", "/usr/include"].iter().find(|f| Path::new(f).join("hip/hiprtc.h").is_file()) {
+            Some(folder) => compare_with_header(Vendor::Amd, &Path::new(folder).join("hip/hiprtc.h"), &[&format!("-I{folder}")]),
+            None => eprintln!("skipped: hip/hiprtc.h is not installed"),
+        }
+    }
 }

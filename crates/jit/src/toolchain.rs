@@ -90,7 +90,7 @@ impl VersionMemo for AskEachTime {
 
 /// No compiler for a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no compiler for {target} was found. Install one: `{install}`. Looked for: {}", looked_for.join(", "))]
+#[error("no compiler for {target} was found. Install one: `{install}`. Looked for: {}", shortened(looked_for))]
 pub struct NoCompiler {
     /// The target, or what was asked of it.
     pub target: String,
@@ -98,6 +98,16 @@ pub struct NoCompiler {
     pub install: &'static str,
     /// What was looked for, and where.
     pub looked_for: Vec<String>,
+}
+
+/// The first places; a machine with many folders on its path has hundreds.
+fn shortened(places: &[String]) -> String {
+    const SHOWN: usize = 12;
+    let mut text = places.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if places.len() > SHOWN {
+        text += &format!(" and {} more", places.len() - SHOWN);
+    }
+    text
 }
 
 const INSTALL_CLANG: &str = "apt install clang-19 lld-19 rocm-device-libs";

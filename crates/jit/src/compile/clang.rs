@@ -48,16 +48,20 @@ const SHUT_OUT: &[&str] = &[
     "SOURCE_DATE_EPOCH",
 ];
 
+const INSTALL_LIBRARY: &str = "`apt install rocm-device-libs`, or set WARPWAVE_DEVICE_LIBS to the folder of ocml.bc";
+
 /// The options, apart from those that name temporary files.
 pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
     let mut flags: Vec<String> =
         ["-x", "hip", "--offload-device-only", "--no-gpu-bundle-output", "--no-default-config"].map(str::to_owned).into();
     flags.push(format!("--offload-arch={}", job.target));
     // The same defaults as nvcc: fused multiply-add allowed, denormals kept, division and square root correctly rounded.
-    flags.extend(["-O3", "-std=c++17", "-ffp-contract=fast", "-fdeclspec"].map(str::to_owned));
+    flags.extend(["-O3", "-std=c++17", "-ffp-contract=fast", "-fdeclspec", "-fshow-overloads=best"].map(str::to_owned));
     // Nothing of the machine's own headers or libraries; an id made from the file's path would differ from run to run.
     flags.extend(["-nogpuinc", "-nogpulib", "-nostdinc", "-fuse-cuid=none", "-fno-color-diagnostics"].map(str::to_owned));
-    flags.push(format!("-mcode-object-version={}", if job.target.is_generic() { 6 } else { 5 }));
+    let format = if job.target.is_generic() { 6 } else { 5 };
+    flags.push(format!("-mcode-object-version={format}"));
+    flags.push(format!("-DWARPWAVE_CODE_OBJECT_VERSION={format}"));
     flags.extend(defines(job));
     flags.extend(job.source.folder().map(|f| format!("-iquote{}", absolute(f).display())));
     flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", absolute(f).display())));
@@ -179,16 +183,16 @@ fn failure(job: &Job<'_>, tool: &ClangTool, log: String) -> CompileError {
         return CompileError::UnknownArchitecture { compiler, target, help };
     }
     let help = if log.contains("__ocml_") || log.contains("__ockl_") {
-        let searched = if tool.device_libs.is_empty() { "was not found" } else { "lacks a function" };
-        Some(format!(
-            "AMD's device library {searched}: `apt install rocm-device-libs`, or set WARPWAVE_DEVICE_LIBS to the folder of ocml.bc"
-        ))
-    } else if log.contains("lld") && log.contains("unable to execute") {
+        let found = if tool.device_libs.is_empty() { "was not found" } else { "lacks a function" };
+        Some(format!("AMD's device library {found}: {INSTALL_LIBRARY}"))
+    } else if log.contains("ocml.bc") || log.contains("ockl.bc") {
+        Some(format!("AMD's device library cannot be read; one made by a newer LLVM than this clang is refused: {INSTALL_LIBRARY}"))
+    } else if log.contains("lld") && (log.contains("unable to execute") || log.contains("doesn't exist")) {
         Some("clang needs its linker: `apt install lld-19` (of clang's version)".to_owned())
     } else {
         None
     };
-    CompileError::Failed { compiler, target, source_name: job.source.name().to_owned(), log, help }
+    CompileError::Failed { compiler, target, source_name: job.source.name().to_owned(), log, help: help.map(Into::into) }
 }
 
 fn io(what: &str, error: std::io::Error) -> CompileError {

@@ -47,7 +47,7 @@ pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
     let mut flags = vec![format!("--offload-arch={}", job.target)];
     flags.extend(["-O3", "-std=c++17", "-ffp-contract=fast"].map(str::to_owned));
     flags.extend(defines(job));
-    flags.extend(job.source.folder().map(|f| format!("-I{}", f.display())));
+    flags.extend(job.source.folder().map(|f| format!("-iquote{}", f.display())));
     flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", f.display())));
     flags.extend(job.source.options().iter().cloned());
     flags
@@ -56,7 +56,7 @@ pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
 /// Calls hipRTC. Returns the code object and the messages.
 pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String), CompileError> {
     let table = rtc::open(Vendor::Amd, &tool.path)?;
-    let version = rtc::version(&table)?;
+    let version = rtc::hip_version(&table, &tool.path)?;
     let compiler = format!("hipRTC {}.{}", version.0, version.1);
     guard(job, &compiler, version)?;
     let source = job.source;
@@ -71,7 +71,9 @@ pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String)
     }
     let outcome = {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        rtc::compile(&table, source.name(), &text, &given, &flags(job), Output::Code)?
+        let mut flags = flags(job);
+        flags.push(format!("-DWARPWAVE_HIPRTC_VERSION={}", version.0 * 100 + version.1));
+        rtc::compile(&table, source.name(), &text, &given, &flags, Output::Code)?
     };
     if let Some(path) = source.changed_on_disk() {
         return Err(CompileError::SourceChanged { path: path.to_owned() });

@@ -70,7 +70,7 @@ pub enum CompileError {
         /// Everything the compiler said.
         log: String,
         /// What to do, where that is known.
-        help: Option<String>,
+        help: Option<Box<str>>,
     },
     /// The compiler does not know the architecture.
     #[error("{compiler} does not know {target}: {help}")]
@@ -143,7 +143,7 @@ pub enum CompileError {
     },
 }
 
-fn hint(help: &Option<String>) -> String {
+fn hint(help: &Option<Box<str>>) -> String {
     help.as_ref().map(|h| format!("\n{h}")).unwrap_or_default()
 }
 

@@ -2,12 +2,17 @@
 //!
 //! `sm_NN` gives machine code, never PTX: what a driver compiles while it loads is a cost no cache of ours could save.
 
+use std::borrow::Cow;
+
 use warpwave_gpu::Vendor;
 
-use super::{CompileError, Compiled, Job, defines};
+use super::{CompileError, Compiled, Job, defines, line_directive};
 use crate::headers;
 use crate::rtc::{self, Output};
 use crate::toolchain::RtcTool;
+
+/// A name in a folder that is not there.
+const TEXT_NAME: &str = "/warpwave/text/kernel.cu";
 
 /// The options.
 pub(super) fn flags(job: &Job<'_>, tool: &RtcTool) -> Vec<String> {
@@ -17,7 +22,6 @@ pub(super) fn flags(job: &Job<'_>, tool: &RtcTool) -> Vec<String> {
         flags.push("--ptxas-options=-v".to_owned());
     }
     flags.extend(defines(job));
-    flags.extend(job.source.folder().map(|f| format!("-I{}", f.display())));
     flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", f.display())));
     flags.extend(tool.include_dirs.iter().map(|f| format!("-I{}", f.display())));
     flags.extend(job.source.options().iter().cloned());
@@ -27,11 +31,22 @@ pub(super) fn flags(job: &Job<'_>, tool: &RtcTool) -> Vec<String> {
 /// Calls NVRTC. Returns the code and the messages.
 pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String), CompileError> {
     let table = rtc::open(Vendor::Nvidia, &tool.path)?;
-    // NVRTC has no C library headers of its own; those the source does not bring come from here. They include each other.
-    let wanted = job.source.unresolved().iter().any(|name| headers::C_LIBRARY.contains(&name.as_str()));
-    let given: &[&str] = if wanted { headers::C_LIBRARY } else { &[] };
-    let given: Vec<(&str, &str)> = given.iter().filter_map(|name| Some((*name, headers::text(name)?))).collect();
-    let outcome = rtc::compile(&table, job.source.name(), job.source.text(), &given, &flags(job, tool), output(job))?;
+    // NVRTC has no C library headers of its own, and CUDA's headers include some; those the source does not bring come from here.
+    // CUDA's cuda.h declares host functions, which NVRTC refuses.
+    let brought = |name: &str| job.source.includes().iter().any(|file| file.path.ends_with(name));
+    let given: Vec<(&str, &str)> = headers::C_LIBRARY
+        .iter()
+        .chain(&["cuda.h"])
+        .filter(|name| !brought(name))
+        .filter_map(|name| Some((*name, headers::text(name)?)))
+        .collect();
+    // NVRTC looks for quoted includes in the folder its program's name says. A text has none, and must not find files that no
+    // cache key covers.
+    let (name, text) = match job.source.folder() {
+        Some(_) => (job.source.name(), Cow::Borrowed(job.source.text())),
+        None => (TEXT_NAME, Cow::Owned(line_directive(job.source.name()) + job.source.text())),
+    };
+    let outcome = rtc::compile(&table, name, &text, &given, &flags(job, tool), output(job))?;
     // NVRTC read the included files itself.
     if let Some(path) = job.source.changed_on_disk() {
         return Err(CompileError::SourceChanged { path: path.to_owned() });
@@ -55,7 +70,7 @@ fn failure(job: &Job<'_>, log: String, bad_option: bool, version: Option<(i32, i
     }
     let help = (log.contains("cannot open source file") && log.contains("cuda_"))
         .then(|| "CUDA's headers were not found: `pip install nvidia-cuda-runtime-cu12`, or set WARPWAVE_CUDA_INCLUDE".to_owned());
-    CompileError::Failed { compiler, target, source_name: job.source.name().to_owned(), log, help }
+    CompileError::Failed { compiler, target, source_name: job.source.name().to_owned(), log, help: help.map(Into::into) }
 }
 
 /// Adds to each kernel what only ptxas' account in the log tells: bytes spilled.

@@ -1,16 +1,22 @@
 // The functions are declared by the compiler or the prelude; the constants are here.
 #pragma once
-#ifndef INFINITY
-#define INFINITY __builtin_huge_valf()
-#endif
-#ifndef HUGE_VAL
+// clang's forms are constant expressions; NVRTC has no such operations.
+#ifdef __clang__
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
 #define HUGE_VAL __builtin_huge_val()
 #endif
-#ifndef HUGE_VALF
-#define HUGE_VALF __builtin_huge_valf()
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
 #endif
 #ifndef NAN
-#define NAN __builtin_nanf("")
+#define NAN __int_as_float(0x7fffffff)
+#endif
+#ifndef HUGE_VALF
+#define HUGE_VALF INFINITY
+#endif
+#ifndef HUGE_VAL
+#define HUGE_VAL __longlong_as_double(0x7ff0000000000000ll)
 #endif
 #define M_E 2.7182818284590452354
 #define M_LOG2E 1.4426950408889634074

@@ -2,12 +2,15 @@
 #pragma once
 typedef signed char int8_t;
 typedef short int16_t;
-typedef int int32_t;
-typedef long int64_t;
 typedef unsigned char uint8_t;
 typedef unsigned short uint16_t;
+// hipRTC before HIP 7 declares the four wider ones itself, and the widest as long long.
+#if !defined(WARPWAVE_HIPRTC_VERSION) || WARPWAVE_HIPRTC_VERSION >= 700
+typedef int int32_t;
+typedef long int64_t;
 typedef unsigned int uint32_t;
 typedef unsigned long uint64_t;
+#endif
 typedef int8_t int_least8_t;
 typedef int16_t int_least16_t;
 typedef int32_t int_least32_t;

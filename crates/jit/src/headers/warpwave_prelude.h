@@ -3,9 +3,11 @@
 // It is included before the first line of the source. The compiler is told
 //   WARPWAVE_WAVE_SIZE    lanes of a wave on the target (64 on GCN and CDNA, 32 on RDNA)
 //   WARPWAVE_ISA_VERSION  the target as 1000*major + 100*minor + stepping (gfx90a: 9010)
+//   WARPWAVE_CODE_OBJECT_VERSION  the file format's version, 5 or 6
 // With hipRTC, which has HIP's own headers built in, only what HIP lacks is added.
 //
-// __CUDA_ARCH__ stays undefined: it promises an NVIDIA architecture, and with it PTX.
+// __CUDA_ARCH__ stays undefined: it promises an NVIDIA architecture, and with it PTX. A source that guards plain code with it, as
+// many do for half precision, can be compiled with -D__CUDA_ARCH__=900: what it then finds here is what that architecture has.
 #ifndef WARPWAVE_PRELUDE_H
 #define WARPWAVE_PRELUDE_H
 
@@ -29,6 +31,7 @@
 #include "warpwave/math_fast.h"
 #include "warpwave/sync.h"
 #include "warpwave/atomics.h"
+#include "warpwave/simd.h"
 #include "warpwave/misc.h"
 #endif
 

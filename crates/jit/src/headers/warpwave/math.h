@@ -116,15 +116,16 @@ __WW_OUT(double, __WW_SAME_NAME, f64)
     __WW_DEVICE type F(rnorm)(int count, const type *values) { return 1 / F(norm)(count, values); }                                \
     /* Upward recurrence; the order is far below the argument in the range where it is accurate, else Miller's downward one. */    \
     __WW_DEVICE type F(jn)(int n, type x) {                                                                                        \
-        if (n < 0) return (n & 1) ? -F(jn)(-n, x) : F(jn)(-n, x);                                                                  \
+        type sign = n < 0 && (n & 1) ? -1 : 1;                                                                                     \
+        n = n < 0 ? -n : n;                                                                                                        \
         if (n == 0) return __ocml_j0_##bits(x);                                                                                    \
-        if (n == 1) return __ocml_j1_##bits(x);                                                                                    \
+        if (n == 1) return sign * __ocml_j1_##bits(x);                                                                             \
         if (x == 0) return 0;                                                                                                      \
         type size = fabs(x);                                                                                                       \
         if (size > n) {                                                                                                            \
             type before = __ocml_j0_##bits(x), now = __ocml_j1_##bits(x);                                                          \
             for (int k = 1; k < n; k++) { type next = 2 * k / x * now - before; before = now; now = next; }                        \
-            return now;                                                                                                            \
+            return sign * now;                                                                                                     \
         }                                                                                                                          \
         int start = 2 * ((n + (int)sqrt((type)(60 * n)) + 20) / 2);                                                                \
         type above = 0, now = 1, wanted = 0, sum = 0;                                                                              \
@@ -136,15 +137,16 @@ __WW_OUT(double, __WW_SAME_NAME, f64)
             if (k - 1 == n) wanted = now;                                                                                          \
             if (((k - 1) & 1) == 0) sum += (k - 1) == 0 ? now : 2 * now;                                                           \
         }                                                                                                                          \
-        return wanted / sum;                                                                                                       \
+        return sign * (wanted / sum);                                                                                              \
     }                                                                                                                              \
     __WW_DEVICE type F(yn)(int n, type x) {                                                                                        \
-        if (n < 0) return (n & 1) ? -F(yn)(-n, x) : F(yn)(-n, x);                                                                  \
+        type sign = n < 0 && (n & 1) ? -1 : 1;                                                                                     \
+        n = n < 0 ? -n : n;                                                                                                        \
         type before = __ocml_y0_##bits(x);                                                                                         \
         if (n == 0) return before;                                                                                                 \
         type now = __ocml_y1_##bits(x);                                                                                            \
         for (int k = 1; k < n; k++) { type next = 2 * k / x * now - before; before = now; now = next; }                            \
-        return now;                                                                                                                \
+        return sign * now;                                                                                                         \
     }
 __WW_NORM(float, __WW_F_NAME, f32)
 __WW_NORM(double, __WW_SAME_NAME, f64)

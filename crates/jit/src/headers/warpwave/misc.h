@@ -1,4 +1,4 @@
-// Time, traps, printf, and conditions the compiler may assume.
+// Time, traps, memory, printf.
 #pragma once
 
 __WW_DEVICE long long clock64() { return (long long)__builtin_readcyclecounter(); }
@@ -23,6 +23,11 @@ __WW_DEVICE bool __isGlobal(const void *pointer) {
 }
 __WW_DEVICE bool __isShared(const void *pointer) { return __builtin_amdgcn_is_shared(pointer); }
 __WW_DEVICE bool __isLocal(const void *pointer) { return __builtin_amdgcn_is_private(pointer); }
+
+// Of any length: the compiler makes loops of them.
+__WW_BOTH void *memcpy(void *to, const void *from, size_t bytes) { return __builtin_memcpy(to, from, bytes); }
+__WW_BOTH void *memmove(void *to, const void *from, size_t bytes) { return __builtin_memmove(to, from, bytes); }
+__WW_BOTH void *memset(void *to, int value, size_t bytes) { return __builtin_memset(to, value, bytes); }
 
 // clang turns calls into the device library's hostcall protocol, which the HIP runtime answers.
 extern "C" __device__ int printf(const char *, ...);

@@ -1,5 +1,9 @@
 // Barriers, fences, votes and shuffles.
 //
+// Read in the machine code of gfx90a and gfx1201 (clang 19): a barrier waits for outstanding shared-memory operations before it
+// (and on gfx1201 writes back and invalidates around it), a ballot is one comparison or a copy of EXEC, a shuffle is ds_bpermute with
+// no comparison where its width is the wave's and its xor mask is known.
+//
 // Masks: every lane of a wave that is running takes part, as the hardware does it; a mask only selects whose votes are reported.
 // Where a wave has 64 lanes, votes return 64 bits, and the 32-bit mask 0xffffffff, which in CUDA means "all of the warp", means all.
 #pragma once
@@ -13,10 +17,12 @@ typedef unsigned int __warpwave_mask;
 namespace __warpwave {
 __WW_DEVICE unsigned int lane() {
 #if WARPWAVE_WAVE_SIZE == 64
-    return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
+    unsigned int id = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
 #else
-    return __builtin_amdgcn_mbcnt_lo(~0u, 0u);
+    unsigned int id = __builtin_amdgcn_mbcnt_lo(~0u, 0u);
 #endif
+    __builtin_assume(id < WARPWAVE_WAVE_SIZE);
+    return id;
 }
 __WW_DEVICE __warpwave_mask ballot(bool vote) {
 #if WARPWAVE_WAVE_SIZE == 64
