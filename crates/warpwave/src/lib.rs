@@ -38,3 +38,8 @@ pub mod dtype;
 pub mod npy;
 pub mod scalar;
 pub mod spec;
+
+/// The README's Rust code, compiled and run as a test of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,102 @@
+//! The README against the code: what a user must be able to look up is in it, and what is in it exists.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+const README: &str = include_str!("../../../README.md");
+
+/// Variables of the project's own tests, for CONTRIBUTING.md rather than the README.
+const FOR_DEVELOPERS: &[&str] = &["WARPWAVE_PYTHON", "WARPWAVE_REQUIRE_ALL", "WARPWAVE_ROOT", "WARPWAVE_TEST_FULL"];
+
+/// Macros that kernels see, not variables of the environment.
+const MACROS: &[&str] = &["WARPWAVE_AMD", "WARPWAVE_ISA_VERSION", "WARPWAVE_WAVE_SIZE"];
+
+/// The checkout, or `None` where tests run without one.
+fn checkout() -> Option<PathBuf> {
+    let root = std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from);
+    if root.join("crates/warpwave/src").is_dir() {
+        return Some(root);
+    }
+    assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|value| value != "1"), "no sources in {}", root.display());
+    eprintln!("skipped: there are no sources in {}", root.display());
+    None
+}
+
+/// Every `WARPWAVE_…` word of a text.
+fn variables(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    // `-DWARPWAVE_X` is a macro for a compiler: its first letter belongs to the option.
+    words.filter(|word| word.starts_with("WARPWAVE_")).map(|word| word.trim_end_matches('_').to_owned()).collect()
+}
+
+fn read_all(folder: &Path, all: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            read_all(&path, all);
+        } else if path.extension().is_some_and(|e| e == "rs" || e == "sh") {
+            all.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_variable_of_the_code_is_explained_and_every_explained_one_exists() {
+    let Some(root) = checkout() else { return };
+    let mut code = String::new();
+    for entry in std::fs::read_dir(root.join("crates")).unwrap() {
+        read_all(&entry.unwrap().path().join("src"), &mut code);
+    }
+    read_all(&root.join("xtask/src"), &mut code);
+    let mut used = variables(&code);
+    used.retain(|name| !MACROS.contains(&name.as_str()) && !FOR_DEVELOPERS.contains(&name.as_str()));
+    assert!(used.len() > 10, "only found {used:?}");
+
+    let mut explained = variables(README);
+    explained.retain(|name| !MACROS.contains(&name.as_str()));
+    let missing: Vec<_> = used.difference(&explained).collect();
+    assert!(missing.is_empty(), "used in the code and not in the README: {missing:?}");
+    let stale: Vec<_> = explained.difference(&used).collect();
+    assert!(stale.is_empty(), "in the README and read by no code: {stale:?}");
+}
+
+#[test]
+fn every_numbered_example_is_in_the_readme() {
+    let Some(root) = checkout() else { return };
+    let entries = std::fs::read_dir(root.join("crates/warpwave/examples")).unwrap();
+    let names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.len() >= 8, "only found {names:?}");
+    for name in names {
+        assert!(README.contains(&name), "{name} is not in the README");
+    }
+}
+
+#[test]
+fn every_card_of_the_hardware_matrix_is_in_the_readme() {
+    for card in warpwave::gpu::hardware::cards() {
+        let row = README.lines().find(|line| line.contains(card.arch) && line.contains(card.tier));
+        let row = row.unwrap_or_else(|| panic!("no row with {} and {}", card.arch, card.tier));
+        assert!(row.contains(card.word) && row.contains(card.generation), "{} ({}) is not in: {row}", card.name, card.generation);
+    }
+}
+
+#[test]
+fn every_command_is_in_the_readme() {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let arguments = ["warpwave", "--help"].map(Into::into);
+    assert_eq!(warpwave::cli::main(arguments, warpwave::gpu::Gpus::default, &mut out, &mut err), 0);
+    let help = String::from_utf8(out).unwrap();
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        // A further line of a command's text is indented more.
+        .filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))?.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(commands.len() >= 7, "{help}");
+    for command in commands {
+        assert!(README.contains(&format!("warpwave {command}")), "`warpwave {command}` is not in the README");
+    }
+}
