@@ -177,7 +177,6 @@ impl Tools {
         variables.extend(self.nvrtc.as_ref().map(|(path, _)| ("WARPWAVE_NVRTC_LIB", path.clone())));
         variables.extend(self.cuda_include.as_ref().map(|path| ("WARPWAVE_CUDA_INCLUDE", path.clone())));
         if let Some(python) = self.python.as_ref().filter(|_| self.set == Set::Test) {
-            variables.push(("WARPWAVE_PYTHON", python.program.clone()));
             if !python.is_venv {
                 variables.push(("PYTHONPATH", python.site.clone()));
             } else if let (Some(bin), Some(path)) = (python.program.parent(), std::env::var_os("PATH"))

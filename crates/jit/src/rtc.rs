@@ -75,7 +75,7 @@ pub(crate) fn open(vendor: Vendor, path: &Path) -> Result<Arc<Rtc>, CompileError
         Vendor::Amd => ("hipRTC", "WARPWAVE_HIPRTC_LIB"),
     };
     let search = Search { what, variable, names: vec![path.to_string_lossy().into_owned()], folders: Vec::new() };
-    let library = Library::open(&search).map_err(|error| CompileError::Library { compiler: what.to_owned(), error })?;
+    let library = Library::open(&search).map_err(CompileError::Library)?;
     let table = Arc::new(Rtc::new(vendor, Source::Library(library)));
     opened.insert(path.to_owned(), table.clone());
     Ok(table)

@@ -139,6 +139,8 @@ impl Toolchains {
         use CompilerChoice::{Auto, Clang, HipRtc, Nvrtc};
         let found = match (target.vendor(), choice) {
             (Vendor::Nvidia, Auto | Nvrtc) => self.nvrtc.first(),
+            // A clang that the user named is wanted, not replaced.
+            (Vendor::Amd, Auto) if variable("WARPWAVE_CLANG").is_some() => self.clang.first(),
             (Vendor::Amd, Auto) => self.clang.first().or(self.hiprtc.first()),
             (Vendor::Amd, Clang) => self.clang.first(),
             (Vendor::Amd, HipRtc) => self.hiprtc.first(),
@@ -238,6 +240,11 @@ fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from)
 }
 
+/// A file that the user names: absolute, for the loader looks up a name without a slash elsewhere.
+fn file_variable(name: &str) -> Option<PathBuf> {
+    variable(name).map(|path| std::path::absolute(&path).unwrap_or(path))
+}
+
 fn path_folders() -> Vec<PathBuf> {
     std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
 }
@@ -301,7 +308,7 @@ fn libs_for(clang: &Path, all: &[PathBuf]) -> Vec<PathBuf> {
 
 /// Names in folders: every folder for the best name first, as the newest compiler knows the most GPUs.
 fn library_candidates(override_variable: &str, names: &[&str], folders: &[PathBuf]) -> Vec<PathBuf> {
-    if let Some(chosen) = variable(override_variable) {
+    if let Some(chosen) = file_variable(override_variable) {
         return vec![chosen];
     }
     names.iter().flat_map(|name| folders.iter().map(move |f| f.join(name))).collect()

@@ -31,9 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
 
     let jit = Jit::default();
-    let (module, built) = jit.load_built(&device, &source)?;
-    println!("{} for {}: {:?}, {} bytes", built.compiler, device.info().arch, built.outcome, built.compiled.binary.len());
-    let kernel = module.kernel("saxpy")?;
+    let kernel = jit.load(&device, &source)?.kernel("saxpy")?;
 
     let n = 10_000;
     let x: Vec<f32> = (0..n).map(|i| i as f32).collect();

@@ -150,7 +150,10 @@ pub(super) fn parse_ptx(bytes: &[u8]) -> Option<CodeObject> {
             }
         }
     }
-    Some(CodeObject { target: target.filter(|_| versioned)?.to_owned(), kind: CodeKind::Ptx, kernels })
+    // PTX names the architecture whose instructions it needs, and runs on later ones: `compute_90` to a compiler.
+    let target = target.filter(|_| versioned)?;
+    let target = target.strip_prefix("sm_").map_or_else(|| target.to_owned(), |number| format!("compute_{number}"));
+    Some(CodeObject { target, kind: CodeKind::Ptx, kernels })
 }
 
 #[cfg(test)]
@@ -177,7 +180,7 @@ mod tests {
     fn ptx_names_its_target_and_entries() {
         let text = b"// comment .entry no\n.version 8.7\n.target sm_90a\n.address_size 64\n.visible .entry _Z3addPf(\n.param .u64 p\n)\n.func x(\n.entry k()\n{}\0junk";
         let code = CodeObject::parse(text).unwrap();
-        assert_eq!((code.target.as_str(), code.kind), ("sm_90a", CodeKind::Ptx));
+        assert_eq!((code.target.as_str(), code.kind), ("compute_90a", CodeKind::Ptx));
         assert_eq!(code.kernels.iter().map(|k| k.name.as_str()).collect::<Vec<_>>(), ["_Z3addPf", "k"]);
     }
 

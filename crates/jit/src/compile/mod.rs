@@ -104,14 +104,8 @@ pub enum CompileError {
         error: std::io::Error,
     },
     /// The runtime compiler's library cannot be used.
-    #[error("{compiler}: {error}")]
-    Library {
-        /// The compiler.
-        compiler: String,
-        /// Why.
-        #[source]
-        error: warpwave_gpu::Error,
-    },
+    #[error(transparent)]
+    Library(warpwave_gpu::Error),
     /// A call into the runtime compiler failed for a reason other than the source.
     #[error("{compiler}: {call} failed: {text}")]
     Call {

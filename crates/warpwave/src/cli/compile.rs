@@ -75,11 +75,18 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         Compiler::Clang => CompilerChoice::Clang,
         Compiler::Hiprtc => CompilerChoice::HipRtc,
     };
-    let bar = ProgressBar::new(args.target.len() as u64);
+    let mut targets: Vec<Target> = Vec::new();
+    for target in &args.target {
+        // One named twice is compiled once.
+        if !targets.contains(target) {
+            targets.push(target.clone());
+        }
+    }
+    let bar = ProgressBar::new(targets.len() as u64);
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()));
     let mut rows = Vec::new();
     let mut broken = Vec::new();
-    for target in &args.target {
+    for target in &targets {
         bar.set_message(target.to_string());
         let choice = if target.extension() == "hsaco" { choice } else { CompilerChoice::Auto };
         match context.jit.build(&source, target, choice) {
@@ -132,7 +139,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         return Err(failed(all.join("\n")));
     }
     if let Some(path) = &args.bundle {
-        let bundle = Bundle::compile(&context.jit, &source, &args.target)?;
+        let bundle = Bundle::compile(&context.jit, &source, &targets)?;
         write(path, &bundle.to_bytes())?;
         writeln!(context.err, "wrote {} with {} targets", path.display(), bundle.parts.len())?;
     }

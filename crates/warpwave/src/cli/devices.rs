@@ -45,12 +45,9 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
             Err(error) => {
                 writeln!(out, "{:6} absent: {error}", backend.label)?;
                 if let Error::NotAvailable { tried, .. } = error {
-                    writeln!(
-                        out,
-                        "       looked for {} (and {} more places; --json lists them)",
-                        first(tried),
-                        tried.len().saturating_sub(1)
-                    )?;
+                    let more =
+                        if tried.len() > 1 { format!(" (and {} more places; --json lists them)", tried.len() - 1) } else { String::new() };
+                    writeln!(out, "       looked for {}{more}", tried.first().map_or("nothing", String::as_str))?;
                 }
             }
         }
@@ -76,10 +73,6 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         }
     }
     Ok(())
-}
-
-fn first(tried: &[String]) -> &str {
-    tried.first().map_or("nothing", |text| text.split(':').next().unwrap_or(text))
 }
 
 fn backend_json(backend: &Backend) -> Value {

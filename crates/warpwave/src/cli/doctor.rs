@@ -1,6 +1,7 @@
 //! `warpwave doctor`: each vendor's chain, link by link, with the fix for the first that breaks.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,49 +61,64 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let chains: Vec<Chain> = gpus.backends().iter().map(|backend| examine(&gpus, &backend.label)).collect();
     let compilers = compilers(context);
     if args.json {
-        let all: Vec<Value> = chains.iter().map(chain_json).collect();
-        context.print_json(&json!({ "chains": all, "compilers": compilers.iter().map(|(name, text)| json!({ "name": name, "found": text })).collect::<Vec<_>>() }))?;
+        let chains: Vec<Value> = chains.iter().map(chain_json).collect();
+        let compilers: Vec<Value> = compilers.iter().map(link_json).collect();
+        context.print_json(&json!({ "chains": chains, "compilers": compilers }))?;
     } else {
         for chain in &chains {
             writeln!(context.out, "{}", chain.name)?;
-            for link in &chain.links {
-                match &link.found {
-                    Ok(text) => writeln!(context.out, "  ok   {:16} {text}", link.name)?,
-                    Err(broken) => writeln!(context.out, "  --   {:16} {}\n       to fix: {}", link.name, broken.what, broken.fix)?,
-                }
-            }
+            chain.links.iter().try_for_each(|link| print_link(context.out, link))?;
         }
         writeln!(context.out, "compilers")?;
-        for (name, text) in &compilers {
-            writeln!(context.out, "  {}   {name:16} {text}", if text.starts_with('/') { "ok" } else { "--" })?;
-        }
+        compilers.iter().try_for_each(|link| print_link(context.out, link))?;
     }
     let faults: Vec<&str> =
         chains.iter().filter(|chain| chain.hardware && chain.broken().is_some()).map(|chain| chain.name.as_str()).collect();
     if faults.is_empty() { Ok(()) } else { Err(failed(format!("a GPU is there but does not work: {}", faults.join(", ")))) }
 }
 
+fn print_link(out: &mut dyn Write, link: &Link) -> std::io::Result<()> {
+    match &link.found {
+        Ok(text) => writeln!(out, "  ok   {:16} {text}", link.name),
+        Err(broken) => writeln!(out, "  --   {:16} {}\n       to fix: {}", link.name, broken.what, broken.fix),
+    }
+}
+
 fn chain_json(chain: &Chain) -> Value {
-    let links: Vec<Value> = chain
-        .links
-        .iter()
-        .map(|link| match &link.found {
-            Ok(text) => json!({ "link": link.name, "ok": true, "found": text }),
-            Err(broken) => json!({ "link": link.name, "ok": false, "found": broken.what, "fix": broken.fix }),
-        })
-        .collect();
+    let links: Vec<Value> = chain.links.iter().map(link_json).collect();
     json!({ "name": chain.name, "hardware": chain.hardware, "works": chain.broken().is_none(), "links": links })
 }
 
-fn compilers(context: &Context<'_>) -> Vec<(&'static str, String)> {
+fn link_json(link: &Link) -> Value {
+    match &link.found {
+        Ok(text) => json!({ "link": link.name, "ok": true, "found": text }),
+        Err(broken) => json!({ "link": link.name, "ok": false, "found": broken.what, "fix": broken.fix }),
+    }
+}
+
+/// Each compiler: where it is, or what to do about its absence.
+fn compilers(context: &Context<'_>) -> Vec<Link> {
     let tools = context.jit.toolchains();
-    let first = |tools: &[Tool], install: &str| {
-        tools.first().map_or_else(|| format!("not found: {install}"), |tool| tool.path().display().to_string())
+    let first = |tools: &[Tool], variable: &str, install: &str| match tools.first() {
+        Some(Tool::Clang(clang)) if clang.device_libs.is_empty() => broken(
+            format!("{}, but no device library (ocml.bc)", clang.path.display()),
+            "apt install rocm-device-libs, or set WARPWAVE_DEVICE_LIBS",
+        ),
+        Some(tool) => Ok(tool.path().display().to_string()),
+        None => match std::env::var(variable) {
+            Ok(path) if !path.is_empty() => {
+                broken(format!("{variable} names {path}, which is not there"), format!("correct or unset {variable}"))
+            }
+            _ => broken("not found", install),
+        },
     };
     vec![
-        ("clang (AMD)", first(&tools.clang, "apt install clang-19 lld-19 rocm-device-libs")),
-        ("hipRTC (AMD)", first(&tools.hiprtc, "comes with ROCm; not needed beside clang")),
-        ("NVRTC (NVIDIA)", first(&tools.nvrtc, "pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12")),
+        Link { name: "clang (AMD)", found: first(&tools.clang, "WARPWAVE_CLANG", "apt install clang-19 lld-19 rocm-device-libs") },
+        Link { name: "hipRTC (AMD)", found: first(&tools.hiprtc, "WARPWAVE_HIPRTC_LIB", "comes with ROCm; not needed beside clang") },
+        Link {
+            name: "NVRTC (NVIDIA)",
+            found: first(&tools.nvrtc, "WARPWAVE_NVRTC_LIB", "pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12"),
+        },
     ]
 }
 

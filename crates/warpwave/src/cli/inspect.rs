@@ -73,12 +73,15 @@ pub(super) fn print_kernels(out: &mut dyn Write, code: &CodeObject) -> std::io::
             }
             CodeKind::Ptx => facts.push("compiled by the driver when loaded".to_owned()),
         }
-        writeln!(out, "    {}({})  {}", kernel.name, arguments(kernel), facts.join(", "))?;
+        writeln!(out, "    {}({})  {}", kernel.name, arguments(code.kind, kernel), facts.join(", "))?;
     }
     Ok(())
 }
 
-fn arguments(kernel: &KernelInfo) -> String {
+fn arguments(kind: CodeKind, kernel: &KernelInfo) -> String {
+    if kind == CodeKind::Ptx {
+        return "…".to_owned();
+    }
     let one = |arg: &warpwave_gpu::code_object::ArgInfo| match arg.kind {
         ArgKind::GlobalBuffer => "pointer".to_owned(),
         _ => format!("{} B", arg.size),

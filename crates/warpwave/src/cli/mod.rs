@@ -15,6 +15,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 use warpwave_gpu::{Device, Gpus, Preference, Selection};
 use warpwave_jit::Jit;
 
@@ -125,7 +126,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
             return if error.use_stderr() { 2 } else { 0 };
         }
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WARPWAVE_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let filter = log_filter(err);
     // A second command in the same process (tests) finds it set already.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().with_target(false).try_init();
     let mut context = Context { gpus: &gpus, jit: Jit::default(), out, err };
@@ -149,6 +150,16 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
             failure.code
         }
     }
+}
+
+/// What to log; a `WARPWAVE_LOG` that makes no sense is said, not fatal.
+fn log_filter(err: &mut dyn Write) -> EnvFilter {
+    let wanted = std::env::var("WARPWAVE_LOG").unwrap_or_default();
+    let parsed = if wanted.is_empty() { Ok(EnvFilter::new("warn")) } else { EnvFilter::try_new(&wanted) };
+    parsed.unwrap_or_else(|error| {
+        let _ = writeln!(err, "warpwave: WARPWAVE_LOG={wanted} is ignored: {error}; examples: debug, warpwave_jit=trace");
+        EnvFilter::new("warn")
+    })
 }
 
 /// `1.5 GiB`.
