@@ -19,6 +19,8 @@ struct Wheel {
 
 const NVRTC: Wheel = Wheel { name: "nvidia-cuda-nvrtc-cu12", version: "12.9.86", marker: "" };
 const CUDA_HEADERS: Wheel = Wheel { name: "nvidia-cuda-runtime-cu12", version: "12.9.79", marker: "" };
+/// `cuda/std` and its kin, which CUDA's headers refer to.
+const CCCL: Wheel = Wheel { name: "nvidia-cuda-cccl-cu12", version: "12.9.27", marker: "" };
 // 2.2.6 has wheels for every Python from Ubuntu 22.04's 3.10 to Debian 13's 3.13, and for none newer.
 const NUMPY: [Wheel; 2] = [
     Wheel { name: "numpy", version: "2.2.6", marker: "; python_version<'3.14'" },
@@ -37,7 +39,7 @@ pub enum Set {
 impl Set {
     fn wheels(self) -> Vec<&'static Wheel> {
         match self {
-            Set::Test => [&NVRTC, &CUDA_HEADERS].into_iter().chain(&NUMPY).collect(),
+            Set::Test => [&NVRTC, &CUDA_HEADERS, &CCCL].into_iter().chain(&NUMPY).collect(),
             Set::Demo => vec![&NVRTC],
         }
     }
@@ -234,7 +236,12 @@ fn first_file(places: Vec<PathBuf>) -> Option<PathBuf> {
 }
 
 fn first_folder(places: Vec<PathBuf>) -> Option<PathBuf> {
-    places.into_iter().find(|place| place.join("cuda.h").is_file() && place.join("cuda_fp16.h").is_file())
+    // A toolkit has `cuda/std` in the same folder, the wheels in a package beside it.
+    let has_cccl = |place: &Path| {
+        let beside = place.ancestors().nth(2).map(|packages| packages.join("cuda_cccl/include"));
+        [Some(place.to_path_buf()), beside].into_iter().flatten().any(|folder| folder.join("cuda/std").is_dir())
+    };
+    places.into_iter().find(|place| place.join("cuda.h").is_file() && place.join("cuda_fp16.h").is_file() && has_cccl(place))
 }
 
 fn toolkits() -> Vec<PathBuf> {
@@ -417,7 +424,7 @@ mod tests {
         assert_eq!(nothing(Set::Demo).missing().len(), 3);
         assert_eq!(nothing(Set::Test).missing().len(), 7);
         assert_eq!(wheel_names(Set::Demo), "nvidia-cuda-nvrtc-cu12");
-        assert_eq!(wheel_names(Set::Test), "nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 numpy");
+        assert_eq!(wheel_names(Set::Test), "nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12 numpy");
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod cuda;
 mod names;
 
 use object::elf;
-use object::read::elf::{FileHeader, SectionTable};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 
 pub use names::base_names;
 
@@ -200,6 +200,14 @@ fn parse_elf(bytes: &[u8]) -> Result<CodeObject, CodeObjectError> {
         return Err(damaged("not little-endian"));
     }
     let sections = header.sections(LE, bytes).map_err(|e| damaged(format!("ELF sections: {e}")))?;
+    // A driver is given no length: what the file refers to must be in it, or the driver would read beyond.
+    let cut = |what: &str| damaged(format!("cut off: a {what} lies outside of the file"));
+    for section in sections.iter() {
+        section.data(LE, bytes).map_err(|_| cut("section"))?;
+    }
+    for segment in header.program_headers(LE, bytes).map_err(|e| damaged(format!("ELF segments: {e}")))? {
+        segment.data(LE, bytes).map_err(|()| cut("segment"))?;
+    }
     match header.e_machine.get(LE).0 {
         EM_AMDGPU => amd::parse(bytes, header, &sections),
         EM_CUDA => cuda::parse_cubin(bytes, header, &sections),

@@ -33,19 +33,18 @@ impl Module {
     /// Loads a code object: `.cubin` or PTX for NVIDIA, `.hsaco` for AMD.
     pub fn load(device: &Device, image: &[u8]) -> Result<Module> {
         let bad = |reason: String| Error::BadModule { device: device.name().to_owned(), reason };
-        let code = CodeObject::parse(image).ok();
+        let code = match CodeObject::parse(image) {
+            Ok(code) => Some(code),
+            // Drivers are told no length: a damaged file would make them read beyond it.
+            Err(error) if image.starts_with(b"\x7fELF") || std::str::from_utf8(image).is_err() => return Err(bad(error.to_string())),
+            // Text that is not PTX as we know it: the driver may judge.
+            Err(_) => None,
+        };
         check_target(device, code.as_ref()).map_err(bad)?;
-        // PTX is text that the driver reads up to a NUL, and no driver is told the image's length: keep a NUL behind it.
+        // Text ends with a NUL.
         let mut terminated = Vec::with_capacity(image.len() + 1);
         terminated.extend_from_slice(image);
         terminated.push(0);
-        if code.is_none()
-            && !image.starts_with(b"\x7fELF")
-            && !image.starts_with(b"__CLANG_OFFLOAD_BUNDLE__")
-            && std::str::from_utf8(image).is_err()
-        {
-            return Err(bad("it is neither ELF nor PTX".to_owned()));
-        }
         let table = device.activate()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the output outlives the call; the image was checked to be of a format with a length of its own.

@@ -287,6 +287,8 @@ fn device_libs(packages: &[PathBuf]) -> Vec<PathBuf> {
         all.extend(versioned_folders("/usr/lib/clang", "", tail));
         all.extend(versioned_folders("/usr/lib64/clang", "", tail));
     }
+    // Debian 13's and Ubuntu 24.04's packages, whose clang may be another than the one found.
+    all.extend(CLANG_VERSIONS.rev().map(|v| PathBuf::from(format!("/usr/lib/llvm-{v}/lib/clang/{v}/amdgcn/bitcode"))));
     all.extend(packages.iter().map(|f| f.join("_rocm_sdk_core/lib/llvm/amdgcn/bitcode")));
     all.retain(|f| f.join("ocml.bc").is_file());
     all
@@ -351,8 +353,10 @@ fn hip_folders(packages: &[PathBuf]) -> Vec<PathBuf> {
 
 /// Folders with CUDA's headers: the one chosen, or those beside the NVRTC library.
 fn cuda_include_dirs(nvrtc: &Path, packages: &[PathBuf]) -> Vec<PathBuf> {
-    if let Some(chosen) = variable("WARPWAVE_CUDA_INCLUDE") {
-        return vec![chosen];
+    if let Some(chosen) = file_variable("WARPWAVE_CUDA_INCLUDE") {
+        // The wheels have `cuda/std` in a package beside it.
+        let cccl = chosen.ancestors().nth(2).map(|f| f.join("cuda_cccl/include")).filter(|f| f.join("cuda/std").is_dir());
+        return std::iter::once(chosen).chain(cccl).collect();
     }
     let real = nvrtc.canonicalize().unwrap_or_else(|_| nvrtc.to_owned());
     let mut all = Vec::new();

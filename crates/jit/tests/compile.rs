@@ -158,7 +158,7 @@ fn nvrtc_gives_ptx_when_asked_and_specific_code_for_hopper() {
     let Some(tools) = tools(CompilerChoice::Nvrtc) else { return };
     let source = KernelSource::from_file(kernels_folder().join("vector_add.cu")).unwrap();
     let ptx = run(&source, "compute_80", CompilerChoice::Auto, &tools).unwrap();
-    assert_eq!((ptx.code_object.kind, ptx.code_object.target.as_str()), (CodeKind::Ptx, "sm_80"));
+    assert_eq!((ptx.code_object.kind, ptx.code_object.target.as_str()), (CodeKind::Ptx, "compute_80"));
     assert!(ptx.code_object.find("vector_add").is_ok());
     let hopper = text("extern \"C\" __global__ void k() { asm volatile(\"setmaxnreg.dec.sync.aligned.u32 40;\"); }");
     assert_eq!(run(&hopper, "sm_90a", CompilerChoice::Auto, &tools).unwrap().code_object.target, "sm_90a");

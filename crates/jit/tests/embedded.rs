@@ -53,3 +53,19 @@ fn a_device_without_code_is_named_with_what_there_is() {
     assert!(matches!(&error, BundleError::NoTarget { .. }));
     assert!(error.to_string().contains("gfx803") && error.to_string().contains("gfx90a"), "{error}");
 }
+
+#[test]
+fn code_that_is_cut_off_never_reaches_the_driver() {
+    for fake in [Fake::amd(), Fake::nvidia()] {
+        let fakes = fake.install();
+        let device = fakes.driver().unwrap().device(0).unwrap();
+        let bundle = embedded();
+        let code = &bundle.choose(&device).unwrap().code;
+        fakes.clear_log();
+        for len in 1..code.len() {
+            assert!(warpwave_gpu::Module::load(&device, &code[..len]).is_err(), "{len} of {} bytes", code.len());
+        }
+        assert!(!fakes.log().iter().any(|call| call.ends_with("ModuleLoadData")), "a driver is told no length: it would read beyond");
+        warpwave_gpu::Module::load(&device, code).unwrap();
+    }
+}
