@@ -36,7 +36,7 @@ impl Module {
         let code = match CodeObject::parse(image) {
             Ok(code) => Some(code),
             // Drivers are told no length: a damaged file would make them read beyond it.
-            Err(error) if image.starts_with(b"\x7fELF") || std::str::from_utf8(image).is_err() => return Err(bad(error.to_string())),
+            Err(error) if image.starts_with(b"\x7f") || std::str::from_utf8(image).is_err() => return Err(bad(error.to_string())),
             // Text that is not PTX as we know it: the driver may judge.
             Err(_) => None,
         };

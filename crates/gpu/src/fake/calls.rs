@@ -248,20 +248,27 @@ fn fill_bytes(m: &mut Machine, stream: Handle, ptr: u64, value: u8, count: usize
     m.push(stream as usize, Item::Run(op))
 }
 
-/// The length of an image that begins at `image`: ELF says it, text ends with NUL.
+/// The image that begins at `image`: text ends with NUL; ELF ends where its last section, segment or table does.
 fn image_bytes<'a>(image: *const c_void) -> &'a [u8] {
-    // SAFETY: the layer hands images that are NUL-terminated or ELF with a whole header.
-    unsafe {
-        let head = std::slice::from_raw_parts(image.cast::<u8>(), 4);
-        if head != b"\x7fELF" {
-            return CStr::from_ptr(image.cast()).to_bytes();
-        }
-        let header = std::slice::from_raw_parts(image.cast::<u8>(), 64);
-        let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or_default());
-        let half = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
-        let end = word(0x28) + half(0x3A) * half(0x3C);
-        std::slice::from_raw_parts(image.cast::<u8>(), usize::try_from(end).unwrap_or(64))
+    let start = image.cast::<u8>();
+    // SAFETY: the layer hands whole images: every table an ELF header refers to is there.
+    let number = |at: usize, bytes: usize| (0..bytes).fold(0, |n, i| n | usize::from(unsafe { *start.add(at + i) }) << (8 * i));
+    if number(0, 4) != 0x464C_457F {
+        // SAFETY: and text is terminated.
+        return unsafe { CStr::from_ptr(image.cast()) }.to_bytes();
     }
+    const NO_BITS: usize = 8;
+    let (sections, section_size, section_count) = (number(0x28, 8), number(0x3A, 2), number(0x3C, 2));
+    let (segments, segment_size, segment_count) = (number(0x20, 8), number(0x36, 2), number(0x38, 2));
+    let mut end = (sections + section_size * section_count).max(segments + segment_size * segment_count);
+    for at in (0..section_count).map(|i| sections + i * section_size).filter(|at| number(at + 4, 4) != NO_BITS) {
+        end = end.max(number(at + 0x18, 8) + number(at + 0x20, 8));
+    }
+    for at in (0..segment_count).map(|i| segments + i * segment_size) {
+        end = end.max(number(at + 8, 8) + number(at + 0x20, 8));
+    }
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts(start, end) }
 }
 
 fn kernel_names(image: &[u8]) -> Option<Vec<String>> {
