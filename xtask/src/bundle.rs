@@ -15,9 +15,9 @@ const RUN_SCRIPT: &str = include_str!("bundle_run.sh");
 /// What a remote machine still takes in one piece.
 const MAX_BYTES: u64 = 60 << 20;
 
-/// A test program cargo has built.
+/// A test program or an example cargo has built.
 #[derive(Debug, PartialEq, Eq)]
-struct TestProgram {
+struct Program {
     package: String,
     /// The target's name: the library's, or the file's under `tests/`.
     target: String,
@@ -25,10 +25,14 @@ struct TestProgram {
     path: PathBuf,
 }
 
-impl TestProgram {
-    /// A name that says where it comes from; `run.sh` knows packages by its first part.
-    fn file_name(&self) -> String {
-        format!("{}.{}.{}", self.package, self.kind, self.target)
+impl Program {
+    /// Its place in the bundle. A test's name says where it comes from; `run.sh` knows packages by its first part. Examples keep
+    /// their names: a test finds and runs them.
+    fn place(&self) -> String {
+        match self.kind.as_str() {
+            "example" => format!("examples/{}", self.target),
+            kind => format!("tests/{}.{kind}.{}", self.package, self.target),
+        }
     }
 }
 
@@ -44,7 +48,7 @@ pub fn main() -> Result<()> {
     if !built.status.success() {
         return failed("the release tests do not build; cargo's messages are above");
     }
-    let programs = test_programs(&String::from_utf8_lossy(&built.stdout), &workspace.members);
+    let programs = programs_in(&String::from_utf8_lossy(&built.stdout), &workspace.members);
     if programs.is_empty() {
         return failed("cargo built no test programs; does `cargo test --release --workspace --no-run` name any?");
     }
@@ -54,30 +58,30 @@ pub fn main() -> Result<()> {
     report(&folder, &programs)
 }
 
-/// The test programs in cargo's JSON messages, one message a line.
-fn test_programs(messages: &str, members: &[(String, String)]) -> Vec<TestProgram> {
+/// The test programs and examples in cargo's JSON messages, one message a line.
+fn programs_in(messages: &str, members: &[(String, String)]) -> Vec<Program> {
     let names: BTreeMap<&str, &str> = members.iter().map(|(id, name)| (id.as_str(), name.as_str())).collect();
-    let parse = |line: &str| -> Option<TestProgram> {
+    let parse = |line: &str| -> Option<Program> {
         let message: Value = serde_json::from_str(line).ok()?;
-        // Examples and the command itself are programs as well, but not built as tests.
-        if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        let wanted = message["profile"]["test"] == true || message["target"]["kind"][0] == "example";
+        if message["reason"] != "compiler-artifact" || !wanted {
             return None;
         }
         let path = message["executable"].as_str()?;
         let text = |value: &Value| value.as_str().unwrap_or("unknown").to_owned();
-        Some(TestProgram {
+        Some(Program {
             package: names.get(message["package_id"].as_str()?).copied().unwrap_or("unknown").to_owned(),
             target: text(&message["target"]["name"]),
             kind: text(&message["target"]["kind"][0]),
             path: path.into(),
         })
     };
-    let mut programs: Vec<TestProgram> = messages.lines().filter_map(parse).collect();
-    programs.sort_by_key(TestProgram::file_name);
+    let mut programs: Vec<Program> = messages.lines().filter_map(parse).collect();
+    programs.sort_by_key(Program::place);
     programs
 }
 
-fn pack(workspace: &Workspace, programs: &[TestProgram], folder: &Path) -> Result<()> {
+fn pack(workspace: &Workspace, programs: &[Program], folder: &Path) -> Result<()> {
     for part in ["tests", "bin", "examples/kernels"] {
         create_folder(&folder.join(part))?;
     }
@@ -87,7 +91,7 @@ fn pack(workspace: &Workspace, programs: &[TestProgram], folder: &Path) -> Resul
         if stripper { run::checked(Command::new("strip").arg(to)) } else { Ok(()) }
     };
     for program in programs {
-        copy_stripped(&program.path, &folder.join("tests").join(program.file_name()))?;
+        copy_stripped(&program.path, &folder.join(program.place()))?;
     }
     copy_stripped(&workspace.command(), &folder.join("bin/warpwave"))?;
     for kernel in example_kernels(&workspace.root) {
@@ -103,12 +107,12 @@ fn write_script(path: &Path) -> Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).doing(doing)
 }
 
-fn report(folder: &Path, programs: &[TestProgram]) -> Result<()> {
+fn report(folder: &Path, programs: &[Program]) -> Result<()> {
     let mut files = Vec::new();
     measure(folder, folder, &mut files)?;
     files.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
-    println!("{}: {} test programs, {} in all", folder.display(), programs.len(), mebibytes(total));
+    println!("{}: {} programs, {} in all", folder.display(), programs.len(), mebibytes(total));
     if total > MAX_BYTES {
         let biggest: Vec<String> = files.iter().take(5).map(|(name, bytes)| format!("{} {}", name.display(), mebibytes(*bytes))).collect();
         return failed(format!("the bundle is over {}; make the biggest files smaller: {}", mebibytes(MAX_BYTES), biggest.join(", ")));
@@ -141,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_programs_built_as_tests_are_taken() {
+    fn tests_and_examples_are_taken_and_nothing_else() {
         let artifact = |name: &str, kind: &str, test: bool, executable: Value| {
             serde_json::json!({
                 "reason": "compiler-artifact", "package_id": "path+file:///w/crates/gpu#warpwave-gpu@0.1.0",
@@ -154,12 +158,13 @@ mod tests {
             artifact("driver", "test", true, "/t/driver-2".into()),
             artifact("01-allocate", "example", false, "/t/01-allocate".into()),
             artifact("warpwave_gpu", "lib", false, Value::Null),
+            artifact("warpwave", "bin", false, "/t/warpwave".into()),
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
             "a line that is not JSON".to_owned(),
         ];
         let members = [("path+file:///w/crates/gpu#warpwave-gpu@0.1.0".to_owned(), "warpwave-gpu".to_owned())];
-        let names: Vec<String> = test_programs(&messages.join("\n"), &members).iter().map(TestProgram::file_name).collect();
-        assert_eq!(names, ["warpwave-gpu.lib.warpwave_gpu", "warpwave-gpu.test.driver"]);
+        let names: Vec<String> = programs_in(&messages.join("\n"), &members).iter().map(Program::place).collect();
+        assert_eq!(names, ["examples/01-allocate", "tests/warpwave-gpu.lib.warpwave_gpu", "tests/warpwave-gpu.test.driver"]);
     }
 
     #[test]

@@ -75,10 +75,13 @@ impl Module {
 
     /// A kernel by its symbol, or by its C++ name where that is unique.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        let info = self.0.code.as_ref().and_then(|code| code.find(name).ok());
-        let symbol = info.map_or(name, |info| &info.name);
         let device = &self.0.device;
         let not_found = || Error::NotInModule { what: "kernel", name: name.to_owned(), available: self.kernel_names() };
+        let info = match &self.0.code {
+            Some(code) => Some(code.find(name).map_err(|_| not_found())?),
+            None => None,
+        };
+        let symbol = info.map_or(name, |info| &info.name);
         let c_name = CString::new(symbol).map_err(|_| not_found())?;
         let table = device.activate()?;
         let mut raw = std::ptr::null_mut();
@@ -328,25 +331,27 @@ impl Kernel {
         Ok(())
     }
 
-    /// AMD documents its code objects. For NVIDIA the driver's word counts (12.4+), then what the file seems to say;
-    /// PTX says nothing that we read.
+    /// What the code object states; on NVIDIA, where that is our reading of an undocumented section, the driver's word
+    /// counts instead (12.4+). PTX states nothing: there the driver is asked until it says that there are no more.
     fn ask_parameters(&self) -> Option<Vec<usize>> {
+        let kind = self.module.code().map(|code| code.kind);
+        let stated = self.stated.clone().filter(|_| kind != Some(CodeKind::Ptx));
         if self.device().info().vendor == Vendor::Amd {
-            return self.stated.clone();
+            return stated;
         }
-        let in_file = self.module.code().filter(|code| code.kind == CodeKind::Cubin).and(self.stated.clone());
         let table = self.device().activate().ok()?;
         let mut sizes = Vec::new();
-        loop {
+        while stated.as_ref().is_none_or(|stated| sizes.len() < stated.len()) {
             let (mut offset, mut bytes) = (0, 0);
             // SAFETY: the outputs outlive the call, and the function is live.
             match unsafe { table.function_parameter(self.raw, sizes.len(), &mut offset, &mut bytes) } {
                 Ok(()) => sizes.push(bytes),
                 // Past the last one.
-                Err(Failure::Code { code: code::INVALID_VALUE, .. }) => return Some(sizes),
-                Err(_) => return in_file,
+                Err(Failure::Code { code: code::INVALID_VALUE, .. }) => break,
+                Err(_) => return stated,
             }
         }
+        Some(sizes)
     }
 
     #[cold]

@@ -122,6 +122,11 @@ impl Toolchains {
         let mut found = Toolchains::default();
         let libs = device_libs(&packages);
         for path in search(&clang_candidates(), &mut found.looked_for[0]) {
+            // Without its linker it gets as far as an object file that no driver loads.
+            if !has_linker(&path) {
+                found.looked_for[0].push(format!("{} (there, but its linker lld is not)", path.display()));
+                continue;
+            }
             found.clang.push(Tool::Clang(ClangTool { device_libs: libs_for(&path, &libs), path }));
         }
         for path in search(&library_candidates("WARPWAVE_NVRTC_LIB", NVRTC_NAMES, &nvrtc_folders(&packages)), &mut found.looked_for[1]) {
@@ -269,6 +274,12 @@ fn clang_candidates() -> Vec<PathBuf> {
         all.extend(path_folders().into_iter().map(|f| f.join(&name)));
     }
     all
+}
+
+/// Whether clang will find `lld`: beside itself, behind any links, or on `PATH`.
+fn has_linker(clang: &Path) -> bool {
+    let beside = [clang.to_owned(), clang.canonicalize().unwrap_or_default()].into_iter().filter_map(|c| c.parent().map(Path::to_owned));
+    beside.chain(path_folders()).any(|folder| folder.join("lld").exists())
 }
 
 /// Folders that hold the device library, wherever they came from.

@@ -121,6 +121,28 @@ fn shared_memory_atomics_halves_and_templates_are_right() {
 }
 
 #[test]
+fn the_drivers_parameters_are_those_we_read_in_the_file() {
+    on_every_gpu(|jit, device, stream| {
+        // Twelve parameters of mixed sizes, a struct by value among them.
+        let text = "struct Pair { double a; char b; };\n\
+            extern \"C\" __global__ void many(char a, short b, int c, long long d, float e, double f, Pair g, void* h, bool i, char j, char k, int* out) { *out = c + g.b; }\n";
+        let source = KernelSource::from_text("many.cu", text).unwrap();
+        let module = jit.load(device, &source).unwrap();
+        let sizes: Vec<u32> = module.code().unwrap().find("many").unwrap().explicit_args().map(|arg| arg.size).collect();
+        assert_eq!(sizes, [1, 2, 4, 8, 4, 8, 16, 8, 1, 1, 1, 8]);
+        let kernel = module.kernel("many").unwrap();
+        let mut out = stream.alloc_zeroed::<i32>(1).unwrap();
+        let pair = [1.0f64.to_bits(), 5];
+        // SAFETY: the types are the kernel's, and it writes one element.
+        unsafe {
+            let args = (1i8, 2i16, 30i32, 4i64, 5.0f32, 6.0f64, warpwave_gpu::Arg::value(&pair), 0u64, true, 7i8, 8i8, &mut out);
+            kernel.launch(stream, Launch::for_elements(1, 1), args).unwrap();
+        }
+        assert_eq!(stream.download(&out).unwrap(), [35]);
+    });
+}
+
+#[test]
 fn wrong_arguments_are_caught_before_the_driver() {
     on_every_gpu(|jit, device, stream| {
         let kernel = jit.load(device, &example("vector_add.cu")).unwrap().kernel("vector_add").unwrap();
