@@ -381,7 +381,8 @@ fn cuda_include_dirs(nvrtc: &Path, packages: &[PathBuf]) -> Vec<PathBuf> {
     all.push("/usr/include".into());
     // Of the folders that hold the half header only the first: a second CUDA's would not fit. CCCL's stands beside it.
     let main = all.iter().find(|f| f.join("cuda_fp16.h").is_file()).cloned();
-    let cccl = all.iter().find(|f| f.join("cuda/std").is_dir()).cloned();
+    // CUDA 13 has CCCL in a folder of its own.
+    let cccl = all.iter().flat_map(|f| [f.clone(), f.join("cccl")]).find(|f| f.join("cuda/std").is_dir());
     let mut chosen: Vec<PathBuf> = main.into_iter().chain(cccl).collect();
     chosen.dedup();
     chosen

@@ -64,14 +64,15 @@ fn amd() -> Fakes {
 const ADD: &[&str] = &["--kernel", "vector_add", "--grid", "4", "--block", "256"];
 const ADD_ARGS: &[&str] = &["--arg", "f32[1000]=iota", "--arg", "f32[1000]=ones", "--arg", "f32[1000]=zeros", "--arg", "i32:1000"];
 
-/// Whether the AMD compiler is there; tests without it use the embedded kernel.
+/// Whether a compiler for AMD GPUs is there; tests without it use the embedded kernel.
 fn have_clang() -> bool {
     let fakes = amd();
-    let answer = on(&fakes, &["compile", &kernel("vector_add.cu"), "--target", "gfx90a"]);
+    // An old hipRTC knows the first of these alone.
+    let answer = on(&fakes, &["compile", &kernel("vector_add.cu"), "--target", "gfx90a,gfx1100,gfx942"]);
     if answer.code != 0 {
         let required = std::env::var_os("WARPWAVE_REQUIRE_ALL").is_some_and(|v| v == "1");
-        assert!(!required, "no compiler for gfx90a, and WARPWAVE_REQUIRE_ALL is set: {}", answer.err);
-        eprintln!("skipped: no compiler for gfx90a");
+        assert!(!required, "no compiler for AMD GPUs, and WARPWAVE_REQUIRE_ALL is set: {}", answer.err);
+        eprintln!("skipped: no compiler for these AMD GPUs");
     }
     answer.code == 0
 }

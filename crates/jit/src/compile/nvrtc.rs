@@ -46,7 +46,12 @@ pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String)
         Some(_) => (job.source.name(), Cow::Borrowed(job.source.text())),
         None => (TEXT_NAME, Cow::Owned(line_directive(job.source.name()) + job.source.text())),
     };
-    let outcome = rtc::compile(&table, name, &text, &given, &flags(job, tool), output(job))?;
+    let mut flags = flags(job, tool);
+    // Newer ones have a cache of their own, and what comes out of it has no account of registers and spills.
+    if rtc::version(&table)? >= (12, 9) {
+        flags.push("--no-cache".to_owned());
+    }
+    let outcome = rtc::compile(&table, name, &text, &given, &flags, output(job))?;
     // NVRTC read the included files itself.
     if let Some(path) = job.source.changed_on_disk() {
         return Err(CompileError::SourceChanged { path: path.to_owned() });
