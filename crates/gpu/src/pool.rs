@@ -9,6 +9,7 @@
 //! most that was ever asked for at once. Power-of-two classes would waste a quarter of the card on average.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -58,6 +59,9 @@ struct State {
     waiting: Vec<Waiting>,
     /// Freed while a stream that used them was being captured: an event recorded then would belong to the graph.
     parked: Vec<(Free, u64, Vec<Stream>)>,
+    /// Streams that are not needed any more. Dropping the last handle of one comes back to the pool, so they are dropped
+    /// when its lock is free.
+    done_with: Vec<Stream>,
     cap: Option<usize>,
     clock: u64,
     stats: PoolStats,
@@ -91,9 +95,32 @@ fn class(bytes: usize) -> usize {
     bytes.checked_next_multiple_of(granule).unwrap_or(bytes)
 }
 
+/// The pool's lock; see `done_with`.
+struct Locked<'a>(Option<MutexGuard<'a, State>>);
+
+impl Deref for Locked<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect("taken by drop alone")
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect("taken by drop alone")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let streams = self.0.take().map(|mut state| std::mem::take(&mut state.done_with));
+        drop(streams);
+    }
+}
+
 impl Pool {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_> {
+        Locked(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     pub fn stats(&self) -> PoolStats {
@@ -244,6 +271,7 @@ impl State {
                 self.parked.push((block, home, streams));
             } else {
                 self.wait_for(table, vec![block], home, &streams);
+                self.done_with.extend(streams);
             }
         }
         let mut moved = false;
@@ -293,8 +321,11 @@ impl State {
     fn release_everything(&mut self, table: &Table) {
         let ready = std::mem::take(&mut self.ready).into_values().flat_map(BTreeMap::into_values).flatten();
         let waiting = std::mem::take(&mut self.waiting);
-        let parked = std::mem::take(&mut self.parked).into_iter().map(|(block, ..)| block);
-        let blocks: Vec<Free> = ready.chain(parked).collect();
+        let mut blocks: Vec<Free> = ready.collect();
+        for (block, _, streams) in std::mem::take(&mut self.parked) {
+            blocks.push(block);
+            self.done_with.extend(streams);
+        }
         blocks.into_iter().for_each(|block| self.free(table, block));
         for group in waiting {
             group.events.iter().for_each(|event| destroy(table, event));

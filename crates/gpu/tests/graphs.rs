@@ -195,3 +195,27 @@ fn a_capture_gets_no_memory_that_queued_work_still_uses() {
         assert!(home.download(&copy).unwrap() == vec![3; n]);
     });
 }
+
+#[test]
+fn memory_freed_while_another_stream_that_used_it_is_captured_comes_back_later() {
+    on_every_device(|place| {
+        let home = place.device.stream().unwrap();
+        let other = place.device.stream().unwrap();
+        let mut buffer = home.alloc_zeroed::<u32>(1000).unwrap();
+        home.synchronize().unwrap();
+        other.fill(&mut buffer, 1).unwrap();
+        let graph = other
+            .capture_graph(|s| {
+                // An event recorded on `other` now would belong to the graph.
+                drop(buffer);
+                s.alloc_zeroed::<u32>(10).map(drop)
+            })
+            .unwrap();
+        // The pool alone holds the stream now, and gives it up within an allocation.
+        drop((graph, other));
+        let all: Vec<_> = (0..4).map(|_| home.alloc::<u32>(1000).unwrap()).collect();
+        drop(all);
+        place.device.trim_pool().unwrap();
+        assert_eq!(place.device.pool_stats().allocated, 0);
+    });
+}
