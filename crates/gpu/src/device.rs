@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -98,6 +98,8 @@ pub(crate) struct DeviceInner {
     pub(crate) pool: Pool,
     /// Streams being captured. While there are any, no memory goes back to the driver: that would wait for them.
     pub(crate) captures: AtomicUsize,
+    /// Ordinals of peers whose memory kernels here may touch.
+    reachable: Mutex<Vec<c_int>>,
 }
 
 impl fmt::Debug for Device {
@@ -123,7 +125,14 @@ impl Device {
         unsafe { table.device_get(&mut handle, number) }.map_err(fail)?;
         let info = read_info(table, handle, ordinal, name).map_err(fail)?;
         let seat = vendor::take_seat(table, number, handle).map_err(fail)?;
-        let inner = DeviceInner { driver: driver.clone(), seat, info, pool: Pool::default(), captures: AtomicUsize::new(0) };
+        let inner = DeviceInner {
+            driver: driver.clone(),
+            seat,
+            info,
+            pool: Pool::default(),
+            captures: AtomicUsize::new(0),
+            reachable: Mutex::default(),
+        };
         Ok(Device(Arc::new(inner)))
     }
 
@@ -151,8 +160,11 @@ impl Device {
         Ok(MemoryInfo { free, total })
     }
 
-    /// Waits for all work on the device.
+    /// Waits for all work on the device. Refused while a stream of it is captured: the driver would end that capture.
     pub fn synchronize(&self) -> Result<()> {
+        if self.is_capturing() {
+            return Err(Error::Capturing { what: "waiting for the whole device" });
+        }
         let table = self.activate()?;
         // SAFETY: no arguments.
         self.check(unsafe { table.device_synchronize() })
@@ -196,7 +208,19 @@ impl Device {
             return Err(Error::Unsupported { what: "direct access to a peer's memory".to_owned(), device });
         }
         let table = self.activate()?;
-        self.check(vendor::enable_peer(table, peer.seat()))
+        self.check(vendor::enable_peer(table, peer.seat()))?;
+        self.0.reachable.lock().unwrap_or_else(PoisonError::into_inner).push(peer.seat().ordinal);
+        Ok(())
+    }
+
+    /// Whether kernels on this device may be given memory of `other`.
+    pub(crate) fn reaches(&self, other: &Device) -> bool {
+        let known = || self.0.reachable.lock().unwrap_or_else(PoisonError::into_inner).contains(&other.seat().ordinal);
+        self == other || Arc::ptr_eq(self.driver(), other.driver()) && known()
+    }
+
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.0.captures.load(Ordering::Acquire) > 0
     }
 
     pub(crate) fn seat(&self) -> Seat {

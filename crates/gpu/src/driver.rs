@@ -178,6 +178,11 @@ impl Driver {
         self.version
     }
 
+    /// Whether its functions are in this process, and not a vendor's.
+    pub(crate) fn is_in_process(&self) -> bool {
+        matches!(self.table.source(), Source::InProcess(_))
+    }
+
     /// The names of its devices.
     pub fn device_names(&self) -> &[String] {
         &self.names

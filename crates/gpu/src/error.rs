@@ -176,6 +176,12 @@ pub enum Error {
         /// The operation.
         what: &'static str,
     },
+    /// A graph was to be launched on memory that the host looks at.
+    #[error("the graph touches host memory of {device} that the program holds a view of; drop the view before the launch")]
+    HostView {
+        /// The device.
+        device: String,
+    },
     /// The new graph cannot replace the old one in place.
     #[error("the graph changed too much to be updated in place ({reason}); instantiate it anew")]
     GraphUpdate {

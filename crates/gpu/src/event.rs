@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::Capture;
 use crate::stream::Stream;
 use crate::table::{Failure, Handle};
@@ -44,6 +44,12 @@ impl Event {
 
     /// Marks the work queued on `stream` so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
+        let _gate = stream.enter();
+        self.record_within(stream)
+    }
+
+    /// The same within the stream's gate.
+    pub(crate) fn record_within(&self, stream: &Stream) -> Result<()> {
         stream.check_same_device(&self.device, "the event")?;
         let table = self.device.activate()?;
         // SAFETY: both handles are live.
@@ -67,8 +73,12 @@ impl Event {
         done(unsafe { table.event_query(self.raw) }).map_err(|failure| self.device.error(failure))
     }
 
-    /// Milliseconds from this event to `end`, both recorded and done.
+    /// Milliseconds from this event to `end`, both recorded and done, and of one device.
     pub fn elapsed_ms(&self, end: &Event) -> Result<f32> {
+        if end.device != self.device {
+            let (expected, actual) = (self.device.name().to_owned(), end.device.name().to_owned());
+            return Err(Error::WrongDevice { what: "the other event".to_owned(), expected, actual });
+        }
         let table = self.device.activate()?;
         let mut ms = 0.0;
         // SAFETY: the output outlives the call, and both handles are live.

@@ -1,70 +1,89 @@
 //! Graphs: work captured once, then launched again and again at little cost.
 //!
-//! A graph keeps every buffer that its work touches, allocated before or during the capture, until it is dropped; the
+//! A graph keeps every buffer and module that its work touches, made before or during the capture, until it is dropped; the
 //! pool cannot hand that memory to anyone else meanwhile. So temporaries of a capture are not reused within it.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::memory::{Block, mark_used};
+use crate::memory::{Block, HostHold, mark_used};
+use crate::module::Module;
 use crate::stream::Stream;
-use crate::table::{Failure, Handle};
+use crate::table::{Failure, Handle, Vendor};
 use crate::vendor::code;
+
+/// What captured work refers to: kept until no graph can run it any more.
+#[derive(Default)]
+struct Kept {
+    blocks: Vec<Arc<Block>>,
+    modules: Vec<Module>,
+}
 
 /// A capture under way: what it touches, and the streams that take part.
 #[derive(Default)]
 pub(crate) struct Capture {
-    blocks: Mutex<Vec<Arc<Block>>>,
+    kept: Mutex<Kept>,
     streams: Mutex<Vec<Stream>>,
 }
 
 impl Capture {
     pub fn keep(&self, block: &Arc<Block>) {
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        if !blocks.iter().any(|known| Arc::ptr_eq(known, block)) {
-            blocks.push(block.clone());
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kept.blocks.iter().any(|known| Arc::ptr_eq(known, block)) {
+            kept.blocks.push(block.clone());
+        }
+    }
+
+    pub fn keep_module(&self, module: &Module) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kept.modules.iter().any(|known| known.is_same(module)) {
+            kept.modules.push(module.clone());
         }
     }
 
     /// A stream takes part from now on.
     pub fn join(self: &Arc<Self>, stream: &Stream) {
+        stream.device().0.captures.fetch_add(1, Ordering::AcqRel);
         stream.set_capture(Some(self.clone()));
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream.clone());
     }
 
     /// Lets the streams go; what was touched remains for the graph.
-    fn finish(&self) -> Vec<Arc<Block>> {
+    fn finish(&self) -> Kept {
         for stream in std::mem::take(&mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner)) {
             stream.set_capture(None);
+            stream.device().0.captures.fetch_sub(1, Ordering::AcqRel);
         }
-        std::mem::take(&mut *self.blocks.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+/// A driver's handle of a graph. Drivers want one call at a time on each.
+struct Raw(Handle);
+
+// SAFETY: graph handles may be used from any thread, one at a time, which the mutex around each sees to.
+unsafe impl Send for Raw {}
 
 /// Captured work.
 pub struct Graph {
     device: Device,
-    raw: Handle,
-    blocks: Arc<[Arc<Block>]>,
+    raw: Mutex<Raw>,
+    kept: Arc<Kept>,
 }
 
 /// A graph ready to launch.
 pub struct GraphExec {
     device: Device,
-    raw: Handle,
-    blocks: Arc<[Arc<Block>]>,
+    raw: Mutex<Raw>,
+    /// What the work refers to. After an update that failed half-way, that of both graphs.
+    kept: Vec<Arc<Kept>>,
 }
 
-// SAFETY: graph handles may be used from any thread, one at a time; changing calls take `&mut self`.
-unsafe impl Send for Graph {}
-// SAFETY: as above.
-unsafe impl Sync for Graph {}
-// SAFETY: as above.
-unsafe impl Send for GraphExec {}
-// SAFETY: as above.
-unsafe impl Sync for GraphExec {}
+fn lock(raw: &Mutex<Raw>) -> MutexGuard<'_, Raw> {
+    raw.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Stream {
     /// Captures the work that `record` queues on this stream, and on streams that wait for its events, instead of
@@ -76,23 +95,31 @@ impl Stream {
             return Err(Error::Capturing { what: "a second capture" });
         }
         let device = self.device();
-        let table = device.activate()?;
-        // SAFETY: the handle is live.
-        device.check(unsafe { table.capture_begin(self.raw(), RELAXED) })?;
+        // Inside, only memory that no queued work uses will do: let what this stream freed become such memory.
+        device.0.pool.open_to_all(self)?;
         let capture = Arc::new(Capture::default());
-        capture.join(self);
-        device.0.captures.fetch_add(1, Ordering::AcqRel);
+        {
+            let _shut = self.shut();
+            let table = device.activate()?;
+            // SAFETY: the handle is live.
+            device.check(unsafe { table.capture_begin(self.raw(), RELAXED) })?;
+            capture.join(self);
+        }
         // The capture must end however `record` does.
         let recorded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| record(self)));
         let mut raw = std::ptr::null_mut();
-        let ended = device.activate().and_then(|table| {
-            // SAFETY: the output outlives the call, and the stream is being captured.
-            device.check(unsafe { table.capture_end(self.raw(), &mut raw) })
-        });
-        let blocks = capture.finish();
-        device.0.captures.fetch_sub(1, Ordering::AcqRel);
+        let (ended, kept) = {
+            let _shut = self.shut();
+            let ended = device.activate().and_then(|table| {
+                // SAFETY: the output outlives the call, and the stream is being captured.
+                device.check(unsafe { table.capture_end(self.raw(), &mut raw) })
+            });
+            (ended, capture.finish())
+        };
         // Owned from here on, so that no path below leaks it.
-        let graph = Graph { device: device.clone(), raw, blocks: blocks.into() };
+        let graph = Graph { device: device.clone(), raw: Mutex::new(Raw(raw)), kept: Arc::new(kept) };
+        // What was freed meanwhile could not be waited for then.
+        device.0.pool.settle(device);
         match recorded {
             Err(panic) => std::panic::resume_unwind(panic),
             Ok(outcome) => outcome?,
@@ -107,20 +134,26 @@ impl Graph {
     pub fn instantiate(&self) -> Result<GraphExec> {
         let table = self.device.activate()?;
         let mut raw = std::ptr::null_mut();
+        let graph = lock(&self.raw);
         // SAFETY: the output outlives the call, and the graph is live.
-        self.device.check(unsafe { table.graph_instantiate(&mut raw, self.raw, 0) })?;
-        Ok(GraphExec { device: self.device.clone(), raw, blocks: self.blocks.clone() })
+        self.device.check(unsafe { table.graph_instantiate(&mut raw, graph.0, 0) })?;
+        Ok(GraphExec { device: self.device.clone(), raw: Mutex::new(Raw(raw)), kept: vec![self.kept.clone()] })
     }
 }
 
 impl GraphExec {
-    /// Queues the graph's work on `stream`.
+    /// Queues the graph's work on `stream`. Refused while the host holds a view of host memory that the work touches.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         stream.check_same_device(&self.device, "the graph")?;
+        let _gate = stream.enter();
+        let exec = lock(&self.raw);
         let table = self.device.activate()?;
-        // SAFETY: both handles are live, and the graph holds all memory it touches.
-        self.device.check(unsafe { table.graph_launch(self.raw, stream.raw()) })?;
-        mark_used(self.blocks.iter(), stream)
+        let blocks = || self.kept.iter().flat_map(|kept| kept.blocks.iter());
+        // From here until the work is marked no view can be taken.
+        let _host = HostHold::of(blocks())?;
+        // SAFETY: both handles are live, and the graph holds all that it touches.
+        self.device.check(unsafe { table.graph_launch(exec.0, stream.raw()) })?;
+        mark_used(blocks(), stream)
     }
 
     /// Takes over the parameters of a graph of the same shape, without instantiating again.
@@ -131,14 +164,20 @@ impl GraphExec {
         }
         let table = self.device.activate()?;
         let (mut node, mut result) = (std::ptr::null_mut(), 0);
+        let (exec, new) = (lock(&self.raw), lock(&graph.raw));
         // SAFETY: the outputs outlive the call, and both graphs are live.
-        let outcome = unsafe { table.graph_update(self.raw, graph.raw, &mut node, &mut result) };
+        let outcome = unsafe { table.graph_update(exec.0, new.0, &mut node, &mut result) };
+        drop((exec, new));
+        if outcome.is_ok() {
+            self.kept = vec![graph.kept.clone()];
+            return Ok(());
+        }
+        // HIP changes node by node and stops at the first that does not fit: both graphs' memory may be in use now.
+        self.kept.push(graph.kept.clone());
         if let Err(Failure::Code { code: code::GRAPH_UPDATE_FAILED, .. }) = outcome {
             return Err(Error::GraphUpdate { reason: update_result(result).to_owned() });
         }
-        self.device.check(outcome)?;
-        self.blocks = graph.blocks.clone();
-        Ok(())
+        self.device.check(outcome)
     }
 }
 
@@ -157,21 +196,25 @@ fn update_result(number: i32) -> &'static str {
 
 impl Drop for Graph {
     fn drop(&mut self) {
+        let raw = lock(&self.raw).0;
         if let Ok(table) = self.device.activate()
-            && !self.raw.is_null()
+            && !raw.is_null()
         {
             // SAFETY: the handle is ours, and this is its last use.
-            let _ = unsafe { table.graph_destroy(self.raw) };
+            let _ = unsafe { table.graph_destroy(raw) };
         }
     }
 }
 
 impl Drop for GraphExec {
     fn drop(&mut self) {
+        // HIP before 6.2 destroys a graph that still runs.
+        if self.device.info().vendor == Vendor::Amd && self.device.synchronize().is_err() {
+            return;
+        }
         if let Ok(table) = self.device.activate() {
-            // SAFETY: the handle is ours, and this is its last use. The driver finishes launches in flight; the pool
-            // learned of the streams they run on.
-            let _ = unsafe { table.graph_exec_destroy(self.raw) };
+            // SAFETY: the handle is ours, and this is its last use.
+            let _ = unsafe { table.graph_exec_destroy(lock(&self.raw).0) };
         }
     }
 }

@@ -55,7 +55,7 @@ pub use error::{Error, Result};
 pub use event::Event;
 pub use graph::{Graph, GraphExec};
 pub use launch::{Arg, Args, Launch, default_block_size};
-pub use memory::{Buffer, HostBuffer, MemoryRange, Slice, SliceMut, UnifiedBuffer};
+pub use memory::{Buffer, HostBuffer, HostView, HostViewMut, MemoryRange, Slice, SliceMut, UnifiedBuffer};
 pub use module::{Kernel, Module};
 pub use pool::PoolStats;
 pub use select::{Backend, Gpus, Preference, Selection, init};

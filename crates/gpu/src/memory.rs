@@ -7,7 +7,8 @@
 use std::any::Any;
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::ops::{Bound, RangeBounds};
+use std::mem::ManuallyDrop;
+use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
@@ -16,7 +17,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::stream::Stream;
-use crate::table::DevicePtr;
+use crate::table::{DevicePtr, Vendor};
 use crate::vendor::MemoryKind;
 
 /// One allocation, alive while a buffer, a view or a graph refers to it.
@@ -25,7 +26,17 @@ pub(crate) struct Block {
     ptr: DevicePtr,
     bytes: usize,
     origin: Origin,
-    uses: Mutex<Vec<Use>>,
+    uses: Mutex<Uses>,
+}
+
+/// Who may touch a block now.
+#[derive(Default)]
+struct Uses {
+    queued: Vec<Use>,
+    /// Views that the host holds. Only safe launches of graphs could write behind them.
+    views: usize,
+    /// Graph launches that are being queued.
+    launches: usize,
 }
 
 enum Origin {
@@ -36,7 +47,7 @@ enum Origin {
     /// Page-locked by the driver.
     Pinned { host: *mut c_void },
     /// The application's own memory, page-locked in place. The owner, if any, lives as long as the registration.
-    Registered { host: *mut c_void, _owner: Option<Box<dyn Any + Send + Sync>> },
+    Registered { host: *mut c_void, owner: ManuallyDrop<Option<Box<dyn Any + Send + Sync>>> },
     /// Unified.
     Managed,
 }
@@ -79,8 +90,8 @@ impl Block {
             Origin::Empty => Ok(()),
             Origin::Pool { .. } => {
                 let mut uses = self.uses();
-                if !uses.iter().any(|u| matches!(u, Use::On(known) if known == stream)) {
-                    uses.push(Use::On(stream.clone()));
+                if !uses.queued.iter().any(|u| matches!(u, Use::On(known) if known == stream)) {
+                    uses.queued.push(Use::On(stream.clone()));
                 }
                 Ok(())
             }
@@ -96,31 +107,48 @@ impl Block {
     /// Marks the end of the work queued on `stream` with an event.
     fn used_until_now(&self, stream: &Stream) -> Result<()> {
         let mut uses = self.uses();
-        for known in uses.iter() {
+        for known in &uses.queued {
             if let Use::Until(id, event) = known
                 && *id == stream.id()
             {
-                return event.record(stream);
+                return event.record_within(stream);
             }
         }
-        let event = Event::without_timing(&self.device)?;
-        event.record(stream)?;
-        uses.push(Use::Until(stream.id(), event));
+        // The stream's device: a peer's stream may have done the work.
+        let event = Event::without_timing(stream.device())?;
+        event.record_within(stream)?;
+        uses.queued.push(Use::Until(stream.id(), event));
         Ok(())
     }
 
-    /// Waits until no queued work touches this block.
-    fn settle(&self) -> Result<()> {
-        for known in std::mem::take(&mut *self.uses()) {
+    /// Waits until no queued work touches this block. What could not be waited for stays in the list.
+    fn settle(uses: &mut Uses) -> Result<()> {
+        while let Some(known) = uses.queued.last() {
             match known {
                 Use::On(stream) => stream.synchronize()?,
                 Use::Until(_, event) => event.synchronize()?,
             }
+            uses.queued.pop();
         }
         Ok(())
     }
 
-    fn uses(&self) -> std::sync::MutexGuard<'_, Vec<Use>> {
+    /// Lets the host look: waits for queued work, and keeps graphs from being launched on it.
+    fn begin_view(&self) -> Result<()> {
+        loop {
+            let mut uses = self.uses();
+            if uses.launches == 0 {
+                Block::settle(&mut uses)?;
+                uses.views += 1;
+                return Ok(());
+            }
+            drop(uses);
+            // Another thread queues a graph just now: a matter of microseconds.
+            std::thread::yield_now();
+        }
+    }
+
+    fn uses(&self) -> std::sync::MutexGuard<'_, Uses> {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -133,6 +161,7 @@ impl Block {
         if bytes == 0 {
             return Ok(Block::new(device, 0, 0, Origin::Empty));
         }
+        let _gate = stream.enter();
         let (ptr, held) = device.0.pool.take(stream, bytes)?;
         let block = Block::new(device, ptr, bytes, Origin::Pool { stream: stream.clone(), held });
         if let Some(capture) = stream.capture() {
@@ -147,37 +176,115 @@ pub(crate) fn mark_used<'a>(blocks: impl IntoIterator<Item = &'a Arc<Block>>, st
     blocks.into_iter().map(|block| block.used_on(stream)).fold(Ok(()), Result::and)
 }
 
+/// Keeps the host from looking at memory while a graph that touches it is queued.
+pub(crate) struct HostHold<'a>(Vec<&'a Arc<Block>>);
+
+impl<'a> HostHold<'a> {
+    /// Refused if the host looks at one of the blocks now.
+    pub fn of(blocks: impl Iterator<Item = &'a Arc<Block>>) -> Result<HostHold<'a>> {
+        let mut hold = HostHold(Vec::new());
+        for block in blocks.filter(|block| block.kind() != MemoryKind::Device) {
+            let mut uses = block.uses();
+            if uses.views > 0 {
+                return Err(Error::HostView { device: block.device.name().to_owned() });
+            }
+            uses.launches += 1;
+            hold.0.push(block);
+        }
+        Ok(hold)
+    }
+}
+
+impl Drop for HostHold<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|block| block.uses().launches -= 1);
+    }
+}
+
+/// Elements that the host reads. While it lives, no graph that touches them can be launched.
+pub struct HostView<'a, T> {
+    elements: &'a [T],
+    block: &'a Block,
+}
+
+/// Elements that the host reads and writes. While it lives, no graph that touches them can be launched.
+pub struct HostViewMut<'a, T> {
+    elements: &'a mut [T],
+    block: &'a Block,
+}
+
+macro_rules! host_view {
+    ($view:ident) => {
+        impl<T> Deref for $view<'_, T> {
+            type Target = [T];
+            fn deref(&self) -> &[T] {
+                self.elements
+            }
+        }
+
+        impl<T> Drop for $view<'_, T> {
+            fn drop(&mut self) {
+                self.block.uses().views -= 1;
+            }
+        }
+
+        impl<T: std::fmt::Debug> std::fmt::Debug for $view<'_, T> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.elements.fmt(f)
+            }
+        }
+
+        impl<T: PartialEq, U: AsRef<[T]>> PartialEq<U> for $view<'_, T> {
+            fn eq(&self, other: &U) -> bool {
+                *self.elements == *other.as_ref()
+            }
+        }
+    };
+}
+host_view!(HostView);
+host_view!(HostViewMut);
+
+impl<T> DerefMut for HostViewMut<'_, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.elements
+    }
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
-        let uses = std::mem::take(&mut *self.uses());
-        let outcome = match &self.origin {
-            Origin::Empty => Ok(()),
-            Origin::Pool { stream, held } => {
-                let others = uses.into_iter().filter_map(|u| if let Use::On(stream) = u { Some(stream) } else { None }).collect();
-                self.device.0.pool.give(&self.device, (self.ptr, *held, self.bytes), stream, others);
-                Ok(())
+        let uses = self.uses.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Origin::Pool { stream, held } = &self.origin {
+            let queued = std::mem::take(&mut uses.queued);
+            let others = queued.into_iter().filter_map(|u| if let Use::On(stream) = u { Some(stream) } else { None }).collect();
+            return self.device.0.pool.give(&self.device, (self.ptr, *held, self.bytes), stream, others);
+        }
+        let settled = Block::settle(uses).and_then(|()| self.device.activate());
+        let outcome = settled.and_then(|table| {
+            // SAFETY: the block owns the memory, and no queued work touches it any more.
+            self.device.check(unsafe {
+                match &self.origin {
+                    Origin::Pool { .. } | Origin::Empty => Ok(()),
+                    Origin::Pinned { host } => table.host_free(*host),
+                    Origin::Registered { host, .. } => table.host_unregister(*host),
+                    Origin::Managed => table.mem_free(self.ptr),
+                }
+            })
+        });
+        match outcome {
+            Ok(()) => {
+                if let Origin::Registered { owner, .. } = &mut self.origin {
+                    // SAFETY: nothing uses it after this.
+                    unsafe { ManuallyDrop::drop(owner) };
+                }
             }
-            _ => {
-                *self.uses() = uses;
-                self.settle().and_then(|()| self.device.activate()).and_then(|table| {
-                    // SAFETY: the block owns the memory, and no queued work touches it any more.
-                    self.device.check(unsafe {
-                        match &self.origin {
-                            Origin::Pinned { host } => table.host_free(*host),
-                            Origin::Registered { host, .. } => table.host_unregister(*host),
-                            _ => table.mem_free(self.ptr),
-                        }
-                    })
-                })
-            }
-        };
-        if let Err(error) = outcome {
-            tracing::warn!(%error, "releasing memory failed");
+            // Memory that a device may still write to is better leaked than freed.
+            Err(error) => tracing::warn!(%error, "releasing memory failed; it is leaked"),
         }
     }
 }
 
 fn byte_len<T>(len: usize) -> Result<usize> {
+    const { assert!(size_of::<T>() > 0, "elements of no size have no memory to speak of") };
     len.checked_mul(size_of::<T>())
         .filter(|bytes| isize::try_from(*bytes).is_ok())
         .ok_or(Error::TooLarge { len, element_bytes: size_of::<T>() })
@@ -254,7 +361,7 @@ impl<T: Pod> HostBuffer<T> {
         let host = host.cast::<c_void>();
         // SAFETY: the caller vouches for the range.
         device.check(unsafe { table.host_register(host, bytes, PORTABLE_MAPPED) })?;
-        HostBuffer::map(device, host, bytes, Origin::Registered { host, _owner: owner }, len)
+        HostBuffer::map(device, host, bytes, Origin::Registered { host, owner: ManuallyDrop::new(owner) }, len)
     }
 
     fn map(device: &Device, host: *mut c_void, bytes: usize, origin: Origin, len: usize) -> Result<HostBuffer<T>> {
@@ -269,17 +376,17 @@ impl<T: Pod> HostBuffer<T> {
     }
 
     /// The elements, once no queued work touches them.
-    pub fn as_slice(&self) -> Result<&[T]> {
-        self.block.settle()?;
-        // SAFETY: `len` plain elements, and the work that could write them is done; new work needs `&mut self`.
-        Ok(unsafe { std::slice::from_raw_parts(self.host_ptr(), self.len) })
+    pub fn as_slice(&self) -> Result<HostView<'_, T>> {
+        self.block.begin_view()?;
+        // SAFETY: `len` plain elements, and the work that could write them is done; new work needs `&mut self`, or is refused.
+        Ok(HostView { elements: unsafe { std::slice::from_raw_parts(self.host_ptr(), self.len) }, block: &self.block })
     }
 
     /// The elements, once no queued work touches them.
-    pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
-        self.block.settle()?;
+    pub fn as_mut_slice(&mut self) -> Result<HostViewMut<'_, T>> {
+        self.block.begin_view()?;
         // SAFETY: as above, and the borrow is exclusive.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.host_ptr(), self.len) })
+        Ok(HostViewMut { elements: unsafe { std::slice::from_raw_parts_mut(self.host_ptr(), self.len) }, block: &self.block })
     }
 
     pub(crate) fn host_ptr(&self) -> *mut T {
@@ -301,7 +408,10 @@ impl<T: Pod> UnifiedBuffer<T> {
     /// Zeroed unified memory.
     pub fn zeroed(device: &Device, len: usize) -> Result<UnifiedBuffer<T>> {
         const GLOBAL: u32 = 1;
-        if !device.info().unified_memory {
+        let info = device.info();
+        // Where an NVIDIA device has no concurrent access, any running kernel makes any access of the host to any unified memory
+        // fault: no borrow could promise that away. AMD's fallback is host memory, which does not.
+        if !info.unified_memory || info.vendor == Vendor::Nvidia && !info.concurrent_unified {
             return Err(Error::Unsupported { what: "unified memory".to_owned(), device: device.name().to_owned() });
         }
         let bytes = byte_len::<T>(len)?;
@@ -313,22 +423,22 @@ impl<T: Pod> UnifiedBuffer<T> {
         // SAFETY: the output outlives the call.
         device.check(unsafe { table.managed_alloc(&mut ptr, bytes, GLOBAL) })?;
         let mut buffer = UnifiedBuffer { block: Block::new(device, ptr, bytes, Origin::Managed), len, _element: PhantomData };
-        bytemuck::fill_zeroes(buffer.as_mut_slice()?);
+        bytemuck::fill_zeroes(&mut *buffer.as_mut_slice()?);
         Ok(buffer)
     }
 
     /// The elements, once the device is done with them.
-    pub fn as_slice(&self) -> Result<&[T]> {
-        self.wait()?;
-        // SAFETY: `len` plain elements, and the work that could write them is done; new work needs `&mut self`.
-        Ok(unsafe { std::slice::from_raw_parts(self.host_ptr(), self.len) })
+    pub fn as_slice(&self) -> Result<HostView<'_, T>> {
+        self.block.begin_view()?;
+        // SAFETY: `len` plain elements, and the work that could write them is done; new work needs `&mut self`, or is refused.
+        Ok(HostView { elements: unsafe { std::slice::from_raw_parts(self.host_ptr(), self.len) }, block: &self.block })
     }
 
     /// The elements, once the device is done with them.
-    pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
-        self.wait()?;
+    pub fn as_mut_slice(&mut self) -> Result<HostViewMut<'_, T>> {
+        self.block.begin_view()?;
         // SAFETY: as above, and the borrow is exclusive.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.host_ptr(), self.len) })
+        Ok(HostViewMut { elements: unsafe { std::slice::from_raw_parts_mut(self.host_ptr(), self.len) }, block: &self.block })
     }
 
     /// Asks the driver to move the memory to `stream`'s device ahead of use.
@@ -343,6 +453,7 @@ impl<T: Pod> UnifiedBuffer<T> {
     }
 
     fn prefetch(&self, stream: &Stream, place: i32) -> Result<()> {
+        let _gate = stream.enter();
         stream.check_device(&self.block, "the unified buffer")?;
         if self.len == 0 || !self.block.device.info().concurrent_unified {
             // Without concurrent access the driver moves the whole allocation at launches anyway.
@@ -352,14 +463,6 @@ impl<T: Pod> UnifiedBuffer<T> {
         // SAFETY: the block is live, and the stream is.
         stream.device().check(unsafe { table.mem_prefetch_async(self.block.ptr, self.block.bytes, place, stream.raw()) })?;
         self.block.used_on(stream)
-    }
-
-    fn wait(&self) -> Result<()> {
-        if self.block.device.info().concurrent_unified {
-            return self.block.settle();
-        }
-        // Without concurrent access any running kernel makes a host access fault.
-        self.block.device.synchronize()
     }
 
     fn host_ptr(&self) -> *mut T {

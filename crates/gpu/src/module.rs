@@ -1,7 +1,7 @@
 //! Modules of compiled code, the kernels in them, and launches that are checked before the driver sees them.
 
 use std::ffi::{CString, c_int, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::code_object::{CodeKind, CodeObject, KernelInfo};
@@ -37,6 +37,8 @@ impl Module {
             Ok(code) => Some(code),
             // Drivers are told no length: a damaged file would make them read beyond it.
             Err(error) if image.starts_with(b"\x7f") || std::str::from_utf8(image).is_err() => return Err(bad(error.to_string())),
+            // HIP loads no text; a bundle of code objects is none we can measure.
+            Err(error) if device.info().vendor == Vendor::Amd && !device.driver().is_in_process() => return Err(bad(error.to_string())),
             // Text that is not PTX as we know it: the driver may judge.
             Err(_) => None,
         };
@@ -61,6 +63,10 @@ impl Module {
     /// The device it is loaded on.
     pub fn device(&self) -> &Device {
         &self.0.device
+    }
+
+    pub(crate) fn is_same(&self, other: &Module) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// What the code object tells about itself.
@@ -127,8 +133,12 @@ fn check_target(device: &Device, code: Option<&CodeObject>) -> std::result::Resu
 
 impl Drop for ModuleInner {
     fn drop(&mut self) {
+        // CUDA waits for the kernels that still run; HIP does not.
+        if self.device.info().vendor == Vendor::Amd && self.device.synchronize().is_err() {
+            return;
+        }
         if let Ok(table) = self.device.activate() {
-            // SAFETY: the handle is ours, and this is its last use. Drivers wait for running kernels.
+            // SAFETY: the handle is ours, and this is its last use.
             let _ = unsafe { table.module_unload(self.raw) };
         }
     }
@@ -145,8 +155,10 @@ pub struct Kernel {
     stated: Option<Vec<usize>>,
     max_threads: u32,
     static_shared: usize,
-    /// Dynamic shared memory that the kernel was last allowed on CUDA.
-    allowed_shared: AtomicU32,
+    /// Dynamic shared memory that needs no asking for.
+    default_shared: u32,
+    /// All the device has was asked for.
+    shared_allowed: AtomicBool,
 }
 
 // SAFETY: function handles may be used from any thread.
@@ -154,7 +166,7 @@ unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
-/// CUDA gives this much dynamic shared memory without asking.
+/// CUDA gives this much shared memory, static and dynamic together, without asking.
 const CUDA_DEFAULT_SHARED: u32 = 48 * 1024;
 
 impl Kernel {
@@ -167,7 +179,9 @@ impl Kernel {
             // SAFETY: the output outlives the call, and the function is live.
             unsafe { table.function_attribute(&mut value, number, raw) }.ok().and_then(|()| u32::try_from(value).ok())
         };
-        let limit = module.0.device.info().max_threads_per_block;
+        let device = module.device();
+        let limit = device.info().max_threads_per_block;
+        let static_shared = attribute(STATIC_SHARED).unwrap_or(0);
         let stated: Option<Vec<usize>> = info.map(|info| info.explicit_args().map(|arg| arg.size as usize).collect());
         Ok(Kernel {
             module: module.clone(),
@@ -176,8 +190,12 @@ impl Kernel {
             parameters: OnceLock::new(),
             stated,
             max_threads: attribute(MAX_THREADS).filter(|n| *n > 0).unwrap_or(limit),
-            static_shared: attribute(STATIC_SHARED).unwrap_or(0) as usize,
-            allowed_shared: AtomicU32::new(CUDA_DEFAULT_SHARED),
+            static_shared: static_shared as usize,
+            default_shared: match device.info().vendor {
+                Vendor::Nvidia => CUDA_DEFAULT_SHARED.saturating_sub(static_shared),
+                Vendor::Amd => u32::MAX,
+            },
+            shared_allowed: AtomicBool::new(false),
         })
     }
 
@@ -208,7 +226,7 @@ impl Kernel {
     ///
     /// # Safety
     /// The arguments must be of the types of the kernel's parameters, and the kernel must stay within the buffers it
-    /// is given.
+    /// is given, and write only into those that were given by `&mut`.
     pub unsafe fn launch<'a>(&self, stream: &Stream, launch: Launch, args: impl Args<'a>) -> Result<()> {
         let args = args.into_array();
         let args = args.as_ref();
@@ -217,9 +235,10 @@ impl Kernel {
         self.check_shape(&launch)?;
         self.check_arguments(stream, args)?;
         let table = device.activate()?;
-        if launch.shared > self.allowed_shared.load(Ordering::Relaxed) && device.info().vendor == Vendor::Nvidia {
-            self.allow_shared(launch.shared)?;
+        if launch.shared > self.default_shared && !self.shared_allowed.load(Ordering::Acquire) {
+            self.allow_shared()?;
         }
+        let _gate = stream.enter();
         // Most kernels have few parameters: no allocation for them.
         let mut few = [std::ptr::null_mut::<c_void>(); 24];
         let mut many = Vec::new();
@@ -242,6 +261,9 @@ impl Kernel {
                 table.launch(self.raw, gx, gy, gz, bx, by, bz, launch.shared, stream.raw(), params.as_mut_ptr(), std::ptr::null_mut())
             }
         })?;
+        if let Some(capture) = stream.capture() {
+            capture.keep_module(&self.module);
+        }
         mark_used(args.iter().filter_map(|arg| arg.block), stream)
     }
 
@@ -280,10 +302,11 @@ impl Kernel {
             if grid[axis] == 0 || block[axis] == 0 {
                 return Err(self.invalid(format!("grid {grid:?} with block {block:?}: every extent must be at least 1")));
             }
-            if grid[axis] > info.max_grid[axis] {
+            // A limit that the driver does not tell is 0.
+            if info.max_grid[axis] > 0 && grid[axis] > info.max_grid[axis] {
                 return Err(self.invalid(format!("grid {name} is {}, the device's limit is {}", grid[axis], info.max_grid[axis])));
             }
-            if block[axis] > info.max_block[axis] {
+            if info.max_block[axis] > 0 && block[axis] > info.max_block[axis] {
                 return Err(self.invalid(format!("block {name} is {}, the device's limit is {}", block[axis], info.max_block[axis])));
             }
             if info.vendor == Vendor::Amd && u64::from(grid[axis]) * u64::from(block[axis]) > u64::from(u32::MAX) {
@@ -294,11 +317,11 @@ impl Kernel {
             }
         }
         let threads: u64 = block.iter().map(|n| u64::from(*n)).product();
-        if threads > u64::from(self.max_threads) {
+        if self.max_threads > 0 && threads > u64::from(self.max_threads) {
             return Err(self.invalid(format!("a block of {threads} threads; this kernel runs with at most {}", self.max_threads)));
         }
         let all_shared = self.static_shared + shared as usize;
-        if all_shared > info.shared_per_block_max {
+        if info.shared_per_block_max > 0 && all_shared > info.shared_per_block_max {
             let limit = info.shared_per_block_max;
             return Err(
                 self.invalid(format!("{all_shared} bytes of shared memory ({shared} of them dynamic), the device's limit is {limit}"))
@@ -324,7 +347,7 @@ impl Kernel {
             }
         }
         for arg in args {
-            if let Some(block) = arg.block {
+            if let Some(block) = arg.block.filter(|block| !stream.device().reaches(block.device())) {
                 stream.check_device(block, "an argument")?;
             }
         }
@@ -354,13 +377,16 @@ impl Kernel {
         Some(sizes)
     }
 
+    /// Asks for all the shared memory there is, once: the driver's attribute is set, not raised, and every [`Kernel`] of one function
+    /// shares it.
     #[cold]
-    fn allow_shared(&self, bytes: u32) -> Result<()> {
+    fn allow_shared(&self) -> Result<()> {
         let table = self.device().activate()?;
-        let value = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        let most = self.device().info().shared_per_block_max.saturating_sub(self.static_shared);
+        let value = c_int::try_from(most).unwrap_or(c_int::MAX);
         // SAFETY: the function is live.
         self.device().check(unsafe { table.function_set_attribute(self.raw, vendor::CUDA_FUNCTION_MAX_DYNAMIC_SHARED, value) })?;
-        self.allowed_shared.fetch_max(bytes, Ordering::Relaxed);
+        self.shared_allowed.store(true, Ordering::Release);
         Ok(())
     }
 }

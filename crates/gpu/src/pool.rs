@@ -9,11 +9,10 @@
 //! most that was ever asked for at once. Power-of-two classes would waste a quarter of the card on average.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::device::Device;
+use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::table::{DevicePtr, Failure, Handle, Table};
@@ -59,9 +58,7 @@ struct State {
     waiting: Vec<Waiting>,
     /// Freed while a stream that used them was being captured: an event recorded then would belong to the graph.
     parked: Vec<(Free, u64, Vec<Stream>)>,
-    /// Streams that are not needed any more. Dropping the last handle of one comes back to the pool, so they are dropped
-    /// when its lock is free.
-    done_with: Vec<Stream>,
+    leaving: Leaving,
     cap: Option<usize>,
     clock: u64,
     stats: PoolStats,
@@ -77,16 +74,46 @@ struct Free {
 
 struct Waiting {
     blocks: Vec<Free>,
-    events: Vec<Event>,
+    events: Vec<Mark>,
     /// The stream the blocks are ready for once the events have happened.
     stream: u64,
 }
 
-/// An event that the pool owns. It does not hold its device, or the device would never be dropped.
-struct Event(Handle);
+/// An event that the pool owns. It holds its driver and not its device, or the device would never be dropped.
+struct Mark {
+    driver: Arc<Driver>,
+    raw: Handle,
+}
 
 // SAFETY: an event handle may be used from any thread.
-unsafe impl Send for Event {}
+unsafe impl Send for Mark {}
+
+impl Mark {
+    /// The end of the work queued on a stream of `device` so far. Leaves `device` current.
+    fn new(device: &Device, stream: Handle) -> Result<Mark, Failure> {
+        const DISABLE_TIMING: u32 = 2;
+        let table = device.0.activate()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the output outlives the call.
+        unsafe { table.event_create(&mut raw, DISABLE_TIMING)? };
+        let mark = Mark { driver: device.driver().clone(), raw };
+        // SAFETY: both handles are live.
+        unsafe { table.event_record(mark.raw, stream)? };
+        Ok(mark)
+    }
+
+    fn is_done(&self) -> bool {
+        // SAFETY: the handle is live.
+        unsafe { self.driver.table.event_query(self.raw) }.is_ok()
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours, and this is its last use.
+        let _ = unsafe { self.driver.table.event_destroy(self.raw) };
+    }
+}
 
 /// The block size for a request: never less than asked for, at most 1/64 more from 1 MiB on.
 fn class(bytes: usize) -> usize {
@@ -95,32 +122,35 @@ fn class(bytes: usize) -> usize {
     bytes.checked_next_multiple_of(granule).unwrap_or(bytes)
 }
 
-/// The pool's lock; see `done_with`.
-struct Locked<'a>(Option<MutexGuard<'a, State>>);
+/// What the pool gives up. Freeing waits for the device, which may wait for a host function that frees a buffer; and dropping the
+/// last handle of a stream comes back to the pool. So both happen when the lock is free.
+#[derive(Default)]
+struct Leaving {
+    blocks: Vec<Free>,
+    streams: Vec<Stream>,
+}
 
-impl Deref for Locked<'_> {
-    type Target = State;
-    fn deref(&self) -> &State {
-        self.0.as_ref().expect("taken by drop alone")
+impl Leaving {
+    fn free(self, table: &Table) {
+        for block in self.blocks {
+            // SAFETY: the pool owned the block and forgot it. Both vendors wait for work that still uses it.
+            if let Err(failure) = unsafe { table.mem_free(block.ptr) } {
+                tracing::warn!(?failure, bytes = block.bytes, "freeing device memory failed");
+            }
+        }
     }
 }
 
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        self.0.as_mut().expect("taken by drop alone")
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        let streams = self.0.take().map(|mut state| std::mem::take(&mut state.done_with));
-        drop(streams);
-    }
+/// Unlocks, then lets go of what leaves.
+fn leave(mut state: MutexGuard<'_, State>, table: &Table) {
+    let leaving = std::mem::take(&mut state.leaving);
+    drop(state);
+    leaving.free(table);
 }
 
 impl Pool {
-    fn lock(&self) -> Locked<'_> {
-        Locked(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn stats(&self) -> PoolStats {
@@ -139,43 +169,56 @@ impl Pool {
         // A captured graph may run on any stream: inside a capture only blocks that nothing uses will do.
         let lists: &[u64] = if stream.is_capturing() { &[ANY_STREAM] } else { &[stream.id(), ANY_STREAM] };
         let mut found = state.find(lists, asked);
-        if found.is_none() && state.collect(table) {
+        if found.is_none() && state.collect() {
             found = state.find(lists, asked);
         }
         if let Some(block) = found {
             state.stats.hits += 1;
             state.stats.pooled -= block.bytes;
             state.count_use(block.bytes, asked);
+            leave(state, table);
             return Ok((block.ptr, block.bytes));
         }
         state.stats.misses += 1;
         let bytes = class(asked);
         // Giving memory back waits for the device, which a capture forbids.
-        let may_release = device.0.captures.load(Ordering::Acquire) == 0;
+        let may_release = !device.is_capturing();
         if may_release {
-            state.make_room(table, bytes, asked);
+            state.make_room(bytes, asked);
         }
-        let (cap, in_use) = (state.cap, state.stats.in_use);
-        if let Some(cap) = cap.filter(|cap| state.stats.allocated + bytes > *cap) {
+        if let Some(cap) = state.cap.filter(|cap| state.stats.allocated + bytes > *cap) {
+            let in_use = state.stats.in_use;
+            leave(state, table);
             return Err(Error::PoolCap { device: device.name().to_owned(), cap, requested: asked, in_use });
         }
+        // Counted before it is had, so that no other thread takes the room under the cap.
+        state.stats.allocated += bytes;
+        leave(state, table);
         let mut ptr = 0;
+        // Looking at other devices' streams may have made one of them current: activate again.
         // SAFETY: the output outlives the call; the size is not 0.
-        let mut outcome = unsafe { table.mem_alloc(&mut ptr, bytes) };
+        let mut outcome = device.0.activate().and_then(|table| unsafe { table.mem_alloc(&mut ptr, bytes) });
         if is_out_of_memory(outcome) && may_release {
             tracing::debug!(device = device.name(), bytes, "out of memory: trimming the pool and trying once more");
-            state.release_everything(table);
+            let mut state = self.lock();
+            state.release_everything();
+            leave(state, table);
             // SAFETY: as above.
             outcome = unsafe { table.mem_alloc(&mut ptr, bytes) };
         }
-        if is_out_of_memory(outcome) {
+        let mut state = self.lock();
+        if let Err(failure) = outcome {
+            state.stats.allocated -= bytes;
+            let in_use = state.stats.in_use;
+            drop(state);
+            if !is_out_of_memory(outcome) {
+                return Err(device.error(failure));
+            }
             let (mut free, mut total) = (0, device.info().total_memory);
             // SAFETY: the outputs outlive the call. A failure leaves what is known already.
             let _ = unsafe { table.mem_info(&mut free, &mut total) };
             return Err(Error::OutOfMemory { device: device.name().to_owned(), requested: asked, free, total, in_use });
         }
-        device.check(outcome)?;
-        state.stats.allocated += bytes;
         state.stats.peak_allocated = state.stats.peak_allocated.max(state.stats.allocated);
         state.count_use(bytes, asked);
         Ok((ptr, bytes))
@@ -190,41 +233,59 @@ impl Pool {
         state.clock += 1;
         let block = Free { ptr, bytes, freed: state.clock };
         if others.is_empty() {
-            state.put(home.id(), block);
-        } else if others.iter().any(Stream::is_capturing) {
-            state.parked.push((block, home.id(), others));
-        } else if let Ok(table) = device.activate() {
-            state.wait_for(table, vec![block], home.id(), &others);
+            return state.put(home.id(), block);
+        }
+        if others.iter().any(Stream::is_capturing) {
+            return state.parked.push((block, home.id(), others));
+        }
+        state.wait_for(vec![block], home.id(), &others);
+        if let Ok(table) = device.activate() {
+            leave(state, table);
         }
     }
 
-    /// A stream is about to be destroyed: what is ready for it becomes ready for every stream once its work is done.
-    pub fn retire(&self, table: &Table, stream: u64, raw: Handle) {
+    /// Looks again at what could not be waited for while a stream was captured.
+    pub fn settle(&self, device: &Device) {
         let mut state = self.lock();
-        let blocks: Vec<Free> = state.ready.remove(&stream).into_iter().flat_map(BTreeMap::into_values).flatten().collect();
-        if blocks.is_empty() {
-            return;
+        state.collect();
+        if let Ok(table) = device.activate() {
+            leave(state, table);
         }
-        match record(table, raw) {
-            Ok(event) => state.waiting.push(Waiting { blocks, events: vec![event], stream: ANY_STREAM }),
-            // Freeing waits for the device by itself.
-            Err(_) => blocks.into_iter().for_each(|block| state.free(table, block)),
-        }
+    }
+
+    /// What is ready for `stream` becomes ready for every stream once its work is done.
+    pub fn open_to_all(&self, stream: &Stream) -> Result<()> {
+        let table = stream.device().activate()?;
+        let mut state = self.lock();
+        state.open_to_all(stream.device(), stream.id(), stream.raw());
+        leave(state, table);
+        Ok(())
+    }
+
+    /// A stream is about to be destroyed.
+    pub fn retire(&self, device: &Device, table: &Table, stream: u64, raw: Handle) {
+        let mut state = self.lock();
+        state.open_to_all(device, stream, raw);
+        leave(state, table);
     }
 
     pub fn trim(&self, device: &Device) -> Result<usize> {
-        if device.0.captures.load(Ordering::Acquire) > 0 {
+        if device.is_capturing() {
             return Err(Error::Capturing { what: "trimming the memory pool" });
         }
         let table = device.activate()?;
         let mut state = self.lock();
         let before = state.stats.allocated;
-        state.release_everything(table);
-        Ok(before - state.stats.allocated)
+        state.release_everything();
+        let freed = before - state.stats.allocated;
+        leave(state, table);
+        Ok(freed)
     }
 
     pub fn release_all(&self, table: &Table) {
-        self.lock().release_everything(table);
+        let mut state = self.lock();
+        state.release_everything();
+        leave(state, table);
     }
 }
 
@@ -265,25 +326,18 @@ impl State {
     }
 
     /// Moves blocks whose events have happened to the ready lists; whether any moved.
-    fn collect(&mut self, table: &Table) -> bool {
+    fn collect(&mut self) -> bool {
         for (block, home, streams) in std::mem::take(&mut self.parked) {
             if streams.iter().any(Stream::is_capturing) {
                 self.parked.push((block, home, streams));
             } else {
-                self.wait_for(table, vec![block], home, &streams);
-                self.done_with.extend(streams);
+                self.wait_for(vec![block], home, &streams);
+                self.leaving.streams.extend(streams);
             }
         }
         let mut moved = false;
         for mut group in std::mem::take(&mut self.waiting) {
-            // SAFETY: the pool owns the event until it is destroyed below.
-            group.events.retain(|event| match unsafe { table.event_query(event.0) } {
-                Ok(()) => {
-                    destroy(table, event);
-                    false
-                }
-                Err(_) => true,
-            });
+            group.events.retain(|event| !event.is_done());
             if group.events.is_empty() {
                 moved = true;
                 group.blocks.into_iter().for_each(|block| self.put(group.stream, block));
@@ -294,17 +348,34 @@ impl State {
         moved
     }
 
-    fn wait_for(&mut self, table: &Table, blocks: Vec<Free>, home: u64, streams: &[Stream]) {
-        let recorded: Result<Vec<Event>, Failure> = streams.iter().map(|stream| record(table, stream.raw())).collect();
-        match recorded {
+    fn wait_for(&mut self, blocks: Vec<Free>, home: u64, streams: &[Stream]) {
+        match streams.iter().map(|stream| Mark::new(stream.device(), stream.raw())).collect() {
             Ok(events) => self.waiting.push(Waiting { blocks, events, stream: home }),
             // Freeing waits for the device by itself.
-            Err(_) => blocks.into_iter().for_each(|block| self.free(table, block)),
+            Err(_) => blocks.into_iter().for_each(|block| self.free(block)),
+        }
+    }
+
+    fn open_to_all(&mut self, device: &Device, stream: u64, raw: Handle) {
+        let blocks: Vec<Free> = self.ready.remove(&stream).into_iter().flat_map(BTreeMap::into_values).flatten().collect();
+        let later = self.waiting.iter_mut().filter(|group| group.stream == stream);
+        for group in later {
+            if let Ok(event) = Mark::new(device, raw) {
+                group.events.push(event);
+                group.stream = ANY_STREAM;
+            }
+        }
+        if blocks.is_empty() {
+            return;
+        }
+        match Mark::new(device, raw) {
+            Ok(event) => self.waiting.push(Waiting { blocks, events: vec![event], stream: ANY_STREAM }),
+            Err(_) => blocks.into_iter().for_each(|block| self.free(block)),
         }
     }
 
     /// Gives back the oldest unused blocks until `bytes` more fit under the cap and under the bound on unused memory.
-    fn make_room(&mut self, table: &Table, bytes: usize, asked: usize) {
+    fn make_room(&mut self, bytes: usize, asked: usize) {
         let demand = self.stats.peak_requested.max(self.stats.requested + asked);
         let bound = (demand + demand / 25).max(demand + ALWAYS_KEPT);
         let limit = self.cap.map_or(bound, |cap| cap.min(bound));
@@ -314,59 +385,34 @@ impl State {
             if let Some(blocks) = self.ready.get_mut(&list).and_then(|sizes| sizes.get_mut(&block.bytes)) {
                 blocks.retain(|other| other.ptr != block.ptr);
             }
-            self.free(table, block);
+            self.free(block);
+        }
+        // The cap is a promise: rather wait for work that uses what was freed than refuse.
+        if self.cap.is_some_and(|cap| self.stats.allocated + bytes > cap) {
+            self.release_everything();
         }
     }
 
-    fn release_everything(&mut self, table: &Table) {
+    fn release_everything(&mut self) {
         let ready = std::mem::take(&mut self.ready).into_values().flat_map(BTreeMap::into_values).flatten();
-        let waiting = std::mem::take(&mut self.waiting);
         let mut blocks: Vec<Free> = ready.collect();
         for (block, _, streams) in std::mem::take(&mut self.parked) {
             blocks.push(block);
-            self.done_with.extend(streams);
+            self.leaving.streams.extend(streams);
         }
-        blocks.into_iter().for_each(|block| self.free(table, block));
-        for group in waiting {
-            group.events.iter().for_each(|event| destroy(table, event));
-            group.blocks.into_iter().for_each(|block| self.free(table, block));
-        }
+        blocks.extend(std::mem::take(&mut self.waiting).into_iter().flat_map(|group| group.blocks));
+        blocks.into_iter().for_each(|block| self.free(block));
     }
 
-    fn free(&mut self, table: &Table, block: Free) {
-        // SAFETY: the pool owns the block. Both vendors wait for work that still uses it.
-        if let Err(failure) = unsafe { table.mem_free(block.ptr) } {
-            tracing::warn!(?failure, bytes = block.bytes, "freeing device memory failed");
-        }
+    fn free(&mut self, block: Free) {
         self.stats.allocated -= block.bytes;
         self.stats.pooled -= block.bytes;
+        self.leaving.blocks.push(block);
     }
 }
 
 fn is_out_of_memory(outcome: Result<(), Failure>) -> bool {
     matches!(outcome, Err(Failure::Code { code: code::OUT_OF_MEMORY | code::HIP_RUNTIME_MEMORY, .. }))
-}
-
-/// Records an event without timing.
-fn record(table: &Table, stream: Handle) -> Result<Event, Failure> {
-    const DISABLE_TIMING: u32 = 2;
-    let mut event = std::ptr::null_mut();
-    // SAFETY: the output outlives the call.
-    unsafe { table.event_create(&mut event, DISABLE_TIMING)? };
-    let event = Event(event);
-    // SAFETY: both handles are live.
-    match unsafe { table.event_record(event.0, stream) } {
-        Ok(()) => Ok(event),
-        Err(failure) => {
-            destroy(table, &event);
-            Err(failure)
-        }
-    }
-}
-
-fn destroy(table: &Table, event: &Event) {
-    // SAFETY: the pool owns the event, and every caller forgets it afterwards.
-    let _ = unsafe { table.event_destroy(event.0) };
 }
 
 #[cfg(test)]

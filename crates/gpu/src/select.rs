@@ -114,10 +114,14 @@ impl Gpus {
                     match &backend.driver {
                         Err(error) => why.push(format!("{}: {error}", backend.label)),
                         Ok(driver) if driver.device_names().is_empty() => why.push(format!("{}: the driver sees no device", backend.label)),
-                        Ok(driver) => match driver.device(0) {
-                            Ok(device) => return Ok(Selection::Gpu(device)),
-                            Err(error) => why.push(format!("{}: {error}", backend.label)),
-                        },
+                        Ok(driver) => {
+                            for ordinal in 0..driver.device_names().len() {
+                                match driver.device(ordinal) {
+                                    Ok(device) => return Ok(Selection::Gpu(device)),
+                                    Err(error) => why.push(format!("{}: {error}", backend.label)),
+                                }
+                            }
+                        }
                     }
                 }
                 Ok(Selection::Cpu { why })

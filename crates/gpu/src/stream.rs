@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytemuck::Pod;
 
@@ -26,6 +26,9 @@ struct StreamInner {
     /// Whether `capture` holds something: the launch path looks at this alone.
     capturing: AtomicBool,
     capture: Mutex<Option<Arc<Capture>>>,
+    /// Open to everyone who queues work; shut while a capture begins or ends, so that no other thread's work falls between the driver's
+    /// change and ours.
+    gate: RwLock<()>,
 }
 
 // SAFETY: a stream handle may be used from any thread.
@@ -87,7 +90,14 @@ impl Stream {
         // SAFETY: the output outlives the call.
         device.check(unsafe { table.stream_create(&mut raw, NON_BLOCKING, priority) })?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Stream(Arc::new(StreamInner { device: device.clone(), raw, id, capturing: AtomicBool::new(false), capture: Mutex::default() })))
+        Ok(Stream(Arc::new(StreamInner {
+            device: device.clone(),
+            raw,
+            id,
+            capturing: AtomicBool::new(false),
+            capture: Mutex::default(),
+            gate: RwLock::default(),
+        })))
     }
 
     /// The device it belongs to.
@@ -123,12 +133,13 @@ impl Stream {
         if !Arc::ptr_eq(event.device().driver(), self.device().driver()) {
             return Err(wrong_device("the event", self.device(), event.device()));
         }
+        let capture = event.capture();
+        // Waiting for a captured event makes this stream take part in the capture.
+        let (_shut, _open) = if capture.is_some() { (Some(self.shut()), None) } else { (None, Some(self.enter())) };
         let table = self.device().activate()?;
         // SAFETY: both handles are live.
         self.device().check(unsafe { table.stream_wait_event(self.raw(), event.raw(), 0) })?;
-        if let Some(capture) = event.capture()
-            && !self.is_capturing()
-        {
+        if let Some(capture) = capture.filter(|_| !self.is_capturing()) {
             capture.join(self);
         }
         Ok(())
@@ -136,6 +147,7 @@ impl Stream {
 
     /// Runs `function` on a driver's thread once the work queued so far is done. It must not call the GPU layer.
     pub fn on_host(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        let _gate = self.enter();
         // A graph would run it many times.
         self.refuse_capture("running a function once")?;
         let table = self.device().activate()?;
@@ -183,6 +195,7 @@ impl Stream {
 
     /// Copies from any host memory; done when it returns.
     pub fn copy_from_host<'a, T: Pod>(&self, source: &[T], destination: impl Into<SliceMut<'a, T>>) -> Result<()> {
+        let _gate = self.enter();
         // A graph would read the slice long after its borrow ended.
         self.refuse_capture("a copy from pageable host memory")?;
         let destination = destination.into();
@@ -199,6 +212,7 @@ impl Stream {
 
     /// Copies to any host memory; done when it returns.
     pub fn copy_to_host<'a, T: Pod>(&self, source: impl Into<Slice<'a, T>>, destination: &mut [T]) -> Result<()> {
+        let _gate = self.enter();
         self.refuse_capture("a copy to pageable host memory")?;
         let source = source.into();
         self.check_copy(source.len(), destination.len(), &[source.block])?;
@@ -214,6 +228,7 @@ impl Stream {
 
     /// Queues a copy from page-locked memory. Changing that memory later waits for the copy.
     pub fn copy_from_pinned<'a, T: Pod>(&self, source: &HostBuffer<T>, destination: impl Into<SliceMut<'a, T>>) -> Result<()> {
+        let _gate = self.enter();
         let destination = destination.into();
         let view = source.view();
         self.check_copy(view.len(), destination.len(), &[view.block, destination.block])?;
@@ -229,6 +244,7 @@ impl Stream {
 
     /// Queues a copy to page-locked memory. Reading that memory waits for the copy.
     pub fn copy_to_pinned<'a, T: Pod>(&self, source: impl Into<Slice<'a, T>>, destination: &mut HostBuffer<T>) -> Result<()> {
+        let _gate = self.enter();
         let source = source.into();
         let host = destination.host_ptr();
         let view = destination.view_mut();
@@ -245,6 +261,7 @@ impl Stream {
 
     /// Queues a copy within the device.
     pub fn copy<'a, 'b, T: Pod>(&self, source: impl Into<Slice<'a, T>>, destination: impl Into<SliceMut<'b, T>>) -> Result<()> {
+        let _gate = self.enter();
         let (source, destination) = (source.into(), destination.into());
         self.check_copy(source.len(), destination.len(), &[source.block, destination.block])?;
         if source.is_empty() {
@@ -273,20 +290,22 @@ impl Stream {
         if source.is_empty() {
             return Ok(());
         }
+        if !Arc::ptr_eq(self.device().driver(), to.device().driver()) {
+            let data = self.download(source)?;
+            return to.copy_from_host(&data, destination);
+        }
+        // What `to` did with the destination before must be done first.
+        self.wait(&to.record()?)?;
         if self.device() == to.device() {
             self.copy(source, destination)?;
-        } else if Arc::ptr_eq(self.device().driver(), to.device().driver()) {
-            // What `to` did with the destination before must be done first.
-            self.wait(&to.record()?)?;
+        } else {
+            let _gate = self.enter();
             let table = self.device().activate()?;
             let (dst, src) = ((destination.device_ptr(), to.device().seat()), (source.device_ptr(), self.device().seat()));
             // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
             let queued = unsafe { vendor::copy_peer(table, dst, src, source.bytes(), self.raw()) };
             self.device().check(queued)?;
             mark_used([source.block, destination.block], self)?;
-        } else {
-            let data = self.download(source)?;
-            return to.copy_from_host(&data, destination);
         }
         to.wait(&self.record()?)
     }
@@ -331,6 +350,7 @@ impl Stream {
         destination: SliceMut<'_, T>,
         fill: impl FnOnce(&crate::table::Table, Handle) -> Result<(), Failure>,
     ) -> Result<()> {
+        let _gate = self.enter();
         self.check_device(destination.block, "the destination")?;
         if destination.is_empty() {
             return Ok(());
@@ -386,6 +406,17 @@ impl Stream {
         self.0.id
     }
 
+    /// Held while work is queued and remembered.
+    #[inline]
+    pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        self.0.gate.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held while a capture begins, ends, or takes this stream in.
+    pub(crate) fn shut(&self) -> RwLockWriteGuard<'_, ()> {
+        self.0.gate.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[inline]
     pub(crate) fn is_capturing(&self) -> bool {
         self.0.capturing.load(Ordering::Acquire)
@@ -408,7 +439,7 @@ impl Stream {
 impl Drop for StreamInner {
     fn drop(&mut self) {
         if let Ok(table) = self.device.activate() {
-            self.device.0.pool.retire(table, self.id, self.raw);
+            self.device.0.pool.retire(&self.device, table, self.id, self.raw);
             // SAFETY: the handle is ours, and this is its last use. The driver finishes what is queued.
             let _ = unsafe { table.stream_destroy(self.raw) };
         }

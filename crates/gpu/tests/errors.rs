@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use common::teach;
 use warpwave_gpu::fake::{Fake, Fakes, image};
 use warpwave_gpu::library::{Library, Search};
-use warpwave_gpu::{Arg, Driver, Error, Gpus, Kernel, Launch, Module, Preference, Selection, UnifiedBuffer, Vendor, Version};
+use warpwave_gpu::{Arg, Driver, Error, Gpus, HostBuffer, Kernel, Launch, Module, Preference, Selection, UnifiedBuffer, Vendor, Version};
 
 /// One test for each variant. A new variant does not compile here until it is listed with its test.
 #[test]
@@ -31,6 +31,7 @@ fn every_variant_is_provoked_somewhere() {
             Error::NotInModule { .. } => "conformance: kernels_are_found_by_name_or_the_names_are_listed",
             Error::BadModule { .. } => "bytes_that_are_no_module_are_refused",
             Error::Capturing { .. } => "graphs: what_a_capture_cannot_hold_is_refused_and_the_capture_goes_on",
+            Error::HostView { .. } => "graphs: a_graph_is_not_launched_on_host_memory_that_the_program_looks_at",
             Error::GraphUpdate { .. } => "graphs: parameters_are_updated_in_place_and_other_shapes_refused",
             other => panic!("no test provokes {other:?}"),
         }
@@ -241,10 +242,78 @@ fn devices_of_either_vendor_copy_to_each_other() {
     streams[0].copy_to_peer(&source, &streams[1], &mut target).unwrap();
     streams[0].synchronize().unwrap();
     assert!(streams[1].download(&target).unwrap() == data);
+    // The same within one device, and into memory of the host.
+    let mut here = streams[1].alloc::<u32>(1000).unwrap();
+    let second = streams[0].device().stream().unwrap();
+    let mut there = second.alloc::<u32>(1000).unwrap();
+    second.fill(&mut there, 9).unwrap();
+    streams[0].copy_to_peer(&source, &second, &mut there).unwrap();
+    streams[0].synchronize().unwrap();
+    assert!(second.download(&there).unwrap() == data);
+    let mut pinned = HostBuffer::<u32>::zeroed(streams[1].device(), 1000).unwrap();
+    streams[0].copy_to_peer(&source, &streams[1], &mut pinned).unwrap();
+    assert_eq!(pinned.as_slice().unwrap(), data);
+    // A peer's memory that was copied into goes back to its pool like any other.
+    streams[0].copy_to_peer(&source, &streams[1], &mut here).unwrap();
+    let address = here.device_ptr();
+    drop(here);
+    streams[0].synchronize().unwrap();
+    let again: Vec<_> = (0..4).map(|_| streams[1].alloc::<u32>(1000).unwrap()).collect();
+    assert!(again.iter().any(|buffer| buffer.device_ptr() == address));
     let (a, b) = (streams[0].device(), streams[1].device());
     assert!(a.can_access(b).unwrap() && !a.can_access(streams[2].device()).unwrap());
+    teach(&fakes);
+    let kernel = Module::load(a, &image(&["add_index"])).unwrap().kernel("add_index").unwrap();
+    let mut peers = streams[1].alloc_zeroed::<u32>(10).unwrap();
+    streams[1].synchronize().unwrap();
+    // SAFETY: refused before it runs.
+    assert!(unsafe { kernel.launch(&streams[0], Launch::for_elements(10, 10), (&mut peers, 10u32)) }.is_err());
     a.enable_access(b).unwrap();
     a.enable_access(b).unwrap();
+    // SAFETY: the types are the kernel's, and it stays within 10 elements.
+    unsafe { kernel.launch(&streams[0], Launch::for_elements(10, 10), (&mut peers, 10u32)) }.unwrap();
+    streams[0].synchronize().unwrap();
+    assert_eq!(streams[1].download(&peers).unwrap(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn events_of_another_driver_are_not_handed_over() {
+    let fakes = Fakes::install([Fake::nvidia(), Fake::amd()]);
+    let events: Vec<_> = fakes.gpus().devices().into_iter().map(|d| d.unwrap().stream().unwrap().record().unwrap()).collect();
+    assert!(matches!(events[0].elapsed_ms(&events[1]), Err(Error::WrongDevice { .. })));
+}
+
+#[test]
+fn work_that_could_not_be_waited_for_is_waited_for_next_time() {
+    let fakes = Fake::nvidia().install();
+    let device = fakes.driver().unwrap().device(0).unwrap();
+    let stream = device.stream().unwrap();
+    let source = stream.upload(&[3u32; 100]).unwrap();
+    let mut pinned = HostBuffer::from_vec(&device, vec![0u32; 100]).unwrap();
+    stream.copy_to_pinned(&source, &mut pinned).unwrap();
+    fakes.fail("cuEventSynchronize", 1, 400);
+    assert!(pinned.as_slice().is_err());
+    assert_eq!(pinned.as_slice().unwrap(), [3; 100], "the copy was still queued, and must be waited for");
+    // A buffer that cannot be waited for is leaked, never freed under the device.
+    stream.copy_to_pinned(&source, &mut pinned).unwrap();
+    fakes.fail("cuEventSynchronize", 1, 400);
+    drop(pinned);
+    assert!(!fakes.log().iter().any(|call| call == "cuMemHostUnregister"));
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn a_buffer_may_be_dropped_on_the_drivers_thread() {
+    let fakes = Fake::nvidia().install();
+    let device = fakes.driver().unwrap().device(0).unwrap();
+    let stream = device.stream().unwrap();
+    drop(stream.alloc::<u8>(1 << 20).unwrap());
+    let kept = stream.alloc::<u8>(100).unwrap();
+    stream.on_host(move || drop(kept)).unwrap();
+    // Freeing waits for the host function, which frees too.
+    device.trim_pool().unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(device.pool_stats().in_use, 0);
 }
 
 fn scale_kernel(fakes: &Fakes) -> Kernel {
@@ -281,6 +350,10 @@ fn launches_beyond_the_limits_never_reach_the_driver() {
         unsafe { kernel.launch(&stream, Launch::for_elements(1, 64).shared(60 << 10), (&buffer, 1.0f32, 1u32)) }.unwrap();
         let asked = fakes.log().iter().any(|call| call == "cuFuncSetAttribute");
         assert_eq!(asked, !amd, "CUDA must be asked for more than 48 KiB, HIP must not");
+        // SAFETY: as above.
+        unsafe { kernel.launch(&stream, Launch::for_elements(1, 64).shared(50 << 10), (&buffer, 1.0f32, 1u32)) }.unwrap();
+        let times = fakes.log().iter().filter(|call| *call == "cuFuncSetAttribute").count();
+        assert_eq!(times, usize::from(!amd), "asked for once: asking for less would take away");
     }
 }
 

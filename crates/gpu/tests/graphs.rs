@@ -219,3 +219,87 @@ fn memory_freed_while_another_stream_that_used_it_is_captured_comes_back_later()
         assert_eq!(place.device.pool_stats().allocated, 0);
     });
 }
+
+#[test]
+fn a_graph_is_not_launched_on_host_memory_that_the_program_looks_at() {
+    on_every_device(|place| {
+        let stream = place.device.stream().unwrap();
+        let source = stream.upload(&[7u32; 100]).unwrap();
+        let mut pinned = HostBuffer::<u32>::zeroed(&place.device, 100).unwrap();
+        let graph = stream.capture_graph(|s| s.copy_to_pinned(&source, &mut pinned)).unwrap();
+        let exec = graph.instantiate().unwrap();
+        let view = pinned.as_slice().unwrap();
+        let second = pinned.as_slice().unwrap();
+        assert!(matches!(exec.launch(&stream), Err(Error::HostView { .. })));
+        drop(second);
+        assert!(matches!(exec.launch(&stream), Err(Error::HostView { .. })));
+        assert_eq!(view, [0; 100]);
+        drop(view);
+        exec.launch(&stream).unwrap();
+        assert_eq!(pinned.as_slice().unwrap(), [7; 100]);
+    });
+}
+
+#[test]
+fn a_graph_keeps_the_code_of_its_kernels() {
+    on_every_device(|place| {
+        let Some(kernel) = place.kernel("scale") else { return };
+        let stream = place.device.stream().unwrap();
+        let mut buffer = stream.upload(&[1.0f32; 64]).unwrap();
+        let graph = stream
+            // SAFETY: the types are the kernel's, and it stays within 64 elements.
+            .capture_graph(|s| unsafe { kernel.launch(s, Launch::for_elements(64, 64), (&mut buffer, 5.0f32, 64u32)) })
+            .unwrap();
+        drop(kernel);
+        let exec = graph.instantiate().unwrap();
+        drop(graph);
+        exec.launch(&stream).unwrap();
+        assert_eq!(stream.download(&buffer).unwrap(), [5.0; 64]);
+        if let Some(fakes) = &place.fakes {
+            assert!(!fakes.log().iter().any(|call| call.contains("ModuleUnload")));
+            drop(exec);
+            assert!(fakes.log().iter().any(|call| call.contains("ModuleUnload")));
+        }
+    });
+}
+
+#[test]
+fn captures_again_and_again_do_not_exhaust_the_memory() {
+    let fakes = warpwave_gpu::fake::Fake::nvidia().memory(1 << 30).install();
+    let device = fakes.driver().unwrap().device(0).unwrap();
+    let stream = device.stream().unwrap();
+    for _ in 0..30 {
+        let graph = stream.capture_graph(|s| s.alloc_zeroed::<u8>(100 << 20).map(drop)).unwrap();
+        graph.instantiate().unwrap().launch(&stream).unwrap();
+        stream.synchronize().unwrap();
+    }
+    assert!(device.pool_stats().peak_allocated <= 400 << 20, "{:?}", device.pool_stats());
+}
+
+#[test]
+fn waiting_for_the_device_is_refused_while_a_stream_is_captured() {
+    on_every_device(|place| {
+        let stream = place.device.stream().unwrap();
+        let graph = stream.capture_graph(|s| {
+            assert!(matches!(place.device.synchronize(), Err(Error::Capturing { .. })));
+            s.alloc_zeroed::<u8>(16).map(drop)
+        });
+        assert!(graph.is_ok());
+        place.device.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn what_was_freed_in_a_capture_does_not_keep_the_device() {
+    let fakes = warpwave_gpu::fake::Fake::amd().install();
+    let device = fakes.driver().unwrap().device(0).unwrap();
+    let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let mut buffer = home.alloc::<u8>(1 << 20).unwrap();
+    other.zero(&mut buffer).unwrap();
+    let graph = other.capture_graph(|_| {
+        drop(buffer);
+        Ok(())
+    });
+    drop((graph, home, other, device));
+    assert_eq!(fakes.live_objects(), 0);
+}

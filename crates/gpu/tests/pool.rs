@@ -160,6 +160,35 @@ fn the_cap_holds_and_says_so() {
     });
 }
 
+#[test]
+fn the_cap_waits_for_work_rather_than_refuse() {
+    let fakes = Fake::nvidia().install();
+    let device = fakes.driver().unwrap().device(0).unwrap();
+    let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
+    device.set_pool_cap(Some(100 * MIB));
+    let mut buffer = home.alloc::<u8>(80 * MIB).unwrap();
+    other.zero(&mut buffer).unwrap();
+    drop(buffer);
+    assert!(home.alloc::<u8>(80 * MIB).is_ok(), "nothing is in use");
+}
+
+#[test]
+fn memory_whose_stream_is_gone_is_reused() {
+    let fakes = Fake::nvidia().install();
+    let device = fakes.driver().unwrap().device(0).unwrap();
+    let other = device.stream().unwrap();
+    for _ in 0..5 {
+        let home = device.stream().unwrap();
+        let mut buffer = home.alloc::<u8>(MIB).unwrap();
+        other.zero(&mut buffer).unwrap();
+        drop((buffer, home));
+        other.synchronize().unwrap();
+        device.synchronize().unwrap();
+    }
+    let stats = device.pool_stats();
+    assert!(stats.hits >= 3 && stats.allocated <= 2 * MIB, "{stats:?}");
+}
+
 /// A trace of allocations of 1 to 64 MiB, about `live` bytes alive at a time.
 fn mixed_trace(device: &Device, stream: &Stream, seed: u64, live: usize) -> PoolStats {
     let mut state = seed;
