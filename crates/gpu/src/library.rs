@@ -62,6 +62,19 @@ impl Library {
         Err(Error::NotAvailable { library: search.what.to_owned(), tried, reason })
     }
 
+    /// Opens one file, whatever variables say.
+    pub fn open_file(what: &'static str, path: &Path) -> Result<Library> {
+        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL;
+        // SAFETY: running a vendor library's initialisers is the purpose of this call; the caller chose the file.
+        match unsafe { libloading::os::unix::Library::open(Some(path), flags) } {
+            Ok(handle) => Ok(Library { handle: ManuallyDrop::new(handle), opened_as: path.to_owned() }),
+            Err(error) => {
+                let reason = "the file cannot be opened".to_owned();
+                Err(Error::NotAvailable { library: what.to_owned(), tried: vec![describe_failure(path, &error)], reason })
+            }
+        }
+    }
+
     /// The address of `symbol`, or `None` when the library does not export it.
     pub fn symbol(&self, symbol: &str) -> Option<*const c_void> {
         let name = CString::new(symbol).ok()?;

@@ -423,7 +423,7 @@ impl<T: Pod> UnifiedBuffer<T> {
         // SAFETY: the output outlives the call.
         device.check(unsafe { table.managed_alloc(&mut ptr, bytes, GLOBAL) })?;
         let mut buffer = UnifiedBuffer { block: Block::new(device, ptr, bytes, Origin::Managed), len, _element: PhantomData };
-        bytemuck::fill_zeroes(&mut *buffer.as_mut_slice()?);
+        bytemuck::fill_zeroes(&mut buffer.as_mut_slice()?);
         Ok(buffer)
     }
 

@@ -193,8 +193,13 @@ fn rank(target: &Target, vendor: Vendor, arch: &str) -> Option<u32> {
         let device: Vec<&str> = device.collect();
         let mut wanted = text.split(':').skip(1).peekable();
         let named = wanted.peek().is_some();
+        if target.is_generic() {
+            // Code of a family runs on its members, slower than their own.
+            let family = target.base().trim_end_matches("-generic").replace('-', "");
+            return base.starts_with(&family).then_some(1);
+        }
         let fits = target.base() == base && wanted.all(|feature| device.contains(&feature));
-        return fits.then_some(if named { 2 } else { 1 });
+        return fits.then_some(if named { 3 } else { 2 });
     }
     let version = |name: &str| name.rsplit('_').next()?.parse::<u32>().ok();
     let device = version(arch)?;
@@ -225,6 +230,9 @@ mod tests {
         assert_eq!(best(&all, Amd, "gfx90a:sramecc+:xnack-"), Some("gfx90a:sramecc+:xnack-"));
         assert_eq!(best(&all, Amd, "gfx90a:sramecc+:xnack+"), Some("gfx90a"));
         assert_eq!(best(&all, Amd, "gfx908"), None);
+        assert_eq!(best(&["gfx11-generic", "gfx1100"], Amd, "gfx1100"), Some("gfx1100"));
+        assert_eq!(best(&["gfx11-generic", "gfx1100"], Amd, "gfx1102"), Some("gfx11-generic"));
+        assert_eq!(best(&["gfx11-generic", "gfx9-4-generic"], Amd, "gfx942"), Some("gfx9-4-generic"));
         assert_eq!(best(&all, Nvidia, "sm_90"), Some("sm_90a"));
         assert_eq!(best(&all, Nvidia, "sm_86"), Some("sm_80"));
         assert_eq!(best(&all, Nvidia, "sm_100"), Some("compute_70"));

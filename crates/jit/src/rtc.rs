@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use warpwave_gpu::library::{Library, Search};
+use warpwave_gpu::library::Library;
 use warpwave_gpu::{Failure, Source, Vendor, two_vendor_table};
 
 use crate::compile::CompileError;
@@ -70,12 +70,7 @@ pub(crate) fn open(vendor: Vendor, path: &Path) -> Result<Arc<Rtc>, CompileError
     if let Some(known) = opened.get(path) {
         return Ok(known.clone());
     }
-    let (what, variable) = match vendor {
-        Vendor::Nvidia => ("NVRTC", "WARPWAVE_NVRTC_LIB"),
-        Vendor::Amd => ("hipRTC", "WARPWAVE_HIPRTC_LIB"),
-    };
-    let search = Search { what, variable, names: vec![path.to_string_lossy().into_owned()], folders: Vec::new() };
-    let library = Library::open(&search).map_err(CompileError::Library)?;
+    let library = Library::open_file(name(vendor), path).map_err(CompileError::Library)?;
     let table = Arc::new(Rtc::new(vendor, Source::Library(library)));
     opened.insert(path.to_owned(), table.clone());
     Ok(table)

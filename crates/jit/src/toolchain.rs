@@ -133,7 +133,11 @@ impl Toolchains {
             found.nvrtc.push(Tool::Nvrtc(RtcTool { include_dirs: cuda_include_dirs(&path, &packages), path }));
         }
         let names = [HIPRTC_NAMES, HIP_NAMES].concat();
-        for path in search(&library_candidates("WARPWAVE_HIPRTC_LIB", &names, &hip_folders(&packages)), &mut found.looked_for[2]) {
+        // A HIP library that the user chose has its compiler beside it, whatever newer one is elsewhere: the two must fit.
+        let beside: Vec<PathBuf> = file_variable("WARPWAVE_HIP_LIB").and_then(|f| f.parent().map(Path::to_owned)).into_iter().collect();
+        let mut candidates = library_candidates("WARPWAVE_HIPRTC_LIB", &names, &beside);
+        candidates.extend(library_candidates("WARPWAVE_HIPRTC_LIB", &names, &hip_folders(&packages)));
+        for path in search(&candidates, &mut found.looked_for[2]) {
             found.hiprtc.push(Tool::HipRtc(RtcTool { path, include_dirs: Vec::new() }));
         }
         found
@@ -191,7 +195,12 @@ impl Tool {
         let mut files = vec![self.path().to_owned()];
         match self {
             Tool::Clang(tool) => files.extend(tool.device_libs.iter().map(|f| f.join("ocml.bc"))),
-            Tool::Nvrtc(tool) | Tool::HipRtc(tool) => files.extend(tool.include_dirs.iter().map(|f| f.join("cuda_fp16.h"))),
+            // One file for each package of headers: the toolkit's, and CCCL's, which is updated by itself.
+            Tool::Nvrtc(tool) | Tool::HipRtc(tool) => {
+                files.extend(
+                    tool.include_dirs.iter().flat_map(|f| [f.join("cuda_fp16.h"), f.join("cuda/std/version"), f.join("cub/version.cuh")]),
+                );
+            }
         }
         Identity(files.iter().map(|f| stamp(f)).collect::<Vec<_>>().join("; "))
     }
@@ -353,8 +362,7 @@ fn nvrtc_folders(packages: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 fn hip_folders(packages: &[PathBuf]) -> Vec<PathBuf> {
-    // The folder of a HIP library chosen by the user comes first: its compiler must fit the runtime.
-    let mut all: Vec<PathBuf> = variable("WARPWAVE_HIP_LIB").and_then(|f| f.parent().map(Path::to_owned)).into_iter().collect();
+    let mut all: Vec<PathBuf> = Vec::new();
     all.extend(["HIP_PATH", "ROCM_PATH"].iter().filter_map(|v| variable(v)).map(|f| f.join("lib")));
     all.extend(loader_folders());
     all.extend(versioned_folders("/opt", "rocm", "lib"));

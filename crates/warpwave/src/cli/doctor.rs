@@ -246,11 +246,11 @@ fn first_launch(device: &Device) -> Result<String, Failure> {
 
 fn nvidia_system(chain: &mut Chain) -> bool {
     if Path::new("/dev/dxg").exists() {
-        chain.hardware = true;
+        // WSL has this node for GPUs of every vendor.
         return chain.link("device node", Ok("/dev/dxg (WSL)".to_owned()));
     }
     let nodes = numbered("/dev", "nvidia");
-    chain.hardware = !nodes.is_empty();
+    chain.hardware = !nodes.is_empty() || pci_vendor("0x10de");
     let found = match nodes.first() {
         Some(node) => Ok(format!("{} and {} more", node.display(), nodes.len() - 1)),
         None if pci_vendor("0x10de") => broken(
@@ -279,9 +279,9 @@ fn nvidia_system(chain: &mut Chain) -> bool {
 
 fn amd_system(chain: &mut Chain) -> bool {
     let kfd = Path::new("/dev/kfd");
+    chain.hardware = kfd.exists() || pci_vendor("0x1002");
     let renders = numbered("/dev/dri", "renderD");
     let found = if kfd.exists() {
-        chain.hardware = true;
         Ok(format!("/dev/kfd and {} render nodes", renders.len()))
     } else if pci_vendor("0x1002") {
         broken(

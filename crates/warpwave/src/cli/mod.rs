@@ -139,8 +139,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
         Command::Cache(args) => cache::run(&mut context, &args),
         Command::Bench(args) => bench::run(&mut context, &args),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "warpwave", &mut context.out);
-            Ok(())
+            // Into memory first: the generator panics when a pipe is closed.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "warpwave", &mut script);
+            context.out.write_all(&script).map_err(Failure::from)
         }
     };
     match outcome {
