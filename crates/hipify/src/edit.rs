@@ -38,10 +38,34 @@ impl Edits {
         self.0.is_empty()
     }
 
+    /// Stable: of those that begin at one place the first made comes first, insertions before replacements.
+    fn sort(&mut self) {
+        self.0.sort_by_key(|edit| (edit.start, edit.end != edit.start));
+    }
+
+    /// How many bytes of the source are replaced, and how many of its lines have a change.
+    pub fn touched(&mut self, source: &[u8]) -> (usize, usize) {
+        self.sort();
+        let (mut bytes, mut lines, mut at, mut fresh) = (0, 0, 0, true);
+        for edit in &self.0 {
+            let start = edit.start as usize;
+            if start < at {
+                continue;
+            }
+            fresh |= source[at..start].contains(&b'\n');
+            lines += usize::from(fresh);
+            fresh = false;
+            let inside = &source[start..edit.end as usize];
+            lines += inside.iter().filter(|byte| **byte == b'\n').count();
+            bytes += inside.len();
+            at = edit.end as usize;
+        }
+        (bytes, lines)
+    }
+
     /// The source with all changes made.
     pub fn apply(mut self, source: &[u8]) -> Vec<u8> {
-        // Stable: of those that begin at one place the first made comes first, insertions before replacements.
-        self.0.sort_by_key(|edit| (edit.start, edit.end != edit.start));
+        self.sort();
         let grown: usize = self.0.iter().map(|edit| edit.text.len()).sum();
         let mut out = Vec::with_capacity(source.len() + grown);
         let mut at = 0;
