@@ -6,10 +6,10 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use warpwave_hipify::diagnostic::line_and_column;
-use warpwave_hipify::{ExcludedBlocks, LaunchSyntax, Options, Target, translate};
+use warpwave_hipify::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target, translate};
 
 fn main() -> ExitCode {
-    let mut options = Options::default();
+    let mut options = Options { runtime_header: RuntimeHeader::Always, ..Options::default() };
     let (mut input, mut output, mut stats, mut quiet) = (None, None, false, true);
     let (mut roc, mut miopen, mut skip, mut amap) = (false, false, false, false);
     let mut words = std::env::args().skip(1);
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     };
     options.excluded = match (skip, amap) {
         (false, _) => ExcludedBlocks::Translated,
-        (true, true) => ExcludedBlocks::NamesOnly,
+        (true, true) => ExcludedBlocks::AllButIncludes,
         (true, false) => ExcludedBlocks::Kept,
     };
     let Some(input) = input else {

@@ -42,8 +42,6 @@ pub(crate) struct Rule {
 /// A call whose list has been read.
 pub(crate) struct Call<'a> {
     pub lexed: &'a Lexed<'a>,
-    /// The token with the function's name.
-    pub name: usize,
     pub close: usize,
     pub arguments: &'a [Range<usize>],
 }
@@ -65,13 +63,8 @@ impl Call<'_> {
         let count = self.arguments.len();
         let at = usize::from(rule.argument);
         match rule.action {
-            Action::RenameIfCount => {
-                if count == at {
-                    let name = self.lexed.tokens[self.name];
-                    edits.replace(name.start, name.end, rule.text);
-                }
-                true
-            }
+            // Done with the name.
+            Action::RenameIfCount => true,
             Action::Add => {
                 if rule.count == 0 || count == usize::from(rule.count) {
                     self.put(edits, at, rule.text);

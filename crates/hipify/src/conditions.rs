@@ -1,39 +1,44 @@
-//! Which blocks a preprocessor would leave out: `#if` and its kin, evaluated with the given macros, those the file defines on the
-//! way, and the version macros of a present CUDA. Every other macro is undefined. Included files are not read.
+//! Which blocks a preprocessor would leave out: `#if` and its kin, evaluated with the given macros and those the file defines on the
+//! way. A condition on a version of CUDA that was not given is open, and so is one that cannot be read: both branches stay in. Every
+//! other macro is undefined. Included files are not read.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::lex::{Kind, Lexed};
 
-/// Versions of CUDA 12.6 and its libraries, which the real headers would define.
-const PREDEFINED: &[(&str, i64)] = &[
-    ("CUDA_VERSION", 12_060),
-    ("CUDART_VERSION", 12_060),
-    ("CUBLAS_VERSION", 120_600),
-    ("CUBLAS_VER_MAJOR", 12),
-    ("CUDNN_VERSION", 90_500),
-    ("CUDNN_MAJOR", 9),
-    ("CUFFT_VERSION", 11_300),
-    ("CURAND_VERSION", 10_307),
-    ("CUSOLVER_VERSION", 11_604),
-    ("CUSPARSE_VERSION", 12_503),
-    ("CUSPARSE_VER_MAJOR", 12),
-    ("CUSPARSE_VER_MINOR", 5),
-    ("__CUDACC__", 1),
-    ("__NVCC__", 1),
-    ("__cplusplus", 201_703),
-    ("__linux__", 1),
-    ("__x86_64__", 1),
-    ("__GNUC__", 4),
-    ("__clang__", 1),
+/// Macros that CUDA's headers define; which version builds the source is not ours to know.
+const VERSIONS: &[&str] = &[
+    "CUDA_VERSION",
+    "CUDART_VERSION",
+    "CUBLAS_VERSION",
+    "CUBLAS_VER_MAJOR",
+    "CUBLAS_VER_MINOR",
+    "CUDNN_VERSION",
+    "CUDNN_MAJOR",
+    "CUDNN_MINOR",
+    "CUFFT_VERSION",
+    "CURAND_VERSION",
+    "CUSOLVER_VERSION",
+    "CUSPARSE_VERSION",
+    "CUSPARSE_VER_MAJOR",
+    "CUSPARSE_VER_MINOR",
+    "__CUDACC_VER_MAJOR__",
+    "__CUDACC_VER_MINOR__",
 ];
 
-/// How deep parentheses of a condition may nest; beyond it a condition is false.
+/// What the compiler itself would define.
+const PREDEFINED: &[(&str, i64)] =
+    &[("__CUDACC__", 1), ("__NVCC__", 1), ("__cplusplus", 201_703), ("__linux__", 1), ("__x86_64__", 1), ("__GNUC__", 4)];
+
+/// How deep parentheses of a condition may nest; beyond it a condition is open.
 const MAX_DEPTH: usize = 64;
 
+/// Values of macros; `None` for one that is defined and not known.
+type Macros<'a> = HashMap<&'a [u8], Option<i64>>;
+
 struct Block {
-    /// A branch has been taken.
+    /// A branch has surely been taken.
     taken: bool,
     /// The block itself lies in an active place.
     outer: bool,
@@ -44,9 +49,10 @@ struct Block {
 
 /// The ranges of tokens that are left out, in order.
 pub(crate) fn excluded(lexed: &Lexed<'_>, defines: &[(String, String)]) -> Vec<Range<usize>> {
-    let mut macros: HashMap<&[u8], i64> = PREDEFINED.iter().map(|(name, value)| (name.as_bytes(), *value)).collect();
+    let mut macros: Macros<'_> = PREDEFINED.iter().map(|(name, value)| (name.as_bytes(), Some(*value))).collect();
+    macros.extend(VERSIONS.iter().map(|name| (name.as_bytes(), None)));
     for (name, value) in defines {
-        macros.insert(name.as_bytes(), value.trim().parse().unwrap_or(1));
+        macros.insert(name.as_bytes(), Some(number(value.trim().as_bytes()).unwrap_or(1)));
     }
     let mut out: Vec<Range<usize>> = Vec::new();
     let mut blocks: Vec<Block> = Vec::new();
@@ -73,27 +79,25 @@ pub(crate) fn excluded(lexed: &Lexed<'_>, defines: &[(String, String)]) -> Vec<R
         };
         match lexed.text(hash + 1) {
             word @ (b"if" | b"ifdef" | b"ifndef") => {
-                let holds = active
-                    && match word {
-                        b"if" => evaluate(lexed, body, &macros),
-                        b"ifdef" => macros.contains_key(lexed.text(hash + 2)),
-                        _ => !macros.contains_key(lexed.text(hash + 2)),
-                    };
-                blocks.push(Block { taken: holds, outer: active, active: holds, from: end });
+                let holds = match word {
+                    b"if" => evaluate(lexed, body, &macros),
+                    b"ifdef" => Some(macros.contains_key(lexed.text(hash + 2))),
+                    _ => Some(!macros.contains_key(lexed.text(hash + 2))),
+                };
+                let taken = active && holds == Some(true);
+                blocks.push(Block { taken, outer: active, active: active && holds != Some(false), from: end });
             }
             word @ (b"elif" | b"elifdef" | b"elifndef" | b"else") => {
                 let Some(block) = blocks.last_mut() else { continue };
                 close(block);
-                let holds = block.outer
-                    && !block.taken
-                    && match word {
-                        b"elif" => evaluate(lexed, body, &macros),
-                        b"elifdef" => macros.contains_key(lexed.text(hash + 2)),
-                        b"elifndef" => !macros.contains_key(lexed.text(hash + 2)),
-                        _ => true,
-                    };
-                block.taken |= holds;
-                block.active = holds;
+                let holds = match word {
+                    b"elif" => evaluate(lexed, body, &macros),
+                    b"elifdef" => Some(macros.contains_key(lexed.text(hash + 2))),
+                    b"elifndef" => Some(!macros.contains_key(lexed.text(hash + 2))),
+                    _ => Some(true),
+                };
+                block.active = block.outer && !block.taken && holds != Some(false);
+                block.taken |= block.outer && holds == Some(true);
                 block.from = end;
             }
             b"endif" => {
@@ -104,11 +108,7 @@ pub(crate) fn excluded(lexed: &Lexed<'_>, defines: &[(String, String)]) -> Vec<R
             b"define" if active && hash + 2 < end => {
                 let name = lexed.tokens[hash + 2];
                 let function_like = lexed.is(hash + 3, b"(") && lexed.tokens[hash + 3].start == name.end;
-                let value = if function_like || hash + 3 >= end {
-                    i64::from(!function_like)
-                } else {
-                    Evaluator { lexed, at: hash + 3, end, macros: &macros }.or(0).unwrap_or(0)
-                };
+                let value = if function_like { None } else { Evaluator { lexed, at: hash + 3, end, macros: &macros }.or(0) };
                 macros.insert(lexed.text(hash + 2), value);
             }
             b"undef" if active => {
@@ -127,15 +127,17 @@ pub(crate) fn excluded(lexed: &Lexed<'_>, defines: &[(String, String)]) -> Vec<R
     out
 }
 
-fn evaluate(lexed: &Lexed<'_>, body: Range<usize>, macros: &HashMap<&[u8], i64>) -> bool {
-    Evaluator { lexed, at: body.start, end: body.end, macros }.or(0).unwrap_or(0) != 0
+/// Whether a condition holds; `None` where that is open.
+fn evaluate(lexed: &Lexed<'_>, body: Range<usize>, macros: &Macros<'_>) -> Option<bool> {
+    Evaluator { lexed, at: body.start, end: body.end, macros }.or(0).map(|value| value != 0)
 }
 
+/// A reader of constant expressions; every value may be open (`None`).
 struct Evaluator<'a> {
     lexed: &'a Lexed<'a>,
     at: usize,
     end: usize,
-    macros: &'a HashMap<&'a [u8], i64>,
+    macros: &'a Macros<'a>,
 }
 
 impl Evaluator<'_> {
@@ -150,68 +152,77 @@ impl Evaluator<'_> {
     }
 
     fn or(&mut self, depth: usize) -> Option<i64> {
-        let mut left = self.and(depth)?;
+        let mut left = self.and(depth);
         while self.eat(b"||") {
-            let right = self.and(depth)?;
-            left = i64::from(left != 0 || right != 0);
+            left = match (left, self.and(depth)) {
+                (Some(0), Some(0)) => Some(0),
+                (Some(0) | None, Some(0) | None) => None,
+                _ => Some(1),
+            };
         }
         if self.eat(b"?") {
-            let yes = if depth < MAX_DEPTH { self.or(depth + 1)? } else { return None };
+            if depth >= MAX_DEPTH {
+                return None;
+            }
+            let yes = self.or(depth + 1);
             if !self.eat(b":") {
                 return None;
             }
-            let no = self.or(depth + 1)?;
-            return Some(if left != 0 { yes } else { no });
+            let no = self.or(depth + 1);
+            return if left? != 0 { yes } else { no };
         }
-        Some(left)
+        left
     }
 
     fn and(&mut self, depth: usize) -> Option<i64> {
-        let mut left = self.compare(depth)?;
+        let mut left = self.compare(depth);
         while self.eat(b"&&") {
-            let right = self.compare(depth)?;
-            left = i64::from(left != 0 && right != 0);
+            left = match (left, self.compare(depth)) {
+                (Some(0), _) | (_, Some(0)) => Some(0),
+                (None, _) | (_, None) => None,
+                _ => Some(1),
+            };
         }
-        Some(left)
+        left
     }
 
     fn compare(&mut self, depth: usize) -> Option<i64> {
-        let left = self.sum(depth)?;
+        let left = self.sum(depth);
         // The lexer gives `>` alone, so `>=` is two tokens.
-        let greater = self.eat(b">");
-        let (or_equal, less, less_equal) = (greater && self.eat(b"="), !greater && self.eat(b"<"), !greater && self.eat(b"<="));
-        let (equal, unequal) = (!greater && self.eat(b"=="), !greater && self.eat(b"!="));
-        if !(greater || less || less_equal || equal || unequal) {
-            return Some(left);
-        }
-        let right = self.sum(depth)?;
-        Some(i64::from(match (greater, or_equal, less, less_equal, equal) {
-            (true, true, ..) => left >= right,
-            (true, false, ..) => left > right,
-            (_, _, true, ..) => left < right,
-            (_, _, _, true, _) => left <= right,
-            (_, _, _, _, true) => left == right,
-            _ => left != right,
-        }))
+        let compare: fn(&i64, &i64) -> bool = if self.eat(b">") {
+            if self.eat(b"=") { i64::ge } else { i64::gt }
+        } else if self.eat(b"<") {
+            i64::lt
+        } else if self.eat(b"<=") {
+            i64::le
+        } else if self.eat(b"==") {
+            i64::eq
+        } else if self.eat(b"!=") {
+            i64::ne
+        } else {
+            return left;
+        };
+        let right = self.sum(depth);
+        Some(i64::from(compare(&left?, &right?)))
     }
 
+    /// Arithmetic, all of one rank: conditions that mix ranks without parentheses are rare, and those get theirs wrong here.
     fn sum(&mut self, depth: usize) -> Option<i64> {
-        let mut left = self.unary(depth)?;
+        let mut left = self.unary(depth);
         loop {
-            let op = self.peek();
-            let apply: fn(i64, i64) -> Option<i64> = match op {
-                b"+" => |a, b| Some(a.wrapping_add(b)),
-                b"-" => |a, b| Some(a.wrapping_sub(b)),
-                b"*" => |a, b| Some(a.wrapping_mul(b)),
+            let apply: fn(i64, i64) -> Option<i64> = match self.peek() {
+                b"+" => i64::checked_add,
+                b"-" => i64::checked_sub,
+                b"*" => i64::checked_mul,
                 b"/" => i64::checked_div,
                 b"%" => i64::checked_rem,
                 b"&" => |a, b| Some(a & b),
                 b"|" => |a, b| Some(a | b),
-                _ => return Some(left),
+                _ => return left,
             };
             self.at += 1;
-            let right = self.unary(depth)?;
-            left = apply(left, right)?;
+            let right = self.unary(depth);
+            left = left.zip(right).and_then(|(left, right)| apply(left, right));
         }
     }
 
@@ -226,14 +237,8 @@ impl Evaluator<'_> {
                 break;
             }
         }
-        let mut value = self.primary(depth)?;
-        if minus {
-            value = value.wrapping_neg();
-        }
-        if not > 0 {
-            value = i64::from((value == 0) == (not % 2 == 1));
-        }
-        Some(value)
+        let value = self.primary(depth).map(|value| if minus { value.wrapping_neg() } else { value });
+        value.map(|value| if not > 0 { i64::from((value == 0) == (not % 2 == 1)) } else { value })
     }
 
     fn primary(&mut self, depth: usize) -> Option<i64> {
@@ -241,8 +246,8 @@ impl Evaluator<'_> {
             return None;
         }
         if self.eat(b"(") {
-            let value = self.or(depth + 1)?;
-            return self.eat(b")").then_some(value);
+            let value = self.or(depth + 1);
+            return if self.eat(b")") { value } else { None };
         }
         if self.eat(b"defined") {
             let open = self.eat(b"(");
@@ -255,19 +260,13 @@ impl Evaluator<'_> {
         self.at += 1;
         match token.kind {
             Kind::Number => number(text),
-            Kind::Name => {
-                // `__has_include(…)` and other calls: not known.
-                if self.eat(b"(") {
-                    let mut open = 1;
-                    while open > 0 && self.at < self.end {
-                        open += usize::from(self.peek() == b"(");
-                        open -= usize::from(self.peek() == b")");
-                        self.at += 1;
-                    }
-                    return Some(0);
-                }
-                Some(if text == b"true" { 1 } else { self.macros.get(text).copied().unwrap_or(0) })
+            // `__has_include(…)` and other calls: open.
+            Kind::Name if self.peek() == b"(" => {
+                self.at = self.end;
+                None
             }
+            Kind::Name if text == b"true" => Some(1),
+            Kind::Name => self.macros.get(text).copied().unwrap_or(Some(0)),
             _ => None,
         }
     }
@@ -300,14 +299,22 @@ mod tests {
         assert_eq!(kept("#if GIVEN >= 3 && !defined(B)\n1\n#elif 1\n2\n#else\n3\n#endif\n4"), "1 4");
         assert_eq!(kept("#if 0\n#if 1\n1\n#endif\n2\n#else\n3\n#endif"), "3");
         assert_eq!(kept("#define X 2\n#if X == 2\n1\n#undef X\n#ifndef X\n2\n#endif\n#endif"), "1 2");
-        assert_eq!(kept("#if CUDA_VERSION < 11000\n1\n#else\n2\n#endif"), "2");
+        assert_eq!(kept("#if !defined GIVEN || GIVEN > 3\n1\n#endif\n2"), "2");
         assert_eq!(kept("#if (1 ? 0 : 1) || (2 * 3 - 6)\n1\n#endif\n2"), "2");
         assert_eq!(kept("#else\n1\n#endif\n2\n#if 0\n3"), "1 2");
     }
 
     #[test]
+    fn versions_that_were_not_given_leave_both_branches_in() {
+        assert_eq!(kept("#if CUDA_VERSION < 11000\n1\n#elif CUDA_VERSION < 12000\n2\n#else\n3\n#endif"), "1 2 3");
+        assert_eq!(kept("#if CUDA_VERSION < 11000 && defined(_WIN32)\n1\n#endif\n2"), "2");
+        assert_eq!(kept("#if CUDA_VERSION < 11000 || 1\n1\n#else\n2\n#endif"), "1");
+        assert_eq!(kept("#ifndef CUDA_VERSION\n1\n#endif\n2"), "2");
+    }
+
+    #[test]
     fn deep_conditions_end() {
         let source = format!("#if {}1{}\n1\n#endif\n2", "(".repeat(100_000), ")".repeat(100_000));
-        assert_eq!(kept(&source), "2");
+        assert_eq!(kept(&source), "1 2");
     }
 }

@@ -42,11 +42,6 @@ impl Launch {
         Some(Launch { callee, template, config, arguments: open + 1..close, close })
     }
 
-    /// Where it begins in the source, and where it ends.
-    pub fn span(&self, lexed: &Lexed<'_>) -> (u32, u32) {
-        (lexed.tokens[self.callee.start].start, lexed.tokens[self.close].end)
-    }
-
     /// Writes it as a call.
     pub fn rewrite(&self, lexed: &Lexed<'_>, brackets: &Brackets, edits: &mut Edits) {
         let start = lexed.tokens[self.callee.start].start;

@@ -31,6 +31,6 @@ mod options;
 mod stats;
 mod translate;
 
-pub use options::{ExcludedBlocks, LaunchSyntax, Options, Target};
+pub use options::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
 pub use stats::Stats;
 pub use translate::{Translation, translate};

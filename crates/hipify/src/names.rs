@@ -87,7 +87,7 @@ impl Family {
     pub(crate) fn has_roc_names(self) -> bool {
         matches!(
             self,
-            Family::Runtime | Family::Complex | Family::Blas | Family::Rand | Family::Dnn | Family::Sparse | Family::Solver
+            Family::Runtime | Family::Complex | Family::Blas | Family::Rand | Family::Dnn | Family::Sparse | Family::Solver | Family::Device
         )
     }
 }

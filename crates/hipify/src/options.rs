@@ -28,10 +28,22 @@ pub enum ExcludedBlocks {
     /// Translated like all others.
     #[default]
     Translated,
-    /// Names are translated, launches, includes and argument lists are not.
-    NamesOnly,
+    /// Translated but for their `#include` lines, which would bring a header too many.
+    AllButIncludes,
     /// Left as they are.
     Kept,
+}
+
+/// When `#include <hip/hip_runtime.h>` is added to a source that includes no CUDA header to put it for: CUDA's compiler brings its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum RuntimeHeader {
+    /// When the source has something of CUDA's in it.
+    #[default]
+    WhenUsed,
+    /// In every source.
+    Always,
+    /// Never: hipRTC brings its own.
+    Never,
 }
 
 /// The choices of a translation.
@@ -47,8 +59,8 @@ pub struct Options {
     pub experimental: bool,
     /// Variables of `cudaDataType` become `hipDataType` even where the target has a type of its own.
     pub hip_data_types: bool,
-    /// `#include <hip/hip_runtime.h>` is not added where the source includes no CUDA header (hipRTC brings its own).
-    pub no_runtime_header: bool,
+    /// When HIP's runtime header is added.
+    pub runtime_header: RuntimeHeader,
     /// Macros, each with its value, for [`ExcludedBlocks`] other than `Translated`; an empty value defines a name alone.
     pub defines: Vec<(String, String)>,
 }

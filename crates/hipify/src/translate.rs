@@ -9,7 +9,7 @@ use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use crate::arguments::{Action, Call};
+use crate::arguments::{Action, Call, Rule};
 use crate::brackets::Brackets;
 use crate::codes::{self, Code};
 use crate::diagnostic::Diagnostic;
@@ -18,7 +18,7 @@ use crate::includes::Seen;
 use crate::launch::{self, Launch};
 use crate::lex::{Kind, Lexed};
 use crate::names::{self, Family, Row, flag};
-use crate::options::{ExcludedBlocks, LaunchSyntax, Options, Target};
+use crate::options::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
 use crate::stats::Stats;
 use crate::{conditions, guess, half2};
 
@@ -79,13 +79,6 @@ pub fn translate(source: &[u8], options: &Options) -> Translation {
     walk.finish()
 }
 
-/// How much of a place is translated.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
-    All,
-    Names,
-}
-
 struct Walk<'a> {
     lexed: &'a Lexed<'a>,
     options: &'a Options,
@@ -119,7 +112,7 @@ impl<'a> Walk<'a> {
         let mut excluded = excluded.into_iter().peekable();
         let mut index = 0;
         while index < lexed.tokens.len() {
-            let mut reach = Reach::All;
+            let mut left_out = false;
             if let Some(range) = excluded.peek() {
                 if index >= range.end {
                     excluded.next();
@@ -130,18 +123,18 @@ impl<'a> Walk<'a> {
                         index = range.end;
                         continue;
                     }
-                    reach = Reach::Names;
+                    left_out = true;
                 }
             }
             match lexed.tokens[index].kind {
-                Kind::Name => self.name(index, reach),
+                Kind::Name => self.name(index),
                 Kind::String if !lexed.tokens[index].in_directive || !self.after_word(index, b"include") => self.string(index),
                 Kind::Punct => match lexed.text(index) {
-                    b"<<<" if reach == Reach::All => self.launches.push(index),
+                    b"<<<" => self.launches.push(index),
                     b"." if !self.halves.is_empty() => self.half_member(index),
                     _ => {}
                 },
-                Kind::Hash if reach == Reach::All => self.directive(index),
+                Kind::Hash if !left_out => self.directive(index),
                 _ => {}
             }
             index += 1;
@@ -166,12 +159,12 @@ impl<'a> Walk<'a> {
     // ---- names
 
     #[inline]
-    fn name(&mut self, index: usize, reach: Reach) {
+    fn name(&mut self, index: usize) {
         let text = self.lexed.text(index);
         if let Some(row) = names::find(text) {
-            self.listed(index, row, reach);
-        } else if matches!(text[0], b'c' | b'C' | b'n' | b'N' | b'_') {
-            self.special(index, text, reach);
+            self.listed(index, row);
+        } else if matches!(text[0], b'c' | b'C' | b'n' | b'N' | b'_' | b'h') {
+            self.special(index, text);
         }
         if !self.halves.is_empty() {
             self.halves.redeclared(self.lexed, index);
@@ -179,13 +172,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Names outside of the table that mean something.
-    fn special(&mut self, index: usize, text: &'a [u8], reach: Reach) {
+    fn special(&mut self, index: usize, text: &'a [u8]) {
         let token = self.lexed.tokens[index];
         match text {
             b"__global__" => {
                 self.gpu_code = true;
                 self.kernels.push(index);
             }
+            b"half2" => self.halves.declare(self.lexed, index),
             b"__device__" | b"__host__" | b"__shared__" | b"__constant__" => self.gpu_code = true,
             b"cub" if self.lexed.is(index + 1, b"::") || self.after_word(index, b"namespace") => {
                 self.stats.translated[Family::Cub as usize] += 1;
@@ -198,22 +192,18 @@ impl<'a> Walk<'a> {
                 let declared = guess::declares(self.lexed, index);
                 let entry = self.unlisted.entry(text).or_insert((index, 0, false));
                 entry.1 += 1;
-                entry.2 |= declared || reach == Reach::Names;
+                entry.2 |= declared;
             }
             _ => {}
         }
     }
 
     /// Names of the table.
-    fn listed(&mut self, index: usize, row: &'static Row, reach: Reach) {
+    fn listed(&mut self, index: usize, row: &'static Row) {
         let family = row.family();
         if family == Family::Device {
-            if !row.is_function() {
-                if row.cuda() == "half2" {
-                    self.halves.declare(self.lexed, index);
-                }
-            } else if !guess::calls(self.lexed, index) {
-                // `min` may be anything; only a call is CUDA's.
+            // `min` may be anything; only a call is CUDA's.
+            if row.is_function() && !guess::calls(self.lexed, index) {
                 return;
             }
             if row.is_unsupported(self.options.target) {
@@ -228,7 +218,7 @@ impl<'a> Walk<'a> {
         self.notes(index, row);
         self.stats.translated[family as usize] += 1;
         let new = self.new_name(index, row);
-        if !row.rules().is_empty() && reach == Reach::All {
+        if !row.rules().is_empty() {
             self.calls.push((index, row));
         }
         if new != row.cuda() {
@@ -245,6 +235,13 @@ impl<'a> Walk<'a> {
             && self.lexed.tokens.get(index + 1).is_some_and(|next| next.kind == Kind::Name)
         {
             return "hipDataType";
+        }
+        let count_rule = row.rules().iter().find(|rule| rule.action == Action::RenameIfCount);
+        if let Some(rule) = count_rule.filter(|_| target == Target::Hip || row.roc().is_empty()) {
+            let count = self.argument_list(index).map(|(_, arguments)| arguments.len());
+            if count == Some(usize::from(rule.argument)) {
+                return rule.text;
+            }
         }
         row.translated(target)
     }
@@ -423,8 +420,12 @@ impl<'a> Walk<'a> {
         self.rewrite_calls();
         self.rewrite_launches();
         self.report_unlisted();
-        let wanted = self.gpu_code || self.stats.references() > 0;
-        if wanted && !self.options.no_runtime_header && !self.seen.has_runtime() {
+        let wanted = match self.options.runtime_header {
+            RuntimeHeader::WhenUsed => self.gpu_code || self.stats.references() > 0,
+            RuntimeHeader::Always => true,
+            RuntimeHeader::Never => false,
+        };
+        if wanted && !self.seen.has_runtime() {
             self.edits.insert(self.header_place(), "\n#include <hip/hip_runtime.h>\n");
         }
         let source = self.lexed.source;
@@ -440,7 +441,7 @@ impl<'a> Walk<'a> {
     fn cublas_v1(&mut self) {
         for (index, row) in std::mem::take(&mut self.blas_v1) {
             if self.seen.has_blas_v2() {
-                self.listed(index, row, Reach::All);
+                self.listed(index, row);
                 continue;
             }
             self.stats.untranslated[Family::Blas as usize] += 1;
@@ -462,7 +463,8 @@ impl<'a> Walk<'a> {
                 Target::Miopen if row.family() != Family::Dnn => Target::Roc,
                 target => target,
             };
-            let mut rules = row.rules().iter().filter(|rule| rule.mode == mode).peekable();
+            let changes = |rule: &&Rule| rule.mode == mode && rule.action != Action::RenameIfCount;
+            let mut rules = row.rules().iter().filter(changes).peekable();
             if rules.peek().is_none() {
                 continue;
             }
@@ -473,7 +475,7 @@ impl<'a> Walk<'a> {
                 }
                 continue;
             };
-            let call = Call { lexed, name: index, close, arguments: &arguments };
+            let call = Call { lexed, close, arguments: &arguments };
             for rule in rules {
                 let done = call.apply(rule, &mut edits, |range| self.text_of(range));
                 if !done {
