@@ -32,7 +32,7 @@ impl Launch {
     /// Reads the launch whose `<<<` is the token `at`. `templates` are the names of kernels declared as templates.
     pub fn read(lexed: &Lexed<'_>, brackets: &Brackets, at: usize, templates: &HashSet<&[u8]>) -> Option<Launch> {
         let (callee, template) = callee(lexed, brackets, at, templates)?;
-        let close_angle = closing_angle(lexed, brackets, at)?;
+        let close_angle = closing_angle(lexed, brackets, at, lexed.tokens.len())?;
         let open = close_angle + 3;
         let close = brackets.partner(open)?;
         let config = brackets.split(lexed, at, close_angle)?;
@@ -40,6 +40,40 @@ impl Launch {
             return None;
         }
         Some(Launch { callee, template, config, arguments: open + 1..close, close })
+    }
+
+    /// Reads a launch without its arguments, which is all of a macro's body up to `end`: `#define CALL kernel<<<grid, block>>>`.
+    pub fn read_open(lexed: &Lexed<'_>, brackets: &Brackets, at: usize, end: usize, templates: &HashSet<&[u8]>) -> Option<Launch> {
+        let (callee, template) = callee(lexed, brackets, at, templates)?;
+        let close_angle = closing_angle(lexed, brackets, at, end)?;
+        let config = brackets.split(lexed, at, close_angle)?;
+        let whole = close_angle + 3 == end && (2..=4).contains(&config.len());
+        whole.then_some(Launch { callee, template, config, arguments: end..end, close: end })
+    }
+
+    /// The first token of the kernel's expression.
+    pub fn start(&self) -> usize {
+        self.callee.start
+    }
+
+    /// Writes a use of a macro that is an open launch: the name at `name`, then a list of arguments.
+    pub fn rewrite_use(&self, lexed: &Lexed<'_>, brackets: &Brackets, name: usize, edits: &mut Edits, text: impl Fn(Range<usize>) -> String) {
+        let Some(close) = brackets.partner(name + 1) else { return };
+        let kernel = text(self.callee.clone());
+        let mut new = if self.template { format!("hipLaunchKernelGGL(HIP_KERNEL_NAME({kernel})") } else { format!("hipLaunchKernelGGL({kernel}") };
+        for index in 0..4 {
+            new.push_str(", ");
+            match self.config.get(index) {
+                Some(part) if index < 2 && !is_dim3(lexed, brackets, part) => new += &format!("dim3({})", text(part.clone())),
+                Some(part) => new += &text(part.clone()),
+                None => new.push('0'),
+            }
+        }
+        let first = name + 2;
+        if first < close {
+            new.push_str(", ");
+        }
+        edits.replace(lexed.tokens[name].start, lexed.tokens[first].start, new);
     }
 
     /// Writes it as a call.
@@ -135,9 +169,9 @@ fn callee(lexed: &Lexed<'_>, brackets: &Brackets, at: usize, templates: &HashSet
 }
 
 /// The first of the three `>` that close the launch's values.
-fn closing_angle(lexed: &Lexed<'_>, brackets: &Brackets, at: usize) -> Option<usize> {
+fn closing_angle(lexed: &Lexed<'_>, brackets: &Brackets, at: usize, limit: usize) -> Option<usize> {
     let mut index = at + 1;
-    while index < lexed.tokens.len() && index < at + 4096 {
+    while index < limit && index < at + 4096 {
         if lexed.tokens[index].kind == Kind::Hash || lexed.tokens[index].in_directive != lexed.tokens[at].in_directive {
             return None;
         }
@@ -148,7 +182,7 @@ fn closing_angle(lexed: &Lexed<'_>, brackets: &Brackets, at: usize) -> Option<us
                 let adjacent = |i: usize| lexed.is(i + 1, b">") && lexed.tokens[i].end == lexed.tokens[i + 1].start;
                 let run = (index..).take_while(|i| adjacent(*i)).count() + 1;
                 let end = index + run;
-                if run >= 3 && lexed.is(end, b"(") {
+                if run >= 3 && (lexed.is(end, b"(") || end == limit) {
                     return Some(end - 3);
                 }
                 index = end - 1;

@@ -26,6 +26,7 @@ mod half2;
 mod includes;
 mod launch;
 pub mod lex;
+mod macros;
 pub mod names;
 mod options;
 mod stats;

@@ -20,7 +20,7 @@ use crate::lex::{Kind, Lexed};
 use crate::names::{self, Family, Row, flag};
 use crate::options::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
 use crate::stats::Stats;
-use crate::{conditions, guess, half2};
+use crate::{conditions, guess, half2, macros};
 
 /// A translated source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -532,19 +532,32 @@ impl<'a> Walk<'a> {
         let lexed = self.lexed;
         let mut edits = std::mem::take(&mut self.edits);
         let brackets = self.brackets();
-        let templates: HashSet<&[u8]> = self
+        let mut templates: HashSet<&[u8]> = self
             .kernels
             .iter()
             .filter_map(|at| launch::declared_kernel(lexed, brackets, *at))
             .filter(|(_, template)| *template)
             .map(|(name, _)| lexed.text(name))
             .collect();
+        let macros = macros::read(lexed, brackets, &self.launches, &mut templates);
         let mut unread = Vec::new();
         for at in &self.launches {
             match Launch::read(lexed, brackets, *at, &templates) {
                 Some(launch) if self.options.launch == LaunchSyntax::Call => launch.rewrite(lexed, brackets, &mut edits),
-                Some(_) => {}
-                None => unread.push(*at),
+                None if !macros.angles.contains(at) => unread.push(*at),
+                _ => {}
+            }
+        }
+        if !macros.open.is_empty() && self.options.launch == LaunchSyntax::Call {
+            for index in 0..lexed.tokens.len().saturating_sub(2) {
+                let token = lexed.tokens[index];
+                if token.kind == Kind::Name
+                    && !token.in_directive
+                    && lexed.is(index + 1, b"(")
+                    && let Some(launch) = macros.open.get(lexed.text(index))
+                {
+                    launch.rewrite_use(lexed, brackets, index, &mut edits, |range| self.text_of(range));
+                }
             }
         }
         self.edits = edits;
