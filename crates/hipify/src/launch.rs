@@ -59,8 +59,16 @@ impl Launch {
     /// Writes a use of a macro that is an open launch: the name at `name`, then a list of arguments.
     pub fn rewrite_use(&self, lexed: &Lexed<'_>, brackets: &Brackets, name: usize, edits: &mut Edits, text: impl Fn(Range<usize>) -> String) {
         let Some(close) = brackets.partner(name + 1) else { return };
+        let first = name + 2;
+        let comma = if first < close { ", " } else { "" };
+        let new = format!("{}{comma}", self.head(lexed, brackets, self.template, &text));
+        edits.replace(lexed.tokens[name].start, lexed.tokens[first].start, new);
+    }
+
+    /// The call up to the kernel's own arguments, without the comma before them.
+    fn head(&self, lexed: &Lexed<'_>, brackets: &Brackets, template: bool, text: &impl Fn(Range<usize>) -> String) -> String {
         let kernel = text(self.callee.clone());
-        let mut new = if self.template { format!("hipLaunchKernelGGL(HIP_KERNEL_NAME({kernel})") } else { format!("hipLaunchKernelGGL({kernel}") };
+        let mut new = if template { format!("hipLaunchKernelGGL(HIP_KERNEL_NAME({kernel})") } else { format!("hipLaunchKernelGGL({kernel}") };
         for index in 0..4 {
             new.push_str(", ");
             match self.config.get(index) {
@@ -69,11 +77,19 @@ impl Launch {
                 None => new.push('0'),
             }
         }
-        let first = name + 2;
-        if first < close {
-            new.push_str(", ");
-        }
-        edits.replace(lexed.tokens[name].start, lexed.tokens[first].start, new);
+        new
+    }
+
+    /// The whole call; `text` gives the text of its parts.
+    pub fn as_call(&self, lexed: &Lexed<'_>, brackets: &Brackets, template: bool, text: &impl Fn(Range<usize>) -> String) -> String {
+        let head = self.head(lexed, brackets, template, text);
+        let arguments = text(self.arguments.clone());
+        if arguments.is_empty() { format!("{head})") } else { format!("{head}, {arguments})") }
+    }
+
+    /// The token behind it.
+    pub fn end(&self) -> usize {
+        self.close + 1
     }
 
     /// Writes it as a call.

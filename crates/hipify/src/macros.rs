@@ -4,12 +4,23 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::brackets::Brackets;
+use crate::edit::Edits;
 use crate::launch::Launch;
 use crate::lex::{Kind, Lexed};
 
-/// The object-like macros that launches are made of.
+/// `#define LAUNCH(kernel, grid, block, ...) kernel<<<grid, block>>>(__VA_ARGS__);`, where the kernel comes with the use.
+pub(crate) struct Launcher<'a> {
+    parameters: Vec<&'a [u8]>,
+    launch: Launch,
+    /// The body brings the semicolon.
+    semicolon: bool,
+}
+
+/// The macros that launches are made of.
 #[derive(Default)]
 pub(crate) struct LaunchMacros<'a> {
+    /// Those that launch a kernel given as an argument: each use is written out, so that it says which kernel it launches.
+    pub launchers: HashMap<&'a [u8], Launcher<'a>>,
     /// `#define CALL kernel<<<grid, block>>>`: a use brings the arguments.
     pub open: HashMap<&'a [u8], Launch>,
     /// The `<<<` of those.
@@ -26,10 +37,82 @@ fn definition(lexed: &Lexed<'_>, hash: usize) -> Option<(usize, Range<usize>)> {
     (object && of_directive(&name)).then_some((name, name + 1..end))
 }
 
+/// The launcher that the `#` at `hash` defines.
+fn launcher<'a>(lexed: &Lexed<'a>, brackets: &Brackets, hash: usize, launches: &[usize]) -> Option<(usize, Launcher<'a>)> {
+    let (name, open) = (hash + 2, hash + 3);
+    if !lexed.is(hash + 1, b"define") || !lexed.is(open, b"(") || lexed.tokens[name].end != lexed.tokens[open].start {
+        return None;
+    }
+    let close = brackets.partner(open)?;
+    let parameters: Vec<&[u8]> = brackets.split(lexed, open, close)?.iter().map(|part| lexed.text(part.start)).collect();
+    let at = *launches.get(launches.partition_point(|at| *at < close))?;
+    if at != close + 2 || !parameters.contains(&lexed.text(close + 1)) {
+        return None;
+    }
+    let launch = Launch::read(lexed, brackets, at, &HashSet::new())?;
+    let in_body = |index: usize| lexed.tokens.get(index).is_some_and(|token| token.in_directive && token.kind != Kind::Hash);
+    let after = launch.end();
+    let semicolon = in_body(after) && lexed.is(after, b";");
+    let whole = !in_body(after + usize::from(semicolon));
+    let pastes = (close..after).any(|index| matches!(lexed.text(index), b"#" | b"##"));
+    (whole && !pastes).then_some((name, Launcher { parameters, launch, semicolon }))
+}
+
+impl Launcher<'_> {
+    /// Writes out the use at `name`. `text` gives the translated text of a range of tokens.
+    pub fn rewrite_use(
+        &self,
+        lexed: &Lexed<'_>,
+        brackets: &Brackets,
+        name: usize,
+        templates: &HashSet<&[u8]>,
+        edits: &mut Edits,
+        text: &impl Fn(Range<usize>) -> String,
+    ) -> Option<()> {
+        let close = brackets.partner(name + 1)?;
+        let given = brackets.split(lexed, name + 1, close)?;
+        let plain = self.parameters.iter().filter(|parameter| **parameter != b"...").count();
+        if given.len() < plain || given.len() > plain && plain == self.parameters.len() {
+            return None;
+        }
+        let kernel = self.parameters.iter().position(|parameter| *parameter == lexed.text(self.launch.start()))?;
+        let last = given[kernel].end - 1;
+        let template = lexed.is(last, b">") || templates.contains(lexed.text(last));
+        let fill = |range: Range<usize>| -> String {
+            let mut out = String::new();
+            for index in range.clone() {
+                let token = lexed.tokens[index];
+                if index > range.start && lexed.tokens[index - 1].end != token.start {
+                    out.push(' ');
+                }
+                let word = lexed.text(index);
+                if word == b"__VA_ARGS__" {
+                    let rest: Vec<String> = given[plain..].iter().cloned().map(text).collect();
+                    out += &rest.join(", ");
+                } else if let Some(at) = self.parameters.iter().position(|parameter| *parameter == word) {
+                    out += &text(given[at].clone());
+                } else {
+                    out += &text(index..index + 1);
+                }
+            }
+            out
+        };
+        let mut new = self.launch.as_call(lexed, brackets, template, &fill);
+        if self.semicolon && !lexed.is(close + 1, b";") {
+            new.push(';');
+        }
+        edits.replace(lexed.tokens[name].start, lexed.tokens[close].end, new);
+        Some(())
+    }
+}
+
 /// Reads the macros; those that name a template join `templates`.
 pub(crate) fn read<'a>(lexed: &Lexed<'a>, brackets: &Brackets, launches: &[usize], templates: &mut HashSet<&'a [u8]>) -> LaunchMacros<'a> {
     let mut macros = LaunchMacros::default();
     for hash in (0..lexed.tokens.len()).filter(|index| lexed.tokens[*index].kind == Kind::Hash) {
+        if let Some((name, launcher)) = launcher(lexed, brackets, hash, launches) {
+            macros.launchers.insert(lexed.text(name), launcher);
+        }
         let Some((name, body)) = definition(lexed, hash) else { continue };
         let Some(last) = body.clone().next_back() else { continue };
         let one_template = body.len() == 1 && templates.contains(lexed.text(last));

@@ -506,6 +506,9 @@ impl<'a> Walk<'a> {
 
     /// The text of some tokens with their names translated, for arguments that go elsewhere.
     fn text_of(&self, range: Range<usize>) -> String {
+        if range.is_empty() {
+            return String::new();
+        }
         let mut edits = Edits::default();
         let base = self.lexed.tokens[range.start].start;
         for index in range.clone() {
@@ -548,15 +551,17 @@ impl<'a> Walk<'a> {
                 _ => {}
             }
         }
-        if !macros.open.is_empty() && self.options.launch == LaunchSyntax::Call {
+        if self.options.launch == LaunchSyntax::Call && !(macros.open.is_empty() && macros.launchers.is_empty()) {
             for index in 0..lexed.tokens.len().saturating_sub(2) {
                 let token = lexed.tokens[index];
-                if token.kind == Kind::Name
-                    && !token.in_directive
-                    && lexed.is(index + 1, b"(")
-                    && let Some(launch) = macros.open.get(lexed.text(index))
-                {
-                    launch.rewrite_use(lexed, brackets, index, &mut edits, |range| self.text_of(range));
+                if token.kind != Kind::Name || token.in_directive || !lexed.is(index + 1, b"(") {
+                    continue;
+                }
+                let text = |range| self.text_of(range);
+                if let Some(launch) = macros.open.get(lexed.text(index)) {
+                    launch.rewrite_use(lexed, brackets, index, &mut edits, text);
+                } else if let Some(launcher) = macros.launchers.get(lexed.text(index)) {
+                    launcher.rewrite_use(lexed, brackets, index, &templates, &mut edits, &text);
                 }
             }
         }
