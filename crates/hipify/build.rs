@@ -8,9 +8,8 @@ use std::{env, fs};
 include!("src/hash.rs");
 
 /// In the order in which a name that two families know is looked up.
-const FAMILIES: [&str; 14] = [
-    "driver", "runtime", "complex", "blas", "rand", "dnn", "fft", "sparse", "caffe2", "cub", "rtc", "device", "solver", "exceptions",
-];
+const FAMILIES: [&str; 14] =
+    ["driver", "runtime", "complex", "blas", "rand", "dnn", "fft", "sparse", "caffe2", "cub", "rtc", "device", "solver", "exceptions"];
 
 const FLAGS: [&str; 15] = [
     "no-hip",

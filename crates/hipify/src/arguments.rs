@@ -59,7 +59,7 @@ impl Call<'_> {
     }
 
     /// Applies a rule. `text` gives the translated text of a range of tokens. False where the argument is not there.
-    pub fn apply(&self, rule: &Rule, edits: &mut Edits, text: impl Fn(Range<usize>) -> String) -> bool {
+    pub fn apply(&self, rule: &Rule, edits: &mut Edits, text: impl Fn(Range<usize>) -> Vec<u8>) -> bool {
         let count = self.arguments.len();
         let at = usize::from(rule.argument);
         match rule.action {
@@ -67,7 +67,7 @@ impl Call<'_> {
             Action::RenameIfCount => true,
             Action::Add => {
                 if rule.count == 0 || count == usize::from(rule.count) {
-                    self.put(edits, at, rule.text);
+                    self.put(edits, at, rule.text.as_bytes());
                 }
                 true
             }
@@ -115,13 +115,15 @@ impl Call<'_> {
     }
 
     /// Puts a new argument before `argument`, or at the end.
-    fn put(&self, edits: &mut Edits, argument: usize, text: &str) {
-        if argument < self.arguments.len() {
-            edits.insert(self.start(argument), format!("{text}, "));
+    fn put(&self, edits: &mut Edits, argument: usize, text: &[u8]) {
+        let at = self.start(argument);
+        let new = if argument < self.arguments.len() {
+            [text, b", "].concat()
         } else if self.arguments.is_empty() {
-            edits.insert(self.start(argument), text.to_owned());
+            text.to_vec()
         } else {
-            edits.insert(self.start(argument), format!(", {text}"));
-        }
+            [b", ", text].concat()
+        };
+        edits.replace_bytes(at, at, new);
     }
 }

@@ -64,6 +64,9 @@ codes! {
         "HIP's `half2` holds plain 16-bit integers in `x` and `y`, CUDA's holds `half`. The member is now read as `half`."
     TOO_LARGE = 115 Error "The source is too large"
         "Sources are smaller than 2 GiB. It was left as it is."
+    VERSION_CHECK = 116 Warning "A check for a version of CUDA"
+        "HIP does not define the macro, so the condition counts it as 0: code for later versions of CUDA vanishes on AMD without a \
+         word. Add `|| defined(__HIP_PLATFORM_AMD__)` where the block belongs, or give the macro a value."
 }
 
 /// The code of a number.

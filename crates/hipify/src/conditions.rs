@@ -27,6 +27,11 @@ const VERSIONS: &[&str] = &[
     "__CUDACC_VER_MINOR__",
 ];
 
+/// Whether a macro tells a version of CUDA.
+pub(crate) fn is_version(name: &[u8]) -> bool {
+    VERSIONS.iter().any(|version| version.as_bytes() == name)
+}
+
 /// What the compiler itself would define.
 const PREDEFINED: &[(&str, i64)] =
     &[("__CUDACC__", 1), ("__NVCC__", 1), ("__cplusplus", 201_703), ("__linux__", 1), ("__x86_64__", 1), ("__GNUC__", 4)];

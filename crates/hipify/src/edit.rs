@@ -9,8 +9,8 @@ pub struct Edit {
     pub start: u32,
     /// Where it ends; the same as `start` for an insertion.
     pub end: u32,
-    /// The new text.
-    pub text: Cow<'static, str>,
+    /// The new text: bytes, because what moves within a source need not be UTF-8.
+    pub text: Cow<'static, [u8]>,
 }
 
 /// Changes collected in any order.
@@ -20,7 +20,16 @@ pub struct Edits(Vec<Edit>);
 impl Edits {
     /// Replaces `start..end`. Where two changes overlap, the first one made wins.
     pub fn replace(&mut self, start: u32, end: u32, text: impl Into<Cow<'static, str>>) {
-        self.0.push(Edit { start, end, text: text.into() });
+        let text = match text.into() {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        };
+        self.0.push(Edit { start, end, text });
+    }
+
+    /// Replaces `start..end` by bytes.
+    pub fn replace_bytes(&mut self, start: u32, end: u32, text: Vec<u8>) {
+        self.0.push(Edit { start, end, text: Cow::Owned(text) });
     }
 
     /// Inserts at `at`.
@@ -74,7 +83,7 @@ impl Edits {
                 continue;
             }
             out.extend_from_slice(&source[at..edit.start as usize]);
-            out.extend_from_slice(edit.text.as_bytes());
+            out.extend_from_slice(&edit.text);
             at = edit.end as usize;
         }
         out.extend_from_slice(&source[at..]);

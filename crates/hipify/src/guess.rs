@@ -6,8 +6,7 @@ use crate::lex::{Kind, Lexed};
 pub(crate) fn looks_like_cuda(name: &[u8]) -> bool {
     let upper = |at: usize| name.get(at).is_some_and(u8::is_ascii_uppercase);
     let lower = |at: usize| name.get(at).is_some_and(u8::is_ascii_lowercase);
-    const LIBRARIES: [&[u8]; 9] =
-        [b"cuda", b"cublas", b"cufft", b"curand", b"cusparse", b"cusolver", b"cudnn", b"nvrtc", b"nvml"];
+    const LIBRARIES: [&[u8]; 9] = [b"cuda", b"cublas", b"cufft", b"curand", b"cusparse", b"cusolver", b"cudnn", b"nvrtc", b"nvml"];
     const CONSTANTS: [&[u8]; 9] =
         [b"CU_", b"CUDNN_", b"CUBLAS_", b"CUBLASLT_", b"CUSPARSE_", b"CUFFT_", b"CURAND_", b"CUSOLVER_", b"NVRTC_"];
     match name {
@@ -29,10 +28,20 @@ pub(crate) fn declares(lexed: &Lexed<'_>, index: usize) -> bool {
             let directive: &[&[u8]] = &[b"ifdef", b"ifndef", b"if", b"elif", b"undef", b"defined"];
             !keyword.contains(&text) && !(lexed.tokens[index].in_directive && directive.contains(&text))
         }
+        // `int cudaOne, cudaTwo;`
+        Kind::Punct if text == b"," => {
+            let mut first = index;
+            while first >= 3 && index - first < 64 && lexed.is(first - 1, b",") && lexed.tokens[first - 2].kind == Kind::Name {
+                first -= 2;
+            }
+            first != index && lexed.tokens[first - 1].kind == Kind::Name && !lexed.is(first - 1, b"return")
+        }
         // `int *cudaThing = …`, `T &cudaThing(`; but `a * cudaThing` is a use.
         Kind::Punct if matches!(text, b"*" | b"&" | b">") => {
             let type_before = before > 0 && lexed.tokens[before - 1].kind == Kind::Name;
-            type_before && matches!(lexed.text(index + 1), b"=" | b";" | b"(" | b"," | b")") && lexed.tokens[before].end == lexed.tokens[index].start
+            type_before
+                && matches!(lexed.text(index + 1), b"=" | b";" | b"(" | b"," | b")")
+                && lexed.tokens[before].end == lexed.tokens[index].start
         }
         _ => false,
     }
@@ -63,6 +72,19 @@ pub(crate) fn is_toolkit_header(name: &[u8], angled: bool) -> bool {
     ];
     const FOLDERS: [&[u8]; 5] = [b"cuda/", b"cub/", b"nvtx3/", b"cooperative_groups/", b"cutlass/"];
     HEADERS.contains(&name) || angled && FOLDERS.iter().any(|folder| name.starts_with(folder))
+}
+
+/// Whether HIP's runtime header stands anywhere, even in a block that is left out: to add it again each time would never end.
+pub(crate) fn includes_runtime(lexed: &Lexed<'_>) -> bool {
+    (0..lexed.tokens.len())
+        .filter(|index| matches!(lexed.tokens[*index].kind, Kind::HeaderName | Kind::String) && lexed.tokens[*index].in_directive)
+        .any(|index| matches!(lexed.text(index), b"<hip/hip_runtime.h>" | b"\"hip/hip_runtime.h\""))
+}
+
+/// Whether the token at `index` is part of an `#if` or `#elif` condition.
+pub(crate) fn in_condition(lexed: &Lexed<'_>, index: usize) -> bool {
+    let hash = (index.saturating_sub(64)..index).rev().find(|at| lexed.tokens[*at].kind == Kind::Hash);
+    hash.is_some_and(|hash| matches!(lexed.text(hash + 1), b"if" | b"elif"))
 }
 
 /// The macro name of the file's include guard: the first directive is `#ifndef NAME`, nothing stands outside of it.

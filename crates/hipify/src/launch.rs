@@ -57,34 +57,58 @@ impl Launch {
     }
 
     /// Writes a use of a macro that is an open launch: the name at `name`, then a list of arguments.
-    pub fn rewrite_use(&self, lexed: &Lexed<'_>, brackets: &Brackets, name: usize, edits: &mut Edits, text: impl Fn(Range<usize>) -> String) {
+    pub fn rewrite_use(
+        &self,
+        lexed: &Lexed<'_>,
+        brackets: &Brackets,
+        name: usize,
+        edits: &mut Edits,
+        text: &impl Fn(Range<usize>) -> Vec<u8>,
+    ) {
         let Some(close) = brackets.partner(name + 1) else { return };
         let first = name + 2;
-        let comma = if first < close { ", " } else { "" };
-        let new = format!("{}{comma}", self.head(lexed, brackets, self.template, &text));
-        edits.replace(lexed.tokens[name].start, lexed.tokens[first].start, new);
+        let mut new = self.head(lexed, brackets, self.template, text);
+        if first < close {
+            new.extend_from_slice(b", ");
+        }
+        edits.replace_bytes(lexed.tokens[name].start, lexed.tokens[first].start, new);
     }
 
     /// The call up to the kernel's own arguments, without the comma before them.
-    fn head(&self, lexed: &Lexed<'_>, brackets: &Brackets, template: bool, text: &impl Fn(Range<usize>) -> String) -> String {
-        let kernel = text(self.callee.clone());
-        let mut new = if template { format!("hipLaunchKernelGGL(HIP_KERNEL_NAME({kernel})") } else { format!("hipLaunchKernelGGL({kernel}") };
+    fn head(&self, lexed: &Lexed<'_>, brackets: &Brackets, template: bool, text: &impl Fn(Range<usize>) -> Vec<u8>) -> Vec<u8> {
+        let mut new = b"hipLaunchKernelGGL(".to_vec();
+        if template {
+            new.extend_from_slice(b"HIP_KERNEL_NAME(");
+        }
+        new.extend(text(self.callee.clone()));
+        if template {
+            new.push(b')');
+        }
         for index in 0..4 {
-            new.push_str(", ");
+            new.extend_from_slice(b", ");
             match self.config.get(index) {
-                Some(part) if index < 2 && !is_dim3(lexed, brackets, part) => new += &format!("dim3({})", text(part.clone())),
-                Some(part) => new += &text(part.clone()),
-                None => new.push('0'),
+                Some(part) if index < 2 && !is_dim3(lexed, brackets, part) => {
+                    new.extend_from_slice(b"dim3(");
+                    new.extend(text(part.clone()));
+                    new.push(b')');
+                }
+                Some(part) => new.extend(text(part.clone())),
+                None => new.push(b'0'),
             }
         }
         new
     }
 
     /// The whole call; `text` gives the text of its parts.
-    pub fn as_call(&self, lexed: &Lexed<'_>, brackets: &Brackets, template: bool, text: &impl Fn(Range<usize>) -> String) -> String {
-        let head = self.head(lexed, brackets, template, text);
+    pub fn as_call(&self, lexed: &Lexed<'_>, brackets: &Brackets, template: bool, text: &impl Fn(Range<usize>) -> Vec<u8>) -> Vec<u8> {
+        let mut call = self.head(lexed, brackets, template, text);
         let arguments = text(self.arguments.clone());
-        if arguments.is_empty() { format!("{head})") } else { format!("{head}, {arguments})") }
+        if !arguments.is_empty() {
+            call.extend_from_slice(b", ");
+            call.extend(arguments);
+        }
+        call.push(b')');
+        call
     }
 
     /// The token behind it.
@@ -130,17 +154,22 @@ fn is_dim3(lexed: &Lexed<'_>, brackets: &Brackets, part: &Range<usize>) -> bool 
 /// Replaces what lies between two tokens, keeping comments.
 fn gap(lexed: &Lexed<'_>, edits: &mut Edits, left: usize, right: usize, text: &str) {
     let (start, end) = (lexed.tokens[left].end, lexed.tokens[right].start);
-    let mut new = text.to_owned();
+    let mut text = text.to_owned();
+    let mut from = start;
     for index in left..right {
-        let between = &lexed.source[lexed.tokens[index].end as usize..lexed.tokens[index + 1].start as usize];
+        let base = lexed.tokens[index].end;
+        let between = &lexed.source[base as usize..lexed.tokens[index + 1].start as usize];
         let Some(first) = between.iter().position(|byte| *byte == b'/') else { continue };
         let last = between.iter().rposition(|byte| !byte.is_ascii_whitespace()).unwrap_or(first);
-        let comment = String::from_utf8_lossy(&between[first..=last]).into_owned();
-        let line_end = if comment.contains("//") { "\n" } else { " " };
-        new = format!("{} {comment}{line_end}", new.trim_end());
+        let comment = &between[first..=last];
+        edits.replace(from, base + first as u32, format!("{} ", text.trim_end()));
+        // A line comment needs the end of its line.
+        let line = comment.windows(2).any(|pair| pair == b"//");
+        text = if line { "\n" } else { " " }.to_owned();
+        from = base + last as u32 + 1;
     }
-    if start != end || !new.is_empty() {
-        edits.replace(start, end, new);
+    if from != end || !text.is_empty() {
+        edits.replace(from, end, text);
     }
 }
 

@@ -29,6 +29,7 @@ pub mod lex;
 mod macros;
 pub mod names;
 mod options;
+mod settle;
 mod stats;
 mod translate;
 

@@ -67,7 +67,7 @@ impl Launcher<'_> {
         name: usize,
         templates: &HashSet<&[u8]>,
         edits: &mut Edits,
-        text: &impl Fn(Range<usize>) -> String,
+        text: &impl Fn(Range<usize>) -> Vec<u8>,
     ) -> Option<()> {
         let close = brackets.partner(name + 1)?;
         let given = brackets.split(lexed, name + 1, close)?;
@@ -76,32 +76,33 @@ impl Launcher<'_> {
             return None;
         }
         let kernel = self.parameters.iter().position(|parameter| *parameter == lexed.text(self.launch.start()))?;
-        let last = given[kernel].end - 1;
+        let last = given.get(kernel)?.end - 1;
         let template = lexed.is(last, b">") || templates.contains(lexed.text(last));
-        let fill = |range: Range<usize>| -> String {
-            let mut out = String::new();
+        let fill = |range: Range<usize>| -> Vec<u8> {
+            let mut out = Vec::new();
             for index in range.clone() {
                 let token = lexed.tokens[index];
                 if index > range.start && lexed.tokens[index - 1].end != token.start {
-                    out.push(' ');
+                    out.push(b' ');
                 }
                 let word = lexed.text(index);
+                let place = self.parameters.iter().position(|parameter| *parameter == word);
                 if word == b"__VA_ARGS__" {
-                    let rest: Vec<String> = given[plain..].iter().cloned().map(text).collect();
-                    out += &rest.join(", ");
-                } else if let Some(at) = self.parameters.iter().position(|parameter| *parameter == word) {
-                    out += &text(given[at].clone());
+                    let rest: Vec<Vec<u8>> = given[plain..].iter().cloned().map(text).collect();
+                    out.extend(rest.join(&b", "[..]));
+                } else if let Some(argument) = place.and_then(|place| given.get(place)) {
+                    out.extend(text(argument.clone()));
                 } else {
-                    out += &text(index..index + 1);
+                    out.extend(text(index..index + 1));
                 }
             }
             out
         };
         let mut new = self.launch.as_call(lexed, brackets, template, &fill);
         if self.semicolon && !lexed.is(close + 1, b";") {
-            new.push(';');
+            new.push(b';');
         }
-        edits.replace(lexed.tokens[name].start, lexed.tokens[close].end, new);
+        edits.replace_bytes(lexed.tokens[name].start, lexed.tokens[close].end, new);
         Some(())
     }
 }

@@ -87,7 +87,14 @@ impl Family {
     pub(crate) fn has_roc_names(self) -> bool {
         matches!(
             self,
-            Family::Runtime | Family::Complex | Family::Blas | Family::Rand | Family::Dnn | Family::Sparse | Family::Solver | Family::Device
+            Family::Runtime
+                | Family::Complex
+                | Family::Blas
+                | Family::Rand
+                | Family::Dnn
+                | Family::Sparse
+                | Family::Solver
+                | Family::Device
         )
     }
 }
@@ -261,8 +268,8 @@ mod tests {
     /// The published list of pairs, when it lies beside the repository.
     #[test]
     fn supported_names_translate_as_published() {
-        let folder = std::env::var("WARPWAVE_FACTS")
-            .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/facts").to_owned());
+        let folder =
+            std::env::var("WARPWAVE_FACTS").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/facts").to_owned());
         let Ok(text) = std::fs::read_to_string(std::path::Path::new(&folder).join("cuda_hip_names.tsv")) else {
             eprintln!("skipped: no cuda_hip_names.tsv in {folder}");
             return;

@@ -7,20 +7,21 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 
-use crate::arguments::{Action, Call, Rule};
+use crate::arguments::Action;
 use crate::brackets::Brackets;
 use crate::codes::{self, Code};
 use crate::diagnostic::Diagnostic;
 use crate::edit::Edits;
 use crate::includes::Seen;
-use crate::launch::{self, Launch};
 use crate::lex::{Kind, Lexed};
 use crate::names::{self, Family, Row, flag};
-use crate::options::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
+use crate::options::{ExcludedBlocks, Options, Target};
 use crate::stats::Stats;
-use crate::{conditions, guess, half2, macros};
+use crate::{conditions, guess, half2};
+
+/// Stands for all version macros in the set of names whose notes have been given.
+const VERSION_NOTE: &str = "a version of CUDA";
 
 /// A translated source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,27 +80,27 @@ pub fn translate(source: &[u8], options: &Options) -> Translation {
     walk.finish()
 }
 
-struct Walk<'a> {
-    lexed: &'a Lexed<'a>,
-    options: &'a Options,
-    brackets: OnceCell<Brackets>,
-    edits: Edits,
-    diagnostics: Vec<Diagnostic>,
-    stats: Stats,
-    seen: Seen,
+pub(crate) struct Walk<'a> {
+    pub lexed: &'a Lexed<'a>,
+    pub options: &'a Options,
+    pub brackets: OnceCell<Brackets>,
+    pub edits: Edits,
+    pub diagnostics: Vec<Diagnostic>,
+    pub stats: Stats,
+    pub seen: Seen,
     /// Names whose notes have been given: once per file is enough.
-    noted: HashSet<&'static str>,
+    pub noted: HashSet<&'static str>,
     /// Names that look like CUDA's: first place, count, and whether the file declares them.
-    unlisted: HashMap<&'a [u8], (usize, usize, bool)>,
-    launches: Vec<usize>,
-    calls: Vec<(usize, &'static Row)>,
-    blas_v1: Vec<(usize, &'static Row)>,
-    kernels: Vec<usize>,
-    halves: half2::Halves<'a>,
-    first_include: Option<usize>,
-    pragma_once: Option<usize>,
+    pub unlisted: HashMap<&'a [u8], (usize, usize, bool)>,
+    pub launches: Vec<usize>,
+    pub calls: Vec<(usize, &'static Row)>,
+    pub blas_v1: Vec<(usize, &'static Row)>,
+    pub kernels: Vec<usize>,
+    pub halves: half2::Halves<'a>,
+    pub first_include: Option<usize>,
+    pub pragma_once: Option<usize>,
     /// The file has code for a GPU, so it needs the runtime header.
-    gpu_code: bool,
+    pub gpu_code: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -145,11 +146,11 @@ impl<'a> Walk<'a> {
         index > 0 && self.lexed.is(index - 1, word)
     }
 
-    fn brackets(&self) -> &Brackets {
+    pub(crate) fn brackets(&self) -> &Brackets {
         self.brackets.get_or_init(|| Brackets::new(self.lexed))
     }
 
-    fn report(&mut self, code: Code, index: usize, message: impl Into<Cow<'static, str>>, help: Option<Cow<'static, str>>) {
+    pub(crate) fn report(&mut self, code: Code, index: usize, message: impl Into<Cow<'static, str>>, help: Option<Cow<'static, str>>) {
         let Some(token) = self.lexed.tokens.get(index) else { return };
         let (start, end) = (token.start, token.end);
         let message = message.into();
@@ -188,6 +189,13 @@ impl<'a> Walk<'a> {
             b"cuda" if index >= 2 && self.lexed.is(index - 1, b"::") && self.lexed.is(index - 2, b"thrust") => {
                 self.edits.replace(token.start, token.end, "hip");
             }
+            _ if token.in_directive && conditions::is_version(text) => {
+                if guess::in_condition(self.lexed, index) && self.noted.insert(VERSION_NOTE) {
+                    let message = format!("HIP does not define `{}`: this condition counts it as 0", String::from_utf8_lossy(text));
+                    self.report(codes::VERSION_CHECK, index, message, None);
+                }
+            }
+            _ if conditions::is_version(text) => {}
             _ if guess::looks_like_cuda(text) => {
                 let declared = guess::declares(self.lexed, index);
                 let entry = self.unlisted.entry(text).or_insert((index, 0, false));
@@ -199,7 +207,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Names of the table.
-    fn listed(&mut self, index: usize, row: &'static Row) {
+    pub(crate) fn listed(&mut self, index: usize, row: &'static Row) {
         let family = row.family();
         if family == Family::Device {
             // `min` may be anything; only a call is CUDA's.
@@ -228,7 +236,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What stands instead of the name at `index`.
-    fn new_name(&self, index: usize, row: &'static Row) -> &'static str {
+    pub(crate) fn new_name(&self, index: usize, row: &'static Row) -> &'static str {
         let target = self.options.target;
         if self.options.hip_data_types
             && matches!(row.cuda(), "cudaDataType" | "cudaDataType_t")
@@ -297,8 +305,7 @@ impl<'a> Walk<'a> {
             self.report(codes::CUDA_DEPRECATED, index, format!("CUDA{} deprecated `{}`", cuda(1), row.cuda()), None);
         }
         let roc = row.uses_roc(self.options.target);
-        let (removed, deprecated) =
-            if roc { (flag::ROC_REMOVED, flag::ROC_DEPRECATED) } else { (flag::HIP_REMOVED, flag::HIP_DEPRECATED) };
+        let (removed, deprecated) = if roc { (flag::ROC_REMOVED, flag::ROC_DEPRECATED) } else { (flag::HIP_REMOVED, flag::HIP_DEPRECATED) };
         let new = row.translated(self.options.target);
         let hip = |which: usize| match row.hip_versions()[which] {
             0 => String::new(),
@@ -395,191 +402,6 @@ impl<'a> Walk<'a> {
         } else {
             let name = if roc && !include.roc.is_empty() { include.roc } else { include.hip };
             self.edits.replace(token.start, token.end, format!("{open}{name}{close}"));
-        }
-    }
-
-    /// Where HIP's runtime header goes when no header of CUDA makes room for it.
-    fn header_place(&self) -> u32 {
-        let guard = guess::include_guard(self.lexed).map(|index| self.lexed.tokens[index].end);
-        let once = self.pragma_once.map(|index| self.lexed.tokens[index].end);
-        match (guard, once) {
-            (Some(guard), Some(once)) => guard.min(once),
-            (Some(place), None) | (None, Some(place)) => place,
-            (None, None) => match self.first_include {
-                Some(hash) => self.lexed.tokens[hash].start,
-                None if self.lexed.source.starts_with(b"\xEF\xBB\xBF") => 3,
-                None => 0,
-            },
-        }
-    }
-
-    // ---- after the walk
-
-    fn finish(mut self) -> Translation {
-        self.cublas_v1();
-        self.rewrite_calls();
-        self.rewrite_launches();
-        self.report_unlisted();
-        let wanted = match self.options.runtime_header {
-            RuntimeHeader::WhenUsed => self.gpu_code || self.stats.references() > 0,
-            RuntimeHeader::Always => true,
-            RuntimeHeader::Never => false,
-        };
-        if wanted && !self.seen.has_runtime() {
-            self.edits.insert(self.header_place(), "\n#include <hip/hip_runtime.h>\n");
-        }
-        let source = self.lexed.source;
-        self.stats.bytes = source.len();
-        self.stats.lines = source.iter().filter(|byte| **byte == b'\n').count() + usize::from(source.last().is_some_and(|b| *b != b'\n'));
-        let (changed, lines) = self.edits.touched(source);
-        (self.stats.bytes_changed, self.stats.lines_changed) = (changed, lines);
-        self.diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
-        Translation { output: self.edits.apply(source), diagnostics: self.diagnostics, stats: self.stats }
-    }
-
-    /// cuBLAS names that came before `cublas_v2.h`, or without it.
-    fn cublas_v1(&mut self) {
-        for (index, row) in std::mem::take(&mut self.blas_v1) {
-            if self.seen.has_blas_v2() {
-                self.listed(index, row);
-                continue;
-            }
-            self.stats.untranslated[Family::Blas as usize] += 1;
-            let message = format!("`{}` without `cublas_v2.h` is the first cuBLAS interface, which has no counterpart", row.cuda());
-            self.report(codes::BLAS_V1, index, message, Some("include `cublas_v2.h` and pass a handle".into()));
-        }
-    }
-
-    fn rewrite_calls(&mut self) {
-        let calls = std::mem::take(&mut self.calls);
-        if calls.is_empty() {
-            return;
-        }
-        let lexed = self.lexed;
-        let mut edits = std::mem::take(&mut self.edits);
-        for (index, row) in calls {
-            let mode = match self.options.target {
-                _ if !row.uses_roc(self.options.target) || row.roc().is_empty() => Target::Hip,
-                Target::Miopen if row.family() != Family::Dnn => Target::Roc,
-                target => target,
-            };
-            let changes = |rule: &&Rule| rule.mode == mode && rule.action != Action::RenameIfCount;
-            let mut rules = row.rules().iter().filter(changes).peekable();
-            if rules.peek().is_none() {
-                continue;
-            }
-            let Some((close, arguments)) = self.argument_list(index) else {
-                if !guess::declares(lexed, index) {
-                    let message = format!("the arguments of `{}` differ in HIP and could not be read here", row.cuda());
-                    self.report(codes::ARGUMENTS, index, message, None);
-                }
-                continue;
-            };
-            let call = Call { lexed, close, arguments: &arguments };
-            for rule in rules {
-                let done = call.apply(rule, &mut edits, |range| self.text_of(range));
-                if !done {
-                    let message = format!("`{}` has no argument {} here", row.cuda(), rule.argument + 1);
-                    self.report(codes::ARGUMENTS, index, message, None);
-                } else if rule.action == Action::Remove && mode == Target::Hip {
-                    let message = format!("argument {} of `{}` was removed: HIP does not take it", rule.argument + 1, row.cuda());
-                    self.report(codes::DROPPED_ARGUMENT, index, message, None);
-                }
-            }
-        }
-        self.edits = edits;
-    }
-
-    /// The closing parenthesis and the arguments of a call to the name at `index`.
-    fn argument_list(&self, index: usize) -> Option<(usize, Vec<Range<usize>>)> {
-        let brackets = self.brackets();
-        let mut open = index + 1;
-        if self.lexed.is(open, b"<") {
-            open = brackets.template_end(self.lexed, open)? + 1;
-        }
-        if !self.lexed.is(open, b"(") {
-            return None;
-        }
-        let close = brackets.partner(open)?;
-        Some((close, brackets.split(self.lexed, open, close)?))
-    }
-
-    /// The text of some tokens with their names translated, for arguments that go elsewhere.
-    fn text_of(&self, range: Range<usize>) -> String {
-        if range.is_empty() {
-            return String::new();
-        }
-        let mut edits = Edits::default();
-        let base = self.lexed.tokens[range.start].start;
-        for index in range.clone() {
-            let token = self.lexed.tokens[index];
-            if token.kind != Kind::Name {
-                continue;
-            }
-            if let Some(row) = names::find(self.lexed.text(index)) {
-                if row.family() != Family::Device && !row.is_unsupported(self.options.target) {
-                    edits.replace(token.start - base, token.end - base, self.new_name(index, row));
-                }
-            }
-        }
-        let source = &self.lexed.source[base as usize..self.lexed.tokens[range.end - 1].end as usize];
-        String::from_utf8_lossy(&edits.apply(source)).into_owned()
-    }
-
-    fn rewrite_launches(&mut self) {
-        self.stats.kernels = self.kernels.len();
-        self.stats.launches = self.launches.len();
-        if self.launches.is_empty() {
-            return;
-        }
-        let lexed = self.lexed;
-        let mut edits = std::mem::take(&mut self.edits);
-        let brackets = self.brackets();
-        let mut templates: HashSet<&[u8]> = self
-            .kernels
-            .iter()
-            .filter_map(|at| launch::declared_kernel(lexed, brackets, *at))
-            .filter(|(_, template)| *template)
-            .map(|(name, _)| lexed.text(name))
-            .collect();
-        let macros = macros::read(lexed, brackets, &self.launches, &mut templates);
-        let mut unread = Vec::new();
-        for at in &self.launches {
-            match Launch::read(lexed, brackets, *at, &templates) {
-                Some(launch) if self.options.launch == LaunchSyntax::Call => launch.rewrite(lexed, brackets, &mut edits),
-                None if !macros.angles.contains(at) => unread.push(*at),
-                _ => {}
-            }
-        }
-        if self.options.launch == LaunchSyntax::Call && !(macros.open.is_empty() && macros.launchers.is_empty()) {
-            for index in 0..lexed.tokens.len().saturating_sub(2) {
-                let token = lexed.tokens[index];
-                if token.kind != Kind::Name || token.in_directive || !lexed.is(index + 1, b"(") {
-                    continue;
-                }
-                let text = |range| self.text_of(range);
-                if let Some(launch) = macros.open.get(lexed.text(index)) {
-                    launch.rewrite_use(lexed, brackets, index, &mut edits, text);
-                } else if let Some(launcher) = macros.launchers.get(lexed.text(index)) {
-                    launcher.rewrite_use(lexed, brackets, index, &templates, &mut edits, &text);
-                }
-            }
-        }
-        self.edits = edits;
-        for at in unread {
-            self.report(codes::LAUNCH, at, "a launch whose parts could not be read; it was kept", None);
-        }
-    }
-
-    fn report_unlisted(&mut self) {
-        for (name, (index, count, declared)) in std::mem::take(&mut self.unlisted) {
-            if declared {
-                continue;
-            }
-            self.stats.unknown += count;
-            let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
-            let message = format!("`{}` looks like a name of CUDA's and is in no table{times}", String::from_utf8_lossy(name));
-            self.report(codes::UNKNOWN, index, message, None);
         }
     }
 }
