@@ -65,11 +65,15 @@ impl Brackets {
     }
 
     /// The parts between `open` and `close`, split at commas outside of brackets and template lists, as token ranges; none for `()`.
-    /// `None` where a part is empty or a bracket inside has no partner.
+    /// `None` where a part is empty, a bracket inside has no partner, or a directive stands between.
     pub(crate) fn split(&self, lexed: &Lexed<'_>, open: usize, close: usize) -> Option<Vec<Range<usize>>> {
         let mut parts = Vec::new();
         let (mut start, mut index) = (open + 1, open + 1);
         while index < close {
+            // A condition inside the list: which arguments there are depends on it.
+            if lexed.tokens[index].in_directive != lexed.tokens[open].in_directive {
+                return None;
+            }
             match lexed.text(index) {
                 b"(" | b"[" | b"{" => index = self.partner(index).filter(|end| *end < close)?,
                 b")" | b"]" | b"}" => return None,
@@ -101,7 +105,7 @@ impl Brackets {
         }
         let mut depth = 0;
         let mut index = open;
-        while index < lexed.tokens.len() && index < open + 256 {
+        while index < lexed.tokens.len() && index < open + 128 {
             match lexed.text(index) {
                 b"<" => depth += 1,
                 b">" => {
@@ -173,7 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn a_directive_inside_a_call_does_not_disturb_it() {
-        assert_eq!(parts("f(a,\n#define X (\n b)").map(|p| p.len()), Some(2));
+    fn a_directive_inside_a_call_does_not_disturb_its_brackets_but_its_list_is_not_read() {
+        let source = "f(a,\n#define X (\n b)";
+        let lexed = Lexed::new(source.as_bytes()).unwrap();
+        assert_eq!(Brackets::new(&lexed).partner(1), Some(lexed.tokens.len() - 1));
+        assert_eq!(parts(source), None);
     }
 }
