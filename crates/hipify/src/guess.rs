@@ -20,13 +20,16 @@ pub(crate) fn looks_like_cuda(name: &[u8]) -> bool {
 /// Whether the name at `index` is declared there: a macro's name, or a name behind a type.
 pub(crate) fn declares(lexed: &Lexed<'_>, index: usize) -> bool {
     let Some(before) = index.checked_sub(1) else { return false };
+    if lexed.tokens[before].in_directive != lexed.tokens[index].in_directive {
+        return false;
+    }
     let text = lexed.text(before);
     match lexed.tokens[before].kind {
         Kind::Name => {
             let keyword: &[&[u8]] =
                 &[b"return", b"else", b"case", b"do", b"throw", b"sizeof", b"new", b"const", b"static", b"extern", b"inline", b"typename"];
             let directive: &[&[u8]] = &[b"ifdef", b"ifndef", b"if", b"elif", b"undef", b"defined"];
-            !keyword.contains(&text) && !(lexed.tokens[index].in_directive && directive.contains(&text))
+            !(keyword.contains(&text) || lexed.tokens[index].in_directive && directive.contains(&text))
         }
         // `int cudaOne, cudaTwo;`
         Kind::Punct if text == b"," => {

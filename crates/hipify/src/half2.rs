@@ -45,6 +45,7 @@ impl<'a> Halves<'a> {
     pub fn redeclared(&mut self, lexed: &Lexed<'_>, index: usize) {
         let Some(before) = index.checked_sub(1) else { return };
         if lexed.tokens[before].kind == Kind::Name
+            && lexed.tokens[before].in_directive == lexed.tokens[index].in_directive
             && !matches!(lexed.text(before), b"half2" | b"const" | b"return" | b"else" | b"case")
             && self.names.contains(lexed.text(index))
         {
@@ -54,7 +55,8 @@ impl<'a> Halves<'a> {
 
     /// The first token of the expression whose member is read at `dot`, if it is one of these and not cast yet.
     pub fn member(&self, lexed: &Lexed<'_>, brackets: &Brackets, dot: usize) -> Option<usize> {
-        if !matches!(lexed.text(dot + 1), b"x" | b"y") {
+        // What has members or is called is no number.
+        if !matches!(lexed.text(dot + 1), b"x" | b"y") || matches!(lexed.text(dot + 2), b"." | b"->" | b"::" | b"(" | b"<<<" | b"##") {
             return None;
         }
         let mut name = dot.checked_sub(1)?;

@@ -67,7 +67,7 @@ impl Launch {
     ) {
         let Some(close) = brackets.partner(name + 1) else { return };
         let first = name + 2;
-        let mut new = self.head(lexed, brackets, self.template, text);
+        let mut new = self.head(self.template, text);
         if first < close {
             new.extend_from_slice(b", ");
         }
@@ -75,7 +75,7 @@ impl Launch {
     }
 
     /// The call up to the kernel's own arguments, without the comma before them.
-    fn head(&self, lexed: &Lexed<'_>, brackets: &Brackets, template: bool, text: &impl Fn(Range<usize>) -> Vec<u8>) -> Vec<u8> {
+    fn head(&self, template: bool, text: &impl Fn(Range<usize>) -> Vec<u8>) -> Vec<u8> {
         let mut new = b"hipLaunchKernelGGL(".to_vec();
         if template {
             new.extend_from_slice(b"HIP_KERNEL_NAME(");
@@ -86,22 +86,18 @@ impl Launch {
         }
         for index in 0..4 {
             new.extend_from_slice(b", ");
-            match self.config.get(index) {
-                Some(part) if index < 2 && !is_dim3(lexed, brackets, part) => {
-                    new.extend_from_slice(b"dim3(");
-                    new.extend(text(part.clone()));
-                    new.push(b')');
-                }
-                Some(part) => new.extend(text(part.clone())),
-                None => new.push(b'0'),
-            }
+            let value = self.config.get(index).map_or_else(|| b"0".to_vec(), |part| text(part.clone()));
+            let wrap = index < 2 && !(value.starts_with(b"dim3(") && value.ends_with(b")"));
+            new.extend_from_slice(if wrap { b"dim3(" } else { b"" });
+            new.extend(value);
+            new.extend_from_slice(if wrap { b")" } else { b"" });
         }
         new
     }
 
     /// The whole call; `text` gives the text of its parts.
-    pub fn as_call(&self, lexed: &Lexed<'_>, brackets: &Brackets, template: bool, text: &impl Fn(Range<usize>) -> Vec<u8>) -> Vec<u8> {
-        let mut call = self.head(lexed, brackets, template, text);
+    pub fn as_call(&self, template: bool, text: &impl Fn(Range<usize>) -> Vec<u8>) -> Vec<u8> {
+        let mut call = self.head(template, text);
         let arguments = text(self.arguments.clone());
         if !arguments.is_empty() {
             call.extend_from_slice(b", ");
@@ -167,6 +163,9 @@ fn gap(lexed: &Lexed<'_>, edits: &mut Edits, left: usize, right: usize, text: &s
         let line = comment.windows(2).any(|pair| pair == b"//");
         text = if line { "\n" } else { " " }.to_owned();
         from = base + last as u32 + 1;
+        if index + 1 == right {
+            return;
+        }
     }
     if from != end || !text.is_empty() {
         edits.replace(from, end, text);

@@ -31,7 +31,7 @@ pub(crate) struct LaunchMacros<'a> {
 fn definition(lexed: &Lexed<'_>, hash: usize) -> Option<(usize, Range<usize>)> {
     let name = hash + 2;
     let token = lexed.tokens.get(name)?;
-    let object = lexed.is(hash + 1, b"define") && !lexed.tokens.get(name + 1).is_some_and(|next| next.start == token.end);
+    let object = lexed.is(hash + 1, b"define") && lexed.tokens.get(name + 1).is_none_or(|next| next.start != token.end);
     let of_directive = |index: &usize| lexed.tokens.get(*index).is_some_and(|token| token.in_directive && token.kind != Kind::Hash);
     let end = (name + 1..).find(|index| !of_directive(index))?;
     (object && of_directive(&name)).then_some((name, name + 1..end))
@@ -98,7 +98,7 @@ impl Launcher<'_> {
             }
             out
         };
-        let mut new = self.launch.as_call(lexed, brackets, template, &fill);
+        let mut new = self.launch.as_call(template, &fill);
         if self.semicolon && !lexed.is(close + 1, b";") {
             new.push(b';');
         }

@@ -59,6 +59,8 @@ pub struct Options {
     pub experimental: bool,
     /// Variables of `cudaDataType` become `hipDataType` even where the target has a type of its own.
     pub hip_data_types: bool,
+    /// Types of device code (`__half`, `__nv_bfloat16`, `__nv_fp8_e4m3`) keep their names: headers supply them under CUDA's.
+    pub keep_device_types: bool,
     /// When HIP's runtime header is added.
     pub runtime_header: RuntimeHeader,
     /// Macros, each with its value, for [`ExcludedBlocks`] other than `Translated`; an empty value defines a name alone.

@@ -117,10 +117,11 @@ impl Walk<'_> {
             if token.kind != Kind::Name {
                 continue;
             }
-            if let Some(row) = names::find(self.lexed.text(index)) {
-                if row.family() != Family::Device && !row.is_unsupported(self.options.target) {
-                    edits.replace(token.start - base, token.end - base, self.new_name(index, row));
-                }
+            if let Some(row) = names::find(self.lexed.text(index))
+                && row.family() != Family::Device
+                && !row.is_unsupported(self.options.target)
+            {
+                edits.replace(token.start - base, token.end - base, self.new_name(index, row));
             }
         }
         let source = &self.lexed.source[base as usize..self.lexed.tokens[range.end - 1].end as usize];

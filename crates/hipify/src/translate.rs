@@ -182,20 +182,10 @@ impl<'a> Walk<'a> {
             }
             b"half2" => self.halves.declare(self.lexed, index),
             b"__device__" | b"__host__" | b"__shared__" | b"__constant__" => self.gpu_code = true,
-            b"cub" if self.lexed.is(index + 1, b"::") || self.after_word(index, b"namespace") => {
-                self.stats.translated[Family::Cub as usize] += 1;
-                self.edits.replace(token.start, token.end, "hipcub");
-            }
             b"cuda" if index >= 2 && self.lexed.is(index - 1, b"::") && self.lexed.is(index - 2, b"thrust") => {
                 self.edits.replace(token.start, token.end, "hip");
             }
-            _ if token.in_directive && conditions::is_version(text) => {
-                if guess::in_condition(self.lexed, index) && self.noted.insert(VERSION_NOTE) {
-                    let message = format!("HIP does not define `{}`: this condition counts it as 0", String::from_utf8_lossy(text));
-                    self.report(codes::VERSION_CHECK, index, message, None);
-                }
-            }
-            _ if conditions::is_version(text) => {}
+            _ if conditions::is_version(text) => self.version_check(index, text),
             _ if guess::looks_like_cuda(text) => {
                 let declared = guess::declares(self.lexed, index);
                 let entry = self.unlisted.entry(text).or_insert((index, 0, false));
@@ -206,12 +196,28 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// A macro of CUDA's headers that tells a version; in a condition it is worth a word, once per file.
+    fn version_check(&mut self, index: usize, text: &[u8]) {
+        let in_condition = self.lexed.tokens[index].in_directive && guess::in_condition(self.lexed, index);
+        if in_condition && self.noted.insert(VERSION_NOTE) {
+            let message = format!("HIP does not define `{}`: this condition counts it as 0", String::from_utf8_lossy(text));
+            self.report(codes::VERSION_CHECK, index, message, None);
+        }
+    }
+
     /// Names of the table.
     pub(crate) fn listed(&mut self, index: usize, row: &'static Row) {
         let family = row.family();
+        // A namespace, or any variable of that name.
+        if row.cuda() == "cub" && !self.lexed.is(index + 1, b"::") && !self.after_word(index, b"namespace") {
+            return;
+        }
         if family == Family::Device {
             // `min` may be anything; only a call is CUDA's.
             if row.is_function() && !guess::calls(self.lexed, index) {
+                return;
+            }
+            if !row.is_function() && self.options.keep_device_types {
                 return;
             }
             if row.is_unsupported(self.options.target) {

@@ -81,7 +81,7 @@ const PIECES: &[&str] = &[
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn any_bytes_are_taken(source in proptest::collection::vec(any::<u8>(), 0..300)) {
@@ -96,6 +96,8 @@ proptest! {
         let source = pieces.concat();
         for options in all_options() {
             let once = translate(source.as_bytes(), &options);
+            let twice = translate(&once.output, &options).output;
+            prop_assert_eq!(String::from_utf8_lossy(&twice), String::from_utf8_lossy(&once.output), "{:?}", options);
             for diagnostic in &once.diagnostics {
                 prop_assert!(diagnostic.start <= diagnostic.end && diagnostic.end as usize <= source.len());
             }
@@ -127,14 +129,12 @@ fn the_output_of_whole_sources_is_final() {
 fn line_ends_marks_and_foreign_bytes_stay() {
     let source = b"\xEF\xBB\xBF#include <cuda.h>\r\nvoid f() { cudaFree(0); } // \xFF\xFE caf\xE9\r\n\"\xC3\x28\"\r\n";
     let output = translate(source, &Options::default()).output;
-    assert_eq!(
-        output,
-        b"\xEF\xBB\xBF#include <hip/hip_runtime.h>\r\nvoid f() { hipFree(0); } // \xFF\xFE caf\xE9\r\n\"\xC3\x28\"\r\n"
-    );
+    assert_eq!(output, b"\xEF\xBB\xBF#include <hip/hip_runtime.h>\r\nvoid f() { hipFree(0); } // \xFF\xFE caf\xE9\r\n\"\xC3\x28\"\r\n");
     let output = translate(b"\xEF\xBB\xBF__global__ void k();\r\n", &Options::default()).output;
     assert_eq!(output, b"\xEF\xBB\xBF\r\n#include <hip/hip_runtime.h>\r\n__global__ void k();\r\n");
     // An argument that moves keeps its bytes, and so does a comment inside a launch.
-    let options = Options { target: Target::Miopen, launch: LaunchSyntax::Call, runtime_header: RuntimeHeader::Never, ..Options::default() };
+    let options =
+        Options { target: Target::Miopen, launch: LaunchSyntax::Call, runtime_header: RuntimeHeader::Never, ..Options::default() };
     let output = translate(b"cudnnSoftmaxForward(h, \"\xFF\", m, c, d, e, f, g, i); k<<<1, /*\xFE*/ 2>>>(x);", &options).output;
     assert!(output.windows(3).any(|bytes| bytes == b"\"\xFF\""), "{}", String::from_utf8_lossy(&output));
     assert!(output.windows(5).any(|bytes| bytes == b"/*\xFE*/"), "{}", String::from_utf8_lossy(&output));

@@ -12,5 +12,5 @@ void run(float *x) {
   WHOLE(4, x);
   hipLaunchKernelGGL(HIP_KERNEL_NAME(fill<float>), dim3(1), dim3(64), 0, 0, x);
   hipLaunchKernelGGL(scale, dim3(8), dim3(128), 0, 0, x);
-  hipLaunchKernelGGL(HIP_KERNEL_NAME(fill<float>), dim3(dim3(2)), dim3(128), 0, 0, x);
+  hipLaunchKernelGGL(HIP_KERNEL_NAME(fill<float>), dim3(2), dim3(128), 0, 0, x);
 }
