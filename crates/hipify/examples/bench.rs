@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use warpwave_hipify::{LaunchSyntax, Options, translate};
+use warpwave_hipify::{LaunchSyntax, Options, names, translate};
 
 fn main() -> ExitCode {
     let (mut folder, mut perl, mut rounds) = (None, None, 20u32);
@@ -48,6 +48,7 @@ fn main() -> ExitCode {
     let speed = |time: Duration| bytes as f64 / 1e6 / time.as_secs_f64();
     println!("{} files, {bytes} bytes, {references} references, {diagnostics} diagnostics", sources.len());
     println!("warpwave-hipify, best of {rounds} rounds: {:.4} s, {:.1} MB/s", best.as_secs_f64(), speed(best));
+    println!("a lookup: {:.1} ns for names of no table, {:.1} ns for CUDA's", lookup(&FOREIGN), lookup(&CUDA));
     if let Some(perl) = perl {
         let start = Instant::now();
         for file in &files {
@@ -62,6 +63,30 @@ fn main() -> ExitCode {
         println!("ratio: {:.0}", time.as_secs_f64() / best.as_secs_f64());
     }
     ExitCode::SUCCESS
+}
+
+const FOREIGN: [&str; 8] = ["i", "threadIdx", "current", "std", "blockDim", "float", "customers", "__syncthreads"];
+const CUDA: [&str; 8] = [
+    "cudaMalloc",
+    "cudaMemcpyHostToDevice",
+    "cuMemAlloc",
+    "cublasSgemm",
+    "CUDNN_STATUS_SUCCESS",
+    "cudaStream_t",
+    "cufftExecC2C",
+    "cudaSuccess",
+];
+
+/// Nanoseconds for one name.
+fn lookup(words: &[&str]) -> f64 {
+    const ROUNDS: u32 = 1_000_000;
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        for word in words {
+            black_box(names::find(black_box(word.as_bytes())));
+        }
+    }
+    start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS) / words.len() as f64
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>, depth: usize) {

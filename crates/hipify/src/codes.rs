@@ -67,6 +67,9 @@ codes! {
     VERSION_CHECK = 116 Warning "A check for a version of CUDA"
         "HIP does not define the macro, so the condition counts it as 0: code for later versions of CUDA vanishes on AMD without a \
          word. Add `|| defined(__HIP_PLATFORM_AMD__)` where the block belongs, or give the macro a value."
+    PASTED = 117 Warning "A name of CUDA's that `##` makes"
+        "A macro puts the name together from parts, so it cannot be looked up. The parts that are names themselves were translated. \
+         Write the whole names, or check what the macro makes of them."
 }
 
 /// The code of a number.

@@ -17,7 +17,19 @@ pub(crate) fn looks_like_cuda(name: &[u8]) -> bool {
     }
 }
 
-/// Whether the name at `index` is declared there: a macro's name, or a name behind a type.
+/// Whether the name at `index` is a part of CUDA's that `##` joins with another: `cuda##name`, `cudaMemcpy##kind`.
+pub(crate) fn pasted(lexed: &Lexed<'_>, index: usize) -> bool {
+    lexed.tokens[index].in_directive && (lexed.is(index + 1, b"##") || index > 0 && lexed.is(index - 1, b"##"))
+}
+
+/// Whether a name is the front of a family's names.
+pub(crate) fn is_family_prefix(name: &[u8]) -> bool {
+    const FRONTS: [&[u8]; 12] =
+        [b"cuda", b"cu", b"cublas", b"cufft", b"curand", b"cusparse", b"cusolver", b"cudnn", b"nvrtc", b"CU_", b"CUBLAS_", b"CUDNN_"];
+    FRONTS.contains(&name)
+}
+
+/// Whether the name at `index` is the user's own: a macro's name, a name behind a type, or a member (CUDA's interfaces are plain C).
 pub(crate) fn declares(lexed: &Lexed<'_>, index: usize) -> bool {
     let Some(before) = index.checked_sub(1) else { return false };
     if lexed.tokens[before].in_directive != lexed.tokens[index].in_directive {
@@ -31,6 +43,7 @@ pub(crate) fn declares(lexed: &Lexed<'_>, index: usize) -> bool {
             let directive: &[&[u8]] = &[b"ifdef", b"ifndef", b"if", b"elif", b"undef", b"defined"];
             !(keyword.contains(&text) || lexed.tokens[index].in_directive && directive.contains(&text))
         }
+        Kind::Punct if matches!(text, b"." | b"->") => true,
         // `int cudaOne, cudaTwo;`
         Kind::Punct if text == b"," => {
             let mut first = index;

@@ -33,6 +33,7 @@ mod settle;
 mod stats;
 mod translate;
 
+pub use diagnostic::{Diagnostic, Severity};
 pub use options::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
 pub use stats::Stats;
 pub use translate::{Translation, translate};

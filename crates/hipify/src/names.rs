@@ -161,7 +161,7 @@ impl Row {
         self.function
     }
 
-    /// CUDA versions that added, deprecated and removed it (`11020` or `80`, as CUDA writes them), 0 where not known.
+    /// CUDA versions that added, deprecated and removed it (`112` is 11.2), 0 where not known.
     pub fn cuda_versions(&self) -> [u32; 3] {
         self.cuda
     }

@@ -185,6 +185,7 @@ impl<'a> Walk<'a> {
             b"cuda" if index >= 2 && self.lexed.is(index - 1, b"::") && self.lexed.is(index - 2, b"thrust") => {
                 self.edits.replace(token.start, token.end, "hip");
             }
+            _ if guess::is_family_prefix(text) && self.lexed.is(index + 1, b"##") => self.pasted(index, text),
             _ if conditions::is_version(text) => self.version_check(index, text),
             _ if guess::looks_like_cuda(text) => {
                 let declared = guess::declares(self.lexed, index);
@@ -194,6 +195,11 @@ impl<'a> Walk<'a> {
             }
             _ => {}
         }
+    }
+
+    fn pasted(&mut self, index: usize, text: &[u8]) {
+        let message = format!("`##` makes a name out of `{}`: it cannot be looked up", String::from_utf8_lossy(text));
+        self.report(codes::PASTED, index, message, None);
     }
 
     /// A macro of CUDA's headers that tells a version; in a condition it is worth a word, once per file.
@@ -230,6 +236,9 @@ impl<'a> Walk<'a> {
             return;
         }
         self.notes(index, row);
+        if guess::pasted(self.lexed, index) {
+            self.pasted(index, row.cuda().as_bytes());
+        }
         self.stats.translated[family as usize] += 1;
         let new = self.new_name(index, row);
         if !row.rules().is_empty() {
