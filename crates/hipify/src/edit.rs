@@ -9,8 +9,8 @@ pub struct Edit {
     pub start: u32,
     /// Where it ends; the same as `start` for an insertion.
     pub end: u32,
-    /// The new text.
-    pub text: Cow<'static, str>,
+    /// The new text: bytes, because what moves within a source need not be UTF-8.
+    pub text: Cow<'static, [u8]>,
 }
 
 /// Changes collected in any order.
@@ -20,7 +20,16 @@ pub struct Edits(Vec<Edit>);
 impl Edits {
     /// Replaces `start..end`. Where two changes overlap, the first one made wins.
     pub fn replace(&mut self, start: u32, end: u32, text: impl Into<Cow<'static, str>>) {
-        self.0.push(Edit { start, end, text: text.into() });
+        let text = match text.into() {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        };
+        self.0.push(Edit { start, end, text });
+    }
+
+    /// Replaces `start..end` by bytes.
+    pub fn replace_bytes(&mut self, start: u32, end: u32, text: Vec<u8>) {
+        self.0.push(Edit { start, end, text: Cow::Owned(text) });
     }
 
     /// Inserts at `at`.
@@ -38,10 +47,34 @@ impl Edits {
         self.0.is_empty()
     }
 
+    /// Stable: of those that begin at one place the first made comes first, insertions before replacements.
+    fn sort(&mut self) {
+        self.0.sort_by_key(|edit| (edit.start, edit.end != edit.start));
+    }
+
+    /// How many bytes of the source are replaced, and how many of its lines have a change.
+    pub fn touched(&mut self, source: &[u8]) -> (usize, usize) {
+        self.sort();
+        let (mut bytes, mut lines, mut at, mut fresh) = (0, 0, 0, true);
+        for edit in &self.0 {
+            let start = edit.start as usize;
+            if start < at {
+                continue;
+            }
+            fresh |= source[at..start].contains(&b'\n');
+            lines += usize::from(fresh);
+            fresh = false;
+            let inside = &source[start..edit.end as usize];
+            lines += inside.iter().filter(|byte| **byte == b'\n').count();
+            bytes += inside.len();
+            at = edit.end as usize;
+        }
+        (bytes, lines)
+    }
+
     /// The source with all changes made.
     pub fn apply(mut self, source: &[u8]) -> Vec<u8> {
-        // Stable: of those that begin at one place the first made comes first, insertions before replacements.
-        self.0.sort_by_key(|edit| (edit.start, edit.end != edit.start));
+        self.sort();
         let grown: usize = self.0.iter().map(|edit| edit.text.len()).sum();
         let mut out = Vec::with_capacity(source.len() + grown);
         let mut at = 0;
@@ -50,7 +83,7 @@ impl Edits {
                 continue;
             }
             out.extend_from_slice(&source[at..edit.start as usize]);
-            out.extend_from_slice(edit.text.as_bytes());
+            out.extend_from_slice(&edit.text);
             at = edit.end as usize;
         }
         out.extend_from_slice(&source[at..]);

@@ -1,9 +1,39 @@
 //! CUDA C++ to HIP, with no CUDA install and no clang.
 //!
 //! The source is read into tokens ([`lex`]), changes are collected as [`edit`]s of spans, and what could not be done is told in
-//! numbered [`diagnostic`]s. Every byte that is not changed stays as it was.
+//! numbered [`diagnostic`]s ([`codes`] explains each). Every byte that is not changed stays as it was; any bytes may come in.
+//!
+//! ```
+//! use warpwave_hipify::{LaunchSyntax, Options, translate};
+//! let options = Options { launch: LaunchSyntax::Call, ..Options::default() };
+//! let hip = translate(b"#include <cuda.h>\nvoid f(float *x) { scale<float><<<64, 256>>>(x); }\n", &options);
+//! let text = String::from_utf8(hip.output).unwrap();
+//! assert!(text.contains("hipLaunchKernelGGL(HIP_KERNEL_NAME(scale<float>), dim3(64), dim3(256), 0, 0, x);"));
+//! assert_eq!(hip.stats.launches, 1);
+//! ```
+//!
+//! How it compares with HIPIFY on HIPIFY's own tests, and what it does otherwise and why, is in `COVERAGE.md`.
 #![warn(missing_docs)]
 
+mod arguments;
+mod brackets;
+pub mod codes;
+mod conditions;
 pub mod diagnostic;
 pub mod edit;
+mod guess;
+mod half2;
+mod includes;
+mod launch;
 pub mod lex;
+mod macros;
+pub mod names;
+mod options;
+mod settle;
+mod stats;
+mod translate;
+
+pub use diagnostic::{Diagnostic, Severity};
+pub use options::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
+pub use stats::Stats;
+pub use translate::{Translation, translate};

@@ -1,0 +1,292 @@
+//! The table of CUDA names: what HIP and the ROCm libraries call the same thing, since when, and how an argument list changes.
+//!
+//! The data is `data/*.tsv`, one file per API family, packed by the build script. Finding a name costs a few nanoseconds; a name
+//! that begins with two letters no CUDA name begins with costs one load.
+
+use crate::arguments::{Action, Rule};
+use crate::includes::{Include, Role};
+use crate::options::Target;
+
+include!("hash.rs");
+include!(concat!(env!("OUT_DIR"), "/tables.rs"));
+
+/// The part of CUDA a name belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Family {
+    /// The driver API, `cu…`.
+    Driver,
+    /// The runtime API, `cuda…`.
+    Runtime,
+    /// cuComplex.
+    Complex,
+    /// cuBLAS and cuBLASLt.
+    Blas,
+    /// cuRAND.
+    Rand,
+    /// cuDNN.
+    Dnn,
+    /// cuFFT.
+    Fft,
+    /// cuSPARSE.
+    Sparse,
+    /// Caffe2.
+    Caffe2,
+    /// CUB.
+    Cub,
+    /// NVRTC.
+    Rtc,
+    /// Device code.
+    Device,
+    /// cuSOLVER.
+    Solver,
+    /// Names that only our own table of exceptions knows.
+    Exceptions,
+}
+
+impl Family {
+    /// All of them, in the table's order.
+    pub const ALL: [Family; 14] = [
+        Family::Driver,
+        Family::Runtime,
+        Family::Complex,
+        Family::Blas,
+        Family::Rand,
+        Family::Dnn,
+        Family::Fft,
+        Family::Sparse,
+        Family::Caffe2,
+        Family::Cub,
+        Family::Rtc,
+        Family::Device,
+        Family::Solver,
+        Family::Exceptions,
+    ];
+
+    /// What a reader knows it as.
+    pub fn title(self) -> &'static str {
+        match self {
+            Family::Driver => "CUDA driver API",
+            Family::Runtime => "CUDA runtime API",
+            Family::Complex => "cuComplex",
+            Family::Blas => "cuBLAS",
+            Family::Rand => "cuRAND",
+            Family::Dnn => "cuDNN",
+            Family::Fft => "cuFFT",
+            Family::Sparse => "cuSPARSE",
+            Family::Caffe2 => "Caffe2",
+            Family::Cub => "CUB",
+            Family::Rtc => "NVRTC",
+            Family::Device => "device functions",
+            Family::Solver => "cuSOLVER",
+            Family::Exceptions => "CUDA",
+        }
+    }
+
+    /// Whether names of this family have ROCm library names of their own, which roc mode uses.
+    pub(crate) fn has_roc_names(self) -> bool {
+        matches!(
+            self,
+            Family::Runtime
+                | Family::Complex
+                | Family::Blas
+                | Family::Rand
+                | Family::Dnn
+                | Family::Sparse
+                | Family::Solver
+                | Family::Device
+        )
+    }
+}
+
+/// Bits of [`Row::flags`], in the order of the build script's list.
+pub(crate) mod flag {
+    pub const NO_HIP: u32 = 1;
+    pub const NO_ROC: u32 = 1 << 1;
+    pub const NONE: u32 = 1 << 2;
+    pub const CUDA_DEPRECATED: u32 = 1 << 3;
+    pub const HIP_DEPRECATED: u32 = 1 << 4;
+    pub const ROC_DEPRECATED: u32 = 1 << 5;
+    pub const DEPRECATED: u32 = 1 << 6;
+    pub const CUDA_REMOVED: u32 = 1 << 7;
+    pub const HIP_REMOVED: u32 = 1 << 8;
+    pub const ROC_REMOVED: u32 = 1 << 9;
+    pub const REMOVED: u32 = 1 << 10;
+    pub const EXPERIMENTAL: u32 = 1 << 11;
+    pub const V2_ONLY: u32 = 1 << 12;
+    pub const MIOPEN_ONLY: u32 = 1 << 13;
+}
+
+/// A row of the table.
+#[derive(Debug)]
+pub struct Row {
+    at: [u32; 3],
+    len: [u8; 3],
+    family: u8,
+    function: bool,
+    pub(crate) flags: u32,
+    rules: [u16; 2],
+    cuda: [u32; 3],
+    hip: [u32; 3],
+}
+
+impl Row {
+    fn part(&self, which: usize) -> &'static str {
+        let at = self.at[which] as usize;
+        &TEXT[at..at + usize::from(self.len[which])]
+    }
+
+    /// CUDA's name.
+    pub fn cuda(&self) -> &'static str {
+        self.part(0)
+    }
+
+    /// HIP's name; empty where there is none.
+    pub fn hip(&self) -> &'static str {
+        self.part(1)
+    }
+
+    /// The ROCm library's own name; empty where there is none.
+    pub fn roc(&self) -> &'static str {
+        self.part(2)
+    }
+
+    /// The family it belongs to.
+    pub fn family(&self) -> Family {
+        Family::ALL[usize::from(self.family)]
+    }
+
+    /// A function; otherwise a type, a constant or a macro.
+    pub fn is_function(&self) -> bool {
+        self.function
+    }
+
+    /// CUDA versions that added, deprecated and removed it (`112` is 11.2), 0 where not known.
+    pub fn cuda_versions(&self) -> [u32; 3] {
+        self.cuda
+    }
+
+    /// HIP versions that added, deprecated and removed it (`5070` is 5.7), 0 where not known.
+    pub fn hip_versions(&self) -> [u32; 3] {
+        self.hip
+    }
+
+    /// Whether `target` uses the ROCm library's name rather than HIP's.
+    pub fn uses_roc(&self, target: Target) -> bool {
+        let wanted = match target {
+            Target::Hip => false,
+            Target::Roc => self.flags & flag::MIOPEN_ONLY == 0,
+            Target::Miopen => true,
+        };
+        wanted && self.family().has_roc_names()
+    }
+
+    /// Whether `target` has nothing for it.
+    pub fn is_unsupported(&self, target: Target) -> bool {
+        let missing = if self.uses_roc(target) { flag::NO_ROC } else { flag::NO_HIP };
+        self.flags & (flag::NONE | missing) != 0
+    }
+
+    /// The name in `target`.
+    pub fn translated(&self, target: Target) -> &'static str {
+        if self.uses_roc(target) && !self.roc().is_empty() { self.roc() } else { self.hip() }
+    }
+
+    /// How the arguments of a call change, all targets together.
+    pub(crate) fn rules(&self) -> &'static [Rule] {
+        &RULES[usize::from(self.rules[0])..usize::from(self.rules[1])]
+    }
+}
+
+/// The row of a name.
+#[inline]
+pub fn find(name: &[u8]) -> Option<&'static Row> {
+    let &[first, second, ..] = name else { return None };
+    let pair = usize::from(first) << 8 | usize::from(second);
+    if PAIRS[pair / 64] & 1 << (pair % 64) == 0 {
+        return None;
+    }
+    let mut slot = name_hash(name) as usize % SLOTS.len();
+    loop {
+        match SLOTS[slot] {
+            0 => return None,
+            taken => {
+                let row = &ROWS[usize::from(taken) - 1];
+                if usize::from(row.len[0]) == name.len() && row.cuda().as_bytes() == name {
+                    return Some(row);
+                }
+                slot = (slot + 1) % SLOTS.len();
+            }
+        }
+    }
+}
+
+/// All rows.
+pub fn rows() -> &'static [Row] {
+    ROWS
+}
+
+/// The header's row.
+pub(crate) fn include(name: &[u8]) -> Option<&'static Include> {
+    // The list is in order of the CUDA names.
+    INCLUDES.binary_search_by(|include| include.cuda.as_bytes().cmp(name)).ok().map(|at| &INCLUDES[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_found_by_its_name() {
+        assert!(ROWS.len() > 8_900);
+        for row in ROWS {
+            assert_eq!(find(row.cuda().as_bytes()).map(Row::cuda), Some(row.cuda()));
+        }
+        for absent in ["", "c", "cu", "cudaNoSuchThing", "i", "main", "current"] {
+            assert!(find(absent.as_bytes()).is_none(), "{absent}");
+        }
+    }
+
+    #[test]
+    fn headers_are_in_order_and_found() {
+        for entry in INCLUDES {
+            assert_eq!(include(entry.cuda.as_bytes()).map(|found| found.cuda), Some(entry.cuda));
+        }
+    }
+
+    #[test]
+    fn no_translated_name_is_translated_again() {
+        for row in ROWS {
+            for name in [row.hip(), row.roc()] {
+                if let Some(again) = find(name.as_bytes()) {
+                    assert!(name == row.cuda() || again.hip() == name, "{} becomes {name}, which becomes {}", row.cuda(), again.hip());
+                }
+            }
+        }
+    }
+
+    /// The published list of pairs, when it lies beside the repository.
+    #[test]
+    fn supported_names_translate_as_published() {
+        let folder =
+            std::env::var("WARPWAVE_FACTS").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/facts").to_owned());
+        let Ok(text) = std::fs::read_to_string(std::path::Path::new(&folder).join("cuda_hip_names.tsv")) else {
+            eprintln!("skipped: no cuda_hip_names.tsv in {folder}");
+            return;
+        };
+        let (mut supported, mut right) = (0, 0);
+        for line in text.lines().skip(1) {
+            let cells: Vec<&str> = line.split('\t').collect();
+            let (kind, cuda, hip, flags) = (cells[1], cells[2], cells[3], cells[6]);
+            if hip.is_empty() || flags.split('|').any(|flag| flag == "UNSUPPORTED" || flag == "HIP_UNSUPPORTED") {
+                continue;
+            }
+            supported += 1;
+            right += usize::from(match kind {
+                "include" => include(cuda.as_bytes()).is_some_and(|found| found.hip == hip),
+                _ => find(cuda.as_bytes()).is_some_and(|row| row.translated(Target::Hip) == hip && !row.is_unsupported(Target::Hip)),
+            });
+        }
+        assert!(right * 100 >= supported * 95, "{right} of {supported}");
+    }
+}

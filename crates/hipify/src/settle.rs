@@ -1,0 +1,202 @@
+//! After the walk: what needs the whole file's view. Argument lists, launches, names left over, the runtime header.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use crate::arguments::{Action, Call, Rule};
+use crate::codes;
+use crate::edit::Edits;
+use crate::launch::{self, Launch};
+use crate::lex::Kind;
+use crate::names::{self, Family};
+use crate::options::{LaunchSyntax, RuntimeHeader, Target};
+use crate::translate::{Translation, Walk};
+use crate::{guess, macros};
+
+impl Walk<'_> {
+    pub(crate) fn finish(mut self) -> Translation {
+        self.cublas_v1();
+        self.rewrite_calls();
+        self.rewrite_launches();
+        self.report_unlisted();
+        let wanted = match self.options.runtime_header {
+            RuntimeHeader::WhenUsed => self.gpu_code || self.stats.references() > 0,
+            RuntimeHeader::Always => true,
+            RuntimeHeader::Never => false,
+        };
+        if wanted && !self.seen.has_runtime() && !guess::includes_runtime(self.lexed) {
+            let crlf = self.lexed.source.iter().position(|byte| *byte == b'\n').is_some_and(|at| self.lexed.source[..at].ends_with(b"\r"));
+            let text = if crlf { "\r\n#include <hip/hip_runtime.h>\r\n" } else { "\n#include <hip/hip_runtime.h>\n" };
+            self.edits.insert(self.header_place(), text);
+        }
+        let source = self.lexed.source;
+        self.stats.bytes = source.len();
+        self.stats.lines = source.iter().filter(|byte| **byte == b'\n').count() + usize::from(source.last().is_some_and(|b| *b != b'\n'));
+        let (changed, lines) = self.edits.touched(source);
+        (self.stats.bytes_changed, self.stats.lines_changed) = (changed, lines);
+        self.diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
+        Translation { output: self.edits.apply(source), diagnostics: self.diagnostics, stats: self.stats }
+    }
+
+    /// cuBLAS names that came before `cublas_v2.h`, or without it.
+    fn cublas_v1(&mut self) {
+        for (index, row) in std::mem::take(&mut self.blas_v1) {
+            if self.seen.has_blas_v2() {
+                self.listed(index, row);
+                continue;
+            }
+            self.stats.untranslated[Family::Blas as usize] += 1;
+            let message = format!("`{}` without `cublas_v2.h` is the first cuBLAS interface, which has no counterpart", row.cuda());
+            self.report(codes::BLAS_V1, index, message, Some("include `cublas_v2.h` and pass a handle".into()));
+        }
+    }
+
+    fn rewrite_calls(&mut self) {
+        let calls = std::mem::take(&mut self.calls);
+        if calls.is_empty() {
+            return;
+        }
+        let lexed = self.lexed;
+        let mut edits = std::mem::take(&mut self.edits);
+        for (index, row) in calls {
+            let mode = match self.options.target {
+                _ if !row.uses_roc(self.options.target) || row.roc().is_empty() => Target::Hip,
+                Target::Miopen if row.family() != Family::Dnn => Target::Roc,
+                target => target,
+            };
+            let changes = |rule: &&Rule| rule.mode == mode && rule.action != Action::RenameIfCount;
+            let mut rules = row.rules().iter().filter(changes).peekable();
+            if rules.peek().is_none() {
+                continue;
+            }
+            let Some((close, arguments)) = self.argument_list(index) else {
+                if !guess::declares(lexed, index) {
+                    let message = format!("the arguments of `{}` differ in HIP and could not be read here", row.cuda());
+                    self.report(codes::ARGUMENTS, index, message, None);
+                }
+                continue;
+            };
+            let call = Call { lexed, close, arguments: &arguments };
+            for rule in rules {
+                let done = call.apply(rule, &mut edits, |range| self.text_of(range));
+                if !done {
+                    let message = format!("`{}` has no argument {} here", row.cuda(), rule.argument + 1);
+                    self.report(codes::ARGUMENTS, index, message, None);
+                } else if rule.action == Action::Remove && mode == Target::Hip {
+                    let message = format!("argument {} of `{}` was removed: HIP does not take it", rule.argument + 1, row.cuda());
+                    self.report(codes::DROPPED_ARGUMENT, index, message, None);
+                }
+            }
+        }
+        self.edits = edits;
+    }
+
+    /// The closing parenthesis and the arguments of a call to the name at `index`.
+    pub(crate) fn argument_list(&self, index: usize) -> Option<(usize, Vec<Range<usize>>)> {
+        let brackets = self.brackets();
+        let mut open = index + 1;
+        if self.lexed.is(open, b"<") {
+            open = brackets.template_end(self.lexed, open)? + 1;
+        }
+        if !self.lexed.is(open, b"(") {
+            return None;
+        }
+        let close = brackets.partner(open)?;
+        Some((close, brackets.split(self.lexed, open, close)?))
+    }
+
+    /// The text of some tokens with their names translated, for arguments that go elsewhere.
+    fn text_of(&self, range: Range<usize>) -> Vec<u8> {
+        if range.is_empty() {
+            return Vec::new();
+        }
+        let mut edits = Edits::default();
+        let base = self.lexed.tokens[range.start].start;
+        for index in range.clone() {
+            let token = self.lexed.tokens[index];
+            if token.kind != Kind::Name {
+                continue;
+            }
+            if let Some(row) = names::find(self.lexed.text(index))
+                && row.family() != Family::Device
+                && !row.is_unsupported(self.options.target)
+            {
+                edits.replace(token.start - base, token.end - base, self.new_name(index, row));
+            }
+        }
+        let source = &self.lexed.source[base as usize..self.lexed.tokens[range.end - 1].end as usize];
+        edits.apply(source)
+    }
+
+    fn rewrite_launches(&mut self) {
+        self.stats.kernels = self.kernels.len();
+        self.stats.launches = self.launches.len();
+        if self.launches.is_empty() {
+            return;
+        }
+        let lexed = self.lexed;
+        let mut edits = std::mem::take(&mut self.edits);
+        let brackets = self.brackets();
+        let mut templates: HashSet<&[u8]> = self
+            .kernels
+            .iter()
+            .filter_map(|at| launch::declared_kernel(lexed, brackets, *at))
+            .filter(|(_, template)| *template)
+            .map(|(name, _)| lexed.text(name))
+            .collect();
+        let macros = macros::read(lexed, brackets, &self.launches, &mut templates);
+        let mut unread = Vec::new();
+        for at in &self.launches {
+            match Launch::read(lexed, brackets, *at, &templates) {
+                Some(launch) if self.options.launch == LaunchSyntax::Call => launch.rewrite(lexed, brackets, &mut edits),
+                None if !macros.angles.contains(at) => unread.push(*at),
+                _ => {}
+            }
+        }
+        if self.options.launch == LaunchSyntax::Call && !(macros.open.is_empty() && macros.launchers.is_empty()) {
+            for index in 0..lexed.tokens.len().saturating_sub(2) {
+                let token = lexed.tokens[index];
+                if token.kind != Kind::Name || token.in_directive || !lexed.is(index + 1, b"(") {
+                    continue;
+                }
+                let text = |range| self.text_of(range);
+                if let Some(launch) = macros.open.get(lexed.text(index)) {
+                    launch.rewrite_use(lexed, brackets, index, &mut edits, &text);
+                } else if let Some(launcher) = macros.launchers.get(lexed.text(index)) {
+                    launcher.rewrite_use(lexed, brackets, index, &templates, &mut edits, &text);
+                }
+            }
+        }
+        self.edits = edits;
+        for at in unread {
+            self.report(codes::LAUNCH, at, "a launch whose parts could not be read; it was kept", None);
+        }
+    }
+
+    fn report_unlisted(&mut self) {
+        for (name, (index, count, declared)) in std::mem::take(&mut self.unlisted) {
+            if declared {
+                continue;
+            }
+            self.stats.unknown += count;
+            let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
+            let message = format!("`{}` looks like a name of CUDA's and is in no table{times}", String::from_utf8_lossy(name));
+            self.report(codes::UNKNOWN, index, message, None);
+        }
+    }
+
+    /// Where HIP's runtime header goes when no header of CUDA makes room for it.
+    fn header_place(&self) -> u32 {
+        let guard = guess::include_guard(self.lexed).map(|index| self.lexed.tokens[index].end);
+        let once = self.pragma_once.map(|index| self.lexed.tokens[index].end);
+        match (guard, once) {
+            (Some(guard), Some(once)) => guard.min(once),
+            (Some(place), None) | (None, Some(place)) => place,
+            (None, None) => match self.first_include {
+                Some(hash) => self.lexed.tokens[hash].start,
+                None if self.lexed.source.starts_with(b"\xEF\xBB\xBF") => 3,
+                None => 0,
+            },
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! The translation itself: one walk over the tokens for names, strings and includes, then what needs a wider view (launches, argument
+//! lists, the runtime header), and the edits applied at once.
+//!
+//! Promises: any bytes come in and no panic comes out; bytes that no edit touches stay; every name of CUDA is translated, kept on
+//! purpose, or named in a diagnostic; translating the output again changes nothing.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+
+use crate::arguments::Action;
+use crate::brackets::Brackets;
+use crate::codes::{self, Code};
+use crate::diagnostic::Diagnostic;
+use crate::edit::Edits;
+use crate::includes::Seen;
+use crate::lex::{Kind, Lexed};
+use crate::names::{self, Family, Row, flag};
+use crate::options::{ExcludedBlocks, Options, Target};
+use crate::stats::Stats;
+use crate::{conditions, guess, half2};
+
+/// Stands for all version macros in the set of names whose notes have been given.
+const VERSION_NOTE: &str = "a version of CUDA";
+
+/// A translated source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Translation {
+    /// The new source.
+    pub output: Vec<u8>,
+    /// What a reader must know, in order of the source; the places are places of the source.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Counts.
+    pub stats: Stats,
+}
+
+/// Translates a source from CUDA to HIP.
+///
+/// ```
+/// use warpwave_hipify::{translate, Options};
+/// let hip = translate(b"#include <cuda_runtime.h>\nvoid f(void *p) { cudaFree(p); }\n", &Options::default());
+/// assert_eq!(hip.output, b"#include <hip/hip_runtime.h>\nvoid f(void *p) { hipFree(p); }\n");
+/// assert!(hip.diagnostics.is_empty());
+/// ```
+pub fn translate(source: &[u8], options: &Options) -> Translation {
+    let lexed = match Lexed::new(source) {
+        Ok(lexed) => lexed,
+        Err(error) => {
+            let diagnostic = Diagnostic {
+                code: codes::TOO_LARGE.number,
+                severity: codes::TOO_LARGE.severity,
+                start: 0,
+                end: 0,
+                message: error.to_string().into(),
+                help: None,
+            };
+            return Translation { output: source.to_vec(), diagnostics: vec![diagnostic], stats: Stats::default() };
+        }
+    };
+    let mut walk = Walk {
+        lexed: &lexed,
+        options,
+        brackets: OnceCell::new(),
+        edits: Edits::default(),
+        diagnostics: Vec::new(),
+        stats: Stats::default(),
+        seen: Seen::default(),
+        noted: HashSet::new(),
+        unlisted: HashMap::new(),
+        launches: Vec::new(),
+        calls: Vec::new(),
+        blas_v1: Vec::new(),
+        kernels: Vec::new(),
+        halves: half2::Halves::default(),
+        first_include: None,
+        pragma_once: None,
+        gpu_code: false,
+    };
+    walk.run();
+    walk.finish()
+}
+
+pub(crate) struct Walk<'a> {
+    pub lexed: &'a Lexed<'a>,
+    pub options: &'a Options,
+    pub brackets: OnceCell<Brackets>,
+    pub edits: Edits,
+    pub diagnostics: Vec<Diagnostic>,
+    pub stats: Stats,
+    pub seen: Seen,
+    /// Names whose notes have been given: once per file is enough.
+    pub noted: HashSet<&'static str>,
+    /// Names that look like CUDA's: first place, count, and whether the file declares them.
+    pub unlisted: HashMap<&'a [u8], (usize, usize, bool)>,
+    pub launches: Vec<usize>,
+    pub calls: Vec<(usize, &'static Row)>,
+    pub blas_v1: Vec<(usize, &'static Row)>,
+    pub kernels: Vec<usize>,
+    pub halves: half2::Halves<'a>,
+    pub first_include: Option<usize>,
+    pub pragma_once: Option<usize>,
+    /// The file has code for a GPU, so it needs the runtime header.
+    pub gpu_code: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn run(&mut self) {
+        let lexed = self.lexed;
+        let excluded = match self.options.excluded {
+            ExcludedBlocks::Translated => Vec::new(),
+            _ => conditions::excluded(lexed, &self.options.defines),
+        };
+        let mut excluded = excluded.into_iter().peekable();
+        let mut index = 0;
+        while index < lexed.tokens.len() {
+            let mut left_out = false;
+            if let Some(range) = excluded.peek() {
+                if index >= range.end {
+                    excluded.next();
+                    continue;
+                }
+                if index >= range.start {
+                    if self.options.excluded == ExcludedBlocks::Kept {
+                        index = range.end;
+                        continue;
+                    }
+                    left_out = true;
+                }
+            }
+            match lexed.tokens[index].kind {
+                Kind::Name => self.name(index),
+                Kind::String if !lexed.tokens[index].in_directive || !self.after_word(index, b"include") => self.string(index),
+                Kind::Punct => match lexed.text(index) {
+                    b"<<<" => self.launches.push(index),
+                    b"." if !self.halves.is_empty() => self.half_member(index),
+                    _ => {}
+                },
+                Kind::Hash if !left_out => self.directive(index),
+                _ => {}
+            }
+            index += 1;
+        }
+    }
+
+    fn after_word(&self, index: usize, word: &[u8]) -> bool {
+        index > 0 && self.lexed.is(index - 1, word)
+    }
+
+    pub(crate) fn brackets(&self) -> &Brackets {
+        self.brackets.get_or_init(|| Brackets::new(self.lexed))
+    }
+
+    pub(crate) fn report(&mut self, code: Code, index: usize, message: impl Into<Cow<'static, str>>, help: Option<Cow<'static, str>>) {
+        let Some(token) = self.lexed.tokens.get(index) else { return };
+        let (start, end) = (token.start, token.end);
+        let message = message.into();
+        self.diagnostics.push(Diagnostic { code: code.number, severity: code.severity, start, end, message, help });
+    }
+
+    // ---- names
+
+    #[inline]
+    fn name(&mut self, index: usize) {
+        let text = self.lexed.text(index);
+        if let Some(row) = names::find(text) {
+            self.listed(index, row);
+        } else if matches!(text[0], b'c' | b'C' | b'n' | b'N' | b'_' | b'h') {
+            self.special(index, text);
+        }
+        if !self.halves.is_empty() {
+            self.halves.redeclared(self.lexed, index);
+        }
+    }
+
+    /// Names outside of the table that mean something.
+    fn special(&mut self, index: usize, text: &'a [u8]) {
+        let token = self.lexed.tokens[index];
+        match text {
+            b"__global__" => {
+                self.gpu_code = true;
+                self.kernels.push(index);
+            }
+            b"half2" => self.halves.declare(self.lexed, index),
+            b"__device__" | b"__host__" | b"__shared__" | b"__constant__" => self.gpu_code = true,
+            b"cuda" if index >= 2 && self.lexed.is(index - 1, b"::") && self.lexed.is(index - 2, b"thrust") => {
+                self.edits.replace(token.start, token.end, "hip");
+            }
+            _ if guess::is_family_prefix(text) && self.lexed.is(index + 1, b"##") => self.pasted(index, text),
+            _ if conditions::is_version(text) => self.version_check(index, text),
+            _ if guess::looks_like_cuda(text) => {
+                let declared = guess::declares(self.lexed, index);
+                let entry = self.unlisted.entry(text).or_insert((index, 0, false));
+                entry.1 += 1;
+                entry.2 |= declared;
+            }
+            _ => {}
+        }
+    }
+
+    fn pasted(&mut self, index: usize, text: &[u8]) {
+        let message = format!("`##` makes a name out of `{}`: it cannot be looked up", String::from_utf8_lossy(text));
+        self.report(codes::PASTED, index, message, None);
+    }
+
+    /// A macro of CUDA's headers that tells a version; in a condition it is worth a word, once per file.
+    fn version_check(&mut self, index: usize, text: &[u8]) {
+        let in_condition = self.lexed.tokens[index].in_directive && guess::in_condition(self.lexed, index);
+        if in_condition && self.noted.insert(VERSION_NOTE) {
+            let message = format!("HIP does not define `{}`: this condition counts it as 0", String::from_utf8_lossy(text));
+            self.report(codes::VERSION_CHECK, index, message, None);
+        }
+    }
+
+    /// Names of the table.
+    pub(crate) fn listed(&mut self, index: usize, row: &'static Row) {
+        let family = row.family();
+        // A namespace, or any variable of that name.
+        if row.cuda() == "cub" && !self.lexed.is(index + 1, b"::") && !self.after_word(index, b"namespace") {
+            return;
+        }
+        if family == Family::Device {
+            // `min` may be anything; only a call is CUDA's.
+            if row.is_function() && !guess::calls(self.lexed, index) {
+                return;
+            }
+            if !row.is_function() && self.options.keep_device_types {
+                return;
+            }
+            if row.is_unsupported(self.options.target) {
+                self.stats.untranslated[family as usize] += 1;
+                let message = format!("`{}`: HIP has no device function or type of this name", row.cuda());
+                return self.report(codes::DEVICE_FUNCTION, index, message, None);
+            }
+        }
+        if self.blocked(index, row) {
+            return;
+        }
+        self.notes(index, row);
+        if guess::pasted(self.lexed, index) {
+            self.pasted(index, row.cuda().as_bytes());
+        }
+        self.stats.translated[family as usize] += 1;
+        let new = self.new_name(index, row);
+        if !row.rules().is_empty() {
+            self.calls.push((index, row));
+        }
+        if new != row.cuda() {
+            let token = self.lexed.tokens[index];
+            self.edits.replace(token.start, token.end, new);
+        }
+    }
+
+    /// What stands instead of the name at `index`.
+    pub(crate) fn new_name(&self, index: usize, row: &'static Row) -> &'static str {
+        let target = self.options.target;
+        if self.options.hip_data_types
+            && matches!(row.cuda(), "cudaDataType" | "cudaDataType_t")
+            && self.lexed.tokens.get(index + 1).is_some_and(|next| next.kind == Kind::Name)
+        {
+            return "hipDataType";
+        }
+        let count_rule = row.rules().iter().find(|rule| rule.action == Action::RenameIfCount);
+        if let Some(rule) = count_rule.filter(|_| target == Target::Hip || row.roc().is_empty()) {
+            let count = self.argument_list(index).map(|(_, arguments)| arguments.len());
+            if count == Some(usize::from(rule.argument)) {
+                return rule.text;
+            }
+        }
+        row.translated(target)
+    }
+
+    /// Whether a name stays as it is, with the reason told.
+    fn blocked(&mut self, index: usize, row: &'static Row) -> bool {
+        let target = self.options.target;
+        let side = if row.uses_roc(target) { "ROCm" } else { "HIP" };
+        let family = row.family();
+        if row.flags & flag::EXPERIMENTAL != 0 && !self.options.experimental {
+            let message = format!("`{}` is experimental in {side}", row.cuda());
+            self.report(codes::EXPERIMENTAL, index, message, Some("allow experimental names to translate it".into()));
+        } else if row.flags & flag::V2_ONLY != 0 && family == Family::Blas && !self.seen.has_blas_v2() {
+            // The header may still come.
+            self.blas_v1.push((index, row));
+            return true;
+        } else if row.is_unsupported(target) {
+            let message = format!("`{}` ({}) has no counterpart in {side}", row.cuda(), family.title());
+            let help = if !row.uses_roc(target) && !row.roc().is_empty() && row.flags & (flag::NO_ROC | flag::NONE) == 0 {
+                format!("{} has it as `{}`: translate with ROCm names", family.title().replacen("cu", "ROCm's ", 1), row.roc()).into()
+            } else {
+                Cow::Borrowed("keep it for NVIDIA behind `#ifdef __HIP_PLATFORM_NVIDIA__`, or write this part anew")
+            };
+            self.report(codes::UNSUPPORTED, index, message, Some(help));
+        } else {
+            return false;
+        }
+        self.stats.untranslated[family as usize] += 1;
+        true
+    }
+
+    /// Versions worth knowing, once per name.
+    fn notes(&mut self, index: usize, row: &'static Row) {
+        let all = flag::CUDA_DEPRECATED
+            | flag::HIP_DEPRECATED
+            | flag::ROC_DEPRECATED
+            | flag::DEPRECATED
+            | flag::CUDA_REMOVED
+            | flag::HIP_REMOVED
+            | flag::ROC_REMOVED
+            | flag::REMOVED;
+        if row.flags & all == 0 || !self.noted.insert(row.cuda()) {
+            return;
+        }
+        let cuda = |which: usize| match row.cuda_versions()[which] {
+            0 => String::new(),
+            version if version < 1000 => format!(" {}.{}", version / 10, version % 10),
+            version => format!(" {}.{}", version / 1000, version % 1000 / 10),
+        };
+        if row.flags & (flag::CUDA_REMOVED | flag::REMOVED) != 0 {
+            self.report(codes::CUDA_REMOVED, index, format!("CUDA{} removed `{}`", cuda(2), row.cuda()), None);
+        } else if row.flags & (flag::CUDA_DEPRECATED | flag::DEPRECATED) != 0 {
+            self.report(codes::CUDA_DEPRECATED, index, format!("CUDA{} deprecated `{}`", cuda(1), row.cuda()), None);
+        }
+        let roc = row.uses_roc(self.options.target);
+        let (removed, deprecated) = if roc { (flag::ROC_REMOVED, flag::ROC_DEPRECATED) } else { (flag::HIP_REMOVED, flag::HIP_DEPRECATED) };
+        let new = row.translated(self.options.target);
+        let hip = |which: usize| match row.hip_versions()[which] {
+            0 => String::new(),
+            version => format!(" in {}.{}", version / 1000, version % 1000 / 10),
+        };
+        if row.flags & (removed | flag::REMOVED) != 0 {
+            self.report(codes::HIP_REMOVED, index, format!("`{new}`, the counterpart, was removed{}", hip(2)), None);
+        } else if row.flags & (deprecated | flag::DEPRECATED) != 0 {
+            self.report(codes::HIP_DEPRECATED, index, format!("`{new}`, the counterpart, was deprecated{}", hip(1)), None);
+        }
+    }
+
+    fn half_member(&mut self, dot: usize) {
+        let Some(base) = self.halves.member(self.lexed, self.brackets.get_or_init(|| Brackets::new(self.lexed)), dot) else { return };
+        let (start, end) = (self.lexed.tokens[base].start, self.lexed.tokens[dot + 1].end);
+        self.edits.insert(start, "reinterpret_cast<half&>(");
+        self.edits.insert(end, ")");
+        self.report(codes::HALF2_MEMBER, dot + 1, "a member of `half2` is an integer in HIP; it is now read as `half`", None);
+    }
+
+    // ---- strings
+
+    /// Messages that name CUDA functions: words of the literal that are names of host APIs.
+    fn string(&mut self, index: usize) {
+        let token = self.lexed.tokens[index];
+        let text = self.lexed.text(index);
+        if !text.windows(2).any(|pair| pair == b"cu" || pair == b"nv") {
+            return;
+        }
+        let mut at = 0;
+        while at < text.len() {
+            let byte = text[at];
+            if byte == b'\\' {
+                at += 2;
+                continue;
+            }
+            if !(byte.is_ascii_alphabetic() || byte == b'_') {
+                at += 1;
+                continue;
+            }
+            let length = text[at..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+            let word = &text[at..at + length];
+            if word.starts_with(b"cu") || word.starts_with(b"nv") {
+                let row = names::find(word).filter(|row| row.family() != Family::Device);
+                let row = row.filter(|row| !row.is_unsupported(self.options.target) && row.translated(self.options.target) != row.cuda());
+                if let Some(row) = row {
+                    let start = token.start + at as u32;
+                    self.edits.replace(start, start + length as u32, row.translated(self.options.target));
+                }
+            }
+            at += length;
+        }
+    }
+
+    // ---- directives
+
+    fn directive(&mut self, hash: usize) {
+        match self.lexed.text(hash + 1) {
+            b"include" | b"include_next" | b"import" => self.include(hash),
+            b"pragma" if self.pragma_once.is_none() && self.lexed.is(hash + 2, b"once") => self.pragma_once = Some(hash + 2),
+            _ => {}
+        }
+    }
+
+    fn include(&mut self, hash: usize) {
+        let Some(token) = self.lexed.tokens.get(hash + 2).filter(|token| token.in_directive) else { return };
+        if !matches!(token.kind, Kind::HeaderName | Kind::String) {
+            return;
+        }
+        self.first_include.get_or_insert(hash);
+        let text = self.lexed.text(hash + 2);
+        let (open, close) = if token.kind == Kind::HeaderName { ('<', '>') } else { ('"', '"') };
+        let Some(name) = text.get(1..text.len() - 1).filter(|_| text.len() > 2) else { return };
+        if name == b"hip/hip_runtime.h" {
+            self.seen.note_runtime();
+        }
+        let Some(include) = names::include(name) else {
+            if guess::is_toolkit_header(name, open == '<') {
+                let message = format!("`{}`: no HIP header is known for it", String::from_utf8_lossy(name));
+                self.report(codes::UNKNOWN_HEADER, hash + 2, message, None);
+            }
+            return;
+        };
+        let family = Family::ALL[usize::from(include.family)];
+        let roc = self.options.target != Target::Hip && family.has_roc_names();
+        let drop = self.seen.drop(include, roc);
+        if include.unsupported {
+            let message = format!("`{}`: HIP has no such header", include.cuda);
+            return self.report(codes::UNSUPPORTED_HEADER, hash + 2, message, None);
+        }
+        self.stats.includes += 1;
+        if drop {
+            self.edits.replace(self.lexed.tokens[hash].start, token.end, "");
+        } else {
+            let name = if roc && !include.roc.is_empty() { include.roc } else { include.hip };
+            self.edits.replace(token.start, token.end, format!("{open}{name}{close}"));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include "cuda_fp16.h"
+#include <cuda_bf16.h>
+#include <curand_kernel.h>
+#include <curand_normal.h>
+#include <device_launch_parameters.h>
+#include "my_cuda.h"
+#include <vector>

@@ -1,0 +1,11 @@
+#include <hip/hip_runtime.h>
+#define CHECK(call)                                                          \
+  do {                                                                       \
+    hipError_t status = (call);                                             \
+    if (status != hipSuccess) fail(#call, hipGetErrorString(status));      \
+  } while (0)
+#if defined(hipStreamNonBlocking) && !defined(NO_STREAMS)
+#define FLAGS hipStreamNonBlocking
+#endif
+#define JOIN(name) name##_event
+void use(hipEvent_t JOIN(start)) { CHECK(hipEventRecord(JOIN(start))); }
