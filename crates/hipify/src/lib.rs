@@ -6,4 +6,5 @@
 
 pub mod diagnostic;
 pub mod edit;
+pub mod hazard;
 pub mod lex;
