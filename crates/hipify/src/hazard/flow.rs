@@ -40,7 +40,9 @@ pub enum Width {
     Signed32,
     /// 32 bits or fewer, unsigned.
     Unsigned32,
-    /// 64 bits, `auto`, `bool`, or a type we do not know.
+    /// A truth value, which a mask becomes without loss.
+    Bool,
+    /// 64 bits, `auto`, or a type we do not know.
     Other,
 }
 
@@ -109,6 +111,11 @@ impl<'c, 'a> Flow<'c, 'a> {
                     Some((width, type_at, at)) if at == i || !declared => (width, type_at),
                     _ => (Width::Other, None),
                 };
+                // What was narrowed on purpose, or to a truth, is told there and is no mask any more.
+                let narrowed = width == Width::Other && begins_with_cast(code, i + 2);
+                if value == Value::Mask && (width == Width::Bool || narrowed) {
+                    value = Value::Data;
+                }
                 self.learn(text, i + 2, value, Some(width), type_at);
             }
             i += 1;
@@ -287,6 +294,13 @@ impl<'c, 'a> Flow<'c, 'a> {
     }
 }
 
+/// `(unsigned)…` or `static_cast<unsigned>(…)`.
+fn begins_with_cast(code: &Code<'_>, i: usize) -> bool {
+    let word = if code.is(i, b"(") { i + 1 } else { i + 2 };
+    let cast = code.is(i, b"(") || code.is(i, b"static_cast");
+    cast && matches!(code.text(word), b"unsigned" | b"int" | b"uint32_t" | b"int32_t" | b"uint") && !code.is(word + 1, b"long")
+}
+
 /// A parameter is believed to be what its name says.
 fn by_name(name: &[u8]) -> Value {
     const TIDS: &[&[u8]] = &[b"tid", b"thread_id", b"threadid", b"thread_idx"];
@@ -369,7 +383,8 @@ fn declaration(code: &Code<'_>, i: usize) -> Option<(usize, Width)> {
                 width = Width::Unsigned32;
             }
             b"int" | b"int32_t" | b"short" | b"char" | b"signed" => width = Width::Signed32,
-            b"long" | b"uint64_t" | b"int64_t" | b"size_t" | b"bool" | b"auto" | b"float" | b"double" | b"ulong" => wide = true,
+            b"long" | b"uint64_t" | b"int64_t" | b"size_t" | b"auto" | b"float" | b"double" | b"ulong" => wide = true,
+            b"bool" => width = Width::Bool,
             b"*" | b"&" | b"__restrict__" | b"__restrict" => {}
             word if is_type_word(word) => {}
             _ => break,

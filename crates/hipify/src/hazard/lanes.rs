@@ -71,12 +71,10 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
             b"%" | b"%=" if number(i + 1) == Some(32) => Some((Kind::Lane, i + 1)),
             b"/" | b"/=" if number(i + 1) == Some(32) => Some((Kind::Warp, i + 1)),
             b">" if number(i + 2) == Some(5) && code.shift_right(i) => Some((Kind::Warp, i + 2)),
-            b"*" if number(i + 1) == Some(32) => (view.flow.operand_ending(i - 1) == Some(Value::Warp)).then_some((Kind::Whole, i + 1)),
-            b"*" if number(i - 1) == Some(32) => (view.flow.operand_beginning(i + 1) == Value::Warp).then_some((Kind::Whole, i + 1)),
-            b"<<" if number(i + 1) == Some(5) => (view.flow.operand_ending(i - 1) == Some(Value::Warp)).then_some((Kind::Whole, i + 1)),
-            b"==" | b"!=" if number(i + 1) == Some(31) => {
-                (view.flow.operand_ending(i - 1) == Some(Value::Lane)).then_some((Kind::Whole, i + 1))
-            }
+            b"*" if number(i + 1) == Some(32) => is_whole(view, i - 1, Value::Warp).then_some((Kind::Whole, i + 1)),
+            b"*" if number(i - 1) == Some(32) && code.is_name(i + 1) => is_whole(view, i + 1, Value::Warp).then_some((Kind::Whole, i + 1)),
+            b"<<" if number(i + 1) == Some(5) => is_whole(view, i - 1, Value::Warp).then_some((Kind::Whole, i + 1)),
+            b"==" | b"!=" if number(i + 1) == Some(31) => is_whole(view, i - 1, Value::Lane).then_some((Kind::Whole, i + 1)),
             b"for" => {
                 stride(view, i, found);
                 None
@@ -107,6 +105,11 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
         }
     }
     by_32
+}
+
+/// Whether the operand that ends at `i` is a warp or lane, and is treated as one here.
+fn is_whole(view: &View<'_, '_>, i: usize, value: Value) -> bool {
+    view.flow.operand_ending(i) == Some(value) && (view.facts.collective() || speaks_of_warps(view.code.text(i)))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

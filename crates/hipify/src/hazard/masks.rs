@@ -231,7 +231,7 @@ fn counted(view: &View<'_, '_>, at: usize, found: &mut Vec<Hazard>) {
     let code = view.code;
     let Some(close) = code.partner(at + 1).filter(|_| code.is(at + 1, b"(")) else { return };
     let Some(argument) = code.arguments(at + 1).into_iter().next() else { return };
-    if view.flow.value(argument.clone()) != Value::Mask {
+    if !matches!(view.flow.value(argument.clone()), Value::Mask | Value::LaneBits) {
         return;
     }
     let name = String::from_utf8_lossy(code.text(at));
@@ -244,7 +244,7 @@ fn counted(view: &View<'_, '_>, at: usize, found: &mut Vec<Hazard>) {
     );
     // Sign extension would set the upper half.
     let signed = argument.take(REACH).any(|i| {
-        code.is_name(i) && view.flow.variable(code.text(i), i).is_some_and(|v| v.value == Value::Mask && v.width == Width::Signed32)
+        code.is_name(i) && view.flow.variable(code.text(i), i).is_some_and(|v| matches!(v.value, Value::Mask | Value::LaneBits) && v.width == Width::Signed32)
     });
     let span = code.span(at, at);
     hazard.fix = match code.text(at) {
@@ -280,12 +280,7 @@ fn shifted(view: &View<'_, '_>, operator: usize, right: usize, found: &mut Vec<H
         Some(0) => left > 0 && code.is(left - 1, b"~"),
         _ => false,
     };
-    let lane = match view.flow.operand_beginning(right) {
-        Value::Lane => true,
-        // In `1 << (threadIdx.x & 31)` the lane is made in place.
-        _ => false,
-    };
-    if !bits || !lane {
+    if !bits || view.flow.operand_beginning(right) != Value::Lane {
         return;
     }
     let end = code.partner(right).filter(|_| code.is(right, b"(")).unwrap_or(right);
@@ -334,7 +329,7 @@ fn declared(view: &View<'_, '_>, left: usize) -> Option<Vec<Edit>> {
 fn compared(view: &View<'_, '_>, at: usize, constants: &mut Constants<'_>, found: &mut Vec<Hazard>) {
     let code = view.code;
     let Some(left) = at.checked_sub(1) else { return };
-    let mut full = |range: Range<usize>| {
+    let full = |range: Range<usize>| {
         let texts: Vec<&[u8]> = range.clone().map(|i| code.text(i)).collect();
         full_mask(&texts) || range.len() == 1 && code.is_name(range.start) && constants.is_full_mask(texts[0])
     };

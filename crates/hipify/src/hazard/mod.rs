@@ -161,7 +161,7 @@ fn triggers(lexed: &Lexed<'_>) -> Vec<u32> {
 fn is_trigger(name: &[u8]) -> bool {
     match name {
         [b'_', b'_', rest @ ..] if warp::op(name).is_some() || rest == b"asm__" || rest == b"asm" => return true,
-        b"threadIdx" | b"asm" | b"coalesced_threads" | b"FULL_MASK" => return true,
+        b"threadIdx" | b"asm" | b"coalesced_threads" | b"volatile" | b"__shared__" => return true,
         _ => {}
     }
     name.windows(4).any(|four| {
