@@ -16,6 +16,8 @@ pub struct Code<'a> {
     lexed: &'a Lexed<'a>,
     /// The tokens, as indices of `lexed.tokens`.
     at: Vec<u32>,
+    /// Their spans and kinds, so that a rule's look costs one step.
+    tokens: Vec<(u32, u32, Kind)>,
     /// For a bracket, its other half.
     partner: Vec<u32>,
     /// The innermost bracket around each token.
@@ -35,11 +37,12 @@ pub struct Unit<'a> {
 impl<'a> Code<'a> {
     /// Pairs the brackets of these tokens. A bracket that does not match its opener is left alone.
     pub fn new(lexed: &'a Lexed<'a>, at: Vec<u32>) -> Code<'a> {
-        let mut code = Code { lexed, partner: vec![NONE; at.len()], parent: vec![NONE; at.len()], at };
+        let tokens = at.iter().map(|index| &lexed.tokens[*index as usize]).map(|token| (token.start, token.end, token.kind)).collect();
+        let mut code = Code { lexed, tokens, partner: vec![NONE; at.len()], parent: vec![NONE; at.len()], at };
         let mut open: Vec<u32> = Vec::new();
         for i in 0..code.at.len() {
-            let token = &lexed.tokens[code.at[i] as usize];
-            let byte = if token.kind == Kind::Punct && token.end - token.start == 1 { lexed.source[token.start as usize] } else { 0 };
+            let (start, end, kind) = code.tokens[i];
+            let byte = if kind == Kind::Punct && end - start == 1 { lexed.source[start as usize] } else { 0 };
             if let b')' | b']' | b'}' = byte {
                 let opener = match byte {
                     b')' => b'(',
@@ -77,13 +80,7 @@ impl<'a> Code<'a> {
     /// A token's bytes; none past the end.
     #[inline]
     pub fn text(&self, i: usize) -> &'a [u8] {
-        match self.at.get(i) {
-            Some(index) => {
-                let token = &self.lexed.tokens[*index as usize];
-                &self.lexed.source[token.start as usize..token.end as usize]
-            }
-            None => &[],
-        }
+        self.tokens.get(i).map_or(&[], |(start, end, _)| &self.lexed.source[*start as usize..*end as usize])
     }
 
     /// Whether the token at `i` is this text.
@@ -99,7 +96,7 @@ impl<'a> Code<'a> {
 
     /// Whether the token is of this kind.
     pub fn kind(&self, i: usize, kind: Kind) -> bool {
-        self.at.get(i).is_some_and(|index| self.lexed.tokens[*index as usize].kind == kind)
+        self.tokens.get(i).is_some_and(|token| token.2 == kind)
     }
 
     /// Whether it is a name or keyword.
@@ -114,9 +111,8 @@ impl<'a> Code<'a> {
 
     /// The bytes from one token to another, both included.
     pub fn span(&self, first: usize, last: usize) -> (u32, u32) {
-        let place = |i: usize| self.at.get(i).map(|index| self.lexed.tokens[*index as usize]);
-        match (place(first), place(last)) {
-            (Some(a), Some(b)) => (a.start, b.end.max(a.end)),
+        match (self.tokens.get(first), self.tokens.get(last)) {
+            (Some(a), Some(b)) => (a.0, b.1.max(a.1)),
             _ => (0, 0),
         }
     }

@@ -8,7 +8,7 @@ use super::code::{Code, REACH, Unit, contains, parse};
 use super::flow::is_type_word;
 use super::{Hazard, edit, hazard};
 use crate::diagnostic::Severity;
-use crate::lex::Lexed;
+use crate::lex::{Kind, Lexed};
 
 /// A name that is defined as a full mask.
 struct FullMask {
@@ -63,6 +63,11 @@ impl<'a> Constants<'a> {
             if !(code.is(i, b"=") || code.is(i, b"{")) || !code.is_name(i - 1) {
                 continue;
             }
+            // Anything but a number, and what may stand before one, matters only as another value of a name that speaks of warps.
+            let number = code.kind(i + 1, Kind::Number) || matches!(code.text(i + 1), b"-" | b"~" | b"(" | b"UINT_MAX");
+            if !number && !speaks_of_warps(code.text(i - 1)) {
+                continue;
+            }
             let end = (i + 1..i + 7).find(|k| matches!(code.text(*k), b";" | b"," | b"}" | b">" | b""));
             let Some(end) = end.filter(|end| *end > i + 1) else { continue };
             let name = code.text(i - 1);
@@ -108,10 +113,12 @@ impl<'a> Constants<'a> {
             self.sizes.entry(name).or_default().push(definition.span);
             return;
         }
-        self.not_sizes.insert(name);
+        if speaks_of_warps(name) {
+            self.not_sizes.insert(name);
+        }
         if full_mask(value) {
             self.masks.entry(name).or_default().push(definition);
-        } else if definition.unit.is_none() {
+        } else if definition.unit.is_none() && speaks_of_warps(name) {
             self.not_masks.insert(name);
         }
     }
@@ -194,6 +201,11 @@ impl<'a> Constants<'a> {
         }
         directives(lexed, found);
     }
+}
+
+/// Whether a name may be a warp's size or mask.
+fn speaks_of_warps(name: &[u8]) -> bool {
+    contains(name, b"warp") || contains(name, b"lane") || contains(name, b"mask")
 }
 
 /// A number, in parentheses perhaps.

@@ -102,7 +102,10 @@ impl<'c, 'a> Flow<'c, 'a> {
             } else if code.is(i + 1, b"=") && code.is_name(i) && !code.before(i, b".") && !code.before(i, b"->") {
                 let end = expression_end(code, i + 2, range.end);
                 let mut value = self.value(i + 2..end);
-                if value == Value::GlobalLane {
+                // A block of one warp: the thread is the lane, if the name says so.
+                if value == Value::Thread && contains(text, b"lane") {
+                    value = Value::Lane;
+                } else if value == Value::GlobalLane {
                     value = if contains(text, b"lane") { Value::Lane } else { Value::Data };
                 }
                 let declared = i > 0 && (code.is_name(i - 1) || code.is(i - 1, b">")) && !code.before(i, b"return");

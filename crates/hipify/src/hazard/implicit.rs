@@ -19,7 +19,8 @@ fn tail(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
     let mut run: Option<(&[u8], &[u8], u64, usize)> = None;
     let mut told = false;
     for i in view.unit.body.clone() {
-        if !code.is_name(i) {
+        let next = code.text(i + 1);
+        if next != b"(" && next != b"[" || !code.is_name(i) {
             continue;
         }
         let name = code.text(i);

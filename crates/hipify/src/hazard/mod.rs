@@ -107,7 +107,8 @@ fn scan<'a>(code: &Code<'a>, units: &[Unit<'a>], triggers: &[u32], constants: &m
         let first = code.token(unit.head.start.min(unit.body.start));
         let last = code.token(unit.body.end.saturating_sub(1));
         let from = triggers.partition_point(|trigger| (*trigger as usize) < first);
-        if triggers.get(from).is_none_or(|trigger| *trigger as usize > last) {
+        let silent = triggers.get(from).is_none_or(|trigger| *trigger as usize > last);
+        if silent && !facts.collective() {
             continue;
         }
         let flow = Flow::new(code, unit, facts.device);
@@ -147,7 +148,7 @@ fn macros<'a>(lexed: &'a Lexed<'a>, triggers: &[u32]) -> Vec<(Code<'a>, Unit<'a>
     out
 }
 
-/// The tokens without which no rule applies.
+/// The tokens without which no rule applies. `threadIdx` is none: its arithmetic matters only beside one of these.
 fn triggers(lexed: &Lexed<'_>) -> Vec<u32> {
     let mut out = Vec::new();
     for (i, token) in lexed.tokens.iter().enumerate() {
@@ -158,15 +159,18 @@ fn triggers(lexed: &Lexed<'_>) -> Vec<u32> {
     out
 }
 
+/// `full`, as in `FULL_MASK`.
+const FULL: u32 = u32::from_le_bytes(*b"full");
+
 fn is_trigger(name: &[u8]) -> bool {
     match name {
         [b'_', b'_', rest @ ..] if warp::op(name).is_some() || rest == b"asm__" || rest == b"asm" => return true,
-        b"threadIdx" | b"asm" | b"coalesced_threads" | b"volatile" | b"__shared__" => return true,
+        b"asm" | b"coalesced_threads" | b"volatile" | b"__shared__" | b"wid" => return true,
         _ => {}
     }
     name.windows(4).any(|four| {
         let word = u32::from_le_bytes([four[0], four[1], four[2], four[3]]) | 0x2020_2020;
-        word == u32::from_le_bytes(*b"warp") || word == u32::from_le_bytes(*b"lane") || word == u32::from_le_bytes(*b"mask")
+        word == u32::from_le_bytes(*b"warp") || word == u32::from_le_bytes(*b"lane") || word == FULL
     })
 }
 
