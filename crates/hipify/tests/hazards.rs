@@ -64,3 +64,269 @@ fn labelled_kernels_are_judged_with_precision_and_recall() {
     assert!(precision >= 0.95, "precision {precision:.3}");
     assert!(recall >= 0.95, "recall {recall:.3}");
 }
+
+fn fixed(source: &[u8]) -> Vec<u8> {
+    let lexed = Lexed::new(source).unwrap();
+    hazard::fixes(&hazard::check(&lexed)).apply(source)
+}
+
+/// Text before, text after.
+const FIXES: &[(&str, &str)] = &[
+    // Masks, in place and by name.
+    (
+        "__device__ bool f(bool p) { return __all_sync(0xFFFFFFFFu, p) && __any_sync(-1, p); }",
+        "__device__ bool f(bool p) { return __all_sync(~0ull, p) && __any_sync(~0ull, p); }",
+    ),
+    (
+        "#define FULL_MASK 0xffffffff\n__device__ int f(int v) { return __shfl_xor_sync(FULL_MASK, v, 1); }",
+        "#define FULL_MASK ~0ull\n__device__ int f(int v) { return __shfl_xor_sync(FULL_MASK, v, 1); }",
+    ),
+    (
+        "__device__ bool f(bool p) { const unsigned int all = 0xffffffff; return __any_sync(all, p); }",
+        "__device__ bool f(bool p) { const unsigned long long all = ~0ull; return __any_sync(all, p); }",
+    ),
+    // A name that is more than a mask stays.
+    (
+        "__device__ unsigned f(bool p) { const unsigned all = 0xffffffff; __any_sync(all, p); return all; }",
+        "__device__ unsigned f(bool p) { const unsigned all = 0xffffffff; __any_sync(all, p); return all; }",
+    ),
+    // Where only 32 threads run, no mask is right.
+    (
+        "__global__ void f(int *x) { if (threadIdx.x < 32) *x = __any_sync(0xffffffff, *x); }",
+        "__global__ void f(int *x) { if (threadIdx.x < 32) *x = __any_sync(0xffffffff, *x); }",
+    ),
+    // Ballots, and what counts them.
+    (
+        "__device__ int f(bool p, int lane) { unsigned m = __ballot_sync(~0ull, p); return __popc(m & ((1u << lane) - 1)) + __ffs(m); }",
+        "__device__ int f(bool p, int lane) { unsigned long long m = __ballot_sync(~0ull, p); return __popcll(m & ((1ull << lane) - 1)) + \
+         __ffsll(m); }",
+    ),
+    (
+        "__device__ int f(bool p) { const uint32_t m = __activemask(); if (m) return 31 - __clz(__ballot_sync(m, p)); return 0; }",
+        "__device__ int f(bool p) { const uint32_t m = __activemask(); if (m) return 63 - __clzll(__ballot_sync(m, p)); return 0; }",
+    ),
+    // The complement differs between the widths, and a sign would be extended.
+    (
+        "__device__ int f(bool p) { unsigned m = __ballot_sync(~0ull, p); return ~m == 0; }",
+        "__device__ int f(bool p) { unsigned m = __ballot_sync(~0ull, p); return ~m == 0; }",
+    ),
+    (
+        "__device__ int f(bool p, int *o) { int m = __ballot_sync(~0ull, p); *o = m; return __popc(m); }",
+        "__device__ int f(bool p, int *o) { int m = __ballot_sync(~0ull, p); *o = m; return __popc(m); }",
+    ),
+    (
+        "__device__ int f(unsigned long long m, int lane) { unsigned below = (1u << lane) - 1; return __popcll(m & below); }",
+        "__device__ int f(unsigned long long m, int lane) { unsigned long long below = (1ull << lane) - 1; return __popcll(m & below); }",
+    ),
+    (
+        "__device__ int f(bool p) { auto m = __ballot_sync(~0ull, p); return __popc(~m) + __popc(m << 1); }",
+        "__device__ int f(bool p) { auto m = __ballot_sync(~0ull, p); return __popc(~m) + __popc(m << 1); }",
+    ),
+    // Widths.
+    (
+        "__device__ int f(int v) { for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(~0ull, v, d); return v; }",
+        "__device__ int f(int v) { for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(~0ull, v, d, 32); return v; }",
+    ),
+    (
+        "__device__ int f(int v) { v += __shfl_xor(v, 16); v += __shfl_xor(v, 8); return __shfl(v, 31); }",
+        "__device__ int f(int v) { v += __shfl_xor(v, 16, 32); v += __shfl_xor(v, 8, 32); return __shfl(v, 31, 32); }",
+    ),
+    (
+        "__global__ void f(int *x) { int lane = threadIdx.x & 31; int v = __shfl_sync(~0ull, lane, 0); x[lane] = v; }",
+        "__global__ void f(int *x) { int lane = threadIdx.x & 31; int v = __shfl_sync(~0ull, lane, 0, 32); x[lane] = v; }",
+    ),
+];
+
+#[test]
+fn fixes_give_these_texts_and_nothing_more_the_second_time() {
+    for (before, after) in FIXES {
+        let once = fixed(before.as_bytes());
+        assert_eq!(String::from_utf8_lossy(&once), *after);
+        assert_eq!(fixed(&once), once, "a second time: {after}");
+    }
+    for path in corpus() {
+        let once = fixed(&fs::read(&path).unwrap());
+        assert_eq!(fixed(&once), once, "a second time: {}", path.display());
+    }
+}
+
+#[test]
+fn a_fix_removes_what_it_fixes_and_brings_nothing_new() {
+    for path in corpus() {
+        let source = fs::read(&path).unwrap();
+        let lexed = Lexed::new(&source).unwrap();
+        let hazards = hazard::check(&lexed);
+        let left = hazards.iter().filter(|hazard| hazard.fix.is_none()).count();
+        let after = found_all(&fixed(&source));
+        assert!(after.len() <= left, "{}: {} left of {}, {left} without a fix", path.display(), after.len(), hazards.len());
+    }
+}
+
+fn found_all(source: &[u8]) -> Vec<u16> {
+    hazard::check(&Lexed::new(source).unwrap()).iter().map(|hazard| hazard.diagnostic.code).collect()
+}
+
+#[test]
+fn a_block_reduction_by_32_is_right_after_its_fixes() {
+    let source = b"__device__ float warp_sum(float v) {\n\
+        for (int d = 16; d > 0; d >>= 1) v += __shfl_down_sync(0xffffffff, v, d);\n return v; }\n\
+        __global__ void sum(const float *x, float *y) {\n int lane = threadIdx.x % 32;\n int warp = threadIdx.x / 32;\n\
+        float v = warp_sum(x[threadIdx.x]);\n if (lane == 0) y[warp] = v; }";
+    assert_eq!(found_all(source), [210, 201, 207, 207]);
+    assert_eq!(found_all(&fixed(source)), [0; 0], "segments of 32 are right on any wave");
+}
+
+#[test]
+fn every_code_has_a_page_with_an_example_and_a_labelled_kernel() {
+    let mut labelled = BTreeSet::new();
+    for path in corpus() {
+        labelled.extend(expected(&fs::read_to_string(&path).unwrap()).iter().map(|(code, _)| *code));
+    }
+    let codes: Vec<u16> = hazard::CODES.iter().map(|(code, _, _)| *code).collect();
+    assert!(codes.is_sorted() && codes.iter().all(|code| (200..300).contains(code)));
+    assert_eq!(codes, labelled.into_iter().collect::<Vec<_>>());
+    for (code, title, page) in hazard::CODES {
+        assert!(!title.is_empty() && page.contains("\nbefore:\n") && page.contains("\nafter"), "{code}");
+    }
+}
+
+/// Each page's example is one: what stands before is found, and what stands after is not.
+#[test]
+fn the_examples_of_the_pages_are_hazards_before_and_none_after() {
+    for (code, _, page) in hazard::CODES {
+        let (before, after) = page.split_once("\nbefore:\n").and_then(|(_, rest)| rest.split_once("\nafter")).unwrap();
+        // Directives stay outside of the function that the rest is put into.
+        let whole = |text: &str| {
+            let text = text.split_once(":\n").map_or(text, |(_, lines)| lines);
+            let (directives, lines): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.trim_start().starts_with('#'));
+            let directives: Vec<&str> = directives.iter().map(|line| line.trim_start()).collect();
+            let parameters = "float *s, float *sums, float v, bool p, bool keep, bool done, int tid, int warps, int cols, float *row";
+            let lane = if text.contains("int lane") { "" } else { "int lane = threadIdx.x % warpSize;\n" };
+            let votes = if text.contains(" votes =") || !text.contains("votes") { "" } else { "auto votes = __activemask();\n" };
+            let group = if text.contains("group") { "auto group = coalesced_threads();\n" } else { "" };
+            format!(
+                "{}\n__global__ void k({parameters}) {{\n{lane}{votes}{group}__syncwarp();\nfloat total = warp_sum(v);\n{}\n}}\n",
+                directives.join("\n"),
+                lines.join("\n")
+            )
+        };
+        let before = format!("x:\n{before}");
+        assert!(found_all(whole(&before).as_bytes()).contains(code), "{code} before:\n{}", whole(&before));
+        assert!(!found_all(whole(after).as_bytes()).contains(code), "{code} after:\n{}", whole(after));
+    }
+}
+
+mod any_text {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Words that the rules look for, so that random texts reach into them.
+    const WORDS: &[&str] = &[
+        "__global__",
+        "void",
+        "k",
+        "(",
+        ")",
+        "{",
+        "}",
+        "[",
+        "]",
+        ";",
+        ",",
+        "=",
+        "==",
+        "<",
+        ">",
+        ">>",
+        "<<",
+        "&",
+        "%",
+        "/",
+        "*",
+        "+",
+        "-",
+        "~",
+        "+=",
+        "&=",
+        "?",
+        ":",
+        ".",
+        "x",
+        "threadIdx",
+        "blockIdx",
+        "lane",
+        "warp",
+        "31",
+        "32",
+        "16",
+        "5",
+        "1u",
+        "0xffffffff",
+        "unsigned",
+        "int",
+        "for",
+        "if",
+        "return",
+        "__shfl_xor_sync",
+        "__ballot_sync",
+        "__popc",
+        "__activemask",
+        "warpSize",
+        "\n#define ",
+        "WARP_SIZE",
+        "FULL_MASK",
+        "asm",
+        "\"%laneid\"",
+        "\n",
+        "constexpr",
+        "static_assert",
+        "coalesced_threads",
+        "size",
+        "struct",
+        "template",
+        "volatile",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Never a panic; spans and changes lie inside the source, and fixing ends.
+        #[test]
+        fn any_words_are_read(words in proptest::collection::vec(proptest::sample::select(WORDS), 0..200)) {
+            let source = words.join(" ").into_bytes();
+            let lexed = Lexed::new(&source).unwrap();
+            for hazard in hazard::check(&lexed) {
+                let d = &hazard.diagnostic;
+                prop_assert!(d.start < d.end && d.end as usize <= source.len(), "{d:?}");
+            }
+            let _ = fixed(&source);
+        }
+
+        #[test]
+        fn any_bytes_are_read(source in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = fixed(&source);
+        }
+    }
+
+    /// Nesting and repetition that would take a careless scan quadratic time.
+    #[test]
+    fn deep_nesting_takes_linear_time() {
+        for unit in [
+            "(",
+            "{",
+            "for (int o = 16; o > 0; o /= 2) ",
+            "(threadIdx.x / 32 ",
+            "__popc(",
+            "a = b = ",
+            "if (threadIdx.x < 32) ",
+            "__shfl_xor_sync(m, v, 16) ",
+            "struct ",
+            "unsigned m = __ballot_sync(0xffffffff, p); ",
+        ] {
+            let source = format!("__global__ void k(int lane) {{ {} __shfl_sync(0xffffffff, v, 31); }}", unit.repeat(20_000));
+            let started = std::time::Instant::now();
+            let _ = fixed(source.as_bytes());
+            assert!(started.elapsed().as_secs() < 10, "{unit}: {:?}", started.elapsed());
+        }
+    }
+}

@@ -248,11 +248,14 @@ impl<'a> Code<'a> {
                 }
                 b"[" => k = self.partner(k).unwrap_or(k).max(k),
                 b"namespace" => return None,
-                b"class" | b"struct" | b"union" | b"enum" if found.is_none() && !self.before(k, b"<") && !self.before(k, b",") => {
-                    // A class, unless a function returns it by its full name.
-                    if !(k..brace).take(REACH).any(|j| self.is(j, b"(")) {
-                        return None;
-                    }
+                // A class, unless a function returns it by its full name.
+                b"class" | b"struct" | b"union" | b"enum"
+                    if found.is_none()
+                        && !self.before(k, b"<")
+                        && !self.before(k, b",")
+                        && !(k..brace).take(REACH).any(|j| self.is(j, b"(")) =>
+                {
+                    return None;
                 }
                 b"=" if found.is_none() && !(from..k).take(REACH).any(|j| self.is(j, b"template")) => return None,
                 _ => {}
@@ -264,7 +267,10 @@ impl<'a> Code<'a> {
 }
 
 fn is_attribute(name: &[u8]) -> bool {
-    matches!(name, b"__launch_bounds__" | b"__attribute__" | b"__align__" | b"alignas" | b"__declspec" | b"requires" | b"decltype" | b"noexcept")
+    matches!(
+        name,
+        b"__launch_bounds__" | b"__attribute__" | b"__align__" | b"alignas" | b"__declspec" | b"requires" | b"decltype" | b"noexcept"
+    )
 }
 
 /// A whole number with any suffix and separators.
@@ -326,7 +332,9 @@ mod tests {
 
     #[test]
     fn numbers_have_values() {
-        for (text, value) in [("32", Some(32)), ("0x1fu", Some(31)), ("4'294'967'295UL", Some(0xffff_ffff)), ("1.5", None), ("0b11", Some(3))] {
+        for (text, value) in
+            [("32", Some(32)), ("0x1fu", Some(31)), ("4'294'967'295UL", Some(0xffff_ffff)), ("1.5", None), ("0b11", Some(3))]
+        {
             assert_eq!(parse(text.as_bytes()), value, "{text}");
         }
     }

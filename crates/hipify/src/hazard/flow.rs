@@ -171,9 +171,7 @@ impl<'c, 'a> Flow<'c, 'a> {
         match code.partner(i) {
             Some(close) if code.is(i, b"(") => self.value(i + 1..close),
             _ if code.is(i, b"threadIdx") && code.is(i + 2, b"x") => Value::Thread,
-            _ if code.is_name(i) && code.is(i + 1, b"(") => {
-                self.value(i..code.partner(i + 1).map_or(i + 1, |close| close + 1))
-            }
+            _ if code.is_name(i) && code.is(i + 1, b"(") => self.value(i..code.partner(i + 1).map_or(i + 1, |close| close + 1)),
             _ if code.is_name(i) && !code.is(i + 1, b"[") && !code.is(i + 1, b".") => {
                 self.variable(code.text(i), i).map_or(Value::Data, |variable| variable.value)
             }
@@ -256,11 +254,10 @@ impl<'c, 'a> Flow<'c, 'a> {
                             i += 1;
                             continue;
                         }
-                        None if text == b"thread_rank" => {
-                            if i >= 2 && (contains(code.text(i - 2), b"block") || contains(code.text(i - 2), b"cta")) {
-                                thread = true;
-                                found = wider(found, Value::Thread);
-                            }
+                        // The rank in a block is a thread; in a tile it is safe by itself.
+                        None if text == b"thread_rank" && ranks_a_block(code, i) => {
+                            thread = true;
+                            found = wider(found, Value::Thread);
                         }
                         None if (code.before(i, b".") || code.before(i, b"->")) && !code.before(i, b"::") => {}
                         None if contains(text, b"lane") && !contains(text, b"mask") => found = wider(found, Value::Lane),
@@ -295,6 +292,16 @@ impl<'c, 'a> Flow<'c, 'a> {
             _ => found,
         }
     }
+}
+
+/// Whether `i` is the member of a group whose name says block.
+fn ranks_a_block(code: &Code<'_>, i: usize) -> bool {
+    let mut group = i.saturating_sub(2);
+    // `this_thread_block().thread_rank()`.
+    if code.is(group, b")") {
+        group = code.partner(group).unwrap_or(group).saturating_sub(1);
+    }
+    contains(code.text(group), b"block") || contains(code.text(group), b"cta")
 }
 
 /// `(unsigned)…` or `static_cast<unsigned>(…)`.
@@ -364,12 +371,36 @@ pub fn expression_end(code: &Code<'_>, from: usize, limit: usize) -> usize {
 
 /// Words that types are made of.
 pub fn is_type_word(word: &[u8]) -> bool {
-    match word {
-        b"unsigned" | b"signed" | b"int" | b"long" | b"short" | b"char" | b"bool" | b"auto" | b"const" | b"volatile" | b"float" => true,
-        b"double" | b"uint" | b"size_t" | b"constexpr" | b"register" | b"uint32_t" | b"int32_t" | b"uint64_t" | b"int64_t" => true,
-        b"uint16_t" | b"int16_t" | b"uint8_t" | b"int8_t" | b"ulong" | b"uchar" | b"ushort" | b"lane_mask_t" => true,
-        _ => false,
-    }
+    const WORDS: &[&[u8]] = &[
+        b"unsigned",
+        b"signed",
+        b"int",
+        b"long",
+        b"short",
+        b"char",
+        b"bool",
+        b"auto",
+        b"const",
+        b"volatile",
+        b"float",
+        b"double",
+        b"uint",
+        b"size_t",
+        b"constexpr",
+        b"register",
+        b"uint32_t",
+        b"int32_t",
+        b"uint64_t",
+        b"int64_t",
+        b"uint16_t",
+        b"int16_t",
+        b"uint8_t",
+        b"int8_t",
+        b"ulong",
+        b"uchar",
+        b"ushort",
+    ];
+    matches!(word.first(), Some(b'a'..=b'v')) && WORDS.contains(&word)
 }
 
 /// A declaration whose type of plain words begins at `i`: where its name is, and its width.

@@ -33,7 +33,9 @@ fn tail(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
         let Some(distance) = code.number(i + 4).filter(|n| step && n.is_power_of_two() && *n <= 32) else { continue };
         let index = code.text(i + 2);
         run = match run {
-            Some((array, by, last, steps)) if array == name && by == index && distance * 2 == last => Some((array, by, distance, steps + 1)),
+            Some((array, by, last, steps)) if array == name && by == index && distance * 2 == last => {
+                Some((array, by, distance, steps + 1))
+            }
             Some((array, by, last, steps)) if array == name && by == index && distance == last => Some((array, by, last, steps)),
             _ => {
                 first = i;

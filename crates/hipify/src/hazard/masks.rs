@@ -119,6 +119,9 @@ fn widen(view: &View<'_, '_>, type_at: Option<usize>, name_at: usize, end: usize
         return None;
     }
     let name = code.text(name_at);
+    if view.unit.body.end.saturating_sub(end) > 16 * REACH {
+        return None;
+    }
     let uses = (end..view.unit.body.end).filter(|i| code.is(*i, name));
     for i in uses {
         if !bears_64_bits(code, i) {
@@ -130,7 +133,13 @@ fn widen(view: &View<'_, '_>, type_at: Option<usize>, name_at: usize, end: usize
 
 /// Whether a use means the same when the variable has 64 bits, 32 of them zero.
 fn bears_64_bits(code: &Code<'_>, i: usize) -> bool {
-    if (code.is(i + 1, b"==") || code.is(i + 1, b"!=")) && code.number(i + 2) == Some(0) || code.before(i, b"!") {
+    // A complement, a negative, or the variable's address.
+    if code.before(i, b"~") || code.before(i, b"-") || code.before(i, b"&") && i >= 2 && matches!(code.text(i - 2), b"(" | b",") {
+        return false;
+    }
+    // Part of a larger operand: a shift or a sum before the comparison.
+    let first = i > 0 && matches!(code.text(i - 1), b"(" | b"," | b"=" | b"return" | b"&&" | b"||" | b";");
+    if first && (code.is(i + 1, b"==") || code.is(i + 1, b"!=")) && code.number(i + 2) == Some(0) || code.before(i, b"!") {
         return true;
     }
     let name = code.text(i);
@@ -140,9 +149,6 @@ fn bears_64_bits(code: &Code<'_>, i: usize) -> bool {
     }
     if i >= 2 && code.is(i - 1, b"&=") && code.is(i - 2, name) && code.is(i + 1, b"-") && code.number(i + 2) == Some(1) {
         return true;
-    }
-    if code.before(i, b"~") || code.before(i, b"-") || (code.before(i, b"&") && i >= 2 && matches!(code.text(i - 2), b"(" | b",")) {
-        return false;
     }
     let alone = code.is(i + 1, b")") && code.before(i, b"(") && i >= 2;
     alone && matches!(code.text(i - 2), b"if" | b"while") || in_count(code, i)
@@ -157,11 +163,38 @@ fn in_count(code: &Code<'_>, i: usize) -> bool {
             return false;
         }
         if code.is_name(open - 1) {
-            return matches!(code.text(open - 1), b"__popc" | b"__ffs" | b"__popcll" | b"__ffsll");
+            let counts = matches!(code.text(open - 1), b"__popc" | b"__ffs" | b"__popcll" | b"__ffsll");
+            return counts && code.partner(open).is_some_and(|close| is_width_free(code, open + 1..close));
         }
         inner = open;
     }
     false
+}
+
+/// Whether an expression over masks has the same bits in 32 bits as in 64 with the upper half zero: masks joined by `&` and `|`, and
+/// `(1 << lane) - 1`. A complement, a sum or another shift would reach into the upper half.
+fn is_width_free(code: &Code<'_>, range: Range<usize>) -> bool {
+    let mut i = range.start;
+    if range.len() > REACH {
+        return false;
+    }
+    while i < range.end {
+        match code.text(i) {
+            b"~" | b"!" | b"?" | b"+" | b"*" | b"^" | b"%" | b"/" | b">" | b"[" => return false,
+            b"<<" if i == 0 || code.number(i - 1) != Some(1) => return false,
+            b"-" => {
+                let open = if i > 0 && code.is(i - 1, b")") { code.partner(i - 1) } else { None };
+                if code.number(i + 1) != Some(1) || !open.is_some_and(|open| code.is(open + 2, b"<<")) {
+                    return false;
+                }
+            }
+            // What a call is given does not matter.
+            b"(" if i > range.start && code.is_name(i - 1) => i = code.partner(i).unwrap_or(i).max(i),
+            _ => {}
+        }
+        i += 1;
+    }
+    true
 }
 
 /// `return __ballot_sync(…)` from a function of 32 bits.
@@ -243,12 +276,17 @@ fn counted(view: &View<'_, '_>, at: usize, found: &mut Vec<Hazard>) {
         "use the 64-bit form: `__popcll`, `__ffsll`, `__clzll` (of 64 bits: `63 - __clzll(m)`), `__brevll`",
     );
     // Sign extension would set the upper half.
+    let free = is_width_free(code, argument.clone());
     let signed = argument.take(REACH).any(|i| {
-        code.is_name(i) && view.flow.variable(code.text(i), i).is_some_and(|v| matches!(v.value, Value::Mask | Value::LaneBits) && v.width == Width::Signed32)
+        code.is_name(i)
+            && view
+                .flow
+                .variable(code.text(i), i)
+                .is_some_and(|v| matches!(v.value, Value::Mask | Value::LaneBits) && v.width == Width::Signed32)
     });
     let span = code.span(at, at);
     hazard.fix = match code.text(at) {
-        _ if signed => None,
+        _ if signed || !free => None,
         b"__popc" => Some(vec![edit(span, "__popcll")]),
         b"__ffs" => Some(vec![edit(span, "__ffsll")]),
         // Only as the number of the highest lane does it mean the same in both widths.

@@ -7,7 +7,17 @@ use crate::lex::Kind;
 const REGISTERS: &[&[u8]] = &[b"%laneid", b"%warpid", b"%nwarpid", b"%lanemask_", b"%WARP_SZ", b"WARP_SZ"];
 
 const INSTRUCTIONS: &[&[u8]] = &[
-    b"shfl.", b"vote.", b"activemask", b"match.any", b"match.all", b"redux.", b"bar.warp", b"elect.sync", b"ldmatrix", b"stmatrix", b"mma.",
+    b"shfl.",
+    b"vote.",
+    b"activemask",
+    b"match.any",
+    b"match.all",
+    b"redux.",
+    b"bar.warp",
+    b"elect.sync",
+    b"ldmatrix",
+    b"stmatrix",
+    b"mma.",
     b"movmatrix",
 ];
 

@@ -48,10 +48,8 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
         found.push(hazard);
     }
 
-    let unrolled: Vec<&&Call> = open
-        .iter()
-        .filter(|call| call.op != Op::Shuffle && distance(call).is_some_and(|n| n.is_power_of_two() && n <= 16))
-        .collect();
+    let unrolled: Vec<&&Call> =
+        open.iter().filter(|call| call.op != Op::Shuffle && distance(call).is_some_and(|n| n.is_power_of_two() && n <= 16)).collect();
     if let Some(first) = unrolled.iter().find(|call| distance(call) == Some(16)) {
         covered.extend(unrolled.iter().map(|call| call.at));
         let mut hazard = hazard(
