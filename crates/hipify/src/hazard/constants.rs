@@ -227,6 +227,8 @@ pub fn full_mask(value: &[&[u8]]) -> bool {
         [b"(", inner @ .., b")"] if !inner.contains(&b")".as_slice()) => full_mask(inner),
         [b"(", b"unsigned" | b"int" | b"uint32_t" | b"uint", b")", rest @ ..] => full_mask(rest),
         [b"(", b"unsigned", b"int", b")", rest @ ..] => full_mask(rest),
+        [b"unsigned" | b"uint32_t" | b"uint", b"(", inner @ .., b")"] => full_mask(inner),
+        [b"static_cast", b"<", b"unsigned" | b"uint32_t" | b"uint", b">", b"(", inner @ .., b")"] => full_mask(inner),
         _ => false,
     }
 }

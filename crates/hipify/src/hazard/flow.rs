@@ -4,6 +4,7 @@
 //! whose name says so) by an operation that leaves a lane; what was scaled, read from memory or stepped by a loop is data. That keeps
 //! the 32s of bit sets and quantised blocks apart from the 32 of a warp.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -62,13 +63,75 @@ pub struct Variable {
 /// The variables of a function.
 pub struct Flow<'c, 'a> {
     code: &'c Code<'a>,
+    types: &'c Types<'a>,
     variables: HashMap<&'a [u8], Vec<Variable>>,
+    /// How deep [`Flow::value`] is in itself.
+    depth: Cell<usize>,
+}
+
+/// Types of 32 bits that a file declares outside of functions.
+#[derive(Default)]
+pub struct Types<'a> {
+    /// Members of classes, by name; `Other` where two disagree.
+    members: HashMap<&'a [u8], Width>,
+    /// Other names of such types.
+    aliases: HashMap<&'a [u8], Width>,
+}
+
+impl<'a> Types<'a> {
+    /// Reads what lies between functions.
+    pub fn new(code: &Code<'a>, units: &[Unit<'a>]) -> Types<'a> {
+        let mut types = Types::default();
+        let mut from = 0;
+        for to in units.iter().map(|unit| unit.head.start).chain([code.len()]) {
+            let mut i = from;
+            while i < to {
+                if code.is(i, b"using") && code.is(i + 2, b"=") {
+                    if let Some((end, width)) = type_words(code, i + 3)
+                        && code.is(end, b";")
+                    {
+                        types.aliases.insert(code.text(i + 1), width);
+                    }
+                    i += 3;
+                } else if let Some((name, width)) = declaration(code, i) {
+                    if code.before(i, b"typedef") {
+                        types.aliases.insert(code.text(name), width);
+                    } else {
+                        types.member(code, name, width, to);
+                    }
+                    i = name;
+                }
+                i += 1;
+            }
+            from = units.get(units.partition_point(|unit| unit.head.start < to)).map_or(code.len(), |unit| unit.body.end);
+        }
+        types
+    }
+
+    /// A member and those behind its commas.
+    fn member(&mut self, code: &Code<'a>, mut name: usize, width: Width, to: usize) {
+        while name < to && code.is_name(name) {
+            let known = self.members.entry(code.text(name)).or_insert(width);
+            if *known != width {
+                *known = Width::Other;
+            }
+            if !code.is(name + 1, b",") || code.parent(name).is_some_and(|open| code.is(open, b"(")) {
+                return;
+            }
+            name += 2;
+        }
+    }
+
+    /// The width of a member of this name.
+    pub fn member_width(&self, name: &[u8]) -> Width {
+        self.members.get(name).copied().unwrap_or(Width::Other)
+    }
 }
 
 impl<'c, 'a> Flow<'c, 'a> {
     /// Follows the assignments of a function. `device`: names of parameters may be believed.
-    pub fn new(code: &'c Code<'a>, unit: &Unit<'a>, device: bool) -> Flow<'c, 'a> {
-        let mut flow = Flow { code, variables: HashMap::new() };
+    pub fn new(code: &'c Code<'a>, types: &'c Types<'a>, unit: &Unit<'a>, device: bool) -> Flow<'c, 'a> {
+        let mut flow = Flow { code, types, variables: HashMap::new(), depth: Cell::new(0) };
         flow.walk(unit.head.clone(), device);
         flow.walk(unit.body.clone(), false);
         flow
@@ -112,6 +175,7 @@ impl<'c, 'a> Flow<'c, 'a> {
                 let known = self.variables.get(text).and_then(|all| all.last()).map(|v| (v.width, v.type_at, v.at));
                 let (width, type_at) = match known {
                     Some((width, type_at, at)) if at == i || !declared => (width, type_at),
+                    _ if declared => (self.types.aliases.get(code.text(i - 1)).copied().unwrap_or(Width::Other), None),
                     _ => (Width::Other, None),
                 };
                 // What was narrowed on purpose, or to a truth, is told there and is no mask any more.
@@ -179,8 +243,19 @@ impl<'c, 'a> Flow<'c, 'a> {
         }
     }
 
-    /// What an expression gives.
+    /// What an expression gives; data, where it is nested too deeply to follow.
     pub fn value(&self, range: Range<usize>) -> Value {
+        const DEEPEST: usize = 8;
+        if self.depth.get() >= DEEPEST {
+            return Value::Data;
+        }
+        self.depth.set(self.depth.get() + 1);
+        let value = self.value_of(range);
+        self.depth.set(self.depth.get() - 1);
+        value
+    }
+
+    fn value_of(&self, range: Range<usize>) -> Value {
         let code = self.code;
         let end = range.end.min(range.start.saturating_add(REACH)).min(code.len());
         let (mut thread, mut global, mut scaled_warp) = (false, false, false);
@@ -249,6 +324,12 @@ impl<'c, 'a> Flow<'c, 'a> {
                 _ if code.is_name(i) && code.is(i + 1, b"(") && !is_type_word(text) => {
                     match warp::op(text) {
                         Some(Op::Ballot | Op::Match | Op::ActiveMask) => found = Value::Mask,
+                        // A broadcast of a lane or warp is one still.
+                        Some(Op::Shuffle | Op::Shift | Op::Butterfly) => {
+                            let masked = usize::from(text.ends_with(b"_sync"));
+                            let argument = code.arguments(i + 1).into_iter().nth(masked).unwrap_or(i..i);
+                            found = wider(found, self.value(argument));
+                        }
                         Some(_) => {}
                         None if matches!(text, b"min" | b"max" | b"size_t") => {
                             i += 1;
@@ -405,18 +486,22 @@ pub fn is_type_word(word: &[u8]) -> bool {
 
 /// A declaration whose type of plain words begins at `i`: where its name is, and its width.
 fn declaration(code: &Code<'_>, i: usize) -> Option<(usize, Width)> {
+    let (k, width) = type_words(code, i)?;
+    let names = code.is_name(k) && matches!(code.text(k + 1), b"=" | b";" | b"," | b")" | b"[" | b":" | b"{");
+    names.then_some((k, width))
+}
+
+/// A type of plain words that begins at `i`: its end, and its width.
+fn type_words(code: &Code<'_>, i: usize) -> Option<(usize, Width)> {
     if !is_type_word(code.text(i)) || i > 0 && is_type_word(code.text(i - 1)) {
         return None;
     }
     let mut k = i;
-    let (mut width, mut wide, mut unsigned) = (Width::Other, false, false);
+    let (mut width, mut wide) = (Width::Other, false);
     while k < i + 10 {
         match code.text(k) {
-            b"unsigned" | b"uint" | b"uint32_t" | b"uint16_t" | b"uint8_t" => {
-                unsigned = true;
-                width = Width::Unsigned32;
-            }
-            b"int" | b"int32_t" | b"short" | b"char" | b"signed" => width = Width::Signed32,
+            b"unsigned" | b"uint" | b"uint32_t" | b"uint16_t" | b"uint8_t" => width = Width::Unsigned32,
+            b"int" | b"int32_t" | b"short" | b"char" | b"signed" if width != Width::Unsigned32 => width = Width::Signed32,
             b"long" | b"uint64_t" | b"int64_t" | b"size_t" | b"auto" | b"float" | b"double" | b"ulong" => wide = true,
             b"bool" => width = Width::Bool,
             b"*" | b"&" | b"__restrict__" | b"__restrict" => {}
@@ -425,12 +510,5 @@ fn declaration(code: &Code<'_>, i: usize) -> Option<(usize, Width)> {
         }
         k += 1;
     }
-    if unsigned && width == Width::Signed32 {
-        width = Width::Unsigned32;
-    }
-    if wide {
-        width = Width::Other;
-    }
-    let names = code.is_name(k) && matches!(code.text(k + 1), b"=" | b";" | b"," | b")" | b"[" | b":" | b"{");
-    names.then_some((k, width))
+    Some((k, if wide { Width::Other } else { width }))
 }

@@ -36,7 +36,7 @@ fn passed(view: &View<'_, '_>, unit: usize, guards: &[Range<usize>], constants: 
     // A macro is a unit of its own: it sees what the file defines, not what functions do.
     let unit = (!view.unit.head.is_empty()).then_some(unit);
     for call in &view.facts.calls {
-        let Some(mask) = call.mask.clone().filter(|mask| !mask.is_empty() && mask.len() < 8) else { continue };
+        let Some(mask) = call.mask.clone().filter(|mask| !mask.is_empty() && mask.len() <= 8) else { continue };
         let texts: Vec<&[u8]> = mask.clone().map(|i| code.text(i)).collect();
         let span = code.span(mask.start, mask.end - 1);
         if let [name] = texts.as_slice()
@@ -89,11 +89,14 @@ fn kept(view: &View<'_, '_>, equals: usize, found: &mut Vec<Hazard>) {
         let Some(open) = code.partner(target).filter(|open| *open > 0) else { return };
         target = open - 1;
     }
-    if !code.is_name(target) || code.before(target, b".") || code.before(target, b"->") {
+    if !code.is_name(target) {
         return;
     }
-    let Some(variable) = view.flow.variable(code.text(target), equals) else { return };
-    let (width, type_at) = (variable.width, variable.type_at);
+    let (width, type_at) = if code.before(target, b".") || code.before(target, b"->") {
+        (view.types.member_width(code.text(target)), None)
+    } else {
+        view.flow.variable(code.text(target), equals + 1).map_or((Width::Other, None), |variable| (variable.width, variable.type_at))
+    };
     let end = expression_end(code, equals + 1, view.unit.body.end);
     if !narrow(width) || view.flow.value(equals + 1..end) != Value::Mask {
         return;

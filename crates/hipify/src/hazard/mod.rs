@@ -41,7 +41,7 @@ mod warp;
 
 use code::{Code, Unit};
 use constants::Constants;
-use flow::Flow;
+use flow::{Flow, Types};
 use warp::Facts;
 
 pub use explain::CODES;
@@ -99,9 +99,11 @@ struct View<'v, 'a> {
     unit: &'v Unit<'a>,
     facts: &'v Facts,
     flow: &'v Flow<'v, 'a>,
+    types: &'v Types<'a>,
 }
 
 fn scan<'a>(code: &Code<'a>, units: &[Unit<'a>], triggers: &[u32], constants: &mut Constants<'a>, found: &mut Vec<Hazard>) {
+    let types = Types::new(code, if units.first().is_some_and(|unit| unit.head.is_empty()) { &[] } else { units });
     let all = warp::facts(code, units, &|name| constants.is_warp_size(name));
     for (number, (unit, facts)) in units.iter().zip(&all).enumerate() {
         let first = code.token(unit.head.start.min(unit.body.start));
@@ -111,8 +113,8 @@ fn scan<'a>(code: &Code<'a>, units: &[Unit<'a>], triggers: &[u32], constants: &m
         if silent && !facts.collective() {
             continue;
         }
-        let flow = Flow::new(code, unit, facts.device);
-        let view = View { code, unit, facts, flow: &flow };
+        let flow = Flow::new(code, &types, unit, facts.device);
+        let view = View { code, unit, facts, flow: &flow, types: &types };
         let guards = lanes::guards(&view, found);
         masks::check(&view, number, &guards, constants, found);
         let by_32 = lanes::check(&view, found);

@@ -48,6 +48,21 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
         found.push(hazard);
     }
 
+    for call in open.iter().filter(|call| call.op != Op::Shuffle) {
+        if !covered.contains(&call.at) && halves_by_hand(code, call, &view.unit.body) {
+            covered.insert(call.at);
+            let mut hazard = hazard(
+                210,
+                Severity::Warning,
+                code.span(call.at, call.close),
+                "this loop goes over 32 lanes, from 16 down; a wave64 has 64, so its halves are never combined",
+                "begin at `warpSize / 2`, or give the shuffle a width of 32 to work in segments of 32",
+            );
+            hazard.fix = Some(vec![add_width(code, call)]);
+            found.push(hazard);
+        }
+    }
+
     let unrolled: Vec<&&Call> =
         open.iter().filter(|call| call.op != Op::Shuffle && distance(call).is_some_and(|n| n.is_power_of_two() && n <= 16)).collect();
     if let Some(first) = unrolled.iter().find(|call| distance(call) == Some(16)) {
@@ -90,6 +105,23 @@ fn add_width(code: &Code<'_>, call: &Call) -> Edit {
 
 fn uses(code: &Code<'_>, call: &Call, name: &[u8]) -> bool {
     call.lane.clone().is_some_and(|lane| lane.take(REACH).any(|i| code.is(i, name)))
+}
+
+/// `int d = 16; while (d > 0) { … shuffle by d …; d >>= 1; }`.
+fn halves_by_hand(code: &Code<'_>, call: &Call, body: &Range<usize>) -> bool {
+    const NEAR: usize = 64;
+    let Some(lane) = call.lane.clone().filter(|lane| lane.len() == 1 && code.is_name(lane.start)) else { return false };
+    let name = code.text(lane.start);
+    let before = body.start.max(call.at.saturating_sub(NEAR))..call.at;
+    let after = call.close..body.end.min(call.close + NEAR);
+    let looped = before.clone().any(|k| code.is(k, b"while") || code.is(k, b"do"));
+    let begins =
+        before.into_iter().any(|k| code.is(k, name) && code.is(k + 1, b"=") && code.number(k + 2) == Some(16) && code.is(k + 3, b";"));
+    let halves = after.into_iter().any(|k| {
+        let shift = code.shift_right(k + 1) && code.is(k + 3, b"=") && code.number(k + 4) == Some(1);
+        code.is(k, name) && (shift || code.is(k + 1, b"/=") && code.number(k + 2) == Some(2))
+    });
+    looped && begins && halves
 }
 
 /// A loop from 16 down by halves or from 1 up to 32 by doubles: its variable, the literal that says so, and what it governs.
