@@ -452,36 +452,36 @@ pub fn expression_end(code: &Code<'_>, from: usize, limit: usize) -> usize {
 
 /// Words that types are made of.
 pub fn is_type_word(word: &[u8]) -> bool {
-    const WORDS: &[&[u8]] = &[
-        b"unsigned",
-        b"signed",
-        b"int",
-        b"long",
-        b"short",
-        b"char",
-        b"bool",
-        b"auto",
-        b"const",
-        b"volatile",
-        b"float",
-        b"double",
-        b"uint",
-        b"size_t",
-        b"constexpr",
-        b"register",
-        b"uint32_t",
-        b"int32_t",
-        b"uint64_t",
-        b"int64_t",
-        b"uint16_t",
-        b"int16_t",
-        b"uint8_t",
-        b"int8_t",
-        b"ulong",
-        b"uchar",
-        b"ushort",
-    ];
-    matches!(word.first(), Some(b'a'..=b'v')) && WORDS.contains(&word)
+    matches!(
+        word,
+        b"unsigned"
+            | b"signed"
+            | b"int"
+            | b"long"
+            | b"short"
+            | b"char"
+            | b"bool"
+            | b"auto"
+            | b"const"
+            | b"volatile"
+            | b"float"
+            | b"double"
+            | b"uint"
+            | b"size_t"
+            | b"constexpr"
+            | b"register"
+            | b"uint32_t"
+            | b"int32_t"
+            | b"uint64_t"
+            | b"int64_t"
+            | b"uint16_t"
+            | b"int16_t"
+            | b"uint8_t"
+            | b"int8_t"
+            | b"ulong"
+            | b"uchar"
+            | b"ushort"
+    )
 }
 
 /// A declaration whose type of plain words begins at `i`: where its name is, and its width.
