@@ -23,6 +23,7 @@ pub mod diagnostic;
 pub mod edit;
 mod guess;
 mod half2;
+pub mod hazard;
 mod includes;
 mod launch;
 pub mod lex;

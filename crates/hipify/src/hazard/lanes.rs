@@ -1,0 +1,217 @@
+//! Lanes and warps counted by 32: 0207, 0212, 0216 and 0218.
+//!
+//! A literal 32 is a warp's only if a thread's index is divided by it, and only if lanes work together here or a name says so: a block
+//! cut into rows of 32 threads for a tile of shared memory is right on any wave.
+
+use std::ops::Range;
+
+use super::code::{Code, REACH, contains};
+use super::flow::{Value, expression_end};
+use super::warp::Op;
+use super::{Hazard, View, hazard};
+use crate::diagnostic::Severity;
+
+/// Whether a name speaks of lanes or warps.
+fn speaks_of_warps(name: &[u8]) -> bool {
+    contains(name, b"lane") || contains(name, b"warp") || name == b"wid"
+}
+
+/// Whether a name is a number of warps.
+fn counts_warps(name: &[u8]) -> bool {
+    let bare: Vec<u8> = name.iter().filter(|b| **b != b'_').map(u8::to_ascii_lowercase).collect();
+    let has = |word: &[u8]| contains(&bare, word);
+    has(b"warps") && !has(b"warpsi") && !has(b"warpst") || has(b"numwarp") || has(b"nwarp") || has(b"warpcount") || has(b"warpnum")
+}
+
+/// 0216, and the places where only some threads of the first warp run.
+pub fn guards(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> Vec<Range<usize>> {
+    let code = view.code;
+    let mut out = Vec::new();
+    for i in view.unit.body.clone() {
+        if !code.is(i, b"if") || !code.is(i + 1, b"(") {
+            continue;
+        }
+        let Some(close) = code.partner(i + 1) else { continue };
+        let guard = (i + 2..close.min(i + REACH)).find(|k| {
+            let first = code.is(*k, b"<") && code.number(k + 1) == Some(32) || code.is(*k, b"<=") && code.number(k + 1) == Some(31);
+            first && view.flow.operand_ending(k - 1) == Some(Value::Thread)
+        });
+        let Some(guard) = guard else { continue };
+        let body = close + 1..code.statement_end(close + 1, view.unit.body.end);
+        let from = view.facts.calls.partition_point(|call| call.at < body.start);
+        let calls = view.facts.calls[from..].iter().take_while(|call| call.at < body.end);
+        let works = calls.take(REACH).any(|call| call.op != Op::Sync && call.width.is_none());
+        let helper = view.facts.helpers.get(view.facts.helpers.partition_point(|at| *at < body.start)).is_some_and(|at| *at < body.end);
+        if (works || helper) && !view.facts.segmented {
+            found.push(hazard(
+                216,
+                Severity::Warning,
+                code.span(guard - 1, guard + 1),
+                "32 threads are half of a wave64: the warp-wide work behind this runs with lanes 32 to 63 switched off",
+                "let a whole wave in with `threadIdx.x < warpSize` (neutral values for spare lanes), or name a width of 32 throughout",
+            ));
+        }
+        out.push(body);
+    }
+    out
+}
+
+/// 0207, 0212 and 0218; whether the function counts its lanes by 32.
+pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
+    let code = view.code;
+    if view.facts.segmented {
+        return false;
+    }
+    let mut by_32 = false;
+    for i in view.unit.body.clone().skip(1) {
+        let text = code.text(i);
+        let number = |k: usize| code.number(k);
+        let hit = match text {
+            b"&" | b"&=" if number(i + 1) == Some(31) => Some((Kind::Lane, i + 1)),
+            b"%" | b"%=" if number(i + 1) == Some(32) => Some((Kind::Lane, i + 1)),
+            b"/" | b"/=" if number(i + 1) == Some(32) => Some((Kind::Warp, i + 1)),
+            b">" if number(i + 2) == Some(5) && code.shift_right(i) => Some((Kind::Warp, i + 2)),
+            b"*" if number(i + 1) == Some(32) => is_whole(view, i - 1, Value::Warp).then_some((Kind::Whole, i + 1)),
+            b"*" if number(i - 1) == Some(32) && code.is_name(i + 1) => is_whole(view, i + 1, Value::Warp).then_some((Kind::Whole, i + 1)),
+            b"<<" if number(i + 1) == Some(5) => is_whole(view, i - 1, Value::Warp).then_some((Kind::Whole, i + 1)),
+            b"==" | b"!=" if number(i + 1) == Some(31) => is_whole(view, i - 1, Value::Lane).then_some((Kind::Whole, i + 1)),
+            b"for" => {
+                stride(view, i, found);
+                None
+            }
+            _ => None,
+        };
+        let Some((kind, last)) = hit else { continue };
+        let operand = view.flow.operand_ending(i - 1).unwrap_or(Value::Data);
+        let first = operand_start(code, i - 1);
+        let span = code.span(first, last);
+        if kind == Kind::Whole || is_lane(view, operand, kind, i, last) {
+            by_32 = true;
+            let message = match kind {
+                Kind::Lane => "the lane is taken from 32 lanes to a warp; on a wave64 lanes 32 to 63 count as 0 to 31 again",
+                Kind::Warp => "the warp is numbered by 32 threads; on a wave64 two numbers share one wave",
+                Kind::Whole => "a warp is taken to end at lane 31; a wave64 ends at 63",
+            };
+            let help = "use `warpSize` (`% warpSize`, `/ warpSize`), or name a width of 32 in every shuffle and vote by tiles of 32";
+            found.push(hazard(207, Severity::Warning, span, message, help));
+        } else if kind == Kind::Warp && is_warp_count(view, i, first, last) {
+            found.push(hazard(
+                212,
+                Severity::Warning,
+                span,
+                "warps are counted as 32 threads each; a block has half as many waves of 64",
+                "divide by `warpSize` (on the host: `cudaDeviceProp::warpSize`), rounding up",
+            ));
+        }
+    }
+    by_32
+}
+
+/// Whether the operand that ends at `i` is a warp or lane, and is treated as one here.
+fn is_whole(view: &View<'_, '_>, i: usize, value: Value) -> bool {
+    view.flow.operand_ending(i) == Some(value) && (view.facts.collective() || speaks_of_warps(view.code.text(i)))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Lane,
+    Warp,
+    Whole,
+}
+
+/// The first token of the operand that ends at `i`.
+fn operand_start(code: &Code<'_>, i: usize) -> usize {
+    if code.is(i, b")") {
+        let open = code.partner(i).unwrap_or(i);
+        return if open > 0 && code.is_name(open - 1) { open - 1 } else { open };
+    }
+    if i >= 2 && code.is(i - 1, b".") { i - 2 } else { i }
+}
+
+/// Whether an operand cut by 32 makes a lane or warp here.
+fn is_lane(view: &View<'_, '_>, operand: Value, kind: Kind, at: usize, last: usize) -> bool {
+    let code = view.code;
+    if !matches!(operand, Value::Thread | Value::Global | Value::Lane) || operand == Value::Lane && kind == Kind::Warp {
+        return false;
+    }
+    if operand == Value::Global && addresses_bits(code, at, last) {
+        return false;
+    }
+    let result = result_name(code, at);
+    let named = match result {
+        Some(name) => speaks_of_warps(name),
+        None => false,
+    };
+    let returns = speaks_of_warps(view.unit.name) && code.is(code.statement_start(at), b"return");
+    named || returns || view.facts.collective()
+}
+
+/// Whether a bit is found by this index: `bits[i / 32]` and `1u << (i % 32)` in one statement.
+fn addresses_bits(code: &Code<'_>, at: usize, last: usize) -> bool {
+    let start = code.statement_start(at);
+    let end = (last..last.saturating_add(REACH).min(code.len())).find(|k| code.is(*k, b";")).unwrap_or(last);
+    (start.max(at.saturating_sub(REACH))..end).any(|k| {
+        let cuts = code.is(k, b"&") && code.number(k + 1) == Some(31) || code.is(k, b"%") && code.number(k + 1) == Some(32);
+        if !cuts {
+            return false;
+        }
+        match code.parent(k) {
+            Some(open) if open > 1 && code.is(open, b"(") => code.is(open - 1, b"<<") || code.shift_right(open - 2),
+            _ => false,
+        }
+    })
+}
+
+/// The variable that an expression around `at` initialises or sets.
+fn result_name<'a>(code: &Code<'a>, at: usize) -> Option<&'a [u8]> {
+    let mut k = at;
+    for _ in 0..64 {
+        k = k.checked_sub(1)?;
+        match code.text(k) {
+            b")" | b"]" => k = code.partner(k)?,
+            b"(" if k > 0 && code.is_name(k - 1) && !matches!(code.text(k - 1), b"int" | b"unsigned" | b"min" | b"max" | b"return") => {
+                return None;
+            }
+            b"=" => return k.checked_sub(1).filter(|name| code.is_name(*name)).map(|name| code.text(name)),
+            b";" | b"{" | b"}" | b"," | b"[" | b"?" => return None,
+            b"&=" | b"%=" | b"/=" => return Some(code.text(k - 1)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `blockDim.x / 32`, or anything by 32 whose name counts warps.
+fn is_warp_count(view: &View<'_, '_>, at: usize, first: usize, last: usize) -> bool {
+    let code = view.code;
+    // Rounding up to a multiple.
+    if code.is(last + 1, b"*") && code.number(last + 2) == Some(32) || code.is(last + 1, b")") && code.is(last + 2, b"*") {
+        return false;
+    }
+    if result_name(code, at).is_some_and(counts_warps) {
+        return true;
+    }
+    let returns = counts_warps(view.unit.name) && code.is(code.statement_start(at), b"return");
+    let block = (first..at).take(REACH).any(|k| code.is(k, b"blockDim") || contains(code.text(k), b"block_size"));
+    returns || block && view.facts.collective()
+}
+
+/// `for (int i = lane; i < n; i += 32)`.
+fn stride(view: &View<'_, '_>, at: usize, found: &mut Vec<Hazard>) {
+    let code = view.code;
+    let Some(close) = code.partner(at + 1).filter(|close| *close < at + REACH) else { return };
+    let header = at + 2..close;
+    let Some(step) = header.clone().find(|k| code.is(*k, b"+=") && code.number(k + 1) == Some(32)) else { return };
+    let Some(equals) = header.clone().find(|k| code.is(*k, b"=")) else { return };
+    let begins = view.flow.value(equals + 1..expression_end(code, equals + 1, close));
+    // The first term decides: `base + lane` steps through a row as `lane` does.
+    if begins == Value::Lane && code.is(step - 1, code.text(equals - 1)) {
+        found.push(hazard(
+            218,
+            Severity::Warning,
+            code.span(step - 1, step + 1),
+            "lanes step by 32 through their data; with 64 lanes each item is taken twice",
+            "step by `warpSize`",
+        ));
+    }
+}

@@ -1,0 +1,192 @@
+//! Assumptions of 32 lanes that are wrong where a wave has 64.
+//!
+//! [`check`] reads one file and returns what it finds as diagnostics 0201 to 0218, in the order of the text. It promises:
+//!
+//! - any bytes may come in; it never panics, and takes time linear in the source;
+//! - it works on tokens and the simple assignments of one function, not on types: each rule would rather miss than cry wolf;
+//! - constants are told where they are defined, not at each use, and each file is judged by itself;
+//! - a fix is offered only where the text it gives does the same as before on 32 lanes, and no less than before on 64.
+//!
+//! Code that names a width of 32 in all of its shuffles, or uses tiles of 32 of cooperative groups, works in segments: two to a wave
+//! of 64. There, lanes counted by 32 are right, and nothing is reported.
+//!
+//! ```
+//! use warpwave_hipify::{hazard, lex::Lexed};
+//!
+//! let source = b"__global__ void k(int *n, int x) { unsigned m = __ballot_sync(~0ull, x); *n = __popc(m); }";
+//! let lexed = Lexed::new(source).unwrap();
+//! let found: Vec<u16> = hazard::check(&lexed).iter().map(|hazard| hazard.diagnostic.code).collect();
+//! assert_eq!(found, [203, 204]);
+//! let fixed = hazard::fixes(&hazard::check(&lexed)).apply(source);
+//! assert_eq!(fixed, b"__global__ void k(int *n, int x) { unsigned long long m = __ballot_sync(~0ull, x); *n = __popcll(m); }");
+//! ```
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::edit::{Edit, Edits};
+use crate::lex::{Kind, Lexed};
+
+mod code;
+mod constants;
+mod explain;
+mod flow;
+mod implicit;
+mod lanes;
+mod masks;
+mod ptx;
+mod shuffles;
+mod warp;
+
+use code::{Code, Unit};
+use constants::Constants;
+use flow::{Flow, Types};
+use warp::Facts;
+
+pub use explain::CODES;
+
+/// A place that assumes 32 lanes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hazard {
+    /// What is wrong, where, and what to do.
+    pub diagnostic: Diagnostic,
+    /// Changes that are right on 32 lanes and on 64, where such are known.
+    pub fix: Option<Vec<Edit>>,
+}
+
+/// Finds the hazards of a file.
+pub fn check(lexed: &Lexed<'_>) -> Vec<Hazard> {
+    let triggers = triggers(lexed);
+    if triggers.is_empty() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let plain = (0..lexed.tokens.len() as u32).filter(|i| !lexed.tokens[*i as usize].in_directive).collect();
+    let code = Code::new(lexed, plain);
+    let units = code.units();
+    let mut constants = Constants::new(lexed, &code, &units);
+    let macros: Vec<(Code<'_>, Unit<'_>)> = macros(lexed, &triggers);
+
+    scan(&code, &units, &triggers, &mut constants, &mut found);
+    for (code, unit) in &macros {
+        scan(code, std::slice::from_ref(unit), &triggers, &mut constants, &mut found);
+    }
+    constants.report(lexed, &mut found);
+    constants::compile_time(&code, &constants, &mut found);
+
+    found.sort_by_key(|hazard: &Hazard| (hazard.diagnostic.start, hazard.diagnostic.code));
+    found.dedup_by_key(|hazard| (hazard.diagnostic.start, hazard.diagnostic.code));
+    found
+}
+
+/// All fixes as one set of changes.
+pub fn fixes(hazards: &[Hazard]) -> Edits {
+    let mut edits = Edits::default();
+    let mut made: Vec<&Edit> = hazards.iter().filter_map(|hazard| hazard.fix.as_ref()).flatten().collect();
+    // Two hazards may ask for the same change.
+    made.sort_by_key(|edit| (edit.start, edit.end));
+    made.dedup();
+    for edit in made {
+        edits.replace(edit.start, edit.end, edit.text.clone());
+    }
+    edits
+}
+
+/// One function as the rules see it.
+struct View<'v, 'a> {
+    code: &'v Code<'a>,
+    unit: &'v Unit<'a>,
+    facts: &'v Facts,
+    flow: &'v Flow<'v, 'a>,
+    types: &'v Types<'a>,
+}
+
+fn scan<'a>(code: &Code<'a>, units: &[Unit<'a>], triggers: &[u32], constants: &mut Constants<'a>, found: &mut Vec<Hazard>) {
+    let types = Types::new(code, if units.first().is_some_and(|unit| unit.head.is_empty()) { &[] } else { units });
+    let all = warp::facts(code, units, &|name| constants.is_warp_size(name));
+    for (number, (unit, facts)) in units.iter().zip(&all).enumerate() {
+        let first = code.token(unit.head.start.min(unit.body.start));
+        let last = code.token(unit.body.end.saturating_sub(1));
+        let from = triggers.partition_point(|trigger| (*trigger as usize) < first);
+        let silent = triggers.get(from).is_none_or(|trigger| *trigger as usize > last);
+        if silent && !facts.collective() {
+            continue;
+        }
+        let flow = Flow::new(code, &types, unit, facts.device);
+        let view = View { code, unit, facts, flow: &flow, types: &types };
+        let guards = lanes::guards(&view, found);
+        masks::check(&view, number, &guards, constants, found);
+        let by_32 = lanes::check(&view, found);
+        shuffles::check(&view, by_32, found);
+        implicit::check(&view, found);
+        ptx::check(&view, found);
+    }
+}
+
+/// The texts of macros that hold a trigger, each as a function of its own.
+fn macros<'a>(lexed: &'a Lexed<'a>, triggers: &[u32]) -> Vec<(Code<'a>, Unit<'a>)> {
+    let mut out = Vec::new();
+    let mut done = 0;
+    for trigger in triggers {
+        let trigger = *trigger as usize;
+        if trigger < done || !lexed.tokens[trigger].in_directive {
+            continue;
+        }
+        let begin = (done..=trigger).rev().find(|i| lexed.tokens[*i].kind == Kind::Hash).unwrap_or(trigger);
+        let directive = |i: usize| lexed.tokens.get(i).is_some_and(|t| t.in_directive && t.kind != Kind::Hash);
+        let mut end = begin + 1;
+        while directive(end) {
+            end += 1;
+        }
+        done = end;
+        // Only function-like macros and those of several tokens hold code; constants have their own rules.
+        if lexed.is(begin + 1, b"define") && end > begin + 5 {
+            let code = Code::new(lexed, (begin as u32 + 3..end as u32).collect());
+            let unit = Unit { name: lexed.text(begin + 2), head: 0..0, body: 0..code.len() };
+            out.push((code, unit));
+        }
+    }
+    out
+}
+
+/// The tokens without which no rule applies. `threadIdx` is none: its arithmetic matters only beside one of these.
+fn triggers(lexed: &Lexed<'_>) -> Vec<u32> {
+    let mut out = Vec::new();
+    for (i, token) in lexed.tokens.iter().enumerate() {
+        if token.kind == Kind::Name && token.end - token.start >= 3 && is_trigger(&lexed.source[token.start as usize..token.end as usize]) {
+            out.push(i as u32);
+        }
+    }
+    out
+}
+
+/// `full`, as in `FULL_MASK`.
+const FULL: u32 = u32::from_le_bytes(*b"full");
+
+fn is_trigger(name: &[u8]) -> bool {
+    match name {
+        [b'_', b'_', rest @ ..] if warp::op(name).is_some() || rest == b"asm__" || rest == b"asm" => return true,
+        b"asm" | b"coalesced_threads" | b"volatile" | b"__shared__" | b"wid" => return true,
+        _ => {}
+    }
+    name.windows(4).any(|four| {
+        let word = u32::from_le_bytes([four[0], four[1], four[2], four[3]]) | 0x2020_2020;
+        word == u32::from_le_bytes(*b"warp") || word == u32::from_le_bytes(*b"lane") || word == FULL
+    })
+}
+
+/// A finding, without a fix.
+fn hazard(code: u16, severity: Severity, span: (u32, u32), message: impl Into<Cow<'static, str>>, help: &'static str) -> Hazard {
+    let diagnostic = Diagnostic { code, severity, start: span.0, end: span.1, message: message.into(), help: Some(help.into()) };
+    Hazard { diagnostic, fix: None }
+}
+
+fn edit(span: (u32, u32), text: impl Into<Cow<'static, str>>) -> Edit {
+    Edit { start: span.0, end: span.1, text: text.into() }
+}
+
+/// Whether a place may be in one of these ranges: yes, where there are too many to look at.
+fn within(ranges: &[Range<usize>], i: usize) -> bool {
+    ranges.len() > code::REACH || ranges.iter().any(|range| range.contains(&i))
+}

@@ -1,0 +1,57 @@
+//! Inline PTX that knows of warps: 0214 and 0215.
+
+use super::{Hazard, View, hazard};
+use crate::diagnostic::Severity;
+use crate::lex::Kind;
+
+const REGISTERS: &[&[u8]] = &[b"%laneid", b"%warpid", b"%nwarpid", b"%lanemask_", b"%WARP_SZ", b"WARP_SZ"];
+
+const INSTRUCTIONS: &[&[u8]] = &[
+    b"shfl.",
+    b"vote.",
+    b"activemask",
+    b"match.any",
+    b"match.all",
+    b"redux.",
+    b"bar.warp",
+    b"elect.sync",
+    b"ldmatrix",
+    b"stmatrix",
+    b"mma.",
+    b"movmatrix",
+];
+
+/// Looks at each `asm`.
+pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
+    let code = view.code;
+    for i in view.unit.body.clone() {
+        if !matches!(code.text(i), b"asm" | b"__asm__" | b"__asm") {
+            continue;
+        }
+        let Some(open) = (i + 1..i + 4).find(|k| code.is(*k, b"(")) else { continue };
+        let close = code.partner(open).unwrap_or(view.unit.body.end);
+        let strings = || (open..close).filter(|k| code.kind(*k, Kind::String));
+        let has = |k: usize, words: &[&[u8]]| {
+            let text = code.text(k);
+            words.iter().any(|word| text.windows(word.len()).any(|window| window == *word))
+        };
+        if let Some(k) = strings().find(|k| has(*k, REGISTERS)) {
+            found.push(hazard(
+                214,
+                Severity::Error,
+                code.span(k, k),
+                "PTX reads a lane or warp register, which AMD does not have; its value counts warps of 32",
+                "use `threadIdx.x % warpSize` (or `__lane_id()` in HIP) for the lane, and a 64-bit mask such as `(1ull << lane) - 1`",
+            ));
+        }
+        if let Some(k) = strings().find(|k| has(*k, INSTRUCTIONS)) {
+            found.push(hazard(
+                215,
+                Severity::Error,
+                code.span(k, k),
+                "PTX works on a warp of 32 lanes with a 32-bit mask; AMD has no such instruction",
+                "use the intrinsic (`__shfl_sync`, `__ballot_sync`, `__match_any_sync`, …) with a 64-bit mask, or rocWMMA for `mma`",
+            ));
+        }
+    }
+}

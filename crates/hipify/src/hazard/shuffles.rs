@@ -1,0 +1,156 @@
+//! Shuffles that take a warp of 32 lanes for granted: 0210 and 0211.
+//!
+//! The fix is the same for all of them: a width of 32. It is the default on NVIDIA, and on AMD makes a wave of 64 behave as two warps.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::code::{Code, REACH};
+use super::warp::{Call, Op};
+use super::{Hazard, View, edit, hazard};
+use crate::diagnostic::Severity;
+use crate::edit::Edit;
+
+/// Both rules. `by_32`: the function counts its lanes by 32.
+pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
+    let code = view.code;
+    let open: Vec<&Call> = view.facts.calls.iter().filter(|call| call.is_shuffle() && call.width.is_none()).collect();
+    if open.is_empty() {
+        return;
+    }
+    let distance = |call: &Call| call.lane.clone().and_then(|lane| code.literal(lane));
+    // A step of 32 shows that someone thought of wave64.
+    if open.iter().any(|call| call.op != Op::Shuffle && distance(call) == Some(32)) {
+        return;
+    }
+
+    let mut covered: HashSet<usize> = HashSet::new();
+    for i in view.unit.body.clone() {
+        if !code.is(i, b"for") || !code.is(i + 1, b"(") {
+            continue;
+        }
+        let Some((name, literal, body)) = halving_loop(code, i, view.unit.body.end) else { continue };
+        let from = open.partition_point(|call| call.at < body.start);
+        let inside: Vec<&&Call> =
+            open[from..].iter().take(REACH).take_while(|call| call.at < body.end).filter(|call| uses(code, call, name)).collect();
+        if inside.is_empty() {
+            continue;
+        }
+        covered.extend(inside.iter().map(|call| call.at));
+        let mut hazard = hazard(
+            210,
+            Severity::Warning,
+            code.span(literal, literal),
+            "this loop goes over 32 lanes; a wave64 has 64, so its halves are never combined",
+            "begin at `warpSize / 2` (or end at `warpSize`), or give the shuffle a width of 32 to work in segments of 32",
+        );
+        hazard.fix = Some(inside.iter().map(|call| add_width(code, call)).collect());
+        found.push(hazard);
+    }
+
+    for call in open.iter().filter(|call| call.op != Op::Shuffle) {
+        if !covered.contains(&call.at) && halves_by_hand(code, call, &view.unit.body) {
+            covered.insert(call.at);
+            let mut hazard = hazard(
+                210,
+                Severity::Warning,
+                code.span(call.at, call.close),
+                "this loop goes over 32 lanes, from 16 down; a wave64 has 64, so its halves are never combined",
+                "begin at `warpSize / 2`, or give the shuffle a width of 32 to work in segments of 32",
+            );
+            hazard.fix = Some(vec![add_width(code, call)]);
+            found.push(hazard);
+        }
+    }
+
+    let unrolled: Vec<&&Call> =
+        open.iter().filter(|call| call.op != Op::Shuffle && distance(call).is_some_and(|n| n.is_power_of_two() && n <= 16)).collect();
+    if let Some(first) = unrolled.iter().find(|call| distance(call) == Some(16)) {
+        covered.extend(unrolled.iter().map(|call| call.at));
+        let mut hazard = hazard(
+            210,
+            Severity::Warning,
+            code.span(first.at, first.close),
+            "these steps combine 32 lanes, 16 being the largest; a wave64 needs one of 32 as well",
+            "add a step of 32 where `warpSize` is 64, or give each shuffle a width of 32 to work in segments of 32",
+        );
+        hazard.fix = Some(unrolled.iter().map(|call| add_width(code, call)).collect());
+        found.push(hazard);
+    }
+
+    for call in open.iter().filter(|call| !covered.contains(&call.at)) {
+        let literal = distance(call);
+        let upper = call.op == Op::Shuffle && literal.is_some_and(|lane| (16..32).contains(&lane));
+        // Exclusive or with less than 16 stays within any 32 lanes.
+        let inside = call.op == Op::Butterfly && literal.is_some_and(|n| n < 32);
+        if !upper && (!by_32 || inside) {
+            continue;
+        }
+        let (severity, message) = if upper {
+            (Severity::Warning, "this lane is taken for one of the last of the warp; a wave64 goes on to lane 63")
+        } else {
+            (Severity::Note, "the function counts lanes by 32, but this shuffle reaches over all 64 lanes of a wave64")
+        };
+        let help = "give it a width of 32 to stay within 32 lanes, or count lanes by `warpSize` throughout";
+        let mut hazard = hazard(211, severity, code.span(call.at, call.close), message, help);
+        hazard.fix = Some(vec![add_width(code, call)]);
+        found.push(hazard);
+    }
+}
+
+fn add_width(code: &Code<'_>, call: &Call) -> Edit {
+    let at = code.span(call.close, call.close).0;
+    edit((at, at), ", 32")
+}
+
+fn uses(code: &Code<'_>, call: &Call, name: &[u8]) -> bool {
+    call.lane.clone().is_some_and(|lane| lane.take(REACH).any(|i| code.is(i, name)))
+}
+
+/// `int d = 16; while (d > 0) { … shuffle by d …; d >>= 1; }`.
+fn halves_by_hand(code: &Code<'_>, call: &Call, body: &Range<usize>) -> bool {
+    const NEAR: usize = 64;
+    let Some(lane) = call.lane.clone().filter(|lane| lane.len() == 1 && code.is_name(lane.start)) else { return false };
+    let name = code.text(lane.start);
+    let before = body.start.max(call.at.saturating_sub(NEAR))..call.at;
+    let after = call.close..body.end.min(call.close + NEAR);
+    let looped = before.clone().any(|k| code.is(k, b"while") || code.is(k, b"do"));
+    let begins =
+        before.into_iter().any(|k| code.is(k, name) && code.is(k + 1, b"=") && code.number(k + 2) == Some(16) && code.is(k + 3, b";"));
+    let halves = after.into_iter().any(|k| {
+        let shift = code.shift_right(k + 1) && code.is(k + 3, b"=") && code.number(k + 4) == Some(1);
+        code.is(k, name) && (shift || code.is(k + 1, b"/=") && code.number(k + 2) == Some(2))
+    });
+    looped && begins && halves
+}
+
+/// A loop from 16 down by halves or from 1 up to 32 by doubles: its variable, the literal that says so, and what it governs.
+fn halving_loop<'a>(code: &Code<'a>, at: usize, limit: usize) -> Option<(&'a [u8], usize, Range<usize>)> {
+    let close = code.partner(at + 1)?;
+    let equals = (at + 2..close.min(at + 8)).find(|k| code.is(*k, b"="))?;
+    let name = code.text(equals - 1);
+    let begins = code.number(equals + 1)?;
+    if !code.is(equals + 2, b";") {
+        return None;
+    }
+    let condition_end = (equals + 3..close.min(equals + REACH)).find(|k| code.is(*k, b";"))?;
+    let step = condition_end + 1..close.min(condition_end + 16);
+    let halves = step.clone().any(|k| {
+        code.is(k, b"/=") && code.number(k + 1) == Some(2)
+            || code.is(k, b"/") && code.number(k + 1) == Some(2)
+            || code.shift_right(k) && (code.number(k + 2) == Some(1) || code.is(k + 2, b"=") && code.number(k + 3) == Some(1))
+    });
+    let doubles = step.clone().any(|k| {
+        (code.is(k, b"*=") || code.is(k, b"*")) && code.number(k + 1) == Some(2)
+            || (code.is(k, b"<<=") || code.is(k, b"<<")) && code.number(k + 1) == Some(1)
+            || code.is(k, b"+=") && code.is(k + 1, name)
+    });
+    let body = close + 1..code.statement_end(close + 1, limit);
+    if begins == 16 && halves {
+        return Some((name, equals + 1, body));
+    }
+    let bound = (equals + 3..condition_end).find(|k| {
+        code.is(*k, b"<") && code.number(k + 1) == Some(32) || code.is(*k, b"<=") && matches!(code.number(k + 1), Some(16 | 31))
+    })?;
+    (doubles && begins <= 16).then_some((name, bound + 1, body))
+}
