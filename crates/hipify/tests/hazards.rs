@@ -136,6 +136,11 @@ const FIXES: &[(&str, &str)] = &[
         "__global__ void f(int *x) { int lane = threadIdx.x & 31; int v = __shfl_sync(~0ull, lane, 0); x[lane] = v; }",
         "__global__ void f(int *x) { int lane = threadIdx.x & 31; int v = __shfl_sync(~0ull, lane, 0, 32); x[lane] = v; }",
     ),
+    // Whole waves are counted elsewhere: segments of 32 would leave half of each out.
+    (
+        "__device__ int f(int v) { return v + __shfl_xor(v, 16); }\n__device__ int g() { return threadIdx.x / warpSize; }",
+        "__device__ int f(int v) { return v + __shfl_xor(v, 16); }\n__device__ int g() { return threadIdx.x / warpSize; }",
+    ),
 ];
 
 #[test]

@@ -222,7 +222,7 @@ impl<'a> Code<'a> {
                         close = close.min(kernel_after(i));
                         units.push(Unit { name: self.text(name), head: from..i, body: i + 1..close });
                         i = if self.is(close, b"__global__") { close - 1 } else { close };
-                    } else if (from..i).any(|k| self.is(k, b"=")) || self.is(from, b"enum") {
+                    } else if self.is_list(from, i) {
                         i = close;
                     }
                     from = i + 1;
@@ -232,6 +232,12 @@ impl<'a> Code<'a> {
             i += 1;
         }
         units
+    }
+
+    /// Whether what precedes a `{` makes it a list of values. The default of a template's parameter has an `=` too.
+    fn is_list(&self, from: usize, brace: usize) -> bool {
+        let has = |word: &[u8]| (from..brace).any(|k| self.is(k, word));
+        has(b"enum") || has(b"=") && !(has(b"struct") || has(b"class") || has(b"union") || has(b"namespace"))
     }
 
     /// Where a function's name stands in what precedes a `{`, if that is a function.
@@ -320,8 +326,9 @@ mod tests {
             int table[] = {1, 2};\n\
             template <int N = 4> __global__ void __launch_bounds__(256) kernel(const float *x) { if (x) { } }\n\
             extern \"C\" { void host(void) { auto f = [] (int a) { return a; }; } }\n\
-            struct P make(int a) { return {}; } enum class E { A, B }; ";
-        assert_eq!(names(source), ["get", "kernel", "host", "make"]);
+            struct P make(int a) { return {}; } enum class E { A, B };\n\
+            template <typename T = int> struct Q { T v = 0; __device__ void push(T t) { v = t; } };";
+        assert_eq!(names(source), ["get", "kernel", "host", "make", "push"]);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct Constants<'a> {
     /// Names that stand for a warp's size, with their places.
     sizes: HashMap<&'a [u8], Vec<(u32, u32)>>,
     not_sizes: HashSet<&'a [u8]>,
+    /// The file uses the built-in `warpSize`.
+    pub whole_waves: bool,
 }
 
 impl<'a> Constants<'a> {
@@ -60,6 +62,7 @@ impl<'a> Constants<'a> {
             constants.define(lexed.text(i + 1), &texts, definition);
         }
         for i in 1..code.len() {
+            constants.whole_waves |= code.is(i, b"warpSize") && !code.is(i - 1, b".") && !code.is(i - 1, b"->");
             if !(code.is(i, b"=") || code.is(i, b"{")) || !code.is_name(i - 1) {
                 continue;
             }
@@ -68,18 +71,15 @@ impl<'a> Constants<'a> {
             if !number && !speaks_of_warps(code.text(i - 1)) {
                 continue;
             }
-            let end = (i + 1..i + 7).find(|k| matches!(code.text(*k), b";" | b"," | b"}" | b">" | b""));
-            let Some(end) = end.filter(|end| *end > i + 1) else { continue };
+            // The `)` of a parameter list ends a value too.
+            let ends = |k: usize| match code.text(k) {
+                b";" | b"," | b"}" | b">" | b"" => true,
+                b")" => code.partner(k).is_none_or(|open| open < i),
+                _ => false,
+            };
+            let Some(stop) = (i + 1..i + 8).find(|k| ends(*k)).filter(|stop| *stop > i + 1) else { continue };
             let name = code.text(i - 1);
-            let mut stop = end;
-            // The `)` of a parameter list.
-            if code.is(end, b",") || code.partner(end - 1).is_some_and(|open| open < i) {
-                stop = (i + 1..end).find(|k| code.is(*k, b")") && code.partner(*k).is_some_and(|open| open < i)).unwrap_or(end);
-            }
             let texts: Vec<&[u8]> = (i + 1..stop).map(|k| code.text(k)).collect();
-            if texts.is_empty() {
-                continue;
-            }
             let number = units.partition_point(|unit| unit.body.end <= i);
             let unit = units.get(number).filter(|unit| unit.head.start <= i).map(|_| number);
             let scope = unit.map_or(0..lexed.tokens.len(), |n| {
@@ -98,7 +98,7 @@ impl<'a> Constants<'a> {
                 span: code.span(i - 1, stop - 1),
                 value: code.span(i + 1, stop - 1),
                 kind: (typed && !automatic).then(|| code.span(first + qualifiers, i - 2)),
-                simple: typed && code.is(i, b"=") && code.is(end, b";") && stop == end,
+                simple: typed && code.is(i, b"=") && code.is(stop, b";"),
                 uses: 0,
             };
             constants.define(name, &texts, definition);

@@ -341,6 +341,8 @@ impl<'c, 'a> Flow<'c, 'a> {
                             found = wider(found, Value::Thread);
                         }
                         None if (code.before(i, b".") || code.before(i, b"->")) && !code.before(i, b"::") => {}
+                        // A function of the reader's own around `__ballot_sync`.
+                        None if contains(text, b"ballot") => found = Value::Mask,
                         None if contains(text, b"lane") && !contains(text, b"mask") => found = wider(found, Value::Lane),
                         None => {}
                     }

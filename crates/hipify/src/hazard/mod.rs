@@ -100,9 +100,13 @@ struct View<'v, 'a> {
     facts: &'v Facts,
     flow: &'v Flow<'v, 'a>,
     types: &'v Types<'a>,
+    /// The file speaks of `warpSize`: some of its code counts in whole waves, so that a width of 32 may not be what a function's
+    /// callers want.
+    whole_waves: bool,
 }
 
 fn scan<'a>(code: &Code<'a>, units: &[Unit<'a>], triggers: &[u32], constants: &mut Constants<'a>, found: &mut Vec<Hazard>) {
+    let whole_waves = constants.whole_waves;
     let types = Types::new(code, if units.first().is_some_and(|unit| unit.head.is_empty()) { &[] } else { units });
     let all = warp::facts(code, units, &|name| constants.is_warp_size(name));
     for (number, (unit, facts)) in units.iter().zip(&all).enumerate() {
@@ -114,7 +118,7 @@ fn scan<'a>(code: &Code<'a>, units: &[Unit<'a>], triggers: &[u32], constants: &m
             continue;
         }
         let flow = Flow::new(code, &types, unit, facts.device);
-        let view = View { code, unit, facts, flow: &flow, types: &types };
+        let view = View { code, unit, facts, flow: &flow, types: &types, whole_waves };
         let guards = lanes::guards(&view, found);
         masks::check(&view, number, &guards, constants, found);
         let by_32 = lanes::check(&view, found);
@@ -161,6 +165,9 @@ fn triggers(lexed: &Lexed<'_>) -> Vec<u32> {
     out
 }
 
+/// The beginning of `ballot`, in names of functions around it.
+const BALLOT: u32 = u32::from_le_bytes(*b"ball");
+
 /// `full`, as in `FULL_MASK`.
 const FULL: u32 = u32::from_le_bytes(*b"full");
 
@@ -172,7 +179,7 @@ fn is_trigger(name: &[u8]) -> bool {
     }
     name.windows(4).any(|four| {
         let word = u32::from_le_bytes([four[0], four[1], four[2], four[3]]) | 0x2020_2020;
-        word == u32::from_le_bytes(*b"warp") || word == u32::from_le_bytes(*b"lane") || word == FULL
+        word == u32::from_le_bytes(*b"warp") || word == u32::from_le_bytes(*b"lane") || word == FULL || word == BALLOT
     })
 }
 

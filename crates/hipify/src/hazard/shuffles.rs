@@ -1,6 +1,7 @@
 //! Shuffles that take a warp of 32 lanes for granted: 0210 and 0211.
 //!
-//! The fix is the same for all of them: a width of 32. It is the default on NVIDIA, and on AMD makes a wave of 64 behave as two warps.
+//! The fix is the same for all of them: a width of 32. It is the default on NVIDIA, and on AMD makes a wave of 64 behave as two warps. It is
+//! not offered in a file that counts by `warpSize` elsewhere: there half of a wave would be left out without a word.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -24,6 +25,11 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
         return;
     }
 
+    // A width goes in front of the last bracket of each; where other code counts whole waves, the choice is the reader's.
+    let fix = |closes: &mut dyn Iterator<Item = usize>| -> Option<Vec<Edit>> {
+        let insert = |close: usize| edit((code.span(close, close).0, code.span(close, close).0), ", 32");
+        (!view.whole_waves).then(|| closes.map(insert).collect())
+    };
     let mut covered: HashSet<usize> = HashSet::new();
     for i in view.unit.body.clone() {
         if !code.is(i, b"for") || !code.is(i + 1, b"(") {
@@ -44,7 +50,7 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
             "this loop goes over 32 lanes; a wave64 has 64, so its halves are never combined",
             "begin at `warpSize / 2` (or end at `warpSize`), or give the shuffle a width of 32 to work in segments of 32",
         );
-        hazard.fix = Some(inside.iter().map(|call| add_width(code, call)).collect());
+        hazard.fix = fix(&mut inside.iter().map(|call| call.close));
         found.push(hazard);
     }
 
@@ -58,7 +64,7 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
                 "this loop goes over 32 lanes, from 16 down; a wave64 has 64, so its halves are never combined",
                 "begin at `warpSize / 2`, or give the shuffle a width of 32 to work in segments of 32",
             );
-            hazard.fix = Some(vec![add_width(code, call)]);
+            hazard.fix = fix(&mut std::iter::once(call.close));
             found.push(hazard);
         }
     }
@@ -74,7 +80,7 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
             "these steps combine 32 lanes, 16 being the largest; a wave64 needs one of 32 as well",
             "add a step of 32 where `warpSize` is 64, or give each shuffle a width of 32 to work in segments of 32",
         );
-        hazard.fix = Some(unrolled.iter().map(|call| add_width(code, call)).collect());
+        hazard.fix = fix(&mut unrolled.iter().map(|call| call.close));
         found.push(hazard);
     }
 
@@ -93,14 +99,9 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
         };
         let help = "give it a width of 32 to stay within 32 lanes, or count lanes by `warpSize` throughout";
         let mut hazard = hazard(211, severity, code.span(call.at, call.close), message, help);
-        hazard.fix = Some(vec![add_width(code, call)]);
+        hazard.fix = fix(&mut std::iter::once(call.close));
         found.push(hazard);
     }
-}
-
-fn add_width(code: &Code<'_>, call: &Call) -> Edit {
-    let at = code.span(call.close, call.close).0;
-    edit((at, at), ", 32")
 }
 
 fn uses(code: &Code<'_>, call: &Call, name: &[u8]) -> bool {
