@@ -13,6 +13,17 @@ pub struct Edit {
     pub text: Cow<'static, [u8]>,
 }
 
+impl Edit {
+    /// Replaces `start..end` by a text.
+    pub fn new(start: u32, end: u32, text: impl Into<Cow<'static, str>>) -> Edit {
+        let text = match text.into() {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        };
+        Edit { start, end, text }
+    }
+}
+
 /// Changes collected in any order.
 #[derive(Debug, Default)]
 pub struct Edits(Vec<Edit>);
@@ -20,11 +31,12 @@ pub struct Edits(Vec<Edit>);
 impl Edits {
     /// Replaces `start..end`. Where two changes overlap, the first one made wins.
     pub fn replace(&mut self, start: u32, end: u32, text: impl Into<Cow<'static, str>>) {
-        let text = match text.into() {
-            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-        };
-        self.0.push(Edit { start, end, text });
+        self.push(Edit::new(start, end, text));
+    }
+
+    /// Adds a change made elsewhere.
+    pub fn push(&mut self, edit: Edit) {
+        self.0.push(edit);
     }
 
     /// Replaces `start..end` by bytes.

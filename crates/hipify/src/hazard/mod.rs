@@ -88,7 +88,7 @@ pub fn fixes(hazards: &[Hazard]) -> Edits {
     made.sort_by_key(|edit| (edit.start, edit.end));
     made.dedup();
     for edit in made {
-        edits.replace(edit.start, edit.end, edit.text.clone());
+        edits.push(edit.clone());
     }
     edits
 }
@@ -190,7 +190,7 @@ fn hazard(code: u16, severity: Severity, span: (u32, u32), message: impl Into<Co
 }
 
 fn edit(span: (u32, u32), text: impl Into<Cow<'static, str>>) -> Edit {
-    Edit { start: span.0, end: span.1, text: text.into() }
+    Edit::new(span.0, span.1, text)
 }
 
 /// Whether a place may be in one of these ranges: yes, where there are too many to look at.
