@@ -30,6 +30,7 @@ pub mod lex;
 mod macros;
 pub mod names;
 mod options;
+pub mod report;
 mod settle;
 mod stats;
 mod translate;

@@ -29,6 +29,7 @@
 #![warn(missing_docs)]
 
 pub use warpwave_gpu as gpu;
+pub use warpwave_hipify as hipify;
 pub use warpwave_jit as jit;
 
 pub mod array;

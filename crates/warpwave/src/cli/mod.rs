@@ -7,6 +7,7 @@ mod cache;
 mod compile;
 mod devices;
 mod doctor;
+mod hipify;
 mod inspect;
 mod run;
 
@@ -33,6 +34,8 @@ enum Command {
     Devices(devices::Args),
     /// Check each vendor's chain from device node to first launch, and name the fix for the first broken link.
     Doctor(doctor::Args),
+    /// Translate CUDA files to HIP, and name what cannot be translated or assumes 32 lanes.
+    Hipify(hipify::Args),
     /// Compile a CUDA C++ file for one or more GPUs, with no GPU needed.
     Compile(compile::Args),
     /// Show the targets, kernels, registers and arguments in compiled code.
@@ -133,6 +136,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
     let outcome = match cli.command {
         Command::Devices(args) => devices::run(&mut context, &args),
         Command::Doctor(args) => doctor::run(&mut context, &args),
+        Command::Hipify(args) => hipify::run(&mut context, &args),
         Command::Compile(args) => compile::run(&mut context, &args),
         Command::Inspect(args) => inspect::run(&mut context, &args),
         Command::Run(args) => run::run(&mut context, &args),

@@ -1,0 +1,107 @@
+//! What a translation means for the one who has to finish it: a verdict, and an estimate of the work left.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use crate::diagnostic::{Diagnostic, Severity};
+
+/// How a file stands after its translation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// Nothing to do that we know of.
+    Clean,
+    /// It may work; the places named should be looked at.
+    NeedsReview,
+    /// Something in it has no counterpart: it will not compile, or not work, as it stands.
+    NotPortable,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Clean => "clean",
+            Verdict::NeedsReview => "needs review",
+            Verdict::NotPortable => "not portable",
+        })
+    }
+}
+
+/// A verdict with the work it stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Assessment {
+    /// How the file stands.
+    pub verdict: Verdict,
+    /// Minutes of work left, roughly: half an hour for each kind of thing without a counterpart, ten minutes for each kind to look at,
+    /// and one for each further place of a kind.
+    pub minutes: usize,
+}
+
+impl Assessment {
+    /// Of a file with these diagnostics.
+    pub fn of<'a>(diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -> Assessment {
+        let mut assessment = Assessment { verdict: Verdict::Clean, minutes: 0 };
+        let mut kinds = HashSet::new();
+        for diagnostic in diagnostics {
+            let (verdict, minutes) = match diagnostic.severity {
+                Severity::Note => continue,
+                Severity::Warning => (Verdict::NeedsReview, 10),
+                Severity::Error => (Verdict::NotPortable, 30),
+            };
+            assessment.verdict = assessment.verdict.max(verdict);
+            // The message names what it is about: the same message again is the same work once more, which goes quicker.
+            assessment.minutes += if kinds.insert((diagnostic.code, &diagnostic.message)) { minutes } else { 1 };
+        }
+        assessment
+    }
+}
+
+/// `FILE:LINE:COLUMN: WW0107 warning: …`, with the help on a line of its own.
+pub fn line(file: &str, source: &[u8], diagnostic: &Diagnostic) -> String {
+    let (line, column) = crate::diagnostic::line_and_column(source, diagnostic.start);
+    let Diagnostic { code, severity, message, help, .. } = diagnostic;
+    let help = help.as_ref().map(|help| format!("\n    help: {help}")).unwrap_or_default();
+    format!("{file}:{line}:{column}: WW{code:04} {severity}: {message}{help}")
+}
+
+/// Title and explanation of a diagnostic's number.
+pub fn explain(code: u16) -> Option<(&'static str, &'static str)> {
+    let translator = crate::codes::find(code).map(|code| (code.title, code.explanation));
+    translator.or_else(|| crate::hazard::CODES.iter().find(|(number, ..)| *number == code).map(|(_, title, text)| (*title, *text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diagnostic(severity: Severity, message: &'static str) -> Diagnostic {
+        Diagnostic { code: 101, severity, start: 4, end: 5, message: message.into(), help: Some("do so".into()) }
+    }
+
+    #[test]
+    fn the_worst_diagnostic_makes_the_verdict() {
+        use Severity::{Error, Note, Warning};
+        assert_eq!(Assessment::of(&[]), Assessment { verdict: Verdict::Clean, minutes: 0 });
+        assert_eq!(Assessment::of(&[diagnostic(Note, "a")]).verdict, Verdict::Clean);
+        let two = [diagnostic(Warning, "a"), diagnostic(Warning, "a")];
+        assert_eq!(Assessment::of(&two), Assessment { verdict: Verdict::NeedsReview, minutes: 11 });
+        let both = [diagnostic(Error, "a"), diagnostic(Warning, "b")];
+        assert_eq!(Assessment::of(&both), Assessment { verdict: Verdict::NotPortable, minutes: 40 });
+    }
+
+    #[test]
+    fn a_line_names_file_place_and_number() {
+        let text = line("a.cu", b"int\nx", &diagnostic(Severity::Warning, "odd"));
+        assert_eq!(text, "a.cu:2:1: WW0101 warning: odd\n    help: do so");
+    }
+
+    #[test]
+    fn every_number_is_explained() {
+        for code in crate::codes::ALL {
+            assert!(explain(code.number).is_some());
+        }
+        for (code, ..) in crate::hazard::CODES {
+            assert!(explain(*code).is_some());
+        }
+        assert!(explain(9999).is_none());
+    }
+}
