@@ -106,6 +106,10 @@ const FIXES: &[(&str, &str)] = &[
         "__device__ int f(bool p) { const uint32_t m = __activemask(); if (m) return 31 - __clz(__ballot_sync(m, p)); return 0; }",
         "__device__ int f(bool p) { const uint32_t m = __activemask(); if (m) return 63 - __clzll(__ballot_sync(m, p)); return 0; }",
     ),
+    (
+        "__device__ int f(bool p) { int m = __ballot_sync(~0ull, p); return m == 0 ? -1 : __popc(m); }",
+        "__device__ int f(bool p) { unsigned long long m = __ballot_sync(~0ull, p); return m == 0 ? -1 : __popcll(m); }",
+    ),
     // The complement differs between the widths, and a sign would be extended.
     (
         "__device__ int f(bool p) { unsigned m = __ballot_sync(~0ull, p); return ~m == 0; }",

@@ -109,12 +109,11 @@ impl<'a> Code<'a> {
         self.at.get(i).map_or(usize::MAX, |index| *index as usize)
     }
 
-    /// The bytes from one token to another, both included.
+    /// The bytes from one token to another, both included; what is past the end counts as the last.
     pub fn span(&self, first: usize, last: usize) -> (u32, u32) {
-        match (self.tokens.get(first), self.tokens.get(last)) {
-            (Some(a), Some(b)) => (a.0, b.1.max(a.1)),
-            _ => (0, 0),
-        }
+        let place = |i: usize| self.tokens.get(i).or(self.tokens.last()).map_or((0, 0), |token| (token.0, token.1));
+        let (first, last) = (place(first), place(last));
+        (first.0, last.1.max(first.1))
     }
 
     /// The other half of a bracket.

@@ -1,5 +1,6 @@
 //! Lane masks: those passed (0201, 0202), those kept (0203), counted (0204), made by shifts (0205) and compared (0206).
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::code::{Code, REACH};
@@ -18,11 +19,13 @@ const WIDE: &str = "unsigned long long";
 /// All rules about masks. `unit` is the function's number; in `guards` only some lanes run.
 pub fn check(view: &View<'_, '_>, unit: usize, guards: &[Range<usize>], constants: &mut Constants<'_>, found: &mut Vec<Hazard>) {
     passed(view, unit, guards, constants, found);
+    // The types, by their first tokens, that a fix makes 64 bits wide.
+    let mut widened = HashSet::new();
     for i in view.unit.body.clone() {
         match view.code.text(i) {
-            b"=" => kept(view, i, found),
+            b"=" => kept(view, i, &mut widened, found),
             b"return" => returned(view, i, found),
-            b"__popc" | b"__ffs" | b"__clz" | b"__brev" | b"__fns" => counted(view, i, found),
+            b"__popc" | b"__ffs" | b"__clz" | b"__brev" | b"__fns" => counted(view, i, &widened, found),
             b"<<" => shifted(view, i, i + 1, found),
             b">" if view.code.shift_right(i) => shifted(view, i, i + 2, found),
             b"==" | b"!=" => compared(view, i, constants, found),
@@ -79,7 +82,7 @@ fn kept_message() -> Hazard {
 }
 
 /// `unsigned m = __ballot_sync(…)`, also to an element of an array.
-fn kept(view: &View<'_, '_>, equals: usize, found: &mut Vec<Hazard>) {
+fn kept(view: &View<'_, '_>, equals: usize, widened: &mut HashSet<usize>, found: &mut Vec<Hazard>) {
     let code = view.code;
     let mut target = match equals.checked_sub(1) {
         Some(target) => target,
@@ -106,6 +109,7 @@ fn kept(view: &View<'_, '_>, equals: usize, found: &mut Vec<Hazard>) {
     (hazard.diagnostic.start, hazard.diagnostic.end) = span;
     if target + 1 == equals && code.is(end, b";") {
         hazard.fix = widen(view, type_at, target, end);
+        widened.extend(type_at.filter(|_| hazard.fix.is_some()));
     }
     found.push(hazard);
 }
@@ -263,7 +267,7 @@ fn cast(view: &View<'_, '_>, i: usize, found: &mut Vec<Hazard>) {
 }
 
 /// `__popc(__ballot_sync(…))`.
-fn counted(view: &View<'_, '_>, at: usize, found: &mut Vec<Hazard>) {
+fn counted(view: &View<'_, '_>, at: usize, widened: &HashSet<usize>, found: &mut Vec<Hazard>) {
     let code = view.code;
     let Some(close) = code.partner(at + 1).filter(|_| code.is(at + 1, b"(")) else { return };
     let Some(argument) = code.arguments(at + 1).into_iter().next() else { return };
@@ -280,12 +284,11 @@ fn counted(view: &View<'_, '_>, at: usize, found: &mut Vec<Hazard>) {
     );
     // Sign extension would set the upper half.
     let free = is_width_free(code, argument.clone());
-    let signed = argument.take(REACH).any(|i| {
-        code.is_name(i)
-            && view
-                .flow
-                .variable(code.text(i), i)
-                .is_some_and(|v| matches!(v.value, Value::Mask | Value::LaneBits) && v.width == Width::Signed32)
+    let signed = argument.take(REACH).filter(|i| code.is_name(*i)).any(|i| {
+        view.flow.variable(code.text(i), i).is_some_and(|variable| {
+            let mask = matches!(variable.value, Value::Mask | Value::LaneBits);
+            mask && variable.width == Width::Signed32 && !variable.type_at.is_some_and(|type_at| widened.contains(&type_at))
+        })
     });
     let span = code.span(at, at);
     hazard.fix = match code.text(at) {

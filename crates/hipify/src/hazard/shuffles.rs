@@ -15,7 +15,8 @@ use crate::edit::Edit;
 /// Both rules. `by_32`: the function counts its lanes by 32.
 pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
     let code = view.code;
-    let open: Vec<&Call> = view.facts.calls.iter().filter(|call| call.is_shuffle() && call.width.is_none()).collect();
+    let open: Vec<&Call> =
+        view.facts.calls.iter().filter(|call| call.is_shuffle() && call.lane.is_some() && call.width.is_none()).collect();
     if open.is_empty() {
         return;
     }
