@@ -6,4 +6,5 @@
 
 pub mod diagnostic;
 pub mod edit;
+pub mod kernels;
 pub mod lex;

@@ -39,4 +39,4 @@ pub use jit::{Built, Jit, JitError};
 pub use source::{Included, KernelSource, SourceError};
 pub use target::{BadTarget, Target};
 pub use toolchain::{AskEachTime, ClangTool, Identity, NoCompiler, RtcTool, Tool, Toolchains, VersionMemo};
-pub use translate::{TRANSLATOR_VERSION, TranslateError, translate};
+pub use translate::{HipFile, Note, TRANSLATOR_VERSION, TranslateError, Translated, translate};

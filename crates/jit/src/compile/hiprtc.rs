@@ -11,7 +11,7 @@ use super::{CompileError, Job, defines, line_directive};
 use crate::headers;
 use crate::rtc::{self, Output};
 use crate::toolchain::RtcTool;
-use crate::translate::translate;
+use crate::translate::TranslatedSource;
 
 /// Since which HIP version an architecture is known. Those not listed are refused: an abort cannot be caught.
 const KNOWN_SINCE: &[(&str, (i32, i32))] = &[
@@ -54,14 +54,13 @@ pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
 }
 
 /// Calls hipRTC. Returns the code object and the messages.
-pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String), CompileError> {
+pub(super) fn compile(job: &Job<'_>, translated: &TranslatedSource<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String), CompileError> {
     let table = rtc::open(Vendor::Amd, &tool.path)?;
     let version = rtc::hip_version(&table, &tool.path)?;
     let compiler = format!("hipRTC {}.{}", version.0, version.1);
     guard(job, &compiler, version)?;
     let source = job.source;
-    let text = format!("#include \"{}\"\n{}", headers::PRELUDE, line_directive(source.name()))
-        + &translate(source.name(), source.text(), job.target)?;
+    let text = format!("#include \"{}\"\n{}", headers::PRELUDE, line_directive(source.name())) + &translated.main;
     let mut given: Vec<(&str, &str)> =
         ["warpwave_prelude.h", "warpwave/hiprtc.h"].iter().filter_map(|n| Some((*n, headers::text(n)?))).collect();
     for name in source.unresolved() {
