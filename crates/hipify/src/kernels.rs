@@ -8,6 +8,9 @@
 //! not compile; any bytes may come in.
 
 pub mod codes;
+mod condition;
+pub mod expand;
+pub mod find;
 pub mod guards;
 
 use std::ops::Range;
