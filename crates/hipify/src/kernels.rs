@@ -12,12 +12,15 @@ mod condition;
 pub mod expand;
 pub mod find;
 pub mod guards;
+pub mod ptx;
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::diagnostic::Diagnostic;
 use crate::edit::Edits;
 use crate::lex::{Lexed, TooLarge};
+use guards::Obstacle;
 
 /// Part of every cache key of translated code: a change of what [`rewrite`] writes raises it.
 pub const VERSION: u32 = 2;
@@ -43,7 +46,53 @@ pub fn translate(source: &[u8]) -> Result<Translation, TooLarge> {
 /// Adds the changes that the device code of `lexed` needs.
 pub fn rewrite(lexed: &Lexed<'_>, edits: &mut Edits, diagnostics: &mut Vec<Diagnostic>) {
     let conditionals = guards::conditionals(lexed);
-    guards::rewrite(lexed, &conditionals, Vec::new(), edits, diagnostics);
+    let mut obstacles = Vec::new();
+    let mut statements: HashMap<usize, ptx::Asm> = HashMap::new();
+    for statement in ptx::statements(lexed) {
+        let asm = match statement {
+            Ok(asm) => asm,
+            Err((token, reason)) => {
+                let place = lexed.tokens[token];
+                diagnostics.push(codes::unreadable_asm(place.start, place.end, reason));
+                continue;
+            }
+        };
+        let (start, end) = (lexed.tokens[asm.tokens.start].start, lexed.tokens[asm.tokens.end - 1].end);
+        match ptx::translate(&asm) {
+            ptx::Outcome::Keep => {}
+            ptx::Outcome::Unknown(name) => {
+                obstacles.push(Obstacle { token: asm.tokens.start, name });
+                statements.insert(asm.tokens.start, asm);
+            }
+            ptx::Outcome::Cpp(text, notes) => {
+                edits.replace(start, end, same_lines(lexed, &asm.tokens, text));
+                diagnostics.extend(notes.into_iter().map(|note| codes::near_ptx(start, end, note)));
+            }
+        }
+    }
+    // An obstacle in a branch that AMD compilers never see is none.
+    obstacles.retain(|obstacle| !guards::not_for_amd(lexed, &conditionals, obstacle.token));
+    for Obstacle { token, name } in guards::rewrite(lexed, &conditionals, obstacles, edits, diagnostics) {
+        let Some(asm) = statements.get(&token) else { continue };
+        let (start, end) = (lexed.tokens[asm.tokens.start].start, lexed.tokens[asm.tokens.end - 1].end);
+        diagnostics.push(codes::unknown_ptx(start, end, &name));
+        // A call that does not compile where it is reached: clang checks this attribute after it has dropped dead code.
+        let shown: String = name.chars().filter(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\')).collect();
+        let text = format!(
+            "do {{ extern __device__ __attribute__((error(\"WW0301: the PTX instruction {shown} has no counterpart on AMD\"))) \
+             void __warpwave_no_counterpart_{start}(); __warpwave_no_counterpart_{start}(); }} while (0)"
+        );
+        edits.replace(start, end, same_lines(lexed, &asm.tokens, text));
+    }
+}
+
+/// `text` with as many line ends as the tokens it replaces have between them.
+fn same_lines(lexed: &Lexed<'_>, tokens: &Range<usize>, mut text: String) -> String {
+    let (first, last) = (lexed.tokens[tokens.start], lexed.tokens[tokens.end - 1]);
+    let lines = lexed.source[first.start as usize..last.end as usize].iter().filter(|byte| **byte == b'\n').count();
+    // Within a macro's body a line must go on.
+    text.push_str(&(if first.in_directive { " \\\n" } else { "\n" }).repeat(lines));
+    text
 }
 
 /// The source of some tokens on one line, white space and comments between them as one space.

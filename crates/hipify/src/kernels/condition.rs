@@ -9,11 +9,7 @@ pub(crate) type Item<'a> = (&'a [u8], bool);
 const DEPTH: usize = 200;
 
 /// The value of a condition. `value` gives that of a name, `defined` answers `defined(name)`; both may not know.
-pub(crate) fn evaluate(
-    items: &[Item<'_>],
-    value: &dyn Fn(&[u8]) -> Option<i64>,
-    defined: &dyn Fn(&[u8]) -> Option<bool>,
-) -> Option<i64> {
+pub(crate) fn evaluate(items: &[Item<'_>], value: &dyn Fn(&[u8]) -> Option<i64>, defined: &dyn Fn(&[u8]) -> Option<bool>) -> Option<i64> {
     let mut parser = Parser { items, at: 0, depth: 0, value, defined, failed: false };
     let result = parser.ternary();
     if parser.failed || parser.at != items.len() { None } else { result }
@@ -227,9 +223,8 @@ mod tests {
 
     fn eval(text: &str) -> Option<i64> {
         let lexed = Lexed::new(text.as_bytes()).unwrap();
-        let items: Vec<Item<'_>> = (0..lexed.tokens.len())
-            .map(|i| (lexed.text(i), i > 0 && lexed.tokens[i].start == lexed.tokens[i - 1].end))
-            .collect();
+        let items: Vec<Item<'_>> =
+            (0..lexed.tokens.len()).map(|i| (lexed.text(i), i > 0 && lexed.tokens[i].start == lexed.tokens[i - 1].end)).collect();
         let value = |name: &[u8]| (name == b"ARCH").then_some(900);
         let defined = |name: &[u8]| match name {
             b"ARCH" => Some(true),

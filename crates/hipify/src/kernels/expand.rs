@@ -14,7 +14,7 @@ use super::guards::directive_end;
 use crate::lex::{Kind, Lexed, TooLarge};
 
 /// The most words that come out, and the most steps that are made.
-const WORDS: usize = 8 << 20;
+const WORDS: usize = 4 << 20;
 const INCLUDES: usize = 64;
 /// How many files are read in all, each as often as it is included.
 const VISITS: usize = 4096;
@@ -104,8 +104,7 @@ struct Machine<'u, 'a> {
 pub fn expand<'a>(unit: &Unit<'a>) -> Result<Expanded<'a>, TooLarge> {
     let lexed = unit.files.iter().map(|text| Lexed::new(text)).collect::<Result<Vec<_>, _>>()?;
     let once = vec![false; lexed.len()];
-    let mut machine =
-        Machine { unit, lexed, macros: HashMap::new(), once, out: Vec::new(), steps: 0, depth: 0, visits: 0, complete: true };
+    let mut machine = Machine { unit, lexed, macros: HashMap::new(), once, out: Vec::new(), steps: 0, depth: 0, visits: 0, complete: true };
     for (name, value) in &unit.defines {
         let value = value.clone().into_bytes();
         let lexed = Lexed::new(&value)?;

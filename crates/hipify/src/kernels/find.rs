@@ -50,8 +50,16 @@ pub(crate) struct Word<'a> {
 }
 
 /// Words before a function's name that take parentheses of their own.
-const WITH_ARGUMENTS: &[&[u8]] =
-    &[b"__launch_bounds__", b"__attribute__", b"__maxnreg__", b"__cluster_dims__", b"__block_size__", b"__align__", b"alignas", b"__declspec"];
+const WITH_ARGUMENTS: &[&[u8]] = &[
+    b"__launch_bounds__",
+    b"__attribute__",
+    b"__maxnreg__",
+    b"__cluster_dims__",
+    b"__block_size__",
+    b"__align__",
+    b"alignas",
+    b"__declspec",
+];
 
 /// How far behind `__global__` a name is looked for.
 const REACH: usize = 400;

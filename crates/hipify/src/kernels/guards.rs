@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::codes;
+use super::{codes, condition};
 use crate::diagnostic::Diagnostic;
 use crate::edit::Edits;
 use crate::lex::{Kind, Lexed};
@@ -99,6 +99,30 @@ pub fn nest(lexed: &Lexed<'_>, all: &[Conditional], token: usize) -> Vec<String>
     }
     around.sort();
     around.into_iter().map(|(_, text)| text).collect()
+}
+
+/// Whether a token stands in a branch that no AMD compiler takes, as far as AMD's macros decide it.
+pub(crate) fn not_for_amd(lexed: &Lexed<'_>, all: &[Conditional], token: usize) -> bool {
+    const DEFINED: &[&[u8]] = &[b"__HIP_PLATFORM_AMD__", b"__HIP__", b"__HIPCC__", b"__AMDGCN__", b"WARPWAVE_AMD", b"WARPWAVE"];
+    let defined = |name: &[u8]| DEFINED.contains(&name).then_some(true);
+    let value = |name: &[u8]| DEFINED.contains(&name).then_some(1);
+    let holds = |branch: &Branch| {
+        let word = lexed.text(branch.directive.start + 1);
+        let rest = branch.directive.start + 2..branch.directive.end;
+        match word {
+            b"ifdef" | b"elifdef" => defined(lexed.text(rest.start)),
+            b"ifndef" | b"elifndef" => defined(lexed.text(rest.start)).map(|d| !d),
+            b"else" => Some(true),
+            _ => {
+                let items: Vec<_> = rest.map(|i| (lexed.text(i), lexed.tokens[i - 1].end == lexed.tokens[i].start)).collect();
+                condition::evaluate(&items, &value, &defined).map(|v| v != 0)
+            }
+        }
+    };
+    all.iter().any(|conditional| {
+        let Some(at) = conditional.branches.iter().position(|b| b.body.contains(&token)) else { return false };
+        holds(&conditional.branches[at]) == Some(false) || conditional.branches[..at].iter().any(|b| holds(b) == Some(true))
+    })
 }
 
 /// Something in the source that AMD compilers cannot take: where, and its name.

@@ -13,6 +13,7 @@ use warpwave_gpu::Vendor;
 use warpwave_gpu::code_object::{CodeObject, CodeObjectError};
 
 use crate::headers;
+use crate::kernels;
 use crate::source::KernelSource;
 use crate::target::Target;
 use crate::toolchain::{NoCompiler, Tool, Toolchains};
@@ -170,8 +171,13 @@ pub fn compile_with(job: &Job<'_>, tool: &Tool) -> Result<Compiled, CompileError
         target: job.target.to_string(),
         error,
     })?;
-    let hip = if job.target.vendor() == Vendor::Amd { translated.hip(job.source) } else { Vec::new() };
-    let notes = translated.notes.into_iter().map(Note::after_success).collect();
+    let mut notes: Vec<Note> = Vec::new();
+    let mut hip = Vec::new();
+    if job.target.vendor() == Vendor::Amd {
+        hip = translated.hip(job.source);
+        notes.extend(translated.notes.into_iter().map(Note::after_success));
+        notes.extend(kernels::lost(job.source, &code_object));
+    }
     let mut compiled = Compiled { binary, log, code_object, notes, hip };
     if matches!(tool, Tool::Nvrtc(_)) {
         nvrtc::read_spills(&mut compiled);
