@@ -63,6 +63,7 @@ pub(crate) const FILES: &[(&str, &str)] = files![
     "limits.h",
     "math.h",
     "math_constants.h",
+    "mma.h",
     "math_functions.h",
     "stddef.h",
     "stdint.h",
