@@ -61,7 +61,7 @@ pub(super) struct Args {
     #[arg(long, short = 'D')]
     define: Vec<String>,
     /// Print the text as it is translated for an AMD device.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     show_hip: bool,
     /// Print JSON.
     #[arg(long)]
@@ -198,7 +198,7 @@ impl Code {
                 let target = Target::of(device)?.for_source(source);
                 let built = context.jit.build(source, &target, CompilerChoice::Auto)?;
                 compile::print_notes(context, &built.compiled)?;
-                if args.show_hip && !args.json {
+                if args.show_hip {
                     compile::print_hip(context, &built.compiled)?;
                 }
                 Module::load(device, &built.compiled.binary)?
