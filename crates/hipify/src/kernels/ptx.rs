@@ -227,6 +227,15 @@ mod tests {
     }
 
     #[test]
+    fn modifiers_that_change_a_result_are_not_passed_over() {
+        for text in ["fma.rn.sat.f32 %0, %1, %1, %1;", "add.rz.f32 %0, %1, %1;", "max.NaN.f32 %0, %1, %1;", "add.cc.u32 %0, %1, %1;"] {
+            let operand = |c: &str| Operand { constraint: c.to_owned(), expression: "x".to_owned(), name: None };
+            let asm = Asm { tokens: 0..0, text: text.to_owned(), operands: vec![operand("=f"), operand("f")] };
+            assert!(matches!(translate(&asm), Outcome::Unknown(_)), "{text}");
+        }
+    }
+
+    #[test]
     fn unreadable_statements_say_why() {
         for source in ["asm(NAME);", "asm(\"x\" : y);", "asm(\"x\" : \"=r\"(y", "asm(", "asm(\"x\" : \"=r\" z);"] {
             let lexed = Lexed::new(source.as_bytes()).unwrap();

@@ -120,6 +120,9 @@ const SPECIAL: &[(&str, &str)] = &[
     ("%globaltimer", "wall_clock64()"),
 ];
 
+/// Modifiers that the table's C++ covers: rounding to nearest, allowed inexactness, halves of a product, kinds of a shift.
+const PLAIN: &[&str] = &["rn", "ftz", "approx", "full", "lo", "hi", "wrap", "clamp", "l", "r"];
+
 impl Block {
     /// Translates one instruction; `Err` names what is not in the table.
     pub fn instruction(&mut self, text: &str) -> Result<(), String> {
@@ -250,6 +253,10 @@ impl Block {
         match parts[0] {
             "ld" | "ldu" if count == 2 => return self.load(parts, ops),
             "st" if count == 2 => return self.store(parts, ops),
+            "bar" if has("warp") => {
+                self.lines.push("__syncwarp();".to_owned());
+                return Some(());
+            }
             "bar" | "barrier" if has("sync") || has("arrive") => {
                 // One barrier per block: others name a part of it.
                 let all = !has("arrive") && count == 1 && ops[0].trim() == "0";
@@ -306,7 +313,16 @@ impl Block {
                     ["eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs"].into_iter().position(|n| parts.get(1) == Some(&n))?;
                 let operator = ["==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">="][compare];
                 let v = self.values(&ops[1..], ty)?;
-                return self.write(&ops[0], "pred", &format!("{} {operator} {}", v[0], v[1]));
+                if parts.len() > 3 && parts[2] != "ftz" {
+                    return None;
+                }
+                // Unlike C++'s, PTX's `ne` is false where a value is not a number.
+                let value = if operator == "!=" && ty.starts_with('f') {
+                    format!("{0} < {1} || {0} > {1}", v[0], v[1])
+                } else {
+                    format!("{} {operator} {}", v[0], v[1])
+                };
+                return self.write(&ops[0], "pred", &value);
             }
             "selp" if count == 4 => {
                 let v = self.values(&ops[1..3], ty)?;
@@ -332,7 +348,8 @@ impl Block {
         let suffix = if ty == "f32" { "f" } else { "" };
         let v = self.values(ops.get(1..)?, ty)?;
         let n = v.len();
-        if float && parts.iter().any(|p| matches!(*p, "rz" | "rm" | "rp")) {
+        // A modifier that is not known to change nothing (`.sat`, `.NaN`, `.rz`, `.cc`) is not passed over.
+        if !parts[1..].iter().all(|part| PLAIN.contains(part) || Store::of_type(part).is_some()) {
             return None;
         }
         let value = match parts[0] {
