@@ -5,6 +5,7 @@
 //! instructions; jumps and labels are not translated. A statement of which any instruction is not in the table is an
 //! obstacle as a whole: half a block would be worse than none. AMD's own assembly and empty statements stay as they are.
 
+mod memory;
 pub mod table;
 
 use std::collections::HashMap;
