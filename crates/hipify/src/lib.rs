@@ -25,6 +25,7 @@ mod guess;
 mod half2;
 pub mod hazard;
 mod includes;
+pub mod kernels;
 mod launch;
 pub mod lex;
 mod macros;

@@ -66,7 +66,10 @@ pub fn line(file: &str, source: &[u8], diagnostic: &Diagnostic) -> String {
 /// Title and explanation of a diagnostic's number.
 pub fn explain(code: u16) -> Option<(&'static str, &'static str)> {
     let translator = crate::codes::find(code).map(|code| (code.title, code.explanation));
-    translator.or_else(|| crate::hazard::CODES.iter().find(|(number, ..)| *number == code).map(|(_, title, text)| (*title, *text)))
+    let kernels = || crate::kernels::codes::find(code).map(|code| (code.title, code.explanation));
+    translator
+        .or_else(kernels)
+        .or_else(|| crate::hazard::CODES.iter().find(|(number, ..)| *number == code).map(|(_, title, text)| (*title, *text)))
 }
 
 #[cfg(test)]

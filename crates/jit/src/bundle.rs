@@ -90,9 +90,13 @@ impl Bundle {
             let built = jit.build(source, target, CompilerChoice::Auto)?;
             Ok(Part { target: target.clone(), code: built.compiled.binary.into() })
         };
-        let parts = targets.iter().map(part).collect::<Result<_, CompileError>>()?;
+        Ok(Bundle::of(source, targets.iter().map(part).collect::<Result<_, CompileError>>()?))
+    }
+
+    /// Of code that was compiled already.
+    pub fn of(source: &KernelSource, parts: Vec<Part>) -> Bundle {
         let name = source.name().rsplit('/').next().unwrap_or_default().to_owned();
-        Ok(Bundle { source: name, source_hash: hash_of(source), parts })
+        Bundle { source: name, source_hash: hash_of(source), parts }
     }
 
     /// The bundle as a file's bytes.

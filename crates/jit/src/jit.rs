@@ -13,6 +13,7 @@ use crate::compile::{CompileError, Compiled, CompilerChoice, Job, compile_with, 
 use crate::source::KernelSource;
 use crate::target::{BadTarget, Target};
 use crate::toolchain::{Identity, Tool, Toolchains, VersionMemo};
+use crate::translate::{HipFile, Note};
 
 /// Compiles sources, remembers the results on disk, and loads them on devices. Cheap to clone; usable from any thread.
 #[derive(Clone)]
@@ -71,6 +72,10 @@ struct Meta {
     kernels: Vec<String>,
     /// Spills are in NVRTC's log alone.
     spills: Vec<(u32, u32)>,
+    #[serde(default)]
+    notes: Vec<Note>,
+    #[serde(default)]
+    hip: Vec<HipFile>,
 }
 
 impl Default for Jit {
@@ -196,6 +201,8 @@ fn to_entry(job: &Job<'_>, version: &str, compiled: &Compiled) -> Entry {
         log: compiled.log.clone(),
         kernels: kernels.iter().map(|k| k.name.clone()).collect(),
         spills: kernels.iter().map(|k| (k.sgpr_spills, k.vgpr_spills)).collect(),
+        notes: compiled.notes.clone(),
+        hip: compiled.hip.clone(),
     };
     // A struct of strings and numbers always has a JSON form.
     let meta = serde_json::to_string(&meta).unwrap_or_default();
@@ -209,11 +216,11 @@ fn from_entry(entry: Entry, tool: &Tool, target: &Target) -> Result<Compiled, Co
         error,
     })?;
     let meta: Option<Meta> = serde_json::from_str(&entry.meta).ok();
-    let (log, spills) = meta.map(|meta| (meta.log, meta.spills)).unwrap_or_default();
+    let (log, spills, notes, hip) = meta.map(|meta| (meta.log, meta.spills, meta.notes, meta.hip)).unwrap_or_default();
     for (kernel, (sgpr, vgpr)) in code_object.kernels.iter_mut().zip(spills) {
         (kernel.sgpr_spills, kernel.vgpr_spills) = (sgpr, vgpr);
     }
-    Ok(Compiled { binary: entry.payload, log, code_object })
+    Ok(Compiled { binary: entry.payload, log, code_object, notes, hip })
 }
 
 /// Compilers' versions, remembered beside the cache under the compiler's path, size and time: asking clang would start

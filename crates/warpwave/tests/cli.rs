@@ -254,6 +254,27 @@ fn wrong_input_is_named_with_the_right_exit_code() {
 }
 
 #[test]
+fn the_translated_text_and_its_notes_are_shown() {
+    if !have_clang() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("k.cu").display().to_string();
+    let text = "#if __CUDA_ARCH__ >= 800\nextern \"C\" __global__ void a(int *x) { *x = 1; }\n#endif\n\
+        #ifndef __HIP_PLATFORM_AMD__\nextern \"C\" __global__ void lost() {}\n#endif\n";
+    std::fs::write(&file, text).unwrap();
+    let fakes = amd();
+    let answer = on(&fakes, &["compile", &file, "--target", "gfx90a", "--show-hip"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.contains("#if WARPWAVE_CUDA_ARCH >= 800\n"), "{}", answer.out);
+    assert!(answer.err.contains("k.cu:5:28: WW0310 warning: the kernel `lost`"), "{}", answer.err);
+    let answer = on(&fakes, &["compile", &file, "--target", "gfx90a", "--show-hip", "--json"]);
+    let value: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(value["targets"][0]["notes"][0]["code"], "WW0310");
+    assert!(value["targets"][0]["hip"][0]["text"].as_str().unwrap().contains("WARPWAVE_CUDA_ARCH"));
+}
+
+#[test]
 fn compile_writes_one_artefact_for_each_target_and_the_cache_has_them_next_time() {
     if !have_clang() {
         return;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::{CompileError, Job, defines, line_directive};
 use crate::headers;
 use crate::toolchain::ClangTool;
-use crate::translate::translate;
+use crate::translate::TranslatedSource;
 
 /// Since which release clang knows an architecture. Older ones are known by all releases that are tried (15 on).
 const KNOWN_SINCE: &[(&str, u32)] = &[
@@ -76,9 +76,9 @@ pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
 }
 
 /// Runs clang. Returns the code object and the messages.
-pub(super) fn compile(job: &Job<'_>, tool: &ClangTool) -> Result<(Vec<u8>, String), CompileError> {
+pub(super) fn compile(job: &Job<'_>, text: &TranslatedSource<'_>, tool: &ClangTool) -> Result<(Vec<u8>, String), CompileError> {
     let work = tempfile::Builder::new().prefix("warpwave-").tempdir().map_err(|e| io("cannot make a temporary folder", e))?;
-    let main = write_inputs(job, &work)?;
+    let main = write_inputs(job, text, &work)?;
     let output = work.path().join("out.hsaco");
     // A device library made by a newer LLVM than this clang cannot be read; the next may be older.
     let mut folders = tool.device_libs.iter().map(Some).collect::<Vec<_>>();
@@ -127,20 +127,19 @@ fn run(command: &mut Command, tool: &ClangTool, work: &TempDir) -> Result<std::p
 }
 
 /// Writes the source, the headers and the overlay. Returns the source's place.
-fn write_inputs(job: &Job<'_>, work: &TempDir) -> Result<PathBuf, CompileError> {
+fn write_inputs(job: &Job<'_>, text: &TranslatedSource<'_>, work: &TempDir) -> Result<PathBuf, CompileError> {
     let write = |path: &Path, text: &str| std::fs::write(path, text).map_err(|e| io("cannot write temporary files", e));
     let source = job.source;
     let main = work.path().join("main.hip");
-    write(&main, &(line_directive(source.name()) + &translate(source.name(), source.text(), job.target)?))?;
+    write(&main, &(line_directive(source.name()) + &text.main))?;
     let mut roots = Vec::new();
     let mut map = |virtual_path: &Path, text: &str| {
         let real = work.path().join(format!("file{}", roots.len()));
         roots.push(json!({ "name": virtual_path.to_string_lossy(), "type": "file", "external-contents": real.to_string_lossy() }));
         write(&real, text)
     };
-    for file in source.includes() {
-        let text = translate(&file.path.to_string_lossy(), &file.text, job.target)?;
-        map(&absolute(&file.path), &text)?;
+    for (file, text) in source.includes().iter().zip(&text.includes) {
+        map(&absolute(&file.path), text)?;
     }
     for (name, text) in headers::FILES {
         map(&Path::new(headers::FOLDER).join(name), text)?;

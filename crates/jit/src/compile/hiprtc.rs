@@ -3,15 +3,19 @@
 //! hipRTC has HIP's headers built in; the prelude adds only what HIP lacks. Some versions abort the whole process when they are
 //! given an architecture they do not know, so a table says which know which, and the rest is refused before the call.
 
+use std::borrow::Cow;
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use tempfile::TempDir;
 use warpwave_gpu::Vendor;
 
 use super::{CompileError, Job, defines, line_directive};
 use crate::headers;
 use crate::rtc::{self, Output};
+use crate::source::KernelSource;
 use crate::toolchain::RtcTool;
-use crate::translate::translate;
+use crate::translate::TranslatedSource;
 
 /// Since which HIP version an architecture is known. Those not listed are refused: an abort cannot be caught.
 const KNOWN_SINCE: &[(&str, (i32, i32))] = &[
@@ -54,14 +58,13 @@ pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
 }
 
 /// Calls hipRTC. Returns the code object and the messages.
-pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String), CompileError> {
+pub(super) fn compile(job: &Job<'_>, translated: &TranslatedSource<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String), CompileError> {
     let table = rtc::open(Vendor::Amd, &tool.path)?;
     let version = rtc::hip_version(&table, &tool.path)?;
     let compiler = format!("hipRTC {}.{}", version.0, version.1);
     guard(job, &compiler, version)?;
     let source = job.source;
-    let text = format!("#include \"{}\"\n{}", headers::PRELUDE, line_directive(source.name()))
-        + &translate(source.name(), source.text(), job.target)?;
+    let text = format!("#include \"{}\"\n{}", headers::PRELUDE, line_directive(source.name())) + &translated.main;
     let mut given: Vec<(&str, &str)> =
         ["warpwave_prelude.h", "warpwave/hiprtc.h"].iter().filter_map(|n| Some((*n, headers::text(n)?))).collect();
     for name in source.unresolved() {
@@ -69,9 +72,13 @@ pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String)
         let text = if name == "cuda_fp16.h" || name == "cuda_bf16.h" { Some("#pragma once\n") } else { headers::text(name) };
         given.extend(text.map(|t| (name.as_str(), t)));
     }
+    let mirror = mirror(source, translated)?;
     let outcome = {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut flags = flags(job);
+        // In front of all others: hipRTC looks into folders before it looks at the headers it was given.
+        let mut flags: Vec<String> =
+            mirror.iter().flat_map(|m| ["-iquote", "-I"].map(|option| format!("{option}{}", m.path().display()))).collect();
+        flags.extend(self::flags(job));
         flags.push(format!("-DWARPWAVE_HIPRTC_VERSION={}", version.0 * 100 + version.1));
         rtc::compile(&table, source.name(), &text, &given, &flags, Output::Code)?
     };
@@ -85,6 +92,33 @@ pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String)
         log: outcome.log,
         help: None,
     })
+}
+
+/// A folder with the included files as they were translated; none where they are the same.
+fn mirror(source: &KernelSource, translated: &TranslatedSource<'_>) -> Result<Option<TempDir>, CompileError> {
+    if !translated.includes.iter().any(|text| matches!(text, Cow::Owned(_))) {
+        return Ok(None);
+    }
+    let io = |error| CompileError::Io { what: "cannot write translated headers".to_owned(), error };
+    let folder = tempfile::Builder::new().prefix("warpwave-").tempdir().map_err(io)?;
+    for (file, text) in source.includes().iter().zip(&translated.includes) {
+        let name = included_as(source, &file.path);
+        // A name that leaves its folder is left to the disk; what its guards lose is reported after compiling.
+        if Path::new(&name).components().any(|part| !matches!(part, Component::Normal(_))) {
+            continue;
+        }
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(folder.path())).map_err(io)?;
+        std::fs::write(path, line_directive(&file.path.to_string_lossy()) + text).map_err(io)?;
+    }
+    Ok(Some(folder))
+}
+
+/// The name by which a file is included: its path below the folder it was found through.
+fn included_as(source: &KernelSource, path: &Path) -> String {
+    let folders = source.folder().into_iter().chain(source.include_dirs().iter().map(PathBuf::as_path));
+    let below = folders.filter_map(|folder| path.strip_prefix(folder).ok()).min_by_key(|rest| rest.as_os_str().len());
+    below.unwrap_or(path).to_string_lossy().into_owned()
 }
 
 /// Refuses what would abort the process.

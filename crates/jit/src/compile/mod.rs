@@ -13,10 +13,11 @@ use warpwave_gpu::Vendor;
 use warpwave_gpu::code_object::{CodeObject, CodeObjectError};
 
 use crate::headers;
+use crate::kernels;
 use crate::source::KernelSource;
 use crate::target::Target;
 use crate::toolchain::{NoCompiler, Tool, Toolchains};
-use crate::translate::{TRANSLATOR_VERSION, TranslateError};
+use crate::translate::{HipFile, Note, TRANSLATOR_VERSION, TranslateError, TranslatedSource};
 
 /// What to compile, and for which GPU.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +53,10 @@ pub struct Compiled {
     pub log: String,
     /// The kernels in `binary`.
     pub code_object: CodeObject,
+    /// What the translation for AMD has to say; empty for NVIDIA.
+    pub notes: Vec<Note>,
+    /// The text that was compiled for AMD, and the included files that were changed for it; empty for NVIDIA.
+    pub hip: Vec<HipFile>,
 }
 
 /// Why there is no code.
@@ -154,22 +159,42 @@ pub fn compile_with(job: &Job<'_>, tool: &Tool) -> Result<Compiled, CompileError
             return Err(CompileError::BadOption { option: option.clone(), reason: "holds a NUL byte".to_owned() });
         }
     }
-    let (binary, log) = match tool {
-        Tool::Clang(clang) => clang::compile(job, clang)?,
-        Tool::Nvrtc(nvrtc) => nvrtc::compile(job, nvrtc)?,
-        Tool::HipRtc(hiprtc) => hiprtc::compile(job, hiprtc)?,
+    let translated = TranslatedSource::new(job.source, job.target)?;
+    let outcome = match tool {
+        Tool::Clang(clang) => clang::compile(job, &translated, clang),
+        Tool::Nvrtc(nvrtc) => nvrtc::compile(job, nvrtc),
+        Tool::HipRtc(hiprtc) => hiprtc::compile(job, &translated, hiprtc),
     };
+    let (binary, log) = outcome.map_err(|error| with_notes(error, &translated.notes))?;
     let code_object = CodeObject::parse(&binary).map_err(|error| CompileError::BadOutput {
         compiler: tool.name().to_owned(),
         target: job.target.to_string(),
         error,
     })?;
-    let mut compiled = Compiled { binary, log, code_object };
+    let mut notes: Vec<Note> = Vec::new();
+    let mut hip = Vec::new();
+    if job.target.vendor() == Vendor::Amd {
+        hip = translated.hip(job.source);
+        notes.extend(translated.notes.into_iter().map(Note::after_success));
+        notes.extend(kernels::lost(job.source, &code_object));
+    }
+    let mut compiled = Compiled { binary, log, code_object, notes, hip };
     if matches!(tool, Tool::Nvrtc(_)) {
         nvrtc::read_spills(&mut compiled);
     }
     tracing::debug!(source = job.source.name(), target = %job.target, bytes = compiled.binary.len(), kernels = compiled.code_object.kernels.len(), "compiled");
     Ok(compiled)
+}
+
+/// A refusal with what the translation knew before: an instruction that has no counterpart explains the compiler's message.
+fn with_notes(error: CompileError, notes: &[Note]) -> CompileError {
+    match error {
+        CompileError::Failed { compiler, target, source_name, log, help } => {
+            let notes: String = notes.iter().filter(|note| note.matters()).map(|note| format!("{note}\n")).collect();
+            CompileError::Failed { compiler, target, source_name, log: notes + &log, help }
+        }
+        other => other,
+    }
 }
 
 /// Everything that decides what [`compile_with`] makes, apart from the compiler's version: label and value, in a fixed order.

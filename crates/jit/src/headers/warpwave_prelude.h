@@ -6,8 +6,9 @@
 //   WARPWAVE_CODE_OBJECT_VERSION  the file format's version, 5 or 6
 // With hipRTC, which has HIP's own headers built in, only what HIP lacks is added.
 //
-// __CUDA_ARCH__ stays undefined: it promises an NVIDIA architecture, and with it PTX. A source that guards plain code with it, as
-// many do for half precision, can be compiled with -D__CUDA_ARCH__=900: what it then finds here is what that architecture has.
+// __CUDA_ARCH__ stays undefined, for headers of others take it for NVIDIA's compiler. The translation writes WARPWAVE_CUDA_ARCH where
+// a source says __CUDA_ARCH__, so that code under its guards is compiled as for a recent architecture; -DWARPWAVE_CUDA_ARCH=800, or
+// -D__CUDA_ARCH__=800 as for other compilers, asks for another.
 #ifndef WARPWAVE_PRELUDE_H
 #define WARPWAVE_PRELUDE_H
 
@@ -17,6 +18,13 @@
 
 #define WARPWAVE 1
 #define WARPWAVE_AMD 1
+#ifndef WARPWAVE_CUDA_ARCH
+#ifdef __CUDA_ARCH__
+#define WARPWAVE_CUDA_ARCH __CUDA_ARCH__
+#else
+#define WARPWAVE_CUDA_ARCH 900
+#endif
+#endif
 
 #ifdef __HIPCC_RTC__
 #include "warpwave/hiprtc.h"

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use warpwave_jit::cache::Outcome as CacheOutcome;
-use warpwave_jit::{Bundle, CompilerChoice, KernelSource, Target};
+use warpwave_jit::{Built, Bundle, Compiled, CompilerChoice, KernelSource, Part, Target};
 
 use super::inspect::{kernels_json, print_kernels};
 use super::{Context, Failure, Outcome, failed, usage};
@@ -35,6 +35,9 @@ pub(super) struct Args {
     /// Which compiler to use for AMD targets.
     #[arg(long, value_enum, default_value = "auto")]
     compiler: Compiler,
+    /// Print the text as it is translated for AMD targets.
+    #[arg(long)]
+    show_hip: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -105,7 +108,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     if args.json {
         let mut all: Vec<Value> = Vec::new();
         for (target, built, path) in &rows {
-            all.push(json!({
+            let mut row = json!({
                 "target": target.to_string(),
                 "ok": true,
                 "compiler": built.compiler,
@@ -115,7 +118,12 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
                 "file": path,
                 "log": built.compiled.log,
                 "kernels": kernels_json(&built.compiled.code_object),
-            }));
+                "notes": built.compiled.notes,
+            });
+            if args.show_hip {
+                row["hip"] = hip_json(&built.compiled);
+            }
+            all.push(row);
         }
         for (target, error) in &broken {
             all.push(json!({ "target": target.to_string(), "ok": false, "error": error.to_string() }));
@@ -128,10 +136,18 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
             let place = path.as_ref().map(|path| format!(" -> {}", path.display())).unwrap_or_default();
             writeln!(context.out, "{target}: {how} in {ms:.1} ms, {} bytes, {}{place}", built.compiled.binary.len(), built.compiler)?;
             print_kernels(context.out, &built.compiled.code_object)?;
+            print_notes(context, &built.compiled)?;
             let warnings = built.compiled.log.lines().filter(|line| line.contains("warning"));
             for line in warnings {
                 writeln!(context.err, "{line}")?;
             }
+        }
+    }
+    if args.show_hip && !args.json {
+        // The text is the same for all AMD targets.
+        match rows.iter().find(|(_, built, _)| !built.compiled.hip.is_empty()) {
+            Some((_, built, _)) => print_hip(context, &built.compiled)?,
+            None => writeln!(context.err, "--show-hip: no target is an AMD GPU; NVIDIA's compiler gets the source as it is")?,
         }
     }
     if !broken.is_empty() {
@@ -139,11 +155,36 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         return Err(failed(all.join("\n")));
     }
     if let Some(path) = &args.bundle {
-        let bundle = Bundle::compile(&context.jit, &source, &targets)?;
+        let part = |(target, built, _): (&Target, Built, _)| Part { target: target.clone(), code: built.compiled.binary.into() };
+        let bundle = Bundle::of(&source, rows.into_iter().map(part).collect());
         write(path, &bundle.to_bytes())?;
         writeln!(context.err, "wrote {} with {} targets", path.display(), bundle.parts.len())?;
     }
     Ok(())
+}
+
+/// Prints what the translation has to say, each thing once.
+pub(super) fn print_notes(context: &mut Context<'_>, compiled: &Compiled) -> Outcome {
+    for note in compiled.notes.iter().filter(|note| note.matters()) {
+        writeln!(context.err, "{note}")?;
+    }
+    Ok(())
+}
+
+/// Prints the translated text; with changed included files behind it, each under its name.
+pub(super) fn print_hip(context: &mut Context<'_>, compiled: &Compiled) -> Outcome {
+    for (index, (name, text)) in compiled.hip.iter().enumerate() {
+        if index > 0 {
+            writeln!(context.out, "// included: {name}")?;
+        }
+        writeln!(context.out, "{}", text.trim_end_matches('\n'))?;
+    }
+    Ok(())
+}
+
+/// The translated texts.
+pub(super) fn hip_json(compiled: &Compiled) -> Value {
+    compiled.hip.iter().map(|(name, text)| json!({ "file": name, "text": text })).collect::<Vec<_>>().into()
 }
 
 /// A target as part of a file name.

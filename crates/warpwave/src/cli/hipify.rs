@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use warpwave_hipify::diagnostic::line_and_column;
 use warpwave_hipify::hazard;
+use warpwave_hipify::kernels;
 use warpwave_hipify::lex::Lexed;
 use warpwave_hipify::report::{self, Assessment, Verdict};
 use warpwave_hipify::{Diagnostic, ExcludedBlocks, LaunchSyntax, Options, Severity, Stats, Target, translate};
@@ -207,6 +208,9 @@ fn one(path: &Path, options: &Options, fix: bool) -> Result<Done, Failure> {
     let translation = translate(&text, options);
     let mut diagnostics = translation.diagnostics;
     diagnostics.extend(hazards.into_iter().map(|hazard| hazard.diagnostic));
+    // Inline PTX stays as it is here; what has no counterpart is named.
+    let ptx = [kernels::codes::UNKNOWN_PTX, kernels::codes::UNREADABLE_ASM];
+    diagnostics.extend(kernels::translate(&text)?.diagnostics.into_iter().filter(|diagnostic| ptx.contains(&diagnostic.code)));
     diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
     let assessment = Assessment::of(&diagnostics);
     // Places are those of the text that was translated.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use warpwave_gpu::code_object::{ArgKind, CodeKind};
 use warpwave_gpu::{Arg, Buffer, Device, Event, Kernel, Launch, Module};
-use warpwave_jit::{Bundle, Jit};
+use warpwave_jit::{Bundle, CompilerChoice, Target};
 
 use super::{Context, Failure, Outcome, compile, failed, inspect, usage};
 use crate::array::{Array, format_values};
@@ -60,6 +60,9 @@ pub(super) struct Args {
     /// Define a macro, NAME or NAME=VALUE.
     #[arg(long, short = 'D')]
     define: Vec<String>,
+    /// Print the text as it is translated for an AMD device.
+    #[arg(long, conflicts_with = "json")]
+    show_hip: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -189,9 +192,17 @@ impl Code {
         }
     }
 
-    fn load(&self, jit: &Jit, device: &Device) -> Result<Module, Failure> {
+    fn load(&self, context: &mut Context<'_>, args: &Args, device: &Device) -> Result<Module, Failure> {
         Ok(match self {
-            Code::Source(source) => jit.load(device, source)?,
+            Code::Source(source) => {
+                let target = Target::of(device)?.for_source(source);
+                let built = context.jit.build(source, &target, CompilerChoice::Auto)?;
+                compile::print_notes(context, &built.compiled)?;
+                if args.show_hip {
+                    compile::print_hip(context, &built.compiled)?;
+                }
+                Module::load(device, &built.compiled.binary)?
+            }
             Code::Bundle(bundle) => bundle.load(device)?,
             Code::Binary(bytes) => Module::load(device, bytes)?,
         })
@@ -199,7 +210,7 @@ impl Code {
 }
 
 fn run_on(context: &mut Context<'_>, device: &Device, args: &Args, code: &Code, inputs: &[Input]) -> Result<Results, Failure> {
-    let module = code.load(&context.jit, device)?;
+    let module = code.load(context, args, device)?;
     if let Some(object) = module.code() {
         object.find(&args.kernel)?;
     }

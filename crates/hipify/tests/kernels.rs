@@ -1,0 +1,50 @@
+//! Each construct of the kernel language with what it becomes: `kernels/NAME.cu` to `kernels/NAME.hip`, whose first lines are the
+//! diagnostics. `WARPWAVE_BLESS=1` writes the expected files anew.
+
+use std::path::Path;
+
+use warpwave_hipify::diagnostic::line_and_column;
+use warpwave_hipify::kernels::translate;
+
+#[test]
+fn constructs_become_what_is_expected() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|e| e == "cu"));
+    assert!(files.len() >= 5);
+    for path in files {
+        let source = std::fs::read(&path).unwrap();
+        let translation = translate(&source).unwrap();
+        let lines = |text: &[u8]| text.iter().filter(|b| **b == b'\n').count();
+        assert_eq!(lines(&translation.text), lines(&source), "{}: lines came or went", path.display());
+        let mut told = String::new();
+        for diagnostic in &translation.diagnostics {
+            let (line, column) = line_and_column(&source, diagnostic.start);
+            told += &format!("// {line}:{column}: WW{:04} {}: {}\n", diagnostic.code, diagnostic.severity, diagnostic.message);
+        }
+        let result = told + &String::from_utf8(translation.text).unwrap();
+        let golden = path.with_extension("hip");
+        if std::env::var_os("WARPWAVE_BLESS").is_some_and(|v| v == "1") {
+            std::fs::write(&golden, &result).unwrap();
+        }
+        let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+        assert_eq!(result, expected, "{}", path.display());
+    }
+}
+
+proptest::proptest! {
+    /// Whatever comes in, lines stay.
+    #[test]
+    fn lines_stay_and_nothing_panics(
+        parts in proptest::collection::vec(proptest::sample::select(vec![
+            "asm", " volatile", "(", ")", "\"mov.u32 %0, %1;\"", "\"wgmma;\"", ":", "::", "\"=r\"", "(x)", ";", "\n", "#if __CUDA_ARCH__ >= 9\n",
+            "#else\n", "#endif\n", "#define M ", "\\\n", "__CUDA_ARCH__", "{", "}", "\"", "#ifdef __CUDA_ARCH__\n", "é", "#elif X\n",
+        ]), 0..50)
+    ) {
+        let source = parts.concat();
+        let result = translate(source.as_bytes()).unwrap();
+        let lines = |text: &[u8]| text.iter().filter(|b| **b == b'\n').count();
+        proptest::prop_assert_eq!(lines(&result.text), lines(source.as_bytes()));
+        proptest::prop_assert!(std::str::from_utf8(&result.text).is_ok());
+    }
+}
