@@ -24,7 +24,7 @@ fn each_code_names_its_place() {
         ("auto f = cudaFuncSetCacheConfig;", 110, "cudaFuncSetCacheConfig"),
         ("cuOccupancyMaxPotentialBlockSize(&a, &b, f, g, 0, 0);", 111, "cuOccupancyMaxPotentialBlockSize"),
         ("#include <cuda_bf16.h>\n", 112, "<cuda_bf16.h>"),
-        ("x = __shfl_sync(m, x, 0);", 113, "__shfl_sync"),
+        ("x = __vsub4(x, 0);", 113, "__vsub4"),
         ("half2 v; float f = v.x;", 114, "x"),
         ("#if CUDART_VERSION > 11000\n#endif\n", 116, "CUDART_VERSION"),
         ("#define CALL(name) cuda##name()\n", 117, "cuda"),
