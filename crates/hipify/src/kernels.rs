@@ -90,6 +90,10 @@ pub fn rewrite(lexed: &Lexed<'_>, edits: &mut Edits, diagnostics: &mut Vec<Diagn
 fn same_lines(lexed: &Lexed<'_>, tokens: &Range<usize>, mut text: String) -> String {
     let (first, last) = (lexed.tokens[tokens.start], lexed.tokens[tokens.end - 1]);
     let lines = lexed.source[first.start as usize..last.end as usize].iter().filter(|byte| **byte == b'\n').count();
+    // An operand may bring line ends of its own: within a literal, behind a backslash.
+    if text.contains('\n') {
+        text = text.replace("\\\r\n", "").replace("\\\n", "").replace('\n', " ");
+    }
     // Within a macro's body a line must go on.
     text.push_str(&(if first.in_directive { " \\\n" } else { "\n" }).repeat(lines));
     text

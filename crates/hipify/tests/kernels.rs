@@ -48,3 +48,12 @@ proptest::proptest! {
         proptest::prop_assert!(std::str::from_utf8(&result.text).is_ok());
     }
 }
+
+#[test]
+fn an_operand_with_a_literal_over_two_lines_moves_no_line() {
+    let source = b"void f() {\n    asm(\"mov.u32 %0, %1;\" : \"=r\"(x[sizeof(\"a\\\nb\")]) : \"r\"(y));\n}\nint after;\n";
+    let text = warpwave_hipify::kernels::translate(source).unwrap().text;
+    let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(lines(&text), lines(source), "{}", String::from_utf8_lossy(&text));
+    assert!(text.ends_with(b"}\nint after;\n"));
+}

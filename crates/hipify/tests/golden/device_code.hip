@@ -10,4 +10,3 @@ __global__ void reduce(float *x) {
   __syncthreads();
 }
 // 2:56 WW0114 note: a member of `half2` is an integer in HIP; it is now read as `half`
-// 5:8 WW0113 warning: `__shfl_down_sync`: HIP has no device function or type of this name
