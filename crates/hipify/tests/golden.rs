@@ -55,3 +55,52 @@ fn sources_translate_as_written_down() {
     assert!(count >= 20, "{count} sources");
     assert!(wrong.is_empty(), "{} differ; WARPWAVE_BLESS=1 rewrites them\n{}", wrong.len(), wrong.join("\n"));
 }
+
+/// Expected files that HIP 5.2's headers alone cannot compile, and why.
+const NOT_COMPILED: &[(&str, &str)] = &[
+    ("cublas", "needs hipBLAS"),
+    ("cublas_v1", "needs hipBLAS"),
+    ("data_types", "needs rocBLAS"),
+    ("device_code", "HIP has __shfl_down_sync since 6.2"),
+    ("includes", "shows headers that have no counterpart"),
+    ("miopen_mode", "needs MIOpen"),
+    ("namespaces", "needs hipCUB"),
+    ("nvrtc", "includes <hiprtc.h>, which HIP 5.2 has as <hip/hiprtc.h>"),
+    ("roc_mode", "needs rocBLAS"),
+    ("unsupported", "shows names that have no counterpart"),
+];
+
+/// The translations compile: with clang and HIP's headers, where both are installed.
+#[test]
+fn translations_compile_for_an_amd_gpu() {
+    let clang = std::env::var_os("WARPWAVE_CLANG").unwrap_or_else(|| "clang-19".into());
+    let runs = std::process::Command::new(&clang).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !runs || !Path::new("/usr/include/hip/hip_runtime.h").exists() {
+        let required = std::env::var_os("WARPWAVE_REQUIRE_ALL").is_some_and(|value| value == "1");
+        assert!(!required, "no clang or no HIP headers (apt install clang-19 libamdhip64-dev), and WARPWAVE_REQUIRE_ALL is set");
+        return eprintln!("skipped: no clang, or no HIP headers");
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut compiled = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if path.extension().is_none_or(|end| end != "hip") {
+            continue;
+        }
+        if let Some((_, why)) = NOT_COMPILED.iter().find(|(exempt, _)| *exempt == name) {
+            println!("{name}: not compiled: {why}");
+            continue;
+        }
+        let output = std::process::Command::new(&clang)
+            .args(["-x", "hip", "--offload-device-only", "--offload-arch=gfx90a", "-fsyntax-only", "-w", "-D__HIP_PLATFORM_AMD__"])
+            .args(["--rocm-path=/usr", "--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        compiled += 1;
+    }
+    println!("{compiled} translations compile for gfx90a");
+    assert!(compiled >= 14);
+}

@@ -1,4 +1,5 @@
 #include <cuda_runtime.h>
+void fail(const char *call, const char *why);
 #define CHECK(call)                                                          \
   do {                                                                       \
     cudaError_t status = (call);                                             \

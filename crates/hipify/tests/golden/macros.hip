@@ -1,4 +1,5 @@
 #include <hip/hip_runtime.h>
+void fail(const char *call, const char *why);
 #define CHECK(call)                                                          \
   do {                                                                       \
     hipError_t status = (call);                                             \
