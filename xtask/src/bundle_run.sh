@@ -80,6 +80,8 @@ step() {
         "$@" >"$log" 2>&1
         status=$?
     fi
+    # compute-sanitizer hides the status of a program that never touched the GPU.
+    if [ "$status" -eq 0 ] && grep -q '^test result: FAILED' "$log"; then status=101; fi
     time=$(awk -v ns="$(($(now) - start))" 'BEGIN { printf "%.1f s", ns / 1e9 }')
     ran=$((ran + 1))
     remark=$(sed -n 's/^test result: [a-zA-Z]*\. \(.* failed; [0-9]* ignored\).*/\1/p' "$log" | tail -n 1)

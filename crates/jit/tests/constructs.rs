@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::temporary_jit;
+use common::clang_jit;
 use warpwave_jit::cache::Outcome;
 use warpwave_jit::{CompilerChoice, KernelSource, Target};
 
@@ -14,7 +14,7 @@ fn target() -> Target {
 
 #[test]
 fn golden_sources_compile() {
-    let Some((jit, _folder)) = temporary_jit(&target()) else { return };
+    let Some((jit, _folder)) = clang_jit(&target()) else { return };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hipify/tests/kernels");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|e| e == "cu"));
@@ -28,7 +28,7 @@ fn golden_sources_compile() {
 
 #[test]
 fn the_translation_and_its_notes_are_kept_in_the_cache() {
-    let Some((jit, _folder)) = temporary_jit(&target()) else { return };
+    let Some((jit, _folder)) = clang_jit(&target()) else { return };
     let text = "#if __CUDA_ARCH__ >= 800\nextern \"C\" __global__ void a(int *x) { *x = 1; }\n#endif\n\
         #ifndef __HIP_PLATFORM_AMD__\nextern \"C\" __global__ void lost(int *x) { *x = 2; }\n#endif\n";
     let source = KernelSource::from_text("k.cu", text).unwrap();
@@ -44,7 +44,7 @@ fn the_translation_and_its_notes_are_kept_in_the_cache() {
 
 #[test]
 fn a_reached_instruction_without_counterpart_is_an_error_at_its_line() {
-    let Some((jit, _folder)) = temporary_jit(&target()) else { return };
+    let Some((jit, _folder)) = clang_jit(&target()) else { return };
     let text = "extern \"C\" __global__ void k(unsigned *x) {\n    unsigned y;\n    asm(\"movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;\"\n        \
         : \"=r\"(y) : \"r\"(*x));\n    *x = y;\n    undeclared();\n}\n";
     let source = KernelSource::from_text("k.cu", text).unwrap();
@@ -58,7 +58,7 @@ fn a_reached_instruction_without_counterpart_is_an_error_at_its_line() {
 
 #[test]
 fn the_architecture_that_guards_see_can_be_chosen() {
-    let Some((jit, _folder)) = temporary_jit(&target()) else { return };
+    let Some((jit, _folder)) = clang_jit(&target()) else { return };
     let text = "#if __CUDA_ARCH__ < 800\nextern \"C\" __global__ void old() {}\n#elif __CUDA_ARCH__ < 900\n\
         extern \"C\" __global__ void ampere() {}\n#else\nextern \"C\" __global__ void hopper() {}\n#endif\n";
     let name =

@@ -45,3 +45,9 @@ pub fn temporary_jit(target: &Target) -> Option<(Jit, tempfile::TempDir)> {
     let folder = tempfile::tempdir().unwrap();
     Some((Jit::with_toolchains(Cache::at(folder.path().join("cache"), 1 << 30), toolchains), folder))
 }
+
+/// The same with clang: hipRTC has HIP's headers in place of ours.
+pub fn clang_jit(target: &Target) -> Option<(Jit, tempfile::TempDir)> {
+    let there = Toolchains::find().choose(target, CompilerChoice::Clang).is_ok();
+    if require(there, "no clang with its linker") { temporary_jit(target) } else { None }
+}
