@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::memory::{Block, HostHold, mark_used};
+use crate::host_view::HostHold;
+use crate::memory::{Block, mark_used};
 use crate::module::Module;
 use crate::stream::Stream;
 use crate::table::{Failure, Handle, Vendor};

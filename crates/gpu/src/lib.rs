@@ -39,6 +39,7 @@ mod event;
 pub mod fake;
 mod graph;
 pub mod hardware;
+mod host_view;
 mod launch;
 pub mod library;
 mod memory;
@@ -54,8 +55,9 @@ pub use driver::{Driver, Version, cuda_search, hip_search, rocm_library_folders}
 pub use error::{Error, Result};
 pub use event::Event;
 pub use graph::{Graph, GraphExec};
+pub use host_view::{HostView, HostViewMut};
 pub use launch::{Arg, Args, Launch, default_block_size};
-pub use memory::{Buffer, HostBuffer, HostView, HostViewMut, MemoryRange, Slice, SliceMut, UnifiedBuffer};
+pub use memory::{Buffer, HostBuffer, MemoryRange, Slice, SliceMut, UnifiedBuffer};
 pub use module::{Kernel, Module};
 pub use pool::PoolStats;
 pub use select::{Backend, Gpus, Preference, Selection, init};

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ops::{Bound, Deref, DerefMut, RangeBounds};
+use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
@@ -16,6 +16,7 @@ use bytemuck::Pod;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::host_view::{HostView, HostViewMut};
 use crate::stream::Stream;
 use crate::table::{DevicePtr, Vendor};
 use crate::vendor::MemoryKind;
@@ -134,7 +135,7 @@ impl Block {
     }
 
     /// Lets the host look: waits for queued work, and keeps graphs from being launched on it.
-    fn begin_view(&self) -> Result<()> {
+    pub fn begin_view(&self) -> Result<()> {
         loop {
             let mut uses = self.uses();
             if uses.launches == 0 {
@@ -146,6 +147,22 @@ impl Block {
             // Another thread queues a graph just now: a matter of microseconds.
             std::thread::yield_now();
         }
+    }
+
+    pub fn end_view(&self) {
+        self.uses().views -= 1;
+    }
+
+    /// Keeps the host from looking; whether it does not look now.
+    pub fn begin_launch(&self) -> bool {
+        let mut uses = self.uses();
+        let free = uses.views == 0;
+        uses.launches += usize::from(free);
+        free
+    }
+
+    pub fn end_launch(&self) {
+        self.uses().launches -= 1;
     }
 
     fn uses(&self) -> std::sync::MutexGuard<'_, Uses> {
@@ -174,80 +191,6 @@ impl Block {
 /// Remembers for every block that work on `stream`, queued just now, touches it; the first failure is told at the end.
 pub(crate) fn mark_used<'a>(blocks: impl IntoIterator<Item = &'a Arc<Block>>, stream: &Stream) -> Result<()> {
     blocks.into_iter().map(|block| block.used_on(stream)).fold(Ok(()), Result::and)
-}
-
-/// Keeps the host from looking at memory while a graph that touches it is queued.
-pub(crate) struct HostHold<'a>(Vec<&'a Arc<Block>>);
-
-impl<'a> HostHold<'a> {
-    /// Refused if the host looks at one of the blocks now.
-    pub fn of(blocks: impl Iterator<Item = &'a Arc<Block>>) -> Result<HostHold<'a>> {
-        let mut hold = HostHold(Vec::new());
-        for block in blocks.filter(|block| block.kind() != MemoryKind::Device) {
-            let mut uses = block.uses();
-            if uses.views > 0 {
-                return Err(Error::HostView { device: block.device.name().to_owned() });
-            }
-            uses.launches += 1;
-            hold.0.push(block);
-        }
-        Ok(hold)
-    }
-}
-
-impl Drop for HostHold<'_> {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|block| block.uses().launches -= 1);
-    }
-}
-
-/// Elements that the host reads. While it lives, no graph that touches them can be launched.
-pub struct HostView<'a, T> {
-    elements: &'a [T],
-    block: &'a Block,
-}
-
-/// Elements that the host reads and writes. While it lives, no graph that touches them can be launched.
-pub struct HostViewMut<'a, T> {
-    elements: &'a mut [T],
-    block: &'a Block,
-}
-
-macro_rules! host_view {
-    ($view:ident) => {
-        impl<T> Deref for $view<'_, T> {
-            type Target = [T];
-            fn deref(&self) -> &[T] {
-                self.elements
-            }
-        }
-
-        impl<T> Drop for $view<'_, T> {
-            fn drop(&mut self) {
-                self.block.uses().views -= 1;
-            }
-        }
-
-        impl<T: std::fmt::Debug> std::fmt::Debug for $view<'_, T> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                self.elements.fmt(f)
-            }
-        }
-
-        impl<T: PartialEq, U: AsRef<[T]>> PartialEq<U> for $view<'_, T> {
-            fn eq(&self, other: &U) -> bool {
-                *self.elements == *other.as_ref()
-            }
-        }
-    };
-}
-host_view!(HostView);
-host_view!(HostViewMut);
-
-impl<T> DerefMut for HostViewMut<'_, T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        self.elements
-    }
 }
 
 impl Drop for Block {
@@ -375,20 +318,6 @@ impl<T: Pod> HostBuffer<T> {
         Ok(HostBuffer { block, len, _element: PhantomData })
     }
 
-    /// The elements, once no queued work touches them.
-    pub fn as_slice(&self) -> Result<HostView<'_, T>> {
-        self.block.begin_view()?;
-        // SAFETY: `len` plain elements, and the work that could write them is done; new work needs `&mut self`, or is refused.
-        Ok(HostView { elements: unsafe { std::slice::from_raw_parts(self.host_ptr(), self.len) }, block: &self.block })
-    }
-
-    /// The elements, once no queued work touches them.
-    pub fn as_mut_slice(&mut self) -> Result<HostViewMut<'_, T>> {
-        self.block.begin_view()?;
-        // SAFETY: as above, and the borrow is exclusive.
-        Ok(HostViewMut { elements: unsafe { std::slice::from_raw_parts_mut(self.host_ptr(), self.len) }, block: &self.block })
-    }
-
     pub(crate) fn host_ptr(&self) -> *mut T {
         match self.block.origin {
             Origin::Pinned { host } | Origin::Registered { host, .. } => host.cast(),
@@ -427,20 +356,6 @@ impl<T: Pod> UnifiedBuffer<T> {
         Ok(buffer)
     }
 
-    /// The elements, once the device is done with them.
-    pub fn as_slice(&self) -> Result<HostView<'_, T>> {
-        self.block.begin_view()?;
-        // SAFETY: `len` plain elements, and the work that could write them is done; new work needs `&mut self`, or is refused.
-        Ok(HostView { elements: unsafe { std::slice::from_raw_parts(self.host_ptr(), self.len) }, block: &self.block })
-    }
-
-    /// The elements, once the device is done with them.
-    pub fn as_mut_slice(&mut self) -> Result<HostViewMut<'_, T>> {
-        self.block.begin_view()?;
-        // SAFETY: as above, and the borrow is exclusive.
-        Ok(HostViewMut { elements: unsafe { std::slice::from_raw_parts_mut(self.host_ptr(), self.len) }, block: &self.block })
-    }
-
     /// Asks the driver to move the memory to `stream`'s device ahead of use.
     pub fn prefetch_to_device(&self, stream: &Stream) -> Result<()> {
         self.prefetch(stream, stream.device().seat().ordinal)
@@ -469,6 +384,28 @@ impl<T: Pod> UnifiedBuffer<T> {
         if self.len == 0 { std::ptr::NonNull::dangling().as_ptr() } else { self.block.ptr as *mut T }
     }
 }
+
+macro_rules! host_access {
+    ($buffer:ident) => {
+        impl<T: Pod> $buffer<T> {
+            /// The elements, once no queued work touches them.
+            pub fn as_slice(&self) -> Result<HostView<'_, T>> {
+                self.block.begin_view()?;
+                // SAFETY: `len` plain elements, and the work that could write them is done; new work needs `&mut self`, or is refused.
+                Ok(HostView::new(unsafe { std::slice::from_raw_parts(self.host_ptr(), self.len) }, &self.block))
+            }
+
+            /// The elements, once no queued work touches them.
+            pub fn as_mut_slice(&mut self) -> Result<HostViewMut<'_, T>> {
+                self.block.begin_view()?;
+                // SAFETY: as above, and the borrow is exclusive.
+                Ok(HostViewMut::new(unsafe { std::slice::from_raw_parts_mut(self.host_ptr(), self.len) }, &self.block))
+            }
+        }
+    };
+}
+host_access!(HostBuffer);
+host_access!(UnifiedBuffer);
 
 macro_rules! common {
     ($buffer:ident) => {

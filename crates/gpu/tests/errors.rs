@@ -138,9 +138,9 @@ fn a_lost_device_is_told_from_a_failed_call() {
 }
 
 #[test]
-fn every_driver_call_of_a_session_may_fail() {
-    // Record what a session calls, then let each of those calls fail in turn: an error or a success, never a panic.
-    let session = |fakes: &Fakes| -> warpwave_gpu::Result<()> {
+fn every_driver_call_of_a_program_may_fail() {
+    // Record what a program calls, then let each of those calls fail in turn: an error or a success, never a panic.
+    let program = |fakes: &Fakes| -> warpwave_gpu::Result<()> {
         teach(fakes);
         let device = fakes.driver()?.device(0)?;
         let stream = device.stream()?;
@@ -163,7 +163,7 @@ fn every_driver_call_of_a_session_may_fail() {
     };
     for make in [Fake::nvidia, Fake::amd] {
         let fakes = make().install();
-        session(&fakes).unwrap();
+        program(&fakes).unwrap();
         let mut calls = fakes.log();
         drop(fakes);
         calls.sort();
@@ -175,11 +175,11 @@ fn every_driver_call_of_a_session_may_fail() {
                 for code in [1, 2, 600, 719] {
                     let fakes = make().install();
                     fakes.fail(&call, nth, code);
-                    failures += usize::from(session(&fakes).is_err());
+                    failures += usize::from(program(&fakes).is_err());
                 }
             }
         }
-        assert!(failures > 100, "{failures} sessions failed: the faults were not injected");
+        assert!(failures > 100, "{failures} programs failed: the faults were not injected");
     }
 }
 
