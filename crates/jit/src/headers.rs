@@ -3,6 +3,10 @@
 //! clang sees them under [`FOLDER`], a name that exists only in the file system overlay of one compiler run, so messages and
 //! results do not depend on where temporary files lie.
 
+use std::sync::OnceLock;
+
+use sha2::{Digest, Sha256};
+
 /// The folder the headers appear in.
 pub(crate) const FOLDER: &str = "/warpwave/include";
 
@@ -79,6 +83,13 @@ pub(crate) const C_LIBRARY: &[&str] = &[
     "assert.h", "cassert", "cfloat", "climits", "cstddef", "cstdint", "cstdio", "cstdlib", "cstring", "float.h", "limits.h", "math.h",
     "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h",
 ];
+
+/// Label and SHA-256 of each, for cache keys. Made once: a key is asked for at every load, and the texts are long.
+pub(crate) fn digests() -> &'static [(String, String)] {
+    static DIGESTS: OnceLock<Vec<(String, String)>> = OnceLock::new();
+    let hex = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    DIGESTS.get_or_init(|| FILES.iter().map(|(name, text)| (format!("header {name}"), hex(text))).collect())
+}
 
 /// The text of a header.
 pub(crate) fn text(name: &str) -> Option<&'static str> {

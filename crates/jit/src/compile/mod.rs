@@ -214,7 +214,7 @@ pub fn key_material(job: &Job<'_>, tool: &Tool) -> Vec<(String, String)> {
     parts.extend(flags.into_iter().map(|flag| ("flag".to_owned(), flag)));
     parts.extend(job.source.files().into_iter().map(|(name, text)| (format!("file {name}"), text.to_owned())));
     // The C headers reach NVRTC too; the rest only AMD. One rule for both costs a few recompilations after an update.
-    parts.extend(headers::FILES.iter().map(|(name, text)| (format!("header {name}"), (*text).to_owned())));
+    parts.extend(headers::digests().iter().cloned());
     parts
 }
 
