@@ -1,0 +1,359 @@
+//! Words to instructions.
+
+use super::table::{Field, Format, Row, find};
+use super::{Dpp, Inst, Sdwa, Via, flag, operand};
+use crate::arch::Arch;
+
+/// Why words are no instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The words end within it.
+    #[error("the code ends within an instruction")]
+    Truncated,
+    /// No encoding of the architecture looks so.
+    #[error("no encoding matches {0:#010x}")]
+    NoEncoding(u32),
+    /// The encoding is known, its opcode is not.
+    #[error("{0:?} has no opcode {1}")]
+    NoOpcode(Format, u32),
+}
+
+fn bits(word: u32, low: u32, count: u32) -> u32 {
+    word >> low & ((1 << count) - 1)
+}
+
+fn bit(word: u32, at: u32) -> bool {
+    word >> at & 1 != 0
+}
+
+fn field(word: u32, low: u32, count: u32) -> u16 {
+    bits(word, low, count) as u16
+}
+
+/// Sign-extends the low `count` bits.
+fn signed(value: u32, count: u32) -> i32 {
+    ((value << (32 - count)) as i32) >> (32 - count)
+}
+
+fn blank(row: &'static Row) -> Inst {
+    Inst {
+        row,
+        words: 1,
+        dst: 0,
+        sdst: operand::VCC,
+        src: [0; 3],
+        base: operand::NONE,
+        offset: operand::NONE,
+        literal: 0,
+        imm: 0,
+        abs: 0,
+        neg: 0,
+        neg_hi: 0,
+        op_sel: 0,
+        op_sel_hi: 0,
+        omod: 0,
+        clamp: false,
+        flags: 0,
+        via: Via::Plain,
+    }
+}
+
+/// Decodes the instruction that `words` begins with.
+pub fn decode(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
+    let first = *words.first().ok_or(DecodeError::Truncated)?;
+    let second = || words.get(1).copied().ok_or(DecodeError::Truncated);
+    let row = |format, opcode| find(arch, format, opcode).ok_or(DecodeError::NoOpcode(format, opcode));
+    match first >> 23 {
+        0b1_0111_1101 => return scalar(blank(row(Format::SOP1, bits(first, 8, 8))?), words),
+        0b1_0111_1110 => return scalar(blank(row(Format::SOPC, bits(first, 16, 7))?), words),
+        0b1_0111_1111 => return scalar(blank(row(Format::SOPP, bits(first, 16, 7))?), words),
+        0b1_1010_0111 => return packed(arch, blank(row(Format::VOP3P, bits(first, 16, 7))?), first, second()?),
+        _ => {}
+    }
+    match first >> 26 {
+        0b110000 => return Ok(smem(blank(row(Format::SMEM, bits(first, 18, 8))?), first, second()?)),
+        0b110100 => return Ok(vop3(blank(row(Format::VOP3, bits(first, 16, 10))?), first, second()?)),
+        0b110110 => return Ok(ds(arch, blank(row(Format::DS, bits(first, 17, 8))?), first, second()?)),
+        0b110111 => {
+            let format = match bits(first, 14, 2) {
+                0 => Format::FLAT,
+                1 => Format::SCRATCH,
+                2 => Format::GLOBAL,
+                _ => return Err(DecodeError::NoEncoding(first)),
+            };
+            return Ok(flat(arch, blank(row(format, bits(first, 18, 7))?), first, second()?));
+        }
+        0b111000 => return Ok(mubuf(arch, blank(row(Format::MUBUF, bits(first, 18, 7))?), first, second()?)),
+        _ => {}
+    }
+    match first >> 28 {
+        0b1011 => return scalar(blank(row(Format::SOPK, bits(first, 23, 5))?), words),
+        0b1000..=0b1010 => return scalar(blank(row(Format::SOP2, bits(first, 23, 7))?), words),
+        _ => {}
+    }
+    if first >> 31 == 0 {
+        let row = match first >> 25 {
+            0b0111111 => row(Format::VOP1, bits(first, 9, 8))?,
+            0b0111110 => row(Format::VOPC, bits(first, 17, 8))?,
+            _ => row(Format::VOP2, bits(first, 25, 6))?,
+        };
+        return vop(blank(row), words);
+    }
+    Err(DecodeError::NoEncoding(first))
+}
+
+fn scalar(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
+    let word = words[0];
+    match inst.row.format {
+        Format::SOP2 => {
+            inst.dst = field(word, 16, 7);
+            inst.src = [field(word, 0, 8), field(word, 8, 8), 0];
+        }
+        Format::SOP1 => {
+            inst.dst = field(word, 16, 7);
+            inst.src[0] = field(word, 0, 8);
+        }
+        Format::SOPC => {
+            inst.src = [field(word, 0, 8), field(word, 8, 8), 0];
+            if inst.row.registers(Field::Imm) > 0 {
+                // `s_set_gpr_idx_on`: the second source is a number.
+                inst.imm = i32::from(inst.src[1]);
+                inst.src[1] = operand::INLINE;
+            }
+        }
+        Format::SOPK => {
+            inst.dst = field(word, 16, 7);
+            inst.imm = signed(word, 16);
+        }
+        _ => inst.imm = signed(word, 16),
+    }
+    literal(&mut inst, words)?;
+    Ok(inst)
+}
+
+/// Takes the literal that follows, if the instruction has one.
+fn literal(inst: &mut Inst, words: &[u32]) -> Result<(), DecodeError> {
+    let own = inst.row.registers(Field::Literal) > 0;
+    let sources = inst.row.operands.iter().any(|o| matches!(o.field, Field::Src(n) if inst.src[usize::from(n)] == operand::LITERAL));
+    if own || sources {
+        inst.literal = *words.get(1).ok_or(DecodeError::Truncated)?;
+        inst.words = 2;
+    }
+    Ok(())
+}
+
+fn smem(mut inst: Inst, first: u32, second: u32) -> Inst {
+    inst.words = 2;
+    inst.dst = field(first, 6, 7);
+    inst.base = field(first, 0, 6) << 1;
+    inst.flags = if bit(first, 16) { flag::GLC } else { 0 };
+    // With `soffset_en` both the immediate and a register count; without, `imm` chooses.
+    if bit(first, 14) {
+        inst.offset = field(second, 25, 7);
+    }
+    if bit(first, 17) {
+        inst.flags |= flag::IMM;
+        inst.imm = signed(second, 21);
+    } else if !bit(first, 14) {
+        inst.offset = field(second, 0, 7);
+    }
+    inst
+}
+
+fn vop(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
+    let word = words[0];
+    inst.src[0] = field(word, 0, 9);
+    match inst.row.format {
+        Format::VOP1 => inst.dst = destination(inst.row, field(word, 17, 8)),
+        Format::VOP2 => {
+            inst.dst = destination(inst.row, field(word, 17, 8));
+            inst.src[1] = operand::VGPR + field(word, 9, 8);
+        }
+        _ => {
+            inst.dst = operand::VCC;
+            inst.src[1] = operand::VGPR + field(word, 9, 8);
+        }
+    }
+    if inst.row.name == "v_accvgpr_mov_b32" {
+        inst.dst += operand::ACC - operand::VGPR;
+        inst.src[0] = operand::ACC + (inst.src[0] & 0xff);
+    }
+    match inst.src[0] {
+        249 => sdwa(&mut inst, *words.get(1).ok_or(DecodeError::Truncated)?),
+        250 => dpp(&mut inst, *words.get(1).ok_or(DecodeError::Truncated)?),
+        _ => literal(&mut inst, words)?,
+    }
+    Ok(inst)
+}
+
+/// The destination's operand number: a vector register, or a scalar one for lane reads.
+fn destination(row: &Row, number: u16) -> u16 {
+    let scalar = row.operands.iter().any(|o| o.field == Field::Dst && o.scalar);
+    if scalar { number } else { operand::VGPR + number }
+}
+
+fn sdwa(inst: &mut Inst, word: u32) {
+    inst.words = 2;
+    inst.src[0] = field(word, 0, 8) + if bit(word, 23) { 0 } else { operand::VGPR };
+    if inst.row.format != Format::VOP1 && bit(word, 31) {
+        // The field names a scalar register instead of a vector one.
+        inst.src[1] -= operand::VGPR;
+    }
+    let mut sdwa = Sdwa {
+        dst_sel: 6,
+        dst_unused: 0,
+        src_sel: [bits(word, 16, 3) as u8, bits(word, 24, 3) as u8],
+        sext: [bit(word, 19), bit(word, 27)],
+    };
+    inst.neg = u8::from(bit(word, 20)) | u8::from(bit(word, 28)) << 1;
+    inst.abs = u8::from(bit(word, 21)) | u8::from(bit(word, 29)) << 1;
+    if inst.row.format == Format::VOPC {
+        if bit(word, 15) {
+            inst.dst = field(word, 8, 7);
+        }
+    } else {
+        sdwa.dst_sel = bits(word, 8, 3) as u8;
+        sdwa.dst_unused = bits(word, 11, 2) as u8;
+        inst.clamp = bit(word, 13);
+        inst.omod = bits(word, 14, 2) as u8;
+    }
+    inst.via = Via::Sdwa(sdwa);
+}
+
+fn dpp(inst: &mut Inst, word: u32) {
+    inst.words = 2;
+    inst.src[0] = operand::VGPR + field(word, 0, 8);
+    inst.neg = u8::from(bit(word, 20)) | u8::from(bit(word, 22)) << 1;
+    inst.abs = u8::from(bit(word, 21)) | u8::from(bit(word, 23)) << 1;
+    inst.via = Via::Dpp(Dpp {
+        ctrl: field(word, 8, 9),
+        bound_ctrl: bit(word, 19),
+        bank_mask: bits(word, 24, 4) as u8,
+        row_mask: bits(word, 28, 4) as u8,
+    });
+}
+
+fn vop3(mut inst: Inst, first: u32, second: u32) -> Inst {
+    inst.words = 2;
+    inst.src = [field(second, 0, 9), field(second, 9, 9), field(second, 18, 9)];
+    inst.omod = bits(second, 27, 2) as u8;
+    inst.neg = bits(second, 29, 3) as u8;
+    inst.clamp = bit(first, 15);
+    inst.dst = destination(inst.row, field(first, 0, 8));
+    if inst.row.registers(Field::Sdst) > 0 {
+        inst.sdst = field(first, 8, 7);
+    } else {
+        inst.abs = bits(first, 8, 3) as u8;
+        inst.op_sel = bits(first, 11, 4) as u8;
+    }
+    inst
+}
+
+fn packed(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Result<Inst, DecodeError> {
+    inst.words = 2;
+    inst.dst = operand::VGPR + field(first, 0, 8);
+    inst.src = [field(second, 0, 9), field(second, 9, 9), field(second, 18, 9)];
+    inst.neg = bits(second, 29, 3) as u8;
+    inst.neg_hi = bits(first, 8, 3) as u8;
+    let accumulation = operand::ACC - operand::VGPR;
+    if inst.row.name.contains("mfma") || inst.row.name.contains("smfmac") {
+        inst.op_sel = bits(first, 11, 4) as u8;
+        for n in 0..2 {
+            if bit(second, 27 + n as u32) && inst.src[n] >= operand::VGPR {
+                inst.src[n] += accumulation;
+            }
+        }
+        // gfx908 has its matrices in accumulation registers, always; later ones choose.
+        if bit(first, 15) || !arch.unified_registers() {
+            inst.dst += accumulation;
+            // The index operand of sparse forms stays a vector register.
+            if inst.src[2] >= operand::VGPR && !inst.row.name.contains("smfmac") {
+                inst.src[2] += accumulation;
+            }
+        }
+        return Ok(inst);
+    }
+    match inst.row.name {
+        "v_accvgpr_read_b32" => inst.src[0] = operand::ACC + (inst.src[0] & 0xff),
+        "v_accvgpr_write_b32" => inst.dst += accumulation,
+        _ => {
+            inst.clamp = bit(first, 15);
+            inst.op_sel = bits(first, 11, 3) as u8;
+            inst.op_sel_hi = (bits(second, 27, 2) | bits(first, 14, 1) << 2) as u8;
+        }
+    }
+    Ok(inst)
+}
+
+/// A data register of a memory instruction: `acc` says which file.
+fn data(number: u16, acc: bool) -> u16 {
+    number + if acc { operand::ACC } else { operand::VGPR }
+}
+
+fn ds(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
+    inst.words = 2;
+    let acc = arch.unified_registers() && bit(first, 25);
+    inst.imm = bits(first, 0, 16) as i32;
+    inst.flags = if bit(first, 16) { flag::GDS } else { 0 };
+    inst.src = [operand::VGPR + field(second, 0, 8), data(field(second, 8, 8), acc), data(field(second, 16, 8), acc)];
+    inst.dst = data(field(second, 24, 8), acc);
+    inst
+}
+
+fn flat(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
+    inst.words = 2;
+    let acc = arch.unified_registers() && bit(second, 23);
+    // A plain flat address only grows; the others have signed offsets.
+    inst.imm = if inst.row.format == Format::FLAT { bits(first, 0, 12) as i32 } else { signed(first, 13) };
+    let mut flags = 0;
+    for (at, value) in [(16, flag::GLC), (17, flag::SLC)] {
+        flags |= if bit(first, at) { value } else { 0 };
+    }
+    if arch == Arch::Gfx942 {
+        flags |= if bit(first, 25) { flag::SC1 } else { 0 };
+    } else if bit(first, 13) {
+        flags |= flag::LDS;
+    }
+    if arch == Arch::Gfx908 && bit(second, 23) {
+        flags |= flag::NV;
+    }
+    let saddr = field(second, 16, 7);
+    match inst.row.format {
+        Format::GLOBAL if saddr != 0x7f => inst.base = saddr,
+        Format::SCRATCH => {
+            if saddr != 0x7f {
+                inst.base = saddr;
+            }
+            // gfx942 says so; before, a scalar base excludes the vector one.
+            let vector = if arch == Arch::Gfx942 { bit(first, 13) } else { saddr == 0x7f };
+            flags |= if vector { flag::VADDR } else { 0 };
+        }
+        _ => {}
+    }
+    inst.flags = flags;
+    inst.src = [operand::VGPR + field(second, 0, 8), data(field(second, 8, 8), acc), 0];
+    inst.dst = data(field(second, 24, 8), acc);
+    inst
+}
+
+fn mubuf(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
+    inst.words = 2;
+    inst.imm = bits(first, 0, 12) as i32;
+    let mut flags = 0;
+    for (at, value) in [(12, flag::OFFEN), (13, flag::IDXEN), (14, flag::GLC), (16, flag::LDS), (17, flag::SLC)] {
+        flags |= if bit(first, at) { value } else { 0 };
+    }
+    if arch == Arch::Gfx942 && bit(first, 15) {
+        flags |= flag::SC1;
+    }
+    let acc = arch.unified_registers() && bit(second, 23);
+    if arch == Arch::Gfx908 && bit(second, 23) {
+        flags |= flag::TFE;
+    }
+    inst.flags = flags;
+    inst.src[0] = operand::VGPR + field(second, 0, 8);
+    inst.dst = data(field(second, 8, 8), acc);
+    inst.base = field(second, 16, 5) << 2;
+    inst.offset = field(second, 24, 8);
+    inst
+}

@@ -1,0 +1,209 @@
+//! The table of opcodes: `gfx9.tsv` as Rust data.
+
+use std::sync::LazyLock;
+
+use crate::arch::Arch;
+
+/// An encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, clippy::upper_case_acronyms)]
+pub enum Format {
+    SOP2,
+    SOPK,
+    SOP1,
+    SOPC,
+    SOPP,
+    SMEM,
+    VOP2,
+    VOP1,
+    VOPC,
+    VOP3,
+    VOP3P,
+    DS,
+    MUBUF,
+    FLAT,
+    SCRATCH,
+    GLOBAL,
+}
+
+/// Every format with its name in the table and the number of opcodes its field can hold.
+const FORMATS: [(Format, &str, usize); 16] = [
+    (Format::SOP2, "SOP2", 128),
+    (Format::SOPK, "SOPK", 32),
+    (Format::SOP1, "SOP1", 256),
+    (Format::SOPC, "SOPC", 128),
+    (Format::SOPP, "SOPP", 128),
+    (Format::SMEM, "SMEM", 256),
+    (Format::VOP2, "VOP2", 64),
+    (Format::VOP1, "VOP1", 256),
+    (Format::VOPC, "VOPC", 256),
+    (Format::VOP3, "VOP3", 1024),
+    (Format::VOP3P, "VOP3P", 128),
+    (Format::DS, "DS", 256),
+    (Format::MUBUF, "MUBUF", 128),
+    (Format::FLAT, "FLAT", 128),
+    (Format::SCRATCH, "SCRATCH", 128),
+    (Format::GLOBAL, "GLOBAL", 128),
+];
+
+/// Which field of the encoding an operand stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    /// The destination.
+    Dst,
+    /// The scalar destination of VOP3B.
+    Sdst,
+    /// A source.
+    Src(u8),
+    /// `vcc`, implied.
+    Vcc,
+    /// The literal of the instruction's own.
+    Literal,
+    /// The immediate.
+    Imm,
+    /// A vector address.
+    Addr,
+    /// The first data field.
+    Data0,
+    /// The second data field.
+    Data1,
+    /// SMEM's base.
+    Base,
+    /// MUBUF's resource.
+    Resource,
+    /// MUBUF's scalar offset.
+    Soffset,
+}
+
+/// An operand as the table writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operand {
+    /// Where it stands.
+    pub field: Field,
+    /// How many registers it takes.
+    pub registers: u8,
+    /// A scalar register in a field that otherwise names vector ones.
+    pub scalar: bool,
+}
+
+/// An opcode.
+#[derive(Debug)]
+pub struct Row {
+    /// Its encoding.
+    pub format: Format,
+    /// Its number there.
+    pub opcode: u16,
+    /// The mnemonic, without `_e32` and the like.
+    pub name: &'static str,
+    /// Its operands, in the order they are written.
+    pub operands: Vec<Operand>,
+    archs: u8,
+}
+
+impl Row {
+    /// Whether `arch` has it.
+    pub fn on(&self, arch: Arch) -> bool {
+        self.archs & 1 << arch as u8 != 0
+    }
+
+    /// The registers that the operand in `field` takes; 0 when there is no such operand.
+    pub fn registers(&self, field: Field) -> u8 {
+        self.operands.iter().find(|operand| operand.field == field).map_or(0, |operand| operand.registers)
+    }
+}
+
+/// Every row.
+pub fn rows() -> &'static [Row] {
+    static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| include_str!("gfx9.tsv").lines().filter_map(row).collect());
+    &ROWS
+}
+
+/// The row of an opcode.
+pub(super) fn find(arch: Arch, format: Format, opcode: u32) -> Option<&'static Row> {
+    static INDEX: LazyLock<Vec<Vec<Option<&'static Row>>>> = LazyLock::new(|| {
+        let mut index = Vec::new();
+        for arch in Arch::ALL {
+            for (format, _, size) in FORMATS {
+                let mut opcodes = vec![None; size];
+                for row in rows().iter().filter(|row| row.format == format && row.on(arch)) {
+                    opcodes[usize::from(row.opcode)] = Some(row);
+                }
+                index.push(opcodes);
+            }
+        }
+        index
+    });
+    *INDEX[arch as usize * FORMATS.len() + format as usize].get(opcode as usize)?
+}
+
+/// A line of the table; `None` for comments.
+fn row(line: &'static str) -> Option<Row> {
+    let mut columns = line.split('\t');
+    let format = columns.next()?;
+    let format = FORMATS.iter().find(|(_, name, _)| *name == format)?.0;
+    let opcode = columns.next()?.parse().ok()?;
+    let name = columns.next()?;
+    let archs = match columns.next()? {
+        "*" => 0xff,
+        list => list
+            .split(',')
+            .fold(0, |mask, name| mask | Arch::ALL.into_iter().find(|arch| &arch.name()[3..] == name).map_or(0, |arch| 1 << arch as u8)),
+    };
+    let operands = columns.next().unwrap_or("").split_whitespace().filter_map(operand).collect();
+    Some(Row { format, opcode, name, operands, archs })
+}
+
+/// `d2`: the destination, two registers.
+fn operand(text: &str) -> Option<Operand> {
+    let split = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
+    let (letters, number) = text.split_at(split);
+    let field = match letters {
+        "d" | "D" => Field::Dst,
+        "s" => Field::Sdst,
+        "a" | "A" => Field::Src(0),
+        "b" | "B" => Field::Src(1),
+        "c" | "C" => Field::Src(2),
+        "vcc" => Field::Vcc,
+        "k" => Field::Literal,
+        "imm" => Field::Imm,
+        "addr" => Field::Addr,
+        "x" => Field::Data0,
+        "y" => Field::Data1,
+        "base" => Field::Base,
+        "rsrc" => Field::Resource,
+        "soff" => Field::Soffset,
+        _ => return None,
+    };
+    let scalar = letters.starts_with(|c: char| c.is_ascii_uppercase());
+    Some(Operand { field, registers: number.parse().unwrap_or(1), scalar })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_understood() {
+        let lines = include_str!("gfx9.tsv").lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(rows().len(), lines);
+        for line in include_str!("gfx9.tsv").lines().filter(|line| !line.starts_with('#')) {
+            let columns: Vec<&str> = line.split('\t').collect();
+            assert_eq!(columns.len(), 5, "{line}");
+            for text in columns[4].split_whitespace() {
+                assert!(operand(text).is_some(), "{line}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_opcode_is_given_twice() {
+        for arch in Arch::ALL {
+            let mut seen = std::collections::HashMap::new();
+            for row in rows().iter().filter(|row| row.on(arch)) {
+                if let Some(other) = seen.insert((row.format, row.opcode), row.name) {
+                    panic!("{arch}: {} and {other} share {:?} {}", row.name, row.format, row.opcode);
+                }
+            }
+        }
+    }
+}
