@@ -131,6 +131,11 @@ impl Memory {
         }
     }
 
+    /// Takes the memory of a launch out that its kernel alone knew: it need not wait for other kernels.
+    pub(crate) fn release_block(&self, start: u64) {
+        self.ranges.write().unwrap_or_else(PoisonError::into_inner).remove(&start);
+    }
+
     /// Every allocation.
     pub fn all(&self) -> Vec<Allocation> {
         self.ranges.read().unwrap_or_else(PoisonError::into_inner).values().copied().collect()

@@ -1,0 +1,367 @@
+//! Float formats and operations that Rust does not have.
+
+/// Half precision, as bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct F16(pub u16);
+
+impl F16 {
+    /// Exactly.
+    #[inline(always)]
+    pub fn to_f32(self) -> f32 {
+        let bits = u32::from(self.0);
+        let sign = (bits & 0x8000) << 16;
+        let magnitude = bits & 0x7fff;
+        // Shifted into place the exponent is 112 too small; the multiplication mends it, for denormals too.
+        let scaled = f32::from_bits(magnitude << 13) * f32::from_bits(0x7780_0000);
+        let special = 0x7f80_0000 | (magnitude & 0x3ff) << 13;
+        let value = if magnitude >= 0x7c00 { special } else { scaled.to_bits() };
+        f32::from_bits(sign | value)
+    }
+
+    /// To the nearest, ties to even.
+    #[inline(always)]
+    pub fn from_f32(value: f32) -> F16 {
+        let bits = value.to_bits();
+        let sign = (bits >> 16 & 0x8000) as u16;
+        let magnitude = bits & 0x7fff_ffff;
+        // Normal results: round the dropped 13 bits; the carry may reach infinity, as it should.
+        let normal = (magnitude.wrapping_sub(0x3800_0000).wrapping_add(0xfff + (magnitude >> 13 & 1)) >> 13) as u16;
+        // Small ones: adding 0.5 puts the last place where f16's denormals have it.
+        let small = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0x3f00_0000) as u16;
+        let nan = 0x7e00 | (magnitude >> 13 & 0x3ff) as u16;
+        let half = if magnitude > 0x7f80_0000 {
+            nan
+        } else if magnitude >= 0x4780_0000 {
+            0x7c00
+        } else if magnitude < 0x3880_0000 {
+            small
+        } else {
+            normal
+        };
+        F16(sign | half)
+    }
+
+    /// As `f64_to_f16`.
+    pub fn from_f64(value: f64) -> F16 {
+        F16(f64_to_f16(value))
+    }
+}
+
+/// To the nearest f16, ties to even, with one rounding.
+pub fn f64_to_f16(value: f64) -> u16 {
+    F16::from_f32(round_to_odd(value)).0
+}
+
+/// To f32 so that a further rounding to fewer bits is right: an inexact result gets an odd last bit.
+pub fn round_to_odd(value: f64) -> f32 {
+    let near = value as f32;
+    if f64::from(near) == value || near.is_nan() {
+        return near;
+    }
+    // Toward zero, then sticky.
+    let bits = near.to_bits();
+    let toward_zero = if f64::from(near).abs() > value.abs() { bits - 1 } else { bits };
+    f32::from_bits(toward_zero | 1)
+}
+
+/// Half-precision fused multiply-add, rounded once.
+pub fn fma16(a: F16, b: F16, c: F16) -> F16 {
+    // The product is exact in f64; the sum may not be: keep what it dropped as a sticky bit.
+    let product = f64::from(a.to_f32()) * f64::from(b.to_f32());
+    let addend = f64::from(c.to_f32());
+    F16::from_f64(odd_sum(product, addend))
+}
+
+/// `a + b` in f64, rounded to odd.
+pub fn odd_sum(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    if !sum.is_finite() {
+        return sum;
+    }
+    let part = sum - a;
+    let error = (a - (sum - part)) + (b - part);
+    if error == 0.0 {
+        return sum;
+    }
+    let bits = sum.to_bits();
+    let away = (error > 0.0) == (sum > 0.0);
+    f64::from_bits(if away { bits } else { bits - 1 } | 1)
+}
+
+/// `a · b + c` in f64, rounded to odd.
+pub fn odd_fma(a: f64, b: f64, c: f64) -> f64 {
+    let near = a.mul_add(b, c);
+    let product = a * b;
+    let error = ((product - near) + c) + a.mul_add(b, -product);
+    if error == 0.0 || !near.is_finite() || error.is_nan() {
+        return near;
+    }
+    let bits = near.to_bits();
+    let away = (error > 0.0) == (near > 0.0);
+    f64::from_bits(if away { bits } else { bits - 1 } | 1)
+}
+
+/// bfloat16 to f32, exactly.
+#[inline(always)]
+pub fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// To the nearest bfloat16, ties to even.
+pub fn f32_to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    if value.is_nan() {
+        return (bits >> 16) as u16 | 0x40;
+    }
+    (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16
+}
+
+/// Denormals become zeros of the same sign.
+#[inline(always)]
+pub fn flush32(bits: u32) -> u32 {
+    if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits }
+}
+
+/// Denormals become zeros of the same sign.
+#[inline(always)]
+pub fn flush64(bits: u64) -> u64 {
+    if bits & 0x7ff0_0000_0000_0000 == 0 { bits & 0x8000_0000_0000_0000 } else { bits }
+}
+
+/// A signalling NaN made quiet.
+#[inline(always)]
+pub fn quiet32(bits: u32) -> u32 {
+    if bits & 0x7fff_ffff > 0x7f80_0000 { bits | 0x0040_0000 } else { bits }
+}
+
+/// A signalling NaN made quiet.
+#[inline(always)]
+pub fn quiet64(bits: u64) -> u64 {
+    if bits & 0x7fff_ffff_ffff_ffff > 0x7ff0_0000_0000_0000 { bits | 0x0008_0000_0000_0000 } else { bits }
+}
+
+macro_rules! extremes {
+    ($min:ident, $max:ident, $float:ty, $quiet_bit:expr, $quiet:ident) => {
+        /// The smaller; a signalling NaN wins, a quiet one loses, -0 is smaller than +0.
+        #[inline(always)]
+        pub fn $min(a: $float, b: $float) -> $float {
+            let less = if a < b || (a == b && a.is_sign_negative()) { a } else { b };
+            nan_rules!(a, b, less, $float, $quiet_bit, $quiet)
+        }
+
+        /// The greater; a signalling NaN wins, a quiet one loses, +0 is greater than -0.
+        #[inline(always)]
+        pub fn $max(a: $float, b: $float) -> $float {
+            let more = if a > b || (a == b && b.is_sign_negative()) { a } else { b };
+            nan_rules!(a, b, more, $float, $quiet_bit, $quiet)
+        }
+    };
+}
+macro_rules! nan_rules {
+    ($a:ident, $b:ident, $else:ident, $float:ty, $quiet_bit:expr, $quiet:ident) => {{
+        let signals = |x: $float| x.is_nan() && x.to_bits() & $quiet_bit == 0;
+        let plain = if $a.is_nan() {
+            $b
+        } else if $b.is_nan() {
+            $a
+        } else {
+            $else
+        };
+        let loud = if signals($a) {
+            $a
+        } else if signals($b) {
+            $b
+        } else {
+            plain
+        };
+        <$float>::from_bits($quiet(loud.to_bits()))
+    }};
+}
+extremes!(min32, max32, f32, 0x0040_0000, quiet32);
+extremes!(min64, max64, f64, 0x0008_0000_0000_0000, quiet64);
+
+/// Direction of [`directed`]'s rounding, as `MODE` numbers it.
+pub mod rounding {
+    /// Toward +∞.
+    pub const UP: u32 = 1;
+    /// Toward -∞.
+    pub const DOWN: u32 = 2;
+    /// Toward zero.
+    pub const ZERO: u32 = 3;
+}
+
+/// `nearest` moved so that it is the rounding of `nearest + error` in the direction `mode`.
+pub fn directed32(nearest: f32, error: f64, mode: u32) -> f32 {
+    if nearest.is_nan() || error == 0.0 || error.is_nan() {
+        return nearest;
+    }
+    let up = nearest.next_up();
+    let down = nearest.next_down();
+    match mode {
+        rounding::UP if error > 0.0 => up,
+        rounding::DOWN if error < 0.0 => down,
+        rounding::ZERO if nearest > 0.0 && error < 0.0 => down,
+        rounding::ZERO if nearest < 0.0 && error > 0.0 => up,
+        _ => nearest,
+    }
+}
+
+/// As [`directed32`].
+pub fn directed64(nearest: f64, error: f64, mode: u32) -> f64 {
+    if nearest.is_nan() || error == 0.0 || error.is_nan() {
+        return nearest;
+    }
+    match mode {
+        rounding::UP if error > 0.0 => nearest.next_up(),
+        rounding::DOWN if error < 0.0 => nearest.next_down(),
+        rounding::ZERO if nearest > 0.0 && error < 0.0 => nearest.next_down(),
+        rounding::ZERO if nearest < 0.0 && error > 0.0 => nearest.next_up(),
+        _ => nearest,
+    }
+}
+
+/// An f64 to f32 in the direction `mode` (0: nearest).
+pub fn narrow32(value: f64, mode: u32) -> f32 {
+    let near = value as f32;
+    if mode == 0 {
+        return near;
+    }
+    if near.is_infinite() && value.is_finite() {
+        // Overflow: the error's sign says which neighbour is meant.
+        let error = if value > 0.0 { -1.0 } else { 1.0 };
+        return directed32(near, error, mode);
+    }
+    directed32(near, value - f64::from(near), mode)
+}
+
+/// An f32 to f16 in the direction `mode` (0: nearest).
+pub fn narrow16(value: f32, mode: u32) -> F16 {
+    let near = F16::from_f32(value);
+    let back = near.to_f32();
+    if mode == 0 || back == value || back.is_nan() {
+        return near;
+    }
+    let toward_zero = if back.abs() > value.abs() { F16(near.0 - 1) } else { near };
+    let away = F16(toward_zero.0 + 1);
+    match (mode, value > 0.0) {
+        (rounding::ZERO, _) | (rounding::UP, false) | (rounding::DOWN, true) => toward_zero,
+        _ => away,
+    }
+}
+
+/// The exponent that makes the mantissa lie in [0.5, 1); 0 for zeros, infinities and NaNs.
+pub fn frexp_exponent(value: f64) -> i32 {
+    if value == 0.0 || !value.is_finite() {
+        return 0;
+    }
+    let bits = value.to_bits();
+    let exponent = (bits >> 52 & 0x7ff) as i32;
+    if exponent == 0 { (value * 2f64.powi(64)).to_bits().wrapping_shr(52) as i32 % 2048 - 1022 - 64 } else { exponent - 1022 }
+}
+
+/// The mantissa in [0.5, 1) with the sign; zeros, infinities and NaNs as they are.
+pub fn frexp_mantissa(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let value = if value.abs() < f64::MIN_POSITIVE { value * 2f64.powi(64) } else { value };
+    f64::from_bits(value.to_bits() & !(0x7ff << 52) | 1022 << 52)
+}
+
+/// `value · 2^exponent`, rounded once.
+pub fn ldexp64(value: f64, exponent: i32) -> f64 {
+    if value == 0.0 || !value.is_finite() || exponent == 0 {
+        return value;
+    }
+    let mut exponent = exponent.clamp(-2200, 2200);
+    let mut value = value;
+    while exponent > 1000 {
+        value *= 2f64.powi(1000);
+        exponent -= 1000;
+    }
+    // Go down in steps that stay exact until the last one.
+    if exponent < -1000 {
+        let (mantissa, scale) = (frexp_mantissa(value), frexp_exponent(value));
+        let total = scale + exponent;
+        if total < -1080 {
+            return 0f64.copysign(value);
+        }
+        if total >= -1021 {
+            return mantissa * 2f64.powi(total.max(-1022) + 1) * 0.5;
+        }
+        return (mantissa * 2f64.powi(-1000)) * 2f64.powi(total + 1000);
+    }
+    let (mantissa, scale) = (frexp_mantissa(value), frexp_exponent(value));
+    let total = scale + exponent;
+    if total >= -1021 {
+        // Normal: two exact steps.
+        let half = total / 2;
+        return mantissa * 2f64.powi(half) * 2f64.powi(total - half);
+    }
+    if total < -1080 {
+        return 0f64.copysign(value);
+    }
+    (mantissa * 2f64.powi(-1000)) * 2f64.powi(total + 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_half_survives_the_way_through_f32() {
+        for bits in 0..=u16::MAX {
+            let half = F16(bits);
+            let back = F16::from_f32(half.to_f32());
+            if bits & 0x7fff > 0x7c00 {
+                assert_eq!(back.0 | 0x200, bits | 0x200);
+            } else {
+                assert_eq!(back, half);
+            }
+        }
+    }
+
+    #[test]
+    fn halfway_cases_go_to_even() {
+        for bits in (0..0x7bffu16).step_by(7) {
+            let (low, high) = (F16(bits).to_f32(), F16(bits + 1).to_f32());
+            let middle = (low + high) / 2.0;
+            let even = if bits & 1 == 0 { bits } else { bits + 1 };
+            assert_eq!(F16::from_f32(middle).0, even, "{bits:#x}");
+            assert_eq!(F16::from_f32(middle.next_down()).0, bits);
+            assert_eq!(F16::from_f32(middle.next_up()).0, bits + 1);
+        }
+        assert_eq!(F16::from_f32(65519.996).0, 0x7bff);
+        assert_eq!(F16::from_f32(65520.0).0, 0x7c00);
+    }
+
+    #[test]
+    fn ldexp_rounds_once() {
+        assert_eq!(ldexp64(1.0, -1074), f64::from_bits(1));
+        assert_eq!(ldexp64(1.5, -1074), f64::from_bits(2));
+        assert_eq!(ldexp64(1.0, -1075), 0.0);
+        assert_eq!(ldexp64(1.0, 1023), 2f64.powi(1023));
+        assert_eq!(ldexp64(1.0, 1024), f64::INFINITY);
+        assert_eq!(ldexp64(f64::from_bits(1), 1074), 1.0);
+        assert_eq!(ldexp64(f64::from_bits(1), 2097), 2f64.powi(1023));
+        assert_eq!(ldexp64(2f64.powi(1023), -2097), f64::from_bits(1));
+    }
+
+    #[test]
+    fn frexp_takes_denormals_apart() {
+        for value in [1.0, -3.5, f64::from_bits(1), f64::MIN_POSITIVE, f64::MAX, 1e-310] {
+            let (m, e) = (frexp_mantissa(value), frexp_exponent(value));
+            assert!((0.5..1.0).contains(&m.abs()), "{value} {m}");
+            assert_eq!(ldexp64(m, e), value);
+        }
+    }
+
+    #[test]
+    fn directed_rounding_brackets_the_value() {
+        let third = 1.0f64 / 3.0;
+        let (down, up) = (narrow32(third, rounding::DOWN), narrow32(third, rounding::UP));
+        assert!(f64::from(down) < third && third < f64::from(up) && down.next_up() == up);
+        assert_eq!(narrow32(1e300, rounding::ZERO), f32::MAX);
+        assert_eq!(narrow16(1.0 / 3.0, rounding::ZERO).0 + 1, narrow16(1.0 / 3.0, rounding::UP).0);
+    }
+}

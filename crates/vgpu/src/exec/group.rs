@@ -1,0 +1,259 @@
+//! Groups on the CPU's cores: each has its waves take turns, and the groups of a worker take turns too.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::code::Step;
+use super::dispatch::Dispatch;
+use super::wave::{State, Wave};
+use super::{Code, Env, Flow, Limit, Stats};
+use crate::fault::{Fault, Place};
+use crate::isa::operand;
+
+/// Instructions of a wave's turn.
+const TURN: u64 = 4096;
+/// Turns of a group before another group of the worker gets one: groups that wait for each other all get on.
+const GROUP_TURNS: u32 = 64;
+/// Groups a worker keeps started at once, besides those of a cooperative launch.
+const RESIDENT: usize = 256;
+
+/// A group in flight.
+struct Group {
+    at: [u32; 3],
+    waves: Vec<Wave>,
+    lds: Vec<u8>,
+}
+
+/// What the workers of a launch share.
+struct Shared<'a> {
+    dispatch: &'a Dispatch<'a>,
+    limit: Limit,
+    started: Instant,
+    next: AtomicU64,
+    total: u64,
+    stop: AtomicBool,
+    fault: Mutex<Option<Fault>>,
+    instructions: AtomicU64,
+    lane_operations: AtomicU64,
+}
+
+/// Runs all groups of a launch.
+pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
+    let total = dispatch.grid.iter().map(|n| u64::from(*n)).product::<u64>();
+    let shared = Shared {
+        dispatch,
+        limit,
+        started: Instant::now(),
+        next: AtomicU64::new(0),
+        total,
+        stop: AtomicBool::new(false),
+        fault: Mutex::new(None),
+        instructions: AtomicU64::new(0),
+        lane_operations: AtomicU64::new(0),
+    };
+    let cores = threads().min(usize::try_from(total).unwrap_or(usize::MAX));
+    if cores <= 1 {
+        worker(&shared);
+    } else {
+        std::thread::scope(|scope| {
+            for _ in 1..cores {
+                scope.spawn(|| worker(&shared));
+            }
+            worker(&shared);
+        });
+    }
+    dispatch.hostcall.serve(dispatch.print);
+    match shared.fault.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(fault) => Err(fault),
+        None => Ok(Stats { instructions: shared.instructions.into_inner(), lane_operations: shared.lane_operations.into_inner() }),
+    }
+}
+
+/// Threads of a launch: all cores, or as many as `WARPWAVE_VGPU_THREADS` says.
+fn threads() -> usize {
+    let asked = std::env::var("WARPWAVE_VGPU_THREADS").ok().and_then(|text| text.parse().ok());
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+}
+
+/// Takes groups until there are none, letting those that wait take turns.
+fn worker(shared: &Shared<'_>) {
+    let mut resident: VecDeque<Group> = VecDeque::new();
+    let mut idle: Vec<Group> = Vec::new();
+    let most = if shared.dispatch.cooperative { usize::MAX } else { RESIDENT };
+    loop {
+        if shared.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        // A new group first, while there is room: groups that wait may wait for it.
+        let fresh = if resident.len() < most { start(shared, &mut idle) } else { None };
+        let Some(mut group) = fresh.or_else(|| resident.pop_front()) else { return };
+        match turn(shared, &mut group) {
+            Ok(true) => idle.push(group),
+            Ok(false) => resident.push_back(group),
+            Err(fault) => {
+                let mut first = shared.fault.lock().unwrap_or_else(PoisonError::into_inner);
+                first.get_or_insert(fault);
+                shared.stop.store(true, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+}
+
+/// The next group of the grid, in the memory of one that ended where there is one.
+fn start(shared: &Shared<'_>, idle: &mut Vec<Group>) -> Option<Group> {
+    let number = shared.next.fetch_add(1, Ordering::Relaxed);
+    if number >= shared.total {
+        return None;
+    }
+    let [gx, gy, _] = shared.dispatch.grid.map(u64::from);
+    let at = [number % gx, number / gx % gy, number / (gx * gy)].map(|n| n as u32);
+    let mut group = idle.pop().unwrap_or_else(|| Group {
+        at,
+        waves: (0..shared.dispatch.waves()).map(|_| Wave::new()).collect(),
+        lds: vec![0; shared.dispatch.lds as usize],
+    });
+    group.at = at;
+    for (number, wave) in group.waves.iter_mut().enumerate() {
+        shared.dispatch.start(wave, number as u32, at);
+    }
+    Some(group)
+}
+
+/// Runs a group until it ends (`true`) or has had its turns.
+fn turn(shared: &Shared<'_>, group: &mut Group) -> Result<bool, Fault> {
+    let code: &Code = &shared.dispatch.program.code;
+    let mut env = Env {
+        code,
+        dispatch: shared.dispatch,
+        lds: &mut group.lds,
+        group: group.at,
+        waves: group.waves.len() as u32,
+        clock: shared.started,
+        fault: None,
+    };
+    for _ in 0..GROUP_TURNS {
+        let mut ready = 0;
+        for wave in group.waves.iter_mut().filter(|wave| wave.state == State::Ready) {
+            ready += 1;
+            let (instructions, lane_operations) = (wave.instructions, wave.lane_operations);
+            let result = run_wave(wave, &mut env);
+            let done =
+                shared.instructions.fetch_add(wave.instructions - instructions, Ordering::Relaxed) + wave.instructions - instructions;
+            shared.lane_operations.fetch_add(wave.lane_operations - lane_operations, Ordering::Relaxed);
+            result?;
+            check_limit(shared, wave, &env, done)?;
+        }
+        if shared.stop.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        if ready == 0 && release(&mut group.waves, &env)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Opens the barrier when every wave that still runs is there; `true` when all ended.
+fn release(waves: &mut [Wave], env: &Env<'_>) -> Result<bool, Fault> {
+    let waiting = waves.iter().filter(|wave| wave.state == State::Barrier).count();
+    if waiting == 0 {
+        return Ok(true);
+    }
+    // Waves that ended no longer count, as on the hardware.
+    for wave in waves.iter_mut().filter(|wave| wave.state == State::Barrier) {
+        wave.state = State::Ready;
+    }
+    let _ = env;
+    Ok(false)
+}
+
+fn check_limit(shared: &Shared<'_>, wave: &Wave, env: &Env<'_>, done: u64) -> Result<(), Fault> {
+    let limit = match shared.limit {
+        Limit::None => return Ok(()),
+        Limit::Instructions(most) if done > most => format!("{most} instructions"),
+        Limit::Time(most) if shared.started.elapsed() > most => format!("{} s", Duration::as_secs_f64(&most)),
+        _ => return Ok(()),
+    };
+    let instruction = env.code.step(wave.pc).map_or("", |step| step.inst.row.name).to_owned();
+    Err(Fault::Limit {
+        place: Box::new(Place {
+            kernel: shared.dispatch.kernel.name.clone(),
+            offset: 4 * wave.pc as u64,
+            instruction,
+            group: env.group,
+            wave: wave.number,
+        }),
+        limit,
+    })
+}
+
+/// Runs a wave until its turn ends, it waits, ends, or faults.
+fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
+    let code = env.code;
+    let mut left = TURN;
+    let mut lane_operations = 0u64;
+    let mut result = Ok(());
+    while left > 0 {
+        left -= 1;
+        let Some(step) = code.step(wave.pc) else {
+            let place = Place {
+                kernel: env.dispatch.kernel.name.clone(),
+                offset: 4 * wave.pc as u64,
+                instruction: String::new(),
+                group: env.group,
+                wave: wave.number,
+            };
+            result = Err(Fault::Illegal { place: Box::new(place), what: "it ran past the end of the program".to_owned() });
+            break;
+        };
+        wave.pc += usize::from(step.inst.words);
+        if step.vector {
+            lane_operations += u64::from(wave.exec.count_ones());
+        }
+        let flow = if wave.indexing != 0 && step.vector {
+            let step = indexed(wave, step);
+            // SAFETY: the handler was chosen for the CPU's level.
+            unsafe { (step.run)(wave, &step, env) }
+        } else {
+            // SAFETY: the handler was chosen for the CPU's level.
+            unsafe { (step.run)(wave, step, env) }
+        };
+        match flow {
+            Flow::Next => {}
+            Flow::Yield => {
+                env.message();
+                break;
+            }
+            Flow::Stop => break,
+            Flow::Fault => {
+                result = Err(env
+                    .fault
+                    .take()
+                    .unwrap_or_else(|| Fault::Illegal { place: env.place(wave, step), what: "the instruction failed".to_owned() }));
+                break;
+            }
+        }
+    }
+    wave.instructions += TURN - left;
+    wave.lane_operations += lane_operations;
+    result
+}
+
+/// The instruction with `m0` added to the vector registers that `s_set_gpr_idx_on` names.
+#[cold]
+fn indexed(wave: &Wave, step: &Step) -> Step {
+    let mut step = step.clone();
+    let index = (wave.s[usize::from(operand::M0)] & 0xff) as u16;
+    for n in 0..3 {
+        if wave.indexing >> n & 1 != 0 && step.inst.src[n] >= operand::VGPR {
+            step.inst.src[n] += index;
+        }
+    }
+    if wave.indexing & 8 != 0 && step.inst.dst >= operand::VGPR {
+        step.inst.dst += index;
+    }
+    step
+}

@@ -1,0 +1,143 @@
+//! Conversions between formats.
+
+use super::ops;
+use crate::exec::float::*;
+use crate::exec::lanes::No;
+
+/// To the nearest integer, out of range to the nearest there is, NaN to 0.
+fn unorm(value: f32, most: f32) -> u32 {
+    (value.clamp(0.0, 1.0) * most).round_ties_even() as u32
+}
+
+fn snorm(value: f32, most: f32) -> u32 {
+    (value.clamp(-1.0, 1.0) * most).round_ties_even() as i32 as u32
+}
+
+/// An 8-bit float of `exponent` and `mantissa` bits whose bias is one more than IEEE's and whose only NaN is -0.
+fn f8_to_f32(bits: u8, exponent: u32, mantissa: u32) -> f32 {
+    if bits == 0x80 {
+        return f32::NAN;
+    }
+    let bias = 1 << (exponent - 1);
+    let e = i32::from(bits & 0x7f) >> mantissa;
+    let m = f64::from(u32::from(bits) & ((1 << mantissa) - 1)) / f64::from(1u32 << mantissa);
+    let value = if e == 0 { m * 2f64.powi(1 - bias) } else { (1.0 + m) * 2f64.powi(e - bias) };
+    (if bits & 0x80 != 0 { -value } else { value }) as f32
+}
+
+/// gfx942's fp8: 4 exponent bits, 3 of mantissa.
+pub fn fp8_to_f32(bits: u8) -> f32 {
+    f8_to_f32(bits, 4, 3)
+}
+
+/// gfx942's bf8: 5 exponent bits, 2 of mantissa.
+pub fn bf8_to_f32(bits: u8) -> f32 {
+    f8_to_f32(bits, 5, 2)
+}
+
+/// To an 8-bit float; too large a value is the largest, NaN and infinity the NaN. `noise` 0: to the nearest, ties to
+/// even; else added below the last place before the rest is dropped.
+fn f32_to_f8(value: f32, exponent: u32, mantissa: u32, noise: Option<u32>) -> u8 {
+    if !value.is_finite() {
+        return 0x80;
+    }
+    let sign = if value.is_sign_negative() { 0x80 } else { 0 };
+    let bias = 1 << (exponent - 1);
+    let least = 1 - bias;
+    let magnitude = f64::from(value.abs());
+    if magnitude == 0.0 {
+        return 0;
+    }
+    let e = (frexp_exponent(magnitude) - 1).max(least);
+    let scaled = magnitude * 2f64.powi(mantissa as i32 - e);
+    let steps = match noise {
+        None => scaled.round_ties_even(),
+        Some(noise) => (scaled + f64::from(noise) / 4_294_967_296.0).floor(),
+    } as u32;
+    let full = 1 << mantissa;
+    let (e, steps) = if steps >= 2 * full { (e + 1, steps / 2) } else { (e, steps) };
+    let code = if steps < full { steps } else { ((e + bias) as u32) << mantissa | (steps - full) };
+    let code = code.min(0x7f) as u8;
+    // There is no -0: its code is the NaN.
+    if code == 0 { 0 } else { sign | code }
+}
+
+/// A pair of f32 to fp8, to the nearest.
+fn pair8(a: f32, b: f32, exponent: u32, mantissa: u32) -> u16 {
+    u16::from(f32_to_f8(a, exponent, mantissa, None)) | u16::from(f32_to_f8(b, exponent, mantissa, None)) << 8
+}
+
+fn pkrtz(a: f32, b: f32) -> u32 {
+    u32::from(narrow16(a, rounding::ZERO).0) | u32::from(narrow16(b, rounding::ZERO).0) << 16
+}
+
+ops! {
+    v_cvt_i32_f64(a: f64) -> i32 { a as i32 };
+    v_cvt_u32_f64(a: f64) -> u32 { a as u32 };
+    v_cvt_f64_i32(a: i32) -> f64 { f64::from(a) };
+    v_cvt_f64_u32(a: u32) -> f64 { f64::from(a) };
+    v_cvt_f32_i32(a: i32) -> f32 { a as f32 } { fn rounded(a: i32, _: No, _: No, mode: u32) -> f32 { narrow32(f64::from(a), mode) } };
+    v_cvt_f32_u32(a: u32) -> f32 { a as f32 } { fn rounded(a: u32, _: No, _: No, mode: u32) -> f32 { narrow32(f64::from(a), mode) } };
+    v_cvt_u32_f32(a: f32) -> u32 { a as u32 };
+    v_cvt_i32_f32(a: f32) -> i32 { a as i32 };
+    v_cvt_f16_f32(a: f32) -> F16 { F16::from_f32(a) } { fn rounded(a: f32, _: No, _: No, mode: u32) -> F16 { narrow16(a, mode) } };
+    v_cvt_f32_f16(a: F16) -> f32 { a.to_f32() };
+    v_cvt_rpi_i32_f32(a: f32) -> i32 { (a + 0.5).floor() as i32 };
+    v_cvt_flr_i32_f32(a: f32) -> i32 { a.floor() as i32 };
+    v_cvt_off_f32_i4(a: u32) -> f32 { ((a << 28) as i32 >> 28) as f32 / 16.0 };
+    v_cvt_f32_f64(a: f64) -> f32 { a as f32 } { fn rounded(a: f64, _: No, _: No, mode: u32) -> f32 { narrow32(a, mode) } };
+    v_cvt_f64_f32(a: f32) -> f64 { f64::from(a) };
+    v_cvt_f32_ubyte0(a: u32) -> f32 { (a & 0xff) as f32 };
+    v_cvt_f32_ubyte1(a: u32) -> f32 { (a >> 8 & 0xff) as f32 };
+    v_cvt_f32_ubyte2(a: u32) -> f32 { (a >> 16 & 0xff) as f32 };
+    v_cvt_f32_ubyte3(a: u32) -> f32 { (a >> 24) as f32 };
+    v_cvt_f16_u16(a: u16) -> F16 { F16::from_f32(f32::from(a)) } { fn rounded(a: u16, _: No, _: No, mode: u32) -> F16 { narrow16(f32::from(a), mode) } };
+    v_cvt_f16_i16(a: i16) -> F16 { F16::from_f32(f32::from(a)) } { fn rounded(a: i16, _: No, _: No, mode: u32) -> F16 { narrow16(f32::from(a), mode) } };
+    v_cvt_u16_f16(a: F16) -> u16 { a.to_f32() as u16 };
+    v_cvt_i16_f16(a: F16) -> i16 { a.to_f32() as i16 };
+    v_cvt_norm_i16_f16(a: F16) -> u16 { snorm(a.to_f32(), 32767.0) as u16 };
+    v_cvt_norm_u16_f16(a: F16) -> u16 { unorm(a.to_f32(), 65535.0) as u16 };
+    v_cvt_pknorm_i16_f32(a: f32, b: f32) -> u32 { snorm(a, 32767.0) & 0xffff | snorm(b, 32767.0) << 16 };
+    v_cvt_pknorm_u16_f32(a: f32, b: f32) -> u32 { unorm(a, 65535.0) | unorm(b, 65535.0) << 16 };
+    v_cvt_pknorm_i16_f16(a: F16, b: F16) -> u32 { snorm(a.to_f32(), 32767.0) & 0xffff | snorm(b.to_f32(), 32767.0) << 16 };
+    v_cvt_pknorm_u16_f16(a: F16, b: F16) -> u32 { unorm(a.to_f32(), 65535.0) | unorm(b.to_f32(), 65535.0) << 16 };
+    v_cvt_pkrtz_f16_f32(a: f32, b: f32) -> u32 { pkrtz(a, b) };
+    v_cvt_pk_u8_f32(a: f32, b: u32, c: u32) -> u32 {
+        let shift = 8 * (b & 3);
+        c & !(0xff << shift) | u32::from(a.round_ties_even() as u8) << shift
+    };
+    v_cvt_pkaccum_u8_f32(a: f32, b: u32, c: u32) -> u32 {
+        let shift = 8 * (b & 3);
+        c & !(0xff << shift) | u32::from(a.round_ties_even() as u8) << shift
+    } { const ACCUMULATE: bool = true; };
+
+    v_cvt_f32_fp8(a: u32) -> f32 { fp8_to_f32(a as u8) };
+    v_cvt_f32_bf8(a: u32) -> f32 { bf8_to_f32(a as u8) };
+    v_cvt_pk_f32_fp8(a: u32) -> u64 { u64::from(fp8_to_f32(a as u8).to_bits()) | u64::from(fp8_to_f32((a >> 8) as u8).to_bits()) << 32 };
+    v_cvt_pk_f32_bf8(a: u32) -> u64 { u64::from(bf8_to_f32(a as u8).to_bits()) | u64::from(bf8_to_f32((a >> 8) as u8).to_bits()) << 32 };
+    v_cvt_pk_fp8_f32(a: f32, b: f32) -> u16 { pair8(a, b, 4, 3) } { const KEEP: bool = true; };
+    v_cvt_pk_bf8_f32(a: f32, b: f32) -> u16 { pair8(a, b, 5, 2) } { const KEEP: bool = true; };
+}
+
+/// One f32 to fp8 or bf8 with stochastic rounding.
+pub fn stochastic8(value: f32, noise: u32, bf8: bool) -> u8 {
+    if bf8 { f32_to_f8(value, 5, 2, Some(noise)) } else { f32_to_f8(value, 4, 3, Some(noise)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_eight_bit_float_survives_the_way_through_f32() {
+        for bits in 0..=255u8 {
+            for (exponent, mantissa) in [(4, 3), (5, 2)] {
+                let value = f8_to_f32(bits, exponent, mantissa);
+                assert_eq!(f32_to_f8(value, exponent, mantissa, None), bits, "{value}");
+            }
+        }
+        assert_eq!(fp8_to_f32(0x7f), 240.0);
+        assert_eq!(bf8_to_f32(0x7f), 57344.0);
+        assert_eq!(fp8_to_f32(0x40), 1.0);
+    }
+}

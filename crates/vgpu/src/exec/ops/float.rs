@@ -1,0 +1,332 @@
+//! f32, f64 and f16 arithmetic.
+
+use super::ops;
+use crate::exec::float::*;
+use crate::exec::lanes::No;
+
+/// Denormals become zero: the multiply-adds that are not fused, and the approximations, do so whatever `MODE` says.
+#[inline(always)]
+fn zeroed(value: f32) -> f32 {
+    f32::from_bits(flush32(value.to_bits()))
+}
+
+/// Multiply and add, each rounded.
+#[inline(always)]
+fn mad32(a: f32, b: f32, c: f32) -> f32 {
+    zeroed(zeroed(zeroed(a) * zeroed(b)) + zeroed(c))
+}
+
+/// Zero times anything is zero.
+#[inline(always)]
+fn legacy(a: f32, b: f32) -> f32 {
+    if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
+}
+
+fn fract32(value: f32) -> f32 {
+    (value - value.floor()).min(f32::from_bits(0x3f7f_ffff))
+}
+
+fn fract64(value: f64) -> f64 {
+    (value - value.floor()).min(f64::from_bits(0x3fef_ffff_ffff_ffff))
+}
+
+fn sum32(a: f32, b: f32, mode: u32) -> f32 {
+    narrow32(odd_sum(f64::from(a), f64::from(b)), mode)
+}
+
+fn fused32(a: f32, b: f32, c: f32, mode: u32) -> f32 {
+    narrow32(odd_sum(f64::from(a) * f64::from(b), f64::from(c)), mode)
+}
+
+fn sum64(a: f64, b: f64, mode: u32) -> f64 {
+    let sum = a + b;
+    let part = sum - a;
+    directed64(sum, (a - (sum - part)) + (b - part), mode)
+}
+
+fn fused64(a: f64, b: f64, c: f64, mode: u32) -> f64 {
+    let (near, product) = (a.mul_add(b, c), a * b);
+    let dropped = a.mul_add(b, -product);
+    directed64(near, ((product - near) + c) + dropped, mode)
+}
+
+/// The sine of `turns` · 2π; 0 outside the range the hardware takes.
+fn sine(turns: f32) -> f32 {
+    if turns.is_infinite() {
+        return f32::NAN;
+    }
+    if turns.abs() > 256.0 {
+        return 0.0;
+    }
+    let turns = f64::from(zeroed(turns));
+    ((turns - turns.round()) * std::f64::consts::TAU).sin() as f32
+}
+
+/// As [`sine`]; 1 outside the range.
+fn cosine(turns: f32) -> f32 {
+    if turns.is_infinite() {
+        return f32::NAN;
+    }
+    if turns.abs() > 256.0 {
+        return 1.0;
+    }
+    let turns = f64::from(zeroed(turns));
+    ((turns - turns.round()) * std::f64::consts::TAU).cos() as f32
+}
+
+fn ldexp32(value: f32, exponent: i32) -> f32 {
+    // f64 holds every f32 times a power of two that matters; one rounding.
+    ldexp64(f64::from(value), exponent.clamp(-400, 400)) as f32
+}
+
+fn half(value: f32) -> F16 {
+    F16::from_f32(value)
+}
+
+fn half_of(value: f64) -> F16 {
+    F16::from_f64(value)
+}
+
+fn wide(value: F16) -> f64 {
+    f64::from(value.to_f32())
+}
+
+fn min16(a: F16, b: F16) -> F16 {
+    half(min32(a.to_f32(), b.to_f32()))
+}
+
+fn max16(a: F16, b: F16) -> F16 {
+    half(max32(a.to_f32(), b.to_f32()))
+}
+
+fn median32(a: f32, b: f32, c: f32) -> f32 {
+    if a.is_nan() || b.is_nan() || c.is_nan() {
+        return min32(min32(a, b), c);
+    }
+    let most = max32(max32(a, b), c);
+    if most == a {
+        max32(b, c)
+    } else if most == b {
+        max32(a, c)
+    } else {
+        max32(a, b)
+    }
+}
+
+/// The last step of a division: special values, else the quotient with the right sign.
+fn fixup32(quotient: f32, denominator: f32, numerator: f32) -> f32 {
+    let sign = numerator.is_sign_negative() ^ denominator.is_sign_negative();
+    let signed = |value: f32| if sign { -value } else { value };
+    if numerator.is_nan() {
+        f32::from_bits(quiet32(numerator.to_bits()))
+    } else if denominator.is_nan() {
+        f32::from_bits(quiet32(denominator.to_bits()))
+    } else if (numerator == 0.0 && denominator == 0.0) || (numerator.is_infinite() && denominator.is_infinite()) {
+        f32::from_bits(0xffc0_0000)
+    } else if denominator == 0.0 || numerator.is_infinite() {
+        signed(f32::INFINITY)
+    } else if denominator.is_infinite() || numerator == 0.0 {
+        signed(0.0)
+    } else {
+        let exponent = |value: f32| frexp_exponent(f64::from(value));
+        match exponent(numerator) - exponent(denominator) {
+            ..-150 => signed(0.0),
+            129.. => signed(f32::INFINITY),
+            _ => signed(quotient.abs()),
+        }
+    }
+}
+
+/// As [`fixup32`].
+fn fixup64(quotient: f64, denominator: f64, numerator: f64) -> f64 {
+    let sign = numerator.is_sign_negative() ^ denominator.is_sign_negative();
+    let signed = |value: f64| if sign { -value } else { value };
+    if numerator.is_nan() {
+        f64::from_bits(quiet64(numerator.to_bits()))
+    } else if denominator.is_nan() {
+        f64::from_bits(quiet64(denominator.to_bits()))
+    } else if (numerator == 0.0 && denominator == 0.0) || (numerator.is_infinite() && denominator.is_infinite()) {
+        f64::from_bits(0xfff8_0000_0000_0000)
+    } else if denominator == 0.0 || numerator.is_infinite() {
+        signed(f64::INFINITY)
+    } else if denominator.is_infinite() || numerator == 0.0 {
+        signed(0.0)
+    } else {
+        match frexp_exponent(numerator) - frexp_exponent(denominator) {
+            ..-1075 => signed(0.0),
+            1025.. => signed(f64::INFINITY),
+            _ => signed(quotient.abs()),
+        }
+    }
+}
+
+fn fixup16(quotient: F16, denominator: F16, numerator: F16) -> F16 {
+    let (d, n) = (denominator.to_f32(), numerator.to_f32());
+    let special = fixup32(1.0, d, n);
+    if n.is_nan() || d.is_nan() || special.is_nan() || special.is_infinite() || special == 0.0 {
+        return half(special);
+    }
+    let sign = (numerator.0 ^ denominator.0) & 0x8000;
+    F16(quotient.0 & 0x7fff | sign)
+}
+
+/// Bits of 2/π, most significant first, in words: what argument reduction multiplies by.
+const TWO_OVER_PI: [u64; 19] = [
+    0xa2f9_836e_4e44_1529,
+    0xfc27_57d1_f534_ddc0,
+    0xdb62_9599_3c43_9041,
+    0xfe51_63ab_debb_c561,
+    0xb724_6e3a_424d_d2e0,
+    0x0649_2eea_09d1_921c,
+    0xfe1d_eb1c_b129_a73e,
+    0xe882_35f5_2ebb_4484,
+    0xe99c_7026_b45f_7e41,
+    0x3991_d639_8353_39f4,
+    0x9c84_5f8b_bdf9_283b,
+    0x1ff8_97ff_de05_980f,
+    0xef2f_118b_5a0a_6d1f,
+    0x6d36_7ecf_27cb_09b7,
+    0x4f46_3f66_9e5f_ea2d,
+    0x7527_bac7_ebe5_f17b,
+    0x3d07_39f7_8a52_92ea,
+    0x6bfb_5fb1_1f8d_5d08,
+    0x5603_3046_fc7b_6bab,
+];
+
+/// The segment of 2/π that reduces an argument as large as `value`.
+fn trig_segment(value: f64, segment: u32) -> f64 {
+    let exponent = (value.to_bits() >> 52 & 0x7ff) as i32;
+    let mut shift = (segment & 31) * 53;
+    if exponent > 1077 {
+        shift += (exponent - 1077) as u32;
+    }
+    // 53 bits of the constant from `shift` on.
+    let mut bits = 0u64;
+    for n in 0..53 {
+        let at = shift + n;
+        let word = TWO_OVER_PI.get((at / 64) as usize).copied().unwrap_or(0);
+        bits = bits << 1 | word >> (63 - at % 64) & 1;
+    }
+    let mut scale = -53 - shift as i32;
+    if exponent >= 1968 {
+        scale += 128;
+    }
+    ldexp64(bits as f64, scale)
+}
+
+fn cube(a: f32, b: f32, c: f32) -> (f32, f32, f32, f32) {
+    let (x, y, z) = (a.abs(), b.abs(), c.abs());
+    if z >= x && z >= y {
+        (if c < 0.0 { 5.0 } else { 4.0 }, if c < 0.0 { -a } else { a }, -b, 2.0 * c)
+    } else if y >= x {
+        (if b < 0.0 { 3.0 } else { 2.0 }, a, if b < 0.0 { -c } else { c }, 2.0 * b)
+    } else {
+        (if a < 0.0 { 1.0 } else { 0.0 }, if a < 0.0 { c } else { -c }, -b, 2.0 * a)
+    }
+}
+
+ops! {
+    v_add_f32(a: f32, b: f32) -> f32 { a + b } { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { sum32(a, b, mode) } };
+    v_sub_f32(a: f32, b: f32) -> f32 { a - b } { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { sum32(a, -b, mode) } };
+    v_subrev_f32(a: f32, b: f32) -> f32 { b - a } { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { sum32(b, -a, mode) } };
+    v_mul_f32(a: f32, b: f32) -> f32 { a * b }
+        { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { narrow32(f64::from(a) * f64::from(b), mode) } };
+    v_mul_legacy_f32(a: f32, b: f32) -> f32 { legacy(a, b) };
+    v_min_f32(a: f32, b: f32) -> f32 { min32(a, b) };
+    v_max_f32(a: f32, b: f32) -> f32 { max32(a, b) };
+    v_mac_f32(a: f32, b: f32, c: f32) -> f32 { mad32(a, b, c) } { const ACCUMULATE: bool = true; };
+    v_mad_f32(a: f32, b: f32, c: f32) -> f32 { mad32(a, b, c) };
+    v_mad_legacy_f32(a: f32, b: f32, c: f32) -> f32 { zeroed(legacy(zeroed(a), zeroed(b)) + zeroed(c)) };
+    v_fmac_f32(a: f32, b: f32, c: f32) -> f32 { a.mul_add(b, c) }
+        { const ACCUMULATE: bool = true; fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 { fused32(a, b, c, mode) } };
+    v_fma_f32(a: f32, b: f32, c: f32) -> f32 { a.mul_add(b, c) }
+        { fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 { fused32(a, b, c, mode) } };
+    v_min3_f32(a: f32, b: f32, c: f32) -> f32 { min32(min32(a, b), c) };
+    v_max3_f32(a: f32, b: f32, c: f32) -> f32 { max32(max32(a, b), c) };
+    v_med3_f32(a: f32, b: f32, c: f32) -> f32 { median32(a, b, c) };
+    v_div_fixup_f32(a: f32, b: f32, c: f32) -> f32 { fixup32(a, b, c) };
+    v_ldexp_f32(a: f32, b: i32) -> f32 { ldexp32(a, b) };
+    v_cubeid_f32(a: f32, b: f32, c: f32) -> f32 { cube(a, b, c).0 };
+    v_cubesc_f32(a: f32, b: f32, c: f32) -> f32 { cube(a, b, c).1 };
+    v_cubetc_f32(a: f32, b: f32, c: f32) -> f32 { cube(a, b, c).2 };
+    v_cubema_f32(a: f32, b: f32, c: f32) -> f32 { cube(a, b, c).3 };
+
+    v_fract_f32(a: f32) -> f32 { fract32(a) };
+    v_trunc_f32(a: f32) -> f32 { a.trunc() };
+    v_ceil_f32(a: f32) -> f32 { a.ceil() };
+    v_rndne_f32(a: f32) -> f32 { a.round_ties_even() };
+    v_floor_f32(a: f32) -> f32 { a.floor() };
+    v_exp_f32(a: f32) -> f32 { zeroed(f64::from(zeroed(a)).exp2() as f32) };
+    v_exp_legacy_f32(a: f32) -> f32 { zeroed(f64::from(zeroed(a)).exp2() as f32) };
+    v_log_f32(a: f32) -> f32 { f64::from(zeroed(a)).log2() as f32 };
+    v_log_legacy_f32(a: f32) -> f32 { f64::from(zeroed(a)).log2() as f32 };
+    v_rcp_f32(a: f32) -> f32 { zeroed(1.0 / zeroed(a)) };
+    v_rcp_iflag_f32(a: f32) -> f32 { zeroed(1.0 / zeroed(a)) };
+    v_rsq_f32(a: f32) -> f32 { (1.0 / f64::from(zeroed(a)).sqrt()) as f32 };
+    v_sqrt_f32(a: f32) -> f32 { zeroed(a).sqrt() };
+    v_sin_f32(a: f32) -> f32 { sine(a) };
+    v_cos_f32(a: f32) -> f32 { cosine(a) };
+    v_frexp_exp_i32_f32(a: f32) -> i32 { frexp_exponent(f64::from(a)) };
+    v_frexp_mant_f32(a: f32) -> f32 { frexp_mantissa(f64::from(a)) as f32 };
+
+    v_add_f64(a: f64, b: f64) -> f64 { a + b } { fn rounded(a: f64, b: f64, _: No, mode: u32) -> f64 { sum64(a, b, mode) } };
+    v_mul_f64(a: f64, b: f64) -> f64 { a * b }
+        { fn rounded(a: f64, b: f64, _: No, mode: u32) -> f64 { directed64(a * b, a.mul_add(b, -(a * b)), mode) } };
+    v_min_f64(a: f64, b: f64) -> f64 { min64(a, b) };
+    v_max_f64(a: f64, b: f64) -> f64 { max64(a, b) };
+    v_fma_f64(a: f64, b: f64, c: f64) -> f64 { a.mul_add(b, c) }
+        { fn rounded(a: f64, b: f64, c: f64, mode: u32) -> f64 { fused64(a, b, c, mode) } };
+    v_fmac_f64(a: f64, b: f64, c: f64) -> f64 { a.mul_add(b, c) }
+        { const ACCUMULATE: bool = true; fn rounded(a: f64, b: f64, c: f64, mode: u32) -> f64 { fused64(a, b, c, mode) } };
+    v_div_fixup_f64(a: f64, b: f64, c: f64) -> f64 { fixup64(a, b, c) };
+    v_ldexp_f64(a: f64, b: i32) -> f64 { ldexp64(a, b) };
+    v_trig_preop_f64(a: f64, b: u32) -> f64 { trig_segment(a, b) };
+    v_trunc_f64(a: f64) -> f64 { a.trunc() };
+    v_ceil_f64(a: f64) -> f64 { a.ceil() };
+    v_rndne_f64(a: f64) -> f64 { a.round_ties_even() };
+    v_floor_f64(a: f64) -> f64 { a.floor() };
+    v_fract_f64(a: f64) -> f64 { fract64(a) };
+    v_rcp_f64(a: f64) -> f64 { 1.0 / a };
+    v_rsq_f64(a: f64) -> f64 { 1.0 / a.sqrt() };
+    v_sqrt_f64(a: f64) -> f64 { a.sqrt() };
+    v_frexp_exp_i32_f64(a: f64) -> i32 { frexp_exponent(a) };
+    v_frexp_mant_f64(a: f64) -> f64 { frexp_mantissa(a) };
+
+    v_add_f16(a: F16, b: F16) -> F16 { half(a.to_f32() + b.to_f32()) }
+        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { narrow16(a.to_f32() + b.to_f32(), mode) } };
+    v_sub_f16(a: F16, b: F16) -> F16 { half(a.to_f32() - b.to_f32()) }
+        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { narrow16(a.to_f32() - b.to_f32(), mode) } };
+    v_subrev_f16(a: F16, b: F16) -> F16 { half(b.to_f32() - a.to_f32()) }
+        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { narrow16(b.to_f32() - a.to_f32(), mode) } };
+    v_mul_f16(a: F16, b: F16) -> F16 { half(a.to_f32() * b.to_f32()) }
+        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { narrow16(a.to_f32() * b.to_f32(), mode) } };
+    v_mac_f16(a: F16, b: F16, c: F16) -> F16 { half(half(a.to_f32() * b.to_f32()).to_f32() + c.to_f32()) } { const ACCUMULATE: bool = true; };
+    v_mad_f16(a: F16, b: F16, c: F16) -> F16 { half(half(a.to_f32() * b.to_f32()).to_f32() + c.to_f32()) } { const KEEP: bool = true; };
+    v_mad_legacy_f16(a: F16, b: F16, c: F16) -> F16 { half(half(a.to_f32() * b.to_f32()).to_f32() + c.to_f32()) };
+    v_fma_f16(a: F16, b: F16, c: F16) -> F16 { fma16(a, b, c) } { const KEEP: bool = true; };
+    v_fma_legacy_f16(a: F16, b: F16, c: F16) -> F16 { fma16(a, b, c) };
+    v_div_fixup_f16(a: F16, b: F16, c: F16) -> F16 { fixup16(a, b, c) } { const KEEP: bool = true; };
+    v_div_fixup_legacy_f16(a: F16, b: F16, c: F16) -> F16 { fixup16(a, b, c) };
+    v_min_f16(a: F16, b: F16) -> F16 { min16(a, b) };
+    v_max_f16(a: F16, b: F16) -> F16 { max16(a, b) };
+    v_min3_f16(a: F16, b: F16, c: F16) -> F16 { min16(min16(a, b), c) } { const KEEP: bool = true; };
+    v_max3_f16(a: F16, b: F16, c: F16) -> F16 { max16(max16(a, b), c) } { const KEEP: bool = true; };
+    v_med3_f16(a: F16, b: F16, c: F16) -> F16 { half(median32(a.to_f32(), b.to_f32(), c.to_f32())) } { const KEEP: bool = true; };
+    v_ldexp_f16(a: F16, b: i16) -> F16 { half_of(ldexp64(wide(a), i32::from(b))) };
+    v_rcp_f16(a: F16) -> F16 { half_of(1.0 / wide(a)) };
+    v_sqrt_f16(a: F16) -> F16 { half_of(wide(a).sqrt()) };
+    v_rsq_f16(a: F16) -> F16 { half_of(1.0 / wide(a).sqrt()) };
+    v_log_f16(a: F16) -> F16 { half_of(wide(a).log2()) };
+    v_exp_f16(a: F16) -> F16 { half_of(wide(a).exp2()) };
+    v_frexp_mant_f16(a: F16) -> F16 { half_of(frexp_mantissa(wide(a))) };
+    v_frexp_exp_i16_f16(a: F16) -> i16 { frexp_exponent(wide(a)) as i16 };
+    v_floor_f16(a: F16) -> F16 { half(a.to_f32().floor()) };
+    v_ceil_f16(a: F16) -> F16 { half(a.to_f32().ceil()) };
+    v_trunc_f16(a: F16) -> F16 { half(a.to_f32().trunc()) };
+    v_rndne_f16(a: F16) -> F16 { half(a.to_f32().round_ties_even()) };
+    v_fract_f16(a: F16) -> F16 { let x = a.to_f32(); half((x - x.floor()).min(F16(0x3bff).to_f32())) };
+    v_sin_f16(a: F16) -> F16 { half(sine(a.to_f32())) };
+    v_cos_f16(a: F16) -> F16 { half(cosine(a.to_f32())) };
+    v_pack_b32_f16(a: F16, b: F16) -> u32 { u32::from(a.0) | u32::from(b.0) << 16 };
+    v_dot2c_f32_f16(a: u32, b: u32, c: f32) -> f32 { super::packed::dot2_f16(a, b, c) } { const ACCUMULATE: bool = true; };
+}

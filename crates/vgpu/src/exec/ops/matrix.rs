@@ -1,0 +1,303 @@
+//! MFMA: small matrix products over a whole wave, dense and 2:4 sparse.
+//!
+//! Where an element lives is a formula of the shape; AMD's matrix calculator prints the same maps, and the tests pin them.
+//! `exec` plays no part: all lanes take part always.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::convert::{bf8_to_f32, fp8_to_f32};
+use super::{Entry, single};
+use crate::arch::Arch;
+use crate::exec::code::{From, Step, Type};
+use crate::exec::float::{F16, bf16_to_f32, flush32};
+use crate::exec::wave::{LANES, Wave};
+use crate::exec::{Env, Flow};
+use crate::isa::{Field, rows};
+
+/// The type of a matrix's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
+    F64,
+    F32,
+    /// f32 read as TF32.
+    Xf32,
+    F16,
+    Bf16,
+    I8,
+    Fp8,
+    Bf8,
+}
+
+impl Element {
+    fn bits(self) -> usize {
+        match self {
+            Element::F64 => 64,
+            Element::F32 | Element::Xf32 => 32,
+            Element::F16 | Element::Bf16 => 16,
+            Element::I8 | Element::Fp8 | Element::Bf8 => 8,
+        }
+    }
+}
+
+/// A matrix instruction's shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub blocks: usize,
+    pub a: Element,
+    pub b: Element,
+    pub sparse: bool,
+}
+
+impl Shape {
+    /// From the mnemonic and the registers of the second matrix.
+    fn parse(name: &str, b_registers: usize) -> Option<Shape> {
+        let rest = name.strip_prefix("v_mfma_").or_else(|| name.strip_prefix("v_smfmac_"))?;
+        let rest = rest.split_once('_')?.1;
+        let size_end = rest.rmatch_indices(|c: char| c == 'x').find_map(|(at, _)| {
+            let digits = rest[at + 1..].chars().take_while(char::is_ascii_digit).count();
+            (digits > 0).then_some(at + 1 + digits)
+        })?;
+        let mut sizes = rest[..size_end].split('x').map(|n| n.parse::<usize>().ok());
+        let (m, n, k) = (sizes.next()??, sizes.next()??, sizes.next()??);
+        let types = rest[size_end..].trim_start_matches('_').trim_end_matches("_1k");
+        let types = types.split_once("b_").filter(|(count, _)| count.parse::<u32>().is_ok()).map_or(types, |(_, types)| types);
+        let element = |text: &str| {
+            Some(match text {
+                "f64" => Element::F64,
+                "f32" => Element::F32,
+                "xf32" => Element::Xf32,
+                "f16" => Element::F16,
+                "bf16" => Element::Bf16,
+                "i8" => Element::I8,
+                "fp8" => Element::Fp8,
+                "bf8" => Element::Bf8,
+                _ => return None,
+            })
+        };
+        let (a, b) = types.split_once('_').unwrap_or((types, types));
+        let (a, b) = (element(a)?, element(b)?);
+        let each = b_registers * 32 / b.bits();
+        Some(Shape { m, n, k, blocks: LANES * each / (n * k), a, b, sparse: name.contains("smfmac") })
+    }
+
+    /// How many of `k` a lane holds of the second matrix (and of the first, when it is dense).
+    fn each(&self) -> usize {
+        self.k * self.n * self.blocks / LANES
+    }
+
+    /// Lane and place in it of element (i, k) of the first matrix, whose side is `side`; the same for (k, j) of the second.
+    pub fn source(&self, side: usize, i: usize, k: usize, block: usize) -> (usize, usize) {
+        let each = self.each();
+        (i + side * (block + self.blocks * (k / each)), k % each)
+    }
+
+    /// Lane and register (pair, for f64) of element (i, j) of the result.
+    pub fn result(&self, i: usize, j: usize, block: usize) -> (usize, usize) {
+        if self.a == Element::F64 {
+            return if self.m == 4 { (j + 4 * block + 16 * i, 0) } else { (j + 16 * (i % 4), i / 4) };
+        }
+        if self.m == 4 {
+            return (j + 4 * block, i);
+        }
+        let groups = LANES / self.n;
+        let per_block = self.m / groups;
+        (j + self.n * (i / 4 % groups), block * per_block + i / (4 * groups) * 4 + i % 4)
+    }
+}
+
+/// Every shape, by mnemonic.
+pub fn shapes() -> &'static HashMap<&'static str, Shape> {
+    static SHAPES: LazyLock<HashMap<&'static str, Shape>> = LazyLock::new(|| {
+        rows().iter().filter_map(|row| Some((row.name, Shape::parse(row.name, usize::from(row.registers(Field::Src(1))))?))).collect()
+    });
+    &SHAPES
+}
+
+/// The bits of an element: `place`-th of `bits` each, from register `number` on.
+fn element(w: &Wave, number: u16, lane: usize, place: usize, bits: usize) -> u64 {
+    let word = |n: usize| u64::from(w.reg(number + n as u16).0[lane]);
+    match bits {
+        64 => word(2 * place) | word(2 * place + 1) << 32,
+        32 => word(place),
+        _ => word(place * bits / 32) >> (place * bits % 32) & ((1 << bits) - 1),
+    }
+}
+
+/// The value of a float element.
+fn value(bits: u64, ty: Element, flush: bool) -> f64 {
+    let half = |value: f32, denormal: bool| if flush && denormal { 0f64.copysign(f64::from(value)) } else { f64::from(value) };
+    match ty {
+        Element::F64 => f64::from_bits(bits),
+        Element::F32 => f64::from(f32::from_bits(bits as u32)),
+        // Ten bits of mantissa: rounded to the nearest.
+        Element::Xf32 => {
+            let bits = bits as u32;
+            let rounded = if bits & 0x7f80_0000 == 0x7f80_0000 { bits } else { bits.wrapping_add(0xfff + (bits >> 13 & 1)) & !0x1fff };
+            f64::from(f32::from_bits(rounded))
+        }
+        Element::F16 => half(F16(bits as u16).to_f32(), bits & 0x7c00 == 0),
+        Element::Bf16 => half(bf16_to_f32(bits as u16), bits & 0x7f80 == 0),
+        Element::Fp8 => f64::from(fp8_to_f32(bits as u8)),
+        Element::Bf8 => f64::from(bf8_to_f32(bits as u8)),
+        Element::I8 => f64::from(bits as u8 as i8),
+    }
+}
+
+/// The lane that the second matrix is read from, as `blgp` says.
+fn swizzled(blgp: u8, lane: usize) -> usize {
+    match blgp {
+        0 => lane,
+        1 => lane & 31,
+        2 => 32 + (lane & 31),
+        3 => (lane + 16) % LANES,
+        n => 16 * (usize::from(n) - 4) + (lane & 15),
+    }
+}
+
+unsafe fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    let Some(&shape) = shapes().get(s.inst.row.name) else {
+        // SAFETY: this handler makes no demand on the CPU.
+        return unsafe { super::unsupported(w, s, e) };
+    };
+    let Shape { m, n, k, blocks, .. } = shape;
+    // gfx90a's products of 16-bit floats flush denormals, whatever `MODE` says.
+    let flush = e.code.arch == Arch::Gfx90a && matches!(shape.a, Element::F16 | Element::Bf16);
+    let (cbsz, abid, blgp) = (s.inst.neg_hi, usize::from(s.inst.op_sel), s.inst.neg);
+    let double = shape.a == Element::F64;
+    let mut a = vec![0f64; m * k * blocks];
+    let mut b = vec![0f64; k * n * blocks];
+    for block in 0..blocks {
+        // A group of 2^cbsz blocks shares the first matrix of its abid-th.
+        let group = 1usize << cbsz;
+        let from = if double || cbsz == 0 || shape.sparse { block } else { block / group * group + abid % group };
+        for i in 0..m {
+            if shape.sparse {
+                sparse_row(w, s, &shape, i, flush, &mut a[i * k..(i + 1) * k]);
+                continue;
+            }
+            for kk in 0..k {
+                let (lane, place) = shape.source(m, i, kk, from.min(blocks - 1));
+                let x = value(element(w, s.inst.src[0], lane, place, shape.a.bits()), shape.a, flush);
+                a[(block * m + i) * k + kk] = if double && blgp & 1 != 0 { -x } else { x };
+            }
+        }
+        for kk in 0..k {
+            for j in 0..n {
+                let (lane, place) = shape.source(n, j, kk, block);
+                let lane = if double { lane } else { swizzled(blgp, lane) };
+                let x = value(element(w, s.inst.src[1], lane, place, shape.b.bits()), shape.b, flush);
+                b[(block * k + kk) * n + j] = if double && blgp & 2 != 0 { -x } else { x };
+            }
+        }
+    }
+    // The third source: registers, or a constant for every element; sparse forms add to the destination.
+    let addend = if shape.sparse { s.inst.dst } else { s.inst.src[2] };
+    let constant = (!shape.sparse && s.from[2] != From::Vector).then(|| match s.from[2] {
+        From::Constant => s.constant[2],
+        _ => u64::from(w.scalar(addend)),
+    });
+    let mut out = Vec::with_capacity(m * n * blocks);
+    for block in 0..blocks {
+        for i in 0..m {
+            for j in 0..n {
+                let (lane, register) = shape.result(i, j, block);
+                let c = constant.unwrap_or_else(|| element(w, addend, lane, register, if double { 64 } else { 32 }));
+                let row = &a[(block * m + i) * k..][..k];
+                let column = b[block * k * n..].iter().skip(j).step_by(n);
+                out.push((lane, register, sum(&shape, row, column, c, double && blgp & 4 != 0, flush)));
+            }
+        }
+    }
+    for (lane, register, bits) in out {
+        if double {
+            w.reg_mut(s.inst.dst + 2 * register as u16).0[lane] = bits as u32;
+            w.reg_mut(s.inst.dst + 2 * register as u16 + 1).0[lane] = (bits >> 32) as u32;
+        } else {
+            w.reg_mut(s.inst.dst + register as u16).0[lane] = bits as u32;
+        }
+    }
+    Flow::Next
+}
+
+/// A row times a column, added to `c`.
+fn sum<'a>(shape: &Shape, row: &[f64], column: impl Iterator<Item = &'a f64>, c: u64, negate: bool, flush: bool) -> u64 {
+    let terms = row.iter().zip(column);
+    match shape.a {
+        Element::F64 => {
+            let c = f64::from_bits(c);
+            terms.fold(if negate { -c } else { c }, |sum, (x, y)| x.mul_add(*y, sum)).to_bits()
+        }
+        Element::F32 => {
+            let c = f32::from_bits(c as u32);
+            u64::from(terms.fold(c, |sum, (x, y)| (*x as f32).mul_add(*y as f32, sum)).to_bits())
+        }
+        Element::I8 => {
+            let products = terms.fold(0i64, |sum, (x, y)| sum + (*x * *y) as i64);
+            u64::from((products as u32).wrapping_add(c as u32))
+        }
+        _ => {
+            let total = terms.fold(f64::from(f32::from_bits(c as u32)), |sum, (x, y)| sum + x * y) as f32;
+            u64::from(if flush { flush32(total.to_bits()) } else { total.to_bits() })
+        }
+    }
+}
+
+/// A row of the first matrix of a sparse product: two of each four are stored, the third source says which.
+fn sparse_row(w: &Wave, s: &Step, shape: &Shape, i: usize, flush: bool, row: &mut [f64]) {
+    let bits = shape.a.bits();
+    // A lane's values are half as many as of the second matrix; two bits of index each.
+    let each = shape.each() / 2;
+    let set_bits = 2 * each;
+    let sets = 32 / set_bits;
+    let set = if s.inst.neg_hi == 0 { usize::from(s.inst.op_sel) % sets } else { 0 };
+    row.fill(0.0);
+    for group in 0..shape.k / shape.each() {
+        let lane = i + shape.m * group;
+        let index = w.reg(s.inst.src[2]).0[lane] >> (set * set_bits);
+        for place in 0..each {
+            let within = (index >> (2 * place) & 3) as usize;
+            let at = group * shape.each() + place / 2 * 4 + within;
+            row[at] += value(element(w, s.inst.src[0], lane, place, bits), shape.a, flush);
+        }
+    }
+}
+
+/// The instruction called `name`.
+pub fn find(name: &str) -> Option<Entry> {
+    let shape = shapes().get(name)?;
+    let c = if shape.a == Element::F64 { Type::F64 } else { Type::B32 };
+    Some(single(multiply, [Type::B32, Type::B32, c]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_matrix_instruction_has_a_shape_that_fills_its_registers() {
+        let mut count = 0;
+        for row in rows().iter().filter(|row| row.name.contains("mfma")) {
+            let shape = shapes().get(row.name).unwrap_or_else(|| panic!("{}", row.name));
+            count += 1;
+            let words = if shape.a == Element::F64 { 2 } else { 1 };
+            assert_eq!(shape.m * shape.n * shape.blocks * words, LANES * usize::from(row.registers(Field::Dst)), "{}", row.name);
+            let a_values = LANES * usize::from(row.registers(Field::Src(0))) * 32 / shape.a.bits();
+            let stored = if shape.sparse { 2 } else { 1 };
+            assert_eq!(shape.m * shape.k * shape.blocks, a_values * stored, "{}", row.name);
+            // Every place of the result is used exactly once.
+            let mut places = std::collections::HashSet::new();
+            for block in 0..shape.blocks {
+                for i in 0..shape.m {
+                    for j in 0..shape.n {
+                        assert!(places.insert(shape.result(i, j, block)), "{}", row.name);
+                    }
+                }
+            }
+        }
+        assert!(count > 60, "{count}");
+    }
+}

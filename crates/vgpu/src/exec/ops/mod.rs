@@ -1,0 +1,196 @@
+//! The meaning of each instruction: small named functions, found by mnemonic.
+
+mod compare;
+mod convert;
+pub mod cross;
+mod float;
+mod int;
+mod matrix;
+pub mod packed;
+mod special;
+
+use super::code::{Step, Type};
+use super::lanes::{Compare, Op, Ty, arithmetic, comparison};
+use super::level::Forms;
+use super::wave::Wave;
+use super::{Env, Flow};
+use crate::isa::{Field, Format, Inst, Row, Via, decode, operand};
+
+/// A meaning, and what [`super::code`] must know to prepare its sources.
+pub struct Entry {
+    /// The handler for each level.
+    pub forms: Forms,
+    /// How constants are read.
+    pub types: [Type; 3],
+    /// The third source is the destination.
+    pub accumulate: bool,
+}
+
+/// A lane-wise operation.
+fn entry<O: Op>() -> Entry {
+    Entry { forms: arithmetic::<O>(), types: [O::A::TYPE, O::B::TYPE, O::C::TYPE], accumulate: O::ACCUMULATE }
+}
+
+fn entry_compare<O: Compare>() -> Entry {
+    Entry { forms: comparison::<O>(), types: [O::A::TYPE, O::B::TYPE, Type::B32], accumulate: false }
+}
+
+/// A handler that is the same at every level.
+fn single(handler: super::code::Handler, types: [Type; 3]) -> Entry {
+    Entry { forms: [handler; 3], types, accumulate: false }
+}
+
+/// Lane-wise operations: name, sources, result, and what sets it apart.
+macro_rules! ops {
+    ($( $name:ident ( $($args:tt)* ) -> $out:ty $body:block $({ $($extra:tt)* })? ;)*) => {
+        $( ops!(@one $name ($($args)*) $out, $body, { $($($extra)*)? }); )*
+
+        /// The operation called `name`.
+        pub fn find(name: &str) -> Option<super::Entry> {
+            Some(match name {
+                $( stringify!($name) => super::entry::<$name>(), )*
+                _ => return None,
+            })
+        }
+    };
+    (@one $name:ident ($a:ident: $A:ty) $out:ty, $body:block, { $($extra:tt)* }) => {
+        ops!(@is $name, $a: $A, _b: $crate::exec::lanes::No, _c: $crate::exec::lanes::No, $out, $body, { $($extra)* });
+    };
+    (@one $name:ident ($a:ident: $A:ty, $b:ident: $B:ty) $out:ty, $body:block, { $($extra:tt)* }) => {
+        ops!(@is $name, $a: $A, $b: $B, _c: $crate::exec::lanes::No, $out, $body, { $($extra)* });
+    };
+    (@one $name:ident ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) $out:ty, $body:block, { $($extra:tt)* }) => {
+        ops!(@is $name, $a: $A, $b: $B, $c: $C, $out, $body, { $($extra)* });
+    };
+    (@is $name:ident, $a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty, $out:ty, $body:block, { $($extra:tt)* }) => {
+        #[allow(non_camel_case_types)]
+        pub struct $name;
+        impl $crate::exec::lanes::Op for $name {
+            type A = $A;
+            type B = $B;
+            type C = $C;
+            type D = $out;
+            #[inline(always)]
+            fn f($a: $A, $b: $B, $c: $C) -> $out $body
+            $($extra)*
+        }
+    };
+}
+use ops;
+
+/// The meaning of an instruction; `None` when there is none yet.
+pub fn find(row: &Row) -> Option<Entry> {
+    let name = row.name;
+    match row.format {
+        Format::SOP1 | Format::SOP2 | Format::SOPC | Format::SOPK | Format::SOPP => super::scalar::find(name).map(|handler| {
+            // Constants of 64-bit scalar operands are 64 bits wide.
+            let ty = |n| if row.registers(Field::Src(n)) == 2 { Type::B64 } else { Type::B32 };
+            single(handler, [ty(0), ty(1), Type::B32])
+        }),
+        Format::SMEM => super::smem::find(name).map(|handler| single(handler, [Type::B32; 3])),
+        Format::DS => super::lds::find(name).map(|handler| single(handler, [Type::B32; 3])),
+        Format::FLAT | Format::GLOBAL | Format::SCRATCH | Format::MUBUF => {
+            super::vmem::find(row).map(|handler| single(handler, [Type::B32; 3]))
+        }
+        Format::VOPC => compare::find(name),
+        Format::VOP1 | Format::VOP2 | Format::VOP3 => int::find(name)
+            .or_else(|| float::find(name))
+            .or_else(|| convert::find(name))
+            .or_else(|| compare::find(name))
+            .or_else(|| special::find(name))
+            .or_else(|| cross::find(name)),
+        Format::VOP3P => int::find(name).or_else(|| packed::find(name)).or_else(|| matrix::find(name)),
+    }
+}
+
+/// Sources that the encoding leaves out: `vcc` as a carry, a multiply-add's own literal.
+pub fn complete(inst: &mut Inst) {
+    if inst.row.format != Format::VOP2 {
+        return;
+    }
+    let fields: Vec<Field> = inst.row.operands.iter().map(|operand| operand.field).collect();
+    match fields[..] {
+        [.., Field::Vcc] => inst.src[2] = operand::VCC,
+        _ if inst.row.name == "v_pk_fmac_f16" => inst.op_sel_hi = 7,
+        [_, _, Field::Literal, _] => {
+            inst.src[2] = inst.src[1];
+            inst.src[1] = operand::LITERAL;
+        }
+        [_, _, _, Field::Literal] => inst.src[2] = operand::LITERAL,
+        _ => {}
+    }
+}
+
+/// An instruction the table has and this crate has no meaning for.
+pub unsafe fn unsupported(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    e.unsupported(w, s, format!("the virtual GPU does not have `{}`", s.inst.row.name))
+}
+
+/// No instruction.
+pub unsafe fn illegal(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    let at = w.pc.saturating_sub(1);
+    let why = match decode(e.code.arch, e.code.words().get(at..).unwrap_or(&[])) {
+        Err(error) => error.to_string(),
+        Ok(_) => "no instruction".to_owned(),
+    };
+    e.illegal(w, s, why)
+}
+
+/// A placeholder for [`illegal`].
+pub fn no_inst(row: &'static Row) -> Inst {
+    Inst {
+        row,
+        words: 1,
+        dst: 0,
+        sdst: 0,
+        src: [operand::INLINE; 3],
+        base: operand::NONE,
+        offset: operand::NONE,
+        literal: 0,
+        imm: 0,
+        abs: 0,
+        neg: 0,
+        neg_hi: 0,
+        op_sel: 0,
+        op_sel_hi: 0,
+        omod: 0,
+        clamp: false,
+        flags: 0,
+        via: Via::Plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the table lists and the virtual GPU does not do; everything else has a meaning.
+    const WITHOUT: &[&str] = &[
+        "s_cbranch_i_fork",
+        "s_cbranch_g_fork",
+        "s_cbranch_join",
+        "s_rfe_b64",
+        "s_setvskip",
+        "s_cbranch_cdbgsys",
+        "s_cbranch_cdbguser",
+        "s_cbranch_cdbgsys_or_user",
+        "s_cbranch_cdbgsys_and_user",
+        "s_endpgm_ordered_ps_done",
+        "s_sethalt",
+        "s_setkill",
+        "s_sendmsghalt",
+        "v_screen_partition_4se_b32",
+    ];
+
+    #[test]
+    fn every_row_has_a_meaning_or_is_listed_as_without() {
+        let missing: Vec<_> = crate::isa::rows()
+            .iter()
+            .filter(|row| find(row).is_none())
+            .map(|row| row.name)
+            // Typed buffers belong to graphics, scalar scratch to no compiler.
+            .filter(|name| !WITHOUT.contains(name) && !name.contains("_format_") && !name.starts_with("s_scratch_"))
+            .collect();
+        assert!(missing.is_empty(), "{} without a meaning: {missing:?}", missing.len());
+    }
+}

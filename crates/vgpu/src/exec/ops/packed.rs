@@ -1,0 +1,313 @@
+//! VOP3P: two results from halves, mixed precision, dot products, pairs of f32.
+
+use super::{Entry, single};
+use crate::exec::code::{From, Step, Type};
+use crate::exec::float::{F16, fma16};
+use crate::exec::lanes::{source, source_wide};
+use crate::exec::wave::{LANES, Lanes, Wave, Wide};
+use crate::exec::{Env, Flow};
+
+/// A source's halves for the low and the high result, with their signs.
+fn halves(s: &Step, n: usize, value: u32, float: bool) -> (u16, u16) {
+    let half = |high: bool| (if high { value >> 16 } else { value }) as u16;
+    let (mut low, mut high) = (half(s.inst.op_sel >> n & 1 != 0), half(s.inst.op_sel_hi >> n & 1 != 0));
+    if float {
+        low ^= u16::from(s.inst.neg >> n & 1) << 15;
+        high ^= u16::from(s.inst.neg_hi >> n & 1) << 15;
+    }
+    (low, high)
+}
+
+/// Applies `f` to both halves.
+#[inline(always)]
+fn both(w: &mut Wave, s: &Step, float: bool, f: impl Fn(u16, u16, u16) -> u16) -> Flow {
+    let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
+    let mut out = Lanes([0; LANES]);
+    {
+        let (a, b, c) = (source(w, s, 0, &mut a), source(w, s, 1, &mut b), source(w, s, 2, &mut c));
+        for lane in 0..LANES {
+            let (al, ah) = halves(s, 0, a.0[lane], float);
+            let (bl, bh) = halves(s, 1, b.0[lane], float);
+            let (cl, ch) = halves(s, 2, c.0[lane], float);
+            out.0[lane] = u32::from(f(al, bl, cl)) | u32::from(f(ah, bh, ch)) << 16;
+        }
+    }
+    w.write(s.inst.dst, &out);
+    Flow::Next
+}
+
+fn clamped(value: F16, clamp: bool) -> u16 {
+    if !clamp {
+        return value.0;
+    }
+    let wide = value.to_f32();
+    if wide.is_nan() { 0 } else { F16::from_f32(wide.clamp(0.0, 1.0)).0 }
+}
+
+macro_rules! pairs {
+    ($($name:ident, $float:literal, |$a:ident, $b:ident, $c:ident, $clamp:ident| $body:expr;)*) => {
+        $(
+            unsafe fn $name(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+                let $clamp = s.inst.clamp;
+                both(w, s, $float, |$a, $b, $c| $body)
+            }
+        )*
+        fn find_pair(name: &str) -> Option<Entry> {
+            let handler = match name {
+                $( stringify!($name) => $name as crate::exec::code::Handler, )*
+                _ => return None,
+            };
+            let ty = if name.ends_with("_f16") { Type::B16 } else { Type::B32 };
+            Some(single(handler, [ty; 3]))
+        }
+    };
+}
+
+fn f(bits: u16) -> f32 {
+    F16(bits).to_f32()
+}
+
+fn i(bits: u16) -> i32 {
+    i32::from(bits as i16)
+}
+
+/// An integer result: wrapped, or clamped to the range.
+fn fit(value: i32, clamp: bool, signed: bool) -> u16 {
+    match (clamp, signed) {
+        (false, _) => value as u16,
+        (true, true) => value.clamp(-0x8000, 0x7fff) as u16,
+        (true, false) => value.clamp(0, 0xffff) as u16,
+    }
+}
+
+pairs! {
+    v_pk_mad_i16, false, |a, b, c, clamp| fit(i(a).wrapping_mul(i(b)).wrapping_add(i(c)), clamp, true);
+    v_pk_mad_u16, false, |a, b, c, clamp| {
+        let sum = u32::from(a) * u32::from(b) + u32::from(c);
+        if clamp { sum.min(0xffff) as u16 } else { sum as u16 }
+    };
+    v_pk_mul_lo_u16, false, |a, b, _c, _clamp| a.wrapping_mul(b);
+    v_pk_add_i16, false, |a, b, _c, clamp| fit(i(a) + i(b), clamp, true);
+    v_pk_sub_i16, false, |a, b, _c, clamp| fit(i(a) - i(b), clamp, true);
+    v_pk_add_u16, false, |a, b, _c, clamp| fit(i32::from(a) + i32::from(b), clamp, false);
+    v_pk_sub_u16, false, |a, b, _c, clamp| fit(i32::from(a) - i32::from(b), clamp, false);
+    v_pk_lshlrev_b16, false, |a, b, _c, _clamp| b << (a & 15);
+    v_pk_lshrrev_b16, false, |a, b, _c, _clamp| b >> (a & 15);
+    v_pk_ashrrev_i16, false, |a, b, _c, _clamp| (b as i16 >> (a & 15)) as u16;
+    v_pk_max_i16, false, |a, b, _c, _clamp| i(a).max(i(b)) as u16;
+    v_pk_min_i16, false, |a, b, _c, _clamp| i(a).min(i(b)) as u16;
+    v_pk_max_u16, false, |a, b, _c, _clamp| a.max(b);
+    v_pk_min_u16, false, |a, b, _c, _clamp| a.min(b);
+    v_pk_fma_f16, true, |a, b, c, clamp| clamped(fma16(F16(a), F16(b), F16(c)), clamp);
+    v_pk_add_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(f(a) + f(b)), clamp);
+    v_pk_mul_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(f(a) * f(b)), clamp);
+    v_pk_min_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(crate::exec::float::min32(f(a), f(b))), clamp);
+    v_pk_max_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(crate::exec::float::max32(f(a), f(b))), clamp);
+}
+
+/// A source of `v_fma_mix`: f32, or a half of a register as f16; `neg_hi` is the absolute value here.
+fn mixed(w: &Wave, s: &Step, n: usize) -> [f32; LANES] {
+    let mut buffer = Lanes([0; LANES]);
+    let is_half = s.inst.op_sel_hi >> n & 1 != 0;
+    let raw = if s.from[n] == From::Constant {
+        let ty = if is_half { Type::B16 } else { Type::B32 };
+        Lanes([crate::exec::code::constant(s.inst.src[n], s.inst.literal, ty) as u32; LANES])
+    } else {
+        *source(w, s, n, &mut buffer)
+    };
+    raw.0.map(|bits| {
+        let mut value = match (is_half, s.inst.op_sel >> n & 1 != 0) {
+            (false, _) => f32::from_bits(bits),
+            (true, false) => f(bits as u16),
+            (true, true) => f((bits >> 16) as u16),
+        };
+        if s.inst.neg_hi >> n & 1 != 0 {
+            value = value.abs();
+        }
+        if s.inst.neg >> n & 1 != 0 { -value } else { value }
+    })
+}
+
+/// `v_fma_mix_f32`, `v_fma_mixlo_f16`, `v_fma_mixhi_f16`.
+unsafe fn mix(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (a, b, c) = (mixed(w, s, 0), mixed(w, s, 1), mixed(w, s, 2));
+    let mut out = *w.reg(s.inst.dst);
+    for lane in 0..LANES {
+        let mut fused = a[lane].mul_add(b[lane], c[lane]);
+        // One rounding to f16: from the exact sum, not from the f32 one.
+        let half = || {
+            let sum = crate::exec::float::odd_sum(f64::from(a[lane]) * f64::from(b[lane]), f64::from(c[lane]));
+            u32::from(clamped(F16::from_f64(sum), s.inst.clamp))
+        };
+        let old = out.0[lane];
+        out.0[lane] = match s.inst.row.name {
+            "v_fma_mixlo_f16" => old & 0xffff_0000 | half(),
+            "v_fma_mixhi_f16" => old & 0xffff | half() << 16,
+            _ => {
+                if s.inst.clamp {
+                    fused = if fused.is_nan() { 0.0 } else { fused.clamp(0.0, 1.0) };
+                }
+                fused.to_bits()
+            }
+        };
+    }
+    w.write(s.inst.dst, &out);
+    Flow::Next
+}
+
+fn signed_parts(value: u32, bits: u32) -> impl Iterator<Item = i64> {
+    (0..32 / bits).map(move |n| i64::from((value << (32 - bits * (n + 1))) as i32 >> (32 - bits)))
+}
+
+fn unsigned_parts(value: u32, bits: u32) -> impl Iterator<Item = i64> {
+    (0..32 / bits).map(move |n| i64::from(value >> (bits * n) & ((1 << bits) - 1)))
+}
+
+fn dot(a: impl Iterator<Item = i64>, b: impl Iterator<Item = i64>) -> i64 {
+    a.zip(b).map(|(x, y)| x * y).sum()
+}
+
+/// The dot product of two pairs of 16-bit integers, added.
+pub fn dot2_i16(a: u32, b: u32, c: u32) -> u32 {
+    (dot(signed_parts(a, 16), signed_parts(b, 16)) as u32).wrapping_add(c)
+}
+
+/// Of four bytes.
+pub fn dot4_i8(a: u32, b: u32, c: u32) -> u32 {
+    (dot(signed_parts(a, 8), signed_parts(b, 8)) as u32).wrapping_add(c)
+}
+
+/// Of eight half-bytes.
+pub fn dot8_i4(a: u32, b: u32, c: u32) -> u32 {
+    (dot(signed_parts(a, 4), signed_parts(b, 4)) as u32).wrapping_add(c)
+}
+
+/// Of two halves, in f32.
+pub fn dot2_f16(a: u32, b: u32, c: f32) -> f32 {
+    let low = f64::from(f(a as u16)) * f64::from(f(b as u16));
+    let high = f64::from(f((a >> 16) as u16)) * f64::from(f((b >> 16) as u16));
+    (low + high + f64::from(c)) as f32
+}
+
+/// Integer dot products with a clamp.
+unsafe fn dots(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
+    let (a, b, c) = (*source(w, s, 0, &mut a), *source(w, s, 1, &mut b), *source(w, s, 2, &mut c));
+    let mut out = Lanes([0; LANES]);
+    let (signed, bits) = match s.inst.row.name {
+        "v_dot2_i32_i16" => (true, 16),
+        "v_dot2_u32_u16" => (false, 16),
+        "v_dot4_i32_i8" => (true, 8),
+        "v_dot4_u32_u8" => (false, 8),
+        "v_dot8_i32_i4" => (true, 4),
+        _ => (false, 4),
+    };
+    for lane in 0..LANES {
+        let (x, y, z) = (a.0[lane], b.0[lane], c.0[lane]);
+        let sum = if signed {
+            dot(signed_parts(x, bits), signed_parts(y, bits)) + i64::from(z as i32)
+        } else {
+            dot(unsigned_parts(x, bits), unsigned_parts(y, bits)) + i64::from(z)
+        };
+        out.0[lane] = match (s.inst.clamp, signed) {
+            (false, _) => sum as u32,
+            (true, true) => sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32,
+            (true, false) => sum.clamp(0, i64::from(u32::MAX)) as u32,
+        };
+    }
+    w.write(s.inst.dst, &out);
+    Flow::Next
+}
+
+unsafe fn dot2_halves(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
+    let (a, b, c) = (*source(w, s, 0, &mut a), *source(w, s, 1, &mut b), *source(w, s, 2, &mut c));
+    let mut out = Lanes([0; LANES]);
+    for lane in 0..LANES {
+        let join = |(low, high): (u16, u16)| u32::from(low) | u32::from(high) << 16;
+        let (x, y) = (join(halves(s, 0, a.0[lane], true)), join(halves(s, 1, b.0[lane], true)));
+        let mut addend = f32::from_bits(c.0[lane]);
+        if s.inst.neg & 4 != 0 {
+            addend = -addend;
+        }
+        let sum = dot2_f16(x, y, addend);
+        out.0[lane] = if s.inst.clamp { if sum.is_nan() { 0.0 } else { sum.clamp(0.0, 1.0) } } else { sum }.to_bits();
+    }
+    w.write(s.inst.dst, &out);
+    Flow::Next
+}
+
+/// A source of a packed f32 operation: two registers, either of which may make either result.
+fn pair(w: &Wave, s: &Step, n: usize) -> (Lanes, Lanes) {
+    let (low, high) = match s.from[n] {
+        From::Vector => (*w.reg(s.inst.src[n]), *w.reg(s.inst.src[n] + 1)),
+        From::Scalar => {
+            let mut wide = Wide([0; LANES]);
+            let value = source_wide(w, s, n, &mut wide).0[0];
+            (Lanes([value as u32; LANES]), Lanes([(value >> 32) as u32; LANES]))
+        }
+        From::Constant => (Lanes([s.constant[n] as u32; LANES]), Lanes([s.constant[n] as u32; LANES])),
+    };
+    let pick = |high_one: bool, negate: bool| {
+        let mut lanes = if high_one { high } else { low };
+        if negate {
+            lanes.0.iter_mut().for_each(|bits| *bits ^= 0x8000_0000);
+        }
+        lanes
+    };
+    (pick(s.inst.op_sel >> n & 1 != 0, s.inst.neg >> n & 1 != 0), pick(s.inst.op_sel_hi >> n & 1 != 0, s.inst.neg_hi >> n & 1 != 0))
+}
+
+/// `v_pk_fma_f32`, `v_pk_mul_f32`, `v_pk_add_f32`, `v_pk_mov_b32`.
+unsafe fn pairs_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (a, b) = (pair(w, s, 0), pair(w, s, 1));
+    let (mut low, mut high) = (Lanes([0; LANES]), Lanes([0; LANES]));
+    match s.inst.row.name {
+        "v_pk_mov_b32" => {
+            // The low result from the first source, the high one from the second, by `op_sel` alone.
+            low = a.0;
+            let second = s.inst.src[1] + u16::from(s.inst.op_sel >> 1 & 1);
+            high = match s.from[1] {
+                From::Vector => *w.reg(second),
+                From::Scalar => Lanes([w.scalar(second); LANES]),
+                From::Constant => Lanes([s.constant[1] as u32; LANES]),
+            };
+        }
+        name => {
+            let c = if name == "v_pk_fma_f32" { pair(w, s, 2) } else { (low, high) };
+            let each = |x: &Lanes, y: &Lanes, z: &Lanes| {
+                let mut out = Lanes([0; LANES]);
+                for lane in 0..LANES {
+                    let [x, y, z] = [x, y, z].map(|v| f32::from_bits(v.0[lane]));
+                    let value = match name {
+                        "v_pk_fma_f32" => x.mul_add(y, z),
+                        "v_pk_mul_f32" => x * y,
+                        _ => x + y,
+                    };
+                    out.0[lane] = if s.inst.clamp { if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) } } else { value }.to_bits();
+                }
+                out
+            };
+            low = each(&a.0, &b.0, &c.0);
+            high = each(&a.1, &b.1, &c.1);
+        }
+    }
+    w.write(s.inst.dst, &low);
+    w.write(s.inst.dst + 1, &high);
+    Flow::Next
+}
+
+/// The instruction called `name`.
+pub fn find(name: &str) -> Option<Entry> {
+    if let Some(entry) = find_pair(name) {
+        return Some(entry);
+    }
+    let types = [Type::B32; 3];
+    Some(match name {
+        "v_fma_mix_f32" | "v_fma_mixlo_f16" | "v_fma_mixhi_f16" => single(mix, types),
+        "v_dot2_f32_f16" => single(dot2_halves, [Type::B16, Type::B16, Type::B32]),
+        "v_dot2_i32_i16" | "v_dot2_u32_u16" | "v_dot4_i32_i8" | "v_dot4_u32_u8" | "v_dot8_i32_i4" | "v_dot8_u32_u4" => single(dots, types),
+        "v_pk_fma_f32" | "v_pk_mul_f32" | "v_pk_add_f32" | "v_pk_mov_b32" => single(pairs_f32, types),
+        _ => return None,
+    })
+}

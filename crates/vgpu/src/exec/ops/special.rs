@@ -1,0 +1,381 @@
+//! Vector instructions that read or write more than sources and a destination: carries, selection, division steps.
+
+use super::convert::stochastic8;
+use super::{Entry, entry, single};
+use crate::exec::code::{Step, Type};
+use crate::exec::float::{frexp_exponent, frexp_mantissa, ldexp64, odd_fma, odd_sum};
+use crate::exec::lanes::{pack, prepared, source, source_wide, store_modified};
+use crate::exec::level::leveled;
+use crate::exec::wave::{LANES, Lanes, Wave, Wide};
+use crate::exec::{Env, Flow};
+use crate::isa::Via;
+
+/// Addition or subtraction with a carry out.
+pub trait Carry: 'static {
+    /// Takes a carry in.
+    const IN: bool;
+    /// The result and the carry.
+    fn f(a: u32, b: u32, carry: u32) -> (u32, bool);
+}
+
+leveled!(carrying, carry, Carry);
+
+#[inline(always)]
+fn carry<O: Carry>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let carried = if O::IN { w.pair(s.inst.src[2]) } else { 0 };
+    let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
+    let mut valid = u64::MAX;
+    if !s.plain {
+        (a, valid) = prepared::<u32>(w, s, 0);
+        (b, _) = prepared::<u32>(w, s, 1);
+    } else {
+        a = *source(w, s, 0, &mut a);
+        b = *source(w, s, 1, &mut b);
+    }
+    let mut out = Lanes([0; LANES]);
+    let mut carries = [0u8; LANES];
+    for lane in 0..LANES {
+        let (value, carry) = O::f(a.0[lane], b.0[lane], (carried >> lane & 1) as u32);
+        out.0[lane] = value;
+        carries[lane] = u8::from(carry);
+    }
+    if s.inst.clamp {
+        saturate(&mut out, &carries, s);
+    }
+    let carries = pack(&carries) & w.exec;
+    match s.inst.via {
+        Via::Plain => w.write(s.inst.dst, &out),
+        _ => store_modified::<u32>(w, s, &out, valid, false),
+    }
+    w.set_pair(s.inst.sdst, carries);
+    Flow::Next
+}
+
+/// Clamped: a carry means the largest value after an addition, 0 after a subtraction.
+fn saturate(out: &mut Lanes, carries: &[u8; LANES], s: &Step) {
+    let limit = if s.inst.row.name.starts_with("v_add") { u32::MAX } else { 0 };
+    for lane in 0..LANES {
+        if carries[lane] != 0 {
+            out.0[lane] = limit;
+        }
+    }
+}
+
+macro_rules! carries {
+    ($($name:ident, $in:literal, |$a:ident, $b:ident, $c:ident| $body:expr;)*) => {
+        $(
+            #[allow(non_camel_case_types)]
+            struct $name;
+            impl Carry for $name {
+                const IN: bool = $in;
+                #[inline(always)]
+                #[allow(unused_variables)]
+                fn f($a: u32, $b: u32, $c: u32) -> (u32, bool) { $body }
+            }
+        )*
+        fn find_carry(name: &str) -> Option<Entry> {
+            let forms = match name {
+                $( stringify!($name) => carrying::<$name>(), )*
+                _ => return None,
+            };
+            Some(Entry { forms, types: [Type::B32; 3], accumulate: false })
+        }
+    };
+}
+
+#[inline(always)]
+fn add_with(a: u32, b: u32, carry: u32) -> (u32, bool) {
+    let sum = u64::from(a) + u64::from(b) + u64::from(carry);
+    (sum as u32, sum >> 32 != 0)
+}
+
+#[inline(always)]
+fn sub_with(a: u32, b: u32, borrow: u32) -> (u32, bool) {
+    (a.wrapping_sub(b).wrapping_sub(borrow), u64::from(a) < u64::from(b) + u64::from(borrow))
+}
+
+carries! {
+    v_add_co_u32, false, |a, b, c| a.overflowing_add(b);
+    v_sub_co_u32, false, |a, b, c| a.overflowing_sub(b);
+    v_subrev_co_u32, false, |a, b, c| b.overflowing_sub(a);
+    v_addc_co_u32, true, |a, b, c| add_with(a, b, c);
+    v_subb_co_u32, true, |a, b, c| sub_with(a, b, c);
+    v_subbrev_co_u32, true, |a, b, c| sub_with(b, a, c);
+}
+
+/// Marker for handlers that need no type.
+pub trait Any: 'static {}
+struct One;
+impl Any for One {}
+
+leveled!(selecting, select_lanes, Any);
+
+#[inline(always)]
+fn select_lanes<O: Any>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let chosen = w.pair(s.inst.src[2]);
+    let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
+    let mut valid = u64::MAX;
+    if !s.plain {
+        // Signs may be changed as if the values were floats.
+        (a, valid) = prepared::<f32>(w, s, 0);
+        (b, _) = prepared::<f32>(w, s, 1);
+    } else {
+        a = *source(w, s, 0, &mut a);
+        b = *source(w, s, 1, &mut b);
+    }
+    let mut out = Lanes([0; LANES]);
+    for lane in 0..LANES {
+        out.0[lane] = if chosen >> lane & 1 != 0 { b.0[lane] } else { a.0[lane] };
+    }
+    match s.inst.via {
+        Via::Plain => w.write(s.inst.dst, &out),
+        _ => store_modified::<u32>(w, s, &out, valid, false),
+    }
+    Flow::Next
+}
+
+/// `v_mad_u64_u32`: a 64-bit sum of a full product, and its carry.
+unsafe fn mad_u64_u32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Wide([0; LANES]));
+    a = *source(w, s, 0, &mut a);
+    b = *source(w, s, 1, &mut b);
+    c = *source_wide(w, s, 2, &mut c);
+    let mut carries = 0;
+    for lane in 0..LANES {
+        let (sum, carry) = (u64::from(a.0[lane]) * u64::from(b.0[lane])).overflowing_add(c.0[lane]);
+        c.0[lane] = if carry && s.inst.clamp { u64::MAX } else { sum };
+        carries |= u64::from(carry) << lane;
+    }
+    w.write_wide(s.inst.dst, &c);
+    w.set_pair(s.inst.sdst, carries & w.exec);
+    Flow::Next
+}
+
+/// `v_mad_i64_i32`.
+unsafe fn mad_i64_i32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Wide([0; LANES]));
+    a = *source(w, s, 0, &mut a);
+    b = *source(w, s, 1, &mut b);
+    c = *source_wide(w, s, 2, &mut c);
+    let mut carries = 0;
+    for lane in 0..LANES {
+        let product = i64::from(a.0[lane] as i32) * i64::from(b.0[lane] as i32);
+        let (sum, overflow) = product.overflowing_add(c.0[lane] as i64);
+        c.0[lane] = if overflow && s.inst.clamp { product.saturating_add(c.0[lane] as i64) } else { sum } as u64;
+        carries |= u64::from(overflow) << lane;
+    }
+    w.write_wide(s.inst.dst, &c);
+    w.set_pair(s.inst.sdst, carries & w.exec);
+    Flow::Next
+}
+
+/// `v_mqsad_u32_u8`: four sums into four registers.
+unsafe fn mqsad_u32_u8(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (mut a, mut b) = (Wide([0; LANES]), Lanes([0; LANES]));
+    a = *source_wide(w, s, 0, &mut a);
+    b = *source(w, s, 1, &mut b);
+    for n in 0..4u16 {
+        let mut sums = *w.reg(s.inst.src[2] + n);
+        for lane in 0..LANES {
+            let (x, y) = ((a.0[lane] >> (8 * n)) as u32, b.0[lane]);
+            for k in 0..4 {
+                let (p, q) = (x >> (8 * k) & 0xff, y >> (8 * k) & 0xff);
+                sums.0[lane] = sums.0[lane].wrapping_add(if q == 0 { 0 } else { p.abs_diff(q) });
+            }
+        }
+        w.write(s.inst.dst + n, &sums);
+    }
+    Flow::Next
+}
+
+/// What the first step of a division does: brings an operand into a range where the steps that follow cannot overflow
+/// or lose bits.
+struct Scaling {
+    /// 2 to this power brings a tiny or huge operand back.
+    step: i32,
+    /// How far apart exponents may be.
+    far: i32,
+    /// Exponents of numerators at or below this make a denormal quotient's steps lose bits.
+    least: i32,
+}
+
+const SCALE32: Scaling = Scaling { step: 64, far: 96, least: 23 };
+const SCALE64: Scaling = Scaling { step: 128, far: 768, least: 53 };
+
+/// The power of two that this operand is scaled by, and whether the last step must undo it.
+///
+/// AMD's text scales the denominator up where both the quotient and the reciprocal are denormal; that would overflow, and
+/// only scaling it down makes the steps that follow give the rounded quotient.
+fn division_scale(denominator: f64, numerator: f64, of_denominator: bool, min_exponent: i32, rule: &Scaling) -> (i32, bool) {
+    if denominator == 0.0 || numerator == 0.0 || !denominator.is_finite() || !numerator.is_finite() {
+        return (0, false);
+    }
+    // Biased exponents, as the hardware compares them; denormals have 0.
+    let biased = |x: f64| (frexp_exponent(x) - min_exponent).max(0);
+    let denormal = |x: f64| frexp_exponent(x) - 1 < min_exponent;
+    let tiny_reciprocal = denormal(1.0 / denominator);
+    let tiny_quotient = quotient_is_denormal(numerator, denominator, min_exponent);
+    if biased(numerator) - biased(denominator) >= rule.far {
+        (if of_denominator { rule.step } else { 0 }, true)
+    } else if denormal(denominator) {
+        (rule.step, false)
+    } else if tiny_reciprocal && tiny_quotient {
+        (if of_denominator { -rule.step } else { 0 }, true)
+    } else if tiny_reciprocal {
+        (-rule.step, false)
+    } else if tiny_quotient {
+        (if of_denominator { 0 } else { rule.step }, true)
+    } else if biased(numerator) <= rule.least {
+        (rule.step, false)
+    } else {
+        (0, false)
+    }
+}
+
+fn quotient_is_denormal(numerator: f64, denominator: f64, min_exponent: i32) -> bool {
+    let exponent = frexp_exponent(numerator) - frexp_exponent(denominator);
+    let (n, d) = (frexp_mantissa(numerator).abs(), frexp_mantissa(denominator).abs());
+    // The quotient of mantissas lies in (1/2, 2).
+    let exponent = if n >= d { exponent } else { exponent - 1 };
+    exponent < min_exponent
+}
+
+/// `v_div_scale_f32`.
+unsafe fn div_scale_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (a, b, c) = (prepared::<f32>(w, s, 0).0, prepared::<f32>(w, s, 1).0, prepared::<f32>(w, s, 2).0);
+    let mut out = Lanes([0; LANES]);
+    let mut flags = 0;
+    for lane in 0..LANES {
+        let [value, d, n] = [a, b, c].map(|x| f32::from_bits(x.0[lane]));
+        let (scale, flag) = division_scale(f64::from(d), f64::from(n), value == d, -126, &SCALE32);
+        let scaled = if d == 0.0 || n == 0.0 { f32::NAN } else { ldexp64(f64::from(value), scale) as f32 };
+        out.0[lane] = scaled.to_bits();
+        flags |= u64::from(flag) << lane;
+    }
+    w.write(s.inst.dst, &out);
+    w.set_pair(s.inst.sdst, flags & w.exec);
+    Flow::Next
+}
+
+/// `v_div_scale_f64`.
+unsafe fn div_scale_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (a, b, c) = (prepared::<f64>(w, s, 0).0, prepared::<f64>(w, s, 1).0, prepared::<f64>(w, s, 2).0);
+    let mut out = Wide([0; LANES]);
+    let mut flags = 0;
+    for lane in 0..LANES {
+        let [value, d, n] = [a, b, c].map(|x| f64::from_bits(x.0[lane]));
+        let (scale, flag) = division_scale(d, n, value == d, -1022, &SCALE64);
+        let scaled = if d == 0.0 || n == 0.0 { f64::NAN } else { ldexp64(value, scale) };
+        out.0[lane] = scaled.to_bits();
+        flags |= u64::from(flag) << lane;
+    }
+    w.write_wide(s.inst.dst, &out);
+    w.set_pair(s.inst.sdst, flags & w.exec);
+    Flow::Next
+}
+
+/// `v_div_fmas_f32`: a fused multiply-add whose result is scaled where `vcc` says so.
+unsafe fn div_fmas_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (a, b, c) = (prepared::<f32>(w, s, 0).0, prepared::<f32>(w, s, 1).0, prepared::<f32>(w, s, 2).0);
+    let scaled = w.vcc();
+    let mut out = Lanes([0; LANES]);
+    for lane in 0..LANES {
+        let [x, y, z] = [a, b, c].map(|v| f32::from_bits(v.0[lane]));
+        let value = if scaled >> lane & 1 == 0 {
+            x.mul_add(y, z)
+        } else {
+            // One rounding: the exact sum, made odd, then scaled.
+            let sum = odd_sum(f64::from(x) * f64::from(y), f64::from(z));
+            ldexp64(sum, if z.abs() >= 2.0 { 64 } else { -64 }) as f32
+        };
+        out.0[lane] = value.to_bits();
+    }
+    w.write(s.inst.dst, &out);
+    Flow::Next
+}
+
+/// `v_div_fmas_f64`.
+unsafe fn div_fmas_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (a, b, c) = (prepared::<f64>(w, s, 0).0, prepared::<f64>(w, s, 1).0, prepared::<f64>(w, s, 2).0);
+    let scaled = w.vcc();
+    let mut out = Wide([0; LANES]);
+    for lane in 0..LANES {
+        let [x, y, z] = [a, b, c].map(|v| f64::from_bits(v.0[lane]));
+        let value =
+            if scaled >> lane & 1 == 0 { x.mul_add(y, z) } else { ldexp64(odd_fma(x, y, z), if z.abs() >= 2.0 { 128 } else { -128 }) };
+        out.0[lane] = value.to_bits();
+    }
+    w.write_wide(s.inst.dst, &out);
+    Flow::Next
+}
+
+/// `v_mbcnt_lo_u32_b32`: bits of a mask below the lane, added.
+unsafe fn mbcnt_lo(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    count_below(w, s, |lane| if lane >= 32 { u32::MAX } else { (1u32 << lane) - 1 })
+}
+
+unsafe fn mbcnt_hi(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    count_below(w, s, |lane| if lane < 32 { 0 } else { (1u32 << (lane - 32)) - 1 })
+}
+
+fn count_below(w: &mut Wave, s: &Step, below: impl Fn(usize) -> u32) -> Flow {
+    let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
+    a = *source(w, s, 0, &mut a);
+    b = *source(w, s, 1, &mut b);
+    for lane in 0..LANES {
+        b.0[lane] = b.0[lane].wrapping_add((a.0[lane] & below(lane)).count_ones());
+    }
+    w.write(s.inst.dst, &b);
+    Flow::Next
+}
+
+/// `v_cvt_sr_fp8_f32` and `v_cvt_sr_bf8_f32`: one byte of the destination.
+unsafe fn stochastic(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let a = {
+        // `op_sel` names the byte, not a half of the sources.
+        let mut plain = s.clone();
+        plain.inst.op_sel = 0;
+        prepared::<f32>(w, &plain, 0).0
+    };
+    let mut noise = Lanes([0; LANES]);
+    noise = *source(w, s, 1, &mut noise);
+    let shift = 8 * u32::from(s.inst.op_sel >> 2 & 3);
+    let mut out = *w.reg(s.inst.dst);
+    for lane in 0..LANES {
+        let byte = stochastic8(f32::from_bits(a.0[lane]), noise.0[lane], s.inst.row.name == "v_cvt_sr_bf8_f32");
+        out.0[lane] = out.0[lane] & !(0xff << shift) | u32::from(byte) << shift;
+    }
+    w.write(s.inst.dst, &out);
+    Flow::Next
+}
+
+unsafe fn nothing(_: &mut Wave, _: &Step, _: &mut Env) -> Flow {
+    Flow::Next
+}
+
+/// The instruction called `name`.
+pub fn find(name: &str) -> Option<Entry> {
+    if let Some(entry) = find_carry(name) {
+        return Some(entry);
+    }
+    let (f32s, f64s) = ([Type::B32; 3], [Type::F64; 3]);
+    Some(match name {
+        "v_cndmask_b32" => Entry { forms: selecting::<One>(), types: f32s, accumulate: false },
+        "v_mad_u64_u32" => single(mad_u64_u32, [Type::B32, Type::B32, Type::B64]),
+        "v_mad_i64_i32" => single(mad_i64_i32, [Type::B32, Type::B32, Type::B64]),
+        "v_mqsad_u32_u8" => single(mqsad_u32_u8, [Type::B64, Type::B32, Type::B32]),
+        "v_div_scale_f32" => single(div_scale_f32, f32s),
+        "v_div_scale_f64" => single(div_scale_f64, f64s),
+        "v_div_fmas_f32" => single(div_fmas_f32, f32s),
+        "v_div_fmas_f64" => single(div_fmas_f64, f64s),
+        "v_mbcnt_lo_u32_b32" => single(mbcnt_lo, f32s),
+        "v_mbcnt_hi_u32_b32" => single(mbcnt_hi, f32s),
+        "v_cvt_sr_fp8_f32" | "v_cvt_sr_bf8_f32" => single(stochastic, f32s),
+        "v_madmk_f32" | "v_madak_f32" => entry::<super::float::v_mad_f32>(),
+        "v_fmamk_f32" | "v_fmaak_f32" => entry::<super::float::v_fma_f32>(),
+        "v_madmk_f16" | "v_madak_f16" => entry::<super::float::v_mad_legacy_f16>(),
+        "v_pk_fmac_f16" => Entry { accumulate: true, ..super::packed::find("v_pk_fma_f16")? },
+        "v_nop" | "v_clrexcp" => single(nothing, f32s),
+        _ => return None,
+    })
+}

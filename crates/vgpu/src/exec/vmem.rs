@@ -1,0 +1,567 @@
+//! Vector memory: global, flat, scratch and buffer instructions.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::atomic::{self, Rmw};
+use super::code::{Handler, Step};
+use super::wave::{LANES, Lanes, Wave, Wide};
+use super::{Env, Flow, PRIVATE, SHARED};
+use crate::isa::{Format, Row, flag, operand};
+
+/// Where the lanes' addresses point.
+enum Target {
+    /// Host addresses.
+    Memory(Wide),
+    /// Offsets in each lane's scratch.
+    Scratch(Lanes),
+    /// Flat addresses: any of memory, shared memory, scratch, lane by lane.
+    Mixed(Wide),
+}
+
+/// The lanes' addresses, and the lanes that take part (a buffer's bounds leave lanes out).
+fn target(w: &Wave, s: &Step) -> (Target, u64) {
+    let inst = &s.inst;
+    let wide = |w: &Wave| {
+        let (low, high) = (w.reg(inst.src[0]), w.reg(inst.src[0] + 1));
+        let mut out = Wide([0; LANES]);
+        for lane in 0..LANES {
+            out.0[lane] = (u64::from(low.0[lane]) | u64::from(high.0[lane]) << 32).wrapping_add_signed(i64::from(inst.imm));
+        }
+        out
+    };
+    match inst.row.format {
+        Format::GLOBAL if inst.base != operand::NONE => {
+            let base = w.pair(inst.base).wrapping_add_signed(i64::from(inst.imm));
+            let offset = w.reg(inst.src[0]);
+            let mut out = Wide([0; LANES]);
+            for lane in 0..LANES {
+                out.0[lane] = base.wrapping_add(u64::from(offset.0[lane]));
+            }
+            (Target::Memory(out), w.exec)
+        }
+        Format::GLOBAL => (Target::Memory(wide(w)), w.exec),
+        Format::SCRATCH => {
+            let base = if inst.base == operand::NONE { 0 } else { w.scalar(inst.base) }.wrapping_add(inst.imm as u32);
+            let mut out = Lanes([base; LANES]);
+            if inst.flags & flag::VADDR != 0 {
+                let offset = w.reg(inst.src[0]);
+                for lane in 0..LANES {
+                    out.0[lane] = base.wrapping_add(offset.0[lane]);
+                }
+            }
+            (Target::Scratch(out), w.exec)
+        }
+        Format::MUBUF => buffer(w, s),
+        _ => {
+            let out = wide(w);
+            // Only addresses above every host address can be apertures.
+            let special = (0..LANES).any(|lane| w.exec >> lane & 1 != 0 && out.0[lane] >> 48 != 0);
+            (if special { Target::Mixed(out) } else { Target::Memory(out) }, w.exec)
+        }
+    }
+}
+
+/// A buffer resource.
+struct Resource {
+    base: u64,
+    stride: u64,
+    swizzle: bool,
+    records: u64,
+    index_stride: u64,
+    add_lane: bool,
+}
+
+impl Resource {
+    fn read(w: &Wave, number: u16) -> Resource {
+        let word = |n: u16| u64::from(w.scalar(number + n));
+        let (w1, w3) = (word(1), word(3));
+        Resource {
+            base: word(0) | (w1 & 0xffff) << 32,
+            stride: w1 >> 16 & 0x3fff,
+            swizzle: w1 >> 31 & 1 != 0,
+            records: word(2),
+            index_stride: 8 << (w3 >> 21 & 3),
+            add_lane: w3 >> 23 & 1 != 0,
+        }
+    }
+}
+
+/// The addresses of a buffer instruction; lanes outside the buffer are left out.
+fn buffer(w: &Wave, s: &Step) -> (Target, u64) {
+    let inst = &s.inst;
+    let resource = Resource::read(w, inst.base);
+    let soffset = match inst.offset {
+        number @ 128..=192 => u64::from(number - 128),
+        number => u64::from(w.scalar(number)),
+    };
+    let (offen, idxen) = (inst.flags & flag::OFFEN != 0, inst.flags & flag::IDXEN != 0);
+    let (first, second) = (w.reg(inst.src[0]), w.reg(inst.src[0] + 1));
+    let mut out = Wide([0; LANES]);
+    let mut exec = w.exec;
+    for lane in 0..LANES {
+        let mut index = if idxen { u64::from(first.0[lane]) } else { 0 };
+        let mut offset = inst.imm as u64;
+        if offen {
+            offset += u64::from(if idxen { second.0[lane] } else { first.0[lane] });
+        }
+        if resource.add_lane {
+            index += lane as u64;
+        }
+        let within = if resource.swizzle {
+            // Dwords of neighbouring indices lie side by side.
+            let (group, at) = (index / resource.index_stride, index % resource.index_stride);
+            (group * resource.stride + offset / 4 * 4) * resource.index_stride + at * 4 + offset % 4
+        } else {
+            index * resource.stride + offset
+        };
+        let outside = match (resource.swizzle || resource.add_lane, resource.stride) {
+            (true, _) => false,
+            (false, 0) => offset + soffset >= resource.records,
+            (false, stride) => index >= resource.records || idxen && offset >= stride,
+        };
+        if outside {
+            exec &= !(1 << lane);
+        }
+        out.0[lane] = resource.base.wrapping_add(soffset).wrapping_add(within);
+    }
+    (Target::Memory(out), exec)
+}
+
+/// Checks that all active lanes' accesses lie in memory they may use.
+#[inline]
+fn check(w: &mut Wave, s: &Step, e: &mut Env, addresses: &Wide, exec: u64, bytes: u32, write: bool) -> bool {
+    let (mut least, mut most) = (u64::MAX, 0);
+    for lane in 0..LANES {
+        let active = exec >> lane & 1 != 0;
+        let address = addresses.0[lane];
+        least = least.min(if active { address } else { u64::MAX });
+        most = most.max(if active { address } else { 0 });
+    }
+    let end = most.saturating_add(u64::from(bytes));
+    if w.ranges.iter().any(|&(start, stop, writable)| least >= start && end <= stop && (writable || !write)) {
+        return true;
+    }
+    for lane in 0..LANES {
+        if exec >> lane & 1 != 0 && !e.reachable(w, addresses.0[lane], bytes, write) {
+            e.bad_access(w, s, lane, addresses.0[lane], bytes, write);
+            return false;
+        }
+    }
+    true
+}
+
+/// A lane's access taken apart: a flat address may be in any of three spaces.
+enum Place {
+    Memory(u64),
+    Shared(usize),
+    Scratch(u32),
+}
+
+/// Where a lane's access goes, checked.
+fn place(w: &mut Wave, s: &Step, e: &mut Env, target: &Target, lane: usize, bytes: u32, write: bool) -> Option<Place> {
+    let scratch = |w: &mut Wave, e: &mut Env, offset: u32| {
+        if offset.checked_add(bytes).is_none_or(|end| end > w.scratch_size) {
+            e.bad_scratch(w, s, lane, offset, bytes);
+            return None;
+        }
+        Some(Place::Scratch(offset))
+    };
+    match target {
+        Target::Scratch(offsets) => scratch(w, e, offsets.0[lane]),
+        Target::Memory(addresses) | Target::Mixed(addresses) => {
+            let address = addresses.0[lane];
+            match address >> 48 << 48 {
+                SHARED if address >> 32 == SHARED >> 32 => {
+                    let at = address & 0xffff_ffff;
+                    if at + u64::from(bytes) > e.lds.len() as u64 {
+                        e.bad_shared(w, s, lane, at, bytes);
+                        return None;
+                    }
+                    Some(Place::Shared(at as usize))
+                }
+                PRIVATE if address >> 32 == PRIVATE >> 32 => scratch(w, e, address as u32),
+                _ if e.reachable(w, address, bytes, write) => Some(Place::Memory(address)),
+                _ => {
+                    e.bad_access(w, s, lane, address, bytes, write);
+                    None
+                }
+            }
+        }
+    }
+}
+
+/// Reads up to 16 bytes.
+fn read(w: &Wave, e: &Env, lane: usize, place: &Place, bytes: u32) -> u128 {
+    let mut out = [0u8; 16];
+    match *place {
+        // SAFETY: `place` checked the range; it stays while the kernel runs.
+        Place::Memory(address) => unsafe { std::ptr::copy_nonoverlapping(address as *const u8, out.as_mut_ptr(), bytes as usize) },
+        Place::Shared(at) => out[..bytes as usize].copy_from_slice(&e.lds[at..at + bytes as usize]),
+        Place::Scratch(offset) => {
+            for n in 0..bytes {
+                let at = offset + n;
+                let word = w.scratch[(at / 4) as usize * LANES + lane];
+                out[n as usize] = (word >> (8 * (at % 4))) as u8;
+            }
+        }
+    }
+    u128::from_le_bytes(out)
+}
+
+fn write(w: &mut Wave, e: &mut Env, lane: usize, place: &Place, bytes: u32, value: u128) {
+    let value = value.to_le_bytes();
+    match *place {
+        // SAFETY: `place` checked the range; it stays while the kernel runs.
+        Place::Memory(address) => unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), address as *mut u8, bytes as usize) },
+        Place::Shared(at) => e.lds[at..at + bytes as usize].copy_from_slice(&value[..bytes as usize]),
+        Place::Scratch(offset) => {
+            for n in 0..bytes {
+                let (at, shift) = ((offset + n) / 4, 8 * ((offset + n) % 4));
+                let word = &mut w.scratch[at as usize * LANES + lane];
+                *word = *word & !(0xff << shift) | u32::from(value[n as usize]) << shift;
+            }
+        }
+    }
+}
+
+/// The host addresses of dword accesses, when all of them are plain memory, checked.
+fn direct(w: &mut Wave, s: &Step, e: &mut Env, target: &Target, exec: u64, bytes: u32, write: bool) -> Result<Option<Wide>, ()> {
+    match target {
+        Target::Memory(addresses) => {
+            if addresses.0.iter().enumerate().any(|(lane, address)| exec >> lane & 1 != 0 && address >> 48 != 0) {
+                return Ok(None);
+            }
+            if check(w, s, e, addresses, exec, bytes, write) { Ok(Some(*addresses)) } else { Err(()) }
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Loads `DWORDS` registers of each lane.
+unsafe fn load_dwords<const DWORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    let (target, exec) = target(w, s);
+    let bytes = 4 * DWORDS as u32;
+    let mut out = [Lanes([0; LANES]); DWORDS];
+    match direct(w, s, e, &target, exec, bytes, false) {
+        Err(()) => return Flow::Fault,
+        Ok(Some(addresses)) => {
+            let first = addresses.0[0];
+            let dense = exec == u64::MAX && DWORDS == 1 && (0..LANES).all(|lane| addresses.0[lane] == first + 4 * lane as u64);
+            if dense {
+                // SAFETY: `direct` checked every lane's address, and together they are these 256 bytes.
+                unsafe { std::ptr::copy_nonoverlapping(first as *const u8, out[0].0.as_mut_ptr().cast(), 4 * LANES) };
+            } else {
+                for lane in 0..LANES {
+                    if exec >> lane & 1 != 0 {
+                        for (n, register) in out.iter_mut().enumerate() {
+                            // SAFETY: `direct` checked the range; it stays while the kernel runs.
+                            register.0[lane] = unsafe { (addresses.0[lane] as *const u32).add(n).read_unaligned() };
+                        }
+                    }
+                }
+            }
+        }
+        Ok(None) => {
+            for lane in 0..LANES {
+                if exec >> lane & 1 != 0 {
+                    let Some(place) = place(w, s, e, &target, lane, bytes, false) else { return Flow::Fault };
+                    let value = read(w, e, lane, &place, bytes);
+                    for (n, register) in out.iter_mut().enumerate() {
+                        register.0[lane] = (value >> (32 * n)) as u32;
+                    }
+                }
+            }
+        }
+    }
+    if s.inst.flags & flag::LDS != 0 {
+        return to_lds(w, s, e, &out[0], 4);
+    }
+    for (n, register) in out.iter().enumerate() {
+        w.write(s.inst.dst + n as u16, register);
+    }
+    Flow::Next
+}
+
+/// Stores `DWORDS` registers of each lane.
+unsafe fn store_dwords<const DWORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    let (target, exec) = target(w, s);
+    let bytes = 4 * DWORDS as u32;
+    let data = stored(s);
+    match direct(w, s, e, &target, exec, bytes, true) {
+        Err(()) => return Flow::Fault,
+        Ok(Some(addresses)) => {
+            let first = addresses.0[0];
+            let dense = exec == u64::MAX && DWORDS == 1 && (0..LANES).all(|lane| addresses.0[lane] == first + 4 * lane as u64);
+            if dense {
+                let values = w.reg(data);
+                // SAFETY: `direct` checked every lane's address, and together they are these 256 bytes.
+                unsafe { std::ptr::copy_nonoverlapping(values.0.as_ptr().cast(), first as *mut u8, 4 * LANES) };
+            } else {
+                for lane in 0..LANES {
+                    if exec >> lane & 1 != 0 {
+                        for n in 0..DWORDS {
+                            let value = w.reg(data + n as u16).0[lane];
+                            // SAFETY: `direct` checked the range; it stays while the kernel runs.
+                            unsafe { (addresses.0[lane] as *mut u32).add(n).write_unaligned(value) };
+                        }
+                    }
+                }
+            }
+        }
+        Ok(None) => {
+            for lane in 0..LANES {
+                if exec >> lane & 1 != 0 {
+                    let Some(place) = place(w, s, e, &target, lane, bytes, true) else { return Flow::Fault };
+                    let value = (0..DWORDS).fold(0u128, |value, n| value | u128::from(w.reg(data + n as u16).0[lane]) << (32 * n));
+                    write(w, e, lane, &place, bytes, value);
+                }
+            }
+        }
+    }
+    Flow::Next
+}
+
+/// The register that a store takes its data from: buffers keep it where loads have their destination.
+fn stored(s: &Step) -> u16 {
+    if s.inst.row.format == Format::MUBUF { s.inst.dst } else { s.inst.src[1] }
+}
+
+/// How a byte or word arrives in a register.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    /// Extended to the whole register.
+    Whole,
+    /// The low half, the rest kept.
+    Low,
+    /// The high half, the rest kept.
+    High,
+}
+
+fn load_part(w: &mut Wave, s: &Step, e: &mut Env, bytes: u32, signed: bool, part: Part) -> Flow {
+    let (target, exec) = target(w, s);
+    let mut out = *w.reg(s.inst.dst);
+    let mut direct_ok = None;
+    match direct(w, s, e, &target, exec, bytes, false) {
+        Err(()) => return Flow::Fault,
+        Ok(addresses) => direct_ok = addresses.or(direct_ok),
+    }
+    for lane in 0..LANES {
+        if w.exec >> lane & 1 == 0 {
+            continue;
+        }
+        let raw = if exec >> lane & 1 == 0 {
+            0
+        } else if let Some(addresses) = &direct_ok {
+            read(w, e, lane, &Place::Memory(addresses.0[lane]), bytes) as u32
+        } else {
+            let Some(place) = place(w, s, e, &target, lane, bytes, false) else { return Flow::Fault };
+            read(w, e, lane, &place, bytes) as u32
+        };
+        let value = match (bytes, signed) {
+            (1, true) => raw as u8 as i8 as i32 as u32,
+            (2, true) => raw as u16 as i16 as i32 as u32,
+            _ => raw,
+        };
+        let old = out.0[lane];
+        out.0[lane] = match part {
+            Part::Whole => value,
+            Part::Low => old & 0xffff_0000 | value & 0xffff,
+            Part::High => old & 0xffff | value << 16,
+        };
+    }
+    if s.inst.flags & flag::LDS != 0 || s.inst.row.name.contains("_lds_") {
+        return to_lds(w, s, e, &out, 4);
+    }
+    w.write(s.inst.dst, &out);
+    Flow::Next
+}
+
+fn store_part(w: &mut Wave, s: &Step, e: &mut Env, bytes: u32, high: bool) -> Flow {
+    let (target, exec) = target(w, s);
+    let Ok(addresses) = direct(w, s, e, &target, exec, bytes, true) else { return Flow::Fault };
+    let data = *w.reg(stored(s));
+    for lane in 0..LANES {
+        if exec >> lane & 1 == 0 {
+            continue;
+        }
+        let place = match &addresses {
+            Some(addresses) => Place::Memory(addresses.0[lane]),
+            None => match place(w, s, e, &target, lane, bytes, true) {
+                Some(place) => place,
+                None => return Flow::Fault,
+            },
+        };
+        write(w, e, lane, &place, bytes, u128::from(if high { data.0[lane] >> 16 } else { data.0[lane] }));
+    }
+    Flow::Next
+}
+
+/// A load whose data goes to shared memory, lane after lane from where `m0` says.
+fn to_lds(w: &mut Wave, s: &Step, e: &mut Env, values: &Lanes, bytes: u32) -> Flow {
+    let base = u64::from(w.s[usize::from(operand::M0)] & 0xffff) + u64::from(s.inst.imm as u32 & 0xfff);
+    for lane in 0..LANES {
+        if w.exec >> lane & 1 != 0 {
+            let at = base + 4 * lane as u64;
+            if at + u64::from(bytes) > e.lds.len() as u64 {
+                e.bad_shared(w, s, lane, at, bytes);
+                return Flow::Fault;
+            }
+            write(w, e, lane, &Place::Shared(at as usize), bytes, u128::from(values.0[lane]));
+        }
+    }
+    Flow::Next
+}
+
+unsafe fn load_to_lds_dword(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    let mut step = s.clone();
+    step.inst.flags |= flag::LDS;
+    // SAFETY: the handler makes no demand on the CPU.
+    unsafe { load_dwords::<1>(w, &step, e) }
+}
+
+macro_rules! parts {
+    ($($load:ident: $bytes:literal, $signed:literal, $part:ident;)*) => {$(
+        unsafe fn $load(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+            load_part(w, s, e, $bytes, $signed, Part::$part)
+        }
+    )*};
+}
+
+parts! {
+    load_ubyte: 1, false, Whole;
+    load_sbyte: 1, true, Whole;
+    load_ushort: 2, false, Whole;
+    load_sshort: 2, true, Whole;
+    load_ubyte_low: 1, false, Low;
+    load_ubyte_high: 1, false, High;
+    load_sbyte_low: 1, true, Low;
+    load_sbyte_high: 1, true, High;
+    load_short_low: 2, false, Low;
+    load_short_high: 2, false, High;
+}
+
+unsafe fn store_byte(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    store_part(w, s, e, 1, false)
+}
+
+unsafe fn store_byte_high(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    store_part(w, s, e, 1, true)
+}
+
+unsafe fn store_short(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    store_part(w, s, e, 2, false)
+}
+
+unsafe fn store_short_high(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    store_part(w, s, e, 2, true)
+}
+
+/// Changes a value in memory at once, for all threads of the host.
+pub fn exchange(address: u64, bytes: u32, change: impl Fn(u64) -> u64) -> u64 {
+    if bytes == 8 {
+        // SAFETY: the caller checked the range and its alignment; it stays while the kernel runs.
+        let cell = unsafe { AtomicU64::from_ptr(address as *mut u64) };
+        let mut old = cell.load(Ordering::Relaxed);
+        while let Err(now) = cell.compare_exchange_weak(old, change(old), Ordering::AcqRel, Ordering::Acquire) {
+            old = now;
+        }
+        old
+    } else {
+        // SAFETY: as above.
+        let cell = unsafe { AtomicU32::from_ptr(address as *mut u32) };
+        let mut old = cell.load(Ordering::Relaxed);
+        while let Err(now) = cell.compare_exchange_weak(old, change(u64::from(old)) as u32, Ordering::AcqRel, Ordering::Acquire) {
+            old = now;
+        }
+        u64::from(old)
+    }
+}
+
+/// The operation of an atomic's mnemonic, and the bytes of its value.
+pub fn atomic_of(name: &str) -> Option<(Rmw, u32)> {
+    let op = name.split_once("atomic_")?.1;
+    let (op, bytes) = match op.strip_suffix("_x2") {
+        Some(op) => (op, 8),
+        None => (op, if op.ends_with("f64") { 8 } else { 4 }),
+    };
+    Some((atomic::find(op, bytes)?, bytes))
+}
+
+unsafe fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    let Some((op, bytes)) = atomic_of(s.inst.row.name) else { return Flow::Fault };
+    let (target, exec) = target(w, s);
+    let data = stored(s);
+    let words = (bytes / 4) as u16;
+    let mut old = [Lanes([0; LANES]), Lanes([0; LANES])];
+    for lane in 0..LANES {
+        if exec >> lane & 1 == 0 {
+            continue;
+        }
+        let Some(place) = place(w, s, e, &target, lane, bytes, true) else { return Flow::Fault };
+        let word = |w: &Wave, n: u16| u64::from(w.reg(data + n).0[lane]);
+        // A compare-and-swap has the new value first, then what it compares with.
+        let value = |w: &Wave, from: u16| if words == 2 { word(w, from) | word(w, from + 1) << 32 } else { word(w, from) };
+        let (new, compare) = (value(w, 0), value(w, words));
+        let before = match place {
+            Place::Memory(address) => {
+                if address % u64::from(bytes) != 0 {
+                    return e.misaligned(w, s, lane, address, bytes);
+                }
+                exchange(address, bytes, |old| op(old, new, compare))
+            }
+            _ => {
+                let before = read(w, e, lane, &place, bytes) as u64;
+                write(w, e, lane, &place, bytes, u128::from(op(before, new, compare)));
+                before
+            }
+        };
+        old[0].0[lane] = before as u32;
+        old[1].0[lane] = (before >> 32) as u32;
+    }
+    if s.inst.flags & flag::GLC != 0 {
+        for n in 0..words {
+            w.write(s.inst.dst + n, &old[usize::from(n)]);
+        }
+    }
+    Flow::Next
+}
+
+unsafe fn nothing(_: &mut Wave, _: &Step, _: &mut Env) -> Flow {
+    Flow::Next
+}
+
+/// The meaning of a vector memory instruction.
+pub fn find(row: &Row) -> Option<Handler> {
+    let name = row.name;
+    let op = name.split_once('_')?.1;
+    if atomic_of(name).is_some() {
+        return Some(atomic_handler);
+    }
+    Some(match op {
+        "load_dword" => load_dwords::<1>,
+        "load_dwordx2" => load_dwords::<2>,
+        "load_dwordx3" => load_dwords::<3>,
+        "load_dwordx4" => load_dwords::<4>,
+        "store_dword" => store_dwords::<1>,
+        "store_dwordx2" => store_dwords::<2>,
+        "store_dwordx3" => store_dwords::<3>,
+        "store_dwordx4" => store_dwords::<4>,
+        "load_ubyte" | "load_lds_ubyte" => load_ubyte,
+        "load_sbyte" | "load_lds_sbyte" => load_sbyte,
+        "load_ushort" | "load_lds_ushort" => load_ushort,
+        "load_sshort" | "load_lds_sshort" => load_sshort,
+        "load_lds_dword" => load_to_lds_dword,
+        "load_ubyte_d16" => load_ubyte_low,
+        "load_ubyte_d16_hi" => load_ubyte_high,
+        "load_sbyte_d16" => load_sbyte_low,
+        "load_sbyte_d16_hi" => load_sbyte_high,
+        "load_short_d16" => load_short_low,
+        "load_short_d16_hi" => load_short_high,
+        "store_byte" => store_byte,
+        "store_byte_d16_hi" => store_byte_high,
+        "store_short" => store_short,
+        "store_short_d16_hi" => store_short_high,
+        "wbl2" | "invl2" | "inv" | "wbinvl1" | "wbinvl1_vol" => nothing,
+        _ => return None,
+    })
+}
