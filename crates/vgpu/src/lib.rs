@@ -4,6 +4,7 @@ pub mod arch;
 pub mod exec;
 pub mod fault;
 pub mod isa;
+pub mod loader;
 pub mod memory;
 pub mod program;
 
