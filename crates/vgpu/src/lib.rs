@@ -3,6 +3,7 @@
 pub mod arch;
 pub mod exec;
 pub mod fault;
+pub mod hip;
 pub mod isa;
 pub mod loader;
 pub mod memory;
