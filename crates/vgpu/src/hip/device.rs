@@ -99,7 +99,8 @@ pub(super) fn reset() -> Status {
 
 pub(super) fn can_access_peer(out: Out<c_int>, device: c_int, peer: c_int) -> Status {
     let runtime = runtime()?;
-    (runtime.device(device)?, runtime.device(peer)?);
+    runtime.device(device)?;
+    runtime.device(peer)?;
     out.put(c_int::from(device != peer))
 }
 
