@@ -58,7 +58,7 @@ impl Device {
     pub fn fail(&self, code: Code, sentence: &str) {
         let mut fault = lock(&self.fault);
         if fault.is_none() {
-            tracing::error!(device = self.ordinal, "{sentence}");
+            tracing::debug!(device = self.ordinal, "{sentence}");
             code::say(code, sentence);
             *fault = Some(code);
         }
