@@ -263,7 +263,11 @@ fn to_error(table: &Table, device: &str, library: &std::path::Path, failure: Fai
         Failure::Code { call, code } => {
             let (name, text) = vendor::error_text(table, code);
             if code::is_fatal(code) {
-                return Error::DeviceLost { call, device: device.to_owned(), code, name };
+                let hint = match table.source() {
+                    Source::Library(_) => ". A kernel that touched memory out of bounds is the usual cause",
+                    Source::InProcess(_) => "",
+                };
+                return Error::DeviceLost { call, device: device.to_owned(), code, name, text, hint };
             }
             Error::Driver { call, device: device.to_owned(), code, name, text }
         }

@@ -48,10 +48,7 @@ pub enum Error {
         text: String,
     },
     /// The device's context is broken (a kernel faulted, or the device fell off the bus): nothing on it works any more in this process.
-    #[error(
-        "{device} is lost: {call} reported {name} ({code}). Every later call on it will fail; restart the process. A kernel that \
-         touched memory out of bounds is the usual cause"
-    )]
+    #[error("{device} is lost: {call} reported {name} ({code}): {text}. Every later call on it will fail; restart the process{hint}")]
     DeviceLost {
         /// The vendor symbol that reported it, which need not be the call at fault.
         call: &'static str,
@@ -61,6 +58,10 @@ pub enum Error {
         code: i32,
         /// The vendor's name of that number.
         name: String,
+        /// The vendor's sentence; the virtual GPU says there what the kernel did.
+        text: String,
+        /// What is behind it most often, where the sentence does not tell.
+        hint: &'static str,
     },
     /// The device has too little memory, even after the pool gave back what it held.
     #[error(

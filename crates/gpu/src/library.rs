@@ -22,6 +22,10 @@ pub struct Search {
     pub folders: Vec<PathBuf>,
 }
 
+/// A library that exports this stands in for a vendor's: it is opened where a variable names it, and passed over where one is searched
+/// for, so that nothing virtual is taken for hardware.
+pub const STANDS_IN: &str = "warpwave_stands_in";
+
 /// An opened library.
 #[derive(Debug)]
 pub struct Library {
@@ -49,7 +53,11 @@ impl Library {
             match unsafe { libloading::os::unix::Library::open(Some(&candidate), flags) } {
                 Ok(handle) => {
                     tracing::debug!(library = search.what, path = %candidate.display(), "opened");
-                    return Ok(Library { handle: ManuallyDrop::new(handle), opened_as: candidate });
+                    let library = Library { handle: ManuallyDrop::new(handle), opened_as: candidate };
+                    if overridden || library.symbol(STANDS_IN).is_none() {
+                        return Ok(library);
+                    }
+                    tried.push(format!("{}: only stands in for it; set {} to use it", library.opened_as.display(), search.variable));
                 }
                 Err(error) => tried.push(describe_failure(&candidate, &error)),
             }

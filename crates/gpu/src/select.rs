@@ -13,6 +13,8 @@ pub struct Backend {
     pub label: String,
     /// The driver, or why there is none.
     pub driver: Result<Arc<Driver>>,
+    /// Its devices are no hardware: they are chosen by name alone.
+    pub is_virtual: bool,
 }
 
 /// The backends of this process.
@@ -24,7 +26,7 @@ pub struct Gpus {
 /// Which device to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preference {
-    /// The first GPU there is, CUDA before ROCm; else the CPU.
+    /// The first GPU there is, CUDA before ROCm; else the CPU. Never a virtual one.
     Auto,
     /// No GPU.
     Cpu,
@@ -68,9 +70,14 @@ impl Gpus {
         gpus
     }
 
-    /// Adds a backend: the virtual GPU, a test's driver.
+    /// Adds a backend: a vendor's driver, or a test's.
     pub fn add(&mut self, label: &str, driver: Result<Arc<Driver>>) {
-        self.backends.push(Backend { label: label.to_owned(), driver });
+        self.backends.push(Backend { label: label.to_owned(), driver, is_virtual: false });
+    }
+
+    /// Adds a backend whose devices are no hardware.
+    pub fn add_virtual(&mut self, label: &str, driver: Result<Arc<Driver>>) {
+        self.backends.push(Backend { label: label.to_owned(), driver, is_virtual: true });
     }
 
     /// Every backend, with its state.
@@ -83,9 +90,19 @@ impl Gpus {
         self.drivers().flat_map(|driver| driver.device_names().to_vec()).collect()
     }
 
-    /// Every device, opened; those that cannot be opened with the reason.
+    /// Every GPU, opened; those that cannot be opened with the reason.
     pub fn devices(&self) -> Vec<Result<Device>> {
-        self.drivers().flat_map(|driver| (0..driver.device_names().len()).map(move |ordinal| driver.device(ordinal))).collect()
+        self.opened(false)
+    }
+
+    /// The same for the devices that are no hardware.
+    pub fn virtual_devices(&self) -> Vec<Result<Device>> {
+        self.opened(true)
+    }
+
+    fn opened(&self, is_virtual: bool) -> Vec<Result<Device>> {
+        let drivers = self.backends.iter().filter(|backend| backend.is_virtual == is_virtual).filter_map(|b| b.driver.as_ref().ok());
+        drivers.flat_map(|driver| (0..driver.device_names().len()).map(move |ordinal| driver.device(ordinal))).collect()
     }
 
     /// A device by name.
@@ -110,7 +127,7 @@ impl Gpus {
             Preference::Device(name) => self.device(name).map(Selection::Gpu),
             Preference::Auto => {
                 let mut why = Vec::new();
-                for backend in &self.backends {
+                for backend in self.backends.iter().filter(|backend| !backend.is_virtual) {
                     match &backend.driver {
                         Err(error) => why.push(format!("{}: {error}", backend.label)),
                         Ok(driver) if driver.device_names().is_empty() => why.push(format!("{}: the driver sees no device", backend.label)),

@@ -1,9 +1,9 @@
-//! The example kernels on every real GPU of the machine, against results computed here; and the whole way from source to
+//! The example kernels on every real GPU of the machine and on the virtual ones, against results computed here; and the whole way from source to
 //! loaded module on fake devices of both vendors, with the real compilers.
 
 mod common;
 
-use common::{example, jit, temporary_jit};
+use common::{example, jit, temporary_jit, virtual_devices};
 use warpwave_gpu::fake::Fake;
 use warpwave_gpu::{Device, Error, Gpus, Launch, Stream};
 use warpwave_jit::cache::Outcome;
@@ -11,10 +11,8 @@ use warpwave_jit::{CompilerChoice, Jit, JitError, KernelSource, Target};
 
 fn on_every_gpu(test: impl Fn(&Jit, &Device, &Stream)) {
     let jit = jit();
-    let devices = Gpus::discover().devices();
-    if devices.is_empty() {
-        eprintln!("no GPU here: this test has nothing to run on");
-    }
+    let mut devices = Gpus::discover().devices();
+    devices.extend(virtual_devices().into_iter().map(Ok));
     for device in devices {
         let device = device.unwrap();
         eprintln!("on {} ({})", device.name(), device.info().model);

@@ -32,6 +32,11 @@ impl Arch {
         }
     }
 
+    /// With the features the virtual devices run with: `gfx90a:sramecc+:xnack-`.
+    pub fn full_name(self) -> String {
+        format!("{}:sramecc+:xnack-", self.name())
+    }
+
     /// ELF's number for it (`EF_AMDGPU_MACH_*`).
     pub fn machine(self) -> u32 {
         match self {

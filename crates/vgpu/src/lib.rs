@@ -3,7 +3,9 @@
 pub mod arch;
 pub mod exec;
 pub mod fault;
+pub mod hip;
 pub mod isa;
+pub mod loader;
 pub mod memory;
 pub mod program;
 

@@ -109,6 +109,11 @@ pub(crate) struct Image {
 }
 
 impl Program {
+    /// The memory it is loaded into.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.image.memory
+    }
+
     /// A kernel by name.
     pub fn kernel(&self, name: &str) -> Option<&Kernel> {
         self.kernels.iter().find(|kernel| kernel.name == name)

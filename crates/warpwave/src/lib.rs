@@ -1,7 +1,7 @@
 //! Write GPU kernels once, in CUDA C++; compile and run them on NVIDIA and AMD GPUs.
 //!
-//! This crate is the facade: [`gpu`] drives devices, [`jit`] turns source into modules, and [`cli`] is the `warpwave`
-//! command. The other modules are the command's pure parts: they turn what a user types or saves into bytes a kernel can take, and turn bytes a
+//! This crate is the facade: [`discover`] finds the devices, [`gpu`] drives them, [`vgpu`] is a virtual AMD GPU among them, [`jit`] turns
+//! source into modules, and [`cli`] is the `warpwave` command. The other modules are the command's pure parts: they turn what a user types or saves into bytes a kernel can take, and turn bytes a
 //! kernel left behind into files, differences and text:
 //!
 //! * [`dtype`] and [`scalar`]: the element types and one value of any of them;
@@ -31,6 +31,7 @@
 pub use warpwave_gpu as gpu;
 pub use warpwave_hipify as hipify;
 pub use warpwave_jit as jit;
+pub use warpwave_vgpu as vgpu;
 
 pub mod array;
 pub mod cli;
@@ -39,6 +40,9 @@ pub mod dtype;
 pub mod npy;
 pub mod scalar;
 pub mod spec;
+
+mod devices;
+pub use devices::{DEFAULT_VIRTUAL, discover, virtual_driver};
 
 /// The README's Rust code, compiled and run as a test of the documentation.
 #[cfg(doctest)]

@@ -3,6 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let gpus = warpwave_gpu::Gpus::discover;
-    ExitCode::from(warpwave::cli::main(std::env::args_os(), gpus, &mut std::io::stdout(), &mut std::io::stderr()))
+    ExitCode::from(warpwave::cli::main(std::env::args_os(), warpwave::discover, &mut std::io::stdout(), &mut std::io::stderr()))
 }

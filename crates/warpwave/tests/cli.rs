@@ -43,11 +43,15 @@ fn on(fakes: &Fakes, line: &[&str]) -> Answer {
 
 /// Runs the real program, with the drivers of this machine hidden.
 fn program(line: &[&str]) -> Output {
+    program_with(line, "WARPWAVE_TEST_UNUSED", "")
+}
+
+fn program_with(line: &[&str], variable: &str, value: &str) -> Output {
     let beside = root().join("bin/warpwave");
     let path = if beside.exists() { beside } else { PathBuf::from(env!("CARGO_BIN_EXE_warpwave")) };
     let mut command = Command::new(path);
     command.args(line).env("WARPWAVE_CUDA_LIB", "/nonexistent/libcuda.so.1").env("WARPWAVE_HIP_LIB", "/nonexistent/libamdhip64.so");
-    command.env_remove("WARPWAVE_DEVICE").output().unwrap()
+    command.env_remove("WARPWAVE_DEVICE").env_remove("WARPWAVE_VGPU_DEVICES").env(variable, value).output().unwrap()
 }
 
 fn amd() -> Fakes {
@@ -102,7 +106,30 @@ fn doctor_says_what_to_do() {
     assert_eq!(output.status.code(), Some(i32::from(hardware)), "{text}");
     assert!(text.contains("to fix:") && text.contains("cuda") && text.contains("rocm") && text.contains("clang"), "{text}");
     let json: Value = serde_json::from_slice(&program(&["doctor", "--json"]).stdout).unwrap();
-    assert_eq!(json["chains"].as_array().unwrap().len(), 2);
+    let names: Vec<_> = json["chains"].as_array().unwrap().iter().map(|chain| chain["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["cuda", "rocm", "vgpu"]);
+}
+
+#[test]
+fn virtual_devices_are_listed_apart_and_used_only_when_said_aloud() {
+    let text = String::from_utf8(program(&["devices"]).stdout).unwrap();
+    assert!(text.contains("Virtual:") && text.contains("vgpu:gfx90a") && text.contains("MI210"), "{text}");
+    let value: Value = serde_json::from_slice(&program(&["devices", "--json"]).stdout).unwrap();
+    assert_eq!(value["devices"], serde_json::json!([]));
+    assert_eq!(value["virtual_devices"][0]["name"], "vgpu:gfx90a");
+    assert_eq!(value["virtual_devices"][0]["arch"], "gfx90a:sramecc+:xnack-");
+    // Without a GPU `auto` is the virtual one, and says so.
+    let output = program(&[&["run"], ADD, ADD_ARGS, &["--print", "2"]].concat());
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(err.contains("no GPU here; running on vgpu:gfx90a"), "{err}");
+    assert!(out.contains("vector_add on vgpu:gfx90a") && out.contains("2: f32[1000] = 1.0, 2.0"), "{out}");
+    // Settings that make no sense are named; without virtual devices there is nothing to run on.
+    let output = program_with(&["devices"], "WARPWAVE_VGPU_DEVICES", "gfx90a,gfx1");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("gfx1"), "{output:?}");
+    let output = program_with(&[&["run"], ADD, ADD_ARGS].concat(), "WARPWAVE_VGPU_DEVICES", "none");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no GPU to run on"), "{output:?}");
 }
 
 #[test]

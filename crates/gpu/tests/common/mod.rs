@@ -1,10 +1,13 @@
-//! Runs a test on every device there is: fakes of both vendors and several versions, and the real GPUs of the machine.
+//! Runs a test on every device there is: fakes of both vendors and several versions, the virtual GPU, and the real GPUs of the machine.
 #![allow(dead_code)]
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use warpwave_gpu::fake::{Fake, Fakes, image};
-use warpwave_gpu::{Device, Gpus, Kernel, Module, Vendor};
+use warpwave_gpu::{Device, Driver, Gpus, Kernel, Module, Vendor};
 
 /// `scale(float* data, float factor, unsigned n)`: multiplies in place.
 /// `add_index(unsigned* data, unsigned n)`: adds each element's index.
@@ -62,6 +65,19 @@ DONE2:
 }
 "#;
 
+/// The same kernels for AMD.
+const HIP: &str = r#"
+#define INDEX (__builtin_amdgcn_workgroup_id_x() * __builtin_amdgcn_workgroup_size_x() + __builtin_amdgcn_workitem_id_x())
+extern "C" __attribute__((global)) void scale(float* data, float factor, unsigned n) {
+    unsigned i = INDEX;
+    if (i < n) data[i] *= factor;
+}
+extern "C" __attribute__((global)) void add_index(unsigned* data, unsigned n) {
+    unsigned i = INDEX;
+    if (i < n) data[i] += i;
+}
+"#;
+
 /// A device to test on, and what is needed to run kernels on it.
 pub struct Place {
     pub device: Device,
@@ -74,8 +90,7 @@ impl Place {
         let code = match (&self.fakes, self.device.info().vendor) {
             (Some(_), _) => image(&["scale", "add_index"]),
             (None, Vendor::Nvidia) => PTX.as_bytes().to_vec(),
-            // Real AMD devices run kernels in the JIT's suite, which has a compiler.
-            (None, Vendor::Amd) => return None,
+            (None, Vendor::Amd) => hip_code(self.device.info().base_arch())?,
         };
         Some(Module::load(&self.device, &code).unwrap())
     }
@@ -83,6 +98,62 @@ impl Place {
     pub fn kernel(&self, name: &str) -> Option<Kernel> {
         Some(self.module()?.kernel(name).unwrap())
     }
+}
+
+/// A clang that knows AMD GPUs.
+fn clang() -> Option<PathBuf> {
+    let chosen = std::env::var_os("WARPWAVE_CLANG").map(PathBuf::from);
+    let names = ["clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang"].map(PathBuf::from);
+    chosen.into_iter().chain(names).find(|name| {
+        let asked =
+            Command::new(name).args(["--target=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-nogpulib", "-x", "c", "-E", "/dev/null"]).output();
+        asked.is_ok_and(|answer| answer.status.success())
+    })
+}
+
+/// [`HIP`] as a code object; `None` where no clang is there, which is a failure if nothing may be skipped.
+fn hip_code(arch: &str) -> Option<Vec<u8>> {
+    static MADE: Mutex<Option<HashMap<String, Option<Vec<u8>>>>> = Mutex::new(None);
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let made = made.get_or_insert_with(HashMap::new);
+    let make = || {
+        let Some(clang) = clang() else {
+            let required = std::env::var_os("WARPWAVE_REQUIRE_ALL").is_some_and(|value| value == "1");
+            assert!(!required, "no clang for AMD GPUs (apt install clang-19), and WARPWAVE_REQUIRE_ALL is set");
+            eprintln!("  no kernels for {arch}: no clang for AMD GPUs (apt install clang-19)");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let (input, output) = (folder.path().join("kernels.hip"), folder.path().join("kernels.co"));
+        std::fs::write(&input, HIP).unwrap();
+        let mut command = Command::new(clang);
+        command.args([
+            "-x",
+            "hip",
+            "--offload-device-only",
+            "--no-gpu-bundle-output",
+            "--no-default-config",
+            "-O2",
+            "-nogpuinc",
+            "-nogpulib",
+        ]);
+        command.arg(format!("--offload-arch={arch}")).arg("-o").arg(&output).arg(&input);
+        let ran = command.output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        Some(std::fs::read(output).unwrap())
+    };
+    made.entry(arch.to_owned()).or_insert_with(make).clone()
+}
+
+/// The driver of the virtual GPU.
+pub fn virtual_driver() -> Arc<Driver> {
+    static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
+    let start = || {
+        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
+        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
+        unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.unwrap()
+    };
+    DRIVER.get_or_init(start).clone()
 }
 
 /// Teaches the fakes what the kernels of [`PTX`] do.
@@ -126,7 +197,9 @@ pub fn on_every_device(test: impl Fn(&Place)) {
     // Tests look at the pool's figures, which all tests of a real device share: they take turns, as they do with fakes.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for device in Gpus::discover().devices() {
+    let mut devices = vec![virtual_driver().device(0)];
+    devices.extend(Gpus::discover().devices());
+    for device in devices {
         let device = device.unwrap();
         eprintln!("on {} ({})", device.name(), device.info().model);
         test(&Place { device, fakes: None });

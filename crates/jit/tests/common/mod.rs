@@ -2,7 +2,9 @@
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
+use warpwave_gpu::{Device, Driver, Vendor};
 use warpwave_jit::cache::Cache;
 use warpwave_jit::{CompilerChoice, Jit, Job, KernelSource, Target, Toolchains, compile};
 
@@ -22,6 +24,22 @@ pub fn example(name: &str) -> KernelSource {
 /// The JIT of the environment.
 pub fn jit() -> Jit {
     Jit::default()
+}
+
+/// The virtual AMD GPUs; none where no compiler makes code for them.
+pub fn virtual_devices() -> Vec<Device> {
+    static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
+    let there = Toolchains::find().choose(&"gfx90a".parse().unwrap(), CompilerChoice::Clang).is_ok();
+    if !require(there, "no clang with its linker to compile for the virtual GPU") {
+        return Vec::new();
+    }
+    let start = || {
+        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
+        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
+        unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.unwrap()
+    };
+    let driver = DRIVER.get_or_init(start);
+    (0..driver.device_names().len()).map(|ordinal| driver.device(ordinal).unwrap()).collect()
 }
 
 /// Whether a tool is there; without it the test is skipped, or fails if `WARPWAVE_REQUIRE_ALL=1`.

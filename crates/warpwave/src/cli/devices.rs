@@ -1,7 +1,9 @@
 //! `warpwave devices`.
 
+use std::io::Write;
+
 use serde_json::{Value, json};
-use warpwave_gpu::{Backend, DeviceInfo, Error, MemoryInfo};
+use warpwave_gpu::{Backend, Device, DeviceInfo, Error, Gpus, MemoryInfo};
 
 use super::{Context, Outcome, human_bytes};
 
@@ -17,18 +19,23 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let gpus = (context.gpus)();
     let devices = gpus.devices();
     if args.json {
-        let backends: Vec<Value> = gpus.backends().iter().map(backend_json).collect();
-        let devices: Vec<Value> = devices
-            .iter()
-            .map(|device| match device {
+        let backends = |is_virtual| gpus.backends().iter().filter(|b| b.is_virtual == is_virtual).map(backend_json).collect::<Vec<Value>>();
+        let list = |devices: &[warpwave_gpu::Result<Device>]| {
+            let entry = |device: &warpwave_gpu::Result<Device>| match device {
                 Ok(device) => device_json(device.info(), device.memory().ok()),
                 Err(error) => json!({ "error": error.to_string() }),
-            })
-            .collect();
-        return context.print_json(&json!({ "backends": backends, "devices": devices }));
+            };
+            devices.iter().map(entry).collect::<Vec<Value>>()
+        };
+        return context.print_json(&json!({
+            "backends": backends(false),
+            "devices": list(&devices),
+            "virtual_backends": backends(true),
+            "virtual_devices": list(&gpus.virtual_devices()),
+        }));
     }
     let out = &mut context.out;
-    for backend in gpus.backends() {
+    for backend in gpus.backends().iter().filter(|backend| !backend.is_virtual) {
         match &backend.driver {
             Ok(driver) => {
                 let count = driver.device_names().len();
@@ -69,6 +76,34 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
                 writeln!(out, "  shared memory  {} a block", human_bytes(info.shared_per_block_max))?;
                 let place = [info.pci.as_deref(), info.uuid.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(", ");
                 writeln!(out, "  place          {place}")?;
+            }
+        }
+    }
+    print_virtual(out, &gpus)
+}
+
+/// The devices that are no hardware, a line each.
+fn print_virtual(out: &mut dyn Write, gpus: &Gpus) -> Outcome {
+    for backend in gpus.backends().iter().filter(|backend| backend.is_virtual) {
+        if let Err(error) = &backend.driver {
+            writeln!(out, "\n{:6} absent: {error}", backend.label)?;
+        }
+    }
+    let devices = gpus.virtual_devices();
+    if !devices.is_empty() {
+        writeln!(out, "\nVirtual: AMD's machine code, executed by the CPU. For `--device`:")?;
+    }
+    for device in devices {
+        match device {
+            Err(error) => writeln!(out, "  {error}")?,
+            Ok(device) => {
+                let info = device.info();
+                let memory = human_bytes(info.total_memory);
+                writeln!(
+                    out,
+                    "  {:14} {}, {}, {} units, waves of {}, {memory}",
+                    info.name, info.model, info.arch, info.compute_units, info.wave_size
+                )?;
             }
         }
     }

@@ -74,7 +74,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     }
     let faults: Vec<&str> =
         chains.iter().filter(|chain| chain.hardware && chain.broken().is_some()).map(|chain| chain.name.as_str()).collect();
-    if faults.is_empty() { Ok(()) } else { Err(failed(format!("a GPU is there but does not work: {}", faults.join(", ")))) }
+    if faults.is_empty() { Ok(()) } else { Err(failed(format!("a device is there but does not work: {}", faults.join(", ")))) }
 }
 
 fn print_link(out: &mut dyn Write, link: &Link) -> std::io::Result<()> {
@@ -131,6 +131,10 @@ fn examine(gpus: &Gpus, label: &str) -> Chain {
     };
     let driver = gpus.backends().iter().find(|backend| backend.label == label).map(|backend| backend.driver.clone());
     let Some(driver) = driver else { return chain };
+    if gpus.backends().iter().any(|backend| backend.label == label && backend.is_virtual) {
+        examine_virtual(&mut chain, driver);
+        return chain;
+    }
     // Without the node the rest cannot work, but which library is installed is still worth telling.
     if !system && !matches!(&driver, Ok(driver) if !driver.device_names().is_empty()) {
         let library = match &driver {
@@ -142,6 +146,21 @@ fn examine(gpus: &Gpus, label: &str) -> Chain {
     }
     examine_driver(&mut chain, label, driver);
     chain
+}
+
+/// The virtual GPU is always there: what is broken about it is a setting, or ours.
+fn examine_virtual(chain: &mut Chain, driver: warpwave_gpu::Result<Arc<Driver>>) {
+    chain.hardware = true;
+    match driver {
+        Err(error) => _ = chain.link("settings", broken(error.to_string(), "correct or unset that variable")),
+        Ok(driver) if driver.device_names().is_empty() => {
+            _ = chain.link("devices", Ok("none, as WARPWAVE_VGPU_DEVICES asks".to_owned()));
+        }
+        Ok(driver) => {
+            let fix = "no hardware is involved: please report this";
+            examine_devices(chain, &driver, fix, fix);
+        }
+    }
 }
 
 /// Why a library could not be opened, with every place that was looked at.
@@ -188,11 +207,16 @@ fn examine_driver(chain: &mut Chain, label: &str, driver: warpwave_gpu::Result<A
         chain.link("devices", broken("the driver sees no device", fix));
         return;
     }
+    let fix = "another process may hold all of its memory or have locked it (nvidia-smi, rocm-smi); a device that was lost comes back after a reboot";
+    examine_devices(chain, &driver, fix, "the driver may be older than the card; update it");
+}
+
+/// A copy and a launch on each device, and what to do where one fails.
+fn examine_devices(chain: &mut Chain, driver: &Arc<Driver>, fix: &str, fix_launch: &str) {
     chain.link("devices", Ok(driver.device_names().join(", ")));
     for ordinal in 0..driver.device_names().len() {
         let opened = driver.device(ordinal).map_err(Failure::from);
         let alloc = opened.and_then(|device| first_allocation(&device).map(|text| (device, text)));
-        let fix = "another process may hold all of its memory or have locked it (nvidia-smi, rocm-smi); a device that was lost comes back after a reboot";
         let device = match alloc {
             Ok((device, text)) => {
                 chain.link("first allocation", Ok(text));
@@ -203,8 +227,7 @@ fn examine_driver(chain: &mut Chain, label: &str, driver: warpwave_gpu::Result<A
                 return;
             }
         };
-        let launched = first_launch(&device)
-            .map_err(|failure| Broken { what: failure.message, fix: "the driver may be older than the card; update it".to_owned() });
+        let launched = first_launch(&device).map_err(|failure| Broken { what: failure.message, fix: fix_launch.to_owned() });
         if !chain.link("first launch", launched) {
             return;
         }

@@ -92,8 +92,8 @@ impl Context<'_> {
         Ok(writeln!(self.out, "{value:#}")?)
     }
 
-    /// The device of a `--device` name: a GPU, for kernels run on nothing else.
-    fn device(&self, name: &str) -> Result<Device, Failure> {
+    /// The device of a `--device` name: a GPU, for kernels run on nothing else. Where there is none, `auto` is a virtual one, said aloud.
+    fn device(&mut self, name: &str) -> Result<Device, Failure> {
         let gpus = (self.gpus)();
         match gpus.select(&Preference::from(name)) {
             Ok(Selection::Gpu(device)) => Ok(device),
@@ -101,6 +101,11 @@ impl Context<'_> {
                 Err(usage(format!("kernels run on GPUs, not on `cpu`; known devices: {}", known(&gpus))))
             }
             Ok(Selection::Cpu { why }) => {
+                if let Ok(device) = gpus.device(crate::DEFAULT_VIRTUAL) {
+                    let (name, model) = (device.name(), &device.info().model);
+                    writeln!(self.err, "warpwave: no GPU here; running on {name} ({model}): AMD's machine code, executed by the CPU")?;
+                    return Ok(device);
+                }
                 let mut message = "no GPU to run on:".to_owned();
                 why.iter().for_each(|reason| _ = write!(message, "\n  {reason}"));
                 message.push_str("\nRun `warpwave doctor` for the fix, or `warpwave compile` to compile without a GPU.");

@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// Bytes of dynamic shared memory.
     #[arg(long, default_value_t = 0)]
     shared: u32,
-    /// The device: cuda:0, rocm:1, or auto for the first there is.
+    /// The device: cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto for the first there is.
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
     /// Run on this device too and compare all buffers.

@@ -29,7 +29,7 @@ enum What {
 
 #[derive(clap::Args)]
 struct Common {
-    /// The device: cuda:0, rocm:1, or auto for the first there is.
+    /// The device: cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto for the first there is.
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
     /// Print JSON.

@@ -1,0 +1,50 @@
+//! HIP's functions under their C names: the virtual GPU for programs that load `libamdhip64.so` themselves.
+//!
+//! The list is the virtual GPU's own, so that both have the same functions.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use warpwave_vgpu::hip::types::*;
+use warpwave_vgpu::hip::{PointerAttributes, functions};
+
+macro_rules! export {
+    (
+        status { $( $symbol:ident ( $($arg:ident : $ty:ty),* ) = $subject:ident :: $body:ident; )* }
+        other { $( $other:ident ( $($other_arg:ident : $other_ty:ty),* ) -> $ret:ty = $other_subject:ident :: $other_body:ident; )* }
+    ) => {
+        $(
+            /// HIP's.
+            ///
+            /// # Safety
+            /// As HIP's documentation asks.
+            #[allow(non_snake_case, clippy::too_many_arguments)]
+            // SAFETY: the name is HIP's, and so is the function.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $symbol($($arg: $ty),*) -> c_int {
+                // SAFETY: the caller's promises are passed on.
+                unsafe { functions::$symbol($($arg),*) }
+            }
+        )*
+        $(
+            /// HIP's.
+            ///
+            /// # Safety
+            /// As HIP's documentation asks.
+            #[allow(non_snake_case)]
+            // SAFETY: as above.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $other($($other_arg: $other_ty),*) -> $ret {
+                // SAFETY: as above.
+                unsafe { functions::$other($($other_arg),*) }
+            }
+        )*
+    };
+}
+
+warpwave_vgpu::hip_functions!(export);
+
+/// Tells those who search for AMD's runtime that this only stands in for it.
+#[allow(non_upper_case_globals)]
+// SAFETY: nobody else has this name.
+#[unsafe(no_mangle)]
+pub static warpwave_stands_in: u8 = 1;

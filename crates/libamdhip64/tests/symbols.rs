@@ -1,0 +1,49 @@
+//! The shared library has every function that the driver table asks for, and runs the same devices.
+
+use std::path::PathBuf;
+
+use warpwave_gpu::library::{Library, Search};
+use warpwave_gpu::{Driver, Error, Row, Table, Vendor};
+
+/// Built beside this test.
+fn library() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let folders = own.ancestors().skip(1).take(2);
+    let found = folders.map(|folder| folder.join("libamdhip64.so")).find(|file| file.exists());
+    found.expect("cargo builds the library before its tests")
+}
+
+#[test]
+fn every_hip_row_resolves_in_both_forms() {
+    let library = Library::open_file("the virtual GPU", &library()).unwrap();
+    let rows: Vec<&str> = Table::ROWS.iter().filter_map(|row: &Row| row.hip).collect();
+    assert!(rows.len() > 60);
+    for symbol in rows.iter().chain(warpwave_vgpu::hip::SYMBOLS) {
+        assert!(library.symbol(symbol).is_some(), "libamdhip64.so lacks {symbol}");
+        assert!(warpwave_vgpu::hip::lookup(symbol).is_some(), "the lookup lacks {symbol}");
+    }
+    assert!(library.symbol("hipNoSuchCall").is_none() && warpwave_vgpu::hip::lookup("hipNoSuchCall").is_none());
+}
+
+#[test]
+fn the_library_drives_devices_like_the_vendors() {
+    let search = Search {
+        what: "the virtual GPU",
+        variable: "WARPWAVE_TEST_STAND_IN",
+        names: vec![library().display().to_string()],
+        folders: Vec::new(),
+    };
+    // Found by searching it is passed over; a variable that names it is obeyed.
+    let error = Driver::open("rocm", Vendor::Amd, &search).unwrap_err();
+    assert!(matches!(&error, Error::NotAvailable { tried, .. } if tried[0].contains("WARPWAVE_TEST_STAND_IN")), "{error:?}");
+    // SAFETY: no other thread of this test binary reads this variable.
+    unsafe { std::env::set_var("WARPWAVE_TEST_STAND_IN", library()) };
+    let driver = Driver::open("rocm", Vendor::Amd, &search).unwrap();
+    assert!(driver.missing_symbols().is_empty());
+    assert_eq!(driver.library(), library().canonicalize().unwrap());
+    let device = driver.device(0).unwrap();
+    assert_eq!(device.info().arch, "gfx90a:sramecc+:xnack-");
+    let stream = device.stream().unwrap();
+    let data: Vec<u32> = (0..1000).collect();
+    assert_eq!(stream.download(&stream.upload(&data).unwrap()).unwrap(), data);
+}

@@ -1,0 +1,252 @@
+//! Capture: a stream's work becomes nodes of a graph instead of running.
+//!
+//! Each stream that takes part knows the nodes that its next one depends on. An event recorded meanwhile is such a set of nodes; a
+//! stream that waits for it takes part from then on.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::ThreadId;
+
+use super::code::{Code, Status};
+use super::graph::{Graph, Node};
+use super::op::Op;
+use super::runtime::{lock, runtime};
+use super::stream::{self, Stream};
+use super::types::{Handle, Out};
+
+/// What other calls are refused meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Calls of every thread that might wait for the device.
+    Global,
+    /// Those of the thread that captures.
+    ThreadLocal,
+    /// None.
+    Relaxed,
+}
+
+impl Mode {
+    fn from_number(number: c_int) -> Result<Mode, Code> {
+        match number {
+            0 => Ok(Mode::Global),
+            1 => Ok(Mode::ThreadLocal),
+            2 => Ok(Mode::Relaxed),
+            _ => Err(Code::INVALID_VALUE),
+        }
+    }
+
+    fn number(self) -> c_int {
+        match self {
+            Mode::Global => 0,
+            Mode::ThreadLocal => 1,
+            Mode::Relaxed => 2,
+        }
+    }
+}
+
+/// A capture under way.
+pub(super) struct Capture {
+    mode: Mode,
+    thread: ThreadId,
+    nodes: Mutex<Vec<Node>>,
+    invalid: AtomicBool,
+    /// The stream that it began on first, then those that joined.
+    streams: Mutex<Vec<Weak<Stream>>>,
+}
+
+/// A stream's part in a capture: the nodes that its next one depends on.
+pub(super) struct Taking {
+    pub capture: Arc<Capture>,
+    last: Vec<usize>,
+}
+
+/// What an event recorded within a capture stands for.
+#[derive(Clone)]
+pub(super) struct Point {
+    capture: Arc<Capture>,
+    after: Vec<usize>,
+}
+
+impl Capture {
+    /// Nothing more is added, and its end is an error.
+    pub fn invalidate(&self) {
+        self.invalid.store(true, Ordering::Release);
+    }
+
+    fn check(&self) -> Status {
+        if self.invalid.load(Ordering::Acquire) { Err(Code::CAPTURE_INVALIDATED) } else { Ok(()) }
+    }
+}
+
+impl Taking {
+    /// Adds a node.
+    pub fn add(&mut self, op: Op) -> Status {
+        self.capture.check()?;
+        let mut nodes = lock(&self.capture.nodes);
+        nodes.push(Node { after: std::mem::take(&mut self.last), op });
+        self.last = vec![nodes.len() - 1];
+        Ok(())
+    }
+
+    pub fn point(&self) -> Point {
+        Point { capture: self.capture.clone(), after: self.last.clone() }
+    }
+}
+
+impl Point {
+    /// Whether the capture it belongs to still goes on.
+    pub fn is_open(&self) -> bool {
+        runtime().is_ok_and(|runtime| lock(&runtime.captures).iter().any(|open| Arc::ptr_eq(open, &self.capture)))
+    }
+}
+
+/// The stream's next work comes after the point.
+pub(super) fn join(stream: &Arc<Stream>, point: &Point) -> Status {
+    point.capture.check()?;
+    let mut state = lock(&stream.state);
+    match &mut state.capture {
+        Some(taking) if !Arc::ptr_eq(&taking.capture, &point.capture) => {
+            taking.capture.invalidate();
+            point.capture.invalidate();
+            Err(Code::CAPTURE_MERGE)
+        }
+        Some(taking) => {
+            for node in &point.after {
+                if !taking.last.contains(node) {
+                    taking.last.push(*node);
+                }
+            }
+            Ok(())
+        }
+        None => {
+            state.capture = Some(Taking { capture: point.capture.clone(), last: point.after.clone() });
+            lock(&point.capture.streams).push(Arc::downgrade(stream));
+            Ok(())
+        }
+    }
+}
+
+thread_local! {
+    /// What `hipThreadExchangeStreamCaptureMode` set: a thread may take the risk upon itself.
+    static THREAD_MODE: std::cell::Cell<Mode> = const { std::cell::Cell::new(Mode::Global) };
+}
+
+/// For calls that are not captured and might wait for the device: refused where a capture forbids them, which ends it.
+pub(super) fn forbid() -> Status {
+    if THREAD_MODE.get() == Mode::Relaxed {
+        return Ok(());
+    }
+    let me = std::thread::current().id();
+    let captures = lock(&runtime()?.captures);
+    let hit = captures.iter().find(|c| match c.mode {
+        Mode::Global => true,
+        Mode::ThreadLocal => c.thread == me,
+        Mode::Relaxed => false,
+    });
+    match hit {
+        Some(capture) => {
+            capture.invalidate();
+            Err(Code::CAPTURE_UNSUPPORTED)
+        }
+        None => Ok(()),
+    }
+}
+
+pub(super) fn exchange_mode(mode: Out<c_int>) -> Status {
+    if mode.is_null() {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: it is not null, and the caller hands a mode that is read and replaced.
+    let wanted = Mode::from_number(unsafe { mode.raw().read_unaligned() })?;
+    mode.put(THREAD_MODE.replace(wanted).number())
+}
+
+pub(super) fn begin(handle: Handle, mode: c_int) -> Status {
+    let (runtime, mode) = (runtime()?, Mode::from_number(mode)?);
+    if handle as usize <= 1 {
+        // The null stream waits for others, which a graph cannot.
+        return Err(Code::CAPTURE_UNSUPPORTED);
+    }
+    let stream = stream::of(handle)?;
+    stream.device.check()?;
+    let mut state = lock(&stream.state);
+    if state.capture.is_some() {
+        return Err(Code::ILLEGAL_STATE);
+    }
+    let capture = Arc::new(Capture {
+        mode,
+        thread: std::thread::current().id(),
+        nodes: Mutex::default(),
+        invalid: AtomicBool::new(false),
+        streams: Mutex::new(vec![Arc::downgrade(&stream)]),
+    });
+    state.capture = Some(Taking { capture: capture.clone(), last: Vec::new() });
+    drop(state);
+    lock(&runtime.captures).push(capture);
+    Ok(())
+}
+
+pub(super) fn end(handle: Handle, out: Out<Handle>) -> Status {
+    let runtime = runtime()?;
+    let stream = stream::of(handle)?;
+    let capture = lock(&stream.state).capture.as_ref().map(|taking| taking.capture.clone()).ok_or(Code::ILLEGAL_STATE)?;
+    let origin = lock(&capture.streams).first().and_then(Weak::upgrade);
+    if !origin.is_some_and(|origin| Arc::ptr_eq(&origin, &stream)) {
+        capture.invalidate();
+        return Err(Code::CAPTURE_UNMATCHED);
+    }
+    if capture.mode != Mode::Relaxed && capture.thread != std::thread::current().id() {
+        return Err(Code::CAPTURE_WRONG_THREAD);
+    }
+    lock(&runtime.captures).retain(|open| !Arc::ptr_eq(open, &capture));
+    let last: Vec<Vec<usize>> = lock(&capture.streams)
+        .iter()
+        .filter_map(Weak::upgrade)
+        .filter_map(|s| lock(&s.state).capture.take())
+        .map(|taking| taking.last)
+        .collect();
+    out.raw_clear();
+    capture.check()?;
+    let nodes = std::mem::take(&mut *lock(&capture.nodes));
+    let (own, joined) = last.split_first().ok_or(Code::CAPTURE_INVALIDATED)?;
+    if !joined.iter().flatten().all(|node| reaches(&nodes, own, *node)) {
+        return Err(Code::CAPTURE_UNJOINED);
+    }
+    out.put(runtime.graphs.add(Arc::new(Graph { nodes: Mutex::new(Arc::new(nodes)) })))
+}
+
+/// Whether one of `from` is `node`, or comes after it.
+fn reaches(nodes: &[Node], from: &[usize], node: usize) -> bool {
+    let mut seen = vec![false; nodes.len()];
+    let mut open = from.to_vec();
+    while let Some(at) = open.pop() {
+        if at == node {
+            return true;
+        }
+        // Nodes depend on earlier ones only.
+        if at > node && !std::mem::replace(&mut seen[at], true) {
+            open.extend(&nodes[at].after);
+        }
+    }
+    false
+}
+
+/// 0: none, 1: under way, 2: invalidated.
+fn status_of(stream: &Stream) -> c_int {
+    match &lock(&stream.state).capture {
+        None => 0,
+        Some(taking) => 1 + c_int::from(taking.capture.check().is_err()),
+    }
+}
+
+pub(super) fn is_capturing(handle: Handle, out: Out<c_int>) -> Status {
+    out.put(status_of(&*stream::of(handle)?))
+}
+
+pub(super) fn info(handle: Handle, status: Out<c_int>, id: Out<u64>) -> Status {
+    let stream = stream::of(handle)?;
+    let number = lock(&stream.state).capture.as_ref().map_or(0, |taking| Arc::as_ptr(&taking.capture) as u64);
+    id.put_if_wanted(number);
+    status.put(status_of(&stream))
+}

@@ -1,0 +1,97 @@
+//! The cards that the virtual devices stand for.
+
+use crate::arch::Arch;
+
+/// What a card is.
+#[derive(Debug)]
+pub(super) struct Card {
+    pub model: &'static str,
+    pub compute_units: u32,
+    pub memory: u64,
+    pub clock_khz: u32,
+    pub memory_clock_khz: u32,
+    pub memory_bus_bits: u32,
+    pub l2: u32,
+    /// Waves that a SIMD holds at a time.
+    pub waves_per_simd: u32,
+    /// Vector registers of a lane that a SIMD has for all its waves, and the steps they are given out in.
+    pub vector_registers: u32,
+    pub vector_granule: u32,
+}
+
+pub(super) const WAVE: u32 = 64;
+pub(super) const SIMDS: u32 = 4;
+pub(super) const LDS: u32 = 64 << 10;
+pub(super) const LDS_GRANULE: u32 = 512;
+/// Scalar registers that a SIMD has for all its waves, and the steps they are given out in.
+pub(super) const SCALAR_REGISTERS: u32 = 800;
+pub(super) const SCALAR_GRANULE: u32 = 16;
+pub(super) const REGISTERS: u32 = 65_536;
+pub(super) const MAX_BLOCK: u32 = 1024;
+pub(super) const MAX_GRID: u32 = i32::MAX as u32;
+
+const MI100: Card = Card {
+    model: "Virtual Instinct MI100",
+    compute_units: 120,
+    memory: 32 << 30,
+    clock_khz: 1_502_000,
+    memory_clock_khz: 1_200_000,
+    memory_bus_bits: 4096,
+    l2: 8 << 20,
+    waves_per_simd: 10,
+    vector_registers: 256,
+    vector_granule: 4,
+};
+
+const MI210: Card = Card {
+    model: "Virtual Instinct MI210",
+    compute_units: 104,
+    memory: 64 << 30,
+    clock_khz: 1_700_000,
+    memory_clock_khz: 1_600_000,
+    memory_bus_bits: 4096,
+    l2: 8 << 20,
+    waves_per_simd: 8,
+    vector_registers: 512,
+    vector_granule: 8,
+};
+
+const MI300X: Card = Card {
+    model: "Virtual Instinct MI300X",
+    compute_units: 304,
+    memory: 192 << 30,
+    clock_khz: 2_100_000,
+    memory_clock_khz: 1_300_000,
+    memory_bus_bits: 8192,
+    l2: 4 << 20,
+    waves_per_simd: 8,
+    vector_registers: 512,
+    vector_granule: 8,
+};
+
+/// The card of an architecture.
+pub(super) fn of(arch: Arch) -> &'static Card {
+    match arch {
+        Arch::Gfx908 => &MI100,
+        Arch::Gfx90a => &MI210,
+        Arch::Gfx942 => &MI300X,
+    }
+}
+
+impl Card {
+    /// Threads that a compute unit holds at a time.
+    pub fn threads_per_unit(&self) -> u32 {
+        self.waves_per_simd * SIMDS * WAVE
+    }
+}
+
+/// Bytes that a device may hand out when nobody says how many: what the card has, but no more than three quarters of the host's.
+pub(super) fn default_memory(card: &Card) -> u64 {
+    let host = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
+    });
+    let given = host.map_or(4 << 30, |kib| kib.saturating_mul(1024) / 4 * 3);
+    // Whole mebibytes read better.
+    card.memory.min(given) & !((1 << 20) - 1)
+}

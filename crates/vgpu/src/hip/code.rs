@@ -1,0 +1,147 @@
+//! HIP's error numbers, their names and sentences; and the sentence of a fault in place of the general one.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::{Mutex, PoisonError};
+
+use super::types::Out;
+use crate::fault::Fault;
+
+/// An error number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Code(pub c_int);
+
+/// What a call answers.
+pub type Status = Result<(), Code>;
+
+macro_rules! codes {
+    ( $( $name:ident = $number:literal $hip:literal $text:literal; )* ) => {
+        #[allow(missing_docs, dead_code)]
+        impl Code {
+            $( pub const $name: Code = Code($number); )*
+        }
+
+        fn known(code: c_int) -> Option<(&'static CStr, &'static CStr)> {
+            match code {
+                $( $number => Some(($hip, $text)), )*
+                _ => None,
+            }
+        }
+    };
+}
+
+codes! {
+    SUCCESS = 0 c"hipSuccess" c"no error";
+    INVALID_VALUE = 1 c"hipErrorInvalidValue" c"invalid argument";
+    OUT_OF_MEMORY = 2 c"hipErrorOutOfMemory" c"out of memory";
+    NOT_INITIALIZED = 3 c"hipErrorNotInitialized" c"initialization error";
+    INVALID_CONFIGURATION = 9 c"hipErrorInvalidConfiguration" c"invalid configuration argument";
+    INVALID_SYMBOL = 13 c"hipErrorInvalidSymbol" c"invalid device symbol";
+    INVALID_DIRECTION = 21 c"hipErrorInvalidMemcpyDirection" c"invalid copy direction for memcpy";
+    INVALID_FUNCTION = 98 c"hipErrorInvalidDeviceFunction" c"invalid device function";
+    NO_DEVICE = 100 c"hipErrorNoDevice" c"no ROCm-capable device is detected";
+    INVALID_DEVICE = 101 c"hipErrorInvalidDevice" c"invalid device ordinal";
+    INVALID_IMAGE = 200 c"hipErrorInvalidImage" c"device kernel image is invalid";
+    NO_BINARY_FOR_GPU = 209 c"hipErrorNoBinaryForGpu" c"no kernel image is available for execution on the device";
+    FILE_NOT_FOUND = 301 c"hipErrorFileNotFound" c"file not found";
+    UNDEFINED_SYMBOL = 302 c"hipErrorSharedObjectSymbolNotFound" c"shared object symbol not found";
+    INVALID_HANDLE = 400 c"hipErrorInvalidHandle" c"invalid resource handle";
+    ILLEGAL_STATE = 401 c"hipErrorIllegalState" c"the operation cannot be performed in the present state";
+    NOT_FOUND = 500 c"hipErrorNotFound" c"named symbol not found";
+    NOT_READY = 600 c"hipErrorNotReady" c"device not ready";
+    ILLEGAL_ADDRESS = 700 c"hipErrorIllegalAddress" c"an illegal memory access was encountered";
+    TIMED_OUT = 702 c"hipErrorLaunchTimeOut" c"the launch timed out and was terminated";
+    PEER_ALREADY_ENABLED = 704 c"hipErrorPeerAccessAlreadyEnabled" c"peer access is already enabled";
+    PEER_NOT_ENABLED = 705 c"hipErrorPeerAccessNotEnabled" c"peer access has not been enabled";
+    ASSERT = 710 c"hipErrorAssert" c"device-side assert triggered";
+    ALREADY_REGISTERED = 712 c"hipErrorHostMemoryAlreadyRegistered" c"part or all of the requested memory range is already mapped";
+    NOT_REGISTERED = 713 c"hipErrorHostMemoryNotRegistered" c"pointer does not correspond to a registered memory region";
+    LAUNCH_FAILURE = 719 c"hipErrorLaunchFailure" c"unspecified launch failure";
+    COOPERATIVE_TOO_LARGE = 720 c"hipErrorCooperativeLaunchTooLarge" c"too many blocks in cooperative launch";
+    NOT_SUPPORTED = 801 c"hipErrorNotSupported" c"operation not supported";
+    CAPTURE_UNSUPPORTED = 900 c"hipErrorStreamCaptureUnsupported" c"operation not permitted when stream is capturing";
+    CAPTURE_INVALIDATED = 901 c"hipErrorStreamCaptureInvalidated" c"operation failed due to a previous error during capture";
+    CAPTURE_MERGE = 902 c"hipErrorStreamCaptureMerge" c"operation would result in a merge of separate capture sequences";
+    CAPTURE_UNMATCHED = 903 c"hipErrorStreamCaptureUnmatched" c"capture was not ended in the same stream as it began";
+    CAPTURE_UNJOINED = 904 c"hipErrorStreamCaptureUnjoined" c"capturing stream has unjoined work";
+    CAPTURE_ISOLATION = 905 c"hipErrorStreamCaptureIsolation" c"dependency created on uncaptured work in another stream";
+    CAPTURE_IMPLICIT = 906 c"hipErrorStreamCaptureImplicit" c"operation would make the legacy stream depend on a capturing blocking stream";
+    CAPTURED_EVENT = 907 c"hipErrorCapturedEvent" c"operation not permitted on an event last recorded in a capturing stream";
+    CAPTURE_WRONG_THREAD = 908 c"hipErrorStreamCaptureWrongThread" c"attempt to terminate a thread-local capture sequence from another thread";
+    GRAPH_UPDATE_FAILED = 910 c"hipErrorGraphExecUpdateFailure" c"the graph update was not performed because it included changes which violated constraints";
+    UNKNOWN = 999 c"hipErrorUnknown" c"unknown error";
+}
+
+/// What faults and loads said last, in place of the general sentence of their number. Callers may keep the pointers for ever.
+static SAID: Mutex<Option<HashMap<c_int, &'static CStr>>> = Mutex::new(None);
+
+/// From now on the sentence of `code` is `sentence`.
+pub(super) fn say(code: Code, sentence: &str) {
+    let text = CString::new(sentence.replace('\0', " ")).unwrap_or_default();
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let said = said.get_or_insert_with(HashMap::new);
+    if said.get(&code.0).is_none_or(|old| *old != text.as_c_str()) {
+        said.insert(code.0, Box::leak(text.into_boxed_c_str()));
+    }
+}
+
+/// The number of a fault, as the drivers of real cards report it.
+pub(super) fn of_fault(fault: &Fault) -> Code {
+    match fault {
+        Fault::Memory { .. } | Fault::Shared { .. } | Fault::Scratch { .. } | Fault::Misaligned { .. } => Code::ILLEGAL_ADDRESS,
+        Fault::Trap { .. } => Code::ASSERT,
+        Fault::Limit { .. } => Code::TIMED_OUT,
+        _ => Code::LAUNCH_FAILURE,
+    }
+}
+
+fn name_of(code: c_int) -> &'static CStr {
+    known(code).map_or(c"hipErrorUnknown", |(name, _)| name)
+}
+
+fn text_of(code: c_int) -> &'static CStr {
+    let said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let said = said.as_ref().and_then(|said| said.get(&code).copied());
+    said.or_else(|| known(code).map(|(_, text)| text)).unwrap_or(c"unknown error")
+}
+
+pub(super) fn error_name(code: c_int) -> *const c_char {
+    name_of(code).as_ptr()
+}
+
+pub(super) fn error_string(code: c_int) -> *const c_char {
+    text_of(code).as_ptr()
+}
+
+pub(super) fn driver_error_name(code: c_int, out: Out<*const c_char>) -> Status {
+    known(code).ok_or(Code::INVALID_VALUE)?;
+    out.put(error_name(code))
+}
+
+pub(super) fn driver_error_string(code: c_int, out: Out<*const c_char>) -> Status {
+    known(code).ok_or(Code::INVALID_VALUE)?;
+    out.put(error_string(code))
+}
+
+thread_local! {
+    static LAST: Cell<c_int> = const { Cell::new(0) };
+}
+
+/// Runs a call's body: no panic leaves it, and what went wrong is the thread's last error.
+pub(super) fn guard(body: impl FnOnce() -> Status) -> c_int {
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(Err(Code::UNKNOWN));
+    let code = outcome.err().map_or(0, |code| code.0);
+    if code != 0 && code != Code::NOT_READY.0 {
+        LAST.set(code);
+    }
+    code
+}
+
+pub(super) fn get_last_error() -> c_int {
+    LAST.replace(0)
+}
+
+pub(super) fn peek_at_last_error() -> c_int {
+    LAST.get()
+}

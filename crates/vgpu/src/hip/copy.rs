@@ -1,0 +1,241 @@
+//! Copies and fills.
+
+use std::ffi::{c_int, c_void};
+
+use super::capture;
+use super::code::{Code, Status};
+use super::op::Op;
+use super::runtime::runtime;
+use super::stream::{self, Mark};
+use super::types::{DevicePtr, Handle};
+use crate::memory::Kind;
+
+/// `hipMemcpyHostToHost` … `hipMemcpyDefault`.
+const HOST_TO_DEVICE: c_int = 1;
+const DEVICE_TO_HOST: c_int = 2;
+const DEVICE_TO_DEVICE: c_int = 3;
+const DEFAULT: c_int = 4;
+
+/// One side of a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// Memory that the driver must know.
+    Device,
+    /// Any memory.
+    Any,
+}
+
+/// Rows of a copy; one row for a plain one.
+#[derive(Clone, Copy)]
+struct Shape {
+    bytes: usize,
+    rows: usize,
+    to_pitch: usize,
+    from_pitch: usize,
+}
+
+impl Shape {
+    fn plain(bytes: usize) -> Shape {
+        Shape { bytes, rows: 1, to_pitch: bytes, from_pitch: bytes }
+    }
+
+    /// Bytes from the first to the last on a side with that pitch.
+    fn span(&self, pitch: usize) -> Option<u64> {
+        let before = self.rows.checked_sub(1)?.checked_mul(pitch)?;
+        before.checked_add(self.bytes).map(|span| span as u64)
+    }
+}
+
+/// Whether the driver knows the memory; an error where it must and does not, or where the range leaves its allocation.
+fn known(address: u64, bytes: u64, side: Side) -> Result<bool, Code> {
+    let memory = &runtime()?.memory;
+    match memory.find(address) {
+        Some(_) => memory.holds(address, bytes).map(|_| true).ok_or(Code::INVALID_VALUE),
+        None if side == Side::Any && address != 0 => Ok(false),
+        None => Err(Code::INVALID_VALUE),
+    }
+}
+
+/// Queues a copy. One that touches memory the driver does not know is done when this returns: nobody else would keep that memory.
+fn queue(to: u64, from: u64, shape: Shape, sides: [Side; 2], stream: Handle) -> Status {
+    let stream = stream::of(stream)?;
+    stream.device.check()?;
+    if shape.bytes == 0 || shape.rows == 0 {
+        return Ok(());
+    }
+    if shape.rows > 1 && (shape.to_pitch < shape.bytes || shape.from_pitch < shape.bytes) {
+        return Err(Code::INVALID_VALUE);
+    }
+    let span = |pitch| shape.span(pitch).ok_or(Code::INVALID_VALUE);
+    let kept = known(to, span(shape.to_pitch)?, sides[0])? & known(from, span(shape.from_pitch)?, sides[1])?;
+    let Shape { bytes, rows, to_pitch, from_pitch } = shape;
+    stream.submit(Op::Copy { to, from, bytes, rows, to_pitch, from_pitch })?;
+    if !kept && let Some(mark) = stream.pending() {
+        mark.wait()?;
+        stream.device.check()?;
+    }
+    Ok(())
+}
+
+fn sides(kind: c_int) -> Result<[Side; 2], Code> {
+    match kind {
+        0 | DEFAULT => Ok([Side::Any, Side::Any]),
+        HOST_TO_DEVICE => Ok([Side::Device, Side::Any]),
+        DEVICE_TO_HOST => Ok([Side::Any, Side::Device]),
+        DEVICE_TO_DEVICE => Ok([Side::Device, Side::Device]),
+        _ => Err(Code::INVALID_DIRECTION),
+    }
+}
+
+/// For the calls that return when the work is done.
+fn finish(stream: Handle) -> Status {
+    let stream = stream::of(stream)?;
+    stream.everything()?.iter().try_for_each(Mark::wait)?;
+    stream.device.check()
+}
+
+pub(super) fn to_device_async(to: DevicePtr, from: *const c_void, bytes: usize, stream: Handle) -> Status {
+    queue(to, from as u64, Shape::plain(bytes), [Side::Device, Side::Any], stream)
+}
+
+pub(super) fn to_host_async(to: *mut c_void, from: DevicePtr, bytes: usize, stream: Handle) -> Status {
+    queue(to as u64, from, Shape::plain(bytes), [Side::Any, Side::Device], stream)
+}
+
+pub(super) fn within_async(to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle) -> Status {
+    queue(to, from, Shape::plain(bytes), [Side::Device, Side::Device], stream)
+}
+
+pub(super) fn to_device(to: DevicePtr, from: *const c_void, bytes: usize) -> Status {
+    capture::forbid()?;
+    to_device_async(to, from, bytes, std::ptr::null_mut())?;
+    finish(std::ptr::null_mut())
+}
+
+pub(super) fn to_host(to: *mut c_void, from: DevicePtr, bytes: usize) -> Status {
+    capture::forbid()?;
+    to_host_async(to, from, bytes, std::ptr::null_mut())?;
+    finish(std::ptr::null_mut())
+}
+
+pub(super) fn within(to: DevicePtr, from: DevicePtr, bytes: usize) -> Status {
+    capture::forbid()?;
+    within_async(to, from, bytes, std::ptr::null_mut())?;
+    finish(std::ptr::null_mut())
+}
+
+pub(super) fn copy_async(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: Handle) -> Status {
+    queue(to as u64, from as u64, Shape::plain(bytes), sides(kind)?, stream)
+}
+
+pub(super) fn copy(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int) -> Status {
+    capture::forbid()?;
+    copy_async(to, from, bytes, kind, std::ptr::null_mut())?;
+    finish(std::ptr::null_mut())
+}
+
+pub(super) fn copy_with_stream(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: Handle) -> Status {
+    capture::forbid()?;
+    copy_async(to, from, bytes, kind, stream)?;
+    finish(stream)
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn copy_2d_async(
+    to: *mut c_void,
+    to_pitch: usize,
+    from: *const c_void,
+    from_pitch: usize,
+    bytes: usize,
+    rows: usize,
+    kind: c_int,
+    stream: Handle,
+) -> Status {
+    queue(to as u64, from as u64, Shape { bytes, rows, to_pitch, from_pitch }, sides(kind)?, stream)
+}
+
+pub(super) fn copy_2d(
+    to: *mut c_void,
+    to_pitch: usize,
+    from: *const c_void,
+    from_pitch: usize,
+    bytes: usize,
+    rows: usize,
+    kind: c_int,
+) -> Status {
+    capture::forbid()?;
+    copy_2d_async(to, to_pitch, from, from_pitch, bytes, rows, kind, std::ptr::null_mut())?;
+    finish(std::ptr::null_mut())
+}
+
+/// Each side must be on the device that the caller names, unless it is the host's or everyone's.
+pub(super) fn peer_async(to: DevicePtr, to_device: c_int, from: DevicePtr, from_device: c_int, bytes: usize, stream: Handle) -> Status {
+    let runtime = runtime()?;
+    for (address, device) in [(to, to_device), (from, from_device)] {
+        let ordinal = runtime.device(device)?.ordinal;
+        if let Some(Kind::Device(owner) | Kind::Program(owner)) = runtime.memory.find(address).map(|a| a.kind)
+            && owner != ordinal
+        {
+            return Err(Code::INVALID_VALUE);
+        }
+    }
+    within_async(to, from, bytes, stream)
+}
+
+pub(super) fn peer(to: DevicePtr, to_device: c_int, from: DevicePtr, from_device: c_int, bytes: usize) -> Status {
+    capture::forbid()?;
+    peer_async(to, to_device, from, from_device, bytes, std::ptr::null_mut())?;
+    finish(std::ptr::null_mut())
+}
+
+fn fill(at: u64, value: u32, width: usize, count: usize, stream: Handle) -> Status {
+    let stream = stream::of(stream)?;
+    stream.device.check()?;
+    if count == 0 {
+        return Ok(());
+    }
+    let bytes = count.checked_mul(width).ok_or(Code::INVALID_VALUE)?;
+    known(at, bytes as u64, Side::Device)?;
+    stream.submit(Op::Fill { at, value, width, count })
+}
+
+pub(super) fn fill_u8_async(at: DevicePtr, value: u8, count: usize, stream: Handle) -> Status {
+    fill(at, u32::from(value), 1, count, stream)
+}
+
+pub(super) fn fill_u16_async(at: DevicePtr, value: u16, count: usize, stream: Handle) -> Status {
+    fill(at, u32::from(value), 2, count, stream)
+}
+
+pub(super) fn fill_u32_async(at: DevicePtr, value: u32, count: usize, stream: Handle) -> Status {
+    fill(at, value, 4, count, stream)
+}
+
+/// The low byte counts, as with `memset`.
+pub(super) fn set_async(at: *mut c_void, value: c_int, bytes: usize, stream: Handle) -> Status {
+    fill(at as u64, u32::from(value.to_le_bytes()[0]), 1, bytes, stream)
+}
+
+pub(super) fn set(at: *mut c_void, value: c_int, bytes: usize) -> Status {
+    capture::forbid()?;
+    set_async(at, value, bytes, std::ptr::null_mut())?;
+    finish(std::ptr::null_mut())
+}
+
+pub(super) fn fill_u8(at: DevicePtr, value: u8, count: usize) -> Status {
+    capture::forbid()?;
+    fill_u8_async(at, value, count, std::ptr::null_mut())?;
+    finish(std::ptr::null_mut())
+}
+
+pub(super) fn fill_u16(at: DevicePtr, value: u16, count: usize) -> Status {
+    capture::forbid()?;
+    fill_u16_async(at, value, count, std::ptr::null_mut())?;
+    finish(std::ptr::null_mut())
+}
+
+pub(super) fn fill_u32(at: DevicePtr, value: u32, count: usize) -> Status {
+    capture::forbid()?;
+    fill_u32_async(at, value, count, std::ptr::null_mut())?;
+    finish(std::ptr::null_mut())
+}

@@ -1,0 +1,142 @@
+//! The calls about devices: which there are, which is the thread's, how they reach each other.
+
+use std::ffi::{CString, c_char, c_int, c_uint};
+
+use super::capture;
+use super::code::{Code, Status};
+use super::runtime::{CURRENT, Device, lock, runtime};
+use super::stream::Mark;
+use super::types::{Out, put_text};
+
+/// HIP 6.4: 10⁷·major + 10⁵·minor + patch.
+const VERSION: c_int = 60_400_000;
+
+pub(super) fn init(flags: c_uint) -> Status {
+    if flags != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    if runtime()?.devices.is_empty() { Err(Code::NO_DEVICE) } else { Ok(()) }
+}
+
+pub(super) fn version(out: Out<c_int>) -> Status {
+    out.put(VERSION)
+}
+
+pub(super) fn count(out: Out<c_int>) -> Status {
+    let devices = runtime()?.devices.len();
+    out.put(c_int::try_from(devices).unwrap_or(c_int::MAX))?;
+    if devices == 0 { Err(Code::NO_DEVICE) } else { Ok(()) }
+}
+
+pub(super) fn get(out: Out<c_int>, ordinal: c_int) -> Status {
+    runtime()?.device(ordinal)?;
+    out.put(ordinal)
+}
+
+pub(super) fn set_current(ordinal: c_int) -> Status {
+    runtime()?.device(ordinal)?;
+    CURRENT.set(ordinal);
+    Ok(())
+}
+
+pub(super) fn current(out: Out<c_int>) -> Status {
+    runtime()?.current()?;
+    out.put(CURRENT.get())
+}
+
+pub(super) fn name(out: Out<c_char>, length: c_int, device: c_int) -> Status {
+    put_text(&out, length, runtime()?.device(device)?.card.model)
+}
+
+pub(super) fn total_memory(out: Out<usize>, device: c_int) -> Status {
+    out.put(runtime()?.device(device)?.total as usize)
+}
+
+/// A bus of its own for each device, in a domain that no machine has.
+pub(super) fn pci(device: &Device) -> (c_int, c_int) {
+    (0xFFFF, c_int::try_from(device.ordinal).unwrap_or(0) + 1)
+}
+
+pub(super) fn pci_bus_id(out: Out<c_char>, length: c_int, device: c_int) -> Status {
+    let (domain, bus) = pci(runtime()?.device(device)?);
+    put_text(&out, length, &format!("{domain:04x}:{bus:02x}:00.0"))
+}
+
+/// Sixteen hexadecimal digits, as AMD's drivers give them.
+pub(super) fn uuid_digits(device: &Device) -> [u8; 16] {
+    let text = format!("76677075{:08x}", device.ordinal);
+    text.as_bytes().try_into().unwrap_or([b'0'; 16])
+}
+
+pub(super) fn uuid(out: Out<[u8; 16]>, device: c_int) -> Status {
+    out.put(uuid_digits(runtime()?.device(device)?))
+}
+
+/// Waits for all work of the device. While a stream of it is captured that is refused, and ends the capture.
+pub(super) fn synchronize() -> Status {
+    let device = runtime()?.current()?;
+    for stream in device.streams() {
+        if let Some(taking) = &lock(&stream.state).capture {
+            taking.capture.invalidate();
+            return Err(Code::CAPTURE_UNSUPPORTED);
+        }
+    }
+    device.marks().iter().try_for_each(Mark::wait)?;
+    device.check()
+}
+
+/// The device as at the start: its memory is freed, and a fault is forgotten.
+pub(super) fn reset() -> Status {
+    let runtime = runtime()?;
+    let device = runtime.current()?;
+    capture::forbid()?;
+    device.marks().iter().try_for_each(Mark::wait)?;
+    super::memory::release_all(runtime, device);
+    lock(&device.peers).clear();
+    device.heal();
+    Ok(())
+}
+
+pub(super) fn can_access_peer(out: Out<c_int>, device: c_int, peer: c_int) -> Status {
+    let runtime = runtime()?;
+    runtime.device(device)?;
+    runtime.device(peer)?;
+    out.put(c_int::from(device != peer))
+}
+
+pub(super) fn enable_peer(peer: c_int, flags: c_uint) -> Status {
+    let runtime = runtime()?;
+    let device = runtime.working()?;
+    if runtime.device(peer)?.ordinal == device.ordinal || flags != 0 {
+        return Err(if flags == 0 { Code::INVALID_DEVICE } else { Code::INVALID_VALUE });
+    }
+    if lock(&device.peers).insert(peer) { Ok(()) } else { Err(Code::PEER_ALREADY_ENABLED) }
+}
+
+pub(super) fn disable_peer(peer: c_int) -> Status {
+    let runtime = runtime()?;
+    runtime.device(peer)?;
+    if lock(&runtime.current()?.peers).remove(&peer) { Ok(()) } else { Err(Code::PEER_NOT_ENABLED) }
+}
+
+/// How a thread waits: it always sleeps.
+pub(super) fn set_flags(_flags: c_uint) -> Status {
+    runtime()?.current().map(drop)
+}
+
+/// Text that a caller may keep for ever. The same text is given twice as the same pointer.
+pub(super) fn leak(text: &str) -> *const c_char {
+    use std::collections::HashSet;
+    use std::ffi::CStr;
+    use std::sync::Mutex;
+    static KEPT: Mutex<Option<HashSet<&'static CStr>>> = Mutex::new(None);
+    let text = CString::new(text).unwrap_or_default();
+    let mut kept = lock(&KEPT);
+    let kept = kept.get_or_insert_with(HashSet::new);
+    if let Some(known) = kept.get(text.as_c_str()) {
+        return known.as_ptr();
+    }
+    let text: &'static CStr = Box::leak(text.into_boxed_c_str());
+    kept.insert(text);
+    text.as_ptr()
+}

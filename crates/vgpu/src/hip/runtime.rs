@@ -1,0 +1,210 @@
+//! The process's virtual devices, and what handles stand for.
+
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+
+use super::capture::Capture;
+use super::card::{self, Card};
+use super::code::{self, Code, Status};
+use super::config::Config;
+use super::event::Event;
+use super::graph::{Graph, GraphExec};
+use super::module::{Function, Module};
+use super::stream::{Mark, Stream};
+use super::types::Handle;
+use crate::arch::Arch;
+use crate::exec::Limit;
+use crate::memory::Memory;
+
+/// A virtual device.
+pub(super) struct Device {
+    pub ordinal: u32,
+    pub arch: Arch,
+    pub card: &'static Card,
+    /// The most bytes it hands out.
+    pub total: u64,
+    pub used: Mutex<u64>,
+    /// Set by the first fault: from then on nothing works, as on a real card.
+    fault: Mutex<Option<Code>>,
+    streams: Mutex<Vec<Weak<Stream>>>,
+    null: OnceLock<Arc<Stream>>,
+    pub peers: Mutex<HashSet<i32>>,
+}
+
+impl Device {
+    fn new(ordinal: u32, arch: Arch, memory: Option<u64>) -> Device {
+        let card = card::of(arch);
+        Device {
+            ordinal,
+            arch,
+            card,
+            total: memory.unwrap_or_else(|| card::default_memory(card)),
+            used: Mutex::default(),
+            fault: Mutex::default(),
+            streams: Mutex::default(),
+            null: OnceLock::new(),
+            peers: Mutex::default(),
+        }
+    }
+
+    /// The error it is lost with.
+    pub fn check(&self) -> Status {
+        lock(&self.fault).map_or(Ok(()), Err)
+    }
+
+    /// It is lost from now on, and `sentence` is why. The first reason stays.
+    pub fn fail(&self, code: Code, sentence: &str) {
+        let mut fault = lock(&self.fault);
+        if fault.is_none() {
+            tracing::debug!(device = self.ordinal, "{sentence}");
+            code::say(code, sentence);
+            *fault = Some(code);
+        }
+    }
+
+    /// As after a reset.
+    pub fn heal(&self) {
+        *lock(&self.fault) = None;
+    }
+
+    /// The stream with handle 0.
+    pub fn null_stream(self: &Arc<Self>) -> Arc<Stream> {
+        self.null
+            .get_or_init(|| {
+                let stream = Arc::new(Stream::new(self, false, 0));
+                self.add_stream(&stream);
+                stream
+            })
+            .clone()
+    }
+
+    pub fn existing_null_stream(&self) -> Option<&Arc<Stream>> {
+        self.null.get()
+    }
+
+    pub fn add_stream(&self, stream: &Arc<Stream>) {
+        let mut streams = lock(&self.streams);
+        streams.retain(|known| known.strong_count() > 0);
+        streams.push(Arc::downgrade(stream));
+    }
+
+    /// Its streams, with those that were destroyed and still have work.
+    pub fn streams(&self) -> Vec<Arc<Stream>> {
+        lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// All work that is queued now.
+    pub fn marks(&self) -> Vec<Mark> {
+        self.streams().iter().filter_map(Stream::pending).collect()
+    }
+}
+
+/// Objects of one kind by their handles. A handle that was not given out is an error, never an access.
+pub(super) struct Objects<T>(RwLock<HashMap<usize, Arc<T>>>);
+
+impl<T> Default for Objects<T> {
+    fn default() -> Self {
+        Objects(RwLock::default())
+    }
+}
+
+/// Handles are multiples of this, and begin far from 0, 1 and 2, which HIP gives a meaning.
+const HANDLE_STEP: usize = 64;
+
+impl<T> Objects<T> {
+    pub fn add(&self, object: Arc<T>) -> Handle {
+        static NEXT: AtomicUsize = AtomicUsize::new(0x10000);
+        let handle = NEXT.fetch_add(HANDLE_STEP, Ordering::Relaxed);
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(handle, object);
+        handle as Handle
+    }
+
+    pub fn get(&self, handle: Handle) -> Result<Arc<T>, Code> {
+        let objects = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        objects.get(&(handle as usize)).cloned().ok_or(Code::INVALID_HANDLE)
+    }
+
+    pub fn remove(&self, handle: Handle) -> Result<Arc<T>, Code> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&(handle as usize)).ok_or(Code::INVALID_HANDLE)
+    }
+}
+
+/// Everything a process has.
+pub(super) struct Runtime {
+    pub memory: Arc<Memory>,
+    pub devices: Vec<Arc<Device>>,
+    pub limit: Limit,
+    pub streams: Objects<Stream>,
+    pub events: Objects<Event>,
+    pub modules: Objects<Module>,
+    pub functions: Objects<Function>,
+    pub graphs: Objects<Graph>,
+    pub execs: Objects<GraphExec>,
+    /// Captures under way.
+    pub captures: Mutex<Vec<Arc<Capture>>>,
+}
+
+impl Runtime {
+    fn new(config: &Config) -> Runtime {
+        let device = |(i, arch): (usize, &Arch)| Arc::new(Device::new(i as u32, *arch, config.memory));
+        Runtime {
+            memory: Arc::new(Memory::new()),
+            devices: config.devices.iter().enumerate().map(device).collect(),
+            limit: config.limit,
+            streams: Objects::default(),
+            events: Objects::default(),
+            modules: Objects::default(),
+            functions: Objects::default(),
+            graphs: Objects::default(),
+            execs: Objects::default(),
+            captures: Mutex::default(),
+        }
+    }
+
+    pub fn device(&self, ordinal: i32) -> Result<&Arc<Device>, Code> {
+        usize::try_from(ordinal).ok().and_then(|i| self.devices.get(i)).ok_or(Code::INVALID_DEVICE)
+    }
+
+    /// The thread's device.
+    pub fn current(&self) -> Result<&Arc<Device>, Code> {
+        if self.devices.is_empty() {
+            return Err(Code::NO_DEVICE);
+        }
+        self.device(CURRENT.get())
+    }
+
+    /// The thread's device, unless it is lost.
+    pub fn working(&self) -> Result<&Arc<Device>, Code> {
+        let device = self.current()?;
+        device.check()?;
+        Ok(device)
+    }
+
+    /// Waits for all work of all devices, before memory that any of it may touch goes away.
+    pub fn settle(&self) -> Status {
+        self.devices.iter().flat_map(|device| device.marks()).try_for_each(|mark| mark.wait())
+    }
+}
+
+thread_local! {
+    pub(super) static CURRENT: Cell<i32> = const { Cell::new(0) };
+}
+
+/// The runtime, started at the first call. Settings that make no sense are an error of every call, with a sentence that says so.
+pub(super) fn runtime() -> Result<&'static Runtime, Code> {
+    static RUNTIME: OnceLock<Result<Runtime, Code>> = OnceLock::new();
+    let started = RUNTIME.get_or_init(|| {
+        Config::from_env().map(|config| Runtime::new(&config)).map_err(|sentence| {
+            code::say(Code::NOT_INITIALIZED, &sentence);
+            Code::NOT_INITIALIZED
+        })
+    });
+    started.as_ref().map_err(|code| *code)
+}
+
+/// A lock that a panic elsewhere does not take away.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,184 @@
+//! The one list of HIP's functions: their symbols, their C shapes, and what does them.
+//!
+//! The C functions themselves, the lookup by name, and what `libamdhip64.so` exports are all made from it.
+
+/// Hands the list to the macro `$then`: first the calls that answer with an error number, then those that answer otherwise.
+#[macro_export]
+macro_rules! hip_functions {
+    ($then:ident) => {
+        $then! {
+            status {
+                // Start and devices
+                hipInit(flags: c_uint) = device::init;
+                hipDriverGetVersion(out: Out<c_int>) = device::version;
+                hipRuntimeGetVersion(out: Out<c_int>) = device::version;
+                hipGetDeviceCount(out: Out<c_int>) = device::count;
+                hipDeviceGet(out: Out<c_int>, ordinal: c_int) = device::get;
+                hipGetDevice(out: Out<c_int>) = device::current;
+                hipSetDevice(ordinal: c_int) = device::set_current;
+                hipDeviceGetName(out: Out<c_char>, length: c_int, device: c_int) = device::name;
+                hipDeviceTotalMem(out: Out<usize>, device: c_int) = device::total_memory;
+                hipDeviceGetAttribute(out: Out<c_int>, attribute: c_int, device: c_int) = properties::attribute;
+                hipDeviceGetPCIBusId(out: Out<c_char>, length: c_int, device: c_int) = device::pci_bus_id;
+                hipDeviceGetUuid(out: Out<[u8; 16]>, device: c_int) = device::uuid;
+                hipGetDevicePropertiesR0600(out: Out<c_void>, device: c_int) = properties::r0600;
+                hipGetDevicePropertiesR0000(out: Out<c_void>, device: c_int) = properties::r0000;
+                hipGetDeviceProperties(out: Out<c_void>, device: c_int) = properties::r0000;
+                hipDeviceSynchronize() = device::synchronize;
+                hipDeviceReset() = device::reset;
+                hipSetDeviceFlags(flags: c_uint) = device::set_flags;
+                hipDeviceGetStreamPriorityRange(least: Out<c_int>, greatest: Out<c_int>) = stream::priority_range;
+                hipDeviceCanAccessPeer(out: Out<c_int>, device: c_int, peer: c_int) = device::can_access_peer;
+                hipDeviceEnablePeerAccess(peer: c_int, flags: c_uint) = device::enable_peer;
+                hipDeviceDisablePeerAccess(peer: c_int) = device::disable_peer;
+
+                // Memory
+                hipMalloc(out: Out<DevicePtr>, bytes: usize) = memory::malloc;
+                hipMallocAsync(out: Out<DevicePtr>, bytes: usize, stream: Handle) = memory::malloc_async;
+                hipFree(address: DevicePtr) = memory::free;
+                hipFreeAsync(address: DevicePtr, stream: Handle) = memory::free_async;
+                hipMemGetInfo(free: Out<usize>, total: Out<usize>) = memory::info;
+                hipMemGetAddressRange(base: Out<DevicePtr>, bytes: Out<usize>, address: DevicePtr) = memory::address_range;
+                hipHostMalloc(out: Out<*mut c_void>, bytes: usize, flags: c_uint) = memory::host_malloc;
+                hipHostAlloc(out: Out<*mut c_void>, bytes: usize, flags: c_uint) = memory::host_malloc;
+                hipMallocHost(out: Out<*mut c_void>, bytes: usize) = memory::malloc_host;
+                hipHostFree(address: *mut c_void) = memory::host_free;
+                hipFreeHost(address: *mut c_void) = memory::host_free;
+                hipHostRegister(address: *mut c_void, bytes: usize, flags: c_uint) = memory::host_register;
+                hipHostUnregister(address: *mut c_void) = memory::host_unregister;
+                hipHostGetDevicePointer(out: Out<DevicePtr>, host: *mut c_void, flags: c_uint) = memory::host_device_pointer;
+                hipMallocManaged(out: Out<DevicePtr>, bytes: usize, flags: c_uint) = memory::managed;
+                hipMemPrefetchAsync(address: DevicePtr, bytes: usize, device: c_int, stream: Handle) = memory::prefetch_async;
+                hipPointerGetAttribute(out: Out<c_void>, attribute: c_int, address: DevicePtr) = memory::pointer_attribute;
+                hipPointerGetAttributes(out: Out<PointerAttributes>, address: *const c_void) = memory::pointer_attributes;
+
+                // Copies and fills
+                hipMemcpy(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int) = copy::copy;
+                hipMemcpyAsync(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: Handle) = copy::copy_async;
+                hipMemcpyWithStream(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: Handle) = copy::copy_with_stream;
+                hipMemcpyHtoD(to: DevicePtr, from: *const c_void, bytes: usize) = copy::to_device;
+                hipMemcpyDtoH(to: *mut c_void, from: DevicePtr, bytes: usize) = copy::to_host;
+                hipMemcpyDtoD(to: DevicePtr, from: DevicePtr, bytes: usize) = copy::within;
+                hipMemcpyHtoDAsync(to: DevicePtr, from: *const c_void, bytes: usize, stream: Handle) = copy::to_device_async;
+                hipMemcpyDtoHAsync(to: *mut c_void, from: DevicePtr, bytes: usize, stream: Handle) = copy::to_host_async;
+                hipMemcpyDtoDAsync(to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle) = copy::within_async;
+                hipMemcpyPeer(to: DevicePtr, to_device: c_int, from: DevicePtr, from_device: c_int, bytes: usize) = copy::peer;
+                hipMemcpyPeerAsync(to: DevicePtr, to_device: c_int, from: DevicePtr, from_device: c_int, bytes: usize, stream: Handle) = copy::peer_async;
+                hipMemcpy2D(to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, bytes: usize, rows: usize, kind: c_int) = copy::copy_2d;
+                hipMemcpy2DAsync(to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, bytes: usize, rows: usize, kind: c_int, stream: Handle) = copy::copy_2d_async;
+                hipMemset(at: *mut c_void, value: c_int, bytes: usize) = copy::set;
+                hipMemsetAsync(at: *mut c_void, value: c_int, bytes: usize, stream: Handle) = copy::set_async;
+                hipMemsetD8(at: DevicePtr, value: u8, count: usize) = copy::fill_u8;
+                hipMemsetD16(at: DevicePtr, value: u16, count: usize) = copy::fill_u16;
+                hipMemsetD32(at: DevicePtr, value: u32, count: usize) = copy::fill_u32;
+                hipMemsetD8Async(at: DevicePtr, value: u8, count: usize, stream: Handle) = copy::fill_u8_async;
+                hipMemsetD16Async(at: DevicePtr, value: u16, count: usize, stream: Handle) = copy::fill_u16_async;
+                hipMemsetD32Async(at: DevicePtr, value: u32, count: usize, stream: Handle) = copy::fill_u32_async;
+
+                // Streams and events
+                hipStreamCreate(out: Out<Handle>) = stream::create;
+                hipStreamCreateWithFlags(out: Out<Handle>, flags: c_uint) = stream::create_with_flags;
+                hipStreamCreateWithPriority(out: Out<Handle>, flags: c_uint, priority: c_int) = stream::create_with_priority;
+                hipStreamDestroy(stream: Handle) = stream::destroy;
+                hipStreamSynchronize(stream: Handle) = stream::synchronize;
+                hipStreamQuery(stream: Handle) = stream::query;
+                hipStreamGetPriority(stream: Handle, out: Out<c_int>) = stream::priority;
+                hipStreamGetFlags(stream: Handle, out: Out<c_uint>) = stream::flags;
+                hipStreamGetDevice(stream: Handle, out: Out<c_int>) = stream::device_of;
+                hipStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) = stream::wait_event;
+                hipLaunchHostFunc(stream: Handle, function: HostFunction, data: *mut c_void) = stream::launch_host_function;
+                hipStreamAddCallback(stream: Handle, callback: StreamCallback, data: *mut c_void, flags: c_uint) = stream::add_callback;
+                hipEventCreate(out: Out<Handle>) = event::create;
+                hipEventCreateWithFlags(out: Out<Handle>, flags: c_uint) = event::create_with_flags;
+                hipEventRecord(event: Handle, stream: Handle) = event::record;
+                hipEventSynchronize(event: Handle) = event::synchronize;
+                hipEventQuery(event: Handle) = event::query;
+                hipEventElapsedTime(out: Out<f32>, start: Handle, end: Handle) = event::elapsed;
+                hipEventDestroy(event: Handle) = event::destroy;
+
+                // Modules, kernels, launches
+                hipModuleLoad(out: Out<Handle>, path: Text) = module::load;
+                hipModuleLoadData(out: Out<Handle>, image: *const c_void) = module::load_data;
+                hipModuleLoadDataEx(out: Out<Handle>, image: *const c_void, count: c_uint, options: *mut c_int, values: *mut *mut c_void) = module::load_data_ex;
+                hipModuleUnload(module: Handle) = module::unload;
+                hipModuleGetFunction(out: Out<Handle>, module: Handle, name: Text) = module::function;
+                hipModuleGetGlobal(out: Out<DevicePtr>, bytes: Out<usize>, module: Handle, name: Text) = module::global;
+                hipFuncGetAttribute(out: Out<c_int>, attribute: c_int, function: Handle) = module::function_attribute;
+                hipModuleLaunchKernel(function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint, stream: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void) = launch::launch;
+                hipModuleLaunchCooperativeKernel(function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint, stream: Handle, parameters: *mut *mut c_void) = launch::launch_cooperative;
+                hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(out: Out<c_int>, function: Handle, block: c_int, shared: usize) = occupancy::max_active_blocks;
+                hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(out: Out<c_int>, function: Handle, block: c_int, shared: usize, flags: c_uint) = occupancy::max_active_blocks_with_flags;
+                hipModuleOccupancyMaxPotentialBlockSize(grid: Out<c_int>, block: Out<c_int>, function: Handle, shared: usize, limit: c_int) = occupancy::best_block;
+                hipModuleOccupancyMaxPotentialBlockSizeWithFlags(grid: Out<c_int>, block: Out<c_int>, function: Handle, shared: usize, limit: c_int, flags: c_uint) = occupancy::best_block_with_flags;
+
+                // Graphs
+                hipStreamBeginCapture(stream: Handle, mode: c_int) = capture::begin;
+                hipStreamEndCapture(stream: Handle, out: Out<Handle>) = capture::end;
+                hipStreamIsCapturing(stream: Handle, out: Out<c_int>) = capture::is_capturing;
+                hipStreamGetCaptureInfo(stream: Handle, status: Out<c_int>, id: Out<u64>) = capture::info;
+                hipThreadExchangeStreamCaptureMode(mode: Out<c_int>) = capture::exchange_mode;
+                hipGraphCreate(out: Out<Handle>, flags: c_uint) = graph::create;
+                hipGraphInstantiate(out: Out<Handle>, graph: Handle, node: Out<Handle>, log: Out<c_char>, room: usize) = graph::instantiate;
+                hipGraphInstantiateWithFlags(out: Out<Handle>, graph: Handle, flags: u64) = graph::instantiate_with_flags;
+                hipGraphLaunch(exec: Handle, stream: Handle) = graph::launch;
+                hipGraphUpload(exec: Handle, stream: Handle) = graph::upload;
+                hipGraphExecUpdate(exec: Handle, graph: Handle, node: Out<Handle>, result: Out<c_int>) = graph::update;
+                hipGraphDestroy(graph: Handle) = graph::destroy;
+                hipGraphExecDestroy(exec: Handle) = graph::exec_destroy;
+
+                // Errors
+                hipDrvGetErrorName(code: c_int, out: Out<*const c_char>) = code::driver_error_name;
+                hipDrvGetErrorString(code: c_int, out: Out<*const c_char>) = code::driver_error_string;
+            }
+            other {
+                hipGetErrorName(code: c_int) -> *const c_char = code::error_name;
+                hipGetErrorString(code: c_int) -> *const c_char = code::error_string;
+                hipGetLastError() -> c_int = code::get_last_error;
+                hipPeekAtLastError() -> c_int = code::peek_at_last_error;
+                hipKernelNameRef(function: Handle) -> *const c_char = module::function_name;
+            }
+        }
+    };
+}
+
+macro_rules! define {
+    (
+        status { $( $symbol:ident ( $($arg:ident : $ty:ty),* ) = $subject:ident :: $body:ident; )* }
+        other { $( $other:ident ( $($other_arg:ident : $other_ty:ty),* ) -> $ret:ty = $other_subject:ident :: $other_body:ident; )* }
+    ) => {
+        /// The C functions. Their names and shapes are HIP's.
+        #[allow(non_snake_case, clippy::missing_safety_doc, missing_docs, clippy::too_many_arguments)]
+        pub mod functions {
+            use std::ffi::{c_char, c_int, c_uint, c_void};
+
+            use super::super::memory::PointerAttributes;
+            use super::super::types::*;
+            use super::super::{capture, code, copy, device, event, graph, launch, memory, module, occupancy, properties, stream};
+
+            $(
+                pub unsafe extern "C" fn $symbol($($arg: $ty),*) -> c_int {
+                    code::guard(|| $subject::$body($($arg),*))
+                }
+            )*
+            $(
+                pub unsafe extern "C" fn $other($($other_arg: $other_ty),*) -> $ret {
+                    $other_subject::$other_body($($other_arg),*)
+                }
+            )*
+        }
+
+        /// The address of a function by HIP's name, as a table of driver calls asks for it.
+        pub fn lookup(symbol: &str) -> Option<*const std::ffi::c_void> {
+            Some(match symbol {
+                $( stringify!($symbol) => functions::$symbol as *const std::ffi::c_void, )*
+                $( stringify!($other) => functions::$other as *const std::ffi::c_void, )*
+                _ => return None,
+            })
+        }
+
+        /// Every symbol there is.
+        pub const SYMBOLS: &[&str] = &[ $( stringify!($symbol), )* $( stringify!($other), )* ];
+    };
+}
+
+hip_functions!(define);

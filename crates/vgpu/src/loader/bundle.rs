@@ -1,0 +1,97 @@
+//! Clang's offload bundles: code objects of several architectures in one file.
+
+use super::{LoadError, damaged, elf};
+use crate::arch::Arch;
+
+const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
+const COMPRESSED: &[u8] = b"CCOB";
+const MOST_ENTRIES: u64 = 1 << 16;
+const LONGEST_NAME: u64 = 1 << 12;
+
+struct Entry {
+    name: String,
+    offset: u64,
+    bytes: u64,
+}
+
+/// The code object for `arch`: the bytes themselves, or the bundle's entry.
+pub(super) fn entry(bytes: &[u8], arch: Arch) -> Result<&[u8], LoadError> {
+    if bytes.starts_with(COMPRESSED) {
+        return Err(LoadError::Compressed);
+    }
+    if !bytes.starts_with(MAGIC) {
+        return Ok(bytes);
+    }
+    let entries = entries(bytes)?;
+    let target = |entry: &Entry| {
+        let (kind, target) = entry.name.split_once('-')?;
+        // `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-`, or with an environment between the dashes.
+        let target = target.strip_prefix("amdgcn-amd-amdhsa-")?;
+        let target = target.split_once('-').map_or(target, |(_, rest)| rest);
+        kind.starts_with("hip").then(|| target.to_owned())
+    };
+    let fits = |name: &str| Arch::from_name(name) == Some(arch) && !name.contains("xnack+") && !name.contains("sramecc-");
+    let fitting = entries.iter().filter(|e| target(e).is_some_and(|name| fits(&name)));
+    // The most specific one, as the drivers choose.
+    if let Some(best) = fitting.max_by_key(|e| e.name.matches(':').count()) {
+        let outside = || damaged(format!("the bundle's entry `{}` lies outside of it", best.name));
+        let end = best.offset.checked_add(best.bytes).ok_or_else(outside)?;
+        return bytes.get(best.offset as usize..end as usize).ok_or_else(outside);
+    }
+    Err(LoadError::NotInBundle { wanted: arch.name().to_owned(), found: entries.iter().filter_map(target).collect() })
+}
+
+fn entries(bytes: &[u8]) -> Result<Vec<Entry>, LoadError> {
+    let cut = || damaged("the bundle's table breaks off");
+    let mut at = MAGIC.len();
+    let number = |from: &mut usize| -> Option<u64> {
+        let value = u64::from_le_bytes(bytes.get(*from..from.checked_add(8)?)?.try_into().ok()?);
+        *from += 8;
+        Some(value)
+    };
+    let count = number(&mut at).ok_or_else(cut)?;
+    if count > MOST_ENTRIES {
+        return Err(damaged(format!("a bundle of {count} entries")));
+    }
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        let offset = number(&mut at).ok_or_else(cut)?;
+        let size = number(&mut at).ok_or_else(cut)?;
+        let length = number(&mut at).filter(|n| *n <= LONGEST_NAME).ok_or_else(cut)? as usize;
+        let name = bytes.get(at..at + length).ok_or_else(cut)?;
+        at += length;
+        entries.push(Entry { name: String::from_utf8_lossy(name).into_owned(), offset, bytes: size });
+    }
+    Ok(entries)
+}
+
+/// How many bytes an image has that a driver is given without a length. `read` gives bytes of it from an offset on; a table of more than
+/// a few kilobytes is read in pieces.
+pub fn extent<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64, LoadError> {
+    let head = read(0, 4);
+    if head == COMPRESSED {
+        return Err(LoadError::Compressed);
+    }
+    if head == object::elf::ELFMAG {
+        return elf::extent(read);
+    }
+    if head != &MAGIC[..4] || read(0, MAGIC.len() as u64) != MAGIC {
+        return Err(LoadError::UnknownFormat { bytes: 4 });
+    }
+    let number = |at: u64| u64::from_le_bytes(read(at, 8).try_into().unwrap_or_default());
+    let count = number(24);
+    if count > MOST_ENTRIES {
+        return Err(damaged(format!("a bundle of {count} entries")));
+    }
+    let (mut at, mut end) = (32, 32);
+    for _ in 0..count {
+        let (offset, bytes, length) = (number(at), number(at + 8), number(at + 16));
+        if length > LONGEST_NAME {
+            return Err(damaged("a bundle with an entry of no sensible name"));
+        }
+        at += 24 + length;
+        let last = offset.checked_add(bytes).filter(|e| *e <= super::LARGEST_IMAGE);
+        end = at.max(end).max(last.ok_or_else(|| damaged("an entry of the bundle is too large"))?);
+    }
+    Ok(end)
+}

@@ -1,0 +1,256 @@
+//! Loading code objects: ELF, or a bundle of several, into memory that kernels can use.
+//!
+//! The bytes are untrusted. Whatever they are, loading ends in a [`Program`] or a [`LoadError`]: every offset is checked, and the image
+//! is capped.
+
+mod bundle;
+mod elf;
+mod metadata;
+mod names;
+mod relocate;
+
+use std::sync::Arc;
+
+use crate::arch::Arch;
+use crate::exec::Code;
+use crate::memory::{Allocation, Kind, Memory};
+use crate::program::{Descriptor, Image, Kernel, Program, Variable};
+
+use self::elf::{Object, Segment};
+use self::metadata::KernelFacts;
+
+pub use self::bundle::extent;
+
+/// The most an image may take: real ones are a few megabytes, with the variables that a program declares.
+const LARGEST_IMAGE: u64 = 1 << 30;
+const PAGE: u64 = 4096;
+/// The largest alignment of a segment that is kept.
+const LARGEST_ALIGNMENT: u64 = 2 << 20;
+/// The most a kernel's arguments may take; compilers stop far below.
+const LARGEST_KERNARG: u32 = 1 << 20;
+const DESCRIPTOR_BYTES: u64 = 64;
+
+/// Why bytes are no program for a device.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// Neither ELF nor a bundle.
+    #[error("neither an AMD code object nor an offload bundle ({bytes} bytes)")]
+    UnknownFormat {
+        /// How many bytes there are.
+        bytes: usize,
+    },
+    /// A compressed bundle.
+    #[error("a compressed offload bundle; compile with --no-offload-compress")]
+    Compressed,
+    /// A bundle that has nothing for the device.
+    #[error("the bundle has no code for {wanted}; it has: {}", if found.is_empty() { "nothing".to_owned() } else { found.join(", ") })]
+    NotInBundle {
+        /// The device's architecture.
+        wanted: String,
+        /// What it has.
+        found: Vec<String>,
+    },
+    /// Code for something else.
+    #[error("compiled for {found}, the device is {wanted}")]
+    OtherArch {
+        /// The device's architecture.
+        wanted: String,
+        /// The code's.
+        found: String,
+    },
+    /// ELF of another machine or of an old format.
+    #[error("{what}")]
+    Format {
+        /// What it is.
+        what: String,
+    },
+    /// A symbol that nothing defines.
+    #[error("`{name}` is used but not defined")]
+    Undefined {
+        /// The symbol.
+        name: String,
+    },
+    /// It begins well and then contradicts itself, or breaks off.
+    #[error("damaged or cut off: {reason}")]
+    Damaged {
+        /// Where.
+        reason: String,
+    },
+    /// The host has no memory for it.
+    #[error("no memory for an image of {bytes} bytes")]
+    NoMemory {
+        /// How much it needs.
+        bytes: u64,
+    },
+}
+
+fn damaged(reason: impl Into<String>) -> LoadError {
+    LoadError::Damaged { reason: reason.into() }
+}
+
+impl Program {
+    /// Loads a code object, or the right entry of a bundle, for device number `device` of architecture `arch`.
+    pub fn load(bytes: &[u8], arch: Arch, device: u32, memory: &Arc<Memory>) -> Result<Program, LoadError> {
+        let bytes = bundle::entry(bytes, arch)?;
+        // The headers are read in place, which wants their alignment.
+        let mut words = vec![0u64; bytes.len().div_ceil(8)];
+        let aligned = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()];
+        aligned.copy_from_slice(bytes);
+        let object = Object::parse(aligned, arch)?;
+        let mut image = Mapped::new(&object.segments)?;
+        relocate::apply(&object, &mut image)?;
+        let metadata = metadata::read(object.metadata)?;
+        let kernels = kernels(&object, &image, metadata.kernels)?;
+        let code = code(&object.segments, &image);
+        let variables = variables(&object, &image);
+        let program_image = image.publish(&object.segments, device, memory);
+        Ok(Program { arch, kernels, variables, code: Arc::new(code), formats: metadata.formats, image: program_image })
+    }
+}
+
+/// An image while it is made: the file's addresses laid over memory of ours.
+struct Mapped {
+    words: Vec<u64>,
+    /// Bytes before the image in `words`, so that it begins on a page.
+    lead: usize,
+    /// The file's address of the image's first byte.
+    low: u64,
+    bytes: usize,
+}
+
+impl Mapped {
+    fn new(segments: &[Segment<'_>]) -> Result<Mapped, LoadError> {
+        let low = segments.iter().map(|s| s.address).min().unwrap_or(0);
+        let high = segments.iter().map(Segment::end).max().unwrap_or(0);
+        let alignment = segments.iter().map(|s| s.alignment).max().unwrap_or(PAGE).max(PAGE);
+        if !alignment.is_power_of_two() || alignment > LARGEST_ALIGNMENT {
+            return Err(damaged(format!("a segment wants an alignment of {alignment}")));
+        }
+        let low = low & !(alignment - 1);
+        let bytes = high - low;
+        if bytes > LARGEST_IMAGE {
+            return Err(damaged(format!("an image of {bytes} bytes; at most {LARGEST_IMAGE} are loaded")));
+        }
+        let room = (bytes + alignment).div_ceil(8) as usize;
+        let mut words: Vec<u64> = Vec::new();
+        words.try_reserve_exact(room).map_err(|_| LoadError::NoMemory { bytes })?;
+        words.resize(room, 0);
+        let lead = (words.as_ptr() as u64).next_multiple_of(alignment) - words.as_ptr() as u64;
+        let mut image = Mapped { words, lead: lead as usize, low, bytes: bytes as usize };
+        for segment in segments {
+            let at = (segment.address - low) as usize;
+            image.data_mut()[at..at + segment.data.len()].copy_from_slice(segment.data);
+        }
+        Ok(image)
+    }
+
+    fn data(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[self.lead..self.lead + self.bytes]
+    }
+
+    fn data_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words)[self.lead..self.lead + self.bytes]
+    }
+
+    /// The address in memory of an address of the file. Arithmetic wraps, as relocations may point anywhere.
+    fn place(&self, address: u64) -> u64 {
+        address.wrapping_sub(self.low).wrapping_add(self.words.as_ptr() as u64 + self.lead as u64)
+    }
+
+    fn read(&self, address: u64, bytes: u64) -> Option<&[u8]> {
+        let start = usize::try_from(address.checked_sub(self.low)?).ok()?;
+        self.data().get(start..start.checked_add(usize::try_from(bytes).ok()?)?)
+    }
+
+    fn write(&mut self, address: u64, value: &[u8]) -> Option<()> {
+        let start = usize::try_from(address.checked_sub(self.low)?).ok()?;
+        self.data_mut().get_mut(start..start.checked_add(value.len())?)?.copy_from_slice(value);
+        Some(())
+    }
+
+    /// Makes the segments known to `memory`.
+    fn publish(self, segments: &[Segment<'_>], device: u32, memory: &Arc<Memory>) -> Image {
+        let mut allocations = Vec::new();
+        for segment in segments.iter().filter(|s| s.bytes > 0) {
+            let start = self.place(segment.address);
+            memory.insert(Allocation { start, bytes: segment.bytes, kind: Kind::Program(device), read_only: !segment.writable });
+            allocations.push(start);
+        }
+        Image { memory: memory.clone(), allocations, bytes: self.words }
+    }
+}
+
+fn kernels(object: &Object<'_>, image: &Mapped, mut facts: Vec<KernelFacts>) -> Result<Vec<Kernel>, LoadError> {
+    let mut kernels = Vec::new();
+    for symbol in object.symbols.iter().filter(|s| s.is_object && s.defined) {
+        let Some(name) = symbol.name.strip_suffix(".kd") else { continue };
+        if kernels.iter().any(|k: &Kernel| k.name == name) {
+            continue;
+        }
+        let raw = image.read(symbol.value, DESCRIPTOR_BYTES).ok_or_else(|| damaged(format!("the descriptor of `{name}` is outside")))?;
+        let (descriptor, offset) = descriptor(raw).ok_or_else(|| damaged("a descriptor breaks off"))?;
+        let entry = symbol.value.wrapping_add_signed(offset);
+        let inside = object.segments.iter().any(|s| s.executable && entry >= s.address && entry < s.end());
+        if !inside || entry % 4 != 0 {
+            return Err(damaged(format!("`{name}` begins at {entry:#x}, where there is no code")));
+        }
+        if descriptor.kernarg > LARGEST_KERNARG {
+            return Err(damaged(format!("`{name}` takes {} bytes of arguments", descriptor.kernarg)));
+        }
+        let known = facts.iter().position(|f| f.symbol == symbol.name);
+        let facts = known.map_or_else(KernelFacts::default, |at| facts.swap_remove(at));
+        kernels.push(Kernel {
+            name: if facts.name.is_empty() { name.to_owned() } else { facts.name },
+            descriptor,
+            object: image.place(symbol.value),
+            entry: image.place(entry),
+            arguments: facts.arguments,
+            max_group: if facts.max_group == 0 { 1024 } else { facts.max_group },
+            vgprs: facts.vgprs,
+            agprs: facts.agprs,
+            sgprs: facts.sgprs,
+            dynamic_stack: facts.dynamic_stack,
+        });
+    }
+    match facts.first() {
+        Some(lost) => Err(damaged(format!("the metadata names kernel `{}`, which has no descriptor", lost.name))),
+        None => Ok(kernels),
+    }
+}
+
+fn descriptor(raw: &[u8]) -> Option<(Descriptor, i64)> {
+    let word = |at: usize| Some(u32::from_le_bytes(raw.get(at..at + 4)?.try_into().ok()?));
+    let half = |at: usize| Some(u16::from_le_bytes(raw.get(at..at + 2)?.try_into().ok()?));
+    let descriptor = Descriptor {
+        group_segment: word(0)?,
+        private_segment: word(4)?,
+        kernarg: word(8)?,
+        rsrc3: word(44)?,
+        rsrc1: word(48)?,
+        rsrc2: word(52)?,
+        properties: half(56)?,
+        preload: half(58)?,
+    };
+    Some((descriptor, i64::from_le_bytes(raw.get(16..24)?.try_into().ok()?)))
+}
+
+fn variables(object: &Object<'_>, image: &Mapped) -> Vec<Variable> {
+    let mut found: Vec<Variable> = Vec::new();
+    for symbol in object.symbols.iter().filter(|s| s.is_object && s.defined && !s.name.ends_with(".kd")) {
+        if image.read(symbol.value, symbol.bytes).is_none() || found.iter().any(|v| v.name == symbol.name) {
+            continue;
+        }
+        found.push(Variable { name: symbol.name.to_owned(), address: image.place(symbol.value), bytes: symbol.bytes });
+    }
+    found
+}
+
+/// The words from the first executable segment to the end of the last.
+fn code(segments: &[Segment<'_>], image: &Mapped) -> Code {
+    let executable = || segments.iter().filter(|s| s.executable);
+    let start = executable().map(|s| s.address).min().unwrap_or(image.low) & !3;
+    let end = executable().map(Segment::end).max().unwrap_or(start);
+    let bytes = image.read(start, end - start).unwrap_or_default();
+    let words = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+    Code { start: image.place(start), words }
+}

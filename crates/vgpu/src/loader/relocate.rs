@@ -1,0 +1,50 @@
+//! Relocations, as a linked shared object still has them.
+
+use super::elf::{Object, Target};
+use super::{LoadError, Mapped, damaged};
+
+const NONE: u32 = 0;
+const ABS32_LO: u32 = 1;
+const ABS32_HI: u32 = 2;
+const ABS64: u32 = 3;
+const REL32: u32 = 4;
+const REL64: u32 = 5;
+const ABS32: u32 = 6;
+const GOTPCREL: u32 = 7;
+const GOTPCREL32_LO: u32 = 8;
+const GOTPCREL32_HI: u32 = 9;
+const REL32_LO: u32 = 10;
+const REL32_HI: u32 = 11;
+const RELATIVE64: u32 = 13;
+
+pub(super) fn apply(object: &Object<'_>, image: &mut Mapped) -> Result<(), LoadError> {
+    for relocation in &object.relocations {
+        let kind = relocation.kind;
+        let target = match (&relocation.target, kind) {
+            (_, NONE) => continue,
+            (_, RELATIVE64) => image.place(0),
+            (Target::Nothing, _) => 0,
+            (Target::Address(address), _) => image.place(*address),
+            (Target::Undefined(name), _) => return Err(LoadError::Undefined { name: (*name).to_owned() }),
+        };
+        let value = target.wrapping_add_signed(relocation.addend);
+        let relative = value.wrapping_sub(image.place(relocation.place));
+        let (low, high) = (|v: u64| (v as u32).to_le_bytes(), |v: u64| ((v >> 32) as u32).to_le_bytes());
+        let written = match kind {
+            RELATIVE64 | ABS64 => image.write(relocation.place, &value.to_le_bytes()),
+            ABS32_LO => image.write(relocation.place, &low(value)),
+            ABS32_HI => image.write(relocation.place, &high(value)),
+            ABS32 if value >> 32 == 0 => image.write(relocation.place, &low(value)),
+            ABS32 => return Err(damaged("an address does not fit the 32 bits that a relocation gives it")),
+            REL64 => image.write(relocation.place, &relative.to_le_bytes()),
+            REL32 | REL32_LO => image.write(relocation.place, &low(relative)),
+            REL32_HI => image.write(relocation.place, &high(relative)),
+            GOTPCREL | GOTPCREL32_LO | GOTPCREL32_HI => {
+                return Err(damaged("a relocation to an offset table, which the linker should have made"));
+            }
+            other => return Err(damaged(format!("a relocation of type {other}, which is unknown"))),
+        };
+        written.ok_or_else(|| damaged(format!("a relocation at {:#x}, outside of the image", relocation.place)))?;
+    }
+    Ok(())
+}

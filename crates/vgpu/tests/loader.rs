@@ -1,0 +1,173 @@
+//! Loading real code objects, and whatever may be passed off as one.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{bundle, compile};
+use proptest::prelude::*;
+use warpwave_vgpu::Arch;
+use warpwave_vgpu::loader::{LoadError, extent};
+use warpwave_vgpu::memory::{Kind, Memory};
+use warpwave_vgpu::program::Program;
+
+fn load(bytes: &[u8], arch: Arch) -> Result<(Program, Arc<Memory>), LoadError> {
+    let memory = Arc::new(Memory::new());
+    Program::load(bytes, arch, 0, &memory).map(|program| (program, memory))
+}
+
+fn read<T: Copy>(address: u64) -> T {
+    // SAFETY: tests read variables of a program that is loaded.
+    unsafe { (address as *const T).read_unaligned() }
+}
+
+#[test]
+fn kernels_variables_and_pointers_between_them_are_in_place() {
+    for arch in Arch::ALL {
+        for version in [4, 5, 6] {
+            let Some(bytes) = compile(arch.name(), &[&format!("-mcode-object-version={version}")]) else { return };
+            let (program, memory) = load(&bytes, arch).unwrap();
+            let names: Vec<_> = program.kernels.iter().map(|k| k.name.as_str()).collect();
+            assert_eq!(names.len(), 6, "{names:?}");
+            let scale = program.kernel("scale").unwrap();
+            let explicit: Vec<_> = scale.arguments.iter().filter(|a| !a.hidden()).map(|a| (a.offset, a.size, a.kind.as_str())).collect();
+            assert_eq!(explicit, [(0, 8, "global_buffer"), (8, 4, "by_value"), (12, 4, "by_value")]);
+            assert_eq!(scale.max_group, 1024);
+            assert!(scale.vgprs > 0 && scale.sgprs > 0);
+            assert_eq!(program.kernel("calls").unwrap().descriptor.group_segment, 128);
+            assert_eq!(scale.object % 64, 0);
+            assert_eq!(scale.entry % 256, 0);
+            let counter = program.variable("counter").unwrap();
+            assert_eq!((counter.bytes, read::<i32>(counter.address)), (4, 7));
+            assert_eq!(read::<[f32; 4]>(program.variable("table").unwrap().address), [1.0, 2.0, 3.0, 4.0]);
+            assert_eq!(read::<[i32; 100]>(program.variable("zeroed").unwrap().address), [0; 100]);
+            assert_eq!(read::<u64>(program.variable("where").unwrap().address), counter.address);
+            let behind = read::<u64>(program.variable("behind").unwrap().address);
+            let code = program.code.start..program.code.start + 4 * program.code.words.len() as u64;
+            assert!(code.contains(&behind) && code.contains(&scale.entry));
+            // The words are what lies in memory.
+            let at = (scale.entry - program.code.start) / 4;
+            assert_eq!(program.code.words[at as usize], read::<u32>(scale.entry));
+            let text = memory.find(scale.entry).unwrap();
+            assert!(text.read_only && text.kind == Kind::Program(0));
+            assert!(memory.find(scale.object).unwrap().read_only);
+            assert!(!memory.find(counter.address).unwrap().read_only);
+            drop(program);
+            assert!(memory.all().is_empty());
+        }
+    }
+}
+
+#[test]
+fn code_for_another_device_is_refused_by_both_names() {
+    let Some(bytes) = compile("gfx90a", &[]) else { return };
+    let error = load(&bytes, Arch::Gfx942).unwrap_err().to_string();
+    assert_eq!(error, "compiled for gfx90a, the device is gfx942:sramecc+:xnack-");
+    let Some(other) = compile("gfx1030", &[]) else { return };
+    assert!(load(&other, Arch::Gfx90a).unwrap_err().to_string().contains("gfx1030"));
+}
+
+#[test]
+fn features_are_matched_as_the_real_loader_does() {
+    for (target, fits) in [
+        ("gfx90a:xnack-", true),
+        ("gfx90a:sramecc+", true),
+        ("gfx90a:sramecc+:xnack-", true),
+        ("gfx90a:xnack+", false),
+        ("gfx90a:sramecc-", false),
+    ] {
+        let Some(bytes) = compile(target, &[]) else { return };
+        let loaded = load(&bytes, Arch::Gfx90a);
+        assert_eq!(loaded.is_ok(), fits, "{target}");
+        if let Err(error) = loaded {
+            assert!(error.to_string().contains(target), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_bundle_gives_the_entry_of_the_device() {
+    let (Some(a), Some(b)) = (compile("gfx90a", &[]), compile("gfx942", &[])) else { return };
+    let both =
+        bundle(&[("host-x86_64-unknown-linux--", b""), ("hipv4-amdgcn-amd-amdhsa--gfx90a", &a), ("hipv4-amdgcn-amd-amdhsa--gfx942", &b)]);
+    assert_eq!(load(&both, Arch::Gfx942).unwrap().0.arch, Arch::Gfx942);
+    assert_eq!(load(&both, Arch::Gfx90a).unwrap().0.kernels.len(), 6);
+    let error = load(&both, Arch::Gfx908).unwrap_err().to_string();
+    assert_eq!(error, "the bundle has no code for gfx908; it has: gfx90a, gfx942");
+    assert_eq!(load(b"CCOB\x02\x00", Arch::Gfx90a).unwrap_err(), LoadError::Compressed);
+}
+
+#[test]
+fn the_length_of_an_image_follows_from_its_headers() {
+    let Some(code) = compile("gfx90a", &[]) else { return };
+    let both = bundle(&[("hipv4-amdgcn-amd-amdhsa--gfx90a", &code), ("hipv4-amdgcn-amd-amdhsa--gfx942", &code)]);
+    for bytes in [code, both] {
+        let read = |offset: u64, length: u64| &bytes[offset as usize..(offset + length) as usize];
+        assert_eq!(extent(&read).unwrap(), bytes.len() as u64);
+    }
+}
+
+#[test]
+fn what_is_used_but_not_defined_is_named() {
+    let source = r#"extern __attribute__((device, visibility("default"))) int missing;
+        extern "C" __attribute__((global)) void k(int* d) { d[0] = missing; }"#;
+    let options = ["-Xoffload-linker", "--unresolved-symbols=ignore-all"];
+    let Some(bytes) = common::compile_text(source, "gfx90a", &options) else { return };
+    assert_eq!(load(&bytes, Arch::Gfx90a).unwrap_err().to_string(), "`missing` is used but not defined");
+}
+
+#[test]
+fn other_files_are_refused() {
+    for bytes in [&b""[..], b"hello", b"\x7fELF", &[0x7f, b'E', b'L', b'F', 2, 1, 1, 64, 3]] {
+        assert!(load(bytes, Arch::Gfx90a).is_err());
+    }
+    let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    assert!(load(&own, Arch::Gfx90a).unwrap_err().to_string().contains("no AMD GPU"));
+}
+
+/// Every prefix, and changes everywhere: an error or a program, and nothing left behind.
+#[test]
+fn damaged_code_objects_never_panic() {
+    let Some(bytes) = compile("gfx90a", &[]) else { return };
+    let try_one = |damaged: &[u8]| {
+        let memory = Arc::new(Memory::new());
+        drop(Program::load(damaged, Arch::Gfx90a, 0, &memory));
+        assert!(memory.all().is_empty());
+    };
+    let step = if std::env::var_os("WARPWAVE_TEST_FULL").is_some() { 1 } else { 37 };
+    for length in (0..bytes.len()).step_by(step) {
+        try_one(&bytes[..length]);
+    }
+    let cases = if step == 1 { 20_000 } else { 2_000 };
+    let change = (
+        any::<prop::sample::Index>(),
+        prop_oneof![any::<u8>().prop_map(u64::from), any::<u64>(), Just(u64::MAX), Just(1 << 47)],
+        0..4usize,
+    );
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..Default::default() });
+    let outcome = runner.run(&prop::collection::vec(change, 1..6), |changes| {
+        let mut damaged = bytes.clone();
+        for (at, value, width) in changes {
+            let at = at.index(damaged.len());
+            let width = (1 << width).min(damaged.len() - at);
+            damaged[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+        }
+        try_one(&damaged);
+        let bundled = bundle(&[("hipv4-amdgcn-amd-amdhsa--gfx90a", &damaged)]);
+        try_one(&bundled);
+        Ok(())
+    });
+    outcome.unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn damaged_bundles_never_panic(tail in prop::collection::vec(any::<u8>(), 0..200), count in any::<u8>()) {
+        let mut bytes = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
+        bytes.extend(u64::from(count).to_le_bytes());
+        bytes.extend(&tail);
+        prop_assert!(load(&bytes, Arch::Gfx90a).is_err());
+    }
+}
