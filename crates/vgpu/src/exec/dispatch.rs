@@ -253,7 +253,7 @@ impl<'a> Dispatch<'a> {
     }
 
     /// Gives the wave scratch of the launch's size.
-    fn scratch_of(&self, w: &mut Wave) {
+    pub fn scratch_of(&self, w: &mut Wave) {
         let words = self.scratch.div_ceil(4) as usize * LANES;
         if w.scratch.len() != words {
             w.scratch = vec![0; words];

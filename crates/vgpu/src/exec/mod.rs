@@ -1,6 +1,7 @@
 //! Execution: groups of waves, 64 lanes each, on the CPU's cores.
 
 mod atomic;
+mod bench;
 mod code;
 mod dispatch;
 mod float;
@@ -18,6 +19,7 @@ mod wave;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use bench::Bench;
 pub use code::Code;
 pub use level::Level;
 
