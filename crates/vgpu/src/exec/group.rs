@@ -211,7 +211,7 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
         };
         wave.pc += usize::from(step.inst.words);
         if step.vector {
-            lane_operations += u64::from(wave.exec.count_ones());
+            lane_operations += u64::from(wave.active);
         }
         let flow = if wave.indexing != 0 && step.vector {
             let step = indexed(wave, step);

@@ -2,6 +2,7 @@
 
 use super::atomic::{self, Rmw};
 use super::code::{Handler, Step};
+use super::level::{Count, Forms, Words, leveled};
 use super::wave::{LANES, Lanes, Wave};
 use super::{Env, Flow};
 use crate::isa::{flag, operand};
@@ -12,7 +13,7 @@ fn refuse_gds(w: &Wave, s: &Step, e: &mut Env) -> Option<Flow> {
 }
 
 /// Checks that all active lanes' accesses lie in the group's memory, and answers their places.
-#[inline]
+#[inline(always)]
 fn places(w: &Wave, s: &Step, e: &mut Env, offset: u32, bytes: u32) -> Option<Lanes> {
     let addresses = w.reg(s.inst.src[0]);
     let mut out = Lanes([0; LANES]);
@@ -54,57 +55,64 @@ fn set_word(lds: &mut [u8], at: u32, value: u32) {
     }
 }
 
-/// Reads `WORDS` registers at one place.
-unsafe fn read<const WORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+/// All lanes' words at the places that [`places`] gave, `offset` bytes further on.
+#[inline(always)]
+fn gather(lds: &[u8], at: &Lanes, offset: u32) -> Lanes {
+    let mut out = Lanes([0; LANES]);
+    let base = lds.as_ptr();
+    for lane in 0..LANES {
+        // SAFETY: `places` checked every lane's place together with its size, inactive lanes' place 0 included.
+        out.0[lane] = unsafe { base.add((at.0[lane] + offset) as usize).cast::<u32>().read_unaligned() };
+    }
+    out
+}
+
+/// The active lanes' words to those places.
+#[inline(always)]
+fn scatter(lds: &mut [u8], at: &Lanes, offset: u32, values: &Lanes, exec: u64) {
+    let base = lds.as_mut_ptr();
+    for lane in 0..LANES {
+        if exec >> lane & 1 != 0 {
+            // SAFETY: as in `gather`.
+            unsafe { base.add((at.0[lane] + offset) as usize).cast::<u32>().write_unaligned(values.0[lane]) };
+        }
+    }
+}
+
+leveled!(reads, read, Words);
+
+/// Reads registers at one place.
+#[inline(always)]
+fn read<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     if let Some(flow) = refuse_gds(w, s, e) {
         return flow;
     }
-    let Some(at) = places(w, s, e, s.inst.imm as u32, 4 * WORDS as u32) else { return nowhere(e) };
-    let mut out = [Lanes([0; LANES]); WORDS];
-    if e.lds.len() < 4 * WORDS {
-        return Flow::Next;
-    }
-    for lane in 0..LANES {
-        for (n, register) in out.iter_mut().enumerate() {
-            register.0[lane] = word(e.lds, at.0[lane] + 4 * n as u32);
-        }
-    }
-    for (n, register) in out.iter().enumerate() {
-        w.write(s.inst.dst + n as u16, register);
+    let Some(at) = places(w, s, e, s.inst.imm as u32, 4 * C::N as u32) else { return nowhere(e) };
+    for n in 0..C::N {
+        let values = gather(e.lds, &at, 4 * n as u32);
+        w.write(s.inst.dst + n as u16, &values);
     }
     Flow::Next
 }
 
-/// Writes `WORDS` registers at one place.
-unsafe fn write<const WORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+leveled!(writes, write, Words);
+
+/// Writes registers at one place.
+#[inline(always)]
+fn write<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     if let Some(flow) = refuse_gds(w, s, e) {
         return flow;
     }
-    let Some(at) = places(w, s, e, s.inst.imm as u32, 4 * WORDS as u32) else { return nowhere(e) };
-    for lane in 0..LANES {
-        if w.exec >> lane & 1 != 0 {
-            for n in 0..WORDS {
-                set_word(e.lds, at.0[lane] + 4 * n as u32, w.reg(s.inst.src[1] + n as u16).0[lane]);
-            }
-        }
+    let Some(at) = places(w, s, e, s.inst.imm as u32, 4 * C::N as u32) else { return nowhere(e) };
+    for n in 0..C::N {
+        scatter(e.lds, &at, 4 * n as u32, w.reg(s.inst.src[1] + n as u16), w.exec);
     }
     Flow::Next
 }
 
 /// The two offsets of a paired access, in units of `unit` bytes.
 fn offsets(s: &Step, unit: u32) -> (u32, u32) {
-    (s.inst.imm as u32 & 0xff, s.inst.imm as u32 >> 8 & 0xff).map(unit)
-}
-
-/// Scales both of a pair.
-trait Scale {
-    fn map(self, unit: u32) -> (u32, u32);
-}
-
-impl Scale for (u32, u32) {
-    fn map(self, unit: u32) -> (u32, u32) {
-        (self.0 * unit, self.1 * unit)
-    }
+    ((s.inst.imm as u32 & 0xff) * unit, (s.inst.imm as u32 >> 8 & 0xff) * unit)
 }
 
 /// Bytes between units of a paired access.
@@ -112,45 +120,45 @@ fn unit(s: &Step, words: u32) -> u32 {
     4 * words * if s.inst.row.name.contains("st64") { 64 } else { 1 }
 }
 
-/// Reads `WORDS` registers at each of two places.
-unsafe fn read2<const WORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+leveled!(paired_reads, read2, Words);
+
+/// Reads registers at each of two places.
+#[inline(always)]
+fn read2<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     if let Some(flow) = refuse_gds(w, s, e) {
         return flow;
     }
-    let (first, second) = offsets(s, unit(s, WORDS as u32));
-    let mut out = [[Lanes([0; LANES]); WORDS]; 2];
-    for (offset, registers) in [first, second].into_iter().zip(&mut out) {
-        let Some(at) = places(w, s, e, offset, 4 * WORDS as u32) else { return nowhere(e) };
-        for lane in 0..LANES {
-            for (n, register) in registers.iter_mut().enumerate() {
-                register.0[lane] = word(e.lds, at.0[lane] + 4 * n as u32);
-            }
-        }
+    let (first, second) = offsets(s, unit(s, C::N as u32));
+    let bytes = 4 * C::N as u32;
+    let Some(near) = places(w, s, e, first, bytes) else { return nowhere(e) };
+    let Some(far) = places(w, s, e, second, bytes) else { return nowhere(e) };
+    // The destination may be the address: both are read before anything is written.
+    for n in 0..C::N {
+        let values = gather(e.lds, &near, 4 * n as u32);
+        w.write(s.inst.dst + n as u16, &values);
     }
-    for (n, register) in out.iter().flatten().enumerate() {
-        w.write(s.inst.dst + n as u16, register);
+    for n in 0..C::N {
+        let values = gather(e.lds, &far, 4 * n as u32);
+        w.write(s.inst.dst + (C::N + n) as u16, &values);
     }
     Flow::Next
 }
 
-/// Writes `WORDS` registers at each of two places.
-unsafe fn write2<const WORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+leveled!(paired_writes, write2, Words);
+
+/// Writes registers at each of two places.
+#[inline(always)]
+fn write2<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     if let Some(flow) = refuse_gds(w, s, e) {
         return flow;
     }
-    let (first, second) = offsets(s, unit(s, WORDS as u32));
-    let mut at = [Lanes([0; LANES]); 2];
-    for (n, offset) in [first, second].into_iter().enumerate() {
-        let Some(places) = places(w, s, e, offset, 4 * WORDS as u32) else { return nowhere(e) };
-        at[n] = places;
-    }
-    for (which, places) in at.iter().enumerate() {
-        for lane in 0..LANES {
-            if w.exec >> lane & 1 != 0 {
-                for n in 0..WORDS {
-                    set_word(e.lds, places.0[lane] + 4 * n as u32, w.reg(s.inst.src[1 + which] + n as u16).0[lane]);
-                }
-            }
+    let (first, second) = offsets(s, unit(s, C::N as u32));
+    let bytes = 4 * C::N as u32;
+    let Some(near) = places(w, s, e, first, bytes) else { return nowhere(e) };
+    let Some(far) = places(w, s, e, second, bytes) else { return nowhere(e) };
+    for (at, from) in [(near, s.inst.src[1]), (far, s.inst.src[2])] {
+        for n in 0..C::N {
+            scatter(e.lds, &at, 4 * n as u32, w.reg(from + n as u16), w.exec);
         }
     }
     Flow::Next
@@ -442,24 +450,24 @@ unsafe fn nothing(_: &mut Wave, _: &Step, _: &mut Env) -> Flow {
 }
 
 /// The instruction called `name`.
-pub fn find(name: &str) -> Option<Handler> {
+pub fn find(name: &str) -> Option<Forms> {
     if atomic_of(name).is_some() {
-        return Some(atomic_handler);
+        return Some([atomic_handler; 3]);
     }
-    Some(match name {
+    let handler: Handler = match name {
         "ds_nop" => nothing,
-        "ds_read_b32" => read::<1>,
-        "ds_read_b64" => read::<2>,
-        "ds_read_b96" => read::<3>,
-        "ds_read_b128" => read::<4>,
-        "ds_write_b32" => write::<1>,
-        "ds_write_b64" => write::<2>,
-        "ds_write_b96" => write::<3>,
-        "ds_write_b128" => write::<4>,
-        "ds_read2_b32" | "ds_read2st64_b32" => read2::<1>,
-        "ds_read2_b64" | "ds_read2st64_b64" => read2::<2>,
-        "ds_write2_b32" | "ds_write2st64_b32" => write2::<1>,
-        "ds_write2_b64" | "ds_write2st64_b64" => write2::<2>,
+        "ds_read_b32" => return Some(reads::<Count<1>>()),
+        "ds_read_b64" => return Some(reads::<Count<2>>()),
+        "ds_read_b96" => return Some(reads::<Count<3>>()),
+        "ds_read_b128" => return Some(reads::<Count<4>>()),
+        "ds_write_b32" => return Some(writes::<Count<1>>()),
+        "ds_write_b64" => return Some(writes::<Count<2>>()),
+        "ds_write_b96" => return Some(writes::<Count<3>>()),
+        "ds_write_b128" => return Some(writes::<Count<4>>()),
+        "ds_read2_b32" | "ds_read2st64_b32" => return Some(paired_reads::<Count<1>>()),
+        "ds_read2_b64" | "ds_read2st64_b64" => return Some(paired_reads::<Count<2>>()),
+        "ds_write2_b32" | "ds_write2st64_b32" => return Some(paired_writes::<Count<1>>()),
+        "ds_write2_b64" | "ds_write2st64_b64" => return Some(paired_writes::<Count<2>>()),
         "ds_wrxchg2_rtn_b32" | "ds_wrxchg2st64_rtn_b32" => exchange2::<1>,
         "ds_wrxchg2_rtn_b64" | "ds_wrxchg2st64_rtn_b64" => exchange2::<2>,
         "ds_condxchg32_rtn_b64" => conditional_exchange,
@@ -485,5 +493,6 @@ pub fn find(name: &str) -> Option<Handler> {
         "ds_bpermute_b32" => backward_permute,
         "ds_swizzle_b32" => swizzle,
         _ => return None,
-    })
+    };
+    Some([handler; 3])
 }

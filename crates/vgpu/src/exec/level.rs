@@ -52,6 +52,19 @@ fn best() -> Level {
 /// The three forms of a generic handler, by [`Level`].
 pub type Forms = [super::code::Handler; 3];
 
+/// How many registers a memory instruction moves, as a type.
+pub trait Words: 'static {
+    /// The number.
+    const N: usize;
+}
+
+/// A number of registers.
+pub struct Count<const N: usize>;
+
+impl<const N: usize> Words for Count<N> {
+    const N: usize = N;
+}
+
 /// `forms!(f::<Op>)`: `f` must be an `#[inline(always)]` function of the handler's shape.
 macro_rules! leveled {
     ($forms:ident, $body:ident, $bound:path) => {

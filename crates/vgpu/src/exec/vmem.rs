@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::atomic::{self, Rmw};
 use super::code::{Handler, Step};
+use super::level::{Count, Forms, Words, leveled};
 use super::wave::{LANES, Lanes, Wave, Wide};
 use super::{Env, Flow, PRIVATE, SHARED};
 use crate::isa::{Format, Row, flag, operand};
@@ -19,6 +20,7 @@ enum Target {
 }
 
 /// The lanes' addresses, and the lanes that take part (a buffer's bounds leave lanes out).
+#[inline(always)]
 fn target(w: &Wave, s: &Step) -> (Target, u64) {
     let inst = &s.inst;
     let wide = |w: &Wave| {
@@ -128,14 +130,14 @@ fn buffer(w: &Wave, s: &Step) -> (Target, u64) {
 }
 
 /// Checks that all active lanes' accesses lie in memory they may use.
-#[inline]
+#[inline(always)]
 fn check(w: &mut Wave, s: &Step, e: &mut Env, addresses: &Wide, exec: u64, bytes: u32, write: bool) -> bool {
     let (mut least, mut most) = (u64::MAX, 0);
     for lane in 0..LANES {
-        let active = exec >> lane & 1 != 0;
-        let address = addresses.0[lane];
-        least = least.min(if active { address } else { u64::MAX });
-        most = most.max(if active { address } else { 0 });
+        // All bits for a lane that takes part, none for another.
+        let active = 0u64.wrapping_sub(exec >> lane & 1);
+        least = least.min(addresses.0[lane] | !active);
+        most = most.max(addresses.0[lane] & active);
     }
     let end = most.saturating_add(u64::from(bytes));
     if w.ranges.iter().any(|&(start, stop, writable)| least >= start && end <= stop && (writable || !write)) {
@@ -224,29 +226,35 @@ fn write(w: &mut Wave, e: &mut Env, lane: usize, place: &Place, bytes: u32, valu
     }
 }
 
-/// The host addresses of dword accesses, when all of them are plain memory, checked.
+/// The host addresses, when all of them are plain memory, checked.
+#[inline(always)]
 fn direct(w: &mut Wave, s: &Step, e: &mut Env, target: &Target, exec: u64, bytes: u32, write: bool) -> Result<Option<Wide>, ()> {
     match target {
         Target::Memory(addresses) => {
-            if addresses.0.iter().enumerate().any(|(lane, address)| exec >> lane & 1 != 0 && address >> 48 != 0) {
-                return Ok(None);
+            if check(w, s, e, addresses, exec, bytes, write) {
+                Ok(Some(*addresses))
+            } else {
+                Err(())
             }
-            if check(w, s, e, addresses, exec, bytes, write) { Ok(Some(*addresses)) } else { Err(()) }
         }
         _ => Ok(None),
     }
 }
 
-/// Loads `DWORDS` registers of each lane.
-unsafe fn load_dwords<const DWORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+leveled!(loads, load_dwords, Words);
+
+/// Loads registers of each lane.
+#[inline(always)]
+fn load_dwords<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     let (target, exec) = target(w, s);
-    let bytes = 4 * DWORDS as u32;
-    let mut out = [Lanes([0; LANES]); DWORDS];
+    let bytes = 4 * C::N as u32;
+    let mut out = [Lanes([0; LANES]); 4];
+    let out = &mut out[..C::N];
     match direct(w, s, e, &target, exec, bytes, false) {
         Err(()) => return Flow::Fault,
         Ok(Some(addresses)) => {
             let first = addresses.0[0];
-            let dense = exec == u64::MAX && DWORDS == 1 && (0..LANES).all(|lane| addresses.0[lane] == first + 4 * lane as u64);
+            let dense = exec == u64::MAX && C::N == 1 && (0..LANES).all(|lane| addresses.0[lane] == first + 4 * lane as u64);
             if dense {
                 // SAFETY: `direct` checked every lane's address, and together they are these 256 bytes.
                 unsafe { std::ptr::copy_nonoverlapping(first as *const u8, out[0].0.as_mut_ptr().cast(), 4 * LANES) };
@@ -282,16 +290,19 @@ unsafe fn load_dwords<const DWORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) 
     Flow::Next
 }
 
-/// Stores `DWORDS` registers of each lane.
-unsafe fn store_dwords<const DWORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+leveled!(stores, store_dwords, Words);
+
+/// Stores registers of each lane.
+#[inline(always)]
+fn store_dwords<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     let (target, exec) = target(w, s);
-    let bytes = 4 * DWORDS as u32;
+    let bytes = 4 * C::N as u32;
     let data = stored(s);
     match direct(w, s, e, &target, exec, bytes, true) {
         Err(()) => return Flow::Fault,
         Ok(Some(addresses)) => {
             let first = addresses.0[0];
-            let dense = exec == u64::MAX && DWORDS == 1 && (0..LANES).all(|lane| addresses.0[lane] == first + 4 * lane as u64);
+            let dense = exec == u64::MAX && C::N == 1 && (0..LANES).all(|lane| addresses.0[lane] == first + 4 * lane as u64);
             if dense {
                 let values = w.reg(data);
                 // SAFETY: `direct` checked every lane's address, and together they are these 256 bytes.
@@ -299,7 +310,7 @@ unsafe fn store_dwords<const DWORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env)
             } else {
                 for lane in 0..LANES {
                     if exec >> lane & 1 != 0 {
-                        for n in 0..DWORDS {
+                        for n in 0..C::N {
                             let value = w.reg(data + n as u16).0[lane];
                             // SAFETY: `direct` checked the range; it stays while the kernel runs.
                             unsafe { (addresses.0[lane] as *mut u32).add(n).write_unaligned(value) };
@@ -312,7 +323,7 @@ unsafe fn store_dwords<const DWORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env)
             for lane in 0..LANES {
                 if exec >> lane & 1 != 0 {
                     let Some(place) = place(w, s, e, &target, lane, bytes, true) else { return Flow::Fault };
-                    let value = (0..DWORDS).fold(0u128, |value, n| value | u128::from(w.reg(data + n as u16).0[lane]) << (32 * n));
+                    let value = (0..C::N).fold(0u128, |value, n| value | u128::from(w.reg(data + n as u16).0[lane]) << (32 * n));
                     write(w, e, lane, &place, bytes, value);
                 }
             }
@@ -415,8 +426,7 @@ fn to_lds(w: &mut Wave, s: &Step, e: &mut Env, values: &Lanes, bytes: u32) -> Fl
 unsafe fn load_to_lds_dword(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     let mut step = s.clone();
     step.inst.flags |= flag::LDS;
-    // SAFETY: the handler makes no demand on the CPU.
-    unsafe { load_dwords::<1>(w, &step, e) }
+    load_dwords::<Count<1>>(w, &step, e)
 }
 
 macro_rules! parts {
@@ -531,21 +541,21 @@ unsafe fn nothing(_: &mut Wave, _: &Step, _: &mut Env) -> Flow {
 }
 
 /// The meaning of a vector memory instruction.
-pub fn find(row: &Row) -> Option<Handler> {
+pub fn find(row: &Row) -> Option<Forms> {
     let name = row.name;
     let op = name.split_once('_')?.1;
     if atomic_of(name).is_some() {
-        return Some(atomic_handler);
+        return Some([atomic_handler; 3]);
     }
-    Some(match op {
-        "load_dword" => load_dwords::<1>,
-        "load_dwordx2" => load_dwords::<2>,
-        "load_dwordx3" => load_dwords::<3>,
-        "load_dwordx4" => load_dwords::<4>,
-        "store_dword" => store_dwords::<1>,
-        "store_dwordx2" => store_dwords::<2>,
-        "store_dwordx3" => store_dwords::<3>,
-        "store_dwordx4" => store_dwords::<4>,
+    let handler: Handler = match op {
+        "load_dword" => return Some(loads::<Count<1>>()),
+        "load_dwordx2" => return Some(loads::<Count<2>>()),
+        "load_dwordx3" => return Some(loads::<Count<3>>()),
+        "load_dwordx4" => return Some(loads::<Count<4>>()),
+        "store_dword" => return Some(stores::<Count<1>>()),
+        "store_dwordx2" => return Some(stores::<Count<2>>()),
+        "store_dwordx3" => return Some(stores::<Count<3>>()),
+        "store_dwordx4" => return Some(stores::<Count<4>>()),
         "load_ubyte" | "load_lds_ubyte" => load_ubyte,
         "load_sbyte" | "load_lds_sbyte" => load_sbyte,
         "load_ushort" | "load_lds_ushort" => load_ushort,
@@ -563,5 +573,6 @@ pub fn find(row: &Row) -> Option<Handler> {
         "store_short_d16_hi" => store_short_high,
         "wbl2" | "invl2" | "inv" | "wbinvl1" | "wbinvl1_vol" => nothing,
         _ => return None,
-    })
+    };
+    Some([handler; 3])
 }

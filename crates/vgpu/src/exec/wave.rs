@@ -71,6 +71,21 @@ impl Mode {
     }
 }
 
+/// The lane masks of each byte of `exec`.
+static MASKS: [[u32; 8]; 256] = {
+    let mut masks = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut lane = 0;
+        while lane < 8 {
+            masks[byte][lane] = if byte >> lane & 1 != 0 { u32::MAX } else { 0 };
+            lane += 1;
+        }
+        byte += 1;
+    }
+    masks
+};
+
 /// What a wave does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -91,6 +106,8 @@ pub struct Wave {
     pub s: [u32; 128],
     /// Active lanes.
     pub exec: u64,
+    /// How many they are.
+    pub active: u32,
     /// All bits set for active lanes.
     pub mask: Lanes,
     /// The scalar condition code.
@@ -129,6 +146,7 @@ impl Wave {
             v: v.try_into().unwrap_or_else(|_| unreachable!("the length is the array's")),
             s: [0; 128],
             exec: 0,
+            active: 0,
             mask: Lanes([0; LANES]),
             scc: false,
             pc: 0,
@@ -150,8 +168,9 @@ impl Wave {
     pub fn set_exec(&mut self, exec: u64) {
         if exec != self.exec {
             self.exec = exec;
-            for (lane, mask) in self.mask.0.iter_mut().enumerate() {
-                *mask = 0u32.wrapping_sub((exec >> lane & 1) as u32);
+            self.active = exec.count_ones();
+            for (mask, byte) in self.mask.0.chunks_exact_mut(8).zip(exec.to_le_bytes()) {
+                mask.copy_from_slice(&MASKS[usize::from(byte)]);
             }
         }
     }

@@ -40,6 +40,11 @@ fn single(handler: super::code::Handler, types: [Type; 3]) -> Entry {
     Entry { forms: [handler; 3], types, accumulate: false }
 }
 
+/// A memory instruction: it has no constants.
+fn of_memory(forms: Forms) -> Entry {
+    Entry { forms, types: [Type::B32; 3], accumulate: false }
+}
+
 /// Lane-wise operations: name, sources, result, and what sets it apart.
 macro_rules! ops {
     ($( $name:ident ( $($args:tt)* ) -> $out:ty $body:block $({ $($extra:tt)* })? ;)*) => {
@@ -88,10 +93,8 @@ pub fn find(row: &Row) -> Option<Entry> {
             single(handler, [ty(0), ty(1), Type::B32])
         }),
         Format::SMEM => super::smem::find(name).map(|handler| single(handler, [Type::B32; 3])),
-        Format::DS => super::lds::find(name).map(|handler| single(handler, [Type::B32; 3])),
-        Format::FLAT | Format::GLOBAL | Format::SCRATCH | Format::MUBUF => {
-            super::vmem::find(row).map(|handler| single(handler, [Type::B32; 3]))
-        }
+        Format::DS => super::lds::find(name).map(of_memory),
+        Format::FLAT | Format::GLOBAL | Format::SCRATCH | Format::MUBUF => super::vmem::find(row).map(of_memory),
         Format::VOPC => compare::find(name),
         Format::VOP1 | Format::VOP2 | Format::VOP3 => int::find(name)
             .or_else(|| float::find(name))

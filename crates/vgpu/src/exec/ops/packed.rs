@@ -3,39 +3,50 @@
 use super::{Entry, single};
 use crate::exec::code::{From, Step, Type};
 use crate::exec::float::{F16, fma16};
-use crate::exec::lanes::{source, source_wide};
-use crate::exec::wave::{LANES, Lanes, Wave, Wide};
+use crate::exec::lanes::source;
+use crate::exec::level::leveled;
+use crate::exec::wave::{LANES, Lanes, Wave};
 use crate::exec::{Env, Flow};
 
 /// A source's halves for the low and the high result, with their signs.
+#[inline(always)]
 fn halves(s: &Step, n: usize, value: u32, float: bool) -> (u16, u16) {
-    let half = |high: bool| (if high { value >> 16 } else { value }) as u16;
-    let (mut low, mut high) = (half(s.inst.op_sel >> n & 1 != 0), half(s.inst.op_sel_hi >> n & 1 != 0));
+    let (low, high) = (value >> (16 * (s.inst.op_sel >> n & 1)), value >> (16 * (s.inst.op_sel_hi >> n & 1)));
     if float {
-        low ^= u16::from(s.inst.neg >> n & 1) << 15;
-        high ^= u16::from(s.inst.neg_hi >> n & 1) << 15;
+        (low as u16 ^ u16::from(s.inst.neg >> n & 1) << 15, high as u16 ^ u16::from(s.inst.neg_hi >> n & 1) << 15)
+    } else {
+        (low as u16, high as u16)
     }
-    (low, high)
 }
 
-/// Applies `f` to both halves.
+/// What a packed operation does to each pair of halves.
+pub trait Halves: 'static {
+    /// Signs may be changed.
+    const FLOAT: bool;
+    /// The result.
+    fn f(a: u16, b: u16, c: u16, clamp: bool) -> u16;
+}
+
+leveled!(on_halves, both, Halves);
+
 #[inline(always)]
-fn both(w: &mut Wave, s: &Step, float: bool, f: impl Fn(u16, u16, u16) -> u16) -> Flow {
+fn both<O: Halves>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
     let mut out = Lanes([0; LANES]);
     {
         let (a, b, c) = (source(w, s, 0, &mut a), source(w, s, 1, &mut b), source(w, s, 2, &mut c));
         for lane in 0..LANES {
-            let (al, ah) = halves(s, 0, a.0[lane], float);
-            let (bl, bh) = halves(s, 1, b.0[lane], float);
-            let (cl, ch) = halves(s, 2, c.0[lane], float);
-            out.0[lane] = u32::from(f(al, bl, cl)) | u32::from(f(ah, bh, ch)) << 16;
+            let (al, ah) = halves(s, 0, a.0[lane], O::FLOAT);
+            let (bl, bh) = halves(s, 1, b.0[lane], O::FLOAT);
+            let (cl, ch) = halves(s, 2, c.0[lane], O::FLOAT);
+            out.0[lane] = u32::from(O::f(al, bl, cl, s.inst.clamp)) | u32::from(O::f(ah, bh, ch, s.inst.clamp)) << 16;
         }
     }
     w.write(s.inst.dst, &out);
     Flow::Next
 }
 
+#[inline(always)]
 fn clamped(value: F16, clamp: bool) -> u16 {
     if !clamp {
         return value.0;
@@ -47,22 +58,26 @@ fn clamped(value: F16, clamp: bool) -> u16 {
 macro_rules! pairs {
     ($($name:ident, $float:literal, |$a:ident, $b:ident, $c:ident, $clamp:ident| $body:expr;)*) => {
         $(
-            unsafe fn $name(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-                let $clamp = s.inst.clamp;
-                both(w, s, $float, |$a, $b, $c| $body)
+            #[allow(non_camel_case_types)]
+            struct $name;
+            impl Halves for $name {
+                const FLOAT: bool = $float;
+                #[inline(always)]
+                fn f($a: u16, $b: u16, $c: u16, $clamp: bool) -> u16 { $body }
             }
         )*
         fn find_pair(name: &str) -> Option<Entry> {
-            let handler = match name {
-                $( stringify!($name) => $name as crate::exec::code::Handler, )*
+            let forms = match name {
+                $( stringify!($name) => on_halves::<$name>(), )*
                 _ => return None,
             };
             let ty = if name.ends_with("_f16") { Type::B16 } else { Type::B32 };
-            Some(single(handler, [ty; 3]))
+            Some(Entry { forms, types: [ty; 3], accumulate: false })
         }
     };
 }
 
+#[inline(always)]
 fn f(bits: u16) -> f32 {
     F16(bits).to_f32()
 }
@@ -237,61 +252,85 @@ unsafe fn dot2_halves(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     Flow::Next
 }
 
-/// A source of a packed f32 operation: two registers, either of which may make either result.
-fn pair(w: &Wave, s: &Step, n: usize) -> (Lanes, Lanes) {
-    let (low, high) = match s.from[n] {
-        From::Vector => (*w.reg(s.inst.src[n]), *w.reg(s.inst.src[n] + 1)),
-        From::Scalar => {
-            let mut wide = Wide([0; LANES]);
-            let value = source_wide(w, s, n, &mut wide).0[0];
-            (Lanes([value as u32; LANES]), Lanes([(value >> 32) as u32; LANES]))
-        }
-        From::Constant => (Lanes([s.constant[n] as u32; LANES]), Lanes([s.constant[n] as u32; LANES])),
-    };
-    let pick = |high_one: bool, negate: bool| {
-        let mut lanes = if high_one { high } else { low };
-        if negate {
-            lanes.0.iter_mut().for_each(|bits| *bits ^= 0x8000_0000);
-        }
-        lanes
-    };
-    (pick(s.inst.op_sel >> n & 1 != 0, s.inst.neg >> n & 1 != 0), pick(s.inst.op_sel_hi >> n & 1 != 0, s.inst.neg_hi >> n & 1 != 0))
+/// What a packed f32 operation does to each of its two values.
+pub trait Pair: 'static {
+    /// The result.
+    fn f(a: f32, b: f32, c: f32) -> f32;
+    /// How many sources there are.
+    const SOURCES: usize;
 }
 
-/// `v_pk_fma_f32`, `v_pk_mul_f32`, `v_pk_add_f32`, `v_pk_mov_b32`.
-unsafe fn pairs_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let (a, b) = (pair(w, s, 0), pair(w, s, 1));
-    let (mut low, mut high) = (Lanes([0; LANES]), Lanes([0; LANES]));
-    match s.inst.row.name {
-        "v_pk_mov_b32" => {
-            // The low result from the first source, the high one from the second, by `op_sel` alone.
-            low = a.0;
-            let second = s.inst.src[1] + u16::from(s.inst.op_sel >> 1 & 1);
-            high = match s.from[1] {
-                From::Vector => *w.reg(second),
-                From::Scalar => Lanes([w.scalar(second); LANES]),
-                From::Constant => Lanes([s.constant[1] as u32; LANES]),
-            };
+/// The register of a source that makes the low (`select` is `op_sel`) or high (`op_sel_hi`) result.
+#[inline(always)]
+fn half_of_pair<'a>(w: &'a Wave, s: &Step, n: usize, select: u8, buffer: &'a mut Lanes) -> &'a Lanes {
+    let number = s.inst.src[n] + u16::from(select >> n & 1);
+    match s.from[n] {
+        From::Vector => return w.reg(number),
+        From::Scalar => *buffer = Lanes([w.scalar(number); LANES]),
+        From::Constant => *buffer = Lanes([s.constant[n] as u32; LANES]),
+    }
+    buffer
+}
+
+leveled!(on_pairs, pairs_f32, Pair);
+
+#[inline(always)]
+fn pairs_f32<O: Pair>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let mut out = [Lanes([0; LANES]); 2];
+    for (out, (select, negate)) in out.iter_mut().zip([(s.inst.op_sel, s.inst.neg), (s.inst.op_sel_hi, s.inst.neg_hi)]) {
+        let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
+        let a = half_of_pair(w, s, 0, select, &mut a);
+        let b = half_of_pair(w, s, 1, select, &mut b);
+        let c = if O::SOURCES == 3 { half_of_pair(w, s, 2, select, &mut c) } else { &c };
+        let sign = [0, 1, 2].map(|n| u32::from(negate >> n & 1) << 31);
+        for lane in 0..LANES {
+            let value = O::f(f32::from_bits(a.0[lane] ^ sign[0]), f32::from_bits(b.0[lane] ^ sign[1]), f32::from_bits(c.0[lane] ^ sign[2]));
+            out.0[lane] = value.to_bits();
         }
-        name => {
-            let c = if name == "v_pk_fma_f32" { pair(w, s, 2) } else { (low, high) };
-            let each = |x: &Lanes, y: &Lanes, z: &Lanes| {
-                let mut out = Lanes([0; LANES]);
-                for lane in 0..LANES {
-                    let [x, y, z] = [x, y, z].map(|v| f32::from_bits(v.0[lane]));
-                    let value = match name {
-                        "v_pk_fma_f32" => x.mul_add(y, z),
-                        "v_pk_mul_f32" => x * y,
-                        _ => x + y,
-                    };
-                    out.0[lane] = if s.inst.clamp { if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) } } else { value }.to_bits();
-                }
-                out
-            };
-            low = each(&a.0, &b.0, &c.0);
-            high = each(&a.1, &b.1, &c.1);
+        if s.inst.clamp {
+            out.0.iter_mut().for_each(|bits| {
+                let value = f32::from_bits(*bits);
+                *bits = if value.is_nan() { 0 } else { value.clamp(0.0, 1.0).to_bits() };
+            });
         }
     }
+    w.write(s.inst.dst, &out[0]);
+    w.write(s.inst.dst + 1, &out[1]);
+    Flow::Next
+}
+
+struct Fma;
+impl Pair for Fma {
+    const SOURCES: usize = 3;
+    #[inline(always)]
+    fn f(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
+}
+
+struct Mul;
+impl Pair for Mul {
+    const SOURCES: usize = 2;
+    #[inline(always)]
+    fn f(a: f32, b: f32, _: f32) -> f32 {
+        a * b
+    }
+}
+
+struct Add;
+impl Pair for Add {
+    const SOURCES: usize = 2;
+    #[inline(always)]
+    fn f(a: f32, b: f32, _: f32) -> f32 {
+        a + b
+    }
+}
+
+/// `v_pk_mov_b32`: the low result from the first source, the high one from the second, each by `op_sel`.
+unsafe fn move_pair(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+    let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
+    let low = *half_of_pair(w, s, 0, s.inst.op_sel, &mut a);
+    let high = *half_of_pair(w, s, 1, s.inst.op_sel, &mut b);
     w.write(s.inst.dst, &low);
     w.write(s.inst.dst + 1, &high);
     Flow::Next
@@ -307,7 +346,10 @@ pub fn find(name: &str) -> Option<Entry> {
         "v_fma_mix_f32" | "v_fma_mixlo_f16" | "v_fma_mixhi_f16" => single(mix, types),
         "v_dot2_f32_f16" => single(dot2_halves, [Type::B16, Type::B16, Type::B32]),
         "v_dot2_i32_i16" | "v_dot2_u32_u16" | "v_dot4_i32_i8" | "v_dot4_u32_u8" | "v_dot8_i32_i4" | "v_dot8_u32_u4" => single(dots, types),
-        "v_pk_fma_f32" | "v_pk_mul_f32" | "v_pk_add_f32" | "v_pk_mov_b32" => single(pairs_f32, types),
+        "v_pk_fma_f32" => Entry { forms: on_pairs::<Fma>(), types, accumulate: false },
+        "v_pk_mul_f32" => Entry { forms: on_pairs::<Mul>(), types, accumulate: false },
+        "v_pk_add_f32" => Entry { forms: on_pairs::<Add>(), types, accumulate: false },
+        "v_pk_mov_b32" => single(move_pair, types),
         _ => return None,
     })
 }
