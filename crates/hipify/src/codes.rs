@@ -70,6 +70,9 @@ codes! {
     PASTED = 117 Warning "A name of CUDA's that `##` makes"
         "A macro puts the name together from parts, so it cannot be looked up. The parts that are names themselves were translated. \
          Write the whole names, or check what the macro makes of them."
+    PORTED = 118 Note "A conditional with a branch for HIP"
+        "The conditional asks for a macro of HIP's, so someone has ported this place already. All of its branches were left as they \
+         are: one is for AMD, the other for NVIDIA. If the macro is one that the project defines for itself, define it for AMD."
 }
 
 /// The code of a number.

@@ -31,12 +31,15 @@ pub mod lex;
 mod macros;
 pub mod names;
 mod options;
+pub mod ported;
 pub mod report;
 mod settle;
 mod stats;
 mod translate;
 
 pub use diagnostic::{Diagnostic, Severity};
+pub use includes::{Included, included};
 pub use options::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
+pub use ported::already_hip;
 pub use stats::Stats;
 pub use translate::{Translation, translate};
