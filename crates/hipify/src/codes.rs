@@ -22,8 +22,15 @@ macro_rules! codes {
         };)*
         /// All of them, by number.
         pub const ALL: &[Code] = &[$($name),*];
+
+        /// The code of a number.
+        pub fn find(number: u16) -> Option<&'static Code> {
+            ALL.iter().find(|code| code.number == number)
+        }
     };
 }
+
+pub(crate) use codes;
 
 codes! {
     UNKNOWN = 100 Warning "A name that looks like CUDA's and is in no table"
@@ -73,11 +80,6 @@ codes! {
     PORTED = 118 Note "A conditional with a branch for HIP"
         "The conditional asks for a macro of HIP's, so someone has ported this place already. All of its branches were left as they \
          are: one is for AMD, the other for NVIDIA. If the macro is one that the project defines for itself, define it for AMD."
-}
-
-/// The code of a number.
-pub fn find(number: u16) -> Option<&'static Code> {
-    ALL.iter().find(|code| code.number == number)
 }
 
 #[cfg(test)]

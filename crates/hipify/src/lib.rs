@@ -17,6 +17,7 @@
 
 mod arguments;
 mod brackets;
+pub mod build;
 pub mod codes;
 mod conditions;
 pub mod diagnostic;
