@@ -32,6 +32,7 @@ pub mod lex;
 mod macros;
 pub mod names;
 mod options;
+pub mod page;
 pub mod ported;
 pub mod report;
 mod settle;

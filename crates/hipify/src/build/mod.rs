@@ -86,6 +86,12 @@ pub fn mentions_cuda(source: &[u8]) -> bool {
     has(b"cuda") || has(b"nvcc") || has(b".cu ") || has(b".cu)") || has(b".cu\n")
 }
 
+/// Whether a build file names HIP.
+pub fn mentions_hip(source: &[u8]) -> bool {
+    let has = |word: &[u8]| source.windows(word.len()).any(|window| window == word);
+    [&b"HIP"[..], b"hip::", b"hipcc", b"amdhip64", b"find_package(hip"].iter().any(|word| has(word))
+}
+
 /// A name as it stands in `text` at `at`, as whole word: not part of a longer one.
 fn is_whole(text: &str, start: usize, end: usize) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
