@@ -44,6 +44,15 @@ const PLAIN: &[(&str, bool, Fate)] = &[
     ("-src-in-ptx", false, Dropped),
     ("--display-error-number", false, Dropped),
     ("--no-host-device-initializer-list", false, Dropped),
+    ("--forward-unknown-to-host-linker", false, Dropped),
+    ("-forward-unknown-to-host-linker", false, Dropped),
+    ("--extra-device-vectorization", false, Dropped),
+    ("--Wext-lambda-captures-this", false, Dropped),
+    ("--disable-warnings", true, Is("-w")),
+    ("-disable-warnings", true, Is("-w")),
+    ("--profile", true, Is("-pg")),
+    ("--lib", true, Kept("an archive of device code; `ar` makes it of the objects")),
+    ("-lib", true, Kept("an archive of device code; `ar` makes it of the objects")),
     ("--dlink-time-opt", false, Is("-foffload-lto")),
     ("-dlto", false, Is("-foffload-lto")),
     ("--use_fast_math", false, Is("-ffast-math")),
@@ -100,6 +109,9 @@ const VALUED: &[(&[&str], bool, &[(&str, Fate)])] = &[
         false,
         &[("*", Lost("HIP's compiler is clang for host code too; there is no host compiler to choose"))],
     ),
+    (&["-m", "--machine"], true, &[("64", Dropped)]),
+    (&["-dopt", "--dopt", "-split-compile", "--split-compile"], true, &[("*", Dropped)]),
+    (&["-odir", "--output-directory"], true, &[("*", Lost("name each output with `-o`"))]),
     (&["-cudart", "--cudart"], false, &[("*", Dropped)]),
     (&["-t", "--threads"], true, &[("*", Lost("`-parallel-jobs=N` builds for several GPUs at once"))]),
     (&["-x"], true, &[("cu", Is("-x hip"))]),
@@ -116,6 +128,8 @@ pub(super) struct Flags<'a> {
     pub text: &'a str,
     /// The words are surely for nvcc.
     pub nvcc: bool,
+    /// The file calls nvcc somewhere, so `-arch=$(ARCH)` is for it.
+    pub calls_nvcc: bool,
     pub offload_arch: &'a [String],
     /// This command line has its list of GPUs already.
     pub has_architectures: bool,
@@ -166,6 +180,11 @@ impl Flags<'_> {
             if let Some((text, next)) = value(words, index, &[name]).filter(|(text, _)| !text.starts_with(',')) {
                 return self.unwrap(words, index, text, next, front);
             }
+        }
+        if let Some((text, true)) = value(words, index, &["-std", "--std"]).filter(|(text, _)| text.contains("++")) {
+            self.notes.replace(word.start, word.end, format!("-std={text}"));
+            self.notes.remove(self.text, words[index + 1].start, words[index + 1].end);
+            return 2;
         }
         for (names, weak, fates) in VALUED {
             if *weak && !self.nvcc {
@@ -226,19 +245,30 @@ impl Flags<'_> {
         1
     }
 
+    /// Whether the file itself gives a variable an architecture of NVIDIA's, which is then converted there.
+    fn is_set_here(&self, reference: &str) -> bool {
+        let name = reference.trim_matches(['$', '(', ')', '{', '}']);
+        self.text.lines().any(|line| {
+            let (before, value) = line.split_once('=').unwrap_or_default();
+            before.trim_end_matches([':', '?', '+', ' ', '\t']).trim() == name && (value.contains("sm_") || value.contains("compute_"))
+        })
+    }
+
     fn architectures(&mut self, words: &[Word<'_>], index: usize) -> usize {
         let word = &words[index];
         let Some((text, next)) = value(words, index, ARCHITECTURES) else { return 0 };
         let nvidia = ["sm_", "compute_", "arch=", "[arch=", "all", "native"].iter().any(|front| text.starts_with(front));
         let variable = text.starts_with('$');
-        if !nvidia && !(variable && self.nvcc) {
+        if !nvidia && !(variable && (self.nvcc || self.calls_nvcc)) {
             return 0;
         }
         let end = if next { words[index + 1].end } else { word.end };
         let used = 1 + usize::from(next);
         if variable {
-            let message = format!("`{text}` must now hold an AMD architecture");
-            self.notes.tell(codes::ARCHITECTURE_VARIABLE, word.start, end, message, Some("for instance `gfx90a`".into()));
+            if !self.is_set_here(text) {
+                let message = format!("`{text}` must now hold an AMD architecture");
+                self.notes.tell(codes::ARCHITECTURE_VARIABLE, word.start, end, message, Some("for instance `gfx90a`".into()));
+            }
             let new = format!("--offload-arch={text}");
             self.notes.replace(word.start, word.end, new);
         } else if self.has_architectures {
@@ -299,8 +329,15 @@ mod tests {
     fn hip(line: &str) -> String {
         let mut notes = Notes::default();
         let targets = ["gfx90a".to_owned(), "gfx1100".to_owned()];
-        let mut flags =
-            Flags { notes: &mut notes, text: line, nvcc: true, offload_arch: &targets, has_architectures: false, separator: " " };
+        let mut flags = Flags {
+            notes: &mut notes,
+            text: line,
+            nvcc: true,
+            calls_nvcc: true,
+            offload_arch: &targets,
+            has_architectures: false,
+            separator: " ",
+        };
         flags.convert(&words(line, 0, &[]));
         String::from_utf8(notes.finish(line.as_bytes()).output).unwrap()
     }
@@ -325,6 +362,7 @@ mod tests {
             ("-Xptxas -v -maxrregcount=32 -O1", "-Rpass-analysis=kernel-resource-usage -O1"),
             ("--default-stream per-thread -x cu -ccbin g++ f", "-fgpu-default-stream=per-thread -x hip f"),
             ("-ptx a.cu", "-ptx a.cu"),
+            ("--std c++20 --machine 64 -m 64 x", "-std=c++20 x"),
         ] {
             assert_eq!(hip(nvcc).trim(), expected, "{nvcc}");
             assert_eq!(hip(&hip(nvcc)), hip(nvcc), "{nvcc}");

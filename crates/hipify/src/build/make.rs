@@ -27,8 +27,16 @@ pub(super) fn convert(source: &[u8], text: &str, options: &BuildOptions) -> Tran
         }
         return notes.finish(source);
     }
-    let mut convert = Convert { text, options, notes };
-    for (start, end) in lines(text) {
+    let lines = lines(text);
+    let line = |place: &(usize, usize)| &text[place.0..place.1.max(place.0)];
+    let calls_nvcc = lines.iter().any(|place| names_from(line(place), "nvcc").next().is_some() || line(place).contains("(NVCC"));
+    let compiler_is_nvcc = lines.iter().any(|place| {
+        let (name, value) = line(place).split_once('=').unwrap_or_default();
+        let name = name.trim_end_matches([':', '?', '+', ' ', '\t']).trim();
+        matches!(name, "CC" | "CXX" | "LD" | "LINK") && (value.contains("nvcc") || value.contains("NVCC"))
+    });
+    let mut convert = Convert { text, options, notes, calls_nvcc, compiler_is_nvcc };
+    for (start, end) in lines {
         convert.line(start, end);
     }
     convert.notes.finish(source)
@@ -59,6 +67,10 @@ struct Convert<'a> {
     text: &'a str,
     options: &'a BuildOptions,
     notes: Notes,
+    /// nvcc is called somewhere in the file.
+    calls_nvcc: bool,
+    /// `CC` or the like is nvcc, so flags of any name are for it.
+    compiler_is_nvcc: bool,
 }
 
 impl Convert<'_> {
@@ -76,11 +88,17 @@ impl Convert<'_> {
                 || name.contains("CUDA")
         };
         let assigned = line.find('=').map_or("", |at| line[..at].trim_end_matches([':', '?', '+', ' ', '\t']).trim());
-        let nvcc = calls(assigned) || names_from(line, "nvcc").next().is_some() || line.contains("$(NVCC") || line.contains("${NVCC");
+        let general = assigned.ends_with("FLAGS") || ["$(CC)", "$(CXX)", "$(LD)", "${CC}", "${CXX}"].iter().any(|name| line.contains(name));
+        let nvcc = calls(assigned)
+            || self.compiler_is_nvcc && general
+            || names_from(line, "nvcc").next().is_some()
+            || line.contains("$(NVCC")
+            || line.contains("${NVCC");
         let mut flags = Flags {
             notes: &mut self.notes,
             text: self.text,
             nvcc,
+            calls_nvcc: self.calls_nvcc,
             offload_arch: &self.options.offload_arch,
             has_architectures: false,
             separator: " ",

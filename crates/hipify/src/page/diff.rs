@@ -98,8 +98,23 @@ fn likeness(old: &[u8], new: &[u8]) -> usize {
     front + back
 }
 
-/// The part of two lines that differs: the lengths of what both begin and end with.
+/// The part of two lines that differs, in whole words: the lengths of what both begin and end with.
 pub(super) fn edges(old: &str, new: &str) -> (usize, usize) {
+    let (mut front, mut back) = letters(old, new);
+    let word = |character: Option<char>| character.is_some_and(|character| character.is_alphanumeric() || character == '_');
+    // A word that both begin with goes to the change if the change goes on with letters.
+    if word(old[front..].chars().next()) || word(new[front..].chars().next()) {
+        front = old[..front].trim_end_matches(|character| word(Some(character))).len();
+    }
+    let (a, b) = (old.len() - back, new.len() - back);
+    if word(old[..a].chars().next_back()) || word(new[..b].chars().next_back()) {
+        back = old[a..].trim_start_matches(|character| word(Some(character))).len();
+    }
+    (front, back)
+}
+
+/// The same, letter by letter.
+fn letters(old: &str, new: &str) -> (usize, usize) {
     let front: usize = old.chars().zip(new.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
     let room = (old.len() - front).min(new.len() - front);
     let mut back = 0;
@@ -159,8 +174,10 @@ mod tests {
 
     #[test]
     fn edges_end_at_whole_characters() {
-        assert_eq!(edges("cudaFree(p)", "hipFree(p)"), (0, 7));
-        assert_eq!(edges("aé", "aè"), (1, 0));
-        assert_eq!(edges("aa", "aaa"), (2, 0));
+        assert_eq!(edges("x = cudaFree(p)", "x = hipFree(p)"), (4, 3));
+        assert_eq!(edges("(é)", "(è)"), (1, 1));
+        assert_eq!(edges("a a", "a a a"), (3, 0));
+        assert_eq!(letters("aé", "aè"), (1, 0));
+        assert_eq!(letters("aa", "aaa"), (2, 0));
     }
 }

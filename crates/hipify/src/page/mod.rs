@@ -77,6 +77,27 @@ pub fn html(files: &[FileReport<'_>]) -> String {
     page
 }
 
+/// A sentence in which `code` stands between backquotes.
+fn sentence(out: &mut String, text: &str) {
+    let whole = text.matches('`').count() % 2 == 0;
+    for (at, part) in text.split('`').enumerate() {
+        match (whole, at % 2 == 1) {
+            (true, true) => {
+                out.push_str("<code>");
+                escape(out, part);
+                out.push_str("</code>");
+            }
+            (true, false) => escape(out, part),
+            (false, _) => {
+                if at > 0 {
+                    out.push('`');
+                }
+                escape(out, part);
+            }
+        }
+    }
+}
+
 /// Text as HTML shows it. Characters that a browser would act on or drop become harmless ones.
 fn escape(out: &mut String, text: &str) {
     for character in text.chars() {
@@ -355,11 +376,11 @@ fn say(page: &mut String, diagnostic: &Diagnostic) {
     };
     let Diagnostic { code, severity, .. } = diagnostic;
     let _ = write!(page, "<tr class=\"say{class}\"><td colspan=\"4\"><b>WW{code:04}</b> <span class=\"{severity}\">{severity}</span>: ");
-    escape(page, &diagnostic.message);
+    sentence(page, &diagnostic.message);
     let _ = write!(page, " <a href=\"#WW{code:04}\">Why?</a>");
     if let Some(help) = &diagnostic.help {
         page.push_str("<span class=\"fix\">");
-        escape(page, help);
+        sentence(page, help);
         page.push_str("</span>");
     }
     page.push_str("</td></tr>\n");
@@ -374,7 +395,7 @@ fn glossary(page: &mut String, files: &[FileReport<'_>]) {
     for code in codes.into_keys() {
         let Some((title, text)) = explain(code) else { continue };
         let _ = write!(page, "<dt id=\"WW{code:04}\">WW{code:04}: {}</dt><dd>", escaped(title));
-        escape(page, text.trim_end());
+        sentence(page, text.trim_end());
         page.push_str("</dd>\n");
     }
     page.push_str("</dl>\n");
@@ -407,7 +428,7 @@ mod tests {
         assert!(!page.contains("<img") && !page.contains("<b>&amp;") && !page.contains("<b>.cu") && !page.contains('\u{202e}'));
         assert!(page.contains("&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;") && page.contains("cudaNewThing&lt;int&gt;"));
         assert!(
-            page.contains("<mark>cuda</mark>Free(&quot;&lt;b&gt;&amp;&#39;&quot;);") && page.contains("<mark>hip</mark>Free("),
+            page.contains("<mark>cudaFree</mark>(&quot;&lt;b&gt;&amp;&#39;&quot;);") && page.contains("<mark>hipFree</mark>("),
             "{page}"
         );
     }
