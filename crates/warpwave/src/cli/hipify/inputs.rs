@@ -82,7 +82,7 @@ impl Inputs {
         }
         let missing: Vec<PathBuf> = entries.keys().filter(|path| !path.is_file()).cloned().collect();
         let there: Vec<(&PathBuf, &Compiled)> = entries.iter().filter(|(path, _)| path.is_file()).collect();
-        let root = common(there.iter().map(|(path, _)| path.as_path()));
+        let root = project_root(common(there.iter().map(|(path, _)| path.as_path())));
         let mut sources: BTreeMap<PathBuf, Compiled> = BTreeMap::new();
         let mut queue: Vec<(PathBuf, Compiled)> = there.iter().rev().map(|(path, compiled)| ((*path).clone(), with(compiled))).collect();
         while let Some((path, compiled)) = queue.pop() {
@@ -170,7 +170,9 @@ impl Inputs {
         let found = resolve(&find(from, include, folders)?);
         // The toolkit's own folder may be among those searched: only what lies in the project counts, and for <…> what is translated.
         let inside = include.quoted && self.roots.iter().any(|root| found.starts_with(root));
-        (inside || self.known.contains(&found)).then_some(found)
+        // A header that stands before one of the toolkit's includes that one by its own name.
+        let itself = found == resolve(from);
+        (!itself && (inside || self.known.contains(&found))).then_some(found)
     }
 
     /// File names of the `.cu` files.
@@ -203,6 +205,15 @@ fn common<'p>(mut paths: impl Iterator<Item = &'p Path>) -> PathBuf {
         }
     }
     folder
+}
+
+/// The folder of the project whose sources are below `folder`: the topmost of those above it that have a build file, as long as
+/// they follow each other.
+fn project_root(folder: PathBuf) -> PathBuf {
+    let marks = ["CMakeLists.txt", "Makefile", "GNUmakefile", ".git"];
+    let is_marked = |folder: &Path| marks.iter().any(|mark| folder.join(mark).exists());
+    let above = folder.ancestors().skip_while(|folder| !is_marked(folder)).take_while(|folder| is_marked(folder));
+    above.last().map_or(folder.clone(), Path::to_owned)
 }
 
 /// A folder that CMake writes into.
