@@ -81,8 +81,11 @@ const PLAIN: &[(&str, bool, Fate)] = &[
     ("-fatbin", true, Kept("a fatbin")),
 ];
 
-/// Flags with a value, `--flag=value` or `--flag value`; the third is what becomes of each value, `*` for any.
-const VALUED: &[(&[&str], bool, &[(&str, Fate)])] = &[
+/// A flag's names, whether it counts only where nvcc is called, and what becomes of each value, `*` for any.
+type Valued = (&'static [&'static str], bool, &'static [(&'static str, Fate)]);
+
+/// Flags with a value, `--flag=value` or `--flag value`.
+const VALUED: &[Valued] = &[
     (&["-rdc", "--relocatable-device-code"], false, &[("true", Is("-fgpu-rdc")), ("false", Is("-fno-gpu-rdc"))]),
     (&["-fmad", "--fmad"], false, &[("true", Is("-ffp-contract=fast")), ("false", Is("-ffp-contract=off"))]),
     (&["-ftz", "--ftz"], false, &[("true", Is("-fgpu-flush-denormals-to-zero")), ("false", Dropped)]),

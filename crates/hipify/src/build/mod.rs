@@ -96,7 +96,8 @@ pub fn mentions_hip(source: &[u8]) -> bool {
 fn is_whole(text: &str, start: usize, end: usize) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let bytes = text.as_bytes();
-    !(start > 0 && word(bytes[start - 1])) && !bytes.get(end).is_some_and(|byte| word(*byte))
+    let before = start.checked_sub(1).and_then(|at| bytes.get(at));
+    ![before, bytes.get(end)].into_iter().flatten().any(|byte| word(*byte))
 }
 
 /// The names of letters, digits and `_` in a text that begin with `front`, as places.

@@ -79,7 +79,7 @@ pub fn html(files: &[FileReport<'_>]) -> String {
 
 /// A sentence in which `code` stands between backquotes.
 fn sentence(out: &mut String, text: &str) {
-    let whole = text.matches('`').count() % 2 == 0;
+    let whole = text.matches('`').count().is_multiple_of(2);
     for (at, part) in text.split('`').enumerate() {
         match (whole, at % 2 == 1) {
             (true, true) => {
@@ -277,9 +277,9 @@ fn changes(page: &mut String, number: usize, file: &FileReport<'_>, left: &mut u
     }
     let wanted = shown.iter().filter(|shown| **shown).count();
     let changed = rows.iter().filter(|(_, changed)| *changed).count();
-    let _ = write!(
+    let _ = writeln!(
         page,
-        "<details class=\"file\" id=\"f{number}\"><summary><span class=\"name\">{}</span><span class=\"tag {class}\">{verdict}</span><span class=\"dim\">{}, {}</span></summary>\n",
+        "<details class=\"file\" id=\"f{number}\"><summary><span class=\"name\">{}</span><span class=\"tag {class}\">{verdict}</span><span class=\"dim\">{}, {}</span></summary>",
         escaped(file.name),
         plural(changed, "changed line"),
         plural(file.diagnostics.len(), "diagnostic")

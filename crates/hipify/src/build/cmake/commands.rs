@@ -431,7 +431,8 @@ impl<'a> Convert<'a> {
         }
         for (at, found) in super::super::names_from(argument.text, "CMAKE_CUDA_") {
             let referenced = argument.text[..at].ends_with("${");
-            if !referenced && !(met && argument.form == Form::Plain && found == argument.text) {
+            let named = met && argument.form == Form::Plain && found == argument.text;
+            if !(referenced || named) {
                 let start = argument.at + at;
                 let message = format!("`{found}` is CUDA's, and was left as it is here");
                 self.notes.tell(codes::VARIABLE, start, start + found.len(), message, None);

@@ -138,13 +138,13 @@ impl<'a> Reader<'a> {
             self.quoted()?;
             return Some(Argument { form: Form::Quoted, start, end: self.at, text: &self.text[start + 1..self.at - 1], at: start + 1 });
         }
-        if self.peek() == b'[' {
-            if let Some(end) = self.bracket() {
-                self.at = end;
-                let marks = 2 + self.bytes[start + 1..].iter().take_while(|byte| **byte == b'=').count();
-                let text = &self.text[start + marks..end - marks];
-                return Some(Argument { form: Form::Bracket, start, end, text, at: start + marks });
-            }
+        if self.peek() == b'['
+            && let Some(end) = self.bracket()
+        {
+            self.at = end;
+            let marks = 2 + self.bytes[start + 1..].iter().take_while(|byte| **byte == b'=').count();
+            let text = &self.text[start + marks..end - marks];
+            return Some(Argument { form: Form::Bracket, start, end, text, at: start + marks });
         }
         while self.at < self.bytes.len() {
             match self.peek() {

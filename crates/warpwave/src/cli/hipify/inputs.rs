@@ -71,8 +71,12 @@ impl Inputs {
             folders: given.folders.iter().chain(&compiled.folders).cloned().collect(),
             ambiguous: compiled.ambiguous,
         };
+        let missing: Vec<PathBuf> = entries.keys().filter(|path| !path.is_file()).cloned().collect();
+        let there: Vec<(&PathBuf, &Compiled)> = entries.iter().filter(|(path, _)| path.is_file()).collect();
+        let root = project_root(common(there.iter().map(|(path, _)| path.as_path())));
         if !paths.is_empty() {
             let mut inputs = Inputs::named(paths, given)?;
+            inputs.roots.push(resolve(&root));
             for input in &mut inputs.all {
                 if let Some(compiled) = resolved.get(&resolve(&input.path)) {
                     input.compiled = with(compiled);
@@ -80,9 +84,6 @@ impl Inputs {
             }
             return Ok(inputs);
         }
-        let missing: Vec<PathBuf> = entries.keys().filter(|path| !path.is_file()).cloned().collect();
-        let there: Vec<(&PathBuf, &Compiled)> = entries.iter().filter(|(path, _)| path.is_file()).collect();
-        let root = project_root(common(there.iter().map(|(path, _)| path.as_path())));
         let mut sources: BTreeMap<PathBuf, Compiled> = BTreeMap::new();
         let mut queue: Vec<(PathBuf, Compiled)> = there.iter().rev().map(|(path, compiled)| ((*path).clone(), with(compiled))).collect();
         while let Some((path, compiled)) = queue.pop() {

@@ -124,7 +124,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     for missing in &inputs.missing {
         writeln!(context.err, "warpwave: {} does not exist, so it is left out", missing.display())?;
     }
-    let several = inputs.all.len() > 1 || args.project.is_some() || args.files.iter().any(|path| path.is_dir());
+    let several = inputs.all.len() > 1 || args.files.is_empty() || args.files.iter().any(|path| path.is_dir());
     if several && args.output.is_none() && !args.inplace && !args.examine && !args.json {
         return Err(usage(format!("{} files: name a folder with -o, or use --inplace or --examine", inputs.all.len())));
     }
