@@ -104,6 +104,9 @@ mod tests {
         for code in crate::codes::ALL {
             assert!(explain(code.number).is_some());
         }
+        for code in crate::build::codes::ALL {
+            assert!(explain(code.number).is_some());
+        }
         for (code, ..) in crate::hazard::CODES {
             assert!(explain(*code).is_some());
         }

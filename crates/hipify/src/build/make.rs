@@ -16,19 +16,21 @@ const FOLDERS: &[(&str, &str)] = &[("CUDA_HOME", "ROCM_PATH"), ("CUDA_PATH", "HI
 /// Converts a file; `text` is the source with foreign bytes masked.
 pub(super) fn convert(source: &[u8], text: &str, options: &BuildOptions) -> Translation {
     let mut notes = Notes::default();
-    let hip = ["hipcc", "amdhip64", "--offload-arch", "HIPCC"].iter().find_map(|word| text.find(word));
-    if let Some(hip) = hip {
-        let rest =
-            ["nvcc", "-lcudart", "CUDA_HOME", "CUDA_PATH", "-lcublas"].iter().find_map(|word| text.find(word).map(|at| (at, word.len())));
-        if let Some((at, length)) = rest {
+    let lines = lines(text);
+    let line = |place: &(usize, usize)| &text[place.0..place.1.max(place.0)];
+    let find = |words: &[&str]| {
+        let in_line = |place: &(usize, usize)| words.iter().find_map(|word| Some((place.0 + line(place).find(word)?, word.len())));
+        lines.iter().find_map(in_line)
+    };
+    let hip = find(&["hipcc", "amdhip64", "--offload-arch", "HIPCC"]);
+    if let Some((hip, _)) = hip {
+        if let Some((at, length)) = find(&["nvcc", "-lcudart", "CUDA_HOME", "CUDA_PATH", "-lcublas"]) {
             let line = text[..hip].matches('\n').count() + 1;
             let message = format!("this names CUDA, and line {line} names HIP: the file was left as it is");
             notes.tell(codes::PORTED, at, at + length, message, None);
         }
         return notes.finish(source);
     }
-    let lines = lines(text);
-    let line = |place: &(usize, usize)| &text[place.0..place.1.max(place.0)];
     let calls_nvcc = lines.iter().any(|place| names_from(line(place), "nvcc").next().is_some() || line(place).contains("(NVCC"));
     let compiler_is_nvcc = lines.iter().any(|place| {
         let (name, value) = line(place).split_once('=').unwrap_or_default();

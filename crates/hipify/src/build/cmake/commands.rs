@@ -49,7 +49,7 @@ impl<'a> Convert<'a> {
             "project" => self.project(command),
             "enable_language" | "check_language" => self.languages(&command.arguments),
             "cmake_minimum_required" => self.minimum(command),
-            "find_package" => return self.find_package(command),
+            "find_package" | "find_dependency" => return self.find_package(command),
             "cuda_add_executable" | "cuda_add_library" => self.add_target(command, &name),
             "cuda_include_directories" => self.rename(command, "include_directories"),
             "cuda_add_cublas_to_target" => self.add_library_to_target(command, "cublas"),
@@ -140,7 +140,8 @@ impl<'a> Convert<'a> {
         }
         let old_module = first.text == "CUDA";
         self.rewrite(first, "hip");
-        let (mut quiet, mut required) = (false, false);
+        // A dependency is as necessary as what asks for it.
+        let (mut quiet, mut required) = (false, command.name.eq_ignore_ascii_case("find_dependency"));
         for argument in &command.arguments[1..] {
             match argument.text {
                 "QUIET" => quiet = true,
@@ -400,7 +401,7 @@ impl<'a> Convert<'a> {
         let text: Vec<String> = values.iter().map(|value| value.text.replace(';', " ")).collect();
         let converted = self.converted_flags(command, &text.join(" ")).replace("${CUDA_NVCC_FLAGS}", "${CMAKE_HIP_FLAGS}");
         if self.source[first.start..last.end].is_ascii() {
-            self.notes.replace(first.start, last.end, format!("\"{front}{}\"", converted.replace('"', "\\\"")));
+            self.notes.replace(first.start, last.end, format!("\"{front}{}\"", quotable(&converted)));
         } else {
             let message = "flags beyond ASCII: this list was left as it is";
             self.notes.tell(codes::FLAG_KEPT, command.start, command.end, message, None);
@@ -448,6 +449,20 @@ impl<'a> Convert<'a> {
             self.notes.tell(codes::VARIABLE, argument.start, argument.end, message, None);
         }
     }
+}
+
+/// With a mark before each quote that has none.
+fn quotable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut escaped = false;
+    for character in text.chars() {
+        if character == '"' && !escaped {
+            out.push('\\');
+        }
+        escaped = character == '\\' && !escaped;
+        out.push(character);
+    }
+    out
 }
 
 fn is_flags(variable: &str) -> bool {

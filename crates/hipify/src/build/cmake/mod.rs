@@ -81,11 +81,12 @@ fn is_hip(command: &Command<'_>) -> bool {
     let has = |word: &str| command.arguments.iter().any(|argument| argument.text == word);
     match command.name.to_ascii_lowercase().as_str() {
         "project" | "enable_language" | "check_language" => has("HIP"),
-        "find_package" => first.eq_ignore_ascii_case("hip"),
+        "find_package" | "find_dependency" => first.eq_ignore_ascii_case("hip"),
         "set_source_files_properties" | "set_property" => has("LANGUAGE") && has("HIP"),
         _ => command.arguments.iter().any(|argument| {
             let text = argument.text;
-            text.contains("hip::") || text.contains("roc::") || text.contains("CMAKE_HIP_") || text.contains("COMPILE_LANGUAGE:HIP")
+            let target = |front: &str| text.match_indices(front).any(|(at, _)| super::is_whole(text, at, at + front.len() - 1));
+            target("hip::") || target("roc::") || text.contains("CMAKE_HIP_") || text.contains("COMPILE_LANGUAGE:HIP")
         }),
     }
 }

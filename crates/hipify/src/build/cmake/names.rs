@@ -1,7 +1,7 @@
 //! Names of CMake's: variables, properties, features, and the languages of generator expressions.
 
 use super::super::libraries::{self, Fate};
-use super::super::{codes, names_from, toolkit_path};
+use super::super::{below_toolkit, codes, names_from, toolkit_path};
 use super::{Argument, Command, Convert, Form};
 
 /// Variables of languages that mean the same for HIP: behind `CMAKE_CUDA_` and `CMAKE_HIP_`.
@@ -123,7 +123,13 @@ impl<'a> Convert<'a> {
             }
             match variable(name) {
                 Some(Variable::Is(new)) if new.contains('}') => self.notes.replace(start + 2, end, new),
-                Some(Variable::Is(new)) => self.notes.replace(start + 2, end - 1, new),
+                Some(Variable::Is(new)) => {
+                    let folder = new == "ROCM_PATH";
+                    self.notes.replace(start + 2, end - 1, new);
+                    if folder {
+                        self.below(argument, end);
+                    }
+                }
                 Some(Variable::Library(fate)) => self.library(command, argument, (start, end), name, fate),
                 // To print it does no harm.
                 Some(_) if command.name.eq_ignore_ascii_case("message") => {}
@@ -146,7 +152,12 @@ impl<'a> Convert<'a> {
             "CMAKE_CUDA_HOST_COMPILER" | "CUDA_HOST_COMPILER" => Some("HIP's compiler compiles host code too".into()),
             _ => None,
         };
-        self.notes.tell(codes::VARIABLE, start, end, format!("`{name}` has no counterpart for HIP"), help);
+        let known = name.starts_with("CMAKE_CUDA_") || MODULE_READS.contains(&name);
+        let message = match known {
+            true => format!("`{name}` has no counterpart for HIP"),
+            false => format!("`{name}` is not set in this file; if it is CMake's for CUDA, HIP has none"),
+        };
+        self.notes.tell(codes::VARIABLE, start, end, message, help);
     }
 
     /// A variable that is named without `${…}`: by `set`, `if`, `list`.
@@ -173,11 +184,23 @@ impl<'a> Convert<'a> {
         }
     }
 
+    /// A folder below the toolkit's, which stands at `start` behind the variable.
+    fn below(&mut self, argument: &Argument<'a>, start: usize) {
+        let rest = &argument.text[start - argument.at..];
+        match below_toolkit(rest) {
+            Some((length, "/bin/hipcc")) => self.notes.replace(start, start + length, "/llvm/bin/clang++"),
+            Some((length, folder)) if rest[..length] != *folder => self.notes.replace(start, start + length, folder),
+            Some(_) => {}
+            None => self.notes.tell(codes::PATH, start, argument.end, format!("`{rest}`: ROCm has no such folder"), None),
+        }
+    }
+
     fn environment(&mut self, argument: &Argument<'a>) {
         for name in ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_ROOT_DIR"] {
             for (at, found) in argument.text.match_indices(&format!("ENV{{{name}}}")) {
                 let start = argument.at + at + 4;
                 self.notes.replace(start, start + found.len() - 5, "ROCM_PATH");
+                self.below(argument, argument.at + at + found.len());
             }
         }
     }
@@ -220,7 +243,14 @@ impl<'a> Convert<'a> {
             let name = &text[at + 6..];
             let name = &name[..name.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count()];
             let start = argument.at + at;
-            let place = (start, start + 6 + name.len());
+            let mut place = (start, start + 6 + name.len());
+            // `CUDA::cublas${STATIC}`: ROCm's targets have no such endings.
+            let rest = &text[at + 6 + name.len()..];
+            if let Some(length) = rest.strip_prefix("${").and_then(|rest| rest.find('}')) {
+                let message = format!("`{}` was removed: ROCm's targets have no endings", &rest[..length + 3]);
+                self.notes.tell(codes::VARIABLE, place.1, place.1 + length + 3, message, None);
+                place.1 += length + 3;
+            }
             match libraries::find(name) {
                 Some(fate) => self.library(command, argument, place, name, fate),
                 None => self.notes.tell(codes::LIBRARY, place.0, place.1, format!("`CUDA::{name}` has no counterpart in ROCm"), None),
