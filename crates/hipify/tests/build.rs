@@ -162,3 +162,36 @@ const PIECES: &[&str] = &[
     "PROPERTIES CUDA_ARCHITECTURES 70",
     "LANGUAGE CUDA",
 ];
+
+/// Files made to be slow. The bound is loose, for test builds on busy machines; anything quadratic takes minutes.
+#[test]
+fn hostile_files_end_in_time() {
+    const SIZE: usize = 300_000;
+    let fill = |piece: &str| piece.repeat(SIZE / piece.len());
+    let sources = [
+        fill("a("),
+        fill("\""),
+        fill("[["),
+        fill("${"),
+        fill("$<"),
+        fill("find_package(CUDA)\n"),
+        format!("target_link_libraries(a {})", fill("CUDA::cudart CUDA::cublas ")),
+        format!("target_compile_options(a {})", fill("-Xcompiler -arch=sm_70 ")),
+        format!("set(CUDA_NVCC_FLAGS {})", fill("-ptx -maxrregcount 3 ")),
+        fill("add_library(a b.cu)\n"),
+        fill("A = nvcc -arch=$(X) -lcudart\n"),
+        fill("-L$(CUDA_ROOT)/lib64 "),
+        fill("/usr/local/cuda/samples "),
+        fill("$(addprefix -Xcompiler ,"),
+        fill("\\\n"),
+        fill("nvcc "),
+    ];
+    for source in &sources {
+        for kind in [BuildFile::CMake, BuildFile::Make] {
+            let start = std::time::Instant::now();
+            convert(source.as_bytes(), kind, &BuildOptions::default());
+            let time = start.elapsed();
+            assert!(time < std::time::Duration::from_secs(20), "{time:?} for {kind:?} {}…", &source[..30]);
+        }
+    }
+}

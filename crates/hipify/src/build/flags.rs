@@ -1,5 +1,7 @@
 //! Flags of nvcc and what HIP's compiler calls them.
 
+use std::collections::HashSet;
+
 use super::codes;
 use super::notes::Notes;
 
@@ -133,6 +135,8 @@ pub(super) struct Flags<'a> {
     pub nvcc: bool,
     /// The file calls nvcc somewhere, so `-arch=$(ARCH)` is for it.
     pub calls_nvcc: bool,
+    /// Variables that the file gives an architecture of NVIDIA's, which is converted there.
+    pub set_here: &'a HashSet<&'a str>,
     pub offload_arch: &'a [String],
     /// This command line has its list of GPUs already.
     pub has_architectures: bool,
@@ -248,15 +252,6 @@ impl Flags<'_> {
         1
     }
 
-    /// Whether the file itself gives a variable an architecture of NVIDIA's, which is then converted there.
-    fn is_set_here(&self, reference: &str) -> bool {
-        let name = reference.trim_matches(['$', '(', ')', '{', '}']);
-        self.text.lines().any(|line| {
-            let (before, value) = line.split_once('=').unwrap_or_default();
-            before.trim_end_matches([':', '?', '+', ' ', '\t']).trim() == name && (value.contains("sm_") || value.contains("compute_"))
-        })
-    }
-
     fn architectures(&mut self, words: &[Word<'_>], index: usize) -> usize {
         let word = &words[index];
         let Some((text, next)) = value(words, index, ARCHITECTURES) else { return 0 };
@@ -268,7 +263,7 @@ impl Flags<'_> {
         let end = if next { words[index + 1].end } else { word.end };
         let used = 1 + usize::from(next);
         if variable {
-            if !self.is_set_here(text) {
+            if !self.set_here.contains(text.trim_matches(['$', '(', ')', '{', '}'])) {
                 let message = format!("`{text}` must now hold an AMD architecture");
                 self.notes.tell(codes::ARCHITECTURE_VARIABLE, word.start, end, message, Some("for instance `gfx90a`".into()));
             }
@@ -337,6 +332,7 @@ mod tests {
             text: line,
             nvcc: true,
             calls_nvcc: true,
+            set_here: &HashSet::new(),
             offload_arch: &targets,
             has_architectures: false,
             separator: " ",

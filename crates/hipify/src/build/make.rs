@@ -1,5 +1,7 @@
 //! Makefiles: nvcc and its flags, libraries, the toolkit's folder.
 
+use std::collections::HashSet;
+
 use super::flags::{Flags, Word, words};
 use super::libraries::{self, Fate};
 use super::notes::Notes;
@@ -32,12 +34,16 @@ pub(super) fn convert(source: &[u8], text: &str, options: &BuildOptions) -> Tran
         return notes.finish(source);
     }
     let calls_nvcc = lines.iter().any(|place| names_from(line(place), "nvcc").next().is_some() || line(place).contains("(NVCC"));
-    let compiler_is_nvcc = lines.iter().any(|place| {
-        let (name, value) = line(place).split_once('=').unwrap_or_default();
-        let name = name.trim_end_matches([':', '?', '+', ' ', '\t']).trim();
-        matches!(name, "CC" | "CXX" | "LD" | "LINK") && (value.contains("nvcc") || value.contains("NVCC"))
-    });
-    let mut convert = Convert { text, options, notes, calls_nvcc, compiler_is_nvcc };
+    let mut convert =
+        Convert { text, options, notes, calls_nvcc, compiler_is_nvcc: false, assigned: HashSet::new(), set_here: HashSet::new() };
+    for place in &lines {
+        let Some((name, value)) = assignment(line(place)) else { continue };
+        convert.assigned.insert(name);
+        convert.compiler_is_nvcc |= matches!(name, "CC" | "CXX" | "LD" | "LINK") && (value.contains("nvcc") || value.contains("NVCC"));
+        if value.contains("sm_") || value.contains("compute_") {
+            convert.set_here.insert(name);
+        }
+    }
     for (start, end) in lines {
         convert.line(start, end);
     }
@@ -65,6 +71,13 @@ fn lines(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
+/// `NAME ?= value`, with or without `export`.
+fn assignment(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.split_once('=')?;
+    let name = name.trim_end_matches([':', '?', '+', ' ', '\t']).trim_start();
+    Some((name.trim_start_matches("export ").trim_start_matches("override ").trim(), value))
+}
+
 struct Convert<'a> {
     text: &'a str,
     options: &'a BuildOptions,
@@ -73,6 +86,9 @@ struct Convert<'a> {
     calls_nvcc: bool,
     /// `CC` or the like is nvcc, so flags of any name are for it.
     compiler_is_nvcc: bool,
+    /// Variables that the file sets, and those among them that hold an architecture.
+    assigned: HashSet<&'a str>,
+    set_here: HashSet<&'a str>,
 }
 
 impl Convert<'_> {
@@ -89,7 +105,7 @@ impl Convert<'_> {
                 || name.contains("GENCODE")
                 || name.contains("CUDA")
         };
-        let assigned = line.find('=').map_or("", |at| line[..at].trim_end_matches([':', '?', '+', ' ', '\t']).trim());
+        let assigned = assignment(line).map_or("", |(name, _)| name);
         let general = assigned.ends_with("FLAGS") || ["$(CC)", "$(CXX)", "$(LD)", "${CC}", "${CXX}"].iter().any(|name| line.contains(name));
         let nvcc = calls(assigned)
             || self.compiler_is_nvcc && general
@@ -101,6 +117,7 @@ impl Convert<'_> {
             text: self.text,
             nvcc,
             calls_nvcc: self.calls_nvcc,
+            set_here: &self.set_here,
             offload_arch: &self.options.offload_arch,
             has_architectures: false,
             separator: " ",
@@ -132,7 +149,8 @@ impl Convert<'_> {
             let Some(rest) = line[at + CALL.len()..].trim_start().strip_prefix(',') else { continue };
             let from = line.len() - rest.len();
             let mut depth = 0;
-            let close = rest.bytes().position(|byte| {
+            // A call longer than this is none that a person wrote.
+            let close = rest.bytes().take(1024).position(|byte| {
                 depth += i32::from(byte == b'(') - i32::from(byte == b')');
                 depth < 0
             });
@@ -228,7 +246,7 @@ impl Convert<'_> {
                         continue;
                     }
                     self.below(line, start, end + 1, name);
-                    if !self.assigns(name) {
+                    if !self.assigned.contains(name) {
                         let message = format!("`{name}` is not set in this file; it must now be ROCm's folder");
                         self.notes.tell(codes::PATH, start + at, start + end + 1, message, Some("/opt/rocm, or `$(ROCM_PATH)`".into()));
                     }
@@ -248,13 +266,6 @@ impl Convert<'_> {
                 self.notes.tell(codes::PATH, start + at, start + at + length, message, None);
             }
         }
-    }
-
-    fn assigns(&self, name: &str) -> bool {
-        self.text.lines().any(|line| {
-            let line = line.trim_start().trim_start_matches("export ").trim_start_matches("override ");
-            line.strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with(['=', '?', ':', '+']))
-        })
     }
 
     /// `.cu` in names and patterns, where the files have other names now. hipcc reads `.cu` as HIP, so else there is nothing to do.

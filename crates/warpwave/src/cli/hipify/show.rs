@@ -79,7 +79,9 @@ pub(super) fn file(out: &mut dyn Write, done: &Done, quiet: bool, print_stats: b
         writeln!(out, "{name}\n{}", done.stats)?;
     }
     if done.already_hip {
-        return Ok(writeln!(out, "{name}: already HIP: left as it is")?);
+        let lanes = done.diagnostics.iter().filter(|diagnostic| (200..300).contains(&diagnostic.code)).count();
+        let lanes = if lanes > 0 { format!("; {lanes} places may assume 32 lanes (--json and --report show them)") } else { String::new() };
+        return Ok(writeln!(out, "{name}: already HIP: left as it is{lanes}")?);
     }
     let Assessment { verdict, minutes } = done.assessment;
     let effort = if verdict == Verdict::Clean { String::new() } else { format!(", about {minutes} minutes of work left") };
