@@ -22,8 +22,15 @@ macro_rules! codes {
         };)*
         /// All of them, by number.
         pub const ALL: &[Code] = &[$($name),*];
+
+        /// The code of a number.
+        pub fn find(number: u16) -> Option<&'static Code> {
+            ALL.iter().find(|code| code.number == number)
+        }
     };
 }
+
+pub(crate) use codes;
 
 codes! {
     UNKNOWN = 100 Warning "A name that looks like CUDA's and is in no table"
@@ -70,11 +77,9 @@ codes! {
     PASTED = 117 Warning "A name of CUDA's that `##` makes"
         "A macro puts the name together from parts, so it cannot be looked up. The parts that are names themselves were translated. \
          Write the whole names, or check what the macro makes of them."
-}
-
-/// The code of a number.
-pub fn find(number: u16) -> Option<&'static Code> {
-    ALL.iter().find(|code| code.number == number)
+    PORTED = 118 Note "A conditional with a branch for HIP"
+        "The conditional asks for a macro of HIP's, so someone has ported this place already. All of its branches were left as they \
+         are: one is for AMD, the other for NVIDIA. If the macro is one that the project defines for itself, define it for AMD."
 }
 
 #[cfg(test)]

@@ -48,3 +48,38 @@ pub fn line_and_column(source: &[u8], offset: u32) -> (usize, usize) {
     let column = before.len() - before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) + 1;
     (line, column)
 }
+
+/// Lines and columns of many places of one source.
+#[derive(Debug)]
+pub struct Places {
+    /// Where each line begins.
+    lines: Vec<u32>,
+}
+
+impl Places {
+    /// Of a source.
+    pub fn new(source: &[u8]) -> Places {
+        let ends = source.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        Places { lines: std::iter::once(0).chain(ends.map(|(at, _)| at as u32 + 1)).collect() }
+    }
+
+    /// As [`line_and_column`] gives them.
+    pub fn of(&self, offset: u32) -> (usize, usize) {
+        let line = self.lines.partition_point(|start| *start <= offset);
+        (line, (offset - self.lines[line - 1]) as usize + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_agree_with_the_plain_way() {
+        let source = b"a\n\nbc\n";
+        let places = Places::new(source);
+        for offset in 0..=source.len() as u32 {
+            assert_eq!(places.of(offset), line_and_column(source, offset), "{offset}");
+        }
+    }
+}

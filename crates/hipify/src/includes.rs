@@ -1,5 +1,34 @@
 //! `#include` lines: CUDA's headers become HIP's, each once; the user's own stay.
 
+use crate::lex::{Kind, Lexed};
+
+/// A header that a source includes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Included {
+    /// Its name, as written.
+    pub name: String,
+    /// Written in quotes, so looked for beside the source first.
+    pub quoted: bool,
+}
+
+/// The headers that a source includes, in whichever branch of a condition.
+pub fn included(source: &[u8]) -> Vec<Included> {
+    let Ok(lexed) = Lexed::new(source) else { return Vec::new() };
+    let directive = |index: &usize| {
+        let word = index.checked_sub(1).map_or(&b""[..], |before| lexed.text(before));
+        lexed.tokens[*index].in_directive && matches!(word, b"include" | b"include_next" | b"import")
+    };
+    let kind = |index: usize| lexed.tokens[index].kind;
+    (0..lexed.tokens.len())
+        .filter(|index| matches!(kind(*index), Kind::HeaderName | Kind::String) && directive(index))
+        .filter_map(|index| {
+            let text = lexed.text(index);
+            let name = std::str::from_utf8(text.get(1..text.len() - 1)?).ok()?;
+            Some(Included { name: name.to_owned(), quoted: kind(index) == Kind::String })
+        })
+        .collect()
+}
+
 /// What a header is to HIP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -30,6 +59,7 @@ pub(crate) struct Include {
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     groups: Vec<(&'static str, bool)>,
+    blas_v2: bool,
 }
 
 impl Seen {
@@ -47,13 +77,18 @@ impl Seen {
         self.again("runtime", false);
     }
 
+    /// A header of the project brings `cublas_v2.h`.
+    pub fn note_blas_v2(&mut self) {
+        self.blas_v2 = true;
+    }
+
     pub fn has_runtime(&self) -> bool {
         self.groups.contains(&("runtime", false))
     }
 
     /// Whether the file includes `cublas_v2.h`.
     pub fn has_blas_v2(&self) -> bool {
-        self.groups.contains(&("blas", true))
+        self.blas_v2 || self.groups.contains(&("blas", true))
     }
 
     /// Whether this line goes, because what it brings is there already or not needed.

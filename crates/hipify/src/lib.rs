@@ -17,6 +17,7 @@
 
 mod arguments;
 mod brackets;
+pub mod build;
 pub mod codes;
 mod conditions;
 pub mod diagnostic;
@@ -31,12 +32,16 @@ pub mod lex;
 mod macros;
 pub mod names;
 mod options;
+pub mod page;
+pub mod ported;
 pub mod report;
 mod settle;
 mod stats;
 mod translate;
 
 pub use diagnostic::{Diagnostic, Severity};
+pub use includes::{Included, included};
 pub use options::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
+pub use ported::already_hip;
 pub use stats::Stats;
 pub use translate::{Translation, translate};

@@ -65,4 +65,11 @@ pub struct Options {
     pub runtime_header: RuntimeHeader,
     /// Macros, each with its value, for [`ExcludedBlocks`] other than `Translated`; an empty value defines a name alone.
     pub defines: Vec<(String, String)>,
+    /// Conditionals that have a branch for HIP already are left alone ([`crate::ported`]).
+    pub keep_ported: bool,
+    /// Headers as the source names them that are files of its own project, each with what stands there instead (the same, where it
+    /// keeps its name). They are not CUDA's, whatever they are called.
+    pub local_includes: Vec<(String, String)>,
+    /// Some header of the project includes `cublas_v2.h`, so that cuBLAS names mean the second interface.
+    pub blas_v2: bool,
 }

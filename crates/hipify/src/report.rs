@@ -67,8 +67,10 @@ pub fn line(file: &str, source: &[u8], diagnostic: &Diagnostic) -> String {
 pub fn explain(code: u16) -> Option<(&'static str, &'static str)> {
     let translator = crate::codes::find(code).map(|code| (code.title, code.explanation));
     let kernels = || crate::kernels::codes::find(code).map(|code| (code.title, code.explanation));
+    let build = || crate::build::codes::find(code).map(|code| (code.title, code.explanation));
     translator
         .or_else(kernels)
+        .or_else(build)
         .or_else(|| crate::hazard::CODES.iter().find(|(number, ..)| *number == code).map(|(_, title, text)| (*title, *text)))
 }
 
@@ -100,6 +102,9 @@ mod tests {
     #[test]
     fn every_number_is_explained() {
         for code in crate::codes::ALL {
+            assert!(explain(code.number).is_some());
+        }
+        for code in crate::build::codes::ALL {
             assert!(explain(code.number).is_some());
         }
         for (code, ..) in crate::hazard::CODES {

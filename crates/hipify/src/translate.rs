@@ -18,7 +18,7 @@ use crate::lex::{Kind, Lexed};
 use crate::names::{self, Family, Row, flag};
 use crate::options::{ExcludedBlocks, Options, Target};
 use crate::stats::Stats;
-use crate::{conditions, guess, half2};
+use crate::{conditions, guess, half2, ported};
 
 /// Stands for all version macros in the set of names whose notes have been given.
 const VERSION_NOTE: &str = "a version of CUDA";
@@ -111,8 +111,17 @@ impl<'a> Walk<'a> {
             _ => conditions::excluded(lexed, &self.options.defines),
         };
         let mut excluded = excluded.into_iter().peekable();
+        let mut ported = if self.options.keep_ported { ported::branches(lexed) } else { Vec::new() }.into_iter().peekable();
+        if self.options.blas_v2 {
+            self.seen.note_blas_v2();
+        }
         let mut index = 0;
         while index < lexed.tokens.len() {
+            if let Some(branch) = ported.next_if(|branch| index >= branch.tokens.start) {
+                self.note_ported(&branch);
+                index = index.max(branch.tokens.end);
+                continue;
+            }
             let mut left_out = false;
             if let Some(range) = excluded.peek() {
                 if index >= range.end {
@@ -140,6 +149,19 @@ impl<'a> Walk<'a> {
             }
             index += 1;
         }
+    }
+
+    /// Says once for each conditional that it was left alone.
+    fn note_ported(&mut self, branch: &ported::Branch) {
+        let place = branch.conditional + 1;
+        let start = self.lexed.tokens.get(place).map(|token| token.start);
+        let last = self.diagnostics.iter().rev().find(|told| told.code == codes::PORTED.number);
+        if last.is_some_and(|last| Some(last.start) == start) {
+            return;
+        }
+        let chosen = branch.chosen.clone().map(|tokens| String::from_utf8_lossy(self.lexed.text(tokens.start)).into_owned());
+        let help = chosen.map(|name| format!("define `{name}` when you build for AMD").into());
+        self.report(codes::PORTED, place, "this conditional has a branch for HIP: all of it was left alone", help);
     }
 
     fn after_word(&self, index: usize, word: &[u8]) -> bool {
@@ -396,6 +418,13 @@ impl<'a> Walk<'a> {
         let Some(name) = text.get(1..text.len() - 1).filter(|_| text.len() > 2) else { return };
         if name == b"hip/hip_runtime.h" {
             self.seen.note_runtime();
+        }
+        let local = self.options.local_includes.iter().find(|(local, _)| local.as_bytes() == name);
+        if let Some((local, new)) = local {
+            if local != new {
+                self.edits.replace(token.start, token.end, format!("{open}{new}{close}"));
+            }
+            return;
         }
         let Some(include) = names::include(name) else {
             if guess::is_toolkit_header(name, open == '<') {

@@ -129,3 +129,225 @@ fn wrong_input_is_named() {
     let answer = hipify(&[&empty.path().display().to_string(), "--examine"]);
     assert!(answer.code == 1 && answer.err.contains("no CUDA files"), "{}", answer.err);
 }
+
+// ---- whole projects
+
+/// A project with a header of its own that is called like one of CUDA's, a toolkit beside it, and files compiled in two ways.
+fn project() -> tempfile::TempDir {
+    let folder = folder(&[
+        ("toolkit/include/cublas_v2.h", "// NVIDIA's\n"),
+        ("toolkit/include/cuda_runtime.h", "// NVIDIA's\n"),
+        (
+            "p/src/main.cpp",
+            "#include \"cuda_runtime.h\"\n#include <cufft.h>\n#include <cublas_v2.h>\n#include \"util.cuh\"\nint main() { return run(); }\n// cuda\n",
+        ),
+        (
+            "p/src/a.cu",
+            "#include \"cublas_v2.h\"\n#include \"b.cu\"\n#ifdef WIDE\ncudaStream_t wide;\n#else\ncudaStream_t narrow;\n#endif\n",
+        ),
+        ("p/src/b.cu", "#ifdef WIDE\ncudaEvent_t wide;\n#endif\n"),
+        ("p/include/util.cuh", "#pragma once\n#include <cuda_runtime.h>\ncudaError_t run();\n"),
+        ("p/include/cublas_v2.h", "// ours\n#include <cublas_v2.h>\n"),
+        ("p/src/plain.cpp", "int f() { return 1; }\n"),
+        ("p/CMakeLists.txt", "project(p LANGUAGES CXX CUDA)\nadd_executable(p src/main.cpp src/a.cu)\n"),
+    ]);
+    let root = folder.path().display().to_string();
+    let database = serde_json::json!([
+        { "directory": format!("{root}/p/build"), "file": "../src/main.cpp",
+          "command": format!("g++ -I../include '-I{root}/toolkit/include' -DNAME=\\\"x\\\" -c ../src/main.cpp") },
+        { "directory": format!("{root}/p/build"), "file": format!("{root}/p/src/a.cu"),
+          "arguments": ["nvcc", "-DWIDE=1", "-I", "../include", "-isystem", format!("{root}/toolkit/include"), "-c", "../src/a.cu"] },
+        { "directory": format!("{root}/p/build"), "file": "../src/./a.cu", "command": "nvcc -DWIDE=1 -c ../src/a.cu" },
+        { "directory": format!("{root}/p/build"), "file": "../src/b.cu", "command": "nvcc -DWIDE -c ../src/b.cu" },
+        { "directory": format!("{root}/p/build"), "file": "../src/b.cu", "command": "nvcc -c ../src/b.cu" },
+        { "directory": format!("{root}/p/build"), "file": "../src/plain.cpp", "command": "g++ -c ../src/plain.cpp" },
+        { "directory": format!("{root}/p/build"), "file": "gone.cu", "command": "nvcc -c gone.cu" },
+    ]);
+    std::fs::create_dir_all(folder.path().join("p/build")).unwrap();
+    std::fs::write(folder.path().join("p/build/compile_commands.json"), database.to_string()).unwrap();
+    folder
+}
+
+#[test]
+fn a_compile_database_names_the_files_their_macros_and_their_headers() {
+    let folder = project();
+    let (build, out) = (folder.path().join("p/build").display().to_string(), folder.path().join("out"));
+    assert_eq!(hipify(&["-p", &build]).code, 2, "a project needs a place");
+    let answer = hipify(&["-p", &build, "-o", &out.display().to_string(), "--skip-excluded-preprocessor-conditional-blocks"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.err.contains("6 files:") && answer.err.contains("gone.cu does not exist"), "{}", answer.err);
+    assert!(!out.join("src/plain.cpp").exists(), "it has nothing to do with CUDA");
+    // What the compiler finds in the toolkit is CUDA's, what it finds in the project stays; a source with a new name is followed.
+    let main = text(&out.join("src/main.cpp"));
+    assert!(
+        main.starts_with("#include \"hip/hip_runtime.h\"\n#include <hipfft/hipfft.h>\n#include <cublas_v2.h>\n#include \"util.cuh\"\n"),
+        "{main}"
+    );
+    let a = text(&out.join("src/a.hip"));
+    assert!(a.contains("#include \"cublas_v2.h\"\n#include \"b.hip\"\n"), "{a}");
+    // WIDE is given for this file, so the other branch is left out.
+    assert!(a.contains("hipStream_t wide;") && a.contains("cudaStream_t narrow;"), "{a}");
+    assert!(text(&out.join("src/b.hip")).contains("hipEvent_t wide;"), "compiled with and without WIDE, so nothing is left out");
+    assert!(text(&out.join("include/util.cuh")).contains("hipError_t run();"), "headers come along");
+    assert!(text(&out.join("include/cublas_v2.h")).contains("#include <hipblas.h>"), "it stands before the toolkit's and includes that");
+    let cmake = text(&out.join("CMakeLists.txt"));
+    assert_eq!(cmake, "project(p LANGUAGES CXX HIP)\nadd_executable(p src/main.cpp src/a.hip)\n");
+    // One file of it, by the database itself.
+    let one = folder.path().join("p/src/a.cu").display().to_string();
+    let answer =
+        hipify(&[&one, "-p", &format!("{build}/compile_commands.json"), "--examine", "--skip-excluded-preprocessor-conditional-blocks"]);
+    assert!(answer.code == 0 && answer.err.contains("a.cu: clean: 1 of 1"), "{}", answer.err);
+}
+
+#[test]
+fn a_wrong_compile_database_is_named_with_its_entry() {
+    let good = r#"{ "directory": "/d", "file": "a.cu", "command": "nvcc a.cu" }"#;
+    let cases = [
+        ("{", "not JSON"),
+        ("{}", "a list"),
+        ("[]", "no entries"),
+        (&format!("[{good}, 7]"), "entry 2: an object"),
+        (&format!("[{good}, {{ \"directory\": \"/d\", \"command\": \"nvcc\" }}]"), "entry 2: `file` is missing"),
+        (r#"[{ "file": "a.cu" }]"#, "entry 1: `command` or `arguments` is missing"),
+        (r#"[{ "file": "a.cu", "command": "nvcc 'a" }]"#, "entry 1: `command` has a quote"),
+        (r#"[{ "file": "a.cu", "arguments": "nvcc" }]"#, "entry 1: `arguments` must be a list"),
+        (r#"[{ "file": 1, "command": "nvcc" }]"#, "entry 1: `file` must be a string"),
+    ];
+    for (database, expected) in cases {
+        let folder = folder(&[("compile_commands.json", database)]);
+        let answer = hipify(&["-p", &folder.path().display().to_string(), "--examine"]);
+        assert!(
+            answer.code == 1 && answer.err.contains("compile_commands.json: ") && answer.err.contains(expected),
+            "{expected}: {}",
+            answer.err
+        );
+    }
+    let empty = folder(&[]);
+    let answer = hipify(&["-p", &empty.path().display().to_string(), "--examine"]);
+    assert!(answer.code == 1 && answer.err.contains("CMAKE_EXPORT_COMPILE_COMMANDS"), "{}", answer.err);
+}
+
+#[test]
+fn headers_of_the_project_stay_whatever_they_are_called() {
+    let folder = folder(&[
+        (
+            "src/a.cu",
+            "#include \"cuda_runtime.h\"\n#include <cuda_fp16.h>\n#include \"inc/cufft.h\"\n#include \"curand.h\"\ncublasSaxpy(h, n);\n",
+        ),
+        ("src/cuda_runtime.h", "#include <cublas_v2.h>\n// cuda\n"),
+        ("src/inc/cufft.h", "// cuda\n"),
+    ]);
+    let out = folder.path().join("out");
+    let answer = hipify(&[&folder.path().join("src").display().to_string(), "-o", &out.display().to_string()]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let a = text(&out.join("a.hip"));
+    assert!(
+        a.contains("#include \"cuda_runtime.h\"\n#include <hip/hip_fp16.h>\n#include \"inc/cufft.h\"\n#include \"hiprand/hiprand.h\"\n"),
+        "{a}"
+    );
+    assert!(a.contains("hipblasSaxpy"), "the project's header brings the second interface: {a}");
+}
+
+#[test]
+fn what_is_hip_already_is_left_alone_and_clean() {
+    let hip = "#include <hip/hip_runtime.h>\r\n__global__ void k(int *p) { p[0] += __shfl_xor_sync(0xffffffff, p[1], 1); }\r\nint f() { return hipFree(0); }";
+    let both = "#include <hip/hip_runtime.h>\n#ifdef USE_HIP\n#define cudaFree hipFree\n#else\n#include <cuda.h>\nint x = cudaNewThing(0xffffffff);\n#endif\n\
+        int f() { return cudaFree(0); }\n";
+    let folder = folder(&[("hip.cu", hip), ("both.cu", both), ("Makefile", "CC = hipcc\nall:\n\t$(CC) a.cu\n")]);
+    let answer = hipify(&[&folder.path().display().to_string(), "--inplace", "--fix"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(
+        answer.err.contains("hip.cu: already HIP: left as it is; 1 places may assume 32 lanes")
+            && answer.err.contains("Makefile: already HIP"),
+        "{}",
+        answer.err
+    );
+    assert!(answer.err.contains("3 files: 3 clean") && answer.err.contains("2 of them already HIP"), "{}", answer.err);
+    assert_eq!(text(&folder.path().join("hip.cu")), hip);
+    assert!(!folder.path().join("hip.cu.prehip").exists());
+    assert_eq!(
+        text(&folder.path().join("both.cu")),
+        both.replace("return cudaFree", "return hipFree"),
+        "branches stay, the rest is translated"
+    );
+    let answer = hipify(&[&folder.path().display().to_string(), "--json"]);
+    let value: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(value["totals"]["already_hip"], 3);
+}
+
+#[test]
+fn a_whole_folder_in_place_is_done_once() {
+    let cmake = "find_package(CUDAToolkit REQUIRED)\nproject(p CUDA)\nadd_executable(p a.cu)\n";
+    let files = [("a.cu", SOURCE), ("CMakeLists.txt", cmake), ("Makefile", "a: a.cu\n\tnvcc -arch=sm_80 a.cu -lcublas\n")];
+    let folder = folder(&files);
+    folder_has_build_folder(folder.path());
+    let root = folder.path().display().to_string();
+    assert_eq!(hipify(&[&root, "--inplace", "--offload-arch", "gfx942"]).code, 0);
+    let after: Vec<String> = files.iter().map(|(name, _)| text(&folder.path().join(name))).collect();
+    assert!(after[1].contains("set_source_files_properties(a.cu PROPERTIES LANGUAGE HIP)"), "the name stays: {}", after[1]);
+    assert_eq!(after[2], "a: a.cu\n\thipcc --offload-arch=gfx942 a.cu -lhipblas\n");
+    assert_eq!(hipify(&[&root, "--inplace"]).code, 0);
+    for ((name, before), after) in files.iter().zip(&after) {
+        assert_eq!(text(&folder.path().join(name)), *after, "{name}: a second run changes nothing");
+        assert_eq!(text(&folder.path().join(format!("{name}.prehip"))), *before, "{name}: the original stays");
+    }
+    assert!(text(&folder.path().join("build/b.cu")).contains("cudaFree"), "what CMake made is not touched");
+}
+
+fn folder_has_build_folder(root: &Path) {
+    std::fs::create_dir(root.join("build")).unwrap();
+    std::fs::write(root.join("build/CMakeCache.txt"), "").unwrap();
+    std::fs::write(root.join("build/b.cu"), "int x = cudaFree(0);\n").unwrap();
+}
+
+#[test]
+fn in_place_without_a_backup_and_with_a_failing_write() {
+    let folder = folder(&[("a.cu", SOURCE)]);
+    let path = folder.path().join("a.cu");
+    let file = path.display().to_string();
+    assert_eq!(hipify(&[&file, "--no-backup"]).code, 2, "it belongs to --inplace");
+    // Something stands where the new text would be written.
+    let obstacle = folder.path().join(format!("a.cu.{}.tmp", std::process::id()));
+    std::fs::create_dir(&obstacle).unwrap();
+    assert_eq!(hipify(&[&file, "--inplace"]).code, 1);
+    assert_eq!(text(&path), SOURCE, "a failed write leaves the old file");
+    std::fs::remove_dir(&obstacle).unwrap();
+    std::fs::remove_file(folder.path().join("a.cu.prehip")).unwrap();
+    assert_eq!(hipify(&[&file, "--inplace", "--no-backup"]).code, 0);
+    assert!(text(&path).contains("hipMalloc"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no old file, no temporary one");
+}
+
+#[test]
+fn outputs_that_would_meet_are_refused() {
+    let folder = folder(&[("x/a.cu", SOURCE), ("y/a.cu", SOURCE)]);
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let answer = hipify(&[&path("x/a.cu"), &path("y/a.cu"), "-o", &path("out")]);
+    assert!(answer.code == 2 && answer.err.contains("would both become a.hip"), "{}", answer.err);
+}
+
+#[test]
+fn reports_are_pages_json_or_text() {
+    let folder =
+        folder(&[("src/a.cu", HAZARD), ("src/b.cu", "// </script><b>\nint x = cudaFree(0);\n"), ("src/Makefile", "a:\n\tnvcc a.cu\n")]);
+    let src = folder.path().join("src").display().to_string();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["r.html", "r.json", "r.txt"] {
+        let answer = hipify(&[&src, "--examine", "-q", "--report", &path(name).display().to_string()]);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+    }
+    let page = text(&path("r.html"));
+    assert_eq!(page.matches("</script>").count(), 1, "sources are escaped");
+    assert!(page.contains("WW0201") && page.contains("<mark>hipFree</mark>") && page.contains("not portable") && !page.contains("http"));
+    let value: Value = serde_json::from_str(&text(&path("r.json"))).unwrap();
+    assert_eq!((value["totals"]["files"].as_u64(), value["files"][0]["build_file"].as_bool()), (Some(3), Some(true)));
+    assert!(text(&path("r.txt")).contains("3 files:") && text(&path("r.txt")).contains("WW0201 error"));
+    let answer = hipify(&[&src, "--examine", "--report", "r.docx"]);
+    assert!(answer.code == 2 && answer.err.contains(".html, .json or .txt"), "{}", answer.err);
+}
+
+#[test]
+fn help_shows_examples_of_projects() {
+    let answer = hipify(&["--help"]);
+    assert!(answer.out.contains("warpwave hipify -p build/ --inplace") && answer.out.contains("--report report.html"), "{}", answer.out);
+}

@@ -1,0 +1,5 @@
+project(a CUDA)
+add_executable(a "café.cu")
+find_package(CUDAToolkit REQUIRED)
+set(x "never closed)
+enable_language(CUDA)

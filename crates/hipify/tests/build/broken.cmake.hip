@@ -1,0 +1,6 @@
+project(a HIP)
+add_executable(a "café.cu")
+set_source_files_properties("café.cu" PROPERTIES LANGUAGE HIP)
+find_package(hip REQUIRED)
+set(x "never closed)
+enable_language(CUDA)

@@ -1,0 +1,13 @@
+# Folders, endings and dependencies.
+project(paths LANGUAGES CUDA)
+include(CMakeFindDependencyMacro)
+find_dependency(CUDAToolkit)
+set(SUFFIX "")
+link_directories(${CUDA_TOOLKIT_ROOT_DIR}/lib64 "$ENV{CUDA_PATH}/lib64/stubs" $ENV{CUDA_HOME}/samples)
+set(BLAS CUDA::cublas${SUFFIX})
+set(CMAKE_CUDA_COMPILER ${CUDAToolkit_ROOT}/bin/nvcc)
+set(CUDA_NVCC_FLAGS -O2 "-DNAME=\"x\"" -use_fast_math)
+target_link_libraries(paths relationship::mine PRIVATE hipster)
+if(CUDA_ENABLE_TRACE)
+  target_compile_options(paths PRIVATE "SHELL:-Xcompiler -fopenmp" -Xcompiler=-Wall,-Wextra)
+endif()

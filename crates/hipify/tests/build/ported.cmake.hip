@@ -1,0 +1,7 @@
+if(USE_HIP)
+  enable_language(HIP)
+  find_package(hip REQUIRED)
+else()
+  enable_language(CUDA)
+  target_link_libraries(a CUDA::cudart)
+endif()
