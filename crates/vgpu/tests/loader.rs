@@ -43,11 +43,11 @@ fn kernels_variables_and_pointers_between_them_are_in_place() {
             assert_eq!(read::<[i32; 100]>(program.variable("zeroed").unwrap().address), [0; 100]);
             assert_eq!(read::<u64>(program.variable("where").unwrap().address), counter.address);
             let behind = read::<u64>(program.variable("behind").unwrap().address);
-            let code = program.code.start..program.code.start + 4 * program.code.words.len() as u64;
+            let code = program.code.start..program.code.start + 4 * program.code.len() as u64;
             assert!(code.contains(&behind) && code.contains(&scale.entry));
             // The words are what lies in memory.
             let at = (scale.entry - program.code.start) / 4;
-            assert_eq!(program.code.words[at as usize], read::<u32>(scale.entry));
+            assert_eq!(program.code.words()[at as usize], read::<u32>(scale.entry));
             let text = memory.find(scale.entry).unwrap();
             assert!(text.read_only && text.kind == Kind::Program(0));
             assert!(memory.find(scale.object).unwrap().read_only);

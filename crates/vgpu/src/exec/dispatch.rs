@@ -108,7 +108,7 @@ impl<'a> Dispatch<'a> {
             return Err(refuse(format!("{scratch} bytes of scratch for each work-item, there are {MAX_SCRATCH}")));
         }
         let offset = kernel.entry.wrapping_sub(program.code.start);
-        if offset % 4 != 0 || offset / 4 >= program.code.len() as u64 {
+        if !offset.is_multiple_of(4) || offset / 4 >= program.code.len() as u64 {
             return Err(refuse("its code is not in the program".to_owned()));
         }
         let kernarg = (kernel.descriptor.kernarg as usize).max(launch.arguments.len());

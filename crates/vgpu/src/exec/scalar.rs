@@ -330,7 +330,7 @@ fn address(e: &Env, pc: usize) -> u64 {
 /// Goes on at an address.
 fn jump(w: &mut Wave, s: &Step, e: &mut Env, to: u64) -> Flow {
     let offset = to.wrapping_sub(e.code.start);
-    if offset % 4 != 0 || offset / 4 >= e.code.len() as u64 {
+    if !offset.is_multiple_of(4) || offset / 4 >= e.code.len() as u64 {
         return e.illegal(w, s, format!("a jump to {to:#x}, outside the program"));
     }
     w.pc = (offset / 4) as usize;

@@ -68,7 +68,7 @@ unsafe fn atomic(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
         e.bad_access(w, s, 0, address, bytes, true);
         return Flow::Fault;
     }
-    if address % u64::from(bytes) != 0 {
+    if !address.is_multiple_of(u64::from(bytes)) {
         return e.misaligned(w, s, 0, address, bytes);
     }
     let value = |w: &Wave, number: u16| if bytes == 8 { w.pair(number) } else { u64::from(w.scalar(number)) };

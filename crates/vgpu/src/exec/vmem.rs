@@ -514,7 +514,7 @@ unsafe fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
         let (new, compare) = (value(w, 0), value(w, words));
         let before = match place {
             Place::Memory(address) => {
-                if address % u64::from(bytes) != 0 {
+                if !address.is_multiple_of(u64::from(bytes)) {
                     return e.misaligned(w, s, lane, address, bytes);
                 }
                 exchange(address, bytes, |old| op(old, new, compare))

@@ -89,7 +89,8 @@ macro_rules! comparisons {
 }
 
 #[rustfmt::skip]
-#[allow(clippy::neg_cmp_op_on_partial_ord, clippy::nonminimal_bool)]
+// With NaNs, `a < b || a > b` is not `a != b`.
+#[allow(clippy::neg_cmp_op_on_partial_ord, clippy::nonminimal_bool, clippy::double_comparisons)]
 mod table {
     use super::*;
     comparisons! {

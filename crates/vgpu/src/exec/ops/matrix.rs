@@ -57,7 +57,7 @@ impl Shape {
     fn parse(name: &str, b_registers: usize) -> Option<Shape> {
         let rest = name.strip_prefix("v_mfma_").or_else(|| name.strip_prefix("v_smfmac_"))?;
         let rest = rest.split_once('_')?.1;
-        let size_end = rest.rmatch_indices(|c: char| c == 'x').find_map(|(at, _)| {
+        let size_end = rest.rmatch_indices('x').find_map(|(at, _)| {
             let digits = rest[at + 1..].chars().take_while(char::is_ascii_digit).count();
             (digits > 0).then_some(at + 1 + digits)
         })?;
