@@ -101,10 +101,10 @@ impl Program {
         relocate::apply(&object, &mut image)?;
         let metadata = metadata::read(object.metadata)?;
         let kernels = kernels(&object, &image, metadata.kernels)?;
-        let code = code(&object.segments, &image);
+        let code = code(arch, &object.segments, &image);
         let variables = variables(&object, &image);
         let program_image = image.publish(&object.segments, device, memory);
-        Ok(Program { arch, kernels, variables, code: Arc::new(code), formats: metadata.formats, image: program_image })
+        Ok(Program { arch, kernels, variables, code, formats: metadata.formats, image: program_image })
     }
 }
 
@@ -246,11 +246,11 @@ fn variables(object: &Object<'_>, image: &Mapped) -> Vec<Variable> {
 }
 
 /// The words from the first executable segment to the end of the last.
-fn code(segments: &[Segment<'_>], image: &Mapped) -> Code {
+fn code(arch: Arch, segments: &[Segment<'_>], image: &Mapped) -> Arc<Code> {
     let executable = || segments.iter().filter(|s| s.executable);
     let start = executable().map(|s| s.address).min().unwrap_or(image.low) & !3;
     let end = executable().map(Segment::end).max().unwrap_or(start);
     let bytes = image.read(start, end - start).unwrap_or_default();
     let words = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
-    Code { start: image.place(start), words }
+    Code::new(arch, image.place(start), words)
 }
