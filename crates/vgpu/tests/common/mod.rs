@@ -1,6 +1,8 @@
 //! Code objects for the tests, made by clang.
 #![allow(dead_code)]
 
+pub mod hip;
+
 use std::path::PathBuf;
 use std::process::Command;
 
