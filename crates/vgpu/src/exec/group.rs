@@ -67,7 +67,11 @@ pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
     dispatch.hostcall.serve(dispatch.print);
     match shared.fault.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(fault) => Err(fault),
-        None => Ok(Stats { instructions: shared.instructions.into_inner(), lane_operations: shared.lane_operations.into_inner() }),
+        None => Ok(Stats {
+            instructions: shared.instructions.into_inner(),
+            lane_operations: shared.lane_operations.into_inner(),
+            time: shared.started.elapsed(),
+        }),
     }
 }
 

@@ -14,12 +14,17 @@ pub enum Level {
 impl Level {
     /// What this CPU has; `WARPWAVE_VGPU_SIMD=portable|avx2|avx512` asks for less.
     pub fn detect() -> Level {
-        let best = best();
+        let best = Level::best();
         match std::env::var("WARPWAVE_VGPU_SIMD").as_deref() {
             Ok("portable") => Level::Portable,
             Ok("avx2") => best.min(Level::Avx2),
             _ => best,
         }
+    }
+
+    /// The most this CPU has.
+    pub fn best() -> Level {
+        best()
     }
 
     /// Its name.

@@ -16,7 +16,7 @@ mod smem;
 mod vmem;
 mod wave;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use bench::Bench;
@@ -71,13 +71,22 @@ pub enum Limit {
     Time(Duration),
 }
 
-/// What a launch did.
+/// What launches did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Instructions of waves.
     pub instructions: u64,
     /// Vector instructions times their active lanes.
     pub lane_operations: u64,
+    /// How long it took.
+    pub time: Duration,
+}
+
+static TOTAL: Mutex<Stats> = Mutex::new(Stats { instructions: 0, lane_operations: 0, time: Duration::ZERO });
+
+/// What all launches of this process did so far, those that failed left out.
+pub fn totals() -> Stats {
+    *TOTAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a kernel to its end. `print` gets what the device prints.
@@ -90,7 +99,12 @@ pub fn launch(
     print: &(dyn Fn(&str) + Sync),
 ) -> Result<Stats, Fault> {
     let dispatch = dispatch::Dispatch::new(program, kernel, launch, memory, print)?;
-    group::run(&dispatch, limit)
+    let stats = group::run(&dispatch, limit)?;
+    let mut total = TOTAL.lock().unwrap_or_else(PoisonError::into_inner);
+    total.instructions += stats.instructions;
+    total.lane_operations += stats.lane_operations;
+    total.time += stats.time;
+    Ok(stats)
 }
 
 /// What an instruction's handler tells the wave's loop.

@@ -3,6 +3,7 @@
 mod compile;
 mod launch;
 mod memory;
+mod vgpu;
 
 use serde_json::{Value, json};
 
@@ -25,6 +26,8 @@ enum What {
     Memory(Common),
     /// Compile times, and the time from request to module when the cache has it.
     Compile(compile::Options),
+    /// How fast the virtual GPU interprets, in lane-operations per second.
+    Vgpu(vgpu::Options),
 }
 
 #[derive(clap::Args)]
@@ -75,6 +78,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
             report(context, common.json, device.info().model.as_str(), rows)
         }
         What::Compile(options) => compile::run(context, options),
+        What::Vgpu(options) => vgpu::run(context, options),
     }
 }
 

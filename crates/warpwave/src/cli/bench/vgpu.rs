@@ -1,0 +1,115 @@
+//! How fast the virtual GPU interprets: lane-operations per second, by the CPU's vector instructions and threads.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use warpwave_gpu::Launch;
+use warpwave_jit::cache::Cache;
+use warpwave_jit::{Jit, KernelSource};
+use warpwave_vgpu::exec::{Level, totals};
+
+use super::super::{Context, Failure, Outcome, failed};
+use super::{Bound, Row, median, report};
+
+/// The side of the matrices.
+const SIDE: usize = 1024;
+/// The kernels besides the matrix product, and their elements.
+const OTHERS: [&str; 8] = ["saxpy", "gelu", "softmax", "shuffles", "halves", "doubles", "hashes", "transpose"];
+const ELEMENTS: usize = 1 << 20;
+/// Runs of each kernel; the fastest counts, as nothing but other programs makes one slower.
+const RUNS: usize = 3;
+
+#[derive(clap::Args)]
+pub(super) struct Options {
+    /// The virtual device.
+    #[arg(long, default_value = crate::DEFAULT_VIRTUAL)]
+    device: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Inside: measure in this process, with the settings of its environment.
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
+    if !options.device.starts_with("vgpu:") {
+        return Err(failed(format!("`{}` is no virtual device; try {}", options.device, crate::DEFAULT_VIRTUAL)));
+    }
+    if options.inside {
+        let figures = measure(context, options)?;
+        return context.print_json(&figures);
+    }
+    let best = Level::best();
+    let mut rows = Vec::new();
+    let mut fastest = 0.0;
+    for (level, product, middle) in [(Level::Avx512, 1.0, 0.5), (Level::Avx2, 0.6, 0.3), (Level::Portable, 0.0, 0.0)] {
+        if level > best {
+            continue;
+        }
+        let figures = in_child(options, level, 1)?;
+        let target = |limit: f64| (limit > 0.0).then_some((Bound::AtLeast, limit));
+        let speed = figures["matmul"].as_f64().unwrap_or(f64::NAN);
+        let others: Vec<f64> = OTHERS.iter().filter_map(|name| figures[name].as_f64()).collect();
+        rows.push(row(format!("matmul f32 {SIDE}^3, {}, 1 thread", level.name()), speed, target(product)));
+        rows.push(row(format!("median of {} others, {}", others.len(), level.name()), median(others), target(middle)));
+        if level == best {
+            fastest = speed;
+        }
+    }
+    let two = in_child(options, best, 2)?["matmul"].as_f64().unwrap_or(f64::NAN);
+    let mut threads = row("matmul, 2 threads, beside 1".to_owned(), two, Some((Bound::AtLeast, 1.6)));
+    threads.raw = Some(fastest);
+    threads.ratio = two / fastest;
+    rows.push(threads);
+    report(context, options.json, &options.device, rows)
+}
+
+fn row(what: String, speed: f64, target: Option<(Bound, f64)>) -> Row {
+    Row { what, ours: speed, raw: None, unit: "G lane-operations/s", ratio: speed, target }
+}
+
+/// Measures in a process of its own: the settings are read once per process.
+fn in_child(options: &Options, level: Level, threads: usize) -> Result<Value, Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["bench", "vgpu", "--inside", "--device", &options.device]);
+    command.env("WARPWAVE_VGPU_SIMD", level.name()).env("WARPWAVE_VGPU_THREADS", threads.to_string());
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(failed(format!("the measuring process failed: {}", String::from_utf8_lossy(&output.stderr))));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// G lane-operations per second of each kernel.
+fn measure(context: &mut Context<'_>, options: &Options) -> Result<Value, Failure> {
+    let device = context.device(&options.device)?;
+    let source = KernelSource::from_text("bench_vgpu.cu", include_str!("vgpu.cu"))?;
+    let module = Jit::new(Cache::from_env()).load(&device, &source)?;
+    let stream = device.stream()?;
+    let values: Vec<f32> = (0..SIDE * SIDE).map(|i| (i * 7919 % 1000) as f32 / 500.0 - 1.0).collect();
+    let (x, y) = (stream.upload(&values)?, stream.upload(&values)?);
+    let mut out = stream.upload(&values)?;
+    let mut figures = json!({});
+    for name in OTHERS.into_iter().chain(["matmul"]) {
+        let kernel = module.kernel(name)?;
+        let (launch, n) = if name == "matmul" {
+            let tiles = (SIDE / 64) as u32;
+            (Launch::new([tiles, tiles, 1], [16, 16, 1]), SIDE)
+        } else {
+            (Launch::for_elements(ELEMENTS, 256), ELEMENTS)
+        };
+        let mut best = 0f64;
+        for _ in 0..RUNS {
+            let before = totals();
+            // SAFETY: the arguments have the types of the kernel's parameters, and it stays within their elements.
+            unsafe { kernel.launch(&stream, launch, (&x, &y, &mut out, n as i32))? };
+            stream.synchronize()?;
+            let after = totals();
+            let time = (after.time - before.time).as_secs_f64();
+            best = best.max((after.lane_operations - before.lane_operations) as f64 / time / 1e9);
+        }
+        figures[name] = json!(best);
+    }
+    Ok(figures)
+}
