@@ -5,7 +5,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use warpwave_vgpu::hip::types::*;
-use warpwave_vgpu::hip::{PointerAttributes, functions};
+use warpwave_vgpu::hip::{FunctionAttributes, PointerAttributes, functions};
 
 macro_rules! export {
     (
@@ -30,7 +30,7 @@ macro_rules! export {
             ///
             /// # Safety
             /// As HIP's documentation asks.
-            #[allow(non_snake_case)]
+            #[allow(non_snake_case, clippy::too_many_arguments)]
             // SAFETY: as above.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $other($($other_arg: $other_ty),*) -> $ret {

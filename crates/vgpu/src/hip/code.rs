@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use super::types::Out;
@@ -39,6 +39,7 @@ codes! {
     INVALID_CONFIGURATION = 9 c"hipErrorInvalidConfiguration" c"invalid configuration argument";
     INVALID_SYMBOL = 13 c"hipErrorInvalidSymbol" c"invalid device symbol";
     INVALID_DIRECTION = 21 c"hipErrorInvalidMemcpyDirection" c"invalid copy direction for memcpy";
+    MISSING_CONFIGURATION = 52 c"hipErrorMissingConfiguration" c"__global__ function call is not configured";
     INVALID_FUNCTION = 98 c"hipErrorInvalidDeviceFunction" c"invalid device function";
     NO_DEVICE = 100 c"hipErrorNoDevice" c"no ROCm-capable device is detected";
     INVALID_DEVICE = 101 c"hipErrorInvalidDevice" c"invalid device ordinal";
@@ -136,6 +137,38 @@ pub(super) fn guard(body: impl FnOnce() -> Status) -> c_int {
         LAST.set(code);
     }
     code
+}
+
+/// The same for a call that answers otherwise; after a panic, as if it had nothing to say.
+pub(super) fn quiet<T: Blank>(body: impl FnOnce() -> T) -> T {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or_else(|_| T::blank())
+}
+
+/// An answer that says nothing.
+pub(super) trait Blank {
+    fn blank() -> Self;
+}
+
+impl Blank for () {
+    fn blank() {}
+}
+
+impl Blank for c_int {
+    fn blank() -> c_int {
+        Code::UNKNOWN.0
+    }
+}
+
+impl Blank for *const c_char {
+    fn blank() -> *const c_char {
+        c"".as_ptr()
+    }
+}
+
+impl Blank for *mut c_void {
+    fn blank() -> *mut c_void {
+        std::ptr::null_mut()
+    }
 }
 
 pub(super) fn get_last_error() -> c_int {

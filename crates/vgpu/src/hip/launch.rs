@@ -60,6 +60,19 @@ pub(super) fn launch_cooperative(
     queue(&function, [gx, gy, gz], [bx, by, bz], shared, stream, &given, true)
 }
 
+/// The same for a kernel at hand, with a pointer to each argument.
+pub(super) fn with_parameters(
+    function: &Arc<Function>,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    stream: Handle,
+    parameters: *mut *mut c_void,
+    cooperative: bool,
+) -> Status {
+    queue(function, grid, block, shared, stream, &Given { each: parameters, block: std::ptr::null_mut() }, cooperative)
+}
+
 fn queue(
     function: &Arc<Function>,
     grid: [u32; 3],

@@ -20,6 +20,7 @@ mod module;
 mod occupancy;
 mod op;
 mod properties;
+mod registered;
 mod runtime;
 mod stream;
 mod symbols;
@@ -27,4 +28,5 @@ pub mod types;
 
 pub use config::Config;
 pub use memory::PointerAttributes;
+pub use registered::FunctionAttributes;
 pub use symbols::{SYMBOLS, functions, lookup};

@@ -29,6 +29,11 @@ pub(super) struct Function {
 }
 
 impl Function {
+    pub fn named(device: &Arc<Device>, program: &Arc<Program>, name: &str) -> Option<Function> {
+        let index = program.kernels.iter().position(|kernel| kernel.name == name)?;
+        Some(Function { device: device.clone(), program: program.clone(), index })
+    }
+
     pub fn kernel(&self) -> Result<&Kernel, Code> {
         self.program.kernels.get(self.index).ok_or(Code::INVALID_HANDLE)
     }
@@ -58,6 +63,13 @@ fn refused(error: &LoadError) -> Code {
     };
     code::say(code, &error.to_string());
     code
+}
+
+/// Loads an image that comes without a length.
+pub(super) fn load_image(image: *const c_void, device: &Device) -> Result<Program, Code> {
+    let memory = &runtime()?.memory;
+    let loaded = image_bytes(image).and_then(|bytes| Program::load(bytes, device.arch, device.ordinal, memory));
+    loaded.map_err(|error| refused(&error))
 }
 
 fn load_bytes(out: Out<Handle>, bytes: Result<&[u8], LoadError>) -> Status {
@@ -128,7 +140,10 @@ pub(super) fn global(out: Out<DevicePtr>, bytes: Out<usize>, module: Handle, nam
 
 /// `hipFunction_attribute`.
 pub(super) fn function_attribute(out: Out<c_int>, attribute: c_int, function: Handle) -> Status {
-    let function = runtime()?.functions.get(function)?;
+    out.put(attribute_of(&*runtime()?.functions.get(function)?, attribute)?)
+}
+
+pub(super) fn attribute_of(function: &Function, attribute: c_int) -> Result<c_int, Code> {
     let kernel = function.kernel()?;
     let value = match attribute {
         // The most threads of a block.
@@ -148,7 +163,7 @@ pub(super) fn function_attribute(out: Out<c_int>, attribute: c_int, function: Ha
         9 => 0,
         _ => return Err(Code::INVALID_VALUE),
     };
-    out.put(c_int::try_from(value).unwrap_or(c_int::MAX))
+    Ok(c_int::try_from(value).unwrap_or(c_int::MAX))
 }
 
 /// The kernel's name; it lives as long as the process.

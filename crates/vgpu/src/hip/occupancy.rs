@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use super::card::{self, Card};
 use super::code::{Code, Status};
+use super::module::Function;
 use super::runtime::runtime;
 use super::types::{Handle, Out};
 use crate::arch::Arch;
@@ -36,7 +37,10 @@ pub(super) fn blocks_per_unit(card: &Card, arch: Arch, kernel: &Kernel, threads:
 }
 
 pub(super) fn max_active_blocks(out: Out<c_int>, function: Handle, block: c_int, shared: usize) -> Status {
-    let function = runtime()?.functions.get(function)?;
+    active(out, &*runtime()?.functions.get(function)?, block, shared)
+}
+
+pub(super) fn active(out: Out<c_int>, function: &Function, block: c_int, shared: usize) -> Status {
     let threads = u32::try_from(block).ok().filter(|threads| *threads > 0).ok_or(Code::INVALID_VALUE)?;
     let blocks = blocks_per_unit(function.device.card, function.device.arch, function.kernel()?, threads, shared as u64);
     out.put(c_int::try_from(blocks).unwrap_or(c_int::MAX))
@@ -48,7 +52,10 @@ pub(super) fn max_active_blocks_with_flags(out: Out<c_int>, function: Handle, bl
 
 /// The smallest block that keeps the most threads on a compute unit, and the grid that fills the device with it.
 pub(super) fn best_block(grid: Out<c_int>, block: Out<c_int>, function: Handle, shared: usize, limit: c_int) -> Status {
-    let function = runtime()?.functions.get(function)?;
+    best(grid, block, &*runtime()?.functions.get(function)?, shared, limit)
+}
+
+pub(super) fn best(grid: Out<c_int>, block: Out<c_int>, function: &Function, shared: usize, limit: c_int) -> Status {
     let (card, arch, kernel) = (function.device.card, function.device.arch, function.kernel()?);
     let limit = u32::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(u32::MAX);
     let largest = largest_block(card, arch, kernel).min(limit);

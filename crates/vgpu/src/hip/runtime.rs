@@ -12,6 +12,7 @@ use super::config::Config;
 use super::event::Event;
 use super::graph::{Graph, GraphExec};
 use super::module::{Function, Module};
+use super::registered::{Fat, Registered};
 use super::stream::{Mark, Stream};
 use super::types::Handle;
 use crate::arch::Arch;
@@ -144,6 +145,8 @@ pub(super) struct Runtime {
     pub execs: Objects<GraphExec>,
     /// Captures under way.
     pub captures: Mutex<Vec<Arc<Capture>>>,
+    pub fats: Objects<Fat>,
+    pub registered: Mutex<Registered>,
 }
 
 impl Runtime {
@@ -160,6 +163,8 @@ impl Runtime {
             graphs: Objects::default(),
             execs: Objects::default(),
             captures: Mutex::default(),
+            fats: Objects::default(),
+            registered: Mutex::default(),
         }
     }
 

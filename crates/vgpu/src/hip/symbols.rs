@@ -111,6 +111,23 @@ macro_rules! hip_functions {
                 hipModuleOccupancyMaxPotentialBlockSize(grid: Out<c_int>, block: Out<c_int>, function: Handle, shared: usize, limit: c_int) = occupancy::best_block;
                 hipModuleOccupancyMaxPotentialBlockSizeWithFlags(grid: Out<c_int>, block: Out<c_int>, function: Handle, shared: usize, limit: c_int, flags: c_uint) = occupancy::best_block_with_flags;
 
+                // Kernels and variables that compiled programs name by host addresses
+                __hipPushCallConfiguration(grid: Dim3, block: Dim3, shared: usize, stream: Handle) = registered::push_configuration;
+                __hipPopCallConfiguration(grid: Out<Dim3>, block: Out<Dim3>, shared: Out<usize>, stream: Out<Handle>) = registered::pop_configuration;
+                hipLaunchKernel(host: *const c_void, grid: Dim3, block: Dim3, parameters: *mut *mut c_void, shared: usize, stream: Handle) = registered::launch;
+                hipLaunchCooperativeKernel(host: *const c_void, grid: Dim3, block: Dim3, parameters: *mut *mut c_void, shared: c_uint, stream: Handle) = registered::launch_cooperative;
+                hipGetSymbolAddress(out: Out<DevicePtr>, host: *const c_void) = registered::symbol_address;
+                hipGetSymbolSize(out: Out<usize>, host: *const c_void) = registered::symbol_size;
+                hipMemcpyToSymbol(host: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: c_int) = registered::to_symbol;
+                hipMemcpyFromSymbol(to: *mut c_void, host: *const c_void, bytes: usize, offset: usize, kind: c_int) = registered::from_symbol;
+                hipMemcpyToSymbolAsync(host: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: c_int, stream: Handle) = registered::to_symbol_async;
+                hipMemcpyFromSymbolAsync(to: *mut c_void, host: *const c_void, bytes: usize, offset: usize, kind: c_int, stream: Handle) = registered::from_symbol_async;
+                hipFuncGetAttributes(out: Out<FunctionAttributes>, host: *const c_void) = registered::function_attributes;
+                hipFuncSetAttribute(host: *const c_void, attribute: c_int, value: c_int) = registered::set_attribute;
+                hipFuncSetCacheConfig(host: *const c_void, preference: c_int) = registered::set_cache;
+                hipOccupancyMaxActiveBlocksPerMultiprocessor(out: Out<c_int>, host: *const c_void, block: c_int, shared: usize) = registered::max_active_blocks;
+                hipOccupancyMaxPotentialBlockSize(grid: Out<c_int>, block: Out<c_int>, host: *const c_void, shared: usize, limit: c_int) = registered::best_block;
+
                 // Graphs
                 hipStreamBeginCapture(stream: Handle, mode: c_int) = capture::begin;
                 hipStreamEndCapture(stream: Handle, out: Out<Handle>) = capture::end;
@@ -135,6 +152,10 @@ macro_rules! hip_functions {
                 hipGetErrorString(code: c_int) -> *const c_char = code::error_string;
                 hipGetLastError() -> c_int = code::get_last_error;
                 hipPeekAtLastError() -> c_int = code::peek_at_last_error;
+                __hipRegisterFatBinary(wrapper: *const c_void) -> Handle = registered::fat_binary;
+                __hipUnregisterFatBinary(fat: Handle) -> () = registered::unregister;
+                __hipRegisterFunction(fat: Handle, host: *const c_void, device_function: *mut c_char, name: Text, limit: c_uint, thread: *mut c_void, block: *mut c_void, block_size: *mut c_void, grid_size: *mut c_void, wave: *mut c_int) -> () = registered::function;
+                __hipRegisterVar(fat: Handle, host: *mut c_void, host_name: *mut c_char, name: Text, external: c_int, bytes: usize, constant: c_int, global: c_int) -> () = registered::variable;
                 hipKernelNameRef(function: Handle) -> *const c_char = module::function_name;
             }
         }
@@ -152,8 +173,9 @@ macro_rules! define {
             use std::ffi::{c_char, c_int, c_uint, c_void};
 
             use super::super::memory::PointerAttributes;
+            use super::super::registered::FunctionAttributes;
             use super::super::types::*;
-            use super::super::{capture, code, copy, device, event, graph, launch, memory, module, occupancy, properties, stream};
+            use super::super::{capture, code, copy, device, event, graph, launch, memory, module, occupancy, properties, registered, stream};
 
             $(
                 pub unsafe extern "C" fn $symbol($($arg: $ty),*) -> c_int {
@@ -162,7 +184,7 @@ macro_rules! define {
             )*
             $(
                 pub unsafe extern "C" fn $other($($other_arg: $other_ty),*) -> $ret {
-                    $other_subject::$other_body($($other_arg),*)
+                    code::quiet(|| $other_subject::$other_body($($other_arg),*))
                 }
             )*
         }

@@ -13,6 +13,21 @@ pub type HostFunction = Option<unsafe extern "C" fn(*mut c_void)>;
 /// HIP's older form of it.
 pub type StreamCallback = Option<unsafe extern "C" fn(Handle, c_int, *mut c_void)>;
 
+/// `dim3`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Dim3 {
+    x: u32,
+    y: u32,
+    z: u32,
+}
+
+impl Dim3 {
+    pub(super) fn all(self) -> [u32; 3] {
+        [self.x, self.y, self.z]
+    }
+}
+
 /// Where a call writes an answer.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
