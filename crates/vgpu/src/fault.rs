@@ -121,14 +121,6 @@ pub enum Fault {
         /// The limit.
         limit: String,
     },
-    /// The waves of a group wait for each other and for nothing else.
-    #[error("{place}: {waiting} waves of the group wait at a barrier that the others ended without reaching")]
-    Deadlock {
-        /// Where.
-        place: Box<Place>,
-        /// How many.
-        waiting: u32,
-    },
     /// The launch itself is wrong.
     #[error("kernel `{kernel}` cannot be launched: {why}")]
     Launch {

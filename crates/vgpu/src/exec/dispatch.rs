@@ -148,6 +148,12 @@ impl<'a> Dispatch<'a> {
         self.items().div_ceil(LANES as u32)
     }
 
+    /// Memory of a group in flight.
+    pub fn group_bytes(&self) -> usize {
+        let wave = size_of::<[Lanes; super::wave::REGISTERS]>() + self.scratch as usize * LANES;
+        self.waves() as usize * wave + self.lds as usize
+    }
+
     /// Sets a wave to the start of the kernel.
     pub fn start(&self, w: &mut Wave, number: u32, group: [u32; 3]) {
         let descriptor = &self.kernel.descriptor;
@@ -161,6 +167,7 @@ impl<'a> Dispatch<'a> {
         w.s = [0; 128];
         let used = self.kernel.vgprs.clamp(8, 256) as usize;
         w.v[..used].fill(Lanes([0; LANES]));
+        w.v[256..256 + self.kernel.agprs.min(256) as usize].fill(Lanes([0; LANES]));
         let first = number * LANES as u32;
         let alive = (self.items() - first).min(LANES as u32);
         w.set_exec(if alive == 64 { u64::MAX } else { (1 << alive) - 1 });

@@ -16,8 +16,9 @@ use crate::isa::operand;
 const TURN: u64 = 4096;
 /// Turns of a group before another group of the worker gets one: groups that wait for each other all get on.
 const GROUP_TURNS: u32 = 64;
-/// Groups a worker keeps started at once, besides those of a cooperative launch.
+/// Groups a worker keeps started at once, and the memory they may take; a cooperative launch keeps all.
 const RESIDENT: usize = 256;
+const RESIDENT_BYTES: usize = 512 << 20;
 
 /// A group in flight.
 struct Group {
@@ -85,7 +86,7 @@ fn threads() -> usize {
 fn worker(shared: &Shared<'_>) {
     let mut resident: VecDeque<Group> = VecDeque::new();
     let mut idle: Vec<Group> = Vec::new();
-    let most = if shared.dispatch.cooperative { usize::MAX } else { RESIDENT };
+    let most = if shared.dispatch.cooperative { usize::MAX } else { (RESIDENT_BYTES / shared.dispatch.group_bytes()).clamp(2, RESIDENT) };
     loop {
         if shared.stop.load(Ordering::Relaxed) {
             return;
@@ -153,25 +154,21 @@ fn turn(shared: &Shared<'_>, group: &mut Group) -> Result<bool, Fault> {
         if shared.stop.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        if ready == 0 && release(&mut group.waves, &env)? {
+        if ready == 0 && release(&mut group.waves) {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Opens the barrier when every wave that still runs is there; `true` when all ended.
-fn release(waves: &mut [Wave], env: &Env<'_>) -> Result<bool, Fault> {
-    let waiting = waves.iter().filter(|wave| wave.state == State::Barrier).count();
-    if waiting == 0 {
-        return Ok(true);
-    }
-    // Waves that ended no longer count, as on the hardware.
+/// Opens the barrier when no wave runs: those that ended no longer count, as on the hardware. `true` when all ended.
+fn release(waves: &mut [Wave]) -> bool {
+    let mut ended = true;
     for wave in waves.iter_mut().filter(|wave| wave.state == State::Barrier) {
         wave.state = State::Ready;
+        ended = false;
     }
-    let _ = env;
-    Ok(false)
+    ended
 }
 
 fn check_limit(shared: &Shared<'_>, wave: &Wave, env: &Env<'_>, done: u64) -> Result<(), Fault> {

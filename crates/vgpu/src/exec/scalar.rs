@@ -514,7 +514,7 @@ unsafe fn s_getreg_b32(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
         // Where the group and its waves are: one compute unit per group number.
         4 => w.number & 15 | (e.group_number() as u32 & 15) << 8,
         // The apertures' high words: private, then shared.
-        15 => (super::PRIVATE >> 48) as u32 & 0xffff | (super::SHARED >> 48) as u32 & 0xffff << 16,
+        15 => (super::PRIVATE >> 48) as u32 | ((super::SHARED >> 48) as u32) << 16,
         20 => e.group_number() as u32 % 8,
         5..=7 => 0,
         other => return e.unsupported(w, s, format!("hardware register {other}")),
