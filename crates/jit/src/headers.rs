@@ -3,9 +3,12 @@
 //! clang sees them under [`FOLDER`], a name that exists only in the file system overlay of one compiler run, so messages and
 //! results do not depend on where temporary files lie.
 
+use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
+use warpwave_hipify::kernels::expand::{Unit, expand};
+use warpwave_hipify::lex::{Kind, Lexed};
 
 /// The folder the headers appear in.
 pub(crate) const FOLDER: &str = "/warpwave/include";
@@ -94,4 +97,49 @@ pub(crate) fn digests() -> &'static [(String, String)] {
 /// The text of a header.
 pub(crate) fn text(name: &str) -> Option<&'static str> {
     FILES.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+}
+
+/// Whether the headers say something about a name: as it is written, or as their macros make it.
+pub(crate) fn mention(name: &[u8]) -> bool {
+    static NAMES: OnceLock<HashSet<Vec<u8>>> = OnceLock::new();
+    NAMES.get_or_init(mentioned).contains(name)
+}
+
+fn mentioned() -> HashSet<Vec<u8>> {
+    let mut names = HashSet::new();
+    for (_, text) in FILES {
+        if let Ok(lexed) = Lexed::new(text.as_bytes()) {
+            let words = lexed.tokens.iter().enumerate().filter(|(_, token)| token.kind == Kind::Name);
+            names.extend(words.map(|(index, _)| lexed.text(index).to_vec()));
+        }
+    }
+    let include = |_: usize, name: &str, _: bool| {
+        let name = name.trim_start_matches("../");
+        let below = |folder: &str| FILES.iter().position(|(file, _)| *file == format!("{folder}{name}"));
+        below("").or_else(|| below("cooperative_groups/"))
+    };
+    let mut all: Vec<&[u8]> = FILES.iter().map(|(_, text)| text.as_bytes()).collect();
+    let top: String = FILES.iter().map(|(name, _)| format!("#include \"{name}\"\n")).collect();
+    all.push(top.as_bytes());
+    // The expansion begins with the first file: one that includes all others.
+    let last = all.len() - 1;
+    all.swap(0, last);
+    let swapped = move |from: usize, name: &str, quoted: bool| include(from, name, quoted).map(|at| if at == 0 { last } else { at });
+    let unit = Unit { files: all, include: Box::new(swapped), defines: vec![("WARPWAVE_WAVE_SIZE".to_owned(), "64".to_owned())] };
+    if let Ok(expanded) = expand(&unit) {
+        names.extend(expanded.names().map(<[u8]>::to_vec));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mention;
+
+    #[test]
+    fn names_that_macros_make_are_known() {
+        for name in ["__syncthreads", "__heq", "__hbgtu2", "__shfl_xor_sync", "__vsub4", "__launch_bounds__", "__cvta_generic_to_shared"] {
+            assert_eq!(mention(name.as_bytes()), name != "__hbgtu2", "{name}");
+        }
+    }
 }

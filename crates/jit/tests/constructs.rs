@@ -57,6 +57,16 @@ fn a_reached_instruction_without_counterpart_is_an_error_at_its_line() {
 }
 
 #[test]
+fn a_call_that_nothing_declares_is_named_before_the_compilers_message() {
+    let Some((jit, _folder)) = clang_jit(&target()) else { return };
+    let text = "__device__ int __mine(int x) { return x; }\nextern \"C\" __global__ void k(int *x) {\n    *x = __mine(__popc(__new_thing(*x)));\n}\n";
+    let source = KernelSource::from_text("k.cu", text).unwrap();
+    let error = jit.build(&source, &target(), CompilerChoice::Auto).unwrap_err().to_string();
+    assert!(error.contains("k.cu:3:24: WW0305 warning: `__new_thing` is called"), "{error}");
+    assert_eq!(error.matches("WW0305").count(), 1, "{error}");
+}
+
+#[test]
 fn the_architecture_that_guards_see_can_be_chosen() {
     let Some((jit, _folder)) = clang_jit(&target()) else { return };
     let text = "#if __CUDA_ARCH__ < 800\nextern \"C\" __global__ void old() {}\n#elif __CUDA_ARCH__ < 900\n\
