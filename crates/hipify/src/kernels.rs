@@ -36,11 +36,16 @@ pub struct Translation {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Translates the device code of a source.
+/// Translates the device code of a source for Warpwave's headers.
 pub fn translate(source: &[u8]) -> Result<Translation, TooLarge> {
+    translate_for(source, ptx::Dialect::Warpwave)
+}
+
+/// The same, with C++ that calls functions of this dialect.
+pub fn translate_for(source: &[u8], dialect: ptx::Dialect) -> Result<Translation, TooLarge> {
     let lexed = Lexed::new(source)?;
     let (mut edits, mut diagnostics) = (Edits::default(), Vec::new());
-    rewrite(&lexed, &mut edits, &mut diagnostics);
+    rewrite(&lexed, dialect, &mut edits, &mut diagnostics);
     diagnostics.sort_by_key(|d| (d.start, d.code));
     Ok(Translation { text: edits.apply(source), diagnostics })
 }
@@ -85,7 +90,7 @@ pub fn translate_ptx(source: &[u8]) -> Result<Translation, TooLarge> {
 }
 
 /// Adds the changes that the device code of `lexed` needs.
-pub fn rewrite(lexed: &Lexed<'_>, edits: &mut Edits, diagnostics: &mut Vec<Diagnostic>) {
+pub fn rewrite(lexed: &Lexed<'_>, dialect: ptx::Dialect, edits: &mut Edits, diagnostics: &mut Vec<Diagnostic>) {
     let conditionals = guards::conditionals(lexed);
     let mut obstacles = Vec::new();
     let mut statements: HashMap<usize, ptx::Asm> = HashMap::new();
@@ -99,7 +104,7 @@ pub fn rewrite(lexed: &Lexed<'_>, edits: &mut Edits, diagnostics: &mut Vec<Diagn
             }
         };
         let (start, end) = (lexed.tokens[asm.tokens.start].start, lexed.tokens[asm.tokens.end - 1].end);
-        match ptx::translate(&asm, ptx::Dialect::Warpwave) {
+        match ptx::translate(&asm, dialect) {
             ptx::Outcome::Keep => {}
             ptx::Outcome::Unknown(name) => {
                 obstacles.push(Obstacle { token: asm.tokens.start, name });

@@ -37,6 +37,6 @@ mod stats;
 mod translate;
 
 pub use diagnostic::{Diagnostic, Severity};
-pub use options::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
+pub use options::{COMPATIBILITY_HEADER, ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
 pub use stats::Stats;
 pub use translate::{Translation, translate};

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use warpwave_hipify::diagnostic::line_and_column;
 use warpwave_hipify::hazard;
-use warpwave_hipify::kernels;
 use warpwave_hipify::lex::Lexed;
 use warpwave_hipify::report::{self, Assessment, Verdict};
-use warpwave_hipify::{Diagnostic, ExcludedBlocks, LaunchSyntax, Options, Severity, Stats, Target, translate};
+use warpwave_hipify::{COMPATIBILITY_HEADER, Diagnostic, ExcludedBlocks, LaunchSyntax, Options, Severity, Stats, Target, translate};
 
-use super::{Context, Failure, Outcome, failed, usage};
+use super::{Context, Failure, Outcome, failed, kernel_half, usage};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave hipify kernel.cu -o kernel.hip\n         warpwave hipify src/ -o hip/ --print-stats\n\n\
@@ -60,9 +59,13 @@ pub(super) struct Args {
     /// Define a macro for the options above, NAME or NAME=VALUE.
     #[arg(short = 'D', long)]
     define: Vec<String>,
-    /// Taken for the sake of scripts: no header is read.
-    #[arg(short = 'I', long, hide = true)]
+    /// Where included files are looked for, to know the device functions they declare.
+    #[arg(short = 'I', long, value_name = "FOLDER")]
     include: Vec<PathBuf>,
+    /// Include one header of Warpwave's, warpwave_cuda.h, with what HIP lacks of CUDA, and write it beside the output. Guards on
+    /// __CUDA_ARCH__ then hold as for a recent GPU.
+    #[arg(long)]
+    header: bool,
     /// Apply the safe fixes for assumptions of 32 lanes.
     #[arg(long)]
     fix: bool,
@@ -102,7 +105,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let mut rows: Vec<Value> = Vec::new();
     let mut counts = [0usize; 3];
     for (root, path) in &inputs {
-        let done = one(path, &options, args.fix)?;
+        let done = one(path, &options, args)?;
         write(context, args, root, several, &done)?;
         total.add(&done.stats);
         counts[done.assessment.verdict as usize] += 1;
@@ -149,6 +152,8 @@ fn options(args: &Args) -> Options {
         },
         experimental: args.experimental,
         hip_data_types: args.use_hip_data_types,
+        compatibility_header: args.header,
+        keep_device_types: args.header,
         defines: args.define.iter().map(define).collect(),
         ..Options::default()
     }
@@ -185,6 +190,9 @@ fn inputs(paths: &[PathBuf]) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
 
 /// CUDA's own endings, or C++ with something of CUDA's in it.
 fn is_cuda(path: &Path) -> bool {
+    if path.file_name().is_some_and(|name| name == COMPATIBILITY_HEADER) {
+        return false;
+    }
     match path.extension().and_then(|e| e.to_str()) {
         Some("cu" | "cuh") => true,
         Some("c" | "cc" | "cpp" | "cxx" | "h" | "hh" | "hpp" | "hxx" | "inl") => std::fs::read(path).is_ok_and(|bytes| {
@@ -195,22 +203,19 @@ fn is_cuda(path: &Path) -> bool {
     }
 }
 
-fn one(path: &Path, options: &Options, fix: bool) -> Result<Done, Failure> {
+fn one(path: &Path, options: &Options, args: &Args) -> Result<Done, Failure> {
     let source = std::fs::read(path).map_err(|error| failed(format!("{}: {error}", path.display())))?;
     let mut fixed = 0;
     let mut text = source.clone();
     let mut hazards = hazard::check(&Lexed::new(&text)?);
-    if fix {
+    if args.fix {
         fixed = hazards.iter().filter(|hazard| hazard.fix.is_some()).count();
         text = hazard::fixes(&hazards).apply(&text);
         hazards = hazard::check(&Lexed::new(&text)?);
     }
-    let translation = translate(&text, options);
+    let translation = kernel_half::finish(path, &text, &args.include, options, translate(&text, options))?;
     let mut diagnostics = translation.diagnostics;
     diagnostics.extend(hazards.into_iter().map(|hazard| hazard.diagnostic));
-    // Inline PTX stays as it is here; what has no counterpart is named.
-    let ptx = [kernels::codes::UNKNOWN_PTX, kernels::codes::UNREADABLE_ASM];
-    diagnostics.extend(kernels::translate(&text)?.diagnostics.into_iter().filter(|diagnostic| ptx.contains(&diagnostic.code)));
     diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
     let assessment = Assessment::of(&diagnostics);
     // Places are those of the text that was translated.
@@ -233,7 +238,8 @@ fn write(context: &mut Context<'_>, args: &Args, root: &Path, several: bool, don
         if !kept.exists() {
             replace(&kept, &original)?;
         }
-        return replace(&done.input, &done.output);
+        replace(&done.input, &done.output)?;
+        return write_header(&done.input, &done.output);
     }
     let Some(output) = &args.output else {
         return if args.json { Ok(()) } else { Ok(context.out.write_all(&done.output)?) };
@@ -251,7 +257,14 @@ fn write(context: &mut Context<'_>, args: &Args, root: &Path, several: bool, don
     if let Some(folder) = target.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
     }
-    replace(&target, &done.output)
+    replace(&target, &done.output)?;
+    write_header(&target, &done.output)
+}
+
+/// Writes the compatibility header beside a file that includes it.
+fn write_header(target: &Path, output: &[u8]) -> Outcome {
+    let header = kernel_half::header_beside(target, output);
+    header.map_or(Ok(()), |header| replace(&header, warpwave_jit::compatibility_header().as_bytes()))
 }
 
 /// Writes beside the file and renames: a failure leaves the old one.
