@@ -12,7 +12,6 @@ use crate::guess;
 use crate::hazard::code::Code;
 use crate::lex::{Kind, Lexed};
 use crate::names;
-use crate::options::Target;
 
 /// Beginnings of names that clang or AMD's device library has.
 const COMPILER: &[&[u8]] = &[
@@ -105,23 +104,24 @@ const HIP_ONLY: &[&[u8]] = &[
 
 /// Whether HIP's headers have a device function of this name, or the translator tells about it elsewhere (WW0113).
 pub fn hip_has(name: &[u8]) -> bool {
-    HIP_ONLY.contains(&name) || names::find(name).is_some()
-}
-
-/// Whether HIP's headers have it, and are not only known not to.
-pub fn hip_supports(name: &[u8]) -> bool {
-    HIP_ONLY.contains(&name) || names::find(name).is_some_and(|row| !row.is_unsupported(Target::Hip))
+    HIP_ONLY.contains(&name) || of_textures(name) || names::find(name).is_some()
 }
 
 fn reserved(name: &[u8]) -> bool {
     name.len() > 2 && name.starts_with(b"__")
 }
 
+/// `tex2D`, `tex1Dfetch`, `surf3Dwrite`: the only intrinsics without underscores that are no mathematics.
+fn of_textures(name: &[u8]) -> bool {
+    let rest = name.strip_prefix(b"tex").or_else(|| name.strip_prefix(b"surf"));
+    rest.is_some_and(|rest| matches!(rest, [b'1' | b'2' | b'3', b'D', ..]) || rest.starts_with(b"Cubemap"))
+}
+
 /// The names with two underscores that a text declares or defines, as functions or macros.
 pub fn declared(lexed: &Lexed<'_>) -> HashSet<Vec<u8>> {
     let mut names = HashSet::new();
     for (index, token) in lexed.tokens.iter().enumerate() {
-        if token.kind != Kind::Name || !reserved(lexed.text(index)) {
+        if token.kind != Kind::Name || !reserved(lexed.text(index)) && !of_textures(lexed.text(index)) {
             continue;
         }
         let macro_name = token.in_directive && index >= 2 && lexed.is(index - 1, b"define") && lexed.tokens[index - 2].kind == Kind::Hash;
@@ -139,8 +139,7 @@ pub fn unknown(lexed: &Lexed<'_>, known: &dyn Fn(&[u8]) -> bool) -> Vec<Diagnost
     let candidate = |index: usize| {
         let name = lexed.text(index);
         lexed.tokens[index].kind == Kind::Name
-            && reserved(name)
-            && guess::calls(lexed, index)
+            && (reserved(name) && guess::calls(lexed, index) || of_textures(name) && matches!(lexed.text(index + 1), b"(" | b"<"))
             && !KEYWORDS.contains(&name)
             && !COMPILER.iter().any(|prefix| name.starts_with(prefix))
             && !known(name)

@@ -38,3 +38,6 @@
 #define __cvta_shared_to_generic __warpwave::from_shared
 #define __cvta_generic_to_global __warpwave::to_global
 #define __cvta_global_to_generic __warpwave::from_global
+#define __isGlobal __warpwave::is_global
+#define __isShared __warpwave::is_shared
+#define __isLocal __warpwave::is_local
