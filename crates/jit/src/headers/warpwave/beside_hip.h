@@ -139,8 +139,8 @@ __WW_DEVICE void nanosleep(unsigned int nanoseconds) {
 }
 __WW_DEVICE size_t to_shared(const void *pointer) { return (size_t)pointer & 0xffffffffu; }
 __WW_DEVICE void *from_shared(size_t address) { return (void *)(__attribute__((address_space(3))) char *)(unsigned int)address; }
-__WW_DEVICE bool is_shared(const void *pointer) { return __builtin_amdgcn_is_shared(pointer); }
-__WW_DEVICE bool is_local(const void *pointer) { return __builtin_amdgcn_is_private(pointer); }
+__WW_DEVICE bool is_shared(const void *pointer) { return __builtin_amdgcn_is_shared((const __attribute__((address_space(0))) void *)pointer); }
+__WW_DEVICE bool is_local(const void *pointer) { return __builtin_amdgcn_is_private((const __attribute__((address_space(0))) void *)pointer); }
 __WW_DEVICE bool is_global(const void *pointer) { return !is_shared(pointer) && !is_local(pointer); }
 __WW_DEVICE size_t to_global(const void *pointer) { return (size_t)pointer; }
 __WW_DEVICE void *from_global(size_t address) { return (void *)address; }
