@@ -1,0 +1,202 @@
+// The lanes of a block as threads of the host: our headers' shuffles, groups and matrix tiles, run and compared with plain loops.
+//
+// A wave has 64 lanes here. An exchange between lanes is a slot per lane and a barrier per wave, so the code under test must
+// exchange the same number of times in every lane of a wave, as it does on a GPU where all lanes run.
+#include <barrier>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#define __device__
+#define __host__
+#define __AMDGCN_WAVEFRONT_SIZE 64
+
+struct dim3 { unsigned int x, y, z; dim3(unsigned int x = 1, unsigned int y = 1, unsigned int z = 1) : x(x), y(y), z(z) {} };
+static thread_local dim3 threadIdx(0, 0, 0);
+static dim3 blockIdx(0, 0, 0), blockDim, gridDim;
+
+struct Wave {
+    std::barrier<> meet;
+    int slots[64] = {}, lanes[64] = {};
+    bool votes[64] = {};
+    explicit Wave(int lanes) : meet(lanes) {}
+};
+static std::vector<std::unique_ptr<Wave>> waves;
+static std::unique_ptr<std::barrier<>> block;
+static Wave &wave() { return *waves[threadIdx.x / 64]; }
+static unsigned int __lane_id() { return threadIdx.x % 64; }
+static void __syncthreads() { block->arrive_and_wait(); }
+static unsigned long long __ballot(int vote) {
+    Wave &w = wave();
+    w.votes[__lane_id()] = vote != 0;
+    w.meet.arrive_and_wait();
+    unsigned long long mask = 0;
+    for (int i = 0; i < 64; i++) mask |= (unsigned long long)w.votes[i] << i;
+    w.meet.arrive_and_wait();
+    return mask;
+}
+static int permute(int address, int value) {
+    Wave &w = wave();
+    w.slots[__lane_id()] = value;
+    w.meet.arrive_and_wait();
+    int got = w.slots[(address >> 2) & 63];
+    w.meet.arrive_and_wait();
+    return got;
+}
+#define __builtin_amdgcn_ds_bpermute permute
+#define __builtin_amdgcn_fence(...)
+#define __builtin_amdgcn_wave_barrier() wave().meet.arrive_and_wait()
+#define __builtin_amdgcn_s_sleep(n)
+#define __builtin_amdgcn_is_shared(p) false
+#define __builtin_amdgcn_is_private(p) false
+struct __half { float value; };
+static bool __hisnan(__half) { return false; }
+static bool __hgt(__half a, __half b) { return a.value > b.value; }
+static bool __hlt(__half a, __half b) { return a.value < b.value; }
+template <class T> static T atomicCAS(T *address, T expected, T value) {
+    T old = *address;
+    if (old == expected) *address = value;
+    return old;
+}
+extern "C" int __ockl_grid_is_valid(void) { return 0; }
+extern "C" void __ockl_grid_sync(void) {}
+
+#include "warpwave/beside_hip.h"
+#include "warpwave/traits.h"
+#include "warpwave/beside_hip_names.h"
+#include "cooperative_groups.h"
+#include "cooperative_groups/reduce.h"
+#include "cooperative_groups/scan.h"
+#include "mma.h"
+namespace cg = cooperative_groups;
+using namespace nvcuda;
+
+static void launch(int threads, std::function<void()> kernel) {
+    blockDim = dim3(threads);
+    waves.clear();
+    for (int left = threads; left > 0; left -= 64) waves.push_back(std::make_unique<Wave>(left < 64 ? left : 64));
+    block = std::make_unique<std::barrier<>>(threads);
+    std::vector<std::thread> all;
+    for (int i = 0; i < threads; i++)
+        all.emplace_back([=] {
+            threadIdx = dim3(i, 0, 0);
+            kernel();
+        });
+    for (auto &thread : all) thread.join();
+}
+static void expect(bool right, const char *what) {
+    if (right) return;
+    std::printf("wrong: %s in thread %u\n", what, threadIdx.x);
+    std::fflush(stdout);
+    std::_Exit(1);
+}
+
+template <int m, int n, int k, class P, class T, class C, class LA, class LB> void matrices(const char *what, wmma::layout_t layout) {
+    // Two warps, each with matrices of its own.
+    static T a[2][m * k], b[2][k * n];
+    static C c[2][m * n], d[2][m * n];
+    for (int w = 0; w < 2; w++) {
+        for (int i = 0; i < m * k; i++) a[w][i] = (T)((i * 7 + w * 3) % 11 - 5);
+        for (int i = 0; i < k * n; i++) b[w][i] = (T)((i * 5 + w) % 13 - 6);
+        for (int i = 0; i < m * n; i++) c[w][i] = (C)(i % 9 - 4);
+    }
+    const bool row_a = std::is_same_v<LA, wmma::row_major>, row_b = std::is_same_v<LB, wmma::row_major>, row_c = layout == wmma::mem_row_major;
+    launch(64, [=] {
+        int w = threadIdx.x / 32;
+        wmma::fragment<wmma::matrix_a, m, n, k, P, LA> fa;
+        wmma::fragment<wmma::matrix_b, m, n, k, P, LB> fb;
+        wmma::fragment<wmma::accumulator, m, n, k, C> fc;
+        wmma::load_matrix_sync(fa, a[w], row_a ? k : m);
+        wmma::load_matrix_sync(fb, b[w], row_b ? n : k);
+        wmma::load_matrix_sync(fc, c[w], row_c ? n : m, layout);
+        wmma::mma_sync(fc, fa, fb, fc);
+        wmma::store_matrix_sync(d[w], fc, row_c ? n : m, layout);
+    });
+    for (int w = 0; w < 2; w++)
+        for (int i = 0; i < m; i++)
+            for (int j = 0; j < n; j++) {
+                int at = row_c ? i * n + j : j * m + i;
+                double sum = (double)c[w][at];
+                for (int l = 0; l < k; l++) sum += (double)a[w][row_a ? i * k + l : l * m + i] * (double)b[w][row_b ? l * n + j : j * k + l];
+                expect((double)d[w][at] == sum, what);
+            }
+}
+template <int m, int n, int k, class P, class T, class C> void matrices(const char *what) {
+    matrices<m, n, k, P, T, C, wmma::row_major, wmma::col_major>(what, wmma::mem_row_major);
+    matrices<m, n, k, P, T, C, wmma::col_major, wmma::row_major>(what, wmma::mem_col_major);
+}
+
+static void groups() {
+    cg::thread_block whole = cg::this_thread_block();
+    unsigned int rank = whole.thread_rank(), size = whole.size();
+    int value = (int)(rank * 37 % 101);
+    auto of = [](unsigned int thread) { return (int)(thread * 37 % 101); };
+    int sum = 0, top = 0;
+    for (unsigned int i = 0; i < size; i++) sum += of(i), top = of(i) > top ? of(i) : top;
+    expect(cg::reduce(whole, value, cg::plus<int>()) == sum, "reduce of a block");
+    expect(cg::reduce(whole, value, cg::greater<int>()) == top, "greatest of a block");
+
+    cg::thread_block_tile<32> tile = cg::tiled_partition<32>(whole);
+    auto eight = cg::tiled_partition<8>(tile);
+    expect(tile.meta_group_rank() == rank / 32 && tile.meta_group_size() == (size + 31) / 32, "tiles of a block");
+    expect(eight.meta_group_rank() == rank % 32 / 8 && eight.meta_group_size() == 4, "tiles of a tile");
+    unsigned int first = rank / 32 * 32, first8 = rank / 8 * 8;
+    int before = 0, all = 0;
+    for (unsigned int i = first; i < rank; i++) before += of(i);
+    for (unsigned int i = first; i < first + 32; i++) all += of(i);
+    expect(cg::reduce(tile, value, cg::plus<int>()) == all, "reduce of a tile");
+    expect(cg::exclusive_scan(tile, value) == before, "exclusive scan of a tile");
+    expect(cg::inclusive_scan(tile, value) == before + value, "inclusive scan of a tile");
+    expect(eight.shfl(value, 3) == of(first8 + 3) && eight.shfl_xor(value, 5) == of(rank ^ 5), "shuffles of a tile");
+    expect(eight.shfl_up(value, 2) == of(rank % 8 < 2 ? rank : rank - 2), "shuffle up");
+    expect(eight.shfl_down(value, 2) == of(rank % 8 > 5 ? rank : rank + 2), "shuffle down");
+    expect(tile.ballot(rank % 4 == 1) == 0x22222222u && tile.any(rank % 32 == 9) && !tile.all(rank % 32 == 9), "votes of a tile");
+    expect(eight.match_any(rank % 3) != 0 && (eight.match_any(rank % 2) == (rank % 2 ? 0xaau : 0x55u)), "match of a tile");
+    int same = 0;
+    expect(eight.match_all(rank / 8, same) == 0xff && same == 1, "match of all");
+    expect(eight.match_all(rank, same) == 0 && same == 0, "no match of all");
+
+    // Parts of equal size, so that all lanes exchange as often.
+    auto half = cg::binary_partition(tile, rank & 1);
+    expect(half.size() == 16 && half.thread_rank() == rank % 32 / 2 && half.meta_group_rank() == (rank & 1), "halves of a tile");
+    int odd_sum = 0, odd_before = 0;
+    for (unsigned int i = first + (rank & 1); i < first + 32; i += 2) odd_sum += of(i), odd_before += i < rank ? of(i) : 0;
+    expect(cg::reduce(half, value, cg::plus<int>()) == odd_sum, "reduce of a part");
+    expect(cg::exclusive_scan(half, value, cg::plus<int>()) == odd_before, "scan of a part");
+    expect(half.shfl_up(value, 1) == of(rank % 32 < 2 ? rank : rank - 2) && half.ballot(rank % 4 < 2) == 0x5555u, "exchange in a part");
+    auto label = cg::labeled_partition(tile, (int)(rank % 4));
+    expect(label.size() == 8 && label.meta_group_size() == 4 && label.meta_group_rank() == rank % 4, "labels");
+    expect(label.thread_rank() == rank % 32 / 4 && label.shfl(value, 2) == of(first + rank % 4 + 8), "exchange by labels");
+    auto four = cg::tiled_partition(whole, 4);
+    expect(four.size() == 4 && four.meta_group_rank() == rank / 4 && four.shfl(value, 1) == of(rank / 4 * 4 + 1), "tiles of a size");
+}
+
+static void warps() {
+    unsigned int lane = __lane_id();
+    int all = 0;
+    expect(__shfl_xor_sync(~0u, lane, 7, 32) == (lane ^ 7) && __shfl_sync(~0u, lane, 5, 16) == (lane / 16 * 16 + 5), "shuffles");
+    expect(__match_any_sync(~0u, lane % 2) == (lane % 2 ? 0xaaaaaaaaaaaaaaaaull : 0x5555555555555555ull), "match");
+    expect(__match_all_sync(~0u, 3, &all) == ~0ull && all == 1, "match of all lanes");
+    expect(__reduce_add_sync(~0u, lane) == 64 * 63 / 2 && __reduce_max_sync(~0u, (int)lane) == 63, "reductions");
+    expect(__reduce_min_sync(0xff00u, lane) == 8 && __ballot_sync(0xffu, 1) == 0xff, "masks");
+}
+
+int main() {
+    matrices<16, 16, 16, signed char, signed char, int>("16x16x16 int8");
+    matrices<32, 8, 16, unsigned char, unsigned char, int>("32x8x16 uint8");
+    matrices<8, 32, 16, signed char, signed char, int>("8x32x16 int8");
+    matrices<16, 16, 16, float, float, float>("16x16x16 as halves are");
+    matrices<32, 8, 16, float, float, float>("32x8x16 as halves are");
+    matrices<8, 32, 16, float, float, float>("8x32x16 as halves are");
+    matrices<16, 16, 8, wmma::precision::tf32, float, float>("16x16x8 tf32");
+    matrices<8, 8, 4, double, double, double>("8x8x4 double");
+    launch(128, groups);
+    launch(96, groups);
+    launch(64, warps);
+    std::puts("all right");
+}
