@@ -8,7 +8,7 @@ use crate::codes;
 use crate::edit::Edits;
 use crate::launch::{self, Launch};
 use crate::lex::Kind;
-use crate::names::{self, Family};
+use crate::names::{self, Family, Row, flag};
 use crate::options::{COMPATIBILITY_HEADER, LaunchSyntax, RuntimeHeader, Target};
 use crate::translate::{Translation, Walk};
 use crate::{guess, macros};
@@ -126,14 +126,30 @@ impl Walk<'_> {
                 continue;
             }
             if let Some(row) = names::find(self.lexed.text(index))
-                && row.family() != Family::Device
-                && !row.is_unsupported(self.options.target)
+                && self.renames(index, row)
             {
                 edits.replace(token.start - base, token.end - base, self.new_name(index, row));
             }
         }
         let source = &self.lexed.source[base as usize..self.lexed.tokens[range.end - 1].end as usize];
         edits.apply(source)
+    }
+
+    /// Whether the walk translates the name at `index`, without its telling what it does not.
+    fn renames(&self, index: usize, row: &'static Row) -> bool {
+        let function = row.is_function();
+        let here = match row.family() {
+            Family::Device => {
+                if function {
+                    guess::calls(self.lexed, index)
+                } else {
+                    !self.options.keep_device_types
+                }
+            }
+            Family::Blas if row.flags & flag::V2_ONLY != 0 => self.seen.has_blas_v2(),
+            _ => row.cuda() != "cub" || self.lexed.is(index + 1, b"::"),
+        };
+        here && !row.is_unsupported(self.options.target) && (self.options.experimental || row.flags & flag::EXPERIMENTAL == 0)
     }
 
     fn rewrite_launches(&mut self) {

@@ -134,6 +134,8 @@ impl<'a> Walk<'a> {
                 Kind::Name => self.name(index),
                 Kind::String if !lexed.tokens[index].in_directive || !self.after_word(index, b"include") => self.string(index),
                 Kind::Punct => match lexed.text(index) {
+                    // A condition holds no launch; what looks like one there is none.
+                    b"<<<" if lexed.tokens[index].in_directive && guess::in_condition(lexed, index) => {}
                     b"<<<" => self.launches.push(index),
                     b"." if !self.halves.is_empty() => self.half_member(index),
                     _ => {}

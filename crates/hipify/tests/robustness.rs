@@ -193,3 +193,11 @@ fn ten_megabytes_on_one_line_are_translated() {
     assert_eq!(translation.stats.lines, 1);
     assert_eq!(translation.stats.lines_changed, 1);
 }
+
+#[test]
+fn types_of_device_code_in_arguments_that_move_are_translated() {
+    let source = b"#define LAUNCH(kernel, grid, ...) kernel<<<grid, 128>>>(__VA_ARGS__)\nvoid f() { LAUNCH(k<__nv_bfloat16>, 2, x); }\n";
+    let options = Options { launch: LaunchSyntax::Call, ..Options::default() };
+    let once = String::from_utf8(translate(source, &options).output).unwrap();
+    assert!(once.contains("HIP_KERNEL_NAME(k<hip_bfloat16>), dim3(2)"), "{once}");
+}

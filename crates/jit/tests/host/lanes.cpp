@@ -22,9 +22,12 @@ static dim3 blockIdx(0, 0, 0), blockDim, gridDim;
 
 struct Wave {
     std::barrier<> meet;
-    int slots[64] = {}, lanes[64] = {};
+    int slots[64];
     bool votes[64] = {};
-    explicit Wave(int lanes) : meet(lanes) {}
+    // What a lane that is not there would send must matter nowhere.
+    explicit Wave(int lanes) : meet(lanes) {
+        for (int &slot : slots) slot = 0x5a5a5a5a;
+    }
 };
 static std::vector<std::unique_ptr<Wave>> waves;
 static std::unique_ptr<std::barrier<>> block;
