@@ -1,4 +1,5 @@
-//! Our headers' exchanges between lanes, run on the host with a thread for each lane and compared with plain loops.
+//! Our headers' exchanges between lanes, and PTX translated for HIP, run on the host with a thread for each lane and compared with plain
+//! loops.
 //!
 //! What a GPU's instructions do is not in question here; which lane holds, sends and gets what is.
 
@@ -32,6 +33,10 @@ fn groups_and_matrix_tiles_compute_what_loops_compute() {
     for name in ["cuda_bf16.h", "cuda_fp16.h"] {
         std::fs::write(folder.path().join(name), "").unwrap();
     }
+    let ptx = std::fs::read(root.join("tests/host/ptx.cu")).unwrap();
+    let ptx = warpwave_hipify::kernels::translate_ptx(&ptx).unwrap();
+    assert!(!ptx.text.windows(4).any(|window| window == b"asm("), "{}", String::from_utf8_lossy(&ptx.text));
+    std::fs::write(folder.path().join("ptx.inc"), ptx.text).unwrap();
     let clang = std::env::var_os("WARPWAVE_CLANG").unwrap_or_else(|| "clang-19".into());
     let compile = |source: &Path, program: &Path| {
         let mut command = Command::new(&clang);

@@ -79,6 +79,13 @@ extern "C" void __ockl_grid_sync(void) {}
 namespace cg = cooperative_groups;
 using namespace nvcuda;
 
+// What plain HIP has of CUDA.
+template <class T> static T __shfl(T value, int source, int width = 64) { return __warpwave::shuffle(value, source, width); }
+static int __ffsll(unsigned long long mask) { return __builtin_ffsll((long long)mask); }
+static unsigned int __float_as_uint(float value) { return __builtin_bit_cast(unsigned int, value); }
+static float __uint_as_float(unsigned int bits) { return __builtin_bit_cast(float, bits); }
+#include "ptx.inc"
+
 static void launch(int threads, std::function<void()> kernel) {
     blockDim = dim3(threads);
     waves.clear();
@@ -189,6 +196,47 @@ static void warps() {
     expect(__reduce_min_sync(0xff00u, lane) == 8 && __ballot_sync(0xffu, 1) == 0xff, "masks");
 }
 
+// What the PTX manual says of a shuffle: `keep` are the bits of the lane that stay, `last` how far the source may lie.
+static void shuffles_of_ptx() {
+    unsigned int lane = __lane_id() % 32, base = __lane_id() - lane, value = __lane_id() * 3 + 1;
+    const unsigned int limits[] = {0x1f, 0, 0x1c1f, 0x180f};
+    for (unsigned int c : limits)
+        for (unsigned int by : {1u, 5u, 31u}) {
+            int keep = c >> 8 & 31, last = (int)(lane & keep) | ((int)(c & 31) & ~keep), l = (int)lane, b = (int)by;
+            auto right = [&](unsigned int got, unsigned int inside, int from, bool in) {
+                return inside == in && got == (base + (in ? from : l)) * 3 + 1;
+            };
+            unsigned int inside, got = ptx_up(value, by, c, &inside);
+            expect(right(got, inside, l - b, l - b >= last), "shfl.up");
+            got = ptx_down(value, by, c, &inside);
+            expect(right(got, inside, l + b, l + b <= last), "shfl.down");
+            got = ptx_bfly(value, by, c, &inside);
+            expect(right(got, inside, l ^ b, (l ^ b) <= last), "shfl.bfly");
+            int from = (l & keep) | (b & ~keep);
+            got = ptx_idx(value, by, c, &inside);
+            expect(right(got, inside, from, from <= last), "shfl.idx");
+        }
+    unsigned int all;
+    expect(ptx_match(lane % 2) == (lane % 2 ? 0xaaaaaaaau : 0x55555555u), "match.any");
+    expect(ptx_match_all(7, &all) == 0xffffffffu && all == 1 && ptx_match_all(lane, &all) == 0 && all == 0, "match.all");
+    expect(ptx_redux_min(5 - (int)__lane_id()) == -58, "redux.min");
+    expect(ptx_any(lane, 0xffffffffu) == 1 && ptx_any(lane, 0xff) == 0, "vote.any");
+}
+static void values_of_ptx() {
+    expect(ptx_bfe(0xdeadbeef, 8, 12) == 0xdbe && ptx_bfe(0xdeadbeef, 28, 12) == 0xd && ptx_bfe(1, 0, 0) == 0, "bfe.u32");
+    expect(ptx_bfe(0xdeadbeef, 40, 4) == 0 && ptx_bfe(0xdeadbeef, 0, 32) == 0xdeadbeef, "bfe.u32 at its ends");
+    expect(ptx_bfe_signed(0xf0, 4, 4) == -1 && ptx_bfe_signed(0x70, 4, 4) == 7 && ptx_bfe_signed(-1, 3, 0) == 0, "bfe.s32");
+    expect(ptx_bfe_signed((int)0x80000000, 28, 8) == -8, "bfe.s32 past the end fills with the sign");
+    expect(ptx_bfi(0xab, 0xffffffff, 8, 8) == 0xffffabff && ptx_bfi(0xab, 0x1234, 40, 8) == 0x1234, "bfi");
+    expect(ptx_lop3(0xf0f0f0f0, 0xcccccccc, 0xaaaaaaaa) == 0xe2e2e2e2, "lop3");
+    expect(ptx_shr(-8, 1) == -4 && ptx_shr(-8, 40) == -1 && ptx_shr(8, 32) == 0, "shr.s32");
+    const float nan = __builtin_nanf("");
+    expect(ptx_compare(1, 2) == (1 | 4) && ptx_compare(2, 1) == (2 | 4) && ptx_compare(1, 1) == 2 && ptx_compare(nan, 1) == (2 | 8), "setp");
+    expect(ptx_pack_bf16(1.0f, -2.0f) == 0x3f80c000 && ptx_pack_bf16(1.00390625f, 1.01171875f) == 0x3f803f82, "cvt.bf16x2, ties to even");
+    expect(ptx_pack_half(1.0f, -2.0f) == 0x3c00c000 && ptx_fma_half(0x40003c00, 0x42003c00, 0x3c003c00) == 0x47004000, "halves");
+    expect(ptx_swap(0x12345678) == 0x56781234 && ptx_tf32(1.0f + 0x1p-11f) == 0x3f802000 && ptx_tf32(1.0f) == 0x3f800000, "mov, tf32");
+}
+
 int main() {
     matrices<16, 16, 16, signed char, signed char, int>("16x16x16 int8");
     matrices<32, 8, 16, unsigned char, unsigned char, int>("32x8x16 uint8");
@@ -201,5 +249,7 @@ int main() {
     launch(128, groups);
     launch(96, groups);
     launch(64, warps);
+    launch(64, shuffles_of_ptx);
+    launch(1, values_of_ptx);
     std::puts("all right");
 }
