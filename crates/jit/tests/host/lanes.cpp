@@ -57,7 +57,12 @@ static int permute(int address, int value) {
 #define __builtin_amdgcn_s_sleep(n)
 #define __builtin_amdgcn_is_shared(p) false
 #define __builtin_amdgcn_is_private(p) false
-struct __half { float value; };
+struct __half { unsigned short value; };
+struct __half2 { __half x, y; };
+static __half __hadd(__half a, __half) { return a; }
+static __half2 __hadd2(__half2 a, __half2) { return a; }
+#define __hip_atomic_fetch_max(address, ...) *(address)
+#define __hip_atomic_fetch_min(address, ...) *(address)
 static bool __hisnan(__half) { return false; }
 static bool __hgt(__half a, __half b) { return a.value > b.value; }
 static bool __hlt(__half a, __half b) { return a.value < b.value; }

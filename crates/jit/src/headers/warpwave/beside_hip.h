@@ -176,3 +176,25 @@ template <int __warpwave_ = 0> __device__ inline __half __hmax(__half a, __half 
 template <int __warpwave_ = 0> __device__ inline __half __hmin(__half a, __half b) {
     return __hisnan(a) ? b : __hisnan(b) ? a : __hlt(a, b) ? a : b;
 }
+template <int __warpwave_ = 0> __device__ inline __half __hmax_nan(__half a, __half b) {
+    return __hisnan(a) ? a : __hisnan(b) ? b : __hgt(a, b) ? a : b;
+}
+template <int __warpwave_ = 0> __device__ inline __half __hmin_nan(__half a, __half b) {
+    return __hisnan(a) ? a : __hisnan(b) ? b : __hlt(a, b) ? a : b;
+}
+template <int __warpwave_ = 0> __device__ inline long long atomicMax(long long *address, long long value) {
+    return __hip_atomic_fetch_max(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <int __warpwave_ = 0> __device__ inline long long atomicMin(long long *address, long long value) {
+    return __hip_atomic_fetch_min(address, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+template <int __warpwave_ = 0> __device__ inline __half atomicAdd(__half *address, __half value) {
+    return __builtin_bit_cast(__half, __warpwave::atomic_update((unsigned short *)address, [=](unsigned short old) {
+        return __builtin_bit_cast(unsigned short, __hadd(__builtin_bit_cast(__half, old), value));
+    }));
+}
+template <int __warpwave_ = 0> __device__ inline __half2 atomicAdd(__half2 *address, __half2 value) {
+    return __builtin_bit_cast(__half2, __warpwave::atomic_update((unsigned int *)address, [=](unsigned int old) {
+        return __builtin_bit_cast(unsigned int, __hadd2(__builtin_bit_cast(__half2, old), value));
+    }));
+}

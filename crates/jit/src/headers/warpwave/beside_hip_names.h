@@ -1,6 +1,20 @@
 // CUDA's names for the functions of beside_hip.h.
 #pragma once
 
+// Where blockDim.x is an object without contents, as in HIP 5, a comparison with a number finds no best function.
+#define __WW_INDEX_ORDER(name, op)                                                                                                 \
+    template <class I> __WW_DEVICE typename __warpwave::enable_if<__is_empty(I), unsigned int>::type name(unsigned int a, I index) {    \
+        unsigned int b = index;                                                                                                    \
+        return a op b ? a : b;                                                                                                     \
+    }                                                                                                                              \
+    template <class I> __WW_DEVICE typename __warpwave::enable_if<__is_empty(I), unsigned int>::type name(I index, unsigned int a) {    \
+        unsigned int b = index;                                                                                                    \
+        return a op b ? a : b;                                                                                                     \
+    }
+__WW_INDEX_ORDER(min, <)
+__WW_INDEX_ORDER(max, >)
+#undef __WW_INDEX_ORDER
+
 #define __shfl_sync __warpwave::shfl_sync
 #define __shfl_up_sync __warpwave::shfl_up_sync
 #define __shfl_down_sync __warpwave::shfl_down_sync
