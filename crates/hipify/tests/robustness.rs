@@ -201,3 +201,9 @@ fn types_of_device_code_in_arguments_that_move_are_translated() {
     let once = String::from_utf8(translate(source, &options).output).unwrap();
     assert!(once.contains("HIP_KERNEL_NAME(k<hip_bfloat16>), dim3(2)"), "{once}");
 }
+
+#[test]
+fn an_array_called_x_is_no_member_of_a_half2() {
+    let source = b"#include <hip/hip_runtime.h>\nvoid f() { half2 ret; } void g() { tile<half2> ret; ret.x[0] = 1; }\n";
+    assert_eq!(translate(source, &Options::default()).output, source);
+}
