@@ -1,6 +1,7 @@
 //! Times the translator on all sources under a folder, beside hipify-perl in the same run when it is given.
 //!
-//! `cargo run --release -p warpwave-hipify --example bench -- FOLDER [--perl PATH/hipify-perl] [--rounds N]`
+//! `cargo run --release -p warpwave-hipify --example bench -- FOLDER [--perl PATH] [--rounds N]`; PATH is the script or a checkout of HIPIFY,
+//! and comes from `HIPIFY_PERL` when it is not given.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use warpwave_hipify::{LaunchSyntax, Options, names, translate};
 
 fn main() -> ExitCode {
-    let (mut folder, mut perl, mut rounds) = (None, None, 20u32);
+    let (mut folder, mut perl, mut rounds) = (None, std::env::var("HIPIFY_PERL").ok(), 20u32);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -20,7 +21,7 @@ fn main() -> ExitCode {
         }
     }
     let Some(folder) = folder else {
-        eprintln!("usage: bench FOLDER [--perl PATH/hipify-perl] [--rounds N]");
+        eprintln!("usage: bench FOLDER [--perl PATH] [--rounds N]");
         return ExitCode::from(2);
     };
     let mut files = Vec::new();
@@ -50,17 +51,23 @@ fn main() -> ExitCode {
     println!("warpwave-hipify, best of {rounds} rounds: {:.4} s, {:.1} MB/s", best.as_secs_f64(), speed(best));
     println!("a lookup: {:.1} ns for names of no table, {:.1} ns for CUDA's", lookup(&FOREIGN), lookup(&CUDA));
     if let Some(perl) = perl {
+        let checkout = Path::new(&perl).join("bin/hipify-perl");
+        let perl = if checkout.is_file() { checkout } else { PathBuf::from(perl) };
+        if !perl.is_file() {
+            eprintln!("error: {}: no hipify-perl there", perl.display());
+            return ExitCode::FAILURE;
+        }
         let start = Instant::now();
         for file in &files {
             let run = Command::new("perl").arg(&perl).arg("-quiet-warnings").arg(file).output();
             if let Err(error) = run {
-                eprintln!("error: perl {perl}: {error}");
+                eprintln!("error: perl {}: {error}", perl.display());
                 return ExitCode::FAILURE;
             }
         }
         let time = start.elapsed();
         println!("hipify-perl, a process per file: {:.2} s, {:.3} MB/s", time.as_secs_f64(), speed(time));
-        println!("ratio: {:.0}", time.as_secs_f64() / best.as_secs_f64());
+        println!("ratio to hipify-perl in this run: {:.0}", time.as_secs_f64() / best.as_secs_f64());
     }
     ExitCode::SUCCESS
 }

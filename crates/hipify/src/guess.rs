@@ -92,9 +92,14 @@ pub(crate) fn is_toolkit_header(name: &[u8], angled: bool) -> bool {
 
 /// Whether HIP's runtime header stands anywhere, even in a block that is left out: to add it again each time would never end.
 pub(crate) fn includes_runtime(lexed: &Lexed<'_>) -> bool {
+    includes(lexed, "hip/hip_runtime.h")
+}
+
+/// Whether a file includes a header of this name.
+pub(crate) fn includes(lexed: &Lexed<'_>, name: &str) -> bool {
     (0..lexed.tokens.len())
         .filter(|index| matches!(lexed.tokens[*index].kind, Kind::HeaderName | Kind::String) && lexed.tokens[*index].in_directive)
-        .any(|index| matches!(lexed.text(index), b"<hip/hip_runtime.h>" | b"\"hip/hip_runtime.h\""))
+        .any(|index| matches!(lexed.text(index), [b'<' | b'"', inner @ .., b'>' | b'"'] if inner == name.as_bytes()))
 }
 
 /// Whether the token at `index` is part of an `#if` or `#elif` condition.

@@ -55,8 +55,9 @@ impl<'a> Halves<'a> {
 
     /// The first token of the expression whose member is read at `dot`, if it is one of these and not cast yet.
     pub fn member(&self, lexed: &Lexed<'_>, brackets: &Brackets, dot: usize) -> Option<usize> {
-        // What has members or is called is no number.
-        if !matches!(lexed.text(dot + 1), b"x" | b"y") || matches!(lexed.text(dot + 2), b"." | b"->" | b"::" | b"(" | b"<<<" | b"##") {
+        // What has members or elements or is called is no number.
+        if !matches!(lexed.text(dot + 1), b"x" | b"y") || matches!(lexed.text(dot + 2), b"." | b"->" | b"::" | b"(" | b"[" | b"<<<" | b"##")
+        {
             return None;
         }
         let mut name = dot.checked_sub(1)?;

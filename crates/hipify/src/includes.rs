@@ -55,6 +55,21 @@ pub(crate) struct Include {
     pub unsupported: bool,
 }
 
+/// Headers of CUDA that the compatibility header stands for.
+pub(crate) const COMPATIBLE: &[&str] = &[
+    "cooperative_groups.h",
+    "cooperative_groups/reduce.h",
+    "cooperative_groups/scan.h",
+    "cuda/std/array",
+    "cuda/std/complex",
+    "cuda/std/limits",
+    "cuda/std/type_traits",
+    "cuda/std/utility",
+    "cuda_bf16.h",
+    "cuda_fp8.h",
+    "mma.h",
+];
+
 /// Which headers a file has had.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {

@@ -1,7 +1,8 @@
 //! The kernel language: what stands in device code, and what becomes of it on AMD.
 //!
 //! [`rewrite`] collects the changes that device code needs beside the names of the runtime's calls: guards on `__CUDA_ARCH__`
-//! ([`guards`]) and inline PTX ([`ptx`]). What cannot be done is told in the diagnostics of [`codes`]. [`find`] lists the kernels and device
+//! ([`guards`]) and inline PTX ([`ptx`]). What cannot be done is told in the diagnostics of [`codes`], calls that no header answers
+//! by [`intrinsics`]. [`find`] lists the kernels and device
 //! functions of a text as it is written, [`expand`] those that come out of its macros and conditions.
 //!
 //! Promises: no change adds or removes a line; a statement that has no counterpart is not left out but replaced by one that does
@@ -12,6 +13,7 @@ mod condition;
 pub mod expand;
 pub mod find;
 pub mod guards;
+pub mod intrinsics;
 pub mod ptx;
 
 use std::collections::HashMap;
@@ -23,7 +25,7 @@ use crate::lex::{Lexed, TooLarge};
 use guards::Obstacle;
 
 /// Part of every cache key of translated code: a change of what [`rewrite`] writes raises it.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A translated text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,17 +36,61 @@ pub struct Translation {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Translates the device code of a source.
+/// Translates the device code of a source for Warpwave's headers.
 pub fn translate(source: &[u8]) -> Result<Translation, TooLarge> {
+    translate_for(source, ptx::Dialect::Warpwave)
+}
+
+/// The same, with C++ that calls functions of this dialect.
+pub fn translate_for(source: &[u8], dialect: ptx::Dialect) -> Result<Translation, TooLarge> {
     let lexed = Lexed::new(source)?;
     let (mut edits, mut diagnostics) = (Edits::default(), Vec::new());
-    rewrite(&lexed, &mut edits, &mut diagnostics);
+    rewrite(&lexed, dialect, &mut edits, &mut diagnostics);
+    diagnostics.sort_by_key(|d| (d.start, d.code));
+    Ok(Translation { text: edits.apply(source), diagnostics })
+}
+
+/// Translates the inline PTX of a file that is compiled with HIP's own headers: the C++ calls nothing else. Guards on `__CUDA_ARCH__`
+/// stay, each with a diagnostic, and a statement without a counterpart stays as it is, named in one.
+pub fn translate_ptx(source: &[u8]) -> Result<Translation, TooLarge> {
+    let lexed = Lexed::new(source)?;
+    let conditionals = guards::conditionals(&lexed);
+    let elsewhere = guards::not_for_amd(&lexed, &conditionals);
+    let (mut edits, mut diagnostics) = (Edits::default(), Vec::new());
+    for statement in ptx::statements(&lexed) {
+        let token = *statement.as_ref().map_or_else(|(token, _)| token, |asm| &asm.tokens.start);
+        if elsewhere.contains(token) {
+            continue;
+        }
+        let asm = match statement {
+            Ok(asm) => asm,
+            Err((_, reason)) => {
+                diagnostics.push(codes::unreadable_asm(lexed.tokens[token].start, lexed.tokens[token].end, reason));
+                continue;
+            }
+        };
+        let (start, end) = (lexed.tokens[asm.tokens.start].start, lexed.tokens[asm.tokens.end - 1].end);
+        match ptx::translate(&asm, ptx::Dialect::Hip) {
+            ptx::Outcome::Keep => {}
+            ptx::Outcome::Unknown(name) => diagnostics.push(codes::unknown_ptx(start, end, &name)),
+            ptx::Outcome::Cpp(text, notes) => {
+                edits.replace(start, end, same_lines(&lexed, &asm.tokens, text));
+                diagnostics.extend(notes.into_iter().map(|note| codes::near_ptx(start, end, note)));
+            }
+        }
+    }
+    for branch in conditionals.iter().flat_map(|conditional| &conditional.branches).filter(|branch| branch.on_arch) {
+        let Range { start, end } = branch.directive;
+        if !elsewhere.contains(start) {
+            diagnostics.push(codes::arch_guard(lexed.tokens[start].start, lexed.tokens[end - 1].end));
+        }
+    }
     diagnostics.sort_by_key(|d| (d.start, d.code));
     Ok(Translation { text: edits.apply(source), diagnostics })
 }
 
 /// Adds the changes that the device code of `lexed` needs.
-pub fn rewrite(lexed: &Lexed<'_>, edits: &mut Edits, diagnostics: &mut Vec<Diagnostic>) {
+pub fn rewrite(lexed: &Lexed<'_>, dialect: ptx::Dialect, edits: &mut Edits, diagnostics: &mut Vec<Diagnostic>) {
     let conditionals = guards::conditionals(lexed);
     let mut obstacles = Vec::new();
     let mut statements: HashMap<usize, ptx::Asm> = HashMap::new();
@@ -58,7 +104,7 @@ pub fn rewrite(lexed: &Lexed<'_>, edits: &mut Edits, diagnostics: &mut Vec<Diagn
             }
         };
         let (start, end) = (lexed.tokens[asm.tokens.start].start, lexed.tokens[asm.tokens.end - 1].end);
-        match ptx::translate(&asm) {
+        match ptx::translate(&asm, dialect) {
             ptx::Outcome::Keep => {}
             ptx::Outcome::Unknown(name) => {
                 obstacles.push(Obstacle { token: asm.tokens.start, name });
@@ -71,7 +117,8 @@ pub fn rewrite(lexed: &Lexed<'_>, edits: &mut Edits, diagnostics: &mut Vec<Diagn
         }
     }
     // An obstacle in a branch that AMD compilers never see is none.
-    obstacles.retain(|obstacle| !guards::not_for_amd(lexed, &conditionals, obstacle.token));
+    let elsewhere = guards::not_for_amd(lexed, &conditionals);
+    obstacles.retain(|obstacle| !elsewhere.contains(obstacle.token));
     for Obstacle { token, name } in guards::rewrite(lexed, &conditionals, obstacles, edits, diagnostics) {
         let Some(asm) = statements.get(&token) else { continue };
         let (start, end) = (lexed.tokens[asm.tokens.start].start, lexed.tokens[asm.tokens.end - 1].end);

@@ -41,7 +41,7 @@ mod translate;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use includes::{Included, included};
-pub use options::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
+pub use options::{COMPATIBILITY_HEADER, ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
 pub use ported::already_hip;
 pub use stats::Stats;
 pub use translate::{Translation, translate};

@@ -46,6 +46,9 @@ pub enum RuntimeHeader {
     Never,
 }
 
+/// The one header of Warpwave's that a translation may include ([`Options::compatibility_header`]).
+pub const COMPATIBILITY_HEADER: &str = "warpwave_cuda.h";
+
 /// The choices of a translation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
@@ -63,6 +66,8 @@ pub struct Options {
     pub keep_device_types: bool,
     /// When HIP's runtime header is added.
     pub runtime_header: RuntimeHeader,
+    /// Includes [`COMPATIBILITY_HEADER`], in place of the headers of CUDA that it stands for.
+    pub compatibility_header: bool,
     /// Macros, each with its value, for [`ExcludedBlocks`] other than `Translated`; an empty value defines a name alone.
     pub defines: Vec<(String, String)>,
     /// Conditionals that have a branch for HIP already are left alone ([`crate::ported`]).

@@ -8,8 +8,8 @@ use crate::codes;
 use crate::edit::Edits;
 use crate::launch::{self, Launch};
 use crate::lex::Kind;
-use crate::names::{self, Family};
-use crate::options::{LaunchSyntax, RuntimeHeader, Target};
+use crate::names::{self, Family, Row, flag};
+use crate::options::{COMPATIBILITY_HEADER, LaunchSyntax, RuntimeHeader, Target};
 use crate::translate::{Translation, Walk};
 use crate::{guess, macros};
 
@@ -24,9 +24,17 @@ impl Walk<'_> {
             RuntimeHeader::Always => true,
             RuntimeHeader::Never => false,
         };
-        if wanted && !self.seen.has_runtime() && !guess::includes_runtime(self.lexed) {
-            let crlf = self.lexed.source.iter().position(|byte| *byte == b'\n').is_some_and(|at| self.lexed.source[..at].ends_with(b"\r"));
-            let text = if crlf { "\r\n#include <hip/hip_runtime.h>\r\n" } else { "\n#include <hip/hip_runtime.h>\n" };
+        let runtime = wanted && !self.seen.has_runtime() && !guess::includes_runtime(self.lexed);
+        let compatibility = wanted && !self.has_compatibility;
+        if runtime || compatibility {
+            let line_end = self.line_end();
+            let mut text = line_end.to_owned();
+            if runtime {
+                text += &format!("#include <hip/hip_runtime.h>{line_end}");
+            }
+            if compatibility {
+                text += &format!("#include \"{COMPATIBILITY_HEADER}\"{line_end}");
+            }
             self.edits.insert(self.header_place(), text);
         }
         let source = self.lexed.source;
@@ -118,14 +126,30 @@ impl Walk<'_> {
                 continue;
             }
             if let Some(row) = names::find(self.lexed.text(index))
-                && row.family() != Family::Device
-                && !row.is_unsupported(self.options.target)
+                && self.renames(index, row)
             {
                 edits.replace(token.start - base, token.end - base, self.new_name(index, row));
             }
         }
         let source = &self.lexed.source[base as usize..self.lexed.tokens[range.end - 1].end as usize];
         edits.apply(source)
+    }
+
+    /// Whether the walk translates the name at `index`, without its telling what it does not.
+    fn renames(&self, index: usize, row: &'static Row) -> bool {
+        let function = row.is_function();
+        let here = match row.family() {
+            Family::Device => {
+                if function {
+                    guess::calls(self.lexed, index)
+                } else {
+                    !self.options.keep_device_types
+                }
+            }
+            Family::Blas if row.flags & flag::V2_ONLY != 0 => self.seen.has_blas_v2(),
+            _ => row.cuda() != "cub" || self.lexed.is(index + 1, b"::"),
+        };
+        here && !row.is_unsupported(self.options.target) && (self.options.experimental || row.flags & flag::EXPERIMENTAL == 0)
     }
 
     fn rewrite_launches(&mut self) {
@@ -183,6 +207,12 @@ impl Walk<'_> {
             let message = format!("`{}` looks like a name of CUDA's and is in no table{times}", String::from_utf8_lossy(name));
             self.report(codes::UNKNOWN, index, message, None);
         }
+    }
+
+    /// How the source ends its first line.
+    pub(crate) fn line_end(&self) -> &'static str {
+        let first = self.lexed.source.iter().position(|byte| *byte == b'\n');
+        if first.is_some_and(|at| self.lexed.source[..at].ends_with(b"\r")) { "\r\n" } else { "\n" }
     }
 
     /// Where HIP's runtime header goes when no header of CUDA makes room for it.

@@ -13,10 +13,10 @@ use crate::brackets::Brackets;
 use crate::codes::{self, Code};
 use crate::diagnostic::Diagnostic;
 use crate::edit::Edits;
-use crate::includes::Seen;
+use crate::includes::{COMPATIBLE, Seen};
 use crate::lex::{Kind, Lexed};
 use crate::names::{self, Family, Row, flag};
-use crate::options::{ExcludedBlocks, Options, Target};
+use crate::options::{COMPATIBILITY_HEADER, ExcludedBlocks, Options, Target};
 use crate::stats::Stats;
 use crate::{conditions, guess, half2, ported};
 
@@ -75,6 +75,7 @@ pub fn translate(source: &[u8], options: &Options) -> Translation {
         first_include: None,
         pragma_once: None,
         gpu_code: false,
+        has_compatibility: !options.compatibility_header || guess::includes(&lexed, COMPATIBILITY_HEADER),
     };
     walk.run();
     walk.finish()
@@ -101,6 +102,8 @@ pub(crate) struct Walk<'a> {
     pub pragma_once: Option<usize>,
     /// The file has code for a GPU, so it needs the runtime header.
     pub gpu_code: bool,
+    /// The compatibility header is there, or not wanted.
+    pub has_compatibility: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -140,6 +143,8 @@ impl<'a> Walk<'a> {
                 Kind::Name => self.name(index),
                 Kind::String if !lexed.tokens[index].in_directive || !self.after_word(index, b"include") => self.string(index),
                 Kind::Punct => match lexed.text(index) {
+                    // A condition holds no launch; what looks like one there is none.
+                    b"<<<" if lexed.tokens[index].in_directive && guess::in_condition(lexed, index) => {}
                     b"<<<" => self.launches.push(index),
                     b"." if !self.halves.is_empty() => self.half_member(index),
                     _ => {}
@@ -426,6 +431,16 @@ impl<'a> Walk<'a> {
             }
             return;
         }
+        if self.options.compatibility_header && COMPATIBLE.iter().any(|known| known.as_bytes() == name) {
+            self.stats.includes += 1;
+            if self.has_compatibility {
+                self.edits.replace(self.lexed.tokens[hash].start, token.end, "");
+            } else {
+                self.has_compatibility = true;
+                self.edits.replace(token.start, token.end, format!("\"{COMPATIBILITY_HEADER}\""));
+            }
+            return;
+        }
         let Some(include) = names::include(name) else {
             if guess::is_toolkit_header(name, open == '<') {
                 let message = format!("`{}`: no HIP header is known for it", String::from_utf8_lossy(name));
@@ -445,7 +460,13 @@ impl<'a> Walk<'a> {
             self.edits.replace(self.lexed.tokens[hash].start, token.end, "");
         } else {
             let name = if roc && !include.roc.is_empty() { include.roc } else { include.hip };
-            self.edits.replace(token.start, token.end, format!("{open}{name}{close}"));
+            let more = if name == "hip/hip_runtime.h" && !self.has_compatibility {
+                self.has_compatibility = true;
+                format!("{}#include \"{COMPATIBILITY_HEADER}\"", self.line_end())
+            } else {
+                String::new()
+            };
+            self.edits.replace(token.start, token.end, format!("{open}{name}{close}{more}"));
         }
     }
 }

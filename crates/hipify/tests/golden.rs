@@ -3,6 +3,8 @@
 //! The first line of a source may choose options: `// options: roc miopen call keep-excluded experimental hip-data-types`. The expected
 //! file ends with the diagnostics, one comment each.
 
+mod common;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -73,13 +75,7 @@ const NOT_COMPILED: &[(&str, &str)] = &[
 /// The translations compile: with clang and HIP's headers, where both are installed.
 #[test]
 fn translations_compile_for_an_amd_gpu() {
-    let clang = std::env::var_os("WARPWAVE_CLANG").unwrap_or_else(|| "clang-19".into());
-    let runs = std::process::Command::new(&clang).arg("--version").output().is_ok_and(|output| output.status.success());
-    if !runs || !Path::new("/usr/include/hip/hip_runtime.h").exists() {
-        let required = std::env::var_os("WARPWAVE_REQUIRE_ALL").is_some_and(|value| value == "1");
-        assert!(!required, "no clang or no HIP headers (apt install clang-19 libamdhip64-dev), and WARPWAVE_REQUIRE_ALL is set");
-        return eprintln!("skipped: no clang, or no HIP headers");
-    }
+    let Some(clang) = common::hip_clang() else { return };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut compiled = 0;
     for entry in std::fs::read_dir(&folder).unwrap() {
@@ -92,13 +88,7 @@ fn translations_compile_for_an_amd_gpu() {
             println!("{name}: not compiled: {why}");
             continue;
         }
-        let output = std::process::Command::new(&clang)
-            .args(["-x", "hip", "--offload-device-only", "--offload-arch=gfx90a", "-fsyntax-only", "-w", "-D__HIP_PLATFORM_AMD__"])
-            .args(["--rocm-path=/usr", "--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode"])
-            .arg(&path)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        common::compile_hip(&clang, &path, &[]);
         compiled += 1;
     }
     println!("{compiled} translations compile for gfx90a");

@@ -1,10 +1,12 @@
 //! Each construct of the kernel language with what it becomes: `kernels/NAME.cu` to `kernels/NAME.hip`, whose first lines are the
 //! diagnostics. `WARPWAVE_BLESS=1` writes the expected files anew.
 
+mod common;
+
 use std::path::Path;
 
 use warpwave_hipify::diagnostic::line_and_column;
-use warpwave_hipify::kernels::translate;
+use warpwave_hipify::kernels::{intrinsics, translate, translate_ptx};
 
 #[test]
 fn constructs_become_what_is_expected() {
@@ -32,6 +34,31 @@ fn constructs_become_what_is_expected() {
     }
 }
 
+/// The same PTX in a file for HIP's own headers: `plain/NAME.hip`, compiled where clang and those headers are.
+#[test]
+fn ptx_becomes_plain_hip() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
+    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|e| e == "cu") && path.to_string_lossy().contains("ptx_"));
+    assert!(files.len() >= 8);
+    let clang = common::hip_clang();
+    for path in files {
+        let source = std::fs::read(&path).unwrap();
+        let names = warpwave_hipify::translate(&source, &warpwave_hipify::Options::default());
+        let done = translate_ptx(&names.output).unwrap();
+        assert!(done.diagnostics.iter().all(|d| d.code != 301), "{}: {:?}", path.display(), done.diagnostics);
+        let result = String::from_utf8(done.text).unwrap();
+        let golden = folder.join("plain").join(path.file_name().unwrap()).with_extension("hip");
+        if std::env::var_os("WARPWAVE_BLESS").is_some_and(|v| v == "1") {
+            std::fs::write(&golden, &result).unwrap();
+        }
+        assert_eq!(result, std::fs::read_to_string(&golden).unwrap_or_default(), "{}", golden.display());
+        if let Some(clang) = &clang {
+            common::compile_hip(clang, &golden, &[]);
+        }
+    }
+}
+
 proptest::proptest! {
     /// Whatever comes in, lines stay.
     #[test]
@@ -56,4 +83,29 @@ fn an_operand_with_a_literal_over_two_lines_moves_no_line() {
     let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
     assert_eq!(lines(&text), lines(source), "{}", String::from_utf8_lossy(&text));
     assert!(text.ends_with(b"}\nint after;\n"));
+}
+
+/// Names that the corpora call although HIP lacks them; Warpwave's headers have them all.
+const NOT_HIPS: &[&str] = &["__cvta_generic_to_shared", "__dp2a_hi", "__dp2a_lo", "__dp4a", "__isGlobal", "__isShared", "__nanosleep"];
+
+#[test]
+fn no_intrinsic_of_the_corpora_is_a_false_alarm() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let (mut files, mut found) = (0, std::collections::BTreeSet::new());
+    for folder in ["golden", "hazards", "kernels"] {
+        for entry in std::fs::read_dir(tests.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|end| end != "cu") {
+                continue;
+            }
+            files += 1;
+            let source = std::fs::read(&path).unwrap();
+            let lexed = warpwave_hipify::lex::Lexed::new(&source).unwrap();
+            for told in intrinsics::unknown(&lexed, &intrinsics::hip_has) {
+                found.insert(String::from_utf8_lossy(&source[told.start as usize..told.end as usize]).into_owned());
+            }
+        }
+    }
+    assert!(files >= 120, "{files} files");
+    assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), NOT_HIPS);
 }

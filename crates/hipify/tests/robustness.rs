@@ -193,3 +193,17 @@ fn ten_megabytes_on_one_line_are_translated() {
     assert_eq!(translation.stats.lines, 1);
     assert_eq!(translation.stats.lines_changed, 1);
 }
+
+#[test]
+fn types_of_device_code_in_arguments_that_move_are_translated() {
+    let source = b"#define LAUNCH(kernel, grid, ...) kernel<<<grid, 128>>>(__VA_ARGS__)\nvoid f() { LAUNCH(k<__nv_bfloat16>, 2, x); }\n";
+    let options = Options { launch: LaunchSyntax::Call, ..Options::default() };
+    let once = String::from_utf8(translate(source, &options).output).unwrap();
+    assert!(once.contains("HIP_KERNEL_NAME(k<hip_bfloat16>), dim3(2)"), "{once}");
+}
+
+#[test]
+fn an_array_called_x_is_no_member_of_a_half2() {
+    let source = b"#include <hip/hip_runtime.h>\nvoid f() { half2 ret; } void g() { tile<half2> ret; ret.x[0] = 1; }\n";
+    assert_eq!(translate(source, &Options::default()).output, source);
+}

@@ -36,6 +36,7 @@ mod translate;
 
 pub use bundle::{Bundle, BundleError, Part};
 pub use compile::{CompileError, Compiled, CompilerChoice, Job, compile, compile_with, key_material};
+pub use headers::{compatibility_header, compatibility_header_has};
 pub use jit::{Built, Jit, JitError};
 pub use kernels::kernels;
 pub use source::{Included, KernelSource, SourceError};

@@ -5,13 +5,16 @@
 //! the compiler's messages fit the user's file; what a reader must know about the translation comes as [`Note`]s.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use warpwave_gpu::Vendor;
 use warpwave_hipify::diagnostic::{Diagnostic, Severity, line_and_column};
-use warpwave_hipify::kernels;
+use warpwave_hipify::kernels::{self, intrinsics};
+use warpwave_hipify::lex::Lexed;
 
+use crate::headers;
 use crate::source::KernelSource;
 use crate::target::Target;
 
@@ -108,6 +111,20 @@ pub fn translate<'a>(name: &str, text: &'a str, target: &Target) -> Result<Trans
     Ok(Translated { text: if new == text { Cow::Borrowed(text) } else { Cow::Owned(new) }, notes })
 }
 
+/// Calls in device code that neither our headers nor any file of the source declares.
+fn undeclared(source: &KernelSource) -> Vec<Note> {
+    let files = source.files();
+    // A file too large for the lexer has been refused before.
+    let lexed: Vec<_> = files.iter().filter_map(|(name, text)| Some((name, *text, Lexed::new(text.as_bytes()).ok()?))).collect();
+    let declared: HashSet<Vec<u8>> = lexed.iter().flat_map(|(_, _, lexed)| intrinsics::declared(lexed)).collect();
+    let defined = |name: &[u8]| source.defines().iter().any(|(define, _)| define.as_bytes() == name);
+    let known = |name: &[u8]| declared.contains(name) || headers::mention(name) || defined(name);
+    let told = |(name, text, lexed): &(&String, &str, Lexed<'_>)| -> Vec<Note> {
+        intrinsics::unknown(lexed, &known).iter().map(|diagnostic| Note::new(name, text, diagnostic)).collect()
+    };
+    lexed.iter().flat_map(told).collect()
+}
+
 /// A source with everything it includes, translated.
 #[derive(Debug)]
 pub(crate) struct TranslatedSource<'a> {
@@ -128,6 +145,9 @@ impl<'a> TranslatedSource<'a> {
             let translated = translate(&file.path.to_string_lossy(), &file.text, target)?;
             notes.extend(translated.notes);
             includes.push(translated.text);
+        }
+        if target.vendor() == Vendor::Amd {
+            notes.extend(undeclared(source));
         }
         Ok(TranslatedSource { main, includes, notes })
     }

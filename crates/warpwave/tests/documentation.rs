@@ -9,7 +9,7 @@ const README: &str = include_str!("../../../README.md");
 const FOR_DEVELOPERS: &[&str] = &["WARPWAVE_FACTS", "WARPWAVE_REQUIRE_ALL", "WARPWAVE_ROOT", "WARPWAVE_TEST_FULL"];
 
 /// Macros that kernels see, not variables of the environment.
-const MACROS: &[&str] = &["WARPWAVE_CUDA_ARCH", "WARPWAVE_AMD", "WARPWAVE_ISA_VERSION", "WARPWAVE_WAVE_SIZE"];
+const MACROS: &[&str] = &["WARPWAVE_CUDA_ARCH", "WARPWAVE_AMD", "WARPWAVE_ISA_VERSION", "WARPWAVE_PRELUDE_H", "WARPWAVE_WAVE_SIZE"];
 
 /// The checkout, or `None` where tests run without one.
 fn checkout() -> Option<PathBuf> {

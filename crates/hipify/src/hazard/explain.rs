@@ -206,7 +206,8 @@ after:
         215,
         "PTX that works on a warp",
         "`shfl`, `vote`, `match`, `redux`, `ldmatrix` and `mma` in PTX work on 32 lanes, with masks of 32 bits or registers laid out over 32 \
-lanes. AMD has no PTX; intrinsics exist for the first four, and rocWMMA or MFMA instructions for matrices, with other layouts.
+lanes. The first four are translated, and then work on whole waves: a mask of 32 bits holds half of one with 64 lanes. For matrices there
+are rocWMMA and MFMA instructions, with other layouts.
 
 before:
     asm(\"vote.sync.ballot.b32 %0, p, 0xffffffff;\" : \"=r\"(votes));

@@ -28,7 +28,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::edit::{Edit, Edits};
 use crate::lex::{Kind, Lexed};
 
-mod code;
+pub(crate) mod code;
 mod constants;
 mod explain;
 mod flow;

@@ -6,20 +6,10 @@ use crate::lex::Kind;
 
 const REGISTERS: &[&[u8]] = &[b"%laneid", b"%warpid", b"%nwarpid", b"%lanemask_", b"%WARP_SZ", b"WARP_SZ"];
 
-const INSTRUCTIONS: &[&[u8]] = &[
-    b"shfl.",
-    b"vote.",
-    b"activemask",
-    b"match.any",
-    b"match.all",
-    b"redux.",
-    b"bar.warp",
-    b"elect.sync",
-    b"ldmatrix",
-    b"stmatrix",
-    b"mma.",
-    b"movmatrix",
-];
+const INSTRUCTIONS: &[&[u8]] = &[b"shfl.", b"vote.", b"activemask", b"match.any", b"match.all", b"redux.", b"bar.warp"];
+
+/// Those that the translation leaves as they are.
+const NO_COUNTERPART: &[&[u8]] = &[b"elect.sync", b"ldmatrix", b"stmatrix", b"mma.", b"movmatrix"];
 
 /// Looks at each `asm`.
 pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
@@ -38,18 +28,23 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
         if let Some(k) = strings().find(|k| has(*k, REGISTERS)) {
             found.push(hazard(
                 214,
-                Severity::Error,
+                Severity::Warning,
                 code.span(k, k),
-                "PTX reads a lane or warp register, which AMD does not have; its value counts warps of 32",
+                "PTX reads a lane or warp register; its value counts warps of 32, its translation the lanes of a wave",
                 "use `threadIdx.x % warpSize` (or `__lane_id()` in HIP) for the lane, and a 64-bit mask such as `(1ull << lane) - 1`",
             ));
         }
-        if let Some(k) = strings().find(|k| has(*k, INSTRUCTIONS)) {
+        let missing = strings().find(|k| has(*k, NO_COUNTERPART));
+        if let Some(k) = missing.or_else(|| strings().find(|k| has(*k, INSTRUCTIONS))) {
+            let (severity, message) = match missing {
+                Some(_) => (Severity::Error, "PTX works on a warp of 32 lanes; AMD has no such instruction"),
+                None => (Severity::Warning, "PTX works on a warp of 32 lanes with a 32-bit mask; its translation on a whole wave"),
+            };
             found.push(hazard(
                 215,
-                Severity::Error,
+                severity,
                 code.span(k, k),
-                "PTX works on a warp of 32 lanes with a 32-bit mask; AMD has no such instruction",
+                message,
                 "use the intrinsic (`__shfl_sync`, `__ballot_sync`, `__match_any_sync`, …) with a 64-bit mask, or rocWMMA for `mma`",
             ));
         }

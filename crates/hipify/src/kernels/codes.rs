@@ -21,6 +21,10 @@ pub const UNREADABLE_ASM: u16 = 302;
 pub const OTHER_BRANCH: u16 = 303;
 /// PTX with a nearest counterpart.
 pub const NEAR_PTX: u16 = 304;
+/// A call that nothing declares.
+pub const UNKNOWN_INTRINSIC: u16 = 305;
+/// A guard that HIP's compilers do not take.
+pub const ARCH_GUARD: u16 = 306;
 /// A kernel is missing from the compiled code.
 pub const LOST_KERNEL: u16 = 310;
 
@@ -51,6 +55,20 @@ pub const CODES: &[Code] = &[
         title: "inline PTX with a nearest counterpart",
         explanation: "The instruction is translated to the nearest that AMD has: its effect on memory and results is kept, its \
             timing or its hint is not, or a rounding mode is the one to nearest even.",
+    },
+    Code {
+        code: UNKNOWN_INTRINSIC,
+        title: "a device function that nothing declares",
+        explanation: "The name has two underscores, as CUDA's intrinsics do; neither the headers for AMD nor the source and the files \
+            it includes declare it. The compiler will not know it where it is used. Write it with what HIP has, or put the code \
+            under `#ifndef __HIP_PLATFORM_AMD__` with another way for AMD. `warpwave hipify --header` supplies many that HIP lacks.",
+    },
+    Code {
+        code: ARCH_GUARD,
+        title: "a guard on __CUDA_ARCH__",
+        explanation: "HIP's compilers do not define `__CUDA_ARCH__`, so what stands under this guard vanishes on AMD without a word, \
+            kernels too. Add `|| defined(__HIP_DEVICE_COMPILE__)` where the code belongs. `warpwave hipify --header` turns the name \
+            into a macro that counts as a recent architecture.",
     },
     Code {
         code: LOST_KERNEL,
@@ -100,6 +118,29 @@ pub(crate) fn unreadable_asm(start: u32, end: u32, reason: &'static str) -> Diag
 
 pub(crate) fn near_ptx(start: u32, end: u32, note: &str) -> Diagnostic {
     Diagnostic { code: NEAR_PTX, severity: Severity::Note, start, end, message: note.to_owned().into(), help: None }
+}
+
+pub(crate) fn unknown_intrinsic(start: u32, end: u32, name: &str, count: usize) -> Diagnostic {
+    let times = if count > 1 { format!(", {count} times") } else { String::new() };
+    Diagnostic {
+        code: UNKNOWN_INTRINSIC,
+        severity: Severity::Warning,
+        start,
+        end,
+        message: format!("`{name}` is called in device code{times}; neither the headers for AMD nor this source declares it").into(),
+        help: Some("write it with what HIP has, or keep it for NVIDIA behind `#ifndef __HIP_PLATFORM_AMD__`".into()),
+    }
+}
+
+pub(crate) fn arch_guard(start: u32, end: u32) -> Diagnostic {
+    Diagnostic {
+        code: ARCH_GUARD,
+        severity: Severity::Warning,
+        start,
+        end,
+        message: "HIP does not define `__CUDA_ARCH__`: this condition counts it as 0, and what it guards may vanish".into(),
+        help: Some("add `|| defined(__HIP_DEVICE_COMPILE__)` where the code belongs, or translate with `--header`".into()),
+    }
 }
 
 #[cfg(test)]

@@ -48,6 +48,11 @@ impl Expanded<'_> {
         let words: Vec<Word<'_>> = self.words.iter().map(|t| Word { text: &t.text, file: t.file, at: t.at }).collect();
         find::kernels_in(&words)
     }
+
+    /// Every name that is left, as often as it stands there.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.words.iter().filter(|word| word.name).map(|word| &*word.text)
+    }
 }
 
 #[derive(Debug, Clone)]

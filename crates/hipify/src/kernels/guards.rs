@@ -101,8 +101,19 @@ pub fn nest(lexed: &Lexed<'_>, all: &[Conditional], token: usize) -> Vec<String>
     around.into_iter().map(|(_, text)| text).collect()
 }
 
-/// Whether a token stands in a branch that no AMD compiler takes, as far as AMD's macros decide it.
-pub(crate) fn not_for_amd(lexed: &Lexed<'_>, all: &[Conditional], token: usize) -> bool {
+/// The tokens in branches that no AMD compiler takes, as far as AMD's macros decide it.
+pub(crate) struct NotForAmd(Vec<Range<usize>>);
+
+impl NotForAmd {
+    /// Whether a token is one of them.
+    pub(crate) fn contains(&self, token: usize) -> bool {
+        let at = self.0.partition_point(|range| range.start <= token);
+        at > 0 && self.0[at - 1].contains(&token)
+    }
+}
+
+/// Finds them.
+pub(crate) fn not_for_amd(lexed: &Lexed<'_>, all: &[Conditional]) -> NotForAmd {
     const DEFINED: &[&[u8]] = &[b"__HIP_PLATFORM_AMD__", b"__HIP__", b"__HIPCC__", b"__AMDGCN__", b"WARPWAVE_AMD", b"WARPWAVE"];
     let defined = |name: &[u8]| DEFINED.contains(&name).then_some(true);
     let value = |name: &[u8]| DEFINED.contains(&name).then_some(1);
@@ -119,10 +130,27 @@ pub(crate) fn not_for_amd(lexed: &Lexed<'_>, all: &[Conditional], token: usize) 
             }
         }
     };
-    all.iter().any(|conditional| {
-        let Some(at) = conditional.branches.iter().position(|b| b.body.contains(&token)) else { return false };
-        holds(&conditional.branches[at]) == Some(false) || conditional.branches[..at].iter().any(|b| holds(b) == Some(true))
-    })
+    let mut dead: Vec<Range<usize>> = Vec::new();
+    for conditional in all {
+        let mut taken = false;
+        for branch in &conditional.branches {
+            let value = holds(branch);
+            if taken || value == Some(false) {
+                dead.push(branch.body.clone());
+            }
+            taken |= value == Some(true);
+        }
+    }
+    dead.sort_by_key(|range| range.start);
+    // Those that lie in others would hide them from a search.
+    let mut apart: Vec<Range<usize>> = Vec::new();
+    for range in dead {
+        match apart.last_mut() {
+            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+            _ => apart.push(range),
+        }
+    }
+    NotForAmd(apart)
 }
 
 /// Something in the source that AMD compilers cannot take: where, and its name.

@@ -5,6 +5,10 @@
 //! instructions; jumps and labels are not translated. A statement of which any instruction is not in the table is an
 //! obstacle as a whole: half a block would be worse than none. AMD's own assembly and empty statements stay as they are.
 
+mod arithmetic;
+mod atomics;
+mod convert;
+mod lanes;
 mod memory;
 pub mod table;
 
@@ -12,6 +16,16 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::lex::{Kind, Lexed};
+
+/// Whose functions the C++ may call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Dialect {
+    /// Those of Warpwave's headers, which have CUDA's names.
+    #[default]
+    Warpwave,
+    /// Only those that HIP's own headers have, from 5.2 on.
+    Hip,
+}
 
 /// An `asm` statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,13 +160,13 @@ fn unquote(literal: &[u8]) -> String {
 const AMD: &[&str] = &["v_", "s_", "ds_", "global_", "flat_", "buffer_", "tbuffer_", "scratch_", "image_", "exp "];
 
 /// Translates a statement.
-pub fn translate(asm: &Asm) -> Outcome {
+pub fn translate(asm: &Asm, dialect: Dialect) -> Outcome {
     let text: String = asm.text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join(" ");
     let body = text.trim();
     if body.is_empty() || AMD.iter().any(|prefix| body.starts_with(prefix)) {
         return Outcome::Keep;
     }
-    let mut block = table::Block { registers: HashMap::new(), lines: Vec::new(), notes: Vec::new() };
+    let mut block = table::Block { registers: HashMap::new(), lines: Vec::new(), notes: Vec::new(), dialect };
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for (index, operand) in asm.operands.iter().enumerate() {
         let letter = operand.constraint.chars().last().unwrap_or(' ');
@@ -201,7 +215,7 @@ mod tests {
 
     fn one(source: &str) -> Outcome {
         let lexed = Lexed::new(source.as_bytes()).unwrap();
-        translate(&statements(&lexed).remove(0).unwrap())
+        translate(&statements(&lexed).remove(0).unwrap(), Dialect::Warpwave)
     }
 
     #[test]
@@ -232,7 +246,7 @@ mod tests {
         for text in ["fma.rn.sat.f32 %0, %1, %1, %1;", "add.rz.f32 %0, %1, %1;", "max.NaN.f32 %0, %1, %1;", "add.cc.u32 %0, %1, %1;"] {
             let operand = |c: &str| Operand { constraint: c.to_owned(), expression: "x".to_owned(), name: None };
             let asm = Asm { tokens: 0..0, text: text.to_owned(), operands: vec![operand("=f"), operand("f")] };
-            assert!(matches!(translate(&asm), Outcome::Unknown(_)), "{text}");
+            assert!(matches!(translate(&asm, Dialect::Warpwave), Outcome::Unknown(_)), "{text}");
         }
     }
 
@@ -253,7 +267,7 @@ mod tests {
             ]), 0..24)
         ) {
             let operand = |c: &str| Operand { constraint: c.to_owned(), expression: "x".to_owned(), name: None };
-            translate(&Asm { tokens: 0..0, text: parts.concat(), operands: vec![operand("=r"), operand("l")] });
+            translate(&Asm { tokens: 0..0, text: parts.concat(), operands: vec![operand("=r"), operand("l")] }, Dialect::Hip);
         }
     }
 }

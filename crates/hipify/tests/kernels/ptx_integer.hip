@@ -33,6 +33,6 @@ extern "C" __global__ void integers(const unsigned *in, unsigned *out, unsigned 
     do { unsigned int __ww0 = {}; unsigned int __ww1 = (unsigned int)(a); unsigned int __ww2 = (unsigned int)(40); __ww0 = __ww2 < 32 ? __ww1 >> __ww2 : 0; (r) = __ww0; } while (0);
     out[13] = r;
     do { unsigned long long __ww0 = {}; unsigned int __ww1 = (unsigned int)(a); unsigned int __ww2 = (unsigned int)(b); __ww0 = (unsigned long long)__ww1 | (unsigned long long)__ww2 << 32; (wide[3]) = (__typeof__(wide[3]))__ww0; } while (0);
-    do { unsigned int __ww0 = {}; unsigned int __ww1 = {}; unsigned long long __ww2 = (unsigned long long)(wide[3]); __ww0 = (unsigned int)__ww2; __ww1 = (unsigned int)(__ww2 >> 32); (r) = __ww0; (s) = __ww1; } while (0);
+    do { unsigned int __ww0 = {}; unsigned int __ww1 = {}; unsigned long long __ww2 = (unsigned long long)(wide[3]); unsigned long long __mv0 = __ww2; __ww0 = (unsigned int)(__mv0); __ww1 = (unsigned int)(__mv0 >> 32); (r) = __ww0; (s) = __ww1; } while (0);
     out[14] = r + s;
 }

@@ -1,4 +1,6 @@
 // 16:5: WW0304 note: a prefetch is left out: it changes no result
+// 17:5: WW0304 note: an asynchronous copy is a plain one: waiting for it is nothing
+// 18:5: WW0304 note: an asynchronous copy is a plain one: waiting for it is nothing
 // Loads and stores with hints, fences, barriers, sleep.
 extern "C" __global__ void memory(const float4 *in, float4 *out, unsigned *flag) {
     float4 v;
@@ -18,6 +20,6 @@ extern "C" __global__ void memory(const float4 *in, float4 *out, unsigned *flag)
     do {  } while (0);
     do { long long __ww0 = (long long)(0); } while (0);
     asm volatile("" ::: "memory");
-    if (seen == 7) do { __trap(); } while (0);
+    if (seen == 7) do { __builtin_trap(); } while (0);
     else flag[2] = seen;
 }

@@ -108,11 +108,12 @@ pub(super) fn compile(job: &Job<'_>, text: &TranslatedSource<'_>, tool: &ClangTo
     Err(failure(job, tool, last.unwrap_or_default()))
 }
 
-/// The device library's parts a source needs: math always, the hostcall protocol only under `printf`.
+/// The device library's parts a source needs: math always, the rest only for `printf` (the hostcall protocol) and barriers of a grid.
 fn libraries(job: &Job<'_>, folder: Option<&PathBuf>) -> Vec<PathBuf> {
     let Some(folder) = folder else { return Vec::new() };
-    let prints = job.source.files().iter().any(|(_, text)| text.contains("printf"));
-    let names: &[&str] = if prints { &["ocml.bc", "ockl.bc"] } else { &["ocml.bc"] };
+    let more =
+        job.source.files().iter().any(|(_, text)| text.contains("printf") || text.contains("this_grid") || text.contains("grid_group"));
+    let names: &[&str] = if more { &["ocml.bc", "ockl.bc"] } else { &["ocml.bc"] };
     names.iter().map(|n| folder.join(n)).collect()
 }
 

@@ -7,6 +7,9 @@
 #pragma clang system_header
 #endif
 
+extern "C" __device__ __attribute__((const)) int __ockl_grid_is_valid(void);
+extern "C" __device__ __attribute__((convergent)) void __ockl_grid_sync(void);
+
 namespace cooperative_groups {
 class thread_block {
   public:
@@ -22,7 +25,7 @@ class thread_block {
 };
 __device__ inline thread_block this_thread_block() { return thread_block(); }
 
-// Ranks only: a barrier of the whole grid needs a cooperative launch and the runtime's help.
+// A barrier of the whole grid is the device library's; it needs a cooperative launch, without which is_valid() is false.
 class grid_group {
   public:
     __device__ static unsigned long long num_blocks() { return (unsigned long long)gridDim.x * gridDim.y * gridDim.z; }
@@ -32,7 +35,11 @@ class grid_group {
     __device__ static unsigned long long size() { return num_blocks() * thread_block::size(); }
     __device__ static unsigned long long num_threads() { return size(); }
     __device__ static unsigned long long thread_rank() { return block_rank() * thread_block::size() + thread_block::thread_rank(); }
-    __device__ static bool is_valid() { return false; }
+    __device__ static dim3 group_dim() { return dim3(gridDim.x, gridDim.y, gridDim.z); }
+    __device__ static dim3 dim_blocks() { return group_dim(); }
+    __device__ static dim3 block_index() { return thread_block::group_index(); }
+    __device__ static bool is_valid() { return __ockl_grid_is_valid() != 0; }
+    __device__ static void sync() { __ockl_grid_sync(); }
 };
 __device__ inline grid_group this_grid() { return grid_group(); }
 
@@ -63,13 +70,30 @@ template <unsigned int Size> class tile {
         }
         return mine;
     }
+    template <class T> __device__ __warpwave_mask match_all(T value, int &all_same) const {
+        __warpwave_mask same = ballot(shfl(value, 0) == value), whole = ~(__warpwave_mask)0 >> (WARPWAVE_WAVE_SIZE - Size);
+        all_same = same == whole;
+        return all_same ? whole : 0;
+    }
+    // The lanes of the wave that this tile has.
+    __device__ static __warpwave_mask __lanes() { return (~(__warpwave_mask)0 >> (WARPWAVE_WAVE_SIZE - Size)) << first(); }
 };
 } // namespace __detail
 
 template <unsigned int Size, class Parent = void> class thread_block_tile : public __detail::tile<Size> {
   public:
-    __device__ static unsigned int meta_group_rank() { return thread_block::thread_rank() / Size; }
-    __device__ static unsigned int meta_group_size() { return (thread_block::size() + Size - 1) / Size; }
+    __device__ static unsigned int meta_group_rank() { return (unsigned int)Parent::thread_rank() / Size; }
+    __device__ static unsigned int meta_group_size() { return ((unsigned int)Parent::size() + Size - 1) / Size; }
+};
+// A tile that does not say what it is a part of keeps what it was told when it was made.
+template <unsigned int Size> class thread_block_tile<Size, void> : public __detail::tile<Size> {
+    unsigned int rank, count;
+
+  public:
+    template <class Parent>
+    __device__ thread_block_tile(const thread_block_tile<Size, Parent> &tile) : rank(tile.meta_group_rank()), count(tile.meta_group_size()) {}
+    __device__ unsigned int meta_group_rank() const { return rank; }
+    __device__ unsigned int meta_group_size() const { return count; }
 };
 template <unsigned int Size, class Parent> __device__ inline thread_block_tile<Size, Parent> tiled_partition(const Parent &) {
     return thread_block_tile<Size, Parent>();
@@ -78,9 +102,14 @@ template <unsigned int Size, class Parent> __device__ inline thread_block_tile<S
 // The lanes that run here together, numbered from 0 without gaps.
 class coalesced_group {
     __warpwave_mask lanes;
+    unsigned int rank_of_group, groups;
 
   public:
-    __device__ explicit coalesced_group(__warpwave_mask lanes) : lanes(lanes) {}
+    __device__ explicit coalesced_group(__warpwave_mask lanes, unsigned int rank = 0, unsigned int count = 1)
+        : lanes(lanes), rank_of_group(rank), groups(count) {}
+    __device__ __warpwave_mask __lanes() const { return lanes; }
+    __device__ unsigned int meta_group_rank() const { return rank_of_group; }
+    __device__ unsigned int meta_group_size() const { return groups; }
     __device__ unsigned int size() const { return __builtin_popcountll(lanes); }
     __device__ unsigned int num_threads() const { return size(); }
     __device__ unsigned int thread_rank() const { return __builtin_popcountll(lanes & (((__warpwave_mask)1 << __lane_id()) - 1)); }
@@ -100,18 +129,45 @@ class coalesced_group {
         unsigned int rank = thread_rank();
         return __warpwave::from_lane(value, lane_of(rank + by >= size() ? rank : rank + by));
     }
-    // By rank, not by lane.
-    __device__ __warpwave_mask ballot(int vote) const {
-        __warpwave_mask votes = __warpwave::ballot(vote != 0) & lanes, packed = 0;
+    // Lanes as ranks.
+    __device__ __warpwave_mask __packed(__warpwave_mask some) const {
+        __warpwave_mask packed = 0;
         unsigned int rank = 0;
         for (__warpwave_mask rest = lanes; rest; rest &= rest - 1, rank++)
-            packed |= (votes >> __builtin_ctzll(rest) & 1) << rank;
+            packed |= (some >> __builtin_ctzll(rest) & 1) << rank;
         return packed;
+    }
+    __device__ __warpwave_mask ballot(int vote) const { return __packed(__warpwave::ballot(vote != 0)); }
+    template <class T> __device__ __warpwave_mask match_any(T value) const { return __packed(__match_any_sync(lanes, value)); }
+    template <class T> __device__ __warpwave_mask match_all(T value, int &all_same) const {
+        return __packed(__match_all_sync(lanes, value, &all_same));
     }
     __device__ int any(int vote) const { return (__warpwave::ballot(vote != 0) & lanes) != 0; }
     __device__ int all(int vote) const { return (__warpwave::ballot(vote == 0) & lanes) == 0; }
 };
 __device__ inline coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+
+// The threads of a group with the same label; groups count by their first threads.
+template <class Group, class Label> __device__ inline coalesced_group labeled_partition(const Group &group, Label label) {
+    __warpwave_mask rest = group.__lanes() & __warpwave::ballot(true), mine = 0;
+    unsigned int rank = 0, count = 0;
+    for (; rest; count++) {
+        __warpwave_mask same = __warpwave::ballot(__warpwave::from_lane(label, __builtin_ctzll(rest)) == label) & rest;
+        if (same >> __lane_id() & 1) mine = same, rank = count;
+        rest &= ~same;
+    }
+    return coalesced_group(mine, rank, count);
+}
+template <class Group> __device__ inline coalesced_group binary_partition(const Group &group, bool label) {
+    __warpwave_mask yes = __warpwave::ballot(label) & group.__lanes(), all = __warpwave::ballot(true) & group.__lanes();
+    return coalesced_group(label ? yes : all & ~yes, label, 2);
+}
+// Parts of a block whose size is known only when it runs.
+__device__ inline coalesced_group tiled_partition(const thread_block &block, unsigned int size) {
+    unsigned int first = __lane_id() & ~(size - 1);
+    __warpwave_mask lanes = (~(__warpwave_mask)0 >> (WARPWAVE_WAVE_SIZE - size)) << first;
+    return coalesced_group(lanes & __warpwave::ballot(true), block.thread_rank() / size, (block.size() + size - 1) / size);
+}
 
 template <class Group> __device__ inline void sync(const Group &group) { group.sync(); }
 } // namespace cooperative_groups

@@ -78,7 +78,8 @@ __WW_BOTH __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_inte
     return __half(kind == __NV_E4M3 ? __warpwave::from_fp8<__warpwave::e4m3>(x) : __warpwave::from_fp8<__warpwave::e5m2>(x));
 }
 __WW_BOTH __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __nv_fp8_interpretation_t kind) {
-    return __half2_raw{__nv_cvt_fp8_to_halfraw((unsigned char)x, kind).x, __nv_cvt_fp8_to_halfraw((unsigned char)(x >> 8), kind).x};
+    unsigned int low = __nv_cvt_fp8_to_halfraw((unsigned char)x, kind).x, high = __nv_cvt_fp8_to_halfraw((unsigned char)(x >> 8), kind).x;
+    return __builtin_bit_cast(__half2_raw, high << 16 | low);
 }
 
 #define __WW_FP8(name, format)                                                                                                     \

@@ -30,6 +30,7 @@
 #include "warpwave/hiprtc.h"
 #else
 #include "warpwave/keywords.h"
+#include "warpwave/traits.h"
 #include "warpwave/device_library.h"
 #include "warpwave/types.h"
 #include "warpwave/index.h"

@@ -9,6 +9,7 @@ mod devices;
 mod doctor;
 mod hipify;
 mod inspect;
+mod kernel_half;
 mod run;
 
 use std::ffi::OsString;

@@ -1,9 +1,11 @@
-//! The instructions: what each means in C++.
+//! The instructions: which family each belongs to, and the registers they read and write.
 //!
 //! A register has a kind of storage ([`Store`]); an instruction reads it as the type its suffix names and writes it back the same
-//! way. The functions called are CUDA's own intrinsics, which the prelude and HIP have, and clang's builtins.
+//! way. The functions called are CUDA's own intrinsics where the prelude and HIP have them, else clang's builtins.
 
 use std::collections::HashMap;
+
+use super::Dialect;
 
 /// What a register holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +40,7 @@ impl Store {
         })
     }
 
-    fn of_type(name: &str) -> Option<Store> {
+    pub(super) fn of_type(name: &str) -> Option<Store> {
         Some(match name {
             "pred" => Store::Bool,
             "b8" | "u8" | "s8" | "b16" | "u16" | "s16" | "f16" | "bf16" => Store::U16,
@@ -92,6 +94,8 @@ pub struct Block {
     pub lines: Vec<String>,
     /// What a reader should know.
     pub notes: Vec<&'static str>,
+    /// Whose functions the C++ may call.
+    pub dialect: Dialect,
 }
 
 /// Special registers.
@@ -116,12 +120,14 @@ const SPECIAL: &[(&str, &str)] = &[
     ("%lanemask_gt", "~((2ull << __lane_id()) - 1)"),
     ("%lanemask_ge", "~((1ull << __lane_id()) - 1)"),
     ("%clock", "clock64()"),
+    ("%clock_hi", "(clock64() >> 32)"),
     ("%clock64", "clock64()"),
     ("%globaltimer", "wall_clock64()"),
+    ("%globaltimer_lo", "wall_clock64()"),
+    ("%globaltimer_hi", "(wall_clock64() >> 32)"),
+    ("%smid", "__smid()"),
+    ("WARP_SZ", "warpSize"),
 ];
-
-/// Modifiers that the table's C++ covers: rounding to nearest, allowed inexactness, halves of a product, kinds of a shift.
-const PLAIN: &[&str] = &["rn", "ftz", "approx", "full", "lo", "hi", "wrap", "clamp", "l", "r"];
 
 impl Block {
     /// Translates one instruction; `Err` names what is not in the table.
@@ -193,20 +199,35 @@ impl Block {
                 _ => format!("({want}){variable}"),
             });
         }
-        let special = operand.trim_start_matches('%');
-        if operand.starts_with('%')
-            && let Some((_, value)) = SPECIAL.iter().find(|(name, _)| &name[1..] == special)
-        {
+        if let Some((_, value)) = SPECIAL.iter().find(|(name, _)| *name == operand) {
             return Some(format!("({want}){value}"));
         }
-        if let Some(hex) = operand.strip_prefix("0f").or_else(|| operand.strip_prefix("0F")).filter(|h| h.len() == 8) {
-            u32::from_str_radix(hex, 16).ok()?;
-            return Some(format!("__uint_as_float(0x{hex}u)"));
+        if want == "bool"
+            && let Some(predicate) = operand.strip_prefix('!')
+        {
+            return self.read(predicate, ty).map(|value| format!("!{value}"));
+        }
+        if let Some(hex) = hex_float(operand, ["0f", "0F"], 8) {
+            return match want {
+                "float" => Some(format!("__uint_as_float(0x{hex}u)")),
+                "int" | "unsigned int" => Some(format!("0x{hex}u")),
+                _ => None,
+            };
+        }
+        if let Some(hex) = hex_float(operand, ["0d", "0D"], 16) {
+            return match want {
+                "double" => Some(format!("__longlong_as_double(0x{hex}ll)")),
+                "long long" | "unsigned long long" => Some(format!("0x{hex}ull")),
+                _ => None,
+            };
         }
         let digits = operand.strip_prefix('-').unwrap_or(operand);
         let number = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
             Some(hex) => u64::from_str_radix(hex.trim_end_matches('U'), 16).is_ok(),
-            None => !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()),
+            None if digits.contains('.') && matches!(want, "float" | "double") => {
+                digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') && digits.parse::<f64>().is_ok()
+            }
+            None => !digits.is_empty() && digits.trim_end_matches('U').bytes().all(|b| b.is_ascii_digit()),
         };
         number.then(|| if want == "int" || want == "unsigned int" { operand.to_owned() } else { format!("({want}){operand}") })
     }
@@ -233,14 +254,14 @@ impl Block {
         Some(())
     }
 
-    fn near(&mut self, note: &'static str) {
+    pub(super) fn near(&mut self, note: &'static str) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
     }
 
-    /// Inputs `from..` as values of `ty`.
-    fn values(&self, operands: &[String], ty: &str) -> Option<Vec<String>> {
+    /// Operands as values of `ty`.
+    pub(super) fn values(&self, operands: &[String], ty: &str) -> Option<Vec<String>> {
         operands.iter().map(|o| self.read(o, ty)).collect()
     }
 
@@ -248,289 +269,61 @@ impl Block {
         let ty = *parts.last()?;
         let has = |m: &str| parts.contains(&m);
         let count = ops.len();
-        // A function of the inputs, all of the instruction's type.
-        let call = |name: &str, v: &[String]| format!("{name}({})", v.join(", "));
         match parts[0] {
-            "ld" | "ldu" if count == 2 => return self.load(parts, ops),
-            "st" if count == 2 => return self.store(parts, ops),
-            "bar" if has("warp") => {
-                self.lines.push("__syncwarp();".to_owned());
-                return Some(());
+            "ld" | "ldu" if count == 2 => self.load(parts, ops),
+            "st" if count == 2 => self.store(parts, ops),
+            "cp" if has("async") && !has("bulk") => self.copy(parts, ops),
+            "atom" | "red" if !has("async") => self.atomic(parts, ops),
+            "prefetch" | "prefetchu" | "discard" | "applypriority" => {
+                self.near("a prefetch is left out: it changes no result");
+                Some(())
             }
-            "bar" | "barrier" if has("sync") || has("arrive") => {
-                // One barrier per block: others name a part of it.
-                let all = !has("arrive") && count == 1 && ops[0].trim() == "0";
-                return all.then(|| self.lines.push("__syncthreads();".to_owned()));
-            }
-            "membar" | "fence" => {
-                let fence = if has("sys") {
-                    "__threadfence_system"
-                } else if has("cta") {
-                    "__threadfence_block"
-                } else {
-                    "__threadfence"
-                };
-                self.lines.push(format!("{fence}();"));
-                return (!has("proxy")).then_some(());
+            "bar" | "barrier" | "membar" | "fence" => self.barrier(parts, ops),
+            "shfl" if count >= 4 => self.shuffle(parts, ops),
+            "vote" => self.vote(parts, ops),
+            "match" if has("sync") && count == 3 => self.matches(parts, ops),
+            "redux" if has("sync") && count == 3 => self.redux(parts, ops),
+            "activemask" if count == 1 => {
+                self.cut();
+                let value = self.active();
+                self.write(&ops[0], "b32", &value)
             }
             "nanosleep" if count == 1 => {
                 let time = self.read(&ops[0], "u32")?;
-                self.lines.push(format!("__nanosleep({time});"));
-                return Some(());
+                self.lines.push(match self.dialect {
+                    Dialect::Warpwave => format!("__nanosleep({time});"),
+                    // One unit is 64 cycles, about 40 ns.
+                    Dialect::Hip => format!("for (unsigned int __ww_ns = 0; __ww_ns < {time}; __ww_ns += 40) __builtin_amdgcn_s_sleep(1);"),
+                });
+                Some(())
             }
-            "trap" | "brkpt" => {
-                self.lines.push(format!("__{}();", parts[0]));
-                return Some(());
+            "trap" => {
+                self.lines.push("__builtin_trap();".to_owned());
+                Some(())
             }
-            "prefetch" | "prefetchu" | "discard" | "applypriority" => {
-                self.near("a prefetch is left out: it changes no result");
-                return Some(());
+            "brkpt" => {
+                self.lines.push("__builtin_debugtrap();".to_owned());
+                Some(())
             }
-            "cp" if has("async") && !has("bulk") => return self.copy(parts, ops),
-            "shfl" if has("sync") && count >= 4 => return self.shuffle(parts, ops),
-            "vote" if has("sync") && count == 3 => {
-                let name = ["ballot", "any", "all", "uni"].into_iter().find(|n| has(n))?;
-                let value = format!("__{name}_sync({}, {})", self.read(&ops[2], "b32")?, self.read(&ops[1], "pred")?);
-                return self.write(&ops[0], ty, &value);
-            }
-            "activemask" if count == 1 => return self.write(&ops[0], "b32", "__activemask()"),
-            "match" if has("any") && count == 3 => {
-                let value = format!("__match_any_sync({}, {})", self.read(&ops[2], "b32")?, self.read(&ops[1], ty)?);
-                return self.write(&ops[0], "b32", &value);
-            }
-            "redux" if has("sync") && count == 3 => {
-                let name = ["add", "min", "max", "and", "or", "xor"].into_iter().find(|n| has(n))?;
-                let value = format!("__reduce_{name}_sync({}, {})", self.read(&ops[2], "b32")?, self.read(&ops[1], ty)?);
-                return self.write(&ops[0], ty, &value);
-            }
-            "cvta" if count == 2 => {
-                let value = self.read(&ops[1], "u64")?;
-                return self.write(&ops[0], "u64", &value);
-            }
-            "cvt" if count == 2 && parts.len() >= 3 => return self.convert(parts, ops),
-            "setp" if count == 3 => {
-                let compare =
-                    ["eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs"].into_iter().position(|n| parts.get(1) == Some(&n))?;
-                let operator = ["==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">="][compare];
-                let v = self.values(&ops[1..], ty)?;
-                if parts.len() > 3 && parts[2] != "ftz" {
-                    return None;
-                }
-                // Unlike C++'s, PTX's `ne` is false where a value is not a number.
-                let value = if operator == "!=" && ty.starts_with('f') {
-                    format!("{0} < {1} || {0} > {1}", v[0], v[1])
-                } else {
-                    format!("{} {operator} {}", v[0], v[1])
-                };
-                return self.write(&ops[0], "pred", &value);
-            }
+            "cvta" if count == 2 => self.generic(parts, ops),
+            "cvt" if count >= 2 && parts.len() >= 3 => self.convert(parts, ops),
+            "mov" if count == 2 => self.moves(ty, ops),
+            "setp" if count == 3 => self.compare(parts, ops),
             "selp" if count == 4 => {
                 let v = self.values(&ops[1..3], ty)?;
                 let value = format!("{} ? {} : {}", self.read(&ops[3], "pred")?, v[0], v[1]);
-                return self.write(&ops[0], ty, &value);
+                self.write(&ops[0], ty, &value)
             }
-            "mov" if count == 2 => return self.moves(ty, ops),
-            "mul" | "mad" if has("wide") => {
-                let wide = match ty {
-                    "u32" => "u64",
-                    "s32" => "s64",
-                    "u16" => "u32",
-                    "s16" => "s32",
-                    _ => return None,
-                };
-                let v = self.values(ops.get(1..3)?, ty)?;
-                let sum = if parts[0] == "mad" { format!(" + {}", self.read(ops.get(3)?, wide)?) } else { String::new() };
-                return self.write(&ops[0], wide, &format!("({0}){1} * ({0}){2}{sum}", cpp(wide)?, v[0], v[1]));
-            }
-            _ => {}
+            _ if matches!(ty, "f16x2" | "bf16x2" | "bf16") => self.pairs(parts, ops),
+            _ => self.compute(parts, ops),
         }
-        let float = matches!(ty, "f32" | "f64" | "f16");
-        let suffix = if ty == "f32" { "f" } else { "" };
-        let v = self.values(ops.get(1..)?, ty)?;
-        let n = v.len();
-        // A modifier that is not known to change nothing (`.sat`, `.NaN`, `.rz`, `.cc`) is not passed over.
-        if !parts[1..].iter().all(|part| PLAIN.contains(part) || Store::of_type(part).is_some()) {
-            return None;
-        }
-        let value = match parts[0] {
-            "add" | "sub" if n == 2 && !has("cc") => format!("{} {} {}", v[0], if parts[0] == "add" { "+" } else { "-" }, v[1]),
-            "mul" if n == 2 && (float || has("lo")) => format!("{} * {}", v[0], v[1]),
-            "mad" if n == 3 && has("lo") && !has("cc") => format!("{} * {} + {}", v[0], v[1], v[2]),
-            "mul" | "mad" if has("hi") && !has("cc") && n >= 2 => {
-                let name = match ty {
-                    "u32" => "__umulhi",
-                    "s32" => "__mulhi",
-                    "u64" => "__umul64hi",
-                    "s64" => "__mul64hi",
-                    _ => return None,
-                };
-                let product = call(name, &v[..2]);
-                if n == 3 { format!("{product} + {}", v[2]) } else { product }
-            }
-            "div" if n == 2 && !has("approx") => format!("{} / {}", v[0], v[1]),
-            "div" if n == 2 && ty == "f32" => call("__fdividef", &v),
-            "rem" if n == 2 && !float => format!("{} % {}", v[0], v[1]),
-            "fma" | "mad" if n == 3 && matches!(ty, "f32" | "f64") => call(&format!("fma{suffix}"), &v),
-            "fma" if n == 3 && ty == "f16" => format!("__builtin_fmaf16({})", v.join(", ")),
-            "min" | "max" if n == 2 && float && ty != "f16" => call(&format!("f{}{suffix}", parts[0]), &v),
-            "min" | "max" if n == 2 && !float => {
-                format!("{0} {2} {1} ? {0} : {1}", v[0], v[1], if parts[0] == "min" { "<" } else { ">" })
-            }
-            "abs" if n == 1 && float && ty != "f16" => call(&format!("fabs{suffix}"), &v),
-            "abs" if n == 1 && !float => format!("{0} < 0 ? -{0} : {0}", v[0]),
-            "neg" if n == 1 => format!("-{}", v[0]),
-            "not" if n == 1 && ty == "pred" => format!("!{}", v[0]),
-            "not" if n == 1 => format!("~{}", v[0]),
-            "and" | "or" | "xor" if n == 2 && !float => {
-                format!(
-                    "{} {} {}",
-                    v[0],
-                    match parts[0] {
-                        "and" => "&",
-                        "or" => "|",
-                        _ => "^",
-                    },
-                    v[1]
-                )
-            }
-            "shl" | "shr" if n == 2 && !float => {
-                // PTX clamps the count; C++ leaves it undefined.
-                let by = self.read(&ops[2], "u32")?;
-                let bits = if ty.ends_with("64") { 64 } else { 32 };
-                let past = if parts[0] == "shr" && ty.starts_with('s') { format!("{} >> {}", v[0], bits - 1) } else { "0".to_owned() };
-                format!("{by} < {bits} ? {} {} {by} : {past}", v[0], if parts[0] == "shl" { "<<" } else { ">>" })
-            }
-            "shf" if n == 3 => {
-                let name = match (has("l"), has("clamp")) {
-                    (true, false) => "__funnelshift_l",
-                    (true, true) => "__funnelshift_lc",
-                    (false, false) => "__funnelshift_r",
-                    (false, true) => "__funnelshift_rc",
-                };
-                call(name, &v)
-            }
-            "popc" | "clz" | "brev" if n == 1 => format!("__{}{}({})", parts[0], if ty.ends_with("64") { "ll" } else { "" }, v[0]),
-            "prmt" if n == 3 && parts.len() == 2 => call("__byte_perm", &v),
-            "bfe" if n == 3 && matches!(ty, "u32" | "s32") => {
-                // In 64 bits, so that no count is out of C++'s range; PTX reads eight bits of each.
-                let (from, len) = (at_most(&self.read(&ops[2], "u32")?, 32), at_most(&self.read(&ops[3], "u32")?, 32));
-                if ty == "u32" {
-                    format!("(unsigned int)(((unsigned long long){} >> {from}) & ((1ull << {len}) - 1))", v[0])
-                } else {
-                    format!("{len} == 0 ? 0 : (int)((((long long){} >> {from}) << (64 - {len})) >> (64 - {len}))", v[0])
-                }
-            }
-            "bfi" if n == 4 && ty == "b32" => {
-                let (from, len) = (at_most(&v[2], 32), at_most(&v[3], 32));
-                let mask = format!("(unsigned int)(((1ull << {len}) - 1) << {from})");
-                format!("({1} & ~{mask}) | ((unsigned int)((unsigned long long){0} << {from}) & {mask})", v[0], v[1])
-            }
-            "lop3" if n == 4 => return self.lop3(ops, &v),
-            "ex2" if n == 1 && ty == "f32" => call("exp2f", &v),
-            "lg2" if n == 1 && ty == "f32" => call("__log2f", &v),
-            "rsqrt" if n == 1 && ty == "f32" => call("rsqrtf", &v),
-            "sqrt" if n == 1 && ty != "f16" => call(&format!("sqrt{suffix}"), &v),
-            "rcp" if n == 1 && ty != "f16" => format!("1 / {}", v[0]),
-            "sin" | "cos" if n == 1 && ty == "f32" => call(&format!("__{}f", parts[0]), &v),
-            "tanh" if n == 1 && ty == "f32" => call("tanhf", &v),
-            "dp4a" if n == 3 && parts.get(1) == Some(&ty) && parts.len() == 3 => call("__dp4a", &v),
-            "dp2a" if n == 3 && parts.len() == 4 => call(if has("lo") { "__dp2a_lo" } else { "__dp2a_hi" }, &v),
-            _ => return None,
-        };
-        self.write(&ops[0], ty, &value)
-    }
-
-    fn moves(&mut self, ty: &str, ops: &[String]) -> Option<()> {
-        if let Some(parts) = vector(&ops[1]).filter(|p| p.len() == 2) {
-            let (half, whole, shift) = halves(ty)?;
-            let v = self.values(&parts, half)?;
-            return self.write(&ops[0], whole, &format!("({0}){1} | ({0}){2} << {shift}", cpp(whole)?, v[0], v[1]));
-        }
-        if let Some(parts) = vector(&ops[0]).filter(|p| p.len() == 2) {
-            let (half, whole, shift) = halves(ty)?;
-            let value = self.read(&ops[1], whole)?;
-            self.write(&parts[0], half, &format!("({}){value}", cpp(half)?))?;
-            return self.write(&parts[1], half, &format!("({})({value} >> {shift})", cpp(half)?));
-        }
-        let value = self.read(&ops[1], ty)?;
-        if ops[1].contains("%lanemask") {
-            self.near("a lane mask of 32 bits is cut off on a wave of 64 lanes");
-        } else if ops[1].contains("%laneid") {
-            self.near("lanes count to 63 on a wave of 64 lanes");
-        }
-        self.write(&ops[0], ty, &value)
-    }
-
-    /// Any function of three words, from its truth table.
-    fn lop3(&mut self, ops: &[String], v: &[String]) -> Option<()> {
-        let text = ops[4].trim();
-        let table = text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u8::from_str_radix(hex, 16).ok())?;
-        let mut terms = Vec::new();
-        for row in (0..8u8).filter(|row| table >> row & 1 == 1) {
-            let literal = |bit: u8, value: &str| if row >> bit & 1 == 1 { value.to_owned() } else { format!("~{value}") };
-            terms.push(format!("({} & {} & {})", literal(2, &v[0]), literal(1, &v[1]), literal(0, &v[2])));
-        }
-        let value = if terms.is_empty() { "0u".to_owned() } else { terms.join(" | ") };
-        self.write(&ops[0], "b32", &value)
-    }
-
-    fn convert(&mut self, parts: &[&str], ops: &[String]) -> Option<()> {
-        let (to, from) = (parts[parts.len() - 2], parts[parts.len() - 1]);
-        let float = |t: &str| t.starts_with('f');
-        let value = self.read(&ops[1], from)?;
-        let rounding = parts[1..parts.len() - 2].iter().copied().find(|p| matches!(*p, "rz" | "rm" | "rp" | "rzi" | "rni" | "rmi" | "rpi"));
-        let value = match (rounding, float(to), float(from)) {
-            (Some("rzi"), false, true) | (None, _, false) | (None, true, true) => value,
-            (Some("rni"), _, true) => format!("rint({value})"),
-            (Some("rmi"), _, true) => format!("floor({value})"),
-            (Some("rpi"), _, true) => format!("ceil({value})"),
-            _ => return None,
-        };
-        let value = match (float(from) && !float(to), to, parts.contains(&"sat")) {
-            (true, "s32", _) => format!("__float2int_rz({value})"),
-            (true, "u32", _) => format!("__float2uint_rz({value})"),
-            (_, "f32", true) => format!("__saturatef((float)({value}))"),
-            (_, _, true) => return None,
-            _ => format!("({})({value})", cpp(to)?),
-        };
-        if from == "f64" && value.starts_with("__float2") {
-            return self.write(&ops[0], to, &value.replace("__float2", "__double2"));
-        }
-        self.write(&ops[0], to, &value)
-    }
-
-    fn shuffle(&mut self, parts: &[&str], ops: &[String]) -> Option<()> {
-        let name = match *parts.get(2)? {
-            "bfly" => "__shfl_xor_sync",
-            "up" => "__shfl_up_sync",
-            "down" => "__shfl_down_sync",
-            "idx" => "__shfl_sync",
-            _ => return None,
-        };
-        // A width other than the whole warp, and the predicate output, are in the fourth operand's bits: left to the reader.
-        let clamp = ops[3].trim();
-        let whole = matches!(clamp, "0x1f" | "31") || (name == "__shfl_up_sync" && matches!(clamp, "0" | "0x0"));
-        if !whole || ops[0].contains('|') {
-            return None;
-        }
-        let mask = ops.get(4).map_or_else(|| Some("0xffffffffu".to_owned()), |o| self.read(o, "b32"))?;
-        let value = format!("{name}({mask}, {}, (int){}, 32)", self.read(&ops[1], "b32")?, self.read(&ops[2], "b32")?);
-        self.write(&ops[0], "b32", &value)
     }
 }
 
-/// The low eight bits of a count, no more than `limit`.
-fn at_most(count: &str, limit: u32) -> String {
-    format!("(({count} & 255u) > {limit}u ? {limit}u : ({count} & 255u))")
-}
-
-/// The halves of a word: their type, the word's, and the shift between them.
-fn halves(ty: &str) -> Option<(&'static str, &'static str, u32)> {
-    match ty {
-        "b32" => Some(("b16", "b32", 16)),
-        "b64" => Some(("b32", "b64", 32)),
-        _ => None,
-    }
+/// The digits of a float written as its bits.
+fn hex_float<'o>(operand: &'o str, prefixes: [&str; 2], digits: usize) -> Option<&'o str> {
+    let hex = prefixes.iter().find_map(|prefix| operand.strip_prefix(prefix))?;
+    (hex.len() == digits && hex.bytes().all(|b| b.is_ascii_hexdigit())).then_some(hex)
 }
 
 /// `{a, b}` as its parts.

@@ -1,4 +1,4 @@
-// cooperative_groups::reduce for tiles and coalesced threads.
+// cooperative_groups::reduce for tiles, coalesced threads and blocks.
 #pragma once
 #ifdef __clang__
 #pragma clang system_header
@@ -31,6 +31,25 @@ __device__ inline T reduce(const thread_block_tile<Size, Parent> &group, T value
 template <class T, class Op> __device__ inline T reduce(const coalesced_group &group, T value, Op op) {
     T result = group.shfl(value, 0);
     for (unsigned int rank = 1; rank < group.size(); rank++) result = op(result, group.shfl(value, rank));
+    return result;
+}
+// Each wave for itself, then over the waves' results in shared memory. Every thread of the block takes part.
+template <class T, class Op> __device__ inline T reduce(const thread_block &block, T value, Op op) {
+    __attribute__((shared, aligned(16))) static char memory[sizeof(T) * (1024 / WARPWAVE_WAVE_SIZE)];
+    T *partial = (T *)memory;
+    unsigned int rank = block.thread_rank(), lane = rank % WARPWAVE_WAVE_SIZE, wave = rank / WARPWAVE_WAVE_SIZE;
+    unsigned int left = block.size() - wave * WARPWAVE_WAVE_SIZE;
+#pragma unroll
+    for (unsigned int step = WARPWAVE_WAVE_SIZE / 2; step; step /= 2) {
+        T other = __warpwave::shuffle_down(value, step, WARPWAVE_WAVE_SIZE);
+        if (lane + step < left && lane + step < WARPWAVE_WAVE_SIZE) value = op(value, other);
+    }
+    if (lane == 0) partial[wave] = value;
+    block.sync();
+    T result = partial[0];
+    for (unsigned int i = 1; i * WARPWAVE_WAVE_SIZE < block.size(); i++) result = op(result, partial[i]);
+    // The next call must not write before all have read.
+    block.sync();
     return result;
 }
 } // namespace cooperative_groups

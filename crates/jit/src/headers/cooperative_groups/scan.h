@@ -1,4 +1,4 @@
-// cooperative_groups::inclusive_scan and exclusive_scan for tiles.
+// cooperative_groups::inclusive_scan and exclusive_scan for tiles and coalesced threads.
 #pragma once
 #ifdef __clang__
 #pragma clang system_header
@@ -6,27 +6,23 @@
 #include "reduce.h"
 
 namespace cooperative_groups {
-template <unsigned int Size, class Parent, class T, class Op>
-__device__ inline T inclusive_scan(const thread_block_tile<Size, Parent> &group, T value, Op op) {
-#pragma unroll
-    for (unsigned int step = 1; step < Size; step *= 2) {
+// Of a tile or of coalesced threads: groups whose size() is at most a wave.
+template <class Group, class T, class Op> __device__ inline T inclusive_scan(const Group &group, T value, Op op) {
+    for (unsigned int step = 1; step < group.size(); step *= 2) {
         T before = group.shfl_up(value, step);
         if (group.thread_rank() >= step) value = op(before, value);
     }
     return value;
 }
-template <unsigned int Size, class Parent, class T>
-__device__ inline T inclusive_scan(const thread_block_tile<Size, Parent> &group, T value) {
+template <class Group, class T> __device__ inline T inclusive_scan(const Group &group, T value) {
     return inclusive_scan(group, value, plus<T>());
 }
 // The first thread gets T().
-template <unsigned int Size, class Parent, class T, class Op>
-__device__ inline T exclusive_scan(const thread_block_tile<Size, Parent> &group, T value, Op op) {
+template <class Group, class T, class Op> __device__ inline T exclusive_scan(const Group &group, T value, Op op) {
     T before = group.shfl_up(inclusive_scan(group, value, op), 1);
     return group.thread_rank() == 0 ? T() : before;
 }
-template <unsigned int Size, class Parent, class T>
-__device__ inline T exclusive_scan(const thread_block_tile<Size, Parent> &group, T value) {
+template <class Group, class T> __device__ inline T exclusive_scan(const Group &group, T value) {
     return exclusive_scan(group, value, plus<T>());
 }
 } // namespace cooperative_groups

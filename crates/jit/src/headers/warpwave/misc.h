@@ -23,6 +23,23 @@ __WW_DEVICE bool __isGlobal(const void *pointer) {
 }
 __WW_DEVICE bool __isShared(const void *pointer) { return __builtin_amdgcn_is_shared(pointer); }
 __WW_DEVICE bool __isLocal(const void *pointer) { return __builtin_amdgcn_is_private(pointer); }
+// A shared address is the low half of a generic one.
+__WW_DEVICE size_t __cvta_generic_to_shared(const void *pointer) { return (size_t)pointer & 0xffffffffu; }
+__WW_DEVICE void *__cvta_shared_to_generic(size_t address) {
+    return (void *)(__attribute__((address_space(3))) char *)(unsigned int)address;
+}
+__WW_DEVICE size_t __cvta_generic_to_global(const void *pointer) { return (size_t)pointer; }
+__WW_DEVICE void *__cvta_global_to_generic(size_t address) { return (void *)address; }
+// The compute unit a wave runs on (below RDNA), or the pair of them: a number of the hardware, with gaps.
+__WW_DEVICE unsigned int __smid() {
+#if WARPWAVE_ISA_VERSION >= 10000
+    unsigned int id = __builtin_amdgcn_s_getreg(23 | 10 << 6 | 10 << 11); // HW_ID1 from bit 10: WGP 4 bits, 2 more, SA, one more, SE 3
+    return (id >> 8 & 7) << 5 | (id >> 6 & 1) << 4 | (id & 15);
+#else
+    unsigned int id = __builtin_amdgcn_s_getreg(4 | 8 << 6 | 7 << 11); // HW_ID from bit 8: CU 4 bits, SH 1, SE 3
+    return id;
+#endif
+}
 
 // Of any length: the compiler makes loops of them.
 __WW_BOTH void *memcpy(void *to, const void *from, size_t bytes) { return __builtin_memcpy(to, from, bytes); }

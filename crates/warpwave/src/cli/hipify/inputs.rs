@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use warpwave_hipify::build::{self, BuildFile};
-use warpwave_hipify::{Included, included};
+use warpwave_hipify::{COMPATIBILITY_HEADER, Included, included};
 
 use super::super::{Failure, failed};
 use super::database::{self, Compiled, plain};
@@ -246,6 +246,9 @@ fn walk(root: &Path, found: &mut impl FnMut(&Path)) -> Result<(), Failure> {
 fn is_cuda(path: &Path) -> bool {
     if build_kind(path).is_some() {
         return std::fs::read(path).is_ok_and(|bytes| build::mentions_cuda(&bytes));
+    }
+    if path.file_name().is_some_and(|name| name == COMPATIBILITY_HEADER) {
+        return false;
     }
     match path.extension().and_then(|e| e.to_str()) {
         Some("cu" | "cuh") => true,

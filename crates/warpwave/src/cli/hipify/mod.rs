@@ -11,10 +11,10 @@ use warpwave_hipify::build::{self, BuildOptions};
 use warpwave_hipify::lex::Lexed;
 use warpwave_hipify::report::{self, Assessment};
 use warpwave_hipify::{
-    Diagnostic, ExcludedBlocks, LaunchSyntax, Options, Severity, Stats, Target, already_hip, codes, hazard, kernels, ported, translate,
+    Diagnostic, ExcludedBlocks, LaunchSyntax, Options, Severity, Stats, Target, already_hip, codes, hazard, ported, translate,
 };
 
-use super::{Context, Failure, Outcome, failed, usage};
+use super::{Context, Failure, Outcome, failed, kernel_half, usage};
 use database::Compiled;
 use inputs::{Input, Inputs};
 
@@ -80,9 +80,13 @@ pub(super) struct Args {
     /// Define a macro for the options above, NAME or NAME=VALUE.
     #[arg(short = 'D', long)]
     define: Vec<String>,
-    /// Look for the project's own headers here, so that they are not taken for CUDA's.
-    #[arg(short = 'I', long)]
+    /// Look for the project's own headers here, so that they are not taken for CUDA's and what they declare is known.
+    #[arg(short = 'I', long, value_name = "FOLDER")]
     include: Vec<PathBuf>,
+    /// Include one header of Warpwave's, warpwave_cuda.h, with what HIP lacks of CUDA, and write it beside the output. Guards on
+    /// __CUDA_ARCH__ then hold as for a recent GPU.
+    #[arg(long)]
+    header: bool,
     /// Apply the safe fixes for assumptions of 32 lanes.
     #[arg(long)]
     fix: bool,
@@ -183,6 +187,8 @@ fn options(args: &Args, input: &Input) -> Options {
         },
         experimental: args.experimental,
         hip_data_types: args.use_hip_data_types,
+        compatibility_header: args.header,
+        keep_device_types: args.header,
         defines: input.compiled.defines.clone(),
         keep_ported: true,
         ..Options::default()
@@ -208,11 +214,8 @@ fn source_file(input: &Input, inputs: &Inputs, args: &Args, renames: bool) -> Re
         text = hazard::fixes(&hazards).apply(&text);
         hazards = hazard::check(&Lexed::new(&text)?);
     }
-    let translation = translate(&text, &options);
+    let translation = kernel_half::finish(&input.path, &text, &input.compiled.folders, &options, translate(&text, &options))?;
     let mut diagnostics: Vec<Diagnostic> = hazards.into_iter().map(|hazard| hazard.diagnostic).collect();
-    // Inline PTX stays as it is here; what has no counterpart is named.
-    let ptx = [kernels::codes::UNKNOWN_PTX, kernels::codes::UNREADABLE_ASM];
-    diagnostics.extend(kernels::translate(&text)?.diagnostics.into_iter().filter(|diagnostic| ptx.contains(&diagnostic.code)));
     leave_out_nvidia(&text, &mut diagnostics)?;
     diagnostics.extend(translation.diagnostics);
     diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::super::{Context, Outcome, failed, usage};
+use super::super::{Context, Outcome, failed, kernel_half, usage};
 use super::inputs::Input;
 use super::{Args, Done};
 
@@ -26,7 +26,14 @@ pub(super) fn write(context: &mut Context<'_>, args: &Args, folder: bool, done: 
     if let Some(folder) = target.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
     }
-    replace(&target, &done.output)
+    replace(&target, &done.output)?;
+    write_header(&target, &done.output)
+}
+
+/// Writes the compatibility header beside a file that includes it.
+fn write_header(target: &Path, output: &[u8]) -> Outcome {
+    let header = kernel_half::header_beside(target, output);
+    header.map_or(Ok(()), |header| replace(&header, warpwave_jit::compatibility_header().as_bytes()))
 }
 
 /// The place of an input's output: `.cu` becomes `.hip`, other names stay.
@@ -61,7 +68,8 @@ fn in_place(done: &Done, backup: bool) -> Outcome {
     if backup && !kept.exists() {
         replace(&kept, &done.original)?;
     }
-    replace(&path, &done.output)
+    replace(&path, &done.output)?;
+    write_header(&path, &done.output)
 }
 
 /// Writes beside the file and renames: a failure leaves the old one.

@@ -1,0 +1,31 @@
+//! clang with HIP's headers, for the suites that compile what was translated.
+#![allow(dead_code)]
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+/// The compiler, where it and HIP's headers are installed; without them the test skips, or fails if `WARPWAVE_REQUIRE_ALL=1`.
+pub fn hip_clang() -> Option<OsString> {
+    let clang = std::env::var_os("WARPWAVE_CLANG").unwrap_or_else(|| "clang-19".into());
+    let runs = Command::new(&clang).arg("--version").output().is_ok_and(|output| output.status.success());
+    if runs && Path::new("/usr/include/hip/hip_runtime.h").exists() {
+        return Some(clang);
+    }
+    let required = std::env::var_os("WARPWAVE_REQUIRE_ALL").is_some_and(|value| value == "1");
+    assert!(!required, "no clang or no HIP headers (apt install clang-19 libamdhip64-dev), and WARPWAVE_REQUIRE_ALL is set");
+    eprintln!("not compiled: no clang, or no HIP headers");
+    None
+}
+
+/// Compiles a file for gfx90a, without making code.
+pub fn compile_hip(clang: &OsString, path: &Path, more: &[&str]) {
+    let output = Command::new(clang)
+        .args(["-x", "hip", "--offload-device-only", "--offload-arch=gfx90a", "-fsyntax-only", "-w", "-D__HIP_PLATFORM_AMD__"])
+        .args(["--rocm-path=/usr", "--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode"])
+        .args(more)
+        .arg(path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}: {}", path.display(), String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,20 @@
+
+#include <hip/hip_runtime.h>
+// Shuffles with a width or a predicate, matches, votes, and the processor's number.
+extern "C" __global__ void exchange(unsigned *out, unsigned limits) {
+    unsigned lane = threadIdx.x, r, same, inside, sm;
+    do { unsigned int __ww0 = {}; unsigned int __ww1 = (unsigned int)(lane); __ww0 = __shfl(__ww1, (int)(3), 4); (r) = __ww0; } while (0);
+    do { unsigned int __ww0 = {}; unsigned int __ww1 = (unsigned int)(r); __ww0 = __shfl_up(__ww1, (int)(1), 16); (r) = __ww0; } while (0);
+    do { unsigned int __ww0 = {}; unsigned int __ww1 = (unsigned int)(r); unsigned int __ww2 = (unsigned int)(limits); bool __ww_in0; unsigned int __ww_got0; { int __ww_lane = (int)(__lane_id() & 31), __ww_by = (int)((2) & 31), __ww_keep = (int)((__ww2) >> 8 & 31), __ww_last = (__ww_lane & __ww_keep) | ((int)(__ww2) & 31 & ~__ww_keep), __ww_from = __ww_lane + __ww_by; __ww_in0 = __ww_from <= __ww_last; __ww_got0 = __shfl(__ww1, __ww_in0 ? __ww_from : __ww_lane, 32); } __ww0 = __ww_got0; (r) = __ww0; } while (0);
+    do { unsigned int __ww0 = {}; unsigned int __ww1 = {}; unsigned int __ww2 = (unsigned int)(r); bool __ww_p = {}; bool __ww_in1; unsigned int __ww_got1; { int __ww_lane = (int)(__lane_id() & 31), __ww_by = (int)((1) & 31), __ww_keep = (int)((0) >> 8 & 31), __ww_last = (__ww_lane & __ww_keep) | ((int)(0) & 31 & ~__ww_keep), __ww_from = __ww_lane - __ww_by; __ww_in1 = __ww_from >= __ww_last; __ww_got1 = __shfl(__ww2, __ww_in1 ? __ww_from : __ww_lane, 32); } __ww0 = __ww_got1; __ww_p = __ww_in1; __ww1 = __ww_p ? 1 : 0; (r) = __ww0; (inside) = __ww1; } while (0);
+    do { unsigned int __ww0 = {}; unsigned int __ww1 = (unsigned int)(r & 3); unsigned long long __ww_same0 = 0, __ww_run0 = __ballot(1); for (unsigned long long __ww_rest = __ww_run0; __ww_rest;) { unsigned long long __ww_one = __ballot(__shfl(__ww1, __ffsll(__ww_rest) - 1) == __ww1) & __ww_rest; if (__ww_one >> __lane_id() & 1) __ww_same0 = __ww_one; __ww_rest &= ~__ww_one; } __ww0 = __ww_same0; (same) = __ww0; } while (0);
+    do { unsigned int __ww0 = {}; unsigned int __ww1 = {}; unsigned int __ww2 = (unsigned int)(r); bool __ww_p = {}; unsigned long long __ww_same1 = 0, __ww_run1 = __ballot(1); for (unsigned long long __ww_rest = __ww_run1; __ww_rest;) { unsigned long long __ww_one = __ballot(__shfl(__ww2, __ffsll(__ww_rest) - 1) == __ww2) & __ww_rest; if (__ww_one >> __lane_id() & 1) __ww_same1 = __ww_one; __ww_rest &= ~__ww_one; } int __ww_all1 = __ww_same1 == __ww_run1; if (!__ww_all1) __ww_same1 = 0; __ww0 = __ww_same1; __ww_p = __ww_all1 != 0; __ww1 = __ww_p ? 1 : 0; (same) = __ww0; (r) = __ww1; } while (0);
+    do { unsigned int __ww0 = {}; unsigned int __ww1 = (unsigned int)(r); bool __ww_p = {}; bool __ww_q = {}; __ww_p = (int)__ww1 > 3; __ww_q = (__ballot(!__ww_p)) != 0; __ww0 = __ww_q ? 1 : 0; (r) = __ww0; } while (0)
+;
+    do { unsigned int __ww0 = {}; unsigned int __ww1 = (unsigned int)(r); unsigned int __ww2 = (unsigned int)(same); bool __ww_p = {}; __ww_p = __ww1 != 0; __ww0 = __ballot(__ww_p) & (__ww2 == 0xffffffffu ? ~0ull : (unsigned long long)__ww2); (same) = __ww0; } while (0);
+    do { unsigned int __ww0 = {}; unsigned int __ww1 = (unsigned int)(r); unsigned long long __ww_rest0 = __ballot(1); unsigned int __ww_all0 = __shfl(__ww1, __ffsll(__ww_rest0) - 1); for (__ww_rest0 &= __ww_rest0 - 1; __ww_rest0; __ww_rest0 &= __ww_rest0 - 1) { unsigned int __ww_a = __ww_all0, __ww_b = __shfl(__ww1, __ffsll(__ww_rest0) - 1); __ww_all0 = __ww_a > __ww_b ? __ww_a : __ww_b; } __ww0 = __ww_all0; (r) = __ww0; } while (0);
+    do { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront"); __builtin_amdgcn_wave_barrier(); __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront"); } while (0);
+    do { unsigned int __ww0 = {}; __ww0 = (unsigned int)__smid(); (sm) = __ww0; } while (0);
+    do { unsigned int __ww0 = {}; __ww0 = (unsigned int)((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / warpSize); (inside) = __ww0; } while (0);
+    out[lane] = r + same + inside + sm;
+}
