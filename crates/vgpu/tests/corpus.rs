@@ -65,7 +65,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use corpus::case::{Case, Gpu};
 use corpus::machine::{self, ARCHS, LEVELS};
 use corpus::rng::{self, Rng};
-use corpus::runner;
+use corpus::runner::{self, Failure};
 use warpwave_gpu::Module;
 use warpwave_jit::{CompilerChoice, Jit, Target};
 
@@ -193,12 +193,21 @@ fn every_kernel_computes_what_its_reference_says() {
             Ok(loaded) => loaded,
             Err(error) => return vec![format!("{}: {error}", work.source)],
         };
-        let checked = work.cases.iter().filter_map(|case| {
+        let mut failures = Vec::new();
+        for case in &work.cases {
             ran.fetch_add(1, Ordering::Relaxed);
-            let failed = runner::check(case, &module, &stream, seed).err()?;
-            Some(format!("{} ({}) on {} at {}: {failed}", case.kernel, work.source, work.arch, work.level))
-        });
-        checked.collect()
+            let place = format!("{} ({}) on {} at {}", case.kernel, work.source, work.arch, work.level);
+            match runner::check(case, &module, &stream, seed) {
+                Ok(()) => {}
+                Err(Failure::Wrong(why)) => failures.push(format!("{place}: {why}")),
+                Err(Failure::Stuck) => {
+                    failures.push(format!("{place}: does not end"));
+                    std::mem::forget((module, stream));
+                    break;
+                }
+            }
+        }
+        failures
     });
     println!("{} runs of {} kernels", ran.into_inner(), cases.len());
     report(failures, seed);

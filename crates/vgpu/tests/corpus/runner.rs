@@ -1,6 +1,7 @@
 //! One case on one device.
 
 use std::ffi::c_void;
+use std::time::{Duration, Instant};
 
 use warpwave_gpu::{Arg, Buffer, Device, Handle, Module, Stream, Vendor};
 
@@ -12,8 +13,25 @@ use super::rng::Rng;
 const POISON: u8 = 0xa5;
 const GUARD: usize = 256;
 
+/// How long a kernel may run: far longer than any of the corpus does, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Why a case failed.
+pub enum Failure {
+    /// In words.
+    Wrong(String),
+    /// The kernel does not end; its stream and module must not be touched again.
+    Stuck,
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        Failure::Wrong(why)
+    }
+}
+
 /// Loads a case's inputs, launches it and holds the result against the reference.
-pub fn check(case: &Case, module: &Module, stream: &Stream, seed: u64) -> Result<(), String> {
+pub fn check(case: &Case, module: &Module, stream: &Stream, seed: u64) -> Result<(), Failure> {
     let device = stream.device();
     let info = device.info();
     let gpu = Gpu { arch: info.base_arch().to_owned(), wave: info.wave_size as usize };
@@ -34,12 +52,32 @@ pub fn check(case: &Case, module: &Module, stream: &Stream, seed: u64) -> Result
         .collect();
     // SAFETY: the case was written for the kernel; what is wrong in either shows on a virtual device, and harms nothing else.
     let launched = unsafe { kernel.launch(stream, run.launch, &args[..]) };
-    launched.and_then(|()| stream.synchronize()).map_err(|error| error.to_string())?;
+    launched.map_err(|error| error.to_string())?;
+    if !finishes(stream)? {
+        // The kernel still uses them.
+        std::mem::forget(buffers);
+        return Err(Failure::Stuck);
+    }
     for (number, (value, buffer)) in buffer_args(&run).zip(&buffers).enumerate() {
         let bytes = stream.download(buffer).map_err(|error| error.to_string())?;
         compare(value, &bytes).map_err(|why| format!("buffer {number}: {why}"))?;
     }
     Ok(())
+}
+
+/// Waits for the stream, but not for ever.
+fn finishes(stream: &Stream) -> Result<bool, String> {
+    let start = Instant::now();
+    let mut pause = Duration::from_micros(50);
+    while !stream.is_done().map_err(|error| error.to_string())? {
+        if start.elapsed() > PATIENCE {
+            return Ok(false);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(5));
+    }
+    stream.synchronize().map_err(|error| error.to_string())?;
+    Ok(true)
 }
 
 fn buffer_args(run: &Run) -> impl Iterator<Item = &Value> {
@@ -83,7 +121,7 @@ fn exactly(kind: Kind, got: &[u8], expected: &[u8]) -> Result<(), String> {
     let mut wrong = got.chunks_exact(size).zip(expected.chunks_exact(size)).enumerate().filter(|(_, (got, expected))| got != expected);
     let Some((index, (one, other))) = wrong.next() else { return Ok(()) };
     let hex = |bytes: &[u8]| bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let show = |bytes: &[u8]| format!("{} (0x{})", kind.read(bytes), hex(bytes));
+    let show = |bytes: &[u8]| format!("{:?} (0x{})", kind.read(bytes), hex(bytes));
     Err(format!("[{index}]: got {}, expected {}; {} more", show(one), show(other), wrong.count()))
 }
 
