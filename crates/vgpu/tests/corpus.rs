@@ -29,6 +29,7 @@ mod corpus {
     pub mod shapes;
     pub mod small_floats;
     pub mod sorting;
+    pub mod talk;
     pub mod wave;
 
     use case::Case;
@@ -66,6 +67,7 @@ use corpus::case::{Case, Gpu};
 use corpus::machine::{self, ARCHS, LEVELS};
 use corpus::rng::{self, Rng};
 use corpus::runner::{self, Failure};
+use corpus::talk;
 use warpwave_gpu::Module;
 use warpwave_jit::{CompilerChoice, Jit, Target};
 
@@ -211,4 +213,25 @@ fn every_kernel_computes_what_its_reference_says() {
     });
     println!("{} runs of {} kernels", ran.into_inner(), cases.len());
     report(failures, seed);
+}
+
+/// Not a test of its own: the process in which those below run their kernels.
+#[test]
+fn child_of_the_tests_of_printing() {
+    talk::child();
+}
+
+#[test]
+fn what_kernels_print_arrives() {
+    talk::printed_words_arrive();
+}
+
+#[test]
+fn an_assertion_that_fails_is_an_error_of_the_launch() {
+    talk::assertions_pass_or_stop_the_kernel();
+}
+
+#[test]
+fn textures_are_refused_when_they_are_compiled() {
+    talk::textures_are_refused_with_words();
 }
