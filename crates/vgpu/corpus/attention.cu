@@ -3,7 +3,8 @@
 #include <cuda_fp16.h>
 
 // A block per query; scores in dynamic shared memory.
-extern "C" __global__ void attention_naive_f32(const float *q, const float *k, const float *v, float *out, int length, int size, int causal) {
+extern "C" __global__ void attention_naive_f32(const float *q, const float *k, const float *v, float *out, int length, int size,
+                                               int causal) {
     extern __shared__ float scores[];
     __shared__ float most, total;
     int query = blockIdx.x, end = causal ? query + 1 : length;

@@ -27,18 +27,19 @@ extern "C" __global__ void call_big_struct(const int *in, double *out, int n) {
 }
 static __device__ __noinline__ int many_arguments(int a, int b, int c, int d, int e, int f, int g, int h, int i, int j, int k, int l, int m,
                                                   int n, int o, int p, int q, int r, int s, int t, int u, int v, int w, int x, int y, int z,
-                                                  long long first, double second, int third, int fourth, int fifth, int sixth, int seventh) {
-    return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h + 9 * i + 10 * j + 11 * k + 12 * l + 13 * m + 14 * n + 15 * o + 16 * p +
-           17 * q + 18 * r + 19 * s + 20 * t + 21 * u + 22 * v + 23 * w + 24 * x + 25 * y + 26 * z + (int)(first >> 3) + (int)second +
-           29 * third + 30 * fourth + 31 * fifth + 32 * sixth + 33 * seventh;
+                                                  long long first, double second, int third, int fourth, int fifth, int sixth,
+                                                  int seventh) {
+    return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h + 9 * i + 10 * j + 11 * k + 12 * l + 13 * m + 14 * n + 15 * o +
+           16 * p + 17 * q + 18 * r + 19 * s + 20 * t + 21 * u + 22 * v + 23 * w + 24 * x + 25 * y + 26 * z + (int)(first >> 3) +
+           (int)second + 29 * third + 30 * fourth + 31 * fifth + 32 * sixth + 33 * seventh;
 }
 extern "C" __global__ void call_many_arguments(const int *in, int *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     int x = in[i];
-    out[i] = many_arguments(x, x + 1, x + 2, x + 3, x + 4, x + 5, x + 6, x + 7, x + 8, x + 9, x + 10, x + 11, x + 12, x + 13, x + 14, x + 15,
-                            x + 16, x + 17, x + 18, x + 19, x + 20, x + 21, x + 22, x + 23, x + 24, x + 25, (long long)x << 4, x * 0.5, x - 1,
-                            x - 2, x - 3, x - 4, x - 5);
+    out[i] = many_arguments(x, x + 1, x + 2, x + 3, x + 4, x + 5, x + 6, x + 7, x + 8, x + 9, x + 10, x + 11, x + 12, x + 13, x + 14,
+                            x + 15, x + 16, x + 17, x + 18, x + 19, x + 20, x + 21, x + 22, x + 23, x + 24, x + 25, (long long)x << 4, x * 0.5,
+                            x - 1, x - 2, x - 3, x - 4, x - 5);
 }
 static __device__ __noinline__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
 extern "C" __global__ void call_recursive(const int *in, int *out, int n) {

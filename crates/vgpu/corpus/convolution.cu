@@ -8,7 +8,8 @@ extern "C" __global__ void conv1d(const float *in, const float *weights, float *
     out[i] = sum;
 }
 // in: channels x height x width, weights: filters x channels x 3 x 3, padded by one.
-extern "C" __global__ void conv2d(const float *in, const float *weights, const float *bias, float *out, int channels, int height, int width) {
+extern "C" __global__ void conv2d(const float *in, const float *weights, const float *bias, float *out, int channels, int height,
+                                  int width) {
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y, filter = blockIdx.z;
     if (x >= width || y >= height) return;
     float sum = bias[filter];

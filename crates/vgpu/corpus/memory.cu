@@ -75,7 +75,8 @@ extern "C" __global__ void struct_argument(const float *in, double *out, Setting
     out[i] = settings.flag ? x + (double)settings.big : x - settings.count;
 }
 // Arguments of every size, out of step.
-extern "C" __global__ void mixed_arguments(char a, long long b, short c, double d, unsigned char e, float f, int *out, bool g, unsigned short h,
+extern "C" __global__ void mixed_arguments(char a, long long b, short c, double d, unsigned char e, float f, int *out, bool g,
+                                           unsigned short h,
                                            unsigned long long i) {
     int t = threadIdx.x;
     long long values[] = {a, b, c, (long long)d, e, (long long)f, g, h, (long long)i};

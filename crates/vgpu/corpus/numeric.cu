@@ -125,7 +125,8 @@ extern "C" __global__ void denormals_f64(const double *in, double *out, int n) {
     if (i < n) out[i] = in[i] * 0.5;
 }
 // Bytes, nibbles and scales: a dot product of 4-bit weights.
-extern "C" __global__ void quantised_dot(const unsigned char *packed, const float *scales, const float *x, float *out, int blocks, int rows) {
+extern "C" __global__ void quantised_dot(const unsigned char *packed, const float *scales, const float *x, float *out,
+                                         int blocks, int rows) {
     int row = INDEX;
     if (row >= rows) return;
     float sum = 0.0f;

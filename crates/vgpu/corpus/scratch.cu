@@ -24,7 +24,8 @@ template <class T, int count> static __device__ void insertion_sort(const T *in,
 }
 extern "C" __global__ void local_sort_i32(const int *in, int *out, int n) { insertion_sort<int, 24>(in, out, n); }
 extern "C" __global__ void local_sort_f64(const double *in, double *out, int n) { insertion_sort<double, 16>(in, out, n); }
-extern "C" __global__ void local_sort_u8(const unsigned char *in, unsigned char *out, int n) { insertion_sort<unsigned char, 33>(in, out, n); }
+extern "C" __global__ void local_sort_u8(const unsigned char *in, unsigned char *out, int n) { insertion_sort<unsigned char,
+                                         33>(in, out, n); }
 extern "C" __global__ void local_sort_i16(const short *in, short *out, int n) { insertion_sort<short, 19>(in, out, n); }
 
 extern "C" __global__ void local_histogram(const unsigned char *in, unsigned int *out, int n, int length) {

@@ -44,7 +44,8 @@ extern "C" __global__ void bitonic_global_u32(unsigned int *keys, int n) {
         }
 }
 // Least significant digit first, four bits a round, stable: one block, keys with values.
-extern "C" __global__ void radix_sort(unsigned int *keys, unsigned int *values, unsigned int *spare_keys, unsigned int *spare_values, int n) {
+extern "C" __global__ void radix_sort(unsigned int *keys, unsigned int *values, unsigned int *spare_keys,
+                                      unsigned int *spare_values, int n) {
     __shared__ int counts[16][65];
     __shared__ int starts[16];
     int t = threadIdx.x, threads = blockDim.x, share = (n + threads - 1) / threads;

@@ -30,7 +30,8 @@ macro_rules! integers {
             const NAME: &'static str = stringify!($ty);
             fn make(rng: &mut Rng, low: f64, high: f64) -> $ty {
                 loop {
-                    let value: $ty = if rng.below(2) == 0 { rng.any() } else { rng.real(low.max(<$ty>::MIN as f64), high.min(<$ty>::MAX as f64)) as $ty };
+                    let (least, most) = (low.max(<$ty>::MIN as f64), high.min(<$ty>::MAX as f64));
+                    let value: $ty = if rng.below(2) == 0 { rng.any() } else { rng.real(least, most) as $ty };
                     if (low..=high).contains(&(value as f64)) {
                         return value;
                     }
@@ -40,7 +41,10 @@ macro_rules! integers {
         impl Sink for $ty {
             const NAME: &'static str = stringify!($ty);
             // The nearest f64 below the type's limit.
-            const RANGE: (f64, f64) = (<$ty>::MIN as f64, if <$ty>::BITS == 64 { <$ty>::MAX as f64 * (1.0 - 1e-6) } else { <$ty>::MAX as f64 });
+            const RANGE: (f64, f64) = {
+                let most = <$ty>::MAX as f64;
+                (<$ty>::MIN as f64, if <$ty>::BITS == 64 { most * (1.0 - 1e-6) } else { most })
+            };
             fn wrap(value: i128) -> Option<$ty> {
                 Some(value as $ty)
             }

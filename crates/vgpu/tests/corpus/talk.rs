@@ -85,8 +85,12 @@ pub fn assertions_pass_or_stop_the_kernel() {
 
 pub fn textures_are_refused_with_words() {
     let Some(jit) = machine::jit() else { return };
-    let text = "extern \"C\" __global__ void sample(cudaTextureObject_t image, float *out) {\n    out[threadIdx.x] = tex2D<float>(image, 0.5f, threadIdx.x);\n}\n";
-    let source = KernelSource::from_text("sample.cu", text).unwrap();
+    let text = [
+        "extern \"C\" __global__ void sample(cudaTextureObject_t image, float *out) {",
+        "    out[threadIdx.x] = tex2D<float>(image, 0.5f, threadIdx.x);",
+        "}",
+    ];
+    let source = KernelSource::from_text("sample.cu", text.join("\n")).unwrap();
     for arch in ARCHS {
         let error =
             jit.build(&source, &arch.parse().unwrap(), CompilerChoice::Clang).expect_err("there is no texture to sample").to_string();
