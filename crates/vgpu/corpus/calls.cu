@@ -37,9 +37,9 @@ extern "C" __global__ void call_many_arguments(const int *in, int *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     int x = in[i];
-    out[i] = many_arguments(x, x + 1, x + 2, x + 3, x + 4, x + 5, x + 6, x + 7, x + 8, x + 9, x + 10, x + 11, x + 12, x + 13, x + 14,
-                            x + 15, x + 16, x + 17, x + 18, x + 19, x + 20, x + 21, x + 22, x + 23, x + 24, x + 25, (long long)x << 4, x * 0.5,
-                            x - 1, x - 2, x - 3, x - 4, x - 5);
+    out[i] = many_arguments(x, x + 1, x + 2, x + 3, x + 4, x + 5, x + 6, x + 7, x + 8, x + 9, x + 10, x + 11, x + 12, x + 13,
+                            x + 14, x + 15, x + 16, x + 17, x + 18, x + 19, x + 20, x + 21, x + 22, x + 23, x + 24, x + 25,
+                            (long long)x << 4, x * 0.5, x - 1, x - 2, x - 3, x - 4, x - 5);
 }
 static __device__ __noinline__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
 extern "C" __global__ void call_recursive(const int *in, int *out, int n) {

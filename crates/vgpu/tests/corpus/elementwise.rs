@@ -4,6 +4,9 @@ use super::case::{Case, Run};
 use super::data::{Elem, Tolerance};
 use super::rng::Rng;
 
+/// Makes the operands of a binary kernel.
+type Pairs<T> = fn(&mut Rng, usize) -> (Vec<T>, Vec<T>);
+
 /// Sizes that are no multiple of a wave.
 fn size(rng: &mut Rng) -> usize {
     rng.range(200, 700)
@@ -36,12 +39,7 @@ pub fn unary_near<T: Elem, R: Elem>(
 }
 
 /// `out[i] = f(a[i], b[i])`, exactly.
-pub fn binary<T: Elem, R: Elem>(
-    kernel: impl Into<String>,
-    source: &'static str,
-    inputs: fn(&mut Rng, usize) -> (Vec<T>, Vec<T>),
-    reference: fn(T, T) -> R,
-) -> Case {
+pub fn binary<T: Elem, R: Elem>(kernel: impl Into<String>, source: &'static str, inputs: Pairs<T>, reference: fn(T, T) -> R) -> Case {
     Case::new(kernel, source, move |rng, _| {
         let n = size(rng);
         let (a, b) = inputs(rng, n);
@@ -54,7 +52,7 @@ pub fn binary<T: Elem, R: Elem>(
 pub fn binary_near<T: Elem>(
     kernel: &str,
     source: &'static str,
-    inputs: fn(&mut Rng, usize) -> (Vec<T>, Vec<T>),
+    inputs: Pairs<T>,
     reference: fn(f64, f64) -> f64,
     tolerance: Tolerance,
 ) -> Case {

@@ -14,14 +14,14 @@ const DOUBLE: &str = "double_math.cu";
 /// Every kind of number: normal, denormal, zeros, infinities, not a number.
 fn any32(r: &mut Rng, n: usize) -> Vec<f32> {
     let corners = [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE, 1e-42, 0.5, -2.5];
-    let one = |i: usize, r: &mut Rng| if i % 9 == 0 { corners[r.below(12)] } else { f32::from_bits(r.next() as u32) };
+    let one = |i: usize, r: &mut Rng| if i.is_multiple_of(9) { corners[r.below(12)] } else { f32::from_bits(r.next() as u32) };
     // Signalling ones are quieted by some instructions and not by others.
     (0..n).map(|i| one(i, r)).map(|x| if x.is_nan() { f32::NAN } else { x }).collect()
 }
 
 fn any64(r: &mut Rng, n: usize) -> Vec<f64> {
     let corners = [0.0, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, f64::MAX, f64::MIN_POSITIVE, 5e-324, 0.5, -2.5];
-    let one = |i: usize, r: &mut Rng| if i % 9 == 0 { corners[r.below(12)] } else { f64::from_bits(r.next()) };
+    let one = |i: usize, r: &mut Rng| if i.is_multiple_of(9) { corners[r.below(12)] } else { f64::from_bits(r.next()) };
     (0..n).map(|i| one(i, r)).map(|x| if x.is_nan() { f64::NAN } else { x }).collect()
 }
 

@@ -9,7 +9,7 @@ const SOURCE: &str = "numeric.cu";
 
 /// The first 32 bits of the fractions of the roots of the first primes: how SHA-256's numbers are defined.
 fn root_bits(count: usize, root: fn(f64) -> f64) -> Vec<u32> {
-    let prime = |n: &u32| (2..*n).all(|d| n % d != 0);
+    let prime = |n: &u32| !(2..*n).any(|d| n.is_multiple_of(d));
     (2..).filter(prime).take(count).map(|p| (root(f64::from(p)).fract() * 4_294_967_296.0) as u32).collect()
 }
 

@@ -67,7 +67,8 @@ pub fn printed_words_arrive() {
         let Some(lines) = ask("print_lanes", arch, level) else { return };
         let mut lanes: Vec<&str> = lines.iter().map(String::as_str).filter(|line| line.starts_with("lane ")).collect();
         let mut expected: Vec<String> = (0..64).filter(|lane| lane % 2 == 1).map(|lane| format!("lane {lane} has {lane}")).collect();
-        (lanes.sort_unstable(), expected.sort_unstable());
+        lanes.sort_unstable();
+        expected.sort_unstable();
         assert_eq!(lanes, expected, "{arch} {level}");
     }
 }
