@@ -1,0 +1,22 @@
+// Two 16-bit or four 8-bit integers in a word.
+#include "elementwise.cuh"
+
+BINARY(vadd2, unsigned int, __vadd2(a, b))
+BINARY(vadd4, unsigned int, __vadd4(a, b))
+BINARY(vaddss2, unsigned int, __vaddss2(a, b))
+BINARY(vaddus4, unsigned int, __vaddus4(a, b))
+BINARY(vsub4, unsigned int, __vsub4(a, b))
+BINARY(vsubss4, unsigned int, __vsubss4(a, b))
+BINARY(vsubus2, unsigned int, __vsubus2(a, b))
+BINARY(vavgu4, unsigned int, __vavgu4(a, b))
+BINARY(vabsdiffu4, unsigned int, __vabsdiffu4(a, b))
+BINARY(vabsdiffs2, unsigned int, __vabsdiffs2(a, b))
+BINARY(vmaxs2, unsigned int, __vmaxs2(a, b))
+BINARY(vmins4, unsigned int, __vmins4(a, b))
+BINARY(vmaxu4, unsigned int, __vmaxu4(a, b))
+BINARY(vcmpgts4, unsigned int, __vcmpgts4(a, b))
+BINARY(vcmpeq2, unsigned int, __vcmpeq2(a, b))
+BINARY(vsetltu4, unsigned int, __vsetltu4(a, b))
+BINARY(vsadu4, unsigned int, __vsadu4(a, b))
+UNARY(vabsss4, unsigned int, __vabsss4(x))
+UNARY(vneg2, unsigned int, __vneg2(x))

@@ -1,0 +1,159 @@
+//! Element types and how far a result may lie from the reference.
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+/// A kernel's element type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    U64,
+    I64,
+    F16,
+    Bf16,
+    F32,
+    F64,
+}
+
+/// Rust's type of a [`Kind`].
+pub trait Elem: Pod {
+    const KIND: Kind;
+    /// Exact, but for 64-bit integers.
+    fn wide(self) -> f64;
+}
+
+macro_rules! elements {
+    ($($ty:ty = $kind:ident),*) => { $(
+        impl Elem for $ty {
+            const KIND: Kind = Kind::$kind;
+            fn wide(self) -> f64 {
+                self as f64
+            }
+        }
+    )* };
+}
+elements!(u8 = U8, i8 = I8, u16 = U16, i16 = I16, u32 = U32, i32 = I32, u64 = U64, i64 = I64, f32 = F32, f64 = F64);
+
+impl Elem for f16 {
+    const KIND: Kind = Kind::F16;
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Elem for bf16 {
+    const KIND: Kind = Kind::Bf16;
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Kind {
+    /// Bytes of an element.
+    pub fn size(self) -> usize {
+        match self {
+            Kind::U8 | Kind::I8 => 1,
+            Kind::U16 | Kind::I16 | Kind::F16 | Kind::Bf16 => 2,
+            Kind::U32 | Kind::I32 | Kind::F32 => 4,
+            Kind::U64 | Kind::I64 | Kind::F64 => 8,
+        }
+    }
+
+    /// An element's value, for comparison and messages.
+    pub fn read(self, bytes: &[u8]) -> f64 {
+        fn value<T: Elem>(bytes: &[u8]) -> f64 {
+            bytemuck::pod_read_unaligned::<T>(bytes).wide()
+        }
+        match self {
+            Kind::U8 => value::<u8>(bytes),
+            Kind::I8 => value::<i8>(bytes),
+            Kind::U16 => value::<u16>(bytes),
+            Kind::I16 => value::<i16>(bytes),
+            Kind::U32 => value::<u32>(bytes),
+            Kind::I32 => value::<i32>(bytes),
+            Kind::U64 => value::<u64>(bytes),
+            Kind::I64 => value::<i64>(bytes),
+            Kind::F16 => value::<f16>(bytes),
+            Kind::Bf16 => value::<bf16>(bytes),
+            Kind::F32 => value::<f32>(bytes),
+            Kind::F64 => value::<f64>(bytes),
+        }
+    }
+
+    /// Bits of the significand, the lowest exponent of a normal number, the largest number; of floating-point types.
+    fn format(self) -> Option<(i32, i32, f64)> {
+        match self {
+            Kind::F16 => Some((11, -14, 65504.0)),
+            Kind::Bf16 => Some((8, -126, f64::from(bf16::MAX))),
+            Kind::F32 => Some((24, -126, f64::from(f32::MAX))),
+            Kind::F64 => Some((53, -1022, f64::MAX)),
+            _ => None,
+        }
+    }
+
+    fn is_float(self) -> bool {
+        self.format().is_some()
+    }
+
+    /// The distance between neighbours at `x`.
+    fn ulp(self, x: f64) -> f64 {
+        let Some((bits, lowest, _)) = self.format() else { return 1.0 };
+        let exponent = if x == 0.0 { lowest } else { exponent_of(x).max(lowest) };
+        power_of_two(exponent - bits + 1)
+    }
+}
+
+/// The exponent of a number: `2^e <= |x| < 2^(e+1)`.
+pub fn exponent_of(x: f64) -> i32 {
+    let biased = (x.to_bits() >> 52 & 0x7ff) as i32;
+    if biased == 0 { exponent_of(x * 2f64.powi(64)) - 64 } else { biased - 1023 }
+}
+
+/// `2^e`, denormals too.
+pub fn power_of_two(e: i32) -> f64 {
+    if e < -1000 { 2f64.powi(-1000) * 2f64.powi(e + 1000) } else { 2f64.powi(e) }
+}
+
+/// How far a result may lie from the reference.
+#[derive(Debug, Clone, Copy)]
+pub enum Tolerance {
+    /// In distances between neighbours at the reference.
+    Ulps(f64),
+    /// `relative * |reference| + absolute`.
+    Near(f64, f64),
+}
+
+/// A correctly rounded result: half a distance, and the reference's own error in its last bits.
+pub const ROUNDED: Tolerance = Tolerance::Ulps(0.5001);
+
+impl Tolerance {
+    /// Why `got` is not within reach of `expected`; `None` if it is.
+    pub fn refuses(self, kind: Kind, got: f64, expected: f64) -> Option<String> {
+        if expected.is_nan() || got.is_nan() {
+            return (expected.is_nan() != got.is_nan()).then(|| "one is not a number".to_owned());
+        }
+        if got == expected {
+            return None;
+        }
+        let largest = kind.format().map_or(f64::INFINITY, |(_, _, largest)| largest);
+        // Where the reference does not fit, both the largest number and infinity are near enough.
+        let reach = |x: f64| x.clamp(-largest, largest);
+        let (got, expected) = if kind.is_float() && expected.abs() >= largest { (reach(got), reach(expected)) } else { (got, expected) };
+        let error = (got - expected).abs();
+        match self {
+            Tolerance::Ulps(most) => {
+                let ulps = error / kind.ulp(expected);
+                (ulps.is_nan() || ulps > most).then(|| format!("{ulps:.3} ulps away, {most} allowed"))
+            }
+            Tolerance::Near(relative, absolute) => {
+                let most = relative * expected.abs() + absolute;
+                (error.is_nan() || error > most).then(|| format!("{error:.3e} away, {most:.3e} allowed"))
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What the corpus is compiled with and run on.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use warpwave_gpu::{Device, Driver, Gpus, Vendor};
+use warpwave_jit::{CompilerChoice, Jit, KernelSource, Target};
+use warpwave_vgpu::hip::{self, Config};
+
+/// The architectures of the virtual GPU.
+pub const ARCHS: [&str; 3] = ["gfx908", "gfx90a", "gfx942"];
+
+/// Optimised, and as the compiler writes it down.
+pub const LEVELS: [&str; 2] = ["-O3", "-O0"];
+
+/// Whether an environment variable is `1`.
+pub fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| value == "1")
+}
+
+/// The folder of the sources.
+pub fn folder() -> PathBuf {
+    match std::env::var_os("WARPWAVE_ROOT") {
+        Some(root) => Path::new(&root).join("crates/vgpu/corpus"),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus"),
+    }
+}
+
+/// A source of the corpus, to be compiled at a level.
+pub fn source(name: &str, level: &str) -> KernelSource {
+    KernelSource::from_file(folder().join(name)).unwrap_or_else(|error| panic!("{error}")).option(level)
+}
+
+/// The JIT, or `None` where no clang makes code for AMD: then the test is skipped, unless `WARPWAVE_REQUIRE_ALL=1`.
+pub fn jit() -> Option<Jit> {
+    let jit = Jit::default();
+    let probe = KernelSource::from_text("probe.cu", "extern \"C\" __global__ void probe() {}").unwrap();
+    let missing = ARCHS.iter().find_map(|arch| {
+        let target: Target = arch.parse().unwrap();
+        jit.build(&probe, &target, CompilerChoice::Clang).err().map(|error| format!("no clang for {arch}: {error}"))
+    });
+    let Some(missing) = missing else { return Some(jit) };
+    assert!(!is_set("WARPWAVE_REQUIRE_ALL"), "{missing}; and WARPWAVE_REQUIRE_ALL is set");
+    eprintln!("skipped: {missing}");
+    None
+}
+
+/// The virtual devices by architecture.
+pub fn devices() -> HashMap<&'static str, Device> {
+    let names = Config::from_env().unwrap_or_else(|error| panic!("{error}")).names();
+    // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
+    let driver = unsafe { Driver::in_process("vgpu", Vendor::Amd, hip::lookup, Some(names)) }.unwrap();
+    let mut gpus = Gpus::default();
+    gpus.add("vgpu", Ok(driver));
+    ARCHS.iter().map(|arch| (*arch, gpus.device(&format!("vgpu:{arch}")).unwrap())).collect()
+}
