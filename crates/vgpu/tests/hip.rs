@@ -342,7 +342,7 @@ fn modules_give_kernels_and_variables_and_queued_work_keeps_them() {
     struct Block(u64, u32);
     let (mut block, mut size) = (Block(data, 64), 12usize);
     let mut extra: [*mut c_void; 5] =
-        [1 as *mut c_void, (&raw mut block).cast(), 2 as *mut c_void, (&raw mut size).cast(), 3 as *mut c_void];
+        [std::ptr::without_provenance_mut(1), (&raw mut block).cast(), 2 as *mut c_void, (&raw mut size).cast(), 3 as *mut c_void];
     assert_eq!(hip!(launch(function, 1, 1, 1, 64, 1, 1, 0, stream, std::ptr::null_mut(), extra.as_mut_ptr())), 0);
     let mut short = 8usize;
     extra[3] = (&raw mut short).cast();

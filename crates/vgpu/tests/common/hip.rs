@@ -21,6 +21,7 @@ macro_rules! hip {
         $crate::common::hip::number(outcome)
     }};
 }
+#[allow(unused_imports)]
 pub(crate) use hip;
 
 pub fn number(outcome: Result<(), Failure>) -> i32 {
