@@ -301,8 +301,14 @@ unsafe fn div_fmas_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     let mut out = Wide([0; LANES]);
     for lane in 0..LANES {
         let [x, y, z] = [a, b, c].map(|v| f64::from_bits(v.0[lane]));
-        let value =
-            if scaled >> lane & 1 == 0 { x.mul_add(y, z) } else { ldexp64(odd_fma(x, y, z), if z.abs() >= 2.0 { 128 } else { -128 }) };
+        let plain = x.mul_add(y, z);
+        let exponent = if z.abs() >= 2.0 { 128 } else { -128 };
+        let value = match ldexp64(plain, exponent) {
+            _ if scaled >> lane & 1 == 0 => plain,
+            // A denormal result loses bits again: from the sum made odd it is rounded once.
+            small if small.abs() < f64::MIN_POSITIVE => ldexp64(odd_fma(x, y, z), exponent),
+            normal => normal,
+        };
         out.0[lane] = value.to_bits();
     }
     w.write_wide(s.inst.dst, &out);
