@@ -24,13 +24,21 @@ pub const FORMATS: [(Format, u32, u32); 16] = [
 ];
 
 /// A small generator: what it gives is decided by its seed.
-pub struct Random(pub u64);
+pub struct Random {
+    state: u64,
+    /// Instructions have plain registers and nothing unusual, so that LLVM takes them for sure.
+    pub tame: bool,
+}
 
 impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random { state: seed, tame: false }
+    }
+
     /// 32 random bits.
     pub fn word(&mut self) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ z >> 31) as u32
@@ -48,7 +56,7 @@ impl Random {
 
     /// Bits that are zero most of the time.
     fn rare(&mut self, width: u32) -> u32 {
-        if self.once_in(4) { self.below(1 << width) } else { 0 }
+        if !self.tame && self.once_in(4) { self.below(1 << width) } else { 0 }
     }
 
     fn pick(&mut self, list: &[u32]) -> u32 {
@@ -59,6 +67,7 @@ impl Random {
 /// A scalar destination, mostly aligned as wide operands need it.
 fn sdst(random: &mut Random) -> u32 {
     match random.below(8) {
+        _ if random.tame => random.below(10) * 8,
         0 => random.below(128),
         1 => random.pick(&[102, 104, 106, 107, 124, 126]),
         _ => random.below(12) * 8,
@@ -68,6 +77,7 @@ fn sdst(random: &mut Random) -> u32 {
 /// A source of eight bits.
 fn ssrc(random: &mut Random) -> u32 {
     match random.below(6) {
+        _ if random.tame => sdst(random),
         0 => random.below(256),
         1 => 128 + random.below(81),
         2 => 240 + random.below(9),
@@ -78,11 +88,11 @@ fn ssrc(random: &mut Random) -> u32 {
 
 /// A source of nine bits.
 fn src(random: &mut Random) -> u32 {
-    if random.once_in(2) { 256 + vgpr(random) } else { ssrc(random) }
+    if random.tame || random.once_in(2) { 256 + vgpr(random) } else { ssrc(random) }
 }
 
 fn vgpr(random: &mut Random) -> u32 {
-    if random.once_in(4) { random.below(256) } else { random.below(112) * 2 }
+    if !random.tame && random.once_in(4) { random.below(256) } else { random.below(112) * 2 }
 }
 
 /// A literal: often one that an inline constant has too.
@@ -130,10 +140,10 @@ fn dpp(random: &mut Random) -> u32 {
 /// One instruction of that opcode: always two words, of which the second may not belong to it.
 pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32) -> Vec<u32> {
     let fixed = FORMATS.iter().find(|(known, ..)| *known == format).map_or(0, |(_, bits, _)| *bits);
-    let wild = random.once_in(12);
+    let wild = !random.tame && random.once_in(12);
     // LLVM wants most fields that an instruction does not use to be 0.
     let row = rows().iter().find(|row| row.format == format && u32::from(row.opcode) == opcode && row.on(arch));
-    let loose = random.once_in(8);
+    let loose = !random.tame && random.once_in(8);
     // Which fields an opcode without a row might use is a guess.
     let guess = random.word();
     let has = |field| match row {
@@ -172,12 +182,13 @@ pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32)
         }
         Format::VOP1 | Format::VOP2 | Format::VOPC => {
             let (low, second) = match random.below(4) {
+                _ if random.tame => (keep(Field::Src(0), src(random)), literal(random)),
                 0 => (249, sdwa(random, format)),
                 1 => (250, dpp(random)),
                 _ => (src(random), literal(random)),
             };
             let first = match format {
-                Format::VOP1 => opcode << 9 | vgpr(random) << 17,
+                Format::VOP1 => opcode << 9 | keep(Field::Dst, if opcode == 2 { sdst(random) } else { vgpr(random) }) << 17,
                 Format::VOP2 => opcode << 25 | vgpr(random) << 17 | vgpr(random) << 9,
                 _ => opcode << 17 | vgpr(random) << 9,
             };
@@ -196,7 +207,8 @@ pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32)
             let middle = if wide { sdst(random) } else { random.rare(3) | random.rare(4) << 3 };
             let third = if opcode == 256 || (281..=286).contains(&opcode) { sdst(random) } else { src(random) };
             let first = opcode << 16 | random.rare(1) << 15 | middle << 8 | keep(Field::Dst, destination);
-            let sources = [src(random), if opcode == 649 { ssrc(random) } else { src(random) }, third];
+            let scalar = |random: &mut Random, when: bool| if when { ssrc(random) } else { src(random) };
+            let sources = [scalar(random, opcode == 650), scalar(random, matches!(opcode, 649 | 650)), third];
             let sources = (0..3).fold(0, |all, n| all | keep(Field::Src(n), sources[usize::from(n)]) << (9 * n));
             (first, sources | random.rare(2) << 27 | random.rare(3) << 29)
         }
@@ -206,7 +218,7 @@ pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32)
             // Matrices are in vector registers.
             let sources = (0..3).fold(0, |all, n| {
                 let vector = (62..88).contains(&opcode) || opcode > 89 || opcode == 88 && n == 0;
-                let inline = n == 2 && random.once_in(4);
+                let inline = n == 2 && !random.tame && random.once_in(4);
                 let value = match (vector, inline) {
                     (true, false) => 256 + vgpr(random),
                     (true, true) => 128 + random.below(81),
@@ -218,6 +230,8 @@ pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32)
         }
         Format::DS => {
             let first = opcode << 17 | random.rare(1) << 25 | random.rare(1) << 16 | random.rare(8) << 8 | random.rare(8);
+            // The semaphores have the bit of the global data share set.
+            let first = first | if matches!(opcode, 152..=157 | 191) && (random.tame || !random.once_in(8)) { 1 << 16 } else { 0 };
             let first = if opcode == 61 { first & !0xffff | swizzle(random) } else { first };
             let registers = [Field::Addr, Field::Data0, Field::Data1, Field::Dst].map(|field| keep(field, vgpr(random)));
             (first, registers[0] | registers[1] << 8 | registers[2] << 16 | registers[3] << 24)
@@ -227,13 +241,16 @@ pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32)
             let offset = if random.once_in(3) { ssrc(random) % 255 } else { sdst(random) };
             match row {
                 None if random.once_in(2) => (opcode << 18, 0),
+                Some(row) if row.name == "buffer_store_lds_dword" && !loose => {
+                    (opcode << 18 | random.rare(12) | 1 << 16 | random.rare(1) << 17, random.below(25) << 16 | sdst(random) << 24)
+                }
                 Some(row) if row.operands.is_empty() && !loose => (opcode << 18 | random.rare(4) << 14, 0),
                 _ => (first, vgpr(random) | vgpr(random) << 8 | random.below(32) << 16 | random.rare(1) << 23 | offset << 24),
             }
         }
         Format::FLAT | Format::SCRATCH | Format::GLOBAL => {
             let offset = random.rare(12) | if format == Format::FLAT { 0 } else { random.rare(2) << 12 };
-            let first = opcode << 18 | offset | random.below(4) << 16 | random.rare(1) << 25;
+            let first = opcode << 18 | offset | if random.tame { 0 } else { random.below(4) << 16 } | random.rare(1) << 25;
             let base = match (format, random.once_in(2)) {
                 (Format::FLAT, _) if !loose => 0,
                 (_, true) => 0x7f,

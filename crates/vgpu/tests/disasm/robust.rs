@@ -20,7 +20,7 @@ fn try_all(arch: Arch, words: &[u32]) {
 
 #[test]
 fn random_words_give_an_instruction_or_an_error() {
-    let mut random = Random(super::seed());
+    let mut random = Random::new(super::seed());
     for _ in 0..if super::full() { 400_000 } else { 60_000 } {
         let words = [random.word(), random.word(), random.word()];
         Arch::ALL.into_iter().for_each(|arch| try_all(arch, &words));
@@ -29,7 +29,7 @@ fn random_words_give_an_instruction_or_an_error() {
 
 #[test]
 fn every_opcode_with_wild_fields_gives_an_instruction_or_an_error() {
-    let mut random = Random(super::seed());
+    let mut random = Random::new(super::seed());
     for arch in Arch::ALL {
         for (format, _, opcodes) in FORMATS {
             for opcode in 0..opcodes {
