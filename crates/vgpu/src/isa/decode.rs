@@ -13,6 +13,9 @@ pub enum DecodeError {
     /// No encoding of the architecture looks so.
     #[error("no encoding matches {0:#010x}")]
     NoEncoding(u32),
+    /// A source that means nothing, or a literal where none can follow.
+    #[error("a source of {0} has number {1}, which is reserved")]
+    Reserved(&'static str, u16),
     /// An encoding that only graphics use.
     #[error("{0} instructions are for graphics, and not known here")]
     Graphics(&'static str),
@@ -64,8 +67,29 @@ fn blank(row: &'static Row) -> Inst {
 /// Decodes the instruction that `words` begins with.
 pub fn decode(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
     let mut inst = fields(arch, words)?;
+    reserved(&inst)?;
     align(&mut inst);
     Ok(inst)
+}
+
+/// Refuses sources that are nothing: what runs them must not make up a value.
+fn reserved(inst: &Inst) -> Result<(), DecodeError> {
+    let literal = match inst.row.format {
+        Format::VOP1 | Format::VOP2 | Format::VOPC => inst.via == Via::Plain,
+        Format::VOP3 | Format::VOP3P | Format::MUBUF => false,
+        _ => true,
+    };
+    for operand in &inst.row.operands {
+        let number = match operand.field {
+            Field::Src(n) => inst.src[usize::from(n)],
+            Field::Soffset => inst.offset,
+            _ => continue,
+        };
+        if matches!(number, 209..=234 | 249 | 250) || number == operand::LITERAL && !literal {
+            return Err(DecodeError::Reserved(inst.row.name, number));
+        }
+    }
+    Ok(())
 }
 
 /// Scalar pairs begin at even registers, wider ranges at multiples of four: the bits below do not count.

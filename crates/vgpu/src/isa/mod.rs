@@ -120,7 +120,7 @@ pub struct Inst {
     pub abs: u8,
     /// Bit per source: negated (VOP3P: the low half). MFMA: `blgp`.
     pub neg: u8,
-    /// VOP3P: bit per source, the high half negated. MFMA: `cbsz`.
+    /// VOP3P: bit per source, the high half negated; `v_fma_mix…`: the absolute value. MFMA: `cbsz`.
     pub neg_hi: u8,
     /// VOP3: bit per source and for the destination, the high half. MFMA: `abid`.
     pub op_sel: u8,

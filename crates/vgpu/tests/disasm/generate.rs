@@ -117,7 +117,7 @@ fn sdwa(random: &mut Random, format: Format) -> u32 {
     }
     word |= random.below(7) << 16 | random.rare(1) << 19 | random.rare(2) << 20;
     if random.once_in(4) {
-        word = word & !0xff | 1 << 23 | ssrc(random) % 250;
+        word = word & !0xff | 1 << 23 | (ssrc(random) % 250);
     }
     if format != Format::VOP1 || random.once_in(8) {
         word |= random.below(7) << 24 | random.rare(1) << 27 | random.rare(2) << 28 | random.rare(1) << 31;
