@@ -236,8 +236,8 @@ fn vop(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
         }
     }
     if inst.row.name == "v_accvgpr_mov_b32" {
-        inst.dst += operand::ACC - operand::VGPR;
-        inst.src[0] = operand::ACC + (inst.src[0] & 0xff);
+        inst.dst = accumulation(inst.dst);
+        inst.src[0] = accumulation(inst.src[0]);
     }
     match inst.src[0] {
         249 => sdwa(&mut inst, *words.get(1).ok_or(DecodeError::Truncated)?),
@@ -347,27 +347,26 @@ fn packed(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Result<Inst, D
     inst.src = [field(second, 0, 9), field(second, 9, 9), field(second, 18, 9)];
     inst.neg = bits(second, 29, 3) as u8;
     inst.neg_hi = bits(first, 8, 3) as u8;
-    let accumulation = operand::ACC - operand::VGPR;
     if inst.row.name.contains("mfma") || inst.row.name.contains("smfmac") {
         inst.op_sel = bits(first, 11, 4) as u8;
         for n in 0..2 {
-            if bit(second, 27 + n as u32) && inst.src[n] >= operand::VGPR {
-                inst.src[n] += accumulation;
+            if bit(second, 27 + n as u32) {
+                inst.src[n] = accumulation(inst.src[n]);
             }
         }
         // gfx908 has its matrices in accumulation registers, always; later ones choose.
         if bit(first, 15) || !arch.unified_registers() {
-            inst.dst += accumulation;
+            inst.dst = accumulation(inst.dst);
             // The index operand of sparse forms stays a vector register.
-            if inst.src[2] >= operand::VGPR && !inst.row.name.contains("smfmac") {
-                inst.src[2] += accumulation;
+            if !inst.row.name.contains("smfmac") {
+                inst.src[2] = accumulation(inst.src[2]);
             }
         }
         return Ok(inst);
     }
     match inst.row.name {
-        "v_accvgpr_read_b32" => inst.src[0] = operand::ACC + (inst.src[0] & 0xff),
-        "v_accvgpr_write_b32" => inst.dst += accumulation,
+        "v_accvgpr_read_b32" => inst.src[0] = accumulation(inst.src[0]),
+        "v_accvgpr_write_b32" => inst.dst = accumulation(inst.dst),
         _ => {
             inst.clamp = bit(first, 15);
             inst.op_sel = bits(first, 11, 3) as u8;
@@ -375,6 +374,11 @@ fn packed(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Result<Inst, D
         }
     }
     Ok(inst)
+}
+
+/// The accumulation register of a vector register's number.
+fn accumulation(number: u16) -> u16 {
+    if number >= operand::VGPR { number + (operand::ACC - operand::VGPR) } else { number }
 }
 
 /// A data register of a memory instruction: `acc` says which file.

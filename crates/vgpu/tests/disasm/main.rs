@@ -59,7 +59,7 @@ impl Tally {
     }
 }
 
-/// Every opcode number of every format, with random fields.
+/// Every opcode number of every format with random fields, and random words.
 fn cases(arch: Arch, random: &mut Random, each: usize) -> Vec<(Format, u32, Vec<u32>)> {
     let mut cases = Vec::new();
     for (format, _, opcodes) in FORMATS {
@@ -74,6 +74,13 @@ fn cases(arch: Arch, random: &mut Random, each: usize) -> Vec<(Format, u32, Vec<
                 cases.push((format, opcode, words));
             }
         }
+    }
+    // And any words at all.
+    for _ in 0..500 * each {
+        let mut words = vec![random.word(), random.word()];
+        let inst = decode(arch, &words);
+        words.truncate(inst.map_or(2, |inst| usize::from(inst.words)));
+        cases.push((inst.map_or(Format::SOPP, |inst| inst.row.format), 0, words));
     }
     cases
 }
