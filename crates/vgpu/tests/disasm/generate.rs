@@ -237,7 +237,7 @@ pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32)
             (first, registers[0] | registers[1] << 8 | registers[2] << 16 | registers[3] << 24)
         }
         Format::MUBUF => {
-            let first = opcode << 18 | random.rare(12) | random.below(8) << 12 | random.rare(3) << 15;
+            let first = opcode << 18 | random.rare(12) | random.below(if random.tame { 4 } else { 8 }) << 12 | random.rare(3) << 15;
             let offset = if random.once_in(3) { ssrc(random) % 255 } else { sdst(random) };
             match row {
                 None if random.once_in(2) => (opcode << 18, 0),
