@@ -2,8 +2,6 @@
 //!
 //! The bytes are untrusted: whatever they are, reading ends in a [`Listing`] or a [`ListingError`].
 
-mod bundle;
-
 use std::collections::BTreeMap;
 
 use object::read::elf::ElfFile64;
@@ -11,47 +9,46 @@ use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags, Sy
 
 use crate::arch::Arch;
 use crate::isa;
+use crate::loader::{DESCRIPTOR_BYTES, LoadError, bundle, damaged, descriptor};
 use crate::program::Descriptor;
 
-pub use bundle::{Part, parts};
-
 const MACHINE_AMDGPU: u16 = 224;
-const DESCRIPTOR_BYTES: u64 = 64;
 
 /// Why there is nothing to list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListingError {
-    /// Neither ELF nor a bundle.
-    #[error("neither an AMD code object nor an offload bundle ({bytes} bytes)")]
-    UnknownFormat {
-        /// How many bytes there are.
-        bytes: usize,
-    },
-    /// A compressed bundle.
-    #[error("a compressed offload bundle; compile with --no-offload-compress")]
-    Compressed,
-    /// ELF of something else.
-    #[error("an ELF file of machine {machine}, which is no AMD GPU")]
-    OtherMachine {
-        /// ELF's number of it.
-        machine: u16,
-    },
+    /// The bytes are no code object, or damaged.
+    #[error(transparent)]
+    File(#[from] LoadError),
     /// Code for an architecture whose instructions are not known here.
     #[error("code for {found}; only {} can be disassembled", Arch::ALL.map(Arch::name).join(", "))]
     OtherArch {
-        /// Its name, or its number in ELF.
+        /// ELF's number of it.
         found: String,
-    },
-    /// It begins well and then contradicts itself, or breaks off.
-    #[error("damaged or cut off: {reason}")]
-    Damaged {
-        /// Where.
-        reason: String,
     },
 }
 
-fn damaged(reason: impl Into<String>) -> ListingError {
-    ListingError::Damaged { reason: reason.into() }
+/// A code object in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// The target that a bundle names; `None` for a file that is one code object.
+    pub target: Option<String>,
+    /// Its bytes.
+    pub code: &'a [u8],
+}
+
+/// The code objects for AMD GPUs in a file: itself, or the entries of clang's offload bundle.
+pub fn parts(bytes: &[u8]) -> Result<Vec<Part<'_>>, ListingError> {
+    let Some(entries) = bundle::entries(bytes)? else { return Ok(vec![Part { target: None, code: bytes }]) };
+    let mut parts = Vec::new();
+    for entry in entries {
+        let code = entry.code(bytes)?;
+        // The host's entry has no such target and is empty.
+        if let Some(target) = entry.target() {
+            parts.push(Part { target: Some(target.to_owned()), code });
+        }
+    }
+    Ok(parts)
 }
 
 /// The code of one code object.
@@ -132,13 +129,13 @@ impl Listing {
 
 fn read(bytes: &[u8]) -> Result<Listing, ListingError> {
     if !bytes.starts_with(&object::elf::ELFMAG) {
-        return Err(ListingError::UnknownFormat { bytes: bytes.len() });
+        return Err(LoadError::UnknownFormat { bytes: bytes.len() }.into());
     }
     let file = ElfFile64::<LittleEndian>::parse(bytes).map_err(|error| damaged(format!("ELF: {error}")))?;
     let header = file.elf_header();
     let machine = header.e_machine.get(LittleEndian).0;
     if machine != MACHINE_AMDGPU {
-        return Err(ListingError::OtherMachine { machine });
+        return Err(LoadError::Format { what: format!("an ELF file of machine {machine}, which is no AMD GPU") }.into());
     }
     let number = header.e_flags.get(LittleEndian).0 & 0xff;
     let arch = Arch::ALL.into_iter().find(|arch| arch.machine() == number);
@@ -185,22 +182,6 @@ fn descriptors(file: &ElfFile64<'_, LittleEndian>) -> BTreeMap<u64, Descriptor> 
         }
     }
     descriptors
-}
-
-fn descriptor(raw: &[u8]) -> Option<(Descriptor, i64)> {
-    let word = |at: usize| Some(u32::from_le_bytes(raw.get(at..at + 4)?.try_into().ok()?));
-    let half = |at: usize| Some(u16::from_le_bytes(raw.get(at..at + 2)?.try_into().ok()?));
-    let descriptor = Descriptor {
-        group_segment: word(0)?,
-        private_segment: word(4)?,
-        kernarg: word(8)?,
-        rsrc3: word(44)?,
-        rsrc1: word(48)?,
-        rsrc2: word(52)?,
-        properties: half(56)?,
-        preload: half(58)?,
-    };
-    Some((descriptor, i64::from_le_bytes(raw.get(16..24)?.try_into().ok()?)))
 }
 
 /// Cuts a section at its labels. What follows a function's stated size is padding.
