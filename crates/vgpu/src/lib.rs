@@ -9,6 +9,7 @@ pub mod exec;
 pub mod fault;
 pub mod hip;
 pub mod isa;
+pub mod listing;
 pub mod loader;
 pub mod memory;
 pub mod program;

@@ -349,7 +349,7 @@ fn have_clang_inside(fakes: &Fakes) -> bool {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in ["devices", "doctor", "compile", "inspect", "run", "cache", "bench", "completions"] {
+    for command in ["devices", "doctor", "compile", "inspect", "disasm", "run", "cache", "bench", "completions"] {
         let output = program(&[command, "--help"]);
         assert_eq!(output.status.code(), Some(0));
         let text = String::from_utf8(output.stdout).unwrap();

@@ -13,6 +13,12 @@ pub enum DecodeError {
     /// No encoding of the architecture looks so.
     #[error("no encoding matches {0:#010x}")]
     NoEncoding(u32),
+    /// A source that means nothing, or a literal where none can follow.
+    #[error("a source of {0} has number {1}, which is reserved")]
+    Reserved(&'static str, u16),
+    /// An encoding that only graphics use.
+    #[error("{0} instructions are for graphics, and not known here")]
+    Graphics(&'static str),
     /// The encoding is known, its opcode is not.
     #[error("{0:?} has no opcode {1}")]
     NoOpcode(Format, u32),
@@ -60,6 +66,54 @@ fn blank(row: &'static Row) -> Inst {
 
 /// Decodes the instruction that `words` begins with.
 pub fn decode(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
+    let mut inst = fields(arch, words)?;
+    reserved(&inst)?;
+    align(&mut inst);
+    Ok(inst)
+}
+
+/// Refuses sources that are nothing: what runs them must not make up a value.
+fn reserved(inst: &Inst) -> Result<(), DecodeError> {
+    let literal = match inst.row.format {
+        Format::VOP1 | Format::VOP2 | Format::VOPC => inst.via == Via::Plain,
+        Format::VOP3 | Format::VOP3P | Format::MUBUF => false,
+        _ => true,
+    };
+    for operand in &inst.row.operands {
+        let number = match operand.field {
+            Field::Src(n) => inst.src[usize::from(n)],
+            Field::Soffset => inst.offset,
+            _ => continue,
+        };
+        if matches!(number, 209..=234 | 249 | 250) || number == operand::LITERAL && !literal {
+            return Err(DecodeError::Reserved(inst.row.name, number));
+        }
+    }
+    Ok(())
+}
+
+/// Scalar pairs begin at even registers, wider ranges at multiples of four: the bits below do not count.
+fn align(inst: &mut Inst) {
+    for operand in &inst.row.operands {
+        let number = match operand.field {
+            Field::Dst => &mut inst.dst,
+            Field::Sdst => &mut inst.sdst,
+            Field::Src(n) => &mut inst.src[usize::from(n)],
+            Field::Base | Field::Resource => &mut inst.base,
+            Field::Vcc if inst.row.format == Format::VOPC => &mut inst.dst,
+            _ => continue,
+        };
+        let wide = if operand.field == Field::Vcc { 2 } else { operand.registers };
+        if matches!(*number, 0..operand::FLAT_SCRATCH | operand::TTMP0..operand::M0) && wide > 1 {
+            *number &= if wide == 2 { !1 } else { !3 };
+        }
+    }
+    if inst.row.format == Format::GLOBAL && matches!(inst.base, 0..operand::FLAT_SCRATCH | operand::TTMP0..operand::M0) {
+        inst.base &= !1;
+    }
+}
+
+fn fields(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
     let first = *words.first().ok_or(DecodeError::Truncated)?;
     let second = || words.get(1).copied().ok_or(DecodeError::Truncated);
     let row = |format, opcode| find(arch, format, opcode).ok_or(DecodeError::NoOpcode(format, opcode));
@@ -72,6 +126,7 @@ pub fn decode(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
     }
     match first >> 26 {
         0b110000 => return Ok(smem(blank(row(Format::SMEM, bits(first, 18, 8))?), first, second()?)),
+        0b110100 if (624..=631).contains(&bits(first, 16, 10)) => return Err(DecodeError::Graphics("interpolation")),
         0b110100 => return Ok(vop3(blank(row(Format::VOP3, bits(first, 16, 10))?), first, second()?)),
         0b110110 => return Ok(ds(arch, blank(row(Format::DS, bits(first, 17, 8))?), first, second()?)),
         0b110111 => {
@@ -83,6 +138,10 @@ pub fn decode(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
             };
             return Ok(flat(arch, blank(row(format, bits(first, 18, 7))?), first, second()?));
         }
+        0b110001 => return Err(DecodeError::Graphics("EXP")),
+        0b110101 => return Err(DecodeError::Graphics("interpolation")),
+        0b111010 => return Err(DecodeError::Graphics("MTBUF")),
+        0b111100 => return Err(DecodeError::Graphics("MIMG")),
         0b111000 => return Ok(mubuf(arch, blank(row(Format::MUBUF, bits(first, 18, 7))?), first, second()?)),
         _ => {}
     }
@@ -145,7 +204,9 @@ fn literal(inst: &mut Inst, words: &[u32]) -> Result<(), DecodeError> {
 fn smem(mut inst: Inst, first: u32, second: u32) -> Inst {
     inst.words = 2;
     inst.dst = field(first, 6, 7);
-    inst.base = field(first, 0, 6) << 1;
+    if inst.row.registers(Field::Base) > 0 {
+        inst.base = field(first, 0, 6) << 1;
+    }
     inst.flags = if bit(first, 16) { flag::GLC } else { 0 };
     // With `soffset_en` both the immediate and a register count; without, `imm` chooses.
     if bit(first, 14) {
@@ -175,8 +236,8 @@ fn vop(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
         }
     }
     if inst.row.name == "v_accvgpr_mov_b32" {
-        inst.dst += operand::ACC - operand::VGPR;
-        inst.src[0] = operand::ACC + (inst.src[0] & 0xff);
+        inst.dst = accumulation(inst.dst);
+        inst.src[0] = accumulation(inst.src[0]);
     }
     match inst.src[0] {
         249 => sdwa(&mut inst, *words.get(1).ok_or(DecodeError::Truncated)?),
@@ -212,8 +273,11 @@ fn sdwa(inst: &mut Inst, word: u32) {
             inst.dst = field(word, 8, 7);
         }
     } else {
-        sdwa.dst_sel = bits(word, 8, 3) as u8;
-        sdwa.dst_unused = bits(word, 11, 2) as u8;
+        // A conversion from eight bits always writes whole registers.
+        if !(inst.row.name.ends_with("fp8") || inst.row.name.ends_with("bf8")) {
+            sdwa.dst_sel = bits(word, 8, 3) as u8;
+            sdwa.dst_unused = bits(word, 11, 2) as u8;
+        }
         inst.clamp = bit(word, 13);
         inst.omod = bits(word, 14, 2) as u8;
     }
@@ -223,8 +287,9 @@ fn sdwa(inst: &mut Inst, word: u32) {
 fn dpp(inst: &mut Inst, word: u32) {
     inst.words = 2;
     inst.src[0] = operand::VGPR + field(word, 0, 8);
-    inst.neg = u8::from(bit(word, 20)) | u8::from(bit(word, 22)) << 1;
-    inst.abs = u8::from(bit(word, 21)) | u8::from(bit(word, 23)) << 1;
+    let taken = modified_sources(inst.row);
+    inst.neg = taken & (u8::from(bit(word, 20)) | u8::from(bit(word, 22)) << 1);
+    inst.abs = taken & (u8::from(bit(word, 21)) | u8::from(bit(word, 23)) << 1);
     inst.via = Via::Dpp(Dpp {
         ctrl: field(word, 8, 9),
         bound_ctrl: bit(word, 19),
@@ -240,13 +305,40 @@ fn vop3(mut inst: Inst, first: u32, second: u32) -> Inst {
     inst.neg = bits(second, 29, 3) as u8;
     inst.clamp = bit(first, 15);
     inst.dst = destination(inst.row, field(first, 0, 8));
+    let taken = modified_sources(inst.row);
+    inst.neg &= taken;
     if inst.row.registers(Field::Sdst) > 0 {
         inst.sdst = field(first, 8, 7);
     } else {
-        inst.abs = bits(first, 8, 3) as u8;
-        inst.op_sel = bits(first, 11, 4) as u8;
+        inst.abs = bits(first, 8, 3) as u8 & taken;
+        if chooses_halves(inst.row.name) {
+            inst.op_sel = bits(first, 11, 4) as u8;
+        }
     }
     inst
+}
+
+/// Bit per source that can be negated and made absolute: floats. For integers nothing looks at the modifiers.
+fn modified_sources(row: &Row) -> u8 {
+    match row.name {
+        "v_cndmask_b32" => 0b11,
+        "v_ldexp_f16" | "v_ldexp_f32" | "v_ldexp_f64" | "v_cvt_pk_u8_f32" | "v_cvt_pkaccum_u8_f32" | "v_trig_preop_f64" => 0b1,
+        name if name.contains("_class_") || name.starts_with("v_cvt_sr_") => 0b1,
+        _ if row.last_type().starts_with('f') => 0b111,
+        _ => 0,
+    }
+}
+
+/// The few VOP3 instructions of gfx9 that take 16-bit operands from either half; others do not look at the bits.
+fn chooses_halves(name: &str) -> bool {
+    let sixteen = ["v_mad_", "v_min3_", "v_max3_", "v_med3_"].iter().any(|start| name.starts_with(start))
+        && ["f16", "i16", "u16"].iter().any(|end| name.ends_with(end));
+    let named = matches!(
+        name,
+        "v_fma_f16" | "v_div_fixup_f16" | "v_cvt_pknorm_i16_f16" | "v_cvt_pknorm_u16_f16" | "v_add_i16" | "v_sub_i16" | "v_pack_b32_f16"
+    );
+    let eight = ["v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32", "v_cvt_sr_fp8_f32", "v_cvt_sr_bf8_f32"].contains(&name);
+    (sixteen && !name.contains("legacy")) || named || eight
 }
 
 fn packed(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Result<Inst, DecodeError> {
@@ -255,27 +347,26 @@ fn packed(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Result<Inst, D
     inst.src = [field(second, 0, 9), field(second, 9, 9), field(second, 18, 9)];
     inst.neg = bits(second, 29, 3) as u8;
     inst.neg_hi = bits(first, 8, 3) as u8;
-    let accumulation = operand::ACC - operand::VGPR;
     if inst.row.name.contains("mfma") || inst.row.name.contains("smfmac") {
         inst.op_sel = bits(first, 11, 4) as u8;
         for n in 0..2 {
-            if bit(second, 27 + n as u32) && inst.src[n] >= operand::VGPR {
-                inst.src[n] += accumulation;
+            if bit(second, 27 + n as u32) {
+                inst.src[n] = accumulation(inst.src[n]);
             }
         }
         // gfx908 has its matrices in accumulation registers, always; later ones choose.
         if bit(first, 15) || !arch.unified_registers() {
-            inst.dst += accumulation;
+            inst.dst = accumulation(inst.dst);
             // The index operand of sparse forms stays a vector register.
-            if inst.src[2] >= operand::VGPR && !inst.row.name.contains("smfmac") {
-                inst.src[2] += accumulation;
+            if !inst.row.name.contains("smfmac") {
+                inst.src[2] = accumulation(inst.src[2]);
             }
         }
         return Ok(inst);
     }
     match inst.row.name {
-        "v_accvgpr_read_b32" => inst.src[0] = operand::ACC + (inst.src[0] & 0xff),
-        "v_accvgpr_write_b32" => inst.dst += accumulation,
+        "v_accvgpr_read_b32" => inst.src[0] = accumulation(inst.src[0]),
+        "v_accvgpr_write_b32" => inst.dst = accumulation(inst.dst),
         _ => {
             inst.clamp = bit(first, 15);
             inst.op_sel = bits(first, 11, 3) as u8;
@@ -283,6 +374,11 @@ fn packed(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Result<Inst, D
         }
     }
     Ok(inst)
+}
+
+/// The accumulation register of a vector register's number.
+fn accumulation(number: u16) -> u16 {
+    if number >= operand::VGPR { number + (operand::ACC - operand::VGPR) } else { number }
 }
 
 /// A data register of a memory instruction: `acc` says which file.
@@ -294,8 +390,13 @@ fn ds(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
     inst.words = 2;
     let acc = arch.unified_registers() && bit(first, 25);
     inst.imm = bits(first, 0, 16) as i32;
-    inst.flags = if bit(first, 16) { flag::GDS } else { 0 };
+    // Later ones have no global data share; only its semaphores are left, whose data stands where others have an address.
+    let semaphore = inst.row.name.starts_with("ds_gws_");
+    inst.flags = if bit(first, 16) && (semaphore || !arch.unified_registers()) { flag::GDS } else { 0 };
     inst.src = [operand::VGPR + field(second, 0, 8), data(field(second, 8, 8), acc), data(field(second, 16, 8), acc)];
+    if semaphore {
+        inst.src[0] = data(field(second, 0, 8), acc);
+    }
     inst.dst = data(field(second, 24, 8), acc);
     inst
 }
@@ -309,9 +410,10 @@ fn flat(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
     for (at, value) in [(16, flag::GLC), (17, flag::SLC)] {
         flags |= if bit(first, at) { value } else { 0 };
     }
-    if arch == Arch::Gfx942 {
-        flags |= if bit(first, 25) { flag::SC1 } else { 0 };
-    } else if bit(first, 13) {
+    if arch.unified_registers() && bit(first, 25) {
+        flags |= flag::SC1;
+    }
+    if arch != Arch::Gfx942 && bit(first, 13) {
         flags |= flag::LDS;
     }
     if arch == Arch::Gfx908 && bit(second, 23) {
@@ -343,7 +445,7 @@ fn mubuf(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
     for (at, value) in [(12, flag::OFFEN), (13, flag::IDXEN), (14, flag::GLC), (16, flag::LDS), (17, flag::SLC)] {
         flags |= if bit(first, at) { value } else { 0 };
     }
-    if arch == Arch::Gfx942 && bit(first, 15) {
+    if arch.unified_registers() && bit(first, 15) {
         flags |= flag::SC1;
     }
     let acc = arch.unified_registers() && bit(second, 23);

@@ -2,9 +2,11 @@
 
 mod decode;
 mod table;
+mod text;
 
 pub use decode::{DecodeError, decode};
 pub use table::{Field, Format, Operand, Row, rows};
+pub use text::{target, text};
 
 /// Operand numbers, as the 9-bit source fields of the hardware use them; accumulation registers follow.
 pub mod operand {
@@ -18,6 +20,8 @@ pub mod operand {
     pub const TTMP0: u16 = 108;
     /// `m0`.
     pub const M0: u16 = 124;
+    /// `null` in LLVM's words; the architectures here have nothing there.
+    pub const NULL: u16 = 125;
     /// `exec`, low half.
     pub const EXEC: u16 = 126;
     /// The first inline constant: 0.
@@ -30,12 +34,16 @@ pub mod operand {
     pub const PRIVATE_BASE: u16 = 237;
     /// The last byte of the private aperture.
     pub const PRIVATE_LIMIT: u16 = 238;
+    /// The wave's place in the order of pixel shaders.
+    pub const POPS: u16 = 239;
     /// Whether `vcc` is 0.
     pub const VCCZ: u16 = 251;
     /// Whether `exec` is 0.
     pub const EXECZ: u16 = 252;
     /// The scalar condition code.
     pub const SCC: u16 = 253;
+    /// A value from LDS, for pixel shaders.
+    pub const LDS_DIRECT: u16 = 254;
     /// The 32-bit literal that follows the instruction.
     pub const LITERAL: u16 = 255;
     /// The first vector register.
@@ -112,7 +120,7 @@ pub struct Inst {
     pub abs: u8,
     /// Bit per source: negated (VOP3P: the low half). MFMA: `blgp`.
     pub neg: u8,
-    /// VOP3P: bit per source, the high half negated. MFMA: `cbsz`.
+    /// VOP3P: bit per source, the high half negated; `v_fma_mix…`: the absolute value. MFMA: `cbsz`.
     pub neg_hi: u8,
     /// VOP3: bit per source and for the destination, the high half. MFMA: `abid`.
     pub op_sel: u8,
@@ -134,7 +142,7 @@ pub mod flag {
     pub const GLC: u16 = 1;
     /// `slc` (gfx942: `nt`).
     pub const SLC: u16 = 2;
-    /// gfx942's `sc1`.
+    /// gfx942's `sc1`, gfx90a's `scc`.
     pub const SC1: u16 = 4;
     /// The data goes to LDS.
     pub const LDS: u16 = 8;

@@ -61,6 +61,8 @@ pub enum Field {
     Literal,
     /// The immediate.
     Imm,
+    /// A number in the destination's place.
+    Number,
     /// A vector address.
     Addr,
     /// The first data field.
@@ -104,6 +106,13 @@ impl Row {
     /// Whether `arch` has it.
     pub fn on(&self, arch: Arch) -> bool {
         self.archs & 1 << arch as u8 != 0
+    }
+
+    /// The type that the name ends in, as of the sources: `f16` of `v_cvt_f32_f16`, `u64` of `v_cmp_eq_u64`.
+    pub fn last_type(&self) -> &'static str {
+        let is_type =
+            |word: &&str| word.starts_with(['b', 'f', 'i', 'u']) && word.len() > 1 && word[1..].bytes().all(|b| b.is_ascii_digit());
+        self.name.rsplit('_').find(is_type).unwrap_or("")
     }
 
     /// The registers that the operand in `field` takes; 0 when there is no such operand.
@@ -166,6 +175,7 @@ fn operand(text: &str) -> Option<Operand> {
         "vcc" => Field::Vcc,
         "k" => Field::Literal,
         "imm" => Field::Imm,
+        "n" => Field::Number,
         "addr" => Field::Addr,
         "x" => Field::Data0,
         "y" => Field::Data1,

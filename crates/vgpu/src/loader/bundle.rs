@@ -8,40 +8,50 @@ const COMPRESSED: &[u8] = b"CCOB";
 const MOST_ENTRIES: u64 = 1 << 16;
 const LONGEST_NAME: u64 = 1 << 12;
 
-struct Entry {
-    name: String,
+/// A code object in a bundle.
+pub(crate) struct Entry {
+    pub name: String,
     offset: u64,
     bytes: u64,
 }
 
+impl Entry {
+    /// The target in the name: of `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-`, or with an environment between the dashes.
+    pub fn target(&self) -> Option<&str> {
+        let (kind, target) = self.name.split_once('-')?;
+        let target = target.strip_prefix("amdgcn-amd-amdhsa-")?;
+        kind.starts_with("hip").then(|| target.split_once('-').map_or(target, |(_, rest)| rest))
+    }
+
+    /// Its bytes, of the bundle's.
+    pub fn code<'a>(&self, bundle: &'a [u8]) -> Result<&'a [u8], LoadError> {
+        let range = usize::try_from(self.offset).ok().zip(self.offset.checked_add(self.bytes).and_then(|end| usize::try_from(end).ok()));
+        let code = range.and_then(|(start, end)| bundle.get(start..end));
+        code.ok_or_else(|| damaged(format!("the bundle's entry `{}` lies outside of it", self.name)))
+    }
+}
+
 /// The code object for `arch`: the bytes themselves, or the bundle's entry.
 pub(super) fn entry(bytes: &[u8], arch: Arch) -> Result<&[u8], LoadError> {
+    let Some(entries) = entries(bytes)? else { return Ok(bytes) };
+    let fits = |name: &str| Arch::from_name(name) == Some(arch) && !name.contains("xnack+") && !name.contains("sramecc-");
+    let fitting = entries.iter().filter(|e| e.target().is_some_and(fits));
+    // The most specific one, as the drivers choose.
+    if let Some(best) = fitting.max_by_key(|e| e.name.matches(':').count()) {
+        return best.code(bytes);
+    }
+    let found = entries.iter().filter_map(Entry::target).map(str::to_owned).collect();
+    Err(LoadError::NotInBundle { wanted: arch.name().to_owned(), found })
+}
+
+/// The entries of a bundle; `None` for what is none.
+pub(crate) fn entries(bytes: &[u8]) -> Result<Option<Vec<Entry>>, LoadError> {
     if bytes.starts_with(COMPRESSED) {
         return Err(LoadError::Compressed);
     }
     if !bytes.starts_with(MAGIC) {
-        return Ok(bytes);
+        return Ok(None);
     }
-    let entries = entries(bytes)?;
-    let target = |entry: &Entry| {
-        let (kind, target) = entry.name.split_once('-')?;
-        // `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-`, or with an environment between the dashes.
-        let target = target.strip_prefix("amdgcn-amd-amdhsa-")?;
-        let target = target.split_once('-').map_or(target, |(_, rest)| rest);
-        kind.starts_with("hip").then(|| target.to_owned())
-    };
-    let fits = |name: &str| Arch::from_name(name) == Some(arch) && !name.contains("xnack+") && !name.contains("sramecc-");
-    let fitting = entries.iter().filter(|e| target(e).is_some_and(|name| fits(&name)));
-    // The most specific one, as the drivers choose.
-    if let Some(best) = fitting.max_by_key(|e| e.name.matches(':').count()) {
-        let outside = || damaged(format!("the bundle's entry `{}` lies outside of it", best.name));
-        let end = best.offset.checked_add(best.bytes).ok_or_else(outside)?;
-        return bytes.get(best.offset as usize..end as usize).ok_or_else(outside);
-    }
-    Err(LoadError::NotInBundle { wanted: arch.name().to_owned(), found: entries.iter().filter_map(target).collect() })
-}
-
-fn entries(bytes: &[u8]) -> Result<Vec<Entry>, LoadError> {
     let cut = || damaged("the bundle's table breaks off");
     let mut at = MAGIC.len();
     let number = |from: &mut usize| -> Option<u64> {
@@ -62,7 +72,7 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry>, LoadError> {
         at += length;
         entries.push(Entry { name: String::from_utf8_lossy(name).into_owned(), offset, bytes: size });
     }
-    Ok(entries)
+    Ok(Some(entries))
 }
 
 /// How many bytes an image has that a driver is given without a length. `read` gives bytes of it from an offset on; a table of more than

@@ -3,7 +3,7 @@
 //! The bytes are untrusted. Whatever they are, loading ends in a [`Program`] or a [`LoadError`]: every offset is checked, and the image
 //! is capped.
 
-mod bundle;
+pub(crate) mod bundle;
 mod elf;
 mod metadata;
 mod names;
@@ -28,7 +28,7 @@ const PAGE: u64 = 4096;
 const LARGEST_ALIGNMENT: u64 = 2 << 20;
 /// The most a kernel's arguments may take; compilers stop far below.
 const LARGEST_KERNARG: u32 = 1 << 20;
-const DESCRIPTOR_BYTES: u64 = 64;
+pub(crate) const DESCRIPTOR_BYTES: u64 = 64;
 
 /// Why bytes are no program for a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,7 +84,7 @@ pub enum LoadError {
     },
 }
 
-fn damaged(reason: impl Into<String>) -> LoadError {
+pub(crate) fn damaged(reason: impl Into<String>) -> LoadError {
     LoadError::Damaged { reason: reason.into() }
 }
 
@@ -218,7 +218,8 @@ fn kernels(object: &Object<'_>, image: &Mapped, mut facts: Vec<KernelFacts>) -> 
     }
 }
 
-fn descriptor(raw: &[u8]) -> Option<(Descriptor, i64)> {
+/// A kernel's descriptor, and how far from it the kernel's code is.
+pub(crate) fn descriptor(raw: &[u8]) -> Option<(Descriptor, i64)> {
     let word = |at: usize| Some(u32::from_le_bytes(raw.get(at..at + 4)?.try_into().ok()?));
     let half = |at: usize| Some(u16::from_le_bytes(raw.get(at..at + 2)?.try_into().ok()?));
     let descriptor = Descriptor {

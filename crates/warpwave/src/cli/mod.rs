@@ -6,6 +6,7 @@ mod bench;
 mod cache;
 mod compile;
 mod devices;
+mod disasm;
 mod doctor;
 mod hipify;
 mod inspect;
@@ -41,6 +42,8 @@ enum Command {
     Compile(compile::Args),
     /// Show the targets, kernels, registers and arguments in compiled code.
     Inspect(inspect::Args),
+    /// List the machine code of AMD GPUs, instruction by instruction.
+    Disasm(disasm::Args),
     /// Compile a kernel, run it on a device, and show or save its buffers.
     Run(run::Args),
     /// Look into the kernel cache, or empty it.
@@ -145,6 +148,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
         Command::Hipify(args) => hipify::run(&mut context, &args),
         Command::Compile(args) => compile::run(&mut context, &args),
         Command::Inspect(args) => inspect::run(&mut context, &args),
+        Command::Disasm(args) => disasm::run(&mut context, &args),
         Command::Run(args) => run::run(&mut context, &args),
         Command::Cache(args) => cache::run(&mut context, &args),
         Command::Bench(args) => bench::run(&mut context, &args),

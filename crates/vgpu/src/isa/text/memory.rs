@@ -1,0 +1,195 @@
+//! Memory instructions.
+
+use std::fmt::Write as _;
+
+use super::constant::{self, Kind};
+use super::{push, register, scalar};
+use crate::arch::Arch;
+use crate::isa::table::{Field, Format};
+use crate::isa::{Inst, flag, operand};
+
+pub(super) fn smem(line: &mut String, _arch: Arch, inst: &Inst) {
+    for operand in &inst.row.operands {
+        match operand.field {
+            Field::Dst => push(line, &register::name(inst.dst, operand.registers)),
+            Field::Number => push(line, &constant::literal(u32::from(inst.dst), Kind::Bits32)),
+            Field::Base => push(line, &register::name(inst.base, operand.registers)),
+            Field::Imm if inst.offset != operand::NONE => {
+                push(line, &register::name(inst.offset, 1));
+                if inst.flags & flag::IMM != 0 {
+                    _ = write!(line, " offset:{}", hex(inst.imm));
+                }
+            }
+            Field::Imm => push(line, &hex(inst.imm)),
+            _ => {}
+        }
+    }
+    if inst.flags & flag::GLC != 0 && inst.base != operand::NONE && inst.row.registers(Field::Dst) > 0 {
+        line.push_str(" glc");
+    }
+}
+
+/// `-0x10`.
+fn hex(value: i32) -> String {
+    if value < 0 { format!("-{:#x}", value.unsigned_abs()) } else { format!("{value:#x}") }
+}
+
+/// The cache bits, in the words of the architecture.
+fn cache(line: &mut String, arch: Arch, inst: &Inst) {
+    // What writes back or invalidates a whole cache names its scope at most.
+    let flags = match (arch, inst.row.operands.is_empty()) {
+        (_, false) => inst.flags,
+        (Arch::Gfx942, true) => inst.flags & (flag::GLC | flag::SC1),
+        (_, true) => 0,
+    };
+    let names = if arch == Arch::Gfx942 { [" sc0", " nt", " sc1"] } else { [" glc", " slc", " scc"] };
+    for (name, bit) in names.into_iter().zip([flag::GLC, flag::SLC, flag::SC1]) {
+        if flags & bit != 0 {
+            line.push_str(name);
+        }
+    }
+}
+
+pub(super) fn ds(line: &mut String, _arch: Arch, inst: &Inst) {
+    for operand in &inst.row.operands {
+        let number = match operand.field {
+            Field::Dst => inst.dst,
+            Field::Addr => inst.src[0],
+            Field::Data0 => inst.src[1],
+            Field::Data1 => inst.src[2],
+            _ => continue,
+        };
+        push(line, &register::name(number, operand.registers));
+    }
+    let name = inst.row.name;
+    let (low, high) = (inst.imm & 0xff, inst.imm >> 8 & 0xff);
+    if ["ds_read2", "ds_write2", "ds_wrxchg2"].iter().any(|start| name.starts_with(start)) {
+        for (which, value) in [(0, low), (1, high)] {
+            if value != 0 {
+                _ = write!(line, " offset{which}:{value}");
+            }
+        }
+    } else if inst.imm != 0 {
+        match name {
+            "ds_swizzle_b32" => _ = write!(line, " offset:{}", swizzle(inst.imm as u16)),
+            _ => _ = write!(line, " offset:{}", inst.imm),
+        }
+    }
+    if inst.flags & flag::GDS != 0 {
+        line.push_str(" gds");
+    }
+}
+
+/// `swizzle(QUAD_PERM,0,1,2,3)`.
+fn swizzle(bits: u16) -> String {
+    if bits & 0xff00 == 0x8000 {
+        let lane = |n: u16| bits >> (2 * n) & 3;
+        return format!("swizzle(QUAD_PERM,{},{},{},{})", lane(0), lane(1), lane(2), lane(3));
+    }
+    if bits & 0x8000 != 0 {
+        return bits.to_string();
+    }
+    let (and, or, xor) = (bits & 31, bits >> 5 & 31, bits >> 10 & 31);
+    if and == 31 && or == 0 && xor.count_ones() == 1 {
+        return format!("swizzle(SWAP,{xor})");
+    }
+    if and == 31 && or == 0 && xor > 1 && (xor + 1).is_power_of_two() {
+        return format!("swizzle(REVERSE,{})", xor + 1);
+    }
+    // A group of a power of two lanes all read the one that `or` names.
+    let group = 32 - and;
+    if group > 1 && group.is_power_of_two() && or < group && xor == 0 {
+        return format!("swizzle(BROADCAST,{group},{or})");
+    }
+    let mut mask = String::new();
+    for n in (0..5).rev() {
+        let (p0, p1) = (or >> n & 1 ^ xor >> n & 1, (and >> n | or >> n) & 1 ^ xor >> n & 1);
+        mask.push(match (p0, p1) {
+            (0, 0) => '0',
+            (1, 1) => '1',
+            (0, _) => 'p',
+            _ => 'i',
+        });
+    }
+    format!("swizzle(BITMASK_PERM,\"{mask}\")")
+}
+
+/// Whether a register gets what is read: atomics say so with `glc`, and loads may go to LDS instead.
+fn returns(inst: &Inst) -> bool {
+    let atomic = inst.row.name.contains("_atomic_");
+    if atomic { inst.flags & flag::GLC != 0 } else { inst.flags & flag::LDS == 0 }
+}
+
+pub(super) fn flat(line: &mut String, arch: Arch, inst: &Inst) {
+    for operand in &inst.row.operands {
+        match operand.field {
+            Field::Dst if returns(inst) => push(line, &register::name(inst.dst, operand.registers)),
+            Field::Data0 => push(line, &register::name(inst.src[1], operand.registers)),
+            Field::Addr => address(line, inst, operand.registers),
+            _ => continue,
+        }
+    }
+    match inst.row.format {
+        Format::GLOBAL | Format::SCRATCH => {
+            let base = match inst.base {
+                operand::NONE => "off".to_owned(),
+                base => register::name(base, if inst.row.format == Format::GLOBAL { 2 } else { 1 }),
+            };
+            push(line, &base);
+        }
+        _ => {}
+    }
+    if inst.imm != 0 {
+        _ = write!(line, " offset:{}", inst.imm);
+    }
+    cache(line, arch, inst);
+    if inst.flags & flag::LDS != 0 {
+        line.push_str(" lds");
+    }
+}
+
+fn address(line: &mut String, inst: &Inst, registers: u8) {
+    let text = match inst.row.format {
+        Format::SCRATCH if inst.flags & flag::VADDR == 0 => "off".to_owned(),
+        // With a scalar base the vector address is an offset of 32 bits.
+        Format::GLOBAL if inst.base != operand::NONE => register::name(inst.src[0], 1),
+        _ => register::name(inst.src[0], registers),
+    };
+    push(line, &text);
+}
+
+pub(super) fn mubuf(line: &mut String, arch: Arch, inst: &Inst) {
+    let lds = inst.flags & flag::LDS != 0;
+    let both = inst.flags & (flag::OFFEN | flag::IDXEN);
+    for operand in &inst.row.operands {
+        match operand.field {
+            Field::Dst if !lds => {
+                let registers = operand.registers + u8::from(inst.flags & flag::TFE != 0);
+                push(line, &register::name(inst.dst, registers));
+            }
+            Field::Addr if both == 0 => push(line, "off"),
+            Field::Addr => push(line, &register::name(inst.src[0], both.count_ones() as u8)),
+            Field::Resource => push(line, &register::name(inst.base, operand.registers)),
+            Field::Soffset => push(line, &scalar::source(inst, inst.offset, 1, Kind::Bits32)),
+            _ => continue,
+        }
+    }
+    for (name, bit) in [(" idxen", flag::IDXEN), (" offen", flag::OFFEN)] {
+        if inst.flags & bit != 0 && !inst.row.operands.is_empty() {
+            line.push_str(name);
+        }
+    }
+    if inst.imm != 0 && !inst.row.operands.is_empty() {
+        _ = write!(line, " offset:{}", inst.imm);
+    }
+    let stores = inst.row.name == "buffer_store_lds_dword";
+    if stores {
+        line.push_str(" lds");
+    }
+    cache(line, arch, inst);
+    for (name, bit) in [(" tfe", flag::TFE), (" lds", flag::LDS)] {
+        if inst.flags & bit != 0 && !stores {
+            line.push_str(name);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Instructions to text, in the words of LLVM's assembler for AMD GPUs.
+
+mod constant;
+mod memory;
+mod register;
+mod scalar;
+mod vector;
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use super::table::{Format, rows};
+use super::{Inst, Via};
+use crate::arch::Arch;
+
+/// The instruction as LLVM writes it, in one line.
+///
+/// With `pc`, the address of its first byte, a branch names the address it goes to; without, its distance in words as encoded.
+pub fn text(arch: Arch, inst: &Inst, pc: Option<u64>) -> String {
+    let mut line = mnemonic(arch, inst);
+    let start = line.len();
+    match inst.row.format {
+        Format::SOP1 | Format::SOP2 | Format::SOPC | Format::SOPK | Format::SOPP => scalar::operands(&mut line, arch, inst, pc),
+        Format::VOP1 | Format::VOP2 | Format::VOPC | Format::VOP3 | Format::VOP3P => vector::operands(&mut line, arch, inst),
+        Format::SMEM => memory::smem(&mut line, arch, inst),
+        Format::DS => memory::ds(&mut line, arch, inst),
+        Format::MUBUF => memory::mubuf(&mut line, arch, inst),
+        Format::FLAT | Format::SCRATCH | Format::GLOBAL => memory::flat(&mut line, arch, inst),
+    }
+    // Only modifiers, no operand: they brought their own space.
+    if line[start..].starts_with("  ") {
+        line.remove(start);
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+/// Where a branch goes: the address after it, and its signed distance in words.
+pub fn target(inst: &Inst, pc: u64) -> Option<u64> {
+    scalar::branches(inst).then(|| pc.wrapping_add(4 * u64::from(inst.words)).wrapping_add_signed(4 * i64::from(inst.imm as i16)))
+}
+
+/// The name, with the suffix that tells encodings of the same operation apart.
+fn mnemonic(arch: Arch, inst: &Inst) -> String {
+    static SHORT: LazyLock<HashSet<(Arch, &str)>> = LazyLock::new(|| {
+        let short = |format| matches!(format, Format::VOP1 | Format::VOP2 | Format::VOPC);
+        let rows = || rows().iter().filter(|row| short(row.format));
+        Arch::ALL.into_iter().flat_map(|arch| rows().filter(move |row| row.on(arch)).map(move |row| (arch, row.name))).collect()
+    });
+    let name = inst.row.name;
+    let suffix = match (inst.row.format, inst.via) {
+        (Format::VOP1 | Format::VOP2 | Format::VOPC, Via::Sdwa(_)) => "_sdwa",
+        (Format::VOP1 | Format::VOP2 | Format::VOPC, Via::Dpp(_)) => "_dpp",
+        (Format::VOP1 | Format::VOP2 | Format::VOPC, Via::Plain) if !alone(name) => "_e32",
+        (Format::VOP3, _) if SHORT.contains(&(arch, name)) && !alone(name) => "_e64",
+        _ => "",
+    };
+    format!("{name}{suffix}")
+}
+
+/// Short encodings that have no longer form, and so no suffix.
+fn alone(name: &str) -> bool {
+    matches!(name, "v_nop" | "v_clrexcp" | "v_readfirstlane_b32" | "v_swap_b32" | "v_accvgpr_mov_b32")
+        || ["v_madmk_", "v_madak_", "v_fmamk_", "v_fmaak_"].iter().any(|start| name.starts_with(start))
+}
+
+/// Puts the next operand into the line.
+fn push(line: &mut String, operand: &str) {
+    let first = !line.contains(' ');
+    line.push_str(if first { " " } else { ", " });
+    line.push_str(operand);
+}

@@ -1,0 +1,144 @@
+//! Scalar instructions: their sixteen bits mean waits, registers, messages and distances.
+
+use super::constant::{self, Kind};
+use super::{push, register, target};
+use crate::arch::Arch;
+use crate::isa::table::{Field, Format};
+use crate::isa::{Inst, operand};
+
+/// Whether the immediate is a distance to branch over.
+pub(super) fn branches(inst: &Inst) -> bool {
+    match inst.row.format {
+        Format::SOPP => inst.row.name == "s_branch" || inst.row.name.starts_with("s_cbranch_"),
+        Format::SOPK => matches!(inst.row.name, "s_call_b64" | "s_cbranch_i_fork"),
+        _ => false,
+    }
+}
+
+/// Any scalar or vector source: a register, a constant or the literal.
+pub(super) fn source(inst: &Inst, number: u16, registers: u8, kind: Kind) -> String {
+    if number == operand::LITERAL {
+        return constant::literal(inst.literal, kind);
+    }
+    constant::inline(number, kind).unwrap_or_else(|| register::name(number, registers))
+}
+
+pub(super) fn operands(line: &mut String, arch: Arch, inst: &Inst, pc: Option<u64>) {
+    for operand in &inst.row.operands {
+        let text = match operand.field {
+            Field::Dst => register::name(inst.dst, operand.registers),
+            Field::Src(n) => {
+                let kind = if operand.registers == 2 { Kind::Int64 } else { Kind::Bits32 };
+                source(inst, inst.src[usize::from(n)], operand.registers, kind)
+            }
+            Field::Literal => constant::literal(inst.literal, Kind::Bits32),
+            Field::Imm => match immediate(arch, inst, pc) {
+                Some(text) => text,
+                None => continue,
+            },
+            _ => continue,
+        };
+        push(line, &text);
+    }
+}
+
+fn immediate(arch: Arch, inst: &Inst, pc: Option<u64>) -> Option<String> {
+    let bits = inst.imm as u16;
+    if branches(inst) {
+        return Some(match pc.and_then(|pc| target(inst, pc)) {
+            Some(address) => format!("{address:#x}"),
+            None => bits.to_string(),
+        });
+    }
+    Some(match inst.row.name {
+        "s_waitcnt" => wait(bits),
+        "s_sendmsg" | "s_sendmsghalt" => message(bits),
+        "s_getreg_b32" | "s_setreg_b32" | "s_setreg_imm32_b32" => hardware_register(arch, bits),
+        "s_set_gpr_idx_on" | "s_set_gpr_idx_mode" => index_mode(bits),
+        "s_endpgm" if bits == 0 => return None,
+        "s_endpgm" => bits.to_string(),
+        _ if inst.row.format == Format::SOPP => constant::literal(u32::from(bits), Kind::Bits32),
+        _ => format!("{bits:#x}"),
+    })
+}
+
+/// `vmcnt(0) lgkmcnt(0)`: the counters that are waited for.
+fn wait(bits: u16) -> String {
+    let fields = [("vmcnt", bits & 0xf | bits >> 10 & 0x30, 63), ("expcnt", bits >> 4 & 7, 7), ("lgkmcnt", bits >> 8 & 0xf, 15)];
+    let nothing = fields.iter().all(|(_, value, top)| value == top);
+    let named = fields.iter().filter(|(_, value, top)| value != top || nothing).map(|(name, value, _)| format!("{name}({value})"));
+    named.collect::<Vec<_>>().join(" ")
+}
+
+/// `sendmsg(MSG_INTERRUPT)`: by names where each part has one, else by numbers.
+fn message(bits: u16) -> String {
+    let (id, operation, stream) = (bits & 0xf, bits >> 4 & 7, bits >> 8 & 3);
+    let name = match id {
+        1 => "MSG_INTERRUPT",
+        2 => "MSG_GS",
+        3 => "MSG_GS_DONE",
+        4 => "MSG_SAVEWAVE",
+        5 => "MSG_STALL_WAVE_GEN",
+        6 => "MSG_HALT_WAVES",
+        7 => "MSG_ORDERED_PS_DONE",
+        8 => "MSG_EARLY_PRIM_DEALLOC",
+        9 => "MSG_GS_ALLOC_REQ",
+        10 => "MSG_GET_DOORBELL",
+        15 => "MSG_SYSMSG",
+        _ => "",
+    };
+    let what = match (id, operation) {
+        (3, 0) => "GS_OP_NOP",
+        (2 | 3, 1) => "GS_OP_CUT",
+        (2 | 3, 2) => "GS_OP_EMIT",
+        (2 | 3, 3) => "GS_OP_EMIT_CUT",
+        (15, 1) => "SYSMSG_OP_ECC_ERR_INTERRUPT",
+        (15, 2) => "SYSMSG_OP_REG_RD",
+        (15, 4) => "SYSMSG_OP_TTRACE_PC",
+        _ => "",
+    };
+    match id {
+        2 | 3 if operation != 0 && !what.is_empty() => format!("sendmsg({name}, {what}, {stream})"),
+        3 | 15 if !what.is_empty() && stream == 0 => format!("sendmsg({name}, {what})"),
+        1 | 4..=10 if operation == 0 && stream == 0 => format!("sendmsg({name})"),
+        _ if bits == id | operation << 4 | stream << 8 => format!("sendmsg({id}, {operation}, {stream})"),
+        _ => bits.to_string(),
+    }
+}
+
+/// `hwreg(HW_REG_MODE, 4, 2)`: which register, from which bit, how many bits.
+fn hardware_register(arch: Arch, bits: u16) -> String {
+    let (id, offset, width) = (bits & 63, bits >> 6 & 31, (bits >> 11) + 1);
+    let name = match id {
+        1 => "HW_REG_MODE",
+        2 => "HW_REG_STATUS",
+        3 => "HW_REG_TRAPSTS",
+        4 => "HW_REG_HW_ID",
+        5 => "HW_REG_GPR_ALLOC",
+        6 => "HW_REG_LDS_ALLOC",
+        7 => "HW_REG_IB_STS",
+        15 => "HW_REG_SH_MEM_BASES",
+        16 => "HW_REG_TBA_LO",
+        17 => "HW_REG_TBA_HI",
+        18 => "HW_REG_TMA_LO",
+        19 => "HW_REG_TMA_HI",
+        20 if arch == Arch::Gfx942 => "HW_REG_XCC_ID",
+        21 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_DATA",
+        22 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_DATA1",
+        23 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_PC_LO",
+        24 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_PC_HI",
+        _ => "",
+    };
+    let name = if name.is_empty() { id.to_string() } else { name.to_owned() };
+    if offset == 0 && width == 32 { format!("hwreg({name})") } else { format!("hwreg({name}, {offset}, {width})") }
+}
+
+/// `gpr_idx(SRC0,DST)`: which operands are indexed.
+fn index_mode(bits: u16) -> String {
+    if bits > 15 {
+        return format!("{bits:#x}");
+    }
+    let names = ["SRC0", "SRC1", "SRC2", "DST"];
+    let set: Vec<&str> = (0..4).filter(|n| bits >> n & 1 != 0).map(|n| names[n]).collect();
+    format!("gpr_idx({})", set.join(","))
+}

@@ -1,0 +1,212 @@
+//! Code objects as text: their functions, instruction by instruction, and what their kernels' descriptors say.
+//!
+//! The bytes are untrusted: whatever they are, reading ends in a [`Listing`] or a [`ListingError`].
+
+use std::collections::BTreeMap;
+
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
+
+use crate::arch::Arch;
+use crate::isa;
+use crate::loader::{DESCRIPTOR_BYTES, LoadError, bundle, damaged, descriptor};
+use crate::program::Descriptor;
+
+const MACHINE_AMDGPU: u16 = 224;
+
+/// Why there is nothing to list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ListingError {
+    /// The bytes are no code object, or damaged.
+    #[error(transparent)]
+    File(#[from] LoadError),
+    /// Code for an architecture whose instructions are not known here.
+    #[error("code for {found}; only {} can be disassembled", Arch::ALL.map(Arch::name).join(", "))]
+    OtherArch {
+        /// ELF's number of it.
+        found: String,
+    },
+}
+
+/// A code object in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// The target that a bundle names; `None` for a file that is one code object.
+    pub target: Option<String>,
+    /// Its bytes.
+    pub code: &'a [u8],
+}
+
+/// The code objects for AMD GPUs in a file: itself, or the entries of clang's offload bundle.
+pub fn parts(bytes: &[u8]) -> Result<Vec<Part<'_>>, ListingError> {
+    let Some(entries) = bundle::entries(bytes)? else { return Ok(vec![Part { target: None, code: bytes }]) };
+    let mut parts = Vec::new();
+    for entry in entries {
+        let code = entry.code(bytes)?;
+        // The host's entry has no such target and is empty.
+        if let Some(target) = entry.target() {
+            parts.push(Part { target: Some(target.to_owned()), code });
+        }
+    }
+    Ok(parts)
+}
+
+/// The code of one code object.
+#[derive(Debug, Clone)]
+pub struct Listing {
+    /// What it was compiled for.
+    pub arch: Arch,
+    /// Its functions, by address.
+    pub functions: Vec<Function>,
+}
+
+/// A function's code.
+#[derive(Debug, Clone)]
+pub struct Function {
+    /// Its symbol; the section's name for code before any symbol.
+    pub name: String,
+    /// The address of its first instruction, in the file.
+    pub address: u64,
+    /// Its words.
+    pub words: Vec<u32>,
+    /// The descriptor, if it is a kernel.
+    pub descriptor: Option<Descriptor>,
+}
+
+/// An instruction of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Where it is.
+    pub address: u64,
+    /// Its words: one or two.
+    pub words: Vec<u32>,
+    /// What it is, as LLVM writes it; `.long` and the word where there is no instruction.
+    pub text: String,
+    /// Where it branches to.
+    pub target: Option<u64>,
+}
+
+impl Function {
+    /// Its instructions.
+    pub fn lines(&self, arch: Arch) -> impl Iterator<Item = Line> + '_ {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let rest = self.words.get(at..).filter(|rest| !rest.is_empty())?;
+            let address = self.address + 4 * at as u64;
+            let line = match isa::decode(arch, rest) {
+                Ok(inst) => Line {
+                    address,
+                    words: rest[..usize::from(inst.words)].to_vec(),
+                    text: isa::text(arch, &inst, None),
+                    target: isa::target(&inst, address),
+                },
+                Err(_) => Line { address, words: vec![rest[0]], text: format!(".long {:#010x}", rest[0]), target: None },
+            };
+            at += line.words.len();
+            Some(line)
+        })
+    }
+}
+
+impl Listing {
+    /// Reads a code object.
+    pub fn read(bytes: &[u8]) -> Result<Listing, ListingError> {
+        // The headers are read in place, which wants their alignment.
+        let mut room = vec![0; bytes.len() + 8];
+        let lead = room.as_ptr().align_offset(8).min(8);
+        room[lead..lead + bytes.len()].copy_from_slice(bytes);
+        read(&room[lead..lead + bytes.len()])
+    }
+
+    /// The function that holds an address, and how far into it the address is.
+    pub fn place(&self, address: u64) -> Option<(&Function, u64)> {
+        let after = self.functions.partition_point(|function| function.address <= address);
+        let function = self.functions.get(after.checked_sub(1)?)?;
+        let distance = address - function.address;
+        (distance <= 4 * function.words.len() as u64).then_some((function, distance))
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<Listing, ListingError> {
+    if !bytes.starts_with(&object::elf::ELFMAG) {
+        return Err(LoadError::UnknownFormat { bytes: bytes.len() }.into());
+    }
+    let file = ElfFile64::<LittleEndian>::parse(bytes).map_err(|error| damaged(format!("ELF: {error}")))?;
+    let header = file.elf_header();
+    let machine = header.e_machine.get(LittleEndian).0;
+    if machine != MACHINE_AMDGPU {
+        return Err(LoadError::Format { what: format!("an ELF file of machine {machine}, which is no AMD GPU") }.into());
+    }
+    let number = header.e_flags.get(LittleEndian).0 & 0xff;
+    let arch = Arch::ALL.into_iter().find(|arch| arch.machine() == number);
+    let arch = arch.ok_or_else(|| ListingError::OtherArch { found: format!("architecture {number:#x}") })?;
+    let mut functions = Vec::new();
+    let descriptors = descriptors(&file);
+    let labels = labels(&file);
+    for section in file.sections() {
+        let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
+        if (sh_flags & object::elf::SHF_EXECINSTR).0 == 0 {
+            continue;
+        }
+        let name = section.name().unwrap_or("code");
+        let data = section.data().map_err(|error| damaged(format!("section {name}: {error}")))?;
+        split(&mut functions, name, section.address(), data, &labels, &descriptors);
+    }
+    functions.sort_by_key(|function| function.address);
+    Ok(Listing { arch, functions })
+}
+
+/// Functions and labels of code by address: the name, and the size where it is stated.
+fn labels<'a>(file: &ElfFile64<'a, LittleEndian>) -> BTreeMap<u64, (&'a str, u64)> {
+    let mut labels = BTreeMap::new();
+    for symbol in file.symbols().chain(file.dynamic_symbols()).filter(|symbol| symbol.kind() == SymbolKind::Text) {
+        if let (Ok(name), true) = (symbol.name(), symbol.is_definition())
+            && !name.is_empty()
+        {
+            labels.entry(symbol.address()).or_insert((name, symbol.size()));
+        }
+    }
+    labels
+}
+
+/// The kernels' descriptors, by the address of their first instruction.
+fn descriptors(file: &ElfFile64<'_, LittleEndian>) -> BTreeMap<u64, Descriptor> {
+    let mut descriptors = BTreeMap::new();
+    for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        if !symbol.name().is_ok_and(|name| name.ends_with(".kd")) {
+            continue;
+        }
+        let raw = file.sections().find_map(|section| section.data_range(symbol.address(), DESCRIPTOR_BYTES).ok().flatten());
+        if let Some((descriptor, offset)) = raw.and_then(descriptor) {
+            descriptors.insert(symbol.address().wrapping_add_signed(offset), descriptor);
+        }
+    }
+    descriptors
+}
+
+/// Cuts a section at its labels. What follows a function's stated size is padding.
+fn split(
+    functions: &mut Vec<Function>,
+    section: &str,
+    start: u64,
+    data: &[u8],
+    labels: &BTreeMap<u64, (&str, u64)>,
+    descriptors: &BTreeMap<u64, Descriptor>,
+) {
+    let end = start.saturating_add(data.len() as u64);
+    let inside: Vec<(u64, (&str, u64))> = labels.range(start..end).map(|(address, label)| (*address, *label)).collect();
+    let first = inside.first().map_or(end, |(address, _)| *address);
+    let lead = (first > start).then_some((start, (section, 0)));
+    let starts: Vec<(u64, (&str, u64))> = lead.into_iter().chain(inside).collect();
+    for (n, (address, (name, bytes))) in starts.iter().enumerate() {
+        let next = starts.get(n + 1).map_or(end, |(next, _)| *next);
+        let stop = if *bytes > 0 { address.saturating_add(*bytes).min(next) } else { next };
+        let range = (address - start) as usize..(stop - start) as usize;
+        let words: Vec<u32> =
+            data.get(range).unwrap_or_default().chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+        if words.iter().any(|word| *word != 0) {
+            let descriptor = descriptors.get(address).copied();
+            functions.push(Function { name: (*name).to_owned(), address: *address, words, descriptor });
+        }
+    }
+}

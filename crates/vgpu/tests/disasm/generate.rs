@@ -1,0 +1,284 @@
+//! Random instructions: every opcode, with fields that are more often sensible than not.
+
+use warpwave_vgpu::Arch;
+use warpwave_vgpu::isa::{Field, Format, rows};
+
+/// Every format, its fixed bits, and how many opcodes it can have.
+pub const FORMATS: [(Format, u32, u32); 16] = [
+    (Format::SOP2, 0b10 << 30, 96),
+    (Format::SOPK, 0b1011 << 28, 29),
+    (Format::SOP1, 0b1_0111_1101 << 23, 256),
+    (Format::SOPC, 0b1_0111_1110 << 23, 128),
+    (Format::SOPP, 0b1_0111_1111 << 23, 128),
+    (Format::SMEM, 0b110000 << 26, 256),
+    (Format::VOP2, 0, 62),
+    (Format::VOP1, 0b0111111 << 25, 256),
+    (Format::VOPC, 0b0111110 << 25, 256),
+    (Format::VOP3, 0b110100 << 26, 896),
+    (Format::VOP3P, 0b1_1010_0111 << 23, 128),
+    (Format::DS, 0b110110 << 26, 256),
+    (Format::MUBUF, 0b111000 << 26, 128),
+    (Format::FLAT, 0b110111 << 26, 128),
+    (Format::SCRATCH, 0b110111 << 26 | 1 << 14, 128),
+    (Format::GLOBAL, 0b110111 << 26 | 2 << 14, 128),
+];
+
+/// A small generator: what it gives is decided by its seed.
+pub struct Random {
+    state: u64,
+    /// Instructions have plain registers and nothing unusual, so that LLVM takes them for sure.
+    pub tame: bool,
+}
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random { state: seed, tame: false }
+    }
+
+    /// 32 random bits.
+    pub fn word(&mut self) -> u32 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) as u32
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u32) -> u32 {
+        self.word() % end
+    }
+
+    /// True once in `times`.
+    pub fn once_in(&mut self, times: u32) -> bool {
+        self.below(times) == 0
+    }
+
+    /// Bits that are zero most of the time.
+    fn rare(&mut self, width: u32) -> u32 {
+        if !self.tame && self.once_in(4) { self.below(1 << width) } else { 0 }
+    }
+
+    fn pick(&mut self, list: &[u32]) -> u32 {
+        list[self.below(list.len() as u32) as usize]
+    }
+}
+
+/// A scalar destination, mostly aligned as wide operands need it.
+fn sdst(random: &mut Random) -> u32 {
+    match random.below(8) {
+        _ if random.tame => random.below(10) * 8,
+        0 => random.below(128),
+        1 => random.pick(&[102, 104, 106, 107, 124, 126]),
+        _ => random.below(12) * 8,
+    }
+}
+
+/// A source of eight bits.
+fn ssrc(random: &mut Random) -> u32 {
+    match random.below(6) {
+        _ if random.tame => sdst(random),
+        0 => random.below(256),
+        1 => 128 + random.below(81),
+        2 => 240 + random.below(9),
+        3 if random.once_in(2) => 255,
+        _ => sdst(random),
+    }
+}
+
+/// A source of nine bits.
+fn src(random: &mut Random) -> u32 {
+    if random.tame || random.once_in(2) { 256 + vgpr(random) } else { ssrc(random) }
+}
+
+fn vgpr(random: &mut Random) -> u32 {
+    if !random.tame && random.once_in(4) { random.below(256) } else { random.below(112) * 2 }
+}
+
+/// A literal: often one that an inline constant has too.
+fn literal(random: &mut Random) -> u32 {
+    match random.below(6) {
+        0 => random.below(80).wrapping_sub(20),
+        1 => random.pick(&[0x3f00_0000, 0x3f80_0000, 0xc080_0000, 0x3e22_f983, 0x3ff0_0000, 0x3800, 0x3118, 0xffff, 0xffff_fff0, 0xfff0]),
+        2 => random.below(0x10000),
+        _ => random.word(),
+    }
+}
+
+fn sdwa(random: &mut Random, format: Format) -> u32 {
+    let mut word = vgpr(random);
+    if format == Format::VOPC {
+        word |= random.below(2) << 15;
+        if word >> 15 & 1 != 0 {
+            word |= sdst(random) << 8;
+        }
+    } else {
+        word |= random.below(7) << 8 | random.below(3) << 11 | random.rare(1) << 13 | random.rare(2) << 14;
+    }
+    word |= random.below(7) << 16 | random.rare(1) << 19 | random.rare(2) << 20;
+    if random.once_in(4) {
+        word = word & !0xff | 1 << 23 | (ssrc(random) % 250);
+    }
+    if format != Format::VOP1 || random.once_in(8) {
+        word |= random.below(7) << 24 | random.rare(1) << 27 | random.rare(2) << 28 | random.rare(1) << 31;
+    } else {
+        word |= 6 << 24;
+    }
+    word
+}
+
+fn dpp(random: &mut Random) -> u32 {
+    let ctrl = match random.below(4) {
+        0 => random.below(256),
+        1 => 0x100 + random.below(0x40),
+        2 => random.pick(&[0x130, 0x134, 0x138, 0x13c, 0x140, 0x141, 0x142, 0x143]),
+        _ => 0x150 + random.below(16),
+    };
+    vgpr(random) | ctrl << 8 | random.below(2) << 19 | random.rare(4) << 20 | random.below(256) << 24
+}
+
+/// One instruction of that opcode: always two words, of which the second may not belong to it.
+pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32) -> Vec<u32> {
+    let fixed = FORMATS.iter().find(|(known, ..)| *known == format).map_or(0, |(_, bits, _)| *bits);
+    let wild = !random.tame && random.once_in(12);
+    // LLVM wants most fields that an instruction does not use to be 0.
+    let row = rows().iter().find(|row| row.format == format && u32::from(row.opcode) == opcode && row.on(arch));
+    let loose = !random.tame && random.once_in(8);
+    // Which fields an opcode without a row might use is a guess.
+    let guess = random.word();
+    let has = |field| match row {
+        Some(row) => loose || row.registers(field) > 0,
+        None => guess >> [Field::Dst, Field::Addr, Field::Data0, Field::Data1].iter().take_while(|known| **known != field).count() & 1 != 0,
+    };
+    let keep = |field, value: u32| if has(field) { value } else { 0 };
+    let (first, second) = match format {
+        Format::SOP2 => (opcode << 23 | sdst(random) << 16 | ssrc(random) << 8 | ssrc(random), literal(random)),
+        Format::SOP1 => {
+            let first = opcode << 8 | keep(Field::Dst, sdst(random)) << 16 | keep(Field::Src(0), ssrc(random));
+            (first, literal(random))
+        }
+        Format::SOPC => (opcode << 16 | ssrc(random) << 8 | ssrc(random), literal(random)),
+        Format::SOPK => (opcode << 23 | sdst(random) << 16 | random.below(0x10000), literal(random)),
+        Format::SOPP => {
+            let bits = match random.below(4) {
+                0 => random.below(0x10000),
+                1 => random.below(0x10000) & 0x37f,
+                2 => random.below(0x400) & 0x33f,
+                _ => random.below(16),
+            };
+            (opcode << 16 | keep(Field::Imm, bits), 0)
+        }
+        Format::SMEM => {
+            let offset = if random.once_in(2) { random.below(1 << 21) } else { sdst(random) };
+            let control = random.below(2) << 14 | random.rare(1) << 16 | random.below(2) << 17;
+            let first = opcode << 18 | control | sdst(random) << 6 | random.below(50);
+            let second = if control >> 14 & 1 != 0 { sdst(random) << 25 } else { 0 } | offset;
+            match row {
+                // Without an address there is nothing but a destination.
+                None if random.once_in(2) => (opcode << 18, 0),
+                Some(row) if row.registers(Field::Base) == 0 && !loose => (opcode << 18 | keep(Field::Dst, sdst(random)) << 6, 0),
+                _ => (first, second),
+            }
+        }
+        Format::VOP1 | Format::VOP2 | Format::VOPC => {
+            let (low, second) = match random.below(4) {
+                _ if random.tame => (keep(Field::Src(0), src(random)), literal(random)),
+                0 => (249, sdwa(random, format)),
+                1 => (250, dpp(random)),
+                _ => (src(random), literal(random)),
+            };
+            let first = match format {
+                Format::VOP1 => opcode << 9 | keep(Field::Dst, if opcode == 2 { sdst(random) } else { vgpr(random) }) << 17,
+                Format::VOP2 => opcode << 25 | vgpr(random) << 17 | vgpr(random) << 9,
+                _ => opcode << 17 | vgpr(random) << 9,
+            };
+            let first = if low == 249 && second >> 31 != 0 && format != Format::VOP1 {
+                first & !(0xff << 9) | (ssrc(random) % 250) << 9
+            } else {
+                first
+            };
+            (first | low, second)
+        }
+        Format::VOP3 => {
+            // The destination is scalar for compares and lane reads.
+            let destination = if opcode < 256 || opcode == 649 { sdst(random) } else { vgpr(random) };
+            // VOP3B has a scalar destination where others have modifiers.
+            let wide = matches!(opcode, 281..=286 | 480 | 481 | 488 | 489);
+            let middle = if wide { sdst(random) } else { random.rare(3) | random.rare(4) << 3 };
+            let third = if opcode == 256 || (281..=286).contains(&opcode) { sdst(random) } else { src(random) };
+            let first = opcode << 16 | random.rare(1) << 15 | middle << 8 | keep(Field::Dst, destination);
+            let scalar = |random: &mut Random, when: bool| if when { ssrc(random) } else { src(random) };
+            let sources = [scalar(random, opcode == 650), scalar(random, matches!(opcode, 649 | 650)), third];
+            let sources = (0..3).fold(0, |all, n| all | keep(Field::Src(n), sources[usize::from(n)]) << (9 * n));
+            (first, sources | random.rare(2) << 27 | random.rare(3) << 29)
+        }
+        Format::VOP3P => {
+            let first =
+                opcode << 16 | random.rare(1) << 15 | random.rare(3) << 8 | random.rare(3) << 11 | random.below(2) << 14 | vgpr(random);
+            // Matrices are in vector registers.
+            let sources = (0..3).fold(0, |all, n| {
+                let vector = (62..88).contains(&opcode) || opcode > 89 || opcode == 88 && n == 0;
+                let inline = n == 2 && !random.tame && random.once_in(4);
+                let value = match (vector, inline) {
+                    (true, false) => 256 + vgpr(random),
+                    (true, true) => 128 + random.below(81),
+                    _ => src(random),
+                };
+                all | keep(Field::Src(n), value) << (9 * n)
+            });
+            (first, sources | random.below(4) << 27 | random.rare(3) << 29)
+        }
+        Format::DS => {
+            let first = opcode << 17 | random.rare(1) << 25 | random.rare(1) << 16 | random.rare(8) << 8 | random.rare(8);
+            // The semaphores have the bit of the global data share set.
+            let first = first | if matches!(opcode, 152..=157 | 191) && (random.tame || !random.once_in(8)) { 1 << 16 } else { 0 };
+            let first = if opcode == 61 { first & !0xffff | swizzle(random) } else { first };
+            let registers = [Field::Addr, Field::Data0, Field::Data1, Field::Dst].map(|field| keep(field, vgpr(random)));
+            (first, registers[0] | registers[1] << 8 | registers[2] << 16 | registers[3] << 24)
+        }
+        Format::MUBUF => {
+            let first = opcode << 18 | random.rare(12) | random.below(if random.tame { 4 } else { 8 }) << 12 | random.rare(3) << 15;
+            let offset = if random.once_in(3) { ssrc(random) % 255 } else { sdst(random) };
+            match row {
+                None if random.once_in(2) => (opcode << 18, 0),
+                Some(row) if row.name == "buffer_store_lds_dword" && !loose => {
+                    (opcode << 18 | random.rare(12) | 1 << 16 | random.rare(1) << 17, random.below(25) << 16 | sdst(random) << 24)
+                }
+                Some(row) if row.operands.is_empty() && !loose => (opcode << 18 | random.rare(4) << 14, 0),
+                _ => (first, vgpr(random) | vgpr(random) << 8 | random.below(32) << 16 | random.rare(1) << 23 | offset << 24),
+            }
+        }
+        Format::FLAT | Format::SCRATCH | Format::GLOBAL => {
+            let offset = random.rare(12) | if format == Format::FLAT { 0 } else { random.rare(2) << 12 };
+            let first = opcode << 18 | offset | if random.tame { 0 } else { random.below(4) << 16 } | random.rare(1) << 25;
+            let base = match (format, random.once_in(2)) {
+                (Format::FLAT, _) if !loose => 0,
+                (_, true) => 0x7f,
+                _ => sdst(random),
+            };
+            // An atomic has a destination only with `glc`.
+            let returns = !(64..109).contains(&opcode) || first >> 16 & 1 != 0;
+            let destination = if returns { keep(Field::Dst, vgpr(random)) } else { 0 };
+            let data = keep(Field::Data0, vgpr(random));
+            // An address that is not used is 0 as well.
+            let address = if format == Format::SCRATCH && random.once_in(2) { 0 } else { vgpr(random) };
+            (first, address | data << 8 | base << 16 | random.rare(1) << 23 | destination << 24)
+        }
+    };
+    let mut words = vec![fixed | first, second];
+    if wild {
+        // Any bit at all, but for those that say which instruction it is.
+        let at = random.below(64) as usize;
+        words[at / 32] ^= 1 << (at % 32);
+    }
+    words
+}
+
+fn swizzle(random: &mut Random) -> u32 {
+    match random.below(4) {
+        0 => 0x8000 | random.below(256),
+        1 => 31 | random.pick(&[1, 2, 3, 4, 7, 8, 15, 16, 31]) << 10,
+        2 => random.pick(&[30, 28, 24, 16, 0]) | random.below(32) << 5,
+        _ => random.below(0x10000),
+    }
+}

@@ -1,0 +1,109 @@
+//! LLVM's tools as an oracle.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use warpwave_vgpu::Arch;
+
+const TOOLS: [&str; 3] = ["llvm-mc-19", "llvm-objdump-19", "clang-19"];
+
+/// The instruction between cases holds the case's number, from here on.
+const MARK: u32 = 0x1000_0000;
+
+/// Whether the tools are there.
+pub fn available() -> bool {
+    let runs = |tool: &&&str| !Command::new(**tool).arg("--version").output().is_ok_and(|output| output.status.success());
+    let Some(missing) = TOOLS.iter().find(runs) else { return true };
+    let required = std::env::var_os("WARPWAVE_REQUIRE_ALL").is_some_and(|value| value == "1");
+    assert!(!required, "no {missing} (apt install llvm-19 clang-19), and WARPWAVE_REQUIRE_ALL is set");
+    eprintln!("skipped: no {missing} (apt install llvm-19 clang-19)");
+    false
+}
+
+/// Runs `llvm-mc`; gives standard output and standard error.
+fn mc(arch: Arch, mode: &[&str], input: String) -> (String, String) {
+    let mut command = Command::new("llvm-mc-19");
+    command.args(mode).args(["-triple=amdgcn-amd-amdhsa", &format!("-mcpu={arch}")]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The number of the input line that a message is about.
+fn line_of(message: &str) -> Option<usize> {
+    message.strip_prefix("<stdin>:")?.split(':').next()?.parse().ok()
+}
+
+fn bytes(words: &[u32]) -> String {
+    words.iter().flat_map(|word| word.to_le_bytes()).map(|byte| format!("{byte:#04x}")).collect::<Vec<_>>().join(",")
+}
+
+/// The text of each case that LLVM takes for exactly one instruction, without a warning.
+pub fn disassemble(arch: Arch, cases: &[&[u32]]) -> Vec<Option<String>> {
+    cases.chunks(5000).flat_map(|chunk| some(arch, chunk)).collect()
+}
+
+/// LLVM dies of a few words that are no instruction: then each half is asked for by itself.
+fn some(arch: Arch, cases: &[&[u32]]) -> Vec<Option<String>> {
+    if let Some(answers) = batch(arch, cases) {
+        return answers;
+    }
+    if let [one] = cases {
+        println!("llvm-mc dies of {arch} {one:08x?}");
+        return vec![None];
+    }
+    let (left, right) = cases.split_at(cases.len() / 2);
+    [some(arch, left), some(arch, right)].concat()
+}
+
+fn batch(arch: Arch, cases: &[&[u32]]) -> Option<Vec<Option<String>>> {
+    let mut input = String::new();
+    for (words, mark) in cases.iter().zip(MARK..) {
+        // What is in brackets is disassembled by itself: a case cannot disturb the next.
+        _ = writeln!(input, "[{}]\n[{}]", bytes(words), bytes(&[0xbee5_00ff, mark]));
+    }
+    let (out, err) = mc(arch, &["--disassemble"], input);
+    let mut refused = vec![false; cases.len()];
+    err.lines().filter_map(line_of).for_each(|line| refused[(line - 1) / 2] = true);
+    let mut answers = Vec::new();
+    let mut lines = Vec::new();
+    for line in out.lines().map(str::trim).filter(|line| !line.starts_with('.') && !line.is_empty()) {
+        if line == format!("s_mov_b32 s101, {:#x}", MARK + answers.len() as u32) {
+            let one = lines.len() == 1 && !refused[answers.len()] && !lines.iter().any(|line: &&str| line.contains("/*"));
+            answers.push(one.then(|| lines[0].to_owned()));
+            lines.clear();
+        } else {
+            lines.push(line);
+        }
+    }
+    (answers.len() == cases.len()).then_some(answers)
+}
+
+/// The words that each line of text assembles to, if it does.
+pub fn assemble<'a>(arch: Arch, lines: impl Iterator<Item = &'a str>) -> Vec<Option<Vec<u32>>> {
+    let mut input = String::new();
+    let mut count = 0;
+    for line in lines {
+        _ = writeln!(input, "{line}\ns_mov_b32 s101, {:#x}", MARK + count);
+        count += 1;
+    }
+    let (out, _) = mc(arch, &["--assemble", "--show-encoding"], input);
+    let mut answers = Vec::new();
+    let mut found = None;
+    for line in out.lines().map(str::trim) {
+        let Some((_, encoding)) = line.split_once("encoding: [") else { continue };
+        if line.starts_with(&format!("s_mov_b32 s101, {:#x} ", MARK + answers.len() as u32)) {
+            answers.push(found.take());
+            continue;
+        }
+        let bytes: Option<Vec<u8>> =
+            encoding.trim_end_matches(']').split(',').map(|byte| u8::from_str_radix(byte.trim_start_matches("0x"), 16).ok()).collect();
+        found = bytes.map(|bytes| bytes.chunks_exact(4).map(|four| u32::from_le_bytes(four.try_into().unwrap())).collect());
+    }
+    assert_eq!(answers.len(), count as usize, "llvm-mc lost count");
+    answers
+}

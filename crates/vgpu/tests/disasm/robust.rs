@@ -1,0 +1,55 @@
+//! Whatever the words are: an instruction or an error, never a panic.
+
+use warpwave_vgpu::Arch;
+use warpwave_vgpu::isa::{decode, target, text};
+
+use super::generate::{FORMATS, Random, instruction};
+
+fn try_all(arch: Arch, words: &[u32]) {
+    for length in 0..=words.len() {
+        if let Ok(inst) = decode(arch, &words[..length]) {
+            assert!((1..=2).contains(&inst.words) && usize::from(inst.words) <= length, "{words:08x?}");
+            let line = text(arch, &inst, None);
+            assert!(line.starts_with(inst.row.name) && line == line.trim() && !line.contains('\n'), "{words:08x?}: {line}");
+            for pc in [0, 0x1000, u64::MAX - 3] {
+                let _ = (text(arch, &inst, Some(pc)), target(&inst, pc));
+            }
+        }
+    }
+}
+
+#[test]
+fn random_words_give_an_instruction_or_an_error() {
+    let mut random = Random::new(super::seed());
+    for _ in 0..if super::full() { 400_000 } else { 60_000 } {
+        let words = [random.word(), random.word(), random.word()];
+        Arch::ALL.into_iter().for_each(|arch| try_all(arch, &words));
+    }
+}
+
+#[test]
+fn every_opcode_with_wild_fields_gives_an_instruction_or_an_error() {
+    let mut random = Random::new(super::seed());
+    for arch in Arch::ALL {
+        for (format, _, opcodes) in FORMATS {
+            for opcode in 0..opcodes {
+                let mut words = instruction(&mut random, arch, format, opcode);
+                try_all(arch, &words);
+                for fill in [0, u32::MAX] {
+                    words[1] = fill;
+                    try_all(arch, &words);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_cut_off_is_an_error() {
+    // `s_mov_b32 s0, literal` and a `v_fma_f32`, without their second words.
+    for word in [0xbe80_00ff, 0xd1cb_0000, 0x7e00_02f9, 0x7e00_02fa, 0xdc50_0000] {
+        assert!(decode(Arch::Gfx90a, &[word]).is_err(), "{word:#x}");
+        assert!(decode(Arch::Gfx90a, &[word, 0]).is_ok(), "{word:#x}");
+    }
+    assert!(decode(Arch::Gfx90a, &[]).is_err());
+}
