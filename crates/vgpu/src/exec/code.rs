@@ -6,7 +6,7 @@ use super::level::Level;
 use super::wave::Wave;
 use super::{Env, Flow};
 use crate::arch::Arch;
-use crate::isa::{DecodeError, Format, Inst, decode, operand};
+use crate::isa::{DecodeError, Format, Inst, decode, operand, text};
 
 /// What runs an instruction.
 ///
@@ -87,6 +87,12 @@ impl Code {
     /// The words.
     pub fn words(&self) -> &[u32] {
         &self.words
+    }
+
+    /// The instruction at a word, as a disassembler writes it.
+    pub fn text(&self, pc: usize) -> Option<String> {
+        let inst = decode(self.arch, self.words.get(pc..)?).ok()?;
+        Some(text(self.arch, &inst, None))
     }
 
     /// The instruction at a word.

@@ -178,7 +178,7 @@ fn check_limit(shared: &Shared<'_>, wave: &Wave, env: &Env<'_>, done: u64) -> Re
         Limit::Time(most) if shared.started.elapsed() > most => format!("{} s", Duration::as_secs_f64(&most)),
         _ => return Ok(()),
     };
-    let instruction = env.code.step(wave.pc).map_or("", |step| step.inst.row.name).to_owned();
+    let instruction = env.code.text(wave.pc).unwrap_or_default();
     Err(Fault::Limit {
         place: Box::new(Place {
             kernel: shared.dispatch.kernel.name.clone(),

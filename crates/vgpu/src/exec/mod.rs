@@ -144,7 +144,7 @@ impl Env<'_> {
         Box::new(Place {
             kernel: self.dispatch.kernel.name.clone(),
             offset: 4 * at as u64,
-            instruction: s.inst.row.name.to_owned(),
+            instruction: self.code.text(at).unwrap_or_else(|| s.inst.row.name.to_owned()),
             group: self.group,
             wave: w.number,
         })
