@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: one CUDA kernel compiled for four GPUs and run on the one that is here.
+//! `cargo xtask demo`: one CUDA kernel compiled for four GPUs, run on the GPU that is here, and as AMD's machine code on a virtual one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,6 +81,9 @@ impl Demo {
             println!("\nCompiled in {}; from the cache in {}, the start of the command included.", seconds(first), seconds(second));
         }
         self.run_on_gpu(!nvidia.is_empty())?;
+        if !amd.is_empty() {
+            self.run_virtually()?;
+        }
 
         heading("Next");
         println!("warpwave --help shows every command; `cargo install --path crates/warpwave` installs it.");
@@ -124,7 +127,7 @@ impl Demo {
         let names = serde_json::from_str(&devices).map(|json| gpu_names(&json)).unwrap_or_default();
         let usable = |name: &String| name.starts_with("rocm:") && self.tools.compiles_for_amd() || name.starts_with("cuda:") && has_nvrtc;
         if names.is_empty() {
-            println!("There is no GPU here, so nothing is run. What stands above is compiled, not measured.");
+            println!("There is no GPU here. What stands above is compiled, not measured.");
             return Ok(());
         }
         let mut arguments = vec!["run"];
@@ -135,6 +138,20 @@ impl Demo {
         }
         arguments.extend(RUN_ARGUMENTS);
         self.run(&arguments)
+    }
+
+    /// The way to AMD without the card: the translated source, its machine code, and that code's result.
+    fn run_virtually(&self) -> Result<()> {
+        heading("AMD's side without the card: the CUDA kernel as HIP");
+        self.run(&["compile", KERNEL, "--target", "gfx90a", "--show-hip", "-o", "target/demo"])?;
+        heading("its machine code for gfx90a");
+        self.run(&["disasm", "target/demo/vector_add.gfx90a.hsaco", "--kernel", "vector_add"])?;
+        heading("and that machine code, executed by the CPU");
+        let mut arguments = vec!["run", KERNEL, "--device", "vgpu:gfx90a"];
+        arguments.extend(RUN_ARGUMENTS);
+        self.run(&arguments)?;
+        println!("\nEmulated: the instructions of an Instinct MI210, on this machine's CPU. No AMD card took part.");
+        Ok(())
     }
 
     /// The part of the demo that needs no compiler: a kernel that was compiled beforehand and lies in the command.
