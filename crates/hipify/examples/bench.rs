@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use warpwave_hipify::lex::Lexed;
-use warpwave_hipify::{LaunchSyntax, Options, hazard, kernels, names, translate};
+use warpwave_hipify::{LaunchSyntax, Options, hazard, kernels, names, translate, translate_lexed};
 
 fn main() -> ExitCode {
     let (mut folder, mut perl, mut rounds) = (None, std::env::var("HIPIFY_PERL").ok(), 20u32);
@@ -83,13 +83,14 @@ fn main() -> ExitCode {
 
 /// All that the command does with a file; how much it has to say.
 fn everything(source: &[u8], options: &Options) -> usize {
-    let translation = translate(source, options);
     let Ok(lexed) = Lexed::new(source) else { return 0 };
-    let kernels = kernels::translate_ptx(source).map_or(0, |half| half.diagnostics.len());
+    let translation = translate_lexed(&lexed, options);
+    let half = kernels::translate_ptx(&lexed);
+    if half.text != source {
+        black_box(Lexed::new(&translation.output).map(|lexed| kernels::translate_ptx(&lexed)).ok());
+    }
     let unknown = kernels::intrinsics::unknown(&lexed, &kernels::intrinsics::hip_has);
-    let out = kernels::translate_ptx(&translation.output).map_or(0, |half| half.text.len());
-    black_box(out);
-    translation.diagnostics.len() + hazard::check(&lexed).len() + kernels + unknown.len()
+    translation.diagnostics.len() + hazard::check(&lexed).len() + half.diagnostics.len() + unknown.len()
 }
 
 const FOREIGN: [&str; 8] = ["i", "threadIdx", "current", "std", "blockDim", "float", "customers", "__syncthreads"];

@@ -38,26 +38,24 @@ pub struct Translation {
 
 /// Translates the device code of a source for Warpwave's headers.
 pub fn translate(source: &[u8]) -> Result<Translation, TooLarge> {
-    translate_for(source, ptx::Dialect::Warpwave)
+    Ok(translate_for(&Lexed::new(source)?, ptx::Dialect::Warpwave))
 }
 
 /// The same, with C++ that calls functions of this dialect.
-pub fn translate_for(source: &[u8], dialect: ptx::Dialect) -> Result<Translation, TooLarge> {
-    let lexed = Lexed::new(source)?;
+pub fn translate_for(lexed: &Lexed<'_>, dialect: ptx::Dialect) -> Translation {
     let (mut edits, mut diagnostics) = (Edits::default(), Vec::new());
-    rewrite(&lexed, dialect, &mut edits, &mut diagnostics);
+    rewrite(lexed, dialect, &mut edits, &mut diagnostics);
     diagnostics.sort_by_key(|d| (d.start, d.code));
-    Ok(Translation { text: edits.apply(source), diagnostics })
+    Translation { text: edits.apply(lexed.source), diagnostics }
 }
 
 /// Translates the inline PTX of a file that is compiled with HIP's own headers: the C++ calls nothing else. Guards on `__CUDA_ARCH__`
 /// stay, each with a diagnostic, and a statement without a counterpart stays as it is, named in one.
-pub fn translate_ptx(source: &[u8]) -> Result<Translation, TooLarge> {
-    let lexed = Lexed::new(source)?;
-    let conditionals = guards::conditionals(&lexed);
-    let elsewhere = guards::not_for_amd(&lexed, &conditionals);
+pub fn translate_ptx(lexed: &Lexed<'_>) -> Translation {
+    let conditionals = guards::conditionals(lexed);
+    let elsewhere = guards::not_for_amd(lexed, &conditionals);
     let (mut edits, mut diagnostics) = (Edits::default(), Vec::new());
-    for statement in ptx::statements(&lexed) {
+    for statement in ptx::statements(lexed) {
         let token = *statement.as_ref().map_or_else(|(token, _)| token, |asm| &asm.tokens.start);
         if elsewhere.contains(token) {
             continue;
@@ -74,7 +72,7 @@ pub fn translate_ptx(source: &[u8]) -> Result<Translation, TooLarge> {
             ptx::Outcome::Keep => {}
             ptx::Outcome::Unknown(name) => diagnostics.push(codes::unknown_ptx(start, end, &name)),
             ptx::Outcome::Cpp(text, notes) => {
-                edits.replace(start, end, same_lines(&lexed, &asm.tokens, text));
+                edits.replace(start, end, same_lines(lexed, &asm.tokens, text));
                 diagnostics.extend(notes.into_iter().map(|note| codes::near_ptx(start, end, note)));
             }
         }
@@ -86,7 +84,7 @@ pub fn translate_ptx(source: &[u8]) -> Result<Translation, TooLarge> {
         }
     }
     diagnostics.sort_by_key(|d| (d.start, d.code));
-    Ok(Translation { text: edits.apply(source), diagnostics })
+    Translation { text: edits.apply(lexed.source), diagnostics }
 }
 
 /// Adds the changes that the device code of `lexed` needs.

@@ -44,4 +44,4 @@ pub use includes::{Included, included};
 pub use options::{COMPATIBILITY_HEADER, ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target};
 pub use ported::already_hip;
 pub use stats::Stats;
-pub use translate::{Translation, translate};
+pub use translate::{Translation, translate, translate_lexed};

@@ -43,8 +43,8 @@ pub struct Translation {
 /// assert!(hip.diagnostics.is_empty());
 /// ```
 pub fn translate(source: &[u8], options: &Options) -> Translation {
-    let lexed = match Lexed::new(source) {
-        Ok(lexed) => lexed,
+    match Lexed::new(source) {
+        Ok(lexed) => translate_lexed(&lexed, options),
         Err(error) => {
             let diagnostic = Diagnostic {
                 code: codes::TOO_LARGE.number,
@@ -54,11 +54,16 @@ pub fn translate(source: &[u8], options: &Options) -> Translation {
                 message: error.to_string().into(),
                 help: None,
             };
-            return Translation { output: source.to_vec(), diagnostics: vec![diagnostic], stats: Stats::default() };
+            Translation { output: source.to_vec(), diagnostics: vec![diagnostic], stats: Stats::default() }
         }
-    };
+    }
+}
+
+/// The same, for those who have the tokens already.
+pub fn translate_lexed(lexed: &Lexed<'_>, options: &Options) -> Translation {
+    let source = lexed.source;
     let mut walk = Walk {
-        lexed: &lexed,
+        lexed,
         options,
         brackets: OnceCell::new(),
         edits: Edits::default(),

@@ -157,8 +157,10 @@ fn check(source: &[u8]) {
     hazard::check(&Lexed::new(&hazard::fixes(&hazards).apply(source)).unwrap());
 
     let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
-    let halves =
-        [kernels::translate(source), kernels::translate_for(source, Dialect::Hip), kernels::translate_ptx(source)].map(Result::unwrap);
+    let halves = {
+        let lexed = Lexed::new(source).unwrap();
+        [kernels::translate(source).unwrap(), kernels::translate_for(&lexed, Dialect::Hip), kernels::translate_ptx(&lexed)]
+    };
     for done in &halves {
         in_bounds(source, &done.diagnostics);
         assert_eq!(lines(&done.text), lines(source), "lines came or went");

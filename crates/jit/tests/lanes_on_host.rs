@@ -34,7 +34,7 @@ fn groups_and_matrix_tiles_compute_what_loops_compute() {
         std::fs::write(folder.path().join(name), "").unwrap();
     }
     let ptx = std::fs::read(root.join("tests/host/ptx.cu")).unwrap();
-    let ptx = warpwave_hipify::kernels::translate_ptx(&ptx).unwrap();
+    let ptx = warpwave_hipify::kernels::translate_ptx(&warpwave_hipify::lex::Lexed::new(&ptx).unwrap());
     assert!(!ptx.text.windows(4).any(|window| window == b"asm("), "{}", String::from_utf8_lossy(&ptx.text));
     std::fs::write(folder.path().join("ptx.inc"), ptx.text).unwrap();
     let clang = std::env::var_os("WARPWAVE_CLANG").unwrap_or_else(|| "clang-19".into());

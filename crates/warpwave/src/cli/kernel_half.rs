@@ -15,20 +15,22 @@ const FILES: usize = 256;
 /// Does the device code of the file `path` with the text `source`, whose names are translated.
 pub(super) fn finish(
     path: &Path,
-    source: &[u8],
+    lexed: &Lexed<'_>,
     folders: &[PathBuf],
     options: &Options,
     mut translation: Translation,
 ) -> Result<Translation, Failure> {
-    let header = options.compatibility_header;
-    let half = |text: &[u8]| if header { kernels::translate_for(text, Dialect::Hip) } else { kernels::translate_ptx(text) };
-    // Twice: the text that is written has its names translated, the places are those of the source.
-    translation.output = half(&translation.output)?.text;
-    let mut diagnostics = half(source)?.diagnostics;
+    let (source, header) = (lexed.source, options.compatibility_header);
+    let half = |lexed: &Lexed<'_>| if header { kernels::translate_for(lexed, Dialect::Hip) } else { kernels::translate_ptx(lexed) };
+    let kernels::Translation { text, mut diagnostics } = half(lexed);
+    // Once more where something changed: the text that is written has its names translated, the places are those of the source.
+    if text != source {
+        translation.output = half(&Lexed::new(&translation.output)?).text;
+    }
     let declared = declared_around(path, source, folders);
     let known =
         |name: &[u8]| intrinsics::hip_has(name) || header && warpwave_jit::compatibility_header_has(name) || declared.contains(name);
-    diagnostics.extend(intrinsics::unknown(&Lexed::new(source)?, &known));
+    diagnostics.extend(intrinsics::unknown(lexed, &known));
     if header {
         // What HIP lacks, or no table knows, and the header has.
         let supplied = |diagnostic: &Diagnostic| {

@@ -12,6 +12,7 @@ use warpwave_hipify::lex::Lexed;
 use warpwave_hipify::report::{self, Assessment};
 use warpwave_hipify::{
     Diagnostic, ExcludedBlocks, LaunchSyntax, Options, Severity, Stats, Target, already_hip, codes, hazard, ported, translate,
+    translate_lexed,
 };
 
 use super::{Context, Failure, Outcome, failed, kernel_half, usage};
@@ -214,9 +215,11 @@ fn source_file(input: &Input, inputs: &Inputs, args: &Args, renames: bool) -> Re
         text = hazard::fixes(&hazards).apply(&text);
         hazards = hazard::check(&Lexed::new(&text)?);
     }
-    let translation = kernel_half::finish(&input.path, &text, &input.compiled.folders, &options, translate(&text, &options))?;
+    let lexed = Lexed::new(&text)?;
+    let translation = translate_lexed(&lexed, &options);
+    let translation = kernel_half::finish(&input.path, &lexed, &input.compiled.folders, &options, translation)?;
     let mut diagnostics: Vec<Diagnostic> = hazards.into_iter().map(|hazard| hazard.diagnostic).collect();
-    leave_out_nvidia(&text, &mut diagnostics)?;
+    leave_out_nvidia(&lexed, &mut diagnostics);
     diagnostics.extend(translation.diagnostics);
     diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
     let assessment = Assessment::of(&diagnostics);
@@ -225,23 +228,20 @@ fn source_file(input: &Input, inputs: &Inputs, args: &Args, renames: bool) -> Re
 }
 
 /// What stands in a branch for NVIDIA alone cannot go wrong on AMD.
-fn leave_out_nvidia(text: &[u8], diagnostics: &mut Vec<Diagnostic>) -> Outcome {
-    let lexed = Lexed::new(text)?;
-    for branch in ported::branches(&lexed).iter().filter(|branch| !branch.for_amd && !branch.tokens.is_empty()) {
+fn leave_out_nvidia(lexed: &Lexed<'_>, diagnostics: &mut Vec<Diagnostic>) {
+    for branch in ported::branches(lexed).iter().filter(|branch| !branch.for_amd && !branch.tokens.is_empty()) {
         let (start, end) = (lexed.tokens[branch.tokens.start].start, lexed.tokens[branch.tokens.end - 1].end);
         diagnostics.retain(|diagnostic| !(start..end).contains(&diagnostic.start));
     }
-    Ok(())
 }
 
 /// A file that is HIP already stays byte for byte, but for includes of files that get another name. What the checker for 32 lanes finds
 /// is told as notes: the file's authors had a wave of 64 before their eyes.
 fn already(input: &Input, original: Vec<u8>, options: &Options) -> Result<Done, Failure> {
-    let mut diagnostics: Vec<Diagnostic> = hazard::check(&Lexed::new(&original)?)
-        .into_iter()
-        .map(|hazard| Diagnostic { severity: Severity::Note, ..hazard.diagnostic })
-        .collect();
-    leave_out_nvidia(&original, &mut diagnostics)?;
+    let lexed = Lexed::new(&original)?;
+    let mut diagnostics: Vec<Diagnostic> =
+        hazard::check(&lexed).into_iter().map(|hazard| Diagnostic { severity: Severity::Note, ..hazard.diagnostic }).collect();
+    leave_out_nvidia(&lexed, &mut diagnostics);
     let follows = options.local_includes.iter().any(|(old, new)| old != new);
     let translation = translate(
         &original,
