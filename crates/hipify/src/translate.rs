@@ -61,7 +61,6 @@ pub fn translate(source: &[u8], options: &Options) -> Translation {
 
 /// The same, for those who have the tokens already.
 pub fn translate_lexed(lexed: &Lexed<'_>, options: &Options) -> Translation {
-    let source = lexed.source;
     let mut walk = Walk {
         lexed,
         options,
@@ -80,7 +79,7 @@ pub fn translate_lexed(lexed: &Lexed<'_>, options: &Options) -> Translation {
         first_include: None,
         pragma_once: None,
         gpu_code: false,
-        has_compatibility: !options.compatibility_header || guess::includes(&lexed, COMPATIBILITY_HEADER),
+        has_compatibility: !options.compatibility_header || guess::includes(lexed, COMPATIBILITY_HEADER),
     };
     walk.run();
     walk.finish()
