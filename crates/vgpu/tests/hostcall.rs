@@ -2,9 +2,9 @@
 
 mod common;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use warpwave_vgpu::Arch;
@@ -29,6 +29,32 @@ fn library() -> Option<PathBuf> {
     found
 }
 
+/// Set in the processes that run these tests again: the folder of their code objects.
+const INSIDE: &str = "WARPWAVE_TEST_INSIDE";
+
+fn compile(arch: Arch, more: &[&str]) -> Option<Vec<u8>> {
+    let library = library()?;
+    let version = match arch {
+        Arch::Gfx908 => "-DISA=9008",
+        Arch::Gfx90a => "-DISA=9010",
+        Arch::Gfx942 => "-DISA=9402",
+    };
+    let library = library.to_string_lossy();
+    let mut options = vec!["-std=c++17", version, "-Xclang", "-mlink-builtin-bitcode", "-Xclang", &library];
+    options.extend(more);
+    common::compile_text(SOURCE, arch.name(), &options)
+}
+
+/// The kernels as usual, compiled once.
+fn code(arch: Arch) -> Option<Vec<u8>> {
+    static CODE: [OnceLock<Option<Vec<u8>>>; 3] = [const { OnceLock::new() }; 3];
+    let make = || match std::env::var_os(INSIDE) {
+        Some(folder) => Some(std::fs::read(Path::new(&folder).join(arch.name())).unwrap()),
+        None => compile(arch, &[]),
+    };
+    CODE[arch as usize].get_or_init(make).clone()
+}
+
 /// The kernels, loaded.
 struct Loaded {
     program: Program,
@@ -51,16 +77,7 @@ impl Ran {
 
 impl Loaded {
     fn new(arch: Arch, more: &[&str]) -> Option<Loaded> {
-        let library = library()?;
-        let version = match arch {
-            Arch::Gfx908 => "-DISA=9008",
-            Arch::Gfx90a => "-DISA=9010",
-            Arch::Gfx942 => "-DISA=9402",
-        };
-        let library = library.to_string_lossy();
-        let mut options = vec!["-std=c++17", version, "-Xclang", "-mlink-builtin-bitcode", "-Xclang", &library];
-        options.extend(more);
-        let code = common::compile_text(SOURCE, arch.name(), &options)?;
+        let code = if more.is_empty() { code(arch)? } else { compile(arch, more)? };
         let memory = Arc::new(Memory::new());
         let program = Program::load(&code, arch, 0, &memory).unwrap();
         Some(Loaded { program, memory })
@@ -89,7 +106,7 @@ fn read(start: u64, count: usize) -> Vec<u32> {
     unsafe { std::slice::from_raw_parts(start as *const u32, count) }.to_vec()
 }
 
-/// The test for each architecture, with and without optimisation where that is worth it.
+/// The test for each architecture.
 fn each(test: impl Fn(&Loaded)) {
     for arch in ARCHS {
         let Some(loaded) = Loaded::new(arch, &[]) else { return };
@@ -186,6 +203,9 @@ fn many_groups_print_with_packets_for_those_in_flight() {
 
 #[test]
 fn code_without_optimisation_and_of_the_older_format_prints_too() {
+    if std::env::var_os(INSIDE).is_some() {
+        return;
+    }
     for more in [&["-O0"][..], &["-mcode-object-version=4", "-DABI=400"], &["-mcode-object-version=6", "-DABI=600"]] {
         let Some(loaded) = Loaded::new(Arch::Gfx90a, more) else { return };
         assert_eq!(loaded.run("one_line", 3, 64, false, &[]).text().lines().count(), 3, "{more:?}");
@@ -282,13 +302,18 @@ fn kernels_allocate_memory_and_give_it_back_later() {
 
 #[test]
 fn all_of_this_holds_on_one_thread_and_on_several() {
-    // The number is fixed when a launch begins, for the whole process: so each has a process.
-    const INSIDE: &str = "WARPWAVE_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
         return;
     }
+    let folder = tempfile::tempdir().unwrap();
+    for arch in ARCHS {
+        let Some(code) = code(arch) else { return };
+        std::fs::write(folder.path().join(arch.name()), code).unwrap();
+    }
+    // The number is a setting of the process.
     for threads in ["1", "2", "5"] {
-        let ran = Command::new(std::env::current_exe().unwrap()).env(INSIDE, "1").env("WARPWAVE_VGPU_THREADS", threads).output().unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let ran = command.env(INSIDE, folder.path()).env("WARPWAVE_VGPU_THREADS", threads).output().unwrap();
         assert!(ran.status.success(), "{threads} threads: {}", String::from_utf8_lossy(&ran.stdout));
     }
 }
