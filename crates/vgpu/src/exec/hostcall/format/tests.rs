@@ -148,7 +148,7 @@ fn messages_that_lack_what_they_name_are_harmless() {
     assert_eq!(ours("%d %s %f %p", &[]), "0  0.000000 (nil)");
     // No end of the string, and no argument for it.
     assert_eq!(format(&[u64::from_le_bytes(*b"%d%s%d%d")]), b"000");
-    assert_eq!(ours("%s|", &[u64::MAX & 0x4141_4141_4141_4141]), "AAAAAAAA|");
+    assert_eq!(ours("%s|", &[0x4141_4141_4141_4141]), "AAAAAAAA|");
     assert_eq!(ours("%99999999999d", &[1]).len(), MOST);
     assert_eq!(ours("%*d", &[0x8000_0000, 1]).len(), MOST);
     assert_eq!(ours("%.*f", &[0x7fff_ffff, 0]).len(), MOST + 2);
