@@ -121,6 +121,14 @@ pub enum Fault {
         /// The limit.
         limit: String,
     },
+    /// It asked the host for what the host does not do.
+    #[error("kernel `{kernel}`: {why}")]
+    Host {
+        /// The kernel.
+        kernel: String,
+        /// What it asked.
+        why: String,
+    },
     /// The launch itself is wrong.
     #[error("kernel `{kernel}` cannot be launched: {why}")]
     Launch {

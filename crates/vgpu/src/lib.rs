@@ -7,6 +7,7 @@
 pub mod arch;
 pub mod exec;
 pub mod fault;
+mod heap;
 pub mod hip;
 pub mod isa;
 pub mod listing;

@@ -4,7 +4,9 @@
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::heap::Heap;
 
 /// Whose memory an allocation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +55,7 @@ pub struct Memory {
     ranges: RwLock<BTreeMap<u64, Allocation>>,
     /// Held for reading while a kernel runs: nothing that it may touch goes away under it.
     running: RwLock<()>,
+    pub(crate) heap: Heap,
 }
 
 impl Memory {
@@ -139,6 +142,11 @@ impl Memory {
     /// Every allocation.
     pub fn all(&self) -> Vec<Allocation> {
         self.ranges.read().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
+    }
+
+    /// Keeps kernels from starting, if none runs.
+    pub(crate) fn nothing_runs(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        self.running.try_write().ok()
     }
 
     /// Keeps every allocation where it is while a kernel runs.

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, RwLockReadGuard};
 
+use super::gws::Gws;
 use super::hostcall::Hostcall;
 use super::wave::{LANES, Lanes, Mode, State, Wave};
-use super::{Launch, PRIVATE, SHARED};
+use super::{Launch, PRIVATE, SHARED, group};
 use crate::fault::Fault;
 use crate::isa::operand;
 use crate::memory::{Allocation, Kind, Memory};
@@ -19,6 +20,9 @@ const DYNAMIC_STACK: u32 = 16 << 10;
 /// Scratch a lane may have.
 const MAX_SCRATCH: u32 = 256 << 10;
 
+/// Waves that a cooperative launch may have, all of which are kept running.
+const MAX_WAVES: u64 = 1 << 20;
+
 /// A launch made ready.
 pub struct Dispatch<'a> {
     pub program: &'a Program,
@@ -32,7 +36,10 @@ pub struct Dispatch<'a> {
     /// Bytes of scratch of each lane.
     pub scratch: u32,
     pub cooperative: bool,
+    /// Threads that run it.
+    pub threads: usize,
     pub hostcall: Hostcall,
+    pub gws: Gws,
     /// The first instruction, in words from the start of the code.
     entry: usize,
     /// Argument block, packet, queue, and other memory the runtime makes for the kernel.
@@ -116,7 +123,13 @@ impl<'a> Dispatch<'a> {
             return Err(refuse(format!("{kernarg} bytes of arguments")));
         }
         let mut block = Block::new(memory, kernarg);
-        let hostcall = Hostcall::new(memory, kernel);
+        let groups = launch.grid.iter().map(|n| u64::from(*n)).product::<u64>();
+        let (threads, in_flight) = group::plan(groups, launch.cooperative);
+        let waves = in_flight.saturating_mul(items.div_ceil(LANES as u64));
+        if launch.cooperative && waves > MAX_WAVES {
+            return Err(refuse(format!("{waves} waves at once, as a cooperative launch asks, are more than {MAX_WAVES}")));
+        }
+        let hostcall = Hostcall::new(memory, kernel, launch, waves as usize);
         let explicit = block.kernarg;
         block.put(explicit, &launch.arguments);
         hidden(&mut block, kernel, launch, &hostcall);
@@ -131,11 +144,18 @@ impl<'a> Dispatch<'a> {
             lds: lds as u32,
             scratch,
             cooperative: launch.cooperative,
+            threads,
             hostcall,
+            gws: Gws::default(),
             entry: (offset / 4) as usize,
             block_memory: block,
             _held: memory.hold(),
         })
+    }
+
+    /// Answers what the kernel asked of the host.
+    pub fn serve(&self) -> Result<(), Fault> {
+        self.hostcall.serve(self.print).map_err(|why| Fault::Host { kernel: self.kernel.name.clone(), why })
     }
 
     /// Work-items of a group.
@@ -163,6 +183,7 @@ impl<'a> Dispatch<'a> {
         w.scc = false;
         w.state = State::Ready;
         w.indexing = 0;
+        w.grid_barrier = 0;
         w.mode = Mode(mode(descriptor.rsrc1));
         w.s = [0; 128];
         let used = self.kernel.vgprs.clamp(8, 256) as usize;
@@ -308,7 +329,8 @@ fn hidden(block: &mut Block, kernel: &Kernel, launch: &Launch, hostcall: &Hostca
             "hidden_shared_base" => SHARED >> 32,
             "hidden_queue_ptr" => block.queue,
             "hidden_multigrid_sync_arg" => hostcall.grid_sync(),
-            // Offsets and remainders are 0: grids are whole numbers of groups. Heaps and queues are not there.
+            "hidden_heap_v1" => hostcall.heap(),
+            // Offsets and remainders are 0: grids are whole numbers of groups. Other queues are not there.
             _ => 0,
         };
         let size = (argument.size as usize).min(8);

@@ -54,7 +54,7 @@ pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
         instructions: AtomicU64::new(0),
         lane_operations: AtomicU64::new(0),
     };
-    let cores = threads().min(usize::try_from(total).unwrap_or(usize::MAX));
+    let cores = dispatch.threads;
     if cores <= 1 {
         worker(&shared);
     } else {
@@ -65,10 +65,10 @@ pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
             worker(&shared);
         });
     }
-    dispatch.hostcall.serve(dispatch.print);
+    let served = dispatch.serve();
     match shared.fault.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(fault) => Err(fault),
-        None => Ok(Stats {
+        None => served.map(|()| Stats {
             instructions: shared.instructions.into_inner(),
             lane_operations: shared.lane_operations.into_inner(),
             time: shared.started.elapsed(),
@@ -77,9 +77,17 @@ pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
 }
 
 /// Threads of a launch: all cores, or as many as `WARPWAVE_VGPU_THREADS` says.
-fn threads() -> usize {
+fn wanted_threads() -> usize {
     let asked = std::env::var("WARPWAVE_VGPU_THREADS").ok().and_then(|text| text.parse().ok());
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+}
+
+/// Threads for a launch of `total` groups, and the most groups that are started and have not ended at any time.
+pub fn plan(total: u64, cooperative: bool) -> (usize, u64) {
+    let threads = wanted_threads().min(usize::try_from(total).unwrap_or(usize::MAX));
+    // A worker starts a group before it looks at those it has: one more than stay.
+    let most = if cooperative { total } else { total.min((RESIDENT as u64 + 1) * threads as u64) };
+    (threads, most)
 }
 
 /// Takes groups until there are none, letting those that wait take turns.
@@ -225,7 +233,7 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
         match flow {
             Flow::Next => {}
             Flow::Yield => {
-                env.message();
+                result = env.message();
                 break;
             }
             Flow::Stop => break,

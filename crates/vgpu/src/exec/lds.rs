@@ -4,7 +4,7 @@ use super::atomic::{self, Rmw};
 use super::code::{Handler, Step};
 use super::level::{Count, Forms, Words, leveled};
 use super::wave::{LANES, Lanes, Wave};
-use super::{Env, Flow};
+use super::{Env, Flow, gws};
 use crate::isa::{flag, operand};
 
 /// Whether the access is to shared memory; the global data share is not there.
@@ -456,6 +456,9 @@ pub fn find(name: &str) -> Option<Forms> {
     }
     let handler: Handler = match name {
         "ds_nop" => nothing,
+        // The barrier brings its count along.
+        "ds_gws_init" => nothing,
+        "ds_gws_barrier" => gws::barrier,
         "ds_read_b32" => return Some(reads::<Count<1>>()),
         "ds_read_b64" => return Some(reads::<Count<2>>()),
         "ds_read_b96" => return Some(reads::<Count<3>>()),

@@ -6,6 +6,7 @@ mod code;
 mod dispatch;
 mod float;
 mod group;
+mod gws;
 mod hostcall;
 mod lanes;
 mod lds;
@@ -202,13 +203,15 @@ impl Env<'_> {
         if s.inst.imm & 0xff == 3 {
             return Flow::Next;
         }
-        let message = self.dispatch.hostcall.serve(self.dispatch.print);
+        // What it said before comes out first; what it asked besides no longer matters.
+        let _ = self.message();
+        let message = self.dispatch.hostcall.last_words();
         self.fault = Some(Fault::Trap { place: self.place(w, s), message });
         Flow::Fault
     }
 
     /// The device rang: answer what it asks of the host.
-    fn message(&mut self) {
-        self.dispatch.hostcall.serve(self.dispatch.print);
+    fn message(&self) -> Result<(), Fault> {
+        self.dispatch.serve()
     }
 }

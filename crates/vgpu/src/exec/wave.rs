@@ -118,6 +118,8 @@ pub struct Wave {
     pub mode: Mode,
     /// `s_set_gpr_idx_on`: which operands are indexed by `m0`; 0 when off.
     pub indexing: u8,
+    /// Which opening of the grid's barrier it waits for; 0 when for none.
+    pub grid_barrier: u64,
     /// State.
     pub state: State,
     /// Its number in the group.
@@ -152,6 +154,7 @@ impl Wave {
             pc: 0,
             mode: Mode::USUAL,
             indexing: 0,
+            grid_barrier: 0,
             state: State::Ready,
             number: 0,
             instructions: 0,

@@ -15,6 +15,8 @@ const CHILD: &str = "WARPWAVE_CORPUS_CHILD";
 /// Does what a parent asked for: a kernel of `print.cu`, an architecture and a level. The last line tells how the launch ended.
 pub fn child() {
     let Ok(task) = std::env::var(CHILD) else { return };
+    // The harness began a line with the test's name.
+    println!();
     let Some(jit) = machine::jit() else { return };
     let [kernel, arch, level] = <[&str; 3]>::try_from(task.split(' ').collect::<Vec<_>>()).unwrap();
     let target: Target = arch.parse().unwrap();

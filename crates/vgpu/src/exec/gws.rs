@@ -1,0 +1,85 @@
+//! The global wave sync: the barrier that the groups of a cooperative launch meet at.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::code::Step;
+use super::wave::Wave;
+use super::{Env, Flow};
+
+/// The barrier of a launch. The hardware has several; the device library uses one.
+#[derive(Default)]
+pub struct Gws {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    arrived: u64,
+    /// How often it opened.
+    opened: u64,
+}
+
+impl Gws {
+    /// Whether a wave may pass that expects `waves` waves. `ticket` is 0 when it arrives, and then says what it waits for.
+    fn pass(&self, ticket: &mut u64, waves: u64) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if *ticket == 0 {
+            state.arrived += 1;
+            if state.arrived < waves {
+                *ticket = state.opened + 1;
+                return false;
+            }
+            state.arrived = 0;
+            state.opened += 1;
+            return true;
+        }
+        let open = state.opened >= *ticket;
+        if open {
+            *ticket = 0;
+        }
+        open
+    }
+}
+
+pub unsafe fn barrier(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+    if w.exec == 0 {
+        return Flow::Next;
+    }
+    if !e.dispatch.cooperative {
+        let why = "groups that are not all running cannot wait for each other: the launch must be a cooperative one";
+        return e.illegal(w, s, why.to_owned());
+    }
+    let lane = w.exec.trailing_zeros() as usize;
+    let waves = u64::from(w.reg(s.inst.src[0]).0[lane]) + 1;
+    let mut ticket = w.grid_barrier;
+    let open = e.dispatch.gws.pass(&mut ticket, waves);
+    w.grid_barrier = ticket;
+    if open {
+        return Flow::Next;
+    }
+    // It comes here again when it is its turn.
+    w.pc -= usize::from(s.inst.words);
+    Flow::Yield
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_barrier_opens_for_all_when_the_last_one_comes_and_then_anew() {
+        let gws = Gws::default();
+        let mut tickets = [0; 3];
+        for _ in 0..3 {
+            assert!(!gws.pass(&mut tickets[0], 3) && !gws.pass(&mut tickets[1], 3));
+            assert!(!gws.pass(&mut tickets[0], 3));
+            assert!(gws.pass(&mut tickets[2], 3));
+            assert!(gws.pass(&mut tickets[0], 3));
+            // One that is back before the others left.
+            let mut early = 0;
+            assert!(!gws.pass(&mut early, 2));
+            assert!(gws.pass(&mut tickets[1], 3));
+            assert!(gws.pass(&mut 0, 2) && gws.pass(&mut early, 2));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The buffer of the hostcall protocol, as the device library lays it out.
+//!
+//! A wave pops a packet from the free stack, fills it, pushes it onto the ready stack, and waits until the host takes the packet's
+//! ready bit away. Stacks hold numbers: the packet's index, and above it a tag that changes whenever the packet is freed. An empty
+//! ready stack is 0. The library does not look whether the free stack is empty: every wave in flight must have a packet.
+//!
+//! Whatever stands in the buffer may come from the kernel. Places in it are computed from checked packet numbers alone, never from
+//! what it holds.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::memory::{Allocation, Kind, Memory};
+
+/// Lanes of a packet.
+pub const LANES: usize = 64;
+/// Slots of a lane.
+pub const SLOTS: usize = 8;
+
+// Places of the buffer's own words.
+const HEADERS: usize = 0;
+const PAYLOADS: usize = 1;
+const DOORBELL: usize = 2;
+const FREE: usize = 3;
+const READY: usize = 4;
+const MASK: usize = 5;
+/// The doorbell's signal: a kind, a value, and no mailbox, so that ringing it is only an addition.
+const SIGNAL: usize = 8;
+const FIRST_HEADER: usize = 16;
+/// Words of a header: the next packet, the active lanes, the service and the ready bit.
+const HEADER: usize = 3;
+/// Above the service's number in one word.
+const READY_BIT: u64 = 1 << 32;
+
+/// The buffer of a launch.
+pub struct Buffer {
+    memory: Arc<Memory>,
+    words: Vec<AtomicU64>,
+    packets: usize,
+    mask: u64,
+    first_payload: usize,
+}
+
+/// What a packet asks.
+pub struct Request {
+    pub packet: usize,
+    pub service: u32,
+    pub active: u64,
+}
+
+impl Buffer {
+    /// Every packet free.
+    pub fn new(memory: &Arc<Memory>, packets: usize) -> Buffer {
+        let packets = packets.max(1);
+        let bits = packets.next_power_of_two().trailing_zeros().max(1);
+        let mask = (1u64 << bits) - 1;
+        let first_payload = (FIRST_HEADER + HEADER * packets).next_multiple_of(8);
+        // Zeroed memory costs nothing until it is touched, and packets are used from the top of the stack.
+        let mut words = vec![0u64; first_payload + packets * LANES * SLOTS];
+        let start = words.as_mut_ptr() as u64;
+        words[HEADERS] = start + 8 * FIRST_HEADER as u64;
+        words[PAYLOADS] = start + 8 * first_payload as u64;
+        words[DOORBELL] = start + 8 * SIGNAL as u64;
+        words[MASK] = mask;
+        // 1 is a user's signal.
+        words[SIGNAL] = 1;
+        let tag = mask + 1;
+        for packet in 1..packets {
+            words[FIRST_HEADER + HEADER * (packet - 1)] = tag | packet as u64;
+        }
+        words[FREE] = tag;
+        let bytes = 8 * words.len() as u64;
+        memory.insert(Allocation { start, bytes, kind: Kind::Host, read_only: false });
+        Buffer { memory: memory.clone(), words: shared(words), packets, mask, first_payload }
+    }
+
+    /// Where the kernel finds it.
+    pub fn address(&self) -> u64 {
+        self.words.as_ptr() as u64
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.words[at]
+    }
+
+    /// Whether a packet waits.
+    pub fn waiting(&self) -> bool {
+        self.word(READY).load(Ordering::Relaxed) != 0
+    }
+
+    /// The packets that wait, oldest first.
+    pub fn take(&self) -> Vec<Request> {
+        let mut next = self.word(READY).swap(0, Ordering::AcqRel);
+        let mut out = Vec::new();
+        // The kernel could have made a ring of them.
+        while next != 0 && out.len() < self.packets {
+            let packet = (next & self.mask) as usize;
+            if packet >= self.packets {
+                break;
+            }
+            let header = FIRST_HEADER + HEADER * packet;
+            let active = self.word(header + 1).load(Ordering::Relaxed);
+            let service = self.word(header + 2).load(Ordering::Relaxed) as u32;
+            out.push(Request { packet, service, active });
+            next = self.word(header).load(Ordering::Relaxed);
+        }
+        out.reverse();
+        out
+    }
+
+    fn slot(&self, packet: usize, lane: usize) -> usize {
+        self.first_payload + (packet * LANES + lane) * SLOTS
+    }
+
+    /// What a lane gave.
+    pub fn slots(&self, packet: usize, lane: usize) -> [u64; SLOTS] {
+        let at = self.slot(packet, lane);
+        std::array::from_fn(|n| self.word(at + n).load(Ordering::Relaxed))
+    }
+
+    /// Gives a lane its answer.
+    pub fn answer(&self, packet: usize, lane: usize, value: u64) {
+        self.word(self.slot(packet, lane)).store(value, Ordering::Relaxed);
+    }
+
+    /// Lets the wave go on.
+    pub fn done(&self, packet: usize) {
+        self.word(FIRST_HEADER + HEADER * packet + 2).fetch_and(!READY_BIT, Ordering::Release);
+    }
+}
+
+/// The same memory, as words that kernels may be changing.
+pub fn shared(words: Vec<u64>) -> Vec<AtomicU64> {
+    let mut words = ManuallyDrop::new(words);
+    // SAFETY: an atomic has the size, the alignment and the values of its number, and nobody else drops the vector.
+    unsafe { Vec::from_raw_parts(words.as_mut_ptr().cast::<AtomicU64>(), words.len(), words.capacity()) }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.memory.release_block(self.address());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A wave's part: takes a packet, and hands it in.
+    fn ask(buffer: &Buffer, service: u64, active: u64) -> (u64, usize) {
+        let top = buffer.word(FREE).load(Ordering::Relaxed);
+        let packet = (top & buffer.mask) as usize;
+        let header = FIRST_HEADER + HEADER * packet;
+        buffer.word(FREE).store(buffer.word(header).load(Ordering::Relaxed), Ordering::Relaxed);
+        buffer.word(header + 1).store(active, Ordering::Relaxed);
+        buffer.word(header + 2).store(service | READY_BIT, Ordering::Relaxed);
+        buffer.word(header).store(buffer.word(READY).swap(top, Ordering::Relaxed), Ordering::Relaxed);
+        (top, packet)
+    }
+
+    #[test]
+    fn every_packet_can_be_taken_and_they_come_out_oldest_first() {
+        for packets in [1, 2, 3, 64, 65] {
+            let memory = Arc::new(Memory::new());
+            let buffer = Buffer::new(&memory, packets);
+            assert!(memory.holds(buffer.address(), 8 * buffer.words.len() as u64).is_some());
+            assert!(!buffer.waiting() && buffer.take().is_empty());
+            let asked: Vec<(u64, usize)> = (0..packets).map(|n| ask(&buffer, 2, n as u64)).collect();
+            assert!(asked.iter().all(|(top, _)| *top != 0));
+            assert_eq!(buffer.word(FREE).load(Ordering::Relaxed), 0);
+            let taken = buffer.take();
+            assert_eq!(taken.iter().map(|r| r.packet).collect::<Vec<_>>(), asked.iter().map(|(_, packet)| *packet).collect::<Vec<_>>());
+            assert!(taken.iter().enumerate().all(|(n, r)| r.service == 2 && r.active == n as u64));
+            buffer.done(0);
+            assert_eq!(buffer.word(FIRST_HEADER + 2).load(Ordering::Relaxed), 2);
+            drop(buffer);
+            assert!(memory.all().is_empty());
+        }
+    }
+
+    #[test]
+    fn stacks_that_a_kernel_spoiled_are_left_at_the_first_nonsense() {
+        let buffer = Buffer::new(&Arc::new(Memory::new()), 3);
+        // There is no packet 3.
+        buffer.word(READY).store(7, Ordering::Relaxed);
+        assert!(buffer.take().is_empty());
+        // A packet that is its own successor.
+        buffer.word(FIRST_HEADER + HEADER).store(5, Ordering::Relaxed);
+        buffer.word(READY).store(5, Ordering::Relaxed);
+        assert_eq!(buffer.take().len(), 3);
+        // The kernel's own idea of where things are does not count.
+        for at in [HEADERS, PAYLOADS, DOORBELL, MASK] {
+            buffer.word(at).store(u64::MAX, Ordering::Relaxed);
+        }
+        ask(&buffer, 1, 1);
+        assert_eq!(buffer.take().len(), 1);
+        assert_eq!(buffer.slots(2, 63), [0; SLOTS]);
+    }
+}

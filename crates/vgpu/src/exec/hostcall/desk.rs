@@ -1,0 +1,130 @@
+//! What the host does for a kernel: messages put together and printed, memory given.
+
+use std::collections::HashMap;
+
+use super::buffer::SLOTS;
+use super::format;
+use crate::memory::Memory;
+
+// The services, by the device library's numbers.
+const CALL: u32 = 1;
+const PRINT: u32 = 2;
+const MEMORY: u32 = 3;
+
+// A message's first word: how it begins and ends, how many words follow, and its number.
+const BEGIN: u64 = 1;
+const END: u64 = 2;
+const LENGTH: u32 = 5;
+const NUMBER: u32 = 8;
+/// In the first word of what is printed: it goes to the error stream.
+const ERROR_STREAM: u64 = 1;
+
+/// Words that messages may hold before they end, all together: the kernel decides how long they are.
+const MOST_WORDS: usize = 1 << 24;
+
+/// Messages begun and not ended.
+#[derive(Default)]
+pub struct Desk {
+    messages: HashMap<u64, Vec<u64>>,
+    next: u64,
+    words: usize,
+    last: String,
+    last_error: String,
+}
+
+impl Desk {
+    /// Answers one lane; an error says what the kernel asked that cannot be done.
+    pub fn answer(&mut self, service: u32, slots: &[u64; SLOTS], memory: &Memory, print: &dyn Fn(&str)) -> Result<u64, String> {
+        match service {
+            PRINT => self.message(slots, print),
+            MEMORY => match (slots[0], slots[1]) {
+                (0, bytes) => Ok(memory.heap_allocate(bytes)),
+                (address, _) if memory.heap_free(address) => Ok(0),
+                (address, _) => Err(format!("it frees {address:#x}, which no malloc of a kernel gave")),
+            },
+            CALL => Err("it asks the host to call a function of its own, which the virtual GPU does not do".to_owned()),
+            other => Err(format!("it asks the host for service {other}, which is not known")),
+        }
+    }
+
+    fn message(&mut self, slots: &[u64; SLOTS], print: &dyn Fn(&str)) -> Result<u64, String> {
+        let descriptor = slots[0];
+        let number = if descriptor & BEGIN != 0 {
+            self.next += 1;
+            self.messages.insert(self.next, Vec::new());
+            self.next
+        } else {
+            descriptor >> NUMBER
+        };
+        let Some(message) = self.messages.get_mut(&number) else {
+            return Err(format!("it goes on with message {number}, which it did not begin"));
+        };
+        let length = (descriptor >> LENGTH) as usize & (SLOTS - 1);
+        message.extend_from_slice(&slots[1..=length]);
+        // One for the message itself: empty ones take room too.
+        self.words += length + usize::from(descriptor & BEGIN != 0);
+        if self.words > MOST_WORDS {
+            return Err(format!("its messages to the host grew to {} MiB before they ended", MOST_WORDS >> 17));
+        }
+        if descriptor & END == 0 {
+            return Ok(number << NUMBER);
+        }
+        let message = self.messages.remove(&number).unwrap_or_default();
+        self.words -= message.len() + 1;
+        let Some((control, words)) = message.split_first() else { return Ok(0) };
+        let bytes = format::format(words);
+        let text = String::from_utf8_lossy(&bytes);
+        print(&text);
+        let last = if control & ERROR_STREAM != 0 { &mut self.last_error } else { &mut self.last };
+        last.clear();
+        last.push_str(text.trim_end());
+        Ok(bytes.len() as u64)
+    }
+
+    /// What the kernel said last: on the error stream, if anything was said there.
+    pub fn last_words(&self) -> String {
+        if self.last_error.is_empty() { self.last.clone() } else { self.last_error.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    fn send(desk: &mut Desk, slots: &[u64], printed: &RefCell<Vec<String>>) -> Result<u64, String> {
+        let mut all = [0; SLOTS];
+        all[..slots.len()].copy_from_slice(slots);
+        desk.answer(PRINT, &all, &Memory::new(), &|text| printed.borrow_mut().push(text.to_owned()))
+    }
+
+    #[test]
+    fn a_message_is_put_together_from_its_packets() {
+        let (mut desk, printed) = (Desk::default(), RefCell::default());
+        let first = send(&mut desk, &[BEGIN | 1 << LENGTH, 0], &printed).unwrap();
+        let second = send(&mut desk, &[BEGIN | 1 << LENGTH, ERROR_STREAM], &printed).unwrap();
+        let text = u64::from_le_bytes(*b"<%d>\n\0\0\0");
+        send(&mut desk, &[first | 1 << LENGTH, text], &printed).unwrap();
+        assert_eq!(send(&mut desk, &[second | END | 2 << LENGTH, text, 5], &printed), Ok(4));
+        assert_eq!(send(&mut desk, &[first | END | 1 << LENGTH, 42], &printed), Ok(5));
+        assert_eq!(*printed.borrow(), ["<5>\n", "<42>\n"]);
+        assert_eq!(desk.last_words(), "<5>");
+        assert_eq!((desk.words, desk.messages.len()), (0, 0));
+    }
+
+    #[test]
+    fn messages_that_make_no_sense_are_refused() {
+        let (mut desk, printed) = (Desk::default(), RefCell::default());
+        assert!(send(&mut desk, &[7 << NUMBER | 1 << LENGTH, 0], &printed).unwrap_err().contains("message 7"));
+        assert_eq!(send(&mut desk, &[BEGIN | END], &printed), Ok(0));
+        let number = send(&mut desk, &[BEGIN], &printed).unwrap();
+        let endless = (0..MOST_WORDS).find_map(|_| send(&mut desk, &[number | 7 << LENGTH], &printed).err());
+        assert!(endless.unwrap().contains("128 MiB"));
+        let slots = [0x1000, 0, 0, 0, 0, 0, 0, 0];
+        let said = |desk: &mut Desk, service| desk.answer(service, &slots, &Memory::new(), &|_| ()).unwrap_err();
+        assert!(said(&mut desk, CALL).contains("call a function"));
+        assert!(said(&mut desk, MEMORY).contains("0x1000"));
+        assert!(said(&mut desk, 9).contains("service 9"));
+    }
+}

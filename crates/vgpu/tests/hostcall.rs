@@ -1,0 +1,319 @@
+//! What kernels ask of the host: printing, assertions, memory; and barriers of a whole grid. By AMD's own device library.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use warpwave_vgpu::Arch;
+use warpwave_vgpu::exec::{self, Launch, Limit, Stats};
+use warpwave_vgpu::fault::Fault;
+use warpwave_vgpu::memory::{Kind, Memory};
+use warpwave_vgpu::program::Program;
+
+const SOURCE: &str = include_str!("kernels/hostcall.hip");
+const ARCHS: [Arch; 3] = Arch::ALL;
+
+/// The folder of AMD's device library.
+fn library() -> Option<PathBuf> {
+    let chosen = std::env::var_os("WARPWAVE_DEVICE_LIBS").map(PathBuf::from);
+    let usual = ["/usr/lib/x86_64-linux-gnu/amdgcn/bitcode", "/opt/rocm/amdgcn/bitcode"].map(PathBuf::from);
+    let found = chosen.into_iter().chain(usual).map(|folder| folder.join("ockl.bc")).find(|file| file.exists());
+    if found.is_none() {
+        let required = std::env::var_os("WARPWAVE_REQUIRE_ALL").is_some_and(|value| value == "1");
+        assert!(!required, "no device library (apt install rocm-device-libs), and WARPWAVE_REQUIRE_ALL is set");
+        eprintln!("skipped: no device library (apt install rocm-device-libs)");
+    }
+    found
+}
+
+/// Set in the processes that run these tests again: the folder of their code objects.
+const INSIDE: &str = "WARPWAVE_TEST_INSIDE";
+
+fn compile(arch: Arch, more: &[&str]) -> Option<Vec<u8>> {
+    let library = library()?;
+    let version = match arch {
+        Arch::Gfx908 => "-DISA=9008",
+        Arch::Gfx90a => "-DISA=9010",
+        Arch::Gfx942 => "-DISA=9402",
+    };
+    let library = library.to_string_lossy();
+    let mut options = vec!["-std=c++17", version, "-Xclang", "-mlink-builtin-bitcode", "-Xclang", &library];
+    options.extend(more);
+    common::compile_text(SOURCE, arch.name(), &options)
+}
+
+/// The kernels as usual, compiled once.
+fn code(arch: Arch) -> Option<Vec<u8>> {
+    static CODE: [OnceLock<Option<Vec<u8>>>; 3] = [const { OnceLock::new() }; 3];
+    let make = || match std::env::var_os(INSIDE) {
+        Some(folder) => Some(std::fs::read(Path::new(&folder).join(arch.name())).unwrap()),
+        None => compile(arch, &[]),
+    };
+    CODE[arch as usize].get_or_init(make).clone()
+}
+
+/// The kernels, loaded.
+struct Loaded {
+    program: Program,
+    memory: Arc<Memory>,
+}
+
+/// What a kernel did.
+struct Ran {
+    result: Result<Stats, Fault>,
+    /// What it printed, call by call.
+    printed: Vec<String>,
+}
+
+impl Ran {
+    fn text(&self) -> String {
+        assert!(self.result.is_ok(), "{}", self.result.as_ref().unwrap_err());
+        self.printed.concat()
+    }
+}
+
+impl Loaded {
+    fn new(arch: Arch, more: &[&str]) -> Option<Loaded> {
+        let code = if more.is_empty() { code(arch)? } else { compile(arch, more)? };
+        let memory = Arc::new(Memory::new());
+        let program = Program::load(&code, arch, 0, &memory).unwrap();
+        Some(Loaded { program, memory })
+    }
+
+    fn run(&self, kernel: &str, grid: u32, block: u32, cooperative: bool, arguments: &[u64]) -> Ran {
+        let kernel = self.program.kernel(kernel).unwrap();
+        let arguments = arguments.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let launch = Launch { grid: [grid, 1, 1], block: [block, 1, 1], shared: 0, arguments, cooperative };
+        let printed = Mutex::new(Vec::new());
+        let print = |text: &str| printed.lock().unwrap().push(text.to_owned());
+        let result = exec::launch(&self.program, kernel, &launch, &self.memory, Limit::Time(Duration::from_secs(300)), &print);
+        Ran { result, printed: printed.into_inner().unwrap() }
+    }
+
+    fn words(&self, count: usize) -> u64 {
+        let start = self.memory.allocate(4 * count, Kind::Device(0)).unwrap();
+        // SAFETY: just allocated, of that size.
+        unsafe { std::ptr::write_bytes(start as *mut u32, 0, count) };
+        start
+    }
+}
+
+fn read(start: u64, count: usize) -> Vec<u32> {
+    // SAFETY: the tests read what they allocated, once no kernel runs.
+    unsafe { std::slice::from_raw_parts(start as *const u32, count) }.to_vec()
+}
+
+/// The test for each architecture.
+fn each(test: impl Fn(&Loaded)) {
+    for arch in ARCHS {
+        let Some(loaded) = Loaded::new(arch, &[]) else { return };
+        test(&loaded);
+    }
+}
+
+#[test]
+fn every_conversion_is_printed() {
+    let expected = "\
+        d -42 +42 00042 i -7 u 4294967254\n\
+        x 2a X 2A # 0x2a 0X2A o 52 #052\n\
+        ld -5000000000 lld -9223372036854775808 lu 18446744073709551615 zu 7 jd -3 td 9 hd -1 hhu 255 hx ffff\n\
+        c A s text p 0x1234 (nil) %\n\
+        f 1.500000 F -2.250000 e 1.234500e+05 E 1.234500E-05 g 0.0001 G 1E+20 a 0x1.8p+1\n\
+        [     1.500] [1.5       ] [0000001.50] [        hi] [hi        ] [he]\n\
+        [      7] [7      ] [3.142] [hel]\n\
+        float 0.100000 char z short -5\n";
+    each(|loaded| assert_eq!(loaded.run("conversions", 1, 1, false, &[]).text(), expected));
+}
+
+#[test]
+fn printing_takes_no_argument_or_twenty_and_answers_the_length() {
+    each(|loaded| {
+        let out = loaded.words(2);
+        let ran = loaded.run("counts", 1, 1, false, &[out]);
+        assert_eq!(ran.text(), "nothing else\n1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20\n");
+        assert_eq!(read(out, 2), [13, 51]);
+    });
+}
+
+#[test]
+fn strings_of_any_length_arrive_whole() {
+    let line = |n: usize| (0..n).map(|i| char::from(b'a' + (i % 26) as u8)).collect::<String>();
+    each(|loaded| {
+        let text = loaded.memory.allocate(4096, Kind::Device(0)).unwrap();
+        for length in [0, 1, 6, 7, 8, 9, 54, 55, 56, 57, 111, 112, 113, 1000, 4000] {
+            let bytes = line(length) + "\0";
+            // SAFETY: the room is larger than every text.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), text as *mut u8, bytes.len()) };
+            let ran = loaded.run("strings", 1, 1, false, &[text, length as u64]);
+            assert_eq!(ran.text(), format!("{length}: <{}> and <{}> \n", line(length), line(length)));
+        }
+        let long = loaded.run("long_format", 1, 1, false, &[]).text();
+        assert_eq!(long, format!("{}1{}2.5{}\n", line(100), line(100), line(100)));
+    });
+}
+
+#[test]
+fn every_lane_of_every_wave_of_every_group_prints_whole_lines_in_its_order() {
+    let (groups, items) = (7u32, 150u32);
+    each(|loaded| {
+        let ran = loaded.run("lanes", groups, items, false, &[]);
+        let text = ran.text();
+        let mut seen = std::collections::HashMap::<(u32, u32), Vec<u32>>::new();
+        for line in text.lines() {
+            let numbers: Vec<u32> = line.strip_prefix("at ").unwrap().split(' ').map(|n| n.parse().unwrap()).collect();
+            let [group, item, turn, check] = numbers[..] else { panic!("{line}") };
+            assert_eq!(check, group * 1000 + item);
+            seen.entry((group, item)).or_default().push(turn);
+        }
+        assert_eq!(seen.len(), (groups * items) as usize);
+        assert!(seen.values().all(|turns| *turns == [0, 1, 2]));
+        // A call of the host's is a call of the device's.
+        assert!(ran.printed.iter().all(|text| text.lines().count() == 1 && text.ends_with('\n')));
+    });
+}
+
+#[test]
+fn lanes_that_go_different_ways_print_what_is_theirs() {
+    each(|loaded| {
+        let ran = loaded.run("divergent", 1, 64, false, &[]);
+        ran.text();
+        let mut lines = ran.printed;
+        lines.sort();
+        let mut expected: Vec<String> = (0..64).filter(|i| i % 3 == 0).map(|i| format!("three {i}\n")).collect();
+        expected.extend((0..64).filter(|i| i % 3 == 1).map(|i| format!("one {i} of {:.1}\n", f64::from(i) / 2.0)));
+        expected.push("last 63\n".to_owned());
+        expected.extend((0..5).flat_map(|lane| (0..lane).map(move |n| format!("loop {lane} {n}\n"))));
+        expected.sort();
+        assert_eq!(lines, expected);
+    });
+}
+
+#[test]
+fn many_groups_print_with_packets_for_those_in_flight() {
+    let Some(loaded) = Loaded::new(Arch::Gfx90a, &[]) else { return };
+    let ran = loaded.run("one_line", 2000, 64, false, &[]);
+    ran.text();
+    let mut lines: Vec<u32> = ran.printed.iter().map(|line| line.trim().parse().unwrap()).collect();
+    lines.sort_unstable();
+    assert!(lines.into_iter().eq(0..2000));
+}
+
+#[test]
+fn code_without_optimisation_and_of_the_older_format_prints_too() {
+    if std::env::var_os(INSIDE).is_some() {
+        return;
+    }
+    for more in [&["-O0"][..], &["-mcode-object-version=4", "-DABI=400"], &["-mcode-object-version=6", "-DABI=600"]] {
+        let Some(loaded) = Loaded::new(Arch::Gfx90a, more) else { return };
+        assert_eq!(loaded.run("one_line", 3, 64, false, &[]).text().lines().count(), 3, "{more:?}");
+    }
+}
+
+#[test]
+fn a_failed_assertion_is_printed_and_its_words_are_in_the_fault() {
+    each(|loaded| {
+        let ran = loaded.run("asserts", 2, 64, false, &[41]);
+        let words = "kernels.cu:7: asserts: Device-side assertion `x == 42' failed.";
+        assert!(ran.printed.iter().any(|line| line.trim_end() == words), "{:?}", ran.printed);
+        match ran.result {
+            Err(Fault::Trap { message, .. }) => assert_eq!(message, words),
+            other => panic!("{other:?}"),
+        }
+        assert!(loaded.run("asserts", 2, 64, false, &[42]).result.is_ok());
+    });
+}
+
+#[test]
+fn services_that_the_host_does_not_have_are_named() {
+    each(|loaded| {
+        for (service, words) in [(1u64, "call a function"), (9, "service 9"), (2, "did not begin")] {
+            let ran = loaded.run("service", 3, 64, false, &[service, 7 << 8]);
+            let fault = ran.result.unwrap_err();
+            assert!(matches!(fault, Fault::Host { .. }) && fault.to_string().contains(words), "{fault}");
+        }
+    });
+}
+
+#[test]
+fn a_kernel_that_spoils_the_buffer_harms_only_itself() {
+    let Some(loaded) = Loaded::new(Arch::Gfx90a, &[]) else { return };
+    for (word, value) in [(4u64, u64::MAX), (4, 0x1_0000_0001), (3, u64::MAX), (5, u64::MAX), (0, 8), (1, 8), (2, 8)] {
+        let kernel = loaded.program.kernel("spoils").unwrap();
+        let arguments = [word, value].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let launch = Launch { grid: [2, 1, 1], block: [64, 1, 1], shared: 0, arguments, cooperative: false };
+        // It may end, fault or wait for ever.
+        let _ = exec::launch(&loaded.program, kernel, &launch, &loaded.memory, Limit::Instructions(1_000_000), &|_| ());
+    }
+    // What it did went with its launch.
+    assert_eq!(loaded.run("one_line", 1, 64, false, &[]).text(), "0\n");
+}
+
+#[test]
+fn groups_of_a_cooperative_launch_wait_for_each_other() {
+    for (kernel, groups, items) in [("grid_sync", 40, 130), ("grid_sync", 600, 64), ("grid_sync", 1, 64), ("multi_grid_sync", 40, 130)] {
+        each(|loaded| {
+            let (counter, out) = (loaded.words(8), loaded.words(groups as usize));
+            let ran = loaded.run(kernel, groups, items, true, &[counter, out]);
+            ran.text();
+            // Each group saw, in each round, all that all groups did before the barrier.
+            assert_eq!(read(out, groups as usize), vec![0; groups as usize]);
+            assert_eq!(read(counter, 5), vec![groups; 5]);
+        });
+    }
+}
+
+#[test]
+fn barriers_of_spinning_groups_open_under_a_cooperative_launch() {
+    each(|loaded| {
+        let (counter, out) = (loaded.words(8), loaded.words(300));
+        loaded.run("counter_sync", 300, 64, true, &[counter, out]).text();
+        assert_eq!(read(out, 300), vec![0; 300]);
+    });
+}
+
+#[test]
+fn a_grid_barrier_in_a_plain_launch_is_a_fault_that_says_so() {
+    each(|loaded| {
+        let (counter, out) = (loaded.words(8), loaded.words(4));
+        let fault = loaded.run("grid_sync", 4, 64, false, &[counter, out]).result.unwrap_err();
+        assert!(fault.to_string().contains("cooperative"), "{fault}");
+        assert_eq!(loaded.run("grid_facts", 4, 64, false, &[out]).text(), "");
+        assert_eq!(read(out, 4), [0, 0, 0, 0]);
+        loaded.run("grid_facts", 4, 64, true, &[out]).text();
+        assert_eq!(read(out, 4), [1, 1, 0, 256]);
+    });
+}
+
+#[test]
+fn kernels_allocate_memory_and_give_it_back_later() {
+    each(|loaded| {
+        let (pointers, sums) = (loaded.memory.allocate(8 * 256, Kind::Device(0)).unwrap(), loaded.words(256));
+        for bytes in [16u64, 100, 3000, 100_000] {
+            loaded.run("allocates", 4, 64, false, &[pointers, bytes]).text();
+            loaded.run("uses", 4, 64, false, &[pointers, sums, bytes]).text();
+            let expected: Vec<u32> = (0..256).map(|n| n * (bytes as u32 / 4)).collect();
+            assert_eq!(read(sums, 256), expected, "{bytes}");
+        }
+    });
+}
+
+#[test]
+fn all_of_this_holds_on_one_thread_and_on_several() {
+    if std::env::var_os(INSIDE).is_some() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for arch in ARCHS {
+        let Some(code) = code(arch) else { return };
+        std::fs::write(folder.path().join(arch.name()), code).unwrap();
+    }
+    // The number is a setting of the process.
+    for threads in ["1", "2", "5"] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let ran = command.env(INSIDE, folder.path()).env("WARPWAVE_VGPU_THREADS", threads).output().unwrap();
+        assert!(ran.status.success(), "{threads} threads: {}", String::from_utf8_lossy(&ran.stdout));
+    }
+}
