@@ -140,6 +140,12 @@ pub fn quiet64(bits: u64) -> u64 {
     if bits & 0x7fff_ffff_ffff_ffff > 0x7ff0_0000_0000_0000 { bits | 0x0008_0000_0000_0000 } else { bits }
 }
 
+/// A signalling NaN made quiet.
+#[inline(always)]
+pub fn quiet16(bits: u16) -> u16 {
+    if bits & 0x7fff > 0x7c00 { bits | 0x0200 } else { bits }
+}
+
 macro_rules! extremes {
     ($min:ident, $max:ident, $float:ty, $quiet_bit:expr, $quiet:ident) => {
         /// The smaller; a signalling NaN wins, a quiet one loses, -0 is smaller than +0.
@@ -180,7 +186,7 @@ macro_rules! nan_rules {
 extremes!(min32, max32, f32, 0x0040_0000, quiet32);
 extremes!(min64, max64, f64, 0x0008_0000_0000_0000, quiet64);
 
-/// Direction of [`directed`]'s rounding, as `MODE` numbers it.
+/// Directions of rounding, as `MODE` numbers them.
 pub mod rounding {
     /// Toward +∞.
     pub const UP: u32 = 1;
@@ -190,48 +196,115 @@ pub mod rounding {
     pub const ZERO: u32 = 3;
 }
 
-/// `nearest` moved so that it is the rounding of `nearest + error` in the direction `mode`.
-pub fn directed32(nearest: f32, error: f64, mode: u32) -> f32 {
-    if nearest.is_nan() || error == 0.0 || error.is_nan() {
-        return nearest;
-    }
-    let up = nearest.next_up();
-    let down = nearest.next_down();
-    match mode {
-        rounding::UP if error > 0.0 => up,
-        rounding::DOWN if error < 0.0 => down,
-        rounding::ZERO if nearest > 0.0 && error < 0.0 => down,
-        rounding::ZERO if nearest < 0.0 && error > 0.0 => up,
-        _ => nearest,
-    }
+/// A binary format: bits of the exponent and of the fraction.
+pub type Format = (u32, u32);
+/// Half precision.
+pub const HALF: Format = (5, 10);
+/// Single precision.
+pub const SINGLE: Format = (8, 23);
+/// Double precision.
+pub const DOUBLE: Format = (11, 52);
+
+/// A finite number as sign, integer and power of two.
+fn parts(value: f64) -> (bool, u128, i32) {
+    let bits = value.to_bits();
+    let exponent = (bits >> 52 & 0x7ff) as i32;
+    let mantissa = u128::from(bits & ((1 << 52) - 1) | if exponent == 0 { 0 } else { 1 << 52 });
+    (bits >> 63 != 0, mantissa, exponent.max(1) - 1075)
 }
 
-/// As [`directed32`].
-pub fn directed64(nearest: f64, error: f64, mode: u32) -> f64 {
-    if nearest.is_nan() || error == 0.0 || error.is_nan() {
-        return nearest;
+/// `mantissa · 2^exponent` in `format`, rounded in the direction `mode`. The lowest bit may stand for more below it.
+pub fn rounded(negative: bool, mantissa: u128, exponent: i32, (exponents, fraction): Format, mode: u32) -> u64 {
+    let sign = u64::from(negative) << (exponents + fraction);
+    if mantissa == 0 {
+        return sign;
     }
-    match mode {
-        rounding::UP if error > 0.0 => nearest.next_up(),
-        rounding::DOWN if error < 0.0 => nearest.next_down(),
-        rounding::ZERO if nearest > 0.0 && error < 0.0 => nearest.next_down(),
-        rounding::ZERO if nearest < 0.0 && error > 0.0 => nearest.next_up(),
-        _ => nearest,
+    let bias = (1 << (exponents - 1)) - 1;
+    let top = (127 - mantissa.leading_zeros() as i32 + exponent).max(1 - bias);
+    let dropped = top - fraction as i32 - exponent;
+    let (kept, half, more) = match dropped {
+        ..=0 => (mantissa << -dropped, false, false),
+        1..=127 => (mantissa >> dropped, mantissa >> (dropped - 1) & 1 != 0, mantissa & ((1 << (dropped - 1)) - 1) != 0),
+        _ => (0, false, true),
+    };
+    let away = match mode {
+        rounding::UP => !negative && (half || more),
+        rounding::DOWN => negative && (half || more),
+        rounding::ZERO => false,
+        _ => half && (more || kept & 1 != 0),
+    };
+    let mut bits = kept as u64 + u64::from(away);
+    // A carry out of the fraction is one more of the exponent.
+    if bits >> fraction != 0 {
+        bits = bits.saturating_add(((top + bias - 1) as u64).min(1 << exponents) << fraction);
     }
+    let infinity = ((1 << exponents) - 1) << fraction;
+    if bits >= infinity {
+        let beyond = match mode {
+            rounding::UP => !negative,
+            rounding::DOWN => negative,
+            rounding::ZERO => false,
+            _ => true,
+        };
+        bits = infinity - u64::from(!beyond);
+    }
+    sign | bits
+}
+
+/// `a · b + c` in `format`, rounded once in the direction `mode`. All three are numbers of `format`.
+pub fn fused(a: f64, b: f64, c: f64, format: Format, mode: u32) -> u64 {
+    if !(a.is_finite() && b.is_finite() && c.is_finite()) {
+        let value = a.mul_add(b, c);
+        return match format {
+            HALF => F16::from_f64(value).0.into(),
+            SINGLE => u64::from((value as f32).to_bits()),
+            _ => value.to_bits(),
+        };
+    }
+    let ((a_sign, a, a_exponent), (b_sign, b, b_exponent), (c_sign, c, c_exponent)) = (parts(a), parts(b), parts(c));
+    let (p_sign, p, p_exponent) = (a_sign != b_sign, a * b, a_exponent + b_exponent);
+    if p == 0 || c == 0 {
+        let negative = match (p, c) {
+            (0, 0) if p_sign != c_sign => mode == rounding::DOWN,
+            (0, _) => c_sign,
+            _ => p_sign,
+        };
+        return rounded(negative, p | c, if p == 0 { c_exponent } else { p_exponent }, format, mode);
+    }
+    // Both with their highest bit at 125; the smaller one then goes down, what falls off stays as a sticky bit.
+    let lifted = |mantissa: u128, exponent: i32| {
+        let up = mantissa.leading_zeros() as i32 - 2;
+        (mantissa << up, exponent - up)
+    };
+    let ((p, p_exponent), (c, c_exponent)) = (lifted(p, p_exponent), lifted(c, c_exponent));
+    let lowered = |mantissa: u128, by: i32| match by {
+        0 => mantissa,
+        1..=127 => mantissa >> by | u128::from(mantissa & ((1 << by) - 1) != 0),
+        _ => 1,
+    };
+    let exponent = p_exponent.max(c_exponent);
+    let (p, c) = (lowered(p, exponent - p_exponent), lowered(c, exponent - c_exponent));
+    let (negative, sum) = match (p_sign == c_sign, p.cmp(&c)) {
+        (true, _) => (p_sign, p + c),
+        (false, std::cmp::Ordering::Greater) => (p_sign, p - c),
+        (false, std::cmp::Ordering::Less) => (c_sign, c - p),
+        (false, std::cmp::Ordering::Equal) => (mode == rounding::DOWN, 0),
+    };
+    rounded(negative, sum, exponent, format, mode)
+}
+
+/// `value · 2^exponent` in `format`, rounded once in the direction `mode`.
+pub fn scaled(value: f64, exponent: i32, format: Format, mode: u32) -> u64 {
+    if !value.is_finite() {
+        return fused(value, 1.0, 0.0, format, mode);
+    }
+    let (negative, mantissa, own) = parts(value);
+    rounded(negative, mantissa, own + exponent.clamp(-5000, 5000), format, mode)
 }
 
 /// An f64 to f32 in the direction `mode` (0: nearest).
 pub fn narrow32(value: f64, mode: u32) -> f32 {
-    let near = value as f32;
-    if mode == 0 {
-        return near;
-    }
-    if near.is_infinite() && value.is_finite() {
-        // Overflow: the error's sign says which neighbour is meant.
-        let error = if value > 0.0 { -1.0 } else { 1.0 };
-        return directed32(near, error, mode);
-    }
-    directed32(near, value - f64::from(near), mode)
+    if mode == 0 { value as f32 } else { f32::from_bits(scaled(value, 0, SINGLE, mode) as u32) }
 }
 
 /// An f32 to f16 in the direction `mode` (0: nearest).

@@ -4,7 +4,7 @@
 //! compiled for each level of the CPU's vector instructions; the path with modifiers is compiled once.
 
 use super::code::{From, Step, Type};
-use super::float::{F16, flush32, flush64, quiet32, quiet64};
+use super::float::{F16, flush32, flush64, quiet16, quiet32, quiet64};
 use super::level::leveled;
 use super::wave::{LANES, Lanes, Wave, Wide};
 use super::{Env, Flow};
@@ -292,7 +292,8 @@ fn enter(bits: u64, float: u32, w: &Wave) -> u64 {
         _ => {
             let half = bits as u16;
             let denormal = half & 0x7c00 == 0 && w.mode.flush_in64();
-            u64::from(if denormal { half & 0x8000 } else { half }) | bits & 0xffff_0000
+            let half = if denormal { half & 0x8000 } else { half };
+            u64::from(if w.mode.ieee() { half } else { quiet16(half) }) | bits & 0xffff_0000
         }
     }
 }

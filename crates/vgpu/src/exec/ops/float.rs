@@ -22,32 +22,64 @@ fn legacy(a: f32, b: f32) -> f32 {
     if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
 }
 
+/// A fraction that rounding made 1 becomes the number before it; a NaN stays one.
+fn below_one<T: PartialOrd>(fraction: T, most: T) -> T {
+    if fraction > most { most } else { fraction }
+}
+
 fn fract32(value: f32) -> f32 {
-    (value - value.floor()).min(f32::from_bits(0x3f7f_ffff))
+    below_one(value - value.floor(), f32::from_bits(0x3f7f_ffff))
 }
 
 fn fract64(value: f64) -> f64 {
-    (value - value.floor()).min(f64::from_bits(0x3fef_ffff_ffff_ffff))
-}
-
-fn sum32(a: f32, b: f32, mode: u32) -> f32 {
-    narrow32(odd_sum(f64::from(a), f64::from(b)), mode)
+    below_one(value - value.floor(), f64::from_bits(0x3fef_ffff_ffff_ffff))
 }
 
 fn fused32(a: f32, b: f32, c: f32, mode: u32) -> f32 {
-    narrow32(odd_sum(f64::from(a) * f64::from(b), f64::from(c)), mode)
+    f32::from_bits(fused(a.into(), b.into(), c.into(), SINGLE, mode) as u32)
 }
 
-fn sum64(a: f64, b: f64, mode: u32) -> f64 {
-    let sum = a + b;
-    let part = sum - a;
-    directed64(sum, (a - (sum - part)) + (b - part), mode)
+fn sum32(a: f32, b: f32, mode: u32) -> f32 {
+    fused32(a, 1.0, b, mode)
+}
+
+fn product32(a: f32, b: f32, mode: u32) -> f32 {
+    // A zero of the product's sign changes nothing.
+    fused32(a, b, 0f32.copysign(f32::from_bits(a.to_bits() ^ b.to_bits())), mode)
+}
+
+/// As [`mad32`], in the direction `mode`.
+fn mad32_rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 {
+    zeroed(sum32(zeroed(product32(zeroed(a), zeroed(b), mode)), zeroed(c), mode))
 }
 
 fn fused64(a: f64, b: f64, c: f64, mode: u32) -> f64 {
-    let (near, product) = (a.mul_add(b, c), a * b);
-    let dropped = a.mul_add(b, -product);
-    directed64(near, ((product - near) + c) + dropped, mode)
+    f64::from_bits(fused(a, b, c, DOUBLE, mode))
+}
+
+fn product64(a: f64, b: f64, mode: u32) -> f64 {
+    fused64(a, b, 0f64.copysign(f64::from_bits(a.to_bits() ^ b.to_bits())), mode)
+}
+
+fn fused16(a: F16, b: F16, c: F16, mode: u32) -> F16 {
+    F16(fused(wide(a), wide(b), wide(c), HALF, mode) as u16)
+}
+
+fn sum16(a: F16, b: F16, mode: u32) -> F16 {
+    fused16(a, F16(0x3c00), b, mode)
+}
+
+fn product16(a: F16, b: F16, mode: u32) -> F16 {
+    fused16(a, b, F16((a.0 ^ b.0) & 0x8000), mode)
+}
+
+/// The other sign.
+fn minus(value: F16) -> F16 {
+    F16(value.0 ^ 0x8000)
+}
+
+fn mad16_rounded(a: F16, b: F16, c: F16, mode: u32) -> F16 {
+    sum16(product16(a, b, mode), c, mode)
 }
 
 /// The sine of `turns` · 2π; 0 outside the range the hardware takes.
@@ -230,12 +262,14 @@ ops! {
     v_sub_f32(a: f32, b: f32) -> f32 { a - b } { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { sum32(a, -b, mode) } };
     v_subrev_f32(a: f32, b: f32) -> f32 { b - a } { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { sum32(b, -a, mode) } };
     v_mul_f32(a: f32, b: f32) -> f32 { a * b }
-        { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { narrow32(f64::from(a) * f64::from(b), mode) } };
+        { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { product32(a, b, mode) } };
     v_mul_legacy_f32(a: f32, b: f32) -> f32 { legacy(a, b) };
     v_min_f32(a: f32, b: f32) -> f32 { min32(a, b) };
     v_max_f32(a: f32, b: f32) -> f32 { max32(a, b) };
-    v_mac_f32(a: f32, b: f32, c: f32) -> f32 { mad32(a, b, c) } { const ACCUMULATE: bool = true; };
-    v_mad_f32(a: f32, b: f32, c: f32) -> f32 { mad32(a, b, c) };
+    v_mac_f32(a: f32, b: f32, c: f32) -> f32 { mad32(a, b, c) }
+        { const ACCUMULATE: bool = true; fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 { mad32_rounded(a, b, c, mode) } };
+    v_mad_f32(a: f32, b: f32, c: f32) -> f32 { mad32(a, b, c) }
+        { fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 { mad32_rounded(a, b, c, mode) } };
     v_mad_legacy_f32(a: f32, b: f32, c: f32) -> f32 { zeroed(legacy(zeroed(a), zeroed(b)) + zeroed(c)) };
     v_fmac_f32(a: f32, b: f32, c: f32) -> f32 { a.mul_add(b, c) }
         { const ACCUMULATE: bool = true; fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 { fused32(a, b, c, mode) } };
@@ -245,7 +279,8 @@ ops! {
     v_max3_f32(a: f32, b: f32, c: f32) -> f32 { max32(max32(a, b), c) };
     v_med3_f32(a: f32, b: f32, c: f32) -> f32 { median32(a, b, c) };
     v_div_fixup_f32(a: f32, b: f32, c: f32) -> f32 { fixup32(a, b, c) };
-    v_ldexp_f32(a: f32, b: i32) -> f32 { ldexp32(a, b) };
+    v_ldexp_f32(a: f32, b: i32) -> f32 { ldexp32(a, b) }
+        { fn rounded(a: f32, b: i32, _: No, mode: u32) -> f32 { f32::from_bits(scaled(a.into(), b, SINGLE, mode) as u32) } };
     v_cubeid_f32(a: f32, b: f32, c: f32) -> f32 { cube(a, b, c).0 };
     v_cubesc_f32(a: f32, b: f32, c: f32) -> f32 { cube(a, b, c).1 };
     v_cubetc_f32(a: f32, b: f32, c: f32) -> f32 { cube(a, b, c).2 };
@@ -269,9 +304,9 @@ ops! {
     v_frexp_exp_i32_f32(a: f32) -> i32 { frexp_exponent(f64::from(a)) };
     v_frexp_mant_f32(a: f32) -> f32 { frexp_mantissa(f64::from(a)) as f32 };
 
-    v_add_f64(a: f64, b: f64) -> f64 { a + b } { fn rounded(a: f64, b: f64, _: No, mode: u32) -> f64 { sum64(a, b, mode) } };
+    v_add_f64(a: f64, b: f64) -> f64 { a + b } { fn rounded(a: f64, b: f64, _: No, mode: u32) -> f64 { fused64(a, 1.0, b, mode) } };
     v_mul_f64(a: f64, b: f64) -> f64 { a * b }
-        { fn rounded(a: f64, b: f64, _: No, mode: u32) -> f64 { directed64(a * b, a.mul_add(b, -(a * b)), mode) } };
+        { fn rounded(a: f64, b: f64, _: No, mode: u32) -> f64 { product64(a, b, mode) } };
     v_min_f64(a: f64, b: f64) -> f64 { min64(a, b) };
     v_max_f64(a: f64, b: f64) -> f64 { max64(a, b) };
     v_fma_f64(a: f64, b: f64, c: f64) -> f64 { a.mul_add(b, c) }
@@ -279,7 +314,8 @@ ops! {
     v_fmac_f64(a: f64, b: f64, c: f64) -> f64 { a.mul_add(b, c) }
         { const ACCUMULATE: bool = true; fn rounded(a: f64, b: f64, c: f64, mode: u32) -> f64 { fused64(a, b, c, mode) } };
     v_div_fixup_f64(a: f64, b: f64, c: f64) -> f64 { fixup64(a, b, c) };
-    v_ldexp_f64(a: f64, b: i32) -> f64 { ldexp64(a, b) };
+    v_ldexp_f64(a: f64, b: i32) -> f64 { ldexp64(a, b) }
+        { fn rounded(a: f64, b: i32, _: No, mode: u32) -> f64 { f64::from_bits(scaled(a, b, DOUBLE, mode)) } };
     v_trig_preop_f64(a: f64, b: u32) -> f64 { trig_segment(a, b) };
     v_trunc_f64(a: f64) -> f64 { a.trunc() };
     v_ceil_f64(a: f64) -> f64 { a.ceil() };
@@ -293,18 +329,23 @@ ops! {
     v_frexp_mant_f64(a: f64) -> f64 { frexp_mantissa(a) };
 
     v_add_f16(a: F16, b: F16) -> F16 { half(a.to_f32() + b.to_f32()) }
-        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { narrow16(a.to_f32() + b.to_f32(), mode) } };
+        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { sum16(a, b, mode) } };
     v_sub_f16(a: F16, b: F16) -> F16 { half(a.to_f32() - b.to_f32()) }
-        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { narrow16(a.to_f32() - b.to_f32(), mode) } };
+        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { sum16(a, minus(b), mode) } };
     v_subrev_f16(a: F16, b: F16) -> F16 { half(b.to_f32() - a.to_f32()) }
-        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { narrow16(b.to_f32() - a.to_f32(), mode) } };
+        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { sum16(b, minus(a), mode) } };
     v_mul_f16(a: F16, b: F16) -> F16 { half(a.to_f32() * b.to_f32()) }
-        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { narrow16(a.to_f32() * b.to_f32(), mode) } };
-    v_mac_f16(a: F16, b: F16, c: F16) -> F16 { half(half(a.to_f32() * b.to_f32()).to_f32() + c.to_f32()) } { const ACCUMULATE: bool = true; };
-    v_mad_f16(a: F16, b: F16, c: F16) -> F16 { half(half(a.to_f32() * b.to_f32()).to_f32() + c.to_f32()) } { const KEEP: bool = true; };
-    v_mad_legacy_f16(a: F16, b: F16, c: F16) -> F16 { half(half(a.to_f32() * b.to_f32()).to_f32() + c.to_f32()) };
-    v_fma_f16(a: F16, b: F16, c: F16) -> F16 { fma16(a, b, c) } { const KEEP: bool = true; };
-    v_fma_legacy_f16(a: F16, b: F16, c: F16) -> F16 { fma16(a, b, c) };
+        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { product16(a, b, mode) } };
+    v_mac_f16(a: F16, b: F16, c: F16) -> F16 { half(half(a.to_f32() * b.to_f32()).to_f32() + c.to_f32()) }
+        { const ACCUMULATE: bool = true; fn rounded(a: F16, b: F16, c: F16, mode: u32) -> F16 { mad16_rounded(a, b, c, mode) } };
+    v_mad_f16(a: F16, b: F16, c: F16) -> F16 { half(half(a.to_f32() * b.to_f32()).to_f32() + c.to_f32()) }
+        { const KEEP: bool = true; fn rounded(a: F16, b: F16, c: F16, mode: u32) -> F16 { mad16_rounded(a, b, c, mode) } };
+    v_mad_legacy_f16(a: F16, b: F16, c: F16) -> F16 { half(half(a.to_f32() * b.to_f32()).to_f32() + c.to_f32()) }
+        { fn rounded(a: F16, b: F16, c: F16, mode: u32) -> F16 { mad16_rounded(a, b, c, mode) } };
+    v_fma_f16(a: F16, b: F16, c: F16) -> F16 { fma16(a, b, c) }
+        { const KEEP: bool = true; fn rounded(a: F16, b: F16, c: F16, mode: u32) -> F16 { fused16(a, b, c, mode) } };
+    v_fma_legacy_f16(a: F16, b: F16, c: F16) -> F16 { fma16(a, b, c) }
+        { fn rounded(a: F16, b: F16, c: F16, mode: u32) -> F16 { fused16(a, b, c, mode) } };
     v_div_fixup_f16(a: F16, b: F16, c: F16) -> F16 { fixup16(a, b, c) } { const KEEP: bool = true; };
     v_div_fixup_legacy_f16(a: F16, b: F16, c: F16) -> F16 { fixup16(a, b, c) };
     v_min_f16(a: F16, b: F16) -> F16 { min16(a, b) };
@@ -312,7 +353,8 @@ ops! {
     v_min3_f16(a: F16, b: F16, c: F16) -> F16 { min16(min16(a, b), c) } { const KEEP: bool = true; };
     v_max3_f16(a: F16, b: F16, c: F16) -> F16 { max16(max16(a, b), c) } { const KEEP: bool = true; };
     v_med3_f16(a: F16, b: F16, c: F16) -> F16 { half(median32(a.to_f32(), b.to_f32(), c.to_f32())) } { const KEEP: bool = true; };
-    v_ldexp_f16(a: F16, b: i16) -> F16 { half_of(ldexp64(wide(a), i32::from(b))) };
+    v_ldexp_f16(a: F16, b: i16) -> F16 { half_of(ldexp64(wide(a), i32::from(b))) }
+        { fn rounded(a: F16, b: i16, _: No, mode: u32) -> F16 { F16(scaled(wide(a), b.into(), HALF, mode) as u16) } };
     v_rcp_f16(a: F16) -> F16 { half_of(1.0 / wide(a)) };
     v_sqrt_f16(a: F16) -> F16 { half_of(wide(a).sqrt()) };
     v_rsq_f16(a: F16) -> F16 { half_of(1.0 / wide(a).sqrt()) };
@@ -324,7 +366,7 @@ ops! {
     v_ceil_f16(a: F16) -> F16 { half(a.to_f32().ceil()) };
     v_trunc_f16(a: F16) -> F16 { half(a.to_f32().trunc()) };
     v_rndne_f16(a: F16) -> F16 { half(a.to_f32().round_ties_even()) };
-    v_fract_f16(a: F16) -> F16 { let x = a.to_f32(); half((x - x.floor()).min(F16(0x3bff).to_f32())) };
+    v_fract_f16(a: F16) -> F16 { let x = a.to_f32(); half(below_one(x - x.floor(), F16(0x3bff).to_f32())) };
     v_sin_f16(a: F16) -> F16 { half(sine(a.to_f32())) };
     v_cos_f16(a: F16) -> F16 { half(cosine(a.to_f32())) };
     v_pack_b32_f16(a: F16, b: F16) -> u32 { u32::from(a.0) | u32::from(b.0) << 16 };

@@ -160,9 +160,10 @@ unsafe fn mad_i64_i32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     let mut carries = 0;
     for lane in 0..LANES {
         let product = i64::from(a.0[lane] as i32) * i64::from(b.0[lane] as i32);
-        let (sum, overflow) = product.overflowing_add(c.0[lane] as i64);
-        c.0[lane] = if overflow && s.inst.clamp { product.saturating_add(c.0[lane] as i64) } else { sum } as u64;
-        carries |= u64::from(overflow) << lane;
+        let sum = i128::from(product) + i128::from(c.0[lane] as i64);
+        c.0[lane] = if s.inst.clamp { sum.clamp(i64::MIN.into(), i64::MAX.into()) } else { sum } as u64;
+        // The 65th bit of the sum: its sign.
+        carries |= u64::from(sum < 0) << lane;
     }
     w.write_wide(s.inst.dst, &c);
     w.set_pair(s.inst.sdst, carries & w.exec);

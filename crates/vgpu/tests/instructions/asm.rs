@@ -1,0 +1,212 @@
+//! A small encoder over the table of opcodes, and a runner that puts 64 cases into the lanes of one instruction.
+
+use warpwave_vgpu::Arch;
+use warpwave_vgpu::exec::Bench;
+use warpwave_vgpu::isa::{Field, Format, Row, rows};
+
+/// `MODE` as a kernel of the usual kind has it: nearest even, denormals kept, DX10 clamp, IEEE.
+pub const USUAL: u32 = 0x3f0;
+
+/// The first vector register as an operand.
+pub const V: u16 = 256;
+
+/// What a destination holds before the instruction.
+pub const OLD: u64 = 0xdead_beef_cafe_b00b;
+
+pub fn row(arch: Arch, format: Format, name: &str) -> &'static Row {
+    rows()
+        .iter()
+        .find(|row| row.format == format && row.on(arch) && row.name == name)
+        .unwrap_or_else(|| panic!("{arch:?} has no {name} in {format:?}"))
+}
+
+/// VOP3, which every VOP1, VOP2 and VOPC instruction has an encoding in, and VOP3P.
+#[derive(Clone, Copy, Debug)]
+pub struct Vop3 {
+    pub opcode: u32,
+    pub packed: bool,
+    pub dst: u16,
+    pub sdst: Option<u16>,
+    pub src: [u16; 3],
+    /// VOP3P: `neg_hi`.
+    pub abs: u32,
+    pub neg: u32,
+    pub op_sel: u32,
+    pub op_sel_hi: u32,
+    pub omod: u32,
+    pub clamp: bool,
+}
+
+impl Vop3 {
+    pub fn words(&self) -> [u32; 2] {
+        let mut first = u32::from(self.dst & 0xff) | u32::from(self.clamp) << 15 | self.opcode << 16;
+        let mut second = u32::from(self.src[0]) | u32::from(self.src[1]) << 9 | u32::from(self.src[2]) << 18 | self.neg << 29;
+        if self.packed {
+            first |= 0b1_1010_0111 << 23 | self.abs << 8 | self.op_sel << 11 | (self.op_sel_hi >> 2 & 1) << 14;
+            second |= (self.op_sel_hi & 3) << 27;
+        } else {
+            first |= 0b110100 << 26;
+            first |= self.sdst.map_or(self.abs << 8 | self.op_sel << 11, |sdst| u32::from(sdst) << 8);
+            second |= self.omod << 27;
+        }
+        [first, second]
+    }
+}
+
+/// The instruction in its VOP3 or VOP3P encoding, destination `v2`, sources from `v10`, `v20`, `v30`.
+pub fn vop3(arch: Arch, name: &str) -> Vop3 {
+    let found = rows().iter().find(|row| {
+        row.on(arch) && row.name == name && matches!(row.format, Format::VOP1 | Format::VOP2 | Format::VOPC | Format::VOP3 | Format::VOP3P)
+    });
+    let row = found.unwrap_or_else(|| panic!("{arch:?} has no {name}"));
+    let base = match row.format {
+        Format::VOP2 => 0x100,
+        Format::VOP1 => 0x140,
+        _ => 0,
+    };
+    let has = |field| row.operands.iter().any(|operand| operand.field == field);
+    let carry = has(Field::Sdst) || row.format == Format::VOP2 && name.contains("_co_");
+    let mut src = [V + 10, V + 20, if has(Field::Src(2)) { V + 30 } else { 0 }];
+    if row.format == Format::VOP2 && row.operands.last().is_some_and(|operand| operand.field == Field::Vcc) {
+        src[2] = 106;
+    }
+    if !has(Field::Src(1)) {
+        src[1] = 0;
+    }
+    let packed = row.format == Format::VOP3P;
+    Vop3 {
+        opcode: u32::from(row.opcode) + base,
+        packed,
+        dst: if row.format == Format::VOPC { 106 } else { 2 },
+        sdst: carry.then_some(106),
+        src,
+        abs: 0,
+        neg: 0,
+        op_sel: 0,
+        op_sel_hi: if packed { 7 } else { 0 },
+        omod: 0,
+        clamp: false,
+    }
+}
+
+/// VOP1, VOP2 or VOPC in 32 bits; `src0` may be 249 (SDWA) or 250 (DPP).
+pub fn vop32(arch: Arch, name: &str, dst: u32, src0: u32, src1: u32) -> u32 {
+    let row = rows()
+        .iter()
+        .find(|row| row.on(arch) && row.name == name && matches!(row.format, Format::VOP1 | Format::VOP2 | Format::VOPC))
+        .unwrap_or_else(|| panic!("{arch:?} has no {name}"));
+    let opcode = u32::from(row.opcode);
+    match row.format {
+        Format::VOP1 => 0b0111111 << 25 | dst << 17 | opcode << 9 | src0,
+        Format::VOPC => 0b0111110 << 25 | opcode << 17 | src1 << 9 | src0,
+        _ => opcode << 25 | dst << 17 | src1 << 9 | src0,
+    }
+}
+
+pub fn sop2(arch: Arch, name: &str, dst: u32, a: u32, b: u32) -> u32 {
+    0b10 << 30 | u32::from(row(arch, Format::SOP2, name).opcode) << 23 | dst << 16 | b << 8 | a
+}
+
+pub fn sop1(arch: Arch, name: &str, dst: u32, a: u32) -> u32 {
+    0b1_0111_1101 << 23 | dst << 16 | u32::from(row(arch, Format::SOP1, name).opcode) << 8 | a
+}
+
+pub fn sopc(arch: Arch, name: &str, a: u32, b: u32) -> u32 {
+    0b1_0111_1110 << 23 | u32::from(row(arch, Format::SOPC, name).opcode) << 16 | b << 8 | a
+}
+
+pub fn sopk(arch: Arch, name: &str, dst: u32, imm: u16) -> u32 {
+    0b1011 << 28 | u32::from(row(arch, Format::SOPK, name).opcode) << 23 | dst << 16 | u32::from(imm)
+}
+
+/// DS: the address in `addr`, data in `data0` and `data1`.
+pub fn ds(arch: Arch, name: &str, dst: u32, addr: u32, data: [u32; 2], offset: u32) -> [u32; 2] {
+    let opcode = u32::from(row(arch, Format::DS, name).opcode);
+    [0b110110 << 26 | opcode << 17 | offset, dst << 24 | data[1] << 16 | data[0] << 8 | addr]
+}
+
+/// What an instruction left: the destination and its bit of `vcc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Out {
+    pub d: u64,
+    pub vcc: bool,
+}
+
+/// Runs `inst` over `cases`, 64 at a time: three sources and what the destination held; `vcc` is `carry` in every lane.
+pub fn run_with(arch: Arch, mode: u32, inst: &[u32], cases: &[[u64; 4]], carry: bool) -> Vec<Out> {
+    let mut bench = Bench::new(arch);
+    let mut outs = Vec::with_capacity(cases.len());
+    for chunk in cases.chunks(64) {
+        bench.set_mode(mode);
+        for (which, base) in [(0, 10), (1, 20), (2, 30), (3, 2)] {
+            let (mut low, mut high) = ([0; 64], [0; 64]);
+            for (lane, case) in chunk.iter().enumerate() {
+                low[lane] = case[which] as u32;
+                high[lane] = (case[which] >> 32) as u32;
+            }
+            bench.set_v(base, low);
+            bench.set_v(base + 1, high);
+        }
+        bench.set_s(106, if carry { u32::MAX } else { 0 });
+        bench.set_s(107, if carry { u32::MAX } else { 0 });
+        bench.run(inst).unwrap_or_else(|fault| panic!("{inst:08x?}: {fault}"));
+        let (low, high, vcc) = (bench.v(2), bench.v(3), bench.vcc());
+        outs.extend((0..chunk.len()).map(|lane| Out { d: u64::from(low[lane]) | u64::from(high[lane]) << 32, vcc: vcc >> lane & 1 != 0 }));
+    }
+    outs
+}
+
+/// As [`run_with`], with [`OLD`] in the destination.
+pub fn run(arch: Arch, mode: u32, inst: Vop3, cases: &[[u64; 3]]) -> Vec<Out> {
+    let cases: Vec<[u64; 4]> = cases.iter().map(|&[a, b, c]| [a, b, c, OLD]).collect();
+    run_with(arch, mode, &inst.words(), &cases, false)
+}
+
+/// All pairs, or with `three` all triples, of `values`.
+pub fn grid(values: &[u64], sources: usize) -> Vec<[u64; 3]> {
+    let mut cases = Vec::new();
+    for &a in values {
+        for &b in if sources > 1 { values } else { &[0] } {
+            for &c in if sources > 2 { values } else { &[0] } {
+                cases.push([a, b, c]);
+            }
+        }
+    }
+    cases
+}
+
+/// A generator of numbers for cases; the same ones every time.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn next(&mut self) -> u64 {
+        // The "splitmix" step.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+}
+
+/// Checks the low 32 bits of the destination against `expect` over a grid and random cases, on every architecture that has it.
+pub fn check32(name: &str, sources: usize, values: &[u64], expect: impl Fn(u32, u32, u32) -> u32) {
+    let mut cases = grid(values, sources);
+    let mut numbers = Numbers(7);
+    cases.extend((0..500).map(|_| [numbers.next() & 0xffff_ffff, numbers.next() & 0xffff_ffff, numbers.next() & 0xffff_ffff]));
+    for arch in having(name) {
+        for (case, out) in cases.iter().zip(run(arch, USUAL, vop3(arch, name), &cases)) {
+            let [a, b, c] = case.map(|value| value as u32);
+            let expected = expect(a, b, c);
+            assert_eq!(out.d as u32, expected, "{arch:?} {name} {a:#x} {b:#x} {c:#x}: {:#x}, not {expected:#x}", out.d as u32);
+            assert_eq!(out.d >> 32, OLD >> 32, "{arch:?} {name} wrote a second register");
+        }
+    }
+}
+
+/// The architectures that have a vector instruction of that name.
+pub fn having(name: &str) -> Vec<Arch> {
+    let archs: Vec<Arch> = Arch::ALL.into_iter().filter(|&arch| rows().iter().any(|row| row.on(arch) && row.name == name)).collect();
+    assert!(!archs.is_empty(), "{name} is in no table");
+    archs
+}
