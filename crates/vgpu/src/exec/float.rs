@@ -88,19 +88,6 @@ pub fn odd_sum(a: f64, b: f64) -> f64 {
     f64::from_bits(if away { bits } else { bits - 1 } | 1)
 }
 
-/// `a · b + c` in f64, rounded to odd.
-pub fn odd_fma(a: f64, b: f64, c: f64) -> f64 {
-    let near = a.mul_add(b, c);
-    let product = a * b;
-    let error = ((product - near) + c) + a.mul_add(b, -product);
-    if error == 0.0 || !near.is_finite() || error.is_nan() {
-        return near;
-    }
-    let bits = near.to_bits();
-    let away = (error > 0.0) == (near > 0.0);
-    f64::from_bits(if away { bits } else { bits - 1 } | 1)
-}
-
 /// bfloat16 to f32, exactly.
 #[inline(always)]
 pub fn bf16_to_f32(bits: u16) -> f32 {
@@ -253,6 +240,11 @@ pub fn rounded(negative: bool, mantissa: u128, exponent: i32, (exponents, fracti
 
 /// `a · b + c` in `format`, rounded once in the direction `mode`. All three are numbers of `format`.
 pub fn fused(a: f64, b: f64, c: f64, format: Format, mode: u32) -> u64 {
+    fused_scaled([a, b, c], 0, format, mode)
+}
+
+/// `(a · b + c) · 2^scale`, as [`fused`].
+pub fn fused_scaled([a, b, c]: [f64; 3], scale: i32, format: Format, mode: u32) -> u64 {
     if !(a.is_finite() && b.is_finite() && c.is_finite()) {
         let value = a.mul_add(b, c);
         return match format {
@@ -269,7 +261,7 @@ pub fn fused(a: f64, b: f64, c: f64, format: Format, mode: u32) -> u64 {
             (0, _) => c_sign,
             _ => p_sign,
         };
-        return rounded(negative, p | c, if p == 0 { c_exponent } else { p_exponent }, format, mode);
+        return rounded(negative, p | c, if p == 0 { c_exponent } else { p_exponent } + scale, format, mode);
     }
     // Both with their highest bit at 125; the smaller one then goes down, what falls off stays as a sticky bit.
     let lifted = |mantissa: u128, exponent: i32| {
@@ -290,7 +282,7 @@ pub fn fused(a: f64, b: f64, c: f64, format: Format, mode: u32) -> u64 {
         (false, std::cmp::Ordering::Less) => (c_sign, c - p),
         (false, std::cmp::Ordering::Equal) => (mode == rounding::DOWN, 0),
     };
-    rounded(negative, sum, exponent, format, mode)
+    rounded(negative, sum, exponent + scale, format, mode)
 }
 
 /// `value · 2^exponent` in `format`, rounded once in the direction `mode`.
@@ -344,7 +336,7 @@ pub fn frexp_mantissa(value: f64) -> f64 {
 /// `value · 2^exponent`, rounded once.
 pub fn ldexp64(value: f64, exponent: i32) -> f64 {
     if value == 0.0 || !value.is_finite() || exponent == 0 {
-        return value;
+        return f64::from_bits(quiet64(value.to_bits()));
     }
     let mut exponent = exponent.clamp(-2200, 2200);
     let mut value = value;

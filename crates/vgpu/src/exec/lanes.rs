@@ -394,7 +394,8 @@ pub fn store_modified<D: Ty>(w: &mut Wave, s: &Step, out: &D::Raw, valid: u64, k
     let exec = w.exec;
     w.set_exec(exec & written);
     match s.inst.via {
-        Via::Sdwa(sdwa) => {
+        // Two registers are written whole: the selection is of 32 bits.
+        Via::Sdwa(sdwa) if D::TYPE == Type::B32 || D::TYPE == Type::B16 => {
             let mut merged = *w.reg(number);
             for lane in 0..LANES {
                 merged.0[lane] = merge(merged.0[lane], D::bits(out, lane) as u32, sdwa);

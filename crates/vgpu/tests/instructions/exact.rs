@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 /// A binary format.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kind {
     /// Bits of the exponent.
     pub exponent: u32,

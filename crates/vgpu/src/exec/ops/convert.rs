@@ -35,7 +35,7 @@ pub fn bf8_to_f32(bits: u8) -> f32 {
     f8_to_f32(bits, 5, 2)
 }
 
-/// To an 8-bit float; too large a value is the largest, NaN and infinity the NaN. `noise` 0: to the nearest, ties to
+/// To an 8-bit float; what is too large, infinity and NaN are the NaN. `noise` 0: to the nearest, ties to
 /// even; else added below the last place before the rest is dropped.
 fn f32_to_f8(value: f32, exponent: u32, mantissa: u32, noise: Option<u32>) -> u8 {
     if !value.is_finite() {
@@ -57,7 +57,11 @@ fn f32_to_f8(value: f32, exponent: u32, mantissa: u32, noise: Option<u32>) -> u8
     let full = 1 << mantissa;
     let (e, steps) = if steps >= 2 * full { (e + 1, steps / 2) } else { (e, steps) };
     let code = if steps < full { steps } else { ((e + bias) as u32) << mantissa | (steps - full) };
-    let code = code.min(0x7f) as u8;
+    // There are no infinities: what is too large is the NaN.
+    if code > 0x7f {
+        return 0x80;
+    }
+    let code = code as u8;
     // There is no -0: its code is the NaN.
     if code == 0 { 0 } else { sign | code }
 }
@@ -81,7 +85,7 @@ ops! {
     v_cvt_u32_f32(a: f32) -> u32 { a as u32 };
     v_cvt_i32_f32(a: f32) -> i32 { a as i32 };
     v_cvt_f16_f32(a: f32) -> F16 { F16::from_f32(a) } { fn rounded(a: f32, _: No, _: No, mode: u32) -> F16 { narrow16(a, mode) } };
-    v_cvt_f32_f16(a: F16) -> f32 { a.to_f32() };
+    v_cvt_f32_f16(a: F16) -> f32 { F16(quiet16(a.0)).to_f32() };
     v_cvt_rpi_i32_f32(a: f32) -> i32 { (a + 0.5).floor() as i32 };
     v_cvt_flr_i32_f32(a: f32) -> i32 { a.floor() as i32 };
     v_cvt_off_f32_i4(a: u32) -> f32 { ((a << 28) as i32 >> 28) as f32 / 16.0 };

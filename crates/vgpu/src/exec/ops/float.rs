@@ -159,6 +159,9 @@ fn fixup32(quotient: f32, denominator: f32, numerator: f32) -> f32 {
         signed(f32::INFINITY)
     } else if denominator.is_infinite() || numerator == 0.0 {
         signed(0.0)
+    } else if quotient.is_nan() {
+        // The estimate failed; hardware answers so.
+        signed(f32::INFINITY)
     } else {
         let exponent = |value: f32| frexp_exponent(f64::from(value));
         match exponent(numerator) - exponent(denominator) {
@@ -183,6 +186,9 @@ fn fixup64(quotient: f64, denominator: f64, numerator: f64) -> f64 {
         signed(f64::INFINITY)
     } else if denominator.is_infinite() || numerator == 0.0 {
         signed(0.0)
+    } else if quotient.is_nan() {
+        // The estimate failed; hardware answers so.
+        signed(f64::INFINITY)
     } else {
         match frexp_exponent(numerator) - frexp_exponent(denominator) {
             ..-1075 => signed(0.0),

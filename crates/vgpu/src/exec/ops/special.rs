@@ -3,7 +3,7 @@
 use super::convert::stochastic8;
 use super::{Entry, entry, single};
 use crate::exec::code::{Step, Type};
-use crate::exec::float::{frexp_exponent, frexp_mantissa, ldexp64, odd_fma, odd_sum};
+use crate::exec::float::{DOUBLE, SINGLE, frexp_exponent, frexp_mantissa, fused_scaled, ldexp64};
 use crate::exec::lanes::{pack, prepared, source, source_wide, store_modified};
 use crate::exec::level::leveled;
 use crate::exec::wave::{LANES, Lanes, Wave, Wide};
@@ -282,14 +282,12 @@ unsafe fn div_fmas_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     let mut out = Lanes([0; LANES]);
     for lane in 0..LANES {
         let [x, y, z] = [a, b, c].map(|v| f32::from_bits(v.0[lane]));
-        let value = if scaled >> lane & 1 == 0 {
-            x.mul_add(y, z)
-        } else {
-            // One rounding: the exact sum, made odd, then scaled.
-            let sum = odd_sum(f64::from(x) * f64::from(y), f64::from(z));
-            ldexp64(sum, if z.abs() >= 2.0 { 64 } else { -64 }) as f32
+        let scale = match scaled >> lane & 1 {
+            0 => 0,
+            _ if z.abs() >= 2.0 => 64,
+            _ => -64,
         };
-        out.0[lane] = value.to_bits();
+        out.0[lane] = fused_scaled([x.into(), y.into(), z.into()], scale, SINGLE, w.mode.round32()) as u32;
     }
     w.write(s.inst.dst, &out);
     Flow::Next
@@ -302,15 +300,12 @@ unsafe fn div_fmas_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     let mut out = Wide([0; LANES]);
     for lane in 0..LANES {
         let [x, y, z] = [a, b, c].map(|v| f64::from_bits(v.0[lane]));
-        let plain = x.mul_add(y, z);
-        let exponent = if z.abs() >= 2.0 { 128 } else { -128 };
-        let value = match ldexp64(plain, exponent) {
-            _ if scaled >> lane & 1 == 0 => plain,
-            // A denormal result loses bits again: from the sum made odd it is rounded once.
-            small if small.abs() < f64::MIN_POSITIVE => ldexp64(odd_fma(x, y, z), exponent),
-            normal => normal,
+        let scale = match scaled >> lane & 1 {
+            0 => 0,
+            _ if z.abs() >= 2.0 => 128,
+            _ => -128,
         };
-        out.0[lane] = value.to_bits();
+        out.0[lane] = fused_scaled([x, y, z], scale, DOUBLE, w.mode.round64());
     }
     w.write_wide(s.inst.dst, &out);
     Flow::Next
