@@ -279,7 +279,7 @@ pub fn prepared<T: Ty>(w: &Wave, s: &Step, n: usize) -> (T::Raw, u64) {
 }
 
 /// Denormals and signalling NaNs of an input, as `MODE` treats them.
-fn enter(bits: u64, float: u32, w: &Wave) -> u64 {
+pub fn enter(bits: u64, float: u32, w: &Wave) -> u64 {
     match float {
         32 => {
             let bits = if w.mode.flush_in32() { flush32(bits as u32) } else { bits as u32 };

@@ -58,9 +58,10 @@ fn field64(value: u64, spec: u64, signed: bool) -> u64 {
     if width == 0 {
         return 0;
     }
-    let shifted = value >> offset;
+    // Bits beyond the register count as its sign, or as 0.
+    let shifted = if signed { (value as i64 >> offset) as u64 } else { value >> offset };
     if width >= 64 {
-        return if signed { (value as i64 >> offset) as u64 } else { shifted };
+        return shifted;
     }
     let low = shifted & ((1 << width) - 1);
     if signed { ((low << (64 - width)) as i64 >> (64 - width)) as u64 } else { low }
@@ -70,7 +71,6 @@ fn field32(value: u32, spec: u32, signed: bool) -> u32 {
     let (offset, width) = (spec & 31, (spec >> 16 & 127).min(32));
     let wide = u64::from(offset) | u64::from(width) << 16;
     let extended = if signed { i64::from(value as i32) as u64 } else { u64::from(value) };
-    // Bits beyond the register count as its sign, or as 0.
     field64(extended, wide, signed) as u32
 }
 
@@ -86,8 +86,8 @@ two! {
     };
     s_min_i32: a32, set_scalar, |a, b, scc| { let (a, b) = (a as i32, b as i32); (a.min(b) as u32, a < b) };
     s_min_u32: a32, set_scalar, |a, b, scc| { let b = b as u32; (a.min(b), a < b) };
-    s_max_i32: a32, set_scalar, |a, b, scc| { let (a, b) = (a as i32, b as i32); (a.max(b) as u32, a > b) };
-    s_max_u32: a32, set_scalar, |a, b, scc| { let b = b as u32; (a.max(b), a > b) };
+    s_max_i32: a32, set_scalar, |a, b, scc| { let (a, b) = (a as i32, b as i32); (a.max(b) as u32, a >= b) };
+    s_max_u32: a32, set_scalar, |a, b, scc| { let b = b as u32; (a.max(b), a >= b) };
     s_cselect_b32: a32, set_scalar, |a, b, scc| (if scc { a } else { b as u32 }, scc);
     s_cselect_b64: a64, set_pair, |a, b, scc| (if scc { a } else { b }, scc);
     s_and_b32: a32, set_scalar, |a, b, scc| flag32(a & b as u32);

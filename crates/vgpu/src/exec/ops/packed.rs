@@ -2,8 +2,8 @@
 
 use super::{Entry, single};
 use crate::exec::code::{From, Step, Type};
-use crate::exec::float::{F16, fma16};
-use crate::exec::lanes::source;
+use crate::exec::float::{F16, HALF, SINGLE, fma16, fused, max32, min32, narrow16};
+use crate::exec::lanes::{enter, leave, source};
 use crate::exec::level::leveled;
 use crate::exec::wave::{LANES, Lanes, Wave};
 use crate::exec::{Env, Flow};
@@ -33,7 +33,9 @@ leveled!(on_halves, both, Halves);
 fn both<O: Halves>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
     let mut out = Lanes([0; LANES]);
-    {
+    if O::FLOAT && !w.mode.usual() {
+        unusual(w, s, &mut out);
+    } else {
         let (a, b, c) = (source(w, s, 0, &mut a), source(w, s, 1, &mut b), source(w, s, 2, &mut c));
         for lane in 0..LANES {
             let (al, ah) = halves(s, 0, a.0[lane], O::FLOAT);
@@ -44,6 +46,31 @@ fn both<O: Halves>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     }
     w.write(s.inst.dst, &out);
     Flow::Next
+}
+
+/// A packed f16 operation under a `MODE` that rounds, flushes or treats NaNs in its own way.
+#[inline(never)]
+fn unusual(w: &Wave, s: &Step, out: &mut Lanes) {
+    let mut buffers = [Lanes([0; LANES]); 3];
+    let [a, b, c] = [0, 1, 2].map(|n| *source(w, s, n, &mut buffers[n]));
+    let mode = w.mode.round64();
+    let one = |sources: [u16; 3]| {
+        let halves = sources.map(|bits| F16(enter(bits.into(), 16, w) as u16).to_f32());
+        let ([a, b, _], [x, y, z]) = (halves, halves.map(f64::from));
+        let bits = match s.inst.row.name {
+            "v_pk_fma_f16" => fused(x, y, z, HALF, mode),
+            "v_pk_add_f16" => fused(x, 1.0, y, HALF, mode),
+            "v_pk_mul_f16" => fused(x, y, 0f64.copysign(x) * 1f64.copysign(y), HALF, mode),
+            "v_pk_min_f16" => F16::from_f32(min32(a, b)).0.into(),
+            _ => F16::from_f32(max32(a, b)).0.into(),
+        };
+        leave(bits, 16, w, s) as u32
+    };
+    for lane in 0..LANES {
+        let [a, b, c] = [a, b, c].map(|lanes| lanes.0[lane]);
+        let [(al, ah), (bl, bh), (cl, ch)] = [halves(s, 0, a, true), halves(s, 1, b, true), halves(s, 2, c, true)];
+        out.0[lane] = one([al, bl, cl]) | one([ah, bh, ch]) << 16;
+    }
 }
 
 #[inline(always)]
@@ -116,8 +143,8 @@ pairs! {
     v_pk_fma_f16, true, |a, b, c, clamp| clamped(fma16(F16(a), F16(b), F16(c)), clamp);
     v_pk_add_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(f(a) + f(b)), clamp);
     v_pk_mul_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(f(a) * f(b)), clamp);
-    v_pk_min_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(crate::exec::float::min32(f(a), f(b))), clamp);
-    v_pk_max_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(crate::exec::float::max32(f(a), f(b))), clamp);
+    v_pk_min_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(min32(f(a), f(b))), clamp);
+    v_pk_max_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(max32(f(a), f(b))), clamp);
 }
 
 /// A source of `v_fma_mix`: f32, or a half of a register as f16; `neg_hi` is the absolute value here.
@@ -132,9 +159,9 @@ fn mixed(w: &Wave, s: &Step, n: usize) -> [f32; LANES] {
     };
     raw.0.map(|bits| {
         let mut value = match (is_half, s.inst.op_sel >> n & 1 != 0) {
-            (false, _) => f32::from_bits(bits),
-            (true, false) => f(bits as u16),
-            (true, true) => f((bits >> 16) as u16),
+            (false, _) => f32::from_bits(enter(bits.into(), 32, w) as u32),
+            (true, false) => f(enter((bits & 0xffff).into(), 16, w) as u16),
+            (true, true) => f(enter((bits >> 16).into(), 16, w) as u16),
         };
         if s.inst.neg_hi >> n & 1 != 0 {
             value = value.abs();
@@ -143,27 +170,21 @@ fn mixed(w: &Wave, s: &Step, n: usize) -> [f32; LANES] {
     })
 }
 
-/// `v_fma_mix_f32`, `v_fma_mixlo_f16`, `v_fma_mixhi_f16`.
+/// `v_fma_mix_f32`, `v_fma_mixlo_f16`, `v_fma_mixhi_f16`: in f32; the latter two round the result again, to f16.
 unsafe fn mix(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     let (a, b, c) = (mixed(w, s, 0), mixed(w, s, 1), mixed(w, s, 2));
     let mut out = *w.reg(s.inst.dst);
     for lane in 0..LANES {
-        let mut fused = a[lane].mul_add(b[lane], c[lane]);
-        // One rounding to f16: from the exact sum, not from the f32 one.
-        let half = || {
-            let sum = crate::exec::float::odd_sum(f64::from(a[lane]) * f64::from(b[lane]), f64::from(c[lane]));
-            u32::from(clamped(F16::from_f64(sum), s.inst.clamp))
+        let sum = match w.mode.round32() {
+            0 => a[lane].mul_add(b[lane], c[lane]),
+            mode => f32::from_bits(fused(a[lane].into(), b[lane].into(), c[lane].into(), SINGLE, mode) as u32),
         };
+        let half = || leave(narrow16(sum, w.mode.round64()).0.into(), 16, w, s) as u32;
         let old = out.0[lane];
         out.0[lane] = match s.inst.row.name {
             "v_fma_mixlo_f16" => old & 0xffff_0000 | half(),
             "v_fma_mixhi_f16" => old & 0xffff | half() << 16,
-            _ => {
-                if s.inst.clamp {
-                    fused = if fused.is_nan() { 0.0 } else { fused.clamp(0.0, 1.0) };
-                }
-                fused.to_bits()
-            }
+            _ => leave(sum.to_bits().into(), 32, w, s) as u32,
         };
     }
     w.write(s.inst.dst, &out);
@@ -283,6 +304,10 @@ fn pairs_f32<O: Pair>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
         let b = half_of_pair(w, s, 1, select, &mut b);
         let c = if O::SOURCES == 3 { half_of_pair(w, s, 2, select, &mut c) } else { &c };
         let sign = [0, 1, 2].map(|n| u32::from(negate >> n & 1) << 31);
+        if !w.mode.usual() {
+            unusual_pair(w, s, [a, b, c], sign, out);
+            continue;
+        }
         for lane in 0..LANES {
             let value = O::f(f32::from_bits(a.0[lane] ^ sign[0]), f32::from_bits(b.0[lane] ^ sign[1]), f32::from_bits(c.0[lane] ^ sign[2]));
             out.0[lane] = value.to_bits();
@@ -297,6 +322,21 @@ fn pairs_f32<O: Pair>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     w.write(s.inst.dst, &out[0]);
     w.write(s.inst.dst + 1, &out[1]);
     Flow::Next
+}
+
+/// One half of a packed f32 operation under a `MODE` that rounds or flushes in its own way.
+#[inline(never)]
+fn unusual_pair(w: &Wave, s: &Step, sources: [&Lanes; 3], sign: [u32; 3], out: &mut Lanes) {
+    for lane in 0..LANES {
+        let [a, b, c] = [0, 1, 2].map(|n| f64::from(f32::from_bits(enter(u64::from(sources[n].0[lane] ^ sign[n]), 32, w) as u32)));
+        let mode = w.mode.round32();
+        let bits = match s.inst.row.name {
+            "v_pk_fma_f32" => fused(a, b, c, SINGLE, mode),
+            "v_pk_mul_f32" => fused(a, b, 0f64.copysign(a) * 1f64.copysign(b), SINGLE, mode),
+            _ => fused(a, 1.0, b, SINGLE, mode),
+        };
+        out.0[lane] = leave(bits, 32, w, s) as u32;
+    }
 }
 
 struct Fma;

@@ -287,7 +287,10 @@ unsafe fn div_fmas_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
             _ if z.abs() >= 2.0 => 64,
             _ => -64,
         };
-        out.0[lane] = fused_scaled([x.into(), y.into(), z.into()], scale, SINGLE, w.mode.round32()) as u32;
+        out.0[lane] = match (scale, w.mode.round32()) {
+            (0, 0) => x.mul_add(y, z).to_bits(),
+            (_, mode) => fused_scaled([x.into(), y.into(), z.into()], scale, SINGLE, mode) as u32,
+        };
     }
     w.write(s.inst.dst, &out);
     Flow::Next
@@ -305,7 +308,10 @@ unsafe fn div_fmas_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
             _ if z.abs() >= 2.0 => 128,
             _ => -128,
         };
-        out.0[lane] = fused_scaled([x, y, z], scale, DOUBLE, w.mode.round64());
+        out.0[lane] = match (scale, w.mode.round64()) {
+            (0, 0) => x.mul_add(y, z).to_bits(),
+            (_, mode) => fused_scaled([x, y, z], scale, DOUBLE, mode),
+        };
     }
     w.write_wide(s.inst.dst, &out);
     Flow::Next
