@@ -37,7 +37,8 @@ fn holds(relation: &str, order: Option<Ordering>) -> bool {
 #[test]
 fn every_relation() {
     let mut seen = 0;
-    let integers: Vec<u64> = vec![0, 1, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << 32, i64::MAX as u64, 1 << 63, u64::MAX];
+    let integers: Vec<u64> =
+        vec![0, 1, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << 32, i64::MAX as u64, 1 << 63, u64::MAX];
     for row in rows().iter().filter(|row| row.format == Format::VOPC && !row.name.contains("class")) {
         let [_, which, relation, ty] = row.name.split('_').collect::<Vec<_>>()[..] else { panic!("{}", row.name) };
         let width: u32 = ty[1..].parse().unwrap();

@@ -97,7 +97,9 @@ fn to_integers() {
         ("v_cvt_u16_f16", F16, ZERO, (0, 0xffff)),
     ] {
         let mut values = kind.edges();
-        for value in [0.4999, 0.5, 0.75, 1.5, 2.5, 255.5, 2147483520.0, 2147483647.5, 2147483648.0, 4294967040.0, 4294967295.5, 4294967296.0, 1e20] {
+        for value in
+            [0.4999, 0.5, 0.75, 1.5, 2.5, 255.5, 2147483520.0, 2147483647.5, 2147483648.0, 4294967040.0, 4294967295.5, 4294967296.0, 1e20]
+        {
             let bits = Exact::of(F64, f64::to_bits(value)).round(kind, NEAREST);
             values.extend([bits, kind.signed(true, bits)]);
         }
@@ -127,8 +129,20 @@ fn to_integers() {
 
 #[test]
 fn from_integers_and_between_floats() {
-    let integers: Vec<u64> =
-        vec![0, 1, 0xff_ffff, 0x100_0001, 0x100_0003, 0x7fff_ffff, 0x7fff_ff40, 0x8000_0000, 0x8000_0080, 0xffff_ff7f, 0xffff_ff80, 0xffff_ffff];
+    let integers: Vec<u64> = vec![
+        0,
+        1,
+        0xff_ffff,
+        0x100_0001,
+        0x100_0003,
+        0x7fff_ffff,
+        0x7fff_ff40,
+        0x8000_0000,
+        0x8000_0080,
+        0xffff_ff7f,
+        0xffff_ff80,
+        0xffff_ffff,
+    ];
     for (name, signed, kind) in
         [("v_cvt_f32_i32", true, F32), ("v_cvt_f32_u32", false, F32), ("v_cvt_f64_i32", true, F64), ("v_cvt_f64_u32", false, F64)]
     {
@@ -153,7 +167,8 @@ fn from_integers_and_between_floats() {
         }
     }
     let mut doubles = F64.edges();
-    doubles.extend([1e-46, 1e-45, 1.1e-38, 1e38, 3.4028235677973366e38, 3.4028235e38, 1e39, 1.0 / 3.0, 0.1].iter().map(|x: &f64| x.to_bits()));
+    doubles
+        .extend([1e-46, 1e-45, 1.1e-38, 1e38, 3.4028235677973366e38, 3.4028235e38, 1e39, 1.0 / 3.0, 0.1].iter().map(|x: &f64| x.to_bits()));
     for mode in [NEAREST, UP, DOWN, ZERO] {
         for arch in Arch::ALL {
             let cases = grid(&doubles, 1);
@@ -213,7 +228,9 @@ fn normalised() {
             }
         }
         for (name, scale, least) in [("v_cvt_norm_i16_f16", 32767.0, -1.0), ("v_cvt_norm_u16_f16", 65535.0f64, 0.0)] {
-            for (bits, x) in [(0u64, 0.0), (0x3c00, 1.0), (0xbc00, -1.0), (0x4000, 2.0), (0xc000, -2.0), (0x7e00, 0.0), (0x3400, 0.25), (0xfc00, -9.0)] {
+            for (bits, x) in
+                [(0u64, 0.0), (0x3c00, 1.0), (0xbc00, -1.0), (0x4000, 2.0), (0xc000, -2.0), (0x7e00, 0.0), (0x3400, 0.25), (0xfc00, -9.0)]
+            {
                 let exact = f64::clamp(x, least, 1.0) * scale;
                 let got = run(arch, USUAL, vop3(arch, name), &[[bits, 0, 0]])[0].d as u16;
                 let got = if least < 0.0 { f64::from(got as i16) } else { f64::from(got) };
@@ -249,7 +266,8 @@ fn eight_bit_floats_exhaustively() {
     for (suffix, exponent, fraction) in [("fp8", 4, 3), ("bf8", 5, 2)] {
         // Every byte, from every byte of the register by SDWA, and in pairs.
         for byte in 0..4u32 {
-            let cases: Vec<[u64; 4]> = (0..256u64).map(|bits| [bits << (8 * byte) | !(0xff << (8 * byte)) & 0x1234_5678, 0, 0, OLD]).collect();
+            let cases: Vec<[u64; 4]> =
+                (0..256u64).map(|bits| [bits << (8 * byte) | !(0xff << (8 * byte)) & 0x1234_5678, 0, 0, OLD]).collect();
             let words = [vop32(arch, &format!("v_cvt_f32_{suffix}"), 2, 249, 0), 10 | 6 << 8 | byte << 16 | 6 << 24];
             for (bits, out) in run_with(arch, USUAL, &words, &cases, false).into_iter().enumerate() {
                 let (got, expected) = (f32::from_bits(out.d as u32), tiny(bits as u64, exponent, fraction));

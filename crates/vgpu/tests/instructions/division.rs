@@ -64,7 +64,8 @@ fn pairs(kind: Kind, count: usize) -> Vec<[u64; 4]> {
         let (a, b) = (numbers.next() & mask, numbers.next() & mask);
         let apart = [kind.bias() as u64 - 3, kind.bias() as u64 + u64::from(kind.fraction) / 2][(numbers.next() & 1) as usize];
         let low = numbers.next() % (kind.top() - apart - 2);
-        let with = |bits: u64, exponent: u64| kind.signed(kind.sign(bits), exponent.min(kind.top() - 1) << kind.fraction | kind.mantissa(bits));
+        let with =
+            |bits: u64, exponent: u64| kind.signed(kind.sign(bits), exponent.min(kind.top() - 1) << kind.fraction | kind.mantissa(bits));
         cases.push([with(a, low), with(b, low + apart + numbers.next() % 8), 0, OLD]);
         cases.push([with(a, low + apart + numbers.next() % 8), with(b, low), 0, OLD]);
         cases.push([with(a, 0), b, 0, OLD]);
@@ -81,7 +82,10 @@ fn thirty_two_bits_are_correctly_rounded() {
         for (&[a, b, ..], out) in cases.iter().zip(run_with(arch, USUAL, &single(arch), &cases, false)) {
             let (x, y) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
             let (got, expected) = (f32::from_bits(out.d as u32), x / y);
-            assert!(got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan(), "{arch:?} {a:x} / {b:x} ({x:e} / {y:e}): {got:e}, not {expected:e}");
+            assert!(
+                got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan(),
+                "{arch:?} {a:x} / {b:x} ({x:e} / {y:e}): {got:e}, not {expected:e}"
+            );
         }
     }
 }
@@ -93,7 +97,10 @@ fn sixty_four_bits_are_correctly_rounded() {
         for (&[a, b, ..], out) in cases.iter().zip(run_with(arch, USUAL, &double(arch), &cases, false)) {
             let (x, y) = (f64::from_bits(a), f64::from_bits(b));
             let (got, expected) = (f64::from_bits(out.d), x / y);
-            assert!(got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan(), "{arch:?} {a:x} / {b:x} ({x:e} / {y:e}): {got:e}, not {expected:e}");
+            assert!(
+                got.to_bits() == expected.to_bits() || got.is_nan() && expected.is_nan(),
+                "{arch:?} {a:x} / {b:x} ({x:e} / {y:e}): {got:e}, not {expected:e}"
+            );
         }
     }
 }

@@ -288,7 +288,9 @@ fn output_modifiers() {
         let kind = kind_of(name);
         let cases: Vec<[u64; 3]> = cases_of(kind, 2, 3)
             .into_iter()
-            .filter(|case| case.iter().all(|&bits| kind.is_nan(bits) || kind.biased(bits) == 0 || kind.biased(bits).abs_diff(kind.bias() as u64) < 6))
+            .filter(|case| {
+                case.iter().all(|&bits| kind.is_nan(bits) || kind.biased(bits) == 0 || kind.biased(bits).abs_diff(kind.bias() as u64) < 6)
+            })
             .collect();
         assert!(cases.len() > 50);
         for omod in 0..4 {
@@ -397,8 +399,10 @@ fn mantissas_and_exponents() {
     for (name, kind) in [("v_ldexp_f32", F32), ("v_ldexp_f64", F64), ("v_ldexp_f16", F16)] {
         let shifts: Vec<i64> = vec![0, 1, -1, 10, -10, 24, -24, 53, -53, 149, -149, 200, -200, 1074, -1074, 2200, -2200, 32767, -32768];
         let edges = kind.edges();
-        let cases: Vec<[u64; 3]> =
-            edges.iter().flat_map(|&a| shifts.iter().map(move |&by| [a, by as u64 & if kind.fraction == 10 { 0xffff } else { 0xffff_ffff }, 0])).collect();
+        let cases: Vec<[u64; 3]> = edges
+            .iter()
+            .flat_map(|&a| shifts.iter().map(move |&by| [a, by as u64 & if kind.fraction == 10 { 0xffff } else { 0xffff_ffff }, 0]))
+            .collect();
         for mode in [NEAREST, UP, DOWN, ZERO] {
             for arch in Arch::ALL {
                 for (case, out) in cases.iter().zip(run(arch, rounding(mode), vop3(arch, name), &cases)) {
@@ -420,10 +424,38 @@ fn mantissas_and_exponents() {
 #[test]
 fn upper_half_of_halves() {
     let clearing = [
-        "v_add_f16", "v_sub_f16", "v_mul_f16", "v_min_f16", "v_max_f16", "v_ldexp_f16", "v_rcp_f16", "v_sqrt_f16", "v_rsq_f16", "v_log_f16",
-        "v_exp_f16", "v_frexp_mant_f16", "v_frexp_exp_i16_f16", "v_floor_f16", "v_ceil_f16", "v_trunc_f16", "v_rndne_f16", "v_fract_f16",
-        "v_sin_f16", "v_cos_f16", "v_cvt_f16_f32", "v_cvt_f16_u16", "v_cvt_f16_i16", "v_cvt_u16_f16", "v_cvt_i16_f16", "v_mad_legacy_f16",
-        "v_fma_legacy_f16", "v_div_fixup_legacy_f16", "v_mac_f16", "v_cvt_norm_i16_f16", "v_cvt_norm_u16_f16", "v_sat_pk_u8_i16",
+        "v_add_f16",
+        "v_sub_f16",
+        "v_mul_f16",
+        "v_min_f16",
+        "v_max_f16",
+        "v_ldexp_f16",
+        "v_rcp_f16",
+        "v_sqrt_f16",
+        "v_rsq_f16",
+        "v_log_f16",
+        "v_exp_f16",
+        "v_frexp_mant_f16",
+        "v_frexp_exp_i16_f16",
+        "v_floor_f16",
+        "v_ceil_f16",
+        "v_trunc_f16",
+        "v_rndne_f16",
+        "v_fract_f16",
+        "v_sin_f16",
+        "v_cos_f16",
+        "v_cvt_f16_f32",
+        "v_cvt_f16_u16",
+        "v_cvt_f16_i16",
+        "v_cvt_u16_f16",
+        "v_cvt_i16_f16",
+        "v_mad_legacy_f16",
+        "v_fma_legacy_f16",
+        "v_div_fixup_legacy_f16",
+        "v_mac_f16",
+        "v_cvt_norm_i16_f16",
+        "v_cvt_norm_u16_f16",
+        "v_sat_pk_u8_i16",
     ];
     let keeping = ["v_mad_f16", "v_fma_f16", "v_div_fixup_f16", "v_min3_f16", "v_max3_f16", "v_med3_f16"];
     for arch in Arch::ALL {

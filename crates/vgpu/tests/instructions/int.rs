@@ -4,8 +4,27 @@ use super::asm::*;
 use warpwave_vgpu::Arch;
 
 /// Where carries, signs, widths and shifts turn.
-const EDGES: &[u64] =
-    &[0, 1, 2, 7, 31, 32, 33, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7f_ffff, 0x80_0000, 0xff_ffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff];
+const EDGES: &[u64] = &[
+    0,
+    1,
+    2,
+    7,
+    31,
+    32,
+    33,
+    0x7f,
+    0x80,
+    0xff,
+    0x7fff,
+    0x8000,
+    0xffff,
+    0x7f_ffff,
+    0x80_0000,
+    0xff_ffff,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+];
 /// For three sources: fewer, or the grid grows too large.
 const FEW: &[u64] = &[0, 1, 4, 31, 32, 0x80ff, 0x80_7f01, 0x7fff_ffff, 0x8000_0000, 0xff00_ff80, 0xffff_ffff];
 
@@ -99,15 +118,11 @@ fn three_sources() {
     });
     check32("v_sad_u8", 3, FEW, sad);
     check32("v_sad_hi_u8", 3, FEW, |a, b, c| (sad(a, b, 0) << 16).wrapping_add(c));
-    check32("v_sad_u16", 3, FEW, |a, b, c| {
-        c.wrapping_add((a & 0xffff).abs_diff(b & 0xffff)).wrapping_add((a >> 16).abs_diff(b >> 16))
-    });
+    check32("v_sad_u16", 3, FEW, |a, b, c| c.wrapping_add((a & 0xffff).abs_diff(b & 0xffff)).wrapping_add((a >> 16).abs_diff(b >> 16)));
     check32("v_sad_u32", 3, FEW, |a, b, c| c.wrapping_add(a.abs_diff(b)));
     check32("v_msad_u8", 3, FEW, msad);
     check32("v_mad_u32_u16", 3, FEW, |a, b, c| ((a & 0xffff) * (b & 0xffff)).wrapping_add(c));
-    check32("v_mad_i32_i16", 3, FEW, |a, b, c| {
-        (i32::from(a as u16 as i16) * i32::from(b as u16 as i16)).wrapping_add(c as i32) as u32
-    });
+    check32("v_mad_i32_i16", 3, FEW, |a, b, c| (i32::from(a as u16 as i16) * i32::from(b as u16 as i16)).wrapping_add(c as i32) as u32);
     check32("v_xad_u32", 3, FEW, |a, b, c| (a ^ b).wrapping_add(c));
     check32("v_lshl_add_u32", 3, FEW, |a, b, c| (a << (b & 31)).wrapping_add(c));
     check32("v_add_lshl_u32", 3, FEW, |a, b, c| a.wrapping_add(b) << (c & 31));

@@ -313,12 +313,19 @@ fn broadcasts() {
             check(&Setup { arch, name, cbsz: 1, abid: 1, blgp: 3, accumulation: true }, &layouts, 7);
         }
     }
-    for (arch, name) in [(Arch::Gfx90a, "v_mfma_f64_16x16x4f64"), (Arch::Gfx942, "v_mfma_f64_16x16x4_f64"), (Arch::Gfx942, "v_mfma_f64_4x4x4_4b_f64")] {
+    for (arch, name) in
+        [(Arch::Gfx90a, "v_mfma_f64_16x16x4f64"), (Arch::Gfx942, "v_mfma_f64_16x16x4_f64"), (Arch::Gfx942, "v_mfma_f64_4x4x4_4b_f64")]
+    {
         for blgp in 0..8 {
             check(&Setup { arch, name, cbsz: 0, abid: 0, blgp, accumulation: false }, &layouts, 8);
         }
     }
-    for (name, sets) in [("v_smfmac_f32_16x16x32_f16", 4), ("v_smfmac_f32_32x32x16_bf16", 4), ("v_smfmac_i32_16x16x64_i8", 2), ("v_smfmac_f32_32x32x32_fp8_bf8", 2)] {
+    for (name, sets) in [
+        ("v_smfmac_f32_16x16x32_f16", 4),
+        ("v_smfmac_f32_32x32x16_bf16", 4),
+        ("v_smfmac_i32_16x16x64_i8", 2),
+        ("v_smfmac_f32_32x32x32_fp8_bf8", 2),
+    ] {
         for abid in 0..sets {
             for cbsz in 0..2 {
                 check(&Setup { arch: Arch::Gfx942, name, cbsz, abid, blgp: 0, accumulation: false }, &layouts, 9);

@@ -113,7 +113,10 @@ fn halves() {
 fn dot_products() {
     let mut numbers = Numbers(4);
     let mut cases: Vec<[u64; 3]> = (0..500).map(|_| std::array::from_fn(|_| numbers.next() & 0xffff_ffff)).collect();
-    cases.extend(grid(&[0, 0x7f7f_7f7f, 0x8080_8080, 0x7fff_7fff, 0x8000_8000, 0x7777_7777, 0x8888_8888, 0xffff_ffff, 0x7fff_ffff, 0x8000_0000], 3));
+    cases.extend(grid(
+        &[0, 0x7f7f_7f7f, 0x8080_8080, 0x7fff_7fff, 0x8000_8000, 0x7777_7777, 0x8888_8888, 0xffff_ffff, 0x7fff_ffff, 0x8000_0000],
+        3,
+    ));
     for arch in Arch::ALL {
         for (name, signed, bits) in [
             ("v_dot2_i32_i16", true, 16),
@@ -139,7 +142,9 @@ fn dot_products() {
             }
         }
         // Of halves: only sums that every order gives; the intermediate precision is not documented.
-        for (a, b, c, expected) in [([1.0, 2.0], [3.0, 4.0], 5.0, 16.0f32), ([-1.5, 0.5], [2.0, 8.0], 0.25, 1.25), ([0.0, 0.0], [1.0, 1.0], -1.0, -1.0)] {
+        for (a, b, c, expected) in
+            [([1.0, 2.0], [3.0, 4.0], 5.0, 16.0f32), ([-1.5, 0.5], [2.0, 8.0], 0.25, 1.25), ([0.0, 0.0], [1.0, 1.0], -1.0, -1.0)]
+        {
             let pack = |[x, y]: [f64; 2]| {
                 let half = |x: f64| if x == 0.0 { 0 } else { Exact::of(F64, x.to_bits()).round(F16, NEAREST) };
                 half(x) | half(y) << 16
