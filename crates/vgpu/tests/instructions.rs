@@ -16,6 +16,7 @@ mod instructions {
     mod lanes;
     mod matrix;
     mod memory;
+    mod operands;
     mod packed;
     mod scalar;
 }
