@@ -4,6 +4,9 @@
 //! descriptions in AMD's "CDNA" ISA guides; "the register layouts" are those of AMD's Matrix Instruction Calculator; what
 //! becomes of the upper half of a register after 16-bit instructions is LLVM's `zeroesHigh16BitsOfDest`.
 
+// Bit fields read as in AMD's text; lanes are numbers.
+#![allow(clippy::precedence, clippy::needless_range_loop)]
+
 mod instructions {
     pub mod asm;
     pub mod exact;

@@ -30,7 +30,7 @@ fn holds(relation: &str, order: Option<Ordering>) -> bool {
         "o" => order.is_some(),
         "u" => order.is_none(),
         "ne" => order != Some(Equal),
-        negated => !holds(&negated[1..].replace("eq", "eq"), order),
+        negated => !holds(&negated[1..], order),
     }
 }
 
