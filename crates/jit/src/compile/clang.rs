@@ -56,9 +56,9 @@ pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
         ["-x", "hip", "--offload-device-only", "--no-gpu-bundle-output", "--no-default-config"].map(str::to_owned).into();
     flags.push(format!("--offload-arch={}", job.target));
     // The same defaults as nvcc: fused multiply-add allowed, denormals kept, division and square root correctly rounded.
-    // As NVRTC, products and sums are fused across statements, but not where a pragma says no: AMD's math library and the
-    // `__fmul_rn` family rely on it.
-    flags.extend(["-O3", "-std=c++17", "-ffp-contract=fast-honor-pragmas", "-fdeclspec", "-fshow-overloads=best"].map(str::to_owned));
+    // Nothing about contraction: what HIP does by itself, as NVRTC, is to fuse products and sums across statements but not where a
+    // pragma says no. AMD's math library and the `__fmul_rn` family rely on that, and `-ffp-contract=fast` would override it.
+    flags.extend(["-O3", "-std=c++17", "-fdeclspec", "-fshow-overloads=best"].map(str::to_owned));
     // Nothing of the machine's own headers or libraries; an id made from the file's path would differ from run to run.
     flags.extend(["-nogpuinc", "-nogpulib", "-nostdinc", "-fuse-cuid=none", "-fno-color-diagnostics"].map(str::to_owned));
     let format = if job.target.is_generic() { 6 } else { 5 };

@@ -49,7 +49,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// The options.
 pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
     let mut flags = vec![format!("--offload-arch={}", job.target)];
-    flags.extend(["-O3", "-std=c++17", "-ffp-contract=fast-honor-pragmas"].map(str::to_owned));
+    flags.extend(["-O3", "-std=c++17"].map(str::to_owned));
     flags.extend(defines(job));
     flags.extend(job.source.folder().map(|f| format!("-iquote{}", f.display())));
     flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", f.display())));
