@@ -1,0 +1,137 @@
+//! Code objects that lie and machine code that makes no sense: an error, never a crash, and nothing outside the given memory changes.
+//!
+//! `WARPWAVE_FUZZ_SECONDS` sets how long (5 if not set, 60 in the full suite), `WARPWAVE_FUZZ_SEED` repeats a run.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use warpwave_vgpu::Arch;
+use warpwave_vgpu::exec::{Launch, Limit, launch};
+use warpwave_vgpu::memory::{Kind, Memory};
+use warpwave_vgpu::program::Program;
+
+/// A generator of numbers; the seed is printed and can be given.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Random {
+        let given = std::env::var("WARPWAVE_FUZZ_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 | 1);
+        println!("WARPWAVE_FUZZ_SEED={seed}");
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 11) as usize % n.max(1)
+    }
+}
+
+fn duration() -> Duration {
+    let full = std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1");
+    let asked = std::env::var("WARPWAVE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(asked.unwrap_or(if full { 60 } else { 5 }))
+}
+
+const WORDS: usize = 4096;
+const GUARD: u32 = 0x5eed_5eed;
+
+/// Loads `bytes` and launches every kernel on memory whose neighbours must stay as they are. What loaded and what ended.
+fn run(bytes: &[u8], arch: Arch) -> (usize, usize) {
+    let memory = Arc::new(Memory::new());
+    let Ok(program) = Program::load(bytes, arch, 0, &memory) else { return (0, 0) };
+    // Guards that no kernel knows lie on both sides of what it may write.
+    let mut block = vec![GUARD; 3 * WORDS];
+    let inner = block[WORDS..].as_mut_ptr() as u64;
+    memory.insert(warpwave_vgpu::memory::Allocation { start: inner, bytes: 4 * WORDS as u64, kind: Kind::Registered, read_only: false });
+    let mut ended = 0;
+    for kernel in &program.kernels {
+        let mut arguments = inner.to_le_bytes().to_vec();
+        arguments.extend([0, 0, 128, 63]);
+        arguments.extend((WORDS as u32).to_le_bytes());
+        arguments.resize(arguments.len().max(kernel.descriptor.kernarg.min(4096) as usize), 0);
+        let launch_of = Launch { grid: [2, 1, 1], block: [64, 1, 1], shared: 256, arguments, cooperative: false };
+        let result = launch(&program, kernel, &launch_of, &memory, Limit::Instructions(20_000), &|_| {});
+        ended += usize::from(result.is_ok());
+        // The sentence of every fault can be made.
+        if let Err(fault) = result {
+            assert!(!fault.to_string().is_empty());
+        }
+    }
+    let loaded = program.kernels.len();
+    drop(program);
+    memory.forget(inner);
+    let outside = block[..WORDS].iter().chain(&block[2 * WORDS..]);
+    assert!(outside.copied().all(|word| word == GUARD), "a kernel wrote outside its memory");
+    (loaded, ended)
+}
+
+/// Changes some of `bytes`: single bits, bytes, whole words, runs from elsewhere, a cut.
+fn mutate(bytes: &mut Vec<u8>, from: usize, to: usize, random: &mut Random) {
+    for _ in 0..1 + random.below(16) {
+        let at = from + random.below(to - from);
+        match random.below(6) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.next() as u8,
+            2 | 3 => {
+                let word = random.next() as u32;
+                let at = at & !3;
+                if at + 4 <= to {
+                    bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+                }
+            }
+            4 => {
+                let (length, other) = (random.below(32).min(to - at), from + random.below(to - from));
+                let run = bytes[other..(other + length).min(to)].to_vec();
+                bytes[at..at + run.len()].copy_from_slice(&run);
+            }
+            _ => bytes[at] = [0, 0xff, 0x7f, 0x80][random.below(4)],
+        }
+    }
+}
+
+#[test]
+fn machine_code_that_makes_no_sense_is_an_error() {
+    let mut random = Random::new();
+    let objects: Vec<(Arch, Vec<u8>)> =
+        Arch::ALL.into_iter().filter_map(|arch| Some((arch, common::compile(arch.name(), &[])?))).collect();
+    if objects.is_empty() {
+        return;
+    }
+    for (arch, bytes) in &objects {
+        assert!(run(bytes, *arch).0 > 0, "{arch}: the code object is right before it is changed");
+    }
+    let start = Instant::now();
+    let (mut cases, mut loaded, mut ended) = (0, 0, 0);
+    while start.elapsed() < duration() {
+        let (arch, original) = &objects[random.below(objects.len())];
+        let mut bytes = original.clone();
+        // Mostly the code itself, which lies in the middle of the file; sometimes all of it.
+        let text = text_of(original);
+        let (from, to) = if random.below(4) == 0 { (0, bytes.len()) } else { text };
+        mutate(&mut bytes, from, to, &mut random);
+        if random.below(32) == 0 {
+            bytes.truncate(random.below(original.len()));
+        }
+        let (more_loaded, more_ended) = run(&bytes, *arch);
+        (cases, loaded, ended) = (cases + 1, loaded + more_loaded, ended + more_ended);
+    }
+    println!("{cases} code objects, {loaded} kernels loaded, {ended} ran to their end");
+    assert!(cases > 20 && loaded > cases, "most changed code objects still load");
+}
+
+/// Where a code object's executable bytes are in the file.
+fn text_of(bytes: &[u8]) -> (usize, usize) {
+    use object::{Object as _, ObjectSection as _};
+    let file = object::File::parse(bytes).unwrap();
+    let (start, size) = file.section_by_name(".text").and_then(|section| section.file_range()).unwrap();
+    (start as usize, (start + size) as usize)
+}
