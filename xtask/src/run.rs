@@ -70,6 +70,11 @@ impl Workspace {
         })
     }
 
+    /// The virtual GPU as `libamdhip64.so`, where building the tests leaves it.
+    pub fn stand_in_library(&self) -> PathBuf {
+        self.target.join("debug/deps/libamdhip64.so")
+    }
+
     /// A folder of `target/`, emptied.
     pub fn empty_folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.target.join(name);

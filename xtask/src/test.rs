@@ -23,6 +23,9 @@ pub struct Options {
     filter: Vec<OsString>,
 }
 
+/// The test programs that run on every device there is.
+const DEVICE_SUITES: [&str; 4] = ["conformance", "graphs", "pool", "devices"];
+
 /// Makes tests that lack a tool fail instead of skip.
 const REQUIRE_ALL: &str = "WARPWAVE_REQUIRE_ALL";
 
@@ -67,7 +70,14 @@ fn all_steps(workspace: &Workspace, options: &Options, steps: &mut Steps, missin
     // All failures in one run: each costs the reader a round otherwise.
     let mut all = test(&["--no-fail-fast", "--"]);
     all.args(&options.filter);
-    steps.step("tests and doc tests", || run::checked(&mut all))
+    steps.step("tests and doc tests", || run::checked(&mut all))?;
+    say("running the device suites once more, through libamdhip64.so");
+    let mut library = cargo();
+    library.current_dir(&workspace.root).args(["test", "-p", "warpwave-gpu", "-p", "warpwave-jit", "--no-fail-fast"]);
+    library.args(DEVICE_SUITES.iter().flat_map(|name| ["--test", name])).arg("--").args(&options.filter);
+    set_variables(&mut library, &tools, &cache, options.full);
+    library.env("WARPWAVE_HIP_LIB", workspace.stand_in_library()).env("WARPWAVE_VGPU_DEVICES", "gfx90a");
+    steps.step("device suites, as a library", || run::checked(&mut library))
 }
 
 fn set_variables(command: &mut Command, tools: &Tools, cache: &Path, full: bool) {

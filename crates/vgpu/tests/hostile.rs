@@ -101,8 +101,7 @@ fn mutate(bytes: &mut Vec<u8>, from: usize, to: usize, random: &mut Random) {
 #[test]
 fn machine_code_that_makes_no_sense_is_an_error() {
     let mut random = Random::new();
-    let objects: Vec<(Arch, Vec<u8>)> =
-        Arch::ALL.into_iter().filter_map(|arch| Some((arch, common::compile(arch.name(), &[])?))).collect();
+    let objects: Vec<(Arch, Vec<u8>)> = Arch::ALL.into_iter().filter_map(|arch| Some((arch, common::compile(arch.name(), &[])?))).collect();
     if objects.is_empty() {
         return;
     }
