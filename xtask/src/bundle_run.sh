@@ -40,6 +40,7 @@ caller=$PWD
 # Tests look for their files from here.
 WARPWAVE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
 cd "$WARPWAVE_ROOT" || exit 1
+[ -d tests ] || tar -xzf programs.tar.gz || exit 1
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 export WARPWAVE_ROOT WARPWAVE_CACHE_DIR=$scratch/cache
