@@ -23,7 +23,7 @@ const NEED_NO_GPU: &[&str] =
     &["cache_torture", "candle", "disasm", "documentation", "examples_on_fakes", "fuzz", "hipify", "lanes_on_host", "numpy"];
 
 /// Packages whose tests need no GPU, but files that are not packed.
-const NOT_PACKED: &[&str] = &["xtask", "warpwave-hipify", "warpwave-vgpu", "warpwave-libamdhip64"];
+const NOT_PACKED: &[&str] = &["xtask", "warpwave-hipify", "warpwave-vgpu", "warpwave-libamdhip64", "warpwave-candle-check"];
 
 /// A test program or an example cargo has built.
 #[derive(Debug, PartialEq, Eq)]

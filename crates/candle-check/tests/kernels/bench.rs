@@ -1,0 +1,386 @@
+//! The device, a file of kernels on it, the memory they get, and the comparison of what they leave.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use candle_core::{DType, Device as Cpu, Tensor};
+use warpwave_gpu::{Arg, Buffer, Device, Driver, Kernel, Launch, Module, Stream, Vendor};
+use warpwave_jit::{CompilerChoice, Jit, KernelSource};
+
+use crate::types::{Near, Ty};
+
+pub type Checked<T = ()> = Result<T, Box<dyn Error>>;
+
+/// How to check one kernel.
+pub type Plan = Box<dyn Fn(&mut Bench, &Kernel) -> Checked>;
+
+/// The virtual GPU that all families run on.
+const DEVICE: &str = "gfx90a";
+
+/// What outputs hold before a kernel runs. No reference is this byte repeated.
+const POISON: u8 = 0xA5;
+
+/// Bytes around each output that no kernel may touch.
+const GUARD: usize = 256;
+
+/// Whether the environment has this variable set to 1.
+pub fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|v| v == "1")
+}
+
+/// SplitMix64; the seed is printed and can be given again in `WARPWAVE_TEST_SEED`.
+pub struct Random(u64);
+
+impl Random {
+    fn new(family: &str) -> Random {
+        let given = std::env::var("WARPWAVE_TEST_SEED").ok().map(|seed| seed.parse().expect("WARPWAVE_TEST_SEED is not a number"));
+        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.subsec_nanos().into());
+        let seed = given.unwrap_or_else(now);
+        println!("{family}: WARPWAVE_TEST_SEED={seed}");
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    }
+
+    /// From `low` up to `high`, without it.
+    pub fn float(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * ((self.next() >> 11) as f64 / (1u64 << 53) as f64)
+    }
+
+    /// From `low` to `high`, with it.
+    pub fn int(&mut self, low: i64, high: i64) -> f64 {
+        (low + (self.next() % (high - low + 1) as u64) as i64) as f64
+    }
+
+    pub fn shuffle<T>(&mut self, list: &mut [T]) {
+        for i in (1..list.len()).rev() {
+            list.swap(i, (self.next() % (i as u64 + 1)) as usize);
+        }
+    }
+}
+
+/// How a tensor lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// From the start of its memory, without gaps.
+    Plain,
+    /// Without gaps, but from an odd place on.
+    Offset,
+    /// With its last two axes exchanged, gaps, and an offset.
+    Strided,
+    /// One row seen as many.
+    Repeated,
+}
+
+/// A tensor on the device, and for candle on the CPU.
+pub struct Input {
+    pub ty: Ty,
+    pub tensor: Tensor,
+    memory: Buffer<u8>,
+}
+
+impl Input {
+    pub fn dims(&self) -> &[usize] {
+        self.tensor.dims()
+    }
+
+    /// Its extents and strides, as the kernels want them.
+    pub fn info(&self) -> Vec<usize> {
+        [self.tensor.dims(), self.tensor.stride()].concat()
+    }
+
+    pub fn len(&self) -> usize {
+        self.tensor.elem_count()
+    }
+
+    /// Its elements, in order.
+    pub fn values(&self) -> Checked<Vec<f64>> {
+        values(&self.tensor)
+    }
+
+    fn address(&self) -> u64 {
+        self.memory.device_ptr() + (self.tensor.layout().start_offset() * self.ty.bytes()) as u64
+    }
+}
+
+/// Memory that a kernel writes.
+pub struct Output {
+    pub ty: Ty,
+    bytes: usize,
+    memory: Buffer<u8>,
+}
+
+/// An argument of a kernel.
+pub enum A<'a> {
+    In(&'a Input),
+    Bytes(&'a Buffer<u8>),
+    Out(&'a Output),
+    Null,
+    Size(usize),
+    Int(usize),
+    Long(i64),
+    Single(f32),
+    Double(f64),
+    Bool(bool),
+    Val(Ty, f64),
+    Info(Vec<usize>),
+}
+
+pub struct Bench {
+    stream: Stream,
+    module: Module,
+    pub random: Random,
+}
+
+impl Bench {
+    /// A tensor of random elements.
+    pub fn input(&mut self, ty: Ty, dims: &[usize], form: Form, mut element: impl FnMut(&mut Random) -> f64) -> Checked<Input> {
+        let mut base = dims.to_vec();
+        let last = base.len() - 1;
+        match form {
+            Form::Plain => {}
+            Form::Offset => base = vec![dims.iter().product::<usize>() + 3],
+            Form::Strided if last == 0 => base = vec![dims[0], 2],
+            Form::Strided => {
+                base.swap(last - 1, last);
+                base[last] += 2;
+                base[0] += 1;
+            }
+            Form::Repeated => base[0] = 1,
+        }
+        let count: usize = base.iter().product();
+        let values: Vec<f64> = (0..count).map(|_| ty.round(element(&mut self.random))).collect();
+        let memory = self.stream.upload(&ty.encode(&values))?;
+        let whole = Tensor::from_vec(values, base, &Cpu::Cpu)?.to_dtype(ty.reference())?;
+        let tensor = match form {
+            Form::Plain => whole,
+            Form::Offset => whole.narrow(0, 3, dims.iter().product())?.reshape(dims)?,
+            Form::Strided if last == 0 => whole.narrow(1, 1, 1)?.squeeze(1)?,
+            Form::Strided => {
+                let first = whole.dim(0)? - 1;
+                whole.narrow(0, 1, first)?.narrow(last, 1, dims[last - 1])?.transpose(last - 1, last)?
+            }
+            Form::Repeated => whole.broadcast_as(dims)?,
+        };
+        if tensor.dims() != dims {
+            return Err(format!("the input has the shape {:?} in place of {dims:?}", tensor.dims()).into());
+        }
+        Ok(Input { ty, tensor, memory })
+    }
+
+    /// A tensor of these elements.
+    pub fn input_of(&mut self, ty: Ty, dims: &[usize], form: Form, values: &[f64]) -> Checked<Input> {
+        if !matches!(form, Form::Plain | Form::Offset) {
+            return Err("given elements have no gaps".into());
+        }
+        let mut pad = if form == Form::Offset { 3 } else { 0 };
+        let mut rest = values.iter();
+        self.input(ty, dims, form, |_| {
+            if pad > 0 {
+                pad -= 1;
+                return 1.0;
+            }
+            rest.next().copied().unwrap_or(0.0)
+        })
+    }
+
+    pub fn upload(&self, bytes: &[u8]) -> Checked<Buffer<u8>> {
+        Ok(self.stream.upload(bytes)?)
+    }
+
+    pub fn output(&self, ty: Ty, len: usize) -> Checked<Output> {
+        self.output_holding(ty, &vec![POISON; len * ty.bytes()])
+    }
+
+    /// An output that the kernel adds to.
+    pub fn output_of(&self, ty: Ty, values: &[f64]) -> Checked<Output> {
+        self.output_holding(ty, &ty.encode(values))
+    }
+
+    fn output_holding(&self, ty: Ty, bytes: &[u8]) -> Checked<Output> {
+        let guard = [POISON; GUARD];
+        Ok(Output { ty, bytes: bytes.len(), memory: self.stream.upload(&[&guard[..], bytes, &guard[..]].concat())? })
+    }
+
+    pub fn kernel(&self, name: &str) -> Checked<Kernel> {
+        Ok(self.module.kernel(name)?)
+    }
+
+    /// Runs a kernel and waits for it.
+    pub fn run(&self, kernel: &Kernel, launch: Launch, arguments: &[A<'_>]) -> Checked {
+        let mut kept = Vec::new();
+        let mut bytes = Vec::new();
+        for argument in arguments {
+            bytes.push(match argument {
+                A::In(input) => input.address().to_le_bytes().to_vec(),
+                A::Bytes(buffer) => buffer.device_ptr().to_le_bytes().to_vec(),
+                A::Out(output) => output.address().to_le_bytes().to_vec(),
+                A::Null => vec![0; 8],
+                A::Size(n) => n.to_le_bytes().to_vec(),
+                A::Int(n) => i32::try_from(*n)?.to_le_bytes().to_vec(),
+                A::Long(n) => n.to_le_bytes().to_vec(),
+                A::Single(x) => x.to_le_bytes().to_vec(),
+                A::Double(x) => x.to_le_bytes().to_vec(),
+                A::Bool(b) => vec![u8::from(*b)],
+                A::Val(ty, x) => ty.encode(&[*x]),
+                A::Info(info) => {
+                    let buffer = self.stream.upload(info)?;
+                    let address = buffer.device_ptr().to_le_bytes().to_vec();
+                    kept.push(buffer);
+                    address
+                }
+            });
+        }
+        let arguments: Vec<Arg<'_>> = bytes.iter().map(|bytes| Arg::bytes(bytes)).collect();
+        // SAFETY: the arguments are those that the kernel's source declares, and their memory lives until the stream is done.
+        unsafe { kernel.launch(&self.stream, launch, &arguments[..]) }?;
+        self.stream.synchronize()?;
+        Ok(())
+    }
+
+    /// The bytes that a kernel left, if it stayed within them.
+    pub fn read_bytes(&self, output: &Output) -> Checked<Vec<u8>> {
+        let all = self.stream.download(&output.memory)?;
+        let (before, rest) = all.split_at(GUARD);
+        let (inside, after) = rest.split_at(output.bytes);
+        if before.iter().chain(after).any(|byte| *byte != POISON) {
+            return Err("it wrote outside of its output".into());
+        }
+        Ok(inside.to_vec())
+    }
+
+    pub fn read(&self, output: &Output) -> Checked<Vec<f64>> {
+        Ok(output.ty.decode(&self.read_bytes(output)?))
+    }
+
+    /// Holds what a kernel left against the reference.
+    pub fn compare(&self, what: &str, output: &Output, wanted: &Tensor, near: Near) -> Checked {
+        self.compare_each(what, output, &values(wanted)?, |_| near)
+    }
+
+    /// The same with a nearness for each element.
+    pub fn compare_each(&self, what: &str, output: &Output, wanted: &[f64], near: impl Fn(usize) -> Near) -> Checked {
+        let got = self.read(output).map_err(|error| format!("{what}: {error}"))?;
+        if got.len() != wanted.len() {
+            return Err(format!("{what}: {} elements, the reference has {}", got.len(), wanted.len()).into());
+        }
+        let wrong: Vec<usize> = (0..got.len()).filter(|i| !near(*i).accepts(output.ty, got[*i], wanted[*i])).collect();
+        let Some(first) = wrong.first() else { return Ok(()) };
+        let shown: Vec<String> = wrong.iter().take(4).map(|i| format!("[{i}] is {:e}, not {:e}", got[*i], wanted[*i])).collect();
+        let n = got.len();
+        Err(format!("{what}: {} of {n} elements are wrong ({:?} asked for): {}", wrong.len(), near(*first), shown.join(", ")).into())
+    }
+}
+
+impl Output {
+    fn address(&self) -> u64 {
+        self.memory.device_ptr() + GUARD as u64
+    }
+}
+
+/// A tensor's elements, in order.
+pub fn values(tensor: &Tensor) -> Checked<Vec<f64>> {
+    Ok(tensor.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?)
+}
+
+/// The shape candle launches elementwise kernels with: a thread for each element, in blocks of 1024.
+pub fn wide(elements: usize) -> Launch {
+    Launch::for_elements(elements, 1024)
+}
+
+/// Fewer threads than elements, so that loops over the grid go round.
+pub fn narrow(elements: usize) -> Launch {
+    Launch::for_elements(elements.div_ceil(3), 64)
+}
+
+/// The folder of candle's kernels, from cargo's cache or the registry. They are only read.
+fn sources() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(find_sources).as_deref()
+}
+
+fn find_sources() -> Option<PathBuf> {
+    let folder = tempfile::tempdir().ok()?;
+    let manifest = "[package]\nname = \"probe\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[dependencies]\n\
+        candle-kernels = { version = \"=0.11.1\", optional = true }\n[workspace]\n";
+    std::fs::create_dir(folder.path().join("src")).ok()?;
+    std::fs::write(folder.path().join("src/lib.rs"), "").ok()?;
+    std::fs::write(folder.path().join("Cargo.toml"), manifest).ok()?;
+    let cargo = |args: &[&str]| {
+        let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        Command::new(program).args(args).current_dir(folder.path()).output().ok().filter(|output| output.status.success())
+    };
+    cargo(&["fetch", "--offline"]).or_else(|| cargo(&["fetch"]))?;
+    let output = cargo(&["metadata", "--offline", "--all-features", "--format-version", "1"])?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+    let package = metadata["packages"].as_array()?.iter().find(|p| p["name"] == "candle-kernels")?;
+    Some(Path::new(package["manifest_path"].as_str()?).parent()?.join("src"))
+}
+
+fn device() -> Device {
+    static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
+    let start = || {
+        let names = warpwave_vgpu::hip::Config::from_env().expect("the virtual GPU's settings are right").names();
+        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
+        unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.expect("the virtual GPU starts")
+    };
+    let driver = DRIVER.get_or_init(start);
+    let ordinal = driver.device_names().iter().position(|name| name.contains(DEVICE));
+    driver.device(ordinal.unwrap_or_else(|| panic!("{DEVICE} is not among {:?}", driver.device_names()))).expect("the device opens")
+}
+
+/// Says why nothing is tested; a failure if nothing may be skipped.
+fn skip(what: &str) {
+    assert!(!is_set("WARPWAVE_REQUIRE_ALL"), "{what}, and WARPWAVE_REQUIRE_ALL is set");
+    eprintln!("skipped: {what}");
+}
+
+/// Runs the kernels of a file: all of them with `WARPWAVE_TEST_FULL=1`, else `sample` of them.
+pub fn family(file: &str, sample: usize, plan: fn(&str) -> Option<Plan>) {
+    let Some(folder) = sources() else { return skip("the crate candle-kernels 0.11.1 is neither in cargo's cache nor to be had") };
+    let jit = Jit::default();
+    let target = DEVICE.parse().expect("a target");
+    if let Err(error) = jit.toolchains().choose(&target, CompilerChoice::Clang) {
+        return skip(&format!("no clang to compile for the virtual GPU: {error}"));
+    }
+    let source = KernelSource::from_file(folder.join(file).with_extension("cu")).expect("the source is readable");
+    // The newest guards of `__CUDA_ARCH__`: no kernel is left out.
+    let source = source.define("WARPWAVE_CUDA_ARCH", "900");
+    let device = device();
+    let module = jit.load(&device, &source).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let mut names: Vec<String> = module.kernel_names().into_iter().filter(|name| !name.starts_with("_Z")).collect();
+    let mut bench = Bench { stream: device.stream().expect("a stream"), module, random: Random::new(file) };
+    let there = names.len();
+    assert!(there > 0, "{file}: the code has no kernels");
+
+    let unknown: Vec<&String> = names.iter().filter(|name| plan(name).is_none()).collect();
+    println!("{file}: {} of {there} kernels have a check; without one: {unknown:?}", there - unknown.len());
+    assert!((there - unknown.len()) * 100 >= there * 95, "{file}: too many kernels have no check");
+
+    let chosen = std::env::var("WARPWAVE_TEST_KERNEL").ok();
+    if let Some(part) = &chosen {
+        names.retain(|name| name.contains(part));
+    } else if !is_set("WARPWAVE_TEST_FULL") {
+        bench.random.shuffle(&mut names);
+        names.truncate(sample);
+    }
+    let (mut run, mut failed) = (0, Vec::new());
+    for (name, plan) in names.iter().filter_map(|name| Some((name, plan(name)?))) {
+        run += 1;
+        let outcome = bench.kernel(name).and_then(|kernel| plan(&mut bench, &kernel));
+        if let Err(error) = outcome {
+            failed.push(format!("  {name}: {error}"));
+        }
+    }
+    println!("{file}: {run} / {there} kernels run, {} right", run - failed.len());
+    assert!(chosen.is_some() || !is_set("WARPWAVE_TEST_FULL") || run * 100 >= there * 95, "{file}: too few kernels ran");
+    assert!(failed.is_empty(), "{file}: {} of {run} kernels are wrong:\n{}", failed.len(), failed.join("\n"));
+}
