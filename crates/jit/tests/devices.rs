@@ -73,6 +73,46 @@ fn block_reduce_sums_with_shuffles_of_the_devices_width() {
     });
 }
 
+/// Fusing multiplications with additions is for the user's code: within a mathematical library it spoils numbers that are carried in
+/// two parts.
+#[test]
+fn functions_are_accurate_though_products_and_sums_are_fused() {
+    const SOURCE: &str = r#"
+extern "C" __global__ void functions(const float* x, float* exponential, const double* y, double* tangent, float* fused, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    exponential[i] = expf(x[i]);
+    tangent[i] = tanh(y[i]);
+    fused[i] = x[i] * x[i] - 1.0f;
+}
+"#;
+    on_every_gpu(|jit, device, stream| {
+        let source = KernelSource::from_text("functions.cu", SOURCE).unwrap();
+        let kernel = jit.load(device, &source).unwrap().kernel("functions").unwrap();
+        let n = 4096;
+        let x: Vec<f32> = random(n).into_iter().map(|x| 80.0 * x).collect();
+        let y: Vec<f64> = random(n).into_iter().map(|y| f64::from(y) * 1e-3).collect();
+        let (from_x, from_y) = (stream.upload(&x).unwrap(), stream.upload(&y).unwrap());
+        let mut exponential = stream.alloc::<f32>(n).unwrap();
+        let mut tangent = stream.alloc::<f64>(n).unwrap();
+        let mut fused = stream.alloc::<f32>(n).unwrap();
+        let arguments = (&from_x, &mut exponential, &from_y, &mut tangent, &mut fused, n as i32);
+        // SAFETY: the types are the kernel's, and it stays within n elements.
+        unsafe { kernel.launch(stream, Launch::for_elements(n, 256), arguments).unwrap() };
+        for (x, got) in x.iter().zip(stream.download(&exponential).unwrap()) {
+            let right = f64::from(*x).exp();
+            assert!((f64::from(got) - right).abs() <= 2.0 * f64::from(f32::EPSILON) * right, "exp({x}) is {got:e}, not {right:e}");
+        }
+        for (y, got) in y.iter().zip(stream.download(&tangent).unwrap()) {
+            let right = y.tanh();
+            assert!((got - right).abs() <= 4.0 * f64::EPSILON * right.abs(), "tanh({y}) is {got:e}, not {right:e}");
+        }
+        for (x, got) in x.iter().zip(stream.download(&fused).unwrap()) {
+            assert_eq!(got, x.mul_add(*x, -1.0), "{x} squared less one is rounded twice");
+        }
+    });
+}
+
 #[test]
 fn shared_memory_atomics_halves_and_templates_are_right() {
     on_every_gpu(|jit, device, stream| {
