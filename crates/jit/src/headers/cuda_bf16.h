@@ -17,6 +17,25 @@ __WW_BOTH unsigned short float_to_bf16(float value) {
     if (value != value) return 0x7fff;
     return (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
+// Rounded once: the float on the way is cut towards zero, and what it lost shows as an odd last bit. Rounded to nearest it could land
+// in the middle of two bfloat16s, and on the wrong one then.
+__WW_BOTH unsigned short double_to_bf16(double value) {
+    float near = (float)value;
+    double lost = value - (double)near;
+    if (lost == 0.0 || value != value || value - value != 0.0) return float_to_bf16(near);
+    unsigned int bits = __builtin_bit_cast(unsigned int, near);
+    bool beyond = (lost < 0.0) == (value > 0.0);
+    return float_to_bf16(__builtin_bit_cast(float, (beyond ? bits - 1u : bits) | 1u));
+}
+// Of more than 53 bits the last 11 count together.
+__WW_BOTH unsigned short integer_to_bf16(unsigned long long size, bool negative) {
+    double value = (double)size;
+    if (size >> 53 != 0) value = (double)(size >> 11 | (unsigned long long)((size & 0x7ffu) != 0)) * 2048.0;
+    return double_to_bf16(negative ? -value : value);
+}
+__WW_BOTH unsigned short integer_to_bf16(long long value) {
+    return integer_to_bf16(value < 0 ? 0ull - (unsigned long long)value : (unsigned long long)value, value < 0);
+}
 } // namespace __warpwave
 
 struct __nv_bfloat16 {
@@ -24,13 +43,13 @@ struct __nv_bfloat16 {
 
     __nv_bfloat16() = default;
     __host__ __device__ __nv_bfloat16(float value) : __bits(__warpwave::float_to_bf16(value)) {}
-    __host__ __device__ __nv_bfloat16(double value) : __bits(__warpwave::float_to_bf16((float)value)) {}
-    __host__ __device__ __nv_bfloat16(int value) : __bits(__warpwave::float_to_bf16((float)value)) {}
-    __host__ __device__ __nv_bfloat16(unsigned int value) : __bits(__warpwave::float_to_bf16((float)value)) {}
-    __host__ __device__ __nv_bfloat16(long value) : __bits(__warpwave::float_to_bf16((float)value)) {}
-    __host__ __device__ __nv_bfloat16(unsigned long value) : __bits(__warpwave::float_to_bf16((float)value)) {}
-    __host__ __device__ __nv_bfloat16(long long value) : __bits(__warpwave::float_to_bf16((float)value)) {}
-    __host__ __device__ __nv_bfloat16(unsigned long long value) : __bits(__warpwave::float_to_bf16((float)value)) {}
+    __host__ __device__ __nv_bfloat16(double value) : __bits(__warpwave::double_to_bf16(value)) {}
+    __host__ __device__ __nv_bfloat16(int value) : __bits(__warpwave::double_to_bf16((double)value)) {}
+    __host__ __device__ __nv_bfloat16(unsigned int value) : __bits(__warpwave::double_to_bf16((double)value)) {}
+    __host__ __device__ __nv_bfloat16(long value) : __bits(__warpwave::integer_to_bf16((long long)value)) {}
+    __host__ __device__ __nv_bfloat16(unsigned long value) : __bits(__warpwave::integer_to_bf16((unsigned long long)value, false)) {}
+    __host__ __device__ __nv_bfloat16(long long value) : __bits(__warpwave::integer_to_bf16(value)) {}
+    __host__ __device__ __nv_bfloat16(unsigned long long value) : __bits(__warpwave::integer_to_bf16(value, false)) {}
     __host__ __device__ __nv_bfloat16(short value) : __bits(__warpwave::float_to_bf16((float)value)) {}
     __host__ __device__ __nv_bfloat16(unsigned short value) : __bits(__warpwave::float_to_bf16((float)value)) {}
     __host__ __device__ __nv_bfloat16(const __nv_bfloat16_raw &raw) : __bits(raw.x) {}
