@@ -121,8 +121,8 @@ impl Ty {
                 Ty::I32 => out.extend((v as i32).to_le_bytes()),
                 Ty::I64 => out.extend((v as i64).to_le_bytes()),
                 Ty::F8 => out.push(to_fp8(v)),
-                Ty::F16 => out.extend(f16::from_f64(v).to_le_bytes()),
-                Ty::Bf16 => out.extend(bf16::from_f64(v).to_le_bytes()),
+                Ty::F16 => out.extend(nearest(v, f16::from_f64(v).to_bits(), |bits| f16::from_bits(bits).to_f64()).to_le_bytes()),
+                Ty::Bf16 => out.extend(nearest(v, bf16::from_f64(v).to_bits(), |bits| bf16::from_bits(bits).to_f64()).to_le_bytes()),
                 Ty::F32 => out.extend((v as f32).to_le_bytes()),
                 Ty::F64 => out.extend(v.to_le_bytes()),
             }
@@ -149,6 +149,14 @@ impl Ty {
         };
         bytes.chunks_exact(self.bytes()).map(one).collect()
     }
+}
+
+/// The nearest of a number and its neighbours, the even one of two. `half` looks at the upper 32 bits of a double alone, and takes what
+/// is just above the middle of two numbers for the middle.
+fn nearest(value: f64, near: u16, number: impl Fn(u16) -> f64) -> u16 {
+    let distance = |bits: u16| (number(bits) - value).abs();
+    let better = |a: u16, b: u16| distance(b) < distance(a) || distance(a) == distance(b) && a & 1 == 1;
+    [near.wrapping_sub(1), near.wrapping_add(1)].into_iter().fold(near, |best, other| if better(best, other) { other } else { best })
 }
 
 /// E4M3: 4 bits of exponent with bias 7, no infinities, one NaN of each sign.
@@ -181,7 +189,7 @@ pub enum Near {
     Exact,
     /// Within so many units in the last place of the result's type.
     Ulps(f64),
-    /// Within so much.
+    /// Within so much, and half a unit for rounding to the type.
     Within(f64),
 }
 
@@ -191,12 +199,22 @@ impl Near {
         if got == wanted || got.is_nan() && wanted.is_nan() {
             return true;
         }
+        // The reference is in doubles: for doubles it has the same error once more.
+        let sides = if ty == Ty::F64 { 2.0 } else { 1.0 };
         match self {
             Near::Exact => false,
-            Near::Ulps(n) => (got - wanted).abs() <= n * ty.ulp(wanted).max(ty.ulp(got)),
-            Near::Within(distance) => (got - wanted).abs() <= distance + 0.5 * ty.ulp(wanted),
+            Near::Ulps(n) => (got - wanted).abs() <= sides * n * ty.ulp(wanted).max(ty.ulp(got)),
+            Near::Within(distance) => (got - wanted).abs() <= sides * (distance + 0.5 * ty.ulp(wanted)),
         }
     }
+}
+
+#[test]
+fn halves_are_rounded_once() {
+    let middle = 1.0 + 2f64.powi(-11);
+    let above = middle + 2f64.powi(-50);
+    assert_eq!((Ty::F16.round(middle), Ty::F16.round(above)), (1.0, 1.0 + 2f64.powi(-10)));
+    assert_eq!((Ty::F16.round(3.0 * middle), Ty::F16.round(0.0), Ty::Bf16.round(-1.0)), (3.0 + 2f64.powi(-9), 0.0, -1.0));
 }
 
 #[test]
