@@ -365,7 +365,7 @@ fn family_on(device: &Device, file: &str, jit: &Jit, source: &KernelSource, plan
     assert!(!names.is_empty(), "{file}: the code has no kernels");
     let mut bench = Bench { stream: device.stream().expect("a stream"), module, random: Random::new(file) };
     let only = std::env::var("WARPWAVE_TEST_KERNEL").ok();
-    let rounds = if is_set("WARPWAVE_TEST_FULL") { 20 } else { 1 };
+    let rounds = if is_set("WARPWAVE_TEST_FULL") { 10 } else { 1 };
     let (mut run, mut unknown, mut failed) = (0, Vec::new(), Vec::new());
     for name in &names {
         let Some(plan) = plan(name) else {

@@ -9,9 +9,11 @@ use crate::types::{Near, Ty};
 /// Odd, so that vectors of four and eight leave a rest.
 const DIMS: [usize; 3] = [3, 5, 9];
 
+/// The shape of a launch for so many elements.
+type Shape = fn(usize) -> Launch;
+
 /// The layouts of one input, each with the shape of its launch.
-const FORMS: [(Form, fn(usize) -> Launch); 4] =
-    [(Form::Plain, wide), (Form::Offset, narrow), (Form::Strided, wide), (Form::Repeated, narrow)];
+const FORMS: [(Form, Shape); 4] = [(Form::Plain, wide), (Form::Offset, narrow), (Form::Strided, wide), (Form::Repeated, narrow)];
 
 /// What the kernel is told about a layout. candle says nothing if there are no gaps; the kernel would see it for itself.
 fn info<'a>(input: &Input) -> A<'a> {
@@ -268,7 +270,7 @@ fn any(ty: Ty) -> impl Fn(&mut Random) -> f64 {
 }
 
 fn fill_case(bench: &mut Bench, kernel: &Kernel, ty: Ty) -> Checked {
-    for (n, launch) in [(1000, wide as fn(usize) -> Launch), (333, narrow)] {
+    for (n, launch) in [(1000, wide as Shape), (333, narrow)] {
         let value = any(ty)(&mut bench.random);
         let out = bench.output(ty, n)?;
         bench.run(kernel, launch(n), &[A::Out(&out), A::Val(ty, value), A::Size(n)])?;
