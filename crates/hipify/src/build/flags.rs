@@ -89,7 +89,8 @@ type Valued = (&'static [&'static str], bool, &'static [(&'static str, Fate)]);
 /// Flags with a value, `--flag=value` or `--flag value`.
 const VALUED: &[Valued] = &[
     (&["-rdc", "--relocatable-device-code"], false, &[("true", Is("-fgpu-rdc")), ("false", Is("-fno-gpu-rdc"))]),
-    (&["-fmad", "--fmad"], false, &[("true", Is("-ffp-contract=fast")), ("false", Is("-ffp-contract=off"))]),
+    // Fusing is what hipcc does by itself; `-ffp-contract=fast` would also fuse inside the math library.
+    (&["-fmad", "--fmad"], false, &[("true", Dropped), ("false", Is("-ffp-contract=off"))]),
     (&["-ftz", "--ftz"], false, &[("true", Is("-fgpu-flush-denormals-to-zero")), ("false", Dropped)]),
     (
         &["-prec-div", "--prec-div", "-prec-sqrt", "--prec-sqrt"],
