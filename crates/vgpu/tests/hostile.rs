@@ -75,7 +75,7 @@ fn run(bytes: &[u8], arch: Arch) -> (usize, usize) {
 }
 
 /// Changes some of `bytes`: single bits, bytes, whole words, runs from elsewhere, a cut.
-fn mutate(bytes: &mut Vec<u8>, from: usize, to: usize, random: &mut Random) {
+fn mutate(bytes: &mut [u8], from: usize, to: usize, random: &mut Random) {
     for _ in 0..1 + random.below(16) {
         let at = from + random.below(to - from);
         match random.below(6) {
