@@ -1,5 +1,6 @@
 //! How fast the virtual GPU interprets: lane-operations per second, by the CPU's vector instructions and threads.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -16,6 +17,22 @@ const SIDE: usize = 1024;
 /// The kernels besides the matrix product, and their elements.
 const OTHERS: [&str; 8] = ["saxpy", "gelu", "softmax", "shuffles", "halves", "doubles", "hashes", "transpose"];
 const ELEMENTS: usize = 1 << 20;
+/// The side of the matrices that are compared with another emulator.
+const PEER_SIDE: usize = 256;
+/// What tinygrad does for that; it prints seconds.
+const TINYGRAD: &str = "
+import time
+from tinygrad import Tensor, Device
+n = 256
+a, b = Tensor.rand(n, n).realize(), Tensor.rand(n, n).realize()
+times = []
+for _ in range(4):
+    start = time.perf_counter()
+    (a @ b).realize()
+    Device[Device.DEFAULT].synchronize()
+    times.append(time.perf_counter() - start)
+print(min(times))
+";
 /// Runs of each kernel; the fastest counts, as nothing but other programs makes one slower.
 const RUNS: usize = 3;
 
@@ -24,6 +41,9 @@ pub(super) struct Options {
     /// The virtual device.
     #[arg(long, default_value = crate::DEFAULT_VIRTUAL)]
     device: String,
+    /// A checkout of tinygrad: its emulator of an AMD GPU multiplies matrices too, in the same run.
+    #[arg(long, value_name = "FOLDER")]
+    tinygrad: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -62,7 +82,26 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     threads.raw = Some(fastest);
     threads.ratio = two / fastest;
     rows.push(threads);
+    if let Some(folder) = &options.tinygrad {
+        let ours = in_child(options, best, 1)?["peer_seconds"].as_f64().unwrap_or(f64::NAN);
+        let theirs = tinygrad(folder)?;
+        let what = format!("matmul f32 {PEER_SIDE}^3, beside tinygrad's emulator (RDNA 3)");
+        rows.push(Row { what, ours: ours * 1e3, raw: Some(theirs * 1e3), unit: "ms", ratio: theirs / ours, target: None });
+    }
     report(context, options.json, &options.device, rows)
+}
+
+/// Seconds that tinygrad's emulator takes.
+fn tinygrad(folder: &Path) -> Result<f64, Failure> {
+    let mut command = Command::new("python3");
+    command.args(["-c", TINYGRAD]).current_dir(folder).env("PYTHONPATH", folder).env("DEV", "MOCK+AMD:LLVM");
+    let output = command.output().map_err(|error| failed(format!("python3: {error}")))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().parse().map_err(|_| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let last = errors.lines().last().unwrap_or("no message").to_owned();
+        failed(format!("tinygrad's emulator did not run in {}: {last}", folder.display()))
+    })
 }
 
 fn row(what: String, speed: f64, target: Option<(Bound, f64)>) -> Row {
@@ -111,5 +150,16 @@ fn measure(context: &mut Context<'_>, options: &Options) -> Result<Value, Failur
         }
         figures[name] = json!(best);
     }
+    let (kernel, tiles) = (module.kernel("matmul")?, (PEER_SIDE / 64) as u32);
+    let mut least = f64::INFINITY;
+    for _ in 0..RUNS {
+        let before = totals();
+        let launch = Launch::new([tiles, tiles, 1], [16, 16, 1]);
+        // SAFETY: as above; the matrices are smaller.
+        unsafe { kernel.launch(&stream, launch, (&x, &y, &mut out, PEER_SIDE as i32))? };
+        stream.synchronize()?;
+        least = least.min((totals().time - before.time).as_secs_f64());
+    }
+    figures["peer_seconds"] = json!(least);
     Ok(figures)
 }
