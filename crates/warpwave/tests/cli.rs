@@ -124,6 +124,12 @@ fn virtual_devices_are_listed_apart_and_used_only_when_said_aloud() {
     assert_eq!(output.status.code(), Some(0), "{err}");
     assert!(err.contains("no GPU here; running on vgpu:gfx90a"), "{err}");
     assert!(out.contains("vector_add on vgpu:gfx90a") && out.contains("2: f32[1000] = 1.0, 2.0"), "{out}");
+    if have_clang() {
+        let output = program(&["compile", &kernel("vector_add.cu"), "--device", "vgpu:gfx942"]);
+        assert!(String::from_utf8_lossy(&output.stdout).contains("gfx942:sramecc+:xnack-: "), "{output:?}");
+    }
+    let output = program(&["compile", &kernel("vector_add.cu"), "--device", "vgpu:gfx1"]);
+    assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("vgpu:gfx1"), "{output:?}");
     // Settings that make no sense are named; without virtual devices there is nothing to run on.
     let output = program_with(&["devices"], "WARPWAVE_VGPU_DEVICES", "gfx90a,gfx1");
     assert!(String::from_utf8_lossy(&output.stdout).contains("gfx1"), "{output:?}");

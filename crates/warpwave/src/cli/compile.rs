@@ -18,8 +18,11 @@ pub(super) struct Args {
     /// The CUDA C++ file.
     file: PathBuf,
     /// Architectures to compile for, separated by commas.
-    #[arg(long, short, value_delimiter = ',', required = true)]
+    #[arg(long, short, value_delimiter = ',', required_unless_present = "device")]
     target: Vec<Target>,
+    /// Compile for the architecture of this device, cuda:0 or vgpu:gfx942; may be given more than once.
+    #[arg(long)]
+    device: Vec<String>,
     /// Folder for one artefact per target, `NAME.TARGET.hsaco`; without it nothing is written but the cache.
     #[arg(long, short)]
     output: Option<PathBuf>,
@@ -79,10 +82,11 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         Compiler::Hiprtc => CompilerChoice::HipRtc,
     };
     let mut targets: Vec<Target> = Vec::new();
-    for target in &args.target {
+    let of_devices = args.device.iter().map(|name| Ok(Target::of(&context.device(name)?)?)).collect::<Result<Vec<_>, Failure>>()?;
+    for target in args.target.iter().cloned().chain(of_devices) {
         // One named twice is compiled once.
-        if !targets.contains(target) {
-            targets.push(target.clone());
+        if !targets.contains(&target) {
+            targets.push(target);
         }
     }
     let bar = ProgressBar::new(targets.len() as u64);

@@ -6,6 +6,7 @@ mod memory;
 mod vgpu;
 
 use serde_json::{Value, json};
+use warpwave_gpu::Device;
 
 use super::{Context, Outcome};
 
@@ -69,17 +70,25 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     match &args.what {
         What::Launch(common) => {
             let device = context.device(&common.device)?;
-            let rows = launch::measure(&device)?;
+            let rows = for_real_ones(&device, launch::measure(&device)?);
             report(context, common.json, device.info().model.as_str(), rows)
         }
         What::Memory(common) => {
             let device = context.device(&common.device)?;
-            let rows = memory::measure(&device)?;
+            let rows = for_real_ones(&device, memory::measure(&device)?);
             report(context, common.json, device.info().model.as_str(), rows)
         }
         What::Compile(options) => compile::run(context, options),
         What::Vgpu(options) => vgpu::run(context, options),
     }
+}
+
+/// The targets are for real GPUs: a virtual one has no driver whose cost could be compared.
+fn for_real_ones(device: &Device, mut rows: Vec<Row>) -> Vec<Row> {
+    if device.name().starts_with("vgpu:") {
+        rows.iter_mut().for_each(|row| row.target = None);
+    }
+    rows
 }
 
 fn report(context: &mut Context<'_>, json: bool, model: &str, rows: Vec<Row>) -> Outcome {
