@@ -119,7 +119,7 @@ impl Code {
             Ok(inst) => {
                 let mut inst = inst;
                 super::ops::complete(&mut inst);
-                match super::ops::find(inst.row) {
+                match super::ops::meaning(inst.row) {
                     Some(entry) => {
                         if entry.accumulate {
                             inst.src[2] = inst.dst;

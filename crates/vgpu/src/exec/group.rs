@@ -20,6 +20,12 @@ const GROUP_TURNS: u32 = 64;
 const RESIDENT: usize = 256;
 const RESIDENT_BYTES: usize = 512 << 20;
 
+/// Waves that no launch uses: their registers are large, and most kernels are small.
+static IDLE: Mutex<Vec<Wave>> = Mutex::new(Vec::new());
+/// How many are kept, and the most words of scratch they may have.
+const IDLE_WAVES: usize = 64;
+const LARGE_SCRATCH: usize = 1 << 18;
+
 /// A group in flight.
 struct Group {
     at: [u32; 3],
@@ -90,17 +96,25 @@ pub fn plan(total: u64, cooperative: bool) -> (usize, u64) {
     (threads, most)
 }
 
-/// Takes groups until there are none, letting those that wait take turns.
+/// Takes groups until there are none, and keeps their waves for the next launch.
 fn worker(shared: &Shared<'_>) {
-    let mut resident: VecDeque<Group> = VecDeque::new();
     let mut idle: Vec<Group> = Vec::new();
+    work(shared, &mut idle);
+    let mut kept = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let room = IDLE_WAVES.saturating_sub(kept.len());
+    kept.extend(idle.into_iter().flat_map(|group| group.waves).filter(|wave| wave.scratch.len() <= LARGE_SCRATCH).take(room));
+}
+
+/// Lets groups take turns until all ended.
+fn work(shared: &Shared<'_>, idle: &mut Vec<Group>) {
+    let mut resident: VecDeque<Group> = VecDeque::new();
     let most = if shared.dispatch.cooperative { usize::MAX } else { (RESIDENT_BYTES / shared.dispatch.group_bytes()).clamp(2, RESIDENT) };
     loop {
         if shared.stop.load(Ordering::Relaxed) {
             return;
         }
         // A new group first, while there is room: groups that wait may wait for it.
-        let fresh = if resident.len() < most { start(shared, &mut idle) } else { None };
+        let fresh = if resident.len() < most { start(shared, idle) } else { None };
         let Some(mut group) = fresh.or_else(|| resident.pop_front()) else { return };
         match turn(shared, &mut group) {
             Ok(true) => idle.push(group),
@@ -123,10 +137,10 @@ fn start(shared: &Shared<'_>, idle: &mut Vec<Group>) -> Option<Group> {
     }
     let [gx, gy, _] = shared.dispatch.grid.map(u64::from);
     let at = [number % gx, number / gx % gy, number / (gx * gy)].map(|n| n as u32);
-    let mut group = idle.pop().unwrap_or_else(|| Group {
-        at,
-        waves: (0..shared.dispatch.waves()).map(|_| Wave::new()).collect(),
-        lds: vec![0; shared.dispatch.lds as usize],
+    let mut group = idle.pop().unwrap_or_else(|| {
+        let mut kept = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let waves = (0..shared.dispatch.waves()).map(|_| kept.pop().unwrap_or_else(Wave::new)).collect();
+        Group { at, waves, lds: vec![0; shared.dispatch.lds as usize] }
     });
     group.at = at;
     for (number, wave) in group.waves.iter_mut().enumerate() {

@@ -9,12 +9,14 @@ mod matrix;
 pub mod packed;
 mod special;
 
+use std::sync::{LazyLock, OnceLock};
+
 use super::code::{Step, Type};
 use super::lanes::{Compare, Op, Ty, arithmetic, comparison};
 use super::level::Forms;
 use super::wave::Wave;
 use super::{Env, Flow};
-use crate::isa::{Field, Format, Inst, Row, Via, decode, operand};
+use crate::isa::{Field, Format, Inst, Row, Via, decode, operand, rows};
 
 /// A meaning, and what [`super::code`] must know to prepare its sources.
 pub struct Entry {
@@ -83,8 +85,14 @@ macro_rules! ops {
 }
 use ops;
 
-/// The meaning of an instruction; `None` when there is none yet.
-pub fn find(row: &Row) -> Option<Entry> {
+/// The meaning of an instruction; `None` when there is none yet. Each is looked for once in a process.
+pub fn meaning(row: &'static Row) -> Option<&'static Entry> {
+    static KNOWN: LazyLock<Vec<OnceLock<Option<Entry>>>> = LazyLock::new(|| rows().iter().map(|_| OnceLock::new()).collect());
+    let index = (std::ptr::from_ref(row) as usize - rows().as_ptr() as usize) / size_of::<Row>();
+    KNOWN.get(index)?.get_or_init(|| find(row)).as_ref()
+}
+
+fn find(row: &Row) -> Option<Entry> {
     let name = row.name;
     match row.format {
         Format::SOP1 | Format::SOP2 | Format::SOPC | Format::SOPK | Format::SOPP => super::scalar::find(name).map(|handler| {
@@ -194,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_row_has_a_meaning_or_is_listed_as_without() {
-        let missing: Vec<_> = crate::isa::rows()
+        let missing: Vec<_> = rows()
             .iter()
             .filter(|row| find(row).is_none())
             .map(|row| row.name)

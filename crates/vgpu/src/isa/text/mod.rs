@@ -50,6 +50,8 @@ fn mnemonic(arch: Arch, inst: &Inst) -> String {
     let name = inst.row.name;
     let suffix = match (inst.row.format, inst.via) {
         (Format::VOP1 | Format::VOP2 | Format::VOPC, Via::Sdwa(_)) => "_sdwa",
+        // It moves nothing, and LLVM names it alike in every encoding.
+        (Format::VOP1, Via::Dpp(_)) if inst.row.name == "v_nop" => "",
         (Format::VOP1 | Format::VOP2 | Format::VOPC, Via::Dpp(_)) => "_dpp",
         (Format::VOP1 | Format::VOP2 | Format::VOPC, Via::Plain) if !alone(name) => "_e32",
         (Format::VOP3, _) if SHORT.contains(&(arch, name)) && !alone(name) => "_e64",
