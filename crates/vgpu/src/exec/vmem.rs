@@ -57,8 +57,20 @@ fn target(w: &Wave, s: &Step) -> (Target, u64) {
         _ => {
             let out = wide(w);
             // Only addresses above every host address can be apertures.
-            let special = (0..LANES).any(|lane| w.exec >> lane & 1 != 0 && out.0[lane] >> 48 != 0);
-            (if special { Target::Mixed(out) } else { Target::Memory(out) }, w.exec)
+            let (mut special, mut private) = (0, u64::MAX);
+            for lane in 0..LANES {
+                let active = 0u64.wrapping_sub(w.exec >> lane & 1);
+                special |= out.0[lane] & active;
+                private &= u64::from(out.0[lane] >> 32 == PRIVATE >> 32) | !active;
+            }
+            let target = if special >> 48 == 0 {
+                Target::Memory(out)
+            } else if private & 1 != 0 {
+                Target::Scratch(Lanes(out.0.map(|address| address as u32)))
+            } else {
+                Target::Mixed(out)
+            };
+            (target, w.exec)
         }
     }
 }
@@ -241,6 +253,54 @@ fn direct(w: &mut Wave, s: &Step, e: &mut Env, target: &Target, exec: u64, bytes
     }
 }
 
+/// Where dwords of the lanes' scratch are, when every active lane's are whole words within it.
+enum Rows {
+    /// All lanes at one offset: whole registers, from this row on.
+    Same(usize),
+    /// Each lane at its own.
+    Own,
+}
+
+#[inline(always)]
+fn rows_of_scratch(w: &Wave, offsets: &Lanes, exec: u64, bytes: u32) -> Option<Rows> {
+    let first = offsets.0[w.first_lane()];
+    let (mut differ, mut odd, mut most) = (0, 0, 0);
+    for lane in 0..LANES {
+        let active = 0u32.wrapping_sub((exec >> lane & 1) as u32);
+        differ |= (offsets.0[lane] ^ first) & active;
+        odd |= offsets.0[lane] & active & 3;
+        most = most.max(offsets.0[lane] & active);
+    }
+    if odd != 0 || exec == 0 || most.checked_add(bytes).is_none_or(|end| end > w.scratch_size & !3) {
+        return None;
+    }
+    Some(if differ == 0 { Rows::Same(first as usize / 4) } else { Rows::Own })
+}
+
+/// The active lanes of `values` put over `to`.
+#[inline(always)]
+fn blend(to: &mut [u32], values: &Lanes, mask: &Lanes) {
+    for lane in 0..LANES {
+        to[lane] = to[lane] & !mask.0[lane] | values.0[lane] & mask.0[lane];
+    }
+}
+
+/// The address of lane 0's dword when the active lanes' lie side by side and all 64 may be touched: because all are active, or
+/// because they are a row of the wave's own scratch.
+#[inline(always)]
+fn row_of_memory(w: &Wave, addresses: &Wide, exec: u64) -> Option<u64> {
+    let lane = w.first_lane();
+    let first = addresses.0[lane].wrapping_sub(4 * lane as u64);
+    let mut differ = 0;
+    for lane in 0..LANES {
+        let active = 0u64.wrapping_sub(exec >> lane & 1);
+        differ |= (addresses.0[lane] ^ first.wrapping_add(4 * lane as u64)) & active;
+    }
+    let (start, end, _) = w.ranges[0];
+    let own = first >= start && first.saturating_add(4 * LANES as u64) <= end && (first - start).is_multiple_of(4);
+    (differ == 0 && exec != 0 && (exec == u64::MAX || own && exec == w.exec)).then_some(first)
+}
+
 leveled!(loads, load_dwords, Words);
 
 /// Loads registers of each lane.
@@ -250,13 +310,30 @@ fn load_dwords<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     let bytes = 4 * C::N as u32;
     let mut out = [Lanes([0; LANES]); 4];
     let out = &mut out[..C::N];
+    if let Target::Scratch(offsets) = &target
+        && s.inst.flags & flag::LDS == 0
+        && let Some(rows) = rows_of_scratch(w, offsets, exec, bytes)
+    {
+        for (n, register) in out.iter_mut().enumerate() {
+            match rows {
+                Rows::Same(row) => register.0.copy_from_slice(&w.scratch[(row + n) * LANES..][..LANES]),
+                Rows::Own => {
+                    for lane in (0..LANES).filter(|lane| exec >> lane & 1 != 0) {
+                        register.0[lane] = w.scratch[(offsets.0[lane] as usize / 4 + n) * LANES + lane];
+                    }
+                }
+            }
+            w.write(s.inst.dst + n as u16, register);
+        }
+        return Flow::Next;
+    }
     match direct(w, s, e, &target, exec, bytes, false) {
         Err(()) => return Flow::Fault,
         Ok(Some(addresses)) => {
-            let first = addresses.0[0];
-            let dense = exec == u64::MAX && C::N == 1 && (0..LANES).all(|lane| addresses.0[lane] == first + 4 * lane as u64);
-            if dense {
-                // SAFETY: `direct` checked every lane's address, and together they are these 256 bytes.
+            let row = if C::N == 1 { row_of_memory(w, &addresses, exec) } else { None };
+            if let Some(first) = row {
+                // SAFETY: `direct` checked every lane's address, and together they are these 256 bytes, or the row is of the wave's
+                // own scratch.
                 unsafe { std::ptr::copy_nonoverlapping(first as *const u8, out[0].0.as_mut_ptr().cast(), 4 * LANES) };
             } else {
                 for lane in 0..LANES {
@@ -298,15 +375,35 @@ fn store_dwords<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     let (target, exec) = target(w, s);
     let bytes = 4 * C::N as u32;
     let data = stored(s);
+    if let Target::Scratch(offsets) = &target
+        && let Some(rows) = rows_of_scratch(w, offsets, exec, bytes)
+    {
+        for n in 0..C::N {
+            let (values, mask) = (*w.reg(data + n as u16), w.mask);
+            match rows {
+                Rows::Same(row) => blend(&mut w.scratch[(row + n) * LANES..][..LANES], &values, &mask),
+                Rows::Own => {
+                    for lane in (0..LANES).filter(|lane| exec >> lane & 1 != 0) {
+                        w.scratch[(offsets.0[lane] as usize / 4 + n) * LANES + lane] = values.0[lane];
+                    }
+                }
+            }
+        }
+        return Flow::Next;
+    }
     match direct(w, s, e, &target, exec, bytes, true) {
         Err(()) => return Flow::Fault,
         Ok(Some(addresses)) => {
-            let first = addresses.0[0];
-            let dense = exec == u64::MAX && C::N == 1 && (0..LANES).all(|lane| addresses.0[lane] == first + 4 * lane as u64);
-            if dense {
+            let row = if C::N == 1 { row_of_memory(w, &addresses, exec) } else { None };
+            if let Some(first) = row.filter(|_| exec == u64::MAX) {
                 let values = w.reg(data);
                 // SAFETY: `direct` checked every lane's address, and together they are these 256 bytes.
                 unsafe { std::ptr::copy_nonoverlapping(values.0.as_ptr().cast(), first as *mut u8, 4 * LANES) };
+            } else if let Some(first) = row {
+                let (values, mask) = (*w.reg(data), w.mask);
+                // The row is of the wave's own scratch: no other thread sees it.
+                let at = (first - w.scratch_base) as usize / 4;
+                blend(&mut w.scratch[at..at + LANES], &values, &mask);
             } else {
                 for lane in 0..LANES {
                     if exec >> lane & 1 != 0 {
