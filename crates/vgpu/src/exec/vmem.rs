@@ -81,7 +81,8 @@ struct Resource {
     stride: u64,
     swizzle: bool,
     records: u64,
-    index_stride: u64,
+    /// Indices that lie side by side: 2 to this power.
+    together: u32,
     add_lane: bool,
 }
 
@@ -94,13 +95,14 @@ impl Resource {
             stride: w1 >> 16 & 0x3fff,
             swizzle: w1 >> 31 & 1 != 0,
             records: word(2),
-            index_stride: 8 << (w3 >> 21 & 3),
+            together: 3 + (w3 >> 21 & 3) as u32,
             add_lane: w3 >> 23 & 1 != 0,
         }
     }
 }
 
 /// The addresses of a buffer instruction; lanes outside the buffer are left out.
+#[inline(always)]
 fn buffer(w: &Wave, s: &Step) -> (Target, u64) {
     let inst = &s.inst;
     let resource = Resource::read(w, inst.base);
@@ -123,8 +125,8 @@ fn buffer(w: &Wave, s: &Step) -> (Target, u64) {
         }
         let within = if resource.swizzle {
             // Dwords of neighbouring indices lie side by side.
-            let (group, at) = (index / resource.index_stride, index % resource.index_stride);
-            (group * resource.stride + offset / 4 * 4) * resource.index_stride + at * 4 + offset % 4
+            let (group, at) = (index >> resource.together, index & ((1 << resource.together) - 1));
+            ((group * resource.stride + (offset & !3)) << resource.together) + at * 4 + (offset & 3)
         } else {
             index * resource.stride + offset
         };
