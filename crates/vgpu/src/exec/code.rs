@@ -43,7 +43,7 @@ pub struct Step {
 }
 
 /// Words of a page.
-const PAGE: usize = 256;
+const PAGE: usize = 32;
 
 /// A program's instructions.
 pub struct Code {
