@@ -1,4 +1,4 @@
-//! A program's instructions, decoded page by page as they are reached.
+//! A program's instructions, decoded as they are reached.
 
 use std::sync::{Arc, OnceLock};
 
@@ -42,9 +42,6 @@ pub struct Step {
     pub vector: bool,
 }
 
-/// Words of a page.
-const PAGE: usize = 32;
-
 /// A program's instructions.
 pub struct Code {
     /// The architecture.
@@ -52,7 +49,8 @@ pub struct Code {
     /// The address of the first word.
     pub start: u64,
     words: Vec<u32>,
-    pages: Vec<OnceLock<Box<[Step]>>>,
+    /// The instruction that begins at each word, once it was reached: a jump may land anywhere.
+    steps: Vec<OnceLock<Box<Step>>>,
     level: Level,
 }
 
@@ -65,8 +63,8 @@ impl std::fmt::Debug for Code {
 impl Code {
     /// The instructions of `words`, which the program has at address `start`.
     pub fn new(arch: Arch, start: u64, words: Vec<u32>) -> Arc<Code> {
-        let pages = (0..words.len().div_ceil(PAGE)).map(|_| OnceLock::new()).collect();
-        Arc::new(Code { arch, start, words, pages, level: Level::detect() })
+        let steps = words.iter().map(|_| OnceLock::new()).collect();
+        Arc::new(Code { arch, start, words, steps, level: Level::detect() })
     }
 
     /// The level its instructions run at.
@@ -98,20 +96,16 @@ impl Code {
     /// The instruction at a word.
     #[inline]
     pub fn step(&self, pc: usize) -> Option<&Step> {
-        let page = self.pages.get(pc / PAGE)?;
-        let steps = match page.get() {
-            Some(steps) => steps,
-            None => page.get_or_init(|| self.decode_page(pc / PAGE)),
-        };
-        steps.get(pc % PAGE)
+        let step = self.steps.get(pc)?;
+        Some(match step.get() {
+            Some(step) => step,
+            None => step.get_or_init(|| self.decode(pc)),
+        })
     }
 
-    /// Every word of the page as if an instruction began there: jumps may land anywhere.
     #[cold]
-    fn decode_page(&self, page: usize) -> Box<[Step]> {
-        let first = page * PAGE;
-        let last = (first + PAGE).min(self.words.len());
-        (first..last).map(|at| self.prepare(decode(self.arch, &self.words[at..]))).collect()
+    fn decode(&self, pc: usize) -> Box<Step> {
+        Box::new(self.prepare(decode(self.arch, &self.words[pc..])))
     }
 
     fn prepare(&self, decoded: Result<Inst, DecodeError>) -> Step {

@@ -119,15 +119,18 @@ pub fn complete(inst: &mut Inst) {
     if inst.row.format != Format::VOP2 {
         return;
     }
-    let fields: Vec<Field> = inst.row.operands.iter().map(|operand| operand.field).collect();
-    match fields[..] {
-        [.., Field::Vcc] => inst.src[2] = operand::VCC,
+    let field = |n: usize| inst.row.operands.get(n).map(|operand| operand.field);
+    if inst.row.operands.last().is_some_and(|operand| operand.field == Field::Vcc) {
+        inst.src[2] = operand::VCC;
+        return;
+    }
+    match (field(2), field(3)) {
         _ if inst.row.name == "v_pk_fmac_f16" => inst.op_sel_hi = 7,
-        [_, _, Field::Literal, _] => {
+        (Some(Field::Literal), Some(_)) => {
             inst.src[2] = inst.src[1];
             inst.src[1] = operand::LITERAL;
         }
-        [_, _, _, Field::Literal] => inst.src[2] = operand::LITERAL,
+        (_, Some(Field::Literal)) => inst.src[2] = operand::LITERAL,
         _ => {}
     }
 }
