@@ -126,7 +126,7 @@ impl Code {
             Err(_) => {
                 // The handler decodes again, for the reason.
                 let row = &crate::isa::rows()[0];
-                prepare(super::ops::no_inst(row), super::ops::illegal, [Type::B32; 3])
+                prepare(Inst::blank(row), super::ops::illegal, [Type::B32; 3])
             }
         }
     }

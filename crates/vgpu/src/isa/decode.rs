@@ -41,29 +41,6 @@ fn signed(value: u32, count: u32) -> i32 {
     ((value << (32 - count)) as i32) >> (32 - count)
 }
 
-fn blank(row: &'static Row) -> Inst {
-    Inst {
-        row,
-        words: 1,
-        dst: 0,
-        sdst: operand::VCC,
-        src: [0; 3],
-        base: operand::NONE,
-        offset: operand::NONE,
-        literal: 0,
-        imm: 0,
-        abs: 0,
-        neg: 0,
-        neg_hi: 0,
-        op_sel: 0,
-        op_sel_hi: 0,
-        omod: 0,
-        clamp: false,
-        flags: 0,
-        via: Via::Plain,
-    }
-}
-
 /// Decodes the instruction that `words` begins with.
 pub fn decode(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
     let mut inst = fields(arch, words)?;
@@ -118,17 +95,17 @@ fn fields(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
     let second = || words.get(1).copied().ok_or(DecodeError::Truncated);
     let row = |format, opcode| find(arch, format, opcode).ok_or(DecodeError::NoOpcode(format, opcode));
     match first >> 23 {
-        0b1_0111_1101 => return scalar(blank(row(Format::SOP1, bits(first, 8, 8))?), words),
-        0b1_0111_1110 => return scalar(blank(row(Format::SOPC, bits(first, 16, 7))?), words),
-        0b1_0111_1111 => return scalar(blank(row(Format::SOPP, bits(first, 16, 7))?), words),
-        0b1_1010_0111 => return packed(arch, blank(row(Format::VOP3P, bits(first, 16, 7))?), first, second()?),
+        0b1_0111_1101 => return scalar(Inst::blank(row(Format::SOP1, bits(first, 8, 8))?), words),
+        0b1_0111_1110 => return scalar(Inst::blank(row(Format::SOPC, bits(first, 16, 7))?), words),
+        0b1_0111_1111 => return scalar(Inst::blank(row(Format::SOPP, bits(first, 16, 7))?), words),
+        0b1_1010_0111 => return packed(arch, Inst::blank(row(Format::VOP3P, bits(first, 16, 7))?), first, second()?),
         _ => {}
     }
     match first >> 26 {
-        0b110000 => return Ok(smem(blank(row(Format::SMEM, bits(first, 18, 8))?), first, second()?)),
+        0b110000 => return Ok(smem(Inst::blank(row(Format::SMEM, bits(first, 18, 8))?), first, second()?)),
         0b110100 if (624..=631).contains(&bits(first, 16, 10)) => return Err(DecodeError::Graphics("interpolation")),
-        0b110100 => return Ok(vop3(blank(row(Format::VOP3, bits(first, 16, 10))?), first, second()?)),
-        0b110110 => return Ok(ds(arch, blank(row(Format::DS, bits(first, 17, 8))?), first, second()?)),
+        0b110100 => return Ok(vop3(Inst::blank(row(Format::VOP3, bits(first, 16, 10))?), first, second()?)),
+        0b110110 => return Ok(ds(arch, Inst::blank(row(Format::DS, bits(first, 17, 8))?), first, second()?)),
         0b110111 => {
             let format = match bits(first, 14, 2) {
                 0 => Format::FLAT,
@@ -136,18 +113,18 @@ fn fields(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
                 2 => Format::GLOBAL,
                 _ => return Err(DecodeError::NoEncoding(first)),
             };
-            return Ok(flat(arch, blank(row(format, bits(first, 18, 7))?), first, second()?));
+            return Ok(flat(arch, Inst::blank(row(format, bits(first, 18, 7))?), first, second()?));
         }
         0b110001 => return Err(DecodeError::Graphics("EXP")),
         0b110101 => return Err(DecodeError::Graphics("interpolation")),
         0b111010 => return Err(DecodeError::Graphics("MTBUF")),
         0b111100 => return Err(DecodeError::Graphics("MIMG")),
-        0b111000 => return Ok(mubuf(arch, blank(row(Format::MUBUF, bits(first, 18, 7))?), first, second()?)),
+        0b111000 => return Ok(mubuf(arch, Inst::blank(row(Format::MUBUF, bits(first, 18, 7))?), first, second()?)),
         _ => {}
     }
     match first >> 28 {
-        0b1011 => return scalar(blank(row(Format::SOPK, bits(first, 23, 5))?), words),
-        0b1000..=0b1010 => return scalar(blank(row(Format::SOP2, bits(first, 23, 7))?), words),
+        0b1011 => return scalar(Inst::blank(row(Format::SOPK, bits(first, 23, 5))?), words),
+        0b1000..=0b1010 => return scalar(Inst::blank(row(Format::SOP2, bits(first, 23, 7))?), words),
         _ => {}
     }
     if first >> 31 == 0 {
@@ -156,7 +133,7 @@ fn fields(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
             0b0111110 => row(Format::VOPC, bits(first, 17, 8))?,
             _ => row(Format::VOP2, bits(first, 25, 6))?,
         };
-        return vop(blank(row), words);
+        return vop(Inst::blank(row), words);
     }
     Err(DecodeError::NoEncoding(first))
 }

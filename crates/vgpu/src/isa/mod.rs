@@ -136,6 +136,32 @@ pub struct Inst {
     pub via: Via,
 }
 
+impl Inst {
+    /// An instruction without operands or modifiers.
+    pub fn blank(row: &'static Row) -> Inst {
+        Inst {
+            row,
+            words: 1,
+            dst: 0,
+            sdst: operand::VCC,
+            src: [0; 3],
+            base: operand::NONE,
+            offset: operand::NONE,
+            literal: 0,
+            imm: 0,
+            abs: 0,
+            neg: 0,
+            neg_hi: 0,
+            op_sel: 0,
+            op_sel_hi: 0,
+            omod: 0,
+            clamp: false,
+            flags: 0,
+            via: Via::Plain,
+        }
+    }
+}
+
 /// Bits of [`Inst::flags`].
 pub mod flag {
     /// `glc` (gfx942: `sc0`): atomics return the old value.

@@ -16,7 +16,7 @@ use super::lanes::{Compare, Op, Ty, arithmetic, comparison};
 use super::level::Forms;
 use super::wave::Wave;
 use super::{Env, Flow};
-use crate::isa::{Field, Format, Inst, Row, Via, decode, operand, rows};
+use crate::isa::{Field, Format, Inst, Row, decode, operand, rows};
 
 /// A meaning, and what [`super::code`] must know to prepare its sources.
 pub struct Entry {
@@ -148,30 +148,6 @@ pub unsafe fn illegal(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
         Ok(_) => "no instruction".to_owned(),
     };
     e.illegal(w, s, why)
-}
-
-/// A placeholder for [`illegal`].
-pub fn no_inst(row: &'static Row) -> Inst {
-    Inst {
-        row,
-        words: 1,
-        dst: 0,
-        sdst: 0,
-        src: [operand::INLINE; 3],
-        base: operand::NONE,
-        offset: operand::NONE,
-        literal: 0,
-        imm: 0,
-        abs: 0,
-        neg: 0,
-        neg_hi: 0,
-        op_sel: 0,
-        op_sel_hi: 0,
-        omod: 0,
-        clamp: false,
-        flags: 0,
-        via: Via::Plain,
-    }
 }
 
 #[cfg(test)]
