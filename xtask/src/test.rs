@@ -72,10 +72,9 @@ fn all_steps(workspace: &Workspace, options: &Options, steps: &mut Steps, missin
     all.args(&options.filter);
     steps.step("tests and doc tests", || run::checked(&mut all))?;
     say("running the device suites once more, through libamdhip64.so");
-    let mut library = cargo();
-    library.current_dir(&workspace.root).args(["test", "-p", "warpwave-gpu", "-p", "warpwave-jit", "--no-fail-fast"]);
+    // The whole workspace again, or cargo would choose other features and build everything anew.
+    let mut library = test(&["--no-fail-fast"]);
     library.args(DEVICE_SUITES.iter().flat_map(|name| ["--test", name])).arg("--").args(&options.filter);
-    set_variables(&mut library, &tools, &cache, options.full);
     library.env("WARPWAVE_HIP_LIB", workspace.stand_in_library()).env("WARPWAVE_VGPU_DEVICES", "gfx90a");
     steps.step("device suites, as a library", || run::checked(&mut library))
 }
