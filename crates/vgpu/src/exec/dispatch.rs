@@ -222,7 +222,8 @@ impl<'a> Dispatch<'a> {
             give(w, &pair(1));
         }
         if properties & 32 != 0 {
-            give(w, &pair(w_scratch(w)));
+            let base = w.scratch_base;
+            give(w, &pair(base));
         }
         if properties & 64 != 0 {
             give(w, &[self.scratch]);
@@ -231,7 +232,7 @@ impl<'a> Dispatch<'a> {
         let (length, from) = (u32::from(descriptor.preload & 0x7f), u32::from(descriptor.preload >> 7));
         for n in 0..length {
             let at = self.block_memory.kernarg + 4 * u64::from(from + n);
-            // SAFETY: the block is ours, and an argument beyond it was refused by `reachable`.
+            // SAFETY: `holds` says that the word lies in one allocation, and none goes away while this launch is held.
             let value = if self.memory.holds(at, 4).is_some() { unsafe { (at as *const u32).read_unaligned() } } else { 0 };
             give(w, &[value]);
         }
@@ -291,10 +292,6 @@ impl<'a> Dispatch<'a> {
         w.ranges = [(1, 0, false); 4];
         w.ranges[0] = (w.scratch_base, w.scratch_base + 4 * words as u64, true);
     }
-}
-
-fn w_scratch(w: &Wave) -> u64 {
-    w.scratch_base
 }
 
 /// `MODE` as the descriptor sets it: rounding, denormals, DX10 clamp, IEEE.
