@@ -1,6 +1,7 @@
 //! Code objects that lie and machine code that makes no sense: an error, never a crash, and nothing outside the given memory changes.
 //!
-//! `WARPWAVE_FUZZ_SECONDS` sets how long (5 if not set, 60 in the full suite), `WARPWAVE_FUZZ_SEED` repeats a run.
+//! `WARPWAVE_FUZZ_SECONDS` sets how long (5 if not set, 60 in the full suite, where the seed is a fresh one),
+//! `WARPWAVE_FUZZ_SEED` repeats a run.
 
 mod common;
 
@@ -18,7 +19,8 @@ struct Random(u64);
 impl Random {
     fn new() -> Random {
         let given = std::env::var("WARPWAVE_FUZZ_SEED").ok().and_then(|text| text.parse().ok());
-        let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 | 1);
+        let fresh = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 | 1;
+        let seed = given.unwrap_or_else(|| if full() { fresh() } else { 1 });
         println!("WARPWAVE_FUZZ_SEED={seed}");
         Random(seed)
     }
@@ -35,10 +37,13 @@ impl Random {
     }
 }
 
+fn full() -> bool {
+    std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1")
+}
+
 fn duration() -> Duration {
-    let full = std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1");
     let asked = std::env::var("WARPWAVE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(asked.unwrap_or(if full { 60 } else { 5 }))
+    Duration::from_secs(asked.unwrap_or(if full() { 60 } else { 5 }))
 }
 
 const WORDS: usize = 4096;
