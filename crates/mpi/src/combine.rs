@@ -134,7 +134,12 @@ unsafe fn combine_any(repr: Repr, op: Op, order: Order, own: *mut u8, other: *co
 #[inline(always)]
 unsafe fn each<T: Copy>(order: Order, own: *mut T, other: *const T, count: usize, f: impl Fn(T, T) -> T) {
     // SAFETY: the caller vouches for the elements and that the two do not overlap.
-    let (own, other) = unsafe { (&mut *std::ptr::slice_from_raw_parts_mut(own.cast::<Packed<T>>(), count), std::slice::from_raw_parts(other.cast::<Packed<T>>(), count)) };
+    let (own, other) = unsafe {
+        (
+            &mut *std::ptr::slice_from_raw_parts_mut(own.cast::<Packed<T>>(), count),
+            std::slice::from_raw_parts(other.cast::<Packed<T>>(), count),
+        )
+    };
     match order {
         Order::OwnFirst => own.iter_mut().zip(other).for_each(|(own, other)| own.0 = f(own.0, other.0)),
         Order::OtherFirst => own.iter_mut().zip(other).for_each(|(own, other)| own.0 = f(other.0, own.0)),

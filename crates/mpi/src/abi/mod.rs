@@ -16,6 +16,9 @@ use find::Finder;
 /// An MPI handle: a pointer or a number.
 pub type Handle = usize;
 
+/// Asked when a communicator is duplicated whether an attribute goes along.
+pub type CopyAttribute = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
+
 /// Called when an attribute is deleted, with its communicator.
 pub type DeleteAttribute = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
 
@@ -71,7 +74,6 @@ type Out = *mut c_void;
 functions! {
     needed {
         allreduce = "PMPI_Allreduce" (In, Out, c_int, Handle, Handle, Handle);
-        iallreduce = "PMPI_Iallreduce" (In, Out, c_int, Handle, Handle, Handle, *mut Handle);
         finalize = "PMPI_Finalize" ();
         library_version = "PMPI_Get_library_version" (*mut c_char, *mut c_int);
         initialized = "PMPI_Initialized" (*mut c_int);
@@ -83,7 +85,7 @@ functions! {
         comm_create = "PMPI_Comm_create" (Handle, Handle, *mut Handle);
         comm_split_type = "PMPI_Comm_split_type" (Handle, c_int, c_int, Handle, *mut Handle);
         comm_free = "PMPI_Comm_free" (*mut Handle);
-        comm_create_keyval = "PMPI_Comm_create_keyval" (In, DeleteAttribute, *mut c_int, *mut c_void);
+        comm_create_keyval = "PMPI_Comm_create_keyval" (CopyAttribute, DeleteAttribute, *mut c_int, *mut c_void);
         comm_set_attr = "PMPI_Comm_set_attr" (Handle, c_int, *mut c_void);
         comm_get_attr = "PMPI_Comm_get_attr" (Handle, c_int, *mut *mut c_void, *mut c_int);
         comm_set_errhandler = "PMPI_Comm_set_errhandler" (Handle, Handle);
@@ -100,7 +102,7 @@ functions! {
         type_get_true_extent = "PMPI_Type_get_true_extent" (Handle, *mut isize, *mut isize);
     }
     optional {
-        init_thread = "PMPI_Init_thread" (*mut c_int, Out, c_int, *mut c_int);
+        iallreduce = "PMPI_Iallreduce" (In, Out, c_int, Handle, Handle, Handle, *mut Handle);
         allreduce_large = "PMPI_Allreduce_c" (In, Out, i64, Handle, Handle, Handle);
         iallreduce_large = "PMPI_Iallreduce_c" (In, Out, i64, Handle, Handle, Handle, *mut Handle);
         allreduce_init = "PMPI_Allreduce_init" (In, Out, c_int, Handle, Handle, Handle, Handle, *mut Handle);
