@@ -57,8 +57,11 @@ impl Call {
 /// The arguments are as MPI asks for.
 pub unsafe fn allreduce(mpi: &'static Mpi, call: &Call) -> c_int {
     match plan(mpi, call) {
-        // SAFETY: the caller's promise.
-        None => unsafe { call.native(mpi) },
+        None => {
+            stats::count(Algorithm::Native, 0, false);
+            // SAFETY: the caller's promise.
+            unsafe { call.native(mpi) }
+        }
         Some(plan) => {
             let (bytes, algorithm) = (plan.bytes(), plan.algorithm);
             stats::count(algorithm, bytes, false);
@@ -111,10 +114,7 @@ fn plan(mpi: &'static Mpi, call: &Call) -> Option<Plan> {
     let chosen = if bytes < comm.native_below { Algorithm::Native } else { comm.host.get(bytes).unwrap_or(Algorithm::Native) };
     let algorithm = match chosen {
         Algorithm::Native if mpi.is_wrong(element, op) => Algorithm::RecursiveDoubling,
-        Algorithm::Native => {
-            stats::count(Algorithm::Native, bytes, false);
-            return None;
-        }
+        Algorithm::Native => return None,
         // All buffers are in host memory.
         chosen if chosen.needs_devices() => Algorithm::Rabenseifner,
         chosen => chosen,

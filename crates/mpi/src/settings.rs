@@ -3,6 +3,7 @@
 //! Ranks may see different environments. What decides about messages is therefore agreed on: rank 0 of a communicator says it, and
 //! the others follow ([`crate::comm`]).
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::abi::Flavor;
@@ -56,20 +57,11 @@ impl Shared {
     pub fn from_environment() -> &'static Shared {
         static SHARED: OnceLock<Shared> = OnceLock::new();
         SHARED.get_or_init(|| {
-            let table = match variable("WARPWAVE_MPI_TABLE").map(|path| (std::fs::read_to_string(&path), path)) {
-                None => None,
-                Some((Ok(text), path)) => match text.parse::<Table>() {
-                    Ok(table) => Some(table),
-                    Err(BadTable(why)) => {
-                        warn(format_args!("{path}: {why}; the built-in table is used"));
-                        None
-                    }
-                },
-                Some((Err(error), path)) => {
-                    warn(format_args!("{path}: {error}; the built-in table is used"));
-                    None
-                }
-            };
+            let table = tuned().and_then(|path| {
+                let read = std::fs::read_to_string(&path).map_err(|error| error.to_string());
+                let table = read.and_then(|text| text.parse::<Table>().map_err(|BadTable(why)| why));
+                table.map_err(|why| warn(format_args!("{}: {why}; the built-in table is used", path.display()))).ok()
+            });
             let mut lines = Vec::new();
             if let Some(sizes) = chosen() {
                 lines.push(format!("all {sizes}"));
@@ -98,6 +90,17 @@ impl Shared {
         let table = || rest.parse::<Table>().unwrap_or_default().sizes(flavor, memory, ranks);
         all.unwrap_or_else(table)
     }
+}
+
+/// The table to use: the one `WARPWAVE_MPI_TABLE` names, or what was tuned on this machine.
+fn tuned() -> Option<PathBuf> {
+    variable("WARPWAVE_MPI_TABLE").map(PathBuf::from).or_else(|| tuned_path().filter(|path| path.exists()))
+}
+
+/// Where a tuned table is kept.
+pub fn tuned_path() -> Option<PathBuf> {
+    let config = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(variable("HOME")?).join(".config")))?;
+    Some(config.join("warpwave/mpi.table"))
 }
 
 /// `WARPWAVE_MPI_ALGO`, or the older names of CAIL.

@@ -1,5 +1,6 @@
 //! What was done, counted for `WARPWAVE_MPI_STATS=1`.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::abi::Mpi;
@@ -35,5 +36,7 @@ pub fn print() {
         .map(|(algorithm, count)| format!(",\"{}\":{count}", algorithm.name()))
         .collect();
     let (calls, device, bytes) = (counts.iter().sum::<u64>(), DEVICE.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
-    eprintln!("warpwave-mpi stats {{\"rank\":{rank},\"calls\":{calls}{by_name},\"device\":{device},\"bytes\":{bytes}}}");
+    let line = format!("warpwave-mpi stats {{\"rank\":{rank},\"calls\":{calls}{by_name},\"device\":{device},\"bytes\":{bytes}}}\n");
+    // In one piece: the ranks share their standard error.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
