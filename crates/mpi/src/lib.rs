@@ -6,7 +6,9 @@
 //! | room | what it promises |
 //! |---|---|
 //! | [`element`] | types and operations, apart from any MPI's names for them |
+//! | [`gpu`] | where a buffer lies, and copies and operations in device memory |
 //! | [`schedule`] | the algorithms as data: who sends which range to whom |
 
 pub mod element;
+pub mod gpu;
 pub mod schedule;
