@@ -178,6 +178,14 @@ impl Comm {
         made.map(|comm| Wire { mpi, comm, crowded: crowded() })
     }
 
+    /// Whether `mine` holds for any rank. Collective.
+    pub fn any(&self, mpi: &'static Mpi, mine: bool) -> Result<bool, Failure> {
+        let (mine, mut all) = (c_int::from(mine), 0 as c_int);
+        // SAFETY: one integer goes in and out, in the program's own collective call.
+        let code = unsafe { (mpi.calls.allreduce)((&raw const mine).cast(), (&raw mut all).cast(), 1, mpi.int, mpi.op_max, self.handle) };
+        if code == 0 { Ok(all != 0) } else { Err(Failure::Mpi(code)) }
+    }
+
     /// Each rank's node, named by one of its ranks. The first call is collective.
     pub fn nodes(&self, mpi: &'static Mpi) -> Result<&[usize], Failure> {
         if let Some(known) = self.nodes.get() {
