@@ -228,8 +228,12 @@ impl Device {
         self.0.seat
     }
 
+    /// Makes it the thread's current device, for libraries that go by that.
+    pub fn make_current(&self) -> Result<()> {
+        self.activate().map(drop)
+    }
+
     /// Makes this device current on the thread, and gives the table to call.
-    #[inline]
     pub(crate) fn activate(&self) -> Result<&Table> {
         self.0.activate().map_err(|failure| self.error(failure))
     }

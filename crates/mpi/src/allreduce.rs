@@ -17,6 +17,7 @@ use crate::device::OnDevice;
 use crate::element::{Element, Op};
 use crate::gpu::{self, Kernels, Lane, Place, Staging};
 use crate::host::Host;
+use crate::nccl::Nccl;
 use crate::schedule::{self, Group, Step};
 use crate::settings::{self, Local};
 use crate::stats;
@@ -243,19 +244,54 @@ fn plan(mpi: &'static Mpi, call: &Call, places: &Places) -> Result<Option<Plan>,
         return Ok(None);
     }
     let bytes = count as u64 * element.repr.size() as u64;
-    let devices = comm.gpus && bytes >= ASK_FROM && comm.any(mpi, places.on_device())?;
-    let chosen = match (devices, bytes < comm.native_below) {
-        (true, _) => comm.device.get(bytes),
-        (false, true) => None,
-        (false, false) => comm.host.get(bytes),
+    let asked = if comm.gpus && bytes >= ASK_FROM { ask(mpi, comm, (element, op), bytes, places)? } else { None };
+    let chosen = match (asked, bytes < comm.native_below) {
+        (Some(algorithm), _) => Some(algorithm),
+        (None, true) => None,
+        (None, false) => comm.host.get(bytes),
     };
     let algorithm = match chosen.unwrap_or(Algorithm::Native) {
         Algorithm::Native if mpi.is_wrong(element, op) => Algorithm::RecursiveDoubling,
         Algorithm::Native => return Ok(None),
-        chosen if chosen.needs_devices() => Algorithm::Rabenseifner,
+        chosen if chosen.needs_devices() && asked.is_none() => Algorithm::Rabenseifner,
         chosen => chosen,
     };
-    Ok(comm.wire(mpi).map(|_| Plan { comm, element, op, count, algorithm, devices }))
+    Ok(comm.wire(mpi).map(|_| Plan { comm, element, op, count, algorithm, devices: asked.is_some() }))
+}
+
+/// Asks all ranks where their buffers are; where one is on a device, the algorithm for that. Collective.
+fn ask(
+    mpi: &'static Mpi,
+    comm: &'static Comm,
+    (element, op): (Element, Op),
+    bytes: u64,
+    places: &Places,
+) -> Result<Option<Algorithm>, Failure> {
+    let chosen = comm.device.get(bytes).unwrap_or(Algorithm::Native);
+    let whole = match (&places.send, &places.receive) {
+        (Some(send), Some(receive)) if Arc::ptr_eq(&send.device, &receive.device) => Some(&receive.device),
+        _ => None,
+    };
+    let (other_nccl, other_ipc) = whole.map_or((true, true), |context| comm.is_elsewhere(context));
+    let no_kernel = || chosen.needs_devices() && whole.is_some_and(|context| context.kernels(element.repr, op).is_err());
+    let no_ipc = other_ipc || no_kernel();
+    let [any_device, no_nccl, no_ipc] = comm.any_of(mpi, [places.on_device(), other_nccl, no_ipc])?;
+    if !any_device {
+        return Ok(None);
+    }
+    if !chosen.needs_devices() {
+        return Ok(Some(chosen));
+    }
+    if let Some(context) = whole {
+        let nccl = chosen == Algorithm::Nccl && !no_nccl && Nccl::takes(element, op);
+        if nccl && comm.nccl(mpi, context)?.is_some() {
+            return Ok(Some(Algorithm::Nccl));
+        }
+        if !no_ipc && comm.ipc(mpi, context)?.is_some() {
+            return Ok(Some(Algorithm::Ipc));
+        }
+    }
+    Ok(Some(Algorithm::Rabenseifner))
 }
 
 impl Plan {
@@ -290,7 +326,6 @@ impl Plan {
     /// The call's buffers hold its elements.
     unsafe fn run(&self, mpi: &'static Mpi, call: &Call, places: &Places) -> Result<(), Failure> {
         let wire = self.comm.wire(mpi).ok_or(Failure::Mpi(mpi.other))?;
-        let steps = self.steps(mpi)?;
         if Local::get().debug {
             let (name, np) = (self.algorithm.name(), self.comm.ranks);
             let (repr, op, bytes) = (self.element.repr, self.op, self.bytes());
@@ -298,6 +333,21 @@ impl Plan {
         }
         let own = call.receive.cast::<u8>();
         let origin = if call.send == mpi.in_place { own.cast_const() } else { call.send.cast() };
+        if let (Some(place), true) = (&places.receive, self.algorithm.needs_devices()) {
+            let buffers = (own as DevicePtr, origin as DevicePtr, self.count);
+            if self.algorithm == Algorithm::Nccl
+                && let Some(nccl) = self.comm.nccl(mpi, &place.device)?
+            {
+                // SAFETY: the caller's promise; all buffers are on the device, as the ranks agreed.
+                return Ok(unsafe { nccl.run((self.element, self.op), buffers) }?);
+            }
+            if let Some(ipc) = self.comm.ipc(mpi, &place.device)? {
+                let kernels = place.device.kernels(self.element.repr, self.op)?;
+                // SAFETY: as above.
+                return unsafe { ipc.run((wire, self.comm.rank), (self.element.repr, &kernels), buffers) };
+            }
+        }
+        let steps = self.steps(mpi)?;
         match (&places.receive, &places.send) {
             // SAFETY: the caller's promise.
             (None, None) => unsafe { self.on_host(wire, &steps, own, origin) },

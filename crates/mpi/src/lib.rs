@@ -11,6 +11,7 @@
 //! | [`table`], [`settings`] | which algorithm for which call, and what the environment says about it |
 //! | [`comm`] | what is kept for a communicator, and what its ranks agree on |
 //! | [`wire`], [`host`], [`device`] | messages, and steps carried out on host and on device memory |
+//! | [`ipc`], [`nccl`] | the ways between GPUs that need no message |
 //! | [`gpu`] | where a buffer lies, and copies and operations in device memory |
 //! | [`mod@allreduce`] | one call: who does it, and how |
 
@@ -22,6 +23,8 @@ pub mod device;
 pub mod element;
 pub mod gpu;
 pub mod host;
+pub mod ipc;
+pub mod nccl;
 pub mod schedule;
 pub mod settings;
 pub mod stats;

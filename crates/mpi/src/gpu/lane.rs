@@ -100,6 +100,11 @@ impl Lane<'_> {
         unsafe { kernels.combine_all(self.stream(), out, peers, n) }
     }
 
+    /// The stream, for libraries that queue work themselves.
+    pub fn raw(&self) -> warpwave_gpu::Handle {
+        self.stream().raw()
+    }
+
     /// Waits until all its work is done.
     pub fn synchronize(&self) -> Result<()> {
         self.stream.synchronize()?;

@@ -44,6 +44,9 @@ pub enum Error {
     /// Devices read elements at multiples of their alignment only.
     #[error("{address:#x} is no address of a {repr:?}")]
     Misaligned { address: DevicePtr, repr: Repr },
+    /// NCCL or RCCL.
+    #[error("{call}: {why}")]
+    Nccl { call: &'static str, why: String },
     /// The driver knows the memory, but not its device.
     #[error("no device is known for the memory at {address:#x}")]
     NoDevice { address: DevicePtr },
@@ -103,14 +106,14 @@ fn context_of(device: Device) -> Arc<DeviceContext> {
     context
 }
 
-/// Kernels, or why there are none.
-type Loaded = Result<Arc<Kernels>>;
+/// Kernels, or why there are none; made once.
+type Loaded = Arc<OnceLock<Result<Arc<Kernels>>>>;
 
 /// What is kept for a device between calls.
 pub struct DeviceContext {
     device: Device,
     jit: Jit,
-    kernels: Mutex<HashMap<(Repr, Op), Arc<OnceLock<Loaded>>>>,
+    kernels: Mutex<HashMap<(Repr, Op), Loaded>>,
     streams: Mutex<Vec<Stream>>,
     events: Mutex<Vec<Event>>,
     staging: Mutex<Vec<HostBuffer<u8>>>,
