@@ -243,7 +243,7 @@ static struct value contribution(const struct type *t, enum op op, int r, size_t
     } else if (t->repr != 'f') {
         v.i[0] = narrow(t->repr, t->size, h);
     } else {
-        for (int part = 0; part < 2; part++, h = mix(h)) {
+        for (int part = 0; part < (t->place ? 2 : 1); part++, h = mix(h)) {
             /* Products stay near 1 in every length. */
             long double x = op == PROD ? (h & 1 ? 1 : -1) * (1 + (long double)(h >> 32 & 1023) / 8192)
                                        : ((long double)(h % 2000001) - 1000000) / 1024;
