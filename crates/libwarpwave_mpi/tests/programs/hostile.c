@@ -402,6 +402,7 @@ static void iallreduce(void) {
 int main(int argc, char **argv) {
     const char *subject = argc > 1 ? argv[1] : "";
     int provided, all;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* whole lines, and none lost when another rank has ended the program */
     MPI_Init_thread(&argc, &argv, strcmp(subject, "threads") ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &np);

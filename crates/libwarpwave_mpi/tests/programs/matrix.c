@@ -429,6 +429,7 @@ static size_t count_wrong(const struct all_cases *all) {
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
+    setvbuf(stdout, NULL, _IOLBF, 0); /* whole lines, and none lost when another rank has ended the program */
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &np);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
