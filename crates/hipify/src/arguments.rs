@@ -83,15 +83,15 @@ impl Call<'_> {
                 true
             }
             Action::Replace => {
-                edits.replace(self.start(at), self.end(at), rule.text);
+                edits.replace_over(self.start(at), self.end(at), rule.text);
                 true
             }
             Action::Remove => {
                 if at + 1 < count {
-                    edits.replace(self.start(at), self.start(at + 1), "");
+                    edits.replace_over(self.start(at), self.start(at + 1), "");
                 } else {
                     let from = if at > 0 { self.end(at - 1) } else { self.start(at) };
-                    edits.replace(from, self.lexed.tokens[self.close].start, "");
+                    edits.replace_over(from, self.lexed.tokens[self.close].start, "");
                 }
                 true
             }
@@ -108,7 +108,7 @@ impl Call<'_> {
                 }
                 let moved = text(self.arguments[at].start..self.arguments[at + length - 1].end);
                 self.put(edits, usize::from(rule.to), &moved);
-                edits.replace(self.start(at), self.start(at + length), "");
+                edits.replace_over(self.start(at), self.start(at + length), "");
                 true
             }
         }

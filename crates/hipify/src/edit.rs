@@ -26,22 +26,31 @@ impl Edit {
 
 /// Changes collected in any order.
 #[derive(Debug, Default)]
-pub struct Edits(Vec<Edit>);
+pub struct Edits {
+    edits: Vec<Edit>,
+    /// Those that win over all others.
+    over: Vec<Edit>,
+}
 
 impl Edits {
-    /// Replaces `start..end`. Where two changes overlap, the first one made wins.
+    /// Replaces `start..end`. Of changes that overlap the one that begins first wins, then the one made first.
     pub fn replace(&mut self, start: u32, end: u32, text: impl Into<Cow<'static, str>>) {
         self.push(Edit::new(start, end, text));
     }
 
+    /// Replaces `start..end` whatever other changes there are inside.
+    pub fn replace_over(&mut self, start: u32, end: u32, text: impl Into<Cow<'static, str>>) {
+        self.over.push(Edit::new(start, end, text));
+    }
+
     /// Adds a change made elsewhere.
     pub fn push(&mut self, edit: Edit) {
-        self.0.push(edit);
+        self.edits.push(edit);
     }
 
     /// Replaces `start..end` by bytes.
     pub fn replace_bytes(&mut self, start: u32, end: u32, text: Vec<u8>) {
-        self.0.push(Edit { start, end, text: Cow::Owned(text) });
+        self.push(Edit { start, end, text: Cow::Owned(text) });
     }
 
     /// Inserts at `at`.
@@ -51,24 +60,28 @@ impl Edits {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.edits.len() + self.over.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// Stable: of those that begin at one place the first made comes first, insertions before replacements.
     fn sort(&mut self) {
-        self.0.sort_by_key(|edit| (edit.start, edit.end != edit.start));
+        if !self.over.is_empty() {
+            self.over.append(&mut self.edits);
+            std::mem::swap(&mut self.over, &mut self.edits);
+        }
+        self.edits.sort_by_key(|edit| (edit.start, edit.end != edit.start));
     }
 
     /// How many bytes of the source are replaced, and how many of its lines have a change.
     pub fn touched(&mut self, source: &[u8]) -> (usize, usize) {
         self.sort();
         let (mut bytes, mut lines, mut at, mut fresh) = (0, 0, 0, true);
-        for edit in &self.0 {
+        for edit in &self.edits {
             let start = edit.start as usize;
             if start < at {
                 continue;
@@ -87,10 +100,10 @@ impl Edits {
     /// The source with all changes made.
     pub fn apply(mut self, source: &[u8]) -> Vec<u8> {
         self.sort();
-        let grown: usize = self.0.iter().map(|edit| edit.text.len()).sum();
+        let grown: usize = self.edits.iter().map(|edit| edit.text.len()).sum();
         let mut out = Vec::with_capacity(source.len() + grown);
         let mut at = 0;
-        for edit in &self.0 {
+        for edit in &self.edits {
             if (edit.start as usize) < at {
                 continue;
             }
@@ -122,5 +135,17 @@ mod tests {
         edits.replace(0, 3, "x");
         edits.replace(1, 2, "y");
         assert_eq!(edits.apply(b"abcd"), b"xd");
+    }
+
+    #[test]
+    fn a_change_over_others_wins_and_insertions_before_it_stay() {
+        let mut edits = Edits::default();
+        edits.replace(0, 1, "x");
+        edits.insert(0, ">");
+        edits.replace_over(0, 3, "-");
+        edits.replace(3, 4, "y");
+        assert_eq!(edits.len(), 4);
+        assert_eq!(edits.touched(b"abcd"), (4, 1));
+        assert_eq!(edits.apply(b"abcd"), b">-y");
     }
 }

@@ -60,7 +60,7 @@ pub struct Options {
     pub excluded: ExcludedBlocks,
     /// Names that HIP calls experimental are translated too.
     pub experimental: bool,
-    /// Variables of `cudaDataType` become `hipDataType` even where the target has a type of its own.
+    /// `cudaDataType` becomes `hipDataType`, and its constants HIP's, even where the target has a type of its own.
     pub hip_data_types: bool,
     /// Types of device code (`__half`, `__nv_bfloat16`, `__nv_fp8_e4m3`) keep their names: headers supply them under CUDA's.
     pub keep_device_types: bool,

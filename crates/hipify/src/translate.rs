@@ -284,11 +284,8 @@ impl<'a> Walk<'a> {
     /// What stands instead of the name at `index`.
     pub(crate) fn new_name(&self, index: usize, row: &'static Row) -> &'static str {
         let target = self.options.target;
-        if self.options.hip_data_types
-            && matches!(row.cuda(), "cudaDataType" | "cudaDataType_t")
-            && self.lexed.tokens.get(index + 1).is_some_and(|next| next.kind == Kind::Name)
-        {
-            return "hipDataType";
+        if self.options.hip_data_types && (row.hip() == "hipDataType" || row.roc().starts_with("rocblas_datatype_")) {
+            return row.hip();
         }
         let count_rule = row.rules().iter().find(|rule| rule.action == Action::RenameIfCount);
         if let Some(rule) = count_rule.filter(|_| target == Target::Hip || row.roc().is_empty()) {

@@ -108,6 +108,8 @@ proptest! {
     #[test]
     fn other_sources_stay(words in proptest::collection::vec("[a-b]{1,3}|[(){}<>;,#\"'/*\\\\ \n]", 0..60)) {
         let source = words.concat();
+        // A launch is CUDA's.
+        prop_assume!(!source.replace("\\\n", "").contains("<<<"));
         let translation = translate(source.as_bytes(), &Options::default());
         prop_assert_eq!(translation.output, source.as_bytes());
     }
@@ -117,7 +119,11 @@ proptest! {
 fn the_output_of_whole_sources_is_final() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for entry in std::fs::read_dir(folder).unwrap() {
-        let source = std::fs::read(entry.unwrap().path()).unwrap();
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
+        let source = std::fs::read(path).unwrap();
         for options in all_options() {
             let once = translate(&source, &options).output;
             assert_eq!(translate(&once, &options).output, once);

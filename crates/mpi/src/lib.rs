@@ -5,8 +5,34 @@
 //!
 //! | room | what it promises |
 //! |---|---|
-//! | [`element`] | types and operations, apart from any MPI's names for them |
+//! | [`abi`] | the program's MPI, its functions and what its handles mean |
+//! | [`element`], [`combine`] | types and operations, apart from any MPI's names for them; combining them in host memory |
 //! | [`schedule`] | the algorithms as data: who sends which range to whom |
+//! | [`table`], [`settings`] | which algorithm for which call, and what the environment says about it |
+//! | [`comm`] | what is kept for a communicator, and what its ranks agree on |
+//! | [`wire`], [`host`] | messages, and steps carried out on host memory |
+//! | [`mod@allreduce`] | one call: who does it, and how |
 
+pub mod abi;
+pub mod allreduce;
+pub mod combine;
+pub mod comm;
 pub mod element;
+pub mod gpu;
+pub mod host;
 pub mod schedule;
+pub mod settings;
+pub mod stats;
+pub mod table;
+pub mod wire;
+
+/// Why a call could not be carried through.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Failure {
+    /// The MPI's error code.
+    #[error("MPI error {0}")]
+    Mpi(std::ffi::c_int),
+    /// What the GPU's driver said.
+    #[error("{0}")]
+    Gpu(String),
+}

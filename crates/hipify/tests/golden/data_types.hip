@@ -3,6 +3,6 @@
 #include <hip/hip_runtime.h>
 #include <rocblas.h>
 void run(hipDataType type) {
-  hipDataType other = rocblas_datatype_f16_r;
-  size_t size = sizeof(rocblas_datatype);
+  hipDataType other = HIP_R_16F;
+  size_t size = sizeof(hipDataType);
 }

@@ -1,5 +1,7 @@
 #include <cub/cub.cuh>
 #include <thrust/device_vector.h>
+#include <thrust/execution_policy.h>
+#include <thrust/sort.h>
 using namespace cub;
 namespace mine { int cub = 1; }
 template <typename T> struct Sort { typedef ::cub::BlockRadixSort<T, 128, 4> Type; };

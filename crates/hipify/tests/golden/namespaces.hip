@@ -2,6 +2,8 @@
 #include <hip/hip_runtime.h>
 #include <hipcub/hipcub.hpp>
 #include <thrust/device_vector.h>
+#include <thrust/execution_policy.h>
+#include <thrust/sort.h>
 using namespace hipcub;
 namespace mine { int cub = 1; }
 template <typename T> struct Sort { typedef ::hipcub::BlockRadixSort<T, 128, 4> Type; };

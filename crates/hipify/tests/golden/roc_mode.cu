@@ -7,5 +7,6 @@ void run(cublasHandle_t blas, cusparseHandle_t sparse, int n, float *x, float *y
   cublasSaxpy(blas, n, &two, x, 1, y, 1);
   int size;
   cusparseScsrilu02_bufferSize(sparse, n, n, matrix, x, nullptr, nullptr, info, &size);
+  cusparseScsrilu02_analysis(sparse, n, n, matrix, x, nullptr, nullptr, info, CUSPARSE_SOLVE_POLICY_USE_LEVEL, y);
   cusparseScsrilu02(sparse, n, n, matrix, x, nullptr, nullptr, info, CUSPARSE_SOLVE_POLICY_NO_LEVEL, y);
 }

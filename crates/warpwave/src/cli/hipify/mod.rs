@@ -75,7 +75,7 @@ pub(super) struct Args {
     /// With the option above: translate those blocks all the same, but for their includes.
     #[arg(long)]
     amap: bool,
-    /// Turn variables of cudaDataType into hipDataType even where the target has a type of its own.
+    /// Turn cudaDataType into hipDataType, and its constants into HIP's, even where the target has a type of its own.
     #[arg(long)]
     use_hip_data_types: bool,
     /// Define a macro for the options above, NAME or NAME=VALUE.

@@ -1,0 +1,1 @@
+// The golden files include it and use nothing of it.

@@ -1,0 +1,1 @@
+// A project's own header, which no translation may touch.
