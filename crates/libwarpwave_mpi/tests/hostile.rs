@@ -12,12 +12,12 @@ fn hostile(kind: Kind, np: usize, algorithms: &[&str], arguments: &str) {
     for algorithm in algorithms {
         let ended = mpi.run(&program, np).preloaded(algorithm).args(arguments.split(' ')).go();
         ended.check(ended.success && ended.out.lines().any(|line| line == format!("ok {subject}")), &format!("{arguments}, {algorithm}"));
-        println!("{kind:?}, np {np}, {algorithm}, {arguments}: {:.1} s", ended.took.as_secs_f64());
         if let Some(skipped) = ended.out.lines().find(|line| line.starts_with("skipped: ")) {
             println!("{kind:?}: {skipped}");
         } else if *algorithm != "auto" {
             ended.check_handled(np, algorithm, 1);
         }
+        println!("{kind:?}, np {np}, {algorithm}, {arguments}: {:.1} s", ended.took.as_secs_f64());
     }
 }
 

@@ -67,13 +67,14 @@ fn says(program: &str, argument: &str) -> Option<String> {
 impl Mpi {
     /// Debian's names first, which several MPIs can have side by side; then the plain ones, if they belong to this MPI.
     pub fn find(kind: Kind) -> Option<Mpi> {
-        let (suffix, word, packages) = match kind {
-            Kind::OpenMpi => (".openmpi", "Open MPI", "openmpi-bin libopenmpi-dev"),
-            Kind::Mpich => (".mpich", "HYDRA", "mpich libmpich-dev"),
+        let (suffix, words, packages) = match kind {
+            Kind::OpenMpi => (".openmpi", ["Open MPI", "OpenRTE"], "openmpi-bin libopenmpi-dev"),
+            Kind::Mpich => (".mpich", ["HYDRA", "MPICH"], "mpich libmpich-dev"),
         };
         for suffix in [suffix, ""] {
             let name = |tool: &str| format!("{tool}{suffix}");
-            if says(&name("mpirun"), "--version").is_some_and(|text| text.contains(word)) && says(&name("mpicc"), "-show").is_some() {
+            let is_it = |text: String| words.iter().any(|word| text.contains(word));
+            if says(&name("mpirun"), "--version").is_some_and(is_it) && says(&name("mpicc"), "-show").is_some() {
                 return Some(Mpi { kind, cc: name("mpicc"), fortran: name("mpifort"), run: name("mpirun") });
             }
         }

@@ -13,10 +13,12 @@
  */
 #include <math.h>
 #include <mpi.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GUARD 64
 #define POISON 0xa5
@@ -312,10 +314,29 @@ static int agrees(const struct type *t, struct value want, struct value got) {
     return 1;
 }
 
-static void show(const struct type *t, struct value v) {
-    for (int n = 0; n < (t->place ? 2 : 1); n++)
-        if ((n ? t->repr2 : t->repr) == 'f') printf(" %.20Lg", v.f[n]);
-        else printf(" %lld", (long long)v.i[n]);
+struct text { char c[80]; };
+
+static struct text show(const struct type *t, struct value v) {
+    struct text text = {""};
+    for (int n = 0; n < (t->place ? 2 : 1); n++) {
+        size_t used = strlen(text.c);
+        if ((n ? t->repr2 : t->repr) == 'f') snprintf(text.c + used, sizeof text.c - used, " %.20Lg", v.f[n]);
+        else snprintf(text.c + used, sizeof text.c - used, t->repr == 'u' ? " %llu" : " %lld", (unsigned long long)v.i[n]);
+    }
+    return text;
+}
+
+/* Says what is wrong, the first few times; there is nothing to learn from the thousandth. */
+__attribute__((format(printf, 2, 3))) static int complain(const char *name, const char *format, ...) {
+    static int times;
+    if (times++ >= 20) return 1;
+    va_list arguments;
+    va_start(arguments, format);
+    printf("wrong: rank %d: %s: ", rank, name);
+    vprintf(format, arguments);
+    printf("\n");
+    va_end(arguments);
+    return 1;
 }
 
 /* ---- cases ---- */
@@ -357,31 +378,22 @@ static struct result run(const struct type *t, enum op op, int in_place, size_t 
         char text[MPI_MAX_ERROR_STRING];
         int length;
         MPI_Error_string(code, text, &length);
-        printf("wrong: rank %d: %s: %s\n", rank, name, text);
-        r.wrong = 1;
+        r.wrong = complain(name, "%s", text);
     }
     for (size_t i = 0; i < count && !r.wrong; i++) {
         const unsigned char *element = receive + front + i * t->extent;
         struct value want = expected(t, op, i), got = load(t, element);
-        if (!agrees(t, want, got)) {
-            printf("wrong: rank %d: %s: element %zu is", rank, name, i);
-            show(t, got), printf(" and not"), show(t, want), printf("\n");
-            r.wrong = 1;
-        }
+        if (!agrees(t, want, got)) r.wrong = complain(name, "element %zu is%s and not%s", i, show(t, got).c, show(t, want).c);
         for (size_t at = 0; at < t->extent; at++) {
             if (is_data(t, at)) r.hash = (r.hash ^ element[at]) * 0x100000001b3u;
-            if (is_padding(t, at) && element[at] != POISON && !r.wrong) {
-                printf("wrong: rank %d: %s: the padding of element %zu was written\n", rank, name, i);
-                r.wrong = 1;
-            }
+            if (is_padding(t, at) && element[at] != POISON && !r.wrong)
+                r.wrong = complain(name, "the padding of element %zu was written", i);
         }
     }
     for (size_t at = 0; at < total && !r.wrong; at++) {
-        if (send[at] != kept[at]) printf("wrong: rank %d: %s: byte %zu of the send buffer was written\n", rank, name, at), r.wrong = 1;
-        if ((at < front || at >= front + bytes) && receive[at] != POISON) {
-            printf("wrong: rank %d: %s: byte %zd was written, the buffer has %zu\n", rank, name, (ssize_t)at - (ssize_t)front, bytes);
-            r.wrong = 1;
-        }
+        if (send[at] != kept[at]) r.wrong = complain(name, "byte %zd of the send buffer was written", (ssize_t)at - (ssize_t)front);
+        if ((at < front || at >= front + bytes) && receive[at] != POISON)
+            r.wrong = complain(name, "byte %zd was written, the buffer has %zu", (ssize_t)at - (ssize_t)front, bytes);
     }
     free(send), free(kept), free(receive);
     return r;
@@ -420,7 +432,7 @@ static size_t count_wrong(const struct all_cases *all) {
             bad |= gathered[(size_t)r * all->n + i].wrong != 0;
             differ |= gathered[(size_t)r * all->n + i].hash != gathered[i].hash;
         }
-        if (differ && !bad && rank == 0) printf("wrong: %s: the ranks have different bits\n", all->names[i]);
+        if (differ && !bad && rank == 0) complain(all->names[i], "the ranks have different bits");
         wrong += bad || differ;
     }
     free(gathered);
@@ -429,7 +441,7 @@ static size_t count_wrong(const struct all_cases *all) {
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
-    setvbuf(stdout, NULL, _IOLBF, 0); /* whole lines, and none lost when another rank has ended the program */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* whole lines from each rank */
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &np);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -471,10 +483,12 @@ int main(int argc, char **argv) {
             }
     size_t wrong = count_wrong(&all);
     if (rank == 0) {
+        if (wrong) usleep(200000); /* mpirun mixes what several ranks say at once */
         if (cail) printf("%zu/%zu\n", all.n - wrong, all.n);
         printf("cases %zu wrong %zu plain %zu\n", all.n, wrong, all.plain);
     }
     free(all.names), free(all.results);
     MPI_Finalize();
+    if (wrong) usleep(300000); /* mpirun forgets what it has not read yet when a rank ends with an error */
     return wrong != 0;
 }
