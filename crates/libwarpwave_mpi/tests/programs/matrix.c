@@ -1,11 +1,14 @@
 /* MPI_Allreduce on every predefined type and operation that the standard lets meet, in several lengths, normal and in place.
  *
- *   matrix [--base N] [--short] [--sample K] [--seed S] [--list] [--cail] [--native]
+ *   matrix [--base N] [--short] [--sample K] [--seed S] [--list] [--cail] [--native] [--memory KIND]
  *
  * What each element must be is computed here from all ranks' data, which is a function of rank and index: integers exactly,
  * wrapping; floats in long double, where a sum may be off by np * eps * sum|x| and a product by np * eps * |product| (four
  * times that for complex numbers); least and greatest exactly. A case is wrong as well when bytes around the receive buffer,
  * the padding in it or the send buffer have changed, or when the ranks' results differ in a bit.
+ *
+ * --memory puts the buffers on a GPU: `device`, `managed`, `mixed` (every other rank), `turns` (each rank and case another kind,
+ * send and receive buffers apart).
  *
  * --native leaves out what MPIs in wide use get wrong by themselves.
  *
@@ -19,6 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "gpu.h"
 
 #define GUARD 64
 #define POISON 0xa5
@@ -359,6 +364,30 @@ static unsigned char *fresh(size_t bytes) {
     return p;
 }
 
+enum memory { HOST, DEVICE, MANAGED, MIXED, TURNS };
+static enum memory memory = HOST;
+
+/* Where this rank has a buffer in the case of that number. */
+static enum memory place(size_t number, int which) {
+    if (memory == MIXED) return (rank + number) % 2 ? HOST : DEVICE;
+    if (memory == TURNS) return (enum memory)((number / (which ? 3 : 1) + (size_t)rank) % 3);
+    return memory;
+}
+
+/* The address to give to MPI: the buffer's own, or that of its copy on the GPU. */
+static unsigned char *brought(enum memory where, unsigned char *host, size_t bytes) {
+    if (where == HOST) return host;
+    unsigned char *there = gpu_alloc(bytes, where == MANAGED);
+    gpu_put(there, host, bytes);
+    return there;
+}
+
+static void fetched(unsigned char *there, unsigned char *host, size_t bytes) {
+    if (there == host) return;
+    gpu_get(host, there, bytes);
+    gpu_free(there);
+}
+
 /* Runs one case and returns this rank's opinion. */
 static struct result run(const struct type *t, enum op op, int in_place, size_t count, const char *name) {
     /* No more aligned than the type asks for. */
@@ -373,7 +402,11 @@ static struct result run(const struct type *t, enum op op, int in_place, size_t 
     }
     memcpy(kept, send, total);
     struct result r = {0xcbf29ce484222325u, 0};
-    int code = MPI_Allreduce(in_place ? MPI_IN_PLACE : send + front, receive + front, (int)count, t->handle, op_handle(op), MPI_COMM_WORLD);
+    static size_t number;
+    unsigned char *from = brought(place(number, 0), send, total), *to = brought(place(number, 1), receive, total);
+    number++;
+    int code = MPI_Allreduce(in_place ? MPI_IN_PLACE : from + front, to + front, (int)count, t->handle, op_handle(op), MPI_COMM_WORLD);
+    fetched(from, send, total), fetched(to, receive, total);
     if (code != MPI_SUCCESS) {
         char text[MPI_MAX_ERROR_STRING];
         int length;
@@ -457,11 +490,19 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--cail")) cail = 1;
         else if (!strcmp(argv[i], "--short")) brief = 1;
         else if (!strcmp(argv[i], "--native")) native = 1;
+        else if (!strcmp(argv[i], "--memory")) {
+            const char *kinds[] = {"host", "device", "managed", "mixed", "turns"};
+            int kind = 0;
+            while (kind < 5 && strcmp(kinds[kind], value)) kind++;
+            if (kind == 5) MPI_Abort(MPI_COMM_WORLD, 2);
+            memory = (enum memory)kind, i++;
+        }
         else {
             if (rank == 0) fprintf(stderr, "matrix: unknown option %s\n", argv[i]);
             MPI_Abort(MPI_COMM_WORLD, 2);
         }
     }
+    if (memory != HOST) gpu_open(rank);
     if (sample > 1 && rank == 0) printf("one case of %llu, seed %llu\n", (unsigned long long)sample, (unsigned long long)seed);
     add_types();
     const size_t counts[] = {0, 1, 2, 3, base, base + 1, base + 3, (size_t)np - 1};
