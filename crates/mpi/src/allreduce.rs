@@ -417,14 +417,18 @@ impl Plan {
             return Ok(up.synchronize()?);
         };
         if !std::ptr::eq(own, origin) {
-            // SAFETY: the caller's promise.
+            // Where there is padding to leave alone, the elements are brought to the device first and stored by a kernel.
+            let brought = (places.send.is_none() && repr.has_padding()).then(|| up.scratch(bytes)).transpose()?;
+            let (own, origin) = (own as DevicePtr, origin as DevicePtr);
+            // SAFETY: the caller's promise; what was brought has the room for it.
             unsafe {
-                match &places.send {
-                    Some(_) if repr.has_padding() => {
-                        up.combine(&kernels, own as DevicePtr, origin as DevicePtr, self.count, schedule::Take::Store)?;
+                match (&places.send, &brought) {
+                    (None, Some(brought)) => {
+                        up.from_host(brought.address(), origin as *const c_void, bytes)?;
+                        up.combine(&kernels, own, brought.address(), self.count, schedule::Take::Store)?;
                     }
-                    Some(_) => up.copy(own as DevicePtr, origin as DevicePtr, bytes)?,
-                    None => up.from_host(own as DevicePtr, origin.cast(), bytes)?,
+                    (None, None) => up.from_host(own, origin as *const c_void, bytes)?,
+                    (Some(_), _) => up.combine(&kernels, own, origin, self.count, schedule::Take::Store)?,
                 }
             }
         }
