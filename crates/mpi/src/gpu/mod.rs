@@ -89,11 +89,14 @@ fn context_of(device: Device) -> Arc<DeviceContext> {
     context
 }
 
+/// Filled by the first who asks.
+type Compiled = Arc<OnceLock<Result<Arc<Kernels>>>>;
+
 /// What is kept for a device between calls.
 pub struct DeviceContext {
     device: Device,
     jit: Jit,
-    kernels: Mutex<HashMap<(Repr, Op), Arc<OnceLock<Result<Arc<Kernels>>>>>>,
+    kernels: Mutex<HashMap<(Repr, Op), Compiled>>,
     streams: Mutex<Vec<Stream>>,
     events: Mutex<Vec<Event>>,
     staging: Mutex<Vec<HostBuffer<u8>>>,
