@@ -70,7 +70,7 @@ fn other_sizes(kind: Kind, sizes: &[usize], one_of: u64) {
     let algorithms: Vec<&str> = all().collect();
     for (i, &np) in sizes.iter().enumerate() {
         for (j, algorithm) in algorithms.iter().enumerate() {
-            if full() || (i + j + seed as usize) % sizes.len() == 0 {
+            if full() || (i + j + seed as usize).is_multiple_of(sizes.len()) {
                 check(&mpi, np, algorithm, &sample(one_of, seed + (i * algorithms.len() + j) as u64));
             }
         }
