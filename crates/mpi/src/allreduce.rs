@@ -244,7 +244,7 @@ fn plan(mpi: &'static Mpi, call: &Call, places: &Places) -> Result<Option<Plan>,
         return Ok(None);
     }
     let bytes = count as u64 * element.repr.size() as u64;
-    let asked = if comm.gpus && bytes >= ASK_FROM { ask(mpi, comm, (element, op), bytes, places)? } else { None };
+    let asked = if comm.gpus && bytes >= ASK_FROM { ask(mpi, comm, (element, op), call, places)? } else { None };
     let chosen = match (asked, bytes < comm.native_below) {
         (Some(algorithm), _) => Some(algorithm),
         (None, true) => None,
@@ -264,14 +264,17 @@ fn ask(
     mpi: &'static Mpi,
     comm: &'static Comm,
     (element, op): (Element, Op),
-    bytes: u64,
+    call: &Call,
     places: &Places,
 ) -> Result<Option<Algorithm>, Failure> {
+    let bytes = call.count as u64 * element.repr.size() as u64;
     let chosen = comm.device.get(bytes).unwrap_or(Algorithm::Native);
     let whole = match (&places.send, &places.receive) {
         (Some(send), Some(receive)) if Arc::ptr_eq(&send.device, &receive.device) => Some(&receive.device),
         _ => None,
     };
+    // Devices read elements at multiples of their alignment only.
+    let whole = whole.filter(|_| is_aligned(mpi, call, element));
     let (other_nccl, other_ipc) = whole.map_or((true, true), |context| comm.is_elsewhere(context));
     let no_kernel = || chosen.needs_devices() && whole.is_some_and(|context| context.kernels(element.repr, op).is_err());
     let no_ipc = other_ipc || no_kernel();
@@ -292,6 +295,12 @@ fn ask(
         }
     }
     Ok(Some(Algorithm::Rabenseifner))
+}
+
+/// Whether both buffers are where a device can read elements.
+fn is_aligned(mpi: &Mpi, call: &Call, element: Element) -> bool {
+    let send = if call.send == mpi.in_place { call.receive.cast_const() } else { call.send };
+    [send, call.receive.cast_const()].iter().all(|buffer| (*buffer as u64).is_multiple_of(gpu::alignment(element.repr)))
 }
 
 impl Plan {
@@ -352,7 +361,7 @@ impl Plan {
             // SAFETY: the caller's promise.
             (None, None) => unsafe { self.on_host(wire, &steps, own, origin) },
             // SAFETY: as above.
-            (Some(place), _) => unsafe { self.on_device(wire, &steps, own, origin, place, places) },
+            (Some(place), _) => unsafe { self.on_device(wire, &steps, (own, origin), call, place, places) },
             // Only the send buffer is on a device: its elements come to the host.
             (None, Some(place)) => {
                 let visit = place.device.visit()?;
@@ -383,13 +392,13 @@ impl Plan {
         &self,
         wire: Wire,
         steps: &[Step],
-        own: *mut u8,
-        origin: *const u8,
+        (own, origin): (*mut u8, *const u8),
+        call: &Call,
         place: &Place,
         places: &Places,
     ) -> Result<(), Failure> {
         let (repr, bytes) = (self.element.repr, self.bytes() as usize);
-        let kernels = if self.devices { self.kernels(place) } else { None };
+        let kernels = if self.devices && is_aligned(wire.mpi, call, self.element) { self.kernels(place) } else { None };
         let visit = place.device.visit()?;
         let (up, down) = (visit.lane()?, visit.lane()?);
         let Some(kernels) = kernels else {

@@ -95,7 +95,7 @@ impl Kernels {
 }
 
 /// What an element's address must be a multiple of.
-fn alignment(repr: Repr) -> u64 {
+pub fn alignment(repr: Repr) -> u64 {
     match repr {
         Repr::I8 | Repr::U8 => 1,
         Repr::I16 | Repr::U16 | Repr::F16 | Repr::Bf16 | Repr::Complex4 => 2,

@@ -29,7 +29,7 @@ use warpwave_jit::{Jit, JitError};
 
 use crate::element::{Op, Repr};
 
-pub use kernels::{Kernels, PEERS};
+pub use kernels::{Kernels, PEERS, alignment};
 pub use lane::{Lane, Mark, Scratch, Staging, Visit};
 
 /// Why work on a device failed.
