@@ -11,6 +11,7 @@ mod instructions {
     pub mod asm;
     pub mod exact;
 
+    mod approximate;
     mod compare;
     mod convert;
     mod division;

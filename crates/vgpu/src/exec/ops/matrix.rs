@@ -133,11 +133,10 @@ fn value(bits: u64, ty: Element, flush: bool) -> f64 {
     match ty {
         Element::F64 => f64::from_bits(bits),
         Element::F32 => f64::from(f32::from_bits(bits as u32)),
-        // Ten bits of mantissa: rounded to the nearest.
+        // Ten bits of mantissa, the others dropped; a NaN stays one.
         Element::Xf32 => {
-            let bits = bits as u32;
-            let rounded = if bits & 0x7f80_0000 == 0x7f80_0000 { bits } else { bits.wrapping_add(0xfff + (bits >> 13 & 1)) & !0x1fff };
-            f64::from(f32::from_bits(rounded))
+            let single = f32::from_bits(bits as u32);
+            f64::from(if single.is_nan() { single } else { f32::from_bits(bits as u32 & !0x1fff) })
         }
         Element::F16 => half(F16(bits as u16).to_f32(), bits & 0x7c00 == 0),
         Element::Bf16 => half(bf16_to_f32(bits as u16), bits & 0x7f80 == 0),
