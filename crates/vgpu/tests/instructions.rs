@@ -13,7 +13,9 @@ mod instructions {
 
     mod approximate;
     mod compare;
+    mod control;
     mod convert;
+    mod coverage;
     mod division;
     mod float;
     mod int;
@@ -23,4 +25,5 @@ mod instructions {
     mod operands;
     mod packed;
     mod scalar;
+    mod spaces;
 }
