@@ -5,6 +5,7 @@
 //! ones each rank brings its own elements to the host. Once the first message is sent there is no way back: what fails then is raised
 //! through the communicator's error handler.
 
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -352,7 +353,12 @@ impl Plan {
         if Local::get().debug {
             let (name, np) = (self.algorithm.name(), self.comm.ranks);
             let (repr, op, bytes) = (self.element.repr, self.op, self.bytes());
-            eprintln!("warpwave-mpi: rank {} of {np}: {bytes} bytes of {repr:?} {op:?}: {name}", self.comm.rank);
+            let nodes = if self.algorithm == Algorithm::Hierarchical {
+                format!(" on {} nodes", self.comm.nodes(mpi)?.iter().collect::<BTreeSet<_>>().len())
+            } else {
+                String::new()
+            };
+            eprintln!("warpwave-mpi: rank {} of {np}: {bytes} bytes of {repr:?} {op:?}: {name}{nodes}", self.comm.rank);
         }
         let own = call.receive.cast::<u8>();
         let origin = if call.send == mpi.in_place { own.cast_const() } else { call.send.cast() };
