@@ -157,6 +157,7 @@ impl Run<'_> {
     }
 
     pub fn variable(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.variables.retain(|(known, _)| *known != name);
         self.variables.push((name, value.into()));
         self
     }
