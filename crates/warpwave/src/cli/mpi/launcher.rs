@@ -153,9 +153,8 @@ impl Launcher {
         let mut all = Vec::new();
         for path in [self.path.canonicalize().ok(), Some(self.path.clone())].into_iter().flatten() {
             let Some(prefix) = path.parent().and_then(Path::parent) else { continue };
-            for folder in ["lib", "lib64", "lib/x86_64-linux-gnu", "lib/release"] {
-                all.extend(names.iter().map(|name| prefix.join(folder).join(name)).filter(|file| file.exists() && !all.contains(file)));
-            }
+            let folders = ["lib", "lib64", "lib/x86_64-linux-gnu", "lib/release"].map(|folder| prefix.join(folder));
+            all.extend(folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name))).filter(|file| file.exists()));
         }
         all.extend(names.iter().map(PathBuf::from));
         all

@@ -79,7 +79,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     }
     write_file(&path, &updated(&old, &rule))?;
     writeln!(context.out, "written to {}", path.display())?;
-    let other = std::env::var_os("WARPWAVE_MPI_TABLE").filter(|other| !other.is_empty() && PathBuf::from(other) != path);
+    let other = std::env::var_os("WARPWAVE_MPI_TABLE").filter(|other| !other.is_empty() && **other != *path);
     if let Some(other) = other {
         writeln!(context.err, "warpwave: WARPWAVE_MPI_TABLE names another table, {}, which is used instead", other.to_string_lossy())?;
     } else if options.output.is_some() && options.output != tuned_path() {
