@@ -3,6 +3,7 @@
 //! Rank 0 writes one line of JSON for the run and one for each size.
 
 use std::ffi::{CStr, CString, c_int, c_void};
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -210,7 +211,9 @@ fn measure<B: Buffers>(world: &World, mut buffers: B, runs: u32) -> Result<Measu
         let result = buffers.result()?;
         if let Some(at) = (0..expected.len()).find(|at| result[*at] != expected[*at]).filter(|_| !wrong) {
             let (name, want) = (B::WAYS[way], expected[at]);
-            eprintln!("warpwave: rank {}: {name}: element {at} of {} is {}, not {want}", world.rank, result.len(), result[at]);
+            let line = format!("warpwave: rank {}: {name}: element {at} of {} is {}, not {want}\n", world.rank, result.len(), result[at]);
+            // In one piece: the ranks share their standard error.
+            let _ = std::io::stderr().write_all(line.as_bytes());
             wrong = true;
         }
         Ok(())
