@@ -25,6 +25,29 @@ pub enum Need {
     HipHeaders,
     /// Python with its `venv` module, for NVIDIA's wheels.
     Venv,
+    /// The first of the two MPIs that the interposer is tested with.
+    OpenMpi,
+    /// The second.
+    Mpich,
+    /// A compiler for the test programs in Fortran.
+    Fortran,
+    /// `ip`, which makes several nodes of one machine.
+    Ip,
+}
+
+impl Need {
+    /// Its packages, where they are called the same everywhere.
+    fn packages(self) -> &'static [&'static str] {
+        match self {
+            Need::Clang | Need::Llvm | Need::DeviceLibs => &[],
+            Need::HipHeaders => &["libamdhip64-dev"],
+            Need::Venv => &["python3-venv"],
+            Need::OpenMpi => &["openmpi-bin", "libopenmpi-dev"],
+            Need::Mpich => &["mpich", "libmpich-dev"],
+            Need::Fortran => &["gfortran"],
+            Need::Ip => &["iproute2"],
+        }
+    }
 }
 
 impl fmt::Display for Need {
@@ -35,6 +58,10 @@ impl fmt::Display for Need {
             Need::DeviceLibs => "AMD's device libraries",
             Need::HipHeaders => "HIP's headers",
             Need::Venv => "Python's venv",
+            Need::OpenMpi => "Open MPI",
+            Need::Mpich => "MPICH",
+            Need::Fortran => "a Fortran compiler",
+            Need::Ip => "ip",
         })
     }
 }
@@ -55,6 +82,9 @@ const RELEASES: [Release; 4] = [
     Release { id: "ubuntu", version: "22.04", clang: 15..=15, device_libs: "rocm-device-libs", hip_headers: false },
     Release { id: "ubuntu", version: "24.04", clang: 15..=20, device_libs: "rocm-device-libs-17", hip_headers: true },
 ];
+
+/// What every one of them has.
+const EVERYWHERE: [Need; 5] = [Need::Venv, Need::OpenMpi, Need::Mpich, Need::Fortran, Need::Ip];
 
 /// What `/etc/os-release` says.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -93,8 +123,8 @@ impl Os {
     fn is_known_to_have(&self, package: &str) -> bool {
         let Some(release) = RELEASES.iter().find(|r| r.id == self.id && r.version == self.version) else { return false };
         match package {
-            "python3-venv" => true,
             "libamdhip64-dev" => release.hip_headers,
+            name if EVERYWHERE.iter().any(|need| need.packages().contains(&name)) => true,
             name if name.starts_with("rocm-device-libs") => name == release.device_libs,
             name => name.rsplit('-').next().and_then(|v| v.parse().ok()).is_some_and(|v| release.clang.contains(&v)),
         }
@@ -121,7 +151,8 @@ pub struct Choice {
 
 /// Every name that could be asked for, for one question to apt-cache.
 fn candidates() -> Vec<String> {
-    let mut names: Vec<String> = ["rocm-device-libs", "libamdhip64-dev", "python3-venv"].map(str::to_owned).to_vec();
+    let fixed = EVERYWHERE.iter().chain(&[Need::HipHeaders]).flat_map(|need| need.packages());
+    let mut names: Vec<String> = std::iter::once(&"rocm-device-libs").chain(fixed).map(|name| (*name).to_owned()).collect();
     for version in CLANG_VERSIONS {
         names.extend(["clang", "lld", "llvm", "rocm-device-libs"].map(|name| format!("{name}-{version}")));
     }
@@ -145,8 +176,7 @@ pub fn choose(os: &Os, needs: &[Need], clang: Option<u32>, offered: &dyn Fn(&str
                 let numbered = CLANG_VERSIONS.into_iter().filter(|v| *v <= newest).map(|v| format!("rocm-device-libs-{v}"));
                 std::iter::once("rocm-device-libs".to_owned()).chain(numbered).find(|name| offered(name)).into_iter().collect()
             }
-            (Need::HipHeaders, _) => vec!["libamdhip64-dev".to_owned()],
-            (Need::Venv, _) => vec!["python3-venv".to_owned()],
+            (need, _) => need.packages().iter().map(|name| (*name).to_owned()).collect(),
         };
         if !names.is_empty() && names.iter().all(|name| offered(name)) {
             choice.packages.extend(names);
@@ -227,7 +257,7 @@ pub fn install(needs: &[Need], clang: Option<u32>, may_install: bool) -> Result<
     if !os.has_apt() || run::quiet(Command::new("apt-get").arg("--version")).is_none() {
         println!(
             "There is no apt here, so nothing is installed for you. Install with your package manager: clang 15 or newer with lld \
-             and llvm, ROCm's device libraries, HIP's headers, and python3 with venv."
+             and llvm, ROCm's device libraries, HIP's headers, python3 with venv, Open MPI, MPICH, gfortran and iproute2."
         );
         return Ok(());
     }
@@ -274,6 +304,7 @@ mod tests {
     use super::*;
 
     const ALL: [Need; 5] = [Need::Clang, Need::Llvm, Need::DeviceLibs, Need::HipHeaders, Need::Venv];
+    const MPI: [Need; 4] = [Need::OpenMpi, Need::Mpich, Need::Fortran, Need::Ip];
 
     fn os(id: &str, version: &str) -> Os {
         Os { id: id.into(), version: version.into(), like: Vec::new() }
@@ -316,6 +347,22 @@ mod tests {
         assert_eq!(packages("ubuntu", "22.04"), "clang-15 lld-15 llvm-15 rocm-device-libs python3-venv");
         assert_eq!(packages("ubuntu", "24.04"), "clang-20 lld-20 llvm-20 rocm-device-libs-17 libamdhip64-dev python3-venv");
         assert_eq!(packages("ubuntu", "19.10"), "");
+    }
+
+    #[test]
+    fn both_mpis_come_with_their_headers_on_every_release() {
+        for release in &RELEASES {
+            let os = os(release.id, release.version);
+            let choice = choose(&os, &MPI, None, &|name| os.is_known_to_have(name));
+            assert_eq!(choice.packages, ["openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev", "gfortran", "iproute2"]);
+            assert!(choice.packages.iter().all(|name| candidates().contains(name)));
+        }
+    }
+
+    #[test]
+    fn an_mpi_without_its_headers_is_none() {
+        let choice = choose(&os("debian", "12"), &[Need::Mpich], None, &|name| name == "mpich");
+        assert_eq!((choice.packages.len(), choice.unknown), (0, vec![Need::Mpich]));
     }
 
     #[test]

@@ -80,6 +80,11 @@ pub struct Tools {
     nvrtc: Option<(PathBuf, String)>,
     cuda_include: Option<PathBuf>,
     numpy: Option<String>,
+    /// `mpirun`.
+    open_mpi: Option<PathBuf>,
+    mpich: Option<PathBuf>,
+    fortran: Option<PathBuf>,
+    ip: Option<PathBuf>,
 }
 
 impl Tools {
@@ -125,7 +130,21 @@ impl Tools {
             let beside = c.path.canonicalize().ok()?.with_file_name("llvm-objdump");
             beside.is_file().then_some(beside).or_else(|| which(&format!("llvm-objdump-{}", c.major()?)))
         });
-        Tools { set, clang, llvm, device_libs, hip_headers: hip_headers(), python, nvrtc, cuda_include, numpy }
+        Tools {
+            set,
+            clang,
+            llvm,
+            device_libs,
+            hip_headers: hip_headers(),
+            python,
+            nvrtc,
+            cuda_include,
+            numpy,
+            open_mpi: mpi("openmpi", &["Open MPI", "OpenRTE"]),
+            mpich: mpi("mpich", &["HYDRA"]),
+            fortran: which("gfortran"),
+            ip: which("ip").or_else(|| first_file(["/usr/sbin/ip", "/sbin/ip"].map(PathBuf::from).to_vec())),
+        }
     }
 
     /// The packages that would fill the gaps.
@@ -139,6 +158,10 @@ impl Tools {
             (self.device_libs.is_none(), Need::DeviceLibs),
             (all && self.hip_headers.is_none(), Need::HipHeaders),
             (wants_venv, Need::Venv),
+            (all && self.open_mpi.is_none(), Need::OpenMpi),
+            (all && self.mpich.is_none(), Need::Mpich),
+            (all && self.fortran.is_none(), Need::Fortran),
+            (all && self.ip.is_none(), Need::Ip),
         ];
         gaps.into_iter().filter_map(|(gap, need)| gap.then_some(need)).collect()
     }
@@ -158,6 +181,10 @@ impl Tools {
             (self.nvrtc.is_none(), "NVRTC 12: nothing is compiled for NVIDIA GPUs"),
             (all && self.cuda_include.is_none(), "CUDA's headers: the driver table is not checked against them"),
             (all && self.numpy.is_none(), "numpy: .npy files are not compared with its own"),
+            (all && self.open_mpi.is_none(), "Open MPI: the MPI library is not tried with it"),
+            (all && self.mpich.is_none(), "MPICH: the MPI library is not tried with it"),
+            (all && self.fortran.is_none(), "gfortran: the MPI library is not tried with programs in Fortran"),
+            (all && self.ip.is_none(), "ip: the MPI library is not tried on several nodes"),
         ];
         gaps.into_iter().filter_map(|(gap, what)| gap.then_some(what)).collect()
     }
@@ -204,8 +231,15 @@ impl Tools {
         if let Some(clang) = &self.clang {
             line("clang", &clang.version, &clang.path);
         }
-        for (name, path) in [("AMD device libraries", &self.device_libs), ("HIP headers", &self.hip_headers), ("llvm-objdump", &self.llvm)]
-        {
+        for (name, path) in [
+            ("AMD device libraries", &self.device_libs),
+            ("HIP headers", &self.hip_headers),
+            ("llvm-objdump", &self.llvm),
+            ("Open MPI", &self.open_mpi),
+            ("MPICH", &self.mpich),
+            ("gfortran", &self.fortran),
+            ("ip", &self.ip),
+        ] {
             if let Some(path) = path.as_ref().filter(|_| self.set == Set::Test || name.starts_with("AMD")) {
                 line(name, "", path);
             }
@@ -257,6 +291,16 @@ fn nvrtc_places(wheel: Option<PathBuf>) -> Vec<PathBuf> {
 fn include_places(wheel: Option<PathBuf>) -> Vec<PathBuf> {
     let folders = wheel.into_iter().chain(toolkits().into_iter().map(|t| t.join("include")));
     from_user("WARPWAVE_CUDA_INCLUDE").into_iter().chain(folders).collect()
+}
+
+/// The `mpirun` of an MPI that has a compiler: Debian's names, which several can have side by side, then the plain ones.
+fn mpi(name: &str, words: &[&str]) -> Option<PathBuf> {
+    [format!(".{name}"), String::new()].into_iter().find_map(|suffix| {
+        let run = which(&format!("mpirun{suffix}"))?;
+        let said = run::quiet(Command::new(&run).arg("--version"))?;
+        let compiles = run::quiet(Command::new(format!("mpicc{suffix}")).arg("-show")).is_some();
+        (compiles && words.iter().any(|word| said.contains(word))).then_some(run)
+    })
 }
 
 fn hip_headers() -> Option<PathBuf> {
@@ -408,6 +452,10 @@ mod tests {
             nvrtc: None,
             cuda_include: None,
             numpy: None,
+            open_mpi: None,
+            mpich: None,
+            fortran: None,
+            ip: None,
         }
     }
 
@@ -422,7 +470,7 @@ mod tests {
     #[test]
     fn the_demo_asks_for_less_than_the_tests() {
         assert_eq!(nothing(Set::Demo).missing().len(), 3);
-        assert_eq!(nothing(Set::Test).missing().len(), 7);
+        assert_eq!(nothing(Set::Test).missing().len(), 11);
         assert_eq!(wheel_names(Set::Demo), "nvidia-cuda-nvrtc-cu12");
         assert_eq!(wheel_names(Set::Test), "nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12 numpy");
     }

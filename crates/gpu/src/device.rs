@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -227,8 +228,12 @@ impl Device {
         self.0.seat
     }
 
+    /// Makes it the thread's current device, for libraries that go by that.
+    pub fn make_current(&self) -> Result<()> {
+        self.activate().map(drop)
+    }
+
     /// Makes this device current on the thread, and gives the table to call.
-    #[inline]
     pub(crate) fn activate(&self) -> Result<&Table> {
         self.0.activate().map_err(|failure| self.error(failure))
     }
@@ -241,6 +246,32 @@ impl Device {
     #[cold]
     pub(crate) fn error(&self, failure: Failure) -> Error {
         self.0.driver.error(self.name(), failure)
+    }
+}
+
+/// The thread's device as it was when this was made, restored when it is dropped: calls of this crate in between leave no trace in
+/// what the program set. Made by [`Driver::keep_current`].
+pub struct CurrentDevice<'a> {
+    driver: &'a Driver,
+    seat: Seat,
+    /// It belongs to the thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Driver {
+    /// Remembers the thread's current device.
+    pub fn keep_current(&self) -> Result<CurrentDevice<'_>> {
+        let seat = vendor::current(&self.table).map_err(|failure| self.error(self.label(), failure))?;
+        Ok(CurrentDevice { driver: self, seat, _thread: PhantomData })
+    }
+}
+
+impl Drop for CurrentDevice<'_> {
+    fn drop(&mut self) {
+        // A thread without a context of CUDA gets none.
+        if let Err(failure) = vendor::activate(&self.driver.table, self.seat) {
+            tracing::warn!(?failure, "the thread's current device could not be restored");
+        }
     }
 }
 

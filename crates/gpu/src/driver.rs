@@ -113,6 +113,11 @@ impl Driver {
             Vendor::Nvidia => "cuInit",
             Vendor::Amd => "hipInit",
         });
+        Driver::of_library(label, vendor, library, path)
+    }
+
+    /// Starts the driver of a library that is open.
+    pub(crate) fn of_library(label: &str, vendor: Vendor, library: Library, path: PathBuf) -> Result<Arc<Driver>> {
         Driver::start(label, Table::new(vendor, Source::Library(library)), path, None)
     }
 
@@ -225,10 +230,19 @@ impl Driver {
             let outcome = unsafe { self.table.pointer_attribute((&raw mut value).cast(), number, pointer) };
             outcome.map(|()| value)
         };
+        // HIP remembers errors for the program to ask after; to ask about a host address must leave none behind.
+        // SAFETY: no arguments.
+        let clean = unsafe { self.table.peek_at_last_error() }.is_ok();
         let kind = match attribute(vendor::POINTER_MEMORY_TYPE) {
             Ok(number) => vendor::memory_kind(self.vendor(), self.version.major, number),
             // Unknown to the driver.
-            Err(Failure::Code { code: code::INVALID_VALUE | code::NOT_FOUND, .. }) => return Ok(None),
+            Err(Failure::Code { code: code::INVALID_VALUE | code::NOT_FOUND, .. }) => {
+                if clean {
+                    // SAFETY: no arguments.
+                    let _ = unsafe { self.table.get_last_error() };
+                }
+                return Ok(None);
+            }
             Err(failure) => return Err(self.error(&self.label, failure)),
         };
         // CUDA reports managed memory as device memory, with this flag.

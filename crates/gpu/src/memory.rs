@@ -43,6 +43,8 @@ struct Uses {
 enum Origin {
     /// From the pool, for work on this stream.
     Pool { stream: Stream, held: usize },
+    /// An allocation of the driver's that this block alone has.
+    Dedicated,
     /// Nothing: a buffer of no elements.
     Empty,
     /// Page-locked by the driver.
@@ -73,7 +75,7 @@ impl Block {
 
     pub fn kind(&self) -> MemoryKind {
         match self.origin {
-            Origin::Pool { .. } | Origin::Empty => MemoryKind::Device,
+            Origin::Pool { .. } | Origin::Dedicated | Origin::Empty => MemoryKind::Device,
             Origin::Pinned { .. } | Origin::Registered { .. } => MemoryKind::Host,
             Origin::Managed => MemoryKind::Unified,
         }
@@ -209,7 +211,7 @@ impl Drop for Block {
                     Origin::Pool { .. } | Origin::Empty => Ok(()),
                     Origin::Pinned { host } => table.host_free(*host),
                     Origin::Registered { host, .. } => table.host_unregister(*host),
-                    Origin::Managed => table.mem_free(self.ptr),
+                    Origin::Dedicated | Origin::Managed => table.mem_free(self.ptr),
                 }
             })
         });
@@ -243,6 +245,26 @@ pub struct Buffer<T> {
 impl<T: Pod> Buffer<T> {
     pub(crate) fn alloc(stream: &Stream, len: usize) -> Result<Buffer<T>> {
         Ok(Buffer { block: Block::pooled(stream, byte_len::<T>(len)?)?, len, _element: PhantomData })
+    }
+
+    /// Room for `len` elements in an allocation of its own, which goes back to the driver and not to the pool: for memory that other
+    /// processes are to share ([`Buffer::ipc_handle`]).
+    pub fn dedicated(device: &Device, len: usize) -> Result<Buffer<T>> {
+        /// Drivers put smaller allocations together into one of this size, and a handle opens all of it.
+        const GRANULE: usize = 2 << 20;
+        let bytes = byte_len::<T>(len)?;
+        let Some(held) = bytes.checked_next_multiple_of(GRANULE).filter(|held| *held > 0) else {
+            return Ok(Buffer { block: Block::new(device, 0, 0, Origin::Empty), len, _element: PhantomData });
+        };
+        let table = device.activate()?;
+        let mut ptr = 0;
+        // SAFETY: the output outlives the call.
+        device.check(unsafe { table.mem_alloc(&mut ptr, held) })?;
+        Ok(Buffer { block: Block::new(device, ptr, bytes, Origin::Dedicated), len, _element: PhantomData })
+    }
+
+    pub(crate) fn is_dedicated(&self) -> bool {
+        matches!(self.block.origin, Origin::Dedicated)
     }
 }
 
@@ -318,7 +340,8 @@ impl<T: Pod> HostBuffer<T> {
         Ok(HostBuffer { block, len, _element: PhantomData })
     }
 
-    pub(crate) fn host_ptr(&self) -> *mut T {
+    /// The host's address. What goes through it is not checked against queued work.
+    pub fn host_ptr(&self) -> *mut T {
         match self.block.origin {
             Origin::Pinned { host } | Origin::Registered { host, .. } => host.cast(),
             _ => std::ptr::NonNull::dangling().as_ptr(),

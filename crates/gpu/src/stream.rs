@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, done};
 use crate::graph::Capture;
 use crate::memory::{Block, Buffer, HostBuffer, Slice, SliceMut, mark_used};
-use crate::table::{Failure, Handle};
+use crate::table::{DevicePtr, Failure, Handle, Table};
 use crate::vendor;
 
 /// A queue of work. Cheap to clone; usable from any thread.
@@ -58,15 +58,25 @@ pub struct Priorities {
     pub greatest: i32,
 }
 
+/// Not ordered with the legacy default stream, which other libraries of the process may use.
+const NON_BLOCKING: u32 = 1;
+
 impl Device {
     /// Makes a stream of ordinary priority.
     pub fn stream(&self) -> Result<Stream> {
-        Stream::new(self, 0)
+        Stream::new(self, NON_BLOCKING, 0)
+    }
+
+    /// Makes a stream that takes turns with the legacy default stream: its work begins after what the program queued there before,
+    /// and what the program queues there later begins after it.
+    pub fn blocking_stream(&self) -> Result<Stream> {
+        const BLOCKING: u32 = 0;
+        Stream::new(self, BLOCKING, 0)
     }
 
     /// Makes a stream of a priority within [`Device::stream_priorities`]; drivers clamp what is outside.
     pub fn stream_with_priority(&self, priority: i32) -> Result<Stream> {
-        Stream::new(self, priority)
+        Stream::new(self, NON_BLOCKING, priority)
     }
 
     /// The priorities there are: 0 to -5 on NVIDIA, 1 to -1 on AMD.
@@ -80,15 +90,13 @@ impl Device {
 }
 
 impl Stream {
-    fn new(device: &Device, priority: i32) -> Result<Stream> {
-        /// Not ordered with the legacy default stream, which other libraries of the process may use.
-        const NON_BLOCKING: u32 = 1;
+    fn new(device: &Device, flags: u32, priority: i32) -> Result<Stream> {
         // 0 is the pool's list of blocks that no stream uses.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let table = device.activate()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the output outlives the call.
-        device.check(unsafe { table.stream_create(&mut raw, NON_BLOCKING, priority) })?;
+        device.check(unsafe { table.stream_create(&mut raw, flags, priority) })?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Stream(Arc::new(StreamInner {
             device: device.clone(),
@@ -310,6 +318,41 @@ impl Stream {
         to.wait(&self.record()?)
     }
 
+    /// Queues a copy from a device address, which need not be of this crate's making, to host memory.
+    ///
+    /// # Safety
+    /// Both must be valid for `bytes` bytes, `destination` for writing, and stay so until the copy is done.
+    pub unsafe fn copy_raw_to_host(&self, source: DevicePtr, destination: *mut c_void, bytes: usize) -> Result<()> {
+        // SAFETY: the caller vouches for both.
+        self.copy_raw_with(bytes, |table, stream| unsafe { table.copy_d2h_async(destination, source, bytes, stream) })
+    }
+
+    /// Queues a copy from host memory to a device address.
+    ///
+    /// # Safety
+    /// As [`Stream::copy_raw_to_host`].
+    pub unsafe fn copy_raw_from_host(&self, source: *const c_void, destination: DevicePtr, bytes: usize) -> Result<()> {
+        // SAFETY: the caller vouches for both.
+        self.copy_raw_with(bytes, |table, stream| unsafe { table.copy_h2d_async(destination, source, bytes, stream) })
+    }
+
+    /// Queues a copy between device addresses.
+    ///
+    /// # Safety
+    /// As [`Stream::copy_raw_to_host`].
+    pub unsafe fn copy_raw(&self, source: DevicePtr, destination: DevicePtr, bytes: usize) -> Result<()> {
+        // SAFETY: the caller vouches for both.
+        self.copy_raw_with(bytes, |table, stream| unsafe { table.copy_d2d_async(destination, source, bytes, stream) })
+    }
+
+    fn copy_raw_with(&self, bytes: usize, copy: impl FnOnce(&Table, Handle) -> Result<(), Failure>) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let _gate = self.enter();
+        self.device().check(copy(self.device().activate()?, self.raw()))
+    }
+
     /// Queues zeroes.
     pub fn zero<'a, T: Pod>(&self, destination: impl Into<SliceMut<'a, T>>) -> Result<()> {
         let destination = destination.into();
@@ -345,11 +388,7 @@ impl Stream {
         }
     }
 
-    fn fill_with<T: Pod>(
-        &self,
-        destination: SliceMut<'_, T>,
-        fill: impl FnOnce(&crate::table::Table, Handle) -> Result<(), Failure>,
-    ) -> Result<()> {
+    fn fill_with<T: Pod>(&self, destination: SliceMut<'_, T>, fill: impl FnOnce(&Table, Handle) -> Result<(), Failure>) -> Result<()> {
         let _gate = self.enter();
         self.check_device(destination.block, "the destination")?;
         if destination.is_empty() {

@@ -202,6 +202,10 @@ macro_rules! two_vendor_table {
 
 /// A device address.
 pub type DevicePtr = u64;
+/// What names an allocation to other processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct IpcHandle(pub [u8; 64]);
 /// An opaque driver handle.
 pub type Handle = *mut c_void;
 /// A function the driver runs on the host.
@@ -276,6 +280,14 @@ two_vendor_table! {
     mem_prefetch_async(ptr: DevicePtr, bytes: usize, device: c_int, stream: Handle) = "cuMemPrefetchAsync" | "hipMemPrefetchAsync";
     /// A fact about a pointer.
     pointer_attribute(out: *mut c_void, attribute: c_int, ptr: DevicePtr) = "cuPointerGetAttribute" | "hipPointerGetAttribute";
+
+    // Memory of other processes
+    /// Names an allocation.
+    ipc_get_handle(out: *mut IpcHandle, ptr: DevicePtr) = "cuIpcGetMemHandle" | "hipIpcGetMemHandle";
+    /// Maps an allocation of another process. The handle goes by value.
+    ipc_open_handle(out: *mut DevicePtr, handle: IpcHandle, flags: c_uint) = "cuIpcOpenMemHandle_v2" | "hipIpcOpenMemHandle";
+    /// Undoes it.
+    ipc_close_handle(ptr: DevicePtr) = "cuIpcCloseMemHandle" | "hipIpcCloseMemHandle";
 
     // Copies: only the stream-ordered forms; a blocking copy is one of these and a wait
     /// Host to device.
@@ -374,6 +386,10 @@ two_vendor_table! {
     graph_exec_destroy(exec: Handle) = "cuGraphExecDestroy" | "hipGraphExecDestroy";
 
     // Errors
+    /// The thread's last error, which stays. CUDA's driver remembers none.
+    peek_at_last_error() = - | "hipPeekAtLastError";
+    /// The thread's last error, which is forgotten.
+    get_last_error() = - | "hipGetLastError";
     /// A code's name (HIP 5.3+).
     error_name(code: c_int, out: *mut *const c_char) = "cuGetErrorName" | "hipDrvGetErrorName";
     /// A code's sentence (HIP 5.3+).

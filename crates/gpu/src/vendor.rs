@@ -2,9 +2,9 @@
 //!
 //! Everything here is small on purpose. If a difference can be a cell of the table, it belongs there.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use crate::table::{DevicePtr, Failure, Handle, Table, Vendor};
+use crate::table::{DevicePtr, Failure, Handle, IpcHandle, Table, Vendor};
 
 macro_rules! attributes {
     ( $( $name:ident = $cu_name:literal $cu:literal | $hip_name:literal $hip:literal; )* ) => {
@@ -71,6 +71,7 @@ pub(crate) const POINTER_DEVICE_ORDINAL: c_int = 9;
 pub(crate) mod code {
     pub const INVALID_VALUE: i32 = 1;
     pub const OUT_OF_MEMORY: i32 = 2;
+    pub const NOT_INITIALIZED: i32 = 3;
     pub const NO_DEVICE: i32 = 100;
     pub const INVALID_DEVICE: i32 = 101;
     pub const INVALID_IMAGE: i32 = 200;
@@ -167,6 +168,41 @@ pub(crate) fn activate(table: &Table, seat: Seat) -> Result<(), Failure> {
             unsafe { table.set_device(seat.ordinal) }
         }
     }
+}
+
+/// What is current on this thread, as `activate` would set it.
+pub(crate) fn current(table: &Table) -> Result<Seat, Failure> {
+    let mut seat = Seat { ordinal: 0, context: std::ptr::null_mut() };
+    // SAFETY: the outputs outlive the calls.
+    unsafe {
+        match table.vendor() {
+            Vendor::Nvidia => table.context_get_current(&mut seat.context)?,
+            Vendor::Amd => table.get_device(&mut seat.ordinal)?,
+        }
+    }
+    Ok(seat)
+}
+
+/// Maps an allocation of another process, wherever the device can reach it.
+///
+/// # Safety
+/// The handle must come from a live allocation.
+pub(crate) unsafe fn open_ipc(table: &Table, handle: IpcHandle) -> Result<DevicePtr, Failure> {
+    const LAZY_PEER_ACCESS: c_uint = 1;
+    /// The same in HIP before version 6.
+    const OLD_LAZY_PEER_ACCESS: c_uint = 0;
+    let mut ptr = 0;
+    // SAFETY: the output outlives the call; the caller vouches for the handle.
+    let outcome = unsafe { table.ipc_open_handle(&mut ptr, handle, LAZY_PEER_ACCESS) };
+    match (table.vendor(), outcome) {
+        // Which version changed the number is not sure: HIP refuses the wrong one.
+        (Vendor::Amd, Err(Failure::Code { code: code::INVALID_VALUE, .. })) => {
+            // SAFETY: as above.
+            unsafe { table.ipc_open_handle(&mut ptr, handle, OLD_LAZY_PEER_ACCESS)? };
+        }
+        (_, outcome) => outcome?,
+    }
+    Ok(ptr)
 }
 
 /// Copies between two devices of one vendor.

@@ -83,6 +83,7 @@ fn the_cuda_column_agrees_with_cuda_h() {
         static_assert(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == 8, \"\");
         static_assert(CU_POINTER_ATTRIBUTE_MEMORY_TYPE == 2 && CU_POINTER_ATTRIBUTE_IS_MANAGED == 8 && CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL == 9, \"\");
         static_assert(CU_MEMORYTYPE_HOST == 1 && CU_MEMORYTYPE_DEVICE == 2 && CU_MEMORYTYPE_UNIFIED == 4, \"\");
+        static_assert(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS == 1 && CUDA_ERROR_NOT_INITIALIZED == 3, \"\");
         static_assert(CUDA_ERROR_OUT_OF_MEMORY == 2 && CUDA_ERROR_NO_DEVICE == 100 && CUDA_ERROR_INVALID_DEVICE == 101, \"\");
         static_assert(CUDA_ERROR_NOT_FOUND == 500 && CUDA_ERROR_NOT_READY == 600 && CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED == 704, \"\");
         static_assert(CUDA_ERROR_INVALID_IMAGE == 200 && CUDA_ERROR_NO_BINARY_FOR_GPU == 209 && CUDA_ERROR_UNSUPPORTED_PTX_VERSION == 222, \"\");
@@ -103,6 +104,7 @@ fn the_hip_column_agrees_with_hip_runtime_api_h() {
     let prologue = "#define __HIP_PLATFORM_AMD__ 1
         #define __HIP_DISABLE_CPP_FUNCTIONS__ 1
         #include <hip/hip_runtime_api.h>
+        static_assert(hipIpcMemLazyEnablePeerAccess <= 1 && hipErrorNotInitialized == 3, \"\");
         static_assert(hipErrorOutOfMemory == 2 && hipErrorNoDevice == 100 && hipErrorInvalidDevice == 101 && hipErrorRuntimeMemory == 1052, \"\");
         static_assert(hipErrorNotFound == 500 && hipErrorNotReady == 600 && hipErrorPeerAccessAlreadyEnabled == 704, \"\");
         static_assert(hipErrorInvalidImage == 200 && hipErrorNoBinaryForGpu == 209 && hipErrorLaunchFailure == 719, \"\");

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use warpwave_gpu::library::{Library, Search};
 use warpwave_gpu::{Driver, Error, Row, Table, Vendor};
 
+/// Rows that no virtual GPU has: its memory is its process's own.
+const NOT_VIRTUAL: [&str; 3] = ["hipIpcGetMemHandle", "hipIpcOpenMemHandle", "hipIpcCloseMemHandle"];
+
 /// Built beside this test.
 fn library() -> PathBuf {
     let own = std::env::current_exe().unwrap();
@@ -16,7 +19,7 @@ fn library() -> PathBuf {
 #[test]
 fn every_hip_row_resolves_in_both_forms() {
     let library = Library::open_file("the virtual GPU", &library()).unwrap();
-    let rows: Vec<&str> = Table::ROWS.iter().filter_map(|row: &Row| row.hip).collect();
+    let rows: Vec<&str> = Table::ROWS.iter().filter_map(|row: &Row| row.hip).filter(|symbol| !NOT_VIRTUAL.contains(symbol)).collect();
     assert!(rows.len() > 60);
     for symbol in rows.iter().chain(warpwave_vgpu::hip::SYMBOLS) {
         assert!(library.symbol(symbol).is_some(), "libamdhip64.so lacks {symbol}");
@@ -39,7 +42,7 @@ fn the_library_drives_devices_like_the_vendors() {
     // SAFETY: no other thread of this test binary reads this variable.
     unsafe { std::env::set_var("WARPWAVE_TEST_STAND_IN", library()) };
     let driver = Driver::open("rocm", Vendor::Amd, &search).unwrap();
-    assert!(driver.missing_symbols().is_empty());
+    assert_eq!(driver.missing_symbols(), NOT_VIRTUAL);
     assert_eq!(driver.library(), library().canonicalize().unwrap());
     let device = driver.device(0).unwrap();
     assert_eq!(device.info().arch, "gfx90a:sramecc+:xnack-");

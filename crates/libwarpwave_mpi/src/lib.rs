@@ -8,7 +8,7 @@ mod fortran;
 use std::ffi::{CStr, c_int, c_void};
 
 use warpwave_allreduce::abi::{Handle, Mpi};
-use warpwave_allreduce::allreduce::{Call, allreduce};
+use warpwave_allreduce::allreduce::{Call, allreduce, may_leave};
 
 type In = *const c_void;
 type Out = *mut c_void;
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn MPI_Allreduce_c(send: In, receive: Out, count: i64, dat
 
 /// What this library does not do itself, handed to the MPI as it came; where the MPI has no such function, an error says so.
 macro_rules! pass {
-    ($( $name:ident = $call:ident, $symbol:literal ( $($arg:ident : $ty:ty),* ); )*) => { $(
+    ($( $name:ident = $call:ident, $symbol:literal ( $send:ident, $receive:ident, $($arg:ident : $ty:ty),* ); )*) => { $(
         /// MPI's.
         ///
         /// # Safety
@@ -73,21 +73,24 @@ macro_rules! pass {
         // SAFETY: the name is MPI's, and so is the function's shape.
         #[allow(clippy::too_many_arguments)]
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $ty),*) -> c_int {
+        pub unsafe extern "C" fn $name($send: In, $receive: Out, $($arg: $ty),*) -> c_int {
             let Some(mpi) = Mpi::get() else {
-                return forward!($symbol ($($arg),*) as fn($($ty),*));
+                return forward!($symbol ($send, $receive, $($arg),*) as fn(In, Out, $($ty),*));
             };
+            if !may_leave(mpi, $send, $receive) {
+                return mpi.unsupported;
+            }
             // SAFETY: the caller's promise.
-            mpi.calls.$call.map_or(mpi.unsupported, |call| unsafe { call($($arg),*) })
+            mpi.calls.$call.map_or(mpi.unsupported, |call| unsafe { call($send, $receive, $($arg),*) })
         }
     )* };
 }
 
 pass! {
-    MPI_Iallreduce = iallreduce, c"MPI_Iallreduce" (send: In, receive: Out, count: c_int, datatype: Handle, op: Handle, comm: Handle, request: *mut Handle);
-    MPI_Iallreduce_c = iallreduce_large, c"MPI_Iallreduce_c" (send: In, receive: Out, count: i64, datatype: Handle, op: Handle, comm: Handle, request: *mut Handle);
-    MPI_Allreduce_init = allreduce_init, c"MPI_Allreduce_init" (send: In, receive: Out, count: c_int, datatype: Handle, op: Handle, comm: Handle, info: Handle, request: *mut Handle);
-    MPI_Allreduce_init_c = allreduce_init_large, c"MPI_Allreduce_init_c" (send: In, receive: Out, count: i64, datatype: Handle, op: Handle, comm: Handle, info: Handle, request: *mut Handle);
+    MPI_Iallreduce = iallreduce, c"MPI_Iallreduce" (send, receive, count: c_int, datatype: Handle, op: Handle, comm: Handle, request: *mut Handle);
+    MPI_Iallreduce_c = iallreduce_large, c"MPI_Iallreduce_c" (send, receive, count: i64, datatype: Handle, op: Handle, comm: Handle, request: *mut Handle);
+    MPI_Allreduce_init = allreduce_init, c"MPI_Allreduce_init" (send, receive, count: c_int, datatype: Handle, op: Handle, comm: Handle, info: Handle, request: *mut Handle);
+    MPI_Allreduce_init_c = allreduce_init_large, c"MPI_Allreduce_init_c" (send, receive, count: i64, datatype: Handle, op: Handle, comm: Handle, info: Handle, request: *mut Handle);
 }
 
 /// MPI's.

@@ -5,10 +5,13 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::Failure;
 use crate::abi::{Handle, Mpi};
+use crate::gpu::DeviceContext;
+use crate::ipc::Ipc;
+use crate::nccl::Nccl;
 use crate::settings::{self, Shared};
 use crate::table::{Memory, Sizes};
 use crate::wire::Wire;
@@ -28,6 +31,8 @@ pub struct Comm {
     handle: Handle,
     private: OnceLock<Option<Handle>>,
     nodes: OnceLock<Vec<usize>>,
+    ipc: OnceLock<Option<Ipc>>,
+    nccl: OnceLock<Option<Nccl>>,
     /// Room for what is received in host memory.
     pub scratch: Mutex<Vec<u8>>,
 }
@@ -80,8 +85,18 @@ unsafe extern "C" fn deleted(_: Handle, _: c_int, value: *mut c_void, _: *mut c_
     }
     // SAFETY: the attribute's value is a box made in `Comm::look_up`, deleted once.
     let comm = unsafe { Box::from_raw(value.cast::<Comm>()) };
-    if let (Some(Some(private)), Some(mpi), false) = (comm.private.get(), Mpi::get(), ENDING.load(Ordering::Acquire)) {
+    if ENDING.load(Ordering::Acquire) {
+        // What it holds on devices ends with the process.
+        std::mem::forget(comm);
+        return 0;
+    }
+    if let (Some(Some(private)), Some(mpi)) = (comm.private.get(), Mpi::get()) {
         let mut private = *private;
+        if comm.ipc.get().is_some_and(Option::is_some) {
+            // Nobody frees what another rank still reads.
+            // SAFETY: freeing a communicator is collective, so all its ranks come here.
+            unsafe { (mpi.calls.barrier)(private) };
+        }
         // SAFETY: it is ours, and no message is under way on it.
         unsafe { (mpi.calls.comm_free)(&mut private) };
     }
@@ -157,6 +172,8 @@ impl Comm {
             handle,
             private: OnceLock::new(),
             nodes: OnceLock::new(),
+            ipc: OnceLock::new(),
+            nccl: OnceLock::new(),
             scratch: Mutex::default(),
         })
     }
@@ -178,12 +195,67 @@ impl Comm {
         made.map(|comm| Wire { mpi, comm, crowded: crowded() })
     }
 
+    /// Which of `mine` hold for any rank. Collective.
+    pub fn any_of<const N: usize>(&self, mpi: &'static Mpi, mine: [bool; N]) -> Result<[bool; N], Failure> {
+        let (mine, mut all) = (mine.map(c_int::from), [0 as c_int; N]);
+        // SAFETY: as many integers go in and out, in the program's own collective call.
+        checked(unsafe {
+            (mpi.calls.allreduce)(mine.as_ptr().cast(), all.as_mut_ptr().cast(), N as c_int, mpi.int, mpi.op_max, self.handle)
+        })?;
+        Ok(all.map(|flag| flag != 0))
+    }
+
+    /// Whether `mine` holds for any rank. Collective.
+    pub fn any(&self, mpi: &'static Mpi, mine: bool) -> Result<bool, Failure> {
+        self.any_of(mpi, [mine]).map(|[all]| all)
+    }
+
+    /// All ranks' bytes, one after the other. Collective.
+    pub fn gather(&self, mpi: &'static Mpi, mine: &[u8], all: &mut [u8]) -> Result<(), Failure> {
+        assert_eq!(all.len(), mine.len() * self.ranks);
+        let length = mine.len() as c_int;
+        // SAFETY: there is room for what comes.
+        checked(unsafe {
+            (mpi.calls.allgather)(mine.as_ptr().cast(), length, mpi.byte, all.as_mut_ptr().cast(), length, mpi.byte, self.handle)
+        })
+    }
+
+    /// Rank 0's bytes to all. Collective.
+    pub fn tell(&self, mpi: &'static Mpi, bytes: &mut [u8]) -> Result<(), Failure> {
+        // SAFETY: all ranks have as many bytes.
+        checked(unsafe { (mpi.calls.bcast)(bytes.as_mut_ptr().cast(), bytes.len() as c_int, mpi.byte, 0, self.handle) })
+    }
+
+    /// Whether NCCL, and whether the shared memory, were set up for another device than `context`'s.
+    pub fn is_elsewhere(&self, context: &DeviceContext) -> (bool, bool) {
+        let nccl = self.nccl.get().is_some_and(|made| made.as_ref().is_some_and(|made| made.device() != context.device()));
+        let ipc = self.ipc.get().is_some_and(|made| made.as_ref().is_some_and(|made| made.device() != context.device()));
+        (nccl, ipc)
+    }
+
+    /// The ranks' shared device memory, if there can be any. The first call is collective.
+    pub fn ipc(&self, mpi: &'static Mpi, context: &Arc<DeviceContext>) -> Result<Option<&Ipc>, Failure> {
+        if let Some(made) = self.ipc.get() {
+            return Ok(made.as_ref());
+        }
+        let made = Ipc::set_up(mpi, self, context)?;
+        Ok(self.ipc.get_or_init(|| made).as_ref())
+    }
+
+    /// NCCL or RCCL for these ranks, if they have it. The first call is collective.
+    pub fn nccl(&self, mpi: &'static Mpi, context: &Arc<DeviceContext>) -> Result<Option<&Nccl>, Failure> {
+        if let Some(made) = self.nccl.get() {
+            return Ok(made.as_ref());
+        }
+        let made = Nccl::set_up(mpi, self, context)?;
+        Ok(self.nccl.get_or_init(|| made).as_ref())
+    }
+
     /// Each rank's node, named by one of its ranks. The first call is collective.
     pub fn nodes(&self, mpi: &'static Mpi) -> Result<&[usize], Failure> {
         if let Some(known) = self.nodes.get() {
             return Ok(known);
         }
-        let checked = |code: c_int| if code == 0 { Ok(()) } else { Err(Failure::Mpi(code)) };
         let mut local = mpi.comm_null;
         let mut first = self.rank as c_int;
         let mut firsts = vec![0 as c_int; self.ranks];
@@ -199,9 +271,12 @@ impl Comm {
     }
 }
 
+fn checked(code: c_int) -> Result<(), Failure> {
+    if code == 0 { Ok(()) } else { Err(Failure::Mpi(code)) }
+}
+
 /// Rank 0's settings for all, and whether anybody may have a GPU.
 fn agree(mpi: &Mpi, handle: Handle, mine: &Shared) -> Result<(Shared, bool), Failure> {
-    let checked = |code: c_int| if code == 0 { Ok(()) } else { Err(Failure::Mpi(code)) };
     let hash =
         mine.text().bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)) as c_int & c_int::MAX;
     let facts = [c_int::from(crate::gpu::possible()), hash, !hash];

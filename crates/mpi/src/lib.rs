@@ -10,16 +10,21 @@
 //! | [`schedule`] | the algorithms as data: who sends which range to whom |
 //! | [`table`], [`settings`] | which algorithm for which call, and what the environment says about it |
 //! | [`comm`] | what is kept for a communicator, and what its ranks agree on |
-//! | [`wire`], [`host`] | messages, and steps carried out on host memory |
+//! | [`wire`], [`host`], [`device`] | messages, and steps carried out on host and on device memory |
+//! | [`ipc`], [`nccl`] | the ways between GPUs that need no message |
+//! | [`gpu`] | where a buffer lies, and copies and operations in device memory |
 //! | [`mod@allreduce`] | one call: who does it, and how |
 
 pub mod abi;
 pub mod allreduce;
 pub mod combine;
 pub mod comm;
+pub mod device;
 pub mod element;
 pub mod gpu;
 pub mod host;
+pub mod ipc;
+pub mod nccl;
 pub mod schedule;
 pub mod settings;
 pub mod stats;
@@ -32,7 +37,7 @@ pub enum Failure {
     /// The MPI's error code.
     #[error("MPI error {0}")]
     Mpi(std::ffi::c_int),
-    /// What the GPU's driver said.
-    #[error("{0}")]
-    Gpu(String),
+    /// Work on a device failed.
+    #[error(transparent)]
+    Gpu(#[from] gpu::Error),
 }

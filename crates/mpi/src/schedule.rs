@@ -134,7 +134,7 @@ fn folded(group: Group, range: &Range<usize>, middle: impl FnOnce(&mut Steps, Gr
 }
 
 /// The part of `range` that place `index` of `parts` owns.
-fn part(range: &Range<usize>, parts: usize, index: usize) -> Range<usize> {
+pub fn part(range: &Range<usize>, parts: usize, index: usize) -> Range<usize> {
     let at = |index: usize| range.start + (range.len() as u128 * index as u128 / parts as u128) as usize;
     at(index)..at(index + 1)
 }

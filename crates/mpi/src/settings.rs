@@ -3,10 +3,12 @@
 //! Ranks may see different environments. What decides about messages is therefore agreed on: rank 0 of a communicator says it, and
 //! the others follow ([`crate::comm`]).
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use crate::abi::Flavor;
+use crate::comm::lock;
 use crate::table::{Algorithm, BadTable, Memory, Sizes, Table, bytes};
 
 /// The settings that all ranks of a communicator must share, as text that can be sent.
@@ -49,6 +51,15 @@ impl Local {
 pub fn warn(text: impl std::fmt::Display) {
     if Local::get().warn {
         eprintln!("warpwave-mpi: {text}");
+    }
+}
+
+/// The same, for what would come with every call.
+pub fn warn_once(text: impl std::fmt::Display) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let text = text.to_string();
+    if lock(&SAID).insert(text.clone()) {
+        warn(text);
     }
 }
 

@@ -69,6 +69,12 @@ impl Wire<'_> {
         Ok(())
     }
 
+    /// Waits until all ranks are here.
+    pub fn meet(&self) -> Result<(), Failure> {
+        // SAFETY: the communicator is valid.
+        checked(unsafe { (self.mpi.calls.barrier)(self.comm) })
+    }
+
     /// Sends and receives at once, and waits for both.
     ///
     /// # Safety

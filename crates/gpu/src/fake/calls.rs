@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::machine::{BAD_HANDLE, EventState, INVALID, Invocation, Item, Machine, Op, StreamState};
 use super::{index, machine};
-use crate::table::{DevicePtr, Handle, HostFunction, StreamCallback, Table, Vendor};
+use crate::table::{DevicePtr, Handle, HostFunction, IpcHandle, StreamCallback, Table, Vendor};
 use crate::vendor::{Attribute, MemoryKind, POINTER_DEVICE_ORDINAL, POINTER_IS_MANAGED, POINTER_MEMORY_TYPE};
 
 const NO_DEVICE: i32 = 100;
@@ -462,6 +462,23 @@ calls! {
         }
     }
 
+    fn ipc_get_handle(out: *mut IpcHandle, ptr: DevicePtr) |m| {
+        if m.memory.get(&ptr).is_none_or(|a| a.kind != MemoryKind::Device) { return INVALID; }
+        let mut handle = IpcHandle([0; 64]);
+        handle.0[..8].copy_from_slice(&ptr.to_ne_bytes());
+        put(out, handle)
+    }
+    fn ipc_open_handle(out: *mut DevicePtr, handle: IpcHandle, flags: c_uint) |m| {
+        let ptr = handle.0.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        let lazy_access = u32::from(m.fake.vendor == Vendor::Nvidia || m.fake.version >= 60_000_000);
+        if flags != lazy_access || !m.memory.contains_key(&ptr) { return INVALID; }
+        m.mapped.push(ptr);
+        put(out, ptr)
+    }
+    fn ipc_close_handle(ptr: DevicePtr) |m| {
+        match m.mapped.iter().position(|known| *known == ptr) { Some(at) => { m.mapped.swap_remove(at); 0 } None => INVALID }
+    }
+
     fn copy_h2d_async(dst: DevicePtr, src: *const c_void, bytes: usize, stream: Handle) |m| { copy(m, stream, dst, src as u64, bytes, [true, false]) }
     fn copy_d2h_async(dst: *mut c_void, src: DevicePtr, bytes: usize, stream: Handle) |m| { copy(m, stream, dst as u64, src, bytes, [false, true]) }
     fn copy_d2d_async(dst: DevicePtr, src: DevicePtr, bytes: usize, stream: Handle) |m| { copy(m, stream, dst, src, bytes, [true, true]) }
@@ -633,6 +650,8 @@ calls! {
     fn graph_destroy(graph: Handle) |m| { if m.graphs.remove(&(graph as usize)).is_some() { 0 } else { BAD_HANDLE } }
     fn graph_exec_destroy(exec: Handle) |m| { if m.execs.remove(&(exec as usize)).is_some() { 0 } else { BAD_HANDLE } }
 
+    fn peek_at_last_error() |_m| { 0 }
+    fn get_last_error() |_m| { 0 }
     fn error_name(code: c_int, out: *mut *const c_char) |_m| { put(out, name_of(code).0.as_ptr()) }
     fn error_text(code: c_int, out: *mut *const c_char) |_m| { put(out, name_of(code).1.as_ptr()) }
 }

@@ -103,6 +103,8 @@ pub(super) struct Machine {
     pub modules: HashMap<usize, Vec<String>>,
     pub functions: HashMap<usize, String>,
     pub peers: HashSet<(i32, i32)>,
+    /// Allocations opened by their handle.
+    pub mapped: Vec<u64>,
     pub next: usize,
 }
 
@@ -124,6 +126,7 @@ impl Machine {
             modules: HashMap::new(),
             functions: HashMap::new(),
             peers: HashSet::new(),
+            mapped: Vec::new(),
             next: 0x1000,
         }
     }
@@ -140,7 +143,7 @@ impl Machine {
 
     pub fn live_objects(&self) -> usize {
         let events = self.events.values().filter(|event| !event.destroyed).count();
-        self.memory.len() + self.streams.len() + events + self.graphs.len() + self.execs.len() + self.modules.len()
+        self.memory.len() + self.mapped.len() + self.streams.len() + events + self.graphs.len() + self.execs.len() + self.modules.len()
     }
 
     pub fn free_bytes(&self, device: i32) -> usize {

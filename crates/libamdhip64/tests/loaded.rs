@@ -1,0 +1,39 @@
+//! A program that loads HIP's runtime itself is told from one that does not.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use warpwave_gpu::library::Library;
+use warpwave_gpu::{MemoryKind, loaded};
+
+/// Built beside this test.
+fn library() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let folders = own.ancestors().skip(1).take(2);
+    let found = folders.map(|folder| folder.join("libamdhip64.so")).find(|file| file.exists());
+    found.expect("cargo builds the library before its tests")
+}
+
+#[test]
+fn a_driver_counts_once_the_program_has_loaded_it() {
+    assert!(loaded::all().next().is_none());
+    let start = Instant::now();
+    for _ in 0..100_000 {
+        assert!(std::hint::black_box(loaded::all().next()).is_none());
+    }
+    let each = start.elapsed() / 100_000;
+    eprintln!("{each:?} to find no driver");
+    assert!(each < Duration::from_micros(2));
+
+    let program = Library::open_file("the program's HIP", &library()).unwrap();
+    let hip = loaded::hip().expect("it is loaded");
+    assert!(loaded::cuda().is_none() && hip.is_started());
+    let driver = hip.driver().unwrap();
+    assert_eq!(driver.label(), "rocm");
+    assert_eq!(driver.symbol("hipMalloc"), program.symbol("hipMalloc"), "the very instance");
+    assert!(std::sync::Arc::ptr_eq(driver, loaded::all().next().unwrap().driver().unwrap()));
+    let device = driver.device(0).unwrap();
+    let buffer = device.stream().unwrap().alloc::<u8>(100).unwrap();
+    assert_eq!(driver.memory_kind_of(buffer.device_ptr() + 50).unwrap(), Some(MemoryKind::Device));
+    assert_eq!(driver.device_of(buffer.device_ptr()), Some(0));
+}

@@ -1,0 +1,273 @@
+//! The MPIs there are, and C and Fortran programs compiled and run with them.
+#![allow(dead_code)] // each test program uses its share
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Every value of `WARPWAVE_MPI_ALGO` that takes an algorithm of the library's own.
+pub const ALGORITHMS: [&str; 5] = ["recursive_doubling", "ring", "segmented_ring", "rabenseifner", "hierarchical"];
+
+pub fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| value == "1")
+}
+
+/// Whether every case is to run.
+pub fn full() -> bool {
+    is_set("WARPWAVE_TEST_FULL")
+}
+
+/// What chooses the sample; printed, and repeated with `WARPWAVE_SEED`.
+pub fn seed() -> u64 {
+    let fresh = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64);
+    let seed = std::env::var("WARPWAVE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(fresh);
+    println!("WARPWAVE_SEED={seed}");
+    seed
+}
+
+/// The interposer, built beside the test.
+pub fn library() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let folders = own.ancestors().skip(1).take(2);
+    let found = folders.map(|folder| folder.join("libwarpwave_mpi.so")).find(|file| file.exists());
+    found.expect("cargo builds the library before its tests")
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    OpenMpi,
+    Mpich,
+}
+
+/// An MPI that is installed here.
+#[derive(Debug)]
+pub struct Mpi {
+    pub kind: Kind,
+    cc: String,
+    fortran: String,
+    run: String,
+}
+
+/// Says why a test does not run, or fails where nothing may be left out.
+pub fn skip(reason: &str) {
+    assert!(!is_set("WARPWAVE_REQUIRE_ALL"), "{reason}, and WARPWAVE_REQUIRE_ALL is set");
+    println!("skipped: {reason}");
+}
+
+fn says(program: &str, argument: &str) -> Option<String> {
+    let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+}
+
+impl Mpi {
+    /// Debian's names first, which several MPIs can have side by side; then the plain ones, if they belong to this MPI.
+    pub fn find(kind: Kind) -> Option<Mpi> {
+        let (suffix, words, packages) = match kind {
+            Kind::OpenMpi => (".openmpi", ["Open MPI", "OpenRTE"], "openmpi-bin libopenmpi-dev"),
+            Kind::Mpich => (".mpich", ["HYDRA", "MPICH"], "mpich libmpich-dev"),
+        };
+        for suffix in [suffix, ""] {
+            let name = |tool: &str| format!("{tool}{suffix}");
+            let is_it = |text: String| words.iter().any(|word| text.contains(word));
+            if says(&name("mpirun"), "--version").is_some_and(is_it) && says(&name("mpicc"), "-show").is_some() {
+                return Some(Mpi { kind, cc: name("mpicc"), fortran: name("mpifort"), run: name("mpirun") });
+            }
+        }
+        skip(&format!("no {kind:?} (apt install {packages})"));
+        None
+    }
+
+    /// All that are installed.
+    pub fn all() -> Vec<Mpi> {
+        [Kind::OpenMpi, Kind::Mpich].into_iter().filter_map(Mpi::find).collect()
+    }
+
+    pub fn has_fortran(&self) -> bool {
+        says(&self.fortran, "--version").is_some()
+    }
+
+    /// Compiles `tests/programs/<source>` with further arguments, once in a test program's life.
+    pub fn compile(&self, source: &str, arguments: &[&str]) -> PathBuf {
+        static DONE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+        let own = std::env::current_exe().unwrap();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(own.file_name().unwrap()).join(format!("{:?}", self.kind));
+        let (stem, language) = source.split_once('.').unwrap();
+        let output = folder.join(stem);
+        let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if done.contains(&output) {
+            return output;
+        }
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut command = Command::new(if language == "c" { &self.cc } else { &self.fortran });
+        command.current_dir(&folder).args(if language == "c" { &["-std=c11", "-D_GNU_SOURCE", "-Wall", "-pthread"][..] } else { &["-w"] });
+        command.arg("-O2").arg("-o").arg(&output).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source));
+        let compiled = command.args(arguments).args(["-lm", "-ldl"]).output().unwrap();
+        assert!(compiled.status.success(), "{command:?}: {}", String::from_utf8_lossy(&compiled.stderr));
+        done.insert(output.clone());
+        output
+    }
+
+    /// A run of a compiled program.
+    pub fn run<'a>(&'a self, program: &'a Path, np: usize) -> Run<'a> {
+        Run { mpi: self, program, np, arguments: Vec::new(), variables: Vec::new(), limit: Duration::from_secs(180) }
+    }
+}
+
+/// `mpirun` and what it is to start.
+pub struct Run<'a> {
+    mpi: &'a Mpi,
+    program: &'a Path,
+    np: usize,
+    arguments: Vec<String>,
+    variables: Vec<(&'static str, String)>,
+    limit: Duration,
+}
+
+/// What became of it.
+pub struct Ended {
+    pub success: bool,
+    pub timed_out: bool,
+    pub took: Duration,
+    pub out: String,
+    pub err: String,
+    /// For messages: how it was started.
+    pub line: String,
+}
+
+impl Run<'_> {
+    pub fn args<S: ToString>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.to_string()));
+        self
+    }
+
+    pub fn variable(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.variables.push((name, value.into()));
+        self
+    }
+
+    /// With the library before the MPI, which is told to take `algorithm` and to say at the end what it did.
+    pub fn preloaded(self, algorithm: &str) -> Self {
+        self.variable("LD_PRELOAD", library().to_str().unwrap())
+            .variable("WARPWAVE_MPI_ALGO", algorithm)
+            .variable("WARPWAVE_MPI_STATS", "1")
+    }
+
+    pub fn limit(mut self, seconds: u64) -> Self {
+        self.limit = Duration::from_secs(seconds);
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.mpi.run);
+        match self.mpi.kind {
+            Kind::OpenMpi => {
+                // Its vectorised 8- and 16-bit sums saturate: without them its own results are right as well.
+                command.args(["--allow-run-as-root", "--oversubscribe", "--mca", "op", "^avx"]);
+                self.variables.iter().for_each(|(name, value)| _ = command.args(["-x", &format!("{name}={value}")]));
+            }
+            Kind::Mpich => self.variables.iter().for_each(|(name, value)| _ = command.args(["-genv", name, value])),
+        }
+        command.args(["-np", &self.np.to_string()]).arg(self.program).args(&self.arguments);
+        command
+    }
+
+    /// Runs it; one at a time in this process, because ranks that outnumber the processors wait for each other by spinning.
+    pub fn go(self) -> Ended {
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // Files, not pipes: a rank that outlives mpirun would keep a pipe open.
+        let (mut out, mut err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        let mut command = self.command();
+        command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap()).process_group(0);
+        let start = Instant::now();
+        let mut child = command.spawn().unwrap();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break Some(status);
+            }
+            if start.elapsed() > self.limit {
+                end(&mut child);
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let success = status.is_some_and(|status| status.success());
+        let (out, err) = (read(&mut out), read(&mut err));
+        Ended { success, timed_out: status.is_none(), took: start.elapsed(), out, err, line: format!("{command:?}") }
+    }
+}
+
+fn read(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Every process below `parent`: Open MPI puts each rank into a group of its own.
+fn descendants(parent: i32) -> Vec<i32> {
+    let numbers = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let children = numbers.filter(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // After the name, which may hold anything: state and parent.
+        stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok()) == Some(parent)
+    });
+    children.flat_map(|pid| descendants(pid).into_iter().chain([pid])).collect()
+}
+
+/// Ends mpirun and every rank, asking first.
+fn end(child: &mut Child) {
+    let group = child.id().cast_signed();
+    let ranks = descendants(group);
+    // SAFETY: signals to the group that this process made and to its members; no memory is involved.
+    unsafe { libc::kill(-group, libc::SIGTERM) };
+    let asked = Instant::now();
+    while asked.elapsed() < Duration::from_secs(3) && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for target in ranks.into_iter().chain([-group]) {
+        // SAFETY: as above.
+        unsafe { libc::kill(target, libc::SIGKILL) };
+    }
+    child.wait().unwrap();
+}
+
+impl Ended {
+    /// Panics with all there is to know unless `ok`.
+    #[track_caller]
+    pub fn check(&self, ok: bool, what: &str) {
+        let tail = |text: &str| text.lines().rev().take(25).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
+        let time = if self.timed_out { "out of time" } else { "ended" };
+        assert!(
+            ok,
+            "{what}\n{}\n{time} after {:.1} s\n--- stdout\n{}\n--- stderr\n{}",
+            self.line,
+            self.took.as_secs_f64(),
+            tail(&self.out),
+            tail(&self.err)
+        );
+    }
+
+    /// Each rank's line of counts, by rank.
+    pub fn stats(&self, np: usize) -> Vec<serde_json::Value> {
+        let lines = self.err.lines().filter_map(|line| line.split_once("warpwave-mpi stats ")?.1.trim().parse().ok());
+        let mut stats: Vec<serde_json::Value> = lines.collect();
+        stats.sort_by_key(|stats| stats["rank"].as_u64());
+        let ranks: Vec<_> = stats.iter().map(|stats| stats["rank"].as_u64()).collect();
+        self.check(ranks == (0..np as u64).map(Some).collect::<Vec<_>>(), "not one line of counts from each rank");
+        stats
+    }
+
+    /// Checks that on each rank `algorithm` did at least so many calls.
+    pub fn check_handled(&self, np: usize, algorithm: &str, least: u64) {
+        for stats in self.stats(np) {
+            let calls = stats[algorithm].as_u64().unwrap_or(0);
+            self.check(calls >= least, &format!("{algorithm} did {calls} calls on a rank and not {least}: {stats}"));
+        }
+    }
+}
