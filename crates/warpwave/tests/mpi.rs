@@ -200,3 +200,28 @@ fn tuning_writes_the_rule_and_keeps_the_others() {
         assert_eq!(info["table"].as_str(), table.to_str());
     }
 }
+
+#[test]
+fn buffers_of_a_gpu_are_measured_beside_both_ways_over_the_host() {
+    // The virtual GPU as a library, where all tests are built at once.
+    let Some(hip) = command().parent().map(|folder| folder.join("deps/libamdhip64.so")).filter(|library| library.exists()) else {
+        eprintln!("skipped: libamdhip64.so was not built with these tests");
+        return;
+    };
+    let gpu = [("WARPWAVE_HIP_LIB", hip.to_str().unwrap()), ("WARPWAVE_VGPU_DEVICES", "gfx90a")];
+    for mpi in mpis() {
+        for in_place in [&[][..], &["--in-place"]] {
+            let line = ["bench", "--mpi", &mpi, "--device", "rocm:0", "--sizes", "64,64k", "--runs", "1", "--json"];
+            let output = program(&[&line[..], in_place].concat(), &gpu);
+            if text(&output.stderr).contains("no kernel for") && std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1") {
+                eprintln!("skipped: no compiler for AMD GPUs");
+                return;
+            }
+            let value = json(&output);
+            assert!(value["place"].as_str().unwrap().contains("rocm:0") && value["holds"].is_null(), "{value}");
+            for row in value["rows"].as_array().unwrap() {
+                assert!(["pageable_us", "page_locked_us", "ours_us"].iter().all(|name| row[name].as_f64().unwrap() > 0.0), "{row}");
+            }
+        }
+    }
+}
