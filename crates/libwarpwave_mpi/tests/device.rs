@@ -4,7 +4,7 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{Kind, Mpi, full, seed, skip};
+use common::{Kind, Mpi, Run, full, library, seed, skip};
 
 /// The virtual GPU as a library, built beside the test.
 fn virtual_gpu() -> PathBuf {
@@ -19,8 +19,13 @@ fn has_nvidia() -> bool {
 }
 
 fn check(mpi: &Mpi, np: usize, algorithm: &str, memory: &str, least: u64, arguments: &str) {
+    check_with(mpi, np, algorithm, memory, least, arguments, |run| run);
+}
+
+fn check_with(mpi: &Mpi, np: usize, algorithm: &str, memory: &str, least: u64, arguments: &str, more: impl FnOnce(Run) -> Run) {
     let program = mpi.compile("matrix.c", &[]);
-    let mut run = mpi.run(&program, np).preloaded(algorithm).limit(400).args(["--memory", memory]).args(arguments.split_whitespace());
+    let run = mpi.run(&program, np).preloaded(algorithm).limit(400).args(["--memory", memory]).args(arguments.split_whitespace());
+    let mut run = more(run);
     if !has_nvidia() {
         let library = virtual_gpu();
         run = run.variable("WARPWAVE_HIP_LIB", library.to_str().unwrap());
@@ -78,5 +83,22 @@ fn short_buffers_of_every_type() {
         let arguments = format!("--base 50 --sample {sample} --seed {seed}");
         check(&mpi, 2, "recursive_doubling", "turns", 1, &arguments);
         check(&mpi, 2, "native", "turns", 1, &format!("{arguments} --native"));
+    }
+}
+
+/// Both ways that this machine has no real part for, on the virtual GPU, whose memory the host can read.
+#[test]
+fn an_mpi_that_takes_device_addresses_and_rccl() {
+    if !has_compiler() || has_nvidia() {
+        return;
+    }
+    let seed = seed();
+    for mpi in Mpi::all() {
+        let arguments = format!("--short --native --base 20000 --sample {} --seed {seed}", if full() { 8 } else { 24 });
+        let aware = mpi.compile("aware.c", &["-shared", "-fPIC"]);
+        let preload = format!("{}:{}", library().display(), aware.display());
+        check_with(&mpi, 2, "rabenseifner", "turns", 1, &arguments, |run| run.variable("LD_PRELOAD", preload));
+        let rccl = mpi.compile("rccl.c", &["-shared", "-fPIC"]);
+        check_with(&mpi, 2, "nccl", "device", 1, &arguments, |run| run.variable("WARPWAVE_RCCL_LIB", rccl.display().to_string()));
     }
 }

@@ -5,6 +5,7 @@
 //! ones each rank brings its own elements to the host. Once the first message is sent there is no way back: what fails then is raised
 //! through the communicator's error handler.
 
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -32,6 +33,9 @@ const DEVICE_SEGMENT: usize = 1 << 20;
 const LARGEST: usize = 1 << 30;
 /// From this many bytes on the ranks tell each other where their buffers are, if they may be on devices.
 const ASK_FROM: u64 = 16 << 10;
+
+/// Where the MPI is wrong: from this many bytes on, what each rank sends counts for more than the number of messages.
+const HALVED_FROM: u64 = 1 << 20;
 
 /// The arguments of a call. Handles are as [`Mpi::handle`] gives them.
 #[derive(Clone, Copy)]
@@ -176,9 +180,11 @@ unsafe fn leave(mpi: &Mpi, call: &Call, places: &Places) -> Result<c_int, Failur
     let span = span as usize;
     // SAFETY: the buffers hold the elements that the call names, gaps included.
     unsafe {
-        let receive = Copy::of(&lane, places.receive.as_ref(), call.receive.cast_const(), true_low, span)?;
         let in_place = call.send == mpi.in_place;
-        let send = if in_place { None } else { Copy::of(&lane, places.send.as_ref(), call.send, true_low, span)? };
+        // Elements without gaps are all written; else what lies between them makes the round trip.
+        let whole = !in_place && mpi.element(call.datatype).is_some_and(|element| !element.repr.has_padding());
+        let receive = Copy::of(&lane, places.receive.as_ref(), call.receive.cast_const(), true_low, span, !whole)?;
+        let send = if in_place { None } else { Copy::of(&lane, places.send.as_ref(), call.send, true_low, span, true)? };
         lane.synchronize()?;
         let address = |copy: &Option<Copy>, own: *const c_void| copy.as_ref().map_or(own, |copy| copy.address);
         let copied = Call { send: address(&send, call.send), receive: address(&receive, call.receive.cast_const()).cast_mut(), ..*call };
@@ -207,13 +213,16 @@ impl<'l> Copy<'l> {
         buffer: *const c_void,
         low: isize,
         span: usize,
+        filled: bool,
     ) -> Result<Option<Copy<'l>>, Failure> {
         if place.is_none_or(|place| place.unified) {
             return Ok(None);
         }
         let staging = lane.staging(span)?;
-        // SAFETY: the caller's promise; the lane is waited for before anybody looks.
-        unsafe { lane.to_host(staging.as_ptr(), (buffer as isize + low) as DevicePtr, span) }?;
+        if filled {
+            // SAFETY: the caller's promise; the lane is waited for before anybody looks.
+            unsafe { lane.to_host(staging.as_ptr(), (buffer as isize + low) as DevicePtr, span) }?;
+        }
         let address = staging.as_ptr().cast::<u8>().wrapping_offset(-low).cast_const().cast();
         Ok(Some(Copy { staging, address }))
     }
@@ -251,7 +260,13 @@ fn plan(mpi: &'static Mpi, call: &Call, places: &Places) -> Result<Option<Plan>,
         (None, false) => comm.host.get(bytes),
     };
     let algorithm = match chosen.unwrap_or(Algorithm::Native) {
-        Algorithm::Native if mpi.is_wrong(element, op) => Algorithm::RecursiveDoubling,
+        Algorithm::Native if mpi.is_wrong(element, op) => {
+            if bytes < HALVED_FROM {
+                Algorithm::RecursiveDoubling
+            } else {
+                Algorithm::Rabenseifner
+            }
+        }
         Algorithm::Native => return Ok(None),
         chosen if chosen.needs_devices() && asked.is_none() => Algorithm::Rabenseifner,
         chosen => chosen,
@@ -338,7 +353,12 @@ impl Plan {
         if Local::get().debug {
             let (name, np) = (self.algorithm.name(), self.comm.ranks);
             let (repr, op, bytes) = (self.element.repr, self.op, self.bytes());
-            eprintln!("warpwave-mpi: rank {} of {np}: {bytes} bytes of {repr:?} {op:?}: {name}", self.comm.rank);
+            let nodes = if self.algorithm == Algorithm::Hierarchical {
+                format!(" on {} nodes", self.comm.nodes(mpi)?.iter().collect::<BTreeSet<_>>().len())
+            } else {
+                String::new()
+            };
+            eprintln!("warpwave-mpi: rank {} of {np}: {bytes} bytes of {repr:?} {op:?}: {name}{nodes}", self.comm.rank);
         }
         let own = call.receive.cast::<u8>();
         let origin = if call.send == mpi.in_place { own.cast_const() } else { call.send.cast() };

@@ -22,9 +22,9 @@ use crate::wire::Wire;
 /// Bytes of a slot.
 const SLOT: usize = 16 << 20;
 /// Up to this many bytes every rank combines everything itself, which saves a meeting.
-const ALL_BY_EACH: usize = 256 << 10;
-/// Up to this many ranks it reads no more memory that way than by parts.
-const FEW: usize = 3;
+const ALL_BY_EACH: usize = 1 << 20;
+/// Up to this many ranks the meeting costs more than what each rank reads in excess.
+const FEW: usize = 4;
 
 /// A communicator whose ranks can reach each other's slots.
 pub struct Ipc {

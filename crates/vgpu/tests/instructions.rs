@@ -11,8 +11,11 @@ mod instructions {
     pub mod asm;
     pub mod exact;
 
+    mod approximate;
     mod compare;
+    mod control;
     mod convert;
+    mod coverage;
     mod division;
     mod float;
     mod int;
@@ -22,4 +25,5 @@ mod instructions {
     mod operands;
     mod packed;
     mod scalar;
+    mod spaces;
 }

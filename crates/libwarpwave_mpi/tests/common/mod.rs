@@ -114,7 +114,16 @@ impl Mpi {
 
     /// A run of a compiled program.
     pub fn run<'a>(&'a self, program: &'a Path, np: usize) -> Run<'a> {
-        Run { mpi: self, program, np, arguments: Vec::new(), variables: Vec::new(), limit: Duration::from_secs(180) }
+        Run {
+            mpi: self,
+            program,
+            np,
+            arguments: Vec::new(),
+            variables: Vec::new(),
+            limit: Duration::from_secs(180),
+            before: Vec::new(),
+            hosts: Vec::new(),
+        }
     }
 }
 
@@ -126,6 +135,8 @@ pub struct Run<'a> {
     arguments: Vec<String>,
     variables: Vec<(&'static str, String)>,
     limit: Duration,
+    before: Vec<String>,
+    hosts: Vec<String>,
 }
 
 /// What became of it.
@@ -146,6 +157,7 @@ impl Run<'_> {
     }
 
     pub fn variable(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.variables.retain(|(known, _)| *known != name);
         self.variables.push((name, value.into()));
         self
     }
@@ -157,13 +169,21 @@ impl Run<'_> {
             .variable("WARPWAVE_MPI_STATS", "1")
     }
 
+    /// Starts `mpirun` by another command, and tells it about hosts.
+    pub fn through(mut self, before: Vec<String>, hosts: Vec<String>) -> Self {
+        (self.before, self.hosts) = (before, hosts);
+        self
+    }
+
     pub fn limit(mut self, seconds: u64) -> Self {
         self.limit = Duration::from_secs(seconds);
         self
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.mpi.run);
+        let mut words = self.before.iter().chain([&self.mpi.run]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).args(&self.hosts);
         match self.mpi.kind {
             Kind::OpenMpi => {
                 // Its vectorised 8- and 16-bit sums saturate: without them its own results are right as well.

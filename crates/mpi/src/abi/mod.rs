@@ -10,7 +10,7 @@ mod names;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use crate::element::{Element, Op};
+use crate::element::{Class, Element, Op, Repr};
 use find::Finder;
 
 /// An MPI handle: a pointer or a number.
@@ -252,10 +252,21 @@ impl Mpi {
         self.finder.symbol(name)
     }
 
-    /// Whether the MPI itself gives the wrong result: Open MPI's vector units add small integers with saturation.
+    /// Whether the MPI itself gives the wrong result, in versions that are in wide use.
     pub fn is_wrong(&self, element: Element, op: Op) -> bool {
-        use crate::element::Repr;
-        self.flavor == Flavor::OpenMpi && op == Op::Sum && matches!(element.repr, Repr::I8 | Repr::U8 | Repr::I16 | Repr::U16)
+        use Repr::{F16, I8, I16, I64, U8, U16, U32, U64};
+        let compares = matches!(op, Op::Min | Op::Max);
+        match (self.flavor, element.repr) {
+            // Its vector units add with saturation.
+            (Flavor::OpenMpi, I8 | U8 | I16 | U16) => op == Op::Sum,
+            // Some are compared as if they had, or had not, a sign.
+            (Flavor::OpenMpi, U64) => compares,
+            (Flavor::OpenMpi, I64) => compares && element.class == Class::FortranInteger,
+            (Flavor::Mpich | Flavor::Standard, U8 | U16 | U32 | U64) => compares,
+            // It ends the program.
+            (Flavor::Mpich | Flavor::Standard, F16) => true,
+            _ => false,
+        }
     }
 }
 

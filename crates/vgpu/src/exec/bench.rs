@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::code::Code;
 use super::dispatch::Dispatch;
+use super::group::indexed;
 use super::wave::{LANES, Wave};
 use super::{Env, Flow, Launch};
 use crate::arch::Arch;
@@ -112,6 +113,8 @@ impl Bench {
         self.wave.pc = 0;
         while let Some(step) = code.step(self.wave.pc) {
             self.wave.pc += usize::from(step.inst.words);
+            let indexed = (self.wave.indexing && step.vector).then(|| indexed(&self.wave, step));
+            let step = indexed.as_ref().unwrap_or(step);
             // SAFETY: the handler was chosen for the CPU's level.
             let flow = unsafe { (step.run)(&mut self.wave, step, &mut env) };
             match flow {

@@ -182,7 +182,7 @@ impl<'a> Dispatch<'a> {
         w.number = number;
         w.scc = false;
         w.state = State::Ready;
-        w.indexing = 0;
+        w.indexing = false;
         w.grid_barrier = 0;
         w.mode = Mode(mode(descriptor.rsrc1));
         w.s = [0; 128];

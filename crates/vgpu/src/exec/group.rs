@@ -10,7 +10,7 @@ use super::dispatch::Dispatch;
 use super::wave::{State, Wave};
 use super::{Code, Env, Flow, Limit, Stats};
 use crate::fault::{Fault, Place};
-use crate::isa::operand;
+use crate::isa::{Format, operand};
 
 /// Instructions of a wave's turn.
 const TURN: u64 = 4096;
@@ -236,7 +236,7 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
         if step.vector {
             lane_operations += u64::from(wave.active);
         }
-        let flow = if wave.indexing != 0 && step.vector {
+        let flow = if wave.indexing && step.vector {
             let step = indexed(wave, step);
             // SAFETY: the handler was chosen for the CPU's level.
             unsafe { (step.run)(wave, &step, env) }
@@ -265,17 +265,22 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
     result
 }
 
-/// The instruction with `m0` added to the vector registers that `s_set_gpr_idx_on` names.
+/// The instruction with the low byte of `m0` added to the vector registers that bits 12 and up of it name: the sources, then the
+/// destination. Only arithmetic is indexed, not memory.
 #[cold]
-fn indexed(wave: &Wave, step: &Step) -> Step {
+pub fn indexed(wave: &Wave, step: &Step) -> Step {
     let mut step = step.clone();
-    let index = (wave.s[usize::from(operand::M0)] & 0xff) as u16;
+    if !matches!(step.inst.row.format, Format::VOP1 | Format::VOP2 | Format::VOPC | Format::VOP3 | Format::VOP3P) {
+        return step;
+    }
+    let m0 = wave.s[usize::from(operand::M0)];
+    let index = (m0 & 0xff) as u16;
     for n in 0..3 {
-        if wave.indexing >> n & 1 != 0 && step.inst.src[n] >= operand::VGPR {
+        if m0 >> (12 + n) & 1 != 0 && step.inst.src[n] >= operand::VGPR {
             step.inst.src[n] += index;
         }
     }
-    if wave.indexing & 8 != 0 && step.inst.dst >= operand::VGPR {
+    if m0 >> 15 & 1 != 0 && step.inst.dst >= operand::VGPR {
         step.inst.dst += index;
     }
     step

@@ -548,13 +548,13 @@ unsafe fn s_setreg_imm32_b32(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
 
 unsafe fn s_set_gpr_idx_on(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     let index = a32(w, s, 0) & 0xff;
-    w.indexing = (s.inst.imm & 15) as u8;
+    w.indexing = true;
     w.s[usize::from(operand::M0)] = w.s[usize::from(operand::M0)] & !0xf0ff | index | (s.inst.imm as u32 & 15) << 12;
     Flow::Next
 }
 
 unsafe fn s_set_gpr_idx_off(w: &mut Wave, _: &Step, _: &mut Env) -> Flow {
-    w.indexing = 0;
+    w.indexing = false;
     Flow::Next
 }
 
@@ -565,7 +565,8 @@ unsafe fn s_set_gpr_idx_idx(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
 }
 
 unsafe fn s_set_gpr_idx_mode(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    w.indexing = (s.inst.imm & 15) as u8;
+    // Which operands, while indexing is on; this does not turn it on.
+    w.s[usize::from(operand::M0)] = w.s[usize::from(operand::M0)] & !0xf000 | (s.inst.imm as u32 & 15) << 12;
     Flow::Next
 }
 

@@ -116,8 +116,8 @@ pub struct Wave {
     pub pc: usize,
     /// `MODE`.
     pub mode: Mode,
-    /// `s_set_gpr_idx_on`: which operands are indexed by `m0`; 0 when off.
-    pub indexing: u8,
+    /// `s_set_gpr_idx_on`: vector operands are indexed as `m0` says.
+    pub indexing: bool,
     /// Which opening of the grid's barrier it waits for; 0 when for none.
     pub grid_barrier: u64,
     /// State.
@@ -153,7 +153,7 @@ impl Wave {
             scc: false,
             pc: 0,
             mode: Mode::USUAL,
-            indexing: 0,
+            indexing: false,
             grid_barrier: 0,
             state: State::Ready,
             number: 0,

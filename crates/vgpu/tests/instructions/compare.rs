@@ -106,12 +106,26 @@ fn classes() {
             }
         };
         for arch in Arch::ALL {
-            for bit in 0..10u64 {
-                let cases: Vec<[u64; 4]> = kind.edges().into_iter().map(|bits| [bits, 1 << bit, 0, OLD]).collect();
+            // One bit, none, all, several; bits above the tenth mean nothing.
+            for mask in (0..10u64).map(|bit| 1 << bit).chain([0, 0x3ff, 0x155, 0xffff_fc00]) {
+                let cases: Vec<[u64; 4]> = kind.edges().into_iter().map(|bits| [bits, mask, 0, OLD]).collect();
                 let outs = run_with(arch, USUAL, &vop3(arch, &format!("v_cmp_class_{suffix}")).words(), &cases, false);
                 for (case, out) in cases.iter().zip(outs) {
-                    assert_eq!(out.vcc, class(case[0]) == bit, "{arch:?} {suffix} {:x} bit {bit}", case[0]);
+                    assert_eq!(out.vcc, mask >> class(case[0]) & 1 != 0, "{arch:?} {suffix} {:x} mask {mask:x}", case[0]);
                 }
+                // `v_cmpx` writes `exec` as well.
+                let edges = kind.edges();
+                let mut bench = Bench::new(arch);
+                let part = |shift: u32| std::array::from_fn(|lane| (edges[lane % edges.len()] >> shift) as u32);
+                bench.set_v(10, part(0));
+                bench.set_v(11, part(32));
+                bench.set_v(20, [mask as u32; 64]);
+                let exec = 0xffff_0f0f_ffff_fffe;
+                bench.set_exec(exec);
+                bench.run(&vop3(arch, &format!("v_cmpx_class_{suffix}")).words()).unwrap();
+                let expected = (0..64).fold(0, |sum, lane| sum | (mask >> class(edges[lane % edges.len()]) & 1) << lane) & exec;
+                let left = u64::from(bench.s(126)) | u64::from(bench.s(127)) << 32;
+                assert_eq!((bench.vcc(), left), (expected, expected), "{arch:?} v_cmpx_class_{suffix} mask {mask:x}");
             }
         }
     }

@@ -237,12 +237,56 @@ fn normalised() {
                 assert!((got - exact).abs() <= 0.5, "{arch:?} {name} {x}: {got}");
             }
         }
-        // A byte put into a register: saturated to 0..=255.
-        for (x, expected) in [(0.0f32, 0u64), (1.0, 1), (-5.0, 0), (255.0, 255), (256.0, 255), (1e20, 255), (f32::NAN, 0), (200.0, 200)] {
+        for (name, scale, least) in [("v_cvt_pknorm_i16_f16", 32767.0, -1.0), ("v_cvt_pknorm_u16_f16", 65535.0f64, 0.0)] {
+            // Every half, with its opposite beside it.
+            let cases: Vec<[u64; 3]> = (0..=0xffff).map(|bits| [bits, bits ^ 0x8000, 0]).collect();
+            for (case, out) in cases.iter().zip(run(arch, USUAL, vop3(arch, name), &cases)) {
+                for n in 0..2 {
+                    let exact = match case[n] {
+                        bits if F16.is_nan(bits) => 0.0,
+                        bits if F16.is_inf(bits) => f64::clamp(if F16.sign(bits) { -2.0 } else { 2.0 }, least, 1.0) * scale,
+                        bits if F16.is_zero(bits) => 0.0,
+                        bits => f64::from(f32::from_bits(Exact::of(F16, bits).round(F32, NEAREST) as u32)).clamp(least, 1.0) * scale,
+                    };
+                    let got = (out.d >> (16 * n)) as u16;
+                    let got = if least < 0.0 { f64::from(got as i16) } else { f64::from(got) };
+                    assert!((got - exact).abs() <= 0.5, "{arch:?} {name} {:x}: {got}, not {exact}", case[n]);
+                }
+            }
+        }
+        // A byte put into a register: to the nearest, ties to even (as runs on a gfx90c and in a PS4 showed; the pseudocode does not
+        // say), saturated to 0..=255. `pkaccum` puts it into the destination, which keeps the others.
+        let values = [
+            (0.0f32, 0u64),
+            (-0.0, 0),
+            (1e-40, 0),
+            (0.5, 0),
+            (0.75, 1),
+            (1.5, 2),
+            (2.5, 2),
+            (-0.75, 0),
+            (254.5, 254),
+            (255.5, 255),
+            (1.0, 1),
+            (-1.0, 0),
+            (-5.0, 0),
+            (254.0, 254),
+            (255.0, 255),
+            (256.0, 255),
+            (1e20, 255),
+            (f32::INFINITY, 255),
+            (f32::NEG_INFINITY, 0),
+            (f32::NAN, 0),
+            (200.0, 200),
+        ];
+        for (x, expected) in values {
             for byte in 0..4u64 {
-                let out = run(arch, USUAL, vop3(arch, "v_cvt_pk_u8_f32"), &[[u64::from(x.to_bits()), byte | 0xf0, 0x8899_aabb]])[0];
-                let mask = 0xffu64 << (8 * byte);
-                assert_eq!(out.d & 0xffff_ffff, 0x8899_aabb & !mask | expected << (8 * byte), "{x} {byte}");
+                let place = |old: u64| old & !(0xffu64 << (8 * byte)) | expected << (8 * byte);
+                let case = [u64::from(x.to_bits()), byte | 0xf0, 0x8899_aabb];
+                let out = run(arch, USUAL, vop3(arch, "v_cvt_pk_u8_f32"), &[case])[0];
+                assert_eq!(out.d & 0xffff_ffff, place(0x8899_aabb), "{arch:?} {x} {byte}");
+                let out = run(arch, USUAL, vop3(arch, "v_cvt_pkaccum_u8_f32"), &[case])[0];
+                assert_eq!(out.d & 0xffff_ffff, place(OLD & 0xffff_ffff), "{arch:?} accumulated {x} {byte}");
             }
         }
     }
@@ -317,7 +361,23 @@ fn eight_bit_floats_exhaustively() {
             let out = run(arch, USUAL, vop3(arch, &name), &[[u64::from(x.to_bits()), 0, 0]])[0];
             assert_eq!(out.d & 0xff, expected, "{name} {x}");
         }
-        // Stochastic: what has no more than the format's bits is not changed by the noise below them.
+        // Stochastic: the top bits of the noise, as many as the conversion drops of the mantissa, are added there; a carry goes up.
+        let name = format!("v_cvt_sr_{suffix}_f32");
+        let dropped = 23 - fraction;
+        let mut numbers = Numbers(21);
+        for _ in 0..500 {
+            let (rest, noise) = (numbers.next() & ((1 << dropped) - 1), numbers.next() & 0xffff_ffff);
+            let bits = 0x20 + numbers.next() % 0x40;
+            let low = tiny(bits, exponent, fraction) as f32;
+            let carry = rest + (noise >> (32 - dropped)) >> dropped;
+            let out = run(arch, USUAL, vop3(arch, &name), &[[u64::from(low.to_bits()) + rest, noise, 0]])[0];
+            assert_eq!(out.d & 0xff, bits + carry, "{name} {low} + {rest:x} noise {noise:x}");
+        }
+        for (x, expected) in [(f32::NAN, 0x80), (f32::INFINITY, 0x80), (0.0, 0), (-0.0, 0)] {
+            let out = run(arch, USUAL, vop3(arch, &name), &[[u64::from(x.to_bits()), 0x1234_5678, 0]])[0];
+            assert_eq!(out.d & 0xff, expected, "{name} {x}");
+        }
+        // What has no more than the format's bits is not changed by the noise below them.
         let name = format!("v_cvt_sr_{suffix}_f32");
         for byte in 0..4u32 {
             for bits in [0x08u64, 0x38, 0x41, 0x7e] {

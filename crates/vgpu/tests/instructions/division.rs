@@ -165,12 +165,48 @@ fn fixups() {
         // An estimate that failed.
         assert_eq!(fix(nan, 1.0, 1.0), inf.to_bits());
         assert_eq!(fix(nan, -1.0, 1.0), (-inf).to_bits());
-        let half = |case: [u64; 3]| run(arch, USUAL, vop3(arch, "v_div_fixup_f16"), &[case])[0].d & 0xffff;
-        assert_eq!(half([0x3e00, 0xc000, 0x4200]), 0xbe00);
-        assert_eq!(half([0x3c00, 0, 0]), 0xfe00);
-        assert_eq!(half([0x3c00, 0x8000, 0x3c00]), 0xfc00);
-        assert_eq!(half([0x3c00, 0xfc00, 0x3c00]), 0x8000);
-        assert_eq!(half([0x3c00, 0x3c00, 0x7c05]), 0x7e05);
+        // Exponents too far apart for a quotient: AMD's text compares them as they are stored.
+        assert_eq!(fix(1.0, f32::MAX, 1e-44), 0);
+        assert_eq!(fix(1.0, -1e-44, f32::MAX), (-inf).to_bits());
+        for name in ["v_div_fixup_f16", "v_div_fixup_legacy_f16"] {
+            let half = |case: [u64; 3]| run(arch, USUAL, vop3(arch, name), &[case])[0].d & 0xffff;
+            for (quotient, denominator, numerator, expected) in [
+                (0x3e00, 0xc000, 0x4200, 0xbe00),
+                (0xbe00, 0xc000, 0xc200, 0x3e00),
+                (0x3c00, 0, 0, 0xfe00),
+                (0x3c00, 0x7c00, 0xfc00, 0xfe00),
+                (0x3c00, 0x8000, 0x3c00, 0xfc00),
+                (0x3c00, 0xc200, 0x7c00, 0xfc00),
+                (0x3c00, 0xfc00, 0x3c00, 0x8000),
+                (0x3c00, 0x4500, 0x8000, 0x8000),
+                (0x3c00, 0x3c00, 0x7c05, 0x7e05),
+                (0x3c00, 0xfc07, 0x3c00, 0xfe07),
+                // A numerator that is no number comes before a denominator that is none.
+                (0x3c00, 0x7e01, 0x7e02, 0x7e02),
+            ] {
+                assert_eq!(half([quotient, denominator, numerator]), expected, "{arch:?} {name} {numerator:x} / {denominator:x}");
+            }
+        }
+        let double = |case: [f64; 3]| run(arch, USUAL, vop3(arch, "v_div_fixup_f64"), &[case.map(f64::to_bits)])[0].d;
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        for (quotient, denominator, numerator, expected) in [
+            (1.5, 2.0, 3.0, 1.5f64),
+            (1.5, -2.0, 3.0, -1.5),
+            (-1.5, -2.0, -3.0, 1.5),
+            (1.0, -0.0, 1.0, -inf),
+            (1.0, -3.0, inf, -inf),
+            (1.0, -inf, 1.0, -0.0),
+            (1.0, 5.0, -0.0, -0.0),
+            (nan, 1.0, 1.0, inf),
+            (1.0, f64::MAX, 5e-324, 0.0),
+            (1.0, -5e-324, f64::MAX, -inf),
+        ] {
+            assert_eq!(double([quotient, denominator, numerator]), expected.to_bits(), "{arch:?} {numerator} / {denominator}");
+        }
+        assert_eq!(double([1.0, 0.0, 0.0]), 0xfff8_0000_0000_0000);
+        assert_eq!(double([1.0, inf, -inf]), 0xfff8_0000_0000_0000);
+        assert_eq!(double([1.0, 1.0, f64::from_bits(0x7ff0_0000_0000_0005)]), 0x7ff8_0000_0000_0005);
+        assert_eq!(double([1.0, f64::from_bits(0xfff0_0000_0000_0005), 1.0]), 0xfff8_0000_0000_0005);
     }
 }
 

@@ -333,3 +333,185 @@ fn broadcasts() {
         }
     }
 }
+
+/// One element of a product, all others 0: `a` and `b` are the row and the column, as bits.
+fn element_of(arch: Arch, name: &'static str, layouts: &HashMap<&str, Vec<Layout>>, a: &[u64], b: &[u64], c: u64) -> u64 {
+    let layout = &layouts[name];
+    let [a_element, b_element] = elements(name);
+    let wide = a_element == Element::F64;
+    let mut bench = Bench::new(arch);
+    for (k, (&x, &y)) in a.iter().zip(b).enumerate() {
+        write(&mut bench, A, layout[0].at([0, 0, k]), a_element.bits(), x);
+        write(&mut bench, B, layout[1].at([0, k, 0]), b_element.bits(), y);
+    }
+    write(&mut bench, C + 256, layout[2].at([0, 0, 0]), if wide { 64 } else { 32 }, c);
+    let src = [V + A as u16, V + B as u16, V + C as u16];
+    let inst = Vop3 { dst: D as u16, src, op_sel_hi: 0, clamp: arch != Arch::Gfx908, ..vop3(arch, name) };
+    bench.run(&inst.words()).unwrap_or_else(|fault| panic!("{arch:?} {name}: {fault}"));
+    read(&bench, D + 256, layout[2].at([0, 0, 0]), wide)
+}
+
+/// Dense float instructions with the type of their elements and how many are added.
+fn dense_floats(layouts: &HashMap<&str, Vec<Layout>>) -> Vec<(Arch, &'static str, Kind, usize)> {
+    let mut all = Vec::new();
+    for row in rows().iter().filter(|row| row.name.starts_with("v_mfma_f")) {
+        let kind = match elements(row.name)[0] {
+            Element::Float(kind) => kind,
+            Element::F64 => exact::F64,
+            _ => continue,
+        };
+        all.extend(Arch::ALL.into_iter().filter(|&arch| row.on(arch)).map(|arch| (arch, row.name, kind, layouts[row.name][0].size[2])));
+    }
+    assert!(all.len() > 40, "{}", all.len());
+    all
+}
+
+/// Infinities and NaNs anywhere; a product that overflows on the way.
+#[test]
+fn specials() {
+    let layouts = layouts();
+    for (arch, name, kind, depth) in dense_floats(&layouts) {
+        let out = if kind == exact::F64 { exact::F64 } else { F32 };
+        let one = (kind.bias() as u64) << kind.fraction;
+        let (inf, nan) = (kind.infinity(false), kind.quieted(kind.infinity(false)));
+        let minus = |bits: u64| kind.signed(true, bits);
+        let run = |a: &[u64], b: &[u64], c: u64| element_of(arch, name, &layouts, a, b, c);
+        let last = depth - 1;
+        // One special in the last place, ones everywhere else.
+        let with = |special: u64| (0..depth).map(|k| if k == last { special } else { one }).collect::<Vec<_>>();
+        let ones = vec![one; depth];
+        for (what, got, expected) in [
+            ("infinity in A", run(&with(inf), &ones, 0), Some(out.infinity(false))),
+            ("infinity in B", run(&ones, &with(minus(inf)), 0), Some(out.infinity(true))),
+            ("infinity times 0", run(&with(inf), &with(0), 0), None),
+            ("NaN in A", run(&with(nan), &ones, 0), None),
+            ("NaN in B", run(&ones, &with(minus(nan)), 0), None),
+            ("signalling NaN", run(&with(inf + 1), &ones, 0), None),
+            ("NaN times 0", run(&with(nan), &vec![0; depth], 0), None),
+            ("infinity in C", run(&ones, &ones, out.infinity(true)), Some(out.infinity(true))),
+            ("NaN in C", run(&ones, &ones, out.quieted(out.infinity(false))), None),
+            ("infinity against C", run(&with(inf), &ones, out.infinity(true)), None),
+            ("nothing", run(&vec![0; depth], &ones, 0), Some(0)),
+        ] {
+            let fine = expected.map_or(out.is_quiet(got), |bits| got == bits);
+            assert!(fine, "{arch:?} {name}: {what}: {got:x}, not {expected:x?}");
+        }
+        if depth > 1 {
+            let mut row = ones.clone();
+            (row[0], row[1]) = (inf, minus(inf));
+            assert!(out.is_quiet(run(&row, &ones, 0)), "{arch:?} {name}: infinities of both signs");
+            // bf16 and xf32 reach as far as f32: a product that it cannot hold is infinite at once, and its opposite does not help.
+            if kind == BF16 || name.ends_with("xf32") {
+                let large = kind.infinity(false) - (1 << kind.fraction);
+                (row[0], row[1]) = (large, minus(large));
+                let mut column = ones.clone();
+                (column[0], column[1]) = (large, large);
+                assert!(out.is_quiet(run(&row, &column, 0)), "{arch:?} {name}: overflow in both directions");
+                row[1] = one;
+                assert_eq!(run(&row, &column, 0), out.infinity(false), "{arch:?} {name}: overflow");
+            }
+        }
+    }
+}
+
+/// gfx90a makes denormals of 16-bit matrices zero, on the way in and out and in the addend (AMD's notes in MIOpen: "MI200 MFMA behavior
+/// specifics"); all others keep them.
+#[test]
+fn denormals() {
+    let layouts = layouts();
+    for (arch, name, kind, depth) in dense_floats(&layouts) {
+        let out = if kind == exact::F64 { exact::F64 } else { F32 };
+        let one = (kind.bias() as u64) << kind.fraction;
+        let flushes = arch == Arch::Gfx90a && kind.fraction < 23;
+        // xf32 has ten bits of fraction.
+        let tiny = if name.ends_with("xf32") { 1 << 13 } else { 1 };
+        let mut row = vec![0; depth];
+        row[depth - 1] = tiny;
+        let ones = vec![one; depth];
+        let kept = Exact::of(kind, tiny).round(out, exact::NEAREST);
+        for (what, got) in
+            [("in A", element_of(arch, name, &layouts, &row, &ones, 0)), ("in B", element_of(arch, name, &layouts, &ones, &row, 0))]
+        {
+            assert_eq!(got, if flushes { 0 } else { kept }, "{arch:?} {name} {what}");
+        }
+        let got = element_of(arch, name, &layouts, &vec![0; depth], &ones, 3);
+        assert_eq!(got, if flushes { 0 } else { 3 }, "{arch:?} {name} in C");
+        // A product of normal numbers that f32 has as a denormal: 2^-70 squared. f16 has nothing that small.
+        if kind == BF16 {
+            row[depth - 1] = 57 << 7;
+            let got = element_of(arch, name, &layouts, &row, &row, 0);
+            assert_eq!(got, if flushes { 0 } else { 1 << 9 }, "{arch:?} {name} in D");
+        }
+    }
+}
+
+/// xf32 is f32 without its last 13 bits: dropped, not rounded (the reference of AMD's Tensile does so, and the matrix cores did).
+#[test]
+fn short_singles() {
+    let layouts = layouts();
+    for name in ["v_mfma_f32_16x16x8_xf32", "v_mfma_f32_32x32x4_xf32"] {
+        let one = 0x3f80_0000u64;
+        for (bits, expected) in [
+            (0x3f80_1fff, one),
+            (0x3f80_2000, 0x3f80_2000),
+            (0x3f80_3000, 0x3f80_2000),
+            (0x3f80_3fff, 0x3f80_2000),
+            (0xbf80_3fff, 0xbf80_2000),
+            (0x7f7f_ffff, 0x7f7f_e000),
+            (0x0000_1fff, 0),
+            (0x007f_ffff, 0x007f_e000),
+            (0x7f80_0000, 0x7f80_0000),
+        ] {
+            assert_eq!(element_of(Arch::Gfx942, name, &layouts, &[bits], &[one], 0), expected, "{name} {bits:x} in A");
+            assert_eq!(element_of(Arch::Gfx942, name, &layouts, &[one], &[bits], 0), expected, "{name} {bits:x} in B");
+        }
+        // The addend is a whole f32.
+        assert_eq!(element_of(Arch::Gfx942, name, &layouts, &[0], &[0], 0x3f80_1fff), 0x3f80_1fff);
+        // A NaN whose only bits are dropped stays one.
+        assert!(F32.is_quiet(element_of(Arch::Gfx942, name, &layouts, &[0x7f80_0001], &[one], 0)));
+    }
+}
+
+/// Where sums are rounded. AMD does not say; experiments did (Xie and others, "MMA-Sim", 2025). f64 and f32 are chains of `fma`.
+#[test]
+fn order_of_sums() {
+    let layouts = layouts();
+    let half = |x: f64| Exact::of(exact::F64, x.to_bits()).round(F16, exact::NEAREST);
+    let halves = |arch, name, a: &[f64], b: &[f64], c: f32| {
+        let bits = |row: &[f64]| row.iter().map(|&x| if x == 0.0 { 0 } else { half(x) }).collect::<Vec<_>>();
+        f32::from_bits(element_of(arch, name, &layouts, &bits(a), &bits(b), c.to_bits().into()) as u32)
+    };
+    let two = |n: i32| 2f64.powi(n);
+    for arch in [Arch::Gfx908, Arch::Gfx90a] {
+        // Pairs: (2^24 + 1) + (1 + 1) loses the 1 beside the large one only.
+        let got = halves(arch, "v_mfma_f32_4x4x4f16", &[two(12), 1.0, 1.0, 1.0], &[two(12), 1.0, 1.0, 1.0], 0.0);
+        assert_eq!(got, 16777218.0, "{arch:?}");
+        // The addend comes last: 2^24 + ((1 + 1) + (1 + 0)) is 2^24 + 3, to even.
+        let got = halves(arch, "v_mfma_f32_4x4x4f16", &[1.0, 1.0, 1.0, 0.0], &[1.0; 4], 16777216.0);
+        assert_eq!(got, 16777220.0, "{arch:?}");
+        // bf16 without `_1k` goes by twos: 2^24 + (1 + 0), then + (1 + 0) again.
+        let one = 0x3f80;
+        let got = element_of(arch, "v_mfma_f32_16x16x8bf16", &layouts, &[one, 0, one, 0], &[one; 4], 0x4b80_0000);
+        assert_eq!(f32::from_bits(got as u32), 16777216.0, "{arch:?}");
+    }
+    let one = 0x3f80;
+    let got = element_of(Arch::Gfx90a, "v_mfma_f32_16x16x16bf16_1k", &layouts, &[one, 0, one, 0], &[one; 4], 0x4b80_0000);
+    assert_eq!(f32::from_bits(got as u32), 16777218.0);
+    let name = "v_mfma_f32_16x16x16_f16";
+    // gfx942 cuts products off 24 bits below the largest: beside 2^25 three ones are lost, beside 2^24 they are not.
+    let got = halves(Arch::Gfx942, name, &[two(12), 1.0, 1.0, 1.0], &[two(13), 1.0, 1.0, 1.0], 0.0);
+    assert_eq!(got, 33554432.0);
+    let got = halves(Arch::Gfx942, name, &[two(12), 1.0, 1.0], &[two(12), 1.0, 1.0], 0.0);
+    assert_eq!(got, 16777218.0);
+    // The addend is rounded down, not to zero: -1 beside 2^26 is -4.
+    let got = halves(Arch::Gfx942, name, &[two(13)], &[two(13)], -1.0);
+    assert_eq!(got, 67108860.0);
+    let got = halves(Arch::Gfx942, name, &[two(13)], &[two(13)], 1.0);
+    assert_eq!(got, 67108864.0);
+    // Eight at a time: what the first eight lose is lost, the next see only their sum.
+    let mut row = vec![1.0; 16];
+    row[0] = two(12);
+    let mut column = vec![1.0; 16];
+    column[0] = two(13);
+    assert_eq!(halves(Arch::Gfx942, name, &row, &column, 0.0), 33554432.0 + 8.0);
+}

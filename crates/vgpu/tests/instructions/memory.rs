@@ -7,7 +7,7 @@ use warpwave_vgpu::isa::Format;
 use warpwave_vgpu::memory::Kind;
 
 /// What an atomic leaves in memory, from what was there and the data; 32 bits are extended as the operation needs.
-fn atomic(name: &str, old: u64, data: u64, bits: u32) -> u64 {
+pub fn atomic(name: &str, old: u64, data: u64, bits: u32) -> u64 {
     let signed = |x: u64| (x << (64 - bits)) as i64 >> (64 - bits);
     let value = match name {
         "add" => old.wrapping_add(data),
@@ -40,9 +40,9 @@ fn atomic(name: &str, old: u64, data: u64, bits: u32) -> u64 {
     if bits == 64 { value } else { value & 0xffff_ffff }
 }
 
-const OPERATIONS: [&str; 13] = ["add", "sub", "rsub", "inc", "dec", "smin", "smax", "umin", "umax", "and", "or", "xor", "swap"];
+pub const OPERATIONS: [&str; 13] = ["add", "sub", "rsub", "inc", "dec", "smin", "smax", "umin", "umax", "and", "or", "xor", "swap"];
 
-fn values(bits: u32) -> Vec<(u64, u64)> {
+pub fn values(bits: u32) -> Vec<(u64, u64)> {
     let all: Vec<u64> = [0, 1, 2, 5, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << 32, 1 << 63, u64::MAX]
         .into_iter()
         .map(|x: u64| if bits == 64 { x } else { x & 0xffff_ffff })
@@ -179,12 +179,12 @@ fn shared_loads_and_stores() {
     }
 }
 
-fn poke(address: u64, bytes: &[u8]) {
+pub fn poke(address: u64, bytes: &[u8]) {
     // SAFETY: the tests below write within what they allocated.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
 }
 
-fn peek<const N: usize>(address: u64) -> [u8; N] {
+pub fn peek<const N: usize>(address: u64) -> [u8; N] {
     // SAFETY: as above; every byte was written before.
     unsafe { std::ptr::read_unaligned(address as *const [u8; N]) }
 }

@@ -156,6 +156,66 @@ fn dot_products() {
             let out = run_with(arch, USUAL, &words, &[[case[0], case[1], 0, case[2]]], false)[0];
             assert_eq!(f32::from_bits(out.d as u32), expected);
         }
+        // Infinities and NaNs, and halves that are denormal: 2^-24 squared twice over is 2^-47.
+        for (a, b, c, expected) in [
+            (0x3c00_7c00u64, 0x3c00_3c00, 0u64, Some(0x7f80_0000u32)),
+            (0x3c00_7c00, 0x3c00_0000, 0, None),
+            (0xfc00_7c00, 0x3c00_3c00, 0, None),
+            (0x3c00_7c00, 0x3c00_3c00, 0xff80_0000, None),
+            (0x3c00_3c00, 0x3c00_3c00, 0x7f80_0000, Some(0x7f80_0000)),
+            (0x3c00_7e00, 0x3c00_3c00, 0, None),
+            (0x3c00_3c00, 0x7c01_3c00, 0, None),
+            (0x3c00_3c00, 0x3c00_3c00, 0x7fc0_0000, None),
+            (0x0001_0001, 0x0001_0001, 0, Some(0x2800_0000)),
+            (0x7bff_7bff, 0x7bff_7bff, 0x7f7f_ffff, Some(0x7f7f_ffff)),
+            (0, 0, 0, Some(0)),
+        ] {
+            let long = run(arch, USUAL, vop3(arch, "v_dot2_f32_f16"), &[[a, b, c]])[0];
+            let words = [vop32(arch, "v_dot2c_f32_f16", 2, 256 + 10, 20)];
+            let short = run_with(arch, USUAL, &words, &[[a, b, 0, c]], false)[0];
+            for got in [long.d & 0xffff_ffff, short.d & 0xffff_ffff] {
+                let fine = expected.map_or(F32.is_quiet(got), |bits| got == bits.into());
+                assert!(fine, "{arch:?} {a:x} {b:x} {c:x}: {got:x}, not {expected:x?}");
+            }
+        }
+    }
+}
+
+/// `v_fma_mix*` of everything: zeros, denormals, infinities and NaNs of both widths.
+#[test]
+fn mixed_precision_edges() {
+    let (singles, halves) = (F32.edges(), F16.edges());
+    let mut numbers = Numbers(14);
+    let mut pick = |from: &[u64]| from[(numbers.next() % from.len() as u64) as usize];
+    for arch in Arch::ALL {
+        for name in ["v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"] {
+            for op_sel_hi in 0..8u32 {
+                let cases: Vec<[u64; 3]> =
+                    (0..256).map(|_| std::array::from_fn(|n| pick(if op_sel_hi >> n & 1 != 0 { &halves } else { &singles }))).collect();
+                let inst = Vop3 { op_sel_hi, ..vop3(arch, name) };
+                for (case, out) in cases.iter().zip(run(arch, USUAL, inst, &cases)) {
+                    let [a, b, c] = std::array::from_fn(|n| match case[n] {
+                        bits if op_sel_hi >> n & 1 == 0 => bits,
+                        bits if F16.is_nan(bits) => 0x7fc0_0000,
+                        bits if F16.is_inf(bits) => F32.infinity(F16.sign(bits)),
+                        bits => Exact::of(F16, bits).round(F32, NEAREST),
+                    });
+                    let sum = exact::fma(F32, NEAREST, a, b, c);
+                    let (kind, got) = match name {
+                        "v_fma_mix_f32" => (F32, out.d & 0xffff_ffff),
+                        "v_fma_mixlo_f16" => (F16, out.d & 0xffff),
+                        _ => (F16, out.d >> 16 & 0xffff),
+                    };
+                    let expected = sum.map(|bits| match kind == F16 {
+                        true if F32.is_inf(bits) => F16.infinity(F32.sign(bits)),
+                        true => Exact::of(F32, bits).round(F16, NEAREST),
+                        false => bits,
+                    });
+                    let fine = expected.map_or(kind.is_quiet(got), |bits| got == bits);
+                    assert!(fine, "{arch:?} {name} {op_sel_hi} {case:x?}: {got:x}, not {expected:x?}");
+                }
+            }
+        }
     }
 }
 
@@ -268,6 +328,15 @@ fn accumulators() {
         let out = run_with(arch, USUAL, &words, &[[0x4000_3c00, 0x4200_4400, 0, 0x3c00_3800]], false)[0];
         // 1 * 4 + 0.5 and 2 * 3 + 1.
         assert_eq!(out.d as u32, 0x4700_4480);
+        let cases = pairs(F16, 600, 3);
+        let laid: Vec<[u64; 4]> = cases.iter().map(|&[a, b, c]| [a, b, 0, c]).collect();
+        for (case, out) in cases.iter().zip(run_with(arch, USUAL, &words, &laid, false)) {
+            for half in 0..2 {
+                let [a, b, c] = case.map(|bits| bits >> (16 * half) & 0xffff);
+                let (got, expected) = (out.d >> (16 * half) & 0xffff, exact::fma(F16, NEAREST, a, b, c));
+                assert!(expected.map_or(F16.is_quiet(got), |bits| got == bits), "{arch:?} {case:x?}: {got:x}, not {expected:x?}");
+            }
+        }
         let mut bench = Bench::new(arch);
         bench.set_v(10, std::array::from_fn(|lane| lane as u32 * 3));
         bench.set_exec(0xff);
@@ -275,5 +344,12 @@ fn accumulators() {
         bench.set_exec(u64::MAX);
         bench.run(&Vop3 { src: [V + 7, 0, 0], ..vop3(arch, "v_accvgpr_read_b32") }.words()).unwrap();
         assert_eq!((bench.v(2)[7], bench.v(2)[8], bench.v(256 + 7)[7]), (21, 0, 21));
+        // From one accumulation register to another, lanes that are off left alone.
+        if arch != Arch::Gfx908 {
+            bench.set_v(256 + 9, [5; 64]);
+            bench.set_exec(0xf0);
+            bench.run(&[vop32(arch, "v_accvgpr_mov_b32", 9, 256 + 7, 0)]).unwrap();
+            assert_eq!(bench.v(256 + 9), std::array::from_fn(|lane| if (4..8).contains(&lane) { 3 * lane as u32 } else { 5 }), "{arch:?}");
+        }
     }
 }

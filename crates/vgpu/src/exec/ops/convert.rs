@@ -4,13 +4,13 @@ use super::ops;
 use crate::exec::float::*;
 use crate::exec::lanes::No;
 
-/// To the nearest integer, out of range to the nearest there is, NaN to 0.
-fn unorm(value: f32, most: f32) -> u32 {
-    (value.clamp(0.0, 1.0) * most).round_ties_even() as u32
+/// To the nearest integer, out of range to the nearest there is, NaN to 0. The product is exact in f64: one rounding.
+fn unorm(value: f32, most: f64) -> u32 {
+    (f64::from(value).clamp(0.0, 1.0) * most).round_ties_even() as u32
 }
 
-fn snorm(value: f32, most: f32) -> u32 {
-    (value.clamp(-1.0, 1.0) * most).round_ties_even() as i32 as u32
+fn snorm(value: f32, most: f64) -> u32 {
+    (f64::from(value).clamp(-1.0, 1.0) * most).round_ties_even() as i32 as u32
 }
 
 /// An 8-bit float of `exponent` and `mantissa` bits whose bias is one more than IEEE's and whose only NaN is -0.

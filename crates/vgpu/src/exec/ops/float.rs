@@ -48,6 +48,11 @@ fn product32(a: f32, b: f32, mode: u32) -> f32 {
     fused32(a, b, 0f32.copysign(f32::from_bits(a.to_bits() ^ b.to_bits())), mode)
 }
 
+/// As [`legacy`], in the direction `mode`.
+fn legacy_rounded(a: f32, b: f32, mode: u32) -> f32 {
+    if a == 0.0 || b == 0.0 { 0.0 } else { product32(a, b, mode) }
+}
+
 /// As [`mad32`], in the direction `mode`.
 fn mad32_rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 {
     zeroed(sum32(zeroed(product32(zeroed(a), zeroed(b), mode)), zeroed(c), mode))
@@ -82,28 +87,31 @@ fn mad16_rounded(a: F16, b: F16, c: F16, mode: u32) -> F16 {
     sum16(product16(a, b, mode), c, mode)
 }
 
-/// The sine of `turns` · 2π; 0 outside the range the hardware takes.
+/// The NaN that the approximations answer outside their domain.
+const NO_NUMBER: f32 = f32::from_bits(0xffc0_0000);
+
+/// The sine of `turns` · 2π, for any finite number of them; exact where the answer is 0, 1 or -1.
 fn sine(turns: f32) -> f32 {
     if turns.is_infinite() {
-        return f32::NAN;
+        return NO_NUMBER;
     }
-    if turns.abs() > 256.0 {
-        return 0.0;
-    }
-    let turns = f64::from(zeroed(turns));
-    ((turns - turns.round()) * std::f64::consts::TAU).sin() as f32
+    // Whole turns change nothing, and are taken off without rounding; a zero keeps its sign.
+    let wide = f64::from(turns);
+    let part = if turns == 0.0 { wide } else { wide - wide.round_ties_even() };
+    // The half turn is folded so that its ends are the same point.
+    let folded = if part.abs() > 0.25 { 0.5f64.copysign(part) - part } else { part };
+    (folded * std::f64::consts::TAU).sin() as f32
 }
 
-/// As [`sine`]; 1 outside the range.
+/// As [`sine`].
 fn cosine(turns: f32) -> f32 {
     if turns.is_infinite() {
-        return f32::NAN;
+        return NO_NUMBER;
     }
-    if turns.abs() > 256.0 {
-        return 1.0;
-    }
-    let turns = f64::from(zeroed(turns));
-    ((turns - turns.round()) * std::f64::consts::TAU).cos() as f32
+    let wide = f64::from(turns);
+    let part = (wide - wide.round_ties_even()).abs();
+    // Near a quarter the sine of what is left of it has the digits; near 0 the cosine itself.
+    if part > 0.125 { ((0.25 - part) * std::f64::consts::TAU).sin() as f32 } else { (part * std::f64::consts::TAU).cos() as f32 }
 }
 
 fn ldexp32(value: f32, exponent: i32) -> f32 {
@@ -269,14 +277,18 @@ ops! {
     v_subrev_f32(a: f32, b: f32) -> f32 { b - a } { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { sum32(b, -a, mode) } };
     v_mul_f32(a: f32, b: f32) -> f32 { a * b }
         { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { product32(a, b, mode) } };
-    v_mul_legacy_f32(a: f32, b: f32) -> f32 { legacy(a, b) };
+    v_mul_legacy_f32(a: f32, b: f32) -> f32 { legacy(a, b) }
+        { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { legacy_rounded(a, b, mode) } };
     v_min_f32(a: f32, b: f32) -> f32 { min32(a, b) };
     v_max_f32(a: f32, b: f32) -> f32 { max32(a, b) };
     v_mac_f32(a: f32, b: f32, c: f32) -> f32 { mad32(a, b, c) }
         { const ACCUMULATE: bool = true; fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 { mad32_rounded(a, b, c, mode) } };
     v_mad_f32(a: f32, b: f32, c: f32) -> f32 { mad32(a, b, c) }
         { fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 { mad32_rounded(a, b, c, mode) } };
-    v_mad_legacy_f32(a: f32, b: f32, c: f32) -> f32 { zeroed(legacy(zeroed(a), zeroed(b)) + zeroed(c)) };
+    v_mad_legacy_f32(a: f32, b: f32, c: f32) -> f32 { zeroed(zeroed(legacy(zeroed(a), zeroed(b))) + zeroed(c)) }
+        { fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 {
+            zeroed(sum32(zeroed(legacy_rounded(zeroed(a), zeroed(b), mode)), zeroed(c), mode))
+        } };
     v_fmac_f32(a: f32, b: f32, c: f32) -> f32 { a.mul_add(b, c) }
         { const ACCUMULATE: bool = true; fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 { fused32(a, b, c, mode) } };
     v_fma_f32(a: f32, b: f32, c: f32) -> f32 { a.mul_add(b, c) }

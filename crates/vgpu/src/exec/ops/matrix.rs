@@ -10,7 +10,7 @@ use super::convert::{bf8_to_f32, fp8_to_f32};
 use super::{Entry, single};
 use crate::arch::Arch;
 use crate::exec::code::{From, Step, Type};
-use crate::exec::float::{F16, bf16_to_f32, flush32};
+use crate::exec::float::{F16, bf16_to_f32, flush32, frexp_exponent};
 use crate::exec::wave::{LANES, Wave};
 use crate::exec::{Env, Flow};
 use crate::isa::{Field, rows};
@@ -133,11 +133,10 @@ fn value(bits: u64, ty: Element, flush: bool) -> f64 {
     match ty {
         Element::F64 => f64::from_bits(bits),
         Element::F32 => f64::from(f32::from_bits(bits as u32)),
-        // Ten bits of mantissa: rounded to the nearest.
+        // Ten bits of mantissa, the others dropped; a NaN stays one.
         Element::Xf32 => {
-            let bits = bits as u32;
-            let rounded = if bits & 0x7f80_0000 == 0x7f80_0000 { bits } else { bits.wrapping_add(0xfff + (bits >> 13 & 1)) & !0x1fff };
-            f64::from(f32::from_bits(rounded))
+            let single = f32::from_bits(bits as u32);
+            f64::from(if single.is_nan() { single } else { f32::from_bits(bits as u32 & !0x1fff) })
         }
         Element::F16 => half(F16(bits as u16).to_f32(), bits & 0x7c00 == 0),
         Element::Bf16 => half(bf16_to_f32(bits as u16), bits & 0x7f80 == 0),
@@ -194,6 +193,7 @@ unsafe fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
             }
         }
     }
+    let adder = Adder::new(&shape, e.code.arch, s.inst.row.name);
     // The third source: registers, or a constant for every element; sparse forms add to the destination.
     let addend = if shape.sparse { s.inst.dst } else { s.inst.src[2] };
     let constant = (!shape.sparse && s.from[2] != From::Vector).then(|| match s.from[2] {
@@ -208,7 +208,7 @@ unsafe fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
                 let c = constant.unwrap_or_else(|| element(w, addend, lane, register, if double { 64 } else { 32 }));
                 let row = &a[(block * m + i) * k..][..k];
                 let column = b[block * k * n..].iter().skip(j).step_by(n);
-                out.push((lane, register, sum(&shape, row, column, c, double && blgp & 4 != 0, flush)));
+                out.push((lane, register, sum(&shape, adder, row, column, c, double && blgp & 4 != 0)));
             }
         }
     }
@@ -223,8 +223,103 @@ unsafe fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     Flow::Next
 }
 
+/// How the products of small floats are added: what the matrix cores do was found by experiment (Xie and others, "MMA-Sim", 2025).
+#[derive(Clone, Copy)]
+enum Adder {
+    /// gfx908 and gfx90a: groups of so many, each in pairs of pairs, then the group to what there is. Every step rounds to f32; gfx90a
+    /// makes denormals zero.
+    Pairs { group: usize, flush: bool },
+    /// gfx942: groups of so many, cut off 24 bits below the largest, added to what there is, and then rounded.
+    Aligned { group: usize },
+    /// Once, at the end: for sparse products nobody looked.
+    Exact,
+}
+
+impl Adder {
+    fn new(shape: &Shape, arch: Arch, name: &str) -> Adder {
+        match (shape.a, arch) {
+            _ if shape.sparse => Adder::Exact,
+            (Element::Xf32, _) => Adder::Aligned { group: 4 },
+            (Element::Fp8 | Element::Bf8, _) => Adder::Aligned { group: 16 },
+            (_, Arch::Gfx942) => Adder::Aligned { group: 8.min(shape.k) },
+            (Element::Bf16, _) if !name.ends_with("_1k") => Adder::Pairs { group: 2, flush: arch == Arch::Gfx90a },
+            _ => Adder::Pairs { group: 4, flush: arch == Arch::Gfx90a },
+        }
+    }
+}
+
+/// The sum of products in pairs of pairs.
+fn in_pairs(terms: &[(f64, f64)], flush: bool) -> f32 {
+    let sum = match terms {
+        [] => 0.0,
+        // A zero is positive.
+        [(x, y)] => (x * y + 0.0) as f32,
+        _ => {
+            let (low, high) = terms.split_at(terms.len() / 2);
+            in_pairs(low, flush) + in_pairs(high, flush)
+        }
+    };
+    flushed(sum, flush)
+}
+
+fn flushed(value: f32, flush: bool) -> f32 {
+    if flush { f32::from_bits(flush32(value.to_bits())) } else { value }
+}
+
+fn power(exponent: i32) -> f64 {
+    f64::from_bits(((1023 + exponent) as u64) << 52)
+}
+
+/// The exponent that gfx942 aligns a value by: a denormal has the least of its type, 0 that of f32.
+fn exponent(value: f64, ty: Element) -> i32 {
+    let least = match ty {
+        Element::F16 => -14,
+        Element::Fp8 => -7,
+        Element::Bf8 => -15,
+        _ => -126,
+    };
+    if value == 0.0 { -126 } else { (frexp_exponent(value) - 1).max(least) }
+}
+
+/// The largest exponent of the products, and their sum in units 24 bits below it, each cut off there.
+fn cut_off<'a>(terms: impl Iterator<Item = &'a (f64, f64)> + Clone, shape: &Shape) -> (i32, f64) {
+    let top = terms.clone().map(|&(x, y)| exponent(x, shape.a) + exponent(y, shape.b)).max().unwrap_or(0);
+    (top, terms.map(|&(x, y)| (x * y * power(24 - top)).trunc()).sum())
+}
+
+/// A group of products added to `sum` as gfx942 does.
+fn aligned(terms: &[(f64, f64)], sum: f32, shape: &Shape) -> f32 {
+    let products = || terms.iter().map(|(x, y)| x * y);
+    let all = products().sum::<f64>() + f64::from(sum);
+    if !all.is_finite() {
+        return all as f32;
+    }
+    // What f32 cannot hold is an infinity.
+    let limit = power(128);
+    match (products().any(|product| product >= limit), products().any(|product| product <= -limit)) {
+        (true, true) => return f32::NAN,
+        (true, false) => return f32::INFINITY,
+        (false, true) => return f32::NEG_INFINITY,
+        (false, false) => {}
+    }
+    let tiny = matches!(shape.a, Element::Fp8 | Element::Bf8);
+    let (top, total) = if tiny {
+        // The even ones and the odd ones, then both.
+        let ((e0, s0), (e1, s1)) = (cut_off(terms.iter().step_by(2), shape), cut_off(terms.iter().skip(1).step_by(2), shape));
+        let top = e0.max(e1);
+        (top, (s0 * power(e0 - top)).floor() + (s1 * power(e1 - top)).floor())
+    } else {
+        cut_off(terms.iter(), shape)
+    };
+    let addend = exponent(f64::from(sum), Element::F32);
+    let highest = top.max(addend);
+    let total = (total * power(7 + top - highest)).floor() * power(highest - 31);
+    let addend = if tiny && addend < highest - 25 { 0.0 } else { (f64::from(sum) * power(24 - highest)).floor() * power(highest - 24) };
+    (total + addend + 0.0) as f32
+}
+
 /// A row times a column, added to `c`.
-fn sum<'a>(shape: &Shape, row: &[f64], column: impl Iterator<Item = &'a f64>, c: u64, negate: bool, flush: bool) -> u64 {
+fn sum<'a>(shape: &Shape, adder: Adder, row: &[f64], column: impl Iterator<Item = &'a f64>, c: u64, negate: bool) -> u64 {
     let terms = row.iter().zip(column);
     match shape.a {
         Element::F64 => {
@@ -240,8 +335,18 @@ fn sum<'a>(shape: &Shape, row: &[f64], column: impl Iterator<Item = &'a f64>, c:
             u64::from((products as u32).wrapping_add(c as u32))
         }
         _ => {
-            let total = terms.fold(f64::from(f32::from_bits(c as u32)), |sum, (x, y)| sum + x * y) as f32;
-            u64::from(if flush { flush32(total.to_bits()) } else { total.to_bits() })
+            let c = f32::from_bits(c as u32);
+            let mut pairs = [(0.0, 0.0); 64];
+            let pairs = &mut pairs[..row.len()];
+            pairs.iter_mut().zip(terms).for_each(|(pair, (x, y))| *pair = (*x, *y));
+            let total = match adder {
+                Adder::Pairs { group, flush } => {
+                    pairs.chunks(group).fold(flushed(c, flush), |sum, group| flushed(sum + in_pairs(group, flush), flush))
+                }
+                Adder::Aligned { group } => pairs.chunks(group).fold(c, |sum, group| aligned(group, sum, shape)),
+                Adder::Exact => pairs.iter().fold(f64::from(c), |sum, (x, y)| sum + x * y) as f32,
+            };
+            u64::from(total.to_bits())
         }
     }
 }
