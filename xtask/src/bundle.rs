@@ -94,7 +94,7 @@ fn programs_in(messages: &str, members: &[(String, String)]) -> Vec<Program> {
 }
 
 fn pack(workspace: &Workspace, programs: &[Program], folder: &Path) -> Result<()> {
-    for part in ["tests", "bin", "examples/kernels"] {
+    for part in ["tests", "bin", "lib", "examples/kernels"] {
         create_folder(&folder.join(part))?;
     }
     let stripper = run::quiet(Command::new("strip").arg("--version")).is_some();
@@ -106,11 +106,12 @@ fn pack(workspace: &Workspace, programs: &[Program], folder: &Path) -> Result<()
         copy_stripped(&program.path, &folder.join(program.place()))?;
     }
     copy_stripped(&workspace.command(), &folder.join("bin/warpwave"))?;
+    copy_stripped(&workspace.mpi_library(), &folder.join("lib/libwarpwave_mpi.so"))?;
     for kernel in example_kernels(&workspace.root) {
         copy(&kernel, &folder.join("examples/kernels").join(kernel.file_name().unwrap_or_default()))?;
     }
     // Each program carries the whole stack, so packed together they take a third of the space.
-    let packed = ["tests", "bin", "examples"];
+    let packed = ["tests", "bin", "lib", "examples"];
     run::checked(Command::new("tar").arg("-C").arg(folder).arg("-czf").arg(folder.join(ARCHIVE)).args(packed))?;
     for part in packed {
         std::fs::remove_dir_all(folder.join(part)).doing(|| format!("remove {part}"))?;

@@ -16,6 +16,9 @@ const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICEN
 /// Completion scripts: the shell and the name its users expect.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "warpwave.bash"), ("zsh", "_warpwave"), ("fish", "warpwave.fish")];
 
+/// What `pkg-config` reads; `@NAME@` is filled in.
+const PKG_CONFIG: &str = "crates/libwarpwave_mpi/warpwave_mpi.pc.in";
+
 /// Runs the command.
 pub fn main() -> Result<()> {
     let workspace = Workspace::find()?;
@@ -48,11 +51,17 @@ pub fn main() -> Result<()> {
 
 /// Fills the folder that becomes the tarball; returns its glibc floor.
 fn fill(workspace: &Workspace, folder: &Path) -> Result<Option<(u32, u32)>> {
-    for part in ["bin", "completions", "examples/kernels"] {
+    for part in ["bin", "lib/pkgconfig", "completions", "examples/kernels"] {
         create_folder(&folder.join(part))?;
     }
     let command = workspace.command();
     copy(&command, &folder.join("bin/warpwave"))?;
+    // Where the command looks for it.
+    let library = workspace.mpi_library();
+    copy(&library, &folder.join("lib/libwarpwave_mpi.so"))?;
+    let template = std::fs::read_to_string(workspace.root.join(PKG_CONFIG)).doing(|| format!("read {PKG_CONFIG}"))?;
+    let filled = pkg_config(&template, &workspace.version);
+    std::fs::write(folder.join("lib/pkgconfig/warpwave_mpi.pc"), filled).doing(|| "write warpwave_mpi.pc".into())?;
     for document in DOCUMENTS {
         copy(&workspace.root.join(document), &folder.join(document))?;
     }
@@ -66,10 +75,16 @@ fn fill(workspace: &Workspace, folder: &Path) -> Result<Option<(u32, u32)>> {
         }
         std::fs::write(folder.join("completions").join(file), script).doing(|| format!("write {file}"))?;
     }
-    let floor = glibc_floor(version_needs(&command)?.iter().map(String::as_str));
+    let needs = [version_needs(&command)?, version_needs(&library)?].concat();
+    let floor = glibc_floor(needs.iter().map(String::as_str));
     let note = floor_sentence(floor) + "\nGPU drivers and compilers are opened at run time; none is needed to start it.\n";
     std::fs::write(folder.join("REQUIREMENTS.txt"), note).doing(|| "write REQUIREMENTS.txt".into())?;
     Ok(floor)
+}
+
+/// The tarball may be unpacked anywhere: the prefix is told from the file's own place.
+fn pkg_config(template: &str, version: &str) -> String {
+    template.replace("@PREFIX@", "${pcfiledir}/../..").replace("@VERSION@", version)
 }
 
 fn host_target() -> Result<String> {
@@ -135,6 +150,12 @@ mod tests {
         if cfg!(target_env = "gnu") {
             assert!(glibc_floor(needs.iter().map(String::as_str)) >= Some((2, 2)), "{needs:?}");
         }
+    }
+
+    #[test]
+    fn the_pkg_config_file_is_filled() {
+        let filled = pkg_config(include_str!("../../crates/libwarpwave_mpi/warpwave_mpi.pc.in"), "1.2.3");
+        assert!(filled.contains("Version: 1.2.3") && filled.contains("prefix=${pcfiledir}") && !filled.contains('@'), "{filled}");
     }
 
     #[test]

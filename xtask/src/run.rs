@@ -85,6 +85,11 @@ impl Workspace {
         Ok(folder)
     }
 
+    /// The release build of `libwarpwave_mpi.so`.
+    pub fn mpi_library(&self) -> PathBuf {
+        self.target.join("release/libwarpwave_mpi.so")
+    }
+
     /// The release build of the `warpwave` command.
     pub fn command(&self) -> PathBuf {
         self.target.join("release/warpwave")
@@ -93,7 +98,14 @@ impl Workspace {
     /// Builds it.
     pub fn build_command(&self) -> Result<()> {
         say("building the release `warpwave` (a few minutes from nothing)");
-        checked(cargo().current_dir(&self.root).args(["build", "--release", "--package", "warpwave"]))
+        checked(cargo().current_dir(&self.root).args([
+            "build",
+            "--release",
+            "--package",
+            "warpwave",
+            "--package",
+            "warpwave-libwarpwave-mpi",
+        ]))
     }
 }
 

@@ -26,7 +26,11 @@ fn checkout() -> Option<PathBuf> {
 fn variables(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     // `-DWARPWAVE_X` is a macro for a compiler: its first letter belongs to the option.
-    words.filter(|word| word.starts_with("WARPWAVE_")).map(|word| word.trim_end_matches('_').to_owned()).collect()
+    // A prefix alone names no variable.
+    words
+        .filter(|word| word.len() > "WARPWAVE_".len() && word.starts_with("WARPWAVE_"))
+        .map(|word| word.trim_end_matches('_').to_owned())
+        .collect()
 }
 
 fn read_all(folder: &Path, all: &mut String) {

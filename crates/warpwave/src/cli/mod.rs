@@ -11,6 +11,7 @@ mod doctor;
 mod hipify;
 mod inspect;
 mod kernel_half;
+mod mpi;
 mod run;
 
 use std::ffi::OsString;
@@ -50,6 +51,8 @@ enum Command {
     Cache(cache::Args),
     /// Measure this layer beside raw driver calls in the same run.
     Bench(bench::Args),
+    /// Run MPI programs with a faster MPI_Allreduce, measure it and tune it.
+    Mpi(mpi::Args),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: warpwave completions bash > ~/.local/share/bash-completion/completions/warpwave")]
     Completions {
@@ -130,7 +133,7 @@ fn known(gpus: &Gpus) -> String {
 
 /// Runs a command line and gives the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match Cli::try_parse_from(mpi::spelled(args)) {
         Ok(cli) => cli,
         Err(error) => {
             let text = error.render();
@@ -152,6 +155,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
         Command::Run(args) => run::run(&mut context, &args),
         Command::Cache(args) => cache::run(&mut context, &args),
         Command::Bench(args) => bench::run(&mut context, &args),
+        Command::Mpi(args) => mpi::run(&mut context, &args),
         Command::Completions { shell } => {
             // Into memory first: the generator panics when a pipe is closed.
             let mut script = Vec::new();

@@ -116,7 +116,7 @@ fn report(context: &mut Context<'_>, json: bool, model: &str, rows: Vec<Row>) ->
     Ok(())
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
