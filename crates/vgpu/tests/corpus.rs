@@ -70,7 +70,7 @@ use corpus::runner::{self, Failure};
 use corpus::talk;
 use warpwave_gpu::Module;
 use warpwave_jit::{CompilerChoice, Jit, Target};
-use warpwave_vgpu::exec::{Level, totals};
+use warpwave_vgpu::exec::Level;
 
 /// Sources whose kernels have tests of their own.
 const ELSEWHERE: &[&str] = &["print.cu"];
@@ -216,16 +216,15 @@ fn every_kernel_computes_what_its_reference_says() {
     report(failures, seed);
 }
 
-/// Lane operations a second of each kernel at its fastest launch, warm, and the median of all. Only when asked for, with nothing else
+/// Lane operations a second of each kernel over twenty launches in a row, and the median of all. Only when asked for, with nothing else
 /// running: `WARPWAVE_VGPU_THREADS=1 cargo test --release -p warpwave-vgpu --test corpus -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement: it wants a release build and a quiet machine"]
 fn the_median_kernel_is_fast_enough() {
-    const LAUNCHES: usize = 3;
+    const LAUNCHES: usize = 20;
     let Some(jit) = machine::jit() else { return };
     let (cases, devices, seed) = (corpus::cases(), machine::devices(), rng::seed());
     let mut speeds: Vec<(f64, &str)> = Vec::new();
-    let mut failures = Vec::new();
     for arch in ARCHS.iter().rev() {
         let mut sources: BTreeMap<&'static str, Vec<&Case>> = BTreeMap::new();
         // Each kernel once: on the latest architecture that has it.
@@ -237,22 +236,15 @@ fn the_median_kernel_is_fast_enough() {
             let module = Module::load(&devices[arch], &build(&jit, &work).unwrap().compiled.binary).unwrap();
             let stream = devices[arch].stream().unwrap();
             for case in &work.cases {
-                let mut best = 0f64;
-                for launch in 0..=LAUNCHES {
-                    let before = totals();
-                    if let Err(Failure::Wrong(why)) = runner::check(case, &module, &stream, seed) {
-                        failures.push(format!("{} on {arch}: {why}", case.kernel));
-                    }
-                    let after = totals();
-                    let speed = (after.lane_operations - before.lane_operations) as f64 / (after.time - before.time).as_secs_f64();
-                    // The first launch reads the instructions.
-                    best = if launch == 0 { best } else { best.max(speed) };
-                }
+                let best = match runner::measure(case, &module, &stream, seed, LAUNCHES) {
+                    Ok(best) => best,
+                    Err(Failure::Wrong(why)) => panic!("{} on {arch}: {why}", case.kernel),
+                    Err(Failure::Stuck) => panic!("{} on {arch} does not end", case.kernel),
+                };
                 speeds.push((best / 1e9, &case.kernel));
             }
         }
     }
-    report(failures, seed);
     speeds.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (speed, kernel) in &speeds {
         println!("{speed:7.3} G/s  {kernel}");

@@ -157,6 +157,18 @@ fn check(w: &mut Wave, s: &Step, e: &mut Env, addresses: &Wide, exec: u64, bytes
     if w.ranges.iter().any(|&(start, stop, writable)| least >= start && end <= stop && (writable || !write)) {
         return true;
     }
+    check_each(w, s, e, addresses, exec, (least, end), bytes, write)
+}
+
+/// The same where the wave has not been before: all lanes in one allocation, most likely, or each by itself.
+#[allow(clippy::too_many_arguments)]
+#[inline(never)]
+fn check_each(w: &mut Wave, s: &Step, e: &mut Env, addresses: &Wide, exec: u64, (least, end): (u64, u64), bytes: u32, write: bool) -> bool {
+    if let Ok(all) = u32::try_from(end.saturating_sub(least))
+        && e.reachable(w, least, all, write)
+    {
+        return true;
+    }
     for lane in 0..LANES {
         if exec >> lane & 1 != 0 && !e.reachable(w, addresses.0[lane], bytes, write) {
             e.bad_access(w, s, lane, addresses.0[lane], bytes, write);
@@ -438,7 +450,7 @@ fn stored(s: &Step) -> u16 {
 
 /// How a byte or word arrives in a register.
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+pub enum Part {
     /// Extended to the whole register.
     Whole,
     /// The low half, the rest kept.
@@ -447,61 +459,103 @@ enum Part {
     High,
 }
 
-fn load_part(w: &mut Wave, s: &Step, e: &mut Env, bytes: u32, signed: bool, part: Part) -> Flow {
+/// A load of less than a register, to be compiled for each level.
+pub trait PartLoad {
+    const BYTES: u32;
+    const SIGNED: bool;
+    const PART: Part;
+    /// The data goes to shared memory.
+    const TO_LDS: bool;
+}
+
+leveled!(part_loads, load_part, PartLoad);
+
+#[inline(always)]
+fn load_part<L: PartLoad>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     let (target, exec) = target(w, s);
-    let mut out = *w.reg(s.inst.dst);
-    let mut direct_ok = None;
-    match direct(w, s, e, &target, exec, bytes, false) {
-        Err(()) => return Flow::Fault,
-        Ok(addresses) => direct_ok = addresses.or(direct_ok),
-    }
-    for lane in 0..LANES {
-        if w.exec >> lane & 1 == 0 {
-            continue;
+    let mut raw = Lanes([0; LANES]);
+    match &target {
+        Target::Memory(addresses) => {
+            if !check(w, s, e, addresses, exec, L::BYTES, false) {
+                return Flow::Fault;
+            }
+            for lane in 0..LANES {
+                if exec >> lane & 1 != 0 {
+                    // SAFETY: the range was checked; it stays while the kernel runs.
+                    raw.0[lane] = unsafe {
+                        match L::BYTES {
+                            1 => u32::from((addresses.0[lane] as *const u8).read()),
+                            _ => u32::from((addresses.0[lane] as *const u16).read_unaligned()),
+                        }
+                    };
+                }
+            }
         }
-        let raw = if exec >> lane & 1 == 0 {
-            0
-        } else if let Some(addresses) = &direct_ok {
-            read(w, e, lane, &Place::Memory(addresses.0[lane]), bytes) as u32
-        } else {
-            let Some(place) = place(w, s, e, &target, lane, bytes, false) else { return Flow::Fault };
-            read(w, e, lane, &place, bytes) as u32
-        };
-        let value = match (bytes, signed) {
-            (1, true) => raw as u8 as i8 as i32 as u32,
-            (2, true) => raw as u16 as i16 as i32 as u32,
-            _ => raw,
+        _ => {
+            for lane in 0..LANES {
+                if exec >> lane & 1 != 0 {
+                    let Some(place) = place(w, s, e, &target, lane, L::BYTES, false) else { return Flow::Fault };
+                    raw.0[lane] = read(w, e, lane, &place, L::BYTES) as u32;
+                }
+            }
+        }
+    }
+    let mut out = *w.reg(s.inst.dst);
+    for lane in 0..LANES {
+        let value = match (L::BYTES, L::SIGNED) {
+            (1, true) => raw.0[lane] as u8 as i8 as i32 as u32,
+            (2, true) => raw.0[lane] as u16 as i16 as i32 as u32,
+            _ => raw.0[lane],
         };
         let old = out.0[lane];
-        out.0[lane] = match part {
+        out.0[lane] = match L::PART {
             Part::Whole => value,
             Part::Low => old & 0xffff_0000 | value & 0xffff,
             Part::High => old & 0xffff | value << 16,
         };
     }
-    if s.inst.flags & flag::LDS != 0 || s.inst.row.name.contains("_lds_") {
+    if L::TO_LDS || s.inst.flags & flag::LDS != 0 {
         return to_lds(w, s, e, &out, 4);
     }
     w.write(s.inst.dst, &out);
     Flow::Next
 }
 
-fn store_part(w: &mut Wave, s: &Step, e: &mut Env, bytes: u32, high: bool) -> Flow {
+/// A store of less than a register.
+pub trait PartStore {
+    const BYTES: u32;
+    const HIGH: bool;
+}
+
+leveled!(part_stores, store_part, PartStore);
+
+#[inline(always)]
+fn store_part<L: PartStore>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     let (target, exec) = target(w, s);
-    let Ok(addresses) = direct(w, s, e, &target, exec, bytes, true) else { return Flow::Fault };
     let data = *w.reg(stored(s));
-    for lane in 0..LANES {
-        if exec >> lane & 1 == 0 {
-            continue;
+    let value = |lane: usize| if L::HIGH { data.0[lane] >> 16 } else { data.0[lane] };
+    if let Target::Memory(addresses) = &target {
+        if !check(w, s, e, addresses, exec, L::BYTES, true) {
+            return Flow::Fault;
         }
-        let place = match &addresses {
-            Some(addresses) => Place::Memory(addresses.0[lane]),
-            None => match place(w, s, e, &target, lane, bytes, true) {
-                Some(place) => place,
-                None => return Flow::Fault,
-            },
-        };
-        write(w, e, lane, &place, bytes, u128::from(if high { data.0[lane] >> 16 } else { data.0[lane] }));
+        for lane in 0..LANES {
+            if exec >> lane & 1 != 0 {
+                // SAFETY: the range was checked; it stays while the kernel runs.
+                unsafe {
+                    match L::BYTES {
+                        1 => (addresses.0[lane] as *mut u8).write(value(lane) as u8),
+                        _ => (addresses.0[lane] as *mut u16).write_unaligned(value(lane) as u16),
+                    }
+                }
+            }
+        }
+        return Flow::Next;
+    }
+    for lane in 0..LANES {
+        if exec >> lane & 1 != 0 {
+            let Some(place) = place(w, s, e, &target, lane, L::BYTES, true) else { return Flow::Fault };
+            write(w, e, lane, &place, L::BYTES, u128::from(value(lane)));
+        }
     }
     Flow::Next
 }
@@ -529,40 +583,52 @@ unsafe fn load_to_lds_dword(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
 }
 
 macro_rules! parts {
-    ($($load:ident: $bytes:literal, $signed:literal, $part:ident;)*) => {$(
-        unsafe fn $load(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-            load_part(w, s, e, $bytes, $signed, Part::$part)
-        }
-    )*};
+    (
+        loads { $($load:ident: $bytes:literal, $signed:literal, $part:ident, $to_lds:literal;)* }
+        stores { $($store:ident: $stored:literal, $high:literal;)* }
+    ) => {
+        $(
+            struct $load;
+            impl PartLoad for $load {
+                const BYTES: u32 = $bytes;
+                const SIGNED: bool = $signed;
+                const PART: Part = Part::$part;
+                const TO_LDS: bool = $to_lds;
+            }
+        )*
+        $(
+            struct $store;
+            impl PartStore for $store {
+                const BYTES: u32 = $stored;
+                const HIGH: bool = $high;
+            }
+        )*
+    };
 }
 
 parts! {
-    load_ubyte: 1, false, Whole;
-    load_sbyte: 1, true, Whole;
-    load_ushort: 2, false, Whole;
-    load_sshort: 2, true, Whole;
-    load_ubyte_low: 1, false, Low;
-    load_ubyte_high: 1, false, High;
-    load_sbyte_low: 1, true, Low;
-    load_sbyte_high: 1, true, High;
-    load_short_low: 2, false, Low;
-    load_short_high: 2, false, High;
-}
-
-unsafe fn store_byte(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    store_part(w, s, e, 1, false)
-}
-
-unsafe fn store_byte_high(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    store_part(w, s, e, 1, true)
-}
-
-unsafe fn store_short(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    store_part(w, s, e, 2, false)
-}
-
-unsafe fn store_short_high(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    store_part(w, s, e, 2, true)
+    loads {
+        LoadUbyte: 1, false, Whole, false;
+        LoadSbyte: 1, true, Whole, false;
+        LoadUshort: 2, false, Whole, false;
+        LoadSshort: 2, true, Whole, false;
+        LoadLdsUbyte: 1, false, Whole, true;
+        LoadLdsSbyte: 1, true, Whole, true;
+        LoadLdsUshort: 2, false, Whole, true;
+        LoadLdsSshort: 2, true, Whole, true;
+        LoadUbyteLow: 1, false, Low, false;
+        LoadUbyteHigh: 1, false, High, false;
+        LoadSbyteLow: 1, true, Low, false;
+        LoadSbyteHigh: 1, true, High, false;
+        LoadShortLow: 2, false, Low, false;
+        LoadShortHigh: 2, false, High, false;
+    }
+    stores {
+        StoreByte: 1, false;
+        StoreByteHigh: 1, true;
+        StoreShort: 2, false;
+        StoreShortHigh: 2, true;
+    }
 }
 
 /// Changes a value in memory at once, for all threads of the host.
@@ -655,21 +721,25 @@ pub fn find(row: &Row) -> Option<Forms> {
         "store_dwordx2" => return Some(stores::<Count<2>>()),
         "store_dwordx3" => return Some(stores::<Count<3>>()),
         "store_dwordx4" => return Some(stores::<Count<4>>()),
-        "load_ubyte" | "load_lds_ubyte" => load_ubyte,
-        "load_sbyte" | "load_lds_sbyte" => load_sbyte,
-        "load_ushort" | "load_lds_ushort" => load_ushort,
-        "load_sshort" | "load_lds_sshort" => load_sshort,
+        "load_ubyte" => return Some(part_loads::<LoadUbyte>()),
+        "load_sbyte" => return Some(part_loads::<LoadSbyte>()),
+        "load_ushort" => return Some(part_loads::<LoadUshort>()),
+        "load_sshort" => return Some(part_loads::<LoadSshort>()),
+        "load_lds_ubyte" => return Some(part_loads::<LoadLdsUbyte>()),
+        "load_lds_sbyte" => return Some(part_loads::<LoadLdsSbyte>()),
+        "load_lds_ushort" => return Some(part_loads::<LoadLdsUshort>()),
+        "load_lds_sshort" => return Some(part_loads::<LoadLdsSshort>()),
         "load_lds_dword" => load_to_lds_dword,
-        "load_ubyte_d16" => load_ubyte_low,
-        "load_ubyte_d16_hi" => load_ubyte_high,
-        "load_sbyte_d16" => load_sbyte_low,
-        "load_sbyte_d16_hi" => load_sbyte_high,
-        "load_short_d16" => load_short_low,
-        "load_short_d16_hi" => load_short_high,
-        "store_byte" => store_byte,
-        "store_byte_d16_hi" => store_byte_high,
-        "store_short" => store_short,
-        "store_short_d16_hi" => store_short_high,
+        "load_ubyte_d16" => return Some(part_loads::<LoadUbyteLow>()),
+        "load_ubyte_d16_hi" => return Some(part_loads::<LoadUbyteHigh>()),
+        "load_sbyte_d16" => return Some(part_loads::<LoadSbyteLow>()),
+        "load_sbyte_d16_hi" => return Some(part_loads::<LoadSbyteHigh>()),
+        "load_short_d16" => return Some(part_loads::<LoadShortLow>()),
+        "load_short_d16_hi" => return Some(part_loads::<LoadShortHigh>()),
+        "store_byte" => return Some(part_stores::<StoreByte>()),
+        "store_byte_d16_hi" => return Some(part_stores::<StoreByteHigh>()),
+        "store_short" => return Some(part_stores::<StoreShort>()),
+        "store_short_d16_hi" => return Some(part_stores::<StoreShortHigh>()),
         "wbl2" | "invl2" | "inv" | "wbinvl1" | "wbinvl1_vol" => nothing,
         _ => return None,
     };

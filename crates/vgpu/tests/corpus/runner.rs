@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
-use warpwave_gpu::{Arg, Buffer, Device, Handle, Module, Stream, Vendor};
+use warpwave_gpu::{Arg, Buffer, Device, Handle, Kernel, Module, Stream, Vendor};
+use warpwave_vgpu::exec::totals;
 
 use super::case::{Case, Expect, Gpu, Run, Value};
 use super::data::Kind;
@@ -30,39 +31,76 @@ impl From<String> for Failure {
     }
 }
 
+/// A case on a device: its inputs, and the kernel.
+struct Prepared<'a> {
+    run: Run,
+    kernel: Kernel,
+    module: &'a Module,
+    stream: &'a Stream,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(case: &Case, module: &'a Module, stream: &'a Stream, seed: u64) -> Result<Prepared<'a>, Failure> {
+        let info = stream.device().info();
+        let gpu = Gpu { arch: info.base_arch().to_owned(), wave: info.wave_size as usize };
+        let run = (case.make)(&mut Rng::new(seed, &[&case.kernel, &gpu.arch]), &gpu);
+        let kernel = module.kernel(&case.kernel).map_err(|error| error.to_string())?;
+        Ok(Prepared { run, kernel, module, stream })
+    }
+
+    /// Launches so many times in a row, each time with the inputs as they are; what the buffers hold then.
+    fn launch(&self, times: usize) -> Result<Vec<Buffer<u8>>, Failure> {
+        for (name, bytes) in &self.run.globals {
+            write_global(self.stream.device(), self.module, self.stream, name, bytes)?;
+        }
+        let uploaded = || upload(&self.run, self.stream).map_err(|error| error.to_string());
+        let (inputs, mut buffers) = (if times > 1 { uploaded()? } else { Vec::new() }, uploaded()?);
+        for time in 0..times {
+            for (input, buffer) in inputs.iter().zip(&mut buffers).filter(|_| time > 0) {
+                self.stream.copy(input, buffer).map_err(|error| error.to_string())?;
+            }
+            let mut room = buffers.iter_mut();
+            let values = self.run.args.iter().filter_map(|value| match value {
+                Value::Scalar(bytes) => Some(Arg::bytes(bytes)),
+                Value::Buffer { .. } => room.next().map(Arg::from),
+            });
+            let args: Vec<Arg<'_>> = values.collect();
+            // SAFETY: the case was written for the kernel; what is wrong in either shows on a virtual device, and harms nothing else.
+            let launched = unsafe { self.kernel.launch(self.stream, self.run.launch, &args[..]) };
+            launched.map_err(|error| error.to_string())?;
+        }
+        if !finishes(self.stream)? {
+            // The kernel still uses them.
+            std::mem::forget((inputs, buffers));
+            return Err(Failure::Stuck);
+        }
+        Ok(buffers)
+    }
+}
+
 /// Loads a case's inputs, launches it and holds the result against the reference.
 pub fn check(case: &Case, module: &Module, stream: &Stream, seed: u64) -> Result<(), Failure> {
-    let device = stream.device();
-    let info = device.info();
-    let gpu = Gpu { arch: info.base_arch().to_owned(), wave: info.wave_size as usize };
-    let run = (case.make)(&mut Rng::new(seed, &[&case.kernel, &gpu.arch]), &gpu);
-    let kernel = module.kernel(&case.kernel).map_err(|error| error.to_string())?;
-    for (name, bytes) in &run.globals {
-        write_global(device, module, stream, name, bytes)?;
-    }
-    let mut buffers = upload(&run, stream).map_err(|error| error.to_string())?;
-    let mut room = buffers.iter_mut();
-    let args: Vec<Arg<'_>> = run
-        .args
-        .iter()
-        .filter_map(|value| match value {
-            Value::Scalar(bytes) => Some(Arg::bytes(bytes)),
-            Value::Buffer { .. } => room.next().map(Arg::from),
-        })
-        .collect();
-    // SAFETY: the case was written for the kernel; what is wrong in either shows on a virtual device, and harms nothing else.
-    let launched = unsafe { kernel.launch(stream, run.launch, &args[..]) };
-    launched.map_err(|error| error.to_string())?;
-    if !finishes(stream)? {
-        // The kernel still uses them.
-        std::mem::forget(buffers);
-        return Err(Failure::Stuck);
-    }
-    for (number, (value, buffer)) in buffer_args(&run).zip(&buffers).enumerate() {
+    let prepared = Prepared::new(case, module, stream, seed)?;
+    let buffers = prepared.launch(1)?;
+    for (number, (value, buffer)) in buffer_args(&prepared.run).zip(&buffers).enumerate() {
         let bytes = stream.download(buffer).map_err(|error| error.to_string())?;
         compare(value, &bytes).map_err(|why| format!("buffer {number}: {why}"))?;
     }
     Ok(())
+}
+
+/// Lane operations a second of `times` launches in a row, the best of three rounds.
+pub fn measure(case: &Case, module: &Module, stream: &Stream, seed: u64, times: usize) -> Result<f64, Failure> {
+    let prepared = Prepared::new(case, module, stream, seed)?;
+    let mut best = 0f64;
+    for _ in 0..3 {
+        let before = totals();
+        prepared.launch(times)?;
+        let after = totals();
+        let speed = (after.lane_operations - before.lane_operations) as f64 / (after.time - before.time).as_secs_f64();
+        best = best.max(speed);
+    }
+    Ok(best)
 }
 
 /// Waits for the stream, but not for ever.
