@@ -19,8 +19,21 @@ const ARCHIVE: &str = "programs.tar.gz";
 const MAX_BYTES: u64 = 60 << 20;
 
 /// Test programs that a GPU machine adds nothing to: they would only make the bundle larger.
-const NEED_NO_GPU: &[&str] =
-    &["cache_torture", "candle", "disasm", "documentation", "examples_on_fakes", "fuzz", "hipify", "lanes_on_host", "numpy"];
+const NEED_NO_GPU: &[&str] = &[
+    "cache_torture",
+    "candle",
+    "disasm",
+    "documentation",
+    "examples_on_fakes",
+    "fortran",
+    "fuzz",
+    "hipify",
+    "hostile",
+    "hosts",
+    "lanes_on_host",
+    "matrix",
+    "numpy",
+];
 
 /// Packages whose tests need no GPU, but files that are not packed.
 const NOT_PACKED: &[&str] = &["xtask", "warpwave-hipify", "warpwave-vgpu", "warpwave-libamdhip64", "warpwave-candle-check"];

@@ -9,7 +9,7 @@ Usage: ./run.sh [--bench] [--sanitize] [--only PATTERN] [--logs FOLDER]
 Runs every test program, then `warpwave devices`, `doctor` and a vector addition.
 Prints a table of what passed and exits with 1 when anything failed.
 
-  --bench          also run `warpwave bench launch|memory|compile --json`
+  --bench          also run `warpwave bench launch|memory|compile --json` and `warpwave mpi bench` on the GPU
   --sanitize       run only the tests of warpwave-gpu and warpwave-jit, under compute-sanitizer's memcheck
   --only PATTERN   run only the steps whose name contains PATTERN (a shell pattern)
   --logs FOLDER    keep each step's output there (default: a temporary folder)
@@ -126,6 +126,12 @@ else
         step "bench launch" shown bin/warpwave bench launch --json
         step "bench memory" shown bin/warpwave bench memory --json
         step "bench compile" shown bin/warpwave bench compile examples/kernels/*.cu --json
+        if command -v mpirun >/dev/null && bin/warpwave devices --json 2>/dev/null | grep -q '"cuda:0"'; then
+            step "bench mpi, 2 ranks" shown bin/warpwave mpi bench -np 2 --device cuda:0 --sizes 1k-64m
+            step "bench mpi, 4 ranks" shown bin/warpwave mpi bench -np 4 --device cuda:0 --sizes 1k-64m
+        else
+            skip "bench mpi" "no mpirun, or no CUDA GPU"
+        fi
     fi
 fi
 

@@ -74,6 +74,25 @@ fn every_kind_of_memory_with_every_algorithm() {
     }
 }
 
+/// Ranks that share a card read each other's memory; no message carries elements.
+#[test]
+fn ranks_read_each_others_memory() {
+    if !has_nvidia() {
+        // The virtual GPU's memory belongs to one process.
+        return println!("no NVIDIA GPU here");
+    }
+    let seed = seed();
+    for mpi in Mpi::all() {
+        for np in [2, 3, 5] {
+            for memory in ["device", "managed"] {
+                check(&mpi, np, "ipc", memory, 1, &format!("--short --base 20000 --sample 4 --seed {seed}"));
+            }
+            // Above a slot's size, and in parts.
+            check(&mpi, np, "ipc", "device", 1, &format!("--short --base 6000000 --sample 60 --seed {seed}"));
+        }
+    }
+}
+
 /// All types, short: each rank brings its elements to the host, or leaves them to the MPI, whatever the type.
 #[test]
 fn short_buffers_of_every_type() {

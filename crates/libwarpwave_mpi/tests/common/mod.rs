@@ -7,8 +7,21 @@ use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
+
+/// The programs' sources: the tests run where the repository is not.
+const PROGRAMS: [(&str, &str); 9] = [
+    ("aware.c", include_str!("../programs/aware.c")),
+    ("f08.f90", include_str!("../programs/f08.f90")),
+    ("f77.f90", include_str!("../programs/f77.f90")),
+    ("faulty.c", include_str!("../programs/faulty.c")),
+    ("gpu.h", include_str!("../programs/gpu.h")),
+    ("hostile.c", include_str!("../programs/hostile.c")),
+    ("link.c", include_str!("../programs/link.c")),
+    ("matrix.c", include_str!("../programs/matrix.c")),
+    ("rccl.c", include_str!("../programs/rccl.c")),
+];
 
 /// Every value of `WARPWAVE_MPI_ALGO` that takes an algorithm of the library's own.
 pub const ALGORITHMS: [&str; 5] = ["recursive_doubling", "ring", "segmented_ring", "rabenseifner", "hierarchical"];
@@ -33,7 +46,8 @@ pub fn seed() -> u64 {
 /// The interposer, built beside the test.
 pub fn library() -> PathBuf {
     let own = std::env::current_exe().unwrap();
-    let folders = own.ancestors().skip(1).take(2);
+    // Beside the test, or where the bundle has it.
+    let folders = own.ancestors().skip(1).take(2).flat_map(|folder| [folder.to_owned(), folder.join("lib")]);
     let found = folders.map(|folder| folder.join("libwarpwave_mpi.so")).find(|file| file.exists());
     found.expect("cargo builds the library before its tests")
 }
@@ -91,11 +105,11 @@ impl Mpi {
         says(&self.fortran, "--version").is_some()
     }
 
-    /// Compiles `tests/programs/<source>` with further arguments, once in a test program's life.
+    /// Compiles the program of that name with further arguments, once in a test program's life.
     pub fn compile(&self, source: &str, arguments: &[&str]) -> PathBuf {
         static DONE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-        let own = std::env::current_exe().unwrap();
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(own.file_name().unwrap()).join(format!("{:?}", self.kind));
+        static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+        let folder = FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path().join(format!("{:?}", self.kind));
         let (stem, language) = source.split_once('.').unwrap();
         let output = folder.join(stem);
         let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -103,9 +117,12 @@ impl Mpi {
             return output;
         }
         std::fs::create_dir_all(&folder).unwrap();
+        for (name, text) in PROGRAMS {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
         let mut command = Command::new(if language == "c" { &self.cc } else { &self.fortran });
         command.current_dir(&folder).args(if language == "c" { &["-std=c11", "-D_GNU_SOURCE", "-Wall", "-pthread"][..] } else { &["-w"] });
-        command.arg("-O2").arg("-o").arg(&output).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source));
+        command.arg("-O2").arg("-o").arg(&output).arg(folder.join(source));
         let compiled = command.args(arguments).args(["-lm", "-ldl"]).output().unwrap();
         assert!(compiled.status.success(), "{command:?}: {}", String::from_utf8_lossy(&compiled.stderr));
         done.insert(output.clone());
