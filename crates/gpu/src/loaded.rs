@@ -6,13 +6,13 @@
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::driver::Driver;
 use crate::error::Result;
-use crate::library::Library;
+use crate::library::{Library, STANDS_IN};
 use crate::table::{Failure, Source, Table, Vendor};
 use crate::vendor::{self, code};
 
@@ -22,35 +22,27 @@ pub struct Loaded {
     path: PathBuf,
     table: Table,
     driver: OnceLock<Result<Arc<Driver>>>,
+    /// AMD's: it stands in for the vendor's, or the machine has AMD's kernel driver.
+    can_start: bool,
 }
 
-static CUDA: OnceLock<Loaded> = OnceLock::new();
-static HIP: OnceLock<Loaded> = OnceLock::new();
+/// In the order they were found. Two of one vendor may be there: a network library brings the vendor's HIP into programs that use
+/// another one, or none.
+static LOADED: [OnceLock<Loaded>; 4] = [const { OnceLock::new() }; 4];
 
-/// The CUDA driver, `libcuda.so.1`, if the program loaded it.
-pub fn cuda() -> Option<&'static Loaded> {
-    look();
-    CUDA.get()
-}
-
-/// The HIP runtime, `libamdhip64.so`, if the program loaded it; one that stands in for it counts.
-pub fn hip() -> Option<&'static Loaded> {
-    look();
-    HIP.get()
-}
-
-/// Both of them that are there.
+/// The drivers that are loaded: `libcuda.so.1` and `libamdhip64.so`, one that stands in for it included.
 #[inline]
 pub fn all() -> impl Iterator<Item = &'static Loaded> {
     look();
-    [CUDA.get(), HIP.get()].into_iter().flatten()
+    LOADED.iter().map_while(OnceLock::get)
 }
 
 impl Loaded {
     /// Opens what the loader has already: the same instance.
     fn open(vendor: Vendor, path: PathBuf) -> Result<Loaded> {
-        let table = Table::new(vendor, Source::Library(Library::open_file("a loaded driver", &path)?));
-        Ok(Loaded { vendor, path, table, driver: OnceLock::new() })
+        let library = Library::open_file("a loaded driver", &path)?;
+        let can_start = library.symbol(STANDS_IN).is_some() || ["/dev/kfd", "/dev/dxg"].iter().any(|device| Path::new(device).exists());
+        Ok(Loaded { vendor, path, table: Table::new(vendor, Source::Library(library)), driver: OnceLock::new(), can_start })
     }
 
     /// The driver, started now if it was not yet.
@@ -62,11 +54,21 @@ impl Loaded {
         self.driver.get_or_init(start).as_ref().map_err(Clone::clone)
     }
 
+    /// Whose API it speaks.
+    pub fn vendor(&self) -> Vendor {
+        self.vendor
+    }
+
     /// Whether memory of it can exist: the program has started it. CUDA tells; HIP starts with the first call, whatever it is, so
-    /// that a program with HIP counts as one that uses it.
+    /// that a program with HIP counts as one that uses it, on a machine that has AMD's kernel driver.
     pub fn is_started(&self) -> bool {
-        let started = |answer| !matches!(answer, Err(Failure::Code { code: code::NOT_INITIALIZED, .. }));
-        self.driver.get().is_some() || self.vendor == Vendor::Amd || started(vendor::current(&self.table).map(drop))
+        if self.driver.get().is_some() {
+            return true;
+        }
+        match self.vendor {
+            Vendor::Nvidia => !matches!(vendor::current(&self.table), Err(Failure::Code { code: code::NOT_INITIALIZED, .. })),
+            Vendor::Amd => self.can_start,
+        }
     }
 }
 
@@ -87,16 +89,18 @@ fn look_again(now: u64) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for path in objects() {
         let name = path.file_name().unwrap_or_default().as_bytes();
-        let (vendor, place) = match name {
-            _ if name.starts_with(b"libcuda.so.1") => (Vendor::Nvidia, &CUDA),
-            _ if name.starts_with(b"libamdhip64.so") => (Vendor::Amd, &HIP),
+        let vendor = match name {
+            _ if name.starts_with(b"libcuda.so.1") => Vendor::Nvidia,
+            _ if name.starts_with(b"libamdhip64.so") => Vendor::Amd,
             _ => continue,
         };
-        if place.get().is_none() {
-            match Loaded::open(vendor, path) {
-                Ok(loaded) => drop(place.set(loaded)),
-                Err(error) => tracing::warn!(%error, "a loaded driver cannot be opened"),
-            }
+        if LOADED.iter().any(|place| place.get().is_some_and(|known| known.path == path)) {
+            continue;
+        }
+        match (Loaded::open(vendor, path), LOADED.iter().find(|place| place.get().is_none())) {
+            (Ok(loaded), Some(place)) => drop(place.set(loaded)),
+            (Ok(loaded), None) => tracing::warn!(library = %loaded.path.display(), "more drivers than can be used"),
+            (Err(error), _) => tracing::warn!(%error, "a loaded driver cannot be opened"),
         }
     }
     SEEN.store(now, Ordering::Release);

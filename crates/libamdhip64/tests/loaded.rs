@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use warpwave_gpu::library::Library;
-use warpwave_gpu::{MemoryKind, loaded};
+use warpwave_gpu::{MemoryKind, Vendor, loaded};
 
 /// Built beside this test.
 fn library() -> PathBuf {
@@ -26,8 +26,8 @@ fn a_driver_counts_once_the_program_has_loaded_it() {
     assert!(each < Duration::from_micros(2));
 
     let program = Library::open_file("the program's HIP", &library()).unwrap();
-    let hip = loaded::hip().expect("it is loaded");
-    assert!(loaded::cuda().is_none() && hip.is_started());
+    let hip = loaded::all().find(|driver| driver.vendor() == Vendor::Amd).expect("it is loaded");
+    assert!(loaded::all().all(|driver| driver.vendor() == Vendor::Amd) && hip.is_started());
     let driver = hip.driver().unwrap();
     assert_eq!(driver.label(), "rocm");
     assert_eq!(driver.symbol("hipMalloc"), program.symbol("hipMalloc"), "the very instance");

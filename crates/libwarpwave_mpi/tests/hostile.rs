@@ -104,6 +104,11 @@ fn nonblocking_persistent_and_large_count_calls() {
 }
 
 #[test]
+fn a_driver_without_devices() {
+    everywhere("driver");
+}
+
+#[test]
 fn a_killed_rank_ends_the_program() {
     for mpi in Mpi::all() {
         let program = mpi.compile("hostile.c", &[]);

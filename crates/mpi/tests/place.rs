@@ -10,12 +10,18 @@ use std::time::{Duration, Instant};
 use common::require;
 use warpwave_allreduce::gpu::place_of;
 use warpwave_gpu::library::Library;
-use warpwave_gpu::{Device, Driver, HostBuffer, UnifiedBuffer, loaded};
+use warpwave_gpu::{Device, Driver, HostBuffer, UnifiedBuffer, Vendor, loaded};
 
 /// What stands in for HIP's runtime, if it is built.
 fn stand_in() -> Option<PathBuf> {
     let own = std::env::current_exe().unwrap();
     own.ancestors().skip(1).take(2).map(|folder| folder.join("libamdhip64.so")).find(|file| file.exists())
+}
+
+/// The loaded driver that has devices.
+fn of(vendor: Vendor) -> &'static loaded::Loaded {
+    let mut loaded = loaded::all().filter(|driver| driver.vendor() == vendor && driver.is_started());
+    loaded.find(|driver| driver.driver().is_ok_and(|driver| !driver.device_names().is_empty())).unwrap()
 }
 
 fn memory_of(device: &Device) {
@@ -50,7 +56,7 @@ fn memory_is_found_where_the_program_allocated_it() {
     if let Ok(driver) = Driver::cuda()
         && !driver.device_names().is_empty()
     {
-        memory_of(&loaded::cuda().unwrap().driver().unwrap().device(0).unwrap());
+        memory_of(&of(Vendor::Nvidia).driver().unwrap().device(0).unwrap());
         memory_of(&driver.device(0).unwrap());
     }
     let Some(stand_in) = stand_in() else {
@@ -58,5 +64,5 @@ fn memory_is_found_where_the_program_allocated_it() {
         return;
     };
     Library::open_file("the program's HIP", &stand_in).unwrap();
-    memory_of(&loaded::hip().unwrap().driver().unwrap().device(0).unwrap());
+    memory_of(&of(Vendor::Amd).driver().unwrap().device(0).unwrap());
 }

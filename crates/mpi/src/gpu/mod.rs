@@ -24,7 +24,7 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use warpwave_gpu::{Device, DevicePtr, Event, HostBuffer, MemoryKind, Stream, loaded};
+use warpwave_gpu::{Device, DevicePtr, Event, HostBuffer, MemoryKind, Stream, loaded, loaded::Loaded};
 use warpwave_jit::{Jit, JitError};
 
 use crate::element::{Op, Repr};
@@ -67,8 +67,11 @@ pub struct Place {
 pub fn place_of(pointer: *const c_void) -> Result<Option<Place>> {
     let address = pointer as DevicePtr;
     for loaded in loaded::all() {
-        // A driver that was not started, or cannot be, has no memory.
+        // A driver that was not started, cannot be, or has no devices has no memory.
         let Some(driver) = Some(loaded).filter(|loaded| loaded.is_started()).and_then(|loaded| loaded.driver().ok()) else { continue };
+        if driver.device_names().is_empty() {
+            continue;
+        }
         let unified = match driver.memory_kind_of(address)? {
             Some(MemoryKind::Device) => false,
             Some(MemoryKind::Unified) => true,
@@ -80,10 +83,10 @@ pub fn place_of(pointer: *const c_void) -> Result<Option<Place>> {
     Ok(None)
 }
 
-/// Whether a driver is loaded into this process: only then can a buffer be on a device.
+/// Whether a driver is at work in this process: only then can a buffer be on a device.
 #[inline]
 pub fn in_use() -> bool {
-    loaded::all().next().is_some()
+    loaded::all().any(Loaded::is_started)
 }
 
 /// Whether this process may come to use a GPU.
@@ -107,13 +110,13 @@ fn context_of(device: Device) -> Arc<DeviceContext> {
 }
 
 /// Kernels, or why there are none; made once.
-type Loaded = Arc<OnceLock<Result<Arc<Kernels>>>>;
+type Made = Arc<OnceLock<Result<Arc<Kernels>>>>;
 
 /// What is kept for a device between calls.
 pub struct DeviceContext {
     device: Device,
     jit: Jit,
-    kernels: Mutex<HashMap<(Repr, Op), Loaded>>,
+    kernels: Mutex<HashMap<(Repr, Op), Made>>,
     streams: Mutex<Vec<Stream>>,
     events: Mutex<Vec<Event>>,
     staging: Mutex<Vec<HostBuffer<u8>>>,
