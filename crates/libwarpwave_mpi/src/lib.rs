@@ -65,7 +65,7 @@ pub unsafe extern "C" fn MPI_Allreduce_c(send: In, receive: Out, count: i64, dat
 
 /// What this library does not do itself, handed to the MPI as it came; where the MPI has no such function, an error says so.
 macro_rules! pass {
-    ($( $name:ident = $call:ident, $symbol:literal ( $send:ident, $receive:ident, $($arg:ident : $ty:ty),* ); )*) => { $(
+    ($( $name:ident = $call:ident, $symbol:literal ( $send:ident, $receive:ident, $($arg:ident : $ty:ty),* ) on $comm:ident gives $request:ident; )*) => { $(
         /// MPI's.
         ///
         /// # Safety
@@ -77,20 +77,18 @@ macro_rules! pass {
             let Some(mpi) = Mpi::get() else {
                 return forward!($symbol ($send, $receive, $($arg),*) as fn(In, Out, $($ty),*));
             };
-            if !may_leave(mpi, $send, $receive) {
-                return mpi.unsupported;
-            }
+            let call = mpi.calls.$call.filter(|_| may_leave(mpi, $send, $receive));
             // SAFETY: the caller's promise.
-            mpi.calls.$call.map_or(mpi.unsupported, |call| unsafe { call($send, $receive, $($arg),*) })
+            unsafe { call.map_or_else(|| mpi.refuse_request(mpi.handle($comm), $request), |call| call($send, $receive, $($arg),*)) }
         }
     )* };
 }
 
 pass! {
-    MPI_Iallreduce = iallreduce, c"MPI_Iallreduce" (send, receive, count: c_int, datatype: Handle, op: Handle, comm: Handle, request: *mut Handle);
-    MPI_Iallreduce_c = iallreduce_large, c"MPI_Iallreduce_c" (send, receive, count: i64, datatype: Handle, op: Handle, comm: Handle, request: *mut Handle);
-    MPI_Allreduce_init = allreduce_init, c"MPI_Allreduce_init" (send, receive, count: c_int, datatype: Handle, op: Handle, comm: Handle, info: Handle, request: *mut Handle);
-    MPI_Allreduce_init_c = allreduce_init_large, c"MPI_Allreduce_init_c" (send, receive, count: i64, datatype: Handle, op: Handle, comm: Handle, info: Handle, request: *mut Handle);
+    MPI_Iallreduce = iallreduce, c"MPI_Iallreduce" (send, receive, count: c_int, datatype: Handle, op: Handle, comm: Handle, request: *mut Handle) on comm gives request;
+    MPI_Iallreduce_c = iallreduce_large, c"MPI_Iallreduce_c" (send, receive, count: i64, datatype: Handle, op: Handle, comm: Handle, request: *mut Handle) on comm gives request;
+    MPI_Allreduce_init = allreduce_init, c"MPI_Allreduce_init" (send, receive, count: c_int, datatype: Handle, op: Handle, comm: Handle, info: Handle, request: *mut Handle) on comm gives request;
+    MPI_Allreduce_init_c = allreduce_init_large, c"MPI_Allreduce_init_c" (send, receive, count: i64, datatype: Handle, op: Handle, comm: Handle, info: Handle, request: *mut Handle) on comm gives request;
 }
 
 /// MPI's.

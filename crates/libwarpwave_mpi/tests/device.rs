@@ -90,6 +90,8 @@ fn ranks_read_each_others_memory() {
             // Above a slot's size, and in parts.
             check(&mpi, np, "ipc", "device", 1, &format!("--short --base 6000000 --sample 60 --seed {seed}"));
         }
+        // More ranks than a kernel takes buffers, each with its part.
+        check(&mpi, 9, "ipc", "device", 1, &format!("--short --base 600000 --sample 20 --seed {seed}"));
     }
 }
 

@@ -8,11 +8,12 @@
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use warpwave_gpu::{DevicePtr, Vendor};
 
 use crate::Failure;
-use crate::abi::{Handle, Mpi};
+use crate::abi::{Flavor, Handle, Mpi};
 use crate::comm::{Comm, lock};
 use crate::device::OnDevice;
 use crate::element::{Element, Op};
@@ -62,7 +63,7 @@ impl Call {
             (true, Some(call), _) => unsafe { call(send, receive, count, datatype, op, comm) },
             // SAFETY: as above.
             (_, _, Ok(count)) => unsafe { (mpi.calls.allreduce)(send, receive, count, datatype, op, comm) },
-            _ => mpi.unsupported,
+            _ => mpi.refuse(comm, mpi.unsupported),
         }
     }
 }
@@ -90,18 +91,18 @@ impl Places {
 
     /// Whether the MPI can be given the addresses as they are.
     fn are_for(&self, mpi: &Mpi) -> bool {
-        [&self.send, &self.receive].into_iter().flatten().all(|place| place.unified || is_aware(mpi, place))
+        [&self.send, &self.receive].into_iter().flatten().all(|place| place.unified || is_aware(mpi, place) == Some(true))
     }
 }
 
-/// Whether the MPI says that it takes addresses of this device.
-fn is_aware(mpi: &Mpi, place: &Place) -> bool {
+/// Whether the MPI takes addresses of this device, if it says.
+fn is_aware(mpi: &Mpi, place: &Place) -> Option<bool> {
     let query = match place.device.device().driver().vendor() {
         Vendor::Nvidia => mpi.calls.query_cuda,
         Vendor::Amd => mpi.calls.query_rocm,
     };
     // SAFETY: a plain question.
-    query.is_some_and(|query| unsafe { query() } == 1)
+    query.map(|query| unsafe { query() } == 1)
 }
 
 /// Does what `MPI_Allreduce` does.
@@ -122,7 +123,13 @@ pub unsafe fn allreduce(mpi: &'static Mpi, call: &Call) -> c_int {
         Some(plan) => {
             stats::count(plan.algorithm, plan.bytes(), places.on_device());
             // SAFETY: the caller's promise.
-            unsafe { plan.run(mpi, call, &places) }.map(|()| 0)
+            let outcome = unsafe { plan.run(mpi, call, &places) };
+            if outcome.is_err() {
+                plan.comm.broken.store(true, Ordering::Relaxed);
+                // What was asked for may still come.
+                std::mem::forget(std::mem::take(&mut *lock(&plan.comm.scratch)));
+            }
+            outcome.map(|()| 0)
         }
     });
     outcome.unwrap_or_else(|failure| raise(mpi, call.comm, &failure))
@@ -138,14 +145,14 @@ fn raise(mpi: &Mpi, comm: Handle, failure: &Failure) -> c_int {
             mpi.other
         }
     };
-    // SAFETY: the program's communicator. The handler may end the program.
-    unsafe { (mpi.calls.comm_call_errhandler)(comm, code) };
-    code
+    mpi.refuse(comm, code)
 }
 
-/// Whether the MPI itself may be given these buffers in a call that it completes later; says why not.
+/// Whether the MPI itself may be given these buffers in a call that it completes later: it does not say that it cannot. Says why not.
 pub fn may_leave(mpi: &Mpi, send: *const c_void, receive: *const c_void) -> bool {
-    let fits = Places::of(mpi, send, receive).is_ok_and(|places| places.are_for(mpi));
+    let refuses = |place: &Place| !place.unified && is_aware(mpi, place) == Some(false);
+    let places = Places::of(mpi, send, receive).unwrap_or_default();
+    let fits = ![&places.send, &places.receive].into_iter().flatten().any(refuses);
     if !fits {
         settings::warn("this MPI does not take buffers on a device in nonblocking and persistent calls");
     }
@@ -244,13 +251,16 @@ struct Plan {
 fn plan(mpi: &'static Mpi, call: &Call, places: &Places) -> Result<Option<Plan>, Failure> {
     let (Some(element), Some(op)) = (mpi.element(call.datatype), mpi.op(call.op)) else { return Ok(None) };
     let Some(count) = usize::try_from(call.count).ok().filter(|count| *count > 0) else { return Ok(None) };
-    if !element.allows(op) || call.send == call.receive.cast_const() {
-        // The MPI knows best how to complain.
+    // The MPI knows best how to complain. Open MPI takes the same buffer twice as if it were in place.
+    if !element.allows(op) || call.send == call.receive.cast_const() && mpi.flavor != Flavor::OpenMpi {
         return Ok(None);
     }
     let Some(comm) = Comm::of(mpi, call.comm) else { return Ok(None) };
     if comm.inter || comm.ranks == 1 {
         return Ok(None);
+    }
+    if comm.broken.load(Ordering::Relaxed) {
+        return Err(Failure::Mpi(mpi.other));
     }
     let bytes = count as u64 * element.repr.size() as u64;
     let asked = if comm.gpus && bytes >= ASK_FROM { ask(mpi, comm, (element, op), call, places)? } else { None };
@@ -447,21 +457,25 @@ impl Plan {
         };
         if !std::ptr::eq(own, origin) {
             // Where there is padding to leave alone, the elements are brought to the device first and stored by a kernel.
-            let brought = (places.send.is_none() && repr.has_padding()).then(|| up.scratch(bytes)).transpose()?;
+            let elsewhere = places.send.as_ref().is_none_or(|send| !Arc::ptr_eq(&send.device, &place.device));
+            let brought = (elsewhere && repr.has_padding()).then(|| up.scratch(bytes)).transpose()?;
             let (own, origin) = (own as DevicePtr, origin as DevicePtr);
             // SAFETY: the caller's promise; what was brought has the room for it.
             unsafe {
                 match (&places.send, &brought) {
-                    (None, Some(brought)) => {
-                        up.from_host(brought.address(), origin as *const c_void, bytes)?;
+                    (send, Some(brought)) => {
+                        match send {
+                            Some(_) => up.copy(brought.address(), origin, bytes)?,
+                            None => up.from_host(brought.address(), origin as *const c_void, bytes)?,
+                        }
                         up.combine(&kernels, own, brought.address(), self.count, schedule::Take::Store)?;
                     }
                     (None, None) => up.from_host(own, origin as *const c_void, bytes)?,
-                    (Some(_), _) => up.combine(&kernels, own, origin, self.count, schedule::Take::Store)?,
+                    (Some(_), None) => up.combine(&kernels, own, origin, self.count, schedule::Take::Store)?,
                 }
             }
         }
-        let aware = is_aware(wire.mpi, place);
+        let aware = is_aware(wire.mpi, place) == Some(true);
         let run = OnDevice { wire, repr, kernels: &kernels, down: &down, up: &up, own: own as DevicePtr, segment: self.segment(), aware };
         // SAFETY: the caller's promise.
         unsafe { run.run(steps) }

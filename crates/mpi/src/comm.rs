@@ -35,14 +35,21 @@ pub struct Comm {
     nccl: OnceLock<Option<Nccl>>,
     /// Room for what is received in host memory.
     pub scratch: Mutex<Vec<u8>>,
+    /// A call failed after its first message: what is still under way belongs to no call.
+    pub broken: AtomicBool,
 }
 
 /// Counts deletions: a handle may come back as another communicator.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
+/// A communicator that a thread has used: handle, generation and what hangs on it.
+type Used = (Handle, u64, *const Comm);
+
 thread_local! {
-    /// The communicator of this thread's last call: handle, generation and what hangs on it.
-    static LAST: Cell<(Handle, u64, *const Comm)> = const { Cell::new((0, 0, std::ptr::null())) };
+    /// The last ones of this thread: programs change between a few.
+    static LAST: [Cell<Used>; 4] = const { [const { Cell::new((0, 0, std::ptr::null())) }; 4] };
+    /// Which one of them is replaced next.
+    static OLDEST: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Set when the MPI begins to end: its own communicators go with it then, and ours with them.
@@ -92,11 +99,6 @@ unsafe extern "C" fn deleted(_: Handle, _: c_int, value: *mut c_void, _: *mut c_
     }
     if let (Some(Some(private)), Some(mpi)) = (comm.private.get(), Mpi::get()) {
         let mut private = *private;
-        if comm.ipc.get().is_some_and(Option::is_some) {
-            // Nobody frees what another rank still reads.
-            // SAFETY: freeing a communicator is collective, so all its ranks come here.
-            unsafe { (mpi.calls.barrier)(private) };
-        }
         // SAFETY: it is ours, and no message is under way on it.
         unsafe { (mpi.calls.comm_free)(&mut private) };
     }
@@ -110,19 +112,24 @@ impl Comm {
     #[inline]
     pub fn of(mpi: &'static Mpi, handle: Handle) -> Option<&'static Comm> {
         let generation = GENERATION.load(Ordering::Acquire);
-        let (last, seen, comm) = LAST.get();
-        if last == handle && seen == generation {
+        let known = LAST.with(|used| used.iter().map(Cell::get).find(|(last, seen, _)| *last == handle && *seen == generation));
+        if let Some((.., comm)) = known {
             // SAFETY: no communicator was deleted since, and it lives until its deletion. The program may not free it during a call.
             return unsafe { comm.as_ref() };
         }
         let comm = Comm::look_up(mpi, handle)?;
-        LAST.set((handle, generation, comm));
+        let place = OLDEST.replace((OLDEST.get() + 1) % 4);
+        LAST.with(|used| used[place].set((handle, generation, comm)));
         Some(comm)
     }
 
     #[cold]
     fn look_up(mpi: &'static Mpi, handle: Handle) -> Option<&'static Comm> {
-        if handle == mpi.comm_null {
+        let mut initialized = 0;
+        // SAFETY: a question that may be asked at any time.
+        unsafe { (mpi.calls.initialized)(&mut initialized) };
+        // Without the world model there is no communicator whose end tells that the MPI ends.
+        if handle == mpi.comm_null || initialized == 0 {
             return None;
         }
         let key = key(mpi)?;
@@ -175,6 +182,7 @@ impl Comm {
             ipc: OnceLock::new(),
             nccl: OnceLock::new(),
             scratch: Mutex::default(),
+            broken: AtomicBool::new(false),
         })
     }
 

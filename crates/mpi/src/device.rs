@@ -72,8 +72,8 @@ impl<'a> OnDevice<'a> {
         };
         let sends = slots(longest(|step| step.send.as_ref().map(|send| &send.range)), false)?;
         let receives = slots(longest(|step| step.receive.as_ref().map(|receive| &receive.range)), true)?;
-        // What was queued before on one lane is there for the other.
-        self.up.synchronize()?;
+        // What was queued before, by the program or on one lane, is there for the MPI and for the other.
+        self.up.mark()?.synchronize()?;
         for step in steps {
             self.step(step, &sends, &receives)?;
         }

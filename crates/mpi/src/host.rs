@@ -119,6 +119,11 @@ impl<'a> Host<'a> {
             }
             while sends.oldest_is_done(&self.wire)? {}
             self.fill(&mut sends, step, from_origin)?;
+            // Nobody waits for a segment before having sent as many: else ranks could wait for each other in a circle.
+            while sends.started < sends.ranges.len() && sends.started <= index {
+                sends.wait_oldest(&self.wire)?;
+                self.fill(&mut sends, step, from_origin)?;
+            }
             let Some((request, room)) = coming.pop_front() else { break };
             self.wire.wait(request)?;
             while same && sends.through() <= index {

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use warpwave_gpu::library::{Library, Search, python_folders};
-use warpwave_gpu::{Device, DevicePtr, Handle, Vendor, rocm_library_folders};
+use warpwave_gpu::{Device, DevicePtr, Handle, Stream, Vendor, rocm_library_folders};
 
 use crate::Failure;
 use crate::abi::Mpi;
@@ -90,6 +90,8 @@ pub struct Nccl {
     functions: &'static Functions,
     context: Arc<DeviceContext>,
     handle: Handle,
+    /// Apart from the default stream: a kernel that waits for other ranks must not hold up what the program queues there.
+    stream: Stream,
     /// One call at a time.
     turn: Mutex<()>,
 }
@@ -153,24 +155,22 @@ impl Nccl {
         }
         let mut id = UniqueId([0; 128]);
         // SAFETY: the output outlives the call.
-        let failed = comm.rank == 0 && unsafe { (functions.get_unique_id)(&mut id) } != 0;
-        if comm.any(mpi, failed)? {
+        let no_id = comm.rank == 0 && unsafe { (functions.get_unique_id)(&mut id) } != 0;
+        // All that can fail on one rank alone comes before the ranks wait for each other in the library, which takes the thread's device.
+        let visit = context.visit();
+        let stream = device.stream().and_then(|stream| device.make_current().map(|()| stream));
+        if comm.any(mpi, no_id || visit.is_err() || stream.is_err())? {
             return Ok(None);
         }
+        let (Ok(_visit), Ok(stream)) = (visit, stream) else { return Ok(None) };
         comm.tell(mpi, &mut id.0)?;
-        let made = Nccl::join(functions, context, (comm.ranks, comm.rank), id);
-        Ok(if comm.any(mpi, made.is_err())? { None } else { made.ok() })
-    }
-
-    fn join(functions: &'static Functions, context: &Arc<DeviceContext>, (ranks, rank): (usize, usize), id: UniqueId) -> gpu::Result<Nccl> {
-        let visit = context.visit()?;
-        // The library takes the thread's device.
-        let _lane = visit.lane()?;
-        context.device().make_current()?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the output outlives the call, the rank is one of `ranks`, and the id is rank 0's.
-        functions.checked("ncclCommInitRank", unsafe { (functions.init_rank)(&mut handle, ranks as c_int, id, rank as c_int) })?;
-        Ok(Nccl { functions, context: context.clone(), handle, turn: Mutex::new(()) })
+        // SAFETY: the output outlives the call, the rank is one of as many, and the id is rank 0's.
+        let joined = unsafe { (functions.init_rank)(&mut handle, comm.ranks as c_int, id, comm.rank as c_int) };
+        if comm.any(mpi, joined != 0)? {
+            return Ok(None);
+        }
+        Ok(Some(Nccl { functions, context: context.clone(), handle, stream, turn: Mutex::new(()) }))
     }
 
     /// The device it was set up for.
@@ -187,13 +187,23 @@ impl Nccl {
         let visit = self.context.visit()?;
         let lane = visit.lane()?;
         let turn = lock(&self.turn);
-        // SAFETY: the caller's promise; the lane is waited for below.
+        // What the program has queued comes first.
+        lane.mark()?.before(&self.stream)?;
+        // SAFETY: the caller's promise; the stream is waited for below.
         let code = unsafe {
-            (self.functions.all_reduce)(origin as *const c_void, own as *mut c_void, count, number, operation, self.handle, lane.raw())
+            (self.functions.all_reduce)(
+                origin as *const c_void,
+                own as *mut c_void,
+                count,
+                number,
+                operation,
+                self.handle,
+                self.stream.raw(),
+            )
         };
         self.functions.checked("ncclAllReduce", code)?;
         drop(turn);
-        lane.synchronize()
+        Ok(self.stream.synchronize()?)
     }
 }
 

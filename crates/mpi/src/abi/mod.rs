@@ -125,6 +125,7 @@ pub struct Mpi {
     pub comm_null: Handle,
     pub info_null: Handle,
     pub errors_return: Handle,
+    pub request_null: Handle,
     pub byte: Handle,
     pub int: Handle,
     pub op_max: Handle,
@@ -160,10 +161,10 @@ impl Mpi {
         text.truncate(text.iter().position(|byte| *byte == 0).unwrap_or(0));
         let text = String::from_utf8_lossy(&text);
         let version = text.lines().next().unwrap_or_default().trim().to_owned();
-        let flavor = if finder.symbol("ompi_mpi_comm_world").is_some() {
-            Flavor::OpenMpi
-        } else if finder.library_of("PMPI_Allreduce").is_some_and(|file| file.contains("libmpi_abi")) {
+        let flavor = if finder.library_of("PMPI_Allreduce").is_some_and(|file| file.contains("libmpi_abi")) {
             Flavor::Standard
+        } else if finder.symbol("ompi_mpi_comm_world").is_some() {
+            Flavor::OpenMpi
         } else if ["MPICH", "Intel", "MVAPICH", "MPT", "BXI"].iter().any(|family| text.contains(family)) {
             Flavor::Mpich
         } else {
@@ -206,6 +207,7 @@ impl Mpi {
             comm_null: pick("ompi_mpi_comm_null", 0x0400_0000, 0x100),
             info_null: pick("ompi_mpi_info_null", 0x1c00_0000, 0x130),
             errors_return: pick("ompi_mpi_errors_return", 0x5400_0001, 0x143),
+            request_null: pick("ompi_request_null", 0x2c00_0000, 0x180),
             byte: pick("ompi_mpi_byte", 0x4c00_010d, 0x247),
             int: pick("ompi_mpi_int", 0x4c00_0405, 0x209),
             op_max: pick("ompi_mpi_op_max", 0x5800_0001, 0x23),
@@ -250,6 +252,29 @@ impl Mpi {
     /// The address of any symbol of the program's MPI and its Fortran half.
     pub fn symbol(&self, name: &str) -> Option<*const c_void> {
         self.finder.symbol(name)
+    }
+
+    /// Refuses a call: the communicator's error handler hears of it.
+    pub fn refuse(&self, comm: Handle, code: c_int) -> c_int {
+        // SAFETY: the program's communicator. The handler may end the program.
+        unsafe { (self.calls.comm_call_errhandler)(comm, code) };
+        code
+    }
+
+    /// The same for a call that would have given a request.
+    ///
+    /// # Safety
+    /// `request` must be the program's place for a request.
+    pub unsafe fn refuse_request(&self, comm: Handle, request: *mut Handle) -> c_int {
+        // SAFETY: MPICH's requests are 32 bits wide, the others' 64.
+        unsafe {
+            if self.flavor == Flavor::Mpich {
+                request.cast::<u32>().write(self.request_null as u32);
+            } else {
+                request.write(self.request_null);
+            }
+        }
+        self.refuse(comm, self.unsupported)
     }
 
     /// Whether the MPI itself gives the wrong result, in versions that are in wide use.

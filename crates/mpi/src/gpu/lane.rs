@@ -100,11 +100,6 @@ impl Lane<'_> {
         unsafe { kernels.combine_all(self.stream(), out, peers, n) }
     }
 
-    /// The stream, for libraries that queue work themselves.
-    pub fn raw(&self) -> warpwave_gpu::Handle {
-        self.stream().raw()
-    }
-
     /// Waits until all its work is done.
     pub fn synchronize(&self) -> Result<()> {
         self.stream.synchronize()?;
@@ -171,6 +166,11 @@ impl Mark<'_> {
     /// Whether the marked work is done.
     pub fn is_done(&self) -> Result<bool> {
         Ok(self.event.as_ref().map_or(Ok(true), Event::is_done)?)
+    }
+
+    /// Lets work queued on `stream` from now on wait for it.
+    pub fn before(&self, stream: &Stream) -> Result<()> {
+        Ok(self.event.as_ref().map_or(Ok(()), |event| stream.wait(event))?)
     }
 
     /// Waits until it is.

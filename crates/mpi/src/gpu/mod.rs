@@ -72,7 +72,13 @@ pub fn place_of(pointer: *const c_void) -> Result<Option<Place>> {
         if driver.device_names().is_empty() {
             continue;
         }
-        let unified = match driver.memory_kind_of(address)? {
+        // Some drivers want a current device for the question; one that still cannot tell knows nothing of the address.
+        let kind = driver.memory_kind_of(address).or_else(|_| {
+            let _current = driver.keep_current()?;
+            driver.device(0)?.make_current()?;
+            driver.memory_kind_of(address)
+        });
+        let unified = match kind.unwrap_or(None) {
             Some(MemoryKind::Device) => false,
             Some(MemoryKind::Unified) => true,
             Some(MemoryKind::Host) | None => continue,
