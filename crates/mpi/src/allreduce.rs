@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use warpwave_gpu::{DevicePtr, Vendor};
 
 use crate::Failure;
-use crate::abi::{Flavor, Handle, Mpi};
+use crate::abi::{Handle, Mpi};
 use crate::comm::{Comm, lock};
 use crate::device::OnDevice;
 use crate::element::{Element, Op};
@@ -251,8 +251,8 @@ struct Plan {
 fn plan(mpi: &'static Mpi, call: &Call, places: &Places) -> Result<Option<Plan>, Failure> {
     let (Some(element), Some(op)) = (mpi.element(call.datatype), mpi.op(call.op)) else { return Ok(None) };
     let Some(count) = usize::try_from(call.count).ok().filter(|count| *count > 0) else { return Ok(None) };
-    // The MPI knows best how to complain. Open MPI takes the same buffer twice as if it were in place.
-    if !element.allows(op) || call.send == call.receive.cast_const() && mpi.flavor != Flavor::OpenMpi {
+    // The MPI knows best how to complain.
+    if !element.allows(op) || call.send == call.receive.cast_const() {
         return Ok(None);
     }
     let Some(comm) = Comm::of(mpi, call.comm) else { return Ok(None) };
