@@ -413,6 +413,14 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Removes a directive to its last word: compilers ignore what stands behind a header's name, and it must not become code.
+    fn drop_directive(&mut self, hash: usize) {
+        let tokens = &self.lexed.tokens[hash..];
+        let more = tokens.iter().skip(1).take_while(|token| token.in_directive && !token.first_on_line).last();
+        let end = more.unwrap_or(&tokens[0]).end;
+        self.edits.replace(tokens[0].start, end, "");
+    }
+
     fn include(&mut self, hash: usize) {
         let Some(token) = self.lexed.tokens.get(hash + 2).filter(|token| token.in_directive) else { return };
         if !matches!(token.kind, Kind::HeaderName | Kind::String) {
@@ -435,7 +443,7 @@ impl<'a> Walk<'a> {
         if self.options.compatibility_header && COMPATIBLE.iter().any(|known| known.as_bytes() == name) {
             self.stats.includes += 1;
             if self.has_compatibility {
-                self.edits.replace(self.lexed.tokens[hash].start, token.end, "");
+                self.drop_directive(hash);
             } else {
                 self.has_compatibility = true;
                 self.edits.replace(token.start, token.end, format!("\"{COMPATIBILITY_HEADER}\""));
@@ -458,7 +466,7 @@ impl<'a> Walk<'a> {
         }
         self.stats.includes += 1;
         if drop {
-            self.edits.replace(self.lexed.tokens[hash].start, token.end, "");
+            self.drop_directive(hash);
         } else {
             let name = if roc && !include.roc.is_empty() { include.roc } else { include.hip };
             let more = if name == "hip/hip_runtime.h" && !self.has_compatibility {
