@@ -32,6 +32,9 @@ struct Where {
 };
 KERNELS(Where)
 #elif defined(OP_affine)
+template <class M> __device__ inline M multiply_add(M x, M factor, M term) { return (M)((u64)x * (u64)factor + (u64)term); }
+template <> __device__ inline f32 multiply_add(f32 x, f32 factor, f32 term) { return fma(x, factor, term); }
+template <> __device__ inline f64 multiply_add(f64 x, f64 factor, f64 term) { return fma(x, factor, term); }
 struct Affine {
     typedef T A, R;
     typedef Nothing B, C;
@@ -41,9 +44,7 @@ struct Affine {
     __device__ Affine(Scalars s)
         : factor(Traits<T>::INTEGER ? (Math)s.i : (Math)s.x), term(Traits<T>::INTEGER ? (Math)s.j : (Math)s.y) {}
     __device__ R at(A element, B, C) const {
-        const Math x = widen(element);
-        if constexpr (Traits<T>::INTEGER) return (T)((u64)x * (u64)factor + (u64)term);
-        else return Narrow<T>::from(fma(x, factor, term));
+        return Narrow<T>::from(multiply_add(widen(element), factor, term));
     }
 };
 KERNELS(Affine)

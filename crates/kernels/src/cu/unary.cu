@@ -26,6 +26,12 @@ template <class M> __device__ inline M square(M x) { return x * x; }
 template <> __device__ inline i32 square(i32 x) { return (i32)((u32)x * (u32)x); }
 template <> __device__ inline i64 square(i64 x) { return (i64)((u64)x * (u64)x); }
 
+// The exponential never overflows, and is as exact where the result is small as elsewhere.
+template <class M> __device__ inline M sigmoid_times(M x, M factor) {
+    const M e = exp(-fabs(x));
+    return (x < 0 ? factor * e : factor) / (1 + e);
+}
+
 #if defined(OP_neg)
 UNARY(negative(x))
 #elif defined(OP_abs)
@@ -63,12 +69,12 @@ UNARY(tanh(x))
 #elif defined(OP_erf)
 UNARY(erf(x))
 #elif defined(OP_sigmoid)
-UNARY(1 / (1 + exp(-x)))
+UNARY(sigmoid_times(x, (Math)1))
 #elif defined(OP_silu)
-UNARY(x / (1 + exp(-x)))
+UNARY(sigmoid_times(x, x))
 #elif defined(OP_gelu)
-// x times half of 1 + tanh(u), which is 1 / (1 + exp(-2u)): no digits are lost where tanh comes near -1.
-UNARY(x / (1 + exp((Math)-1.5957691216057307117 * x * (1 + (Math)0.044715 * x * x))))
+// Half of 1 + tanh(u) is the sigmoid of 2u, which loses no digits where tanh comes near -1.
+UNARY(sigmoid_times((Math)1.5957691216057307117 * x * (1 + (Math)0.044715 * x * x), x))
 #elif defined(OP_gelu_erf)
 UNARY((Math)0.5 * x * erfc((Math)-0.70710678118654752440 * x))
 #elif defined(OP_elu)
