@@ -64,6 +64,34 @@ pub enum Unary {
 }
 
 impl Unary {
+    /// All of them, with some numbers.
+    pub const ALL: [Unary; 24] = [
+        Unary::Exp,
+        Unary::Log,
+        Unary::Sin,
+        Unary::Cos,
+        Unary::Tanh,
+        Unary::Neg,
+        Unary::Recip,
+        Unary::Sqr,
+        Unary::Sqrt,
+        Unary::Rsqrt,
+        Unary::Gelu,
+        Unary::GeluErf,
+        Unary::Erf,
+        Unary::Relu,
+        Unary::Silu,
+        Unary::Sigmoid,
+        Unary::Abs,
+        Unary::Floor,
+        Unary::Ceil,
+        Unary::Round,
+        Unary::Sign,
+        Unary::Elu(1.0),
+        Unary::Powf(2.0),
+        Unary::Clamp(Scalar::Int(0), Scalar::Int(1)),
+    ];
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -107,6 +135,10 @@ impl Unary {
     fn is_heavy(self) -> bool {
         use Unary::*;
         matches!(self, Exp | Log | Sin | Cos | Tanh | Gelu | GeluErf | Erf | Silu | Sigmoid | Elu(_) | Powf(_))
+    }
+
+    fn recipe(self, dtype: DType) -> Recipe {
+        Recipe { file: File::Unary, op: self.name(), ty: dtype.name(), from: None, unroll: unroll(1, self.is_heavy()) }
     }
 
     fn scalars(self, dtype: DType) -> Scalars {
@@ -211,6 +243,10 @@ impl Binary {
     pub fn takes(self, dtype: DType) -> bool {
         self != Binary::Pow || !dtype.is_integer()
     }
+
+    fn recipe(self, dtype: DType) -> Recipe {
+        Recipe { file: File::Binary, op: self.name(), ty: dtype.name(), from: None, unroll: unroll(2, self == Binary::Pow) }
+    }
 }
 
 const NO_SCALARS: Scalars = Scalars { floats: [0.0; 2], ints: [0; 2] };
@@ -233,8 +269,7 @@ impl Kernels {
             return Err(wrong_type(op.name(), "the input", dtype, expected));
         }
         same_type(op.name(), "the result", out, dtype)?;
-        let recipe = Recipe { file: File::Unary, op: op.name(), ty: dtype.name(), from: None, unroll: unroll(1, op.is_heavy()) };
-        self.run(stream, &Call { recipe, scalars: op.scalars(dtype), inputs: &[("the input", x)] }, out)
+        self.run(stream, &Call { recipe: op.recipe(dtype), scalars: op.scalars(dtype), inputs: &[("the input", x)] }, out)
     }
 
     /// `out = op(a, b)`; the result of a comparison is a `u8` of 0 or 1.
@@ -254,9 +289,8 @@ impl Kernels {
         }
         same_type(op.name(), "the second input", b, dtype)?;
         same_type(op.name(), "the result", out, if op.is_comparison() { DType::U8 } else { dtype })?;
-        let recipe = Recipe { file: File::Binary, op: op.name(), ty: dtype.name(), from: None, unroll: unroll(2, op == Binary::Pow) };
         let inputs = [("the first input", a), ("the second input", b)];
-        self.run(stream, &Call { recipe, scalars: NO_SCALARS, inputs: &inputs }, out)
+        self.run(stream, &Call { recipe: op.recipe(dtype), scalars: NO_SCALARS, inputs: &inputs }, out)
     }
 
     /// `out = condition ? yes : no`. The condition is a `u8`, and holds where it is not 0.
@@ -289,8 +323,7 @@ impl Kernels {
     fn affine_to(&self, stream: &Stream, x: View<'_>, scalars: Scalars, out: View<'_>) -> Result<()> {
         let dtype = x.dtype();
         same_type("affine", "the result", out, dtype)?;
-        let recipe = Recipe { ty: dtype.name(), ..moving("affine", dtype, 1) };
-        self.run(stream, &Call { recipe, scalars, inputs: &[("the input", x)] }, out)
+        self.run(stream, &Call { recipe: affine(dtype), scalars, inputs: &[("the input", x)] }, out)
     }
 
     /// Every element is `value`, rounded to the type; a whole number wraps.
@@ -313,14 +346,37 @@ impl Kernels {
         if from == to {
             return self.copy(stream, x, out);
         }
-        let recipe = Recipe { ty: to.name(), from: Some(from), ..moving("cast", to, 1) };
-        self.run(stream, &Call { recipe, scalars: NO_SCALARS, inputs: &[("the input", *x)] }, out.as_view())
+        self.run(stream, &Call { recipe: cast(from, to), scalars: NO_SCALARS, inputs: &[("the input", *x)] }, out.as_view())
     }
 }
 
 /// The recipe of what looks at sizes alone.
 fn moving(op: &'static str, dtype: DType, inputs: usize) -> Recipe {
     Recipe { file: File::Moving, op, ty: carrier(dtype), from: None, unroll: unroll(inputs, false) }
+}
+
+fn affine(dtype: DType) -> Recipe {
+    Recipe { ty: dtype.name(), ..moving("affine", dtype, 1) }
+}
+
+fn cast(from: DType, to: DType) -> Recipe {
+    Recipe { ty: to.name(), from: Some(from), ..moving("cast", to, 1) }
+}
+
+/// Every program of these operations.
+pub(crate) fn recipes() -> Vec<Recipe> {
+    let mut recipes = Vec::new();
+    for dtype in DType::ALL {
+        recipes.extend(Unary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.recipe(dtype)));
+        recipes.extend(Binary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.recipe(dtype)));
+        recipes.extend([("where", 3), ("fill", 0), ("copy", 1)].map(|(op, inputs)| moving(op, dtype, inputs)));
+        recipes.push(affine(dtype));
+        recipes.extend(DType::ALL.into_iter().filter(|to| *to != dtype).map(|to| cast(dtype, to)));
+    }
+    // What looks at sizes alone is the same for several types.
+    let mut seen = std::collections::HashSet::new();
+    recipes.retain(|recipe| seen.insert(*recipe));
+    recipes
 }
 
 fn same_type(op: &str, what: &'static str, view: View<'_>, expected: DType) -> Result<()> {

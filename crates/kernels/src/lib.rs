@@ -48,4 +48,5 @@ pub use elementwise::{Binary, Unary};
 pub use error::{Error, Result};
 pub use kernels::Kernels;
 pub use layout::{Layout, MOST_DIMS};
+pub use source::programs;
 pub use view::{View, ViewMut};

@@ -59,3 +59,8 @@ pub(crate) fn carrier(dtype: DType) -> &'static str {
         _ => "u64",
     }
 }
+
+/// The sources of all kernels, each with the beginning of its kernels' names: to compile beforehand, or to look at.
+pub fn programs() -> Vec<(String, KernelSource)> {
+    crate::elementwise::recipes().iter().map(|recipe| (recipe.name(), recipe.source())).collect()
+}
