@@ -18,18 +18,57 @@ template <class F> __host__ __device__ constexpr int width() {
     return 16 / most(most(sizeof(typename F::A), sizeof(typename F::B)), most(sizeof(typename F::C), sizeof(typename F::R)));
 }
 
-template <class T, int WIDTH> __device__ inline Pack<T, WIDTH> get(const T *at) { return *(const Pack<T, WIDTH> *)at; }
+// One access of so many bytes. NVIDIA's compiler takes stores of what was put together from elements apart again, unless they are
+// asked for by name.
+template <int BYTES> struct Access;
+template <> struct Access<1> { typedef u8 Type; };
+template <> struct Access<2> { typedef u16 Type; };
+template <> struct Access<4> { typedef u32 Type; };
+template <> struct Access<8> { typedef uint2 Type; };
+template <> struct Access<16> { typedef uint4 Type; };
 
+template <class Raw> __device__ inline void store_raw(Raw *at, Raw raw) {
+#if defined(__AMDGCN__)
+    *at = raw;
+#else
+    if constexpr (sizeof(Raw) >= 4) __stwb(at, raw);
+    else *at = raw;
+#endif
+}
+
+template <class T, int WIDTH> union Packed {
+    typename Access<sizeof(T) * WIDTH>::Type raw;
+    Pack<T, WIDTH> pack;
+    __device__ Packed() {}
+};
+
+template <class T, int WIDTH> __device__ inline Pack<T, WIDTH> get(const T *at) {
+    Packed<T, WIDTH> packed;
+    packed.raw = *(const typename Access<sizeof(T) * WIDTH>::Type *)at;
+    return packed.pack;
+}
+template <class T, int WIDTH> __device__ inline void put(T *at, Pack<T, WIDTH> pack) {
+    Packed<T, WIDTH> packed;
+    packed.pack = pack;
+    store_raw((typename Access<sizeof(T) * WIDTH>::Type *)at, packed.raw);
+}
+
+// The inputs of WIDTH elements.
 template <class F, int WIDTH> struct Operands {
     Pack<typename F::A, WIDTH> a;
     Pack<typename F::B, WIDTH> b;
     Pack<typename F::C, WIDTH> c;
 
-    __device__ inline Pack<typename F::R, WIDTH> result(const F &f) const {
+    __device__ inline void load(const typename F::A *from_a, const typename F::B *from_b, const typename F::C *from_c, i64 at) {
+        if constexpr (F::ARITY > 0) a = get<typename F::A, WIDTH>(from_a + at);
+        if constexpr (F::ARITY > 1) b = get<typename F::B, WIDTH>(from_b + at);
+        if constexpr (F::ARITY > 2) c = get<typename F::C, WIDTH>(from_c + at);
+    }
+    __device__ inline void store(const F &f, typename F::R *to) const {
         Pack<typename F::R, WIDTH> r;
 #pragma unroll
         for (int k = 0; k < WIDTH; ++k) r.at[k] = f.at(a.at[k], b.at[k], c.at[k]);
-        return r;
+        put<typename F::R, WIDTH>(to, r);
     }
 };
 
@@ -39,38 +78,36 @@ template <class F> __device__ inline void vectors(typename F::R *out, const type
     constexpr int WIDTH = width<F>();
     const F f(scalars);
     const u64 packs = (n - head) / WIDTH, tile = (u64)blockDim.x * UNROLL;
-    typename F::R *body = out + head;
+    out += head;
     if constexpr (F::ARITY > 0) a += head;
     if constexpr (F::ARITY > 1) b += head;
     if constexpr (F::ARITY > 2) c += head;
     for (u64 first = blockIdx.x * tile; first < packs; first += gridDim.x * tile) {
-        Operands<F, WIDTH> operands[UNROLL];
         const u64 at = first + threadIdx.x;
-        const bool whole = first + tile <= packs;
+        if (UNROLL > 1 && first + tile <= packs) {
+            // All loads are under way before the first result is needed.
+            Operands<F, WIDTH> operands[UNROLL];
 #pragma unroll
-        for (int k = 0; k < UNROLL; ++k) {
-            const u64 i = (at + k * blockDim.x) * WIDTH;
-            if (whole || at + k * blockDim.x < packs) {
-                if constexpr (F::ARITY > 0) operands[k].a = get<typename F::A, WIDTH>(a + i);
-                if constexpr (F::ARITY > 1) operands[k].b = get<typename F::B, WIDTH>(b + i);
-                if constexpr (F::ARITY > 2) operands[k].c = get<typename F::C, WIDTH>(c + i);
-            }
+            for (int k = 0; k < UNROLL; ++k) operands[k].load(a, b, c, (at + k * blockDim.x) * WIDTH);
+#pragma unroll
+            for (int k = 0; k < UNROLL; ++k) operands[k].store(f, out + (at + k * blockDim.x) * WIDTH);
+            continue;
         }
-#pragma unroll
-        for (int k = 0; k < UNROLL; ++k) {
-            const u64 i = (at + k * blockDim.x) * WIDTH;
-            if (whole || at + k * blockDim.x < packs) *(Pack<typename F::R, WIDTH> *)(body + i) = operands[k].result(f);
+        const u64 end = first + tile < packs ? first + tile : packs;
+#pragma unroll 1
+        for (u64 pack = at; pack < end; pack += blockDim.x) {
+            Operands<F, WIDTH> operands;
+            operands.load(a, b, c, pack * WIDTH);
+            operands.store(f, out + pack * WIDTH);
         }
     }
     // What is left before and behind: fewer than two packs, the first block's.
-    const u64 rest = n - packs * WIDTH, lane = threadIdx.x;
-    if (blockIdx.x == 0 && lane < rest) {
-        const i64 i = (i64)(lane < head ? lane : lane + packs * WIDTH) - (i64)head;
-        Operands<F, 1> one;
-        if constexpr (F::ARITY > 0) one.a.at[0] = a[i];
-        if constexpr (F::ARITY > 1) one.b.at[0] = b[i];
-        if constexpr (F::ARITY > 2) one.c.at[0] = c[i];
-        body[i] = one.result(f).at[0];
+    const u64 lane = threadIdx.x;
+    if (blockIdx.x == 0 && lane < n - packs * WIDTH) {
+        const i64 at = (i64)(lane < head ? lane : lane + packs * WIDTH) - (i64)head;
+        Operands<F, 1> operands;
+        operands.load(a, b, c, at);
+        operands.store(f, out + at);
     }
 }
 
@@ -121,7 +158,7 @@ __device__ inline void strided(typename F::R *out, const typename F::A *a, const
         if constexpr (F::ARITY > 0) operands.a = get_row<typename F::A, WIDTH>(a + at[1], dims.strides[1][0] == 0);
         if constexpr (F::ARITY > 1) operands.b = get_row<typename F::B, WIDTH>(b + at[2], dims.strides[2][0] == 0);
         if constexpr (F::ARITY > 2) operands.c = get_row<typename F::C, WIDTH>(c + at[3], dims.strides[3][0] == 0);
-        *(Pack<typename F::R, WIDTH> *)(out + at[0]) = operands.result(f);
+        operands.store(f, out + at[0]);
     }
 }
 

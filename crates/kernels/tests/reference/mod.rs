@@ -122,7 +122,11 @@ fn real(op: Unary, dtype: DType, x: f64) -> (f64, f64) {
         Unary::Round => (x.round(), 0.0),
         Unary::Sign => (f64::from(i8::from(x > 0.0) - i8::from(x < 0.0)), 0.0),
         Unary::Sigmoid => (sigmoid(x), 4.0),
-        Unary::Silu => (if x == f64::NEG_INFINITY { f64::NAN } else { x * sigmoid(x) }, 5.0),
+        Unary::Silu => {
+            // Where the exponential is so small that digits are missing, its last one counts x times.
+            let missing = x < if dtype == DType::F64 { -708.0 } else { -87.0 };
+            (if x == f64::NEG_INFINITY { f64::NAN } else { x * sigmoid(x) }, 5.0 + if missing { x.abs().min(800.0) } else { 0.0 })
+        }
         Unary::Gelu => {
             let twice = 2.0 * (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
             // The exponential of a large number is as far off as that number's last bits.
