@@ -141,7 +141,7 @@ macro_rules! elements {
 }
 elements!(u8 = U8, i16 = I16, i32 = I32, u32 = U32, i64 = I64, f16 = F16, bf16 = Bf16, f32 = F32, f64 = F64);
 
-/// A number that comes with a call. For views of whole numbers a float is cut off and saturates.
+/// A number that comes with a call. For views of whole numbers a float first becomes one of 64 bits: it is cut off and saturates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scalar {
     /// A whole number.

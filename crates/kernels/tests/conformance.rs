@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use common::values::{Value, decode, draw, round, ulp};
 use common::{Random, devices, full, seed};
 use reference::{Op, reference, tolerance};
-use warpwave_gpu::{Device, Stream};
+use warpwave_gpu::{Arg, Device, Launch, Stream};
 use warpwave_jit::Jit;
-use warpwave_kernels::{Binary, DType, Kernels, Layout, Scalar, Unary, View, ViewMut};
+use warpwave_kernels::{Binary, DType, Kernels, Layout, Scalar, Unary, View, ViewMut, programs};
 
 /// Every operation of every type that it takes.
 fn all_pairs() -> Vec<(Op, DType)> {
@@ -315,6 +315,36 @@ fn results_in_place_are_those_elsewhere() {
                 }
             }
             assert!(stream.download(&here).unwrap() == stream.download(&there).unwrap(), "step {step} on {}", device.name());
+        }
+    }
+}
+
+/// No test has memory for more elements than 32 bits count: the kernel for them is launched by hand, on few.
+#[test]
+fn the_kernel_of_64_bits_agrees_with_the_reference() {
+    let mut random = Random::new(seed());
+    let (_, source) = programs().into_iter().find(|(name, _)| name == "sub_f32").unwrap();
+    for device in devices() {
+        let stream = device.stream().unwrap();
+        let kernel = Jit::default().load(&device, &source).unwrap().kernel("sub_f32_single64").unwrap();
+        let mut numbers = |n: usize| (0..n).map(|_| random.unit() as f32).collect::<Vec<_>>();
+        let (a, b) = (numbers(7 * 11 * 13), numbers(13));
+        let (device_a, device_b) = (stream.upload(&a).unwrap(), stream.upload(&b).unwrap());
+        let mut out = stream.upload(&numbers(7 * 11 * 13)).unwrap();
+        // The innermost dimension first: the first input lies the other way round, the second is repeated.
+        let mut dims = vec![0u64; 38];
+        dims[..5].copy_from_slice(&[7 * 11 * 13, 3, 13, 11, 7]);
+        for (operand, strides) in [[1, 13, 143], [77, 7, 1], [1, 0, 0]].iter().enumerate() {
+            dims[14 + 6 * operand..][..3].copy_from_slice(strides);
+        }
+        let (none, scalars) = (0u64, [0u64; 4]);
+        let args = (&mut out, &device_a, &device_b, none, Arg::value(&scalars), Arg::bytes(bytemuck::cast_slice(&dims)));
+        // SAFETY: these are its parameters, and the strides stay within the buffers.
+        unsafe { kernel.launch(&stream, Launch::new([3, 1, 1], [64, 1, 1]), args) }.unwrap();
+        let found = stream.download(&out).unwrap();
+        for (i, found) in found.into_iter().enumerate() {
+            let (x, y, z) = (i % 13, i / 13 % 11, i / 143);
+            assert_eq!(found, a[x * 77 + y * 7 + z] - b[x], "element {i} on {}", device.name());
         }
     }
 }

@@ -65,6 +65,21 @@ fn what_is_written_has_each_element_once() {
     }
 }
 
+#[test]
+fn views_of_no_elements_launch_nothing() {
+    for device in devices() {
+        let (kernels, stream) = setting(&device);
+        let (buffer, mut out) = (poisoned(&stream, 8), poisoned(&stream, 8));
+        let far = Layout::new(&[4, 0], &[1 << 40, 1 << 50], 1 << 61).unwrap();
+        let mut view = ViewMut::new(&mut out, far).unwrap();
+        kernels.unary(&stream, Unary::Exp, &View::new(&buffer, far).unwrap(), &mut view).unwrap();
+        kernels.fill(&stream, 1, &mut view).unwrap();
+        untouched(&stream, &out);
+        let mut nothing = stream.alloc::<f32>(0).unwrap();
+        kernels.fill(&stream, 1, &mut ViewMut::new(&mut nothing, row(0)).unwrap()).unwrap();
+    }
+}
+
 /// Refused, and by this error; the result is as it was.
 fn refuses(device: &Device, what: &str, expected: fn(&Error) -> bool, run: impl FnOnce(&Kernels, &Stream, &mut ViewMut<'_>) -> Result<()>) {
     let (kernels, stream) = setting(device);
