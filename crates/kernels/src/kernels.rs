@@ -146,3 +146,47 @@ fn first<'a>(view: &View<'a>) -> Slice<'a, u8> {
 pub(crate) fn wrong_type(op: &str, what: &'static str, found: DType, expected: impl ToString) -> Error {
     Error::WrongType { op: op.to_owned(), what, found, expected: expected.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use warpwave_gpu::{Driver, Vendor};
+
+    use super::*;
+    use crate::layout::Layout;
+    use crate::source::File;
+
+    /// Borrows keep views of safe code apart: only in here can they be made to overlap.
+    #[test]
+    fn inputs_that_overlap_the_result_otherwise_than_in_place_are_refused() {
+        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
+        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
+        let driver = unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.unwrap();
+        let device = driver.device(0).unwrap();
+        let (kernels, stream) = (Kernels::new(&device, &Jit::default()), device.stream().unwrap());
+        let buffer = stream.upload(&vec![0x5au8; 1024]).unwrap();
+        let view = |shape: &[usize], strides: &[usize], offset, dtype| {
+            View::of_bytes(&buffer, dtype, Layout::new(shape, strides, offset).unwrap()).unwrap()
+        };
+        let out = view(&[4, 4], &[8, 1], 8, DType::F32);
+        for (input, overlaps) in [
+            (view(&[4, 4], &[8, 1], 8, DType::F32), false),
+            (view(&[4, 4], &[8, 1], 8, DType::I32), false),
+            (view(&[4, 4], &[4, 1], 64, DType::F32), false),
+            (view(&[4, 4], &[8, 1], 9, DType::F32), true),
+            (view(&[4, 4], &[1, 8], 8, DType::F32), true),
+            (view(&[4, 4], &[0, 1], 8, DType::F32), true),
+            (view(&[4, 4], &[8, 1], 16, DType::F16), true),
+            (view(&[4, 4], &[2, 1], 0, DType::F32), true),
+            (view(&[4, 4], &[2, 1], 0, DType::F16), false),
+        ] {
+            assert_eq!(input.clashes(&out), overlaps, "{input:?}");
+            if overlaps {
+                let recipe = Recipe { file: File::Moving, op: "copy", ty: "u32", from: None, unroll: 4 };
+                let scalars = Scalars::new(Scalar::Int(0), Scalar::Int(0));
+                let refused = kernels.run(&stream, &Call { recipe, scalars, inputs: &[("the input", input)] }, out);
+                assert!(matches!(refused, Err(Error::Overlap { .. })), "{input:?}");
+            }
+        }
+        assert!(stream.download(&buffer).unwrap().iter().all(|byte| *byte == 0x5a));
+    }
+}
