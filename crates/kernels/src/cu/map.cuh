@@ -168,12 +168,12 @@ __device__ inline void strided(typename F::R *out, const typename F::A *a, const
 #define OPERANDS(F) F::R *out, const F::A *a, const F::B *b, const F::C *c, Scalars scalars
 #define KERNELS(F)                                                                                                                 \
     extern "C" __global__ void SYMBOL(NAME, _vectors)(OPERANDS(F), u64 n, u64 head) { vectors<F>(out, a, b, c, scalars, n, head); }\
-    extern "C" __global__ void SYMBOL(NAME, _rows)(OPERANDS(F), const __grid_constant__ Dims dims) {                               \
+    extern "C" __global__ void SYMBOL(NAME, _rows)(OPERANDS(F), Dims dims) {                               \
         strided<F, u32, width<F>()>(out, a, b, c, scalars, dims);                                                                  \
     }                                                                                                                              \
-    extern "C" __global__ void SYMBOL(NAME, _single)(OPERANDS(F), const __grid_constant__ Dims dims) {                             \
+    extern "C" __global__ void SYMBOL(NAME, _single)(OPERANDS(F), Dims dims) {                             \
         strided<F, u32, 1>(out, a, b, c, scalars, dims);                                                                           \
     }                                                                                                                              \
-    extern "C" __global__ void SYMBOL(NAME, _single64)(OPERANDS(F), const __grid_constant__ Dims dims) {                           \
+    extern "C" __global__ void SYMBOL(NAME, _single64)(OPERANDS(F), Dims dims) {                           \
         strided<F, u64, 1>(out, a, b, c, scalars, dims);                                                                           \
     }

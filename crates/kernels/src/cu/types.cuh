@@ -82,6 +82,11 @@ __device__ inline u16 to_bf16(f32 x) {
 #endif
 }
 
+// sm_89 has them since CUDA 12.1, sm_90 since there is one.
+#if !defined(__AMDGCN__) && (__CUDA_ARCH__ >= 900 || (__CUDA_ARCH__ >= 890 && __CUDACC_VER_MAJOR__ * 10 + __CUDACC_VER_MINOR__ >= 121))
+#define F8_INSTRUCTIONS
+#endif
+
 // fp8 by its bits of mantissa, its exponent's bias, and its largest number.
 template <int MANTISSA, int BIAS, u32 LARGEST> __device__ inline u8 to_f8(f32 x) {
     u32 bits = __float_as_uint(x), sign = bits >> 24 & 0x80u, size = bits & 0x7fffffffu, result;
@@ -124,7 +129,7 @@ template <> struct Narrow<bf16> {
 };
 template <> struct Narrow<f8e4m3> {
     static __device__ f8e4m3 from(f32 x) {
-#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 890
+#if defined(F8_INSTRUCTIONS)
         u16 pair;
         asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
         f8e4m3 y = {(u8)pair};
@@ -136,7 +141,7 @@ template <> struct Narrow<f8e4m3> {
 };
 template <> struct Narrow<f8e5m2> {
     static __device__ f8e5m2 from(f32 x) {
-#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 890
+#if defined(F8_INSTRUCTIONS)
         u16 pair;
         asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
         f8e5m2 y = {(u8)pair};
