@@ -133,7 +133,8 @@ fn real(op: Unary, dtype: DType, x: f64) -> (f64, f64) {
             (if x == f64::NEG_INFINITY { f64::NAN } else { x * sigmoid(twice) }, 6.0 + 3.0 * twice.abs().min(800.0))
         }
         Unary::GeluErf => (0.5 * x * erfc(-x * std::f64::consts::FRAC_1_SQRT_2), 8.0 + 2.0 * (x * x).min(1600.0)),
-        Unary::Erf => (1.0 - erfc(x), 8.0).pick(x, erf_near_zero),
+        // Near zero one minus the complement would have no digits left.
+        Unary::Erf => (if x.abs() < 2.0 { erf_near_zero(x) } else { 1.0 - erfc(x) }, 8.0),
         Unary::Elu(alpha) => (if x > 0.0 { x } else { scalar_of(dtype, alpha) * x.exp_m1() }, 4.0),
         Unary::Powf(exponent) => (x.powf(scalar_of(dtype, exponent)), 16.0),
         Unary::Clamp(low, high) => {
@@ -153,17 +154,6 @@ fn real(op: Unary, dtype: DType, x: f64) -> (f64, f64) {
     }
 }
 
-/// Near zero one minus the complement would have no digits left.
-trait Pick {
-    fn pick(self, x: f64, near_zero: fn(f64) -> f64) -> Self;
-}
-
-impl Pick for (f64, f64) {
-    fn pick(self, x: f64, near_zero: fn(f64) -> f64) -> Self {
-        if x.abs() < 2.0 { (near_zero(x), self.1) } else { self }
-    }
-}
-
 /// The error function's series of positive terms: 2/√π · e^(−x²) · Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!!.
 fn erf_near_zero(x: f64) -> f64 {
     let (mut term, mut sum) = (x, x);
@@ -179,14 +169,16 @@ fn erfc(x: f64) -> f64 {
     if x.is_nan() {
         return x;
     }
-    if x < 1.0 {
-        return if x < -1.0 { 2.0 - erfc(-x) } else { 1.0 - erf_near_zero(x) };
+    // Up to here one minus the other function loses a digit at most.
+    if x < 0.5 {
+        return if x < -0.5 { 2.0 - erfc(-x) } else { 1.0 - erf_near_zero(x) };
     }
     if x > 30.0 {
         return 0.0;
     }
     // e^(−x²)/√π · 1/(x + (1/2)/(x + (2/2)/(x + (3/2)/(x + …)))), from the inside; x² in two parts.
-    let fraction = (1..400).rev().fold(x, |below, n| x + f64::from(n) / 2.0 / below);
+    let terms = if x < 2.0 { 3000 } else { 400 };
+    let fraction = (1..terms).rev().fold(x, |below, n| x + f64::from(n) / 2.0 / below);
     let high = x * x;
     let low = x.mul_add(x, -high);
     (-high).exp() * (1.0 - low) / fraction / std::f64::consts::PI.sqrt()
