@@ -10,7 +10,7 @@ Runs every test program, then `warpwave devices`, `doctor` and a vector addition
 Prints a table of what passed and exits with 1 when anything failed.
 
   --bench          also run `warpwave bench launch|memory|compile --json` and `warpwave mpi bench` on the GPU
-  --sanitize       run only the tests of warpwave-gpu, -jit and -mpi, under compute-sanitizer's memcheck
+  --sanitize       run only the tests of warpwave-gpu, -jit, -mpi and -kernels, under compute-sanitizer's memcheck
   --only PATTERN   run only the steps whose name contains PATTERN (a shell pattern)
   --logs FOLDER    keep each step's output there (default: a temporary folder)
 
@@ -105,7 +105,7 @@ if [ $sanitize = 1 ]; then
         echo "compute-sanitizer is not installed; it comes with the CUDA toolkit" >&2
         exit 1
     fi
-    for program in tests/warpwave-gpu.* tests/warpwave-jit.* tests/warpwave-mpi.*; do
+    for program in tests/warpwave-gpu.* tests/warpwave-jit.* tests/warpwave-mpi.* tests/warpwave-kernels.*; do
         # Tests provoke errors of the driver's calls on purpose, and some never touch the GPU: neither is a memory error.
         # shellcheck disable=SC2086 # flags are words
         [ -x "$program" ] && step "memcheck ${program#tests/}" quiet \

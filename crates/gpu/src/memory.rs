@@ -545,12 +545,22 @@ impl<'a, T: Pod> Slice<'a, T> {
         let (start, len) = resolve(range, self.len)?;
         Ok(Slice { start: self.start + start, len, ..*self })
     }
+
+    /// The same memory as bytes.
+    pub fn into_bytes(self) -> Slice<'a, u8> {
+        Slice { block: self.block, start: self.start * size_of::<T>(), len: self.bytes(), _element: PhantomData }
+    }
 }
 
 impl<'a, T: Pod> SliceMut<'a, T> {
     /// The same elements, to read.
     pub fn as_view(&self) -> Slice<'_, T> {
         Slice { block: self.block, start: self.start, len: self.len, _element: PhantomData }
+    }
+
+    /// The same memory as bytes.
+    pub fn into_bytes(self) -> SliceMut<'a, u8> {
+        SliceMut { block: self.block, start: self.start * size_of::<T>(), len: self.bytes(), _element: PhantomData }
     }
 
     /// Two views that do not overlap: before and from `middle`.
@@ -572,6 +582,11 @@ macro_rules! view {
             /// Whether there are none.
             pub fn is_empty(&self) -> bool {
                 self.len == 0
+            }
+
+            /// The device that addresses it.
+            pub fn device(&self) -> &Device {
+                &self.block.device
             }
 
             /// The device's address of the first element.

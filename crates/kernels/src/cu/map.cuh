@@ -1,0 +1,179 @@
+// One function of each element, over any layout.
+//
+// A function F has ARITY inputs of the types A, B and C, a result of type R, and at() for one element. `vectors` walks what lies in a
+// row, UNROLL times 16 bytes of the widest operand at a time; `rows` walks rows of such, with strides between them; `single` walks anything.
+
+#define MOST_DIMS 6
+
+// Numbers that come with a call: as floats and as whole numbers.
+struct Scalars { f64 x, y; i64 i, j; };
+
+struct Nothing {};
+
+template <class T, int WIDTH> struct alignas(sizeof(T) * WIDTH) Pack { T at[WIDTH]; };
+template <int WIDTH> struct Pack<Nothing, WIDTH> { Nothing at[WIDTH]; };
+
+__host__ __device__ constexpr int most(int a, int b) { return a > b ? a : b; }
+template <class F> __host__ __device__ constexpr int width() {
+    return 16 / most(most(sizeof(typename F::A), sizeof(typename F::B)), most(sizeof(typename F::C), sizeof(typename F::R)));
+}
+
+// One access of so many bytes. NVIDIA's compiler takes stores of what was put together from elements apart again, unless they are
+// asked for by name.
+template <int BYTES> struct Access;
+template <> struct Access<1> { typedef u8 Type; };
+template <> struct Access<2> { typedef u16 Type; };
+template <> struct Access<4> { typedef u32 Type; };
+template <> struct Access<8> { typedef uint2 Type; };
+template <> struct Access<16> { typedef uint4 Type; };
+
+template <class Raw> __device__ inline void store_raw(Raw *at, Raw raw) {
+#if defined(__AMDGCN__)
+    *at = raw;
+#else
+    if constexpr (sizeof(Raw) >= 4) __stwb(at, raw);
+    else *at = raw;
+#endif
+}
+
+template <class T, int WIDTH> union Packed {
+    typename Access<sizeof(T) * WIDTH>::Type raw;
+    Pack<T, WIDTH> pack;
+    __device__ Packed() {}
+};
+
+template <class T, int WIDTH> __device__ inline Pack<T, WIDTH> get(const T *at) {
+    Packed<T, WIDTH> packed;
+    packed.raw = *(const typename Access<sizeof(T) * WIDTH>::Type *)at;
+    return packed.pack;
+}
+template <class T, int WIDTH> __device__ inline void put(T *at, Pack<T, WIDTH> pack) {
+    Packed<T, WIDTH> packed;
+    packed.pack = pack;
+    store_raw((typename Access<sizeof(T) * WIDTH>::Type *)at, packed.raw);
+}
+
+// The inputs of WIDTH elements.
+template <class F, int WIDTH> struct Operands {
+    Pack<typename F::A, WIDTH> a;
+    Pack<typename F::B, WIDTH> b;
+    Pack<typename F::C, WIDTH> c;
+
+    __device__ inline void load(const typename F::A *from_a, const typename F::B *from_b, const typename F::C *from_c, i64 at) {
+        if constexpr (F::ARITY > 0) a = get<typename F::A, WIDTH>(from_a + at);
+        if constexpr (F::ARITY > 1) b = get<typename F::B, WIDTH>(from_b + at);
+        if constexpr (F::ARITY > 2) c = get<typename F::C, WIDTH>(from_c + at);
+    }
+    __device__ inline void store(const F &f, typename F::R *to) const {
+        Pack<typename F::R, WIDTH> r;
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) r.at[k] = f.at(a.at[k], b.at[k], c.at[k]);
+        put<typename F::R, WIDTH>(to, r);
+    }
+};
+
+// `head` elements stand before the first that is aligned.
+template <class F> __device__ inline void vectors(typename F::R *out, const typename F::A *a, const typename F::B *b, const typename F::C *c,
+                                                  Scalars scalars, u64 n, u64 head) {
+    constexpr int WIDTH = width<F>();
+    const F f(scalars);
+    const u64 packs = (n - head) / WIDTH, tile = (u64)blockDim.x * UNROLL;
+    out += head;
+    if constexpr (F::ARITY > 0) a += head;
+    if constexpr (F::ARITY > 1) b += head;
+    if constexpr (F::ARITY > 2) c += head;
+    for (u64 first = blockIdx.x * tile; first < packs; first += gridDim.x * tile) {
+        const u64 at = first + threadIdx.x;
+        if (UNROLL > 1 && first + tile <= packs) {
+            // All loads are under way before the first result is needed.
+            Operands<F, WIDTH> operands[UNROLL];
+#pragma unroll
+            for (int k = 0; k < UNROLL; ++k) operands[k].load(a, b, c, (at + k * blockDim.x) * WIDTH);
+#pragma unroll
+            for (int k = 0; k < UNROLL; ++k) operands[k].store(f, out + (at + k * blockDim.x) * WIDTH);
+            continue;
+        }
+        const u64 end = first + tile < packs ? first + tile : packs;
+#pragma unroll 1
+        for (u64 pack = at; pack < end; pack += blockDim.x) {
+            Operands<F, WIDTH> operands;
+            operands.load(a, b, c, pack * WIDTH);
+            operands.store(f, out + pack * WIDTH);
+        }
+    }
+    // What is left before and behind: fewer than two packs, the first block's.
+    const u64 lane = threadIdx.x;
+    if (blockIdx.x == 0 && lane < n - packs * WIDTH) {
+        const i64 at = (i64)(lane < head ? lane : lane + packs * WIDTH) - (i64)head;
+        Operands<F, 1> operands;
+        operands.load(a, b, c, at);
+        operands.store(f, out + at);
+    }
+}
+
+// The innermost dimension first. An operand's stride is 0 where it is repeated.
+struct Dims {
+    u64 n;
+    u32 rank, padding;
+    u64 shape[MOST_DIMS];
+    // What a division by the shape is in 32 bits: a product's upper half, a sum, a shift.
+    u32 magic[MOST_DIMS], shift[MOST_DIMS];
+    u64 strides[4][MOST_DIMS];
+};
+
+template <class Index> __device__ inline Index divide(Index x, const Dims &dims, int d) {
+    if constexpr (sizeof(Index) == 4) return (__umulhi(x, dims.magic[d]) + x) >> dims.shift[d];
+    else return x / dims.shape[d];
+}
+
+template <class T, int WIDTH> __device__ inline Pack<T, WIDTH> get_row(const T *at, bool repeated) {
+    if (WIDTH == 1 || !repeated) return get<T, WIDTH>(at);
+    Pack<T, WIDTH> pack;
+    const T one = *at;
+#pragma unroll
+    for (int k = 0; k < WIDTH; ++k) pack.at[k] = one;
+    return pack;
+}
+
+template <class F, class Index, int WIDTH>
+__device__ inline void strided(typename F::R *out, const typename F::A *a, const typename F::B *b, const typename F::C *c, Scalars scalars,
+                               const Dims &dims) {
+    const F f(scalars);
+    const Index n = (Index)dims.n, step = (Index)gridDim.x * blockDim.x;
+    for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+        Index rest = i, at[4] = {0, 0, 0, 0};
+        // Not unrolled: all shapes and strides at once would not fit AMD's scalar registers.
+#pragma unroll 1
+        for (int d = 0; d < dims.rank; ++d) {
+            Index place = rest;
+            if (d + 1 < dims.rank) {
+                const Index outer = divide<Index>(rest, dims, d);
+                place = rest - outer * (Index)dims.shape[d];
+                rest = outer;
+            }
+#pragma unroll
+            for (int k = 0; k <= F::ARITY; ++k) at[k] += place * (Index)dims.strides[k][d];
+        }
+        Operands<F, WIDTH> operands;
+        if constexpr (F::ARITY > 0) operands.a = get_row<typename F::A, WIDTH>(a + at[1], dims.strides[1][0] == 0);
+        if constexpr (F::ARITY > 1) operands.b = get_row<typename F::B, WIDTH>(b + at[2], dims.strides[2][0] == 0);
+        if constexpr (F::ARITY > 2) operands.c = get_row<typename F::C, WIDTH>(c + at[3], dims.strides[3][0] == 0);
+        operands.store(f, out + at[0]);
+    }
+}
+
+// The kernels of a function: NAME_vectors, NAME_rows, NAME_single, and NAME_single64 for more than 32 bits can count.
+#define PASTE(NAME, WAY) NAME##WAY
+#define SYMBOL(NAME, WAY) PASTE(NAME, WAY)
+#define OPERANDS(F) F::R *out, const F::A *a, const F::B *b, const F::C *c, Scalars scalars
+#define KERNELS(F)                                                                                                                 \
+    extern "C" __global__ void SYMBOL(NAME, _vectors)(OPERANDS(F), u64 n, u64 head) { vectors<F>(out, a, b, c, scalars, n, head); }\
+    extern "C" __global__ void SYMBOL(NAME, _rows)(OPERANDS(F), Dims dims) {                               \
+        strided<F, u32, width<F>()>(out, a, b, c, scalars, dims);                                                                  \
+    }                                                                                                                              \
+    extern "C" __global__ void SYMBOL(NAME, _single)(OPERANDS(F), Dims dims) {                             \
+        strided<F, u32, 1>(out, a, b, c, scalars, dims);                                                                           \
+    }                                                                                                                              \
+    extern "C" __global__ void SYMBOL(NAME, _single64)(OPERANDS(F), Dims dims) {                           \
+        strided<F, u64, 1>(out, a, b, c, scalars, dims);                                                                           \
+    }

@@ -1,0 +1,84 @@
+// Functions of one element. T is its type; OP_… says which function the kernels are of.
+
+#define UNARY(EXPRESSION)                                                                                                          \
+    struct Op {                                                                                                                    \
+        typedef T A, R;                                                                                                            \
+        typedef Nothing B, C;                                                                                                      \
+        typedef Traits<T>::Math Math;                                                                                              \
+        static const int ARITY = 1;                                                                                                \
+        Math p, q;                                                                                                                 \
+        __device__ Op(Scalars s)                                                                                                   \
+            : p(Traits<T>::INTEGER ? (Math)s.i : (Math)s.x), q(Traits<T>::INTEGER ? (Math)s.j : (Math)s.y) {}                      \
+        __device__ R at(A element, B, C) const {                                                                                   \
+            const Math x = widen(element);                                                                                         \
+            return Narrow<T>::from(EXPRESSION);                                                                                    \
+        }                                                                                                                          \
+    };                                                                                                                             \
+    KERNELS(Op)
+
+template <class M> __device__ inline M negative(M x) { return -x; }
+template <> __device__ inline i32 negative(i32 x) { return (i32)(0u - (u32)x); }
+template <> __device__ inline i64 negative(i64 x) { return (i64)(0ull - (u64)x); }
+template <class M> __device__ inline M absolute(M x) { return x < 0 ? negative(x) : x; }
+template <> __device__ inline f32 absolute(f32 x) { return fabs(x); }
+template <> __device__ inline f64 absolute(f64 x) { return fabs(x); }
+template <class M> __device__ inline M square(M x) { return x * x; }
+template <> __device__ inline i32 square(i32 x) { return (i32)((u32)x * (u32)x); }
+template <> __device__ inline i64 square(i64 x) { return (i64)((u64)x * (u64)x); }
+
+// The exponential never overflows, and is as exact where the result is small as elsewhere.
+template <class M> __device__ inline M sigmoid_times(M x, M factor) {
+    const M e = exp(-fabs(x));
+    return (x < 0 ? factor * e : factor) / (1 + e);
+}
+
+#if defined(OP_neg)
+UNARY(negative(x))
+#elif defined(OP_abs)
+UNARY(absolute(x))
+#elif defined(OP_sign)
+UNARY((Math)((x > 0) - (x < 0)))
+#elif defined(OP_sqr)
+UNARY(square(x))
+#elif defined(OP_relu)
+UNARY(x < 0 ? (Math)0 : x)
+#elif defined(OP_clamp)
+UNARY(x < p ? p : x > q ? q : x)
+#elif defined(OP_recip)
+UNARY(1 / x)
+#elif defined(OP_sqrt)
+UNARY(sqrt(x))
+#elif defined(OP_rsqrt)
+UNARY(rsqrt(x))
+#elif defined(OP_floor)
+UNARY(floor(x))
+#elif defined(OP_ceil)
+UNARY(ceil(x))
+#elif defined(OP_round)
+UNARY(round(x))
+#elif defined(OP_exp)
+UNARY(exp(x))
+#elif defined(OP_log)
+UNARY(log(x))
+#elif defined(OP_sin)
+UNARY(sin(x))
+#elif defined(OP_cos)
+UNARY(cos(x))
+#elif defined(OP_tanh)
+UNARY(tanh(x))
+#elif defined(OP_erf)
+UNARY(erf(x))
+#elif defined(OP_sigmoid)
+UNARY(sigmoid_times(x, (Math)1))
+#elif defined(OP_silu)
+UNARY(sigmoid_times(x, x))
+#elif defined(OP_gelu)
+// Half of 1 + tanh(u) is the sigmoid of 2u, which loses no digits where tanh comes near -1.
+UNARY(sigmoid_times((Math)1.5957691216057307117 * x * (1 + (Math)0.044715 * x * x), x))
+#elif defined(OP_gelu_erf)
+UNARY((Math)0.5 * x * erfc((Math)-0.70710678118654752440 * x))
+#elif defined(OP_elu)
+UNARY(x > 0 ? x : p * expm1(x))
+#elif defined(OP_powf)
+UNARY(pow(x, p))
+#endif

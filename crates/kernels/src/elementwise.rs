@@ -1,0 +1,384 @@
+//! Operations that compute each element by itself.
+
+use warpwave_gpu::Stream;
+
+use crate::dtype::{DType, Scalar};
+use crate::error::Result;
+use crate::kernels::{Call, Kernels, Scalars, wrong_type};
+use crate::plan::unroll;
+use crate::source::{File, Recipe, carrier};
+use crate::view::{View, ViewMut};
+
+/// A function of one element. All take floats; those that say so take whole numbers too.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Unary {
+    /// eˣ.
+    Exp,
+    /// The natural logarithm.
+    Log,
+    /// The sine.
+    Sin,
+    /// The cosine.
+    Cos,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// −x; of signed whole numbers too.
+    Neg,
+    /// 1/x.
+    Recip,
+    /// x²; of whole numbers too.
+    Sqr,
+    /// The square root.
+    Sqrt,
+    /// 1/√x.
+    Rsqrt,
+    /// GELU by its approximation with tanh.
+    Gelu,
+    /// GELU by the error function.
+    GeluErf,
+    /// The error function.
+    Erf,
+    /// x, or 0 where it is less; of signed whole numbers too.
+    Relu,
+    /// x · sigmoid(x).
+    Silu,
+    /// 1 / (1 + e⁻ˣ).
+    Sigmoid,
+    /// |x|; of signed whole numbers too.
+    Abs,
+    /// The whole number below.
+    Floor,
+    /// The whole number above.
+    Ceil,
+    /// The nearest whole number, halves away from zero.
+    Round,
+    /// −1, 0 or 1; of signed whole numbers too.
+    Sign,
+    /// x, or α · (eˣ − 1) where it is not above 0.
+    Elu(f64),
+    /// x to this power.
+    Powf(f64),
+    /// x within these bounds; NaN stays. Of whole numbers too.
+    Clamp(Scalar, Scalar),
+}
+
+impl Unary {
+    /// All of them, with some numbers.
+    pub const ALL: [Unary; 24] = [
+        Unary::Exp,
+        Unary::Log,
+        Unary::Sin,
+        Unary::Cos,
+        Unary::Tanh,
+        Unary::Neg,
+        Unary::Recip,
+        Unary::Sqr,
+        Unary::Sqrt,
+        Unary::Rsqrt,
+        Unary::Gelu,
+        Unary::GeluErf,
+        Unary::Erf,
+        Unary::Relu,
+        Unary::Silu,
+        Unary::Sigmoid,
+        Unary::Abs,
+        Unary::Floor,
+        Unary::Ceil,
+        Unary::Round,
+        Unary::Sign,
+        Unary::Elu(1.0),
+        Unary::Powf(2.0),
+        Unary::Clamp(Scalar::Int(0), Scalar::Int(1)),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unary::Exp => "exp",
+            Unary::Log => "log",
+            Unary::Sin => "sin",
+            Unary::Cos => "cos",
+            Unary::Tanh => "tanh",
+            Unary::Neg => "neg",
+            Unary::Recip => "recip",
+            Unary::Sqr => "sqr",
+            Unary::Sqrt => "sqrt",
+            Unary::Rsqrt => "rsqrt",
+            Unary::Gelu => "gelu",
+            Unary::GeluErf => "gelu_erf",
+            Unary::Erf => "erf",
+            Unary::Relu => "relu",
+            Unary::Silu => "silu",
+            Unary::Sigmoid => "sigmoid",
+            Unary::Abs => "abs",
+            Unary::Floor => "floor",
+            Unary::Ceil => "ceil",
+            Unary::Round => "round",
+            Unary::Sign => "sign",
+            Unary::Elu(_) => "elu",
+            Unary::Powf(_) => "powf",
+            Unary::Clamp(..) => "clamp",
+        }
+    }
+
+    /// Whether it is there for a type.
+    pub fn takes(self, dtype: DType) -> bool {
+        match self {
+            Unary::Sqr | Unary::Clamp(..) => true,
+            Unary::Neg | Unary::Relu | Unary::Abs | Unary::Sign => dtype.is_signed(),
+            _ => !dtype.is_integer(),
+        }
+    }
+
+    /// Whether it costs more than the memory it touches.
+    fn is_heavy(self) -> bool {
+        use Unary::*;
+        matches!(self, Exp | Log | Sin | Cos | Tanh | Gelu | GeluErf | Erf | Silu | Sigmoid | Elu(_) | Powf(_))
+    }
+
+    fn recipe(self, dtype: DType) -> Recipe {
+        Recipe { file: File::Unary, op: self.name(), ty: dtype.name(), from: None, unroll: unroll(1, self.is_heavy()) }
+    }
+
+    fn scalars(self, dtype: DType) -> Scalars {
+        let zero = Scalar::Int(0);
+        match self {
+            Unary::Elu(alpha) => Scalars::new(alpha.into(), zero),
+            Unary::Powf(exponent) => Scalars::new(exponent.into(), zero),
+            Unary::Clamp(low, high) => Scalars::new(within(low, dtype), within(high, dtype)),
+            _ => Scalars::new(zero, zero),
+        }
+    }
+}
+
+/// A bound that elements of whole numbers can be compared with.
+fn within(bound: Scalar, dtype: DType) -> Scalar {
+    let (low, high) = match dtype {
+        DType::U8 => (0, i64::from(u8::MAX)),
+        DType::I16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        DType::U32 => (0, i64::from(u32::MAX)),
+        DType::I64 => (i64::MIN, i64::MAX),
+        _ => return bound,
+    };
+    Scalar::Int(bound.as_i64().clamp(low, high))
+}
+
+/// A function of two elements of one type. All but [`Binary::Pow`] take whole numbers too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Binary {
+    /// a + b.
+    Add,
+    /// a − b.
+    Sub,
+    /// a · b.
+    Mul,
+    /// a / b; of whole numbers cut off, and 0 where b is 0.
+    Div,
+    /// The larger, or NaN.
+    Max,
+    /// The smaller, or NaN.
+    Min,
+    /// a to the power of b; floats alone.
+    Pow,
+    /// a = b, as a `u8` of 0 or 1, like the following.
+    Eq,
+    /// a ≠ b.
+    Ne,
+    /// a < b.
+    Lt,
+    /// a ≤ b.
+    Le,
+    /// a > b.
+    Gt,
+    /// a ≥ b.
+    Ge,
+}
+
+impl Binary {
+    /// All of them.
+    pub const ALL: [Binary; 13] = [
+        Binary::Add,
+        Binary::Sub,
+        Binary::Mul,
+        Binary::Div,
+        Binary::Max,
+        Binary::Min,
+        Binary::Pow,
+        Binary::Eq,
+        Binary::Ne,
+        Binary::Lt,
+        Binary::Le,
+        Binary::Gt,
+        Binary::Ge,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Binary::Add => "add",
+            Binary::Sub => "sub",
+            Binary::Mul => "mul",
+            Binary::Div => "div",
+            Binary::Max => "max",
+            Binary::Min => "min",
+            Binary::Pow => "pow",
+            Binary::Eq => "eq",
+            Binary::Ne => "ne",
+            Binary::Lt => "lt",
+            Binary::Le => "le",
+            Binary::Gt => "gt",
+            Binary::Ge => "ge",
+        }
+    }
+
+    /// Whether its result is a `u8` of 0 or 1.
+    pub fn is_comparison(self) -> bool {
+        matches!(self, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge)
+    }
+
+    /// Whether it is there for a type.
+    pub fn takes(self, dtype: DType) -> bool {
+        self != Binary::Pow || !dtype.is_integer()
+    }
+
+    fn recipe(self, dtype: DType) -> Recipe {
+        Recipe { file: File::Binary, op: self.name(), ty: dtype.name(), from: None, unroll: unroll(2, self == Binary::Pow) }
+    }
+}
+
+const NO_SCALARS: Scalars = Scalars { floats: [0.0; 2], ints: [0; 2] };
+
+impl Kernels {
+    /// `out = op(x)`.
+    pub fn unary(&self, stream: &Stream, op: Unary, x: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+        self.unary_to(stream, op, *x, out.as_view())
+    }
+
+    /// `x = op(x)`.
+    pub fn unary_in_place(&self, stream: &Stream, op: Unary, x: &mut ViewMut<'_>) -> Result<()> {
+        self.unary_to(stream, op, x.as_view(), x.as_view())
+    }
+
+    fn unary_to(&self, stream: &Stream, op: Unary, x: View<'_>, out: View<'_>) -> Result<()> {
+        let dtype = x.dtype();
+        if !op.takes(dtype) {
+            let expected = if op.takes(DType::I32) { "floats and signed whole numbers" } else { "floats" };
+            return Err(wrong_type(op.name(), "the input", dtype, expected));
+        }
+        same_type(op.name(), "the result", out, dtype)?;
+        self.run(stream, &Call { recipe: op.recipe(dtype), scalars: op.scalars(dtype), inputs: &[("the input", x)] }, out)
+    }
+
+    /// `out = op(a, b)`; the result of a comparison is a `u8` of 0 or 1.
+    pub fn binary(&self, stream: &Stream, op: Binary, a: &View<'_>, b: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+        self.binary_to(stream, op, *a, *b, out.as_view())
+    }
+
+    /// `a = op(a, b)`.
+    pub fn binary_in_place(&self, stream: &Stream, op: Binary, a: &mut ViewMut<'_>, b: &View<'_>) -> Result<()> {
+        self.binary_to(stream, op, a.as_view(), *b, a.as_view())
+    }
+
+    fn binary_to(&self, stream: &Stream, op: Binary, a: View<'_>, b: View<'_>, out: View<'_>) -> Result<()> {
+        let dtype = a.dtype();
+        if !op.takes(dtype) {
+            return Err(wrong_type(op.name(), "the first input", dtype, "floats"));
+        }
+        same_type(op.name(), "the second input", b, dtype)?;
+        same_type(op.name(), "the result", out, if op.is_comparison() { DType::U8 } else { dtype })?;
+        let inputs = [("the first input", a), ("the second input", b)];
+        self.run(stream, &Call { recipe: op.recipe(dtype), scalars: NO_SCALARS, inputs: &inputs }, out)
+    }
+
+    /// `out = condition ? yes : no`. The condition is a `u8`, and holds where it is not 0.
+    pub fn where_cond(&self, stream: &Stream, condition: &View<'_>, yes: &View<'_>, no: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+        let (out, dtype) = (out.as_view(), out.dtype());
+        same_type("where", "the condition", *condition, DType::U8)?;
+        same_type("where", "the first choice", *yes, dtype)?;
+        same_type("where", "the second choice", *no, dtype)?;
+        let inputs = [("the condition", *condition), ("the first choice", *yes), ("the second choice", *no)];
+        self.run(stream, &Call { recipe: moving("where", dtype, 3), scalars: NO_SCALARS, inputs: &inputs }, out)
+    }
+
+    /// `out = x * factor + term`, of floats rounded once.
+    pub fn affine(
+        &self,
+        stream: &Stream,
+        x: &View<'_>,
+        factor: impl Into<Scalar>,
+        term: impl Into<Scalar>,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
+        self.affine_to(stream, *x, Scalars::new(factor.into(), term.into()), out.as_view())
+    }
+
+    /// `x = x * factor + term`.
+    pub fn affine_in_place(&self, stream: &Stream, x: &mut ViewMut<'_>, factor: impl Into<Scalar>, term: impl Into<Scalar>) -> Result<()> {
+        self.affine_to(stream, x.as_view(), Scalars::new(factor.into(), term.into()), x.as_view())
+    }
+
+    fn affine_to(&self, stream: &Stream, x: View<'_>, scalars: Scalars, out: View<'_>) -> Result<()> {
+        let dtype = x.dtype();
+        same_type("affine", "the result", out, dtype)?;
+        self.run(stream, &Call { recipe: affine(dtype), scalars, inputs: &[("the input", x)] }, out)
+    }
+
+    /// Every element is `value`, rounded to the type; a whole number wraps.
+    pub fn fill(&self, stream: &Stream, value: impl Into<Scalar>, out: &mut ViewMut<'_>) -> Result<()> {
+        let dtype = out.dtype();
+        let scalars = Scalars { floats: [0.0; 2], ints: [value.into().bits(dtype) as i64, 0] };
+        self.run(stream, &Call { recipe: moving("fill", dtype, 0), scalars, inputs: &[] }, out.as_view())
+    }
+
+    /// The elements as they are, from any layout to any other: transposed, repeated, in rows (see [`crate::Layout::rows`]).
+    pub fn copy(&self, stream: &Stream, x: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+        same_type("copy", "the result", out.as_view(), x.dtype())?;
+        let call = Call { recipe: moving("copy", x.dtype(), 1), scalars: NO_SCALARS, inputs: &[("the input", *x)] };
+        self.run(stream, &call, out.as_view())
+    }
+
+    /// The elements as another type.
+    pub fn cast(&self, stream: &Stream, x: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+        let (from, to) = (x.dtype(), out.dtype());
+        if from == to {
+            return self.copy(stream, x, out);
+        }
+        self.run(stream, &Call { recipe: cast(from, to), scalars: NO_SCALARS, inputs: &[("the input", *x)] }, out.as_view())
+    }
+}
+
+/// The recipe of what looks at sizes alone.
+fn moving(op: &'static str, dtype: DType, inputs: usize) -> Recipe {
+    Recipe { file: File::Moving, op, ty: carrier(dtype), from: None, unroll: unroll(inputs, false) }
+}
+
+fn affine(dtype: DType) -> Recipe {
+    Recipe { ty: dtype.name(), ..moving("affine", dtype, 1) }
+}
+
+fn cast(from: DType, to: DType) -> Recipe {
+    Recipe { ty: to.name(), from: Some(from), ..moving("cast", to, 1) }
+}
+
+/// Every program of these operations.
+pub(crate) fn recipes() -> Vec<Recipe> {
+    let mut recipes = Vec::new();
+    for dtype in DType::ALL {
+        recipes.extend(Unary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.recipe(dtype)));
+        recipes.extend(Binary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.recipe(dtype)));
+        recipes.extend([("where", 3), ("fill", 0), ("copy", 1)].map(|(op, inputs)| moving(op, dtype, inputs)));
+        recipes.push(affine(dtype));
+        recipes.extend(DType::ALL.into_iter().filter(|to| *to != dtype).map(|to| cast(dtype, to)));
+    }
+    // What looks at sizes alone is the same for several types.
+    let mut seen = std::collections::HashSet::new();
+    recipes.retain(|recipe| seen.insert(*recipe));
+    recipes
+}
+
+fn same_type(op: &str, what: &'static str, view: View<'_>, expected: DType) -> Result<()> {
+    if view.dtype() == expected { Ok(()) } else { Err(wrong_type(op, what, view.dtype(), expected)) }
+}

@@ -1,0 +1,52 @@
+//! Operations on device memory, written once in CUDA C++ for NVIDIA and AMD.
+//!
+//! [`Kernels`] belongs to a device and compiles what is asked of it when it is first asked. A [`View`] is memory with a [`DType`] and
+//! a [`Layout`]; operations read views and write a [`ViewMut`] of the same shape.
+//!
+//! What this crate promises: types, shapes, strides, bounds, alignment, overlap and devices are checked before anything is launched,
+//! and what is refused has written nothing. Work is queued on a stream and the call returns; views of no elements launch nothing.
+//! What it leaves to the caller: the order of work on different streams.
+//!
+//! What the operations compute:
+//! - f16, bf16 and fp8 are computed with as f32 and rounded once, to nearest even. What is stored as fp8 saturates, infinities too;
+//!   what is only moved (copies, [`Kernels::where_cond`]) keeps its bits.
+//! - Whole numbers wrap. Divided by zero they are 0.
+//! - The larger or smaller of a number and NaN is NaN. The sign of NaN is 0.
+//! - [`Unary::Round`] takes halves away from zero.
+//! - Casts of floats to whole numbers cut off the fraction and saturate, and NaN becomes 0; between whole numbers they wrap.
+//!
+//! ```no_run
+//! use warpwave_gpu::{Gpus, Preference, Selection};
+//! use warpwave_jit::Jit;
+//! use warpwave_kernels::{Kernels, Layout, Unary, View, ViewMut};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let Selection::Gpu(device) = Gpus::discover().select(&Preference::Auto)? else { return Ok(()) };
+//! let (kernels, stream) = (Kernels::new(&device, &Jit::default()), device.stream()?);
+//! let numbers = stream.upload(&[1.0f32, 2.0, 3.0, 4.0])?;
+//! let mut result = stream.alloc::<f32>(4)?;
+//! // The two rows of a 2 × 2 matrix become columns.
+//! let columns = Layout::contiguous(&[2, 2])?.transpose(0, 1)?;
+//! let mut out = ViewMut::new(&mut result, Layout::contiguous(&[2, 2])?)?;
+//! kernels.unary(&stream, Unary::Exp, &View::new(&numbers, columns)?, &mut out)?;
+//! # Ok(())
+//! # }
+//! ```
+#![warn(missing_docs)]
+
+mod dtype;
+mod elementwise;
+mod error;
+mod kernels;
+mod layout;
+mod plan;
+mod source;
+mod view;
+
+pub use dtype::{DType, Element, Scalar, UnknownType};
+pub use elementwise::{Binary, Unary};
+pub use error::{Error, Result};
+pub use kernels::Kernels;
+pub use layout::{Layout, MOST_DIMS};
+pub use source::programs;
+pub use view::{View, ViewMut};

@@ -1,0 +1,133 @@
+//! Device memory with a type and a layout.
+
+use warpwave_gpu::{Device, Slice, SliceMut};
+
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+/// Elements to read.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    data: Slice<'a, u8>,
+    dtype: DType,
+    layout: Layout,
+}
+
+/// Elements to write.
+#[derive(Debug)]
+pub struct ViewMut<'a> {
+    data: SliceMut<'a, u8>,
+    dtype: DType,
+    layout: Layout,
+}
+
+impl<'a> View<'a> {
+    /// Elements of a buffer, or of a part of it.
+    pub fn new<T: Element>(data: impl Into<Slice<'a, T>>, layout: Layout) -> Result<View<'a>> {
+        View::of_bytes(data.into().into_bytes(), T::DTYPE, layout)
+    }
+
+    /// Elements in bytes.
+    pub fn of_bytes(data: impl Into<Slice<'a, u8>>, dtype: DType, layout: Layout) -> Result<View<'a>> {
+        let data = data.into();
+        check(data, dtype, &layout)?;
+        Ok(View { data, dtype, layout })
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        self.data.device()
+    }
+
+    pub(crate) fn data(&self) -> Slice<'a, u8> {
+        self.data
+    }
+
+    /// The first element's address.
+    pub(crate) fn address(&self) -> u64 {
+        self.data.device_ptr() + (self.layout.offset() * self.dtype.size()) as u64
+    }
+
+    /// The bytes from the first element to the last.
+    fn range(&self) -> std::ops::Range<u64> {
+        self.address()..self.data.device_ptr() + ((self.layout.last() + 1) * self.dtype.size()) as u64
+    }
+
+    /// Whether writing one of them may change what is read of the other, other than element for element in place.
+    pub(crate) fn clashes(&self, written: &View<'_>) -> bool {
+        // Of no elements not even the offset was checked.
+        if self.layout.is_empty() || written.layout.is_empty() {
+            return false;
+        }
+        let (a, b) = (self.range(), written.range());
+        let apart = a.end <= b.start || b.end <= a.start;
+        let at_zero = |view: &View<'_>| Layout::new(view.layout.shape(), view.layout.strides(), 0).ok();
+        let in_place = a.start == b.start
+            && self.dtype.size() == written.dtype.size()
+            && at_zero(self).zip(at_zero(written)).is_some_and(|(x, y)| x.same_places(&y));
+        !apart && !in_place
+    }
+}
+
+impl<'a> ViewMut<'a> {
+    /// Elements of a buffer, or of a part of it.
+    pub fn new<T: Element>(data: impl Into<SliceMut<'a, T>>, layout: Layout) -> Result<ViewMut<'a>> {
+        ViewMut::of_bytes(data.into().into_bytes(), T::DTYPE, layout)
+    }
+
+    /// Elements in bytes.
+    pub fn of_bytes(data: impl Into<SliceMut<'a, u8>>, dtype: DType, layout: Layout) -> Result<ViewMut<'a>> {
+        let data = data.into();
+        check(data.as_view(), dtype, &layout)?;
+        if !layout.is_injective() {
+            let (shape, strides) = (layout.shape().to_vec(), layout.strides().to_vec());
+            return Err(Error::BadLayout { shape, strides, reason: "it gives an element more than once, and is to be written".to_owned() });
+        }
+        Ok(ViewMut { data, dtype, layout })
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        self.data.device()
+    }
+
+    /// The same, to read.
+    pub fn as_view(&self) -> View<'_> {
+        View { data: self.data.as_view(), dtype: self.dtype, layout: self.layout }
+    }
+}
+
+fn check(data: Slice<'_, u8>, dtype: DType, layout: &Layout) -> Result<()> {
+    if layout.is_empty() {
+        return Ok(());
+    }
+    let (address, len) = (data.device_ptr(), data.len() / dtype.size());
+    if !address.is_multiple_of(dtype.size() as u64) {
+        return Err(Error::Misaligned { address, dtype });
+    }
+    if layout.last() >= len {
+        return Err(Error::OutOfBounds { last: layout.last(), len, dtype });
+    }
+    Ok(())
+}

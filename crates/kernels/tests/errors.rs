@@ -1,0 +1,148 @@
+//! Bad input: an error that says what is wrong, before anything is written.
+
+mod common;
+
+use common::devices;
+use half::f16;
+use warpwave_gpu::{Buffer, Device, Stream};
+use warpwave_jit::Jit;
+use warpwave_kernels::{Binary, DType, Error, Kernels, Layout, Result, Unary, View, ViewMut};
+
+fn row(n: usize) -> Layout {
+    Layout::contiguous(&[n]).unwrap()
+}
+
+fn setting(device: &Device) -> (Kernels, Stream) {
+    (Kernels::new(device, &Jit::default()), device.stream().unwrap())
+}
+
+/// Elements of a known value, and a check that they still have it.
+fn poisoned(stream: &Stream, n: usize) -> Buffer<f32> {
+    stream.upload(&vec![-77.0f32; n]).unwrap()
+}
+
+fn untouched(stream: &Stream, buffer: &Buffer<f32>) {
+    assert!(stream.download(buffer).unwrap().iter().all(|value| *value == -77.0), "something was written");
+}
+
+#[test]
+fn views_stay_within_their_memory() {
+    for device in devices() {
+        let (_, stream) = setting(&device);
+        let mut buffer = poisoned(&stream, 16);
+        for layout in [row(17), Layout::rows(3, 4, 7, 0).unwrap(), Layout::rows(2, 8, 8, 1).unwrap(), Layout::new(&[2], &[16], 0).unwrap()]
+        {
+            let read = View::new(&buffer, layout).unwrap_err();
+            assert!(matches!(read, Error::OutOfBounds { len: 16, last, .. } if last >= 16), "{layout:?}: {read}");
+            assert!(matches!(ViewMut::new(&mut buffer, layout), Err(Error::OutOfBounds { .. })), "{layout:?}");
+        }
+        assert!(View::new(&buffer, Layout::rows(2, 8, 8, 0).unwrap()).is_ok());
+        assert!(View::new(&buffer, Layout::rows(3, 4, 6, 0).unwrap()).is_ok());
+        // A part of the buffer is all there is to its view.
+        assert!(matches!(View::new(buffer.slice(4..8).unwrap(), row(5)), Err(Error::OutOfBounds { len: 4, .. })));
+        // Of no elements none is out of bounds, nor misaligned.
+        assert!(View::new(buffer.slice(16..).unwrap(), row(0)).is_ok());
+        let bytes = stream.alloc::<u8>(64).unwrap();
+        let odd = bytes.slice(2..).unwrap();
+        assert!(matches!(View::of_bytes(odd, DType::F32, row(4)), Err(Error::Misaligned { .. })));
+        assert!(View::of_bytes(odd, DType::F16, row(4)).is_ok());
+        assert!(View::of_bytes(odd, DType::F32, row(0)).is_ok());
+    }
+}
+
+#[test]
+fn what_is_written_has_each_element_once() {
+    for device in devices() {
+        let (_, stream) = setting(&device);
+        let mut buffer = poisoned(&stream, 64);
+        for layout in
+            [row(1).broadcast_to(&[4]).unwrap(), Layout::new(&[4, 4], &[2, 1], 0).unwrap(), Layout::new(&[3, 3], &[1, 1], 0).unwrap()]
+        {
+            let refused = ViewMut::new(&mut buffer, layout);
+            assert!(matches!(refused, Err(Error::BadLayout { .. })), "{layout:?}");
+        }
+        assert!(ViewMut::new(&mut buffer, Layout::new(&[4, 1, 4], &[1, 0, 5], 0).unwrap()).is_ok());
+    }
+}
+
+#[test]
+fn views_of_no_elements_launch_nothing() {
+    for device in devices() {
+        let (kernels, stream) = setting(&device);
+        let (buffer, mut out) = (poisoned(&stream, 8), poisoned(&stream, 8));
+        let far = Layout::new(&[4, 0], &[1 << 40, 1 << 50], 1 << 61).unwrap();
+        let mut view = ViewMut::new(&mut out, far).unwrap();
+        kernels.unary(&stream, Unary::Exp, &View::new(&buffer, far).unwrap(), &mut view).unwrap();
+        kernels.fill(&stream, 1, &mut view).unwrap();
+        untouched(&stream, &out);
+        let mut nothing = stream.alloc::<f32>(0).unwrap();
+        kernels.fill(&stream, 1, &mut ViewMut::new(&mut nothing, row(0)).unwrap()).unwrap();
+    }
+}
+
+/// Refused, and by this error; the result is as it was.
+fn refuses(device: &Device, what: &str, expected: fn(&Error) -> bool, run: impl FnOnce(&Kernels, &Stream, &mut ViewMut<'_>) -> Result<()>) {
+    let (kernels, stream) = setting(device);
+    let mut out = poisoned(&stream, 64);
+    let mut view = ViewMut::new(&mut out, Layout::contiguous(&[8, 8]).unwrap()).unwrap();
+    let error = run(&kernels, &stream, &mut view).expect_err(what);
+    assert!(expected(&error), "{what}: {error}");
+    untouched(&stream, &out);
+}
+
+#[test]
+fn shapes_and_types_must_fit() {
+    let square = Layout::contiguous(&[8, 8]).unwrap();
+    for device in devices() {
+        let (_, stream) = setting(&device);
+        let floats = poisoned(&stream, 64);
+        let (halves, whole) = (stream.alloc_zeroed::<f16>(64).unwrap(), stream.alloc_zeroed::<i32>(64).unwrap());
+        let bytes = stream.alloc_zeroed::<u8>(64).unwrap();
+        let x = View::new(&floats, square).unwrap();
+        let flat = View::new(&floats, row(64)).unwrap();
+        let half = View::new(&halves, square).unwrap();
+        let shape: fn(&Error) -> bool = |error| matches!(error, Error::WrongShape { .. });
+        let dtype: fn(&Error) -> bool = |error| matches!(error, Error::WrongType { .. });
+        let refuses = |what: &str, expected, run: &dyn Fn(&Kernels, &Stream, &mut ViewMut<'_>) -> Result<()>| {
+            refuses(&device, what, expected, run);
+        };
+        refuses("another shape", shape, &|kernels, stream, out| kernels.unary(stream, Unary::Exp, &flat, out));
+        refuses("a shape to repeat", shape, &|kernels, stream, out| {
+            kernels.binary(stream, Binary::Add, &x, &View::new(&floats, row(8)).unwrap(), out)
+        });
+        refuses("another result", dtype, &|kernels, stream, out| kernels.unary(stream, Unary::Exp, &half, out));
+        refuses("two types", dtype, &|kernels, stream, out| kernels.binary(stream, Binary::Add, &x, &half, out));
+        refuses("a comparison to floats", dtype, &|kernels, stream, out| kernels.binary(stream, Binary::Lt, &x, &x, out));
+        refuses("a float condition", dtype, &|kernels, stream, out| kernels.where_cond(stream, &x, &x, &x, out));
+        refuses("choices of two types", dtype, &|kernels, stream, out| {
+            kernels.where_cond(stream, &View::new(&bytes, square).unwrap(), &x, &half, out)
+        });
+        refuses("a copy that is a cast", dtype, &|kernels, stream, out| kernels.copy(stream, &half, out));
+        refuses("affine to another type", dtype, &|kernels, stream, out| kernels.affine(stream, &half, 1, 2, out));
+        let (kernels, stream) = setting(&device);
+        let mut out = stream.alloc_zeroed::<i32>(64).unwrap();
+        let (whole, mut out) = (View::new(&whole, square).unwrap(), ViewMut::new(&mut out, square).unwrap());
+        for op in [Unary::Exp, Unary::Recip, Unary::Floor, Unary::Powf(2.0)] {
+            assert!(matches!(kernels.unary(&stream, op, &whole, &mut out), Err(Error::WrongType { .. })), "{op:?}");
+        }
+        assert!(matches!(kernels.binary(&stream, Binary::Pow, &whole, &whole, &mut out), Err(Error::WrongType { .. })));
+        let mut out = stream.alloc_zeroed::<u8>(64).unwrap();
+        let mut out = ViewMut::new(&mut out, square).unwrap();
+        assert!(matches!(kernels.unary(&stream, Unary::Neg, &View::new(&bytes, square).unwrap(), &mut out), Err(Error::WrongType { .. })));
+    }
+}
+
+#[test]
+fn everything_is_on_one_device() {
+    let square = Layout::contiguous(&[8, 8]).unwrap();
+    for pair in devices().windows(2) {
+        let (_, elsewhere) = setting(&pair[1]);
+        let far = poisoned(&elsewhere, 64);
+        let far_view = View::new(&far, square).unwrap();
+        let expected = |error: &Error| matches!(error, Error::WrongDevice { .. });
+        refuses(&pair[0], "an input elsewhere", expected, |kernels, stream, out| kernels.unary(stream, Unary::Exp, &far_view, out));
+        refuses(&pair[0], "a stream elsewhere", expected, |kernels, _, out| kernels.fill(&elsewhere, 1, out));
+        refuses(&pair[0], "kernels elsewhere", expected, |_, stream, out| Kernels::new(&pair[1], &Jit::default()).fill(stream, 1, out));
+        untouched(&elsewhere, &far);
+    }
+}

@@ -1,0 +1,43 @@
+//! What the compilers say about the kernels: registers fit, nothing is spilled, and no program takes long to compile.
+//!
+//! Some programs by default, all of them with `WARPWAVE_TEST_FULL=1`.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Random, full, require, seed};
+use warpwave_jit::{CompilerChoice, Jit, Target};
+use warpwave_kernels::programs;
+
+#[test]
+fn nothing_is_spilled() {
+    let mut random = Random::new(seed());
+    let jit = Jit::default();
+    let all = programs();
+    // The hot ones always; of the others some.
+    let hot = ["add_f32", "mul_bf16", "silu_bf16", "gelu_f16", "cast_f32_bf16", "cast_f8e4m3_f16", "copy_u16", "affine_f32", "where_u16"];
+    assert!(hot.iter().all(|name| all.iter().any(|(known, _)| known == name)), "a hot program is gone");
+    let chosen: Vec<_> = all.iter().filter(|(name, _)| full() || hot.contains(&name.as_str()) || random.below(50) == 0).collect();
+    // As the devices name themselves: what the other suites compiled is in the cache.
+    for target in ["gfx90a:sramecc+:xnack-", "gfx942:sramecc+:xnack-", "sm_90"] {
+        let target: Target = target.parse().unwrap();
+        if !require(jit.toolchains().choose(&target, CompilerChoice::Auto).is_ok(), &format!("no compiler for {target}")) {
+            continue;
+        }
+        let (mut kernels, mut longest, mut most) = (0, Duration::ZERO, 0);
+        for (name, source) in &chosen {
+            let built = jit.build(source, &target, CompilerChoice::Auto).unwrap_or_else(|error| panic!("{name} for {target}: {error}"));
+            let found = &built.compiled.code_object.kernels;
+            assert_eq!(found.len(), 4, "{name} for {target}");
+            for kernel in found {
+                assert_eq!((kernel.vgpr_spills, kernel.sgpr_spills), (0, 0), "{} for {target}", kernel.name);
+                most = most.max(kernel.vgprs);
+            }
+            kernels += found.len();
+            longest = longest.max(built.took);
+        }
+        eprintln!("{target}: {kernels} kernels of {} programs, at most {most} registers, longest compile {longest:.1?}", chosen.len());
+        assert!(longest < Duration::from_secs(5), "a program for {target} took {longest:?} to compile");
+    }
+}
