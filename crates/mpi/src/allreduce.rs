@@ -183,7 +183,10 @@ unsafe fn leave(mpi: &Mpi, call: &Call, places: &Places) -> Result<c_int, Failur
             && (mpi.calls.type_get_true_extent)(call.datatype, &mut true_low, &mut true_extent) == 0
     };
     let span = (call.count as isize - 1).checked_mul(extent).and_then(|bytes| bytes.checked_add(true_extent));
-    let Some(span) = span.filter(|span| known && extent >= 0 && *span >= 0) else { return Err(Failure::Mpi(mpi.unsupported)) };
+    let Some(span) = span.filter(|span| known && extent >= 0 && *span >= 0) else {
+        settings::warn_once("elements that lie backwards in device memory cannot be copied to the host; copy them yourself");
+        return Err(Failure::Mpi(mpi.unsupported));
+    };
     let span = span as usize;
     // SAFETY: the buffers hold the elements that the call names, gaps included.
     unsafe {
@@ -260,6 +263,7 @@ fn plan(mpi: &'static Mpi, call: &Call, places: &Places) -> Result<Option<Plan>,
         return Ok(None);
     }
     if comm.broken.load(Ordering::Relaxed) {
+        settings::warn_once("an earlier call on this communicator failed half-way; free it and make a new one");
         return Err(Failure::Mpi(mpi.other));
     }
     let bytes = count as u64 * element.repr.size() as u64;

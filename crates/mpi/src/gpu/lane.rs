@@ -45,11 +45,6 @@ pub struct Lane<'v> {
 }
 
 impl Lane<'_> {
-    /// The context.
-    pub fn context(&self) -> &DeviceContext {
-        self.context
-    }
-
     fn stream(&self) -> &Stream {
         self.busy.set(true);
         &self.stream
