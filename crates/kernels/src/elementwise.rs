@@ -11,8 +11,8 @@ use crate::source::{File, Recipe, carrier};
 use crate::view::{View, ViewMut};
 
 const WAYS: &[&str] = &["_vectors", "_rows", "_single", "_single64"];
-const TYPES: &str = include_str!("cu/types.cuh");
-const MAP: &str = include_str!("cu/map.cuh");
+pub(crate) const TYPES: &str = include_str!("cu/types.cuh");
+pub(crate) const MAP: &str = include_str!("cu/map.cuh");
 static UNARY: File = File { name: "unary.cu", texts: &[TYPES, MAP, include_str!("cu/unary.cu")], kernels: WAYS };
 static BINARY: File = File { name: "binary.cu", texts: &[TYPES, MAP, include_str!("cu/binary.cu")], kernels: WAYS };
 static MOVING: File = File { name: "moving.cu", texts: &[TYPES, MAP, include_str!("cu/moving.cu")], kernels: WAYS };

@@ -1,10 +1,14 @@
-// Rows brought to a common size: softmax, its logarithm, and the norms. T is the type of the elements, V that of weight and bias.
+// Rows brought to a common size: softmax, its logarithm, and the norms. T is the type of the elements, U that of weight and bias.
 //
 // `registers` keeps a row in its team's registers, ITEMS packs in each thread; `edges` does so where packs do not fit the row, or the
-// operands lie apart from one another. Without ITEMS, `long` reads a row twice, and `strided` one of any layout.
+// operands lie apart from one another. Without ITEMS, `staged` keeps a row in shared memory, `long` reads it twice, and so does `strided`,
+// in any layout.
 //
 // With RESIDUAL the input is first added to `residual`, which keeps the sum, rounded; the norm is of that.
 
+#if !defined(U)
+#define U T
+#endif
 typedef Traits<T>::Math Math;
 #define WIDTH (16 / (int)sizeof(T))
 #define MOST_WARPS 32
@@ -15,6 +19,8 @@ struct Lines {
     u64 n;
     // Of a norm of groups: neighbours of one weight, and groups.
     u64 spatial, groups;
+    // Between weights, and between biases.
+    u64 weight_step, bias_step;
     f64 epsilon;
     // Over rows: the strides of the input, the result and the residual.
     Walk walk;
@@ -43,14 +49,6 @@ template <int BYTES> __device__ inline Math exponential(Math x, Math most) {
     }
 }
 
-struct Most {
-    Math value;
-    __device__ inline void merge(const Most &other) { value = fmax(value, other.value); }
-};
-struct Total {
-    Math value;
-    __device__ inline void merge(const Total &other) { value += other.value; }
-};
 struct Greatest {
     static __device__ inline Math of(Math a, Math b) { return fmax(a, b); }
 };
@@ -91,8 +89,7 @@ struct Stats {
         total = total * exponential<sizeof(T)>(base(most), here) + other.total * exponential<sizeof(T)>(base(other.most), here);
         most = both;
     }
-    __device__ inline Found found(const Lines &) const { return finish(most, total); }
-    static __device__ inline Found finish(Math most, Math total) {
+    __device__ inline Found found(const Lines &) const {
 #if defined(OP_softmax)
         Found found = {most, 1 / total};
 #else
@@ -121,7 +118,7 @@ struct Stats {
 struct Stats {
     Moments<Math> moments;
     __device__ inline void clear() { moments.clear(); }
-    template <int N> __device__ inline void add(const Math (&x)[N]) { moments.add(x); }
+    template <int N> __device__ inline void add(const Math (&x)[N]) { moments.template add<N>(x); }
     __device__ inline void merge(const Stats &other) { moments.merge(other.moments); }
     __device__ inline Found found(const Lines &lines) const {
         Found found = {moments.mean, rsqrt(moments.squares / (Math)lines.n + (Math)lines.epsilon)};
@@ -130,43 +127,53 @@ struct Stats {
 };
 #endif
 
-typedef Pack<T, WIDTH> Items;
+typedef Bundle<T, WIDTH> Items;
 
 // The elements from `j` on of a row of `n`; those outside of it are neutral. Without EDGES packs are inside or outside as a whole.
 template <bool EDGES> __device__ inline bool whole(const T *row, i64 j, i64 n) {
     return EDGES ? j >= 0 && j + WIDTH <= n && (u64)(row + j) % 16 == 0 : j < n;
 }
 template <bool EDGES> __device__ inline Items load(const T *row, i64 j, i64 n) {
-    if (whole<EDGES>(row, j, n)) return get<T, WIDTH>(row + j);
     Items items;
+    if (whole<EDGES>(row, j, n)) {
+        items.load(row + j);
+    } else {
+        Math x[WIDTH];
 #pragma unroll
-    for (int w = 0; w < WIDTH; ++w) items.at[w] = EDGES && j + w >= 0 && j + w < n ? row[j + w] : Narrow<T>::from(NEUTRAL);
+        for (int w = 0; w < WIDTH; ++w) x[w] = EDGES && j + w >= 0 && j + w < n ? widen(row[j + w]) : (Math)NEUTRAL;
+        items.pack(x);
+    }
     return items;
 }
-template <bool EDGES> __device__ inline void store(T *row, i64 j, i64 n, const Items &items) {
-    if (whole<EDGES>(row, j, n)) return put<T, WIDTH>(row + j, items);
-    if (!EDGES) return;
+template <bool EDGES> __device__ inline void store(T *row, i64 j, i64 n, const Math (&x)[WIDTH]) {
+    if (whole<EDGES>(row, j, n)) {
+        Items items;
+        items.pack(x);
+        items.store(row + j);
+    } else if constexpr (EDGES) {
 #pragma unroll
-    for (int w = 0; w < WIDTH; ++w) if (j + w >= 0 && j + w < n) row[j + w] = items.at[w];
+        for (int w = 0; w < WIDTH; ++w) if (j + w >= 0 && j + w < n) row[j + w] = Narrow<T>::from(x[w]);
+    }
 }
 
 // With the residual, which is updated.
 template <bool EDGES> __device__ inline Items load_sum(const T *x, T *residual, i64 j, i64 n) {
     Items items = load<EDGES>(x, j, n);
     if constexpr (RESIDUAL) {
-        const Items others = load<EDGES>(residual, j, n);
+        Math a[WIDTH], b[WIDTH];
+        items.unpack(a);
+        load<EDGES>(residual, j, n).unpack(b);
 #pragma unroll
-        for (int w = 0; w < WIDTH; ++w) items.at[w] = Narrow<T>::from(widen(items.at[w]) + widen(others.at[w]));
-        store<EDGES>(residual, j, n, items);
+        for (int w = 0; w < WIDTH; ++w) a[w] += b[w];
+        store<EDGES>(residual, j, n, a);
+        items.pack(a);
     }
     return items;
 }
 
 // Weights from element `j` of a row on; `channel` is the row's first. Those missing are `none`.
-template <bool EDGES> __device__ inline void weights(Math (&w)[WIDTH], const V *from, Math none, i64 j, u64 channel, const Lines &lines) {
-#if defined(EXPONENTIALS)
-    return;
-#endif
+template <bool EDGES>
+__device__ inline void weights(Math (&w)[WIDTH], const U *from, u64 step, Math none, i64 j, u64 channel, const Lines &lines) {
     if (!from) {
 #pragma unroll
         for (int k = 0; k < WIDTH; ++k) w[k] = none;
@@ -174,41 +181,47 @@ template <bool EDGES> __device__ inline void weights(Math (&w)[WIDTH], const V *
     }
 #if defined(OP_group_norm)
     if constexpr (!EDGES) {
-        const Math one = widen(from[channel + quotient(j, lines.spatial)]);
+        const Math one = widen(from[(channel + quotient(j, lines.spatial)) * step]);
 #pragma unroll
         for (int k = 0; k < WIDTH; ++k) w[k] = one;
     } else {
 #pragma unroll
-        for (int k = 0; k < WIDTH; ++k) w[k] = j + k >= 0 && j + k < lines.n ? widen(from[channel + quotient(j + k, lines.spatial)]) : 0;
+        for (int k = 0; k < WIDTH; ++k) w[k] = j + k >= 0 && j + k < lines.n ? widen(from[(channel + quotient(j + k, lines.spatial)) * step]) : 0;
     }
 #else
     if constexpr (!EDGES) {
-        const int some = 16 / sizeof(V) < WIDTH ? 16 / sizeof(V) : WIDTH;
+        const int some = 16 / sizeof(U) < WIDTH ? 16 / sizeof(U) : WIDTH;
 #pragma unroll
         for (int k = 0; k < WIDTH; k += some) {
-            const Pack<V, some> pack = get<V, some>(from + j + k);
+            Bundle<U, some> pack;
+            pack.load(from + j + k);
+            typename Traits<U>::Math x[some];
+            pack.unpack(x);
 #pragma unroll
-            for (int i = 0; i < some; ++i) w[k + i] = widen(pack.at[i]);
+            for (int i = 0; i < some; ++i) w[k + i] = x[i];
         }
     } else {
 #pragma unroll
-        for (int k = 0; k < WIDTH; ++k) w[k] = j + k >= 0 && j + k < lines.n ? widen(from[j + k]) : 0;
+        for (int k = 0; k < WIDTH; ++k) w[k] = j + k >= 0 && j + k < lines.n ? widen(from[(j + k) * step]) : 0;
     }
 #endif
 }
 
 // The results of the pack at `j`.
 template <bool EDGES>
-__device__ inline void finish(T *out, const Items &items, const Found &found, const V *weight, const V *bias, i64 j, u64 channel, const Lines &lines) {
+__device__ inline void finish(T *out, const Items &items, const Found &found, const U *weight, const U *bias, i64 j, u64 channel, const Lines &lines) {
     Math w[WIDTH], b[WIDTH];
-    weights<EDGES>(w, weight, 1, j, channel, lines);
+#if !defined(EXPONENTIALS)
+    weights<EDGES>(w, weight, lines.weight_step, 1, j, channel, lines);
 #if !defined(OP_rms_norm)
-    weights<EDGES>(b, bias, 0, j, channel, lines);
+    weights<EDGES>(b, bias, lines.bias_step, 0, j, channel, lines);
 #endif
-    Items results;
+#endif
+    Math x[WIDTH];
+    items.unpack(x);
 #pragma unroll
-    for (int k = 0; k < WIDTH; ++k) results.at[k] = Narrow<T>::from(result(widen(items.at[k]), found, w[k], b[k]));
-    store<EDGES>(out, j, lines.n, results);
+    for (int k = 0; k < WIDTH; ++k) x[k] = result(x[k], found, w[k], b[k]);
+    store<EDGES>(out, j, lines.n, x);
 }
 
 __device__ inline u64 first_channel(u64 row, const Lines &lines) {
@@ -219,100 +232,146 @@ __device__ inline u64 first_channel(u64 row, const Lines &lines) {
 #endif
 }
 
-#if ITEMS
-template <bool EDGES>
-__device__ inline void in_registers(const T *x, T *residual, const V *weight, const V *bias, T *out, const Lines &lines) {
-    __shared__ Total room[MOST_WARPS], second_room[MOST_WARPS];
-    const u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y;
-    u64 at[3];
-    place(lines.walk, row < lines.walk.n ? row : 0, at);
-    // A team too many at the end has rows of nothing.
-    const i32 n = row < lines.walk.n ? (i32)lines.n : 0;
-    x += at[0], out += at[1];
-    if (RESIDUAL) residual += at[2];
-    const i32 phase = EDGES ? (i32)((u64)x % 16 / sizeof(T)) : 0, j = (i32)threadIdx.x * WIDTH - phase, step = (i32)blockDim.x * WIDTH;
-    Items items[ITEMS];
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k) items[k] = load_sum<EDGES>(x, residual, j + k * step, n);
-
-    Found found;
+// What a row's results need to know, from packs that are looked at more than once: row.each() gives them all to a function. Outside of
+// the row they are neutral.
+template <bool EDGES, class Row> __device__ inline Stats look(Row &row, i32 n) {
+    Stats stats;
+    stats.clear();
 #if defined(EXPONENTIALS)
-    Most most = {NEUTRAL};
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k) {
+    row.each([&](const Items &items, i32) {
         Math v[WIDTH];
-#pragma unroll
-        for (int w = 0; w < WIDTH; ++w) v[w] = widen(items[k].at[w]);
-        most.value = fmax(most.value, in_pairs<Greatest, WIDTH>(v));
-    }
-#if defined(ONLINE)
-    Stats stats = {most.value, 0};
-    const Math here = Stats::base(most.value);
-#else
-    most = over_team(most, (Most *)room);
-    const Math here = most.value;
-#endif
-    Total total = {0};
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k) {
+        items.unpack(v);
+        stats.most = fmax(stats.most, in_pairs<Greatest, WIDTH>(v));
+    });
+    row.each([&](const Items &items, i32) {
         Math v[WIDTH];
+        items.unpack(v);
 #pragma unroll
-        for (int w = 0; w < WIDTH; ++w) v[w] = exponential<sizeof(T)>(widen(items[k].at[w]), here);
-        total.value += in_pairs<Sum, WIDTH>(v);
-    }
-#if defined(ONLINE)
-    __shared__ Stats stats_room[MOST_WARPS];
-    stats.total = total.value;
-    found = over_team(stats, stats_room).found(lines);
-#else
-    found = Stats::finish(most.value, over_team(total, second_room).value);
-#endif
-#else
-    Total total = {0};
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k) {
+        for (int w = 0; w < WIDTH; ++w) v[w] = exponential<sizeof(T)>(v[w], Stats::base(stats.most));
+        stats.total += in_pairs<Sum, WIDTH>(v);
+    });
+#elif defined(OP_rms_norm)
+    row.each([&](const Items &items, i32) {
         Math v[WIDTH];
+        items.unpack(v);
+        stats.template add<WIDTH>(v);
+    });
+#else
+    Math count = 0, sum = 0, squares = 0;
+    row.each([&](const Items &items, i32 j) {
+        Math v[WIDTH];
+        items.unpack(v);
+#pragma unroll
+        for (int w = 0; EDGES && w < WIDTH; ++w) count += (u32)(j + w) < (u32)n;
+        if (!EDGES) count += j < n ? WIDTH : 0;
+        sum += in_pairs<Sum, WIDTH>(v);
+    });
+    const Math mean = count > 0 ? ratio(sum, count) : 0;
+    row.each([&](const Items &items, i32 j) {
+        Math v[WIDTH], part = 0;
+        items.unpack(v);
 #pragma unroll
         for (int w = 0; w < WIDTH; ++w) {
-            v[w] = widen(items[k].at[w]);
-#if defined(OP_rms_norm)
-            v[w] *= v[w];
-#endif
+            const Math apart = v[w] - mean;
+            if (!EDGES || (u32)(j + w) < (u32)n) part = fma(apart, apart, part);
         }
-        total.value += in_pairs<Sum, WIDTH>(v);
-    }
-    const Math mean = over_team(total, room).value / (Math)lines.n;
-#if defined(OP_rms_norm)
-    found.a = rsqrt(mean + (Math)lines.epsilon);
-#else
-    total.value = 0;
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k) {
-        Math v[WIDTH];
-        const i32 here = j + k * step;
-#pragma unroll
-        for (int w = 0; w < WIDTH; ++w) {
-            const Math apart = widen(items[k].at[w]) - mean;
-            v[w] = (EDGES ? (u32)(here + w) < (u32)n : here < n) ? apart * apart : 0;
-        }
-        total.value += in_pairs<Sum, WIDTH>(v);
-    }
-    found.a = mean;
-    found.b = rsqrt(over_team(total, second_room).value / (Math)lines.n + (Math)lines.epsilon);
+        squares += EDGES || j < n ? part : 0;
+    });
+    stats.moments.n = count;
+    stats.moments.mean = mean;
+    stats.moments.squares = squares;
 #endif
-#endif
-    const u64 channel = first_channel(row, lines);
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k)
-        if (j + k * step < n) finish<EDGES>(out, items[k], found, weight, bias, j + k * step, channel, lines);
+    return stats;
 }
-#define PARAMETERS const T *x, T *residual, const V *weight, const V *bias, T *out, Lines lines
-extern "C" __global__ void SYMBOL(NAME, _registers)(PARAMETERS) { in_registers<false>(x, residual, weight, bias, out, lines); }
-extern "C" __global__ void SYMBOL(NAME, _edges)(PARAMETERS) { in_registers<true>(x, residual, weight, bias, out, lines); }
+
+// A row, its operands brought to it.
+template <bool EDGES, class Row>
+__device__ inline void line(Row &row, const U *weight, const U *bias, T *out, u64 which, i32 n, const Lines &lines) {
+    __shared__ Stats room[MOST_WARPS];
+    const Found found = over_team(look<EDGES>(row, n), room).found(lines);
+    const u64 channel = first_channel(which, lines);
+    row.each([&](const Items &items, i32 j) {
+        if (j < n) finish<EDGES>(out, items, found, weight, bias, j, channel, lines);
+    });
+}
+
+#if ITEMS
+struct Registers {
+    Items packs[ITEMS];
+    i32 j, step;
+    template <class F> __device__ inline void each(F f) {
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+#if !defined(__AMDGCN__)
+            // Each time as if it were new: what elements become on the way would else be kept, in twice the registers.
+            if (sizeof(T) < 4) asm volatile("" : "+r"(packs[k].raw.x), "+r"(packs[k].raw.y), "+r"(packs[k].raw.z), "+r"(packs[k].raw.w));
+#endif
+            f(packs[k], j + k * step);
+        }
+    }
+};
+
+template <bool EDGES>
+__device__ inline void in_registers(const T *x, T *residual, const U *weight, const U *bias, T *out, const Lines &lines) {
+    const u64 which = (u64)blockIdx.x * blockDim.y + threadIdx.y;
+    u64 at[3];
+    place(lines.walk, which < lines.walk.n ? which : 0, at);
+    // A team too many at the end has a row of nothing.
+    const i32 n = which < lines.walk.n ? (i32)lines.n : 0;
+    x += at[0];
+    if (RESIDUAL) residual += at[2];
+    Registers row;
+    row.j = (i32)threadIdx.x * WIDTH - (EDGES ? (i32)((u64)x % 16 / sizeof(T)) : 0);
+    row.step = (i32)blockDim.x * WIDTH;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) row.packs[k] = load_sum<EDGES>(x, residual, row.j + k * row.step, n);
+    line<EDGES>(row, weight, bias, out + at[1], which, n, lines);
+}
+#if defined(__AMDGCN__)
+#define BOUNDS __launch_bounds__(THREADS)
 #else
+#define BOUNDS __launch_bounds__(THREADS, BLOCKS)
+#endif
+#define PARAMETERS const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _registers)(PARAMETERS) { in_registers<false>(x, residual, weight, bias, out, lines); }
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _edges)(PARAMETERS) { in_registers<true>(x, residual, weight, bias, out, lines); }
+#else
+
+// Each thread's packs wait in shared memory; it touches no others'.
+struct Staged {
+    Items *packs;
+    i32 n;
+    template <class F> __device__ inline void each(F f) {
+#pragma unroll 4
+        for (i32 i = threadIdx.x; i * WIDTH < n; i += blockDim.x) f(packs[i], i * WIDTH);
+    }
+};
+extern "C" __global__ void SYMBOL(NAME, _staged)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
+    extern __shared__ uint4 stage[];
+    u64 at[3];
+    place(lines.walk, blockIdx.x, at);
+    const i32 n = (i32)lines.n;
+    Staged row = {(Items *)stage, n};
+    x += at[0];
+    if (RESIDUAL) residual += at[2];
+    for (i32 i = threadIdx.x; i * WIDTH < n; i += blockDim.x) {
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+        if constexpr (!RESIDUAL) {
+            const u32 to = (u32)__cvta_generic_to_shared(stage + i);
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(x + i * WIDTH) : "memory");
+            continue;
+        }
+#endif
+        row.packs[i] = load_sum<false>(x, residual, i * WIDTH, n);
+    }
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    line<false>(row, weight, bias, out + at[1], blockIdx.x, n, lines);
+}
 
 // A block for a row.
-extern "C" __global__ void SYMBOL(NAME, _long)(const T *x, T *residual, const V *weight, const V *bias, T *out, Lines lines) {
+extern "C" __global__ void SYMBOL(NAME, _long)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
     __shared__ Stats room[MOST_WARPS];
     for (u64 row = blockIdx.x; row < lines.walk.n; row += gridDim.x) {
         u64 at[3];
@@ -331,8 +390,7 @@ extern "C" __global__ void SYMBOL(NAME, _long)(const T *x, T *residual, const V 
             for (int k = 0; k < LOADS; ++k) {
                 const i64 here = i + k * step;
                 Math v[WIDTH];
-#pragma unroll
-                for (int w = 0; w < WIDTH; ++w) v[w] = widen(items[k].at[w]);
+                items[k].unpack(v);
                 if (here >= 0 && here + WIDTH <= n) {
                     stats.template add<WIDTH>(v);
                 } else {
@@ -360,7 +418,7 @@ extern "C" __global__ void SYMBOL(NAME, _long)(const T *x, T *residual, const V 
 }
 
 // Threads of one threadIdx.x share a row; `within` walks it.
-extern "C" __global__ void SYMBOL(NAME, _strided)(const T *x, T *residual, const V *weight, const V *bias, T *out, Lines lines, Walk within) {
+extern "C" __global__ void SYMBOL(NAME, _strided)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines, Walk within) {
     __shared__ Stats room[256];
     const u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x, n = row < lines.walk.n ? lines.n : 0;
     u64 at[3];
@@ -398,8 +456,8 @@ extern "C" __global__ void SYMBOL(NAME, _strided)(const T *x, T *residual, const
 #else
         const u64 which = i;
 #endif
-        if (weight) w = widen(weight[which]);
-        if (bias) b = widen(bias[which]);
+        if (weight) w = widen(weight[which * lines.weight_step]);
+        if (bias) b = widen(bias[which * lines.bias_step]);
 #endif
         out[at[1] + there[1]] = Narrow<T>::from(result(widen(element), found, w, b));
     }

@@ -24,8 +24,8 @@ template <class R, class V> __device__ inline R stored(V value) {
     else return convert<R>(value);
 }
 
-// What has been seen so far. add() takes some elements, of the indices `first`, `first + step`, …; result() is of all of them, whose
-// number, less the correction of a variance, is `divisor`.
+// What a thread has seen so far. begin() tells the lowest index that it will be given, add() gives it elements of the indices `first`,
+// `first + step`, …, and of indices that grow. result() is of all elements, whose number, less the correction of a variance, is `divisor`.
 #if defined(OP_sum) || defined(OP_mean) || defined(OP_prod) || defined(OP_min) || defined(OP_max)
 #if defined(OP_prod)
 typedef Product Way;
@@ -48,6 +48,7 @@ struct Acc {
 #endif
     Type value;
     __device__ inline void clear() { value = NEUTRAL; }
+    __device__ inline void begin(u64) {}
     template <int N> __device__ inline void add(const Math (&x)[N], u64, u64) {
         Type y[N];
 #pragma unroll
@@ -73,6 +74,7 @@ struct Acc {
     __device__ inline void clear() { value = 1; }
     __device__ inline void merge(const Acc &other) { value &= other.value; }
 #endif
+    __device__ inline void begin(u64) {}
     template <int N> __device__ inline void add(const Math (&x)[N], u64, u64) {
 #pragma unroll
         for (int k = 0; k < N; ++k) {
@@ -99,6 +101,7 @@ struct Acc {
 #else
     __device__ inline void clear() { value = lowest<T>(); index = ~0ull; }
 #endif
+    __device__ inline void begin(u64 first) { index = index == ~0ull ? first : index; }
     template <int N> __device__ inline void add(const Math (&x)[N], u64 first, u64 step) {
         Math best = x[0];
         u32 which = 0;
@@ -108,8 +111,9 @@ struct Acc {
             best = take ? x[k] : best;
             which = take ? k : which;
         }
-        Acc some = {best, first + which * step};
-        merge(some);
+        const bool take = better(best, value);
+        value = take ? best : value;
+        index = take ? first + which * step : index;
     }
     __device__ inline void merge(const Acc &other) {
         const bool take = other.index < index ? !better(value, other.value) : better(other.value, value);
@@ -122,7 +126,9 @@ struct Acc {
 struct Acc {
     Moments<Math> moments;
     __device__ inline void clear() { moments.clear(); }
-    template <int N> __device__ inline void add(const Math (&x)[N], u64, u64) { moments.add(x); }
+    __device__ inline void begin(u64) {}
+    template <int N> __device__ inline void add(const Math (&x)[N], u64, u64) { moments.template add<N>(x); }
+    template <int N> __device__ inline void add(const Math (&x)[N], Math share) { moments.template add<N>(x, share); }
     __device__ inline void merge(const Acc &other) { moments.merge(other.moments); }
     __device__ inline U result(f64 divisor) const { return convert<U>((Math)(moments.squares / (Math)(divisor > 0 ? divisor : 0))); }
 };
@@ -138,37 +144,97 @@ struct Job {
 };
 
 #define WIDTH (16 / (int)sizeof(T))
+#if defined(OP_argmin) || defined(OP_argmax)
+// Which element of a pack it was is found out at the end: on the way the pack is kept that has it.
+struct Packs {
+    Math value;
+    u64 first;
+    Bundle<T, WIDTH> best;
+    __device__ inline void clear() {
+        Acc none;
+        none.clear();
+        value = none.value;
+        first = ~0ull;
+    }
+    __device__ inline void add(const Bundle<T, WIDTH> &pack, u64 at) {
+        Math x[WIDTH];
+        pack.unpack(x);
+#if defined(OP_argmin)
+        const Math most = in_pairs<Smaller, WIDTH>(x);
+#else
+        const Math most = in_pairs<Larger, WIDTH>(x);
+#endif
+        const bool take = better(most, value);
+        value = take ? most : value;
+        first = take ? at : first;
+        best.raw.x = take ? pack.raw.x : best.raw.x;
+        best.raw.y = take ? pack.raw.y : best.raw.y;
+        best.raw.z = take ? pack.raw.z : best.raw.z;
+        best.raw.w = take ? pack.raw.w : best.raw.w;
+    }
+    // The thread's own first pack was at `begin`.
+    __device__ inline void into(Acc &acc, u64 begin) const {
+        Acc some = {value, first == ~0ull ? begin : first};
+        if (first != ~0ull) {
+            u32 which = 0;
+            Math x[WIDTH];
+            best.unpack(x);
+#pragma unroll
+            for (int k = WIDTH - 1; k >= 0; --k) which = x[k] == value || x[k] != x[k] ? k : which;
+            some.index += which;
+        }
+        acc.merge(some);
+    }
+};
+#else
+struct Packs {
+    Acc acc;
+    __device__ inline void clear() { acc.clear(); }
+    __device__ inline void add(const Bundle<T, WIDTH> &pack, u64) {
+        Math x[WIDTH];
+        pack.unpack(x);
+        acc.template add<WIDTH>(x, 0, 1);
+    }
+    __device__ inline void into(Acc &other, u64) const { other.merge(acc); }
+};
+#endif
 #define SHORT_WIDTH (WIDTH > 8 ? 8 : WIDTH)
 #define MOST_WARPS 32
 
-template <int N> __device__ inline void add_pack(Acc &acc, Pack<T, N> pack, u64 first) {
-    Math x[N];
-#pragma unroll
-    for (int k = 0; k < N; ++k) x[k] = widen(pack.at[k]);
-    acc.template add<N>(x, first, 1);
+__device__ inline void add_one(Acc &acc, T element, u64 index) {
+    Math x[1] = {widen(element)};
+    acc.template add<1>(x, index, 0);
 }
 
 // A team's share of `n` elements in a row; the first is of index `first`.
 __device__ inline void add_row(Acc &acc, const T *p, u32 n, u64 first) {
     const u32 lane = threadIdx.x, team = blockDim.x, ahead = before_aligned(p), head = ahead < n ? ahead : n;
-    for (u32 i = lane; i < head; i += team) add_pack<1>(acc, get<T, 1>(p + i), first + i);
+    if (lane < head) acc.begin(first + lane);
+    for (u32 i = lane; i < head; i += team) add_one(acc, p[i], first + i);
     p += head, n -= head, first += head;
-    const u32 packs = n / WIDTH;
+    const u32 count = n / WIDTH;
     u32 i = lane;
-    // All loads are under way before the first is looked at.
-    Pack<T, WIDTH> pack[UNROLL];
+    if (i < count) {
+        Packs packs;
+        packs.clear();
+        // All loads are under way before the first is looked at.
+        Bundle<T, WIDTH> pack[UNROLL];
 #pragma unroll 1
-    for (; i + (UNROLL - 1) * team < packs; i += UNROLL * team) {
+        for (; i + (UNROLL - 1) * team < count; i += UNROLL * team) {
 #pragma unroll
-        for (int k = 0; k < UNROLL; ++k) pack[k] = get<T, WIDTH>(p + (i + k * team) * WIDTH);
+            for (int k = 0; k < UNROLL; ++k) pack[k].load(p + (i + k * team) * WIDTH);
 #pragma unroll
-        for (int k = 0; k < UNROLL; ++k) add_pack<WIDTH>(acc, pack[k], first + (i + k * team) * WIDTH);
+            for (int k = 0; k < UNROLL; ++k) packs.add(pack[k], first + (i + k * team) * WIDTH);
+        }
+#pragma unroll
+        for (int k = 0; k < UNROLL - 1; ++k) if (i + k * team < count) pack[k].load(p + (i + k * team) * WIDTH);
+#pragma unroll
+        for (int k = 0; k < UNROLL - 1; ++k) if (i + k * team < count) packs.add(pack[k], first + (i + k * team) * WIDTH);
+        packs.into(acc, first + lane * WIDTH);
     }
-#pragma unroll
-    for (int k = 0; k < UNROLL - 1; ++k) if (i + k * team < packs) pack[k] = get<T, WIDTH>(p + (i + k * team) * WIDTH);
-#pragma unroll
-    for (int k = 0; k < UNROLL - 1; ++k) if (i + k * team < packs) add_pack<WIDTH>(acc, pack[k], first + (i + k * team) * WIDTH);
-    for (u32 j = packs * WIDTH + lane; j < n; j += team) add_pack<1>(acc, get<T, 1>(p + j), first + j);
+    const u32 tail = count * WIDTH + lane;
+    if (tail < n) acc.begin(first + tail);
+    for (u32 j = tail; j < n; j += team) add_one(acc, p[j], first + j);
 }
 
 // The walk is over results and, inside of them, their stretches.
@@ -195,6 +261,15 @@ extern "C" __global__ void SYMBOL(NAME, _rows)(const T *x, U *out, Acc *parts, J
     }
 }
 
+// Columns side by side have the same number of elements: what depends on it alone is computed once.
+#if defined(OP_var)
+#define SHARE(ACC, N) const Math share = ACC.moments.share(N)
+#define COLUMN(FIRST, STEP) share
+#else
+#define SHARE(ACC, N)
+#define COLUMN(FIRST, STEP) FIRST, STEP
+#endif
+
 // Threads of one threadIdx.x have the same columns, WIDE of them. The walk is over packs of columns, and around them over stretches.
 template <int WIDE> __device__ inline void columns(const T *x, U *out, Acc *parts, const Job &job) {
     __shared__ Acc room[128 * WIDE];
@@ -211,25 +286,36 @@ template <int WIDE> __device__ inline void columns(const T *x, U *out, Acc *part
         const T *p = x + at[0] + start * job.step;
         const u64 first = stretch * job.n + start;
         u32 i = y;
-        Pack<T, WIDE> pack[UNROLL];
+        if (i < n) {
+#pragma unroll
+            for (int w = 0; w < WIDE; ++w) acc[w].begin(first + i);
+        }
+        Bundle<T, WIDE> pack[UNROLL];
 #pragma unroll 1
         for (; i + (UNROLL - 1) * team < n; i += UNROLL * team) {
 #pragma unroll
-            for (int k = 0; k < UNROLL; ++k) pack[k] = get<T, WIDE>(p + (u64)(i + k * team) * job.step);
+            for (int k = 0; k < UNROLL; ++k) pack[k].load(p + (u64)(i + k * team) * job.step);
+            SHARE(acc[0], UNROLL);
+            Math x[UNROLL][WIDE];
+#pragma unroll
+            for (int k = 0; k < UNROLL; ++k) pack[k].unpack(x[k]);
 #pragma unroll
             for (int w = 0; w < WIDE; ++w) {
                 Math column[UNROLL];
 #pragma unroll
-                for (int k = 0; k < UNROLL; ++k) column[k] = widen(pack[k].at[w]);
-                acc[w].template add<UNROLL>(column, first + i, team);
+                for (int k = 0; k < UNROLL; ++k) column[k] = x[k][w];
+                acc[w].template add<UNROLL>(column, COLUMN(first + i, team));
             }
         }
 #pragma unroll 1
         for (; i < n; i += team) {
-            const Pack<T, WIDE> one = get<T, WIDE>(p + i * job.step);
+            Bundle<T, WIDE> one;
+            one.load(p + i * job.step);
+            Math x[WIDE];
+            one.unpack(x);
 #pragma unroll
             for (int w = 0; w < WIDE; ++w) {
-                Math value[1] = {widen(one.at[w])};
+                Math value[1] = {x[w]};
                 acc[w].template add<1>(value, first + i, 0);
             }
         }
@@ -272,10 +358,11 @@ extern "C" __global__ void SYMBOL(NAME, _any)(const T *x, U *out, Acc *parts, Jo
             const u64 result = quotient(which, job.parts), start = (which - result * job.parts) * job.part;
             const u64 end = start + job.part < job.n ? start + job.part : job.n;
             place(job.walk, result, at);
+            if (start + threadIdx.x < end) acc.begin(start + threadIdx.x);
             for (u64 i = start + threadIdx.x; i < end; i += blockDim.x) {
                 u64 there[1];
                 place(within, i, there);
-                add_pack<1>(acc, get<T, 1>(x + at[0] + there[0]), i);
+                add_one(acc, x[at[0] + there[0]], i);
             }
         }
         acc = over_team(acc, room);

@@ -1,7 +1,7 @@
 // Threads that work on one row together, and where rows lie.
 //
-// A team is the threads of a block with the same threadIdx.y: blockDim.x of them, a power of two. It lies within a warp, or is the
-// whole block. Blocks have whole warps, all of whose lanes come to every exchange.
+// A team is the threads of a block with the same threadIdx.y: blockDim.x of them, a power of two. Blocks have whole warps, and all their
+// threads come to every exchange.
 
 // Dimensions, the innermost first, with the strides of up to three operands.
 struct Walk {
@@ -33,6 +33,70 @@ template <int OPERANDS> __device__ inline void place(const Walk &walk, u64 i, u6
 // Elements from `p` to the next address that a pack may have.
 template <class T> __device__ inline u32 before_aligned(const T *p) { return (u32)(0 - (u64)p) % 16 / sizeof(T); }
 
+// Elements side by side, as the words that they are loaded in: what is not being computed with takes no more registers than memory.
+template <class T> __device__ inline T of_bits(u32 bits) {
+    if constexpr (Traits<T>::INTEGER) {
+        return (T)bits;
+    } else {
+        T element;
+        element.bits = bits;
+        return element;
+    }
+}
+// Two elements of 16 bits in a word.
+template <class T> __device__ inline u32 narrow_pair(typename Traits<T>::Math low, typename Traits<T>::Math high) {
+    return Narrow<T>::from(low).bits | (u32)Narrow<T>::from(high).bits << 16;
+}
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+template <> __device__ inline u32 narrow_pair<f16>(f32 low, f32 high) {
+    u32 pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+template <> __device__ inline u32 narrow_pair<bf16>(f32 low, f32 high) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+#endif
+template <class T, int N> struct Bundle {
+    typedef typename Traits<T>::Math Math;
+    static const int WORDS = sizeof(T) * N / 4, EACH = 4 / sizeof(T);
+    static const bool NARROW = sizeof(T) < 4 && WORDS > 0;
+    typedef typename Access<sizeof(T) * N>::Type Raw;
+    union Words {
+        Raw raw;
+        u32 word[WORDS > 0 ? WORDS : 1];
+        Pack<T, N> pack;
+        __device__ Words() {}
+    };
+    Raw raw;
+
+    __device__ inline void load(const T *p) { raw = *(const Raw *)p; }
+    __device__ inline void store(T *p) const { store_raw((Raw *)p, raw); }
+    __device__ inline void unpack(Math (&x)[N]) const {
+        Words words;
+        words.raw = raw;
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            if constexpr (NARROW) x[k] = widen(of_bits<T>(words.word[k / EACH] >> (k % EACH * 8 * sizeof(T))));
+            else x[k] = widen(words.pack.at[k]);
+        }
+    }
+    // Of floats.
+    __device__ inline void pack(const Math (&x)[N]) {
+        Words words;
+        if constexpr (NARROW) {
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k) words.word[k] = narrow_pair<T>(x[2 * k], x[2 * k + 1]);
+        } else {
+#pragma unroll
+            for (int k = 0; k < N; ++k) words.pack.at[k] = Narrow<T>::from(x[k]);
+        }
+        raw = words.raw;
+    }
+};
+
 // The value of another lane; it consists of words.
 template <class S> __device__ inline S across(S value, int mask, int width) {
     union Words {
@@ -53,6 +117,7 @@ template <class S> __device__ inline S over_team(S mine, S *room) {
     for (int mask = width / 2; mask > 0; mask /= 2) mine.merge(across(mine, mask, width));
     if (warps > 1) {
         const int lane = threadIdx.x % warpSize;
+        room += threadIdx.y * warps;
         if (lane == 0) room[threadIdx.x / warpSize] = mine;
         __syncthreads();
         mine = room[lane % warps];
@@ -95,27 +160,36 @@ struct Smaller {
     template <class M> static __device__ inline M of(M a, M b) { return smaller(a, b); }
 };
 
+// A quotient that may be off by a unit or two.
+template <class M> __device__ inline M ratio(M a, M b) { return a / b; }
+#if !defined(__AMDGCN__)
+template <> __device__ inline f32 ratio(f32 a, f32 b) { return __fdividef(a, b); }
+#endif
+
 // Count, mean and sum of squared distances from it. Some values at a time are looked at twice, then merged: no digits are lost to a
 // large mean, as they are in the sum of the squares.
 template <class M> struct Moments {
     M n, mean, squares;
 
     __device__ inline void clear() { n = mean = squares = 0; }
-    template <int N> __device__ inline void add(const M (&x)[N]) {
-        Moments some;
-        some.n = N;
-        some.mean = N == 1 ? x[0] : in_pairs<Sum, N>(x) * ((M)1 / N);
-        M far[N];
-#pragma unroll
-        for (int k = 0; k < N; ++k) far[k] = (x[k] - some.mean) * (x[k] - some.mean);
-        some.squares = N == 1 ? 0 : in_pairs<Sum, N>(far);
-        merge(some);
+    // The share of `other` values in all, where it is merged.
+    __device__ inline M share(M other) const { return n > 0 ? ratio(other, n + other) : 1; }
+    __device__ inline void merge(M other, M others_mean, M others_squares, M share) {
+        const M apart = others_mean - mean;
+        // None here: what the other has, to the bit.
+        mean = n > 0 ? fma(apart, share, mean) : others_mean;
+        squares += n > 0 ? fma(apart * apart * share, n, others_squares) : others_squares;
+        n += other;
     }
     __device__ inline void merge(const Moments &other) {
-        const M both = n + other.n, share = both > 0 ? other.n / both : 0, apart = other.mean - mean;
-        // None of one side: what the other has, to the bit.
-        mean = share == 1 ? other.mean : mean + apart * share;
-        squares += other.squares + (share == 1 ? 0 : apart * apart * share * n);
-        n = both;
+        if (other.n > 0) merge(other.n, other.mean, other.squares, share(other.n));
     }
+    template <int N> __device__ inline void add(const M (&x)[N], M share) {
+        const M others_mean = N == 1 ? x[0] : in_pairs<Sum, N>(x) * ((M)1 / N);
+        M others_squares[2] = {0, 0};
+#pragma unroll
+        for (int k = 0; k < N; ++k) others_squares[k % 2] = fma(x[k] - others_mean, x[k] - others_mean, others_squares[k % 2]);
+        merge(N, others_mean, N == 1 ? 0 : others_squares[0] + others_squares[1], share);
+    }
+    template <int N> __device__ inline void add(const M (&x)[N]) { add<N>(x, share(N)); }
 };
