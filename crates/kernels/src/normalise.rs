@@ -14,12 +14,15 @@ use crate::walk::{Dim, PACK, Walk, merged, packs_fit};
 
 const NORMALISE: &str = include_str!("cu/normalise.cu");
 static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, MAP, TEAM, NORMALISE], kernels: &["_registers", "_edges"] };
-static LONG: File = File { name: "normalise_long.cu", texts: &[TYPES, MAP, TEAM, NORMALISE], kernels: &["_long", "_strided"] };
+static GROUPS: File = File { name: "normalise_groups.cu", texts: &[TYPES, MAP, TEAM, NORMALISE], kernels: &["_registers"] };
+static LONG: File = File { name: "normalise_long.cu", texts: &[TYPES, MAP, TEAM, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
 
 /// Threads of a block at most.
 const MOST_THREADS: usize = 512;
 /// Packs of a row that a thread keeps in registers.
 const ITEMS: [u32; 4] = [1, 2, 4, 8];
+/// Packs beyond which exponentials would not fit the registers with their row.
+const MOST_OF_EXPONENTIALS: usize = 256;
 
 /// As the struct of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
@@ -59,9 +62,21 @@ struct Call<'a> {
 }
 
 fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, residual: bool) -> Recipe {
-    let file = if items == 0 { &LONG } else { &SHORT };
+    let file = match items {
+        0 => &LONG,
+        _ if op == "group_norm" => &GROUPS,
+        _ => &SHORT,
+    };
     let types: Vec<_> = std::iter::once(from).chain(weight).map(DType::name).collect();
-    Recipe::new(file, op, &types, &[("UNROLL", 1), ("ITEMS", items), ("RESIDUAL", u32::from(residual))])
+    // As many as hide one another's waiting, as far as the registers reach.
+    let greedy = residual || op == "group_norm" || (weight.is_none() && (from != DType::F32 || items == 8));
+    let blocks = match items {
+        _ if from == DType::F64 => 1,
+        0 | 8 => 2 - u32::from(greedy),
+        _ => 3 - u32::from(greedy),
+    };
+    let numbers = [("UNROLL", 1), ("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", MOST_THREADS as u32), ("BLOCKS", blocks)];
+    Recipe::new(file, op, &types, &numbers)
 }
 
 impl Kernels {
@@ -247,9 +262,14 @@ impl Kernels {
             && (!grouped || spatial.is_multiple_of(width))
             && operands.iter().all(|(k, view)| view.is_none_or(|view| packs_fit(*k, view.address(), size, width, &kept)))
             && (grouped || [weight, bias].into_iter().flatten().all(|view| step(Some(view)) == 1 && view.address().is_multiple_of(PACK as u64)));
-        let way = if in_a_row { way(n.div_ceil(width) + usize::from(!fits), lines.walk.n as usize, fits) } else { strided(lines.walk.n as usize) };
+        let rows = lines.walk.n as usize;
+        // Some of it is the kernels' own.
+        let shared = self.device().info().shared_per_block_max.saturating_sub(1024);
+        let way = match in_a_row {
+            true => way(n.div_ceil(width) + usize::from(!fits), rows, (fits, grouped), norm.is_none(), shared),
+            false => strided(rows),
+        };
         let kernels = self.load(&recipe(op, dtype, norm.map(|_| kind), way.items, residual.is_some()))?;
-        let pointer = |view: Option<View<'_>>| view.map_or(Arg::from(0u64), |view| Arg::from(view.start()));
         let args = (x.start(), pointer(*residual), pointer(weight), pointer(bias), out.start(), Arg::value(&lines));
         let within = Walk::over(&row);
         // SAFETY: the kernels were made for these types and take these arguments; the walks reach the places of the views, which were
@@ -264,6 +284,10 @@ impl Kernels {
     }
 }
 
+fn pointer(view: Option<View<'_>>) -> Arg<'_> {
+    view.map_or(Arg::from(0u64), |view| Arg::from(view.start()))
+}
+
 /// A recipe's number of packs in a thread, and the kernel in its list.
 struct Way {
     items: u32,
@@ -271,24 +295,30 @@ struct Way {
     launch: Launch,
 }
 
-/// For rows of so many packs.
-fn way(packs: usize, rows: usize, fits: bool) -> Way {
-    let most = ITEMS[ITEMS.len() - 1] as usize * MOST_THREADS;
-    if packs > most {
-        return Way { items: 0, kernel: 0, launch: Launch::new([rows.min(1 << 30) as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
+/// For rows of so many packs, of a softmax or a norm, on a device whose blocks have so much shared memory.
+fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), softmax: bool, shared: usize) -> Way {
+    let held = if softmax { 0 } else { 8 * MOST_THREADS };
+    let most = if softmax { MOST_OF_EXPONENTIALS } else { held };
+    if packs > most && fits && packs * PACK <= held * PACK + shared {
+        let threads = if softmax { (packs / 8).next_power_of_two().clamp(128, MOST_THREADS) } else { MOST_THREADS };
+        let launch = Launch::new([rows as u32, 1, 1], [threads as u32, 1, 1]);
+        return Way { items: 0, kernel: 0, launch: launch.shared(((packs - held) * PACK) as u32) };
     }
-    // Few packs in many threads, but not fewer than a warp's.
-    let items = ITEMS.into_iter().find(|items| packs <= *items as usize * if *items < 4 { 32 } else { 256 }).unwrap_or(8);
-    let team = packs.div_ceil(items as usize).next_power_of_two();
+    if packs > 8 * MOST_THREADS || (grouped && !fits) {
+        return Way { items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
+    }
+    // Few threads with much to do each: they wait for one another less.
+    let items = if packs <= 32 { 1 } else if packs <= 64 { 2 } else if packs <= 128 || (softmax && packs <= 256) { 4 } else { 8 };
+    let team = packs.div_ceil(items).next_power_of_two();
     let per_block = (128 / team).max(1);
     let launch = Launch::new([rows.div_ceil(per_block) as u32, 1, 1], [team as u32, per_block as u32, 1]);
-    Way { items, kernel: usize::from(!fits), launch }
+    Way { items: items as u32, kernel: usize::from(!fits), launch }
 }
 
 /// For rows of any layout, side by side.
 fn strided(rows: usize) -> Way {
     let side = rows.clamp(1, 32).next_power_of_two();
-    Way { items: 0, kernel: 1, launch: Launch::new([rows.div_ceil(side) as u32, 1, 1], [side as u32, (256 / side) as u32, 1]) }
+    Way { items: 0, kernel: 2, launch: Launch::new([rows.div_ceil(side) as u32, 1, 1], [side as u32, (256 / side) as u32, 1]) }
 }
 
 /// Every program of these operations.

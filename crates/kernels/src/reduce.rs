@@ -130,8 +130,8 @@ struct Job {
 const KNOWN: usize = 24;
 /// Threads of a block.
 const BLOCK: usize = 256;
-/// Blocks that keep any GPU busy. Not the device's own number: the same parts give the same sums everywhere.
-const ENOUGH_BLOCKS: usize = 2048;
+/// Blocks that keep a multiprocessor busy.
+const ENOUGH: usize = 4;
 /// Bytes that are worth a block of their own.
 const WORTH_A_BLOCK: usize = 32 << 10;
 /// Elements that a team takes at most: 32 bits count them.
@@ -171,16 +171,17 @@ fn teams(team: usize, rows: usize) -> Launch {
     Launch::new([blocks as u32, 1, 1], [team as u32, per_block as u32, 1])
 }
 
-/// Into how many parts of what size `n` elements go where there are so many blocks of work without: a part is worth `worth` at least.
-fn parts(n: usize, blocks: usize, worth: usize, most: usize) -> (usize, usize) {
-    let wanted = (ENOUGH_BLOCKS / blocks.max(1)).min(n / worth.max(1)).clamp(1, most);
+/// The size of parts of `n` elements and their number, where there are so many blocks of work without parts, and so many would be
+/// enough; a part has `worth` elements at least.
+fn parts(n: usize, blocks: usize, enough: usize, worth: usize, most: usize) -> (usize, usize) {
+    let wanted = (enough / blocks.max(1)).min(n / worth.max(1)).clamp(1, most);
     let part = n.div_ceil(wanted).next_multiple_of(if wanted > 1 { 64 } else { 1 }).min(MOST_OF_A_PART).max(1);
     (part, n.div_ceil(part).max(1))
 }
 
 /// The plan for an input at an address with elements of `size` bytes. Dimensions come innermost first, their strides those of the
 /// input and the result.
-fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, divisor: f64) -> Plan {
+fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, divisor: f64, enough: usize) -> Plan {
     let results = count(kept);
     let width = PACK / size;
     let lone = [Dim { size: 1, strides: [0; 3] }];
@@ -196,9 +197,12 @@ fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, d
     let row = reduced[0];
     if row.strides[0] == 1 && (reduced.len() == 1 || row.size >= 32) {
         let outer = count(&reduced[1..]);
-        let team = lanes(row.size.div_ceil(width * 4), BLOCK);
         let rows = results * outer;
-        let (part, parts) = parts(row.size, rows.div_ceil(BLOCK / team), WORTH_A_BLOCK / size, usize::MAX);
+        // A thread has many packs, if there are rows enough for all threads: merging costs more than adding.
+        let packs = row.size.div_ceil(width);
+        let few = lanes((enough * BLOCK).div_ceil(rows), BLOCK);
+        let team = lanes(packs / 64, 128).max(8).max(few.min(lanes(packs / 4, BLOCK))).min(lanes(packs, BLOCK));
+        let (part, parts) = parts(row.size, rows.div_ceil(BLOCK / team), enough, WORTH_A_BLOCK / size, usize::MAX);
         let job = job(row.size, (part, parts), outer, 1, 1, Walk::over(reduced[1..].iter().chain(kept)));
         let items = outer * parts;
         let known = if items > 1 { rows * parts } else { 0 };
@@ -221,7 +225,7 @@ fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, d
         let side = lanes(all.min(around[0].size), 32);
         let block = [side, BLOCK / side];
         let tiles = all.div_ceil(side);
-        let (part, parts) = parts(down.size, tiles, (WORTH_A_BLOCK / size).div_ceil(side * wide).max(4 * block[1]), MOST_DOWN);
+        let (part, parts) = parts(down.size, tiles, enough, (WORTH_A_BLOCK / size).div_ceil(side * wide).max(4 * block[1]), MOST_DOWN);
         let mut walk = Walk::over(around.iter().chain(&others));
         walk.n = (results / wide) as u64;
         let job = job(down.size, (part, parts), outer, down.strides[0], columns.strides[1], walk);
@@ -233,7 +237,7 @@ fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, d
     }
     let n = count(reduced);
     let team = lanes(n, BLOCK);
-    let (part, parts) = parts(n, results.div_ceil(BLOCK / team), WORTH_A_BLOCK / size, usize::MAX);
+    let (part, parts) = parts(n, results.div_ceil(BLOCK / team), enough, WORTH_A_BLOCK / size, usize::MAX);
     let known = if parts > 1 { results * parts } else { 0 };
     let finish = (parts > 1).then(|| finish(parts, 1, parts, lanes(parts / 4, BLOCK)));
     let job = job(n, (part, parts), 1, 1, 1, Walk::over(kept));
@@ -261,7 +265,7 @@ impl Kernels {
     /// `out = op(x)` over these axes, in any order; over none of them each element stands for itself. The result has the input's shape
     /// without the axes, or with 1 in their place. An index counts along the axes in the order of the shape, the last fastest.
     ///
-    /// Floats are added in an order that depends on the shape alone: the result is always the same.
+    /// Floats are added in an order that depends on the layout and the device alone: the result is always the same.
     pub fn reduce(&self, stream: &Stream, op: Reduce, x: &View<'_>, axes: &[usize], out: &mut ViewMut<'_>) -> Result<()> {
         let (name, from, to) = (op.name(), x.dtype(), out.dtype());
         let known = op.results(from);
@@ -290,7 +294,8 @@ impl Kernels {
         }
         let (kept, reduced) = (merged(kept, true), merged(reduced, !op.is_index()));
         let correction = if let Reduce::Var(correction) = op { correction } else { 0.0 };
-        let plan = plan(&kept, &reduced, x.address(), from.size(), op.is_index(), n as f64 - correction);
+        let enough = self.device().info().compute_units as usize * ENOUGH;
+        let plan = plan(&kept, &reduced, x.address(), from.size(), op.is_index(), n as f64 - correction, enough);
         let kernels = self.load(&op.recipe(from, to))?;
         let mut known = stream.alloc::<u8>(plan.known * KNOWN).map_err(refused(name))?;
         let to = Arg::from(view.start());

@@ -1,7 +1,7 @@
 // Rows brought to a common size: softmax, its logarithm, and the norms. T is the type of the elements, U that of weight and bias.
 //
 // `registers` keeps a row in its team's registers, ITEMS packs in each thread; `edges` does so where packs do not fit the row, or the
-// operands lie apart from one another. Without ITEMS, `staged` keeps a row in shared memory, `long` reads it twice, and so does `strided`,
+// operands lie apart from one another, but for groups. Without ITEMS, `staged` keeps a row in shared memory too, `long` reads it twice, and so does `strided`,
 // in any layout.
 //
 // With RESIDUAL the input is first added to `residual`, which keeps the sum, rounded; the norm is of that.
@@ -13,6 +13,17 @@ typedef Traits<T>::Math Math;
 #define WIDTH (16 / (int)sizeof(T))
 #define MOST_WARPS 32
 #define LOADS 4
+// Registers for so many blocks at once, where packs fit.
+#if defined(__AMDGCN__)
+#define BOUNDS __launch_bounds__(THREADS)
+#define LOOSE __launch_bounds__(THREADS)
+#else
+#define BOUNDS __launch_bounds__(THREADS, BLOCKS)
+#define LOOSE
+#endif
+#if !RESIDUAL && !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+#define ASYNC_COPIES 1
+#endif
 
 struct Lines {
     // Elements of a row.
@@ -38,7 +49,7 @@ template <int BYTES> __device__ inline Math exponential(Math x, Math most) {
     if constexpr (BYTES > 2) {
         return exp(x - most);
     } else {
-        const f32 log2e = 1.44269504088896341f, power = fma(x, log2e, -most * log2e);
+        const f32 log2e = 1.44269504088896341f, power = fma((f32)x, log2e, -(f32)most * log2e);
 #if defined(__AMDGCN__)
         return __builtin_amdgcn_exp2f(power);
 #else
@@ -327,51 +338,59 @@ __device__ inline void in_registers(const T *x, T *residual, const U *weight, co
     for (int k = 0; k < ITEMS; ++k) row.packs[k] = load_sum<EDGES>(x, residual, row.j + k * row.step, n);
     line<EDGES>(row, weight, bias, out + at[1], which, n, lines);
 }
-#if defined(__AMDGCN__)
-#define BOUNDS __launch_bounds__(THREADS)
-#else
-#define BOUNDS __launch_bounds__(THREADS, BLOCKS)
-#endif
 #define PARAMETERS const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines
 extern "C" __global__ void BOUNDS SYMBOL(NAME, _registers)(PARAMETERS) { in_registers<false>(x, residual, weight, bias, out, lines); }
-extern "C" __global__ void BOUNDS SYMBOL(NAME, _edges)(PARAMETERS) { in_registers<true>(x, residual, weight, bias, out, lines); }
+#if !defined(OP_group_norm)
+extern "C" __global__ void LOOSE SYMBOL(NAME, _edges)(PARAMETERS) { in_registers<true>(x, residual, weight, bias, out, lines); }
+#endif
 #else
 
-// Each thread's packs wait in shared memory; it touches no others'.
+// HELD packs of each thread wait in registers, the others in shared memory, where it touches no others'. Exponentials need the registers.
+#if defined(EXPONENTIALS)
+#define HELD 0
+#else
+#define HELD 8
+#endif
 struct Staged {
-    Items *packs;
+    Items packs[HELD + 1], *stage;
     i32 n;
     template <class F> __device__ inline void each(F f) {
+        const i32 team = blockDim.x;
+#pragma unroll
+        for (int k = 0; k < HELD; ++k) f(packs[k], (i32)(threadIdx.x + k * team) * WIDTH);
 #pragma unroll 4
-        for (i32 i = threadIdx.x; i * WIDTH < n; i += blockDim.x) f(packs[i], i * WIDTH);
+        for (i32 i = threadIdx.x; (i + HELD * team) * WIDTH < n; i += team) f(stage[i], (i + HELD * team) * WIDTH);
     }
 };
-extern "C" __global__ void SYMBOL(NAME, _staged)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _staged)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
     extern __shared__ uint4 stage[];
     u64 at[3];
     place(lines.walk, blockIdx.x, at);
-    const i32 n = (i32)lines.n;
-    Staged row = {(Items *)stage, n};
+    Staged row;
+    row.stage = (Items *)stage;
+    row.n = (i32)lines.n;
     x += at[0];
     if (RESIDUAL) residual += at[2];
-    for (i32 i = threadIdx.x; i * WIDTH < n; i += blockDim.x) {
-#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
-        if constexpr (!RESIDUAL) {
-            const u32 to = (u32)__cvta_generic_to_shared(stage + i);
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(x + i * WIDTH) : "memory");
-            continue;
-        }
+    const i32 n = row.n, team = blockDim.x;
+    for (i32 i = threadIdx.x; (i + HELD * team) * WIDTH < n; i += team) {
+        const i32 j = (i + HELD * team) * WIDTH;
+#if defined(ASYNC_COPIES)
+        const u32 to = (u32)__cvta_generic_to_shared(stage + i);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(x + j) : "memory");
+#else
+        row.stage[i] = load_sum<false>(x, residual, j, n);
 #endif
-        row.packs[i] = load_sum<false>(x, residual, i * WIDTH, n);
     }
-#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+#pragma unroll
+    for (int k = 0; k < HELD; ++k) row.packs[k] = load_sum<false>(x, residual, (i32)(threadIdx.x + k * team) * WIDTH, n);
+#if defined(ASYNC_COPIES)
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
     line<false>(row, weight, bias, out + at[1], blockIdx.x, n, lines);
 }
 
 // A block for a row.
-extern "C" __global__ void SYMBOL(NAME, _long)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
+extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
     __shared__ Stats room[MOST_WARPS];
     for (u64 row = blockIdx.x; row < lines.walk.n; row += gridDim.x) {
         u64 at[3];
@@ -418,7 +437,7 @@ extern "C" __global__ void SYMBOL(NAME, _long)(const T *x, T *residual, const U 
 }
 
 // Threads of one threadIdx.x share a row; `within` walks it.
-extern "C" __global__ void SYMBOL(NAME, _strided)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines, Walk within) {
+extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _strided)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines, Walk within) {
     __shared__ Stats room[256];
     const u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x, n = row < lines.walk.n ? lines.n : 0;
     u64 at[3];

@@ -189,7 +189,8 @@ template <class M> struct Moments {
         M others_squares[2] = {0, 0};
 #pragma unroll
         for (int k = 0; k < N; ++k) others_squares[k % 2] = fma(x[k] - others_mean, x[k] - others_mean, others_squares[k % 2]);
-        merge(N, others_mean, N == 1 ? 0 : others_squares[0] + others_squares[1], share);
+        // Of infinity there is no distance: one alone has to say so.
+        merge(N, others_mean, N == 1 ? x[0] - x[0] : others_squares[0] + others_squares[1], share);
     }
     template <int N> __device__ inline void add(const M (&x)[N]) { add<N>(x, share(N)); }
 };

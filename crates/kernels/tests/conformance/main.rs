@@ -5,4 +5,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod elementwise;
+mod normalise;
+mod reduce;
 mod suite;
