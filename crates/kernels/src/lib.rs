@@ -42,6 +42,8 @@ mod layout;
 mod map;
 mod plan;
 mod source;
+mod tune;
+mod tuning;
 mod view;
 
 pub use dtype::{DType, Element, Scalar, UnknownType};
@@ -50,4 +52,6 @@ pub use error::{Error, Result};
 pub use kernels::Kernels;
 pub use layout::{Layout, MOST_DIMS};
 pub use source::programs;
+pub use tune::{Trial, tune};
+pub use tuning::{Knob, Tuning};
 pub use view::{View, ViewMut};
