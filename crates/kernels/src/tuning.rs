@@ -43,7 +43,7 @@ impl Knob {
             Knob::Block => &[128, 256, 512],
             Knob::UnrollFill | Knob::UnrollCast => &[4, 1, 2],
             Knob::UnrollOne | Knob::UnrollMany => &[1, 2, 4],
-            Knob::UnrollHeavy => &[1, 2],
+            Knob::UnrollHeavy => &[2, 1, 4],
         }
     }
 }
