@@ -158,14 +158,18 @@ impl Unary {
         }
     }
 
-    /// Whether it costs more than the memory it touches.
-    fn is_heavy(self) -> bool {
+    /// Beside the memory it touches it costs little, as much, or more.
+    fn unroll(self) -> Knob {
         use Unary::*;
-        matches!(self, Exp | Log | Sin | Cos | Tanh | Gelu | GeluErf | Erf | Silu | Sigmoid | Elu(_) | Powf(_))
+        match self {
+            GeluErf | Erf | Powf(_) => Knob::UnrollHeaviest,
+            Exp | Log | Sin | Cos | Tanh | Gelu | Silu | Sigmoid | Elu(_) | Sqrt => Knob::UnrollHeavy,
+            _ => unroll(1),
+        }
     }
 
     fn map(self, dtype: DType) -> Map {
-        Map { file: &UNARY, op: self.name(), types: [dtype.name(), ""], unroll: unroll(1, self.is_heavy()) }
+        Map { file: &UNARY, op: self.name(), types: [dtype.name(), ""], unroll: self.unroll() }
     }
 
     fn scalars(self, dtype: DType) -> Scalars {
@@ -272,7 +276,12 @@ impl Binary {
     }
 
     fn map(self, dtype: DType) -> Map {
-        Map { file: &BINARY, op: self.name(), types: [dtype.name(), ""], unroll: unroll(2, self == Binary::Pow) }
+        Map {
+            file: &BINARY,
+            op: self.name(),
+            types: [dtype.name(), ""],
+            unroll: if self == Binary::Pow { Knob::UnrollHeavy } else { unroll(2) },
+        }
     }
 }
 
@@ -396,7 +405,7 @@ impl Kernels {
 
 /// The recipe of what looks at sizes alone.
 fn moving(op: &'static str, dtype: DType, inputs: usize) -> Map {
-    Map { file: &MOVING, op, types: [carrier(dtype), ""], unroll: unroll(inputs, false) }
+    Map { file: &MOVING, op, types: [carrier(dtype), ""], unroll: unroll(inputs) }
 }
 
 fn turning(dtype: DType) -> Recipe {

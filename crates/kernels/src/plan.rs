@@ -16,13 +16,12 @@ const MOST_BLOCKS: u64 = 1 << 22;
 /// Bytes that a thread reads or writes at once.
 const PACK: usize = 16;
 
-/// What says how many packs a thread has under way at once.
-pub(crate) fn unroll(inputs: usize, heavy: bool) -> Knob {
-    match (heavy, inputs) {
-        (true, _) => Knob::UnrollHeavy,
-        (false, 0) => Knob::UnrollFill,
-        (false, 1) => Knob::UnrollOne,
-        (false, _) => Knob::UnrollMany,
+/// What says how many packs a thread of a function that costs little has under way at once.
+pub(crate) fn unroll(inputs: usize) -> Knob {
+    match inputs {
+        0 => Knob::UnrollFill,
+        1 => Knob::UnrollOne,
+        _ => Knob::UnrollMany,
     }
 }
 
