@@ -44,6 +44,8 @@ mod normalise;
 mod plan;
 mod reduce;
 mod source;
+mod tune;
+mod tuning;
 mod view;
 mod walk;
 
@@ -55,4 +57,6 @@ pub use layout::{Layout, MOST_DIMS};
 pub use normalise::Norm;
 pub use reduce::Reduce;
 pub use source::programs;
+pub use tune::{Trial, tune};
+pub use tuning::{Knob, Tuning};
 pub use view::{View, ViewMut};

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream};
 
 use crate::dtype::DType;
-use crate::elementwise::{MAP, TYPES};
+use crate::elementwise::{PACK as PACK_TEXT, TYPES};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
 use crate::reduce::{TEAM, bad};
@@ -13,9 +13,9 @@ use crate::view::{View, ViewMut};
 use crate::walk::{Dim, PACK, Walk, merged, packs_fit};
 
 const NORMALISE: &str = include_str!("cu/normalise.cu");
-static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, MAP, TEAM, NORMALISE], kernels: &["_registers", "_edges"] };
-static GROUPS: File = File { name: "normalise_groups.cu", texts: &[TYPES, MAP, TEAM, NORMALISE], kernels: &["_registers"] };
-static LONG: File = File { name: "normalise_long.cu", texts: &[TYPES, MAP, TEAM, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
+static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers", "_edges"] };
+static GROUPS: File = File { name: "normalise_groups.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers"] };
+static LONG: File = File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
 
 /// Threads of a block at most.
 const MOST_THREADS: usize = 512;
@@ -75,7 +75,7 @@ fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, resi
         0 | 8 => 2 - u32::from(greedy),
         _ => 3 - u32::from(greedy),
     };
-    let numbers = [("UNROLL", 1), ("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", MOST_THREADS as u32), ("BLOCKS", blocks)];
+    let numbers = [("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", MOST_THREADS as u32), ("BLOCKS", blocks)];
     Recipe::new(file, op, &types, &numbers)
 }
 

@@ -3,6 +3,10 @@
 // A team is the threads of a block with the same threadIdx.y: blockDim.x of them, a power of two. Blocks have whole warps, and all their
 // threads come to every exchange.
 
+#define MOST_DIMS 6
+#define PASTE(NAME, WAY) NAME##WAY
+#define SYMBOL(NAME, WAY) PASTE(NAME, WAY)
+
 // Dimensions, the innermost first, with the strides of up to three operands.
 struct Walk {
     u64 n;
@@ -44,16 +48,16 @@ template <class T> __device__ inline T of_bits(u32 bits) {
     }
 }
 // Two elements of 16 bits in a word.
-template <class T> __device__ inline u32 narrow_pair(typename Traits<T>::Math low, typename Traits<T>::Math high) {
+template <class T> __device__ inline u32 pair_of(typename Traits<T>::Math low, typename Traits<T>::Math high) {
     return Narrow<T>::from(low).bits | (u32)Narrow<T>::from(high).bits << 16;
 }
 #if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
-template <> __device__ inline u32 narrow_pair<f16>(f32 low, f32 high) {
+template <> __device__ inline u32 pair_of<f16>(f32 low, f32 high) {
     u32 pair;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
-template <> __device__ inline u32 narrow_pair<bf16>(f32 low, f32 high) {
+template <> __device__ inline u32 pair_of<bf16>(f32 low, f32 high) {
     u32 pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
@@ -88,7 +92,7 @@ template <class T, int N> struct Bundle {
         Words words;
         if constexpr (NARROW) {
 #pragma unroll
-            for (int k = 0; k < WORDS; ++k) words.word[k] = narrow_pair<T>(x[2 * k], x[2 * k + 1]);
+            for (int k = 0; k < WORDS; ++k) words.word[k] = pair_of<T>(x[2 * k], x[2 * k + 1]);
         } else {
 #pragma unroll
             for (int k = 0; k < N; ++k) words.pack.at[k] = Narrow<T>::from(x[k]);
