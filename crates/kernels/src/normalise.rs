@@ -61,6 +61,15 @@ struct Call<'a> {
     groups: usize,
 }
 
+/// Packs that each thread keeps in registers where more are in shared memory.
+fn held(dtype: DType, softmax: bool) -> u32 {
+    match dtype.size() {
+        _ if softmax => 0,
+        2 => 4,
+        _ => 8,
+    }
+}
+
 fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, residual: bool) -> Recipe {
     let file = match items {
         0 => &LONG,
@@ -73,9 +82,10 @@ fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, resi
     let blocks = match items {
         _ if from == DType::F64 => 1,
         0 | 8 => 2 - u32::from(greedy),
-        _ => 3 - u32::from(greedy),
+        _ => 3 - u32::from(greedy || from.size() == 2),
     };
-    let numbers = [("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", MOST_THREADS as u32), ("BLOCKS", blocks)];
+    let (threads, held) = (MOST_THREADS as u32, held(from, weight.is_none()));
+    let numbers = [("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", threads), ("BLOCKS", blocks), ("HELD", held)];
     Recipe::new(file, op, &types, &numbers)
 }
 
@@ -266,7 +276,7 @@ impl Kernels {
         // Some of it is the kernels' own.
         let shared = self.device().info().shared_per_block_max.saturating_sub(1024);
         let way = match in_a_row {
-            true => way(n.div_ceil(width) + usize::from(!fits), rows, (fits, grouped), norm.is_none(), shared),
+            true => way(n.div_ceil(width) + usize::from(!fits), rows, (fits, grouped), norm.is_none(), held(dtype, norm.is_none()) as usize, shared),
             false => strided(rows),
         };
         let kernels = self.load(&recipe(op, dtype, norm.map(|_| kind), way.items, residual.is_some()))?;
@@ -296,9 +306,9 @@ struct Way {
 }
 
 /// For rows of so many packs, of a softmax or a norm, on a device whose blocks have so much shared memory.
-fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), softmax: bool, shared: usize) -> Way {
-    let held = if softmax { 0 } else { 8 * MOST_THREADS };
-    let most = if softmax { MOST_OF_EXPONENTIALS } else { held };
+fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), softmax: bool, held: usize, shared: usize) -> Way {
+    let held = held * MOST_THREADS;
+    let most = if softmax { MOST_OF_EXPONENTIALS } else { 8 * MOST_THREADS };
     if packs > most && fits && packs * PACK <= held * PACK + shared {
         let threads = if softmax { (packs / 8).next_power_of_two().clamp(128, MOST_THREADS) } else { MOST_THREADS };
         let launch = Launch::new([rows as u32, 1, 1], [threads as u32, 1, 1]);
@@ -308,7 +318,13 @@ fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), softmax: bool, 
         return Way { items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
     }
     // Few threads with much to do each: they wait for one another less.
-    let items = if packs <= 32 { 1 } else if packs <= 64 { 2 } else if packs <= 128 || (softmax && packs <= 256) { 4 } else { 8 };
+    let items = match packs {
+        0..=16 => 1,
+        17..=32 => 2,
+        33..=64 => 4,
+        65..=256 if softmax => 4,
+        _ => 8,
+    };
     let team = packs.div_ceil(items).next_power_of_two();
     let per_block = (128 / team).max(1);
     let launch = Launch::new([rows.div_ceil(per_block) as u32, 1, 1], [team as u32, per_block as u32, 1]);

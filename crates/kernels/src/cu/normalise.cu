@@ -220,7 +220,8 @@ __device__ inline void weights(Math (&w)[WIDTH], const U *from, u64 step, Math n
 
 // The results of the pack at `j`.
 template <bool EDGES>
-__device__ inline void finish(T *out, const Items &items, const Found &found, const U *weight, const U *bias, i64 j, u64 channel, const Lines &lines) {
+__device__ inline void finish(T *out, const Items &items, const Found &found, const U *weight, const U *bias, i64 j, i64 n, u64 channel,
+                              const Lines &lines) {
     Math w[WIDTH], b[WIDTH];
 #if !defined(EXPONENTIALS)
     weights<EDGES>(w, weight, lines.weight_step, 1, j, channel, lines);
@@ -232,7 +233,7 @@ __device__ inline void finish(T *out, const Items &items, const Found &found, co
     items.unpack(x);
 #pragma unroll
     for (int k = 0; k < WIDTH; ++k) x[k] = result(x[k], found, w[k], b[k]);
-    store<EDGES>(out, j, lines.n, x);
+    store<EDGES>(out, j, n, x);
 }
 
 __device__ inline u64 first_channel(u64 row, const Lines &lines) {
@@ -302,7 +303,7 @@ __device__ inline void line(Row &row, const U *weight, const U *bias, T *out, u6
     const Found found = over_team(look<EDGES>(row, n), room).found(lines);
     const u64 channel = first_channel(which, lines);
     row.each([&](const Items &items, i32 j) {
-        if (j < n) finish<EDGES>(out, items, found, weight, bias, j, channel, lines);
+        if (j < n) finish<EDGES>(out, items, found, weight, bias, j, n, channel, lines);
     });
 }
 
@@ -345,12 +346,7 @@ extern "C" __global__ void LOOSE SYMBOL(NAME, _edges)(PARAMETERS) { in_registers
 #endif
 #else
 
-// HELD packs of each thread wait in registers, the others in shared memory, where it touches no others'. Exponentials need the registers.
-#if defined(EXPONENTIALS)
-#define HELD 0
-#else
-#define HELD 8
-#endif
+// HELD packs of each thread wait in registers, the others in shared memory, where it touches no others'.
 struct Staged {
     Items packs[HELD + 1], *stage;
     i32 n;
@@ -430,14 +426,14 @@ extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, co
 #pragma unroll
             for (int k = 0; k < LOADS; ++k) items[k] = load<true>(again, i + k * step, n);
 #pragma unroll
-            for (int k = 0; k < LOADS; ++k) finish<true>(to, items[k], found, weight, bias, i + k * step, channel, lines);
+            for (int k = 0; k < LOADS; ++k) finish<true>(to, items[k], found, weight, bias, i + k * step, n, channel, lines);
         }
         __syncthreads();
     }
 }
 
 // Threads of one threadIdx.x share a row; `within` walks it.
-extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _strided)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines, Walk within) {
+extern "C" __global__ void LOOSE SYMBOL(NAME, _strided)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines, Walk within) {
     __shared__ Stats room[256];
     const u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x, n = row < lines.walk.n ? lines.n : 0;
     u64 at[3];
