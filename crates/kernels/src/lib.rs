@@ -43,6 +43,7 @@ mod map;
 mod normalise;
 mod plan;
 mod reduce;
+mod scan;
 mod source;
 mod tune;
 mod tuning;

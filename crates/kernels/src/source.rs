@@ -101,5 +101,6 @@ pub fn programs() -> Vec<(String, KernelSource)> {
     let mut recipes = crate::elementwise::recipes(&Tuning::default());
     recipes.extend(crate::reduce::recipes());
     recipes.extend(crate::normalise::recipes());
+    recipes.extend(crate::scan::recipes());
     recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
 }
