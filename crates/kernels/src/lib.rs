@@ -13,6 +13,8 @@
 //! - Whole numbers wrap. Divided by zero they are 0.
 //! - The larger or smaller of a number and NaN is NaN. The sign of NaN is 0.
 //! - [`Unary::Round`] takes halves away from zero.
+//! - Sums of floats are made in f32, those of f64 in f64, always in the same order: a call repeated gives the same bits.
+//!   Of equals the first index counts, and NaN comes before all numbers ([`Reduce`]).
 //! - Casts of floats to whole numbers cut off the fraction and saturate, and NaN becomes 0; between whole numbers they wrap.
 //!
 //! ```no_run

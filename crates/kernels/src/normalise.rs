@@ -14,8 +14,9 @@ use crate::walk::{Dim, PACK, Walk, merged, packs_fit};
 
 const NORMALISE: &str = include_str!("cu/normalise.cu");
 static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers", "_edges"] };
-static GROUPS: File = File { name: "normalise_groups.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers"] };
-static LONG: File = File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
+static WIDE: File = File { name: "normalise_wide.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers"] };
+static LONG: File =
+    File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
 
 /// Threads of a block at most.
 const MOST_THREADS: usize = 512;
@@ -61,6 +62,11 @@ struct Call<'a> {
     groups: usize,
 }
 
+/// Whether threads have no registers for many packs.
+fn thin(dtype: DType, residual: bool) -> bool {
+    residual && dtype.size() == 2
+}
+
 /// Packs that each thread keeps in registers where more are in shared memory.
 fn held(dtype: DType, softmax: bool) -> u32 {
     match dtype.size() {
@@ -73,12 +79,12 @@ fn held(dtype: DType, softmax: bool) -> u32 {
 fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, residual: bool) -> Recipe {
     let file = match items {
         0 => &LONG,
-        _ if op == "group_norm" => &GROUPS,
+        _ if items == 8 || op == "group_norm" => &WIDE,
         _ => &SHORT,
     };
     let types: Vec<_> = std::iter::once(from).chain(weight).map(DType::name).collect();
     // As many as hide one another's waiting, as far as the registers reach.
-    let greedy = residual || op == "group_norm" || (weight.is_none() && (from != DType::F32 || items == 8));
+    let greedy = thin(from, residual) || (weight.is_none() && (from != DType::F32 || items == 8));
     let blocks = match items {
         _ if from == DType::F64 => 1,
         0 | 8 => 2 - u32::from(greedy),
@@ -214,7 +220,10 @@ impl Kernels {
             return Err(bad(op, "ε is not negative".to_owned()));
         }
         if x.clashes(out) {
-            return Err(Error::Overlap { op: (*op).to_owned(), what: "the input overlaps the result, and is not the same elements".to_owned() });
+            return Err(Error::Overlap {
+                op: (*op).to_owned(),
+                what: "the input overlaps the result, and is not the same elements".to_owned(),
+            });
         }
         if let Some((what, view)) = residual {
             same_type(op, what, view, dtype)?;
@@ -238,7 +247,8 @@ impl Kernels {
             [x.layout().strides()[d], out.layout().strides()[d], residual]
         };
         let mut row: Vec<Dim> = axes.clone().rev().map(|d| Dim { size: shape[d], strides: strides(d) }).collect();
-        let mut kept: Vec<Dim> = (0..shape.len()).rev().filter(|d| !axes.contains(d)).map(|d| Dim { size: shape[d], strides: strides(d) }).collect();
+        let mut kept: Vec<Dim> =
+            (0..shape.len()).rev().filter(|d| !axes.contains(d)).map(|d| Dim { size: shape[d], strides: strides(d) }).collect();
         let grouped = *op == "group_norm";
         let spatial = if grouped { shape[2..].iter().product() } else { 1 };
         if let (true, Some(channels)) = (grouped, row.last_mut()) {
@@ -271,12 +281,20 @@ impl Kernels {
         let fits = n.is_multiple_of(width)
             && (!grouped || spatial.is_multiple_of(width))
             && operands.iter().all(|(k, view)| view.is_none_or(|view| packs_fit(*k, view.address(), size, width, &kept)))
-            && (grouped || [weight, bias].into_iter().flatten().all(|view| step(Some(view)) == 1 && view.address().is_multiple_of(PACK as u64)));
+            && (grouped
+                || [weight, bias].into_iter().flatten().all(|view| step(Some(view)) == 1 && view.address().is_multiple_of(PACK as u64)));
         let rows = lines.walk.n as usize;
         // Some of it is the kernels' own.
         let shared = self.device().info().shared_per_block_max.saturating_sub(1024);
         let way = match in_a_row {
-            true => way(n.div_ceil(width) + usize::from(!fits), rows, (fits, grouped), norm.is_none(), held(dtype, norm.is_none()) as usize, shared),
+            true => way(
+                n.div_ceil(width) + usize::from(!fits),
+                rows,
+                (fits, grouped),
+                norm.is_none(),
+                held(dtype, norm.is_none()) as usize,
+                shared,
+            ),
             false => strided(rows),
         };
         let kernels = self.load(&recipe(op, dtype, norm.map(|_| kind), way.items, residual.is_some()))?;
@@ -287,7 +305,9 @@ impl Kernels {
         let launched = unsafe {
             match in_a_row {
                 true => kernels[way.kernel].launch(stream, way.launch, args),
-                false => kernels[way.kernel].launch(stream, way.launch, (args.0, args.1, args.2, args.3, args.4, args.5, Arg::value(&within))),
+                false => {
+                    kernels[way.kernel].launch(stream, way.launch, (args.0, args.1, args.2, args.3, args.4, args.5, Arg::value(&within)))
+                }
             }
         };
         launched.map_err(refused(op))
@@ -306,7 +326,7 @@ struct Way {
 }
 
 /// For rows of so many packs, of a softmax or a norm, on a device whose blocks have so much shared memory.
-fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), softmax: bool, held: usize, shared: usize) -> Way {
+fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), (softmax, thin): (bool, bool), held: usize, shared: usize) -> Way {
     let held = held * MOST_THREADS;
     let most = if softmax { MOST_OF_EXPONENTIALS } else { 8 * MOST_THREADS };
     if packs > most && fits && packs * PACK <= held * PACK + shared {
@@ -314,7 +334,7 @@ fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), softmax: bool, 
         let launch = Launch::new([rows as u32, 1, 1], [threads as u32, 1, 1]);
         return Way { items: 0, kernel: 0, launch: launch.shared(((packs - held) * PACK) as u32) };
     }
-    if packs > 8 * MOST_THREADS || (grouped && !fits) {
+    if packs > if fits { 8 } else { 4 } * MOST_THREADS || (grouped && !fits) {
         return Way { items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
     }
     // Few threads with much to do each: they wait for one another less.
@@ -323,6 +343,7 @@ fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), softmax: bool, 
         17..=32 => 2,
         33..=64 => 4,
         65..=256 if softmax => 4,
+        _ if !fits || (thin && packs <= 4 * MOST_THREADS) => 4,
         _ => 8,
     };
     let team = packs.div_ceil(items).next_power_of_two();

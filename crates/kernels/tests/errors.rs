@@ -140,7 +140,8 @@ fn reductions_say_what_is_wrong() {
     let argument: fn(&Error) -> bool = |error| matches!(error, Error::BadArgument { .. });
     for device in devices() {
         let (_, stream) = setting(&device);
-        let (floats, whole, bytes) = (poisoned(&stream, 512), stream.alloc_zeroed::<i32>(64).unwrap(), stream.alloc_zeroed::<u8>(512).unwrap());
+        let (floats, whole, bytes) =
+            (poisoned(&stream, 512), stream.alloc_zeroed::<i32>(64).unwrap(), stream.alloc_zeroed::<u8>(512).unwrap());
         let x = View::new(&floats, Layout::contiguous(&[8, 8, 8]).unwrap()).unwrap();
         let flat = View::new(&floats, square).unwrap();
         let ints = View::new(&whole, square).unwrap();
@@ -170,7 +171,9 @@ fn reductions_say_what_is_wrong() {
         refuses("a norm of fp8", dtype, &|kernels, stream, out| kernels.rms_norm(stream, &fp8, &norm(None, None, 0.0), out));
         refuses("a weight too long", shape, &|kernels, stream, out| kernels.rms_norm(stream, &flat, &norm(Some(nine), None, 0.0), out));
         refuses("a weight of f16", dtype, &|kernels, stream, out| kernels.layer_norm(stream, &flat, &norm(Some(half), None, 0.0), out));
-        refuses("a bias of f16", dtype, &|kernels, stream, out| kernels.layer_norm(stream, &flat, &norm(Some(eight), Some(half), 0.0), out));
+        refuses("a bias of f16", dtype, &|kernels, stream, out| {
+            kernels.layer_norm(stream, &flat, &norm(Some(eight), Some(half), 0.0), out)
+        });
         refuses("a bias", argument, &|kernels, stream, out| kernels.rms_norm(stream, &flat, &norm(None, Some(eight), 0.0), out));
         refuses("a negative ε", argument, &|kernels, stream, out| kernels.rms_norm(stream, &flat, &norm(None, None, -1.0), out));
         refuses("groups that do not fit", argument, &|kernels, stream, out| kernels.group_norm(stream, &flat, 3, &plain, out));

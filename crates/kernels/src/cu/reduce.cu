@@ -65,6 +65,12 @@ struct Acc {
     }
 };
 #elif defined(OP_any) || defined(OP_all)
+// Not 0 where the element is not: its bits but for a float's sign.
+__device__ inline u32 size_of(u32 x) { return x; }
+__device__ inline u32 size_of(i32 x) { return (u32)x; }
+__device__ inline u32 size_of(i64 x) { return (u32)x | (u32)(x >> 32); }
+__device__ inline u32 size_of(f32 x) { return __float_as_uint(x) << 1; }
+__device__ inline u32 size_of(f64 x) { return size_of((i64)((u64)__double_as_longlong(x) << 1)); }
 struct Acc {
     u32 value;
 #if defined(OP_any)
@@ -72,17 +78,17 @@ struct Acc {
     __device__ inline void merge(const Acc &other) { value |= other.value; }
 #else
     __device__ inline void clear() { value = 1; }
-    __device__ inline void merge(const Acc &other) { value &= other.value; }
+    __device__ inline void merge(const Acc &other) { value = other.value < value ? other.value : value; }
 #endif
     __device__ inline void begin(u64) {}
     template <int N> __device__ inline void add(const Math (&x)[N], u64, u64) {
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            Acc one = {x[k] != 0};
+            Acc one = {size_of(x[k])};
             merge(one);
         }
     }
-    __device__ inline U result(f64) const { return (U)value; }
+    __device__ inline U result(f64) const { return (U)(value != 0); }
 };
 #elif defined(OP_argmin) || defined(OP_argmax)
 #if defined(OP_argmin)

@@ -5,7 +5,9 @@
 // turns them into what comes before each part, and a second launch adds that.
 
 typedef Traits<T>::Math Math;
-#define TILE (16 / (int)sizeof(T))
+#define WIDTH (16 / (int)sizeof(T))
+// Elements of a thread at a time.
+#define TILE 16
 #define MOST_WARPS 32
 
 template <bool INTEGER, int BYTES> struct Running { typedef Math Type; };
@@ -52,6 +54,27 @@ __device__ inline Total before(Total mine, Total &all, Total *room) {
     return others + earlier;
 }
 
+// Sums from `first` on of a line of `n`; floats in packs, where they fit.
+__device__ inline void put_all(U *to, u64 first, u64 n, u64 step, Total base, const Total (&sums)[TILE]) {
+    constexpr int WIDE = 16 / sizeof(U);
+    if constexpr (!Traits<U>::INTEGER && sizeof(U) > 1) {
+        if (step == 1 && first + TILE <= n && (u64)(to + first) % 16 == 0) {
+#pragma unroll
+            for (int k = 0; k < TILE; k += WIDE) {
+                Bundle<U, WIDE> bundle;
+                typename Traits<U>::Math some[WIDE];
+#pragma unroll
+                for (int w = 0; w < WIDE; ++w) some[w] = base + sums[k + w];
+                bundle.pack(some);
+                bundle.store(to + first + k);
+            }
+            return;
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < TILE; ++k) if (first + k < n) to[(first + k) * step] = stored<U>(base + sums[k]);
+}
+
 // A block for a part of a line.
 extern "C" __global__ void SYMBOL(NAME, _lines)(const T *x, U *out, Total *parts, Job job) {
     __shared__ Total room[MOST_WARPS];
@@ -68,9 +91,16 @@ extern "C" __global__ void SYMBOL(NAME, _lines)(const T *x, U *out, Total *parts
             const u64 first = tile + (u64)threadIdx.x * TILE;
             Math y[TILE];
             if (packs && first + TILE <= n) {
-                Bundle<T, TILE> bundle;
-                bundle.load(from + first);
-                bundle.unpack(y);
+                Bundle<T, WIDTH> bundles[TILE / WIDTH];
+#pragma unroll
+                for (int k = 0; k < TILE / WIDTH; ++k) bundles[k].load(from + first + k * WIDTH);
+#pragma unroll
+                for (int k = 0; k < TILE / WIDTH; ++k) {
+                    Math some[WIDTH];
+                    bundles[k].unpack(some);
+#pragma unroll
+                    for (int w = 0; w < WIDTH; ++w) y[k * WIDTH + w] = some[w];
+                }
             } else {
 #pragma unroll
                 for (int k = 0; k < TILE; ++k) y[k] = first + k < n ? widen(from[(first + k) * job.step_in]) : (Math)0;
@@ -80,10 +110,7 @@ extern "C" __global__ void SYMBOL(NAME, _lines)(const T *x, U *out, Total *parts
             for (int k = 0; k < TILE; ++k) sums[k] = k > 0 ? sums[k - 1] + (Total)y[k] : (Total)y[k];
             Total all, base = carried + before(sums[TILE - 1], all, room);
             carried += all;
-            if (job.results) {
-#pragma unroll
-                for (int k = 0; k < TILE; ++k) if (first + k < n) to[(first + k) * job.step_out] = stored<U>(base + sums[k]);
-            }
+            if (job.results) put_all(to, first, n, job.step_out, base, sums);
         }
         if (!job.results && threadIdx.x == 0) parts[which] = carried;
     }

@@ -215,7 +215,9 @@ fn group_norm(sizes: Sizes, dtype: DType, channels: usize, side: usize) -> Case 
     };
     let [batch, _, _, _] = shape;
     let ty = torch_type(dtype);
-    let setup = format!("x = randn({batch}, {channels}, {side}, {side}, dtype={ty}); w = randn({channels}, dtype={ty}); b = randn({channels}, dtype={ty})");
+    let setup = format!(
+        "x = randn({batch}, {channels}, {side}, {side}, dtype={ty}); w = randn({channels}, dtype={ty}); b = randn({channels}, dtype={ty})"
+    );
     Case::new(format!("group_norm {dtype} {batch}x{channels}x{side}x{side}"), Work::Bytes((2 * len * dtype.size()) as u64), make)
         .torch(setup, "F.group_norm(x, 32, w, b)")
 }
