@@ -1,0 +1,103 @@
+// What top-k and argsort share: elements as whole numbers in the same order, and rows in chunks.
+//
+// Keys: NaN is the greatest whatever its bits, both zeros are equal. Where the largest come first, keys are turned over: it is always the
+// smallest key that comes first, and of equal keys the one that stood first.
+
+#if defined(__AMDGCN__)
+#define WAVE WARPWAVE_WAVE_SIZE
+#else
+#define WAVE 32
+#endif
+#define WAVES (THREADS / WAVE)
+#define TILE (THREADS * ITEMS)
+
+template <int BYTES> struct Bits { typedef u32 Type; };
+template <> struct Bits<8> { typedef u64 Type; };
+typedef Bits<sizeof(T)>::Type Key;
+const int KEY_BITS = 8 * sizeof(T);
+// The greatest key that an element has.
+const Key LAST = ~(Key)0 >> (8 * sizeof(Key) - KEY_BITS);
+
+__device__ inline Key float_key(Key bits, bool nan) {
+    const Key sign = (Key)1 << (KEY_BITS - 1);
+    if (nan) return LAST;
+    if (bits == sign) bits = 0;
+    return bits & sign ? ~bits & LAST : bits | sign;
+}
+__device__ inline Key key_of(u8 x) { return x; }
+__device__ inline Key key_of(u32 x) { return x; }
+__device__ inline Key key_of(i16 x) { return (u16)x ^ 0x8000u; }
+__device__ inline Key key_of(i32 x) { return (u32)x ^ 0x80000000u; }
+__device__ inline Key key_of(i64 x) { return (Key)((u64)x ^ 1ull << 63); }
+__device__ inline Key key_of(f16 x) { return float_key(x.bits, (x.bits & 0x7fff) > 0x7c00); }
+__device__ inline Key key_of(bf16 x) { return float_key(x.bits, (x.bits & 0x7fff) > 0x7f80); }
+__device__ inline Key key_of(f8e4m3 x) { return float_key(x.bits, (x.bits & 0x7f) == 0x7f); }
+__device__ inline Key key_of(f8e5m2 x) { return float_key(x.bits, (x.bits & 0x7f) > 0x7c); }
+__device__ inline Key key_of(f32 x) { return float_key(__float_as_uint(x), x != x); }
+__device__ inline Key key_of(f64 x) { return float_key((Key)__double_as_longlong(x), x != x); }
+
+// A call: rows of `n` that are taken in `chunks`, of each of which the first `keep` are kept.
+struct Order {
+    u64 n;
+    // Steps between a row's elements, of the values and of the indices that are written.
+    u64 step, value_step, index_step;
+    // How many a row has in the next launch.
+    u64 next;
+    u32 chunks, keep;
+    // Whether the largest come first; whether indices are of 64 bits.
+    u32 largest, wide;
+};
+
+// Keys and where they stood: between two launches.
+struct Pairs {
+    Key *keys;
+    u32 *at;
+};
+
+// Where a row's elements, values and indices begin.
+struct Row {
+    u64 in, values, indices;
+    __device__ Row(u32 row, const Dims &dims) : in(0), values(0), indices(0) {
+        u32 rest = row;
+#pragma unroll 1
+        for (int d = 0; d < dims.rank; ++d) {
+            u32 place = rest;
+            if (d + 1 < dims.rank) {
+                const u32 outer = divide<u32>(rest, dims, d);
+                place = rest - outer * (u32)dims.shape[d];
+                rest = outer;
+            }
+            in += place * dims.strides[0][d];
+            values += place * dims.strides[1][d];
+            indices += place * dims.strides[2][d];
+        }
+    }
+};
+
+struct Call {
+    const T *x;
+    T *values;
+    void *indices;
+    Pairs from, to;
+
+    // The key at a place of a row, and where it stood at first.
+    __device__ inline Key key(const Order &o, const Row &row, u32 number, u64 p) const {
+        if (from.keys) return from.keys[number * o.n + p];
+        const Key key = key_of(x[row.in + p * o.step]);
+        return o.largest ? ~key & LAST : key;
+    }
+    __device__ inline u32 at(const Order &o, u32 number, u64 p) const { return from.keys ? from.at[number * o.n + p] : (u32)p; }
+
+    // What is kept of a chunk, at its place `p`: for the next launch, or the result.
+    __device__ inline void keep(const Order &o, const Row &row, u32 number, u32 chunk, u32 p, Key key, u32 at) const {
+        if (!to.keys) return write(o, row, p, at);
+        const u64 place = number * o.next + (u64)chunk * o.keep + p;
+        to.keys[place] = key;
+        to.at[place] = at;
+    }
+    __device__ inline void write(const Order &o, const Row &row, u64 p, u32 at) const {
+        if (values) values[row.values + p * o.value_step] = x[row.in + at * o.step];
+        if (o.wide) ((i64 *)indices)[row.indices + p * o.index_step] = at;
+        else ((u32 *)indices)[row.indices + p * o.index_step] = at;
+    }
+};
