@@ -11,12 +11,12 @@ use crate::source::{File, Recipe, carrier};
 use crate::view::{View, ViewMut};
 
 const WAYS: &[&str] = &["_vectors", "_rows", "_single", "_single64"];
-const TYPES: &str = include_str!("cu/types.cuh");
-const PACK: &str = include_str!("cu/pack.cuh");
-const MAP: &str = include_str!("cu/map.cuh");
+pub(crate) const TYPES: &str = include_str!("cu/types.cuh");
+pub(crate) const PACK: &str = include_str!("cu/pack.cuh");
+pub(crate) const MAP: &str = include_str!("cu/map.cuh");
 static UNARY: File = File { name: "unary.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/unary.cu")], kernels: WAYS };
 static BINARY: File = File { name: "binary.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/binary.cu")], kernels: WAYS };
-static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
+pub(crate) static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
 
 static TURN: File = File { name: "turn.cu", texts: &[TYPES, PACK, include_str!("cu/turn.cu")], kernels: &[""] };
 
@@ -264,7 +264,7 @@ impl Binary {
     }
 }
 
-const NO_SCALARS: Scalars = Scalars { floats: [0.0; 2], ints: [0; 2] };
+pub(crate) const NO_SCALARS: Scalars = Scalars { floats: [0.0; 2], ints: [0; 2] };
 
 impl Kernels {
     /// `out = op(x)`.
@@ -375,7 +375,7 @@ impl Kernels {
 }
 
 /// The recipe of what looks at sizes alone.
-fn moving(op: &'static str, dtype: DType, inputs: usize) -> Recipe {
+pub(crate) fn moving(op: &'static str, dtype: DType, inputs: usize) -> Recipe {
     map(&MOVING, op, &[carrier(dtype)], unroll(inputs, false))
 }
 

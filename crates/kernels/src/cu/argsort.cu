@@ -17,9 +17,6 @@ const int RADIX = 1 << BITS;
 const int DIGITS = (RADIX + THREADS - 1) / THREADS;
 
 __device__ inline Lanes alike(u32 digit) {
-#if defined(MATCH)
-    return __match_any_sync(0xffffffffu, digit);
-#endif
     Lanes lanes = ~(Lanes)0;
 #pragma unroll
     for (int bit = 0; bit < BITS; ++bit) {
@@ -30,7 +27,8 @@ __device__ inline Lanes alike(u32 digit) {
     return lanes;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(NAME, _tile)(Call call, Order o, Dims dims) {
+extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(NAME, _tile)(CALL) {
+    MAKE_CALL;
     Key *const keys_room = (Key *)room;
     u32 *const counts = (u32 *)(keys_room + TILE), *const sums = counts + WAVES * RADIX;
     u16 *const at_room = (u16 *)(sums + WAVES);
@@ -132,26 +130,27 @@ extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(NAME, _tile)(Call c
 
 // Two neighbouring runs of each row become one: an element's place is its own in its run and what comes before it in the other.
 // `keep` is the length of a row's result.
-extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _merge)(Call call, Order o, Dims dims, u64 run, u64 all) {
+extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _merge)(CALL, u64 run, u64 all) {
+    MAKE_CALL;
     for (u64 i = (u64)blockIdx.x * 256 + threadIdx.x; i < all; i += (u64)gridDim.x * 256) {
         const u64 number = i / o.n, p = i - number * o.n, mine = p / run, base = number * o.n;
         const bool second = mine & 1;
-        const Key key = call.from.keys[i];
+        const Key key = from_keys[i];
         u64 low = (mine ^ 1) * run, high = low + run;
         if (low > o.n) low = o.n;
         if (high > o.n) high = o.n;
         const u64 other = low;
         while (low < high) {
             const u64 middle = (low + high) / 2;
-            const Key there = call.from.keys[base + middle];
+            const Key there = from_keys[base + middle];
             if (there < key || (second && there == key)) low = middle + 1;
             else high = middle;
         }
         const u64 to = (mine & ~1ull) * run + (p - mine * run) + (low - other);
-        const u32 at = call.from.at[i];
-        if (call.to.keys) {
-            call.to.keys[base + to] = key;
-            call.to.at[base + to] = at;
+        const u32 at = from_at[i];
+        if (to_keys) {
+            to_keys[base + to] = key;
+            to_at[base + to] = at;
         } else if (to < o.keep) {
             const Row row((u32)number, dims);
             call.write(o, row, to, at);

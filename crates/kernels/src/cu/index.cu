@@ -96,8 +96,7 @@ template <> __device__ inline i32 add(i32 x, i32 y) { return (i32)((u32)x + (u32
 template <> __device__ inline i64 add(i64 x, i64 y) { return (i64)((u64)x + (u64)y); }
 #endif
 
-// Operands: the result without its indexed dimension, the sorted indices, what is scattered without that dimension, and the place among
-// the sorted. Equal indices stand in the order in which they were given: the last is the one that stays, or the first adds up all.
+// Operands: what is scattered, the sorted indices, the result without its indexed dimension, and the place among the sorted. Equal indices stand in the order in which they were given: the last is the one that stays, or the first adds up all.
 template <class Index, int WIDTH>
 __device__ inline void scatter(T *out, const U *sorted, const u32 *order, const T *x, const Axis &axis, const Dims &dims) {
     const Index n = (Index)dims.n, step = (Index)gridDim.x * blockDim.x;
@@ -105,13 +104,15 @@ __device__ inline void scatter(T *out, const U *sorted, const u32 *order, const 
         Index at[4] = {0, 0, 0, 0};
         locate<Index>(i, dims, at, 4);
         u64 p = at[3], s = at[1];
+        // As if the place among the sorted were the one it was given at.
+        const T *const from = x + at[0] - p * axis.from_step;
         const U id = sorted[s];
         const u64 place = (u64)id;
         if (place >= axis.places) continue;
-        T *const to = out + at[0] + place * axis.step;
+        T *const to = out + at[2] + place * axis.step;
 #if defined(OP_scatter)
         if (p + 1 < axis.length && sorted[s + axis.index_step] == id) continue;
-        put<T, WIDTH>(to, get<T, WIDTH>(x + at[2] + order[s] * axis.from_step));
+        put<T, WIDTH>(to, get<T, WIDTH>(from + order[s] * axis.from_step));
 #else
         if (p > 0 && sorted[s - axis.index_step] == id) continue;
         typedef Traits<T>::Math Math;
@@ -120,7 +121,7 @@ __device__ inline void scatter(T *out, const U *sorted, const u32 *order, const 
 #pragma unroll
         for (int e = 0; e < WIDTH; ++e) sums[e] = widen(pack.at[e]);
         for (;;) {
-            pack = get<T, WIDTH>(x + at[2] + order[s] * axis.from_step);
+            pack = get<T, WIDTH>(from + order[s] * axis.from_step);
 #pragma unroll
             for (int e = 0; e < WIDTH; ++e) sums[e] = add(sums[e], widen(pack.at[e]));
             if (++p == axis.length) break;

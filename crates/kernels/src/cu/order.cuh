@@ -48,12 +48,6 @@ struct Order {
     u32 largest, wide;
 };
 
-// Keys and where they stood: between two launches.
-struct Pairs {
-    Key *keys;
-    u32 *at;
-};
-
 // Where a row's elements, values and indices begin.
 struct Row {
     u64 in, values, indices;
@@ -74,26 +68,30 @@ struct Row {
     }
 };
 
+// The input and the results; keys and where they stood at first, from the launch before and for the next: none for the first and the last.
 struct Call {
     const T *x;
     T *values;
     void *indices;
-    Pairs from, to;
+    const Key *from_keys;
+    const u32 *from_at;
+    Key *to_keys;
+    u32 *to_at;
 
     // The key at a place of a row, and where it stood at first.
     __device__ inline Key key(const Order &o, const Row &row, u32 number, u64 p) const {
-        if (from.keys) return from.keys[number * o.n + p];
+        if (from_keys) return from_keys[number * o.n + p];
         const Key key = key_of(x[row.in + p * o.step]);
         return o.largest ? ~key & LAST : key;
     }
-    __device__ inline u32 at(const Order &o, u32 number, u64 p) const { return from.keys ? from.at[number * o.n + p] : (u32)p; }
+    __device__ inline u32 at(const Order &o, u32 number, u64 p) const { return from_keys ? from_at[number * o.n + p] : (u32)p; }
 
     // What is kept of a chunk, at its place `p`: for the next launch, or the result.
     __device__ inline void keep(const Order &o, const Row &row, u32 number, u32 chunk, u32 p, Key key, u32 at) const {
-        if (!to.keys) return write(o, row, p, at);
+        if (!to_keys) return write(o, row, p, at);
         const u64 place = number * o.next + (u64)chunk * o.keep + p;
-        to.keys[place] = key;
-        to.at[place] = at;
+        to_keys[place] = key;
+        to_at[place] = at;
     }
     __device__ inline void write(const Order &o, const Row &row, u64 p, u32 at) const {
         if (values) values[row.values + p * o.value_step] = x[row.in + at * o.step];
@@ -101,3 +99,6 @@ struct Call {
         else ((u32 *)indices)[row.indices + p * o.index_step] = at;
     }
 };
+
+#define CALL const T *x, T *values, void *indices, const Key *from_keys, const u32 *from_at, Key *to_keys, u32 *to_at, Order o, Dims dims
+#define MAKE_CALL const Call call = {x, values, indices, from_keys, from_at, to_keys, to_at}

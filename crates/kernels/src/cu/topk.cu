@@ -23,7 +23,8 @@ __device__ inline u32 sum_of_block(u32 x, u32 *sums) {
     return x;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(NAME, _chunk)(Call call, Order o, Dims dims) {
+extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(NAME, _chunk)(CALL) {
+    MAKE_CALL;
     __shared__ Key keys_room[CAP], bound_room;
     __shared__ u32 sums[WAVES], found;
     __shared__ u16 at_room[CAP];

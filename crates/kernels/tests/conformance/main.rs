@@ -5,4 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod elementwise;
+mod host;
+mod index;
+mod order;
 mod suite;
