@@ -8,7 +8,7 @@ use crate::elementwise::{MAP, PACK, TYPES};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
 use crate::layout::MOST_DIMS;
-use crate::plan::{Dims, Operand, laid_out, launch, merged};
+use crate::plan::{Dims, Operand, laid_out, merged};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
@@ -24,15 +24,17 @@ struct Tile {
     items: u32,
     /// Of a radix sort, the bits of a digit; 0 of the one that looks for the first few.
     bits: u32,
+    /// Blocks that a multiprocessor is to hold; 0 leaves it to the compiler, as do elements whose keys take two registers.
+    blocks: u32,
 }
 
-const fn tile(threads: u32, items: u32, bits: u32) -> Tile {
-    Tile { threads, items, bits }
+const fn tile(threads: u32, items: u32, bits: u32, blocks: u32) -> Tile {
+    Tile { threads, items, bits, blocks }
 }
 
 /// The smallest first.
-const SORTS: [Tile; 5] = [tile(64, 4, 6), tile(128, 8, 6), tile(256, 16, 6), tile(512, 16, 6), tile(1024, 16, 6)];
-const FIRSTS: [Tile; 3] = [tile(64, 4, 0), tile(128, 8, 0), tile(256, 16, 0)];
+const SORTS: [Tile; 4] = [tile(64, 4, 8, 0), tile(128, 8, 8, 0), tile(256, 16, 8, 0), tile(512, 16, 8, 0)];
+const FIRSTS: [Tile; 3] = [tile(64, 4, 0, 32), tile(128, 8, 0, 16), tile(256, 16, 0, 6)];
 
 impl Tile {
     fn elements(self) -> usize {
@@ -49,9 +51,15 @@ impl Tile {
     }
 
     fn recipe(self, dtype: DType) -> Recipe {
-        let numbers = [("THREADS", self.threads), ("ITEMS", self.items), ("UNROLL", 1), ("BITS", self.bits)];
+        let numbers = [
+            ("THREADS", self.threads),
+            ("ITEMS", self.items),
+            ("BLOCKS", if dtype.size() == 8 { 0 } else { self.blocks }),
+            ("UNROLL", 1),
+            ("BITS", self.bits),
+        ];
         match self.bits {
-            0 => Recipe::new(&TOPK, "topk", &[dtype.name()], &numbers[..3]),
+            0 => Recipe::new(&TOPK, "topk", &[dtype.name()], &numbers[..4]),
             _ => Recipe::new(&ARGSORT, "argsort", &[dtype.name()], &numbers),
         }
     }
@@ -61,6 +69,9 @@ impl Tile {
         if self.bits == 0 { 2 * self.threads as usize } else { usize::MAX }
     }
 }
+
+/// Elements that a block merges; every tile that is merged is a multiple of it.
+const PART: usize = 2048;
 
 /// Bytes of an element's key.
 fn key_size(dtype: DType) -> usize {
@@ -222,11 +233,7 @@ impl Kernels {
             };
             let kernels = self.load(&tile.recipe(dtype))?;
             let (size, chunks) = (tile.elements(), n.div_ceil(tile.elements()));
-            let shape = |blocks: usize| {
-                let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-                Launch::new([blocks, 1, 1], [tile.threads, 1, 1]).shared(tile.shared(dtype, info.wave_size) as u32)
-            };
-            let shape = shape(rows.rows * chunks);
+            let shape = blocks(rows.rows * chunks, tile.threads).shared(tile.shared(dtype, info.wave_size) as u32);
             let keep = if 2 * k <= size || chunks == 1 { k } else { size };
             let next = (chunks - 1) * keep + keep.min(n - (chunks - 1) * size);
             let order = Order { n: n as u64, next: next as u64, chunks: chunks as u32, keep: keep as u32, ..rows.order };
@@ -243,13 +250,14 @@ impl Kernels {
     }
 
     fn merge(&self, stream: &Stream, rows: &Rows<'_>, kernel: &Kernel, order: Order, mut from: Pairs, mut run: usize) -> Result<()> {
-        let order = Order { keep: rows.order.keep, ..order };
-        let all = rows.rows as u64 * order.n;
-        let mut to = if 2 * run < order.n as usize { Some(rows.room(stream, order.n as usize)?) } else { None };
+        let n = order.n as usize;
+        let parts = n.div_ceil(PART);
+        let order = Order { keep: rows.order.keep, chunks: parts as u32, ..order };
+        let mut to = if 2 * run < n { Some(rows.room(stream, n)?) } else { None };
         loop {
-            let last = 2 * run >= order.n as usize;
+            let last = 2 * run >= n;
             let target = to.as_ref().filter(|_| !last);
-            rows.launch(stream, kernel, launch(all), order, (Some(&from), target), &[run as u64, all])?;
+            rows.launch(stream, kernel, blocks(rows.rows * parts, 256), order, (Some(&from), target), &[run as u64])?;
             match to.take() {
                 Some(other) if !last => (to, from) = (Some(from), other),
                 _ => return Ok(()),
@@ -257,6 +265,11 @@ impl Kernels {
             run *= 2;
         }
     }
+}
+
+/// More blocks than a grid can have are refused by the launch.
+fn blocks(count: usize, threads: u32) -> Launch {
+    Launch::new([u32::try_from(count).unwrap_or(u32::MAX), 1, 1], [threads, 1, 1])
 }
 
 /// Every program of these operations.

@@ -27,7 +27,7 @@ __device__ inline Lanes alike(u32 digit) {
     return lanes;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(NAME, _tile)(CALL) {
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _tile)(CALL) {
     MAKE_CALL;
     Key *const keys_room = (Key *)room;
     u32 *const counts = (u32 *)(keys_room + TILE), *const sums = counts + WAVES * RADIX;
@@ -41,14 +41,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(NAME, _tile)(CALL) 
     Key keys[ITEMS];
     // Where it stood in the lower half, its rank within its wave in the upper: registers are what a large tile lacks.
     u32 at[ITEMS];
-    {
-        const Row row(number, dims);
+    call.load<WAVE>(o, number, start, n, first, dims, keys);
 #pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-            at[i] = first + i * WAVE;
-            keys[i] = at[i] < n ? call.key(o, row, number, start + at[i]) : ~(Key)0;
-        }
-    }
+    for (int i = 0; i < ITEMS; ++i) at[i] = first + i * WAVE;
 #pragma unroll 1
     for (int shift = 0; shift < KEY_BITS; shift += BITS) {
         for (int d = lane; d < RADIX; d += WAVE) own[d] = 0;
@@ -128,32 +123,61 @@ extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(NAME, _tile)(CALL) 
     }
 }
 
-// Two neighbouring runs of each row become one: an element's place is its own in its run and what comes before it in the other.
-// `keep` is the length of a row's result.
-extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _merge)(CALL, u64 run, u64 all) {
+// How many of the first `d` of two runs' union are the first run's; of equals it comes first.
+template <class Count> __device__ inline Count split(const Key *a, Count a_size, const Key *b, Count b_size, Count d) {
+    Count low = d > b_size ? d - b_size : 0, high = d < a_size ? d : a_size;
+    while (low < high) {
+        const Count middle = (low + high) / 2;
+        if (a[middle] <= b[d - 1 - middle]) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+// Two neighbouring runs of each row become one, each block a part of it. `chunks` are the parts of a row, `keep` the length of its result.
+const int MERGED = 8, PART = 256 * MERGED;
+extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _merge)(CALL, u64 run) {
     MAKE_CALL;
-    for (u64 i = (u64)blockIdx.x * 256 + threadIdx.x; i < all; i += (u64)gridDim.x * 256) {
-        const u64 number = i / o.n, p = i - number * o.n, mine = p / run, base = number * o.n;
-        const bool second = mine & 1;
-        const Key key = from_keys[i];
-        u64 low = (mine ^ 1) * run, high = low + run;
-        if (low > o.n) low = o.n;
-        if (high > o.n) high = o.n;
-        const u64 other = low;
-        while (low < high) {
-            const u64 middle = (low + high) / 2;
-            const Key there = from_keys[base + middle];
-            if (there < key || (second && there == key)) low = middle + 1;
-            else high = middle;
+    __shared__ Key keys[PART];
+    __shared__ u16 order[PART];
+    __shared__ u64 splits[2];
+    const u32 number = blockIdx.x / o.chunks;
+    const u64 first = (u64)(blockIdx.x - number * o.chunks) * PART, base = number * o.n, pair = first / (2 * run) * (2 * run);
+    // Runs, and what they are split at: from `begin` to `end` is the block's.
+    const u64 a_size = o.n - pair < run ? o.n - pair : run, left = o.n - pair - a_size, b_size = left < run ? left : run;
+    const Key *const a = from_keys + base + pair, *const b = a + a_size;
+    const u64 begin = first - pair, end = begin + PART < a_size + b_size ? begin + PART : a_size + b_size;
+    if (threadIdx.x < 2) splits[threadIdx.x] = split<u64>(a, a_size, b, b_size, threadIdx.x ? end : begin);
+    __syncthreads();
+    const u64 a_begin = splits[0], b_begin = begin - a_begin;
+    const u32 a_part = (u32)(splits[1] - a_begin), all = (u32)(end - begin);
+#pragma unroll
+    for (int i = 0; i < MERGED; ++i) {
+        const u32 p = i * 256 + threadIdx.x;
+        if (p < all) keys[p] = p < a_part ? a[a_begin + p] : b[b_begin + (p - a_part)];
+    }
+    __syncthreads();
+    const u32 mine = threadIdx.x * MERGED;
+    if (mine < all) {
+        u32 from_a = split<u32>(keys, a_part, keys + a_part, all - a_part, mine), from_b = a_part + mine - from_a;
+#pragma unroll
+        for (int i = 0; i < MERGED; ++i) {
+            const bool first_run = from_b >= all || (from_a < a_part && keys[from_a] <= keys[from_b]);
+            order[mine + i] = (u16)(first_run ? from_a++ : from_b++);
         }
-        const u64 to = (mine & ~1ull) * run + (p - mine * run) + (low - other);
-        const u32 at = from_at[i];
+    }
+    __syncthreads();
+    const Row row(number, dims);
+#pragma unroll 1
+    for (int i = 0; i < MERGED; ++i) {
+        const u32 p = i * 256 + threadIdx.x;
+        if (p >= all) break;
+        const u32 q = order[p], at = from_at[base + pair + (q < a_part ? a_begin + q : a_size + b_begin + (q - a_part))];
         if (to_keys) {
-            to_keys[base + to] = key;
-            to_at[base + to] = at;
-        } else if (to < o.keep) {
-            const Row row((u32)number, dims);
-            call.write(o, row, to, at);
+            to_keys[base + first + p] = keys[q];
+            to_at[base + first + p] = at;
+        } else if (first + p < o.keep) {
+            call.write(o, row, first + p, at);
         }
     }
 }

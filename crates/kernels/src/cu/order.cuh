@@ -8,6 +8,12 @@
 #else
 #define WAVE 32
 #endif
+// Blocks that a multiprocessor of NVIDIA's is to hold, where the compiler's own choice of registers leaves room for too few.
+#if defined(__AMDGCN__) || BLOCKS == 0
+#define BOUNDS __launch_bounds__(THREADS)
+#else
+#define BOUNDS __launch_bounds__(THREADS, BLOCKS)
+#endif
 #define WAVES (THREADS / WAVE)
 #define TILE (THREADS * ITEMS)
 
@@ -20,9 +26,9 @@ const Key LAST = ~(Key)0 >> (8 * sizeof(Key) - KEY_BITS);
 
 __device__ inline Key float_key(Key bits, bool nan) {
     const Key sign = (Key)1 << (KEY_BITS - 1);
-    if (nan) return LAST;
     if (bits == sign) bits = 0;
-    return bits & sign ? ~bits & LAST : bits | sign;
+    bits ^= bits & sign ? LAST : sign;
+    return nan ? LAST : bits;
 }
 __device__ inline Key key_of(u8 x) { return x; }
 __device__ inline Key key_of(u32 x) { return x; }
@@ -78,12 +84,34 @@ struct Call {
     Key *to_keys;
     u32 *to_at;
 
-    // The key at a place of a row, and where it stood at first.
-    __device__ inline Key key(const Order &o, const Row &row, u32 number, u64 p) const {
-        if (from_keys) return from_keys[number * o.n + p];
-        const Key key = key_of(x[row.in + p * o.step]);
-        return o.largest ? ~key & LAST : key;
+    // ITEMS keys of a chunk of `n` that begins at `start`, STEP places apart; beyond the chunk they are the last of all. No load waits for
+    // a branch: all are under way at once.
+    template <int STEP> __device__ inline void load(const Order &o, u32 number, u64 start, u32 n, u32 first, const Dims &dims, Key *keys) const {
+        if (from_keys) {
+            const Key *const from = from_keys + number * o.n + start;
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) keys[i] = from[within(first + i * STEP, n)];
+        } else {
+            const Row row(number, dims);
+            const T *const from = x + row.in + start * o.step;
+            const Key turn = o.largest ? LAST : 0;
+            T elements[ITEMS];
+            if (o.step == 1 && n == TILE) {
+#pragma unroll
+                for (int i = 0; i < ITEMS; ++i) elements[i] = from[first + i * STEP];
+            } else {
+#pragma unroll
+                for (int i = 0; i < ITEMS; ++i) elements[i] = from[within(first + i * STEP, n) * o.step];
+            }
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) keys[i] = key_of(elements[i]) ^ turn;
+        }
+        if (n == TILE) return;
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) keys[i] = first + i * STEP < n ? keys[i] : ~(Key)0;
     }
+    static __device__ inline u32 within(u32 p, u32 n) { return p < n ? p : n - 1; }
+    // Where it stood at first.
     __device__ inline u32 at(const Order &o, u32 number, u64 p) const { return from_keys ? from_at[number * o.n + p] : (u32)p; }
 
     // What is kept of a chunk, at its place `p`: for the next launch, or the result.

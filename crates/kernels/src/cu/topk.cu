@@ -1,15 +1,57 @@
 // The first of chunks of rows, in order.
 //
-// A chunk lies in registers. The k-th of the threads' own first keys bounds what can be among the first k: few others are within the bound,
+// A chunk lies in registers. The k-th of the first keys of groups bounds what can be among the first k: few others are within the bound,
 // and their places are found by comparing each with each. Where many are, the bound is made exact, bit by bit.
 
 #define CAP (2 * THREADS)
+// Comparisons at once: those of two words take more of AMD's scalar registers.
+const int COMPARED = sizeof(T) == 8 ? 2 : 8;
 
 #if defined(__AMDGCN__) && WAVE == 64
 __device__ inline u32 votes(bool vote) { return __popcll(__ballot_sync(0xffffffffu, vote)); }
 #else
 __device__ inline u32 votes(bool vote) { return __popc(__ballot_sync(0xffffffffu, vote)); }
 #endif
+
+// A key and its place in the chunk: no two are equal.
+template <class K> struct Entry {
+    u64 both;
+    __device__ Entry() {}
+    __device__ Entry(K key, u32 at) : both((u64)key << 32 | at) {}
+    __device__ K key() const { return (K)(both >> 32); }
+    __device__ u32 at() const { return (u32)both; }
+    __device__ bool operator<(const Entry &other) const { return both < other.both; }
+};
+template <> struct Entry<u64> {
+    u64 own_key;
+    u32 own_at;
+    __device__ Entry() {}
+    __device__ Entry(u64 key, u32 at) : own_key(key), own_at(at) {}
+    __device__ u64 key() const { return own_key; }
+    __device__ u32 at() const { return own_at; }
+    __device__ bool operator<(const Entry &other) const {
+        return own_key < other.own_key || (own_key == other.own_key && own_at < other.own_at);
+    }
+};
+
+// The smallest bound that k of `each` keys of each lane are within, as far as it takes to tell them from the others.
+__device__ inline Key bound_of(const Key *firsts, u32 each, u32 k) {
+    Key own[WAVES], bound = LAST;
+#pragma unroll
+    for (int e = 0; e < WAVES; ++e) own[e] = e < each ? firsts[e * WAVE + threadIdx.x] : LAST;
+#pragma unroll 1
+    for (int bit = KEY_BITS - 1; bit >= 0; --bit) {
+        const Key less = bound ^ (Key)1 << bit;
+        u32 within = 0;
+#pragma unroll
+        for (int e = 0; e < WAVES; ++e) {
+            if (e < each) within += votes(own[e] <= less);
+        }
+        if (within >= k) bound = less;
+        if (within == k) break;
+    }
+    return bound;
+}
 
 __device__ inline u32 sum_of_block(u32 x, u32 *sums) {
 #pragma unroll
@@ -23,58 +65,47 @@ __device__ inline u32 sum_of_block(u32 x, u32 *sums) {
     return x;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(NAME, _chunk)(CALL) {
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _chunk)(CALL) {
     MAKE_CALL;
-    __shared__ Key keys_room[CAP], bound_room;
+    __shared__ Entry<Key> entries[CAP];
+    __shared__ Key firsts[THREADS], bound_room;
     __shared__ u32 sums[WAVES], found;
-    __shared__ u16 at_room[CAP];
     const u32 number = blockIdx.x / o.chunks, chunk = blockIdx.x - number * o.chunks;
-    const Row row(number, dims);
     const u64 start = (u64)chunk * TILE;
     const u32 n = o.n - start < TILE ? (u32)(o.n - start) : TILE, k = o.keep < n ? o.keep : n;
 
     Key keys[ITEMS], own = LAST;
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-        const u32 p = i * THREADS + threadIdx.x;
-        keys[i] = p < n ? call.key(o, row, number, start + p) : LAST;
-    }
+    call.load<THREADS>(o, number, start, n, threadIdx.x, dims, keys);
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) own = keys[i] < own ? keys[i] : own;
-    keys_room[threadIdx.x] = own;
+    // Few groups are enough for few: neighbours make one.
+    u32 log = 0;
+    while (log < 5 && (THREADS >> (log + 1)) >= WAVE && (THREADS >> (log + 1)) >= 2 * k) {
+        const Key other = __shfl_xor_sync(0xffffffffu, own, 1 << log);
+        own = other < own ? other : own;
+        ++log;
+    }
+    if ((threadIdx.x & ((1 << log) - 1)) == 0) firsts[threadIdx.x >> log] = own;
     if (threadIdx.x == 0) found = 0;
     __syncthreads();
     if (threadIdx.x < WAVE) {
-        // The smallest bound, as far as it takes to tell k of them from the others.
-        Key firsts[WAVES], bound = LAST;
-#pragma unroll
-        for (int w = 0; w < WAVES; ++w) firsts[w] = keys_room[w * WAVE + threadIdx.x];
-#pragma unroll 1
-        for (int bit = KEY_BITS - 1; bit >= 0 && k <= THREADS; --bit) {
-            const Key less = bound ^ (Key)1 << bit;
-            u32 within = 0;
-#pragma unroll
-            for (int w = 0; w < WAVES; ++w) within += votes(firsts[w] <= less);
-            if (within >= k) bound = less;
-            if (within == k) break;
-        }
+        const u32 groups = THREADS >> log;
+        const Key bound = k <= groups ? bound_of(firsts, groups / WAVE, k) : LAST;
         if (threadIdx.x == 0) bound_room = bound;
     }
     __syncthreads();
     Key bound = bound_room;
-    u32 last = TILE;
-    __syncthreads();
+    // Of those equal to the bound, the places that count: what is beyond the chunk never does.
+    u32 last = n;
     // Twice at most: the second time the bound is exact.
     for (;;) {
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const u32 p = i * THREADS + threadIdx.x;
-            if (keys[i] <= bound && p < n && (keys[i] < bound || p < last)) {
+            if (keys[i] <= bound) {
+                if (keys[i] == bound && p >= last) continue;
                 const u32 slot = atomicAdd(&found, 1u);
-                if (slot < CAP) {
-                    keys_room[slot] = keys[i];
-                    at_room[slot] = (u16)p;
-                }
+                if (slot < CAP) entries[slot] = Entry<Key>(keys[i], p);
             }
         }
         __syncthreads();
@@ -86,34 +117,33 @@ extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(NAME, _chunk)(CALL)
             const Key less = bound ^ (Key)1 << bit;
             u32 within = 0;
 #pragma unroll
-            for (int i = 0; i < ITEMS; ++i) within += keys[i] <= less && i * THREADS + threadIdx.x < n;
+            for (int i = 0; i < ITEMS; ++i) within += keys[i] <= less;
             if (sum_of_block(within, sums) >= k) bound = less;
         }
+        u32 ahead = 0;
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) ahead += keys[i] < bound;
+        const u32 rest = k - sum_of_block(ahead, sums);
         last = 2 * TILE - 1;
 #pragma unroll 1
         for (u32 bit = TILE; bit > 0; bit /= 2) {
             const u32 less = last ^ bit;
             u32 within = 0;
 #pragma unroll
-            for (int i = 0; i < ITEMS; ++i) {
-                const u32 p = i * THREADS + threadIdx.x;
-                within += p < n && (keys[i] < bound || (keys[i] == bound && p < less));
-            }
-            if (sum_of_block(within, sums) >= k) last = less;
+            for (int i = 0; i < ITEMS; ++i) within += keys[i] == bound && i * THREADS + threadIdx.x < less;
+            if (sum_of_block(within, sums) >= rest) last = less;
         }
         if (threadIdx.x == 0) found = 0;
         __syncthreads();
     }
     const u32 all = found;
     for (u32 c = threadIdx.x; c < all; c += THREADS) {
-        const Key key = keys_room[c];
-        const u32 at = at_room[c];
+        const Entry<Key> entry = entries[c];
         u32 before = 0;
-#pragma unroll 4
-        for (u32 other = 0; other < all; ++other) {
-            const Key there = keys_room[other];
-            before += there < key || (there == key && at_room[other] < at);
-        }
-        if (before < k) call.keep(o, row, number, chunk, before, key, call.at(o, number, start + at));
+#pragma unroll COMPARED
+        for (u32 other = 0; other < all; ++other) before += entries[other] < entry;
+        if (before >= k) continue;
+        const Row row(number, dims);
+        call.keep(o, row, number, chunk, before, entry.key(), call.at(o, number, start + entry.at()));
     }
 }
