@@ -33,8 +33,11 @@ const fn tile(threads: u32, items: u32, bits: u32, blocks: u32) -> Tile {
 }
 
 /// The smallest first.
-const SORTS: [Tile; 4] = [tile(64, 4, 8, 0), tile(128, 8, 8, 0), tile(256, 16, 8, 0), tile(512, 16, 8, 0)];
-const FIRSTS: [Tile; 3] = [tile(64, 4, 0, 32), tile(128, 8, 0, 16), tile(256, 16, 0, 6)];
+const SORTS: [Tile; 4] = [tile(64, 8, 8, 0), tile(64, 16, 8, 0), tile(256, 16, 8, 0), tile(512, 16, 8, 0)];
+const FIRSTS: [Tile; 4] = [tile(64, 4, 0, 0), tile(128, 8, 0, 0), tile(256, 16, 0, 0), tile(512, 8, 0, 0)];
+
+/// Rows up to this long are put in order by comparing each element with each.
+const SHORT: usize = 256;
 
 impl Tile {
     fn elements(self) -> usize {
@@ -63,11 +66,18 @@ impl Tile {
             _ => Recipe::new(&ARGSORT, "argsort", &[dtype.name()], &numbers),
         }
     }
+}
 
-    /// How many of a row this program finds at most; one that sorts finds all.
-    fn most(self) -> usize {
-        if self.bits == 0 { 2 * self.threads as usize } else { usize::MAX }
+/// The program for `k` of rows of `n`: one for whole rows if there is, or one for the largest chunks. Of many the first few are told by the
+/// firsts of groups of threads, of which there must be more.
+fn tile_for(n: usize, k: usize, fits: impl Fn(&Tile) -> bool) -> Option<Tile> {
+    let threads = |tile: &Tile| tile.threads as usize;
+    if n <= SHORT {
+        return FIRSTS.into_iter().find(|tile| n <= 2 * threads(tile));
     }
+    let firsts: Vec<Tile> = FIRSTS.into_iter().filter(|tile| 2 * k <= threads(tile)).collect();
+    let tiles = if firsts.is_empty() { SORTS.into_iter().filter(fits).collect() } else { firsts };
+    tiles.iter().find(|tile| n <= tile.elements()).or_else(|| tiles.iter().rev().max_by_key(|tile| tile.elements())).copied()
 }
 
 /// Elements that a block merges; every tile that is merged is a multiple of it.
@@ -224,10 +234,8 @@ impl Kernels {
         let (dtype, info) = (rows.x.dtype(), self.device().info());
         let (mut n, mut from) = (rows.order.n as usize, None::<Pairs>);
         loop {
-            let tiles = if FIRSTS.iter().any(|tile| k <= tile.most()) { &FIRSTS[..] } else { &SORTS[..] };
-            let fits = |tile: &&Tile| tile.shared(dtype, info.wave_size) <= info.shared_per_block_max && k <= tile.most();
-            let mut fitting = tiles.iter().filter(fits).copied();
-            let Some(tile) = fitting.clone().find(|tile| n <= tile.elements()).or_else(|| fitting.next_back()) else {
+            let fits = |tile: &Tile| tile.shared(dtype, info.wave_size) <= info.shared_per_block_max;
+            let Some(tile) = tile_for(n, k, fits) else {
                 let reason = format!("no kernel fits the {} bytes of shared memory there are", info.shared_per_block_max);
                 return Err(Error::BadArgument { op: rows.op.to_owned(), reason });
             };
@@ -276,4 +284,29 @@ fn blocks(count: usize, threads: u32) -> Launch {
 pub(crate) fn recipes() -> Vec<Recipe> {
     let of = |dtype: DType| SORTS.into_iter().chain(FIRSTS).map(move |tile| tile.recipe(dtype));
     DType::ALL.into_iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_get_the_program_for_their_length() {
+        let chosen = |n, k| tile_for(n, k, |_| true).map(|tile| (tile.threads, tile.items, tile.bits)).unwrap();
+        assert_eq!(chosen(1, 1), (64, 4, 0));
+        assert_eq!(chosen(128, 128), (64, 4, 0));
+        assert_eq!(chosen(256, 256), (128, 8, 0));
+        assert_eq!(chosen(257, 257), (64, 8, 8));
+        assert_eq!(chosen(1000, 64), (128, 8, 0));
+        assert_eq!(chosen(1000, 65), (256, 16, 0));
+        assert_eq!(chosen(151_936, 50), (256, 16, 0));
+        assert_eq!(chosen(4096, 256), (512, 8, 0));
+        assert_eq!(chosen(4096, 257), (256, 16, 8));
+        assert_eq!(chosen(100_000, 100_000), (512, 16, 8));
+        // Less shared memory, smaller chunks.
+        assert_eq!(tile_for(100_000, 100_000, |tile| tile.threads < 512).map(Tile::elements), Some(4096));
+        // What is merged is a multiple of what a block merges, and what is kept of chunks becomes less.
+        assert!(SORTS.iter().all(|tile| tile.elements() < 4096 || tile.elements().is_multiple_of(PART)));
+        assert!(FIRSTS.iter().all(|tile| tile.elements() >= 2 * tile.threads as usize));
+    }
 }

@@ -35,11 +35,14 @@ const fn case(outer: &'static [usize], n: usize, k: Option<usize>, x: &'static s
 }
 
 /// From one element to rows that take several launches; each kernel in its default size and its limits.
-const CASES: [Case; 25] = [
+const CASES: [Case; 28] = [
     case(&[3], 100, None, "contiguous", "contiguous"),
     case(&[3], 100, Some(7), "contiguous", "contiguous"),
     case(&[2], 4500, Some(9), "contiguous", "contiguous"),
     case(&[2], 1100, None, "offset", "every third"),
+    case(&[3], 400, None, "contiguous", "contiguous"),
+    case(&[2], 1000, None, "contiguous", "turned"),
+    case(&[2], 1000, Some(40), "contiguous", "turned"),
     case(&[2, 3], 65, None, "turned", "turned"),
     case(&[2, 3], 65, Some(65), "turned", "turned"),
     case(&[4], 300, Some(129), "every third", "every third"),
@@ -117,7 +120,7 @@ fn rows_come_in_order() {
         for (i, case) in CASES.into_iter().enumerate() {
             for (j, dtype) in DType::ALL.into_iter().enumerate() {
                 let mut random = Random::new(seed + (i * 100 + j) as u64);
-                if !full() && (dtype != DType::F32 || (i > 12 && case.n < 1000)) && !(some.contains(&dtype) && i < 4) {
+                if !full() && (dtype != DType::F32 || (i > 15 && case.n < 1000)) && !(some.contains(&dtype) && i < 5) {
                     continue;
                 }
                 let largest = random.below(2) == 0;
