@@ -339,3 +339,42 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     recipes.retain(|recipe| seen.insert(*recipe));
     recipes
 }
+
+#[cfg(test)]
+mod tests {
+    use warpwave_gpu::{Driver, Vendor};
+    use warpwave_jit::Jit;
+
+    use super::*;
+
+    /// Borrows keep views of safe code apart: only in here can they be made to overlap.
+    #[test]
+    fn what_is_read_is_not_written() {
+        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
+        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
+        let driver = unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.unwrap();
+        let device = driver.device(0).unwrap();
+        let (kernels, stream) = (Kernels::new(&device, &Jit::default()), device.stream().unwrap());
+        let buffer = stream.upload(&vec![0u8; 1024]).unwrap();
+        let view = |offset, dtype| View::of_bytes(&buffer, dtype, Layout::new(&[4, 4], &[4, 1], offset).unwrap()).unwrap();
+        let out = view(0, DType::U32);
+        let (x, ids) = (view(64, DType::U32), view(128, DType::U32));
+        let gather = |x, ids| kernels.check_indexed(&stream, "gather", x, ids, out, 0);
+        let order = |x, values, indices| kernels.order(&stream, "topk", x, true, values, indices);
+        assert!(gather(x, ids).is_ok());
+        for refused in [
+            gather(out, ids),
+            gather(x, out),
+            gather(view(15, DType::U32), ids),
+            kernels.scatter_to(&stream, "scatter", out, ids, out, 0),
+            kernels.scatter_to(&stream, "scatter", out, out, x, 0),
+            order(x, Some(x), out),
+            order(x, None, x),
+            order(x, Some(out), out),
+            order(x, Some(view(8, DType::U32)), out),
+        ] {
+            assert!(matches!(refused, Err(Error::Overlap { .. })), "{refused:?}");
+        }
+        assert!(stream.download(&buffer).unwrap().iter().all(|byte| *byte == 0));
+    }
+}

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use warpwave_kernels::{DType, Layout};
+use warpwave_gpu::{Arg, Launch};
+use warpwave_jit::Jit;
+use warpwave_kernels::{DType, Layout, programs};
 
 use crate::common::values::{Value, decode, encode, range, round, wrap};
-use crate::common::{Random, full, seed};
+use crate::common::{Random, devices, full, seed};
 use crate::host::{Host, arranged, indices};
 use crate::suite::{Suite, Table, on_each_device, share};
 
@@ -219,4 +221,53 @@ fn indices_lead_to_their_elements() {
             }
         }
     });
+}
+
+/// No test has memory for more elements than 32 bits count: the kernels for them are launched by hand, on few.
+#[test]
+fn the_kernels_of_64_bits_lead_to_the_same() {
+    let mut random = Random::new(seed());
+    let find = |name: &str| programs().into_iter().find(|(known, _)| known.starts_with(name)).unwrap().1;
+    let (rows, columns, picked) = (5, 13, 7);
+    for device in devices() {
+        let (jit, stream) = (Jit::default(), device.stream().unwrap());
+        let kernel = |name: &str, kernel: &str| jit.load(&device, &find(name)).unwrap().kernel(kernel).unwrap();
+        let x: Vec<u32> = (0..rows * columns).map(|_| random.next() as u32).collect();
+        let mut ids: Vec<u32> = (0..picked).map(|_| random.below(rows + 1) as u32).collect();
+        let (on_device, mut out) = (stream.upload(&x).unwrap(), stream.upload(&vec![77u32; picked * columns]).unwrap());
+        let dims = |strides: &[[u64; 2]]| {
+            let mut dims = vec![0u64; 38];
+            dims[..4].copy_from_slice(&[(picked * columns) as u64, 2, columns as u64, picked as u64]);
+            strides.iter().enumerate().for_each(|(k, strides)| dims[14 + 6 * k..][..2].copy_from_slice(strides));
+            dims
+        };
+        let (places, wide) = (rows as u64, columns as u64);
+        let launch = Launch::new([2, 1, 1], [64, 1, 1]);
+        let on_ids = stream.upload(&ids).unwrap();
+        let (axis, walked) = ([places, wide, 0, 0, 0], dims(&[[1, wide], [0, 1], [1, 0]]));
+        let args = (&mut out, &on_ids, &on_device, Arg::value(&axis), Arg::bytes(bytemuck::cast_slice(&walked)));
+        // SAFETY: these are its parameters, and the strides stay within the buffers.
+        unsafe { kernel("gather_u32_u32", "gather_u32_u32_single64").launch(&stream, launch, args) }.unwrap();
+        let gathered = stream.download(&out).unwrap();
+        for (i, found) in gathered.iter().enumerate() {
+            let wanted = x.get(ids[i / columns] as usize * columns + i % columns).copied().unwrap_or(0);
+            assert_eq!(*found, wanted, "element {i} on {}", device.name());
+        }
+        // Rows of what was gathered are added where they came from: sorted indices, in their order.
+        let mut order: Vec<u32> = (0..picked as u32).collect();
+        order.sort_by_key(|i| ids[*i as usize]);
+        let mut wanted = x.clone();
+        for (i, id) in ids.iter().enumerate().filter(|(_, id)| (**id as usize) < rows) {
+            (0..columns).for_each(|c| {
+                wanted[*id as usize * columns + c] = wanted[*id as usize * columns + c].wrapping_add(gathered[i * columns + c])
+            });
+        }
+        ids.sort_unstable();
+        let (mut sums, sorted, order) = (stream.upload(&x).unwrap(), stream.upload(&ids).unwrap(), stream.upload(&order).unwrap());
+        let (axis, walked) = ([places, wide, picked as u64, wide, 1], dims(&[[1, wide], [0, 1], [1, 0], [0, 1]]));
+        let args = (&mut sums, &sorted, &order, &out, Arg::value(&axis), Arg::bytes(bytemuck::cast_slice(&walked)));
+        // SAFETY: as above.
+        unsafe { kernel("scatter_add_u32_u32", "scatter_add_u32_u32_single64").launch(&stream, launch, args) }.unwrap();
+        assert_eq!(stream.download(&sums).unwrap(), wanted, "sums on {}", device.name());
+    }
 }
