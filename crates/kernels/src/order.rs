@@ -24,17 +24,15 @@ struct Tile {
     items: u32,
     /// Of a radix sort, the bits of a digit; 0 of the one that looks for the first few.
     bits: u32,
-    /// Blocks that a multiprocessor is to hold; 0 leaves it to the compiler, as do elements whose keys take two registers.
-    blocks: u32,
 }
 
-const fn tile(threads: u32, items: u32, bits: u32, blocks: u32) -> Tile {
-    Tile { threads, items, bits, blocks }
+const fn tile(threads: u32, items: u32, bits: u32) -> Tile {
+    Tile { threads, items, bits }
 }
 
 /// The smallest first.
-const SORTS: [Tile; 4] = [tile(64, 8, 8, 0), tile(64, 16, 8, 0), tile(256, 16, 8, 0), tile(512, 16, 8, 0)];
-const FIRSTS: [Tile; 4] = [tile(64, 4, 0, 0), tile(128, 8, 0, 0), tile(256, 16, 0, 0), tile(512, 8, 0, 0)];
+const SORTS: [Tile; 4] = [tile(64, 8, 8), tile(64, 16, 8), tile(256, 16, 8), tile(512, 16, 8)];
+const FIRSTS: [Tile; 4] = [tile(64, 4, 0), tile(128, 8, 0), tile(256, 16, 0), tile(512, 8, 0)];
 
 /// Rows up to this long are put in order by comparing each element with each.
 const SHORT: usize = 256;
@@ -54,15 +52,9 @@ impl Tile {
     }
 
     fn recipe(self, dtype: DType) -> Recipe {
-        let numbers = [
-            ("THREADS", self.threads),
-            ("ITEMS", self.items),
-            ("BLOCKS", if dtype.size() == 8 { 0 } else { self.blocks }),
-            ("UNROLL", 1),
-            ("BITS", self.bits),
-        ];
+        let numbers = [("THREADS", self.threads), ("ITEMS", self.items), ("UNROLL", 1), ("BITS", self.bits)];
         match self.bits {
-            0 => Recipe::new(&TOPK, "topk", &[dtype.name()], &numbers[..4]),
+            0 => Recipe::new(&TOPK, "topk", &[dtype.name()], &numbers[..3]),
             _ => Recipe::new(&ARGSORT, "argsort", &[dtype.name()], &numbers),
         }
     }

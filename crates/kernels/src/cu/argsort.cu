@@ -27,7 +27,7 @@ __device__ inline Lanes alike(u32 digit) {
     return lanes;
 }
 
-extern "C" __global__ void BOUNDS SYMBOL(NAME, _tile)(CALL) {
+extern "C" __global__ void __launch_bounds__(THREADS) SYMBOL(NAME, _tile)(CALL) {
     MAKE_CALL;
     Key *const keys_room = (Key *)room;
     u32 *const counts = (u32 *)(keys_room + TILE), *const sums = counts + WAVES * RADIX;

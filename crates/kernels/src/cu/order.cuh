@@ -8,12 +8,6 @@
 #else
 #define WAVE 32
 #endif
-// Blocks that a multiprocessor of NVIDIA's is to hold, where the compiler's own choice of registers leaves room for too few.
-#if defined(__AMDGCN__) || BLOCKS == 0
-#define BOUNDS __launch_bounds__(THREADS)
-#else
-#define BOUNDS __launch_bounds__(THREADS, BLOCKS)
-#endif
 #define WAVES (THREADS / WAVE)
 #define TILE (THREADS * ITEMS)
 

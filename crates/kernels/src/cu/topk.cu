@@ -35,18 +35,19 @@ template <> struct Entry<u64> {
 };
 
 // The smallest bound that k of `each` keys of each lane are within, as far as it takes to tell them from the others.
-__device__ inline Key bound_of(const Key *firsts, u32 each, u32 k) {
-    Key own[WAVES], bound = LAST;
+template <int EACH> __device__ inline Key bound_of(const Key *firsts, u32 each, u32 k) {
+    if constexpr (EACH > 1) {
+        if (each < EACH) return bound_of<EACH / 2>(firsts, each, k);
+    }
+    Key own[EACH], bound = LAST;
 #pragma unroll
-    for (int e = 0; e < WAVES; ++e) own[e] = e < each ? firsts[e * WAVE + threadIdx.x] : LAST;
+    for (int e = 0; e < EACH; ++e) own[e] = firsts[e * WAVE + threadIdx.x];
 #pragma unroll 1
     for (int bit = KEY_BITS - 1; bit >= 0; --bit) {
         const Key less = bound ^ (Key)1 << bit;
         u32 within = 0;
 #pragma unroll
-        for (int e = 0; e < WAVES; ++e) {
-            if (e < each) within += votes(own[e] <= less);
-        }
+        for (int e = 0; e < EACH; ++e) within += votes(own[e] <= less);
         if (within >= k) bound = less;
         if (within == k) break;
     }
@@ -65,7 +66,10 @@ __device__ inline u32 sum_of_block(u32 x, u32 *sums) {
     return x;
 }
 
-extern "C" __global__ void BOUNDS SYMBOL(NAME, _chunk)(CALL) {
+// Threads that one of NVIDIA's multiprocessors is to hold: left alone, its compiler takes registers for too few to hide the waiting.
+const int RESIDENT = sizeof(T) == 8 ? THREADS : ITEMS > 8 ? 1280 : 1536;
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS) SYMBOL(NAME, _chunk)(CALL) {
     MAKE_CALL;
     __shared__ Entry<Key> entries[CAP];
     __shared__ Key firsts[THREADS], bound_room;
@@ -90,7 +94,7 @@ extern "C" __global__ void BOUNDS SYMBOL(NAME, _chunk)(CALL) {
     __syncthreads();
     if (threadIdx.x < WAVE) {
         const u32 groups = THREADS >> log;
-        const Key bound = k <= groups ? bound_of(firsts, groups / WAVE, k) : LAST;
+        const Key bound = k <= groups ? bound_of<WAVES>(firsts, groups / WAVE, k) : LAST;
         if (threadIdx.x == 0) bound_room = bound;
     }
     __syncthreads();
@@ -120,18 +124,21 @@ extern "C" __global__ void BOUNDS SYMBOL(NAME, _chunk)(CALL) {
             for (int i = 0; i < ITEMS; ++i) within += keys[i] <= less;
             if (sum_of_block(within, sums) >= k) bound = less;
         }
-        u32 ahead = 0;
+        u32 ahead = 0, equal = 0;
 #pragma unroll
-        for (int i = 0; i < ITEMS; ++i) ahead += keys[i] < bound;
+        for (int i = 0; i < ITEMS; ++i) {
+            ahead += keys[i] < bound;
+            equal |= (u32)(keys[i] == bound) << i;
+        }
         const u32 rest = k - sum_of_block(ahead, sums);
         last = 2 * TILE - 1;
 #pragma unroll 1
         for (u32 bit = TILE; bit > 0; bit /= 2) {
             const u32 less = last ^ bit;
-            u32 within = 0;
-#pragma unroll
-            for (int i = 0; i < ITEMS; ++i) within += keys[i] == bound && i * THREADS + threadIdx.x < less;
-            if (sum_of_block(within, sums) >= rest) last = less;
+            // How many of the thread's own stand before it.
+            const u32 own_places = less > threadIdx.x ? (less - threadIdx.x + THREADS - 1) / THREADS : 0;
+            const u32 within = own_places < ITEMS ? equal & ((1u << own_places) - 1) : equal;
+            if (sum_of_block(__popc(within), sums) >= rest) last = less;
         }
         if (threadIdx.x == 0) found = 0;
         __syncthreads();
