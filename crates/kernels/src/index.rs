@@ -17,6 +17,9 @@ const TEXTS: &[&str] = &[TYPES, PACK, MAP, include_str!("cu/index.cu")];
 static GATHER: File = File { name: "index.cu", texts: TEXTS, kernels: &["_packs", "_single", "_single64", "_wide"] };
 static SCATTER: File = File { name: "index.cu, scattering", texts: TEXTS, kernels: &["_packs", "_single", "_single64"] };
 
+/// Threads of a block.
+const BLOCK: u32 = 256;
+
 /// Packs that a thread has under way at once.
 const UNROLL: u32 = 2;
 
@@ -165,7 +168,7 @@ impl Kernels {
         same_type("masked_fill", "the result", out, x.dtype())?;
         let scalars = Scalars { floats: [0.0; 2], ints: [value.bits(x.dtype()) as i64, 0] };
         let inputs = [("the mask", mask), ("the input", x)];
-        self.run(stream, &Call { recipe: moving("masked_fill", x.dtype(), 2), scalars, inputs: &inputs }, out)
+        self.run(stream, &Call { recipe: moving("masked_fill", x.dtype(), 2).recipe(self.tuning()), scalars, inputs: &inputs }, out)
     }
 
     /// Refuses views of other devices or types, and inputs within the result.
@@ -217,7 +220,7 @@ impl Kernels {
         let args = (out.start(), indices.start(), x.start(), Arg::value(&axis), Arg::value(&dims));
         // SAFETY: the kernel was made for these types and takes these arguments; the views' places were checked when they were made, and
         // an index beyond the input's places is not followed.
-        unsafe { kernels[way].launch(stream, launch(dims.n().div_ceil(u64::from(each))), args) }.map_err(refused(op))
+        unsafe { kernels[way].launch(stream, launch(dims.n().div_ceil(u64::from(each)), BLOCK), args) }.map_err(refused(op))
     }
 
     fn scatter_to(&self, stream: &Stream, op: &'static str, out: View<'_>, indices: View<'_>, x: View<'_>, axis: usize) -> Result<()> {
@@ -290,7 +293,7 @@ impl Kernels {
         let args = (out.start(), sorted.start(), order.start(), x.start(), Arg::value(&axis), Arg::value(&dims));
         // SAFETY: the kernel was made for these types and takes these arguments; the views' places were checked when they were made, an
         // index beyond the result's places is not followed, and one thread alone writes what equal indices lead to.
-        unsafe { kernels[way].launch(stream, launch(dims.n()), args) }.map_err(refused(op))
+        unsafe { kernels[way].launch(stream, launch(dims.n(), BLOCK), args) }.map_err(refused(op))
     }
 }
 
@@ -329,7 +332,6 @@ fn one_index(op: &str, indices: &View<'_>, walked: &View<'_>, axis: usize) -> Re
 pub(crate) fn recipes() -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for dtype in DType::ALL {
-        recipes.push(moving("masked_fill", dtype, 2));
         for index in INDICES {
             recipes.extend(["gather", "scatter", "scatter_add"].map(|op| recipe(op, dtype, index)));
         }

@@ -47,6 +47,8 @@ mod map;
 mod order;
 mod plan;
 mod source;
+mod tune;
+mod tuning;
 mod view;
 
 pub use dtype::{DType, Element, Scalar, UnknownType};
@@ -55,4 +57,6 @@ pub use error::{Error, Result};
 pub use kernels::Kernels;
 pub use layout::{Layout, MOST_DIMS};
 pub use source::programs;
+pub use tune::{Trial, tune};
+pub use tuning::{Knob, Tuning};
 pub use view::{View, ViewMut};

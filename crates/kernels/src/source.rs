@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use warpwave_jit::KernelSource;
 
 use crate::dtype::DType;
+use crate::tuning::Tuning;
 
 /// A text of kernels.
 #[derive(Debug, Eq)]
@@ -95,8 +96,8 @@ pub(crate) fn carrier(dtype: DType) -> &'static str {
     }
 }
 
-/// The sources of all kernels, each with its name: to compile beforehand, or to look at.
+/// The sources of all kernels with the usual tuning, each with its name: to compile beforehand, or to look at.
 pub fn programs() -> Vec<(String, KernelSource)> {
-    let recipes = [crate::elementwise::recipes(), crate::index::recipes(), crate::order::recipes()].concat();
+    let recipes = [crate::elementwise::recipes(&Tuning::default()), crate::index::recipes(), crate::order::recipes()].concat();
     recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
 }
