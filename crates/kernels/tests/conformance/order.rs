@@ -147,7 +147,7 @@ fn the_first_are_found_wherever_they_stand() {
                 .map(|i| match stand {
                     // All large ones with few threads; rising; one value.
                     0 => {
-                        if i % 256 < 8 {
+                        if i % 256 < 40 {
                             1e6 + i as f32
                         } else {
                             random.unit() as f32
