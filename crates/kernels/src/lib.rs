@@ -13,6 +13,9 @@
 //! - Whole numbers wrap. Divided by zero they are 0.
 //! - The larger or smaller of a number and NaN is NaN. The sign of NaN is 0.
 //! - [`Unary::Round`] takes halves away from zero.
+//! - An index that is none, negative or beyond its dimension, reads 0 and writes nothing. Of equal indices the last in order is the one
+//!   that [`Kernels::scatter`] leaves; [`Kernels::scatter_add`] adds in their order, and rounds once.
+//! - In order NaN is the greatest, both zeros are equal, and what is equal stays in its order: the lower index comes first.
 //! - Casts of floats to whole numbers cut off the fraction and saturate, and NaN becomes 0; between whole numbers they wrap.
 //!
 //! ```no_run
@@ -37,10 +40,12 @@
 mod dtype;
 mod elementwise;
 mod error;
+mod index;
 mod kernels;
 mod layout;
 mod map;
 mod normalise;
+mod order;
 mod plan;
 mod reduce;
 mod source;

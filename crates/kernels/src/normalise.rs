@@ -15,7 +15,8 @@ use crate::walk::{Dim, PACK, Walk, merged, packs_fit};
 const NORMALISE: &str = include_str!("cu/normalise.cu");
 static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers", "_edges"] };
 static GROUPS: File = File { name: "normalise_groups.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers"] };
-static LONG: File = File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
+static LONG: File =
+    File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
 
 /// Threads of a block at most.
 const MOST_THREADS: usize = 512;
@@ -204,7 +205,10 @@ impl Kernels {
             return Err(bad(op, "ε is not negative".to_owned()));
         }
         if x.clashes(out) {
-            return Err(Error::Overlap { op: (*op).to_owned(), what: "the input overlaps the result, and is not the same elements".to_owned() });
+            return Err(Error::Overlap {
+                op: (*op).to_owned(),
+                what: "the input overlaps the result, and is not the same elements".to_owned(),
+            });
         }
         if let Some((what, view)) = residual {
             same_type(op, what, view, dtype)?;
@@ -228,7 +232,8 @@ impl Kernels {
             [x.layout().strides()[d], out.layout().strides()[d], residual]
         };
         let mut row: Vec<Dim> = axes.clone().rev().map(|d| Dim { size: shape[d], strides: strides(d) }).collect();
-        let mut kept: Vec<Dim> = (0..shape.len()).rev().filter(|d| !axes.contains(d)).map(|d| Dim { size: shape[d], strides: strides(d) }).collect();
+        let mut kept: Vec<Dim> =
+            (0..shape.len()).rev().filter(|d| !axes.contains(d)).map(|d| Dim { size: shape[d], strides: strides(d) }).collect();
         let grouped = *op == "group_norm";
         let spatial = if grouped { shape[2..].iter().product() } else { 1 };
         if let (true, Some(channels)) = (grouped, row.last_mut()) {
@@ -261,7 +266,8 @@ impl Kernels {
         let fits = n.is_multiple_of(width)
             && (!grouped || spatial.is_multiple_of(width))
             && operands.iter().all(|(k, view)| view.is_none_or(|view| packs_fit(*k, view.address(), size, width, &kept)))
-            && (grouped || [weight, bias].into_iter().flatten().all(|view| step(Some(view)) == 1 && view.address().is_multiple_of(PACK as u64)));
+            && (grouped
+                || [weight, bias].into_iter().flatten().all(|view| step(Some(view)) == 1 && view.address().is_multiple_of(PACK as u64)));
         let rows = lines.walk.n as usize;
         // Some of it is the kernels' own.
         let shared = self.device().info().shared_per_block_max.saturating_sub(1024);
@@ -277,7 +283,9 @@ impl Kernels {
         let launched = unsafe {
             match in_a_row {
                 true => kernels[way.kernel].launch(stream, way.launch, args),
-                false => kernels[way.kernel].launch(stream, way.launch, (args.0, args.1, args.2, args.3, args.4, args.5, Arg::value(&within))),
+                false => {
+                    kernels[way.kernel].launch(stream, way.launch, (args.0, args.1, args.2, args.3, args.4, args.5, Arg::value(&within)))
+                }
             }
         };
         launched.map_err(refused(op))
@@ -308,7 +316,15 @@ fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), softmax: bool, 
         return Way { items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
     }
     // Few threads with much to do each: they wait for one another less.
-    let items = if packs <= 32 { 1 } else if packs <= 64 { 2 } else if packs <= 128 || (softmax && packs <= 256) { 4 } else { 8 };
+    let items = if packs <= 32 {
+        1
+    } else if packs <= 64 {
+        2
+    } else if packs <= 128 || (softmax && packs <= 256) {
+        4
+    } else {
+        8
+    };
     let team = packs.div_ceil(items).next_power_of_two();
     let per_block = (128 / team).max(1);
     let launch = Launch::new([rows.div_ceil(per_block) as u32, 1, 1], [team as u32, per_block as u32, 1]);

@@ -101,5 +101,7 @@ pub fn programs() -> Vec<(String, KernelSource)> {
     let mut recipes = crate::elementwise::recipes(&Tuning::default());
     recipes.extend(crate::reduce::recipes());
     recipes.extend(crate::normalise::recipes());
+    recipes.extend(crate::index::recipes(&Tuning::default()));
+    recipes.extend(crate::order::recipes());
     recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
 }

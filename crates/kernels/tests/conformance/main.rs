@@ -5,6 +5,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod elementwise;
+mod host;
+mod index;
 mod normalise;
+mod order;
 mod reduce;
 mod suite;

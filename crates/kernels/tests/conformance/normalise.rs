@@ -66,7 +66,12 @@ fn arrangement(name: &str, random: &mut Random) -> ([Layout; 3], usize) {
         "every other" => ([0, 1, 2].map(|k| Layout::new(&[9, 30], &[100, 3], k).unwrap()), 1),
         "four dimensions" => {
             let all = contiguous(&[2, 3, 5, 24]);
-            ([all, all.transpose(1, 2).unwrap(), all].map(|layout| if layout.shape() == all.shape() { layout } else { Layout::new(all.shape(), &[360, 24, 72, 1], 0).unwrap() }), random.below(4))
+            (
+                [all, all.transpose(1, 2).unwrap(), all].map(|layout| {
+                    if layout.shape() == all.shape() { layout } else { Layout::new(all.shape(), &[360, 24, 72, 1], 0).unwrap() }
+                }),
+                random.below(4),
+            )
         }
         "one element" => ([offset(contiguous(&[1, 1]), random.below(3)); 3], 1),
         "no elements" => ([contiguous(&[3, 0]); 3], 1),
@@ -99,7 +104,14 @@ fn reals(dtype: DType, bytes: &[u8]) -> Vec<f64> {
 }
 
 /// A row's results, and how far off each may be.
-fn reference(op: &str, dtype: DType, x: &[f64], weight: impl Fn(usize) -> f64, bias: impl Fn(usize) -> f64, epsilon: f64) -> Vec<(f64, f64)> {
+fn reference(
+    op: &str,
+    dtype: DType,
+    x: &[f64],
+    weight: impl Fn(usize) -> f64,
+    bias: impl Fn(usize) -> f64,
+    epsilon: f64,
+) -> Vec<(f64, f64)> {
     let (n, step) = (x.len() as f64, step(dtype));
     // Exponentials of 16-bit elements are the hardware's.
     let close = if dtype.size() == 2 { 4.0 } else { 1.0 };

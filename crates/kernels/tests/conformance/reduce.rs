@@ -85,7 +85,13 @@ pub fn element(op: &str, dtype: DType, awkward: bool, random: &mut Random) -> Ve
     let value = match (awkward && random.below(40) == 0, op) {
         (true, _) => [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.0, -0.0, 1.5, 1.5][random.below(7)],
         (_, "prod") => (0.9 + 0.2 * random.unit()) * if random.below(2) == 0 { -1.0 } else { 1.0 },
-        (_, "any") => if random.below(500) == 0 { 0.5 } else { 0.0 },
+        (_, "any") => {
+            if random.below(500) == 0 {
+                0.5
+            } else {
+                0.0
+            }
+        }
         _ => 4.0 * random.unit() - 2.0,
     };
     encode(dtype, Value::Real(round(dtype, value)))
@@ -119,7 +125,11 @@ fn reference(op: Reduce, from: DType, to: DType, values: &[Value]) -> (Value, Op
         let first = |less: bool| {
             let before = |a: &Value, b: &Value| {
                 let ((a_nan, a, a_int), (b_nan, b, b_int)) = (key(a), key(b));
-                if from.is_integer() { if less { a_int < b_int } else { a_int > b_int } } else { !b_nan && (a_nan || if less { a < b } else { a > b }) }
+                if from.is_integer() {
+                    if less { a_int < b_int } else { a_int > b_int }
+                } else {
+                    !b_nan && (a_nan || if less { a < b } else { a > b })
+                }
             };
             (1..values.len()).fold(0, |best, i| if before(&values[i], &values[best]) { i } else { best })
         };
