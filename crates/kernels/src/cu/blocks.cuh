@@ -5,7 +5,7 @@
 // unless MINIMUM. Codes come four in a word: word k of a unit has weights 4k to 4k + 3 of its first run, from k = 4 on of its second. They
 // are put together from words in the block: LOW words from low_at(unit) on, of which word k has its share in k % LOW, and HIGH from
 // high_at(unit) on. ALIGN is what offsets of words are multiples of; blocks are as aligned as that in shared memory, and to 4 bytes at
-// most elsewhere. SIGNED codes are signed bytes, the others not; both are below 128.
+// most elsewhere. SIGNED codes are signed bytes, the others not; both are below 128. SPLIT: 32 weights in a row have two scales.
 
 typedef signed char i8;
 
@@ -26,7 +26,7 @@ struct Beside {
 
 struct q4_0 {
     static const int BLOCK = 32, BYTES = 18, ALIGN = 2, GAP = 16, ZERO = 8, LOW = 4, HIGH = 0;
-    static const bool SIGNED = false, MINIMUM = false;
+    static const bool SIGNED = false, MINIMUM = false, SPLIT = false;
     static __device__ int first(int) { return 0; }
     static __device__ int low_at(int) { return 2; }
     static __device__ int high_at(int) { return 0; }
@@ -73,7 +73,7 @@ struct q8_1 : q8_0 {
 // 8 runs of 32, two of which share 32 bytes: each has a scale and a minimum of 6 bits, times those of the block.
 struct q4_k {
     static const int BLOCK = 256, BYTES = 144, ALIGN = 16, GAP = 32, ZERO = 0, LOW = 4, HIGH = 0;
-    static const bool SIGNED = false, MINIMUM = true;
+    static const bool SIGNED = false, MINIMUM = true, SPLIT = false;
     static __device__ int first(int unit) { return unit / 2 * 64 + unit % 2 * 16; }
     static __device__ int low_at(int unit) { return 16 + unit * 16; }
     static __device__ int high_at(int) { return 0; }
@@ -100,7 +100,7 @@ struct q5_k : q4_k {
 // 16 runs of 16 with a scale of 8 bits each. Two halves: 4 lower bits in 64 bytes, 2 upper ones of four runs in 32.
 struct q6_k {
     static const int BLOCK = 256, BYTES = 210, ALIGN = 2, GAP = 64, ZERO = 32, LOW = 4, HIGH = 4;
-    static const bool SIGNED = false, MINIMUM = false;
+    static const bool SIGNED = false, MINIMUM = false, SPLIT = true;
     static __device__ int first(int unit) { return unit / 4 * 128 + unit % 4 * 16; }
     static __device__ int low_at(int unit) { return unit * 16; }
     static __device__ int high_at(int unit) { return 128 + unit / 4 * 32 + unit % 2 * 16; }

@@ -19,7 +19,8 @@ struct Product {
     u32 rows, units, vectors;
     // Units of a panel: whole chunks. Bytes that are copied at once.
     u32 panel, width;
-    u32 unused;
+    // Blocks of threads that share the rows; as many more for each VECTORS vectors.
+    u32 blocks;
 };
 
 // Bytes from global to shared memory while the wave goes on.
@@ -177,11 +178,11 @@ template <class F> __device__ inline void fetch(u8 *stage, const u8 *weights, co
 template <class F, class X, class R>
 __device__ inline void products(R *out, const u8 *weights, Beside beside, const void *x, const Product &p, u8 *room) {
     const int lane = threadIdx.x % LANES, wave = threadIdx.x / LANES, waves = THREADS / LANES;
-    const u32 vector0 = blockIdx.y * VECTORS, groups = (p.rows + ROWS - 1) / ROWS, step = gridDim.x * waves;
+    const u32 vector0 = blockIdx.x / p.blocks * VECTORS, groups = (p.rows + ROWS - 1) / ROWS, step = p.blocks * waves;
     const u32 chunks = (p.units + CHUNK - 1) / CHUNK, rounds = (groups + step - 1) / step, stride = p.panel * Vectors<X>::UNIT;
     const u32 panel_chunks = p.panel / CHUNK;
     // Waves without a row of their own go along: all meet at the barriers.
-    const u32 group0 = blockIdx.x * waves + wave;
+    const u32 group0 = blockIdx.x % p.blocks * waves + wave;
     u8 *ring = room + (u64)VECTORS * stride + wave * STAGES * ROWS * chunk_bytes<F>();
     u32 ahead_group = group0, ahead_chunk = 0, ahead_round = 0, ahead_stage = 0;
     auto fetch_next = [&]() {
