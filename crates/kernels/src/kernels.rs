@@ -86,7 +86,6 @@ pub(crate) fn wrong_shape(op: &str, what: &'static str, view: &View<'_>, expecte
 }
 
 /// Refuses an input that shares memory with what is written.
-#[allow(dead_code)]
 pub(crate) fn apart(op: &str, what: &'static str, input: &View<'_>, out: &View<'_>) -> Result<()> {
     if !input.overlaps(out) {
         return Ok(());

@@ -41,6 +41,7 @@ mod kernels;
 mod layout;
 mod map;
 mod plan;
+mod quant;
 mod source;
 mod view;
 
@@ -49,5 +50,6 @@ pub use elementwise::{Binary, Unary};
 pub use error::{Error, Result};
 pub use kernels::Kernels;
 pub use layout::{Layout, MOST_DIMS};
+pub use quant::{Activations, Quant, QuantView, QuantViewMut};
 pub use source::programs;
 pub use view::{View, ViewMut};

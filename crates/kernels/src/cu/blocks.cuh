@@ -16,12 +16,14 @@ __device__ inline f32 half_at(const u8 *at) {
 
 struct Scale { f32 d, m; };
 
+// Units of a group, and groups of a row.
+struct Groups { u32 units, in_row; };
+
 // Scales that lie beside the blocks, for formats that have such.
 struct Beside {
     const void *scales;
     const u8 *zeros;
-    // Units of a group, and groups of a row.
-    u32 units, groups;
+    Groups groups;
 };
 
 struct q4_0 {
@@ -125,7 +127,7 @@ struct int4_groups : q4_0 {
     static const bool MINIMUM = true;
     static __device__ int low_at(int) { return 0; }
     static __device__ Scale scale(const u8 *, int, int, const Beside &beside, u64 row, u32 unit) {
-        const u64 group = row * beside.groups + unit / beside.units;
+        const u64 group = row * beside.groups.in_row + unit / beside.groups.units;
         const f32 d = half_at((const u8 *)beside.scales + 2 * group);
         return {d, -d * (f32)(beside.zeros ? beside.zeros[group] : 8)};
     }

@@ -79,8 +79,11 @@ template <class F> __device__ inline void fill(Room<F> &room, const u8 *weights,
     const uint4 first = {words[1], words[2], words[3], words[4]}, second = {words[5], words[6], words[7], words[8]};
     *(uint4 *)(room.x + room.x_at(place, k * 32)) = first;
     *(uint4 *)(room.x + room.x_at(place, k * 32 + 16)) = second;
-    f16 d = {(u16)words[0]}, sum = {(u16)(words[0] >> 16)};
-    room.x_scale[k][place] = {widen(d), widen(sum)};
+    f16 d = {(u16)words[0]};
+    i32 sum = 0;
+#pragma unroll
+    for (int i = 1; i < 9; ++i) sum = __dp4a((i32)words[i], 0x01010101, sum);
+    room.x_scale[k][place] = {widen(d), widen(d) * (f32)sum};
 }
 
 template <class F, class R> __device__ inline void tiles(R *out, const u8 *weights, const Beside &beside, const u8 *x, const Product &p, Room<F> &room) {
@@ -156,7 +159,7 @@ template <class F, class R> __device__ inline void tiles(R *out, const u8 *weigh
 #define PASTE(NAME, WHAT) NAME##WHAT
 #define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
 extern "C" __global__ void __launch_bounds__(THREADS)
-SYMBOL(NAME, _tiles)(U *out, const u8 *weights, Beside beside, const u8 *x, Product p) {
+SYMBOL(NAME, _tiles)(U *out, const u8 *weights, const void *scales, const u8 *zeros, Groups groups, const u8 *x, Product p) {
     extern __shared__ uint4 room[];
-    tiles<T, U>(out, weights, beside, x, p, *(Room<T> *)room);
+    tiles<T, U>(out, weights, Beside{scales, zeros, groups}, x, p, *(Room<T> *)room);
 }

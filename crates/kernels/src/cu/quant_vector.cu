@@ -260,7 +260,7 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
 #define PASTE(NAME, WHAT) NAME##WHAT
 #define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
 extern "C" __global__ void __launch_bounds__(THREADS)
-SYMBOL(NAME, _products)(V *out, const u8 *weights, Beside beside, const void *x, Product p) {
+SYMBOL(NAME, _products)(V *out, const u8 *weights, const void *scales, const u8 *zeros, Groups groups, const void *x, Product p) {
     extern __shared__ uint4 room[];
-    products<T, U, V>(out, weights, beside, x, p, (u8 *)room);
+    products<T, U, V>(out, weights, Beside{scales, zeros, groups}, x, p, (u8 *)room);
 }

@@ -302,13 +302,13 @@ template <class F, class X> __device__ inline void blocks(u8 *out, const X *x, c
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _blocks)(u8 *out, void *, u8 *, const U *x, Source p, u32) {
+extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _blocks)(u8 *out, void *, u8 *, const U *x, Source p, Groups) {
     blocks<T, U>(out, x, p);
 }
 
 #elif defined(OP_quantise_rows)
 // A block of threads has a row.
-extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _blocks)(u8 *out, void *scales, u8 *, const U *x, Source p, u32) {
+extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _blocks)(u8 *out, void *scales, u8 *, const U *x, Source p, Groups) {
     __shared__ f32 each[8];
     for (u64 row = blockIdx.x; row < p.rows; row += gridDim.x) {
         f32 most = 0;
@@ -328,10 +328,11 @@ extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _blocks)(u8 *out,
 }
 
 #elif defined(OP_quantise_groups)
-// Of `units` times 32 numbers; the codes are those for the scale as it is stored.
+// The codes are those for the scale as it is stored.
 extern "C" __global__ void __launch_bounds__(256)
-SYMBOL(NAME, _blocks)(u8 *out, void *scales, u8 *zeros, const U *x, Source p, u32 units) {
-    const u64 each = p.columns / 32 / units, all = p.rows * each;
+SYMBOL(NAME, _blocks)(u8 *out, void *scales, u8 *zeros, const U *x, Source p, Groups groups) {
+    const u32 units = groups.units;
+    const u64 each = groups.in_row, all = p.rows * each;
     const int lane = threadIdx.x % 32;
     for (u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < all; i += (u64)gridDim.x * blockDim.x / 32) {
         const u64 row = i / each, group = i % each;
