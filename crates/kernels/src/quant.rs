@@ -295,8 +295,8 @@ impl<'a> QuantView<'a> {
 
     fn groups(&self) -> Groups {
         match self.quant {
-            Quant::Int4(group) => Groups { units: (group / 32) as u32, in_row: (self.shape[1] / group) as u32 },
-            _ => Groups { units: 1, in_row: 1 },
+            Quant::Int4(group) => Groups { shift: (group / 32).ilog2(), in_row: (self.shape[1] / group) as u32 },
+            _ => Groups { shift: 0, in_row: 1 },
         }
     }
 }
@@ -305,7 +305,7 @@ impl<'a> QuantView<'a> {
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Groups {
-    units: u32,
+    shift: u32,
     in_row: u32,
 }
 
@@ -345,6 +345,8 @@ struct VectorProduct {
     panel: u32,
     width: u32,
     blocks: u32,
+    wide: u32,
+    unused: u32,
 }
 
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -390,8 +392,8 @@ fn steps(view: &View<'_>) -> (u64, u64) {
 /// How a product with few vectors is launched.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Plan {
-    /// Rows of a wave, vectors of a launch, chunks under way, threads of a block.
-    numbers: [u32; 4],
+    /// Rows of a wave, vectors of a launch, chunks under way, threads of a block, units of a lane at once.
+    numbers: [u32; 5],
     /// Units of a panel.
     panel: usize,
     shared: usize,
@@ -420,12 +422,12 @@ fn plan(lanes: u32, shared: usize, quant: Quant, exact: bool, vectors: usize, un
     let chunks = units.div_ceil(CHUNK).max(1);
     let panel = chunks.min(shared.saturating_sub(ring + BEHIND) / (n * unit * CHUNK)).max(1) * CHUNK;
     let shared = panel * n * unit + ring + BEHIND;
-    Plan { numbers: [rows, n as u32, stages as u32, threads], panel, shared, blocks_per_unit: 1 }
+    Plan { numbers: [rows, n as u32, stages as u32, threads, 1], panel, shared, blocks_per_unit: 1 }
 }
 
 fn vector_recipe(quant: Quant, x: &'static str, out: DType, plan: &Plan) -> Recipe {
-    let [rows, vectors, stages, threads] = plan.numbers;
-    let numbers = [("ROWS", rows), ("VECTORS", vectors), ("STAGES", stages), ("THREADS", threads)];
+    let [rows, vectors, stages, threads, unroll] = plan.numbers;
+    let numbers = [("ROWS", rows), ("VECTORS", vectors), ("STAGES", stages), ("THREADS", threads), ("UNROLL", unroll)];
     Recipe::new(&VECTOR, "quant_matmul", &[quant.cuda_name(), x, out.name()], &numbers)
 }
 
@@ -524,15 +526,15 @@ impl Kernels {
         let recipe = dequantise_recipe(weights.quant, out.dtype());
         let kernels = self.load(&recipe)?;
         let (out_row, out_step) = steps(&out);
-        let (size, width) = (out.dtype().size() as u64, 16 / out.dtype().size());
+        let size = out.dtype().size() as u64;
         let wide = out_step == 1 && out.address().is_multiple_of(16) && (rows == 1 || (out_row * size).is_multiple_of(16));
         // Without gaps all rows are one; but scales of rows need to know them.
         let one = out.layout().is_contiguous() && weights.quant != Quant::Int8;
         let (rows, columns) = if one { (1, rows * columns) } else { (rows, columns) };
-        let launch = Launch::new(
-            [(columns / width).div_ceil((THREADS * recipe.number("UNROLL")) as usize).min(MOST_BLOCKS) as u32, rows.min(1 << 15) as u32, 1],
-            [THREADS, 1, 1],
-        );
+        // A thread has as many words of each run of a unit as make 16 bytes of the result.
+        let threads = columns / 32 * out.dtype().size();
+        let blocks = threads.div_ceil((THREADS * recipe.number("UNROLL")) as usize).min(MOST_BLOCKS) as u32;
+        let launch = Launch::new([blocks, rows.min(1 << 15) as u32, 1], [THREADS, 1, 1]);
         let weights_row = weights.row_bytes() as u64;
         let units = columns as u64 / 32;
         let shape = Rows { weights_row, out_row, out_step, rows: rows as u64, units, wide: wide.into(), unused: 0 };
@@ -652,12 +654,13 @@ impl Kernels {
         let info: &DeviceInfo = self.device().info();
         let exact = matches!(x, Given::Floats(_));
         let plan = plan(info.wave_size, info.shared_per_block_max, weights.quant, exact, vectors, units);
-        let (name, data, (x_row, x_step)) = match x {
-            Given::Floats(view) => (view.dtype().name(), view.start(), steps(&view)),
-            Given::Blocks(blocks) => ("q8_1", blocks.codes.start(), (blocks.row_bytes() as u64, 1)),
+        let (name, data, (x_row, x_step), size) = match x {
+            Given::Floats(view) => (view.dtype().name(), view.start(), steps(&view), view.dtype().size() as u64),
+            Given::Blocks(blocks) => ("q8_1", blocks.codes.start(), (blocks.row_bytes() as u64, 1), 1),
         };
+        let wide = x_step == 1 && data.device_ptr().is_multiple_of(16) && (vectors == 1 || (x_row * size).is_multiple_of(16));
         let kernels = self.load(&vector_recipe(weights.quant, name, out.dtype(), &plan))?;
-        let [rows_each, vectors_each, _, threads] = plan.numbers;
+        let [rows_each, vectors_each, _, threads, _] = plan.numbers;
         let waves = (threads / info.wave_size) as usize;
         let blocks = rows.div_ceil(rows_each as usize).div_ceil(waves).min(info.compute_units as usize * plan.blocks_per_unit).max(1);
         let aligned = |bytes: u64| weights.codes.address().is_multiple_of(bytes) && weights_row.is_multiple_of(bytes);
@@ -674,6 +677,8 @@ impl Kernels {
             panel: plan.panel as u32,
             width: width as u32,
             blocks: blocks as u32,
+            wide: wide.into(),
+            unused: 0,
         };
         let grid = blocks_of(op, blocks * vectors.div_ceil(vectors_each as usize))?;
         let launch = Launch::new([grid, 1, 1], [threads, 1, 1]).shared(plan.shared as u32);

@@ -2,7 +2,7 @@
 //
 // A format F packs BLOCK weights of a row into BYTES bytes. What threads take is a unit: 32 weights in two runs of 16, the second GAP behind
 // the first, which begins at first(unit) of the block. A weight is d * (code - ZERO) + m, the scale (d, m) being that of its run; m is 0
-// unless MINIMUM. Codes come four in a word: word k of a unit has weights 4k to 4k + 3 of its first run, from k = 4 on of its second. They
+// unless MINIMUM; BESIDE scales are not in the blocks. Codes come four in a word: word k of a unit has weights 4k to 4k + 3 of its first run, from k = 4 on of its second. They
 // are put together from words in the block: LOW words from low_at(unit) on, of which word k has its share in k % LOW, and HIGH from
 // high_at(unit) on. ALIGN is what offsets of words are multiples of; blocks are as aligned as that in shared memory, and to 4 bytes at
 // most elsewhere. SIGNED codes are signed bytes, the others not; both are below 128. SPLIT: 32 weights in a row have two scales.
@@ -14,10 +14,20 @@ __device__ inline f32 half_at(const u8 *at) {
     return widen(half);
 }
 
+// A byte of a word, less something, as a float: exact.
+__device__ inline f32 byte_of(u32 word, int i, int less) {
+#if defined(__AMDGCN__)
+    return (f32)(word >> 8 * i & 255u) - (f32)less;
+#else
+    // At the end of 2^23 it is that much more.
+    return __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7440 + i)) - (f32)(8388608 + less);
+#endif
+}
+
 struct Scale { f32 d, m; };
 
-// Units of a group, and groups of a row.
-struct Groups { u32 units, in_row; };
+// A group has 1 << shift units, a row so many groups.
+struct Groups { u32 shift, in_row; };
 
 // Scales that lie beside the blocks, for formats that have such.
 struct Beside {
@@ -28,19 +38,23 @@ struct Beside {
 
 struct q4_0 {
     static const int BLOCK = 32, BYTES = 18, ALIGN = 2, GAP = 16, ZERO = 8, LOW = 4, HIGH = 0;
-    static const bool SIGNED = false, MINIMUM = false, SPLIT = false;
+    static const bool SIGNED = false, MINIMUM = false, SPLIT = false, BESIDE = false;
     static __device__ int first(int) { return 0; }
     static __device__ int low_at(int) { return 2; }
     static __device__ int high_at(int) { return 0; }
     static __device__ u32 codes(u32 low, u32, int, int k) { return low >> k / 4 * 4 & 0x0f0f0f0fu; }
-    static __device__ Scale scale(const u8 *block, int, int, const Beside &, u64, u32) { return {half_at(block), 0}; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int, const Beside &, u64, u32) { runs[0] = runs[1] = {half_at(block), 0}; }
 };
 
 struct q4_1 : q4_0 {
     static const int BYTES = 20, ALIGN = 4, ZERO = 0;
     static const bool MINIMUM = true;
     static __device__ int low_at(int) { return 4; }
-    static __device__ Scale scale(const u8 *block, int, int, const Beside &, u64, u32) { return {half_at(block), half_at(block + 2)}; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int, const Beside &, u64, u32) {
+        const u32 both = *(const u32 *)block;
+        f16 d = {(u16)both}, m = {(u16)(both >> 16)};
+        runs[0] = runs[1] = {widen(d), widen(m)};
+    }
 };
 
 struct q5_0 : q4_0 {
@@ -58,7 +72,11 @@ struct q5_1 : q5_0 {
     static const bool MINIMUM = true;
     static __device__ int low_at(int) { return 8; }
     static __device__ int high_at(int) { return 4; }
-    static __device__ Scale scale(const u8 *block, int, int, const Beside &, u64, u32) { return {half_at(block), half_at(block + 2)}; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int, const Beside &, u64, u32) {
+        const u32 both = *(const u32 *)block;
+        f16 d = {(u16)both}, m = {(u16)(both >> 16)};
+        runs[0] = runs[1] = {widen(d), widen(m)};
+    }
 };
 
 struct q8_0 : q4_0 {
@@ -75,18 +93,21 @@ struct q8_1 : q8_0 {
 // 8 runs of 32, two of which share 32 bytes: each has a scale and a minimum of 6 bits, times those of the block.
 struct q4_k {
     static const int BLOCK = 256, BYTES = 144, ALIGN = 16, GAP = 32, ZERO = 0, LOW = 4, HIGH = 0;
-    static const bool SIGNED = false, MINIMUM = true, SPLIT = false;
+    static const bool SIGNED = false, MINIMUM = true, SPLIT = false, BESIDE = false;
     static __device__ int first(int unit) { return unit / 2 * 64 + unit % 2 * 16; }
     static __device__ int low_at(int unit) { return 16 + unit * 16; }
     static __device__ int high_at(int) { return 0; }
     static __device__ u32 codes(u32 low, u32, int, int k) { return low >> k / 4 * 4 & 0x0f0f0f0fu; }
-    static __device__ Scale scale(const u8 *block, int unit, int run, const Beside &, u64, u32) {
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int unit, const Beside &, u64, u32) {
         const u32 *words = (const u32 *)block;
-        const int part = unit / 2 * 2 + run, shift = part % 4 * 8;
+        // Those of the two runs are neighbours.
+        const int shift = unit / 2 % 2 * 16;
         const u32 first = words[1] >> shift, second = words[2] >> shift, third = words[3] >> shift;
-        const u32 d = part < 4 ? first & 63u : (third & 15u) | (first >> 2 & 48u);
-        const u32 m = part < 4 ? second & 63u : (third >> 4 & 15u) | (second >> 2 & 48u);
-        return {half_at(block) * (f32)d, -half_at(block + 2) * (f32)m};
+        const u32 ds = unit < 4 ? first & 0x3f3fu : (third & 0x0f0fu) | (first >> 2 & 0x3030u);
+        const u32 ms = unit < 4 ? second & 0x3f3fu : (third >> 4 & 0x0f0fu) | (second >> 2 & 0x3030u);
+        f16 d = {(u16)words[0]}, m = {(u16)(words[0] >> 16)};
+        runs[0] = {widen(d) * byte_of(ds, 0, 0), -widen(m) * byte_of(ms, 0, 0)};
+        runs[1] = {widen(d) * byte_of(ds, 1, 0), -widen(m) * byte_of(ms, 1, 0)};
     }
 };
 
@@ -102,34 +123,40 @@ struct q5_k : q4_k {
 // 16 runs of 16 with a scale of 8 bits each. Two halves: 4 lower bits in 64 bytes, 2 upper ones of four runs in 32.
 struct q6_k {
     static const int BLOCK = 256, BYTES = 210, ALIGN = 2, GAP = 64, ZERO = 32, LOW = 4, HIGH = 4;
-    static const bool SIGNED = false, MINIMUM = false, SPLIT = true;
+    static const bool SIGNED = false, MINIMUM = false, SPLIT = true, BESIDE = false;
     static __device__ int first(int unit) { return unit / 4 * 128 + unit % 4 * 16; }
     static __device__ int low_at(int unit) { return unit * 16; }
     static __device__ int high_at(int unit) { return 128 + unit / 4 * 32 + unit % 2 * 16; }
     static __device__ u32 codes(u32 low, u32 high, int unit, int k) {
         return (low >> k / 4 * 4 & 0x0f0f0f0fu) | (high >> (unit / 2 % 2 * 2 + k / 4 * 4) & 0x03030303u) << 4;
     }
-    static __device__ Scale scale(const u8 *block, int unit, int run, const Beside &, u64, u32) {
-        return {half_at(block + 208) * (f32)(i8)block[192 + unit / 4 * 8 + unit % 4 + run * 4], 0};
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int unit, const Beside &, u64, u32) {
+        const u8 *each = block + 192 + unit / 4 * 8 + unit % 4;
+        const f32 d = half_at(block + 208);
+        runs[0] = {d * (f32)(i8)each[0], 0};
+        runs[1] = {d * (f32)(i8)each[4], 0};
     }
 };
 
 // Bytes with a scale of each row.
 struct int8_rows : q8_0 {
     static const int BYTES = 32, ALIGN = 16;
+    static const bool BESIDE = true;
     static __device__ int low_at(int) { return 0; }
-    static __device__ Scale scale(const u8 *, int, int, const Beside &beside, u64 row, u32) { return {((const f32 *)beside.scales)[row], 0}; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &beside, u64 row, u32) {
+        runs[0] = runs[1] = {((const f32 *)beside.scales)[row], 0};
+    }
 };
 
 // 4 bits, packed as Q4_0 packs them, with a scale of each group of units, and a code that means 0: 8 unless there are zeros.
 struct int4_groups : q4_0 {
     static const int BYTES = 16, ALIGN = 16, ZERO = 0;
-    static const bool MINIMUM = true;
+    static const bool MINIMUM = true, BESIDE = true;
     static __device__ int low_at(int) { return 0; }
-    static __device__ Scale scale(const u8 *, int, int, const Beside &beside, u64 row, u32 unit) {
-        const u64 group = row * beside.groups.in_row + unit / beside.groups.units;
+    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &beside, u64 row, u32 unit) {
+        const u64 group = row * beside.groups.in_row + (unit >> beside.groups.shift);
         const f32 d = half_at((const u8 *)beside.scales + 2 * group);
-        return {d, -d * (f32)(beside.zeros ? beside.zeros[group] : 8)};
+        runs[0] = runs[1] = {d, -d * (f32)(beside.zeros ? beside.zeros[group] : 8)};
     }
 };
 
@@ -138,16 +165,8 @@ template <class F> __device__ constexpr int units_of() { return F::BLOCK / 32; }
 // Four codes as floats, less what means 0: exact.
 template <class F> __device__ inline void to_floats(u32 codes, f32 (&values)[4]) {
     if (F::SIGNED) codes ^= 0x80808080u;
-    const int zero = F::SIGNED ? 128 : F::ZERO;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-#if defined(__AMDGCN__)
-        values[i] = (f32)(codes >> 8 * i & 255u) - (f32)zero;
-#else
-        // A byte at the end of 2^23 is that much more.
-        values[i] = __uint_as_float(__byte_perm(codes, 0x4b000000u, 0x7440 + i)) - (f32)(8388608 + zero);
-#endif
-    }
+    for (int i = 0; i < 4; ++i) values[i] = byte_of(codes, i, F::SIGNED ? 128 : F::ZERO);
 }
 
 // A word of a block in global memory.

@@ -43,16 +43,16 @@ template <class F> __device__ inline void fill(Room<F> &room, const u8 *weights,
         const int unit = u % units_of<F>();
         const u8 *block = weights + row * p.weights_row + (u64)(u / units_of<F>()) * F::BYTES;
         const bool there = u < p.units;
+        Scale scales[2] = {{0, 0}, {0, 0}};
+        if (there) F::scales(scales, block, unit, beside, row, u);
 #pragma unroll
         for (int run = 0; run < 2; ++run) {
             uint4 codes = {0, 0, 0, 0};
-            Scale scale = {0, 0};
             if (there) {
                 codes.x = to_signed<F>(codes_at<F>(block, unit, run * 4));
                 codes.y = to_signed<F>(codes_at<F>(block, unit, run * 4 + 1));
                 codes.z = to_signed<F>(codes_at<F>(block, unit, run * 4 + 2));
                 codes.w = to_signed<F>(codes_at<F>(block, unit, run * 4 + 3));
-                scale = F::scale(block, unit, run, beside, row, u);
             }
             // Within what was begun at a multiple of 128 columns.
             const int column = (F::BLOCK == 32 ? i % 4 * 32 : F::first(unit % 4)) + run * F::GAP, half = column / 16 % 2;
@@ -61,10 +61,10 @@ template <class F> __device__ inline void fill(Room<F> &room, const u8 *weights,
                 const uint4 zeros = {0, 0, 0, 0};
                 *(uint4 *)(room.w + room.w_at(place, part * 32 + 16 * half)) = codes;
                 *(uint4 *)(room.w + room.w_at(place, part * 32 + 16 - 16 * half)) = zeros;
-                room.w_scale[part][place] = scale;
+                room.w_scale[part][place] = scales[run];
             } else {
                 *(uint4 *)(room.w + room.w_at(place, column)) = codes;
-                if (half == 0) room.w_scale[column / 32][place] = scale;
+                if (half == 0) room.w_scale[column / 32][place] = scales[run];
             }
         }
     }

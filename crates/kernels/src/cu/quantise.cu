@@ -159,7 +159,7 @@ template <int MOST> struct Runs {
         weights = sum_of<4>(weights), values = sum_of<4>(values);
         d = (high - low) / MOST;
         m = -low;
-        if (!(high > low)) return;
+        // Not left here: lanes beside these may have more to do, and all shuffle together.
 #pragma unroll 1
         for (int step = 0; step <= 20; ++step) {
             const f32 factor = ((f32)(MOST - 1) + 0.1f * (f32)step) / (high - low);
@@ -184,7 +184,7 @@ template <int MOST> struct Runs {
                 error = fmaf(weight[i] * off, off, error);
             }
             error = sum_of<4>(error);
-            if (error < best && slope > 0) best = error, d = slope, m = -start;
+            if (high > low && error < best && slope > 0) best = error, d = slope, m = -start;
         }
     }
 
@@ -238,19 +238,19 @@ template <> struct Encode<q5_k> {
 // Two lanes have a run of 16.
 template <> struct Encode<q6_k> {
     static __device__ f32 search(const f32 (&x)[8]) {
-        f32 largest = 0;
+        // Not from 0 on: clang 19 for AMD then forgets the second fabsf.
+        f32 largest = x[0];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) largest = fabsf(x[i]) > fabsf(largest) ? x[i] : largest;
+        for (int i = 1; i < 8; ++i) largest = fabsf(x[i]) > fabsf(largest) ? x[i] : largest;
         largest = largest_of<2>(largest);
         f32 best = 0, scale = 0;
-        if (largest == 0) return 0;
 #pragma unroll 1
         for (int step = -9; step <= 9; ++step) {
             const f32 factor = -(32.0f + 0.1f * (f32)step) / largest;
             f32 product = 0, square = 0;
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                // Relative to the largest: no square overflows.
+                // Relative to the largest: no square overflows. Of zeros alone nothing is a number, and no gain.
                 const f32 size = x[i] / largest, code = whole_up_to(factor * x[i], -32, 31);
                 product = fmaf(size * size * size, code, product);
                 square = fmaf(size * size * code, code, square);
@@ -331,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _blocks)(u8 *out,
 // The codes are those for the scale as it is stored.
 extern "C" __global__ void __launch_bounds__(256)
 SYMBOL(NAME, _blocks)(u8 *out, void *scales, u8 *zeros, const U *x, Source p, Groups groups) {
-    const u32 units = groups.units;
+    const u32 units = 1u << groups.shift;
     const u64 each = groups.in_row, all = p.rows * each;
     const int lane = threadIdx.x % 32;
     for (u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < all; i += (u64)gridDim.x * blockDim.x / 32) {

@@ -174,30 +174,75 @@ pub fn pack_int4(x: &[f32], with_zero: bool) -> (Vec<u8>, f16, u8) {
     (codes.chunks(32).flat_map(nibbles).collect(), scale, zero as u8)
 }
 
-/// The error of the best scale and minimum for 32 numbers (or the best scale for 16) that a plain search finds, without a limit to the
-/// scales' own bits: what the formats of 256 come near.
-pub fn least_error(x: &[f32], most: f64, signed: bool) -> f64 {
-    let error = |scale: f64, start: f64, least: f64, top: f64| -> f64 {
-        let each = |v: &f32| {
-            let v = f64::from(*v);
-            let code = if scale == 0.0 { 0.0 } else { ((v - start) / scale).round().clamp(least, top) };
-            (scale * code + start - v).powi(2)
-        };
-        x.iter().map(each).sum()
+/// A block of 256 as a plain search makes it: what it stands for, and what an error counts at each number.
+pub fn search256(quant: Quant, x: &[f32]) -> Vec<(f64, f64)> {
+    let x: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
+    let half = |value: f64| f64::from(f16::from_f32(value as f32));
+    let weights: Vec<f64> = match quant {
+        Quant::Q6K => x.iter().map(|v| v * v).collect(),
+        _ => {
+            let usual = |run: &[f64]| (run.iter().map(|v| v * v).sum::<f64>() / 32.0).sqrt();
+            x.chunks(32).flat_map(|run| run.iter().map(|v| usual(run) + v.abs()).collect::<Vec<_>>()).collect()
+        }
     };
-    let (low, high) = x.iter().fold((0f64, 0f64), |(low, high), v| (low.min(f64::from(*v)), high.max(f64::from(*v))));
-    let mut best = f64::MAX;
-    for step in 0..60 {
-        let shrink = 0.7 + 0.006 * f64::from(step);
-        if signed {
-            let largest = low.abs().max(high);
-            best = best.min(error(largest / most * shrink, 0.0, -most, most - 1.0)).min(error(-largest / most * shrink, 0.0, -most, most - 1.0));
-        } else {
-            for lift in 0..10 {
-                let start = low * (1.0 - 0.03 * f64::from(lift));
-                best = best.min(error((high - start) / most * shrink, start, 0.0, most));
-            }
+    let values: Vec<f64> = if quant == Quant::Q6K {
+        let scales: Vec<f64> = x.chunks(16).zip(weights.chunks(16)).map(|(x, w)| symmetric_scale(x, w)).collect();
+        let largest = scales.iter().fold(0f64, |most, v| if v.abs() > most.abs() { *v } else { most });
+        let part = |scale: f64| if largest == 0.0 { 0.0 } else { (scale * -128.0 / largest).round().clamp(-128.0, 127.0) };
+        let scale = |i: usize| half(largest / -128.0) * part(scales[i / 16]);
+        let value = |(i, v): (usize, &f64)| if scale(i) == 0.0 { 0.0 } else { scale(i) * (v / scale(i)).round().clamp(-32.0, 31.0) };
+        x.iter().enumerate().map(value).collect()
+    } else {
+        let most = if quant == Quant::Q4K { 15.0 } else { 31.0 };
+        let lines: Vec<(f64, f64)> = x.chunks(32).zip(weights.chunks(32)).map(|(x, w)| line(x, w, most)).collect();
+        let (most_d, most_m) = lines.iter().fold((0f64, 0f64), |(d, m), line| (d.max(line.0), m.max(line.1)));
+        let stored = |value: f64, most: f64| if most == 0.0 { 0.0 } else { half(most / 63.0) * (value * 63.0 / most).round().min(63.0) };
+        let value = |(i, v): (usize, &f64)| {
+            let (d, m) = (stored(lines[i / 32].0, most_d), stored(lines[i / 32].1, most_m));
+            if d == 0.0 { -m } else { d * ((v + m) / d).round().clamp(0.0, most) - m }
+        };
+        x.iter().enumerate().map(value).collect()
+    };
+    values.into_iter().zip(weights).collect()
+}
+
+fn symmetric_scale(x: &[f64], weights: &[f64]) -> f64 {
+    let largest = x.iter().fold(0f64, |most, v| if v.abs() > most.abs() { *v } else { most });
+    let mut best = (0.0, 0.0);
+    for step in -9..=9 {
+        let factor = -(32.0 + 0.1 * f64::from(step)) / largest;
+        let sum = |f: &dyn Fn(f64, f64) -> f64| {
+            x.iter().zip(weights).map(|(v, w)| w * f(*v, (v * factor).round().clamp(-32.0, 31.0))).sum::<f64>()
+        };
+        let (product, square) = (sum(&|v, code| v * code), sum(&|_, code| code * code));
+        if product * product / square > best.0 {
+            best = (product * product / square, product / square);
         }
     }
-    best
+    best.1
+}
+
+/// Scale and minimum (below which nothing is, as a positive number) of 32 numbers.
+fn line(x: &[f64], weights: &[f64], most: f64) -> (f64, f64) {
+    let (low, high) = x.iter().fold((0f64, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
+    let mut best = (f64::MAX, 0.0, -low);
+    if high <= low {
+        return (0.0, -low);
+    }
+    for step in 0..=20 {
+        let code = |v: f64| ((v - low) * (most - 1.0 + 0.1 * f64::from(step)) / (high - low)).round().clamp(0.0, most);
+        let sum = |f: &dyn Fn(f64, f64) -> f64| x.iter().zip(weights).map(|(v, w)| w * f(*v, code(*v))).sum::<f64>();
+        let (n, q, v) = (sum(&|_, _| 1.0), sum(&|_, q| q), sum(&|v, _| v));
+        let (qq, qv) = (sum(&|_, q| q * q), sum(&|v, q| q * v));
+        let mut start = (qq * v - q * qv) / (n * qq - q * q);
+        let mut slope = (n * qv - v * q) / (n * qq - q * q);
+        if start > 0.0 {
+            (start, slope) = (0.0, qv / qq);
+        }
+        let error = sum(&|v, q| (slope * q + start - v).powi(2));
+        if error < best.0 {
+            best = (error, slope, -start);
+        }
+    }
+    (best.1, best.2)
 }
