@@ -303,7 +303,7 @@ fn pairs(random: &mut Random) -> Vec<(&'static str, Quant, DType)> {
     pairs.retain(|(op, quant, _)| {
         let first = ops.insert(*op) | types.insert(format!("{quant:?}"));
         more += usize::from(!first);
-        first || more <= 4
+        first || more <= 2
     });
     pairs
 }
