@@ -43,6 +43,8 @@ mod map;
 mod plan;
 mod quant;
 mod source;
+mod tune;
+mod tuning;
 mod view;
 
 pub use dtype::{DType, Element, Scalar, UnknownType};
@@ -52,4 +54,6 @@ pub use kernels::Kernels;
 pub use layout::{Layout, MOST_DIMS};
 pub use quant::{Activations, Quant, QuantView, QuantViewMut};
 pub use source::programs;
+pub use tune::{Trial, tune};
+pub use tuning::{Knob, Tuning};
 pub use view::{View, ViewMut};

@@ -9,6 +9,7 @@
         typedef RESULT R;                                                                                                          \
         typedef Traits<T>::Math Math;                                                                                              \
         static const int ARITY = 2;                                                                                                \
+        static const bool PAIRS = false;                                                                                           \
         __device__ Op(Scalars) {}                                                                                                  \
         __device__ R at(A first, B second, C) const {                                                                              \
             const Math x = widen(first), y = widen(second);                                                                        \
@@ -46,7 +47,7 @@ ARITHMETIC(x != x || x > y ? x : y)
 #elif defined(OP_min)
 ARITHMETIC(x != x || x < y ? x : y)
 #elif defined(OP_pow)
-BINARY(T, return Narrow<T>::from(pow(x, y));)
+BINARY(T, return Narrow<T>::from(Functions<T>::pow_of(x, y));)
 #elif defined(OP_eq)
 COMPARISON(x == y)
 #elif defined(OP_ne)
