@@ -103,5 +103,6 @@ pub fn programs() -> Vec<(String, KernelSource)> {
     recipes.extend(crate::normalise::recipes());
     recipes.extend(crate::index::recipes(&Tuning::default()));
     recipes.extend(crate::order::recipes());
+    recipes.extend(crate::quant::recipes());
     recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
 }

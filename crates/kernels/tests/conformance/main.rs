@@ -10,4 +10,5 @@ mod index;
 mod normalise;
 mod order;
 mod reduce;
+mod quant;
 mod suite;
