@@ -1,0 +1,235 @@
+// Matrix products in tiles of shared memory, by the matrix units where there are.
+//
+// T is the type of A and B, U of the result. LAYOUT says how A and B lie: 0 to 3 where a dimension of each is without gaps and everything
+// is aligned to 16 bytes (1: A's is m, not k; 2: B's is n, not k), 4 for anything else. LARGE is for matrices that fill the device with
+// large tiles.
+
+// The tile of a block, BK_BYTES of k at a time, in STAGES; and that of a wave.
+#if !defined(BM)
+#if !LARGE
+#define BM 64
+#define BN 64
+#define WM 32
+#define WN 32
+#elif defined(__AMDGCN__)
+#define BM 128
+#define BN 128
+#define WM 64
+#define WN 64
+#elif WIDE
+#define BM 128
+#define BN 128
+#define WM 64
+#define WN 32
+#else
+#define BM 128
+#define BN 256
+#define WM 64
+#define WN 64
+#endif
+#if defined(__AMDGCN__)
+// Copied to at once, and no more than 64 KiB.
+#define STAGES 2
+#define BK_BYTES 64
+#else
+#define STAGES 4
+#define BK_BYTES 64
+#endif
+#endif
+#if !defined(PER_SM)
+#define PER_SM 1
+#endif
+// Rows of tiles that are worked on together, for what they share to stay in the L2.
+#if !defined(GROUP)
+#define GROUP 8
+#endif
+
+#define A_T (LAYOUT == 1 || LAYOUT == 3)
+#define B_T (LAYOUT == 2 || LAYOUT == 3)
+constexpr int BK = BK_BYTES / sizeof(T), THREADS = (BM / WM) * (BN / WN) * TILE_LANES;
+
+template <class E> struct SumOf { typedef f32 Type; };
+template <> struct SumOf<i8> { typedef i32 Type; };
+typedef SumOf<T>::Type Sum;
+
+// Rows of 16-byte pieces on their way to shared memory, tile after tile, with zeros beyond the edges.
+template <int ROWS, int COLUMNS> struct Feed {
+    typedef Swizzled<T, COLUMNS> At;
+    static constexpr int EACH = 16 / sizeof(T), ACROSS = COLUMNS / EACH, APART = THREADS / ACROSS, PIECES = ROWS / APART;
+    static_assert(THREADS % ACROSS == 0 && ROWS % APART == 0, "each thread copies as many pieces, of one column");
+    const T *at;
+    u64 apart;
+
+    static __device__ int row() { return threadIdx.x / ACROSS; }
+    static __device__ int column() { return threadIdx.x % ACROSS * EACH; }
+    __device__ Feed(const T *from, u64 stride) : at(from + row() * stride + column()), apart(APART * stride) {}
+    __device__ void copy(T *to, i64 rows, i64 columns) const {
+        const i64 left = columns - column();
+        const int bytes = left >= EACH ? 16 : left > 0 ? (int)left * (int)sizeof(T) : 0;
+#pragma unroll
+        for (int i = 0; i < PIECES; ++i) {
+            copy_async16(to + At::offset(row() + i * APART, column()), at + i * apart, row() + i * APART < rows ? bytes : 0);
+        }
+    }
+};
+
+// The same of single elements, wherever they are.
+template <int ROWS, int COLUMNS> __device__ inline void fill_any(T *to, const T *from, const u64 *strides, i64 rows, i64 columns) {
+    typedef Swizzled<T, COLUMNS> At;
+    // Neighbours of memory to neighbours of the wave.
+    const bool by_row = strides[0] < strides[1];
+#pragma unroll 2
+    for (int at = threadIdx.x; at < ROWS * COLUMNS; at += THREADS) {
+        const int row = by_row ? at % ROWS : at / COLUMNS, column = by_row ? at / ROWS : at % COLUMNS;
+        T element = T();
+        if (row < rows && column < columns) element = from[row * strides[0] + column * strides[1]];
+        to[At::offset(row, column)] = element;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, PER_SM) NAME(U *out, const T *a, const T *b, const U *bias, const __grid_constant__ Product p) {
+    constexpr int STEP = TileA<T>::K, STEPS = BK / STEP, MI = WM / 16, NI = WN / 16, A_SIZE = BM * BK, B_SIZE = BN * BK;
+    typedef Swizzled<T, A_T ? BM : BK> AtA;
+    typedef Swizzled<T, B_T ? BN : BK> AtB;
+    extern __shared__ uint4 room[];
+    T *shared_a = (T *)room, *shared_b = shared_a + STAGES * A_SIZE;
+
+    // Tiles in groups of rows, column after column within.
+    const u32 group = blockIdx.x / (GROUP * p.tiles[1]), rows = min((u32)GROUP, p.tiles[0] - group * GROUP);
+    const u32 within = blockIdx.x - group * GROUP * p.tiles[1];
+    const u64 m0 = (u64)(group * GROUP + within % rows) * BM, n0 = (u64)(within / rows) * BN;
+    const int wave = threadIdx.x / TILE_LANES, wave_m = wave / (BN / WN) * WM, wave_n = wave % (BN / WN) * WN;
+
+    for (u64 batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
+        const T *from_a = a + batch_offset(p, 0, batch) + m0 * p.a[0], *from_b = b + batch_offset(p, 1, batch) + n0 * p.b[1];
+        const i64 left_m = p.m - m0, left_n = p.n - n0;
+        i64 left_k = p.k;
+        int slot = 0;
+#if LAYOUT != 4
+        Feed<A_T ? BK : BM, A_T ? BM : BK> feed_a(from_a, p.a[A_T]);
+        Feed<B_T ? BK : BN, B_T ? BN : BK> feed_b(from_b, p.b[!B_T]);
+#endif
+        // The next tile, if there is one, to the next place.
+        const auto fetch = [&] {
+            if (left_k > 0) {
+                T *to_a = shared_a + slot * A_SIZE, *to_b = shared_b + slot * B_SIZE;
+#if LAYOUT == 4
+                const u64 turned[2] = {p.b[1], p.b[0]};
+                fill_any<BM, BK>(to_a, from_a, p.a, left_m, left_k);
+                fill_any<BN, BK>(to_b, from_b, turned, left_n, left_k);
+                from_a += BK * p.a[1];
+                from_b += BK * p.b[0];
+#else
+                feed_a.copy(to_a, A_T ? left_k : left_m, A_T ? left_m : left_k);
+                feed_b.copy(to_b, B_T ? left_k : left_n, B_T ? left_n : left_k);
+                feed_a.at += A_T ? BK * p.a[1] : BK;
+                feed_b.at += B_T ? BK * p.b[0] : BK;
+#endif
+                left_k -= BK;
+                slot = slot + 1 == STAGES ? 0 : slot + 1;
+            }
+            commit_copies();
+        };
+
+        // Operands of the step that is computed and of the next.
+        TileA<T> tile_a[2][MI];
+        TileB<T> tile_b[2][NI];
+        TileSum<Sum> sums[MI][NI];
+#pragma unroll
+        for (int i = 0; i < MI * NI; ++i) sums[i / NI][i % NI].clear();
+        const auto load = [&](int slot, int step, int into) {
+            const AtA at_a{shared_a + slot * A_SIZE};
+            const AtB at_b{shared_b + slot * B_SIZE};
+#pragma unroll
+            for (int i = 0; i < MI; ++i) {
+                if (A_T) load_a_t(tile_a[into][i], from(at_a, step * STEP, wave_m + i * 16));
+                else load_a(tile_a[into][i], from(at_a, wave_m + i * 16, step * STEP));
+            }
+#pragma unroll
+            for (int j = 0; j < NI; ++j) {
+                if (B_T) load_b(tile_b[into][j], from(at_b, step * STEP, wave_n + j * 16));
+                else load_b_t(tile_b[into][j], from(at_b, wave_n + j * 16, step * STEP));
+            }
+        };
+
+#pragma unroll 1
+        for (int tile = 0; tile < STAGES - 1; ++tile) fetch();
+        wait_copies<STAGES - 2>();
+        __syncthreads();
+        load(0, 0, 0);
+        int reading = 0;
+        for (i64 k0 = 0; k0 < (i64)p.k; k0 += BK) {
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step) {
+                if (step == STEPS - 1) {
+                    // The next tile is there, and no one reads this one any more.
+                    wait_copies<STAGES - 2>();
+                    __syncthreads();
+                    reading = reading + 1 == STAGES ? 0 : reading + 1;
+                }
+                load(reading, (step + 1) % STEPS, (step + 1) % 2);
+                if (step == 0) fetch();
+#pragma unroll
+                for (int i = 0; i < MI; ++i) {
+#pragma unroll
+                    for (int j = 0; j < NI; ++j) mma(sums[i][j], tile_a[step % 2][i], tile_b[step % 2][j]);
+                }
+            }
+        }
+
+        // Sums go to their places by way of shared memory, 16 rows of each wave at a time: there they are in order, and what becomes of
+        // them is written once.
+        constexpr int STRIDE = WN + 8, VEC = 16 / sizeof(U), LANES = TILE_LANES;
+        static_assert((BM / WM) * (BN / WN) * 16 * STRIDE * sizeof(Sum) <= STAGES * (A_SIZE + B_SIZE) * sizeof(T), "the sums' room");
+        Sum *slab = (Sum *)room + wave * 16 * STRIDE;
+        U *to = out + batch_offset(p, 2, batch) + (n0 + wave_n) * p.c[1];
+        const U *add = bias + (p.has_bias ? batch_offset(p, 3, batch) + (n0 + wave_n) * p.bias[1] : 0);
+        const bool plain = p.alpha == 1 && p.beta == 0 && !p.has_bias && p.activation == 0;
+        const bool vectors = p.c[1] == 1 && (p.c[0] % VEC | (u64)to % 16) == 0;
+        const int lane = lane_of_wave();
+        wait_copies<0>();
+        __syncthreads();
+#pragma unroll 1
+        for (int pass = 0; pass < MI; ++pass) {
+#pragma unroll
+            for (int i = 0; i < MI; ++i) {
+                if (i != pass) continue;
+#pragma unroll
+                for (int e = 0; e < NI * TileSum<Sum>::N; ++e) {
+                    const int j = e / TileSum<Sum>::N, x = e % TileSum<Sum>::N;
+                    slab[TileSum<Sum>::row(x) * STRIDE + j * 16 + TileSum<Sum>::column(x)] = sums[i][j].at[x];
+                }
+            }
+            __syncthreads();
+            const u64 m1 = m0 + wave_m + pass * 16;
+            const int height = (int)min((i64)16, max((i64)0, (i64)(p.m - m1))), width = (int)min((i64)WN, max((i64)0, (i64)(p.n - n0 - wave_n)));
+            if (!plain) {
+#pragma unroll 1
+                for (int at = lane; at < 16 * WN; at += LANES) {
+                    const int row = at / WN, column = at % WN;
+                    if (row >= height || column >= width) continue;
+                    Sum &sum = slab[row * STRIDE + column];
+                    sum = finish<U, Sum>(p, sum, to + (m1 + row) * p.c[0] + column * p.c[1], add + (m1 + row) * p.bias[0] + column * p.bias[1]);
+                }
+                __syncthreads();
+            }
+#pragma unroll 1
+            for (int at = lane; at < 16 * (WN / VEC); at += LANES) {
+                const int row = at / (WN / VEC), column = at % (WN / VEC) * VEC;
+                if (row >= height || column >= width) continue;
+                const Sum *from = slab + row * STRIDE + column;
+                U *place = to + (m1 + row) * p.c[0] + column * p.c[1];
+                if (vectors && column + VEC <= width) {
+                    union { uint4 raw; U each[VEC]; } packed;
+#pragma unroll
+                    for (int e = 0; e < VEC; ++e) packed.each[e] = Narrow<U>::from(from[e]);
+                    *(uint4 *)place = packed.raw;
+                } else {
+#pragma unroll 1
+                    for (int e = 0; e < min(VEC, width - column); ++e) place[e * p.c[1]] = Narrow<U>::from(from[e]);
+                }
+            }
+            __syncthreads();
+        }
+    }
+}
