@@ -1,18 +1,9 @@
 // A matrix times few vectors: bound by reading the matrix once.
 //
-// T is the type of matrix and vectors, U of the result; VECTORS is how many there are at most. In the Product the matrix is A (m × k),
+// T is the type of matrix and vectors, U of the result; VECTORS is how many there are at most. ROWS rows at a time, UNROLL and DEPTH
+// pieces of 16 bytes under way in `rows` and `columns`. In the Product the matrix is A (m × k),
 // the vectors are B (k × n, n ≤ VECTORS). `rows` is for matrices whose rows are without gaps and aligned to 16 bytes, vectors too; `columns` for
 // those whose columns are, and leaves sums of parts of k to `combine`.
-
-#if !defined(UNROLL)
-#define UNROLL 2
-#endif
-#if !defined(ROWS)
-#define ROWS (VECTORS <= 2 ? 4 : 2)
-#endif
-#if !defined(DEPTH)
-#define DEPTH (VECTORS <= 4 ? 8 : 4)
-#endif
 
 #if defined(__AMDGCN__)
 #define LANES WARPWAVE_WAVE_SIZE
@@ -29,6 +20,19 @@ union Piece {
 __device__ inline Piece piece(const T *at) {
     Piece piece;
     piece.raw = *(const uint4 *)at;
+    return piece;
+}
+
+// Of the matrix, which is read once: the vectors are to stay in the cache instead. In the order of the calls.
+__device__ inline Piece passing(const T *at) {
+    Piece piece;
+#if defined(__AMDGCN__)
+    piece.raw = *(const uint4 *)at;
+#else
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(piece.raw.x), "=r"(piece.raw.y), "=r"(piece.raw.z), "=r"(piece.raw.w)
+                 : "l"(at));
+#endif
     return piece;
 }
 
@@ -68,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _rows)(U *out, co
             // All loads of the matrix are under way before the first is needed.
             Piece x[UNROLL][ROWS];
 #pragma unroll
-            for (int i = 0; i < UNROLL * ROWS; ++i) x[i / ROWS][i % ROWS] = piece(row[i % ROWS] + at + i / ROWS * step);
+            for (int i = 0; i < UNROLL * ROWS; ++i) x[i / ROWS][i % ROWS] = passing(row[i % ROWS] + at + i / ROWS * step);
 #pragma unroll
             for (int u = 0; u < UNROLL; ++u) add(x[u], at + u * step);
         }
@@ -76,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _rows)(U *out, co
         for (; at < whole; at += step) {
             Piece x[ROWS];
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) x[r] = piece(row[r] + at);
+            for (int r = 0; r < ROWS; ++r) x[r] = passing(row[r] + at);
             add(x, at);
         }
         // What is left of k: less than a piece.
@@ -107,40 +111,48 @@ extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _rows)(U *out, co
     }
 }
 
-// 32 pieces of columns for each block of 256, and one part of k: blocks of y are parts, blocks of z the batch.
+// 32 pieces of columns for each block of 256, and one part of k, of at most MOST / VECTORS: blocks of y are parts, blocks of z the batch.
+#define MOST 4096
 extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _columns)(f32 *sums_of_parts, const T *a, const T *b, const __grid_constant__ Product p) {
+    constexpr int HEIGHT = MOST / VECTORS;
     __shared__ f32 room[8][32 * EACH + 1];
+    __shared__ __align__(16) f32 factors[VECTORS][HEIGHT];
     const int across = threadIdx.x % 32, down = threadIdx.x / 32;
     const u64 m0 = (u64)blockIdx.x * 32 * EACH, m = m0 + across * EACH;
-    const u64 each = (p.k + p.parts - 1) / p.parts, begin = blockIdx.y * each, end = min(begin + each, p.k);
+    const u64 each = (p.k + p.parts - 1) / p.parts, begin = min(blockIdx.y * each, p.k);
+    const int height = (int)min(each, p.k - begin);
     for (u64 batch = blockIdx.z; batch < p.batches; batch += gridDim.z) {
-        const T *matrix = a + batch_offset(p, 0, batch), *vectors = b + batch_offset(p, 1, batch);
+        const T *matrix = a + batch_offset(p, 0, batch) + begin * p.a[1], *vectors = b + batch_offset(p, 1, batch) + begin * p.b[0];
+        for (int i = threadIdx.x; i < height * VECTORS; i += 256) {
+            const int k = i % height, v = i / height;
+            factors[v][k] = v < p.n ? widen(vectors[v * p.b[1] + k * p.b[0]]) : 0;
+        }
+        __syncthreads();
         f32 sums[VECTORS][EACH];
 #pragma unroll
         for (int i = 0; i < VECTORS * EACH; ++i) sums[i / EACH][i % EACH] = 0;
-        const auto add = [&](const Piece &x, u64 k) {
+        const auto add = [&](const Piece &x, int k) {
 #pragma unroll
             for (int v = 0; v < VECTORS; ++v) {
-                const f32 y = widen(vectors[min((u64)v, p.n - 1) * p.b[1] + k * p.b[0]]);
 #pragma unroll
-                for (int e = 0; e < EACH; ++e) sums[v][e] += widen(x.each[e]) * y;
+                for (int e = 0; e < EACH; ++e) sums[v][e] += widen(x.each[e]) * factors[v][k];
             }
         };
         if (m + EACH <= p.m) {
             const T *column = matrix + m;
-            u64 k = begin + down;
-            for (; k + 8 * (DEPTH - 1) < end; k += 8 * DEPTH) {
+            int k = down * DEPTH;
+            for (; k + DEPTH <= height; k += 8 * DEPTH) {
                 Piece x[DEPTH];
 #pragma unroll
-                for (int i = 0; i < DEPTH; ++i) x[i] = piece(column + (k + 8 * i) * p.a[1]);
+                for (int i = 0; i < DEPTH; ++i) x[i] = passing(column + (k + i) * p.a[1]);
 #pragma unroll
-                for (int i = 0; i < DEPTH; ++i) add(x[i], k + 8 * i);
+                for (int i = 0; i < DEPTH; ++i) add(x[i], k + i);
             }
 #pragma unroll 1
-            for (; k < end; k += 8) add(piece(column + k * p.a[1]), k);
+            for (; k < height; ++k) add(piece(column + k * p.a[1]), k);
         } else if (m < p.m) {
 #pragma unroll 1
-            for (u64 k = begin + down; k < end; k += 8) {
+            for (int k = down; k < height; k += 8) {
                 Piece x;
 #pragma unroll
                 for (int e = 0; e < EACH; ++e) x.each[e] = m + e < p.m ? matrix[m + e + k * p.a[1]] : T();

@@ -4,45 +4,10 @@
 // is aligned to 16 bytes (1: A's is m, not k; 2: B's is n, not k), 4 for anything else. LARGE is for matrices that fill the device with
 // large tiles.
 
-// The tile of a block, BK_BYTES of k at a time, in STAGES; and that of a wave.
-#if !defined(BM)
-#if !LARGE
-#define BM 64
-#define BN 64
-#define WM 32
-#define WN 32
-#elif defined(__AMDGCN__)
-#define BM 128
-#define BN 128
-#define WM 64
-#define WN 64
-#elif WIDE
-#define BM 128
-#define BN 128
-#define WM 64
-#define WN 32
-#else
-#define BM 128
-#define BN 256
-#define WM 64
-#define WN 64
-#endif
-#if defined(__AMDGCN__)
-// Copied to at once, and no more than 64 KiB.
-#define STAGES 2
-#define BK_BYTES 64
-#else
-#define STAGES 4
-#define BK_BYTES 64
-#endif
-#endif
-#if !defined(PER_SM)
-#define PER_SM 1
-#endif
+// BM × BN is the tile of a block, WM × WN that of a wave; BK_BYTES of k are copied at a time, in STAGES.
+
 // Rows of tiles that are worked on together, for what they share to stay in the L2.
-#if !defined(GROUP)
 #define GROUP 8
-#endif
 
 #define A_T (LAYOUT == 1 || LAYOUT == 3)
 #define B_T (LAYOUT == 2 || LAYOUT == 3)
@@ -58,23 +23,29 @@ template <int ROWS, int COLUMNS> struct Feed {
     static constexpr int EACH = 16 / sizeof(T), ACROSS = COLUMNS / EACH, APART = THREADS / ACROSS, PIECES = ROWS / APART;
     static_assert(THREADS % ACROSS == 0 && ROWS % APART == 0, "each thread copies as many pieces, of one column");
     const T *at;
-    u64 apart;
 
     static __device__ int row() { return threadIdx.x / ACROSS; }
     static __device__ int column() { return threadIdx.x % ACROSS * EACH; }
-    __device__ Feed(const T *from, u64 stride) : at(from + row() * stride + column()), apart(APART * stride) {}
-    __device__ void copy(T *to, i64 rows, i64 columns) const {
-        const i64 left = columns - column();
-        const int bytes = left >= EACH ? 16 : left > 0 ? (int)left * (int)sizeof(T) : 0;
+    __device__ Feed(const T *from, u64 stride) : at(from + row() * stride + column()) {}
+    // At most so many rows and columns are there.
+    __device__ void copy(T *to, u64 stride, int rows, int columns) const {
+        const int left = columns - column(), bytes = left >= EACH ? 16 : left > 0 ? left * (int)sizeof(T) : 0;
+        u64 apart = APART * stride;
+#if !defined(__AMDGCN__)
+        // Its multiples are not to be kept in registers from tile to tile: there are none to spare.
+        asm volatile("" : "+l"(apart));
+#endif
+        const T *from = at;
 #pragma unroll
         for (int i = 0; i < PIECES; ++i) {
-            copy_async16(to + At::offset(row() + i * APART, column()), at + i * apart, row() + i * APART < rows ? bytes : 0);
+            copy_async16(to + At::offset(row() + i * APART, column()), from, row() + i * APART < rows ? bytes : 0);
+            from += apart;
         }
     }
 };
 
 // The same of single elements, wherever they are.
-template <int ROWS, int COLUMNS> __device__ inline void fill_any(T *to, const T *from, const u64 *strides, i64 rows, i64 columns) {
+template <int ROWS, int COLUMNS> __device__ inline void fill_any(T *to, const T *from, const u64 *strides, int rows, int columns) {
     typedef Swizzled<T, COLUMNS> At;
     // Neighbours of memory to neighbours of the wave.
     const bool by_row = strides[0] < strides[1];
@@ -87,7 +58,7 @@ template <int ROWS, int COLUMNS> __device__ inline void fill_any(T *to, const T 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, PER_SM) NAME(U *out, const T *a, const T *b, const U *bias, const __grid_constant__ Product p) {
+extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, const T *b, const U *bias, const __grid_constant__ Product p) {
     constexpr int STEP = TileA<T>::K, STEPS = BK / STEP, MI = WM / 16, NI = WN / 16, A_SIZE = BM * BK, B_SIZE = BN * BK;
     typedef Swizzled<T, A_T ? BM : BK> AtA;
     typedef Swizzled<T, B_T ? BN : BK> AtB;
@@ -100,18 +71,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, PER_SM) NAME(U *out, const
     const u64 m0 = (u64)(group * GROUP + within % rows) * BM, n0 = (u64)(within / rows) * BN;
     const int wave = threadIdx.x / TILE_LANES, wave_m = wave / (BN / WN) * WM, wave_n = wave % (BN / WN) * WN;
 
+    const u32 tiles = (u32)((p.k + BK - 1) / BK);
     for (u64 batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
         const T *from_a = a + batch_offset(p, 0, batch) + m0 * p.a[0], *from_b = b + batch_offset(p, 1, batch) + n0 * p.b[1];
-        const i64 left_m = p.m - m0, left_n = p.n - n0;
-        i64 left_k = p.k;
-        int slot = 0;
+        const int left_m = (int)min((u64)BM, p.m - m0), left_n = (int)min((u64)BN, p.n - n0);
+        u32 next = 0, slot = 0;
 #if LAYOUT != 4
         Feed<A_T ? BK : BM, A_T ? BM : BK> feed_a(from_a, p.a[A_T]);
         Feed<B_T ? BK : BN, B_T ? BN : BK> feed_b(from_b, p.b[!B_T]);
 #endif
         // The next tile, if there is one, to the next place.
         const auto fetch = [&] {
-            if (left_k > 0) {
+            if (next < tiles) {
+                const int left_k = (int)min((u64)BK, p.k - (u64)next * BK);
                 T *to_a = shared_a + slot * A_SIZE, *to_b = shared_b + slot * B_SIZE;
 #if LAYOUT == 4
                 const u64 turned[2] = {p.b[1], p.b[0]};
@@ -120,45 +92,46 @@ extern "C" __global__ void __launch_bounds__(THREADS, PER_SM) NAME(U *out, const
                 from_a += BK * p.a[1];
                 from_b += BK * p.b[0];
 #else
-                feed_a.copy(to_a, A_T ? left_k : left_m, A_T ? left_m : left_k);
-                feed_b.copy(to_b, B_T ? left_k : left_n, B_T ? left_n : left_k);
+                feed_a.copy(to_a, p.a[A_T], A_T ? left_k : left_m, A_T ? left_m : left_k);
+                feed_b.copy(to_b, p.b[!B_T], B_T ? left_k : left_n, B_T ? left_n : left_k);
                 feed_a.at += A_T ? BK * p.a[1] : BK;
                 feed_b.at += B_T ? BK * p.b[0] : BK;
 #endif
-                left_k -= BK;
+                next += 1;
                 slot = slot + 1 == STAGES ? 0 : slot + 1;
             }
             commit_copies();
         };
 
-        // Operands of the step that is computed and of the next.
+        // Of A the operands of the step that is computed and of the next; of B each is replaced when it was used.
         TileA<T> tile_a[2][MI];
-        TileB<T> tile_b[2][NI];
+        TileB<T> tile_b[NI];
         TileSum<Sum> sums[MI][NI];
 #pragma unroll
         for (int i = 0; i < MI * NI; ++i) sums[i / NI][i % NI].clear();
-        const auto load = [&](int slot, int step, int into) {
-            const AtA at_a{shared_a + slot * A_SIZE};
-            const AtB at_b{shared_b + slot * B_SIZE};
+        const auto load_a_of = [&](int slot, int step, int into) {
+            const AtA at{shared_a + slot * A_SIZE};
 #pragma unroll
             for (int i = 0; i < MI; ++i) {
-                if (A_T) load_a_t(tile_a[into][i], from(at_a, step * STEP, wave_m + i * 16));
-                else load_a(tile_a[into][i], from(at_a, wave_m + i * 16, step * STEP));
+                if (A_T) load_a_t(tile_a[into][i], from(at, step * STEP, wave_m + i * 16));
+                else load_a(tile_a[into][i], from(at, wave_m + i * 16, step * STEP));
             }
-#pragma unroll
-            for (int j = 0; j < NI; ++j) {
-                if (B_T) load_b(tile_b[into][j], from(at_b, step * STEP, wave_n + j * 16));
-                else load_b_t(tile_b[into][j], from(at_b, wave_n + j * 16, step * STEP));
-            }
+        };
+        const auto load_b_of = [&](int slot, int step, int j) {
+            const AtB at{shared_b + slot * B_SIZE};
+            if (B_T) load_b(tile_b[j], from(at, step * STEP, wave_n + j * 16));
+            else load_b_t(tile_b[j], from(at, wave_n + j * 16, step * STEP));
         };
 
 #pragma unroll 1
         for (int tile = 0; tile < STAGES - 1; ++tile) fetch();
         wait_copies<STAGES - 2>();
         __syncthreads();
-        load(0, 0, 0);
+        load_a_of(0, 0, 0);
+#pragma unroll
+        for (int j = 0; j < NI; ++j) load_b_of(0, 0, j);
         int reading = 0;
-        for (i64 k0 = 0; k0 < (i64)p.k; k0 += BK) {
+        for (u32 tile = 0; tile < tiles; ++tile) {
 #pragma unroll
             for (int step = 0; step < STEPS; ++step) {
                 if (step == STEPS - 1) {
@@ -167,12 +140,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, PER_SM) NAME(U *out, const
                     __syncthreads();
                     reading = reading + 1 == STAGES ? 0 : reading + 1;
                 }
-                load(reading, (step + 1) % STEPS, (step + 1) % 2);
+                load_a_of(reading, (step + 1) % STEPS, (step + 1) % 2);
                 if (step == 0) fetch();
 #pragma unroll
-                for (int i = 0; i < MI; ++i) {
+                for (int j = 0; j < NI; ++j) {
 #pragma unroll
-                    for (int j = 0; j < NI; ++j) mma(sums[i][j], tile_a[step % 2][i], tile_b[step % 2][j]);
+                    for (int i = 0; i < MI; ++i) mma(sums[i][j], tile_a[step % 2][i], tile_b[j]);
+                    load_b_of(reading, (step + 1) % STEPS, j);
                 }
             }
         }
