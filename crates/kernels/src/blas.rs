@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use warpwave_gpu::library::{Library, Search, python_folders, versioned_folders};
-use warpwave_gpu::{Device, Handle, Stream, Vendor, rocm_library_folders};
+use warpwave_gpu::{Device, Handle, Vendor, rocm_library_folders};
 
 use crate::dtype::DType;
 
@@ -346,7 +346,7 @@ fn factor(dtype: DType, value: f64) -> Factor {
     }
 }
 
-/// Calls once for a value that is set, and again to forget it.
+/// Does something when it is dropped.
 struct Guard<F: FnMut()>(F);
 impl<F: FnMut()> Drop for Guard<F> {
     fn drop(&mut self) {
@@ -406,7 +406,8 @@ impl LtFunctions {
                 let set = |attribute, value: *const c_void, size| {
                     checked("cublasLtMatmulPreferenceSetAttribute", (self.set_preference)(preference, attribute, value, size))
                 };
-                set(lt::MOST_WORKSPACE, (&raw const WORKSPACE).cast(), size_of::<usize>())?;
+                let workspace = WORKSPACE;
+                set(lt::MOST_WORKSPACE, (&raw const workspace).cast(), size_of::<usize>())?;
                 for (attribute, matrix) in lt::ALIGNMENTS.into_iter().zip([a, b, c, c]) {
                     set(attribute, (&raw const matrix.alignment).cast(), size_of::<u32>())?;
                 }

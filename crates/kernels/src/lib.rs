@@ -34,12 +34,14 @@
 //! ```
 #![warn(missing_docs)]
 
+mod blas;
 mod dtype;
 mod elementwise;
 mod error;
 mod kernels;
 mod layout;
 mod map;
+mod matmul;
 mod plan;
 mod source;
 mod view;
@@ -49,5 +51,6 @@ pub use elementwise::{Binary, Unary};
 pub use error::{Error, Result};
 pub use kernels::Kernels;
 pub use layout::{Layout, MOST_DIMS};
+pub use matmul::{Activation, Matmul, MatmulBy};
 pub use source::programs;
 pub use view::{View, ViewMut};

@@ -1,10 +1,14 @@
 // Matrix products in tiles of shared memory, by the matrix units where there are.
 //
 // T is the type of A and B, U of the result. LAYOUT says how A and B lie: 0 to 3 where a dimension of each is without gaps and everything
-// is aligned to 16 bytes (1: A's is m, not k; 2: B's is n, not k), 4 for anything else. LARGE is for matrices that fill the device with
-// large tiles.
+// is aligned to 16 bytes (1: A's is m, not k; 2: B's is n, not k), 4 for anything else.
 
-// BM × BN is the tile of a block, WM × WN that of a wave; BK_BYTES of k are copied at a time, in STAGES.
+// BM × BN is the tile of a block, WAVE_TILE both sides of that of a wave; BK_BYTES of k are copied at a time, in STAGES.
+
+#if defined(WAVE_TILE)
+#define WM (WAVE_TILE >> 16)
+#define WN (WAVE_TILE & 0xffff)
+#endif
 
 // Rows of tiles that are worked on together, for what they share to stay in the L2.
 #define GROUP 8
