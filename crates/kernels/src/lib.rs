@@ -37,6 +37,7 @@
 //! ```
 #![warn(missing_docs)]
 
+mod blas;
 mod dtype;
 mod elementwise;
 mod error;
@@ -46,6 +47,7 @@ mod layout;
 mod map;
 mod normalise;
 mod order;
+mod matmul;
 mod plan;
 mod reduce;
 mod quant;
@@ -63,6 +65,7 @@ pub use layout::{Layout, MOST_DIMS};
 pub use normalise::Norm;
 pub use reduce::Reduce;
 pub use quant::{Activations, Quant, QuantView, QuantViewMut};
+pub use matmul::{Activation, Matmul, MatmulBy};
 pub use source::programs;
 pub use tune::{Trial, tune};
 pub use tuning::{Knob, Tuning};

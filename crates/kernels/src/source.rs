@@ -104,5 +104,6 @@ pub fn programs() -> Vec<(String, KernelSource)> {
     recipes.extend(crate::index::recipes(&Tuning::default()));
     recipes.extend(crate::order::recipes());
     recipes.extend(crate::quant::recipes());
+    recipes.extend(crate::matmul::recipes());
     recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
 }

@@ -11,4 +11,5 @@ mod normalise;
 mod order;
 mod reduce;
 mod quant;
+mod matrix;
 mod suite;
