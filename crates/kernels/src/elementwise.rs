@@ -4,10 +4,22 @@ use warpwave_gpu::Stream;
 
 use crate::dtype::{DType, Scalar};
 use crate::error::Result;
-use crate::kernels::{Call, Kernels, Scalars, wrong_type};
+use crate::kernels::{Kernels, same_type, wrong_type};
+use crate::map::{Call, Scalars};
 use crate::plan::unroll;
 use crate::source::{File, Recipe, carrier};
 use crate::view::{View, ViewMut};
+
+const WAYS: &[&str] = &["_vectors", "_rows", "_single", "_single64"];
+const TYPES: &str = include_str!("cu/types.cuh");
+const MAP: &str = include_str!("cu/map.cuh");
+static UNARY: File = File { name: "unary.cu", texts: &[TYPES, MAP, include_str!("cu/unary.cu")], kernels: WAYS };
+static BINARY: File = File { name: "binary.cu", texts: &[TYPES, MAP, include_str!("cu/binary.cu")], kernels: WAYS };
+static MOVING: File = File { name: "moving.cu", texts: &[TYPES, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
+
+fn map(file: &'static File, op: &'static str, types: &[&'static str], unroll: u32) -> Recipe {
+    Recipe::new(file, op, types, &[("UNROLL", unroll)])
+}
 
 /// A function of one element. All take floats; those that say so take whole numbers too.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -138,7 +150,7 @@ impl Unary {
     }
 
     fn recipe(self, dtype: DType) -> Recipe {
-        Recipe { file: File::Unary, op: self.name(), ty: dtype.name(), from: None, unroll: unroll(1, self.is_heavy()) }
+        map(&UNARY, self.name(), &[dtype.name()], unroll(1, self.is_heavy()))
     }
 
     fn scalars(self, dtype: DType) -> Scalars {
@@ -245,7 +257,7 @@ impl Binary {
     }
 
     fn recipe(self, dtype: DType) -> Recipe {
-        Recipe { file: File::Binary, op: self.name(), ty: dtype.name(), from: None, unroll: unroll(2, self == Binary::Pow) }
+        map(&BINARY, self.name(), &[dtype.name()], unroll(2, self == Binary::Pow))
     }
 }
 
@@ -352,15 +364,15 @@ impl Kernels {
 
 /// The recipe of what looks at sizes alone.
 fn moving(op: &'static str, dtype: DType, inputs: usize) -> Recipe {
-    Recipe { file: File::Moving, op, ty: carrier(dtype), from: None, unroll: unroll(inputs, false) }
+    map(&MOVING, op, &[carrier(dtype)], unroll(inputs, false))
 }
 
 fn affine(dtype: DType) -> Recipe {
-    Recipe { ty: dtype.name(), ..moving("affine", dtype, 1) }
+    map(&MOVING, "affine", &[dtype.name()], unroll(1, false))
 }
 
 fn cast(from: DType, to: DType) -> Recipe {
-    Recipe { ty: to.name(), from: Some(from), ..moving("cast", to, 1) }
+    map(&MOVING, "cast", &[from.name(), to.name()], unroll(1, false))
 }
 
 /// Every program of these operations.
@@ -377,8 +389,4 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     let mut seen = std::collections::HashSet::new();
     recipes.retain(|recipe| seen.insert(*recipe));
     recipes
-}
-
-fn same_type(op: &str, what: &'static str, view: View<'_>, expected: DType) -> Result<()> {
-    if view.dtype() == expected { Ok(()) } else { Err(wrong_type(op, what, view.dtype(), expected)) }
 }

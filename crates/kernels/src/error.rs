@@ -65,8 +65,8 @@ pub enum Error {
         /// What would fit.
         expected: String,
     },
-    /// A shape that is not the result's.
-    #[error("{op}: {what} has the shape {found:?}, the result {expected:?}; `Layout::broadcast_to` repeats dimensions")]
+    /// A shape that does not fit.
+    #[error("{op}: {what} has the shape {found:?}; {expected}")]
     WrongShape {
         /// The operation.
         op: String,
@@ -74,8 +74,16 @@ pub enum Error {
         what: &'static str,
         /// Its shape.
         found: Vec<usize>,
-        /// The result's.
-        expected: Vec<usize>,
+        /// What would fit.
+        expected: String,
+    },
+    /// A number or a choice that the operation does not take.
+    #[error("{op}: {reason}")]
+    BadArgument {
+        /// The operation.
+        op: String,
+        /// What is wrong with it.
+        reason: String,
     },
     /// Memory that would be read and written in no certain order.
     #[error("{op}: {what}")]

@@ -39,6 +39,7 @@ mod elementwise;
 mod error;
 mod kernels;
 mod layout;
+mod map;
 mod plan;
 mod source;
 mod view;

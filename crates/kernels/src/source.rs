@@ -1,50 +1,85 @@
-//! The programs: one for each operation and type.
+//! The programs: a text of kernels, and what it is made for.
+
+use std::hash::{Hash, Hasher};
 
 use warpwave_jit::KernelSource;
 
 use crate::dtype::DType;
 
-/// The files of operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum File {
-    Unary,
-    Binary,
-    Moving,
+/// A text of kernels.
+#[derive(Debug, Eq)]
+pub(crate) struct File {
+    pub name: &'static str,
+    /// The headers it needs, in order, and itself.
+    pub texts: &'static [&'static str],
+    /// What follows the recipe's name in its kernels' names.
+    pub kernels: &'static [&'static str],
+}
+
+impl PartialEq for File {
+    fn eq(&self, other: &File) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Hash for File {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
 }
 
 /// What a program is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Recipe {
-    pub file: File,
+    pub file: &'static File,
+    /// The source finds it defined as `OP_…`.
     pub op: &'static str,
-    /// The type of the elements as the sources name it.
-    pub ty: &'static str,
-    /// What a cast reads.
-    pub from: Option<DType>,
-    /// Packs of 16 bytes that a thread has under way at once.
-    pub unroll: u32,
+    /// Types as the sources name them: `T`, `U` and `V`; the unused are empty.
+    pub types: [&'static str; 3],
+    /// Numbers that the source asks for by name; the unused have no name.
+    pub numbers: [(&'static str, u32); 6],
 }
 
 impl Recipe {
+    pub fn new(file: &'static File, op: &'static str, types: &[&'static str], numbers: &[(&'static str, u32)]) -> Recipe {
+        let mut recipe = Recipe { file, op, types: [""; 3], numbers: [("", 0); 6] };
+        recipe.types[..types.len()].copy_from_slice(types);
+        recipe.numbers[..numbers.len()].copy_from_slice(numbers);
+        recipe
+    }
+
+    fn types(&self) -> impl Iterator<Item = &'static str> {
+        self.types.into_iter().filter(|ty| !ty.is_empty())
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        self.numbers.into_iter().filter(|(name, _)| !name.is_empty())
+    }
+
+    /// A number that it was made with.
+    pub fn number(&self, name: &str) -> u32 {
+        self.numbers().find(|(known, _)| *known == name).map_or(0, |(_, number)| number)
+    }
+
     /// The beginning of its kernels' names.
     pub fn name(&self) -> String {
-        let Recipe { op, ty, from, .. } = self;
-        from.map_or(format!("{op}_{ty}"), |from| format!("{op}_{from}_{ty}"))
+        self.types().fold(self.op.to_owned(), |name, ty| name + "_" + ty)
+    }
+
+    /// The name and the numbers: no other program has the same.
+    fn label(&self) -> String {
+        self.numbers().fold(self.name(), |label, (name, number)| format!("{label}_{}{number}", name.to_lowercase()))
     }
 
     pub fn source(&self) -> KernelSource {
-        let (file, text) = match self.file {
-            File::Unary => ("unary.cu", include_str!("cu/unary.cu")),
-            File::Binary => ("binary.cu", include_str!("cu/binary.cu")),
-            File::Moving => ("moving.cu", include_str!("cu/moving.cu")),
-        };
-        let text = [include_str!("cu/types.cuh"), include_str!("cu/map.cuh"), text].concat();
-        let source = KernelSource::from_text(format!("warpwave-{file}"), text);
-        let source = source.unwrap_or_else(|error| unreachable!("a text without includes: {error}"));
-        let mut source = source.define(format!("OP_{}", self.op), "1").define("T", self.ty).define("NAME", self.name());
-        source = source.define("UNROLL", self.unroll.to_string());
-        if let Some(from) = self.from {
-            source = source.define("FROM", from.name());
+        let source = KernelSource::from_text(format!("warpwave-{}", self.file.name), self.file.texts.concat());
+        let mut source = source.unwrap_or_else(|error| unreachable!("a text without includes: {error}"));
+        source = source.define(format!("OP_{}", self.op), "1").define("NAME", self.name());
+        for (name, ty) in ["T", "U", "V"].into_iter().zip(self.types()) {
+            source = source.define(name, ty);
+        }
+        for (name, number) in self.numbers() {
+            source = source.define(name, number.to_string());
         }
         source
     }
@@ -60,7 +95,8 @@ pub(crate) fn carrier(dtype: DType) -> &'static str {
     }
 }
 
-/// The sources of all kernels, each with the beginning of its kernels' names: to compile beforehand, or to look at.
+/// The sources of all kernels, each with its name: to compile beforehand, or to look at.
 pub fn programs() -> Vec<(String, KernelSource)> {
-    crate::elementwise::recipes().iter().map(|recipe| (recipe.name(), recipe.source())).collect()
+    let recipes = crate::elementwise::recipes();
+    recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
 }

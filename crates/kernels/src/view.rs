@@ -50,8 +50,10 @@ impl<'a> View<'a> {
         self.data.device()
     }
 
-    pub(crate) fn data(&self) -> Slice<'a, u8> {
-        self.data
+    /// The memory from the first element on.
+    pub(crate) fn start(&self) -> Slice<'a, u8> {
+        let start = if self.layout.is_empty() { 0 } else { self.layout.offset() * self.dtype.size() };
+        self.data.slice(start..).unwrap_or_else(|error| unreachable!("checked when the view was made: {error}"))
     }
 
     /// The first element's address.
@@ -64,19 +66,26 @@ impl<'a> View<'a> {
         self.address()..self.data.device_ptr() + ((self.layout.last() + 1) * self.dtype.size()) as u64
     }
 
-    /// Whether writing one of them may change what is read of the other, other than element for element in place.
-    pub(crate) fn clashes(&self, written: &View<'_>) -> bool {
+    /// Whether the memory between the first and the last element is shared.
+    pub(crate) fn overlaps(&self, other: &View<'_>) -> bool {
         // Of no elements not even the offset was checked.
-        if self.layout.is_empty() || written.layout.is_empty() {
+        if self.layout.is_empty() || other.layout.is_empty() {
             return false;
         }
-        let (a, b) = (self.range(), written.range());
-        let apart = a.end <= b.start || b.end <= a.start;
+        let (a, b) = (self.range(), other.range());
+        a.start < b.end && b.start < a.end
+    }
+
+    /// Whether writing one of them may change what is read of the other, other than element for element in place.
+    pub(crate) fn clashes(&self, written: &View<'_>) -> bool {
+        if !self.overlaps(written) {
+            return false;
+        }
         let at_zero = |view: &View<'_>| Layout::new(view.layout.shape(), view.layout.strides(), 0).ok();
-        let in_place = a.start == b.start
+        let in_place = self.address() == written.address()
             && self.dtype.size() == written.dtype.size()
             && at_zero(self).zip(at_zero(written)).is_some_and(|(x, y)| x.same_places(&y));
-        !apart && !in_place
+        !in_place
     }
 }
 

@@ -13,6 +13,11 @@ use warpwave_kernels::programs;
 /// The constants of the error function of doubles are more than AMD's scalar registers hold: some wait in lanes of vector registers.
 const EXCEPTED: [&str; 1] = ["gelu_erf_f64"];
 
+/// Whether a program has this name, with any numbers.
+fn is(program: &str, name: &str) -> bool {
+    program.strip_prefix(name).is_some_and(|numbers| numbers.is_empty() || numbers.starts_with('_'))
+}
+
 #[test]
 fn nothing_is_spilled() {
     let mut random = Random::new(seed());
@@ -20,8 +25,8 @@ fn nothing_is_spilled() {
     let all = programs();
     // The hot ones always; of the others some.
     let hot = ["add_f32", "mul_bf16", "silu_bf16", "gelu_f16", "cast_f32_bf16", "cast_f8e4m3_f16", "copy_u16", "affine_f32", "where_u16"];
-    assert!(hot.iter().all(|name| all.iter().any(|(known, _)| known == name)), "a hot program is gone");
-    let chosen: Vec<_> = all.iter().filter(|(name, _)| full() || hot.contains(&name.as_str()) || random.below(50) == 0).collect();
+    assert!(hot.iter().all(|name| all.iter().any(|(known, _)| is(known, name))), "a hot program is gone");
+    let chosen: Vec<_> = all.iter().filter(|(name, _)| full() || hot.iter().any(|hot| is(name, hot)) || random.below(50) == 0).collect();
     // As the devices name themselves: what the other suites compiled is in the cache.
     for target in ["gfx90a:sramecc+:xnack-", "gfx942:sramecc+:xnack-", "sm_90"] {
         let target: Target = target.parse().unwrap();
@@ -32,10 +37,10 @@ fn nothing_is_spilled() {
         for (name, source) in &chosen {
             let built = jit.build(source, &target, CompilerChoice::Auto).unwrap_or_else(|error| panic!("{name} for {target}: {error}"));
             let found = &built.compiled.code_object.kernels;
-            assert_eq!(found.len(), 4, "{name} for {target}");
+            assert!(!found.is_empty(), "{name} for {target}");
             for kernel in found {
                 let (vector, scalar) = (kernel.vgpr_spills, kernel.sgpr_spills);
-                let excepted = EXCEPTED.contains(&name.as_str()) && scalar < 20;
+                let excepted = EXCEPTED.iter().any(|excepted| is(name, excepted)) && scalar < 20;
                 if vector > 0 || (scalar > 0 && !excepted) {
                     spilled.push(format!("{}: {vector} + {scalar}", kernel.name));
                 }

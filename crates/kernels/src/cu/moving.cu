@@ -50,12 +50,12 @@ struct Affine {
 KERNELS(Affine)
 #elif defined(OP_cast)
 struct Cast {
-    typedef FROM A;
-    typedef T R;
+    typedef T A;
+    typedef U R;
     typedef Nothing B, C;
     static const int ARITY = 1;
     __device__ Cast(Scalars) {}
-    __device__ R at(A x, B, C) const { return convert<T>(x); }
+    __device__ R at(A x, B, C) const { return convert<U>(x); }
 };
 KERNELS(Cast)
 #endif

@@ -162,3 +162,13 @@ pub fn draw(dtype: DType, random: &mut Random) -> Vec<u8> {
     };
     encode(dtype, Value::Real(round(dtype, value)))
 }
+
+/// How far a result may be from the reference, in units of its type's last place: half a unit of rounding, and the computation's own.
+pub fn tolerance(dtype: DType, ulps: f64) -> f64 {
+    match dtype {
+        // The reference is itself an f64, one or two units off.
+        DType::F64 => ulps + 2.0,
+        DType::F32 => ulps.max(0.5),
+        _ => 0.5 + ulps * 2f64.powi(format(dtype).0 - 24),
+    }
+}

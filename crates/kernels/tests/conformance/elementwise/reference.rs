@@ -2,7 +2,7 @@
 
 use warpwave_kernels::{Binary, DType, Scalar, Unary};
 
-use crate::common::values::{Value, format, range, round, round_int, wrap};
+use crate::common::values::{Value, range, round, round_int, wrap};
 
 /// An operation of the suite.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -239,14 +239,4 @@ fn binary(op: Binary, dtype: DType, a: Value, b: Value) -> (Value, Option<f64>) 
         _ => a.powf(b),
     };
     (Value::Real(value), (op == Binary::Pow).then_some(16.0))
-}
-
-/// How far a result may be from the reference, in units of its type's last place: half a unit of rounding, and the computation's own.
-pub fn tolerance(dtype: DType, ulps: f64) -> f64 {
-    match dtype {
-        // The reference is itself an f64, one or two units off.
-        DType::F64 => ulps + 2.0,
-        DType::F32 => ulps.max(0.5),
-        _ => 0.5 + ulps * 2f64.powi(format(dtype).0 - 24),
-    }
 }

@@ -2,17 +2,18 @@
 //!
 //! Some pairs of operation and type by default, each operation among them; all pairs in all layouts with `WARPWAVE_TEST_FULL=1`.
 
-mod common;
 mod reference;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use common::values::{Value, decode, draw, round, ulp};
-use common::{Random, devices, full, seed};
-use reference::{Op, reference, tolerance};
-use warpwave_gpu::{Arg, Device, Launch, Stream};
+use reference::{Op, reference};
+use warpwave_gpu::{Arg, Launch};
 use warpwave_jit::Jit;
-use warpwave_kernels::{Binary, DType, Kernels, Layout, Scalar, Unary, View, ViewMut, programs};
+use warpwave_kernels::{Binary, DType, Layout, Scalar, Unary, View, ViewMut, programs};
+
+use crate::common::values::{Value, decode, draw};
+use crate::common::{Random, devices, full, seed};
+use crate::suite::{Suite, on_each_device, places, room, share};
 
 /// Every operation of every type that it takes.
 fn all_pairs() -> Vec<(Op, DType)> {
@@ -49,7 +50,7 @@ fn pairs(random: &mut Random) -> Vec<(Op, DType)> {
     }
     // Nearly all the time of a run goes into compiling.
     const MORE: usize = 6;
-    let (mut seen, mut more) = (std::collections::BTreeSet::new(), 0);
+    let (mut seen, mut more) = (BTreeSet::new(), 0);
     pairs.retain(|(op, _)| {
         let first = seen.insert(op.name());
         more += usize::from(!first);
@@ -130,164 +131,90 @@ fn arrangement(name: &str, operands: usize, random: &mut Random) -> Vec<Layout> 
     }
 }
 
-/// Every index's place, in the order of the indices.
-fn places(layout: &Layout) -> Vec<usize> {
-    let mut places = vec![layout.offset()];
-    for (size, stride) in layout.shape().iter().zip(layout.strides()) {
-        places = places.iter().flat_map(|place| (0..*size).map(move |i| place + i * stride)).collect();
+fn launch(suite: &Suite, op: Op, inputs: &[View<'_>], out: &mut ViewMut<'_>) {
+    let (kernels, stream) = (&suite.kernels, &suite.stream);
+    match op {
+        Op::Unary(op) => kernels.unary(stream, op, &inputs[0], out),
+        Op::Binary(op) => kernels.binary(stream, op, &inputs[0], &inputs[1], out),
+        Op::Where => kernels.where_cond(stream, &inputs[0], &inputs[1], &inputs[2], out),
+        Op::Affine(factor, term) => kernels.affine(stream, &inputs[0], factor, term, out),
+        Op::Fill(value) => kernels.fill(stream, value, out),
+        Op::Copy => kernels.copy(stream, &inputs[0], out),
+        Op::Cast(_) => kernels.cast(stream, &inputs[0], out),
     }
-    places
+    .unwrap_or_else(|error| panic!("{op:?}: {error}"));
 }
 
-/// Elements behind the last that a layout reaches: they must stay as they are.
-const BEHIND: usize = 5;
+/// Runs one case; the largest share of its tolerance that an element took.
+fn case(suite: &Suite, op: Op, dtype: DType, name: &str, random: &mut Random) -> f64 {
+    let (types, result) = op.types(dtype);
+    let layouts = arrangement(name, types.len() + 1, random);
+    let (out_layout, in_layouts) = layouts.split_first().unwrap();
+    let data: Vec<Vec<u8>> = types
+        .iter()
+        .zip(in_layouts)
+        .map(|(dtype, layout)| (0..room(layout, *dtype) / dtype.size()).flat_map(|_| draw(*dtype, random)).collect())
+        .collect();
+    let poison: Vec<u8> = (0..room(out_layout, result)).map(|_| random.next() as u8).collect();
+    let buffers: Vec<_> = data.iter().map(|bytes| suite.stream.upload(bytes).unwrap()).collect();
+    let mut out = suite.stream.upload(&poison).unwrap();
+    let views: Vec<View<'_>> = buffers
+        .iter()
+        .zip(types.iter().zip(in_layouts))
+        .map(|(buffer, (dtype, layout))| View::of_bytes(buffer, *dtype, *layout).unwrap())
+        .collect();
+    launch(suite, op, &views, &mut ViewMut::of_bytes(&mut out, result, *out_layout).unwrap());
+    let found = suite.stream.download(&out).unwrap();
 
-fn room(layout: &Layout, dtype: DType) -> usize {
-    let last = places(layout).into_iter().max().unwrap_or(0);
-    (last + 1 + BEHIND) * dtype.size()
-}
-
-struct Suite {
-    kernels: Kernels,
-    stream: Stream,
-}
-
-impl Suite {
-    fn new(device: &Device) -> Suite {
-        Suite { kernels: Kernels::new(device, &Jit::default()), stream: device.stream().unwrap() }
+    let (mut untouched, mut worst) = (poison, 0f64);
+    let in_places: Vec<Vec<usize>> = in_layouts.iter().map(places).collect();
+    for (i, place) in places(out_layout).into_iter().enumerate() {
+        let element = |k: usize| &data[k][in_places[k][i] * types[k].size()..][..types[k].size()];
+        let inputs: Vec<Value> = (0..types.len()).map(|k| decode(types[k], element(k))).collect();
+        let bytes = &found[place * result.size()..][..result.size()];
+        untouched[place * result.size()..][..result.size()].copy_from_slice(bytes);
+        let (wanted, ulps) = reference(op, dtype, &inputs);
+        // What is only moved keeps its bits.
+        let moved = match op {
+            Op::Copy => Some(0),
+            Op::Cast(to) if to == dtype => Some(0),
+            Op::Where => Some(if inputs[0] == Value::Int(0) { 2 } else { 1 }),
+            _ => None,
+        };
+        let share = match moved {
+            Some(k) if element(k) == bytes => 0.0,
+            Some(_) => f64::INFINITY,
+            None => share(result, decode(result, bytes), wanted, ulps),
+        };
+        let fits = share <= 1.0;
+        assert!(
+            fits,
+            "{op:?} of {dtype}, {name}, {layouts:?}: element {i} of {inputs:?} is {:?}, should be {wanted:?}: {share} of the tolerance",
+            decode(result, bytes)
+        );
+        worst = worst.max(share);
     }
-
-    fn launch(&self, op: Op, inputs: &[View<'_>], out: &mut ViewMut<'_>) {
-        let (kernels, stream) = (&self.kernels, &self.stream);
-        match op {
-            Op::Unary(op) => kernels.unary(stream, op, &inputs[0], out),
-            Op::Binary(op) => kernels.binary(stream, op, &inputs[0], &inputs[1], out),
-            Op::Where => kernels.where_cond(stream, &inputs[0], &inputs[1], &inputs[2], out),
-            Op::Affine(factor, term) => kernels.affine(stream, &inputs[0], factor, term, out),
-            Op::Fill(value) => kernels.fill(stream, value, out),
-            Op::Copy => kernels.copy(stream, &inputs[0], out),
-            Op::Cast(_) => kernels.cast(stream, &inputs[0], out),
-        }
-        .unwrap_or_else(|error| panic!("{op:?}: {error}"));
-    }
-
-    /// Runs one case; the largest share of its tolerance that an element took.
-    fn case(&self, op: Op, dtype: DType, name: &str, random: &mut Random) -> f64 {
-        let (types, result) = op.types(dtype);
-        let layouts = arrangement(name, types.len() + 1, random);
-        let (out_layout, in_layouts) = layouts.split_first().unwrap();
-        let data: Vec<Vec<u8>> = types
-            .iter()
-            .zip(in_layouts)
-            .map(|(dtype, layout)| (0..room(layout, *dtype) / dtype.size()).flat_map(|_| draw(*dtype, random)).collect())
-            .collect();
-        let poison: Vec<u8> = (0..room(out_layout, result)).map(|_| random.next() as u8).collect();
-        let buffers: Vec<_> = data.iter().map(|bytes| self.stream.upload(bytes).unwrap()).collect();
-        let mut out = self.stream.upload(&poison).unwrap();
-        let views: Vec<View<'_>> = buffers
-            .iter()
-            .zip(types.iter().zip(in_layouts))
-            .map(|(buffer, (dtype, layout))| View::of_bytes(buffer, *dtype, *layout).unwrap())
-            .collect();
-        self.launch(op, &views, &mut ViewMut::of_bytes(&mut out, result, *out_layout).unwrap());
-        let found = self.stream.download(&out).unwrap();
-
-        let (mut untouched, mut worst) = (poison, 0f64);
-        let in_places: Vec<Vec<usize>> = in_layouts.iter().map(places).collect();
-        for (i, place) in places(out_layout).into_iter().enumerate() {
-            let element = |k: usize| &data[k][in_places[k][i] * types[k].size()..][..types[k].size()];
-            let inputs: Vec<Value> = (0..types.len()).map(|k| decode(types[k], element(k))).collect();
-            let bytes = &found[place * result.size()..][..result.size()];
-            untouched[place * result.size()..][..result.size()].copy_from_slice(bytes);
-            let (wanted, ulps) = reference(op, dtype, &inputs);
-            // What is only moved keeps its bits.
-            let moved = match op {
-                Op::Copy => Some(0),
-                Op::Cast(to) if to == dtype => Some(0),
-                Op::Where => Some(if inputs[0] == Value::Int(0) { 2 } else { 1 }),
-                _ => None,
-            };
-            let share = match moved {
-                Some(k) if element(k) == bytes => 0.0,
-                Some(_) => f64::INFINITY,
-                None => share(result, decode(result, bytes), wanted, ulps),
-            };
-            let fits = share <= 1.0;
-            assert!(
-                fits,
-                "{op:?} of {dtype}, {name}, {layouts:?}: element {i} of {inputs:?} is {:?}, should be {wanted:?}: {share} of the tolerance",
-                decode(result, bytes)
-            );
-            worst = worst.max(share);
-        }
-        assert!(untouched == found, "{op:?} of {dtype}, {name}: something beside the result was written");
-        worst
-    }
-}
-
-/// The share of its tolerance that a result takes; above 1 it is wrong.
-fn share(dtype: DType, found: Value, wanted: Value, ulps: Option<f64>) -> f64 {
-    let wrong = |wrong: bool| if wrong { f64::INFINITY } else { 0.0 };
-    let (Value::Real(found), Value::Real(wanted)) = (found, wanted) else { return wrong(found != wanted) };
-    let nearest = round(dtype, wanted);
-    if found == nearest || (found.is_nan() && nearest.is_nan()) {
-        return 0.0;
-    }
-    let Some(ulps) = ulps else { return f64::INFINITY };
-    if found.is_nan() || nearest.is_nan() || wanted.is_infinite() {
-        return f64::INFINITY;
-    }
-    // Infinity is where the next number would be.
-    let largest = common::values::format(dtype).2;
-    let at = if found.is_infinite() { (largest / 2.0 + ulp(dtype, largest) / 2.0).copysign(found) } else { found / 2.0 };
-    let limit = round(dtype, wanted).clamp(-largest, largest);
-    let reference = if wanted.abs() > largest { limit } else { wanted };
-    (at - reference / 2.0).abs() * 2.0 / ulp(dtype, reference) / tolerance(dtype, ulps)
+    assert!(untouched == found, "{op:?} of {dtype}, {name}: something beside the result was written");
+    worst
 }
 
 #[test]
 fn every_operation_agrees_with_the_reference() {
     let seed = seed();
     let pairs = pairs(&mut Random::new(seed));
-    let devices = devices();
-    let run = |device: &Device| {
-        let suite = Suite::new(device);
-        let mut rows: BTreeMap<&str, (usize, Vec<DType>, f64)> = BTreeMap::new();
+    let known: BTreeSet<&str> = all_pairs().iter().map(|(op, _)| op.name()).collect();
+    on_each_device(&known, |suite, table| {
         for (i, (op, dtype)) in pairs.iter().enumerate() {
             let mut random = Random::new(seed + 1 + i as u64);
             let some = random.below(ARRANGEMENTS.len());
             for (j, name) in ARRANGEMENTS.iter().enumerate() {
                 // Always those that end in different kernels, and some of the others.
-                if !full() && j > 0 && !(j + some).is_multiple_of(3) {
-                    continue;
-                }
-                let worst = suite.case(*op, *dtype, name, &mut random);
-                let row = rows.entry(op.name()).or_default();
-                row.0 += 1;
-                row.2 = row.2.max(worst);
-                if !row.1.contains(dtype) {
-                    row.1.push(*dtype);
+                if full() || j == 0 || (j + some).is_multiple_of(3) {
+                    table.note(op.name(), *dtype, case(suite, *op, *dtype, name, &mut random));
                 }
             }
         }
-        rows
-    };
-    // The compiler runs beside the devices: one thread for each.
-    let tables: Vec<_> = std::thread::scope(|scope| {
-        let running: Vec<_> = devices.iter().map(|device| scope.spawn(|| run(device))).collect();
-        running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
-    let total: usize = tables.iter().flat_map(BTreeMap::values).map(|row| row.0).sum();
-    eprintln!("{total} cases; cases, types and the largest share of the tolerance:");
-    eprintln!("{:10}{}", "op", devices.iter().map(|device| format!("{:>28}", device.name())).collect::<String>());
-    let known: std::collections::BTreeSet<&str> = all_pairs().iter().map(|(op, _)| op.name()).collect();
-    for op in known {
-        let cell = |table: &BTreeMap<&str, (usize, Vec<DType>, f64)>| {
-            let (cases, types, worst) = table.get(op).unwrap_or_else(|| panic!("{op} was left out"));
-            format!("{:>28}", format!("{cases} cases, {} types, {worst:.2}", types.len()))
-        };
-        eprintln!("{op:10}{}", tables.iter().map(cell).collect::<String>());
-    }
 }
 
 #[test]
@@ -328,7 +255,7 @@ fn results_in_place_are_those_elsewhere() {
 #[test]
 fn the_kernel_of_64_bits_agrees_with_the_reference() {
     let mut random = Random::new(seed());
-    let (_, source) = programs().into_iter().find(|(name, _)| name == "sub_f32").unwrap();
+    let (_, source) = programs().into_iter().find(|(name, _)| name.starts_with("sub_f32_")).unwrap();
     for device in devices() {
         let stream = device.stream().unwrap();
         let kernel = Jit::default().load(&device, &source).unwrap().kernel("sub_f32_single64").unwrap();

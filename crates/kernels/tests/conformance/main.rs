@@ -1,0 +1,8 @@
+//! Each operation of each type in each layout, on each device there is, against references of their own.
+//!
+//! Some cases by default, each operation among them; all of them with `WARPWAVE_TEST_FULL=1`.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod elementwise;
+mod suite;
