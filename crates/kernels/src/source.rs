@@ -97,6 +97,7 @@ pub(crate) fn carrier(dtype: DType) -> &'static str {
 
 /// The sources of all kernels, each with its name: to compile beforehand, or to look at.
 pub fn programs() -> Vec<(String, KernelSource)> {
-    let recipes = crate::elementwise::recipes();
+    let mut recipes = crate::elementwise::recipes();
+    recipes.extend(crate::attention::recipes());
     recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
 }

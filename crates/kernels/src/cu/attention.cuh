@@ -43,6 +43,11 @@ __device__ inline Span span(const i32 *starts, i32 sequence, i32 rows, i32 most)
     return some;
 }
 
+struct Sight {
+    i32 own, low, high;
+    __device__ bool sees(i32 key) const { return key >= low && key <= high; }
+};
+
 // What a block has to do: QUERIES queries of one head from row `first` on, against the blocks of KEYS keys from `begin` to before `end`.
 template <int QUERIES, int KEYS> struct Work {
     i32 sequence, head, first, q_len, kv_len, shift, begin, end, left, right;
@@ -70,28 +75,37 @@ template <int QUERIES, int KEYS> struct Work {
         const i32 key = block * KEYS;
         return key + KEYS > kv_len || key + KEYS - 1 > first + shift + right || key < first + QUERIES - 1 + shift - left;
     }
-    __device__ bool sees(i32 query, i32 key) const {
-        return key < kv_len && key <= query + shift + right && key >= query + shift - left;
+    // Of keys from `key` on, counted from there: a query's own place, and the first and last that it sees.
+    __device__ Sight sight(i32 query, i32 key) const {
+        const i32 own = query + shift - key;
+        Sight sight = {own, own - left, least(own + right, kv_len - 1 - key)};
+        return sight;
     }
 };
 
-// Rows of keys or values: one behind the other, or in pages that a table names.
-template <class T> struct KeyRows {
+// Rows of one head: one behind the other, or in pages that a table names.
+template <class T> struct Rows {
     const T *base;
     i64 step, page_step;
     const i32 *table;
     i32 page, columns, pages;
 
-    __device__ KeyRows(const T *data, const Steps &steps, const Attention &a, const Tables &t, i32 sequence, i32 head, i64 start) {
-        base = data + (head / a.group) * steps.head + start * steps.row;
-        step = steps.row, page_step = steps.sequence, page = a.page, columns = a.columns, pages = a.pages;
-        table = t.pages ? t.pages + (i64)sequence * columns : nullptr;
-        if (!table) base += sequence * steps.sequence;
+    // Of a sequence without pages, from its row `start` on.
+    __device__ Rows(const T *data, const Steps &steps, i32 sequence, i32 head, i64 start) {
+        base = data + sequence * steps.sequence + head * steps.head + start * steps.row;
+        step = steps.row, page_step = 0, table = nullptr, page = 1, columns = 1, pages = 1;
     }
-    __device__ const T *at(i32 key) const {
-        if (!table) return base + key * step;
-        const i32 column = key / page, number = least(largest(table[least(column, columns - 1)], 0), pages - 1);
-        return base + number * page_step + (key - column * page) * step;
+    // Of keys or values.
+    template <class Work> __device__ Rows(const T *data, const Steps &steps, const Attention &a, const Tables &t, const Work &work) {
+        base = data + (work.head / a.group) * steps.head;
+        step = steps.row, page_step = steps.sequence, page = a.page, columns = a.columns, pages = a.pages;
+        table = t.pages ? t.pages + (i64)work.sequence * columns : nullptr;
+        if (!table) base += work.sequence * steps.sequence + work.kv_start * steps.row;
+    }
+    __device__ const T *at(i32 row) const {
+        if (!table) return base + row * step;
+        const i32 column = row / page, number = least(largest(table[least(column, columns - 1)], 0), pages - 1);
+        return base + number * page_step + (row - column * page) * step;
     }
 };
 
@@ -109,42 +123,28 @@ __device__ inline f32 power_of_2(f32 x) {
 
 // What becomes of a product of query and key before the softmax: times `factor`, once it went through `bend`.
 struct Scores {
-    f32 factor, scale, cap, slope;
+    f32 factor, scale, cap, turn, slope;
     bool bent;
 
     __device__ Scores(const Attention &a, const Tables &t, i32 sequence, i32 head) {
         const f32 log2e = 1.4426950408889634f;
-        scale = a.scale, cap = a.cap, slope = t.slopes ? t.slopes[sequence * a.slopes + head] * log2e : 0;
+        scale = a.scale * log2e, cap = a.cap * log2e, turn = a.cap > 0 ? 2 * scale / a.cap : 0;
+        slope = t.slopes ? t.slopes[sequence * a.slopes + head] * log2e : 0;
         bent = cap > 0 || slope != 0 || !(scale > 0);
-        factor = bent ? 1 : scale * log2e;
+        factor = bent ? 1 : scale;
     }
-    // A soft cap and a slope by distance.
-    __device__ f32 bend(f32 x, i32 distance) const {
-        const f32 log2e = 1.4426950408889634f;
-        x *= scale;
-        if (cap > 0) x = cap * tanhf(x / cap);
-        return x * log2e - slope * (f32)(distance < 0 ? -distance : distance);
-    }
+    // cap · tanh(x / cap)
+    __device__ f32 capped(f32 x) const { return cap - __fdividef(2 * cap, 1 + power_of_2(x * turn)); }
+    __device__ f32 scaled(f32 x) const { return x * scale; }
+    // Less by a slope times the distance.
+    __device__ f32 sloped(f32 x, f32 distance) const { return fmaf(-slope, fabsf(distance), x); }
 };
+
+// The natural logarithm of a row's sum, of which 2 to the power of `most` was taken out.
+__device__ inline f32 log_sum(f32 most, f32 sum) { return sum == 0 ? -infinity() : (most + log2f(sum)) * 0.6931471805599453f; }
 
 // A row's largest score so far may fall behind by this much before sums are scaled anew: 2 to its power is far from an overflow.
 #define SLACK 8.0f
-
-// A tile of rows of D elements in shared memory: panels of 128 bytes, in which the eight 16-byte pieces of a row change places so that one
-// piece of eight rows lies in eight places. Seen from (row0, column0) on, a multiple of 16 rows and 16 columns.
-template <class T, int ROWS> struct Panels {
-    static const int WIDTH = 128 / sizeof(T), PIECE = 16 / sizeof(T);
-    T *base;
-    int row0, column0;
-    __device__ T *operator()(int row, int column) const {
-        const int start = row * WIDTH + (column / PIECE ^ row % 8) * PIECE;
-        return base + (start ^ column0 % WIDTH) + (column0 / WIDTH * ROWS + row0) * WIDTH;
-    }
-    // Any place.
-    static __device__ int offset(int row, int column) {
-        return (column / WIDTH * ROWS + row) * WIDTH + (column % WIDTH / PIECE ^ row % 8) * PIECE;
-    }
-};
 
 // Neighbours of a row, times a factor.
 template <int N, class T> __device__ inline void put_run(T *to, const f32 *from, f32 factor, bool aligned) {

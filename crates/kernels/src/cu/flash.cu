@@ -6,27 +6,12 @@
 #define THREADS (WAVES * TILE_LANES)
 #define BM (WAVES * MT * 16)
 
-// Rows from global memory; those at and beyond `rows`, and columns beyond the head's size, are zeros.
-template <int ROWS, class At> __device__ inline void fetch(T *to, const At &at, i32 rows, const Attention &a) {
-    const int pieces = D / 8;
+// Each score becomes something, given what its query sees and its key, counted from this lane's first.
+template <int N, class F> __device__ inline void each(TileC (&s)[N], const Sight (&sight)[TileC::ROWS], F become) {
 #pragma unroll
-    for (int i = 0; i < (ROWS * pieces + THREADS - 1) / THREADS; ++i) {
-        const int piece = i * THREADS + threadIdx.x, row = piece / pieces, column = piece % pieces * 8;
-        if (ROWS * pieces % THREADS != 0 && row >= ROWS) break;
-        const bool there = row < rows && column < a.dim;
-        const T *from = at(there ? row : 0) + (there ? column : 0);
-        T *place = to + Panels<T, ROWS>::offset(row, column);
-        if (a.aligned) {
-            copy_async16(place, from, there);
-        } else {
+    for (int n = 0; n < N; ++n)
 #pragma unroll
-            for (int e = 0; e < 8; ++e) {
-                T zero = {0};
-                place[e] = there ? from[e] : zero;
-            }
-        }
-    }
-    commit_copies();
+        for (int i = 0; i < TileC::N; ++i) s[n].at[i] = become(s[n].at[i], sight[TileC::slot(i)], n * 16 + TileC::column(i) - TileC::column(0));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -39,12 +24,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
     const int panels = (D + 63) / 64 * 64;
     T *const q_tile = (T *)shared, *const k_tile = q_tile + BM * panels, *const v_tile = k_tile + BN * panels;
-    const KeyRows<T> keys(k, a.k, a, tables, work.sequence, work.head, work.kv_start), values(v, a.v, a, tables, work.sequence, work.head, work.kv_start);
-    const T *const q_first = q + work.sequence * a.q.sequence + work.head * a.q.head + (work.q_start + work.first) * a.q.row;
-    fetch<BM>(q_tile, [&](i32 row) { return q_first + row * a.q.row; }, work.q_len - work.first, a);
-    auto fetch_block = [&](T *to, const KeyRows<T> &rows, i32 block) {
-        const i32 key = block * BN;
-        fetch<BN>(to, [&](i32 row) { return rows.at(key + row); }, work.kv_len - key, a);
+    const Rows<T> keys(k, a.k, a, tables, work), values(v, a.v, a, tables, work), queries(q, a.q, work.sequence, work.head, work.q_start);
+    fetch<D, BM, THREADS>(q_tile, queries, work.first, work.q_len, a, threadIdx.x);
+    auto fetch_block = [&](T *to, const Rows<T> &rows, i32 block) {
+        fetch<D, BN, THREADS>(to, rows, block * BN, work.kv_len, a, threadIdx.x);
+        commit_copies();
     };
     if (work.begin < work.end) fetch_block(k_tile, keys, work.begin);
 
@@ -92,21 +76,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         const bool masked = work.masked(block);
 #pragma unroll
         for (int t = 0; t < MT; ++t) {
-            const i32 query0 = work.first + row0 + t * 16, key0 = block * BN;
-            if (scores.bent) {
+            Sight sight[ROWS];
 #pragma unroll
-                for (int n = 0; n < BN / 16; ++n)
-#pragma unroll
-                    for (int i = 0; i < TileC::N; ++i)
-                        s[t][n].at[i] = scores.bend(s[t][n].at[i], query0 + TileC::row(i) + work.shift - key0 - n * 16 - TileC::column(i));
-            }
-            if (masked) {
-#pragma unroll
-                for (int n = 0; n < BN / 16; ++n)
-#pragma unroll
-                    for (int i = 0; i < TileC::N; ++i)
-                        if (!work.sees(query0 + TileC::row(i), key0 + n * 16 + TileC::column(i))) s[t][n].at[i] = -infinity();
-            }
+            for (int r = 0; r < ROWS; ++r) sight[r] = work.sight(work.first + row0 + t * 16 + TileC::row(r * TileC::RUN), block * BN + TileC::column(0));
+            if (scores.cap > 0) each(s[t], sight, [&](f32 x, const Sight &, int) { return scores.capped(x); });
+            else if (scores.bent) each(s[t], sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
+            if (scores.slope != 0) each(s[t], sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
+            if (masked) each(s[t], sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
             f32 high[ROWS];
             bool behind = false;
 #pragma unroll
@@ -174,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             share[r] = all == 0 ? 0 : 1 / all;
             if (lse && query < work.q_len && TileC::column(0) == 0)
                 lse[work.sequence * a.lse.sequence + work.head * a.lse.head + (work.q_start + query) * a.lse.row] =
-                    all == 0 ? -infinity() : (most[t][r] + log2f(all)) * 0.6931471805599453f;
+                    log_sum(most[t][r], all);
         }
 #pragma unroll
         for (int n = 0; n < D / 16; ++n)

@@ -3,11 +3,17 @@
 // The first four waves fetch keys and values, two waves each, STAGES blocks ahead; the others are GROUPS times four waves with 64 queries each. A
 // group's next scores are computed while its last values are summed up, and the softmax between them runs beside the sums.
 
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
 #define BM (64 * GROUPS)
 #define THREADS (128 * (GROUPS + 1))
 // Bytes between panels of a tile.
 #define PANEL(ROWS) ((ROWS) * 128)
 #define WIDE ((D + 63) / 64 * 64)
+
+// Registers of the waves that fetch, and of those that compute.
+#define FEW (GROUPS == 2 ? 40 : 32)
+#define MANY (GROUPS == 2 ? 232 : 160)
 
 __device__ inline u32 shared_place(const void *at) { return (u32)__cvta_generic_to_shared(at); }
 
@@ -16,6 +22,8 @@ struct Barrier {
     u32 at;
     __device__ void init(u32 arrivals) const { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory"); }
     __device__ void arrive() const { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory"); }
+    // Once the copies that this thread started are there.
+    __device__ void arrive_with_copies() const { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at) : "memory"); }
     __device__ void wait(u32 phase) const {
         asm volatile("{\n"
                      ".reg .pred done;\n"
@@ -27,6 +35,7 @@ struct Barrier {
     }
 };
 
+__device__ inline void wait_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 // Ordinary writes of this thread become visible to the matrix units.
 __device__ inline void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
@@ -88,20 +97,10 @@ template <int FROM> __device__ inline void sum_columns(f32 *o, const u32 *p, u32
     }
 }
 
-// Rows from global memory by COUNT threads of which this is number `thread`.
-template <int ROWS, int COUNT, class At> __device__ inline void fetch(u32 to, const At &at, i32 rows, i32 dim, int thread) {
-    const int pieces = D / 8;
-#pragma unroll 2
-    for (int i = 0; i < ROWS * pieces / COUNT; ++i) {
-        const int piece = i * COUNT + thread, row = piece / pieces, column = piece % pieces * 8;
-        const bool there = row < rows && column < dim;
-        const T *from = at(there ? row : 0) + (there ? column : 0);
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + Panels<T, ROWS>::offset(row, column) * 2), "l"(from),
-                     "r"(there ? 16 : 0)
-                     : "memory");
-    }
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    publish();
+// Each score becomes something, given what its query sees and its key, counted from this lane's first.
+template <int N, class F> __device__ inline void each(f32 (&s)[N], const Sight (&sight)[2], F become) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) s[i] = become(s[i], sight[i / 2 % 2], i / 4 * 8 + i % 2);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -113,7 +112,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (work.idle()) return;
 
     // Tiles at multiples of 1024 bytes, then the barriers: of the keys and values of each stage, full and empty.
-    const u32 q_tile = (shared_place(shared) + 1023) / 1024 * 1024, tile = BN * WIDE * 2, k_tiles = q_tile + BM * WIDE * 2, v_tiles = k_tiles + STAGES * tile;
+    T *const q_first = (T *)(shared + (0 - shared_place(shared)) % 1024), *const k_first = q_first + BM * WIDE, *const v_first = k_first + STAGES * BN * WIDE;
+    const u32 tile = BN * WIDE * 2, q_tile = shared_place(q_first), k_tiles = shared_place(k_first), v_tiles = shared_place(v_first);
     const u32 barriers = v_tiles + STAGES * tile;
     auto full = [&](int which, int stage) { return Barrier{barriers + (which * STAGES + stage) * 16}; };
     auto empty = [&](int which, int stage) { return Barrier{barriers + (which * STAGES + stage) * 16 + 8}; };
@@ -125,43 +125,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     const int blocks = work.end - work.begin;
     if (threadIdx.x < 128) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FEW));
         const int which = threadIdx.x / 64;
-        const KeyRows<T> rows(which ? v : k, which ? a.v : a.k, a, tables, work.sequence, work.head, work.kv_start);
-        const u32 tiles = which ? v_tiles : k_tiles;
+        const Rows<T> rows(which ? v : k, which ? a.v : a.k, a, tables, work);
+        T *const tiles = which ? v_first : k_first;
         int stage = 0;
         u32 phase = 1;
 #pragma unroll 1
         for (i32 block = work.begin; block < work.end; ++block) {
             empty(which, stage).wait(phase);
-            const i32 key = block * BN;
-            fetch<BN, 64>(tiles + stage * tile, [&](i32 row) { return rows.at(key + row); }, work.kv_len - key, a.dim, threadIdx.x % 64);
+            fetch<D, BN, 64>(tiles + stage * BN * WIDE, rows, block * BN, work.kv_len, a, threadIdx.x % 64);
+#if NOINC
+            full(which, stage).arrive_with_copies();
+#else
+            wait_all_copies();
+            publish();
             full(which, stage).arrive();
+#endif
             if (++stage == STAGES) stage = 0, phase ^= 1;
         }
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MANY));
         const int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, wave = thread / 32, lane = thread % 32;
-        const u32 own_q = q_tile + group * PANEL(64);
-        {
-            const i32 first = work.first + group * 64;
-            const T *const rows = q + work.sequence * a.q.sequence + work.head * a.q.head + (work.q_start + first) * a.q.row;
-            // Panels of all queries, of which this group fills its rows.
-            const i32 there_rows = work.q_len - first;
-            const int pieces = D / 8;
-#pragma unroll 2
-            for (int i = 0; i < 64 * pieces / 128; ++i) {
-                const int piece = i * 128 + thread, row = piece / pieces, column = piece % pieces * 8;
-                const bool there = row < there_rows && column < a.dim;
-                const T *from = there ? rows + row * a.q.row + column : q;
-                asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(own_q + Panels<T, BM>::offset(row, column) * 2), "l"(from),
-                             "r"(there ? 16 : 0)
-                             : "memory");
-            }
-            asm volatile("cp.async.wait_all;" ::: "memory");
-            publish();
-            asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
-        }
+        const u32 own_q = q_tile + group * 64 * WIDE * 2;
+        const Rows<T> queries(q, a.q, work.sequence, work.head, work.q_start);
+        fetch<D, 64, 128>(q_first + group * 64 * WIDE, queries, work.first + group * 64, work.q_len, a, thread);
+        wait_all_copies();
+        publish();
+        asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
 
         const Scores scores(a, tables, work.sequence, work.head);
         const i32 query0 = work.first + group * 64 + wave * 16 + lane / 4;
@@ -174,14 +165,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (lane == 0) empty(which, stage).arrive();
         };
         auto start_scores = [&](int stage) {
+#if NOINC
+            publish();
+#endif
             begin();
 #pragma unroll
             for (int d = 0; d < D / 16; ++d)
-                score(T(), Width<BN>(), s, describe(own_q + d / 4 * PANEL(BM) + d % 4 * 32, 16),
+                score(T(), Width<BN>(), s, describe(own_q + d / 4 * PANEL(64) + d % 4 * 32, 16),
                       describe(k_tiles + stage * tile + d / 4 * PANEL(BN) + d % 4 * 32, 16), d > 0);
             commit();
         };
         auto start_sums = [&](int stage) {
+#if NOINC
+            publish();
+#endif
             begin();
 #pragma unroll
             for (int c = 0; c < BN / 16; ++c) sum_columns<0>(o, p + 4 * c, v_tiles + stage * tile + c * 16 * 128);
@@ -189,17 +186,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         };
         // Scores to powers; whether what was summed up so far must become `less`.
         auto soften = [&](i32 block) {
-            const i32 key0 = block * BN + lane % 4 * 2;
-            if (scores.bent) {
-#pragma unroll
-                for (int i = 0; i < BN / 2; ++i)
-                    s[i] = scores.bend(s[i], query0 + i / 2 % 2 * 8 + work.shift - key0 - i / 4 * 8 - i % 2);
-            }
-            if (work.masked(block)) {
-#pragma unroll
-                for (int i = 0; i < BN / 2; ++i)
-                    if (!work.sees(query0 + i / 2 % 2 * 8, key0 + i / 4 * 8 + i % 2)) s[i] = -infinity();
-            }
+            const i32 key = block * BN + lane % 4 * 2;
+            const Sight sight[2] = {work.sight(query0, key), work.sight(query0 + 8, key)};
+            if (scores.cap > 0) each(s, sight, [&](f32 x, const Sight &, int) { return scores.capped(x); });
+            else if (scores.bent) each(s, sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
+            if (scores.slope != 0) each(s, sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
+            if (work.masked(block)) each(s, sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
             f32 high[2] = {s[0], s[2]};
 #pragma unroll
             for (int i = 0; i < BN / 2; ++i) high[i / 2 % 2] = fmaxf(high[i / 2 % 2], s[i]);
@@ -291,7 +283,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (query >= work.q_len) continue;
             if (lse && lane % 4 == 0)
                 lse[work.sequence * a.lse.sequence + work.head * a.lse.head + (work.q_start + query) * a.lse.row] =
-                    all == 0 ? -infinity() : (most[r] + log2f(all)) * 0.6931471805599453f;
+                    log_sum(most[r], all);
             T *const row = out_first + query * a.out.row + lane % 4 * 2;
 #pragma unroll
             for (int n = 0; n < D / 8; ++n)
@@ -299,3 +291,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
     }
 }
+
+#else
+extern "C" __global__ void NAME() {}
+#endif
