@@ -103,15 +103,19 @@ fn plain(dtype: DType, dim: u32) -> Choice {
     Choice { recipe, queries, threads: 256, shared: 4 * ((queries + keys) * (dim + 4) + queries * (keys + 4)) }
 }
 
-fn tiles(dtype: DType, dim: u32, vendor: Vendor, wave: u32) -> Choice {
-    let (waves, each, keys) = match (vendor, dim) {
-        (Vendor::Nvidia, ..=128) => (4, 2, 64),
-        (Vendor::Nvidia, _) => (4, 1, 64),
-        (Vendor::Amd, ..=128) => (4, 1, 64),
-        (Vendor::Amd, ..=192) => (4, 1, 32),
-        (Vendor::Amd, _) => (4, 1, 16),
+/// `any`: rows in pages or at odd places too.
+fn tiles(dtype: DType, dim: u32, any: bool, vendor: Vendor, wave: u32) -> Choice {
+    let (each, keys) = match (vendor, dim) {
+        (Vendor::Nvidia, 97..=128) if any => (2, 48),
+        (Vendor::Nvidia, ..=128) => (2, 64),
+        (Vendor::Nvidia, _) | (Vendor::Amd, ..=128) => (1, 64),
+        (Vendor::Amd, ..=192) => (1, 32),
+        (Vendor::Amd, _) => (1, 16),
     };
-    let numbers = [("D", dim), ("BN", keys), ("MT", each), ("WAVES", waves), ("BLOCKS", 1)];
+    let waves = 4;
+    // Without asynchronous copies there is one way for all.
+    let any = any || vendor == Vendor::Amd;
+    let numbers = [("D", dim), ("BN", keys), ("MT", each), ("WAVES", waves), ("ANY", any.into())];
     let queries = waves * each * 16;
     Choice {
         recipe: Recipe::new(&TILES, "flash", &[dtype.name()], &numbers),
@@ -121,9 +125,9 @@ fn tiles(dtype: DType, dim: u32, vendor: Vendor, wave: u32) -> Choice {
     }
 }
 
-fn hopper(dtype: DType, dim: u32) -> Choice {
+fn hopper(dtype: DType, dim: u32, any: bool) -> Choice {
     let (groups, stages, keys) = (2, 2, if dim <= 128 { 128 } else { 64 });
-    let numbers = [("D", dim), ("BN", keys), ("GROUPS", groups), ("STAGES", stages), ("PINGPONG", 1), ("NOINC", 1)];
+    let numbers = [("D", dim), ("BN", keys), ("GROUPS", groups), ("STAGES", stages), ("ANY", any.into())];
     let queries = 64 * groups;
     Choice {
         recipe: Recipe::new(&HOPPER, "flash_hopper", &[dtype.name()], &numbers),
@@ -142,14 +146,14 @@ fn has_matrix_units(info: &DeviceInfo) -> bool {
     }
 }
 
-fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool) -> Choice {
+fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: bool) -> Choice {
     let dim = (dim as u32).next_multiple_of(32);
     if dtype == DType::F32 || !has_matrix_units(info) {
         plain(dtype, dim)
     } else if info.arch == "sm_90" && aligned {
-        hopper(dtype, dim)
+        hopper(dtype, dim, paged)
     } else {
-        tiles(dtype, dim, info.vendor, info.wave_size)
+        tiles(dtype, dim, paged || !aligned, info.vendor, info.wave_size)
     }
 }
 
@@ -157,11 +161,12 @@ fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool) -> Choice 
 pub(crate) fn recipes() -> Vec<Recipe> {
     let dims = || (32..=MOST_DIM as u32).step_by(32);
     let mut recipes: Vec<Recipe> = dims().flat_map(|dim| TYPES_TAKEN.map(|dtype| plain(dtype, dim).recipe)).collect();
-    for dtype in [DType::F16, DType::Bf16] {
-        for dim in dims() {
-            recipes.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| tiles(dtype, dim, vendor, 64).recipe));
-            recipes.push(hopper(dtype, dim).recipe);
+    for (dtype, dim) in [DType::F16, DType::Bf16].into_iter().flat_map(|dtype| dims().map(move |dim| (dtype, dim))) {
+        for any in [false, true] {
+            recipes.push(tiles(dtype, dim, any, Vendor::Nvidia, 32).recipe);
+            recipes.push(hopper(dtype, dim, any).recipe);
         }
+        recipes.push(tiles(dtype, dim, true, Vendor::Amd, 64).recipe);
     }
     let mut seen = std::collections::HashSet::new();
     recipes.retain(|recipe| seen.insert(*recipe));
@@ -285,7 +290,7 @@ impl Kernels {
         }
 
         let aligned = [*q, k, v, out].iter().all(is_aligned);
-        let choice = choose(self.device().info(), q.dtype(), shape.dim as usize, aligned);
+        let choice = choose(self.device().info(), q.dtype(), shape.dim as usize, aligned, keys.table.is_some());
         shape.aligned = aligned.into();
         shape.tiles = (shape.q_len as u32).div_ceil(choice.queries) as i32;
         shape.together = together(&shape, q.dtype().size(), self.device().info().l2_bytes);
@@ -295,19 +300,8 @@ impl Kernels {
         let kernel = &self.load(&choice.recipe)?[0];
         let [slopes, q_starts, kv_starts, lengths, table] = tables.map(|(_, view)| pointer(view));
         let launch = Launch::new([blocks, 1, 1], [choice.threads, 1, 1]).shared(choice.shared);
-        let arguments = (
-            Arg::from(out.start()),
-            pointer(lse),
-            Arg::from(q.start()),
-            Arg::from(k.start()),
-            Arg::from(v.start()),
-            slopes,
-            q_starts,
-            kv_starts,
-            lengths,
-            table,
-            Arg::value(&shape),
-        );
+        let [q, k, v, out] = [*q, k, v, out].map(|view| Arg::from(view.start()));
+        let arguments = (q, k, v, slopes, q_starts, kv_starts, lengths, table, Arg::value(&shape), out, pointer(lse));
         // SAFETY: the kernel was made for this type and takes these arguments. The views' shapes were checked against each other and their
         // places against their memory; what the tables say is held to those shapes in the kernel. It writes the result and the logarithms
         // alone, which overlap nothing.
@@ -458,9 +452,9 @@ mod tests {
     fn tiles_fit_shared_memory() {
         for dim in (32..=256).step_by(32) {
             assert!(plain(DType::F32, dim).shared <= 64 << 10, "{dim}");
-            assert!(tiles(DType::F16, dim, Vendor::Amd, 64).shared <= 64 << 10, "{dim}");
-            assert!(tiles(DType::F16, dim, Vendor::Nvidia, 32).shared <= 99 << 10, "{dim}");
-            assert!(hopper(DType::F16, dim).shared <= 227 << 10, "{dim}");
+            assert!(tiles(DType::F16, dim, true, Vendor::Amd, 64).shared <= 64 << 10, "{dim}");
+            assert!(tiles(DType::F16, dim, false, Vendor::Nvidia, 32).shared <= 99 << 10, "{dim}");
+            assert!(hopper(DType::F16, dim, false).shared <= 227 << 10, "{dim}");
         }
     }
 }

@@ -30,6 +30,21 @@ struct Tables {
     const i32 *q_starts, *kv_starts, *kv_lengths, *pages;
 };
 
+// The steps of a kernel's results. AMD's compiler would load them first and carry them along in scalar registers, of which there are not enough:
+// it may not know that these are the same. Eight pointers stand before the kernel's struct.
+struct Results { Steps out, lse; };
+__device__ inline Results results(const Attention &a) {
+#if defined(__AMDGCN__)
+    typedef const i64 __attribute__((address_space(4))) *Arguments;
+    Arguments steps = (Arguments)__builtin_amdgcn_kernarg_segment_ptr();
+    asm volatile("" : "+s"(steps));
+    steps += 8 + __builtin_offsetof(Attention, out) / 8;
+    return Results{{steps[0], steps[1], steps[2]}, {steps[3], steps[4], steps[5]}};
+#else
+    return Results{a.out, a.lse};
+#endif
+}
+
 __device__ inline i32 least(i32 a, i32 b) { return a < b ? a : b; }
 __device__ inline i32 largest(i32 a, i32 b) { return a > b ? a : b; }
 

@@ -14,9 +14,9 @@ template <int N, class F> __device__ inline void each(TileC (&s)[N], const Sight
         for (int i = 0; i < TileC::N; ++i) s[n].at[i] = become(s[n].at[i], sight[TileC::slot(i)], n * 16 + TileC::column(i) - TileC::column(0));
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    NAME(T *out, f32 *lse, const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
-         const i32 *pages, const __grid_constant__ Attention a) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths, const i32 *pages,
+         const __grid_constant__ Attention a, T *out, f32 *lse) {
     extern __shared__ __align__(1024) u8 shared[];
     const Tables tables = {slopes, q_starts, kv_starts, kv_lengths, pages};
     const Work<BM, BN> work(a, tables, blockIdx.x);
@@ -25,9 +25,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int panels = (D + 63) / 64 * 64;
     T *const q_tile = (T *)shared, *const k_tile = q_tile + BM * panels, *const v_tile = k_tile + BN * panels;
     const Rows<T> keys(k, a.k, a, tables, work), values(v, a.v, a, tables, work), queries(q, a.q, work.sequence, work.head, work.q_start);
-    fetch<D, BM, THREADS, true>(q_tile, queries, work.first, work.q_len, a, threadIdx.x);
+    fetch<D, BM, THREADS, ANY>(q_tile, queries, work.first, work.q_len, a, threadIdx.x);
     auto fetch_block = [&](T *to, const Rows<T> &rows, i32 block) {
-        fetch<D, BN, THREADS, true>(to, rows, block * BN, work.kv_len, a, threadIdx.x);
+        fetch<D, BN, THREADS, ANY>(to, rows, block * BN, work.kv_len, a, threadIdx.x);
         commit_copies();
     };
     if (work.begin < work.end) fetch_block(k_tile, keys, work.begin);
@@ -139,7 +139,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     wait_copies<0>();
 
-    T *const out_first = out + work.sequence * a.out.sequence + work.head * a.out.head + work.q_start * a.out.row;
+    const Results to = results(a);
+    T *const out_first = out + work.sequence * to.out.sequence + work.head * to.out.head + work.q_start * to.out.row;
 #pragma unroll
     for (int t = 0; t < MT; ++t) {
         f32 share[ROWS];
@@ -149,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             const i32 query = work.first + row0 + t * 16 + TileC::row(r * TileC::RUN);
             share[r] = all == 0 ? 0 : 1 / all;
             if (lse && query < work.q_len && TileC::column(0) == 0)
-                lse[work.sequence * a.lse.sequence + work.head * a.lse.head + (work.q_start + query) * a.lse.row] =
+                lse[work.sequence * to.lse.sequence + work.head * to.lse.head + (work.q_start + query) * to.lse.row] =
                     log_sum(most[t][r], all);
         }
 #pragma unroll
@@ -158,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             for (int i = 0; i < TileC::N; i += TileC::RUN) {
                 const i32 query = work.first + row0 + t * 16 + TileC::row(i), column = n * 16 + TileC::column(i);
                 if (query >= work.q_len || column >= a.dim) continue;
-                put_run<TileC::RUN>(out_first + query * a.out.row + column, &o[t][n].at[i], share[TileC::slot(i)], a.aligned);
+                put_run<TileC::RUN>(out_first + query * to.out.row + column, &o[t][n].at[i], share[TileC::slot(i)], a.aligned);
             }
     }
 }

@@ -44,8 +44,8 @@ template <class F> __device__ inline f32 across_sixteen(f32 value, F f) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    NAME(T *out, f32 *lse, const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
-         const i32 *pages, const __grid_constant__ Attention a) {
+    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths, const i32 *pages,
+         const __grid_constant__ Attention a, T *out, f32 *lse) {
     extern __shared__ __align__(16) f32 shared[];
     const Tables tables = {slopes, q_starts, kv_starts, kv_lengths, pages};
     const Work<BM, BN> work(a, tables, blockIdx.x);
@@ -141,18 +141,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
     }
 
-    T *const out_first = out + work.sequence * a.out.sequence + work.head * a.out.head + work.q_start * a.out.row;
+    const Results to = results(a);
+    T *const out_first = out + work.sequence * to.out.sequence + work.head * to.out.head + work.q_start * to.out.row;
 #pragma unroll
     for (int r = 0; r < RM; ++r) {
         const f32 all = across_sixteen(sum[r], [](f32 x, f32 y) { return x + y; }), share = all == 0 ? 0 : 1 / all;
         const i32 query = work.first + row0 + r;
         if (query >= work.q_len) continue;
         if (lse && column0 == 0)
-            lse[work.sequence * a.lse.sequence + work.head * a.lse.head + (work.q_start + query) * a.lse.row] = log_sum(most[r], all);
+            lse[work.sequence * to.lse.sequence + work.head * to.lse.head + (work.q_start + query) * to.lse.row] = log_sum(most[r], all);
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) {
             const int column = (column0 + c * 16) * 4;
-            if (column < a.dim) put_run<4>(out_first + query * a.out.row + column, o[r][c].at, share, a.aligned);
+            if (column < a.dim) put_run<4>(out_first + query * to.out.row + column, o[r][c].at, share, a.aligned);
         }
     }
 }

@@ -13,11 +13,9 @@
 #define PANEL(ROWS) ((ROWS) * 128)
 #define WIDE ((D + 63) / 64 * 64)
 
-// Registers of the waves that fetch, and of those that compute.
-#ifndef FEW
-#define FEW 56
-#define MANY (GROUPS == 2 ? 224 : 152)
-#endif
+// Registers of the waves that fetch, and of those that compute; 512 for four waves each.
+#define FEW (D > 128 && D < 224 ? 72 : 56)
+#define MANY ((512 - FEW) / GROUPS / 8 * 8)
 
 __device__ inline u32 shared_place(const void *at) { return (u32)__cvta_generic_to_shared(at); }
 
@@ -129,7 +127,7 @@ __device__ __forceinline__ void produce(const T *data, const Steps &steps, T *ti
 #pragma unroll 1
         for (i32 block = work.begin; block < work.end; ++block, turn.next()) {
             empty.of(turn.stage).wait(turn.phase);
-            fetch<D, BN, 64, true>(tiles + turn.stage * BN * WIDE, rows, block * BN, work.kv_len, a, threadIdx.x % 64);
+            fetch<D, BN, 64, ANY>(tiles + turn.stage * BN * WIDE, rows, block * BN, work.kv_len, a, threadIdx.x % 64);
             wait_all_copies();
             publish();
             full.of(turn.stage).arrive();
@@ -138,8 +136,8 @@ __device__ __forceinline__ void produce(const T *data, const Steps &steps, T *ti
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    NAME(T *out, f32 *lse, const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
-         const i32 *pages, const __grid_constant__ Attention a) {
+    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths, const i32 *pages,
+         const __grid_constant__ Attention a, T *out, f32 *lse) {
     extern __shared__ __align__(1024) u8 shared[];
     const Tables tables = {slopes, q_starts, kv_starts, kv_lengths, pages};
     const u32 pieces = (u32)a.tiles * a.pairs;
@@ -296,7 +294,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             v_turn.next();
         }
 
-        T *const out_first = out + work.sequence * a.out.sequence + work.head * a.out.head + work.q_start * a.out.row;
+        const Results to = results(a);
+        T *const out_first = out + work.sequence * to.out.sequence + work.head * to.out.head + work.q_start * to.out.row;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             f32 all = sum[2 * r] + sum[2 * r + 1];
@@ -306,8 +305,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const i32 query = query0 + r * 8;
             if (query >= work.q_len) continue;
             if (lse && lane % 4 == 0)
-                lse[work.sequence * a.lse.sequence + work.head * a.lse.head + (work.q_start + query) * a.lse.row] = log_sum(most[r], all);
-            T *const row = out_first + query * a.out.row + lane % 4 * 2;
+                lse[work.sequence * to.lse.sequence + work.head * to.lse.head + (work.q_start + query) * to.lse.row] = log_sum(most[r], all);
+            T *const row = out_first + query * to.out.row + lane % 4 * 2;
 #pragma unroll
             for (int n = 0; n < D / 8; ++n)
                 if (n * 8 < a.dim) put_run<2>(row + n * 8, &o[n * 4 + r * 2], share, true);

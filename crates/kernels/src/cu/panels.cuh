@@ -1,5 +1,11 @@
 // Tiles of attention in shared memory, and how they get there.
 
+#if defined(TILE_MMA)
+#define COPIES_RUN_BESIDE true
+#else
+#define COPIES_RUN_BESIDE false
+#endif
+
 // A tile of rows of D elements in shared memory: panels of 128 bytes, in which the eight 16-byte pieces of a row change places so that one
 // piece of eight rows lies in eight places. Seen from (row0, column0) on, a multiple of 16 rows and 16 columns.
 template <class T, int ROWS> struct Panels {
@@ -38,12 +44,13 @@ __device__ inline void fetch_any(T *place, const Rows<T> &rows, i32 first, i32 e
 
 // Starts to bring ROWS rows of so many columns from row `first` on into panels, with COUNT threads of which this one has a number; rows at and beyond
 // `end`, and columns beyond the head's size, become zeros. Eight threads have a row, and each the same piece of its rows.
-// ANY rows: of pages and at odd places too.
-template <int COLUMNS, int ROWS, int COUNT, bool ANY, class T> __device__ inline void fetch(T *to, const Rows<T> &rows, i32 first, i32 end, const Attention &a, int thread) {
+// EVERY kind of rows: of pages and at odd places too.
+template <int COLUMNS, int ROWS, int COUNT, bool EVERY, class T> __device__ inline void fetch(T *to, const Rows<T> &rows, i32 first, i32 end, const Attention &a, int thread) {
     const int row0 = thread / 8, piece = thread % 8, STEP = COUNT / 8, PANELS = (COLUMNS + 63) / 64;
     static_assert(COUNT % 64 == 0, "a thread's rows have their pieces in one order");
     T *const place = to + row0 * 64 + (piece ^ row0 % 8) * 8;
-    if (!ANY || (a.aligned && !rows.table)) {
+    // Without copies that run beside, one way is enough.
+    if (COPIES_RUN_BESIDE && (!EVERY || (a.aligned && !rows.table))) {
         const T *from = rows.base + (first + row0) * rows.step + piece * 8;
 #pragma unroll
         for (int row = 0; row < ROWS; row += STEP, from += STEP * rows.step) {
@@ -55,5 +62,5 @@ template <int COLUMNS, int ROWS, int COUNT, bool ANY, class T> __device__ inline
         }
         return;
     }
-    if constexpr (ANY) fetch_any<COLUMNS, ROWS, STEP>(place, rows, first, end, a, row0, piece);
+    if constexpr (EVERY || !COPIES_RUN_BESIDE) fetch_any<COLUMNS, ROWS, STEP>(place, rows, first, end, a, row0, piece);
 }
