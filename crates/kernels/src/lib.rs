@@ -44,6 +44,8 @@ mod layout;
 mod map;
 mod plan;
 mod source;
+mod tune;
+mod tuning;
 mod view;
 
 pub use attention::Packed;
@@ -54,4 +56,6 @@ pub use error::{Error, Result};
 pub use kernels::Kernels;
 pub use layout::{Layout, MOST_DIMS};
 pub use source::programs;
+pub use tune::{Trial, tune};
+pub use tuning::{Knob, Tuning};
 pub use view::{View, ViewMut};

@@ -4,24 +4,25 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::Launch;
 
 use crate::layout::MOST_DIMS;
+use crate::tuning::Knob;
 
 /// Operands that a kernel has at most, the result first.
 pub(crate) const MOST_OPERANDS: usize = 4;
 
-/// Threads of a block.
-const BLOCK: u32 = 256;
+/// Threads of a block that turns tiles.
+pub(crate) const TURNING: u32 = 256;
 /// Blocks of a launch: beyond it each does more.
 const MOST_BLOCKS: u64 = 1 << 22;
 /// Bytes that a thread reads or writes at once.
 const PACK: usize = 16;
 
-/// Packs that a thread has under way at once: many where memory is what is waited for, few where their registers and code would cost
-/// more than they gain.
-pub(crate) fn unroll(inputs: usize, heavy: bool) -> u32 {
+/// What says how many packs a thread has under way at once.
+pub(crate) fn unroll(inputs: usize, heavy: bool) -> Knob {
     match (heavy, inputs) {
-        (true, _) => 1,
-        (false, 0 | 1) => 4,
-        (false, _) => 2,
+        (true, _) => Knob::UnrollHeavy,
+        (false, 0) => Knob::UnrollFill,
+        (false, 1) => Knob::UnrollOne,
+        (false, _) => Knob::UnrollMany,
     }
 }
 
@@ -67,13 +68,13 @@ pub(crate) struct Plan {
 }
 
 /// The plan for operands of one shape, the result first, with at least one element.
-pub(crate) fn plan(shape: &[usize], operands: &[Operand], unroll: u32) -> Plan {
+pub(crate) fn plan(shape: &[usize], operands: &[Operand], unroll: u32, block: u32) -> Plan {
     let dims = merged(shape, operands);
     let width = PACK / operands.iter().map(|operand| operand.size).max().unwrap_or(PACK);
     let n: u64 = dims.iter().map(|dim| dim.size as u64).product();
     if let Some(head) = head(&dims, operands, width) {
         let packs = (n - head) / width as u64;
-        return Plan { way: Way::Vectors { n, head }, launch: launch(packs.div_ceil(u64::from(unroll))) };
+        return Plan { way: Way::Vectors { n, head }, launch: launch(packs.div_ceil(u64::from(unroll)), block) };
     }
     // An element's place counts too, not only their number.
     let last = |k: usize| dims.iter().map(|dim| (dim.size as u64 - 1) * dim.strides[k] as u64).sum::<u64>();
@@ -84,12 +85,64 @@ pub(crate) fn plan(shape: &[usize], operands: &[Operand], unroll: u32) -> Plan {
         None if small => Way::Single(laid_out(&dims)),
         None => Way::Single64(laid_out(&dims)),
     };
-    Plan { way, launch: launch(if packs.is_some() { n / width as u64 } else { n }) }
+    Plan { way, launch: launch(if packs.is_some() { n / width as u64 } else { n }, block) }
 }
 
-fn launch(threads: u64) -> Launch {
-    let blocks = threads.div_ceil(u64::from(BLOCK)).clamp(1, MOST_BLOCKS);
-    Launch::new([blocks as u32, 1, 1], [BLOCK, 1, 1])
+fn launch(threads: u64, block: u32) -> Launch {
+    let blocks = threads.div_ceil(u64::from(block)).clamp(1, MOST_BLOCKS);
+    Launch::new([blocks as u32, 1, 1], [block, 1, 1])
+}
+
+/// As the struct of the turning copy: dimension `a` lies in rows in the input, `b` in the result.
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Turn {
+    a: u64,
+    b: u64,
+    in_b: u64,
+    out_a: u64,
+    tiles_a: u64,
+    tiles_b: u64,
+    tiles: u64,
+    rank: u32,
+    in_packs: u32,
+    out_packs: u32,
+    padding: u32,
+    shape: [u64; MOST_DIMS - 2],
+    in_strides: [u64; MOST_DIMS - 2],
+    out_strides: [u64; MOST_DIMS - 2],
+}
+
+/// How to copy in tiles, if rows of the result are columns of the input and both are long enough to gain from it.
+pub(crate) fn turned(shape: &[usize], operands: &[Operand]) -> Option<(Turn, Launch)> {
+    const SHORT: usize = 8;
+    let [out, input] = operands else { return None };
+    let mut dims = merged(shape, operands);
+    if dims[0].strides[0] != 1 || dims[0].strides[1] == 1 || dims[0].size < SHORT {
+        return None;
+    }
+    let a = dims.iter().position(|dim| dim.strides[1] == 1 && dim.size >= SHORT)?;
+    let (a, b) = (dims.remove(a), dims.remove(0));
+    let tile = match out.size {
+        1 => 128,
+        8 => 32,
+        _ => 64,
+    };
+    let mut turn = Turn::zeroed();
+    (turn.a, turn.b, turn.in_b, turn.out_a) = (a.size as u64, b.size as u64, b.strides[1] as u64, a.strides[0] as u64);
+    (turn.tiles_a, turn.tiles_b) = (turn.a.div_ceil(tile), turn.b.div_ceil(tile));
+    turn.tiles = turn.tiles_a * turn.tiles_b * dims.iter().map(|dim| dim.size as u64).product::<u64>();
+    turn.rank = dims.len() as u32;
+    let aligned = |operand: &Operand, own: usize, k: usize| {
+        let steps = dims.iter().map(|dim| dim.strides[k]).chain([own]);
+        operand.address.is_multiple_of(PACK as u64) && steps.into_iter().all(|step| (step * operand.size).is_multiple_of(PACK))
+    };
+    turn.in_packs = u32::from(aligned(input, b.strides[1], 1));
+    turn.out_packs = u32::from(aligned(out, a.strides[0], 0));
+    for (d, dim) in dims.iter().enumerate() {
+        (turn.shape[d], turn.out_strides[d], turn.in_strides[d]) = (dim.size as u64, dim.strides[0] as u64, dim.strides[1] as u64);
+    }
+    Some((turn, launch(turn.tiles * u64::from(TURNING), TURNING)))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -201,7 +254,7 @@ mod tests {
     #[test]
     fn what_lies_in_a_row_is_walked_in_packs() {
         let row = |address| operand(address, 4, &[12, 4, 1]);
-        let way = |operands: &[Operand]| plan(&[2, 3, 4], operands, 4).way;
+        let way = |operands: &[Operand]| plan(&[2, 3, 4], operands, 4, 256).way;
         assert_eq!(way(&[row(256), row(512)]), Way::Vectors { n: 24, head: 0 });
         assert_eq!(way(&[row(260), row(516)]), Way::Vectors { n: 24, head: 3 });
         // A different phase in each: nothing to align.
@@ -216,7 +269,7 @@ mod tests {
     #[test]
     fn rows_with_strides_are_walked_in_packs_where_they_fit() {
         let out = operand(256, 4, &[8, 1]);
-        let way = |input: Operand| plan(&[3, 8], &[out, input], 4).way;
+        let way = |input: Operand| plan(&[3, 8], &[out, input], 4, 256).way;
         assert!(matches!(way(operand(256, 4, &[12, 1])), Way::Rows(dims) if dims.shape[..2] == [2, 3] && dims.strides[1][..2] == [4, 12]));
         assert!(matches!(way(operand(256, 4, &[0, 1])), Way::Rows(_)));
         assert!(matches!(way(operand(256, 4, &[1, 0])), Way::Rows(dims) if dims.strides[1][..2] == [0, 1]));
@@ -230,9 +283,12 @@ mod tests {
     fn places_beyond_32_bits_are_counted_in_64() {
         let far = operand(256, 1, &[1 << 31, 1]);
         let near = operand(256, 1, &[16, 1]);
-        assert!(matches!(plan(&[2, 16], &[near, far], 4).way, Way::Single64(_)));
-        assert!(matches!(plan(&[1 << 16, 1 << 15], &[operand(256, 1, &[1 << 15, 1]), operand(256, 1, &[0, 0])], 4).way, Way::Single64(_)));
-        let many = plan(&[1 << 40], &[operand(256, 1, &[1]), operand(256, 1, &[1])], 4);
+        assert!(matches!(plan(&[2, 16], &[near, far], 4, 256).way, Way::Single64(_)));
+        assert!(matches!(
+            plan(&[1 << 16, 1 << 15], &[operand(256, 1, &[1 << 15, 1]), operand(256, 1, &[0, 0])], 4, 256).way,
+            Way::Single64(_)
+        ));
+        let many = plan(&[1 << 40], &[operand(256, 1, &[1]), operand(256, 1, &[1])], 4, 256);
         assert_eq!((many.way, many.launch.grid[0]), (Way::Vectors { n: 1 << 40, head: 0 }, 1 << 22));
     }
 }

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use warpwave_jit::KernelSource;
 
 use crate::dtype::DType;
+use crate::tuning::Tuning;
 
 /// A text of kernels.
 #[derive(Debug, Eq)]
@@ -95,9 +96,9 @@ pub(crate) fn carrier(dtype: DType) -> &'static str {
     }
 }
 
-/// The sources of all kernels, each with its name: to compile beforehand, or to look at.
+/// The sources of all kernels with the usual tuning, each with its name: to compile beforehand, or to look at.
 pub fn programs() -> Vec<(String, KernelSource)> {
-    let mut recipes = crate::elementwise::recipes();
+    let mut recipes = crate::elementwise::recipes(&Tuning::default());
     recipes.extend(crate::attention::recipes());
     recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
 }
