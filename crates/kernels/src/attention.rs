@@ -103,19 +103,16 @@ fn plain(dtype: DType, dim: u32) -> Choice {
     Choice { recipe, queries, threads: 256, shared: 4 * ((queries + keys) * (dim + 4) + queries * (keys + 4)) }
 }
 
-/// `any`: rows in pages or at odd places too.
-fn tiles(dtype: DType, dim: u32, any: bool, vendor: Vendor, wave: u32) -> Choice {
+fn tiles(dtype: DType, dim: u32, vendor: Vendor, wave: u32) -> Choice {
     let (each, keys) = match (vendor, dim) {
-        (Vendor::Nvidia, 97..=128) if any => (2, 48),
-        (Vendor::Nvidia, ..=128) => (2, 64),
+        (Vendor::Nvidia, ..=96) => (2, 64),
+        (Vendor::Nvidia, ..=128) => (2, 48),
         (Vendor::Nvidia, _) | (Vendor::Amd, ..=128) => (1, 64),
         (Vendor::Amd, ..=192) => (1, 32),
         (Vendor::Amd, _) => (1, 16),
     };
     let waves = 4;
-    // Without asynchronous copies there is one way for all.
-    let any = any || vendor == Vendor::Amd;
-    let numbers = [("D", dim), ("BN", keys), ("MT", each), ("WAVES", waves), ("ANY", any.into())];
+    let numbers = [("D", dim), ("BN", keys), ("MT", each), ("WAVES", waves)];
     let queries = waves * each * 16;
     Choice {
         recipe: Recipe::new(&TILES, "flash", &[dtype.name()], &numbers),
@@ -125,8 +122,10 @@ fn tiles(dtype: DType, dim: u32, any: bool, vendor: Vendor, wave: u32) -> Choice
     }
 }
 
+/// `any`: keys in pages too.
 fn hopper(dtype: DType, dim: u32, any: bool) -> Choice {
-    let (groups, stages, keys) = (2, 2, if dim <= 128 { 128 } else { 64 });
+    // Three groups need the registers that fetching pages takes.
+    let (groups, stages, keys) = (if dim <= 64 && !any { 3 } else { 2 }, 2, if dim <= 128 { 128 } else { 64 });
     let numbers = [("D", dim), ("BN", keys), ("GROUPS", groups), ("STAGES", stages), ("ANY", any.into())];
     let queries = 64 * groups;
     Choice {
@@ -153,7 +152,7 @@ fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: boo
     } else if info.arch == "sm_90" && aligned {
         hopper(dtype, dim, paged)
     } else {
-        tiles(dtype, dim, paged || !aligned, info.vendor, info.wave_size)
+        tiles(dtype, dim, info.vendor, info.wave_size)
     }
 }
 
@@ -162,11 +161,8 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     let dims = || (32..=MOST_DIM as u32).step_by(32);
     let mut recipes: Vec<Recipe> = dims().flat_map(|dim| TYPES_TAKEN.map(|dtype| plain(dtype, dim).recipe)).collect();
     for (dtype, dim) in [DType::F16, DType::Bf16].into_iter().flat_map(|dtype| dims().map(move |dim| (dtype, dim))) {
-        for any in [false, true] {
-            recipes.push(tiles(dtype, dim, any, Vendor::Nvidia, 32).recipe);
-            recipes.push(hopper(dtype, dim, any).recipe);
-        }
-        recipes.push(tiles(dtype, dim, true, Vendor::Amd, 64).recipe);
+        recipes.extend([false, true].map(|any| hopper(dtype, dim, any).recipe));
+        recipes.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| tiles(dtype, dim, vendor, 64).recipe));
     }
     let mut seen = std::collections::HashSet::new();
     recipes.retain(|recipe| seen.insert(*recipe));
@@ -452,9 +448,36 @@ mod tests {
     fn tiles_fit_shared_memory() {
         for dim in (32..=256).step_by(32) {
             assert!(plain(DType::F32, dim).shared <= 64 << 10, "{dim}");
-            assert!(tiles(DType::F16, dim, true, Vendor::Amd, 64).shared <= 64 << 10, "{dim}");
-            assert!(tiles(DType::F16, dim, false, Vendor::Nvidia, 32).shared <= 99 << 10, "{dim}");
+            assert!(tiles(DType::F16, dim, Vendor::Amd, 64).shared <= 64 << 10, "{dim}");
+            assert!(tiles(DType::F16, dim, Vendor::Nvidia, 32).shared <= 99 << 10, "{dim}");
             assert!(hopper(DType::F16, dim, false).shared <= 227 << 10, "{dim}");
         }
+    }
+
+    /// Borrows keep views of safe code apart: only in here can they be made to overlap.
+    #[test]
+    fn results_overlap_nothing() {
+        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
+        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
+        let driver = unsafe { warpwave_gpu::Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.unwrap();
+        let device = driver.device(0).unwrap();
+        let (kernels, stream) = (Kernels::new(&device, &warpwave_jit::Jit::default()), device.stream().unwrap());
+        let buffer = stream.upload(&vec![0u8; 4096]).unwrap();
+        let view = |shape: &[usize], offset: usize, dtype| {
+            let strides = crate::Layout::contiguous(shape).unwrap().strides().to_vec();
+            View::of_bytes(&buffer, dtype, crate::Layout::new(shape, &strides, offset).unwrap()).unwrap()
+        };
+        // 64 elements each, one behind the other.
+        let part = |i: usize| view(&[1, 2, 1, 32], 64 * i, DType::F16);
+        let lse = |i: usize| view(&[1, 1, 2], 32 * i, DType::F32);
+        let run = |out: usize, lse_at: usize| {
+            let keys = KeyValues { keys: part(1), values: part(2), table: None, lengths: None };
+            kernels.attend(&stream, &part(0), &keys, &AttentionOptions::new(1.0), None, part(out), Some(lse(lse_at)))
+        };
+        for (out, lse_at) in [(0, 5), (1, 5), (2, 5), (4, 0), (4, 2), (4, 4)] {
+            assert!(matches!(run(out, lse_at), Err(Error::Overlap { .. })), "{out} {lse_at}");
+        }
+        assert!(stream.download(&buffer).unwrap().iter().all(|byte| *byte == 0));
+        run(4, 5).unwrap();
     }
 }

@@ -25,9 +25,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int panels = (D + 63) / 64 * 64;
     T *const q_tile = (T *)shared, *const k_tile = q_tile + BM * panels, *const v_tile = k_tile + BN * panels;
     const Rows<T> keys(k, a.k, a, tables, work), values(v, a.v, a, tables, work), queries(q, a.q, work.sequence, work.head, work.q_start);
-    fetch<D, BM, THREADS, ANY>(q_tile, queries, work.first, work.q_len, a, threadIdx.x);
+    fetch<D, BM, THREADS, true>(q_tile, queries, work.first, work.q_len, a, threadIdx.x);
     auto fetch_block = [&](T *to, const Rows<T> &rows, i32 block) {
-        fetch<D, BN, THREADS, ANY>(to, rows, block * BN, work.kv_len, a, threadIdx.x);
+        fetch<D, BN, THREADS, true>(to, rows, block * BN, work.kv_len, a, threadIdx.x);
         commit_copies();
     };
     if (work.begin < work.end) fetch_block(k_tile, keys, work.begin);

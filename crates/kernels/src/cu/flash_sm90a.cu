@@ -2,8 +2,7 @@
 //
 // The first four waves fetch keys and values, two waves each, STAGES blocks ahead; the others are GROUPS times four waves with 64 queries each. A
 // group's next scores are computed while its last values are summed up, and the softmax between them runs beside the sums; two groups
-// take turns at starting products, so that one's softmax runs beside the other's products too. A block does every gridDim-th piece of work: its
-// next keys are on the way while its last results are written.
+// take turns at starting products, so that one's softmax runs beside the other's products too.
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -13,17 +12,15 @@
 #define PANEL(ROWS) ((ROWS) * 128)
 #define WIDE ((D + 63) / 64 * 64)
 
-// Registers of the waves that fetch, and of those that compute; 512 for four waves each.
-#define FEW (D > 128 && D < 224 ? 72 : 56)
-#define MANY ((512 - FEW) / GROUPS / 8 * 8)
+// Registers of the waves that fetch, and of those that compute: together no more than the block was launched with, or they wait for ever.
+#define FEW (GROUPS == 3 ? 32 : (ANY && D % 64 != 0) || D == 192 ? 72 : 40)
+#define MANY (((GROUPS == 3 ? 4 * 128 : 3 * 168) - FEW) / GROUPS / 8 * 8)
 
 __device__ inline u32 shared_place(const void *at) { return (u32)__cvta_generic_to_shared(at); }
 
 // Barriers in shared memory: so many arrivals end a phase; whoever waits says which, odd or even.
 struct Barrier {
     u32 at;
-    // The same of another stage.
-    __device__ Barrier of(int stage) const { return Barrier{at + stage * 16}; }
     __device__ void init(u32 arrivals) const { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory"); }
     __device__ void arrive() const { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory"); }
     __device__ void wait(u32 phase) const {
@@ -57,12 +54,12 @@ __device__ inline u64 describe(u32 at, u32 panel) { return (u64)(at >> 4) | (u64
 #define R4(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
 #define R16(c, i) R4(c, i), R4(c, i + 4), R4(c, i + 8), R4(c, i + 12)
 #define R32(c, i) R16(c, i), R16(c, i + 16)
-#define R48(c, i) R32(c, i), R16(c, i + 32)
 #define R64(c, i) R32(c, i), R32(c, i + 32)
 #define N16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define N32 N16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define N48 N32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define N64 N48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define N64                                                                                                                        \
+    N32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "   \
+        "%56, %57, %58, %59, %60, %61, %62, %63"
 
 // 64 × N of c = a · b (+ c), a by rows, b's columns as rows; and c += a · b with a in registers, b by rows.
 template <int N> struct Width {};
@@ -83,7 +80,6 @@ template <int N> struct Width {};
     }
 #define PRODUCTS_OF(T, NAME)                                                                                                       \
     SCORES(T, NAME, 64, R32, N32, "%32", "%33", "%34")                                                                             \
-    SCORES(T, NAME, 96, R48, N48, "%48", "%49", "%50")                                                                             \
     SCORES(T, NAME, 128, R64, N64, "%64", "%65", "%66")                                                                            \
     SUMS(T, NAME, 32, R16, N16, "%16, %17, %18, %19", "%20")                                                                       \
     SUMS(T, NAME, 64, R32, N32, "%32, %33, %34, %35", "%36")                                                                       \
@@ -106,45 +102,18 @@ template <int N, class F> __device__ inline void each(f32 (&s)[N], const Sight (
     for (int i = 0; i < N; ++i) s[i] = become(s[i], sight[i / 2 % 2], i / 4 * 8 + i % 2);
 }
 
-// The stage whose turn it is, and the phase of its barriers.
-struct Turn {
-    int stage;
-    u32 phase;
-    __device__ void next() {
-        if (++stage == STAGES) stage = 0, phase ^= 1;
-    }
-};
-
-// Fetches all keys, or all values, of this block's work.
-__device__ __forceinline__ void produce(const T *data, const Steps &steps, T *tiles, Barrier full, Barrier empty, const Attention &a, const Tables &tables) {
-    // Of stages that nobody used yet, the phase before the first is over.
-    Turn turn = {0, 1};
-#pragma unroll 1
-    for (u32 piece = blockIdx.x; piece < (u32)a.tiles * a.pairs; piece += gridDim.x) {
-        const Work<BM, BN> work(a, tables, piece);
-        if (work.idle()) continue;
-        const Rows<T> rows(data, steps, a, tables, work);
-#pragma unroll 1
-        for (i32 block = work.begin; block < work.end; ++block, turn.next()) {
-            empty.of(turn.stage).wait(turn.phase);
-            fetch<D, BN, 64, ANY>(tiles + turn.stage * BN * WIDE, rows, block * BN, work.kv_len, a, threadIdx.x % 64);
-            wait_all_copies();
-            publish();
-            full.of(turn.stage).arrive();
-        }
-    }
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths, const i32 *pages,
          const __grid_constant__ Attention a, T *out, f32 *lse) {
     extern __shared__ __align__(1024) u8 shared[];
     const Tables tables = {slopes, q_starts, kv_starts, kv_lengths, pages};
-    const u32 pieces = (u32)a.tiles * a.pairs;
+    const Work<BM, BN> work(a, tables, blockIdx.x);
+    if (work.idle()) return;
 
     // Tiles at multiples of 1024 bytes, then the barriers: of the keys and values of each stage, full and empty.
-    T *const q_tiles = (T *)(shared + (0 - shared_place(shared)) % 1024), *const k_tiles = q_tiles + BM * WIDE, *const v_tiles = k_tiles + STAGES * BN * WIDE;
-    const u32 tile = BN * WIDE * 2, barriers = shared_place(v_tiles + STAGES * BN * WIDE);
+    T *const q_first = (T *)(shared + (0 - shared_place(shared)) % 1024), *const k_first = q_first + BM * WIDE, *const v_first = k_first + STAGES * BN * WIDE;
+    const u32 tile = BN * WIDE * 2, q_tile = shared_place(q_first), k_tiles = shared_place(k_first), v_tiles = shared_place(v_first);
+    const u32 barriers = v_tiles + STAGES * tile;
     auto full = [&](int which, int stage) { return Barrier{barriers + (which * STAGES + stage) * 16}; };
     auto empty = [&](int which, int stage) { return Barrier{barriers + (which * STAGES + stage) * 16 + 8}; };
     if (threadIdx.x < 2 * STAGES) {
@@ -153,61 +122,57 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     __syncthreads();
 
+    const int blocks = work.end - work.begin;
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FEW));
-        // Written out for each: their strides need no registers then.
-        if (threadIdx.x < 64) produce(k, a.k, k_tiles, full(0, 0), empty(0, 0), a, tables);
-        else produce(v, a.v, v_tiles, full(1, 0), empty(1, 0), a, tables);
-        return;
-    }
-
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MANY));
-    const int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, lane = thread % 32;
-    T *const q_tile = q_tiles + group * 64 * WIDE;
-    const u32 q_place = shared_place(q_tile), k_places = shared_place(k_tiles), v_places = shared_place(v_tiles);
-    f32 o[D / 2], s[BN / 2], most[2], sum[4], less[2];
-    u32 p[BN / 4];
-    Turn k_turn = {0, 0}, v_turn = {0, 0};
-
-    auto whole_group = [&]() { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); };
-    auto my_turn = [&]() {
-        if (GROUPS == 2) asm volatile("bar.sync %0, 256;" ::"r"(4 + group) : "memory");
-    };
-    auto your_turn = [&]() {
-        if (GROUPS == 2) asm volatile("bar.arrive %0, 256;" ::"r"(5 - group) : "memory");
-    };
-    auto release = [&](int which, int stage) {
-        if (lane == 0) empty(which, stage).arrive();
-    };
-    auto start_scores = [&]() {
-        begin();
-#pragma unroll
-        for (int d = 0; d < D / 16; ++d)
-            score(T(), Width<BN>(), s, describe(q_place + d / 4 * PANEL(64) + d % 4 * 32, 16),
-                  describe(k_places + k_turn.stage * tile + d / 4 * PANEL(BN) + d % 4 * 32, 16), d > 0);
-        commit();
-    };
-    auto start_sums = [&]() {
-        begin();
-#pragma unroll
-        for (int c = 0; c < BN / 16; ++c) sum_columns<0>(o, p + 4 * c, v_places + v_turn.stage * tile + c * 16 * 128);
-        commit();
-    };
-
-    if (group == 1) your_turn();
+        const int which = threadIdx.x / 64;
+        const Rows<T> rows(which ? v : k, which ? a.v : a.k, a, tables, work);
+        T *const tiles = which ? v_first : k_first;
+        int stage = 0;
+        u32 phase = 1;
 #pragma unroll 1
-    for (u32 piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
-        const Work<BM, BN> work(a, tables, piece);
-        if (work.idle()) continue;
-        const i32 first = work.first + group * 64, query0 = first + thread / 32 * 16 + lane / 4;
-        const Scores scores(a, tables, work.sequence, work.head);
-        // Nobody of the group reads the last queries any more.
-        whole_group();
-        fetch<D, 64, 128, false>(q_tile, Rows<T>(q, a.q, work.sequence, work.head, work.q_start), first, work.q_len, a, thread);
+        for (i32 block = work.begin; block < work.end; ++block) {
+            empty(which, stage).wait(phase);
+            fetch<D, BN, 64, ANY>(tiles + stage * BN * WIDE, rows, block * BN, work.kv_len, a, threadIdx.x % 64);
+            wait_all_copies();
+            publish();
+            full(which, stage).arrive();
+            if (++stage == STAGES) stage = 0, phase ^= 1;
+        }
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MANY));
+        const int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, wave = thread / 32, lane = thread % 32;
+        const u32 own_q = q_tile + group * 64 * WIDE * 2;
+        const Rows<T> queries(q, a.q, work.sequence, work.head, work.q_start);
+        fetch<D, 64, 128, false>(q_first + group * 64 * WIDE, queries, work.first + group * 64, work.q_len, a, thread);
         wait_all_copies();
         publish();
-        whole_group();
+        asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
 
+        const Scores scores(a, tables, work.sequence, work.head);
+        const i32 query0 = work.first + group * 64 + wave * 16 + lane / 4;
+        f32 o[D / 2], s[BN / 2], most[2] = {-infinity(), -infinity()}, sum[2] = {0, 0}, less[2];
+        u32 p[BN / 4];
+#pragma unroll
+        for (int i = 0; i < D / 2; ++i) o[i] = 0;
+
+        auto release = [&](int which, int stage) {
+            if (lane == 0) empty(which, stage).arrive();
+        };
+        auto start_scores = [&](int stage) {
+            begin();
+#pragma unroll
+            for (int d = 0; d < D / 16; ++d)
+                score(T(), Width<BN>(), s, describe(own_q + d / 4 * PANEL(64) + d % 4 * 32, 16),
+                      describe(k_tiles + stage * tile + d / 4 * PANEL(BN) + d % 4 * 32, 16), d > 0);
+            commit();
+        };
+        auto start_sums = [&](int stage) {
+            begin();
+#pragma unroll
+            for (int c = 0; c < BN / 16; ++c) sum_columns<0>(o, p + 4 * c, v_tiles + stage * tile + c * 16 * 128);
+            commit();
+        };
         // Scores to powers; whether what was summed up so far must become `less`.
         auto soften = [&](i32 block) {
             const i32 key = block * BN + lane % 4 * 2;
@@ -216,13 +181,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             else if (scores.bent) each(s, sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
             if (scores.slope != 0) each(s, sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
             if (work.masked(block)) each(s, sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
-            f32 high[4] = {s[0], s[1], s[2], s[3]};
+            f32 high[2] = {s[0], s[2]};
 #pragma unroll
-            for (int i = 4; i < BN / 2; ++i) high[i % 4] = fmaxf(high[i % 4], s[i]);
+            for (int i = 0; i < BN / 2; ++i) high[i / 2 % 2] = fmaxf(high[i / 2 % 2], s[i]);
             bool behind = false;
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
-                high[r] = fmaxf(high[2 * r], high[2 * r + 1]);
                 high[r] = fmaxf(high[r], __shfl_xor_sync(0xffffffffu, high[r], 1));
                 high[r] = fmaxf(high[r], __shfl_xor_sync(0xffffffffu, high[r], 2)) * scores.factor;
                 behind |= high[r] > most[r] + SLACK;
@@ -234,14 +198,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     const f32 next = fmaxf(most[r], high[r]);
                     less[r] = next == -infinity() ? 1 : power_of_2(most[r] - next);
                     most[r] = next;
-                    sum[2 * r] *= less[r], sum[2 * r + 1] *= less[r];
+                    sum[r] *= less[r];
                 }
             }
             const f32 base[2] = {most[0] == -infinity() ? 0 : -most[0], most[1] == -infinity() ? 0 : -most[1]};
 #pragma unroll
             for (int i = 0; i < BN / 2; ++i) {
                 s[i] = power_of_2(fmaf(s[i], scores.factor, base[i / 2 % 2]));
-                sum[i % 4] += s[i];
+                sum[i / 2 % 2] += s[i];
             }
             return behind;
         };
@@ -249,57 +213,60 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
             for (int i = 0; i < BN / 4; ++i) p[i] = pair<T>(s[2 * i], s[2 * i + 1]);
         };
+#if GROUPS == 2
+        auto my_turn = [&]() { asm volatile("bar.sync %0, 256;" ::"r"(4 + group) : "memory"); };
+        auto your_turn = [&]() { asm volatile("bar.arrive %0, 256;" ::"r"(4 + 1 - group) : "memory"); };
+        if (group == 1) your_turn();
+#endif
 
-#pragma unroll
-        for (int i = 0; i < D / 2; ++i) o[i] = 0;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sum[i] = 0, most[i / 2] = -infinity();
-        if (work.begin < work.end) {
-            full(0, k_turn.stage).wait(k_turn.phase);
-            start_scores();
+        if (blocks > 0) {
+            full(0, 0).wait(0);
+            start_scores(0);
             wait<0>();
             written(s);
-            release(0, k_turn.stage);
-            k_turn.next();
+            release(0, 0);
             soften(work.begin);
             narrow();
+            int k_stage = 1 % STAGES, v_stage = 0;
+            u32 k_phase = STAGES == 1, v_phase = 0;
 #pragma unroll 1
             for (i32 block = work.begin + 1; block < work.end; ++block) {
-                full(0, k_turn.stage).wait(k_turn.phase);
+                full(0, k_stage).wait(k_phase);
+#if GROUPS == 2
                 my_turn();
-                start_scores();
-                full(1, v_turn.stage).wait(v_turn.phase);
-                start_sums();
-                your_turn();
+#endif
+                start_scores(k_stage);
+                full(1, v_stage).wait(v_phase);
+                start_sums(v_stage);
+#if GROUPS == 2
+                if (group == 0 || block + 1 < work.end) your_turn();
+#endif
                 wait<1>();
                 written(s);
-                release(0, k_turn.stage);
-                k_turn.next();
+                release(0, k_stage);
                 const bool behind = soften(block);
                 wait<0>();
                 written(o);
-                release(1, v_turn.stage);
-                v_turn.next();
+                release(1, v_stage);
                 if (behind) {
 #pragma unroll
                     for (int i = 0; i < D / 2; ++i) o[i] *= less[i / 2 % 2];
                 }
                 narrow();
+                if (++k_stage == STAGES) k_stage = 0, k_phase ^= 1;
+                if (++v_stage == STAGES) v_stage = 0, v_phase ^= 1;
             }
-            full(1, v_turn.stage).wait(v_turn.phase);
-            start_sums();
+            full(1, v_stage).wait(v_phase);
+            start_sums(v_stage);
             wait<0>();
             written(o);
-            release(1, v_turn.stage);
-            v_turn.next();
         }
 
         const Results to = results(a);
         T *const out_first = out + work.sequence * to.out.sequence + work.head * to.out.head + work.q_start * to.out.row;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            f32 all = sum[2 * r] + sum[2 * r + 1];
-            all += __shfl_xor_sync(0xffffffffu, all, 1);
+            f32 all = sum[r] + __shfl_xor_sync(0xffffffffu, sum[r], 1);
             all += __shfl_xor_sync(0xffffffffu, all, 2);
             const f32 share = all == 0 ? 0 : 1 / all;
             const i32 query = query0 + r * 8;
@@ -312,8 +279,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 if (n * 8 < a.dim) put_run<2>(row + n * 8, &o[n * 4 + r * 2], share, true);
         }
     }
-    // The other group's last word.
-    if (group == 0) my_turn();
 }
 
 #else

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Packed, View, ViewMut};
 
 use crate::common::values::{Value, decode, encode, round};
-use crate::common::{Random, full, seed};
+use crate::common::{Random, devices, full, seed};
 use crate::suite::{BEHIND, Suite, on_each_device};
 
 /// How queries, keys and values lie.
@@ -44,8 +44,17 @@ struct Case {
     alibi: bool,
 }
 
-const PLAIN: Case =
-    Case { name: "attention", way: Way::Rows, dim: 64, heads: (2, 2), lengths: &[(40, 70)], causal: false, window: None, cap: None, alibi: false };
+const PLAIN: Case = Case {
+    name: "attention",
+    way: Way::Rows,
+    dim: 64,
+    heads: (2, 2),
+    lengths: &[(40, 70)],
+    causal: false,
+    window: None,
+    cap: None,
+    alibi: false,
+};
 
 /// One case of each kind, of any type.
 fn cases() -> Vec<Case> {
@@ -124,7 +133,12 @@ struct Setting {
 }
 
 fn starts(lengths: impl Iterator<Item = usize>) -> Vec<i32> {
-    std::iter::once(0).chain(lengths.scan(0, |at, len| { *at += len as i32; Some(*at) })).collect()
+    std::iter::once(0)
+        .chain(lengths.scan(0, |at, len| {
+            *at += len as i32;
+            Some(*at)
+        }))
+        .collect()
 }
 
 fn setting(case: &Case, dtype: DType, random: &mut Random) -> Setting {
@@ -145,7 +159,8 @@ fn setting(case: &Case, dtype: DType, random: &mut Random) -> Setting {
     let (q, k, out) = match case.way {
         Way::Heads => {
             // Keys, values and others of a row side by side.
-            let within = Layout::new(&[batch, most_kv, kv_heads, dim], &[most_kv * 3 * kv_heads * dim, 3 * kv_heads * dim, dim, 1], 64).unwrap();
+            let within =
+                Layout::new(&[batch, most_kv, kv_heads, dim], &[most_kv * 3 * kv_heads * dim, 3 * kv_heads * dim, dim, 1], 64).unwrap();
             (outside([batch, most_q, heads, dim]), within, outside([batch, most_q, heads, dim]))
         }
         Way::Odd => (odd([batch, most_q, heads, dim], 1), odd([batch, most_kv, kv_heads, dim], 5), odd([batch, most_q, heads, dim], 3)),
@@ -177,7 +192,8 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
     let buffers = setting.sides.each_ref().map(|side| stream.upload(&side.bytes).unwrap());
     let view = |i: usize| View::of_bytes(&buffers[i], dtype, setting.sides[i].layout).unwrap();
     let list = |values: &[i32]| stream.upload(if values.is_empty() { &[0] } else { values }).unwrap();
-    let (q_starts, kv_starts, numbers, table) = (list(&setting.starts[0]), list(&setting.starts[1]), list(&setting.lengths), list(&setting.table));
+    let (q_starts, kv_starts, numbers, table) =
+        (list(&setting.starts[0]), list(&setting.starts[1]), list(&setting.lengths), list(&setting.table));
     let slopes: Vec<f32> = (0..heads).map(|h| 0.3 / (h + 1) as f32).collect();
     let slope_buffer = stream.upload(&slopes).unwrap();
     let shaped = |shape: &[usize]| Layout::contiguous(shape).unwrap();
@@ -250,18 +266,27 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
                 let powers: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
                 let sum: f64 = powers.iter().sum();
                 let rows: Vec<usize> = keys.iter().map(|j| v.place(&index(key_row(*j), kv_head))).collect();
-                let at = |row: &[usize]| setting.out.offset() + row.iter().zip(setting.out.strides()).map(|(i, stride)| i * stride).sum::<usize>();
+                let at = |row: &[usize]| {
+                    setting.out.offset() + row.iter().zip(setting.out.strides()).map(|(i, stride)| i * stride).sum::<usize>()
+                };
                 let out_at = at(&index(q_row(i), h));
                 for d in 0..dim {
                     let weigh = |value: fn(f64) -> f64| -> f64 {
-                        if keys.is_empty() { 0.0 } else { rows.iter().zip(&powers).map(|(row, p)| p * value(v.values[row + d])).sum::<f64>() / sum }
+                        if keys.is_empty() {
+                            0.0
+                        } else {
+                            rows.iter().zip(&powers).map(|(row, p)| p * value(v.values[row + d])).sum::<f64>() / sum
+                        }
                     };
                     let (wanted, size) = (weigh(|x| x), weigh(f64::abs));
                     let place = out_at + d;
                     written[place] = true;
                     let element = decode(dtype, &found[place * dtype.size()..(place + 1) * dtype.size()]).real();
                     let error = (element - wanted).abs() / (unit(dtype) * size + 1e-30);
-                    assert!(error <= 1.0, "{case:?} {dtype}: sequence {b} head {h} query {i} column {d}: {element} for {wanted}, {error} of the tolerance");
+                    assert!(
+                        error <= 1.0,
+                        "{case:?} {dtype}: sequence {b} head {h} query {i} column {d}: {element} for {wanted}, {error} of the tolerance"
+                    );
                     worst = worst.max(error);
                 }
                 let lse_at = match setting.lse.shape().len() {
@@ -279,7 +304,10 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
     // What is no element of a result stays as it was.
     let untouched = found.chunks(dtype.size()).zip(&written).all(|(element, written)| *written || element.iter().all(|byte| *byte == 0xa5));
     assert!(untouched, "{case:?} {dtype}: something else was written");
-    assert!(found_lse.iter().zip(&written_lse).all(|(value, written)| *written || *value == -77.0), "{case:?} {dtype}: logarithms elsewhere");
+    assert!(
+        found_lse.iter().zip(&written_lse).all(|(value, written)| *written || *value == -77.0),
+        "{case:?} {dtype}: logarithms elsewhere"
+    );
     worst
 }
 
@@ -299,4 +327,102 @@ fn attention_is_what_loops_give() {
             }
         }
     });
+}
+
+#[test]
+fn bad_attention_is_refused() {
+    use warpwave_kernels::Error;
+    type Refusal = fn(&Error) -> bool;
+    let (shape, dtype, argument): (Refusal, Refusal, Refusal) = (
+        |error| matches!(error, Error::WrongShape { .. }),
+        |error| matches!(error, Error::WrongType { .. }),
+        |error| matches!(error, Error::BadArgument { .. }),
+    );
+    let all = devices();
+    for (number, device) in all.iter().enumerate() {
+        let suite = Suite::new(device);
+        let (kernels, stream) = (&suite.kernels, &suite.stream);
+        let bytes = stream.upload(&vec![0u8; 1 << 16]).unwrap();
+        let of = |dtype: DType, shape: &[usize]| View::of_bytes(&bytes, dtype, Layout::contiguous(shape).unwrap()).unwrap();
+        let half = |shape: &[usize]| of(DType::F16, shape);
+        let q = half(&[2, 3, 4, 32]);
+        let kv = KeyValues { keys: half(&[2, 5, 2, 32]), values: half(&[2, 5, 2, 32]), table: None, lengths: None };
+        let usual = AttentionOptions::new(0.1);
+        let paged = KeyValues { table: Some(of(DType::U32, &[2, 3])), lengths: Some(of(DType::I32, &[2])), ..kv };
+        let packed = Packed { queries: of(DType::I32, &[3]), longest: 4, keys: Some(of(DType::I32, &[3])) };
+        let packed_kv = KeyValues { keys: half(&[9, 2, 32]), values: half(&[9, 2, 32]), ..kv };
+        let twice = View::of_bytes(&bytes, DType::F16, Layout::new(&[2, 3, 4, 32], &[1024, 256, 64, 2], 0).unwrap()).unwrap();
+        let gaps = View::of_bytes(&bytes, DType::I32, Layout::new(&[2], &[2], 0).unwrap()).unwrap();
+
+        let refused = |what: &str,
+                       expected: Refusal,
+                       q: View<'_>,
+                       kv: KeyValues<'_>,
+                       options: AttentionOptions<'_>,
+                       packed: Option<Packed<'_>>,
+                       lse: &[usize]| {
+            let mut out = stream.upload(&vec![0xa5u8; q.layout().len() * q.dtype().size()]).unwrap();
+            let mut room = stream.upload(&vec![-77.0f32; lse.iter().product()]).unwrap();
+            {
+                let mut out = ViewMut::of_bytes(&mut out, q.dtype(), Layout::contiguous(q.layout().shape()).unwrap()).unwrap();
+                let mut lse = ViewMut::new(&mut room, Layout::contiguous(lse).unwrap()).unwrap();
+                let result = match packed {
+                    Some(packed) => kernels.attention_packed(stream, &q, &kv, &packed, &options, &mut out, Some(&mut lse)),
+                    None => kernels.attention(stream, &q, &kv, &options, &mut out, Some(&mut lse)),
+                };
+                let error = result.expect_err(what);
+                assert!(expected(&error), "{what}: {error}");
+            }
+            assert!(stream.download(&out).unwrap().iter().all(|byte| *byte == 0xa5), "{what}: something was written");
+            assert!(stream.download(&room).unwrap().iter().all(|value| *value == -77.0), "{what}: a logarithm was written");
+        };
+        let lse = &[2, 4, 3][..];
+        let with = |keys, values| KeyValues { keys, values, ..kv };
+        let same = |view| with(view, view);
+        refused("whole numbers", dtype, of(DType::I32, &[2, 3, 4, 32]), same(of(DType::I32, &[2, 5, 2, 32])), usual, None, lse);
+        refused("two types", dtype, q, with(kv.keys, of(DType::Bf16, &[2, 5, 2, 32])), usual, None, lse);
+        refused("three dimensions", shape, half(&[3, 4, 32]), kv, usual, None, &[4, 3]);
+        refused("an odd head", shape, half(&[2, 3, 4, 36]), same(half(&[2, 5, 2, 36])), usual, None, lse);
+        refused("a huge head", shape, half(&[2, 3, 4, 264]), same(half(&[2, 5, 2, 264])), usual, None, lse);
+        refused("heads of two sizes", shape, q, same(half(&[2, 5, 2, 64])), usual, None, lse);
+        refused("heads that cannot be shared", shape, q, same(half(&[2, 5, 3, 32])), usual, None, lse);
+        refused("no heads of keys", shape, q, same(half(&[2, 5, 0, 32])), usual, None, lse);
+        refused("other values", shape, q, with(kv.keys, half(&[2, 6, 2, 32])), usual, None, lse);
+        refused("other sequences", shape, q, same(half(&[3, 5, 2, 32])), usual, None, lse);
+        refused("spread elements", argument, twice, kv, usual, None, lse);
+        refused("other logarithms", shape, q, kv, usual, None, &[2, 3, 4]);
+        refused("no number", argument, q, kv, AttentionOptions { scale: f32::NAN, ..usual }, None, lse);
+        refused("no cap", argument, q, kv, AttentionOptions { soft_cap: Some(0.0), ..usual }, None, lse);
+        refused("an empty window", argument, q, kv, AttentionOptions { window: Some(0), ..usual }, None, lse);
+        refused("halves as slopes", dtype, q, kv, AttentionOptions { alibi: Some(half(&[4])), ..usual }, None, lse);
+        refused("too few slopes", shape, q, kv, AttentionOptions { alibi: Some(of(DType::F32, &[2])), ..usual }, None, lse);
+        refused("a table of floats", dtype, q, KeyValues { table: Some(of(DType::F32, &[2, 3])), ..paged }, usual, None, lse);
+        refused("a table of other sequences", shape, q, KeyValues { table: Some(of(DType::U32, &[3, 3])), ..paged }, usual, None, lse);
+        refused("a table of one dimension", shape, q, KeyValues { table: Some(of(DType::U32, &[6])), ..paged }, usual, None, lse);
+        refused("a table without numbers", argument, q, KeyValues { lengths: None, ..paged }, usual, None, lse);
+        refused("too many numbers", shape, q, KeyValues { lengths: Some(of(DType::I32, &[3])), ..paged }, usual, None, lse);
+        refused("numbers with gaps", argument, q, KeyValues { lengths: Some(gaps), ..paged }, usual, None, lse);
+        let rows = half(&[7, 4, 32]);
+        refused("packed, four dimensions", shape, q, packed_kv, usual, Some(packed), &[4, 7]);
+        refused("packed, no starts", shape, rows, packed_kv, usual, Some(Packed { queries: of(DType::I32, &[0]), ..packed }), &[4, 7]);
+        refused("packed, wide starts", dtype, rows, packed_kv, usual, Some(Packed { queries: of(DType::I64, &[3]), ..packed }), &[4, 7]);
+        refused("packed, other keys", shape, rows, packed_kv, usual, Some(Packed { keys: Some(of(DType::I32, &[4])), ..packed }), &[4, 7]);
+        refused(
+            "packed and paged",
+            argument,
+            rows,
+            KeyValues { keys: packed_kv.keys, values: packed_kv.values, ..paged },
+            usual,
+            Some(packed),
+            &[4, 7],
+        );
+        refused("packed, other logarithms", shape, rows, packed_kv, usual, Some(packed), &[7, 4]);
+        if let Some(other) = all.get(number + 1) {
+            let elsewhere = other.stream().unwrap();
+            let far = elsewhere.upload(&vec![0u8; 1 << 16]).unwrap();
+            let slopes = View::of_bytes(&far, DType::F32, Layout::contiguous(&[4]).unwrap()).unwrap();
+            let device: Refusal = |error| matches!(error, Error::WrongDevice { .. });
+            refused("slopes elsewhere", device, q, kv, AttentionOptions { alibi: Some(slopes), ..usual }, None, lse);
+        }
+    }
 }
