@@ -38,6 +38,8 @@
 #![warn(missing_docs)]
 
 mod blas;
+mod attention;
+mod attention_options;
 mod dtype;
 mod elementwise;
 mod error;
@@ -57,6 +59,8 @@ mod tuning;
 mod view;
 mod walk;
 
+pub use attention::Packed;
+pub use attention_options::{AttentionOptions, KeyValues};
 pub use dtype::{DType, Element, Scalar, UnknownType};
 pub use elementwise::{Binary, Unary};
 pub use error::{Error, Result};

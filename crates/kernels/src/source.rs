@@ -105,5 +105,6 @@ pub fn programs() -> Vec<(String, KernelSource)> {
     recipes.extend(crate::order::recipes());
     recipes.extend(crate::quant::recipes());
     recipes.extend(crate::matmul::recipes());
+    recipes.extend(crate::attention::recipes());
     recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
 }

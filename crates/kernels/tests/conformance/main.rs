@@ -2,6 +2,7 @@
 //!
 //! Some cases by default, each operation among them; all of them with `WARPWAVE_TEST_FULL=1`.
 
+mod attention;
 #[path = "../common/mod.rs"]
 mod common;
 mod elementwise;
