@@ -34,6 +34,7 @@
 //! ```
 #![warn(missing_docs)]
 
+mod attention_options;
 mod dtype;
 mod elementwise;
 mod error;
@@ -44,6 +45,7 @@ mod plan;
 mod source;
 mod view;
 
+pub use attention_options::{AttentionOptions, KeyValues};
 pub use dtype::{DType, Element, Scalar, UnknownType};
 pub use elementwise::{Binary, Unary};
 pub use error::{Error, Result};
