@@ -1,0 +1,124 @@
+// Attention of few queries to many keys: which keys a block sees, and where its results go.
+//
+// The queries of all heads that share keys, token by token, are rows; a block has some of them. Its keys are one of `splits` parts of the
+// sequence's. With more than one part a block leaves its result in `partial`, with the logarithm (to base 2) of its sum, and `combine`
+// puts them together.
+
+struct Decode {
+    // Steps between elements: sequence, token, head, element; of paged keys and values block, key, head, element.
+    i64 q[4], k[4], v[4], out[4];
+    i64 table[2], lengths, slopes;
+    i32 tokens, heads, group, keys, block_keys, blocks, splits, causal, window;
+    // Scores are multiplied with `scale`, and if there is a cap it is put on them. Then they count powers of 2.
+    f32 scale, cap, slope_unit;
+};
+
+struct Operands {
+    const T *q, *k, *v;
+    T *out;
+    f32 *partial, *logs;
+    const i32 *table, *lengths;
+    const f32 *slopes;
+};
+#define OPERANDS                                                                                                                   \
+    const T *q, const T *k, const T *v, T *out, f32 *partial, f32 *logs, const i32 *table, const i32 *lengths, const f32 *slopes
+#define OPERANDS_GIVEN Operands{q, k, v, out, partial, logs, table, lengths, slopes}
+
+// The keys that the query of a token sees.
+struct Sees {
+    i32 place, first, end;
+    __device__ Sees(const Decode &d, i32 len, i32 token) {
+        place = len - d.tokens + token;
+        first = d.window != 0 && place - d.window + 1 > 0 ? place - d.window + 1 : 0;
+        end = d.causal && place + 1 < len ? place + 1 : len;
+        if (d.window != 0 && place + d.window < end) end = place + d.window;
+    }
+    __device__ bool sees(i32 key) const { return key >= first && key < end; }
+};
+
+// A block's sequence, rows and keys: tiles of `tile` keys from `begin` to `end`.
+struct Part {
+    i32 sequence, kv_head, split, row0, rows, len, begin, end;
+    __device__ Part(const Decode &d, const i32 *lengths, int most_rows, int tile) {
+        const i32 all = d.tokens * d.group, groups = (all + most_rows - 1) / most_rows;
+        split = blockIdx.x;
+        kv_head = blockIdx.y / groups;
+        row0 = (blockIdx.y - kv_head * groups) * most_rows;
+        rows = all - row0 < most_rows ? all - row0 : most_rows;
+        sequence = blockIdx.z;
+        len = d.keys;
+        if (lengths) {
+            const i32 given = lengths[sequence * d.lengths];
+            len = given < 0 ? 0 : given < len ? given : len;
+        }
+        const i32 from = Sees(d, len, row0 / d.group).first / tile, last = Sees(d, len, (row0 + rows - 1) / d.group).end;
+        const i32 to = last > 0 ? (last + tile - 1) / tile : 0;
+        const i32 each = to > from ? (to - from + d.splits - 1) / d.splits : 0;
+        begin = from + split * each;
+        end = begin + each < to ? begin + each : to;
+    }
+    __device__ i32 token(const Decode &d, i32 row) const { return (row0 + row) / d.group; }
+    __device__ i32 head(const Decode &d, i32 row) const { return kv_head * d.group + (row0 + row) % d.group; }
+    __device__ f32 slope(const Decode &d, const f32 *slopes, i32 row) const {
+        return slopes ? slopes[head(d, row) * d.slopes] * d.slope_unit : 0;
+    }
+    // Where the result of a row is left.
+    __device__ i64 left_at(const Decode &d, i32 row) const {
+        return (((i64)sequence * d.tokens + token(d, row)) * d.heads + head(d, row)) * d.splits + split;
+    }
+};
+
+// Where keys from `key` on are: the block of the pool, or the sequence; negative if nowhere. `within` is the first of them there.
+__device__ inline i32 block_of(const Decode &d, const i32 *table, i32 sequence, i32 key, i32 &within) {
+#if PAGED
+    const i32 index = key / d.block_keys, block = table[sequence * d.table[0] + index * d.table[1]];
+    within = key - index * d.block_keys;
+    return block < d.blocks ? block : -1;
+#else
+    within = key;
+    return sequence;
+#endif
+}
+
+__device__ inline f32 score(const Decode &d, f32 product, f32 slope, i32 distance) {
+    f32 x = product * d.scale;
+    if (d.cap != 0) x = d.cap * tanhf(x);
+    return x - slope * (f32)(distance < 0 ? -distance : distance);
+}
+
+// A score of what is not seen; and 2 to the power of a score, less than the largest of them, which may be that.
+#define UNSEEN (-__int_as_float(0x7f800000))
+__device__ inline f32 power(f32 x, f32 largest) { return largest == UNSEEN ? 0 : exp2f(x - largest); }
+
+#define PASTE(NAME, WAY) NAME##WAY
+#define SYMBOL(NAME, WAY) PASTE(NAME, WAY)
+
+// An element of a row's result, and the logarithm of its sum.
+__device__ inline void leave(const Decode &d, const Operands &of, const Part &part, i32 row, i32 column, f32 value, f32 log) {
+    if (d.splits == 1) {
+        const i64 at = part.sequence * d.out[0] + part.token(d, row) * d.out[1] + part.head(d, row) * d.out[2] + column * d.out[3];
+        of.out[at] = Narrow<T>::from(value);
+        return;
+    }
+    const i64 at = part.left_at(d, row);
+    of.partial[at * DIM + column] = value;
+    if (column == 0) of.logs[at] = log;
+}
+
+// The parts of all rows put together: one wave or less for a row.
+extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, u64 rows, Decode d) {
+    const u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    const f32 *log = logs + row * d.splits;
+    f32 most = UNSEEN, total = 0;
+    for (int s = 0; s < d.splits; ++s) most = fmaxf(most, log[s]);
+    for (int s = 0; s < d.splits; ++s) total += power(log[s], most);
+    const f32 share = total > 0 ? 1 / total : 0;
+    const u64 head = row % d.heads, token = row / d.heads % d.tokens, sequence = row / d.heads / d.tokens;
+    T *to = out + sequence * d.out[0] + token * d.out[1] + head * d.out[2];
+    for (int column = threadIdx.x; column < DIM; column += blockDim.x) {
+        f32 value = 0;
+        for (int s = 0; s < d.splits; ++s) value += power(log[s], most) * partial[(row * d.splits + s) * DIM + column];
+        to[column * d.out[3]] = Narrow<T>::from(value * share);
+    }
+}

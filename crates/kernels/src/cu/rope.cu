@@ -1,0 +1,128 @@
+// Rotary embedding: pairs of elements turned by an angle that grows with the token's place.
+//
+// T is the elements' type, U that of the places, V that of the angles: OP_rope takes the frequencies of the pairs, OP_rope_table takes
+// cosines and sines by place and pair. A thread has PAIRS pairs of HEADS heads, whose angles are the same. Elements behind those that are
+// turned are only moved. TOGETHER says that a pair stands together; otherwise its second stands in the second half.
+
+struct Rope {
+    // Steps: sequence, token, head, element.
+    i64 x[4], out[4];
+    // Of the places: sequence, token. Of the angles: place, pair.
+    i64 places[2], angles[2], more_angles[2];
+    i64 start, tokens, rows, table_rows;
+    // Pairs, and elements that are only moved.
+    i32 heads, pairs, rest, padding;
+    f64 factor;
+};
+
+#define HEADS 4
+typedef Traits<T>::Math Math;
+
+#if VECTORS
+#define EACH (16 / (int)sizeof(T))
+union Pack { uint4 raw; T each[EACH]; __device__ Pack() {} };
+__device__ inline void get(T *to, const T *from) {
+    Pack pack;
+    pack.raw = *(const uint4 *)from;
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) to[i] = pack.each[i];
+}
+__device__ inline void put(T *to, const T *from) {
+    Pack pack;
+#pragma unroll
+    for (int i = 0; i < EACH; ++i) pack.each[i] = from[i];
+#if defined(__AMDGCN__)
+    *(uint4 *)to = pack.raw;
+#else
+    __stwb((uint4 *)to, pack.raw);
+#endif
+}
+#else
+#define EACH 1
+__device__ inline void get(T *to, const T *from) { *to = *from; }
+__device__ inline void put(T *to, const T *from) { *to = *from; }
+#endif
+#define PAIRS EACH
+
+// Sine and cosine of a product that is not rounded before: of large angles the last digits count most.
+__device__ inline void turn(f32 place, f32 frequency, f32 &sine, f32 &cosine) {
+    const f32 angle = place * frequency, low = fmaf(place, frequency, -angle);
+    const f32 quarters = rintf(angle * 0.636619772f);
+    f32 x = fmaf(-quarters, 1.57079637f, angle);
+    x = fmaf(-quarters, -4.37113883e-8f, x) + low;
+    // Of large angles the first guess is one off at times.
+    const f32 more = rintf(x * 0.636619772f);
+    x = fmaf(-more, -4.37113883e-8f, fmaf(-more, 1.57079637f, x));
+    const f32 s = x * x;
+    const f32 near_sine = fmaf(fmaf(fmaf(fmaf(2.86567956e-6f, s, -1.98559923e-4f), s, 8.33338592e-3f), s, -1.66666672e-1f), s * x, x);
+    const f32 near_cosine = fmaf(fmaf(fmaf(fmaf(2.44677067e-5f, s, -1.38877297e-3f), s, 4.16666567e-2f), s, -0.5f), s, 1.0f);
+    const i32 quadrant = (i32)quarters + (i32)more;
+    sine = quadrant & 1 ? near_cosine : near_sine;
+    cosine = quadrant & 1 ? near_sine : near_cosine;
+    if (quadrant & 2) sine = -sine;
+    if ((quadrant + 1) & 2) cosine = -cosine;
+}
+__device__ inline void turn(f64 place, f32 frequency, f64 &sine, f64 &cosine) { sincos(place * frequency, &sine, &cosine); }
+
+
+__device__ inline void angles_of(const Rope &r, const V *angles, const V *more, i64 place, i32 pair, Math &sine, Math &cosine) {
+#if defined(OP_rope_table)
+    const i64 row = place < 0 ? 0 : place < r.table_rows ? place : r.table_rows - 1;
+    cosine = (Math)widen(angles[row * r.angles[0] + pair * r.angles[1]]);
+    sine = (Math)widen(more[row * r.more_angles[0] + pair * r.more_angles[1]]);
+#else
+    turn((Math)place, angles[pair * r.angles[1]], sine, cosine);
+    cosine *= (Math)r.factor;
+    sine *= (Math)r.factor;
+#endif
+}
+
+extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *angles, const V *more, Rope r) {
+    const i32 turned = r.pairs / PAIRS, units = turned + r.rest / EACH, items = units * ((r.heads + HEADS - 1) / HEADS);
+    for (i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y; row < r.rows; row += (i64)gridDim.x * blockDim.y) {
+        const i64 sequence = row / r.tokens, token = row - sequence * r.tokens;
+        const i64 place = r.start + (places ? (i64)places[sequence * r.places[0] + token * r.places[1]] : token);
+        for (i32 item = threadIdx.x; item < items; item += blockDim.x) {
+            const i32 chunk = item / units, unit = item - chunk * units, head0 = chunk * HEADS;
+            const T *from = x + sequence * r.x[0] + token * r.x[1] + head0 * r.x[2];
+            T *to = out + sequence * r.out[0] + token * r.out[1] + head0 * r.out[2];
+            const i32 left = r.heads - head0 < HEADS ? r.heads - head0 : HEADS;
+            if (unit >= turned) {
+                const i64 at = 2 * r.pairs + (unit - turned) * EACH;
+                for (int h = 0; h < left; ++h) {
+                    T moved[EACH];
+                    get(moved, from + h * r.x[2] + at * r.x[3]);
+                    put(to + h * r.out[2] + at * r.out[3], moved);
+                }
+                continue;
+            }
+            const i32 pair0 = unit * PAIRS;
+            const i64 first = TOGETHER ? 2 * pair0 : pair0, second = TOGETHER ? first + EACH : r.pairs + pair0;
+            // All loads are under way before the first is needed.
+            T elements[HEADS][2 * PAIRS];
+#pragma unroll
+            for (int h = 0; h < HEADS; ++h) {
+                if (h >= left) continue;
+                get(elements[h], from + h * r.x[2] + first * r.x[3]);
+                get(elements[h] + PAIRS, from + h * r.x[2] + second * r.x[3]);
+            }
+            Math sine[PAIRS], cosine[PAIRS];
+#pragma unroll
+            for (int p = 0; p < PAIRS; ++p) angles_of(r, angles, more, place, pair0 + p, sine[p], cosine[p]);
+#pragma unroll
+            for (int h = 0; h < HEADS; ++h) {
+                if (h >= left) continue;
+#pragma unroll
+                for (int p = 0; p < PAIRS; ++p) {
+                    T &one = TOGETHER ? elements[h][2 * p] : elements[h][p];
+                    T &other = TOGETHER ? elements[h][2 * p + 1] : elements[h][PAIRS + p];
+                    const Math a = widen(one), b = widen(other);
+                    one = Narrow<T>::from(a * cosine[p] - b * sine[p]);
+                    other = Narrow<T>::from(a * sine[p] + b * cosine[p]);
+                }
+                put(to + h * r.out[2] + first * r.out[3], elements[h]);
+                put(to + h * r.out[2] + second * r.out[3], elements[h] + PAIRS);
+            }
+        }
+    }
+}
