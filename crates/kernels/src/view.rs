@@ -50,6 +50,12 @@ impl<'a> View<'a> {
         self.data.device()
     }
 
+    /// The same memory in another layout, whose elements are among its own.
+    pub(crate) fn with_layout(self, layout: Layout) -> View<'a> {
+        debug_assert!(layout.is_empty() || layout.last() <= self.layout.last());
+        View { layout, ..self }
+    }
+
     /// The memory from the first element on.
     pub(crate) fn start(&self) -> Slice<'a, u8> {
         let start = if self.layout.is_empty() { 0 } else { self.layout.offset() * self.dtype.size() };

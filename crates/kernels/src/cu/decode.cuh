@@ -105,20 +105,30 @@ __device__ inline void leave(const Decode &d, const Operands &of, const Part &pa
     if (column == 0) of.logs[at] = log;
 }
 
-// The parts of all rows put together: one wave or less for a row.
-extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, u64 rows, Decode d) {
-    const u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y;
-    if (row >= rows) return;
-    const f32 *log = logs + row * d.splits;
+// The parts of a row put together: a block for each. Threads in y have different parts, so that few loads wait for each other.
+extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, Decode d) {
+    extern __shared__ f32 room[];
+    const i64 row = blockIdx.x;
+    f32 *weights = room, *sums = room + d.splits;
+    const int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
+    for (int s = thread; s < d.splits; s += threads) weights[s] = logs[row * d.splits + s];
+    __syncthreads();
     f32 most = UNSEEN, total = 0;
-    for (int s = 0; s < d.splits; ++s) most = fmaxf(most, log[s]);
-    for (int s = 0; s < d.splits; ++s) total += power(log[s], most);
-    const f32 share = total > 0 ? 1 / total : 0;
-    const u64 head = row % d.heads, token = row / d.heads % d.tokens, sequence = row / d.heads / d.tokens;
-    T *to = out + sequence * d.out[0] + token * d.out[1] + head * d.out[2];
+    for (int s = 0; s < d.splits; ++s) most = fmaxf(most, weights[s]);
+    for (int s = 0; s < d.splits; ++s) total += power(weights[s], most);
+    const i32 head = row % d.heads, token = row / d.heads % d.tokens;
+    T *to = out + row / d.heads / d.tokens * d.out[0] + token * d.out[1] + head * d.out[2];
+    const f32 *from = partial + row * d.splits * DIM;
     for (int column = threadIdx.x; column < DIM; column += blockDim.x) {
         f32 value = 0;
-        for (int s = 0; s < d.splits; ++s) value += power(log[s], most) * partial[(row * d.splits + s) * DIM + column];
-        to[column * d.out[3]] = Narrow<T>::from(value * share);
+#pragma unroll 4
+        for (int s = threadIdx.y; s < d.splits; s += blockDim.y) value += power(weights[s], most) * from[s * DIM + column];
+        sums[threadIdx.y * DIM + column] = value;
+    }
+    __syncthreads();
+    for (int column = thread; column < DIM; column += threads) {
+        f32 value = 0;
+        for (int y = 0; y < blockDim.y; ++y) value += sums[y * DIM + column];
+        to[column * d.out[3]] = Narrow<T>::from(total > 0 ? value / total : 0);
     }
 }

@@ -12,40 +12,65 @@
 #define EACH (VECTORS ? 16 / (int)sizeof(T) : 1)
 #define LANES (DIM <= 32 ? 4 : DIM <= 64 ? 8 : DIM <= 128 ? 16 : 32)
 #define AT_ONCE (WAVE / LANES)
-// Keys that a lane has under way.
-#define AHEAD (ROWS >= 8 ? 2 : 4)
+// Keys that a lane has under way, beside those that it works on.
+#if !defined(AHEAD)
+#define AHEAD (sizeof(T) > 2 ? 2 : 4)
+#endif
 #define TILE (AT_ONCE * AHEAD)
 
-struct Row { f32 at[COUNT]; };
+// A lane's elements of one key.
+struct Elements {
+#if VECTORS
+    union { uint4 raw; T each[EACH]; } packs[COUNT / EACH];
+    __device__ T at(int i) const { return packs[i / EACH].each[i % EACH]; }
+#else
+    T each[COUNT];
+    __device__ T at(int i) const { return each[i]; }
+#endif
+};
 
 // The place of a lane's element: packs of all lanes lie side by side.
 __device__ inline int column_of(int lane, int i) { return (i / EACH * LANES + lane) * EACH + i % EACH; }
 
-__device__ inline Row read(const T *from, i64 step, int lane) {
-    Row row;
+__device__ inline void read(Elements &to, const T *from, i64 step, int lane, bool there) {
 #if VECTORS
 #pragma unroll
     for (int i = 0; i < COUNT; i += EACH) {
-        union { uint4 raw; T each[EACH]; } pack;
         const int column = column_of(lane, i);
-        pack.raw = uint4{0, 0, 0, 0};
-        if (DIM % (LANES * COUNT) == 0 || column < DIM) pack.raw = *(const uint4 *)(from + column);
-#pragma unroll
-        for (int k = 0; k < EACH; ++k) row.at[i + k] = widen(pack.each[k]);
+        to.packs[i / EACH].raw = uint4{0, 0, 0, 0};
+        if (there && (DIM % (LANES * COUNT) == 0 || column < DIM)) to.packs[i / EACH].raw = *(const uint4 *)(from + column);
     }
 #else
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) row.at[i] = column_of(lane, i) < DIM ? widen(from[column_of(lane, i) * step]) : 0;
+    for (int i = 0; i < COUNT; ++i) {
+        to.each[i] = Narrow<T>::from(0);
+        if (there && column_of(lane, i) < DIM) to.each[i] = from[column_of(lane, i) * step];
+    }
 #endif
-    return row;
 }
+
+// The keys and values of a tile.
+struct Tile {
+    Elements keys[AHEAD], values[AHEAD];
+    i32 key[AHEAD];
+
+    __device__ void fetch(const Decode &d, const Operands &of, const Part &part, i32 tile, int lane, int which) {
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            const i32 at = tile * TILE + a * AT_ONCE + which;
+            i32 within = 0, block = tile < part.end && at < part.len ? block_of(d, of.table, part.sequence, at, within) : -1;
+            key[a] = block < 0 ? -1 : at;
+            read(keys[a], of.k + block * d.k[0] + within * d.k[1] + part.kv_head * d.k[2], d.k[3], lane, block >= 0);
+            read(values[a], of.v + block * d.v[0] + within * d.v[1] + part.kv_head * d.v[2], d.v[3], lane, block >= 0);
+        }
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     const Operands of = OPERANDS_GIVEN;
     const Part part(d, lengths, ROWS, TILE);
     const int lane = threadIdx.x % LANES, which = threadIdx.x % WAVE / LANES, wave = threadIdx.x / WAVE;
-    Row query[ROWS], result[ROWS];
-    f32 largest[ROWS], sum[ROWS];
+    f32 query[ROWS][COUNT], result[ROWS][COUNT], largest[ROWS], sum[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         const int row = r < part.rows ? r : 0;
@@ -53,27 +78,16 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             const int column = column_of(lane, i);
-            query[r].at[i] = column < DIM ? widen(from[column * d.q[3]]) : 0;
-            result[r].at[i] = 0;
+            query[r][i] = column < DIM ? widen(from[column * d.q[3]]) : 0;
+            result[r][i] = 0;
         }
         largest[r] = UNSEEN, sum[r] = 0;
     }
+    Tile next;
+    next.fetch(d, of, part, part.begin + wave, lane, which);
     for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
-        Row keys[AHEAD], values[AHEAD];
-        i32 key[AHEAD];
-#pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
-            key[a] = tile * TILE + a * AT_ONCE + which;
-            i32 within = 0, block = key[a] < part.len ? block_of(d, table, part.sequence, key[a], within) : -1;
-            if (block < 0) {
-                key[a] = -1;
-#pragma unroll
-                for (int i = 0; i < COUNT; ++i) keys[a].at[i] = values[a].at[i] = 0;
-                continue;
-            }
-            keys[a] = read(k + block * d.k[0] + within * d.k[1] + part.kv_head * d.k[2], d.k[3], lane);
-            values[a] = read(v + block * d.v[0] + within * d.v[1] + part.kv_head * d.v[2], d.v[3], lane);
-        }
+        const Tile now = next;
+        next.fetch(d, of, part, tile + WAVES, lane, which);
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
             const int row = r < part.rows ? r : 0;
@@ -84,23 +98,23 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
             for (int a = 0; a < AHEAD; ++a) {
                 x[a] = 0;
 #pragma unroll
-                for (int i = 0; i < COUNT; ++i) x[a] += query[r].at[i] * keys[a].at[i];
+                for (int i = 0; i < COUNT; ++i) x[a] += query[r][i] * widen(now.keys[a].at(i));
 #pragma unroll
                 for (int apart = LANES / 2; apart > 0; apart /= 2) x[a] += __shfl_xor_sync(0xffffffffu, x[a], apart);
-                x[a] = key[a] >= 0 && sees.sees(key[a]) ? score(d, x[a], slope, sees.place - key[a]) : UNSEEN;
+                x[a] = now.key[a] >= 0 && sees.sees(now.key[a]) ? score(d, x[a], slope, sees.place - now.key[a]) : UNSEEN;
                 most = fmaxf(most, x[a]);
             }
             const f32 factor = power(largest[r], most);
             largest[r] = most;
             sum[r] *= factor;
 #pragma unroll
-            for (int i = 0; i < COUNT; ++i) result[r].at[i] *= factor;
+            for (int i = 0; i < COUNT; ++i) result[r][i] *= factor;
 #pragma unroll
             for (int a = 0; a < AHEAD; ++a) {
                 const f32 weight = power(x[a], most);
                 sum[r] += weight;
 #pragma unroll
-                for (int i = 0; i < COUNT; ++i) result[r].at[i] += weight * values[a].at[i];
+                for (int i = 0; i < COUNT; ++i) result[r][i] += weight * widen(now.values[a].at(i));
             }
         }
     }
@@ -117,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
         for (int apart = LANES; apart < WAVE; apart *= 2) sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], apart);
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
-            f32 value = result[r].at[i] * factor;
+            f32 value = result[r][i] * factor;
 #pragma unroll
             for (int apart = LANES; apart < WAVE; apart *= 2) value += __shfl_xor_sync(0xffffffffu, value, apart);
             if (which == 0) results[wave][r][column_of(lane, i)] = value;

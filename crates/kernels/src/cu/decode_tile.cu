@@ -39,6 +39,23 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES, LEAST) SYMBOL(NA
     const int lane = lane_of_wave(), wave = threadIdx.x / TILE_LANES;
     T *ring = (T *)shared + wave * (STAGES * 2 * TILE * COLUMNS);
 
+    // The block of a tile is looked up one round before its copy sets out.
+    i32 within = 0, block = -1, coming = part.begin + wave, missing = 0;
+    if (coming < part.end) block = block_of(d, table, part.sequence, coming * TILE, within);
+    auto next = [&](int stage) {
+        if (coming < part.end) {
+            T *at = ring + stage * 2 * TILE * COLUMNS;
+            fetch(d, of, part, coming, block, within, at, at + TILE * COLUMNS);
+            missing = (missing & ~(1 << stage)) | (block < 0) << stage;
+            coming += WAVES;
+            if (coming < part.end) block = block_of(d, table, part.sequence, coming * TILE, within);
+        }
+        commit_copies();
+    };
+    for (int stage = 0; stage < STAGES - 1; ++stage) next(stage);
+
+
+    // Behind the rings.
     const Swizzled<T, COLUMNS> queries{(T *)shared + WAVES * STAGES * 2 * TILE * COLUMNS};
     for (int i = threadIdx.x; i < TILE * DIM; i += blockDim.x) {
         const int row = i / DIM, column = i % DIM;
@@ -67,21 +84,6 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES, LEAST) SYMBOL(NA
     TileC out_tile[STEPS];
 #pragma unroll
     for (int s = 0; s < STEPS; ++s) out_tile[s].clear();
-
-    // The block of a tile is looked up one round before its copy sets out.
-    i32 within = 0, block = -1, coming = part.begin + wave, missing = 0;
-    if (coming < part.end) block = block_of(d, table, part.sequence, coming * TILE, within);
-    auto next = [&](int stage) {
-        if (coming < part.end) {
-            T *at = ring + stage * 2 * TILE * COLUMNS;
-            fetch(d, of, part, coming, block, within, at, at + TILE * COLUMNS);
-            missing = (missing & ~(1 << stage)) | (block < 0) << stage;
-            coming += WAVES;
-            if (coming < part.end) block = block_of(d, table, part.sequence, coming * TILE, within);
-        }
-        commit_copies();
-    };
-    for (int stage = 0; stage < STAGES - 1; ++stage) next(stage);
 
     int stage = 0;
     for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {

@@ -1,7 +1,7 @@
 // Rotary embedding: pairs of elements turned by an angle that grows with the token's place.
 //
 // T is the elements' type, U that of the places, V that of the angles: OP_rope takes the frequencies of the pairs, OP_rope_table takes
-// cosines and sines by place and pair. A thread has PAIRS pairs of HEADS heads, whose angles are the same. Elements behind those that are
+// cosines and sines by place and pair. A thread has PAIRS pairs of HEADS heads. Elements behind those that are
 // turned are only moved. TOGETHER says that a pair stands together; otherwise its second stands in the second half.
 
 struct Rope {
@@ -15,32 +15,27 @@ struct Rope {
     f64 factor;
 };
 
+#if !defined(HEADS)
 #define HEADS 4
+#endif
 typedef Traits<T>::Math Math;
 
 #if VECTORS
 #define EACH (16 / (int)sizeof(T))
 union Pack { uint4 raw; T each[EACH]; __device__ Pack() {} };
-__device__ inline void get(T *to, const T *from) {
-    Pack pack;
-    pack.raw = *(const uint4 *)from;
-#pragma unroll
-    for (int i = 0; i < EACH; ++i) to[i] = pack.each[i];
-}
-__device__ inline void put(T *to, const T *from) {
-    Pack pack;
-#pragma unroll
-    for (int i = 0; i < EACH; ++i) pack.each[i] = from[i];
+__device__ inline void get(Pack &to, const T *from) { to.raw = *(const uint4 *)from; }
+__device__ inline void put(T *to, const Pack &from) {
 #if defined(__AMDGCN__)
-    *(uint4 *)to = pack.raw;
+    *(uint4 *)to = from.raw;
 #else
-    __stwb((uint4 *)to, pack.raw);
+    __stwb((uint4 *)to, from.raw);
 #endif
 }
 #else
 #define EACH 1
-__device__ inline void get(T *to, const T *from) { *to = *from; }
-__device__ inline void put(T *to, const T *from) { *to = *from; }
+struct Pack { T each[1]; };
+__device__ inline void get(Pack &to, const T *from) { to.each[0] = *from; }
+__device__ inline void put(T *to, const Pack &from) { *to = from.each[0]; }
 #endif
 #define PAIRS EACH
 
@@ -78,10 +73,22 @@ __device__ inline void angles_of(const Rope &r, const V *angles, const V *more, 
 }
 
 extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *angles, const V *more, Rope r) {
+    // The angles of the block's rows, once for all heads.
+    extern __shared__ f64 room[];
+    Math *cosines = (Math *)room, *sines = cosines + blockDim.y * r.pairs;
     const i32 turned = r.pairs / PAIRS, units = turned + r.rest / EACH, items = units * ((r.heads + HEADS - 1) / HEADS);
-    for (i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y; row < r.rows; row += (i64)gridDim.x * blockDim.y) {
-        const i64 sequence = row / r.tokens, token = row - sequence * r.tokens;
-        const i64 place = r.start + (places ? (i64)places[sequence * r.places[0] + token * r.places[1]] : token);
+    for (i64 row0 = (i64)blockIdx.x * blockDim.y; row0 < r.rows; row0 += (i64)gridDim.x * blockDim.y) {
+        const i64 row = row0 + threadIdx.y, sequence = row / r.tokens, token = row - sequence * r.tokens;
+        __syncthreads();
+        if (row < r.rows) {
+            const i64 place = r.start + (places ? (i64)places[sequence * r.places[0] + token * r.places[1]] : token);
+            for (i32 pair = threadIdx.x; pair < r.pairs; pair += blockDim.x) {
+                const i32 at = threadIdx.y * r.pairs + pair;
+                angles_of(r, angles, more, place, pair, sines[at], cosines[at]);
+            }
+        }
+        __syncthreads();
+        if (row >= r.rows) continue;
         for (i32 item = threadIdx.x; item < items; item += blockDim.x) {
             const i32 chunk = item / units, unit = item - chunk * units, head0 = chunk * HEADS;
             const T *from = x + sequence * r.x[0] + token * r.x[1] + head0 * r.x[2];
@@ -90,7 +97,7 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
             if (unit >= turned) {
                 const i64 at = 2 * r.pairs + (unit - turned) * EACH;
                 for (int h = 0; h < left; ++h) {
-                    T moved[EACH];
+                    Pack moved;
                     get(moved, from + h * r.x[2] + at * r.x[3]);
                     put(to + h * r.out[2] + at * r.out[3], moved);
                 }
@@ -99,29 +106,27 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
             const i32 pair0 = unit * PAIRS;
             const i64 first = TOGETHER ? 2 * pair0 : pair0, second = TOGETHER ? first + EACH : r.pairs + pair0;
             // All loads are under way before the first is needed.
-            T elements[HEADS][2 * PAIRS];
+            Pack elements[HEADS][2];
 #pragma unroll
             for (int h = 0; h < HEADS; ++h) {
                 if (h >= left) continue;
-                get(elements[h], from + h * r.x[2] + first * r.x[3]);
-                get(elements[h] + PAIRS, from + h * r.x[2] + second * r.x[3]);
+                get(elements[h][0], from + h * r.x[2] + first * r.x[3]);
+                get(elements[h][1], from + h * r.x[2] + second * r.x[3]);
             }
-            Math sine[PAIRS], cosine[PAIRS];
-#pragma unroll
-            for (int p = 0; p < PAIRS; ++p) angles_of(r, angles, more, place, pair0 + p, sine[p], cosine[p]);
+            const Math *cosine = cosines + threadIdx.y * r.pairs + pair0, *sine = sines + threadIdx.y * r.pairs + pair0;
 #pragma unroll
             for (int h = 0; h < HEADS; ++h) {
                 if (h >= left) continue;
 #pragma unroll
                 for (int p = 0; p < PAIRS; ++p) {
-                    T &one = TOGETHER ? elements[h][2 * p] : elements[h][p];
-                    T &other = TOGETHER ? elements[h][2 * p + 1] : elements[h][PAIRS + p];
+                    T &one = TOGETHER ? elements[h][2 * p / EACH].each[2 * p % EACH] : elements[h][0].each[p];
+                    T &other = TOGETHER ? elements[h][(2 * p + 1) / EACH].each[(2 * p + 1) % EACH] : elements[h][1].each[p];
                     const Math a = widen(one), b = widen(other);
                     one = Narrow<T>::from(a * cosine[p] - b * sine[p]);
                     other = Narrow<T>::from(a * sine[p] + b * cosine[p]);
                 }
-                put(to + h * r.out[2] + first * r.out[3], elements[h]);
-                put(to + h * r.out[2] + second * r.out[3], elements[h] + PAIRS);
+                put(to + h * r.out[2] + first * r.out[3], elements[h][0]);
+                put(to + h * r.out[2] + second * r.out[3], elements[h][1]);
             }
         }
     }
