@@ -1,21 +1,24 @@
 //! Operations that compute each element by itself.
 
-use warpwave_gpu::Stream;
+use warpwave_gpu::{Arg, Stream};
 
 use crate::dtype::{DType, Scalar};
 use crate::error::Result;
-use crate::kernels::{Kernels, same_type, wrong_type};
+use crate::kernels::{Kernels, refused, same_type, wrong_type};
 use crate::map::{Call, Scalars};
-use crate::plan::unroll;
+use crate::plan::{BLOCK, turned, unroll};
 use crate::source::{File, Recipe, carrier};
 use crate::view::{View, ViewMut};
 
 const WAYS: &[&str] = &["_vectors", "_rows", "_single", "_single64"];
 const TYPES: &str = include_str!("cu/types.cuh");
+const PACK: &str = include_str!("cu/pack.cuh");
 const MAP: &str = include_str!("cu/map.cuh");
-static UNARY: File = File { name: "unary.cu", texts: &[TYPES, MAP, include_str!("cu/unary.cu")], kernels: WAYS };
-static BINARY: File = File { name: "binary.cu", texts: &[TYPES, MAP, include_str!("cu/binary.cu")], kernels: WAYS };
-static MOVING: File = File { name: "moving.cu", texts: &[TYPES, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
+static UNARY: File = File { name: "unary.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/unary.cu")], kernels: WAYS };
+static BINARY: File = File { name: "binary.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/binary.cu")], kernels: WAYS };
+static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
+
+static TURN: File = File { name: "turn.cu", texts: &[TYPES, PACK, include_str!("cu/turn.cu")], kernels: &[""] };
 
 fn map(file: &'static File, op: &'static str, types: &[&'static str], unroll: u32) -> Recipe {
     Recipe::new(file, op, types, &[("UNROLL", unroll)])
@@ -348,8 +351,17 @@ impl Kernels {
     /// The elements as they are, from any layout to any other: transposed, repeated, in rows (see [`crate::Layout::rows`]).
     pub fn copy(&self, stream: &Stream, x: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
         same_type("copy", "the result", out.as_view(), x.dtype())?;
-        let call = Call { recipe: moving("copy", x.dtype(), 1), scalars: NO_SCALARS, inputs: &[("the input", *x)] };
-        self.run(stream, &call, out.as_view())
+        self.copy_to(stream, *x, out.as_view())
+    }
+
+    fn copy_to(&self, stream: &Stream, x: View<'_>, out: View<'_>) -> Result<()> {
+        let call = Call { recipe: moving("copy", x.dtype(), 1), scalars: NO_SCALARS, inputs: &[("the input", x)] };
+        let Some(operands) = self.checked(stream, &call, out)? else { return Ok(()) };
+        let Some((turn, launch)) = turned(out.layout().shape(), &operands) else { return self.launch(stream, &call, out, &operands) };
+        let kernels = self.load(&turning(x.dtype()))?;
+        // SAFETY: the kernel takes these arguments, and reaches the places of the two views alone, which were checked.
+        unsafe { kernels[0].launch(stream, launch, (Arg::from(out.start()), Arg::from(x.start()), Arg::value(&turn))) }
+            .map_err(refused("copy"))
     }
 
     /// The elements as another type.
@@ -367,6 +379,10 @@ fn moving(op: &'static str, dtype: DType, inputs: usize) -> Recipe {
     map(&MOVING, op, &[carrier(dtype)], unroll(inputs, false))
 }
 
+fn turning(dtype: DType) -> Recipe {
+    Recipe::new(&TURN, "turn", &[carrier(dtype)], &[("THREADS", BLOCK)])
+}
+
 fn affine(dtype: DType) -> Recipe {
     map(&MOVING, "affine", &[dtype.name()], unroll(1, false))
 }
@@ -382,7 +398,7 @@ pub(crate) fn recipes() -> Vec<Recipe> {
         recipes.extend(Unary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.recipe(dtype)));
         recipes.extend(Binary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.recipe(dtype)));
         recipes.extend([("where", 3), ("fill", 0), ("copy", 1)].map(|(op, inputs)| moving(op, dtype, inputs)));
-        recipes.push(affine(dtype));
+        recipes.extend([affine(dtype), turning(dtype)]);
         recipes.extend(DType::ALL.into_iter().filter(|to| *to != dtype).map(|to| cast(dtype, to)));
     }
     // What looks at sizes alone is the same for several types.

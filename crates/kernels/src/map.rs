@@ -35,6 +35,12 @@ pub(crate) struct Call<'a> {
 impl Kernels {
     /// Checks what all elementwise operations have in common, then launches. `out` was borrowed to be written.
     pub(crate) fn run(&self, stream: &Stream, call: &Call<'_>, out: View<'_>) -> Result<()> {
+        let operands = self.checked(stream, call, out)?;
+        operands.map_or(Ok(()), |operands| self.launch(stream, call, out, &operands))
+    }
+
+    /// The operands, the result first, if there is anything to do.
+    pub(crate) fn checked(&self, stream: &Stream, call: &Call<'_>, out: View<'_>) -> Result<Option<Vec<Operand>>> {
         let op = call.recipe.name();
         let views = || std::iter::once(("the result", out)).chain(call.inputs.iter().copied());
         self.check_devices(&op, stream, views())?;
@@ -49,18 +55,23 @@ impl Kernels {
             }
         }
         if out.layout().is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let operand = |view: View<'_>| {
             let mut strides = [0; MOST_DIMS];
             strides[..shape.len()].copy_from_slice(view.layout().strides());
             Operand { address: view.address(), size: view.dtype().size(), strides }
         };
-        let operands: Vec<Operand> = views().map(|(_, view)| operand(view)).collect();
-        let Plan { way, launch } = plan(shape, &operands, call.recipe.number("UNROLL"));
+        Ok(Some(views().map(|(_, view)| operand(view)).collect()))
+    }
+
+    /// One launch over what was checked.
+    pub(crate) fn launch(&self, stream: &Stream, call: &Call<'_>, out: View<'_>, operands: &[Operand]) -> Result<()> {
+        let Plan { way, launch } = plan(out.layout().shape(), operands, call.recipe.number("UNROLL"));
         let kernels = self.load(&call.recipe)?;
         let mut pointers = [Arg::from(0u64); 4];
-        for (pointer, (_, view)) in pointers.iter_mut().zip(views()) {
+        let views = std::iter::once(&out).chain(call.inputs.iter().map(|(_, view)| view));
+        for (pointer, view) in pointers.iter_mut().zip(views) {
             *pointer = Arg::from(view.start());
         }
         let [out, a, b, c] = pointers;
@@ -75,7 +86,7 @@ impl Kernels {
                 Way::Single64(dims) => kernels[3].launch(stream, launch, (out, a, b, c, scalars, Arg::value(dims))),
             }
         };
-        launched.map_err(refused(&op))
+        launched.map_err(refused(&call.recipe.name()))
     }
 }
 

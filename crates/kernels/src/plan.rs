@@ -9,7 +9,7 @@ use crate::layout::MOST_DIMS;
 pub(crate) const MOST_OPERANDS: usize = 4;
 
 /// Threads of a block.
-const BLOCK: u32 = 256;
+pub(crate) const BLOCK: u32 = 256;
 /// Blocks of a launch: beyond it each does more.
 const MOST_BLOCKS: u64 = 1 << 22;
 /// Bytes that a thread reads or writes at once.
@@ -90,6 +90,58 @@ pub(crate) fn plan(shape: &[usize], operands: &[Operand], unroll: u32) -> Plan {
 fn launch(threads: u64) -> Launch {
     let blocks = threads.div_ceil(u64::from(BLOCK)).clamp(1, MOST_BLOCKS);
     Launch::new([blocks as u32, 1, 1], [BLOCK, 1, 1])
+}
+
+/// As the struct of the turning copy: dimension `a` lies in rows in the input, `b` in the result.
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Turn {
+    a: u64,
+    b: u64,
+    in_b: u64,
+    out_a: u64,
+    tiles_a: u64,
+    tiles_b: u64,
+    tiles: u64,
+    rank: u32,
+    in_packs: u32,
+    out_packs: u32,
+    padding: u32,
+    shape: [u64; MOST_DIMS - 2],
+    in_strides: [u64; MOST_DIMS - 2],
+    out_strides: [u64; MOST_DIMS - 2],
+}
+
+/// How to copy in tiles, if rows of the result are columns of the input and both are long enough to gain from it.
+pub(crate) fn turned(shape: &[usize], operands: &[Operand]) -> Option<(Turn, Launch)> {
+    const SHORT: usize = 8;
+    let [out, input] = operands else { return None };
+    let mut dims = merged(shape, operands);
+    if dims[0].strides[0] != 1 || dims[0].strides[1] == 1 || dims[0].size < SHORT {
+        return None;
+    }
+    let a = dims.iter().position(|dim| dim.strides[1] == 1 && dim.size >= SHORT)?;
+    let (a, b) = (dims.remove(a), dims.remove(0));
+    let tile = match out.size {
+        1 => 128,
+        8 => 32,
+        _ => 64,
+    };
+    let mut turn = Turn::zeroed();
+    (turn.a, turn.b, turn.in_b, turn.out_a) = (a.size as u64, b.size as u64, b.strides[1] as u64, a.strides[0] as u64);
+    (turn.tiles_a, turn.tiles_b) = (turn.a.div_ceil(tile), turn.b.div_ceil(tile));
+    turn.tiles = turn.tiles_a * turn.tiles_b * dims.iter().map(|dim| dim.size as u64).product::<u64>();
+    turn.rank = dims.len() as u32;
+    let aligned = |operand: &Operand, own: usize, k: usize| {
+        let steps = dims.iter().map(|dim| dim.strides[k]).chain([own]);
+        operand.address.is_multiple_of(PACK as u64) && steps.into_iter().all(|step| (step * operand.size).is_multiple_of(PACK))
+    };
+    turn.in_packs = u32::from(aligned(input, b.strides[1], 1));
+    turn.out_packs = u32::from(aligned(out, a.strides[0], 0));
+    for (d, dim) in dims.iter().enumerate() {
+        (turn.shape[d], turn.out_strides[d], turn.in_strides[d]) = (dim.size as u64, dim.strides[0] as u64, dim.strides[1] as u64);
+    }
+    Some((turn, launch(turn.tiles * u64::from(BLOCK))))
 }
 
 #[derive(Debug, Clone, Copy)]

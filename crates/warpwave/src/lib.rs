@@ -31,6 +31,7 @@
 pub use warpwave_gpu as gpu;
 pub use warpwave_hipify as hipify;
 pub use warpwave_jit as jit;
+pub use warpwave_kernels as kernels;
 pub use warpwave_vgpu as vgpu;
 
 pub mod array;

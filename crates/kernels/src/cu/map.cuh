@@ -8,49 +8,9 @@
 // Numbers that come with a call: as floats and as whole numbers.
 struct Scalars { f64 x, y; i64 i, j; };
 
-struct Nothing {};
-
-template <class T, int WIDTH> struct alignas(sizeof(T) * WIDTH) Pack { T at[WIDTH]; };
-template <int WIDTH> struct Pack<Nothing, WIDTH> { Nothing at[WIDTH]; };
-
 __host__ __device__ constexpr int most(int a, int b) { return a > b ? a : b; }
 template <class F> __host__ __device__ constexpr int width() {
     return 16 / most(most(sizeof(typename F::A), sizeof(typename F::B)), most(sizeof(typename F::C), sizeof(typename F::R)));
-}
-
-// One access of so many bytes. NVIDIA's compiler takes stores of what was put together from elements apart again, unless they are
-// asked for by name.
-template <int BYTES> struct Access;
-template <> struct Access<1> { typedef u8 Type; };
-template <> struct Access<2> { typedef u16 Type; };
-template <> struct Access<4> { typedef u32 Type; };
-template <> struct Access<8> { typedef uint2 Type; };
-template <> struct Access<16> { typedef uint4 Type; };
-
-template <class Raw> __device__ inline void store_raw(Raw *at, Raw raw) {
-#if defined(__AMDGCN__)
-    *at = raw;
-#else
-    if constexpr (sizeof(Raw) >= 4) __stwb(at, raw);
-    else *at = raw;
-#endif
-}
-
-template <class T, int WIDTH> union Packed {
-    typename Access<sizeof(T) * WIDTH>::Type raw;
-    Pack<T, WIDTH> pack;
-    __device__ Packed() {}
-};
-
-template <class T, int WIDTH> __device__ inline Pack<T, WIDTH> get(const T *at) {
-    Packed<T, WIDTH> packed;
-    packed.raw = *(const typename Access<sizeof(T) * WIDTH>::Type *)at;
-    return packed.pack;
-}
-template <class T, int WIDTH> __device__ inline void put(T *at, Pack<T, WIDTH> pack) {
-    Packed<T, WIDTH> packed;
-    packed.pack = pack;
-    store_raw((typename Access<sizeof(T) * WIDTH>::Type *)at, packed.raw);
 }
 
 // The inputs of WIDTH elements.

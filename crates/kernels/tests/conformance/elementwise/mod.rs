@@ -60,7 +60,7 @@ fn pairs(random: &mut Random) -> Vec<(Op, DType)> {
 }
 
 /// How operands lie; the result's layout first.
-const ARRANGEMENTS: [&str; 14] = [
+const ARRANGEMENTS: [&str; 15] = [
     "contiguous",
     "one element",
     "no elements",
@@ -70,6 +70,7 @@ const ARRANGEMENTS: [&str; 14] = [
     "rows of packs",
     "odd rows",
     "transposed",
+    "turned",
     "all transposed",
     "repeated rows",
     "repeated columns",
@@ -107,6 +108,15 @@ fn arrangement(name: &str, operands: usize, random: &mut Random) -> Vec<Layout> 
             each(&mut |k| match k {
                 1 => Layout::contiguous(&[columns, rows]).unwrap().transpose(0, 1).unwrap(),
                 _ => Layout::contiguous(&[rows, columns]).unwrap(),
+            })
+        }
+        // More than a tile each way, with and without room for packs.
+        "turned" => {
+            let (rows, columns) = (64 + 8 * random.below(9), 60 + 4 * random.below(24));
+            let (gap, start) = if random.below(2) == 0 { (0, 0) } else { (16 * random.below(2), 16 * random.below(3) + random.below(2)) };
+            each(&mut |k| match k {
+                0 => offset(Layout::contiguous(&[2, rows, columns]).unwrap(), start),
+                _ => Layout::new(&[2, rows, columns], &[columns * (rows + gap) + 16, 1, rows + gap], start).unwrap(),
             })
         }
         "all transposed" => each(&mut |_| Layout::contiguous(&[5, 6, 33]).unwrap().transpose(0, 2).unwrap()),

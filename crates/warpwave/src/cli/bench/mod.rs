@@ -3,6 +3,7 @@
 mod compile;
 mod launch;
 mod memory;
+mod ops;
 mod vgpu;
 
 use serde_json::{Value, json};
@@ -27,6 +28,8 @@ enum What {
     Memory(Common),
     /// Compile times, and the time from request to module when the cache has it.
     Compile(compile::Options),
+    /// The kernel library's operations, beside the device's copies and a peer.
+    Ops(ops::Options),
     /// How fast the virtual GPU interprets, in lane-operations per second.
     Vgpu(vgpu::Options),
 }
@@ -79,6 +82,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
             report(context, common.json, device.info().model.as_str(), rows)
         }
         What::Compile(options) => compile::run(context, options),
+        What::Ops(options) => ops::run(context, options),
         What::Vgpu(options) => vgpu::run(context, options),
     }
 }

@@ -1,0 +1,70 @@
+//! How long a thing takes: medians, with the device's cache emptied before each run.
+
+use std::time::{Duration, Instant};
+
+use warpwave_gpu::{Buffer, Event, Stream};
+
+use super::super::super::Failure;
+use super::super::median;
+use super::case::Run;
+
+/// What is written between runs: more than any cache holds.
+const FLUSH: usize = 256 << 20;
+/// How long the runs of one measurement take together, about.
+const SPAN: Duration = Duration::from_millis(120);
+
+/// A clock on a stream.
+pub struct Timer {
+    stream: Stream,
+    flush: Option<Buffer<u8>>,
+}
+
+impl Timer {
+    /// A virtual device has no cache to empty.
+    pub fn new(stream: &Stream, small: bool) -> Result<Timer, Failure> {
+        let flush = if small { None } else { Some(stream.alloc::<u8>(FLUSH)?) };
+        Ok(Timer { stream: stream.clone(), flush })
+    }
+
+    /// Seconds of one run, the median of many.
+    pub fn seconds(&mut self, run: &mut Run) -> Result<f64, Failure> {
+        // What is compiled or allocated at first is not what is asked for.
+        run()?;
+        self.stream.synchronize()?;
+        let once = self.batch(run, 2)?;
+        let span = if self.flush.is_some() { SPAN.as_secs_f64() } else { 0.0 };
+        let runs = (span / once.max(1e-6)).clamp(3.0, 100.0) as usize;
+        self.batch(run, runs)
+    }
+
+    fn batch(&mut self, run: &mut Run, runs: usize) -> Result<f64, Failure> {
+        let device = self.stream.device().clone();
+        let mut events = Vec::with_capacity(runs);
+        for _ in 0..runs {
+            if let Some(flush) = &mut self.flush {
+                self.stream.zero(&mut *flush)?;
+            }
+            let (start, end) = (Event::new(&device)?, Event::new(&device)?);
+            start.record(&self.stream)?;
+            run()?;
+            end.record(&self.stream)?;
+            events.push((start, end));
+        }
+        self.stream.synchronize()?;
+        let times: Result<Vec<f64>, _> = events.iter().map(|(start, end)| start.elapsed_ms(end).map(|ms| f64::from(ms) / 1e3)).collect();
+        Ok(median(times?))
+    }
+}
+
+/// Seconds of one run on the CPU, the median of some.
+pub fn on_cpu(run: &mut Run) -> Result<f64, Failure> {
+    run()?;
+    let mut times = Vec::new();
+    let begin = Instant::now();
+    while times.len() < 3 || (times.len() < 20 && begin.elapsed() < SPAN) {
+        let start = Instant::now();
+        run()?;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    Ok(median(times))
+}
