@@ -10,7 +10,11 @@ use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
-static APPEND: File = File { name: "append.cu", texts: &[include_str!("cu/types.cuh"), include_str!("cu/append.cu")], kernels: &[""] };
+static APPEND: File = File {
+    name: "append.cu",
+    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/append.cu")],
+    kernels: &[""],
+};
 
 /// Where tokens go in a cache. Counts are `i32`, `u32` or `i64`; a place that the cache does not have is left out.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +113,8 @@ impl Kernels {
             [_, table_blocks] = sizes(OP, "the table", table, "sequences, blocks")?;
             same_shape(OP, "the table", table, &[sequences, table_blocks])?;
         }
-        let inputs = [Some(("the keys", keys)), Some(("the values", values)), places.map(|v| ("the places", v)), table.map(|v| ("the table", v))];
+        let inputs =
+            [Some(("the keys", keys)), Some(("the values", values)), places.map(|v| ("the places", v)), table.map(|v| ("the table", v))];
         let caches = [("the cache of keys", key_cache), ("the cache of values", value_cache)];
         self.check_devices(OP, stream, inputs.into_iter().flatten().chain(caches))?;
         for (what, view) in inputs.into_iter().flatten() {
@@ -121,7 +126,8 @@ impl Kernels {
         let each = width(&[keys.dtype(), key_cache.dtype()]);
         let vectors = [keys, values, key_cache, value_cache].iter().all(|view| packed(view, each));
         let small = |size: usize| {
-            i32::try_from(size).map_err(|_| Error::BadArgument { op: OP.to_owned(), reason: format!("{size} heads or elements are too many") })
+            i32::try_from(size)
+                .map_err(|_| Error::BadArgument { op: OP.to_owned(), reason: format!("{size} heads or elements are too many") })
         };
         let numbers = Numbers {
             keys: steps(keys.layout()),
@@ -142,15 +148,8 @@ impl Kernels {
         let count = places.map_or(DType::I32, |places| places.dtype());
         let kernels = self.load(&recipe(by_slot, [keys.dtype(), key_cache.dtype(), count], vectors))?;
         let items = heads * dim / if vectors { each } else { 1 };
-        let args = (
-            keys.start(),
-            values.start(),
-            key_cache.start(),
-            value_cache.start(),
-            pointer(places),
-            pointer(table),
-            Arg::value(&numbers),
-        );
+        let args =
+            (keys.start(), values.start(), key_cache.start(), value_cache.start(), pointer(places), pointer(table), Arg::value(&numbers));
         // SAFETY: the kernel was made for these types and this layout; places that the caches do not have are left out, the others were
         // checked against their memory, and it writes the caches alone.
         unsafe { kernels[0].launch(stream, over_rows(sequences * tokens, items), args) }.map_err(refused(OP))

@@ -12,7 +12,7 @@ use crate::view::{View, ViewMut};
 
 static GLU: File = File {
     name: "glu.cu",
-    texts: &[include_str!("cu/types.cuh"), include_str!("cu/map.cuh"), include_str!("cu/glu.cu")],
+    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/map.cuh"), include_str!("cu/glu.cu")],
     kernels: &["_vectors", "_rows", "_single", "_single64"],
 };
 

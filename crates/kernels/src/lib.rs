@@ -34,22 +34,33 @@
 //! ```
 #![warn(missing_docs)]
 
+mod append;
 mod attention_options;
+mod decode;
 mod dtype;
 mod elementwise;
 mod error;
+mod glu;
+mod heads;
 mod kernels;
 mod layout;
 mod map;
 mod plan;
+mod rope;
+mod sample;
+mod scores;
 mod source;
 mod view;
 
+pub use append::AppendAt;
 pub use attention_options::{AttentionOptions, KeyValues};
 pub use dtype::{DType, Element, Scalar, UnknownType};
 pub use elementwise::{Binary, Unary};
 pub use error::{Error, Result};
+pub use glu::Glu;
 pub use kernels::Kernels;
 pub use layout::{Layout, MOST_DIMS};
+pub use rope::{Places, Rope, RopeAngles, RopePairs, RopeScaling};
+pub use sample::{Penalties, Randomness, Sampling};
 pub use source::programs;
 pub use view::{View, ViewMut};

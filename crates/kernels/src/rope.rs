@@ -12,7 +12,11 @@ use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
-static ROPE: File = File { name: "rope.cu", texts: &[include_str!("cu/types.cuh"), include_str!("cu/rope.cu")], kernels: &[""] };
+static ROPE: File = File {
+    name: "rope.cu",
+    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/rope.cu")],
+    kernels: &[""],
+};
 
 /// Which elements of a head are turned together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +152,8 @@ struct Numbers {
 }
 
 const OP: &str = "rope";
+/// Heads that a thread has, as in the kernels.
+const HEADS: usize = 2;
 
 fn recipe(table: bool, types: [DType; 3], pairs: RopePairs, vectors: bool) -> Recipe {
     let numbers = [("VECTORS", vectors.into()), ("TOGETHER", (pairs == RopePairs::Neighbours).into())];
@@ -208,7 +214,10 @@ impl Kernels {
             apart(OP, what, &view, &out)?;
         }
         if x.clashes(&out) {
-            return Err(Error::Overlap { op: OP.to_owned(), what: "the input overlaps the result, and is not the same elements".to_owned() });
+            return Err(Error::Overlap {
+                op: OP.to_owned(),
+                what: "the input overlaps the result, and is not the same elements".to_owned(),
+            });
         }
         if out.layout().is_empty() {
             return Ok(());
@@ -236,7 +245,12 @@ impl Kernels {
         };
         let count = places.map_or(DType::I32, |(_, places)| places.dtype());
         let kernels = self.load(&recipe(more.is_some(), [dtype, count, angles.1.dtype()], rope.pairs, vectors))?;
-        let items = (pairs + rest) / each * heads.div_ceil(4);
+        let launch = over_rows(sequences * tokens, (pairs + rest) / each * heads.div_ceil(HEADS));
+        // Cosine and sine of each pair of the block's rows.
+        let shared = 2 * dtype.size().max(4) * pairs * launch.block[1] as usize;
+        if shared > self.device().info().shared_per_block {
+            return Err(Error::BadArgument { op: OP.to_owned(), reason: format!("{pairs} pairs of a head are too many") });
+        }
         let args = (
             x.start(),
             out.start(),
@@ -247,12 +261,13 @@ impl Kernels {
         );
         // SAFETY: the kernel was made for these types and this layout; all places it reaches are the views', which were checked against
         // their memory, and it writes the result's alone.
-        unsafe { kernels[0].launch(stream, over_rows(sequences * tokens, items), args) }.map_err(refused(OP))
+        unsafe { kernels[0].launch(stream, launch.shared(shared as u32), args) }.map_err(refused(OP))
     }
 }
 
 fn small(size: usize) -> Result<i32> {
-    i32::try_from(size).map_err(|_| Error::BadArgument { op: OP.to_owned(), reason: format!("{size} heads or elements of a head are too many") })
+    i32::try_from(size)
+        .map_err(|_| Error::BadArgument { op: OP.to_owned(), reason: format!("{size} heads or elements of a head are too many") })
 }
 
 /// Programs of this operation: all types, some of the layouts.

@@ -97,6 +97,14 @@ pub(crate) fn carrier(dtype: DType) -> &'static str {
 
 /// The sources of all kernels, each with its name: to compile beforehand, or to look at.
 pub fn programs() -> Vec<(String, KernelSource)> {
-    let recipes = crate::elementwise::recipes();
-    recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
+    let families = [
+        crate::elementwise::recipes(),
+        crate::append::recipes(),
+        crate::decode::recipes(),
+        crate::glu::recipes(),
+        crate::rope::recipes(),
+        crate::sample::recipes(),
+        crate::scores::recipes(),
+    ];
+    families.iter().flatten().map(|recipe| (recipe.label(), recipe.source())).collect()
 }

@@ -13,26 +13,14 @@ struct Append {
     i32 heads, dim;
 };
 
-#if VECTORS
-#define EACH (16 / (int)(sizeof(T) > sizeof(U) ? sizeof(T) : sizeof(U)))
-#else
-#define EACH 1
-#endif
-template <int BYTES> struct Access;
-template <> struct Access<1> { typedef u8 Type; };
-template <> struct Access<2> { typedef u16 Type; };
-template <> struct Access<4> { typedef u32 Type; };
-template <> struct Access<8> { typedef uint2 Type; };
-template <> struct Access<16> { typedef uint4 Type; };
-template <class E> union Pack { typename Access<sizeof(E) * EACH>::Type raw; E each[EACH]; __device__ Pack() {} };
+#define EACH (VECTORS ? 16 / (int)(sizeof(T) > sizeof(U) ? sizeof(T) : sizeof(U)) : 1)
 
 __device__ inline void move(const T *from, U *to) {
-    Pack<T> pack;
-    pack.raw = *(const Access<sizeof(T) * EACH>::Type *)from;
-    Pack<U> result;
+    const Pack<T, EACH> pack = get<T, EACH>(from);
+    Pack<U, EACH> result;
 #pragma unroll
-    for (int i = 0; i < EACH; ++i) result.each[i] = convert<U>(pack.each[i]);
-    *(Access<sizeof(U) * EACH>::Type *)to = result.raw;
+    for (int i = 0; i < EACH; ++i) result.at[i] = convert<U>(pack.at[i]);
+    put<U, EACH>(to, result);
 }
 
 extern "C" __global__ void NAME(const T *k, const T *v, U *k_cache, U *v_cache, const V *places, const i32 *table, Append a) {

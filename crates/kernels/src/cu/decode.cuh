@@ -8,9 +8,10 @@ struct Decode {
     // Steps between elements: sequence, token, head, element; of paged keys and values block, key, head, element.
     i64 q[4], k[4], v[4], out[4];
     i64 table[2], lengths, slopes;
-    i32 tokens, heads, group, keys, block_keys, blocks, splits, causal, window;
+    i32 tokens, heads, group, keys, block_keys, blocks, splits, causal, window, whole_queries;
+    // Whether the queries can be read 16 bytes at a time.
     // Scores are multiplied with `scale`, and if there is a cap it is put on them. Then they count powers of 2.
-    f32 scale, cap, slope_unit;
+    f32 scale, cap;
 };
 
 struct Operands {
@@ -60,7 +61,7 @@ struct Part {
     __device__ i32 token(const Decode &d, i32 row) const { return (row0 + row) / d.group; }
     __device__ i32 head(const Decode &d, i32 row) const { return kv_head * d.group + (row0 + row) % d.group; }
     __device__ f32 slope(const Decode &d, const f32 *slopes, i32 row) const {
-        return slopes ? slopes[head(d, row) * d.slopes] * d.slope_unit : 0;
+        return slopes ? slopes[head(d, row) * d.slopes] * 1.44269504f : 0;
     }
     // Where the result of a row is left.
     __device__ i64 left_at(const Decode &d, i32 row) const {
@@ -105,28 +106,36 @@ __device__ inline void leave(const Decode &d, const Operands &of, const Part &pa
     if (column == 0) of.logs[at] = log;
 }
 
-// The parts of a row put together: a block for each. Threads in y have different parts, so that few loads wait for each other.
+// The parts of a row put together: a block for each. Threads in y have different parts, so that few loads wait for each other; those in x,
+// 32 of them, have different columns.
 extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, Decode d) {
     extern __shared__ f32 room[];
     const i64 row = blockIdx.x;
     f32 *weights = room, *sums = room + d.splits;
-    const int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
-    for (int s = thread; s < d.splits; s += threads) weights[s] = logs[row * d.splits + s];
-    __syncthreads();
+    const int lane = threadIdx.x, splits = d.splits;
     f32 most = UNSEEN, total = 0;
-    for (int s = 0; s < d.splits; ++s) most = fmaxf(most, weights[s]);
-    for (int s = 0; s < d.splits; ++s) total += power(weights[s], most);
-    const i32 head = row % d.heads, token = row / d.heads % d.tokens;
-    T *to = out + row / d.heads / d.tokens * d.out[0] + token * d.out[1] + head * d.out[2];
-    const f32 *from = partial + row * d.splits * DIM;
-    for (int column = threadIdx.x; column < DIM; column += blockDim.x) {
+    for (int s = lane; s < splits; s += 32) most = fmaxf(most, logs[row * splits + s]);
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, apart));
+    for (int s = lane; s < splits; s += 32) {
+        const f32 weight = power(logs[row * splits + s], most);
+        total += weight;
+        if (threadIdx.y == 0) weights[s] = weight;
+    }
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) total += __shfl_xor_sync(0xffffffffu, total, apart);
+    __syncthreads();
+    const f32 *from = partial + row * splits * DIM;
+    for (int column = lane; column < DIM; column += 32) {
         f32 value = 0;
 #pragma unroll 4
-        for (int s = threadIdx.y; s < d.splits; s += blockDim.y) value += power(weights[s], most) * from[s * DIM + column];
+        for (int s = threadIdx.y; s < splits; s += blockDim.y) value += weights[s] * from[s * DIM + column];
         sums[threadIdx.y * DIM + column] = value;
     }
     __syncthreads();
-    for (int column = thread; column < DIM; column += threads) {
+    const i32 head = row % d.heads, token = row / d.heads % d.tokens;
+    T *to = out + row / d.heads / d.tokens * d.out[0] + token * d.out[1] + head * d.out[2];
+    for (int column = threadIdx.y * 32 + lane; column < DIM; column += blockDim.y * 32) {
         f32 value = 0;
         for (int y = 0; y < blockDim.y; ++y) value += sums[y * DIM + column];
         to[column * d.out[3]] = Narrow<T>::from(total > 0 ? value / total : 0);

@@ -28,8 +28,19 @@ __device__ inline void fetch(const Decode &d, const Operands &of, const Part &pa
         // Rows that are not there become zeros: what is multiplied with 0 must be a number.
         const int bytes = row < left ? 16 : 0, at = Swizzled<T, COLUMNS>::offset(row, column);
         copy_async16(keys + at, bytes ? k + row * d.k[1] + column : of.k, bytes);
+#if !KFIRST
+        copy_async16(values + at, bytes ? v + row * d.v[1] + column : of.v, bytes);
+#endif
+    }
+#if KFIRST
+#pragma unroll
+    for (int u = 0; u < (TILE * pieces + TILE_LANES - 1) / TILE_LANES; ++u) {
+        const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
+        if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
+        const int bytes = row < left ? 16 : 0, at = Swizzled<T, COLUMNS>::offset(row, column);
         copy_async16(values + at, bytes ? v + row * d.v[1] + column : of.v, bytes);
     }
+#endif
 }
 
 extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES, LEAST) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
@@ -57,11 +68,22 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES, LEAST) SYMBOL(NA
 
     // Behind the rings.
     const Swizzled<T, COLUMNS> queries{(T *)shared + WAVES * STAGES * 2 * TILE * COLUMNS};
-    for (int i = threadIdx.x; i < TILE * DIM; i += blockDim.x) {
-        const int row = i / DIM, column = i % DIM;
-        T value = Narrow<T>::from(0);
-        if (row < part.rows) value = q[part.sequence * d.q[0] + part.token(d, row) * d.q[1] + part.head(d, row) * d.q[2] + column * d.q[3]];
-        *queries(row, column) = value;
+    const int pieces = DIM / EACH;
+#pragma unroll
+    for (int i = threadIdx.x; i < TILE * pieces; i += WAVES * TILE_LANES) {
+        const int row = i / pieces, column = i % pieces * EACH;
+        union { uint4 raw; T each[EACH]; } piece;
+        piece.raw = uint4{0, 0, 0, 0};
+        if (row < part.rows) {
+            const T *at = q + part.sequence * d.q[0] + part.token(d, row) * d.q[1] + part.head(d, row) * d.q[2];
+            if (d.whole_queries) {
+                piece.raw = *(const uint4 *)(at + column);
+            } else {
+#pragma unroll
+                for (int e = 0; e < EACH; ++e) piece.each[e] = at[(column + e) * d.q[3]];
+            }
+        }
+        *(uint4 *)queries(row, column) = piece.raw;
     }
     __syncthreads();
     TileA<T> query[KEPT ? STEPS : 1];
@@ -86,7 +108,14 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES, LEAST) SYMBOL(NA
     for (int s = 0; s < STEPS; ++s) out_tile[s].clear();
 
     int stage = 0;
+#if INSTEP
+    const i32 rounds = (part.end - part.begin + WAVES - 1) / WAVES;
+    for (i32 round = 0, tile = part.begin + wave; round < rounds; ++round, tile += WAVES) {
+        __syncthreads();
+        if (tile >= part.end) continue;
+#else
     for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
+#endif
         wait_copies<STAGES - 2>();
         // All lanes' copies are there, and all are done with the tile before.
         __syncwarp();

@@ -15,29 +15,11 @@ struct Rope {
     f64 factor;
 };
 
-#if !defined(HEADS)
-#define HEADS 4
-#endif
-typedef Traits<T>::Math Math;
-
-#if VECTORS
-#define EACH (16 / (int)sizeof(T))
-union Pack { uint4 raw; T each[EACH]; __device__ Pack() {} };
-__device__ inline void get(Pack &to, const T *from) { to.raw = *(const uint4 *)from; }
-__device__ inline void put(T *to, const Pack &from) {
-#if defined(__AMDGCN__)
-    *(uint4 *)to = from.raw;
-#else
-    __stwb((uint4 *)to, from.raw);
-#endif
-}
-#else
-#define EACH 1
-struct Pack { T each[1]; };
-__device__ inline void get(Pack &to, const T *from) { to.each[0] = *from; }
-__device__ inline void put(T *to, const Pack &from) { *to = from.each[0]; }
-#endif
+#define HEADS 2
+#define EACH (VECTORS ? 16 / (int)sizeof(T) : 1)
 #define PAIRS EACH
+typedef Traits<T>::Math Math;
+typedef Pack<T, EACH> Elements;
 
 // Sine and cosine of a product that is not rounded before: of large angles the last digits count most.
 __device__ inline void turn(f32 place, f32 frequency, f32 &sine, f32 &cosine) {
@@ -97,21 +79,19 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
             if (unit >= turned) {
                 const i64 at = 2 * r.pairs + (unit - turned) * EACH;
                 for (int h = 0; h < left; ++h) {
-                    Pack moved;
-                    get(moved, from + h * r.x[2] + at * r.x[3]);
-                    put(to + h * r.out[2] + at * r.out[3], moved);
+                    put<T, EACH>(to + h * r.out[2] + at * r.out[3], get<T, EACH>(from + h * r.x[2] + at * r.x[3]));
                 }
                 continue;
             }
             const i32 pair0 = unit * PAIRS;
             const i64 first = TOGETHER ? 2 * pair0 : pair0, second = TOGETHER ? first + EACH : r.pairs + pair0;
             // All loads are under way before the first is needed.
-            Pack elements[HEADS][2];
+            Elements elements[HEADS][2];
 #pragma unroll
             for (int h = 0; h < HEADS; ++h) {
                 if (h >= left) continue;
-                get(elements[h][0], from + h * r.x[2] + first * r.x[3]);
-                get(elements[h][1], from + h * r.x[2] + second * r.x[3]);
+                elements[h][0] = get<T, EACH>(from + h * r.x[2] + first * r.x[3]);
+                elements[h][1] = get<T, EACH>(from + h * r.x[2] + second * r.x[3]);
             }
             const Math *cosine = cosines + threadIdx.y * r.pairs + pair0, *sine = sines + threadIdx.y * r.pairs + pair0;
 #pragma unroll
@@ -119,14 +99,14 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
                 if (h >= left) continue;
 #pragma unroll
                 for (int p = 0; p < PAIRS; ++p) {
-                    T &one = TOGETHER ? elements[h][2 * p / EACH].each[2 * p % EACH] : elements[h][0].each[p];
-                    T &other = TOGETHER ? elements[h][(2 * p + 1) / EACH].each[(2 * p + 1) % EACH] : elements[h][1].each[p];
+                    T &one = TOGETHER ? elements[h][2 * p / EACH].at[2 * p % EACH] : elements[h][0].at[p];
+                    T &other = TOGETHER ? elements[h][(2 * p + 1) / EACH].at[(2 * p + 1) % EACH] : elements[h][1].at[p];
                     const Math a = widen(one), b = widen(other);
                     one = Narrow<T>::from(a * cosine[p] - b * sine[p]);
                     other = Narrow<T>::from(a * sine[p] + b * cosine[p]);
                 }
-                put(to + h * r.out[2] + first * r.out[3], elements[h][0]);
-                put(to + h * r.out[2] + second * r.out[3], elements[h][1]);
+                put<T, EACH>(to + h * r.out[2] + first * r.out[3], elements[h][0]);
+                put<T, EACH>(to + h * r.out[2] + second * r.out[3], elements[h][1]);
             }
         }
     }

@@ -4,5 +4,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod decode;
 mod elementwise;
+mod field;
+mod sample;
 mod suite;
+mod transformer;
