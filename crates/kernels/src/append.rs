@@ -4,15 +4,15 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Stream};
 
 use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::heads::{COUNTS, FLOATS, one_of, over_rows, packed, pointer, same_shape, sizes, steps, width};
+use crate::error::Result;
+use crate::heads::{COUNTS, FLOATS, Steps, few, one_of, over_rows, packed, pointer, same_shape, sizes, small, width};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
 static APPEND: File = File {
     name: "append.cu",
-    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/append.cu")],
+    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/heads.cuh"), include_str!("cu/append.cu")],
     kernels: &[""],
 };
 
@@ -39,20 +39,21 @@ pub enum AppendAt<'a> {
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Numbers {
-    keys: [i64; 4],
-    values: [i64; 4],
-    key_cache: [i64; 4],
-    value_cache: [i64; 4],
-    places: [i64; 2],
-    table: [i64; 2],
-    start: i64,
-    tokens: i64,
-    rows: i64,
-    blocks: i64,
-    block_keys: i64,
-    table_blocks: i64,
+    keys: Steps,
+    values: Steps,
+    key_cache: Steps,
+    value_cache: Steps,
+    places: [i32; 2],
+    table: [i32; 2],
+    tokens: i32,
+    rows: i32,
+    blocks: i32,
+    block_keys: i32,
+    table_blocks: i32,
     heads: i32,
     dim: i32,
+    padding: i32,
+    start: i64,
 }
 
 const OP: &str = "append";
@@ -125,25 +126,23 @@ impl Kernels {
         }
         let each = width(&[keys.dtype(), key_cache.dtype()]);
         let vectors = [keys, values, key_cache, value_cache].iter().all(|view| packed(view, each));
-        let small = |size: usize| {
-            i32::try_from(size)
-                .map_err(|_| Error::BadArgument { op: OP.to_owned(), reason: format!("{size} heads or elements are too many") })
-        };
+        let small = |number| small(OP, "tokens, heads or elements", number);
         let numbers = Numbers {
-            keys: steps(keys.layout()),
-            values: steps(values.layout()),
-            key_cache: steps(key_cache.layout()),
-            value_cache: steps(value_cache.layout()),
-            places: places.map_or([0; 2], |places| steps(places.layout())),
-            table: table.map_or([0; 2], |table| steps(table.layout())),
-            start: start as i64,
-            tokens: tokens as i64,
-            rows: (sequences * tokens) as i64,
-            blocks: blocks as i64,
-            block_keys: block_keys as i64,
-            table_blocks: table_blocks as i64,
+            keys: Steps::of(OP, &keys)?,
+            values: Steps::of(OP, &values)?,
+            key_cache: Steps::of(OP, &key_cache)?,
+            value_cache: Steps::of(OP, &value_cache)?,
+            places: places.map(|places| few(OP, &places)).transpose()?.unwrap_or_default(),
+            table: table.map(|table| few(OP, &table)).transpose()?.unwrap_or_default(),
+            tokens: small(tokens)?,
+            rows: small(sequences * tokens)?,
+            blocks: small(blocks)?,
+            block_keys: small(block_keys)?,
+            table_blocks: small(table_blocks)?,
             heads: small(heads)?,
             dim: small(dim)?,
+            padding: 0,
+            start: start as i64,
         };
         let count = places.map_or(DType::I32, |places| places.dtype());
         let kernels = self.load(&recipe(by_slot, [keys.dtype(), key_cache.dtype(), count], vectors))?;

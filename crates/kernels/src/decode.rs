@@ -8,20 +8,21 @@ use warpwave_gpu::{Arg, Launch, Stream, Vendor};
 use crate::attention_options::{AttentionOptions, KeyValues};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::heads::{one_of, packed, pointer, same_shape, sizes, steps, width};
+use crate::heads::{Steps, few, one_of, packed, pointer, same_shape, sizes, width};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
 const TYPES: &str = include_str!("cu/types.cuh");
+const HEADS: &str = include_str!("cu/heads.cuh");
 const COMMON: &str = include_str!("cu/decode.cuh");
 const KERNELS: &[&str] = &["_parts", "_combine"];
 static TILES: File = File {
     name: "decode_tile.cu",
-    texts: &[TYPES, include_str!("cu/tile.cuh"), COMMON, include_str!("cu/decode_tile.cu")],
+    texts: &[TYPES, include_str!("cu/tile.cuh"), HEADS, COMMON, include_str!("cu/decode_tile.cu")],
     kernels: KERNELS,
 };
-static PLAIN: File = File { name: "decode_plain.cu", texts: &[TYPES, COMMON, include_str!("cu/decode_plain.cu")], kernels: KERNELS };
+static PLAIN: File = File { name: "decode_plain.cu", texts: &[TYPES, HEADS, COMMON, include_str!("cu/decode_plain.cu")], kernels: KERNELS };
 
 /// Elements of a head at most.
 const MOST_DIM: usize = 256;
@@ -36,13 +37,13 @@ const LEAST_KEYS: usize = 256;
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Numbers {
-    q: [i64; 4],
-    k: [i64; 4],
-    v: [i64; 4],
-    out: [i64; 4],
-    table: [i64; 2],
-    lengths: i64,
-    slopes: i64,
+    q: Steps,
+    k: Steps,
+    v: Steps,
+    out: Steps,
+    table: [i32; 2],
+    lengths: i32,
+    slopes: i32,
     tokens: i32,
     heads: i32,
     group: i32,
@@ -60,32 +61,29 @@ struct Numbers {
 /// Which kernel, and its shape.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
-    Tiles { waves: u32, stages: u32 },
-    Plain { rows: u32, vectors: bool },
+    Tiles { waves: u32 },
+    Plain { waves: u32, ahead: u32, rows: u32, vectors: bool },
 }
-
-/// Waves of a block of the plain kernel.
-const PLAIN_WAVES: u32 = 4;
 
 impl Way {
     fn recipe(self, dtype: DType, dim: usize, paged: bool) -> Recipe {
         let (dim, paged) = (("DIM", dim as u32), ("PAGED", paged.into()));
         match self {
-            Way::Tiles { waves, stages } => {
-                Recipe::new(&TILES, "decode_tiles", &[dtype.name()], &[dim, paged, ("WAVES", waves), ("STAGES", stages), ("LEAST", 1)])
-            }
-            Way::Plain { rows, vectors } => {
-                let numbers = [dim, paged, ("WAVES", PLAIN_WAVES), ("ROWS", rows), ("VECTORS", vectors.into())];
+            Way::Tiles { waves } => Recipe::new(&TILES, "decode_tiles", &[dtype.name()], &[dim, paged, ("WAVES", waves)]),
+            Way::Plain { waves, ahead, rows, vectors } => {
+                let numbers = [dim, paged, ("WAVES", waves), ("AHEAD", ahead), ("ROWS", rows), ("VECTORS", vectors.into())];
                 Recipe::new(&PLAIN, "decode_plain", &[dtype.name()], &numbers)
             }
         }
     }
 
-    /// Bytes of shared memory that a launch asks for.
-    fn shared(self, dim: usize) -> usize {
+    /// Bytes of shared memory that a launch asks for: two tiles of keys and values for each wave, and the queries; or what each lane has of
+    /// so many keys and values, twice.
+    fn shared(self, dtype: DType, dim: usize, wave: u32) -> u32 {
+        let (size, columns) = (dtype.size() as u32, if dim <= 32 { 32 } else { dim.next_multiple_of(64) });
         match self {
-            Way::Tiles { waves, stages } => (2 * (waves * stages) as usize + 1) * TILE * 2 * columns(dim),
-            Way::Plain { .. } => 0,
+            Way::Tiles { waves } => (4 * waves + 1) * TILE as u32 * size * columns as u32,
+            Way::Plain { waves, ahead, .. } => 4 * waves * ahead * wave * EACH_LANE * size,
         }
     }
 
@@ -98,22 +96,19 @@ impl Way {
 
     fn waves(self) -> u32 {
         match self {
-            Way::Tiles { waves, .. } => waves,
-            Way::Plain { .. } => PLAIN_WAVES,
+            Way::Tiles { waves } | Way::Plain { waves, .. } => waves,
         }
     }
 }
 
-/// Elements of a row in shared memory.
-fn columns(dim: usize) -> usize {
-    if dim <= 32 { 32 } else { dim.next_multiple_of(64) }
-}
+/// Elements of a key that a lane of the plain kernel has.
+const EACH_LANE: u32 = 8;
 
-/// The most waves and stages of tiles that fit.
-fn tiles(dim: usize, shared: usize) -> Option<Way> {
-    let ways = [(4, 2), (2, 2), (1, 2)].map(|(waves, stages)| Way::Tiles { waves, stages });
-    // A little is taken by what the waves tell each other.
-    ways.into_iter().find(|way| way.shared(dim) + 1024 <= shared)
+/// The ways to try, the best first, as far as shared memory goes.
+fn ways(matrix_units: bool, rows: usize, vectors: bool) -> impl Iterator<Item = Way> {
+    let tiles = [4, 2, 1].into_iter().filter(move |_| matrix_units).map(|waves| Way::Tiles { waves });
+    let rows = rows.next_power_of_two().min(MOST_ROWS) as u32;
+    tiles.chain([(4, 4), (4, 2), (2, 2), (1, 2), (1, 1)].map(|(waves, ahead)| Way::Plain { waves, ahead, rows, vectors }))
 }
 
 const OP: &str = "decode_attention";
@@ -188,17 +183,17 @@ impl Kernels {
         }
 
         let info = self.device().info();
-        let way = self.way(&q, kv, tokens * group);
+        let way = self.way(&q, kv, tokens * group)?;
         let groups = (tokens * group).div_ceil(way.rows());
         let splits = splits(sequences * kv_heads * groups, keys, info.compute_units as usize);
         let numbers = Numbers {
-            q: steps(q.layout()),
-            k: steps(kv.keys.layout()),
-            v: steps(kv.values.layout()),
-            out: steps(out.layout()),
-            table: kv.table.map_or([0; 2], |table| steps(table.layout())),
-            lengths: kv.lengths.map_or(0, |lengths| lengths.layout().strides()[0] as i64),
-            slopes: options.alibi.map_or(0, |slopes| slopes.layout().strides()[0] as i64),
+            q: Steps::of(OP, &q)?,
+            k: Steps::of(OP, &kv.keys)?,
+            v: Steps::of(OP, &kv.values)?,
+            out: Steps::of(OP, &out)?,
+            table: kv.table.map(|table| few(OP, &table)).transpose()?.unwrap_or_default(),
+            lengths: kv.lengths.map_or(Ok([0]), |lengths| few(OP, &lengths))?[0],
+            slopes: options.alibi.map_or(Ok([0]), |slopes| few(OP, &slopes))?[0],
             tokens: tokens as i32,
             heads: heads as i32,
             group: group as i32,
@@ -233,7 +228,7 @@ impl Kernels {
         );
         // SAFETY: the kernel was made for this type, size and layout; lengths and blocks that are not there are not followed, the others'
         // places were checked against their memory, and it writes the result or the memory for parts alone.
-        unsafe { kernels[0].launch(stream, launch.shared(way.shared(dim) as u32), args) }.map_err(refused(OP))?;
+        unsafe { kernels[0].launch(stream, launch.shared(way.shared(dtype, dim, info.wave_size)), args) }.map_err(refused(OP))?;
         if splits == 1 {
             return Ok(());
         }
@@ -243,20 +238,21 @@ impl Kernels {
         unsafe { kernels[1].launch(stream, launch, (out.start(), &partial, &logs, Arg::value(&numbers))) }.map_err(refused(OP))
     }
 
-    fn way(&self, q: &View<'_>, kv: &KeyValues<'_>, rows: usize) -> Way {
+    fn way(&self, q: &View<'_>, kv: &KeyValues<'_>, rows: usize) -> Result<Way> {
         let (info, dim, dtype) = (self.device().info(), q.layout().shape()[3], q.dtype());
         let each = width(&[dtype]);
         let vectors = packed(&kv.keys, each) && packed(&kv.values, each);
         let matrix_units = match info.vendor {
             Vendor::Nvidia => info.base_arch().strip_prefix("sm_").and_then(|n| n.parse().ok()).is_some_and(|n: u32| n >= 80),
-            Vendor::Amd => info.base_arch().starts_with("gfx9") && !["gfx900", "gfx906"].contains(&info.base_arch()),
+            Vendor::Amd => ["gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"].contains(&info.base_arch()),
         };
         let whole_tiles = kv.table.is_none() || kv.keys.layout().shape()[1].is_multiple_of(TILE);
-        let plain = Way::Plain { rows: rows.next_power_of_two().min(MOST_ROWS) as u32, vectors };
-        if dtype == DType::F32 || !vectors || !matrix_units || !whole_tiles || !dim.is_multiple_of(TILE) {
-            return plain;
-        }
-        tiles(dim, info.shared_per_block_max.max(info.shared_per_block)).unwrap_or(plain)
+        let fits = dtype != DType::F32 && vectors && whole_tiles && dim.is_multiple_of(TILE);
+        // A little more is taken by what the waves tell each other.
+        let shared = info.shared_per_block_max.max(info.shared_per_block);
+        let mut ways = ways(matrix_units && fits, rows, vectors);
+        ways.find(|way| way.shared(dtype, dim, info.wave_size) as usize + 1024 <= shared)
+            .ok_or_else(|| bad(format!("{} bytes of shared memory are too few", shared)))
     }
 }
 
@@ -271,12 +267,11 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for paged in [false, true] {
         for (dim, waves) in [(32, 4), (64, 4), (128, 4), (256, 2)] {
-            let way = Way::Tiles { waves, stages: 2 };
-            recipes.extend([DType::F16, DType::Bf16].map(|dtype| way.recipe(dtype, dim, paged)));
-            let rows = [1, 2, 4].into_iter();
-            recipes.extend(rows.map(|rows| Way::Plain { rows, vectors: true }.recipe(DType::F32, dim, paged)));
+            recipes.extend([DType::F16, DType::Bf16].map(|dtype| Way::Tiles { waves }.recipe(dtype, dim, paged)));
+            let plain = |rows| Way::Plain { waves, ahead: waves, rows, vectors: true };
+            recipes.extend([1, 2, 4].map(|rows| plain(rows).recipe(DType::F32, dim, paged)));
         }
-        recipes.push(Way::Plain { rows: 4, vectors: false }.recipe(DType::Bf16, 80, paged));
+        recipes.push(Way::Plain { waves: 2, ahead: 2, rows: 4, vectors: false }.recipe(DType::Bf16, 80, paged));
     }
     recipes
 }
@@ -294,10 +289,12 @@ mod tests {
     }
 
     #[test]
-    fn tiles_fit_into_shared_memory() {
-        assert_eq!(tiles(128, 232_448), Some(Way::Tiles { waves: 4, stages: 2 }));
-        assert_eq!(tiles(128, 65536), Some(Way::Tiles { waves: 2, stages: 2 }));
-        assert_eq!(tiles(256, 65536), Some(Way::Tiles { waves: 1, stages: 2 }));
-        assert_eq!(tiles(256, 16384), None);
+    fn what_is_on_its_way_fits_into_shared_memory() {
+        let shared = |way: Way, dtype, dim, wave| way.shared(dtype, dim, wave);
+        assert_eq!(shared(Way::Tiles { waves: 4 }, DType::Bf16, 128, 32), 17 * 4096);
+        assert_eq!(shared(Way::Tiles { waves: 1 }, DType::F16, 96, 64), 5 * 4096);
+        assert_eq!(shared(Way::Plain { waves: 4, ahead: 4, rows: 4, vectors: true }, DType::F32, 128, 32), 65536);
+        let least = ways(true, 5, false).last().unwrap();
+        assert_eq!(least, Way::Plain { waves: 1, ahead: 1, rows: 4, vectors: false });
     }
 }

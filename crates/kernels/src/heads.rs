@@ -1,9 +1,10 @@
 //! What operations on views of (sequence, token, head, element) share.
 
+use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch};
 
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::{wrong_shape, wrong_type};
 use crate::layout::Layout;
 use crate::view::View;
@@ -42,6 +43,48 @@ pub(crate) fn steps<const N: usize>(layout: &Layout) -> [i64; N] {
     let mut steps = [0; N];
     steps.iter_mut().zip(layout.strides()).for_each(|(step, stride)| *step = *stride as i64);
     steps
+}
+
+/// The strides of a view of (sequence, token, head, element), as the struct of the kernels.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Steps {
+    sequence: i64,
+    token: i32,
+    head: i32,
+    element: i32,
+    padding: i32,
+}
+
+impl Steps {
+    pub fn of(op: &str, view: &View<'_>) -> Result<Steps> {
+        let mut steps = [0; 4];
+        near(op, view, 1, &mut steps[1..])?;
+        let sequence = view.layout().strides()[0] as i64;
+        Ok(Steps { sequence, token: steps[1], head: steps[2], element: steps[3], padding: 0 })
+    }
+}
+
+/// The strides from dimension `first` on, which 32 bits hold; those of one element do not count.
+fn near(op: &str, view: &View<'_>, first: usize, steps: &mut [i32]) -> Result<()> {
+    let dims = view.layout().shape().iter().zip(view.layout().strides()).skip(first);
+    for (step, (size, stride)) in steps.iter_mut().zip(dims) {
+        let stride = if *size > 1 { *stride } else { 0 };
+        *step = small(op, "a step between elements", stride)?;
+    }
+    Ok(())
+}
+
+/// The strides of few numbers.
+pub(crate) fn few<const N: usize>(op: &str, view: &View<'_>) -> Result<[i32; N]> {
+    let mut steps = [0; N];
+    near(op, view, 0, &mut steps)?;
+    Ok(steps)
+}
+
+/// A number that 32 bits hold.
+pub(crate) fn small(op: &str, what: &str, number: usize) -> Result<i32> {
+    i32::try_from(number).map_err(|_| Error::BadArgument { op: op.to_owned(), reason: format!("{number} is too much for {what}") })
 }
 
 /// A view's memory, or none.

@@ -7,14 +7,14 @@ use warpwave_gpu::Stream;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::heads::{COUNTS, FLOATS, one_of, over_rows, packed, pointer, sizes, steps, width};
+use crate::heads::{COUNTS, FLOATS, Steps, few, one_of, over_rows, packed, pointer, same_shape, sizes, small, width};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
 static ROPE: File = File {
     name: "rope.cu",
-    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/rope.cu")],
+    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/heads.cuh"), include_str!("cu/rope.cu")],
     kernels: &[""],
 };
 
@@ -135,19 +135,18 @@ impl RopeScaling {
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Numbers {
-    x: [i64; 4],
-    out: [i64; 4],
-    places: [i64; 2],
-    angles: [i64; 2],
-    more_angles: [i64; 2],
-    start: i64,
-    tokens: i64,
-    rows: i64,
-    table_rows: i64,
+    x: Steps,
+    out: Steps,
+    places: [i32; 2],
+    angles: [i32; 2],
+    more_angles: [i32; 2],
+    tokens: i32,
+    rows: i32,
+    table_rows: i32,
     heads: i32,
     pairs: i32,
     rest: i32,
-    padding: i32,
+    start: i64,
     factor: f64,
 }
 
@@ -176,7 +175,7 @@ impl Kernels {
         one_of(OP, "the input", &x, &FLOATS)?;
         same_type(OP, "the result", out, dtype)?;
         let [sequences, tokens, heads, dim] = sizes(OP, "the input", &x, "sequences, tokens, heads, elements")?;
-        crate::heads::same_shape(OP, "the result", &out, x.layout().shape())?;
+        same_shape(OP, "the result", &out, x.layout().shape())?;
         let (pairs, rows, angles, more, factor) = match rope.angles {
             RopeAngles::Frequencies { frequencies, factor } => {
                 same_type(OP, "the frequencies", frequencies, DType::F32)?;
@@ -187,7 +186,7 @@ impl Kernels {
                 one_of(OP, "the cosines", &cos, &[DType::F32, dtype])?;
                 same_type(OP, "the sines", sin, cos.dtype())?;
                 let [rows, pairs] = sizes(OP, "the cosines", &cos, "places, pairs")?;
-                crate::heads::same_shape(OP, "the sines", &sin, cos.layout().shape())?;
+                same_shape(OP, "the sines", &sin, cos.layout().shape())?;
                 if let Places::From(start) = rope.places
                     && start.checked_add(tokens).is_none_or(|end| end > rows)
                 {
@@ -227,20 +226,23 @@ impl Kernels {
         let each = width(&[dtype]);
         let vectors = pairs.is_multiple_of(each) && packed(&x, each) && packed(&out, each);
         let each = if vectors { each } else { 1 };
+        let small = |number| small(OP, "tokens, heads or elements", number);
+        let places_steps = places.map(|(_, places)| few(OP, &places)).transpose()?;
+        let angle_steps = if more.is_some() { few(OP, &angles.1)? } else { [0, few::<1>(OP, &angles.1)?[0]] };
+        let more_steps = more.map(|(_, sin)| few(OP, &sin)).transpose()?;
         let numbers = Numbers {
-            x: steps(x.layout()),
-            out: steps(out.layout()),
-            places: places.map_or([0; 2], |(_, places)| steps(places.layout())),
-            angles: if more.is_some() { steps(angles.1.layout()) } else { [0, angles.1.layout().strides()[0] as i64] },
-            more_angles: more.map_or([0; 2], |(_, sin)| steps(sin.layout())),
-            start: start as i64,
-            tokens: tokens as i64,
-            rows: (sequences * tokens) as i64,
-            table_rows: rows as i64,
+            x: Steps::of(OP, &x)?,
+            out: Steps::of(OP, &out)?,
+            places: places_steps.unwrap_or_default(),
+            angles: angle_steps,
+            more_angles: more_steps.unwrap_or_default(),
+            tokens: small(tokens)?,
+            rows: small(sequences * tokens)?,
+            table_rows: small(rows)?,
             heads: small(heads)?,
             pairs: small(pairs)?,
             rest: small(rest)?,
-            padding: 0,
+            start: start as i64,
             factor,
         };
         let count = places.map_or(DType::I32, |(_, places)| places.dtype());
@@ -263,11 +265,6 @@ impl Kernels {
         // their memory, and it writes the result's alone.
         unsafe { kernels[0].launch(stream, launch.shared(shared as u32), args) }.map_err(refused(OP))
     }
-}
-
-fn small(size: usize) -> Result<i32> {
-    i32::try_from(size)
-        .map_err(|_| Error::BadArgument { op: OP.to_owned(), reason: format!("{size} heads or elements of a head are too many") })
 }
 
 /// Programs of this operation: all types, some of the layouts.

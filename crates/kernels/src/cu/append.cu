@@ -4,13 +4,12 @@
 // OP_append_slots: `places` are slots of the whole pool, block by block. What is nowhere is left out.
 
 struct Append {
-    // Steps of the sources: sequence, token, head, element; of the caches: sequence or block, key, head, element.
-    i64 k[4], v[4], k_cache[4], v_cache[4];
-    i64 places[2], table[2];
-    i64 start, tokens, rows;
-    // Of the cache: sequences or blocks, and keys of each; blocks of a sequence.
-    i64 blocks, block_keys, table_blocks;
-    i32 heads, dim;
+    // In a pool a block is a sequence.
+    Steps k, v, k_cache, v_cache;
+    i32 places[2], table[2];
+    // Rows are all tokens. Of the cache: sequences or blocks, and keys of each; then blocks of a sequence.
+    i32 tokens, rows, blocks, block_keys, table_blocks, heads, dim, padding;
+    i64 start;
 };
 
 #define EACH (VECTORS ? 16 / (int)(sizeof(T) > sizeof(U) ? sizeof(T) : sizeof(U)) : 1)
@@ -25,20 +24,20 @@ __device__ inline void move(const T *from, U *to) {
 
 extern "C" __global__ void NAME(const T *k, const T *v, U *k_cache, U *v_cache, const V *places, const i32 *table, Append a) {
     const i32 pieces = a.dim / EACH, items = a.heads * pieces;
-    for (i64 row = (i64)blockIdx.x * blockDim.y + threadIdx.y; row < a.rows; row += (i64)gridDim.x * blockDim.y) {
-        const i64 sequence = row / a.tokens, token = row - sequence * a.tokens;
+    for (i32 row = blockIdx.x * blockDim.y + threadIdx.y; row < a.rows; row += gridDim.x * blockDim.y) {
+        const i32 sequence = row / a.tokens, token = row - sequence * a.tokens;
 #if defined(OP_append_slots)
-        const i64 slot = (i64)places[sequence * a.places[0] + token * a.places[1]];
+        const i64 slot = (i64)places[(i64)sequence * a.places[0] + (i64)token * a.places[1]];
         if (slot < 0) continue;
         const i64 block = slot / a.block_keys, within = slot - block * a.block_keys;
 #else
-        const i64 place = (places ? (i64)places[sequence * a.places[0]] : 0) + a.start + token;
+        const i64 place = (places ? (i64)places[(i64)sequence * a.places[0]] : 0) + a.start + token;
         if (place < 0) continue;
         i64 block = sequence, within = place;
         if (table) {
             const i64 index = place / a.block_keys;
             if (index >= a.table_blocks) continue;
-            block = table[sequence * a.table[0] + index * a.table[1]];
+            block = table[(i64)sequence * a.table[0] + index * a.table[1]];
             within = place - index * a.block_keys;
         }
 #endif
@@ -46,10 +45,8 @@ extern "C" __global__ void NAME(const T *k, const T *v, U *k_cache, U *v_cache, 
         for (i32 item = threadIdx.x; item < items; item += blockDim.x) {
             const i32 head = item / pieces;
             const i64 element = (item - head * pieces) * EACH;
-            move(k + sequence * a.k[0] + token * a.k[1] + head * a.k[2] + element * a.k[3],
-                 k_cache + block * a.k_cache[0] + within * a.k_cache[1] + head * a.k_cache[2] + element * a.k_cache[3]);
-            move(v + sequence * a.v[0] + token * a.v[1] + head * a.v[2] + element * a.v[3],
-                 v_cache + block * a.v_cache[0] + within * a.v_cache[1] + head * a.v_cache[2] + element * a.v_cache[3]);
+            move(k + a.k.at(sequence, token, head) + element * a.k.element, k_cache + a.k_cache.at(block, within, head) + element * a.k_cache.element);
+            move(v + a.v.at(sequence, token, head) + element * a.v.element, v_cache + a.v_cache.at(block, within, head) + element * a.v_cache.element);
         }
     }
 }

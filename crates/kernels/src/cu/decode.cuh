@@ -5,9 +5,9 @@
 // puts them together.
 
 struct Decode {
-    // Steps between elements: sequence, token, head, element; of paged keys and values block, key, head, element.
-    i64 q[4], k[4], v[4], out[4];
-    i64 table[2], lengths, slopes;
+    // Of paged keys and values a block is a sequence.
+    Steps q, k, v, out;
+    i32 table[2], lengths, slopes;
     i32 tokens, heads, group, keys, block_keys, blocks, splits, causal, window, whole_queries;
     // Whether the queries can be read 16 bytes at a time.
     // Scores are multiplied with `scale`, and if there is a cap it is put on them. Then they count powers of 2.
@@ -49,7 +49,7 @@ struct Part {
         sequence = blockIdx.z;
         len = d.keys;
         if (lengths) {
-            const i32 given = lengths[sequence * d.lengths];
+            const i32 given = lengths[(i64)sequence * d.lengths];
             len = given < 0 ? 0 : given < len ? given : len;
         }
         const i32 from = Sees(d, len, row0 / d.group).first / tile, last = Sees(d, len, (row0 + rows - 1) / d.group).end;
@@ -61,7 +61,7 @@ struct Part {
     __device__ i32 token(const Decode &d, i32 row) const { return (row0 + row) / d.group; }
     __device__ i32 head(const Decode &d, i32 row) const { return kv_head * d.group + (row0 + row) % d.group; }
     __device__ f32 slope(const Decode &d, const f32 *slopes, i32 row) const {
-        return slopes ? slopes[head(d, row) * d.slopes] * 1.44269504f : 0;
+        return slopes ? slopes[(i64)head(d, row) * d.slopes] * 1.44269504f : 0;
     }
     // Where the result of a row is left.
     __device__ i64 left_at(const Decode &d, i32 row) const {
@@ -72,7 +72,7 @@ struct Part {
 // Where keys from `key` on are: the block of the pool, or the sequence; negative if nowhere. `within` is the first of them there.
 __device__ inline i32 block_of(const Decode &d, const i32 *table, i32 sequence, i32 key, i32 &within) {
 #if PAGED
-    const i32 index = key / d.block_keys, block = table[sequence * d.table[0] + index * d.table[1]];
+    const i32 index = key / d.block_keys, block = table[(i64)sequence * d.table[0] + (i64)index * d.table[1]];
     within = key - index * d.block_keys;
     return block < d.blocks ? block : -1;
 #else
@@ -97,8 +97,7 @@ __device__ inline f32 power(f32 x, f32 largest) { return largest == UNSEEN ? 0 :
 // An element of a row's result, and the logarithm of its sum.
 __device__ inline void leave(const Decode &d, const Operands &of, const Part &part, i32 row, i32 column, f32 value, f32 log) {
     if (d.splits == 1) {
-        const i64 at = part.sequence * d.out[0] + part.token(d, row) * d.out[1] + part.head(d, row) * d.out[2] + column * d.out[3];
-        of.out[at] = Narrow<T>::from(value);
+        of.out[d.out.at(part.sequence, part.token(d, row), part.head(d, row)) + (i64)column * d.out.element] = Narrow<T>::from(value);
         return;
     }
     const i64 at = part.left_at(d, row);
@@ -134,10 +133,10 @@ extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, co
     }
     __syncthreads();
     const i32 head = row % d.heads, token = row / d.heads % d.tokens;
-    T *to = out + row / d.heads / d.tokens * d.out[0] + token * d.out[1] + head * d.out[2];
+    T *to = out + d.out.at(row / d.heads / d.tokens, token, head);
     for (int column = threadIdx.y * 32 + lane; column < DIM; column += blockDim.y * 32) {
         f32 value = 0;
         for (int y = 0; y < blockDim.y; ++y) value += sums[y * DIM + column];
-        to[column * d.out[3]] = Narrow<T>::from(total > 0 ? value / total : 0);
+        to[(i64)column * d.out.element] = Narrow<T>::from(total > 0 ? value / total : 0);
     }
 }

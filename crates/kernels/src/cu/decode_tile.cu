@@ -4,6 +4,9 @@
 // only at the end. DIM is a multiple of 16; keys and values lie in rows that are read 16 bytes at a time, and a tile of them in one block
 // of the pool.
 
+#if !defined(STAGES)
+#define STAGES 2
+#endif
 #define TILE 16
 #define EACH (16 / (int)sizeof(T))
 // Rows of a length that swizzling fits.
@@ -16,34 +19,19 @@
 __device__ inline void fetch(const Decode &d, const Operands &of, const Part &part, i32 tile, i32 block, i32 within, T *keys, T *values) {
     const int lane = lane_of_wave(), pieces = DIM / EACH;
     const i32 left = block < 0 ? 0 : part.len - tile * TILE;
-    const T *k = of.k + part.kv_head * d.k[2], *v = of.v + part.kv_head * d.v[2];
-    if (left > 0) {
-        k += block * d.k[0] + within * d.k[1];
-        v += block * d.v[0] + within * d.v[1];
-    }
+    const T *k = of.k + (left > 0 ? d.k.at(block, within, part.kv_head) : 0), *v = of.v + (left > 0 ? d.v.at(block, within, part.kv_head) : 0);
 #pragma unroll
     for (int u = 0; u < (TILE * pieces + TILE_LANES - 1) / TILE_LANES; ++u) {
         const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
         if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
         // Rows that are not there become zeros: what is multiplied with 0 must be a number.
         const int bytes = row < left ? 16 : 0, at = Swizzled<T, COLUMNS>::offset(row, column);
-        copy_async16(keys + at, bytes ? k + row * d.k[1] + column : of.k, bytes);
-#if !KFIRST
-        copy_async16(values + at, bytes ? v + row * d.v[1] + column : of.v, bytes);
-#endif
+        copy_async16(keys + at, bytes ? k + (i64)row * d.k.token + column : of.k, bytes);
+        copy_async16(values + at, bytes ? v + (i64)row * d.v.token + column : of.v, bytes);
     }
-#if KFIRST
-#pragma unroll
-    for (int u = 0; u < (TILE * pieces + TILE_LANES - 1) / TILE_LANES; ++u) {
-        const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
-        if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
-        const int bytes = row < left ? 16 : 0, at = Swizzled<T, COLUMNS>::offset(row, column);
-        copy_async16(values + at, bytes ? v + row * d.v[1] + column : of.v, bytes);
-    }
-#endif
 }
 
-extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES, LEAST) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
+extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     extern __shared__ uint4 shared[];
     const Operands of = OPERANDS_GIVEN;
     const Part part(d, lengths, TILE, TILE);
@@ -75,12 +63,12 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES, LEAST) SYMBOL(NA
         union { uint4 raw; T each[EACH]; } piece;
         piece.raw = uint4{0, 0, 0, 0};
         if (row < part.rows) {
-            const T *at = q + part.sequence * d.q[0] + part.token(d, row) * d.q[1] + part.head(d, row) * d.q[2];
+            const T *at = q + d.q.at(part.sequence, part.token(d, row), part.head(d, row));
             if (d.whole_queries) {
                 piece.raw = *(const uint4 *)(at + column);
             } else {
 #pragma unroll
-                for (int e = 0; e < EACH; ++e) piece.each[e] = at[(column + e) * d.q[3]];
+                for (int e = 0; e < EACH; ++e) piece.each[e] = at[(i64)(column + e) * d.q.element];
             }
         }
         *(uint4 *)queries(row, column) = piece.raw;
@@ -108,14 +96,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES, LEAST) SYMBOL(NA
     for (int s = 0; s < STEPS; ++s) out_tile[s].clear();
 
     int stage = 0;
-#if INSTEP
-    const i32 rounds = (part.end - part.begin + WAVES - 1) / WAVES;
-    for (i32 round = 0, tile = part.begin + wave; round < rounds; ++round, tile += WAVES) {
-        __syncthreads();
-        if (tile >= part.end) continue;
-#else
     for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
-#endif
         wait_copies<STAGES - 2>();
         // All lanes' copies are there, and all are done with the tile before.
         __syncwarp();

@@ -5,13 +5,12 @@
 // turned are only moved. TOGETHER says that a pair stands together; otherwise its second stands in the second half.
 
 struct Rope {
-    // Steps: sequence, token, head, element.
-    i64 x[4], out[4];
-    // Of the places: sequence, token. Of the angles: place, pair.
-    i64 places[2], angles[2], more_angles[2];
-    i64 start, tokens, rows, table_rows;
-    // Pairs, and elements that are only moved.
-    i32 heads, pairs, rest, padding;
+    Steps x, out;
+    // Steps: of the places, sequence and token; of the angles, place and pair.
+    i32 places[2], angles[2], more_angles[2];
+    // Rows are all tokens. Then pairs, and elements that are only moved.
+    i32 tokens, rows, table_rows, heads, pairs, rest;
+    i64 start;
     f64 factor;
 };
 
@@ -45,10 +44,10 @@ __device__ inline void turn(f64 place, f32 frequency, f64 &sine, f64 &cosine) { 
 __device__ inline void angles_of(const Rope &r, const V *angles, const V *more, i64 place, i32 pair, Math &sine, Math &cosine) {
 #if defined(OP_rope_table)
     const i64 row = place < 0 ? 0 : place < r.table_rows ? place : r.table_rows - 1;
-    cosine = (Math)widen(angles[row * r.angles[0] + pair * r.angles[1]]);
-    sine = (Math)widen(more[row * r.more_angles[0] + pair * r.more_angles[1]]);
+    cosine = (Math)widen(angles[row * r.angles[0] + (i64)pair * r.angles[1]]);
+    sine = (Math)widen(more[row * r.more_angles[0] + (i64)pair * r.more_angles[1]]);
 #else
-    turn((Math)place, angles[pair * r.angles[1]], sine, cosine);
+    turn((Math)place, angles[(i64)pair * r.angles[1]], sine, cosine);
     cosine *= (Math)r.factor;
     sine *= (Math)r.factor;
 #endif
@@ -59,11 +58,11 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
     extern __shared__ f64 room[];
     Math *cosines = (Math *)room, *sines = cosines + blockDim.y * r.pairs;
     const i32 turned = r.pairs / PAIRS, units = turned + r.rest / EACH, items = units * ((r.heads + HEADS - 1) / HEADS);
-    for (i64 row0 = (i64)blockIdx.x * blockDim.y; row0 < r.rows; row0 += (i64)gridDim.x * blockDim.y) {
-        const i64 row = row0 + threadIdx.y, sequence = row / r.tokens, token = row - sequence * r.tokens;
+    for (i32 row0 = blockIdx.x * blockDim.y; row0 < r.rows; row0 += gridDim.x * blockDim.y) {
+        const i32 row = row0 + threadIdx.y, sequence = row / r.tokens, token = row - sequence * r.tokens;
         __syncthreads();
         if (row < r.rows) {
-            const i64 place = r.start + (places ? (i64)places[sequence * r.places[0] + token * r.places[1]] : token);
+            const i64 place = r.start + (places ? (i64)places[(i64)sequence * r.places[0] + (i64)token * r.places[1]] : token);
             for (i32 pair = threadIdx.x; pair < r.pairs; pair += blockDim.x) {
                 const i32 at = threadIdx.y * r.pairs + pair;
                 angles_of(r, angles, more, place, pair, sines[at], cosines[at]);
@@ -73,13 +72,13 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
         if (row >= r.rows) continue;
         for (i32 item = threadIdx.x; item < items; item += blockDim.x) {
             const i32 chunk = item / units, unit = item - chunk * units, head0 = chunk * HEADS;
-            const T *from = x + sequence * r.x[0] + token * r.x[1] + head0 * r.x[2];
-            T *to = out + sequence * r.out[0] + token * r.out[1] + head0 * r.out[2];
+            const T *from = x + r.x.at(sequence, token, head0);
+            T *to = out + r.out.at(sequence, token, head0);
             const i32 left = r.heads - head0 < HEADS ? r.heads - head0 : HEADS;
             if (unit >= turned) {
                 const i64 at = 2 * r.pairs + (unit - turned) * EACH;
                 for (int h = 0; h < left; ++h) {
-                    put<T, EACH>(to + h * r.out[2] + at * r.out[3], get<T, EACH>(from + h * r.x[2] + at * r.x[3]));
+                    put<T, EACH>(to + (i64)h * r.out.head + at * r.out.element, get<T, EACH>(from + (i64)h * r.x.head + at * r.x.element));
                 }
                 continue;
             }
@@ -90,8 +89,8 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
 #pragma unroll
             for (int h = 0; h < HEADS; ++h) {
                 if (h >= left) continue;
-                elements[h][0] = get<T, EACH>(from + h * r.x[2] + first * r.x[3]);
-                elements[h][1] = get<T, EACH>(from + h * r.x[2] + second * r.x[3]);
+                elements[h][0] = get<T, EACH>(from + (i64)h * r.x.head + first * r.x.element);
+                elements[h][1] = get<T, EACH>(from + (i64)h * r.x.head + second * r.x.element);
             }
             const Math *cosine = cosines + threadIdx.y * r.pairs + pair0, *sine = sines + threadIdx.y * r.pairs + pair0;
 #pragma unroll
@@ -105,8 +104,8 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
                     one = Narrow<T>::from(a * cosine[p] - b * sine[p]);
                     other = Narrow<T>::from(a * sine[p] + b * cosine[p]);
                 }
-                put<T, EACH>(to + h * r.out[2] + first * r.out[3], elements[h][0]);
-                put<T, EACH>(to + h * r.out[2] + second * r.out[3], elements[h][1]);
+                put<T, EACH>(to + (i64)h * r.out.head + first * r.out.element, elements[h][0]);
+                put<T, EACH>(to + (i64)h * r.out.head + second * r.out.element, elements[h][1]);
             }
         }
     }
