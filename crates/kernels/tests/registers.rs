@@ -37,7 +37,7 @@ fn nothing_is_spilled() {
         "swiglu_bf16",
         "rope_bf16_i32_f32",
         "append_f32_bf16_i32",
-        "decode_tiles_bf16",
+        "decode_tiles_bf16_dim128",
         "decode_plain_f32_dim128",
         "sample_f32",
     ];

@@ -34,7 +34,6 @@ struct Sees {
         end = d.causal && place + 1 < len ? place + 1 : len;
         if (d.window != 0 && place + d.window < end) end = place + d.window;
     }
-    __device__ bool sees(i32 key) const { return key >= first && key < end; }
 };
 
 // A block's sequence, rows and keys: tiles of `tile` keys from `begin` to `end`.

@@ -69,6 +69,11 @@ struct Place {
     }
 };
 
+struct alignas(16) Row {
+    i32 place, first, end;
+    f32 slope;
+};
+
 extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     extern __shared__ uint4 shared[];
     const Part part(d, lengths, ROWS, TILE);
@@ -97,6 +102,14 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
     };
     for (int stage = 0; stage < STAGES - 1; ++stage) next(stage);
 
+    // What each row sees is the same for all threads: it would take many of AMD's scalar registers.
+    __shared__ Row rows[ROWS];
+    if (threadIdx.x < ROWS) {
+        const int row = threadIdx.x < part.rows ? threadIdx.x : 0;
+        const Sees sees(d, part.len, part.token(d, row));
+        rows[threadIdx.x] = Row{sees.place, sees.first, sees.end, part.slope(d, slopes, row)};
+    }
+    __syncthreads();
     f32 query[ROWS][COUNT], result[ROWS][COUNT], largest[ROWS], sum[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
@@ -129,17 +142,15 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
         }
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
-            const int row = r < part.rows ? r : 0;
-            const Sees sees(d, part.len, part.token(d, row));
-            const f32 slope = part.slope(d, slopes, row);
+            const Row row = rows[r];
             f32 most = largest[r];
 #pragma unroll
             for (int a = 0; a < AHEAD; ++a) {
 #pragma unroll
                 for (int apart = LANES / 2; apart > 0; apart /= 2) x[r][a] += __shfl_xor_sync(0xffffffffu, x[r][a], apart);
                 const i32 key = tile * TILE + a * AT_ONCE + which;
-                const bool seen = (found >> (stage * AHEAD + a) & 1) && sees.sees(key);
-                x[r][a] = seen ? score(d, x[r][a], slope, sees.place - key) : UNSEEN;
+                const bool seen = (found >> (stage * AHEAD + a) & 1) && key >= row.first && key < row.end;
+                x[r][a] = seen ? score(d, x[r][a], row.slope, row.place - key) : UNSEEN;
                 most = fmaxf(most, x[r][a]);
             }
             const f32 factor = power(largest[r], most);
