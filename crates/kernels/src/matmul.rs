@@ -216,7 +216,9 @@ impl Kernels {
             return Err(wrong_type(OP, "the result", out.dtype(), expected));
         }
         let whole = |value: f64| value.fract() == 0.0 && value.abs() < 2f64.powi(31);
-        if out.dtype() == DType::I32 && !(whole(matmul.alpha) && whole(matmul.beta) && matches!(matmul.activation, None | Some(Activation::Relu))) {
+        if out.dtype() == DType::I32
+            && !(whole(matmul.alpha) && whole(matmul.beta) && matches!(matmul.activation, None | Some(Activation::Relu)))
+        {
             return Err(wrong_type(OP, "the result", out.dtype(), "whole factors and no function but relu"));
         }
         if let Some(bias) = matmul.bias {
@@ -234,14 +236,19 @@ impl Kernels {
             let wanted = [batch, &[rows, columns]].concat();
             let fits = view.layout().shape().ends_with(&[rows, columns]);
             let layout = view.layout().broadcast_to(&wanted).ok().filter(|_| fits);
-            layout.ok_or_else(|| wrong_shape(OP, what, &view, format!("the result has {shape:?}: it takes {wanted:?}, the batch may be repeated")))
+            layout.ok_or_else(|| {
+                wrong_shape(OP, what, &view, format!("the result has {shape:?}: it takes {wanted:?}, the batch may be repeated"))
+            })
         };
         let layout_a = repeated("the first matrix", a, m, k)?;
         let layout_b = repeated("the second matrix", b, k, n)?;
         let layout_bias = match matmul.bias {
             Some(bias) => {
                 let layout = bias.layout().broadcast_to(shape);
-                Some(layout.map_err(|_| wrong_shape(OP, "the bias", &bias, format!("the result has {shape:?}, and it is repeated to that")))?)
+                Some(
+                    layout
+                        .map_err(|_| wrong_shape(OP, "the bias", &bias, format!("the result has {shape:?}, and it is repeated to that")))?,
+                )
             }
             None => None,
         };
@@ -317,8 +324,10 @@ impl Kernels {
         let kernels = self.load(&recipe)?;
         // SAFETY: the kernel was made for these types and takes these arguments; the sizes and strides are those of views that were checked
         // against their memory, and it writes the result's places alone.
-        unsafe { kernels[0].launch(stream, launch, (work.out.start(), work.a.start(), work.b.start(), work.bias_start(), Arg::value(&product))) }
-            .map_err(refused(OP))
+        unsafe {
+            kernels[0].launch(stream, launch, (work.out.start(), work.a.start(), work.b.start(), work.bias_start(), Arg::value(&product)))
+        }
+        .map_err(refused(OP))
     }
 
     /// A matrix with few vectors.
@@ -355,11 +364,13 @@ impl Kernels {
 
     /// The last step of products whose sums are elsewhere: m by m, for each of n, for each part, for each of the batch.
     fn combine(&self, stream: &Stream, work: &Work<'_>, product: Product, sums: Arg<'_>) -> Result<()> {
-        let kernels = self.load(&vectors_recipe(work.a.dtype(), work.out.dtype(), product.n.next_power_of_two().min(MOST_VECTORS) as u32))?;
+        let kernels =
+            self.load(&vectors_recipe(work.a.dtype(), work.out.dtype(), product.n.next_power_of_two().min(MOST_VECTORS) as u32))?;
         let elements = product.m * product.n * product.batches;
         let launch = Launch::for_elements(elements.min(1 << 24) as usize, 256);
         // SAFETY: as in `multiply_here`.
-        unsafe { kernels[2].launch(stream, launch, (Arg::from(work.out.start()), sums, work.bias_start(), Arg::value(&product))) }.map_err(refused(OP))
+        unsafe { kernels[2].launch(stream, launch, (Arg::from(work.out.start()), sums, work.bias_start(), Arg::value(&product))) }
+            .map_err(refused(OP))
     }
 
     /// By the library; false where it has no such product.
@@ -549,7 +560,8 @@ impl<'a> Work<'a> {
         };
         // Of rows × columns, one step is 1 and the other leads from a row or column to the next.
         let matrix = |view: View<'_>, rows: u64, columns: u64, [by_row, by_column]: [u64; 2], operand: usize| {
-            let leading = |size: u64, other: u64, stride: u64| if other <= 1 { Some(size.max(1)) } else { (stride >= size.max(1)).then_some(stride) };
+            let leading =
+                |size: u64, other: u64, stride: u64| if other <= 1 { Some(size.max(1)) } else { (stride >= size.max(1)).then_some(stride) };
             let alignment = alignment(view, &steps[operand]);
             let make = |transposed, leading| Matrix { transposed, leading, step: steps[operand][0], alignment };
             if by_row == 1 || rows == 1 {
@@ -571,7 +583,8 @@ impl<'a> Work<'a> {
             batches: batch[0],
             epilogue,
         };
-        let fits = [n, m, k, shape.a.leading, shape.b.leading, shape.c.leading, batch[0]].into_iter().all(|size| i32::try_from(size).is_ok());
+        let fits =
+            [n, m, k, shape.a.leading, shape.b.leading, shape.c.leading, batch[0]].into_iter().all(|size| i32::try_from(size).is_ok());
         (fits && k > 0).then_some((work, shape))
     }
 }
@@ -639,7 +652,9 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     }
     for nvidia in [true, false] {
         for large in [true, false] {
-            let tiles = |dtype, out, layouts: &[u32]| layouts.iter().map(|layout| Tile::of(nvidia, dtype, large).recipe(*layout, dtype, out)).collect::<Vec<_>>();
+            let tiles = |dtype, out, layouts: &[u32]| {
+                layouts.iter().map(|layout| Tile::of(nvidia, dtype, large).recipe(*layout, dtype, out)).collect::<Vec<_>>()
+            };
             for (dtype, out) in floats.into_iter().flat_map(|dtype| results(dtype).into_iter().map(move |out| (dtype, out))) {
                 recipes.extend(tiles(dtype, out, &[0, 1, 2, 3, 4]));
             }

@@ -43,6 +43,12 @@ fn nothing_is_spilled() {
         "flash_hopper_bf16_d64",
         "flash_hopper_bf16_d128",
         "flash_plain_f32_d128",
+        "swiglu_bf16",
+        "rope_bf16_i32_f32",
+        "append_f32_bf16_i32",
+        "decode_tiles_bf16_dim128",
+        "decode_plain_f32_dim128",
+        "sample_f32",
     ];
     assert!(hot.iter().all(|name| all.iter().any(|(known, _)| is(known, name))), "a hot program is gone");
     let chosen: Vec<_> = all.iter().filter(|(name, _)| full() || hot.iter().any(|hot| is(name, hot)) || random.below(50) == 0).collect();

@@ -245,7 +245,11 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
         for i in 0..every {
             let some = random.below(36);
             let (first, second) = if full() { (i % 6, i / 6) } else { ([0, 1, some % 6, 0, 1][i], [0, 0, some / 6, 1, 1][i]) };
-            let size = if i % 3 == 2 { [70 + random.below(70), 65 + random.below(20), 9 + random.below(60)] } else { [9 + random.below(50), 9 + random.below(40), 1 + random.below(150)] };
+            let size = if i % 3 == 2 {
+                [70 + random.below(70), 65 + random.below(20), 9 + random.below(60)]
+            } else {
+                [9 + random.below(50), 9 + random.below(40), 1 + random.below(150)]
+            };
             let size = if i == 0 { [40, 72, 96] } else { size };
             let factors = if random.below(2) == 0 { (1.0, 0.0) } else { ([2.0, -1.0][random.below(2)], [1.0, 3.0][random.below(2)]) };
             let bias = [None, Some(0), Some(1)][random.below(3)];
@@ -268,7 +272,8 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
                 let matrix = [30 + random.below(300), [random.below(700) + 1, 1024, 300][random.below(3)]];
                 let size = if random.below(2) == 0 { [matrix[0], few, matrix[1]] } else { [few, matrix[0], matrix[1]] };
                 let turned = size[0] == few;
-                let (matrix_kind, vectors_kind) = if i % 2 == 0 { ("padded rows", "padded columns") } else { ("padded columns", pick(random, &LAYOUTS)) };
+                let (matrix_kind, vectors_kind) =
+                    if i % 2 == 0 { ("padded rows", "padded columns") } else { ("padded columns", pick(random, &LAYOUTS)) };
                 // Seen from the other side rows are columns.
                 let swap = |kind: &'static str| match kind {
                     "padded rows" => "padded columns",
@@ -281,7 +286,10 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
                 let bias = [None, Some(0), Some(1)][random.below(3)];
                 let factors = [(1.0, 0.0), (2.0, 1.0)][random.below(2)];
                 let by = if i % 2 == 0 { MatmulBy::Auto } else { MatmulBy::Kernels };
-                cases.push(("matmul vectors", Case { size, kinds, batch, bias, factors, activation: activation(random, out), by, ..plain.clone() }));
+                cases.push((
+                    "matmul vectors",
+                    Case { size, kinds, batch, bias, factors, activation: activation(random, out), by, ..plain.clone() },
+                ));
             }
         }
     }

@@ -7,6 +7,7 @@ mod index;
 mod plot;
 mod time;
 mod torch;
+mod transformer;
 
 use std::path::PathBuf;
 
@@ -145,6 +146,7 @@ fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
     let mut cases: Vec<Case> = elementwise::cases(sizes);
     cases.extend(index::cases(sizes));
     cases.extend(attention::cases(sizes));
+    cases.extend(transformer::cases(sizes));
     if let Some(filter) = filter {
         let words: Vec<&str> = filter.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         cases.retain(|case| words.iter().any(|word| case.name.contains(word)));
