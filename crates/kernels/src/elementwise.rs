@@ -18,7 +18,7 @@ const MATH: &str = include_str!("cu/math.cuh");
 pub(crate) const MAP: &str = include_str!("cu/map.cuh");
 static UNARY: File = File { name: "unary.cu", texts: &[TYPES, MATH, PACK, MAP, include_str!("cu/unary.cu")], kernels: WAYS };
 static BINARY: File = File { name: "binary.cu", texts: &[TYPES, MATH, PACK, MAP, include_str!("cu/binary.cu")], kernels: WAYS };
-static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
+pub(crate) static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
 
 static TURN: File = File { name: "turn.cu", texts: &[TYPES, PACK, include_str!("cu/turn.cu")], kernels: &[""] };
 
@@ -31,7 +31,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    pub fn recipe(&self, tuning: &Tuning) -> Recipe {
+    pub(crate) fn recipe(&self, tuning: &Tuning) -> Recipe {
         Recipe::new(self.file, self.op, &self.types, &[("UNROLL", tuning.get(self.unroll))])
     }
 }
@@ -427,7 +427,7 @@ pub(crate) fn recipes(tuning: &Tuning) -> Vec<Recipe> {
     for dtype in DType::ALL {
         let mut maps: Vec<Map> = Unary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.map(dtype)).collect();
         maps.extend(Binary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.map(dtype)));
-        maps.extend([("where", 3), ("masked_fill", 2), ("fill", 0), ("copy", 1)].map(|(op, inputs)| moving(op, dtype, inputs)));
+        maps.extend([("where", 3), ("fill", 0), ("copy", 1)].map(|(op, inputs)| moving(op, dtype, inputs)));
         maps.push(affine(dtype));
         maps.extend(DType::ALL.into_iter().filter(|to| *to != dtype).map(|to| cast(dtype, to)));
         recipes.extend(maps.iter().map(|map| map.recipe(tuning)));

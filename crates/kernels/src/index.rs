@@ -11,6 +11,7 @@ use crate::layout::{Layout, MOST_DIMS};
 use crate::map::{Call, Scalars};
 use crate::plan::{self, Dim, Operand, is_small, laid_out, launch, merged, packed};
 use crate::source::{File, Recipe, carrier};
+use crate::tuning::Tuning;
 use crate::view::{View, ViewMut};
 
 const TEXTS: &[&str] = &[TYPES, PACK, MAP, include_str!("cu/index.cu")];
@@ -329,9 +330,10 @@ fn one_index(op: &str, indices: &View<'_>, walked: &View<'_>, axis: usize) -> Re
 }
 
 /// Every program of these operations.
-pub(crate) fn recipes() -> Vec<Recipe> {
+pub(crate) fn recipes(tuning: &Tuning) -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for dtype in DType::ALL {
+        recipes.push(moving("masked_fill", dtype, 2).recipe(tuning));
         for index in INDICES {
             recipes.extend(["gather", "scatter", "scatter_add"].map(|op| recipe(op, dtype, index)));
         }

@@ -37,25 +37,50 @@
 //! ```
 #![warn(missing_docs)]
 
+mod append;
+mod attention;
+mod attention_options;
+mod blas;
+mod decode;
 mod dtype;
 mod elementwise;
 mod error;
+mod glu;
+mod heads;
 mod index;
 mod kernels;
 mod layout;
 mod map;
+mod matmul;
+mod normalise;
 mod order;
 mod plan;
+mod quant;
+mod reduce;
+mod rope;
+mod sample;
+mod scores;
 mod source;
 mod tune;
 mod tuning;
 mod view;
+mod walk;
 
+pub use append::AppendAt;
+pub use attention::Packed;
+pub use attention_options::{AttentionOptions, KeyValues};
 pub use dtype::{DType, Element, Scalar, UnknownType};
 pub use elementwise::{Binary, Unary};
 pub use error::{Error, Result};
+pub use glu::Glu;
 pub use kernels::Kernels;
 pub use layout::{Layout, MOST_DIMS};
+pub use matmul::{Activation, Matmul, MatmulBy};
+pub use normalise::Norm;
+pub use quant::{Activations, Quant, QuantView, QuantViewMut};
+pub use reduce::Reduce;
+pub use rope::{Places, Rope, RopeAngles, RopePairs, RopeScaling};
+pub use sample::{Penalties, Randomness, Sampling};
 pub use source::programs;
 pub use tune::{Trial, tune};
 pub use tuning::{Knob, Tuning};

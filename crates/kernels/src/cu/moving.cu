@@ -7,7 +7,6 @@ struct Copy {
     typedef T A, R;
     typedef Nothing B, C;
     static const int ARITY = 1;
-    static const bool PAIRS = false;
     __device__ Copy(Scalars) {}
     __device__ R at(A x, B, C) const { return x; }
 };
@@ -17,7 +16,6 @@ struct Fill {
     typedef T R;
     typedef Nothing A, B, C;
     static const int ARITY = 0;
-    static const bool PAIRS = false;
     T value;
     // The element's bits.
     __device__ Fill(Scalars s) : value((T)s.i) {}
@@ -29,7 +27,6 @@ struct Where {
     typedef u8 A;
     typedef T B, C, R;
     static const int ARITY = 3;
-    static const bool PAIRS = false;
     __device__ Where(Scalars) {}
     __device__ R at(A which, B yes, C no) const { return which ? yes : no; }
 };
@@ -55,7 +52,6 @@ struct Affine {
     typedef Nothing B, C;
     typedef Traits<T>::Math Math;
     static const int ARITY = 1;
-    static const bool PAIRS = false;
     Math factor, term;
     __device__ Affine(Scalars s)
         : factor(Traits<T>::INTEGER ? (Math)s.i : (Math)s.x), term(Traits<T>::INTEGER ? (Math)s.j : (Math)s.y) {}
@@ -70,7 +66,6 @@ struct Cast {
     typedef U R;
     typedef Nothing B, C;
     static const int ARITY = 1;
-    static const bool PAIRS = false;
     __device__ Cast(Scalars) {}
     __device__ R at(A x, B, C) const { return convert<U>(x); }
 };

@@ -71,8 +71,12 @@ fn index_select(sizes: Sizes) -> Case {
         Ok(run)
     };
     let setup = format!("x = randn({rows}, {columns}); i = randint(0, {rows}, ({count},))");
-    Case::new(format!("index_select {dtype} {rows}x{columns}, {count} rows"), Work::Bytes((2 * count * columns * dtype.size()) as u64), make)
-        .torch(setup, "torch.index_select(x, 0, i)")
+    Case::new(
+        format!("index_select {dtype} {rows}x{columns}, {count} rows"),
+        Work::Bytes((2 * count * columns * dtype.size()) as u64),
+        make,
+    )
+    .torch(setup, "torch.index_select(x, 0, i)")
 }
 
 fn gather(sizes: Sizes) -> Case {
