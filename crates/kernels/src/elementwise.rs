@@ -15,15 +15,15 @@ const WAYS: &[&str] = &["_vectors", "_rows", "_single", "_single64"];
 pub(crate) const TYPES: &str = include_str!("cu/types.cuh");
 pub(crate) const PACK: &str = include_str!("cu/pack.cuh");
 const MATH: &str = include_str!("cu/math.cuh");
-const MAP: &str = include_str!("cu/map.cuh");
+pub(crate) const MAP: &str = include_str!("cu/map.cuh");
 static UNARY: File = File { name: "unary.cu", texts: &[TYPES, MATH, PACK, MAP, include_str!("cu/unary.cu")], kernels: WAYS };
 static BINARY: File = File { name: "binary.cu", texts: &[TYPES, MATH, PACK, MAP, include_str!("cu/binary.cu")], kernels: WAYS };
-static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
+pub(crate) static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
 
 static TURN: File = File { name: "turn.cu", texts: &[TYPES, PACK, include_str!("cu/turn.cu")], kernels: &[""] };
 
 /// What a function of elements is made of; a tuning makes a recipe of it.
-struct Map {
+pub(crate) struct Map {
     file: &'static File,
     op: &'static str,
     types: [&'static str; 2],
@@ -31,7 +31,7 @@ struct Map {
 }
 
 impl Map {
-    fn recipe(&self, tuning: &Tuning) -> Recipe {
+    pub(crate) fn recipe(&self, tuning: &Tuning) -> Recipe {
         Recipe::new(self.file, self.op, &self.types, &[("UNROLL", tuning.get(self.unroll))])
     }
 }
@@ -285,7 +285,7 @@ impl Binary {
     }
 }
 
-const NO_SCALARS: Scalars = Scalars { floats: [0.0; 2], ints: [0; 2] };
+pub(crate) const NO_SCALARS: Scalars = Scalars { floats: [0.0; 2], ints: [0; 2] };
 
 impl Kernels {
     /// `out = op(x)`.
@@ -404,7 +404,7 @@ impl Kernels {
 }
 
 /// The recipe of what looks at sizes alone.
-fn moving(op: &'static str, dtype: DType, inputs: usize) -> Map {
+pub(crate) fn moving(op: &'static str, dtype: DType, inputs: usize) -> Map {
     Map { file: &MOVING, op, types: [carrier(dtype), ""], unroll: unroll(inputs) }
 }
 

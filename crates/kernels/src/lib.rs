@@ -15,6 +15,9 @@
 //! - [`Unary::Round`] takes halves away from zero.
 //! - Sums of floats are made in f32, those of f64 in f64, always in the same order: a call repeated gives the same bits.
 //!   Of equals the first index counts, and NaN comes before all numbers ([`Reduce`]).
+//! - An index that is none, negative or beyond its dimension, reads 0 and writes nothing. Of equal indices the last in order is the one
+//!   that [`Kernels::scatter`] leaves; [`Kernels::scatter_add`] adds in their order, and rounds once.
+//! - In order NaN is the greatest, both zeros are equal, and what is equal stays in its order: the lower index comes first.
 //! - Casts of floats to whole numbers cut off the fraction and saturate, and NaN becomes 0; between whole numbers they wrap.
 //!
 //! ```no_run
@@ -36,29 +39,51 @@
 //! ```
 #![warn(missing_docs)]
 
+mod append;
+mod attention;
+mod attention_options;
+mod blas;
+mod decode;
 mod dtype;
 mod elementwise;
 mod error;
+mod glu;
+mod heads;
+mod index;
 mod kernels;
 mod layout;
 mod map;
+mod matmul;
 mod normalise;
+mod order;
 mod plan;
+mod quant;
 mod reduce;
+mod rope;
+mod sample;
 mod scan;
+mod scores;
 mod source;
 mod tune;
 mod tuning;
 mod view;
 mod walk;
 
+pub use append::AppendAt;
+pub use attention::Packed;
+pub use attention_options::{AttentionOptions, KeyValues};
 pub use dtype::{DType, Element, Scalar, UnknownType};
 pub use elementwise::{Binary, Unary};
 pub use error::{Error, Result};
+pub use glu::Glu;
 pub use kernels::Kernels;
 pub use layout::{Layout, MOST_DIMS};
+pub use matmul::{Activation, Matmul, MatmulBy};
 pub use normalise::Norm;
+pub use quant::{Activations, Quant, QuantView, QuantViewMut};
 pub use reduce::Reduce;
+pub use rope::{Places, Rope, RopeAngles, RopePairs, RopeScaling};
+pub use sample::{Penalties, Randomness, Sampling};
 pub use source::programs;
 pub use tune::{Trial, tune};
 pub use tuning::{Knob, Tuning};
