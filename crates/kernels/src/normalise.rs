@@ -216,7 +216,7 @@ impl Kernels {
             }
             apart(op, what, &view, out)?;
         }
-        if norm.is_some_and(|norm| !(norm.epsilon >= 0.0)) {
+        if norm.is_some_and(|norm| norm.epsilon.is_nan() || norm.epsilon < 0.0) {
             return Err(bad(op, "ε is not negative".to_owned()));
         }
         if x.clashes(out) {
@@ -287,14 +287,16 @@ impl Kernels {
         // Some of it is the kernels' own.
         let shared = self.device().info().shared_per_block_max.saturating_sub(1024);
         let way = match in_a_row {
-            true => way(
-                n.div_ceil(width) + usize::from(!fits),
+            true => way(&Rows {
                 rows,
-                (fits, grouped),
-                norm.is_none(),
-                held(dtype, norm.is_none()) as usize,
+                packs: n.div_ceil(width) + usize::from(!fits),
+                fits,
+                grouped,
+                softmax: norm.is_none(),
+                thin: thin(dtype, residual.is_some()),
+                held: held(dtype, norm.is_none()) as usize * MOST_THREADS,
                 shared,
-            ),
+            }),
             false => strided(rows),
         };
         let kernels = self.load(&recipe(op, dtype, norm.map(|_| kind), way.items, residual.is_some()))?;
@@ -325,16 +327,35 @@ struct Way {
     launch: Launch,
 }
 
-/// For rows of so many packs, of a softmax or a norm, on a device whose blocks have so much shared memory.
-fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), (softmax, thin): (bool, bool), held: usize, shared: usize) -> Way {
-    let held = held * MOST_THREADS;
-    let most = if softmax { MOST_OF_EXPONENTIALS } else { 8 * MOST_THREADS };
+/// Rows whose elements lie side by side.
+struct Rows {
+    rows: usize,
+    /// Of a row, those that are cut off counted.
+    packs: usize,
+    /// Whether none is cut off, in any operand.
+    fits: bool,
+    grouped: bool,
+    softmax: bool,
+    thin: bool,
+    /// Packs that are in registers where others are in shared memory.
+    held: usize,
+    /// Bytes of shared memory that a block may have.
+    shared: usize,
+}
+
+fn way(rows: &Rows) -> Way {
+    let Rows { rows, packs, fits, grouped, softmax, thin, held, shared } = *rows;
+    let most = match (softmax, fits) {
+        (true, true) => MOST_OF_EXPONENTIALS,
+        (_, true) => 8 * MOST_THREADS,
+        (_, false) => 4 * MOST_THREADS,
+    };
     if packs > most && fits && packs * PACK <= held * PACK + shared {
         let threads = if softmax { (packs / 8).next_power_of_two().clamp(128, MOST_THREADS) } else { MOST_THREADS };
         let launch = Launch::new([rows as u32, 1, 1], [threads as u32, 1, 1]);
         return Way { items: 0, kernel: 0, launch: launch.shared(((packs - held) * PACK) as u32) };
     }
-    if packs > if fits { 8 } else { 4 } * MOST_THREADS || (grouped && !fits) {
+    if packs > most.max(4 * MOST_THREADS) || (grouped && !fits) {
         return Way { items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
     }
     // Few threads with much to do each: they wait for one another less.
