@@ -153,11 +153,14 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
                 x[r][a] = seen ? score(d, x[r][a], row.slope, row.place - key) : UNSEEN;
                 most = fmaxf(most, x[r][a]);
             }
-            const f32 factor = power(largest[r], most);
-            largest[r] = most;
-            sum[r] *= factor;
+            // After the first keys the largest score seldom changes.
+            if (__any_sync(0xffffffffu, most != largest[r])) {
+                const f32 factor = power(largest[r], most);
+                largest[r] = most;
+                sum[r] *= factor;
 #pragma unroll
-            for (int i = 0; i < COUNT; ++i) result[r][i] *= factor;
+                for (int i = 0; i < COUNT; ++i) result[r][i] *= factor;
+            }
 #pragma unroll
             for (int a = 0; a < AHEAD; ++a) {
                 x[r][a] = power(x[r][a], most);
