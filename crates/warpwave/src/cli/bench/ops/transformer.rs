@@ -37,7 +37,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
 }
 
 fn glu(sizes: Sizes, op: Glu, dtype: DType, call: &str) -> Case {
-    let len = sizes.of(1 << 30, 1 << 14) / 3 / dtype.size() / 4096 * 4096;
+    let len = sizes.of(1 << 30, 1 << 17) / 3 / dtype.size() / 4096 * 4096;
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
         let (a, b, mut out) = (bench.normal(dtype, len)?, bench.normal(dtype, len)?, bench.room(dtype, len)?);
