@@ -69,7 +69,7 @@ impl Kernels {
         let Some((d, last)) = x.layout().shape().iter().copied().enumerate().next_back().filter(|(_, last)| last.is_multiple_of(2)) else {
             return Err(wrong_shape(op.name(), "the input", x, "its last dimension is not two halves"));
         };
-        let half = |start| Ok(x.with_layout(x.layout().narrow(d, start, last / 2)?));
+        let half = |start| x.with_layout(x.layout().narrow(d, start, last / 2)?);
         self.glu(stream, op, &half(0)?, &half(last / 2)?, out)
     }
 }

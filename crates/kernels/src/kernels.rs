@@ -1,14 +1,16 @@
 //! The kernels of a device, compiled when first asked for; and the checks that all operations share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use warpwave_gpu::{Device, Kernel, Stream};
 use warpwave_jit::{Jit, JitError};
 
+use crate::blas::Blas;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::source::Recipe;
+use crate::tuning::Tuning;
 use crate::view::View;
 
 /// The operations of a device. Cheap to clone; usable from any thread.
@@ -18,18 +20,36 @@ pub struct Kernels(Arc<Inner>);
 struct Inner {
     device: Device,
     jit: Jit,
+    tuning: Tuning,
     loaded: Mutex<HashMap<Recipe, Arc<[Kernel]>>>,
+    blas: OnceLock<Result<Blas, Arc<warpwave_gpu::Error>>>,
 }
 
 impl Kernels {
-    /// For a device; what is compiled goes through `jit` and its cache.
+    /// For a device, as tuned for its model; what is compiled goes through `jit` and its cache.
     pub fn new(device: &Device, jit: &Jit) -> Kernels {
-        Kernels(Arc::new(Inner { device: device.clone(), jit: jit.clone(), loaded: Mutex::default() }))
+        let tuning = jit.cache().path().map_or_else(Tuning::default, |cache| Tuning::load(cache, &device.info().model));
+        Kernels::with_tuning(device, jit, tuning)
+    }
+
+    /// For a device, with these choices.
+    pub fn with_tuning(device: &Device, jit: &Jit, tuning: Tuning) -> Kernels {
+        Kernels(Arc::new(Inner { device: device.clone(), jit: jit.clone(), tuning, loaded: Mutex::default(), blas: OnceLock::new() }))
+    }
+
+    /// The choices that the kernels are made with.
+    pub fn tuning(&self) -> &Tuning {
+        &self.0.tuning
     }
 
     /// The device.
     pub fn device(&self) -> &Device {
         &self.0.device
+    }
+
+    /// The vendor's library of matrix products; it is looked for once.
+    pub(crate) fn blas(&self) -> Result<&Blas, Arc<warpwave_gpu::Error>> {
+        self.0.blas.get_or_init(|| Blas::open(&self.0.device).map_err(Arc::new)).as_ref().map_err(Arc::clone)
     }
 
     /// Refuses a stream or views of another device.
@@ -86,7 +106,6 @@ pub(crate) fn wrong_shape(op: &str, what: &'static str, view: &View<'_>, expecte
 }
 
 /// Refuses an input that shares memory with what is written.
-#[allow(dead_code)]
 pub(crate) fn apart(op: &str, what: &'static str, input: &View<'_>, out: &View<'_>) -> Result<()> {
     if !input.overlaps(out) {
         return Ok(());

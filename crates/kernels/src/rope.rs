@@ -204,7 +204,7 @@ impl Kernels {
                 one_of(OP, "the places", &places, &COUNTS)?;
                 let layout = places.layout().broadcast_to(&[sequences, tokens]);
                 let layout = layout.map_err(|_| wrong_shape(OP, "the places", &places, format!("it takes [{sequences}, {tokens}]")))?;
-                (0, Some(("the places", places.with_layout(layout))))
+                (0, Some(("the places", places.with_layout(layout)?)))
             }
         };
         let others = [Some(angles), more, places];

@@ -52,11 +52,11 @@ impl Kernels {
             Some(mask) => {
                 one_of(op, "the mask", mask, &[DType::F32, q.dtype()])?;
                 let layout = mask.layout().broadcast_to(&shape);
-                Some(mask.with_layout(layout.map_err(|_| wrong_shape(op, "the mask", mask, format!("the scores have {shape:?}")))?))
+                Some(mask.with_layout(layout.map_err(|_| wrong_shape(op, "the mask", mask, format!("the scores have {shape:?}")))?)?)
             }
             None => None,
         };
-        self.attend(stream, op, [("the queries", *q), ("the keys", *k)], mask, out, (shape, dim, heads / kv_heads, scale))
+        self.weigh(stream, op, [("the queries", *q), ("the keys", *k)], mask, out, (shape, dim, heads / kv_heads, scale))
     }
 
     /// `out = weights · v`: (sequences, tokens, heads, elements) of weights (sequences, heads, queries, keys) and such values.
@@ -69,10 +69,10 @@ impl Kernels {
         }
         let of = ([sequences, queries, heads, dim], keys, heads / kv_heads, 1.0);
         // The kernel takes the weights' dimensions in the order of the result's.
-        self.attend(stream, op, [("the weights", *weights), ("the values", *v)], None, out, of)
+        self.weigh(stream, op, [("the weights", *weights), ("the values", *v)], None, out, of)
     }
 
-    fn attend(
+    fn weigh(
         &self,
         stream: &Stream,
         op: &'static str,

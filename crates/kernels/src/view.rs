@@ -50,10 +50,9 @@ impl<'a> View<'a> {
         self.data.device()
     }
 
-    /// The same memory in another layout, whose elements are among its own.
-    pub(crate) fn with_layout(self, layout: Layout) -> View<'a> {
-        debug_assert!(layout.is_empty() || layout.last() <= self.layout.last());
-        View { layout, ..self }
+    /// Some of the elements, or all in another order.
+    pub(crate) fn with_layout(&self, layout: Layout) -> Result<View<'a>> {
+        View::of_bytes(self.data, self.dtype, layout)
     }
 
     /// The memory from the first element on.

@@ -1,7 +1,9 @@
 //! `warpwave bench ops`: each operation's speed, beside what the device can do and beside a peer, in the same run.
 
+mod attention;
 mod case;
 mod elementwise;
+mod index;
 mod plot;
 mod time;
 mod torch;
@@ -142,6 +144,8 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
 
 fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
     let mut cases: Vec<Case> = elementwise::cases(sizes);
+    cases.extend(index::cases(sizes));
+    cases.extend(attention::cases(sizes));
     cases.extend(transformer::cases(sizes));
     if let Some(filter) = filter {
         let words: Vec<&str> = filter.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
