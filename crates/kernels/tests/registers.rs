@@ -10,8 +10,9 @@ use common::{Random, full, require, seed};
 use warpwave_jit::{CompilerChoice, Jit, Target};
 use warpwave_kernels::programs;
 
-/// The constants of the error function of doubles are more than AMD's scalar registers hold: some wait in lanes of vector registers.
-const EXCEPTED: [&str; 1] = ["gelu_erf_f64"];
+/// The constants of the error function, and of sine and cosine, of doubles are more than AMD's scalar registers hold: some wait in lanes of
+/// vector registers.
+const EXCEPTED: [&str; 3] = ["gelu_erf_f64", "geglu_erf_f64", "rope_f64_i32_f32"];
 
 /// Whether a program has this name, with any numbers.
 fn is(program: &str, name: &str) -> bool {
@@ -66,7 +67,7 @@ fn nothing_is_spilled() {
             assert!(!found.is_empty(), "{name} for {target}");
             for kernel in found {
                 let (vector, scalar) = (kernel.vgpr_spills, kernel.sgpr_spills);
-                let excepted = EXCEPTED.iter().any(|excepted| is(name, excepted)) && scalar < 20;
+                let excepted = EXCEPTED.iter().any(|excepted| is(name, excepted)) && scalar < 24;
                 if vector > 0 || (scalar > 0 && !excepted) {
                     spilled.push(format!("{name}: {vector} + {scalar}"));
                 }

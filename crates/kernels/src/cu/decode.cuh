@@ -39,6 +39,7 @@ struct Sees {
 // A block's sequence, rows and keys: tiles of `tile` keys from `begin` to `end`.
 struct Part {
     i32 sequence, kv_head, split, row0, rows, len, begin, end;
+    Part() = default;
     __device__ Part(const Decode &d, const i32 *lengths, int most_rows, int tile) {
         const i32 all = d.tokens * d.group, groups = (all + most_rows - 1) / most_rows;
         split = blockIdx.x;

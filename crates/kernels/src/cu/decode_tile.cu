@@ -29,6 +29,9 @@ __device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block
 extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     extern __shared__ uint4 shared[];
     const Part part(d, lengths, TILE, TILE);
+    // What is needed again at the end need not take registers meanwhile.
+    __shared__ Part last;
+    if (threadIdx.x == 0) last = part;
     const int lane = lane_of_wave(), wave = threadIdx.x / TILE_LANES;
     T *ring = (T *)shared + wave * 4 * TILE * COLUMNS;
 
@@ -86,8 +89,6 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
         largest[s] = UNSEEN, sum[s] = 0, slope[s] = part.slope(d, slopes, row);
         place[s] = sees.place, first[s] = sees.first, end[s] = sees.end;
     }
-    // Keys that all rows see.
-    const Sees all_from(d, part.len, part.token(d, part.rows - 1)), all_to(d, part.len, part.token(d, 0));
     TileC out_tile[STEPS];
 #pragma unroll
     for (int s = 0; s < STEPS; ++s) out_tile[s].clear();
@@ -110,7 +111,9 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
             mma(scores, query[KEPT ? s : 0], key);
         }
         const i32 key0 = tile * TILE;
-        const bool whole = !hidden && key0 >= all_from.first && key0 + TILE <= all_to.end;
+        bool whole = !hidden;
+#pragma unroll
+        for (int s = 0; s < SLOTS; ++s) whole = whole && key0 >= first[s] && key0 + TILE <= end[s];
         f32 most[SLOTS];
 #pragma unroll
         for (int s = 0; s < SLOTS; ++s) most[s] = largest[s];
@@ -175,12 +178,12 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
         f32 most = UNSEEN;
         for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
         const f32 factor = power(largest[TileC::slot(i)], most);
-        if (row < part.rows)
+        if (row < last.rows)
 #pragma unroll
             for (int s = 0; s < STEPS; ++s) results[(wave * TILE + row) * DIM + s * 16 + TileC::column(i)] = out_tile[s].at[i] * factor;
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < part.rows * DIM; i += blockDim.x) {
+    for (int i = threadIdx.x; i < last.rows * DIM; i += blockDim.x) {
         const int row = i / DIM, column = i % DIM;
         f32 most = UNSEEN, total = 0, value = 0;
         for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
@@ -188,6 +191,6 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
             total += wave_sum[w][row] * power(wave_largest[w][row], most);
             value += results[(w * TILE + row) * DIM + column];
         }
-        leave(d, OPERANDS_GIVEN, part, row, column, total > 0 ? value / total : 0, total > 0 ? most + log2f(total) : UNSEEN);
+        leave(d, OPERANDS_GIVEN, last, row, column, total > 0 ? value / total : 0, total > 0 ? most + log2f(total) : UNSEEN);
     }
 }

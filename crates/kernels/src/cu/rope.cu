@@ -9,8 +9,7 @@ struct Rope {
     // Steps: of the places, sequence and token; of the angles, place and pair.
     i32 places[2], angles[2], more_angles[2];
     // Rows are all tokens. Then pairs, and elements that are only moved.
-    i32 tokens, rows, table_rows, heads, pairs, rest;
-    i64 start;
+    i32 tokens, rows, table_rows, heads, pairs, rest, start, padding;
     f64 factor;
 };
 
