@@ -13,6 +13,7 @@
 //! - Whole numbers wrap. Divided by zero they are 0.
 //! - The larger or smaller of a number and NaN is NaN. The sign of NaN is 0.
 //! - [`Unary::Round`] takes halves away from zero.
+//! - Attention on matrix units rounds its weights to the type of the values.
 //! - An index that is none, negative or beyond its dimension, reads 0 and writes nothing. Of equal indices the last in order is the one
 //!   that [`Kernels::scatter`] leaves; [`Kernels::scatter_add`] adds in their order, and rounds once.
 //! - In order NaN is the greatest, both zeros are equal, and what is equal stays in its order: the lower index comes first.
