@@ -1,8 +1,8 @@
 // Rotary embedding: pairs of elements turned by an angle that grows with the token's place.
 //
 // T is the elements' type, U that of the places, V that of the angles: OP_rope takes the frequencies of the pairs, OP_rope_table takes
-// cosines and sines by place and pair. A thread has PAIRS pairs of HEADS heads. Elements behind those that are
-// turned are only moved. TOGETHER says that a pair stands together; otherwise its second stands in the second half.
+// cosines and sines by place and pair. A thread has PAIRS pairs of HEADS heads. Elements behind those that are turned are only moved.
+// TOGETHER says that a pair stands together; otherwise its second stands in the second half.
 
 struct Rope {
     Steps x, out;
