@@ -21,7 +21,8 @@ __device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block
         const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
         if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
         const bool there = row < left;
-        copy_async16(to + Swizzled<T, COLUMNS>::offset(row, column), there ? first + (i64)row * steps.token + column : from, there ? 16 : 0);
+        const T *at = there ? first + (i64)row * steps.token + column : from;
+        copy_async16(to + Swizzled<T, COLUMNS>::offset(row, column), at, there ? 16 : 0);
     }
     commit_copies();
 }

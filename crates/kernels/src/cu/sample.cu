@@ -191,7 +191,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(const T *logits, cons
             least = threshold(s, row, largest, true, aside, 0, s.top_k, room);
             all = 0;
             if (aside) {
-                for (u32 i = threadIdx.x; i < count; i += THREADS) all += room.aside[i] >= least ? weight_of(s, float_of(room.aside[i]), largest) : 0;
+                for (u32 i = threadIdx.x; i < count; i += THREADS) {
+                    const u32 key = room.aside[i];
+                    all += key >= least ? weight_of(s, float_of(key), largest) : 0;
+                }
             } else {
                 each(s, row, [&](i32, f32 x) { all += key_of(x) >= least ? weight_of(s, x, largest) : 0; });
             }
@@ -220,7 +223,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(const T *logits, cons
             for (i32 token = from + lane; token < to; token += WAVE) mine += kept(token);
             const u64 total = sum_of(mine, room.each);
             if (begin == 0 && end == s.vocabulary) {
-                const u64 bits = random ? (u64)((f64)random[index * s.random] * 18446744073709551616.0) : random_of(s.seed, s.offset + index);
+                const u64 bits =
+                    random ? (u64)((f64)random[index * s.random] * 18446744073709551616.0) : random_of(s.seed, s.offset + index);
                 place = __umul64hi(total, bits);
                 // What is given as a random number may be anything.
                 if (place >= total) place = total - 1;
