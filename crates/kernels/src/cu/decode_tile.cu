@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
     // What is needed again at the end need not take registers meanwhile.
     __shared__ Part last;
     if (threadIdx.x == 0) last = part;
-    const int lane = lane_of_wave(), wave = threadIdx.x / TILE_LANES;
+    const int wave = threadIdx.x / TILE_LANES;
     T *ring = (T *)shared + wave * 4 * TILE * COLUMNS;
 
     // Two tiles of keys, then two of values. The block of a tile is looked up one round before its copy sets out.
