@@ -117,12 +117,26 @@ template <class T> struct Rows {
         table = t.pages ? t.pages + (i64)work.sequence * columns : nullptr;
         if (!table) base += work.sequence * steps.sequence + work.kv_start * steps.row;
     }
+    // Null where the table names no page.
     __device__ const T *at(i32 row) const {
         if (!table) return base + row * step;
-        const i32 column = row / page, number = least(largest(table[least(column, columns - 1)], 0), pages - 1);
-        return base + number * page_step + (row - column * page) * step;
+        const i32 column = row / page, number = table[least(column, columns - 1)];
+        return (u32)number < (u32)pages ? base + number * page_step + (row - column * page) * step : nullptr;
     }
 };
+
+// Keys of pages that the table does not name are not there.
+__device__ inline bool missing(const Attention &a, const Tables &t, i32 sequence, i32 key) {
+    return (u32)t.pages[(i64)sequence * a.columns + least(key / a.page, a.columns - 1)] >= (u32)a.pages;
+}
+// Whether there are such among a block's.
+template <int QUERIES, int KEYS> __device__ inline bool some_missing(const Attention &a, const Tables &t, const Work<QUERIES, KEYS> &work, i32 block) {
+    if (!t.pages) return false;
+    bool some = false;
+#pragma unroll 1
+    for (i32 key = block * KEYS; key < least((block + 1) * KEYS, work.kv_len); key += a.page - key % a.page) some |= missing(a, t, work.sequence, key);
+    return some;
+}
 
 __device__ inline f32 infinity() { return __uint_as_float(0x7f800000u); }
 

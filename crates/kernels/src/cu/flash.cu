@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         if (block + 1 < work.end) fetch_block(k_tile, keys, block + 1);
 
-        const bool masked = work.masked(block);
+        const bool masked = work.masked(block), holes = some_missing(a, tables, work, block);
 #pragma unroll
         for (int t = 0; t < MT; ++t) {
             Sight sight[ROWS];
@@ -83,6 +83,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             else if (scores.bent) each(s[t], sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
             if (scores.slope != 0) each(s[t], sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
             if (masked) each(s[t], sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
+            if (holes) {
+                const i32 first = block * BN + TileC::column(0);
+                each(s[t], sight, [&](f32 x, const Sight &, int key) { return missing(a, tables, work.sequence, first + key) ? -infinity() : x; });
+            }
             f32 high[ROWS];
             bool behind = false;
 #pragma unroll

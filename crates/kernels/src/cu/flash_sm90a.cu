@@ -13,7 +13,7 @@
 #define WIDE ((D + 63) / 64 * 64)
 
 // Registers of the waves that fetch, and of those that compute: together no more than the block was launched with, or they wait for ever.
-#define FEW (GROUPS == 3 ? 32 : (ANY && D % 64 != 0) || D == 192 ? 72 : 40)
+#define FEW (GROUPS == 3 ? 32 : ANY ? 56 : D == 192 ? 72 : 40)
 #define MANY (((GROUPS == 3 ? 4 * 128 : 3 * 168) - FEW) / GROUPS / 8 * 8)
 
 __device__ inline u32 shared_place(const void *at) { return (u32)__cvta_generic_to_shared(at); }
@@ -181,6 +181,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             else if (scores.bent) each(s, sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
             if (scores.slope != 0) each(s, sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
             if (work.masked(block)) each(s, sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
+            if (ANY && some_missing(a, tables, work, block))
+                each(s, sight, [&](f32 x, const Sight &, int next) { return missing(a, tables, work.sequence, key + next) ? -infinity() : x; });
             f32 high[2] = {s[0], s[2]};
 #pragma unroll
             for (int i = 0; i < BN / 2; ++i) high[i / 2 % 2] = fmaxf(high[i / 2 % 2], s[i]);

@@ -23,12 +23,11 @@ template <int COLUMNS, int ROWS, int STEP, class T>
 __device__ inline void fetch_any(T *place, const Rows<T> &rows, i32 first, i32 end, const Attention &a, int row0, int piece) {
 #pragma unroll 1
     for (int row = 0; row + row0 < ROWS; row += STEP) {
-        const bool there = first + row0 + row < end;
-        const T *const from = rows.at(there ? first + row0 + row : first) + piece * 8;
+        const T *const start = first + row0 + row < end ? rows.at(first + row0 + row) : nullptr, *const from = start + piece * 8;
 #pragma unroll 1
         for (int panel = 0; panel < (COLUMNS + 63) / 64; ++panel) {
             T *const piece_at = place + (panel * ROWS + row) * 64;
-            const bool within = there && panel * 64 + piece * 8 < a.dim;
+            const bool within = start && panel * 64 + piece * 8 < a.dim;
             if (a.aligned) {
                 copy_async16(piece_at, from + panel * 64, within);
                 continue;
