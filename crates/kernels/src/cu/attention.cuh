@@ -137,6 +137,20 @@ template <int QUERIES, int KEYS> __device__ inline bool some_missing(const Atten
     for (i32 key = block * KEYS; key < least((block + 1) * KEYS, work.kv_len); key += a.page - key % a.page) some |= missing(a, t, work.sequence, key);
     return some;
 }
+// Which of the keys from `first` on, a bit each.
+template <int KEYS> struct Holes {
+    u32 words[(KEYS + 31) / 32];
+    __device__ Holes(const Attention &a, const Tables &t, i32 sequence, i32 first) {
+#pragma unroll
+        for (int w = 0; w < (KEYS + 31) / 32; ++w) {
+            words[w] = 0;
+            // Rare: it need not be fast.
+#pragma unroll 1
+            for (int bit = 0; bit < 32; ++bit) words[w] |= (u32)missing(a, t, sequence, first + w * 32 + bit) << bit;
+        }
+    }
+    __device__ bool at(int key) const { return words[key / 32] >> key % 32 & 1; }
+};
 
 __device__ inline f32 infinity() { return __uint_as_float(0x7f800000u); }
 

@@ -84,8 +84,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             if (scores.slope != 0) each(s[t], sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
             if (masked) each(s[t], sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
             if (holes) {
-                const i32 first = block * BN + TileC::column(0);
-                each(s[t], sight, [&](f32 x, const Sight &, int key) { return missing(a, tables, work.sequence, first + key) ? -infinity() : x; });
+                const Holes<BN> hole(a, tables, work.sequence, block * BN + TileC::column(0));
+                each(s[t], sight, [&](f32 x, const Sight &, int key) { return hole.at(key) ? -infinity() : x; });
             }
             f32 high[ROWS];
             bool behind = false;

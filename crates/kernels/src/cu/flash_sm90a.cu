@@ -181,8 +181,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             else if (scores.bent) each(s, sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
             if (scores.slope != 0) each(s, sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
             if (work.masked(block)) each(s, sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
-            if (ANY && some_missing(a, tables, work, block))
-                each(s, sight, [&](f32 x, const Sight &, int next) { return missing(a, tables, work.sequence, key + next) ? -infinity() : x; });
+            if (ANY && some_missing(a, tables, work, block)) {
+                const Holes<BN> hole(a, tables, work.sequence, key);
+                each(s, sight, [&](f32 x, const Sight &, int key) { return hole.at(key) ? -infinity() : x; });
+            }
             f32 high[2] = {s[0], s[2]};
 #pragma unroll
             for (int i = 0; i < BN / 2; ++i) high[i / 2 % 2] = fmaxf(high[i / 2 % 2], s[i]);
