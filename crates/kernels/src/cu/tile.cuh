@@ -24,16 +24,16 @@ typedef signed char i8;
 
 __device__ inline int lane_of_wave() { return threadIdx.x % TILE_LANES; }
 
-// A operand of products of T: f16, bf16, i8, or f32. f32 is cut to tf32 by NVIDIA's matrix units, and whole elsewhere.
-template <class T> struct TileA {
-    static constexpr int M = 16, K = 32 / sizeof(T);
+// An operand of products of E: f16, bf16, i8, or f32. f32 is cut to tf32 by NVIDIA's matrix units, and whole elsewhere.
+template <class E> struct TileA {
+    static constexpr int M = 16, K = 32 / sizeof(E);
     u32 words[128 / TILE_LANES];
 };
-template <class T> struct TileB {
-    static constexpr int N = 16, K = 32 / sizeof(T);
+template <class E> struct TileB {
+    static constexpr int N = 16, K = 32 / sizeof(E);
     u32 words[128 / TILE_LANES];
 };
-template <class Sum> struct TileSum {
+template <class S> struct TileSum {
     // Elements of a lane; how many rows they are in; how many of them in a row are neighbours.
     static constexpr int N = 256 / TILE_LANES;
 #if defined(TILE_MMA)
@@ -47,7 +47,7 @@ template <class Sum> struct TileSum {
     static __device__ int row(int) { return lane_of_wave() % 16; }
     static __device__ int column(int i) { return lane_of_wave() / 16 * N + i; }
 #endif
-    Sum at[N];
+    S at[N];
 
     __device__ void clear() {
 #pragma unroll
@@ -71,16 +71,16 @@ template <class V, class F> __device__ inline V across_row(V value, F f) {
 
 // Places of elements: rows a stride apart; and rows of COLUMNS elements whose 16-byte pieces change places, so that the same piece of
 // eight rows lies in different banks. Both take and give what is aligned to 16 bytes.
-template <class T> struct Strided {
-    T *base;
+template <class E> struct Strided {
+    E *base;
     int stride;
-    __device__ T *operator()(int row, int column) const { return base + row * stride + column; }
+    __device__ E *operator()(int row, int column) const { return base + row * stride + column; }
 };
-template <class T, int COLUMNS> struct Swizzled {
+template <class E, int COLUMNS> struct Swizzled {
     // Rows of fewer than eight pieces fill the banks only together.
-    static constexpr int EACH = 16 / sizeof(T), PIECES = COLUMNS / EACH, TOGETHER = PIECES < 8 ? 8 / PIECES : 1, TURNS = PIECES < 8 ? PIECES : 8;
-    T *base;
-    __device__ T *operator()(int row, int column) const { return base + offset(row, column); }
+    static constexpr int EACH = 16 / sizeof(E), PIECES = COLUMNS / EACH, TOGETHER = PIECES < 8 ? 8 / PIECES : 1, TURNS = PIECES < 8 ? PIECES : 8;
+    E *base;
+    __device__ E *operator()(int row, int column) const { return base + offset(row, column); }
     static __device__ int offset(int row, int column) {
         return row * COLUMNS + ((column / EACH) ^ (row / TOGETHER % TURNS)) * EACH + column % EACH;
     }
@@ -95,11 +95,11 @@ template <class At> struct From {
 template <class At> __device__ inline From<At> from(At at, int row0, int column0) { return From<At>{at, row0, column0}; }
 
 // Elements of one word, from a place where they do not lie together: rows of `at` are what runs.
-template <class T, class At> __device__ inline u32 gather(At at, int row, int column) {
-    const int together = 16 / sizeof(T);
-    union { u32 word; T each[4 / sizeof(T)]; } packed;
+template <class E, class At> __device__ inline u32 gather(At at, int row, int column) {
+    const int together = 16 / sizeof(E);
+    union { u32 word; E each[4 / sizeof(E)]; } packed;
 #pragma unroll
-    for (int e = 0; e < 4 / sizeof(T); ++e) packed.each[e] = at(row + e, column / together * together)[column % together];
+    for (int e = 0; e < 4 / sizeof(E); ++e) packed.each[e] = at(row + e, column / together * together)[column % together];
     return packed.word;
 }
 
@@ -121,50 +121,50 @@ template <bool TRANSPOSE> __device__ inline void load_matrices(u32 (&words)[4], 
     }
 }
 // The matrix units cut f32 off; they are rounded before.
-template <class T> __device__ inline void rounded(u32 (&words)[4]) {
-    if constexpr (sizeof(T) == 4) {
+template <class E> __device__ inline void rounded(u32 (&words)[4]) {
+    if constexpr (sizeof(E) == 4) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(words[j]) : "f"(__uint_as_float(words[j])));
     }
 }
 
-template <class T, class At> __device__ inline void load_a(TileA<T> &a, At at) {
+template <class E, class At> __device__ inline void load_a(TileA<E> &a, At at) {
     const int lane = lane_of_wave();
-    load_matrices<false>(a.words, at(lane % 16, lane / 16 * (16 / sizeof(T))));
-    rounded<T>(a.words);
+    load_matrices<false>(a.words, at(lane % 16, lane / 16 * (16 / sizeof(E))));
+    rounded<E>(a.words);
 }
-template <class T, class At> __device__ inline void load_b_t(TileB<T> &b, At at) {
+template <class E, class At> __device__ inline void load_b_t(TileB<E> &b, At at) {
     const int lane = lane_of_wave();
-    load_matrices<false>(b.words, at(lane % 8 + lane / 16 * 8, lane / 8 % 2 * (16 / sizeof(T))));
-    rounded<T>(b.words);
+    load_matrices<false>(b.words, at(lane % 8 + lane / 16 * 8, lane / 8 % 2 * (16 / sizeof(E))));
+    rounded<E>(b.words);
 }
-template <class T, class At> __device__ inline void load_a_t(TileA<T> &a, At at) {
+template <class E, class At> __device__ inline void load_a_t(TileA<E> &a, At at) {
     const int lane = lane_of_wave();
-    if constexpr (sizeof(T) == 2) {
+    if constexpr (sizeof(E) == 2) {
         load_matrices<true>(a.words, at(lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8));
     } else {
-        const int each = 4 / sizeof(T);
+        const int each = 4 / sizeof(E);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) a.words[j] = gather<T>(at, j / 2 * 4 * each + lane % 4 * each, lane / 4 + j % 2 * 8);
-        rounded<T>(a.words);
+        for (int j = 0; j < 4; ++j) a.words[j] = gather<E>(at, j / 2 * 4 * each + lane % 4 * each, lane / 4 + j % 2 * 8);
+        rounded<E>(a.words);
     }
 }
-template <class T, class At> __device__ inline void load_b(TileB<T> &b, At at) {
+template <class E, class At> __device__ inline void load_b(TileB<E> &b, At at) {
     const int lane = lane_of_wave();
-    if constexpr (sizeof(T) == 2) {
+    if constexpr (sizeof(E) == 2) {
         load_matrices<true>(b.words, at(lane % 16, lane / 16 * 8));
     } else {
-        const int each = 4 / sizeof(T);
+        const int each = 4 / sizeof(E);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) b.words[j] = gather<T>(at, j % 2 * 4 * each + lane % 4 * each, lane / 4 + j / 2 * 8);
-        rounded<T>(b.words);
+        for (int j = 0; j < 4; ++j) b.words[j] = gather<E>(at, j % 2 * 4 * each + lane % 4 * each, lane / 4 + j / 2 * 8);
+        rounded<E>(b.words);
     }
 }
 
 // c += a · b, 8 columns.
-#define TILE_MMA_OF(T, Sum, R, NAME)                                                                                                \
-    __device__ inline void mma_half(Sum *c, const TileA<T> &a, u32 b0, u32 b1) {                                                    \
-        asm("mma.sync.aligned." NAME " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                    \
+#define TILE_MMA_OF(E, S, R, TEXT)                                                                                                \
+    __device__ inline void mma_half(S *c, const TileA<E> &a, u32 b0, u32 b1) {                                                    \
+        asm("mma.sync.aligned." TEXT " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                    \
             : "+" R(c[0]), "+" R(c[1]), "+" R(c[2]), "+" R(c[3])                                                           \
             : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]), "r"(b0), "r"(b1));                       \
     }
@@ -173,13 +173,13 @@ TILE_MMA_OF(bf16, f32, "f", "m16n8k16.row.col.f32.bf16.bf16.f32")
 TILE_MMA_OF(f32, f32, "f", "m16n8k8.row.col.f32.tf32.tf32.f32")
 TILE_MMA_OF(i8, i32, "r", "m16n8k32.row.col.s32.s8.s8.s32")
 
-template <class T, class Sum> __device__ inline void mma(TileSum<Sum> &c, const TileA<T> &a, const TileB<T> &b) {
+template <class E, class S> __device__ inline void mma(TileSum<S> &c, const TileA<E> &a, const TileB<E> &b) {
     mma_half(c.at, a, b.words[0], b.words[1]);
     mma_half(c.at + 4, a, b.words[2], b.words[3]);
 }
 
 // Two numbers in a word, the first in its lower half.
-template <class T> __device__ inline u32 pair(f32 low, f32 high);
+template <class E> __device__ inline u32 pair(f32 low, f32 high);
 template <> __device__ inline u32 pair<f16>(f32 low, f32 high) {
     u32 word;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
@@ -194,27 +194,27 @@ template <> __device__ inline u32 pair<bf16>(f32 low, f32 high) {
 #else
 
 // A lane's run of 32 bytes: at(row, ...) of the row it has.
-template <class T, class At> __device__ inline void load_run(u32 (&words)[128 / TILE_LANES], At at) {
+template <class E, class At> __device__ inline void load_run(u32 (&words)[128 / TILE_LANES], At at) {
     const int lane = lane_of_wave();
     struct alignas(512 / TILE_LANES) Run { u32 words[128 / TILE_LANES]; };
     // 8 bytes may be the second half of the 16 that lie together.
-    const int first = lane / 16 * (512 / TILE_LANES / sizeof(T)), together = 16 / sizeof(T);
+    const int first = lane / 16 * (512 / TILE_LANES / sizeof(E)), together = 16 / sizeof(E);
     const Run run = *(const Run *)(at(lane % 16, first / together * together) + first % together);
 #pragma unroll
     for (int j = 0; j < 128 / TILE_LANES; ++j) words[j] = run.words[j];
 }
-template <class T, class At> __device__ inline void gather_run(u32 (&words)[128 / TILE_LANES], At at) {
+template <class E, class At> __device__ inline void gather_run(u32 (&words)[128 / TILE_LANES], At at) {
     const int lane = lane_of_wave();
 #pragma unroll
-    for (int j = 0; j < 128 / TILE_LANES; ++j) words[j] = gather<T>(at, (lane / 16 * (128 / TILE_LANES) + j) * (4 / sizeof(T)), lane % 16);
+    for (int j = 0; j < 128 / TILE_LANES; ++j) words[j] = gather<E>(at, (lane / 16 * (128 / TILE_LANES) + j) * (4 / sizeof(E)), lane % 16);
 }
-template <class T, class At> __device__ inline void load_a(TileA<T> &a, At at) { load_run<T>(a.words, at); }
-template <class T, class At> __device__ inline void load_b_t(TileB<T> &b, At at) { load_run<T>(b.words, at); }
-template <class T, class At> __device__ inline void load_a_t(TileA<T> &a, At at) { gather_run<T>(a.words, at); }
-template <class T, class At> __device__ inline void load_b(TileB<T> &b, At at) { gather_run<T>(b.words, at); }
+template <class E, class At> __device__ inline void load_a(TileA<E> &a, At at) { load_run<E>(a.words, at); }
+template <class E, class At> __device__ inline void load_b_t(TileB<E> &b, At at) { load_run<E>(b.words, at); }
+template <class E, class At> __device__ inline void load_a_t(TileA<E> &a, At at) { gather_run<E>(a.words, at); }
+template <class E, class At> __device__ inline void load_b(TileB<E> &b, At at) { gather_run<E>(b.words, at); }
 
-template <class T> __device__ inline u32 pair(f32 low, f32 high) {
-    return (u32)Narrow<T>::from(low).bits | (u32)Narrow<T>::from(high).bits << 16;
+template <class E> __device__ inline u32 pair(f32 low, f32 high) {
+    return (u32)Narrow<E>::from(low).bits | (u32)Narrow<E>::from(high).bits << 16;
 }
 
 #if defined(TILE_MFMA)
@@ -246,10 +246,10 @@ __device__ inline FourInts mfma(i8, const u64 &a, const u64 &b, FourInts c) {
 #endif
 }
 
-template <class T, class Sum> __device__ inline void mma(TileSum<Sum> &c, const TileA<T> &a, const TileB<T> &b) {
-    typedef Sum Four __attribute__((ext_vector_type(4)));
+template <class E, class S> __device__ inline void mma(TileSum<S> &c, const TileA<E> &a, const TileB<E> &b) {
+    typedef S Four __attribute__((ext_vector_type(4)));
     Four sum = {c.at[0], c.at[1], c.at[2], c.at[3]};
-    sum = mfma(T(), __builtin_bit_cast(u64, a), __builtin_bit_cast(u64, b), sum);
+    sum = mfma(E(), __builtin_bit_cast(u64, a), __builtin_bit_cast(u64, b), sum);
 #pragma unroll
     for (int i = 0; i < 4; ++i) c.at[i] = sum[i];
 }
@@ -257,11 +257,11 @@ template <class T, class Sum> __device__ inline void mma(TileSum<Sum> &c, const 
 #else
 
 __device__ inline i32 tile_value(i8 x) { return x; }
-template <class T> __device__ inline f32 tile_value(T x) { return widen(x); }
+template <class E> __device__ inline f32 tile_value(E x) { return widen(x); }
 
-template <class T, class Sum> __device__ inline void mma(TileSum<Sum> &c, const TileA<T> &a, const TileB<T> &b) {
+template <class E, class S> __device__ inline void mma(TileSum<S> &c, const TileA<E> &a, const TileB<E> &b) {
     const int lane = lane_of_wave(), words = 128 / TILE_LANES;
-    union Word { u32 word; T each[4 / sizeof(T)]; __device__ Word() {} };
+    union Word { u32 word; E each[4 / sizeof(E)]; __device__ Word() {} };
     // Not unrolled: slow as it is, it need not be long too.
 #pragma unroll 1
     for (int part = 0; part < TILE_LANES / 16; ++part) {
@@ -270,10 +270,10 @@ template <class T, class Sum> __device__ inline void mma(TileSum<Sum> &c, const 
             Word x, y;
             x.word = __shfl_sync(0xffffffffu, a.words[j], lane % 16 + 16 * part);
 #pragma unroll
-            for (int i = 0; i < TileSum<Sum>::N; ++i) {
-                y.word = __shfl_sync(0xffffffffu, b.words[j], lane / 16 * TileSum<Sum>::N + i + 16 * part);
+            for (int i = 0; i < TileSum<S>::N; ++i) {
+                y.word = __shfl_sync(0xffffffffu, b.words[j], lane / 16 * TileSum<S>::N + i + 16 * part);
 #pragma unroll
-                for (int e = 0; e < 4 / sizeof(T); ++e) c.at[i] += tile_value(x.each[e]) * tile_value(y.each[e]);
+                for (int e = 0; e < 4 / sizeof(E); ++e) c.at[i] += tile_value(x.each[e]) * tile_value(y.each[e]);
             }
         }
     }
@@ -283,20 +283,26 @@ template <class T, class Sum> __device__ inline void mma(TileSum<Sum> &c, const 
 #endif
 
 // What was computed, as the first operand of the next product: 16 × 16 of f16 or bf16.
-template <class T> __device__ inline TileA<T> to_a(const TileC &c) {
-    TileA<T> a;
+template <class E> __device__ inline TileA<E> to_a(const TileC &c) {
+    TileA<E> a;
 #pragma unroll
-    for (int j = 0; j < 128 / TILE_LANES; ++j) a.words[j] = pair<T>(c.at[2 * j], c.at[2 * j + 1]);
+    for (int j = 0; j < 128 / TILE_LANES; ++j) a.words[j] = pair<E>(c.at[2 * j], c.at[2 * j + 1]);
     return a;
 }
 
-// 16 bytes from global to shared memory while the wave goes on; without `there`, zeros, and nothing is read. They are in shared memory for
-// this thread after `wait_copies<LATER>()`, LATER being how many `commit_copies()` ago may still be under way. AMD has none: it copies at once.
-__device__ inline void copy_async16(void *to, const void *from, bool there = true) {
+// 16 bytes from global to shared memory while the wave goes on. Of fewer `bytes` the rest is zeros, and nothing is read behind them. They
+// are in shared memory for this thread after `wait_copies<LATER>()`, LATER being how many `commit_copies()` may still be under way.
+// AMD has none: it copies at once.
+__device__ inline void copy_async16(void *to, const void *from, int bytes = 16) {
 #if defined(TILE_MMA)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
 #else
-    *(uint4 *)to = there ? *(const uint4 *)from : uint4{0, 0, 0, 0};
+    if (bytes == 16) {
+        *(uint4 *)to = *(const uint4 *)from;
+    } else {
+#pragma unroll 1
+        for (int i = 0; i < 16; ++i) ((u8 *)to)[i] = i < bytes ? ((const u8 *)from)[i] : 0;
+    }
 #endif
 }
 __device__ inline void commit_copies() {

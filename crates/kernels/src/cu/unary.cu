@@ -7,13 +7,15 @@
         typedef Traits<T>::Math Math;                                                                                              \
         typedef Functions<T> Of;                                                                                                   \
         static const int ARITY = 1;                                                                                                \
+        static const bool PAIRS = true;                                                                                            \
         Math p, q;                                                                                                                 \
         __device__ Op(Scalars s)                                                                                                   \
             : p(Traits<T>::INTEGER ? (Math)s.i : (Math)s.x), q(Traits<T>::INTEGER ? (Math)s.j : (Math)s.y) {}                      \
-        __device__ R at(A element, B, C) const {                                                                                   \
+        __device__ Math value(A element) const {                                                                                   \
             const Math x = widen(element);                                                                                         \
-            return Narrow<T>::from(EXPRESSION);                                                                                    \
+            return EXPRESSION;                                                                                                     \
         }                                                                                                                          \
+        __device__ R at(A element, B, C) const { return Narrow<T>::from(value(element)); }                                         \
     };                                                                                                                             \
     KERNELS(Op)
 

@@ -5,5 +5,16 @@
 mod attention;
 #[path = "../common/mod.rs"]
 mod common;
+mod decode;
 mod elementwise;
+mod field;
+mod host;
+mod index;
+mod matrix;
+mod normalise;
+mod order;
+mod quant;
+mod reduce;
+mod sample;
 mod suite;
+mod transformer;
