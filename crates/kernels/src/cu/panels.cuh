@@ -29,7 +29,7 @@ __device__ inline void fetch_any(T *place, const Rows<T> &rows, i32 first, i32 e
             T *const piece_at = place + (panel * ROWS + row) * 64;
             const bool within = start && panel * 64 + piece * 8 < a.dim;
             if (a.aligned) {
-                copy_async16(piece_at, from + panel * 64, within);
+                copy_async16(piece_at, from + panel * 64, within ? 16 : 0);
                 continue;
             }
 #pragma unroll
@@ -56,8 +56,10 @@ template <int COLUMNS, int ROWS, int COUNT, bool EVERY, class T> __device__ inli
             if (ROWS % STEP != 0 && row + row0 >= ROWS) break;
 #pragma unroll
             for (int panel = 0; panel < PANELS; ++panel)
-                if (COLUMNS % 64 == 0 || panel * 64 + piece * 8 < COLUMNS)
-                    copy_async16(place + (panel * ROWS + row) * 64, from + panel * 64, first + row0 + row < end && panel * 64 + piece * 8 < a.dim);
+                if (COLUMNS % 64 == 0 || panel * 64 + piece * 8 < COLUMNS) {
+                    const bool within = first + row0 + row < end && panel * 64 + piece * 8 < a.dim;
+                    copy_async16(place + (panel * ROWS + row) * 64, from + panel * 64, within ? 16 : 0);
+                }
         }
         return;
     }
