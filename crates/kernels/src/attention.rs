@@ -222,8 +222,8 @@ fn is_aligned(view: &View<'_>) -> bool {
 
 impl Kernels {
     /// `out = softmax(q · kᵀ · scale) · v` for each head, `out` and `q` of (sequences, queries, heads, dimension): f32, f16 or bf16, f16 and
-    /// bf16 with sums in f32. Heads of keys and values may be fewer, each for as many neighbouring heads of queries. The dimension is a multiple
-    /// of 8 up to 256, its elements side by side; other strides are free. A query that sees no key gets zeros.
+    /// bf16 with sums in f32. Heads of keys and values may be fewer, each for as many neighbouring heads of queries. The dimension is a
+    /// multiple of 8 up to 256, its elements side by side; other strides are free. A query that sees no key gets zeros.
     ///
     /// `lse`, an `f32` of (sequences, heads, queries), gets the logarithms of the sums of the scores' powers: −∞ where there are none.
     pub fn attention(

@@ -30,8 +30,8 @@ struct Tables {
     const i32 *q_starts, *kv_starts, *kv_lengths, *pages;
 };
 
-// The steps of a kernel's results. AMD's compiler would load them first and carry them along in scalar registers, of which there are not enough:
-// it may not know that these are the same. Eight pointers stand before the kernel's struct.
+// The steps of a kernel's results. AMD's compiler would load them first and carry them along in scalar registers, of which there are not
+// enough: it may not know that these are the same. Eight pointers stand before the kernel's struct.
 struct Results { Steps out, lse; };
 __device__ inline Results results(const Attention &a) {
 #if defined(__AMDGCN__)
@@ -130,11 +130,13 @@ __device__ inline bool missing(const Attention &a, const Tables &t, i32 sequence
     return (u32)t.pages[(i64)sequence * a.columns + least(key / a.page, a.columns - 1)] >= (u32)a.pages;
 }
 // Whether there are such among a block's.
-template <int QUERIES, int KEYS> __device__ inline bool some_missing(const Attention &a, const Tables &t, const Work<QUERIES, KEYS> &work, i32 block) {
+template <int QUERIES, int KEYS>
+__device__ inline bool some_missing(const Attention &a, const Tables &t, const Work<QUERIES, KEYS> &work, i32 block) {
     if (!t.pages) return false;
+    const i32 end = least((block + 1) * KEYS, work.kv_len);
     bool some = false;
 #pragma unroll 1
-    for (i32 key = block * KEYS; key < least((block + 1) * KEYS, work.kv_len); key += a.page - key % a.page) some |= missing(a, t, work.sequence, key);
+    for (i32 key = block * KEYS; key < end; key += a.page - key % a.page) some |= missing(a, t, work.sequence, key);
     return some;
 }
 // Which of the keys from `first` on, a bit each.

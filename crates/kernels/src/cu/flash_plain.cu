@@ -44,8 +44,8 @@ template <class F> __device__ inline f32 across_sixteen(f32 value, F f) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths, const i32 *pages,
-         const __grid_constant__ Attention a, T *out, f32 *lse) {
+    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
+         const i32 *pages, const __grid_constant__ Attention a, T *out, f32 *lse) {
     extern __shared__ __align__(16) f32 shared[];
     const Tables tables = {slopes, q_starts, kv_starts, kv_lengths, pages};
     const Work<BM, BN> work(a, tables, blockIdx.x);

@@ -41,10 +41,11 @@ __device__ inline void fetch_any(T *place, const Rows<T> &rows, i32 first, i32 e
     }
 }
 
-// Starts to bring ROWS rows of so many columns from row `first` on into panels, with COUNT threads of which this one has a number; rows at and beyond
-// `end`, and columns beyond the head's size, become zeros. Eight threads have a row, and each the same piece of its rows.
+// Starts to bring ROWS rows of so many columns from row `first` on into panels, with COUNT threads of which this one has a number; rows at
+// and beyond `end`, and columns beyond the head's size, become zeros. Eight threads have a row, and each the same piece of its rows.
 // EVERY kind of rows: of pages and at odd places too.
-template <int COLUMNS, int ROWS, int COUNT, bool EVERY, class T> __device__ inline void fetch(T *to, const Rows<T> &rows, i32 first, i32 end, const Attention &a, int thread) {
+template <int COLUMNS, int ROWS, int COUNT, bool EVERY, class T>
+__device__ inline void fetch(T *to, const Rows<T> &rows, i32 first, i32 end, const Attention &a, int thread) {
     const int row0 = thread / 8, piece = thread % 8, STEP = COUNT / 8, PANELS = (COLUMNS + 63) / 64;
     static_assert(COUNT % 64 == 0, "a thread's rows have their pieces in one order");
     T *const place = to + row0 * 64 + (piece ^ row0 % 8) * 8;
