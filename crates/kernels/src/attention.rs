@@ -96,9 +96,14 @@ fn panels(dim: u32) -> u32 {
     dim.next_multiple_of(64)
 }
 
-fn plain(dtype: DType, dim: u32) -> Choice {
-    // 64 KiB are all that AMD has.
-    let (queries, keys) = if dim <= 128 { (64, 32) } else { (32, 16) };
+fn plain(dtype: DType, dim: u32, vendor: Vendor) -> Choice {
+    // AMD has half the shared memory.
+    let (queries, keys) = match (vendor, dim) {
+        (Vendor::Nvidia, ..=128) => (64, 48),
+        (Vendor::Nvidia, _) => (32, 32),
+        (Vendor::Amd, ..=128) => (64, 32),
+        (Vendor::Amd, _) => (32, 16),
+    };
     let recipe = Recipe::new(&PLAIN, "flash_plain", &[dtype.name()], &[("D", dim), ("BM", queries), ("BN", keys)]);
     Choice { recipe, queries, threads: 256, shared: 4 * ((queries + keys) * (dim + 4) + queries * (keys + 4)) }
 }
@@ -122,11 +127,10 @@ fn tiles(dtype: DType, dim: u32, vendor: Vendor, wave: u32) -> Choice {
     }
 }
 
-/// `any`: keys in pages too.
-fn hopper(dtype: DType, dim: u32, any: bool) -> Choice {
+fn hopper(dtype: DType, dim: u32, paged: bool) -> Choice {
     // Three groups need the registers that fetching pages takes.
-    let (groups, stages, keys) = (if dim <= 64 && !any { 3 } else { 2 }, 2, if dim <= 128 { 128 } else { 64 });
-    let numbers = [("D", dim), ("BN", keys), ("GROUPS", groups), ("STAGES", stages), ("ANY", any.into())];
+    let (groups, stages, keys) = (if dim <= 64 && !paged { 3 } else { 2 }, 2, if dim <= 128 { 128 } else { 64 });
+    let numbers = [("D", dim), ("BN", keys), ("GROUPS", groups), ("STAGES", stages), ("PAGED", paged.into())];
     let queries = 64 * groups;
     Choice {
         recipe: Recipe::new(&HOPPER, "flash_hopper", &[dtype.name()], &numbers),
@@ -151,7 +155,7 @@ const MOST_PAGED: u32 = 128;
 fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: bool) -> Choice {
     let dim = (dim as u32).next_multiple_of(32);
     if dtype == DType::F32 || !has_matrix_units(info) {
-        plain(dtype, dim)
+        plain(dtype, dim, info.vendor)
     } else if info.arch == "sm_90" && aligned && (!paged || dim <= MOST_PAGED) {
         hopper(dtype, dim, paged)
     } else {
@@ -162,13 +166,16 @@ fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: boo
 /// Every program of attention.
 pub(crate) fn recipes() -> Vec<Recipe> {
     let dims = || (32..=MOST_DIM as u32).step_by(32);
-    let mut recipes: Vec<Recipe> = dims().flat_map(|dim| TYPES_TAKEN.map(|dtype| plain(dtype, dim).recipe)).collect();
-    for (dtype, dim) in [DType::F16, DType::Bf16].into_iter().flat_map(|dtype| dims().map(move |dim| (dtype, dim))) {
-        recipes.extend([false, true].into_iter().filter(|any| !any || dim <= MOST_PAGED).map(|any| hopper(dtype, dim, any).recipe));
-        recipes.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| tiles(dtype, dim, vendor, 64).recipe));
+    let both = [Vendor::Nvidia, Vendor::Amd];
+    let mut recipes = Vec::new();
+    for (dtype, dim) in TYPES_TAKEN.into_iter().flat_map(|dtype| dims().map(move |dim| (dtype, dim))) {
+        recipes.extend(both.map(|vendor| plain(dtype, dim, vendor).recipe));
+        if dtype != DType::F32 {
+            recipes.extend(both.map(|vendor| tiles(dtype, dim, vendor, 64).recipe));
+            let paged = [false, true].into_iter().filter(|paged| !paged || dim <= MOST_PAGED);
+            recipes.extend(paged.map(|paged| hopper(dtype, dim, paged).recipe));
+        }
     }
-    let mut seen = std::collections::HashSet::new();
-    recipes.retain(|recipe| seen.insert(*recipe));
     recipes
 }
 
@@ -446,7 +453,8 @@ mod tests {
     #[test]
     fn tiles_fit_shared_memory() {
         for dim in (32..=256).step_by(32) {
-            assert!(plain(DType::F32, dim).shared <= 64 << 10, "{dim}");
+            assert!(plain(DType::F32, dim, Vendor::Amd).shared <= 64 << 10, "{dim}");
+            assert!(plain(DType::F32, dim, Vendor::Nvidia).shared <= 99 << 10, "{dim}");
             assert!(tiles(DType::F16, dim, Vendor::Amd, 64).shared <= 64 << 10, "{dim}");
             assert!(tiles(DType::F16, dim, Vendor::Nvidia, 32).shared <= 99 << 10, "{dim}");
             assert!(hopper(DType::F16, dim, false).shared <= 227 << 10, "{dim}");

@@ -13,8 +13,8 @@
 #define WIDE ((D + 63) / 64 * 64)
 
 // Registers of the waves that fetch, and of those that compute: together no more than the block was launched with, or they wait for ever.
-#define FEW (GROUPS == 3 ? 32 : ANY ? 56 : D == 192 ? 72 : 40)
-#define MANY (((GROUPS == 3 ? 4 * 128 : 3 * 168) - FEW) / GROUPS / 8 * 8)
+#define FEW (GROUPS == 3 ? 32 : PAGED ? 56 : D == 192 ? 72 : 40)
+#define MPAGED (((GROUPS == 3 ? 4 * 128 : 3 * 168) - FEW) / GROUPS / 8 * 8)
 
 __device__ inline u32 shared_place(const void *at) { return (u32)__cvta_generic_to_shared(at); }
 
@@ -134,14 +134,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll 1
         for (i32 block = work.begin; block < work.end; ++block) {
             empty(which, stage).wait(phase);
-            fetch<D, BN, 64, ANY>(tiles + stage * BN * WIDE, rows, block * BN, work.kv_len, a, threadIdx.x % 64);
+            fetch<D, BN, 64, PAGED>(tiles + stage * BN * WIDE, rows, block * BN, work.kv_len, a, threadIdx.x % 64);
             wait_all_copies();
             publish();
             full(which, stage).arrive();
             if (++stage == STAGES) stage = 0, phase ^= 1;
         }
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MANY));
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MPAGED));
         const int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, wave = thread / 32, lane = thread % 32;
         const u32 own_q = q_tile + group * 64 * WIDE * 2;
         const Rows<T> queries(q, a.q, work.sequence, work.head, work.q_start);
@@ -183,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (scores.slope != 0)
                 each(s, sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
             if (work.masked(block)) each(s, sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
-            if (ANY && some_missing(a, tables, work, block)) {
+            if (PAGED && some_missing(a, tables, work, block)) {
                 const Holes<BN> hole(a, tables, work.sequence, key);
                 each(s, sight, [&](f32 x, const Sight &, int key) { return hole.at(key) ? -infinity() : x; });
             }

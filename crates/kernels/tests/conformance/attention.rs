@@ -251,7 +251,7 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
             _ => vec![b, j],
         };
         let index = |row: Vec<usize>, head: usize| [row, vec![head, 0]].concat();
-        for h in 0..heads {
+        for (h, slope) in slopes.iter().enumerate() {
             let kv_head = h / (heads / kv_heads);
             for i in 0..q_len {
                 let own = i as i64 + kv_len as i64 - q_len as i64;
@@ -267,7 +267,7 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
                     let dot: f64 = (0..dim).map(|d| q.values[q_at + d] * k.values[k_at + d]).sum();
                     let scaled = dot * f64::from(options.scale);
                     let capped = case.cap.map_or(scaled, |cap| f64::from(cap) * (scaled / f64::from(cap)).tanh());
-                    capped - if case.alibi { f64::from(slopes[h]) * (own - j as i64).abs() as f64 } else { 0.0 }
+                    capped - if case.alibi { f64::from(*slope) * (own - j as i64).abs() as f64 } else { 0.0 }
                 };
                 let scores: Vec<f64> = keys.iter().map(|j| score(*j)).collect();
                 let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
