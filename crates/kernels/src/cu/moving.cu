@@ -37,6 +37,7 @@ struct MaskedFill {
     typedef T B, R;
     typedef Nothing C;
     static const int ARITY = 2;
+    static const bool PAIRS = false;
     T value;
     __device__ MaskedFill(Scalars s) : value((T)s.i) {}
     __device__ R at(A mask, B x, C) const { return mask ? value : x; }
