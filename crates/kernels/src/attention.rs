@@ -96,14 +96,9 @@ fn panels(dim: u32) -> u32 {
     dim.next_multiple_of(64)
 }
 
-fn plain(dtype: DType, dim: u32, vendor: Vendor) -> Choice {
-    // AMD has half the shared memory.
-    let (queries, keys) = match (vendor, dim) {
-        (Vendor::Nvidia, ..=128) => (64, 48),
-        (Vendor::Nvidia, _) => (32, 32),
-        (Vendor::Amd, ..=128) => (64, 32),
-        (Vendor::Amd, _) => (32, 16),
-    };
+fn plain(dtype: DType, dim: u32) -> Choice {
+    // 64 KiB are all that AMD has.
+    let (queries, keys) = if dim <= 128 { (64, 32) } else { (32, 16) };
     let recipe = Recipe::new(&PLAIN, "flash_plain", &[dtype.name()], &[("D", dim), ("BM", queries), ("BN", keys)]);
     Choice { recipe, queries, threads: 256, shared: 4 * ((queries + keys) * (dim + 4) + queries * (keys + 4)) }
 }
@@ -155,7 +150,7 @@ const MOST_PAGED: u32 = 128;
 fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: bool) -> Choice {
     let dim = (dim as u32).next_multiple_of(32);
     if dtype == DType::F32 || !has_matrix_units(info) {
-        plain(dtype, dim, info.vendor)
+        plain(dtype, dim)
     } else if info.arch == "sm_90" && aligned && (!paged || dim <= MOST_PAGED) {
         hopper(dtype, dim, paged)
     } else {
@@ -166,12 +161,11 @@ fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: boo
 /// Every program of attention.
 pub(crate) fn recipes() -> Vec<Recipe> {
     let dims = || (32..=MOST_DIM as u32).step_by(32);
-    let both = [Vendor::Nvidia, Vendor::Amd];
     let mut recipes = Vec::new();
     for (dtype, dim) in TYPES_TAKEN.into_iter().flat_map(|dtype| dims().map(move |dim| (dtype, dim))) {
-        recipes.extend(both.map(|vendor| plain(dtype, dim, vendor).recipe));
+        recipes.push(plain(dtype, dim).recipe);
         if dtype != DType::F32 {
-            recipes.extend(both.map(|vendor| tiles(dtype, dim, vendor, 64).recipe));
+            recipes.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| tiles(dtype, dim, vendor, 64).recipe));
             let paged = [false, true].into_iter().filter(|paged| !paged || dim <= MOST_PAGED);
             recipes.extend(paged.map(|paged| hopper(dtype, dim, paged).recipe));
         }
@@ -453,8 +447,7 @@ mod tests {
     #[test]
     fn tiles_fit_shared_memory() {
         for dim in (32..=256).step_by(32) {
-            assert!(plain(DType::F32, dim, Vendor::Amd).shared <= 64 << 10, "{dim}");
-            assert!(plain(DType::F32, dim, Vendor::Nvidia).shared <= 99 << 10, "{dim}");
+            assert!(plain(DType::F32, dim).shared <= 64 << 10, "{dim}");
             assert!(tiles(DType::F16, dim, Vendor::Amd, 64).shared <= 64 << 10, "{dim}");
             assert!(tiles(DType::F16, dim, Vendor::Nvidia, 32).shared <= 99 << 10, "{dim}");
             assert!(hopper(DType::F16, dim, false).shared <= 227 << 10, "{dim}");
