@@ -6,6 +6,7 @@ mod cpu;
 mod elementwise;
 mod index;
 mod plot;
+mod reduce;
 mod time;
 mod torch;
 mod transformer;
@@ -147,6 +148,7 @@ fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
     let mut cases: Vec<Case> = elementwise::cases(sizes);
     cases.extend(cpu::cases(sizes));
     cases.extend(index::cases(sizes));
+    cases.extend(reduce::cases(sizes));
     cases.extend(attention::cases(sizes));
     cases.extend(transformer::cases(sizes));
     if let Some(filter) = filter {
