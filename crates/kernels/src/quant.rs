@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 use half::f16;
-use warpwave_gpu::{Arg, DeviceInfo, Launch, Slice, SliceMut, Stream};
+use warpwave_gpu::{Arg, DeviceInfo, Launch, Slice, SliceMut, Stream, Vendor};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -389,15 +389,36 @@ fn steps(view: &View<'_>) -> (u64, u64) {
     }
 }
 
+/// What a device has for a product with few vectors.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    lanes: u32,
+    /// Bytes of shared memory that a block can have.
+    shared: usize,
+    multiprocessors: usize,
+    /// Whether copies into shared memory go on while a wave computes.
+    copies: bool,
+}
+
+impl Room {
+    fn of(info: &DeviceInfo) -> Room {
+        let copies = info.vendor == Vendor::Nvidia;
+        Room { lanes: info.wave_size, shared: info.shared_per_block_max, multiprocessors: info.compute_units as usize, copies }
+    }
+}
+
 /// How a product with few vectors is launched.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Plan {
     /// Rows of a wave, vectors of a launch, chunks under way, threads of a block, units of a lane at once.
-    numbers: [u32; 5],
+    rows: u32,
+    vectors: u32,
+    stages: u32,
+    threads: u32,
+    unroll: u32,
     /// Units of a panel.
     panel: usize,
     shared: usize,
-    blocks_per_unit: usize,
 }
 
 /// Units that a wave copies at once.
@@ -405,28 +426,43 @@ const CHUNK: usize = 64;
 /// Bytes behind the last chunk that are read with it.
 const BEHIND: usize = 16;
 
-/// By the device's lanes and the shared memory that a block can have.
-fn plan(lanes: u32, shared: usize, quant: Quant, exact: bool, vectors: usize, units: usize) -> Plan {
+/// By what was fastest on an H200: one large block on each multiprocessor, and two chunks of each wave under way.
+fn plan(room: Room, quant: Quant, exact: bool, vectors: usize, rows: usize, units: usize) -> Plan {
     let unit = if exact { 144 } else { 36 };
     let chunk = CHUNK * 32 / quant.block_size() * quant.block_bytes();
-    // Much shared memory: one large block with many copies under way. Little: small blocks, and what fits.
-    let roomy = shared > 160 << 10;
-    let most_vectors = if roomy { 8 } else { 4 };
-    let n = vectors.next_power_of_two().clamp(1, most_vectors);
-    let (threads, rows) = if roomy { (512, if n > 2 { 4 } else { 2 }) } else { (4 * lanes, 2) };
-    let waves = (threads / lanes) as usize;
-    let budget = if roomy { 140 << 10 } else { 24 << 10 };
-    let stage = waves * rows as usize * chunk;
-    let stages = (budget / stage).clamp(1, 4);
-    let ring = stages * stage;
+    let most = match room.shared >> 10 {
+        96.. => 8,
+        64.. => 4,
+        _ => 1,
+    };
+    let vectors = vectors.next_power_of_two().min(most);
+    let (few_bits, many_bits) = (chunk <= 1280, chunk > 1600);
+    let mut each = match (exact, many_bits) {
+        (true, _) if few_bits => 4,
+        (false, true) if vectors == 1 => 1,
+        (_, false) if vectors > 2 => 4,
+        _ => 2,
+    };
+    let few_rows = rows.div_ceil(each) <= room.multiprocessors * 8;
+    let threads = if room.shared < 160 << 10 || few_rows { 256 } else { 512 };
+    let waves = (threads / room.lanes) as usize;
+    // The vectors want at least a chunk's columns.
+    let budget = (room.shared * 5 / 8).min(room.shared.saturating_sub(vectors * unit * CHUNK + BEHIND));
+    while each > 1 && waves * each * chunk > budget {
+        each /= 2;
+    }
+    let stage = waves * each * chunk;
+    let stages = if room.copies { (budget / stage).clamp(1, 2) } else { 1 };
+    let ring = stages * stage + BEHIND;
     let chunks = units.div_ceil(CHUNK).max(1);
-    let panel = chunks.min(shared.saturating_sub(ring + BEHIND) / (n * unit * CHUNK)).max(1) * CHUNK;
-    let shared = panel * n * unit + ring + BEHIND;
-    Plan { numbers: [rows, n as u32, stages as u32, threads, 1], panel, shared, blocks_per_unit: 1 }
+    let panel = chunks.min(room.shared.saturating_sub(ring) / (vectors * unit * CHUNK)).max(1) * CHUNK;
+    let shared = panel * vectors * unit + ring;
+    let unroll = if each <= 2 && vectors == 1 { 2 } else { 1 };
+    Plan { rows: each as u32, vectors: vectors as u32, stages: stages as u32, threads, unroll, panel, shared }
 }
 
 fn vector_recipe(quant: Quant, x: &'static str, out: DType, plan: &Plan) -> Recipe {
-    let [rows, vectors, stages, threads, unroll] = plan.numbers;
+    let Plan { rows, vectors, stages, threads, unroll, .. } = *plan;
     let numbers = [("ROWS", rows), ("VECTORS", vectors), ("STAGES", stages), ("THREADS", threads), ("UNROLL", unroll)];
     Recipe::new(&VECTOR, "quant_matmul", &[quant.cuda_name(), x, out.name()], &numbers)
 }
@@ -441,7 +477,7 @@ fn quantise_recipe(quant: Quant, dtype: DType) -> Recipe {
 }
 
 fn dequantise_recipe(quant: Quant, dtype: DType) -> Recipe {
-    Recipe::new(&DEQUANTISE, "dequantise", &[quant.cuda_name(), dtype.name()], &[("UNROLL", 2)])
+    Recipe::new(&DEQUANTISE, "dequantise", &[quant.cuda_name(), dtype.name()], &[("UNROLL", 1)])
 }
 
 fn matrix_recipe(quant: Quant, out: DType) -> Recipe {
@@ -462,10 +498,13 @@ pub(crate) fn recipes() -> Vec<Recipe> {
             recipes.extend([quantise_recipe(quant, dtype), dequantise_recipe(quant, dtype)]);
         }
         recipes.push(matrix_recipe(quant, DType::F32));
-        for (lanes, shared) in [(32, 227 << 10), (64, 64 << 10)] {
+        let large = Room { lanes: 32, shared: 227 << 10, multiprocessors: 132, copies: true };
+        let small = Room { lanes: 64, shared: 64 << 10, multiprocessors: 304, copies: false };
+        for room in [large, small] {
             for vectors in [1, 8] {
-                recipes.push(vector_recipe(quant, "f32", DType::F32, &plan(lanes, shared, quant, true, vectors, 512)));
-                recipes.push(vector_recipe(quant, "q8_1", DType::F32, &plan(lanes, shared, quant, false, vectors, 512)));
+                for (exact, x) in [(true, "f32"), (false, "q8_1")] {
+                    recipes.push(vector_recipe(quant, x, DType::F32, &plan(room, quant, exact, vectors, 1 << 14, 512)));
+                }
             }
         }
     }
@@ -653,16 +692,15 @@ impl Kernels {
         }
         let info: &DeviceInfo = self.device().info();
         let exact = matches!(x, Given::Floats(_));
-        let plan = plan(info.wave_size, info.shared_per_block_max, weights.quant, exact, vectors, units);
+        let plan = plan(Room::of(info), weights.quant, exact, vectors, rows, units);
         let (name, data, (x_row, x_step), size) = match x {
             Given::Floats(view) => (view.dtype().name(), view.start(), steps(&view), view.dtype().size() as u64),
             Given::Blocks(blocks) => ("q8_1", blocks.codes.start(), (blocks.row_bytes() as u64, 1), 1),
         };
         let wide = x_step == 1 && data.device_ptr().is_multiple_of(16) && (vectors == 1 || (x_row * size).is_multiple_of(16));
         let kernels = self.load(&vector_recipe(weights.quant, name, out.dtype(), &plan))?;
-        let [rows_each, vectors_each, _, threads, _] = plan.numbers;
-        let waves = (threads / info.wave_size) as usize;
-        let blocks = rows.div_ceil(rows_each as usize).div_ceil(waves).min(info.compute_units as usize * plan.blocks_per_unit).max(1);
+        let waves = (plan.threads / info.wave_size) as usize;
+        let blocks = rows.div_ceil(plan.rows as usize * waves).clamp(1, info.compute_units as usize);
         let aligned = |bytes: u64| weights.codes.address().is_multiple_of(bytes) && weights_row.is_multiple_of(bytes);
         let width = [16, 4].into_iter().find(|bytes| aligned(*bytes)).unwrap_or(2);
         let shape = VectorProduct {
@@ -680,8 +718,8 @@ impl Kernels {
             wide: wide.into(),
             unused: 0,
         };
-        let grid = blocks_of(op, blocks * vectors.div_ceil(vectors_each as usize))?;
-        let launch = Launch::new([grid, 1, 1], [threads, 1, 1]).shared(plan.shared as u32);
+        let grid = blocks_of(op, blocks * vectors.div_ceil(plan.vectors as usize))?;
+        let launch = Launch::new([grid, 1, 1], [plan.threads, 1, 1]).shared(plan.shared as u32);
         let args = (out.start(), codes, scales, zeros, Arg::value(&groups), data, Arg::value(&shape));
         // SAFETY: the kernel takes these; it reads whole blocks and the vectors at their strides and writes the result at its strides, as
         // the views were checked.
@@ -705,14 +743,13 @@ mod tests {
     #[test]
     fn every_plan_fits_its_device() {
         for quant in Quant::ALL {
-            for (lanes, most) in [(32, 227 << 10), (64, 64 << 10), (32, 64 << 10), (32, 99 << 10)] {
-                for vectors in [1, 2, 3, 8, 100] {
-                    for units in [1, 8, 18, 512, 896, 5000] {
-                        for exact in [true, false] {
-                            let plan = plan(lanes, most, quant, exact, vectors, units);
-                            assert!(plan.shared <= most, "{quant} {lanes} {most} {vectors} {units} {exact}: {plan:?}");
-                            assert!(plan.panel.is_multiple_of(CHUNK));
-                        }
+            for (lanes, shared) in [(32, 227 << 10), (64, 64 << 10), (32, 64 << 10), (32, 99 << 10), (32, 163 << 10), (32, 48 << 10)] {
+                let room = Room { lanes, shared, multiprocessors: 100, copies: lanes == 32 };
+                for (vectors, units) in [1, 2, 3, 8, 100].into_iter().flat_map(|n| [1, 8, 18, 512, 896, 5000].map(|units| (n, units))) {
+                    for (exact, rows) in [(true, 7), (true, 1 << 16), (false, 1), (false, 1 << 16)] {
+                        let plan = plan(room, quant, exact, vectors, rows, units);
+                        assert!(plan.shared <= shared, "{quant} {room:?} {vectors} {units} {exact}: {plan:?}");
+                        assert!(plan.panel.is_multiple_of(CHUNK) && plan.panel > 0);
                     }
                 }
             }

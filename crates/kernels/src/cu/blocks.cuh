@@ -2,7 +2,7 @@
 //
 // A format F packs BLOCK weights of a row into BYTES bytes. What threads take is a unit: 32 weights in two runs of 16, the second GAP behind
 // the first, which begins at first(unit) of the block. A weight is d * (code - ZERO) + m, the scale (d, m) being that of its run; m is 0
-// unless MINIMUM; BESIDE scales are not in the blocks. Codes come four in a word: word k of a unit has weights 4k to 4k + 3 of its first run, from k = 4 on of its second. They
+// unless MINIMUM. BESIDE scales are not in the blocks: what beside() reads is what scale() is made of. Codes come four in a word: word k of a unit has weights 4k to 4k + 3 of its first run, from k = 4 on of its second. They
 // are put together from words in the block: LOW words from low_at(unit) on, of which word k has its share in k % LOW, and HIGH from
 // high_at(unit) on. ALIGN is what offsets of words are multiples of; blocks are as aligned as that in shared memory, and to 4 bytes at
 // most elsewhere. SIGNED codes are signed bytes, the others not; both are below 128. SPLIT: 32 weights in a row have two scales.
@@ -43,6 +43,8 @@ struct q4_0 {
     static __device__ int low_at(int) { return 2; }
     static __device__ int high_at(int) { return 0; }
     static __device__ u32 codes(u32 low, u32, int, int k) { return low >> k / 4 * 4 & 0x0f0f0f0fu; }
+    static __device__ u32 beside(const Beside &, u64, u32) { return 0; }
+    static __device__ Scale scale(u32) { return {0, 0}; }
     static __device__ void scales(Scale (&runs)[2], const u8 *block, int, const Beside &, u64, u32) { runs[0] = runs[1] = {half_at(block), 0}; }
 };
 
@@ -91,7 +93,7 @@ struct q8_1 : q8_0 {
 };
 
 // 8 runs of 32, two of which share 32 bytes: each has a scale and a minimum of 6 bits, times those of the block.
-struct q4_k {
+struct q4_k : q4_0 {
     static const int BLOCK = 256, BYTES = 144, ALIGN = 16, GAP = 32, ZERO = 0, LOW = 4, HIGH = 0;
     static const bool SIGNED = false, MINIMUM = true, SPLIT = false, BESIDE = false;
     static __device__ int first(int unit) { return unit / 2 * 64 + unit % 2 * 16; }
@@ -121,7 +123,7 @@ struct q5_k : q4_k {
 };
 
 // 16 runs of 16 with a scale of 8 bits each. Two halves: 4 lower bits in 64 bytes, 2 upper ones of four runs in 32.
-struct q6_k {
+struct q6_k : q4_0 {
     static const int BLOCK = 256, BYTES = 210, ALIGN = 2, GAP = 64, ZERO = 32, LOW = 4, HIGH = 4;
     static const bool SIGNED = false, MINIMUM = false, SPLIT = true, BESIDE = false;
     static __device__ int first(int unit) { return unit / 4 * 128 + unit % 4 * 16; }
@@ -143,8 +145,10 @@ struct int8_rows : q8_0 {
     static const int BYTES = 32, ALIGN = 16;
     static const bool BESIDE = true;
     static __device__ int low_at(int) { return 0; }
-    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &beside, u64 row, u32) {
-        runs[0] = runs[1] = {((const f32 *)beside.scales)[row], 0};
+    static __device__ u32 beside(const Beside &beside, u64 row, u32) { return ((const u32 *)beside.scales)[row]; }
+    static __device__ Scale scale(u32 bits) { return {__uint_as_float(bits), 0}; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &from, u64 row, u32 unit) {
+        runs[0] = runs[1] = scale(beside(from, row, unit));
     }
 };
 
@@ -153,10 +157,17 @@ struct int4_groups : q4_0 {
     static const int BYTES = 16, ALIGN = 16, ZERO = 0;
     static const bool MINIMUM = true, BESIDE = true;
     static __device__ int low_at(int) { return 0; }
-    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &beside, u64 row, u32 unit) {
+    static __device__ u32 beside(const Beside &beside, u64 row, u32 unit) {
         const u64 group = row * beside.groups.in_row + (unit >> beside.groups.shift);
-        const f32 d = half_at((const u8 *)beside.scales + 2 * group);
-        runs[0] = runs[1] = {d, -d * (f32)(beside.zeros ? beside.zeros[group] : 8)};
+        return ((const u16 *)beside.scales)[group] | (u32)(beside.zeros ? beside.zeros[group] : 8) << 16;
+    }
+    static __device__ Scale scale(u32 bits) {
+        const f16 half = {(u16)bits};
+        const f32 d = widen(half);
+        return {d, -d * byte_of(bits, 2, 0)};
+    }
+    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &from, u64 row, u32 unit) {
+        runs[0] = runs[1] = scale(beside(from, row, unit));
     }
 };
 

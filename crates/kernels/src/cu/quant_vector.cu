@@ -50,6 +50,7 @@ template <int LATER> __device__ inline void wait_copies() {
 #endif
 }
 template <int BYTES> __device__ inline void copy_row(u8 *to, const u8 *from, int bytes, int lane) {
+#pragma unroll 1
     for (int at = lane * BYTES; at < bytes; at += LANES * BYTES) copy_ahead<BYTES>(to + at, from + at);
 }
 
@@ -220,6 +221,20 @@ template <class F> struct Ahead {
     }
 };
 
+// Of a chunk's units what lies beside them.
+template <class F> struct Next {
+    u32 bits[F::BESIDE ? CHUNK / LANES : 1][ROWS];
+    __device__ inline void load(const Beside &beside, const Product &p, u32 row0, u32 unit0, int lane) {
+        if (!F::BESIDE) return;
+#pragma unroll
+        for (int i = 0; i < CHUNK / LANES; ++i) {
+            const u32 wanted = unit0 + i * LANES + lane, unit = wanted < p.units ? wanted : p.units - 1;
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) bits[i][r] = F::beside(beside, row0 + r < p.rows ? row0 + r : p.rows - 1, unit);
+        }
+    }
+};
+
 template <class F, class X, class R>
 __device__ inline void products(R *out, const u8 *weights, Beside beside, const void *x, const Product &p, u8 *room) {
     const int lane = threadIdx.x % LANES, wave = threadIdx.x / LANES, waves = THREADS / LANES;
@@ -237,6 +252,8 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
         if (i < items) ahead.fetch(p, chunks, step, lane);
         end_copies();
     }
+    Next<F> next;
+    next.load(beside, p, group0 * ROWS, 0, lane);
     u32 stage = 0, item = STAGES - 1;
 #pragma unroll 1
     for (u32 round = 0; round < rounds; ++round) {
@@ -259,19 +276,10 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
             if (item < items) ahead.fetch(p, chunks, step, lane);
             end_copies();
             const u32 left = p.units - chunk * CHUNK, units = left < CHUNK ? left : CHUNK;
-            // What is not in the blocks is asked for before those are waited for.
-            Scale beside_scales[F::BESIDE ? CHUNK / LANES : 1][ROWS][2];
-            if (F::BESIDE) {
-#pragma unroll
-                for (int i = 0; i < CHUNK / LANES; ++i) {
-#pragma unroll
-                    for (int r = 0; r < ROWS; ++r) {
-                        const u32 u = i * LANES + lane < units ? i * LANES + lane : 0;
-                        const u64 row = row0 + r < p.rows ? row0 + r : p.rows - 1;
-                        F::scales(beside_scales[i][r], 0, 0, beside, row, chunk * CHUNK + u);
-                    }
-                }
-            }
+            // What is not in the blocks is asked for a chunk ahead too.
+            const Next<F> now = next;
+            const bool last = chunk + 1 == chunks;
+            next.load(beside, p, last ? row0 + step * ROWS : row0, last ? 0 : (chunk + 1) * CHUNK, lane);
             wait_copies<STAGES - 1>();
             __syncwarp();
             const u8 *staged = ring + stage * ROWS * chunk_bytes<F>();
@@ -286,7 +294,7 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
                 for (int r = 0; r < ROWS; ++r) {
                     const u8 *from = staged + r * chunk_bytes<F>() + block * F::BYTES;
                     data[r].load(from, unit);
-                    if (F::BESIDE) scales[r][0] = beside_scales[i][r][0], scales[r][1] = beside_scales[i][r][1];
+                    if (F::BESIDE) scales[r][0] = scales[r][1] = F::scale(now.bits[i][r]);
                     else F::scales(scales[r], from, unit, beside, 0, 0);
                 }
                 Dot<F, X>::add(sums, data, scales, unit, room, stride, in_panel * CHUNK * 32 + block * F::BLOCK + F::first(unit));

@@ -2,6 +2,7 @@
 
 mod case;
 mod elementwise;
+mod quant;
 mod plot;
 mod time;
 mod torch;
@@ -141,6 +142,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
 
 fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
     let mut cases: Vec<Case> = elementwise::cases(sizes);
+    cases.extend(quant::cases(sizes));
     if let Some(filter) = filter {
         let words: Vec<&str> = filter.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         cases.retain(|case| words.iter().any(|word| case.name.contains(word)));
