@@ -18,8 +18,10 @@ const BLOCKS: &str = include_str!("cu/blocks.cuh");
 const TILE: &str = include_str!("cu/tile.cuh");
 static QUANTISE: File = File { name: "quantise.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quantise.cu")], kernels: &["_blocks"] };
 static DEQUANTISE: File = File { name: "dequantise.cu", texts: &[TYPES, BLOCKS, include_str!("cu/dequantise.cu")], kernels: &["_pieces"] };
-static VECTOR: File = File { name: "quant_vector.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quant_vector.cu")], kernels: &["_products"] };
-static MATRIX: File = File { name: "quant_matrix.cu", texts: &[TYPES, BLOCKS, TILE, include_str!("cu/quant_matrix.cu")], kernels: &["_tiles"] };
+static VECTOR: File =
+    File { name: "quant_vector.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quant_vector.cu")], kernels: &["_products"] };
+static MATRIX: File =
+    File { name: "quant_matrix.cu", texts: &[TYPES, BLOCKS, TILE, include_str!("cu/quant_matrix.cu")], kernels: &["_tiles"] };
 
 /// A quantised type: weights of few bits in blocks that share scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -631,7 +633,15 @@ impl Kernels {
         self.product(stream, &op, weights, Given::Blocks(*x), x.shape[0], out)
     }
 
-    fn check_product(&self, stream: &Stream, op: &str, weights: &QuantView<'_>, x: Given<'_>, vectors: usize, out: &View<'_>) -> Result<()> {
+    fn check_product(
+        &self,
+        stream: &Stream,
+        op: &str,
+        weights: &QuantView<'_>,
+        x: Given<'_>,
+        vectors: usize,
+        out: &View<'_>,
+    ) -> Result<()> {
         float(op, "the result", out.dtype())?;
         let rows = weights.shape[0];
         let fits = match *out.layout().shape() {

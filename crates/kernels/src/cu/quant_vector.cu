@@ -100,7 +100,7 @@ template <> struct Vectors<q8_1> {
 
 // Adds a unit's products with the vectors from column `at` of the panel on.
 template <class F, class X> struct Dot {
-    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
+    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F, 4, true> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
                                       const u8 *x, u32 stride, u32 at) {
 #pragma unroll
         for (int run = 0; run < 2; ++run) {
@@ -123,7 +123,7 @@ template <class F, class X> struct Dot {
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) {
                     f32 codes[4];
-                    to_floats<F>(units[r].codes(unit, run * 4 + k), codes);
+                    to_floats<F>(units[r].codes(unit, run, k), codes);
 #pragma unroll
                     for (int v = 0; v < VECTORS; ++v) {
                         dots[r][v] = fmaf(codes[0], some[v].x, dots[r][v]);
@@ -145,7 +145,7 @@ template <class F, class X> struct Dot {
     }
 };
 template <class F> struct Dot<F, q8_1> {
-    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
+    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F, 4, true> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
                                       const u8 *x, u32 stride, u32 at) {
         // Runs that follow each other are one block of x, and have one scale.
         constexpr int WORDS = F::GAP == 16 ? 8 : 4;
@@ -168,7 +168,7 @@ template <class F> struct Dot<F, q8_1> {
                 for (int r = 0; r < ROWS; ++r) {
                     i32 dot = -F::ZERO * all;
 #pragma unroll
-                    for (int k = 0; k < WORDS; ++k) dot = __dp4a((i32)units[r].codes(unit, run * 4 + k), (i32)some[k], dot);
+                    for (int k = 0; k < WORDS; ++k) dot = __dp4a((i32)units[r].codes(unit, run + k / 4, k % 4), (i32)some[k], dot);
                     f32 value = scales[r][run].d * (f32)dot;
                     if (F::MINIMUM) value = fmaf(scales[r][run].m, (f32)all, value);
                     sums[r][v] = fmaf(d, value, sums[r][v]);
@@ -288,7 +288,7 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
                 const u32 u = i * LANES + lane;
                 if (u >= units) break;
                 const int block = u / units_of<F>(), unit = u % units_of<F>();
-                Unit<F> data[ROWS];
+                Unit<F, 4, true> data[ROWS];
                 Scale scales[ROWS][2];
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) {

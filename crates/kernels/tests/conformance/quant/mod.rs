@@ -370,12 +370,13 @@ fn bad_quantised_views_and_calls_are_refused() {
         let mut out = stream.upload(&[-77f32; 4 * 128]).unwrap();
         let layout = |shape: &[usize]| Layout::contiguous(shape).unwrap();
         let x = View::new(&floats, layout(&[2, 128])).unwrap();
-        let refuses = |what: &str, out: &[usize], expected: fn(&Error) -> bool, run: &dyn Fn(&Kernels, &mut ViewMut<'_>) -> Result<(), Error>| {
-            let mut poisoned = stream.upload(&[-77f32; 4 * 128]).unwrap();
-            let error = run(&kernels, &mut ViewMut::new(&mut poisoned, layout(out)).unwrap()).expect_err(what);
-            assert!(expected(&error), "{what}: {error}");
-            assert!(stream.download(&poisoned).unwrap().iter().all(|value| *value == -77.0), "{what}: something was written");
-        };
+        let refuses =
+            |what: &str, out: &[usize], expected: fn(&Error) -> bool, run: &dyn Fn(&Kernels, &mut ViewMut<'_>) -> Result<(), Error>| {
+                let mut poisoned = stream.upload(&[-77f32; 4 * 128]).unwrap();
+                let error = run(&kernels, &mut ViewMut::new(&mut poisoned, layout(out)).unwrap()).expect_err(what);
+                assert!(expected(&error), "{what}: {error}");
+                assert!(stream.download(&poisoned).unwrap().iter().all(|value| *value == -77.0), "{what}: something was written");
+            };
         let shape: fn(&Error) -> bool = |error| matches!(error, Error::WrongShape { .. });
         let dtype: fn(&Error) -> bool = |error| matches!(error, Error::WrongType { .. });
         let bad: fn(&Error) -> bool = |error| matches!(error, Error::BadArgument { .. });

@@ -2,8 +2,8 @@
 
 mod case;
 mod elementwise;
-mod quant;
 mod plot;
+mod quant;
 mod time;
 mod torch;
 

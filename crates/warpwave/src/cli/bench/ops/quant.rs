@@ -96,7 +96,11 @@ fn quantise(quant: Quant, rows: usize, columns: usize) -> Case {
         });
         Ok(run)
     };
-    Case::new(format!("quantise f32 to {quant} {rows}x{columns}"), Work::Bytes((bytes(quant, rows, columns) + 4 * rows * columns) as u64), make)
+    Case::new(
+        format!("quantise f32 to {quant} {rows}x{columns}"),
+        Work::Bytes((bytes(quant, rows, columns) + 4 * rows * columns) as u64),
+        make,
+    )
 }
 
 fn dequantise(quant: Quant, dtype: DType, rows: usize, columns: usize) -> Case {
