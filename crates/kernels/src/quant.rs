@@ -513,11 +513,11 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     recipes
 }
 
-/// What vectors are given as.
+/// Vectors of a product: floats, or rows of so many bytes of Q8_1.
 #[derive(Clone, Copy)]
-enum Given<'a> {
-    Floats(View<'a>),
-    Blocks(QuantView<'a>),
+struct Given<'a> {
+    data: View<'a>,
+    blocks: Option<usize>,
 }
 
 impl Kernels {
@@ -603,12 +603,13 @@ impl Kernels {
             [vectors, found] if found == columns => vectors,
             _ => return Err(wrong_shape(&op, "the input", x, format!("the weights have {columns} columns"))),
         };
+        let floats = Given { data: *x, blocks: None };
         if activations == Activations::Exact {
-            return self.product(stream, &op, weights, Given::Floats(*x), vectors, out);
+            return self.product(stream, &op, weights, floats, vectors, out);
         }
-        self.check_product(stream, &op, weights, Given::Floats(*x), vectors, &out.as_view())?;
+        self.check_product(stream, &op, weights, floats, vectors, &out.as_view())?;
         if vectors * columns == 0 {
-            return self.product(stream, &op, weights, Given::Floats(*x), vectors, out);
+            return self.product(stream, &op, weights, floats, vectors, out);
         }
         let bytes = vectors * (columns / 32) * Quant::Q8_1.block_bytes();
         let mut blocks = stream.alloc::<u8>(bytes).map_err(refused(&op))?;
@@ -616,8 +617,7 @@ impl Kernels {
         let layout = Layout::new(&[vectors, columns], &[row as usize, step as usize], 0)?;
         let rows = View::of_bytes(x.start(), x.dtype(), layout)?;
         self.quantise(stream, &rows, &mut QuantViewMut::new(Quant::Q8_1, &mut blocks, vectors, columns)?)?;
-        let blocks = QuantView::new(Quant::Q8_1, &blocks, vectors, columns)?;
-        self.product(stream, &op, weights, Given::Blocks(blocks), vectors, out)
+        self.quant_matmul_q8(stream, weights, &QuantView::new(Quant::Q8_1, &blocks, vectors, columns)?, out)
     }
 
     /// The same, with vectors that are quantised already: rows of [`Quant::Q8_1`].
@@ -630,7 +630,7 @@ impl Kernels {
             let reason = format!("the input has {} columns, the weights have {}", x.shape[1], weights.shape[1]);
             return Err(Error::BadArgument { op, reason });
         }
-        self.product(stream, &op, weights, Given::Blocks(*x), x.shape[0], out)
+        self.product(stream, &op, weights, Given { data: x.codes, blocks: Some(x.row_bytes()) }, x.shape[0], out)
     }
 
     fn check_product(
@@ -655,11 +655,7 @@ impl Kernels {
         if vectors >= 1 << 31 {
             return Err(Error::BadArgument { op: op.to_owned(), reason: format!("{vectors} vectors are more than 2³¹") });
         }
-        let x = match x {
-            Given::Floats(view) => view,
-            Given::Blocks(blocks) => blocks.codes,
-        };
-        let inputs = || weights.parts().chain([("the input", x)]);
+        let inputs = || weights.parts().chain([("the input", x.data)]);
         self.check_devices(op, stream, inputs().chain([("the result", *out)]))?;
         inputs().try_for_each(|(what, part)| apart(op, what, &part, out))
     }
@@ -685,29 +681,27 @@ impl Kernels {
         let (out_row, out_step) = steps(&out);
         let ([codes, scales, zeros], groups) = (weights.args(), weights.groups());
         let (weights_row, units) = (weights.row_bytes() as u64, columns / 32);
-        if let Given::Blocks(blocks) = x
+        if let Some(x_row) = x.blocks
             && vectors > 8
         {
             let kernels = self.load(&matrix_recipe(weights.quant, out.dtype()))?;
             let tiles = rows.div_ceil(128);
             let [rows, units, vectors] = [rows, units, vectors].map(|n| n as u32);
-            let x_row = blocks.row_bytes() as u64;
+            let x_row = x_row as u64;
             let shape = MatrixProduct { weights_row, x_row, out_row, out_step, rows, units, vectors, tiles: tiles as u32 };
             let blocks = blocks_of(op, tiles * (vectors as usize).div_ceil(64))?;
             let launch = Launch::new([blocks, 1, 1], [THREADS, 1, 1]).shared(tile_bytes(weights.quant) as u32);
-            let Given::Blocks(x) = x else { unreachable!() };
-            let args = (out.start(), codes, scales, zeros, Arg::value(&groups), x.codes.start(), Arg::value(&shape));
+            let args = (out.start(), codes, scales, zeros, Arg::value(&groups), x.data.start(), Arg::value(&shape));
             // SAFETY: the kernel takes these; it reads whole blocks and writes the result at its strides, as the views were checked.
             return unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(op));
         }
         let info: &DeviceInfo = self.device().info();
-        let exact = matches!(x, Given::Floats(_));
-        let plan = plan(Room::of(info), weights.quant, exact, vectors, rows, units);
-        let (name, data, (x_row, x_step), size) = match x {
-            Given::Floats(view) => (view.dtype().name(), view.start(), steps(&view), view.dtype().size() as u64),
-            Given::Blocks(blocks) => ("q8_1", blocks.codes.start(), (blocks.row_bytes() as u64, 1), 1),
+        let plan = plan(Room::of(info), weights.quant, x.blocks.is_none(), vectors, rows, units);
+        let (name, (x_row, x_step), size) = match x.blocks {
+            None => (x.data.dtype().name(), steps(&x.data), x.data.dtype().size() as u64),
+            Some(bytes) => ("q8_1", (bytes as u64, 1), 1),
         };
-        let wide = x_step == 1 && data.device_ptr().is_multiple_of(16) && (vectors == 1 || (x_row * size).is_multiple_of(16));
+        let wide = x_step == 1 && x.data.address().is_multiple_of(16) && (vectors == 1 || (x_row * size).is_multiple_of(16));
         let kernels = self.load(&vector_recipe(weights.quant, name, out.dtype(), &plan))?;
         let waves = (plan.threads / info.wave_size) as usize;
         let blocks = rows.div_ceil(plan.rows as usize * waves).clamp(1, info.compute_units as usize);
@@ -730,7 +724,7 @@ impl Kernels {
         };
         let grid = blocks_of(op, blocks * vectors.div_ceil(plan.vectors as usize))?;
         let launch = Launch::new([grid, 1, 1], [plan.threads, 1, 1]).shared(plan.shared as u32);
-        let args = (out.start(), codes, scales, zeros, Arg::value(&groups), data, Arg::value(&shape));
+        let args = (out.start(), codes, scales, zeros, Arg::value(&groups), x.data.start(), Arg::value(&shape));
         // SAFETY: the kernel takes these; it reads whole blocks and the vectors at their strides and writes the result at its strides, as
         // the views were checked.
         unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(op))
