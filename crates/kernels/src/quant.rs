@@ -430,7 +430,6 @@ const BEHIND: usize = 16;
 
 /// By what was fastest on an H200: one large block on each multiprocessor, and two chunks of each wave under way.
 fn plan(room: Room, quant: Quant, exact: bool, vectors: usize, rows: usize, units: usize) -> Plan {
-    let unit = if exact { 144 } else { 36 };
     let chunk = CHUNK * 32 / quant.block_size() * quant.block_bytes();
     let most = match room.shared >> 10 {
         96.. => 8,
@@ -438,18 +437,19 @@ fn plan(room: Room, quant: Quant, exact: bool, vectors: usize, rows: usize, unit
         _ => 1,
     };
     let vectors = vectors.next_power_of_two().min(most);
+    // Bytes of the vectors' part of a unit.
+    let unit = if exact { 128 * vectors + 16 } else { 4 * (9 * vectors | 1) };
     let (few_bits, many_bits) = (chunk <= 1280, chunk > 1600);
     let mut each = match (exact, many_bits) {
-        (true, _) if few_bits => 4,
+        (true, _) if few_bits && vectors <= 2 => 4,
         (false, true) if vectors == 1 => 1,
-        (_, false) if vectors > 2 => 4,
         _ => 2,
     };
     let few_rows = rows.div_ceil(each) <= room.multiprocessors * 8;
     let threads = if room.shared < 160 << 10 || few_rows { 256 } else { 512 };
     let waves = (threads / room.lanes) as usize;
     // The vectors want at least a chunk's columns.
-    let budget = (room.shared * 5 / 8).min(room.shared.saturating_sub(vectors * unit * CHUNK + BEHIND));
+    let budget = (room.shared * 5 / 8).min(room.shared.saturating_sub(unit * CHUNK + BEHIND));
     while each > 1 && waves * each * chunk > budget {
         each /= 2;
     }
@@ -457,8 +457,8 @@ fn plan(room: Room, quant: Quant, exact: bool, vectors: usize, rows: usize, unit
     let stages = if room.copies { (budget / stage).clamp(1, 2) } else { 1 };
     let ring = stages * stage + BEHIND;
     let chunks = units.div_ceil(CHUNK).max(1);
-    let panel = chunks.min(room.shared.saturating_sub(ring) / (vectors * unit * CHUNK)).max(1) * CHUNK;
-    let shared = panel * vectors * unit + ring;
+    let panel = chunks.min(room.shared.saturating_sub(ring) / (unit * CHUNK)).max(1) * CHUNK;
+    let shared = panel * unit + ring;
     let unroll = if each <= 2 && vectors == 1 { 2 } else { 1 };
     Plan { rows: each as u32, vectors: vectors as u32, stages: stages as u32, threads, unroll, panel, shared }
 }
@@ -502,11 +502,9 @@ pub(crate) fn recipes() -> Vec<Recipe> {
         recipes.push(matrix_recipe(quant, DType::F32));
         let large = Room { lanes: 32, shared: 227 << 10, multiprocessors: 132, copies: true };
         let small = Room { lanes: 64, shared: 64 << 10, multiprocessors: 304, copies: false };
-        for room in [large, small] {
-            for vectors in [1, 8] {
-                for (exact, x) in [(true, "f32"), (false, "q8_1")] {
-                    recipes.push(vector_recipe(quant, x, DType::F32, &plan(room, quant, exact, vectors, 1 << 14, 512)));
-                }
+        for (room, vectors) in [(large, 1), (small, 1), (small, 4)] {
+            for (exact, x) in [(true, "f32"), (false, "q8_1")] {
+                recipes.push(vector_recipe(quant, x, DType::F32, &plan(room, quant, exact, vectors, 1 << 14, 512)));
             }
         }
     }

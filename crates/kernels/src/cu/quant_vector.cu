@@ -54,17 +54,18 @@ template <int BYTES> __device__ inline void copy_row(u8 *to, const u8 *from, int
     for (int at = lane * BYTES; at < bytes; at += LANES * BYTES) copy_ahead<BYTES>(to + at, from + at);
 }
 
-// Vectors in shared memory: floats, with 4 more behind each 32 so that lanes' blocks begin in different banks; or the blocks of Q8_1,
-// whose 9 words do the same.
+// Vectors in shared memory: 32 floats of each, or its block of Q8_1, then the next 32 columns; with some more behind, so that lanes' units
+// begin in different banks.
 template <class X> struct Vectors {
-    static const int UNIT = 36 * 4;
+    static constexpr int UNIT = VECTORS * 128 + 16;
     static __device__ void fill(u8 *room, const void *from, const Product &p, u32 vector0, u32 unit0, u32 units) {
         const int WIDTH = 16 / sizeof(X);
         union Piece { uint4 raw; X at[WIDTH]; __device__ Piece() {} };
+#pragma unroll 1
         for (u32 v = 0; v < VECTORS; ++v) {
             const u32 vector = vector0 + v < p.vectors ? vector0 + v : p.vectors - 1;
             const X *x = (const X *)from + vector * p.x_row + (u64)unit0 * 32 * p.x_step;
-            f32 *to = (f32 *)(room + (u64)v * p.panel * UNIT);
+            u8 *to = room + v * 128;
             if (p.wide) {
 #pragma unroll 4
                 for (u32 i = threadIdx.x; i < units * (32 / WIDTH); i += THREADS) {
@@ -74,26 +75,27 @@ template <class X> struct Vectors {
 #pragma unroll
                     for (int k = 0; k < WIDTH; k += 4) {
                         const float4 four = {widen(piece.at[k]), widen(piece.at[k + 1]), widen(piece.at[k + 2]), widen(piece.at[k + 3])};
-                        *(float4 *)(to + at + at / 32 * 4 + k) = four;
+                        *(float4 *)(to + at / 32 * UNIT + (at % 32 + k) * 4) = four;
                     }
                 }
             } else {
-                for (u32 i = threadIdx.x; i < units * 32; i += THREADS) to[i + i / 32 * 4] = widen(x[i * p.x_step]);
+                for (u32 i = threadIdx.x; i < units * 32; i += THREADS) *(f32 *)(to + i / 32 * UNIT + i % 32 * 4) = widen(x[i * p.x_step]);
             }
         }
     }
 };
 template <> struct Vectors<q8_1> {
-    static const int UNIT = 36;
+    static constexpr int UNIT = (VECTORS * 9 | 1) * 4;
     static __device__ void fill(u8 *room, const void *from, const Product &p, u32 vector0, u32 unit0, u32 units) {
+#pragma unroll 1
         for (u32 v = 0; v < VECTORS; ++v) {
             const u32 vector = vector0 + v < p.vectors ? vector0 + v : p.vectors - 1;
             const u32 *x = (const u32 *)((const u8 *)from + vector * p.x_row) + (u64)unit0 * 9;
-            u32 *to = (u32 *)(room + (u64)v * p.panel * UNIT);
-            const u32 words = units * 9, pieces = p.wide ? words / 4 : 0;
+            // One vector lies as it is.
+            const u32 words = units * 9, pieces = VECTORS == 1 && p.wide ? words / 4 : 0;
 #pragma unroll 4
-            for (u32 i = threadIdx.x; i < pieces; i += THREADS) ((uint4 *)to)[i] = ((const uint4 *)x)[i];
-            for (u32 i = pieces * 4 + threadIdx.x; i < words; i += THREADS) to[i] = x[i];
+            for (u32 i = threadIdx.x; i < pieces; i += THREADS) ((uint4 *)room)[i] = ((const uint4 *)x)[i];
+            for (u32 i = pieces * 4 + threadIdx.x; i < words; i += THREADS) *(u32 *)(room + i / 9 * UNIT + v * 36 + i % 9 * 4) = x[i];
         }
     }
 };
@@ -101,7 +103,7 @@ template <> struct Vectors<q8_1> {
 // Adds a unit's products with the vectors from column `at` of the panel on.
 template <class F, class X> struct Dot {
     static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F, 4, true> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
-                                      const u8 *x, u32 stride, u32 at) {
+                                      const u8 *x, u32 at) {
 #pragma unroll
         for (int run = 0; run < 2; ++run) {
             f32 dots[ROWS][VECTORS], all[VECTORS];
@@ -114,22 +116,19 @@ template <class F, class X> struct Dot {
             const u32 column = at + run * F::GAP;
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
-                float4 some[VECTORS];
+                f32 codes[ROWS][4];
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) to_floats<F>(units[r].codes(unit, run, k), codes[r]);
 #pragma unroll
                 for (int v = 0; v < VECTORS; ++v) {
-                    some[v] = *(const float4 *)(x + v * stride + 4 * (column + column / 32 * 4 + 4 * k));
-                    if (F::MINIMUM) all[v] += (some[v].x + some[v].y) + (some[v].z + some[v].w);
-                }
+                    const float4 some = *(const float4 *)(x + column / 32 * Vectors<X>::UNIT + v * 128 + (column % 32 + 4 * k) * 4);
+                    if (F::MINIMUM) all[v] += (some.x + some.y) + (some.z + some.w);
 #pragma unroll
-                for (int r = 0; r < ROWS; ++r) {
-                    f32 codes[4];
-                    to_floats<F>(units[r].codes(unit, run, k), codes);
-#pragma unroll
-                    for (int v = 0; v < VECTORS; ++v) {
-                        dots[r][v] = fmaf(codes[0], some[v].x, dots[r][v]);
-                        dots[r][v] = fmaf(codes[1], some[v].y, dots[r][v]);
-                        dots[r][v] = fmaf(codes[2], some[v].z, dots[r][v]);
-                        dots[r][v] = fmaf(codes[3], some[v].w, dots[r][v]);
+                    for (int r = 0; r < ROWS; ++r) {
+                        dots[r][v] = fmaf(codes[r][0], some.x, dots[r][v]);
+                        dots[r][v] = fmaf(codes[r][1], some.y, dots[r][v]);
+                        dots[r][v] = fmaf(codes[r][2], some.z, dots[r][v]);
+                        dots[r][v] = fmaf(codes[r][3], some.w, dots[r][v]);
                     }
                 }
             }
@@ -146,7 +145,7 @@ template <class F, class X> struct Dot {
 };
 template <class F> struct Dot<F, q8_1> {
     static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F, 4, true> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
-                                      const u8 *x, u32 stride, u32 at) {
+                                      const u8 *x, u32 at) {
         // Runs that follow each other are one block of x, and have one scale.
         constexpr int WORDS = F::GAP == 16 ? 8 : 4;
 #pragma unroll
@@ -154,7 +153,7 @@ template <class F> struct Dot<F, q8_1> {
             const u32 column = at + run * F::GAP;
 #pragma unroll
             for (int v = 0; v < VECTORS; ++v) {
-                const u8 *block = x + v * stride + column / 32 * 36;
+                const u8 *block = x + column / 32 * Vectors<q8_1>::UNIT + v * 36;
                 const u32 *codes = (const u32 *)(block + 4) + column % 32 / 4;
                 const f32 d = half_at(block);
                 u32 some[WORDS];
@@ -239,11 +238,11 @@ template <class F, class X, class R>
 __device__ inline void products(R *out, const u8 *weights, Beside beside, const void *x, const Product &p, u8 *room) {
     const int lane = threadIdx.x % LANES, wave = threadIdx.x / LANES, waves = THREADS / LANES;
     const u32 vector0 = blockIdx.x / p.blocks * VECTORS, groups = (p.rows + ROWS - 1) / ROWS, step = p.blocks * waves;
-    const u32 chunks = (p.units + CHUNK - 1) / CHUNK, rounds = (groups + step - 1) / step, stride = p.panel * Vectors<X>::UNIT;
+    const u32 chunks = (p.units + CHUNK - 1) / CHUNK, rounds = (groups + step - 1) / step;
     const u32 panel_chunks = p.panel / CHUNK, items = rounds * chunks;
     // Waves without a row of their own go along: all meet at the barriers.
     const u32 group0 = blockIdx.x % p.blocks * waves + wave;
-    u8 *ring = room + (u64)VECTORS * stride + wave * STAGES * ROWS * chunk_bytes<F>();
+    u8 *ring = room + p.panel * Vectors<X>::UNIT + wave * STAGES * ROWS * chunk_bytes<F>();
     Ahead<F> ahead;
     ahead.weights = weights, ahead.ring = ring, ahead.group = group0, ahead.stage = 0;
     ahead.begin(p);
@@ -283,7 +282,8 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
             wait_copies<STAGES - 1>();
             __syncwarp();
             const u8 *staged = ring + stage * ROWS * chunk_bytes<F>();
-#pragma unroll (F::BESIDE ? CHUNK / LANES : UNROLL)
+            constexpr int AT_ONCE = F::BESIDE ? CHUNK / LANES : UNROLL;
+#pragma unroll AT_ONCE
             for (int i = 0; i < CHUNK / LANES; ++i) {
                 const u32 u = i * LANES + lane;
                 if (u >= units) break;
@@ -297,24 +297,31 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
                     if (F::BESIDE) scales[r][0] = scales[r][1] = F::scale(now.bits[i][r]);
                     else F::scales(scales[r], from, unit, beside, 0, 0);
                 }
-                Dot<F, X>::add(sums, data, scales, unit, room, stride, in_panel * CHUNK * 32 + block * F::BLOCK + F::first(unit));
+                Dot<F, X>::add(sums, data, scales, unit, room, in_panel * CHUNK * 32 + block * F::BLOCK + F::first(unit));
             }
             __syncwarp();
             stage = stage + 1 == STAGES ? 0 : stage + 1;
             in_panel = in_panel + 1 == panel_chunks ? 0 : in_panel + 1;
         }
+        // Lanes give each other half of their sums, until each has one; then those of the same are added.
+        f32 own[ROWS * VECTORS];
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r) {
+        for (int i = 0; i < ROWS * VECTORS; ++i) own[i] = sums[i / VECTORS][i % VECTORS];
 #pragma unroll
-            for (int v = 0; v < VECTORS; ++v) {
-                f32 sum = sums[r][v];
+        for (int step = 0; step < 5; ++step) {
+            const int half = ROWS * VECTORS >> (step + 1);
 #pragma unroll
-                for (int apart = LANES / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
-                if (lane == 0 && row0 + r < p.rows && vector0 + v < p.vectors) {
-                    out[(vector0 + v) * p.out_row + (row0 + r) * p.out_step] = Narrow<R>::from(sum);
-                }
+            for (int i = 0; i < ROWS * VECTORS / 2; ++i) {
+                if (i >= half) break;
+                const bool upper = lane & half;
+                const f32 kept = upper ? own[i + half] : own[i], given = upper ? own[i] : own[i + half];
+                own[i] = kept + __shfl_xor_sync(0xffffffffu, given, half);
             }
         }
+#pragma unroll
+        for (int apart = ROWS * VECTORS; apart < LANES; apart *= 2) own[0] += __shfl_xor_sync(0xffffffffu, own[0], apart);
+        const u32 row = row0 + lane / VECTORS, vector = vector0 + lane % VECTORS;
+        if (lane < ROWS * VECTORS && row < p.rows && vector < p.vectors) out[vector * p.out_row + row * p.out_step] = Narrow<R>::from(own[0]);
     }
 }
 
