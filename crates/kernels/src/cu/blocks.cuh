@@ -185,7 +185,8 @@ template <class F> __device__ inline void to_floats(u32 codes, f32 (&values)[4])
 // that is still the block's, or aligned memory before it.
 template <class F, int COUNT, bool SHARED> struct Words {
     u32 at[COUNT ? COUNT : 1];
-    __device__ inline void load(const u8 *from) {
+    // `place` says how `from` is aligned: its last bits, or those of its distance from what is aligned.
+    __device__ inline void load(const u8 *from, u32 place) {
         if constexpr (COUNT == 0) {
             at[0] = 0;
         } else if constexpr (SHARED && F::ALIGN >= 16 && COUNT % 4 == 0) {
@@ -198,7 +199,7 @@ template <class F, int COUNT, bool SHARED> struct Words {
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) at[k] = *(const u32 *)(from + 4 * k);
         } else if constexpr (SHARED || F::INSIDE) {
-            const u32 odd = (u32)(u64)from & 2u, take = odd ? 0x5432u : 0x3210u;
+            const u32 odd = place & 2u, take = odd ? 0x5432u : 0x3210u;
             const u32 *words = (const u32 *)(from - odd);
             u32 word = words[0];
 #pragma unroll
@@ -219,10 +220,11 @@ template <class F, int COUNT, bool SHARED> struct Unit {
     static constexpr int HIGH = F::HIGH < COUNT ? F::HIGH : COUNT;
     Words<F, COUNT, SHARED> low, more;
     Words<F, HIGH, SHARED> high;
-    __device__ inline void load(const u8 *block, int unit, int k = 0) {
-        low.load(block + F::low_at(unit) + 4 * k);
-        if (F::LOW == 8) more.load(block + F::low_at(unit) + 4 * k + 16);
-        high.load(block + F::high_at(unit) + (F::HIGH > 1 ? 4 * k : 0));
+    __device__ inline void load(const u8 *block, u32 place, int unit, int k = 0) {
+        const int low_at = F::low_at(unit) + 4 * k, high_at = F::high_at(unit) + (F::HIGH > 1 ? 4 * k : 0);
+        low.load(block + low_at, place + low_at);
+        if (F::LOW == 8) more.load(block + low_at + 16, place + low_at);
+        high.load(block + high_at, place + high_at);
     }
     // Word i of those of a run.
     __device__ inline u32 codes(int unit, int run, int i, int k = 0) const {

@@ -31,7 +31,7 @@ template <class F, class R> __device__ inline void pieces(R *out, const u8 *weig
                 const int unit = u % units_of<F>(), k = threadIdx.x % EACH * WORDS;
                 if (u >= units) break;
                 const u8 *block = from + u / units_of<F>() * F::BYTES;
-                data[i].load(block, unit, k);
+                data[i].load(block, (u32)(u64)block, unit, k);
                 F::scales(scales[i], block, unit, beside, row, (u32)unit0 + u);
             }
 #pragma unroll

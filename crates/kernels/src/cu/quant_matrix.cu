@@ -50,7 +50,7 @@ template <class F> struct Part {
             scales[j][0] = scales[j][1] = {0, 0};
             if (there) {
                 const u8 *block = weights + row * p.weights_row + (u64)(u / units_of<F>()) * F::BYTES;
-                units[j].load(block, u % units_of<F>());
+                units[j].load(block, (u32)(u64)block, u % units_of<F>());
                 F::scales(scales[j], block, u % units_of<F>(), beside, row, u);
             }
         }

@@ -57,7 +57,8 @@ template <int BYTES> __device__ inline void copy_row(u8 *to, const u8 *from, int
 // Vectors in shared memory: 32 floats of each, or its block of Q8_1, then the next 32 columns; with some more behind, so that lanes' units
 // begin in different banks.
 template <class X> struct Vectors {
-    static constexpr int UNIT = VECTORS * 128 + 16;
+    // Bytes of 32 columns, and of one.
+    static constexpr int UNIT = VECTORS * 128 + 16, EACH = 4;
     static __device__ void fill(u8 *room, const void *from, const Product &p, u32 vector0, u32 unit0, u32 units) {
         const int WIDTH = 16 / sizeof(X);
         union Piece { uint4 raw; X at[WIDTH]; __device__ Piece() {} };
@@ -85,7 +86,7 @@ template <class X> struct Vectors {
     }
 };
 template <> struct Vectors<q8_1> {
-    static constexpr int UNIT = (VECTORS * 9 | 1) * 4;
+    static constexpr int UNIT = (VECTORS * 9 | 1) * 4, EACH = 1;
     static __device__ void fill(u8 *room, const void *from, const Product &p, u32 vector0, u32 unit0, u32 units) {
 #pragma unroll 1
         for (u32 v = 0; v < VECTORS; ++v) {
@@ -100,10 +101,13 @@ template <> struct Vectors<q8_1> {
     }
 };
 
-// Adds a unit's products with the vectors from column `at` of the panel on.
+// Bytes from a unit's first run to its second, in the vectors.
+template <class F, class X> __device__ constexpr int gap_bytes() { return F::GAP < 32 ? F::GAP * 4 : F::GAP / 32 * Vectors<X>::UNIT; }
+
+// Adds a unit's products with the vectors; x is where its first run begins in them.
 template <class F, class X> struct Dot {
-    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F, 4, true> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
-                                      const u8 *x, u32 at) {
+    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F, 4, true> (&units)[ROWS], const Scale (&scales)[ROWS][2],
+                                      int unit, const u8 *x) {
 #pragma unroll
         for (int run = 0; run < 2; ++run) {
             f32 dots[ROWS][VECTORS], all[VECTORS];
@@ -113,7 +117,6 @@ template <class F, class X> struct Dot {
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) dots[r][v] = 0;
             }
-            const u32 column = at + run * F::GAP;
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
                 f32 codes[ROWS][4];
@@ -121,7 +124,7 @@ template <class F, class X> struct Dot {
                 for (int r = 0; r < ROWS; ++r) to_floats<F>(units[r].codes(unit, run, k), codes[r]);
 #pragma unroll
                 for (int v = 0; v < VECTORS; ++v) {
-                    const float4 some = *(const float4 *)(x + column / 32 * Vectors<X>::UNIT + v * 128 + (column % 32 + 4 * k) * 4);
+                    const float4 some = *(const float4 *)(x + run * gap_bytes<F, X>() + v * 128 + k * 16);
                     if (F::MINIMUM) all[v] += (some.x + some.y) + (some.z + some.w);
 #pragma unroll
                     for (int r = 0; r < ROWS; ++r) {
@@ -144,23 +147,23 @@ template <class F, class X> struct Dot {
     }
 };
 template <class F> struct Dot<F, q8_1> {
-    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F, 4, true> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
-                                      const u8 *x, u32 at) {
+    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F, 4, true> (&units)[ROWS], const Scale (&scales)[ROWS][2],
+                                      int unit, const u8 *x) {
         // Runs that follow each other are one block of x, and have one scale.
         constexpr int WORDS = F::GAP == 16 ? 8 : 4;
+        // Where in its block the first run begins.
+        const int inside = F::first(unit) % 32;
 #pragma unroll
         for (int run = 0; run < 8 / WORDS; ++run) {
-            const u32 column = at + run * F::GAP;
 #pragma unroll
             for (int v = 0; v < VECTORS; ++v) {
-                const u8 *block = x + column / 32 * Vectors<q8_1>::UNIT + v * 36;
-                const u32 *codes = (const u32 *)(block + 4) + column % 32 / 4;
-                const f32 d = half_at(block);
+                const u8 *codes = x + run * gap_bytes<F, q8_1>() + v * 36 + 4;
+                const f32 d = half_at(codes - 4 - inside);
                 u32 some[WORDS];
                 i32 all = 0;
 #pragma unroll
                 for (int k = 0; k < WORDS; ++k) {
-                    some[k] = codes[k];
+                    some[k] = *(const u32 *)(codes + 4 * k);
                     if (F::MINIMUM || F::ZERO) all = __dp4a((i32)some[k], 0x01010101, all);
                 }
 #pragma unroll
@@ -251,6 +254,12 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
         if (i < items) ahead.fetch(p, chunks, step, lane);
         end_copies();
     }
+    // A lane's unit has the same place in its block in all chunks; those of one lane are so many bytes apart.
+    constexpr int BLOCKS = LANES / units_of<F>();
+    static_assert(BLOCKS * F::BYTES % 4 == 0, "a lane's words are aligned alike");
+    const int unit = lane % units_of<F>();
+    const u32 in_chunk = lane / units_of<F>() * F::BYTES;
+    const u32 in_vectors = (lane / units_of<F>() * units_of<F>() + F::first(unit) / 32) * Vectors<X>::UNIT + F::first(unit) % 32 * Vectors<X>::EACH;
     Next<F> next;
     next.load(beside, p, group0 * ROWS, 0, lane);
     u32 stage = 0, item = STAGES - 1;
@@ -287,17 +296,16 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
             for (int i = 0; i < CHUNK / LANES; ++i) {
                 const u32 u = i * LANES + lane;
                 if (u >= units) break;
-                const int block = u / units_of<F>(), unit = u % units_of<F>();
                 Unit<F, 4, true> data[ROWS];
                 Scale scales[ROWS][2];
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) {
-                    const u8 *from = staged + r * chunk_bytes<F>() + block * F::BYTES;
-                    data[r].load(from, unit);
+                    const u8 *from = staged + in_chunk + (r * chunk_bytes<F>() + i * BLOCKS * F::BYTES);
+                    data[r].load(from, in_chunk, unit);
                     if (F::BESIDE) scales[r][0] = scales[r][1] = F::scale(now.bits[i][r]);
                     else F::scales(scales[r], from, unit, beside, 0, 0);
                 }
-                Dot<F, X>::add(sums, data, scales, unit, room, in_panel * CHUNK * 32 + block * F::BLOCK + F::first(unit));
+                Dot<F, X>::add(sums, data, scales, unit, room + in_vectors + (in_panel * CHUNK + i * LANES) * Vectors<X>::UNIT);
             }
             __syncwarp();
             stage = stage + 1 == STAGES ? 0 : stage + 1;
