@@ -11,6 +11,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::{Event, done};
 use crate::graph::Capture;
+use crate::launch::Args;
 use crate::memory::{Block, Buffer, HostBuffer, Slice, SliceMut, mark_used};
 use crate::table::{DevicePtr, Failure, Handle, Table};
 use crate::vendor;
@@ -439,6 +440,19 @@ impl Stream {
     /// The driver's handle, for other libraries of the vendor. It lives as long as the stream.
     pub fn raw(&self) -> Handle {
         self.0.raw
+    }
+
+    /// Has a library of the vendor's queue work on this stream: `queue` gets the driver's handle, with the device current. `touched` are
+    /// the buffers that the work reads or writes.
+    pub fn through_library<'a, R>(&self, touched: impl Args<'a>, queue: impl FnOnce(Handle) -> R) -> Result<R> {
+        let touched = touched.into_array();
+        let blocks = || touched.as_ref().iter().filter_map(|arg| arg.block);
+        blocks().try_for_each(|block| self.check_device(block, "a buffer"))?;
+        self.device().activate()?;
+        let _gate = self.enter();
+        let result = queue(self.raw());
+        mark_used(blocks(), self)?;
+        Ok(result)
     }
 
     pub(crate) fn id(&self) -> u64 {

@@ -12,18 +12,18 @@ use crate::tuning::{Knob, Tuning};
 use crate::view::{View, ViewMut};
 
 const WAYS: &[&str] = &["_vectors", "_rows", "_single", "_single64"];
-const TYPES: &str = include_str!("cu/types.cuh");
-const PACK: &str = include_str!("cu/pack.cuh");
+pub(crate) const TYPES: &str = include_str!("cu/types.cuh");
+pub(crate) const PACK: &str = include_str!("cu/pack.cuh");
 const MATH: &str = include_str!("cu/math.cuh");
-const MAP: &str = include_str!("cu/map.cuh");
+pub(crate) const MAP: &str = include_str!("cu/map.cuh");
 static UNARY: File = File { name: "unary.cu", texts: &[TYPES, MATH, PACK, MAP, include_str!("cu/unary.cu")], kernels: WAYS };
 static BINARY: File = File { name: "binary.cu", texts: &[TYPES, MATH, PACK, MAP, include_str!("cu/binary.cu")], kernels: WAYS };
-static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
+pub(crate) static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
 
 static TURN: File = File { name: "turn.cu", texts: &[TYPES, PACK, include_str!("cu/turn.cu")], kernels: &[""] };
 
 /// What a function of elements is made of; a tuning makes a recipe of it.
-struct Map {
+pub(crate) struct Map {
     file: &'static File,
     op: &'static str,
     types: [&'static str; 2],
@@ -31,7 +31,7 @@ struct Map {
 }
 
 impl Map {
-    fn recipe(&self, tuning: &Tuning) -> Recipe {
+    pub(crate) fn recipe(&self, tuning: &Tuning) -> Recipe {
         Recipe::new(self.file, self.op, &self.types, &[("UNROLL", tuning.get(self.unroll))])
     }
 }
@@ -158,14 +158,18 @@ impl Unary {
         }
     }
 
-    /// Whether it costs more than the memory it touches.
-    fn is_heavy(self) -> bool {
+    /// Beside the memory it touches it costs little, as much, or more.
+    fn unroll(self) -> Knob {
         use Unary::*;
-        matches!(self, Exp | Log | Sin | Cos | Tanh | Gelu | GeluErf | Erf | Silu | Sigmoid | Elu(_) | Powf(_))
+        match self {
+            GeluErf | Erf | Powf(_) => Knob::UnrollHeaviest,
+            Exp | Log | Sin | Cos | Tanh | Gelu | Silu | Sigmoid | Elu(_) | Sqrt => Knob::UnrollHeavy,
+            _ => unroll(1),
+        }
     }
 
     fn map(self, dtype: DType) -> Map {
-        Map { file: &UNARY, op: self.name(), types: [dtype.name(), ""], unroll: unroll(1, self.is_heavy()) }
+        Map { file: &UNARY, op: self.name(), types: [dtype.name(), ""], unroll: self.unroll() }
     }
 
     fn scalars(self, dtype: DType) -> Scalars {
@@ -272,11 +276,16 @@ impl Binary {
     }
 
     fn map(self, dtype: DType) -> Map {
-        Map { file: &BINARY, op: self.name(), types: [dtype.name(), ""], unroll: unroll(2, self == Binary::Pow) }
+        Map {
+            file: &BINARY,
+            op: self.name(),
+            types: [dtype.name(), ""],
+            unroll: if self == Binary::Pow { Knob::UnrollHeavy } else { unroll(2) },
+        }
     }
 }
 
-const NO_SCALARS: Scalars = Scalars { floats: [0.0; 2], ints: [0; 2] };
+pub(crate) const NO_SCALARS: Scalars = Scalars { floats: [0.0; 2], ints: [0; 2] };
 
 impl Kernels {
     /// `out = op(x)`.
@@ -395,8 +404,8 @@ impl Kernels {
 }
 
 /// The recipe of what looks at sizes alone.
-fn moving(op: &'static str, dtype: DType, inputs: usize) -> Map {
-    Map { file: &MOVING, op, types: [carrier(dtype), ""], unroll: unroll(inputs, false) }
+pub(crate) fn moving(op: &'static str, dtype: DType, inputs: usize) -> Map {
+    Map { file: &MOVING, op, types: [carrier(dtype), ""], unroll: unroll(inputs) }
 }
 
 fn turning(dtype: DType) -> Recipe {

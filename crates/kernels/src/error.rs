@@ -113,4 +113,23 @@ pub enum Error {
         #[source]
         reason: Arc<warpwave_gpu::Error>,
     },
+    /// The vendor's library is not there.
+    #[error("{op}: {reason}")]
+    NotAvailable {
+        /// The operation.
+        op: String,
+        /// Why.
+        #[source]
+        reason: Arc<warpwave_gpu::Error>,
+    },
+    /// The vendor's library cannot do it, or failed.
+    #[error("{op}: {library}: {reason}")]
+    Library {
+        /// The operation.
+        op: String,
+        /// The library.
+        library: &'static str,
+        /// Why.
+        reason: String,
+    },
 }

@@ -1,11 +1,12 @@
 //! The kernels of a device, compiled when first asked for; and the checks that all operations share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use warpwave_gpu::{Device, Kernel, Stream};
 use warpwave_jit::{Jit, JitError};
 
+use crate::blas::Blas;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::source::Recipe;
@@ -21,6 +22,7 @@ struct Inner {
     jit: Jit,
     tuning: Tuning,
     loaded: Mutex<HashMap<Recipe, Arc<[Kernel]>>>,
+    blas: OnceLock<Result<Blas, Arc<warpwave_gpu::Error>>>,
 }
 
 impl Kernels {
@@ -32,7 +34,7 @@ impl Kernels {
 
     /// For a device, with these choices.
     pub fn with_tuning(device: &Device, jit: &Jit, tuning: Tuning) -> Kernels {
-        Kernels(Arc::new(Inner { device: device.clone(), jit: jit.clone(), tuning, loaded: Mutex::default() }))
+        Kernels(Arc::new(Inner { device: device.clone(), jit: jit.clone(), tuning, loaded: Mutex::default(), blas: OnceLock::new() }))
     }
 
     /// The choices that the kernels are made with.
@@ -43,6 +45,11 @@ impl Kernels {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.0.device
+    }
+
+    /// The vendor's library of matrix products; it is looked for once.
+    pub(crate) fn blas(&self) -> Result<&Blas, Arc<warpwave_gpu::Error>> {
+        self.0.blas.get_or_init(|| Blas::open(&self.0.device).map_err(Arc::new)).as_ref().map_err(Arc::clone)
     }
 
     /// Refuses a stream or views of another device.

@@ -14,15 +14,14 @@ pub(crate) const TURNING: u32 = 256;
 /// Blocks of a launch: beyond it each does more.
 const MOST_BLOCKS: u64 = 1 << 22;
 /// Bytes that a thread reads or writes at once.
-const PACK: usize = 16;
+pub(crate) const PACK: usize = 16;
 
-/// What says how many packs a thread has under way at once.
-pub(crate) fn unroll(inputs: usize, heavy: bool) -> Knob {
-    match (heavy, inputs) {
-        (true, _) => Knob::UnrollHeavy,
-        (false, 0) => Knob::UnrollFill,
-        (false, 1) => Knob::UnrollOne,
-        (false, _) => Knob::UnrollMany,
+/// What says how many packs a thread of a function that costs little has under way at once.
+pub(crate) fn unroll(inputs: usize) -> Knob {
+    match inputs {
+        0 => Knob::UnrollFill,
+        1 => Knob::UnrollOne,
+        _ => Knob::UnrollMany,
     }
 }
 
@@ -45,6 +44,13 @@ pub(crate) struct Dims {
     magic: [u32; MOST_DIMS],
     shift: [u32; MOST_DIMS],
     strides: [[u64; MOST_DIMS]; MOST_OPERANDS],
+}
+
+impl Dims {
+    /// The number of elements.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
 }
 
 /// Which kernel.
@@ -76,9 +82,7 @@ pub(crate) fn plan(shape: &[usize], operands: &[Operand], unroll: u32, block: u3
         let packs = (n - head) / width as u64;
         return Plan { way: Way::Vectors { n, head }, launch: launch(packs.div_ceil(u64::from(unroll)), block) };
     }
-    // An element's place counts too, not only their number.
-    let last = |k: usize| dims.iter().map(|dim| (dim.size as u64 - 1) * dim.strides[k] as u64).sum::<u64>();
-    let small = n < 1 << 31 && (0..operands.len()).all(|k| last(k) < 1 << 31);
+    let small = is_small(&dims);
     let packs = if small { packed(&dims, operands, width) } else { None };
     let way = match &packs {
         Some(packs) => Way::Rows(laid_out(packs)),
@@ -88,7 +92,13 @@ pub(crate) fn plan(shape: &[usize], operands: &[Operand], unroll: u32, block: u3
     Plan { way, launch: launch(if packs.is_some() { n / width as u64 } else { n }, block) }
 }
 
-fn launch(threads: u64, block: u32) -> Launch {
+/// Whether 32 bits count the elements, and each one's place.
+pub(crate) fn is_small(dims: &[Dim]) -> bool {
+    let last = |k: usize| dims.iter().map(|dim| (dim.size as u64 - 1) * dim.strides[k] as u64).sum::<u64>();
+    dims.iter().map(|dim| dim.size as u64).product::<u64>() < 1 << 31 && (0..MOST_OPERANDS).all(|k| last(k) < 1 << 31)
+}
+
+pub(crate) fn launch(threads: u64, block: u32) -> Launch {
     let blocks = threads.div_ceil(u64::from(block)).clamp(1, MOST_BLOCKS);
     Launch::new([blocks as u32, 1, 1], [block, 1, 1])
 }
@@ -146,14 +156,14 @@ pub(crate) fn turned(shape: &[usize], operands: &[Operand]) -> Option<(Turn, Lau
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Dim {
-    size: usize,
-    strides: [usize; MOST_OPERANDS],
+pub(crate) struct Dim {
+    pub size: usize,
+    pub strides: [usize; MOST_OPERANDS],
 }
 
 /// The dimensions, innermost first: in the order in which the result lies in memory, without those of one element, and with those
 /// made one that every operand walks in one step.
-fn merged(shape: &[usize], operands: &[Operand]) -> Vec<Dim> {
+pub(crate) fn merged(shape: &[usize], operands: &[Operand]) -> Vec<Dim> {
     let dim = |(d, size): (usize, &usize)| {
         let mut strides = [0; MOST_OPERANDS];
         operands.iter().enumerate().for_each(|(k, operand)| strides[k] = operand.strides[d]);
@@ -191,7 +201,7 @@ fn head(dims: &[Dim], operands: &[Operand], width: usize) -> Option<u64> {
 }
 
 /// The dimensions with the innermost in packs, if every operand has or repeats them there, aligned.
-fn packed(dims: &[Dim], operands: &[Operand], width: usize) -> Option<Vec<Dim>> {
+pub(crate) fn packed(dims: &[Dim], operands: &[Operand], width: usize) -> Option<Vec<Dim>> {
     let (inner, outer) = dims.split_first()?;
     let fits = |(k, operand): (usize, &Operand)| match inner.strides[k] {
         // The result is never repeated.
@@ -206,7 +216,7 @@ fn packed(dims: &[Dim], operands: &[Operand], width: usize) -> Option<Vec<Dim>> 
     Some(std::iter::once(packs).chain(outer.iter().copied()).collect())
 }
 
-fn laid_out(dims: &[Dim]) -> Dims {
+pub(crate) fn laid_out(dims: &[Dim]) -> Dims {
     let mut result = Dims::zeroed();
     result.n = dims.iter().map(|dim| dim.size as u64).product();
     result.rank = dims.len() as u32;

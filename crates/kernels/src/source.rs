@@ -98,7 +98,22 @@ pub(crate) fn carrier(dtype: DType) -> &'static str {
 
 /// The sources of all kernels with the usual tuning, each with its name: to compile beforehand, or to look at.
 pub fn programs() -> Vec<(String, KernelSource)> {
-    let mut recipes = crate::elementwise::recipes(&Tuning::default());
-    recipes.extend(crate::quant::recipes());
-    recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
+    let usual = Tuning::default();
+    let families = [
+        crate::elementwise::recipes(&usual),
+        crate::append::recipes(),
+        crate::attention::recipes(),
+        crate::decode::recipes(),
+        crate::glu::recipes(),
+        crate::index::recipes(&usual),
+        crate::matmul::recipes(),
+        crate::normalise::recipes(),
+        crate::order::recipes(),
+        crate::quant::recipes(),
+        crate::reduce::recipes(),
+        crate::rope::recipes(),
+        crate::sample::recipes(),
+        crate::scores::recipes(),
+    ];
+    families.iter().flatten().map(|recipe| (recipe.label(), recipe.source())).collect()
 }

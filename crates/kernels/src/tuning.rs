@@ -17,13 +17,16 @@ pub enum Knob {
     UnrollCast,
     /// The same with several inputs.
     UnrollMany,
-    /// The same where the function costs more than the memory it touches.
+    /// The same where the function costs as much as the memory it touches.
     UnrollHeavy,
+    /// The same where it costs more.
+    UnrollHeaviest,
 }
 
 impl Knob {
     /// All of them.
-    pub const ALL: [Knob; 6] = [Knob::Block, Knob::UnrollFill, Knob::UnrollOne, Knob::UnrollCast, Knob::UnrollMany, Knob::UnrollHeavy];
+    pub const ALL: [Knob; 7] =
+        [Knob::Block, Knob::UnrollFill, Knob::UnrollOne, Knob::UnrollCast, Knob::UnrollMany, Knob::UnrollHeavy, Knob::UnrollHeaviest];
 
     /// Its name in files.
     pub fn name(self) -> &'static str {
@@ -34,6 +37,7 @@ impl Knob {
             Knob::UnrollCast => "unroll_cast",
             Knob::UnrollMany => "unroll_many",
             Knob::UnrollHeavy => "unroll_heavy",
+            Knob::UnrollHeaviest => "unroll_heaviest",
         }
     }
 
@@ -41,7 +45,7 @@ impl Knob {
     pub fn choices(self) -> &'static [u32] {
         match self {
             Knob::Block => &[128, 256, 512],
-            Knob::UnrollFill | Knob::UnrollCast => &[4, 1, 2],
+            Knob::UnrollFill | Knob::UnrollCast | Knob::UnrollHeaviest => &[4, 1, 2],
             Knob::UnrollOne | Knob::UnrollMany => &[1, 2, 4],
             Knob::UnrollHeavy => &[2, 1, 4],
         }

@@ -9,7 +9,6 @@
         typedef RESULT R;                                                                                                          \
         typedef Traits<T>::Math Math;                                                                                              \
         static const int ARITY = 2;                                                                                                \
-        static const bool PAIRS = false;                                                                                           \
         __device__ Op(Scalars) {}                                                                                                  \
         __device__ R at(A first, B second, C) const {                                                                              \
             const Math x = widen(first), y = widen(second);                                                                        \

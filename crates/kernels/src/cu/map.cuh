@@ -14,6 +14,9 @@ template <class F> __host__ __device__ constexpr int width() {
     return 16 / most(most(sizeof(typename F::A), sizeof(typename F::B)), most(sizeof(typename F::C), sizeof(typename F::R)));
 }
 
+template <class F> __host__ __device__ constexpr auto has_pairs(int) -> decltype(F::PAIRS) { return F::PAIRS; }
+template <class F> __host__ __device__ constexpr bool has_pairs(...) { return false; }
+
 // The inputs of WIDTH elements.
 template <class F, int WIDTH> struct Operands {
     Pack<typename F::A, WIDTH> a;
@@ -27,7 +30,7 @@ template <class F, int WIDTH> struct Operands {
     }
     __device__ inline void store(const F &f, typename F::R *to) const {
         Pack<typename F::R, WIDTH> r;
-        if constexpr (F::PAIRS && WIDTH > 1) {
+        if constexpr (has_pairs<F>(0) && WIDTH > 1) {
 #pragma unroll
             for (int k = 0; k < WIDTH; k += 2) narrow_pair(r.at + k, f.value(a.at[k]), f.value(a.at[k + 1]));
         } else {

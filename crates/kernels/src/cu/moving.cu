@@ -1,4 +1,4 @@
-// Functions that move elements: copy, fill, where; and affine and cast, which change them on the way.
+// Functions that move elements: copy, fill, where, masked fill; and affine and cast, which change them on the way.
 //
 // A copy looks at sizes alone: T is a whole number of the element's size.
 
@@ -7,7 +7,6 @@ struct Copy {
     typedef T A, R;
     typedef Nothing B, C;
     static const int ARITY = 1;
-    static const bool PAIRS = false;
     __device__ Copy(Scalars) {}
     __device__ R at(A x, B, C) const { return x; }
 };
@@ -17,7 +16,6 @@ struct Fill {
     typedef T R;
     typedef Nothing A, B, C;
     static const int ARITY = 0;
-    static const bool PAIRS = false;
     T value;
     // The element's bits.
     __device__ Fill(Scalars s) : value((T)s.i) {}
@@ -29,11 +27,21 @@ struct Where {
     typedef u8 A;
     typedef T B, C, R;
     static const int ARITY = 3;
-    static const bool PAIRS = false;
     __device__ Where(Scalars) {}
     __device__ R at(A which, B yes, C no) const { return which ? yes : no; }
 };
 KERNELS(Where)
+#elif defined(OP_masked_fill)
+struct MaskedFill {
+    typedef u8 A;
+    typedef T B, R;
+    typedef Nothing C;
+    static const int ARITY = 2;
+    T value;
+    __device__ MaskedFill(Scalars s) : value((T)s.i) {}
+    __device__ R at(A mask, B x, C) const { return mask ? value : x; }
+};
+KERNELS(MaskedFill)
 #elif defined(OP_affine)
 template <class M> __device__ inline M multiply_add(M x, M factor, M term) { return (M)((u64)x * (u64)factor + (u64)term); }
 template <> __device__ inline f32 multiply_add(f32 x, f32 factor, f32 term) { return fma(x, factor, term); }
@@ -43,7 +51,6 @@ struct Affine {
     typedef Nothing B, C;
     typedef Traits<T>::Math Math;
     static const int ARITY = 1;
-    static const bool PAIRS = false;
     Math factor, term;
     __device__ Affine(Scalars s)
         : factor(Traits<T>::INTEGER ? (Math)s.i : (Math)s.x), term(Traits<T>::INTEGER ? (Math)s.j : (Math)s.y) {}
@@ -58,7 +65,6 @@ struct Cast {
     typedef U R;
     typedef Nothing B, C;
     static const int ARITY = 1;
-    static const bool PAIRS = false;
     __device__ Cast(Scalars) {}
     __device__ R at(A x, B, C) const { return convert<U>(x); }
 };

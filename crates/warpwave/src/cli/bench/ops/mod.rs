@@ -1,11 +1,15 @@
 //! `warpwave bench ops`: each operation's speed, beside what the device can do and beside a peer, in the same run.
 
+mod attention;
 mod case;
+mod cpu;
 mod elementwise;
+mod index;
 mod plot;
 mod quant;
 mod time;
 mod torch;
+mod transformer;
 
 use std::path::PathBuf;
 
@@ -142,6 +146,10 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
 
 fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
     let mut cases: Vec<Case> = elementwise::cases(sizes);
+    cases.extend(cpu::cases(sizes));
+    cases.extend(index::cases(sizes));
+    cases.extend(attention::cases(sizes));
+    cases.extend(transformer::cases(sizes));
     cases.extend(quant::cases(sizes));
     if let Some(filter) = filter {
         let words: Vec<&str> = filter.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();

@@ -1,0 +1,538 @@
+//! The vendors' libraries of matrix products, opened at run time: cuBLASLt and rocBLAS.
+//!
+//! Both see matrices column by column: `c (m × n) = alpha · a (m × k) · b (k × n) + beta · c`.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use warpwave_gpu::library::{Library, Search, python_folders, versioned_folders};
+use warpwave_gpu::{Device, Handle, Vendor, rocm_library_folders};
+
+use crate::dtype::DType;
+
+/// A matrix: whether it is stored transposed, the elements from a column to the next, and from one of the batch to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Matrix {
+    pub transposed: bool,
+    pub leading: u64,
+    pub step: u64,
+    /// What the address is a multiple of.
+    pub alignment: u32,
+}
+
+/// What a library does after the product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Epilogue {
+    /// A vector that is added to each column.
+    pub bias: bool,
+    pub relu: bool,
+    /// By tanh.
+    pub gelu: bool,
+}
+
+/// A product, without its addresses and factors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Shape {
+    /// Of `a` and `b`; `u8` are the bits of signed bytes.
+    pub dtype: DType,
+    pub out: DType,
+    pub tf32: bool,
+    pub size: [u64; 3],
+    pub a: Matrix,
+    pub b: Matrix,
+    pub c: Matrix,
+    pub batches: u64,
+    pub epilogue: Epilogue,
+}
+
+/// Where the operands are, and by what they are multiplied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Places {
+    pub a: u64,
+    pub b: u64,
+    pub c: u64,
+    pub bias: u64,
+    pub alpha: f64,
+    pub beta: f64,
+    pub workspace: u64,
+}
+
+/// Bytes that a product may use besides.
+pub(crate) const WORKSPACE: usize = 32 << 20;
+
+/// A library did not do a product: it has none of this kind, or a call failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    NoSuchProduct,
+    Failed { call: &'static str, code: c_int },
+}
+
+fn checked(call: &'static str, code: c_int) -> Result<(), Refusal> {
+    if code == 0 { Ok(()) } else { Err(Refusal::Failed { call, code }) }
+}
+
+macro_rules! functions {
+    ($table:ident { $( $name:ident = $symbol:literal ( $($ty:ty),* ); )* }) => {
+        /// The library's functions; all give a status.
+        #[derive(Clone, Copy)]
+        pub(crate) struct $table {
+            $( $name: unsafe extern "C" fn($($ty),*) -> c_int, )*
+        }
+
+        impl $table {
+            /// The symbols, each with the sizes of its parameters.
+            #[cfg(test)]
+            const ROWS: &'static [(&'static str, &'static [usize])] = &[$( ($symbol, &[$( size_of::<$ty>() ),*]) ),*];
+
+            fn of_library(library: &Library, what: &str) -> warpwave_gpu::Result<$table> {
+                let missing = |symbol| warpwave_gpu::Error::MissingSymbol { symbol, library: what.to_owned() };
+                $( let $name = library.symbol($symbol).ok_or_else(|| missing($symbol))?; )*
+                Ok($table {
+                    // SAFETY: the library's header fixes the shape of the function of this name.
+                    $( $name: unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($ty),*) -> c_int>($name) }, )*
+                })
+            }
+        }
+    };
+}
+
+functions!(LtFunctions {
+    create = "cublasLtCreate" (*mut Handle);
+    destroy = "cublasLtDestroy" (Handle);
+    describe = "cublasLtMatmulDescCreate" (*mut Handle, c_int, c_int);
+    set = "cublasLtMatmulDescSetAttribute" (Handle, c_int, *const c_void, usize);
+    forget = "cublasLtMatmulDescDestroy" (Handle);
+    layout = "cublasLtMatrixLayoutCreate" (*mut Handle, c_int, u64, u64, i64);
+    set_layout = "cublasLtMatrixLayoutSetAttribute" (Handle, c_int, *const c_void, usize);
+    forget_layout = "cublasLtMatrixLayoutDestroy" (Handle);
+    prefer = "cublasLtMatmulPreferenceCreate" (*mut Handle);
+    set_preference = "cublasLtMatmulPreferenceSetAttribute" (Handle, c_int, *const c_void, usize);
+    forget_preference = "cublasLtMatmulPreferenceDestroy" (Handle);
+    choose = "cublasLtMatmulAlgoGetHeuristic" (Handle, Handle, Handle, Handle, Handle, Handle, Handle, c_int, *mut Choice, *mut c_int);
+    multiply = "cublasLtMatmul" (Handle, Handle, *const c_void, u64, Handle, u64, Handle, *const c_void, u64, Handle, u64, Handle,
+        *const Choice, u64, usize, Handle);
+});
+
+functions!(RocFunctions {
+    create = "rocblas_create_handle" (*mut Handle);
+    destroy = "rocblas_destroy_handle" (Handle);
+    set_stream = "rocblas_set_stream" (Handle, Handle);
+    set_workspace = "rocblas_set_workspace" (Handle, u64, usize);
+    multiply = "rocblas_gemm_strided_batched_ex" (Handle, c_int, c_int, i32, i32, i32, *const c_void, u64, c_int, i32, i64, u64, c_int, i32,
+        i64, *const c_void, u64, c_int, i32, i64, u64, c_int, i32, i64, i32, c_int, c_int, i32, u32);
+});
+
+/// `cublasLtMatmulHeuristicResult_t`; it begins with the algorithm.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Choice {
+    algorithm: [u64; 8],
+    workspace: usize,
+    state: c_int,
+    waves: f32,
+    reserved: [c_int; 4],
+}
+
+/// Numbers of `cublasLt.h`, `cublas_api.h` and `library_types.h`.
+mod lt {
+    use super::{DType, c_int};
+
+    pub const TRANSPOSE_A: c_int = 3;
+    pub const TRANSPOSE_B: c_int = 4;
+    pub const EPILOGUE: c_int = 7;
+    pub const BIAS_POINTER: c_int = 8;
+    pub const BATCHES: c_int = 5;
+    pub const STEP: c_int = 6;
+    pub const MOST_WORKSPACE: c_int = 1;
+    /// Of `a`, `b`, `c` and the result.
+    pub const ALIGNMENTS: [c_int; 4] = [5, 6, 7, 8];
+    pub const RELU: u32 = 2;
+    pub const BIAS: u32 = 4;
+    pub const GELU: u32 = 32;
+    pub const NOTHING: u32 = 1;
+    pub const OP_N: c_int = 0;
+    pub const OP_T: c_int = 1;
+    pub const COMPUTE_32F: c_int = 68;
+    pub const COMPUTE_TF32: c_int = 77;
+    pub const COMPUTE_64F: c_int = 70;
+    pub const COMPUTE_32I: c_int = 72;
+
+    pub fn datatype(dtype: DType) -> Option<c_int> {
+        Some(match dtype {
+            DType::F32 => 0,
+            DType::F64 => 1,
+            DType::F16 => 2,
+            DType::U8 => 3,
+            DType::I32 => 10,
+            DType::Bf16 => 14,
+            _ => return None,
+        })
+    }
+}
+
+/// Numbers of `rocblas-types.h`.
+mod roc {
+    use super::{DType, c_int};
+
+    pub const OP_N: c_int = 111;
+    pub const OP_T: c_int = 112;
+    pub const STANDARD: c_int = 0;
+
+    pub fn datatype(dtype: DType) -> Option<c_int> {
+        Some(match dtype {
+            DType::F16 => 150,
+            DType::F32 => 151,
+            DType::F64 => 152,
+            DType::U8 => 160,
+            DType::I32 => 162,
+            DType::Bf16 => 168,
+            _ => return None,
+        })
+    }
+}
+
+/// A library, for one device.
+pub(crate) enum Blas {
+    Lt { functions: LtFunctions, handle: Handle, plans: Mutex<HashMap<Shape, Option<LtPlan>>> },
+    Roc { functions: RocFunctions, handle: Mutex<Handle> },
+}
+
+// SAFETY: cuBLASLt's handle may be used from any thread; rocBLAS's is used by one at a time. So are the plans.
+unsafe impl Send for Blas {}
+// SAFETY: as above.
+unsafe impl Sync for Blas {}
+
+/// What cuBLASLt was told about a shape, and what it chose.
+pub(crate) struct LtPlan {
+    description: Handle,
+    layouts: [Handle; 3],
+    choice: Choice,
+}
+
+/// Where a vendor's library may be.
+pub(crate) fn search(vendor: Vendor) -> Search {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    match vendor {
+        Vendor::Nvidia => {
+            let mut folders = versioned_folders("/usr/local", "cuda", "lib64");
+            folders.extend(
+                python_folders().into_iter().flat_map(|folder| ["cu13/lib", "cublas/lib"].map(|tail| folder.join("nvidia").join(tail))),
+            );
+            Search {
+                what: "cuBLASLt",
+                variable: "WARPWAVE_CUBLASLT_LIB",
+                names: names(&["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"]),
+                folders,
+            }
+        }
+        Vendor::Amd => Search {
+            what: "rocBLAS",
+            variable: "WARPWAVE_ROCBLAS_LIB",
+            names: names(&["librocblas.so.5", "librocblas.so.4", "librocblas.so.3", "librocblas.so.0", "librocblas.so"]),
+            folders: rocm_library_folders(),
+        },
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Blas {
+    pub fn open(device: &Device) -> warpwave_gpu::Result<Blas> {
+        let (driver, search) = (device.driver(), search(device.driver().vendor()));
+        // A library of the vendor's works with the vendor's driver alone; what stands in for one is named by the variable.
+        if !driver.library().is_absolute() && std::env::var_os(search.variable).is_none_or(|value| value.is_empty()) {
+            let reason = format!("{} has no libraries", driver.label());
+            return Err(warpwave_gpu::Error::NotAvailable { library: search.what.to_owned(), tried: Vec::new(), reason });
+        }
+        let library = Library::open(&search)?;
+        device.make_current()?;
+        let mut handle: Handle = std::ptr::null_mut();
+        let failed = |code| {
+            let (library, reason) = (search.what.to_owned(), format!("it was opened, and gave no handle: error {code}"));
+            warpwave_gpu::Error::NotAvailable { library, tried: Vec::new(), reason }
+        };
+        match driver.vendor() {
+            Vendor::Nvidia => {
+                let functions = LtFunctions::of_library(&library, search.what)?;
+                // SAFETY: the output outlives the call, and the device is current.
+                match unsafe { (functions.create)(&mut handle) } {
+                    0 => Ok(Blas::Lt { functions, handle, plans: Mutex::default() }),
+                    code => Err(failed(code)),
+                }
+            }
+            Vendor::Amd => {
+                let functions = RocFunctions::of_library(&library, search.what)?;
+                // SAFETY: as above.
+                match unsafe { (functions.create)(&mut handle) } {
+                    0 => Ok(Blas::Roc { functions, handle: Mutex::new(handle) }),
+                    code => Err(failed(code)),
+                }
+            }
+        }
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Blas::Lt { .. } => "cuBLASLt",
+            Blas::Roc { .. } => "rocBLAS",
+        }
+    }
+
+    /// Whether it does what comes after a product by itself.
+    pub fn has(&self, epilogue: Epilogue) -> bool {
+        matches!(self, Blas::Lt { .. }) || epilogue == Epilogue::default()
+    }
+
+    /// Queues a product.
+    ///
+    /// # Safety
+    /// The device is current, the stream is its own, and the matrices and [`WORKSPACE`] bytes are its memory, of which `c` and the
+    /// workspace may be written.
+    pub unsafe fn multiply(&self, stream: Handle, shape: &Shape, places: Places) -> Result<(), Refusal> {
+        match self {
+            Blas::Lt { functions, handle, plans } => {
+                let mut plans = held(plans);
+                // Shapes repeat; a program with ever new ones must not fill the memory.
+                if plans.len() >= 4096 {
+                    plans.drain().filter_map(|(_, plan)| plan).for_each(|plan| functions.drop_plan(&plan));
+                }
+                let plan = match plans.get(shape) {
+                    Some(plan) => plan,
+                    None => {
+                        let plan = functions.plan(*handle, shape)?;
+                        plans.entry(*shape).or_insert(plan)
+                    }
+                };
+                let plan = plan.as_ref().ok_or(Refusal::NoSuchProduct)?;
+                // SAFETY: the caller's promise; the lock keeps the description to this call.
+                unsafe { functions.multiply(*handle, plan, stream, shape, places) }
+            }
+            // SAFETY: the caller's promise; the lock keeps the handle to this call.
+            Blas::Roc { functions, handle } => unsafe { functions.multiply(*held(handle), stream, shape, places) },
+        }
+    }
+}
+
+impl Drop for Blas {
+    fn drop(&mut self) {
+        // SAFETY: made once each, and this is their last use.
+        unsafe {
+            match self {
+                Blas::Lt { functions, handle, plans } => {
+                    held(plans).drain().filter_map(|(_, plan)| plan).for_each(|plan| functions.drop_plan(&plan));
+                    (functions.destroy)(*handle);
+                }
+                Blas::Roc { functions, handle } => _ = (functions.destroy)(*held(handle)),
+            }
+        }
+    }
+}
+
+/// Factors as the libraries read them: as the type that sums are in.
+#[derive(Clone, Copy)]
+#[repr(C)]
+union Factor {
+    float: f32,
+    double: f64,
+    int: i32,
+}
+
+fn factor(dtype: DType, value: f64) -> Factor {
+    match dtype {
+        DType::F64 => Factor { double: value },
+        DType::U8 => Factor { int: value as i32 },
+        _ => Factor { float: value as f32 },
+    }
+}
+
+/// Does something when it is dropped.
+struct Guard<F: FnMut()>(F);
+impl<F: FnMut()> Drop for Guard<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+impl LtFunctions {
+    /// None where the library has no such product.
+    fn plan(&self, handle: Handle, shape: &Shape) -> Result<Option<LtPlan>, Refusal> {
+        let Shape { dtype, out, size: [m, n, k], a, b, c, batches, epilogue, .. } = *shape;
+        let (Some(input), Some(output)) = (lt::datatype(dtype), lt::datatype(out)) else { return Ok(None) };
+        let (compute, scale) = match dtype {
+            DType::F64 => (lt::COMPUTE_64F, DType::F64),
+            DType::U8 => (lt::COMPUTE_32I, DType::I32),
+            DType::F32 if shape.tf32 => (lt::COMPUTE_TF32, DType::F32),
+            _ => (lt::COMPUTE_32F, DType::F32),
+        };
+        let Some(scale) = lt::datatype(scale) else { return Ok(None) };
+        let mut plan = LtPlan { description: std::ptr::null_mut(), layouts: [std::ptr::null_mut(); 3], choice: Choice::default() };
+        // Whatever was made is forgotten unless all was.
+        let outcome = (|| -> Result<bool, Refusal> {
+            // SAFETY: every output outlives its call, every value is of the size that is given with it, and the handles are live.
+            unsafe {
+                checked("cublasLtMatmulDescCreate", (self.describe)(&mut plan.description, compute, scale))?;
+                let set = |attribute, value: *const c_void, size| {
+                    checked("cublasLtMatmulDescSetAttribute", (self.set)(plan.description, attribute, value, size))
+                };
+                for (attribute, transposed) in [(lt::TRANSPOSE_A, a.transposed), (lt::TRANSPOSE_B, b.transposed)] {
+                    let op = if transposed { lt::OP_T } else { lt::OP_N };
+                    set(attribute, (&raw const op).cast(), size_of::<c_int>())?;
+                }
+                let after = match epilogue {
+                    Epilogue { relu: true, .. } => lt::RELU,
+                    Epilogue { gelu: true, .. } => lt::GELU,
+                    _ => 0,
+                } | if epilogue.bias { lt::BIAS } else { 0 };
+                let after = if after == 0 { lt::NOTHING } else { after };
+                set(lt::EPILOGUE, (&raw const after).cast(), size_of::<u32>())?;
+                let sides = |matrix: Matrix, rows: u64, columns: u64| if matrix.transposed { (columns, rows) } else { (rows, columns) };
+                for (layout, (matrix, ty, (rows, columns))) in
+                    plan.layouts.iter_mut().zip([(a, input, sides(a, m, k)), (b, input, sides(b, k, n)), (c, output, (m, n))])
+                {
+                    checked("cublasLtMatrixLayoutCreate", (self.layout)(layout, ty, rows, columns, matrix.leading as i64))?;
+                    if batches > 1 {
+                        let (count, step) = (batches as i32, matrix.step as i64);
+                        let set = |attribute, value: *const c_void, size| {
+                            checked("cublasLtMatrixLayoutSetAttribute", (self.set_layout)(*layout, attribute, value, size))
+                        };
+                        set(lt::BATCHES, (&raw const count).cast(), size_of::<i32>())?;
+                        set(lt::STEP, (&raw const step).cast(), size_of::<i64>())?;
+                    }
+                }
+                let mut preference: Handle = std::ptr::null_mut();
+                checked("cublasLtMatmulPreferenceCreate", (self.prefer)(&mut preference))?;
+                let _forget = Guard(|| _ = (self.forget_preference)(preference));
+                let set = |attribute, value: *const c_void, size| {
+                    checked("cublasLtMatmulPreferenceSetAttribute", (self.set_preference)(preference, attribute, value, size))
+                };
+                let workspace = WORKSPACE;
+                set(lt::MOST_WORKSPACE, (&raw const workspace).cast(), size_of::<usize>())?;
+                for (attribute, matrix) in lt::ALIGNMENTS.into_iter().zip([a, b, c, c]) {
+                    set(attribute, (&raw const matrix.alignment).cast(), size_of::<u32>())?;
+                }
+                let [la, lb, lc] = plan.layouts;
+                let mut count = 0;
+                let code = (self.choose)(handle, plan.description, la, lb, lc, lc, preference, 1, &mut plan.choice, &mut count);
+                // A product that it does not have is a status, and no failure.
+                Ok(code == 0 && count > 0 && plan.choice.state == 0)
+            }
+        })();
+        if outcome != Ok(true) {
+            self.drop_plan(&plan);
+        }
+        outcome.map(|there| there.then_some(plan))
+    }
+
+    fn drop_plan(&self, plan: &LtPlan) {
+        // SAFETY: made once each, and not used afterwards.
+        unsafe {
+            if !plan.description.is_null() {
+                (self.forget)(plan.description);
+            }
+            for layout in plan.layouts.into_iter().filter(|layout| !layout.is_null()) {
+                (self.forget_layout)(layout);
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Blas::multiply`].
+    unsafe fn multiply(&self, handle: Handle, plan: &LtPlan, stream: Handle, shape: &Shape, places: Places) -> Result<(), Refusal> {
+        let LtPlan { description, layouts: [a, b, c], choice } = plan;
+        let (alpha, beta) = (factor(shape.dtype, places.alpha), factor(shape.dtype, places.beta));
+        // SAFETY: the handles are live, the factors outlive the call, and the memory is the caller's promise.
+        unsafe {
+            if shape.epilogue.bias {
+                let set = (self.set)(*description, lt::BIAS_POINTER, (&raw const places.bias).cast(), size_of::<u64>());
+                checked("cublasLtMatmulDescSetAttribute", set)?;
+            }
+            let (alpha, beta) = ((&raw const alpha).cast(), (&raw const beta).cast());
+            let code = (self.multiply)(
+                handle,
+                *description,
+                alpha,
+                places.a,
+                *a,
+                places.b,
+                *b,
+                beta,
+                places.c,
+                *c,
+                places.c,
+                *c,
+                choice,
+                places.workspace,
+                WORKSPACE,
+                stream,
+            );
+            checked("cublasLtMatmul", code)
+        }
+    }
+}
+
+impl RocFunctions {
+    /// # Safety
+    /// As [`Blas::multiply`], and no one else uses the handle.
+    unsafe fn multiply(&self, handle: Handle, stream: Handle, shape: &Shape, places: Places) -> Result<(), Refusal> {
+        let Shape { dtype, out, size, a, b, c, batches, epilogue, .. } = *shape;
+        let types = roc::datatype(dtype).zip(roc::datatype(out));
+        let sum = roc::datatype(match dtype {
+            DType::F64 => DType::F64,
+            DType::U8 => DType::I32,
+            _ => DType::F32,
+        });
+        let int = |value: u64| i32::try_from(value).map_err(|_| Refusal::NoSuchProduct);
+        let (Some((input, output)), Some(sum), true) = (types, sum, epilogue == Epilogue::default()) else {
+            return Err(Refusal::NoSuchProduct);
+        };
+        let [m, n, k] = [int(size[0])?, int(size[1])?, int(size[2])?];
+        let [lda, ldb, ldc] = [int(a.leading)?, int(b.leading)?, int(c.leading)?];
+        let [step_a, step_b, step_c] = [a, b, c].map(|matrix| matrix.step as i64);
+        let [op_a, op_b] = [a, b].map(|matrix| if matrix.transposed { roc::OP_T } else { roc::OP_N });
+        let (alpha, beta) = (factor(dtype, places.alpha), factor(dtype, places.beta));
+        let (alpha, beta) = ((&raw const alpha).cast(), (&raw const beta).cast());
+        let Places { a, b, c, workspace, .. } = places;
+        let batches = int(batches)?;
+        // SAFETY: the handle is live and this call's alone, the factors outlive the call, and the memory is the caller's promise.
+        unsafe {
+            checked("rocblas_set_stream", (self.set_stream)(handle, stream))?;
+            checked("rocblas_set_workspace", (self.set_workspace)(handle, workspace, WORKSPACE))?;
+            let code = (self.multiply)(
+                handle,
+                op_a,
+                op_b,
+                m,
+                n,
+                k,
+                alpha,
+                a,
+                input,
+                lda,
+                step_a,
+                b,
+                input,
+                ldb,
+                step_b,
+                beta,
+                c,
+                output,
+                ldc,
+                step_c,
+                c,
+                output,
+                ldc,
+                step_c,
+                batches,
+                sum,
+                roc::STANDARD,
+                0,
+                0,
+            );
+            // rocblas_status_not_implemented
+            if code == 2 { Err(Refusal::NoSuchProduct) } else { checked("rocblas_gemm_strided_batched_ex", code) }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+// Matrix products in tiles of shared memory, by the matrix units where there are.
+//
+// T is the type of A and B, U of the result. LAYOUT says how A and B lie: 0 to 3 where a dimension of each is without gaps and everything
+// is aligned to 16 bytes (1: A's is m, not k; 2: B's is n, not k), 4 for anything else.
+
+// BM × BN is the tile of a block, WAVE_TILE both sides of that of a wave; BK_BYTES of k are copied at a time, in STAGES.
+
+#if defined(WAVE_TILE)
+#define WM (WAVE_TILE >> 16)
+#define WN (WAVE_TILE & 0xffff)
+#endif
+
+// Rows of tiles that are worked on together, for what they share to stay in the L2.
+#define GROUP 8
+
+#define A_T (LAYOUT == 1 || LAYOUT == 3)
+#define B_T (LAYOUT == 2 || LAYOUT == 3)
+constexpr int BK = BK_BYTES / sizeof(T), THREADS = (BM / WM) * (BN / WN) * TILE_LANES;
+
+template <class E> struct SumOf { typedef f32 Type; };
+template <> struct SumOf<i8> { typedef i32 Type; };
+typedef SumOf<T>::Type Sum;
+
+// Rows of 16-byte pieces on their way to shared memory, tile after tile, with zeros beyond the edges.
+template <int ROWS, int COLUMNS> struct Feed {
+    typedef Swizzled<T, COLUMNS> At;
+    static constexpr int EACH = 16 / sizeof(T), ACROSS = COLUMNS / EACH, APART = THREADS / ACROSS, PIECES = ROWS / APART;
+    static_assert(THREADS % ACROSS == 0 && ROWS % APART == 0, "each thread copies as many pieces, of one column");
+    const T *at;
+
+    static __device__ int row() { return threadIdx.x / ACROSS; }
+    static __device__ int column() { return threadIdx.x % ACROSS * EACH; }
+    __device__ Feed(const T *from, u64 stride) : at(from + row() * stride + column()) {}
+    // At most so many rows and columns are there.
+    __device__ void copy(T *to, u64 stride, int rows, int columns) const {
+        const int left = columns - column(), bytes = left >= EACH ? 16 : left > 0 ? left * (int)sizeof(T) : 0;
+        u64 apart = APART * stride;
+#if !defined(__AMDGCN__)
+        // Its multiples are not to be kept in registers from tile to tile: there are none to spare.
+        asm volatile("" : "+l"(apart));
+#endif
+        const T *from = at;
+#pragma unroll
+        for (int i = 0; i < PIECES; ++i) {
+            copy_async16(to + At::offset(row() + i * APART, column()), from, row() + i * APART < rows ? bytes : 0);
+            from += apart;
+        }
+    }
+};
+
+// The same of single elements, wherever they are.
+template <int ROWS, int COLUMNS> __device__ inline void fill_any(T *to, const T *from, const u64 *strides, int rows, int columns) {
+    typedef Swizzled<T, COLUMNS> At;
+    // Neighbours of memory to neighbours of the wave.
+    const bool by_row = strides[0] < strides[1];
+#pragma unroll 2
+    for (int at = threadIdx.x; at < ROWS * COLUMNS; at += THREADS) {
+        const int row = by_row ? at % ROWS : at / COLUMNS, column = by_row ? at / ROWS : at % COLUMNS;
+        T element = T();
+        if (row < rows && column < columns) element = from[row * strides[0] + column * strides[1]];
+        to[At::offset(row, column)] = element;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, const T *b, const U *bias, const __grid_constant__ Product p) {
+    constexpr int STEP = TileA<T>::K, STEPS = BK / STEP, MI = WM / 16, NI = WN / 16, A_SIZE = BM * BK, B_SIZE = BN * BK;
+    typedef Swizzled<T, A_T ? BM : BK> AtA;
+    typedef Swizzled<T, B_T ? BN : BK> AtB;
+    extern __shared__ uint4 room[];
+    T *shared_a = (T *)room, *shared_b = shared_a + STAGES * A_SIZE;
+
+    // Tiles in groups of rows, column after column within.
+    const u32 group = blockIdx.x / (GROUP * p.tiles[1]), rows = min((u32)GROUP, p.tiles[0] - group * GROUP);
+    const u32 within = blockIdx.x - group * GROUP * p.tiles[1];
+    const u64 m0 = (u64)(group * GROUP + within % rows) * BM, n0 = (u64)(within / rows) * BN;
+    const int wave = threadIdx.x / TILE_LANES, wave_m = wave / (BN / WN) * WM, wave_n = wave % (BN / WN) * WN;
+
+    const u32 tiles = (u32)((p.k + BK - 1) / BK);
+    for (u64 batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
+        const T *from_a = a + batch_offset(p, 0, batch) + m0 * p.a[0], *from_b = b + batch_offset(p, 1, batch) + n0 * p.b[1];
+        const int left_m = (int)min((u64)BM, p.m - m0), left_n = (int)min((u64)BN, p.n - n0);
+        u32 next = 0, slot = 0;
+#if LAYOUT != 4
+        Feed<A_T ? BK : BM, A_T ? BM : BK> feed_a(from_a, p.a[A_T]);
+        Feed<B_T ? BK : BN, B_T ? BN : BK> feed_b(from_b, p.b[!B_T]);
+#endif
+        // The next tile, if there is one, to the next place.
+        const auto fetch = [&] {
+            if (next < tiles) {
+                const int left_k = (int)min((u64)BK, p.k - (u64)next * BK);
+                T *to_a = shared_a + slot * A_SIZE, *to_b = shared_b + slot * B_SIZE;
+#if LAYOUT == 4
+                const u64 turned[2] = {p.b[1], p.b[0]};
+                fill_any<BM, BK>(to_a, from_a, p.a, left_m, left_k);
+                fill_any<BN, BK>(to_b, from_b, turned, left_n, left_k);
+                from_a += BK * p.a[1];
+                from_b += BK * p.b[0];
+#else
+                feed_a.copy(to_a, p.a[A_T], A_T ? left_k : left_m, A_T ? left_m : left_k);
+                feed_b.copy(to_b, p.b[!B_T], B_T ? left_k : left_n, B_T ? left_n : left_k);
+                feed_a.at += A_T ? BK * p.a[1] : BK;
+                feed_b.at += B_T ? BK * p.b[0] : BK;
+#endif
+                next += 1;
+                slot = slot + 1 == STAGES ? 0 : slot + 1;
+            }
+            commit_copies();
+        };
+
+        // Of A the operands of the step that is computed and of the next; of B each is replaced when it was used.
+        TileA<T> tile_a[2][MI];
+        TileB<T> tile_b[NI];
+        TileSum<Sum> sums[MI][NI];
+#pragma unroll
+        for (int i = 0; i < MI * NI; ++i) sums[i / NI][i % NI].clear();
+        const auto load_a_of = [&](int slot, int step, int into) {
+            const AtA at{shared_a + slot * A_SIZE};
+#pragma unroll
+            for (int i = 0; i < MI; ++i) {
+                if (A_T) load_a_t(tile_a[into][i], from(at, step * STEP, wave_m + i * 16));
+                else load_a(tile_a[into][i], from(at, wave_m + i * 16, step * STEP));
+            }
+        };
+        const auto load_b_of = [&](int slot, int step, int j) {
+            const AtB at{shared_b + slot * B_SIZE};
+            if (B_T) load_b(tile_b[j], from(at, step * STEP, wave_n + j * 16));
+            else load_b_t(tile_b[j], from(at, wave_n + j * 16, step * STEP));
+        };
+
+#pragma unroll 1
+        for (int tile = 0; tile < STAGES - 1; ++tile) fetch();
+        wait_copies<STAGES - 2>();
+        __syncthreads();
+        load_a_of(0, 0, 0);
+#pragma unroll
+        for (int j = 0; j < NI; ++j) load_b_of(0, 0, j);
+        int reading = 0;
+        for (u32 tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step) {
+                if (step == STEPS - 1) {
+                    // The next tile is there, and no one reads this one any more.
+                    wait_copies<STAGES - 2>();
+                    __syncthreads();
+                    reading = reading + 1 == STAGES ? 0 : reading + 1;
+                }
+                load_a_of(reading, (step + 1) % STEPS, (step + 1) % 2);
+                if (step == 0) fetch();
+#pragma unroll
+                for (int j = 0; j < NI; ++j) {
+#pragma unroll
+                    for (int i = 0; i < MI; ++i) mma(sums[i][j], tile_a[step % 2][i], tile_b[j]);
+                    load_b_of(reading, (step + 1) % STEPS, j);
+                }
+            }
+        }
+
+        // Sums go to their places by way of shared memory, 16 rows of each wave at a time: there they are in order, and what becomes of
+        // them is written once.
+        constexpr int STRIDE = WN + 8, VEC = 16 / sizeof(U), LANES = TILE_LANES;
+        static_assert((BM / WM) * (BN / WN) * 16 * STRIDE * sizeof(Sum) <= STAGES * (A_SIZE + B_SIZE) * sizeof(T), "the sums' room");
+        Sum *slab = (Sum *)room + wave * 16 * STRIDE;
+        U *to = out + batch_offset(p, 2, batch) + (n0 + wave_n) * p.c[1];
+        const U *add = bias + (p.has_bias ? batch_offset(p, 3, batch) + (n0 + wave_n) * p.bias[1] : 0);
+        const bool plain = p.alpha == 1 && p.beta == 0 && !p.has_bias && p.activation == 0;
+        const bool vectors = p.c[1] == 1 && (p.c[0] % VEC | (u64)to % 16) == 0;
+        const int lane = lane_of_wave();
+        wait_copies<0>();
+        __syncthreads();
+#pragma unroll 1
+        for (int pass = 0; pass < MI; ++pass) {
+#pragma unroll
+            for (int i = 0; i < MI; ++i) {
+                if (i != pass) continue;
+#pragma unroll
+                for (int e = 0; e < NI * TileSum<Sum>::N; ++e) {
+                    const int j = e / TileSum<Sum>::N, x = e % TileSum<Sum>::N;
+                    slab[TileSum<Sum>::row(x) * STRIDE + j * 16 + TileSum<Sum>::column(x)] = sums[i][j].at[x];
+                }
+            }
+            __syncthreads();
+            const u64 m1 = m0 + wave_m + pass * 16;
+            const int height = (int)min((i64)16, max((i64)0, (i64)(p.m - m1))), width = (int)min((i64)WN, max((i64)0, (i64)(p.n - n0 - wave_n)));
+            if (!plain) {
+#pragma unroll 1
+                for (int at = lane; at < 16 * WN; at += LANES) {
+                    const int row = at / WN, column = at % WN;
+                    if (row >= height || column >= width) continue;
+                    Sum &sum = slab[row * STRIDE + column];
+                    sum = finish<U, Sum>(p, sum, to + (m1 + row) * p.c[0] + column * p.c[1], add + (m1 + row) * p.bias[0] + column * p.bias[1]);
+                }
+                __syncthreads();
+            }
+#pragma unroll 1
+            for (int at = lane; at < 16 * (WN / VEC); at += LANES) {
+                const int row = at / (WN / VEC), column = at % (WN / VEC) * VEC;
+                if (row >= height || column >= width) continue;
+                const Sum *from = slab + row * STRIDE + column;
+                U *place = to + (m1 + row) * p.c[0] + column * p.c[1];
+                if (vectors && column + VEC <= width) {
+                    union { uint4 raw; U each[VEC]; } packed;
+#pragma unroll
+                    for (int e = 0; e < VEC; ++e) packed.each[e] = Narrow<U>::from(from[e]);
+                    *(uint4 *)place = packed.raw;
+                } else {
+#pragma unroll 1
+                    for (int e = 0; e < min(VEC, width - column); ++e) place[e * p.c[1]] = Narrow<U>::from(from[e]);
+                }
+            }
+            __syncthreads();
+        }
+    }
+}
