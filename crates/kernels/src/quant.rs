@@ -438,7 +438,7 @@ fn plan(room: Room, quant: Quant, exact: bool, vectors: usize, rows: usize, unit
     };
     let vectors = vectors.next_power_of_two().min(most);
     // Bytes of the vectors' part of a unit.
-    let unit = if exact { 128 * vectors + 16 } else { 4 * (9 * vectors | 1) };
+    let unit = if exact { 128 * vectors + 16 } else { 4 * ((9 * vectors) | 1) };
     let (few_bits, many_bits) = (chunk <= 1280, chunk > 1600);
     let mut each = match (exact, many_bits) {
         (true, _) if few_bits && vectors <= 2 => 4,

@@ -119,19 +119,22 @@ template <class F, class X> struct Dot {
             }
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
-                f32 codes[ROWS][4];
-#pragma unroll
-                for (int r = 0; r < ROWS; ++r) to_floats<F>(units[r].codes(unit, run, k), codes[r]);
+                float4 some[VECTORS];
 #pragma unroll
                 for (int v = 0; v < VECTORS; ++v) {
-                    const float4 some = *(const float4 *)(x + run * gap_bytes<F, X>() + v * 128 + k * 16);
-                    if (F::MINIMUM) all[v] += (some.x + some.y) + (some.z + some.w);
+                    some[v] = *(const float4 *)(x + run * gap_bytes<F, X>() + v * 128 + k * 16);
+                    if (F::MINIMUM) all[v] += (some[v].x + some[v].y) + (some[v].z + some[v].w);
+                }
 #pragma unroll
-                    for (int r = 0; r < ROWS; ++r) {
-                        dots[r][v] = fmaf(codes[r][0], some.x, dots[r][v]);
-                        dots[r][v] = fmaf(codes[r][1], some.y, dots[r][v]);
-                        dots[r][v] = fmaf(codes[r][2], some.z, dots[r][v]);
-                        dots[r][v] = fmaf(codes[r][3], some.w, dots[r][v]);
+                for (int r = 0; r < ROWS; ++r) {
+                    f32 codes[4];
+                    to_floats<F>(units[r].codes(unit, run, k), codes);
+#pragma unroll
+                    for (int v = 0; v < VECTORS; ++v) {
+                        dots[r][v] = fmaf(codes[0], some[v].x, dots[r][v]);
+                        dots[r][v] = fmaf(codes[1], some[v].y, dots[r][v]);
+                        dots[r][v] = fmaf(codes[2], some[v].z, dots[r][v]);
+                        dots[r][v] = fmaf(codes[3], some[v].w, dots[r][v]);
                     }
                 }
             }
