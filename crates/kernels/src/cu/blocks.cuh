@@ -15,6 +15,16 @@ __device__ inline f32 half_at(const u8 *at) {
     return widen(half);
 }
 
+// Four products of signed bytes, and their sum with c.
+__device__ inline i32 dot4(u32 a, u32 b, i32 c) {
+#if defined(__AMDGCN__)
+    return __dp4a((i32)a, (i32)b, c);
+#else
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(c) : "r"(a), "r"(b), "r"(c));
+    return c;
+#endif
+}
+
 // A byte of a word, less something, as a float: exact.
 __device__ inline f32 byte_of(u32 word, int i, int less) {
 #if defined(__AMDGCN__)

@@ -90,7 +90,7 @@ template <class F> struct Part {
         const f16 d = {(u16)x[0]};
         i32 sum = 0;
 #pragma unroll
-        for (int i = 1; i < 9; ++i) sum = __dp4a((i32)x[i], 0x01010101, sum);
+        for (int i = 1; i < 9; ++i) sum = dot4(x[i], 0x01010101u, sum);
         room.x_scale[k][place] = {widen(d), widen(d) * (f32)sum};
     }
 };

@@ -167,13 +167,13 @@ template <class F> struct Dot<F, q8_1> {
 #pragma unroll
                 for (int k = 0; k < WORDS; ++k) {
                     some[k] = *(const u32 *)(codes + 4 * k);
-                    if (F::MINIMUM || F::ZERO) all = __dp4a((i32)some[k], 0x01010101, all);
+                    if (F::MINIMUM || F::ZERO) all = dot4(some[k], 0x01010101u, all);
                 }
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) {
                     i32 dot = -F::ZERO * all;
 #pragma unroll
-                    for (int k = 0; k < WORDS; ++k) dot = __dp4a((i32)units[r].codes(unit, run + k / 4, k % 4), (i32)some[k], dot);
+                    for (int k = 0; k < WORDS; ++k) dot = dot4(units[r].codes(unit, run + k / 4, k % 4), some[k], dot);
                     f32 value = scales[r][run].d * (f32)dot;
                     if (F::MINIMUM) value = fmaf(scales[r][run].m, (f32)all, value);
                     sums[r][v] = fmaf(d, value, sums[r][v]);
