@@ -7,6 +7,7 @@ mod elementwise;
 mod index;
 mod plot;
 mod reduce;
+mod quant;
 mod time;
 mod torch;
 mod transformer;
@@ -151,6 +152,7 @@ fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
     cases.extend(reduce::cases(sizes));
     cases.extend(attention::cases(sizes));
     cases.extend(transformer::cases(sizes));
+    cases.extend(quant::cases(sizes));
     if let Some(filter) = filter {
         let words: Vec<&str> = filter.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         cases.retain(|case| words.iter().any(|word| case.name.contains(word)));
