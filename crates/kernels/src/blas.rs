@@ -216,7 +216,9 @@ pub(crate) fn search(vendor: Vendor) -> Search {
     match vendor {
         Vendor::Nvidia => {
             let mut folders = versioned_folders("/usr/local", "cuda", "lib64");
-            folders.extend(python_folders().into_iter().flat_map(|folder| ["cu13/lib", "cublas/lib"].map(|tail| folder.join("nvidia").join(tail))));
+            folders.extend(
+                python_folders().into_iter().flat_map(|folder| ["cu13/lib", "cublas/lib"].map(|tail| folder.join("nvidia").join(tail))),
+            );
             Search {
                 what: "cuBLASLt",
                 variable: "WARPWAVE_CUBLASLT_LIB",

@@ -131,7 +131,7 @@ struct Product {
     has_bias: u32,
     tiles: [u32; 2],
     parts: u32,
-    padding: u32,
+    part: u32,
 }
 
 /// A product with its operands.
@@ -152,10 +152,14 @@ static PLAIN: File = File { name: "plain.cu", texts: &[HEADERS[0], HEADERS[2], i
 static VECTORS: File =
     File { name: "gemv.cu", texts: &[HEADERS[0], HEADERS[2], include_str!("cu/gemv.cu")], kernels: &["_rows", "_columns", "_combine"] };
 
-/// Vectors that a matrix is multiplied with at once.
-const MOST_VECTORS: u64 = 8;
-/// Elements of vectors that a block of `columns` keeps: `MOST` of `gemv.cu`.
-const MOST_KEPT: u64 = 4096;
+/// Vectors that a matrix is multiplied with at once: with more, matrix units are faster.
+fn most_vectors(dtype: DType) -> u64 {
+    match dtype {
+        DType::F32 => 8,
+        DType::F16 | DType::Bf16 => 4,
+        _ => 0,
+    }
+}
 
 impl Kernels {
     /// A matrix product.
@@ -180,11 +184,9 @@ impl Kernels {
                 }
             },
             MatmulBy::Auto => {
-                let few = work.with_vectors().filter(|(_, work)| {
-                    // Of several vectors the library's matrix units have more to do than we.
-                    work.product.n == 1 || (work.a.dtype() == DType::F32 && work.product.n <= 4)
-                });
-                if let Some((way, work)) = few {
+                // Of several vectors of 16 bits the library reads the matrix as fast as we.
+                let few = |work: &Work<'_>| work.product.n == 1 || work.a.dtype() == DType::F32;
+                if let Some((way, work)) = work.with_vectors().filter(|(_, work)| few(work)) {
                     return self.multiply_vectors(stream, way, &work);
                 }
                 match self.blas() {
@@ -216,7 +218,9 @@ impl Kernels {
             return Err(wrong_type(OP, "the result", out.dtype(), expected));
         }
         let whole = |value: f64| value.fract() == 0.0 && value.abs() < 2f64.powi(31);
-        if out.dtype() == DType::I32 && !(whole(matmul.alpha) && whole(matmul.beta) && matches!(matmul.activation, None | Some(Activation::Relu))) {
+        if out.dtype() == DType::I32
+            && !(whole(matmul.alpha) && whole(matmul.beta) && matches!(matmul.activation, None | Some(Activation::Relu)))
+        {
             return Err(wrong_type(OP, "the result", out.dtype(), "whole factors and no function but relu"));
         }
         if let Some(bias) = matmul.bias {
@@ -234,14 +238,19 @@ impl Kernels {
             let wanted = [batch, &[rows, columns]].concat();
             let fits = view.layout().shape().ends_with(&[rows, columns]);
             let layout = view.layout().broadcast_to(&wanted).ok().filter(|_| fits);
-            layout.ok_or_else(|| wrong_shape(OP, what, &view, format!("the result has {shape:?}: it takes {wanted:?}, the batch may be repeated")))
+            layout.ok_or_else(|| {
+                wrong_shape(OP, what, &view, format!("the result has {shape:?}: it takes {wanted:?}, the batch may be repeated"))
+            })
         };
         let layout_a = repeated("the first matrix", a, m, k)?;
         let layout_b = repeated("the second matrix", b, k, n)?;
         let layout_bias = match matmul.bias {
             Some(bias) => {
                 let layout = bias.layout().broadcast_to(shape);
-                Some(layout.map_err(|_| wrong_shape(OP, "the bias", &bias, format!("the result has {shape:?}, and it is repeated to that")))?)
+                Some(
+                    layout
+                        .map_err(|_| wrong_shape(OP, "the bias", &bias, format!("the result has {shape:?}, and it is repeated to that")))?,
+                )
             }
             None => None,
         };
@@ -303,7 +312,7 @@ impl Kernels {
             dtype => {
                 let layout = work.layout();
                 let blocks = |tile: &Tile| product.m.div_ceil(tile.bm.into()) * product.n.div_ceil(tile.bn.into()) * product.batches;
-                let [small, large] = [false, true].map(|large| Tile::of(nvidia, dtype, large));
+                let [small, large] = [false, true].map(|large| Tile::of(nvidia, dtype, layout, large));
                 // Large tiles read less, small ones leave fewer units without work.
                 let tile = if blocks(&large) >= u64::from(info.compute_units) { large } else { small };
                 product.tiles = [product.m.div_ceil(tile.bm.into()), product.n.div_ceil(tile.bn.into())]
@@ -317,8 +326,10 @@ impl Kernels {
         let kernels = self.load(&recipe)?;
         // SAFETY: the kernel was made for these types and takes these arguments; the sizes and strides are those of views that were checked
         // against their memory, and it writes the result's places alone.
-        unsafe { kernels[0].launch(stream, launch, (work.out.start(), work.a.start(), work.b.start(), work.bias_start(), Arg::value(&product))) }
-            .map_err(refused(OP))
+        unsafe {
+            kernels[0].launch(stream, launch, (work.out.start(), work.a.start(), work.b.start(), work.bias_start(), Arg::value(&product)))
+        }
+        .map_err(refused(OP))
     }
 
     /// A matrix with few vectors.
@@ -340,9 +351,11 @@ impl Kernels {
             }
             Way::Columns => {
                 let across = product.m.div_ceil(32 * each);
-                let wanted = u64::from(self.device().info().compute_units) * 8 / (across * product.batches).max(1);
-                let least = product.k.div_ceil(MOST_KEPT / recipe.number("VECTORS") as u64);
-                product.parts = wanted.min(product.k.div_ceil(64)).max(least).clamp(1, 0xffff) as u32;
+                // Parts of k for all units to have four blocks at once; the sums of many would take longer.
+                let wanted = u64::from(self.device().info().compute_units) * 4 / (across * product.batches).max(1);
+                let parts = wanted.min(product.k / 64).clamp(1, 0xffff);
+                product.part = product.k.div_ceil(parts) as u32;
+                product.parts = product.k.div_ceil(product.part.into()) as u32;
                 let sums = stream.alloc::<f32>((u64::from(product.parts) * product.batches * product.n * product.m) as usize);
                 let mut sums = sums.map_err(refused(OP))?;
                 let launch = Launch::new([grid(across), product.parts, product.batches.min(0xffff) as u32], [256, 1, 1]);
@@ -355,11 +368,13 @@ impl Kernels {
 
     /// The last step of products whose sums are elsewhere: m by m, for each of n, for each part, for each of the batch.
     fn combine(&self, stream: &Stream, work: &Work<'_>, product: Product, sums: Arg<'_>) -> Result<()> {
-        let kernels = self.load(&vectors_recipe(work.a.dtype(), work.out.dtype(), product.n.next_power_of_two().min(MOST_VECTORS) as u32))?;
-        let elements = product.m * product.n * product.batches;
-        let launch = Launch::for_elements(elements.min(1 << 24) as usize, 256);
+        let vectors = if product.n <= most_vectors(work.a.dtype()) { product.n.next_power_of_two() as u32 } else { 1 };
+        let kernels = self.load(&vectors_recipe(work.a.dtype(), work.out.dtype(), vectors))?;
+        let Launch { grid: [blocks, ..], .. } = Launch::for_elements(product.m as usize, 256);
+        let launch = Launch::new([blocks, product.n.min(0xffff) as u32, product.batches.min(0xffff) as u32], [256, 1, 1]);
         // SAFETY: as in `multiply_here`.
-        unsafe { kernels[2].launch(stream, launch, (Arg::from(work.out.start()), sums, work.bias_start(), Arg::value(&product))) }.map_err(refused(OP))
+        unsafe { kernels[2].launch(stream, launch, (Arg::from(work.out.start()), sums, work.bias_start(), Arg::value(&product))) }
+            .map_err(refused(OP))
     }
 
     /// By the library; false where it has no such product.
@@ -509,16 +524,14 @@ impl<'a> Work<'a> {
 
     /// As a matrix and few vectors, if it is one whose lines are without gaps.
     fn with_vectors(&self) -> Option<(Way, Work<'a>)> {
-        if !matches!(self.a.dtype(), DType::F32 | DType::F16 | DType::Bf16) {
-            return None;
-        }
         let way = |work: &Work<'a>| {
             let Product { m, n, k, a, b, .. } = work.product;
-            if n > MOST_VECTORS || k == 0 {
+            let whole = (k * work.a.dtype().size() as u64).is_multiple_of(16);
+            if n > most_vectors(work.a.dtype()) || k == 0 || k > i32::MAX as u64 {
                 None
-            } else if work.in_rows(0, [(k, a[1]), (m, a[0])]) && work.in_rows(1, [(k, b[0]), (n, b[1])]) {
+            } else if whole && work.in_rows(0, [(k, a[1]), (m, a[0])]) && work.in_rows(1, [(k, b[0]), (n, b[1])]) {
                 Some(Way::Rows)
-            } else if work.in_rows(0, [(m, a[0]), (k, a[1])]) && k.div_ceil(0xffff) <= MOST_KEPT / MOST_VECTORS {
+            } else if work.in_rows(0, [(m, a[0]), (k, a[1])]) {
                 Some(Way::Columns)
             } else {
                 None
@@ -549,7 +562,8 @@ impl<'a> Work<'a> {
         };
         // Of rows × columns, one step is 1 and the other leads from a row or column to the next.
         let matrix = |view: View<'_>, rows: u64, columns: u64, [by_row, by_column]: [u64; 2], operand: usize| {
-            let leading = |size: u64, other: u64, stride: u64| if other <= 1 { Some(size.max(1)) } else { (stride >= size.max(1)).then_some(stride) };
+            let leading =
+                |size: u64, other: u64, stride: u64| if other <= 1 { Some(size.max(1)) } else { (stride >= size.max(1)).then_some(stride) };
             let alignment = alignment(view, &steps[operand]);
             let make = |transposed, leading| Matrix { transposed, leading, step: steps[operand][0], alignment };
             if by_row == 1 || rows == 1 {
@@ -571,7 +585,8 @@ impl<'a> Work<'a> {
             batches: batch[0],
             epilogue,
         };
-        let fits = [n, m, k, shape.a.leading, shape.b.leading, shape.c.leading, batch[0]].into_iter().all(|size| i32::try_from(size).is_ok());
+        let fits =
+            [n, m, k, shape.a.leading, shape.b.leading, shape.c.leading, batch[0]].into_iter().all(|size| i32::try_from(size).is_ok());
         (fits && k > 0).then_some((work, shape))
     }
 }
@@ -588,9 +603,11 @@ struct Tile {
 }
 
 impl Tile {
-    fn of(nvidia: bool, dtype: DType, large: bool) -> Tile {
+    fn of(nvidia: bool, dtype: DType, layout: u32, large: bool) -> Tile {
         // AMD has 64 KiB of shared memory, and copies to it at once.
         let (k_bytes, stages) = match (nvidia, large) {
+            // There are no more registers.
+            (true, true) if layout == 3 => (64, 4),
             (true, true) => (128, 3),
             (true, false) => (128, 4),
             (false, _) => (64, 2),
@@ -614,8 +631,9 @@ impl Tile {
 }
 
 fn vectors_recipe(dtype: DType, out: DType, vectors: u32) -> Recipe {
-    let rows = if vectors <= 2 { 4 } else { 2 };
-    let numbers = [("VECTORS", vectors), ("ROWS", rows), ("UNROLL", 2), ("DEPTH", 8)];
+    // As many loads under way as registers allow, found on an H200.
+    let (rows, unroll) = [(2, 4), (2, 4), (4, 2), (4, 1)][vectors.trailing_zeros().min(3) as usize];
+    let numbers = [("VECTORS", vectors), ("ROWS", rows), ("UNROLL", unroll), ("DEPTH", 4)];
     Recipe::new(&VECTORS, "gemv", &[dtype.name(), out.name()], &numbers)
 }
 
@@ -635,11 +653,18 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     let results = |dtype| if dtype == DType::F32 { vec![dtype] } else { vec![dtype, DType::F32] };
     let mut recipes: Vec<Recipe> = [DType::F32, DType::F64].map(|dtype| Recipe::new(&PLAIN, "plain", &[dtype.name()], &[])).to_vec();
     for (dtype, out) in floats.into_iter().flat_map(|dtype| results(dtype).into_iter().map(move |out| (dtype, out))) {
-        recipes.extend([1, 2, 4, 8].map(|vectors| vectors_recipe(dtype, out, vectors)));
+        recipes.extend(
+            [1, 2, 4, 8]
+                .into_iter()
+                .filter(|vectors| *vectors <= most_vectors(dtype))
+                .map(|vectors| vectors_recipe(dtype, out, vectors as u32)),
+        );
     }
     for nvidia in [true, false] {
         for large in [true, false] {
-            let tiles = |dtype, out, layouts: &[u32]| layouts.iter().map(|layout| Tile::of(nvidia, dtype, large).recipe(*layout, dtype, out)).collect::<Vec<_>>();
+            let tiles = |dtype, out, layouts: &[u32]| {
+                layouts.iter().map(|layout| Tile::of(nvidia, dtype, *layout, large).recipe(*layout, dtype, out)).collect::<Vec<_>>()
+            };
             for (dtype, out) in floats.into_iter().flat_map(|dtype| results(dtype).into_iter().map(move |out| (dtype, out))) {
                 recipes.extend(tiles(dtype, out, &[0, 1, 2, 3, 4]));
             }

@@ -17,6 +17,13 @@
 #define B_T (LAYOUT == 2 || LAYOUT == 3)
 constexpr int BK = BK_BYTES / sizeof(T), THREADS = (BM / WM) * (BN / WN) * TILE_LANES;
 
+// What is computed of this from here on is computed here: it is not to be kept in registers meanwhile, for NVIDIA has none to spare.
+#if defined(__AMDGCN__)
+#define AFRESH(KIND, VALUE)
+#else
+#define AFRESH(KIND, VALUE) asm volatile("" : "+" KIND(VALUE))
+#endif
+
 template <class E> struct SumOf { typedef f32 Type; };
 template <> struct SumOf<i8> { typedef i32 Type; };
 typedef SumOf<T>::Type Sum;
@@ -27,23 +34,18 @@ template <int ROWS, int COLUMNS> struct Feed {
     static constexpr int EACH = 16 / sizeof(T), ACROSS = COLUMNS / EACH, APART = THREADS / ACROSS, PIECES = ROWS / APART;
     static_assert(THREADS % ACROSS == 0 && ROWS % APART == 0, "each thread copies as many pieces, of one column");
     const T *at;
+    u64 apart;
 
     static __device__ int row() { return threadIdx.x / ACROSS; }
     static __device__ int column() { return threadIdx.x % ACROSS * EACH; }
-    __device__ Feed(const T *from, u64 stride) : at(from + row() * stride + column()) {}
+    __device__ Feed(const T *from, u64 stride) : at(from + row() * stride + column()), apart(APART * stride) {}
     // At most so many rows and columns are there.
-    __device__ void copy(T *to, u64 stride, int rows, int columns) const {
-        const int left = columns - column(), bytes = left >= EACH ? 16 : left > 0 ? left * (int)sizeof(T) : 0;
-        u64 apart = APART * stride;
-#if !defined(__AMDGCN__)
-        // Its multiples are not to be kept in registers from tile to tile: there are none to spare.
-        asm volatile("" : "+l"(apart));
-#endif
-        const T *from = at;
+    __device__ void copy(T *to, i64 rows, i64 columns) const {
+        const i64 left = columns - column();
+        const int bytes = left >= EACH ? 16 : left > 0 ? (int)left * (int)sizeof(T) : 0;
 #pragma unroll
         for (int i = 0; i < PIECES; ++i) {
-            copy_async16(to + At::offset(row() + i * APART, column()), from, row() + i * APART < rows ? bytes : 0);
-            from += apart;
+            copy_async16(to + At::offset(row() + i * APART, column()), at + i * apart, row() + i * APART < rows ? bytes : 0);
         }
     }
 };
@@ -53,7 +55,7 @@ template <int ROWS, int COLUMNS> __device__ inline void fill_any(T *to, const T 
     typedef Swizzled<T, COLUMNS> At;
     // Neighbours of memory to neighbours of the wave.
     const bool by_row = strides[0] < strides[1];
-#pragma unroll 2
+#pragma unroll 1
     for (int at = threadIdx.x; at < ROWS * COLUMNS; at += THREADS) {
         const int row = by_row ? at % ROWS : at / COLUMNS, column = by_row ? at / ROWS : at % COLUMNS;
         T element = T();
@@ -72,85 +74,84 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, c
     // Tiles in groups of rows, column after column within.
     const u32 group = blockIdx.x / (GROUP * p.tiles[1]), rows = min((u32)GROUP, p.tiles[0] - group * GROUP);
     const u32 within = blockIdx.x - group * GROUP * p.tiles[1];
-    const u64 m0 = (u64)(group * GROUP + within % rows) * BM, n0 = (u64)(within / rows) * BN;
+    u32 tile_m = group * GROUP + within % rows, tile_n = within / rows;
     const int wave = threadIdx.x / TILE_LANES, wave_m = wave / (BN / WN) * WM, wave_n = wave % (BN / WN) * WN;
 
-    const u32 tiles = (u32)((p.k + BK - 1) / BK);
     for (u64 batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
-        const T *from_a = a + batch_offset(p, 0, batch) + m0 * p.a[0], *from_b = b + batch_offset(p, 1, batch) + n0 * p.b[1];
-        const int left_m = (int)min((u64)BM, p.m - m0), left_n = (int)min((u64)BN, p.n - n0);
-        u32 next = 0, slot = 0;
+        const T *from_a = a + batch_offset(p, 0, batch) + (u64)tile_m * BM * p.a[0];
+        const T *from_b = b + batch_offset(p, 1, batch) + (u64)tile_n * BN * p.b[1];
+        const int left_m = (int)min((u64)BM, p.m - (u64)tile_m * BM), left_n = (int)min((u64)BN, p.n - (u64)tile_n * BN);
 #if LAYOUT != 4
         Feed<A_T ? BK : BM, A_T ? BM : BK> feed_a(from_a, p.a[A_T]);
         Feed<B_T ? BK : BN, B_T ? BN : BK> feed_b(from_b, p.b[!B_T]);
 #endif
+        i64 left_k = p.k;
+        int next = 0;
         // The next tile, if there is one, to the next place.
         const auto fetch = [&] {
-            if (next < tiles) {
-                const int left_k = (int)min((u64)BK, p.k - (u64)next * BK);
-                T *to_a = shared_a + slot * A_SIZE, *to_b = shared_b + slot * B_SIZE;
+            if (left_k > 0) {
+                T *to_a = shared_a + next * A_SIZE, *to_b = shared_b + next * B_SIZE;
 #if LAYOUT == 4
+                const int k = (int)min((i64)BK, left_k);
                 const u64 turned[2] = {p.b[1], p.b[0]};
-                fill_any<BM, BK>(to_a, from_a, p.a, left_m, left_k);
-                fill_any<BN, BK>(to_b, from_b, turned, left_n, left_k);
+                fill_any<BM, BK>(to_a, from_a, p.a, left_m, k);
+                fill_any<BN, BK>(to_b, from_b, turned, left_n, k);
                 from_a += BK * p.a[1];
                 from_b += BK * p.b[0];
 #else
-                feed_a.copy(to_a, p.a[A_T], A_T ? left_k : left_m, A_T ? left_m : left_k);
-                feed_b.copy(to_b, p.b[!B_T], B_T ? left_k : left_n, B_T ? left_n : left_k);
+                feed_a.copy(to_a, A_T ? left_k : left_m, A_T ? left_m : left_k);
+                feed_b.copy(to_b, B_T ? left_k : left_n, B_T ? left_n : left_k);
                 feed_a.at += A_T ? BK * p.a[1] : BK;
                 feed_b.at += B_T ? BK * p.b[0] : BK;
 #endif
-                next += 1;
-                slot = slot + 1 == STAGES ? 0 : slot + 1;
+                left_k -= BK;
+                next = next + 1 == STAGES ? 0 : next + 1;
             }
             commit_copies();
         };
 
-        // Of A the operands of the step that is computed and of the next; of B each is replaced when it was used.
+        // Operands of the step that is computed and of the next.
         TileA<T> tile_a[2][MI];
-        TileB<T> tile_b[NI];
+        TileB<T> tile_b[2][NI];
         TileSum<Sum> sums[MI][NI];
 #pragma unroll
         for (int i = 0; i < MI * NI; ++i) sums[i / NI][i % NI].clear();
-        const auto load_a_of = [&](int slot, int step, int into) {
-            const AtA at{shared_a + slot * A_SIZE};
+        const auto load = [&](int slot, int step, int into) {
+            const AtA at_a{shared_a + slot * A_SIZE};
+            const AtB at_b{shared_b + slot * B_SIZE};
 #pragma unroll
             for (int i = 0; i < MI; ++i) {
-                if (A_T) load_a_t(tile_a[into][i], from(at, step * STEP, wave_m + i * 16));
-                else load_a(tile_a[into][i], from(at, wave_m + i * 16, step * STEP));
+                if (A_T) load_a_t(tile_a[into][i], from(at_a, step * STEP, wave_m + i * 16));
+                else load_a(tile_a[into][i], from(at_a, wave_m + i * 16, step * STEP));
             }
-        };
-        const auto load_b_of = [&](int slot, int step, int j) {
-            const AtB at{shared_b + slot * B_SIZE};
-            if (B_T) load_b(tile_b[j], from(at, step * STEP, wave_n + j * 16));
-            else load_b_t(tile_b[j], from(at, wave_n + j * 16, step * STEP));
+#pragma unroll
+            for (int j = 0; j < NI; ++j) {
+                if (B_T) load_b(tile_b[into][j], from(at_b, step * STEP, wave_n + j * 16));
+                else load_b_t(tile_b[into][j], from(at_b, wave_n + j * 16, step * STEP));
+            }
         };
 
 #pragma unroll 1
         for (int tile = 0; tile < STAGES - 1; ++tile) fetch();
         wait_copies<STAGES - 2>();
         __syncthreads();
-        load_a_of(0, 0, 0);
-#pragma unroll
-        for (int j = 0; j < NI; ++j) load_b_of(0, 0, j);
-        int reading = 0;
-        for (u32 tile = 0; tile < tiles; ++tile) {
+        load(0, 0, 0);
+        int slot = 0;
+        for (i64 k = 0; k < (i64)p.k; k += BK) {
 #pragma unroll
             for (int step = 0; step < STEPS; ++step) {
                 if (step == STEPS - 1) {
                     // The next tile is there, and no one reads this one any more.
                     wait_copies<STAGES - 2>();
                     __syncthreads();
-                    reading = reading + 1 == STAGES ? 0 : reading + 1;
+                    slot = slot + 1 == STAGES ? 0 : slot + 1;
                 }
-                load_a_of(reading, (step + 1) % STEPS, (step + 1) % 2);
+                load(slot, (step + 1) % STEPS, (step + 1) % 2);
                 if (step == 0) fetch();
 #pragma unroll
-                for (int j = 0; j < NI; ++j) {
+                for (int i = 0; i < MI; ++i) {
 #pragma unroll
-                    for (int i = 0; i < MI; ++i) mma(sums[i][j], tile_a[step % 2][i], tile_b[j]);
-                    load_b_of(reading, (step + 1) % STEPS, j);
+                    for (int j = 0; j < NI; ++j) mma(sums[i][j], tile_a[step % 2][i], tile_b[step % 2][j]);
                 }
             }
         }
@@ -159,11 +160,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, c
         // them is written once.
         constexpr int STRIDE = WN + 8, VEC = 16 / sizeof(U), LANES = TILE_LANES;
         static_assert((BM / WM) * (BN / WN) * 16 * STRIDE * sizeof(Sum) <= STAGES * (A_SIZE + B_SIZE) * sizeof(T), "the sums' room");
+        const Product &q = afresh(p);
+        AFRESH("r", tile_m);
+        AFRESH("r", tile_n);
+        const u64 m0 = (u64)tile_m * BM, n0 = (u64)tile_n * BN;
         Sum *slab = (Sum *)room + wave * 16 * STRIDE;
-        U *to = out + batch_offset(p, 2, batch) + (n0 + wave_n) * p.c[1];
-        const U *add = bias + (p.has_bias ? batch_offset(p, 3, batch) + (n0 + wave_n) * p.bias[1] : 0);
-        const bool plain = p.alpha == 1 && p.beta == 0 && !p.has_bias && p.activation == 0;
-        const bool vectors = p.c[1] == 1 && (p.c[0] % VEC | (u64)to % 16) == 0;
+        U *to = out + batch_offset(q, 2, batch) + (n0 + wave_n) * q.c[1];
+        const U *add = bias + (q.has_bias ? batch_offset(q, 3, batch) + (n0 + wave_n) * q.bias[1] : 0);
+        const bool plain = q.alpha == 1 && q.beta == 0 && !q.has_bias && q.activation == 0;
+        const bool vectors = q.c[1] == 1 && (q.c[0] % VEC | (u64)to % 16) == 0;
         const int lane = lane_of_wave();
         wait_copies<0>();
         __syncthreads();
@@ -180,14 +185,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, c
             }
             __syncthreads();
             const u64 m1 = m0 + wave_m + pass * 16;
-            const int height = (int)min((i64)16, max((i64)0, (i64)(p.m - m1))), width = (int)min((i64)WN, max((i64)0, (i64)(p.n - n0 - wave_n)));
+            const int height = (int)min((i64)16, max((i64)0, (i64)(q.m - m1))), width = (int)min((i64)WN, max((i64)0, (i64)(q.n - n0 - wave_n)));
             if (!plain) {
 #pragma unroll 1
                 for (int at = lane; at < 16 * WN; at += LANES) {
                     const int row = at / WN, column = at % WN;
                     if (row >= height || column >= width) continue;
                     Sum &sum = slab[row * STRIDE + column];
-                    sum = finish<U, Sum>(p, sum, to + (m1 + row) * p.c[0] + column * p.c[1], add + (m1 + row) * p.bias[0] + column * p.bias[1]);
+                    sum = finish<U, Sum>(q, sum, to + (m1 + row) * q.c[0] + column * q.c[1], add + (m1 + row) * q.bias[0] + column * q.bias[1]);
                 }
                 __syncthreads();
             }
@@ -196,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, c
                 const int row = at / (WN / VEC), column = at % (WN / VEC) * VEC;
                 if (row >= height || column >= width) continue;
                 const Sum *from = slab + row * STRIDE + column;
-                U *place = to + (m1 + row) * p.c[0] + column * p.c[1];
+                U *place = to + (m1 + row) * q.c[0] + column * q.c[1];
                 if (vectors && column + VEC <= width) {
                     union { uint4 raw; U each[VEC]; } packed;
 #pragma unroll
@@ -204,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, c
                     *(uint4 *)place = packed.raw;
                 } else {
 #pragma unroll 1
-                    for (int e = 0; e < min(VEC, width - column); ++e) place[e * p.c[1]] = Narrow<U>::from(from[e]);
+                    for (int e = 0; e < min(VEC, width - column); ++e) place[e * q.c[1]] = Narrow<U>::from(from[e]);
                 }
             }
             __syncthreads();
