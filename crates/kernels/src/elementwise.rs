@@ -6,22 +6,34 @@ use crate::dtype::{DType, Scalar};
 use crate::error::Result;
 use crate::kernels::{Kernels, refused, same_type, wrong_type};
 use crate::map::{Call, Scalars};
-use crate::plan::{BLOCK, turned, unroll};
+use crate::plan::{TURNING, turned, unroll};
 use crate::source::{File, Recipe, carrier};
+use crate::tuning::{Knob, Tuning};
 use crate::view::{View, ViewMut};
 
 const WAYS: &[&str] = &["_vectors", "_rows", "_single", "_single64"];
-const TYPES: &str = include_str!("cu/types.cuh");
-const PACK: &str = include_str!("cu/pack.cuh");
-const MAP: &str = include_str!("cu/map.cuh");
-static UNARY: File = File { name: "unary.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/unary.cu")], kernels: WAYS };
-static BINARY: File = File { name: "binary.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/binary.cu")], kernels: WAYS };
-static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
+pub(crate) const TYPES: &str = include_str!("cu/types.cuh");
+pub(crate) const PACK: &str = include_str!("cu/pack.cuh");
+const MATH: &str = include_str!("cu/math.cuh");
+pub(crate) const MAP: &str = include_str!("cu/map.cuh");
+static UNARY: File = File { name: "unary.cu", texts: &[TYPES, MATH, PACK, MAP, include_str!("cu/unary.cu")], kernels: WAYS };
+static BINARY: File = File { name: "binary.cu", texts: &[TYPES, MATH, PACK, MAP, include_str!("cu/binary.cu")], kernels: WAYS };
+pub(crate) static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
 
 static TURN: File = File { name: "turn.cu", texts: &[TYPES, PACK, include_str!("cu/turn.cu")], kernels: &[""] };
 
-fn map(file: &'static File, op: &'static str, types: &[&'static str], unroll: u32) -> Recipe {
-    Recipe::new(file, op, types, &[("UNROLL", unroll)])
+/// What a function of elements is made of; a tuning makes a recipe of it.
+pub(crate) struct Map {
+    file: &'static File,
+    op: &'static str,
+    types: [&'static str; 2],
+    unroll: Knob,
+}
+
+impl Map {
+    pub(crate) fn recipe(&self, tuning: &Tuning) -> Recipe {
+        Recipe::new(self.file, self.op, &self.types, &[("UNROLL", tuning.get(self.unroll))])
+    }
 }
 
 /// A function of one element. All take floats; those that say so take whole numbers too.
@@ -146,14 +158,18 @@ impl Unary {
         }
     }
 
-    /// Whether it costs more than the memory it touches.
-    fn is_heavy(self) -> bool {
+    /// Beside the memory it touches it costs little, as much, or more.
+    fn unroll(self) -> Knob {
         use Unary::*;
-        matches!(self, Exp | Log | Sin | Cos | Tanh | Gelu | GeluErf | Erf | Silu | Sigmoid | Elu(_) | Powf(_))
+        match self {
+            GeluErf | Erf | Powf(_) => Knob::UnrollHeaviest,
+            Exp | Log | Sin | Cos | Tanh | Gelu | Silu | Sigmoid | Elu(_) | Sqrt => Knob::UnrollHeavy,
+            _ => unroll(1),
+        }
     }
 
-    fn recipe(self, dtype: DType) -> Recipe {
-        map(&UNARY, self.name(), &[dtype.name()], unroll(1, self.is_heavy()))
+    fn map(self, dtype: DType) -> Map {
+        Map { file: &UNARY, op: self.name(), types: [dtype.name(), ""], unroll: self.unroll() }
     }
 
     fn scalars(self, dtype: DType) -> Scalars {
@@ -259,12 +275,17 @@ impl Binary {
         self != Binary::Pow || !dtype.is_integer()
     }
 
-    fn recipe(self, dtype: DType) -> Recipe {
-        map(&BINARY, self.name(), &[dtype.name()], unroll(2, self == Binary::Pow))
+    fn map(self, dtype: DType) -> Map {
+        Map {
+            file: &BINARY,
+            op: self.name(),
+            types: [dtype.name(), ""],
+            unroll: if self == Binary::Pow { Knob::UnrollHeavy } else { unroll(2) },
+        }
     }
 }
 
-const NO_SCALARS: Scalars = Scalars { floats: [0.0; 2], ints: [0; 2] };
+pub(crate) const NO_SCALARS: Scalars = Scalars { floats: [0.0; 2], ints: [0; 2] };
 
 impl Kernels {
     /// `out = op(x)`.
@@ -284,7 +305,11 @@ impl Kernels {
             return Err(wrong_type(op.name(), "the input", dtype, expected));
         }
         same_type(op.name(), "the result", out, dtype)?;
-        self.run(stream, &Call { recipe: op.recipe(dtype), scalars: op.scalars(dtype), inputs: &[("the input", x)] }, out)
+        self.run(
+            stream,
+            &Call { recipe: op.map(dtype).recipe(self.tuning()), scalars: op.scalars(dtype), inputs: &[("the input", x)] },
+            out,
+        )
     }
 
     /// `out = op(a, b)`; the result of a comparison is a `u8` of 0 or 1.
@@ -305,7 +330,7 @@ impl Kernels {
         same_type(op.name(), "the second input", b, dtype)?;
         same_type(op.name(), "the result", out, if op.is_comparison() { DType::U8 } else { dtype })?;
         let inputs = [("the first input", a), ("the second input", b)];
-        self.run(stream, &Call { recipe: op.recipe(dtype), scalars: NO_SCALARS, inputs: &inputs }, out)
+        self.run(stream, &Call { recipe: op.map(dtype).recipe(self.tuning()), scalars: NO_SCALARS, inputs: &inputs }, out)
     }
 
     /// `out = condition ? yes : no`. The condition is a `u8`, and holds where it is not 0.
@@ -315,7 +340,7 @@ impl Kernels {
         same_type("where", "the first choice", *yes, dtype)?;
         same_type("where", "the second choice", *no, dtype)?;
         let inputs = [("the condition", *condition), ("the first choice", *yes), ("the second choice", *no)];
-        self.run(stream, &Call { recipe: moving("where", dtype, 3), scalars: NO_SCALARS, inputs: &inputs }, out)
+        self.run(stream, &Call { recipe: moving("where", dtype, 3).recipe(self.tuning()), scalars: NO_SCALARS, inputs: &inputs }, out)
     }
 
     /// `out = x * factor + term`, of floats rounded once.
@@ -338,14 +363,14 @@ impl Kernels {
     fn affine_to(&self, stream: &Stream, x: View<'_>, scalars: Scalars, out: View<'_>) -> Result<()> {
         let dtype = x.dtype();
         same_type("affine", "the result", out, dtype)?;
-        self.run(stream, &Call { recipe: affine(dtype), scalars, inputs: &[("the input", x)] }, out)
+        self.run(stream, &Call { recipe: affine(dtype).recipe(self.tuning()), scalars, inputs: &[("the input", x)] }, out)
     }
 
     /// Every element is `value`, rounded to the type; a whole number wraps.
     pub fn fill(&self, stream: &Stream, value: impl Into<Scalar>, out: &mut ViewMut<'_>) -> Result<()> {
         let dtype = out.dtype();
         let scalars = Scalars { floats: [0.0; 2], ints: [value.into().bits(dtype) as i64, 0] };
-        self.run(stream, &Call { recipe: moving("fill", dtype, 0), scalars, inputs: &[] }, out.as_view())
+        self.run(stream, &Call { recipe: moving("fill", dtype, 0).recipe(self.tuning()), scalars, inputs: &[] }, out.as_view())
     }
 
     /// The elements as they are, from any layout to any other: transposed, repeated, in rows (see [`crate::Layout::rows`]).
@@ -355,7 +380,7 @@ impl Kernels {
     }
 
     fn copy_to(&self, stream: &Stream, x: View<'_>, out: View<'_>) -> Result<()> {
-        let call = Call { recipe: moving("copy", x.dtype(), 1), scalars: NO_SCALARS, inputs: &[("the input", x)] };
+        let call = Call { recipe: moving("copy", x.dtype(), 1).recipe(self.tuning()), scalars: NO_SCALARS, inputs: &[("the input", x)] };
         let Some(operands) = self.checked(stream, &call, out)? else { return Ok(()) };
         let Some((turn, launch)) = turned(out.layout().shape(), &operands) else { return self.launch(stream, &call, out, &operands) };
         let kernels = self.load(&turning(x.dtype()))?;
@@ -370,36 +395,43 @@ impl Kernels {
         if from == to {
             return self.copy(stream, x, out);
         }
-        self.run(stream, &Call { recipe: cast(from, to), scalars: NO_SCALARS, inputs: &[("the input", *x)] }, out.as_view())
+        self.run(
+            stream,
+            &Call { recipe: cast(from, to).recipe(self.tuning()), scalars: NO_SCALARS, inputs: &[("the input", *x)] },
+            out.as_view(),
+        )
     }
 }
 
 /// The recipe of what looks at sizes alone.
-fn moving(op: &'static str, dtype: DType, inputs: usize) -> Recipe {
-    map(&MOVING, op, &[carrier(dtype)], unroll(inputs, false))
+pub(crate) fn moving(op: &'static str, dtype: DType, inputs: usize) -> Map {
+    Map { file: &MOVING, op, types: [carrier(dtype), ""], unroll: unroll(inputs) }
 }
 
 fn turning(dtype: DType) -> Recipe {
-    Recipe::new(&TURN, "turn", &[carrier(dtype)], &[("THREADS", BLOCK)])
+    Recipe::new(&TURN, "turn", &[carrier(dtype)], &[("THREADS", TURNING)])
 }
 
-fn affine(dtype: DType) -> Recipe {
-    map(&MOVING, "affine", &[dtype.name()], unroll(1, false))
+fn affine(dtype: DType) -> Map {
+    Map { types: [dtype.name(), ""], ..moving("affine", dtype, 1) }
 }
 
-fn cast(from: DType, to: DType) -> Recipe {
-    map(&MOVING, "cast", &[from.name(), to.name()], unroll(1, false))
+fn cast(from: DType, to: DType) -> Map {
+    let unroll = if from.size() == to.size() { Knob::UnrollOne } else { Knob::UnrollCast };
+    Map { file: &MOVING, op: "cast", types: [from.name(), to.name()], unroll }
 }
 
 /// Every program of these operations.
-pub(crate) fn recipes() -> Vec<Recipe> {
+pub(crate) fn recipes(tuning: &Tuning) -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for dtype in DType::ALL {
-        recipes.extend(Unary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.recipe(dtype)));
-        recipes.extend(Binary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.recipe(dtype)));
-        recipes.extend([("where", 3), ("fill", 0), ("copy", 1)].map(|(op, inputs)| moving(op, dtype, inputs)));
-        recipes.extend([affine(dtype), turning(dtype)]);
-        recipes.extend(DType::ALL.into_iter().filter(|to| *to != dtype).map(|to| cast(dtype, to)));
+        let mut maps: Vec<Map> = Unary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.map(dtype)).collect();
+        maps.extend(Binary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.map(dtype)));
+        maps.extend([("where", 3), ("fill", 0), ("copy", 1)].map(|(op, inputs)| moving(op, dtype, inputs)));
+        maps.push(affine(dtype));
+        maps.extend(DType::ALL.into_iter().filter(|to| *to != dtype).map(|to| cast(dtype, to)));
+        recipes.extend(maps.iter().map(|map| map.recipe(tuning)));
+        recipes.push(turning(dtype));
     }
     // What looks at sizes alone is the same for several types.
     let mut seen = std::collections::HashSet::new();

@@ -10,6 +10,7 @@ use crate::blas::Blas;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::source::Recipe;
+use crate::tuning::Tuning;
 use crate::view::View;
 
 /// The operations of a device. Cheap to clone; usable from any thread.
@@ -19,14 +20,26 @@ pub struct Kernels(Arc<Inner>);
 struct Inner {
     device: Device,
     jit: Jit,
+    tuning: Tuning,
     loaded: Mutex<HashMap<Recipe, Arc<[Kernel]>>>,
     blas: OnceLock<Result<Blas, Arc<warpwave_gpu::Error>>>,
 }
 
 impl Kernels {
-    /// For a device; what is compiled goes through `jit` and its cache.
+    /// For a device, as tuned for its model; what is compiled goes through `jit` and its cache.
     pub fn new(device: &Device, jit: &Jit) -> Kernels {
-        Kernels(Arc::new(Inner { device: device.clone(), jit: jit.clone(), loaded: Mutex::default(), blas: OnceLock::new() }))
+        let tuning = jit.cache().path().map_or_else(Tuning::default, |cache| Tuning::load(cache, &device.info().model));
+        Kernels::with_tuning(device, jit, tuning)
+    }
+
+    /// For a device, with these choices.
+    pub fn with_tuning(device: &Device, jit: &Jit, tuning: Tuning) -> Kernels {
+        Kernels(Arc::new(Inner { device: device.clone(), jit: jit.clone(), tuning, loaded: Mutex::default(), blas: OnceLock::new() }))
+    }
+
+    /// The choices that the kernels are made with.
+    pub fn tuning(&self) -> &Tuning {
+        &self.0.tuning
     }
 
     /// The device.

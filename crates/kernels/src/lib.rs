@@ -13,6 +13,9 @@
 //! - Whole numbers wrap. Divided by zero they are 0.
 //! - The larger or smaller of a number and NaN is NaN. The sign of NaN is 0.
 //! - [`Unary::Round`] takes halves away from zero.
+//! - An index that is none, negative or beyond its dimension, reads 0 and writes nothing. Of equal indices the last in order is the one
+//!   that [`Kernels::scatter`] leaves; [`Kernels::scatter_add`] adds in their order, and rounds once.
+//! - In order NaN is the greatest, both zeros are equal, and what is equal stays in its order: the lower index comes first.
 //! - Casts of floats to whole numbers cut off the fraction and saturate, and NaN becomes 0; between whole numbers they wrap.
 //!
 //! ```no_run
@@ -34,23 +37,51 @@
 //! ```
 #![warn(missing_docs)]
 
+mod append;
+mod attention;
+mod attention_options;
 mod blas;
+mod decode;
 mod dtype;
 mod elementwise;
 mod error;
+mod glu;
+mod heads;
+mod index;
 mod kernels;
 mod layout;
 mod map;
 mod matmul;
+mod normalise;
+mod order;
 mod plan;
+mod quant;
+mod reduce;
+mod rope;
+mod sample;
+mod scores;
 mod source;
+mod tune;
+mod tuning;
 mod view;
+mod walk;
 
+pub use append::AppendAt;
+pub use attention::Packed;
+pub use attention_options::{AttentionOptions, KeyValues};
 pub use dtype::{DType, Element, Scalar, UnknownType};
 pub use elementwise::{Binary, Unary};
 pub use error::{Error, Result};
+pub use glu::Glu;
 pub use kernels::Kernels;
 pub use layout::{Layout, MOST_DIMS};
 pub use matmul::{Activation, Matmul, MatmulBy};
+pub use normalise::Norm;
+pub use quant::{Activations, Quant, QuantView, QuantViewMut};
+pub use reduce::Reduce;
+pub use rope::{Places, Rope, RopeAngles, RopePairs, RopeScaling};
+pub use sample::{Penalties, Randomness, Sampling};
 pub use source::programs;
+pub use tune::{Trial, tune};
+pub use tuning::{Knob, Tuning};
 pub use view::{View, ViewMut};

@@ -9,6 +9,7 @@ use crate::kernels::{Kernels, refused, wrong_shape};
 use crate::layout::MOST_DIMS;
 use crate::plan::{Operand, Plan, Way, plan};
 use crate::source::Recipe;
+use crate::tuning::Knob;
 use crate::view::View;
 
 /// Numbers of a call, as the struct of the kernels.
@@ -67,7 +68,7 @@ impl Kernels {
 
     /// One launch over what was checked.
     pub(crate) fn launch(&self, stream: &Stream, call: &Call<'_>, out: View<'_>, operands: &[Operand]) -> Result<()> {
-        let Plan { way, launch } = plan(out.layout().shape(), operands, call.recipe.number("UNROLL"));
+        let Plan { way, launch } = plan(out.layout().shape(), operands, call.recipe.number("UNROLL"), self.tuning().get(Knob::Block));
         let kernels = self.load(&call.recipe)?;
         let mut pointers = [Arg::from(0u64); 4];
         let views = std::iter::once(&out).chain(call.inputs.iter().map(|(_, view)| view));
@@ -126,7 +127,7 @@ mod tests {
         ] {
             assert_eq!(input.clashes(&out), overlaps, "{input:?}");
             if overlaps {
-                let recipe = crate::elementwise::recipes().into_iter().find(|recipe| recipe.name() == "copy_u32").unwrap();
+                let recipe = crate::elementwise::recipes(kernels.tuning()).into_iter().find(|recipe| recipe.name() == "copy_u32").unwrap();
                 let scalars = Scalars::new(Scalar::Int(0), Scalar::Int(0));
                 let refused = kernels.run(&stream, &Call { recipe, scalars, inputs: &[("the input", input)] }, out);
                 assert!(matches!(refused, Err(Error::Overlap { .. })), "{input:?}");

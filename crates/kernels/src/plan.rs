@@ -4,24 +4,24 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::Launch;
 
 use crate::layout::MOST_DIMS;
+use crate::tuning::Knob;
 
 /// Operands that a kernel has at most, the result first.
 pub(crate) const MOST_OPERANDS: usize = 4;
 
-/// Threads of a block.
-pub(crate) const BLOCK: u32 = 256;
+/// Threads of a block that turns tiles.
+pub(crate) const TURNING: u32 = 256;
 /// Blocks of a launch: beyond it each does more.
 const MOST_BLOCKS: u64 = 1 << 22;
 /// Bytes that a thread reads or writes at once.
-const PACK: usize = 16;
+pub(crate) const PACK: usize = 16;
 
-/// Packs that a thread has under way at once: many where memory is what is waited for, few where their registers and code would cost
-/// more than they gain.
-pub(crate) fn unroll(inputs: usize, heavy: bool) -> u32 {
-    match (heavy, inputs) {
-        (true, _) => 1,
-        (false, 0 | 1) => 4,
-        (false, _) => 2,
+/// What says how many packs a thread of a function that costs little has under way at once.
+pub(crate) fn unroll(inputs: usize) -> Knob {
+    match inputs {
+        0 => Knob::UnrollFill,
+        1 => Knob::UnrollOne,
+        _ => Knob::UnrollMany,
     }
 }
 
@@ -46,6 +46,13 @@ pub(crate) struct Dims {
     strides: [[u64; MOST_DIMS]; MOST_OPERANDS],
 }
 
+impl Dims {
+    /// The number of elements.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+}
+
 /// Which kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Way {
@@ -67,29 +74,33 @@ pub(crate) struct Plan {
 }
 
 /// The plan for operands of one shape, the result first, with at least one element.
-pub(crate) fn plan(shape: &[usize], operands: &[Operand], unroll: u32) -> Plan {
+pub(crate) fn plan(shape: &[usize], operands: &[Operand], unroll: u32, block: u32) -> Plan {
     let dims = merged(shape, operands);
     let width = PACK / operands.iter().map(|operand| operand.size).max().unwrap_or(PACK);
     let n: u64 = dims.iter().map(|dim| dim.size as u64).product();
     if let Some(head) = head(&dims, operands, width) {
         let packs = (n - head) / width as u64;
-        return Plan { way: Way::Vectors { n, head }, launch: launch(packs.div_ceil(u64::from(unroll))) };
+        return Plan { way: Way::Vectors { n, head }, launch: launch(packs.div_ceil(u64::from(unroll)), block) };
     }
-    // An element's place counts too, not only their number.
-    let last = |k: usize| dims.iter().map(|dim| (dim.size as u64 - 1) * dim.strides[k] as u64).sum::<u64>();
-    let small = n < 1 << 31 && (0..operands.len()).all(|k| last(k) < 1 << 31);
+    let small = is_small(&dims);
     let packs = if small { packed(&dims, operands, width) } else { None };
     let way = match &packs {
         Some(packs) => Way::Rows(laid_out(packs)),
         None if small => Way::Single(laid_out(&dims)),
         None => Way::Single64(laid_out(&dims)),
     };
-    Plan { way, launch: launch(if packs.is_some() { n / width as u64 } else { n }) }
+    Plan { way, launch: launch(if packs.is_some() { n / width as u64 } else { n }, block) }
 }
 
-fn launch(threads: u64) -> Launch {
-    let blocks = threads.div_ceil(u64::from(BLOCK)).clamp(1, MOST_BLOCKS);
-    Launch::new([blocks as u32, 1, 1], [BLOCK, 1, 1])
+/// Whether 32 bits count the elements, and each one's place.
+pub(crate) fn is_small(dims: &[Dim]) -> bool {
+    let last = |k: usize| dims.iter().map(|dim| (dim.size as u64 - 1) * dim.strides[k] as u64).sum::<u64>();
+    dims.iter().map(|dim| dim.size as u64).product::<u64>() < 1 << 31 && (0..MOST_OPERANDS).all(|k| last(k) < 1 << 31)
+}
+
+pub(crate) fn launch(threads: u64, block: u32) -> Launch {
+    let blocks = threads.div_ceil(u64::from(block)).clamp(1, MOST_BLOCKS);
+    Launch::new([blocks as u32, 1, 1], [block, 1, 1])
 }
 
 /// As the struct of the turning copy: dimension `a` lies in rows in the input, `b` in the result.
@@ -141,18 +152,18 @@ pub(crate) fn turned(shape: &[usize], operands: &[Operand]) -> Option<(Turn, Lau
     for (d, dim) in dims.iter().enumerate() {
         (turn.shape[d], turn.out_strides[d], turn.in_strides[d]) = (dim.size as u64, dim.strides[0] as u64, dim.strides[1] as u64);
     }
-    Some((turn, launch(turn.tiles * u64::from(BLOCK))))
+    Some((turn, launch(turn.tiles * u64::from(TURNING), TURNING)))
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Dim {
-    size: usize,
-    strides: [usize; MOST_OPERANDS],
+pub(crate) struct Dim {
+    pub size: usize,
+    pub strides: [usize; MOST_OPERANDS],
 }
 
 /// The dimensions, innermost first: in the order in which the result lies in memory, without those of one element, and with those
 /// made one that every operand walks in one step.
-fn merged(shape: &[usize], operands: &[Operand]) -> Vec<Dim> {
+pub(crate) fn merged(shape: &[usize], operands: &[Operand]) -> Vec<Dim> {
     let dim = |(d, size): (usize, &usize)| {
         let mut strides = [0; MOST_OPERANDS];
         operands.iter().enumerate().for_each(|(k, operand)| strides[k] = operand.strides[d]);
@@ -190,7 +201,7 @@ fn head(dims: &[Dim], operands: &[Operand], width: usize) -> Option<u64> {
 }
 
 /// The dimensions with the innermost in packs, if every operand has or repeats them there, aligned.
-fn packed(dims: &[Dim], operands: &[Operand], width: usize) -> Option<Vec<Dim>> {
+pub(crate) fn packed(dims: &[Dim], operands: &[Operand], width: usize) -> Option<Vec<Dim>> {
     let (inner, outer) = dims.split_first()?;
     let fits = |(k, operand): (usize, &Operand)| match inner.strides[k] {
         // The result is never repeated.
@@ -205,7 +216,7 @@ fn packed(dims: &[Dim], operands: &[Operand], width: usize) -> Option<Vec<Dim>> 
     Some(std::iter::once(packs).chain(outer.iter().copied()).collect())
 }
 
-fn laid_out(dims: &[Dim]) -> Dims {
+pub(crate) fn laid_out(dims: &[Dim]) -> Dims {
     let mut result = Dims::zeroed();
     result.n = dims.iter().map(|dim| dim.size as u64).product();
     result.rank = dims.len() as u32;
@@ -253,7 +264,7 @@ mod tests {
     #[test]
     fn what_lies_in_a_row_is_walked_in_packs() {
         let row = |address| operand(address, 4, &[12, 4, 1]);
-        let way = |operands: &[Operand]| plan(&[2, 3, 4], operands, 4).way;
+        let way = |operands: &[Operand]| plan(&[2, 3, 4], operands, 4, 256).way;
         assert_eq!(way(&[row(256), row(512)]), Way::Vectors { n: 24, head: 0 });
         assert_eq!(way(&[row(260), row(516)]), Way::Vectors { n: 24, head: 3 });
         // A different phase in each: nothing to align.
@@ -268,7 +279,7 @@ mod tests {
     #[test]
     fn rows_with_strides_are_walked_in_packs_where_they_fit() {
         let out = operand(256, 4, &[8, 1]);
-        let way = |input: Operand| plan(&[3, 8], &[out, input], 4).way;
+        let way = |input: Operand| plan(&[3, 8], &[out, input], 4, 256).way;
         assert!(matches!(way(operand(256, 4, &[12, 1])), Way::Rows(dims) if dims.shape[..2] == [2, 3] && dims.strides[1][..2] == [4, 12]));
         assert!(matches!(way(operand(256, 4, &[0, 1])), Way::Rows(_)));
         assert!(matches!(way(operand(256, 4, &[1, 0])), Way::Rows(dims) if dims.strides[1][..2] == [0, 1]));
@@ -282,9 +293,12 @@ mod tests {
     fn places_beyond_32_bits_are_counted_in_64() {
         let far = operand(256, 1, &[1 << 31, 1]);
         let near = operand(256, 1, &[16, 1]);
-        assert!(matches!(plan(&[2, 16], &[near, far], 4).way, Way::Single64(_)));
-        assert!(matches!(plan(&[1 << 16, 1 << 15], &[operand(256, 1, &[1 << 15, 1]), operand(256, 1, &[0, 0])], 4).way, Way::Single64(_)));
-        let many = plan(&[1 << 40], &[operand(256, 1, &[1]), operand(256, 1, &[1])], 4);
+        assert!(matches!(plan(&[2, 16], &[near, far], 4, 256).way, Way::Single64(_)));
+        assert!(matches!(
+            plan(&[1 << 16, 1 << 15], &[operand(256, 1, &[1 << 15, 1]), operand(256, 1, &[0, 0])], 4, 256).way,
+            Way::Single64(_)
+        ));
+        let many = plan(&[1 << 40], &[operand(256, 1, &[1]), operand(256, 1, &[1])], 4, 256);
         assert_eq!((many.way, many.launch.grid[0]), (Way::Vectors { n: 1 << 40, head: 0 }, 1 << 22));
     }
 }

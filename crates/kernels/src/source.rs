@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use warpwave_jit::KernelSource;
 
 use crate::dtype::DType;
+use crate::tuning::Tuning;
 
 /// A text of kernels.
 #[derive(Debug, Eq)]
@@ -95,8 +96,24 @@ pub(crate) fn carrier(dtype: DType) -> &'static str {
     }
 }
 
-/// The sources of all kernels, each with its name: to compile beforehand, or to look at.
+/// The sources of all kernels with the usual tuning, each with its name: to compile beforehand, or to look at.
 pub fn programs() -> Vec<(String, KernelSource)> {
-    let recipes = [crate::elementwise::recipes(), crate::matmul::recipes()].concat();
-    recipes.iter().map(|recipe| (recipe.label(), recipe.source())).collect()
+    let usual = Tuning::default();
+    let families = [
+        crate::elementwise::recipes(&usual),
+        crate::append::recipes(),
+        crate::attention::recipes(),
+        crate::decode::recipes(),
+        crate::glu::recipes(),
+        crate::index::recipes(&usual),
+        crate::matmul::recipes(),
+        crate::normalise::recipes(),
+        crate::order::recipes(),
+        crate::quant::recipes(),
+        crate::reduce::recipes(),
+        crate::rope::recipes(),
+        crate::sample::recipes(),
+        crate::scores::recipes(),
+    ];
+    families.iter().flatten().map(|recipe| (recipe.label(), recipe.source())).collect()
 }

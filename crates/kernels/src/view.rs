@@ -50,6 +50,11 @@ impl<'a> View<'a> {
         self.data.device()
     }
 
+    /// Some of the elements, or all in another order.
+    pub(crate) fn with_layout(&self, layout: Layout) -> Result<View<'a>> {
+        View::of_bytes(self.data, self.dtype, layout)
+    }
+
     /// The memory from the first element on.
     pub(crate) fn start(&self) -> Slice<'a, u8> {
         let start = if self.layout.is_empty() { 0 } else { self.layout.offset() * self.dtype.size() };

@@ -146,3 +146,94 @@ fn everything_is_on_one_device() {
         untouched(&elsewhere, &far);
     }
 }
+
+#[test]
+fn indices_fit_what_they_are_for() {
+    let shape: fn(&Error) -> bool = |error| matches!(error, Error::WrongShape { .. });
+    let dtype: fn(&Error) -> bool = |error| matches!(error, Error::WrongType { .. });
+    let argument: fn(&Error) -> bool = |error| matches!(error, Error::BadArgument { .. });
+    let of = |shape: &[usize]| Layout::contiguous(shape).unwrap();
+    for device in devices() {
+        let (_, stream) = setting(&device);
+        let (floats, halves) = (poisoned(&stream, 64), stream.alloc_zeroed::<f16>(64).unwrap());
+        let (whole, bytes) = (stream.alloc_zeroed::<i32>(64).unwrap(), stream.alloc_zeroed::<u8>(64).unwrap());
+        let (x, half) = (View::new(&floats, of(&[8, 8])).unwrap(), View::new(&halves, of(&[8, 8])).unwrap());
+        let ids = |shape: &[usize]| View::new(&whole, of(shape)).unwrap();
+        let (square, eight, small) = (ids(&[8, 8]), ids(&[8]), View::new(&floats, of(&[4, 4])).unwrap());
+        let refuses = |what: &str, expected, run: &dyn Fn(&Kernels, &Stream, &mut ViewMut<'_>) -> Result<()>| {
+            refuses(&device, what, expected, run);
+        };
+        refuses("float indices", dtype, &|kernels, stream, out| kernels.gather(stream, &x, &x, 0, out));
+        refuses("gathering another type", dtype, &|kernels, stream, out| kernels.gather(stream, &half, &square, 0, out));
+        refuses("no such axis", argument, &|kernels, stream, out| kernels.gather(stream, &x, &square, 2, out));
+        refuses("too few indices", shape, &|kernels, stream, out| kernels.gather(stream, &x, &ids(&[7, 8]), 0, out));
+        refuses("too small an input", shape, &|kernels, stream, out| kernels.gather(stream, &small, &square, 0, out));
+        refuses("an input of one dimension", shape, &|kernels, stream, out| {
+            kernels.gather(stream, &View::new(&floats, row(64)).unwrap(), &square, 0, out)
+        });
+        refuses("indices in two dimensions", shape, &|kernels, stream, out| kernels.index_select(stream, &x, &square, 0, out));
+        refuses("selecting too few", shape, &|kernels, stream, out| kernels.index_select(stream, &x, &ids(&[7]), 0, out));
+        refuses("selecting from rows of another length", shape, &|kernels, stream, out| {
+            kernels.index_select(stream, &small, &eight, 0, out)
+        });
+        refuses("a table of one dimension", shape, &|kernels, stream, out| {
+            kernels.embedding(stream, &View::new(&floats, row(64)).unwrap(), &eight, out)
+        });
+        refuses("rows of another length", shape, &|kernels, stream, out| kernels.embedding(stream, &small, &eight, out));
+        refuses("a table of another type", dtype, &|kernels, stream, out| kernels.embedding(stream, &half, &eight, out));
+        refuses("scattering by floats", dtype, &|kernels, stream, out| kernels.scatter(stream, out, &x, &x, 0));
+        refuses("scattering another type", dtype, &|kernels, stream, out| kernels.scatter_add(stream, out, &square, &half, 0));
+        refuses("scattering more", shape, &|kernels, stream, out| {
+            let (ids, x) = (ids(&[4, 16]), View::new(&floats, of(&[4, 16])).unwrap());
+            kernels.scatter(stream, out, &ids, &x, 0)
+        });
+        refuses("an axis too far", argument, &|kernels, stream, out| kernels.scatter_add(stream, out, &square, &x, 3));
+        refuses("adding too few", shape, &|kernels, stream, out| kernels.index_add(stream, out, &ids(&[5]), &x, 0));
+        refuses("adding rows of another length", shape, &|kernels, stream, out| kernels.index_add(stream, out, &ids(&[4]), &small, 0));
+        refuses("a mask of floats", dtype, &|kernels, stream, out| kernels.masked_fill(stream, &x, &x, 0, out));
+        refuses("a mask of another shape", shape, &|kernels, stream, out| {
+            kernels.masked_fill(stream, &x, &View::new(&bytes, row(8)).unwrap(), 0, out)
+        });
+        refuses("float indices of an order", dtype, &|kernels, stream, out| kernels.argsort(stream, &x, false, out));
+        refuses("values of another type", dtype, &|kernels, stream, out| {
+            let mut indices = stream.alloc_zeroed::<u32>(64).unwrap();
+            kernels.topk(stream, &half, true, out, &mut ViewMut::new(&mut indices, of(&[8, 8])).unwrap())
+        });
+        refuses("more than there are", shape, &|kernels, stream, out| {
+            let mut indices = stream.alloc_zeroed::<u32>(64).unwrap();
+            let narrow = View::new(&floats, of(&[8, 7])).unwrap();
+            kernels.topk(stream, &narrow, true, out, &mut ViewMut::new(&mut indices, of(&[8, 8])).unwrap())
+        });
+        refuses("fewer indices than values", shape, &|kernels, stream, out| {
+            let mut indices = stream.alloc_zeroed::<u32>(64).unwrap();
+            kernels.topk(stream, &x, true, out, &mut ViewMut::new(&mut indices, of(&[8, 7])).unwrap())
+        });
+        let (kernels, stream) = setting(&device);
+        let mut out = stream.alloc_zeroed::<u32>(64).unwrap();
+        let mut view = ViewMut::new(&mut out, of(&[64])).unwrap();
+        assert!(matches!(kernels.argsort(&stream, &x, false, &mut view), Err(Error::WrongShape { .. })));
+        let mut view = ViewMut::new(&mut out, of(&[])).unwrap();
+        let one = View::new(&floats, of(&[])).unwrap();
+        assert!(matches!(kernels.argsort(&stream, &one, false, &mut view), Err(Error::WrongShape { .. })));
+        assert!(stream.download(&out).unwrap().iter().all(|index| *index == 0));
+    }
+}
+
+#[test]
+fn indices_are_on_the_same_device() {
+    let square = Layout::contiguous(&[8, 8]).unwrap();
+    for pair in devices().windows(2) {
+        let ((_, here), (_, elsewhere)) = (setting(&pair[0]), setting(&pair[1]));
+        let (near, far) = (here.alloc_zeroed::<i32>(64).unwrap(), elsewhere.alloc_zeroed::<i32>(64).unwrap());
+        let x = poisoned(&here, 64);
+        let (x, near, far) = (View::new(&x, square).unwrap(), View::new(&near, square).unwrap(), View::new(&far, square).unwrap());
+        let expected = |error: &Error| matches!(error, Error::WrongDevice { .. });
+        refuses(&pair[0], "indices elsewhere", expected, |kernels, stream, out| kernels.gather(stream, &x, &far, 0, out));
+        refuses(&pair[0], "scattering by far indices", expected, |kernels, stream, out| kernels.scatter_add(stream, out, &far, &x, 0));
+        refuses(&pair[0], "a stream elsewhere", expected, |kernels, _, out| kernels.gather(&elsewhere, &x, &near, 0, out));
+        let mut indices = elsewhere.alloc_zeroed::<u32>(64).unwrap();
+        refuses(&pair[0], "results elsewhere", expected, |kernels, stream, out| {
+            kernels.topk(stream, &x, true, out, &mut ViewMut::new(&mut indices, square).unwrap())
+        });
+    }
+}

@@ -355,7 +355,7 @@ fn have_clang_inside(fakes: &Fakes) -> bool {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in ["devices", "doctor", "compile", "inspect", "disasm", "run", "cache", "bench", "completions"] {
+    for command in ["devices", "doctor", "compile", "inspect", "disasm", "run", "cache", "bench", "tune", "completions"] {
         let output = program(&[command, "--help"]);
         assert_eq!(output.status.code(), Some(0));
         let text = String::from_utf8(output.stdout).unwrap();
@@ -364,6 +364,32 @@ fn every_command_has_help_with_an_example() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(!program(&["completions", shell]).stdout.is_empty());
     }
+}
+
+#[test]
+fn bench_ops_runs_what_is_asked_for_and_names_what_is_not_there() {
+    let refused = |line: &[&str], words: &str| {
+        let output = program(line);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && text.contains(words), "{line:?}: {text}");
+    };
+    refused(&["bench", "ops", "--device", "vgpu:gfx90a", "--filter", "nosuch"], "--list");
+    refused(&["bench", "ops", "--device", "vgpu:gfx90a", "--peer", "torch"], "virtual");
+    refused(&["bench", "ops", "--device", "vgpu:gfx90a", "--peer", "numpy"], "torch");
+    refused(&["tune", "--device", "vgpu:gfx90a"], "virtual");
+    let list = String::from_utf8(program(&["bench", "ops", "--device", "vgpu:gfx90a", "--list"]).stdout).unwrap();
+    assert!(list.lines().count() > 50 && list.contains("cast f32 to bf16"), "{list}");
+    if !have_clang() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("ops.svg");
+    let line = ["bench", "ops", "--device", "vgpu:gfx90a", "--filter", "add f32,fill", "--json", "--plot", plot.to_str().unwrap()];
+    let output = program(&line);
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let rows = value["rows"].as_array().unwrap();
+    assert!(rows.len() >= 2 && rows.iter().all(|row| row["figure"].as_f64().unwrap() > 0.0), "{value}");
+    assert!(std::fs::read_to_string(plot).unwrap().contains("add f32"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // One function of each element, over any layout.
 //
-// A function F has ARITY inputs of the types A, B and C, a result of type R, and at() for one element. `vectors` walks what lies in a
+// A function F has ARITY inputs of the types A, B and C, a result of type R, and at() for one element; with PAIRS it has value(), which
+// is not rounded yet. `vectors` walks what lies in a
 // row, UNROLL times 16 bytes of the widest operand at a time; `rows` walks rows of such, with strides between them; `single` walks anything.
 
 #define MOST_DIMS 6
@@ -12,6 +13,9 @@ __host__ __device__ constexpr int most(int a, int b) { return a > b ? a : b; }
 template <class F> __host__ __device__ constexpr int width() {
     return 16 / most(most(sizeof(typename F::A), sizeof(typename F::B)), most(sizeof(typename F::C), sizeof(typename F::R)));
 }
+
+template <class F> __host__ __device__ constexpr auto has_pairs(int) -> decltype(F::PAIRS) { return F::PAIRS; }
+template <class F> __host__ __device__ constexpr bool has_pairs(...) { return false; }
 
 // The inputs of WIDTH elements.
 template <class F, int WIDTH> struct Operands {
@@ -26,8 +30,13 @@ template <class F, int WIDTH> struct Operands {
     }
     __device__ inline void store(const F &f, typename F::R *to) const {
         Pack<typename F::R, WIDTH> r;
+        if constexpr (has_pairs<F>(0) && WIDTH > 1) {
 #pragma unroll
-        for (int k = 0; k < WIDTH; ++k) r.at[k] = f.at(a.at[k], b.at[k], c.at[k]);
+            for (int k = 0; k < WIDTH; k += 2) narrow_pair(r.at + k, f.value(a.at[k]), f.value(a.at[k + 1]));
+        } else {
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) r.at[k] = f.at(a.at[k], b.at[k], c.at[k]);
+        }
         put<typename F::R, WIDTH>(to, r);
     }
 };

@@ -1,4 +1,4 @@
-// Functions that move elements: copy, fill, where; and affine and cast, which change them on the way.
+// Functions that move elements: copy, fill, where, masked fill; and affine and cast, which change them on the way.
 //
 // A copy looks at sizes alone: T is a whole number of the element's size.
 
@@ -31,6 +31,17 @@ struct Where {
     __device__ R at(A which, B yes, C no) const { return which ? yes : no; }
 };
 KERNELS(Where)
+#elif defined(OP_masked_fill)
+struct MaskedFill {
+    typedef u8 A;
+    typedef T B, R;
+    typedef Nothing C;
+    static const int ARITY = 2;
+    T value;
+    __device__ MaskedFill(Scalars s) : value((T)s.i) {}
+    __device__ R at(A mask, B x, C) const { return mask ? value : x; }
+};
+KERNELS(MaskedFill)
 #elif defined(OP_affine)
 template <class M> __device__ inline M multiply_add(M x, M factor, M term) { return (M)((u64)x * (u64)factor + (u64)term); }
 template <> __device__ inline f32 multiply_add(f32 x, f32 factor, f32 term) { return fma(x, factor, term); }

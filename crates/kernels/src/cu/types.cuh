@@ -27,22 +27,22 @@ template <class T> struct Traits;
         static __device__ T highest() { return (T)(HI); }                                                                          \
         static __device__ f64 beyond() { return BEYOND; }                                                                          \
     };
-#define REAL(T, M)                                                                                                                 \
+#define REAL(T, M, B)                                                                                                              \
     template <> struct Traits<T> {                                                                                                 \
         typedef M Math;                                                                                                            \
-        static const bool INTEGER = false, SIGNED = true;                                                                          \
+        static const bool INTEGER = false, SIGNED = true, BRAIN = B;                                                               \
     };
 WHOLE(u8, u32, false, 0, 255, 256.0)
 WHOLE(i16, i32, true, -32768, 32767, 32768.0)
 WHOLE(i32, i32, true, -2147483647 - 1, 2147483647, 2147483648.0)
 WHOLE(u32, u32, false, 0, 4294967295u, 4294967296.0)
 WHOLE(i64, i64, true, -9223372036854775807ll - 1, 9223372036854775807ll, 9223372036854775808.0)
-REAL(f16, f32)
-REAL(bf16, f32)
-REAL(f32, f32)
-REAL(f64, f64)
-REAL(f8e4m3, f32)
-REAL(f8e5m2, f32)
+REAL(f16, f32, false)
+REAL(bf16, f32, true)
+REAL(f32, f32, false)
+REAL(f64, f64, false)
+REAL(f8e4m3, f32, false)
+REAL(f8e5m2, f32, false)
 
 // To the type it is computed in; exact.
 __device__ inline u32 widen(u8 x) { return x; }
@@ -151,6 +151,22 @@ template <> struct Narrow<f8e5m2> {
         return y;
     }
 };
+
+// Two at once, where there is an instruction for it.
+template <class T> __device__ inline void narrow_pair(T *to, typename Traits<T>::Math x, typename Traits<T>::Math y) {
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) == 2 && !Traits<T>::INTEGER) {
+        u32 pair;
+        if constexpr (Traits<T>::BRAIN) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+        else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+        to[0].bits = (u16)pair;
+        to[1].bits = (u16)(pair >> 16);
+        return;
+    }
+#endif
+    to[0] = Narrow<T>::from(x);
+    to[1] = Narrow<T>::from(y);
+}
 
 // A float with an odd last bit where the value lies between two: rounding it further is as rounding the value.
 __device__ inline f32 to_odd(f64 x) {

@@ -5,14 +5,17 @@
         typedef T A, R;                                                                                                            \
         typedef Nothing B, C;                                                                                                      \
         typedef Traits<T>::Math Math;                                                                                              \
+        typedef Functions<T> Of;                                                                                                   \
         static const int ARITY = 1;                                                                                                \
+        static const bool PAIRS = true;                                                                                            \
         Math p, q;                                                                                                                 \
         __device__ Op(Scalars s)                                                                                                   \
             : p(Traits<T>::INTEGER ? (Math)s.i : (Math)s.x), q(Traits<T>::INTEGER ? (Math)s.j : (Math)s.y) {}                      \
-        __device__ R at(A element, B, C) const {                                                                                   \
+        __device__ Math value(A element) const {                                                                                   \
             const Math x = widen(element);                                                                                         \
-            return Narrow<T>::from(EXPRESSION);                                                                                    \
+            return EXPRESSION;                                                                                                     \
         }                                                                                                                          \
+        __device__ R at(A element, B, C) const { return Narrow<T>::from(value(element)); }                                         \
     };                                                                                                                             \
     KERNELS(Op)
 
@@ -26,18 +29,12 @@ template <class M> __device__ inline M square(M x) { return x * x; }
 template <> __device__ inline i32 square(i32 x) { return (i32)((u32)x * (u32)x); }
 template <> __device__ inline i64 square(i64 x) { return (i64)((u64)x * (u64)x); }
 
-// The exponential never overflows, and is as exact where the result is small as elsewhere.
-template <class M> __device__ inline M sigmoid_times(M x, M factor) {
-    const M e = exp(-fabs(x));
-    return (x < 0 ? factor * e : factor) / (1 + e);
-}
-
 #if defined(OP_neg)
 UNARY(negative(x))
 #elif defined(OP_abs)
 UNARY(absolute(x))
 #elif defined(OP_sign)
-UNARY((Math)((x > 0) - (x < 0)))
+UNARY(x > 0 ? (Math)1 : x < 0 ? (Math)-1 : (Math)0)
 #elif defined(OP_sqr)
 UNARY(square(x))
 #elif defined(OP_relu)
@@ -45,9 +42,9 @@ UNARY(x < 0 ? (Math)0 : x)
 #elif defined(OP_clamp)
 UNARY(x < p ? p : x > q ? q : x)
 #elif defined(OP_recip)
-UNARY(1 / x)
+UNARY(Of::reciprocal(x))
 #elif defined(OP_sqrt)
-UNARY(sqrt(x))
+UNARY(Of::sqrt_of(x))
 #elif defined(OP_rsqrt)
 UNARY(rsqrt(x))
 #elif defined(OP_floor)
@@ -57,28 +54,28 @@ UNARY(ceil(x))
 #elif defined(OP_round)
 UNARY(round(x))
 #elif defined(OP_exp)
-UNARY(exp(x))
+UNARY(Of::exp_of(x))
 #elif defined(OP_log)
-UNARY(log(x))
+UNARY(Of::log_of(x))
 #elif defined(OP_sin)
-UNARY(sin(x))
+UNARY(Of::sin_of(x))
 #elif defined(OP_cos)
-UNARY(cos(x))
+UNARY(Of::cos_of(x))
 #elif defined(OP_tanh)
-UNARY(tanh(x))
+UNARY(Of::tanh_of(x))
 #elif defined(OP_erf)
-UNARY(erf(x))
+UNARY(Of::erf_of(x))
 #elif defined(OP_sigmoid)
-UNARY(sigmoid_times(x, (Math)1))
+UNARY(Of::sigmoid_times(x, (Math)1))
 #elif defined(OP_silu)
-UNARY(sigmoid_times(x, x))
+UNARY(Of::sigmoid_times(x, x))
 #elif defined(OP_gelu)
 // Half of 1 + tanh(u) is the sigmoid of 2u, which loses no digits where tanh comes near -1.
-UNARY(sigmoid_times((Math)1.5957691216057307117 * x * (1 + (Math)0.044715 * x * x), x))
+UNARY(Of::sigmoid_times((Math)1.5957691216057307117 * x * (1 + (Math)0.044715 * x * x), x))
 #elif defined(OP_gelu_erf)
-UNARY((Math)0.5 * x * erfc((Math)-0.70710678118654752440 * x))
+UNARY(Of::gelu_erf(x))
 #elif defined(OP_elu)
-UNARY(x > 0 ? x : p * expm1(x))
+UNARY(x > 0 ? x : p * Of::exp_less_1(x))
 #elif defined(OP_powf)
-UNARY(pow(x, p))
+UNARY(Of::pow_of(x, p))
 #endif

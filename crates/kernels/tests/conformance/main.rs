@@ -2,8 +2,19 @@
 //!
 //! Some cases by default, each operation among them; all of them with `WARPWAVE_TEST_FULL=1`.
 
+mod attention;
 #[path = "../common/mod.rs"]
 mod common;
+mod decode;
 mod elementwise;
+mod field;
+mod host;
+mod index;
 mod matrix;
+mod normalise;
+mod order;
+mod quant;
+mod reduce;
+mod sample;
 mod suite;
+mod transformer;

@@ -13,6 +13,7 @@ mod inspect;
 mod kernel_half;
 mod mpi;
 mod run;
+mod tune;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -51,6 +52,8 @@ enum Command {
     Cache(cache::Args),
     /// Measure this layer beside raw driver calls in the same run.
     Bench(bench::Args),
+    /// Find the kernels' fastest settings on a GPU, and keep them for its model.
+    Tune(tune::Args),
     /// Run MPI programs with a faster MPI_Allreduce, measure it and tune it.
     Mpi(mpi::Args),
     /// Print a completion script for a shell.
@@ -154,6 +157,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
         Command::Disasm(args) => disasm::run(&mut context, &args),
         Command::Run(args) => run::run(&mut context, &args),
         Command::Cache(args) => cache::run(&mut context, &args),
+        Command::Tune(args) => tune::run(&mut context, &args),
         Command::Bench(args) => bench::run(&mut context, &args),
         Command::Mpi(args) => mpi::run(&mut context, &args),
         Command::Completions { shell } => {

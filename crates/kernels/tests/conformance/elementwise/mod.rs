@@ -2,7 +2,7 @@
 //!
 //! Some pairs of operation and type by default, each operation among them; all pairs in all layouts with `WARPWAVE_TEST_FULL=1`.
 
-mod reference;
+pub mod reference;
 
 use std::collections::BTreeSet;
 

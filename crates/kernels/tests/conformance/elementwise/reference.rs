@@ -106,16 +106,19 @@ fn real(op: Unary, dtype: DType, x: f64) -> (f64, f64) {
     };
     // Where the tolerance grows with the input, a reference in f64 is as far off as a kernel in f64.
     let both = if dtype == DType::F64 { 2.0 } else { 1.0 };
+    // Types whose rounding hides it are computed with fewer digits; the exponential with as many fewer as its argument has before the point.
+    let quick = |ulps: f64| if dtype.size() < 4 { ulps } else { 0.0 };
+    let far = quick(1.5 * x.abs().min(200.0));
     match op {
-        Unary::Exp => (x.exp(), 2.0),
-        Unary::Log => (x.ln(), 3.0),
-        Unary::Sin => (x.sin(), 3.0),
-        Unary::Cos => (x.cos(), 3.0),
-        Unary::Tanh => (x.tanh(), 4.0),
+        Unary::Exp => (x.exp(), 2.0 + far),
+        Unary::Log => (x.ln(), 3.0 + quick(24.0)),
+        Unary::Sin => (x.sin(), 3.0 + quick(24.0)),
+        Unary::Cos => (x.cos(), 3.0 + quick(24.0)),
+        Unary::Tanh => (x.tanh(), 4.0 + quick(20.0)),
         Unary::Neg => (-x, 0.0),
-        Unary::Recip => (1.0 / x, 0.0),
+        Unary::Recip => (1.0 / x, quick(3.0)),
         Unary::Sqr => (x * x, 0.0),
-        Unary::Sqrt => (x.sqrt(), 0.0),
+        Unary::Sqrt => (x.sqrt(), quick(3.0)),
         Unary::Rsqrt => (1.0 / x.sqrt(), 3.0),
         Unary::Relu => (if x < 0.0 { 0.0 } else { x }, 0.0),
         Unary::Abs => (x.abs(), 0.0),
@@ -123,22 +126,22 @@ fn real(op: Unary, dtype: DType, x: f64) -> (f64, f64) {
         Unary::Ceil => (x.ceil(), 0.0),
         Unary::Round => (x.round(), 0.0),
         Unary::Sign => (f64::from(i8::from(x > 0.0) - i8::from(x < 0.0)), 0.0),
-        Unary::Sigmoid => (sigmoid(x), 4.0),
+        Unary::Sigmoid => (sigmoid(x), 4.0 + far),
         Unary::Silu => {
             // Where the exponential is so small that digits are missing, its last one counts x times.
             let missing = x < if dtype == DType::F64 { -708.0 } else { -87.0 };
-            (if x == f64::NEG_INFINITY { f64::NAN } else { x * sigmoid(x) }, 5.0 + if missing { x.abs().min(800.0) } else { 0.0 })
+            (if x == f64::NEG_INFINITY { f64::NAN } else { x * sigmoid(x) }, 5.0 + far + if missing { x.abs().min(800.0) } else { 0.0 })
         }
         Unary::Gelu => {
             let twice = 2.0 * (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
             // The exponential of a large number is as far off as that number's last bits.
             (if x == f64::NEG_INFINITY { f64::NAN } else { x * sigmoid(twice) }, 6.0 + 3.0 * both * twice.abs().min(800.0))
         }
-        Unary::GeluErf => (0.5 * x * erfc(-x * std::f64::consts::FRAC_1_SQRT_2), 8.0 + 2.0 * both * (x * x).min(1600.0)),
+        Unary::GeluErf => (0.5 * x * erfc(-x * std::f64::consts::FRAC_1_SQRT_2), 8.0 + quick(32.0) + 2.0 * both * (x * x).min(1600.0)),
         // Near zero one minus the complement would have no digits left.
-        Unary::Erf => (if x.abs() < 2.0 { erf_near_zero(x) } else { 1.0 - erfc(x) }, 8.0),
-        Unary::Elu(alpha) => (if x > 0.0 { x } else { scalar_of(dtype, alpha) * x.exp_m1() }, 4.0),
-        Unary::Powf(exponent) => (x.powf(scalar_of(dtype, exponent)), 16.0),
+        Unary::Erf => (if x.abs() < 2.0 { erf_near_zero(x) } else { 1.0 - erfc(x) }, 8.0 + quick(24.0)),
+        Unary::Elu(alpha) => (if x > 0.0 { x } else { scalar_of(dtype, alpha) * x.exp_m1() }, 4.0 + quick(8.0) + far),
+        Unary::Powf(exponent) => (x.powf(scalar_of(dtype, exponent)), power_ulps(dtype, x, exponent)),
         Unary::Clamp(low, high) => {
             let (low, high) = (bound(low), bound(high));
             (
@@ -154,6 +157,12 @@ fn real(op: Unary, dtype: DType, x: f64) -> (f64, f64) {
         }
         _ => unreachable!("{op:?} has no reference"),
     }
+}
+
+/// A power's tolerance: where few digits suffice, the logarithm's last ones count as often as the exponent says.
+fn power_ulps(dtype: DType, x: f64, y: f64) -> f64 {
+    let log = x.abs().log2().abs().clamp(1.0, 1e3);
+    16.0 + if dtype.size() < 4 { 4.0 * (y.abs() * log).min(1e4) } else { 0.0 }
 }
 
 /// The error function's series of positive terms: 2/√π · e^(−x²) · Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!!.
@@ -238,5 +247,5 @@ fn binary(op: Binary, dtype: DType, a: Value, b: Value) -> (Value, Option<f64>) 
         _ if a == 1.0 || b == 0.0 => 1.0,
         _ => a.powf(b),
     };
-    (Value::Real(value), (op == Binary::Pow).then_some(16.0))
+    (Value::Real(value), (op == Binary::Pow).then(|| power_ulps(dtype, a, b)))
 }

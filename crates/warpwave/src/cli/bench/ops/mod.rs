@@ -1,10 +1,13 @@
 //! `warpwave bench ops`: each operation's speed, beside what the device can do and beside a peer, in the same run.
 
+mod attention;
 mod case;
 mod elementwise;
+mod index;
 mod plot;
 mod time;
 mod torch;
+mod transformer;
 
 use std::path::PathBuf;
 
@@ -141,6 +144,9 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
 
 fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
     let mut cases: Vec<Case> = elementwise::cases(sizes);
+    cases.extend(index::cases(sizes));
+    cases.extend(attention::cases(sizes));
+    cases.extend(transformer::cases(sizes));
     if let Some(filter) = filter {
         let words: Vec<&str> = filter.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         cases.retain(|case| words.iter().any(|word| case.name.contains(word)));

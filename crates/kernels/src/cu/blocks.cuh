@@ -1,0 +1,222 @@
+// Weights as codes of few bits that share scales.
+//
+// A format F packs BLOCK weights of a row into BYTES bytes. What threads take is a unit: 32 weights in two runs of 16, the second GAP behind
+// the first, which begins at first(unit) of the block. A weight is d * (code - ZERO) + m, the scale (d, m) being that of its run; m is 0
+// unless MINIMUM; BESIDE scales are not in the blocks. Codes come four in a word: word k of a unit has weights 4k to 4k + 3 of its first run, from k = 4 on of its second. They
+// are put together from words in the block: LOW words from low_at(unit) on, of which word k has its share in k % LOW, and HIGH from
+// high_at(unit) on. ALIGN is what offsets of words are multiples of; blocks are as aligned as that in shared memory, and to 4 bytes at
+// most elsewhere. SIGNED codes are signed bytes, the others not; both are below 128. SPLIT: 32 weights in a row have two scales.
+
+typedef signed char i8;
+
+__device__ inline f32 half_at(const u8 *at) {
+    f16 half = {*(const u16 *)at};
+    return widen(half);
+}
+
+// A byte of a word, less something, as a float: exact.
+__device__ inline f32 byte_of(u32 word, int i, int less) {
+#if defined(__AMDGCN__)
+    return (f32)(word >> 8 * i & 255u) - (f32)less;
+#else
+    // At the end of 2^23 it is that much more.
+    return __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7440 + i)) - (f32)(8388608 + less);
+#endif
+}
+
+struct Scale { f32 d, m; };
+
+// A group has 1 << shift units, a row so many groups.
+struct Groups { u32 shift, in_row; };
+
+// Scales that lie beside the blocks, for formats that have such.
+struct Beside {
+    const void *scales;
+    const u8 *zeros;
+    Groups groups;
+};
+
+struct q4_0 {
+    static const int BLOCK = 32, BYTES = 18, ALIGN = 2, GAP = 16, ZERO = 8, LOW = 4, HIGH = 0;
+    static const bool SIGNED = false, MINIMUM = false, SPLIT = false, BESIDE = false;
+    static __device__ int first(int) { return 0; }
+    static __device__ int low_at(int) { return 2; }
+    static __device__ int high_at(int) { return 0; }
+    static __device__ u32 codes(u32 low, u32, int, int k) { return low >> k / 4 * 4 & 0x0f0f0f0fu; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int, const Beside &, u64, u32) { runs[0] = runs[1] = {half_at(block), 0}; }
+};
+
+struct q4_1 : q4_0 {
+    static const int BYTES = 20, ALIGN = 4, ZERO = 0;
+    static const bool MINIMUM = true;
+    static __device__ int low_at(int) { return 4; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int, const Beside &, u64, u32) {
+        const u32 both = *(const u32 *)block;
+        f16 d = {(u16)both}, m = {(u16)(both >> 16)};
+        runs[0] = runs[1] = {widen(d), widen(m)};
+    }
+};
+
+struct q5_0 : q4_0 {
+    static const int BYTES = 22, ZERO = 16, HIGH = 1;
+    static __device__ int low_at(int) { return 6; }
+    static __device__ int high_at(int) { return 2; }
+    static __device__ u32 codes(u32 low, u32 high, int, int k) {
+        // The product puts bits 0 to 3 where each code's fifth is; its other bits do not meet.
+        return (low >> k / 4 * 4 & 0x0f0f0f0fu) | ((high >> 4 * k & 15u) * 0x02040810u & 0x10101010u);
+    }
+};
+
+struct q5_1 : q5_0 {
+    static const int BYTES = 24, ALIGN = 4, ZERO = 0;
+    static const bool MINIMUM = true;
+    static __device__ int low_at(int) { return 8; }
+    static __device__ int high_at(int) { return 4; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int, const Beside &, u64, u32) {
+        const u32 both = *(const u32 *)block;
+        f16 d = {(u16)both}, m = {(u16)(both >> 16)};
+        runs[0] = runs[1] = {widen(d), widen(m)};
+    }
+};
+
+struct q8_0 : q4_0 {
+    static const int BYTES = 34, ZERO = 0, LOW = 8;
+    static const bool SIGNED = true;
+    static __device__ u32 codes(u32 low, u32, int, int) { return low; }
+};
+
+struct q8_1 : q8_0 {
+    static const int BYTES = 36, ALIGN = 4;
+    static __device__ int low_at(int) { return 4; }
+};
+
+// 8 runs of 32, two of which share 32 bytes: each has a scale and a minimum of 6 bits, times those of the block.
+struct q4_k {
+    static const int BLOCK = 256, BYTES = 144, ALIGN = 16, GAP = 32, ZERO = 0, LOW = 4, HIGH = 0;
+    static const bool SIGNED = false, MINIMUM = true, SPLIT = false, BESIDE = false;
+    static __device__ int first(int unit) { return unit / 2 * 64 + unit % 2 * 16; }
+    static __device__ int low_at(int unit) { return 16 + unit * 16; }
+    static __device__ int high_at(int) { return 0; }
+    static __device__ u32 codes(u32 low, u32, int, int k) { return low >> k / 4 * 4 & 0x0f0f0f0fu; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int unit, const Beside &, u64, u32) {
+        const u32 *words = (const u32 *)block;
+        // Those of the two runs are neighbours.
+        const int shift = unit / 2 % 2 * 16;
+        const u32 first = words[1] >> shift, second = words[2] >> shift, third = words[3] >> shift;
+        const u32 ds = unit < 4 ? first & 0x3f3fu : (third & 0x0f0fu) | (first >> 2 & 0x3030u);
+        const u32 ms = unit < 4 ? second & 0x3f3fu : (third >> 4 & 0x0f0fu) | (second >> 2 & 0x3030u);
+        f16 d = {(u16)words[0]}, m = {(u16)(words[0] >> 16)};
+        runs[0] = {widen(d) * byte_of(ds, 0, 0), -widen(m) * byte_of(ms, 0, 0)};
+        runs[1] = {widen(d) * byte_of(ds, 1, 0), -widen(m) * byte_of(ms, 1, 0)};
+    }
+};
+
+struct q5_k : q4_k {
+    static const int BYTES = 176, HIGH = 4;
+    static __device__ int low_at(int unit) { return 48 + unit * 16; }
+    static __device__ int high_at(int unit) { return 16 + unit % 2 * 16; }
+    static __device__ u32 codes(u32 low, u32 high, int unit, int k) {
+        return (low >> k / 4 * 4 & 0x0f0f0f0fu) | (high >> (unit / 2 * 2 + k / 4) & 0x01010101u) << 4;
+    }
+};
+
+// 16 runs of 16 with a scale of 8 bits each. Two halves: 4 lower bits in 64 bytes, 2 upper ones of four runs in 32.
+struct q6_k {
+    static const int BLOCK = 256, BYTES = 210, ALIGN = 2, GAP = 64, ZERO = 32, LOW = 4, HIGH = 4;
+    static const bool SIGNED = false, MINIMUM = false, SPLIT = true, BESIDE = false;
+    static __device__ int first(int unit) { return unit / 4 * 128 + unit % 4 * 16; }
+    static __device__ int low_at(int unit) { return unit * 16; }
+    static __device__ int high_at(int unit) { return 128 + unit / 4 * 32 + unit % 2 * 16; }
+    static __device__ u32 codes(u32 low, u32 high, int unit, int k) {
+        return (low >> k / 4 * 4 & 0x0f0f0f0fu) | (high >> (unit / 2 % 2 * 2 + k / 4 * 4) & 0x03030303u) << 4;
+    }
+    static __device__ void scales(Scale (&runs)[2], const u8 *block, int unit, const Beside &, u64, u32) {
+        const u8 *each = block + 192 + unit / 4 * 8 + unit % 4;
+        const f32 d = half_at(block + 208);
+        runs[0] = {d * (f32)(i8)each[0], 0};
+        runs[1] = {d * (f32)(i8)each[4], 0};
+    }
+};
+
+// Bytes with a scale of each row.
+struct int8_rows : q8_0 {
+    static const int BYTES = 32, ALIGN = 16;
+    static const bool BESIDE = true;
+    static __device__ int low_at(int) { return 0; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &beside, u64 row, u32) {
+        runs[0] = runs[1] = {((const f32 *)beside.scales)[row], 0};
+    }
+};
+
+// 4 bits, packed as Q4_0 packs them, with a scale of each group of units, and a code that means 0: 8 unless there are zeros.
+struct int4_groups : q4_0 {
+    static const int BYTES = 16, ALIGN = 16, ZERO = 0;
+    static const bool MINIMUM = true, BESIDE = true;
+    static __device__ int low_at(int) { return 0; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &beside, u64 row, u32 unit) {
+        const u64 group = row * beside.groups.in_row + (unit >> beside.groups.shift);
+        const f32 d = half_at((const u8 *)beside.scales + 2 * group);
+        runs[0] = runs[1] = {d, -d * (f32)(beside.zeros ? beside.zeros[group] : 8)};
+    }
+};
+
+template <class F> __device__ constexpr int units_of() { return F::BLOCK / 32; }
+
+// Four codes as floats, less what means 0: exact.
+template <class F> __device__ inline void to_floats(u32 codes, f32 (&values)[4]) {
+    if (F::SIGNED) codes ^= 0x80808080u;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) values[i] = byte_of(codes, i, F::SIGNED ? 128 : F::ZERO);
+}
+
+// A word of a block in global memory.
+template <class F> __device__ inline u32 word_at(const u8 *at) {
+    if (F::ALIGN >= 4) return *(const u32 *)at;
+    return *(const u16 *)at | (u32)*(const u16 *)(at + 2) << 16;
+}
+
+template <class F> __device__ inline u32 codes_at(const u8 *block, int unit, int k) {
+    const u32 low = word_at<F>(block + F::low_at(unit) + k % F::LOW * 4);
+    const u32 high = F::HIGH ? word_at<F>(block + F::high_at(unit) + (F::HIGH > 1 ? k % F::HIGH * 4 : 0)) : 0;
+    return F::codes(low, high, unit, k);
+}
+
+// Words in shared memory, read as widely as they are aligned: some bytes around them too.
+template <int ALIGN, int COUNT> struct Words {
+    u32 at[COUNT ? COUNT : 1];
+    __device__ inline void load(const u8 *from) {
+        if constexpr (COUNT == 0) {
+            at[0] = 0;
+        } else if constexpr (ALIGN >= 16 && COUNT % 4 == 0) {
+#pragma unroll
+            for (int k = 0; k < COUNT; k += 4) {
+                const uint4 four = *(const uint4 *)(from + 4 * k);
+                at[k] = four.x, at[k + 1] = four.y, at[k + 2] = four.z, at[k + 3] = four.w;
+            }
+        } else if constexpr (ALIGN >= 4) {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) at[k] = *(const u32 *)(from + 4 * k);
+        } else {
+            const u32 odd = (u32)(u64)from & 2u, take = odd ? 0x5432u : 0x3210u;
+            const u32 *words = (const u32 *)(from - odd);
+            u32 word = words[0];
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) {
+                const u32 next = words[k + 1];
+                at[k] = __byte_perm(word, next, take);
+                word = next;
+            }
+        }
+    }
+};
+template <class F> struct Unit {
+    Words<F::ALIGN, F::LOW> low;
+    Words<F::ALIGN, F::HIGH> high;
+    __device__ inline void load(const u8 *block, int unit) {
+        low.load(block + F::low_at(unit));
+        high.load(block + F::high_at(unit));
+    }
+    __device__ inline u32 codes(int unit, int k) const {
+        return F::codes(low.at[k % F::LOW], high.at[F::HIGH > 1 ? k % F::HIGH : 0], unit, k);
+    }
+};

@@ -1,0 +1,141 @@
+// Attention of few queries to many keys: which keys a block sees, and where its results go.
+//
+// The queries of all heads that share keys, token by token, are rows; a block has some of them. Its keys are one of `splits` parts of the
+// sequence's. With more than one part a block leaves its result in `partial`, with the logarithm (to base 2) of its sum, and `combine`
+// puts them together.
+
+struct Decode {
+    // Of paged keys and values a block is a sequence.
+    Steps q, k, v, out;
+    i32 table[2], lengths, slopes;
+    i32 tokens, heads, group, keys, block_keys, blocks, splits, causal, window, whole_queries;
+    // Whether the queries can be read 16 bytes at a time.
+    // Scores are multiplied with `scale`, and if there is a cap it is put on them. Then they count powers of 2.
+    f32 scale, cap;
+};
+
+struct Operands {
+    const T *q, *k, *v;
+    T *out;
+    f32 *partial, *logs;
+    const i32 *table, *lengths;
+    const f32 *slopes;
+};
+#define OPERANDS                                                                                                                   \
+    const T *q, const T *k, const T *v, T *out, f32 *partial, f32 *logs, const i32 *table, const i32 *lengths, const f32 *slopes
+#define OPERANDS_GIVEN Operands{q, k, v, out, partial, logs, table, lengths, slopes}
+
+// The keys that the query of a token sees.
+struct Sees {
+    i32 place, first, end;
+    __device__ Sees(const Decode &d, i32 len, i32 token) {
+        place = len - d.tokens + token;
+        first = d.window != 0 && place - d.window + 1 > 0 ? place - d.window + 1 : 0;
+        end = d.causal && place + 1 < len ? place + 1 : len;
+        if (d.window != 0 && place + d.window < end) end = place + d.window;
+    }
+};
+
+// A block's sequence, rows and keys: tiles of `tile` keys from `begin` to `end`.
+struct Part {
+    i32 sequence, kv_head, split, row0, rows, len, begin, end;
+    __device__ Part(const Decode &d, const i32 *lengths, int most_rows, int tile) {
+        const i32 all = d.tokens * d.group, groups = (all + most_rows - 1) / most_rows;
+        split = blockIdx.x;
+        kv_head = blockIdx.y / groups;
+        row0 = (blockIdx.y - kv_head * groups) * most_rows;
+        rows = all - row0 < most_rows ? all - row0 : most_rows;
+        sequence = blockIdx.z;
+        len = d.keys;
+        if (lengths) {
+            const i32 given = lengths[(i64)sequence * d.lengths];
+            len = given < 0 ? 0 : given < len ? given : len;
+        }
+        const i32 from = Sees(d, len, row0 / d.group).first / tile, last = Sees(d, len, (row0 + rows - 1) / d.group).end;
+        const i32 to = last > 0 ? (last + tile - 1) / tile : 0;
+        const i32 each = to > from ? (to - from + d.splits - 1) / d.splits : 0;
+        begin = from + split * each;
+        end = begin + each < to ? begin + each : to;
+    }
+    __device__ i32 token(const Decode &d, i32 row) const { return (row0 + row) / d.group; }
+    __device__ i32 head(const Decode &d, i32 row) const { return kv_head * d.group + (row0 + row) % d.group; }
+    __device__ f32 slope(const Decode &d, const f32 *slopes, i32 row) const {
+        return slopes ? slopes[(i64)head(d, row) * d.slopes] * 1.44269504f : 0;
+    }
+    // Where the result of a row is left.
+    __device__ i64 left_at(const Decode &d, i32 row) const {
+        return (((i64)sequence * d.tokens + token(d, row)) * d.heads + head(d, row)) * d.splits + split;
+    }
+};
+
+// Where keys from `key` on are: the block of the pool, or the sequence; negative if nowhere. `within` is the first of them there.
+__device__ inline i32 block_of(const Decode &d, const i32 *table, i32 sequence, i32 key, i32 &within) {
+#if PAGED
+    const i32 index = key / d.block_keys, block = table[(i64)sequence * d.table[0] + (i64)index * d.table[1]];
+    within = key - index * d.block_keys;
+    return block < d.blocks ? block : -1;
+#else
+    within = key;
+    return sequence;
+#endif
+}
+
+__device__ inline f32 score(const Decode &d, f32 product, f32 slope, i32 distance) {
+    f32 x = product * d.scale;
+    if (d.cap != 0) x = d.cap * tanhf(x);
+    return x - slope * (f32)(distance < 0 ? -distance : distance);
+}
+
+// A score of what is not seen; and 2 to the power of a score, less than the largest of them, which may be that.
+#define UNSEEN (-__int_as_float(0x7f800000))
+__device__ inline f32 power(f32 x, f32 largest) { return largest == UNSEEN ? 0 : exp2f(x - largest); }
+
+#define PASTE(NAME, WAY) NAME##WAY
+#define SYMBOL(NAME, WAY) PASTE(NAME, WAY)
+
+// An element of a row's result, and the logarithm of its sum.
+__device__ inline void leave(const Decode &d, const Operands &of, const Part &part, i32 row, i32 column, f32 value, f32 log) {
+    if (d.splits == 1) {
+        of.out[d.out.at(part.sequence, part.token(d, row), part.head(d, row)) + (i64)column * d.out.element] = Narrow<T>::from(value);
+        return;
+    }
+    const i64 at = part.left_at(d, row);
+    of.partial[at * DIM + column] = value;
+    if (column == 0) of.logs[at] = log;
+}
+
+// The parts of a row put together: a block for each. Threads in y have different parts, so that few loads wait for each other; those in x,
+// 32 of them, have different columns.
+extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, Decode d) {
+    extern __shared__ f32 room[];
+    const i64 row = blockIdx.x;
+    f32 *weights = room, *sums = room + d.splits;
+    const int lane = threadIdx.x, splits = d.splits;
+    f32 most = UNSEEN, total = 0;
+    for (int s = lane; s < splits; s += 32) most = fmaxf(most, logs[row * splits + s]);
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, apart));
+    for (int s = lane; s < splits; s += 32) {
+        const f32 weight = power(logs[row * splits + s], most);
+        total += weight;
+        if (threadIdx.y == 0) weights[s] = weight;
+    }
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) total += __shfl_xor_sync(0xffffffffu, total, apart);
+    __syncthreads();
+    const f32 *from = partial + row * splits * DIM;
+    for (int column = lane; column < DIM; column += 32) {
+        f32 value = 0;
+#pragma unroll 4
+        for (int s = threadIdx.y; s < splits; s += blockDim.y) value += weights[s] * from[s * DIM + column];
+        sums[threadIdx.y * DIM + column] = value;
+    }
+    __syncthreads();
+    const i32 head = row % d.heads, token = row / d.heads % d.tokens;
+    T *to = out + d.out.at(row / d.heads / d.tokens, token, head);
+    for (int column = threadIdx.y * 32 + lane; column < DIM; column += blockDim.y * 32) {
+        f32 value = 0;
+        for (int y = 0; y < blockDim.y; ++y) value += sums[y * DIM + column];
+        to[(i64)column * d.out.element] = Narrow<T>::from(total > 0 ? value / total : 0);
+    }
+}

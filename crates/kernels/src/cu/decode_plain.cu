@@ -1,0 +1,215 @@
+// Attention of few queries to many keys with plain sums: any layout, any size, f32 in full.
+//
+// LANES lanes have a key together, a wave several keys at a time; each lane has COUNT elements of each of ROWS rows. What a lane needs of
+// AHEAD keys and values it copies itself, into its own places of shared memory, while it works on those before. VECTORS says that keys and
+// values can be read 16 bytes at a time.
+
+#if defined(__AMDGCN__)
+#define WAVE WARPWAVE_WAVE_SIZE
+#else
+#define WAVE 32
+#if __CUDA_ARCH__ >= 800
+#define COPIES_GO_ON
+#endif
+#endif
+#if !defined(STAGES)
+#define STAGES 2
+#endif
+#define COUNT 8
+#define EACH (VECTORS ? 16 / (int)sizeof(T) : 1)
+#define LANES (DIM <= 32 ? 4 : DIM <= 64 ? 8 : DIM <= 128 ? 16 : 32)
+#define AT_ONCE (WAVE / LANES)
+#define TILE (AT_ONCE * AHEAD)
+
+// 16 bytes to shared memory, or zeros; after `wait` they are there, but for those of the last LATER rounds.
+__device__ inline void copy16(uint4 *to, const T *from, bool there) {
+#if defined(COPIES_GO_ON)
+    const u32 at = (u32)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0) : "memory");
+#else
+    *to = there ? *(const uint4 *)from : uint4{0, 0, 0, 0};
+#endif
+}
+__device__ inline void end_round() {
+#if defined(COPIES_GO_ON)
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int LATER> __device__ inline void wait() {
+#if defined(COPIES_GO_ON)
+    asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+#endif
+}
+
+// The place of a lane's element: packs of all lanes lie side by side.
+__device__ inline int column_of(int lane, int i) { return (i / EACH * LANES + lane) * EACH + i % EACH; }
+
+// A lane's places: of all lanes of a wave they lie side by side.
+#define PACKS (COUNT * (int)sizeof(T) / 16)
+struct Place {
+    uint4 *base;
+    __device__ uint4 *pack(int i) const { return base + i * WAVE; }
+    __device__ T &at(int i) const { return ((T *)pack(i / (16 / (int)sizeof(T))))[i % (16 / (int)sizeof(T))]; }
+
+    __device__ void fetch(const T *from, i32 step, int lane, bool there) const {
+#if VECTORS
+#pragma unroll
+        for (int i = 0; i < COUNT; i += EACH) {
+            const int column = column_of(lane, i);
+            const bool exists = there && (DIM % (LANES * COUNT) == 0 || column < DIM);
+            copy16(pack(i / EACH), exists ? from + column : from, exists);
+        }
+#else
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const int column = column_of(lane, i);
+            at(i) = there && column < DIM ? from[(i64)column * step] : Narrow<T>::from(0);
+        }
+#endif
+    }
+};
+
+struct alignas(16) Row {
+    i32 place, first, end;
+    f32 slope;
+};
+
+extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
+    extern __shared__ uint4 shared[];
+    const Part part(d, lengths, ROWS, TILE);
+    const int lane = threadIdx.x % LANES, which = (threadIdx.x % WAVE) / LANES, wave = threadIdx.x / WAVE;
+    // Stage, key, and whether it is a value.
+    auto place = [&](int stage, int a, int value) {
+        return Place{shared + (((wave * STAGES + stage) * AHEAD + a) * 2 + value) * PACKS * WAVE + (threadIdx.x % WAVE)};
+    };
+    // Keys that are there, a bit for each.
+    u32 found = 0;
+    i32 coming = part.begin + wave;
+    auto next = [&](int stage) {
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            const i32 key = coming * TILE + a * AT_ONCE + which;
+            i32 within = 0, block = coming < part.end && key < part.len ? block_of(d, table, part.sequence, key, within) : -1;
+            const bool there = block >= 0;
+            const i32 first = there ? block : 0;
+            place(stage, a, 0).fetch(k + d.k.at(first, within, part.kv_head), d.k.element, lane, there);
+            place(stage, a, 1).fetch(v + d.v.at(first, within, part.kv_head), d.v.element, lane, there);
+            const u32 bit = 1u << (stage * AHEAD + a);
+            found = there ? found | bit : found & ~bit;
+        }
+        end_round();
+        coming += WAVES;
+    };
+    for (int stage = 0; stage < STAGES - 1; ++stage) next(stage);
+
+    // What each row sees is the same for all threads: it would take many of AMD's scalar registers.
+    __shared__ Row rows[ROWS];
+    if (threadIdx.x < ROWS) {
+        const int row = threadIdx.x < part.rows ? threadIdx.x : 0;
+        const Sees sees(d, part.len, part.token(d, row));
+        rows[threadIdx.x] = Row{sees.place, sees.first, sees.end, part.slope(d, slopes, row)};
+    }
+    __syncthreads();
+    f32 query[ROWS][COUNT], result[ROWS][COUNT], largest[ROWS], sum[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        const int row = r < part.rows ? r : 0;
+        const T *from = q + d.q.at(part.sequence, part.token(d, row), part.head(d, row));
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const int column = column_of(lane, i);
+            query[r][i] = column < DIM ? widen(from[(i64)column * d.q.element]) : 0;
+            result[r][i] = 0;
+        }
+        largest[r] = UNSEEN, sum[r] = 0;
+    }
+    int stage = 0;
+    for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
+        wait<STAGES - 2>();
+        next(stage == 0 ? STAGES - 1 : stage - 1);
+        f32 x[ROWS][AHEAD];
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            const Place keys = place(stage, a, 0);
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) x[r][a] = 0;
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) {
+                const f32 element = widen(keys.at(i));
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) x[r][a] += query[r][i] * element;
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            const Row row = rows[r];
+            f32 most = largest[r];
+#pragma unroll
+            for (int a = 0; a < AHEAD; ++a) {
+#pragma unroll
+                for (int apart = LANES / 2; apart > 0; apart /= 2) x[r][a] += __shfl_xor_sync(0xffffffffu, x[r][a], apart);
+                const i32 key = tile * TILE + a * AT_ONCE + which;
+                const bool seen = (found >> (stage * AHEAD + a) & 1) && key >= row.first && key < row.end;
+                x[r][a] = seen ? score(d, x[r][a], row.slope, row.place - key) : UNSEEN;
+                most = fmaxf(most, x[r][a]);
+            }
+            const f32 factor = power(largest[r], most);
+            largest[r] = most;
+            sum[r] *= factor;
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) result[r][i] *= factor;
+#pragma unroll
+            for (int a = 0; a < AHEAD; ++a) {
+                x[r][a] = power(x[r][a], most);
+                sum[r] += x[r][a];
+            }
+        }
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            const Place values = place(stage, a, 1);
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) {
+                const f32 element = widen(values.at(i));
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) result[r][i] += x[r][a] * element;
+            }
+        }
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+    }
+    wait<0>();
+    __syncthreads();
+
+    // The lanes that had other keys, then the other waves.
+    __shared__ f32 wave_largest[WAVES][ROWS], wave_sum[WAVES][ROWS];
+    f32 *results = (f32 *)shared;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+        f32 most = largest[r];
+#pragma unroll
+        for (int apart = LANES; apart < WAVE; apart *= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, apart));
+        const f32 factor = power(largest[r], most);
+        sum[r] *= factor;
+#pragma unroll
+        for (int apart = LANES; apart < WAVE; apart *= 2) sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], apart);
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            f32 value = result[r][i] * factor;
+#pragma unroll
+            for (int apart = LANES; apart < WAVE; apart *= 2) value += __shfl_xor_sync(0xffffffffu, value, apart);
+            if (which == 0) results[(wave * ROWS + r) * LANES * COUNT + column_of(lane, i)] = value;
+        }
+        if ((threadIdx.x % WAVE) == 0) wave_largest[wave][r] = most, wave_sum[wave][r] = sum[r];
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < part.rows * DIM; i += blockDim.x) {
+        const int row = i / DIM, column = i % DIM;
+        f32 most = UNSEEN, total = 0, value = 0;
+        for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
+        for (int w = 0; w < WAVES; ++w) {
+            const f32 factor = power(wave_largest[w][row], most);
+            total += wave_sum[w][row] * factor;
+            value += results[(w * ROWS + row) * LANES * COUNT + column] * factor;
+        }
+        leave(d, OPERANDS_GIVEN, part, row, column, total > 0 ? value / total : 0, total > 0 ? most + log2f(total) : UNSEEN);
+    }
+}

@@ -1,0 +1,194 @@
+// Attention of few queries to many keys with matrix units: 16 rows by 16 keys at a time.
+//
+// Each wave goes through tiles of its own, which it copies into its own ring of STAGES tiles while it works on earlier ones: waves meet
+// only at the end. DIM is a multiple of 16; keys and values lie in rows that are read 16 bytes at a time, and a tile of them in one block
+// of the pool.
+
+#if !defined(STAGES)
+#define STAGES 2
+#endif
+#define TILE 16
+#define EACH (16 / (int)sizeof(T))
+// Rows of a length that swizzling fits.
+#define COLUMNS (DIM <= 32 ? 32 : (DIM + 63) / 64 * 64)
+#define STEPS (DIM / 16)
+// Long queries stay in shared memory, behind the rings.
+#define KEPT (DIM <= 128)
+
+// One tile of keys and values sets out.
+__device__ inline void fetch(const Decode &d, const Operands &of, const Part &part, i32 tile, i32 block, i32 within, T *keys, T *values) {
+    const int lane = lane_of_wave(), pieces = DIM / EACH;
+    const i32 left = block < 0 ? 0 : part.len - tile * TILE;
+    const T *k = of.k + (left > 0 ? d.k.at(block, within, part.kv_head) : 0), *v = of.v + (left > 0 ? d.v.at(block, within, part.kv_head) : 0);
+#pragma unroll
+    for (int u = 0; u < (TILE * pieces + TILE_LANES - 1) / TILE_LANES; ++u) {
+        const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
+        if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
+        // Rows that are not there become zeros: what is multiplied with 0 must be a number.
+        const int bytes = row < left ? 16 : 0, at = Swizzled<T, COLUMNS>::offset(row, column);
+        copy_async16(keys + at, bytes ? k + (i64)row * d.k.token + column : of.k, bytes);
+        copy_async16(values + at, bytes ? v + (i64)row * d.v.token + column : of.v, bytes);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
+    extern __shared__ uint4 shared[];
+    const Operands of = OPERANDS_GIVEN;
+    const Part part(d, lengths, TILE, TILE);
+    const int lane = lane_of_wave(), wave = threadIdx.x / TILE_LANES;
+    T *ring = (T *)shared + wave * (STAGES * 2 * TILE * COLUMNS);
+
+    // The block of a tile is looked up one round before its copy sets out.
+    i32 within = 0, block = -1, coming = part.begin + wave, missing = 0;
+    if (coming < part.end) block = block_of(d, table, part.sequence, coming * TILE, within);
+    auto next = [&](int stage) {
+        if (coming < part.end) {
+            T *at = ring + stage * 2 * TILE * COLUMNS;
+            fetch(d, of, part, coming, block, within, at, at + TILE * COLUMNS);
+            missing = (missing & ~(1 << stage)) | (block < 0) << stage;
+            coming += WAVES;
+            if (coming < part.end) block = block_of(d, table, part.sequence, coming * TILE, within);
+        }
+        commit_copies();
+    };
+    for (int stage = 0; stage < STAGES - 1; ++stage) next(stage);
+
+
+    // Behind the rings.
+    const Swizzled<T, COLUMNS> queries{(T *)shared + WAVES * STAGES * 2 * TILE * COLUMNS};
+    const int pieces = DIM / EACH;
+#pragma unroll
+    for (int i = threadIdx.x; i < TILE * pieces; i += WAVES * TILE_LANES) {
+        const int row = i / pieces, column = i % pieces * EACH;
+        union { uint4 raw; T each[EACH]; } piece;
+        piece.raw = uint4{0, 0, 0, 0};
+        if (row < part.rows) {
+            const T *at = q + d.q.at(part.sequence, part.token(d, row), part.head(d, row));
+            if (d.whole_queries) {
+                piece.raw = *(const uint4 *)(at + column);
+            } else {
+#pragma unroll
+                for (int e = 0; e < EACH; ++e) piece.each[e] = at[(i64)(column + e) * d.q.element];
+            }
+        }
+        *(uint4 *)queries(row, column) = piece.raw;
+    }
+    __syncthreads();
+    TileA<T> query[KEPT ? STEPS : 1];
+#pragma unroll
+    for (int s = 0; KEPT && s < STEPS; ++s) load_a(query[s], from(queries, 0, s * 16));
+
+    // A lane's elements of C are in so many rows.
+    const int SLOTS = TileC::ROWS;
+    f32 largest[SLOTS], sum[SLOTS], slope[SLOTS];
+    i32 place[SLOTS], first[SLOTS], end[SLOTS];
+#pragma unroll
+    for (int i = 0; i < TileC::N; ++i) {
+        const int s = TileC::slot(i), row = TileC::row(i) < part.rows ? TileC::row(i) : part.rows - 1;
+        const Sees sees(d, part.len, part.token(d, row));
+        largest[s] = UNSEEN, sum[s] = 0, slope[s] = part.slope(d, slopes, row);
+        place[s] = sees.place, first[s] = sees.first, end[s] = sees.end;
+    }
+    // Keys that all rows see.
+    const Sees all_from(d, part.len, part.token(d, part.rows - 1)), all_to(d, part.len, part.token(d, 0));
+    TileC out_tile[STEPS];
+#pragma unroll
+    for (int s = 0; s < STEPS; ++s) out_tile[s].clear();
+
+    int stage = 0;
+    for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
+        wait_copies<STAGES - 2>();
+        // All lanes' copies are there, and all are done with the tile before.
+        __syncwarp();
+        next(stage == 0 ? STAGES - 1 : stage - 1);
+        const Swizzled<T, COLUMNS> keys{ring + stage * 2 * TILE * COLUMNS}, values{keys.base + TILE * COLUMNS};
+        const bool unseen = PAGED && (missing >> stage & 1);
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        TileC scores;
+        scores.clear();
+#pragma unroll
+        for (int s = 0; s < STEPS; ++s) {
+            TileB<T> key;
+            if (!KEPT) load_a(query[0], from(queries, 0, s * 16));
+            load_b_t(key, from(keys, 0, s * 16));
+            mma(scores, query[KEPT ? s : 0], key);
+        }
+        const i32 key0 = tile * TILE;
+        const bool whole = !unseen && key0 >= all_from.first && key0 + TILE <= all_to.end;
+        f32 most[SLOTS];
+#pragma unroll
+        for (int s = 0; s < SLOTS; ++s) most[s] = largest[s];
+#pragma unroll
+        for (int i = 0; i < TileC::N; ++i) {
+            const int s = TileC::slot(i), key = key0 + TileC::column(i);
+            f32 x = score(d, scores.at[i], slope[s], place[s] - key);
+            if (!whole && (unseen || key < first[s] || key >= end[s])) x = UNSEEN;
+            scores.at[i] = x;
+            most[s] = fmaxf(most[s], x);
+        }
+        bool grown = false;
+        f32 factor[SLOTS];
+#pragma unroll
+        for (int s = 0; s < SLOTS; ++s) {
+            most[s] = across_row(most[s], [](f32 a, f32 b) { return fmaxf(a, b); });
+            grown = grown || most[s] != largest[s];
+            factor[s] = power(largest[s], most[s]);
+            sum[s] *= factor[s];
+            largest[s] = most[s];
+        }
+#pragma unroll
+        for (int i = 0; i < TileC::N; ++i) {
+            const int s = TileC::slot(i);
+            scores.at[i] = power(scores.at[i], most[s]);
+            sum[s] += scores.at[i];
+        }
+        // After the first tiles the largest score seldom changes.
+        if (__any_sync(0xffffffffu, grown)) {
+#pragma unroll
+            for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+                for (int i = 0; i < TileC::N; ++i) out_tile[s].at[i] *= factor[TileC::slot(i)];
+        }
+        const TileA<T> weights = to_a<T>(scores);
+#pragma unroll
+        for (int s = 0; s < STEPS; ++s) {
+            TileB<T> value;
+            load_b(value, from(values, 0, s * 16));
+            mma(out_tile[s], weights, value);
+        }
+    }
+    wait_copies<0>();
+
+    // The waves' results together: those of all are left in the ring, relative to the largest of all.
+    __shared__ f32 wave_largest[WAVES][TILE], wave_sum[WAVES][TILE];
+#pragma unroll
+    for (int s = 0; s < SLOTS; ++s) sum[s] = across_row(sum[s], [](f32 a, f32 b) { return a + b; });
+#pragma unroll
+    for (int i = 0; i < TileC::N; ++i) {
+        wave_largest[wave][TileC::row(i)] = largest[TileC::slot(i)];
+        wave_sum[wave][TileC::row(i)] = sum[TileC::slot(i)];
+    }
+    __syncthreads();
+    f32 *results = (f32 *)shared;
+#pragma unroll
+    for (int i = 0; i < TileC::N; ++i) {
+        const int row = TileC::row(i);
+        f32 most = UNSEEN;
+        for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
+        const f32 factor = power(largest[TileC::slot(i)], most);
+        if (row < part.rows)
+#pragma unroll
+            for (int s = 0; s < STEPS; ++s) results[(wave * TILE + row) * DIM + s * 16 + TileC::column(i)] = out_tile[s].at[i] * factor;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < part.rows * DIM; i += blockDim.x) {
+        const int row = i / DIM, column = i % DIM;
+        f32 most = UNSEEN, total = 0, value = 0;
+        for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
+        for (int w = 0; w < WAVES; ++w) {
+            total += wave_sum[w][row] * power(wave_largest[w][row], most);
+            value += results[(w * TILE + row) * DIM + column];
+        }
+        leave(d, of, part, row, column, total > 0 ? value / total : 0, total > 0 ? most + log2f(total) : UNSEEN);
+    }
+}

@@ -1,0 +1,34 @@
+// Gated units: a function of one element times another. T is their type; OP_… says which function.
+
+#define GATED(EXPRESSION)                                                                                                          \
+    struct Gated {                                                                                                                 \
+        typedef T A, B, R;                                                                                                         \
+        typedef Nothing C;                                                                                                         \
+        typedef Traits<T>::Math Math;                                                                                              \
+        static const int ARITY = 2;                                                                                                \
+        __device__ Gated(Scalars) {}                                                                                               \
+        __device__ R at(A gate, B element, C) const {                                                                              \
+            const Math x = widen(gate), up = widen(element);                                                                       \
+            return Narrow<T>::from((EXPRESSION) * up);                                                                             \
+        }                                                                                                                          \
+    };                                                                                                                             \
+    KERNELS(Gated)
+
+// The exponential never overflows, and is as exact where the result is small as elsewhere.
+template <class M> __device__ inline M sigmoid_times(M x, M factor) {
+    const M e = exp(-fabs(x));
+    return (x < 0 ? factor * e : factor) / (1 + e);
+}
+
+#if defined(OP_swiglu)
+GATED(sigmoid_times(x, x))
+#elif defined(OP_geglu)
+// Half of 1 + tanh(u) is the sigmoid of 2u, which loses no digits where tanh comes near -1.
+GATED(sigmoid_times((Math)1.5957691216057307117 * x * (1 + (Math)0.044715 * x * x), x))
+#elif defined(OP_geglu_erf)
+GATED((Math)0.5 * x * erfc((Math)-0.70710678118654752440 * x))
+#elif defined(OP_reglu)
+GATED(x < 0 ? (Math)0 : x)
+#elif defined(OP_glu)
+GATED(sigmoid_times(x, (Math)1))
+#endif

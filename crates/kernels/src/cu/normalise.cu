@@ -1,0 +1,484 @@
+// Rows brought to a common size: softmax, its logarithm, and the norms. T is the type of the elements, U that of weight and bias.
+//
+// `registers` keeps a row in its team's registers, ITEMS packs in each thread; `edges` does so where packs do not fit the row, or the
+// operands lie apart from one another, but for groups. Without ITEMS, `staged` keeps a row in shared memory too, `long` reads it twice, and so does `strided`,
+// in any layout.
+//
+// With RESIDUAL the input is first added to `residual`, which keeps the sum, rounded; the norm is of that.
+
+#if !defined(U)
+#define U T
+#endif
+typedef Traits<T>::Math Math;
+#define WIDTH (16 / (int)sizeof(T))
+#define MOST_WARPS 32
+#define LOADS 4
+// Registers for so many blocks at once, where packs fit.
+#if defined(__AMDGCN__)
+#define BOUNDS __launch_bounds__(THREADS)
+#define LOOSE __launch_bounds__(THREADS)
+#else
+#define BOUNDS __launch_bounds__(THREADS, BLOCKS)
+#define LOOSE
+#endif
+#if !RESIDUAL && !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+#define ASYNC_COPIES 1
+#endif
+
+struct Lines {
+    // Elements of a row.
+    u64 n;
+    // Of a norm of groups: neighbours of one weight, and groups.
+    u64 spatial, groups;
+    // Between weights, and between biases.
+    u64 weight_step, bias_step;
+    f64 epsilon;
+    // Over rows: the strides of the input, the result and the residual.
+    Walk walk;
+};
+
+#if defined(OP_softmax) || defined(OP_log_softmax)
+#define EXPONENTIALS
+#define NEUTRAL (-__uint_as_float(0x7f800000u))
+#else
+#define NEUTRAL 0
+#endif
+
+// e to the power of x - most. Where the result is rounded to 16 bits, the hardware's own exponential is exact enough.
+template <int BYTES> __device__ inline Math exponential(Math x, Math most) {
+    if constexpr (BYTES > 2) {
+        return exp(x - most);
+    } else {
+        const f32 log2e = 1.44269504088896341f, power = fma((f32)x, log2e, -(f32)most * log2e);
+#if defined(__AMDGCN__)
+        return __builtin_amdgcn_exp2f(power);
+#else
+        f32 result;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(power));
+        return result;
+#endif
+    }
+}
+
+struct Greatest {
+    static __device__ inline Math of(Math a, Math b) { return fmax(a, b); }
+};
+
+// What a row's results need to know of all of its elements; and the results.
+struct Found {
+    Math a, b;
+};
+__device__ inline Math result(Math x, const Found &found, Math weight, Math bias) {
+#if defined(OP_softmax)
+    return exponential<sizeof(T)>(x, found.a) * found.b;
+#elif defined(OP_log_softmax)
+    return x - found.a - found.b;
+#elif defined(OP_rms_norm)
+    return x * found.a * weight;
+#else
+    return fma((x - found.a) * found.b, weight, bias);
+#endif
+}
+
+// Both in one go over the elements, whatever their number.
+#if defined(EXPONENTIALS)
+struct Stats {
+    Math most, total;
+    __device__ inline void clear() { most = NEUTRAL; total = 0; }
+    // As long as nothing but -∞ was seen there is nothing to subtract.
+    static __device__ inline Math base(Math most) { return most == NEUTRAL ? (Math)0 : most; }
+    template <int N> __device__ inline void add(const Math (&x)[N]) {
+        const Math before = most;
+        most = fmax(most, in_pairs<Greatest, N>(x));
+        Math e[N];
+#pragma unroll
+        for (int k = 0; k < N; ++k) e[k] = exponential<sizeof(T)>(x[k], base(most));
+        total = total * exponential<sizeof(T)>(base(before), base(most)) + in_pairs<Sum, N>(e);
+    }
+    __device__ inline void merge(const Stats &other) {
+        const Math both = fmax(most, other.most), here = base(both);
+        total = total * exponential<sizeof(T)>(base(most), here) + other.total * exponential<sizeof(T)>(base(other.most), here);
+        most = both;
+    }
+    __device__ inline Found found(const Lines &) const {
+#if defined(OP_softmax)
+        Found found = {most, 1 / total};
+#else
+        Found found = {most, log(total)};
+#endif
+        return found;
+    }
+};
+#elif defined(OP_rms_norm)
+struct Stats {
+    Math squares;
+    __device__ inline void clear() { squares = 0; }
+    template <int N> __device__ inline void add(const Math (&x)[N]) {
+        Math y[N];
+#pragma unroll
+        for (int k = 0; k < N; ++k) y[k] = x[k] * x[k];
+        squares += in_pairs<Sum, N>(y);
+    }
+    __device__ inline void merge(const Stats &other) { squares += other.squares; }
+    __device__ inline Found found(const Lines &lines) const {
+        Found found = {rsqrt(squares / (Math)lines.n + (Math)lines.epsilon), 0};
+        return found;
+    }
+};
+#else
+struct Stats {
+    Moments<Math> moments;
+    __device__ inline void clear() { moments.clear(); }
+    template <int N> __device__ inline void add(const Math (&x)[N]) { moments.template add<N>(x); }
+    __device__ inline void merge(const Stats &other) { moments.merge(other.moments); }
+    __device__ inline Found found(const Lines &lines) const {
+        Found found = {moments.mean, rsqrt(moments.squares / (Math)lines.n + (Math)lines.epsilon)};
+        return found;
+    }
+};
+#endif
+
+typedef Bundle<T, WIDTH> Items;
+
+// The elements from `j` on of a row of `n`; those outside of it are neutral. Without EDGES packs are inside or outside as a whole.
+template <bool EDGES> __device__ inline bool whole(const T *row, i64 j, i64 n) {
+    return EDGES ? j >= 0 && j + WIDTH <= n && (u64)(row + j) % 16 == 0 : j < n;
+}
+template <bool EDGES> __device__ inline Items load(const T *row, i64 j, i64 n) {
+    Items items;
+    if (whole<EDGES>(row, j, n)) {
+        items.load(row + j);
+    } else {
+        Math x[WIDTH];
+#pragma unroll
+        for (int w = 0; w < WIDTH; ++w) x[w] = EDGES && j + w >= 0 && j + w < n ? widen(row[j + w]) : (Math)NEUTRAL;
+        items.pack(x);
+    }
+    return items;
+}
+template <bool EDGES> __device__ inline void store(T *row, i64 j, i64 n, const Math (&x)[WIDTH]) {
+    if (whole<EDGES>(row, j, n)) {
+        Items items;
+        items.pack(x);
+        items.store(row + j);
+    } else if constexpr (EDGES) {
+#pragma unroll
+        for (int w = 0; w < WIDTH; ++w) if (j + w >= 0 && j + w < n) row[j + w] = Narrow<T>::from(x[w]);
+    }
+}
+
+// With the residual, which is updated.
+template <bool EDGES> __device__ inline Items load_sum(const T *x, T *residual, i64 j, i64 n) {
+    Items items = load<EDGES>(x, j, n);
+    if constexpr (RESIDUAL) {
+        Math a[WIDTH], b[WIDTH];
+        items.unpack(a);
+        load<EDGES>(residual, j, n).unpack(b);
+#pragma unroll
+        for (int w = 0; w < WIDTH; ++w) a[w] += b[w];
+        store<EDGES>(residual, j, n, a);
+        items.pack(a);
+    }
+    return items;
+}
+
+// Weights from element `j` of a row on; `channel` is the row's first. Those missing are `none`.
+template <bool EDGES>
+__device__ inline void weights(Math (&w)[WIDTH], const U *from, u64 step, Math none, i64 j, u64 channel, const Lines &lines) {
+    if (!from) {
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) w[k] = none;
+        return;
+    }
+#if defined(OP_group_norm)
+    if constexpr (!EDGES) {
+        const Math one = widen(from[(channel + quotient(j, lines.spatial)) * step]);
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) w[k] = one;
+    } else {
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) w[k] = j + k >= 0 && j + k < lines.n ? widen(from[(channel + quotient(j + k, lines.spatial)) * step]) : 0;
+    }
+#else
+    if constexpr (!EDGES) {
+        const int some = 16 / sizeof(U) < WIDTH ? 16 / sizeof(U) : WIDTH;
+#pragma unroll
+        for (int k = 0; k < WIDTH; k += some) {
+            Bundle<U, some> pack;
+            pack.load(from + j + k);
+            typename Traits<U>::Math x[some];
+            pack.unpack(x);
+#pragma unroll
+            for (int i = 0; i < some; ++i) w[k + i] = x[i];
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) w[k] = j + k >= 0 && j + k < lines.n ? widen(from[(j + k) * step]) : 0;
+    }
+#endif
+}
+
+// The results of the pack at `j`.
+template <bool EDGES>
+__device__ inline void finish(T *out, const Items &items, const Found &found, const U *weight, const U *bias, i64 j, u64 channel, const Lines &lines) {
+    Math w[WIDTH], b[WIDTH];
+#if !defined(EXPONENTIALS)
+    weights<EDGES>(w, weight, lines.weight_step, 1, j, channel, lines);
+#if !defined(OP_rms_norm)
+    weights<EDGES>(b, bias, lines.bias_step, 0, j, channel, lines);
+#endif
+#endif
+    Math x[WIDTH];
+    items.unpack(x);
+#pragma unroll
+    for (int k = 0; k < WIDTH; ++k) x[k] = result(x[k], found, w[k], b[k]);
+    store<EDGES>(out, j, lines.n, x);
+}
+
+__device__ inline u64 first_channel(u64 row, const Lines &lines) {
+#if defined(OP_group_norm)
+    return (row - quotient(row, lines.groups) * lines.groups) * quotient(lines.n, lines.spatial);
+#else
+    return 0;
+#endif
+}
+
+// What a row's results need to know, from packs that are looked at more than once: row.each() gives them all to a function. Outside of
+// the row they are neutral.
+template <bool EDGES, class Row> __device__ inline Stats look(Row &row, i32 n) {
+    Stats stats;
+    stats.clear();
+#if defined(EXPONENTIALS)
+    row.each([&](const Items &items, i32) {
+        Math v[WIDTH];
+        items.unpack(v);
+        stats.most = fmax(stats.most, in_pairs<Greatest, WIDTH>(v));
+    });
+    row.each([&](const Items &items, i32) {
+        Math v[WIDTH];
+        items.unpack(v);
+#pragma unroll
+        for (int w = 0; w < WIDTH; ++w) v[w] = exponential<sizeof(T)>(v[w], Stats::base(stats.most));
+        stats.total += in_pairs<Sum, WIDTH>(v);
+    });
+#elif defined(OP_rms_norm)
+    row.each([&](const Items &items, i32) {
+        Math v[WIDTH];
+        items.unpack(v);
+        stats.template add<WIDTH>(v);
+    });
+#else
+    Math count = 0, sum = 0, squares = 0;
+    row.each([&](const Items &items, i32 j) {
+        Math v[WIDTH];
+        items.unpack(v);
+#pragma unroll
+        for (int w = 0; EDGES && w < WIDTH; ++w) count += (u32)(j + w) < (u32)n;
+        if (!EDGES) count += j < n ? WIDTH : 0;
+        sum += in_pairs<Sum, WIDTH>(v);
+    });
+    const Math mean = count > 0 ? ratio(sum, count) : 0;
+    row.each([&](const Items &items, i32 j) {
+        Math v[WIDTH], part = 0;
+        items.unpack(v);
+#pragma unroll
+        for (int w = 0; w < WIDTH; ++w) {
+            const Math apart = v[w] - mean;
+            if (!EDGES || (u32)(j + w) < (u32)n) part = fma(apart, apart, part);
+        }
+        squares += EDGES || j < n ? part : 0;
+    });
+    stats.moments.n = count;
+    stats.moments.mean = mean;
+    stats.moments.squares = squares;
+#endif
+    return stats;
+}
+
+// A row, its operands brought to it.
+template <bool EDGES, class Row>
+__device__ inline void line(Row &row, const U *weight, const U *bias, T *out, u64 which, i32 n, const Lines &lines) {
+    __shared__ Stats room[MOST_WARPS];
+    const Found found = over_team(look<EDGES>(row, n), room).found(lines);
+    const u64 channel = first_channel(which, lines);
+    row.each([&](const Items &items, i32 j) {
+        if (j < n) finish<EDGES>(out, items, found, weight, bias, j, channel, lines);
+    });
+}
+
+#if ITEMS
+struct Registers {
+    Items packs[ITEMS];
+    i32 j, step;
+    template <class F> __device__ inline void each(F f) {
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+#if !defined(__AMDGCN__)
+            // Each time as if it were new: what elements become on the way would else be kept, in twice the registers.
+            if (sizeof(T) < 4) asm volatile("" : "+r"(packs[k].raw.x), "+r"(packs[k].raw.y), "+r"(packs[k].raw.z), "+r"(packs[k].raw.w));
+#endif
+            f(packs[k], j + k * step);
+        }
+    }
+};
+
+template <bool EDGES>
+__device__ inline void in_registers(const T *x, T *residual, const U *weight, const U *bias, T *out, const Lines &lines) {
+    const u64 which = (u64)blockIdx.x * blockDim.y + threadIdx.y;
+    u64 at[3];
+    place(lines.walk, which < lines.walk.n ? which : 0, at);
+    // A team too many at the end has a row of nothing.
+    const i32 n = which < lines.walk.n ? (i32)lines.n : 0;
+    x += at[0];
+    if (RESIDUAL) residual += at[2];
+    Registers row;
+    row.j = (i32)threadIdx.x * WIDTH - (EDGES ? (i32)((u64)x % 16 / sizeof(T)) : 0);
+    row.step = (i32)blockDim.x * WIDTH;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) row.packs[k] = load_sum<EDGES>(x, residual, row.j + k * row.step, n);
+    line<EDGES>(row, weight, bias, out + at[1], which, n, lines);
+}
+#define PARAMETERS const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _registers)(PARAMETERS) { in_registers<false>(x, residual, weight, bias, out, lines); }
+#if !defined(OP_group_norm)
+extern "C" __global__ void LOOSE SYMBOL(NAME, _edges)(PARAMETERS) { in_registers<true>(x, residual, weight, bias, out, lines); }
+#endif
+#else
+
+// HELD packs of each thread wait in registers, the others in shared memory, where it touches no others'. Exponentials need the registers.
+#if defined(EXPONENTIALS)
+#define HELD 0
+#else
+#define HELD 8
+#endif
+struct Staged {
+    Items packs[HELD + 1], *stage;
+    i32 n;
+    template <class F> __device__ inline void each(F f) {
+        const i32 team = blockDim.x;
+#pragma unroll
+        for (int k = 0; k < HELD; ++k) f(packs[k], (i32)(threadIdx.x + k * team) * WIDTH);
+#pragma unroll 4
+        for (i32 i = threadIdx.x; (i + HELD * team) * WIDTH < n; i += team) f(stage[i], (i + HELD * team) * WIDTH);
+    }
+};
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _staged)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
+    extern __shared__ uint4 stage[];
+    u64 at[3];
+    place(lines.walk, blockIdx.x, at);
+    Staged row;
+    row.stage = (Items *)stage;
+    row.n = (i32)lines.n;
+    x += at[0];
+    if (RESIDUAL) residual += at[2];
+    const i32 n = row.n, team = blockDim.x;
+    for (i32 i = threadIdx.x; (i + HELD * team) * WIDTH < n; i += team) {
+        const i32 j = (i + HELD * team) * WIDTH;
+#if defined(ASYNC_COPIES)
+        const u32 to = (u32)__cvta_generic_to_shared(stage + i);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(x + j) : "memory");
+#else
+        row.stage[i] = load_sum<false>(x, residual, j, n);
+#endif
+    }
+#pragma unroll
+    for (int k = 0; k < HELD; ++k) row.packs[k] = load_sum<false>(x, residual, (i32)(threadIdx.x + k * team) * WIDTH, n);
+#if defined(ASYNC_COPIES)
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    line<false>(row, weight, bias, out + at[1], blockIdx.x, n, lines);
+}
+
+// A block for a row.
+extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
+    __shared__ Stats room[MOST_WARPS];
+    for (u64 row = blockIdx.x; row < lines.walk.n; row += gridDim.x) {
+        u64 at[3];
+        place(lines.walk, row, at);
+        const T *from = x + at[0];
+        T *sum = RESIDUAL ? residual + at[2] : 0, *to = out + at[1];
+        const i64 n = lines.n, phase = (u64)from % 16 / sizeof(T), j = (i64)threadIdx.x * WIDTH - phase, step = (i64)blockDim.x * WIDTH;
+        Stats stats;
+        stats.clear();
+#pragma unroll 1
+        for (i64 i = j; i < n; i += LOADS * step) {
+            Items items[LOADS];
+#pragma unroll
+            for (int k = 0; k < LOADS; ++k) items[k] = load_sum<true>(from, sum, i + k * step, n);
+#pragma unroll
+            for (int k = 0; k < LOADS; ++k) {
+                const i64 here = i + k * step;
+                Math v[WIDTH];
+                items[k].unpack(v);
+                if (here >= 0 && here + WIDTH <= n) {
+                    stats.template add<WIDTH>(v);
+                } else {
+#pragma unroll
+                    for (int w = 0; w < WIDTH; ++w) {
+                        Math one[1] = {v[w]};
+                        if (here + w >= 0 && here + w < n) stats.template add<1>(one);
+                    }
+                }
+            }
+        }
+        const Found found = over_team(stats, room).found(lines);
+        const u64 channel = first_channel(row, lines);
+        const T *again = RESIDUAL ? sum : from;
+#pragma unroll 1
+        for (i64 i = j; i < n; i += LOADS * step) {
+            Items items[LOADS];
+#pragma unroll
+            for (int k = 0; k < LOADS; ++k) items[k] = load<true>(again, i + k * step, n);
+#pragma unroll
+            for (int k = 0; k < LOADS; ++k) finish<true>(to, items[k], found, weight, bias, i + k * step, channel, lines);
+        }
+        __syncthreads();
+    }
+}
+
+// Threads of one threadIdx.x share a row; `within` walks it.
+extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _strided)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines, Walk within) {
+    __shared__ Stats room[256];
+    const u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x, n = row < lines.walk.n ? lines.n : 0;
+    u64 at[3];
+    place(lines.walk, n ? row : 0, at);
+    Stats stats;
+    stats.clear();
+    for (u64 i = threadIdx.y; i < n; i += blockDim.y) {
+        u64 there[3];
+        place(within, i, there);
+        T element = x[at[0] + there[0]];
+        if (RESIDUAL) {
+            T *sum = residual + at[2] + there[2];
+            element = *sum = Narrow<T>::from(widen(element) + widen(*sum));
+        }
+        Math one[1] = {widen(element)};
+        stats.template add<1>(one);
+    }
+    room[threadIdx.y * blockDim.x + threadIdx.x] = stats;
+    for (u32 half = blockDim.y / 2; half > 0; half /= 2) {
+        __syncthreads();
+        Stats *mine = room + threadIdx.y * blockDim.x + threadIdx.x;
+        if (threadIdx.y < half) mine->merge(mine[half * blockDim.x]);
+    }
+    __syncthreads();
+    const Found found = room[threadIdx.x].found(lines);
+    const u64 channel = first_channel(row, lines);
+    for (u64 i = threadIdx.y; i < n; i += blockDim.y) {
+        u64 there[3];
+        place(within, i, there);
+        const T element = RESIDUAL ? residual[at[2] + there[2]] : x[at[0] + there[0]];
+        Math w = 1, b = 0;
+#if !defined(EXPONENTIALS)
+#if defined(OP_group_norm)
+        const u64 which = channel + quotient(i, lines.spatial);
+#else
+        const u64 which = i;
+#endif
+        if (weight) w = widen(weight[which * lines.weight_step]);
+        if (bias) b = widen(bias[which * lines.bias_step]);
+#endif
+        out[at[1] + there[1]] = Narrow<T>::from(result(widen(element), found, w, b));
+    }
+}
+#endif

@@ -1,0 +1,126 @@
+// What top-k and argsort share: elements as whole numbers in the same order, and rows in chunks.
+//
+// Keys: NaN is the greatest whatever its bits, both zeros are equal. Where the largest come first, keys are turned over: it is always the
+// smallest key that comes first, and of equal keys the one that stood first.
+
+#if defined(__AMDGCN__)
+#define WAVE WARPWAVE_WAVE_SIZE
+#else
+#define WAVE 32
+#endif
+#define WAVES (THREADS / WAVE)
+#define TILE (THREADS * ITEMS)
+
+template <int BYTES> struct Bits { typedef u32 Type; };
+template <> struct Bits<8> { typedef u64 Type; };
+typedef Bits<sizeof(T)>::Type Key;
+const int KEY_BITS = 8 * sizeof(T);
+// The greatest key that an element has.
+const Key LAST = ~(Key)0 >> (8 * sizeof(Key) - KEY_BITS);
+
+__device__ inline Key float_key(Key bits, bool nan) {
+    const Key sign = (Key)1 << (KEY_BITS - 1);
+    if (bits == sign) bits = 0;
+    bits ^= bits & sign ? LAST : sign;
+    return nan ? LAST : bits;
+}
+__device__ inline Key key_of(u8 x) { return x; }
+__device__ inline Key key_of(u32 x) { return x; }
+__device__ inline Key key_of(i16 x) { return (u16)x ^ 0x8000u; }
+__device__ inline Key key_of(i32 x) { return (u32)x ^ 0x80000000u; }
+__device__ inline Key key_of(i64 x) { return (Key)((u64)x ^ 1ull << 63); }
+__device__ inline Key key_of(f16 x) { return float_key(x.bits, (x.bits & 0x7fff) > 0x7c00); }
+__device__ inline Key key_of(bf16 x) { return float_key(x.bits, (x.bits & 0x7fff) > 0x7f80); }
+__device__ inline Key key_of(f8e4m3 x) { return float_key(x.bits, (x.bits & 0x7f) == 0x7f); }
+__device__ inline Key key_of(f8e5m2 x) { return float_key(x.bits, (x.bits & 0x7f) > 0x7c); }
+__device__ inline Key key_of(f32 x) { return float_key(__float_as_uint(x), x != x); }
+__device__ inline Key key_of(f64 x) { return float_key((Key)__double_as_longlong(x), x != x); }
+
+// A call: rows of `n` that are taken in `chunks`, of each of which the first `keep` are kept.
+struct Order {
+    u64 n;
+    // Steps between a row's elements, of the values and of the indices that are written.
+    u64 step, value_step, index_step;
+    // How many a row has in the next launch.
+    u64 next;
+    u32 chunks, keep;
+    // Whether the largest come first; whether indices are of 64 bits.
+    u32 largest, wide;
+};
+
+// Where a row's elements, values and indices begin.
+struct Row {
+    u64 in, values, indices;
+    __device__ Row(u32 row, const Dims &dims) : in(0), values(0), indices(0) {
+        u32 rest = row;
+#pragma unroll 1
+        for (int d = 0; d < dims.rank; ++d) {
+            u32 place = rest;
+            if (d + 1 < dims.rank) {
+                const u32 outer = divide<u32>(rest, dims, d);
+                place = rest - outer * (u32)dims.shape[d];
+                rest = outer;
+            }
+            in += place * dims.strides[0][d];
+            values += place * dims.strides[1][d];
+            indices += place * dims.strides[2][d];
+        }
+    }
+};
+
+// The input and the results; keys and where they stood at first, from the launch before and for the next: none for the first and the last.
+struct Call {
+    const T *x;
+    T *values;
+    void *indices;
+    const Key *from_keys;
+    const u32 *from_at;
+    Key *to_keys;
+    u32 *to_at;
+
+    // ITEMS keys of a chunk of `n` that begins at `start`, STEP places apart; beyond the chunk they are the last of all. No load waits for
+    // a branch: all are under way at once.
+    template <int STEP> __device__ inline void load(const Order &o, u32 number, u64 start, u32 n, u32 first, const Dims &dims, Key *keys) const {
+        if (from_keys) {
+            const Key *const from = from_keys + number * o.n + start;
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) keys[i] = from[within(first + i * STEP, n)];
+        } else {
+            const Row row(number, dims);
+            const T *const from = x + row.in + start * o.step;
+            const Key turn = o.largest ? LAST : 0;
+            T elements[ITEMS];
+            if (o.step == 1 && n == TILE) {
+#pragma unroll
+                for (int i = 0; i < ITEMS; ++i) elements[i] = from[first + i * STEP];
+            } else {
+#pragma unroll
+                for (int i = 0; i < ITEMS; ++i) elements[i] = from[within(first + i * STEP, n) * o.step];
+            }
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) keys[i] = key_of(elements[i]) ^ turn;
+        }
+        if (n == TILE) return;
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) keys[i] = first + i * STEP < n ? keys[i] : ~(Key)0;
+    }
+    static __device__ inline u32 within(u32 p, u32 n) { return p < n ? p : n - 1; }
+    // Where it stood at first.
+    __device__ inline u32 at(const Order &o, u32 number, u64 p) const { return from_keys ? from_at[number * o.n + p] : (u32)p; }
+
+    // What is kept of a chunk, at its place `p`: for the next launch, or the result.
+    __device__ inline void keep(const Order &o, const Row &row, u32 number, u32 chunk, u32 p, Key key, u32 at) const {
+        if (!to_keys) return write(o, row, p, at);
+        const u64 place = number * o.next + (u64)chunk * o.keep + p;
+        to_keys[place] = key;
+        to_at[place] = at;
+    }
+    __device__ inline void write(const Order &o, const Row &row, u64 p, u32 at) const {
+        if (values) values[row.values + p * o.value_step] = x[row.in + at * o.step];
+        if (o.wide) ((i64 *)indices)[row.indices + p * o.index_step] = at;
+        else ((u32 *)indices)[row.indices + p * o.index_step] = at;
+    }
+};
+
+#define CALL const T *x, T *values, void *indices, const Key *from_keys, const u32 *from_at, Key *to_keys, u32 *to_at, Order o, Dims dims
+#define MAKE_CALL const Call call = {x, values, indices, from_keys, from_at, to_keys, to_at}

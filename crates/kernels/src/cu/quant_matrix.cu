@@ -1,0 +1,165 @@
+// Products of quantised weights and many vectors, in tiles on the matrix units: out[v] = W · x[v], x being blocks of Q8_1.
+//
+// A block of threads has 128 rows of W and 64 vectors, and goes 128 columns at a time: codes become signed bytes in shared memory, and each
+// product over 32 of them is scaled by itself. Where 32 weights have two scales, they are there twice, half of them zeros each time.
+
+#define TILE_ROWS 128
+#define TILE_VECTORS 64
+#define DEPTH 128
+#define THREADS 256
+
+struct Product {
+    // Bytes from row to row of the weights and from vector to vector of x; elements of the result.
+    u64 weights_row, x_row, out_row, out_step;
+    u32 rows, units, vectors;
+    // Tiles that share the vectors.
+    u32 tiles;
+};
+
+template <class F> struct Room {
+    static constexpr int PARTS = F::SPLIT ? 2 : 1, COLUMNS = DEPTH * PARTS, SCALES = DEPTH / 32 * PARTS;
+    alignas(16) i8 w[TILE_ROWS * COLUMNS];
+    alignas(16) i8 x[TILE_VECTORS * DEPTH];
+    Scale w_scale[SCALES][TILE_ROWS];
+    // An x block's scale, and that times the sum of its codes.
+    Scale x_scale[DEPTH / 32][TILE_VECTORS];
+    static __device__ int w_at(int row, int column) { return Swizzled<i8, COLUMNS>::offset(row, column); }
+    static __device__ int x_at(int row, int column) { return Swizzled<i8, DEPTH>::offset(row, column); }
+};
+
+// Four codes as signed bytes, less what means 0.
+template <class F> __device__ inline u32 to_signed(u32 codes) {
+    if (F::SIGNED) return codes;
+    return ((codes | 0x80808080u) - F::ZERO * 0x01010101u) ^ 0x80808080u;
+}
+
+// 128 rows have 4 units each, 64 vectors 4 blocks.
+template <class F> __device__ inline void fill(Room<F> &room, const u8 *weights, const Beside &beside, const u8 *x, const Product &p, u32 row0,
+                                               u32 vector0, u32 unit0) {
+#pragma unroll
+    for (int j = 0; j < TILE_ROWS * 4 / THREADS; ++j) {
+        const int i = j * THREADS + threadIdx.x, place = i / 4;
+        const u32 row = row0 + place < p.rows ? row0 + place : p.rows - 1, u = unit0 + i % 4;
+        const int unit = u % units_of<F>();
+        const u8 *block = weights + row * p.weights_row + (u64)(u / units_of<F>()) * F::BYTES;
+        const bool there = u < p.units;
+        Scale scales[2] = {{0, 0}, {0, 0}};
+        if (there) F::scales(scales, block, unit, beside, row, u);
+#pragma unroll
+        for (int run = 0; run < 2; ++run) {
+            uint4 codes = {0, 0, 0, 0};
+            if (there) {
+                codes.x = to_signed<F>(codes_at<F>(block, unit, run * 4));
+                codes.y = to_signed<F>(codes_at<F>(block, unit, run * 4 + 1));
+                codes.z = to_signed<F>(codes_at<F>(block, unit, run * 4 + 2));
+                codes.w = to_signed<F>(codes_at<F>(block, unit, run * 4 + 3));
+            }
+            // Within what was begun at a multiple of 128 columns.
+            const int column = (F::BLOCK == 32 ? i % 4 * 32 : F::first(unit % 4)) + run * F::GAP, half = column / 16 % 2;
+            if (F::SPLIT) {
+                const int part = column / 32 * 2 + half;
+                const uint4 zeros = {0, 0, 0, 0};
+                *(uint4 *)(room.w + room.w_at(place, part * 32 + 16 * half)) = codes;
+                *(uint4 *)(room.w + room.w_at(place, part * 32 + 16 - 16 * half)) = zeros;
+                room.w_scale[part][place] = scales[run];
+            } else {
+                *(uint4 *)(room.w + room.w_at(place, column)) = codes;
+                if (half == 0) room.w_scale[column / 32][place] = scales[run];
+            }
+        }
+    }
+    const int place = threadIdx.x / 4, k = threadIdx.x % 4;
+    const u32 vector = vector0 + place < p.vectors ? vector0 + place : p.vectors - 1;
+    u32 words[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
+    if (unit0 + k < p.units) {
+        const u32 *block = (const u32 *)(x + vector * p.x_row) + (u64)(unit0 + k) * 9;
+#pragma unroll
+        for (int i = 0; i < 9; ++i) words[i] = block[i];
+    }
+    const uint4 first = {words[1], words[2], words[3], words[4]}, second = {words[5], words[6], words[7], words[8]};
+    *(uint4 *)(room.x + room.x_at(place, k * 32)) = first;
+    *(uint4 *)(room.x + room.x_at(place, k * 32 + 16)) = second;
+    f16 d = {(u16)words[0]};
+    i32 sum = 0;
+#pragma unroll
+    for (int i = 1; i < 9; ++i) sum = __dp4a((i32)words[i], 0x01010101, sum);
+    room.x_scale[k][place] = {widen(d), widen(d) * (f32)sum};
+}
+
+template <class F, class R> __device__ inline void tiles(R *out, const u8 *weights, const Beside &beside, const u8 *x, const Product &p, Room<F> &room) {
+    // Two waves beside each other in vectors, the others in rows.
+    constexpr int WAVES = THREADS / TILE_LANES, TALL = TILE_VECTORS / 2 / 16, WIDE = TILE_ROWS / (WAVES / 2) / 16;
+    const int wave = threadIdx.x / TILE_LANES, vectors_at = wave % 2 * TALL * 16, rows_at = wave / 2 * WIDE * 16;
+    const u32 row0 = blockIdx.x % p.tiles * TILE_ROWS, vector0 = blockIdx.x / p.tiles * TILE_VECTORS;
+    TileC sums[TALL][WIDE];
+#pragma unroll
+    for (int i = 0; i < TALL; ++i) {
+#pragma unroll
+        for (int j = 0; j < WIDE; ++j) sums[i][j].clear();
+    }
+    const Swizzled<i8, DEPTH> x_at = {room.x};
+    const Swizzled<i8, Room<F>::COLUMNS> w_at = {room.w};
+#pragma unroll 1
+    for (u32 unit0 = 0; unit0 < p.units; unit0 += DEPTH / 32) {
+        __syncthreads();
+        fill<F>(room, weights, beside, x, p, row0, vector0, unit0);
+        __syncthreads();
+#pragma unroll 1
+        for (int part = 0; part < Room<F>::SCALES; ++part) {
+            const int block = part / Room<F>::PARTS;
+            TileA<i8> a[TALL];
+            f32 d[TALL][TileC::ROWS], s[TALL][TileC::ROWS];
+#pragma unroll
+            for (int i = 0; i < TALL; ++i) {
+                load_a(a[i], from(x_at, vectors_at + 16 * i, block * 32));
+#pragma unroll
+                for (int e = 0; e < TileC::N; e += TileC::RUN) {
+                    const Scale scale = room.x_scale[block][vectors_at + 16 * i + TileC::row(e)];
+                    d[i][TileC::slot(e)] = scale.d;
+                    s[i][TileC::slot(e)] = scale.m;
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < WIDE; ++j) {
+                TileB<i8> b;
+                load_b_t(b, from(w_at, rows_at + 16 * j, part * 32));
+                TileCInt products[TALL];
+#pragma unroll
+                for (int i = 0; i < TALL; ++i) {
+                    products[i].clear();
+                    mma(products[i], a[i], b);
+                }
+#pragma unroll
+                for (int e = 0; e < TileC::N; ++e) {
+                    const Scale scale = room.w_scale[part][rows_at + 16 * j + TileC::column(e)];
+#pragma unroll
+                    for (int i = 0; i < TALL; ++i) {
+                        f32 sum = sums[i][j].at[e];
+                        sum = fmaf(scale.d * (f32)products[i].at[e], d[i][TileC::slot(e)], sum);
+                        if (F::MINIMUM) sum = fmaf(scale.m, s[i][TileC::slot(e)], sum);
+                        sums[i][j].at[e] = sum;
+                    }
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < TALL; ++i) {
+#pragma unroll
+        for (int j = 0; j < WIDE; ++j) {
+#pragma unroll
+            for (int e = 0; e < TileC::N; ++e) {
+                const u32 vector = vector0 + vectors_at + 16 * i + TileC::row(e), row = row0 + rows_at + 16 * j + TileC::column(e);
+                if (vector < p.vectors && row < p.rows) out[vector * p.out_row + row * p.out_step] = Narrow<R>::from(sums[i][j].at[e]);
+            }
+        }
+    }
+}
+
+#define PASTE(NAME, WHAT) NAME##WHAT
+#define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
+extern "C" __global__ void __launch_bounds__(THREADS)
+SYMBOL(NAME, _tiles)(U *out, const u8 *weights, const void *scales, const u8 *zeros, Groups groups, const u8 *x, Product p) {
+    extern __shared__ uint4 room[];
+    tiles<T, U>(out, weights, Beside{scales, zeros, groups}, x, p, *(Room<T> *)room);
+}

@@ -1,0 +1,319 @@
+// Products of quantised weights and a few vectors: out[v] = W · x[v], VECTORS of them at once.
+//
+// A wave has ROWS rows at a time and walks them in chunks of 64 units. Blocks have odd sizes, so a chunk goes through shared memory: it is
+// copied there in 16 bytes (in 4 or 2 where rows are not aligned to that), STAGES chunks ahead of the arithmetic. The vectors are in
+// shared memory too, all of them if they fit, else a panel of columns at a time.
+//
+// U is the type of x. f32, f16 and bf16 are computed with as f32; q8_1 are its blocks, whose codes are multiplied as whole numbers.
+
+#if defined(__AMDGCN__)
+#define LANES WARPWAVE_WAVE_SIZE
+#else
+#define LANES 32
+#endif
+#define CHUNK 64
+
+struct Product {
+    // Bytes from row to row of the weights; elements from vector to vector and from column to column of x; the same of the result.
+    u64 weights_row, x_row, x_step, out_row, out_step;
+    u32 rows, units, vectors;
+    // Units of a panel: whole chunks. Bytes that are copied at once.
+    u32 panel, width;
+    // Blocks of threads that share the rows; as many more for each VECTORS vectors. Whether vectors are without gaps and aligned to 16 bytes.
+    u32 blocks, wide;
+};
+
+// Bytes from global to shared memory while the wave goes on.
+template <int BYTES> __device__ inline void copy_ahead(u8 *to, const u8 *from) {
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+    const u32 at = (u32)__cvta_generic_to_shared(to);
+    if constexpr (BYTES == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+        return;
+    } else if constexpr (BYTES == 4) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(from) : "memory");
+        return;
+    }
+#endif
+    if constexpr (BYTES == 16) *(uint4 *)to = *(const uint4 *)from;
+    if constexpr (BYTES == 4) *(u32 *)to = *(const u32 *)from;
+    if constexpr (BYTES == 2) *(u16 *)to = *(const u16 *)from;
+}
+__device__ inline void end_copies() {
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int LATER> __device__ inline void wait_copies() {
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+#endif
+}
+template <int BYTES> __device__ inline void copy_row(u8 *to, const u8 *from, int bytes, int lane) {
+    for (int at = lane * BYTES; at < bytes; at += LANES * BYTES) copy_ahead<BYTES>(to + at, from + at);
+}
+
+// Vectors in shared memory: floats, with 4 more behind each 32 so that lanes' blocks begin in different banks; or the blocks of Q8_1,
+// whose 9 words do the same.
+template <class X> struct Vectors {
+    static const int UNIT = 36 * 4;
+    static __device__ void fill(u8 *room, const void *from, const Product &p, u32 vector0, u32 unit0, u32 units) {
+        const int WIDTH = 16 / sizeof(X);
+        union Piece { uint4 raw; X at[WIDTH]; __device__ Piece() {} };
+        for (u32 v = 0; v < VECTORS; ++v) {
+            const u32 vector = vector0 + v < p.vectors ? vector0 + v : p.vectors - 1;
+            const X *x = (const X *)from + vector * p.x_row + (u64)unit0 * 32 * p.x_step;
+            f32 *to = (f32 *)(room + (u64)v * p.panel * UNIT);
+            if (p.wide) {
+#pragma unroll 4
+                for (u32 i = threadIdx.x; i < units * (32 / WIDTH); i += THREADS) {
+                    Piece piece;
+                    piece.raw = ((const uint4 *)x)[i];
+                    const u32 at = i * WIDTH;
+#pragma unroll
+                    for (int k = 0; k < WIDTH; k += 4) {
+                        const float4 four = {widen(piece.at[k]), widen(piece.at[k + 1]), widen(piece.at[k + 2]), widen(piece.at[k + 3])};
+                        *(float4 *)(to + at + at / 32 * 4 + k) = four;
+                    }
+                }
+            } else {
+                for (u32 i = threadIdx.x; i < units * 32; i += THREADS) to[i + i / 32 * 4] = widen(x[i * p.x_step]);
+            }
+        }
+    }
+};
+template <> struct Vectors<q8_1> {
+    static const int UNIT = 36;
+    static __device__ void fill(u8 *room, const void *from, const Product &p, u32 vector0, u32 unit0, u32 units) {
+        for (u32 v = 0; v < VECTORS; ++v) {
+            const u32 vector = vector0 + v < p.vectors ? vector0 + v : p.vectors - 1;
+            const u32 *x = (const u32 *)((const u8 *)from + vector * p.x_row) + (u64)unit0 * 9;
+            u32 *to = (u32 *)(room + (u64)v * p.panel * UNIT);
+            const u32 words = units * 9, pieces = p.wide ? words / 4 : 0;
+#pragma unroll 4
+            for (u32 i = threadIdx.x; i < pieces; i += THREADS) ((uint4 *)to)[i] = ((const uint4 *)x)[i];
+            for (u32 i = pieces * 4 + threadIdx.x; i < words; i += THREADS) to[i] = x[i];
+        }
+    }
+};
+
+// Adds a unit's products with the vectors from column `at` of the panel on.
+template <class F, class X> struct Dot {
+    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
+                                      const u8 *x, u32 stride, u32 at) {
+#pragma unroll
+        for (int run = 0; run < 2; ++run) {
+            f32 dots[ROWS][VECTORS], all[VECTORS];
+#pragma unroll
+            for (int v = 0; v < VECTORS; ++v) {
+                all[v] = 0;
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) dots[r][v] = 0;
+            }
+            const u32 column = at + run * F::GAP;
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                float4 some[VECTORS];
+#pragma unroll
+                for (int v = 0; v < VECTORS; ++v) {
+                    some[v] = *(const float4 *)(x + v * stride + 4 * (column + column / 32 * 4 + 4 * k));
+                    if (F::MINIMUM) all[v] += (some[v].x + some[v].y) + (some[v].z + some[v].w);
+                }
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) {
+                    f32 codes[4];
+                    to_floats<F>(units[r].codes(unit, run * 4 + k), codes);
+#pragma unroll
+                    for (int v = 0; v < VECTORS; ++v) {
+                        dots[r][v] = fmaf(codes[0], some[v].x, dots[r][v]);
+                        dots[r][v] = fmaf(codes[1], some[v].y, dots[r][v]);
+                        dots[r][v] = fmaf(codes[2], some[v].z, dots[r][v]);
+                        dots[r][v] = fmaf(codes[3], some[v].w, dots[r][v]);
+                    }
+                }
+            }
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+                for (int v = 0; v < VECTORS; ++v) {
+                    sums[r][v] = fmaf(scales[r][run].d, dots[r][v], sums[r][v]);
+                    if (F::MINIMUM) sums[r][v] = fmaf(scales[r][run].m, all[v], sums[r][v]);
+                }
+            }
+        }
+    }
+};
+template <class F> struct Dot<F, q8_1> {
+    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
+                                      const u8 *x, u32 stride, u32 at) {
+        // Runs that follow each other are one block of x, and have one scale.
+        constexpr int WORDS = F::GAP == 16 ? 8 : 4;
+#pragma unroll
+        for (int run = 0; run < 8 / WORDS; ++run) {
+            const u32 column = at + run * F::GAP;
+#pragma unroll
+            for (int v = 0; v < VECTORS; ++v) {
+                const u8 *block = x + v * stride + column / 32 * 36;
+                const u32 *codes = (const u32 *)(block + 4) + column % 32 / 4;
+                const f32 d = half_at(block);
+                u32 some[WORDS];
+                i32 all = 0;
+#pragma unroll
+                for (int k = 0; k < WORDS; ++k) {
+                    some[k] = codes[k];
+                    if (F::MINIMUM || F::ZERO) all = __dp4a((i32)some[k], 0x01010101, all);
+                }
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) {
+                    i32 dot = -F::ZERO * all;
+#pragma unroll
+                    for (int k = 0; k < WORDS; ++k) dot = __dp4a((i32)units[r].codes(unit, run * 4 + k), (i32)some[k], dot);
+                    f32 value = scales[r][run].d * (f32)dot;
+                    if (F::MINIMUM) value = fmaf(scales[r][run].m, (f32)all, value);
+                    sums[r][v] = fmaf(d, value, sums[r][v]);
+                }
+            }
+        }
+    }
+};
+
+template <class F> __device__ constexpr int chunk_bytes() { return CHUNK / units_of<F>() * F::BYTES; }
+
+// Copies chunks of ROWS rows, one after the other; rows behind the last are the last once more.
+template <class F> struct Ahead {
+    const u8 *weights, *from[ROWS];
+    u8 *ring;
+    u32 group, chunk, stage;
+
+    __device__ inline void begin(const Product &p) {
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            const u32 wanted = group * ROWS + r, row = wanted < p.rows ? wanted : p.rows - 1;
+            from[r] = weights + row * p.weights_row;
+        }
+        chunk = 0;
+    }
+    __device__ inline void fetch(const Product &p, u32 chunks, u32 step, int lane) {
+        const u32 left = p.units - chunk * CHUNK;
+        u8 *to = ring + stage * ROWS * chunk_bytes<F>();
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            if (p.width == 16 && left >= CHUNK) {
+#pragma unroll
+                for (int at = 0; at < chunk_bytes<F>(); at += LANES * 16) {
+                    if (at + lane * 16 < chunk_bytes<F>()) copy_ahead<16>(to + at + lane * 16, from[r] + at + lane * 16);
+                }
+            } else {
+                const int bytes = (left < CHUNK ? left : CHUNK) / units_of<F>() * F::BYTES;
+                if (p.width == 16) copy_row<16>(to, from[r], bytes, lane);
+                else if (p.width == 4) copy_row<4>(to, from[r], bytes, lane);
+                else copy_row<2>(to, from[r], bytes, lane);
+            }
+            from[r] += chunk_bytes<F>();
+            to += chunk_bytes<F>();
+        }
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        if (++chunk == chunks) {
+            group += step;
+            begin(p);
+        }
+    }
+};
+
+template <class F, class X, class R>
+__device__ inline void products(R *out, const u8 *weights, Beside beside, const void *x, const Product &p, u8 *room) {
+    const int lane = threadIdx.x % LANES, wave = threadIdx.x / LANES, waves = THREADS / LANES;
+    const u32 vector0 = blockIdx.x / p.blocks * VECTORS, groups = (p.rows + ROWS - 1) / ROWS, step = p.blocks * waves;
+    const u32 chunks = (p.units + CHUNK - 1) / CHUNK, rounds = (groups + step - 1) / step, stride = p.panel * Vectors<X>::UNIT;
+    const u32 panel_chunks = p.panel / CHUNK, items = rounds * chunks;
+    // Waves without a row of their own go along: all meet at the barriers.
+    const u32 group0 = blockIdx.x % p.blocks * waves + wave;
+    u8 *ring = room + (u64)VECTORS * stride + wave * STAGES * ROWS * chunk_bytes<F>();
+    Ahead<F> ahead;
+    ahead.weights = weights, ahead.ring = ring, ahead.group = group0, ahead.stage = 0;
+    ahead.begin(p);
+#pragma unroll 1
+    for (u32 i = 0; i < STAGES - 1; ++i) {
+        if (i < items) ahead.fetch(p, chunks, step, lane);
+        end_copies();
+    }
+    u32 stage = 0, item = STAGES - 1;
+#pragma unroll 1
+    for (u32 round = 0; round < rounds; ++round) {
+        const u32 row0 = (group0 + round * step) * ROWS;
+        f32 sums[ROWS][VECTORS];
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+            for (int v = 0; v < VECTORS; ++v) sums[r][v] = 0;
+        }
+        u32 in_panel = 0;
+#pragma unroll 1
+        for (u32 chunk = 0; chunk < chunks; ++chunk, ++item) {
+            if (in_panel == 0 && (round == 0 || chunks > panel_chunks)) {
+                const u32 unit0 = chunk * CHUNK, left = p.units - unit0;
+                __syncthreads();
+                Vectors<X>::fill(room, x, p, vector0, unit0, left < p.panel ? left : p.panel);
+                __syncthreads();
+            }
+            if (item < items) ahead.fetch(p, chunks, step, lane);
+            end_copies();
+            const u32 left = p.units - chunk * CHUNK, units = left < CHUNK ? left : CHUNK;
+            // What is not in the blocks is asked for before those are waited for.
+            Scale beside_scales[F::BESIDE ? CHUNK / LANES : 1][ROWS][2];
+            if (F::BESIDE) {
+#pragma unroll
+                for (int i = 0; i < CHUNK / LANES; ++i) {
+#pragma unroll
+                    for (int r = 0; r < ROWS; ++r) {
+                        const u32 u = i * LANES + lane < units ? i * LANES + lane : 0;
+                        const u64 row = row0 + r < p.rows ? row0 + r : p.rows - 1;
+                        F::scales(beside_scales[i][r], 0, 0, beside, row, chunk * CHUNK + u);
+                    }
+                }
+            }
+            wait_copies<STAGES - 1>();
+            __syncwarp();
+            const u8 *staged = ring + stage * ROWS * chunk_bytes<F>();
+#pragma unroll (F::BESIDE ? CHUNK / LANES : UNROLL)
+            for (int i = 0; i < CHUNK / LANES; ++i) {
+                const u32 u = i * LANES + lane;
+                if (u >= units) break;
+                const int block = u / units_of<F>(), unit = u % units_of<F>();
+                Unit<F> data[ROWS];
+                Scale scales[ROWS][2];
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) {
+                    const u8 *from = staged + r * chunk_bytes<F>() + block * F::BYTES;
+                    data[r].load(from, unit);
+                    if (F::BESIDE) scales[r][0] = beside_scales[i][r][0], scales[r][1] = beside_scales[i][r][1];
+                    else F::scales(scales[r], from, unit, beside, 0, 0);
+                }
+                Dot<F, X>::add(sums, data, scales, unit, room, stride, in_panel * CHUNK * 32 + block * F::BLOCK + F::first(unit));
+            }
+            __syncwarp();
+            stage = stage + 1 == STAGES ? 0 : stage + 1;
+            in_panel = in_panel + 1 == panel_chunks ? 0 : in_panel + 1;
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+            for (int v = 0; v < VECTORS; ++v) {
+                f32 sum = sums[r][v];
+#pragma unroll
+                for (int apart = LANES / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+                if (lane == 0 && row0 + r < p.rows && vector0 + v < p.vectors) {
+                    out[(vector0 + v) * p.out_row + (row0 + r) * p.out_step] = Narrow<R>::from(sum);
+                }
+            }
+        }
+    }
+}
+
+#define PASTE(NAME, WHAT) NAME##WHAT
+#define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+SYMBOL(NAME, _products)(V *out, const u8 *weights, const void *scales, const u8 *zeros, Groups groups, const void *x, Product p) {
+    extern __shared__ uint4 room[];
+    products<T, U, V>(out, weights, Beside{scales, zeros, groups}, x, p, (u8 *)room);
+}

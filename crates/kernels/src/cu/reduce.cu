@@ -1,0 +1,394 @@
+// Many elements become one. T is their type, U the result's; OP_… says how.
+//
+// `rows` walks elements that lie in a row, `columns` rows of results that lie side by side, `any` whatever else. What is too much for
+// a team is cut into parts, whose results `finish` merges, always in the same order.
+
+typedef Traits<T>::Math Math;
+
+template <class E> __device__ inline typename Traits<E>::Math lowest() {
+    if constexpr (Traits<E>::INTEGER) return widen(Traits<E>::lowest());
+    else return -__uint_as_float(0x7f800000u);
+}
+template <class E> __device__ inline typename Traits<E>::Math highest() {
+    if constexpr (Traits<E>::INTEGER) return widen(Traits<E>::highest());
+    else return __uint_as_float(0x7f800000u);
+}
+
+// Whole numbers wrap in a type that has the result's bits.
+template <bool INTEGER, int BYTES> struct Running { typedef Math Type; };
+template <int BYTES> struct Running<true, BYTES> { typedef u32 Type; };
+template <> struct Running<true, 8> { typedef u64 Type; };
+
+template <class R, class V> __device__ inline R stored(V value) {
+    if constexpr (Traits<R>::INTEGER) return (R)value;
+    else return convert<R>(value);
+}
+
+// What a thread has seen so far. begin() tells the lowest index that it will be given, add() gives it elements of the indices `first`,
+// `first + step`, …, and of indices that grow. result() is of all elements, whose number, less the correction of a variance, is `divisor`.
+#if defined(OP_sum) || defined(OP_mean) || defined(OP_prod) || defined(OP_min) || defined(OP_max)
+#if defined(OP_prod)
+typedef Product Way;
+#define NEUTRAL 1
+#elif defined(OP_min)
+typedef Smaller Way;
+#define NEUTRAL highest<T>()
+#elif defined(OP_max)
+typedef Larger Way;
+#define NEUTRAL lowest<T>()
+#else
+typedef Sum Way;
+#define NEUTRAL 0
+#endif
+struct Acc {
+#if defined(OP_min) || defined(OP_max)
+    typedef Math Type;
+#else
+    typedef Running<Traits<T>::INTEGER, sizeof(U)>::Type Type;
+#endif
+    Type value;
+    __device__ inline void clear() { value = NEUTRAL; }
+    __device__ inline void begin(u64) {}
+    template <int N> __device__ inline void add(const Math (&x)[N], u64, u64) {
+        Type y[N];
+#pragma unroll
+        for (int k = 0; k < N; ++k) y[k] = (Type)x[k];
+        value = Way::of(value, in_pairs<Way, N>(y));
+    }
+    __device__ inline void merge(const Acc &other) { value = Way::of(value, other.value); }
+    __device__ inline U result(f64 divisor) const {
+#if defined(OP_mean)
+        return convert<U>((Math)(value / (Math)divisor));
+#else
+        return stored<U>(value);
+#endif
+    }
+};
+#elif defined(OP_any) || defined(OP_all)
+struct Acc {
+    u32 value;
+#if defined(OP_any)
+    __device__ inline void clear() { value = 0; }
+    __device__ inline void merge(const Acc &other) { value |= other.value; }
+#else
+    __device__ inline void clear() { value = 1; }
+    __device__ inline void merge(const Acc &other) { value &= other.value; }
+#endif
+    __device__ inline void begin(u64) {}
+    template <int N> __device__ inline void add(const Math (&x)[N], u64, u64) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            Acc one = {x[k] != 0};
+            merge(one);
+        }
+    }
+    __device__ inline U result(f64) const { return (U)value; }
+};
+#elif defined(OP_argmin) || defined(OP_argmax)
+// Whether `y` comes before `x`, which has the lower index: NaN comes before all, and the first before its equals.
+__device__ inline bool better(Math y, Math x) {
+#if defined(OP_argmin)
+    return !(y >= x) && x == x;
+#else
+    return !(y <= x) && x == x;
+#endif
+}
+struct Acc {
+    Math value;
+    u64 index;
+#if defined(OP_argmin)
+    __device__ inline void clear() { value = highest<T>(); index = ~0ull; }
+#else
+    __device__ inline void clear() { value = lowest<T>(); index = ~0ull; }
+#endif
+    __device__ inline void begin(u64 first) { index = index == ~0ull ? first : index; }
+    template <int N> __device__ inline void add(const Math (&x)[N], u64 first, u64 step) {
+        Math best = x[0];
+        u32 which = 0;
+#pragma unroll
+        for (int k = 1; k < N; ++k) {
+            const bool take = better(x[k], best);
+            best = take ? x[k] : best;
+            which = take ? k : which;
+        }
+        const bool take = better(best, value);
+        value = take ? best : value;
+        index = take ? first + which * step : index;
+    }
+    __device__ inline void merge(const Acc &other) {
+        const bool take = other.index < index ? !better(value, other.value) : better(other.value, value);
+        value = take ? other.value : value;
+        index = take ? other.index : index;
+    }
+    __device__ inline U result(f64) const { return (U)index; }
+};
+#elif defined(OP_var)
+struct Acc {
+    Moments<Math> moments;
+    __device__ inline void clear() { moments.clear(); }
+    __device__ inline void begin(u64) {}
+    template <int N> __device__ inline void add(const Math (&x)[N], u64, u64) { moments.template add<N>(x); }
+    template <int N> __device__ inline void add(const Math (&x)[N], Math share) { moments.template add<N>(x, share); }
+    __device__ inline void merge(const Acc &other) { moments.merge(other.moments); }
+    __device__ inline U result(f64 divisor) const { return convert<U>((Math)(moments.squares / (Math)(divisor > 0 ? divisor : 0))); }
+};
+#endif
+
+// The work. Of `n` elements that become one, a team takes `part`, fewer than 2³¹: there are `parts` of them. `outer` such stretches become one result.
+struct Job {
+    u64 n, part, parts, outer;
+    // Between the elements of a column, in the input; and between columns, in the result.
+    u64 step, across;
+    f64 divisor;
+    Walk walk;
+};
+
+#define WIDTH (16 / (int)sizeof(T))
+#if defined(OP_argmin) || defined(OP_argmax)
+// Which element of a pack it was is found out at the end: on the way the pack is kept that has it.
+struct Packs {
+    Math value;
+    u64 first;
+    Bundle<T, WIDTH> best;
+    __device__ inline void clear() {
+        Acc none;
+        none.clear();
+        value = none.value;
+        first = ~0ull;
+    }
+    __device__ inline void add(const Bundle<T, WIDTH> &pack, u64 at) {
+        Math x[WIDTH];
+        pack.unpack(x);
+#if defined(OP_argmin)
+        const Math most = in_pairs<Smaller, WIDTH>(x);
+#else
+        const Math most = in_pairs<Larger, WIDTH>(x);
+#endif
+        const bool take = better(most, value);
+        value = take ? most : value;
+        first = take ? at : first;
+        best.raw.x = take ? pack.raw.x : best.raw.x;
+        best.raw.y = take ? pack.raw.y : best.raw.y;
+        best.raw.z = take ? pack.raw.z : best.raw.z;
+        best.raw.w = take ? pack.raw.w : best.raw.w;
+    }
+    // The thread's own first pack was at `begin`.
+    __device__ inline void into(Acc &acc, u64 begin) const {
+        Acc some = {value, first == ~0ull ? begin : first};
+        if (first != ~0ull) {
+            u32 which = 0;
+            Math x[WIDTH];
+            best.unpack(x);
+#pragma unroll
+            for (int k = WIDTH - 1; k >= 0; --k) which = x[k] == value || x[k] != x[k] ? k : which;
+            some.index += which;
+        }
+        acc.merge(some);
+    }
+};
+#else
+struct Packs {
+    Acc acc;
+    __device__ inline void clear() { acc.clear(); }
+    __device__ inline void add(const Bundle<T, WIDTH> &pack, u64) {
+        Math x[WIDTH];
+        pack.unpack(x);
+        acc.template add<WIDTH>(x, 0, 1);
+    }
+    __device__ inline void into(Acc &other, u64) const { other.merge(acc); }
+};
+#endif
+#define SHORT_WIDTH (WIDTH > 8 ? 8 : WIDTH)
+#define MOST_WARPS 32
+
+__device__ inline void add_one(Acc &acc, T element, u64 index) {
+    Math x[1] = {widen(element)};
+    acc.template add<1>(x, index, 0);
+}
+
+// A team's share of `n` elements in a row; the first is of index `first`.
+__device__ inline void add_row(Acc &acc, const T *p, u32 n, u64 first) {
+    const u32 lane = threadIdx.x, team = blockDim.x, ahead = before_aligned(p), head = ahead < n ? ahead : n;
+    if (lane < head) acc.begin(first + lane);
+    for (u32 i = lane; i < head; i += team) add_one(acc, p[i], first + i);
+    p += head, n -= head, first += head;
+    const u32 count = n / WIDTH;
+    u32 i = lane;
+    if (i < count) {
+        Packs packs;
+        packs.clear();
+        // All loads are under way before the first is looked at.
+        Bundle<T, WIDTH> pack[UNROLL];
+#pragma unroll 1
+        for (; i + (UNROLL - 1) * team < count; i += UNROLL * team) {
+#pragma unroll
+            for (int k = 0; k < UNROLL; ++k) pack[k].load(p + (i + k * team) * WIDTH);
+#pragma unroll
+            for (int k = 0; k < UNROLL; ++k) packs.add(pack[k], first + (i + k * team) * WIDTH);
+        }
+#pragma unroll
+        for (int k = 0; k < UNROLL - 1; ++k) if (i + k * team < count) pack[k].load(p + (i + k * team) * WIDTH);
+#pragma unroll
+        for (int k = 0; k < UNROLL - 1; ++k) if (i + k * team < count) packs.add(pack[k], first + (i + k * team) * WIDTH);
+        packs.into(acc, first + lane * WIDTH);
+    }
+    const u32 tail = count * WIDTH + lane;
+    if (tail < n) acc.begin(first + tail);
+    for (u32 j = tail; j < n; j += team) add_one(acc, p[j], first + j);
+}
+
+// The walk is over results and, inside of them, their stretches.
+extern "C" __global__ void SYMBOL(NAME, _rows)(const T *x, U *out, Acc *parts, Job job) {
+    __shared__ Acc room[MOST_WARPS];
+    const u64 jobs = job.walk.n * job.parts;
+    for (u64 base = (u64)blockIdx.x * blockDim.y; base < jobs; base += (u64)gridDim.x * blockDim.y) {
+        const u64 which = base + threadIdx.y;
+        u64 at[2] = {0, 0};
+        Acc acc;
+        acc.clear();
+        if (which < jobs) {
+            const u64 row = job.parts == 1 ? which : quotient(which, job.parts), start = (which - row * job.parts) * job.part;
+            place(job.walk, row, at);
+            const u64 stretch = job.outer == 1 ? 0 : row - quotient(row, job.outer) * job.outer;
+            add_row(acc, x + at[0] + start, (u32)(job.part < job.n - start ? job.part : job.n - start), stretch * job.n + start);
+        }
+        acc = over_team(acc, room);
+        if (threadIdx.x == 0 && which < jobs) {
+            if (parts) parts[which] = acc;
+            else out[at[1]] = acc.result(job.divisor);
+        }
+        if (blockDim.x > warpSize) __syncthreads();
+    }
+}
+
+// Columns side by side have the same number of elements: what depends on it alone is computed once.
+#if defined(OP_var)
+#define SHARE(ACC, N) const Math share = ACC.moments.share(N)
+#define COLUMN(FIRST, STEP) share
+#else
+#define SHARE(ACC, N)
+#define COLUMN(FIRST, STEP) FIRST, STEP
+#endif
+
+// Threads of one threadIdx.x have the same columns, WIDE of them. The walk is over packs of columns, and around them over stretches.
+template <int WIDE> __device__ inline void columns(const T *x, U *out, Acc *parts, const Job &job) {
+    __shared__ Acc room[128 * WIDE];
+    const u64 packs = job.walk.n * job.outer, which = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    const u64 start = blockIdx.y * job.part;
+    const u32 n = (u32)(job.part < job.n - start ? job.part : job.n - start), y = threadIdx.y, team = blockDim.y;
+    u64 at[2] = {0, 0}, stretch = 0;
+    Acc acc[WIDE];
+#pragma unroll
+    for (int w = 0; w < WIDE; ++w) acc[w].clear();
+    if (which < packs) {
+        place(job.walk, which, at);
+        stretch = job.outer == 1 ? 0 : quotient(which, job.walk.n);
+        const T *p = x + at[0] + start * job.step;
+        const u64 first = stretch * job.n + start;
+        u32 i = y;
+        if (i < n) {
+#pragma unroll
+            for (int w = 0; w < WIDE; ++w) acc[w].begin(first + i);
+        }
+        Bundle<T, WIDE> pack[UNROLL];
+#pragma unroll 1
+        for (; i + (UNROLL - 1) * team < n; i += UNROLL * team) {
+#pragma unroll
+            for (int k = 0; k < UNROLL; ++k) pack[k].load(p + (u64)(i + k * team) * job.step);
+            SHARE(acc[0], UNROLL);
+            Math x[UNROLL][WIDE];
+#pragma unroll
+            for (int k = 0; k < UNROLL; ++k) pack[k].unpack(x[k]);
+#pragma unroll
+            for (int w = 0; w < WIDE; ++w) {
+                Math column[UNROLL];
+#pragma unroll
+                for (int k = 0; k < UNROLL; ++k) column[k] = x[k][w];
+                acc[w].template add<UNROLL>(column, COLUMN(first + i, team));
+            }
+        }
+#pragma unroll 1
+        for (; i < n; i += team) {
+            Bundle<T, WIDE> one;
+            one.load(p + i * job.step);
+            Math x[WIDE];
+            one.unpack(x);
+#pragma unroll
+            for (int w = 0; w < WIDE; ++w) {
+                Math value[1] = {x[w]};
+                acc[w].template add<1>(value, first + i, 0);
+            }
+        }
+    }
+    for (u32 half = team / 2; half > 0; half /= 2) {
+        Acc *mine = room + (y % half * blockDim.x + threadIdx.x) * WIDE;
+        if (y >= half && y < 2 * half) {
+#pragma unroll
+            for (int w = 0; w < WIDE; ++w) mine[w] = acc[w];
+        }
+        __syncthreads();
+        if (y < half) {
+#pragma unroll
+            for (int w = 0; w < WIDE; ++w) acc[w].merge(mine[w]);
+        }
+        __syncthreads();
+    }
+    if (y == 0 && which < packs) {
+        const u64 part = (stretch * job.parts + blockIdx.y) * job.walk.n + (which - stretch * job.walk.n);
+#pragma unroll
+        for (int w = 0; w < WIDE; ++w) {
+            if (parts) parts[part * WIDE + w] = acc[w];
+            else out[at[1] + w * job.across] = acc[w].result(job.divisor);
+        }
+    }
+}
+extern "C" __global__ void SYMBOL(NAME, _columns)(const T *x, U *out, Acc *parts, Job job) { columns<SHORT_WIDTH>(x, out, parts, job); }
+extern "C" __global__ void SYMBOL(NAME, _column)(const T *x, U *out, Acc *parts, Job job) { columns<1>(x, out, parts, job); }
+
+// The walk is over results, `within` over what becomes one.
+extern "C" __global__ void SYMBOL(NAME, _any)(const T *x, U *out, Acc *parts, Job job, Walk within) {
+    __shared__ Acc room[MOST_WARPS];
+    const u64 jobs = job.walk.n * job.parts;
+    for (u64 base = (u64)blockIdx.x * blockDim.y; base < jobs; base += (u64)gridDim.x * blockDim.y) {
+        const u64 which = base + threadIdx.y;
+        u64 at[2] = {0, 0};
+        Acc acc;
+        acc.clear();
+        if (which < jobs) {
+            const u64 result = quotient(which, job.parts), start = (which - result * job.parts) * job.part;
+            const u64 end = start + job.part < job.n ? start + job.part : job.n;
+            place(job.walk, result, at);
+            if (start + threadIdx.x < end) acc.begin(start + threadIdx.x);
+            for (u64 i = start + threadIdx.x; i < end; i += blockDim.x) {
+                u64 there[1];
+                place(within, i, there);
+                add_one(acc, x[at[0] + there[0]], i);
+            }
+        }
+        acc = over_team(acc, room);
+        if (threadIdx.x == 0 && which < jobs) {
+            if (parts) parts[which] = acc;
+            else out[at[1]] = acc.result(job.divisor);
+        }
+        if (blockDim.x > warpSize) __syncthreads();
+    }
+}
+
+// Merges the parts of each result: `n` of them, `step` apart; those of the next result are `across` further. The walk is over results.
+extern "C" __global__ void SYMBOL(NAME, _finish)(U *out, const Acc *parts, Job job) {
+    __shared__ Acc room[MOST_WARPS];
+    for (u64 base = (u64)blockIdx.x * blockDim.y; base < job.walk.n; base += (u64)gridDim.x * blockDim.y) {
+        const u64 result = base + threadIdx.y;
+        Acc acc;
+        acc.clear();
+        if (result < job.walk.n)
+            for (u64 i = threadIdx.x; i < job.n; i += blockDim.x) acc.merge(parts[result * job.across + i * job.step]);
+        acc = over_team(acc, room);
+        if (threadIdx.x == 0 && result < job.walk.n) {
+            u64 at[2];
+            place(job.walk, result, at);
+            out[at[1]] = acc.result(job.divisor);
+        }
+        if (blockDim.x > warpSize) __syncthreads();
+    }
+}

@@ -1,0 +1,112 @@
+// Rotary embedding: pairs of elements turned by an angle that grows with the token's place.
+//
+// T is the elements' type, U that of the places, V that of the angles: OP_rope takes the frequencies of the pairs, OP_rope_table takes
+// cosines and sines by place and pair. A thread has PAIRS pairs of HEADS heads. Elements behind those that are
+// turned are only moved. TOGETHER says that a pair stands together; otherwise its second stands in the second half.
+
+struct Rope {
+    Steps x, out;
+    // Steps: of the places, sequence and token; of the angles, place and pair.
+    i32 places[2], angles[2], more_angles[2];
+    // Rows are all tokens. Then pairs, and elements that are only moved.
+    i32 tokens, rows, table_rows, heads, pairs, rest;
+    i64 start;
+    f64 factor;
+};
+
+#define HEADS 2
+#define EACH (VECTORS ? 16 / (int)sizeof(T) : 1)
+#define PAIRS EACH
+typedef Traits<T>::Math Math;
+typedef Pack<T, EACH> Elements;
+
+// Sine and cosine of a product that is not rounded before: of large angles the last digits count most.
+__device__ inline void turn(f32 place, f32 frequency, f32 &sine, f32 &cosine) {
+    const f32 angle = place * frequency, low = fmaf(place, frequency, -angle);
+    const f32 quarters = rintf(angle * 0.636619772f);
+    f32 x = fmaf(-quarters, 1.57079637f, angle);
+    x = fmaf(-quarters, -4.37113883e-8f, x) + low;
+    // Of large angles the first guess is one off at times.
+    const f32 more = rintf(x * 0.636619772f);
+    x = fmaf(-more, -4.37113883e-8f, fmaf(-more, 1.57079637f, x));
+    const f32 s = x * x;
+    const f32 near_sine = fmaf(fmaf(fmaf(fmaf(2.86567956e-6f, s, -1.98559923e-4f), s, 8.33338592e-3f), s, -1.66666672e-1f), s * x, x);
+    const f32 near_cosine = fmaf(fmaf(fmaf(fmaf(2.44677067e-5f, s, -1.38877297e-3f), s, 4.16666567e-2f), s, -0.5f), s, 1.0f);
+    const i32 quadrant = (i32)quarters + (i32)more;
+    sine = quadrant & 1 ? near_cosine : near_sine;
+    cosine = quadrant & 1 ? near_sine : near_cosine;
+    if (quadrant & 2) sine = -sine;
+    if ((quadrant + 1) & 2) cosine = -cosine;
+}
+__device__ inline void turn(f64 place, f32 frequency, f64 &sine, f64 &cosine) { sincos(place * frequency, &sine, &cosine); }
+
+
+__device__ inline void angles_of(const Rope &r, const V *angles, const V *more, i64 place, i32 pair, Math &sine, Math &cosine) {
+#if defined(OP_rope_table)
+    const i64 row = place < 0 ? 0 : place < r.table_rows ? place : r.table_rows - 1;
+    cosine = (Math)widen(angles[row * r.angles[0] + (i64)pair * r.angles[1]]);
+    sine = (Math)widen(more[row * r.more_angles[0] + (i64)pair * r.more_angles[1]]);
+#else
+    turn((Math)place, angles[(i64)pair * r.angles[1]], sine, cosine);
+    cosine *= (Math)r.factor;
+    sine *= (Math)r.factor;
+#endif
+}
+
+extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *angles, const V *more, Rope r) {
+    // The angles of the block's rows, once for all heads.
+    extern __shared__ f64 room[];
+    Math *cosines = (Math *)room, *sines = cosines + blockDim.y * r.pairs;
+    const i32 turned = r.pairs / PAIRS, units = turned + r.rest / EACH, items = units * ((r.heads + HEADS - 1) / HEADS);
+    for (i32 row0 = blockIdx.x * blockDim.y; row0 < r.rows; row0 += gridDim.x * blockDim.y) {
+        const i32 row = row0 + threadIdx.y, sequence = row / r.tokens, token = row - sequence * r.tokens;
+        __syncthreads();
+        if (row < r.rows) {
+            const i64 place = r.start + (places ? (i64)places[(i64)sequence * r.places[0] + (i64)token * r.places[1]] : token);
+            for (i32 pair = threadIdx.x; pair < r.pairs; pair += blockDim.x) {
+                const i32 at = threadIdx.y * r.pairs + pair;
+                angles_of(r, angles, more, place, pair, sines[at], cosines[at]);
+            }
+        }
+        __syncthreads();
+        if (row >= r.rows) continue;
+        for (i32 item = threadIdx.x; item < items; item += blockDim.x) {
+            const i32 chunk = item / units, unit = item - chunk * units, head0 = chunk * HEADS;
+            const T *from = x + r.x.at(sequence, token, head0);
+            T *to = out + r.out.at(sequence, token, head0);
+            const i32 left = r.heads - head0 < HEADS ? r.heads - head0 : HEADS;
+            if (unit >= turned) {
+                const i64 at = 2 * r.pairs + (unit - turned) * EACH;
+                for (int h = 0; h < left; ++h) {
+                    put<T, EACH>(to + (i64)h * r.out.head + at * r.out.element, get<T, EACH>(from + (i64)h * r.x.head + at * r.x.element));
+                }
+                continue;
+            }
+            const i32 pair0 = unit * PAIRS;
+            const i64 first = TOGETHER ? 2 * pair0 : pair0, second = TOGETHER ? first + EACH : r.pairs + pair0;
+            // All loads are under way before the first is needed.
+            Elements elements[HEADS][2];
+#pragma unroll
+            for (int h = 0; h < HEADS; ++h) {
+                if (h >= left) continue;
+                elements[h][0] = get<T, EACH>(from + (i64)h * r.x.head + first * r.x.element);
+                elements[h][1] = get<T, EACH>(from + (i64)h * r.x.head + second * r.x.element);
+            }
+            const Math *cosine = cosines + threadIdx.y * r.pairs + pair0, *sine = sines + threadIdx.y * r.pairs + pair0;
+#pragma unroll
+            for (int h = 0; h < HEADS; ++h) {
+                if (h >= left) continue;
+#pragma unroll
+                for (int p = 0; p < PAIRS; ++p) {
+                    T &one = TOGETHER ? elements[h][2 * p / EACH].at[2 * p % EACH] : elements[h][0].at[p];
+                    T &other = TOGETHER ? elements[h][(2 * p + 1) / EACH].at[(2 * p + 1) % EACH] : elements[h][1].at[p];
+                    const Math a = widen(one), b = widen(other);
+                    one = Narrow<T>::from(a * cosine[p] - b * sine[p]);
+                    other = Narrow<T>::from(a * sine[p] + b * cosine[p]);
+                }
+                put<T, EACH>(to + (i64)h * r.out.head + first * r.out.element, elements[h][0]);
+                put<T, EACH>(to + (i64)h * r.out.head + second * r.out.element, elements[h][1]);
+            }
+        }
+    }
+}

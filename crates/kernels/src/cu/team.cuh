@@ -1,0 +1,200 @@
+// Threads that work on one row together, and where rows lie.
+//
+// A team is the threads of a block with the same threadIdx.y: blockDim.x of them, a power of two. Blocks have whole warps, and all their
+// threads come to every exchange.
+
+#define MOST_DIMS 6
+#define PASTE(NAME, WAY) NAME##WAY
+#define SYMBOL(NAME, WAY) PASTE(NAME, WAY)
+
+// Dimensions, the innermost first, with the strides of up to three operands.
+struct Walk {
+    u64 n;
+    u32 rank, padding;
+    u64 shape[MOST_DIMS];
+    u64 strides[3][MOST_DIMS];
+};
+
+__device__ inline u64 quotient(u64 x, u64 by) { return (x | by) >> 32 ? x / by : (u32)x / (u32)by; }
+
+// Where element `i` lies in each operand.
+template <int OPERANDS> __device__ inline void place(const Walk &walk, u64 i, u64 (&at)[OPERANDS]) {
+#pragma unroll
+    for (int k = 0; k < OPERANDS; ++k) at[k] = 0;
+#pragma unroll 1
+    for (int d = 0; d < walk.rank; ++d) {
+        u64 here = i;
+        if (d + 1 < walk.rank) {
+            const u64 outer = quotient(i, walk.shape[d]);
+            here = i - outer * walk.shape[d];
+            i = outer;
+        }
+#pragma unroll
+        for (int k = 0; k < OPERANDS; ++k) at[k] += here * walk.strides[k][d];
+    }
+}
+
+// Elements from `p` to the next address that a pack may have.
+template <class T> __device__ inline u32 before_aligned(const T *p) { return (u32)(0 - (u64)p) % 16 / sizeof(T); }
+
+// Elements side by side, as the words that they are loaded in: what is not being computed with takes no more registers than memory.
+template <class T> __device__ inline T of_bits(u32 bits) {
+    if constexpr (Traits<T>::INTEGER) {
+        return (T)bits;
+    } else {
+        T element;
+        element.bits = bits;
+        return element;
+    }
+}
+// Two elements of 16 bits in a word.
+template <class T> __device__ inline u32 pair_of(typename Traits<T>::Math low, typename Traits<T>::Math high) {
+    return Narrow<T>::from(low).bits | (u32)Narrow<T>::from(high).bits << 16;
+}
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+template <> __device__ inline u32 pair_of<f16>(f32 low, f32 high) {
+    u32 pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+template <> __device__ inline u32 pair_of<bf16>(f32 low, f32 high) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+#endif
+template <class T, int N> struct Bundle {
+    typedef typename Traits<T>::Math Math;
+    static const int WORDS = sizeof(T) * N / 4, EACH = 4 / sizeof(T);
+    static const bool NARROW = sizeof(T) < 4 && WORDS > 0;
+    typedef typename Access<sizeof(T) * N>::Type Raw;
+    union Words {
+        Raw raw;
+        u32 word[WORDS > 0 ? WORDS : 1];
+        Pack<T, N> pack;
+        __device__ Words() {}
+    };
+    Raw raw;
+
+    __device__ inline void load(const T *p) { raw = *(const Raw *)p; }
+    __device__ inline void store(T *p) const { store_raw((Raw *)p, raw); }
+    __device__ inline void unpack(Math (&x)[N]) const {
+        Words words;
+        words.raw = raw;
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            if constexpr (NARROW) x[k] = widen(of_bits<T>(words.word[k / EACH] >> (k % EACH * 8 * sizeof(T))));
+            else x[k] = widen(words.pack.at[k]);
+        }
+    }
+    // Of floats.
+    __device__ inline void pack(const Math (&x)[N]) {
+        Words words;
+        if constexpr (NARROW) {
+#pragma unroll
+            for (int k = 0; k < WORDS; ++k) words.word[k] = pair_of<T>(x[2 * k], x[2 * k + 1]);
+        } else {
+#pragma unroll
+            for (int k = 0; k < N; ++k) words.pack.at[k] = Narrow<T>::from(x[k]);
+        }
+        raw = words.raw;
+    }
+};
+
+// The value of another lane; it consists of words.
+template <class S> __device__ inline S across(S value, int mask, int width) {
+    union Words {
+        S value;
+        u32 words[sizeof(S) / 4];
+        __device__ Words() {}
+    } words;
+    words.value = value;
+#pragma unroll
+    for (int k = 0; k < sizeof(S) / 4; ++k) words.words[k] = __shfl_xor_sync(0xffffffffu, words.words[k], mask, width);
+    return words.value;
+}
+
+// What all threads of a team have, merged: every thread gets it. `room` is shared and of a value for each warp; it may be used again
+// after the next barrier.
+template <class S> __device__ inline S over_team(S mine, S *room) {
+    const int width = blockDim.x < warpSize ? blockDim.x : warpSize, warps = blockDim.x / warpSize;
+    for (int mask = width / 2; mask > 0; mask /= 2) mine.merge(across(mine, mask, width));
+    if (warps > 1) {
+        const int lane = threadIdx.x % warpSize;
+        room += threadIdx.y * warps;
+        if (lane == 0) room[threadIdx.x / warpSize] = mine;
+        __syncthreads();
+        mine = room[lane % warps];
+        for (int mask = warps / 2; mask > 0; mask /= 2) mine.merge(across(mine, mask, warpSize));
+    }
+    return mine;
+}
+
+// The larger, or NaN; and the smaller.
+template <class M> __device__ inline M larger(M a, M b) { return a > b || a != a ? a : b; }
+template <class M> __device__ inline M smaller(M a, M b) { return a < b || a != a ? a : b; }
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+template <> __device__ inline f32 larger(f32 a, f32 b) {
+    f32 c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+template <> __device__ inline f32 smaller(f32 a, f32 b) {
+    f32 c;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+#endif
+
+// Values combined in pairs, then pairs of them: as exact as a sum in floats can be, and without a long chain.
+template <class F, int N, class M> __device__ inline M in_pairs(const M *x) {
+    if constexpr (N == 1) return x[0];
+    else return F::of(in_pairs<F, N / 2>(x), in_pairs<F, N - N / 2>(x + N / 2));
+}
+struct Sum {
+    template <class M> static __device__ inline M of(M a, M b) { return a + b; }
+};
+struct Product {
+    template <class M> static __device__ inline M of(M a, M b) { return a * b; }
+};
+struct Larger {
+    template <class M> static __device__ inline M of(M a, M b) { return larger(a, b); }
+};
+struct Smaller {
+    template <class M> static __device__ inline M of(M a, M b) { return smaller(a, b); }
+};
+
+// A quotient that may be off by a unit or two.
+template <class M> __device__ inline M ratio(M a, M b) { return a / b; }
+#if !defined(__AMDGCN__)
+template <> __device__ inline f32 ratio(f32 a, f32 b) { return __fdividef(a, b); }
+#endif
+
+// Count, mean and sum of squared distances from it. Some values at a time are looked at twice, then merged: no digits are lost to a
+// large mean, as they are in the sum of the squares.
+template <class M> struct Moments {
+    M n, mean, squares;
+
+    __device__ inline void clear() { n = mean = squares = 0; }
+    // The share of `other` values in all, where it is merged.
+    __device__ inline M share(M other) const { return n > 0 ? ratio(other, n + other) : 1; }
+    __device__ inline void merge(M other, M others_mean, M others_squares, M share) {
+        const M apart = others_mean - mean;
+        // None here: what the other has, to the bit.
+        mean = n > 0 ? fma(apart, share, mean) : others_mean;
+        squares += n > 0 ? fma(apart * apart * share, n, others_squares) : others_squares;
+        n += other;
+    }
+    __device__ inline void merge(const Moments &other) {
+        if (other.n > 0) merge(other.n, other.mean, other.squares, share(other.n));
+    }
+    template <int N> __device__ inline void add(const M (&x)[N], M share) {
+        const M others_mean = N == 1 ? x[0] : in_pairs<Sum, N>(x) * ((M)1 / N);
+        M others_squares[2] = {0, 0};
+#pragma unroll
+        for (int k = 0; k < N; ++k) others_squares[k % 2] = fma(x[k] - others_mean, x[k] - others_mean, others_squares[k % 2]);
+        // Of infinity there is no distance: one alone has to say so.
+        merge(N, others_mean, N == 1 ? x[0] - x[0] : others_squares[0] + others_squares[1], share);
+    }
+    template <int N> __device__ inline void add(const M (&x)[N]) { add<N>(x, share(N)); }
+};

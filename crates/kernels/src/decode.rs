@@ -1,0 +1,300 @@
+//! Attention of few queries to many keys, as when a text goes on one token at a time.
+
+use std::f32::consts::LOG2_E;
+
+use bytemuck::{Pod, Zeroable};
+use warpwave_gpu::{Arg, Launch, Stream, Vendor};
+
+use crate::attention_options::{AttentionOptions, KeyValues};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::heads::{Steps, few, one_of, packed, pointer, same_shape, sizes, width};
+use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
+use crate::source::{File, Recipe};
+use crate::view::{View, ViewMut};
+
+const TYPES: &str = include_str!("cu/types.cuh");
+const HEADS: &str = include_str!("cu/heads.cuh");
+const COMMON: &str = include_str!("cu/decode.cuh");
+const KERNELS: &[&str] = &["_parts", "_combine"];
+static TILES: File = File {
+    name: "decode_tile.cu",
+    texts: &[TYPES, include_str!("cu/tile.cuh"), HEADS, COMMON, include_str!("cu/decode_tile.cu")],
+    kernels: KERNELS,
+};
+static PLAIN: File = File { name: "decode_plain.cu", texts: &[TYPES, HEADS, COMMON, include_str!("cu/decode_plain.cu")], kernels: KERNELS };
+
+/// Elements of a head at most.
+const MOST_DIM: usize = 256;
+/// Rows of queries, and keys, that matrix units take at a time.
+const TILE: usize = 16;
+/// Rows that a block of the other kernel has at most.
+const MOST_ROWS: usize = 4;
+/// Keys for which a part of its own is worth its while.
+const LEAST_KEYS: usize = 256;
+
+/// As the struct of the kernels.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Numbers {
+    q: Steps,
+    k: Steps,
+    v: Steps,
+    out: Steps,
+    table: [i32; 2],
+    lengths: i32,
+    slopes: i32,
+    tokens: i32,
+    heads: i32,
+    group: i32,
+    keys: i32,
+    block_keys: i32,
+    blocks: i32,
+    splits: i32,
+    causal: i32,
+    window: i32,
+    whole_queries: i32,
+    scale: f32,
+    cap: f32,
+}
+
+/// Which kernel, and its shape.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    Tiles { waves: u32 },
+    Plain { waves: u32, ahead: u32, rows: u32, vectors: bool },
+}
+
+impl Way {
+    fn recipe(self, dtype: DType, dim: usize, paged: bool) -> Recipe {
+        let (dim, paged) = (("DIM", dim as u32), ("PAGED", paged.into()));
+        match self {
+            Way::Tiles { waves } => Recipe::new(&TILES, "decode_tiles", &[dtype.name()], &[dim, paged, ("WAVES", waves)]),
+            Way::Plain { waves, ahead, rows, vectors } => {
+                let numbers = [dim, paged, ("WAVES", waves), ("AHEAD", ahead), ("ROWS", rows), ("VECTORS", vectors.into())];
+                Recipe::new(&PLAIN, "decode_plain", &[dtype.name()], &numbers)
+            }
+        }
+    }
+
+    /// Bytes of shared memory that a launch asks for: two tiles of keys and values for each wave, and the queries; or what each lane has of
+    /// so many keys and values, twice.
+    fn shared(self, dtype: DType, dim: usize, wave: u32) -> u32 {
+        let (size, columns) = (dtype.size() as u32, if dim <= 32 { 32 } else { dim.next_multiple_of(64) });
+        match self {
+            Way::Tiles { waves } => (4 * waves + 1) * TILE as u32 * size * columns as u32,
+            Way::Plain { waves, ahead, .. } => 4 * waves * ahead * wave * EACH_LANE * size,
+        }
+    }
+
+    fn rows(self) -> usize {
+        match self {
+            Way::Tiles { .. } => TILE,
+            Way::Plain { rows, .. } => rows as usize,
+        }
+    }
+
+    fn waves(self) -> u32 {
+        match self {
+            Way::Tiles { waves } | Way::Plain { waves, .. } => waves,
+        }
+    }
+}
+
+/// Elements of a key that a lane of the plain kernel has.
+const EACH_LANE: u32 = 8;
+
+/// The ways to try, the best first, as far as shared memory goes.
+fn ways(matrix_units: bool, rows: usize, vectors: bool) -> impl Iterator<Item = Way> {
+    let tiles = [4, 2, 1].into_iter().filter(move |_| matrix_units).map(|waves| Way::Tiles { waves });
+    let rows = rows.next_power_of_two().min(MOST_ROWS) as u32;
+    tiles.chain([(4, 4), (4, 2), (2, 2), (1, 2), (1, 1)].map(|(waves, ahead)| Way::Plain { waves, ahead, rows, vectors }))
+}
+
+const OP: &str = "decode_attention";
+
+fn bad(reason: String) -> Error {
+    Error::BadArgument { op: OP.to_owned(), reason }
+}
+
+impl Kernels {
+    /// Attention of queries of (sequences, tokens, heads, elements) to keys and values, best for few tokens and many keys: the keys are
+    /// split among blocks, whose results are put together. `f32`, `f16` or `bf16`, up to 256 elements of a head, which several heads of
+    /// queries may share. Queries that see no key give zeros.
+    pub fn decode_attention(
+        &self,
+        stream: &Stream,
+        q: &View<'_>,
+        kv: &KeyValues<'_>,
+        options: &AttentionOptions<'_>,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
+        let (q, out, dtype) = (*q, out.as_view(), q.dtype());
+        one_of(OP, "the queries", &q, &[DType::F32, DType::F16, DType::Bf16])?;
+        for (what, view) in [("the keys", kv.keys), ("the values", kv.values), ("the result", out)] {
+            same_type(OP, what, view, dtype)?;
+        }
+        let [sequences, tokens, heads, dim] = sizes(OP, "the queries", &q, "sequences, tokens, heads, elements")?;
+        let [blocks, block_keys, kv_heads, _] = sizes(OP, "the keys", &kv.keys, "sequences or blocks, keys, heads, elements")?;
+        same_shape(OP, "the result", &out, q.layout().shape())?;
+        same_shape(OP, "the values", &kv.values, kv.keys.layout().shape())?;
+        let fits = kv_heads > 0 && heads.is_multiple_of(kv_heads) && (kv.table.is_some() || blocks == sequences);
+        if !fits || kv.keys.layout().shape()[3] != dim {
+            return Err(wrong_shape(OP, "the keys", &kv.keys, format!("the queries have {:?}", q.layout().shape())));
+        }
+        let mut keys = block_keys;
+        if let Some(table) = &kv.table {
+            one_of(OP, "the table", table, &[DType::I32, DType::U32])?;
+            let [_, most] = sizes(OP, "the table", table, "sequences, blocks")?;
+            same_shape(OP, "the table", table, &[sequences, most])?;
+            keys = most.saturating_mul(block_keys);
+        }
+        if let Some(lengths) = &kv.lengths {
+            one_of(OP, "the lengths", lengths, &[DType::I32, DType::U32])?;
+            same_shape(OP, "the lengths", lengths, &[sequences])?;
+        }
+        if let Some(slopes) = &options.alibi {
+            same_type(OP, "the slopes", *slopes, DType::F32)?;
+            same_shape(OP, "the slopes", slopes, &[heads])?;
+        }
+        if !(1..=MOST_DIM).contains(&dim) && !q.layout().is_empty() {
+            return Err(wrong_shape(OP, "the queries", &q, format!("a head has at most {MOST_DIM} elements")));
+        }
+        if !options.scale.is_finite() || options.soft_cap.is_some_and(|cap| !cap.is_finite() || cap <= 0.0) || options.window == Some(0) {
+            return Err(bad("the scale is a number, the soft cap one above 0, and a window has at least one key".to_owned()));
+        }
+        let inputs = [Some(("the queries", q)), Some(("the keys", kv.keys)), Some(("the values", kv.values))];
+        let others = [kv.table.map(|v| ("the table", v)), kv.lengths.map(|v| ("the lengths", v)), options.alibi.map(|v| ("the slopes", v))];
+        let inputs = || inputs.into_iter().chain(others).flatten();
+        self.check_devices(OP, stream, inputs().chain([("the result", out)]))?;
+        for (what, view) in inputs() {
+            apart(OP, what, &view, &out)?;
+        }
+        let rows = sequences.checked_mul(tokens).and_then(|n| n.checked_mul(heads)).unwrap_or(usize::MAX);
+        let small = [rows, keys, blocks, block_keys, tokens * heads].into_iter().max().unwrap_or(0);
+        let Some(group) = heads.checked_div(kv_heads).filter(|_| small < 1 << 30) else {
+            return Err(bad(format!("{small} queries or keys are too many")));
+        };
+        if out.layout().is_empty() {
+            return Ok(());
+        }
+        if sequences > 65535 || kv_heads * (tokens * group) > 65535 {
+            return Err(bad(format!("{sequences} sequences with {tokens} tokens of {heads} heads are more than a launch takes")));
+        }
+
+        let info = self.device().info();
+        let way = self.way(&q, kv, tokens * group)?;
+        let groups = (tokens * group).div_ceil(way.rows());
+        let splits = splits(sequences * kv_heads * groups, keys, info.compute_units as usize);
+        let numbers = Numbers {
+            q: Steps::of(OP, &q)?,
+            k: Steps::of(OP, &kv.keys)?,
+            v: Steps::of(OP, &kv.values)?,
+            out: Steps::of(OP, &out)?,
+            table: kv.table.map(|table| few(OP, &table)).transpose()?.unwrap_or_default(),
+            lengths: kv.lengths.map_or(Ok([0]), |lengths| few(OP, &lengths))?[0],
+            slopes: options.alibi.map_or(Ok([0]), |slopes| few(OP, &slopes))?[0],
+            tokens: tokens as i32,
+            heads: heads as i32,
+            group: group as i32,
+            keys: keys as i32,
+            block_keys: block_keys as i32,
+            blocks: blocks as i32,
+            splits: splits as i32,
+            causal: options.causal.into(),
+            // Wider than all keys is none.
+            window: options.window.map_or(0, |window| window.min(1 << 30) as i32),
+            whole_queries: packed(&q, width(&[dtype])).into(),
+            scale: options.soft_cap.map_or(options.scale * LOG2_E, |cap| options.scale / cap),
+            cap: options.soft_cap.map_or(0.0, |cap| cap * LOG2_E),
+        };
+        let kernels = self.load(&way.recipe(dtype, dim, kv.table.is_some()))?;
+        // The parts' results and the logarithms of their sums; the memory goes back in the stream's order.
+        let parts = if splits > 1 { rows * splits } else { 0 };
+        let partial = stream.alloc::<f32>(parts * dim).map_err(refused(OP))?;
+        let logs = stream.alloc::<f32>(parts).map_err(refused(OP))?;
+        let launch = Launch::new([splits as u32, (kv_heads * groups) as u32, sequences as u32], [way.waves() * info.wave_size, 1, 1]);
+        let args = (
+            q.start(),
+            kv.keys.start(),
+            kv.values.start(),
+            out.start(),
+            &partial,
+            &logs,
+            pointer(kv.table),
+            pointer(kv.lengths),
+            pointer(options.alibi),
+            Arg::value(&numbers),
+        );
+        // SAFETY: the kernel was made for this type, size and layout; lengths and blocks that are not there are not followed, the others'
+        // places were checked against their memory, and it writes the result or the memory for parts alone.
+        unsafe { kernels[0].launch(stream, launch.shared(way.shared(dtype, dim, info.wave_size)), args) }.map_err(refused(OP))?;
+        if splits == 1 {
+            return Ok(());
+        }
+        let down = 8;
+        let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared(4 * (splits + down * dim) as u32);
+        // SAFETY: as above; every part was written by the launch before.
+        unsafe { kernels[1].launch(stream, launch, (out.start(), &partial, &logs, Arg::value(&numbers))) }.map_err(refused(OP))
+    }
+
+    fn way(&self, q: &View<'_>, kv: &KeyValues<'_>, rows: usize) -> Result<Way> {
+        let (info, dim, dtype) = (self.device().info(), q.layout().shape()[3], q.dtype());
+        let each = width(&[dtype]);
+        let vectors = packed(&kv.keys, each) && packed(&kv.values, each);
+        let matrix_units = match info.vendor {
+            Vendor::Nvidia => info.base_arch().strip_prefix("sm_").and_then(|n| n.parse().ok()).is_some_and(|n: u32| n >= 80),
+            Vendor::Amd => ["gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"].contains(&info.base_arch()),
+        };
+        let whole_tiles = kv.table.is_none() || kv.keys.layout().shape()[1].is_multiple_of(TILE);
+        let fits = dtype != DType::F32 && vectors && whole_tiles && dim.is_multiple_of(TILE);
+        // A little more is taken by what the waves tell each other.
+        let shared = info.shared_per_block_max.max(info.shared_per_block);
+        let mut ways = ways(matrix_units && fits, rows, vectors);
+        ways.find(|way| way.shared(dtype, dim, info.wave_size) as usize + 1024 <= shared)
+            .ok_or_else(|| bad(format!("{} bytes of shared memory are too few", shared)))
+    }
+}
+
+/// Parts that the keys are split into: none where the blocks fill the device without, for putting them together costs time too.
+fn splits(blocks: usize, keys: usize, compute_units: usize) -> usize {
+    let wanted = (2 * compute_units) / blocks.max(1);
+    wanted.min(keys / LEAST_KEYS).max(1)
+}
+
+/// Programs of this operation: all types, some of the sizes.
+pub(crate) fn recipes() -> Vec<Recipe> {
+    let mut recipes = Vec::new();
+    for paged in [false, true] {
+        for (dim, waves) in [(32, 4), (64, 4), (128, 4), (256, 2)] {
+            recipes.extend([DType::F16, DType::Bf16].map(|dtype| Way::Tiles { waves }.recipe(dtype, dim, paged)));
+            let plain = |rows| Way::Plain { waves, ahead: waves, rows, vectors: true };
+            recipes.extend([1, 2, 4].map(|rows| plain(rows).recipe(DType::F32, dim, paged)));
+        }
+        recipes.push(Way::Plain { waves: 2, ahead: 2, rows: 4, vectors: false }.recipe(DType::Bf16, 80, paged));
+    }
+    recipes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_split_where_blocks_are_few() {
+        assert_eq!(splits(256, 8192, 132), 1);
+        assert_eq!(splits(8, 65536, 132), 33);
+        assert_eq!(splits(8, 512, 132), 2);
+        assert_eq!(splits(1, 100, 132), 1);
+    }
+
+    #[test]
+    fn what_is_on_its_way_fits_into_shared_memory() {
+        let shared = |way: Way, dtype, dim, wave| way.shared(dtype, dim, wave);
+        assert_eq!(shared(Way::Tiles { waves: 4 }, DType::Bf16, 128, 32), 17 * 4096);
+        assert_eq!(shared(Way::Tiles { waves: 1 }, DType::F16, 96, 64), 5 * 4096);
+        assert_eq!(shared(Way::Plain { waves: 4, ahead: 4, rows: 4, vectors: true }, DType::F32, 128, 32), 65536);
+        let least = ways(true, 5, false).last().unwrap();
+        assert_eq!(least, Way::Plain { waves: 1, ahead: 1, rows: 4, vectors: false });
+    }
+}

@@ -1,0 +1,354 @@
+//! Rows brought to a common size: softmax and the norms.
+
+use bytemuck::{Pod, Zeroable};
+use warpwave_gpu::{Arg, Launch, Stream};
+
+use crate::dtype::DType;
+use crate::elementwise::{PACK as PACK_TEXT, TYPES};
+use crate::error::{Error, Result};
+use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
+use crate::reduce::{TEAM, bad};
+use crate::source::{File, Recipe};
+use crate::view::{View, ViewMut};
+use crate::walk::{Dim, PACK, Walk, merged, packs_fit};
+
+const NORMALISE: &str = include_str!("cu/normalise.cu");
+static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers", "_edges"] };
+static GROUPS: File = File { name: "normalise_groups.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers"] };
+static LONG: File =
+    File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
+
+/// Threads of a block at most.
+const MOST_THREADS: usize = 512;
+/// Packs of a row that a thread keeps in registers.
+const ITEMS: [u32; 4] = [1, 2, 4, 8];
+/// Packs beyond which exponentials would not fit the registers with their row.
+const MOST_OF_EXPONENTIALS: usize = 256;
+
+/// As the struct of the kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+struct Lines {
+    n: u64,
+    spatial: u64,
+    groups: u64,
+    weight_step: u64,
+    bias_step: u64,
+    epsilon: f64,
+    walk: Walk,
+}
+
+/// A norm's numbers: what it multiplies by, what it adds, and what keeps it from dividing by zero.
+#[derive(Debug, Clone, Copy)]
+pub struct Norm<'a> {
+    /// A factor for each element of a row (of [`Kernels::group_norm`] for each channel), of the input's type or f32; 1 if there is none.
+    pub weight: Option<View<'a>>,
+    /// A term likewise, of the weight's type; 0 if there is none. [`Kernels::rms_norm`] takes none.
+    pub bias: Option<View<'a>>,
+    /// Added to the mean square, or to the variance.
+    pub epsilon: f64,
+}
+
+/// A checked call but for what all have in common.
+struct Call<'a> {
+    op: &'static str,
+    x: View<'a>,
+    residual: Option<View<'a>>,
+    norm: Option<Norm<'a>>,
+    out: View<'a>,
+    /// Dimensions of a row: the last axes, or the one of a softmax.
+    axes: std::ops::Range<usize>,
+    /// Of a norm of groups.
+    groups: usize,
+}
+
+fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, residual: bool) -> Recipe {
+    let file = match items {
+        0 => &LONG,
+        _ if op == "group_norm" => &GROUPS,
+        _ => &SHORT,
+    };
+    let types: Vec<_> = std::iter::once(from).chain(weight).map(DType::name).collect();
+    // As many as hide one another's waiting, as far as the registers reach.
+    let greedy = residual || op == "group_norm" || (weight.is_none() && (from != DType::F32 || items == 8));
+    let blocks = match items {
+        _ if from == DType::F64 => 1,
+        0 | 8 => 2 - u32::from(greedy),
+        _ => 3 - u32::from(greedy),
+    };
+    let numbers = [("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", MOST_THREADS as u32), ("BLOCKS", blocks)];
+    Recipe::new(file, op, &types, &numbers)
+}
+
+impl Kernels {
+    /// `out = e^x / Σ e^x` along an axis. A row of nothing but -∞ becomes NaN.
+    pub fn softmax(&self, stream: &Stream, x: &View<'_>, axis: usize, out: &mut ViewMut<'_>) -> Result<()> {
+        self.along(stream, "softmax", *x, axis, out.as_view())
+    }
+
+    /// `x = e^x / Σ e^x` along an axis.
+    pub fn softmax_in_place(&self, stream: &Stream, x: &mut ViewMut<'_>, axis: usize) -> Result<()> {
+        self.along(stream, "softmax", x.as_view(), axis, x.as_view())
+    }
+
+    /// `out = x - ln Σ e^x` along an axis.
+    pub fn log_softmax(&self, stream: &Stream, x: &View<'_>, axis: usize, out: &mut ViewMut<'_>) -> Result<()> {
+        self.along(stream, "log_softmax", *x, axis, out.as_view())
+    }
+
+    fn along(&self, stream: &Stream, op: &'static str, x: View<'_>, axis: usize, out: View<'_>) -> Result<()> {
+        if axis >= x.layout().shape().len() {
+            return Err(bad(op, format!("there is no axis {axis} in the shape {:?}", x.layout().shape())));
+        }
+        self.normalise(stream, &Call { op, x, residual: None, norm: None, out, axes: axis..axis + 1, groups: 1 })
+    }
+
+    /// `out = x / √(mean(x²) + ε) · weight` along the last axis.
+    pub fn rms_norm(&self, stream: &Stream, x: &View<'_>, norm: &Norm<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+        self.last_axis(stream, "rms_norm", *x, None, norm, out.as_view())
+    }
+
+    /// `residual = residual + x`, rounded, then `out = rms_norm(residual)`: in one go.
+    pub fn add_rms_norm(
+        &self,
+        stream: &Stream,
+        x: &View<'_>,
+        residual: &mut ViewMut<'_>,
+        norm: &Norm<'_>,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
+        self.last_axis(stream, "rms_norm", *x, Some(residual.as_view()), norm, out.as_view())
+    }
+
+    /// `out = (x - mean(x)) / √(variance(x) + ε) · weight + bias` along the last axis.
+    pub fn layer_norm(&self, stream: &Stream, x: &View<'_>, norm: &Norm<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+        self.last_axis(stream, "layer_norm", *x, None, norm, out.as_view())
+    }
+
+    /// `residual = residual + x`, rounded, then `out = layer_norm(residual)`: in one go.
+    pub fn add_layer_norm(
+        &self,
+        stream: &Stream,
+        x: &View<'_>,
+        residual: &mut ViewMut<'_>,
+        norm: &Norm<'_>,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
+        self.last_axis(stream, "layer_norm", *x, Some(residual.as_view()), norm, out.as_view())
+    }
+
+    fn last_axis(
+        &self,
+        stream: &Stream,
+        op: &'static str,
+        x: View<'_>,
+        residual: Option<View<'_>>,
+        norm: &Norm<'_>,
+        out: View<'_>,
+    ) -> Result<()> {
+        let rank = x.layout().shape().len();
+        if rank == 0 {
+            return Err(wrong_shape(op, "the input", &x, "a row has an axis"));
+        }
+        if op == "rms_norm" && norm.bias.is_some() {
+            return Err(bad(op, "it takes no bias".to_owned()));
+        }
+        self.normalise(stream, &Call { op, x, residual, norm: Some(*norm), out, axes: rank - 1..rank, groups: 1 })
+    }
+
+    /// The same with all elements of a group of channels for a row, and a weight and a bias for each channel. Channels are axis 1.
+    pub fn group_norm(&self, stream: &Stream, x: &View<'_>, groups: usize, norm: &Norm<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+        let (op, shape) = ("group_norm", x.layout().shape());
+        if shape.len() < 2 {
+            return Err(wrong_shape(op, "the input", x, "its axis 1 is the channels"));
+        }
+        if groups == 0 || !shape[1].is_multiple_of(groups) {
+            return Err(bad(op, format!("{} channels do not make {groups} groups", shape[1])));
+        }
+        let out = out.as_view();
+        self.normalise(stream, &Call { op, x: *x, residual: None, norm: Some(*norm), out, axes: 1..shape.len(), groups })
+    }
+
+    /// Checks what all of them have in common, then launches.
+    fn normalise(&self, stream: &Stream, call: &Call<'_>) -> Result<()> {
+        let Call { op, x, residual, norm, out, .. } = call;
+        let dtype = x.dtype();
+        if !matches!(dtype, DType::F16 | DType::Bf16 | DType::F32 | DType::F64) {
+            return Err(wrong_type(op, "the input", dtype, "f16, bf16, f32 or f64"));
+        }
+        let shape = x.layout().shape();
+        let weight = norm.and_then(|norm| norm.weight).map(|view| ("the weight", view));
+        let bias = norm.and_then(|norm| norm.bias).map(|view| ("the bias", view));
+        let residual = residual.map(|view| ("the residual", view));
+        let views = [("the result", *out), ("the input", *x)].into_iter().chain(residual).chain(weight).chain(bias);
+        self.check_devices(op, stream, views)?;
+        same_type(op, "the result", *out, dtype)?;
+        for (what, view) in std::iter::once(("the result", *out)).chain(residual) {
+            if view.layout().shape() != shape {
+                return Err(wrong_shape(op, what, &view, format!("the input has {shape:?}")));
+            }
+        }
+        // Of no channels nothing is divided, and the shape is right.
+        let per_row = if call.groups > 1 || call.axes.len() > 1 { shape[1] } else { shape[call.axes.start] };
+        let kind = weight.or(bias).map_or(dtype, |(_, view)| view.dtype());
+        for (what, view) in weight.into_iter().chain(bias) {
+            if kind != dtype && kind != DType::F32 {
+                return Err(wrong_type(op, what, kind, format!("{dtype} or f32")));
+            }
+            same_type(op, what, view, kind)?;
+            if view.layout().shape() != [per_row] {
+                return Err(wrong_shape(op, what, &view, format!("it is [{per_row}]")));
+            }
+            apart(op, what, &view, out)?;
+        }
+        if norm.is_some_and(|norm| !(norm.epsilon >= 0.0)) {
+            return Err(bad(op, "ε is not negative".to_owned()));
+        }
+        if x.clashes(out) {
+            return Err(Error::Overlap {
+                op: (*op).to_owned(),
+                what: "the input overlaps the result, and is not the same elements".to_owned(),
+            });
+        }
+        if let Some((what, view)) = residual {
+            same_type(op, what, view, dtype)?;
+            apart(op, "the input", x, &view)?;
+            apart(op, what, &view, out)?;
+            for (what, weight) in weight.into_iter().chain(bias) {
+                apart(op, what, &weight, &view)?;
+            }
+        }
+        if out.layout().is_empty() {
+            return Ok(());
+        }
+        self.launch_lines(stream, call, kind)
+    }
+
+    fn launch_lines(&self, stream: &Stream, call: &Call<'_>, kind: DType) -> Result<()> {
+        let Call { op, x, residual, norm, out, axes, groups } = call;
+        let (shape, dtype) = (x.layout().shape(), x.dtype());
+        let strides = |d: usize| {
+            let residual = residual.map_or(0, |view| view.layout().strides()[d]);
+            [x.layout().strides()[d], out.layout().strides()[d], residual]
+        };
+        let mut row: Vec<Dim> = axes.clone().rev().map(|d| Dim { size: shape[d], strides: strides(d) }).collect();
+        let mut kept: Vec<Dim> =
+            (0..shape.len()).rev().filter(|d| !axes.contains(d)).map(|d| Dim { size: shape[d], strides: strides(d) }).collect();
+        let grouped = *op == "group_norm";
+        let spatial = if grouped { shape[2..].iter().product() } else { 1 };
+        if let (true, Some(channels)) = (grouped, row.last_mut()) {
+            channels.size /= groups;
+            let of_groups = channels.strides.map(|stride| stride * channels.size);
+            // The walk finds a row's group by counting it first.
+            kept.insert(0, Dim { size: *groups, strides: of_groups });
+        }
+        let n: usize = row.iter().map(|dim| dim.size).product();
+        let row = merged(row, false);
+        let kept = if grouped { kept } else { merged(kept, true) };
+        let step = |view: Option<View<'_>>| view.map_or(0, |view| if n > 1 || grouped { view.layout().strides()[0] } else { 0 });
+        let (weight, bias) = (norm.and_then(|norm| norm.weight), norm.and_then(|norm| norm.bias));
+        let lines = Lines {
+            n: n as u64,
+            spatial: spatial as u64,
+            groups: *groups as u64,
+            weight_step: step(weight) as u64,
+            bias_step: step(bias) as u64,
+            epsilon: norm.map_or(0.0, |norm| norm.epsilon),
+            walk: Walk::over(&kept),
+        };
+        let operands = [(0, Some(*x)), (1, Some(*out)), (2, *residual)];
+        let in_a_row = match row[..] {
+            [] => true,
+            [row] => operands.iter().all(|(k, view)| view.is_none() || row.strides[*k] == 1),
+            _ => false,
+        };
+        let (size, width) = (dtype.size(), PACK / dtype.size());
+        let fits = n.is_multiple_of(width)
+            && (!grouped || spatial.is_multiple_of(width))
+            && operands.iter().all(|(k, view)| view.is_none_or(|view| packs_fit(*k, view.address(), size, width, &kept)))
+            && (grouped
+                || [weight, bias].into_iter().flatten().all(|view| step(Some(view)) == 1 && view.address().is_multiple_of(PACK as u64)));
+        let rows = lines.walk.n as usize;
+        // Some of it is the kernels' own.
+        let shared = self.device().info().shared_per_block_max.saturating_sub(1024);
+        let way = match in_a_row {
+            true => way(n.div_ceil(width) + usize::from(!fits), rows, (fits, grouped), norm.is_none(), shared),
+            false => strided(rows),
+        };
+        let kernels = self.load(&recipe(op, dtype, norm.map(|_| kind), way.items, residual.is_some()))?;
+        let args = (x.start(), pointer(*residual), pointer(weight), pointer(bias), out.start(), Arg::value(&lines));
+        let within = Walk::over(&row);
+        // SAFETY: the kernels were made for these types and take these arguments; the walks reach the places of the views, which were
+        // checked against their memory when they were made, and the result and the residual, which are written, have each place once.
+        let launched = unsafe {
+            match in_a_row {
+                true => kernels[way.kernel].launch(stream, way.launch, args),
+                false => {
+                    kernels[way.kernel].launch(stream, way.launch, (args.0, args.1, args.2, args.3, args.4, args.5, Arg::value(&within)))
+                }
+            }
+        };
+        launched.map_err(refused(op))
+    }
+}
+
+fn pointer(view: Option<View<'_>>) -> Arg<'_> {
+    view.map_or(Arg::from(0u64), |view| Arg::from(view.start()))
+}
+
+/// A recipe's number of packs in a thread, and the kernel in its list.
+struct Way {
+    items: u32,
+    kernel: usize,
+    launch: Launch,
+}
+
+/// For rows of so many packs, of a softmax or a norm, on a device whose blocks have so much shared memory.
+fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), softmax: bool, shared: usize) -> Way {
+    let held = if softmax { 0 } else { 8 * MOST_THREADS };
+    let most = if softmax { MOST_OF_EXPONENTIALS } else { held };
+    if packs > most && fits && packs * PACK <= held * PACK + shared {
+        let threads = if softmax { (packs / 8).next_power_of_two().clamp(128, MOST_THREADS) } else { MOST_THREADS };
+        let launch = Launch::new([rows as u32, 1, 1], [threads as u32, 1, 1]);
+        return Way { items: 0, kernel: 0, launch: launch.shared(((packs - held) * PACK) as u32) };
+    }
+    if packs > 8 * MOST_THREADS || (grouped && !fits) {
+        return Way { items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
+    }
+    // Few threads with much to do each: they wait for one another less.
+    let items = if packs <= 32 {
+        1
+    } else if packs <= 64 {
+        2
+    } else if packs <= 128 || (softmax && packs <= 256) {
+        4
+    } else {
+        8
+    };
+    let team = packs.div_ceil(items).next_power_of_two();
+    let per_block = (128 / team).max(1);
+    let launch = Launch::new([rows.div_ceil(per_block) as u32, 1, 1], [team as u32, per_block as u32, 1]);
+    Way { items: items as u32, kernel: usize::from(!fits), launch }
+}
+
+/// For rows of any layout, side by side.
+fn strided(rows: usize) -> Way {
+    let side = rows.clamp(1, 32).next_power_of_two();
+    Way { items: 0, kernel: 2, launch: Launch::new([rows.div_ceil(side) as u32, 1, 1], [side as u32, (256 / side) as u32, 1]) }
+}
+
+/// Every program of these operations.
+pub(crate) fn recipes() -> Vec<Recipe> {
+    let mut recipes = Vec::new();
+    for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
+        for items in std::iter::once(0).chain(ITEMS) {
+            recipes.extend(["softmax", "log_softmax"].map(|op| recipe(op, dtype, None, items, false)));
+            let narrow = dtype != DType::F32;
+            for kind in std::iter::once(dtype).chain(narrow.then_some(DType::F32)) {
+                recipes.extend(["rms_norm", "layer_norm", "group_norm"].map(|op| recipe(op, dtype, Some(kind), items, false)));
+                recipes.extend(["rms_norm", "layer_norm"].map(|op| recipe(op, dtype, Some(kind), items, true)));
+            }
+        }
+    }
+    recipes
+}

@@ -1,0 +1,304 @@
+//! Rows in order: the first of each, or all.
+
+use bytemuck::{Pod, Zeroable};
+use warpwave_gpu::{Arg, Buffer, Kernel, Launch, Stream};
+
+use crate::dtype::DType;
+use crate::elementwise::{MAP, PACK, TYPES};
+use crate::error::{Error, Result};
+use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
+use crate::layout::MOST_DIMS;
+use crate::plan::{Dims, Operand, laid_out, merged};
+use crate::source::{File, Recipe};
+use crate::view::{View, ViewMut};
+
+const ORDER: &str = include_str!("cu/order.cuh");
+static ARGSORT: File =
+    File { name: "argsort.cu", texts: &[TYPES, PACK, MAP, ORDER, include_str!("cu/argsort.cu")], kernels: &["_tile", "_merge"] };
+static TOPK: File = File { name: "topk.cu", texts: &[TYPES, PACK, MAP, ORDER, include_str!("cu/topk.cu")], kernels: &["_chunk"] };
+
+/// A program that takes so many elements of a row at once, in so many threads.
+#[derive(Debug, Clone, Copy)]
+struct Tile {
+    threads: u32,
+    items: u32,
+    /// Of a radix sort, the bits of a digit; 0 of the one that looks for the first few.
+    bits: u32,
+}
+
+const fn tile(threads: u32, items: u32, bits: u32) -> Tile {
+    Tile { threads, items, bits }
+}
+
+/// The smallest first.
+const SORTS: [Tile; 4] = [tile(64, 8, 8), tile(64, 16, 8), tile(256, 16, 8), tile(512, 16, 8)];
+const FIRSTS: [Tile; 4] = [tile(64, 4, 0), tile(128, 8, 0), tile(256, 16, 0), tile(512, 8, 0)];
+
+/// Rows up to this long are put in order by comparing each element with each.
+const SHORT: usize = 256;
+
+impl Tile {
+    fn elements(self) -> usize {
+        (self.threads * self.items) as usize
+    }
+
+    /// Bytes of shared memory that the launch adds to those of the kernel.
+    fn shared(self, dtype: DType, wave: u32) -> usize {
+        if self.bits == 0 {
+            return 0;
+        }
+        let counts = (self.threads / wave) as usize * ((1 << self.bits) + 1);
+        self.elements() * (key_size(dtype) + 2) + 4 * counts
+    }
+
+    fn recipe(self, dtype: DType) -> Recipe {
+        let numbers = [("THREADS", self.threads), ("ITEMS", self.items), ("UNROLL", 1), ("BITS", self.bits)];
+        match self.bits {
+            0 => Recipe::new(&TOPK, "topk", &[dtype.name()], &numbers[..3]),
+            _ => Recipe::new(&ARGSORT, "argsort", &[dtype.name()], &numbers),
+        }
+    }
+}
+
+/// The program for `k` of rows of `n`: one for whole rows if there is, or one for the largest chunks. Of many the first few are told by the
+/// firsts of groups of threads, of which there must be more.
+fn tile_for(n: usize, k: usize, fits: impl Fn(&Tile) -> bool) -> Option<Tile> {
+    let threads = |tile: &Tile| tile.threads as usize;
+    if n <= SHORT {
+        return FIRSTS.into_iter().find(|tile| n <= 2 * threads(tile));
+    }
+    let firsts: Vec<Tile> = FIRSTS.into_iter().filter(|tile| 2 * k <= threads(tile)).collect();
+    let tiles = if firsts.is_empty() { SORTS.into_iter().filter(fits).collect() } else { firsts };
+    tiles.iter().find(|tile| n <= tile.elements()).or_else(|| tiles.iter().rev().max_by_key(|tile| tile.elements())).copied()
+}
+
+/// Elements that a block merges; every tile that is merged is a multiple of it.
+const PART: usize = 2048;
+
+/// Bytes of an element's key.
+fn key_size(dtype: DType) -> usize {
+    dtype.size().max(4)
+}
+
+/// As the struct of the kernels.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Order {
+    n: u64,
+    step: u64,
+    value_step: u64,
+    index_step: u64,
+    next: u64,
+    chunks: u32,
+    keep: u32,
+    largest: u32,
+    wide: u32,
+}
+
+/// Keys and where they stood, between two launches.
+struct Pairs {
+    keys: Buffer<u8>,
+    at: Buffer<u32>,
+}
+
+fn args(pairs: Option<&Pairs>) -> [Arg<'_>; 2] {
+    pairs.map_or([Arg::from(0u64); 2], |pairs| [Arg::from(&pairs.keys), Arg::from(&pairs.at)])
+}
+
+/// A checked call.
+struct Rows<'a> {
+    op: &'static str,
+    x: View<'a>,
+    values: Option<View<'a>>,
+    indices: View<'a>,
+    rows: usize,
+    order: Order,
+    dims: Dims,
+}
+
+impl Rows<'_> {
+    fn room(&self, stream: &Stream, each: usize) -> Result<Pairs> {
+        let n = self.rows * each;
+        let keys = stream.alloc(n * key_size(self.x.dtype())).map_err(refused(self.op))?;
+        Ok(Pairs { keys, at: stream.alloc(n).map_err(refused(self.op))? })
+    }
+
+    fn launch(
+        &self,
+        stream: &Stream,
+        kernel: &Kernel,
+        launch: Launch,
+        order: Order,
+        (from, to): (Option<&Pairs>, Option<&Pairs>),
+        rest: &[u64],
+    ) -> Result<()> {
+        let ([from_keys, from_at], [to_keys, to_at]) = (args(from), args(to));
+        let values = self.values.map_or(Arg::from(0u64), |values| values.start().into());
+        let mut args = vec![self.x.start().into(), values, self.indices.start().into(), from_keys, from_at, to_keys, to_at];
+        args.extend([Arg::value(&order), Arg::value(&self.dims)]);
+        args.extend(rest.iter().map(|number| Arg::from(*number)));
+        // SAFETY: the kernel was made for this type and takes these arguments; the views' places were checked when they were made, what is
+        // between launches has room for what is kept of each row, and an index that is written is one of its row's.
+        unsafe { kernel.launch(stream, launch, &args[..]) }.map_err(refused(self.op))
+    }
+}
+
+impl Kernels {
+    /// The first of each row in order, the largest or the smallest, and their indices within the row. Rows are those of the last
+    /// dimension, in which `values` and `indices` have as many places as are to be found. Indices are `u32` or `i64`.
+    pub fn topk(&self, stream: &Stream, x: &View<'_>, largest: bool, values: &mut ViewMut<'_>, indices: &mut ViewMut<'_>) -> Result<()> {
+        self.order(stream, "topk", *x, largest, Some(values.as_view()), indices.as_view())
+    }
+
+    /// The indices that put each row in order, the smallest or the largest first. Rows are those of the last dimension; indices are `u32`
+    /// or `i64`. Rows too long for a block's shared memory (above some thousands of elements) take memory for 16 to 24 bytes an element.
+    pub fn argsort(&self, stream: &Stream, x: &View<'_>, descending: bool, indices: &mut ViewMut<'_>) -> Result<()> {
+        let indices = indices.as_view();
+        if indices.layout().shape() != x.layout().shape() {
+            return Err(wrong_shape("argsort", "the result", &indices, format!("the input has {:?}", x.layout().shape())));
+        }
+        self.order(stream, "argsort", *x, descending, None, indices)
+    }
+
+    /// The first of each row of `x`: as many as `indices` has places.
+    pub(crate) fn order(
+        &self,
+        stream: &Stream,
+        op: &'static str,
+        x: View<'_>,
+        largest: bool,
+        values: Option<View<'_>>,
+        indices: View<'_>,
+    ) -> Result<()> {
+        let outputs = values.map(|view| ("the values", view)).into_iter().chain([("the indices", indices)]);
+        self.check_devices(op, stream, outputs.clone().chain([("the input", x)]))?;
+        if let Some(values) = values {
+            same_type(op, "the values", values, x.dtype())?;
+        }
+        if ![DType::U32, DType::I64].contains(&indices.dtype()) {
+            return Err(wrong_type(op, "the indices", indices.dtype(), "u32 or i64"));
+        }
+        let Some((n, outer)) = x.layout().shape().split_last() else {
+            return Err(wrong_shape(op, "the input", &x, "rows need a dimension"));
+        };
+        let k = indices.layout().shape().last().copied().unwrap_or(0);
+        for (what, view) in outputs {
+            let fits = view.layout().shape().split_last().is_some_and(|(last, others)| *last == k && k <= *n && others == outer);
+            if !fits {
+                return Err(wrong_shape(op, what, &view, format!("of {:?} it takes up to {n} of the last dimension", x.layout().shape())));
+            }
+            apart(op, "the input", &x, &view)?;
+        }
+        if values.is_some_and(|values| values.overlaps(&indices)) {
+            return Err(Error::Overlap { op: op.to_owned(), what: "the values overlap the indices".to_owned() });
+        }
+        let rows: usize = outer.iter().product();
+        if rows * k == 0 {
+            return Ok(());
+        }
+        if u32::try_from(*n).is_err() || rows >= 1 << 31 {
+            let reason = format!("{rows} rows of {n}: it takes fewer than 2^31 rows of fewer than 2^32");
+            return Err(Error::BadArgument { op: op.to_owned(), reason });
+        }
+        let step = |view: View<'_>| view.layout().strides()[outer.len()] as u64;
+        let operand = |view: View<'_>| {
+            let mut strides = [0; MOST_DIMS];
+            strides[..outer.len()].copy_from_slice(&view.layout().strides()[..outer.len()]);
+            Operand { address: view.address(), size: view.dtype().size(), strides }
+        };
+        let dims = laid_out(&merged(outer, &[x, values.unwrap_or(indices), indices].map(operand)));
+        let order = Order {
+            n: *n as u64,
+            step: step(x),
+            value_step: values.map_or(0, step),
+            index_step: step(indices),
+            next: 0,
+            chunks: 1,
+            keep: k as u32,
+            largest: largest.into(),
+            wide: u32::from(indices.dtype() == DType::I64),
+        };
+        self.in_order(stream, &Rows { op, x, values, indices, rows, order, dims }, k)
+    }
+
+    /// Chunks of rows, and again chunks of what was kept of them; where too much is kept, all of it, and runs are merged.
+    fn in_order(&self, stream: &Stream, rows: &Rows<'_>, k: usize) -> Result<()> {
+        let (dtype, info) = (rows.x.dtype(), self.device().info());
+        let (mut n, mut from) = (rows.order.n as usize, None::<Pairs>);
+        loop {
+            let fits = |tile: &Tile| tile.shared(dtype, info.wave_size) <= info.shared_per_block_max;
+            let Some(tile) = tile_for(n, k, fits) else {
+                let reason = format!("no kernel fits the {} bytes of shared memory there are", info.shared_per_block_max);
+                return Err(Error::BadArgument { op: rows.op.to_owned(), reason });
+            };
+            let kernels = self.load(&tile.recipe(dtype))?;
+            let (size, chunks) = (tile.elements(), n.div_ceil(tile.elements()));
+            let shape = blocks(rows.rows * chunks, tile.threads).shared(tile.shared(dtype, info.wave_size) as u32);
+            let keep = if 2 * k <= size || chunks == 1 { k } else { size };
+            let next = (chunks - 1) * keep + keep.min(n - (chunks - 1) * size);
+            let order = Order { n: n as u64, next: next as u64, chunks: chunks as u32, keep: keep as u32, ..rows.order };
+            if chunks == 1 {
+                return rows.launch(stream, &kernels[0], shape, order, (from.as_ref(), None), &[]);
+            }
+            let kept = rows.room(stream, next)?;
+            rows.launch(stream, &kernels[0], shape, order, (from.as_ref(), Some(&kept)), &[])?;
+            if keep == size {
+                return self.merge(stream, rows, &kernels[1], order, kept, size);
+            }
+            (n, from) = (next, Some(kept));
+        }
+    }
+
+    fn merge(&self, stream: &Stream, rows: &Rows<'_>, kernel: &Kernel, order: Order, mut from: Pairs, mut run: usize) -> Result<()> {
+        let n = order.n as usize;
+        let parts = n.div_ceil(PART);
+        let order = Order { keep: rows.order.keep, chunks: parts as u32, ..order };
+        let mut to = if 2 * run < n { Some(rows.room(stream, n)?) } else { None };
+        loop {
+            let last = 2 * run >= n;
+            let target = to.as_ref().filter(|_| !last);
+            rows.launch(stream, kernel, blocks(rows.rows * parts, 256), order, (Some(&from), target), &[run as u64])?;
+            match to.take() {
+                Some(other) if !last => (to, from) = (Some(from), other),
+                _ => return Ok(()),
+            }
+            run *= 2;
+        }
+    }
+}
+
+/// More blocks than a grid can have are refused by the launch.
+fn blocks(count: usize, threads: u32) -> Launch {
+    Launch::new([u32::try_from(count).unwrap_or(u32::MAX), 1, 1], [threads, 1, 1])
+}
+
+/// Every program of these operations.
+pub(crate) fn recipes() -> Vec<Recipe> {
+    let of = |dtype: DType| SORTS.into_iter().chain(FIRSTS).map(move |tile| tile.recipe(dtype));
+    DType::ALL.into_iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_get_the_program_for_their_length() {
+        let chosen = |n, k| tile_for(n, k, |_| true).map(|tile| (tile.threads, tile.items, tile.bits)).unwrap();
+        assert_eq!(chosen(1, 1), (64, 4, 0));
+        assert_eq!(chosen(128, 128), (64, 4, 0));
+        assert_eq!(chosen(256, 256), (128, 8, 0));
+        assert_eq!(chosen(257, 257), (64, 8, 8));
+        assert_eq!(chosen(1000, 64), (128, 8, 0));
+        assert_eq!(chosen(1000, 65), (256, 16, 0));
+        assert_eq!(chosen(151_936, 50), (256, 16, 0));
+        assert_eq!(chosen(4096, 256), (512, 8, 0));
+        assert_eq!(chosen(4096, 257), (256, 16, 8));
+        assert_eq!(chosen(100_000, 100_000), (512, 16, 8));
+        // Less shared memory, smaller chunks.
+        assert_eq!(tile_for(100_000, 100_000, |tile| tile.threads < 512).map(Tile::elements), Some(4096));
+        // What is merged is a multiple of what a block merges, and what is kept of chunks becomes less.
+        assert!(SORTS.iter().all(|tile| tile.elements() < 4096 || tile.elements().is_multiple_of(PART)));
+        assert!(FIRSTS.iter().all(|tile| tile.elements() >= 2 * tile.threads as usize));
+    }
+}

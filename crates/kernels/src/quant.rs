@@ -1,0 +1,741 @@
+//! Quantised weights: making and undoing them, and products with vectors.
+
+use std::fmt;
+
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+use warpwave_gpu::{Arg, DeviceInfo, Launch, Slice, SliceMut, Stream};
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::{Kernels, apart, refused, wrong_shape, wrong_type};
+use crate::layout::Layout;
+use crate::source::{File, Recipe};
+use crate::view::{View, ViewMut};
+
+const TYPES: &str = include_str!("cu/types.cuh");
+const BLOCKS: &str = include_str!("cu/blocks.cuh");
+const TILE: &str = include_str!("cu/tile.cuh");
+static QUANTISE: File = File { name: "quantise.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quantise.cu")], kernels: &["_blocks"] };
+static DEQUANTISE: File = File { name: "dequantise.cu", texts: &[TYPES, BLOCKS, include_str!("cu/dequantise.cu")], kernels: &["_pieces"] };
+static VECTOR: File =
+    File { name: "quant_vector.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quant_vector.cu")], kernels: &["_products"] };
+static MATRIX: File =
+    File { name: "quant_matrix.cu", texts: &[TYPES, BLOCKS, TILE, include_str!("cu/quant_matrix.cu")], kernels: &["_tiles"] };
+
+/// A quantised type: weights of few bits in blocks that share scales.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Quant {
+    /// GGUF: 32 of 4 bits, a scale.
+    Q4_0,
+    /// GGUF: 32 of 4 bits, a scale and a minimum.
+    Q4_1,
+    /// GGUF: 32 of 5 bits, a scale.
+    Q5_0,
+    /// GGUF: 32 of 5 bits, a scale and a minimum.
+    Q5_1,
+    /// GGUF: 32 of 8 bits, a scale.
+    Q8_0,
+    /// GGUF: 32 of 8 bits, a scale, and that times their sum.
+    Q8_1,
+    /// GGUF: 256 of 4 bits, scales and minima of 6 bits for each 32.
+    Q4K,
+    /// GGUF: 256 of 5 bits, scales and minima of 6 bits for each 32.
+    Q5K,
+    /// GGUF: 256 of 6 bits, scales of 8 bits for each 16.
+    Q6K,
+    /// Bytes with an `f32` scale of each row.
+    Int8,
+    /// 4 bits with an `f16` scale of each group of 32, 64 or 128, and, if wanted, the code that means 0 (otherwise 8). Of each 32, byte
+    /// *i* has number *i* in its lower half and number *i* + 16 in its upper.
+    Int4(usize),
+}
+
+impl Quant {
+    /// All of them.
+    pub const ALL: [Quant; 13] = [
+        Quant::Q4_0,
+        Quant::Q4_1,
+        Quant::Q5_0,
+        Quant::Q5_1,
+        Quant::Q8_0,
+        Quant::Q8_1,
+        Quant::Q4K,
+        Quant::Q5K,
+        Quant::Q6K,
+        Quant::Int8,
+        Quant::Int4(32),
+        Quant::Int4(64),
+        Quant::Int4(128),
+    ];
+
+    /// Its name: GGUF's in small letters, `int8`, `int4`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Quant::Int8 => "int8",
+            Quant::Int4(_) => "int4",
+            _ => self.cuda_name(),
+        }
+    }
+
+    /// Its name in the kernels.
+    fn cuda_name(self) -> &'static str {
+        match self {
+            Quant::Q4_0 => "q4_0",
+            Quant::Q4_1 => "q4_1",
+            Quant::Q5_0 => "q5_0",
+            Quant::Q5_1 => "q5_1",
+            Quant::Q8_0 => "q8_0",
+            Quant::Q8_1 => "q8_1",
+            Quant::Q4K => "q4_k",
+            Quant::Q5K => "q5_k",
+            Quant::Q6K => "q6_k",
+            Quant::Int8 => "int8_rows",
+            Quant::Int4(_) => "int4_groups",
+        }
+    }
+
+    /// Its number in GGUF files.
+    pub fn gguf_type(self) -> Option<u32> {
+        match self {
+            Quant::Q4_0 => Some(2),
+            Quant::Q4_1 => Some(3),
+            Quant::Q5_0 => Some(6),
+            Quant::Q5_1 => Some(7),
+            Quant::Q8_0 => Some(8),
+            Quant::Q8_1 => Some(9),
+            Quant::Q4K => Some(12),
+            Quant::Q5K => Some(13),
+            Quant::Q6K => Some(14),
+            Quant::Int8 | Quant::Int4(_) => None,
+        }
+    }
+
+    /// The type of this number in GGUF files.
+    pub fn from_gguf(number: u32) -> Option<Quant> {
+        Quant::ALL.into_iter().find(|quant| quant.gguf_type() == Some(number))
+    }
+
+    /// Weights of a block: columns are a multiple of them.
+    pub fn block_size(self) -> usize {
+        match self {
+            Quant::Q4K | Quant::Q5K | Quant::Q6K => 256,
+            Quant::Int4(group) => group,
+            _ => 32,
+        }
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(self) -> usize {
+        match self {
+            Quant::Q4_0 => 18,
+            Quant::Q4_1 => 20,
+            Quant::Q5_0 => 22,
+            Quant::Q5_1 => 24,
+            Quant::Q8_0 => 34,
+            Quant::Q8_1 => 36,
+            Quant::Q4K => 144,
+            Quant::Q5K => 176,
+            Quant::Q6K => 210,
+            Quant::Int8 => 32,
+            Quant::Int4(group) => group / 2,
+        }
+    }
+
+    /// Bytes of a row, if it is of whole blocks.
+    pub fn row_bytes(self, columns: usize) -> Option<usize> {
+        columns.is_multiple_of(self.block_size()).then(|| columns / self.block_size() * self.block_bytes())
+    }
+
+    /// What an address must be a multiple of, as the type of such numbers.
+    fn alignment(self) -> DType {
+        match self {
+            Quant::Q4_0 | Quant::Q5_0 | Quant::Q8_0 | Quant::Q6K => DType::F16,
+            _ => DType::U32,
+        }
+    }
+}
+
+impl fmt::Display for Quant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Rows of quantised weights to read, one behind the other.
+#[derive(Debug, Clone, Copy)]
+pub struct QuantView<'a> {
+    quant: Quant,
+    shape: [usize; 2],
+    codes: View<'a>,
+    scales: Option<View<'a>>,
+    zeros: Option<View<'a>>,
+}
+
+/// Rows of quantised weights to write, one behind the other.
+#[derive(Debug)]
+pub struct QuantViewMut<'a> {
+    quant: Quant,
+    shape: [usize; 2],
+    codes: ViewMut<'a>,
+    scales: Option<ViewMut<'a>>,
+    zeros: Option<ViewMut<'a>>,
+}
+
+/// The layouts of codes, scales and zeros.
+fn layouts(quant: Quant, address: u64, rows: usize, columns: usize) -> Result<[Layout; 3]> {
+    let bad = |reason: String| Error::BadArgument { op: format!("a view of {quant}"), reason };
+    if let Quant::Int4(group) = quant
+        && ![32, 64, 128].contains(&group)
+    {
+        return Err(bad(format!("groups are of 32, 64 or 128, not {group}")));
+    }
+    let Some(bytes) = quant.row_bytes(columns) else {
+        return Err(bad(format!("{columns} columns are no whole blocks of {}", quant.block_size())));
+    };
+    if rows.max(columns) >= 1 << 31 {
+        return Err(bad(format!("{rows} rows of {columns} columns are more than 2³¹")));
+    }
+    let dtype = quant.alignment();
+    if rows * bytes > 0 && !address.is_multiple_of(dtype.size() as u64) {
+        return Err(Error::Misaligned { address, dtype });
+    }
+    let groups = if quant == Quant::Int8 { 1 } else { columns / quant.block_size() };
+    let groups = Layout::contiguous(&[rows, groups])?;
+    Ok([Layout::contiguous(&[rows, bytes])?, groups, groups])
+}
+
+fn only_gguf(quant: Quant) -> Result<()> {
+    match quant.gguf_type() {
+        Some(_) => Ok(()),
+        None => Err(Error::BadArgument { op: format!("a view of {quant}"), reason: "its scales are not in its blocks".to_owned() }),
+    }
+}
+
+macro_rules! views {
+    ($view:ident, $inner:ident, $slice:ident) => {
+        impl<'a> $view<'a> {
+            /// Blocks of GGUF's types.
+            pub fn new(quant: Quant, data: impl Into<$slice<'a, u8>>, rows: usize, columns: usize) -> Result<$view<'a>> {
+                only_gguf(quant)?;
+                let data = data.into();
+                let [codes, ..] = layouts(quant, data.device_ptr(), rows, columns)?;
+                let codes = $inner::of_bytes(data, DType::U8, codes)?;
+                Ok($view { quant, shape: [rows, columns], codes, scales: None, zeros: None })
+            }
+
+            /// Bytes with a scale of each row.
+            pub fn int8(
+                codes: impl Into<$slice<'a, u8>>,
+                scales: impl Into<$slice<'a, f32>>,
+                rows: usize,
+                columns: usize,
+            ) -> Result<$view<'a>> {
+                let data = codes.into();
+                let [codes, each, _] = layouts(Quant::Int8, data.device_ptr(), rows, columns)?;
+                let codes = $inner::of_bytes(data, DType::U8, codes)?;
+                let scales = Some($inner::new(scales.into(), each)?);
+                Ok($view { quant: Quant::Int8, shape: [rows, columns], codes, scales, zeros: None })
+            }
+
+            /// 4 bits with a scale of each group, and the code that means 0 unless that is 8.
+            pub fn int4(
+                codes: impl Into<$slice<'a, u8>>,
+                scales: impl Into<$slice<'a, f16>>,
+                zeros: Option<$slice<'a, u8>>,
+                group: usize,
+                rows: usize,
+                columns: usize,
+            ) -> Result<$view<'a>> {
+                let (quant, data) = (Quant::Int4(group), codes.into());
+                let [codes, each, _] = layouts(quant, data.device_ptr(), rows, columns)?;
+                let codes = $inner::of_bytes(data, DType::U8, codes)?;
+                let scales = Some($inner::new(scales.into(), each)?);
+                let zeros = zeros.map(|zeros| $inner::of_bytes(zeros, DType::U8, each)).transpose()?;
+                Ok($view { quant, shape: [rows, columns], codes, scales, zeros })
+            }
+
+            /// The type.
+            pub fn quant(&self) -> Quant {
+                self.quant
+            }
+
+            /// Rows and columns.
+            pub fn shape(&self) -> [usize; 2] {
+                self.shape
+            }
+        }
+    };
+}
+views!(QuantView, View, Slice);
+views!(QuantViewMut, ViewMut, SliceMut);
+
+impl QuantViewMut<'_> {
+    /// The same, to read.
+    pub fn as_view(&self) -> QuantView<'_> {
+        let [scales, zeros] = [&self.scales, &self.zeros].map(|part| part.as_ref().map(ViewMut::as_view));
+        QuantView { quant: self.quant, shape: self.shape, codes: self.codes.as_view(), scales, zeros }
+    }
+}
+
+impl<'a> QuantView<'a> {
+    fn parts(&self) -> impl Iterator<Item = (&'static str, View<'a>)> + use<'a> {
+        let beside = [("the scales", self.scales), ("the zeros", self.zeros)];
+        std::iter::once(("the quantised weights", self.codes)).chain(beside.into_iter().filter_map(|(what, view)| Some((what, view?))))
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.shape[1] / self.quant.block_size() * self.quant.block_bytes()
+    }
+
+    /// Codes, scales and zeros as a kernel takes them.
+    fn args(&self) -> [Arg<'a>; 3] {
+        let beside = |view: Option<View<'a>>| view.map_or(Arg::from(0u64), |view| Arg::from(view.start()));
+        [Arg::from(self.codes.start()), beside(self.scales), beside(self.zeros)]
+    }
+
+    fn groups(&self) -> Groups {
+        match self.quant {
+            Quant::Int4(group) => Groups { shift: (group / 32).ilog2(), in_row: (self.shape[1] / group) as u32 },
+            _ => Groups { shift: 0, in_row: 1 },
+        }
+    }
+}
+
+/// As the struct of the kernels.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Groups {
+    shift: u32,
+    in_row: u32,
+}
+
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Source {
+    x_row: u64,
+    x_step: u64,
+    out_row: u64,
+    rows: u64,
+    columns: u64,
+}
+
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Rows {
+    weights_row: u64,
+    out_row: u64,
+    out_step: u64,
+    rows: u64,
+    units: u64,
+    wide: u32,
+    unused: u32,
+}
+
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct VectorProduct {
+    weights_row: u64,
+    x_row: u64,
+    x_step: u64,
+    out_row: u64,
+    out_step: u64,
+    rows: u32,
+    units: u32,
+    vectors: u32,
+    panel: u32,
+    width: u32,
+    blocks: u32,
+    wide: u32,
+    unused: u32,
+}
+
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct MatrixProduct {
+    weights_row: u64,
+    x_row: u64,
+    out_row: u64,
+    out_step: u64,
+    rows: u32,
+    units: u32,
+    vectors: u32,
+    tiles: u32,
+}
+
+/// What the vectors of a product are computed with as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Activations {
+    /// Floats: the product is exact but for the rounding of `f32`.
+    Exact,
+    /// Whole numbers of 8 bits: they are quantised to [`Quant::Q8_1`] first, which is faster.
+    Int8,
+}
+
+const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
+const THREADS: u32 = 256;
+const MOST_BLOCKS: usize = 1 << 20;
+
+/// Refuses what is no float that kernels are made for.
+fn float(op: &str, what: &'static str, dtype: DType) -> Result<()> {
+    if FLOATS.contains(&dtype) { Ok(()) } else { Err(wrong_type(op, what, dtype, "f32, f16 or bf16")) }
+}
+
+/// Strides of the last two dimensions.
+fn steps(view: &View<'_>) -> (u64, u64) {
+    match *view.layout().strides() {
+        [step] => (0, step as u64),
+        [row, step] => (row as u64, step as u64),
+        _ => (0, 0),
+    }
+}
+
+/// How a product with few vectors is launched.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Plan {
+    /// Rows of a wave, vectors of a launch, chunks under way, threads of a block, units of a lane at once.
+    numbers: [u32; 5],
+    /// Units of a panel.
+    panel: usize,
+    shared: usize,
+    blocks_per_unit: usize,
+}
+
+/// Units that a wave copies at once.
+const CHUNK: usize = 64;
+/// Bytes behind the last chunk that are read with it.
+const BEHIND: usize = 16;
+
+/// By the device's lanes and the shared memory that a block can have.
+fn plan(lanes: u32, shared: usize, quant: Quant, exact: bool, vectors: usize, units: usize) -> Plan {
+    let unit = if exact { 144 } else { 36 };
+    let chunk = CHUNK * 32 / quant.block_size() * quant.block_bytes();
+    // Much shared memory: one large block with many copies under way. Little: small blocks, and what fits.
+    let roomy = shared > 160 << 10;
+    let most_vectors = if roomy { 8 } else { 4 };
+    let n = vectors.next_power_of_two().clamp(1, most_vectors);
+    let (threads, rows) = if roomy { (512, if n > 2 { 4 } else { 2 }) } else { (4 * lanes, 2) };
+    let waves = (threads / lanes) as usize;
+    let budget = if roomy { 140 << 10 } else { 24 << 10 };
+    let stage = waves * rows as usize * chunk;
+    let stages = (budget / stage).clamp(1, 4);
+    let ring = stages * stage;
+    let chunks = units.div_ceil(CHUNK).max(1);
+    let panel = chunks.min(shared.saturating_sub(ring + BEHIND) / (n * unit * CHUNK)).max(1) * CHUNK;
+    let shared = panel * n * unit + ring + BEHIND;
+    Plan { numbers: [rows, n as u32, stages as u32, threads, 1], panel, shared, blocks_per_unit: 1 }
+}
+
+fn vector_recipe(quant: Quant, x: &'static str, out: DType, plan: &Plan) -> Recipe {
+    let [rows, vectors, stages, threads, unroll] = plan.numbers;
+    let numbers = [("ROWS", rows), ("VECTORS", vectors), ("STAGES", stages), ("THREADS", threads), ("UNROLL", unroll)];
+    Recipe::new(&VECTOR, "quant_matmul", &[quant.cuda_name(), x, out.name()], &numbers)
+}
+
+fn quantise_recipe(quant: Quant, dtype: DType) -> Recipe {
+    let op = match quant {
+        Quant::Int8 => "quantise_rows",
+        Quant::Int4(_) => "quantise_groups",
+        _ => "quantise",
+    };
+    Recipe::new(&QUANTISE, op, &[quant.cuda_name(), dtype.name()], &[])
+}
+
+fn dequantise_recipe(quant: Quant, dtype: DType) -> Recipe {
+    Recipe::new(&DEQUANTISE, "dequantise", &[quant.cuda_name(), dtype.name()], &[("UNROLL", 2)])
+}
+
+fn matrix_recipe(quant: Quant, out: DType) -> Recipe {
+    Recipe::new(&MATRIX, "quant_tiles", &[quant.cuda_name(), out.name()], &[])
+}
+
+/// Bytes of the shared memory of a tile, as its struct has them.
+fn tile_bytes(quant: Quant) -> usize {
+    let parts = if quant == Quant::Q6K { 2 } else { 1 };
+    128 * 128 * parts + 64 * 128 + 4 * parts * 128 * 8 + 4 * 64 * 8
+}
+
+/// The programs of this family.
+pub(crate) fn recipes() -> Vec<Recipe> {
+    let mut recipes = Vec::new();
+    for quant in Quant::ALL.into_iter().filter(|quant| !matches!(quant, Quant::Int4(32 | 64))) {
+        for dtype in FLOATS {
+            recipes.extend([quantise_recipe(quant, dtype), dequantise_recipe(quant, dtype)]);
+        }
+        recipes.push(matrix_recipe(quant, DType::F32));
+        for (lanes, shared) in [(32, 227 << 10), (64, 64 << 10)] {
+            for vectors in [1, 8] {
+                recipes.push(vector_recipe(quant, "f32", DType::F32, &plan(lanes, shared, quant, true, vectors, 512)));
+                recipes.push(vector_recipe(quant, "q8_1", DType::F32, &plan(lanes, shared, quant, false, vectors, 512)));
+            }
+        }
+    }
+    recipes
+}
+
+/// What vectors are given as.
+#[derive(Clone, Copy)]
+enum Given<'a> {
+    Floats(View<'a>),
+    Blocks(QuantView<'a>),
+}
+
+impl Kernels {
+    /// Quantises the rows of a matrix of `f32`, `f16` or `bf16`. GGUF's types with blocks of 32 round as their definition does.
+    pub fn quantise(&self, stream: &Stream, x: &View<'_>, out: &mut QuantViewMut<'_>) -> Result<()> {
+        let out = out.as_view();
+        let op = format!("quantise {}", out.quant);
+        float(&op, "the input", x.dtype())?;
+        if x.layout().shape() != out.shape {
+            return Err(wrong_shape(&op, "the input", x, format!("the result has {:?}", out.shape)));
+        }
+        self.check_devices(&op, stream, out.parts().chain([("the input", *x)]))?;
+        for (_, part) in out.parts() {
+            apart(&op, "the input", x, &part)?;
+        }
+        let [rows, columns] = out.shape;
+        if rows * columns == 0 {
+            return Ok(());
+        }
+        let kernels = self.load(&quantise_recipe(out.quant, x.dtype()))?;
+        let waves = if out.quant == Quant::Int8 { rows } else { (rows * (columns / out.quant.block_size())).div_ceil(8) };
+        let launch = Launch::new([waves.min(MOST_BLOCKS) as u32, 1, 1], [THREADS, 1, 1]);
+        let (x_row, x_step) = steps(x);
+        let source = Source { x_row, x_step, out_row: out.row_bytes() as u64, rows: rows as u64, columns: columns as u64 };
+        let ([codes, scales, zeros], groups) = (out.args(), out.groups());
+        let args = (codes, scales, zeros, x.start(), Arg::value(&source), Arg::value(&groups));
+        // SAFETY: the kernel takes these; it reads the input at its strides and writes whole blocks of the rows, as the views were checked.
+        unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(&op))
+    }
+
+    /// The numbers that quantised weights stand for, as `f32` or rounded from it to `f16` or `bf16`.
+    pub fn dequantise(&self, stream: &Stream, weights: &QuantView<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+        let out = out.as_view();
+        let op = format!("dequantise {}", weights.quant);
+        float(&op, "the result", out.dtype())?;
+        let [rows, columns] = weights.shape;
+        if out.layout().shape() != weights.shape {
+            return Err(wrong_shape(&op, "the result", &out, format!("the weights have {:?}", weights.shape)));
+        }
+        self.check_devices(&op, stream, weights.parts().chain([("the result", out)]))?;
+        for (what, part) in weights.parts() {
+            apart(&op, what, &part, &out)?;
+        }
+        if rows * columns == 0 {
+            return Ok(());
+        }
+        let recipe = dequantise_recipe(weights.quant, out.dtype());
+        let kernels = self.load(&recipe)?;
+        let (out_row, out_step) = steps(&out);
+        let size = out.dtype().size() as u64;
+        let wide = out_step == 1 && out.address().is_multiple_of(16) && (rows == 1 || (out_row * size).is_multiple_of(16));
+        // Without gaps all rows are one; but scales of rows need to know them.
+        let one = out.layout().is_contiguous() && weights.quant != Quant::Int8;
+        let (rows, columns) = if one { (1, rows * columns) } else { (rows, columns) };
+        // A thread has as many words of each run of a unit as make 16 bytes of the result.
+        let threads = columns / 32 * out.dtype().size();
+        let blocks = threads.div_ceil((THREADS * recipe.number("UNROLL")) as usize).min(MOST_BLOCKS) as u32;
+        let launch = Launch::new([blocks, rows.min(1 << 15) as u32, 1], [THREADS, 1, 1]);
+        let weights_row = weights.row_bytes() as u64;
+        let units = columns as u64 / 32;
+        let shape = Rows { weights_row, out_row, out_step, rows: rows as u64, units, wide: wide.into(), unused: 0 };
+        let ([codes, scales, zeros], groups) = (weights.args(), weights.groups());
+        let args = (out.start(), codes, scales, zeros, Arg::value(&groups), Arg::value(&shape));
+        // SAFETY: the kernel takes these; it reads whole blocks and writes the result at its strides, as the views were checked.
+        unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(&op))
+    }
+
+    /// Products of vectors with the rows of quantised weights: `x` is a vector of as many elements as the weights have columns, or rows of
+    /// such; `out` has an element for each of the weights' rows, or rows of such. All floats are `f32`, `f16` or `bf16`.
+    pub fn quant_matmul(
+        &self,
+        stream: &Stream,
+        weights: &QuantView<'_>,
+        x: &View<'_>,
+        out: &mut ViewMut<'_>,
+        activations: Activations,
+    ) -> Result<()> {
+        let op = format!("quant_matmul {}", weights.quant);
+        float(&op, "the input", x.dtype())?;
+        let columns = weights.shape[1];
+        let vectors = match *x.layout().shape() {
+            [found] if found == columns => 1,
+            [vectors, found] if found == columns => vectors,
+            _ => return Err(wrong_shape(&op, "the input", x, format!("the weights have {columns} columns"))),
+        };
+        if activations == Activations::Exact {
+            return self.product(stream, &op, weights, Given::Floats(*x), vectors, out);
+        }
+        self.check_product(stream, &op, weights, Given::Floats(*x), vectors, &out.as_view())?;
+        if vectors * columns == 0 {
+            return self.product(stream, &op, weights, Given::Floats(*x), vectors, out);
+        }
+        let bytes = vectors * (columns / 32) * Quant::Q8_1.block_bytes();
+        let mut blocks = stream.alloc::<u8>(bytes).map_err(refused(&op))?;
+        let (row, step) = steps(x);
+        let layout = Layout::new(&[vectors, columns], &[row as usize, step as usize], 0)?;
+        let rows = View::of_bytes(x.start(), x.dtype(), layout)?;
+        self.quantise(stream, &rows, &mut QuantViewMut::new(Quant::Q8_1, &mut blocks, vectors, columns)?)?;
+        let blocks = QuantView::new(Quant::Q8_1, &blocks, vectors, columns)?;
+        self.product(stream, &op, weights, Given::Blocks(blocks), vectors, out)
+    }
+
+    /// The same, with vectors that are quantised already: rows of [`Quant::Q8_1`].
+    pub fn quant_matmul_q8(&self, stream: &Stream, weights: &QuantView<'_>, x: &QuantView<'_>, out: &mut ViewMut<'_>) -> Result<()> {
+        let op = format!("quant_matmul {}", weights.quant);
+        if x.quant != Quant::Q8_1 {
+            return Err(Error::BadArgument { op, reason: format!("the input is of {}; it takes q8_1", x.quant) });
+        }
+        if x.shape[1] != weights.shape[1] {
+            let reason = format!("the input has {} columns, the weights have {}", x.shape[1], weights.shape[1]);
+            return Err(Error::BadArgument { op, reason });
+        }
+        self.product(stream, &op, weights, Given::Blocks(*x), x.shape[0], out)
+    }
+
+    fn check_product(
+        &self,
+        stream: &Stream,
+        op: &str,
+        weights: &QuantView<'_>,
+        x: Given<'_>,
+        vectors: usize,
+        out: &View<'_>,
+    ) -> Result<()> {
+        float(op, "the result", out.dtype())?;
+        let rows = weights.shape[0];
+        let fits = match *out.layout().shape() {
+            [found] => found == rows && vectors == 1,
+            [several, found] => several == vectors && found == rows,
+            _ => false,
+        };
+        if !fits {
+            return Err(wrong_shape(op, "the result", out, format!("{vectors} vectors and {rows} rows give [{vectors}, {rows}]")));
+        }
+        if vectors >= 1 << 31 {
+            return Err(Error::BadArgument { op: op.to_owned(), reason: format!("{vectors} vectors are more than 2³¹") });
+        }
+        let x = match x {
+            Given::Floats(view) => view,
+            Given::Blocks(blocks) => blocks.codes,
+        };
+        let inputs = || weights.parts().chain([("the input", x)]);
+        self.check_devices(op, stream, inputs().chain([("the result", *out)]))?;
+        inputs().try_for_each(|(what, part)| apart(op, what, &part, out))
+    }
+
+    fn product(
+        &self,
+        stream: &Stream,
+        op: &str,
+        weights: &QuantView<'_>,
+        x: Given<'_>,
+        vectors: usize,
+        target: &mut ViewMut<'_>,
+    ) -> Result<()> {
+        let out = target.as_view();
+        self.check_product(stream, op, weights, x, vectors, &out)?;
+        let [rows, columns] = weights.shape;
+        if columns == 0 {
+            return self.fill(stream, 0, target);
+        }
+        if vectors * rows == 0 {
+            return Ok(());
+        }
+        let (out_row, out_step) = steps(&out);
+        let ([codes, scales, zeros], groups) = (weights.args(), weights.groups());
+        let (weights_row, units) = (weights.row_bytes() as u64, columns / 32);
+        if let Given::Blocks(blocks) = x
+            && vectors > 8
+        {
+            let kernels = self.load(&matrix_recipe(weights.quant, out.dtype()))?;
+            let tiles = rows.div_ceil(128);
+            let [rows, units, vectors] = [rows, units, vectors].map(|n| n as u32);
+            let x_row = blocks.row_bytes() as u64;
+            let shape = MatrixProduct { weights_row, x_row, out_row, out_step, rows, units, vectors, tiles: tiles as u32 };
+            let blocks = blocks_of(op, tiles * (vectors as usize).div_ceil(64))?;
+            let launch = Launch::new([blocks, 1, 1], [THREADS, 1, 1]).shared(tile_bytes(weights.quant) as u32);
+            let Given::Blocks(x) = x else { unreachable!() };
+            let args = (out.start(), codes, scales, zeros, Arg::value(&groups), x.codes.start(), Arg::value(&shape));
+            // SAFETY: the kernel takes these; it reads whole blocks and writes the result at its strides, as the views were checked.
+            return unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(op));
+        }
+        let info: &DeviceInfo = self.device().info();
+        let exact = matches!(x, Given::Floats(_));
+        let plan = plan(info.wave_size, info.shared_per_block_max, weights.quant, exact, vectors, units);
+        let (name, data, (x_row, x_step), size) = match x {
+            Given::Floats(view) => (view.dtype().name(), view.start(), steps(&view), view.dtype().size() as u64),
+            Given::Blocks(blocks) => ("q8_1", blocks.codes.start(), (blocks.row_bytes() as u64, 1), 1),
+        };
+        let wide = x_step == 1 && data.device_ptr().is_multiple_of(16) && (vectors == 1 || (x_row * size).is_multiple_of(16));
+        let kernels = self.load(&vector_recipe(weights.quant, name, out.dtype(), &plan))?;
+        let [rows_each, vectors_each, _, threads, _] = plan.numbers;
+        let waves = (threads / info.wave_size) as usize;
+        let blocks = rows.div_ceil(rows_each as usize).div_ceil(waves).min(info.compute_units as usize * plan.blocks_per_unit).max(1);
+        let aligned = |bytes: u64| weights.codes.address().is_multiple_of(bytes) && weights_row.is_multiple_of(bytes);
+        let width = [16, 4].into_iter().find(|bytes| aligned(*bytes)).unwrap_or(2);
+        let shape = VectorProduct {
+            weights_row,
+            x_row,
+            x_step,
+            out_row,
+            out_step,
+            rows: rows as u32,
+            units: units as u32,
+            vectors: vectors as u32,
+            panel: plan.panel as u32,
+            width: width as u32,
+            blocks: blocks as u32,
+            wide: wide.into(),
+            unused: 0,
+        };
+        let grid = blocks_of(op, blocks * vectors.div_ceil(vectors_each as usize))?;
+        let launch = Launch::new([grid, 1, 1], [threads, 1, 1]).shared(plan.shared as u32);
+        let args = (out.start(), codes, scales, zeros, Arg::value(&groups), data, Arg::value(&shape));
+        // SAFETY: the kernel takes these; it reads whole blocks and the vectors at their strides and writes the result at its strides, as
+        // the views were checked.
+        unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(op))
+    }
+}
+
+/// The number of blocks as a launch takes it.
+fn blocks_of(op: &str, blocks: usize) -> Result<u32> {
+    let most = i32::MAX as usize;
+    if blocks <= most {
+        return Ok(blocks as u32);
+    }
+    Err(Error::BadArgument { op: op.to_owned(), reason: "it has more rows and vectors than one launch takes".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_fits_its_device() {
+        for quant in Quant::ALL {
+            for (lanes, most) in [(32, 227 << 10), (64, 64 << 10), (32, 64 << 10), (32, 99 << 10)] {
+                for vectors in [1, 2, 3, 8, 100] {
+                    for units in [1, 8, 18, 512, 896, 5000] {
+                        for exact in [true, false] {
+                            let plan = plan(lanes, most, quant, exact, vectors, units);
+                            assert!(plan.shared <= most, "{quant} {lanes} {most} {vectors} {units} {exact}: {plan:?}");
+                            assert!(plan.panel.is_multiple_of(CHUNK));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_gguf() {
+        for quant in Quant::ALL {
+            assert!(quant.gguf_type().is_none_or(|number| Quant::from_gguf(number) == Some(quant)));
+        }
+        assert_eq!(Quant::from_gguf(0), None);
+        assert_eq!(Quant::Q6K.row_bytes(512), Some(420));
+        assert_eq!(Quant::Q6K.row_bytes(300), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! Picking tokens of logits.
+
+use bytemuck::{Pod, Zeroable};
+use warpwave_gpu::{Arg, Launch, Stream};
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::heads::{COUNTS, one_of, pointer, same_shape, sizes, steps};
+use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
+use crate::source::{File, Recipe};
+use crate::view::{View, ViewMut};
+
+static SAMPLE: File = File { name: "sample.cu", texts: &[include_str!("cu/types.cuh"), include_str!("cu/sample.cu")], kernels: &[""] };
+static PENALTY: File = File { name: "penalty.cu", texts: &[include_str!("cu/types.cuh"), include_str!("cu/penalty.cu")], kernels: &[""] };
+
+/// The types of logits.
+const LOGITS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
+/// Threads of a block, as the kernel has them.
+const THREADS: u32 = 512;
+
+/// How tokens are picked. They are kept by `top_k`, of those by `top_p`, and of those by `min_p`; what equals the last that is kept is kept
+/// too.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampling {
+    /// What logits are divided by. With 0 the largest is picked, the first of them.
+    pub temperature: f32,
+    /// The largest so many; 0 keeps all.
+    pub top_k: usize,
+    /// The largest that have so much of the probability together; 1 keeps all.
+    pub top_p: f32,
+    /// Those that are at least so likely, as a share of the likeliest; 0 keeps all.
+    pub min_p: f32,
+}
+
+impl Sampling {
+    /// The largest.
+    pub const GREEDY: Sampling = Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0 };
+}
+
+/// Where random numbers come from.
+#[derive(Debug, Clone, Copy)]
+pub enum Randomness<'a> {
+    /// `f32` from 0 to 1, of (rows).
+    Given(View<'a>),
+    /// Of a generator: row `i` has its number `offset + i`.
+    Seed {
+        /// The seed.
+        seed: u64,
+        /// The first row's number.
+        offset: u64,
+    },
+}
+
+/// By how much tokens that are in a text already are made less likely.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Penalties {
+    /// Logits above 0 are divided by it, others multiplied; 1 leaves them.
+    pub repetition: f32,
+    /// What is taken off, once.
+    pub presence: f32,
+    /// What is taken off for each time that it is there.
+    pub frequency: f32,
+}
+
+/// As the struct of the kernel.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Numbers {
+    logits: [i64; 2],
+    random: i64,
+    tokens: i64,
+    logs: i64,
+    seed: u64,
+    offset: u64,
+    vocabulary: i32,
+    top_k: i32,
+    greedy: i32,
+    padding: i32,
+    sharpness: f32,
+    top_p: f32,
+    min_p: f32,
+    more_padding: f32,
+}
+
+/// As the struct of the kernel.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct PenaltyNumbers {
+    logits: [i64; 2],
+    text: [i64; 2],
+    vocabulary: i32,
+    length: i32,
+    repetition: f32,
+    presence: f32,
+    frequency: f32,
+    padding: f32,
+}
+
+fn recipe(dtype: DType) -> Recipe {
+    Recipe::new(&SAMPLE, "sample", &[dtype.name()], &[])
+}
+
+fn penalty(dtype: DType, count: DType) -> Recipe {
+    Recipe::new(&PENALTY, "penalty", &[dtype.name(), count.name()], &[])
+}
+
+fn bad(op: &str, reason: &str) -> Error {
+    Error::BadArgument { op: op.to_owned(), reason: reason.to_owned() }
+}
+
+fn step(view: &View<'_>) -> i64 {
+    steps::<1>(view.layout())[0]
+}
+
+impl Kernels {
+    /// A token of each row of logits of (rows, vocabulary), as `u32` of (rows); and, if asked for, the logarithm of the probability that the
+    /// logits as they are give it, as `f32`. The same random numbers give the same tokens. NaN is never picked beside numbers.
+    pub fn sample(
+        &self,
+        stream: &Stream,
+        logits: &View<'_>,
+        sampling: &Sampling,
+        random: Randomness<'_>,
+        tokens: &mut ViewMut<'_>,
+        logs: Option<&mut ViewMut<'_>>,
+    ) -> Result<()> {
+        let op = "sample";
+        let (tokens, logs) = (tokens.as_view(), logs.as_ref().map(|logs| logs.as_view()));
+        one_of(op, "the logits", logits, &LOGITS)?;
+        let [rows, vocabulary] = sizes(op, "the logits", logits, "rows, vocabulary")?;
+        same_type(op, "the tokens", tokens, DType::U32)?;
+        same_shape(op, "the tokens", &tokens, &[rows])?;
+        if let Some(logs) = &logs {
+            same_type(op, "the logarithms", *logs, DType::F32)?;
+            same_shape(op, "the logarithms", logs, &[rows])?;
+        }
+        let (given, seed, offset) = match random {
+            Randomness::Given(given) => {
+                same_type(op, "the random numbers", given, DType::F32)?;
+                same_shape(op, "the random numbers", &given, &[rows])?;
+                (Some(given), 0, 0)
+            }
+            Randomness::Seed { seed, offset } => (None, seed, offset),
+        };
+        let Sampling { temperature, top_k, top_p, min_p } = *sampling;
+        let greedy = temperature == 0.0;
+        if !(temperature >= 0.0 && (greedy || (1.0 / temperature).is_finite())) {
+            return Err(bad(op, "the temperature is a number, not below 0"));
+        }
+        if !(0.0..=1.0).contains(&top_p) || !(0.0..=1.0).contains(&min_p) {
+            return Err(bad(op, "top_p and min_p are shares, from 0 to 1"));
+        }
+        let inputs = [Some(("the logits", *logits)), given.map(|given| ("the random numbers", given))];
+        let outs = [Some(("the tokens", tokens)), logs.map(|logs| ("the logarithms", logs))];
+        self.check_devices(op, stream, inputs.into_iter().chain(outs).flatten())?;
+        for (what, view) in inputs.into_iter().flatten() {
+            outs.iter().flatten().try_for_each(|(_, out)| apart(op, what, &view, out))?;
+        }
+        let sizes_fit = vocabulary > 0 && i32::try_from(vocabulary).is_ok() && i32::try_from(rows).is_ok();
+        if rows > 0 && !sizes_fit {
+            return Err(wrong_shape(op, "the logits", logits, "there is a token to pick, and no more than 2³¹"));
+        }
+        if rows == 0 {
+            return Ok(());
+        }
+        let numbers = Numbers {
+            logits: steps(logits.layout()),
+            random: given.map_or(0, |given| step(&given)),
+            tokens: step(&tokens),
+            logs: logs.map_or(0, |logs| step(&logs)),
+            seed,
+            offset,
+            vocabulary: vocabulary as i32,
+            top_k: top_k.min(vocabulary) as i32,
+            greedy: greedy.into(),
+            padding: 0,
+            sharpness: if greedy { 1.0 } else { 1.0 / temperature },
+            top_p,
+            min_p,
+            more_padding: 0.0,
+        };
+        let kernels = self.load(&recipe(logits.dtype()))?;
+        let args = (logits.start(), pointer(given), tokens.start(), pointer(logs), Arg::value(&numbers));
+        // SAFETY: the kernel was made for this type; it reads the logits' and random numbers' places and writes the results' alone.
+        unsafe { kernels[0].launch(stream, Launch::new([rows as u32, 1, 1], [THREADS, 1, 1]), args) }.map_err(refused(op))
+    }
+
+    /// Makes the tokens of each row's text less likely: logits of (rows, vocabulary), texts as `i32`, `u32` or `i64` of (rows, tokens). Tokens
+    /// that are none of the vocabulary's are passed over. The time grows with the square of the length.
+    pub fn penalize(&self, stream: &Stream, penalties: &Penalties, text: &View<'_>, logits: &mut ViewMut<'_>) -> Result<()> {
+        let (op, logits) = ("penalty", logits.as_view());
+        one_of(op, "the logits", &logits, &LOGITS)?;
+        one_of(op, "the texts", text, &COUNTS)?;
+        let [rows, vocabulary] = sizes(op, "the logits", &logits, "rows, vocabulary")?;
+        let [_, length] = sizes(op, "the texts", text, "rows, tokens")?;
+        same_shape(op, "the texts", text, &[rows, length])?;
+        let Penalties { repetition, presence, frequency } = *penalties;
+        if !(repetition > 0.0 && [repetition, presence, frequency].iter().all(|x| x.is_finite())) {
+            return Err(bad(op, "penalties are numbers, that of repetition above 0"));
+        }
+        self.check_devices(op, stream, [("the logits", logits), ("the texts", *text)].into_iter())?;
+        apart(op, "the texts", text, &logits)?;
+        let [rows_32, vocabulary_32, length_32] = [rows, vocabulary, length].map(i32::try_from);
+        let (Ok(rows_32), Ok(vocabulary), Ok(length)) = (rows_32, vocabulary_32, length_32) else {
+            return Err(wrong_shape(op, "the logits", &logits, "there are no more than 2³¹ rows and tokens"));
+        };
+        if logits.layout().is_empty() || text.layout().is_empty() {
+            return Ok(());
+        }
+        let (logit_steps, text_steps) = (steps(logits.layout()), steps(text.layout()));
+        let numbers =
+            PenaltyNumbers { logits: logit_steps, text: text_steps, vocabulary, length, repetition, presence, frequency, padding: 0.0 };
+        let kernels = self.load(&penalty(logits.dtype(), text.dtype()))?;
+        let launch = Launch::new([rows_32 as u32, 1, 1], [THREADS, 1, 1]);
+        // SAFETY: the kernel was made for these types; it writes logits of tokens of the vocabulary alone, each by one thread.
+        unsafe { kernels[0].launch(stream, launch, (logits.start(), text.start(), Arg::value(&numbers))) }.map_err(refused(op))
+    }
+}
+
+/// Programs of these operations.
+pub(crate) fn recipes() -> Vec<Recipe> {
+    LOGITS.into_iter().flat_map(|dtype| [recipe(dtype), penalty(dtype, DType::U32)]).collect()
+}

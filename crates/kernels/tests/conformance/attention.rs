@@ -1,0 +1,428 @@
+//! Attention against plain loops in f64. Sequences are short, and longer than several blocks of keys.
+//!
+//! What is allowed: of a result, a part of the sum of its values' sizes as they are weighted, for weights and result are rounded (see
+//! [`unit`]); of a logarithm, 2⁻¹⁶ of one and of itself.
+
+use std::collections::BTreeSet;
+
+use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Packed, View, ViewMut};
+
+use crate::common::values::{Value, decode, encode, round};
+use crate::common::{Random, devices, full, seed};
+use crate::suite::{BEHIND, Suite, on_each_device};
+
+/// How queries, keys and values lie.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    /// One sequence behind the other, rows of heads.
+    Rows,
+    /// Heads outside, and keys and values in one array with their queries.
+    Heads,
+    /// Rows at odd places.
+    Odd,
+    /// Sequences of different lengths, packed.
+    Packed,
+    /// Room for the longest, and how many there are.
+    Lengths,
+    /// Blocks of so many keys, and a table.
+    Paged(usize),
+    /// Packed queries, keys in blocks.
+    PackedPaged(usize),
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    name: &'static str,
+    way: Way,
+    dim: usize,
+    heads: (usize, usize),
+    /// Queries and keys of each sequence.
+    lengths: &'static [(usize, usize)],
+    causal: bool,
+    window: Option<usize>,
+    cap: Option<f32>,
+    alibi: bool,
+}
+
+const PLAIN: Case = Case {
+    name: "attention",
+    way: Way::Rows,
+    dim: 64,
+    heads: (2, 2),
+    lengths: &[(40, 70)],
+    causal: false,
+    window: None,
+    cap: None,
+    alibi: false,
+};
+
+/// One case of each kind, of any type.
+fn cases() -> Vec<Case> {
+    let uneven: &[(usize, usize)] = &[(5, 17), (0, 3), (40, 75), (1, 1), (3, 0)];
+    vec![
+        PLAIN,
+        Case { dim: 128, lengths: &[(33, 80)], ..PLAIN },
+        Case { name: "causal", causal: true, lengths: &[(80, 80), (80, 80)], dim: 32, ..PLAIN },
+        Case { name: "causal", causal: true, lengths: &[(20, 79)], dim: 128, heads: (1, 1), ..PLAIN },
+        Case { name: "causal", causal: true, lengths: &[(70, 30)], ..PLAIN },
+        Case { name: "window", causal: true, window: Some(13), lengths: &[(66, 77)], ..PLAIN },
+        Case { name: "window", window: Some(20), lengths: &[(50, 70)], dim: 40, ..PLAIN },
+        Case { name: "alibi", causal: true, alibi: true, lengths: &[(30, 70)], ..PLAIN },
+        Case { name: "soft cap", cap: Some(0.8), lengths: &[(30, 70)], dim: 96, ..PLAIN },
+        Case { name: "shared heads", heads: (6, 2), lengths: &[(20, 40)], ..PLAIN },
+        Case { name: "shared heads", heads: (3, 1), lengths: &[(17, 33)], causal: true, dim: 32, ..PLAIN },
+        Case { name: "strides", way: Way::Heads, lengths: &[(30, 30), (30, 30)], ..PLAIN },
+        Case { name: "strides", way: Way::Odd, lengths: &[(20, 45)], causal: true, dim: 72, ..PLAIN },
+        Case { name: "packed", way: Way::Packed, lengths: uneven, causal: true, heads: (2, 1), ..PLAIN },
+        Case { name: "lengths", way: Way::Lengths, lengths: &[(30, 70), (30, 5), (30, 0)], causal: true, ..PLAIN },
+        Case { name: "paged", way: Way::Paged(16), lengths: &[(20, 70), (20, 33)], causal: true, heads: (4, 2), ..PLAIN },
+        Case { name: "paged", way: Way::PackedPaged(7), lengths: uneven, window: Some(9), alibi: true, cap: Some(2.0), ..PLAIN },
+        Case { name: "wide heads", dim: 256, lengths: &[(18, 40)], causal: true, heads: (1, 1), ..PLAIN },
+        Case { name: "one key", lengths: &[(1, 1)], heads: (1, 1), ..PLAIN },
+        Case { name: "no keys", lengths: &[(3, 0)], dim: 32, ..PLAIN },
+        Case { name: "no queries", lengths: &[(0, 4)], ..PLAIN },
+    ]
+}
+
+/// Every head size too.
+fn all_cases() -> Vec<Case> {
+    let sizes = [8, 32, 48, 64, 96, 104, 128, 160, 192, 200, 224, 256];
+    let sized = sizes.map(|dim| Case { name: "attention", dim, causal: dim % 64 == 0, lengths: &[(35, 70)], ..PLAIN });
+    cases().into_iter().chain(sized).collect()
+}
+
+/// Elements of a memory, and how they lie.
+struct Side {
+    layout: Layout,
+    bytes: Vec<u8>,
+    values: Vec<f64>,
+}
+
+impl Side {
+    fn new(dtype: DType, layout: Layout, random: &mut Random) -> Side {
+        let last: usize = layout.shape().iter().zip(layout.strides()).map(|(n, stride)| n.saturating_sub(1) * stride).sum();
+        let values: Vec<f64> = (0..layout.offset() + last + 1 + BEHIND).map(|_| round(dtype, random.unit() * 4.0 - 2.0)).collect();
+        let bytes = values.iter().flat_map(|value| encode(dtype, Value::Real(*value))).collect();
+        Side { layout, bytes, values }
+    }
+
+    fn place(&self, index: &[usize]) -> usize {
+        self.layout.offset() + index.iter().zip(self.layout.strides()).map(|(i, stride)| i * stride).sum::<usize>()
+    }
+}
+
+/// The share that rounding may take: of weights and of the result.
+fn unit(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 2f64.powi(-10),
+        DType::Bf16 => 2f64.powi(-7),
+        _ => 2f64.powi(-18),
+    }
+}
+
+/// The layouts of queries, keys and values, and the table.
+struct Setting {
+    sides: [Side; 3],
+    out: Layout,
+    lse: Layout,
+    /// The queries' and keys' starts, numbers of keys, table.
+    starts: [Vec<i32>; 2],
+    lengths: Vec<i32>,
+    table: Vec<i32>,
+    columns: usize,
+}
+
+fn starts(lengths: impl Iterator<Item = usize>) -> Vec<i32> {
+    std::iter::once(0)
+        .chain(lengths.scan(0, |at, len| {
+            *at += len as i32;
+            Some(*at)
+        }))
+        .collect()
+}
+
+fn setting(case: &Case, dtype: DType, random: &mut Random) -> Setting {
+    let Case { dim, heads: (heads, kv_heads), lengths, .. } = *case;
+    let batch = lengths.len();
+    let (most_q, most_kv) = (lengths.iter().map(|l| l.0).max().unwrap(), lengths.iter().map(|l| l.1).max().unwrap());
+    let total_q: usize = lengths.iter().map(|l| l.0).sum();
+    let row = |shape: &[usize]| Layout::contiguous(shape).unwrap();
+    let packed_q = matches!(case.way, Way::Packed | Way::PackedPaged(_));
+    let page = match case.way {
+        Way::Paged(page) | Way::PackedPaged(page) => page,
+        _ => 1,
+    };
+    let columns = most_kv.div_ceil(page);
+    let q_shape: Vec<usize> = if packed_q { vec![total_q, heads, dim] } else { vec![batch, most_q, heads, dim] };
+    let outside = |shape: [usize; 4]| row(&[shape[0], shape[2], shape[1], shape[3]]).transpose(1, 2).unwrap();
+    let odd = |[b, s, h, d]: [usize; 4], offset| Layout::new(&[b, s, h, d], &[s * h * (d + 3), h * (d + 3), d + 3, 1], offset).unwrap();
+    let (q, k, out) = match case.way {
+        Way::Heads => {
+            // Keys, values and others of a row side by side.
+            let within =
+                Layout::new(&[batch, most_kv, kv_heads, dim], &[most_kv * 3 * kv_heads * dim, 3 * kv_heads * dim, dim, 1], 64).unwrap();
+            (outside([batch, most_q, heads, dim]), within, outside([batch, most_q, heads, dim]))
+        }
+        Way::Odd => (odd([batch, most_q, heads, dim], 1), odd([batch, most_kv, kv_heads, dim], 5), odd([batch, most_q, heads, dim], 3)),
+        Way::Packed => (row(&q_shape), row(&[lengths.iter().map(|l| l.1).sum(), kv_heads, dim]), row(&q_shape)),
+        Way::Paged(_) | Way::PackedPaged(_) => (row(&q_shape), row(&[batch * columns + 2, page, kv_heads, dim]), row(&q_shape)),
+        Way::Rows | Way::Lengths => (row(&q_shape), row(&[batch, most_kv, kv_heads, dim]), row(&q_shape)),
+    };
+    let mut table: Vec<i32> = (0..(batch * columns) as i32 + 2).collect();
+    for i in (1..table.len()).rev() {
+        table.swap(i, random.below(i + 1));
+    }
+    table.truncate(batch * columns);
+    Setting {
+        sides: [q, k, k].map(|layout| Side::new(dtype, layout, random)),
+        out,
+        lse: if packed_q { row(&[heads, total_q]) } else { row(&[batch, heads, most_q]) },
+        starts: [starts(lengths.iter().map(|l| l.0)), starts(lengths.iter().map(|l| l.1))],
+        lengths: lengths.iter().map(|l| l.1 as i32).collect(),
+        table,
+        columns,
+    }
+}
+
+/// Runs a case; the largest share of the tolerance that an element took.
+fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
+    let (kernels, stream) = (&suite.kernels, &suite.stream);
+    let Case { dim, heads: (heads, kv_heads), lengths, .. } = *case;
+    let setting = setting(case, dtype, random);
+    let buffers = setting.sides.each_ref().map(|side| stream.upload(&side.bytes).unwrap());
+    let view = |i: usize| View::of_bytes(&buffers[i], dtype, setting.sides[i].layout).unwrap();
+    let list = |values: &[i32]| stream.upload(if values.is_empty() { &[0] } else { values }).unwrap();
+    let (q_starts, kv_starts, numbers, table) =
+        (list(&setting.starts[0]), list(&setting.starts[1]), list(&setting.lengths), list(&setting.table));
+    let slopes: Vec<f32> = (0..heads).map(|h| 0.3 / (h + 1) as f32).collect();
+    let slope_buffer = stream.upload(&slopes).unwrap();
+    let shaped = |shape: &[usize]| Layout::contiguous(shape).unwrap();
+    let batch = lengths.len();
+    let paged = matches!(case.way, Way::Paged(_) | Way::PackedPaged(_));
+    let options = AttentionOptions {
+        scale: 0.4 / (dim as f32).sqrt(),
+        causal: case.causal,
+        window: case.window,
+        soft_cap: case.cap,
+        alibi: case.alibi.then(|| View::new(&slope_buffer, shaped(&[heads])).unwrap()),
+    };
+    let key_values = KeyValues {
+        keys: view(1),
+        values: view(2),
+        table: paged.then(|| View::new(&table, shaped(&[batch, setting.columns])).unwrap()),
+        lengths: (paged || case.way == Way::Lengths).then(|| View::new(&numbers, shaped(&[batch])).unwrap()),
+    };
+    let last: usize = setting.out.shape().iter().zip(setting.out.strides()).map(|(n, stride)| n.saturating_sub(1) * stride).sum();
+    let poison = vec![0xa5u8; (setting.out.offset() + last + 1 + BEHIND) * dtype.size()];
+    let mut out = stream.upload(&poison).unwrap();
+    let mut lse = stream.upload(&vec![-77.0f32; setting.lse.len() + BEHIND]).unwrap();
+    {
+        let mut out = ViewMut::of_bytes(&mut out, dtype, setting.out).unwrap();
+        let mut lse = ViewMut::new(&mut lse, setting.lse).unwrap();
+        if matches!(case.way, Way::Packed | Way::PackedPaged(_)) {
+            let packed = Packed {
+                queries: View::new(&q_starts, shaped(&[batch + 1])).unwrap(),
+                longest: lengths.iter().map(|l| l.0).max().unwrap(),
+                keys: (!paged).then(|| View::new(&kv_starts, shaped(&[batch + 1])).unwrap()),
+            };
+            kernels.attention_packed(stream, &view(0), &key_values, &packed, &options, &mut out, Some(&mut lse)).unwrap();
+        } else {
+            kernels.attention(stream, &view(0), &key_values, &options, &mut out, Some(&mut lse)).unwrap();
+        }
+    }
+    let (found, found_lse) = (stream.download(&out).unwrap(), stream.download(&lse).unwrap());
+
+    let mut worst = 0f64;
+    let mut written = vec![false; found.len() / dtype.size()];
+    let mut written_lse = vec![false; found_lse.len()];
+    let [q, k, v] = &setting.sides;
+    for (b, (q_len, kv_len)) in lengths.iter().copied().enumerate() {
+        let q_row = |i: usize| match q.layout.shape().len() {
+            3 => vec![setting.starts[0][b] as usize + i],
+            _ => vec![b, i],
+        };
+        let key_row = |j: usize| match case.way {
+            Way::Packed => vec![setting.starts[1][b] as usize + j],
+            Way::Paged(page) | Way::PackedPaged(page) => vec![setting.table[b * setting.columns + j / page] as usize, j % page],
+            _ => vec![b, j],
+        };
+        let index = |row: Vec<usize>, head: usize| [row, vec![head, 0]].concat();
+        for h in 0..heads {
+            let kv_head = h / (heads / kv_heads);
+            for i in 0..q_len {
+                let own = i as i64 + kv_len as i64 - q_len as i64;
+                let sees = |j: i64| (!case.causal || j <= own) && case.window.is_none_or(|window| (own - j).abs() < window as i64);
+                let keys: Vec<usize> = (0..kv_len).filter(|j| sees(*j as i64)).collect();
+                let q_at = q.place(&index(q_row(i), h));
+                let score = |j: usize| {
+                    let k_at = k.place(&index(key_row(j), kv_head));
+                    let dot: f64 = (0..dim).map(|d| q.values[q_at + d] * k.values[k_at + d]).sum();
+                    let scaled = dot * f64::from(options.scale);
+                    let capped = case.cap.map_or(scaled, |cap| f64::from(cap) * (scaled / f64::from(cap)).tanh());
+                    capped - if case.alibi { f64::from(slopes[h]) * (own - j as i64).abs() as f64 } else { 0.0 }
+                };
+                let scores: Vec<f64> = keys.iter().map(|j| score(*j)).collect();
+                let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let powers: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
+                let sum: f64 = powers.iter().sum();
+                let rows: Vec<usize> = keys.iter().map(|j| v.place(&index(key_row(*j), kv_head))).collect();
+                let at = |row: &[usize]| {
+                    setting.out.offset() + row.iter().zip(setting.out.strides()).map(|(i, stride)| i * stride).sum::<usize>()
+                };
+                let out_at = at(&index(q_row(i), h));
+                for d in 0..dim {
+                    let weigh = |value: fn(f64) -> f64| -> f64 {
+                        if keys.is_empty() {
+                            0.0
+                        } else {
+                            rows.iter().zip(&powers).map(|(row, p)| p * value(v.values[row + d])).sum::<f64>() / sum
+                        }
+                    };
+                    let (wanted, size) = (weigh(|x| x), weigh(f64::abs));
+                    let place = out_at + d;
+                    written[place] = true;
+                    let element = decode(dtype, &found[place * dtype.size()..(place + 1) * dtype.size()]).real();
+                    let error = (element - wanted).abs() / (unit(dtype) * size + 1e-30);
+                    assert!(
+                        error <= 1.0,
+                        "{case:?} {dtype}: sequence {b} head {h} query {i} column {d}: {element} for {wanted}, {error} of the tolerance"
+                    );
+                    worst = worst.max(error);
+                }
+                let lse_at = match setting.lse.shape().len() {
+                    2 => h * setting.lse.shape()[1] + setting.starts[0][b] as usize + i,
+                    _ => (b * heads + h) * setting.lse.shape()[2] + i,
+                };
+                written_lse[lse_at] = true;
+                let (element, wanted) = (f64::from(found_lse[lse_at]), most + sum.ln());
+                let error = if element == wanted { 0.0 } else { (element - wanted).abs() / (2f64.powi(-16) * (1.0 + wanted.abs())) };
+                assert!(error <= 1.0, "{case:?} {dtype}: sequence {b} head {h} query {i}: logarithm {element} for {wanted}");
+                worst = worst.max(error);
+            }
+        }
+    }
+    // What is no element of a result stays as it was.
+    let untouched = found.chunks(dtype.size()).zip(&written).all(|(element, written)| *written || element.iter().all(|byte| *byte == 0xa5));
+    assert!(untouched, "{case:?} {dtype}: something else was written");
+    assert!(
+        found_lse.iter().zip(&written_lse).all(|(value, written)| *written || *value == -77.0),
+        "{case:?} {dtype}: logarithms elsewhere"
+    );
+    worst
+}
+
+#[test]
+fn attention_is_what_loops_give() {
+    let seed = seed();
+    let known: BTreeSet<&str> = cases().iter().map(|case| case.name).collect();
+    let types = [DType::Bf16, DType::F16, DType::F32];
+    on_each_device(&known, |suite, table| {
+        let mut random = Random::new(seed);
+        let all = if full() { all_cases() } else { cases() };
+        for (i, case) in all.iter().enumerate() {
+            // One type of each by default, the same on every device.
+            let chosen = (seed as usize + i) % types.len();
+            for dtype in types.into_iter().enumerate().filter(|(t, _)| full() || *t == chosen).map(|(_, dtype)| dtype) {
+                table.note(case.name, dtype, run(suite, case, dtype, &mut random));
+            }
+        }
+    });
+}
+
+#[test]
+fn bad_attention_is_refused() {
+    use warpwave_kernels::Error;
+    type Refusal = fn(&Error) -> bool;
+    let (shape, dtype, argument): (Refusal, Refusal, Refusal) = (
+        |error| matches!(error, Error::WrongShape { .. }),
+        |error| matches!(error, Error::WrongType { .. }),
+        |error| matches!(error, Error::BadArgument { .. }),
+    );
+    let all = devices();
+    for (number, device) in all.iter().enumerate() {
+        let suite = Suite::new(device);
+        let (kernels, stream) = (&suite.kernels, &suite.stream);
+        let bytes = stream.upload(&vec![0u8; 1 << 16]).unwrap();
+        let of = |dtype: DType, shape: &[usize]| View::of_bytes(&bytes, dtype, Layout::contiguous(shape).unwrap()).unwrap();
+        let half = |shape: &[usize]| of(DType::F16, shape);
+        let q = half(&[2, 3, 4, 32]);
+        let kv = KeyValues { keys: half(&[2, 5, 2, 32]), values: half(&[2, 5, 2, 32]), table: None, lengths: None };
+        let usual = AttentionOptions::new(0.1);
+        let paged = KeyValues { table: Some(of(DType::U32, &[2, 3])), lengths: Some(of(DType::I32, &[2])), ..kv };
+        let packed = Packed { queries: of(DType::I32, &[3]), longest: 4, keys: Some(of(DType::I32, &[3])) };
+        let packed_kv = KeyValues { keys: half(&[9, 2, 32]), values: half(&[9, 2, 32]), ..kv };
+        let twice = View::of_bytes(&bytes, DType::F16, Layout::new(&[2, 3, 4, 32], &[1024, 256, 64, 2], 0).unwrap()).unwrap();
+        let gaps = View::of_bytes(&bytes, DType::I32, Layout::new(&[2], &[2], 0).unwrap()).unwrap();
+
+        let refused = |what: &str,
+                       expected: Refusal,
+                       q: View<'_>,
+                       kv: KeyValues<'_>,
+                       options: AttentionOptions<'_>,
+                       packed: Option<Packed<'_>>,
+                       lse: &[usize]| {
+            let mut out = stream.upload(&vec![0xa5u8; q.layout().len() * q.dtype().size()]).unwrap();
+            let mut room = stream.upload(&vec![-77.0f32; lse.iter().product()]).unwrap();
+            {
+                let mut out = ViewMut::of_bytes(&mut out, q.dtype(), Layout::contiguous(q.layout().shape()).unwrap()).unwrap();
+                let mut lse = ViewMut::new(&mut room, Layout::contiguous(lse).unwrap()).unwrap();
+                let result = match packed {
+                    Some(packed) => kernels.attention_packed(stream, &q, &kv, &packed, &options, &mut out, Some(&mut lse)),
+                    None => kernels.attention(stream, &q, &kv, &options, &mut out, Some(&mut lse)),
+                };
+                let error = result.expect_err(what);
+                assert!(expected(&error), "{what}: {error}");
+            }
+            assert!(stream.download(&out).unwrap().iter().all(|byte| *byte == 0xa5), "{what}: something was written");
+            assert!(stream.download(&room).unwrap().iter().all(|value| *value == -77.0), "{what}: a logarithm was written");
+        };
+        let lse = &[2, 4, 3][..];
+        let with = |keys, values| KeyValues { keys, values, ..kv };
+        let same = |view| with(view, view);
+        refused("whole numbers", dtype, of(DType::I32, &[2, 3, 4, 32]), same(of(DType::I32, &[2, 5, 2, 32])), usual, None, lse);
+        refused("two types", dtype, q, with(kv.keys, of(DType::Bf16, &[2, 5, 2, 32])), usual, None, lse);
+        refused("three dimensions", shape, half(&[3, 4, 32]), kv, usual, None, &[4, 3]);
+        refused("an odd head", shape, half(&[2, 3, 4, 36]), same(half(&[2, 5, 2, 36])), usual, None, lse);
+        refused("a huge head", shape, half(&[2, 3, 4, 264]), same(half(&[2, 5, 2, 264])), usual, None, lse);
+        refused("heads of two sizes", shape, q, same(half(&[2, 5, 2, 64])), usual, None, lse);
+        refused("heads that cannot be shared", shape, q, same(half(&[2, 5, 3, 32])), usual, None, lse);
+        refused("no heads of keys", shape, q, same(half(&[2, 5, 0, 32])), usual, None, lse);
+        refused("other values", shape, q, with(kv.keys, half(&[2, 6, 2, 32])), usual, None, lse);
+        refused("other sequences", shape, q, same(half(&[3, 5, 2, 32])), usual, None, lse);
+        refused("spread elements", argument, twice, kv, usual, None, lse);
+        refused("other logarithms", shape, q, kv, usual, None, &[2, 3, 4]);
+        refused("no number", argument, q, kv, AttentionOptions { scale: f32::NAN, ..usual }, None, lse);
+        refused("no cap", argument, q, kv, AttentionOptions { soft_cap: Some(0.0), ..usual }, None, lse);
+        refused("an empty window", argument, q, kv, AttentionOptions { window: Some(0), ..usual }, None, lse);
+        refused("halves as slopes", dtype, q, kv, AttentionOptions { alibi: Some(half(&[4])), ..usual }, None, lse);
+        refused("too few slopes", shape, q, kv, AttentionOptions { alibi: Some(of(DType::F32, &[2])), ..usual }, None, lse);
+        refused("a table of floats", dtype, q, KeyValues { table: Some(of(DType::F32, &[2, 3])), ..paged }, usual, None, lse);
+        refused("a table of other sequences", shape, q, KeyValues { table: Some(of(DType::U32, &[3, 3])), ..paged }, usual, None, lse);
+        refused("a table of one dimension", shape, q, KeyValues { table: Some(of(DType::U32, &[6])), ..paged }, usual, None, lse);
+        refused("a table without numbers", argument, q, KeyValues { lengths: None, ..paged }, usual, None, lse);
+        refused("too many numbers", shape, q, KeyValues { lengths: Some(of(DType::I32, &[3])), ..paged }, usual, None, lse);
+        refused("numbers with gaps", argument, q, KeyValues { lengths: Some(gaps), ..paged }, usual, None, lse);
+        let rows = half(&[7, 4, 32]);
+        refused("packed, four dimensions", shape, q, packed_kv, usual, Some(packed), &[4, 7]);
+        refused("packed, no starts", shape, rows, packed_kv, usual, Some(Packed { queries: of(DType::I32, &[0]), ..packed }), &[4, 7]);
+        refused("packed, wide starts", dtype, rows, packed_kv, usual, Some(Packed { queries: of(DType::I64, &[3]), ..packed }), &[4, 7]);
+        refused("packed, other keys", shape, rows, packed_kv, usual, Some(Packed { keys: Some(of(DType::I32, &[4])), ..packed }), &[4, 7]);
+        refused(
+            "packed and paged",
+            argument,
+            rows,
+            KeyValues { keys: packed_kv.keys, values: packed_kv.values, ..paged },
+            usual,
+            Some(packed),
+            &[4, 7],
+        );
+        refused("packed, other logarithms", shape, rows, packed_kv, usual, Some(packed), &[7, 4]);
+        if let Some(other) = all.get(number + 1) {
+            let elsewhere = other.stream().unwrap();
+            let far = elsewhere.upload(&vec![0u8; 1 << 16]).unwrap();
+            let slopes = View::of_bytes(&far, DType::F32, Layout::contiguous(&[4]).unwrap()).unwrap();
+            let device: Refusal = |error| matches!(error, Error::WrongDevice { .. });
+            refused("slopes elsewhere", device, q, kv, AttentionOptions { alibi: Some(slopes), ..usual }, None, lse);
+        }
+    }
+}

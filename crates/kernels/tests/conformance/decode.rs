@@ -1,0 +1,126 @@
+//! Attention of few queries to many keys.
+
+use std::collections::BTreeSet;
+
+use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout};
+
+use crate::common::{Random, full, seed};
+use crate::field::{Field, arranged, worst_of};
+use crate::suite::{Suite, on_each_device};
+
+/// What the computation may be off, of a mean of numbers of size 1: with matrix units weights are rounded to the type.
+fn computed(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 2f64.powi(-10),
+        DType::Bf16 => 2f64.powi(-7),
+        _ => 4e-6,
+    }
+}
+
+fn case(suite: &Suite, dtype: DType, dim: usize, plain: bool, random: &mut Random) -> f64 {
+    let stream = &suite.stream;
+    let (sequences, tokens, kv_heads) = (1 + random.below(3), [1, 1, 3, 16][random.below(4)], 1 + random.below(2));
+    let group = [1, 3, 4, 8][random.below(4)];
+    let heads = kv_heads * group;
+    let most: usize = [1, 30, 550][random.below(3)];
+    let paged = random.below(2) == 0;
+    let block_keys = if plain { 1 + random.below(20) } else { 16 * (1 + random.below(2)) };
+    let blocks = if paged { most.div_ceil(block_keys) } else { 1 };
+    let keys = if paged { blocks * block_keys } else { most };
+
+    let options = AttentionOptions {
+        scale: 1.0 / (dim as f32).sqrt(),
+        causal: random.below(2) == 0,
+        window: (random.below(3) == 0).then(|| 1 + random.below(50)),
+        soft_cap: (random.below(3) == 0).then_some(1.5),
+        alibi: None,
+    };
+    let what = format!(
+        "decode of {dtype}: {sequences} × {tokens} × {heads}/{kv_heads} × {dim}, {keys} keys, paged {paged}, {options:?}, plain {plain}"
+    );
+    let shape = [sequences, tokens, heads, dim];
+    let q = Field::random(stream, dtype, arranged(&shape, random), random);
+    let mut out = Field::random(stream, dtype, arranged(&shape, random), random);
+    let pool = if paged { sequences * blocks + 2 } else { sequences };
+    let kv_shape = [pool, if paged { block_keys } else { keys }, kv_heads, dim];
+    let kv_layout = |random: &mut Random| match (plain, random.below(2)) {
+        (false, 0) => Layout::contiguous(&kv_shape).unwrap(),
+        (false, _) => {
+            let gap = dim.next_multiple_of(8) + 8;
+            Layout::new(&kv_shape, &[gap * kv_shape[1] * kv_heads, gap, gap * kv_shape[1], 1], 8).unwrap()
+        }
+        (true, _) => arranged(&kv_shape, random),
+    };
+    let [k, v] = [0; 2].map(|_| Field::random(stream, dtype, kv_layout(random), random));
+    let mut order: Vec<f64> = (0..pool).map(|i| i as f64).collect();
+    (0..pool).for_each(|i| order.swap(i, i + random.below(pool - i)));
+    // One block is nowhere: its keys are not there.
+    if random.below(3) == 0 {
+        order[0] = if random.below(2) == 0 { -1.0 } else { pool as f64 };
+    }
+    let table = Field::of(stream, DType::I32, arranged(&[sequences, blocks], random), &order[..sequences * blocks.min(pool)]);
+    let lengths = Field::drawn(stream, DType::I32, arranged(&[sequences], random), || random.below(keys + 3) as f64 - 1.0);
+    let slopes = Field::drawn(stream, DType::F32, arranged(&[heads], random), || random.unit() * 0.2);
+    let (given, sloped) = (random.below(3) > 0, random.below(3) == 0);
+    let kv = KeyValues { keys: k.view(), values: v.view(), table: paged.then(|| table.view()), lengths: given.then(|| lengths.view()) };
+    let options = AttentionOptions { alibi: sloped.then(|| slopes.view()), ..options };
+    suite.kernels.decode_attention(stream, &q.view(), &kv, &options, &mut out.view_mut()).unwrap_or_else(|error| panic!("{what}: {error}"));
+
+    let (queries, k, v, table, lengths, slopes) = (q.values(), k.values(), v.values(), table.values(), lengths.values(), slopes.values());
+    let mut wanted = Vec::new();
+    for row in 0..sequences * tokens * heads {
+        let (s, t, h) = (row / heads / tokens, row / heads % tokens, row % heads);
+        let len = if given { (lengths[s].max(0.0) as usize).min(keys) } else { keys };
+        let len = len as i64;
+        let place = len - tokens as i64 + t as i64;
+        let mut seen = Vec::new();
+        for key in 0..len {
+            let hidden =
+                options.causal && key > place || options.window.is_some_and(|window| (key - place).unsigned_abs() >= window as u64);
+            let (block, within) = match paged {
+                true => (table[s * blocks + key as usize / block_keys], key as usize % block_keys),
+                false => (s as f64, key as usize),
+            };
+            if hidden || block < 0.0 || block >= pool as f64 {
+                continue;
+            }
+            let at = ((block as usize * kv_shape[1] + within) * kv_heads + h / group) * dim;
+            let mut score: f64 = (0..dim).map(|e| queries[row * dim + e] * k[at + e]).sum::<f64>() * f64::from(options.scale);
+            if let Some(cap) = options.soft_cap {
+                score = f64::from(cap) * (score / f64::from(cap)).tanh();
+            }
+            if sloped {
+                score -= slopes[h] * (place - key).abs() as f64;
+            }
+            seen.push((score, at));
+        }
+        let largest = seen.iter().map(|(score, _)| *score).fold(f64::NEG_INFINITY, f64::max);
+        let total: f64 = seen.iter().map(|(score, _)| (score - largest).exp()).sum();
+        wanted.extend((0..dim).map(|e| {
+            let terms = || seen.iter().map(|(score, at)| (score - largest).exp() / total * v[at + e]);
+            (terms().sum(), terms().map(f64::abs).sum::<f64>() * computed(dtype))
+        }));
+    }
+    worst_of(dtype, &what, &out.found(stream, &what), wanted.into_iter())
+}
+
+#[test]
+fn attention_of_few_queries_agrees_with_the_reference() {
+    let seed = seed();
+    let known = BTreeSet::from(["decode, tiles", "decode, plain"]);
+    on_each_device(&known, |suite, table| {
+        let random = &mut Random::new(seed);
+        let cases = if full() { 40 } else { 4 };
+        let some = |random: &mut Random, dims: &[usize]| if full() { dims.to_vec() } else { vec![dims[random.below(dims.len())]] };
+        for dtype in [DType::F16, DType::Bf16] {
+            for dim in some(random, &[32, 64, 80, 128, 256]) {
+                (0..cases).for_each(|_| table.note("decode, tiles", dtype, case(suite, dtype, dim, false, random)));
+            }
+        }
+        for dtype in [DType::F32, [DType::F16, DType::Bf16][random.below(2)]] {
+            for dim in some(random, &[32, 64, 72, 128, 256, 33]) {
+                (0..cases).for_each(|_| table.note("decode, plain", dtype, case(suite, dtype, dim, true, random)));
+            }
+        }
+    });
+}

@@ -1,0 +1,167 @@
+//! Elements by their indices, and rows in order.
+
+use warpwave_gpu::{Buffer, Slice};
+use warpwave_kernels::{DType, Layout, View, ViewMut};
+
+use super::super::super::Failure;
+use super::case::{Bench, Case, Run, Sizes, Work, torch_type};
+
+pub fn cases(sizes: Sizes) -> Vec<Case> {
+    use DType::{Bf16, F32};
+    let table = sizes.of(151_936, 500);
+    vec![
+        embedding(sizes, table, sizes.of(65_536, 64), false),
+        embedding(sizes, table, sizes.of(4096, 16), true),
+        index_select(sizes),
+        gather(sizes),
+        masked_fill(sizes, Bf16),
+        index_add(sizes),
+        topk(F32, sizes.of(16_384, 4), sizes.of(4096, 512), 8),
+        topk(F32, sizes.of(16_384, 4), sizes.of(4096, 512), 64),
+        topk(Bf16, sizes.of(16_384, 4), sizes.of(4096, 512), 64),
+        topk(F32, sizes.of(16_384, 2), sizes.of(4096, 1500), 1024),
+        topk(F32, sizes.of(65_536, 16), 128, 8),
+        topk(F32, sizes.of(32, 1), sizes.of(151_936, 5000), 50),
+        argsort(F32, sizes.of(16_384, 4), sizes.of(1024, 200)),
+        argsort(Bf16, sizes.of(16_384, 4), sizes.of(1024, 200)),
+        argsort(F32, sizes.of(4096, 2), sizes.of(4096, 1000)),
+        argsort(F32, sizes.of(1024, 1), sizes.of(16_384, 2000)),
+    ]
+}
+
+/// Indices below a limit, each made by the multiplication of a random number.
+fn ids(bench: &Bench, count: usize, limit: usize) -> Result<Buffer<u32>, Failure> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (((state >> 32) * limit as u64) >> 32) as u32
+    };
+    Ok(bench.stream.upload(&(0..count).map(|_| next()).collect::<Vec<_>>())?)
+}
+
+fn embedding(sizes: Sizes, rows: usize, count: usize, small: bool) -> Case {
+    let (dtype, columns) = (DType::Bf16, sizes.of(4096, 64));
+    let make = move |bench: &Bench| {
+        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+        let (table, mut out) = (bench.normal(dtype, rows * columns)?, bench.room(dtype, count * columns)?);
+        let ids = ids(bench, count, rows)?;
+        let run: Run = Box::new(move || {
+            let table = View::of_bytes(&table, dtype, Layout::contiguous(&[rows, columns])?)?;
+            let mut out = ViewMut::of_bytes(&mut out, dtype, Layout::contiguous(&[count, columns])?)?;
+            Ok(kernels.embedding(&stream, &table, &View::new(&ids, Layout::contiguous(&[count])?)?, &mut out)?)
+        });
+        Ok(run)
+    };
+    let work = if small { Work::Small } else { Work::Bytes((2 * count * columns * dtype.size()) as u64) };
+    let setup = format!("t = randn({rows}, {columns}, dtype={}); i = randint(0, {rows}, ({count},))", torch_type(dtype));
+    Case::new(format!("embedding {dtype} {rows}x{columns}, {count} ids"), work, make).torch(setup, "F.embedding(i, t)")
+}
+
+fn index_select(sizes: Sizes) -> Case {
+    let (dtype, rows, columns, count) = (DType::F32, sizes.of(65_536, 64), sizes.of(4096, 64), sizes.of(32_768, 32));
+    let make = move |bench: &Bench| {
+        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+        let (x, mut out) = (bench.normal(dtype, rows * columns)?, bench.room(dtype, count * columns)?);
+        let ids = ids(bench, count, rows)?;
+        let run: Run = Box::new(move || {
+            let x = View::of_bytes(&x, dtype, Layout::contiguous(&[rows, columns])?)?;
+            let mut out = ViewMut::of_bytes(&mut out, dtype, Layout::contiguous(&[count, columns])?)?;
+            Ok(kernels.index_select(&stream, &x, &View::new(&ids, Layout::contiguous(&[count])?)?, 0, &mut out)?)
+        });
+        Ok(run)
+    };
+    let setup = format!("x = randn({rows}, {columns}); i = randint(0, {rows}, ({count},))");
+    Case::new(
+        format!("index_select {dtype} {rows}x{columns}, {count} rows"),
+        Work::Bytes((2 * count * columns * dtype.size()) as u64),
+        make,
+    )
+    .torch(setup, "torch.index_select(x, 0, i)")
+}
+
+fn gather(sizes: Sizes) -> Case {
+    let (dtype, rows, columns) = (DType::F32, sizes.of(16_384, 16), sizes.of(4096, 64));
+    let make = move |bench: &Bench| {
+        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+        let (x, mut out) = (bench.normal(dtype, rows * columns)?, bench.room(dtype, rows * columns)?);
+        let layout = Layout::contiguous(&[rows, columns])?;
+        let mut ids = bench.stream.alloc::<u32>(rows * columns)?;
+        // Every row's own random order.
+        kernels.argsort(&stream, &View::of_bytes(&x, dtype, layout)?, false, &mut ViewMut::new(&mut ids, layout)?)?;
+        let run: Run = Box::new(move || {
+            let (x, ids) = (View::of_bytes(&x, dtype, layout)?, View::new(&ids, layout)?);
+            Ok(kernels.gather(&stream, &x, &ids, 1, &mut ViewMut::of_bytes(&mut out, dtype, layout)?)?)
+        });
+        Ok(run)
+    };
+    let setup = format!("x = randn({rows}, {columns}); i = randn({rows}, {columns}).argsort(dim=1)");
+    Case::new(format!("gather {dtype} {rows}x{columns}"), Work::Bytes((rows * columns * 12) as u64), make)
+        .torch(setup, "torch.gather(x, 1, i)")
+}
+
+fn masked_fill(sizes: Sizes, dtype: DType) -> Case {
+    let len = sizes.of((1 << 30) / 5, 4096) / 4096 * 4096;
+    let make = move |bench: &Bench| {
+        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+        let (x, mask, mut out) = (bench.normal(dtype, len)?, bench.normal(DType::U8, len)?, bench.room(dtype, len)?);
+        let layout = Layout::contiguous(&[len])?;
+        let run: Run = Box::new(move || {
+            let (x, mask) = (View::of_bytes(&x, dtype, layout)?, View::of_bytes(&mask, DType::U8, layout)?);
+            Ok(kernels.masked_fill(&stream, &x, &mask, f64::NEG_INFINITY, &mut ViewMut::of_bytes(&mut out, dtype, layout)?)?)
+        });
+        Ok(run)
+    };
+    let setup = format!("x = randn({len}, dtype={}); m = randn({len}) > 0", torch_type(dtype));
+    Case::new(format!("masked_fill {dtype} {}M", len >> 20), Work::Bytes((len * (2 * dtype.size() + 1)) as u64), make)
+        .torch(setup, "x.masked_fill(m, float('-inf'))")
+}
+
+fn index_add(sizes: Sizes) -> Case {
+    let (dtype, rows, columns) = (DType::F32, sizes.of(65_536, 64), sizes.of(1024, 64));
+    let make = move |bench: &Bench| {
+        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+        let (x, mut out) = (bench.normal(dtype, rows * columns)?, bench.normal(dtype, rows * columns)?);
+        let ids = ids(bench, rows, rows)?;
+        let layout = Layout::contiguous(&[rows, columns])?;
+        let run: Run = Box::new(move || {
+            let (x, ids) = (View::of_bytes(&x, dtype, layout)?, View::new(&ids, Layout::contiguous(&[rows])?)?);
+            Ok(kernels.index_add(&stream, &mut ViewMut::of_bytes(&mut out, dtype, layout)?, &ids, &x, 0)?)
+        });
+        Ok(run)
+    };
+    // PyTorch adds in no certain order here.
+    let setup = format!("o = randn({rows}, {columns}); x = randn({rows}, {columns}); i = randint(0, {rows}, ({rows},))");
+    Case::new(format!("index_add {dtype} {rows}x{columns}"), Work::Small, make).torch(setup, "o.index_add_(0, i, x)")
+}
+
+fn topk(dtype: DType, rows: usize, n: usize, k: usize) -> Case {
+    let make = move |bench: &Bench| {
+        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+        let (x, mut values) = (bench.normal(dtype, rows * n)?, bench.room(dtype, rows * k)?);
+        let mut indices = bench.stream.alloc::<u32>(rows * k)?;
+        let run: Run = Box::new(move || {
+            let (from, to) = (Layout::contiguous(&[rows, n])?, Layout::contiguous(&[rows, k])?);
+            let (mut values, mut indices) = (ViewMut::of_bytes(&mut values, dtype, to)?, ViewMut::new(&mut indices, to)?);
+            Ok(kernels.topk(&stream, &View::of_bytes(Slice::from(&x), dtype, from)?, true, &mut values, &mut indices)?)
+        });
+        Ok(run)
+    };
+    let setup = format!("x = randn({rows}, {n}, dtype={})", torch_type(dtype));
+    Case::new(format!("topk {dtype} {rows}x{n}, k {k}"), Work::Small, make).torch(setup, format!("torch.topk(x, {k})"))
+}
+
+fn argsort(dtype: DType, rows: usize, n: usize) -> Case {
+    let make = move |bench: &Bench| {
+        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+        let (x, mut indices) = (bench.normal(dtype, rows * n)?, bench.stream.alloc::<u32>(rows * n)?);
+        let layout = Layout::contiguous(&[rows, n])?;
+        let run: Run = Box::new(move || {
+            let x = View::of_bytes(&x, dtype, layout)?;
+            Ok(kernels.argsort(&stream, &x, false, &mut ViewMut::new(&mut indices, layout)?)?)
+        });
+        Ok(run)
+    };
+    // Ours is stable; PyTorch's need not be, whichever is faster.
+    let setup = format!("x = randn({rows}, {n}, dtype={})", torch_type(dtype));
+    Case::new(format!("argsort {dtype} {rows}x{n}"), Work::Small, make).torch(setup, "torch.argsort(x, dim=-1)")
+}
