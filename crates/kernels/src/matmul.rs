@@ -314,11 +314,12 @@ impl Kernels {
                 let blocks = |tile: &Tile| product.m.div_ceil(tile.bm.into()) * product.n.div_ceil(tile.bn.into()) * product.batches;
                 let [small, large] = [false, true].map(|large| Tile::of(nvidia, dtype, layout, large));
                 // Large tiles read less, small ones leave fewer units without work.
-                let tile = if blocks(&large) >= u64::from(info.compute_units) { large } else { small };
+                let is_large = blocks(&large) >= u64::from(info.compute_units);
+                let tile = if is_large { large } else { small };
                 product.tiles = [product.m.div_ceil(tile.bm.into()), product.n.div_ceil(tile.bn.into())]
                     .map(|tiles| u32::try_from(tiles).unwrap_or(u32::MAX));
                 let threads = tile.bm / tile.wm * (tile.bn / tile.wn) * info.wave_size;
-                (tile.recipe(layout, dtype, work.out.dtype()), threads, tile.stages * (tile.bm + tile.bn) * tile.k_bytes)
+                (tiles_recipe(dtype, work.out.dtype(), layout, is_large), threads, tile.stages * (tile.bm + tile.bn) * tile.k_bytes)
             }
         };
         let blocks = product.tiles[0].checked_mul(product.tiles[1]).unwrap_or(u32::MAX);
@@ -591,7 +592,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The sizes of a block's and a wave's tiles, and how many bytes of k are copied at a time, in how many stages.
+/// The sizes of a block's and a wave's tiles, and how many bytes of k are copied at a time, in how many stages: as `matmul.cu` has them.
 #[derive(Debug, Clone, Copy)]
 struct Tile {
     bm: u32,
@@ -604,30 +605,25 @@ struct Tile {
 
 impl Tile {
     fn of(nvidia: bool, dtype: DType, layout: u32, large: bool) -> Tile {
-        // AMD has 64 KiB of shared memory, and copies to it at once.
-        let (k_bytes, stages) = match (nvidia, large) {
-            // There are no more registers.
-            (true, true) if layout == 3 => (64, 4),
-            (true, true) => (128, 3),
-            (true, false) => (128, 4),
-            (false, _) => (64, 2),
-        };
         let (bm, bn, wm, wn) = match (nvidia, large) {
             (_, false) => (64, 64, 32, 32),
             (true, true) if dtype == DType::F32 => (128, 128, 64, 32),
             (true, true) => (128, 256, 64, 64),
             (false, true) => (128, 128, 64, 64),
         };
+        let (k_bytes, stages) = match (nvidia, large) {
+            (true, true) if layout == 3 => (64, 4),
+            (true, true) => (128, 3),
+            (true, false) => (128, 4),
+            (false, _) => (64, 2),
+        };
         Tile { bm, bn, wm, wn, k_bytes, stages }
     }
+}
 
-    fn recipe(&self, layout: u32, dtype: DType, out: DType) -> Recipe {
-        let element = if dtype == DType::U8 { "i8" } else { dtype.name() };
-        let Tile { bm, bn, wm, wn, k_bytes, stages } = *self;
-        // The recipe has room for six.
-        let numbers = [("LAYOUT", layout), ("BM", bm), ("BN", bn), ("WAVE_TILE", wm << 16 | wn), ("BK_BYTES", k_bytes), ("STAGES", stages)];
-        Recipe::new(&TILES, "matmul", &[element, out.name()], &numbers)
-    }
+fn tiles_recipe(dtype: DType, out: DType, layout: u32, large: bool) -> Recipe {
+    let element = if dtype == DType::U8 { "i8" } else { dtype.name() };
+    Recipe::new(&TILES, "matmul", &[element, out.name()], &[("LAYOUT", layout), ("LARGE", u32::from(large))])
 }
 
 fn vectors_recipe(dtype: DType, out: DType, vectors: u32) -> Recipe {
@@ -647,7 +643,7 @@ fn has_mfma(arch: &str) -> bool {
     ["gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"].contains(&arch)
 }
 
-/// Every program of these operations, as it is for NVIDIA's GPUs and for AMD's.
+/// Every program of these operations.
 pub(crate) fn recipes() -> Vec<Recipe> {
     let floats = [DType::F32, DType::F16, DType::Bf16];
     let results = |dtype| if dtype == DType::F32 { vec![dtype] } else { vec![dtype, DType::F32] };
@@ -660,16 +656,11 @@ pub(crate) fn recipes() -> Vec<Recipe> {
                 .map(|vectors| vectors_recipe(dtype, out, vectors as u32)),
         );
     }
-    for nvidia in [true, false] {
-        for large in [true, false] {
-            let tiles = |dtype, out, layouts: &[u32]| {
-                layouts.iter().map(|layout| Tile::of(nvidia, dtype, *layout, large).recipe(*layout, dtype, out)).collect::<Vec<_>>()
-            };
-            for (dtype, out) in floats.into_iter().flat_map(|dtype| results(dtype).into_iter().map(move |out| (dtype, out))) {
-                recipes.extend(tiles(dtype, out, &[0, 1, 2, 3, 4]));
-            }
-            recipes.extend(tiles(DType::U8, DType::I32, &[0, 4]));
+    for large in [true, false] {
+        for (dtype, out) in floats.into_iter().flat_map(|dtype| results(dtype).into_iter().map(move |out| (dtype, out))) {
+            recipes.extend([0, 1, 2, 3, 4].map(|layout| tiles_recipe(dtype, out, layout, large)));
         }
+        recipes.extend([0, 4].map(|layout| tiles_recipe(DType::U8, DType::I32, layout, large)));
     }
     recipes
 }

@@ -1,20 +1,23 @@
 // Matrix products in tiles of shared memory, by the matrix units where there are.
 //
 // T is the type of A and B, U of the result. LAYOUT says how A and B lie: 0 to 3 where a dimension of each is without gaps and everything
-// is aligned to 16 bytes (1: A's is m, not k; 2: B's is n, not k), 4 for anything else.
-
-// BM × BN is the tile of a block, WAVE_TILE both sides of that of a wave; BK_BYTES of k are copied at a time, in STAGES.
-
-#if defined(WAVE_TILE)
-#define WM (WAVE_TILE >> 16)
-#define WN (WAVE_TILE & 0xffff)
-#endif
+// is aligned to 16 bytes (1: A's is m, not k; 2: B's is n, not k), 4 for anything else. LARGE is for matrices whose large tiles keep all
+// units busy.
 
 // Rows of tiles that are worked on together, for what they share to stay in the L2.
 #define GROUP 8
 
 #define A_T (LAYOUT == 1 || LAYOUT == 3)
 #define B_T (LAYOUT == 2 || LAYOUT == 3)
+
+// BM × BN is the tile of a block, WM × WN that of a wave; BK of k are copied at a time, in STAGES. The launcher knows them too. AMD has
+// 64 KiB of shared memory, and copies to it at once; NVIDIA's registers decide about the rest.
+#if defined(__AMDGCN__)
+constexpr int BM = LARGE ? 128 : 64, BN = BM, WM = BM / 2, WN = BM / 2, STAGES = 2, BK_BYTES = 64;
+#else
+constexpr int BM = LARGE ? 128 : 64, BN = LARGE && sizeof(T) < 4 ? 256 : BM, WM = BM / 2, WN = BN / 4 > 32 ? 64 : 32;
+constexpr int STAGES = LARGE && LAYOUT != 3 ? 3 : 4, BK_BYTES = LARGE && LAYOUT == 3 ? 64 : 128;
+#endif
 constexpr int BK = BK_BYTES / sizeof(T), THREADS = (BM / WM) * (BN / WN) * TILE_LANES;
 
 // What is computed of this from here on is computed here: it is not to be kept in registers meanwhile, for NVIDIA has none to spare.
@@ -64,7 +67,7 @@ template <int ROWS, int COLUMNS> __device__ inline void fill_any(T *to, const T 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, const T *b, const U *bias, const __grid_constant__ Product p) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME(U *out, const T *a, const T *b, const U *bias, const __grid_constant__ Product p) {
     constexpr int STEP = TileA<T>::K, STEPS = BK / STEP, MI = WM / 16, NI = WN / 16, A_SIZE = BM * BK, B_SIZE = BN * BK;
     typedef Swizzled<T, A_T ? BM : BK> AtA;
     typedef Swizzled<T, B_T ? BN : BK> AtB;
