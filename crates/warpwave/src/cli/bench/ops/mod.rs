@@ -2,6 +2,7 @@
 
 mod attention;
 mod case;
+mod cpu;
 mod elementwise;
 mod index;
 mod plot;
@@ -144,6 +145,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
 
 fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
     let mut cases: Vec<Case> = elementwise::cases(sizes);
+    cases.extend(cpu::cases(sizes));
     cases.extend(index::cases(sizes));
     cases.extend(attention::cases(sizes));
     cases.extend(transformer::cases(sizes));
