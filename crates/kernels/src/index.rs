@@ -18,10 +18,11 @@ const TEXTS: &[&str] = &[TYPES, PACK, MAP, include_str!("cu/index.cu")];
 static GATHER: File = File { name: "index.cu", texts: TEXTS, kernels: &["_packs", "_single", "_single64", "_wide"] };
 static SCATTER: File = File { name: "index.cu, scattering", texts: TEXTS, kernels: &["_packs", "_single", "_single64"] };
 
-/// Packs that a thread has under way at once.
-const UNROLL: u32 = 2;
 /// Threads of a block.
 const BLOCK: u32 = 256;
+
+/// Packs that a thread has under way at once.
+const UNROLL: u32 = 2;
 
 /// The types of indices.
 const INDICES: [DType; 5] = [DType::U8, DType::I16, DType::I32, DType::U32, DType::I64];

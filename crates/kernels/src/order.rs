@@ -34,8 +34,8 @@ const fn tile(threads: u32, items: u32, bits: u32) -> Tile {
 const SORTS: [Tile; 4] = [tile(64, 8, 8), tile(64, 16, 8), tile(256, 16, 8), tile(512, 16, 8)];
 const FIRSTS: [Tile; 4] = [tile(64, 4, 0), tile(128, 8, 0), tile(256, 16, 0), tile(512, 8, 0)];
 
-/// Rows up to this long are put in order by comparing each element with each.
-const SHORT: usize = 256;
+/// Rows up to this long are put in order faster by comparing each element with each than by sorting.
+const SHORT: usize = 192;
 
 impl Tile {
     fn elements(self) -> usize {
@@ -60,14 +60,14 @@ impl Tile {
     }
 }
 
-/// The program for `k` of rows of `n`: one for whole rows if there is, or one for the largest chunks. Of many the first few are told by the
-/// firsts of groups of threads, of which there must be more.
+/// The program for `k` of rows of `n`: one for whole rows if there is, or one for the largest chunks. A few of many are told by the firsts
+/// of groups of threads, of which there must be more; beyond that all are sorted.
 fn tile_for(n: usize, k: usize, fits: impl Fn(&Tile) -> bool) -> Option<Tile> {
-    let threads = |tile: &Tile| tile.threads as usize;
-    if n <= SHORT {
-        return FIRSTS.into_iter().find(|tile| n <= 2 * threads(tile));
-    }
-    let firsts: Vec<Tile> = FIRSTS.into_iter().filter(|tile| 2 * k <= threads(tile)).collect();
+    let finds = |tile: &Tile| {
+        let threads = tile.threads as usize;
+        (2 * k <= threads && 4 * k <= n) || n <= SHORT.min(2 * threads)
+    };
+    let firsts: Vec<Tile> = FIRSTS.into_iter().filter(finds).collect();
     let tiles = if firsts.is_empty() { SORTS.into_iter().filter(fits).collect() } else { firsts };
     tiles.iter().find(|tile| n <= tile.elements()).or_else(|| tiles.iter().rev().max_by_key(|tile| tile.elements())).copied()
 }
@@ -287,10 +287,12 @@ mod tests {
         let chosen = |n, k| tile_for(n, k, |_| true).map(|tile| (tile.threads, tile.items, tile.bits)).unwrap();
         assert_eq!(chosen(1, 1), (64, 4, 0));
         assert_eq!(chosen(128, 128), (64, 4, 0));
-        assert_eq!(chosen(256, 256), (128, 8, 0));
-        assert_eq!(chosen(257, 257), (64, 8, 8));
+        assert_eq!(chosen(192, 192), (128, 8, 0));
+        assert_eq!(chosen(256, 8), (64, 4, 0));
+        assert_eq!(chosen(256, 256), (64, 8, 8));
         assert_eq!(chosen(1000, 64), (128, 8, 0));
         assert_eq!(chosen(1000, 65), (256, 16, 0));
+        assert_eq!(chosen(1000, 256), (64, 16, 8));
         assert_eq!(chosen(151_936, 50), (256, 16, 0));
         assert_eq!(chosen(4096, 256), (512, 8, 0));
         assert_eq!(chosen(4096, 257), (256, 16, 8));

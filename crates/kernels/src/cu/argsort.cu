@@ -167,17 +167,19 @@ extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _merge)(CALL, u64
         }
     }
     __syncthreads();
-    const Row row(number, dims);
-#pragma unroll 1
-    for (int i = 0; i < MERGED; ++i) {
-        const u32 p = i * 256 + threadIdx.x;
-        if (p >= all) break;
-        const u32 q = order[p], at = from_at[base + pair + (q < a_part ? a_begin + q : a_size + b_begin + (q - a_part))];
-        if (to_keys) {
+    // Where the two runs' parts stand, counted from the part's beginning.
+    const u64 from = base + pair, at_a = from + a_begin, at_b = from + a_size + b_begin - a_part;
+    if (to_keys) {
+        for (u32 p = threadIdx.x; p < all; p += 256) {
+            const u32 q = order[p];
             to_keys[base + first + p] = keys[q];
-            to_at[base + first + p] = at;
-        } else if (first + p < o.keep) {
-            call.write(o, row, first + p, at);
+            to_at[base + first + p] = from_at[(q < a_part ? at_a : at_b) + q];
+        }
+    } else {
+        const Row row(number, dims);
+        for (u32 p = threadIdx.x; p < all && first + p < o.keep; p += 256) {
+            const u32 q = order[p];
+            call.write(o, row, first + p, from_at[(q < a_part ? at_a : at_b) + q]);
         }
     }
 }

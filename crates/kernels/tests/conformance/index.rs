@@ -59,7 +59,7 @@ const CASES: [Case; 14] = [
     case(&[6, 5], 0, 11, "offset", "every third", "offset"),
     case(&[4, 6, 5], 2, 7, "turned", "turned", "every third"),
     case(&[4, 6, 5], 1, 8, "every third", "contiguous", "turned"),
-    case(&[300], 0, 700, "contiguous", "contiguous", "contiguous"),
+    case(&[300], 0, 200, "contiguous", "contiguous", "contiguous"),
     case(&[4, 16], 1, 16, "repeated", "contiguous", "contiguous"),
     case(&[4, 16], 1, 5, "contiguous", "repeated", "contiguous"),
     case(&[1, 1], 0, 1, "contiguous", "contiguous", "contiguous"),
@@ -213,12 +213,10 @@ fn indices_lead_to_their_elements() {
                 }
                 continue;
             }
-            // Each operation with two types of each, in all cases.
+            // Each operation with a type of its own, and two types of indices for all: nearly all the time goes into compiling.
             let mut random = Random::new(seed + i as u64);
-            for pair in 0..2 {
-                let (dtype, index) = (DType::ALL[random.below(DType::ALL.len())], INDICES[random.below(INDICES.len())]);
-                some(suite, table, op, dtype, index, seed + (i * 10 + pair) as u64, CASES.len());
-            }
+            let (dtype, index) = (DType::ALL[random.below(DType::ALL.len())], INDICES[(seed as usize + i % 2) % INDICES.len()]);
+            some(suite, table, op, dtype, index, seed + i as u64, CASES.len());
         }
     });
 }

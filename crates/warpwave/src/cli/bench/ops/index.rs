@@ -112,7 +112,7 @@ fn masked_fill(sizes: Sizes, dtype: DType) -> Case {
         Ok(run)
     };
     let setup = format!("x = randn({len}, dtype={}); m = randn({len}) > 0", torch_type(dtype));
-    Case::new(format!("masked_fill {dtype} {}M", len >> 20), Work::Bytes((len * (2 * dtype.size() + 1)) as u64), make)
+    Case::new(format!("masked_fill {dtype} {len}"), Work::Bytes((len * (2 * dtype.size() + 1)) as u64), make)
         .torch(setup, "x.masked_fill(m, float('-inf'))")
 }
 
