@@ -166,7 +166,8 @@ impl Kernels {
     ///
     /// `a` is m × k, `b` k × n and `out` m × n, each with the batch's dimensions in front; those that `a` or `b` lacks, or has only one of,
     /// are repeated. Any strides will do. `a` and `b` are of one type: f32 and f64 give their own type, f16 and bf16 their own or f32,
-    /// `u8`, taken for the bits of signed bytes, gives i32. Sums are f32 (i32 of bytes, f64 of f64), and rounded once.
+    /// `u8`, taken for the bits of signed bytes, gives i32. Sums are f32 (i32 of bytes, f64 of f64), and rounded once. The matrix units of
+    /// AMD's gfx90a take f16 too small to be normal numbers for 0.
     pub fn matmul(&self, stream: &Stream, matmul: &Matmul<'_>, a: &View<'_>, b: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
         let out = out.as_view();
         let work = self.check_matmul(stream, matmul, *a, *b, out)?;
@@ -312,7 +313,7 @@ impl Kernels {
             dtype => {
                 let layout = work.layout();
                 let blocks = |tile: &Tile| product.m.div_ceil(tile.bm.into()) * product.n.div_ceil(tile.bn.into()) * product.batches;
-                let [small, large] = [false, true].map(|large| Tile::of(nvidia, dtype, layout, large));
+                let [small, large] = [false, true].map(|large| Tile::of(nvidia, dtype, large));
                 // Large tiles read less, small ones leave fewer units without work.
                 let is_large = blocks(&large) >= u64::from(info.compute_units);
                 let tile = if is_large { large } else { small };
@@ -604,7 +605,7 @@ struct Tile {
 }
 
 impl Tile {
-    fn of(nvidia: bool, dtype: DType, layout: u32, large: bool) -> Tile {
+    fn of(nvidia: bool, dtype: DType, large: bool) -> Tile {
         let (bm, bn, wm, wn) = match (nvidia, large) {
             (_, false) => (64, 64, 32, 32),
             (true, true) if dtype == DType::F32 => (128, 128, 64, 32),
@@ -612,8 +613,7 @@ impl Tile {
             (false, true) => (128, 128, 64, 64),
         };
         let (k_bytes, stages) = match (nvidia, large) {
-            (true, true) if layout == 3 => (64, 4),
-            (true, true) => (128, 3),
+            (true, true) => (64, 4),
             (true, false) => (128, 4),
             (false, _) => (64, 2),
         };
@@ -628,8 +628,8 @@ fn tiles_recipe(dtype: DType, out: DType, layout: u32, large: bool) -> Recipe {
 
 fn vectors_recipe(dtype: DType, out: DType, vectors: u32) -> Recipe {
     // As many loads under way as registers allow, found on an H200.
-    let (rows, unroll) = [(2, 4), (2, 4), (4, 2), (4, 1)][vectors.trailing_zeros().min(3) as usize];
-    let numbers = [("VECTORS", vectors), ("ROWS", rows), ("UNROLL", unroll), ("DEPTH", 4)];
+    let (rows, unroll, depth) = [(2, 4, 4), (2, 4, 4), (4, 2, 8), (4, 1, 2)][vectors.trailing_zeros().min(3) as usize];
+    let numbers = [("VECTORS", vectors), ("ROWS", rows), ("UNROLL", unroll), ("DEPTH", depth)];
     Recipe::new(&VECTORS, "gemv", &[dtype.name(), out.name()], &numbers)
 }
 

@@ -16,7 +16,7 @@
 constexpr int BM = LARGE ? 128 : 64, BN = BM, WM = BM / 2, WN = BM / 2, STAGES = 2, BK_BYTES = 64;
 #else
 constexpr int BM = LARGE ? 128 : 64, BN = LARGE && sizeof(T) < 4 ? 256 : BM, WM = BM / 2, WN = BN / 4 > 32 ? 64 : 32;
-constexpr int STAGES = LARGE && LAYOUT != 3 ? 3 : 4, BK_BYTES = LARGE && LAYOUT == 3 ? 64 : 128;
+constexpr int STAGES = 4, BK_BYTES = LARGE ? 64 : 128;
 #endif
 constexpr int BK = BK_BYTES / sizeof(T), THREADS = (BM / WM) * (BN / WN) * TILE_LANES;
 
@@ -37,18 +37,20 @@ template <int ROWS, int COLUMNS> struct Feed {
     static constexpr int EACH = 16 / sizeof(T), ACROSS = COLUMNS / EACH, APART = THREADS / ACROSS, PIECES = ROWS / APART;
     static_assert(THREADS % ACROSS == 0 && ROWS % APART == 0, "each thread copies as many pieces, of one column");
     const T *at;
-    u64 apart;
 
     static __device__ int row() { return threadIdx.x / ACROSS; }
     static __device__ int column() { return threadIdx.x % ACROSS * EACH; }
-    __device__ Feed(const T *from, u64 stride) : at(from + row() * stride + column()), apart(APART * stride) {}
+    __device__ Feed(const T *from, u64 stride) : at(from + row() * stride + column()) {}
     // At most so many rows and columns are there.
-    __device__ void copy(T *to, i64 rows, i64 columns) const {
-        const i64 left = columns - column();
-        const int bytes = left >= EACH ? 16 : left > 0 ? (int)left * (int)sizeof(T) : 0;
+    __device__ void copy(T *to, u64 stride, int rows, int columns) const {
+        const int left = columns - column(), bytes = left >= EACH ? 16 : left > 0 ? left * (int)sizeof(T) : 0;
+        u64 apart = APART * stride;
+        AFRESH("l", apart);
+        const T *from = at;
 #pragma unroll
         for (int i = 0; i < PIECES; ++i) {
-            copy_async16(to + At::offset(row() + i * APART, column()), at + i * apart, row() + i * APART < rows ? bytes : 0);
+            copy_async16(to + At::offset(row() + i * APART, column()), from, row() + i * APART < rows ? bytes : 0);
+            from += apart;
         }
     }
 };
@@ -80,81 +82,83 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME(U *out, const T *a
     u32 tile_m = group * GROUP + within % rows, tile_n = within / rows;
     const int wave = threadIdx.x / TILE_LANES, wave_m = wave / (BN / WN) * WM, wave_n = wave % (BN / WN) * WN;
 
+    const u32 tiles = (u32)((p.k + BK - 1) / BK);
     for (u64 batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
         const T *from_a = a + batch_offset(p, 0, batch) + (u64)tile_m * BM * p.a[0];
         const T *from_b = b + batch_offset(p, 1, batch) + (u64)tile_n * BN * p.b[1];
         const int left_m = (int)min((u64)BM, p.m - (u64)tile_m * BM), left_n = (int)min((u64)BN, p.n - (u64)tile_n * BN);
+        u32 next = 0, slot = 0;
 #if LAYOUT != 4
         Feed<A_T ? BK : BM, A_T ? BM : BK> feed_a(from_a, p.a[A_T]);
         Feed<B_T ? BK : BN, B_T ? BN : BK> feed_b(from_b, p.b[!B_T]);
 #endif
-        i64 left_k = p.k;
-        int next = 0;
         // The next tile, if there is one, to the next place.
         const auto fetch = [&] {
-            if (left_k > 0) {
-                T *to_a = shared_a + next * A_SIZE, *to_b = shared_b + next * B_SIZE;
+            if (next < tiles) {
+                const int left_k = (int)min((u64)BK, p.k - (u64)next * BK);
+                T *to_a = shared_a + slot * A_SIZE, *to_b = shared_b + slot * B_SIZE;
 #if LAYOUT == 4
-                const int k = (int)min((i64)BK, left_k);
                 const u64 turned[2] = {p.b[1], p.b[0]};
-                fill_any<BM, BK>(to_a, from_a, p.a, left_m, k);
-                fill_any<BN, BK>(to_b, from_b, turned, left_n, k);
+                fill_any<BM, BK>(to_a, from_a, p.a, left_m, left_k);
+                fill_any<BN, BK>(to_b, from_b, turned, left_n, left_k);
                 from_a += BK * p.a[1];
                 from_b += BK * p.b[0];
 #else
-                feed_a.copy(to_a, A_T ? left_k : left_m, A_T ? left_m : left_k);
-                feed_b.copy(to_b, B_T ? left_k : left_n, B_T ? left_n : left_k);
+                feed_a.copy(to_a, p.a[A_T], A_T ? left_k : left_m, A_T ? left_m : left_k);
+                feed_b.copy(to_b, p.b[!B_T], B_T ? left_k : left_n, B_T ? left_n : left_k);
                 feed_a.at += A_T ? BK * p.a[1] : BK;
                 feed_b.at += B_T ? BK * p.b[0] : BK;
 #endif
-                left_k -= BK;
-                next = next + 1 == STAGES ? 0 : next + 1;
+                next += 1;
+                slot = slot + 1 == STAGES ? 0 : slot + 1;
             }
             commit_copies();
         };
 
-        // Operands of the step that is computed and of the next.
+        // Of A the operands of the step that is computed and of the next; of B each is replaced when it was used.
         TileA<T> tile_a[2][MI];
-        TileB<T> tile_b[2][NI];
+        TileB<T> tile_b[NI];
         TileSum<Sum> sums[MI][NI];
 #pragma unroll
         for (int i = 0; i < MI * NI; ++i) sums[i / NI][i % NI].clear();
-        const auto load = [&](int slot, int step, int into) {
-            const AtA at_a{shared_a + slot * A_SIZE};
-            const AtB at_b{shared_b + slot * B_SIZE};
+        const auto load_a_of = [&](int slot, int step, int into) {
+            const AtA at{shared_a + slot * A_SIZE};
 #pragma unroll
             for (int i = 0; i < MI; ++i) {
-                if (A_T) load_a_t(tile_a[into][i], from(at_a, step * STEP, wave_m + i * 16));
-                else load_a(tile_a[into][i], from(at_a, wave_m + i * 16, step * STEP));
+                if (A_T) load_a_t(tile_a[into][i], from(at, step * STEP, wave_m + i * 16));
+                else load_a(tile_a[into][i], from(at, wave_m + i * 16, step * STEP));
             }
-#pragma unroll
-            for (int j = 0; j < NI; ++j) {
-                if (B_T) load_b(tile_b[into][j], from(at_b, step * STEP, wave_n + j * 16));
-                else load_b_t(tile_b[into][j], from(at_b, wave_n + j * 16, step * STEP));
-            }
+        };
+        const auto load_b_of = [&](int slot, int step, int j) {
+            const AtB at{shared_b + slot * B_SIZE};
+            if (B_T) load_b(tile_b[j], from(at, step * STEP, wave_n + j * 16));
+            else load_b_t(tile_b[j], from(at, wave_n + j * 16, step * STEP));
         };
 
 #pragma unroll 1
         for (int tile = 0; tile < STAGES - 1; ++tile) fetch();
         wait_copies<STAGES - 2>();
         __syncthreads();
-        load(0, 0, 0);
-        int slot = 0;
-        for (i64 k = 0; k < (i64)p.k; k += BK) {
+        load_a_of(0, 0, 0);
+#pragma unroll
+        for (int j = 0; j < NI; ++j) load_b_of(0, 0, j);
+        int reading = 0;
+        for (u32 tile = 0; tile < tiles; ++tile) {
 #pragma unroll
             for (int step = 0; step < STEPS; ++step) {
                 if (step == STEPS - 1) {
                     // The next tile is there, and no one reads this one any more.
                     wait_copies<STAGES - 2>();
                     __syncthreads();
-                    slot = slot + 1 == STAGES ? 0 : slot + 1;
+                    reading = reading + 1 == STAGES ? 0 : reading + 1;
                 }
-                load(slot, (step + 1) % STEPS, (step + 1) % 2);
+                load_a_of(reading, (step + 1) % STEPS, (step + 1) % 2);
                 if (step == 0) fetch();
 #pragma unroll
-                for (int i = 0; i < MI; ++i) {
+                for (int j = 0; j < NI; ++j) {
 #pragma unroll
-                    for (int j = 0; j < NI; ++j) mma(sums[i][j], tile_a[step % 2][i], tile_b[step % 2][j]);
+                    for (int i = 0; i < MI; ++i) mma(sums[i][j], tile_a[step % 2][i], tile_b[j]);
+                    load_b_of(reading, (step + 1) % STEPS, j);
                 }
             }
         }

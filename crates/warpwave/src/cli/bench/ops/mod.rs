@@ -5,6 +5,7 @@ mod case;
 mod cpu;
 mod elementwise;
 mod index;
+mod matrix;
 mod plot;
 mod time;
 mod torch;
@@ -147,6 +148,7 @@ fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
     let mut cases: Vec<Case> = elementwise::cases(sizes);
     cases.extend(cpu::cases(sizes));
     cases.extend(index::cases(sizes));
+    cases.extend(matrix::cases(sizes));
     cases.extend(attention::cases(sizes));
     cases.extend(transformer::cases(sizes));
     if let Some(filter) = filter {
