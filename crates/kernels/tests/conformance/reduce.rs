@@ -283,7 +283,7 @@ fn running(suite: &Suite, from: DType, to: DType, name: &str, random: &mut Rando
     let (in_places, out_places) = (places(&layout), places(&out_layout));
     let (mut untouched, mut worst) = (poison, 0f64);
     let step_along = dense.strides()[axis];
-    for first in (0..dense.len()).filter(|i| i / step_along % shape[axis] == 0) {
+    for first in (0..dense.len()).filter(|i| (i / step_along).is_multiple_of(shape[axis])) {
         let (mut whole, mut sum, mut lost, mut size) = (0i128, 0f64, 0f64, 0f64);
         for i in (0..shape[axis]).map(|k| first + k * step_along) {
             let place = out_places[i] * to.size();
