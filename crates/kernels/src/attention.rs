@@ -105,9 +105,9 @@ fn plain(dtype: DType, dim: u32) -> Choice {
 
 fn tiles(dtype: DType, dim: u32, vendor: Vendor, wave: u32) -> Choice {
     let (each, keys) = match (vendor, dim) {
-        (Vendor::Nvidia, ..=96) => (2, 64),
+        (Vendor::Nvidia, ..=64) => (2, 64),
         (Vendor::Nvidia, ..=128) => (2, 48),
-        (Vendor::Nvidia, _) | (Vendor::Amd, ..=128) => (1, 64),
+        (Vendor::Nvidia, _) => (1, 64),
         (Vendor::Amd, ..=192) => (1, 32),
         (Vendor::Amd, _) => (1, 16),
     };
@@ -122,11 +122,10 @@ fn tiles(dtype: DType, dim: u32, vendor: Vendor, wave: u32) -> Choice {
     }
 }
 
-/// `any`: keys in pages too.
-fn hopper(dtype: DType, dim: u32, any: bool) -> Choice {
+fn hopper(dtype: DType, dim: u32, paged: bool) -> Choice {
     // Three groups need the registers that fetching pages takes.
-    let (groups, stages, keys) = (if dim <= 64 && !any { 3 } else { 2 }, 2, if dim <= 128 { 128 } else { 64 });
-    let numbers = [("D", dim), ("BN", keys), ("GROUPS", groups), ("STAGES", stages), ("ANY", any.into())];
+    let (groups, stages, keys) = (if dim <= 64 && !paged { 3 } else { 2 }, 2, if dim <= 128 { 128 } else { 64 });
+    let numbers = [("D", dim), ("BN", keys), ("GROUPS", groups), ("STAGES", stages), ("PAGED", paged.into())];
     let queries = 64 * groups;
     Choice {
         recipe: Recipe::new(&HOPPER, "flash_hopper", &[dtype.name()], &numbers),
@@ -145,11 +144,14 @@ fn has_matrix_units(info: &DeviceInfo) -> bool {
     }
 }
 
+/// What fetching pages needs of registers, Hopper's kernel has for heads up to so large.
+const MOST_PAGED: u32 = 128;
+
 fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: bool) -> Choice {
     let dim = (dim as u32).next_multiple_of(32);
     if dtype == DType::F32 || !has_matrix_units(info) {
         plain(dtype, dim)
-    } else if info.arch == "sm_90" && aligned {
+    } else if info.arch == "sm_90" && aligned && (!paged || dim <= MOST_PAGED) {
         hopper(dtype, dim, paged)
     } else {
         tiles(dtype, dim, info.vendor, info.wave_size)
@@ -159,13 +161,15 @@ fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: boo
 /// Every program of attention.
 pub(crate) fn recipes() -> Vec<Recipe> {
     let dims = || (32..=MOST_DIM as u32).step_by(32);
-    let mut recipes: Vec<Recipe> = dims().flat_map(|dim| TYPES_TAKEN.map(|dtype| plain(dtype, dim).recipe)).collect();
-    for (dtype, dim) in [DType::F16, DType::Bf16].into_iter().flat_map(|dtype| dims().map(move |dim| (dtype, dim))) {
-        recipes.extend([false, true].map(|any| hopper(dtype, dim, any).recipe));
-        recipes.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| tiles(dtype, dim, vendor, 64).recipe));
+    let mut recipes = Vec::new();
+    for (dtype, dim) in TYPES_TAKEN.into_iter().flat_map(|dtype| dims().map(move |dim| (dtype, dim))) {
+        recipes.push(plain(dtype, dim).recipe);
+        if dtype != DType::F32 {
+            recipes.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| tiles(dtype, dim, vendor, 64).recipe));
+            let paged = [false, true].into_iter().filter(|paged| !paged || dim <= MOST_PAGED);
+            recipes.extend(paged.map(|paged| hopper(dtype, dim, paged).recipe));
+        }
     }
-    let mut seen = std::collections::HashSet::new();
-    recipes.retain(|recipe| seen.insert(*recipe));
     recipes
 }
 
@@ -219,8 +223,8 @@ fn is_aligned(view: &View<'_>) -> bool {
 
 impl Kernels {
     /// `out = softmax(q · kᵀ · scale) · v` for each head, `out` and `q` of (sequences, queries, heads, dimension): f32, f16 or bf16, f16 and
-    /// bf16 with sums in f32. Heads of keys and values may be fewer, each for as many neighbouring heads of queries. The dimension is a multiple
-    /// of 8 up to 256, its elements side by side; other strides are free. A query that sees no key gets zeros.
+    /// bf16 with sums in f32. Heads of keys and values may be fewer, each for as many neighbouring heads of queries. The dimension is a
+    /// multiple of 8 up to 256, its elements side by side; other strides are free. A query that sees no key gets zeros.
     ///
     /// `lse`, an `f32` of (sequences, heads, queries), gets the logarithms of the sums of the scores' powers: −∞ where there are none.
     pub fn attention(
@@ -364,9 +368,6 @@ fn check(
     if let Some(table) = &keys.table {
         columns = table.layout().shape().last().copied().unwrap_or(0);
         check_table("the table", table, &[sequences, columns])?;
-        if keys.lengths.is_none() {
-            return Err(bad("with a table there must be numbers of keys"));
-        }
     }
     if let Some(starts) = &kv_packed {
         check_table("the starts of the keys", starts, &[sequences + 1])?;
@@ -392,8 +393,7 @@ fn check(
         return Err(bad("a window of 0 shows nothing"));
     }
     let q_len = packed.map_or(q_rows, |packed| packed.longest.min(q_rows));
-    // What a table can name that is not there counts for nothing.
-    let kv_len = if keys.table.is_some() { if kv_sequences == 0 { 0 } else { kv_rows.saturating_mul(columns) } } else { kv_rows };
+    let kv_len = if keys.table.is_some() { kv_rows.saturating_mul(columns) } else { kv_rows };
     if [q_rows, kv_rows, kv_len, kv_sequences, columns].iter().any(|rows| *rows >= MOST_ROWS) {
         return Err(bad(format!("sequences have at most {MOST_ROWS} rows")));
     }

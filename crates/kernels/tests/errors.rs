@@ -6,7 +6,7 @@ use common::devices;
 use half::f16;
 use warpwave_gpu::{Buffer, Device, Stream};
 use warpwave_jit::Jit;
-use warpwave_kernels::{Binary, DType, Error, Kernels, Layout, Norm, Reduce, Result, Unary, View, ViewMut};
+use warpwave_kernels::{Activation, Binary, DType, Error, Kernels, Layout, Matmul, MatmulBy, Norm, Reduce, Result, Unary, View, ViewMut};
 
 fn row(n: usize) -> Layout {
     Layout::contiguous(&[n]).unwrap()
@@ -301,5 +301,53 @@ fn indices_are_on_the_same_device() {
         refuses(&pair[0], "results elsewhere", expected, |kernels, stream, out| {
             kernels.topk(stream, &x, true, out, &mut ViewMut::new(&mut indices, square).unwrap())
         });
+    }
+}
+
+#[test]
+fn matrices_must_fit() {
+    let matrix = |rows: usize, columns: usize| Layout::contiguous(&[rows, columns]).unwrap();
+    for device in devices() {
+        let (_, stream) = setting(&device);
+        let floats = poisoned(&stream, 64);
+        let (halves, bytes) = (stream.alloc_zeroed::<f16>(64).unwrap(), stream.alloc_zeroed::<u8>(64).unwrap());
+        let view = |rows, columns| View::new(&floats, matrix(rows, columns)).unwrap();
+        let half = View::new(&halves, matrix(8, 8)).unwrap();
+        let byte = View::new(&bytes, matrix(8, 8)).unwrap();
+        let shape: fn(&Error) -> bool = |error| matches!(error, Error::WrongShape { .. });
+        let dtype: fn(&Error) -> bool = |error| matches!(error, Error::WrongType { .. });
+        let refuses = |what: &str, expected, matmul: Matmul<'_>, a: View<'_>, b: View<'_>| {
+            refuses(&device, what, expected, |kernels, stream, out| kernels.matmul(stream, &matmul, &a, &b, out));
+        };
+        let plain = Matmul::new();
+        refuses("another m", shape, plain, view(7, 8), view(8, 8));
+        refuses("another n", shape, plain, view(8, 8), view(8, 7));
+        refuses("another k", shape, plain, view(8, 7), view(8, 8));
+        refuses("a vector", shape, plain, View::new(&floats, row(8)).unwrap(), view(8, 8));
+        refuses(
+            "a batch that the result lacks",
+            shape,
+            plain,
+            View::new(&floats, Layout::new(&[2, 8, 8], &[0, 8, 1], 0).unwrap()).unwrap(),
+            view(8, 8),
+        );
+        refuses("a bias that does not repeat", shape, plain.bias(view(8, 4)), view(8, 8), view(8, 8));
+        refuses("a bias of another type", dtype, plain.bias(half), view(8, 8), view(8, 8));
+        refuses("two types", dtype, plain, view(8, 8), half);
+        refuses("bytes to floats", dtype, plain, byte, byte);
+        let whole = stream.alloc_zeroed::<i32>(64).unwrap();
+        let whole = View::new(&whole, matrix(8, 8)).unwrap();
+        refuses("whole numbers", dtype, plain, whole, whole);
+        // Of bytes no fractions come.
+        let mut sums = stream.alloc_zeroed::<i32>(64).unwrap();
+        let mut sums = ViewMut::new(&mut sums, matrix(8, 8)).unwrap();
+        let (kernels, stream) = setting(&device);
+        for matmul in [plain.scaled(0.5, 0.0), plain.scaled(1.0, 0.25), plain.activation(Activation::Silu)] {
+            assert!(matches!(kernels.matmul(&stream, &matmul, &byte, &byte, &mut sums), Err(Error::WrongType { .. })));
+        }
+        if kernels.matmul_library().is_err() {
+            let missing: fn(&Error) -> bool = |error| matches!(error, Error::NotAvailable { .. });
+            refuses("no library", missing, plain.by(MatmulBy::Library), view(8, 8), view(8, 8));
+        }
     }
 }

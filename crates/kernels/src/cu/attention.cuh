@@ -30,8 +30,8 @@ struct Tables {
     const i32 *q_starts, *kv_starts, *kv_lengths, *pages;
 };
 
-// The steps of a kernel's results. AMD's compiler would load them first and carry them along in scalar registers, of which there are not enough:
-// it may not know that these are the same. Eight pointers stand before the kernel's struct.
+// The steps of a kernel's results. AMD's compiler would load them first and carry them along in scalar registers, of which there are not
+// enough: it may not know that these are the same. Eight pointers stand before the kernel's struct.
 struct Results { Steps out, lse; };
 __device__ inline Results results(const Attention &a) {
 #if defined(__AMDGCN__)
@@ -117,11 +117,41 @@ template <class T> struct Rows {
         table = t.pages ? t.pages + (i64)work.sequence * columns : nullptr;
         if (!table) base += work.sequence * steps.sequence + work.kv_start * steps.row;
     }
+    // Null where the table names no page.
     __device__ const T *at(i32 row) const {
         if (!table) return base + row * step;
-        const i32 column = row / page, number = least(largest(table[least(column, columns - 1)], 0), pages - 1);
-        return base + number * page_step + (row - column * page) * step;
+        const i32 column = row / page, number = table[least(column, columns - 1)];
+        return (u32)number < (u32)pages ? base + number * page_step + (row - column * page) * step : nullptr;
     }
+};
+
+// Keys of pages that the table does not name are not there.
+__device__ inline bool missing(const Attention &a, const Tables &t, i32 sequence, i32 key) {
+    return (u32)t.pages[(i64)sequence * a.columns + least(key / a.page, a.columns - 1)] >= (u32)a.pages;
+}
+// Whether there are such among a block's.
+template <int QUERIES, int KEYS>
+__device__ inline bool some_missing(const Attention &a, const Tables &t, const Work<QUERIES, KEYS> &work, i32 block) {
+    if (!t.pages) return false;
+    const i32 end = least((block + 1) * KEYS, work.kv_len);
+    bool some = false;
+#pragma unroll 1
+    for (i32 key = block * KEYS; key < end; key += a.page - key % a.page) some |= missing(a, t, work.sequence, key);
+    return some;
+}
+// Which of the keys from `first` on, a bit each.
+template <int KEYS> struct Holes {
+    u32 words[(KEYS + 31) / 32];
+    __device__ Holes(const Attention &a, const Tables &t, i32 sequence, i32 first) {
+#pragma unroll
+        for (int w = 0; w < (KEYS + 31) / 32; ++w) {
+            words[w] = 0;
+            // Rare: it need not be fast.
+#pragma unroll 1
+            for (int bit = 0; bit < 32; ++bit) words[w] |= (u32)missing(a, t, sequence, first + w * 32 + bit) << bit;
+        }
+    }
+    __device__ bool at(int key) const { return words[key / 32] >> key % 32 & 1; }
 };
 
 __device__ inline f32 infinity() { return __uint_as_float(0x7f800000u); }

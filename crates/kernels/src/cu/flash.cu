@@ -1,5 +1,5 @@
-// Attention on matrix units: each wave has 16 * MT queries, and walks the keys with a running softmax. Nothing of the size queries × keys is
-// ever in memory.
+// Attention on matrix units: each wave has 16 * MT queries, and walks the keys with a running softmax. Nothing of the size queries × keys
+// is ever in memory.
 //
 // While a block's scores are computed its values are on the way, and while they are summed up the next block's keys are.
 
@@ -11,12 +11,13 @@ template <int N, class F> __device__ inline void each(TileC (&s)[N], const Sight
 #pragma unroll
     for (int n = 0; n < N; ++n)
 #pragma unroll
-        for (int i = 0; i < TileC::N; ++i) s[n].at[i] = become(s[n].at[i], sight[TileC::slot(i)], n * 16 + TileC::column(i) - TileC::column(0));
+        for (int i = 0; i < TileC::N; ++i)
+            s[n].at[i] = become(s[n].at[i], sight[TileC::slot(i)], n * 16 + TileC::column(i) - TileC::column(0));
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths, const i32 *pages,
-         const __grid_constant__ Attention a, T *out, f32 *lse) {
+    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
+         const i32 *pages, const __grid_constant__ Attention a, T *out, f32 *lse) {
     extern __shared__ __align__(1024) u8 shared[];
     const Tables tables = {slopes, q_starts, kv_starts, kv_lengths, pages};
     const Work<BM, BN> work(a, tables, blockIdx.x);
@@ -73,16 +74,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         if (block + 1 < work.end) fetch_block(k_tile, keys, block + 1);
 
-        const bool masked = work.masked(block);
+        const bool masked = work.masked(block), holes = some_missing(a, tables, work, block);
 #pragma unroll
         for (int t = 0; t < MT; ++t) {
+            const i32 first = work.first + row0 + t * 16;
             Sight sight[ROWS];
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) sight[r] = work.sight(work.first + row0 + t * 16 + TileC::row(r * TileC::RUN), block * BN + TileC::column(0));
+            for (int r = 0; r < ROWS; ++r) sight[r] = work.sight(first + TileC::row(r * TileC::RUN), block * BN + TileC::column(0));
             if (scores.cap > 0) each(s[t], sight, [&](f32 x, const Sight &, int) { return scores.capped(x); });
             else if (scores.bent) each(s[t], sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
-            if (scores.slope != 0) each(s[t], sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
+            if (scores.slope != 0)
+                each(s[t], sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
             if (masked) each(s[t], sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
+            if (holes) {
+                const Holes<BN> hole(a, tables, work.sequence, block * BN + TileC::column(0));
+                each(s[t], sight, [&](f32 x, const Sight &, int key) { return hole.at(key) ? -infinity() : x; });
+            }
             f32 high[ROWS];
             bool behind = false;
 #pragma unroll

@@ -21,8 +21,8 @@ template <int ROWS> __device__ inline void widen_rows(f32 *to, const Rows<T> &ro
     for (int piece = threadIdx.x; piece < ROWS * (D / 4); piece += THREADS) {
         const int row = piece / (D / 4), column = piece % (D / 4) * 4;
         Four wide = {0, 0, 0, 0};
-        if (first + row < end && column < a.dim) {
-            const T *from = rows.at(first + row) + column;
+        const T *const start = first + row < end && column < a.dim ? rows.at(first + row) : nullptr, *const from = start + column;
+        if (start) {
             Run run;
             if (a.aligned) {
                 run = *(const Run *)from;
@@ -44,8 +44,8 @@ template <class F> __device__ inline f32 across_sixteen(f32 value, F f) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths, const i32 *pages,
-         const __grid_constant__ Attention a, T *out, f32 *lse) {
+    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
+         const i32 *pages, const __grid_constant__ Attention a, T *out, f32 *lse) {
     extern __shared__ __align__(16) f32 shared[];
     const Tables tables = {slopes, q_starts, kv_starts, kv_lengths, pages};
     const Work<BM, BN> work(a, tables, blockIdx.x);
@@ -69,6 +69,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll 1
     for (i32 block = work.begin; block < work.end; ++block) {
         const i32 key0 = block * BN;
+        const bool holes = some_missing(a, tables, work, block);
         __syncthreads();
         widen_rows<BN>(tile, keys, key0, work.kv_len, a);
         __syncthreads();
@@ -99,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (int n = 0; n < RN; ++n) {
                 if (scores.bent) s[r][n] = scores.cap > 0 ? scores.capped(s[r][n]) : scores.scaled(s[r][n]);
                 if (scores.slope != 0) s[r][n] = scores.sloped(s[r][n], (f32)(sight.own - n * 16));
-                if (!sight.sees(n * 16)) s[r][n] = -infinity();
+                if (!sight.sees(n * 16) || (holes && missing(a, tables, work.sequence, key0 + column0 + n * 16))) s[r][n] = -infinity();
                 high = fmaxf(high, s[r][n]);
             }
             high = across_sixteen(high, [](f32 x, f32 y) { return fmaxf(x, y); }) * scores.factor;

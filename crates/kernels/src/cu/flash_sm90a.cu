@@ -1,8 +1,8 @@
 // Attention on Hopper's matrix units, which four waves use together and which read shared memory themselves: NVIDIA sm_90a alone.
 //
-// The first four waves fetch keys and values, two waves each, STAGES blocks ahead; the others are GROUPS times four waves with 64 queries each. A
-// group's next scores are computed while its last values are summed up, and the softmax between them runs beside the sums; two groups
-// take turns at starting products, so that one's softmax runs beside the other's products too.
+// The first four waves fetch keys and values, two waves each, STAGES blocks ahead; the others are GROUPS times four waves with 64 queries
+// each. A group's next scores are computed while its last values are summed up, and the softmax between them runs beside the sums; two
+// groups take turns at starting products, so that one's softmax runs beside the other's products too.
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -13,15 +13,15 @@
 #define WIDE ((D + 63) / 64 * 64)
 
 // Registers of the waves that fetch, and of those that compute: together no more than the block was launched with, or they wait for ever.
-#define FEW (GROUPS == 3 ? 32 : (ANY && D % 64 != 0) || D == 192 ? 72 : 40)
-#define MANY (((GROUPS == 3 ? 4 * 128 : 3 * 168) - FEW) / GROUPS / 8 * 8)
+#define FEW (GROUPS == 3 ? 32 : PAGED ? 56 : D == 192 ? 72 : 40)
+#define MPAGED (((GROUPS == 3 ? 4 * 128 : 3 * 168) - FEW) / GROUPS / 8 * 8)
 
 __device__ inline u32 shared_place(const void *at) { return (u32)__cvta_generic_to_shared(at); }
 
 // Barriers in shared memory: so many arrivals end a phase; whoever waits says which, odd or even.
 struct Barrier {
     u32 at;
-    __device__ void init(u32 arrivals) const { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory"); }
+    __device__ void init(u32 count) const { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory"); }
     __device__ void arrive() const { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory"); }
     __device__ void wait(u32 phase) const {
         asm volatile("{\n"
@@ -103,15 +103,16 @@ template <int N, class F> __device__ inline void each(f32 (&s)[N], const Sight (
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths, const i32 *pages,
-         const __grid_constant__ Attention a, T *out, f32 *lse) {
+    NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
+         const i32 *pages, const __grid_constant__ Attention a, T *out, f32 *lse) {
     extern __shared__ __align__(1024) u8 shared[];
     const Tables tables = {slopes, q_starts, kv_starts, kv_lengths, pages};
     const Work<BM, BN> work(a, tables, blockIdx.x);
     if (work.idle()) return;
 
     // Tiles at multiples of 1024 bytes, then the barriers: of the keys and values of each stage, full and empty.
-    T *const q_first = (T *)(shared + (0 - shared_place(shared)) % 1024), *const k_first = q_first + BM * WIDE, *const v_first = k_first + STAGES * BN * WIDE;
+    T *const q_first = (T *)(shared + (0 - shared_place(shared)) % 1024);
+    T *const k_first = q_first + BM * WIDE, *const v_first = k_first + STAGES * BN * WIDE;
     const u32 tile = BN * WIDE * 2, q_tile = shared_place(q_first), k_tiles = shared_place(k_first), v_tiles = shared_place(v_first);
     const u32 barriers = v_tiles + STAGES * tile;
     auto full = [&](int which, int stage) { return Barrier{barriers + (which * STAGES + stage) * 16}; };
@@ -133,14 +134,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll 1
         for (i32 block = work.begin; block < work.end; ++block) {
             empty(which, stage).wait(phase);
-            fetch<D, BN, 64, ANY>(tiles + stage * BN * WIDE, rows, block * BN, work.kv_len, a, threadIdx.x % 64);
+            fetch<D, BN, 64, PAGED>(tiles + stage * BN * WIDE, rows, block * BN, work.kv_len, a, threadIdx.x % 64);
             wait_all_copies();
             publish();
             full(which, stage).arrive();
             if (++stage == STAGES) stage = 0, phase ^= 1;
         }
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MANY));
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MPAGED));
         const int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, wave = thread / 32, lane = thread % 32;
         const u32 own_q = q_tile + group * 64 * WIDE * 2;
         const Rows<T> queries(q, a.q, work.sequence, work.head, work.q_start);
@@ -179,8 +180,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const Sight sight[2] = {work.sight(query0, key), work.sight(query0 + 8, key)};
             if (scores.cap > 0) each(s, sight, [&](f32 x, const Sight &, int) { return scores.capped(x); });
             else if (scores.bent) each(s, sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
-            if (scores.slope != 0) each(s, sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
+            if (scores.slope != 0)
+                each(s, sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
             if (work.masked(block)) each(s, sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
+            if (PAGED && some_missing(a, tables, work, block)) {
+                const Holes<BN> hole(a, tables, work.sequence, key);
+                each(s, sight, [&](f32 x, const Sight &, int key) { return hole.at(key) ? -infinity() : x; });
+            }
             f32 high[2] = {s[0], s[2]};
 #pragma unroll
             for (int i = 0; i < BN / 2; ++i) high[i / 2 % 2] = fmaxf(high[i / 2 % 2], s[i]);
@@ -271,8 +277,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const f32 share = all == 0 ? 0 : 1 / all;
             const i32 query = query0 + r * 8;
             if (query >= work.q_len) continue;
-            if (lse && lane % 4 == 0)
-                lse[work.sequence * to.lse.sequence + work.head * to.lse.head + (work.q_start + query) * to.lse.row] = log_sum(most[r], all);
+            const i64 lse_at = work.sequence * to.lse.sequence + work.head * to.lse.head + (work.q_start + query) * to.lse.row;
+            if (lse && lane % 4 == 0) lse[lse_at] = log_sum(most[r], all);
             T *const row = out_first + query * to.out.row + lane % 4 * 2;
 #pragma unroll
             for (int n = 0; n < D / 8; ++n)

@@ -23,14 +23,13 @@ template <int COLUMNS, int ROWS, int STEP, class T>
 __device__ inline void fetch_any(T *place, const Rows<T> &rows, i32 first, i32 end, const Attention &a, int row0, int piece) {
 #pragma unroll 1
     for (int row = 0; row + row0 < ROWS; row += STEP) {
-        const bool there = first + row0 + row < end;
-        const T *const from = rows.at(there ? first + row0 + row : first) + piece * 8;
+        const T *const start = first + row0 + row < end ? rows.at(first + row0 + row) : nullptr, *const from = start + piece * 8;
 #pragma unroll 1
         for (int panel = 0; panel < (COLUMNS + 63) / 64; ++panel) {
             T *const piece_at = place + (panel * ROWS + row) * 64;
-            const bool within = there && panel * 64 + piece * 8 < a.dim;
+            const bool within = start && panel * 64 + piece * 8 < a.dim;
             if (a.aligned) {
-                copy_async16(piece_at, from + panel * 64, within);
+                copy_async16(piece_at, from + panel * 64, within ? 16 : 0);
                 continue;
             }
 #pragma unroll
@@ -42,10 +41,11 @@ __device__ inline void fetch_any(T *place, const Rows<T> &rows, i32 first, i32 e
     }
 }
 
-// Starts to bring ROWS rows of so many columns from row `first` on into panels, with COUNT threads of which this one has a number; rows at and beyond
-// `end`, and columns beyond the head's size, become zeros. Eight threads have a row, and each the same piece of its rows.
+// Starts to bring ROWS rows of so many columns from row `first` on into panels, with COUNT threads of which this one has a number; rows at
+// and beyond `end`, and columns beyond the head's size, become zeros. Eight threads have a row, and each the same piece of its rows.
 // EVERY kind of rows: of pages and at odd places too.
-template <int COLUMNS, int ROWS, int COUNT, bool EVERY, class T> __device__ inline void fetch(T *to, const Rows<T> &rows, i32 first, i32 end, const Attention &a, int thread) {
+template <int COLUMNS, int ROWS, int COUNT, bool EVERY, class T>
+__device__ inline void fetch(T *to, const Rows<T> &rows, i32 first, i32 end, const Attention &a, int thread) {
     const int row0 = thread / 8, piece = thread % 8, STEP = COUNT / 8, PANELS = (COLUMNS + 63) / 64;
     static_assert(COUNT % 64 == 0, "a thread's rows have their pieces in one order");
     T *const place = to + row0 * 64 + (piece ^ row0 % 8) * 8;
@@ -57,8 +57,10 @@ template <int COLUMNS, int ROWS, int COUNT, bool EVERY, class T> __device__ inli
             if (ROWS % STEP != 0 && row + row0 >= ROWS) break;
 #pragma unroll
             for (int panel = 0; panel < PANELS; ++panel)
-                if (COLUMNS % 64 == 0 || panel * 64 + piece * 8 < COLUMNS)
-                    copy_async16(place + (panel * ROWS + row) * 64, from + panel * 64, first + row0 + row < end && panel * 64 + piece * 8 < a.dim);
+                if (COLUMNS % 64 == 0 || panel * 64 + piece * 8 < COLUMNS) {
+                    const bool within = first + row0 + row < end && panel * 64 + piece * 8 < a.dim;
+                    copy_async16(place + (panel * ROWS + row) * 64, from + panel * 64, within ? 16 : 0);
+                }
         }
         return;
     }

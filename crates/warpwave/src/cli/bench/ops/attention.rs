@@ -57,7 +57,8 @@ fn case(sizes: Sizes, call: Call) -> Case {
     let setup = format!(
         "from torch.nn.attention import sdpa_kernel, SDPBackend\n\
          q, k, v = {0}, {1}, {1}\n\
-         def run():\n    with sdpa_kernel([SDPBackend.{backend}]): return F.scaled_dot_product_attention(q, k, v, is_causal={2}, enable_gqa={3})",
+         def run():\n    \
+         with sdpa_kernel([SDPBackend.{backend}]): return F.scaled_dot_product_attention(q, k, v, is_causal={2}, enable_gqa={3})",
         tensor(heads),
         tensor(kv_heads),
         if causal { "True" } else { "False" },
