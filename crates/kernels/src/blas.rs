@@ -536,3 +536,129 @@ impl RocFunctions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    use super::*;
+
+    /// The headers belong to large packages: where they are not, the test is skipped.
+    fn missing(what: &str) {
+        eprintln!("skipped: {what}");
+    }
+
+    /// Sizes of parameters and numbers, as the compiler reads them in the vendor's header.
+    fn agrees(header: &str, prologue: &str, includes: &[PathBuf], rows: &[(&str, &[usize])], numbers: &[(&str, i64)]) {
+        let mut text = format!(
+            "{prologue}\n#include <{header}>\n\
+             template <class R, class... A, unsigned long N> constexpr bool fits(R (*)(A...), const unsigned long (&wanted)[N]) {{\n\
+             const unsigned long sizes[] = {{sizeof(A)...}};\n\
+             if (sizeof...(A) != N || sizeof(R) != 4) return false;\n\
+             for (unsigned long i = 0; i < N; ++i) if (sizes[i] != wanted[i]) return false;\n\
+             return true;\n}}\n"
+        );
+        for (i, (symbol, sizes)) in rows.iter().enumerate() {
+            let sizes = sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            writeln!(text, "constexpr unsigned long s{i}[] = {{{sizes}}};\nstatic_assert(fits(&{symbol}, s{i}), \"{symbol}\");").unwrap();
+        }
+        for (name, number) in numbers {
+            writeln!(text, "static_assert((long)({name}) == {number}, \"{name}\");").unwrap();
+        }
+        let file = std::env::temp_dir().join(format!("warpwave-{}-{}.cpp", header.replace('/', "-"), std::process::id()));
+        std::fs::write(&file, text).unwrap();
+        let mut compilers = ["g++", "clang++", "c++", "clang++-19", "clang-19"].into_iter().map(|compiler| {
+            let mut command = Command::new(compiler);
+            command.args(["-std=c++17", "-fsyntax-only", "-w", "-x", "c++", "-D__HIP_PLATFORM_AMD__"]);
+            includes.iter().for_each(|include| _ = command.arg("-I").arg(include));
+            command.arg(&file).output()
+        });
+        let output = compilers.find_map(Result::ok);
+        std::fs::remove_file(&file).unwrap();
+        let Some(output) = output else { return missing("no C++ compiler to read the headers with") };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        eprintln!("{header}: {} functions and {} numbers agree", rows.len(), numbers.len());
+    }
+
+    fn folder_of(header: &str, folders: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+        folders.into_iter().find(|folder: &PathBuf| folder.join(header).exists())
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_cublaslt() {
+        let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        let wheels = || {
+            python_folders().into_iter().flat_map(|f| ["cu13", "cublas", "cuda_runtime"].map(|p| f.join("nvidia").join(p).join("include")))
+        };
+        let usual = || versioned_folders("/usr/local", "cuda", "include").into_iter().chain(wheels());
+        let lt = folder_of("cublasLt.h", named("WARPWAVE_CUBLAS_INCLUDE").into_iter().chain(usual()));
+        let cuda = folder_of("library_types.h", named("WARPWAVE_CUDA_INCLUDE").into_iter().chain(usual()));
+        let (Some(lt), Some(cuda)) = (lt, cuda) else { return missing("no cublasLt.h (pip install nvidia-cublas-cu12)") };
+        if ![&lt, &cuda].iter().any(|folder| folder.join("crt/host_defines.h").exists()) {
+            return missing("no crt/host_defines.h (pip install nvidia-cuda-nvcc-cu12)");
+        }
+        let number = |dtype| i64::from(lt::datatype(dtype).unwrap());
+        let numbers = [
+            ("CUBLASLT_MATMUL_DESC_TRANSA", i64::from(lt::TRANSPOSE_A)),
+            ("CUBLASLT_MATMUL_DESC_TRANSB", i64::from(lt::TRANSPOSE_B)),
+            ("CUBLASLT_MATMUL_DESC_EPILOGUE", i64::from(lt::EPILOGUE)),
+            ("CUBLASLT_MATMUL_DESC_BIAS_POINTER", i64::from(lt::BIAS_POINTER)),
+            ("CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT", i64::from(lt::BATCHES)),
+            ("CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET", i64::from(lt::STEP)),
+            ("CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES", i64::from(lt::MOST_WORKSPACE)),
+            ("CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES", i64::from(lt::ALIGNMENTS[0])),
+            ("CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES", i64::from(lt::ALIGNMENTS[1])),
+            ("CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES", i64::from(lt::ALIGNMENTS[2])),
+            ("CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES", i64::from(lt::ALIGNMENTS[3])),
+            ("CUBLASLT_EPILOGUE_DEFAULT", i64::from(lt::NOTHING)),
+            ("CUBLASLT_EPILOGUE_RELU", i64::from(lt::RELU)),
+            ("CUBLASLT_EPILOGUE_BIAS", i64::from(lt::BIAS)),
+            ("CUBLASLT_EPILOGUE_RELU_BIAS", i64::from(lt::RELU | lt::BIAS)),
+            ("CUBLASLT_EPILOGUE_GELU", i64::from(lt::GELU)),
+            ("CUBLASLT_EPILOGUE_GELU_BIAS", i64::from(lt::GELU | lt::BIAS)),
+            ("CUBLAS_OP_N", i64::from(lt::OP_N)),
+            ("CUBLAS_OP_T", i64::from(lt::OP_T)),
+            ("CUBLAS_COMPUTE_32F", i64::from(lt::COMPUTE_32F)),
+            ("CUBLAS_COMPUTE_32F_FAST_TF32", i64::from(lt::COMPUTE_TF32)),
+            ("CUBLAS_COMPUTE_64F", i64::from(lt::COMPUTE_64F)),
+            ("CUBLAS_COMPUTE_32I", i64::from(lt::COMPUTE_32I)),
+            ("CUDA_R_32F", number(DType::F32)),
+            ("CUDA_R_64F", number(DType::F64)),
+            ("CUDA_R_16F", number(DType::F16)),
+            ("CUDA_R_16BF", number(DType::Bf16)),
+            ("CUDA_R_8I", number(DType::U8)),
+            ("CUDA_R_32I", number(DType::I32)),
+            ("sizeof(cublasLtMatmulHeuristicResult_t)", size_of::<Choice>() as i64),
+            ("offsetof(cublasLtMatmulHeuristicResult_t, state)", std::mem::offset_of!(Choice, state) as i64),
+        ];
+        // Its own 16-bit types need more headers than the numbers do.
+        let types = "#define __CUDA_FP16_H__\n#define __CUDA_BF16_H__\nstruct __half { short x; }; struct __nv_bfloat16 { short x; };";
+        agrees("cublasLt.h", types, &[lt, cuda], LtFunctions::ROWS, &numbers);
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_rocblas() {
+        let named = std::env::var_os("WARPWAVE_ROCBLAS_INCLUDE").map(PathBuf::from).into_iter();
+        let usual = versioned_folders("/opt", "rocm", "include").into_iter().chain([PathBuf::from("/usr/include")]);
+        let Some(folder) = folder_of("rocblas/rocblas.h", named.chain(usual)) else {
+            return missing("no rocblas/rocblas.h (librocblas-dev)");
+        };
+        let number = |dtype| i64::from(roc::datatype(dtype).unwrap());
+        let numbers = [
+            ("rocblas_operation_none", i64::from(roc::OP_N)),
+            ("rocblas_operation_transpose", i64::from(roc::OP_T)),
+            ("rocblas_gemm_algo_standard", i64::from(roc::STANDARD)),
+            ("rocblas_status_not_implemented", 2),
+            ("rocblas_datatype_f16_r", number(DType::F16)),
+            ("rocblas_datatype_f32_r", number(DType::F32)),
+            ("rocblas_datatype_f64_r", number(DType::F64)),
+            ("rocblas_datatype_bf16_r", number(DType::Bf16)),
+            ("rocblas_datatype_i8_r", number(DType::U8)),
+            ("rocblas_datatype_i32_r", number(DType::I32)),
+        ];
+        let hip = Path::new("/usr/include").to_owned();
+        agrees("rocblas/rocblas.h", "", &[folder, hip], RocFunctions::ROWS, &numbers);
+    }
+}

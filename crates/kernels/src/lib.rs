@@ -13,6 +13,9 @@
 //! - Whole numbers wrap. Divided by zero they are 0.
 //! - The larger or smaller of a number and NaN is NaN. The sign of NaN is 0.
 //! - [`Unary::Round`] takes halves away from zero.
+//! - Attention on matrix units rounds its weights to the type of the values.
+//! - Sums of floats are made in f32, those of f64 in f64, always in the same order: a call repeated gives the same bits.
+//!   Of equals the first index counts, and NaN comes before all numbers ([`Reduce`]).
 //! - An index that is none, negative or beyond its dimension, reads 0 and writes nothing. Of equal indices the last in order is the one
 //!   that [`Kernels::scatter`] leaves; [`Kernels::scatter_add`] adds in their order, and rounds once.
 //! - In order NaN is the greatest, both zeros are equal, and what is equal stays in its order: the lower index comes first.
@@ -61,6 +64,7 @@ mod quant;
 mod reduce;
 mod rope;
 mod sample;
+mod scan;
 mod scores;
 mod source;
 mod tune;

@@ -131,7 +131,7 @@ struct Product {
     has_bias: u32,
     tiles: [u32; 2],
     parts: u32,
-    padding: u32,
+    part: u32,
 }
 
 /// A product with its operands.
@@ -152,17 +152,22 @@ static PLAIN: File = File { name: "plain.cu", texts: &[HEADERS[0], HEADERS[2], i
 static VECTORS: File =
     File { name: "gemv.cu", texts: &[HEADERS[0], HEADERS[2], include_str!("cu/gemv.cu")], kernels: &["_rows", "_columns", "_combine"] };
 
-/// Vectors that a matrix is multiplied with at once.
-const MOST_VECTORS: u64 = 8;
-/// Elements of vectors that a block of `columns` keeps: `MOST` of `gemv.cu`.
-const MOST_KEPT: u64 = 4096;
+/// Vectors that a matrix is multiplied with at once: with more, matrix units are faster.
+fn most_vectors(dtype: DType) -> u64 {
+    match dtype {
+        DType::F32 => 8,
+        DType::F16 | DType::Bf16 => 4,
+        _ => 0,
+    }
+}
 
 impl Kernels {
     /// A matrix product.
     ///
     /// `a` is m × k, `b` k × n and `out` m × n, each with the batch's dimensions in front; those that `a` or `b` lacks, or has only one of,
     /// are repeated. Any strides will do. `a` and `b` are of one type: f32 and f64 give their own type, f16 and bf16 their own or f32,
-    /// `u8`, taken for the bits of signed bytes, gives i32. Sums are f32 (i32 of bytes, f64 of f64), and rounded once.
+    /// `u8`, taken for the bits of signed bytes, gives i32. Sums are f32 (i32 of bytes, f64 of f64), and rounded once. The matrix units of
+    /// AMD's gfx90a take f16 too small to be normal numbers for 0.
     pub fn matmul(&self, stream: &Stream, matmul: &Matmul<'_>, a: &View<'_>, b: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
         let out = out.as_view();
         let work = self.check_matmul(stream, matmul, *a, *b, out)?;
@@ -180,11 +185,9 @@ impl Kernels {
                 }
             },
             MatmulBy::Auto => {
-                let few = work.with_vectors().filter(|(_, work)| {
-                    // Of several vectors the library's matrix units have more to do than we.
-                    work.product.n == 1 || (work.a.dtype() == DType::F32 && work.product.n <= 4)
-                });
-                if let Some((way, work)) = few {
+                // Of several vectors of 16 bits the library reads the matrix as fast as we.
+                let few = |work: &Work<'_>| work.product.n == 1 || work.a.dtype() == DType::F32;
+                if let Some((way, work)) = work.with_vectors().filter(|(_, work)| few(work)) {
                     return self.multiply_vectors(stream, way, &work);
                 }
                 match self.blas() {
@@ -312,14 +315,15 @@ impl Kernels {
                 let blocks = |tile: &Tile| product.m.div_ceil(tile.bm.into()) * product.n.div_ceil(tile.bn.into()) * product.batches;
                 let [small, large] = [false, true].map(|large| Tile::of(nvidia, dtype, large));
                 // Large tiles read less, small ones leave fewer units without work.
-                let tile = if blocks(&large) >= u64::from(info.compute_units) { large } else { small };
+                let is_large = blocks(&large) >= u64::from(info.compute_units);
+                let tile = if is_large { large } else { small };
                 product.tiles = [product.m.div_ceil(tile.bm.into()), product.n.div_ceil(tile.bn.into())]
                     .map(|tiles| u32::try_from(tiles).unwrap_or(u32::MAX));
                 let threads = tile.bm / tile.wm * (tile.bn / tile.wn) * info.wave_size;
-                (tile.recipe(layout, dtype, work.out.dtype()), threads, tile.stages * (tile.bm + tile.bn) * tile.k_bytes)
+                (tiles_recipe(dtype, work.out.dtype(), layout, is_large), threads, tile.stages * (tile.bm + tile.bn) * tile.k_bytes)
             }
         };
-        let blocks = product.tiles[0].checked_mul(product.tiles[1]).unwrap_or(u32::MAX);
+        let blocks = product.tiles[0].saturating_mul(product.tiles[1]);
         let launch = Launch::new([blocks, product.batches.min(0xffff) as u32, 1], [threads, 1, 1]).shared(shared);
         let kernels = self.load(&recipe)?;
         // SAFETY: the kernel was made for these types and takes these arguments; the sizes and strides are those of views that were checked
@@ -349,9 +353,11 @@ impl Kernels {
             }
             Way::Columns => {
                 let across = product.m.div_ceil(32 * each);
-                let wanted = u64::from(self.device().info().compute_units) * 8 / (across * product.batches).max(1);
-                let least = product.k.div_ceil(MOST_KEPT / recipe.number("VECTORS") as u64);
-                product.parts = wanted.min(product.k.div_ceil(64)).max(least).clamp(1, 0xffff) as u32;
+                // Parts of k for all units to have four blocks at once; the sums of many would take longer.
+                let wanted = u64::from(self.device().info().compute_units) * 4 / (across * product.batches).max(1);
+                let parts = wanted.min(product.k / 64).clamp(1, 0xffff);
+                product.part = product.k.div_ceil(parts) as u32;
+                product.parts = product.k.div_ceil(product.part.into()) as u32;
                 let sums = stream.alloc::<f32>((u64::from(product.parts) * product.batches * product.n * product.m) as usize);
                 let mut sums = sums.map_err(refused(OP))?;
                 let launch = Launch::new([grid(across), product.parts, product.batches.min(0xffff) as u32], [256, 1, 1]);
@@ -364,10 +370,10 @@ impl Kernels {
 
     /// The last step of products whose sums are elsewhere: m by m, for each of n, for each part, for each of the batch.
     fn combine(&self, stream: &Stream, work: &Work<'_>, product: Product, sums: Arg<'_>) -> Result<()> {
-        let kernels =
-            self.load(&vectors_recipe(work.a.dtype(), work.out.dtype(), product.n.next_power_of_two().min(MOST_VECTORS) as u32))?;
-        let elements = product.m * product.n * product.batches;
-        let launch = Launch::for_elements(elements.min(1 << 24) as usize, 256);
+        let vectors = if product.n <= most_vectors(work.a.dtype()) { product.n.next_power_of_two() as u32 } else { 1 };
+        let kernels = self.load(&vectors_recipe(work.a.dtype(), work.out.dtype(), vectors))?;
+        let Launch { grid: [blocks, ..], .. } = Launch::for_elements(product.m as usize, 256);
+        let launch = Launch::new([blocks, product.n.min(0xffff) as u32, product.batches.min(0xffff) as u32], [256, 1, 1]);
         // SAFETY: as in `multiply_here`.
         unsafe { kernels[2].launch(stream, launch, (Arg::from(work.out.start()), sums, work.bias_start(), Arg::value(&product))) }
             .map_err(refused(OP))
@@ -520,16 +526,14 @@ impl<'a> Work<'a> {
 
     /// As a matrix and few vectors, if it is one whose lines are without gaps.
     fn with_vectors(&self) -> Option<(Way, Work<'a>)> {
-        if !matches!(self.a.dtype(), DType::F32 | DType::F16 | DType::Bf16) {
-            return None;
-        }
         let way = |work: &Work<'a>| {
             let Product { m, n, k, a, b, .. } = work.product;
-            if n > MOST_VECTORS || k == 0 {
+            let whole = (k * work.a.dtype().size() as u64).is_multiple_of(16);
+            if n > most_vectors(work.a.dtype()) || k == 0 || k > i32::MAX as u64 {
                 None
-            } else if work.in_rows(0, [(k, a[1]), (m, a[0])]) && work.in_rows(1, [(k, b[0]), (n, b[1])]) {
+            } else if whole && work.in_rows(0, [(k, a[1]), (m, a[0])]) && work.in_rows(1, [(k, b[0]), (n, b[1])]) {
                 Some(Way::Rows)
-            } else if work.in_rows(0, [(m, a[0]), (k, a[1])]) && k.div_ceil(0xffff) <= MOST_KEPT / MOST_VECTORS {
+            } else if work.in_rows(0, [(m, a[0]), (k, a[1])]) {
                 Some(Way::Columns)
             } else {
                 None
@@ -589,7 +593,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The sizes of a block's and a wave's tiles, and how many bytes of k are copied at a time, in how many stages.
+/// The sizes of a block's and a wave's tiles, and how many bytes of k are copied at a time, in how many stages: as `matmul.cu` has them.
 #[derive(Debug, Clone, Copy)]
 struct Tile {
     bm: u32,
@@ -602,33 +606,30 @@ struct Tile {
 
 impl Tile {
     fn of(nvidia: bool, dtype: DType, large: bool) -> Tile {
-        // AMD has 64 KiB of shared memory, and copies to it at once.
-        let (k_bytes, stages) = match (nvidia, large) {
-            (true, true) => (128, 3),
-            (true, false) => (128, 4),
-            (false, _) => (64, 2),
-        };
         let (bm, bn, wm, wn) = match (nvidia, large) {
             (_, false) => (64, 64, 32, 32),
             (true, true) if dtype == DType::F32 => (128, 128, 64, 32),
             (true, true) => (128, 256, 64, 64),
             (false, true) => (128, 128, 64, 64),
         };
+        let (k_bytes, stages) = match (nvidia, large) {
+            (true, true) => (64, 4),
+            (true, false) => (128, 4),
+            (false, _) => (64, 2),
+        };
         Tile { bm, bn, wm, wn, k_bytes, stages }
-    }
-
-    fn recipe(&self, layout: u32, dtype: DType, out: DType) -> Recipe {
-        let element = if dtype == DType::U8 { "i8" } else { dtype.name() };
-        let Tile { bm, bn, wm, wn, k_bytes, stages } = *self;
-        // The recipe has room for six.
-        let numbers = [("LAYOUT", layout), ("BM", bm), ("BN", bn), ("WAVE_TILE", wm << 16 | wn), ("BK_BYTES", k_bytes), ("STAGES", stages)];
-        Recipe::new(&TILES, "matmul", &[element, out.name()], &numbers)
     }
 }
 
+fn tiles_recipe(dtype: DType, out: DType, layout: u32, large: bool) -> Recipe {
+    let element = if dtype == DType::U8 { "i8" } else { dtype.name() };
+    Recipe::new(&TILES, "matmul", &[element, out.name()], &[("LAYOUT", layout), ("LARGE", u32::from(large))])
+}
+
 fn vectors_recipe(dtype: DType, out: DType, vectors: u32) -> Recipe {
-    let rows = if vectors <= 2 { 4 } else { 2 };
-    let numbers = [("VECTORS", vectors), ("ROWS", rows), ("UNROLL", 2), ("DEPTH", 8)];
+    // As many loads under way as registers allow, found on an H200.
+    let (rows, unroll, depth) = [(2, 4, 4), (2, 4, 4), (4, 2, 8), (4, 1, 2)][vectors.trailing_zeros().min(3) as usize];
+    let numbers = [("VECTORS", vectors), ("ROWS", rows), ("UNROLL", unroll), ("DEPTH", depth)];
     Recipe::new(&VECTORS, "gemv", &[dtype.name(), out.name()], &numbers)
 }
 
@@ -642,24 +643,24 @@ fn has_mfma(arch: &str) -> bool {
     ["gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"].contains(&arch)
 }
 
-/// Every program of these operations, as it is for NVIDIA's GPUs and for AMD's.
+/// Every program of these operations.
 pub(crate) fn recipes() -> Vec<Recipe> {
     let floats = [DType::F32, DType::F16, DType::Bf16];
     let results = |dtype| if dtype == DType::F32 { vec![dtype] } else { vec![dtype, DType::F32] };
     let mut recipes: Vec<Recipe> = [DType::F32, DType::F64].map(|dtype| Recipe::new(&PLAIN, "plain", &[dtype.name()], &[])).to_vec();
     for (dtype, out) in floats.into_iter().flat_map(|dtype| results(dtype).into_iter().map(move |out| (dtype, out))) {
-        recipes.extend([1, 2, 4, 8].map(|vectors| vectors_recipe(dtype, out, vectors)));
+        recipes.extend(
+            [1, 2, 4, 8]
+                .into_iter()
+                .filter(|vectors| *vectors <= most_vectors(dtype))
+                .map(|vectors| vectors_recipe(dtype, out, vectors as u32)),
+        );
     }
-    for nvidia in [true, false] {
-        for large in [true, false] {
-            let tiles = |dtype, out, layouts: &[u32]| {
-                layouts.iter().map(|layout| Tile::of(nvidia, dtype, large).recipe(*layout, dtype, out)).collect::<Vec<_>>()
-            };
-            for (dtype, out) in floats.into_iter().flat_map(|dtype| results(dtype).into_iter().map(move |out| (dtype, out))) {
-                recipes.extend(tiles(dtype, out, &[0, 1, 2, 3, 4]));
-            }
-            recipes.extend(tiles(DType::U8, DType::I32, &[0, 4]));
+    for large in [true, false] {
+        for (dtype, out) in floats.into_iter().flat_map(|dtype| results(dtype).into_iter().map(move |out| (dtype, out))) {
+            recipes.extend([0, 1, 2, 3, 4].map(|layout| tiles_recipe(dtype, out, layout, large)));
         }
+        recipes.extend([0, 4].map(|layout| tiles_recipe(DType::U8, DType::I32, layout, large)));
     }
     recipes
 }

@@ -6,7 +6,14 @@ use std::path::{Path, PathBuf};
 const README: &str = include_str!("../../../README.md");
 
 /// Variables of the project's own tests, for CONTRIBUTING.md rather than the README.
-const FOR_DEVELOPERS: &[&str] = &["WARPWAVE_FACTS", "WARPWAVE_REQUIRE_ALL", "WARPWAVE_ROOT", "WARPWAVE_TEST_FULL"];
+const FOR_DEVELOPERS: &[&str] = &[
+    "WARPWAVE_CUBLAS_INCLUDE",
+    "WARPWAVE_FACTS",
+    "WARPWAVE_REQUIRE_ALL",
+    "WARPWAVE_ROCBLAS_INCLUDE",
+    "WARPWAVE_ROOT",
+    "WARPWAVE_TEST_FULL",
+];
 
 /// Macros that kernels see, not variables of the environment.
 const MACROS: &[&str] = &["WARPWAVE_CUDA_ARCH", "WARPWAVE_AMD", "WARPWAVE_ISA_VERSION", "WARPWAVE_PRELUDE_H", "WARPWAVE_WAVE_SIZE"];

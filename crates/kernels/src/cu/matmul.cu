@@ -1,21 +1,31 @@
 // Matrix products in tiles of shared memory, by the matrix units where there are.
 //
 // T is the type of A and B, U of the result. LAYOUT says how A and B lie: 0 to 3 where a dimension of each is without gaps and everything
-// is aligned to 16 bytes (1: A's is m, not k; 2: B's is n, not k), 4 for anything else.
-
-// BM × BN is the tile of a block, WAVE_TILE both sides of that of a wave; BK_BYTES of k are copied at a time, in STAGES.
-
-#if defined(WAVE_TILE)
-#define WM (WAVE_TILE >> 16)
-#define WN (WAVE_TILE & 0xffff)
-#endif
+// is aligned to 16 bytes (1: A's is m, not k; 2: B's is n, not k), 4 for anything else. LARGE is for matrices whose large tiles keep all
+// units busy.
 
 // Rows of tiles that are worked on together, for what they share to stay in the L2.
 #define GROUP 8
 
 #define A_T (LAYOUT == 1 || LAYOUT == 3)
 #define B_T (LAYOUT == 2 || LAYOUT == 3)
+
+// BM × BN is the tile of a block, WM × WN that of a wave; BK of k are copied at a time, in STAGES. The launcher knows them too. AMD has
+// 64 KiB of shared memory, and copies to it at once; NVIDIA's registers decide about the rest.
+#if defined(__AMDGCN__)
+constexpr int BM = LARGE ? 128 : 64, BN = BM, WM = BM / 2, WN = BM / 2, STAGES = 2, BK_BYTES = 64;
+#else
+constexpr int BM = LARGE ? 128 : 64, BN = LARGE && sizeof(T) < 4 ? 256 : BM, WM = BM / 2, WN = BN / 4 > 32 ? 64 : 32;
+constexpr int STAGES = 4, BK_BYTES = LARGE ? 64 : 128;
+#endif
 constexpr int BK = BK_BYTES / sizeof(T), THREADS = (BM / WM) * (BN / WN) * TILE_LANES;
+
+// What is computed of this from here on is computed here: it is not to be kept in registers meanwhile, for NVIDIA has none to spare.
+#if defined(__AMDGCN__)
+#define AFRESH(KIND, VALUE)
+#else
+#define AFRESH(KIND, VALUE) asm volatile("" : "+" KIND(VALUE))
+#endif
 
 template <class E> struct SumOf { typedef f32 Type; };
 template <> struct SumOf<i8> { typedef i32 Type; };
@@ -35,10 +45,7 @@ template <int ROWS, int COLUMNS> struct Feed {
     __device__ void copy(T *to, u64 stride, int rows, int columns) const {
         const int left = columns - column(), bytes = left >= EACH ? 16 : left > 0 ? left * (int)sizeof(T) : 0;
         u64 apart = APART * stride;
-#if !defined(__AMDGCN__)
-        // Its multiples are not to be kept in registers from tile to tile: there are none to spare.
-        asm volatile("" : "+l"(apart));
-#endif
+        AFRESH("l", apart);
         const T *from = at;
 #pragma unroll
         for (int i = 0; i < PIECES; ++i) {
@@ -53,7 +60,7 @@ template <int ROWS, int COLUMNS> __device__ inline void fill_any(T *to, const T 
     typedef Swizzled<T, COLUMNS> At;
     // Neighbours of memory to neighbours of the wave.
     const bool by_row = strides[0] < strides[1];
-#pragma unroll 2
+#pragma unroll 1
     for (int at = threadIdx.x; at < ROWS * COLUMNS; at += THREADS) {
         const int row = by_row ? at % ROWS : at / COLUMNS, column = by_row ? at / ROWS : at % COLUMNS;
         T element = T();
@@ -62,7 +69,7 @@ template <int ROWS, int COLUMNS> __device__ inline void fill_any(T *to, const T 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, const T *b, const U *bias, const __grid_constant__ Product p) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME(U *out, const T *a, const T *b, const U *bias, const __grid_constant__ Product p) {
     constexpr int STEP = TileA<T>::K, STEPS = BK / STEP, MI = WM / 16, NI = WN / 16, A_SIZE = BM * BK, B_SIZE = BN * BK;
     typedef Swizzled<T, A_T ? BM : BK> AtA;
     typedef Swizzled<T, B_T ? BN : BK> AtB;
@@ -72,13 +79,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, c
     // Tiles in groups of rows, column after column within.
     const u32 group = blockIdx.x / (GROUP * p.tiles[1]), rows = min((u32)GROUP, p.tiles[0] - group * GROUP);
     const u32 within = blockIdx.x - group * GROUP * p.tiles[1];
-    const u64 m0 = (u64)(group * GROUP + within % rows) * BM, n0 = (u64)(within / rows) * BN;
+    u32 tile_m = group * GROUP + within % rows, tile_n = within / rows;
     const int wave = threadIdx.x / TILE_LANES, wave_m = wave / (BN / WN) * WM, wave_n = wave % (BN / WN) * WN;
 
     const u32 tiles = (u32)((p.k + BK - 1) / BK);
     for (u64 batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
-        const T *from_a = a + batch_offset(p, 0, batch) + m0 * p.a[0], *from_b = b + batch_offset(p, 1, batch) + n0 * p.b[1];
-        const int left_m = (int)min((u64)BM, p.m - m0), left_n = (int)min((u64)BN, p.n - n0);
+        const T *from_a = a + batch_offset(p, 0, batch) + (u64)tile_m * BM * p.a[0];
+        const T *from_b = b + batch_offset(p, 1, batch) + (u64)tile_n * BN * p.b[1];
+        const int left_m = (int)min((u64)BM, p.m - (u64)tile_m * BM), left_n = (int)min((u64)BN, p.n - (u64)tile_n * BN);
         u32 next = 0, slot = 0;
 #if LAYOUT != 4
         Feed<A_T ? BK : BM, A_T ? BM : BK> feed_a(from_a, p.a[A_T]);
@@ -159,11 +167,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, c
         // them is written once.
         constexpr int STRIDE = WN + 8, VEC = 16 / sizeof(U), LANES = TILE_LANES;
         static_assert((BM / WM) * (BN / WN) * 16 * STRIDE * sizeof(Sum) <= STAGES * (A_SIZE + B_SIZE) * sizeof(T), "the sums' room");
+        const Product &q = afresh(p);
+        AFRESH("r", tile_m);
+        AFRESH("r", tile_n);
+        const u64 m0 = (u64)tile_m * BM, n0 = (u64)tile_n * BN;
         Sum *slab = (Sum *)room + wave * 16 * STRIDE;
-        U *to = out + batch_offset(p, 2, batch) + (n0 + wave_n) * p.c[1];
-        const U *add = bias + (p.has_bias ? batch_offset(p, 3, batch) + (n0 + wave_n) * p.bias[1] : 0);
-        const bool plain = p.alpha == 1 && p.beta == 0 && !p.has_bias && p.activation == 0;
-        const bool vectors = p.c[1] == 1 && (p.c[0] % VEC | (u64)to % 16) == 0;
+        U *to = out + batch_offset(q, 2, batch) + (n0 + wave_n) * q.c[1];
+        const U *add = bias + (q.has_bias ? batch_offset(q, 3, batch) + (n0 + wave_n) * q.bias[1] : 0);
+        const bool plain = q.alpha == 1 && q.beta == 0 && !q.has_bias && q.activation == 0;
+        const bool vectors = q.c[1] == 1 && (q.c[0] % VEC | (u64)to % 16) == 0;
         const int lane = lane_of_wave();
         wait_copies<0>();
         __syncthreads();
@@ -180,14 +192,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, c
             }
             __syncthreads();
             const u64 m1 = m0 + wave_m + pass * 16;
-            const int height = (int)min((i64)16, max((i64)0, (i64)(p.m - m1))), width = (int)min((i64)WN, max((i64)0, (i64)(p.n - n0 - wave_n)));
+            const int height = (int)min((i64)16, max((i64)0, (i64)(q.m - m1))), width = (int)min((i64)WN, max((i64)0, (i64)(q.n - n0 - wave_n)));
             if (!plain) {
 #pragma unroll 1
                 for (int at = lane; at < 16 * WN; at += LANES) {
                     const int row = at / WN, column = at % WN;
                     if (row >= height || column >= width) continue;
                     Sum &sum = slab[row * STRIDE + column];
-                    sum = finish<U, Sum>(p, sum, to + (m1 + row) * p.c[0] + column * p.c[1], add + (m1 + row) * p.bias[0] + column * p.bias[1]);
+                    sum = finish<U, Sum>(q, sum, to + (m1 + row) * q.c[0] + column * q.c[1], add + (m1 + row) * q.bias[0] + column * q.bias[1]);
                 }
                 __syncthreads();
             }
@@ -196,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, c
                 const int row = at / (WN / VEC), column = at % (WN / VEC) * VEC;
                 if (row >= height || column >= width) continue;
                 const Sum *from = slab + row * STRIDE + column;
-                U *place = to + (m1 + row) * p.c[0] + column * p.c[1];
+                U *place = to + (m1 + row) * q.c[0] + column * q.c[1];
                 if (vectors && column + VEC <= width) {
                     union { uint4 raw; U each[VEC]; } packed;
 #pragma unroll
@@ -204,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(U *out, const T *a, c
                     *(uint4 *)place = packed.raw;
                 } else {
 #pragma unroll 1
-                    for (int e = 0; e < min(VEC, width - column); ++e) place[e * p.c[1]] = Narrow<U>::from(from[e]);
+                    for (int e = 0; e < min(VEC, width - column); ++e) place[e * q.c[1]] = Narrow<U>::from(from[e]);
                 }
             }
             __syncthreads();

@@ -80,9 +80,10 @@ extern "C" __global__ void __launch_bounds__(256) NAME(T *out, const T *a, const
             }
             __syncthreads();
         }
-        T *to = out + batch_offset(p, 2, batch) + (m0 + down) * p.c[0] + (n0 + across) * p.c[1];
-        const T *add = bias + (p.has_bias ? batch_offset(p, 3, batch) + (m0 + down) * p.bias[0] + (n0 + across) * p.bias[1] : 0);
-        const int rows = (int)min((i64)TILE, (i64)(p.m - m0)) - down, columns = (int)min((i64)TILE, (i64)(p.n - n0)) - across;
+        const Product &q = afresh(p);
+        T *to = out + batch_offset(q, 2, batch) + (m0 + down) * q.c[0] + (n0 + across) * q.c[1];
+        const T *add = bias + (q.has_bias ? batch_offset(q, 3, batch) + (m0 + down) * q.bias[0] + (n0 + across) * q.bias[1] : 0);
+        const int rows = (int)min((i64)TILE, (i64)(q.m - m0)) - down, columns = (int)min((i64)TILE, (i64)(q.n - n0)) - across;
         // The sums one after the other, by way of where the operands were: what becomes of them is long, and so written once.
         T *own = room[0][0] + threadIdx.x;
 #pragma unroll 1
@@ -99,8 +100,8 @@ extern "C" __global__ void __launch_bounds__(256) NAME(T *out, const T *a, const
             for (int j = 0; j < FOURS * 4; ++j) {
                 const int column = j / 4 * 64 + j % 4;
                 if (column >= columns) break;
-                T *place = to + row * p.c[0] + column * p.c[1];
-                *place = finish<T, T>(p, own[j * 256], place, add + row * p.bias[0] + column * p.bias[1]);
+                T *place = to + row * q.c[0] + column * q.c[1];
+                *place = finish<T, T>(q, own[j * 256], place, add + row * q.bias[0] + column * q.bias[1]);
             }
         }
         __syncthreads();

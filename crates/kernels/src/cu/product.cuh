@@ -13,13 +13,27 @@ struct Product {
     f64 alpha, beta;
     // The function: none, relu, gelu, gelu_erf, silu, sigmoid, tanh.
     u32 activation, has_bias;
-    // Tiles by m and n, for those who work in tiles; into how many parts k is cut, for those who cut it.
-    u32 tiles[2], parts, padding;
+    // Tiles by m and n, for those who work in tiles; how many parts k is cut into and how long they are, for those who cut it.
+    u32 tiles[2], parts, part;
 };
 
-// Where a batch's element begins.
+// The kernel's own Product, read once more: what is read of it from here on need not wait in AMD's scalar registers. It stands behind
+// four pointers.
+#if defined(__AMDGCN__)
+__device__ inline const Product &afresh(const Product &) {
+    typedef const char __attribute__((address_space(4))) *Bytes;
+    Bytes at = (Bytes)__builtin_amdgcn_kernarg_segment_ptr() + 4 * sizeof(void *);
+    asm volatile("" : "+s"(at));
+    return *(const Product *)at;
+}
+#else
+__device__ inline const Product &afresh(const Product &p) { return p; }
+#endif
+
+// Where a batch's element begins. Divisions take long: none where there is no batch.
 __device__ inline u64 batch_offset(const Product &p, int operand, u64 batch) {
     u64 at = 0;
+    if (batch == 0) return 0;
 #pragma unroll 1
     for (int d = 0; d < MOST_BATCHES; ++d) {
         at += batch % p.batch[d] * p.steps[operand][d];
