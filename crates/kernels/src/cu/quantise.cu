@@ -173,10 +173,10 @@ template <int MOST> struct Runs {
                 product = fmaf(weighted, x[i], product);
             }
             sum = sum_of<4>(sum), square = sum_of<4>(square), product = sum_of<4>(product);
-            // The straight line through codes and numbers; it may not begin above zero.
+            // The straight line through codes and numbers; it may not begin above zero. Codes that are all alike give none.
             const f32 spread = weights * square - sum * sum;
             f32 slope = (weights * product - values * sum) / spread, start = (square * values - sum * product) / spread;
-            if (!(start <= 0)) start = 0, slope = product / square;
+            if (!(start <= 0) || !(spread > 1e-4f * weights * square)) start = 0, slope = product / square;
             f32 error = 0;
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
