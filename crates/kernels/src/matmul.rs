@@ -323,7 +323,7 @@ impl Kernels {
                 (tiles_recipe(dtype, work.out.dtype(), layout, is_large), threads, tile.stages * (tile.bm + tile.bn) * tile.k_bytes)
             }
         };
-        let blocks = product.tiles[0].checked_mul(product.tiles[1]).unwrap_or(u32::MAX);
+        let blocks = product.tiles[0].saturating_mul(product.tiles[1]);
         let launch = Launch::new([blocks, product.batches.min(0xffff) as u32, 1], [threads, 1, 1]).shared(shared);
         let kernels = self.load(&recipe)?;
         // SAFETY: the kernel was made for these types and takes these arguments; the sizes and strides are those of views that were checked
