@@ -235,9 +235,7 @@ impl Kernel {
         self.check_shape(&launch)?;
         self.check_arguments(stream, args)?;
         let table = device.activate()?;
-        if launch.shared > self.default_shared && !self.shared_allowed.load(Ordering::Acquire) {
-            self.allow_shared()?;
-        }
+        self.allow(launch.shared)?;
         let _gate = stream.enter();
         // Most kernels have few parameters: no allocation for them.
         let mut few = [std::ptr::null_mut::<c_void>(); 24];
@@ -270,6 +268,8 @@ impl Kernel {
     /// Blocks of `block` threads that run at once on one compute unit.
     pub fn active_blocks(&self, block: u32, shared: u32) -> Result<u32> {
         let table = self.device().activate()?;
+        // The answer is as for a launch, which may ask for more than the default.
+        self.allow(shared)?;
         let mut blocks = 0;
         let threads = c_int::try_from(block).unwrap_or(c_int::MAX);
         // SAFETY: the output outlives the call, and the function is live.
@@ -375,6 +375,10 @@ impl Kernel {
             }
         }
         Some(sizes)
+    }
+
+    fn allow(&self, shared: u32) -> Result<()> {
+        if shared > self.default_shared && !self.shared_allowed.load(Ordering::Acquire) { self.allow_shared() } else { Ok(()) }
     }
 
     /// Asks for all the shared memory there is, once: the driver's attribute is set, not raised, and every [`Kernel`] of one function

@@ -32,6 +32,8 @@ const TILE: usize = 16;
 const MOST_ROWS: usize = 4;
 /// Keys for which a part of its own is worth its while.
 const LEAST_KEYS: usize = 256;
+/// Parts at most.
+const MOST_SPLITS: usize = 64;
 
 /// As the struct of the kernels.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -62,7 +64,7 @@ struct Numbers {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     Tiles { waves: u32 },
-    Plain { waves: u32, ahead: u32, rows: u32, vectors: bool },
+    Plain { waves: u32, rows: u32, vectors: bool },
 }
 
 impl Way {
@@ -70,20 +72,20 @@ impl Way {
         let (dim, paged) = (("DIM", dim as u32), ("PAGED", paged.into()));
         match self {
             Way::Tiles { waves } => Recipe::new(&TILES, "decode_tiles", &[dtype.name()], &[dim, paged, ("WAVES", waves)]),
-            Way::Plain { waves, ahead, rows, vectors } => {
-                let numbers = [dim, paged, ("WAVES", waves), ("AHEAD", ahead), ("ROWS", rows), ("VECTORS", vectors.into())];
+            Way::Plain { waves, rows, vectors } => {
+                let numbers = [dim, paged, ("WAVES", waves), ("ROWS", rows), ("VECTORS", vectors.into())];
                 Recipe::new(&PLAIN, "decode_plain", &[dtype.name()], &numbers)
             }
         }
     }
 
     /// Bytes of shared memory that a launch asks for: two tiles of keys and values for each wave, and the queries; or what each lane has of
-    /// so many keys and values, twice.
+    /// two keys and values.
     fn shared(self, dtype: DType, dim: usize, wave: u32) -> u32 {
         let (size, columns) = (dtype.size() as u32, if dim <= 32 { 32 } else { dim.next_multiple_of(64) });
         match self {
             Way::Tiles { waves } => (4 * waves + 1) * TILE as u32 * size * columns as u32,
-            Way::Plain { waves, ahead, .. } => 4 * waves * ahead * wave * EACH_LANE * size,
+            Way::Plain { waves, .. } => 4 * waves * wave * EACH_LANE * size,
         }
     }
 
@@ -108,7 +110,7 @@ const EACH_LANE: u32 = 8;
 fn ways(matrix_units: bool, rows: usize, vectors: bool) -> impl Iterator<Item = Way> {
     let tiles = [4, 2, 1].into_iter().filter(move |_| matrix_units).map(|waves| Way::Tiles { waves });
     let rows = rows.next_power_of_two().min(MOST_ROWS) as u32;
-    tiles.chain([(4, 4), (4, 2), (2, 2), (1, 2), (1, 1)].map(|(waves, ahead)| Way::Plain { waves, ahead, rows, vectors }))
+    tiles.chain([8, 4, 2, 1].map(|waves| Way::Plain { waves, rows, vectors }))
 }
 
 const OP: &str = "decode_attention";
@@ -185,7 +187,16 @@ impl Kernels {
         let info = self.device().info();
         let way = self.way(&q, kv, tokens * group)?;
         let groups = (tokens * group).div_ceil(way.rows());
-        let splits = splits(sequences * kv_heads * groups, keys, info.compute_units as usize);
+        let kernels = self.load(&way.recipe(dtype, dim, kv.table.is_some()))?;
+        let (threads, shared) = (way.waves() * info.wave_size, way.shared(dtype, dim, info.wave_size));
+        let splits = splits(&Share {
+            blocks: sequences * kv_heads * groups,
+            keys,
+            key_bytes: 2 * dim * dtype.size(),
+            units: info.compute_units as usize,
+            // Without an answer of the driver's two are likely.
+            at_once: kernels[0].active_blocks(threads, shared).unwrap_or(2).max(1) as usize,
+        });
         let numbers = Numbers {
             q: Steps::of(OP, &q)?,
             k: Steps::of(OP, &kv.keys)?,
@@ -208,12 +219,11 @@ impl Kernels {
             scale: options.soft_cap.map_or(options.scale * LOG2_E, |cap| options.scale / cap),
             cap: options.soft_cap.map_or(0.0, |cap| cap * LOG2_E),
         };
-        let kernels = self.load(&way.recipe(dtype, dim, kv.table.is_some()))?;
         // The parts' results and the logarithms of their sums; the memory goes back in the stream's order.
         let parts = if splits > 1 { rows * splits } else { 0 };
         let partial = stream.alloc::<f32>(parts * dim).map_err(refused(OP))?;
         let logs = stream.alloc::<f32>(parts).map_err(refused(OP))?;
-        let launch = Launch::new([splits as u32, (kv_heads * groups) as u32, sequences as u32], [way.waves() * info.wave_size, 1, 1]);
+        let launch = Launch::new([splits as u32, (kv_heads * groups) as u32, sequences as u32], [threads, 1, 1]);
         let args = (
             q.start(),
             kv.keys.start(),
@@ -228,7 +238,7 @@ impl Kernels {
         );
         // SAFETY: the kernel was made for this type, size and layout; lengths and blocks that are not there are not followed, the others'
         // places were checked against their memory, and it writes the result or the memory for parts alone.
-        unsafe { kernels[0].launch(stream, launch.shared(way.shared(dtype, dim, info.wave_size)), args) }.map_err(refused(OP))?;
+        unsafe { kernels[0].launch(stream, launch.shared(shared), args) }.map_err(refused(OP))?;
         if splits == 1 {
             return Ok(());
         }
@@ -256,10 +266,30 @@ impl Kernels {
     }
 }
 
-/// Parts that the keys are split into: none where the blocks fill the device without, for putting them together costs time too.
-fn splits(blocks: usize, keys: usize, compute_units: usize) -> usize {
-    let wanted = (2 * compute_units) / blocks.max(1);
-    wanted.min(keys / LEAST_KEYS).max(1)
+/// What the blocks of a launch without splits have to do.
+struct Share {
+    blocks: usize,
+    keys: usize,
+    key_bytes: usize,
+    units: usize,
+    /// Blocks that a unit takes at a time.
+    at_once: usize,
+}
+
+/// Parts that the keys are split into, by an estimate of the bytes that a unit reads until all are done: its share of all; at the end, where
+/// fewer than two blocks a unit are left, a part of one block; and, as bytes, the time that further rounds of blocks and putting parts
+/// together take, as measured on an H200.
+fn splits(share: &Share) -> usize {
+    let (units, slots) = (share.units.max(1) as f64, (share.units * share.at_once).max(1));
+    let cost = |splits: usize| {
+        let (blocks, bytes) = (share.blocks * splits, (share.keys.div_ceil(splits) * share.key_bytes) as f64);
+        let rounds = (blocks - 1) / slots;
+        let last = blocks - rounds * slots;
+        let alone = (1.0 - last as f64 / (2.0 * units)).max(0.0);
+        let together = if splits > 1 { 200e3 + 4e3 * splits as f64 } else { 0.0 };
+        blocks as f64 * bytes / units + alone * bytes + 150e3 * rounds as f64 + together
+    };
+    (1..=(share.keys / LEAST_KEYS).clamp(1, MOST_SPLITS)).min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
 }
 
 /// Programs of this operation: all types, some of the sizes.
@@ -268,10 +298,10 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     for paged in [false, true] {
         for (dim, waves) in [(32, 4), (64, 4), (128, 4), (256, 2)] {
             recipes.extend([DType::F16, DType::Bf16].map(|dtype| Way::Tiles { waves }.recipe(dtype, dim, paged)));
-            let plain = |rows| Way::Plain { waves, ahead: waves, rows, vectors: true };
+            let plain = |rows| Way::Plain { waves: 8, rows, vectors: true };
             recipes.extend([1, 2, 4].map(|rows| plain(rows).recipe(DType::F32, dim, paged)));
         }
-        recipes.push(Way::Plain { waves: 2, ahead: 2, rows: 4, vectors: false }.recipe(DType::Bf16, 80, paged));
+        recipes.push(Way::Plain { waves: 4, rows: 4, vectors: false }.recipe(DType::Bf16, 80, paged));
     }
     recipes
 }
@@ -282,10 +312,15 @@ mod tests {
 
     #[test]
     fn keys_are_split_where_blocks_are_few() {
-        assert_eq!(splits(256, 8192, 132), 1);
-        assert_eq!(splits(8, 65536, 132), 33);
-        assert_eq!(splits(8, 512, 132), 2);
-        assert_eq!(splits(1, 100, 132), 1);
+        let parts = |blocks, keys| splits(&Share { blocks, keys, key_bytes: 512, units: 132, at_once: 3 });
+        // The best of those that were measured.
+        assert_eq!([parts(256, 8192), parts(264, 4096), parts(320, 4096)], [1; 3]);
+        assert_eq!(parts(136, 4096), 2);
+        assert!((3..=8).contains(&parts(400, 4096)));
+        assert!((4..=6).contains(&parts(64, 4096)));
+        assert!((30..=49).contains(&parts(8, 65536)));
+        assert_eq!((parts(8, 512), parts(1, 100)), (1, 1));
+        assert_eq!(splits(&Share { blocks: 1, keys: 1000, key_bytes: 2048, units: 304, at_once: 2 }), 3);
     }
 
     #[test]
@@ -293,8 +328,8 @@ mod tests {
         let shared = |way: Way, dtype, dim, wave| way.shared(dtype, dim, wave);
         assert_eq!(shared(Way::Tiles { waves: 4 }, DType::Bf16, 128, 32), 17 * 4096);
         assert_eq!(shared(Way::Tiles { waves: 1 }, DType::F16, 96, 64), 5 * 4096);
-        assert_eq!(shared(Way::Plain { waves: 4, ahead: 4, rows: 4, vectors: true }, DType::F32, 128, 32), 65536);
+        assert_eq!(shared(Way::Plain { waves: 8, rows: 4, vectors: true }, DType::F32, 128, 32), 32768);
         let least = ways(true, 5, false).last().unwrap();
-        assert_eq!(least, Way::Plain { waves: 1, ahead: 1, rows: 4, vectors: false });
+        assert_eq!(least, Way::Plain { waves: 1, rows: 4, vectors: false });
     }
 }

@@ -82,9 +82,10 @@ pub(crate) fn few<const N: usize>(op: &str, view: &View<'_>) -> Result<[i32; N]>
     Ok(steps)
 }
 
-/// A number that 32 bits hold.
+/// A number that 32 bits hold, and a step beyond it too.
 pub(crate) fn small(op: &str, what: &str, number: usize) -> Result<i32> {
-    i32::try_from(number).map_err(|_| Error::BadArgument { op: op.to_owned(), reason: format!("{number} is too much for {what}") })
+    let fits = i32::try_from(number).ok().filter(|number| *number <= 1 << 30);
+    fits.ok_or_else(|| Error::BadArgument { op: op.to_owned(), reason: format!("{number} is too much for {what}") })
 }
 
 /// A view's memory, or none.

@@ -13,9 +13,14 @@
 //! - Whole numbers wrap. Divided by zero they are 0.
 //! - The larger or smaller of a number and NaN is NaN. The sign of NaN is 0.
 //! - [`Unary::Round`] takes halves away from zero.
+//! - Attention on matrix units rounds its weights to the type of the values.
+//! - Sums of floats are made in f32, those of f64 in f64, always in the same order: a call repeated gives the same bits.
+//!   Of equals the first index counts, and NaN comes before all numbers ([`Reduce`]).
 //! - An index that is none, negative or beyond its dimension, reads 0 and writes nothing. Of equal indices the last in order is the one
 //!   that [`Kernels::scatter`] leaves; [`Kernels::scatter_add`] adds in their order, and rounds once.
 //! - In order NaN is the greatest, both zeros are equal, and what is equal stays in its order: the lower index comes first.
+//! - What quantised weights stand for is exact in f32, but for one rounding. Their products with floats ([`Activations::Exact`]) are computed
+//!   in f32; with [`Activations::Int8`] the vectors are rounded to [`Quant::Q8_1`] first.
 //! - Casts of floats to whole numbers cut off the fraction and saturate, and NaN becomes 0; between whole numbers they wrap.
 //!
 //! ```no_run
@@ -59,6 +64,7 @@ mod quant;
 mod reduce;
 mod rope;
 mod sample;
+mod scan;
 mod scores;
 mod source;
 mod tune;

@@ -14,7 +14,7 @@ use crate::walk::{Dim, PACK, Walk, merged, packs_fit};
 
 const NORMALISE: &str = include_str!("cu/normalise.cu");
 static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers", "_edges"] };
-static GROUPS: File = File { name: "normalise_groups.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers"] };
+static WIDE: File = File { name: "normalise_wide.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers"] };
 static LONG: File =
     File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
 
@@ -62,21 +62,36 @@ struct Call<'a> {
     groups: usize,
 }
 
+/// Whether threads have no registers for many packs.
+fn thin(dtype: DType, residual: bool) -> bool {
+    residual && dtype.size() == 2
+}
+
+/// Packs that each thread keeps in registers where more are in shared memory.
+fn held(dtype: DType, softmax: bool) -> u32 {
+    match dtype.size() {
+        _ if softmax => 0,
+        2 => 4,
+        _ => 8,
+    }
+}
+
 fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, residual: bool) -> Recipe {
     let file = match items {
         0 => &LONG,
-        _ if op == "group_norm" => &GROUPS,
+        _ if items == 8 || op == "group_norm" => &WIDE,
         _ => &SHORT,
     };
     let types: Vec<_> = std::iter::once(from).chain(weight).map(DType::name).collect();
     // As many as hide one another's waiting, as far as the registers reach.
-    let greedy = residual || op == "group_norm" || (weight.is_none() && (from != DType::F32 || items == 8));
+    let greedy = thin(from, residual) || (weight.is_none() && (from != DType::F32 || items == 8));
     let blocks = match items {
         _ if from == DType::F64 => 1,
         0 | 8 => 2 - u32::from(greedy),
-        _ => 3 - u32::from(greedy),
+        _ => 3 - u32::from(greedy || from.size() == 2),
     };
-    let numbers = [("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", MOST_THREADS as u32), ("BLOCKS", blocks)];
+    let (threads, held) = (MOST_THREADS as u32, held(from, weight.is_none()));
+    let numbers = [("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", threads), ("BLOCKS", blocks), ("HELD", held)];
     Recipe::new(file, op, &types, &numbers)
 }
 
@@ -201,7 +216,7 @@ impl Kernels {
             }
             apart(op, what, &view, out)?;
         }
-        if norm.is_some_and(|norm| !(norm.epsilon >= 0.0)) {
+        if norm.is_some_and(|norm| norm.epsilon.is_nan() || norm.epsilon < 0.0) {
             return Err(bad(op, "ε is not negative".to_owned()));
         }
         if x.clashes(out) {
@@ -272,7 +287,16 @@ impl Kernels {
         // Some of it is the kernels' own.
         let shared = self.device().info().shared_per_block_max.saturating_sub(1024);
         let way = match in_a_row {
-            true => way(n.div_ceil(width) + usize::from(!fits), rows, (fits, grouped), norm.is_none(), shared),
+            true => way(&Rows {
+                rows,
+                packs: n.div_ceil(width) + usize::from(!fits),
+                fits,
+                grouped,
+                softmax: norm.is_none(),
+                thin: thin(dtype, residual.is_some()),
+                held: held(dtype, norm.is_none()) as usize * MOST_THREADS,
+                shared,
+            }),
             false => strided(rows),
         };
         let kernels = self.load(&recipe(op, dtype, norm.map(|_| kind), way.items, residual.is_some()))?;
@@ -303,27 +327,45 @@ struct Way {
     launch: Launch,
 }
 
-/// For rows of so many packs, of a softmax or a norm, on a device whose blocks have so much shared memory.
-fn way(packs: usize, rows: usize, (fits, grouped): (bool, bool), softmax: bool, shared: usize) -> Way {
-    let held = if softmax { 0 } else { 8 * MOST_THREADS };
-    let most = if softmax { MOST_OF_EXPONENTIALS } else { held };
+/// Rows whose elements lie side by side.
+struct Rows {
+    rows: usize,
+    /// Of a row, those that are cut off counted.
+    packs: usize,
+    /// Whether none is cut off, in any operand.
+    fits: bool,
+    grouped: bool,
+    softmax: bool,
+    thin: bool,
+    /// Packs that are in registers where others are in shared memory.
+    held: usize,
+    /// Bytes of shared memory that a block may have.
+    shared: usize,
+}
+
+fn way(rows: &Rows) -> Way {
+    let Rows { rows, packs, fits, grouped, softmax, thin, held, shared } = *rows;
+    let most = match (softmax, fits) {
+        (true, true) => MOST_OF_EXPONENTIALS,
+        (_, true) => 8 * MOST_THREADS,
+        (_, false) => 4 * MOST_THREADS,
+    };
     if packs > most && fits && packs * PACK <= held * PACK + shared {
         let threads = if softmax { (packs / 8).next_power_of_two().clamp(128, MOST_THREADS) } else { MOST_THREADS };
         let launch = Launch::new([rows as u32, 1, 1], [threads as u32, 1, 1]);
         return Way { items: 0, kernel: 0, launch: launch.shared(((packs - held) * PACK) as u32) };
     }
-    if packs > 8 * MOST_THREADS || (grouped && !fits) {
+    if packs > most.max(4 * MOST_THREADS) || (grouped && !fits) {
         return Way { items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
     }
     // Few threads with much to do each: they wait for one another less.
-    let items = if packs <= 32 {
-        1
-    } else if packs <= 64 {
-        2
-    } else if packs <= 128 || (softmax && packs <= 256) {
-        4
-    } else {
-        8
+    let items = match packs {
+        0..=16 => 1,
+        17..=32 => 2,
+        33..=64 => 4,
+        65..=256 if softmax => 4,
+        _ if !fits || (thin && packs <= 4 * MOST_THREADS) => 4,
+        _ => 8,
     };
     let team = packs.div_ceil(items).next_power_of_two();
     let per_block = (128 / team).max(1);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 use half::f16;
-use warpwave_gpu::{Arg, DeviceInfo, Launch, Slice, SliceMut, Stream};
+use warpwave_gpu::{Arg, DeviceInfo, Launch, Slice, SliceMut, Stream, Vendor};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -391,15 +391,36 @@ fn steps(view: &View<'_>) -> (u64, u64) {
     }
 }
 
+/// What a device has for a product with few vectors.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    lanes: u32,
+    /// Bytes of shared memory that a block can have.
+    shared: usize,
+    multiprocessors: usize,
+    /// Whether copies into shared memory go on while a wave computes.
+    copies: bool,
+}
+
+impl Room {
+    fn of(info: &DeviceInfo) -> Room {
+        let copies = info.vendor == Vendor::Nvidia;
+        Room { lanes: info.wave_size, shared: info.shared_per_block_max, multiprocessors: info.compute_units as usize, copies }
+    }
+}
+
 /// How a product with few vectors is launched.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Plan {
     /// Rows of a wave, vectors of a launch, chunks under way, threads of a block, units of a lane at once.
-    numbers: [u32; 5],
+    rows: u32,
+    vectors: u32,
+    stages: u32,
+    threads: u32,
+    unroll: u32,
     /// Units of a panel.
     panel: usize,
     shared: usize,
-    blocks_per_unit: usize,
 }
 
 /// Units that a wave copies at once.
@@ -407,28 +428,43 @@ const CHUNK: usize = 64;
 /// Bytes behind the last chunk that are read with it.
 const BEHIND: usize = 16;
 
-/// By the device's lanes and the shared memory that a block can have.
-fn plan(lanes: u32, shared: usize, quant: Quant, exact: bool, vectors: usize, units: usize) -> Plan {
-    let unit = if exact { 144 } else { 36 };
+/// By what was fastest on an H200: one large block on each multiprocessor, and two chunks of each wave under way.
+fn plan(room: Room, quant: Quant, exact: bool, vectors: usize, rows: usize, units: usize) -> Plan {
     let chunk = CHUNK * 32 / quant.block_size() * quant.block_bytes();
-    // Much shared memory: one large block with many copies under way. Little: small blocks, and what fits.
-    let roomy = shared > 160 << 10;
-    let most_vectors = if roomy { 8 } else { 4 };
-    let n = vectors.next_power_of_two().clamp(1, most_vectors);
-    let (threads, rows) = if roomy { (512, if n > 2 { 4 } else { 2 }) } else { (4 * lanes, 2) };
-    let waves = (threads / lanes) as usize;
-    let budget = if roomy { 140 << 10 } else { 24 << 10 };
-    let stage = waves * rows as usize * chunk;
-    let stages = (budget / stage).clamp(1, 4);
-    let ring = stages * stage;
+    let most = match room.shared >> 10 {
+        96.. => 8,
+        64.. => 4,
+        _ => 1,
+    };
+    let vectors = vectors.next_power_of_two().min(most);
+    // Bytes of the vectors' part of a unit.
+    let unit = if exact { 128 * vectors + 16 } else { 4 * ((9 * vectors) | 1) };
+    let (few_bits, many_bits) = (chunk <= 1280, chunk > 1600);
+    let mut each = match (exact, many_bits) {
+        (true, _) if few_bits && vectors <= 2 => 4,
+        (false, true) if vectors == 1 => 1,
+        _ => 2,
+    };
+    let few_rows = rows.div_ceil(each) <= room.multiprocessors * 8;
+    let threads = if room.shared < 160 << 10 || few_rows { 256 } else { 512 };
+    let waves = (threads / room.lanes) as usize;
+    // The vectors want at least a chunk's columns.
+    let budget = (room.shared * 5 / 8).min(room.shared.saturating_sub(unit * CHUNK + BEHIND));
+    while each > 1 && waves * each * chunk > budget {
+        each /= 2;
+    }
+    let stage = waves * each * chunk;
+    let stages = if room.copies { (budget / stage).clamp(1, 2) } else { 1 };
+    let ring = stages * stage + BEHIND;
     let chunks = units.div_ceil(CHUNK).max(1);
-    let panel = chunks.min(shared.saturating_sub(ring + BEHIND) / (n * unit * CHUNK)).max(1) * CHUNK;
-    let shared = panel * n * unit + ring + BEHIND;
-    Plan { numbers: [rows, n as u32, stages as u32, threads, 1], panel, shared, blocks_per_unit: 1 }
+    let panel = chunks.min(room.shared.saturating_sub(ring) / (unit * CHUNK)).max(1) * CHUNK;
+    let shared = panel * unit + ring;
+    let unroll = if each <= 2 && vectors == 1 { 2 } else { 1 };
+    Plan { rows: each as u32, vectors: vectors as u32, stages: stages as u32, threads, unroll, panel, shared }
 }
 
 fn vector_recipe(quant: Quant, x: &'static str, out: DType, plan: &Plan) -> Recipe {
-    let [rows, vectors, stages, threads, unroll] = plan.numbers;
+    let Plan { rows, vectors, stages, threads, unroll, .. } = *plan;
     let numbers = [("ROWS", rows), ("VECTORS", vectors), ("STAGES", stages), ("THREADS", threads), ("UNROLL", unroll)];
     Recipe::new(&VECTOR, "quant_matmul", &[quant.cuda_name(), x, out.name()], &numbers)
 }
@@ -443,7 +479,7 @@ fn quantise_recipe(quant: Quant, dtype: DType) -> Recipe {
 }
 
 fn dequantise_recipe(quant: Quant, dtype: DType) -> Recipe {
-    Recipe::new(&DEQUANTISE, "dequantise", &[quant.cuda_name(), dtype.name()], &[("UNROLL", 2)])
+    Recipe::new(&DEQUANTISE, "dequantise", &[quant.cuda_name(), dtype.name()], &[("UNROLL", 1)])
 }
 
 fn matrix_recipe(quant: Quant, out: DType) -> Recipe {
@@ -464,21 +500,22 @@ pub(crate) fn recipes() -> Vec<Recipe> {
             recipes.extend([quantise_recipe(quant, dtype), dequantise_recipe(quant, dtype)]);
         }
         recipes.push(matrix_recipe(quant, DType::F32));
-        for (lanes, shared) in [(32, 227 << 10), (64, 64 << 10)] {
-            for vectors in [1, 8] {
-                recipes.push(vector_recipe(quant, "f32", DType::F32, &plan(lanes, shared, quant, true, vectors, 512)));
-                recipes.push(vector_recipe(quant, "q8_1", DType::F32, &plan(lanes, shared, quant, false, vectors, 512)));
+        let large = Room { lanes: 32, shared: 227 << 10, multiprocessors: 132, copies: true };
+        let small = Room { lanes: 64, shared: 64 << 10, multiprocessors: 304, copies: false };
+        for (room, vectors) in [(large, 1), (small, 1), (small, 4)] {
+            for (exact, x) in [(true, "f32"), (false, "q8_1")] {
+                recipes.push(vector_recipe(quant, x, DType::F32, &plan(room, quant, exact, vectors, 1 << 14, 512)));
             }
         }
     }
     recipes
 }
 
-/// What vectors are given as.
+/// Vectors of a product: floats, or rows of so many bytes of Q8_1.
 #[derive(Clone, Copy)]
-enum Given<'a> {
-    Floats(View<'a>),
-    Blocks(QuantView<'a>),
+struct Given<'a> {
+    data: View<'a>,
+    blocks: Option<usize>,
 }
 
 impl Kernels {
@@ -564,12 +601,13 @@ impl Kernels {
             [vectors, found] if found == columns => vectors,
             _ => return Err(wrong_shape(&op, "the input", x, format!("the weights have {columns} columns"))),
         };
+        let floats = Given { data: *x, blocks: None };
         if activations == Activations::Exact {
-            return self.product(stream, &op, weights, Given::Floats(*x), vectors, out);
+            return self.product(stream, &op, weights, floats, vectors, out);
         }
-        self.check_product(stream, &op, weights, Given::Floats(*x), vectors, &out.as_view())?;
+        self.check_product(stream, &op, weights, floats, vectors, &out.as_view())?;
         if vectors * columns == 0 {
-            return self.product(stream, &op, weights, Given::Floats(*x), vectors, out);
+            return self.product(stream, &op, weights, floats, vectors, out);
         }
         let bytes = vectors * (columns / 32) * Quant::Q8_1.block_bytes();
         let mut blocks = stream.alloc::<u8>(bytes).map_err(refused(&op))?;
@@ -577,8 +615,7 @@ impl Kernels {
         let layout = Layout::new(&[vectors, columns], &[row as usize, step as usize], 0)?;
         let rows = View::of_bytes(x.start(), x.dtype(), layout)?;
         self.quantise(stream, &rows, &mut QuantViewMut::new(Quant::Q8_1, &mut blocks, vectors, columns)?)?;
-        let blocks = QuantView::new(Quant::Q8_1, &blocks, vectors, columns)?;
-        self.product(stream, &op, weights, Given::Blocks(blocks), vectors, out)
+        self.quant_matmul_q8(stream, weights, &QuantView::new(Quant::Q8_1, &blocks, vectors, columns)?, out)
     }
 
     /// The same, with vectors that are quantised already: rows of [`Quant::Q8_1`].
@@ -591,7 +628,7 @@ impl Kernels {
             let reason = format!("the input has {} columns, the weights have {}", x.shape[1], weights.shape[1]);
             return Err(Error::BadArgument { op, reason });
         }
-        self.product(stream, &op, weights, Given::Blocks(*x), x.shape[0], out)
+        self.product(stream, &op, weights, Given { data: x.codes, blocks: Some(x.row_bytes()) }, x.shape[0], out)
     }
 
     fn check_product(
@@ -616,11 +653,7 @@ impl Kernels {
         if vectors >= 1 << 31 {
             return Err(Error::BadArgument { op: op.to_owned(), reason: format!("{vectors} vectors are more than 2³¹") });
         }
-        let x = match x {
-            Given::Floats(view) => view,
-            Given::Blocks(blocks) => blocks.codes,
-        };
-        let inputs = || weights.parts().chain([("the input", x)]);
+        let inputs = || weights.parts().chain([("the input", x.data)]);
         self.check_devices(op, stream, inputs().chain([("the result", *out)]))?;
         inputs().try_for_each(|(what, part)| apart(op, what, &part, out))
     }
@@ -646,33 +679,30 @@ impl Kernels {
         let (out_row, out_step) = steps(&out);
         let ([codes, scales, zeros], groups) = (weights.args(), weights.groups());
         let (weights_row, units) = (weights.row_bytes() as u64, columns / 32);
-        if let Given::Blocks(blocks) = x
+        if let Some(x_row) = x.blocks
             && vectors > 8
         {
             let kernels = self.load(&matrix_recipe(weights.quant, out.dtype()))?;
             let tiles = rows.div_ceil(128);
             let [rows, units, vectors] = [rows, units, vectors].map(|n| n as u32);
-            let x_row = blocks.row_bytes() as u64;
+            let x_row = x_row as u64;
             let shape = MatrixProduct { weights_row, x_row, out_row, out_step, rows, units, vectors, tiles: tiles as u32 };
             let blocks = blocks_of(op, tiles * (vectors as usize).div_ceil(64))?;
             let launch = Launch::new([blocks, 1, 1], [THREADS, 1, 1]).shared(tile_bytes(weights.quant) as u32);
-            let Given::Blocks(x) = x else { unreachable!() };
-            let args = (out.start(), codes, scales, zeros, Arg::value(&groups), x.codes.start(), Arg::value(&shape));
+            let args = (out.start(), codes, scales, zeros, Arg::value(&groups), x.data.start(), Arg::value(&shape));
             // SAFETY: the kernel takes these; it reads whole blocks and writes the result at its strides, as the views were checked.
             return unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(op));
         }
         let info: &DeviceInfo = self.device().info();
-        let exact = matches!(x, Given::Floats(_));
-        let plan = plan(info.wave_size, info.shared_per_block_max, weights.quant, exact, vectors, units);
-        let (name, data, (x_row, x_step), size) = match x {
-            Given::Floats(view) => (view.dtype().name(), view.start(), steps(&view), view.dtype().size() as u64),
-            Given::Blocks(blocks) => ("q8_1", blocks.codes.start(), (blocks.row_bytes() as u64, 1), 1),
+        let plan = plan(Room::of(info), weights.quant, x.blocks.is_none(), vectors, rows, units);
+        let (name, (x_row, x_step), size) = match x.blocks {
+            None => (x.data.dtype().name(), steps(&x.data), x.data.dtype().size() as u64),
+            Some(bytes) => ("q8_1", (bytes as u64, 1), 1),
         };
-        let wide = x_step == 1 && data.device_ptr().is_multiple_of(16) && (vectors == 1 || (x_row * size).is_multiple_of(16));
+        let wide = x_step == 1 && x.data.address().is_multiple_of(16) && (vectors == 1 || (x_row * size).is_multiple_of(16));
         let kernels = self.load(&vector_recipe(weights.quant, name, out.dtype(), &plan))?;
-        let [rows_each, vectors_each, _, threads, _] = plan.numbers;
-        let waves = (threads / info.wave_size) as usize;
-        let blocks = rows.div_ceil(rows_each as usize).div_ceil(waves).min(info.compute_units as usize * plan.blocks_per_unit).max(1);
+        let waves = (plan.threads / info.wave_size) as usize;
+        let blocks = rows.div_ceil(plan.rows as usize * waves).clamp(1, info.compute_units as usize);
         let aligned = |bytes: u64| weights.codes.address().is_multiple_of(bytes) && weights_row.is_multiple_of(bytes);
         let width = [16, 4].into_iter().find(|bytes| aligned(*bytes)).unwrap_or(2);
         let shape = VectorProduct {
@@ -690,9 +720,9 @@ impl Kernels {
             wide: wide.into(),
             unused: 0,
         };
-        let grid = blocks_of(op, blocks * vectors.div_ceil(vectors_each as usize))?;
-        let launch = Launch::new([grid, 1, 1], [threads, 1, 1]).shared(plan.shared as u32);
-        let args = (out.start(), codes, scales, zeros, Arg::value(&groups), data, Arg::value(&shape));
+        let grid = blocks_of(op, blocks * vectors.div_ceil(plan.vectors as usize))?;
+        let launch = Launch::new([grid, 1, 1], [plan.threads, 1, 1]).shared(plan.shared as u32);
+        let args = (out.start(), codes, scales, zeros, Arg::value(&groups), x.data.start(), Arg::value(&shape));
         // SAFETY: the kernel takes these; it reads whole blocks and the vectors at their strides and writes the result at its strides, as
         // the views were checked.
         unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(op))
@@ -715,14 +745,13 @@ mod tests {
     #[test]
     fn every_plan_fits_its_device() {
         for quant in Quant::ALL {
-            for (lanes, most) in [(32, 227 << 10), (64, 64 << 10), (32, 64 << 10), (32, 99 << 10)] {
-                for vectors in [1, 2, 3, 8, 100] {
-                    for units in [1, 8, 18, 512, 896, 5000] {
-                        for exact in [true, false] {
-                            let plan = plan(lanes, most, quant, exact, vectors, units);
-                            assert!(plan.shared <= most, "{quant} {lanes} {most} {vectors} {units} {exact}: {plan:?}");
-                            assert!(plan.panel.is_multiple_of(CHUNK));
-                        }
+            for (lanes, shared) in [(32, 227 << 10), (64, 64 << 10), (32, 64 << 10), (32, 99 << 10), (32, 163 << 10), (32, 48 << 10)] {
+                let room = Room { lanes, shared, multiprocessors: 100, copies: lanes == 32 };
+                for (vectors, units) in [1, 2, 3, 8, 100].into_iter().flat_map(|n| [1, 8, 18, 512, 896, 5000].map(|units| (n, units))) {
+                    for (exact, rows) in [(true, 7), (true, 1 << 16), (false, 1), (false, 1 << 16)] {
+                        let plan = plan(room, quant, exact, vectors, rows, units);
+                        assert!(plan.shared <= shared, "{quant} {room:?} {vectors} {units} {exact}: {plan:?}");
+                        assert!(plan.panel.is_multiple_of(CHUNK) && plan.panel > 0);
                     }
                 }
             }

@@ -146,13 +146,15 @@ enum Way {
     Columns {
         packs: bool,
     },
-    Any(Walk),
+    Any,
 }
 
 /// The launches of a reduction; the second merges the parts of the first, `known` of them.
 #[derive(Debug, Clone, PartialEq)]
 struct Plan {
     way: Way,
+    /// Over what becomes one, where that is no single dimension.
+    within: Walk,
     job: Job,
     launch: Launch,
     known: usize,
@@ -175,7 +177,7 @@ fn teams(team: usize, rows: usize) -> Launch {
 /// enough; a part has `worth` elements at least.
 fn parts(n: usize, blocks: usize, enough: usize, worth: usize, most: usize) -> (usize, usize) {
     let wanted = (enough / blocks.max(1)).min(n / worth.max(1)).clamp(1, most);
-    let part = n.div_ceil(wanted).next_multiple_of(if wanted > 1 { 64 } else { 1 }).min(MOST_OF_A_PART).max(1);
+    let part = n.div_ceil(wanted).next_multiple_of(if wanted > 1 { 64 } else { 1 }).clamp(1, MOST_OF_A_PART);
     (part, n.div_ceil(part).max(1))
 }
 
@@ -186,6 +188,7 @@ fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, d
     let width = PACK / size;
     let lone = [Dim { size: 1, strides: [0; 3] }];
     let reduced = if reduced.is_empty() { &lone[..] } else { reduced };
+    let within = Walk::over(reduced);
     let job = |n, (part, parts): (usize, usize), outer, step, across, walk| {
         let [n, part, parts, outer, step, across] = [n, part, parts, outer, step, across].map(|number| number as u64);
         Job { n, part, parts, outer, step, across, divisor, walk }
@@ -207,7 +210,7 @@ fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, d
         let items = outer * parts;
         let known = if items > 1 { rows * parts } else { 0 };
         let finish = (items > 1).then(|| finish(items, 1, items, lanes(items / 4, BLOCK)));
-        return Plan { way: Way::Rows, job, launch: teams(team, rows * parts), known, finish };
+        return Plan { way: Way::Rows, within, job, launch: teams(team, rows * parts), known, finish };
     }
     if let Some(columns) = kept.first().filter(|columns| columns.strides[0] == 1) {
         // An index counts the innermost dimension first; else the longest is walked.
@@ -233,7 +236,7 @@ fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, d
         let known = if items > 1 { results * items } else { 0 };
         let finish = (items > 1).then(|| finish(items, results, 1, lanes(items / 4, 32)));
         let launch = Launch::new([tiles as u32, parts as u32, 1], [block[0] as u32, block[1] as u32, 1]);
-        return Plan { way: Way::Columns { packs }, job, launch, known, finish };
+        return Plan { way: Way::Columns { packs }, within, job, launch, known, finish };
     }
     let n = count(reduced);
     let team = lanes(n, BLOCK);
@@ -241,7 +244,7 @@ fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, d
     let known = if parts > 1 { results * parts } else { 0 };
     let finish = (parts > 1).then(|| finish(parts, 1, parts, lanes(parts / 4, BLOCK)));
     let job = job(n, (part, parts), 1, 1, 1, Walk::over(kept));
-    Plan { way: Way::Any(Walk::over(reduced)), job, launch: teams(team, results * parts), known, finish }
+    Plan { way: Way::Any, within, job, launch: teams(team, results * parts), known, finish }
 }
 
 /// Which axes go; an error names one that is not there, or twice.
@@ -304,10 +307,10 @@ impl Kernels {
         // SAFETY: the kernels were made for these types and take these arguments; the walks reach the places of the views, which were
         // checked against their memory when they were made, and as many parts as there is room for.
         let launched = unsafe {
-            match &plan.way {
+            match plan.way {
                 Way::Rows => kernels[0].launch(stream, plan.launch, args),
-                Way::Columns { packs } => kernels[if *packs { 1 } else { 2 }].launch(stream, plan.launch, args),
-                Way::Any(within) => kernels[3].launch(stream, plan.launch, (args.0, args.1, args.2, args.3, Arg::value(within))),
+                Way::Columns { packs } => kernels[if packs { 1 } else { 2 }].launch(stream, plan.launch, args),
+                Way::Any => kernels[3].launch(stream, plan.launch, (args.0, args.1, args.2, args.3, Arg::value(&plan.within))),
             }
         };
         launched.map_err(refused(name))?;

@@ -146,7 +146,8 @@ struct Numbers {
     heads: i32,
     pairs: i32,
     rest: i32,
-    start: i64,
+    start: i32,
+    padding: i32,
     factor: f64,
 }
 
@@ -242,7 +243,8 @@ impl Kernels {
             heads: small(heads)?,
             pairs: small(pairs)?,
             rest: small(rest)?,
-            start: start as i64,
+            start: small(start)?,
+            padding: 0,
             factor,
         };
         let count = places.map_or(DType::I32, |(_, places)| places.dtype());

@@ -5,12 +5,16 @@ use warpwave_gpu::{Arg, Launch, Stream};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::heads::{COUNTS, one_of, pointer, same_shape, sizes, steps};
+use crate::heads::{COUNTS, one_of, packed, pointer, same_shape, sizes, steps, width};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
-static SAMPLE: File = File { name: "sample.cu", texts: &[include_str!("cu/types.cuh"), include_str!("cu/sample.cu")], kernels: &[""] };
+static SAMPLE: File = File {
+    name: "sample.cu",
+    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/sample.cu")],
+    kernels: &[""],
+};
 static PENALTY: File = File { name: "penalty.cu", texts: &[include_str!("cu/types.cuh"), include_str!("cu/penalty.cu")], kernels: &[""] };
 
 /// The types of logits.
@@ -96,8 +100,8 @@ struct PenaltyNumbers {
     padding: f32,
 }
 
-fn recipe(dtype: DType) -> Recipe {
-    Recipe::new(&SAMPLE, "sample", &[dtype.name()], &[])
+fn recipe(dtype: DType, vectors: bool) -> Recipe {
+    Recipe::new(&SAMPLE, "sample", &[dtype.name()], &[("VECTORS", vectors.into())])
 }
 
 fn penalty(dtype: DType, count: DType) -> Recipe {
@@ -179,7 +183,7 @@ impl Kernels {
             min_p,
             more_padding: 0.0,
         };
-        let kernels = self.load(&recipe(logits.dtype()))?;
+        let kernels = self.load(&recipe(logits.dtype(), packed(logits, width(&[logits.dtype()]))))?;
         let args = (logits.start(), pointer(given), tokens.start(), pointer(logs), Arg::value(&numbers));
         // SAFETY: the kernel was made for this type; it reads the logits' and random numbers' places and writes the results' alone.
         unsafe { kernels[0].launch(stream, Launch::new([rows as u32, 1, 1], [THREADS, 1, 1]), args) }.map_err(refused(op))
@@ -211,7 +215,7 @@ impl Kernels {
         let numbers =
             PenaltyNumbers { logits: logit_steps, text: text_steps, vocabulary, length, repetition, presence, frequency, padding: 0.0 };
         let kernels = self.load(&penalty(logits.dtype(), text.dtype()))?;
-        let launch = Launch::new([rows_32 as u32, 1, 1], [THREADS, 1, 1]);
+        let launch = Launch::new([rows_32 as u32, 1, 1], [256, 1, 1]);
         // SAFETY: the kernel was made for these types; it writes logits of tokens of the vocabulary alone, each by one thread.
         unsafe { kernels[0].launch(stream, launch, (logits.start(), text.start(), Arg::value(&numbers))) }.map_err(refused(op))
     }
@@ -219,5 +223,5 @@ impl Kernels {
 
 /// Programs of these operations.
 pub(crate) fn recipes() -> Vec<Recipe> {
-    LOGITS.into_iter().flat_map(|dtype| [recipe(dtype), penalty(dtype, DType::U32)]).collect()
+    LOGITS.into_iter().flat_map(|dtype| [recipe(dtype, true), recipe(dtype, false), penalty(dtype, DType::U32)]).collect()
 }

@@ -113,6 +113,7 @@ pub fn programs() -> Vec<(String, KernelSource)> {
         crate::reduce::recipes(),
         crate::rope::recipes(),
         crate::sample::recipes(),
+        crate::scan::recipes(),
         crate::scores::recipes(),
     ];
     families.iter().flatten().map(|recipe| (recipe.label(), recipe.source())).collect()

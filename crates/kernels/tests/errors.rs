@@ -6,7 +6,7 @@ use common::devices;
 use half::f16;
 use warpwave_gpu::{Buffer, Device, Stream};
 use warpwave_jit::Jit;
-use warpwave_kernels::{Activation, Binary, DType, Error, Kernels, Layout, Matmul, MatmulBy, Result, Unary, View, ViewMut};
+use warpwave_kernels::{Activation, Binary, DType, Error, Kernels, Layout, Matmul, MatmulBy, Norm, Reduce, Result, Unary, View, ViewMut};
 
 fn row(n: usize) -> Layout {
     Layout::contiguous(&[n]).unwrap()
@@ -133,6 +133,64 @@ fn shapes_and_types_must_fit() {
 }
 
 #[test]
+fn reductions_say_what_is_wrong() {
+    let square = Layout::contiguous(&[8, 8]).unwrap();
+    let shape: fn(&Error) -> bool = |error| matches!(error, Error::WrongShape { .. });
+    let dtype: fn(&Error) -> bool = |error| matches!(error, Error::WrongType { .. });
+    let argument: fn(&Error) -> bool = |error| matches!(error, Error::BadArgument { .. });
+    for device in devices() {
+        let (_, stream) = setting(&device);
+        let (floats, whole, bytes) =
+            (poisoned(&stream, 512), stream.alloc_zeroed::<i32>(64).unwrap(), stream.alloc_zeroed::<u8>(512).unwrap());
+        let x = View::new(&floats, Layout::contiguous(&[8, 8, 8]).unwrap()).unwrap();
+        let flat = View::new(&floats, square).unwrap();
+        let ints = View::new(&whole, square).unwrap();
+        let fp8 = View::of_bytes(&bytes, DType::F8E4M3, square).unwrap();
+        let [eight, nine] = [8, 9].map(|n| View::new(&floats, row(n)).unwrap());
+        let half = stream.alloc_zeroed::<f16>(8).unwrap();
+        let half = View::new(&half, row(8)).unwrap();
+        let norm = |weight, bias, epsilon| Norm { weight, bias, epsilon };
+        let plain = norm(Some(eight), None, 1e-5);
+        let refuses = |what: &str, expected, run: &dyn Fn(&Kernels, &Stream, &mut ViewMut<'_>) -> Result<()>| {
+            refuses(&device, what, expected, run);
+        };
+        refuses("no such axis", argument, &|kernels, stream, out| kernels.reduce(stream, Reduce::Sum, &x, &[3], out));
+        refuses("an axis twice", argument, &|kernels, stream, out| kernels.reduce(stream, Reduce::Sum, &x, &[1, 1], out));
+        refuses("too few axes", shape, &|kernels, stream, out| kernels.reduce(stream, Reduce::Sum, &x, &[], out));
+        refuses("too many axes", shape, &|kernels, stream, out| kernels.reduce(stream, Reduce::Sum, &x, &[0, 2], out));
+        refuses("an index as a float", dtype, &|kernels, stream, out| kernels.reduce(stream, Reduce::ArgMax, &x, &[0], out));
+        refuses("a truth as a float", dtype, &|kernels, stream, out| kernels.reduce(stream, Reduce::Any, &x, &[0], out));
+        refuses("a mean of whole numbers", dtype, &|kernels, stream, out| kernels.reduce(stream, Reduce::Mean, &ints, &[0], out));
+        refuses("a sum of another type", dtype, &|kernels, stream, out| kernels.reduce(stream, Reduce::Sum, &ints, &[], out));
+        refuses("sums of whole numbers as floats", dtype, &|kernels, stream, out| kernels.cumsum(stream, &ints, 0, out));
+        refuses("sums along no axis", argument, &|kernels, stream, out| kernels.cumsum(stream, &flat, 2, out));
+        refuses("sums of another shape", shape, &|kernels, stream, out| kernels.cumsum(stream, &x, 0, out));
+        refuses("softmax along no axis", argument, &|kernels, stream, out| kernels.softmax(stream, &flat, 2, out));
+        refuses("softmax of another shape", shape, &|kernels, stream, out| kernels.log_softmax(stream, &x, 0, out));
+        refuses("softmax of whole numbers", dtype, &|kernels, stream, out| kernels.softmax(stream, &ints, 1, out));
+        refuses("a norm of fp8", dtype, &|kernels, stream, out| kernels.rms_norm(stream, &fp8, &norm(None, None, 0.0), out));
+        refuses("a weight too long", shape, &|kernels, stream, out| kernels.rms_norm(stream, &flat, &norm(Some(nine), None, 0.0), out));
+        refuses("a weight of f16", dtype, &|kernels, stream, out| kernels.layer_norm(stream, &flat, &norm(Some(half), None, 0.0), out));
+        refuses("a bias of f16", dtype, &|kernels, stream, out| {
+            kernels.layer_norm(stream, &flat, &norm(Some(eight), Some(half), 0.0), out)
+        });
+        refuses("a bias", argument, &|kernels, stream, out| kernels.rms_norm(stream, &flat, &norm(None, Some(eight), 0.0), out));
+        refuses("a negative ε", argument, &|kernels, stream, out| kernels.rms_norm(stream, &flat, &norm(None, None, -1.0), out));
+        refuses("groups that do not fit", argument, &|kernels, stream, out| kernels.group_norm(stream, &flat, 3, &plain, out));
+        refuses("no groups", argument, &|kernels, stream, out| kernels.group_norm(stream, &flat, 0, &plain, out));
+        let mut other = poisoned(&stream, 64);
+        let mut residual = ViewMut::new(&mut other, row(64)).unwrap();
+        let mut out = poisoned(&stream, 64);
+        let (kernels, stream) = setting(&device);
+        let mut view = ViewMut::new(&mut out, square).unwrap();
+        assert!(matches!(kernels.add_rms_norm(&stream, &flat, &mut residual, &plain, &mut view), Err(Error::WrongShape { .. })));
+        assert!(matches!(kernels.add_layer_norm(&stream, &flat, &mut residual, &plain, &mut view), Err(Error::WrongShape { .. })));
+        untouched(&stream, &other);
+        untouched(&stream, &out);
+    }
+}
+
+#[test]
 fn everything_is_on_one_device() {
     let square = Layout::contiguous(&[8, 8]).unwrap();
     for pair in devices().windows(2) {
@@ -142,6 +200,14 @@ fn everything_is_on_one_device() {
         let expected = |error: &Error| matches!(error, Error::WrongDevice { .. });
         refuses(&pair[0], "an input elsewhere", expected, |kernels, stream, out| kernels.unary(stream, Unary::Exp, &far_view, out));
         refuses(&pair[0], "a stream elsewhere", expected, |kernels, _, out| kernels.fill(&elsewhere, 1, out));
+        refuses(&pair[0], "a reduction from elsewhere", expected, |kernels, stream, out| {
+            kernels.reduce(stream, Reduce::Sum, &far_view, &[], out)
+        });
+        refuses(&pair[0], "a weight from elsewhere", expected, |kernels, stream, out| {
+            let weight = Some(View::new(&far, row(8)).unwrap());
+            let here = poisoned(stream, 64);
+            kernels.rms_norm(stream, &View::new(&here, square).unwrap(), &Norm { weight, bias: None, epsilon: 0.0 }, out)
+        });
         refuses(&pair[0], "kernels elsewhere", expected, |_, stream, out| Kernels::new(&pair[1], &Jit::default()).fill(stream, 1, out));
         untouched(&elsewhere, &far);
     }

@@ -10,9 +10,10 @@ use common::{Random, full, require, seed};
 use warpwave_jit::{CompilerChoice, Jit, Target};
 use warpwave_kernels::programs;
 
-/// The constants of the error function of doubles are more than AMD's scalar registers hold: some wait in lanes of vector registers. So do
-/// some strides of products without matrix units.
-const EXCEPTED: [&str; 3] = ["gelu_erf_f64", "plain_f32", "plain_f64"];
+/// The constants of the error function, and of sine and cosine, of doubles are more than AMD's scalar registers hold: some wait in lanes of
+/// vector registers. So do some strides of products without matrix units, and addresses of groups' scales in products with several vectors.
+const EXCEPTED: [&str; 6] =
+    ["gelu_erf_f64", "geglu_erf_f64", "rope_f64_i32_f32", "quant_matmul_int4_groups_f32_f32", "plain_f32", "plain_f64"];
 
 /// Whether a program has this name, with any numbers.
 fn is(program: &str, name: &str) -> bool {
@@ -35,6 +36,12 @@ fn nothing_is_spilled() {
         "copy_u16",
         "affine_f32",
         "where_u16",
+        "sum_bf16_bf16",
+        "argmax_f32_u32",
+        "softmax_bf16_items0",
+        "rms_norm_bf16_bf16_items8",
+        "layer_norm_f32_f32_items0",
+        "cumsum_f32_f32",
         "gather_u16_u32",
         "scatter_add_f32_i64",
         "topk_f32",
@@ -50,6 +57,10 @@ fn nothing_is_spilled() {
         "decode_tiles_bf16_dim128",
         "decode_plain_f32_dim128",
         "sample_f32",
+        "dequantise_q4_k_f16",
+        "quant_matmul_q4_0_f32_f32",
+        "quant_matmul_q4_0_q8_1_f32",
+        "quant_tiles_q4_0_f32",
         "matmul_bf16_bf16_layout0_large1",
         "matmul_bf16_bf16_layout2_large1",
         "gemv_bf16_bf16_vectors1",
@@ -70,7 +81,7 @@ fn nothing_is_spilled() {
             assert!(!found.is_empty(), "{name} for {target}");
             for kernel in found {
                 let (vector, scalar) = (kernel.vgpr_spills, kernel.sgpr_spills);
-                let excepted = EXCEPTED.iter().any(|excepted| is(name, excepted)) && scalar < 20;
+                let excepted = EXCEPTED.iter().any(|excepted| is(name, excepted)) && scalar < 24;
                 if vector > 0 || (scalar > 0 && !excepted) {
                     spilled.push(format!("{name}: {vector} + {scalar}"));
                 }

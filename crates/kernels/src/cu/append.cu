@@ -45,8 +45,10 @@ extern "C" __global__ void NAME(const T *k, const T *v, U *k_cache, U *v_cache, 
         for (i32 item = threadIdx.x; item < items; item += blockDim.x) {
             const i32 head = item / pieces;
             const i64 element = (item - head * pieces) * EACH;
-            move(k + a.k.at(sequence, token, head) + element * a.k.element, k_cache + a.k_cache.at(block, within, head) + element * a.k_cache.element);
-            move(v + a.v.at(sequence, token, head) + element * a.v.element, v_cache + a.v_cache.at(block, within, head) + element * a.v_cache.element);
+            move(k + a.k.at(sequence, token, head) + element * a.k.element,
+                 k_cache + a.k_cache.at(block, within, head) + element * a.k_cache.element);
+            move(v + a.v.at(sequence, token, head) + element * a.v.element,
+                 v_cache + a.v_cache.at(block, within, head) + element * a.v_cache.element);
         }
     }
 }

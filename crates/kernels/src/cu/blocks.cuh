@@ -2,16 +2,27 @@
 //
 // A format F packs BLOCK weights of a row into BYTES bytes. What threads take is a unit: 32 weights in two runs of 16, the second GAP behind
 // the first, which begins at first(unit) of the block. A weight is d * (code - ZERO) + m, the scale (d, m) being that of its run; m is 0
-// unless MINIMUM; BESIDE scales are not in the blocks. Codes come four in a word: word k of a unit has weights 4k to 4k + 3 of its first run, from k = 4 on of its second. They
+// unless MINIMUM. BESIDE scales are not in the blocks: what beside() reads is what scale() is made of. Codes come four in a word: word k of a unit has weights 4k to 4k + 3 of its first run, from k = 4 on of its second. They
 // are put together from words in the block: LOW words from low_at(unit) on, of which word k has its share in k % LOW, and HIGH from
 // high_at(unit) on. ALIGN is what offsets of words are multiples of; blocks are as aligned as that in shared memory, and to 4 bytes at
-// most elsewhere. SIGNED codes are signed bytes, the others not; both are below 128. SPLIT: 32 weights in a row have two scales.
+// most elsewhere. SIGNED codes are signed bytes, the others not; both are below 128. SPLIT: 32 weights in a row have two scales. INSIDE: a word
+// more behind those of a unit is still in the block.
 
 typedef signed char i8;
 
 __device__ inline f32 half_at(const u8 *at) {
     f16 half = {*(const u16 *)at};
     return widen(half);
+}
+
+// Four products of signed bytes, and their sum with c.
+__device__ inline i32 dot4(u32 a, u32 b, i32 c) {
+#if defined(__AMDGCN__)
+    return __dp4a((i32)a, (i32)b, c);
+#else
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(c) : "r"(a), "r"(b), "r"(c));
+    return c;
+#endif
 }
 
 // A byte of a word, less something, as a float: exact.
@@ -38,11 +49,13 @@ struct Beside {
 
 struct q4_0 {
     static const int BLOCK = 32, BYTES = 18, ALIGN = 2, GAP = 16, ZERO = 8, LOW = 4, HIGH = 0;
-    static const bool SIGNED = false, MINIMUM = false, SPLIT = false, BESIDE = false;
+    static const bool SIGNED = false, MINIMUM = false, SPLIT = false, BESIDE = false, INSIDE = false;
     static __device__ int first(int) { return 0; }
     static __device__ int low_at(int) { return 2; }
     static __device__ int high_at(int) { return 0; }
     static __device__ u32 codes(u32 low, u32, int, int k) { return low >> k / 4 * 4 & 0x0f0f0f0fu; }
+    static __device__ u32 beside(const Beside &, u64, u32) { return 0; }
+    static __device__ Scale scale(u32) { return {0, 0}; }
     static __device__ void scales(Scale (&runs)[2], const u8 *block, int, const Beside &, u64, u32) { runs[0] = runs[1] = {half_at(block), 0}; }
 };
 
@@ -91,9 +104,9 @@ struct q8_1 : q8_0 {
 };
 
 // 8 runs of 32, two of which share 32 bytes: each has a scale and a minimum of 6 bits, times those of the block.
-struct q4_k {
+struct q4_k : q4_0 {
     static const int BLOCK = 256, BYTES = 144, ALIGN = 16, GAP = 32, ZERO = 0, LOW = 4, HIGH = 0;
-    static const bool SIGNED = false, MINIMUM = true, SPLIT = false, BESIDE = false;
+    static const bool MINIMUM = true;
     static __device__ int first(int unit) { return unit / 2 * 64 + unit % 2 * 16; }
     static __device__ int low_at(int unit) { return 16 + unit * 16; }
     static __device__ int high_at(int) { return 0; }
@@ -121,9 +134,9 @@ struct q5_k : q4_k {
 };
 
 // 16 runs of 16 with a scale of 8 bits each. Two halves: 4 lower bits in 64 bytes, 2 upper ones of four runs in 32.
-struct q6_k {
+struct q6_k : q4_0 {
     static const int BLOCK = 256, BYTES = 210, ALIGN = 2, GAP = 64, ZERO = 32, LOW = 4, HIGH = 4;
-    static const bool SIGNED = false, MINIMUM = false, SPLIT = true, BESIDE = false;
+    static const bool SPLIT = true, INSIDE = true;
     static __device__ int first(int unit) { return unit / 4 * 128 + unit % 4 * 16; }
     static __device__ int low_at(int unit) { return unit * 16; }
     static __device__ int high_at(int unit) { return 128 + unit / 4 * 32 + unit % 2 * 16; }
@@ -143,8 +156,10 @@ struct int8_rows : q8_0 {
     static const int BYTES = 32, ALIGN = 16;
     static const bool BESIDE = true;
     static __device__ int low_at(int) { return 0; }
-    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &beside, u64 row, u32) {
-        runs[0] = runs[1] = {((const f32 *)beside.scales)[row], 0};
+    static __device__ u32 beside(const Beside &beside, u64 row, u32) { return ((const u32 *)beside.scales)[row]; }
+    static __device__ Scale scale(u32 bits) { return {__uint_as_float(bits), 0}; }
+    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &from, u64 row, u32 unit) {
+        runs[0] = runs[1] = scale(beside(from, row, unit));
     }
 };
 
@@ -153,10 +168,17 @@ struct int4_groups : q4_0 {
     static const int BYTES = 16, ALIGN = 16, ZERO = 0;
     static const bool MINIMUM = true, BESIDE = true;
     static __device__ int low_at(int) { return 0; }
-    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &beside, u64 row, u32 unit) {
+    static __device__ u32 beside(const Beside &beside, u64 row, u32 unit) {
         const u64 group = row * beside.groups.in_row + (unit >> beside.groups.shift);
-        const f32 d = half_at((const u8 *)beside.scales + 2 * group);
-        runs[0] = runs[1] = {d, -d * (f32)(beside.zeros ? beside.zeros[group] : 8)};
+        return ((const u16 *)beside.scales)[group] | (u32)(beside.zeros ? beside.zeros[group] : 8) << 16;
+    }
+    static __device__ Scale scale(u32 bits) {
+        const f16 half = {(u16)bits};
+        const f32 d = widen(half);
+        return {d, -d * byte_of(bits, 2, 0)};
+    }
+    static __device__ void scales(Scale (&runs)[2], const u8 *, int, const Beside &from, u64 row, u32 unit) {
+        runs[0] = runs[1] = scale(beside(from, row, unit));
     }
 };
 
@@ -169,35 +191,25 @@ template <class F> __device__ inline void to_floats(u32 codes, f32 (&values)[4])
     for (int i = 0; i < 4; ++i) values[i] = byte_of(codes, i, F::SIGNED ? 128 : F::ZERO);
 }
 
-// A word of a block in global memory.
-template <class F> __device__ inline u32 word_at(const u8 *at) {
-    if (F::ALIGN >= 4) return *(const u32 *)at;
-    return *(const u16 *)at | (u32)*(const u16 *)(at + 2) << 16;
-}
-
-template <class F> __device__ inline u32 codes_at(const u8 *block, int unit, int k) {
-    const u32 low = word_at<F>(block + F::low_at(unit) + k % F::LOW * 4);
-    const u32 high = F::HIGH ? word_at<F>(block + F::high_at(unit) + (F::HIGH > 1 ? k % F::HIGH * 4 : 0)) : 0;
-    return F::codes(low, high, unit, k);
-}
-
-// Words in shared memory, read as widely as they are aligned: some bytes around them too.
-template <int ALIGN, int COUNT> struct Words {
+// Words that lie together. In shared memory they are read as widely as they are aligned, up to a word around them too; elsewhere only if
+// that is still the block's, or aligned memory before it.
+template <class F, int COUNT, bool SHARED> struct Words {
     u32 at[COUNT ? COUNT : 1];
-    __device__ inline void load(const u8 *from) {
+    // `place` says how `from` is aligned: its last bits, or those of its distance from what is aligned.
+    __device__ inline void load(const u8 *from, u32 place) {
         if constexpr (COUNT == 0) {
             at[0] = 0;
-        } else if constexpr (ALIGN >= 16 && COUNT % 4 == 0) {
+        } else if constexpr (SHARED && F::ALIGN >= 16 && COUNT % 4 == 0) {
 #pragma unroll
             for (int k = 0; k < COUNT; k += 4) {
                 const uint4 four = *(const uint4 *)(from + 4 * k);
                 at[k] = four.x, at[k + 1] = four.y, at[k + 2] = four.z, at[k + 3] = four.w;
             }
-        } else if constexpr (ALIGN >= 4) {
+        } else if constexpr (F::ALIGN >= 4) {
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) at[k] = *(const u32 *)(from + 4 * k);
-        } else {
-            const u32 odd = (u32)(u64)from & 2u, take = odd ? 0x5432u : 0x3210u;
+        } else if constexpr (SHARED || F::INSIDE) {
+            const u32 odd = place & 2u, take = odd ? 0x5432u : 0x3210u;
             const u32 *words = (const u32 *)(from - odd);
             u32 word = words[0];
 #pragma unroll
@@ -206,17 +218,26 @@ template <int ALIGN, int COUNT> struct Words {
                 at[k] = __byte_perm(word, next, take);
                 word = next;
             }
+        } else {
+#pragma unroll
+            for (int k = 0; k < COUNT; ++k) at[k] = *(const u16 *)(from + 4 * k) | (u32)*(const u16 *)(from + 4 * k + 2) << 16;
         }
     }
 };
-template <class F> struct Unit {
-    Words<F::ALIGN, F::LOW> low;
-    Words<F::ALIGN, F::HIGH> high;
-    __device__ inline void load(const u8 *block, int unit) {
-        low.load(block + F::low_at(unit));
-        high.load(block + F::high_at(unit));
+
+// The words of a unit that COUNT words of each run's codes come from: k to k + COUNT - 1, and as many of the second run.
+template <class F, int COUNT, bool SHARED> struct Unit {
+    static constexpr int HIGH = F::HIGH < COUNT ? F::HIGH : COUNT;
+    Words<F, COUNT, SHARED> low, more;
+    Words<F, HIGH, SHARED> high;
+    __device__ inline void load(const u8 *block, u32 place, int unit, int k = 0) {
+        const int low_at = F::low_at(unit) + 4 * k, high_at = F::high_at(unit) + (F::HIGH > 1 ? 4 * k : 0);
+        low.load(block + low_at, place + low_at);
+        if (F::LOW == 8) more.load(block + low_at + 16, place + low_at);
+        high.load(block + high_at, place + high_at);
     }
-    __device__ inline u32 codes(int unit, int k) const {
-        return F::codes(low.at[k % F::LOW], high.at[F::HIGH > 1 ? k % F::HIGH : 0], unit, k);
+    // Word i of those of a run.
+    __device__ inline u32 codes(int unit, int run, int i, int k = 0) const {
+        return F::codes(F::LOW == 8 && run ? more.at[i] : low.at[i], high.at[F::HIGH > 1 ? i : 0], unit, 4 * run + k + i);
     }
 };

@@ -39,6 +39,7 @@ struct Sees {
 // A block's sequence, rows and keys: tiles of `tile` keys from `begin` to `end`.
 struct Part {
     i32 sequence, kv_head, split, row0, rows, len, begin, end;
+    Part() = default;
     __device__ Part(const Decode &d, const i32 *lengths, int most_rows, int tile) {
         const i32 all = d.tokens * d.group, groups = (all + most_rows - 1) / most_rows;
         split = blockIdx.x;
@@ -88,7 +89,15 @@ __device__ inline f32 score(const Decode &d, f32 product, f32 slope, i32 distanc
 
 // A score of what is not seen; and 2 to the power of a score, less than the largest of them, which may be that.
 #define UNSEEN (-__int_as_float(0x7f800000))
-__device__ inline f32 power(f32 x, f32 largest) { return largest == UNSEEN ? 0 : exp2f(x - largest); }
+__device__ inline f32 power(f32 x, f32 largest) {
+    f32 result;
+#if defined(__AMDGCN__)
+    result = __builtin_amdgcn_exp2f(x - largest);
+#else
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x - largest));
+#endif
+    return largest == UNSEEN ? 0 : result;
+}
 
 #define PASTE(NAME, WAY) NAME##WAY
 #define SYMBOL(NAME, WAY) PASTE(NAME, WAY)

@@ -1,7 +1,7 @@
 // Attention of few queries to many keys with plain sums: any layout, any size, f32 in full.
 //
 // LANES lanes have a key together, a wave several keys at a time; each lane has COUNT elements of each of ROWS rows. What a lane needs of
-// AHEAD keys and values it copies itself, into its own places of shared memory, while it works on those before. VECTORS says that keys and
+// keys and values it copies itself, into its own places of shared memory, while it works on those before. VECTORS says that keys and
 // values can be read 16 bytes at a time.
 
 #if defined(__AMDGCN__)
@@ -12,9 +12,9 @@
 #define COPIES_GO_ON
 #endif
 #endif
-#if !defined(STAGES)
 #define STAGES 2
-#endif
+// Keys of a lane in a tile.
+#define AHEAD 1
 #define COUNT 8
 #define EACH (VECTORS ? 16 / (int)sizeof(T) : 1)
 #define LANES (DIM <= 32 ? 4 : DIM <= 64 ? 8 : DIM <= 128 ? 16 : 32)
@@ -153,11 +153,14 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
                 x[r][a] = seen ? score(d, x[r][a], row.slope, row.place - key) : UNSEEN;
                 most = fmaxf(most, x[r][a]);
             }
-            const f32 factor = power(largest[r], most);
-            largest[r] = most;
-            sum[r] *= factor;
+            // After the first keys the largest score seldom changes.
+            if (__any_sync(0xffffffffu, most != largest[r])) {
+                const f32 factor = power(largest[r], most);
+                largest[r] = most;
+                sum[r] *= factor;
 #pragma unroll
-            for (int i = 0; i < COUNT; ++i) result[r][i] *= factor;
+                for (int i = 0; i < COUNT; ++i) result[r][i] *= factor;
+            }
 #pragma unroll
             for (int a = 0; a < AHEAD; ++a) {
                 x[r][a] = power(x[r][a], most);

@@ -1,12 +1,9 @@
 // Attention of few queries to many keys with matrix units: 16 rows by 16 keys at a time.
 //
-// Each wave goes through tiles of its own, which it copies into its own ring of STAGES tiles while it works on earlier ones: waves meet
+// Each wave goes through tiles of its own, which it copies into its own part of shared memory while it works on those before: waves meet
 // only at the end. DIM is a multiple of 16; keys and values lie in rows that are read 16 bytes at a time, and a tile of them in one block
 // of the pool.
 
-#if !defined(STAGES)
-#define STAGES 2
-#endif
 #define TILE 16
 #define EACH (16 / (int)sizeof(T))
 // Rows of a length that swizzling fits.
@@ -15,47 +12,51 @@
 // Long queries stay in shared memory, behind the rings.
 #define KEPT (DIM <= 128)
 
-// One tile of keys and values sets out.
-__device__ inline void fetch(const Decode &d, const Operands &of, const Part &part, i32 tile, i32 block, i32 within, T *keys, T *values) {
+// One tile of keys, or of values, sets out. Rows that are not there become zeros: what is multiplied with 0 must be a number.
+__device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block, i32 within, i32 head, i32 left) {
     const int lane = lane_of_wave(), pieces = DIM / EACH;
-    const i32 left = block < 0 ? 0 : part.len - tile * TILE;
-    const T *k = of.k + (left > 0 ? d.k.at(block, within, part.kv_head) : 0), *v = of.v + (left > 0 ? d.v.at(block, within, part.kv_head) : 0);
+    const T *first = from + (left > 0 ? steps.at(block, within, head) : 0);
 #pragma unroll
     for (int u = 0; u < (TILE * pieces + TILE_LANES - 1) / TILE_LANES; ++u) {
         const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
         if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
-        // Rows that are not there become zeros: what is multiplied with 0 must be a number.
-        const int bytes = row < left ? 16 : 0, at = Swizzled<T, COLUMNS>::offset(row, column);
-        copy_async16(keys + at, bytes ? k + (i64)row * d.k.token + column : of.k, bytes);
-        copy_async16(values + at, bytes ? v + (i64)row * d.v.token + column : of.v, bytes);
+        const bool there = row < left;
+        const T *at = there ? first + (i64)row * steps.token + column : from;
+        copy_async16(to + Swizzled<T, COLUMNS>::offset(row, column), at, there ? 16 : 0);
     }
+    commit_copies();
 }
 
 extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     extern __shared__ uint4 shared[];
-    const Operands of = OPERANDS_GIVEN;
     const Part part(d, lengths, TILE, TILE);
-    const int lane = lane_of_wave(), wave = threadIdx.x / TILE_LANES;
-    T *ring = (T *)shared + wave * (STAGES * 2 * TILE * COLUMNS);
+    // What is needed again at the end need not take registers meanwhile.
+    __shared__ Part last;
+    if (threadIdx.x == 0) last = part;
+    const int wave = threadIdx.x / TILE_LANES;
+    T *ring = (T *)shared + wave * 4 * TILE * COLUMNS;
 
-    // The block of a tile is looked up one round before its copy sets out.
-    i32 within = 0, block = -1, coming = part.begin + wave, missing = 0;
-    if (coming < part.end) block = block_of(d, table, part.sequence, coming * TILE, within);
-    auto next = [&](int stage) {
-        if (coming < part.end) {
-            T *at = ring + stage * 2 * TILE * COLUMNS;
-            fetch(d, of, part, coming, block, within, at, at + TILE * COLUMNS);
-            missing = (missing & ~(1 << stage)) | (block < 0) << stage;
-            coming += WAVES;
-            if (coming < part.end) block = block_of(d, table, part.sequence, coming * TILE, within);
-        }
-        commit_copies();
+    // Two tiles of keys, then two of values. The block of a tile is looked up one round before its copy sets out.
+    i32 coming = part.begin + wave, within = 0, block = -1, left = 0, next_within = 0, next_block = -1;
+    if (coming < part.end) next_block = block_of(d, table, part.sequence, coming * TILE, next_within);
+    int to = 0;
+    auto next_keys = [&] {
+        block = next_block, within = next_within;
+        left = coming < part.end && block >= 0 ? part.len - coming * TILE : 0;
+        fetch(ring + to * TILE * COLUMNS, k, d.k, block, within, part.kv_head, left);
+        coming += WAVES;
+        if (coming < part.end) next_block = block_of(d, table, part.sequence, coming * TILE, next_within);
     };
-    for (int stage = 0; stage < STAGES - 1; ++stage) next(stage);
-
+    auto next_values = [&] {
+        fetch(ring + (2 + to) * TILE * COLUMNS, v, d.v, block, within, part.kv_head, left);
+        to = 1 - to;
+    };
+    next_keys();
+    bool unseen = left == 0;
+    next_values();
 
     // Behind the rings.
-    const Swizzled<T, COLUMNS> queries{(T *)shared + WAVES * STAGES * 2 * TILE * COLUMNS};
+    const Swizzled<T, COLUMNS> queries{(T *)shared + WAVES * 4 * TILE * COLUMNS};
     const int pieces = DIM / EACH;
 #pragma unroll
     for (int i = threadIdx.x; i < TILE * pieces; i += WAVES * TILE_LANES) {
@@ -89,21 +90,18 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
         largest[s] = UNSEEN, sum[s] = 0, slope[s] = part.slope(d, slopes, row);
         place[s] = sees.place, first[s] = sees.first, end[s] = sees.end;
     }
-    // Keys that all rows see.
-    const Sees all_from(d, part.len, part.token(d, part.rows - 1)), all_to(d, part.len, part.token(d, 0));
     TileC out_tile[STEPS];
 #pragma unroll
     for (int s = 0; s < STEPS; ++s) out_tile[s].clear();
 
-    int stage = 0;
     for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
-        wait_copies<STAGES - 2>();
-        // All lanes' copies are there, and all are done with the tile before.
+        const Swizzled<T, COLUMNS> keys{ring + (1 - to) * TILE * COLUMNS}, values{keys.base + 2 * TILE * COLUMNS};
+        // The keys of all lanes are there, and all are done with those before; the values may be on their way.
+        wait_copies<1>();
         __syncwarp();
-        next(stage == 0 ? STAGES - 1 : stage - 1);
-        const Swizzled<T, COLUMNS> keys{ring + stage * 2 * TILE * COLUMNS}, values{keys.base + TILE * COLUMNS};
-        const bool unseen = PAGED && (missing >> stage & 1);
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        const bool hidden = unseen;
+        next_keys();
+        unseen = left == 0;
         TileC scores;
         scores.clear();
 #pragma unroll
@@ -114,7 +112,9 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
             mma(scores, query[KEPT ? s : 0], key);
         }
         const i32 key0 = tile * TILE;
-        const bool whole = !unseen && key0 >= all_from.first && key0 + TILE <= all_to.end;
+        bool whole = !hidden;
+#pragma unroll
+        for (int s = 0; s < SLOTS; ++s) whole = whole && key0 >= first[s] && key0 + TILE <= end[s];
         f32 most[SLOTS];
 #pragma unroll
         for (int s = 0; s < SLOTS; ++s) most[s] = largest[s];
@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
         for (int i = 0; i < TileC::N; ++i) {
             const int s = TileC::slot(i), key = key0 + TileC::column(i);
             f32 x = score(d, scores.at[i], slope[s], place[s] - key);
-            if (!whole && (unseen || key < first[s] || key >= end[s])) x = UNSEEN;
+            if (!whole && (hidden || key < first[s] || key >= end[s])) x = UNSEEN;
             scores.at[i] = x;
             most[s] = fmaxf(most[s], x);
         }
@@ -150,6 +150,9 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
                 for (int i = 0; i < TileC::N; ++i) out_tile[s].at[i] *= factor[TileC::slot(i)];
         }
         const TileA<T> weights = to_a<T>(scores);
+        wait_copies<1>();
+        __syncwarp();
+        next_values();
 #pragma unroll
         for (int s = 0; s < STEPS; ++s) {
             TileB<T> value;
@@ -176,12 +179,12 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
         f32 most = UNSEEN;
         for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
         const f32 factor = power(largest[TileC::slot(i)], most);
-        if (row < part.rows)
+        if (row < last.rows)
 #pragma unroll
             for (int s = 0; s < STEPS; ++s) results[(wave * TILE + row) * DIM + s * 16 + TileC::column(i)] = out_tile[s].at[i] * factor;
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < part.rows * DIM; i += blockDim.x) {
+    for (int i = threadIdx.x; i < last.rows * DIM; i += blockDim.x) {
         const int row = i / DIM, column = i % DIM;
         f32 most = UNSEEN, total = 0, value = 0;
         for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
@@ -189,6 +192,6 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
             total += wave_sum[w][row] * power(wave_largest[w][row], most);
             value += results[(w * TILE + row) * DIM + column];
         }
-        leave(d, of, part, row, column, total > 0 ? value / total : 0, total > 0 ? most + log2f(total) : UNSEEN);
+        leave(d, OPERANDS_GIVEN, last, row, column, total > 0 ? value / total : 0, total > 0 ? most + log2f(total) : UNSEEN);
     }
 }

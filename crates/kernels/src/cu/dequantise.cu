@@ -23,7 +23,7 @@ template <class F, class R> __device__ inline void pieces(R *out, const u8 *weig
             const u8 *from = weights + row * p.weights_row + unit0 / units_of<F>() * F::BYTES;
             R *to = out + row * p.out_row + unit0 * 32 * p.out_step;
             const u32 units = p.units - unit0 < TILE ? (u32)(p.units - unit0) : TILE;
-            u32 codes[UNROLL][2][WORDS];
+            Unit<F, WORDS, false> data[UNROLL];
             Scale scales[UNROLL][2];
 #pragma unroll
             for (int i = 0; i < UNROLL; ++i) {
@@ -31,11 +31,7 @@ template <class F, class R> __device__ inline void pieces(R *out, const u8 *weig
                 const int unit = u % units_of<F>(), k = threadIdx.x % EACH * WORDS;
                 if (u >= units) break;
                 const u8 *block = from + u / units_of<F>() * F::BYTES;
-#pragma unroll
-                for (int w = 0; w < WORDS; ++w) {
-                    codes[i][0][w] = codes_at<F>(block, unit, k + w);
-                    codes[i][1][w] = codes_at<F>(block, unit, k + w + 4);
-                }
+                data[i].load(block, (u32)(u64)block, unit, k);
                 F::scales(scales[i], block, unit, beside, row, (u32)unit0 + u);
             }
 #pragma unroll
@@ -49,7 +45,7 @@ template <class F, class R> __device__ inline void pieces(R *out, const u8 *weig
 #pragma unroll
                     for (int w = 0; w < WORDS; ++w) {
                         f32 values[4];
-                        to_floats<F>(codes[i][run][w], values);
+                        to_floats<F>(data[i].codes(unit, run, w, k), values);
 #pragma unroll
                         for (int j = 0; j < 4; ++j) {
                             const Scale scale = scales[i][run];
@@ -72,7 +68,7 @@ template <class F, class R> __device__ inline void pieces(R *out, const u8 *weig
 
 #define PASTE(NAME, WHAT) NAME##WHAT
 #define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 8)
 SYMBOL(NAME, _pieces)(U *out, const u8 *weights, const void *scales, const u8 *zeros, Groups groups, Rows p) {
     pieces<T, U>(out, weights, Beside{scales, zeros, groups}, p);
 }

@@ -1,7 +1,7 @@
 // Rows brought to a common size: softmax, its logarithm, and the norms. T is the type of the elements, U that of weight and bias.
 //
 // `registers` keeps a row in its team's registers, ITEMS packs in each thread; `edges` does so where packs do not fit the row, or the
-// operands lie apart from one another, but for groups. Without ITEMS, `staged` keeps a row in shared memory too, `long` reads it twice, and so does `strided`,
+// operands lie apart from one another, if the row is short. Without ITEMS, `staged` keeps a row in shared memory too, `long` reads it twice, and so does `strided`,
 // in any layout.
 //
 // With RESIDUAL the input is first added to `residual`, which keeps the sum, rounded; the norm is of that.
@@ -182,8 +182,8 @@ template <bool EDGES> __device__ inline Items load_sum(const T *x, T *residual, 
     return items;
 }
 
-// Weights from element `j` of a row on; `channel` is the row's first. Those missing are `none`.
-template <bool EDGES>
+// Weights from element `j` of a row on; `channel` is the row's first. Those missing are `none`. PACKED they lie in packs, or a pack has one.
+template <bool EDGES, bool PACKED>
 __device__ inline void weights(Math (&w)[WIDTH], const U *from, u64 step, Math none, i64 j, u64 channel, const Lines &lines) {
     if (!from) {
 #pragma unroll
@@ -191,16 +191,14 @@ __device__ inline void weights(Math (&w)[WIDTH], const U *from, u64 step, Math n
         return;
     }
 #if defined(OP_group_norm)
-    if constexpr (!EDGES) {
-        const Math one = widen(from[(channel + quotient(j, lines.spatial)) * step]);
+    if constexpr (PACKED) {
+        // Such rows are short enough for 32 bits.
+        const Math one = widen(from[(channel + (u32)j / (u32)lines.spatial) * step]);
 #pragma unroll
         for (int k = 0; k < WIDTH; ++k) w[k] = one;
-    } else {
-#pragma unroll
-        for (int k = 0; k < WIDTH; ++k) w[k] = j + k >= 0 && j + k < lines.n ? widen(from[(channel + quotient(j + k, lines.spatial)) * step]) : 0;
-    }
+    } else
 #else
-    if constexpr (!EDGES) {
+    if constexpr (PACKED) {
         const int some = 16 / sizeof(U) < WIDTH ? 16 / sizeof(U) : WIDTH;
 #pragma unroll
         for (int k = 0; k < WIDTH; k += some) {
@@ -211,28 +209,37 @@ __device__ inline void weights(Math (&w)[WIDTH], const U *from, u64 step, Math n
 #pragma unroll
             for (int i = 0; i < some; ++i) w[k + i] = x[i];
         }
-    } else {
-#pragma unroll
-        for (int k = 0; k < WIDTH; ++k) w[k] = j + k >= 0 && j + k < lines.n ? widen(from[(j + k) * step]) : 0;
-    }
+    } else
 #endif
+    {
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) {
+            const bool there = !EDGES || (j + k >= 0 && j + k < lines.n);
+#if defined(OP_group_norm)
+            w[k] = there ? widen(from[(channel + quotient(j + k, lines.spatial)) * step]) : (Math)0;
+#else
+            w[k] = there ? widen(from[(j + k) * step]) : (Math)0;
+#endif
+        }
+    }
 }
 
 // The results of the pack at `j`.
-template <bool EDGES>
-__device__ inline void finish(T *out, const Items &items, const Found &found, const U *weight, const U *bias, i64 j, u64 channel, const Lines &lines) {
+template <bool EDGES, bool PACKED>
+__device__ inline void finish(T *out, const Items &items, const Found &found, const U *weight, const U *bias, i64 j, i64 n, u64 channel,
+                              const Lines &lines) {
     Math w[WIDTH], b[WIDTH];
 #if !defined(EXPONENTIALS)
-    weights<EDGES>(w, weight, lines.weight_step, 1, j, channel, lines);
+    weights<EDGES, PACKED>(w, weight, lines.weight_step, 1, j, channel, lines);
 #if !defined(OP_rms_norm)
-    weights<EDGES>(b, bias, lines.bias_step, 0, j, channel, lines);
+    weights<EDGES, PACKED>(b, bias, lines.bias_step, 0, j, channel, lines);
 #endif
 #endif
     Math x[WIDTH];
     items.unpack(x);
 #pragma unroll
     for (int k = 0; k < WIDTH; ++k) x[k] = result(x[k], found, w[k], b[k]);
-    store<EDGES>(out, j, lines.n, x);
+    store<EDGES>(out, j, n, x);
 }
 
 __device__ inline u64 first_channel(u64 row, const Lines &lines) {
@@ -302,7 +309,7 @@ __device__ inline void line(Row &row, const U *weight, const U *bias, T *out, u6
     const Found found = over_team(look<EDGES>(row, n), room).found(lines);
     const u64 channel = first_channel(which, lines);
     row.each([&](const Items &items, i32 j) {
-        if (j < n) finish<EDGES>(out, items, found, weight, bias, j, channel, lines);
+        if (j < n) finish<EDGES, !EDGES>(out, items, found, weight, bias, j, n, channel, lines);
     });
 }
 
@@ -340,17 +347,12 @@ __device__ inline void in_registers(const T *x, T *residual, const U *weight, co
 }
 #define PARAMETERS const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines
 extern "C" __global__ void BOUNDS SYMBOL(NAME, _registers)(PARAMETERS) { in_registers<false>(x, residual, weight, bias, out, lines); }
-#if !defined(OP_group_norm)
+#if ITEMS <= 4 && !defined(OP_group_norm)
 extern "C" __global__ void LOOSE SYMBOL(NAME, _edges)(PARAMETERS) { in_registers<true>(x, residual, weight, bias, out, lines); }
 #endif
 #else
 
-// HELD packs of each thread wait in registers, the others in shared memory, where it touches no others'. Exponentials need the registers.
-#if defined(EXPONENTIALS)
-#define HELD 0
-#else
-#define HELD 8
-#endif
+// HELD packs of each thread wait in registers, the others in shared memory, where it touches no others'.
 struct Staged {
     Items packs[HELD + 1], *stage;
     i32 n;
@@ -389,7 +391,25 @@ extern "C" __global__ void BOUNDS SYMBOL(NAME, _staged)(const T *x, T *residual,
     line<false>(row, weight, bias, out + at[1], blockIdx.x, n, lines);
 }
 
-// A block for a row.
+// One element, by itself: with the residual, which is updated; and its result.
+__device__ inline T one_sum(const T *x, T *residual) {
+    T element = *x;
+    if (RESIDUAL) element = *residual = Narrow<T>::from(widen(element) + widen(*residual));
+    return element;
+}
+__device__ inline T one_result(T element, const Found &found, const U *weight, const U *bias, u64 j, u64 channel, const Lines &lines) {
+    Math w = 1, b = 0;
+#if !defined(EXPONENTIALS)
+#if defined(OP_group_norm)
+    j = channel + quotient(j, lines.spatial);
+#endif
+    if (weight) w = widen(weight[j * lines.weight_step]);
+    if (bias) b = widen(bias[j * lines.bias_step]);
+#endif
+    return Narrow<T>::from(result(widen(element), found, w, b));
+}
+
+// A block for a row: packs where all operands have them at the same places, else one element at a time.
 extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
     __shared__ Stats room[MOST_WARPS];
     for (u64 row = blockIdx.x; row < lines.walk.n; row += gridDim.x) {
@@ -397,47 +417,56 @@ extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, co
         place(lines.walk, row, at);
         const T *from = x + at[0];
         T *sum = RESIDUAL ? residual + at[2] : 0, *to = out + at[1];
-        const i64 n = lines.n, phase = (u64)from % 16 / sizeof(T), j = (i64)threadIdx.x * WIDTH - phase, step = (i64)blockDim.x * WIDTH;
+        const u64 n = lines.n, lane = threadIdx.x, team = blockDim.x, ahead = before_aligned(from);
+        const bool alike = before_aligned(to) == ahead && (!RESIDUAL || before_aligned(sum) == ahead);
+        const u64 head = alike && ahead < n ? ahead : n, packs = (n - head) / WIDTH, singles = n - packs * WIDTH;
         Stats stats;
         stats.clear();
 #pragma unroll 1
-        for (i64 i = j; i < n; i += LOADS * step) {
+        for (u64 i = lane; i < singles; i += team) {
+            const u64 j = i < head ? i : i + packs * WIDTH;
+            Math one[1] = {widen(one_sum(from + j, sum + j))};
+            stats.template add<1>(one);
+        }
+#pragma unroll 1
+        for (u64 i = lane; i < packs; i += LOADS * team) {
             Items items[LOADS];
 #pragma unroll
-            for (int k = 0; k < LOADS; ++k) items[k] = load_sum<true>(from, sum, i + k * step, n);
+            for (int k = 0; k < LOADS; ++k) {
+                const u64 pack = i + k * team;
+                if (pack < packs) items[k] = load_sum<false>(from, sum, head + pack * WIDTH, n);
+            }
 #pragma unroll
             for (int k = 0; k < LOADS; ++k) {
-                const i64 here = i + k * step;
                 Math v[WIDTH];
                 items[k].unpack(v);
-                if (here >= 0 && here + WIDTH <= n) {
-                    stats.template add<WIDTH>(v);
-                } else {
-#pragma unroll
-                    for (int w = 0; w < WIDTH; ++w) {
-                        Math one[1] = {v[w]};
-                        if (here + w >= 0 && here + w < n) stats.template add<1>(one);
-                    }
-                }
+                if (i + k * team < packs) stats.template add<WIDTH>(v);
             }
         }
         const Found found = over_team(stats, room).found(lines);
         const u64 channel = first_channel(row, lines);
         const T *again = RESIDUAL ? sum : from;
 #pragma unroll 1
-        for (i64 i = j; i < n; i += LOADS * step) {
+        for (u64 i = lane; i < singles; i += team) {
+            const u64 j = i < head ? i : i + packs * WIDTH;
+            to[j] = one_result(again[j], found, weight, bias, j, channel, lines);
+        }
+#pragma unroll 1
+        for (u64 i = lane; i < packs; i += LOADS * team) {
             Items items[LOADS];
 #pragma unroll
-            for (int k = 0; k < LOADS; ++k) items[k] = load<true>(again, i + k * step, n);
+            for (int k = 0; k < LOADS; ++k)
+                if (i + k * team < packs) items[k].load(again + head + (i + k * team) * WIDTH);
 #pragma unroll
-            for (int k = 0; k < LOADS; ++k) finish<true>(to, items[k], found, weight, bias, i + k * step, channel, lines);
+            for (int k = 0; k < LOADS; ++k)
+                if (i + k * team < packs) finish<false, false>(to, items[k], found, weight, bias, head + (i + k * team) * WIDTH, n, channel, lines);
         }
         __syncthreads();
     }
 }
 
 // Threads of one threadIdx.x share a row; `within` walks it.
-extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _strided)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines, Walk within) {
+extern "C" __global__ void LOOSE SYMBOL(NAME, _strided)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines, Walk within) {
     __shared__ Stats room[256];
     const u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x, n = row < lines.walk.n ? lines.n : 0;
     u64 at[3];
@@ -447,12 +476,7 @@ extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _strided)(const T
     for (u64 i = threadIdx.y; i < n; i += blockDim.y) {
         u64 there[3];
         place(within, i, there);
-        T element = x[at[0] + there[0]];
-        if (RESIDUAL) {
-            T *sum = residual + at[2] + there[2];
-            element = *sum = Narrow<T>::from(widen(element) + widen(*sum));
-        }
-        Math one[1] = {widen(element)};
+        Math one[1] = {widen(one_sum(x + at[0] + there[0], residual + at[2] + there[2]))};
         stats.template add<1>(one);
     }
     room[threadIdx.y * blockDim.x + threadIdx.x] = stats;
@@ -468,17 +492,7 @@ extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _strided)(const T
         u64 there[3];
         place(within, i, there);
         const T element = RESIDUAL ? residual[at[2] + there[2]] : x[at[0] + there[0]];
-        Math w = 1, b = 0;
-#if !defined(EXPONENTIALS)
-#if defined(OP_group_norm)
-        const u64 which = channel + quotient(i, lines.spatial);
-#else
-        const u64 which = i;
-#endif
-        if (weight) w = widen(weight[which * lines.weight_step]);
-        if (bias) b = widen(bias[which * lines.bias_step]);
-#endif
-        out[at[1] + there[1]] = Narrow<T>::from(result(widen(element), found, w, b));
+        out[at[1] + there[1]] = one_result(element, found, weight, bias, i, channel, lines);
     }
 }
 #endif

@@ -33,58 +33,67 @@ template <class F> __device__ inline u32 to_signed(u32 codes) {
     return ((codes | 0x80808080u) - F::ZERO * 0x01010101u) ^ 0x80808080u;
 }
 
-// 128 rows have 4 units each, 64 vectors 4 blocks.
-template <class F> __device__ inline void fill(Room<F> &room, const u8 *weights, const Beside &beside, const u8 *x, const Product &p, u32 row0,
-                                               u32 vector0, u32 unit0) {
-#pragma unroll
-    for (int j = 0; j < TILE_ROWS * 4 / THREADS; ++j) {
-        const int i = j * THREADS + threadIdx.x, place = i / 4;
-        const u32 row = row0 + place < p.rows ? row0 + place : p.rows - 1, u = unit0 + i % 4;
-        const int unit = u % units_of<F>();
-        const u8 *block = weights + row * p.weights_row + (u64)(u / units_of<F>()) * F::BYTES;
+// What a thread brings from global to shared memory: of 128 rows with 4 units each some, of 64 vectors with 4 blocks one.
+template <class F> struct Part {
+    static constexpr int UNITS = TILE_ROWS * 4 / THREADS;
+    Unit<F, 4, false> units[UNITS];
+    Scale scales[UNITS][2];
+    u32 x[9];
+
+    __device__ inline void load(const u8 *weights, const Beside &beside, const u8 *from, const Product &p, u32 row0, u32 vector0, u32 unit0) {
+        const u32 u = unit0 + threadIdx.x % 4;
+        // Behind the last column nothing is read, and scales of 0 make it count for nothing.
         const bool there = u < p.units;
-        Scale scales[2] = {{0, 0}, {0, 0}};
-        if (there) F::scales(scales, block, unit, beside, row, u);
 #pragma unroll
-        for (int run = 0; run < 2; ++run) {
-            uint4 codes = {0, 0, 0, 0};
+        for (int j = 0; j < UNITS; ++j) {
+            const u32 wanted = row0 + (j * THREADS + threadIdx.x) / 4, row = wanted < p.rows ? wanted : p.rows - 1;
+            scales[j][0] = scales[j][1] = {0, 0};
             if (there) {
-                codes.x = to_signed<F>(codes_at<F>(block, unit, run * 4));
-                codes.y = to_signed<F>(codes_at<F>(block, unit, run * 4 + 1));
-                codes.z = to_signed<F>(codes_at<F>(block, unit, run * 4 + 2));
-                codes.w = to_signed<F>(codes_at<F>(block, unit, run * 4 + 3));
-            }
-            // Within what was begun at a multiple of 128 columns.
-            const int column = (F::BLOCK == 32 ? i % 4 * 32 : F::first(unit % 4)) + run * F::GAP, half = column / 16 % 2;
-            if (F::SPLIT) {
-                const int part = column / 32 * 2 + half;
-                const uint4 zeros = {0, 0, 0, 0};
-                *(uint4 *)(room.w + room.w_at(place, part * 32 + 16 * half)) = codes;
-                *(uint4 *)(room.w + room.w_at(place, part * 32 + 16 - 16 * half)) = zeros;
-                room.w_scale[part][place] = scales[run];
-            } else {
-                *(uint4 *)(room.w + room.w_at(place, column)) = codes;
-                if (half == 0) room.w_scale[column / 32][place] = scales[run];
+                const u8 *block = weights + row * p.weights_row + (u64)(u / units_of<F>()) * F::BYTES;
+                units[j].load(block, (u32)(u64)block, u % units_of<F>());
+                F::scales(scales[j], block, u % units_of<F>(), beside, row, u);
             }
         }
-    }
-    const int place = threadIdx.x / 4, k = threadIdx.x % 4;
-    const u32 vector = vector0 + place < p.vectors ? vector0 + place : p.vectors - 1;
-    u32 words[9] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-    if (unit0 + k < p.units) {
-        const u32 *block = (const u32 *)(x + vector * p.x_row) + (u64)(unit0 + k) * 9;
+        const u32 wanted = vector0 + threadIdx.x / 4, vector = wanted < p.vectors ? wanted : p.vectors - 1;
+        const u32 *block = (const u32 *)(from + vector * p.x_row) + (u64)u * 9;
 #pragma unroll
-        for (int i = 0; i < 9; ++i) words[i] = block[i];
+        for (int i = 0; i < 9; ++i) x[i] = there ? block[i] : 0;
     }
-    const uint4 first = {words[1], words[2], words[3], words[4]}, second = {words[5], words[6], words[7], words[8]};
-    *(uint4 *)(room.x + room.x_at(place, k * 32)) = first;
-    *(uint4 *)(room.x + room.x_at(place, k * 32 + 16)) = second;
-    f16 d = {(u16)words[0]};
-    i32 sum = 0;
+
+    __device__ inline void store(Room<F> &room, u32 unit0) const {
+        const int k = threadIdx.x % 4, unit = (unit0 + k) % units_of<F>();
 #pragma unroll
-    for (int i = 1; i < 9; ++i) sum = __dp4a((i32)words[i], 0x01010101, sum);
-    room.x_scale[k][place] = {widen(d), widen(d) * (f32)sum};
-}
+        for (int j = 0; j < UNITS; ++j) {
+            const int place = (j * THREADS + threadIdx.x) / 4;
+#pragma unroll
+            for (int run = 0; run < 2; ++run) {
+                const uint4 codes = {to_signed<F>(units[j].codes(unit, run, 0)), to_signed<F>(units[j].codes(unit, run, 1)),
+                                     to_signed<F>(units[j].codes(unit, run, 2)), to_signed<F>(units[j].codes(unit, run, 3))};
+                // Within what was begun at a multiple of 128 columns.
+                const int column = (F::BLOCK == 32 ? k * 32 : F::first(unit % 4)) + run * F::GAP, half = column / 16 % 2;
+                if (F::SPLIT) {
+                    const int part = column / 32 * 2 + half;
+                    const uint4 zeros = {0, 0, 0, 0};
+                    *(uint4 *)(room.w + room.w_at(place, part * 32 + 16 * half)) = codes;
+                    *(uint4 *)(room.w + room.w_at(place, part * 32 + 16 - 16 * half)) = zeros;
+                    room.w_scale[part][place] = scales[j][run];
+                } else {
+                    *(uint4 *)(room.w + room.w_at(place, column)) = codes;
+                    if (half == 0) room.w_scale[column / 32][place] = scales[j][run];
+                }
+            }
+        }
+        const int place = threadIdx.x / 4;
+        const uint4 first = {x[1], x[2], x[3], x[4]}, second = {x[5], x[6], x[7], x[8]};
+        *(uint4 *)(room.x + room.x_at(place, k * 32)) = first;
+        *(uint4 *)(room.x + room.x_at(place, k * 32 + 16)) = second;
+        const f16 d = {(u16)x[0]};
+        i32 sum = 0;
+#pragma unroll
+        for (int i = 1; i < 9; ++i) sum = dot4(x[i], 0x01010101u, sum);
+        room.x_scale[k][place] = {widen(d), widen(d) * (f32)sum};
+    }
+};
 
 template <class F, class R> __device__ inline void tiles(R *out, const u8 *weights, const Beside &beside, const u8 *x, const Product &p, Room<F> &room) {
     // Two waves beside each other in vectors, the others in rows.
@@ -99,11 +108,15 @@ template <class F, class R> __device__ inline void tiles(R *out, const u8 *weigh
     }
     const Swizzled<i8, DEPTH> x_at = {room.x};
     const Swizzled<i8, Room<F>::COLUMNS> w_at = {room.w};
+    Part<F> own;
+    own.load(weights, beside, x, p, row0, vector0, 0);
 #pragma unroll 1
     for (u32 unit0 = 0; unit0 < p.units; unit0 += DEPTH / 32) {
         __syncthreads();
-        fill<F>(room, weights, beside, x, p, row0, vector0, unit0);
+        own.store(room, unit0);
         __syncthreads();
+        // The next is under way while these are computed with.
+        if (unit0 + DEPTH / 32 < p.units) own.load(weights, beside, x, p, row0, vector0, unit0 + DEPTH / 32);
 #pragma unroll 1
         for (int part = 0; part < Room<F>::SCALES; ++part) {
             const int block = part / Room<F>::PARTS;

@@ -50,20 +50,23 @@ template <int LATER> __device__ inline void wait_copies() {
 #endif
 }
 template <int BYTES> __device__ inline void copy_row(u8 *to, const u8 *from, int bytes, int lane) {
+#pragma unroll 1
     for (int at = lane * BYTES; at < bytes; at += LANES * BYTES) copy_ahead<BYTES>(to + at, from + at);
 }
 
-// Vectors in shared memory: floats, with 4 more behind each 32 so that lanes' blocks begin in different banks; or the blocks of Q8_1,
-// whose 9 words do the same.
+// Vectors in shared memory: 32 floats of each, or its block of Q8_1, then the next 32 columns; with some more behind, so that lanes' units
+// begin in different banks.
 template <class X> struct Vectors {
-    static const int UNIT = 36 * 4;
+    // Bytes of 32 columns, and of one.
+    static constexpr int UNIT = VECTORS * 128 + 16, EACH = 4;
     static __device__ void fill(u8 *room, const void *from, const Product &p, u32 vector0, u32 unit0, u32 units) {
         const int WIDTH = 16 / sizeof(X);
         union Piece { uint4 raw; X at[WIDTH]; __device__ Piece() {} };
+#pragma unroll 1
         for (u32 v = 0; v < VECTORS; ++v) {
             const u32 vector = vector0 + v < p.vectors ? vector0 + v : p.vectors - 1;
             const X *x = (const X *)from + vector * p.x_row + (u64)unit0 * 32 * p.x_step;
-            f32 *to = (f32 *)(room + (u64)v * p.panel * UNIT);
+            u8 *to = room + v * 128;
             if (p.wide) {
 #pragma unroll 4
                 for (u32 i = threadIdx.x; i < units * (32 / WIDTH); i += THREADS) {
@@ -73,34 +76,38 @@ template <class X> struct Vectors {
 #pragma unroll
                     for (int k = 0; k < WIDTH; k += 4) {
                         const float4 four = {widen(piece.at[k]), widen(piece.at[k + 1]), widen(piece.at[k + 2]), widen(piece.at[k + 3])};
-                        *(float4 *)(to + at + at / 32 * 4 + k) = four;
+                        *(float4 *)(to + at / 32 * UNIT + (at % 32 + k) * 4) = four;
                     }
                 }
             } else {
-                for (u32 i = threadIdx.x; i < units * 32; i += THREADS) to[i + i / 32 * 4] = widen(x[i * p.x_step]);
+                for (u32 i = threadIdx.x; i < units * 32; i += THREADS) *(f32 *)(to + i / 32 * UNIT + i % 32 * 4) = widen(x[i * p.x_step]);
             }
         }
     }
 };
 template <> struct Vectors<q8_1> {
-    static const int UNIT = 36;
+    static constexpr int UNIT = (VECTORS * 9 | 1) * 4, EACH = 1;
     static __device__ void fill(u8 *room, const void *from, const Product &p, u32 vector0, u32 unit0, u32 units) {
+#pragma unroll 1
         for (u32 v = 0; v < VECTORS; ++v) {
             const u32 vector = vector0 + v < p.vectors ? vector0 + v : p.vectors - 1;
             const u32 *x = (const u32 *)((const u8 *)from + vector * p.x_row) + (u64)unit0 * 9;
-            u32 *to = (u32 *)(room + (u64)v * p.panel * UNIT);
-            const u32 words = units * 9, pieces = p.wide ? words / 4 : 0;
+            // One vector lies as it is.
+            const u32 words = units * 9, pieces = VECTORS == 1 && p.wide ? words / 4 : 0;
 #pragma unroll 4
-            for (u32 i = threadIdx.x; i < pieces; i += THREADS) ((uint4 *)to)[i] = ((const uint4 *)x)[i];
-            for (u32 i = pieces * 4 + threadIdx.x; i < words; i += THREADS) to[i] = x[i];
+            for (u32 i = threadIdx.x; i < pieces; i += THREADS) ((uint4 *)room)[i] = ((const uint4 *)x)[i];
+            for (u32 i = pieces * 4 + threadIdx.x; i < words; i += THREADS) *(u32 *)(room + i / 9 * UNIT + v * 36 + i % 9 * 4) = x[i];
         }
     }
 };
 
-// Adds a unit's products with the vectors from column `at` of the panel on.
+// Bytes from a unit's first run to its second, in the vectors.
+template <class F, class X> __device__ constexpr int gap_bytes() { return F::GAP < 32 ? F::GAP * 4 : F::GAP / 32 * Vectors<X>::UNIT; }
+
+// Adds a unit's products with the vectors; x is where its first run begins in them.
 template <class F, class X> struct Dot {
-    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
-                                      const u8 *x, u32 stride, u32 at) {
+    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F, 4, true> (&units)[ROWS], const Scale (&scales)[ROWS][2],
+                                      int unit, const u8 *x) {
 #pragma unroll
         for (int run = 0; run < 2; ++run) {
             f32 dots[ROWS][VECTORS], all[VECTORS];
@@ -110,19 +117,18 @@ template <class F, class X> struct Dot {
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) dots[r][v] = 0;
             }
-            const u32 column = at + run * F::GAP;
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
                 float4 some[VECTORS];
 #pragma unroll
                 for (int v = 0; v < VECTORS; ++v) {
-                    some[v] = *(const float4 *)(x + v * stride + 4 * (column + column / 32 * 4 + 4 * k));
+                    some[v] = *(const float4 *)(x + run * gap_bytes<F, X>() + v * 128 + k * 16);
                     if (F::MINIMUM) all[v] += (some[v].x + some[v].y) + (some[v].z + some[v].w);
                 }
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) {
                     f32 codes[4];
-                    to_floats<F>(units[r].codes(unit, run * 4 + k), codes);
+                    to_floats<F>(units[r].codes(unit, run, k), codes);
 #pragma unroll
                     for (int v = 0; v < VECTORS; ++v) {
                         dots[r][v] = fmaf(codes[0], some[v].x, dots[r][v]);
@@ -144,30 +150,30 @@ template <class F, class X> struct Dot {
     }
 };
 template <class F> struct Dot<F, q8_1> {
-    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F> (&units)[ROWS], const Scale (&scales)[ROWS][2], int unit,
-                                      const u8 *x, u32 stride, u32 at) {
+    static __device__ inline void add(f32 (&sums)[ROWS][VECTORS], const Unit<F, 4, true> (&units)[ROWS], const Scale (&scales)[ROWS][2],
+                                      int unit, const u8 *x) {
         // Runs that follow each other are one block of x, and have one scale.
         constexpr int WORDS = F::GAP == 16 ? 8 : 4;
+        // Where in its block the first run begins.
+        const int inside = F::first(unit) % 32;
 #pragma unroll
         for (int run = 0; run < 8 / WORDS; ++run) {
-            const u32 column = at + run * F::GAP;
 #pragma unroll
             for (int v = 0; v < VECTORS; ++v) {
-                const u8 *block = x + v * stride + column / 32 * 36;
-                const u32 *codes = (const u32 *)(block + 4) + column % 32 / 4;
-                const f32 d = half_at(block);
+                const u8 *codes = x + run * gap_bytes<F, q8_1>() + v * 36 + 4;
+                const f32 d = half_at(codes - 4 - inside);
                 u32 some[WORDS];
                 i32 all = 0;
 #pragma unroll
                 for (int k = 0; k < WORDS; ++k) {
-                    some[k] = codes[k];
-                    if (F::MINIMUM || F::ZERO) all = __dp4a((i32)some[k], 0x01010101, all);
+                    some[k] = *(const u32 *)(codes + 4 * k);
+                    if (F::MINIMUM || F::ZERO) all = dot4(some[k], 0x01010101u, all);
                 }
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) {
                     i32 dot = -F::ZERO * all;
 #pragma unroll
-                    for (int k = 0; k < WORDS; ++k) dot = __dp4a((i32)units[r].codes(unit, run * 4 + k), (i32)some[k], dot);
+                    for (int k = 0; k < WORDS; ++k) dot = dot4(units[r].codes(unit, run + k / 4, k % 4), some[k], dot);
                     f32 value = scales[r][run].d * (f32)dot;
                     if (F::MINIMUM) value = fmaf(scales[r][run].m, (f32)all, value);
                     sums[r][v] = fmaf(d, value, sums[r][v]);
@@ -220,15 +226,29 @@ template <class F> struct Ahead {
     }
 };
 
+// Of a chunk's units what lies beside them.
+template <class F> struct Next {
+    u32 bits[F::BESIDE ? CHUNK / LANES : 1][ROWS];
+    __device__ inline void load(const Beside &beside, const Product &p, u32 row0, u32 unit0, int lane) {
+        if (!F::BESIDE) return;
+#pragma unroll
+        for (int i = 0; i < CHUNK / LANES; ++i) {
+            const u32 wanted = unit0 + i * LANES + lane, unit = wanted < p.units ? wanted : p.units - 1;
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) bits[i][r] = F::beside(beside, row0 + r < p.rows ? row0 + r : p.rows - 1, unit);
+        }
+    }
+};
+
 template <class F, class X, class R>
 __device__ inline void products(R *out, const u8 *weights, Beside beside, const void *x, const Product &p, u8 *room) {
     const int lane = threadIdx.x % LANES, wave = threadIdx.x / LANES, waves = THREADS / LANES;
     const u32 vector0 = blockIdx.x / p.blocks * VECTORS, groups = (p.rows + ROWS - 1) / ROWS, step = p.blocks * waves;
-    const u32 chunks = (p.units + CHUNK - 1) / CHUNK, rounds = (groups + step - 1) / step, stride = p.panel * Vectors<X>::UNIT;
+    const u32 chunks = (p.units + CHUNK - 1) / CHUNK, rounds = (groups + step - 1) / step;
     const u32 panel_chunks = p.panel / CHUNK, items = rounds * chunks;
     // Waves without a row of their own go along: all meet at the barriers.
     const u32 group0 = blockIdx.x % p.blocks * waves + wave;
-    u8 *ring = room + (u64)VECTORS * stride + wave * STAGES * ROWS * chunk_bytes<F>();
+    u8 *ring = room + p.panel * Vectors<X>::UNIT + wave * STAGES * ROWS * chunk_bytes<F>();
     Ahead<F> ahead;
     ahead.weights = weights, ahead.ring = ring, ahead.group = group0, ahead.stage = 0;
     ahead.begin(p);
@@ -237,6 +257,14 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
         if (i < items) ahead.fetch(p, chunks, step, lane);
         end_copies();
     }
+    // A lane's unit has the same place in its block in all chunks; those of one lane are so many bytes apart.
+    constexpr int BLOCKS = LANES / units_of<F>();
+    static_assert(BLOCKS * F::BYTES % 4 == 0, "a lane's words are aligned alike");
+    const int unit = lane % units_of<F>();
+    const u32 in_chunk = lane / units_of<F>() * F::BYTES;
+    const u32 in_vectors = (lane / units_of<F>() * units_of<F>() + F::first(unit) / 32) * Vectors<X>::UNIT + F::first(unit) % 32 * Vectors<X>::EACH;
+    Next<F> next;
+    next.load(beside, p, group0 * ROWS, 0, lane);
     u32 stage = 0, item = STAGES - 1;
 #pragma unroll 1
     for (u32 round = 0; round < rounds; ++round) {
@@ -259,54 +287,52 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
             if (item < items) ahead.fetch(p, chunks, step, lane);
             end_copies();
             const u32 left = p.units - chunk * CHUNK, units = left < CHUNK ? left : CHUNK;
-            // What is not in the blocks is asked for before those are waited for.
-            Scale beside_scales[F::BESIDE ? CHUNK / LANES : 1][ROWS][2];
-            if (F::BESIDE) {
-#pragma unroll
-                for (int i = 0; i < CHUNK / LANES; ++i) {
-#pragma unroll
-                    for (int r = 0; r < ROWS; ++r) {
-                        const u32 u = i * LANES + lane < units ? i * LANES + lane : 0;
-                        const u64 row = row0 + r < p.rows ? row0 + r : p.rows - 1;
-                        F::scales(beside_scales[i][r], 0, 0, beside, row, chunk * CHUNK + u);
-                    }
-                }
-            }
+            // What is not in the blocks is asked for a chunk ahead too.
+            const Next<F> now = next;
+            const bool last = chunk + 1 == chunks;
+            next.load(beside, p, last ? row0 + step * ROWS : row0, last ? 0 : (chunk + 1) * CHUNK, lane);
             wait_copies<STAGES - 1>();
             __syncwarp();
             const u8 *staged = ring + stage * ROWS * chunk_bytes<F>();
-#pragma unroll (F::BESIDE ? CHUNK / LANES : UNROLL)
+            constexpr int AT_ONCE = F::BESIDE ? CHUNK / LANES : UNROLL;
+#pragma unroll AT_ONCE
             for (int i = 0; i < CHUNK / LANES; ++i) {
                 const u32 u = i * LANES + lane;
                 if (u >= units) break;
-                const int block = u / units_of<F>(), unit = u % units_of<F>();
-                Unit<F> data[ROWS];
+                Unit<F, 4, true> data[ROWS];
                 Scale scales[ROWS][2];
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) {
-                    const u8 *from = staged + r * chunk_bytes<F>() + block * F::BYTES;
-                    data[r].load(from, unit);
-                    if (F::BESIDE) scales[r][0] = beside_scales[i][r][0], scales[r][1] = beside_scales[i][r][1];
+                    const u8 *from = staged + in_chunk + (r * chunk_bytes<F>() + i * BLOCKS * F::BYTES);
+                    data[r].load(from, in_chunk, unit);
+                    if (F::BESIDE) scales[r][0] = scales[r][1] = F::scale(now.bits[i][r]);
                     else F::scales(scales[r], from, unit, beside, 0, 0);
                 }
-                Dot<F, X>::add(sums, data, scales, unit, room, stride, in_panel * CHUNK * 32 + block * F::BLOCK + F::first(unit));
+                Dot<F, X>::add(sums, data, scales, unit, room + in_vectors + (in_panel * CHUNK + i * LANES) * Vectors<X>::UNIT);
             }
             __syncwarp();
             stage = stage + 1 == STAGES ? 0 : stage + 1;
             in_panel = in_panel + 1 == panel_chunks ? 0 : in_panel + 1;
         }
+        // Lanes give each other half of their sums, until each has one; then those of the same are added.
+        f32 own[ROWS * VECTORS];
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r) {
+        for (int i = 0; i < ROWS * VECTORS; ++i) own[i] = sums[i / VECTORS][i % VECTORS];
 #pragma unroll
-            for (int v = 0; v < VECTORS; ++v) {
-                f32 sum = sums[r][v];
+        for (int step = 0; step < 5; ++step) {
+            const int half = ROWS * VECTORS >> (step + 1);
 #pragma unroll
-                for (int apart = LANES / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
-                if (lane == 0 && row0 + r < p.rows && vector0 + v < p.vectors) {
-                    out[(vector0 + v) * p.out_row + (row0 + r) * p.out_step] = Narrow<R>::from(sum);
-                }
+            for (int i = 0; i < ROWS * VECTORS / 2; ++i) {
+                if (i >= half) break;
+                const bool upper = lane & half;
+                const f32 kept = upper ? own[i + half] : own[i], given = upper ? own[i] : own[i + half];
+                own[i] = kept + __shfl_xor_sync(0xffffffffu, given, half);
             }
         }
+#pragma unroll
+        for (int apart = ROWS * VECTORS; apart < LANES; apart *= 2) own[0] += __shfl_xor_sync(0xffffffffu, own[0], apart);
+        const u32 row = row0 + lane / VECTORS, vector = vector0 + lane % VECTORS;
+        if (lane < ROWS * VECTORS && row < p.rows && vector < p.vectors) out[vector * p.out_row + row * p.out_step] = Narrow<R>::from(own[0]);
     }
 }
 

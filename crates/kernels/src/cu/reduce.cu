@@ -65,6 +65,12 @@ struct Acc {
     }
 };
 #elif defined(OP_any) || defined(OP_all)
+// Not 0 where the element is not: its bits but for a float's sign.
+__device__ inline u32 size_of(u32 x) { return x; }
+__device__ inline u32 size_of(i32 x) { return (u32)x; }
+__device__ inline u32 size_of(i64 x) { return (u32)x | (u32)(x >> 32); }
+__device__ inline u32 size_of(f32 x) { return __float_as_uint(x) << 1; }
+__device__ inline u32 size_of(f64 x) { return size_of((i64)((u64)__double_as_longlong(x) << 1)); }
 struct Acc {
     u32 value;
 #if defined(OP_any)
@@ -72,27 +78,28 @@ struct Acc {
     __device__ inline void merge(const Acc &other) { value |= other.value; }
 #else
     __device__ inline void clear() { value = 1; }
-    __device__ inline void merge(const Acc &other) { value &= other.value; }
+    __device__ inline void merge(const Acc &other) { value = other.value < value ? other.value : value; }
 #endif
     __device__ inline void begin(u64) {}
     template <int N> __device__ inline void add(const Math (&x)[N], u64, u64) {
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            Acc one = {x[k] != 0};
+            Acc one = {size_of(x[k])};
             merge(one);
         }
     }
-    __device__ inline U result(f64) const { return (U)value; }
+    __device__ inline U result(f64) const { return (U)(value != 0); }
 };
 #elif defined(OP_argmin) || defined(OP_argmax)
-// Whether `y` comes before `x`, which has the lower index: NaN comes before all, and the first before its equals.
-__device__ inline bool better(Math y, Math x) {
 #if defined(OP_argmin)
-    return !(y >= x) && x == x;
+typedef Smaller Way;
+#define BEFORE(Y, X) ((Y) < (X))
 #else
-    return !(y <= x) && x == x;
+typedef Larger Way;
+#define BEFORE(Y, X) ((Y) > (X))
 #endif
-}
+// Whether `y` comes before `x`, which has the lower index: NaN comes before all, and the first before its equals.
+__device__ inline bool better(Math y, Math x) { return (BEFORE(y, x) || y != y) && x == x; }
 struct Acc {
     Math value;
     u64 index;
@@ -115,6 +122,19 @@ struct Acc {
         value = take ? best : value;
         index = take ? first + which * step : index;
     }
+    // The same with less to do, as long as all are numbers; NaN stays in the value, its index is lost.
+    template <int N> __device__ inline void add_numbers(const Math (&x)[N], u64 first, u64 step) {
+        Math best = x[0];
+        u32 which = 0;
+#pragma unroll
+        for (int k = 1; k < N; ++k) {
+            which = BEFORE(x[k], best) ? k : which;
+            best = Way::of(best, x[k]);
+        }
+        index = BEFORE(best, value) ? first + which * step : index;
+        value = Way::of(value, best);
+    }
+    __device__ inline bool lost() const { return value != value; }
     __device__ inline void merge(const Acc &other) {
         const bool take = other.index < index ? !better(value, other.value) : better(other.value, value);
         value = take ? other.value : value;
@@ -159,11 +179,7 @@ struct Packs {
     __device__ inline void add(const Bundle<T, WIDTH> &pack, u64 at) {
         Math x[WIDTH];
         pack.unpack(x);
-#if defined(OP_argmin)
-        const Math most = in_pairs<Smaller, WIDTH>(x);
-#else
-        const Math most = in_pairs<Larger, WIDTH>(x);
-#endif
+        const Math most = in_pairs<Way, WIDTH>(x);
         const bool take = better(most, value);
         value = take ? most : value;
         first = take ? at : first;
@@ -261,13 +277,26 @@ extern "C" __global__ void SYMBOL(NAME, _rows)(const T *x, U *out, Acc *parts, J
     }
 }
 
-// Columns side by side have the same number of elements: what depends on it alone is computed once.
-#if defined(OP_var)
-#define SHARE(ACC, N) const Math share = ACC.moments.share(N)
-#define COLUMN(FIRST, STEP) share
-#else
+// Columns side by side have the same number of elements: what depends on it alone is computed once. Indices are first looked for as if
+// there were no NaN; where there was one, again.
 #define SHARE(ACC, N)
-#define COLUMN(FIRST, STEP) FIRST, STEP
+#define LOST(ACC) false
+#if defined(OP_var)
+#undef SHARE
+#define SHARE(ACC, N) const Math share = ACC.moments.share(N)
+#define ADD_COLUMN(ACC, COLUMN, FIRST, STEP) ACC.template add<UNROLL>(COLUMN, share)
+#elif defined(OP_argmin) || defined(OP_argmax)
+#undef LOST
+#define LOST(ACC) any_lost(ACC)
+#define ADD_COLUMN(ACC, COLUMN, FIRST, STEP) ACC.template add_numbers<UNROLL>(COLUMN, FIRST, STEP)
+template <int WIDE> __device__ inline bool any_lost(const Acc (&acc)[WIDE]) {
+    bool lost = false;
+#pragma unroll
+    for (int w = 0; w < WIDE; ++w) lost |= acc[w].lost();
+    return lost;
+}
+#else
+#define ADD_COLUMN(ACC, COLUMN, FIRST, STEP) ACC.template add<UNROLL>(COLUMN, FIRST, STEP)
 #endif
 
 // Threads of one threadIdx.x have the same columns, WIDE of them. The walk is over packs of columns, and around them over stretches.
@@ -285,40 +314,45 @@ template <int WIDE> __device__ inline void columns(const T *x, U *out, Acc *part
         stretch = job.outer == 1 ? 0 : quotient(which, job.walk.n);
         const T *p = x + at[0] + start * job.step;
         const u64 first = stretch * job.n + start;
-        u32 i = y;
-        if (i < n) {
-#pragma unroll
-            for (int w = 0; w < WIDE; ++w) acc[w].begin(first + i);
-        }
-        Bundle<T, WIDE> pack[UNROLL];
-#pragma unroll 1
-        for (; i + (UNROLL - 1) * team < n; i += UNROLL * team) {
-#pragma unroll
-            for (int k = 0; k < UNROLL; ++k) pack[k].load(p + (u64)(i + k * team) * job.step);
-            SHARE(acc[0], UNROLL);
-            Math x[UNROLL][WIDE];
-#pragma unroll
-            for (int k = 0; k < UNROLL; ++k) pack[k].unpack(x[k]);
+        bool careful = false;
+        do {
 #pragma unroll
             for (int w = 0; w < WIDE; ++w) {
-                Math column[UNROLL];
-#pragma unroll
-                for (int k = 0; k < UNROLL; ++k) column[k] = x[k][w];
-                acc[w].template add<UNROLL>(column, COLUMN(first + i, team));
+                acc[w].clear();
+                if (y < n) acc[w].begin(first + y);
             }
-        }
+            u32 i = y;
 #pragma unroll 1
-        for (; i < n; i += team) {
-            Bundle<T, WIDE> one;
-            one.load(p + i * job.step);
-            Math x[WIDE];
-            one.unpack(x);
+            for (; !careful && i + (UNROLL - 1) * team < n; i += UNROLL * team) {
+                Bundle<T, WIDE> pack[UNROLL];
 #pragma unroll
-            for (int w = 0; w < WIDE; ++w) {
-                Math value[1] = {x[w]};
-                acc[w].template add<1>(value, first + i, 0);
+                for (int k = 0; k < UNROLL; ++k) pack[k].load(p + (u64)(i + k * team) * job.step);
+                SHARE(acc[0], UNROLL);
+                Math x[UNROLL][WIDE];
+#pragma unroll
+                for (int k = 0; k < UNROLL; ++k) pack[k].unpack(x[k]);
+#pragma unroll
+                for (int w = 0; w < WIDE; ++w) {
+                    Math column[UNROLL];
+#pragma unroll
+                    for (int k = 0; k < UNROLL; ++k) column[k] = x[k][w];
+                    ADD_COLUMN(acc[w], column, first + i, team);
+                }
             }
-        }
+#pragma unroll 1
+            for (; i < n; i += team) {
+                Bundle<T, WIDE> one;
+                one.load(p + (u64)i * job.step);
+                Math x[WIDE];
+                one.unpack(x);
+#pragma unroll
+                for (int w = 0; w < WIDE; ++w) {
+                    Math value[1] = {x[w]};
+                    acc[w].template add<1>(value, first + i, 0);
+                }
+            }
+            careful = !careful && LOST(acc);
+        } while (careful);
     }
     for (u32 half = team / 2; half > 0; half /= 2) {
         Acc *mine = room + (y % half * blockDim.x + threadIdx.x) * WIDE;

@@ -1,16 +1,15 @@
 // Rotary embedding: pairs of elements turned by an angle that grows with the token's place.
 //
 // T is the elements' type, U that of the places, V that of the angles: OP_rope takes the frequencies of the pairs, OP_rope_table takes
-// cosines and sines by place and pair. A thread has PAIRS pairs of HEADS heads. Elements behind those that are
-// turned are only moved. TOGETHER says that a pair stands together; otherwise its second stands in the second half.
+// cosines and sines by place and pair. A thread has PAIRS pairs of HEADS heads. Elements behind those that are turned are only moved.
+// TOGETHER says that a pair stands together; otherwise its second stands in the second half.
 
 struct Rope {
     Steps x, out;
     // Steps: of the places, sequence and token; of the angles, place and pair.
     i32 places[2], angles[2], more_angles[2];
     // Rows are all tokens. Then pairs, and elements that are only moved.
-    i32 tokens, rows, table_rows, heads, pairs, rest;
-    i64 start;
+    i32 tokens, rows, table_rows, heads, pairs, rest, start, padding;
     f64 factor;
 };
 
@@ -18,7 +17,8 @@ struct Rope {
 #define EACH (VECTORS ? 16 / (int)sizeof(T) : 1)
 #define PAIRS EACH
 typedef Traits<T>::Math Math;
-typedef Pack<T, EACH> Elements;
+typedef Packed<T, EACH> Elements;
+typedef Access<sizeof(T) * EACH>::Type Raw;
 
 // Sine and cosine of a product that is not rounded before: of large angles the last digits count most.
 __device__ inline void turn(f32 place, f32 frequency, f32 &sine, f32 &cosine) {
@@ -89,8 +89,8 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
 #pragma unroll
             for (int h = 0; h < HEADS; ++h) {
                 if (h >= left) continue;
-                elements[h][0] = get<T, EACH>(from + (i64)h * r.x.head + first * r.x.element);
-                elements[h][1] = get<T, EACH>(from + (i64)h * r.x.head + second * r.x.element);
+                elements[h][0].raw = *(const Raw *)(from + (i64)h * r.x.head + first * r.x.element);
+                elements[h][1].raw = *(const Raw *)(from + (i64)h * r.x.head + second * r.x.element);
             }
             const Math *cosine = cosines + threadIdx.y * r.pairs + pair0, *sine = sines + threadIdx.y * r.pairs + pair0;
 #pragma unroll
@@ -98,14 +98,14 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
                 if (h >= left) continue;
 #pragma unroll
                 for (int p = 0; p < PAIRS; ++p) {
-                    T &one = TOGETHER ? elements[h][2 * p / EACH].at[2 * p % EACH] : elements[h][0].at[p];
-                    T &other = TOGETHER ? elements[h][(2 * p + 1) / EACH].at[(2 * p + 1) % EACH] : elements[h][1].at[p];
+                    T &one = TOGETHER ? elements[h][2 * p / EACH].pack.at[2 * p % EACH] : elements[h][0].pack.at[p];
+                    T &other = TOGETHER ? elements[h][(2 * p + 1) / EACH].pack.at[(2 * p + 1) % EACH] : elements[h][1].pack.at[p];
                     const Math a = widen(one), b = widen(other);
                     one = Narrow<T>::from(a * cosine[p] - b * sine[p]);
                     other = Narrow<T>::from(a * sine[p] + b * cosine[p]);
                 }
-                put<T, EACH>(to + (i64)h * r.out.head + first * r.out.element, elements[h][0]);
-                put<T, EACH>(to + (i64)h * r.out.head + second * r.out.element, elements[h][1]);
+                store_raw((Raw *)(to + (i64)h * r.out.head + first * r.out.element), elements[h][0].raw);
+                store_raw((Raw *)(to + (i64)h * r.out.head + second * r.out.element), elements[h][1].raw);
             }
         }
     }

@@ -21,18 +21,49 @@ struct Sample {
 #define WAVES (THREADS / WAVE)
 #define ONE (1ull << 44)
 #define BINS 256
+// Keys that are kept aside at most.
+#define ASIDE 8192
+// Reads under way at once.
+#define UNROLL 4
 #define LEAST (-__int_as_float(0x7f800000))
 
 // What is no number is never picked.
-__device__ inline f32 logit_of(const Sample &s, const T *row, i32 token) {
-    const f32 x = widen(row[token * s.logits[1]]);
+__device__ inline f32 number(T element) {
+    const f32 x = widen(element);
     return x == x ? x : LEAST;
+}
+__device__ inline f32 logit_of(const Sample &s, const T *row, i32 token) { return number(row[token * s.logits[1]]); }
+
+// Calls f(token, logit) for all tokens, each thread for some.
+template <class F> __device__ inline void each(const Sample &s, const T *row, F f) {
+#if VECTORS
+    const int EACH = 16 / sizeof(T);
+    for (i32 first = threadIdx.x; first < s.vocabulary / EACH; first += UNROLL * THREADS) {
+        Pack<T, EACH> packs[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) {
+            const i32 pack = first + u * THREADS;
+            if (pack < s.vocabulary / EACH) packs[u] = get<T, EACH>(row + (i64)pack * EACH);
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) {
+            const i32 pack = first + u * THREADS;
+            if (pack >= s.vocabulary / EACH) break;
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) f(pack * EACH + e, number(packs[u].at[e]));
+        }
+    }
+#else
+#pragma unroll 8
+    for (i32 token = threadIdx.x; token < s.vocabulary; token += THREADS) f(token, logit_of(s, row, token));
+#endif
 }
 // Whole numbers in the order of the floats; equal floats are equal.
 __device__ inline u32 key_of(f32 x) {
     const u32 bits = __float_as_uint(x == 0 ? 0.0f : x);
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
+__device__ inline f32 float_of(u32 key) { return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key); }
 __device__ inline u64 weight_of(const Sample &s, f32 x, f32 largest) {
     return x == largest ? ONE : (u64)(exp2f((x - largest) * s.sharpness * 1.44269504f) * (f32)ONE);
 }
@@ -54,23 +85,24 @@ __device__ inline u64 sum_of(u64 value, u64 *room) {
 
 struct Room {
     u64 each[WAVES], bins[2][BINS], remaining;
-    u32 digit;
+    u32 digit, count, aside[ASIDE];
 };
 
 // The largest key of which so much weight (or so many tokens, if they are counted) has this key or a larger one. It is at least `least`.
-__device__ inline u32 threshold(const Sample &s, const T *row, f32 largest, bool counted, u32 least, u64 wanted, Room &room) {
+// Where all that count are aside, the row is not read again.
+__device__ inline u32 threshold(const Sample &s, const T *row, f32 largest, bool counted, bool aside, u32 least, u64 wanted, Room &room) {
     u32 prefix = 0;
+    const i32 n = aside ? room.count : s.vocabulary;
     for (int shift = 24; shift >= 0; shift -= 8) {
         __syncthreads();
         if (threadIdx.x < BINS) room.bins[0][threadIdx.x] = 0;
         __syncthreads();
-        for (i32 first = 0; first < s.vocabulary; first += THREADS) {
-            const i32 token = first + threadIdx.x;
-            const f32 x = token < s.vocabulary ? logit_of(s, row, token) : LEAST;
-            const u32 key = key_of(x), digit = key >> shift & 255;
-            const bool counts = token < s.vocabulary && key >= least && (shift == 24 || key >> shift >> 8 == prefix);
+        for (i32 first = 0; first < n; first += THREADS) {
+            const i32 i = first + threadIdx.x;
+            const u32 key = i >= n ? 0 : aside ? room.aside[i] : key_of(logit_of(s, row, i)), digit = key >> shift & 255;
+            const bool counts = i < n && key >= least && (shift == 24 || key >> shift >> 8 == prefix);
             if (!__any_sync(0xffffffffu, counts)) continue;
-            u64 weight = !counts ? 0 : counted ? 1 : weight_of(s, x, largest);
+            u64 weight = !counts ? 0 : counted ? 1 : weight_of(s, float_of(key), largest);
             // A wave with one digit adds once: many alike would wait for each other.
             const u32 common = __shfl_sync(0xffffffffu, digit, 0);
             if (__all_sync(0xffffffffu, digit == common)) {
@@ -122,70 +154,89 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(const T *logits, cons
 
     // The largest, and the first token that has it: in one number the key and what is left behind the token.
     u64 best = 0;
-    for (i32 token = threadIdx.x; token < s.vocabulary; token += THREADS) {
-        const u64 found = (u64)key_of(logit_of(s, row, token)) << 32 | (u32)~token;
+    each(s, row, [&](i32 token, f32 x) {
+        const u64 found = (u64)key_of(x) << 32 | (u32)~token;
         best = found > best ? found : best;
-    }
+    });
     // Each thread has a token at least as large as this: those below it can often be passed over.
-    const u32 usual = s.vocabulary < 4 * THREADS ? 0 : (u32)together(best >> 32, room.each, [](u64 a, u64 b) { return a < b ? a : b; });
+    u32 usual = (u32)together(best >> 32, room.each, [](u64 a, u64 b) { return a < b ? a : b; });
+    if (s.vocabulary < 4 * THREADS) usual = 0;
     best = together(best, room.each, [](u64 a, u64 b) { return a > b ? a : b; });
     i32 picked = (i32)~(u32)best;
-    const f32 largest = logit_of(s, row, picked);
+    const f32 largest = float_of((u32)(best >> 32));
 
     f32 sum = 0;
-    u64 all = 0, weight_usual = 0, count_usual = 0;
-    for (i32 token = threadIdx.x; token < s.vocabulary; token += THREADS) {
-        const f32 x = logit_of(s, row, token);
-        sum += x == largest ? 1.0f : exp2f((x - largest) * 1.44269504f);
-        if (s.greedy) continue;
-        const u64 weight = weight_of(s, x, largest);
-        all += weight;
-        if (key_of(x) >= usual) weight_usual += weight, ++count_usual;
-    }
-    sum = together(sum, floats, [](f32 a, f32 b) { return a + b; });
-
-    if (!s.greedy) {
+    if (threadIdx.x == 0) room.count = 0;
+    __syncthreads();
+    if (s.greedy) {
+        if (logs) each(s, row, [&](i32, f32 x) { sum += x == largest ? 1.0f : exp2f((x - largest) * 1.44269504f); });
+    } else {
+        u64 all = 0, weight_aside = 0;
+        each(s, row, [&](i32, f32 x) {
+            if (logs) sum += x == largest ? 1.0f : exp2f((x - largest) * 1.44269504f);
+            const u64 weight = weight_of(s, x, largest);
+            all += weight;
+            const u32 key = key_of(x);
+            if (key < usual) return;
+            weight_aside += weight;
+            const u32 slot = atomicAdd(&room.count, 1u);
+            if (slot < ASIDE) room.aside[slot] = key;
+        });
         all = sum_of(all, room.each);
-        weight_usual = sum_of(weight_usual, room.each);
-        count_usual = sum_of(count_usual, room.each);
+        weight_aside = sum_of(weight_aside, room.each);
+        const u32 count = room.count;
         u32 least = 0;
         if (s.top_k > 0 && s.top_k < s.vocabulary) {
-            least = threshold(s, row, largest, true, count_usual >= s.top_k ? usual : 0, s.top_k, room);
+            const bool aside = count <= ASIDE && count >= s.top_k;
+            least = threshold(s, row, largest, true, aside, 0, s.top_k, room);
             all = 0;
-            for (i32 token = threadIdx.x; token < s.vocabulary; token += THREADS) {
-                const f32 x = logit_of(s, row, token);
-                if (key_of(x) >= least) all += weight_of(s, x, largest);
+            if (aside) {
+                for (u32 i = threadIdx.x; i < count; i += THREADS) {
+                    const u32 key = room.aside[i];
+                    all += key >= least ? weight_of(s, float_of(key), largest) : 0;
+                }
+            } else {
+                each(s, row, [&](i32, f32 x) { all += key_of(x) >= least ? weight_of(s, x, largest) : 0; });
             }
             all = sum_of(all, room.each);
         }
         if (s.top_p < 1) {
             u64 wanted = (u64)ceil((f64)s.top_p * (f64)all);
             wanted = wanted < 1 ? 1 : wanted < all ? wanted : all;
-            const u32 from = usual > least && weight_usual >= wanted ? usual : least;
-            least = threshold(s, row, largest, false, from, wanted, room);
+            const bool aside = count <= ASIDE && (least >= usual || weight_aside >= wanted);
+            least = threshold(s, row, largest, false, aside, least, wanted, room);
         }
-        // Each wave sums a run of tokens; the one in which the random place lies looks for it.
         const u64 least_weight = (u64)(s.min_p * (f32)ONE);
-        const i32 run = (s.vocabulary + WAVES - 1) / WAVES, wave = threadIdx.x / WAVE, lane = threadIdx.x % WAVE;
-        const i32 begin = wave * run, end = begin + run < s.vocabulary ? begin + run : s.vocabulary;
         auto kept = [&](i32 token) -> u64 {
-            if (token >= end) return 0;
             const f32 x = logit_of(s, row, token);
             const u64 weight = weight_of(s, x, largest);
             return key_of(x) >= least && weight >= least_weight ? weight : 0;
         };
-        u64 mine = 0;
-        for (i32 token = begin + lane; token < end; token += WAVE) mine += kept(token);
-        all = sum_of(mine, room.each);
-        const u64 bits = random ? (u64)((f64)random[index * s.random] * 18446744073709551616.0) : random_of(s.seed, s.offset + index);
-        // Below `all`; what is given as a random number may be anything.
-        u64 place = __umul64hi(all, bits);
-        if (place >= all) place = all - 1;
-        int holder = 0;
-        while (holder + 1 < WAVES && place >= room.each[holder]) place -= room.each[holder++];
-        if (wave == holder) {
+        // Each wave sums a run of tokens; the run in which the random place lies is divided again, until one wave can look for it.
+        const i32 wave = threadIdx.x / WAVE, lane = threadIdx.x % WAVE;
+        i32 begin = 0, end = s.vocabulary;
+        u64 place = 0;
+        do {
+            const i32 run = (end - begin + WAVES - 1) / WAVES, from = begin + wave * run, to = from + run < end ? from + run : end;
+            u64 mine = 0;
+#pragma unroll 8
+            for (i32 token = from + lane; token < to; token += WAVE) mine += kept(token);
+            const u64 total = sum_of(mine, room.each);
+            if (begin == 0 && end == s.vocabulary) {
+                const u64 bits =
+                    random ? (u64)((f64)random[index * s.random] * 18446744073709551616.0) : random_of(s.seed, s.offset + index);
+                place = __umul64hi(total, bits);
+                // What is given as a random number may be anything.
+                if (place >= total) place = total - 1;
+            }
+            int holder = 0;
+            while (holder + 1 < WAVES && place >= room.each[holder]) place -= room.each[holder++];
+            begin += holder * run;
+            end = begin + run < end ? begin + run : end;
+        } while (end - begin > 4 * WAVE);
+        if (wave == 0) {
             for (i32 first = begin; first < end; first += WAVE) {
-                const u64 weight = kept(first + lane);
+                const u64 weight = first + lane < end ? kept(first + lane) : 0;
                 u64 upto = weight;
 #pragma unroll
                 for (int apart = 1; apart < WAVE; apart *= 2) {
@@ -201,8 +252,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(const T *logits, cons
         __syncthreads();
         picked = room.digit;
     }
+    if (logs) sum = together(sum, floats, [](f32 a, f32 b) { return a + b; });
     if (threadIdx.x == 0) {
+        const f32 x = logit_of(s, row, picked);
         tokens[index * s.tokens] = picked;
-        if (logs) logs[index * s.logs] = logit_of(s, row, picked) == largest ? -logf(sum) : logit_of(s, row, picked) - largest - logf(sum);
+        if (logs) logs[index * s.logs] = x == largest ? -logf(sum) : x - largest - logf(sum);
     }
 }

@@ -144,6 +144,10 @@ template <> __device__ inline f32 smaller(f32 a, f32 b) {
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
     return c;
 }
+#elif defined(__AMDGCN__)
+// One comparison each: their results would fill the scalar registers.
+template <> __device__ inline f32 larger(f32 a, f32 b) { return __builtin_isunordered(a, b) ? a + b : fmax(a, b); }
+template <> __device__ inline f32 smaller(f32 a, f32 b) { return __builtin_isunordered(a, b) ? a + b : fmin(a, b); }
 #endif
 
 // Values combined in pairs, then pairs of them: as exact as a sum in floats can be, and without a long chain.

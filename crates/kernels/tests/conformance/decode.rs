@@ -17,12 +17,16 @@ fn computed(dtype: DType) -> f64 {
     }
 }
 
-fn case(suite: &Suite, dtype: DType, dim: usize, plain: bool, random: &mut Random) -> f64 {
+/// With `parts` the keys are so many that several blocks share them.
+fn case(suite: &Suite, dtype: DType, dim: usize, plain: bool, parts: bool, random: &mut Random) -> f64 {
     let stream = &suite.stream;
-    let (sequences, tokens, kv_heads) = (1 + random.below(3), [1, 1, 3, 16][random.below(4)], 1 + random.below(2));
+    let (mut sequences, mut tokens, mut kv_heads) = (1 + random.below(3), [1, 1, 3, 16][random.below(4)], 1 + random.below(2));
+    if parts {
+        (sequences, tokens, kv_heads) = (1, 1, 1);
+    }
     let group = [1, 3, 4, 8][random.below(4)];
     let heads = kv_heads * group;
-    let most: usize = [1, 30, 550][random.below(3)];
+    let most: usize = if parts { 1000 } else { [1, 30, 300][random.below(3)] };
     let paged = random.below(2) == 0;
     let block_keys = if plain { 1 + random.below(20) } else { 16 * (1 + random.below(2)) };
     let blocks = if paged { most.div_ceil(block_keys) } else { 1 };
@@ -107,19 +111,22 @@ fn case(suite: &Suite, dtype: DType, dim: usize, plain: bool, random: &mut Rando
 #[test]
 fn attention_of_few_queries_agrees_with_the_reference() {
     let seed = seed();
-    let known = BTreeSet::from(["decode, tiles", "decode, plain"]);
+    let known = BTreeSet::from(["decode, tiles", "decode, plain", "decode, parts"]);
     on_each_device(&known, |suite, table| {
         let random = &mut Random::new(seed);
         let cases = if full() { 40 } else { 4 };
         let some = |random: &mut Random, dims: &[usize]| if full() { dims.to_vec() } else { vec![dims[random.below(dims.len())]] };
         for dtype in [DType::F16, DType::Bf16] {
             for dim in some(random, &[32, 64, 80, 128, 256]) {
-                (0..cases).for_each(|_| table.note("decode, tiles", dtype, case(suite, dtype, dim, false, random)));
+                (0..cases).for_each(|_| table.note("decode, tiles", dtype, case(suite, dtype, dim, false, false, random)));
             }
+        }
+        for (dtype, plain) in [(DType::F32, true), (DType::Bf16, false)] {
+            (0..if full() { 10 } else { 1 }).for_each(|_| table.note("decode, parts", dtype, case(suite, dtype, 256, plain, true, random)));
         }
         for dtype in [DType::F32, [DType::F16, DType::Bf16][random.below(2)]] {
             for dim in some(random, &[32, 64, 72, 128, 256, 33]) {
-                (0..cases).for_each(|_| table.note("decode, plain", dtype, case(suite, dtype, dim, true, random)));
+                (0..cases).for_each(|_| table.note("decode, plain", dtype, case(suite, dtype, dim, true, false, random)));
             }
         }
     });

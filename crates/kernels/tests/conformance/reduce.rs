@@ -263,6 +263,71 @@ fn every_reduction_agrees_with_the_reference() {
     });
 }
 
+/// Running sums along an axis; the share of the tolerance that the worst took.
+fn running(suite: &Suite, from: DType, to: DType, name: &str, random: &mut Random) -> f64 {
+    let (layout, axes) = arrangement(name, random);
+    let shape = layout.shape();
+    let axis = axes.first().copied().unwrap_or(0);
+    let dense = Layout::contiguous(shape).unwrap();
+    let gap = 1 + random.below(2);
+    let out_layout = Layout::new(shape, &dense.strides().iter().map(|stride| stride * gap).collect::<Vec<_>>(), random.below(4)).unwrap();
+    let data: Vec<u8> = (0..room(&layout, from) / from.size()).flat_map(|_| element("sum", from, false, random)).collect();
+    let poison: Vec<u8> = (0..room(&out_layout, to)).map(|_| random.next() as u8).collect();
+    let input = suite.stream.upload(&data).unwrap();
+    let mut out = suite.stream.upload(&poison).unwrap();
+    let x = View::of_bytes(&input, from, layout).unwrap();
+    let mut result = ViewMut::of_bytes(&mut out, to, out_layout).unwrap();
+    suite.kernels.cumsum(&suite.stream, &x, axis, &mut result).unwrap_or_else(|error| panic!("cumsum of {from}, {name}: {error}"));
+    let found = suite.stream.download(&out).unwrap();
+
+    let (in_places, out_places) = (places(&layout), places(&out_layout));
+    let (mut untouched, mut worst) = (poison, 0f64);
+    let step_along = dense.strides()[axis];
+    for first in (0..dense.len()).filter(|i| (i / step_along).is_multiple_of(shape[axis])) {
+        let (mut whole, mut sum, mut lost, mut size) = (0i128, 0f64, 0f64, 0f64);
+        for i in (0..shape[axis]).map(|k| first + k * step_along) {
+            let place = out_places[i] * to.size();
+            untouched[place..][..to.size()].copy_from_slice(&found[place..][..to.size()]);
+            let wanted = match decode(from, &data[in_places[i] * from.size()..][..from.size()]) {
+                Value::Int(value) => {
+                    whole = wrap(to, whole + value);
+                    (Value::Int(whole), None)
+                }
+                Value::Real(value) => {
+                    let next = sum + value;
+                    lost += if sum.abs() >= value.abs() { (sum - next) + value } else { (value - next) + sum };
+                    (sum, size) = (next, size + value.abs());
+                    (Value::Real(sum + lost), Some(32.0 * step(from) * size))
+                }
+            };
+            let value = decode(to, &found[place..][..to.size()]);
+            let share = share(to, value, wanted.0, wanted.1);
+            assert!(
+                share <= 1.0,
+                "cumsum of {from} to {to}, {name}, {layout:?} along {axis}: element {i} is {value:?}, should be {wanted:?}"
+            );
+            worst = worst.max(share);
+        }
+    }
+    assert!(untouched == found, "cumsum of {from}, {name}: something beside the result was written");
+    worst
+}
+
+#[test]
+fn running_sums_agree_with_the_reference() {
+    let seed = seed();
+    let all: Vec<_> = DType::ALL.into_iter().flat_map(|from| Reduce::Sum.results(from).into_iter().map(move |to| (from, to))).collect();
+    let known = BTreeSet::from(["cumsum"]);
+    on_each_device(&known, |suite, table| {
+        for (i, (from, to)) in all.iter().enumerate().filter(|(i, _)| full() || i % 9 == seed as usize % 9) {
+            let mut random = Random::new(seed + 1 + i as u64);
+            for name in ARRANGEMENTS.iter().filter(|name| !["one element", "no axes"].contains(name) || full()) {
+                table.note("cumsum", *from, running(suite, *from, *to, name, &mut random));
+            }
+        }
+    });
+}
+
 #[test]
 fn of_no_elements_there_are_sums_and_no_extremes() {
     for device in crate::common::devices() {

@@ -42,9 +42,10 @@ fn kept(logits: &[f64], sampling: &Sampling) -> Option<Vec<f64>> {
 /// Tokens of given random numbers: those in whose share of the probability each lies.
 fn given(suite: &Suite, dtype: DType, random: &mut Random) -> f64 {
     let stream = &suite.stream;
-    let vocabulary = [1, 3, 40, 600, 5000][random.below(5)];
-    let rows = 8 + random.below(20);
-    let spread = [0.3, 4.0, 12.0][random.below(3)];
+    let vocabulary = [1, 3, 40, 600, 5000, 9000][random.below(6)];
+    let rows = if vocabulary < 1000 { 8 + random.below(20) } else { 4 };
+    // Many alike, more than are kept aside, or few.
+    let spread = if vocabulary == 9000 { 0.0 } else { [0.3, 4.0, 12.0][random.below(3)] };
     let logits = Field::drawn(stream, dtype, arranged(&[rows, vocabulary], random), || (random.unit() + random.unit() - 1.0) * spread);
     let sampling = Sampling {
         temperature: [0.5, 1.0, 1.7][random.below(3)],

@@ -42,7 +42,7 @@ fn weight(quant: Quant, b: &[u8], i: usize) -> Weight {
     // 4 bits of two runs of 32 share 32 bytes, as two of 16 share 16 in the small blocks.
     let nibble = |from: usize, run: usize| {
         let byte = b[from + i / (2 * run) * run + i % run];
-        f64::from(if i / run % 2 == 0 { byte & 15 } else { byte >> 4 })
+        f64::from(if (i / run).is_multiple_of(2) { byte & 15 } else { byte >> 4 })
     };
     let fifth = |from: usize| f64::from(b[from + i / 8] >> (i % 8) & 1) * 16.0;
     let plain = |code: f64| Weight { scale: half(b, 0), code, minimum: 0.0 };

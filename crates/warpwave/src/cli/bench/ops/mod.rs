@@ -7,6 +7,8 @@ mod elementwise;
 mod index;
 mod matrix;
 mod plot;
+mod quant;
+mod reduce;
 mod time;
 mod torch;
 mod transformer;
@@ -148,9 +150,11 @@ fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
     let mut cases: Vec<Case> = elementwise::cases(sizes);
     cases.extend(cpu::cases(sizes));
     cases.extend(index::cases(sizes));
+    cases.extend(reduce::cases(sizes));
     cases.extend(matrix::cases(sizes));
     cases.extend(attention::cases(sizes));
     cases.extend(transformer::cases(sizes));
+    cases.extend(quant::cases(sizes));
     if let Some(filter) = filter {
         let words: Vec<&str> = filter.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         cases.retain(|case| words.iter().any(|word| case.name.contains(word)));

@@ -37,7 +37,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
 }
 
 fn glu(sizes: Sizes, op: Glu, dtype: DType, call: &str) -> Case {
-    let len = sizes.of(1 << 30, 1 << 14) / 3 / dtype.size() / 4096 * 4096;
+    let len = sizes.of(1 << 30, 1 << 17) / 3 / dtype.size() / 4096 * 4096;
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
         let (a, b, mut out) = (bench.normal(dtype, len)?, bench.normal(dtype, len)?, bench.room(dtype, len)?);
@@ -134,7 +134,7 @@ fn decode(sizes: Sizes, dtype: DType, [sequences, heads, kv_heads, keys, block]:
         let (q, k, v) = (bench.normal(dtype, q_len)?, bench.normal(dtype, kv_len)?, bench.normal(dtype, kv_len)?);
         let mut out = bench.room(dtype, q_len)?;
         // Every block somewhere else: a step that shares no factor with their number visits them all.
-        let blocks = if block > 0 { sequences * keys / block } else { 0 };
+        let blocks = (sequences * keys).checked_div(block).unwrap_or(0);
         let table: Vec<u32> = (0..blocks).map(|i| (i * 10_007 % blocks) as u32).collect();
         let table = stream.upload(&table)?;
         let q_layout = Layout::contiguous(&[sequences, 1, heads, DIM])?;
@@ -143,7 +143,8 @@ fn decode(sizes: Sizes, dtype: DType, [sequences, heads, kv_heads, keys, block]:
             _ => Layout::contiguous(&[blocks, block, kv_heads, DIM])?,
         };
         let run: Run = Box::new(move || {
-            let table = if block > 0 { Some(View::new(&table, Layout::contiguous(&[sequences, keys / block])?)?) } else { None };
+            let each = keys.checked_div(block).map(|each| Layout::contiguous(&[sequences, each])).transpose()?;
+            let table = each.map(|layout| View::new(&table, layout)).transpose()?;
             let kv = KeyValues {
                 keys: View::of_bytes(&k, dtype, kv_layout)?,
                 values: View::of_bytes(&v, dtype, kv_layout)?,
