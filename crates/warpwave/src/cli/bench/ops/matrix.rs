@@ -18,7 +18,7 @@ struct Call {
 
 pub fn cases(sizes: Sizes) -> Vec<Case> {
     use DType::{Bf16, F16, F32, F64, U8};
-    let cube = |n: usize| [sizes.of(n, 64); 3];
+    let cube = |n: usize| [sizes.of(n, n / 128); 3];
     let usual = Call { dtype: Bf16, tf32: false, size: cube(8192), turned: false, by: MatmulBy::Auto, gelu: false };
     let mut calls = Vec::new();
     for n in [8192, 4096] {
