@@ -306,7 +306,6 @@ __device__ inline void copy_async16(void *to, const void *from, int bytes = 16) 
 #endif
 }
 // All of them, or zeros.
-__device__ inline void copy_async16(void *to, const void *from, bool there) { copy_async16(to, from, there ? 16 : 0); }
 __device__ inline void commit_copies() {
 #if defined(TILE_MMA)
     asm volatile("cp.async.commit_group;" ::: "memory");
