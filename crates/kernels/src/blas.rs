@@ -145,6 +145,9 @@ mod lt {
     pub const BATCHES: c_int = 5;
     pub const STEP: c_int = 6;
     pub const MOST_WORKSPACE: c_int = 1;
+    pub const REDUCTIONS: c_int = 3;
+    /// Parts of a sum are added in the type of sums, not in the result's.
+    pub const OF_SUMS: u32 = 2;
     /// Of `a`, `b`, `c` and the result.
     pub const ALIGNMENTS: [c_int; 4] = [5, 6, 7, 8];
     pub const RELU: u32 = 2;
@@ -410,6 +413,8 @@ impl LtFunctions {
                 };
                 let workspace = WORKSPACE;
                 set(lt::MOST_WORKSPACE, (&raw const workspace).cast(), size_of::<usize>())?;
+                let reductions = lt::OF_SUMS;
+                set(lt::REDUCTIONS, (&raw const reductions).cast(), size_of::<u32>())?;
                 for (attribute, matrix) in lt::ALIGNMENTS.into_iter().zip([a, b, c, c]) {
                     set(attribute, (&raw const matrix.alignment).cast(), size_of::<u32>())?;
                 }
@@ -608,6 +613,8 @@ mod tests {
             ("CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT", i64::from(lt::BATCHES)),
             ("CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET", i64::from(lt::STEP)),
             ("CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES", i64::from(lt::MOST_WORKSPACE)),
+            ("CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK", i64::from(lt::REDUCTIONS)),
+            ("CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE", i64::from(lt::OF_SUMS)),
             ("CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES", i64::from(lt::ALIGNMENTS[0])),
             ("CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES", i64::from(lt::ALIGNMENTS[1])),
             ("CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES", i64::from(lt::ALIGNMENTS[2])),

@@ -35,21 +35,21 @@ template <int OPERANDS> __device__ inline void place(const Walk &walk, u64 i, u6
 }
 
 // Elements from `p` to the next address that a pack may have.
-template <class T> __device__ inline u32 before_aligned(const T *p) { return (u32)(0 - (u64)p) % 16 / sizeof(T); }
+template <class E> __device__ inline u32 before_aligned(const E *p) { return (u32)(0 - (u64)p) % 16 / sizeof(E); }
 
 // Elements side by side, as the words that they are loaded in: what is not being computed with takes no more registers than memory.
-template <class T> __device__ inline T of_bits(u32 bits) {
-    if constexpr (Traits<T>::INTEGER) {
-        return (T)bits;
+template <class E> __device__ inline E of_bits(u32 bits) {
+    if constexpr (Traits<E>::INTEGER) {
+        return (E)bits;
     } else {
-        T element;
+        E element;
         element.bits = bits;
         return element;
     }
 }
 // Two elements of 16 bits in a word.
-template <class T> __device__ inline u32 pair_of(typename Traits<T>::Math low, typename Traits<T>::Math high) {
-    return Narrow<T>::from(low).bits | (u32)Narrow<T>::from(high).bits << 16;
+template <class E> __device__ inline u32 pair_of(typename Traits<E>::Math low, typename Traits<E>::Math high) {
+    return Narrow<E>::from(low).bits | (u32)Narrow<E>::from(high).bits << 16;
 }
 #if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
 template <> __device__ inline u32 pair_of<f16>(f32 low, f32 high) {
@@ -63,27 +63,27 @@ template <> __device__ inline u32 pair_of<bf16>(f32 low, f32 high) {
     return pair;
 }
 #endif
-template <class T, int N> struct Bundle {
-    typedef typename Traits<T>::Math Math;
-    static const int WORDS = sizeof(T) * N / 4, EACH = 4 / sizeof(T);
-    static const bool NARROW = sizeof(T) < 4 && WORDS > 0;
-    typedef typename Access<sizeof(T) * N>::Type Raw;
+template <class E, int N> struct Bundle {
+    typedef typename Traits<E>::Math Math;
+    static const int WORDS = sizeof(E) * N / 4, EACH = 4 / sizeof(E);
+    static const bool NARROW = sizeof(E) < 4 && WORDS > 0;
+    typedef typename Access<sizeof(E) * N>::Type Raw;
     union Words {
         Raw raw;
         u32 word[WORDS > 0 ? WORDS : 1];
-        Pack<T, N> pack;
+        Pack<E, N> pack;
         __device__ Words() {}
     };
     Raw raw;
 
-    __device__ inline void load(const T *p) { raw = *(const Raw *)p; }
-    __device__ inline void store(T *p) const { store_raw((Raw *)p, raw); }
+    __device__ inline void load(const E *p) { raw = *(const Raw *)p; }
+    __device__ inline void store(E *p) const { store_raw((Raw *)p, raw); }
     __device__ inline void unpack(Math (&x)[N]) const {
         Words words;
         words.raw = raw;
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            if constexpr (NARROW) x[k] = widen(of_bits<T>(words.word[k / EACH] >> (k % EACH * 8 * sizeof(T))));
+            if constexpr (NARROW) x[k] = widen(of_bits<E>(words.word[k / EACH] >> (k % EACH * 8 * sizeof(E))));
             else x[k] = widen(words.pack.at[k]);
         }
     }
@@ -92,10 +92,10 @@ template <class T, int N> struct Bundle {
         Words words;
         if constexpr (NARROW) {
 #pragma unroll
-            for (int k = 0; k < WORDS; ++k) words.word[k] = pair_of<T>(x[2 * k], x[2 * k + 1]);
+            for (int k = 0; k < WORDS; ++k) words.word[k] = pair_of<E>(x[2 * k], x[2 * k + 1]);
         } else {
 #pragma unroll
-            for (int k = 0; k < N; ++k) words.pack.at[k] = Narrow<T>::from(x[k]);
+            for (int k = 0; k < N; ++k) words.pack.at[k] = Narrow<E>::from(x[k]);
         }
         raw = words.raw;
     }

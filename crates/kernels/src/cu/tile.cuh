@@ -305,7 +305,6 @@ __device__ inline void copy_async16(void *to, const void *from, int bytes = 16) 
     }
 #endif
 }
-// All of them, or zeros.
 __device__ inline void commit_copies() {
 #if defined(TILE_MMA)
     asm volatile("cp.async.commit_group;" ::: "memory");

@@ -153,19 +153,19 @@ template <> struct Narrow<f8e5m2> {
 };
 
 // Two at once, where there is an instruction for it.
-template <class T> __device__ inline void narrow_pair(T *to, typename Traits<T>::Math x, typename Traits<T>::Math y) {
+template <class E> __device__ inline void narrow_pair(E *to, typename Traits<E>::Math x, typename Traits<E>::Math y) {
 #if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
-    if constexpr (sizeof(T) == 2 && !Traits<T>::INTEGER) {
+    if constexpr (sizeof(E) == 2 && !Traits<E>::INTEGER) {
         u32 pair;
-        if constexpr (Traits<T>::BRAIN) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+        if constexpr (Traits<E>::BRAIN) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
         else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
         to[0].bits = (u16)pair;
         to[1].bits = (u16)(pair >> 16);
         return;
     }
 #endif
-    to[0] = Narrow<T>::from(x);
-    to[1] = Narrow<T>::from(y);
+    to[0] = Narrow<E>::from(x);
+    to[1] = Narrow<E>::from(y);
 }
 
 // A float with an odd last bit where the value lies between two: rounding it further is as rounding the value.
