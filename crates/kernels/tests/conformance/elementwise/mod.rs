@@ -290,3 +290,46 @@ fn the_kernel_of_64_bits_agrees_with_the_reference() {
         }
     }
 }
+
+/// Where there is room: on GPUs, not on virtual ones.
+#[test]
+fn more_elements_than_31_bits_count_are_all_there() {
+    const LEN: usize = (1 << 31) + 4099;
+    for device in devices().iter().filter(|device| !device.name().starts_with("vgpu:")) {
+        if device.memory().unwrap().free < 16 << 30 {
+            eprintln!("skipped on {}: too little memory", device.name());
+            continue;
+        }
+        let Suite { kernels, stream } = Suite::new(device);
+        let (mut x, mut out) = (stream.alloc::<u8>(LEN).unwrap(), stream.alloc::<u8>(LEN).unwrap());
+        let row = Layout::contiguous(&[LEN]).unwrap();
+        // In rows of 7 elements and columns of 7: the place of an element is its number, or another.
+        let (rows, columns) = (LEN / 7, 7);
+        let straight = Layout::contiguous(&[rows, columns]).unwrap();
+        let turned = Layout::new(&[rows, columns], &[1, rows], 0).unwrap();
+        kernels.fill(&stream, 3, &mut ViewMut::of_bytes(&mut x, DType::U8, row).unwrap()).unwrap();
+        let marks = [0, 1, 77_777, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, rows * columns - 1];
+        for (i, mark) in marks.into_iter().enumerate() {
+            stream.copy_from_host(&[50 + i as u8], x.slice_mut(mark..mark + 1).unwrap()).unwrap();
+        }
+        let at = |out: &warpwave_gpu::Buffer<u8>, place: usize| stream.download(out.slice(place..place + 1).unwrap()).unwrap()[0];
+        let view = View::of_bytes(&x, DType::U8, row).unwrap();
+        kernels.binary(&stream, Binary::Add, &view, &view, &mut ViewMut::of_bytes(&mut out, DType::U8, row).unwrap()).unwrap();
+        for (i, mark) in marks.into_iter().enumerate() {
+            assert_eq!(at(&out, mark), 100 + 2 * i as u8, "element {mark} of a row");
+        }
+        assert_eq!((at(&out, LEN - 1), at(&out, (1 << 31) + 2)), (6, 6));
+        let view = View::of_bytes(&x, DType::U8, turned).unwrap();
+        let mut to = ViewMut::of_bytes(&mut out, DType::U8, straight).unwrap();
+        kernels.unary(&stream, Unary::Sqr, &view, &mut to).unwrap();
+        for (i, mark) in marks.into_iter().enumerate() {
+            let value = 50 + i as u8;
+            assert_eq!(at(&out, mark % rows * columns + mark / rows), value.wrapping_mul(value), "element {mark} turned");
+        }
+        let mut to = ViewMut::of_bytes(&mut out, DType::U8, straight).unwrap();
+        kernels.copy(&stream, &view, &mut to).unwrap();
+        for (i, mark) in marks.into_iter().enumerate() {
+            assert_eq!(at(&out, mark % rows * columns + mark / rows), 50 + i as u8, "element {mark} copied");
+        }
+    }
+}

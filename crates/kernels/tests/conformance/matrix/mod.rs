@@ -188,6 +188,9 @@ fn run(suite: &Suite, case: &Case, random: &mut Random) -> f64 {
             wanted += biases[i];
             size += biases[i].abs();
         }
+        // The library's GELU is coarse, and only narrow results get it.
+        let coarse = case.activation == Some(Activation::Gelu) && case.by != MatmulBy::Kernels && case.out.size() == 2;
+        let coarse = if coarse { 2f64.powi(-10) * wanted.abs() } else { 0.0 };
         let wanted = activate(wanted, case.activation);
         let range = place * case.out.size()..(place + 1) * case.out.size();
         let result = number(case.out, &found[range.clone()]);
@@ -198,7 +201,7 @@ fn run(suite: &Suite, case: &Case, random: &mut Random) -> f64 {
             // Functions have slopes of at most 1.13, and are right to a few digits of f32 themselves.
             let sums = precision * (8.0 + 4.0 * (k as f64).sqrt()) * size;
             let cut = if case.tf32 && case.dtype == DType::F32 { 2f64.powi(-10) * sizes * alpha.abs() } else { 0.0 };
-            1.2 * (sums + cut + tiny) + 16.0 * precision * wanted.abs() + ulp(case.out, wanted)
+            1.2 * (sums + cut + tiny) + coarse + 16.0 * precision * wanted.abs() + ulp(case.out, wanted)
         };
         let off = (result - wanted).abs();
         let share = if off == 0.0 { 0.0 } else { off / tolerance };
