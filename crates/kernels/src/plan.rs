@@ -134,7 +134,7 @@ pub(crate) fn turned(shape: &[usize], operands: &[Operand]) -> Option<(Turn, Lau
     let a = dims.iter().position(|dim| dim.strides[1] == 1 && dim.size >= SHORT)?;
     let (a, b) = (dims.remove(a), dims.remove(0));
     let tile = match out.size {
-        1 => 128,
+        1 | 2 => 128,
         8 => 32,
         _ => 64,
     };

@@ -1,7 +1,7 @@
 // A copy that turns two dimensions round: what lies in a row on one side lies in a column on the other. Tiles go through shared memory,
 // so that both sides are read and written in rows.
 
-#define TILE (sizeof(T) == 1 ? 128 : sizeof(T) == 8 ? 32 : 64)
+#define TILE (sizeof(T) <= 2 ? 128 : sizeof(T) == 8 ? 32 : 64)
 #define PACK ((int)(16 / sizeof(T)))
 // Threads beside each other along a row: with a word of padding no two of a warp meet in a bank.
 #define ACROSS 8
