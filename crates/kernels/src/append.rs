@@ -121,7 +121,7 @@ impl Kernels {
         for (what, view) in inputs.into_iter().flatten() {
             caches.iter().try_for_each(|(_, cache)| apart(OP, what, &view, cache))?;
         }
-        if keys.layout().is_empty() || key_cache.layout().is_empty() {
+        if keys.layout().is_empty() || key_cache.layout().is_empty() || (table.is_some() && table_blocks == 0) {
             return Ok(());
         }
         let each = width(&[keys.dtype(), key_cache.dtype()]);
@@ -134,8 +134,8 @@ impl Kernels {
             value_cache: Steps::of(OP, &value_cache)?,
             places: places.map(|places| few(OP, &places)).transpose()?.unwrap_or_default(),
             table: table.map(|table| few(OP, &table)).transpose()?.unwrap_or_default(),
-            tokens: small(tokens)?,
-            rows: small(sequences * tokens)?,
+            tokens: small(heads.saturating_mul(dim)).and(small(tokens))?,
+            rows: small(sequences.saturating_mul(tokens))?,
             blocks: small(blocks)?,
             block_keys: small(block_keys)?,
             table_blocks: small(table_blocks)?,

@@ -85,7 +85,11 @@ impl Way {
         let (size, columns) = (dtype.size() as u32, if dim <= 32 { 32 } else { dim.next_multiple_of(64) });
         match self {
             Way::Tiles { waves } => (4 * waves + 1) * TILE as u32 * size * columns as u32,
-            Way::Plain { waves, .. } => 4 * waves * wave * EACH_LANE * size,
+            // The results of the waves come to lie there in the end.
+            Way::Plain { waves, rows, .. } => {
+                let lanes = (dim.next_power_of_two() as u32 / EACH_LANE).clamp(4, 32);
+                (4 * waves * wave * EACH_LANE * size).max(4 * waves * rows * lanes * EACH_LANE)
+            }
         }
     }
 

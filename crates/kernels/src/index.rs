@@ -260,8 +260,11 @@ impl Kernels {
             Layout::new(&row_shape, &strides, offset)
         };
         let ids = indices.with_layout(layout(&index_strides, indices.layout().offset())?)?;
-        let mut sorted = stream.alloc::<u8>(rows * length * indices.dtype().size()).map_err(refused(op))?;
-        let mut order = stream.alloc::<u32>(rows * length).map_err(refused(op))?;
+        let Some(all) = rows.checked_mul(length).filter(|all| *all < 1 << 48) else {
+            return Err(Error::BadArgument { op: op.to_owned(), reason: format!("{rows} rows of {length} indices are too many") });
+        };
+        let mut sorted = stream.alloc::<u8>(all * indices.dtype().size()).map_err(refused(op))?;
+        let mut order = stream.alloc::<u32>(all).map_err(refused(op))?;
         let sorted = ViewMut::of_bytes(&mut sorted, indices.dtype(), layout(&sorted_strides, 0)?)?;
         let order = ViewMut::new(&mut order, layout(&sorted_strides, 0)?)?;
         let (sorted, order) = (sorted.as_view(), order.as_view());

@@ -260,7 +260,9 @@ impl Kernels {
         self.check_devices(OP, stream, views.clone().chain([("the result", out)]))?;
         views.into_iter().try_for_each(|(what, view)| apart(OP, what, &view, &out))?;
 
-        let strides = |layout: Option<&crate::layout::Layout>, d: usize| layout.map_or(0, |layout| layout.strides()[d] as u64);
+        // Where there is one alone the next is never read, but its address counts.
+        let stride = |layout: &crate::layout::Layout, d: usize| if layout.shape()[d] == 1 { 0 } else { layout.strides()[d] as u64 };
+        let strides = |layout: Option<&crate::layout::Layout>, d: usize| layout.map_or(0, |layout| stride(layout, d));
         let layouts = [Some(&layout_a), Some(&layout_b), Some(out.layout()), layout_bias.as_ref()];
         // The batch, innermost first: what can be walked in one step is.
         let mut dims: Vec<(u64, [u64; 4])> = Vec::new();
@@ -383,7 +385,9 @@ impl Kernels {
     fn multiply_there(&self, stream: &Stream, work: &Work<'_>, library: &Blas) -> Result<bool> {
         let product = &work.product;
         let bias = product.bias == [0, 1] || (product.bias[1] == 1 && product.m == 1);
-        let bias = bias && product.steps[3] == [0; MOST_BATCHES];
+        // The library is not told where a bias begins: it takes what suits any way to read it.
+        let aligned = work.bias.is_none_or(|bias| bias.address().is_multiple_of(16));
+        let bias = bias && aligned && product.steps[3] == [0; MOST_BATCHES];
         let epilogue = Epilogue { bias: product.has_bias != 0, relu: product.activation == 1, gelu: product.activation == 2 };
         let float = matches!(work.out.dtype(), DType::F32 | DType::F16 | DType::Bf16);
         // Its GELU has too few digits for f32.
@@ -502,7 +506,7 @@ impl<'a> Work<'a> {
     fn in_rows(&self, operand: usize, [along, across]: [(u64, u64); 2]) -> bool {
         let view = [self.a, self.b][operand];
         let size = view.dtype().size() as u64;
-        let aligned = |stride: u64| (stride * size).is_multiple_of(16);
+        let aligned = |stride: u64| stride.is_multiple_of(16 / size);
         let batch = self.product.batch.iter().zip(&self.product.steps[operand]);
         (along.0 == 1 || along.1 == 1)
             && (across.0 == 1 || aligned(across.1))
@@ -530,7 +534,7 @@ impl<'a> Work<'a> {
     fn with_vectors(&self) -> Option<(Way, Work<'a>)> {
         let way = |work: &Work<'a>| {
             let Product { m, n, k, a, b, .. } = work.product;
-            let whole = (k * work.a.dtype().size() as u64).is_multiple_of(16);
+            let whole = k.is_multiple_of(16 / work.a.dtype().size() as u64);
             if n > most_vectors(work.a.dtype()) || k == 0 || k > i32::MAX as u64 {
                 None
             } else if whole && work.in_rows(0, [(k, a[1]), (m, a[0])]) && work.in_rows(1, [(k, b[0]), (n, b[1])]) {

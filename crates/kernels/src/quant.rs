@@ -145,7 +145,8 @@ impl Quant {
 
     /// Bytes of a row, if it is of whole blocks.
     pub fn row_bytes(self, columns: usize) -> Option<usize> {
-        columns.is_multiple_of(self.block_size()).then(|| columns / self.block_size() * self.block_bytes())
+        let block = self.block_size();
+        (block > 0 && columns.is_multiple_of(block)).then(|| columns / block * self.block_bytes())
     }
 
     /// What an address must be a multiple of, as the type of such numbers.

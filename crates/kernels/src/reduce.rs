@@ -235,7 +235,9 @@ fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, d
         let items = outer * parts;
         let known = if items > 1 { results * items } else { 0 };
         let finish = (items > 1).then(|| finish(items, results, 1, lanes(items / 4, 32)));
-        let launch = Launch::new([tiles as u32, parts as u32, 1], [block[0] as u32, block[1] as u32, 1]);
+        // What is too large here is refused with the launch.
+        let [tiles, parts] = [tiles, parts].map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        let launch = Launch::new([tiles, parts, 1], [block[0] as u32, block[1] as u32, 1]);
         return Plan { way: Way::Columns { packs }, within, job, launch, known, finish };
     }
     let n = count(reduced);
@@ -294,6 +296,10 @@ impl Kernels {
         }
         if op.is_index() && to == DType::U32 && u32::try_from(n - 1).is_err() {
             return Err(wrong_type(name, "the result", to, "i64: there are more elements than a u32 counts"));
+        }
+        // Of what is repeated there may be more than a launch and its parts can count.
+        if x.layout().len() > 1 << 48 {
+            return Err(bad(name, format!("{} elements are too many", x.layout().len())));
         }
         let (kept, reduced) = (merged(kept, true), merged(reduced, !op.is_index()));
         let correction = if let Reduce::Var(correction) = op { correction } else { 0.0 };

@@ -193,6 +193,9 @@ impl Kernels {
                 {
                     return Err(wrong_shape(OP, "the cosines", &cos, format!("{tokens} tokens from place {start} on need more places")));
                 }
+                if rows == 0 && !out.layout().is_empty() {
+                    return Err(wrong_shape(OP, "the cosines", &cos, "there is a place at least"));
+                }
                 (pairs, rows, ("the cosines", cos), Some(("the sines", sin)), 1.0)
             }
         };
@@ -237,8 +240,8 @@ impl Kernels {
             places: places_steps.unwrap_or_default(),
             angles: angle_steps,
             more_angles: more_steps.unwrap_or_default(),
-            tokens: small(tokens)?,
-            rows: small(sequences * tokens)?,
+            tokens: small(heads.saturating_mul(dim)).and(small(tokens))?,
+            rows: small(sequences.saturating_mul(tokens))?,
             table_rows: small(rows)?,
             heads: small(heads)?,
             pairs: small(pairs)?,

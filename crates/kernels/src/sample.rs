@@ -148,7 +148,7 @@ impl Kernels {
         };
         let Sampling { temperature, top_k, top_p, min_p } = *sampling;
         let greedy = temperature == 0.0;
-        if !(temperature >= 0.0 && (greedy || (1.0 / temperature).is_finite())) {
+        if !(temperature.is_finite() && temperature >= 0.0 && (greedy || (1.0 / temperature).is_finite())) {
             return Err(bad(op, "the temperature is a number, not below 0"));
         }
         if !(0.0..=1.0).contains(&top_p) || !(0.0..=1.0).contains(&min_p) {
@@ -160,9 +160,10 @@ impl Kernels {
         for (what, view) in inputs.into_iter().flatten() {
             outs.iter().flatten().try_for_each(|(_, out)| apart(op, what, &view, out))?;
         }
-        let sizes_fit = vocabulary > 0 && i32::try_from(vocabulary).is_ok() && i32::try_from(rows).is_ok();
-        if rows > 0 && !sizes_fit {
-            return Err(wrong_shape(op, "the logits", logits, "there is a token to pick, and no more than 2³¹"));
+        // The weights of so many add up in 64 bits.
+        let most = if greedy { 1 << 30 } else { (1 << 20) - 1 };
+        if rows > 0 && !((1..=most).contains(&vocabulary) && i32::try_from(rows).is_ok()) {
+            return Err(wrong_shape(op, "the logits", logits, format!("there is a token to pick, and no more than {most}")));
         }
         if rows == 0 {
             return Ok(());
@@ -204,9 +205,9 @@ impl Kernels {
         }
         self.check_devices(op, stream, [("the logits", logits), ("the texts", *text)].into_iter())?;
         apart(op, "the texts", text, &logits)?;
-        let [rows_32, vocabulary_32, length_32] = [rows, vocabulary, length].map(i32::try_from);
-        let (Ok(rows_32), Ok(vocabulary), Ok(length)) = (rows_32, vocabulary_32, length_32) else {
-            return Err(wrong_shape(op, "the logits", &logits, "there are no more than 2³¹ rows and tokens"));
+        let fits = |number: usize| i32::try_from(number).ok().filter(|number| *number <= 1 << 30);
+        let (Some(rows_32), Some(vocabulary), Some(length)) = (fits(rows), fits(vocabulary), fits(length)) else {
+            return Err(wrong_shape(op, "the logits", &logits, "there are no more than 2³⁰ rows and tokens"));
         };
         if logits.layout().is_empty() || text.layout().is_empty() {
             return Ok(());

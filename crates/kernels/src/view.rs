@@ -63,7 +63,9 @@ impl<'a> View<'a> {
 
     /// The first element's address.
     pub(crate) fn address(&self) -> u64 {
-        self.data.device_ptr() + (self.layout.offset() * self.dtype.size()) as u64
+        // Of no elements not even the offset was checked.
+        let offset = if self.layout.is_empty() { 0 } else { self.layout.offset() * self.dtype.size() };
+        self.data.device_ptr() + offset as u64
     }
 
     /// The bytes from the first element to the last.

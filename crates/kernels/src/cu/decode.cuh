@@ -8,8 +8,8 @@ struct Decode {
     // Of paged keys and values a block is a sequence.
     Steps q, k, v, out;
     i32 table[2], lengths, slopes;
+    // The last says whether the queries can be read 16 bytes at a time.
     i32 tokens, heads, group, keys, block_keys, blocks, splits, causal, window, whole_queries;
-    // Whether the queries can be read 16 bytes at a time.
     // Scores are multiplied with `scale`, and if there is a cap it is put on them. Then they count powers of 2.
     f32 scale, cap;
 };
@@ -96,7 +96,7 @@ __device__ inline f32 power(f32 x, f32 largest) {
 #else
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x - largest));
 #endif
-    return largest == UNSEEN ? 0 : result;
+    return x == UNSEEN ? 0 : result;
 }
 
 #define PASTE(NAME, WAY) NAME##WAY
@@ -145,6 +145,6 @@ extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, co
     for (int column = threadIdx.y * 32 + lane; column < DIM; column += blockDim.y * 32) {
         f32 value = 0;
         for (int y = 0; y < blockDim.y; ++y) value += sums[y * DIM + column];
-        to[(i64)column * d.out.element] = Narrow<T>::from(total > 0 ? value / total : 0);
+        to[(i64)column * d.out.element] = Narrow<T>::from(total == 0 ? 0 : value / total);
     }
 }

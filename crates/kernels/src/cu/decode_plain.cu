@@ -213,6 +213,6 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
             total += wave_sum[w][row] * factor;
             value += results[(w * ROWS + row) * LANES * COUNT + column] * factor;
         }
-        leave(d, OPERANDS_GIVEN, part, row, column, total > 0 ? value / total : 0, total > 0 ? most + log2f(total) : UNSEEN);
+        leave(d, OPERANDS_GIVEN, part, row, column, total == 0 ? 0 : value / total, total == 0 ? UNSEEN : most + log2f(total));
     }
 }

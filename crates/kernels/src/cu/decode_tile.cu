@@ -192,6 +192,6 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
             total += wave_sum[w][row] * power(wave_largest[w][row], most);
             value += results[(w * TILE + row) * DIM + column];
         }
-        leave(d, OPERANDS_GIVEN, last, row, column, total > 0 ? value / total : 0, total > 0 ? most + log2f(total) : UNSEEN);
+        leave(d, OPERANDS_GIVEN, last, row, column, total == 0 ? 0 : value / total, total == 0 ? UNSEEN : most + log2f(total));
     }
 }

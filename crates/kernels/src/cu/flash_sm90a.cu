@@ -14,7 +14,7 @@
 
 // Registers of the waves that fetch, and of those that compute: together no more than the block was launched with, or they wait for ever.
 #define FEW (GROUPS == 3 ? 32 : PAGED ? 56 : D == 192 ? 72 : 40)
-#define MPAGED (((GROUPS == 3 ? 4 * 128 : 3 * 168) - FEW) / GROUPS / 8 * 8)
+#define MANY (((GROUPS == 3 ? 4 * 128 : 3 * 168) - FEW) / GROUPS / 8 * 8)
 
 __device__ inline u32 shared_place(const void *at) { return (u32)__cvta_generic_to_shared(at); }
 
@@ -141,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (++stage == STAGES) stage = 0, phase ^= 1;
         }
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MPAGED));
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MANY));
         const int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, wave = thread / 32, lane = thread % 32;
         const u32 own_q = q_tile + group * 64 * WIDE * 2;
         const Rows<T> queries(q, a.q, work.sequence, work.head, work.q_start);

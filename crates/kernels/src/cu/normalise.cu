@@ -49,7 +49,7 @@ template <int BYTES> __device__ inline Math exponential(Math x, Math most) {
     if constexpr (BYTES > 2) {
         return exp(x - most);
     } else {
-        const f32 log2e = 1.44269504088896341f, power = fma((f32)x, log2e, -(f32)most * log2e);
+        const f32 log2e = 1.44269504088896341f, power = ((f32)x - (f32)most) * log2e;
 #if defined(__AMDGCN__)
         return __builtin_amdgcn_exp2f(power);
 #else
@@ -93,11 +93,11 @@ struct Stats {
         Math e[N];
 #pragma unroll
         for (int k = 0; k < N; ++k) e[k] = exponential<sizeof(T)>(x[k], base(most));
-        total = total * exponential<sizeof(T)>(base(before), base(most)) + in_pairs<Sum, N>(e);
+        total = total * exponential<sizeof(T)>(before, base(most)) + in_pairs<Sum, N>(e);
     }
     __device__ inline void merge(const Stats &other) {
         const Math both = fmax(most, other.most), here = base(both);
-        total = total * exponential<sizeof(T)>(base(most), here) + other.total * exponential<sizeof(T)>(base(other.most), here);
+        total = total * exponential<sizeof(T)>(most, here) + other.total * exponential<sizeof(T)>(other.most, here);
         most = both;
     }
     __device__ inline Found found(const Lines &) const {

@@ -234,6 +234,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(const T *logits, cons
             begin += holder * run;
             end = begin + run < end ? begin + run : end;
         } while (end - begin > 4 * WAVE);
+        // Whatever the weights: what is picked is a token.
+        if (threadIdx.x == 0) room.digit = picked;
+        __syncthreads();
         if (wave == 0) {
             for (i32 first = begin; first < end; first += WAVE) {
                 const u64 weight = first + lane < end ? kept(first + lane) : 0;

@@ -298,18 +298,41 @@ fn a_softmax_takes_infinities() {
                 0 => vec![f32::NEG_INFINITY; n],
                 1 => (0..n).map(|i| if i == n - 2 { 3.0 } else { f32::NEG_INFINITY }).collect(),
                 2 => (0..n).map(|i| if i == 1 { f32::NAN } else { 1.0 }).collect(),
-                _ => (0..n).map(|i| if i % 2 == 0 { f32::NEG_INFINITY } else { 1.0 }).collect(),
+                3 => (0..n).map(|i| if i % 2 == 0 { f32::NEG_INFINITY } else { 1.0 }).collect(),
+                // Exponentials of these alone are zero, and of their distances from zero infinite.
+                4 => (0..n).map(|i| if i < n / 2 { f32::NEG_INFINITY } else { -100.0 }).collect(),
+                _ => vec![-1e30; n],
             };
-            let values: Vec<f32> = (0..4).flat_map(row).collect();
+            let values: Vec<f32> = (0..6).flat_map(row).collect();
             let mut data = stream.upload(&values).unwrap();
-            kernels.softmax_in_place(&stream, &mut ViewMut::new(&mut data, Layout::contiguous(&[4, n]).unwrap()).unwrap(), 1).unwrap();
+            kernels.softmax_in_place(&stream, &mut ViewMut::new(&mut data, Layout::contiguous(&[6, n]).unwrap()).unwrap(), 1).unwrap();
             let found = stream.download(&data).unwrap();
             assert!(found[..n].iter().all(|value| value.is_nan()), "nothing but -∞, {n}");
             assert!(found[n..2 * n].iter().enumerate().all(|(i, value)| *value == f32::from(u8::from(i == n - 2))), "one number, {n}");
             assert!(found[2 * n..3 * n].iter().all(|value| value.is_nan()), "NaN, {n}");
             let each = 1.0 / (n / 2) as f32;
             let right = |(i, value): (usize, &f32)| if i % 2 == 0 { *value == 0.0 } else { (value / each - 1.0).abs() < 1e-5 };
-            assert!(found[3 * n..].iter().enumerate().all(right), "a mask, {n}");
+            assert!(found[3 * n..4 * n].iter().enumerate().all(right), "a mask, {n}");
+            let (far, each) = (&found[4 * n..5 * n], 1.0 / (n - n / 2) as f32);
+            let right = |(i, value): (usize, &f32)| if i < n / 2 { *value == 0.0 } else { (value / each - 1.0).abs() < 1e-5 };
+            assert!(far.iter().enumerate().all(right), "far below zero, {n}: {far:?}");
+            assert!(found[5 * n..].iter().all(|value| (value * n as f32 - 1.0).abs() < 1e-4), "very far below zero, {n}");
+            // The same along the first axis, and of 16 bits.
+            let turned = Layout::contiguous(&[6, n]).unwrap().transpose(0, 1).unwrap();
+            let mut out = stream.alloc::<f32>(6 * n).unwrap();
+            let from = stream.upload(&values).unwrap();
+            let (x, mut y) = (View::new(&from, turned).unwrap(), ViewMut::new(&mut out, turned).unwrap());
+            kernels.softmax(&stream, &x, 0, &mut y).unwrap();
+            let across = stream.download(&out).unwrap();
+            let near = |(a, b): (&f32, &f32)| (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-5 * b.abs();
+            assert!(across.iter().zip(&found).all(near), "along the first axis, {n}");
+            let narrow: Vec<half::bf16> = values.iter().map(|value| half::bf16::from_f32(*value)).collect();
+            let mut data = stream.upload(&narrow).unwrap();
+            let rows = Layout::contiguous(&[6, n]).unwrap();
+            kernels.softmax_in_place(&stream, &mut ViewMut::new(&mut data, rows).unwrap(), 1).unwrap();
+            let narrow = stream.download(&data).unwrap();
+            let near = |(a, b): (&half::bf16, &f32)| (a.is_nan() && b.is_nan()) || (a.to_f32() - b).abs() <= 4e-3 * b.abs();
+            assert!(narrow.iter().zip(&found).all(near), "of 16 bits, {n}");
         }
     }
 }

@@ -26,10 +26,15 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     let causal = Call { causal: true, ..usual };
     calls.extend([Call { dtype: DType::F16, ..causal }, Call { heads: (32, 8), sequences: 1, ..causal }]);
     calls.push(Call { dtype: DType::F32, len: 4096, ..usual });
-    calls.into_iter().map(|call| case(sizes, call)).collect()
+    // PyTorch's own ways: FlashAttention-2, and cuDNN's; of f32 it has neither.
+    let ways = |dtype| match dtype {
+        DType::F32 => &[("EFFICIENT_ATTENTION", "memory-efficient")][..],
+        _ => &[("FLASH_ATTENTION", "FlashAttention-2"), ("CUDNN_ATTENTION", "cuDNN")],
+    };
+    calls.into_iter().flat_map(|call| ways(call.dtype).iter().map(move |way| case(sizes, call, *way))).collect()
 }
 
-fn case(sizes: Sizes, call: Call) -> Case {
+fn case(sizes: Sizes, call: Call, (backend, peer): (&str, &str)) -> Case {
     let Call { dtype, heads: (heads, kv_heads), dim, causal, .. } = call;
     let (sequences, len) = (sizes.of(call.sequences, 1), sizes.of(call.len, 64));
     let make = move |bench: &Bench| {
@@ -50,9 +55,7 @@ fn case(sizes: Sizes, call: Call) -> Case {
     };
     let flops = 4 * sequences * heads * len * len * dim / if causal { 2 } else { 1 };
     let shape = if heads == kv_heads { format!("{heads}") } else { format!("{heads}/{kv_heads}") };
-    let name = format!("attention{} {dtype} {sequences}x{len}x{shape}x{dim}", if causal { " causal" } else { "" });
-    // FlashAttention-2 where PyTorch has it; it has none for f32.
-    let backend = if dtype == DType::F32 { "EFFICIENT_ATTENTION" } else { "FLASH_ATTENTION" };
+    let name = format!("attention{} {dtype} {sequences}x{len}x{shape}x{dim}, {peer}", if causal { " causal" } else { "" });
     let tensor = |heads: usize| format!("randn({sequences}, {len}, {heads}, {dim}, dtype={}).transpose(1, 2)", torch_type(dtype));
     let setup = format!(
         "from torch.nn.attention import sdpa_kernel, SDPBackend\n\

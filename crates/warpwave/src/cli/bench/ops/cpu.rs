@@ -74,7 +74,11 @@ fn product(m: usize, k: usize, n: usize, batch: usize) -> Case {
         1 => (format!("matrix x vector f32 {m}x{k}"), Work::Bytes((4 * m * k) as u64)),
         _ => (format!("products f32 {batch} of {m}x{k}x{n}"), Work::Flops((2 * batch * m * k * n) as u64)),
     };
-    Case::new(name, work, make).torch(format!("a = randn({batch}, {m}, {k}); b = randn({batch}, {k}, {n})"), "torch.bmm(a, b)").cpu(cpu)
+    let (setup, call) = match n {
+        1 => (format!("a = randn({m}, {k}); b = randn({k})"), "torch.mv(a, b)"),
+        _ => (format!("a = randn({batch}, {m}, {k}); b = randn({batch}, {k}, {n})"), "torch.bmm(a, b)"),
+    };
+    Case::new(name, work, make).torch(setup, call).cpu(cpu)
 }
 
 fn softmax(side: usize) -> Case {

@@ -85,7 +85,7 @@ fn gather(sizes: Sizes) -> Case {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
         let (x, mut out) = (bench.normal(dtype, rows * columns)?, bench.room(dtype, rows * columns)?);
         let layout = Layout::contiguous(&[rows, columns])?;
-        let mut ids = bench.stream.alloc::<u32>(rows * columns)?;
+        let mut ids = bench.stream.alloc::<i64>(rows * columns)?;
         // Every row's own random order.
         kernels.argsort(&stream, &View::of_bytes(&x, dtype, layout)?, false, &mut ViewMut::new(&mut ids, layout)?)?;
         let run: Run = Box::new(move || {
@@ -95,7 +95,7 @@ fn gather(sizes: Sizes) -> Case {
         Ok(run)
     };
     let setup = format!("x = randn({rows}, {columns}); i = randn({rows}, {columns}).argsort(dim=1)");
-    Case::new(format!("gather {dtype} {rows}x{columns}"), Work::Bytes((rows * columns * 12) as u64), make)
+    Case::new(format!("gather {dtype} {rows}x{columns}"), Work::Bytes((rows * columns * 16) as u64), make)
         .torch(setup, "torch.gather(x, 1, i)")
 }
 
@@ -138,7 +138,7 @@ fn topk(dtype: DType, rows: usize, n: usize, k: usize) -> Case {
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
         let (x, mut values) = (bench.normal(dtype, rows * n)?, bench.room(dtype, rows * k)?);
-        let mut indices = bench.stream.alloc::<u32>(rows * k)?;
+        let mut indices = bench.stream.alloc::<i64>(rows * k)?;
         let run: Run = Box::new(move || {
             let (from, to) = (Layout::contiguous(&[rows, n])?, Layout::contiguous(&[rows, k])?);
             let (mut values, mut indices) = (ViewMut::of_bytes(&mut values, dtype, to)?, ViewMut::new(&mut indices, to)?);
@@ -153,7 +153,7 @@ fn topk(dtype: DType, rows: usize, n: usize, k: usize) -> Case {
 fn argsort(dtype: DType, rows: usize, n: usize) -> Case {
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
-        let (x, mut indices) = (bench.normal(dtype, rows * n)?, bench.stream.alloc::<u32>(rows * n)?);
+        let (x, mut indices) = (bench.normal(dtype, rows * n)?, bench.stream.alloc::<i64>(rows * n)?);
         let layout = Layout::contiguous(&[rows, n])?;
         let run: Run = Box::new(move || {
             let x = View::of_bytes(&x, dtype, layout)?;
