@@ -8,7 +8,8 @@
 //! What it leaves to the caller: the order of work on different streams.
 //!
 //! What the operations compute:
-//! - f16, bf16 and fp8 are computed with as f32 and rounded once, to nearest even. What is stored as fp8 saturates, infinities too;
+//! - f16, bf16 and fp8 are computed with as f32 and rounded once, to nearest even; their exponentials, powers and the like with the digits
+//!   that this rounding keeps. What is stored as fp8 saturates, infinities too;
 //!   what is only moved (copies, [`Kernels::where_cond`]) keeps its bits.
 //! - Whole numbers wrap. Divided by zero they are 0.
 //! - The larger or smaller of a number and NaN is NaN. The sign of NaN is 0.

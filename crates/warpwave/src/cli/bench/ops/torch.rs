@@ -20,7 +20,7 @@ pub struct Peer {
 impl Peer {
     pub fn start() -> Result<Peer, Failure> {
         let mut command = Command::new("python3");
-        command.args(["-c", include_str!("torch.py")]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(["-c", include_str!("torch.py")]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| failed(format!("python3: {error}")))?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { return Err(failed("python3: no pipes")) };
         let mut peer = Peer { child, input, output: BufReader::new(output), name: String::new() };
@@ -42,12 +42,9 @@ impl Peer {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         if line.is_empty() {
-            let mut errors = String::new();
-            if let Some(stderr) = &mut self.child.stderr {
-                let _ = std::io::Read::read_to_string(stderr, &mut errors);
-            }
-            let last = errors.lines().last().unwrap_or("it ended without a word");
-            return Err(failed(format!("PyTorch did not answer: {last}")));
+            return Err(failed(
+                "PyTorch did not answer; python3's message is above. It needs PyTorch with CUDA; `--peer cpu` needs neither",
+            ));
         }
         Ok(serde_json::from_str(&line)?)
     }
