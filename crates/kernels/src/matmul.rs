@@ -640,7 +640,7 @@ fn vectors_recipe(dtype: DType, out: DType, vectors: u32) -> Recipe {
 }
 
 /// Whether an NVIDIA GPU has the matrix units that `tile.cuh` knows.
-fn has_mma(arch: &str) -> bool {
+pub(crate) fn has_mma(arch: &str) -> bool {
     arch.strip_prefix("sm_").and_then(|number| number.parse().ok()).is_some_and(|number: u32| number >= 80)
 }
 

@@ -16,6 +16,7 @@ const ORDER: &str = include_str!("cu/order.cuh");
 static ARGSORT: File =
     File { name: "argsort.cu", texts: &[TYPES, PACK, MAP, ORDER, include_str!("cu/argsort.cu")], kernels: &["_tile", "_merge"] };
 static TOPK: File = File { name: "topk.cu", texts: &[TYPES, PACK, MAP, ORDER, include_str!("cu/topk.cu")], kernels: &["_chunk"] };
+static SELECT: File = File { name: "select.cu", texts: &[TYPES, PACK, MAP, ORDER, include_str!("cu/select.cu")], kernels: &["_select"] };
 
 /// A program that takes so many elements of a row at once, in so many threads.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +34,29 @@ const fn tile(threads: u32, items: u32, bits: u32) -> Tile {
 /// The smallest first.
 const SORTS: [Tile; 4] = [tile(64, 8, 8), tile(64, 16, 8), tile(256, 16, 8), tile(512, 16, 8)];
 const FIRSTS: [Tile; 4] = [tile(64, 4, 0), tile(128, 8, 0), tile(256, 16, 0), tile(512, 8, 0)];
+
+/// For what more than a few are taken of: too many for `FIRSTS`, too few to sort all.
+fn selects(dtype: DType) -> [Tile; 3] {
+    [256, 512, 1024].map(|threads| tile(threads, if dtype.size() == 8 { 8 } else { 16 }, 0))
+}
+
+fn select_recipe(tile: Tile, dtype: DType) -> Recipe {
+    Recipe::new(&SELECT, "select", &[dtype.name()], &[("THREADS", tile.threads), ("ITEMS", tile.items), ("UNROLL", 1)])
+}
+
+/// The program that chooses `k` of rows of `n` before they are put in order, where that is worth a launch of its own.
+fn select_for(n: usize, k: usize, dtype: DType) -> Option<Tile> {
+    let few = FIRSTS.iter().any(|tile| 2 * k <= tile.threads as usize);
+    if few || n < LONG || 4 * k > n {
+        return None;
+    }
+    let tiles = selects(dtype);
+    let tile = tiles.into_iter().find(|tile| n <= tile.elements()).unwrap_or(tiles[2]);
+    (4 * k <= tile.elements()).then_some(tile)
+}
+
+/// Rows from this long on are worth choosing from.
+const LONG: usize = 2048;
 
 /// Rows up to this long are put in order faster by comparing each element with each than by sorting.
 const SHORT: usize = 192;
@@ -221,10 +245,20 @@ impl Kernels {
         self.in_order(stream, &Rows { op, x, values, indices, rows, order, dims }, k)
     }
 
-    /// Chunks of rows, and again chunks of what was kept of them; where too much is kept, all of it, and runs are merged.
+    /// What is chosen first, if it is; then chunks of rows, and again chunks of what was kept of them; where too much is kept, all of it,
+    /// and runs are merged.
     fn in_order(&self, stream: &Stream, rows: &Rows<'_>, k: usize) -> Result<()> {
         let (dtype, info) = (rows.x.dtype(), self.device().info());
         let (mut n, mut from) = (rows.order.n as usize, None::<Pairs>);
+        while let Some(tile) = select_for(n, k, dtype) {
+            let kernels = self.load(&select_recipe(tile, dtype))?;
+            let (size, chunks) = (tile.elements(), n.div_ceil(tile.elements()));
+            let next = (chunks - 1) * k + k.min(n - (chunks - 1) * size);
+            let order = Order { n: n as u64, next: next as u64, chunks: chunks as u32, keep: k as u32, ..rows.order };
+            let kept = rows.room(stream, next)?;
+            rows.launch(stream, &kernels[0], blocks(rows.rows * chunks, tile.threads), order, (from.as_ref(), Some(&kept)), &[])?;
+            (n, from) = (next, Some(kept));
+        }
         loop {
             let fits = |tile: &Tile| tile.shared(dtype, info.wave_size) <= info.shared_per_block_max;
             let Some(tile) = tile_for(n, k, fits) else {
@@ -274,7 +308,10 @@ fn blocks(count: usize, threads: u32) -> Launch {
 
 /// Every program of these operations.
 pub(crate) fn recipes() -> Vec<Recipe> {
-    let of = |dtype: DType| SORTS.into_iter().chain(FIRSTS).map(move |tile| tile.recipe(dtype));
+    let of = |dtype: DType| {
+        let others = SORTS.into_iter().chain(FIRSTS).map(move |tile| tile.recipe(dtype));
+        others.chain(selects(dtype).map(|tile| select_recipe(tile, dtype)))
+    };
     DType::ALL.into_iter().flat_map(of).collect()
 }
 
@@ -297,6 +334,9 @@ mod tests {
         assert_eq!(chosen(4096, 256), (512, 8, 0));
         assert_eq!(chosen(4096, 257), (256, 16, 8));
         assert_eq!(chosen(100_000, 100_000), (512, 16, 8));
+        let selected = |n, k| select_for(n, k, DType::F32).map(Tile::elements);
+        assert_eq!([(4096, 256), (1000, 250), (4096, 1025)].map(|(n, k)| selected(n, k)), [None; 3]);
+        assert_eq!([(4096, 257), (151_936, 1024), (10_240, 1024)].map(|(n, k)| selected(n, k)), [4096, 16_384, 16_384].map(Some));
         // Less shared memory, smaller chunks.
         assert_eq!(tile_for(100_000, 100_000, |tile| tile.threads < 512).map(Tile::elements), Some(4096));
         // What is merged is a multiple of what a block merges, and what is kept of chunks becomes less.

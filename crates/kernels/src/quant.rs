@@ -10,6 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, apart, refused, wrong_shape, wrong_type};
 use crate::layout::Layout;
+use crate::matmul::has_mma;
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
@@ -20,6 +21,8 @@ static QUANTISE: File = File { name: "quantise.cu", texts: &[TYPES, BLOCKS, incl
 static DEQUANTISE: File = File { name: "dequantise.cu", texts: &[TYPES, BLOCKS, include_str!("cu/dequantise.cu")], kernels: &["_pieces"] };
 static VECTOR: File =
     File { name: "quant_vector.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quant_vector.cu")], kernels: &["_products"] };
+static DIGITS: File =
+    File { name: "quant_digits.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quant_digits.cu")], kernels: &["_digits"] };
 static MATRIX: File =
     File { name: "quant_matrix.cu", texts: &[TYPES, BLOCKS, TILE, include_str!("cu/quant_matrix.cu")], kernels: &["_tiles"] };
 
@@ -354,6 +357,20 @@ struct VectorProduct {
 
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
+struct DigitsProduct {
+    weights_row: u64,
+    x_row: u64,
+    x_step: u64,
+    out_row: u64,
+    out_step: u64,
+    rows: u32,
+    units: u32,
+    vectors: u32,
+    wide: u32,
+}
+
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
 struct MatrixProduct {
     weights_row: u64,
     x_row: u64,
@@ -470,6 +487,46 @@ fn vector_recipe(quant: Quant, x: &'static str, out: DType, plan: &Plan) -> Reci
     Recipe::new(&VECTOR, "quant_matmul", &[quant.cuda_name(), x, out.name()], &numbers)
 }
 
+/// How a product with one vector, or with a few of Q8_1, is launched on NVIDIA's matrix units.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct DigitsPlan {
+    vectors: u32,
+    threads: u32,
+    stages: u32,
+    shared: usize,
+}
+
+/// Rows that the matrix units take at once.
+const TILE_ROWS: usize = 16;
+
+/// If the vectors fit the shared memory.
+fn digits_plan(shared: usize, quant: Quant, vectors: usize, units: usize) -> Option<DigitsPlan> {
+    // Bytes from row to row of what is staged, as the kernel has it.
+    let chunk = 8 * 32 / quant.block_size() * quant.block_bytes();
+    let row = match quant {
+        Quant::Q4K => 160,
+        Quant::Q5K => 224,
+        Quant::Q6K => 240,
+        _ => chunk + (1 - chunk / 16 % 2) * 16,
+    };
+    let beside = if quant.gguf_type().is_none() { TILE_ROWS * 16 } else { 0 };
+    let (chunks, vectors) = (units.div_ceil(8), if vectors == 1 { 1 } else { 8 });
+    let sums = if matches!(quant, Quant::Q4_1 | Quant::Q5_1 | Quant::Q4K | Quant::Q5K) { vectors * 4 } else { 0 };
+    // The digits of 32 columns, what they count, and their sum.
+    let unit = if vectors == 1 { 6 * 32 + 4 } else { 8 * (32 + 4) } + sums;
+    let plan = |threads: u32, stages: usize| {
+        let wave = TILE_ROWS * (vectors * 4 + stages * row) + stages * beside;
+        let shared = chunks * 8 * unit + threads as usize / 32 * wave + BEHIND;
+        DigitsPlan { vectors: vectors as u32, threads, stages: stages as u32, shared }
+    };
+    [plan(512, 2), plan(256, 2)].into_iter().find(|plan| plan.shared <= shared)
+}
+
+fn digits_recipe(quant: Quant, x: &'static str, out: DType, plan: &DigitsPlan) -> Recipe {
+    let numbers = [("VECTORS", plan.vectors), ("THREADS", plan.threads), ("STAGES", plan.stages)];
+    Recipe::new(&DIGITS, "quant_digits", &[quant.cuda_name(), x, out.name()], &numbers)
+}
+
 fn quantise_recipe(quant: Quant, dtype: DType) -> Recipe {
     let op = match quant {
         Quant::Int8 => "quantise_rows",
@@ -507,6 +564,9 @@ pub(crate) fn recipes() -> Vec<Recipe> {
             for (exact, x) in [(true, "f32"), (false, "q8_1")] {
                 recipes.push(vector_recipe(quant, x, DType::F32, &plan(room, quant, exact, vectors, 1 << 14, 512)));
             }
+        }
+        for (x, vectors) in [("f32", 1), ("q8_1", 8)] {
+            recipes.extend(digits_plan(large.shared, quant, vectors, 128).map(|plan| digits_recipe(quant, x, DType::F32, &plan)));
         }
     }
     recipes
@@ -695,6 +755,31 @@ impl Kernels {
             return unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(op));
         }
         let info: &DeviceInfo = self.device().info();
+        let aligned = |bytes: u64| weights.codes.address().is_multiple_of(bytes) && weights_row.is_multiple_of(bytes);
+        // Scales of groups are copied as the codes are, and zeros are not.
+        let beside = |scales: View<'_>| scales.address().is_multiple_of(16) && columns.is_multiple_of(256) && weights.zeros.is_none();
+        let beside = !matches!(weights.quant, Quant::Int4(_)) || weights.scales.is_some_and(beside);
+        if (vectors == 1 || x.blocks.is_some())
+            && has_mma(info.base_arch())
+            && aligned(16)
+            && beside
+            && let Some(plan) = digits_plan(info.shared_per_block_max, weights.quant, vectors, units)
+        {
+            let (name, (x_row, x_step)) = match x.blocks {
+                None => (x.data.dtype().name(), steps(&x.data)),
+                Some(bytes) => ("q8_1", (bytes as u64, 1)),
+            };
+            let kernels = self.load(&digits_recipe(weights.quant, name, out.dtype(), &plan))?;
+            let wide = u32::from(x_step == 1 && x.data.address().is_multiple_of(16));
+            let blocks = rows.div_ceil(TILE_ROWS).min(info.compute_units as usize) as u32;
+            let [rows, units, vectors] = [rows, units, vectors].map(|n| n as u32);
+            let shape = DigitsProduct { weights_row, x_row, x_step, out_row, out_step, rows, units, vectors, wide };
+            let launch = Launch::new([blocks, 1, 1], [plan.threads, 1, 1]).shared(plan.shared as u32);
+            let args = (out.start(), codes, scales, Arg::value(&groups), x.data.start(), Arg::value(&shape));
+            // SAFETY: the kernel takes these; it reads whole blocks and the vectors at their strides and writes the result at its strides,
+            // as the views were checked.
+            return unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(op));
+        }
         let plan = plan(Room::of(info), weights.quant, x.blocks.is_none(), vectors, rows, units);
         let (name, (x_row, x_step), size) = match x.blocks {
             None => (x.data.dtype().name(), steps(&x.data), x.data.dtype().size() as u64),
@@ -704,7 +789,6 @@ impl Kernels {
         let kernels = self.load(&vector_recipe(weights.quant, name, out.dtype(), &plan))?;
         let waves = (plan.threads / info.wave_size) as usize;
         let blocks = rows.div_ceil(plan.rows as usize * waves).clamp(1, info.compute_units as usize);
-        let aligned = |bytes: u64| weights.codes.address().is_multiple_of(bytes) && weights_row.is_multiple_of(bytes);
         let width = [16, 4].into_iter().find(|bytes| aligned(*bytes)).unwrap_or(2);
         let shape = VectorProduct {
             weights_row,

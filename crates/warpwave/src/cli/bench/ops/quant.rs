@@ -19,6 +19,12 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
             cases.push(product(*quant, activations, large, large, 1));
         }
     }
+    // What a language model of 8 billion weights has, a token at a time.
+    for quant in [Quant::Q4K, Quant::Q6K, Quant::Q8_0] {
+        for (rows, columns) in [(4096, 4096), (14_336, 4096), (4096, 14_336)] {
+            cases.push(product(quant, Activations::Exact, sizes.of(rows, 256), sizes.of(columns, 2048), 1));
+        }
+    }
     for quant in [Quant::Q4_0, Quant::Q4K, Quant::Q8_0] {
         cases.push(product(quant, Activations::Int8, medium, sizes.of(28672, 512), 1));
         cases.push(product(quant, Activations::Int8, large, large, 8));
