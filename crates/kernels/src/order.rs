@@ -46,11 +46,12 @@ fn select_recipe(tile: Tile, dtype: DType) -> Recipe {
 
 /// The program that chooses `k` of rows of `n` before they are put in order, where that is worth a launch of its own.
 fn select_for(n: usize, k: usize, dtype: DType) -> Option<Tile> {
-    let few = FIRSTS.iter().any(|tile| 2 * k <= tile.threads as usize);
-    if few || n < LONG || 4 * k > n {
+    let tiles = selects(dtype);
+    // Where one chunk is the whole row, `FIRSTS` find more of it.
+    let few = if n > tiles[2].elements() { 128 } else { 256 };
+    if k <= few || n < LONG || 4 * k > n {
         return None;
     }
-    let tiles = selects(dtype);
     let tile = tiles.into_iter().find(|tile| n <= tile.elements()).unwrap_or(tiles[2]);
     (4 * k <= tile.elements()).then_some(tile)
 }
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(chosen(100_000, 100_000), (512, 16, 8));
         let selected = |n, k| select_for(n, k, DType::F32).map(Tile::elements);
         assert_eq!([(4096, 256), (1000, 250), (4096, 1025)].map(|(n, k)| selected(n, k)), [None; 3]);
-        assert_eq!([(4096, 257), (151_936, 1024), (10_240, 1024)].map(|(n, k)| selected(n, k)), [4096, 16_384, 16_384].map(Some));
+        assert_eq!([(4096, 257), (151_936, 1024), (20_000, 129)].map(|(n, k)| selected(n, k)), [4096, 16_384, 16_384].map(Some));
         // Less shared memory, smaller chunks.
         assert_eq!(tile_for(100_000, 100_000, |tile| tile.threads < 512).map(Tile::elements), Some(4096));
         // What is merged is a multiple of what a block merges, and what is kept of chunks becomes less.

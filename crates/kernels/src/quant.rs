@@ -385,7 +385,8 @@ struct MatrixProduct {
 /// What the vectors of a product are computed with as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activations {
-    /// Floats: the product is exact but for the rounding of `f32`.
+    /// Floats: the product is exact but for the rounding of `f32`. Where NVIDIA's matrix units compute it, each element of a vector is
+    /// first rounded to 2⁻⁴³ of the largest of its 256 neighbours, and one that is no finite number makes the results NaN.
     Exact,
     /// Whole numbers of 8 bits: they are quantised to [`Quant::Q8_1`] first, which is faster.
     Int8,
@@ -515,7 +516,9 @@ fn digits_plan(shared: usize, quant: Quant, vectors: usize, units: usize) -> Opt
     // The digits of 32 columns, what they count, and their sum.
     let unit = if vectors == 1 { 6 * 32 + 4 } else { 8 * (32 + 4) } + sums;
     let plan = |threads: u32, stages: usize| {
-        let wave = TILE_ROWS * (vectors * 4 + stages * row) + stages * beside;
+        // The sums of some tiles wait for those of other waves.
+        let held = if vectors == 1 { 8 } else { 1 };
+        let wave = TILE_ROWS * (held * vectors * 4 + stages * row) + stages * beside;
         let shared = chunks * 8 * unit + threads as usize / 32 * wave + BEHIND;
         DigitsPlan { vectors: vectors as u32, threads, stages: stages as u32, shared }
     };
@@ -837,6 +840,7 @@ mod tests {
                         let plan = plan(room, quant, exact, vectors, rows, units);
                         assert!(plan.shared <= shared, "{quant} {room:?} {vectors} {units} {exact}: {plan:?}");
                         assert!(plan.panel.is_multiple_of(CHUNK) && plan.panel > 0);
+                        assert!(digits_plan(shared, quant, vectors, units).is_none_or(|plan| plan.shared <= shared));
                     }
                 }
             }

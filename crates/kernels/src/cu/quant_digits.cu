@@ -4,8 +4,8 @@
 // of the largest or less, and each is six digits of a byte. The matrix unit multiplies 16 rows of codes by those digits, six columns of its
 // eight; what it gives is exact, and becomes floats when it meets a scale. Of up to eight vectors of Q8_1 each is a column.
 //
-// A block of threads has 16 rows at a time, a tile; its waves share the columns, and add what they have at the end of a tile. Each copies
-// its chunks to shared memory STAGES ahead.
+// A block of threads has 16 rows at a time, a tile; its waves share the columns, and add what they have after some tiles: none waits for
+// the others often. Each copies its chunks to shared memory STAGES ahead.
 
 #if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
 
@@ -14,6 +14,10 @@
 // Columns of the matrix unit, and bytes of a unit in them.
 #define COLUMNS (VECTORS == 1 ? 6 : 8)
 #define DIGITS (32 * COLUMNS)
+// Tiles whose sums wait for the other waves'.
+#ifndef HELD
+#define HELD (VECTORS == 1 ? 8 : 1)
+#endif
 // Sums that a lane has: of two rows one each, or of two vectors each.
 #define OWN (VECTORS == 1 ? 2 : 4)
 
@@ -30,17 +34,17 @@ template <int BYTES> __device__ inline void copy_ahead(u32 to, const u8 *from) {
     else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES) : "memory");
 }
 
-// c += a · b: 16 rows by 32 columns, and 32 columns of eight digits.
+// c = a · b: 16 rows by 32 columns, and 32 columns of eight digits.
 __device__ inline void mma(i32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(0));
 }
 // By 16 columns.
 __device__ inline void mma(i32 (&c)[4], u32 a0, u32 a1, u32 b0) {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a0), "r"(a1), "r"(b0));
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+        : "r"(a0), "r"(a1), "r"(b0), "r"(0));
 }
 
 // Four neighbours of x.
@@ -110,16 +114,22 @@ __device__ inline void turned(const u32 (&from)[4], u32 (&to)[4]) {
     to[2] = __byte_perm(c, d, 0x5410), to[3] = __byte_perm(c, d, 0x7632);
 }
 
-// The digits of a chunk of x, made by a wave.
-template <class F, class X> __device__ inline void cut(const Rooms &rooms, const void *x, const Product &p, u32 chunk, int lane) {
-    f32 values[2][4];
-    u32 most = 0;
+// A lane's part of a chunk of x.
+template <class X> __device__ inline void take(f32 (&values)[2][4], const void *x, const Product &p, u32 chunk, int lane) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
         const u32 word = chunk * UNITS * 8 + j * 32 + lane;
 #pragma unroll
         for (int i = 0; i < 4; ++i) values[j][i] = 0;
         if (word < p.units * 8) Source<X>::load(values[j], x, p, word);
+    }
+}
+
+// The digits of a chunk of x, made by a wave.
+template <class F> __device__ inline void cut(const Rooms &rooms, const f32 (&values)[2][4], u32 chunk, int lane) {
+    u32 most = 0;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const u32 size = __float_as_uint(values[j][i]) & 0x7fffffffu;
@@ -162,22 +172,36 @@ template <class F, class X> __device__ inline void cut(const Rooms &rooms, const
     }
 }
 
-// A chunk of Q8_1's vectors, put beside each other by a wave; behind the last vector it is once more.
-template <class F> __device__ inline void gather(const Rooms &rooms, const u8 *x, const Product &p, u32 chunk, int lane) {
-    const u32 there = p.units - chunk * UNITS < UNITS ? p.units - chunk * UNITS : UNITS;
+// Q8_1's vectors beside each other, each wave its chunks of them; behind the last vector it is once more.
+template <class F> __device__ inline void gather(const Rooms &rooms, const u8 *x, const Product &p, u32 chunks, u32 wave, int lane) {
 #pragma unroll 1
-    for (u32 v = 0; v < 8; ++v) {
-        const u32 *blocks = (const u32 *)(x + (v < p.vectors ? v : p.vectors - 1) * p.x_row) + (u64)chunk * UNITS * 9;
-        for (u32 word = lane; word < there * 8; word += 32) {
-            *(u32 *)(rooms.digits + chunk * UNITS * DIGITS + Way<F>::place(word) + v * 32) = blocks[word / 8 * 9 + 1 + word % 8];
+    for (u32 chunk = wave; chunk < chunks; chunk += WAVES) {
+        const u32 units = p.units - chunk * UNITS, there = units < UNITS ? units : UNITS;
+        const u8 *from = x + (u64)chunk * UNITS * 36;
+        u8 *to = rooms.digits + chunk * UNITS * DIGITS;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const u32 word = j * 32 + lane;
+            if (word >= there * 8) break;
+            u32 codes[8];
+#pragma unroll
+            for (int v = 0; v < 8; ++v) {
+                codes[v] = *(const u32 *)(from + (v < p.vectors ? v : p.vectors - 1) * p.x_row + word / 8 * 36 + 4 + word % 8 * 4);
+            }
+#pragma unroll
+            for (int v = 0; v < 8; ++v) *(u32 *)(to + Way<F>::place(word) + v * 32) = codes[v];
         }
-        if (lane < there) {
-            const u32 *block = blocks + lane * 9;
+        // Two blocks of each lane.
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const u32 unit = j * 4 + lane / 8, v = lane % 8, at = (chunk * UNITS + unit) * 8 + v;
+            if (unit >= there) break;
+            const u32 *block = (const u32 *)(from + (v < p.vectors ? v : p.vectors - 1) * p.x_row + unit * 36);
             const f16 d = {(u16)block[0]};
-            const u32 at = (chunk * UNITS + lane) * 8 + v;
             rooms.counts[at] = widen(d);
             if (F::MINIMUM && !F::BESIDE) {
                 i32 sum = 0;
+#pragma unroll
                 for (int i = 1; i < 9; ++i) sum = dot4(block[i], 0x01010101u, sum);
                 rooms.sums[at] = widen(d) * (f32)sum;
             }
@@ -197,18 +221,15 @@ struct Digits {
 
     __device__ inline Digits(const Rooms &rooms, u32 chunk, int lane) : lane(lane) {
         const int t = lane % 4;
-        digits = rooms.digits + chunk * UNITS * DIGITS + lane / 4 * 32 + t * 8;
+        // Two of eight columns are there twice, and count nothing.
+        digits = rooms.digits + chunk * UNITS * DIGITS + lane / 4 % COLUMNS * 32 + t * 8;
         sums = rooms.sums + chunk * UNITS;
         count = rooms.counts[chunk] * (t == 0 ? 65536.0f : t == 1 ? 1.0f : t == 2 ? 1.0f / 16384 : 0.0f);
 #pragma unroll
         for (int r = 0; r < 2; ++r) parts[r] = least[r] = 0, whole[r][0] = whole[r][1] = 0;
     }
-    // The lane's part of a unit of x: its own of six columns, or none.
-    __device__ inline uint2 unit(int u) const {
-        uint2 both = {0, 0};
-        if (lane / 4 < COLUMNS) both = *(const uint2 *)(digits + u * DIGITS);
-        return both;
-    }
+    // The lane's part of a unit of x.
+    __device__ inline uint2 unit(int u) const { return *(const uint2 *)(digits + u * DIGITS); }
     // Adds products that have a scale, at unit u of x; or a scale that is a whole number; and what every weight of it has more.
     __device__ inline void add(int, int r, f32 d, const i32 (&c)[4]) { parts[r] = fmaf(d, (f32)(c[2 * r] * 256 + c[2 * r + 1]), parts[r]); }
     __device__ inline void add(int, int r, i32 d, const i32 (&c)[4]) { whole[r][0] += d * c[2 * r], whole[r][1] += d * c[2 * r + 1]; }
@@ -331,7 +352,7 @@ template <class F> struct Chunk {
                 scales[r] = two[0];
             }
             const uint2 x = sums.unit(u);
-            i32 c[4] = {0, 0, 0, 0};
+            i32 c[4];
             mma(c, codes[0][0], codes[1][0], codes[0][1], codes[1][1], x.x, x.y);
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
@@ -356,7 +377,7 @@ template <> struct Chunk<int8_rows> {
             if (u >= there) break;
             const uint2 x = sums.unit(u);
             const u32 *first = (const u32 *)(rows + u * 32), *second = (const u32 *)(rows + 8 * Way<int8_rows>::STRIDE + u * 32);
-            i32 c[4] = {0, 0, 0, 0};
+            i32 c[4];
             mma(c, first[0], second[0], first[4], second[4], x.x, x.y);
 #pragma unroll
             for (int r = 0; r < 2; ++r) sums.add(u, r, 1, c);
@@ -402,10 +423,10 @@ template <class F> struct Blocks {
                     }
                 }
                 const uint2 x = sums.unit(u);
-                i32 c[4] = {0, 0, 0, 0};
+                i32 c[4];
                 mma(c, codes[0][0], codes[1][0], codes[0][1], codes[1][1], x.x, x.y);
 #pragma unroll
-                for (int r = 0; r < 2; ++r) sums.add(u, r, (i32)(ds[r][u / 4] >> u % 4 * 8 & 255u), c);
+                for (int r = 0; r < 2; ++r) sums.add(u, r, (i32)__byte_perm(ds[r][u / 4], 0, 0x4440 + u % 4), c);
             }
         }
 #pragma unroll
@@ -449,7 +470,7 @@ template <> struct Chunk<q6_k> {
                     codes[r][0] ^= 0x80808080u, codes[r][1] ^= 0x80808080u;
                 }
                 const uint2 x = sums.unit(half * 4 + unit);
-                i32 c[2][4] = {};
+                i32 c[2][4];
                 mma(c[0], codes[0][0], codes[1][0], x.x);
                 mma(c[1], codes[0][1], codes[1][1], x.y);
 #pragma unroll
@@ -484,12 +505,18 @@ template <class F> struct Ahead {
     }
     __device__ inline void fetch(const Product &p, const Beside &beside, u32 chunks, u32 wave, int lane) {
         const u32 at = chunk * Way<F>::CHUNK, start = Way<F>::CHUNK % 16 ? at & ~15u : at;
-        const u32 bytes = p.weights_row - start < Way<F>::COPIED ? (u32)p.weights_row - start : Way<F>::COPIED;
-        const u32 base = ring + stage * stage_bytes<F>();
+        const u32 base = ring + stage * stage_bytes<F>(), left = (u32)p.weights_row - start;
+        if (left >= Way<F>::COPIED) {
 #pragma unroll
-        for (int j = 0; j < COPIES; ++j) {
-            const u32 piece = j * 32 + lane;
-            if (piece < 16 * EACH && piece % EACH * 16 < bytes) copy_ahead<16>(base + to[j], from[j] + start);
+            for (int j = 0; j < COPIES; ++j) {
+                if (j * 32 + 32 <= 16 * EACH || j * 32 + lane < 16 * EACH) copy_ahead<16>(base + to[j], from[j] + start);
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < COPIES; ++j) {
+                const u32 piece = j * 32 + lane;
+                if (piece < 16 * EACH && piece % EACH * 16 < left) copy_ahead<16>(base + to[j], from[j] + start);
+            }
         }
         if (F::BESIDE && F::MINIMUM && lane < 16) {
             const u32 there = base + 16 * Way<F>::STRIDE + lane * 16;
@@ -517,7 +544,7 @@ __device__ inline void products(R *out, const u8 *weights, const Beside &beside,
     rooms.sums = (f32 *)(room + chunks * UNITS * DIGITS);
     rooms.counts = rooms.sums + (F::MINIMUM && !F::BESIDE ? chunks * UNITS * VECTORS : 0);
     rooms.parts = rooms.counts + (VECTORS == 1 ? (chunks + 3) / 4 * 4 : chunks * UNITS * VECTORS);
-    rooms.ring = (u8 *)(rooms.parts + WAVES * 16 * VECTORS) + wave * STAGES * stage_bytes<F>();
+    rooms.ring = (u8 *)(rooms.parts + HELD * WAVES * 16 * VECTORS) + wave * STAGES * stage_bytes<F>();
     Ahead<F> ahead;
     ahead.weights = weights, ahead.ring = (u32)__cvta_generic_to_shared(rooms.ring), ahead.tile = blockIdx.x, ahead.stage = 0;
 #pragma unroll
@@ -532,14 +559,20 @@ __device__ inline void products(R *out, const u8 *weights, const Beside &beside,
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     // While they are under way.
-#pragma unroll 1
-    for (u32 chunk = wave; chunk < chunks; chunk += WAVES) {
 #if VECTORS == 1
-        cut<F, X>(rooms, x, p, chunk, lane);
-#else
-        gather<F>(rooms, (const u8 *)x, p, chunk, lane);
-#endif
+    // A few at once: the first comes from far.
+    for (u32 chunk = wave; chunk < chunks; chunk += 4 * WAVES) {
+        f32 values[4][2][4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) take<X>(values[i], x, p, chunk + i * WAVES, lane);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (chunk + i * WAVES < chunks) cut<F>(rooms, values[i], chunk + i * WAVES, lane);
+        }
     }
+#else
+    gather<F>(rooms, (const u8 *)x, p, chunks, wave, lane);
+#endif
     __syncwarp();
     u32 stage = 0, item = STAGES - 1;
 #pragma unroll 1
@@ -559,8 +592,7 @@ __device__ inline void products(R *out, const u8 *weights, const Beside &beside,
             __syncwarp();
             stage = stage + 1 == STAGES ? 0 : stage + 1;
         }
-        // What the waves have is added in their order.
-        f32 *to = rooms.parts + wave * 16 * VECTORS;
+        f32 *to = rooms.parts + (round % HELD * WAVES + wave) * 16 * VECTORS;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const int row = lane / 4 + 8 * r;
@@ -573,12 +605,16 @@ __device__ inline void products(R *out, const u8 *weights, const Beside &beside,
             *(float2 *)(to + row * 8 + lane % 4 * 2) = two;
 #endif
         }
+        if ((round + 1) % HELD && round + 1 < rounds) continue;
+        // What the waves have is added in their order.
         __syncthreads();
-        const u32 row = (blockIdx.x + round * gridDim.x) * 16 + threadIdx.x / VECTORS, vector = threadIdx.x % VECTORS;
-        if (threadIdx.x < 16 * VECTORS && row < p.rows && vector < p.vectors) {
+        for (u32 i = threadIdx.x; i < (round % HELD + 1) * 16 * VECTORS; i += THREADS) {
+            const u32 held = i / (16 * VECTORS), place = i % (16 * VECTORS), vector = place % VECTORS;
+            const u32 row = (blockIdx.x + (round - round % HELD + held) * gridDim.x) * 16 + place / VECTORS;
+            if (row >= p.rows || vector >= p.vectors) continue;
             f32 sum = 0;
 #pragma unroll
-            for (int w = 0; w < WAVES; ++w) sum += rooms.parts[w * 16 * VECTORS + threadIdx.x];
+            for (int w = 0; w < WAVES; ++w) sum += rooms.parts[(held * WAVES + w) * 16 * VECTORS + place];
             if (F::BESIDE && !F::MINIMUM) sum *= ((const f32 *)beside.scales)[row];
             out[vector * p.out_row + row * p.out_step] = Narrow<R>::from(sum);
         }

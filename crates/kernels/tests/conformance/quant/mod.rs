@@ -253,7 +253,10 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, random: &mut Ran
     let columns = if quant.block_size() <= 128 && random.below(2) == 0 { columns + 128 } else { columns };
     let rows = if op == "quant_matmul tiles" && random.below(4) == 0 { rows + 120 } else { rows };
     let packed = draw(quant, rows, columns, dtype == DType::F32 && random.below(3) == 0, random);
-    let x: Vec<f32> = (0..vectors * columns).map(|_| round(dtype, random.unit() * 2.0 - 1.0) as f32).collect();
+    // Of ordinary size, or neighbours of very different sizes.
+    let rough = random.below(3) == 0;
+    let size = |random: &mut Random| if rough { [1.0, 1e-4, 0.03, 2e3][random.below(4)] } else { 1.0 };
+    let x: Vec<f32> = (0..vectors * columns).map(|_| round(dtype, (random.unit() * 2.0 - 1.0) * size(random)) as f32).collect();
     let (x_layout, layout) = (matrix(vectors, columns, random), matrix(vectors, rows, random));
     let input = suite.stream.upload(&placed(&x, dtype, &x_layout)).unwrap();
     let device = OnDevice::new(&suite.stream, &packed, front(random, quant));
