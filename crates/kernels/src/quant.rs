@@ -21,8 +21,7 @@ static QUANTISE: File = File { name: "quantise.cu", texts: &[TYPES, BLOCKS, incl
 static DEQUANTISE: File = File { name: "dequantise.cu", texts: &[TYPES, BLOCKS, include_str!("cu/dequantise.cu")], kernels: &["_pieces"] };
 static VECTOR: File =
     File { name: "quant_vector.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quant_vector.cu")], kernels: &["_products"] };
-static DIGITS: File =
-    File { name: "quant_digits.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quant_digits.cu")], kernels: &["_digits"] };
+static DIGITS: File = File { name: "quant_digits.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quant_digits.cu")], kernels: &["_digits"] };
 static MATRIX: File =
     File { name: "quant_matrix.cu", texts: &[TYPES, BLOCKS, TILE, include_str!("cu/quant_matrix.cu")], kernels: &["_tiles"] };
 
@@ -522,7 +521,10 @@ fn digits_plan(shared: usize, quant: Quant, vectors: usize, units: usize) -> Opt
         let shared = chunks * 8 * unit + threads as usize / 32 * wave + BEHIND;
         DigitsPlan { vectors: vectors as u32, threads, stages: stages as u32, shared }
     };
-    [plan(512, 2), plan(256, 2)].into_iter().find(|plan| plan.shared <= shared)
+    let few = chunks <= 8 || vectors > 1;
+    [plan(512, 3), plan(256, 5), plan(256, 4), plan(256, 3), plan(256, 2)]
+        .into_iter()
+        .find(|plan| plan.shared <= shared && !(few && plan.threads == 512))
 }
 
 fn digits_recipe(quant: Quant, x: &'static str, out: DType, plan: &DigitsPlan) -> Recipe {

@@ -4,8 +4,8 @@
 // of the largest or less, and each is six digits of a byte. The matrix unit multiplies 16 rows of codes by those digits, six columns of its
 // eight; what it gives is exact, and becomes floats when it meets a scale. Of up to eight vectors of Q8_1 each is a column.
 //
-// A block of threads has 16 rows at a time, a tile; its waves share the columns, and add what they have after some tiles: none waits for
-// the others often. Each copies its chunks to shared memory STAGES ahead.
+// A block of threads has 16 rows at a time, a tile, and takes a chunk for each of its waves at once. Each wave copies whole runs of some
+// rows to shared memory, STAGES ahead (memory likes long runs), and computes with a chunk of all; what they have is added after some tiles.
 
 #if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
 
@@ -485,45 +485,46 @@ template <> struct Chunk<q6_k> {
     }
 };
 
-// Copies a wave's chunks, one after the other, tile after tile; rows behind the last are the last once more.
+// Copies chunks of 16 rows, one for each wave, then the next ones, tile after tile; rows behind the last are the last once more.
 template <class F> struct Ahead {
-    static const int EACH = Way<F>::COPIED / 16, COPIES = (16 * EACH + 31) / 32;
-    const u8 *weights, *from[COPIES], *scales;
+    static const int EACH = Way<F>::COPIED / 16, ROWS = 16 / WAVES, PIECES = WAVES * EACH, COPIES = (PIECES + 31) / 32;
+    const u8 *weights, *from[ROWS], *scales;
     u32 to[COPIES], ring, tile, chunk, stage;
 
-    __device__ inline void begin(const Product &p, const Beside &beside, u32 wave, int lane) {
-        chunk = wave;
+    __device__ inline void begin(const Product &p, const Beside &beside, int wave, int lane) {
+        chunk = 0;
 #pragma unroll
-        for (int j = 0; j < COPIES; ++j) {
-            const u32 piece = j * 32 + lane, wanted = tile * 16 + piece / EACH, row = wanted < p.rows ? wanted : p.rows - 1;
-            from[j] = weights + row * p.weights_row + piece % EACH * 16;
+        for (int r = 0; r < ROWS; ++r) {
+            const u32 wanted = tile * 16 + wave * ROWS + r, row = wanted < p.rows ? wanted : p.rows - 1;
+            from[r] = weights + row * p.weights_row;
         }
         if (F::BESIDE) {
             const u32 wanted = tile * 16 + lane % 16, row = wanted < p.rows ? wanted : p.rows - 1;
             scales = (const u8 *)beside.scales + (u64)row * beside.groups.in_row * 2;
         }
     }
-    __device__ inline void fetch(const Product &p, const Beside &beside, u32 chunks, u32 wave, int lane) {
-        const u32 at = chunk * Way<F>::CHUNK, start = Way<F>::CHUNK % 16 ? at & ~15u : at;
-        const u32 base = ring + stage * stage_bytes<F>(), left = (u32)p.weights_row - start;
-        if (left >= Way<F>::COPIED) {
+    // Where a piece of 16 bytes is in a row.
+    __device__ inline u32 place(u32 piece) const {
+        if (Way<F>::CHUNK % 16 == 0) return chunk * Way<F>::CHUNK + piece * 16;
+        return ((chunk + piece / EACH) * Way<F>::CHUNK & ~15u) + piece % EACH * 16;
+    }
+    __device__ inline void fetch(const Product &p, const Beside &beside, u32 chunks, int wave, int lane) {
+        const u32 base = ring + stage * (WAVES * stage_bytes<F>());
 #pragma unroll
-            for (int j = 0; j < COPIES; ++j) {
-                if (j * 32 + 32 <= 16 * EACH || j * 32 + lane < 16 * EACH) copy_ahead<16>(base + to[j], from[j] + start);
-            }
-        } else {
+        for (int j = 0; j < COPIES; ++j) {
+            const u32 piece = j * 32 + lane, at = place(piece);
+            if (j * 32 + 32 > PIECES && piece >= PIECES) break;
+            if (at >= p.weights_row) break;
 #pragma unroll
-            for (int j = 0; j < COPIES; ++j) {
-                const u32 piece = j * 32 + lane;
-                if (piece < 16 * EACH && piece % EACH * 16 < left) copy_ahead<16>(base + to[j], from[j] + start);
-            }
+            for (int r = 0; r < ROWS; ++r) copy_ahead<16>(base + to[j] + r * Way<F>::STRIDE, from[r] + at);
         }
-        if (F::BESIDE && F::MINIMUM && lane < 16) {
-            const u32 there = base + 16 * Way<F>::STRIDE + lane * 16;
+        const u32 own = chunk + wave;
+        if (F::BESIDE && F::MINIMUM && lane < 16 && own < chunks) {
+            const u32 there = base + wave * stage_bytes<F>() + 16 * Way<F>::STRIDE + lane * 16;
             const u32 shift = beside.groups.shift;
-            if (shift == 0) copy_ahead<16>(there, scales + chunk * 16);
-            else if (shift == 1) copy_ahead<8>(there, scales + chunk * 8);
-            else copy_ahead<4>(there, scales + chunk * 4);
+            if (shift == 0) copy_ahead<16>(there, scales + own * 16);
+            else if (shift == 1) copy_ahead<8>(there, scales + own * 8);
+            else copy_ahead<4>(there, scales + own * 4);
         }
         stage = stage + 1 == STAGES ? 0 : stage + 1;
         chunk += WAVES;
@@ -538,19 +539,19 @@ template <class F, class X, class R>
 __device__ inline void products(R *out, const u8 *weights, const Beside &beside, const void *x, const Product &p, u8 *room) {
     const int lane = threadIdx.x % 32, wave = threadIdx.x / 32;
     const u32 chunks = (p.units + UNITS - 1) / UNITS, tiles = (p.rows + 15) / 16, rounds = (tiles - blockIdx.x + gridDim.x - 1) / gridDim.x;
-    const u32 mine = chunks > wave ? (chunks - wave + WAVES - 1) / WAVES : 0, items = rounds * mine;
+    const u32 items = rounds * ((chunks + WAVES - 1) / WAVES);
     Rooms rooms;
     rooms.digits = room;
     rooms.sums = (f32 *)(room + chunks * UNITS * DIGITS);
     rooms.counts = rooms.sums + (F::MINIMUM && !F::BESIDE ? chunks * UNITS * VECTORS : 0);
     rooms.parts = rooms.counts + (VECTORS == 1 ? (chunks + 3) / 4 * 4 : chunks * UNITS * VECTORS);
-    rooms.ring = (u8 *)(rooms.parts + HELD * WAVES * 16 * VECTORS) + wave * STAGES * stage_bytes<F>();
+    rooms.ring = (u8 *)(rooms.parts + HELD * WAVES * 16 * VECTORS);
     Ahead<F> ahead;
     ahead.weights = weights, ahead.ring = (u32)__cvta_generic_to_shared(rooms.ring), ahead.tile = blockIdx.x, ahead.stage = 0;
 #pragma unroll
     for (int j = 0; j < Ahead<F>::COPIES; ++j) {
         const int piece = j * 32 + lane;
-        ahead.to[j] = piece / Ahead<F>::EACH * Way<F>::STRIDE + piece % Ahead<F>::EACH * 16;
+        ahead.to[j] = piece / Ahead<F>::EACH * stage_bytes<F>() + piece % Ahead<F>::EACH * 16 + wave * Ahead<F>::ROWS * Way<F>::STRIDE;
     }
     ahead.begin(p, beside, wave, lane);
 #pragma unroll 1
@@ -581,15 +582,17 @@ __device__ inline void products(R *out, const u8 *weights, const Beside &beside,
 #pragma unroll
         for (int i = 0; i < OWN; ++i) own[i] = 0;
 #pragma unroll 1
-        for (u32 chunk = wave; chunk < chunks; chunk += WAVES, ++item) {
+        for (u32 chunk = wave; chunk < chunks + wave; chunk += WAVES, ++item) {
+            // What was copied for it is there, and what is copied over was computed with.
+            asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+            __syncthreads();
             if (item < items) ahead.fetch(p, beside, chunks, wave, lane);
             asm volatile("cp.async.commit_group;" ::: "memory");
-            asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
-            __syncwarp();
-            const u32 left = p.units - chunk * UNITS;
-            Chunk<F>::add(own, Sums(rooms, chunk, lane), rooms.ring + stage * stage_bytes<F>(), chunk * Way<F>::CHUNK % 16,
-                          left < UNITS ? left : UNITS, beside.groups, lane);
-            __syncwarp();
+            if (chunk < chunks) {
+                const u32 left = p.units - chunk * UNITS;
+                const u8 *staged = rooms.ring + (stage * WAVES + wave) * stage_bytes<F>();
+                Chunk<F>::add(own, Sums(rooms, chunk, lane), staged, chunk * Way<F>::CHUNK % 16, left < UNITS ? left : UNITS, beside.groups, lane);
+            }
             stage = stage + 1 == STAGES ? 0 : stage + 1;
         }
         f32 *to = rooms.parts + (round % HELD * WAVES + wave) * 16 * VECTORS;
