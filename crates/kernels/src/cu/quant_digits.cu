@@ -4,8 +4,8 @@
 // of the largest or less, and each is six digits of a byte. The matrix unit multiplies 16 rows of codes by those digits, six columns of its
 // eight; what it gives is exact, and becomes floats when it meets a scale. Of up to eight vectors of Q8_1 each is a column.
 //
-// A block of threads has 16 rows at a time, a tile, and takes a chunk for each of its waves at once. Each wave copies whole runs of some
-// rows to shared memory, STAGES ahead (memory likes long runs), and computes with a chunk of all; what they have is added after some tiles.
+// A block of threads has 16 rows at a time, a tile; its waves share the columns, and add what they have after some tiles: none waits for
+// the others often. Each copies its chunks to shared memory STAGES ahead.
 
 #if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
 
@@ -15,9 +15,7 @@
 #define COLUMNS (VECTORS == 1 ? 6 : 8)
 #define DIGITS (32 * COLUMNS)
 // Tiles whose sums wait for the other waves'.
-#ifndef HELD
 #define HELD (VECTORS == 1 ? 8 : 1)
-#endif
 // Sums that a lane has: of two rows one each, or of two vectors each.
 #define OWN (VECTORS == 1 ? 2 : 4)
 
@@ -62,16 +60,6 @@ template <class X> struct Source {
         }
     }
 };
-template <> struct Source<q8_1> {
-    static __device__ inline void load(f32 (&values)[4], const void *from, const Product &, u32 word) {
-        const u32 *block = (const u32 *)from + word / 8 * 9;
-        const f16 d = {(u16)block[0]};
-        const u32 codes = block[1 + word % 8];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) values[i] = widen(d) * (f32)(i8)(codes >> 8 * i);
-    }
-};
-
 // How the weights' words go to lanes: bytes of a chunk's row, and from row to row in shared memory, so that eight rows' words are in
 // different banks.
 template <class F> struct Way {
@@ -485,46 +473,45 @@ template <> struct Chunk<q6_k> {
     }
 };
 
-// Copies chunks of 16 rows, one for each wave, then the next ones, tile after tile; rows behind the last are the last once more.
+// Copies a wave's chunks, one after the other, tile after tile; rows behind the last are the last once more.
 template <class F> struct Ahead {
-    static const int EACH = Way<F>::COPIED / 16, ROWS = 16 / WAVES, PIECES = WAVES * EACH, COPIES = (PIECES + 31) / 32;
-    const u8 *weights, *from[ROWS], *scales;
+    static const int EACH = Way<F>::COPIED / 16, COPIES = (16 * EACH + 31) / 32;
+    const u8 *weights, *from[COPIES], *scales;
     u32 to[COPIES], ring, tile, chunk, stage;
 
-    __device__ inline void begin(const Product &p, const Beside &beside, int wave, int lane) {
-        chunk = 0;
+    __device__ inline void begin(const Product &p, const Beside &beside, u32 wave, int lane) {
+        chunk = wave;
 #pragma unroll
-        for (int r = 0; r < ROWS; ++r) {
-            const u32 wanted = tile * 16 + wave * ROWS + r, row = wanted < p.rows ? wanted : p.rows - 1;
-            from[r] = weights + row * p.weights_row;
+        for (int j = 0; j < COPIES; ++j) {
+            const u32 piece = j * 32 + lane, wanted = tile * 16 + piece / EACH, row = wanted < p.rows ? wanted : p.rows - 1;
+            from[j] = weights + row * p.weights_row + piece % EACH * 16;
         }
         if (F::BESIDE) {
             const u32 wanted = tile * 16 + lane % 16, row = wanted < p.rows ? wanted : p.rows - 1;
             scales = (const u8 *)beside.scales + (u64)row * beside.groups.in_row * 2;
         }
     }
-    // Where a piece of 16 bytes is in a row.
-    __device__ inline u32 place(u32 piece) const {
-        if (Way<F>::CHUNK % 16 == 0) return chunk * Way<F>::CHUNK + piece * 16;
-        return ((chunk + piece / EACH) * Way<F>::CHUNK & ~15u) + piece % EACH * 16;
-    }
-    __device__ inline void fetch(const Product &p, const Beside &beside, u32 chunks, int wave, int lane) {
-        const u32 base = ring + stage * (WAVES * stage_bytes<F>());
+    __device__ inline void fetch(const Product &p, const Beside &beside, u32 chunks, u32 wave, int lane) {
+        const u32 at = chunk * Way<F>::CHUNK, start = Way<F>::CHUNK % 16 ? at & ~15u : at;
+        const u32 base = ring + stage * stage_bytes<F>(), left = (u32)p.weights_row - start;
+        if (left >= Way<F>::COPIED) {
 #pragma unroll
-        for (int j = 0; j < COPIES; ++j) {
-            const u32 piece = j * 32 + lane, at = place(piece);
-            if (j * 32 + 32 > PIECES && piece >= PIECES) break;
-            if (at >= p.weights_row) break;
+            for (int j = 0; j < COPIES; ++j) {
+                if (j * 32 + 32 <= 16 * EACH || j * 32 + lane < 16 * EACH) copy_ahead<16>(base + to[j], from[j] + start);
+            }
+        } else {
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) copy_ahead<16>(base + to[j] + r * Way<F>::STRIDE, from[r] + at);
+            for (int j = 0; j < COPIES; ++j) {
+                const u32 piece = j * 32 + lane;
+                if (piece < 16 * EACH && piece % EACH * 16 < left) copy_ahead<16>(base + to[j], from[j] + start);
+            }
         }
-        const u32 own = chunk + wave;
-        if (F::BESIDE && F::MINIMUM && lane < 16 && own < chunks) {
-            const u32 there = base + wave * stage_bytes<F>() + 16 * Way<F>::STRIDE + lane * 16;
+        if (F::BESIDE && F::MINIMUM && lane < 16) {
+            const u32 there = base + 16 * Way<F>::STRIDE + lane * 16;
             const u32 shift = beside.groups.shift;
-            if (shift == 0) copy_ahead<16>(there, scales + own * 16);
-            else if (shift == 1) copy_ahead<8>(there, scales + own * 8);
-            else copy_ahead<4>(there, scales + own * 4);
+            if (shift == 0) copy_ahead<16>(there, scales + chunk * 16);
+            else if (shift == 1) copy_ahead<8>(there, scales + chunk * 8);
+            else copy_ahead<4>(there, scales + chunk * 4);
         }
         stage = stage + 1 == STAGES ? 0 : stage + 1;
         chunk += WAVES;
@@ -539,19 +526,19 @@ template <class F, class X, class R>
 __device__ inline void products(R *out, const u8 *weights, const Beside &beside, const void *x, const Product &p, u8 *room) {
     const int lane = threadIdx.x % 32, wave = threadIdx.x / 32;
     const u32 chunks = (p.units + UNITS - 1) / UNITS, tiles = (p.rows + 15) / 16, rounds = (tiles - blockIdx.x + gridDim.x - 1) / gridDim.x;
-    const u32 items = rounds * ((chunks + WAVES - 1) / WAVES);
+    const u32 mine = chunks > wave ? (chunks - wave + WAVES - 1) / WAVES : 0, items = rounds * mine;
     Rooms rooms;
     rooms.digits = room;
     rooms.sums = (f32 *)(room + chunks * UNITS * DIGITS);
     rooms.counts = rooms.sums + (F::MINIMUM && !F::BESIDE ? chunks * UNITS * VECTORS : 0);
     rooms.parts = rooms.counts + (VECTORS == 1 ? (chunks + 3) / 4 * 4 : chunks * UNITS * VECTORS);
-    rooms.ring = (u8 *)(rooms.parts + HELD * WAVES * 16 * VECTORS);
+    rooms.ring = (u8 *)(rooms.parts + HELD * WAVES * 16 * VECTORS) + wave * STAGES * stage_bytes<F>();
     Ahead<F> ahead;
     ahead.weights = weights, ahead.ring = (u32)__cvta_generic_to_shared(rooms.ring), ahead.tile = blockIdx.x, ahead.stage = 0;
 #pragma unroll
     for (int j = 0; j < Ahead<F>::COPIES; ++j) {
         const int piece = j * 32 + lane;
-        ahead.to[j] = piece / Ahead<F>::EACH * stage_bytes<F>() + piece % Ahead<F>::EACH * 16 + wave * Ahead<F>::ROWS * Way<F>::STRIDE;
+        ahead.to[j] = piece / Ahead<F>::EACH * Way<F>::STRIDE + piece % Ahead<F>::EACH * 16;
     }
     ahead.begin(p, beside, wave, lane);
 #pragma unroll 1
@@ -582,17 +569,15 @@ __device__ inline void products(R *out, const u8 *weights, const Beside &beside,
 #pragma unroll
         for (int i = 0; i < OWN; ++i) own[i] = 0;
 #pragma unroll 1
-        for (u32 chunk = wave; chunk < chunks + wave; chunk += WAVES, ++item) {
-            // What was copied for it is there, and what is copied over was computed with.
-            asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-            __syncthreads();
+        for (u32 chunk = wave; chunk < chunks; chunk += WAVES, ++item) {
             if (item < items) ahead.fetch(p, beside, chunks, wave, lane);
             asm volatile("cp.async.commit_group;" ::: "memory");
-            if (chunk < chunks) {
-                const u32 left = p.units - chunk * UNITS;
-                const u8 *staged = rooms.ring + (stage * WAVES + wave) * stage_bytes<F>();
-                Chunk<F>::add(own, Sums(rooms, chunk, lane), staged, chunk * Way<F>::CHUNK % 16, left < UNITS ? left : UNITS, beside.groups, lane);
-            }
+            asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
+            __syncwarp();
+            const u32 left = p.units - chunk * UNITS;
+            Chunk<F>::add(own, Sums(rooms, chunk, lane), rooms.ring + stage * stage_bytes<F>(), chunk * Way<F>::CHUNK % 16,
+                          left < UNITS ? left : UNITS, beside.groups, lane);
+            __syncwarp();
             stage = stage + 1 == STAGES ? 0 : stage + 1;
         }
         f32 *to = rooms.parts + (round % HELD * WAVES + wave) * 16 * VECTORS;
