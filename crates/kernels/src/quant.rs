@@ -503,7 +503,8 @@ const TILE_ROWS: usize = 16;
 /// more than four of Q8_1.
 fn digits_plan(shared: usize, quant: Quant, exact: bool, vectors: usize, units: usize) -> Option<DigitsPlan> {
     let many_bits = matches!(quant, Quant::Q8_0 | Quant::Q8_1 | Quant::Int8);
-    if if exact { many_bits || vectors > 1 } else { vectors <= 4 } {
+    let fastest = if exact { vectors == 1 && !many_bits } else { (5..=8).contains(&vectors) };
+    if !fastest {
         return None;
     }
     // Bytes from row to row of what is staged, as the kernel has it.

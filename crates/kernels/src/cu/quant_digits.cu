@@ -60,6 +60,7 @@ template <class X> struct Source {
         }
     }
 };
+
 // How the weights' words go to lanes: bytes of a chunk's row, and from row to row in shared memory, so that eight rows' words are in
 // different banks.
 template <class F> struct Way {
