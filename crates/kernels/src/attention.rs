@@ -78,7 +78,7 @@ struct Shape {
     cap: f32,
     slopes: i32,
     aligned: i32,
-    padding: i32,
+    wide: i32,
 }
 
 /// A program, and how it is launched.
@@ -429,6 +429,11 @@ fn check(
         pairs: pairs as i32,
         scale: options.scale,
         cap: options.soft_cap.unwrap_or(0.0),
+        wide: [packed.map(|packed| packed.queries), kv_packed, keys.lengths]
+            .iter()
+            .enumerate()
+            .map(|(bit, table)| i32::from(table.is_some_and(|table| table.dtype() == DType::U32)) << bit)
+            .sum(),
         ..Shape::default()
     })
 }

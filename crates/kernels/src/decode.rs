@@ -56,6 +56,8 @@ struct Numbers {
     causal: i32,
     window: i32,
     whole_queries: i32,
+    wide: i32,
+    padding: i32,
     scale: f32,
     cap: f32,
 }
@@ -63,7 +65,8 @@ struct Numbers {
 /// Which kernel, and its shape.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
-    Tiles { waves: u32 },
+    /// So many keys at a time; `few` where 8 rows are enough.
+    Tiles { waves: u32, keys: u32, few: bool },
     Plain { waves: u32, rows: u32, vectors: bool },
 }
 
@@ -71,7 +74,10 @@ impl Way {
     fn recipe(self, dtype: DType, dim: usize, paged: bool) -> Recipe {
         let (dim, paged) = (("DIM", dim as u32), ("PAGED", paged.into()));
         match self {
-            Way::Tiles { waves } => Recipe::new(&TILES, "decode_tiles", &[dtype.name()], &[dim, paged, ("WAVES", waves)]),
+            Way::Tiles { waves, keys, few } => {
+                let numbers = [dim, paged, ("WAVES", waves), ("KEYS", keys), ("FEW", few.into())];
+                Recipe::new(&TILES, "decode_tiles", &[dtype.name()], &numbers)
+            }
             Way::Plain { waves, rows, vectors } => {
                 let numbers = [dim, paged, ("WAVES", waves), ("ROWS", rows), ("VECTORS", vectors.into())];
                 Recipe::new(&PLAIN, "decode_plain", &[dtype.name()], &numbers)
@@ -84,7 +90,7 @@ impl Way {
     fn shared(self, dtype: DType, dim: usize, wave: u32) -> u32 {
         let (size, columns) = (dtype.size() as u32, if dim <= 32 { 32 } else { dim.next_multiple_of(64) });
         match self {
-            Way::Tiles { waves } => (4 * waves + 1) * TILE as u32 * size * columns as u32,
+            Way::Tiles { waves, keys, .. } => (4 * waves * keys + TILE as u32) * size * columns as u32,
             // The results of the waves come to lie there in the end.
             Way::Plain { waves, rows, .. } => {
                 let lanes = (dim.next_power_of_two() as u32 / EACH_LANE).clamp(4, 32);
@@ -102,7 +108,7 @@ impl Way {
 
     fn waves(self) -> u32 {
         match self {
-            Way::Tiles { waves } | Way::Plain { waves, .. } => waves,
+            Way::Tiles { waves, .. } | Way::Plain { waves, .. } => waves,
         }
     }
 }
@@ -110,9 +116,17 @@ impl Way {
 /// Elements of a key that a lane of the plain kernel has.
 const EACH_LANE: u32 = 8;
 
-/// The ways to try, the best first, as far as shared memory goes.
-fn ways(matrix_units: bool, rows: usize, vectors: bool) -> impl Iterator<Item = Way> {
-    let tiles = [4, 2, 1].into_iter().filter(move |_| matrix_units).map(|waves| Way::Tiles { waves });
+/// The ways to try, the best first, as far as shared memory goes; `units` are the vendor's whose matrix units can be used.
+fn ways(units: Option<Vendor>, dim: usize, rows: usize, vectors: bool) -> impl Iterator<Item = Way> {
+    let tiles: &[(u32, u32)] = match units {
+        Some(Vendor::Nvidia) if dim <= 128 => &[(3, 32), (2, 32), (2, 16), (1, 16)],
+        Some(Vendor::Nvidia) => &[(3, 16), (2, 16), (1, 16)],
+        Some(Vendor::Amd) => &[(4, 16), (2, 16), (1, 16)],
+        None => &[],
+    };
+    // Of AMD's a lane has one row anyway.
+    let few = rows <= TILE / 2 && units == Some(Vendor::Nvidia);
+    let tiles = tiles.iter().map(move |(waves, keys)| Way::Tiles { waves: *waves, keys: *keys, few });
     let rows = rows.next_power_of_two().min(MOST_ROWS) as u32;
     tiles.chain([8, 4, 2, 1].map(|waves| Way::Plain { waves, rows, vectors }))
 }
@@ -220,6 +234,8 @@ impl Kernels {
             // Wider than all keys is none.
             window: options.window.map_or(0, |window| window.min(1 << 30) as i32),
             whole_queries: packed(&q, width(&[dtype])).into(),
+            wide: kv.lengths.is_some_and(|lengths| lengths.dtype() == DType::U32).into(),
+            padding: 0,
             scale: options.soft_cap.map_or(options.scale * LOG2_E, |cap| options.scale / cap),
             cap: options.soft_cap.map_or(0.0, |cap| cap * LOG2_E),
         };
@@ -264,7 +280,7 @@ impl Kernels {
         let fits = dtype != DType::F32 && vectors && whole_tiles && dim.is_multiple_of(TILE);
         // A little more is taken by what the waves tell each other.
         let shared = info.shared_per_block_max.max(info.shared_per_block);
-        let mut ways = ways(matrix_units && fits, rows, vectors);
+        let mut ways = ways(Some(info.vendor).filter(|_| matrix_units && fits), dim, rows, vectors);
         ways.find(|way| way.shared(dtype, dim, info.wave_size) as usize + 1024 <= shared)
             .ok_or_else(|| bad(format!("{} bytes of shared memory are too few", shared)))
     }
@@ -300,8 +316,11 @@ fn splits(share: &Share) -> usize {
 pub(crate) fn recipes() -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for paged in [false, true] {
-        for (dim, waves) in [(32, 4), (64, 4), (128, 4), (256, 2)] {
-            recipes.extend([DType::F16, DType::Bf16].map(|dtype| Way::Tiles { waves }.recipe(dtype, dim, paged)));
+        for dim in [32, 64, 128, 256] {
+            for (units, rows) in [(Vendor::Nvidia, 8), (Vendor::Nvidia, 16), (Vendor::Amd, 16)] {
+                let way = ways(Some(units), dim, rows, true).next();
+                recipes.extend(way.into_iter().flat_map(|way| [DType::F16, DType::Bf16].map(|dtype| way.recipe(dtype, dim, paged))));
+            }
             let plain = |rows| Way::Plain { waves: 8, rows, vectors: true };
             recipes.extend([1, 2, 4].map(|rows| plain(rows).recipe(DType::F32, dim, paged)));
         }
@@ -330,10 +349,10 @@ mod tests {
     #[test]
     fn what_is_on_its_way_fits_into_shared_memory() {
         let shared = |way: Way, dtype, dim, wave| way.shared(dtype, dim, wave);
-        assert_eq!(shared(Way::Tiles { waves: 4 }, DType::Bf16, 128, 32), 17 * 4096);
-        assert_eq!(shared(Way::Tiles { waves: 1 }, DType::F16, 96, 64), 5 * 4096);
+        assert_eq!(shared(Way::Tiles { waves: 3, keys: 32, few: true }, DType::Bf16, 128, 32), 25 * 4096);
+        assert_eq!(shared(Way::Tiles { waves: 1, keys: 16, few: false }, DType::F16, 96, 64), 5 * 4096);
         assert_eq!(shared(Way::Plain { waves: 8, rows: 4, vectors: true }, DType::F32, 128, 32), 32768);
-        let least = ways(true, 5, false).last().unwrap();
+        let least = ways(Some(Vendor::Amd), 128, 5, false).last().unwrap();
         assert_eq!(least, Way::Plain { waves: 1, rows: 4, vectors: false });
     }
 }

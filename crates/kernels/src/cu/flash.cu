@@ -37,6 +37,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int wave = threadIdx.x / TILE_LANES, row0 = wave * MT * 16, ROWS = TileC::ROWS;
     TileC o[MT][D / 16];
     f32 most[MT][ROWS], sum[MT][ROWS];
+    bool large = false;
 #pragma unroll
     for (int t = 0; t < MT; ++t) {
 #pragma unroll
@@ -111,13 +112,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                     less[r] = next == -infinity() ? 1 : power_of_2(most[t][r] - next);
                     most[t][r] = next;
                     sum[t][r] *= less[r];
+                    large |= beyond(next);
                 }
 #pragma unroll
                 for (int n = 0; n < D / 16; ++n)
 #pragma unroll
                     for (int i = 0; i < TileC::N; ++i) o[t][n].at[i] *= less[TileC::slot(i)];
             }
-            f32 base[ROWS];
+            f32 base[ROWS], factor = scores.factor;
+            if (large && !scores.bent) {
+                each(s[t], sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
+                factor = 1;
+            }
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) base[r] = most[t][r] == -infinity() ? 0 : -most[t][r];
 #pragma unroll
@@ -125,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
                 for (int i = 0; i < TileC::N; ++i) {
                     const int r = TileC::slot(i);
-                    s[t][n].at[i] = power_of_2(fmaf(s[t][n].at[i], scores.factor, base[r]));
+                    s[t][n].at[i] = power_of_2(fmaf(s[t][n].at[i], factor, base[r]));
                     sum[t][r] += s[t][n].at[i];
                 }
         }

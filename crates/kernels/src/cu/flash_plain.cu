@@ -112,9 +112,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
                 for (int e = 0; e < 4; ++e) o[r][c].at[e] *= less;
             const f32 base = next == -infinity() ? 0 : -next;
+            const bool first = beyond(next) && !scores.bent;
+            const f32 before = first ? scores.scale : 1, after = first ? 1 : scores.factor;
 #pragma unroll
             for (int n = 0; n < RN; ++n) {
-                const f32 p = power_of_2(fmaf(s[r][n], scores.factor, base));
+                const f32 p = power_of_2(fmaf(s[r][n] * before, after, base));
                 sum[r] += p;
                 p_tile[(row0 + r) * P_WIDE + column0 + n * 16] = p;
             }
