@@ -15,14 +15,16 @@ use crate::view::{View, ViewMut};
 
 const TYPES: &str = include_str!("cu/types.cuh");
 const HEADS: &str = include_str!("cu/heads.cuh");
+const EARLY: &str = include_str!("cu/early.cuh");
 const COMMON: &str = include_str!("cu/decode.cuh");
 const KERNELS: &[&str] = &["_parts", "_combine"];
 static TILES: File = File {
     name: "decode_tile.cu",
-    texts: &[TYPES, include_str!("cu/tile.cuh"), HEADS, COMMON, include_str!("cu/decode_tile.cu")],
+    texts: &[TYPES, include_str!("cu/tile.cuh"), HEADS, EARLY, COMMON, include_str!("cu/decode_tile.cu")],
     kernels: KERNELS,
 };
-static PLAIN: File = File { name: "decode_plain.cu", texts: &[TYPES, HEADS, COMMON, include_str!("cu/decode_plain.cu")], kernels: KERNELS };
+static PLAIN: File =
+    File { name: "decode_plain.cu", texts: &[TYPES, HEADS, EARLY, COMMON, include_str!("cu/decode_plain.cu")], kernels: KERNELS };
 
 /// Elements of a head at most.
 const MOST_DIM: usize = 256;
@@ -66,8 +68,16 @@ struct Numbers {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     /// So many keys at a time; `few` where 8 rows are enough.
-    Tiles { waves: u32, keys: u32, few: bool },
-    Plain { waves: u32, rows: u32, vectors: bool },
+    Tiles {
+        waves: u32,
+        keys: u32,
+        few: bool,
+    },
+    Plain {
+        waves: u32,
+        rows: u32,
+        vectors: bool,
+    },
 }
 
 impl Way {
@@ -119,7 +129,7 @@ const EACH_LANE: u32 = 8;
 /// The ways to try, the best first, as far as shared memory goes; `units` are the vendor's whose matrix units can be used.
 fn ways(units: Option<Vendor>, dim: usize, rows: usize, vectors: bool) -> impl Iterator<Item = Way> {
     let tiles: &[(u32, u32)] = match units {
-        Some(Vendor::Nvidia) if dim <= 128 => &[(3, 32), (2, 32), (2, 16), (1, 16)],
+        Some(Vendor::Nvidia) if dim <= 128 => &[(6, 16), (4, 16), (2, 16), (1, 16)],
         Some(Vendor::Nvidia) => &[(3, 16), (2, 16), (1, 16)],
         Some(Vendor::Amd) => &[(4, 16), (2, 16), (1, 16)],
         None => &[],
@@ -140,7 +150,7 @@ fn bad(reason: String) -> Error {
 impl Kernels {
     /// Attention of queries of (sequences, tokens, heads, elements) to keys and values, best for few tokens and many keys: the keys are
     /// split among blocks, whose results are put together. `f32`, `f16` or `bf16`, up to 256 elements of a head, which several heads of
-    /// queries may share. Queries that see no key give zeros.
+    /// queries may share. Queries that see no key give zeros. NaN goes the same ways as in [`Kernels::attention`].
     pub fn decode_attention(
         &self,
         stream: &Stream,
@@ -263,8 +273,8 @@ impl Kernels {
             return Ok(());
         }
         let down = 8;
-        let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared(4 * (splits + down * dim) as u32);
-        // SAFETY: as above; every part was written by the launch before.
+        let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared(4 * (splits + down * dim) as u32).early();
+        // SAFETY: as above; every part was written by the launch before, whose end the kernel waits for.
         unsafe { kernels[1].launch(stream, launch, (out.start(), &partial, &logs, Arg::value(&numbers))) }.map_err(refused(OP))
     }
 

@@ -194,8 +194,9 @@ struct Scores {
 // The natural logarithm of a row's sum, of which 2 to the power of `most` was taken out.
 __device__ inline f32 log_sum(f32 most, f32 sum) { return sum == 0 ? -infinity() : (most + log2f(sum)) * 0.6931471805599453f; }
 
-// Scores beyond this are multiplied before the largest is taken from them: the product's own rounding would be more than powers hold.
-__device__ inline bool beyond(f32 score) { return score > 1048576.0f || (score < -1048576.0f && score != -infinity()); }
+// Scores this far from 0 are multiplied before the largest is taken from them: what rounding that took off would be more than powers hold.
+#define FAR 1048576.0f
+__device__ inline f32 distance(f32 score) { return score == -infinity() ? 0 : fabsf(score); }
 
 // A row's largest score so far may fall behind by this much before sums are scaled anew: 2 to its power is far from an overflow.
 #define SLACK 8.0f

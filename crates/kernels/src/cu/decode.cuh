@@ -93,14 +93,7 @@ __device__ inline f32 power_of_2(f32 x) {
 #endif
 }
 // Rounded before anything is added: of large scores, what rounding takes is more than powers hold.
-__device__ inline f32 times(f32 x, f32 y) {
-#if defined(__AMDGCN__)
-#pragma clang fp contract(off)
-    return x * y;
-#else
-    return __fmul_rn(x, y);
-#endif
-}
+__device__ inline f32 times(f32 x, f32 y) { return __fmul_rn(x, y); }
 
 __device__ inline f32 score(const Decode &d, f32 product, f32 slope, i32 distance) {
     f32 x = times(product, d.scale);
@@ -130,6 +123,7 @@ __device__ inline void leave(const Decode &d, const Operands &of, const Part &pa
 // 32 of them, have different columns.
 extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, Decode d) {
     extern __shared__ f32 room[];
+    wait_for_last();
     const i64 row = blockIdx.x;
     f32 *weights = room, *sums = room + d.splits;
     const int lane = threadIdx.x, splits = d.splits;

@@ -37,7 +37,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int wave = threadIdx.x / TILE_LANES, row0 = wave * MT * 16, ROWS = TileC::ROWS;
     TileC o[MT][D / 16];
     f32 most[MT][ROWS], sum[MT][ROWS];
-    bool large = false;
 #pragma unroll
     for (int t = 0; t < MT; ++t) {
 #pragma unroll
@@ -112,7 +111,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                     less[r] = next == -infinity() ? 1 : power_of_2(most[t][r] - next);
                     most[t][r] = next;
                     sum[t][r] *= less[r];
-                    large |= beyond(next);
                 }
 #pragma unroll
                 for (int n = 0; n < D / 16; ++n)
@@ -120,8 +118,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                     for (int i = 0; i < TileC::N; ++i) o[t][n].at[i] *= less[TileC::slot(i)];
             }
             f32 base[ROWS], factor = scores.factor;
-            if (large && !scores.bent) {
-                each(s[t], sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
+            f32 far = 0;
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) far = fmaxf(far, distance(most[t][r]));
+            if (__any_sync(0xffffffffu, far > FAR)) {
+                each(s[t], sight, [&](f32 x, const Sight &, int) { return x * factor; });
                 factor = 1;
             }
 #pragma unroll

@@ -1,9 +1,10 @@
 // Attention in plain multiply-adds of f32: what f32 asks for, and what GPUs without matrix units have.
 //
-// 16 × 16 threads: a thread has BM / 16 queries, and of them every sixteenth key's score and every sixteenth four columns of the result.
+// Sixteen threads have RM queries together, and of them each every sixteenth key's score and every sixteenth four columns of the result.
+// Those queries are APART from each other: neighbours, which two groups read at once, lie in different banks.
 
-#define THREADS 256
-#define RM (BM / 16)
+#define APART (BM / RM)
+#define THREADS (APART * 16)
 #define RN (BN / 16)
 // Rows of shared memory, apart so that one column of several rows lies in different banks.
 #define WIDE (D + 4)
@@ -52,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (work.idle()) return;
 
     f32 *const q_tile = shared, *const tile = q_tile + BM * WIDE, *const p_tile = tile + BN * WIDE;
-    const int row0 = threadIdx.x / 16 * RM, column0 = threadIdx.x % 16;
+    const int row0 = threadIdx.x / 16, column0 = threadIdx.x % 16;
     const Rows<T> keys(k, a.k, a, tables, work), values(v, a.v, a, tables, work), queries(q, a.q, work.sequence, work.head, work.q_start);
     widen_rows<BM>(q_tile, queries, work.first, work.q_len, a);
 
@@ -82,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int d = 0; d < D; d += 4) {
             Four x[RM], y[RN];
 #pragma unroll
-            for (int r = 0; r < RM; ++r) x[r] = four(q_tile + (row0 + r) * WIDE + d);
+            for (int r = 0; r < RM; ++r) x[r] = four(q_tile + (row0 + r * APART) * WIDE + d);
 #pragma unroll
             for (int n = 0; n < RN; ++n) y[n] = four(tile + (column0 + n * 16) * WIDE + d);
 #pragma unroll
@@ -94,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
 #pragma unroll
         for (int r = 0; r < RM; ++r) {
-            const Sight sight = work.sight(work.first + row0 + r, key0 + column0);
+            const Sight sight = work.sight(work.first + row0 + r * APART, key0 + column0);
             f32 high = -infinity();
 #pragma unroll
             for (int n = 0; n < RN; ++n) {
@@ -112,13 +113,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
                 for (int e = 0; e < 4; ++e) o[r][c].at[e] *= less;
             const f32 base = next == -infinity() ? 0 : -next;
-            const bool first = beyond(next) && !scores.bent;
-            const f32 before = first ? scores.scale : 1, after = first ? 1 : scores.factor;
+            const bool far = distance(next) > FAR;
+            const f32 before = far ? scores.factor : 1, after = far ? 1 : scores.factor;
 #pragma unroll
             for (int n = 0; n < RN; ++n) {
                 const f32 p = power_of_2(fmaf(s[r][n] * before, after, base));
                 sum[r] += p;
-                p_tile[(row0 + r) * P_WIDE + column0 + n * 16] = p;
+                p_tile[(row0 + r * APART) * P_WIDE + column0 + n * 16] = p;
             }
         }
         __syncthreads();
@@ -128,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int n = 0; n < BN; n += 4) {
             Four p[RM];
 #pragma unroll
-            for (int r = 0; r < RM; ++r) p[r] = four(p_tile + (row0 + r) * P_WIDE + n);
+            for (int r = 0; r < RM; ++r) p[r] = four(p_tile + (row0 + r * APART) * P_WIDE + n);
 #pragma unroll
             for (int e = 0; e < 4; ++e)
 #pragma unroll
@@ -149,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int r = 0; r < RM; ++r) {
         const f32 all = across_sixteen(sum[r], [](f32 x, f32 y) { return x + y; }), share = all == 0 ? 0 : 1 / all;
-        const i32 query = work.first + row0 + r;
+        const i32 query = work.first + row0 + r * APART;
         if (query >= work.q_len) continue;
         if (lse && column0 == 0)
             lse[work.sequence * to.lse.sequence + work.head * to.lse.head + (work.q_start + query) * to.lse.row] = log_sum(most[r], all);

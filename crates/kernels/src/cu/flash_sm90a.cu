@@ -206,12 +206,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     less[r] = next == -infinity() ? 1 : power_of_2(most[r] - next);
                     most[r] = next;
                     sum[r] *= less[r];
-                    large |= beyond(next);
+                    large |= distance(next) > FAR;
                 }
             }
             f32 factor = scores.factor;
-            if (large && !scores.bent) {
-                each(s, sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
+            if (large) {
+                each(s, sight, [&](f32 x, const Sight &, int) { return x * factor; });
                 factor = 1;
             }
             const f32 base[2] = {most[0] == -infinity() ? 0 : -most[0], most[1] == -infinity() ? 0 : -most[1]};

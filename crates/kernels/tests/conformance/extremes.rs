@@ -125,10 +125,12 @@ fn large(dtype: DType, dim: usize, random: &mut Random) -> Numbers {
 #[test]
 fn attention_holds_where_numbers_end() {
     let seed = seed();
-    let known = BTreeSet::from(["NaN in queries", "NaN in keys", "NaN in values", "NaN behind the end", "large scores", "nothing seen", "lengths"]);
+    let known =
+        BTreeSet::from(["NaN in queries", "NaN in keys", "NaN in values", "NaN behind the end", "large scores", "nothing seen", "lengths"]);
     on_each_device(&known, |suite, table| {
         let random = &mut Random::new(seed);
-        let every = [By::Attention, By::Decode, By::Apart].into_iter().flat_map(|by| [DType::F32, DType::F16, DType::Bf16].map(|ty| (by, ty)));
+        let every =
+            [By::Attention, By::Decode, By::Apart].into_iter().flat_map(|by| [DType::F32, DType::F16, DType::Bf16].map(|ty| (by, ty)));
         for (i, (by, dtype)) in every.enumerate() {
             let dims: &[usize] = if full() { &[8, 16, 64, 80, 128, 256] } else { &[[16, 64, 128][(seed as usize + i) % 3]] };
             for &dim in dims {
