@@ -59,6 +59,8 @@ struct Numbers {
     window: i32,
     whole_queries: i32,
     wide: i32,
+    large: i32,
+    weight: i32,
     padding: i32,
     scale: f32,
     cap: f32,
@@ -245,6 +247,8 @@ impl Kernels {
             window: options.window.map_or(0, |window| window.min(1 << 30) as i32),
             whole_queries: packed(&q, width(&[dtype])).into(),
             wide: kv.lengths.is_some_and(|lengths| lengths.dtype() == DType::U32).into(),
+            large: splits as i32,
+            weight: 1,
             padding: 0,
             scale: options.soft_cap.map_or(options.scale * LOG2_E, |cap| options.scale / cap),
             cap: options.soft_cap.map_or(0.0, |cap| cap * LOG2_E),
@@ -253,7 +257,7 @@ impl Kernels {
         let parts = if splits > 1 { rows * splits } else { 0 };
         let partial = stream.alloc::<f32>(parts * dim).map_err(refused(OP))?;
         let logs = stream.alloc::<f32>(parts).map_err(refused(OP))?;
-        let launch = Launch::new([splits as u32, (kv_heads * groups) as u32, sequences as u32], [threads, 1, 1]);
+        let launch = Launch::new([(kv_heads * groups) as u32, sequences as u32, splits as u32], [threads, 1, 1]);
         let args = (
             q.start(),
             kv.keys.start(),

@@ -172,7 +172,8 @@ __device__ inline f32 power_of_2(f32 x) {
 #endif
 }
 
-// What becomes of a product of query and key before the softmax: times `factor`, once it went through `bend`.
+// What becomes of a product of query and key before the softmax: `capped`, or `scaled`, and then `sloped`. Who would rather scale and take
+// the largest away in one step does nothing of that where it is not `bent`, and multiplies with `factor`.
 struct Scores {
     f32 factor, scale, cap, turn, slope;
     bool bent;
@@ -186,7 +187,8 @@ struct Scores {
     }
     // cap · tanh(x / cap)
     __device__ f32 capped(f32 x) const { return cap - __fdividef(2 * cap, 1 + power_of_2(x * turn)); }
-    __device__ f32 scaled(f32 x) const { return x * scale; }
+    // Rounded before anything is taken from it: of large scores, what rounding takes is more than powers hold.
+    __device__ f32 scaled(f32 x) const { return __fmul_rn(x, scale); }
     // Less by a slope times the distance.
     __device__ f32 sloped(f32 x, f32 distance) const { return fmaf(-slope, fabsf(distance), x); }
 };
@@ -194,9 +196,8 @@ struct Scores {
 // The natural logarithm of a row's sum, of which 2 to the power of `most` was taken out.
 __device__ inline f32 log_sum(f32 most, f32 sum) { return sum == 0 ? -infinity() : (most + log2f(sum)) * 0.6931471805599453f; }
 
-// Scores this far from 0 are multiplied before the largest is taken from them: what rounding that took off would be more than powers hold.
+// Where the largest score is this far from 0, it takes two steps.
 #define FAR 1048576.0f
-__device__ inline f32 distance(f32 score) { return score == -infinity() ? 0 : fabsf(score); }
 
 // A row's largest score so far may fall behind by this much before sums are scaled anew: 2 to its power is far from an overflow.
 #define SLACK 8.0f

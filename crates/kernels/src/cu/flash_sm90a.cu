@@ -154,7 +154,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const i32 query0 = work.first + group * 64 + wave * 16 + lane / 4;
         f32 o[D / 2], s[BN / 2], most[2] = {-infinity(), -infinity()}, sum[2] = {0, 0}, less[2];
         u32 p[BN / 4];
-        bool large = false;
 #pragma unroll
         for (int i = 0; i < D / 2; ++i) o[i] = 0;
 
@@ -206,15 +205,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     less[r] = next == -infinity() ? 1 : power_of_2(most[r] - next);
                     most[r] = next;
                     sum[r] *= less[r];
-                    large |= distance(next) > FAR;
                 }
             }
+            const f32 base[2] = {most[0] == -infinity() ? 0 : -most[0], most[1] == -infinity() ? 0 : -most[1]};
             f32 factor = scores.factor;
-            if (large) {
+            if (__any_sync(0xffffffffu, fmaxf(fabsf(base[0]), fabsf(base[1])) > FAR)) {
                 each(s, sight, [&](f32 x, const Sight &, int) { return x * factor; });
                 factor = 1;
             }
-            const f32 base[2] = {most[0] == -infinity() ? 0 : -most[0], most[1] == -infinity() ? 0 : -most[1]};
 #pragma unroll
             for (int i = 0; i < BN / 2; ++i) {
                 s[i] = power_of_2(fmaf(s[i], factor, base[i / 2 % 2]));
