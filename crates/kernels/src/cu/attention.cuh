@@ -172,8 +172,8 @@ __device__ inline f32 power_of_2(f32 x) {
 #endif
 }
 
-// What becomes of a product of query and key before the softmax: `capped`, or `scaled`, and then `sloped`. Who would rather scale and take
-// the largest away in one step does nothing of that where it is not `bent`, and multiplies with `factor`.
+// What becomes of a product of query and key before the softmax: where scores are `bent`, `capped` or `scaled`, and then `sloped`. All are
+// multiplied with `factor`.
 struct Scores {
     f32 factor, scale, cap, turn, slope;
     bool bent;
@@ -187,8 +187,9 @@ struct Scores {
     }
     // cap · tanh(x / cap)
     __device__ f32 capped(f32 x) const { return cap - __fdividef(2 * cap, 1 + power_of_2(x * turn)); }
+    __device__ f32 scaled(f32 x) const { return x * scale; }
     // Rounded before anything is taken from it: of large scores, what rounding takes is more than powers hold.
-    __device__ f32 scaled(f32 x) const { return __fmul_rn(x, scale); }
+    __device__ f32 times_factor(f32 x) const { return __fmul_rn(x, factor); }
     // Less by a slope times the distance.
     __device__ f32 sloped(f32 x, f32 distance) const { return fmaf(-slope, fabsf(distance), x); }
 };
@@ -196,7 +197,8 @@ struct Scores {
 // The natural logarithm of a row's sum, of which 2 to the power of `most` was taken out.
 __device__ inline f32 log_sum(f32 most, f32 sum) { return sum == 0 ? -infinity() : (most + log2f(sum)) * 0.6931471805599453f; }
 
-// Where the largest score is this far from 0, it takes two steps.
+// Up to this far from 0, a score may be multiplied with its factor and the largest taken from it in one step: what rounding took off the
+// largest is the same for all, and cancels out.
 #define FAR 1048576.0f
 
 // A row's largest score so far may fall behind by this much before sums are scaled anew: 2 to its power is far from an overflow.

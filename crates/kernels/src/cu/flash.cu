@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) sight[r] = work.sight(first + TileC::row(r * TileC::RUN), block * BN + TileC::column(0));
             if (scores.cap > 0) each(s[t], sight, [&](f32 x, const Sight &, int) { return scores.capped(x); });
-            else each(s[t], sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
+            else if (scores.bent) each(s[t], sight, [&](f32 x, const Sight &, int) { return scores.scaled(x); });
             if (scores.slope != 0)
                 each(s[t], sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
             if (masked) each(s[t], sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 for (int i = 0; i < TileC::N; ++i) high[TileC::slot(i)] = fmaxf(high[TileC::slot(i)], s[t][n].at[i]);
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
-                high[r] = across_row(high[r], [](f32 x, f32 y) { return fmaxf(x, y); });
+                high[r] = across_row(high[r], [](f32 x, f32 y) { return fmaxf(x, y); }) * scores.factor;
                 behind |= high[r] > most[t][r] + SLACK;
             }
             if (__any_sync(0xffffffffu, behind)) {
@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
                 for (int i = 0; i < TileC::N; ++i) {
                     const int r = TileC::slot(i);
-                    s[t][n].at[i] = power_of_2(s[t][n].at[i] - base[r]);
+                    s[t][n].at[i] = power_of_2(scores.times_factor(s[t][n].at[i]) - base[r]);
                     sum[t][r] += s[t][n].at[i];
                 }
         }

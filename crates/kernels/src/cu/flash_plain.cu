@@ -18,7 +18,7 @@ __device__ inline Four four(const f32 *from) { return *(const Four *)from; }
 // ROWS rows from row `first` on, as f32; those at and beyond `end`, and columns beyond the head's size, are zeros.
 template <int ROWS> __device__ inline void widen_rows(f32 *to, const Rows<T> &rows, i32 first, i32 end, const Attention &a) {
     struct alignas(4 * sizeof(T)) Run { T at[4]; };
-#pragma unroll (RM == 8 ? 8 : 2)
+#pragma unroll (RM == 8 ? 4 : 2)
     for (int piece = threadIdx.x; piece < ROWS * (D / 4); piece += THREADS) {
         const int row = piece / (D / 4), column = piece % (D / 4) * 4;
         Four wide = {0, 0, 0, 0};
@@ -99,12 +99,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             f32 high = -infinity();
 #pragma unroll
             for (int n = 0; n < RN; ++n) {
-                s[r][n] = scores.cap > 0 ? scores.capped(s[r][n]) : scores.scaled(s[r][n]);
+                if (scores.bent) s[r][n] = scores.cap > 0 ? scores.capped(s[r][n]) : scores.scaled(s[r][n]);
                 if (scores.slope != 0) s[r][n] = scores.sloped(s[r][n], (f32)(sight.own - n * 16));
                 if (!sight.sees(n * 16) || (holes && missing(a, tables, work.sequence, key0 + column0 + n * 16))) s[r][n] = -infinity();
                 high = fmaxf(high, s[r][n]);
             }
-            high = across_sixteen(high, [](f32 x, f32 y) { return fmaxf(x, y); });
+            high = across_sixteen(high, [](f32 x, f32 y) { return fmaxf(x, y); }) * scores.factor;
             const f32 next = fmaxf(most[r], high), less = next == -infinity() ? 1 : power_of_2(most[r] - next);
             most[r] = next;
             sum[r] *= less;
@@ -115,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             const f32 base = next == -infinity() ? 0 : next;
 #pragma unroll
             for (int n = 0; n < RN; ++n) {
-                const f32 p = power_of_2(s[r][n] - base);
+                const f32 p = power_of_2(scores.times_factor(s[r][n]) - base);
                 sum[r] += p;
                 p_tile[(row0 + r * APART) * P_WIDE + column0 + n * 16] = p;
             }

@@ -110,10 +110,10 @@ fn large(dtype: DType, dim: usize, random: &mut Random) -> Numbers {
     };
     let mut order: Vec<usize> = (0..numbers.keys).collect();
     (1..numbers.keys).for_each(|i| order.swap(i, random.below(i + 1)));
-    let sign = |e: usize| if e % 3 == 0 { -1.0 } else { 1.0 };
+    let sign = |e: usize| if e.is_multiple_of(3) { -1.0 } else { 1.0 };
     for (i, x) in numbers.q.iter_mut().enumerate() {
         // Some rows with the largest scores above zero, some below.
-        *x = size * sign(i % dim) * if i / dim % 3 == 0 { -1.0 } else { 1.0 };
+        *x = size * sign(i % dim) * if (i / dim).is_multiple_of(3) { -1.0 } else { 1.0 };
     }
     for (i, x) in numbers.k.iter_mut().enumerate() {
         let key = order[i / dim / numbers.kv_heads % numbers.keys];
@@ -132,6 +132,10 @@ fn attention_holds_where_numbers_end() {
         let every =
             [By::Attention, By::Decode, By::Apart].into_iter().flat_map(|by| [DType::F32, DType::F16, DType::Bf16].map(|ty| (by, ty)));
         for (i, (by, dtype)) in every.enumerate() {
+            // One of the types of 16 bits by default.
+            if !full() && dtype == [DType::F16, DType::Bf16][(seed as usize + i / 3) % 2] {
+                continue;
+            }
             let dims: &[usize] = if full() { &[8, 16, 64, 80, 128, 256] } else { &[[16, 64, 128][(seed as usize + i) % 3]] };
             for &dim in dims {
                 let mut run = |name: &str, numbers: Numbers| table.note(name, dtype, numbers.check(suite, by, dtype, name));
