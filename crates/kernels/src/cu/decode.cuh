@@ -10,9 +10,8 @@ struct Decode {
     i32 table[2], lengths, slopes;
     // The last says whether the queries can be read 16 bytes at a time.
     i32 tokens, heads, group, keys, block_keys, blocks, splits, causal, window, whole_queries;
-    // Whether the lengths are u32. The first `large` parts are `weight` times as long as the others, which come last: units that are done
-    // early have something to do then.
-    i32 wide, large, weight, padding;
+    // Whether the lengths are u32.
+    i32 wide, padding;
     // Scores are multiplied with `scale`, and if there is a cap it is put on them. Then they count powers of 2.
     f32 scale, cap;
 };
@@ -45,12 +44,11 @@ struct Part {
     Part() = default;
     __device__ Part(const Decode &d, const i32 *lengths, int most_rows, int tile) {
         const i32 all = d.tokens * d.group, groups = (all + most_rows - 1) / most_rows;
-        // Blocks start in the order of their numbers, x first.
-        split = blockIdx.z;
-        kv_head = blockIdx.x / groups;
-        row0 = (blockIdx.x - kv_head * groups) * most_rows;
+        split = blockIdx.x;
+        kv_head = blockIdx.y / groups;
+        row0 = (blockIdx.y - kv_head * groups) * most_rows;
         rows = all - row0 < most_rows ? all - row0 : most_rows;
-        sequence = blockIdx.y;
+        sequence = blockIdx.z;
         len = d.keys;
         if (lengths) {
             const i32 given = lengths[(i64)sequence * d.lengths];
@@ -58,13 +56,10 @@ struct Part {
         }
         const i32 from = Sees(d, len, row0 / d.group).first / tile, last = Sees(d, len, (row0 + rows - 1) / d.group).end;
         const i32 to = last > 0 ? (last + tile - 1) / tile : 0;
-        const i64 count = to > from ? to - from : 0;
-        const i32 whole = d.splits + d.large * (d.weight - 1);
-        begin = from + (i32)(count * before(d, split) / whole);
-        end = from + (i32)(count * before(d, split + 1) / whole);
+        const i32 each = to > from ? (to - from + d.splits - 1) / d.splits : 0;
+        begin = from + split * each;
+        end = begin + each < to ? begin + each : to;
     }
-    // What the parts before this one weigh together.
-    static __device__ i32 before(const Decode &d, i32 split) { return split + (split < d.large ? split : d.large) * (d.weight - 1); }
     __device__ i32 token(const Decode &d, i32 row) const { return (row0 + row) / d.group; }
     __device__ i32 head(const Decode &d, i32 row) const { return kv_head * d.group + (row0 + row) % d.group; }
     __device__ f32 slope(const Decode &d, const f32 *slopes, i32 row) const {

@@ -1,11 +1,10 @@
-// Attention of few queries to many keys with matrix units: 16 rows by KEYS keys, a multiple of 16, at a time.
+// Attention of few queries to many keys with matrix units: 16 rows by 16 keys at a time.
 //
 // Each wave goes through tiles of its own, which it copies into its own part of shared memory while it works on those before: waves meet
-// only at the end. DIM is a multiple of 16; keys and values lie in rows that are read 16 bytes at a time, and 16 of them in one block
+// only at the end. DIM is a multiple of 16; keys and values lie in rows that are read 16 bytes at a time, and a tile of them in one block
 // of the pool. FEW says that there are at most 8 rows: where a lane has two, the second is none.
 
 #define TILE 16
-#define EACH_TIME (KEYS / TILE)
 #define EACH (16 / (int)sizeof(T))
 // Rows of a length that swizzling fits.
 #define COLUMNS (DIM <= 32 ? 32 : (DIM + 63) / 64 * 64)
@@ -22,7 +21,7 @@ __device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block
         for (int u = 0; u < rounds; ++u) {
             const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
             if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
-            copy_async16(to + Swizzled<T, COLUMNS>::offset(row, column), first + row * steps.token + column);
+            copy_async16(to + Swizzled<T, COLUMNS>::offset(row, column), first + (i64)row * steps.token + column);
         }
         return;
     }
@@ -30,7 +29,7 @@ __device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block
     for (int i = lane; i < TILE * pieces; i += TILE_LANES) {
         const int row = i / pieces, column = i % pieces * EACH;
         const bool there = row < left;
-        const T *at = there ? first + row * steps.token + column : from;
+        const T *at = there ? first + (i64)row * steps.token + column : from;
         copy_async16(to + Swizzled<T, COLUMNS>::offset(row, column), at, there ? 16 : 0);
     }
 }
@@ -39,63 +38,42 @@ __device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block
 #define SLOTS (FEW ? 1 : TileC::ROWS)
 
 // Each score becomes something, given its slot and its key, counted from the tile's first.
-template <class F> __device__ inline void each(TileC (&scores)[EACH_TIME], F become) {
+template <class F> __device__ inline void each(TileC &scores, F become) {
 #pragma unroll
-    for (int t = 0; t < EACH_TIME; ++t)
-#pragma unroll
-        for (int i = 0; i < TileC::N; ++i)
-            if (TileC::slot(i) < SLOTS) scores[t].at[i] = become(scores[t].at[i], TileC::slot(i), t * TILE + TileC::column(i));
+    for (int i = 0; i < TileC::N; ++i)
+        if (TileC::slot(i) < SLOTS) scores.at[i] = become(scores.at[i], TileC::slot(i), TileC::column(i));
 }
 
 extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     extern __shared__ uint4 shared[];
     let_next_start();
-    const Part part(d, lengths, TILE, KEYS);
+    const Part part(d, lengths, TILE, TILE);
     // What is needed again at the end need not take registers meanwhile.
     __shared__ Part last;
     if (threadIdx.x == 0) last = part;
     const int wave = threadIdx.x / TILE_LANES;
-    T *ring = (T *)shared + wave * 4 * KEYS * COLUMNS;
+    T *ring = (T *)shared + wave * 4 * TILE * COLUMNS;
 
-    // Two tiles of keys, then two of values. The blocks of a tile are looked up one round before its copy sets out.
-    i32 coming = part.begin + wave, within[EACH_TIME], block[EACH_TIME], left[EACH_TIME], next_within[EACH_TIME], next_block[EACH_TIME];
-    auto look_up = [&] {
-#pragma unroll
-        for (int t = 0; t < EACH_TIME; ++t) {
-            const i32 key = coming * KEYS + t * TILE;
-            next_block[t] = -1;
-            if (coming < part.end && key < part.len) next_block[t] = block_of(d, table, part.sequence, key, next_within[t]);
-        }
-    };
+    // Two tiles of keys and values each. The block of a tile is looked up one round before its copy sets out.
+    i32 coming = part.begin + wave, next_within = 0, next_block = -1;
+    if (coming < part.end) next_block = block_of(d, table, part.sequence, coming * TILE, next_within);
     int to = 0;
-    // Gives which 16 keys are nowhere, a bit for each.
-    auto next_keys = [&] {
-        u32 nowhere = 0;
-#pragma unroll
-        for (int t = 0; t < EACH_TIME; ++t) {
-            block[t] = next_block[t], within[t] = next_within[t];
-            left[t] = block[t] >= 0 ? part.len - coming * KEYS - t * TILE : 0;
-            nowhere |= (u32)(block[t] < 0) << t;
-            fetch(ring + (to * KEYS + t * TILE) * COLUMNS, k, d.k, block[t], within[t], part.kv_head, left[t]);
-        }
-        commit_copies();
-        coming += WAVES;
-        look_up();
-        return nowhere;
-    };
-    auto next_values = [&] {
-#pragma unroll
-        for (int t = 0; t < EACH_TIME; ++t)
-            fetch(ring + ((2 + to) * KEYS + t * TILE) * COLUMNS, v, d.v, block[t], within[t], part.kv_head, left[t]);
+    // Gives whether its keys are nowhere.
+    auto next = [&] {
+        const i32 left = coming < part.end && next_block >= 0 ? part.len - coming * TILE : 0;
+        T *keys = ring + 2 * to * TILE * COLUMNS;
+        fetch(keys, k, d.k, next_block, next_within, part.kv_head, left);
+        fetch(keys + TILE * COLUMNS, v, d.v, next_block, next_within, part.kv_head, left);
         commit_copies();
         to = 1 - to;
+        coming += WAVES;
+        if (coming < part.end) next_block = block_of(d, table, part.sequence, coming * TILE, next_within);
+        return left == 0;
     };
-    look_up();
-    u32 unseen = next_keys();
-    next_values();
+    bool unseen = next();
 
     // Behind the rings.
-    const Swizzled<T, COLUMNS> queries{(T *)shared + WAVES * 4 * KEYS * COLUMNS};
+    const Swizzled<T, COLUMNS> queries{(T *)shared + WAVES * 4 * TILE * COLUMNS};
     const int pieces = DIM / EACH;
 #pragma unroll
     for (int i = threadIdx.x; i < TILE * pieces; i += WAVES * TILE_LANES) {
@@ -131,39 +109,33 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
     TileC out_tile[STEPS];
 #pragma unroll
     for (int s = 0; s < STEPS; ++s) out_tile[s].clear();
-    TileC scores[EACH_TIME];
 
     for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
-        const Swizzled<T, COLUMNS> keys{ring + (1 - to) * KEYS * COLUMNS}, values{keys.base + 2 * KEYS * COLUMNS};
-        // The keys of all lanes are there, and all are done with those before; the values may be on their way.
-        wait_copies<1>();
+        const Swizzled<T, COLUMNS> keys{ring + 2 * (1 - to) * TILE * COLUMNS}, values{keys.base + TILE * COLUMNS};
+        // The keys and values of all lanes are there, and all are done with those before.
+        wait_copies<0>();
         __syncwarp();
-        const u32 hidden = unseen;
-        unseen = next_keys();
-#pragma unroll
-        for (int t = 0; t < EACH_TIME; ++t) scores[t].clear();
+        const bool hidden = unseen;
+        unseen = next();
+        TileC scores;
+        scores.clear();
 #pragma unroll
         for (int s = 0; s < STEPS; ++s) {
+            TileB<T> key;
             if (!KEPT) load_a(query[0], from(queries, 0, s * 16));
-#pragma unroll
-            for (int t = 0; t < EACH_TIME; ++t) {
-                TileB<T> key;
-                load_b_t(key, from(keys, t * TILE, s * 16));
-                mma(scores[t], query[KEPT ? s : 0], key);
-            }
+            load_b_t(key, from(keys, 0, s * 16));
+            mma(scores, query[KEPT ? s : 0], key);
         }
-        const i32 key0 = tile * KEYS;
-        bool whole = hidden == 0;
+        const i32 key0 = tile * TILE;
+        bool whole = !hidden;
 #pragma unroll
-        for (int s = 0; s < SLOTS; ++s) whole = whole && key0 >= first[s] && key0 + KEYS <= end[s];
+        for (int s = 0; s < SLOTS; ++s) whole = whole && key0 >= first[s] && key0 + TILE <= end[s];
         each(scores, [&](f32 x, int, int) { return times(x, d.scale); });
         if (d.cap != 0) each(scores, [&](f32 x, int, int) { return d.cap * tanhf(x); });
         if (slopes) each(scores, [&](f32 x, int s, int key) { return x - slope[s] * fabsf((f32)(place[s] - key0 - key)); });
         if (!whole)
-            each(scores, [&](f32 x, int s, int key) {
-                return hidden >> key / TILE & 1 || key0 + key < first[s] || key0 + key >= end[s] ? UNSEEN : x;
-            });
-        f32 most[SLOTS], factor[SLOTS];
+            each(scores, [&](f32 x, int s, int key) { return hidden || key0 + key < first[s] || key0 + key >= end[s] ? UNSEEN : x; });
+        f32 most[SLOTS];
 #pragma unroll
         for (int s = 0; s < SLOTS; ++s) most[s] = largest[s];
         each(scores, [&](f32 x, int s, int) { return most[s] = fmaxf(most[s], x), x; });
@@ -175,6 +147,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
         }
         // After the first tiles the largest score seldom changes.
         if (__any_sync(0xffffffffu, grown)) {
+            f32 factor[SLOTS];
 #pragma unroll
             for (int s = 0; s < SLOTS; ++s) {
                 factor[s] = power(largest[s], most[s]);
@@ -194,25 +167,16 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
             sum[s] += weight;
             return weight;
         });
-        TileA<T> weights[EACH_TIME];
 #pragma unroll
-        for (int t = 0; t < EACH_TIME; ++t) {
+        for (int i = 0; i < TileC::N; ++i)
+            if (TileC::slot(i) >= SLOTS) scores.at[i] = 0;
+        const TileA<T> weights = to_a<T>(scores);
 #pragma unroll
-            for (int i = 0; i < TileC::N; ++i)
-                if (TileC::slot(i) >= SLOTS) scores[t].at[i] = 0;
-            weights[t] = to_a<T>(scores[t]);
+        for (int s = 0; s < STEPS; ++s) {
+            TileB<T> value;
+            load_b(value, from(values, 0, s * 16));
+            mma(out_tile[s], weights, value);
         }
-        wait_copies<1>();
-        __syncwarp();
-        next_values();
-#pragma unroll
-        for (int s = 0; s < STEPS; ++s)
-#pragma unroll
-            for (int t = 0; t < EACH_TIME; ++t) {
-                TileB<T> value;
-                load_b(value, from(values, t * TILE, s * 16));
-                mma(out_tile[s], weights[t], value);
-            }
     }
     wait_copies<0>();
 

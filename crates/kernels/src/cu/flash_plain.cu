@@ -1,10 +1,9 @@
 // Attention in plain multiply-adds of f32: what f32 asks for, and what GPUs without matrix units have.
 //
-// Sixteen threads have RM queries together, and of them each every sixteenth key's score and every sixteenth four columns of the result.
-// Those queries are APART from each other: neighbours, which two groups read at once, lie in different banks.
+// 16 × 16 threads: a thread has BM / 16 queries, and of them every sixteenth key's score and every sixteenth four columns of the result.
 
-#define APART (BM / RM)
-#define THREADS (APART * 16)
+#define THREADS 256
+#define RM (BM / 16)
 #define RN (BN / 16)
 // Rows of shared memory, apart so that one column of several rows lies in different banks.
 #define WIDE (D + 4)
@@ -18,7 +17,7 @@ __device__ inline Four four(const f32 *from) { return *(const Four *)from; }
 // ROWS rows from row `first` on, as f32; those at and beyond `end`, and columns beyond the head's size, are zeros.
 template <int ROWS> __device__ inline void widen_rows(f32 *to, const Rows<T> &rows, i32 first, i32 end, const Attention &a) {
     struct alignas(4 * sizeof(T)) Run { T at[4]; };
-#pragma unroll (RM == 8 ? 4 : 2)
+#pragma unroll 2
     for (int piece = threadIdx.x; piece < ROWS * (D / 4); piece += THREADS) {
         const int row = piece / (D / 4), column = piece % (D / 4) * 4;
         Four wide = {0, 0, 0, 0};
@@ -53,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (work.idle()) return;
 
     f32 *const q_tile = shared, *const tile = q_tile + BM * WIDE, *const p_tile = tile + BN * WIDE;
-    const int row0 = threadIdx.x / 16, column0 = threadIdx.x % 16;
+    const int row0 = threadIdx.x / 16 * RM, column0 = threadIdx.x % 16;
     const Rows<T> keys(k, a.k, a, tables, work), values(v, a.v, a, tables, work), queries(q, a.q, work.sequence, work.head, work.q_start);
     widen_rows<BM>(q_tile, queries, work.first, work.q_len, a);
 
@@ -83,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int d = 0; d < D; d += 4) {
             Four x[RM], y[RN];
 #pragma unroll
-            for (int r = 0; r < RM; ++r) x[r] = four(q_tile + (row0 + r * APART) * WIDE + d);
+            for (int r = 0; r < RM; ++r) x[r] = four(q_tile + (row0 + r) * WIDE + d);
 #pragma unroll
             for (int n = 0; n < RN; ++n) y[n] = four(tile + (column0 + n * 16) * WIDE + d);
 #pragma unroll
@@ -95,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
 #pragma unroll
         for (int r = 0; r < RM; ++r) {
-            const Sight sight = work.sight(work.first + row0 + r * APART, key0 + column0);
+            const Sight sight = work.sight(work.first + row0 + r, key0 + column0);
             f32 high = -infinity();
 #pragma unroll
             for (int n = 0; n < RN; ++n) {
@@ -117,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (int n = 0; n < RN; ++n) {
                 const f32 p = power_of_2(scores.times_factor(s[r][n]) - base);
                 sum[r] += p;
-                p_tile[(row0 + r * APART) * P_WIDE + column0 + n * 16] = p;
+                p_tile[(row0 + r) * P_WIDE + column0 + n * 16] = p;
             }
         }
         __syncthreads();
@@ -127,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int n = 0; n < BN; n += 4) {
             Four p[RM];
 #pragma unroll
-            for (int r = 0; r < RM; ++r) p[r] = four(p_tile + (row0 + r * APART) * P_WIDE + n);
+            for (int r = 0; r < RM; ++r) p[r] = four(p_tile + (row0 + r) * P_WIDE + n);
 #pragma unroll
             for (int e = 0; e < 4; ++e)
 #pragma unroll
@@ -148,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int r = 0; r < RM; ++r) {
         const f32 all = across_sixteen(sum[r], [](f32 x, f32 y) { return x + y; }), share = all == 0 ? 0 : 1 / all;
-        const i32 query = work.first + row0 + r * APART;
+        const i32 query = work.first + row0 + r;
         if (query >= work.q_len) continue;
         if (lse && column0 == 0)
             lse[work.sequence * to.lse.sequence + work.head * to.lse.head + (work.q_start + query) * to.lse.row] = log_sum(most[r], all);
