@@ -96,9 +96,14 @@ fn panels(dim: u32) -> u32 {
     dim.next_multiple_of(64)
 }
 
-fn plain(dtype: DType, dim: u32) -> Choice {
+/// With `much` shared memory there are more keys for each query that is read.
+fn plain(dtype: DType, dim: u32, much: bool) -> Choice {
     // 64 KiB are all that AMD has.
-    let (queries, keys) = if dim <= 128 { (64, 32) } else { (32, 16) };
+    let (queries, keys) = match (much, dim <= 128) {
+        (true, true) => (64, 64),
+        (true, false) | (false, true) => (64, 32),
+        (false, false) => (32, 16),
+    };
     let recipe = Recipe::new(&PLAIN, "flash_plain", &[dtype.name()], &[("D", dim), ("BM", queries), ("BN", keys)]);
     Choice { recipe, queries, threads: 256, shared: 4 * ((queries + keys) * (dim + 4) + queries * (keys + 4)) }
 }
@@ -150,7 +155,10 @@ const MOST_PAGED: u32 = 128;
 fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: bool) -> Choice {
     let dim = (dim as u32).next_multiple_of(32);
     if dtype == DType::F32 || !has_matrix_units(info) {
-        plain(dtype, dim)
+        let much = plain(dtype, dim, true);
+        // Two blocks at a time, so that one computes while the other reads; 1 KiB of each is the driver's.
+        let fits = info.vendor == Vendor::Nvidia && 2 * (much.shared as usize + 1024) <= info.shared_per_unit;
+        if fits { much } else { plain(dtype, dim, false) }
     } else if info.arch == "sm_90" && aligned && (!paged || dim <= MOST_PAGED) {
         hopper(dtype, dim, paged)
     } else {
@@ -163,7 +171,7 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     let dims = || (32..=MOST_DIM as u32).step_by(32);
     let mut recipes = Vec::new();
     for (dtype, dim) in TYPES_TAKEN.into_iter().flat_map(|dtype| dims().map(move |dim| (dtype, dim))) {
-        recipes.push(plain(dtype, dim).recipe);
+        recipes.extend([false, true].map(|much| plain(dtype, dim, much).recipe));
         if dtype != DType::F32 {
             recipes.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| tiles(dtype, dim, vendor, 64).recipe));
             let paged = [false, true].into_iter().filter(|paged| !paged || dim <= MOST_PAGED);
@@ -457,7 +465,8 @@ mod tests {
     #[test]
     fn tiles_fit_shared_memory() {
         for dim in (32..=256).step_by(32) {
-            assert!(plain(DType::F32, dim).shared <= 64 << 10, "{dim}");
+            assert!(plain(DType::F32, dim, false).shared <= 64 << 10, "{dim}");
+            assert!(plain(DType::F32, dim, true).shared <= 113 << 10, "{dim}");
             assert!(tiles(DType::F16, dim, Vendor::Amd, 64).shared <= 64 << 10, "{dim}");
             assert!(tiles(DType::F16, dim, Vendor::Nvidia, 32).shared <= 99 << 10, "{dim}");
             assert!(hopper(DType::F16, dim, false).shared <= 227 << 10, "{dim}");
