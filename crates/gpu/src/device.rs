@@ -77,6 +77,11 @@ impl DeviceInfo {
     pub fn base_arch(&self) -> &str {
         self.arch.split(':').next().unwrap_or(&self.arch)
     }
+
+    /// Whether a kernel can start before the one before it ends; drivers that know these GPUs know such launches.
+    pub(crate) fn starts_early(&self) -> bool {
+        self.vendor == Vendor::Nvidia && self.arch.strip_prefix("sm_").and_then(|n| n.parse().ok()).is_some_and(|n: u32| n >= 90)
+    }
 }
 
 /// Free and total bytes.

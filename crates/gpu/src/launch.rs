@@ -18,12 +18,15 @@ pub struct Launch {
     pub shared: u32,
     /// All blocks run at once and may wait for each other.
     pub cooperative: bool,
+    /// The kernel may start while the one before it in the stream still runs, and waits for its end itself, with `griddepcontrol.wait`,
+    /// before it touches memory. NVIDIA GPUs from sm_90 on do so; elsewhere, and in graphs, it starts in its turn.
+    pub early: bool,
 }
 
 impl Launch {
     /// A grid of blocks.
     pub fn new(grid: [u32; 3], block: [u32; 3]) -> Launch {
-        Launch { grid, block, shared: 0, cooperative: false }
+        Launch { grid, block, shared: 0, cooperative: false, early: false }
     }
 
     /// At least one thread for each of `elements`, in blocks of `block` threads. No elements still make one block.
@@ -41,6 +44,11 @@ impl Launch {
     /// The same with blocks that may wait for each other.
     pub fn cooperative(self) -> Launch {
         Launch { cooperative: true, ..self }
+    }
+
+    /// The same with a start before the end of the kernel before; see [`Launch::early`].
+    pub fn early(self) -> Launch {
+        Launch { early: true, ..self }
     }
 }
 

@@ -65,5 +65,5 @@ pub use module::{Kernel, Module};
 pub use pool::PoolStats;
 pub use select::{Backend, Gpus, Preference, Selection, init};
 pub use stream::{Priorities, Stream};
-pub use table::{DevicePtr, Failure, Handle, IpcHandle, Row, Slot as TableSlot, Source, Table, Vendor};
+pub use table::{DevicePtr, Failure, Handle, IpcHandle, LaunchAttribute, LaunchConfig, Row, Slot as TableSlot, Source, Table, Vendor};
 pub use vendor::{Attribute, MemoryKind};

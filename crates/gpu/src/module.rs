@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::launch::{Arg, Args, Launch, default_block_size};
 use crate::memory::{MemoryRange, mark_used};
 use crate::stream::Stream;
-use crate::table::{Failure, Handle, Vendor};
+use crate::table::{Failure, Handle, LaunchAttribute, LaunchConfig, Vendor};
 use crate::vendor::{self, code};
 
 /// Compiled code on a device. Cheap to clone; unloaded when the last kernel of it is gone.
@@ -251,10 +251,17 @@ impl Kernel {
             *slot = arg.as_bytes().as_ptr().cast_mut().cast();
         }
         let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
+        let early = launch.early && device.info().starts_early() && stream.capture().is_none();
         // SAFETY: the function and the stream are live; the parameters fit as checked, and as the caller vouches.
         device.check(unsafe {
             if launch.cooperative {
                 table.launch_cooperative(self.raw, gx, gy, gz, bx, by, bz, launch.shared, stream.raw(), params.as_mut_ptr())
+            } else if early {
+                // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+                let attribute = LaunchAttribute { id: 6, value: [1, 0, 0, 0, 0, 0, 0, 0] };
+                let (grid, block, shared) = (launch.grid, launch.block, launch.shared);
+                let config = LaunchConfig { grid, block, shared, stream: stream.raw(), attributes: &attribute, count: 1 };
+                table.launch_with(&config, self.raw, params.as_mut_ptr(), std::ptr::null_mut())
             } else {
                 table.launch(self.raw, gx, gy, gz, bx, by, bz, launch.shared, stream.raw(), params.as_mut_ptr(), std::ptr::null_mut())
             }

@@ -208,6 +208,32 @@ pub type DevicePtr = u64;
 pub struct IpcHandle(pub [u8; 64]);
 /// An opaque driver handle.
 pub type Handle = *mut c_void;
+/// `CUlaunchConfig`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct LaunchConfig {
+    /// Blocks in each direction.
+    pub grid: [c_uint; 3],
+    /// Threads of a block in each direction.
+    pub block: [c_uint; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared: c_uint,
+    /// Where it is queued.
+    pub stream: Handle,
+    /// What else is asked for, and how many.
+    pub attributes: *const LaunchAttribute,
+    /// How many.
+    pub count: c_uint,
+}
+/// `CUlaunchAttribute`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct LaunchAttribute {
+    /// Which.
+    pub id: u64,
+    /// Its value; a union.
+    pub value: [u64; 8],
+}
 /// A function the driver runs on the host.
 pub type HostFunction = unsafe extern "C" fn(*mut c_void);
 /// HIP's older form of the same.
@@ -360,6 +386,8 @@ two_vendor_table! {
     function_parameter(function: Handle, index: usize, offset: *mut usize, bytes: *mut usize) = "cuFuncGetParamInfo" | -;
     /// Launches a kernel.
     launch(function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint, stream: Handle, params: *mut *mut c_void, extra: *mut *mut c_void) = "cuLaunchKernel" | "hipModuleLaunchKernel";
+    /// Launches a kernel with attributes (driver 11.8+).
+    launch_with(config: *const LaunchConfig, function: Handle, params: *mut *mut c_void, extra: *mut *mut c_void) = "cuLaunchKernelEx" | -;
     /// Launches a kernel whose blocks may wait for each other (HIP 5.5+).
     launch_cooperative(function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint, stream: Handle, params: *mut *mut c_void) = "cuLaunchCooperativeKernel" | "hipModuleLaunchCooperativeKernel";
     /// Blocks of a kernel that fit on one multiprocessor at a time.

@@ -339,6 +339,18 @@ fn cooperative_launches_work_where_the_device_has_them() {
 }
 
 #[test]
+fn kernels_that_may_start_early_run_on_every_device() {
+    on_every_device(|place| {
+        let Some(kernel) = place.kernel("scale") else { return };
+        let stream = place.device.stream().unwrap();
+        let mut buffer = stream.upload(&numbers(512)).unwrap();
+        // SAFETY: the types are the kernel's, and it stays within 512 elements; no kernel runs before it.
+        unsafe { kernel.launch(&stream, Launch::for_elements(512, 256).early(), (&mut buffer, 3.0f32, 512u32)) }.unwrap();
+        assert_eq!(stream.download(&buffer).unwrap()[511], numbers(512)[511] * 3.0);
+    });
+}
+
+#[test]
 fn kernels_are_found_by_name_or_the_names_are_listed() {
     on_every_device(|place| {
         let Some(module) = place.module() else { return };

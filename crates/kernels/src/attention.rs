@@ -78,7 +78,7 @@ struct Shape {
     cap: f32,
     slopes: i32,
     aligned: i32,
-    padding: i32,
+    wide: i32,
 }
 
 /// A program, and how it is launched.
@@ -96,9 +96,14 @@ fn panels(dim: u32) -> u32 {
     dim.next_multiple_of(64)
 }
 
-fn plain(dtype: DType, dim: u32) -> Choice {
+/// With `much` shared memory there are more keys for each query that is read.
+fn plain(dtype: DType, dim: u32, much: bool) -> Choice {
     // 64 KiB are all that AMD has.
-    let (queries, keys) = if dim <= 128 { (64, 32) } else { (32, 16) };
+    let (queries, keys) = match (much, dim <= 128) {
+        (true, true) => (64, 64),
+        (true, false) | (false, true) => (64, 32),
+        (false, false) => (32, 16),
+    };
     let recipe = Recipe::new(&PLAIN, "flash_plain", &[dtype.name()], &[("D", dim), ("BM", queries), ("BN", keys)]);
     Choice { recipe, queries, threads: 256, shared: 4 * ((queries + keys) * (dim + 4) + queries * (keys + 4)) }
 }
@@ -150,7 +155,10 @@ const MOST_PAGED: u32 = 128;
 fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: bool) -> Choice {
     let dim = (dim as u32).next_multiple_of(32);
     if dtype == DType::F32 || !has_matrix_units(info) {
-        plain(dtype, dim)
+        let much = plain(dtype, dim, true);
+        // Two blocks at a time, so that one computes while the other reads; 1 KiB of each is the driver's.
+        let fits = info.vendor == Vendor::Nvidia && 2 * (much.shared as usize + 1024) <= info.shared_per_unit;
+        if fits { much } else { plain(dtype, dim, false) }
     } else if info.arch == "sm_90" && aligned && (!paged || dim <= MOST_PAGED) {
         hopper(dtype, dim, paged)
     } else {
@@ -163,7 +171,7 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     let dims = || (32..=MOST_DIM as u32).step_by(32);
     let mut recipes = Vec::new();
     for (dtype, dim) in TYPES_TAKEN.into_iter().flat_map(|dtype| dims().map(move |dim| (dtype, dim))) {
-        recipes.push(plain(dtype, dim).recipe);
+        recipes.extend([false, true].map(|much| plain(dtype, dim, much).recipe));
         if dtype != DType::F32 {
             recipes.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| tiles(dtype, dim, vendor, 64).recipe));
             let paged = [false, true].into_iter().filter(|paged| !paged || dim <= MOST_PAGED);
@@ -227,6 +235,9 @@ impl Kernels {
     /// `out = softmax(q · kᵀ · scale) · v` for each head, `out` and `q` of (sequences, queries, heads, dimension): f32, f16 or bf16, f16 and
     /// bf16 with sums in f32. Heads of keys and values may be fewer, each for as many neighbouring heads of queries. The dimension is a
     /// multiple of 8 up to 256, its elements side by side; other strides are free. A query that sees no key gets zeros.
+    ///
+    /// NaN in a query or a key reaches the queries that see it, and no others. Values that are NaN or infinite may reach queries near
+    /// those that see them too: what is not seen is multiplied with 0. What lies behind the lengths reaches none.
     ///
     /// `lse`, an `f32` of (sequences, heads, queries), gets the logarithms of the sums of the scores' powers: −∞ where there are none.
     pub fn attention(
@@ -429,6 +440,11 @@ fn check(
         pairs: pairs as i32,
         scale: options.scale,
         cap: options.soft_cap.unwrap_or(0.0),
+        wide: [packed.map(|packed| packed.queries), kv_packed, keys.lengths]
+            .iter()
+            .enumerate()
+            .map(|(bit, table)| i32::from(table.is_some_and(|table| table.dtype() == DType::U32)) << bit)
+            .sum(),
         ..Shape::default()
     })
 }
@@ -449,7 +465,8 @@ mod tests {
     #[test]
     fn tiles_fit_shared_memory() {
         for dim in (32..=256).step_by(32) {
-            assert!(plain(DType::F32, dim).shared <= 64 << 10, "{dim}");
+            assert!(plain(DType::F32, dim, false).shared <= 64 << 10, "{dim}");
+            assert!(plain(DType::F32, dim, true).shared <= 113 << 10, "{dim}");
             assert!(tiles(DType::F16, dim, Vendor::Amd, 64).shared <= 64 << 10, "{dim}");
             assert!(tiles(DType::F16, dim, Vendor::Nvidia, 32).shared <= 99 << 10, "{dim}");
             assert!(hopper(DType::F16, dim, false).shared <= 227 << 10, "{dim}");

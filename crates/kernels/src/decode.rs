@@ -15,14 +15,16 @@ use crate::view::{View, ViewMut};
 
 const TYPES: &str = include_str!("cu/types.cuh");
 const HEADS: &str = include_str!("cu/heads.cuh");
+const EARLY: &str = include_str!("cu/early.cuh");
 const COMMON: &str = include_str!("cu/decode.cuh");
 const KERNELS: &[&str] = &["_parts", "_combine"];
 static TILES: File = File {
     name: "decode_tile.cu",
-    texts: &[TYPES, include_str!("cu/tile.cuh"), HEADS, COMMON, include_str!("cu/decode_tile.cu")],
+    texts: &[TYPES, include_str!("cu/tile.cuh"), HEADS, EARLY, COMMON, include_str!("cu/decode_tile.cu")],
     kernels: KERNELS,
 };
-static PLAIN: File = File { name: "decode_plain.cu", texts: &[TYPES, HEADS, COMMON, include_str!("cu/decode_plain.cu")], kernels: KERNELS };
+static PLAIN: File =
+    File { name: "decode_plain.cu", texts: &[TYPES, HEADS, EARLY, COMMON, include_str!("cu/decode_plain.cu")], kernels: KERNELS };
 
 /// Elements of a head at most.
 const MOST_DIM: usize = 256;
@@ -56,6 +58,8 @@ struct Numbers {
     causal: i32,
     window: i32,
     whole_queries: i32,
+    wide: i32,
+    padding: i32,
     scale: f32,
     cap: f32,
 }
@@ -63,15 +67,25 @@ struct Numbers {
 /// Which kernel, and its shape.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
-    Tiles { waves: u32 },
-    Plain { waves: u32, rows: u32, vectors: bool },
+    /// `few` where 8 rows are enough.
+    Tiles {
+        waves: u32,
+        few: bool,
+    },
+    Plain {
+        waves: u32,
+        rows: u32,
+        vectors: bool,
+    },
 }
 
 impl Way {
     fn recipe(self, dtype: DType, dim: usize, paged: bool) -> Recipe {
         let (dim, paged) = (("DIM", dim as u32), ("PAGED", paged.into()));
         match self {
-            Way::Tiles { waves } => Recipe::new(&TILES, "decode_tiles", &[dtype.name()], &[dim, paged, ("WAVES", waves)]),
+            Way::Tiles { waves, few } => {
+                Recipe::new(&TILES, "decode_tiles", &[dtype.name()], &[dim, paged, ("WAVES", waves), ("FEW", few.into())])
+            }
             Way::Plain { waves, rows, vectors } => {
                 let numbers = [dim, paged, ("WAVES", waves), ("ROWS", rows), ("VECTORS", vectors.into())];
                 Recipe::new(&PLAIN, "decode_plain", &[dtype.name()], &numbers)
@@ -84,7 +98,7 @@ impl Way {
     fn shared(self, dtype: DType, dim: usize, wave: u32) -> u32 {
         let (size, columns) = (dtype.size() as u32, if dim <= 32 { 32 } else { dim.next_multiple_of(64) });
         match self {
-            Way::Tiles { waves } => (4 * waves + 1) * TILE as u32 * size * columns as u32,
+            Way::Tiles { waves, .. } => (4 * waves + 1) * TILE as u32 * size * columns as u32,
             // The results of the waves come to lie there in the end.
             Way::Plain { waves, rows, .. } => {
                 let lanes = (dim.next_power_of_two() as u32 / EACH_LANE).clamp(4, 32);
@@ -102,7 +116,7 @@ impl Way {
 
     fn waves(self) -> u32 {
         match self {
-            Way::Tiles { waves } | Way::Plain { waves, .. } => waves,
+            Way::Tiles { waves, .. } | Way::Plain { waves, .. } => waves,
         }
     }
 }
@@ -110,9 +124,17 @@ impl Way {
 /// Elements of a key that a lane of the plain kernel has.
 const EACH_LANE: u32 = 8;
 
-/// The ways to try, the best first, as far as shared memory goes.
-fn ways(matrix_units: bool, rows: usize, vectors: bool) -> impl Iterator<Item = Way> {
-    let tiles = [4, 2, 1].into_iter().filter(move |_| matrix_units).map(|waves| Way::Tiles { waves });
+/// The ways to try, the best first, as far as shared memory goes; `units` are the vendor's whose matrix units can be used.
+fn ways(units: Option<Vendor>, dim: usize, rows: usize, vectors: bool) -> impl Iterator<Item = Way> {
+    let tiles: &[u32] = match units {
+        Some(Vendor::Nvidia) if dim <= 128 => &[6, 4, 2, 1],
+        Some(Vendor::Nvidia) => &[3, 2, 1],
+        Some(Vendor::Amd) => &[4, 2, 1],
+        None => &[],
+    };
+    // Of AMD's a lane has one row anyway.
+    let few = rows <= TILE / 2 && units == Some(Vendor::Nvidia);
+    let tiles = tiles.iter().map(move |waves| Way::Tiles { waves: *waves, few });
     let rows = rows.next_power_of_two().min(MOST_ROWS) as u32;
     tiles.chain([8, 4, 2, 1].map(|waves| Way::Plain { waves, rows, vectors }))
 }
@@ -126,7 +148,7 @@ fn bad(reason: String) -> Error {
 impl Kernels {
     /// Attention of queries of (sequences, tokens, heads, elements) to keys and values, best for few tokens and many keys: the keys are
     /// split among blocks, whose results are put together. `f32`, `f16` or `bf16`, up to 256 elements of a head, which several heads of
-    /// queries may share. Queries that see no key give zeros.
+    /// queries may share. Queries that see no key give zeros. NaN goes the same ways as in [`Kernels::attention`].
     pub fn decode_attention(
         &self,
         stream: &Stream,
@@ -200,6 +222,7 @@ impl Kernels {
             units: info.compute_units as usize,
             // Without an answer of the driver's two are likely.
             at_once: kernels[0].active_blocks(threads, shared).unwrap_or(2).max(1) as usize,
+            enough: if way.waves() == 6 { 1.0 } else { 2.0 },
         });
         let numbers = Numbers {
             q: Steps::of(OP, &q)?,
@@ -220,6 +243,8 @@ impl Kernels {
             // Wider than all keys is none.
             window: options.window.map_or(0, |window| window.min(1 << 30) as i32),
             whole_queries: packed(&q, width(&[dtype])).into(),
+            wide: kv.lengths.is_some_and(|lengths| lengths.dtype() == DType::U32).into(),
+            padding: 0,
             scale: options.soft_cap.map_or(options.scale * LOG2_E, |cap| options.scale / cap),
             cap: options.soft_cap.map_or(0.0, |cap| cap * LOG2_E),
         };
@@ -247,8 +272,8 @@ impl Kernels {
             return Ok(());
         }
         let down = 8;
-        let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared(4 * (splits + down * dim) as u32);
-        // SAFETY: as above; every part was written by the launch before.
+        let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared(4 * (splits + down * dim) as u32).early();
+        // SAFETY: as above; every part was written by the launch before, whose end the kernel waits for.
         unsafe { kernels[1].launch(stream, launch, (out.start(), &partial, &logs, Arg::value(&numbers))) }.map_err(refused(OP))
     }
 
@@ -264,7 +289,7 @@ impl Kernels {
         let fits = dtype != DType::F32 && vectors && whole_tiles && dim.is_multiple_of(TILE);
         // A little more is taken by what the waves tell each other.
         let shared = info.shared_per_block_max.max(info.shared_per_block);
-        let mut ways = ways(matrix_units && fits, rows, vectors);
+        let mut ways = ways(Some(info.vendor).filter(|_| matrix_units && fits), dim, rows, vectors);
         ways.find(|way| way.shared(dtype, dim, info.wave_size) as usize + 1024 <= shared)
             .ok_or_else(|| bad(format!("{} bytes of shared memory are too few", shared)))
     }
@@ -278,20 +303,24 @@ struct Share {
     units: usize,
     /// Blocks that a unit takes at a time.
     at_once: usize,
+    /// Blocks that it needs to read as fast as it can.
+    enough: f64,
 }
 
 /// Parts that the keys are split into, by an estimate of the bytes that a unit reads until all are done: its share of all; at the end, where
-/// fewer than two blocks a unit are left, a part of one block; and, as bytes, the time that further rounds of blocks and putting parts
-/// together take, as measured on an H200.
+/// fewer blocks than enough are left, a part of one block; a fifth of what units with more blocks than others have more; and, as bytes, the
+/// time that further rounds of blocks and putting parts together take, as measured on an H200.
 fn splits(share: &Share) -> usize {
     let (units, slots) = (share.units.max(1) as f64, (share.units * share.at_once).max(1));
     let cost = |splits: usize| {
         let (blocks, bytes) = (share.blocks * splits, (share.keys.div_ceil(splits) * share.key_bytes) as f64);
         let rounds = (blocks - 1) / slots;
         let last = blocks - rounds * slots;
-        let alone = (1.0 - last as f64 / (2.0 * units)).max(0.0);
-        let together = if splits > 1 { 200e3 + 4e3 * splits as f64 } else { 0.0 };
-        blocks as f64 * bytes / units + alone * bytes + 150e3 * rounds as f64 + together
+        let alone = (1.0 - last as f64 / (share.enough * units)).max(0.0);
+        let even = blocks as f64 * bytes / units;
+        let uneven = (blocks as f64 / units).ceil() * bytes - even;
+        let together = if splits > 1 { 130e3 + 8e3 * splits as f64 } else { 0.0 };
+        even + alone * bytes + 0.2 * uneven + 150e3 * rounds as f64 + together
     };
     (1..=(share.keys / LEAST_KEYS).clamp(1, MOST_SPLITS)).min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
 }
@@ -300,8 +329,11 @@ fn splits(share: &Share) -> usize {
 pub(crate) fn recipes() -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for paged in [false, true] {
-        for (dim, waves) in [(32, 4), (64, 4), (128, 4), (256, 2)] {
-            recipes.extend([DType::F16, DType::Bf16].map(|dtype| Way::Tiles { waves }.recipe(dtype, dim, paged)));
+        for dim in [32, 64, 128, 256] {
+            for (units, rows) in [(Vendor::Nvidia, 8), (Vendor::Nvidia, 16), (Vendor::Amd, 16)] {
+                let way = ways(Some(units), dim, rows, true).next();
+                recipes.extend(way.into_iter().flat_map(|way| [DType::F16, DType::Bf16].map(|dtype| way.recipe(dtype, dim, paged))));
+            }
             let plain = |rows| Way::Plain { waves: 8, rows, vectors: true };
             recipes.extend([1, 2, 4].map(|rows| plain(rows).recipe(DType::F32, dim, paged)));
         }
@@ -316,24 +348,22 @@ mod tests {
 
     #[test]
     fn keys_are_split_where_blocks_are_few() {
-        let parts = |blocks, keys| splits(&Share { blocks, keys, key_bytes: 512, units: 132, at_once: 3 });
-        // The best of those that were measured.
-        assert_eq!([parts(256, 8192), parts(264, 4096), parts(320, 4096)], [1; 3]);
-        assert_eq!(parts(136, 4096), 2);
-        assert!((3..=8).contains(&parts(400, 4096)));
-        assert!((4..=6).contains(&parts(64, 4096)));
-        assert!((30..=49).contains(&parts(8, 65536)));
-        assert_eq!((parts(8, 512), parts(1, 100)), (1, 1));
-        assert_eq!(splits(&Share { blocks: 1, keys: 1000, key_bytes: 2048, units: 304, at_once: 2 }), 3);
+        let parts = |blocks, keys| splits(&Share { blocks, keys, key_bytes: 512, units: 132, at_once: 2, enough: 1.0 });
+        // The best of those that were measured, or nearly.
+        assert_eq!([parts(256, 8192), parts(1024, 2048), parts(512, 2048)], [1; 3]);
+        assert!((2..=4).contains(&parts(64, 4096)));
+        assert_eq!((parts(8, 65536), parts(16, 16384)), (16, 8));
+        assert_eq!(parts(1, 100), 1);
+        assert_eq!(splits(&Share { blocks: 1, keys: 1000, key_bytes: 2048, units: 304, at_once: 2, enough: 2.0 }), 3);
     }
 
     #[test]
     fn what_is_on_its_way_fits_into_shared_memory() {
         let shared = |way: Way, dtype, dim, wave| way.shared(dtype, dim, wave);
-        assert_eq!(shared(Way::Tiles { waves: 4 }, DType::Bf16, 128, 32), 17 * 4096);
-        assert_eq!(shared(Way::Tiles { waves: 1 }, DType::F16, 96, 64), 5 * 4096);
+        assert_eq!(shared(Way::Tiles { waves: 6, few: true }, DType::Bf16, 128, 32), 25 * 4096);
+        assert_eq!(shared(Way::Tiles { waves: 1, few: false }, DType::F16, 96, 64), 5 * 4096);
         assert_eq!(shared(Way::Plain { waves: 8, rows: 4, vectors: true }, DType::F32, 128, 32), 32768);
-        let least = ways(true, 5, false).last().unwrap();
+        let least = ways(Some(Vendor::Amd), 128, 5, false).last().unwrap();
         assert_eq!(least, Way::Plain { waves: 1, rows: 4, vectors: false });
     }
 }

@@ -149,8 +149,11 @@ const OP: &str = "matmul";
 const HEADERS: [&str; 3] = [include_str!("cu/types.cuh"), include_str!("cu/tile.cuh"), include_str!("cu/product.cuh")];
 static TILES: File = File { name: "matmul.cu", texts: &[HEADERS[0], HEADERS[1], HEADERS[2], include_str!("cu/matmul.cu")], kernels: &[""] };
 static PLAIN: File = File { name: "plain.cu", texts: &[HEADERS[0], HEADERS[2], include_str!("cu/plain.cu")], kernels: &[""] };
-static VECTORS: File =
-    File { name: "gemv.cu", texts: &[HEADERS[0], HEADERS[2], include_str!("cu/gemv.cu")], kernels: &["_rows", "_columns", "_combine"] };
+static VECTORS: File = File {
+    name: "gemv.cu",
+    texts: &[HEADERS[0], HEADERS[2], include_str!("cu/early.cuh"), include_str!("cu/gemv.cu")],
+    kernels: &["_rows", "_columns", "_combine"],
+};
 
 /// Vectors that a matrix is multiplied with at once: with more, matrix units are faster.
 fn most_vectors(dtype: DType) -> u64 {
@@ -168,6 +171,9 @@ impl Kernels {
     /// are repeated. Any strides will do. `a` and `b` are of one type: f32 and f64 give their own type, f16 and bf16 their own or f32,
     /// `u8`, taken for the bits of signed bytes, gives i32. Sums are f32 (i32 of bytes, f64 of f64), and rounded once. The matrix units of
     /// AMD's gfx90a take f16 too small to be normal numbers for 0.
+    ///
+    /// A batch of several dimensions that cannot be walked in one step goes to the library in parts, one after the other: should it fail
+    /// at a later one, [`Error::Library`], those before are written.
     pub fn matmul(&self, stream: &Stream, matmul: &Matmul<'_>, a: &View<'_>, b: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
         let out = out.as_view();
         let work = self.check_matmul(stream, matmul, *a, *b, out)?;
@@ -354,7 +360,7 @@ impl Kernels {
                 unsafe { kernels[0].launch(stream, launch, (out, a, b, bias, Arg::value(&product))) }.map_err(refused(OP))
             }
             Way::Columns => {
-                let across = product.m.div_ceil(32 * each);
+                let across = product.m.div_ceil(16 * each);
                 // Parts of k for all units to have four blocks at once; the sums of many would take longer.
                 let wanted = u64::from(self.device().info().compute_units) * 4 / (across * product.batches).max(1);
                 let parts = wanted.min(product.k / 64).clamp(1, 0xffff);
@@ -365,18 +371,20 @@ impl Kernels {
                 let launch = Launch::new([grid(across), product.parts, product.batches.min(0xffff) as u32], [256, 1, 1]);
                 // SAFETY: as in `multiply_here`; there is a sum for each part of each element.
                 unsafe { kernels[1].launch(stream, launch, (&mut sums, a, b, Arg::value(&product))) }.map_err(refused(OP))?;
-                self.combine(stream, work, product, Arg::from(&sums))
+                self.combine(stream, work, product, Arg::from(&sums), true)
             }
         }
     }
 
-    /// The last step of products whose sums are elsewhere: m by m, for each of n, for each part, for each of the batch.
-    fn combine(&self, stream: &Stream, work: &Work<'_>, product: Product, sums: Arg<'_>) -> Result<()> {
+    /// The last step of products whose sums are elsewhere: m by m, for each of n, for each part, for each of the batch. `early` says that
+    /// they are from a kernel of ours.
+    fn combine(&self, stream: &Stream, work: &Work<'_>, product: Product, sums: Arg<'_>, early: bool) -> Result<()> {
         let vectors = if product.n <= most_vectors(work.a.dtype()) { product.n.next_power_of_two() as u32 } else { 1 };
         let kernels = self.load(&vectors_recipe(work.a.dtype(), work.out.dtype(), vectors))?;
         let Launch { grid: [blocks, ..], .. } = Launch::for_elements(product.m as usize, 256);
         let launch = Launch::new([blocks, product.n.min(0xffff) as u32, product.batches.min(0xffff) as u32], [256, 1, 1]);
-        // SAFETY: as in `multiply_here`.
+        let launch = Launch { early, ..launch };
+        // SAFETY: as in `multiply_here`; the kernel waits for the one before.
         unsafe { kernels[2].launch(stream, launch, (Arg::from(work.out.start()), sums, work.bias_start(), Arg::value(&product))) }
             .map_err(refused(OP))
     }
@@ -415,7 +423,7 @@ impl Kernels {
         let there = self.through_library(stream, &Work { product: alone, out: view.as_view(), ..*work }, library, Epilogue::default())?;
         if there {
             let turned = work.turned();
-            self.combine(stream, &turned, Product { parts: 1, ..turned.product }, Arg::from(&sums))?;
+            self.combine(stream, &turned, Product { parts: 1, ..turned.product }, Arg::from(&sums), false)?;
         }
         Ok(there)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::machine::{BAD_HANDLE, EventState, INVALID, Invocation, Item, Machine, Op, StreamState};
 use super::{index, machine};
-use crate::table::{DevicePtr, Handle, HostFunction, IpcHandle, StreamCallback, Table, Vendor};
+use crate::table::{DevicePtr, Handle, HostFunction, IpcHandle, LaunchConfig, StreamCallback, Table, Vendor};
 use crate::vendor::{Attribute, MemoryKind, POINTER_DEVICE_ORDINAL, POINTER_IS_MANAGED, POINTER_MEMORY_TYPE};
 
 const NO_DEVICE: i32 = 100;
@@ -602,6 +602,11 @@ calls! {
     }
     fn launch(function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint, stream: Handle, params: *mut *mut c_void, _extra: *mut *mut c_void) |m| {
         queue_launch(m, function, ([gx, gy, gz], [bx, by, bz], shared), stream, params)
+    }
+    fn launch_with(config: *const LaunchConfig, function: Handle, params: *mut *mut c_void, _extra: *mut *mut c_void) |m| {
+        // SAFETY: the caller's config lives for the call.
+        let LaunchConfig { grid, block, shared, stream, .. } = unsafe { config.read() };
+        queue_launch(m, function, (grid, block, shared), stream, params)
     }
     fn launch_cooperative(function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint, stream: Handle, params: *mut *mut c_void) |m| {
         queue_launch(m, function, ([gx, gy, gz], [bx, by, bz], shared), stream, params)

@@ -22,6 +22,8 @@ struct Attention {
     i32 slopes;
     // Whether every row begins at a multiple of 16 bytes.
     i32 aligned;
+    // Which tables are of u32, a bit for each: starts of queries, starts of keys, numbers of keys.
+    i32 wide;
 };
 
 // The tables of a call; those that it has not are null. They are the caller's: what they say is held to what there is.
@@ -48,12 +50,15 @@ __device__ inline Results results(const Attention &a) {
 __device__ inline i32 least(i32 a, i32 b) { return a < b ? a : b; }
 __device__ inline i32 largest(i32 a, i32 b) { return a > b ? a : b; }
 
+// What a table says, held to what there is: as a u32 nothing is below 0.
+__device__ inline i32 held(i32 number, bool wide, i32 most) { return number < 0 ? (wide ? most : 0) : least(number, most); }
+
 // From where a sequence's rows start, and how many there are.
 struct Span { i32 start, len; };
-__device__ inline Span span(const i32 *starts, i32 sequence, i32 rows, i32 most) {
+__device__ inline Span span(const i32 *starts, bool wide, i32 sequence, i32 rows, i32 most) {
     Span all = {0, most};
     if (!starts) return all;
-    const i32 start = least(largest(starts[sequence], 0), rows), end = least(largest(starts[sequence + 1], start), rows);
+    const i32 start = held(starts[sequence], wide, rows), end = largest(held(starts[sequence + 1], wide, rows), start);
     Span some = {start, least(end - start, most)};
     return some;
 }
@@ -76,9 +81,10 @@ template <int QUERIES, int KEYS> struct Work {
         sequence = pair / a.heads;
         head = pair - sequence * a.heads;
         first = (a.tiles - 1 - (i32)tile) * QUERIES;
-        const Span q = span(t.q_starts, sequence, a.q_rows, a.q_len), kv = span(t.kv_starts, sequence, a.kv_rows, a.kv_len);
+        const Span q = span(t.q_starts, a.wide & 1, sequence, a.q_rows, a.q_len);
+        const Span kv = span(t.kv_starts, a.wide & 2, sequence, a.kv_rows, a.kv_len);
         q_start = q.start, q_len = q.len, kv_start = kv.start, kv_len = kv.len;
-        if (t.kv_lengths) kv_len = least(largest(t.kv_lengths[sequence], 0), kv_len);
+        if (t.kv_lengths) kv_len = held(t.kv_lengths[sequence], a.wide & 4, kv_len);
         shift = kv_len - q_len, left = a.left, right = a.right;
         const i32 low = largest(first + shift - left, 0), high = least(least(first + QUERIES, q_len) + shift + right, kv_len);
         begin = low / KEYS;
@@ -166,7 +172,8 @@ __device__ inline f32 power_of_2(f32 x) {
 #endif
 }
 
-// What becomes of a product of query and key before the softmax: times `factor`, once it went through `bend`.
+// What becomes of a product of query and key before the softmax: where scores are `bent`, `capped` or `scaled`, and then `sloped`. All are
+// multiplied with `factor`.
 struct Scores {
     f32 factor, scale, cap, turn, slope;
     bool bent;
@@ -181,12 +188,18 @@ struct Scores {
     // cap · tanh(x / cap)
     __device__ f32 capped(f32 x) const { return cap - __fdividef(2 * cap, 1 + power_of_2(x * turn)); }
     __device__ f32 scaled(f32 x) const { return x * scale; }
+    // Rounded before anything is taken from it: of large scores, what rounding takes is more than powers hold.
+    __device__ f32 times_factor(f32 x) const { return __fmul_rn(x, factor); }
     // Less by a slope times the distance.
     __device__ f32 sloped(f32 x, f32 distance) const { return fmaf(-slope, fabsf(distance), x); }
 };
 
 // The natural logarithm of a row's sum, of which 2 to the power of `most` was taken out.
 __device__ inline f32 log_sum(f32 most, f32 sum) { return sum == 0 ? -infinity() : (most + log2f(sum)) * 0.6931471805599453f; }
+
+// Up to this far from 0, a score may be multiplied with its factor and the largest taken from it in one step: what rounding took off the
+// largest is the same for all, and cancels out.
+#define FAR 1048576.0f
 
 // A row's largest score so far may fall behind by this much before sums are scaled anew: 2 to its power is far from an overflow.
 #define SLACK 8.0f

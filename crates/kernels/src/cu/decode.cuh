@@ -10,6 +10,8 @@ struct Decode {
     i32 table[2], lengths, slopes;
     // The last says whether the queries can be read 16 bytes at a time.
     i32 tokens, heads, group, keys, block_keys, blocks, splits, causal, window, whole_queries;
+    // Whether the lengths are u32.
+    i32 wide, padding;
     // Scores are multiplied with `scale`, and if there is a cap it is put on them. Then they count powers of 2.
     f32 scale, cap;
 };
@@ -50,7 +52,7 @@ struct Part {
         len = d.keys;
         if (lengths) {
             const i32 given = lengths[(i64)sequence * d.lengths];
-            len = given < 0 ? 0 : given < len ? given : len;
+            len = given < 0 ? (d.wide ? len : 0) : given < len ? given : len;
         }
         const i32 from = Sees(d, len, row0 / d.group).first / tile, last = Sees(d, len, (row0 + rows - 1) / d.group).end;
         const i32 to = last > 0 ? (last + tile - 1) / tile : 0;
@@ -81,23 +83,27 @@ __device__ inline i32 block_of(const Decode &d, const i32 *table, i32 sequence, 
 #endif
 }
 
+__device__ inline f32 power_of_2(f32 x) {
+#if defined(__AMDGCN__)
+    return __builtin_amdgcn_exp2f(x);
+#else
+    f32 y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
+// Rounded before anything is added: of large scores, what rounding takes is more than powers hold.
+__device__ inline f32 times(f32 x, f32 y) { return __fmul_rn(x, y); }
+
 __device__ inline f32 score(const Decode &d, f32 product, f32 slope, i32 distance) {
-    f32 x = product * d.scale;
+    f32 x = times(product, d.scale);
     if (d.cap != 0) x = d.cap * tanhf(x);
     return x - slope * (f32)(distance < 0 ? -distance : distance);
 }
 
 // A score of what is not seen; and 2 to the power of a score, less than the largest of them, which may be that.
 #define UNSEEN (-__int_as_float(0x7f800000))
-__device__ inline f32 power(f32 x, f32 largest) {
-    f32 result;
-#if defined(__AMDGCN__)
-    result = __builtin_amdgcn_exp2f(x - largest);
-#else
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x - largest));
-#endif
-    return x == UNSEEN ? 0 : result;
-}
+__device__ inline f32 power(f32 x, f32 largest) { return x == UNSEEN ? 0 : power_of_2(x - largest); }
 
 #define PASTE(NAME, WAY) NAME##WAY
 #define SYMBOL(NAME, WAY) PASTE(NAME, WAY)
@@ -117,6 +123,7 @@ __device__ inline void leave(const Decode &d, const Operands &of, const Part &pa
 // 32 of them, have different columns.
 extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, Decode d) {
     extern __shared__ f32 room[];
+    wait_for_last();
     const i64 row = blockIdx.x;
     f32 *weights = room, *sums = room + d.splits;
     const int lane = threadIdx.x, splits = d.splits;

@@ -2,7 +2,7 @@
 //
 // Each wave goes through tiles of its own, which it copies into its own part of shared memory while it works on those before: waves meet
 // only at the end. DIM is a multiple of 16; keys and values lie in rows that are read 16 bytes at a time, and a tile of them in one block
-// of the pool.
+// of the pool. FEW says that there are at most 8 rows: where a lane has two, the second is none.
 
 #define TILE 16
 #define EACH (16 / (int)sizeof(T))
@@ -12,23 +12,41 @@
 // Long queries stay in shared memory, behind the rings.
 #define KEPT (DIM <= 128)
 
-// One tile of keys, or of values, sets out. Rows that are not there become zeros: what is multiplied with 0 must be a number.
+// 16 keys, or values, set out. Rows that are not there become zeros: what is multiplied with 0 must be a number.
 __device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block, i32 within, i32 head, i32 left) {
-    const int lane = lane_of_wave(), pieces = DIM / EACH;
+    const int lane = lane_of_wave(), pieces = DIM / EACH, rounds = (TILE * pieces + TILE_LANES - 1) / TILE_LANES;
     const T *first = from + (left > 0 ? steps.at(block, within, head) : 0);
+    if (left >= TILE) {
 #pragma unroll
-    for (int u = 0; u < (TILE * pieces + TILE_LANES - 1) / TILE_LANES; ++u) {
-        const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
-        if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
+        for (int u = 0; u < rounds; ++u) {
+            const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
+            if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
+            copy_async16(to + Swizzled<T, COLUMNS>::offset(row, column), first + (i64)row * steps.token + column);
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int i = lane; i < TILE * pieces; i += TILE_LANES) {
+        const int row = i / pieces, column = i % pieces * EACH;
         const bool there = row < left;
         const T *at = there ? first + (i64)row * steps.token + column : from;
         copy_async16(to + Swizzled<T, COLUMNS>::offset(row, column), at, there ? 16 : 0);
     }
-    commit_copies();
+}
+
+// A lane's elements of C are in so many rows.
+#define SLOTS (FEW ? 1 : TileC::ROWS)
+
+// Each score becomes something, given its slot and its key, counted from the tile's first.
+template <class F> __device__ inline void each(TileC &scores, F become) {
+#pragma unroll
+    for (int i = 0; i < TileC::N; ++i)
+        if (TileC::slot(i) < SLOTS) scores.at[i] = become(scores.at[i], TileC::slot(i), TileC::column(i));
 }
 
 extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     extern __shared__ uint4 shared[];
+    let_next_start();
     const Part part(d, lengths, TILE, TILE);
     // What is needed again at the end need not take registers meanwhile.
     __shared__ Part last;
@@ -36,24 +54,23 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
     const int wave = threadIdx.x / TILE_LANES;
     T *ring = (T *)shared + wave * 4 * TILE * COLUMNS;
 
-    // Two tiles of keys, then two of values. The block of a tile is looked up one round before its copy sets out.
-    i32 coming = part.begin + wave, within = 0, block = -1, left = 0, next_within = 0, next_block = -1;
+    // Two tiles of keys and values each. The block of a tile is looked up one round before its copy sets out.
+    i32 coming = part.begin + wave, next_within = 0, next_block = -1;
     if (coming < part.end) next_block = block_of(d, table, part.sequence, coming * TILE, next_within);
     int to = 0;
-    auto next_keys = [&] {
-        block = next_block, within = next_within;
-        left = coming < part.end && block >= 0 ? part.len - coming * TILE : 0;
-        fetch(ring + to * TILE * COLUMNS, k, d.k, block, within, part.kv_head, left);
+    // Gives whether its keys are nowhere.
+    auto next = [&] {
+        const i32 left = coming < part.end && next_block >= 0 ? part.len - coming * TILE : 0;
+        T *keys = ring + 2 * to * TILE * COLUMNS;
+        fetch(keys, k, d.k, next_block, next_within, part.kv_head, left);
+        fetch(keys + TILE * COLUMNS, v, d.v, next_block, next_within, part.kv_head, left);
+        commit_copies();
+        to = 1 - to;
         coming += WAVES;
         if (coming < part.end) next_block = block_of(d, table, part.sequence, coming * TILE, next_within);
+        return left == 0;
     };
-    auto next_values = [&] {
-        fetch(ring + (2 + to) * TILE * COLUMNS, v, d.v, block, within, part.kv_head, left);
-        to = 1 - to;
-    };
-    next_keys();
-    bool unseen = left == 0;
-    next_values();
+    bool unseen = next();
 
     // Behind the rings.
     const Swizzled<T, COLUMNS> queries{(T *)shared + WAVES * 4 * TILE * COLUMNS};
@@ -79,13 +96,12 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
 #pragma unroll
     for (int s = 0; KEPT && s < STEPS; ++s) load_a(query[s], from(queries, 0, s * 16));
 
-    // A lane's elements of C are in so many rows.
-    const int SLOTS = TileC::ROWS;
     f32 largest[SLOTS], sum[SLOTS], slope[SLOTS];
     i32 place[SLOTS], first[SLOTS], end[SLOTS];
 #pragma unroll
     for (int i = 0; i < TileC::N; ++i) {
         const int s = TileC::slot(i), row = TileC::row(i) < part.rows ? TileC::row(i) : part.rows - 1;
+        if (s >= SLOTS) continue;
         const Sees sees(d, part.len, part.token(d, row));
         largest[s] = UNSEEN, sum[s] = 0, slope[s] = part.slope(d, slopes, row);
         place[s] = sees.place, first[s] = sees.first, end[s] = sees.end;
@@ -95,13 +111,12 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
     for (int s = 0; s < STEPS; ++s) out_tile[s].clear();
 
     for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
-        const Swizzled<T, COLUMNS> keys{ring + (1 - to) * TILE * COLUMNS}, values{keys.base + 2 * TILE * COLUMNS};
-        // The keys of all lanes are there, and all are done with those before; the values may be on their way.
-        wait_copies<1>();
+        const Swizzled<T, COLUMNS> keys{ring + 2 * (1 - to) * TILE * COLUMNS}, values{keys.base + TILE * COLUMNS};
+        // The keys and values of all lanes are there, and all are done with those before.
+        wait_copies<0>();
         __syncwarp();
         const bool hidden = unseen;
-        next_keys();
-        unseen = left == 0;
+        unseen = next();
         TileC scores;
         scores.clear();
 #pragma unroll
@@ -115,44 +130,47 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
         bool whole = !hidden;
 #pragma unroll
         for (int s = 0; s < SLOTS; ++s) whole = whole && key0 >= first[s] && key0 + TILE <= end[s];
+        each(scores, [&](f32 x, int, int) { return times(x, d.scale); });
+        if (d.cap != 0) each(scores, [&](f32 x, int, int) { return d.cap * tanhf(x); });
+        if (slopes) each(scores, [&](f32 x, int s, int key) { return x - slope[s] * fabsf((f32)(place[s] - key0 - key)); });
+        if (!whole)
+            each(scores, [&](f32 x, int s, int key) { return hidden || key0 + key < first[s] || key0 + key >= end[s] ? UNSEEN : x; });
         f32 most[SLOTS];
 #pragma unroll
         for (int s = 0; s < SLOTS; ++s) most[s] = largest[s];
-#pragma unroll
-        for (int i = 0; i < TileC::N; ++i) {
-            const int s = TileC::slot(i), key = key0 + TileC::column(i);
-            f32 x = score(d, scores.at[i], slope[s], place[s] - key);
-            if (!whole && (hidden || key < first[s] || key >= end[s])) x = UNSEEN;
-            scores.at[i] = x;
-            most[s] = fmaxf(most[s], x);
-        }
+        each(scores, [&](f32 x, int s, int) { return most[s] = fmaxf(most[s], x), x; });
         bool grown = false;
-        f32 factor[SLOTS];
 #pragma unroll
         for (int s = 0; s < SLOTS; ++s) {
             most[s] = across_row(most[s], [](f32 a, f32 b) { return fmaxf(a, b); });
             grown = grown || most[s] != largest[s];
-            factor[s] = power(largest[s], most[s]);
-            sum[s] *= factor[s];
-            largest[s] = most[s];
-        }
-#pragma unroll
-        for (int i = 0; i < TileC::N; ++i) {
-            const int s = TileC::slot(i);
-            scores.at[i] = power(scores.at[i], most[s]);
-            sum[s] += scores.at[i];
         }
         // After the first tiles the largest score seldom changes.
         if (__any_sync(0xffffffffu, grown)) {
+            f32 factor[SLOTS];
+#pragma unroll
+            for (int s = 0; s < SLOTS; ++s) {
+                factor[s] = power(largest[s], most[s]);
+                sum[s] *= factor[s];
+                largest[s] = most[s];
+            }
 #pragma unroll
             for (int s = 0; s < STEPS; ++s)
 #pragma unroll
-                for (int i = 0; i < TileC::N; ++i) out_tile[s].at[i] *= factor[TileC::slot(i)];
+                for (int i = 0; i < TileC::N; ++i)
+                    if (TileC::slot(i) < SLOTS) out_tile[s].at[i] *= factor[TileC::slot(i)];
         }
+#pragma unroll
+        for (int s = 0; s < SLOTS; ++s) most[s] = most[s] == UNSEEN ? 0 : most[s];
+        each(scores, [&](f32 x, int s, int) {
+            const f32 weight = power_of_2(x - most[s]);
+            sum[s] += weight;
+            return weight;
+        });
+#pragma unroll
+        for (int i = 0; i < TileC::N; ++i)
+            if (TileC::slot(i) >= SLOTS) scores.at[i] = 0;
         const TileA<T> weights = to_a<T>(scores);
-        wait_copies<1>();
-        __syncwarp();
-        next_values();
 #pragma unroll
         for (int s = 0; s < STEPS; ++s) {
             TileB<T> value;
@@ -168,6 +186,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
     for (int s = 0; s < SLOTS; ++s) sum[s] = across_row(sum[s], [](f32 a, f32 b) { return a + b; });
 #pragma unroll
     for (int i = 0; i < TileC::N; ++i) {
+        if (TileC::slot(i) >= SLOTS) continue;
         wave_largest[wave][TileC::row(i)] = largest[TileC::slot(i)];
         wave_sum[wave][TileC::row(i)] = sum[TileC::slot(i)];
     }
@@ -176,6 +195,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
 #pragma unroll
     for (int i = 0; i < TileC::N; ++i) {
         const int row = TileC::row(i);
+        if (TileC::slot(i) >= SLOTS) continue;
         f32 most = UNSEEN;
         for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
         const f32 factor = power(largest[TileC::slot(i)], most);

@@ -119,13 +119,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
             f32 base[ROWS];
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) base[r] = most[t][r] == -infinity() ? 0 : -most[t][r];
+            for (int r = 0; r < ROWS; ++r) base[r] = most[t][r] == -infinity() ? 0 : most[t][r];
 #pragma unroll
             for (int n = 0; n < BN / 16; ++n)
 #pragma unroll
                 for (int i = 0; i < TileC::N; ++i) {
                     const int r = TileC::slot(i);
-                    s[t][n].at[i] = power_of_2(fmaf(s[t][n].at[i], scores.factor, base[r]));
+                    s[t][n].at[i] = power_of_2(scores.times_factor(s[t][n].at[i]) - base[r]);
                     sum[t][r] += s[t][n].at[i];
                 }
         }

@@ -14,26 +14,42 @@
 struct alignas(16) Four { f32 at[4]; };
 __device__ inline Four four(const f32 *from) { return *(const Four *)from; }
 
+// Loads of a thread that are under way at once; AMD has too few scalar registers for more.
+#if defined(__AMDGCN__)
+#define AHEAD 4
+#else
+#define AHEAD 8
+#endif
+
 // ROWS rows from row `first` on, as f32; those at and beyond `end`, and columns beyond the head's size, are zeros.
 template <int ROWS> __device__ inline void widen_rows(f32 *to, const Rows<T> &rows, i32 first, i32 end, const Attention &a) {
     struct alignas(4 * sizeof(T)) Run { T at[4]; };
-#pragma unroll 2
-    for (int piece = threadIdx.x; piece < ROWS * (D / 4); piece += THREADS) {
-        const int row = piece / (D / 4), column = piece % (D / 4) * 4;
-        Four wide = {0, 0, 0, 0};
-        const T *const start = first + row < end && column < a.dim ? rows.at(first + row) : nullptr, *const from = start + column;
-        if (start) {
-            Run run;
-            if (a.aligned) {
-                run = *(const Run *)from;
-            } else {
+    const T zero = Narrow<T>::from(0);
+    const bool whole = a.aligned && !rows.table;
+#pragma unroll 1
+    for (int start = threadIdx.x; start < ROWS * (D / 4); start += AHEAD * THREADS) {
+        Run runs[AHEAD];
 #pragma unroll
-                for (int e = 0; e < 4; ++e) run.at[e] = from[e];
+        for (int i = 0; i < AHEAD; ++i) {
+            const int piece = start + i * THREADS, row = piece / (D / 4), column = piece % (D / 4) * 4;
+            const bool there = row < ROWS && first + row < end && column < a.dim;
+            runs[i] = Run{{zero, zero, zero, zero}};
+            if (whole) {
+                if (there) runs[i] = *(const Run *)(rows.base + (first + row) * rows.step + column);
+            } else if (const T *from = there ? rows.at(first + row) : nullptr) {
+#pragma unroll
+                for (int e = 0; e < 4; ++e) runs[i].at[e] = from[column + e];
             }
-#pragma unroll
-            for (int e = 0; e < 4; ++e) wide.at[e] = widen(run.at[e]);
         }
-        *(Four *)(to + row * WIDE + column) = wide;
+#pragma unroll
+        for (int i = 0; i < AHEAD; ++i) {
+            const int piece = start + i * THREADS, row = piece / (D / 4), column = piece % (D / 4) * 4;
+            if (row >= ROWS) break;
+            Four wide;
+#pragma unroll
+            for (int e = 0; e < 4; ++e) wide.at[e] = widen(runs[i].at[e]);
+            *(Four *)(to + row * WIDE + column) = wide;
+        }
     }
 }
 
@@ -111,10 +127,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (int c = 0; c < COLUMNS; ++c)
 #pragma unroll
                 for (int e = 0; e < 4; ++e) o[r][c].at[e] *= less;
-            const f32 base = next == -infinity() ? 0 : -next;
+            const f32 base = next == -infinity() ? 0 : next;
 #pragma unroll
             for (int n = 0; n < RN; ++n) {
-                const f32 p = power_of_2(fmaf(s[r][n], scores.factor, base));
+                const f32 p = power_of_2(scores.times_factor(s[r][n]) - base);
                 sum[r] += p;
                 p_tile[(row0 + r) * P_WIDE + column0 + n * 16] = p;
             }

@@ -208,9 +208,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 }
             }
             const f32 base[2] = {most[0] == -infinity() ? 0 : -most[0], most[1] == -infinity() ? 0 : -most[1]};
+            f32 factor = scores.factor;
+            if (__any_sync(0xffffffffu, fmaxf(fabsf(base[0]), fabsf(base[1])) > FAR)) {
+                each(s, sight, [&](f32 x, const Sight &, int) { return x * factor; });
+                factor = 1;
+            }
 #pragma unroll
             for (int i = 0; i < BN / 2; ++i) {
-                s[i] = power_of_2(fmaf(s[i], scores.factor, base[i / 2 % 2]));
+                s[i] = power_of_2(fmaf(s[i], factor, base[i / 2 % 2]));
                 sum[i / 2 % 2] += s[i];
             }
             return behind;

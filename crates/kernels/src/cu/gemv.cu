@@ -107,11 +107,15 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _rows)(
     }
 }
 
-// 32 pieces of columns for each block of 256, and one part of k: blocks of y are parts, blocks of z the batch.
+#define ACROSS 16
+#define DOWN (256 / ACROSS)
+
+// ACROSS pieces of columns for each block of 256, and one part of k: blocks of y are parts, blocks of z the batch.
 extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _columns)(f32 *sums_of_parts, const T *a, const T *b, const __grid_constant__ Product p) {
-    __shared__ f32 room[8][32 * EACH + 1];
-    const int across = threadIdx.x % 32, down = threadIdx.x / 32;
-    const u64 m0 = (u64)blockIdx.x * 32 * EACH, m = m0 + across * EACH, begin = min((u64)blockIdx.y * p.part, p.k);
+    __shared__ f32 room[DOWN][ACROSS * EACH + 1];
+    let_next_start();
+    const int across = threadIdx.x % ACROSS, down = threadIdx.x / ACROSS;
+    const u64 m0 = (u64)blockIdx.x * ACROSS * EACH, m = m0 + across * EACH, begin = min((u64)blockIdx.y * p.part, p.k);
     const int height = (int)min((u64)p.part, p.k - begin);
     for (u64 batch = blockIdx.z; batch < p.batches; batch += gridDim.z) {
         const T *column = a + batch_offset(p, 0, batch) + m + (begin + down) * p.a[1];
@@ -120,37 +124,37 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _column
         f32 sums[VECTORS][EACH];
 #pragma unroll
         for (int i = 0; i < VECTORS * EACH; ++i) sums[i / EACH][i % EACH] = 0;
-        // A piece and its factors: the i-th line from here on, eight lines apart.
+        // A piece and its factors: the i-th line from here on, DOWN lines apart.
         const auto add = [&](const Piece &x, int i) {
 #pragma unroll
             for (int v = 0; v < VECTORS; ++v) {
-                const f32 factor = widen(vector[v][8 * i * p.b[0]]);
+                const f32 factor = widen(vector[v][DOWN * i * p.b[0]]);
 #pragma unroll
                 for (int e = 0; e < EACH; ++e) sums[v][e] += widen(x.each[e]) * factor;
             }
         };
         int k = down;
         if (m + EACH <= p.m) {
-            for (; k + 8 * (DEPTH - 1) < height; k += 8 * DEPTH) {
+            for (; k + DOWN * (DEPTH - 1) < height; k += DOWN * DEPTH) {
                 Piece x[DEPTH];
 #pragma unroll
-                for (int i = 0; i < DEPTH; ++i) x[i] = piece(column + 8 * i * p.a[1]);
+                for (int i = 0; i < DEPTH; ++i) x[i] = piece(column + DOWN * i * p.a[1]);
 #pragma unroll
                 for (int i = 0; i < DEPTH; ++i) add(x[i], i);
-                column += 8 * DEPTH * p.a[1];
+                column += DOWN * DEPTH * p.a[1];
 #pragma unroll
-                for (int v = 0; v < VECTORS; ++v) vector[v] += 8 * DEPTH * p.b[0];
+                for (int v = 0; v < VECTORS; ++v) vector[v] += DOWN * DEPTH * p.b[0];
             }
         }
 #pragma unroll 1
-        for (; k < height && m < p.m; k += 8) {
+        for (; k < height && m < p.m; k += DOWN) {
             Piece x;
 #pragma unroll
             for (int e = 0; e < EACH; ++e) x.each[e] = m + e < p.m ? column[e] : T();
             add(x, 0);
-            column += 8 * p.a[1];
+            column += DOWN * p.a[1];
 #pragma unroll
-            for (int v = 0; v < VECTORS; ++v) vector[v] += 8 * p.b[0];
+            for (int v = 0; v < VECTORS; ++v) vector[v] += DOWN * p.b[0];
         }
 #pragma unroll
         for (int v = 0; v < VECTORS; ++v) {
@@ -159,10 +163,10 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _column
 #pragma unroll
             for (int e = 0; e < EACH; ++e) room[down][across * EACH + e] = sums[v][e];
             __syncthreads();
-            for (u64 i = threadIdx.x; i < 32 * EACH && m0 + i < p.m; i += 256) {
+            for (u64 i = threadIdx.x; i < ACROSS * EACH && m0 + i < p.m; i += 256) {
                 f32 sum = 0;
 #pragma unroll
-                for (int d = 0; d < 8; ++d) sum += room[d][i];
+                for (int d = 0; d < DOWN; ++d) sum += room[d][i];
                 sums_of_parts[((batch * p.parts + blockIdx.y) * p.n + v) * p.m + m0 + i] = sum;
             }
         }
@@ -173,6 +177,7 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _column
 // The last step: blocks of x are for m, blocks of y for n, blocks of z for the batch.
 extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _combine)(U *out, const f32 *sums_of_parts, const U *bias, const __grid_constant__ Product p) {
     const u64 m = (u64)blockIdx.x * 256 + threadIdx.x;
+    wait_for_last();
     if (m >= p.m) return;
     for (u64 batch = blockIdx.z; batch < p.batches; batch += gridDim.z) {
         for (u64 n = blockIdx.y; n < p.n; n += gridDim.y) {

@@ -78,6 +78,7 @@ fn cases() -> Vec<Case> {
         Case { name: "paged", way: Way::Paged(16), lengths: &[(20, 70), (20, 33)], causal: true, heads: (4, 2), ..PLAIN },
         Case { name: "paged", way: Way::PackedPaged(7), lengths: uneven, window: Some(9), alibi: true, cap: Some(2.0), ..PLAIN },
         Case { name: "wide heads", dim: 256, lengths: &[(18, 40)], causal: true, heads: (1, 1), ..PLAIN },
+        Case { name: "small heads", dim: 16, lengths: &[(21, 50)], causal: true, ..PLAIN },
         Case { name: "one key", lengths: &[(1, 1)], heads: (1, 1), ..PLAIN },
         Case { name: "no keys", lengths: &[(3, 0)], dim: 32, ..PLAIN },
         Case { name: "no queries", lengths: &[(0, 4)], ..PLAIN },
@@ -86,7 +87,7 @@ fn cases() -> Vec<Case> {
 
 /// Every head size too.
 fn all_cases() -> Vec<Case> {
-    let sizes = [8, 32, 48, 64, 96, 104, 128, 160, 192, 200, 224, 256];
+    let sizes = [8, 16, 32, 48, 64, 96, 104, 128, 160, 192, 200, 224, 256];
     let sized = sizes.map(|dim| Case { name: "attention", dim, causal: dim % 64 == 0, lengths: &[(35, 70)], ..PLAIN });
     cases().into_iter().chain(sized).collect()
 }

@@ -9,7 +9,7 @@ use crate::field::{Field, arranged, worst_of};
 use crate::suite::{Suite, on_each_device};
 
 /// What the computation may be off, of a mean of numbers of size 1: with matrix units weights are rounded to the type.
-fn computed(dtype: DType) -> f64 {
+pub fn computed(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2f64.powi(-10),
         DType::Bf16 => 2f64.powi(-7),
@@ -117,7 +117,7 @@ fn attention_of_few_queries_agrees_with_the_reference() {
         let cases = if full() { 40 } else { 4 };
         let some = |random: &mut Random, dims: &[usize]| if full() { dims.to_vec() } else { vec![dims[random.below(dims.len())]] };
         for dtype in [DType::F16, DType::Bf16] {
-            for dim in some(random, &[32, 64, 80, 128, 256]) {
+            for dim in some(random, &[16, 32, 64, 80, 128, 256]) {
                 (0..cases).for_each(|_| table.note("decode, tiles", dtype, case(suite, dtype, dim, false, false, random)));
             }
         }
@@ -125,7 +125,7 @@ fn attention_of_few_queries_agrees_with_the_reference() {
             (0..if full() { 10 } else { 1 }).for_each(|_| table.note("decode, parts", dtype, case(suite, dtype, 256, plain, true, random)));
         }
         for dtype in [DType::F32, [DType::F16, DType::Bf16][random.below(2)]] {
-            for dim in some(random, &[32, 64, 72, 128, 256, 33]) {
+            for dim in some(random, &[8, 16, 32, 64, 72, 128, 256, 33]) {
                 (0..cases).for_each(|_| table.note("decode, plain", dtype, case(suite, dtype, dim, true, false, random)));
             }
         }

@@ -7,6 +7,7 @@ mod attention;
 mod common;
 mod decode;
 mod elementwise;
+mod extremes;
 mod field;
 mod host;
 mod index;

@@ -224,7 +224,7 @@ fn run_on(context: &mut Context<'_>, device: &Device, args: &Args, code: &Code, 
             Input::Buffer(array) => Some(stream.upload(&array.bytes)?),
         });
     }
-    let launch = Launch { grid: args.grid, block: args.block, shared: args.shared, cooperative: false };
+    let launch = Launch::new(args.grid, args.block).shared(args.shared);
     let arguments: Vec<Arg<'_>> = inputs
         .iter()
         .zip(&memory)

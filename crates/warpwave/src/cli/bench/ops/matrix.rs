@@ -43,6 +43,10 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     }
     calls.push(Call { dtype: F32, size: [4, n, n], turned: true, ..usual });
     calls.push(Call { size: [4, n, n], turned: true, ..usual });
+    // What a language model multiplies for each of few sequences' next tokens.
+    for [n, k] in [[14_336, 4096], [4096, 14_336]] {
+        calls.extend([1, 4, 16].map(|m| Call { size: [m, sizes.of(n, n / 64), sizes.of(k, k / 64)], turned: true, ..usual }));
+    }
     calls.into_iter().map(case).collect()
 }
 
@@ -67,7 +71,7 @@ fn case(call: Call) -> Case {
         Ok(run)
     };
     // A matrix with few vectors is bound by reading it.
-    let few = m <= 8;
+    let few = m <= 16;
     let work = if few { Work::Bytes((n * k * dtype.size()) as u64) } else { Work::Flops((2 * m * n * k) as u64) };
     let op = if few { "matvec" } else { "matmul" };
     let how = [(tf32, " tf32"), (gelu, " bias gelu"), (turned, " b by columns"), (by == MatmulBy::Kernels, " own kernels")];
