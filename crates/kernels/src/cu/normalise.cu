@@ -25,6 +25,9 @@ typedef Traits<T>::Math Math;
 #define ASYNC_COPIES 1
 #endif
 
+// They lie apart from what is written: those of the next elements may be loaded before these are stored.
+#define WEIGHTS const U *__restrict__ weight, const U *__restrict__ bias
+
 struct Lines {
     // Elements of a row.
     u64 n;
@@ -345,7 +348,7 @@ __device__ inline void in_registers(const T *x, T *residual, const U *weight, co
     for (int k = 0; k < ITEMS; ++k) row.packs[k] = load_sum<EDGES>(x, residual, row.j + k * row.step, n);
     line<EDGES>(row, weight, bias, out + at[1], which, n, lines);
 }
-#define PARAMETERS const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines
+#define PARAMETERS const T *x, T *residual, WEIGHTS, T *out, Lines lines
 extern "C" __global__ void BOUNDS SYMBOL(NAME, _registers)(PARAMETERS) { in_registers<false>(x, residual, weight, bias, out, lines); }
 #if ITEMS <= 4 && !defined(OP_group_norm)
 extern "C" __global__ void LOOSE SYMBOL(NAME, _edges)(PARAMETERS) { in_registers<true>(x, residual, weight, bias, out, lines); }
@@ -364,7 +367,7 @@ struct Staged {
         for (i32 i = threadIdx.x; (i + HELD * team) * WIDTH < n; i += team) f(stage[i], (i + HELD * team) * WIDTH);
     }
 };
-extern "C" __global__ void BOUNDS SYMBOL(NAME, _staged)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _staged)(const T *x, T *residual, WEIGHTS, T *out, Lines lines) {
     extern __shared__ uint4 stage[];
     u64 at[3];
     place(lines.walk, blockIdx.x, at);
@@ -410,7 +413,7 @@ __device__ inline T one_result(T element, const Found &found, const U *weight, c
 }
 
 // A block for a row: packs where all operands have them at the same places, else one element at a time.
-extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
+extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, WEIGHTS, T *out, Lines lines) {
     __shared__ Stats room[MOST_WARPS];
     for (u64 row = blockIdx.x; row < lines.walk.n; row += gridDim.x) {
         u64 at[3];
@@ -466,7 +469,7 @@ extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, co
 }
 
 // Threads of one threadIdx.x share a row; `within` walks it.
-extern "C" __global__ void LOOSE SYMBOL(NAME, _strided)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines, Walk within) {
+extern "C" __global__ void LOOSE SYMBOL(NAME, _strided)(const T *x, T *residual, WEIGHTS, T *out, Lines lines, Walk within) {
     __shared__ Stats room[256];
     const u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x, n = row < lines.walk.n ? lines.n : 0;
     u64 at[3];

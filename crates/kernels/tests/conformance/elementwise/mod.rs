@@ -227,6 +227,22 @@ fn every_operation_agrees_with_the_reference() {
     });
 }
 
+/// Exponents end in different ways: what each alone decides is looked at once.
+#[test]
+fn powers_of_any_exponent_agree_with_the_reference() {
+    let exponents = [0.0, 1.0, 2.0, 5.0, -1.0, -2.0, 0.5, -0.3, 12.7, -37.0, 300.5, 9999.0, 20_000.0, 3e9, f64::INFINITY, f64::NAN];
+    let mut random = Random::new(seed());
+    for device in devices() {
+        let suite = Suite::new(&device);
+        for dtype in [DType::F32, DType::Bf16] {
+            for exponent in exponents {
+                case(&suite, Op::Unary(Unary::Powf(exponent)), dtype, "contiguous", &mut random);
+            }
+        }
+        case(&suite, Op::Binary(Binary::Pow), DType::F32, "long", &mut random);
+    }
+}
+
 #[test]
 fn results_in_place_are_those_elsewhere() {
     let mut random = Random::new(seed());
