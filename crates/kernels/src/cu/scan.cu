@@ -115,22 +115,27 @@ template <int N> __device__ inline void lines(const T *x, U *out, const Posts &p
             const u64 j = start + k * width * N;
             if (j < n) packs[k] = get<T, N>(from + j * job.step_in);
         }
-        // The sum before each pack within the warp, and that of all of it. Floats would lose digits if their own were taken off again.
-        Total before[PACKS], sum = 0;
+        // The sum up to each pack within the warp's row of them; steps of all rows together, not to wait for each.
+        Total up_to[PACKS], sum = 0;
 #pragma unroll
         for (int k = 0; k < PACKS; ++k) {
-            Total y[N], mine = 0;
+            Total y[N];
             unpack<N>(y, packs[k]);
+            up_to[k] = start + k * width * N < n ? in_pairs<Sum, N>(y) : (Total)0;
+        }
+        for (int apart = 1; apart < width; apart *= 2) {
 #pragma unroll
-            for (int w = 0; w < N; ++w) mine += y[w];
-            if (start + k * width * N >= n) mine = 0;
-            for (int apart = 1; apart < width; apart *= 2) {
-                const Total other = __shfl_up_sync(0xffffffffu, mine, apart, width);
-                if (lane >= apart) mine += other;
+            for (int k = 0; k < PACKS; ++k) {
+                const Total other = __shfl_up_sync(0xffffffffu, up_to[k], apart, width);
+                if (lane >= apart) up_to[k] += other;
             }
-            const Total earlier = __shfl_up_sync(0xffffffffu, mine, 1, width);
-            before[k] = lane > 0 ? sum + earlier : sum;
-            sum += __shfl_sync(0xffffffffu, mine, width - 1, width);
+        }
+        // Now before it, the rows above too. Floats would lose digits if a pack's own were taken off again.
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            const Total row = __shfl_sync(0xffffffffu, up_to[k], width - 1, width), earlier = __shfl_up_sync(0xffffffffu, up_to[k], 1, width);
+            up_to[k] = lane > 0 ? sum + earlier : sum;
+            sum += row;
         }
         Total base = 0;
         if (warps > 1) {
@@ -161,7 +166,7 @@ template <int N> __device__ inline void lines(const T *x, U *out, const Posts &p
             const u64 j = start + k * width * N;
             Total y[N];
             unpack<N>(y, packs[k]);
-            y[0] += base + before[k];
+            y[0] += base + up_to[k];
 #pragma unroll
             for (int w = 1; w < N; ++w) y[w] += y[w - 1];
             if (j < n) store<N>(to + j * job.step_out, y);
