@@ -19,16 +19,17 @@ static SCAN: File = File {
 };
 
 const OP: &str = "cumsum";
-/// Threads of a block that has neighbouring lines, and of those beside each other.
+/// Threads of a block at most, and at least where they have lines for themselves.
 const THREADS: usize = 256;
-const ACROSS: usize = 32;
-/// Threads of a block that has lines for itself at least, and at most.
 const FEWEST: usize = 128;
-const MOST: usize = 512;
-/// Packs of a thread, and parts of neighbouring lines whose sums are posted one by one: as in the kernels.
-const PACKS: usize = 8;
-const GROUP: usize = 32;
-/// Beyond these a block does more than one.
+/// Of those that have neighbouring lines, threads beside each other.
+const ACROSS: usize = 32;
+/// Packs of a thread along a line, and below one another; and parts of neighbouring lines whose sums are posted one by one: as in the
+/// kernels.
+const ALONG: usize = 8;
+const BELOW: usize = 16;
+const GROUP: usize = 16;
+/// Blocks in a grid's first direction.
 const MOST_BLOCKS: usize = 1 << 30;
 
 /// As the struct of the kernels.
@@ -78,7 +79,7 @@ impl Kernels {
         // What lies in packs: the lines beside one another, or a line's own elements.
         let beside = if side { dims[0] } else { along };
         let apart = if side { [&dims[1..], &[along]].concat() } else { dims.clone() };
-        let mut width = PACK / from.size().max(to.size());
+        let mut width = PACK / from.size().max(to.size()).max(2);
         let fits = |k: usize, view: &View<'_>| beside.strides[k] == 1 && packs_fit(k, view.address(), view.dtype().size(), width, &apart);
         let packed = beside.size.is_multiple_of(width) && fits(0, x) && fits(1, &view);
         if !packed {
@@ -87,7 +88,7 @@ impl Kernels {
         if side {
             dims[0] = Dim { size: beside.size / width, strides: beside.strides.map(|stride| stride * width) };
         }
-        let (walk, packs) = (Walk::over(&dims), along.size.div_ceil(if side { PACKS } else { PACKS * width }));
+        let (walk, packs) = (Walk::over(&dims), along.size.div_ceil(if side { BELOW } else { ALONG * width }));
         let rows = walk.n as usize;
         // Blocks of (threads beside each other, others), parts of a line and what is posted together, and the blocks for all.
         let (block, parts, group, blocks) = if side {
@@ -95,7 +96,7 @@ impl Kernels {
             let parts = packs.div_ceil(THREADS / across);
             ([across, THREADS / across], parts, GROUP, rows.div_ceil(across) * parts)
         } else {
-            let team = packs.next_power_of_two().min(MOST);
+            let team = packs.next_power_of_two().min(THREADS);
             let (teams, parts) = ((FEWEST / team).max(1), packs.div_ceil(team));
             ([team, teams], parts, team, (rows * parts).div_ceil(teams))
         };
@@ -107,7 +108,8 @@ impl Kernels {
         let mut flags = stream.alloc_zeroed::<u32>(if parts > 1 { 1 + posts } else { 0 }).map_err(refused(OP))?;
         let none = || Arg::from(0u64);
         let (flags, sums) = if parts > 1 { (Arg::from(&mut flags), Arg::from(&mut sums)) } else { (none(), none()) };
-        let launch = Launch::new([blocks.min(MOST_BLOCKS) as u32, 1, 1], [block[0] as u32, block[1] as u32, 1]);
+        let grid = [blocks.min(MOST_BLOCKS) as u32, blocks.div_ceil(MOST_BLOCKS) as u32, 1];
+        let launch = Launch::new(grid, [block[0] as u32, block[1] as u32, 1]);
         let kernel = &self.load(&recipe(from, to))?[2 * usize::from(side) + usize::from(!packed)];
         // SAFETY: the kernels were made for these types and take these arguments; the walk reaches the places of the views, which were
         // checked against their memory when they were made, each place of the result once, and there is room for every post.

@@ -77,8 +77,8 @@ UNARY(Of::gelu_erf(x))
 #elif defined(OP_elu)
 UNARY(x > 0 ? x : p * Of::exp_less_1(x))
 #elif defined(OP_powf)
-// What the exponent alone decides is the same for all elements.
-struct Powf {
+// What the exponent alone decides is the same for all elements: among others whether it is a usual one.
+template <bool USUAL> struct Powf {
     typedef T A, R;
     typedef Nothing B, C;
     typedef Traits<T>::Math Math;
@@ -87,18 +87,19 @@ struct Powf {
     Math y;
     Exponent exponent;
     __device__ Powf(Scalars s) : y((Math)s.x), exponent((f32)s.x) {}
+    static __device__ bool usual(Scalars s) {
+        return sizeof(T) <= 4 && fabs(s.x) <= (sizeof(T) < 4 ? NEAR : FAR) && s.x != 0 && s.x != 2;
+    }
     __device__ Math value(A element) const {
         const Math x = widen(element);
-        // Exact, as one would expect of it.
-        if (y == 2) return x * x;
-        if constexpr (sizeof(T) < 4) {
-            if (fabs(y) <= NEAR && y != 0) return exponent.quick_of(x);
-        } else if constexpr (sizeof(T) == 4) {
-            if (fabs(y) <= FAR && y != 0) return exponent.of(x);
-        }
-        return pow(x, y);
+        if constexpr (USUAL && sizeof(T) < 4) return exponent.quick_of(x);
+        else if constexpr (USUAL && sizeof(T) == 4) return exponent.of(x);
+        // A square is exact, as one would expect of it.
+        else return y == 2 ? x * x : pow(x, y);
     }
     __device__ R at(A element, B, C) const { return Narrow<T>::from(value(element)); }
 };
-KERNELS(Powf)
+typedef Powf<true> Usual;
+typedef Powf<false> Unusual;
+KERNELS_OF(Usual, Unusual, Usual::usual(scalars))
 #endif
