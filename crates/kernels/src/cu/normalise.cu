@@ -1,7 +1,7 @@
 // Rows brought to a common size: softmax, its logarithm, and the norms. T is the type of the elements, U that of weight and bias.
 //
 // `registers` keeps a row in its team's registers, ITEMS packs in each thread; `edges` does so where packs do not fit the row, or the
-// operands lie apart from one another, if the row is short. Without ITEMS, `staged` keeps a row in shared memory too, `long` reads it twice, and so does `strided`,
+// operands lie apart from one another, if the row is short; with PAIRS two rows share a block. Without ITEMS, `staged` keeps a row in shared memory too, `long` reads it twice, and so does `strided`,
 // in any layout.
 //
 // With RESIDUAL the input is first added to `residual`, which keeps the sum, rounded; the norm is of that.
@@ -349,9 +349,75 @@ __device__ inline void in_registers(const T *x, T *residual, const U *weight, co
     line<EDGES>(row, weight, bias, out + at[1], which, n, lines);
 }
 #define PARAMETERS const T *x, T *residual, WEIGHTS, T *out, Lines lines
+#if PAIRS
+// A row in shared memory, where a thread touches no others' packs.
+struct Waiting {
+    Items *packs;
+    i32 j, step;
+    // Not all at once, lest they come into registers to stay.
+    template <class F> __device__ inline void each(F f) {
+#pragma unroll 2
+        for (int k = 0; k < ITEMS; ++k) f(packs[k * THREADS], j + k * step);
+    }
+};
+
+// Two rows at once, one in registers, one in shared memory: their weights, of which there are as many, are loaded once for both.
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _pairs)(PARAMETERS) {
+    extern __shared__ uint4 stage[];
+    __shared__ Stats rooms[2][MOST_WARPS];
+    const u64 first = 2 * (u64)blockIdx.x;
+    const bool both = first + 1 < lines.walk.n;
+    const i32 n = (i32)lines.n, m = both ? n : 0;
+    u64 at[3], there[3];
+    place(lines.walk, first, at);
+    place(lines.walk, both ? first + 1 : first, there);
+    Registers row;
+    Waiting other;
+    row.j = other.j = (i32)threadIdx.x * WIDTH;
+    row.step = other.step = THREADS * WIDTH;
+    other.packs = (Items *)stage + threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const i32 j = row.j + k * row.step;
+#if defined(ASYNC_COPIES)
+        if (j < m) {
+            const u32 to = (u32)__cvta_generic_to_shared(other.packs + k * THREADS);
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(x + there[0] + j) : "memory");
+            continue;
+        }
+#endif
+        other.packs[k * THREADS] = load<false>(x + there[0], j, m);
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) row.packs[k] = load<false>(x + at[0], row.j + k * row.step, n);
+    const Found found = over_team(look<false>(row, n), rooms[0]).found(lines);
+#if defined(ASYNC_COPIES)
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    const Found others = over_team(look<false>(other, m), rooms[1]).found(lines);
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const i32 j = row.j + k * row.step;
+        if (j >= n) break;
+        Math w[WIDTH], b[WIDTH], y[WIDTH];
+        weights<false, true>(w, weight, lines.weight_step, 1, j, 0, lines);
+        weights<false, true>(b, bias, lines.bias_step, 0, j, 0, lines);
+        row.packs[k].unpack(y);
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) y[i] = result(y[i], found, w[i], b[i]);
+        store<false>(out + at[1], j, n, y);
+        if (!both) continue;
+        other.packs[k * THREADS].unpack(y);
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) y[i] = result(y[i], others, w[i], b[i]);
+        store<false>(out + there[1], j, n, y);
+    }
+}
+#else
 extern "C" __global__ void BOUNDS SYMBOL(NAME, _registers)(PARAMETERS) { in_registers<false>(x, residual, weight, bias, out, lines); }
 #if ITEMS <= 4 && !defined(OP_group_norm)
 extern "C" __global__ void LOOSE SYMBOL(NAME, _edges)(PARAMETERS) { in_registers<true>(x, residual, weight, bias, out, lines); }
+#endif
 #endif
 #else
 

@@ -15,7 +15,7 @@ struct Turn {
 };
 
 // Bands of so many tiles across dimension b are copied one after the other: what is under way lies together on both sides.
-#define BAND 16
+#define BAND 64
 __device__ inline u64 quotient(u64 x, u64 by) { return (x | by) >> 32 ? x / by : (u32)x / (u32)by; }
 
 // Elements of one column that make a word. A tile of words is one of 64 in each column, in fours which a column's pack number turns round:
