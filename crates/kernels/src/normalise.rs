@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::elementwise::{PACK as PACK_TEXT, TYPES};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
+use crate::plan::divisor;
 use crate::reduce::{TEAM, bad};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
@@ -23,6 +24,8 @@ static LONG: File =
 const MOST_THREADS: usize = 512;
 /// Packs of a row that a thread keeps in registers.
 const ITEMS: [u32; 4] = [1, 2, 4, 8];
+/// Channels of a group whose weights wait in shared memory at most: as in the kernels. Rows that share a block have fewer packs.
+const MOST_CHANNELS: usize = 1024;
 /// Threads that have two rows together.
 const PAIR_THREADS: usize = 1024;
 /// Packs beyond which exponentials would not fit the registers with their row.
@@ -35,6 +38,8 @@ struct Lines {
     n: u64,
     spatial: u64,
     groups: u64,
+    magic: u32,
+    shift: u32,
     weight_step: u64,
     bias_step: u64,
     epsilon: f64,
@@ -272,10 +277,13 @@ impl Kernels {
         let kept = if grouped { kept } else { merged(kept, true) };
         let step = |view: Option<View<'_>>| view.map_or(0, |view| if n > 1 || grouped { view.layout().strides()[0] } else { 0 });
         let (weight, bias) = (norm.and_then(|norm| norm.weight), norm.and_then(|norm| norm.bias));
+        let (magic, shift) = divisor(spatial as u64);
         let lines = Lines {
             n: n as u64,
             spatial: spatial as u64,
             groups: *groups as u64,
+            magic,
+            shift,
             weight_step: step(weight) as u64,
             bias_step: step(bias) as u64,
             epsilon: norm.map_or(0.0, |norm| norm.epsilon),
@@ -289,13 +297,14 @@ impl Kernels {
         };
         let (size, width) = (dtype.size(), PACK / dtype.size());
         let fits = n.is_multiple_of(width)
-            && (!grouped || spatial.is_multiple_of(width))
+            && (!grouped || (spatial.is_multiple_of(width) && n <= MOST_CHANNELS * spatial))
             && operands.iter().all(|(k, view)| view.is_none_or(|view| packs_fit(*k, view.address(), size, width, &kept)))
             && (grouped
                 || [weight, bias].into_iter().flatten().all(|view| step(Some(view)) == 1 && view.address().is_multiple_of(PACK as u64)));
         let rows = lines.walk.n as usize;
         // Some of it is the kernels' own.
-        let shared = self.device().info().shared_per_block_max.saturating_sub(1024);
+        let own = if grouped { 2 * MOST_CHANNELS * 8 } else { 0 } + 1024;
+        let shared = self.device().info().shared_per_block_max.saturating_sub(own);
         let way = match in_a_row {
             true => way(&Rows {
                 rows,

@@ -13,6 +13,8 @@ typedef Traits<T>::Math Math;
 #define WIDTH (16 / (int)sizeof(T))
 #define MOST_WARPS 32
 #define LOADS 4
+// Of a block's rows where packs fit: their weights wait in shared memory.
+#define MOST_CHANNELS 1024
 // Registers for so many blocks at once, where packs fit.
 #if defined(__AMDGCN__)
 #define BOUNDS __launch_bounds__(THREADS)
@@ -31,8 +33,10 @@ typedef Traits<T>::Math Math;
 struct Lines {
     // Elements of a row.
     u64 n;
-    // Of a norm of groups: neighbours of one weight, and groups.
+    // Of a norm of groups: neighbours of one weight, and groups; and what a division by the first is in 32 bits: a product's upper half, a
+    // sum, a shift.
     u64 spatial, groups;
+    u32 magic, shift;
     // Between weights, and between biases.
     u64 weight_step, bias_step;
     f64 epsilon;
@@ -185,7 +189,7 @@ template <bool EDGES> __device__ inline Items load_sum(const T *x, T *residual, 
     return items;
 }
 
-// Weights from element `j` of a row on; `channel` is the row's first. Those missing are `none`. PACKED they lie in packs, or a pack has one.
+// Weights from element `j` of a row on; `channel` is the row's first. Those missing are `none`. PACKED they lie in packs.
 template <bool EDGES, bool PACKED>
 __device__ inline void weights(Math (&w)[WIDTH], const U *from, u64 step, Math none, i64 j, u64 channel, const Lines &lines) {
     if (!from) {
@@ -193,14 +197,7 @@ __device__ inline void weights(Math (&w)[WIDTH], const U *from, u64 step, Math n
         for (int k = 0; k < WIDTH; ++k) w[k] = none;
         return;
     }
-#if defined(OP_group_norm)
-    if constexpr (PACKED) {
-        // Such rows are short enough for 32 bits.
-        const Math one = widen(from[(channel + (u32)j / (u32)lines.spatial) * step]);
-#pragma unroll
-        for (int k = 0; k < WIDTH; ++k) w[k] = one;
-    } else
-#else
+#if !defined(OP_group_norm)
     if constexpr (PACKED) {
         const int some = 16 / sizeof(U) < WIDTH ? 16 / sizeof(U) : WIDTH;
 #pragma unroll
@@ -309,10 +306,31 @@ template <bool EDGES, class Row> __device__ inline Stats look(Row &row, i32 n) {
 template <bool EDGES, class Row>
 __device__ inline void line(Row &row, const U *weight, const U *bias, T *out, u64 which, i32 n, const Lines &lines) {
     __shared__ Stats room[MOST_WARPS];
+#if defined(OP_group_norm)
+    // The channels' weights are brought while the row is.
+    __shared__ Math near[2][MOST_CHANNELS];
+    const u32 channels = (u32)quotient(lines.n, lines.spatial), mine = threadIdx.y * channels;
+    for (u32 c = threadIdx.x; c < channels; c += blockDim.x) {
+        const u64 channel = first_channel(which, lines) + c;
+        near[0][mine + c] = weight ? widen(weight[channel * lines.weight_step]) : (Math)1;
+        near[1][mine + c] = bias ? widen(bias[channel * lines.bias_step]) : (Math)0;
+    }
+    __syncthreads();
+#endif
     const Found found = over_team(look<EDGES>(row, n), room).found(lines);
-    const u64 channel = first_channel(which, lines);
     row.each([&](const Items &items, i32 j) {
-        if (j < n) finish<EDGES, !EDGES>(out, items, found, weight, bias, j, n, channel, lines);
+        if (j >= n) return;
+#if defined(OP_group_norm)
+        const u32 c = mine + ((__umulhi((u32)j, lines.magic) + (u32)j) >> lines.shift);
+        const Math w = near[0][c], b = near[1][c];
+        Math x[WIDTH];
+        items.unpack(x);
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) x[k] = result(x[k], found, w, b);
+        store<EDGES>(out, j, n, x);
+#else
+        finish<EDGES, !EDGES>(out, items, found, weight, bias, j, n, 0, lines);
+#endif
     });
 }
 
