@@ -75,16 +75,16 @@ fn thin(dtype: DType, residual: bool) -> bool {
     residual && dtype.size() == 2
 }
 
-/// Packs that each thread keeps in registers where more are in shared memory.
-fn held(dtype: DType, softmax: bool) -> u32 {
+/// Packs that each thread keeps in registers where more are in shared memory. Of a softmax only the longest rows have threads enough.
+fn held(dtype: DType, softmax: bool, packs: usize) -> u32 {
     match dtype.size() {
-        _ if softmax => 0,
+        _ if softmax => 8 * u32::from(dtype == DType::F32 && packs > 4 * MOST_THREADS),
         2 => 4,
         _ => 8,
     }
 }
 
-fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, residual: bool) -> Recipe {
+fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, held: u32, residual: bool) -> Recipe {
     let file = match items {
         0 => &LONG,
         _ if items == 8 || op == "group_norm" => &WIDE,
@@ -98,8 +98,8 @@ fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, resi
         0 | 8 => 2 - u32::from(greedy),
         _ => 3 - u32::from(greedy || from.size() == 2),
     };
-    let (threads, held) = (MOST_THREADS as u32, held(from, weight.is_none()));
-    let numbers = [("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", threads), ("BLOCKS", blocks), ("HELD", held)];
+    let numbers =
+        [("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", MOST_THREADS as u32), ("BLOCKS", blocks), ("HELD", held)];
     Recipe::new(file, op, &types, &numbers)
 }
 
@@ -305,23 +305,25 @@ impl Kernels {
         // Some of it is the kernels' own.
         let own = if grouped { 2 * MOST_CHANNELS * 8 } else { 0 } + 1024;
         let shared = self.device().info().shared_per_block_max.saturating_sub(own);
+        let packs = n.div_ceil(width) + usize::from(!fits);
+        let held = held(dtype, norm.is_none(), packs);
         let way = match in_a_row {
             true => way(&Rows {
                 rows,
-                packs: n.div_ceil(width) + usize::from(!fits),
+                packs,
                 fits,
                 grouped,
                 softmax: norm.is_none(),
                 paired: *op == "layer_norm" && residual.is_none() && dtype == DType::F32,
                 thin: thin(dtype, residual.is_some()),
-                held: held(dtype, norm.is_none()) as usize * MOST_THREADS,
+                held: held as usize * MOST_THREADS,
                 shared,
             }),
             false => strided(rows),
         };
         let kind = norm.map(|_| kind);
         let kernels =
-            self.load(&if way.pairs { pairs(op, dtype, kind) } else { recipe(op, dtype, kind, way.items, residual.is_some()) })?;
+            self.load(&if way.pairs { pairs(op, dtype, kind) } else { recipe(op, dtype, kind, way.items, held, residual.is_some()) })?;
         let args = (x.start(), pointer(*residual), pointer(weight), pointer(bias), out.start(), Arg::value(&lines));
         let within = Walk::over(&row);
         // SAFETY: the kernels were made for these types and take these arguments; the walks reach the places of the views, which were
@@ -380,10 +382,10 @@ fn way(rows: &Rows) -> Way {
         let launch = Launch::new([rows.div_ceil(2) as u32, 1, 1], [PAIR_THREADS as u32, 1, 1]).shared((pair * PACK) as u32);
         return Way { pairs: true, items: 8, kernel: 0, launch };
     }
-    if packs > most && fits && packs * PACK <= held * PACK + shared {
-        let threads = if softmax { (packs / 8).next_power_of_two().clamp(128, MOST_THREADS) } else { MOST_THREADS };
+    if packs > most && fits && packs.saturating_sub(held) * PACK <= shared {
+        let threads = if softmax && held == 0 { (packs / 8).next_power_of_two().clamp(128, MOST_THREADS) } else { MOST_THREADS };
         let launch = Launch::new([rows as u32, 1, 1], [threads as u32, 1, 1]);
-        return Way { pairs: false, items: 0, kernel: 0, launch: launch.shared(((packs - held) * PACK) as u32) };
+        return Way { pairs: false, items: 0, kernel: 0, launch: launch.shared((packs.saturating_sub(held) * PACK) as u32) };
     }
     if packs > most.max(4 * MOST_THREADS) || (grouped && !fits) {
         return Way { pairs: false, items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
@@ -419,11 +421,15 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     let mut recipes = vec![pairs("layer_norm", DType::F32, Some(DType::F32))];
     for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
         for items in std::iter::once(0).chain(ITEMS) {
-            recipes.extend(["softmax", "log_softmax"].map(|op| recipe(op, dtype, None, items, false)));
-            let narrow = dtype != DType::F32;
+            let softmaxes = ["softmax", "log_softmax"];
+            recipes.extend(softmaxes.map(|op| recipe(op, dtype, None, items, 0, false)));
+            if items == 0 && dtype == DType::F32 {
+                recipes.extend(softmaxes.map(|op| recipe(op, dtype, None, items, held(dtype, true, usize::MAX), false)));
+            }
+            let (narrow, held) = (dtype != DType::F32, held(dtype, false, 0));
             for kind in std::iter::once(dtype).chain(narrow.then_some(DType::F32)) {
-                recipes.extend(["rms_norm", "layer_norm", "group_norm"].map(|op| recipe(op, dtype, Some(kind), items, false)));
-                recipes.extend(["rms_norm", "layer_norm"].map(|op| recipe(op, dtype, Some(kind), items, true)));
+                recipes.extend(["rms_norm", "layer_norm", "group_norm"].map(|op| recipe(op, dtype, Some(kind), items, held, false)));
+                recipes.extend(["rms_norm", "layer_norm"].map(|op| recipe(op, dtype, Some(kind), items, held, true)));
             }
         }
     }
