@@ -24,9 +24,11 @@ const THREADS: usize = 256;
 const FEWEST: usize = 128;
 /// Of those that have neighbouring lines, threads beside each other.
 const ACROSS: usize = 32;
-/// Packs of a thread along a line, and below one another: as in the kernels.
+/// Packs of a thread along a line, and below one another; and parts of neighbouring lines whose sums are posted one by one: as in the
+/// kernels.
 const ALONG: usize = 8;
 const BELOW: usize = 16;
+const GROUP: usize = 16;
 /// Blocks in a grid's first direction.
 const MOST_BLOCKS: usize = 1 << 30;
 
@@ -88,12 +90,11 @@ impl Kernels {
         }
         let (walk, packs) = (Walk::over(&dims), along.size.div_ceil(if side { BELOW } else { ALONG * width }));
         let rows = walk.n as usize;
-        // Blocks of (threads beside each other, others), parts of a line and those of a group, and the blocks for all.
+        // Blocks of (threads beside each other, others), parts of a line and what is posted together, and the blocks for all.
         let (block, parts, group, blocks) = if side {
             let across = rows.next_power_of_two().min(ACROSS);
-            let (down, panels) = (THREADS / across, rows.div_ceil(across));
-            let parts = packs.div_ceil(down);
-            ([across, down], parts, down, panels * parts)
+            let parts = packs.div_ceil(THREADS / across);
+            ([across, THREADS / across], parts, GROUP, rows.div_ceil(across) * parts)
         } else {
             let team = packs.next_power_of_two().min(THREADS);
             let (teams, parts) = ((FEWEST / team).max(1), packs.div_ceil(team));
@@ -101,17 +102,18 @@ impl Kernels {
         };
         let job =
             Job { n: along.size as u64, parts: parts as u64, step_in: along.strides[0] as u64, step_out: along.strides[1] as u64, walk };
-        // Words of sums with their marks: of each part, and of all before each group. The first is the counter's.
-        let words = if side { width } else { 1 } * if to.size() == 8 { 2 } else { 1 };
-        let posts = if parts > 1 { 1 + rows * (parts + parts / group) * words } else { 0 };
-        let mut posts = stream.alloc_zeroed::<u64>(posts).map_err(refused(OP))?;
-        let posts = if parts > 1 { Arg::from(&mut posts) } else { Arg::from(0u64) };
+        // Of each part, and of all before each group of them.
+        let posts = if parts > 1 { rows * (parts + parts / group) } else { 0 };
+        let mut sums = stream.alloc::<u64>(if side { posts * width } else { posts }).map_err(refused(OP))?;
+        let mut flags = stream.alloc_zeroed::<u32>(if parts > 1 { 1 + posts } else { 0 }).map_err(refused(OP))?;
+        let none = || Arg::from(0u64);
+        let (flags, sums) = if parts > 1 { (Arg::from(&mut flags), Arg::from(&mut sums)) } else { (none(), none()) };
         let grid = [blocks.min(MOST_BLOCKS) as u32, blocks.div_ceil(MOST_BLOCKS) as u32, 1];
         let launch = Launch::new(grid, [block[0] as u32, block[1] as u32, 1]);
         let kernel = &self.load(&recipe(from, to))?[2 * usize::from(side) + usize::from(!packed)];
         // SAFETY: the kernels were made for these types and take these arguments; the walk reaches the places of the views, which were
         // checked against their memory when they were made, each place of the result once, and there is room for every post.
-        unsafe { kernel.launch(stream, launch, (x.start(), view.start(), posts, Arg::value(&job))) }.map_err(refused(OP))
+        unsafe { kernel.launch(stream, launch, (x.start(), view.start(), flags, sums, Arg::value(&job))) }.map_err(refused(OP))
     }
 }
 

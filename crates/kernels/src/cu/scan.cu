@@ -19,6 +19,9 @@ typedef Traits<T>::Math Math;
 #else
 #define BOUNDS(BLOCKS) __launch_bounds__(THREADS, BLOCKS)
 #endif
+// Parts of neighbouring lines whose sums are posted one by one; then one is of all before.
+#define GROUP 16
+
 template <bool INTEGER, int BYTES> struct Running { typedef Math Type; };
 template <int BYTES> struct Running<true, BYTES> { typedef u32 Type; };
 template <> struct Running<true, 8> { typedef u64 Type; };
@@ -33,56 +36,55 @@ struct Job {
     Walk walk;
 };
 
-// Sums for other blocks: of each part and, behind those, of all before each group of parts. Each word of them stands beside a mark that it
-// is there: both are written at once. Before them all is the counter of parts.
+// Sums for other blocks: of each part and, behind those, of all before each group. The counter of parts stands before the flags.
+#define NONE (~0ull)
 struct Posts {
-    volatile u64 *words;
-    // Of each post: lines that it is of, or packs of them.
-    u64 columns;
+    u32 *flags;
+    Total *sums;
 
-    template <int N> union Words {
-        Total sums[N];
-        u32 words[sizeof(Total) * N / 4];
-        __device__ Words() {}
-    };
-    template <int N> __device__ inline volatile u64 *at(u64 post, u64 column) const {
-        return words + 1 + post * (columns * (sizeof(Total) * N / 4)) + column;
-    }
-    template <int N> __device__ inline void put(u64 post, u64 column, const Total (&sums)[N]) const {
-        volatile u64 *const to = at<N>(post, column);
-        Words<N> mine;
+    template <int N> __device__ inline void post(u64 which, const Total (&sum)[N]) const {
 #pragma unroll
-        for (int k = 0; k < N; ++k) mine.sums[k] = sums[k];
-#pragma unroll
-        for (int k = 0; k < sizeof(mine) / 4; ++k) to[k * columns] = 1ull << 32 | mine.words[k];
-    }
-    // What another block put there, or will put.
-    template <int N> __device__ inline void get(u64 post, u64 column, Total (&sums)[N]) const {
-        const volatile u64 *const from = at<N>(post, column);
-        Words<N> theirs;
-        u64 there;
-        do {
-            there = 1ull << 32;
-#pragma unroll
-            for (int k = 0; k < sizeof(theirs) / 4; ++k) {
-                const u64 word = from[k * columns];
-                theirs.words[k] = (u32)word;
-                there &= word;
-            }
+        for (int k = 0; k < N; ++k) sums[which * N + k] = sum[k];
+        u32 *flag = flags + 1 + which;
 #if defined(__AMDGCN__)
-            if (!there) __builtin_amdgcn_s_sleep(1);
+        __hip_atomic_store(flag, 1u, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+#else
+        asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(flag) : "memory");
 #endif
-        } while (!there);
+    }
+    __device__ inline bool posted(u64 which) const {
+        u32 *flag = flags + 1 + which, posted;
+#if defined(__AMDGCN__)
+        posted = __hip_atomic_load(flag, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT);
+        if (!posted) __builtin_amdgcn_s_sleep(1);
+#else
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(posted) : "l"(flag) : "memory");
+#endif
+        return posted;
+    }
+    // Adds what other blocks posted, or will: all of these are waited for at once. Those that are not wanted are NONE.
+    template <int N, int SOME> __device__ inline void add(const u64 (&which)[SOME], Total (&sum)[N]) const {
+        bool all;
+        do {
+            all = true;
 #pragma unroll
-        for (int k = 0; k < N; ++k) sums[k] = theirs.sums[k];
+            for (int i = 0; i < SOME; ++i)
+                if (which[i] != NONE && !posted(which[i])) all = false;
+        } while (!all);
+#pragma unroll
+        for (int i = 0; i < SOME; ++i) {
+            if (which[i] == NONE) continue;
+#pragma unroll
+            for (int k = 0; k < N; ++k) sum[k] += sums[which[i] * N + k];
+        }
     }
 };
 
 // The number of a block's part, in all lines together.
 __device__ inline u64 taken(const Posts &posts) {
-    if (!posts.words) return (u64)blockIdx.y * gridDim.x + blockIdx.x;
+    if (!posts.flags) return (u64)blockIdx.y * gridDim.x + blockIdx.x;
     __shared__ u32 number;
-    if (threadIdx.x == 0 && threadIdx.y == 0) number = atomicAdd((u32 *)posts.words, 1u);
+    if (threadIdx.x == 0 && threadIdx.y == 0) number = atomicAdd(posts.flags, 1u);
     __syncthreads();
     return number;
 }
@@ -175,18 +177,19 @@ template <int N> __device__ inline void lines(const T *x, U *out, const Posts &p
         }
     }
     if (job.parts > 1) {
-        const u64 group = quotient(part, team), mine = group * team + threadIdx.x;
+        const u64 group = quotient(part, team), there = line * (job.parts + quotient(job.parts, team)), groups = there + job.parts;
         Total some[1] = {sum};
-        if (threadIdx.x == 0) posts.put<1>(part, line, some);
+        if (threadIdx.x == 0) posts.post<1>(there + part, some);
         some[0] = 0;
         // A group has fewer parts before this one than the team has threads: the last thread is left for all before the group.
-        if (mine < part) posts.get<1>(mine, line, some);
-        if (threadIdx.x == team - 1 && group > 0) posts.get<1>(job.parts + group - 1, line, some);
+        u64 which[1] = {group * team + threadIdx.x < part ? there + group * team + threadIdx.x : NONE};
+        if (threadIdx.x == team - 1 && group > 0) which[0] = groups + group - 1;
+        posts.add<1, 1>(which, some);
         Whole whole = {some[0]};
         some[0] = over_team(whole, wholes).sum;
         base += some[0];
         some[0] += sum;
-        if (threadIdx.x == 0 && part + 1 == (group + 1) * team) posts.put<1>(job.parts + group, line, some);
+        if (threadIdx.x == 0 && part + 1 == (group + 1) * team) posts.post<1>(groups + group, some);
     }
 #pragma unroll
     for (int k = 0; k < ALONG; ++k) {
@@ -236,13 +239,18 @@ template <int N> __device__ inline void side(const T *x, U *out, const Posts &po
         }
     }
     if (job.parts > 1) {
-        // Groups as in `lines`.
-        const u64 group = quotient(part, blockDim.y), mine = group * blockDim.y + threadIdx.y;
+        const u64 group = part / GROUP;
         Total some[N] = {};
         if (column < columns) {
-            if (threadIdx.y == 0) posts.put<N>(part, column, sum);
-            if (mine < part) posts.get<N>(mine, column, some);
-            if (threadIdx.y == blockDim.y - 1 && group > 0) posts.get<N>(job.parts + group - 1, column, some);
+            if (threadIdx.y == 0) posts.post<N>(part * columns + column, sum);
+            u64 wanted[3] = {NONE, NONE, NONE};
+            if (threadIdx.y == 0 && group > 0) wanted[2] = (job.parts + group - 1) * columns + column;
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const u64 p = group * GROUP + threadIdx.y + i * blockDim.y;
+                if (p < part && threadIdx.y + i * blockDim.y < GROUP) wanted[i] = p * columns + column;
+            }
+            posts.add<N, 3>(wanted, some);
         }
 #pragma unroll
         for (int w = 0; w < N; ++w) room[1][threadIdx.y * blockDim.x + threadIdx.x][w] = some[w], some[w] = 0;
@@ -253,7 +261,7 @@ template <int N> __device__ inline void side(const T *x, U *out, const Posts &po
         }
 #pragma unroll
         for (int w = 0; w < N; ++w) base[w] += some[w], some[w] += sum[w];
-        if (column < columns && threadIdx.y == 0 && part + 1 == (group + 1) * blockDim.y) posts.put<N>(job.parts + group, column, some);
+        if (column < columns && threadIdx.y == 0 && part + 1 == (group + 1) * GROUP) posts.post<N>((job.parts + group) * columns + column, some);
     }
 #pragma unroll
     for (int k = 0; k < BELOW; ++k) {
@@ -265,8 +273,8 @@ template <int N> __device__ inline void side(const T *x, U *out, const Posts &po
     }
 }
 
-#define SCAN const T *x, U *out, u64 *posted, Job job
-#define POSTS Posts posts = {posted, job.walk.n}
+#define SCAN const T *x, U *out, u32 *flags, Total *sums, Job job
+#define POSTS Posts posts = {flags, sums}
 extern "C" __global__ void BOUNDS(3) SYMBOL(NAME, _lines)(SCAN) { POSTS; lines<WIDTH>(x, out, posts, job); }
 extern "C" __global__ void BOUNDS(3) SYMBOL(NAME, _lines_single)(SCAN) { POSTS; lines<1>(x, out, posts, job); }
 extern "C" __global__ void BOUNDS(2) SYMBOL(NAME, _side)(SCAN) { POSTS; side<WIDTH>(x, out, posts, job); }
