@@ -1,7 +1,7 @@
 //! Elements by their indices.
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, Stream};
+use warpwave_gpu::{Arg, Launch, Stream};
 
 use crate::dtype::{DType, Scalar};
 use crate::elementwise::{MAP, PACK, TYPES, moving};
@@ -15,7 +15,7 @@ use crate::tuning::Tuning;
 use crate::view::{View, ViewMut};
 
 const TEXTS: &[&str] = &[TYPES, PACK, MAP, include_str!("cu/index.cu")];
-static GATHER: File = File { name: "index.cu", texts: TEXTS, kernels: &["_packs", "_single", "_single64", "_wide"] };
+static GATHER: File = File { name: "index.cu", texts: TEXTS, kernels: &["_packs", "_single", "_single64", "_wide", "_rows"] };
 static SCATTER: File = File { name: "index.cu, scattering", texts: TEXTS, kernels: &["_packs", "_single", "_single64"] };
 
 /// Threads of a block.
@@ -23,6 +23,9 @@ const BLOCK: u32 = 256;
 
 /// Packs that a thread has under way at once.
 const UNROLL: u32 = 2;
+
+/// Bytes of a row that is kept in shared memory at most: several blocks are at work at once.
+const MOST_OF_A_ROW: usize = 32 << 10;
 
 /// The types of indices.
 const INDICES: [DType; 5] = [DType::U8, DType::I16, DType::I32, DType::U32, DType::I64];
@@ -206,7 +209,16 @@ impl Kernels {
         let dims = merged(out.layout().shape(), &operands);
         let (size, small) = (out.dtype().size(), is_small(&dims));
         let wide = plan::PACK / size.max(indices.dtype().size());
-        let (way, dims, each) = if !small {
+        let row = places * size;
+        // All places of a row side by side, and enough indices that most are asked for.
+        let whole_rows = step == 1
+            && dims[0].strides[2] == 0
+            && row <= MOST_OF_A_ROW
+            && row.is_multiple_of(plan::PACK)
+            && dims[0].size >= places / 2
+            && x.address().is_multiple_of(plan::PACK as u64)
+            && dims[1..].iter().all(|dim| (dim.strides[2] * size).is_multiple_of(plan::PACK));
+        let (mut way, dims, each) = if !small {
             (2, dims, 1)
         } else if let Some(packs) = in_packs(&dims, &operands, size, step) {
             (0, packs, UNROLL)
@@ -215,13 +227,18 @@ impl Kernels {
         } else {
             (1, dims, UNROLL)
         };
+        let mut launch = launch(dims.iter().map(|dim| dim.size as u64).product::<u64>().div_ceil(u64::from(each)), BLOCK);
+        if way == 3 && whole_rows {
+            let rows: usize = dims[1..].iter().map(|dim| dim.size).product();
+            (way, launch) = (4, Launch::new([rows as u32, 1, 1], [BLOCK, 1, 1]).shared(row as u32));
+        }
         let kernels = self.load(&recipe("gather", out.dtype(), indices.dtype()))?;
         let axis = Axis { places: places as u64, step: step as u64, ..Axis::zeroed() };
         let dims = laid_out(&dims);
         let args = (out.start(), indices.start(), x.start(), Arg::value(&axis), Arg::value(&dims));
         // SAFETY: the kernel was made for these types and takes these arguments; the views' places were checked when they were made, and
         // an index beyond the input's places is not followed.
-        unsafe { kernels[way].launch(stream, launch(dims.n().div_ceil(u64::from(each)), BLOCK), args) }.map_err(refused(op))
+        unsafe { kernels[way].launch(stream, launch, args) }.map_err(refused(op))
     }
 
     fn scatter_to(&self, stream: &Stream, op: &'static str, out: View<'_>, indices: View<'_>, x: View<'_>, axis: usize) -> Result<()> {

@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::elementwise::{PACK as PACK_TEXT, TYPES};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
+use crate::plan::divisor;
 use crate::reduce::{TEAM, bad};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
@@ -15,6 +16,7 @@ use crate::walk::{Dim, PACK, Walk, merged, packs_fit};
 const NORMALISE: &str = include_str!("cu/normalise.cu");
 static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers", "_edges"] };
 static WIDE: File = File { name: "normalise_wide.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers"] };
+static PAIRS: File = File { name: "normalise_pairs.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_pairs"] };
 static LONG: File =
     File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
 
@@ -22,6 +24,10 @@ static LONG: File =
 const MOST_THREADS: usize = 512;
 /// Packs of a row that a thread keeps in registers.
 const ITEMS: [u32; 4] = [1, 2, 4, 8];
+/// Channels of a group whose weights wait in shared memory at most: as in the kernels. Rows that share a block have fewer packs.
+const MOST_CHANNELS: usize = 1024;
+/// Threads that have two rows together.
+const PAIR_THREADS: usize = 1024;
 /// Packs beyond which exponentials would not fit the registers with their row.
 const MOST_OF_EXPONENTIALS: usize = 256;
 
@@ -32,6 +38,8 @@ struct Lines {
     n: u64,
     spatial: u64,
     groups: u64,
+    magic: u32,
+    shift: u32,
     weight_step: u64,
     bias_step: u64,
     epsilon: f64,
@@ -67,16 +75,16 @@ fn thin(dtype: DType, residual: bool) -> bool {
     residual && dtype.size() == 2
 }
 
-/// Packs that each thread keeps in registers where more are in shared memory.
-fn held(dtype: DType, softmax: bool) -> u32 {
+/// Packs that each thread keeps in registers where more are in shared memory. Of a softmax only the longest rows have threads enough.
+fn held(dtype: DType, softmax: bool, packs: usize) -> u32 {
     match dtype.size() {
-        _ if softmax => 0,
+        _ if softmax => 8 * u32::from(dtype == DType::F32 && packs > 4 * MOST_THREADS),
         2 => 4,
         _ => 8,
     }
 }
 
-fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, residual: bool) -> Recipe {
+fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, held: u32, residual: bool) -> Recipe {
     let file = match items {
         0 => &LONG,
         _ if items == 8 || op == "group_norm" => &WIDE,
@@ -90,9 +98,16 @@ fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, resi
         0 | 8 => 2 - u32::from(greedy),
         _ => 3 - u32::from(greedy || from.size() == 2),
     };
-    let (threads, held) = (MOST_THREADS as u32, held(from, weight.is_none()));
-    let numbers = [("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", threads), ("BLOCKS", blocks), ("HELD", held)];
+    let numbers =
+        [("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", MOST_THREADS as u32), ("BLOCKS", blocks), ("HELD", held)];
     Recipe::new(file, op, &types, &numbers)
+}
+
+/// Of two rows in a block.
+fn pairs(op: &'static str, from: DType, weight: Option<DType>) -> Recipe {
+    let types: Vec<_> = std::iter::once(from).chain(weight).map(DType::name).collect();
+    let numbers = [("ITEMS", 8), ("RESIDUAL", 0), ("THREADS", PAIR_THREADS as u32), ("BLOCKS", 1), ("HELD", 0), ("PAIRS", 1)];
+    Recipe::new(&PAIRS, op, &types, &numbers)
 }
 
 impl Kernels {
@@ -262,10 +277,13 @@ impl Kernels {
         let kept = if grouped { kept } else { merged(kept, true) };
         let step = |view: Option<View<'_>>| view.map_or(0, |view| if n > 1 || grouped { view.layout().strides()[0] } else { 0 });
         let (weight, bias) = (norm.and_then(|norm| norm.weight), norm.and_then(|norm| norm.bias));
+        let (magic, shift) = divisor(spatial as u64);
         let lines = Lines {
             n: n as u64,
             spatial: spatial as u64,
             groups: *groups as u64,
+            magic,
+            shift,
             weight_step: step(weight) as u64,
             bias_step: step(bias) as u64,
             epsilon: norm.map_or(0.0, |norm| norm.epsilon),
@@ -279,27 +297,33 @@ impl Kernels {
         };
         let (size, width) = (dtype.size(), PACK / dtype.size());
         let fits = n.is_multiple_of(width)
-            && (!grouped || spatial.is_multiple_of(width))
+            && (!grouped || (spatial.is_multiple_of(width) && n <= MOST_CHANNELS * spatial))
             && operands.iter().all(|(k, view)| view.is_none_or(|view| packs_fit(*k, view.address(), size, width, &kept)))
             && (grouped
                 || [weight, bias].into_iter().flatten().all(|view| step(Some(view)) == 1 && view.address().is_multiple_of(PACK as u64)));
         let rows = lines.walk.n as usize;
         // Some of it is the kernels' own.
-        let shared = self.device().info().shared_per_block_max.saturating_sub(1024);
+        let own = if grouped { 2 * MOST_CHANNELS * 8 } else { 0 } + 1024;
+        let shared = self.device().info().shared_per_block_max.saturating_sub(own);
+        let packs = n.div_ceil(width) + usize::from(!fits);
+        let held = held(dtype, norm.is_none(), packs);
         let way = match in_a_row {
             true => way(&Rows {
                 rows,
-                packs: n.div_ceil(width) + usize::from(!fits),
+                packs,
                 fits,
                 grouped,
                 softmax: norm.is_none(),
+                paired: *op == "layer_norm" && residual.is_none() && dtype == DType::F32,
                 thin: thin(dtype, residual.is_some()),
-                held: held(dtype, norm.is_none()) as usize * MOST_THREADS,
+                held: held as usize * MOST_THREADS,
                 shared,
             }),
             false => strided(rows),
         };
-        let kernels = self.load(&recipe(op, dtype, norm.map(|_| kind), way.items, residual.is_some()))?;
+        let kind = norm.map(|_| kind);
+        let kernels =
+            self.load(&if way.pairs { pairs(op, dtype, kind) } else { recipe(op, dtype, kind, way.items, held, residual.is_some()) })?;
         let args = (x.start(), pointer(*residual), pointer(weight), pointer(bias), out.start(), Arg::value(&lines));
         let within = Walk::over(&row);
         // SAFETY: the kernels were made for these types and take these arguments; the walks reach the places of the views, which were
@@ -322,6 +346,7 @@ fn pointer(view: Option<View<'_>>) -> Arg<'_> {
 
 /// A recipe's number of packs in a thread, and the kernel in its list.
 struct Way {
+    pairs: bool,
     items: u32,
     kernel: usize,
     launch: Launch,
@@ -336,6 +361,8 @@ struct Rows {
     fits: bool,
     grouped: bool,
     softmax: bool,
+    /// Whether two rows may share a block: their weights, read for each, would be most of what is read.
+    paired: bool,
     thin: bool,
     /// Packs that are in registers where others are in shared memory.
     held: usize,
@@ -344,19 +371,24 @@ struct Rows {
 }
 
 fn way(rows: &Rows) -> Way {
-    let Rows { rows, packs, fits, grouped, softmax, thin, held, shared } = *rows;
+    let Rows { rows, packs, fits, grouped, softmax, paired, thin, held, shared } = *rows;
     let most = match (softmax, fits) {
         (true, true) => MOST_OF_EXPONENTIALS,
         (_, true) => 8 * MOST_THREADS,
         (_, false) => 4 * MOST_THREADS,
     };
-    if packs > most && fits && packs * PACK <= held * PACK + shared {
-        let threads = if softmax { (packs / 8).next_power_of_two().clamp(128, MOST_THREADS) } else { MOST_THREADS };
+    let pair = 8 * PAIR_THREADS;
+    if paired && fits && packs > most && packs <= pair && pair * PACK <= shared {
+        let launch = Launch::new([rows.div_ceil(2) as u32, 1, 1], [PAIR_THREADS as u32, 1, 1]).shared((pair * PACK) as u32);
+        return Way { pairs: true, items: 8, kernel: 0, launch };
+    }
+    if packs > most && fits && packs.saturating_sub(held) * PACK <= shared {
+        let threads = if softmax && held == 0 { (packs / 8).next_power_of_two().clamp(128, MOST_THREADS) } else { MOST_THREADS };
         let launch = Launch::new([rows as u32, 1, 1], [threads as u32, 1, 1]);
-        return Way { items: 0, kernel: 0, launch: launch.shared(((packs - held) * PACK) as u32) };
+        return Way { pairs: false, items: 0, kernel: 0, launch: launch.shared((packs.saturating_sub(held) * PACK) as u32) };
     }
     if packs > most.max(4 * MOST_THREADS) || (grouped && !fits) {
-        return Way { items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
+        return Way { pairs: false, items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
     }
     // Few threads with much to do each: they wait for one another less.
     let items = match packs {
@@ -370,25 +402,34 @@ fn way(rows: &Rows) -> Way {
     let team = packs.div_ceil(items).next_power_of_two();
     let per_block = (128 / team).max(1);
     let launch = Launch::new([rows.div_ceil(per_block) as u32, 1, 1], [team as u32, per_block as u32, 1]);
-    Way { items: items as u32, kernel: usize::from(!fits), launch }
+    Way { pairs: false, items: items as u32, kernel: usize::from(!fits), launch }
 }
 
 /// For rows of any layout, side by side.
 fn strided(rows: usize) -> Way {
     let side = rows.clamp(1, 32).next_power_of_two();
-    Way { items: 0, kernel: 2, launch: Launch::new([rows.div_ceil(side) as u32, 1, 1], [side as u32, (256 / side) as u32, 1]) }
+    Way {
+        pairs: false,
+        items: 0,
+        kernel: 2,
+        launch: Launch::new([rows.div_ceil(side) as u32, 1, 1], [side as u32, (256 / side) as u32, 1]),
+    }
 }
 
 /// Every program of these operations.
 pub(crate) fn recipes() -> Vec<Recipe> {
-    let mut recipes = Vec::new();
+    let mut recipes = vec![pairs("layer_norm", DType::F32, Some(DType::F32))];
     for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
         for items in std::iter::once(0).chain(ITEMS) {
-            recipes.extend(["softmax", "log_softmax"].map(|op| recipe(op, dtype, None, items, false)));
-            let narrow = dtype != DType::F32;
+            let softmaxes = ["softmax", "log_softmax"];
+            recipes.extend(softmaxes.map(|op| recipe(op, dtype, None, items, 0, false)));
+            if items == 0 && dtype == DType::F32 {
+                recipes.extend(softmaxes.map(|op| recipe(op, dtype, None, items, held(dtype, true, usize::MAX), false)));
+            }
+            let (narrow, held) = (dtype != DType::F32, held(dtype, false, 0));
             for kind in std::iter::once(dtype).chain(narrow.then_some(DType::F32)) {
-                recipes.extend(["rms_norm", "layer_norm", "group_norm"].map(|op| recipe(op, dtype, Some(kind), items, false)));
-                recipes.extend(["rms_norm", "layer_norm"].map(|op| recipe(op, dtype, Some(kind), items, true)));
+                recipes.extend(["rms_norm", "layer_norm", "group_norm"].map(|op| recipe(op, dtype, Some(kind), items, held, false)));
+                recipes.extend(["rms_norm", "layer_norm"].map(|op| recipe(op, dtype, Some(kind), items, held, true)));
             }
         }
     }

@@ -229,7 +229,7 @@ pub(crate) fn laid_out(dims: &[Dim]) -> Dims {
 }
 
 /// Factor and shift of `x / by = (upper half of x * factor + x) >> shift`, for `x` and `by` below 2³¹.
-fn divisor(by: u64) -> (u32, u32) {
+pub(crate) fn divisor(by: u64) -> (u32, u32) {
     if by >= 1 << 31 {
         return (0, 0);
     }

@@ -10,33 +10,36 @@ use crate::kernels::{Kernels, refused, wrong_shape, wrong_type};
 use crate::reduce::{Reduce, TEAM, bad};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
-use crate::walk::{Dim, Walk, count, merged};
+use crate::walk::{Dim, PACK, Walk, count, merged, packs_fit};
 
-static SCAN: File =
-    File { name: "scan.cu", texts: &[TYPES, PACK_TEXT, TEAM, include_str!("cu/scan.cu")], kernels: &["_lines", "_side", "_carry"] };
+static SCAN: File = File {
+    name: "scan.cu",
+    texts: &[TYPES, PACK_TEXT, TEAM, include_str!("cu/scan.cu")],
+    kernels: &["_lines", "_lines_single", "_side", "_side_single"],
+};
 
 const OP: &str = "cumsum";
-/// Threads of a block.
-const BLOCK: usize = 256;
-/// Elements of a part at least.
-const PART: usize = 8192;
-/// The same where a thread walks them alone.
-const PART_OF_A_THREAD: usize = 512;
-/// Blocks that keep a multiprocessor busy.
-const ENOUGH: usize = 8;
-/// Blocks in the second dimension of a grid.
-const MOST_DOWN: usize = 65535;
+/// Threads of a block at most, and at least where they have lines for themselves.
+const THREADS: usize = 256;
+const FEWEST: usize = 128;
+/// Of those that have neighbouring lines, threads beside each other.
+const ACROSS: usize = 32;
+/// Packs of a thread along a line, and below one another; and parts of neighbouring lines whose sums are posted one by one: as in the
+/// kernels.
+const ALONG: usize = 8;
+const BELOW: usize = 16;
+const GROUP: usize = 16;
+/// Blocks in a grid's first direction.
+const MOST_BLOCKS: usize = 1 << 30;
 
 /// As the struct of the kernels.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Job {
     n: u64,
-    part: u64,
     parts: u64,
     step_in: u64,
     step_out: u64,
-    results: u64,
     walk: Walk,
 }
 
@@ -71,34 +74,46 @@ impl Kernels {
         let (along, around) = (dim(axis), merged((0..shape.len()).rev().filter(|d| *d != axis).map(dim), true));
         let lines = count(&around);
         // Neighbouring lines are walked together, unless the elements of one are neighbours.
-        let side = along.strides[0] != 1 && lines >= 32;
-        let enough = self.device().info().compute_units as usize * ENOUGH;
-        let (blocks, least, most) = if side { (lines.div_ceil(BLOCK), PART_OF_A_THREAD, MOST_DOWN) } else { (lines, PART, usize::MAX) };
-        let wanted = (enough / blocks).min(along.size / least).clamp(1, most);
-        let part = along.size.div_ceil(wanted).next_multiple_of(64);
-        let parts = along.size.div_ceil(part);
-        let [n, part, parts_wide, step_in, step_out] = [along.size, part, parts, along.strides[0], along.strides[1]].map(|n| n as u64);
-        let job = |results| Job { n, part, parts: parts_wide, step_in, step_out, results, walk: Walk::over(&around) };
-        let launch = match side {
-            true => Launch::new([blocks as u32, parts as u32, 1], [BLOCK as u32, 1, 1]),
-            false => Launch::new([(lines * parts).min(1 << 30) as u32, 1, 1], [BLOCK as u32, 1, 1]),
-        };
-        let kernels = self.load(&recipe(from, to))?;
-        let kernel = &kernels[usize::from(side)];
-        let mut sums = stream.alloc::<u64>(if parts > 1 { lines * parts } else { 0 }).map_err(refused(OP))?;
-        let target = view.start();
-        let sums_of_parts = if parts > 1 { Arg::from(&mut sums) } else { Arg::from(0u64) };
-        if parts > 1 {
-            let carry = Launch::new([lines.min(1 << 30) as u32, 1, 1], [BLOCK as u32, 1, 1]);
-            // SAFETY: the kernels were made for these types and take these arguments; the walk reaches the places of the views, which
-            // were checked against their memory when they were made, and there is room for the sum of each part.
-            unsafe {
-                kernel.launch(stream, launch, (x.start(), target, sums_of_parts, Arg::value(&job(0)))).map_err(refused(OP))?;
-                kernels[2].launch(stream, carry, (sums_of_parts, Arg::value(&job(0)))).map_err(refused(OP))?;
-            }
+        let side = along.strides[0] != 1 && lines >= ACROSS;
+        let mut dims = around;
+        // What lies in packs: the lines beside one another, or a line's own elements.
+        let beside = if side { dims[0] } else { along };
+        let apart = if side { [&dims[1..], &[along]].concat() } else { dims.clone() };
+        let mut width = PACK / from.size().max(to.size()).max(2);
+        let fits = |k: usize, view: &View<'_>| beside.strides[k] == 1 && packs_fit(k, view.address(), view.dtype().size(), width, &apart);
+        let packed = beside.size.is_multiple_of(width) && fits(0, x) && fits(1, &view);
+        if !packed {
+            width = 1;
         }
-        // SAFETY: as above; each place of the result is written once.
-        unsafe { kernel.launch(stream, launch, (x.start(), target, sums_of_parts, Arg::value(&job(1)))) }.map_err(refused(OP))
+        if side {
+            dims[0] = Dim { size: beside.size / width, strides: beside.strides.map(|stride| stride * width) };
+        }
+        let (walk, packs) = (Walk::over(&dims), along.size.div_ceil(if side { BELOW } else { ALONG * width }));
+        let rows = walk.n as usize;
+        // Blocks of (threads beside each other, others), parts of a line and what is posted together, and the blocks for all.
+        let (block, parts, group, blocks) = if side {
+            let across = rows.next_power_of_two().min(ACROSS);
+            let parts = packs.div_ceil(THREADS / across);
+            ([across, THREADS / across], parts, GROUP, rows.div_ceil(across) * parts)
+        } else {
+            let team = packs.next_power_of_two().min(THREADS);
+            let (teams, parts) = ((FEWEST / team).max(1), packs.div_ceil(team));
+            ([team, teams], parts, team, (rows * parts).div_ceil(teams))
+        };
+        let job =
+            Job { n: along.size as u64, parts: parts as u64, step_in: along.strides[0] as u64, step_out: along.strides[1] as u64, walk };
+        // Of each part, and of all before each group of them.
+        let posts = if parts > 1 { rows * (parts + parts / group) } else { 0 };
+        let mut sums = stream.alloc::<u64>(if side { posts * width } else { posts }).map_err(refused(OP))?;
+        let mut flags = stream.alloc_zeroed::<u32>(if parts > 1 { 1 + posts } else { 0 }).map_err(refused(OP))?;
+        let none = || Arg::from(0u64);
+        let (flags, sums) = if parts > 1 { (Arg::from(&mut flags), Arg::from(&mut sums)) } else { (none(), none()) };
+        let grid = [blocks.min(MOST_BLOCKS) as u32, blocks.div_ceil(MOST_BLOCKS) as u32, 1];
+        let launch = Launch::new(grid, [block[0] as u32, block[1] as u32, 1]);
+        let kernel = &self.load(&recipe(from, to))?[2 * usize::from(side) + usize::from(!packed)];
+        // SAFETY: the kernels were made for these types and take these arguments; the walk reaches the places of the views, which were
+        // checked against their memory when they were made, each place of the result once, and there is room for every post.
+        unsafe { kernel.launch(stream, launch, (x.start(), view.start(), flags, sums, Arg::value(&job))) }.map_err(refused(OP))
     }
 }
 

@@ -82,7 +82,35 @@ template <int WIDTH> __device__ inline void gather_wide(T *out, const U *indices
     }
 }
 
-#define GATHER T *out, const U *indices, const T *x, Axis axis, Dims dims
+// The same where a row holds all places: a block for each, which keeps it in shared memory, where any order is quick.
+__device__ inline void gather_rows(T *out, const U *indices, const T *x, const Axis &axis, const Dims &dims) {
+    constexpr int WIDTH = 16 / most(sizeof(T), sizeof(U));
+    extern __shared__ uint4 row[];
+    const u32 packs = (u32)dims.shape[0], rows = (u32)dims.n / packs;
+    for (u32 r = blockIdx.x; r < rows; r += gridDim.x) {
+        u32 at[3] = {0, 0, 0};
+        locate<u32>(r * packs, dims, at, 3);
+        const uint4 *const from = (const uint4 *)(x + at[2]);
+        for (u32 i = threadIdx.x; i < axis.places * sizeof(T) / 16; i += blockDim.x) row[i] = from[i];
+        __syncthreads();
+#pragma unroll 4
+        for (u32 i = threadIdx.x; i < packs; i += blockDim.x) {
+            const Pack<U, WIDTH> places = get<U, WIDTH>(indices + at[1] + i * WIDTH);
+            Pack<T, WIDTH> pack;
+#pragma unroll
+            for (int e = 0; e < WIDTH; ++e) {
+                const u64 place = (u64)places.at[e];
+                pack.at[e] = place < axis.places ? ((const T *)row)[place] : (T)0;
+            }
+            put<T, WIDTH>(out + at[0] + i * WIDTH, pack);
+        }
+        __syncthreads();
+    }
+}
+
+// The result lies apart from the others: what comes next may be loaded before this is stored.
+#define GATHER T *out, const U *__restrict__ indices, const T *__restrict__ x, Axis axis, Dims dims
+extern "C" __global__ void SYMBOL(NAME, _rows)(GATHER) { gather_rows(out, indices, x, axis, dims); }
 extern "C" __global__ void SYMBOL(NAME, _packs)(GATHER) { gather<u32, 16 / sizeof(T)>(out, indices, x, axis, dims); }
 extern "C" __global__ void SYMBOL(NAME, _wide)(GATHER) { gather_wide<16 / most(sizeof(T), sizeof(U))>(out, indices, x, axis, dims); }
 extern "C" __global__ void SYMBOL(NAME, _single)(GATHER) { gather<u32, 1>(out, indices, x, axis, dims); }

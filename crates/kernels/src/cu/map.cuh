@@ -135,14 +135,22 @@ __device__ inline void strided(typename F::R *out, const typename F::A *a, const
 #define PASTE(NAME, WAY) NAME##WAY
 #define SYMBOL(NAME, WAY) PASTE(NAME, WAY)
 #define OPERANDS(F) F::R *out, const F::A *a, const F::B *b, const F::C *c, Scalars scalars
-#define KERNELS(F)                                                                                                                 \
-    extern "C" __global__ void SYMBOL(NAME, _vectors)(OPERANDS(F), u64 n, u64 head) { vectors<F>(out, a, b, c, scalars, n, head); }\
-    extern "C" __global__ void SYMBOL(NAME, _rows)(OPERANDS(F), Dims dims) {                               \
-        strided<F, u32, width<F>()>(out, a, b, c, scalars, dims);                                                                  \
+// Of two functions the call's numbers say which it is.
+#define KERNELS(F) KERNELS_OF(F, F, true)
+#define KERNELS_OF(F, G, FIRST)                                                                                                    \
+    extern "C" __global__ void SYMBOL(NAME, _vectors)(OPERANDS(F), u64 n, u64 head) {                                              \
+        if (FIRST) vectors<F>(out, a, b, c, scalars, n, head);                                                                     \
+        else vectors<G>(out, a, b, c, scalars, n, head);                                                                           \
     }                                                                                                                              \
-    extern "C" __global__ void SYMBOL(NAME, _single)(OPERANDS(F), Dims dims) {                             \
-        strided<F, u32, 1>(out, a, b, c, scalars, dims);                                                                           \
+    extern "C" __global__ void SYMBOL(NAME, _rows)(OPERANDS(F), Dims dims) {                                                       \
+        if (FIRST) strided<F, u32, width<F>()>(out, a, b, c, scalars, dims);                                                       \
+        else strided<G, u32, width<G>()>(out, a, b, c, scalars, dims);                                                             \
     }                                                                                                                              \
-    extern "C" __global__ void SYMBOL(NAME, _single64)(OPERANDS(F), Dims dims) {                           \
-        strided<F, u64, 1>(out, a, b, c, scalars, dims);                                                                           \
+    extern "C" __global__ void SYMBOL(NAME, _single)(OPERANDS(F), Dims dims) {                                                     \
+        if (FIRST) strided<F, u32, 1>(out, a, b, c, scalars, dims);                                                                \
+        else strided<G, u32, 1>(out, a, b, c, scalars, dims);                                                                      \
+    }                                                                                                                              \
+    extern "C" __global__ void SYMBOL(NAME, _single64)(OPERANDS(F), Dims dims) {                                                   \
+        if (FIRST) strided<F, u64, 1>(out, a, b, c, scalars, dims);                                                                \
+        else strided<G, u64, 1>(out, a, b, c, scalars, dims);                                                                      \
     }

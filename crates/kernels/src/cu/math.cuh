@@ -2,17 +2,28 @@
 // a few parts in a million is lost.
 
 #if defined(__AMDGCN__)
+// Never made one with an addition: where the rounding is looked at.
+__device__ inline f32 rounded_product(f32 x, f32 y) {
+#pragma clang fp contract(off)
+    return x * y;
+}
 __device__ inline f32 quick_exp2(f32 x) { return exp2(x); }
+__device__ inline f32 root_exp2(f32 x) { return __builtin_amdgcn_exp2f(x); }
 __device__ inline f32 coarse_log2(f32 x) { return log2(x); }
 __device__ inline f32 quick_log2(f32 x) { return log2(x); }
 __device__ inline f32 quick_sqrt(f32 x) { return sqrt(x); }
 __device__ inline f32 quick_divide(f32 x, f32 by) { return x / by; }
 __device__ inline f32 quick_reciprocal(f32 x) { return 1 / x; }
 #else
+__device__ inline f32 rounded_product(f32 x, f32 y) { return __fmul_rn(x, y); }
 // The square of a root: the instruction alone has no results below the smallest normal number.
-__device__ inline f32 quick_exp2(f32 x) {
+__device__ inline f32 root_exp2(f32 x) {
     f32 y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(0.5f * x));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ inline f32 quick_exp2(f32 x) {
+    const f32 y = root_exp2(0.5f * x);
     return y * y;
 }
 // Right to so many digits behind the point, which are few of a result near 0.
@@ -48,6 +59,30 @@ __device__ inline f32 quick_reciprocal(f32 x) {
 
 __device__ inline f32 quick_exp(f32 x) { return quick_exp2(x * 1.442695041f); }
 
+// A size to a power: 2 to the power of a product with a logarithm, both in two floats each; a few units off. It is neither 0 nor infinite,
+// and the exponent within FAR, so that the product's second float stays small.
+#define FAR 16384.0f
+__device__ inline f32 power_of_size(f32 size, f32 y) {
+    const bool tiny = size < 1.17549435e-38f;
+    const u32 bits = __float_as_uint(tiny ? size * 16777216.0f : size), whole = (bits - 0x3f3504f3u) & 0xff800000u;
+    // The exponent as a float: the last bits of one of 24, less what those bits stand for.
+    const f32 places = __uint_as_float(0x4b400000u + (u32)((i32)whole >> 23)) - (tiny ? 12582936.0f : 12582912.0f);
+    // From √½ to √2, as (2 + u) / (2 - u); `rest` is what u lacks.
+    const f32 m = __uint_as_float(bits - whole), f = m - 1, by = quick_reciprocal(fma(m, 0.5f, 0.5f));
+    const f32 u = rounded_product(f, by);
+    const f32 rest = fma(u, -0.5f * f, f - u) * by, v = u * u;
+    const f32 tail = v * fma(v, fma(v, 0.0033668596f, 0.018023564f), 0.12022478f);
+    const f32 high = rounded_product(u, 1.44269502f);
+    f32 low = fma(u, 1.92596303e-8f, fma(u, 1.44269502f, -high));
+    low = fma(u, tail, fma(rest, 1.44269502f, low));
+    const f32 most = high + low, log = places + most;
+    low = (places - log) + most + (high - most + low);
+    // The square of a root, as above.
+    const f32 half = 0.5f * y, power = half * log;
+    const f32 root = root_exp2(power) * fma(fma(half, low, fma(half, log, -power)), 0.69314718f, 1.0f);
+    return root * root;
+}
+
 // Half of the complementary error function, e to the power of -z² aside: as a polynomial of t = 1 / (1 + z / 2), for z not below 0.
 __device__ inline f32 half_erfc(f32 z) {
     const f32 t = quick_divide(1.0f, fma(z, 0.5f, 1.0f));
@@ -74,6 +109,38 @@ __device__ inline f32 coarse_half_erfc(f32 z) {
     return t * p;
 }
 
+// What an exponent within FAR, and not 0, says about special numbers: looked at once where it is the same for all.
+struct Exponent {
+    f32 y, of_nothing, of_infinity, lowest;
+    u32 sign;
+
+    __device__ Exponent(f32 y) : y(y) {
+        // A float of 24 bits whose last is that of the whole number beside y.
+        const f32 beside = fabs(y) + 8388608.0f, infinity = __uint_as_float(0x7f800000u);
+        const bool whole = beside - 8388608.0f == fabs(y);
+        of_nothing = y > 0 ? 0.0f : infinity;
+        of_infinity = y > 0 ? infinity : 0.0f;
+        // Less has no power, -∞ aside; an odd power keeps the sign.
+        lowest = whole ? -infinity : 0.0f;
+        sign = whole ? __float_as_uint(beside) << 31 : 0;
+    }
+    __device__ f32 finished(f32 x, f32 power) const {
+        const f32 size = fabs(x);
+        power = x >= lowest ? power : __uint_as_float(0x7fffffffu);
+        power = size == __uint_as_float(0x7f800000u) ? of_infinity : power;
+        power = size == 0 ? of_nothing : power;
+        return __uint_as_float(__float_as_uint(power) | (__float_as_uint(x) & sign));
+    }
+    __device__ f32 of(f32 x) const { return finished(x, power_of_size(fabs(x), y)); }
+    // For types of 11 bits and fewer, and exponents within NEAR: beyond it the logarithm's digits do not suffice.
+    __device__ f32 quick_of(f32 x) const {
+        const f32 root = root_exp2(0.5f * y * coarse_log2(fabs(x))), power = root * root;
+        const bool none = x < lowest && fabs(x) < __uint_as_float(0x7f800000u);
+        return __uint_as_float((none ? 0x7fffffffu : __float_as_uint(power)) | (__float_as_uint(x) & sign));
+    }
+};
+#define NEAR 256.0f
+
 struct Exact {
     template <class M> static __device__ M exp_of(M x) { return exp(x); }
     template <class M> static __device__ M log_of(M x) { return log(x); }
@@ -83,7 +150,8 @@ struct Exact {
     template <class M> static __device__ M sqrt_of(M x) { return sqrt(x); }
     template <class M> static __device__ M reciprocal(M x) { return 1 / x; }
     template <class M> static __device__ M erf_of(M x) { return erf(x); }
-    template <class M> static __device__ M pow_of(M x, M y) { return pow(x, y); }
+    static __device__ f64 pow_of(f64 x, f64 y) { return pow(x, y); }
+    static __device__ f32 pow_of(f32 x, f32 y) { return fabs(y) <= FAR && y != 0 ? Exponent(y).of(x) : pow(x, y); }
     static __device__ f64 exp_less_1(f64 x) { return expm1(x); }
     // For x not above 0.
     static __device__ f32 exp_less_1(f32 x) {

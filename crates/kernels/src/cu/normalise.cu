@@ -1,7 +1,7 @@
 // Rows brought to a common size: softmax, its logarithm, and the norms. T is the type of the elements, U that of weight and bias.
 //
 // `registers` keeps a row in its team's registers, ITEMS packs in each thread; `edges` does so where packs do not fit the row, or the
-// operands lie apart from one another, if the row is short. Without ITEMS, `staged` keeps a row in shared memory too, `long` reads it twice, and so does `strided`,
+// operands lie apart from one another, if the row is short; with PAIRS two rows share a block. Without ITEMS, `staged` keeps a row in shared memory too, `long` reads it twice, and so does `strided`,
 // in any layout.
 //
 // With RESIDUAL the input is first added to `residual`, which keeps the sum, rounded; the norm is of that.
@@ -13,6 +13,8 @@ typedef Traits<T>::Math Math;
 #define WIDTH (16 / (int)sizeof(T))
 #define MOST_WARPS 32
 #define LOADS 4
+// Of a block's rows where packs fit: their weights wait in shared memory.
+#define MOST_CHANNELS 1024
 // Registers for so many blocks at once, where packs fit.
 #if defined(__AMDGCN__)
 #define BOUNDS __launch_bounds__(THREADS)
@@ -25,11 +27,16 @@ typedef Traits<T>::Math Math;
 #define ASYNC_COPIES 1
 #endif
 
+// They lie apart from what is written: those of the next elements may be loaded before these are stored.
+#define WEIGHTS const U *__restrict__ weight, const U *__restrict__ bias
+
 struct Lines {
     // Elements of a row.
     u64 n;
-    // Of a norm of groups: neighbours of one weight, and groups.
+    // Of a norm of groups: neighbours of one weight, and groups; and what a division by the first is in 32 bits: a product's upper half, a
+    // sum, a shift.
     u64 spatial, groups;
+    u32 magic, shift;
     // Between weights, and between biases.
     u64 weight_step, bias_step;
     f64 epsilon;
@@ -182,7 +189,7 @@ template <bool EDGES> __device__ inline Items load_sum(const T *x, T *residual, 
     return items;
 }
 
-// Weights from element `j` of a row on; `channel` is the row's first. Those missing are `none`. PACKED they lie in packs, or a pack has one.
+// Weights from element `j` of a row on; `channel` is the row's first. Those missing are `none`. PACKED they lie in packs.
 template <bool EDGES, bool PACKED>
 __device__ inline void weights(Math (&w)[WIDTH], const U *from, u64 step, Math none, i64 j, u64 channel, const Lines &lines) {
     if (!from) {
@@ -190,14 +197,7 @@ __device__ inline void weights(Math (&w)[WIDTH], const U *from, u64 step, Math n
         for (int k = 0; k < WIDTH; ++k) w[k] = none;
         return;
     }
-#if defined(OP_group_norm)
-    if constexpr (PACKED) {
-        // Such rows are short enough for 32 bits.
-        const Math one = widen(from[(channel + (u32)j / (u32)lines.spatial) * step]);
-#pragma unroll
-        for (int k = 0; k < WIDTH; ++k) w[k] = one;
-    } else
-#else
+#if !defined(OP_group_norm)
     if constexpr (PACKED) {
         const int some = 16 / sizeof(U) < WIDTH ? 16 / sizeof(U) : WIDTH;
 #pragma unroll
@@ -306,10 +306,31 @@ template <bool EDGES, class Row> __device__ inline Stats look(Row &row, i32 n) {
 template <bool EDGES, class Row>
 __device__ inline void line(Row &row, const U *weight, const U *bias, T *out, u64 which, i32 n, const Lines &lines) {
     __shared__ Stats room[MOST_WARPS];
+#if defined(OP_group_norm)
+    // The channels' weights are brought while the row is.
+    __shared__ Math near[2][MOST_CHANNELS];
+    const u32 channels = (u32)quotient(lines.n, lines.spatial), mine = threadIdx.y * channels;
+    for (u32 c = threadIdx.x; c < channels; c += blockDim.x) {
+        const u64 channel = first_channel(which, lines) + c;
+        near[0][mine + c] = weight ? widen(weight[channel * lines.weight_step]) : (Math)1;
+        near[1][mine + c] = bias ? widen(bias[channel * lines.bias_step]) : (Math)0;
+    }
+    __syncthreads();
+#endif
     const Found found = over_team(look<EDGES>(row, n), room).found(lines);
-    const u64 channel = first_channel(which, lines);
     row.each([&](const Items &items, i32 j) {
-        if (j < n) finish<EDGES, !EDGES>(out, items, found, weight, bias, j, n, channel, lines);
+        if (j >= n) return;
+#if defined(OP_group_norm)
+        const u32 c = mine + ((__umulhi((u32)j, lines.magic) + (u32)j) >> lines.shift);
+        const Math w = near[0][c], b = near[1][c];
+        Math x[WIDTH];
+        items.unpack(x);
+#pragma unroll
+        for (int k = 0; k < WIDTH; ++k) x[k] = result(x[k], found, w, b);
+        store<EDGES>(out, j, n, x);
+#else
+        finish<EDGES, !EDGES>(out, items, found, weight, bias, j, n, 0, lines);
+#endif
     });
 }
 
@@ -345,10 +366,76 @@ __device__ inline void in_registers(const T *x, T *residual, const U *weight, co
     for (int k = 0; k < ITEMS; ++k) row.packs[k] = load_sum<EDGES>(x, residual, row.j + k * row.step, n);
     line<EDGES>(row, weight, bias, out + at[1], which, n, lines);
 }
-#define PARAMETERS const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines
+#define PARAMETERS const T *x, T *residual, WEIGHTS, T *out, Lines lines
+#if PAIRS
+// A row in shared memory, where a thread touches no others' packs.
+struct Waiting {
+    Items *packs;
+    i32 j, step;
+    // Not all at once, lest they come into registers to stay.
+    template <class F> __device__ inline void each(F f) {
+#pragma unroll 2
+        for (int k = 0; k < ITEMS; ++k) f(packs[k * THREADS], j + k * step);
+    }
+};
+
+// Two rows at once, one in registers, one in shared memory: their weights, of which there are as many, are loaded once for both.
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _pairs)(PARAMETERS) {
+    extern __shared__ uint4 stage[];
+    __shared__ Stats rooms[2][MOST_WARPS];
+    const u64 first = 2 * (u64)blockIdx.x;
+    const bool both = first + 1 < lines.walk.n;
+    const i32 n = (i32)lines.n, m = both ? n : 0;
+    u64 at[3], there[3];
+    place(lines.walk, first, at);
+    place(lines.walk, both ? first + 1 : first, there);
+    Registers row;
+    Waiting other;
+    row.j = other.j = (i32)threadIdx.x * WIDTH;
+    row.step = other.step = THREADS * WIDTH;
+    other.packs = (Items *)stage + threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const i32 j = row.j + k * row.step;
+#if defined(ASYNC_COPIES)
+        if (j < m) {
+            const u32 to = (u32)__cvta_generic_to_shared(other.packs + k * THREADS);
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(x + there[0] + j) : "memory");
+            continue;
+        }
+#endif
+        other.packs[k * THREADS] = load<false>(x + there[0], j, m);
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) row.packs[k] = load<false>(x + at[0], row.j + k * row.step, n);
+    const Found found = over_team(look<false>(row, n), rooms[0]).found(lines);
+#if defined(ASYNC_COPIES)
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    const Found others = over_team(look<false>(other, m), rooms[1]).found(lines);
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const i32 j = row.j + k * row.step;
+        if (j >= n) break;
+        Math w[WIDTH], b[WIDTH], y[WIDTH];
+        weights<false, true>(w, weight, lines.weight_step, 1, j, 0, lines);
+        weights<false, true>(b, bias, lines.bias_step, 0, j, 0, lines);
+        row.packs[k].unpack(y);
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) y[i] = result(y[i], found, w[i], b[i]);
+        store<false>(out + at[1], j, n, y);
+        if (!both) continue;
+        other.packs[k * THREADS].unpack(y);
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) y[i] = result(y[i], others, w[i], b[i]);
+        store<false>(out + there[1], j, n, y);
+    }
+}
+#else
 extern "C" __global__ void BOUNDS SYMBOL(NAME, _registers)(PARAMETERS) { in_registers<false>(x, residual, weight, bias, out, lines); }
 #if ITEMS <= 4 && !defined(OP_group_norm)
 extern "C" __global__ void LOOSE SYMBOL(NAME, _edges)(PARAMETERS) { in_registers<true>(x, residual, weight, bias, out, lines); }
+#endif
 #endif
 #else
 
@@ -364,7 +451,7 @@ struct Staged {
         for (i32 i = threadIdx.x; (i + HELD * team) * WIDTH < n; i += team) f(stage[i], (i + HELD * team) * WIDTH);
     }
 };
-extern "C" __global__ void BOUNDS SYMBOL(NAME, _staged)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _staged)(const T *x, T *residual, WEIGHTS, T *out, Lines lines) {
     extern __shared__ uint4 stage[];
     u64 at[3];
     place(lines.walk, blockIdx.x, at);
@@ -410,7 +497,7 @@ __device__ inline T one_result(T element, const Found &found, const U *weight, c
 }
 
 // A block for a row: packs where all operands have them at the same places, else one element at a time.
-extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines) {
+extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, WEIGHTS, T *out, Lines lines) {
     __shared__ Stats room[MOST_WARPS];
     for (u64 row = blockIdx.x; row < lines.walk.n; row += gridDim.x) {
         u64 at[3];
@@ -466,7 +553,7 @@ extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, co
 }
 
 // Threads of one threadIdx.x share a row; `within` walks it.
-extern "C" __global__ void LOOSE SYMBOL(NAME, _strided)(const T *x, T *residual, const U *weight, const U *bias, T *out, Lines lines, Walk within) {
+extern "C" __global__ void LOOSE SYMBOL(NAME, _strided)(const T *x, T *residual, WEIGHTS, T *out, Lines lines, Walk within) {
     __shared__ Stats room[256];
     const u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x, n = row < lines.walk.n ? lines.n : 0;
     u64 at[3];

@@ -34,7 +34,7 @@ UNARY(negative(x))
 #elif defined(OP_abs)
 UNARY(absolute(x))
 #elif defined(OP_sign)
-UNARY(x > 0 ? (Math)1 : x < 0 ? (Math)-1 : (Math)0)
+UNARY((Math)(x > 0) - (Math)(x < 0))
 #elif defined(OP_sqr)
 UNARY(square(x))
 #elif defined(OP_relu)
@@ -77,5 +77,29 @@ UNARY(Of::gelu_erf(x))
 #elif defined(OP_elu)
 UNARY(x > 0 ? x : p * Of::exp_less_1(x))
 #elif defined(OP_powf)
-UNARY(Of::pow_of(x, p))
+// What the exponent alone decides is the same for all elements: among others whether it is a usual one.
+template <bool USUAL> struct Powf {
+    typedef T A, R;
+    typedef Nothing B, C;
+    typedef Traits<T>::Math Math;
+    static const int ARITY = 1;
+    static const bool PAIRS = true;
+    Math y;
+    Exponent exponent;
+    __device__ Powf(Scalars s) : y((Math)s.x), exponent((f32)s.x) {}
+    static __device__ bool usual(Scalars s) {
+        return sizeof(T) <= 4 && fabs(s.x) <= (sizeof(T) < 4 ? NEAR : FAR) && s.x != 0 && s.x != 2;
+    }
+    __device__ Math value(A element) const {
+        const Math x = widen(element);
+        if constexpr (USUAL && sizeof(T) < 4) return exponent.quick_of(x);
+        else if constexpr (USUAL && sizeof(T) == 4) return exponent.of(x);
+        // A square is exact, as one would expect of it.
+        else return y == 2 ? x * x : pow(x, y);
+    }
+    __device__ R at(A element, B, C) const { return Narrow<T>::from(value(element)); }
+};
+typedef Powf<true> Usual;
+typedef Powf<false> Unusual;
+KERNELS_OF(Usual, Unusual, Usual::usual(scalars))
 #endif

@@ -15,7 +15,7 @@ use crate::suite::{Suite, on_each_device, places, room};
 const OPS: [&str; 7] = ["softmax", "log_softmax", "rms_norm", "add_rms_norm", "layer_norm", "add_layer_norm", "group_norm"];
 const TYPES: [DType; 4] = [DType::F16, DType::Bf16, DType::F32, DType::F64];
 
-const ARRANGEMENTS: [&str; 17] = [
+const ARRANGEMENTS: [&str; 18] = [
     "rows of packs",
     "short rows",
     "odd rows",
@@ -25,6 +25,7 @@ const ARRANGEMENTS: [&str; 17] = [
     "wide odd rows",
     "long rows",
     "long odd rows",
+    "longer rows",
     "very long rows",
     "transposed",
     "an axis in the middle",
@@ -53,6 +54,7 @@ fn arrangement(name: &str, random: &mut Random) -> ([Layout; 3], usize) {
         "wide odd rows" => (rows(2000 + random.below(2000), 3), 1),
         "long rows" => (rows(9216, 2), 1),
         "long odd rows" => (rows(34_000 + 2 * random.below(500) + 1, 1), 1),
+        "longer rows" => (rows(20_480, 3), 1),
         "very long rows" => (rows(34_816, 1), 1),
         "transposed" => {
             let turned = contiguous(&[33, 40]).transpose(0, 1).unwrap();

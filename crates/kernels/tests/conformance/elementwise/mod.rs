@@ -112,7 +112,7 @@ fn arrangement(name: &str, operands: usize, random: &mut Random) -> Vec<Layout> 
         }
         // More than a tile each way, with and without room for packs.
         "turned" => {
-            let (rows, columns) = (64 + 8 * random.below(9), 60 + 4 * random.below(24));
+            let (rows, columns) = (64 + 8 * random.below(17), 60 + 4 * random.below(40));
             let (gap, start) = if random.below(2) == 0 { (0, 0) } else { (16 * random.below(2), 16 * random.below(3) + random.below(2)) };
             each(&mut |k| match k {
                 0 => offset(Layout::contiguous(&[2, rows, columns]).unwrap(), start),
@@ -225,6 +225,34 @@ fn every_operation_agrees_with_the_reference() {
             }
         }
     });
+}
+
+/// Tiles that are whole go another way than those at the edges.
+#[test]
+fn copies_that_turn_round_agree_with_the_reference() {
+    let mut random = Random::new(seed());
+    for device in devices() {
+        let suite = Suite::new(&device);
+        for dtype in [DType::U8, DType::Bf16, DType::F32, DType::I64] {
+            (0..8).for_each(|_| assert_eq!(case(&suite, Op::Copy, dtype, "turned", &mut random), 0.0));
+        }
+    }
+}
+
+/// Exponents end in different ways: what each alone decides is looked at once.
+#[test]
+fn powers_of_any_exponent_agree_with_the_reference() {
+    let exponents = [0.0, 1.0, 2.0, 5.0, -1.0, -2.0, 0.5, -0.3, 12.7, -37.0, 300.5, 9999.0, 20_000.0, 3e9, f64::INFINITY, f64::NAN];
+    let mut random = Random::new(seed());
+    for device in devices() {
+        let suite = Suite::new(&device);
+        for dtype in [DType::F32, DType::Bf16] {
+            for exponent in exponents {
+                case(&suite, Op::Unary(Unary::Powf(exponent)), dtype, "contiguous", &mut random);
+            }
+        }
+        case(&suite, Op::Binary(Binary::Pow), DType::F32, "long", &mut random);
+    }
 }
 
 #[test]
