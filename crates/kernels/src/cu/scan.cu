@@ -275,7 +275,7 @@ template <int N> __device__ inline void side(const T *x, U *out, const Posts &po
 
 #define SCAN const T *x, U *out, u32 *flags, Total *sums, Job job
 #define POSTS Posts posts = {flags, sums}
-extern "C" __global__ void BOUNDS(3) SYMBOL(NAME, _lines)(SCAN) { POSTS; lines<WIDTH>(x, out, posts, job); }
-extern "C" __global__ void BOUNDS(3) SYMBOL(NAME, _lines_single)(SCAN) { POSTS; lines<1>(x, out, posts, job); }
+extern "C" __global__ void BOUNDS(sizeof(Total) > 4 ? 2 : 3) SYMBOL(NAME, _lines)(SCAN) { POSTS; lines<WIDTH>(x, out, posts, job); }
+extern "C" __global__ void BOUNDS(sizeof(Total) > 4 ? 2 : 3) SYMBOL(NAME, _lines_single)(SCAN) { POSTS; lines<1>(x, out, posts, job); }
 extern "C" __global__ void BOUNDS(2) SYMBOL(NAME, _side)(SCAN) { POSTS; side<WIDTH>(x, out, posts, job); }
 extern "C" __global__ void BOUNDS(2) SYMBOL(NAME, _side_single)(SCAN) { POSTS; side<1>(x, out, posts, job); }
