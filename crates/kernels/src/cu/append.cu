@@ -14,7 +14,8 @@ struct Append {
 
 #define EACH (VECTORS ? 16 / (int)(sizeof(T) > sizeof(U) ? sizeof(T) : sizeof(U)) : 1)
 
-__device__ inline void put_as(U *to, const Pack<T, EACH> &pack) {
+__device__ inline void move(const T *from, U *to) {
+    const Pack<T, EACH> pack = get<T, EACH>(from);
     Pack<U, EACH> result;
 #pragma unroll
     for (int i = 0; i < EACH; ++i) result.at[i] = convert<U>(pack.at[i]);
@@ -44,11 +45,10 @@ extern "C" __global__ void NAME(const T *k, const T *v, U *k_cache, U *v_cache, 
         for (i32 item = threadIdx.x; item < items; item += blockDim.x) {
             const i32 head = item / pieces;
             const i64 element = (item - head * pieces) * EACH;
-            // Both are under way before the first is stored.
-            const Pack<T, EACH> key = get<T, EACH>(k + a.k.at(sequence, token, head) + element * a.k.element);
-            const Pack<T, EACH> value = get<T, EACH>(v + a.v.at(sequence, token, head) + element * a.v.element);
-            put_as(k_cache + a.k_cache.at(block, within, head) + element * a.k_cache.element, key);
-            put_as(v_cache + a.v_cache.at(block, within, head) + element * a.v_cache.element, value);
+            move(k + a.k.at(sequence, token, head) + element * a.k.element,
+                 k_cache + a.k_cache.at(block, within, head) + element * a.k_cache.element);
+            move(v + a.v.at(sequence, token, head) + element * a.v.element,
+                 v_cache + a.v_cache.at(block, within, head) + element * a.v_cache.element);
         }
     }
 }
