@@ -398,9 +398,15 @@ impl Kernels {
         let bias = bias && aligned && product.steps[3] == [0; MOST_BATCHES];
         let epilogue = Epilogue { bias: product.has_bias != 0, relu: product.activation == 1, gelu: product.activation == 2 };
         let float = matches!(work.out.dtype(), DType::F32 | DType::F16 | DType::Bf16);
+        // It may round sums to 16 bits before it adds the bias, unless all rows begin at multiples of 16 bytes.
+        let odd = |view: &View<'_>| {
+            !view.address().is_multiple_of(16) || view.layout().strides().iter().any(|stride| *stride > 1 && !stride.is_multiple_of(8))
+        };
+        let twice = epilogue.bias && work.out.dtype().size() == 2 && [&work.a, &work.b, &work.out].into_iter().any(odd);
         // Its GELU has too few digits for f32.
         let itself = product.activation <= 2
             && library.has(epilogue)
+            && !twice
             && !(epilogue.gelu && work.out.dtype() == DType::F32)
             && (epilogue == Epilogue::default() || float && (bias || !epilogue.bias) && product.beta == 0.0);
         if itself && self.through_library(stream, work, library, epilogue)? {

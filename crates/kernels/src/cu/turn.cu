@@ -20,7 +20,7 @@ __device__ inline u64 quotient(u64 x, u64 by) { return (x | by) >> 32 ? x / by :
 
 // Elements of one column that make a word. A tile of words is one of 64 in each column, in fours which a column's pack number turns round:
 // no two threads of a warp meet in a bank, neither with words nor with fours of them.
-#define EACH ((int)(4 / sizeof(T)))
+#define EACH ((int)(sizeof(T) < 4 ? 4 / sizeof(T) : 1))
 #define WORDS 64
 __device__ inline int in_fours(int column, int word) { return column * WORDS + (word ^ (column / PACK % 8 * 4)); }
 __device__ inline u32 word_of(const uint4 &pack, int k) { return k == 0 ? pack.x : k == 1 ? pack.y : k == 2 ? pack.z : pack.w; }

@@ -265,6 +265,10 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
             let by = if i % 2 == 0 { MatmulBy::Kernels } else { MatmulBy::Auto };
             cases.push(("matmul", Case { size, factors, bias, activation: activation(random, out), kinds, by, ..plain.clone() }));
         }
+        // A bias, where rows begin at multiples of 16 bytes: the library's own.
+        for size in [[64, 128, 256], [96, 40, 512]] {
+            cases.push(("matmul", Case { size, bias: Some(0), ..plain.clone() }));
+        }
         // Batches, and the smallest.
         let kinds = [pick(random, &LAYOUTS), pick(random, &LAYOUTS), pick(random, &["rows", "padded rows", "columns"])];
         let repeated = [random.below(2) == 0, random.below(2) == 0];
