@@ -1,0 +1,326 @@
+//! The configuration of a GGUF file, read and written.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use warpwave_kernels::{DType, Glu, RopeScaling};
+use warpwave_weights::{Array, Gguf, Kind, Value};
+
+use super::check::{self, Names};
+use super::convert::to_f32;
+use super::error::{Result, bad_key, bad_tensor};
+use super::folder::{embedding_scale, long_attention, pairs};
+use crate::config::{Config, Family, LongRope, RopeConfig};
+
+const NAMES: Names = Names {
+    vocab: "token_embd.weight",
+    hidden: "embedding_length",
+    layers: "block_count",
+    heads: "attention.head_count",
+    kv_heads: "attention.head_count_kv",
+    head_dim: "attention.key_length",
+    feed_forward: "feed_forward_length",
+    context: "context_length",
+    norm_eps: "attention.layer_norm_rms_epsilon",
+    rope: "rope",
+    window: "attention.sliding_window",
+    scale: "attention.scale",
+    cap: "attn_logit_softcapping / final_logit_softcapping",
+};
+
+/// Tensors with factors of frequencies: of all texts, of short and of long ones.
+pub(super) const FACTORS: [&str; 3] = ["rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"];
+/// All tokens that end a text; the common keys have room for three.
+const ENDS: &str = "warpwave.eos_token_ids";
+/// Texts of tokens that end an answer, for files that name only one end.
+const END_TEXTS: [&str; 8] =
+    ["<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|end_of_turn|>"];
+
+/// GGUF's name of a family.
+pub(super) fn architecture(family: Family) -> &'static str {
+    match family {
+        Family::Llama | Family::Mistral => "llama",
+        Family::Qwen2 => "qwen2",
+        Family::Qwen3 => "qwen3",
+        Family::Gemma2 => "gemma2",
+        Family::Gemma3 => "gemma3",
+        Family::Phi3 => "phi3",
+    }
+}
+
+/// The keys of an architecture.
+struct Keys<'a> {
+    file: &'a Gguf,
+    architecture: &'a str,
+}
+
+impl Keys<'_> {
+    fn name(&self, key: &str) -> String {
+        format!("{}.{key}", self.architecture)
+    }
+
+    fn usize(&self, key: &str) -> Result<Option<usize>> {
+        Ok(self.file.get_u64(&self.name(key))?.map(|number| usize::try_from(number).unwrap_or(usize::MAX)))
+    }
+
+    fn need(&self, key: &str) -> Result<usize> {
+        self.usize(key)?.ok_or_else(|| bad_key(self.file.path(), &self.name(key), "the key is missing"))
+    }
+
+    fn f32(&self, key: &str) -> Result<Option<f32>> {
+        Ok(self.file.get_f32(&self.name(key))?)
+    }
+}
+
+/// Reads what the model is.
+pub(super) fn config(file: &Gguf) -> Result<Config> {
+    let architecture = file.need_str("general.architecture")?;
+    let keys = Keys { file, architecture };
+    let window = keys.usize(NAMES.window)?;
+    let family = match architecture {
+        "llama" if window.is_some_and(|window| window > 0) => Family::Mistral,
+        "llama" => Family::Llama,
+        "qwen2" => Family::Qwen2,
+        "qwen3" => Family::Qwen3,
+        "gemma2" => Family::Gemma2,
+        "gemma3" => Family::Gemma3,
+        "phi3" => Family::Phi3,
+        _ => {
+            let reason = format!("`{architecture}` is not read; there are llama, qwen2, qwen3, gemma2, gemma3, phi3");
+            return Err(bad_key(file.path(), "general.architecture", reason));
+        }
+    };
+    if keys.usize("expert_count")?.is_some_and(|experts| experts > 0) {
+        return Err(bad_key(file.path(), &keys.name("expert_count"), "models of several experts are not read"));
+    }
+    let embedding = file.tensor("token_embd.weight").ok_or_else(|| bad_tensor(file.path(), "token_embd.weight", "it is missing"))?;
+    let layers = check::layers(file.path(), &keys.name(NAMES.layers), keys.need(NAMES.layers)?)?;
+    let (hidden, heads) = (keys.need(NAMES.hidden)?, keys.need(NAMES.heads)?);
+    let head_dim = match keys.usize(NAMES.head_dim)? {
+        Some(head_dim) => head_dim,
+        None if heads > 0 && hidden.is_multiple_of(heads) => hidden / heads,
+        None => return Err(bad_key(file.path(), &keys.name(NAMES.heads), format!("{hidden} elements cannot be split into {heads} heads"))),
+    };
+    if let Some(values) = keys.usize("attention.value_length")?.filter(|values| *values != head_dim) {
+        let reason = format!("values of {values} elements to keys of {head_dim} are not read");
+        return Err(bad_key(file.path(), &keys.name("attention.value_length"), reason));
+    }
+    let context = keys.need(NAMES.context)?;
+    let (window, windowed) = windows(&keys, family, window, layers)?;
+    let rope = rope(&keys, head_dim, context)?;
+    let rope_windowed = match (keys.f32("rope.freq_base_swa")?, family) {
+        (Some(base), _) => Some(RopeConfig::plain(base.into(), rope.rotated)),
+        (None, Family::Gemma3) => Some(RopeConfig::plain(10_000.0, rope.rotated)),
+        _ => None,
+    };
+    let cap = |key: &str, usual: f32| -> Result<Option<f32>> {
+        let given = keys.f32(key)?.or((family == Family::Gemma2).then_some(usual));
+        Ok(given.filter(|cap| *cap != 0.0))
+    };
+    let config = Config {
+        family,
+        name: file.get_str("general.name")?.map(str::to_owned),
+        vocab: embedding.shape.first().copied().unwrap_or(0),
+        hidden,
+        layers,
+        heads,
+        kv_heads: keys.usize(NAMES.kv_heads)?.unwrap_or(heads),
+        head_dim,
+        feed_forward: keys.need(NAMES.feed_forward)?,
+        context,
+        norm_eps: keys.f32(NAMES.norm_eps)?.ok_or_else(|| bad_key(file.path(), &keys.name(NAMES.norm_eps), "the key is missing"))?,
+        rope,
+        rope_windowed,
+        pairs: pairs(family),
+        window,
+        windowed,
+        score_scale: match keys.f32(NAMES.scale)? {
+            Some(scale) => scale,
+            None => score_scale(family, layers, hidden, heads, head_dim),
+        },
+        score_cap: cap("attn_logit_softcapping", 50.0)?,
+        logit_cap: cap("final_logit_softcapping", 30.0)?,
+        embedding_scale: embedding_scale(family, hidden),
+        glu: if matches!(family, Family::Gemma2 | Family::Gemma3) { Glu::Gelu } else { Glu::Silu },
+        bos: id(file, "tokenizer.ggml.bos_token_id")?,
+        eos: ends(file)?,
+    };
+    check::config(file.path(), &NAMES, &config)?;
+    Ok(config)
+}
+
+/// What scores are multiplied by where the file does not say: the largest Gemmas differ from their heads' size.
+fn score_scale(family: Family, layers: usize, hidden: usize, heads: usize, head_dim: usize) -> f32 {
+    let largest = matches!((family, layers), (Family::Gemma2, 46) | (Family::Gemma3, 62));
+    let size = if largest && heads > 0 { hidden / heads } else { head_dim };
+    (1.0 / (size as f64).sqrt()) as f32
+}
+
+fn id(file: &Gguf, key: &str) -> Result<Option<u32>> {
+    // 2³² - 1 is how some files say that there is none.
+    Ok(file.get_u64(key)?.and_then(|id| u32::try_from(id).ok()).filter(|id| *id != u32::MAX))
+}
+
+/// Tokens that end a text: those that keys name, and those whose text says so.
+fn ends(file: &Gguf) -> Result<Vec<u32>> {
+    if let Some(ends) = file.get_i64s(ENDS)? {
+        let ends: Option<Vec<u32>> = ends.into_iter().map(|id| u32::try_from(id).ok()).collect();
+        return ends.ok_or_else(|| bad_key(file.path(), ENDS, "there are ids that are none"));
+    }
+    let mut ends = Vec::new();
+    for key in ["eos", "eot", "eom"] {
+        ends.extend(id(file, &format!("tokenizer.ggml.{key}_token_id"))?);
+    }
+    let types = file.get_i64s("tokenizer.ggml.token_type")?.unwrap_or_default();
+    // Of control, or the user's own.
+    let special = |id: usize| types.get(id).is_none_or(|kind| [3, 4].contains(kind));
+    let texts = file.get_strs("tokenizer.ggml.tokens")?.into_iter().flatten().enumerate();
+    ends.extend(texts.filter(|(id, text)| END_TEXTS.contains(text) && special(*id)).map(|(id, _)| id as u32));
+    let mut seen = HashSet::new();
+    ends.retain(|id| seen.insert(*id));
+    Ok(ends)
+}
+
+fn period(period: usize, layers: usize) -> Vec<bool> {
+    (0..layers).map(|layer| period == 0 || layer % period < period - 1).collect()
+}
+
+/// Every how many layers one sees all, where a file does not say; 0: none does.
+fn usual_period(family: Family) -> usize {
+    match family {
+        Family::Gemma2 => 2,
+        Family::Gemma3 => 6,
+        _ => 0,
+    }
+}
+
+fn windows(keys: &Keys<'_>, family: Family, window: Option<usize>, layers: usize) -> Result<(Option<usize>, Vec<bool>)> {
+    let window = window.or((family == Family::Gemma2).then_some(4096)).filter(|window| *window > 0);
+    let Some(window) = window else { return Ok((None, vec![false; layers])) };
+    let key = keys.name("attention.sliding_window_pattern");
+    let windowed = match keys.file.value(&key) {
+        None => period(usual_period(family), layers),
+        Some(Value::Array(_)) => keys.file.need_bools(&key)?,
+        Some(_) => period(keys.usize("attention.sliding_window_pattern")?.unwrap_or(0), layers),
+    };
+    if windowed.len() != layers {
+        return Err(bad_key(keys.file.path(), &key, format!("there are {} layers, and it has {}", layers, windowed.len())));
+    }
+    Ok((windowed.contains(&true).then_some(window), windowed))
+}
+
+fn rope(keys: &Keys<'_>, head_dim: usize, context: usize) -> Result<RopeConfig> {
+    let base = keys.f32("rope.freq_base")?.unwrap_or(10_000.0);
+    let mut rope = RopeConfig::plain(base.into(), keys.usize("rope.dimension_count")?.unwrap_or(head_dim));
+    let kind = keys.file.get_str(&keys.name("rope.scaling.type"))?.unwrap_or("none");
+    let factor = keys.f32("rope.scaling.factor")?.map(f64::from);
+    let original = keys.usize("rope.scaling.original_context_length")?.unwrap_or(context);
+    let attention = keys.f32("rope.scaling.attn_factor")?.map(f64::from);
+    match kind {
+        "none" | "longrope" => rope.attention = attention,
+        "linear" => rope.scaling = RopeScaling::Linear(factor.unwrap_or(1.0)),
+        "yarn" => {
+            let fast = keys.f32("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0).into();
+            let slow = keys.f32("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0).into();
+            let factor = factor.unwrap_or(1.0);
+            rope.scaling = RopeScaling::Yarn { factor, fast, slow, original };
+            rope.attention = attention.map(|attention| attention * yarn_attention(factor));
+        }
+        _ => {
+            let reason = format!("`{kind}` is not read; there are none, linear, yarn, longrope");
+            return Err(bad_key(keys.file.path(), &keys.name("rope.scaling.type"), reason));
+        }
+    }
+    let [all, short, long] = FACTORS.map(|name| factors(keys.file, name));
+    rope.factors = all?.or(short?).unwrap_or_default();
+    if let Some(long) = long? {
+        rope.long = Some(LongRope { beyond: original, factors: long });
+        let stretch = context as f64 / original.max(1) as f64;
+        rope.attention = rope.attention.or(Some(long_attention(stretch, original)));
+    }
+    Ok(rope)
+}
+
+/// What YaRN multiplies cosine and sine by, if nothing else is said.
+fn yarn_attention(factor: f64) -> f64 {
+    if factor > 1.0 { 0.1 * factor.ln() + 1.0 } else { 1.0 }
+}
+
+fn factors(file: &Gguf, name: &str) -> Result<Option<Vec<f32>>> {
+    let Some(tensor) = file.tensor(name) else { return Ok(None) };
+    match tensor.kind {
+        Kind::Plain(DType::F32) => Ok(Some(to_f32(tensor.kind, tensor.bytes))),
+        kind => Err(bad_tensor(file.path(), name, format!("factors should be f32, and are {kind}"))),
+    }
+}
+
+/// The metadata of a configuration, under GGUF's keys.
+pub(super) fn metadata(config: &Config) -> Vec<(Cow<'static, str>, Value<'static>)> {
+    let architecture = architecture(config.family);
+    let mut out: Vec<(Cow<'static, str>, Value<'static>)> = vec![("general.architecture".into(), architecture.into())];
+    if let Some(name) = &config.name {
+        out.push(("general.name".into(), name.clone().into()));
+    }
+    let mut add = |key: &str, value: Value<'static>| out.push((format!("{architecture}.{key}").into(), value));
+    let count = |number: usize| Value::from(u32::try_from(number).unwrap_or(u32::MAX));
+    add(NAMES.layers, count(config.layers));
+    add(NAMES.context, count(config.context));
+    add(NAMES.hidden, count(config.hidden));
+    add(NAMES.feed_forward, count(config.feed_forward));
+    add(NAMES.heads, count(config.heads));
+    add(NAMES.kv_heads, count(config.kv_heads));
+    add(NAMES.head_dim, count(config.head_dim));
+    add("attention.value_length", count(config.head_dim));
+    add(NAMES.norm_eps, config.norm_eps.into());
+    add("vocab_size", count(config.vocab));
+    let RopeConfig { base, rotated, .. } = config.rope;
+    add("rope.freq_base", (base as f32).into());
+    add("rope.dimension_count", count(rotated));
+    let mut attention = config.rope.attention;
+    match config.rope.scaling {
+        RopeScaling::Linear(factor) => {
+            add("rope.scaling.type", "linear".into());
+            add("rope.scaling.factor", (factor as f32).into());
+        }
+        RopeScaling::Yarn { factor, fast, slow, original } => {
+            add("rope.scaling.type", "yarn".into());
+            add("rope.scaling.factor", (factor as f32).into());
+            add("rope.scaling.original_context_length", count(original));
+            add("rope.scaling.yarn_beta_fast", (fast as f32).into());
+            add("rope.scaling.yarn_beta_slow", (slow as f32).into());
+            attention = attention.map(|attention| attention / yarn_attention(factor));
+        }
+        _ => (),
+    }
+    if let Some(long) = &config.rope.long {
+        add("rope.scaling.type", "longrope".into());
+        add("rope.scaling.original_context_length", count(long.beyond));
+    }
+    if let Some(attention) = attention {
+        add("rope.scaling.attn_factor", (attention as f32).into());
+    }
+    if let Some(rope) = &config.rope_windowed {
+        add("rope.freq_base_swa", (rope.base as f32).into());
+    }
+    let gemma = matches!(config.family, Family::Gemma2 | Family::Gemma3);
+    if config.window.is_some() || gemma || config.family == Family::Phi3 {
+        add(NAMES.window, count(config.window.unwrap_or(0)));
+    }
+    if config.window.is_some() && config.windowed != period(usual_period(config.family), config.layers) {
+        add("attention.sliding_window_pattern", Array::bools(config.windowed.iter().copied()).into());
+    }
+    for (key, cap) in [("attn_logit_softcapping", config.score_cap), ("final_logit_softcapping", config.logit_cap)] {
+        if cap.is_some() || config.family == Family::Gemma2 {
+            add(key, cap.unwrap_or(0.0).into());
+        }
+    }
+    if config.score_scale != score_scale(config.family, config.layers, config.hidden, config.heads, config.head_dim) {
+        add(NAMES.scale, config.score_scale.into());
+    }
+    let tokens = [("bos", config.bos), ("eos", config.eos.first().copied()), ("eot", config.eos.get(1).copied())];
+    for (name, id) in tokens.into_iter().filter_map(|(name, id)| Some((name, id?))) {
+        out.push((format!("tokenizer.ggml.{name}_token_id").into(), id.into()));
+    }
+    out.push((ENDS.into(), Array::u32s(config.eos.iter().copied()).into()));
+    out
+}

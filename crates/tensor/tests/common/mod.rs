@@ -1,0 +1,27 @@
+//! The devices that tensors are tested on.
+
+use std::sync::{Arc, OnceLock};
+
+use warpwave_gpu::{Driver, Gpus, Vendor};
+use warpwave_jit::{CompilerChoice, Jit, Toolchains};
+use warpwave_tensor::Device;
+
+/// The CPU, a virtual AMD GPU unless no compiler makes code for it, and every GPU of the machine.
+pub fn devices() -> Vec<Device> {
+    static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
+    let jit = Jit::default();
+    let mut devices = vec![Device::Cpu];
+    let there = Toolchains::find().choose(&"gfx90a".parse().unwrap(), CompilerChoice::Clang).is_ok();
+    assert!(there || std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "no clang with its linker");
+    if there {
+        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
+        let ordinal = names.iter().position(|name| name == "gfx90a").unwrap();
+        let start = || {
+            // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
+            unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names.clone())) }.unwrap()
+        };
+        devices.push(Device::gpu(&DRIVER.get_or_init(start).device(ordinal).unwrap(), &jit).unwrap());
+    }
+    devices.extend(Gpus::discover().devices().into_iter().map(|device| Device::gpu(&device.unwrap(), &jit).unwrap()));
+    devices
+}

@@ -1,0 +1,100 @@
+//! Quantising and its undoing on a CPU.
+
+mod cpu_common;
+
+use cpu_common::{QUANTS, Random, weights};
+use warpwave_kernels::Quant;
+use warpwave_tensor::cpu::{dequantise, quantise};
+
+#[test]
+fn blocks_stand_for_what_their_format_says() {
+    let mut random = Random::new("dequantise");
+    for quant in QUANTS {
+        let data = random.blocks(quant, 40);
+        let mut out = vec![0.0; 40 * quant.block_size()];
+        dequantise(quant, &data, &mut out);
+        for (i, (out, expected)) in out.iter().zip(weights(quant, &data)).enumerate() {
+            assert!((f64::from(*out) - expected).abs() <= 1e-6 * expected.abs() + 3e-7, "{quant} {i}: {out}, not {expected}");
+        }
+    }
+}
+
+/// The error of normal numbers as a share of their size: what the format's steps allow, and a little less than plain rounding where there
+/// is a search.
+#[test]
+fn quantised_numbers_are_near() {
+    let mut random = Random::new("quantise");
+    let x = random.normals(256 * 64);
+    let size: f64 = x.iter().map(|v| f64::from(*v).powi(2)).sum();
+    for quant in QUANTS {
+        let mut data = vec![0; quant.row_bytes(x.len()).unwrap()];
+        quantise(quant, &x, &mut data);
+        let values = weights(quant, &data);
+        let error: f64 = x.iter().zip(&values).map(|(x, value)| (f64::from(*x) - value).powi(2)).sum();
+        let share = (error / size).sqrt();
+        let bound = match quant {
+            Quant::Q4_0 => 0.090,
+            Quant::Q4_1 => 0.082,
+            Quant::Q5_0 => 0.045,
+            Quant::Q5_1 => 0.040,
+            Quant::Q4K => 0.074,
+            Quant::Q5K => 0.037,
+            Quant::Q6K => 0.018,
+            _ => 0.0065,
+        };
+        assert!(share < bound && share > bound / 3.0, "{quant}: {share}");
+    }
+}
+
+/// Blocks of 32 by their definition, number by number.
+#[test]
+fn small_blocks_are_rounded_as_defined() {
+    let mut random = Random::new("small blocks");
+    for _ in 0..50 {
+        let x = random.normals(32);
+        let largest = x.iter().copied().fold(0f32, |most, v| if v.abs() > most.abs() { v } else { most });
+        let (low, high) = x.iter().fold((f32::MAX, f32::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
+        for quant in &QUANTS[..6] {
+            let mut data = vec![0; quant.block_bytes()];
+            quantise(*quant, &x, &mut data);
+            let half = |d: f32| half::f16::from_f32(d).to_f64();
+            let (d, zero, m): (f32, f64, f64) = match quant {
+                Quant::Q4_0 => (largest / -8.0, 8.0, 0.0),
+                Quant::Q5_0 => (largest / -16.0, 16.0, 0.0),
+                Quant::Q4_1 => ((high - low) / 15.0, 0.0, half(low)),
+                Quant::Q5_1 => ((high - low) / 31.0, 0.0, half(low)),
+                _ => (largest.abs() / 127.0, 0.0, 0.0),
+            };
+            for (value, x) in weights(*quant, &data).into_iter().zip(&x) {
+                let code = (value - m) / half(d);
+                let wanted = (f64::from(*x) - if m != 0.0 { f64::from(low) } else { 0.0 }) / f64::from(d);
+                // The largest of the other sign may have no code of its own.
+                let last = zero > 0.0 && wanted > zero - 0.51 && code > zero - 1.01;
+                assert!((code - wanted).abs() <= 0.501 || last, "{quant}: {x} as {code}, not {wanted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn zeros_constants_and_extremes_survive() {
+    for quant in QUANTS {
+        for value in [0.0f32, 1.0, -3.5, 1e-6, 6e4] {
+            let x = vec![value; quant.block_size()];
+            let (mut data, mut out) = (vec![0xaa; quant.block_bytes()], vec![0.0; x.len()]);
+            quantise(quant, &x, &mut data);
+            dequantise(quant, &data, &mut out);
+            for out in out {
+                assert!((out - value).abs() <= 0.04 * value.abs() + 1e-6, "{quant}: {out}, not {value}");
+            }
+        }
+        // No panic, whatever comes.
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN_POSITIVE] {
+            let mut x = vec![1.0; quant.block_size()];
+            x[3] = value;
+            quantise(quant, &x, &mut vec![0; quant.block_bytes()]);
+        }
+        quantise(quant, &[], &mut []);
+        dequantise(quant, &[], &mut []);
+    }
+}

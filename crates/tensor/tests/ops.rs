@@ -1,0 +1,136 @@
+//! Operations on the CPU beside those of GPUs, whose kernels have references of their own: both must agree.
+
+mod common;
+
+use half::{bf16, f16};
+use warpwave_kernels::{Binary, DType, Element, Reduce, Unary};
+use warpwave_tensor::{Device, Tensor};
+
+/// Random numbers that a seed repeats.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+fn random() -> Random {
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    println!("seed {seed}");
+    Random(seed | 1)
+}
+
+const TYPES: [DType; 9] = [DType::U8, DType::I16, DType::I32, DType::U32, DType::I64, DType::F16, DType::Bf16, DType::F32, DType::F64];
+
+fn tensor(random: &mut Random, dtype: DType, shape: &[usize]) -> Tensor {
+    fn of<T: Element>(random: &mut Random, shape: &[usize], f: impl Fn(f64) -> T) -> Tensor {
+        let data: Vec<T> = (0..shape.iter().product()).map(|_| f(random.next() * 8.0 - 4.0)).collect();
+        Tensor::new(&data, shape, &Device::Cpu).unwrap()
+    }
+    match dtype {
+        DType::U8 => of(random, shape, |x| (x * 30.0) as i64 as u8),
+        DType::I16 => of(random, shape, |x| (x * 5e3) as i16),
+        DType::I32 => of(random, shape, |x| (x * 5e8) as i32),
+        DType::U32 => of(random, shape, |x| (x * 1e9) as i64 as u32),
+        DType::I64 => of(random, shape, |x| (x * 2e18) as i64),
+        DType::F16 => of(random, shape, f16::from_f64),
+        DType::Bf16 => of(random, shape, bf16::from_f64),
+        DType::F32 => of(random, shape, |x| x as f32),
+        _ => of(random, shape, |x| x),
+    }
+}
+
+/// Digits of a type, as a share of the number.
+fn digits(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 1.0 / 1024.0,
+        DType::Bf16 => 1.0 / 128.0,
+        DType::F32 => 4e-6,
+        DType::F64 => 1e-14,
+        _ => 0.0,
+    }
+}
+
+/// Both are equal but for the last digits, of the numbers or of sums of some that are up to 4.
+fn agree(what: &str, here: &Tensor, there: &Tensor) {
+    let sums = ["sum", "mean", "var", "matmul", "layer_norm", "log_softmax"].contains(&what);
+    let floor = if sums { 8.0 } else { 1e-3 };
+    assert_eq!((here.shape(), here.dtype()), (there.shape(), there.dtype()), "{what}");
+    if here.dtype().is_integer() {
+        assert_eq!(here.host_bytes().unwrap(), there.host_bytes().unwrap(), "{what} {here:?}");
+        return;
+    }
+    let wide = |x: &Tensor| x.to_device(&Device::Cpu).unwrap().cast(DType::F64).unwrap().to_vec::<f64>().unwrap();
+    let close = digits(here.dtype());
+    for (i, (a, b)) in wide(here).into_iter().zip(wide(there)).enumerate() {
+        let near = a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= close * (a.abs().max(b.abs()) + floor);
+        assert!(near, "{what} of {:?}: element {i} is {a} on the CPU and {b} on {}", here, there.device());
+    }
+}
+
+#[test]
+fn both_give_the_same() {
+    let mut random = random();
+    for device in common::devices().into_iter().filter(|device| !device.is_cpu()) {
+        for dtype in TYPES {
+            let a = tensor(&mut random, dtype, &[3, 5, 7]);
+            let b = tensor(&mut random, dtype, &[5, 1]);
+            let moved = |x: &Tensor| x.to_device(&device).unwrap();
+            // A view that lies in another order.
+            let (turned, turned_there) = (a.transpose(0, 2).unwrap(), moved(&a).transpose(0, 2).unwrap());
+            for op in Unary::ALL.into_iter().filter(|op| op.takes(dtype)) {
+                agree(op.name(), &turned.unary(op).unwrap(), &turned_there.unary(op).unwrap());
+            }
+            for op in Binary::ALL.into_iter().filter(|op| op.takes(dtype)) {
+                agree(op.name(), &a.binary(op, &b).unwrap(), &moved(&a).binary(op, &moved(&b)).unwrap());
+            }
+            for op in Reduce::ALL.into_iter().filter(|op| !op.results(dtype).is_empty() && op.name() != "prod") {
+                for axes in [&[2][..], &[0], &[0, 2], &[0, 1, 2]] {
+                    agree(op.name(), &turned.reduce(op, axes).unwrap(), &turned_there.reduce(op, axes).unwrap());
+                }
+            }
+            let (mask, no) = (a.binary(Binary::Lt, &b).unwrap(), tensor(&mut random, dtype, &[7]));
+            agree("where", &mask.where_cond(&a, &no).unwrap(), &moved(&mask).where_cond(&moved(&a), &moved(&no)).unwrap());
+            agree("affine", &a.affine(3, -1).unwrap(), &moved(&a).affine(3, -1).unwrap());
+            for to in TYPES {
+                agree("cast", &turned.cast(to).unwrap(), &turned_there.cast(to).unwrap());
+            }
+            if !dtype.is_integer() {
+                for axis in 0..3 {
+                    agree("softmax", &turned.softmax(axis).unwrap(), &turned_there.softmax(axis).unwrap());
+                    agree("log_softmax", &a.log_softmax(axis).unwrap(), &moved(&a).log_softmax(axis).unwrap());
+                }
+                let (w, bias) = (tensor(&mut random, dtype, &[7]), tensor(&mut random, dtype, &[7]));
+                agree(
+                    "layer_norm",
+                    &a.layer_norm(&w, &bias, 1e-5).unwrap(),
+                    &moved(&a).layer_norm(&moved(&w), &moved(&bias), 1e-5).unwrap(),
+                );
+                let c = tensor(&mut random, dtype, &[7, 4]);
+                agree("matmul", &a.matmul(&c).unwrap(), &moved(&a).matmul(&moved(&c)).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn views_share_memory_and_writers_get_their_own() {
+    for device in common::devices() {
+        let a = Tensor::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3], &device).unwrap();
+        let mut row = a.narrow(0, 1, 1).unwrap();
+        let turned = a.transpose(0, 1).unwrap();
+        row.scale_in_place(10.0).unwrap();
+        assert_eq!(row.to_vec::<f32>().unwrap(), [40.0, 50.0, 60.0]);
+        assert_eq!(a.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(turned.to_vec::<f32>().unwrap(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        assert_eq!(turned.reshape(&[6]).unwrap().to_vec::<f32>().unwrap(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        let split = a.narrow(1, 0, 2).unwrap().reshape(&[2, 2, 1]).unwrap();
+        assert_eq!(split.to_vec::<f32>().unwrap(), [1.0, 2.0, 4.0, 5.0]);
+        let none = Tensor::zeros(DType::F32, &[0, 3], &device).unwrap();
+        assert!(none.unary(Unary::Exp).unwrap().to_vec::<f32>().unwrap().is_empty());
+        assert!(a.reshape(&[4]).is_err() && a.to_vec::<f64>().is_err() && a.permute(&[0, 0]).is_err());
+        assert!(a.binary(Binary::Add, &Tensor::zeros(DType::F32, &[2], &device).unwrap()).is_err());
+    }
+}
