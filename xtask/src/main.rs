@@ -25,14 +25,14 @@ struct Cli {
 enum Task {
     /// Install the tools the tests call, then run the whole test suite
     ///
-    /// Missing tools (clang, AMD's device libraries, HIP's headers, NVRTC, CUDA's headers, numpy) are installed with apt and,
+    /// Missing tools (clang, AMD's device libraries, HIP's headers, NVRTC, CUDA's headers, numpy, a small language model) are installed with apt and,
     /// below target/, with pip. Without the right to do so the one command to run is printed, and the tests run with what
     /// there is.
     #[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test --full\n  cargo xtask test --no-install -- cache")]
     Test(test::Options),
-    /// Compile one CUDA kernel for AMD and NVIDIA GPUs and run it on the one that is here
+    /// Compile one CUDA kernel for AMD and NVIDIA GPUs and run it on the one that is here; then ask a language model
     ///
-    /// Installs a compiler for each vendor if it is missing and may. Every command is shown, so that it can be repeated.
+    /// Installs a compiler for each vendor and fetches a small model if it is missing and may. Every command is shown, so that it can be repeated.
     #[command(after_help = "Example: cargo xtask demo")]
     Demo,
     /// Check formatting, clippy and the house rules

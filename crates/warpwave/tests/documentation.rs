@@ -13,6 +13,7 @@ const FOR_DEVELOPERS: &[&str] = &[
     "WARPWAVE_ROCBLAS_INCLUDE",
     "WARPWAVE_ROOT",
     "WARPWAVE_TEST_FULL",
+    "WARPWAVE_TEST_MODEL",
 ];
 
 /// Macros that kernels see, not variables of the environment.

@@ -11,6 +11,7 @@ mod doctor;
 mod hipify;
 mod inspect;
 mod kernel_half;
+mod llm;
 mod mpi;
 mod run;
 mod tune;
@@ -52,6 +53,12 @@ enum Command {
     Cache(cache::Args),
     /// Measure this layer beside raw driver calls in the same run.
     Bench(bench::Args),
+    /// Go on with a text by a language model.
+    Generate(llm::generate::Args),
+    /// Talk with a language model.
+    Chat(llm::chat::Args),
+    /// Look at language models, convert them, fetch the default one.
+    Model(llm::model::Args),
     /// Find the kernels' fastest settings on a GPU, and keep them for its model.
     Tune(tune::Args),
     /// Run MPI programs with a faster MPI_Allreduce, measure it and tune it.
@@ -157,6 +164,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
         Command::Disasm(args) => disasm::run(&mut context, &args),
         Command::Run(args) => run::run(&mut context, &args),
         Command::Cache(args) => cache::run(&mut context, &args),
+        Command::Generate(args) => llm::generate::run(&mut context, &args),
+        Command::Chat(args) => llm::chat::run(&mut context, &args),
+        Command::Model(args) => llm::model::run(&mut context, &args),
         Command::Tune(args) => tune::run(&mut context, &args),
         Command::Bench(args) => bench::run(&mut context, &args),
         Command::Mpi(args) => mpi::run(&mut context, &args),

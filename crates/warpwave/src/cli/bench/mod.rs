@@ -2,6 +2,7 @@
 
 mod compile;
 mod launch;
+mod llm;
 mod memory;
 mod ops;
 mod vgpu;
@@ -28,6 +29,8 @@ enum What {
     Memory(Common),
     /// Compile times, and the time from request to module when the cache has it.
     Compile(compile::Options),
+    /// Tokens per second of a language model, beside llama.cpp.
+    Llm(Box<llm::Options>),
     /// The kernel library's operations, beside the device's copies and a peer.
     Ops(ops::Options),
     /// How fast the virtual GPU interprets, in lane-operations per second.
@@ -82,6 +85,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
             report(context, common.json, device.info().model.as_str(), rows)
         }
         What::Compile(options) => compile::run(context, options),
+        What::Llm(options) => llm::run(context, options),
         What::Ops(options) => ops::run(context, options),
         What::Vgpu(options) => vgpu::run(context, options),
     }

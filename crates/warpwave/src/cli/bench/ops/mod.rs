@@ -169,6 +169,13 @@ fn named(name: &str, failure: Failure) -> Failure {
     Failure { message: format!("{name}: {}", failure.message), ..failure }
 }
 
+/// GB/s of a device's own copies.
+pub(super) fn ceiling(device: &warpwave_gpu::Device, jit: &warpwave_jit::Jit) -> Result<f64, Failure> {
+    let small = device.name().starts_with("vgpu:");
+    let bench = Bench::new(device, jit)?;
+    copies(&bench, &mut Timer::new(&bench.stream, small)?, Sizes { small })
+}
+
 /// GB/s of a copy by the driver.
 fn copies(bench: &Bench, timer: &mut Timer, sizes: Sizes) -> Result<f64, Failure> {
     let len = sizes.of(COPIED / 2, 1 << 16);

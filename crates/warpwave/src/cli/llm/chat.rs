@@ -1,0 +1,211 @@
+//! `warpwave chat`: a conversation.
+
+use std::io::{BufRead, IsTerminal};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use warpwave_llm::{Chat, ChatTemplate, Ended, Request, Sampler, Sequence, Tokenizer};
+
+use super::super::{Context, Failure, Outcome, failed};
+use super::generate::{print_timings, say_fallback, timings};
+use super::interrupt::Interrupt;
+use super::picking::Picking;
+use super::{Loaded, Which};
+
+const HELP: &str = "\
+/help          this
+/reset         begin anew; the system's message stays
+/system TEXT   set the system's message and begin anew; without TEXT show it
+/save FILE     write the conversation as JSON
+/quit          end (or Ctrl-D)
+Ctrl-C ends an answer; at the prompt a second one ends the program.";
+
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    warpwave chat\n  \
+    warpwave chat model.gguf --device cuda:0 --system 'Answer in one sentence.'\n  \
+    echo 'What is the capital of France?' | warpwave chat --temperature 0\n\n\
+    Lines that begin with / are commands: /help lists them. From a pipe each line is a message, and answers alone go to standard output.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// The system's message.
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// Tokens of an answer at most.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1024)]
+    max_tokens: usize,
+    /// End an answer before this string; may be given several times.
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+    /// Print timings on standard error after each answer.
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    picking: Picking,
+}
+
+/// A conversation under way.
+struct Conversation<'a> {
+    loaded: Loaded,
+    tokenizer: &'a Tokenizer,
+    template: &'a ChatTemplate,
+    request: Request,
+    system: Option<String>,
+    /// Roles and texts, without the system's message.
+    messages: Vec<(&'static str, String)>,
+    sequence: Sequence,
+    /// The tokens whose keys and values the sequence has, and perhaps one more.
+    seen: Vec<u32>,
+    verbose: bool,
+}
+
+pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
+    args.which.with_threads(|| chat(context, args))
+}
+
+fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
+    let sampler: Sampler = args.picking.sampler(0.7)?;
+    let loaded = args.which.load(context)?;
+    let tokenizer = loaded.checkpoint.tokenizer()?;
+    let template = ChatTemplate::of(&tokenizer)?;
+    say_fallback(context, &template)?;
+    let stops = args.stop.iter().map(String::as_str).chain(template.stops().iter().copied()).map(str::to_owned).collect();
+    let request = Request { tokens: args.max_tokens, sampler, stops, ignore_eos: false, top: 0 };
+    let at_terminal = std::io::stdin().is_terminal();
+    if at_terminal {
+        let (name, device) = (loaded.checkpoint.config().name.as_deref().unwrap_or("the model"), loaded.runner.model().device());
+        writeln!(context.err, "{name} on {device}, {} tokens of context. /help lists commands.", loaded.context)?;
+    }
+    let mut conversation = Conversation {
+        loaded,
+        tokenizer: &tokenizer,
+        template: &template,
+        request,
+        system: args.system.clone(),
+        messages: Vec::new(),
+        sequence: Sequence::default(),
+        seen: Vec::new(),
+        verbose: args.verbose,
+    };
+    let mut input = std::io::stdin().lock();
+    loop {
+        if at_terminal {
+            write!(context.err, "> ")?;
+            context.err.flush()?;
+        }
+        let mut line = String::new();
+        // A Ctrl-C that comes when the answer has just ended is not meant for the conversation.
+        let interrupt = at_terminal.then(Interrupt::listen);
+        if input.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        drop(interrupt);
+        let line = line.trim();
+        match line.strip_prefix('/') {
+            _ if line.is_empty() => {}
+            None => conversation.answer(context, line)?,
+            Some(command) => {
+                let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+                if matches!(name, "quit" | "exit" | "q") {
+                    return Ok(());
+                }
+                let said = conversation.command(name, rest.trim());
+                writeln!(context.err, "{said}")?;
+            }
+        }
+    }
+}
+
+impl Conversation<'_> {
+    /// What a command answers.
+    fn command(&mut self, name: &str, rest: &str) -> String {
+        match (name, rest) {
+            ("help", _) => HELP.to_owned(),
+            ("reset", _) => {
+                self.messages.clear();
+                "The conversation begins anew.".to_owned()
+            }
+            ("system", "") => self.system.clone().unwrap_or_else(|| "There is no system's message.".to_owned()),
+            ("system", text) => {
+                self.messages.clear();
+                self.system = Some(text.to_owned());
+                "The system's message is set, and the conversation begins anew.".to_owned()
+            }
+            ("save", "") => "/save needs the name of a file.".to_owned(),
+            ("save", file) => match std::fs::write(Path::new(file), format!("{:#}\n", self.as_json())) {
+                Ok(()) => format!("{} messages are in {file}.", self.messages.len()),
+                Err(error) => format!("{file}: {error}"),
+            },
+            _ => format!("There is no command /{name}.\n{HELP}"),
+        }
+    }
+
+    fn as_json(&self) -> Value {
+        let message = |(role, content): (&str, &str)| json!({ "role": role, "content": content });
+        self.texts().map(message).collect()
+    }
+
+    /// Roles and texts, the system's message first.
+    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        let system = self.system.as_deref().map(|text| ("system", text));
+        system.into_iter().chain(self.messages.iter().map(|(role, text)| (*role, text.as_str())))
+    }
+
+    /// The model's answer to a message. A message that cannot be answered is taken back, and the conversation goes on.
+    fn answer(&mut self, context: &mut Context<'_>, message: &str) -> Outcome {
+        self.messages.push(("user", message.to_owned()));
+        let prompt = match self.prompt() {
+            Ok(prompt) => prompt,
+            Err(failure) => {
+                self.messages.pop();
+                writeln!(context.err, "warpwave: {}", failure.message)?;
+                return Ok(());
+            }
+        };
+        // What went through the model before stays; the last token goes again, for its logits.
+        let same = prompt.iter().zip(&self.seen).take_while(|(a, b)| a == b).count();
+        self.loaded.runner.truncate(&mut self.sequence, same.min(prompt.len() - 1));
+        let interrupt = Interrupt::listen();
+        let mut failure = None;
+        let made = self.loaded.runner.generate(&mut self.sequence, &prompt, Some(self.tokenizer), &self.request, &mut |piece| {
+            if let Err(error) = write!(context.out, "{}", piece.text).and_then(|()| context.out.flush()) {
+                failure = Some(error);
+                return ControlFlow::Break(());
+            }
+            if interrupt.pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        drop(interrupt);
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        writeln!(context.out)?;
+        context.out.flush()?;
+        if self.verbose {
+            print_timings(context, &made, &timings(&self.loaded, &made))?;
+        }
+        if made.ended == Ended::Room {
+            let room = self.loaded.context;
+            writeln!(context.err, "warpwave: the context of {room} tokens is full: /reset, or begin with a larger --context")?;
+        }
+        self.seen = prompt;
+        self.seen.extend(made.tokens.iter().map(|picked| picked.token));
+        self.messages.push(("assistant", made.text.trim_end().to_owned()));
+        Ok(())
+    }
+
+    /// The tokens of the whole conversation.
+    fn prompt(&self) -> Result<Vec<u32>, Failure> {
+        let text = self.template.render(&Chat::new(self.texts()))?;
+        let prompt = self.tokenizer.encode_prompt(&text, true)?;
+        let room = self.loaded.context;
+        match prompt.len() {
+            0 => Err(failed("the chat template makes nothing of this")),
+            tokens if tokens >= room => Err(failed(format!(
+                "the conversation has {tokens} tokens and the context {room}: /reset, or begin with a larger --context"
+            ))),
+            _ => Ok(prompt),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Language models: `warpwave generate`, `chat` and `model`.
+//!
+//! What the commands share is here: which model on which device, whether it fits, and the loaded model.
+
+pub(super) mod chat;
+mod default_model;
+pub(super) mod generate;
+mod info;
+mod interrupt;
+mod memory;
+pub(super) mod model;
+mod picking;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use warpwave_gpu::{Preference, Selection};
+use warpwave_kernels::{DType, Quant};
+use warpwave_llm::{Checkpoint, LoadOptions, Memory, Model, Precision, Runner, RunnerOptions};
+use warpwave_tensor::Device;
+use warpwave_weights::Kind;
+
+use super::{Context, Failure, failed};
+
+/// Tokens of a text where nothing else is said: most models were made for more, and the cache takes memory for each.
+const CONTEXT: usize = 4096;
+
+/// Which model, where, and in which types.
+#[derive(clap::Args, Clone)]
+pub(super) struct Which {
+    /// A .gguf file, or a folder with config.json and safetensors; without it the small default model.
+    #[arg(value_name = "MODEL")]
+    pub model: Option<PathBuf>,
+    /// The device: cpu, cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto for the first GPU, else the CPU.
+    #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
+    pub device: String,
+    /// Tokens of prompt and answer together; default 4096, or fewer if the model was made for fewer.
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub context: Option<u32>,
+    /// With quantised weights: fast rounds activations a little, exact computes in f32.
+    #[arg(long, value_enum, default_value = "fast")]
+    pub precision: Exactness,
+    /// Convert the weights while loading.
+    #[arg(long = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = kind)]
+    pub kind: Option<Kind>,
+    /// The type of keys and values; default f32, or that of plain weights on a GPU.
+    #[arg(long, value_name = "f16|bf16|f32", value_parser = cache_type)]
+    pub cache: Option<DType>,
+    /// Threads of the CPU; default all.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Exactness {
+    Fast,
+    Exact,
+}
+
+/// A type that weights can be converted to.
+pub(super) fn kind(name: &str) -> Result<Kind, String> {
+    let quant = [Quant::Q8_0, Quant::Q4K].into_iter().find(|quant| quant.name() == name).map(Kind::Quant);
+    let plain = [DType::F32, DType::F16, DType::Bf16].into_iter().find(|dtype| dtype.name() == name).map(Kind::Plain);
+    quant.or(plain).ok_or_else(|| "weights become f32, f16, bf16, q8_0 or q4_k".to_owned())
+}
+
+fn cache_type(name: &str) -> Result<DType, String> {
+    let types = [DType::F16, DType::Bf16, DType::F32];
+    types.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| "keys and values are f16, bf16 or f32".to_owned())
+}
+
+/// A model on its device, ready for tokens.
+pub(super) struct Loaded {
+    pub checkpoint: Checkpoint,
+    pub runner: Runner,
+    /// Tokens that there is room for.
+    pub context: usize,
+    pub load_time: Duration,
+    /// What it was thought to take.
+    pub memory: Memory,
+}
+
+impl Which {
+    /// The model's files: those that were named, or the default model's.
+    pub fn open(&self, context: &mut Context<'_>) -> Result<(PathBuf, Checkpoint), Failure> {
+        let path = match &self.model {
+            Some(path) => path.clone(),
+            None => default_model::find(context)?,
+        };
+        if !path.exists() {
+            let hub = path.to_str().is_some_and(|text| text.split('/').count() == 2 && !text.ends_with(".gguf"));
+            let hint = if hub {
+                format!("; a model of Hugging Face is fetched with `hf download {0} --local-dir FOLDER`", path.display())
+            } else {
+                String::new()
+            };
+            return Err(failed(format!("{}: there is no such file or folder{hint}", path.display())));
+        }
+        let checkpoint = Checkpoint::open(&path)?;
+        Ok((path, checkpoint))
+    }
+
+    /// Tokens that the cache is made for.
+    pub fn context(&self, checkpoint: &Checkpoint) -> usize {
+        self.context.map_or(checkpoint.config().context.min(CONTEXT), |tokens| tokens as usize)
+    }
+
+    /// Loads the model if it fits.
+    pub fn load(&self, context: &mut Context<'_>) -> Result<Loaded, Failure> {
+        let (path, checkpoint) = self.open(context)?;
+        self.load_checkpoint(context, &path.display().to_string(), checkpoint)
+    }
+
+    /// The same for a model that is open; `name` is for messages.
+    pub fn load_checkpoint(&self, context: &mut Context<'_>, name: &str, checkpoint: Checkpoint) -> Result<Loaded, Failure> {
+        let device = device(context, &self.device)?;
+        let tokens = self.context(&checkpoint);
+        let made_for = checkpoint.config().context;
+        if tokens > made_for {
+            writeln!(context.err, "warpwave: --context {tokens} is more than the {made_for} positions that the model was made for")?;
+        }
+        let need = memory::Need::of(&checkpoint, &device, self, tokens)?;
+        if let Some(message) = need.refusal(&checkpoint, &device, self, name)? {
+            return Err(failed(message));
+        }
+        let bar = bytes_bar(need.memory.weights, "loading");
+        let started = Instant::now();
+        let precision = if self.precision == Exactness::Fast { Precision::Fast } else { Precision::Exact };
+        let options = LoadOptions { matrices: self.kind, precision, context: Some(tokens) };
+        let model = Model::load(&checkpoint, &device, options, &mut |bytes| bar.inc(bytes as u64))?;
+        let runner = Runner::new(model, RunnerOptions { room: tokens, cache: Some(need.cache), ..RunnerOptions::default() })?;
+        device.synchronize()?;
+        bar.finish_and_clear();
+        Ok(Loaded { checkpoint, runner, context: tokens, load_time: started.elapsed(), memory: need.memory })
+    }
+
+    /// Does something with the threads that were asked for.
+    pub fn with_threads<R>(&self, run: impl FnOnce() -> R) -> R {
+        warpwave_tensor::cpu::with_threads(self.threads.map_or(0, usize::from), run)
+    }
+}
+
+/// The device of a `--device` name, the CPU among them.
+pub(super) fn device(context: &mut Context<'_>, name: &str) -> Result<Device, Failure> {
+    let gpu = match Preference::from(name) {
+        Preference::Cpu => return Ok(Device::Cpu),
+        Preference::Auto => match (context.gpus)().select(&Preference::Auto)? {
+            Selection::Gpu(gpu) => gpu,
+            Selection::Cpu { .. } => return Ok(Device::Cpu),
+        },
+        Preference::Device(name) => context.device(&name)?,
+    };
+    Ok(Device::gpu(&gpu, &context.jit)?)
+}
+
+/// A bar on a terminal, for bytes.
+fn bytes_bar(total: u64, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    let style = ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message(what);
+    bar
+}
+
+/// Tokens per second, if there were any.
+fn rate(tokens: usize, time: Duration) -> Option<f64> {
+    (tokens > 0 && !time.is_zero()).then(|| tokens as f64 / time.as_secs_f64())
+}

