@@ -398,11 +398,12 @@ impl Kernels {
         let bias = bias && aligned && product.steps[3] == [0; MOST_BATCHES];
         let epilogue = Epilogue { bias: product.has_bias != 0, relu: product.activation == 1, gelu: product.activation == 2 };
         let float = matches!(work.out.dtype(), DType::F32 | DType::F16 | DType::Bf16);
-        // It may round sums to 16 bits before it adds the bias, unless all rows begin at multiples of 16 bytes.
+        // It may round sums to 16 bits before it adds what was there, or the bias, unless all rows begin at multiples of 16 bytes.
         let odd = |view: &View<'_>| {
             !view.address().is_multiple_of(16) || view.layout().strides().iter().any(|stride| *stride > 1 && !stride.is_multiple_of(8))
         };
-        let twice = epilogue.bias && work.out.dtype().size() == 2 && [&work.a, &work.b, &work.out].into_iter().any(odd);
+        let narrow = work.out.dtype().size() == 2;
+        let twice = narrow && (product.beta != 0.0 || epilogue.bias && [&work.a, &work.b, &work.out].into_iter().any(odd));
         // Its GELU has too few digits for f32.
         let itself = product.activation <= 2
             && library.has(epilogue)
@@ -412,7 +413,7 @@ impl Kernels {
         if itself && self.through_library(stream, work, library, epilogue)? {
             return Ok(true);
         }
-        if epilogue == Epilogue::default() && product.activation == 0 || !float {
+        if epilogue == Epilogue::default() && product.activation == 0 && !twice || !float {
             return Ok(false);
         }
         // Sums of f32 first, and then what becomes of them, which is rounded once.

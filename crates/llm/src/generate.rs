@@ -3,6 +3,9 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use warpwave_kernels::{DType, Randomness};
+use warpwave_tensor::{Device, Tensor};
+
 use crate::detokenise::{Detokenizer, StopStrings};
 use crate::error::{Error, Result};
 use crate::runner::{Runner, Sequence, Wanted};
@@ -78,6 +81,24 @@ pub struct Generated {
     pub decode_time: Duration,
 }
 
+/// The token that follows a text, of its logits: on the GPU that has them, where only they and random numbers count.
+fn pick(logits: &Tensor, request: &Request, text: &[u32]) -> Result<Picked> {
+    let (sampler, number) = (&request.sampler, text.len() as u64);
+    match logits.device() {
+        Device::Gpu(gpu) if request.top == 0 && sampler.is_plain() => {
+            let mut token = Tensor::zeros(DType::U32, &[1], logits.device())?;
+            let mut log = Tensor::zeros(DType::F32, &[1], logits.device())?;
+            let random = Randomness::Seed { seed: sampler.seed, offset: number };
+            let (mut tokens, mut logs) = (token.view_mut()?, log.view_mut()?);
+            let sampled = gpu.kernels.sample(&gpu.stream, &logits.view()?, &sampler.sampling, random, &mut tokens, Some(&mut logs));
+            sampled.map_err(warpwave_tensor::Error::from)?;
+            let (token, log) = (token.to_vec::<u32>()?, log.to_vec::<f32>()?);
+            Ok(Picked { token: token[0], log: log[0], top: Vec::new() })
+        }
+        _ => Ok(sampler.pick(&mut logits.to_vec::<f32>()?, text, number, request.top)?),
+    }
+}
+
 impl Runner {
     /// Goes on with a text of tokens, the first of which may have gone through the model before (`sequence`); without a tokenizer there is
     /// no text, only tokens. `listen` hears each piece and may break off. Afterwards the sequence has all tokens but the last.
@@ -112,14 +133,14 @@ impl Runner {
                 made.ended = Ended::Room;
                 break;
             }
-            let mut logits = self.feed(&mut [(sequence, &all[fed..])], Wanted::Last)?.to_vec::<f32>()?;
+            let logits = self.feed(&mut [(sequence, &all[fed..])], Wanted::Last)?;
+            let picked = pick(&logits, request, &all)?;
             let passed = started.elapsed();
             started = Instant::now();
             match first {
                 true => made.prompt_time = passed,
                 false => made.decode_time += passed,
             }
-            let picked = request.sampler.pick(&mut logits, &all, all.len() as u64, request.top)?;
             let token = picked.token;
             if !request.ignore_eos && self.ends(tokenizer, token) {
                 made.ended = Ended::Eos;

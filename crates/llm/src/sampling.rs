@@ -84,6 +84,11 @@ impl Sampler {
         }
     }
 
+    /// Whether nothing but the logits themselves counts: no bias, no penalties.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.bias.is_empty() && self.penalties == Penalties { repetition: 1.0, presence: 0.0, frequency: 0.0 }
+    }
+
     /// The token that follows a text, of its logits, which are changed by bias and penalties. `number` is which of the seed's random numbers
     /// is used: usually the token's position. `top` likeliest tokens come with it.
     pub fn pick(&self, logits: &mut [f32], text: &[u32], number: u64, top: usize) -> Result<Picked> {

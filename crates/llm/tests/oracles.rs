@@ -2,11 +2,12 @@
 
 mod common;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 use warpwave_kernels::{DType, Quant};
-use warpwave_llm::{Checkpoint, LoadOptions, Model, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_llm::{Checkpoint, Ended, LoadOptions, Model, Piece, Request, Runner, RunnerOptions, Sampler, Sequence, Wanted};
 use warpwave_tensor::{Device, Precision};
 use warpwave_weights::Kind;
 
@@ -169,6 +170,29 @@ fn together(runner: &mut Runner, text: &[u32]) -> [Vec<u32>; 2] {
     runner.release(a);
     runner.release(b);
     texts
+}
+
+/// Tokens are picked where the logits are; with the most likely ones asked for, on the host: the same tokens either way.
+#[test]
+fn generation_picks_the_same_tokens_everywhere() {
+    for device in common::devices() {
+        let expected = expected("llama3");
+        let mut runner = load(&folder("llama3"), &device, None, 64);
+        for top in [0, 2] {
+            let request = Request { tokens: 16, sampler: Sampler::default(), stops: Vec::new(), ignore_eos: true, top };
+            let mut sequence = Sequence::default();
+            let mut heard = 0;
+            let listen = &mut |_: &Piece| {
+                heard += 1;
+                ControlFlow::Continue(())
+            };
+            let made = runner.generate(&mut sequence, &expected.greedy[..12], None, &request, listen).unwrap();
+            runner.release(sequence);
+            let tokens: Vec<u32> = made.tokens.iter().map(|picked| picked.token).collect();
+            assert_eq!((tokens.as_slice(), made.ended, heard), (&expected.greedy[12..], Ended::Tokens, 16), "{device}");
+            assert!(made.tokens.iter().all(|picked| picked.top.len() == top && picked.log < 0.0), "{device}: {:?}", made.tokens);
+        }
+    }
 }
 
 #[test]
