@@ -226,7 +226,8 @@ impl Kernel {
     ///
     /// # Safety
     /// The arguments must be of the types of the kernel's parameters, and the kernel must stay within the buffers it
-    /// is given, and write only into those that were given by `&mut`.
+    /// is given, and write only into those that were given by `&mut`. Launched early, each of its threads must wait for the work before it
+    /// (`griddepcontrol.wait`) before it touches memory.
     pub unsafe fn launch<'a>(&self, stream: &Stream, launch: Launch, args: impl Args<'a>) -> Result<()> {
         let args = args.into_array();
         let args = args.as_ref();

@@ -96,7 +96,7 @@ fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, held
     let blocks = match items {
         _ if from == DType::F64 => 1,
         0 | 8 => 2 - u32::from(greedy),
-        _ => 3 - u32::from(greedy || from.size() == 2),
+        _ => 3 - u32::from(greedy || from.size() == 2 || op == "group_norm"),
     };
     let numbers =
         [("ITEMS", items), ("RESIDUAL", u32::from(residual)), ("THREADS", MOST_THREADS as u32), ("BLOCKS", blocks), ("HELD", held)];

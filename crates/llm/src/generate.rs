@@ -101,7 +101,8 @@ fn pick(logits: &Tensor, request: &Request, text: &[u32]) -> Result<Picked> {
 
 impl Runner {
     /// Goes on with a text of tokens, the first of which may have gone through the model before (`sequence`); without a tokenizer there is
-    /// no text, only tokens. `listen` hears each piece and may break off. Afterwards the sequence has all tokens but the last.
+    /// no text, only tokens. `listen` hears each piece and may break off. Afterwards the sequence has all
+    /// tokens, but the last unless the model itself ended the text.
     pub fn generate(
         &mut self,
         sequence: &mut Sequence,
@@ -163,6 +164,9 @@ impl Runner {
         if made.ended != Ended::Stop {
             let mut rest = stops.push(&detokenizer.map(|mut detokenizer| detokenizer.finish()).unwrap_or_default());
             rest.push_str(&stops.finish());
+            if stops.found().is_some() {
+                made.ended = Ended::Stop;
+            }
             if !rest.is_empty() {
                 made.text.push_str(&rest);
                 let _ = listen(&Piece { picked: None, text: rest });

@@ -122,9 +122,12 @@ impl Model {
     pub fn load(checkpoint: &Checkpoint, device: &Device, options: LoadOptions, progress: &mut dyn FnMut(usize)) -> Result<Model> {
         let config = checkpoint.config().clone();
         let embedding = checkpoint.get_as("token_embd.weight", options.matrices)?;
-        // Quantised weights are multiplied with f32; plain ones with their own type, which on a CPU is f32 again.
-        let dtype = match checkpoint.get_as("blk.0.attn_output.weight", options.matrices)?.kind {
-            Kind::Plain(dtype @ (DType::F16 | DType::Bf16)) if !device.is_cpu() => dtype,
+        // Quantised weights are multiplied with f32; plain ones of one type with that, which on a CPU is f32 again.
+        let mut kinds = checkpoint.converted(options.matrices)?.into_iter().filter(|info| info.shape.len() > 1).map(|info| info.kind);
+        let dtype = match kinds.next() {
+            Some(Kind::Plain(dtype @ (DType::F16 | DType::Bf16))) if !device.is_cpu() && kinds.all(|kind| kind == Kind::Plain(dtype)) => {
+                dtype
+            }
             _ => DType::F32,
         };
         let mut loader = Loader { checkpoint, device, options, dtype, progress };

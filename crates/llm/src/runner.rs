@@ -18,7 +18,7 @@ pub struct RunnerOptions {
     pub cache: Option<DType>,
     /// Tokens that go through the model at once: prompts that are longer go in pieces.
     pub chunk: usize,
-    /// Whether steps of one token of each sequence are captured as graphs, where the device has graphs.
+    /// Whether steps of one token of one sequence are captured as graphs, where the device has graphs.
     pub graphs: bool,
 }
 
@@ -62,8 +62,8 @@ pub struct Runner {
     cache: KvCache,
     options: RunnerOptions,
     free: Vec<u32>,
-    /// Captured steps, by their sequences and the width of their tables.
-    graphs: HashMap<(usize, usize), Captured>,
+    /// Captured steps, by the width of their tables.
+    graphs: HashMap<usize, Captured>,
 }
 
 /// The numbers of a step, before they go to the device.
@@ -92,6 +92,7 @@ impl Runner {
     /// A runner with an empty cache.
     pub fn new(model: Model, options: RunnerOptions) -> Result<Runner> {
         let config = model.config();
+        let options = RunnerOptions { chunk: options.chunk.max(1), ..options };
         let blocks = options.room.div_ceil(BLOCK);
         let numbers = u32::try_from(blocks).map_err(|_| Error::Room { wanted: options.room, there: u32::MAX as usize * BLOCK })?;
         let dtype = options.cache.unwrap_or(model.dtype());
@@ -133,7 +134,7 @@ impl Runner {
         if let Some(token) = all().find(|token| **token as usize >= vocab) {
             return Err(Error::NoToken { token: *token, vocab });
         }
-        if batch.iter().any(|(_, tokens)| tokens.is_empty()) {
+        if batch.is_empty() || batch.iter().any(|(_, tokens)| tokens.is_empty()) {
             return Err(Error::NoTokens);
         }
         let total = all().count();
@@ -165,7 +166,7 @@ impl Runner {
         let [(sequence, tokens)] = batch else { return Err(Error::NoTokens) };
         let before = sequence.len;
         let mut logits = None;
-        for piece in tokens.chunks(self.options.chunk.max(1)) {
+        for piece in tokens.chunks(self.options.chunk) {
             match self.feed(&mut [(&mut **sequence, piece)], Wanted::Last) {
                 Ok(of_piece) => logits = Some(of_piece),
                 Err(error) => {
@@ -180,7 +181,8 @@ impl Runner {
     fn step(&mut self, batch: &[(&mut Sequence, &[u32])], wanted: Wanted) -> Result<Tensor> {
         let mut numbers = Numbers::of(batch);
         let one_each = numbers.longest == 1;
-        if let (true, true, Device::Gpu(_)) = (one_each, self.options.graphs, self.model.device()) {
+        // A graph keeps all memory that its work takes on the way, which is much where the library computes products of several.
+        if let (1, true, true, Device::Gpu(_)) = (batch.len(), one_each, self.options.graphs, self.model.device()) {
             numbers.widen();
             return self.captured_step(&numbers);
         }
@@ -194,9 +196,9 @@ impl Runner {
         self.model.forward(&ids, &mut self.cache, &step, last.as_ref())
     }
 
-    /// A step of one token of each sequence: captured when it is first asked for, then launched.
+    /// A step of one token: captured when it is first asked for, then launched.
     fn captured_step(&mut self, numbers: &Numbers) -> Result<Tensor> {
-        let key = (numbers.ids.len(), numbers.width);
+        let key = numbers.width;
         if !self.graphs.contains_key(&key) {
             let Device::Gpu(gpu) = self.model.device().clone() else { return Err(Error::NoTokens) };
             let device = self.model.device().clone();
@@ -227,7 +229,8 @@ impl Runner {
         captured.step.lengths.write(&numbers.lengths)?;
         captured.step.table.write(&numbers.table)?;
         captured.graph.launch(&gpu.stream)?;
-        Ok(captured.logits.clone())
+        // The next launch writes over them.
+        Ok(captured.logits.copied()?)
     }
 }
 

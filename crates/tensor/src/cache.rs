@@ -49,6 +49,10 @@ impl KvCache {
         if !matches!(dtype, DType::F32 | DType::F16 | DType::Bf16) {
             return Err(Error::Type { op: "a cache", what: "what it holds", found: dtype, expected: "f32, f16 or bf16" });
         }
+        let most = if device.is_cpu() { 512 } else { 256 };
+        if head_dim > most {
+            return Err(shape("a cache", format!("heads have {head_dim} elements; attention on {device} takes up to {most}")));
+        }
         let pool = || Tensor::zeros(dtype, &[blocks, BLOCK, kv_heads, head_dim], device);
         let layers = (0..layers).map(|_| Ok((pool()?, pool()?))).collect::<Result<_>>()?;
         Ok(KvCache { layers, dtype })

@@ -230,9 +230,12 @@ impl Matrix {
                 Err(Error::Device { op: OP, what: "the matrix", found, expected })
             }
             Data::Plain(weights) => {
-                let x = x.cast(weights.dtype())?;
+                // What may not fit f16 is made smaller before, and its products larger.
+                let shrink = (x.dtype(), weights.dtype()) == (DType::F32, DType::F16);
+                let x = if shrink { x.affine(SHRINK, 0.0)?.cast(DType::F16)? } else { x.cast(weights.dtype())? };
                 let columns = weights.transpose(0, 1)?;
                 let matmul = bias.map_or(Matmul::new(), |bias| Matmul::new().bias(bias));
+                let matmul = if shrink { matmul.scaled(1.0 / SHRINK, 0.0) } else { matmul };
                 Ok(gpu.kernels.matmul(&gpu.stream, &matmul, &x.view()?, &columns.view()?, out)?)
             }
             Data::Quant(quant, blocks) => {

@@ -201,21 +201,20 @@ impl Tensor {
         self.contiguous()?.reshape(shape)
     }
 
-    /// The elements one behind the other: a copy if they are not.
-    pub fn contiguous(&self) -> Result<Tensor> {
-        if self.layout.is_contiguous() {
-            return Ok(self.clone());
-        }
+    /// A copy in memory of its own.
+    pub fn copied(&self) -> Result<Tensor> {
         match &self.device {
-            Device::Cpu => {
-                let bytes = self.host_bytes()?;
-                Tensor::from_bytes(&bytes, self.dtype, self.shape(), &Device::Cpu)
-            }
+            Device::Cpu => Tensor::from_bytes(&self.host_bytes()?, self.dtype, self.shape(), &Device::Cpu),
             Device::Gpu(gpu) => {
                 let (kernels, stream, view) = (&gpu.kernels, &gpu.stream, self.view()?);
                 Tensor::on_gpu(gpu, self.dtype, self.shape(), |out| kernels.copy(stream, &view, out))
             }
         }
+    }
+
+    /// The elements one behind the other: a copy if they are not.
+    pub fn contiguous(&self) -> Result<Tensor> {
+        if self.layout.is_contiguous() { Ok(self.clone()) } else { self.copied() }
     }
 
     /// A copy on another device; the tensor itself where it is there already.

@@ -6,6 +6,11 @@ use warpwave_gpu::{Driver, Gpus, Vendor};
 use warpwave_jit::{CompilerChoice, Jit, Toolchains};
 use warpwave_tensor::Device;
 
+/// Whether every case is to be run.
+pub fn full() -> bool {
+    std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1")
+}
+
 /// The CPU, a virtual AMD GPU unless no compiler makes code for it, and every GPU of the machine.
 pub fn devices() -> Vec<Device> {
     static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();

@@ -166,7 +166,7 @@ impl Conversation<'_> {
         };
         // What went through the model before stays; the last token goes again, for its logits.
         let same = prompt.iter().zip(&self.seen).take_while(|(a, b)| a == b).count();
-        self.loaded.runner.truncate(&mut self.sequence, same.min(prompt.len() - 1));
+        self.loaded.runner.truncate(&mut self.sequence, same.min(prompt.len().saturating_sub(1)));
         let interrupt = Interrupt::listen();
         let mut failure = None;
         let made = self.loaded.runner.generate(&mut self.sequence, &prompt, Some(self.tokenizer), &self.request, &mut |piece| {
