@@ -195,6 +195,26 @@ fn generation_picks_the_same_tokens_everywhere() {
     }
 }
 
+/// A graph writes its logits to one place: those of before must not change with it.
+#[test]
+fn logits_stay_as_they_were_when_the_next_come() {
+    for device in common::devices() {
+        let expected = expected("llama3");
+        let mut runner = load(&folder("llama3"), &device, None, 64);
+        let mut sequence = Sequence::default();
+        let mut steps = Vec::new();
+        for token in expected.greedy[..5].chunks(1) {
+            let logits = runner.feed(&mut [(&mut sequence, token)], Wanted::Last).unwrap();
+            let then = logits.to_vec::<f32>().unwrap();
+            steps.push((logits, then));
+        }
+        for (logits, then) in &steps {
+            assert_eq!(&logits.to_vec::<f32>().unwrap(), then, "{device}");
+        }
+        assert_ne!(steps[3].1, steps[4].1);
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused_and_changes_nothing() {
     let expected = expected("llama3");
