@@ -28,6 +28,8 @@ const ACROSS: usize = 32;
 /// kernels.
 const ALONG: usize = 8;
 const BELOW: usize = 16;
+/// Of fp8, whose roundings take many scalar registers of AMD's.
+const FEW: usize = 2;
 const GROUP: usize = 16;
 /// Blocks in a grid's first direction.
 const MOST_BLOCKS: usize = 1 << 30;
@@ -43,8 +45,15 @@ struct Job {
     walk: Walk,
 }
 
+/// Packs of a thread along a line, and below one another.
+fn packs(from: DType, to: DType) -> [usize; 2] {
+    let few = [from, to].iter().any(|dtype| matches!(dtype, DType::F8E4M3 | DType::F8E5M2));
+    if few { [FEW; 2] } else { [ALONG, BELOW] }
+}
+
 fn recipe(from: DType, to: DType) -> Recipe {
-    Recipe::new(&SCAN, OP, &[from.name(), to.name()], &[])
+    let [along, below] = packs(from, to).map(|packs| packs as u32);
+    Recipe::new(&SCAN, OP, &[from.name(), to.name()], &[("ALONG", along), ("BELOW", below)])
 }
 
 impl Kernels {
@@ -88,7 +97,8 @@ impl Kernels {
         if side {
             dims[0] = Dim { size: beside.size / width, strides: beside.strides.map(|stride| stride * width) };
         }
-        let (walk, packs) = (Walk::over(&dims), along.size.div_ceil(if side { BELOW } else { ALONG * width }));
+        let [each_along, each_below] = packs(from, to);
+        let (walk, packs) = (Walk::over(&dims), along.size.div_ceil(if side { each_below } else { each_along * width }));
         let rows = walk.n as usize;
         // Blocks of (threads beside each other, others), parts of a line and what is posted together, and the blocks for all.
         let (block, parts, group, blocks) = if side {

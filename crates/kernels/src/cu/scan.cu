@@ -9,8 +9,6 @@ typedef Traits<T>::Math Math;
 #define WIDEST (sizeof(T) > sizeof(U) ? sizeof(T) : sizeof(U))
 #define WIDTH (16 / (int)(WIDEST > 2 ? WIDEST : 2))
 // Packs of a thread: along a line, and below one another.
-#define ALONG 8
-#define BELOW 16
 #define MOST_WARPS 32
 // Threads of a block at most; and registers for so many blocks at once.
 #define THREADS 256
