@@ -130,12 +130,6 @@ impl Tensor {
         }
     }
 
-    /// The same in place.
-    pub fn rms_norm_in_place(&mut self, weight: &Tensor, epsilon: f32) -> Result<()> {
-        *self = self.rms_norm(weight, epsilon)?;
-        Ok(())
-    }
-
     /// Adds `x` to this tensor, and gives the norm of the sum.
     pub fn add_rms_norm(&mut self, x: &Tensor, weight: &Tensor, epsilon: f32) -> Result<Tensor> {
         self.same("add_rms_norm", x)?;

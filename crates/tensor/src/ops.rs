@@ -8,7 +8,7 @@ use crate::device::{Device, Gpu};
 use crate::error::{Error, Result, shape};
 use crate::product::Multiply;
 use crate::tensor::Tensor;
-use crate::values::{Values, each};
+use crate::values::Values;
 
 fn refused(op: &'static str, dtype: DType) -> Error {
     Error::Type { op, what: "the tensor", found: dtype, expected: "types that it is defined for" }
@@ -351,8 +351,7 @@ impl Tensor {
             let ln = sum.unary(Unary::Log);
             x.iter_mut().for_each(|x| *x = if log { *x - most - ln } else { (*x - most).unary(Unary::Exp) / sum });
         }
-        let values = each!(Values::of(&rows)?, x => x);
-        let values = match values {
+        let values = match Values::of(&rows)? {
             Values::F32(mut x) => {
                 x.chunks_exact_mut(size).for_each(|x| row(x, log));
                 Values::F32(x)

@@ -12,18 +12,6 @@ pub(crate) enum Values {
     I64(Vec<i64>),
 }
 
-/// Runs one expression for each kind of numbers.
-macro_rules! each {
-    ($values:expr, $x:ident => $body:expr) => {
-        match $values {
-            Values::F32($x) => Values::F32($body),
-            Values::F64($x) => Values::F64($body),
-            Values::I64($x) => Values::I64($body),
-        }
-    };
-}
-pub(crate) use each;
-
 fn unknown(dtype: DType) -> Error {
     Error::Type { op: "an operation on the CPU", what: "the tensor", found: dtype, expected: "types other than fp8; move it to a GPU" }
 }
