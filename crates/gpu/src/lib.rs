@@ -50,6 +50,7 @@ mod pool;
 mod select;
 mod stream;
 mod table;
+mod timing;
 mod vendor;
 
 pub use device::{CurrentDevice, Device, DeviceInfo, MemoryInfo};
@@ -66,4 +67,5 @@ pub use pool::PoolStats;
 pub use select::{Backend, Gpus, Preference, Selection, init};
 pub use stream::{Priorities, Stream};
 pub use table::{DevicePtr, Failure, Handle, IpcHandle, LaunchAttribute, LaunchConfig, Row, Slot as TableSlot, Source, Table, Vendor};
+pub use timing::KernelTime;
 pub use vendor::{Attribute, MemoryKind};

@@ -235,8 +235,19 @@ impl Kernel {
         stream.check_same_device(device, "the kernel")?;
         self.check_shape(&launch)?;
         self.check_arguments(stream, args)?;
-        let table = device.activate()?;
         self.allow(launch.shared)?;
+        // SAFETY: as the caller vouches.
+        let queue = || unsafe { self.queue(stream, launch, args) };
+        if stream.measures() { stream.measure(&self.name, queue) } else { queue() }
+    }
+
+    /// A launch that was checked.
+    ///
+    /// # Safety
+    /// As [`Kernel::launch`].
+    unsafe fn queue(&self, stream: &Stream, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
+        let device = self.device();
+        let table = device.activate()?;
         let _gate = stream.enter();
         // Most kernels have few parameters: no allocation for them.
         let mut few = [std::ptr::null_mut::<c_void>(); 24];

@@ -14,6 +14,7 @@ use crate::graph::Capture;
 use crate::launch::Args;
 use crate::memory::{Block, Buffer, HostBuffer, Slice, SliceMut, mark_used};
 use crate::table::{DevicePtr, Failure, Handle, Table};
+use crate::timing::KernelTime;
 use crate::vendor;
 
 /// A queue of work. Cheap to clone; usable from any thread.
@@ -30,6 +31,8 @@ struct StreamInner {
     /// Open to everyone who queues work; shut while a capture begins or ends, so that no other thread's work falls between the driver's
     /// change and ours.
     gate: RwLock<()>,
+    /// Whether each kernel is measured, and what was measured so far.
+    measured: (AtomicBool, Mutex<Vec<KernelTime>>),
 }
 
 // SAFETY: a stream handle may be used from any thread.
@@ -106,6 +109,7 @@ impl Stream {
             capturing: AtomicBool::new(false),
             capture: Mutex::default(),
             gate: RwLock::default(),
+            measured: Default::default(),
         })))
     }
 
@@ -449,10 +453,18 @@ impl Stream {
         let blocks = || touched.as_ref().iter().filter_map(|arg| arg.block);
         blocks().try_for_each(|block| self.check_device(block, "a buffer"))?;
         self.device().activate()?;
-        let _gate = self.enter();
-        let result = queue(self.raw());
-        mark_used(blocks(), self)?;
-        Ok(result)
+        let queue = || {
+            let _gate = self.enter();
+            let result = queue(self.raw());
+            mark_used(blocks(), self)?;
+            Ok(result)
+        };
+        if self.measures() { self.measure("library", queue) } else { queue() }
+    }
+
+    #[inline]
+    pub(crate) fn measured(&self) -> &(AtomicBool, Mutex<Vec<KernelTime>>) {
+        &self.0.measured
     }
 
     pub(crate) fn id(&self) -> u64 {

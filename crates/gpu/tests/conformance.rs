@@ -351,6 +351,31 @@ fn kernels_that_may_start_early_run_on_every_device() {
 }
 
 #[test]
+fn each_kernel_is_measured_by_itself() {
+    on_every_device(|place| {
+        let (Some(scale), Some(add)) = (place.kernel("scale"), place.kernel("add_index")) else { return };
+        let stream = place.device.stream().unwrap();
+        let mut floats = stream.upload(&vec![1.0f32; 512]).unwrap();
+        let mut numbers = stream.alloc_zeroed::<u32>(512).unwrap();
+        let mut queue = || {
+            // SAFETY: the types are the kernels', and they stay within 512 elements.
+            unsafe { scale.launch(&stream, Launch::for_elements(512, 256), (&mut floats, 3.0f32, 512u32)) }.unwrap();
+            // SAFETY: as above.
+            unsafe { add.launch(&stream, Launch::for_elements(512, 256), (&mut numbers, 512u32)) }.unwrap();
+            stream.through_library((&mut floats,), |_| ()).unwrap();
+        };
+        let ((), times) = stream.time_kernels(&mut queue).unwrap();
+        queue();
+        let ((), none) = stream.time_kernels(|| ()).unwrap();
+        assert_eq!(times.iter().map(|time| time.name.as_str()).collect::<Vec<_>>(), ["scale", "add_index", "library"]);
+        assert!(times.iter().all(|time| (0.0..60.0).contains(&time.seconds)), "{times:?}");
+        assert!(none.is_empty(), "what was queued in between is not among them");
+        assert_eq!(stream.download(&floats).unwrap(), vec![9.0; 512]);
+        assert_eq!(stream.download(&numbers).unwrap(), (0..512).map(|i| 2 * i).collect::<Vec<_>>());
+    });
+}
+
+#[test]
 fn kernels_are_found_by_name_or_the_names_are_listed() {
     on_every_device(|place| {
         let Some(module) = place.module() else { return };
