@@ -105,6 +105,11 @@ impl Runner {
         &self.model
     }
 
+    /// Whether steps of one token are launched as graphs from now on; captured ones stay.
+    pub fn use_graphs(&mut self, on: bool) {
+        self.options.graphs = on;
+    }
+
     /// Tokens that there is still room for.
     pub fn room(&self) -> usize {
         self.free.len() * BLOCK

@@ -5,6 +5,7 @@ mod launch;
 mod llm;
 mod memory;
 mod ops;
+mod python;
 mod vgpu;
 
 use serde_json::{Value, json};

@@ -79,6 +79,8 @@ pub(super) struct Loaded {
     pub load_time: Duration,
     /// What it was thought to take.
     pub memory: Memory,
+    /// Bytes that were free before, where the system says.
+    pub free: Option<u64>,
 }
 
 impl Which {
@@ -132,7 +134,7 @@ impl Which {
         let runner = Runner::new(model, RunnerOptions { room: tokens, cache: Some(need.cache), ..RunnerOptions::default() })?;
         device.synchronize()?;
         bar.finish_and_clear();
-        Ok(Loaded { checkpoint, runner, context: tokens, load_time: started.elapsed(), memory: need.memory })
+        Ok(Loaded { checkpoint, runner, context: tokens, load_time: started.elapsed(), memory: need.memory, free: need.free })
     }
 
     /// Does something with the threads that were asked for.

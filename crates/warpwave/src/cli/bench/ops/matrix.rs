@@ -50,6 +50,11 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     calls.into_iter().map(case).collect()
 }
 
+/// A large product of `bf16` with weights, which lie by columns.
+pub fn weights() -> Case {
+    case(Call { dtype: DType::Bf16, tf32: false, size: [8192; 3], turned: true, by: MatmulBy::Auto, gelu: false })
+}
+
 fn case(call: Call) -> Case {
     let Call { dtype, tf32, size: [m, n, k], turned, by, gelu } = call;
     let out_type = if dtype == DType::U8 { DType::I32 } else { dtype };

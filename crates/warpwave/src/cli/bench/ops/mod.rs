@@ -176,6 +176,19 @@ pub(super) fn ceiling(device: &warpwave_gpu::Device, jit: &warpwave_jit::Jit) ->
     copies(&bench, &mut Timer::new(&bench.stream, small)?, Sizes { small })
 }
 
+/// TFLOP/s of the vendor's library with large matrices of `bf16`; none on a virtual device, or where there is no library.
+pub(super) fn library_product(device: &warpwave_gpu::Device, jit: &warpwave_jit::Jit) -> Result<Option<f64>, Failure> {
+    let bench = Bench::new(device, jit)?;
+    if device.name().starts_with("vgpu:") || bench.kernels.matmul_library().is_err() {
+        return Ok(None);
+    }
+    let case = matrix::weights();
+    let Work::Flops(flops) = case.work else { return Ok(None) };
+    let mut run = (case.make)(&bench)?;
+    let seconds = Timer::new(&bench.stream, false)?.seconds(&mut run)?;
+    Ok(Some(flops as f64 / seconds / 1e12))
+}
+
 /// GB/s of a copy by the driver.
 fn copies(bench: &Bench, timer: &mut Timer, sizes: Sizes) -> Result<f64, Failure> {
     let len = sizes.of(COPIED / 2, 1 << 16);

@@ -1,8 +1,9 @@
-//! `warpwave bench llm`: how fast a language model reads and writes, beside llama.cpp in the same run.
+//! `warpwave bench llm`: how fast a language model reads and writes, beside a peer in the same run.
 
-use std::io::{BufRead, BufReader, Write};
+mod gpu;
+mod peer;
+
 use std::ops::ControlFlow;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 use warpwave_kernels::DType;
@@ -11,25 +12,29 @@ use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
 use super::super::llm::{Loaded, Which};
-use super::super::{Context, Failure, Outcome, failed, usage};
-use super::{median, ops};
+use super::super::{Context, Failure, Outcome, failed};
+use super::median;
+use gpu::{Facts, Memory};
+use peer::{Peer, PeerName};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     warpwave bench llm model.gguf --threads 2 --peer llama.cpp\n  \
     warpwave bench llm model.gguf --device cuda:0 --prompt 4096 --json\n  \
-    warpwave bench llm --random --as q4_k --device cuda:0\n\n\
+    warpwave bench llm --random --as q4_k --device cuda:0 --peer transformers\n\n\
     Figures are tokens per second, medians of rounds in which we and the peer take turns on the same token ids. \
-    `x peer` above 1 means faster than the peer, which is llama.cpp through Python: pip install xllamacpp.")]
+    `x peer` above 1 means faster than the peer, a Python package: pip install xllamacpp, or torch and transformers. \
+    On a GPU there follow the bytes of a token beside the device's copies, the prompt's arithmetic beside the vendor's library, \
+    the memory beside what was estimated, and the times of a token's kernels, each measured alone.")]
 pub(super) struct Options {
     #[command(flatten)]
     which: Which,
     /// No files: the shape of Llama 3.1 8B with random weights of the type that --as says (bf16, q8_0 or q4_k; default bf16).
     #[arg(long, conflicts_with = "model")]
     random: bool,
-    /// Who does the same beside us, on the CPU.
-    #[arg(long, value_name = "llama.cpp", value_parser = ["llama.cpp"])]
-    peer: Option<String>,
+    /// Who does the same beside us.
+    #[arg(long, value_name = "llama.cpp|transformers")]
+    peer: Option<PeerName>,
     /// Tokens of the prompt.
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     prompt: u32,
@@ -63,12 +68,6 @@ impl Times {
     }
 }
 
-/// What the weights' and the cache's bytes say about a GPU.
-struct Bytes {
-    per_token: f64,
-    ceiling: f64,
-}
-
 pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     options.which.with_threads(|| measure(context, options))
 }
@@ -88,14 +87,15 @@ fn measure(context: &mut Context<'_>, options: &Options) -> Outcome {
     let vocab = loaded.checkpoint.config().vocab;
     let prompt = ids(options.prompt as usize, vocab);
     let threads = warpwave_tensor::cpu::threads();
-    let mut peer = match &options.peer {
-        Some(_) if !device.is_cpu() => return Err(usage("the peer's wheel is for CPUs: give --device cpu")),
-        Some(_) => Some(Peer::start(&loaded, options, threads)?),
-        None => None,
-    };
     let (mut ours, mut theirs) = (Times::default(), Times::default());
     // What is compiled, captured or mapped at first is not what is asked for.
     once(&mut loaded, &prompt, options.tokens.min(4) as usize)?;
+    // Before a peer takes memory of the same device.
+    let memory = match &device {
+        Device::Gpu(gpu) => Some((gpu, Memory::taken(gpu, &loaded)?)),
+        Device::Cpu => None,
+    };
+    let mut peer = options.peer.map(|name| Peer::start(name, &loaded, options, threads)).transpose()?;
     if let Some(peer) = &mut peer {
         peer.once(&prompt, options.tokens.min(4) as usize)?;
     }
@@ -105,17 +105,9 @@ fn measure(context: &mut Context<'_>, options: &Options) -> Outcome {
             theirs.add(peer.once(&prompt, options.tokens as usize)?);
         }
     }
-    let bytes = match &device {
-        Device::Gpu(gpu) => {
-            let model = loaded.runner.model();
-            let middle = f64::from(options.prompt) + f64::from(options.tokens) / 2.0;
-            let per_token = model.bytes_per_token() as f64 + loaded.memory.kv_per_token as f64 * middle;
-            Some(Bytes { per_token, ceiling: ops::ceiling(gpu.stream.device(), &context.jit)? * 1e9 })
-        }
-        Device::Cpu => None,
-    };
+    let facts = memory.map(|(gpu, memory)| Facts::of(context, gpu, &mut loaded, options, &prompt, memory)).transpose()?;
     let name = peer.as_ref().map(|peer| peer.name.clone());
-    report(context, options, &loaded, threads, ours.rates(options), name.map(|name| (name, theirs.rates(options))), bytes.as_ref())
+    report(context, options, &loaded, threads, ours.rates(options), name.map(|name| (name, theirs.rates(options))), facts.as_ref())
 }
 
 /// Ids without meaning, the same each time; the first few of a vocabulary are often special.
@@ -149,11 +141,9 @@ fn report(
     threads: usize,
     ours: [f64; 2],
     peer: Option<(String, [f64; 2])>,
-    bytes: Option<&Bytes>,
+    facts: Option<&Facts>,
 ) -> Outcome {
     let device = loaded.runner.model().device();
-    let gb_per_s = bytes.map(|bytes| bytes.per_token * ours[1] / 1e9);
-    let share = bytes.zip(gb_per_s).map(|(bytes, reached)| reached * 1e9 / bytes.ceiling);
     let ratio = |i: usize| peer.as_ref().map(|(_, rates)| ours[i] / rates[i]);
     let names = ["prefill", "decode"];
     if options.json {
@@ -171,10 +161,7 @@ fn report(
             "rounds": options.rounds,
             "peer": peer.as_ref().map(|(name, _)| name),
             "rows": rows,
-            "bytes_per_token": bytes.map(|bytes| bytes.per_token),
-            "decode_gb_per_s": gb_per_s,
-            "ceiling_gb_per_s": bytes.map(|bytes| bytes.ceiling / 1e9),
-            "share_of_ceiling": share,
+            "gpu": facts.map(|facts| facts.json(ours, options.prompt.into())),
         }));
     }
     let threads = if device.is_cpu() { format!(", {threads} thread{}", if threads == 1 { "" } else { "s" }) } else { String::new() };
@@ -190,69 +177,8 @@ fn report(
         let (peer, ratio) = (number(peer.as_ref().map(|(_, rates)| rates[i]), 1), number(ratio(i), 3));
         writeln!(context.out, "{:20} {:>10.1} {peer:>10} {ratio:>8}", format!("{name} (tokens/s)"), ours[i])?;
     }
-    if let (Some(bytes), Some(reached), Some(share)) = (bytes, gb_per_s, share) {
-        writeln!(
-            context.out,
-            "decode reads {:.3} GB a token: {reached:.0} GB/s, {share:.3} of the device's copies ({:.0} GB/s)",
-            bytes.per_token / 1e9,
-            bytes.ceiling / 1e9
-        )?;
-    }
-    Ok(())
-}
-
-/// llama.cpp, in a process of Python's.
-struct Peer {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    name: String,
-}
-
-impl Peer {
-    fn start(loaded: &Loaded, options: &Options, threads: usize) -> Result<Peer, Failure> {
-        let Some(file) = loaded.checkpoint.gguf() else {
-            return Err(usage("llama.cpp reads GGUF files: `warpwave model convert FOLDER model.gguf` makes one"));
-        };
-        if options.which.kind.is_some() {
-            return Err(usage("llama.cpp reads weights as they are: convert the file first (`warpwave model convert`)"));
-        }
-        let mut command = Command::new("python3");
-        let room = (options.prompt + options.tokens + 1).next_multiple_of(256);
-        command.args(["-c", include_str!("llm_peer.py"), file.path(), &threads.to_string(), &room.to_string()]);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| failed(format!("python3: {error}")))?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { return Err(failed("python3: no pipes")) };
-        let mut peer = Peer { child, input, output: BufReader::new(output), name: String::new() };
-        let hello = peer.answer()?;
-        peer.name = format!("llama.cpp (xllamacpp {})", hello["version"].as_str().unwrap_or("?"));
-        Ok(peer)
-    }
-
-    fn once(&mut self, prompt: &[u32], tokens: usize) -> Result<(f64, f64), Failure> {
-        writeln!(self.input, "{}", json!({ "prompt": prompt, "tokens": tokens + 1 }))?;
-        self.input.flush()?;
-        let answer = self.answer()?;
-        let seconds = |key: &str| answer[key].as_f64().ok_or_else(|| failed(format!("llama.cpp failed: {answer}")));
-        Ok((seconds("prefill")?, seconds("decode")?))
-    }
-
-    fn answer(&mut self) -> Result<Value, Failure> {
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        if line.is_empty() {
-            return Err(failed(
-                "llama.cpp did not answer; python3's message is above. It comes with: python3 -m pip install xllamacpp \
-                 (in a virtual environment whose bin folder is first in PATH)",
-            ));
-        }
-        Ok(serde_json::from_str(&line)?)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    match facts {
+        Some(facts) => facts.print(context.out, ours, options.prompt.into()),
+        None => Ok(()),
     }
 }

@@ -1,0 +1,90 @@
+//! Who does the same beside us.
+
+use serde_json::json;
+use warpwave_llm::Config;
+
+use super::super::super::llm::Loaded;
+use super::super::super::{Failure, failed, usage};
+use super::super::python::Python;
+use super::Options;
+
+/// A peer's name, as options say it.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum PeerName {
+    /// llama.cpp on the CPU (pip install xllamacpp).
+    #[value(name = "llama.cpp")]
+    LlamaCpp,
+    /// Hugging Face's transformers on the same NVIDIA GPU, in bf16.
+    Transformers,
+}
+
+/// A peer with its model loaded.
+pub struct Peer {
+    python: Python,
+    /// What it is, with its version.
+    pub name: String,
+}
+
+impl Peer {
+    pub fn start(name: PeerName, loaded: &Loaded, options: &Options, threads: usize) -> Result<Peer, Failure> {
+        match name {
+            PeerName::LlamaCpp => Peer::llama_cpp(loaded, options, threads),
+            PeerName::Transformers => Peer::transformers(loaded, options),
+        }
+    }
+
+    fn llama_cpp(loaded: &Loaded, options: &Options, threads: usize) -> Result<Peer, Failure> {
+        if !loaded.runner.model().device().is_cpu() {
+            return Err(usage("llama.cpp's wheel is for CPUs: give --device cpu"));
+        }
+        let Some(file) = loaded.checkpoint.gguf() else {
+            return Err(usage("llama.cpp reads GGUF files: `warpwave model convert FOLDER model.gguf` makes one"));
+        };
+        if options.which.kind.is_some() {
+            return Err(usage("llama.cpp reads weights as they are: convert the file first (`warpwave model convert`)"));
+        }
+        let room = (options.prompt + options.tokens + 1).next_multiple_of(256);
+        let arguments = [file.path().to_owned(), threads.to_string(), room.to_string()];
+        let hint = "llama.cpp did not answer; python3's message is above. It comes with: python3 -m pip install xllamacpp \
+                    (in a virtual environment whose bin folder is first in PATH)";
+        let (python, hello) = Python::start(include_str!("llama_cpp.py"), &arguments, hint)?;
+        Ok(Peer { python, name: format!("llama.cpp (xllamacpp {})", hello["version"].as_str().unwrap_or("?")) })
+    }
+
+    fn transformers(loaded: &Loaded, options: &Options) -> Result<Peer, Failure> {
+        let Some(number) = loaded.runner.model().device().name().strip_prefix("cuda:") else {
+            return Err(usage("transformers runs beside us on an NVIDIA GPU: give --device cuda:0"));
+        };
+        let model = match (&options.which.model, options.random) {
+            (_, true) => shape(loaded.checkpoint.config()).to_string(),
+            (Some(path), _) if path.is_dir() => path.display().to_string(),
+            _ => return Err(usage("transformers reads folders with config.json and safetensors: give one, or --random")),
+        };
+        let hint = "transformers did not answer; python3's message is above. It comes with: python3 -m pip install torch transformers";
+        let (python, hello) = Python::start(include_str!("transformers.py"), &[model, number.to_owned()], hint)?;
+        let text = |key: &str| hello[key].as_str().unwrap_or("?").to_owned();
+        Ok(Peer { python, name: format!("transformers {} (PyTorch {}, bf16)", text("version"), text("torch")) })
+    }
+
+    /// Seconds of the prompt, and of all further tokens.
+    pub fn once(&mut self, prompt: &[u32], tokens: usize) -> Result<(f64, f64), Failure> {
+        let answer = self.python.ask(&json!({ "prompt": prompt, "tokens": tokens + 1 }))?;
+        let seconds = |key: &str| answer[key].as_f64().ok_or_else(|| failed(format!("{} failed: {answer}", self.name)));
+        Ok((seconds("prefill")?, seconds("decode")?))
+    }
+}
+
+/// A configuration of Llama's as transformers takes it.
+fn shape(config: &Config) -> serde_json::Value {
+    json!({
+        "vocab_size": config.vocab,
+        "hidden_size": config.hidden,
+        "intermediate_size": config.feed_forward,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_dim,
+        "max_position_embeddings": config.context,
+        "tie_word_embeddings": false,
+    })
+}
