@@ -10,7 +10,8 @@ Runs every test program, then `warpwave devices`, `doctor` and a vector addition
 Prints a table of what passed and exits with 1 when anything failed.
 
   --bench          also run `warpwave bench launch|memory|compile --json`, `warpwave bench ops` beside PyTorch where it is
-                   installed, `warpwave bench llm` with the language model, and `warpwave mpi bench` on the GPU
+                   installed, `warpwave bench llm` with the language model and with random weights of 8B parameters
+                   (beside transformers where it is installed), and `warpwave mpi bench` on the GPU
   --sanitize       run only the tests of warpwave-gpu, -jit, -mpi and -kernels, under compute-sanitizer's memcheck, and the kernel
                    library's conformance under its racecheck
   --only PATTERN   run only the steps whose name contains PATTERN (a shell pattern)
@@ -149,6 +150,20 @@ else
             step "bench llm" shown bin/warpwave bench llm "$WARPWAVE_TEST_MODEL"
         else
             skip "bench llm" "no SmolLM2-135M-Instruct.Q4_1.gguf beside run.sh"
+        fi
+        memory=$(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits --id=0 2>/dev/null)
+        if [ "${memory:-0}" -ge 48000 ] 2>/dev/null; then
+            peer=''
+            if python3 -c 'import torch, transformers' 2>/dev/null; then peer='--peer transformers'; fi
+            for prompt in 16 4096; do
+                for kind in bf16 q4_k; do
+                    # shellcheck disable=SC2086 # two words, or none
+                    step "bench llm, 8B of $kind, $prompt tokens" shown \
+                        bin/warpwave bench llm --random --as $kind --device cuda:0 --prompt $prompt $peer
+                done
+            done
+        else
+            skip "bench llm, 8B" "no NVIDIA GPU with 48 GB free"
         fi
         if command -v mpirun >/dev/null && bin/warpwave devices --json 2>/dev/null | grep -q '"cuda:0"'; then
             step "bench mpi, 2 ranks" shown bin/warpwave mpi bench -np 2 --device cuda:0 --sizes 1k-64m
