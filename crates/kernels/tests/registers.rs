@@ -14,9 +14,58 @@ use warpwave_kernels::programs;
 /// registers wait in lanes of vector registers then.
 const FEW: (u32, u32) = (8, 24);
 
+/// Kernels that most of the time is spent in.
+const HOT: &[&str] = &[
+    "add_f32",
+    "mul_bf16",
+    "silu_bf16",
+    "gelu_f16",
+    "cast_f32_bf16",
+    "cast_f8e4m3_f16",
+    "copy_u16",
+    "affine_f32",
+    "where_u16",
+    "sum_bf16_bf16",
+    "argmax_f32_u32",
+    "softmax_bf16_items0",
+    "rms_norm_bf16_bf16_items8",
+    "layer_norm_f32_f32_items8",
+    "cumsum_f32_f32",
+    "gather_u16_u32",
+    "scatter_add_f32_i64",
+    "topk_f32",
+    "argsort_f32",
+    "flash_bf16_d64",
+    "flash_bf16_d128",
+    "flash_hopper_bf16_d64",
+    "flash_hopper_bf16_d128",
+    "flash_plain_f32_d128",
+    "swiglu_bf16",
+    "rope_bf16_i32_f32",
+    "append_f32_bf16_i32",
+    "decode_tiles_bf16_dim128",
+    "decode_plain_f32_dim128",
+    "sample_f32",
+    "dequantise_q4_k_f16",
+    "quant_matmul_q4_0_f32_f32",
+    "quant_matmul_q4_0_q8_1_f32",
+    "quant_digits_q4_0_f32_f32",
+    "quant_digits_q4_k_f32_f32",
+    "quant_digits_q8_0_q8_1_f32",
+    "select_f32",
+    "quant_tiles_q4_0_f32",
+    "matmul_bf16_bf16_layout0_large1",
+    "matmul_bf16_bf16_layout2_large1",
+    "gemv_bf16_bf16_vectors1",
+];
+
 /// Whether a program has this name, with any numbers.
 fn is(program: &str, name: &str) -> bool {
     program.strip_prefix(name).is_some_and(|numbers| numbers.is_empty() || numbers.starts_with('_'))
+}
+
+fn is_hot(program: &str) -> bool {
+    HOT.iter().any(|hot| is(program, hot))
 }
 
 #[test]
@@ -25,51 +74,8 @@ fn hot_kernels_spill_nothing_and_others_little() {
     let jit = Jit::default();
     let all = programs();
     // The hot ones always; of the others some.
-    let hot = [
-        "add_f32",
-        "mul_bf16",
-        "silu_bf16",
-        "gelu_f16",
-        "cast_f32_bf16",
-        "cast_f8e4m3_f16",
-        "copy_u16",
-        "affine_f32",
-        "where_u16",
-        "sum_bf16_bf16",
-        "argmax_f32_u32",
-        "softmax_bf16_items0",
-        "rms_norm_bf16_bf16_items8",
-        "layer_norm_f32_f32_items8",
-        "cumsum_f32_f32",
-        "gather_u16_u32",
-        "scatter_add_f32_i64",
-        "topk_f32",
-        "argsort_f32",
-        "flash_bf16_d64",
-        "flash_bf16_d128",
-        "flash_hopper_bf16_d64",
-        "flash_hopper_bf16_d128",
-        "flash_plain_f32_d128",
-        "swiglu_bf16",
-        "rope_bf16_i32_f32",
-        "append_f32_bf16_i32",
-        "decode_tiles_bf16_dim128",
-        "decode_plain_f32_dim128",
-        "sample_f32",
-        "dequantise_q4_k_f16",
-        "quant_matmul_q4_0_f32_f32",
-        "quant_matmul_q4_0_q8_1_f32",
-        "quant_digits_q4_0_f32_f32",
-        "quant_digits_q4_k_f32_f32",
-        "quant_digits_q8_0_q8_1_f32",
-        "select_f32",
-        "quant_tiles_q4_0_f32",
-        "matmul_bf16_bf16_layout0_large1",
-        "matmul_bf16_bf16_layout2_large1",
-        "gemv_bf16_bf16_vectors1",
-    ];
-    assert!(hot.iter().all(|name| all.iter().any(|(known, _)| is(known, name))), "a hot program is gone");
-    let chosen: Vec<_> = all.iter().filter(|(name, _)| full() || hot.iter().any(|hot| is(name, hot)) || random.below(50) == 0).collect();
+    assert!(HOT.iter().all(|name| all.iter().any(|(known, _)| is(known, name))), "a hot program is gone");
+    let chosen: Vec<_> = all.iter().filter(|(name, _)| full() || is_hot(name) || random.below(50) == 0).collect();
     // As the devices name themselves: what the other suites compiled is in the cache.
     let mut wrong = Vec::new();
     for target in ["gfx90a:sramecc+:xnack-", "gfx942:sramecc+:xnack-", "sm_90"] {
@@ -81,7 +87,7 @@ fn hot_kernels_spill_nothing_and_others_little() {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let looks: Vec<Look> = std::thread::scope(|scope| {
             let parts = chosen.chunks(chosen.len().div_ceil(threads));
-            let running: Vec<_> = parts.map(|part| scope.spawn(|| look(&jit, &target, part, &hot))).collect();
+            let running: Vec<_> = parts.map(|part| scope.spawn(|| look(&jit, &target, part))).collect();
             running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
         });
         let kernels: usize = looks.iter().map(|look| look.kernels).sum();
@@ -105,7 +111,7 @@ struct Look {
     spilled: Vec<String>,
 }
 
-fn look(jit: &Jit, target: &Target, programs: &[&(String, KernelSource)], hot: &[&str]) -> Look {
+fn look(jit: &Jit, target: &Target, programs: &[&(String, KernelSource)]) -> Look {
     let mut seen = Look::default();
     for (name, source) in programs {
         let target = target.clone().for_source(source);
@@ -114,7 +120,7 @@ fn look(jit: &Jit, target: &Target, programs: &[&(String, KernelSource)], hot: &
         assert!(!found.is_empty(), "{name} for {target}");
         for kernel in found {
             let (vector, scalar) = (kernel.vgpr_spills, kernel.sgpr_spills);
-            let most = if hot.iter().any(|hot| is(name, hot)) { (0, 0) } else { FEW };
+            let most = if is_hot(name) { (0, 0) } else { FEW };
             if vector > most.0 || scalar > most.1 {
                 seen.spilled.push(format!("{target}: {name}: {vector} + {scalar}"));
             }
@@ -124,4 +130,22 @@ fn look(jit: &Jit, target: &Target, programs: &[&(String, KernelSource)], hot: &
         seen.longest = seen.longest.max((built.took, name.clone()));
     }
     seen
+}
+
+/// Cards that the suites do not run on: waves of 32 lanes at AMD, and matrix units of other generations.
+#[test]
+fn other_cards_have_their_programs() {
+    let mut random = Random::new(seed());
+    let jit = Jit::default();
+    let all = programs();
+    for target in ["gfx908", "gfx1030", "gfx1100", "gfx1201", "sm_75", "sm_80", "sm_89", "sm_120"] {
+        let target: Target = target.parse().unwrap();
+        if !require(jit.toolchains().choose(&target, CompilerChoice::Auto).is_ok(), &format!("no compiler for {target}")) {
+            continue;
+        }
+        let chosen: Vec<_> = (0..if full() { 24 } else { 3 }).map(|_| &all[random.below(all.len())]).collect();
+        let seen = look(&jit, &target, &chosen);
+        let many = if seen.spilled.is_empty() { String::new() } else { format!(", beyond what others spill: {:?}", seen.spilled) };
+        eprintln!("{target}: {} kernels of {} programs, longest compile {:.1?}{many}", seen.kernels, chosen.len(), seen.longest.0);
+    }
 }
