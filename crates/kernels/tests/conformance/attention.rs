@@ -9,6 +9,7 @@ use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Packed, View,
 
 use crate::common::values::{Value, decode, encode, round};
 use crate::common::{Random, devices, full, seed};
+use crate::decode::allowed;
 use crate::suite::{BEHIND, Suite, on_each_device};
 
 /// How queries, keys and values lie.
@@ -109,15 +110,6 @@ impl Side {
 
     fn place(&self, index: &[usize]) -> usize {
         self.layout.offset() + index.iter().zip(self.layout.strides()).map(|(i, stride)| i * stride).sum::<usize>()
-    }
-}
-
-/// The share that rounding may take: of weights and of the result.
-fn unit(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 2f64.powi(-10),
-        DType::Bf16 => 2f64.powi(-7),
-        _ => 2f64.powi(-18),
     }
 }
 
@@ -280,18 +272,12 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
                 };
                 let out_at = at(&index(q_row(i), h));
                 for d in 0..dim {
-                    let weigh = |value: fn(f64) -> f64| -> f64 {
-                        if keys.is_empty() {
-                            0.0
-                        } else {
-                            rows.iter().zip(&powers).map(|(row, p)| p * value(v.values[row + d])).sum::<f64>() / sum
-                        }
-                    };
-                    let (wanted, size) = (weigh(|x| x), weigh(f64::abs));
+                    let terms = || rows.iter().zip(&powers).map(|(row, p)| (p / sum, v.values[row + d]));
+                    let wanted: f64 = terms().map(|(weight, value)| weight * value).sum();
                     let place = out_at + d;
                     written[place] = true;
                     let element = decode(dtype, &found[place * dtype.size()..(place + 1) * dtype.size()]).real();
-                    let error = (element - wanted).abs() / (unit(dtype) * size + 1e-30);
+                    let error = (element - wanted).abs() / (allowed(suite, dtype, terms()) + 1e-30);
                     assert!(
                         error <= 1.0,
                         "{case:?} {dtype}: sequence {b} head {h} query {i} column {d}: {element} for {wanted}, {error} of the tolerance"

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout};
 
 use crate::common::{Random, full, seed};
-use crate::decode::computed;
+use crate::decode::allowed;
 use crate::field::{Field, worst_of};
 use crate::suite::{Suite, on_each_device};
 
@@ -93,8 +93,8 @@ impl Numbers {
             let powers: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
             let total: f64 = powers.iter().sum();
             wanted.extend((0..dim).map(|e| {
-                let terms = || seen.iter().zip(&powers).map(|(at, power)| power / total * v[at + e]);
-                (terms().sum(), terms().map(f64::abs).sum::<f64>() * computed(dtype))
+                let terms = || seen.iter().zip(&powers).map(|(at, power)| (power / total, v[at + e]));
+                (terms().map(|(weight, value)| weight * value).sum(), allowed(suite, dtype, terms()))
             }));
         }
         worst_of(dtype, &format!("{what} by {by:?} in {dtype}, {shape:?} to {kv_shape:?}"), &out.found(stream, what), wanted.into_iter())
