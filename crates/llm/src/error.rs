@@ -33,6 +33,9 @@ pub enum Error {
     /// Nothing to compute.
     #[error("a sequence was given no tokens")]
     NoTokens,
+    /// A sequence whose keys and values are in another runner's cache.
+    #[error("a sequence belongs to another runner: its keys and values are in that one's cache")]
+    OtherRunner,
     /// A model without layers.
     #[error("the model has no layers")]
     NoLayers,

@@ -168,14 +168,15 @@ impl Model {
     }
 
     /// The logits, `f32` of (wanted, vocabulary), of the tokens `wanted` (numbers of `u32` among the step's tokens), or of all.
-    pub fn forward(&self, ids: &Tensor, cache: &mut KvCache, step: &Step, wanted: Option<&Tensor>) -> Result<Tensor> {
+    pub fn forward(&self, cache: &mut KvCache, step: &Step, wanted: Option<&Tensor>) -> Result<Tensor> {
         let (config, epsilon) = (&self.config, self.config.norm_eps);
-        let mut x = self.embedding.embedding(ids, self.dtype)?;
+        let mut x = self.embedding.embedding(&step.ids()?, self.dtype)?;
         if config.embedding_scale != 1.0 {
             x.scale_in_place(config.embedding_scale)?;
         }
-        let rope = self.rope.at(&step.positions)?;
-        let windowed = self.rope_windowed.as_ref().map(|rope| rope.at(&step.positions)).transpose()?;
+        let positions = step.positions()?;
+        let rope = self.rope.at(&positions)?;
+        let windowed = self.rope_windowed.as_ref().map(|rope| rope.at(&positions)).transpose()?;
         let mut h = x.rms_norm(&self.layers.first().ok_or(Error::NoLayers)?.attention_norm, epsilon)?;
         for (number, layer) in self.layers.iter().enumerate() {
             let rope = windowed.as_ref().filter(|_| layer.windowed).unwrap_or(&rope);

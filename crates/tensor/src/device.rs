@@ -45,6 +45,11 @@ impl Device {
         matches!(self, Device::Cpu)
     }
 
+    /// Whether it is a GPU that the CPU emulates.
+    pub fn is_virtual(&self) -> bool {
+        self.name().starts_with("vgpu:")
+    }
+
     /// Waits until all work is done.
     pub fn synchronize(&self) -> Result<()> {
         match self {
