@@ -113,7 +113,24 @@ impl Runner {
             return Err(Error::Room { wanted: options.room, there: most * BLOCK });
         }
         let dtype = options.cache.unwrap_or(model.dtype());
-        let cache = KvCache::new(model.device(), dtype, config.layers, blocks, config.kv_heads, config.head_dim)?;
+        let before = model.device().free_memory();
+        let made = KvCache::new(model.device(), dtype, config.layers, blocks, config.kv_heads, config.head_dim);
+        let cache = match made {
+            Ok(cache) => cache,
+            Err(error) => {
+                let all = (KvCache::bytes_per_token(dtype, config.layers, config.kv_heads, config.head_dim) * blocks * BLOCK) as u64;
+                let device = model.device().clone();
+                // The model goes first, then what it leaves in the pool.
+                drop(model);
+                let _ = device.trim();
+                let mut error = Error::from(error).at(device.name(), || format!("keys and values of {} tokens", blocks * BLOCK), 0);
+                if let Error::OutOfMemory { needed, free, missing, .. } = &mut error {
+                    // Of all layers, not of the one that was too many.
+                    (*needed, *free, *missing) = (all, before, all.saturating_sub(before.unwrap_or(0)));
+                }
+                return Err(error);
+            }
+        };
         Ok(Runner { model, cache, options, free: Arc::new(Free(Mutex::new((0..blocks as u32).rev().collect()))), graphs: HashMap::new() })
     }
 

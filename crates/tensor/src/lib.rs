@@ -16,7 +16,7 @@ mod values;
 
 pub use cache::{Attend, BLOCK, KvCache};
 pub use cpu::Precision;
-pub use device::{Device, Gpu};
+pub use device::{Device, Gpu, ask_for};
 pub use error::{Error, Result};
 pub use matrix::{Linear, Matrix};
 pub use nn::{Rope, RopeAt};

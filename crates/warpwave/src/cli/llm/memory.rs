@@ -26,7 +26,7 @@ impl Need {
             Some(cache) => cache,
             None => flowing(checkpoint, device.is_cpu(), which.kind)?,
         };
-        Ok(Need { memory: checkpoint.memory(which.kind, cache, context)?, cache, context, free: free(device) })
+        Ok(Need { memory: checkpoint.memory(which.kind, cache, context)?, cache, context, free: device.free_memory() })
     }
 
     pub fn fits(&self) -> Option<bool> {
@@ -86,26 +86,6 @@ fn flowing(checkpoint: &Checkpoint, is_cpu: bool, to: Option<Kind>) -> Result<DT
         Some(Kind::Plain(dtype @ (DType::F16 | DType::Bf16))) if !is_cpu => dtype,
         _ => DType::F32,
     })
-}
-
-/// Free bytes of a device. What the CPU emulates takes the computer's memory, too.
-pub(super) fn free(device: &Device) -> Option<u64> {
-    let of_gpu = match device {
-        Device::Gpu(gpu) => gpu.stream.device().memory().ok().map(|memory| memory.free as u64),
-        Device::Cpu => None,
-    };
-    let of_computer = if device.is_cpu() || device.name().starts_with("vgpu:") { computer() } else { None };
-    [of_gpu, of_computer].into_iter().flatten().min()
-}
-
-/// What this computer has free, or this process's control group if that is less.
-fn computer() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let there = line.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024);
-    let number = |file: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?.trim().parse::<u64>().ok();
-    let allowed = number("memory.max").zip(number("memory.current")).map(|(most, now)| most.saturating_sub(now));
-    Some(allowed.map_or(there, |allowed| there.min(allowed)))
 }
 
 pub(super) fn human(bytes: u64) -> String {
