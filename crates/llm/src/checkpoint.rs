@@ -24,7 +24,7 @@ use warpwave_weights::{Gguf, Kind, Safetensors, Tensor, TensorInfo};
 use crate::config::Config;
 pub use error::CheckpointError;
 use error::{Result, bad_tensor};
-pub use memory::Memory;
+pub use memory::{Memory, Plan};
 use parts::{Change, Part, parts};
 
 /// A weight of a model.
@@ -193,14 +193,6 @@ impl Checkpoint {
             bytes = interleave(&bytes, part.shape.first().copied().unwrap_or(0), self.config.head_dim).into();
         }
         Ok(Weight { kind, shape: part.shape.clone(), bytes })
-    }
-
-    /// How much memory the model takes with its weights as `to` says (see [`Checkpoint::write_gguf`]), keys and values of the type `cache`,
-    /// and a context of so many tokens.
-    pub fn memory(&self, to: Option<Kind>, cache: DType, context: usize) -> Result<Memory> {
-        let infos = self.converted(to)?;
-        let weights = infos.iter().map(|info| info.kind.bytes(&info.shape).unwrap_or(0) as u64).sum();
-        Ok(Memory::new(&self.config, weights, cache, context))
     }
 }
 

@@ -162,15 +162,9 @@ impl Model {
     fn load_parts(checkpoint: &Checkpoint, device: &Device, options: LoadOptions, progress: &mut dyn FnMut(usize)) -> Result<Model> {
         let config = checkpoint.config().clone();
         // Quantised weights are multiplied with f32; plain ones of one type with that, which on a CPU is f32 again.
+        let dtype = checkpoint.flowing(options.matrices, device)?;
         let infos = checkpoint.converted(options.matrices)?;
         let rest = infos.iter().map(|info| info.kind.bytes(&info.shape).unwrap_or(0) as u64).sum();
-        let mut kinds = infos.iter().filter(|info| info.shape.len() > 1).map(|info| info.kind);
-        let dtype = match kinds.next() {
-            Some(Kind::Plain(dtype @ (DType::F16 | DType::Bf16))) if !device.is_cpu() && kinds.all(|kind| kind == Kind::Plain(dtype)) => {
-                dtype
-            }
-            _ => DType::F32,
-        };
         let mut loader = Loader { checkpoint, device, options, dtype, progress, rest };
         let name = "token_embd.weight";
         let embedding = loader.weight(name)?;
@@ -222,13 +216,16 @@ impl Model {
         let mut h = x.rms_norm(&self.layers.first().ok_or(Error::NoLayers)?.attention_norm, epsilon)?;
         for (number, layer) in self.layers.iter().enumerate() {
             let rope = windowed.as_ref().filter(|_| layer.windowed).unwrap_or(&rope);
+            // What is no longer needed goes before more is taken: the fullest moment is what a prompt's piece costs.
             let mut found = self.attention(number, layer, rope, &h, cache, step)?;
             if let Some(norm) = &layer.attention_post_norm {
                 found = found.rms_norm(norm, epsilon)?;
             }
             h = x.add_rms_norm(&found, &layer.feed_norm, epsilon)?;
+            drop(found);
             let gated = self.product(&layer.gate_up, &h)?.glu(config.glu)?;
             let mut fed = self.product(&layer.down, &gated)?;
+            drop(gated);
             if let Some(norm) = &layer.feed_post_norm {
                 fed = fed.rms_norm(norm, epsilon)?;
             }
@@ -250,6 +247,11 @@ impl Model {
     }
 
     fn attention(&self, number: usize, layer: &Layer, rope: &RopeAt<'_>, h: &Tensor, cache: &mut KvCache, step: &Step) -> Result<Tensor> {
+        let found = self.attend(number, layer, rope, h, cache, step)?;
+        self.product(&layer.attention_out, &found)
+    }
+
+    fn attend(&self, number: usize, layer: &Layer, rope: &RopeAt<'_>, h: &Tensor, cache: &mut KvCache, step: &Step) -> Result<Tensor> {
         let Config { heads, kv_heads, head_dim, .. } = self.config;
         let mut qkv = self.product(&layer.qkv, h)?.reshape(&[h.size(0), heads + 2 * kv_heads, head_dim])?;
         let (queries, keys) = match &layer.head_norms {
@@ -268,8 +270,7 @@ impl Model {
         cache.append(number, &keys, &qkv.narrow(1, heads + kv_heads, kv_heads)?, step)?;
         let window = self.config.window.filter(|_| layer.windowed);
         let how = Attend { scale: self.config.score_scale, window, cap: self.config.score_cap };
-        let found = cache.attend(number, &queries, step, &how)?;
-        self.product(&layer.attention_out, &found)
+        Ok(cache.attend(number, &queries, step, &how)?)
     }
 }
 

@@ -17,15 +17,22 @@ pub struct RunnerOptions {
     pub room: usize,
     /// What the cache holds; the model's own type without it.
     pub cache: Option<DType>,
-    /// Tokens that go through the model at once: prompts that are longer go in pieces.
-    pub chunk: usize,
+    /// Tokens that go through the model at once: prompts that are longer go in pieces. Without it [`RunnerOptions::chunk_on`] the device.
+    pub chunk: Option<usize>,
     /// Whether steps of one token of one sequence are captured as graphs, where the device has graphs.
     pub graphs: bool,
 }
 
 impl Default for RunnerOptions {
     fn default() -> Self {
-        RunnerOptions { room: 4096, cache: None, chunk: 512, graphs: true }
+        RunnerOptions { room: 4096, cache: None, chunk: None, graphs: true }
+    }
+}
+
+impl RunnerOptions {
+    /// Tokens that a device computes together well: more make the products of a large GPU no faster, and take memory.
+    pub fn chunk_on(device: &Device) -> usize {
+        if device.is_cpu() || device.is_virtual() { 512 } else { 2048 }
     }
 }
 
@@ -89,7 +96,8 @@ pub enum Wanted {
 pub struct Runner {
     model: Model,
     cache: KvCache,
-    options: RunnerOptions,
+    chunk: usize,
+    captures: bool,
     free: Arc<Free>,
     /// Captured steps, by the width of their tables.
     graphs: HashMap<usize, Captured>,
@@ -106,7 +114,7 @@ impl Runner {
     /// A runner with an empty cache.
     pub fn new(model: Model, options: RunnerOptions) -> Result<Runner> {
         let config = model.config();
-        let options = RunnerOptions { chunk: options.chunk.max(1), ..options };
+        let chunk = options.chunk.unwrap_or_else(|| RunnerOptions::chunk_on(model.device())).max(1);
         let most = i32::MAX as usize / BLOCK;
         let blocks = options.room.div_ceil(BLOCK);
         if blocks > most {
@@ -131,7 +139,8 @@ impl Runner {
                 return Err(error);
             }
         };
-        Ok(Runner { model, cache, options, free: Arc::new(Free(Mutex::new((0..blocks as u32).rev().collect()))), graphs: HashMap::new() })
+        let free = Arc::new(Free(Mutex::new((0..blocks as u32).rev().collect())));
+        Ok(Runner { model, cache, chunk, captures: options.graphs, free, graphs: HashMap::new() })
     }
 
     /// The model.
@@ -179,7 +188,7 @@ impl Runner {
         if needed > self.free.lock().len() {
             return Err(Error::Room { wanted: total, there: self.room() });
         }
-        if total > self.options.chunk && batch.len() == 1 && wanted == Wanted::Last {
+        if total > self.chunk && batch.len() == 1 && wanted == Wanted::Last {
             return self.feed_long(batch);
         }
         let before: Vec<usize> = batch.iter().map(|(sequence, _)| sequence.len).collect();
@@ -205,7 +214,7 @@ impl Runner {
         let [(sequence, tokens)] = batch else { return Err(Error::NoTokens) };
         let before = sequence.len;
         let mut logits = None;
-        for piece in tokens.chunks(self.options.chunk) {
+        for piece in tokens.chunks(self.chunk) {
             match self.feed(&mut [(&mut **sequence, piece)], Wanted::Last) {
                 Ok(of_piece) => logits = Some(of_piece),
                 Err(error) => {
@@ -220,7 +229,7 @@ impl Runner {
     fn step(&mut self, batch: &[(&mut Sequence, &[u32])], wanted: Wanted) -> Result<Tensor> {
         let one_each = batch.iter().all(|(_, tokens)| tokens.len() == 1);
         // A graph keeps all memory that its work takes on the way, which is much where the library computes products of several.
-        if let (1, true, true, Device::Gpu(_)) = (batch.len(), one_each, self.options.graphs, self.model.device()) {
+        if let (1, true, true, Device::Gpu(_)) = (batch.len(), one_each, self.captures, self.model.device()) {
             return self.captured_step(&numbers(batch, true));
         }
         let step = Step::new(&numbers(batch, false), self.model.device())?;

@@ -131,7 +131,7 @@ fn together(runner: &mut Runner, all: &[Plain], prompts: &[&[u32]], compared: &m
 
 fn runner(checkpoint: &Checkpoint, device: &Device, (matrices, precision, cache): Case, chunk: usize, graphs: bool) -> Runner {
     let model = Model::load(checkpoint, device, LoadOptions { matrices, precision, context: None }, &mut |_| ()).unwrap();
-    Runner::new(model, RunnerOptions { room: 512, cache: Some(cache), chunk, graphs }).unwrap()
+    Runner::new(model, RunnerOptions { room: 512, cache: Some(cache), chunk: Some(chunk), graphs }).unwrap()
 }
 
 /// Every way of decoding against the plain one; how many positions of the latter were sure.

@@ -140,7 +140,7 @@ fn pieces_batches_and_graphs_change_nothing() {
         for (chunk, graphs) in [(5, false), (64, true), (5, true)] {
             let checkpoint = Checkpoint::open(folder(family)).unwrap();
             let model = Model::load(&checkpoint, &device, LoadOptions::default(), &mut |_| ()).unwrap();
-            let mut runner = Runner::new(model, RunnerOptions { room: 512, chunk, graphs, cache: None }).unwrap();
+            let mut runner = Runner::new(model, RunnerOptions { room: 512, chunk: Some(chunk), graphs, cache: None }).unwrap();
             assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy, "pieces of {chunk} on {device}");
             assert_eq!(together(&mut runner, &expected.greedy), [expected.greedy.clone(), expected.greedy.clone()], "two on {device}");
         }
