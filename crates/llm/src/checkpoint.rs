@@ -24,7 +24,7 @@ use warpwave_weights::{Gguf, Kind, Safetensors, Tensor, TensorInfo};
 use crate::config::Config;
 pub use error::CheckpointError;
 use error::{Result, bad_tensor};
-pub use memory::Memory;
+pub use memory::{Memory, Plan};
 use parts::{Change, Part, parts};
 
 /// A weight of a model.
@@ -156,14 +156,22 @@ impl Checkpoint {
 
     /// The weights without their elements.
     pub fn infos(&self) -> impl Iterator<Item = TensorInfo> {
-        self.parts.iter().filter_map(|(part, name)| {
-            let kind = match &self.source {
-                _ if part.shape.len() < 2 => Kind::Plain(DType::F32),
-                Source::Random { kind } => *kind,
-                source => source.tensor(name)?.kind,
-            };
-            Some(TensorInfo { name: part.name.clone(), kind, shape: part.shape.clone() })
-        })
+        self.parts.iter().filter_map(|part| self.info_of(part))
+    }
+
+    /// A weight without its elements.
+    pub(crate) fn info(&self, name: &str) -> Result<TensorInfo> {
+        let part = self.by_name.get(name).and_then(|index| self.parts.get(*index));
+        part.and_then(|part| self.info_of(part)).ok_or_else(|| bad_tensor(&self.path, name, "the model has none of this name"))
+    }
+
+    fn info_of(&self, (part, name): &(Part, String)) -> Option<TensorInfo> {
+        let kind = match &self.source {
+            _ if part.shape.len() < 2 => Kind::Plain(DType::F32),
+            Source::Random { kind } => *kind,
+            source => source.tensor(name)?.kind,
+        };
+        Some(TensorInfo { name: part.name.clone(), kind, shape: part.shape.clone() })
     }
 
     /// A weight by its name.
@@ -185,14 +193,6 @@ impl Checkpoint {
             bytes = interleave(&bytes, part.shape.first().copied().unwrap_or(0), self.config.head_dim).into();
         }
         Ok(Weight { kind, shape: part.shape.clone(), bytes })
-    }
-
-    /// How much memory the model takes with its weights as `to` says (see [`Checkpoint::write_gguf`]), keys and values of the type `cache`,
-    /// and a context of so many tokens.
-    pub fn memory(&self, to: Option<Kind>, cache: DType, context: usize) -> Result<Memory> {
-        let infos = self.converted(to)?;
-        let weights = infos.iter().map(|info| info.kind.bytes(&info.shape).unwrap_or(0) as u64).sum();
-        Ok(Memory::new(&self.config, weights, cache, context))
     }
 }
 

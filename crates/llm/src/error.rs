@@ -33,9 +33,35 @@ pub enum Error {
     /// Nothing to compute.
     #[error("a sequence was given no tokens")]
     NoTokens,
+    /// A sequence whose keys and values are in another runner's cache.
+    #[error("a sequence belongs to another runner: its keys and values are in that one's cache")]
+    OtherRunner,
     /// A model without layers.
     #[error("the model has no layers")]
     NoLayers,
+    /// There is not enough memory. What had been taken is given back.
+    #[error(
+        "out of memory on {device} at {what}: {} asked for, {}; {} are missing{}; \
+         --as q4_k or q8_0 makes weights smaller, a smaller --context or --cache f16 the cache",
+        human(*needed),
+        free.map_or("free memory not known".to_owned(), |free| format!("{} free", human(free))),
+        human(*missing),
+        if *rest > 0 { format!(" for it and the {} behind it", human(*rest)) } else { String::new() }
+    )]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// What the memory was for: a weight, or keys and values.
+        what: String,
+        /// Bytes asked for.
+        needed: u64,
+        /// Bytes that were free, where the system says.
+        free: Option<u64>,
+        /// Bytes of the same kind that would have come behind it.
+        rest: u64,
+        /// Bytes that are missing for all of it.
+        missing: u64,
+    },
     /// The cache is full.
     #[error("{wanted} more tokens do not fit: the cache has room for {there}; give it more with --context, or end other sequences")]
     Room {
@@ -44,4 +70,32 @@ pub enum Error {
         /// Tokens that there is room for.
         there: usize,
     },
+}
+
+impl Error {
+    /// The same where memory was missing, with what it was for and the bytes that would have come behind it.
+    pub(crate) fn at(self, device: &str, what: impl FnOnce() -> String, rest: u64) -> Error {
+        use warpwave_gpu::Error as OfGpu;
+        use warpwave_tensor::Error as OfTensor;
+        let (needed, free) = match &self {
+            Error::Gpu(error) | Error::Tensor(OfTensor::Gpu(error)) => match error {
+                OfGpu::OutOfMemory { requested, free, .. } => (*requested as u64, Some(*free as u64)),
+                OfGpu::PoolCap { cap, requested, in_use, .. } => (*requested as u64, Some(cap.saturating_sub(*in_use) as u64)),
+                _ => return self,
+            },
+            Error::Tensor(OfTensor::OutOfMemory { bytes, free }) => (*bytes as u64, *free),
+            _ => return self,
+        };
+        let missing = needed.saturating_add(rest).saturating_sub(free.unwrap_or(0));
+        Error::OutOfMemory { device: device.to_owned(), what: what(), needed, free, rest, missing }
+    }
+}
+
+fn human(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} bytes");
+    }
+    let power = (bytes.ilog2() as usize / 10).min(UNITS.len());
+    format!("{:.1} {}", bytes as f64 / (1u64 << (10 * power)) as f64, UNITS[power - 1])
 }

@@ -13,7 +13,7 @@ mod template;
 mod text_error;
 mod tokenizer;
 
-pub use checkpoint::{Checkpoint, CheckpointError, Memory, Weight};
+pub use checkpoint::{Checkpoint, CheckpointError, Memory, Plan, Weight};
 pub use config::{Config, Family, LongRope, RopeConfig};
 pub use detokenise::{Detokenizer, StopStrings};
 pub use error::{Error, Result};

@@ -1,10 +1,10 @@
 //! A decoder of any of the families: weights on a device, and what becomes of tokens.
 
 use warpwave_kernels::DType;
-use warpwave_tensor::{Attend, Device, KvCache, Linear, Matrix, Precision, Rope, RopeAt, Step, Tensor};
+use warpwave_tensor::{Attend, Device, KvCache, Linear, Matrix, Precision, Rope, RopeAt, Step, Tensor, ask_for};
 use warpwave_weights::Kind;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Weight};
 use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
 
@@ -61,14 +61,28 @@ struct Loader<'a> {
     options: LoadOptions,
     dtype: DType,
     progress: &'a mut dyn FnMut(usize),
+    /// Bytes of weights that are still to come.
+    rest: u64,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    /// Counts bytes that were read.
+    fn read(&mut self, bytes: usize) {
+        self.rest = self.rest.saturating_sub(bytes as u64);
+        (self.progress)(bytes);
+    }
+
+    /// Says what memory was missing for.
+    fn at<T>(&self, name: &str, taken: Result<T>) -> Result<T> {
+        taken.map_err(|error| error.at(self.device.name(), || format!("the weight {name}"), self.rest))
+    }
+
     /// A vector of a layer's numbers, in `f32` on a CPU and where norms take it.
     fn vector(&mut self, name: &str, dtype: DType) -> Result<Tensor> {
         let floats = self.checkpoint.numbers(name)?;
-        (self.progress)(floats.len() * 4);
-        Ok(Tensor::new(&floats, &[floats.len()], &Device::Cpu)?.cast(dtype)?.to_device(self.device)?)
+        self.read(floats.len() * 4);
+        let here = Tensor::new(&floats, &[floats.len()], &Device::Cpu)?.cast(dtype)?;
+        self.at(name, here.to_device(self.device).map_err(Error::from))
     }
 
     fn optional_vector(&mut self, name: &str, dtype: DType) -> Result<Option<Tensor>> {
@@ -79,22 +93,26 @@ impl Loader<'_> {
     fn linear(&mut self, names: &[String]) -> Result<Linear> {
         let mut weights = Vec::new();
         let mut biases = Vec::new();
-        for name in names {
-            let weight = self.checkpoint.get_as(&format!("{name}.weight"), self.options.matrices)?;
-            (self.progress)(weight.bytes.len());
-            weights.push(weight);
+        let weight_names: Vec<String> = names.iter().map(|name| format!("{name}.weight")).collect();
+        for (name, weight_name) in names.iter().zip(&weight_names) {
+            weights.push(self.weight(weight_name)?);
             let bias = format!("{name}.bias");
             if self.checkpoint.has(&bias) {
                 biases.extend(self.checkpoint.numbers(&bias)?);
             }
         }
+        let name = weight_names.join(" and ");
         let same = weights.windows(2).all(|pair| pair[0].kind == pair[1].kind);
         let parts = if same && weights.len() > 1 {
             let rows = weights.iter().map(|weight| weight.shape[0]).sum();
-            let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.bytes.iter().copied()).collect();
-            vec![self.matrix(weights[0].kind, &bytes, rows, weights[0].shape[1])?]
+            let size = weights.iter().map(|weight| weight.bytes.len()).sum();
+            self.at(&name, ask_for(size).map_err(Error::from))?;
+            let mut bytes = Vec::with_capacity(size);
+            weights.iter().for_each(|weight| bytes.extend_from_slice(&weight.bytes));
+            vec![self.matrix(&name, weights[0].kind, &bytes, rows, weights[0].shape[1])?]
         } else {
-            weights.iter().map(|weight| self.matrix(weight.kind, &weight.bytes, weight.shape[0], weight.shape[1])).collect::<Result<_>>()?
+            let matrix = |weight: &Weight<'_>| self.matrix(&name, weight.kind, &weight.bytes, weight.shape[0], weight.shape[1]);
+            weights.iter().map(matrix).collect::<Result<_>>()?
         };
         let bias = match biases.len() {
             0 => None,
@@ -103,11 +121,24 @@ impl Loader<'_> {
         Ok(Linear::new(parts, bias)?)
     }
 
-    fn matrix(&self, kind: Kind, bytes: &[u8], rows: usize, columns: usize) -> Result<Matrix> {
-        Ok(match kind {
-            Kind::Plain(dtype) => Matrix::plain(Tensor::from_bytes(bytes, dtype, &[rows, columns], self.device)?)?,
-            Kind::Quant(quant) => Matrix::quantised(quant, bytes, rows, columns, self.device)?,
-        })
+    /// A weight of the type that was asked for, still on the host.
+    fn weight(&mut self, name: &str) -> Result<Weight<'a>> {
+        // What is not read in place is a copy of about this size.
+        let size = self.checkpoint.size_as(name, self.options.matrices)?;
+        self.read(size);
+        self.at(name, ask_for(size).map_err(Error::from))?;
+        Ok(self.checkpoint.get_as(name, self.options.matrices)?)
+    }
+
+    fn matrix(&self, name: &str, kind: Kind, bytes: &[u8], rows: usize, columns: usize) -> Result<Matrix> {
+        if self.device.is_cpu() {
+            self.at(name, ask_for(bytes.len()).map_err(Error::from))?;
+        }
+        let matrix = match kind {
+            Kind::Plain(dtype) => Tensor::from_bytes(bytes, dtype, &[rows, columns], self.device).and_then(Matrix::plain),
+            Kind::Quant(quant) => Matrix::quantised(quant, bytes, rows, columns, self.device),
+        };
+        self.at(name, matrix.map_err(Error::from))
     }
 
     fn rope(&self, rope: &RopeConfig, config: &Config, context: usize) -> Result<Rope> {
@@ -118,21 +149,26 @@ impl Loader<'_> {
 }
 
 impl Model {
-    /// Loads a model to a device. `progress` hears of the bytes that were read, piece by piece.
+    /// Loads a model to a device. `progress` hears of the bytes that were read, piece by piece. If it fails, all memory goes back.
     pub fn load(checkpoint: &Checkpoint, device: &Device, options: LoadOptions, progress: &mut dyn FnMut(usize)) -> Result<Model> {
+        let loaded = Model::load_parts(checkpoint, device, options, progress);
+        if loaded.is_err() {
+            // The first failure counts, not one to clean up behind it.
+            let _ = device.trim();
+        }
+        loaded
+    }
+
+    fn load_parts(checkpoint: &Checkpoint, device: &Device, options: LoadOptions, progress: &mut dyn FnMut(usize)) -> Result<Model> {
         let config = checkpoint.config().clone();
-        let embedding = checkpoint.get_as("token_embd.weight", options.matrices)?;
         // Quantised weights are multiplied with f32; plain ones of one type with that, which on a CPU is f32 again.
-        let mut kinds = checkpoint.converted(options.matrices)?.into_iter().filter(|info| info.shape.len() > 1).map(|info| info.kind);
-        let dtype = match kinds.next() {
-            Some(Kind::Plain(dtype @ (DType::F16 | DType::Bf16))) if !device.is_cpu() && kinds.all(|kind| kind == Kind::Plain(dtype)) => {
-                dtype
-            }
-            _ => DType::F32,
-        };
-        let mut loader = Loader { checkpoint, device, options, dtype, progress };
-        (loader.progress)(embedding.bytes.len());
-        let embedding = loader.matrix(embedding.kind, &embedding.bytes, embedding.shape[0], embedding.shape[1])?;
+        let dtype = checkpoint.flowing(options.matrices, device)?;
+        let infos = checkpoint.converted(options.matrices)?;
+        let rest = infos.iter().map(|info| info.kind.bytes(&info.shape).unwrap_or(0) as u64).sum();
+        let mut loader = Loader { checkpoint, device, options, dtype, progress, rest };
+        let name = "token_embd.weight";
+        let embedding = loader.weight(name)?;
+        let embedding = loader.matrix(name, embedding.kind, &embedding.bytes, embedding.shape[0], embedding.shape[1])?;
         let output = match checkpoint.has("output.weight") {
             true => loader.linear(&["output".to_owned()])?,
             false => Linear::new(vec![embedding.clone()], None)?,
@@ -168,24 +204,28 @@ impl Model {
     }
 
     /// The logits, `f32` of (wanted, vocabulary), of the tokens `wanted` (numbers of `u32` among the step's tokens), or of all.
-    pub fn forward(&self, ids: &Tensor, cache: &mut KvCache, step: &Step, wanted: Option<&Tensor>) -> Result<Tensor> {
+    pub fn forward(&self, cache: &mut KvCache, step: &Step, wanted: Option<&Tensor>) -> Result<Tensor> {
         let (config, epsilon) = (&self.config, self.config.norm_eps);
-        let mut x = self.embedding.embedding(ids, self.dtype)?;
+        let mut x = self.embedding.embedding(&step.ids()?, self.dtype)?;
         if config.embedding_scale != 1.0 {
             x.scale_in_place(config.embedding_scale)?;
         }
-        let rope = self.rope.at(&step.positions)?;
-        let windowed = self.rope_windowed.as_ref().map(|rope| rope.at(&step.positions)).transpose()?;
+        let positions = step.positions()?;
+        let rope = self.rope.at(&positions)?;
+        let windowed = self.rope_windowed.as_ref().map(|rope| rope.at(&positions)).transpose()?;
         let mut h = x.rms_norm(&self.layers.first().ok_or(Error::NoLayers)?.attention_norm, epsilon)?;
         for (number, layer) in self.layers.iter().enumerate() {
             let rope = windowed.as_ref().filter(|_| layer.windowed).unwrap_or(&rope);
+            // What is no longer needed goes before more is taken: the fullest moment is what a prompt's piece costs.
             let mut found = self.attention(number, layer, rope, &h, cache, step)?;
             if let Some(norm) = &layer.attention_post_norm {
                 found = found.rms_norm(norm, epsilon)?;
             }
             h = x.add_rms_norm(&found, &layer.feed_norm, epsilon)?;
+            drop(found);
             let gated = self.product(&layer.gate_up, &h)?.glu(config.glu)?;
             let mut fed = self.product(&layer.down, &gated)?;
+            drop(gated);
             if let Some(norm) = &layer.feed_post_norm {
                 fed = fed.rms_norm(norm, epsilon)?;
             }
@@ -207,6 +247,11 @@ impl Model {
     }
 
     fn attention(&self, number: usize, layer: &Layer, rope: &RopeAt<'_>, h: &Tensor, cache: &mut KvCache, step: &Step) -> Result<Tensor> {
+        let found = self.attend(number, layer, rope, h, cache, step)?;
+        self.product(&layer.attention_out, &found)
+    }
+
+    fn attend(&self, number: usize, layer: &Layer, rope: &RopeAt<'_>, h: &Tensor, cache: &mut KvCache, step: &Step) -> Result<Tensor> {
         let Config { heads, kv_heads, head_dim, .. } = self.config;
         let mut qkv = self.product(&layer.qkv, h)?.reshape(&[h.size(0), heads + 2 * kv_heads, head_dim])?;
         let (queries, keys) = match &layer.head_norms {
@@ -225,8 +270,7 @@ impl Model {
         cache.append(number, &keys, &qkv.narrow(1, heads + kv_heads, kv_heads)?, step)?;
         let window = self.config.window.filter(|_| layer.windowed);
         let how = Attend { scale: self.config.score_scale, window, cap: self.config.score_cap };
-        let found = cache.attend(number, &queries, step, &how)?;
-        self.product(&layer.attention_out, &found)
+        Ok(cache.attend(number, &queries, step, &how)?)
     }
 }
 

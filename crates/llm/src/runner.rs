@@ -1,10 +1,11 @@
 //! Sequences of tokens through a model: a paged cache, several sequences at once, long prompts in pieces, decoding as a graph.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use warpwave_gpu::GraphExec;
 use warpwave_kernels::DType;
-use warpwave_tensor::{BLOCK, Device, KvCache, Step, Tensor};
+use warpwave_tensor::{BLOCK, Device, KvCache, Step, StepNumbers, Tensor};
 
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -16,23 +17,50 @@ pub struct RunnerOptions {
     pub room: usize,
     /// What the cache holds; the model's own type without it.
     pub cache: Option<DType>,
-    /// Tokens that go through the model at once: prompts that are longer go in pieces.
-    pub chunk: usize,
+    /// Tokens that go through the model at once: prompts that are longer go in pieces. Without it [`RunnerOptions::chunk_on`] the device.
+    pub chunk: Option<usize>,
     /// Whether steps of one token of one sequence are captured as graphs, where the device has graphs.
     pub graphs: bool,
 }
 
 impl Default for RunnerOptions {
     fn default() -> Self {
-        RunnerOptions { room: 4096, cache: None, chunk: 512, graphs: true }
+        RunnerOptions { room: 4096, cache: None, chunk: None, graphs: true }
     }
 }
 
-/// A text under way: the tokens that went through the model, and the blocks that hold their keys and values.
+impl RunnerOptions {
+    /// Tokens that a device computes together well: more make the products of a large GPU no faster, and take memory.
+    pub fn chunk_on(device: &Device) -> usize {
+        if device.is_cpu() || device.is_virtual() { 512 } else { 2048 }
+    }
+}
+
+/// The blocks of a cache that no sequence has.
+#[derive(Debug)]
+struct Free(Mutex<Vec<u32>>);
+
+impl Free {
+    fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
+        // Blocks move whole: the list is right even where someone panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A text under way: the tokens that went through the model, and the blocks that hold their keys and values. They are the blocks of one
+/// runner, and go back to it when the sequence is dropped.
 #[derive(Debug, Default)]
 pub struct Sequence {
     len: usize,
     blocks: Vec<u32>,
+    /// Where the blocks are from; nowhere yet while there are none.
+    home: Option<Arc<Free>>,
+}
+
+impl Drop for Sequence {
+    fn drop(&mut self) {
+        self.cut(0);
+    }
 }
 
 impl Sequence {
@@ -44,6 +72,14 @@ impl Sequence {
     /// Whether none did.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Keeps the first tokens.
+    fn cut(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        if let Some(home) = &self.home {
+            home.lock().extend(self.blocks.drain(self.len.div_ceil(BLOCK)..));
+        }
     }
 }
 
@@ -60,29 +96,15 @@ pub enum Wanted {
 pub struct Runner {
     model: Model,
     cache: KvCache,
-    options: RunnerOptions,
-    free: Vec<u32>,
+    chunk: usize,
+    captures: bool,
+    free: Arc<Free>,
     /// Captured steps, by the width of their tables.
     graphs: HashMap<usize, Captured>,
 }
 
-/// The numbers of a step, before they go to the device.
-#[derive(Default)]
-struct Numbers {
-    ids: Vec<u32>,
-    positions: Vec<i32>,
-    slots: Vec<i32>,
-    starts: Vec<i32>,
-    lengths: Vec<i32>,
-    table: Vec<i32>,
-    width: usize,
-    longest: usize,
-    last: Vec<u32>,
-}
-
-/// A step as a graph, and the tensors that it reads and writes.
+/// A step as a graph, and what it reads and writes.
 struct Captured {
-    ids: Tensor,
     step: Step,
     logits: Tensor,
     graph: GraphExec,
@@ -92,12 +114,33 @@ impl Runner {
     /// A runner with an empty cache.
     pub fn new(model: Model, options: RunnerOptions) -> Result<Runner> {
         let config = model.config();
-        let options = RunnerOptions { chunk: options.chunk.max(1), ..options };
+        let chunk = options.chunk.unwrap_or_else(|| RunnerOptions::chunk_on(model.device())).max(1);
+        let most = i32::MAX as usize / BLOCK;
         let blocks = options.room.div_ceil(BLOCK);
-        let numbers = u32::try_from(blocks).map_err(|_| Error::Room { wanted: options.room, there: u32::MAX as usize * BLOCK })?;
+        if blocks > most {
+            return Err(Error::Room { wanted: options.room, there: most * BLOCK });
+        }
         let dtype = options.cache.unwrap_or(model.dtype());
-        let cache = KvCache::new(model.device(), dtype, config.layers, blocks, config.kv_heads, config.head_dim)?;
-        Ok(Runner { model, cache, options, free: (0..numbers).rev().collect(), graphs: HashMap::new() })
+        let before = model.device().free_memory();
+        let made = KvCache::new(model.device(), dtype, config.layers, blocks, config.kv_heads, config.head_dim);
+        let cache = match made {
+            Ok(cache) => cache,
+            Err(error) => {
+                let all = (KvCache::bytes_per_token(dtype, config.layers, config.kv_heads, config.head_dim) * blocks * BLOCK) as u64;
+                let device = model.device().clone();
+                // The model goes first, then what it leaves in the pool.
+                drop(model);
+                let _ = device.trim();
+                let mut error = Error::from(error).at(device.name(), || format!("keys and values of {} tokens", blocks * BLOCK), 0);
+                if let Error::OutOfMemory { needed, free, missing, .. } = &mut error {
+                    // Of all layers, not of the one that was too many.
+                    (*needed, *free, *missing) = (all, before, all.saturating_sub(before.unwrap_or(0)));
+                }
+                return Err(error);
+            }
+        };
+        let free = Arc::new(Free(Mutex::new((0..blocks as u32).rev().collect())));
+        Ok(Runner { model, cache, chunk, captures: options.graphs, free, graphs: HashMap::new() })
     }
 
     /// The model.
@@ -112,7 +155,7 @@ impl Runner {
 
     /// Tokens that there is still room for.
     pub fn room(&self) -> usize {
-        self.free.len() * BLOCK
+        self.free.lock().len() * BLOCK
     }
 
     /// Tokens that a sequence can still have.
@@ -120,15 +163,14 @@ impl Runner {
         self.room() + sequence.blocks.len() * BLOCK - sequence.len
     }
 
-    /// Gives a sequence's blocks back.
+    /// Gives a sequence's blocks back, as dropping it does.
     pub fn release(&mut self, sequence: Sequence) {
-        self.free.extend(sequence.blocks);
+        drop(sequence);
     }
 
     /// Cuts a sequence to its first tokens; their keys and values stay.
     pub fn truncate(&mut self, sequence: &mut Sequence, len: usize) {
-        sequence.len = sequence.len.min(len);
-        self.free.extend(sequence.blocks.drain(sequence.len.div_ceil(BLOCK)..));
+        sequence.cut(len);
     }
 
     /// Puts tokens through the model, behind those of their sequence. Gives logits, `f32` of (rows, vocabulary), on the model's device, in
@@ -142,25 +184,31 @@ impl Runner {
         if batch.is_empty() || batch.iter().any(|(_, tokens)| tokens.is_empty()) {
             return Err(Error::NoTokens);
         }
+        if batch.iter().filter_map(|(sequence, _)| sequence.home.as_ref()).any(|home| !Arc::ptr_eq(home, &self.free)) {
+            return Err(Error::OtherRunner);
+        }
         let total = all().count();
         let needed: usize =
             batch.iter().map(|(sequence, tokens)| (sequence.len + tokens.len()).div_ceil(BLOCK) - sequence.blocks.len()).sum();
-        if needed > self.free.len() {
+        if needed > self.free.lock().len() {
             return Err(Error::Room { wanted: total, there: self.room() });
         }
-        if total > self.options.chunk && batch.len() == 1 && wanted == Wanted::Last {
+        if total > self.chunk && batch.len() == 1 && wanted == Wanted::Last {
             return self.feed_long(batch);
         }
         let before: Vec<usize> = batch.iter().map(|(sequence, _)| sequence.len).collect();
         for (sequence, tokens) in batch.iter_mut() {
             sequence.len += tokens.len();
             let missing = sequence.len.div_ceil(BLOCK) - sequence.blocks.len();
-            sequence.blocks.extend(self.free.split_off(self.free.len() - missing).into_iter().rev());
+            let mut free = self.free.lock();
+            let rest = free.len() - missing;
+            sequence.blocks.extend(free.drain(rest..).rev());
+            sequence.home = Some(self.free.clone());
         }
         let logits = self.step(batch, wanted);
         if logits.is_err() {
             for ((sequence, _), len) in batch.iter_mut().zip(before) {
-                self.truncate(sequence, len);
+                sequence.cut(len);
             }
         }
         logits
@@ -171,11 +219,11 @@ impl Runner {
         let [(sequence, tokens)] = batch else { return Err(Error::NoTokens) };
         let before = sequence.len;
         let mut logits = None;
-        for piece in tokens.chunks(self.options.chunk) {
+        for piece in tokens.chunks(self.chunk) {
             match self.feed(&mut [(&mut **sequence, piece)], Wanted::Last) {
                 Ok(of_piece) => logits = Some(of_piece),
                 Err(error) => {
-                    self.truncate(sequence, before);
+                    sequence.cut(before);
                     return Err(error);
                 }
             }
@@ -184,103 +232,62 @@ impl Runner {
     }
 
     fn step(&mut self, batch: &[(&mut Sequence, &[u32])], wanted: Wanted) -> Result<Tensor> {
-        let mut numbers = Numbers::of(batch);
-        let one_each = numbers.longest == 1;
+        let one_each = batch.iter().all(|(_, tokens)| tokens.len() == 1);
         // A graph keeps all memory that its work takes on the way, which is much where the library computes products of several.
-        if let (1, true, true, Device::Gpu(_)) = (batch.len(), one_each, self.options.graphs, self.model.device()) {
-            numbers.widen();
-            return self.captured_step(&numbers);
+        if let (1, true, true, Device::Gpu(_)) = (batch.len(), one_each, self.captures, self.model.device()) {
+            return self.captured_step(&numbers(batch, true));
         }
-        let device = self.model.device().clone();
-        let ids = Tensor::new(&numbers.ids, &[numbers.ids.len()], &device)?;
-        let step = numbers.step(&device)?;
-        let last = match wanted {
-            Wanted::Last if !one_each => Some(Tensor::new(&numbers.last, &[numbers.last.len()], &device)?),
-            _ => None,
-        };
-        self.model.forward(&ids, &mut self.cache, &step, last.as_ref())
+        let step = Step::new(&numbers(batch, false), self.model.device())?;
+        let last = if wanted == Wanted::Last && !one_each { Some(step.last()?) } else { None };
+        self.model.forward(&mut self.cache, &step, last.as_ref())
     }
 
     /// A step of one token: captured when it is first asked for, then launched.
-    fn captured_step(&mut self, numbers: &Numbers) -> Result<Tensor> {
-        let key = numbers.width;
-        if !self.graphs.contains_key(&key) {
-            let Device::Gpu(gpu) = self.model.device().clone() else { return Err(Error::NoTokens) };
-            let device = self.model.device().clone();
-            let ids = Tensor::new(&numbers.ids, &[numbers.ids.len()], &device)?;
-            let step = numbers.step(&device)?;
-            // Once as it is: what is compiled and chosen when it is first used cannot be captured.
-            let logits = self.model.forward(&ids, &mut self.cache, &step, None)?;
-            let mut captured = None;
-            let graph = gpu.stream.capture_graph(|_| {
-                captured = Some(self.model.forward(&ids, &mut self.cache, &step, None));
-                Ok(())
-            });
-            let (graph, captured) = match (graph, captured) {
-                (Ok(graph), Some(Ok(captured))) => (graph, captured),
-                (_, Some(Err(error))) => return Err(error),
-                (Err(error), _) => return Err(error.into()),
-                (Ok(_), None) => return Err(Error::NoTokens),
-            };
-            let graph = graph.instantiate()?;
-            self.graphs.insert(key, Captured { ids, step, logits: captured, graph });
-            return Ok(logits);
+    fn captured_step(&mut self, numbers: &StepNumbers) -> Result<Tensor> {
+        let Device::Gpu(gpu) = self.model.device().clone() else { return Err(Error::NoTokens) };
+        if let Some(captured) = self.graphs.get_mut(&numbers.width) {
+            captured.step.write(numbers)?;
+            captured.graph.launch(&gpu.stream)?;
+            // The next launch writes over them.
+            return Ok(captured.logits.copied()?);
         }
-        let Some(captured) = self.graphs.get_mut(&key) else { return Err(Error::NoTokens) };
-        let Device::Gpu(gpu) = self.model.device() else { return Err(Error::NoTokens) };
-        captured.ids.write(&numbers.ids)?;
-        captured.step.positions.write(&numbers.positions)?;
-        captured.step.slots.write(&numbers.slots)?;
-        captured.step.lengths.write(&numbers.lengths)?;
-        captured.step.table.write(&numbers.table)?;
-        captured.graph.launch(&gpu.stream)?;
-        // The next launch writes over them.
-        Ok(captured.logits.copied()?)
+        let step = Step::new(numbers, self.model.device())?;
+        // Once as it is: what is compiled and chosen when it is first used cannot be captured.
+        let logits = self.model.forward(&mut self.cache, &step, None)?;
+        let mut captured = None;
+        let graph = gpu.stream.capture_graph(|_| {
+            captured = Some(self.model.forward(&mut self.cache, &step, None));
+            Ok(())
+        });
+        let (graph, captured) = match (graph, captured) {
+            (Ok(graph), Some(Ok(captured))) => (graph, captured),
+            (_, Some(Err(error))) => return Err(error),
+            (Err(error), _) => return Err(error.into()),
+            (Ok(_), None) => return Err(Error::NoTokens),
+        };
+        let graph = graph.instantiate()?;
+        self.graphs.insert(numbers.width, Captured { step, logits: captured, graph });
+        Ok(logits)
     }
 }
 
-impl Numbers {
-    fn of(batch: &[(&mut Sequence, &[u32])]) -> Numbers {
-        let width = batch.iter().map(|(sequence, _)| sequence.blocks.len()).max().unwrap_or(0);
-        let mut numbers = Numbers { width, starts: vec![0], ..Numbers::default() };
-        for (sequence, tokens) in batch {
-            let first = sequence.len - tokens.len();
-            for position in first..sequence.len {
-                numbers.positions.push(position as i32);
-                numbers.slots.push((sequence.blocks[position / BLOCK] as usize * BLOCK + position % BLOCK) as i32);
-            }
-            numbers.ids.extend_from_slice(tokens);
-            numbers.starts.push(numbers.ids.len() as i32);
-            numbers.last.push(numbers.ids.len() as u32 - 1);
-            numbers.lengths.push(sequence.len as i32);
-            numbers.longest = numbers.longest.max(tokens.len());
-            numbers.table.extend(sequence.blocks.iter().map(|block| *block as i32));
-            numbers.table.resize(numbers.lengths.len() * width, -1);
+/// The last tokens of sequences, which have blocks for them. A `wide` table has a power of two of columns, so that few graphs do for all
+/// lengths.
+fn numbers(batch: &[(&mut Sequence, &[u32])], wide: bool) -> StepNumbers {
+    let width = batch.iter().map(|(sequence, _)| sequence.blocks.len()).max().unwrap_or(0);
+    let width = if wide { width.next_power_of_two().max(16) } else { width };
+    let mut numbers = StepNumbers { width, starts: vec![0], ..StepNumbers::default() };
+    for (sequence, tokens) in batch {
+        for position in sequence.len - tokens.len()..sequence.len {
+            numbers.positions.push(position as u32);
+            numbers.slots.push(sequence.blocks[position / BLOCK] * BLOCK as u32 + (position % BLOCK) as u32);
         }
-        numbers
+        numbers.ids.extend_from_slice(tokens);
+        numbers.starts.push(numbers.ids.len() as u32);
+        numbers.lengths.push(sequence.len as u32);
+        numbers.table.extend_from_slice(&sequence.blocks);
+        // No block: the largest number, which kernels take for -1.
+        numbers.table.resize(numbers.lengths.len() * width, u32::MAX);
     }
-
-    /// Widens the table to a power of two, so that few graphs do for all lengths.
-    fn widen(&mut self) {
-        let wide = self.width.next_power_of_two().max(16);
-        let mut table = Vec::with_capacity(wide * self.lengths.len());
-        for row in self.table.chunks(self.width.max(1)) {
-            table.extend_from_slice(row);
-            table.resize(table.len() + wide - row.len(), -1);
-        }
-        (self.table, self.width) = (table, wide);
-    }
-
-    fn step(&self, device: &Device) -> Result<Step> {
-        let tensor = |numbers: &[i32], shape: &[usize]| Tensor::new(numbers, shape, device);
-        let sequences = self.lengths.len();
-        Ok(Step {
-            positions: tensor(&self.positions, &[self.positions.len()])?,
-            slots: tensor(&self.slots, &[1, self.slots.len()])?,
-            starts: tensor(&self.starts, &[sequences + 1])?,
-            lengths: tensor(&self.lengths, &[sequences])?,
-            table: tensor(&self.table, &[sequences, self.width])?,
-            longest: self.longest,
-        })
-    }
+    numbers
 }

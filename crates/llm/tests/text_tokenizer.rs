@@ -59,6 +59,7 @@ impl Gguf {
             let numbers = |name: &str| cases["vocabulary"][name].as_array().expect("numbers").iter().map(|x| x.as_f64().expect("a number"));
             gguf.scores = numbers("scores").map(|score| score as f32).collect();
             gguf.types = numbers("types").map(|kind| kind as i32).collect();
+            gguf.space_prefix = cases["add_space_prefix"] != false;
             return gguf;
         }
         let file = json(&folder.join("tokenizer.json"));
@@ -176,7 +177,7 @@ fn texts_become_the_tokens_that_the_reference_gives() {
         check(&folder.expect("a folder").path(), 0);
         count += 1;
     }
-    assert_eq!(count, 5);
+    assert_eq!(count, 7);
 }
 
 /// The same with whole vocabularies, where they are at hand.

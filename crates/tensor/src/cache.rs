@@ -5,6 +5,7 @@ use warpwave_kernels::{AppendAt, AttentionOptions, DType, KeyValues, Packed};
 use crate::cpu;
 use crate::device::Device;
 use crate::error::{Error, Result, shape};
+use crate::step::Step;
 use crate::tensor::Tensor;
 
 /// Keys of a block.
@@ -14,22 +15,6 @@ pub const BLOCK: usize = 16;
 pub struct KvCache {
     layers: Vec<(Tensor, Tensor)>,
     dtype: DType,
-}
-
-/// Tokens to compute, and where their keys and values go: what the operations of a step need on the device. Numbers are `i32`.
-pub struct Step {
-    /// The tokens' positions: (tokens).
-    pub positions: Tensor,
-    /// Where their keys and values go, block · [`BLOCK`] + place: (1, tokens).
-    pub slots: Tensor,
-    /// Where each sequence's tokens start, and behind the last where they end: (sequences + 1).
-    pub starts: Tensor,
-    /// Keys of each sequence, those of this step included: (sequences).
-    pub lengths: Tensor,
-    /// The blocks of each sequence: (sequences, blocks of the longest).
-    pub table: Tensor,
-    /// Tokens of the sequence that has the most of them in this step.
-    pub longest: usize,
 }
 
 /// How a layer looks at keys.
@@ -65,23 +50,32 @@ impl KvCache {
 
     /// Puts the keys and values of (tokens, heads, elements) where the step says.
     pub fn append(&mut self, layer: usize, keys: &Tensor, values: &Tensor, step: &Step) -> Result<()> {
+        let op = "append";
+        let [tokens, heads, dim] = *keys.shape() else { return Err(shape(op, format!("{:?} are no keys", keys.shape()))) };
+        if values.shape() != keys.shape() {
+            return Err(shape(op, format!("values of {:?} for keys of {:?}", values.shape(), keys.shape())));
+        }
+        step.check_tokens(op, tokens)?;
+        self.check(op, layer, step, [("the keys", keys), ("the values", values)])?;
         let (key_pool, value_pool) = &mut self.layers[layer];
-        let [tokens, heads, dim] = *keys.shape() else { return Err(shape("append", format!("{:?} are no keys", keys.shape()))) };
+        if key_pool.shape()[2..] != [heads, dim] {
+            return Err(shape(op, format!("keys of {heads} heads of {dim} for a cache of {:?}", &key_pool.shape()[2..])));
+        }
         match keys.device().clone() {
             Device::Gpu(gpu) => {
                 let [keys, values] = [keys, values].map(|x| x.reshape(&[1, tokens, heads, dim]));
-                let (keys, values) = (keys?, values?);
-                let at = AppendAt::Slots(step.slots.view()?);
+                let (keys, values, slots) = (keys?, values?, step.slots()?);
                 let pools = (&mut key_pool.view_mut()?, &mut value_pool.view_mut()?);
-                Ok(gpu.kernels.append(&gpu.stream, (&keys.view()?, &values.view()?), at, pools)?)
+                Ok(gpu.kernels.append(&gpu.stream, (&keys.view()?, &values.view()?), AppendAt::Slots(slots.view()?), pools)?)
             }
             Device::Cpu => {
-                let slots = step.slots.host::<i32>()?;
+                let slots = step.slots()?;
+                let slots = slots.host::<u32>()?;
                 for (pool, x) in [(key_pool, keys), (value_pool, values)] {
                     let x = x.host::<f32>()?;
                     for (slot, row) in slots.iter().zip(x.chunks_exact((heads * dim).max(1))) {
                         // A place is a block of its own for this: of one key.
-                        cpu::append(cpu_pool_mut(pool)?, 1, &[*slot as u32], 0, heads * dim, row);
+                        cpu::append(cpu_pool_mut(pool)?, 1, &[*slot], 0, heads * dim, row);
                     }
                 }
                 Ok(())
@@ -91,26 +85,32 @@ impl KvCache {
 
     /// What queries of (tokens, heads, elements) find among the keys of their sequences.
     pub fn attend(&self, layer: usize, queries: &Tensor, step: &Step, how: &Attend) -> Result<Tensor> {
+        let op = "attention";
+        let [tokens, heads, dim] = *queries.shape() else { return Err(shape(op, format!("{:?} are no queries", queries.shape()))) };
+        step.check_tokens(op, tokens)?;
+        self.check(op, layer, step, [("the queries", queries)])?;
         let (key_pool, value_pool) = &self.layers[layer];
-        let [tokens, heads, dim] = *queries.shape() else {
-            return Err(shape("attention", format!("{:?} are no queries", queries.shape())));
-        };
+        let [kv_heads, key_dim] = [key_pool.size(2), key_pool.size(3)];
+        if dim != key_dim || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+            return Err(shape(op, format!("queries of {heads} heads of {dim} for keys of {kv_heads} heads of {key_dim}")));
+        }
+        let (starts, lengths, table) = (step.starts()?, step.lengths()?, step.table()?);
         match queries.device() {
             Device::Gpu(gpu) => {
                 let dtype = queries.dtype();
                 let queries = queries.cast(self.dtype)?;
-                let (table, lengths) = (Some(step.table.view()?), Some(step.lengths.view()?));
+                let (table, lengths) = (Some(table.view()?), Some(lengths.view()?));
                 let kv = KeyValues { keys: key_pool.view()?, values: value_pool.view()?, table, lengths };
                 let options = AttentionOptions { window: how.window, soft_cap: how.cap, ..AttentionOptions::causal(how.scale) };
-                let sequences = step.lengths.len();
+                let sequences = step.sequences();
                 let (kernels, stream) = (&gpu.kernels, &gpu.stream);
-                let found = if step.longest == 1 && sequences == tokens {
+                let found = if step.longest() == 1 && sequences == tokens {
                     let queries = queries.reshape(&[sequences, 1, heads, dim])?;
                     let queries = queries.view()?;
                     let to = [sequences, 1, heads, dim];
                     Tensor::on_gpu(gpu, self.dtype, &to, |out| kernels.decode_attention(stream, &queries, &kv, &options, out))?
                 } else {
-                    let packed = Packed { queries: step.starts.view()?, longest: step.longest, keys: None };
+                    let packed = Packed { queries: starts.view()?, longest: step.longest(), keys: None };
                     let queries = queries.view()?;
                     let to = [tokens, heads, dim];
                     Tensor::on_gpu(gpu, self.dtype, &to, |out| {
@@ -121,16 +121,14 @@ impl KvCache {
             }
             Device::Cpu => {
                 let queries = queries.host::<f32>()?;
-                let (starts, lengths) = (step.starts.host::<i32>()?, step.lengths.host::<i32>()?);
-                let table: Vec<u32> = step.table.host::<i32>()?.iter().map(|block| *block as u32).collect();
-                let width = step.table.size(1);
+                let (starts, lengths, blocks) = (starts.host::<u32>()?, lengths.host::<u32>()?, table.host::<u32>()?);
+                let width = table.size(1);
                 let sequences: Vec<cpu::Sequence<'_>> = (0..lengths.len())
                     .map(|i| {
                         let (keys, queries) = (lengths[i] as usize, (starts[i + 1] - starts[i]) as usize);
-                        cpu::Sequence { table: &table[i * width..i * width + keys.div_ceil(BLOCK)], keys, queries }
+                        cpu::Sequence { table: &blocks[i * width..i * width + keys.div_ceil(BLOCK)], keys, queries }
                     })
                     .collect();
-                let kv_heads = key_pool.size(2);
                 let heads_of = cpu::Heads { heads, kv_heads, dim, block: BLOCK, scale: how.scale, window: how.window, soft_cap: how.cap };
                 Tensor::on_cpu(&[tokens, heads * dim], |out| {
                     cpu::attention(&queries, cpu_pool(key_pool)?, cpu_pool(value_pool)?, &sequences, &heads_of, out);
@@ -138,6 +136,22 @@ impl KvCache {
                 })
             }
         }
+    }
+
+    /// Refuses layers and blocks that there are not, and what is on another device.
+    fn check<const N: usize>(&self, op: &'static str, layer: usize, step: &Step, tensors: [(&'static str, &Tensor); N]) -> Result<()> {
+        let Some((pool, _)) = self.layers.get(layer) else {
+            return Err(shape(op, format!("there is no layer {layer} in {}", self.layers.len())));
+        };
+        if step.blocks() > pool.size(0) {
+            return Err(shape(op, format!("the step needs block {}, and there are {}", step.blocks() - 1, pool.size(0))));
+        }
+        let devices = tensors.map(|(what, tensor)| (what, tensor.device()));
+        if let Some((what, found)) = devices.into_iter().chain([("the step", step.device())]).find(|(_, found)| *found != pool.device()) {
+            let (found, expected) = (found.name().to_owned(), pool.device().name().to_owned());
+            return Err(Error::Device { op, what, found, expected });
+        }
+        Ok(())
     }
 }
 

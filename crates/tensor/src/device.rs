@@ -7,7 +7,7 @@ use warpwave_gpu::{Buffer, Stream};
 use warpwave_jit::Jit;
 use warpwave_kernels::Kernels;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A CPU, or a GPU with the stream that its work is queued on. Clones are the same device.
 #[derive(Clone)]
@@ -45,6 +45,30 @@ impl Device {
         matches!(self, Device::Cpu)
     }
 
+    /// Bytes that are free, where the system says. What the CPU emulates takes the computer's memory, too.
+    pub fn free_memory(&self) -> Option<u64> {
+        let of_gpu = match self {
+            Device::Gpu(gpu) => gpu.stream.device().memory().ok().map(|memory| memory.free as u64),
+            Device::Cpu => None,
+        };
+        let of_computer = if self.is_cpu() || self.is_virtual() { free_of_computer() } else { None };
+        [of_gpu, of_computer].into_iter().flatten().min()
+    }
+
+    /// Whether it is a GPU that the CPU emulates.
+    pub fn is_virtual(&self) -> bool {
+        self.name().starts_with("vgpu:")
+    }
+
+    /// Gives memory back that is kept for later, once all work is done.
+    pub fn trim(&self) -> Result<()> {
+        if let Device::Gpu(gpu) = self {
+            gpu.stream.synchronize()?;
+            gpu.stream.device().trim_pool()?;
+        }
+        Ok(())
+    }
+
     /// Waits until all work is done.
     pub fn synchronize(&self) -> Result<()> {
         match self {
@@ -59,6 +83,30 @@ impl Gpu {
     pub(crate) fn alloc(&self, bytes: usize) -> Result<Buffer<u8>> {
         Ok(self.stream.alloc(bytes)?)
     }
+}
+
+/// Refuses so many bytes of the computer's memory where the system does not give them: where a vector cannot have its memory, the program
+/// ends. They are taken and given back, untouched.
+pub fn ask_for(bytes: usize) -> Result<()> {
+    let mut memory = Vec::<u8>::new();
+    let given = memory.try_reserve_exact(bytes);
+    // Or the compiler takes for given what nobody uses.
+    std::hint::black_box(&memory);
+    given.map_err(|_| Error::OutOfMemory { bytes, free: free_of_computer() })
+}
+
+/// What this computer has free, or this process's control group or limits if that is less.
+fn free_of_computer() -> Option<u64> {
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let first = |text: &str| text.split_whitespace().next()?.parse::<u64>().ok();
+    let line = |text: &str, start: &str| text.lines().find_map(|line| line.strip_prefix(start).and_then(first));
+    let [computer, status, limits] = ["/proc/meminfo", "/proc/self/status", "/proc/self/limits"].map(read);
+    let available = line(&computer, "MemAvailable:").map(|kib| kib.saturating_mul(1024));
+    let group = ["memory.max", "memory.current"].map(|file| first(&read(&format!("/sys/fs/cgroup/{file}"))));
+    let limit = |limit: &str, taken: &str| [line(&limits, limit), line(&status, taken).map(|kib| kib.saturating_mul(1024))];
+    let bounds = [group, limit("Max address space", "VmSize:"), limit("Max data size", "VmData:")];
+    let left = bounds.into_iter().filter_map(|[most, now]| Some(most?.saturating_sub(now?)));
+    left.chain(available).min()
 }
 
 impl PartialEq for Device {

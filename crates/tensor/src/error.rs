@@ -15,6 +15,14 @@ pub enum Error {
     /// An operation of the kernel library was refused or failed.
     #[error(transparent)]
     Kernels(#[from] warpwave_kernels::Error),
+    /// The system gives no memory.
+    #[error("out of memory: {bytes} bytes asked for{}", .free.map(|free| format!(", {free} bytes free")).unwrap_or_default())]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// Bytes that are free, where the system says.
+        free: Option<u64>,
+    },
     /// Shapes do not fit.
     #[error("{op}: {reason}")]
     Shape {

@@ -30,14 +30,11 @@ pub struct RopeAt<'a> {
 }
 
 impl Rope {
-    /// At positions of `i32`, one for each token.
+    /// At positions of `u32`, one for each token.
     pub fn at<'a>(&'a self, positions: &'a Tensor) -> Result<RopeAt<'a>> {
         let tables = match positions.device() {
             Device::Gpu(_) => None,
-            Device::Cpu => {
-                let places: Vec<u32> = positions.host::<i32>()?.iter().map(|place| *place as u32).collect();
-                Some(cpu::rope_tables(&self.frequencies.host::<f32>()?, self.factor, &places))
-            }
+            Device::Cpu => Some(cpu::rope_tables(&self.frequencies.host::<f32>()?, self.factor, &positions.host::<u32>()?)),
         };
         Ok(RopeAt { rope: self, positions, tables })
     }

@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use warpwave_gpu::{Buffer, Slice};
 use warpwave_kernels::{DType, Element, Layout, View, ViewMut};
 
-use crate::device::{Device, Gpu};
+use crate::device::{Device, Gpu, ask_for};
 use crate::error::{Error, Result, shape as bad_shape};
 
 /// Memory. What the CPU has lies at multiples of 8 bytes, so that it can be read as elements of any type.
@@ -25,8 +25,14 @@ pub struct Tensor {
     layout: Layout,
 }
 
-fn words(bytes: usize) -> Vec<u64> {
-    vec![0; bytes.div_ceil(8)]
+/// Bytes from which on it is asked whether they can be had. Smaller ones the allocator keeps: asking would cost time.
+const LARGE: usize = 64 << 20;
+
+fn words(bytes: usize) -> Result<Vec<u64>> {
+    if bytes >= LARGE {
+        ask_for(bytes)?;
+    }
+    Ok(vec![0; bytes.div_ceil(8)])
 }
 
 /// The elements that a layout gives, in their order.
@@ -69,7 +75,7 @@ impl Tensor {
         }
         let storage = match device {
             Device::Cpu => {
-                let mut memory = words(data.len());
+                let mut memory = words(data.len())?;
                 bytemuck::cast_slice_mut(&mut memory)[..data.len()].copy_from_slice(data);
                 Storage::Cpu(memory)
             }
@@ -85,7 +91,7 @@ impl Tensor {
             return Err(bad_shape("a new tensor", format!("{dtype} of {shape:?} are more bytes than can be addressed")));
         };
         let storage = match device {
-            Device::Cpu => Storage::Cpu(words(bytes)),
+            Device::Cpu => Storage::Cpu(words(bytes)?),
             Device::Gpu(gpu) => Storage::Gpu(gpu.stream.alloc_zeroed(bytes)?),
         };
         Ok(Tensor { storage: Arc::new(storage), device: device.clone(), dtype, layout })
@@ -94,7 +100,7 @@ impl Tensor {
     /// A tensor on the CPU that `fill` writes.
     pub(crate) fn on_cpu<T: Element>(shape: &[usize], fill: impl FnOnce(&mut [T]) -> Result<()>) -> Result<Tensor> {
         let layout = Layout::contiguous(shape)?;
-        let mut memory = words(layout.len() * size_of::<T>());
+        let mut memory = words(layout.len() * size_of::<T>())?;
         fill(&mut bytemuck::cast_slice_mut(&mut memory)[..layout.len()])?;
         Ok(Tensor { storage: Arc::new(Storage::Cpu(memory)), device: Device::Cpu, dtype: T::DTYPE, layout })
     }

@@ -217,7 +217,7 @@ fn info_and_convert_tell_the_same_of_folder_and_file() {
         let of = |key: &str| of_file[key].as_u64().unwrap();
         assert_eq!(number("kv_per_token"), 2 * of("layers") * of("kv_heads") * of("head_dim") * 4);
         assert_eq!(number("weights"), 4 * of("parameters"), "all of it is f32");
-        assert_eq!(number("total"), number("weights") + number("kv") + number("activations"));
+        assert_eq!(number("total"), number("weights") + number("kv") + number("activations") + number("scratch"));
         let known = greedy(family);
         let line = ["generate", &file, "--device", "cpu", "--ids", &joined(&known[..12], ","), "-n", "16", "--ignore-eos", "--json"];
         assert_eq!(run_json(&line)["ids"], json!(known[12..]), "{family} from its GGUF file");

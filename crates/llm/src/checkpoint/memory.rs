@@ -1,11 +1,43 @@
 //! How much memory a model takes, before it is loaded.
+//!
+//! Weights, keys and values are what they are. Between the layers it is what [`crate::Model::forward`] holds at once: the moments of a
+//! layer are gone through here as they are there, and the fullest one counts.
+
+use std::collections::HashMap;
 
 use warpwave_kernels::DType;
+use warpwave_tensor::{BLOCK, Device, Precision};
+use warpwave_weights::Kind;
 
-use crate::config::Config;
+use super::Checkpoint;
+use super::error::Result;
+use crate::config::{Config, Family};
 
-/// Tokens that are computed together at most, as far as this estimate goes.
-const CHUNK: u64 = 512;
+/// What GPUs' libraries of products work in.
+const WORKSPACE: u64 = 32 << 20;
+/// Vectors from which on GPUs multiply with quantised weights as `f16`.
+const MANY: usize = 32;
+/// Parts that attention of one token is divided into, or thereabouts; their results lie beside each other.
+const SPLITS: usize = 16;
+/// A GPU's pool keeps memory of other sizes for later, up to this or to a 25th of all.
+const KEPT: u64 = 32 << 20;
+
+/// How a model is to run, as far as memory goes.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Where.
+    pub device: Device,
+    /// What matrices become; as they are in the file without it.
+    pub matrices: Option<Kind>,
+    /// How exactly products with quantised weights are computed.
+    pub precision: Precision,
+    /// The type of keys and values; what flows between the layers without it.
+    pub cache: Option<DType>,
+    /// Tokens that there is room for.
+    pub context: usize,
+    /// Tokens that are computed at once at most.
+    pub chunk: usize,
+}
 
 /// Bytes that a model takes on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,30 +48,138 @@ pub struct Memory {
     pub kv_per_token: u64,
     /// Keys and values of the whole context.
     pub kv: u64,
-    /// What is between layers while 512 tokens are computed at once, as `f32`, with the logits of the last.
+    /// What is between layers while a piece of a prompt is computed, with the logits of the last token.
     pub activations: u64,
+    /// What products and attention work in, what the steps of decoding that are captured as graphs keep, and memory that is kept for
+    /// later because it was of another size: all on a GPU alone.
+    pub scratch: u64,
+}
+
+/// Sizes of what is there at a layer's moments.
+#[derive(Default)]
+struct Moments {
+    /// The most bytes between layers, and with what products work in.
+    between: u64,
+    fullest: u64,
+    /// The most of each size at any moment.
+    most: HashMap<u64, u64>,
+}
+
+impl Moments {
+    /// A moment: what is between layers, and what is worked in.
+    fn add(&mut self, there: &[u64], work: &[u64]) {
+        let mut here = HashMap::new();
+        there.iter().chain(work).filter(|size| **size > 0).for_each(|size| *here.entry(*size).or_insert(0u64) += 1);
+        for (size, count) in here {
+            let most = self.most.entry(size).or_insert(0);
+            *most = count.max(*most);
+        }
+        let sum = |from: u64, sizes: &[u64]| sizes.iter().fold(from, |sum, size| sum.saturating_add(*size));
+        self.between = self.between.max(sum(0, there));
+        self.fullest = self.fullest.max(sum(sum(0, there), work));
+    }
+
+    /// Bytes of one piece of memory for each.
+    fn apart(&self) -> u64 {
+        self.most.iter().fold(0u64, |sum, (size, count)| sum.saturating_add(size.saturating_mul(*count)))
+    }
+}
+
+fn product(numbers: &[usize]) -> u64 {
+    numbers.iter().fold(1u64, |product, number| product.saturating_mul(*number as u64))
 }
 
 impl Memory {
     /// All of it.
     pub fn total(&self) -> u64 {
-        self.weights.saturating_add(self.kv).saturating_add(self.activations)
+        [self.weights, self.kv, self.activations, self.scratch].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Of a model with these bytes of weights, keys and values of a type, and a context.
-    pub fn new(config: &Config, weights: u64, cache: DType, context: usize) -> Memory {
-        let product = |numbers: &[usize]| numbers.iter().fold(1u64, |product, number| product.saturating_mul(*number as u64));
-        let kv_per_token = product(&[2, config.layers, config.kv_heads, config.head_dim, cache.size()]);
-        // The vector, its norm and what is added; queries, keys, values and the result; gate, up and their product.
-        let parts = [
-            &[3, config.hidden],
-            &[2, config.heads, config.head_dim][..],
-            &[2, config.kv_heads, config.head_dim],
-            &[3, config.feed_forward],
-        ];
-        let each = parts.into_iter().fold(0u64, |sum, part| sum.saturating_add(product(part)));
-        let tokens = CHUNK.min(context as u64);
-        let activations = each.saturating_mul(tokens).saturating_add(config.vocab as u64).saturating_mul(4);
-        Memory { weights, kv_per_token, kv: kv_per_token.saturating_mul(context as u64), activations }
+    /// Of a model with these bytes of weights, whose matrices are of one plain type or quantised (`matrices`).
+    pub fn new(config: &Config, weights: u64, matrices: Kind, plan: &Plan) -> Memory {
+        let Config { hidden, feed_forward, heads, kv_heads, head_dim, layers, vocab, .. } = *config;
+        let gpu = !plan.device.is_cpu();
+        let flow = flowing(matrices, gpu);
+        let cache = plan.cache.unwrap_or(flow);
+        let kv_per_token = product(&[2, layers, kv_heads, head_dim, cache.size()]);
+        let kv = kv_per_token.saturating_mul(plan.context.checked_next_multiple_of(BLOCK).unwrap_or(plan.context) as u64);
+
+        let tokens = plan.chunk.clamp(1, plan.context.max(1));
+        let (queries, keys) = (heads.saturating_mul(head_dim), kv_heads.saturating_mul(head_dim));
+        let all = queries.saturating_add(keys).saturating_add(keys);
+        let of = |width: usize, size: usize| product(&[tokens, width, size]);
+        let [x, h, found] = [of(hidden, flow.size()); 3];
+        let (qkv, q, gate_up, gated) =
+            (of(all, flow.size()), of(queries, flow.size()), of(feed_forward, 2 * flow.size()), of(feed_forward, flow.size()));
+        // Where the cache is of another type, queries and what is found are there in both.
+        let other = if cache != flow && gpu { of(queries, cache.size()) } else { 0 };
+        let normed = matches!(config.family, Family::Qwen3 | Family::Gemma3);
+        let (own_q, own_k) = if normed { (q, of(keys, flow.size())) } else { (0, 0) };
+        // Weights as f16 beside the vectors as f32, made smaller, and as f16; and then the library at work.
+        let as_f16 = matches!(matrices, Kind::Quant(_)) && gpu && plan.precision == Precision::Fast && tokens >= MANY;
+        let library = if gpu && !plan.device.is_virtual() { WORKSPACE } else { 0 };
+        let work = |rows: usize, columns: usize| match as_f16 {
+            true => {
+                let (weights, vectors) = (product(&[rows, columns, 2]), of(columns, 2));
+                [[weights, vectors, of(columns, 4)], [weights, vectors, library]]
+            }
+            false => [[0, 0, 0], [0, 0, library]],
+        };
+        let mut moments = Moments::default();
+        for (there, rows, columns) in [
+            (&[x, h, qkv][..], all, hidden),
+            (&[x, h, q, found], hidden, queries),
+            (&[x, h, gate_up], feed_forward.saturating_mul(2), hidden),
+            (&[x, h, gated, found], hidden, feed_forward),
+        ] {
+            work(rows, columns).iter().for_each(|work| moments.add(there, work));
+        }
+        moments.add(&[x, h, qkv, own_q, own_k, q], &[other, other]);
+        moments.add(&[x, h, gate_up, gated], &[]);
+        moments.add(&[x, h, found, found], &[]);
+        let logits = product(&[vocab, 4]);
+        let mut scratch = moments.fullest - moments.between;
+        if gpu {
+            // A step of one token keeps all that it takes on its way, in each layer; there is one for each doubling of the context.
+            let taken = [hidden, hidden, hidden, hidden, all, queries, feed_forward, feed_forward, feed_forward];
+            let taken = taken.iter().fold(0u64, |sum, width| sum.saturating_add(product(&[*width, flow.size()])));
+            let each = taken.saturating_add(product(&[SPLITS, queries, 4]));
+            let graphs = u64::from((plan.context / (16 * BLOCK)).max(1).ilog2()) + 1;
+            let captured = each.saturating_mul(layers as u64).saturating_add(logits.saturating_mul(2)).saturating_mul(graphs);
+            let all = [weights, kv, moments.fullest, captured].into_iter().fold(0, u64::saturating_add);
+            let kept = moments.apart().saturating_sub(moments.fullest).min(KEPT.max(all / 25));
+            scratch = scratch.saturating_add(captured).saturating_add(kept);
+        }
+        Memory { weights, kv_per_token, kv, activations: moments.between.saturating_add(logits), scratch }
     }
+}
+
+/// The type of what flows between the layers: that of plain weights of 16 bits on a GPU.
+fn flowing(matrices: Kind, gpu: bool) -> DType {
+    match matrices {
+        Kind::Plain(dtype @ (DType::F16 | DType::Bf16)) if gpu => dtype,
+        _ => DType::F32,
+    }
+}
+
+impl Checkpoint {
+    /// How much memory the model takes.
+    pub fn memory(&self, plan: &Plan) -> Result<Memory> {
+        let infos = self.converted(plan.matrices)?;
+        let weights = infos.iter().map(|info| info.kind.bytes(&info.shape).unwrap_or(0) as u64).sum();
+        Ok(Memory::new(&self.config, weights, main_kind(&infos), plan))
+    }
+
+    /// The type of what flows between the layers of the model on a device.
+    pub fn flowing(&self, matrices: Option<Kind>, device: &Device) -> Result<DType> {
+        Ok(flowing(main_kind(&self.converted(matrices)?), !device.is_cpu()))
+    }
+}
+
+/// The type of all matrices where they are plain and of one type; `f32` is what is computed with where plain ones are of several.
+fn main_kind(infos: &[warpwave_weights::TensorInfo]) -> Kind {
+    let mut kinds = infos.iter().filter(|info| info.shape.len() > 1).map(|info| info.kind);
+    let first = kinds.next().unwrap_or(Kind::Plain(DType::F32));
+    let quant = kinds.clone().chain([first]).find(|kind| matches!(kind, Kind::Quant(_)));
+    quant.unwrap_or(if kinds.all(|kind| kind == first) { first } else { Kind::Plain(DType::F32) })
 }

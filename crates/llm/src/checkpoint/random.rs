@@ -70,7 +70,8 @@ pub(super) fn weight(name: &str, shape: &[usize], kind: Kind) -> Weight<'static>
     let mut bytes = vec![0u8; kind.bytes(shape).unwrap_or(0)];
     let row = (bytes.len() / rows.max(1)).max(1);
     let fill = |number: usize, row: &mut [u8]| {
-        let mut state = (seed ^ number as u64) | 1;
+        // No two rows may be alike: their products would be.
+        let mut state = (seed ^ (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)).max(1);
         let mut next = || {
             state ^= state << 13;
             state ^= state >> 7;

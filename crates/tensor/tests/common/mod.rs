@@ -1,5 +1,7 @@
-//! The devices that tensors are tested on.
+//! The devices that tensors and models are tested on.
+#![allow(dead_code)]
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use warpwave_gpu::{Driver, Gpus, Vendor};
@@ -9,6 +11,16 @@ use warpwave_tensor::Device;
 /// Whether every case is to be run.
 pub fn full() -> bool {
     std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1")
+}
+
+/// SmolLM2-135M-Instruct.Q4_1.gguf, where `WARPWAVE_TEST_MODEL` names it.
+pub fn model() -> Option<PathBuf> {
+    let file = std::env::var_os("WARPWAVE_TEST_MODEL").map(PathBuf::from);
+    if file.is_none() {
+        assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "WARPWAVE_TEST_MODEL is not set");
+        eprintln!("skipped: WARPWAVE_TEST_MODEL names no file");
+    }
+    file
 }
 
 /// The CPU, a virtual AMD GPU unless no compiler makes code for it, and every GPU of the machine.

@@ -41,7 +41,8 @@ struct Share {
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let Args { model, context: tokens, kind, cache, .. } = args;
     let (model, device) = (model.clone(), "cpu".to_owned());
-    let which = Which { model, device, context: *tokens, precision: Exactness::Fast, kind: *kind, cache: *cache, threads: None };
+    let which =
+        Which { model, device, context: *tokens, precision: Exactness::Fast, kind: *kind, cache: *cache, chunk: None, threads: None };
     let (path, checkpoint) = which.open(context)?;
     let tokens = which.context(&checkpoint);
     let tokenizer = checkpoint.tokenizer();
@@ -122,12 +123,14 @@ fn device_json(name: &str, model: &str, need: &Need) -> Value {
     json!({
         "name": name,
         "model": model,
-        "context": need.context,
+        "context": need.plan.context,
         "cache": need.cache.name(),
         "weights": need.memory.weights,
         "kv_per_token": need.memory.kv_per_token,
         "kv": need.memory.kv,
+        "chunk": need.plan.chunk,
         "activations": need.memory.activations,
+        "scratch": need.memory.scratch,
         "total": need.memory.total(),
         "free": need.free,
         "fits": need.fits(),

@@ -3,19 +3,21 @@
 use std::fmt::Write as _;
 
 use warpwave_kernels::DType;
-use warpwave_llm::{Checkpoint, Memory};
+use warpwave_llm::{Checkpoint, Memory, Plan, RunnerOptions};
 use warpwave_tensor::Device;
-use warpwave_weights::Kind;
 
 use super::super::{Failure, human_bytes};
 use super::{Which, kind};
 
+/// Pieces of a prompt that are smaller save little.
+const SMALLEST_CHUNK: usize = 512;
+
 /// What a model needs on a device, and what there is.
 pub(super) struct Need {
+    pub plan: Plan,
     pub memory: Memory,
     /// The type of keys and values.
     pub cache: DType,
-    pub context: usize,
     /// Bytes that are free, where the system says.
     pub free: Option<u64>,
 }
@@ -24,9 +26,19 @@ impl Need {
     pub fn of(checkpoint: &Checkpoint, device: &Device, which: &Which, context: usize) -> Result<Need, Failure> {
         let cache = match which.cache {
             Some(cache) => cache,
-            None => flowing(checkpoint, device.is_cpu(), which.kind)?,
+            None => checkpoint.flowing(which.kind, device)?,
         };
-        Ok(Need { memory: checkpoint.memory(which.kind, cache, context)?, cache, context, free: free(device) })
+        let free = device.free_memory();
+        let chunk = which.chunk.map_or_else(|| RunnerOptions::chunk_on(device), |chunk| chunk as usize);
+        let (device, matrices, precision) = (device.clone(), which.kind, which.precision());
+        let mut plan = Plan { device, matrices, precision, cache: Some(cache), context, chunk };
+        let mut memory = checkpoint.memory(&plan)?;
+        // Where memory is short a prompt goes in smaller pieces, unless their size was given.
+        while which.chunk.is_none() && plan.chunk > SMALLEST_CHUNK && free.is_some_and(|free| memory.total() > free) {
+            plan.chunk /= 2;
+            memory = checkpoint.memory(&plan)?;
+        }
+        Ok(Need { plan, memory, cache, free })
     }
 
     pub fn fits(&self) -> Option<bool> {
@@ -35,37 +47,42 @@ impl Need {
 
     /// The sum, a line for each part.
     pub fn arithmetic(&self) -> String {
-        let Need { memory, cache, context, .. } = self;
+        let Need { plan, memory, cache, .. } = self;
         let mut text = String::new();
         let mut line = |what: &str, bytes: u64, how: String| _ = writeln!(text, "  {what:16} {:>10}{how}", human(bytes));
         line("weights", memory.weights, String::new());
-        line("keys and values", memory.kv, format!("  {context} tokens x {} of {cache}", human(memory.kv_per_token)));
-        line("activations", memory.activations, format!("  {} tokens at once, and the logits of one", 512.min(*context)));
+        line("keys and values", memory.kv, format!("  {} tokens x {} of {cache}", plan.context, human(memory.kv_per_token)));
+        let at_once = plan.chunk.min(plan.context);
+        line("activations", memory.activations, format!("  {at_once} tokens at once, and the logits of one"));
+        if memory.scratch > 0 {
+            line("scratch", memory.scratch, "  products at work, captured steps, the pool".to_owned());
+        }
         line("together", memory.total(), String::new());
         text
     }
 
     /// Why the model cannot be loaded, and what would help; nothing where it fits.
-    pub fn refusal(&self, checkpoint: &Checkpoint, device: &Device, which: &Which, name: &str) -> Result<Option<String>, Failure> {
+    pub fn refusal(&self, checkpoint: &Checkpoint, device: &Device, name: &str) -> Result<Option<String>, Failure> {
         let (Some(false), Some(free)) = (self.fits(), self.free) else { return Ok(None) };
         let place = if device.is_cpu() { "this computer".to_owned() } else { device.to_string() };
         let mut text = format!("{name} does not fit: {place} has {} free\n{}", human(free), self.arithmetic());
         let mut helps = Vec::new();
-        let mut context = self.context / 2;
+        let mut context = self.plan.context / 2;
+        let total = |plan: Plan| -> Result<u64, Failure> { Ok(checkpoint.memory(&plan)?.total()) };
         while context >= 256 {
-            if checkpoint.memory(which.kind, self.cache, context)?.total() <= free {
+            if total(Plan { context, ..self.plan.clone() })? <= free {
                 helps.push(format!("--context {context}"));
                 break;
             }
             context /= 2;
         }
         for name in ["q8_0", "q4_k"] {
-            let memory = checkpoint.memory(kind(name).ok(), self.cache, self.context)?;
-            if memory.total() <= free {
-                helps.push(format!("--as {name} ({} together)", human(memory.total())));
+            let total = total(Plan { matrices: kind(name).ok(), ..self.plan.clone() })?;
+            if total <= free {
+                helps.push(format!("--as {name} ({} together)", human(total)));
             }
         }
-        if self.cache == DType::F32 && checkpoint.memory(which.kind, DType::F16, self.context)?.total() <= free {
+        if self.cache == DType::F32 && total(Plan { cache: Some(DType::F16), ..self.plan.clone() })? <= free {
             helps.push("--cache f16".to_owned());
         }
         match helps.is_empty() {
@@ -76,36 +93,6 @@ impl Need {
         }
         Ok(Some(text))
     }
-}
-
-/// The type of what flows between the layers, which keys and values have where nothing else is said.
-fn flowing(checkpoint: &Checkpoint, is_cpu: bool, to: Option<Kind>) -> Result<DType, Failure> {
-    let infos = checkpoint.converted(to)?;
-    let kind = infos.iter().find(|info| info.name == "blk.0.attn_output.weight").map(|info| info.kind);
-    Ok(match kind {
-        Some(Kind::Plain(dtype @ (DType::F16 | DType::Bf16))) if !is_cpu => dtype,
-        _ => DType::F32,
-    })
-}
-
-/// Free bytes of a device. What the CPU emulates takes the computer's memory, too.
-pub(super) fn free(device: &Device) -> Option<u64> {
-    let of_gpu = match device {
-        Device::Gpu(gpu) => gpu.stream.device().memory().ok().map(|memory| memory.free as u64),
-        Device::Cpu => None,
-    };
-    let of_computer = if device.is_cpu() || device.name().starts_with("vgpu:") { computer() } else { None };
-    [of_gpu, of_computer].into_iter().flatten().min()
-}
-
-/// What this computer has free, or this process's control group if that is less.
-fn computer() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let there = line.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024);
-    let number = |file: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?.trim().parse::<u64>().ok();
-    let allowed = number("memory.max").zip(number("memory.current")).map(|(most, now)| most.saturating_sub(now));
-    Some(allowed.map_or(there, |allowed| there.min(allowed)))
 }
 
 pub(super) fn human(bytes: u64) -> String {

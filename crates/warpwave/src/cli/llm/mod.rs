@@ -47,6 +47,9 @@ pub(super) struct Which {
     /// The type of keys and values; default f32, or that of plain weights on a GPU.
     #[arg(long, value_name = "f16|bf16|f32", value_parser = cache_type)]
     pub cache: Option<DType>,
+    /// Tokens of a prompt that are computed at once; default 512, on a GPU 2048, or fewer if memory is short.
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub chunk: Option<u32>,
     /// Threads of the CPU; default all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
@@ -103,6 +106,10 @@ impl Which {
         Ok((path, checkpoint))
     }
 
+    pub fn precision(&self) -> Precision {
+        if self.precision == Exactness::Fast { Precision::Fast } else { Precision::Exact }
+    }
+
     /// Tokens that the cache is made for.
     pub fn context(&self, checkpoint: &Checkpoint) -> usize {
         self.context.map_or(checkpoint.config().context.min(CONTEXT), |tokens| tokens as usize)
@@ -123,15 +130,15 @@ impl Which {
             writeln!(context.err, "warpwave: --context {tokens} is more than the {made_for} positions that the model was made for")?;
         }
         let need = memory::Need::of(&checkpoint, &device, self, tokens)?;
-        if let Some(message) = need.refusal(&checkpoint, &device, self, name)? {
+        if let Some(message) = need.refusal(&checkpoint, &device, name)? {
             return Err(failed(message));
         }
         let bar = bytes_bar(need.memory.weights, "loading");
         let started = Instant::now();
-        let precision = if self.precision == Exactness::Fast { Precision::Fast } else { Precision::Exact };
-        let options = LoadOptions { matrices: self.kind, precision, context: Some(tokens) };
+        let options = LoadOptions { matrices: self.kind, precision: self.precision(), context: Some(tokens) };
         let model = Model::load(&checkpoint, &device, options, &mut |bytes| bar.inc(bytes as u64))?;
-        let runner = Runner::new(model, RunnerOptions { room: tokens, cache: Some(need.cache), ..RunnerOptions::default() })?;
+        let runner =
+            Runner::new(model, RunnerOptions { room: tokens, cache: Some(need.cache), chunk: Some(need.plan.chunk), graphs: true })?;
         device.synchronize()?;
         bar.finish_and_clear();
         Ok(Loaded { checkpoint, runner, context: tokens, load_time: started.elapsed(), memory: need.memory, free: need.free })

@@ -1,0 +1,222 @@
+//! Below f32, sums in another order round to other numbers. Still the same tokens must come out however they go through the model, wherever
+//! plain greedy decoding was not in doubt: where its two likeliest tokens are at least [`MARGIN`] apart.
+//!
+//! Every run is given the tokens that the plain one picked, so that all positions can be held against each other and not only those up to
+//! the first in doubt. Up to that one the texts are the same if every position gives the same token.
+
+#[path = "../../tensor/tests/common/mod.rs"]
+mod common;
+
+use warpwave_kernels::{DType, Quant};
+use warpwave_llm::{Checkpoint, Config, LoadOptions, Model, RopeConfig, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_tensor::{Device, Precision};
+use warpwave_weights::Kind;
+
+/// In nats.
+const MARGIN: f32 = 0.05;
+/// Tokens of the small model.
+const VOCAB: u32 = 400;
+const BF16: Kind = Kind::Plain(DType::Bf16);
+const F16: Kind = Kind::Plain(DType::F16);
+const Q8_0: Kind = Kind::Quant(Quant::Q8_0);
+const Q4_K: Kind = Kind::Quant(Quant::Q4K);
+
+/// Weights, how exactly they are multiplied, and the type of keys and values.
+type Case = (Option<Kind>, Precision, DType);
+
+const CASES: [Case; 8] = [
+    (Some(BF16), Precision::Fast, DType::Bf16),
+    (Some(BF16), Precision::Fast, DType::F16),
+    (Some(F16), Precision::Fast, DType::F16),
+    (Some(F16), Precision::Fast, DType::Bf16),
+    (Some(Q8_0), Precision::Fast, DType::F16),
+    (Some(Q8_0), Precision::Exact, DType::Bf16),
+    (Some(Q4_K), Precision::Fast, DType::Bf16),
+    (Some(Q4_K), Precision::Exact, DType::F16),
+];
+
+/// A text of plain greedy decoding, and behind each of its tokens the likeliest one and how far the second is behind it.
+struct Plain {
+    text: Vec<u32>,
+    picks: Vec<(u32, f32)>,
+}
+
+/// Positions that were held against each other, and those where the tokens differ though the plain run was sure.
+#[derive(Default)]
+struct Compared {
+    sure: usize,
+    unsure: usize,
+    wrong: Vec<String>,
+}
+
+impl Compared {
+    fn add(&mut self, how: &str, plain: &Plain, at: usize, logits: &[f32]) {
+        let (expected, margin) = plain.picks[at];
+        let (found, here) = likeliest(logits);
+        if margin < MARGIN {
+            self.unsure += 1;
+        } else {
+            self.sure += 1;
+            if found != expected {
+                self.wrong.push(format!("{how}, position {at}: token {found} by {here:.3}, plain {expected} by {margin:.3}"));
+            }
+        }
+    }
+}
+
+/// The likeliest token, and how much likelier it is than the second. Differences of logits are those of logarithms of probabilities.
+fn likeliest(logits: &[f32]) -> (u32, f32) {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.select_nth_unstable_by(1, |a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
+    (order[0] as u32, logits[order[0]] - logits[order[1]])
+}
+
+fn feed(runner: &mut Runner, sequence: &mut Sequence, tokens: &[u32], wanted: Wanted) -> Vec<f32> {
+    runner.feed(&mut [(sequence, tokens)], wanted).unwrap().to_vec::<f32>().unwrap()
+}
+
+/// One token after the other, the prompt's too.
+fn plain(runner: &mut Runner, prompt: &[u32], more: usize) -> Plain {
+    let mut plain = Plain { text: prompt.to_vec(), picks: Vec::new() };
+    let mut sequence = Sequence::default();
+    while plain.picks.len() < prompt.len() + more {
+        let token = plain.text[plain.picks.len()];
+        let pick = likeliest(&feed(runner, &mut sequence, &[token], Wanted::Last));
+        plain.picks.push(pick);
+        if plain.text.len() == plain.picks.len() {
+            plain.text.push(pick.0);
+        }
+    }
+    runner.release(sequence);
+    plain.text.pop();
+    plain
+}
+
+/// The prompt in the runner's pieces, then one token at a time: as graphs, if the runner makes them.
+fn in_pieces(runner: &mut Runner, plain: &Plain, prompt: usize, how: &str, compared: &mut Compared) {
+    let mut sequence = Sequence::default();
+    compared.add(how, plain, prompt - 1, &feed(runner, &mut sequence, &plain.text[..prompt], Wanted::Last));
+    for at in prompt..plain.text.len() {
+        compared.add(how, plain, at, &feed(runner, &mut sequence, &plain.text[at..at + 1], Wanted::Last));
+    }
+    runner.release(sequence);
+}
+
+/// The whole text at once.
+fn at_once(runner: &mut Runner, plain: &Plain, compared: &mut Compared) {
+    let mut sequence = Sequence::default();
+    let logits = feed(runner, &mut sequence, &plain.text, Wanted::All);
+    let rows = logits.chunks(logits.len() / plain.text.len());
+    rows.enumerate().for_each(|(at, row)| compared.add("at once", plain, at, row));
+    runner.release(sequence);
+}
+
+/// All prompts in one batch, then a token of each at a time: their blocks lie among each other.
+fn together(runner: &mut Runner, all: &[Plain], prompts: &[&[u32]], compared: &mut Compared) {
+    let mut sequences: Vec<Sequence> = all.iter().map(|_| Sequence::default()).collect();
+    let more = all[0].text.len() - prompts[0].len();
+    for step in 0..=more {
+        let tokens = all.iter().zip(prompts).map(|(plain, prompt)| match step {
+            0 => &plain.text[..prompt.len()],
+            _ => &plain.text[prompt.len() + step - 1..prompt.len() + step],
+        });
+        let mut batch: Vec<(&mut Sequence, &[u32])> = sequences.iter_mut().zip(tokens).collect();
+        let logits = runner.feed(&mut batch, Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+        for ((plain, prompt), row) in all.iter().zip(prompts).zip(logits.chunks(logits.len() / all.len())) {
+            compared.add("together", plain, prompt.len() + step - 1, row);
+        }
+    }
+    sequences.into_iter().for_each(|sequence| runner.release(sequence));
+}
+
+fn runner(checkpoint: &Checkpoint, device: &Device, (matrices, precision, cache): Case, chunk: usize, graphs: bool) -> Runner {
+    let model = Model::load(checkpoint, device, LoadOptions { matrices, precision, context: None }, &mut |_| ()).unwrap();
+    Runner::new(model, RunnerOptions { room: 512, cache: Some(cache), chunk: Some(chunk), graphs }).unwrap()
+}
+
+/// Every way of decoding against the plain one; how many positions of the latter were sure.
+fn compare(name: &str, checkpoint: &Checkpoint, device: &Device, case: Case, prompts: &[&[u32]], more: usize) -> usize {
+    let mut one_by_one = runner(checkpoint, device, case, 1, false);
+    let all: Vec<Plain> = prompts.iter().map(|prompt| plain(&mut one_by_one, prompt, more)).collect();
+    drop(one_by_one);
+    let mut compared = Compared::default();
+    let mut other = runner(checkpoint, device, case, 3, true);
+    together(&mut other, &all, prompts, &mut compared);
+    for (plain, prompt) in all.iter().zip(prompts) {
+        in_pieces(&mut other, plain, prompt.len(), "in pieces of 3, as a graph", &mut compared);
+        at_once(&mut other, plain, &mut compared);
+    }
+    assert_eq!(other.room(), 512, "all blocks came back");
+    let (matrices, precision, cache) = case;
+    let weights = matrices.map_or_else(|| "as they are".to_owned(), |kind| kind.to_string());
+    println!("{name:8} {device:12} {weights:12} {precision:?} cache {cache}: {} positions, {} left out", compared.sure, compared.unsure);
+    let wrong = compared.wrong;
+    assert!(wrong.is_empty(), "{name} on {device}, {weights}, {precision:?}, cache of {cache}:\n{}", wrong.join("\n"));
+    compared.sure
+}
+
+/// A small model whose rows are whole blocks of all types, of random weights.
+fn small(kind: Kind, layers: usize) -> Checkpoint {
+    let shape = Config { vocab: VOCAB as usize, hidden: 256, layers, heads: 4, kv_heads: 2, head_dim: 64, ..Config::llama_8b() };
+    let (rope, windowed) = (RopeConfig::plain(10_000.0, 64), vec![false; layers]);
+    Checkpoint::random(Config { feed_forward: 256, context: 512, windowed, score_scale: 0.125, rope, ..shape }, kind).unwrap()
+}
+
+/// Prompts of these lengths.
+fn prompts(lengths: &[usize]) -> Vec<Vec<u32>> {
+    let mut state = 0x2545_F491u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) % VOCAB
+    };
+    lengths.iter().map(|length| (0..*length).map(|_| next()).collect()).collect()
+}
+
+#[test]
+fn lower_precisions_give_the_same_tokens_where_there_is_no_doubt() {
+    for device in common::devices() {
+        // The virtual GPU takes its time. Together the prompts are 32 vectors or more, which some devices multiply another way.
+        let slow = device.is_virtual() && !common::full();
+        let (lengths, more, layers, least) = if slow { (&[5, 29][..], 2, 1, 200) } else { (&[5, 17, 34][..], 24, 2, 1800) };
+        let prompts = prompts(lengths);
+        let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        let mut sure = 0;
+        for case in CASES.into_iter().step_by(if slow { 2 } else { 1 }).chain(slow.then_some(CASES[7])) {
+            let kind = case.0.filter(|kind| *kind != F16).unwrap_or(BF16);
+            sure += compare("small", &small(kind, layers), &device, case, &prompts, more);
+        }
+        println!("{device}: {sure} positions compared");
+        assert!(sure >= least, "{device}: only {sure} positions were sure");
+    }
+}
+
+/// The comparison itself: weights of other bits are told apart.
+#[test]
+fn another_model_is_noticed() {
+    let prompts = prompts(&[5]);
+    let of = |kind: Kind| runner(&small(kind, 2), &Device::Cpu, (Some(kind), Precision::Exact, DType::F16), 1, false);
+    let plain = plain(&mut of(Q8_0), &prompts[0], 24);
+    let mut compared = Compared::default();
+    at_once(&mut of(Q4_K), &plain, &mut compared);
+    assert!(compared.sure > 10 && compared.wrong.len() * 2 > compared.sure, "{} of {}", compared.wrong.len(), compared.sure);
+}
+
+/// The same for a real model, which is surer of itself.
+#[test]
+fn so_does_a_real_model() {
+    let Some(file) = common::model() else { return };
+    let checkpoint = Checkpoint::open(&file).unwrap();
+    let tokenizer = checkpoint.tokenizer().unwrap();
+    let texts = ["The capital of France is", "Once upon a time there was a little girl who", "fn main() {\n    println!(\""];
+    let prompts = texts.map(|text| tokenizer.encode_prompt(text, true).unwrap());
+    let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+    for device in common::devices().into_iter().filter(|device| !device.is_virtual()) {
+        let (more, least) = if device.is_cpu() && !common::full() { (12, 200) } else { (24, 2000) };
+        let as_they_are = [(None, Precision::Fast, DType::F16), (None, Precision::Exact, DType::Bf16)];
+        let converted = CASES.into_iter().filter(|_| common::full() || !device.is_cpu());
+        let sure: usize =
+            as_they_are.into_iter().chain(converted).map(|case| compare("SmolLM2", &checkpoint, &device, case, &prompts, more)).sum();
+        println!("{device}: {sure} positions compared");
+        assert!(sure >= least, "{device}: only {sure} positions were sure");
+    }
+}

@@ -1,0 +1,91 @@
+//! What a model was said to take is what it takes.
+
+#[path = "../../tensor/tests/common/mod.rs"]
+mod common;
+
+use std::time::Instant;
+
+use warpwave_kernels::{DType, Quant};
+use warpwave_llm::{Checkpoint, Config, LoadOptions, Memory, Model, Plan, Precision, RopeConfig, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_tensor::{Device, Gpu};
+use warpwave_weights::Kind;
+
+/// Loads a model, gives it a prompt that fills the context but for a few tokens, and those; then what it was thought to take.
+fn use_up(checkpoint: &Checkpoint, device: &Device, context: usize, chunk: usize) -> Memory {
+    let plan = Plan { device: device.clone(), matrices: None, precision: Precision::Fast, cache: None, context, chunk };
+    let estimate = checkpoint.memory(&plan).unwrap();
+    let model = Model::load(checkpoint, device, LoadOptions::default(), &mut |_| ()).unwrap();
+    let mut runner = Runner::new(model, RunnerOptions { room: context, chunk: Some(chunk), ..RunnerOptions::default() }).unwrap();
+    let prompt: Vec<u32> = (0..context as u32 - 4).map(|i| i * 7919 % checkpoint.config().vocab as u32).collect();
+    for _ in 0..if device.is_virtual() { 1 } else { 3 } {
+        let mut sequence = Sequence::default();
+        let started = Instant::now();
+        runner.feed(&mut [(&mut sequence, &prompt)], Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+        println!("{device} {} tokens in pieces of {chunk}: {:.1} ms", prompt.len(), started.elapsed().as_secs_f64() * 1e3);
+        for token in 0..4 {
+            runner.feed(&mut [(&mut sequence, &[token])], Wanted::Last).unwrap();
+        }
+        device.synchronize().unwrap();
+    }
+    estimate
+}
+
+fn share(what: &str, device: &Device, estimate: &Memory, taken: u64) -> f64 {
+    let share = taken as f64 / estimate.total() as f64;
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let Memory { weights, kv, activations, scratch, .. } = *estimate;
+    let [weights, kv, activations, scratch, total, taken] = [weights, kv, activations, scratch, estimate.total(), taken].map(mib);
+    let sum = format!("{weights:.1} + {kv:.1} + {activations:.1} + {scratch:.1} = {total:.1} MiB");
+    println!("{device} {what}: {sum}; taken {taken:.1} MiB, {share:.3} of it");
+    share
+}
+
+/// By what the pool took.
+#[test]
+fn a_small_model_takes_what_it_was_said_to() {
+    let shape =
+        Config { vocab: 1000, hidden: 256, layers: 2, heads: 4, kv_heads: 2, head_dim: 64, feed_forward: 1024, ..Config::llama_8b() };
+    let config = Config { context: 512, windowed: vec![false; 2], score_scale: 0.125, rope: RopeConfig::plain(10_000.0, 64), ..shape };
+    for kind in [Kind::Plain(DType::Bf16), Kind::Quant(Quant::Q4K)] {
+        // A device of its own each time: the pool remembers its fullest moment.
+        let devices = common::devices().into_iter().filter(Device::is_virtual);
+        for device in devices {
+            let Device::Gpu(gpu) = &device else { continue };
+            let checkpoint = Checkpoint::random(config.clone(), kind).unwrap();
+            let estimate = use_up(&checkpoint, &device, 100, 64);
+            let taken = gpu.stream.device().pool_stats().peak_allocated as u64;
+            let share = share(&kind.to_string(), &device, &estimate, taken);
+            assert!((0.9..=1.1).contains(&share), "{kind} on {device}: {share}");
+        }
+    }
+}
+
+/// By what the driver has left, with an 8B model of a context of 4096.
+#[test]
+fn a_large_model_does_too() {
+    if !common::full() {
+        return println!("skipped: WARPWAVE_TEST_FULL=1 asks for it");
+    }
+    for device in common::devices() {
+        let Device::Gpu(gpu) = &device else { continue };
+        if device.is_virtual() || free(gpu) < 32 << 30 {
+            continue;
+        }
+        for kind in [Kind::Plain(DType::Bf16), Kind::Quant(Quant::Q4K)] {
+            let checkpoint = Checkpoint::random(Config::llama_8b(), kind).unwrap();
+            for chunk in [RunnerOptions::chunk_on(&device), 512, 4096] {
+                device.trim().unwrap();
+                let before = free(gpu);
+                let taken = (before, use_up(&checkpoint, &device, 4096, chunk));
+                // The pool keeps what it had: this is the most that it had at once, though the model is gone.
+                let share = share(&format!("{kind}, pieces of {chunk}"), &device, &taken.1, taken.0 - free(gpu));
+                assert!((0.95..=1.05).contains(&share), "{kind} on {device} in pieces of {chunk}: {share}");
+            }
+        }
+    }
+}
+
+fn free(gpu: &Gpu) -> u64 {
+    gpu.stream.synchronize().unwrap();
+    gpu.stream.device().memory().unwrap().free as u64
+}

@@ -1,0 +1,168 @@
+//! Memory that ends while a model is loaded: it is an error that says how much was missing and for what, and all memory goes back.
+//!
+//! The tests of this file look at how much memory is free, so they run one after the other, and each program has one of them.
+
+#[path = "../../tensor/tests/common/mod.rs"]
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use warpwave_gpu::Buffer;
+use warpwave_kernels::{DType, Quant};
+use warpwave_llm::{Checkpoint, Config, Error, LoadOptions, Model, RopeConfig, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_tensor::{Device, Gpu};
+use warpwave_weights::Kind;
+
+const CHILD: &str = "WARPWAVE_TEST_LIMITED";
+
+/// Of random weights, 4 MiB in each layer if they are of 8 bits.
+fn model(layers: usize, kind: Kind) -> Checkpoint {
+    let shape = Config { vocab: 1000, hidden: 512, layers, heads: 8, kv_heads: 2, head_dim: 64, feed_forward: 2048, ..Config::llama_8b() };
+    let (rope, windowed) = (RopeConfig::plain(10_000.0, 64), vec![false; layers]);
+    Checkpoint::random(Config { context: 4096, windowed, score_scale: 0.125, rope, ..shape }, kind).unwrap()
+}
+
+fn load(checkpoint: &Checkpoint, device: &Device) -> warpwave_llm::Result<Model> {
+    Model::load(checkpoint, device, LoadOptions::default(), &mut |_| ())
+}
+
+fn weights(checkpoint: &Checkpoint) -> u64 {
+    checkpoint.infos().map(|info| info.kind.bytes(&info.shape).unwrap() as u64).sum()
+}
+
+/// One token, to see that a model works.
+fn works(runner: &mut Runner) {
+    let logits = runner.feed(&mut [(&mut Sequence::default(), &[1])], Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+    assert!(logits.iter().all(|x| x.is_finite()) && logits.iter().any(|x| *x != 0.0));
+}
+
+fn free(gpu: &Gpu) -> u64 {
+    gpu.stream.synchronize().unwrap();
+    gpu.stream.device().memory().unwrap().free as u64
+}
+
+/// Takes memory until about `left` bytes are free.
+fn fill(gpu: &Arc<Gpu>, left: u64) -> Vec<Buffer<u8>> {
+    let mut taken = Vec::new();
+    loop {
+        let more = free(gpu).saturating_sub(left);
+        // The pool rounds up, and some drivers give large pages alone.
+        let asked = more - more / 32;
+        if more < 3 << 20 {
+            return taken;
+        }
+        match gpu.stream.alloc(asked as usize) {
+            Ok(buffer) => taken.push(buffer),
+            Err(_) => return taken,
+        }
+    }
+}
+
+/// What the error says, checked against itself.
+fn facts(error: Error) -> (String, u64, u64) {
+    let text = error.to_string();
+    let Error::OutOfMemory { what, needed, free, rest, missing, .. } = error else { panic!("{text}") };
+    let free = free.expect("the system says what is free");
+    assert!(needed > free, "{text}");
+    assert_eq!(missing, needed + rest - free, "{text}");
+    assert!(text.contains(&what) && text.contains("missing") && text.contains("free"), "{text}");
+    println!("{text}");
+    (what, missing, free)
+}
+
+fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {
+    let checkpoint = model(6, Kind::Quant(Quant::Q8_0));
+    let all = weights(&checkpoint);
+    // What a driver takes for itself at first is no part of this.
+    works(&mut Runner::new(load(&checkpoint, device).unwrap(), RunnerOptions { room: 16, ..RunnerOptions::default() }).unwrap());
+    device.trim().unwrap();
+    let whole = free(gpu);
+
+    let taken = fill(gpu, all / 2);
+    let before = free(gpu);
+    assert!(before < all, "{device}: {before} bytes are free, too many for this");
+    let (what, missing, _) = facts(load(&checkpoint, device).map(drop).unwrap_err());
+    assert!(what.contains("blk.") && !what.contains("blk.0."), "{device}: it ended at {what}, not in the middle");
+    assert_eq!(free(gpu), before, "{device}: all memory is free again");
+    // What is missing is what was not there: pages and classes make it more than the bytes alone.
+    let expected = all - before;
+    assert!(missing >= expected && missing <= expected + all / 4, "{device}: {missing} bytes, and {expected} by the arithmetic");
+    drop(taken);
+    device.trim().unwrap();
+
+    let taken = fill(gpu, all + all / 8 + (16 << 20));
+    let before = free(gpu);
+    let room = 1 << 17;
+    let model = load(&checkpoint, device).unwrap();
+    let (what, missing, left) = facts(Runner::new(model, RunnerOptions { room, ..RunnerOptions::default() }).map(drop).unwrap_err());
+    assert!(what.contains("keys and values of 131072 tokens"), "{what}");
+    // Six layers, two heads of 64 floats, keys and values.
+    assert_eq!(missing, room as u64 * 6 * 2 * 64 * 4 * 2 - left);
+    assert_eq!(free(gpu), before, "{device}: the model is gone, too");
+    drop(taken);
+    device.trim().unwrap();
+
+    assert_eq!(free(gpu), whole, "{device}: nothing stays behind");
+    works(&mut Runner::new(load(&checkpoint, device).unwrap(), RunnerOptions::default()).unwrap());
+}
+
+/// Bytes of memory that this process has for itself.
+fn own() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// Lets this process have no more memory of its own.
+fn limit(bytes: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls have a struct of their own shape to read or write.
+    let done = unsafe {
+        libc::getrlimit(libc::RLIMIT_DATA, &mut limit) == 0 && {
+            limit.rlim_cur = bytes.min(limit.rlim_max);
+            libc::setrlimit(libc::RLIMIT_DATA, &limit) == 0
+        }
+    };
+    assert!(done, "{}", std::io::Error::last_os_error());
+}
+
+/// In a process of its own, whose memory is limited: what one model leaves to the allocator would be the next one's.
+fn on_cpu(folder: &Path) {
+    let [large, small] = ["large", "small"].map(|size| Checkpoint::open(folder.join(format!("{size}.gguf"))).unwrap());
+    let works = |model: Model| works(&mut Runner::new(model, RunnerOptions { room: 16, ..RunnerOptions::default() }).unwrap());
+    // Threads start when they are first needed, and stay.
+    works(load(&small, &Device::Cpu).unwrap());
+    limit(own() + weights(&large) * 5 / 8);
+    for _ in 0..3 {
+        let (what, missing, _) = facts(load(&large, &Device::Cpu).map(drop).unwrap_err());
+        assert!(what.contains("blk."), "{what}");
+        assert!(missing > weights(&large) / 16, "{missing} of {}", weights(&large));
+    }
+    // Under the same limit a smaller one still fits: what was taken is free again.
+    works(load(&small, &Device::Cpu).unwrap());
+    limit(u64::MAX);
+    works(load(&large, &Device::Cpu).unwrap());
+}
+
+#[test]
+fn memory_that_ends_while_loading_is_an_error_and_goes_back() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        return on_cpu(&PathBuf::from(folder));
+    }
+    for kind in [Kind::Quant(Quant::Q8_0), Kind::Plain(DType::Bf16)] {
+        let folder = tempfile::tempdir().unwrap();
+        for (size, layers) in [("large", 12), ("small", 2)] {
+            model(layers, kind).write_gguf(folder.path().join(format!("{size}.gguf")), None, |_, _| ()).unwrap();
+        }
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let child = child.args(["--exact", "memory_that_ends_while_loading_is_an_error_and_goes_back", "--nocapture"]);
+        assert!(child.env(CHILD, folder.path()).status().unwrap().success(), "a CPU with little memory, weights of {kind}");
+    }
+    for device in common::devices() {
+        if let Device::Gpu(gpu) = &device {
+            on_gpu(&device, gpu);
+        }
+    }
+}
