@@ -19,7 +19,7 @@ pub struct Launch {
     /// All blocks run at once and may wait for each other.
     pub cooperative: bool,
     /// The kernel may start while the one before it in the stream still runs, and waits for its end itself, with `griddepcontrol.wait`,
-    /// before it touches memory. NVIDIA GPUs from sm_90 on do so; elsewhere, and in graphs, it starts in its turn.
+    /// before it touches memory that others write. NVIDIA GPUs from sm_90 on do so; elsewhere it starts in its turn.
     pub early: bool,
 }
 

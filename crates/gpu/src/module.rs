@@ -227,7 +227,7 @@ impl Kernel {
     /// # Safety
     /// The arguments must be of the types of the kernel's parameters, and the kernel must stay within the buffers it
     /// is given, and write only into those that were given by `&mut`. Launched early, each of its threads must wait for the work before it
-    /// (`griddepcontrol.wait`) before it touches memory.
+    /// (`griddepcontrol.wait`) before it touches memory that work still queued writes.
     pub unsafe fn launch<'a>(&self, stream: &Stream, launch: Launch, args: impl Args<'a>) -> Result<()> {
         let args = args.into_array();
         let args = args.as_ref();
@@ -263,7 +263,7 @@ impl Kernel {
             *slot = arg.as_bytes().as_ptr().cast_mut().cast();
         }
         let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
-        let early = launch.early && device.info().starts_early() && stream.capture().is_none();
+        let early = launch.early && device.info().starts_early();
         // SAFETY: the function and the stream are live; the parameters fit as checked, and as the caller vouches.
         device.check(unsafe {
             if launch.cooperative {

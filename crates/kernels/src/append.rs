@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Stream};
 
+use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::heads::{COUNTS, FLOATS, Steps, few, one_of, over_rows, packed, pointer, same_shape, sizes, small, width};
@@ -12,7 +13,7 @@ use crate::view::{View, ViewMut};
 
 static APPEND: File = File {
     name: "append.cu",
-    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/heads.cuh"), include_str!("cu/append.cu")],
+    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/heads.cuh"), EARLY, include_str!("cu/append.cu")],
     kernels: &[""],
 };
 
@@ -151,7 +152,7 @@ impl Kernels {
             (keys.start(), values.start(), key_cache.start(), value_cache.start(), pointer(places), pointer(table), Arg::value(&numbers));
         // SAFETY: the kernel was made for these types and this layout; places that the caches do not have are left out, the others were
         // checked against their memory, and it writes the caches alone.
-        unsafe { kernels[0].launch(stream, over_rows(sequences * tokens, items), args) }.map_err(refused(OP))
+        unsafe { kernels[0].launch(stream, over_rows(sequences * tokens, items).early(), args) }.map_err(refused(OP))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::view::{View, ViewMut};
 
 const TYPES: &str = include_str!("cu/types.cuh");
 const HEADS: &str = include_str!("cu/heads.cuh");
-const EARLY: &str = include_str!("cu/early.cuh");
+pub(crate) const EARLY: &str = include_str!("cu/early.cuh");
 const COMMON: &str = include_str!("cu/decode.cuh");
 const KERNELS: &[&str] = &["_parts", "_combine"];
 static TILES: File = File {
@@ -267,7 +267,7 @@ impl Kernels {
         );
         // SAFETY: the kernel was made for this type, size and layout; lengths and blocks that are not there are not followed, the others'
         // places were checked against their memory, and it writes the result or the memory for parts alone.
-        unsafe { kernels[0].launch(stream, launch.shared(shared), args) }.map_err(refused(OP))?;
+        unsafe { kernels[0].launch(stream, launch.shared(shared).early(), args) }.map_err(refused(OP))?;
         if splits == 1 {
             return Ok(());
         }

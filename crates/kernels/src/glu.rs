@@ -3,6 +3,7 @@
 use warpwave_gpu::Stream;
 
 use crate::dtype::DType;
+use crate::elementwise::{MAP, PACK, TYPES};
 use crate::error::Result;
 use crate::heads::{FLOATS, one_of};
 use crate::kernels::{Kernels, same_type, wrong_shape};
@@ -10,11 +11,8 @@ use crate::map::{Call, Scalars};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
-static GLU: File = File {
-    name: "glu.cu",
-    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/map.cuh"), include_str!("cu/glu.cu")],
-    kernels: &["_vectors", "_rows", "_single", "_single64"],
-};
+static GLU: File =
+    File { name: "glu.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/glu.cu")], kernels: &["_vectors", "_rows", "_single", "_single64"] };
 
 /// What a gate goes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

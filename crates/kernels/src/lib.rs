@@ -21,7 +21,7 @@
 //!   that [`Kernels::scatter`] leaves; [`Kernels::scatter_add`] adds in their order, and rounds once.
 //! - In order NaN is the greatest, both zeros are equal, and what is equal stays in its order: the lower index comes first.
 //! - What quantised weights stand for is exact in f32, but for one rounding. Their products with floats ([`Activations::Exact`]) are computed
-//!   in f32; with [`Activations::Int8`] the vectors are rounded to [`Quant::Q8_1`] first.
+//!   in f32; with [`Activations::Rounded`] the vectors may be rounded to 15 bits, with [`Activations::Int8`] to [`Quant::Q8_1`] first.
 //! - Casts of floats to whole numbers cut off the fraction and saturate, and NaN becomes 0; between whole numbers they wrap.
 //!
 //! ```no_run

@@ -69,6 +69,7 @@ impl Kernels {
     /// One launch over what was checked.
     pub(crate) fn launch(&self, stream: &Stream, call: &Call<'_>, out: View<'_>, operands: &[Operand]) -> Result<()> {
         let Plan { way, launch } = plan(out.layout().shape(), operands, call.recipe.number("UNROLL"), self.tuning().get(Knob::Block));
+        let launch = launch.early();
         let kernels = self.load(&call.recipe)?;
         let mut pointers = [Arg::from(0u64); 4];
         let views = std::iter::once(&out).chain(call.inputs.iter().map(|(_, view)| view));

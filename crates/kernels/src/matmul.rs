@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream, Vendor};
 
 use crate::blas::{Blas, Epilogue, Matrix, Places, Refusal, Shape, WORKSPACE};
+use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
@@ -151,7 +152,7 @@ static TILES: File = File { name: "matmul.cu", texts: &[HEADERS[0], HEADERS[1], 
 static PLAIN: File = File { name: "plain.cu", texts: &[HEADERS[0], HEADERS[2], include_str!("cu/plain.cu")], kernels: &[""] };
 static VECTORS: File = File {
     name: "gemv.cu",
-    texts: &[HEADERS[0], HEADERS[2], include_str!("cu/early.cuh"), include_str!("cu/gemv.cu")],
+    texts: &[HEADERS[0], HEADERS[2], EARLY, include_str!("cu/gemv.cu")],
     kernels: &["_rows", "_columns", "_combine"],
 };
 
@@ -355,7 +356,7 @@ impl Kernels {
                 // Short rows are no work for many threads.
                 let threads = product.k.div_ceil(each * u64::from(recipe.number("UNROLL"))).next_power_of_two().clamp(64, 256) as u32;
                 let blocks = product.m.div_ceil(recipe.number("ROWS").into());
-                let launch = Launch::new([grid(blocks), product.batches.min(0xffff) as u32, 1], [threads, 1, 1]);
+                let launch = Launch::new([grid(blocks), product.batches.min(0xffff) as u32, 1], [threads, 1, 1]).early();
                 // SAFETY: as in `multiply_here`; everything lies as the kernel needs it.
                 unsafe { kernels[0].launch(stream, launch, (out, a, b, bias, Arg::value(&product))) }.map_err(refused(OP))
             }
@@ -368,7 +369,7 @@ impl Kernels {
                 product.parts = product.k.div_ceil(product.part.into()) as u32;
                 let sums = stream.alloc::<f32>((u64::from(product.parts) * product.batches * product.n * product.m) as usize);
                 let mut sums = sums.map_err(refused(OP))?;
-                let launch = Launch::new([grid(across), product.parts, product.batches.min(0xffff) as u32], [256, 1, 1]);
+                let launch = Launch::new([grid(across), product.parts, product.batches.min(0xffff) as u32], [256, 1, 1]).early();
                 // SAFETY: as in `multiply_here`; there is a sum for each part of each element.
                 unsafe { kernels[1].launch(stream, launch, (&mut sums, a, b, Arg::value(&product))) }.map_err(refused(OP))?;
                 self.combine(stream, work, product, Arg::from(&sums), true)
@@ -656,7 +657,16 @@ fn vectors_recipe(dtype: DType, out: DType, vectors: u32) -> Recipe {
 
 /// Whether an NVIDIA GPU has the matrix units that `tile.cuh` knows.
 pub(crate) fn has_mma(arch: &str) -> bool {
-    arch.strip_prefix("sm_").and_then(|number| number.parse().ok()).is_some_and(|number: u32| number >= 80)
+    of_sm(arch).is_some_and(|number| number >= 80)
+}
+
+/// Whether an NVIDIA GPU copies whole rows to shared memory by itself.
+pub(crate) fn has_bulk_copies(arch: &str) -> bool {
+    of_sm(arch).is_some_and(|number| number >= 90)
+}
+
+fn of_sm(arch: &str) -> Option<u32> {
+    arch.strip_prefix("sm_").and_then(|number| number.parse().ok())
 }
 
 /// Whether an AMD GPU has the matrix units that `tile.cuh` knows.

@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream};
 
+use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::elementwise::{PACK as PACK_TEXT, TYPES};
 use crate::error::{Error, Result};
@@ -14,11 +15,11 @@ use crate::view::{View, ViewMut};
 use crate::walk::{Dim, PACK, Walk, merged, packs_fit};
 
 const NORMALISE: &str = include_str!("cu/normalise.cu");
-static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers", "_edges"] };
-static WIDE: File = File { name: "normalise_wide.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_registers"] };
-static PAIRS: File = File { name: "normalise_pairs.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_pairs"] };
+static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_registers", "_edges"] };
+static WIDE: File = File { name: "normalise_wide.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_registers"] };
+static PAIRS: File = File { name: "normalise_pairs.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_pairs"] };
 static LONG: File =
-    File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
+    File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
 
 /// Threads of a block at most.
 const MOST_THREADS: usize = 512;
@@ -310,6 +311,7 @@ impl Kernels {
         let way = match in_a_row {
             true => way(&Rows {
                 rows,
+                few: rows <= self.device().info().compute_units as usize,
                 packs,
                 fits,
                 grouped,
@@ -330,10 +332,12 @@ impl Kernels {
         // checked against their memory when they were made, and the result and the residual, which are written, have each place once.
         let launched = unsafe {
             match in_a_row {
-                true => kernels[way.kernel].launch(stream, way.launch, args),
-                false => {
-                    kernels[way.kernel].launch(stream, way.launch, (args.0, args.1, args.2, args.3, args.4, args.5, Arg::value(&within)))
-                }
+                true => kernels[way.kernel].launch(stream, way.launch.early(), args),
+                false => kernels[way.kernel].launch(
+                    stream,
+                    way.launch.early(),
+                    (args.0, args.1, args.2, args.3, args.4, args.5, Arg::value(&within)),
+                ),
             }
         };
         launched.map_err(refused(op))
@@ -355,6 +359,8 @@ struct Way {
 /// Rows whose elements lie side by side.
 struct Rows {
     rows: usize,
+    /// Whether they are so few that what each takes counts.
+    few: bool,
     /// Of a row, those that are cut off counted.
     packs: usize,
     /// Whether none is cut off, in any operand.
@@ -371,7 +377,7 @@ struct Rows {
 }
 
 fn way(rows: &Rows) -> Way {
-    let Rows { rows, packs, fits, grouped, softmax, paired, thin, held, shared } = *rows;
+    let Rows { rows, few, packs, fits, grouped, softmax, paired, thin, held, shared } = *rows;
     let most = match (softmax, fits) {
         (true, true) => MOST_OF_EXPONENTIALS,
         (_, true) => 8 * MOST_THREADS,
@@ -392,6 +398,7 @@ fn way(rows: &Rows) -> Way {
     }
     // Few threads with much to do each: they wait for one another less.
     let items = match packs {
+        _ if few => packs.div_ceil(MOST_THREADS).next_power_of_two(),
         0..=16 => 1,
         17..=32 => 2,
         33..=64 => 4,

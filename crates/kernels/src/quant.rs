@@ -3,11 +3,12 @@
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, DeviceInfo, Launch, Stream, Vendor};
 
+use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, apart, refused, wrong_shape, wrong_type};
 use crate::layout::Layout;
-use crate::matmul::has_mma;
+use crate::matmul::{has_bulk_copies, has_mma};
 use crate::quant_view::{Quant, QuantView, QuantViewMut};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
@@ -19,7 +20,11 @@ static QUANTISE: File = File { name: "quantise.cu", texts: &[TYPES, BLOCKS, incl
 static DEQUANTISE: File = File { name: "dequantise.cu", texts: &[TYPES, BLOCKS, include_str!("cu/dequantise.cu")], kernels: &["_pieces"] };
 static VECTOR: File =
     File { name: "quant_vector.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quant_vector.cu")], kernels: &["_products"] };
-static DIGITS: File = File { name: "quant_digits.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quant_digits.cu")], kernels: &["_digits"] };
+const STAGE: &str = include_str!("cu/quant_stage.cuh");
+static DIGITS: File =
+    File { name: "quant_digits.cu", texts: &[TYPES, BLOCKS, EARLY, STAGE, include_str!("cu/quant_digits.cu")], kernels: &["_digits"] };
+static ROUNDED: File =
+    File { name: "quant_rounded.cu", texts: &[TYPES, BLOCKS, EARLY, STAGE, include_str!("cu/quant_rounded.cu")], kernels: &["_rounded"] };
 static MATRIX: File =
     File { name: "quant_matrix.cu", texts: &[TYPES, BLOCKS, TILE, include_str!("cu/quant_matrix.cu")], kernels: &["_tiles"] };
 
@@ -75,6 +80,8 @@ struct DigitsProduct {
     units: u32,
     vectors: u32,
     wide: u32,
+    settled: u32,
+    unused: u32,
 }
 
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -96,6 +103,9 @@ pub enum Activations {
     /// Floats: the product is exact but for the rounding of `f32`. Where NVIDIA's matrix units compute it, each element of a vector is
     /// first rounded to 2⁻⁴³ of the largest of its 256 neighbours, and one that is no finite number makes the results NaN.
     Exact,
+    /// Floats that may be rounded: where NVIDIA's matrix units compute the product, each element becomes a whole number of up to ±32512
+    /// times the largest of its 32 neighbours; one that is no finite number makes the results NaN. Elsewhere the product is exact.
+    Rounded,
     /// Whole numbers of 8 bits: they are quantised to [`Quant::Q8_1`] first, which is faster.
     Int8,
 }
@@ -196,17 +206,36 @@ fn vector_recipe(quant: Quant, x: &'static str, out: DType, plan: &Plan) -> Reci
     Recipe::new(&VECTOR, "quant_matmul", &[quant.cuda_name(), x, out.name()], &numbers)
 }
 
-/// How a product with one vector, or with a few of Q8_1, is launched on NVIDIA's matrix units.
+/// How a product with few vectors is launched on NVIDIA's matrix units.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct DigitsPlan {
+    rounded: bool,
+    /// Vectors of a block of threads.
     vectors: u32,
     threads: u32,
     stages: u32,
     shared: usize,
 }
 
+/// Vectors up to which rounding them is faster.
+const FEW: usize = 32;
+/// Strips of weights under way at most.
+const MOST_STAGES: usize = 5;
 /// Rows that the matrix units take at once.
 const TILE_ROWS: usize = 16;
+
+/// Bytes of a chunk of 256 columns of [`TILE_ROWS`] rows that are staged, as the kernels have it, and of the scales beside them.
+fn stage_bytes(quant: Quant) -> usize {
+    let chunk = 8 * 32 / quant.block_size() * quant.block_bytes();
+    let row = match quant {
+        Quant::Q4K => 160,
+        Quant::Q5K => 224,
+        Quant::Q6K => 240,
+        _ => chunk + (1 - chunk / 16 % 2) * 16,
+    };
+    let beside = if quant.gguf_type().is_none() { 16 } else { 0 };
+    TILE_ROWS * (row + beside)
+}
 
 /// Where it was fastest on an H200, if the vectors fit the shared memory: with one vector of floats if weights are of few bits, and with
 /// more than four of Q8_1.
@@ -216,15 +245,6 @@ fn digits_plan(shared: usize, quant: Quant, exact: bool, vectors: usize, units: 
     if !fastest {
         return None;
     }
-    // Bytes from row to row of what is staged, as the kernel has it.
-    let chunk = 8 * 32 / quant.block_size() * quant.block_bytes();
-    let row = match quant {
-        Quant::Q4K => 160,
-        Quant::Q5K => 224,
-        Quant::Q6K => 240,
-        _ => chunk + (1 - chunk / 16 % 2) * 16,
-    };
-    let beside = if quant.gguf_type().is_none() { TILE_ROWS * 16 } else { 0 };
     let (chunks, vectors) = (units.div_ceil(8), if vectors == 1 { 1 } else { 8 });
     let sums = if matches!(quant, Quant::Q4_1 | Quant::Q5_1 | Quant::Q4K | Quant::Q5K) { vectors * 4 } else { 0 };
     // The digits of 32 columns, what they count, and their sum.
@@ -232,16 +252,42 @@ fn digits_plan(shared: usize, quant: Quant, exact: bool, vectors: usize, units: 
     let plan = |threads: u32, stages: usize| {
         // The sums of some tiles wait for those of other waves.
         let held = if vectors == 1 { 8 } else { 1 };
-        let wave = TILE_ROWS * (held * vectors * 4 + stages * row) + stages * beside;
+        let wave = TILE_ROWS * held * vectors * 4 + stages * stage_bytes(quant);
         let shared = chunks * 8 * unit + threads as usize / 32 * wave + BEHIND;
-        DigitsPlan { vectors: vectors as u32, threads, stages: stages as u32, shared }
+        DigitsPlan { rounded: false, vectors: vectors as u32, threads, stages: stages as u32, shared }
     };
     [plan(512, 2), plan(256, 2)].into_iter().find(|plan| plan.shared <= shared)
 }
 
+/// The same with vectors that are rounded. As much as fits is under way: one block on each multiprocessor, which the next product's takes
+/// over as soon as it ends, and asks for its own weights while smaller kernels run.
+fn rounded_plan(shared: usize, quant: Quant, vectors: usize, units: usize) -> Option<DigitsPlan> {
+    if vectors > FEW || quant.gguf_type().is_none() {
+        return None;
+    }
+    let chunk = 8 * 32 / quant.block_size() * quant.block_bytes();
+    let gap = if matches!(quant, Quant::Q4K | Quant::Q5K) { 32 } else { 16 };
+    let plan = |vectors: usize, threads: usize| {
+        let waves = threads / 32;
+        // The digits of 32 columns, what they count and their sum; the sums of some tiles, which wait for those of other waves; and the
+        // barriers.
+        let others = units.div_ceil(8) * 8 * vectors * (64 + 8) + 8 * waves * TILE_ROWS * 4 + 128;
+        let stage = TILE_ROWS * (waves * chunk + gap);
+        let stages = (shared.saturating_sub(others) / stage).min(MOST_STAGES);
+        (stages >= 2).then(|| {
+            let shared = others + stages * stage;
+            let [vectors, threads, stages] = [vectors, threads, stages].map(|n| n as u32);
+            DigitsPlan { rounded: true, vectors, threads, stages, shared }
+        })
+    };
+    let most = vectors.next_power_of_two().min(4);
+    plan(most, 512).or_else(|| plan(most, 256)).or_else(|| plan(1, 256))
+}
+
 fn digits_recipe(quant: Quant, x: &'static str, out: DType, plan: &DigitsPlan) -> Recipe {
     let numbers = [("VECTORS", plan.vectors), ("THREADS", plan.threads), ("STAGES", plan.stages)];
-    Recipe::new(&DIGITS, "quant_digits", &[quant.cuda_name(), x, out.name()], &numbers)
+    let (file, op) = if plan.rounded { (&ROUNDED, "quant_rounded") } else { (&DIGITS, "quant_digits") };
+    Recipe::new(file, op, &[quant.cuda_name(), x, out.name()], &numbers)
 }
 
 fn quantise_recipe(quant: Quant, dtype: DType) -> Recipe {
@@ -285,6 +331,9 @@ pub(crate) fn recipes() -> Vec<Recipe> {
         for (x, exact, vectors) in [("f32", true, 1), ("q8_1", false, 8)] {
             recipes.extend(digits_plan(large.shared, quant, exact, vectors, 128).map(|plan| digits_recipe(quant, x, DType::F32, &plan)));
         }
+        for vectors in [1, 4] {
+            recipes.extend(rounded_plan(large.shared, quant, vectors, 128).map(|plan| digits_recipe(quant, "f32", DType::F32, &plan)));
+        }
     }
     recipes
 }
@@ -294,6 +343,7 @@ pub(crate) fn recipes() -> Vec<Recipe> {
 struct Given<'a> {
     data: View<'a>,
     blocks: Option<usize>,
+    rounded: bool,
 }
 
 impl Kernels {
@@ -379,8 +429,8 @@ impl Kernels {
             [vectors, found] if found == columns => vectors,
             _ => return Err(wrong_shape(&op, "the input", x, format!("the weights have {columns} columns"))),
         };
-        let floats = Given { data: *x, blocks: None };
-        if activations == Activations::Exact {
+        let floats = Given { data: *x, blocks: None, rounded: activations == Activations::Rounded };
+        if activations != Activations::Int8 {
             return self.product(stream, &op, weights, floats, vectors, out);
         }
         self.check_product(stream, &op, weights, floats, vectors, &out.as_view())?;
@@ -406,7 +456,7 @@ impl Kernels {
             let reason = format!("the input has {} columns, the weights have {}", x.shape[1], weights.shape[1]);
             return Err(Error::BadArgument { op, reason });
         }
-        self.product(stream, &op, weights, Given { data: x.codes, blocks: Some(x.row_bytes()) }, x.shape[0], out)
+        self.product(stream, &op, weights, Given { data: x.codes, blocks: Some(x.row_bytes()), rounded: false }, x.shape[0], out)
     }
 
     fn check_product(
@@ -476,24 +526,36 @@ impl Kernels {
         // Scales of groups are copied as the codes are, and zeros are not.
         let beside = |scales: View<'_>| scales.address().is_multiple_of(16) && columns.is_multiple_of(256) && weights.zeros.is_none();
         let beside = !matches!(weights.quant, Quant::Int4(_)) || weights.scales.is_some_and(beside);
-        if has_mma(info.base_arch())
+        let shared = info.shared_per_block_max;
+        let rounded =
+            (x.rounded && has_bulk_copies(info.base_arch())).then(|| rounded_plan(shared, weights.quant, vectors, units)).flatten();
+        if let Some(plan) = rounded.or_else(|| digits_plan(shared, weights.quant, x.blocks.is_none(), vectors, units))
+            && has_mma(info.base_arch())
             && aligned(16)
             && beside
-            && let Some(plan) = digits_plan(info.shared_per_block_max, weights.quant, x.blocks.is_none(), vectors, units)
+            // Places in a tile have 32 bits.
+            && weights_row < 1 << 28
         {
             let (name, (x_row, x_step)) = match x.blocks {
                 None => (x.data.dtype().name(), steps(&x.data)),
                 Some(bytes) => ("q8_1", (bytes as u64, 1)),
             };
             let kernels = self.load(&digits_recipe(weights.quant, name, out.dtype(), &plan))?;
-            let wide = u32::from(x_step == 1 && x.data.address().is_multiple_of(16));
+            // Of several vectors of floats each begins at four.
+            let wide = x_step == 1 && x.data.address().is_multiple_of(16) && (vectors == 1 || x_row.is_multiple_of(4));
             let blocks = rows.div_ceil(TILE_ROWS).min(info.compute_units as usize) as u32;
+            // A wave that copies, beside those that compute.
+            let copying = if plan.rounded { info.wave_size } else { 0 };
+            let times = vectors.div_ceil(plan.vectors as usize) as u32;
             let [rows, units, vectors] = [rows, units, vectors].map(|n| n as u32);
-            let shape = DigitsProduct { weights_row, x_row, x_step, out_row, out_step, rows, units, vectors, wide };
-            let launch = Launch::new([blocks, 1, 1], [plan.threads, 1, 1]).shared(plan.shared as u32);
-            let args = (out.start(), codes, scales, Arg::value(&groups), x.data.start(), Arg::value(&shape));
+            let (wide, settled) = (wide.into(), weights.settled.into());
+            let shape = DigitsProduct { weights_row, x_row, x_step, out_row, out_step, rows, units, vectors, wide, settled, unused: 0 };
+            let launch = Launch::new([blocks, times, 1], [plan.threads + copying, 1, 1]).shared(plan.shared as u32).early();
+            let [to, from] = [&out, &x.data].map(|view| Arg::from(view.start()));
+            let (groups, shape) = (Arg::value(&groups), Arg::value(&shape));
+            let args: &[Arg<'_>] = if plan.rounded { &[to, codes, from, shape] } else { &[to, codes, scales, groups, from, shape] };
             // SAFETY: the kernel takes these; it reads whole blocks and the vectors at their strides and writes the result at its strides,
-            // as the views were checked.
+            // as the views were checked. What it reads before its turn is settled.
             return unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(op));
         }
         let plan = plan(Room::of(info), weights.quant, x.blocks.is_none(), vectors, rows, units);
@@ -554,6 +616,7 @@ mod tests {
                         assert!(plan.shared <= shared, "{quant} {room:?} {vectors} {units} {exact}: {plan:?}");
                         assert!(plan.panel.is_multiple_of(CHUNK) && plan.panel > 0);
                         assert!(digits_plan(shared, quant, exact, vectors, units).is_none_or(|plan| plan.shared <= shared));
+                        assert!(rounded_plan(shared, quant, vectors, units).is_none_or(|plan| plan.shared <= shared));
                     }
                 }
             }

@@ -160,6 +160,7 @@ pub struct QuantView<'a> {
     pub(crate) codes: View<'a>,
     pub(crate) scales: Option<View<'a>>,
     pub(crate) zeros: Option<View<'a>>,
+    pub(crate) settled: bool,
 }
 
 /// Rows of quantised weights to write, one behind the other.
@@ -203,7 +204,7 @@ fn only_gguf(quant: Quant) -> Result<()> {
 }
 
 macro_rules! views {
-    ($view:ident, $inner:ident, $slice:ident) => {
+    ($view:ident, $inner:ident, $slice:ident $(, $more:ident)?) => {
         impl<'a> $view<'a> {
             /// Blocks of GGUF's types.
             pub fn new(quant: Quant, data: impl Into<$slice<'a, u8>>, rows: usize, columns: usize) -> Result<$view<'a>> {
@@ -211,7 +212,7 @@ macro_rules! views {
                 let data = data.into();
                 let [codes, ..] = layouts(quant, data.device_ptr(), rows, columns)?;
                 let codes = $inner::of_bytes(data, DType::U8, codes)?;
-                Ok($view { quant, shape: [rows, columns], codes, scales: None, zeros: None })
+                Ok($view { quant, shape: [rows, columns], codes, scales: None, zeros: None $(, $more: false)? })
             }
 
             /// Bytes with a scale of each row.
@@ -225,7 +226,7 @@ macro_rules! views {
                 let [codes, each, _] = layouts(Quant::Int8, data.device_ptr(), rows, columns)?;
                 let codes = $inner::of_bytes(data, DType::U8, codes)?;
                 let scales = Some($inner::new(scales.into(), each)?);
-                Ok($view { quant: Quant::Int8, shape: [rows, columns], codes, scales, zeros: None })
+                Ok($view { quant: Quant::Int8, shape: [rows, columns], codes, scales, zeros: None $(, $more: false)? })
             }
 
             /// 4 bits with a scale of each group, and the code that means 0 unless that is 8.
@@ -242,7 +243,7 @@ macro_rules! views {
                 let codes = $inner::of_bytes(data, DType::U8, codes)?;
                 let scales = Some($inner::new(scales.into(), each)?);
                 let zeros = zeros.map(|zeros| $inner::of_bytes(zeros, DType::U8, each)).transpose()?;
-                Ok($view { quant, shape: [rows, columns], codes, scales, zeros })
+                Ok($view { quant, shape: [rows, columns], codes, scales, zeros $(, $more: false)? })
             }
 
             /// The type.
@@ -257,18 +258,24 @@ macro_rules! views {
         }
     };
 }
-views!(QuantView, View, Slice);
+views!(QuantView, View, Slice, settled);
 views!(QuantViewMut, ViewMut, SliceMut);
 
 impl QuantViewMut<'_> {
     /// The same, to read.
     pub fn as_view(&self) -> QuantView<'_> {
         let [scales, zeros] = [&self.scales, &self.zeros].map(|part| part.as_ref().map(ViewMut::as_view));
-        QuantView { quant: self.quant, shape: self.shape, codes: self.codes.as_view(), scales, zeros }
+        QuantView { quant: self.quant, shape: self.shape, codes: self.codes.as_view(), scales, zeros, settled: false }
     }
 }
 
 impl<'a> QuantView<'a> {
+    /// The same with a promise: nothing that is queued writes this memory. Products then read it before their turn comes, while the work
+    /// before them still runs. If the promise is not kept they are wrong.
+    pub fn settled(self) -> QuantView<'a> {
+        QuantView { settled: true, ..self }
+    }
+
     pub(crate) fn parts(&self) -> impl Iterator<Item = (&'static str, View<'a>)> + use<'a> {
         let beside = [("the scales", self.scales), ("the zeros", self.zeros)];
         std::iter::once(("the quantised weights", self.codes)).chain(beside.into_iter().filter_map(|(what, view)| Some((what, view?))))

@@ -5,6 +5,7 @@ use std::f64::consts::{LN_2, TAU};
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::Stream;
 
+use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::heads::{COUNTS, FLOATS, Steps, few, one_of, over_rows, packed, pointer, same_shape, sizes, small, width};
@@ -14,7 +15,7 @@ use crate::view::{View, ViewMut};
 
 static ROPE: File = File {
     name: "rope.cu",
-    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/heads.cuh"), include_str!("cu/rope.cu")],
+    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/heads.cuh"), EARLY, include_str!("cu/rope.cu")],
     kernels: &[""],
 };
 
@@ -268,7 +269,7 @@ impl Kernels {
         );
         // SAFETY: the kernel was made for these types and this layout; all places it reaches are the views', which were checked against
         // their memory, and it writes the result's alone.
-        unsafe { kernels[0].launch(stream, launch.shared(shared as u32), args) }.map_err(refused(OP))
+        unsafe { kernels[0].launch(stream, launch.shared(shared as u32).early(), args) }.map_err(refused(OP))
     }
 }
 

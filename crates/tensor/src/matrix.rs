@@ -239,7 +239,7 @@ impl Matrix {
                 Ok(gpu.kernels.matmul(&gpu.stream, &matmul, &x.view()?, &columns.view()?, out)?)
             }
             Data::Quant(quant, blocks) => {
-                let weights = QuantView::new(*quant, blocks.gpu_memory()?, self.rows, self.columns)?;
+                let weights = QuantView::new(*quant, blocks.gpu_memory()?, self.rows, self.columns)?.settled();
                 let vectors = x.size(0);
                 if precision == Precision::Fast && vectors >= MANY {
                     let (kernels, stream) = (&gpu.kernels, &gpu.stream);
@@ -249,7 +249,8 @@ impl Matrix {
                     let matmul = Matmul::new().scaled(1.0 / SHRINK, 0.0);
                     kernels.matmul(stream, &matmul, &x.view()?, &plain.transpose(0, 1)?.view()?, out)?;
                 } else {
-                    gpu.kernels.quant_matmul(&gpu.stream, &weights, &x.view()?, out, Activations::Exact)?;
+                    let activations = if precision == Precision::Fast { Activations::Rounded } else { Activations::Exact };
+                    gpu.kernels.quant_matmul(&gpu.stream, &weights, &x.view()?, out, activations)?;
                 }
                 match bias {
                     Some(bias) => Ok(gpu.kernels.binary_in_place(&gpu.stream, Binary::Add, out, &bias)?),

@@ -23,6 +23,7 @@ __device__ inline void move(const T *from, U *to) {
 }
 
 extern "C" __global__ void NAME(const T *k, const T *v, U *k_cache, U *v_cache, const V *places, const i32 *table, Append a) {
+    take_turn();
     const i32 pieces = a.dim / EACH, items = a.heads * pieces;
     for (i32 row = blockIdx.x * blockDim.y + threadIdx.y; row < a.rows; row += gridDim.x * blockDim.y) {
         const i32 sequence = row / a.tokens, token = row - sequence * a.tokens;

@@ -123,7 +123,7 @@ __device__ inline void leave(const Decode &d, const Operands &of, const Part &pa
 // 32 of them, have different columns.
 extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, Decode d) {
     extern __shared__ f32 room[];
-    wait_for_last();
+    take_turn();
     const i64 row = blockIdx.x;
     f32 *weights = room, *sums = room + d.splits;
     const int lane = threadIdx.x, splits = d.splits;

@@ -76,7 +76,7 @@ struct alignas(16) Row {
 
 extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     extern __shared__ uint4 shared[];
-    let_next_start();
+    take_turn();
     const Part part(d, lengths, ROWS, TILE);
     const int lane = threadIdx.x % LANES, which = (threadIdx.x % WAVE) / LANES, wave = threadIdx.x / WAVE;
     // Stage, key, and whether it is a value.

@@ -46,7 +46,7 @@ template <class F> __device__ inline void each(TileC &scores, F become) {
 
 extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     extern __shared__ uint4 shared[];
-    let_next_start();
+    take_turn();
     const Part part(d, lengths, TILE, TILE);
     // What is needed again at the end need not take registers meanwhile.
     __shared__ Part last;

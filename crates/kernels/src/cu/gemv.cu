@@ -47,6 +47,7 @@ __device__ inline void each_vector(const T *(&vector)[VECTORS], const T *vectors
 // ROWS rows for each block.
 extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _rows)(U *out, const T *a, const T *b, const U *bias, const __grid_constant__ Product p) {
     __shared__ f32 parts[256 / LANES][ROWS * VECTORS];
+    take_turn();
     const u64 m0 = (u64)blockIdx.x * ROWS;
     for (u64 batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
         const T *row[ROWS], *vector[VECTORS], *vectors = b + batch_offset(p, 1, batch), *matrix = a + batch_offset(p, 0, batch);
@@ -113,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _rows)(
 // ACROSS pieces of columns for each block of 256, and one part of k: blocks of y are parts, blocks of z the batch.
 extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _columns)(f32 *sums_of_parts, const T *a, const T *b, const __grid_constant__ Product p) {
     __shared__ f32 room[DOWN][ACROSS * EACH + 1];
-    let_next_start();
+    take_turn();
     const int across = threadIdx.x % ACROSS, down = threadIdx.x / ACROSS;
     const u64 m0 = (u64)blockIdx.x * ACROSS * EACH, m = m0 + across * EACH, begin = min((u64)blockIdx.y * p.part, p.k);
     const int height = (int)min((u64)p.part, p.k - begin);
@@ -177,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _column
 // The last step: blocks of x are for m, blocks of y for n, blocks of z for the batch.
 extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _combine)(U *out, const f32 *sums_of_parts, const U *bias, const __grid_constant__ Product p) {
     const u64 m = (u64)blockIdx.x * 256 + threadIdx.x;
-    wait_for_last();
+    take_turn();
     if (m >= p.m) return;
     for (u64 batch = blockIdx.z; batch < p.batches; batch += gridDim.z) {
         for (u64 n = blockIdx.y; n < p.n; n += gridDim.y) {

@@ -45,6 +45,7 @@ template <class F, int WIDTH> struct Operands {
 template <class F> __device__ inline void vectors(typename F::R *out, const typename F::A *a, const typename F::B *b, const typename F::C *c,
                                                   Scalars scalars, u64 n, u64 head) {
     constexpr int WIDTH = width<F>();
+    take_turn();
     const F f(scalars);
     const u64 packs = (n - head) / WIDTH, tile = (u64)blockDim.x * UNROLL;
     out += head;
@@ -107,6 +108,7 @@ template <class T, int WIDTH> __device__ inline Pack<T, WIDTH> get_row(const T *
 template <class F, class Index, int WIDTH>
 __device__ inline void strided(typename F::R *out, const typename F::A *a, const typename F::B *b, const typename F::C *c, Scalars scalars,
                                const Dims &dims) {
+    take_turn();
     const F f(scalars);
     const Index n = (Index)dims.n, step = (Index)gridDim.x * blockDim.x;
     for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {

@@ -362,8 +362,38 @@ __device__ inline void in_registers(const T *x, T *residual, const U *weight, co
     Registers row;
     row.j = (i32)threadIdx.x * WIDTH - (EDGES ? (i32)((u64)x % 16 / sizeof(T)) : 0);
     row.step = (i32)blockDim.x * WIDTH;
+    let_next_start();
+#if ITEMS <= 2 && !defined(EXPONENTIALS) && !defined(OP_group_norm) && !defined(__AMDGCN__)
+    // Of few rows, what they are multiplied with comes from far: it may come to the cache meanwhile.
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const i32 j = row.j + k * row.step;
+        if (weight && j >= 0 && j < n) asm volatile("prefetch.global.L2 [%0];" ::"l"(weight + j * lines.weight_step));
+    }
+#endif
+    wait_for_last();
+#if RESIDUAL && ITEMS <= 2
+    // All loads are under way before the first sum is stored: of few rows, none is there to wait with others.
+    Items others[ITEMS];
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        row.packs[k] = load<EDGES>(x, row.j + k * row.step, n);
+        others[k] = load<EDGES>(residual, row.j + k * row.step, n);
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        Math a[WIDTH], b[WIDTH];
+        row.packs[k].unpack(a);
+        others[k].unpack(b);
+#pragma unroll
+        for (int w = 0; w < WIDTH; ++w) a[w] += b[w];
+        store<EDGES>(residual, row.j + k * row.step, n, a);
+        row.packs[k].pack(a);
+    }
+#else
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) row.packs[k] = load_sum<EDGES>(x, residual, row.j + k * row.step, n);
+#endif
     line<EDGES>(row, weight, bias, out + at[1], which, n, lines);
 }
 #define PARAMETERS const T *x, T *residual, WEIGHTS, T *out, Lines lines
@@ -381,6 +411,7 @@ struct Waiting {
 
 // Two rows at once, one in registers, one in shared memory: their weights, of which there are as many, are loaded once for both.
 extern "C" __global__ void BOUNDS SYMBOL(NAME, _pairs)(PARAMETERS) {
+    take_turn();
     extern __shared__ uint4 stage[];
     __shared__ Stats rooms[2][MOST_WARPS];
     const u64 first = 2 * (u64)blockIdx.x;
@@ -452,6 +483,7 @@ struct Staged {
     }
 };
 extern "C" __global__ void BOUNDS SYMBOL(NAME, _staged)(const T *x, T *residual, WEIGHTS, T *out, Lines lines) {
+    take_turn();
     extern __shared__ uint4 stage[];
     u64 at[3];
     place(lines.walk, blockIdx.x, at);
@@ -498,6 +530,7 @@ __device__ inline T one_result(T element, const Found &found, const U *weight, c
 
 // A block for a row: packs where all operands have them at the same places, else one element at a time.
 extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, WEIGHTS, T *out, Lines lines) {
+    take_turn();
     __shared__ Stats room[MOST_WARPS];
     for (u64 row = blockIdx.x; row < lines.walk.n; row += gridDim.x) {
         u64 at[3];
@@ -554,6 +587,7 @@ extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, WE
 
 // Threads of one threadIdx.x share a row; `within` walks it.
 extern "C" __global__ void LOOSE SYMBOL(NAME, _strided)(const T *x, T *residual, WEIGHTS, T *out, Lines lines, Walk within) {
+    take_turn();
     __shared__ Stats room[256];
     const u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x, n = row < lines.walk.n ? lines.n : 0;
     u64 at[3];

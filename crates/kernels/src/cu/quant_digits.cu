@@ -9,8 +9,6 @@
 
 #if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
 
-#define WAVES (THREADS / 32)
-#define UNITS 8
 // Columns of the matrix unit, and bytes of a unit in them.
 #define COLUMNS (VECTORS == 1 ? 6 : 8)
 #define DIGITS (32 * COLUMNS)
@@ -18,73 +16,6 @@
 #define HELD (VECTORS == 1 ? 8 : 1)
 // Sums that a lane has: of two rows one each, or of two vectors each.
 #define OWN (VECTORS == 1 ? 2 : 4)
-
-struct Product {
-    // Bytes from row to row of the weights; elements from vector to vector and from column to column of x; the same of the result.
-    u64 weights_row, x_row, x_step, out_row, out_step;
-    u32 rows, units, vectors;
-    // Whether x is without gaps and aligned to 16 bytes.
-    u32 wide;
-};
-
-template <int BYTES> __device__ inline void copy_ahead(u32 to, const u8 *from) {
-    if constexpr (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES) : "memory");
-}
-
-// c = a · b: 16 rows by 32 columns, and 32 columns of eight digits.
-__device__ inline void mma(i32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
-        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(0));
-}
-// By 16 columns.
-__device__ inline void mma(i32 (&c)[4], u32 a0, u32 a1, u32 b0) {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};"
-        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-        : "r"(a0), "r"(a1), "r"(b0), "r"(0));
-}
-
-// Four neighbours of x.
-template <class X> struct Source {
-    static __device__ inline void load(f32 (&values)[4], const void *from, const Product &p, u32 word) {
-        const X *x = (const X *)from + (u64)word * 4 * p.x_step;
-        if (p.wide) {
-            struct alignas(4 * sizeof(X)) Four { X at[4]; };
-            const Four four = *(const Four *)x;
-#pragma unroll
-            for (int i = 0; i < 4; ++i) values[i] = widen(four.at[i]);
-        } else {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) values[i] = widen(x[i * p.x_step]);
-        }
-    }
-};
-
-// How the weights' words go to lanes: bytes of a chunk's row, and from row to row in shared memory, so that eight rows' words are in
-// different banks.
-template <class F> struct Way {
-    // Formats of 32 weights: a lane has word t of both runs of a unit.
-    static const int CHUNK = UNITS / (F::BLOCK / 32) * F::BYTES, COPIED = (CHUNK + 15) / 16 * 16;
-    static const int STRIDE = COPIED / 16 % 2 ? COPIED : COPIED + 16;
-    static __device__ u32 place(u32 word) { return word / 8 * DIGITS + word % 4 * 8 + word / 4 % 2 * 4; }
-};
-struct Halves {
-    // Formats of 256: a lane has words 2t and 2t + 1 of 32 weights.
-    static __device__ u32 place(u32 word) { return word / 8 * DIGITS + word % 8 * 4; }
-};
-template <> struct Way<q4_k> : Halves { static const int CHUNK = 144, COPIED = 144, STRIDE = 160; };
-template <> struct Way<q5_k> : Halves { static const int CHUNK = 176, COPIED = 176, STRIDE = 224; };
-template <> struct Way<q6_k> {
-    // Chunks do not begin at a multiple of 16 bytes: up to 14 more are copied in front.
-    static const int CHUNK = 210, COPIED = 240, STRIDE = 240;
-    // A run of 16 with that 64 columns behind it.
-    static __device__ u32 place(u32 word) {
-        return (word / 32 * 4 + word / 4 % 4) * DIGITS + word % 4 * 8 + word / 16 % 2 * 4;
-    }
-};
-
-template <class F> __device__ constexpr int stage_bytes() { return 16 * Way<F>::STRIDE + (F::BESIDE ? 256 : 0); }
 
 // Where things are in shared memory, in bytes.
 struct Rooms {
@@ -95,23 +26,10 @@ struct Rooms {
     u8 *ring;
 };
 
-// Four bytes of four words, the same byte of each together.
-__device__ inline void turned(const u32 (&from)[4], u32 (&to)[4]) {
-    const u32 a = __byte_perm(from[0], from[1], 0x5140), b = __byte_perm(from[2], from[3], 0x5140);
-    const u32 c = __byte_perm(from[0], from[1], 0x7362), d = __byte_perm(from[2], from[3], 0x7362);
-    to[0] = __byte_perm(a, b, 0x5410), to[1] = __byte_perm(a, b, 0x7632);
-    to[2] = __byte_perm(c, d, 0x5410), to[3] = __byte_perm(c, d, 0x7632);
-}
-
-// A lane's part of a chunk of x.
-template <class X> __device__ inline void take(f32 (&values)[2][4], const void *x, const Product &p, u32 chunk, int lane) {
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-        const u32 word = chunk * UNITS * 8 + j * 32 + lane;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) values[j][i] = 0;
-        if (word < p.units * 8) Source<X>::load(values[j], x, p, word);
-    }
+// Where a word of x has its digits.
+template <class F> __device__ inline u32 place(u32 word) {
+    const u32 at = Way<F>::place(word);
+    return at / 32 * DIGITS + at % 32;
 }
 
 // The digits of a chunk of x, made by a wave.
@@ -151,7 +69,7 @@ template <class F> __device__ inline void cut(const Rooms &rooms, const f32 (&va
             upper[i] = ((u32)(i32)whole + 0x00808080u) ^ 0x00808080u;
             lower[i] = ((u32)(i32)rintf((scaled - whole) * 16384.0f) + 0x80u) ^ 0x80u;
         }
-        u8 *to = rooms.digits + chunk * UNITS * DIGITS + Way<F>::place(j * 32 + lane);
+        u8 *to = rooms.digits + chunk * UNITS * DIGITS + place<F>(j * 32 + lane);
         turned(upper, digits);
 #pragma unroll
         for (int k = 0; k < 4; ++k) *(u32 *)(to + 32 * k) = digits[3 - k];
@@ -178,7 +96,7 @@ template <class F> __device__ inline void gather(const Rooms &rooms, const u8 *x
                 codes[v] = *(const u32 *)(from + (v < p.vectors ? v : p.vectors - 1) * p.x_row + word / 8 * 36 + 4 + word % 8 * 4);
             }
 #pragma unroll
-            for (int v = 0; v < 8; ++v) *(u32 *)(to + Way<F>::place(word) + v * 32) = codes[v];
+            for (int v = 0; v < 8; ++v) *(u32 *)(to + place<F>(word) + v * 32) = codes[v];
         }
         // Two blocks of each lane.
 #pragma unroll
@@ -277,50 +195,6 @@ typedef Digits Sums;
 #else
 typedef Columns Sums;
 #endif
-
-// Word t of both runs of a unit of 32 weights as signed bytes; ONE is what 1 is in them.
-template <class F> struct Codes {
-    static constexpr f32 ONE = 1;
-    static __device__ inline void load(u32 (&runs)[2], const u8 *block, u32 place, int t) {
-        Words<F, 1, true> low, high;
-        low.load(block + F::low_at(0) + 4 * t, place + F::low_at(0));
-        if (F::LOW == 8) {
-            high.load(block + F::low_at(0) + 16 + 4 * t, place + F::low_at(0));
-            runs[0] = low.at[0], runs[1] = high.at[0];
-        } else {
-            if (F::HIGH) high.load(block + F::high_at(0), place + F::high_at(0));
-            runs[0] = F::codes(low.at[0], high.at[0], 0, t), runs[1] = F::codes(low.at[0], high.at[0], 0, 4 + t);
-        }
-    }
-};
-// Where a code less than some means less than 0, they are in the upper bits: turning the last over makes them signed.
-struct Upper4 {
-    static constexpr f32 ONE = 16;
-    static __device__ inline void split(u32 (&runs)[2], u32 word) {
-        runs[0] = (word << 4 ^ 0x80808080u) & 0xf0f0f0f0u, runs[1] = (word ^ 0x80808080u) & 0xf0f0f0f0u;
-    }
-};
-template <> struct Codes<q4_0> : Upper4 {
-    static __device__ inline void load(u32 (&runs)[2], const u8 *block, u32 place, int t) {
-        Words<q4_0, 1, true> low;
-        low.load(block + 2 + 4 * t, place + 2);
-        split(runs, low.at[0]);
-    }
-};
-template <> struct Codes<int4_groups> : Upper4 {
-    static __device__ inline void load(u32 (&runs)[2], const u8 *block, u32, int t) { split(runs, *(const u32 *)(block + 4 * t)); }
-};
-template <> struct Codes<q5_0> {
-    static constexpr f32 ONE = 8;
-    static __device__ inline void load(u32 (&runs)[2], const u8 *block, u32 place, int t) {
-        Words<q5_0, 1, true> low, high;
-        low.load(block + 6 + 4 * t, place + 6);
-        high.load(block + 2, place + 2);
-        const u32 fifths = high.at[0] >> 4 * t;
-        runs[0] = (low.at[0] << 3 & 0x78787878u) | (~((fifths & 15u) * 0x10204080u) & 0x80808080u);
-        runs[1] = (low.at[0] >> 1 & 0x78787878u) | (~((fifths >> 16 & 15u) * 0x10204080u) & 0x80808080u);
-    }
-};
 
 // A chunk's products with 16 rows that are staged.
 template <class F> struct Chunk {
@@ -474,55 +348,6 @@ template <> struct Chunk<q6_k> {
     }
 };
 
-// Copies a wave's chunks, one after the other, tile after tile; rows behind the last are the last once more.
-template <class F> struct Ahead {
-    static const int EACH = Way<F>::COPIED / 16, COPIES = (16 * EACH + 31) / 32;
-    const u8 *weights, *from[COPIES], *scales;
-    u32 to[COPIES], ring, tile, chunk, stage;
-
-    __device__ inline void begin(const Product &p, const Beside &beside, u32 wave, int lane) {
-        chunk = wave;
-#pragma unroll
-        for (int j = 0; j < COPIES; ++j) {
-            const u32 piece = j * 32 + lane, wanted = tile * 16 + piece / EACH, row = wanted < p.rows ? wanted : p.rows - 1;
-            from[j] = weights + row * p.weights_row + piece % EACH * 16;
-        }
-        if (F::BESIDE) {
-            const u32 wanted = tile * 16 + lane % 16, row = wanted < p.rows ? wanted : p.rows - 1;
-            scales = (const u8 *)beside.scales + (u64)row * beside.groups.in_row * 2;
-        }
-    }
-    __device__ inline void fetch(const Product &p, const Beside &beside, u32 chunks, u32 wave, int lane) {
-        const u32 at = chunk * Way<F>::CHUNK, start = Way<F>::CHUNK % 16 ? at & ~15u : at;
-        const u32 base = ring + stage * stage_bytes<F>(), left = (u32)p.weights_row - start;
-        if (left >= Way<F>::COPIED) {
-#pragma unroll
-            for (int j = 0; j < COPIES; ++j) {
-                if (j * 32 + 32 <= 16 * EACH || j * 32 + lane < 16 * EACH) copy_ahead<16>(base + to[j], from[j] + start);
-            }
-        } else {
-#pragma unroll
-            for (int j = 0; j < COPIES; ++j) {
-                const u32 piece = j * 32 + lane;
-                if (piece < 16 * EACH && piece % EACH * 16 < left) copy_ahead<16>(base + to[j], from[j] + start);
-            }
-        }
-        if (F::BESIDE && F::MINIMUM && lane < 16) {
-            const u32 there = base + 16 * Way<F>::STRIDE + lane * 16;
-            const u32 shift = beside.groups.shift;
-            if (shift == 0) copy_ahead<16>(there, scales + chunk * 16);
-            else if (shift == 1) copy_ahead<8>(there, scales + chunk * 8);
-            else copy_ahead<4>(there, scales + chunk * 4);
-        }
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
-        chunk += WAVES;
-        if (chunk >= chunks) {
-            tile += gridDim.x;
-            begin(p, beside, wave, lane);
-        }
-    }
-};
-
 template <class F, class X, class R>
 __device__ inline void products(R *out, const u8 *weights, const Beside &beside, const void *x, const Product &p, u8 *room) {
     const int lane = threadIdx.x % 32, wave = threadIdx.x / 32;
@@ -534,20 +359,16 @@ __device__ inline void products(R *out, const u8 *weights, const Beside &beside,
     rooms.counts = rooms.sums + (F::MINIMUM && !F::BESIDE ? chunks * UNITS * VECTORS : 0);
     rooms.parts = rooms.counts + (VECTORS == 1 ? (chunks + 3) / 4 * 4 : chunks * UNITS * VECTORS);
     rooms.ring = (u8 *)(rooms.parts + HELD * WAVES * 16 * VECTORS) + wave * STAGES * stage_bytes<F>();
-    Ahead<F> ahead;
-    ahead.weights = weights, ahead.ring = (u32)__cvta_generic_to_shared(rooms.ring), ahead.tile = blockIdx.x, ahead.stage = 0;
-#pragma unroll
-    for (int j = 0; j < Ahead<F>::COPIES; ++j) {
-        const int piece = j * 32 + lane;
-        ahead.to[j] = piece / Ahead<F>::EACH * Way<F>::STRIDE + piece % Ahead<F>::EACH * 16;
-    }
-    ahead.begin(p, beside, wave, lane);
+    Ahead<F> ahead(weights, rooms.ring, p, beside, wave, lane);
+    let_next_start();
+    if (!p.settled) wait_for_last();
 #pragma unroll 1
     for (u32 i = 0; i < STAGES - 1; ++i) {
         if (i < items) ahead.fetch(p, beside, chunks, wave, lane);
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     // While they are under way.
+    wait_for_last();
 #if VECTORS == 1
     // A few at once: the first comes from far.
     for (u32 chunk = wave; chunk < chunks; chunk += 4 * WAVES) {

@@ -54,6 +54,7 @@ __device__ inline void angles_of(const Rope &r, const V *angles, const V *more, 
 }
 
 extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *angles, const V *more, Rope r) {
+    take_turn();
     // The angles of the block's rows, once for all heads.
     extern __shared__ f64 room[];
     Math *cosines = (Math *)room, *sines = cosines + blockDim.y * r.pairs;

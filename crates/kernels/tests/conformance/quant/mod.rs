@@ -15,7 +15,7 @@ use crate::common::values::{Value, decode, encode, round, ulp};
 use crate::common::{Random, devices, full, seed};
 use crate::suite::{BEHIND, Suite, on_each_device, places, room};
 
-const OPS: [&str; 5] = ["quantise", "dequantise", "quant_matmul", "quant_matmul int8", "quant_matmul tiles"];
+const OPS: [&str; 6] = ["quantise", "dequantise", "quant_matmul", "quant_matmul rounded", "quant_matmul int8", "quant_matmul tiles"];
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
 /// Random blocks. Scales are of ordinary size, or any.
@@ -246,7 +246,8 @@ fn errors(x: &[f32], found: &Packed) -> f64 {
 fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, random: &mut Random) -> f64 {
     let vectors = match op {
         "quant_matmul tiles" => 9 + random.below(90),
-        _ => [1, 1, 2, 3, 4, 7, 8, 9][random.below(if op == "quant_matmul" { 8 } else { 7 })],
+        "quant_matmul int8" => [1, 1, 2, 3, 4, 7, 8][random.below(7)],
+        _ => [1, 1, 2, 3, 4, 7, 8, 9][random.below(8)],
     };
     // More than a chunk sometimes, more rows than two waves have, and a part of a tile.
     let (rows, columns) = (1 + random.below(21), 256 * [1, 2, 3, 9][random.below(4)]);
@@ -263,13 +264,19 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, random: &mut Ran
     let poison: Vec<u8> = (0..room(&layout, dtype)).map(|_| random.next() as u8).collect();
     let mut out = suite.stream.upload(&poison).unwrap();
     let (weights, view) = (device.view(quant, packed.shape), View::of_bytes(&input, dtype, x_layout).unwrap());
-    let activations = if op == "quant_matmul" { Activations::Exact } else { Activations::Int8 };
+    // They are: what was before this has come to its end.
+    let weights = if random.below(2) == 0 { weights.settled() } else { weights };
+    let activations = match op {
+        "quant_matmul" => Activations::Exact,
+        "quant_matmul rounded" => Activations::Rounded,
+        _ => Activations::Int8,
+    };
     let mut target = ViewMut::of_bytes(&mut out, dtype, layout).unwrap();
     suite.kernels.quant_matmul(&suite.stream, &weights, &view, &mut target, activations).unwrap();
     let found = suite.stream.download(&out).unwrap();
 
     let exact: Vec<f64> = match activations {
-        Activations::Exact => x.iter().map(|v| f64::from(*v)).collect(),
+        Activations::Exact | Activations::Rounded => x.iter().map(|v| f64::from(*v)).collect(),
         Activations::Int8 => {
             let codes = x.chunks(32).flat_map(|block| pack32(Quant::Q8_1, block)).collect();
             let packed = Packed { quant: Quant::Q8_1, shape: [vectors, columns], codes, scales: Vec::new(), zeros: None };
@@ -279,10 +286,15 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, random: &mut Ran
     let weight: Vec<_> = (0..rows * columns).map(|i| packed.weight(i / columns, i % columns)).collect();
     let mut wanted = Vec::new();
     for x in exact.chunks(columns) {
+        // How far each element may be from what it was: half of what a whole number counts, and a little, for what it is multiplied with to
+        // become one is rounded too.
+        let off = |neighbours: &[f64]| neighbours.iter().fold(0f64, |most, x| most.max(x.abs())) / 32512.0 * 0.51;
+        let off: Vec<f64> = x.chunks(32).map(|x| if activations == Activations::Rounded { off(x) } else { 0.0 }).collect();
         for w in weight.chunks(columns) {
             let sum: f64 = w.iter().zip(x).map(|(w, x)| w.value() * x).sum();
             let size: f64 = w.iter().zip(x).map(|(w, x)| w.size() * x.abs()).sum();
-            wanted.push((sum, 24.0 * size * 2f64.powi(-24)));
+            let rounded: f64 = w.iter().enumerate().map(|(i, w)| w.size() * off[i / 32]).sum();
+            wanted.push((sum, 24.0 * size * 2f64.powi(-24) + rounded));
         }
     }
     compare(&format!("{op} of {quant}, {rows} × {columns} with {vectors}"), dtype, &layout, &poison, &found, &wanted)
@@ -338,7 +350,7 @@ fn products_of_nothing() {
         let x = stream.alloc::<f32>(0).unwrap();
         let mut out = stream.upload(&[7f32; 6]).unwrap();
         let none = QuantView::new(Quant::Q4_0, &empty, 3, 0).unwrap();
-        for activations in [Activations::Exact, Activations::Int8] {
+        for activations in [Activations::Exact, Activations::Rounded, Activations::Int8] {
             stream.fill(&mut out, 7f32).unwrap();
             let x = View::new(&x, Layout::contiguous(&[2, 0]).unwrap()).unwrap();
             let mut view = ViewMut::new(&mut out, Layout::contiguous(&[2, 3]).unwrap()).unwrap();
@@ -385,7 +397,7 @@ fn bad_quantised_views_and_calls_are_refused() {
         let elsewhere: fn(&Error) -> bool = |error| matches!(error, Error::WrongDevice { .. });
         let w = QuantView::new(Quant::Q4_0, &bytes, 4, 128).unwrap();
         refuses("another shape", &[4, 64], shape, &|kernels, out| kernels.dequantise(&stream, &w, out));
-        for activations in [Activations::Exact, Activations::Int8] {
+        for activations in [Activations::Exact, Activations::Rounded, Activations::Int8] {
             refuses("more rows", &[2, 5], shape, &|kernels, out| kernels.quant_matmul(&stream, &w, &x, out, activations));
             refuses("one vector", &[4], shape, &|kernels, out| kernels.quant_matmul(&stream, &w, &x, out, activations));
             let short = View::new(&floats, layout(&[2, 96])).unwrap();

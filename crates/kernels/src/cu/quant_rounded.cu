@@ -1,0 +1,362 @@
+// Products of quantised weights and few vectors that are rounded, on NVIDIA's matrix units: out[v] = W · x[v].
+//
+// Each 32 columns of a vector, a unit, are made whole numbers of 15 bits and a sign, which count the same, and each is two digits of a
+// byte. The matrix unit multiplies 16 rows of codes by eight columns: the two digits of VECTORS vectors, of SLOTS units side by side. The
+// others' codes meet zeros there, so SLOTS units go through it before their sums, each in a column of its own, meet their scales.
+//
+// A block of threads has 16 rows at a time, a tile, and of them a chunk for each of its waves, a strip. One more wave has strips copied to
+// shared memory, STAGES ahead. The kernel starts early: while the one before it still runs, the first strips come.
+
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 900
+
+#define SLOTS (4 / VECTORS)
+// Bytes of a unit's digits.
+#define DIGITS (64 * VECTORS)
+// Tiles whose sums wait for the other waves'.
+#define HELD (8 / VECTORS)
+
+// Bytes of a strip's row, and from row to row in shared memory, so that rows' words are in different banks.
+template <class F> struct Strip {
+    static const int BYTES = WAVES * Way<F>::CHUNK, STRIDE = BYTES + (F::BLOCK == 256 && F::ALIGN == 16 ? 32 : 16);
+};
+
+// Where things are in shared memory.
+struct Rooms {
+    u8 *digits;
+    // Of each unit and vector what a number counts, and the sum.
+    float2 *units;
+    f32 *parts;
+    u8 *ring;
+    // Of each stage whether it is full, and whether it is empty.
+    u64 *full, *empty;
+};
+
+// Barriers in shared memory: they turn over when so many have arrived and all expected bytes are there.
+__device__ inline u32 at(const void *shared) { return (u32)__cvta_generic_to_shared(shared); }
+__device__ inline void begin_barrier(u64 *barrier, u32 count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at(barrier)), "r"(count) : "memory"); }
+__device__ inline void arrive(u64 *barrier) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(at(barrier)) : "memory"); }
+__device__ inline void expect(u64 *barrier, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at(barrier)), "r"(bytes) : "memory");
+}
+__device__ inline void wait(u64 *barrier, u32 turn) {
+    asm volatile("{\n\t.reg .pred done;\n\tagain%=:\n\tmbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n\t@!done bra again%=;\n\t}"
+                 ::"r"(at(barrier)), "r"(turn) : "memory");
+}
+__device__ inline void copy_row(u8 *to, const u8 *from, u32 bytes, u64 *barrier, u64 policy) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+                 ::"r"(at(to)), "l"(from), "r"(bytes), "r"(at(barrier)), "l"(policy) : "memory");
+}
+// Of the waves that compute.
+__device__ inline void sync_waves() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
+
+// The digits of a chunk of x, made by a wave.
+template <class F> __device__ inline void cut(const Rooms &rooms, const f32 (&values)[2][4], u32 chunk, u32 v, int lane) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+        u32 most = 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const u32 size = __float_as_uint(values[j][i]) & 0x7fffffffu;
+            most = size > most ? size : most;
+        }
+        f32 sum = (values[j][0] + values[j][1]) + (values[j][2] + values[j][3]);
+#pragma unroll
+        for (int by = 1; by < 8; by *= 2) {
+            const u32 other = __shfl_xor_sync(0xffffffffu, most, by);
+            most = other > most ? other : most;
+            sum += __shfl_xor_sync(0xffffffffu, sum, by);
+        }
+        // 127 * 256 is the largest. What is smaller than others can be counts nothing; what is no number makes all of them none.
+        const f32 largest = __uint_as_float(most), up = largest > 1e-30f ? 32512.0f / largest : 0;
+        const f32 count = most >= 0x7f800000u ? __uint_as_float(0x7fffffffu) : largest * (1 / 32512.0f);
+        const u32 word = j * 32 + lane;
+        if (lane % 8 == 0) rooms.units[(chunk * UNITS + word / 8) * VECTORS + v] = {count, sum};
+        i32 whole[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) whole[i] = __float2int_rn(values[j][i] * up) + 128;
+        // A lower digit above 127 is that less 256, and the upper one more.
+        const u32 first = __byte_perm(whole[0], whole[1], 0x5410), second = __byte_perm(whole[2], whole[3], 0x5410);
+        const u32 at = Way<F>::place(word);
+        u8 *to = rooms.digits + (chunk * UNITS + at / 32) * DIGITS + v * 64 + at % 32;
+        *(u32 *)to = __byte_perm(first, second, 0x7531);
+        *(u32 *)(to + 32) = __byte_perm(first, second, 0x6420) ^ 0x80808080u;
+    }
+}
+
+// A lane's sums within a chunk, of rows g and g + 8: of units that have its slot and of its vector.
+struct Sums {
+    const u8 *digits;
+    const float2 *units;
+    int lane;
+    f32 parts[2];
+
+    __device__ inline Sums(const Rooms &rooms, u32 chunk, int lane) : lane(lane) {
+        digits = rooms.digits + chunk * UNITS * DIGITS + lane * 8;
+        units = rooms.units + chunk * UNITS * VECTORS;
+        parts[0] = parts[1] = 0;
+    }
+    // The lane's part of the units from u on that are side by side, and whether it is of the unit in this slot.
+    __device__ inline uint2 side(int u) const { return *(const uint2 *)(digits + u * DIGITS); }
+    __device__ inline bool mine(int slot) const { return SLOTS == 1 || lane / (8 * VECTORS) == slot; }
+    // The lane's slot of sums.
+    __device__ inline int slot() const { return lane % 4 / VECTORS; }
+    __device__ inline float2 unit(int u) const { return units[u * VECTORS + lane % VECTORS]; }
+    __device__ static inline f32 whole(const i32 (&c)[4], int r) { return (f32)(c[2 * r] * 256 + c[2 * r + 1]); }
+};
+
+// A chunk's products with 16 rows that are staged.
+template <class F> struct Chunk {
+    static __device__ inline void add(f32 (&own)[2], Sums sums, const u8 *stage, u32, u32 there, int lane) {
+        const u8 *rows = stage + lane / 4 * Strip<F>::STRIDE;
+#pragma unroll
+        for (int u0 = 0; u0 < UNITS; u0 += SLOTS) {
+            const uint2 x = sums.side(u0);
+            i32 c[4] = {0, 0, 0, 0};
+#pragma unroll
+            for (int slot = 0; slot < SLOTS; ++slot) {
+                u32 codes[2][2];
+#pragma unroll
+                for (int r = 0; r < 2; ++r) {
+                    const int at = (u0 + slot) * F::BYTES;
+                    Codes<F>::load(codes[r], rows + r * 8 * Strip<F>::STRIDE + at, at, lane % 4);
+                }
+                mma_add(c, codes[0][0], codes[1][0], codes[0][1], codes[1][1], sums.mine(slot) ? x.x : 0, sums.mine(slot) ? x.y : 0);
+            }
+            const u32 u = u0 + sums.slot();
+            const float2 unit = sums.unit(u);
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                Scale two[2];
+                F::scales(two, rows + r * 8 * Strip<F>::STRIDE + u * F::BYTES, 0, Beside{}, 0, 0);
+                // Behind the last unit the scales are none.
+                if (u >= there) two[0] = {0, 0};
+                own[r] = fmaf(two[0].d * (1 / Codes<F>::ONE) * unit.x, Sums::whole(c, r), own[r]);
+                if (F::MINIMUM) own[r] = fmaf(two[0].m, unit.y, own[r]);
+            }
+        }
+    }
+};
+// 256 weights: scales of 6 bits.
+template <class F> struct Blocks {
+    static __device__ inline void add(f32 (&own)[2], Sums sums, const u8 *stage, u32, u32, int lane) {
+        const int t = lane % 4;
+        const u8 *rows = stage + lane / 4 * Strip<F>::STRIDE;
+        u32 ds[2][2], ms[2][2];
+        f32 scale[2], least[2], parts[2] = {0, 0}, lower[2] = {0, 0};
+        uint2 high[2] = {};
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const u8 *row = rows + r * 8 * Strip<F>::STRIDE;
+            const uint4 head = *(const uint4 *)row;
+            ds[r][0] = head.y & 0x3f3f3f3fu, ds[r][1] = (head.w & 0x0f0f0f0fu) | (head.y >> 2 & 0x30303030u);
+            ms[r][0] = head.z & 0x3f3f3f3fu, ms[r][1] = (head.w >> 4 & 0x0f0f0f0fu) | (head.z >> 2 & 0x30303030u);
+            const f16 d = {(u16)head.x}, m = {(u16)(head.x >> 16)};
+            scale[r] = widen(d), least[r] = widen(m);
+            if (F::HIGH) high[r] = *(const uint2 *)(row + 16 + t * 8);
+        }
+        uint2 low[2];
+        i32 c[4];
+        uint2 x;
+#pragma unroll
+        for (int u = 0; u < UNITS; ++u) {
+            u32 codes[2][2];
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                if (u % 2 == 0) low[r] = *(const uint2 *)(rows + r * 8 * Strip<F>::STRIDE + F::low_at(0) + u * 16 + t * 8);
+                codes[r][0] = low[r].x >> u % 2 * 4 & 0x0f0f0f0fu, codes[r][1] = low[r].y >> u % 2 * 4 & 0x0f0f0f0fu;
+                if (F::HIGH) {
+                    codes[r][0] |= (u < 4 ? high[r].x << (4 - u) : high[r].x >> (u - 4)) & 0x10101010u;
+                    codes[r][1] |= (u < 4 ? high[r].y << (4 - u) : high[r].y >> (u - 4)) & 0x10101010u;
+                }
+            }
+            const int slot = u % SLOTS;
+            if (slot == 0) {
+                x = sums.side(u);
+                c[0] = c[1] = c[2] = c[3] = 0;
+            }
+            mma_add(c, codes[0][0], codes[1][0], codes[0][1], codes[1][1], sums.mine(slot) ? x.x : 0, sums.mine(slot) ? x.y : 0);
+            if (slot + 1 < SLOTS) continue;
+            const int first = u - slot, byte = first % 4 + sums.slot();
+            const float2 unit = sums.unit(first + sums.slot());
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                parts[r] = fmaf(byte_of(ds[r][first / 4], byte, 0) * unit.x, Sums::whole(c, r), parts[r]);
+                lower[r] = fmaf(byte_of(ms[r][first / 4], byte, 0), unit.y, lower[r]);
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) own[r] += scale[r] * parts[r] - least[r] * lower[r];
+    }
+};
+template <> struct Chunk<q4_k> : Blocks<q4_k> {};
+template <> struct Chunk<q5_k> : Blocks<q5_k> {};
+// Scales of 8 bits for 16 weights: those of a run of 16 and of that 64 columns behind it have the same slot, but columns of their own.
+template <> struct Chunk<q6_k> {
+    static __device__ inline void add(f32 (&own)[2], Sums sums, const u8 *stage, u32 skew, u32, int lane) {
+        typedef Words<q6_k, 1, true> Word;
+        const int t = lane % 4;
+        const u8 *rows = stage + lane / 4 * Strip<q6_k>::STRIDE + skew;
+        f32 parts[2] = {0, 0};
+#pragma unroll 1
+        for (int half = 0; half < 2; ++half) {
+            u32 high[2][2], scales[2][2];
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                const u8 *block = rows + r * 8 * Strip<q6_k>::STRIDE;
+                Words<q6_k, 2, true> two;
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    Word word;
+                    word.load(block + 128 + half * 32 + i * 16 + 4 * t, skew);
+                    high[r][i] = word.at[0];
+                }
+                two.load(block + 192 + half * 8, skew);
+                scales[r][0] = two.at[0], scales[r][1] = two.at[1];
+            }
+#pragma unroll
+            for (int first = 0; first < 4; first += SLOTS) {
+                const uint2 x = sums.side(half * 4 + first);
+                i32 c[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+#pragma unroll
+                for (int slot = 0; slot < SLOTS; ++slot) {
+                    const int unit = first + slot;
+                    u32 codes[2][2];
+#pragma unroll
+                    for (int r = 0; r < 2; ++r) {
+                        Word low;
+                        low.load(rows + r * 8 * Strip<q6_k>::STRIDE + (half * 4 + unit) * 16 + 4 * t, skew);
+                        const u32 upper = high[r][unit % 2];
+                        // Four times what they mean.
+                        codes[r][0] = (low.at[0] << 2 & 0x3c3c3c3cu) | ((unit < 2 ? upper << 6 : upper << 4) & 0xc0c0c0c0u);
+                        codes[r][1] = (low.at[0] >> 2 & 0x3c3c3c3cu) | ((unit < 2 ? upper << 2 : upper) & 0xc0c0c0c0u);
+                        codes[r][0] ^= 0x80808080u, codes[r][1] ^= 0x80808080u;
+                    }
+                    mma_add(c[0], codes[0][0], codes[1][0], sums.mine(slot) ? x.x : 0);
+                    mma_add(c[1], codes[0][1], codes[1][1], sums.mine(slot) ? x.y : 0);
+                }
+                const int unit = first + sums.slot();
+#pragma unroll
+                for (int run = 0; run < 2; ++run) {
+                    const f32 count = sums.unit(half * 4 + run * 2 + unit / 2).x;
+#pragma unroll
+                    for (int r = 0; r < 2; ++r) {
+                        parts[r] = fmaf((f32)(i8)(scales[r][run] >> unit * 8) * count, Sums::whole(c[run], r), parts[r]);
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) own[r] = fmaf(half_at(rows + r * 8 * Strip<q6_k>::STRIDE + 208) * 0.25f, parts[r], own[r]);
+    }
+};
+
+// Has a block's strips copied, one after the other.
+template <class F> __device__ inline void fetch(const u8 *weights, const Product &p, const Rooms &rooms, u32 chunks, int lane) {
+    const u64 policy = first_to_go();
+    u32 stage = 0, turn = 1;
+#pragma unroll 1
+    for (u32 row0 = blockIdx.x * 16; row0 < p.rows; row0 += gridDim.x * 16) {
+        const u32 rows = p.rows - row0 < 16 ? p.rows - row0 : 16;
+        const u8 *from = weights + (row0 + lane) * p.weights_row;
+#pragma unroll 1
+        for (u32 chunk = 0; chunk < chunks; chunk += WAVES) {
+            const u32 left = (u32)p.weights_row - chunk * Way<F>::CHUNK, bytes = left < Strip<F>::BYTES ? left : Strip<F>::BYTES;
+            wait(rooms.empty + stage, turn);
+            if (lane == 0) expect(rooms.full + stage, rows * bytes);
+            __syncwarp();
+            if (lane < rows) copy_row(rooms.ring + (stage * 16 + lane) * Strip<F>::STRIDE, from, bytes, rooms.full + stage, policy);
+            from += Strip<F>::BYTES;
+            if (++stage == STAGES) stage = 0, turn ^= 1;
+        }
+    }
+}
+
+template <class F, class X, class R> __device__ inline void products(R *out, const u8 *weights, const X *x, const Product &p, u8 *room) {
+    const int lane = threadIdx.x % 32, wave = threadIdx.x / 32;
+    const u32 chunks = (p.units + UNITS - 1) / UNITS, tiles = (p.rows + 15) / 16, rounds = (tiles - blockIdx.x + gridDim.x - 1) / gridDim.x;
+    const u32 vector0 = blockIdx.y * VECTORS;
+    Rooms rooms;
+    rooms.full = (u64 *)room, rooms.empty = rooms.full + STAGES;
+    rooms.ring = room + 128;
+    rooms.digits = rooms.ring + STAGES * 16 * Strip<F>::STRIDE;
+    rooms.units = (float2 *)(rooms.digits + chunks * UNITS * DIGITS);
+    rooms.parts = (f32 *)(rooms.units + chunks * UNITS * VECTORS);
+    let_next_start();
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; ++i) begin_barrier(rooms.full + i, 1), begin_barrier(rooms.empty + i, WAVES);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    if (wave == WAVES) {
+        if (!p.settled) wait_for_last();
+        fetch<F>(weights, p, rooms, chunks, lane);
+        return;
+    }
+    wait_for_last();
+#pragma unroll 1
+    for (u32 v = 0; v < VECTORS; ++v) {
+        const u32 wanted = vector0 + v, vector = wanted < p.vectors ? wanted : p.vectors - 1;
+        // A few at once: the first comes from far.
+#pragma unroll 1
+        for (u32 chunk = wave; chunk < chunks; chunk += 4 * WAVES) {
+            f32 values[4][2][4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) take<X>(values[i], x + vector * p.x_row, p, chunk + i * WAVES, lane);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (chunk + i * WAVES < chunks) cut<F>(rooms, values[i], chunk + i * WAVES, v, lane);
+            }
+        }
+    }
+    __syncwarp();
+    u32 stage = 0, turn = 0;
+#pragma unroll 1
+    for (u32 round = 0; round < rounds; ++round) {
+        f32 own[2] = {0, 0};
+#pragma unroll 1
+        for (u32 first = 0; first < chunks; first += WAVES) {
+            const u32 chunk = first + wave, left = p.units - chunk * UNITS;
+            wait(rooms.full + stage, turn);
+            if (chunk < chunks) {
+                const u8 *strip = rooms.ring + stage * 16 * Strip<F>::STRIDE, *mine = Way<F>::CHUNK % 16 ? strip : strip + wave * Way<F>::CHUNK;
+                Chunk<F>::add(own, Sums(rooms, chunk, lane), mine, wave * Way<F>::CHUNK, left < UNITS ? left : UNITS, lane);
+            }
+            __syncwarp();
+            if (lane == 0) arrive(rooms.empty + stage);
+            if (++stage == STAGES) stage = 0, turn ^= 1;
+        }
+        f32 *to = rooms.parts + (round % HELD * WAVES + wave) * 16 * VECTORS;
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+#pragma unroll
+            for (int by = VECTORS; by < 4; by *= 2) own[r] += __shfl_xor_sync(0xffffffffu, own[r], by);
+            if (lane % 4 < VECTORS) to[(lane / 4 + 8 * r) * VECTORS + lane % 4] = own[r];
+        }
+        if ((round + 1) % HELD && round + 1 < rounds) continue;
+        // What the waves have is added in their order.
+        sync_waves();
+        for (u32 i = threadIdx.x; i < (round % HELD + 1) * 16 * VECTORS; i += THREADS) {
+            const u32 held = i / (16 * VECTORS), place = i % (16 * VECTORS), vector = vector0 + place % VECTORS;
+            const u32 row = (blockIdx.x + (round - round % HELD + held) * gridDim.x) * 16 + place / VECTORS;
+            if (row >= p.rows || vector >= p.vectors) continue;
+            f32 sum = 0;
+#pragma unroll
+            for (int w = 0; w < WAVES; ++w) sum += rooms.parts[(held * WAVES + w) * 16 * VECTORS + place];
+            out[vector * p.out_row + row * p.out_step] = Narrow<R>::from(sum);
+        }
+        sync_waves();
+    }
+}
+
+#define PASTE(NAME, WHAT) NAME##WHAT
+#define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
+// The waves that compute, and the one that copies.
+extern "C" __global__ void __launch_bounds__(THREADS + 32, 1)
+SYMBOL(NAME, _rounded)(V *out, const u8 *weights, const U *x, Product p) {
+    extern __shared__ uint4 room[];
+    products<T, U, V>(out, weights, x, p, (u8 *)room);
+}
+
+#else
+extern "C" __global__ void NAME() {}
+#endif
