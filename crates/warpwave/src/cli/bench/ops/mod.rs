@@ -114,7 +114,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         _ => None,
     };
     let bench = Bench::new(&device, &context.jit)?;
-    let mut timer = Timer::new(&bench.stream, small)?;
+    let mut timer = Timer::new(&bench, small)?;
     let bar = ProgressBar::new(cases.len() as u64 + 1);
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_message("copy");
@@ -173,7 +173,7 @@ fn named(name: &str, failure: Failure) -> Failure {
 pub(super) fn ceiling(device: &warpwave_gpu::Device, jit: &warpwave_jit::Jit) -> Result<f64, Failure> {
     let small = device.name().starts_with("vgpu:");
     let bench = Bench::new(device, jit)?;
-    copies(&bench, &mut Timer::new(&bench.stream, small)?, Sizes { small })
+    copies(&bench, &mut Timer::new(&bench, small)?, Sizes { small })
 }
 
 /// TFLOP/s of the vendor's library with large matrices of `bf16`; none on a virtual device, or where there is no library.

@@ -2,28 +2,29 @@
 
 use std::time::{Duration, Instant};
 
-use warpwave_gpu::{Buffer, Event, Stream};
+use warpwave_gpu::{Event, Stream};
+use warpwave_kernels::{DType, Layout, Reduce, View, ViewMut};
 
 use super::super::super::Failure;
 use super::super::median;
-use super::case::Run;
+use super::case::{Bench, Run};
 
-/// What is written between runs: more than any cache holds.
-const FLUSH: usize = 256 << 20;
+/// Floats that are read between runs: more than any cache holds. Written, they would still have to go to memory while the run is timed.
+const FLUSH: usize = 64 << 20;
 /// How long the runs of one measurement take together, about.
 const SPAN: Duration = Duration::from_millis(120);
 
 /// A clock on a stream.
 pub struct Timer {
     stream: Stream,
-    flush: Option<Buffer<u8>>,
+    flush: Option<Run>,
 }
 
 impl Timer {
     /// A virtual device has no cache to empty.
-    pub fn new(stream: &Stream, small: bool) -> Result<Timer, Failure> {
-        let flush = if small { None } else { Some(stream.alloc::<u8>(FLUSH)?) };
-        Ok(Timer { stream: stream.clone(), flush })
+    pub fn new(bench: &Bench, small: bool) -> Result<Timer, Failure> {
+        let flush = if small { None } else { Some(flush(bench)?) };
+        Ok(Timer { stream: bench.stream.clone(), flush })
     }
 
     /// Seconds of one run, the median of many.
@@ -42,7 +43,7 @@ impl Timer {
         let mut events = Vec::with_capacity(runs);
         for _ in 0..runs {
             if let Some(flush) = &mut self.flush {
-                self.stream.zero(&mut *flush)?;
+                flush()?;
             }
             let (start, end) = (Event::new(&device)?, Event::new(&device)?);
             start.record(&self.stream)?;
@@ -54,6 +55,17 @@ impl Timer {
         let times: Result<Vec<f64>, _> = events.iter().map(|(start, end)| start.elapsed_ms(end).map(|ms| f64::from(ms) / 1e3)).collect();
         Ok(median(times?))
     }
+}
+
+/// Leaves nothing of what ran before in the cache, and nothing that is still to be written.
+fn flush(bench: &Bench) -> Result<Run, Failure> {
+    let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+    let (from, mut to) = (bench.normal(DType::F32, FLUSH)?, bench.room(DType::F32, 1)?);
+    let (all, one) = (Layout::contiguous(&[FLUSH])?, Layout::contiguous(&[1])?);
+    Ok(Box::new(move || {
+        let (x, mut y) = (View::of_bytes(&from, DType::F32, all)?, ViewMut::of_bytes(&mut to, DType::F32, one)?);
+        Ok(kernels.reduce(&stream, Reduce::Sum, &x, &[0], &mut y)?)
+    }))
 }
 
 /// Seconds of one run on the CPU, the median of some.
