@@ -150,7 +150,7 @@ impl Runner {
 
     /// Whether steps of one token are launched as graphs from now on; captured ones stay.
     pub fn use_graphs(&mut self, on: bool) {
-        self.options.graphs = on;
+        self.captures = on;
     }
 
     /// Tokens that there is still room for.

@@ -185,7 +185,7 @@ pub(super) fn library_product(device: &warpwave_gpu::Device, jit: &warpwave_jit:
     let case = matrix::weights();
     let Work::Flops(flops) = case.work else { return Ok(None) };
     let mut run = (case.make)(&bench)?;
-    let seconds = Timer::new(&bench.stream, false)?.seconds(&mut run)?;
+    let seconds = Timer::new(&bench, false)?.seconds(&mut run)?;
     Ok(Some(flops as f64 / seconds / 1e12))
 }
 
