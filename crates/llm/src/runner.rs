@@ -205,7 +205,8 @@ impl Runner {
             sequence.blocks.extend(free.drain(rest..).rev());
             sequence.home = Some(self.free.clone());
         }
-        let logits = self.step(batch, wanted);
+        let logits =
+            self.step(batch, wanted).map_err(|error| error.at(self.model.device().name(), || format!("a step of {total} tokens"), 0));
         if logits.is_err() {
             for ((sequence, _), len) in batch.iter_mut().zip(before) {
                 sequence.cut(len);

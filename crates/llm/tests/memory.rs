@@ -73,7 +73,7 @@ fn a_large_model_does_too() {
         }
         for kind in [Kind::Plain(DType::Bf16), Kind::Quant(Quant::Q4K)] {
             let checkpoint = Checkpoint::random(Config::llama_8b(), kind).unwrap();
-            for chunk in [RunnerOptions::chunk_on(&device), 512, 4096] {
+            for chunk in [RunnerOptions::chunk_on(&device), 4096] {
                 device.trim().unwrap();
                 let before = free(gpu);
                 let taken = (before, use_up(&checkpoint, &device, 4096, chunk));

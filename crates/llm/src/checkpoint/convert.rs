@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use half::{bf16, f16};
@@ -63,18 +64,24 @@ pub(super) fn convert(from: Kind, bytes: &[u8], to: Kind) -> Vec<u8> {
     let mut out = vec![0; size(to, elements_in_all)];
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let each = elements_in_all.div_ceil(threads).max(1).next_multiple_of(AT_ONCE);
-    thread::scope(|scope| {
-        for (bytes, out) in bytes.chunks(size(from, each)).zip(out.chunks_mut(size(to, each))) {
-            scope.spawn(move || {
-                let mut between = vec![0.0; AT_ONCE];
-                for (bytes, out) in bytes.chunks(size(from, AT_ONCE)).zip(out.chunks_mut(size(to, AT_ONCE))) {
-                    let between = &mut between[..bytes.len() / from.block().1 * from.block().0];
-                    floats(from, bytes, between);
-                    elements(to, between, out);
-                }
-            });
+    let pieces = Mutex::new(bytes.chunks(size(from, each)).zip(out.chunks_mut(size(to, each))));
+    let work = || {
+        let mut between = vec![0.0; AT_ONCE];
+        loop {
+            let Some((bytes, out)) = pieces.lock().unwrap_or_else(PoisonError::into_inner).next() else { return };
+            for (bytes, out) in bytes.chunks(size(from, AT_ONCE)).zip(out.chunks_mut(size(to, AT_ONCE))) {
+                let between = &mut between[..bytes.len() / from.block().1 * from.block().0];
+                floats(from, bytes, between);
+                elements(to, between, out);
+            }
         }
+    };
+    thread::scope(|scope| {
+        // Where memory is short there may be no more threads: this one is enough.
+        let _ = (1..threads).try_for_each(|_| thread::Builder::new().spawn_scoped(scope, work).map(drop));
+        work();
     });
+    drop(pieces);
     out
 }
 

@@ -14,7 +14,8 @@ use super::{Exactness, Which, cache_type, kind};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// A .gguf file, or a folder with config.json and safetensors; without it the default model.
+    /// A .gguf file, a folder with config.json and safetensors, or a model of the Hugging Face hub (ORG/NAME, or ORG/NAME:FILE.gguf);
+    /// without it the default model.
     #[arg(value_name = "MODEL")]
     model: Option<PathBuf>,
     /// Tokens of prompt and answer together; default 4096, or fewer if the model was made for fewer.

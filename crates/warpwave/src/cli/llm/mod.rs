@@ -5,13 +5,14 @@
 pub(super) mod chat;
 mod default_model;
 pub(super) mod generate;
+mod hub;
 mod info;
 mod interrupt;
 mod memory;
 pub(super) mod model;
 mod picking;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -29,7 +30,8 @@ const CONTEXT: usize = 4096;
 /// Which model, where, and in which types.
 #[derive(clap::Args, Clone)]
 pub(super) struct Which {
-    /// A .gguf file, or a folder with config.json and safetensors; without it the small default model.
+    /// A .gguf file, a folder with config.json and safetensors, or a model of the Hugging Face hub (ORG/NAME, or ORG/NAME:FILE.gguf);
+    /// without it the small default model.
     #[arg(value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// The device: cpu, cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto for the first GPU, else the CPU.
@@ -90,18 +92,9 @@ impl Which {
     /// The model's files: those that were named, or the default model's.
     pub fn open(&self, context: &mut Context<'_>) -> Result<(PathBuf, Checkpoint), Failure> {
         let path = match &self.model {
-            Some(path) => path.clone(),
+            Some(path) => locate(context, path)?,
             None => default_model::find(context)?,
         };
-        if !path.exists() {
-            let hub = path.to_str().is_some_and(|text| text.split('/').count() == 2 && !text.ends_with(".gguf"));
-            let hint = if hub {
-                format!("; a model of Hugging Face is fetched with `hf download {0} --local-dir FOLDER`", path.display())
-            } else {
-                String::new()
-            };
-            return Err(failed(format!("{}: there is no such file or folder{hint}", path.display())));
-        }
         let checkpoint = Checkpoint::open(&path)?;
         Ok((path, checkpoint))
     }
@@ -147,6 +140,20 @@ impl Which {
     /// Does something with the threads that were asked for.
     pub fn with_threads<R>(&self, run: impl FnOnce() -> R) -> R {
         warpwave_tensor::cpu::with_threads(self.threads.map_or(0, usize::from), run)
+    }
+}
+
+/// A model's file or folder: as it was named, or that of a name of the Hugging Face hub.
+pub(super) fn locate(context: &mut Context<'_>, path: &Path) -> Result<PathBuf, Failure> {
+    if path.exists() {
+        return Ok(path.to_owned());
+    }
+    match path.to_str().and_then(hub::Id::parse) {
+        Some(id) => hub::find(context, &id),
+        None => Err(failed(format!(
+            "{}: there is no such file or folder; a model of Hugging Face is named as ORG/NAME or ORG/NAME:FILE.gguf",
+            path.display()
+        ))),
     }
 }
 

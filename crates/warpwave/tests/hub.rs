@@ -1,0 +1,234 @@
+//! Models of the Hugging Face hub, from a server of this test that answers as the hub does: small files at once, large ones by a redirect,
+//! ranges of both, and connections that break.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+const MODEL: &str = "tiny/llama";
+
+fn root() -> PathBuf {
+    std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from)
+}
+
+fn oracle() -> PathBuf {
+    root().join("crates/llm/tests/oracles/llama3")
+}
+
+#[derive(Default)]
+struct Hub {
+    /// Files by their repository and name.
+    files: HashMap<(String, String), Vec<u8>>,
+    /// Bytes after which the connections of large files break, one after the other.
+    breaks: Mutex<Vec<usize>>,
+    /// What was asked for: path and range.
+    asked: Mutex<Vec<(String, String)>>,
+    ended: AtomicBool,
+}
+
+struct Server {
+    hub: Arc<Hub>,
+    address: String,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    fn start(hub: Hub) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let hub = Arc::new(hub);
+        let (here, there) = (hub.clone(), address.clone());
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if here.ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                if let Ok(stream) = stream {
+                    // A client that hangs up is its own affair.
+                    let _ = here.answer(stream, &there);
+                }
+            }
+        });
+        Server { hub, address, thread: Some(thread) }
+    }
+
+    fn asked(&self) -> Vec<(String, String)> {
+        self.hub.asked.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.hub.ended.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect(self.address.trim_start_matches("http://"));
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+impl Hub {
+    fn answer(&self, mut stream: TcpStream, address: &str) -> std::io::Result<()> {
+        let mut lines = BufReader::new(stream.try_clone()?).lines();
+        let first = lines.next().unwrap_or(Ok(String::new()))?;
+        let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+        let mut range = String::new();
+        for line in lines {
+            let line = line?.to_ascii_lowercase();
+            if let Some(bytes) = line.strip_prefix("range: bytes=") {
+                range = bytes.to_owned();
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        self.asked.lock().unwrap().push((path.clone(), range.clone()));
+        let mut say = |status: &str, headers: &str, body: &[u8], length: usize| {
+            let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n");
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(body)?;
+            stream.flush()
+        };
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        match parts[..] {
+            ["api", "models", "locked", ..] => say("401 Unauthorized", "", b"", 0),
+            ["api", "models", org, name, ..] => {
+                let repo = format!("{org}/{name}");
+                let names: Vec<Value> =
+                    self.files.keys().filter(|(of, _)| *of == repo).map(|(_, name)| json!({ "rfilename": name })).collect();
+                if names.is_empty() {
+                    return say("404 Not Found", "", b"", 0);
+                }
+                let body = json!({ "siblings": names, "sha": COMMIT }).to_string();
+                say("200 OK", "content-type: application/json\r\n", body.as_bytes(), body.len())
+            }
+            [org, name, "resolve", "main", file] | ["large", org, name, file] => {
+                let Some(bytes) = self.files.get(&(format!("{org}/{name}"), file.to_owned())) else {
+                    return say("404 Not Found", "", b"", 0);
+                };
+                let marks = format!("etag: \"{}\"\r\nx-repo-commit: {COMMIT}\r\n", file.replace('.', "-"));
+                let large = file.ends_with(".safetensors") || file.ends_with(".gguf");
+                if large && parts[0] != "large" {
+                    let marks = marks.replace("etag", "x-linked-etag");
+                    return say("302 Found", &format!("{marks}location: {address}/large/{org}/{name}/{file}\r\n"), b"", 0);
+                }
+                let (from, to) = range.split_once('-').unwrap_or(("0", ""));
+                let from: usize = from.parse().unwrap();
+                let to = to.parse().map_or(bytes.len(), |to: usize| to + 1).min(bytes.len());
+                let whole = &bytes[from..to];
+                let marks = format!("{marks}content-range: bytes {from}-{}/{}\r\n", to.saturating_sub(1), bytes.len());
+                let cut = if large && whole.len() > 1 { self.breaks.lock().unwrap().pop() } else { None };
+                let sent = cut.map_or(whole, |cut| &whole[..cut.min(whole.len())]);
+                say("206 Partial Content", &marks, sent, whole.len())
+            }
+            _ => say("404 Not Found", "", b"", 0),
+        }
+    }
+}
+
+fn hub() -> Hub {
+    let mut hub = Hub::default();
+    for name in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
+        if let Ok(bytes) = std::fs::read(oracle().join(name)) {
+            hub.files.insert((MODEL.to_owned(), name.to_owned()), bytes);
+        }
+    }
+    // What is not needed is not fetched.
+    hub.files.insert((MODEL.to_owned(), "README.md".to_owned()), b"# A model".to_vec());
+    hub.files.insert((MODEL.to_owned(), "pytorch_model.bin".to_owned()), vec![0; 1000]);
+    hub
+}
+
+fn run(line: &[&str], home: &Path, endpoint: &str) -> Output {
+    let beside = root().join("bin/warpwave");
+    let path = if beside.exists() { beside } else { PathBuf::from(env!("CARGO_BIN_EXE_warpwave")) };
+    let mut command = Command::new(path);
+    command.args(line).env("HF_HOME", home).env("HF_ENDPOINT", endpoint).env("WARPWAVE_DEVICE", "cpu").env_remove("HF_TOKEN");
+    for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        command.env_remove(name);
+    }
+    command.output().unwrap()
+}
+
+fn ids(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice::<Value>(&output.stdout).unwrap()["ids"].clone()
+}
+
+fn refusal(line: &[&str], home: &Path, endpoint: &str) -> String {
+    let output = run(line, home, endpoint);
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+const GENERATE: [&str; 7] = ["generate", MODEL, "--ids", "1,2,3", "-n", "4", "--json"];
+
+#[test]
+fn a_model_is_fetched_by_its_name_and_then_there() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let folder = oracle().display().to_string();
+    let expected = ids(&run(&["generate", &folder, "--ids", "1,2,3", "-n", "4", "--json"], home, "http://127.0.0.1:9"));
+    let hub = hub();
+    let size = hub.files[&(MODEL.to_owned(), "model.safetensors".to_owned())].len();
+    // The weights break off twice, and go on.
+    hub.breaks.lock().unwrap().extend([size / 4, size / 3]);
+    let server = Server::start(hub);
+    let output = run(&GENERATE, home, &server.address);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Fetching tiny/llama from http://127.0.0.1"), "{output:?}");
+    assert_eq!(ids(&output), expected);
+    let asked = server.asked();
+    let from: Vec<usize> = asked
+        .iter()
+        .filter(|(path, range)| path.starts_with("/large/") && range.ends_with('-'))
+        .map(|(_, range)| range.trim_end_matches('-').parse().unwrap())
+        .collect();
+    assert_eq!(from, [0, size / 3, size / 3 + size / 4], "what came is not asked for again");
+    assert!(!asked.iter().any(|(path, _)| path.contains("README") || path.contains("pytorch")), "{asked:?}");
+    // The places of Hugging Face's own tools.
+    let snapshot = home.join("hub/models--tiny--llama/snapshots").join(COMMIT);
+    assert_eq!(std::fs::read(snapshot.join("model.safetensors")).unwrap(), std::fs::read(oracle().join("model.safetensors")).unwrap());
+    let output = run(&["model", "get", MODEL, "--json"], home, &server.address);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["path"], json!(snapshot));
+    assert_eq!(server.asked().len(), asked.len(), "what is there is not asked for");
+    drop(server);
+    assert_eq!(ids(&run(&GENERATE, home, "http://127.0.0.1:9")), expected, "without a network");
+}
+
+#[test]
+fn one_file_of_a_repository_and_what_is_not_there() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let file = home.join("llama.gguf").display().to_string();
+    let converted = run(&["model", "convert", &oracle().display().to_string(), &file], home, "http://127.0.0.1:9");
+    assert!(converted.status.success(), "{converted:?}");
+    let mut hub = hub();
+    hub.files.insert(("tiny/files".to_owned(), "llama-F32.gguf".to_owned()), std::fs::read(&file).unwrap());
+    hub.files.insert(("tiny/nothing".to_owned(), "README.md".to_owned()), Vec::new());
+    let server = Server::start(hub);
+    let at = server.address.as_str();
+    let line = |model| ["generate", model, "--ids", "1,2,3", "-n", "4", "--json"];
+    let expected = ids(&run(&line(&file), home, at));
+    assert_eq!(ids(&run(&line("tiny/files:llama-F32.gguf"), home, at)), expected);
+    for (model, says) in [
+        ("tiny/files", "tiny/files:llama-F32.gguf"),
+        ("tiny/files:other.gguf", "no such model or file"),
+        ("tiny/nothing", "no model that can be run"),
+        ("tiny/none", "no such model or file"),
+        ("locked/model", "HF_TOKEN"),
+        ("no-such-file.gguf", "there is no such file or folder"),
+    ] {
+        let error = refusal(&["model", "info", model], home, at);
+        assert!(error.contains(says), "{model}: {error}");
+    }
+    drop(server);
+    let error = refusal(&["chat", "tiny/other"], home, "http://127.0.0.1:9");
+    assert!(error.contains("cannot be reached") && error.contains("name a .gguf file"), "{error}");
+}
