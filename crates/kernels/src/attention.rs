@@ -6,7 +6,7 @@ use warpwave_gpu::{Arg, DeviceInfo, Launch, Stream, Vendor};
 use crate::attention_options::{AttentionOptions, KeyValues};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::{Kernels, apart, refused, same_type, sm, wrong_shape, wrong_type};
+use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
@@ -144,7 +144,7 @@ fn hopper(dtype: DType, dim: u32, paged: bool) -> Choice {
 /// Whether `tile.cuh` has matrix units there.
 fn has_matrix_units(info: &DeviceInfo) -> bool {
     match info.vendor {
-        Vendor::Nvidia => sm(info.base_arch()) >= 80,
+        Vendor::Nvidia => info.arch.strip_prefix("sm_").and_then(|arch| arch.parse::<u32>().ok()).is_some_and(|arch| arch >= 80),
         Vendor::Amd => ["gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"].contains(&info.arch.split(':').next().unwrap_or_default()),
     }
 }

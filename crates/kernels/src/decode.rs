@@ -9,7 +9,7 @@ use crate::attention_options::{AttentionOptions, KeyValues};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::heads::{Steps, few, one_of, packed, pointer, same_shape, sizes, width};
-use crate::kernels::{Kernels, apart, refused, same_type, sm, wrong_shape};
+use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
@@ -287,7 +287,7 @@ impl Kernels {
         let each = width(&[dtype]);
         let vectors = packed(&kv.keys, each) && packed(&kv.values, each);
         let matrix_units = match info.vendor {
-            Vendor::Nvidia => sm(info.base_arch()) >= 80,
+            Vendor::Nvidia => info.base_arch().strip_prefix("sm_").and_then(|n| n.parse().ok()).is_some_and(|n: u32| n >= 80),
             Vendor::Amd => ["gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"].contains(&info.base_arch()),
         };
         let whole_tiles = kv.table.is_none() || kv.keys.layout().shape()[1].is_multiple_of(TILE);

@@ -90,11 +90,6 @@ impl Kernels {
     }
 }
 
-/// The number of an NVIDIA architecture, 90 of `sm_90`; of others 0.
-pub(crate) fn sm(arch: &str) -> u32 {
-    arch.strip_prefix("sm_").and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
 /// Refuses a type, in words.
 pub(crate) fn wrong_type(op: &str, what: &'static str, found: DType, expected: impl ToString) -> Error {
     Error::WrongType { op: op.to_owned(), what, found, expected: expected.to_string() }

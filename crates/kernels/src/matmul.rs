@@ -6,7 +6,7 @@ use warpwave_gpu::{Arg, Launch, Stream, Vendor};
 use crate::blas::{Blas, Epilogue, Matrix, Places, Refusal, Shape, WORKSPACE};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernels::{Kernels, apart, refused, same_type, sm, wrong_shape, wrong_type};
+use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
@@ -673,7 +673,7 @@ fn vectors_recipe(dtype: DType, out: DType, vectors: u32) -> Recipe {
 
 /// Whether an NVIDIA GPU has the matrix units that `tile.cuh` knows.
 pub(crate) fn has_mma(arch: &str) -> bool {
-    sm(arch) >= 80
+    arch.strip_prefix("sm_").and_then(|number| number.parse().ok()).is_some_and(|number: u32| number >= 80)
 }
 
 /// Whether an AMD GPU has the matrix units that `tile.cuh` knows.
