@@ -92,13 +92,17 @@ template <bool USUAL> struct Powf {
     }
     __device__ Math value(A element) const {
         const Math x = widen(element);
-        if constexpr (USUAL && sizeof(T) < 4) return exponent.quick_of(x);
-        if constexpr (USUAL && sizeof(T) == 4) return exponent.modest_of(x);
-        if constexpr (sizeof(T) == 4) {
-            if (y != 0 && y != 2 && fabs(y) <= FAR) return exponent.of(x);
+        if constexpr (USUAL && sizeof(T) < 4) {
+            return exponent.quick_of(x);
+        } else if constexpr (USUAL && sizeof(T) == 4) {
+            return exponent.modest_of(x);
+        } else {
+            if constexpr (sizeof(T) == 4) {
+                if (y != 0 && y != 2 && fabs(y) <= FAR) return exponent.of(x);
+            }
+            // A square is exact, as one would expect of it.
+            return y == 2 ? x * x : pow(x, y);
         }
-        // A square is exact, as one would expect of it.
-        return y == 2 ? x * x : pow(x, y);
     }
     __device__ R at(A element, B, C) const { return Narrow<T>::from(value(element)); }
 };
