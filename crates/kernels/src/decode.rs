@@ -125,8 +125,11 @@ impl Way {
 const EACH_LANE: u32 = 8;
 
 /// The ways to try, the best first, as far as shared memory goes; `units` are the vendor's whose matrix units can be used.
-fn ways(units: Option<Vendor>, dim: usize, rows: usize, vectors: bool) -> impl Iterator<Item = Way> {
+/// `alone` says that there are few enough blocks for all to run at once, whatever they are split into: three of four waves read a little
+/// faster than two of six, and leave more units without work when the last of many blocks run.
+fn ways(units: Option<Vendor>, dim: usize, rows: usize, alone: bool, vectors: bool) -> impl Iterator<Item = Way> {
     let tiles: &[u32] = match units {
+        Some(Vendor::Nvidia) if dim <= 128 && alone => &[4, 2, 1],
         Some(Vendor::Nvidia) if dim <= 128 => &[6, 4, 2, 1],
         Some(Vendor::Nvidia) => &[3, 2, 1],
         Some(Vendor::Amd) => &[4, 2, 1],
@@ -211,7 +214,7 @@ impl Kernels {
         }
 
         let info = self.device().info();
-        let way = self.way(&q, kv, tokens * group)?;
+        let way = self.way(&q, kv, tokens * group, sequences * kv_heads)?;
         let groups = (tokens * group).div_ceil(way.rows());
         let kernels = self.load(&way.recipe(dtype, dim, kv.table.is_some()))?;
         let (threads, shared) = (way.waves() * info.wave_size, way.shared(dtype, dim, info.wave_size));
@@ -271,13 +274,15 @@ impl Kernels {
         if splits == 1 {
             return Ok(());
         }
-        let down = 8;
-        let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared(4 * (splits + down * dim) as u32).early();
+        // A thread in y for each part, or for two.
+        let down = splits.next_power_of_two().min(32);
+        let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared((4 * down * dim) as u32).early();
         // SAFETY: as above; every part was written by the launch before, whose end the kernel waits for.
         unsafe { kernels[1].launch(stream, launch, (out.start(), &partial, &logs, Arg::value(&numbers))) }.map_err(refused(OP))
     }
 
-    fn way(&self, q: &View<'_>, kv: &KeyValues<'_>, rows: usize) -> Result<Way> {
+    /// For so many rows of queries to the same keys, and so many such.
+    fn way(&self, q: &View<'_>, kv: &KeyValues<'_>, rows: usize, blocks: usize) -> Result<Way> {
         let (info, dim, dtype) = (self.device().info(), q.layout().shape()[3], q.dtype());
         let each = width(&[dtype]);
         let vectors = packed(&kv.keys, each) && packed(&kv.values, each);
@@ -289,7 +294,8 @@ impl Kernels {
         let fits = dtype != DType::F32 && vectors && whole_tiles && dim.is_multiple_of(TILE);
         // A little more is taken by what the waves tell each other.
         let shared = info.shared_per_block_max.max(info.shared_per_block);
-        let mut ways = ways(Some(info.vendor).filter(|_| matrix_units && fits), dim, rows, vectors);
+        let alone = blocks * rows.div_ceil(TILE) <= 3 * info.compute_units as usize;
+        let mut ways = ways(Some(info.vendor).filter(|_| matrix_units && fits), dim, rows, alone, vectors);
         ways.find(|way| way.shared(dtype, dim, info.wave_size) as usize + 1024 <= shared)
             .ok_or_else(|| bad(format!("{} bytes of shared memory are too few", shared)))
     }
@@ -319,7 +325,7 @@ fn splits(share: &Share) -> usize {
         let alone = (1.0 - last as f64 / (share.enough * units)).max(0.0);
         let even = blocks as f64 * bytes / units;
         let uneven = (blocks as f64 / units).ceil() * bytes - even;
-        let together = if splits > 1 { 130e3 + 8e3 * splits as f64 } else { 0.0 };
+        let together = if splits > 1 { 70e3 + 5e3 * splits as f64 + if splits > 32 { 100e3 } else { 0.0 } } else { 0.0 };
         even + alone * bytes + 0.2 * uneven + 150e3 * rounds as f64 + together
     };
     (1..=(share.keys / LEAST_KEYS).clamp(1, MOST_SPLITS)).min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
@@ -331,8 +337,10 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     for paged in [false, true] {
         for dim in [32, 64, 128, 256] {
             for (units, rows) in [(Vendor::Nvidia, 8), (Vendor::Nvidia, 16), (Vendor::Amd, 16)] {
-                let way = ways(Some(units), dim, rows, true).next();
-                recipes.extend(way.into_iter().flat_map(|way| [DType::F16, DType::Bf16].map(|dtype| way.recipe(dtype, dim, paged))));
+                let way = [true, false].map(|alone| ways(Some(units), dim, rows, alone, true).next());
+                let way = if way[0] == way[1] { vec![way[0]] } else { way.to_vec() };
+                recipes
+                    .extend(way.into_iter().flatten().flat_map(|way| [DType::F16, DType::Bf16].map(|dtype| way.recipe(dtype, dim, paged))));
             }
             let plain = |rows| Way::Plain { waves: 8, rows, vectors: true };
             recipes.extend([1, 2, 4].map(|rows| plain(rows).recipe(DType::F32, dim, paged)));
@@ -348,11 +356,11 @@ mod tests {
 
     #[test]
     fn keys_are_split_where_blocks_are_few() {
-        let parts = |blocks, keys| splits(&Share { blocks, keys, key_bytes: 512, units: 132, at_once: 2, enough: 1.0 });
+        let parts = |blocks, keys| splits(&Share { blocks, keys, key_bytes: 512, units: 132, at_once: 3, enough: 2.0 });
         // The best of those that were measured, or nearly.
-        assert_eq!([parts(256, 8192), parts(1024, 2048), parts(512, 2048)], [1; 3]);
-        assert!((2..=4).contains(&parts(64, 4096)));
-        assert_eq!((parts(8, 65536), parts(16, 16384)), (16, 8));
+        assert_eq!((parts(256, 8192), parts(32, 8192), parts(8, 65536)), (1, 8, 32));
+        let many = |blocks, keys| splits(&Share { blocks, keys, key_bytes: 512, units: 132, at_once: 2, enough: 1.0 });
+        assert_eq!([many(1024, 2048), many(512, 2048)], [1; 2]);
         assert_eq!(parts(1, 100), 1);
         assert_eq!(splits(&Share { blocks: 1, keys: 1000, key_bytes: 2048, units: 304, at_once: 2, enough: 2.0 }), 3);
     }
@@ -363,7 +371,7 @@ mod tests {
         assert_eq!(shared(Way::Tiles { waves: 6, few: true }, DType::Bf16, 128, 32), 25 * 4096);
         assert_eq!(shared(Way::Tiles { waves: 1, few: false }, DType::F16, 96, 64), 5 * 4096);
         assert_eq!(shared(Way::Plain { waves: 8, rows: 4, vectors: true }, DType::F32, 128, 32), 32768);
-        let least = ways(Some(Vendor::Amd), 128, 5, false).last().unwrap();
+        let least = ways(Some(Vendor::Amd), 128, 5, true, false).last().unwrap();
         assert_eq!(least, Way::Plain { waves: 1, rows: 4, vectors: false });
     }
 }

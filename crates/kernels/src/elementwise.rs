@@ -163,7 +163,7 @@ impl Unary {
         use Unary::*;
         match self {
             GeluErf | Erf | Powf(_) => Knob::UnrollHeaviest,
-            Exp | Log | Sin | Cos | Tanh | Gelu | Silu | Sigmoid | Elu(_) | Sqrt => Knob::UnrollHeavy,
+            Exp | Log | Sin | Cos | Tanh | Gelu | Silu | Sigmoid | Elu(_) | Sqrt | Sign => Knob::UnrollHeavy,
             _ => unroll(1),
         }
     }

@@ -156,6 +156,10 @@ static VECTORS: File = File {
     kernels: &["_rows", "_columns", "_combine"],
 };
 
+/// Pieces of columns of a matrix by columns, and threads, that a block has: as in the kernels.
+const ACROSS: u64 = 8;
+const COLUMN_THREADS: u32 = 512;
+
 /// Vectors that a matrix is multiplied with at once: with more, matrix units are faster.
 fn most_vectors(dtype: DType) -> u64 {
     match dtype {
@@ -322,14 +326,18 @@ impl Kernels {
             dtype => {
                 let layout = work.layout();
                 let blocks = |tile: &Tile| product.m.div_ceil(tile.bm.into()) * product.n.div_ceil(tile.bn.into()) * product.batches;
-                let [small, large] = [false, true].map(|large| Tile::of(nvidia, dtype, large));
+                let [small, large] = [false, true].map(|large| Tile::of(nvidia, dtype, large, info.shared_per_block_max));
                 // Large tiles read less, small ones leave fewer units without work.
                 let is_large = blocks(&large) >= u64::from(info.compute_units);
                 let tile = if is_large { large } else { small };
                 product.tiles = [product.m.div_ceil(tile.bm.into()), product.n.div_ceil(tile.bn.into())]
                     .map(|tiles| u32::try_from(tiles).unwrap_or(u32::MAX));
                 let threads = tile.bm / tile.wm * (tile.bn / tile.wn) * info.wave_size;
-                (tiles_recipe(dtype, work.out.dtype(), layout, is_large), threads, tile.stages * (tile.bm + tile.bn) * tile.k_bytes)
+                (
+                    tiles_recipe(dtype, work.out.dtype(), layout, is_large, tile.deep),
+                    threads,
+                    tile.stages * (tile.bm + tile.bn) * tile.k_bytes,
+                )
             }
         };
         let blocks = product.tiles[0].saturating_mul(product.tiles[1]);
@@ -361,17 +369,21 @@ impl Kernels {
                 unsafe { kernels[0].launch(stream, launch, (out, a, b, bias, Arg::value(&product))) }.map_err(refused(OP))
             }
             Way::Columns => {
-                let across = product.m.div_ceil(16 * each);
-                // Parts of k for all units to have four blocks at once; the sums of many would take longer.
-                let wanted = u64::from(self.device().info().compute_units) * 4 / (across * product.batches).max(1);
-                let parts = wanted.min(product.k / 64).clamp(1, 0xffff);
+                let across = product.m.div_ceil(ACROSS * each);
+                // Parts of k for all units to have two blocks at once; the sums of many would take longer.
+                let wanted = u64::from(self.device().info().compute_units) * 2 / (across * product.batches).max(1);
+                let parts = wanted.min(product.k / 256).clamp(1, 0xffff);
                 product.part = product.k.div_ceil(parts) as u32;
                 product.parts = product.k.div_ceil(product.part.into()) as u32;
-                let sums = stream.alloc::<f32>((u64::from(product.parts) * product.batches * product.n * product.m) as usize);
-                let mut sums = sums.map_err(refused(OP))?;
-                let launch = Launch::new([grid(across), product.parts, product.batches.min(0xffff) as u32], [256, 1, 1]).early();
-                // SAFETY: as in `multiply_here`; there is a sum for each part of each element.
-                unsafe { kernels[1].launch(stream, launch, (&mut sums, a, b, Arg::value(&product))) }.map_err(refused(OP))?;
+                let sums = if product.parts > 1 { u64::from(product.parts) * product.batches * product.n * product.m } else { 0 };
+                let mut sums = stream.alloc::<f32>(sums as usize).map_err(refused(OP))?;
+                let launch = Launch::new([grid(across), product.parts, product.batches.min(0xffff) as u32], [COLUMN_THREADS, 1, 1]).early();
+                let to = if product.parts > 1 { Arg::from(&mut sums) } else { Arg::from(out) };
+                // SAFETY: as in `multiply_here`; there is a sum for each part of each element, where there are several.
+                unsafe { kernels[1].launch(stream, launch, (to, a, b, bias, Arg::value(&product))) }.map_err(refused(OP))?;
+                if product.parts == 1 {
+                    return Ok(());
+                }
                 self.combine(stream, work, product, Arg::from(&sums), true)
             }
         }
@@ -624,33 +636,38 @@ struct Tile {
     wn: u32,
     k_bytes: u32,
     stages: u32,
+    deep: bool,
 }
 
 impl Tile {
-    fn of(nvidia: bool, dtype: DType, large: bool) -> Tile {
+    /// In so many bytes of shared memory.
+    fn of(nvidia: bool, dtype: DType, large: bool, shared: usize) -> Tile {
         let (bm, bn, wm, wn) = match (nvidia, large) {
             (_, false) => (64, 64, 32, 32),
             (true, true) if dtype == DType::F32 => (128, 128, 64, 32),
             (true, true) => (128, 256, 64, 64),
             (false, true) => (128, 128, 64, 64),
         };
+        // Of AMD's there is one way.
+        let deep = large && (!nvidia || (3 * (bm + bn) * 128) as usize <= shared);
         let (k_bytes, stages) = match (nvidia, large) {
+            (true, true) if deep => (128, 3),
             (true, true) => (64, 4),
             (true, false) => (128, 4),
             (false, _) => (64, 2),
         };
-        Tile { bm, bn, wm, wn, k_bytes, stages }
+        Tile { bm, bn, wm, wn, k_bytes, stages, deep }
     }
 }
 
-fn tiles_recipe(dtype: DType, out: DType, layout: u32, large: bool) -> Recipe {
+fn tiles_recipe(dtype: DType, out: DType, layout: u32, large: bool, deep: bool) -> Recipe {
     let element = if dtype == DType::U8 { "i8" } else { dtype.name() };
-    Recipe::new(&TILES, "matmul", &[element, out.name()], &[("LAYOUT", layout), ("LARGE", u32::from(large))])
+    Recipe::new(&TILES, "matmul", &[element, out.name()], &[("LAYOUT", layout), ("LARGE", large.into()), ("DEEP", deep.into())])
 }
 
 fn vectors_recipe(dtype: DType, out: DType, vectors: u32) -> Recipe {
     // As many loads under way as registers allow, found on an H200.
-    let (rows, unroll, depth) = [(2, 4, 4), (2, 4, 4), (4, 2, 8), (4, 1, 2)][vectors.trailing_zeros().min(3) as usize];
+    let (rows, unroll, depth) = [(2, 4, 8), (2, 4, 4), (4, 2, 8), (4, 1, 2)][vectors.trailing_zeros().min(3) as usize];
     let numbers = [("VECTORS", vectors), ("ROWS", rows), ("UNROLL", unroll), ("DEPTH", depth)];
     Recipe::new(&VECTORS, "gemv", &[dtype.name(), out.name()], &numbers)
 }
@@ -689,9 +706,9 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     }
     for large in [true, false] {
         for (dtype, out) in floats.into_iter().flat_map(|dtype| results(dtype).into_iter().map(move |out| (dtype, out))) {
-            recipes.extend([0, 1, 2, 3, 4].map(|layout| tiles_recipe(dtype, out, layout, large)));
+            recipes.extend([0, 1, 2, 3, 4].map(|layout| tiles_recipe(dtype, out, layout, large, large)));
         }
-        recipes.extend([0, 4].map(|layout| tiles_recipe(DType::U8, DType::I32, layout, large)));
+        recipes.extend([0, 4].map(|layout| tiles_recipe(DType::U8, DType::I32, layout, large, large)));
     }
     recipes
 }

@@ -17,7 +17,7 @@ use crate::walk::{Dim, PACK, Walk, merged, packs_fit};
 const NORMALISE: &str = include_str!("cu/normalise.cu");
 static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_registers", "_edges"] };
 static WIDE: File = File { name: "normalise_wide.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_registers"] };
-static PAIRS: File = File { name: "normalise_pairs.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_pairs"] };
+static CLUSTERS: File = File { name: "normalise_clusters.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_clusters"] };
 static LONG: File =
     File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
 
@@ -27,8 +27,11 @@ const MOST_THREADS: usize = 512;
 const ITEMS: [u32; 4] = [1, 2, 4, 8];
 /// Channels of a group whose weights wait in shared memory at most: as in the kernels. Rows that share a block have fewer packs.
 const MOST_CHANNELS: usize = 1024;
-/// Threads that have two rows together.
-const PAIR_THREADS: usize = 1024;
+/// Where the blocks of a cluster have a row together: how many, their threads, the packs of each, and how many rows are on their way.
+const PARTS: usize = 2;
+const PART_THREADS: usize = 512;
+const PART_ITEMS: usize = 8;
+const STAGES: usize = 3;
 /// Packs beyond which exponentials would not fit the registers with their row.
 const MOST_OF_EXPONENTIALS: usize = 256;
 
@@ -104,11 +107,17 @@ fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, held
     Recipe::new(file, op, &types, &numbers)
 }
 
-/// Of two rows in a block.
-fn pairs(op: &'static str, from: DType, weight: Option<DType>) -> Recipe {
-    let types: Vec<_> = std::iter::once(from).chain(weight).map(DType::name).collect();
-    let numbers = [("ITEMS", 8), ("RESIDUAL", 0), ("THREADS", PAIR_THREADS as u32), ("BLOCKS", 1), ("HELD", 0), ("PAIRS", 1)];
-    Recipe::new(&PAIRS, op, &types, &numbers)
+/// Of rows that clusters have.
+fn clusters(op: &'static str, from: DType, weight: DType) -> Recipe {
+    let numbers = [
+        ("ITEMS", PART_ITEMS as u32),
+        ("RESIDUAL", 0),
+        ("THREADS", PART_THREADS as u32),
+        ("BLOCKS", 1),
+        ("PARTS", PARTS as u32),
+        ("STAGES", STAGES as u32),
+    ];
+    Recipe::new(&CLUSTERS, op, &[from.name(), weight.name()], &numbers)
 }
 
 impl Kernels {
@@ -308,6 +317,8 @@ impl Kernels {
         let shared = self.device().info().shared_per_block_max.saturating_sub(own);
         let packs = n.div_ceil(width) + usize::from(!fits);
         let held = held(dtype, norm.is_none(), packs);
+        // Only where the weights, read for each row, would be most of what is read.
+        let clustered = *op == "layer_norm" && residual.is_none() && dtype == DType::F32 && has_clusters(self.device().info().base_arch());
         let way = match in_a_row {
             true => way(&Rows {
                 rows,
@@ -316,7 +327,7 @@ impl Kernels {
                 fits,
                 grouped,
                 softmax: norm.is_none(),
-                paired: *op == "layer_norm" && residual.is_none() && dtype == DType::F32,
+                clustered,
                 thin: thin(dtype, residual.is_some()),
                 held: held as usize * MOST_THREADS,
                 shared,
@@ -324,24 +335,34 @@ impl Kernels {
             false => strided(rows),
         };
         let kind = norm.map(|_| kind);
-        let kernels =
-            self.load(&if way.pairs { pairs(op, dtype, kind) } else { recipe(op, dtype, kind, way.items, held, residual.is_some()) })?;
+        let kernels = self.load(&match kind {
+            Some(kind) if way.clusters => clusters(op, dtype, kind),
+            _ => recipe(op, dtype, kind, way.items, held, residual.is_some()),
+        })?;
+        let mut launch = way.launch.early();
+        if way.clusters {
+            // As many as run at once; without an answer of the driver's one block of a unit is likely.
+            let [threads, ..] = launch.block;
+            let at_once = self.device().info().compute_units * kernels[0].active_blocks(threads, launch.shared).unwrap_or(1);
+            launch.grid[0] = PARTS as u32 * (at_once / PARTS as u32).clamp(1, launch.grid[0]);
+        }
         let args = (x.start(), pointer(*residual), pointer(weight), pointer(bias), out.start(), Arg::value(&lines));
         let within = Walk::over(&row);
         // SAFETY: the kernels were made for these types and take these arguments; the walks reach the places of the views, which were
         // checked against their memory when they were made, and the result and the residual, which are written, have each place once.
         let launched = unsafe {
             match in_a_row {
-                true => kernels[way.kernel].launch(stream, way.launch.early(), args),
-                false => kernels[way.kernel].launch(
-                    stream,
-                    way.launch.early(),
-                    (args.0, args.1, args.2, args.3, args.4, args.5, Arg::value(&within)),
-                ),
+                true => kernels[way.kernel].launch(stream, launch, args),
+                false => kernels[way.kernel].launch(stream, launch, (args.0, args.1, args.2, args.3, args.4, args.5, Arg::value(&within))),
             }
         };
         launched.map_err(refused(op))
     }
+}
+
+/// Whether blocks of an NVIDIA GPU see each other's shared memory.
+fn has_clusters(arch: &str) -> bool {
+    arch.strip_prefix("sm_").and_then(|number| number.parse().ok()).is_some_and(|number: u32| number >= 90)
 }
 
 fn pointer(view: Option<View<'_>>) -> Arg<'_> {
@@ -350,7 +371,8 @@ fn pointer(view: Option<View<'_>>) -> Arg<'_> {
 
 /// A recipe's number of packs in a thread, and the kernel in its list.
 struct Way {
-    pairs: bool,
+    /// Whether clusters have rows; the launch's blocks are rows then.
+    clusters: bool,
     items: u32,
     kernel: usize,
     launch: Launch,
@@ -367,8 +389,8 @@ struct Rows {
     fits: bool,
     grouped: bool,
     softmax: bool,
-    /// Whether two rows may share a block: their weights, read for each, would be most of what is read.
-    paired: bool,
+    /// Whether clusters may have rows.
+    clustered: bool,
     thin: bool,
     /// Packs that are in registers where others are in shared memory.
     held: usize,
@@ -377,24 +399,24 @@ struct Rows {
 }
 
 fn way(rows: &Rows) -> Way {
-    let Rows { rows, few, packs, fits, grouped, softmax, paired, thin, held, shared } = *rows;
+    let Rows { rows, few, packs, fits, grouped, softmax, clustered, thin, held, shared } = *rows;
     let most = match (softmax, fits) {
         (true, true) => MOST_OF_EXPONENTIALS,
         (_, true) => 8 * MOST_THREADS,
         (_, false) => 4 * MOST_THREADS,
     };
-    let pair = 8 * PAIR_THREADS;
-    if paired && fits && packs > most && packs <= pair && pair * PACK <= shared {
-        let launch = Launch::new([rows.div_ceil(2) as u32, 1, 1], [PAIR_THREADS as u32, 1, 1]).shared((pair * PACK) as u32);
-        return Way { pairs: true, items: 8, kernel: 0, launch };
+    let (parts, room) = (PARTS * PART_THREADS * PART_ITEMS, STAGES * PART_THREADS * PART_ITEMS * PACK);
+    if clustered && fits && packs > most && packs <= parts && room <= shared {
+        let launch = Launch::new([rows as u32, 1, 1], [PART_THREADS as u32, 1, 1]).shared(room as u32);
+        return Way { clusters: true, items: PART_ITEMS as u32, kernel: 0, launch };
     }
     if packs > most && fits && packs.saturating_sub(held) * PACK <= shared {
         let threads = if softmax && held == 0 { (packs / 8).next_power_of_two().clamp(128, MOST_THREADS) } else { MOST_THREADS };
         let launch = Launch::new([rows as u32, 1, 1], [threads as u32, 1, 1]);
-        return Way { pairs: false, items: 0, kernel: 0, launch: launch.shared((packs.saturating_sub(held) * PACK) as u32) };
+        return Way { clusters: false, items: 0, kernel: 0, launch: launch.shared((packs.saturating_sub(held) * PACK) as u32) };
     }
     if packs > most.max(4 * MOST_THREADS) || (grouped && !fits) {
-        return Way { pairs: false, items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
+        return Way { clusters: false, items: 0, kernel: 1, launch: Launch::new([rows as u32, 1, 1], [MOST_THREADS as u32, 1, 1]) };
     }
     // Few threads with much to do each: they wait for one another less.
     let items = match packs {
@@ -409,14 +431,14 @@ fn way(rows: &Rows) -> Way {
     let team = packs.div_ceil(items).next_power_of_two();
     let per_block = (128 / team).max(1);
     let launch = Launch::new([rows.div_ceil(per_block) as u32, 1, 1], [team as u32, per_block as u32, 1]);
-    Way { pairs: false, items: items as u32, kernel: usize::from(!fits), launch }
+    Way { clusters: false, items: items as u32, kernel: usize::from(!fits), launch }
 }
 
 /// For rows of any layout, side by side.
 fn strided(rows: usize) -> Way {
     let side = rows.clamp(1, 32).next_power_of_two();
     Way {
-        pairs: false,
+        clusters: false,
         items: 0,
         kernel: 2,
         launch: Launch::new([rows.div_ceil(side) as u32, 1, 1], [side as u32, (256 / side) as u32, 1]),
@@ -425,7 +447,7 @@ fn strided(rows: usize) -> Way {
 
 /// Every program of these operations.
 pub(crate) fn recipes() -> Vec<Recipe> {
-    let mut recipes = vec![pairs("layer_norm", DType::F32, Some(DType::F32))];
+    let mut recipes = vec![clusters("layer_norm", DType::F32, DType::F32)];
     for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
         for items in std::iter::once(0).chain(ITEMS) {
             let softmaxes = ["softmax", "log_softmax"];

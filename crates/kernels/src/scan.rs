@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::elementwise::{PACK as PACK_TEXT, TYPES};
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, refused, wrong_shape, wrong_type};
+use crate::matmul::has_mma;
 use crate::reduce::{Reduce, TEAM, bad};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
@@ -22,12 +23,15 @@ const OP: &str = "cumsum";
 /// Threads of a block at most, and at least where they have lines for themselves.
 const THREADS: usize = 256;
 const FEWEST: usize = 128;
-/// Of those that have neighbouring lines, threads beside each other.
-const ACROSS: usize = 32;
-/// Packs of a thread along a line, and below one another; and parts of neighbouring lines whose sums are posted one by one: as in the
-/// kernels.
+/// Neighbouring lines that are walked together at least.
+const NEIGHBOURS: usize = 32;
+/// Threads beside each other that walk them at most.
+const ACROSS: usize = 8;
+/// Packs of a thread along a line, and below one another, in registers or in shared memory; and parts of neighbouring lines whose sums are
+/// posted one by one: as in the kernels.
 const ALONG: usize = 8;
 const BELOW: usize = 16;
+const QUEUED: usize = 16;
 /// Of fp8, whose roundings take many scalar registers of AMD's.
 const FEW: usize = 2;
 const GROUP: usize = 16;
@@ -53,7 +57,8 @@ fn packs(from: DType, to: DType) -> [usize; 2] {
 
 fn recipe(from: DType, to: DType) -> Recipe {
     let [along, below] = packs(from, to).map(|packs| packs as u32);
-    Recipe::new(&SCAN, OP, &[from.name(), to.name()], &[("ALONG", along), ("BELOW", below)])
+    let numbers = [("ALONG", along), ("BELOW", below), ("QUEUED", QUEUED as u32), ("ACROSS", ACROSS as u32)];
+    Recipe::new(&SCAN, OP, &[from.name(), to.name()], &numbers)
 }
 
 impl Kernels {
@@ -83,7 +88,7 @@ impl Kernels {
         let (along, around) = (dim(axis), merged((0..shape.len()).rev().filter(|d| *d != axis).map(dim), true));
         let lines = count(&around);
         // Neighbouring lines are walked together, unless the elements of one are neighbours.
-        let side = along.strides[0] != 1 && lines >= ACROSS;
+        let side = along.strides[0] != 1 && lines >= NEIGHBOURS;
         let mut dims = around;
         // What lies in packs: the lines beside one another, or a line's own elements.
         let beside = if side { dims[0] } else { along };
@@ -97,7 +102,10 @@ impl Kernels {
         if side {
             dims[0] = Dim { size: beside.size / width, strides: beside.strides.map(|stride| stride * width) };
         }
+        // Copies of whole packs go on by themselves.
+        let queues = side && packed && from.size() * width == PACK && has_mma(self.device().info().base_arch());
         let [each_along, each_below] = packs(from, to);
+        let each_below = if queues { QUEUED } else { each_below };
         let (walk, packs) = (Walk::over(&dims), along.size.div_ceil(if side { each_below } else { each_along * width }));
         let rows = walk.n as usize;
         // Blocks of (threads beside each other, others), parts of a line and what is posted together, and the blocks for all.
@@ -112,18 +120,18 @@ impl Kernels {
         };
         let job =
             Job { n: along.size as u64, parts: parts as u64, step_in: along.strides[0] as u64, step_out: along.strides[1] as u64, walk };
-        // Of each part, and of all before each group of them.
-        let posts = if parts > 1 { rows * (parts + parts / group) } else { 0 };
-        let mut sums = stream.alloc::<u64>(if side { posts * width } else { posts }).map_err(refused(OP))?;
-        let mut flags = stream.alloc_zeroed::<u32>(if parts > 1 { 1 + posts } else { 0 }).map_err(refused(OP))?;
-        let none = || Arg::from(0u64);
-        let (flags, sums) = if parts > 1 { (Arg::from(&mut flags), Arg::from(&mut sums)) } else { (none(), none()) };
+        // Words with flags for the sums of each part, and of all before each group of them, behind a counter: as in the kernels.
+        let posts = rows * (parts + parts / group) * if side { width } else { 1 };
+        let words = if parts > 1 { 2 + posts * to.size().div_ceil(4) } else { 0 };
+        let mut words = stream.alloc_zeroed::<u64>(words).map_err(refused(OP))?;
+        let words = if parts > 1 { Arg::from(&mut words) } else { Arg::from(0u64) };
         let grid = [blocks.min(MOST_BLOCKS) as u32, blocks.div_ceil(MOST_BLOCKS) as u32, 1];
-        let launch = Launch::new(grid, [block[0] as u32, block[1] as u32, 1]);
+        let shared = if queues { QUEUED * THREADS * PACK } else { 0 };
+        let launch = Launch::new(grid, [block[0] as u32, block[1] as u32, 1]).shared(shared as u32);
         let kernel = &self.load(&recipe(from, to))?[2 * usize::from(side) + usize::from(!packed)];
         // SAFETY: the kernels were made for these types and take these arguments; the walk reaches the places of the views, which were
         // checked against their memory when they were made, each place of the result once, and there is room for every post.
-        unsafe { kernel.launch(stream, launch, (x.start(), view.start(), flags, sums, Arg::value(&job))) }.map_err(refused(OP))
+        unsafe { kernel.launch(stream, launch, (x.start(), view.start(), words, Arg::value(&job))) }.map_err(refused(OP))
     }
 }
 

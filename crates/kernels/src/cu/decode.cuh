@@ -119,38 +119,39 @@ __device__ inline void leave(const Decode &d, const Operands &of, const Part &pa
     if (column == 0) of.logs[at] = log;
 }
 
-// The parts of a row put together: a block for each. Threads in y have different parts, so that few loads wait for each other; those in x,
-// 32 of them, have different columns.
+// The parts of a row put together: a block for each. Threads in y have different parts, at most two each; those in x, 32 of them, have
+// different columns. All that is loaded is under way at once.
 extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, Decode d) {
-    extern __shared__ f32 room[];
+    extern __shared__ f32 sums[];
     take_turn();
     const i64 row = blockIdx.x;
-    f32 *weights = room, *sums = room + d.splits;
     const int lane = threadIdx.x, splits = d.splits;
-    f32 most = UNSEEN, total = 0;
-    for (int s = lane; s < splits; s += 32) most = fmaxf(most, logs[row * splits + s]);
-#pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, apart));
-    for (int s = lane; s < splits; s += 32) {
-        const f32 weight = power(logs[row * splits + s], most);
-        total += weight;
-        if (threadIdx.y == 0) weights[s] = weight;
-    }
-#pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) total += __shfl_xor_sync(0xffffffffu, total, apart);
-    __syncthreads();
     const f32 *from = partial + row * splits * DIM;
-    for (int column = lane; column < DIM; column += 32) {
-        f32 value = 0;
-#pragma unroll 4
-        for (int s = threadIdx.y; s < splits; s += blockDim.y) value += weights[s] * from[s * DIM + column];
-        sums[threadIdx.y * DIM + column] = value;
+    f32 values[2][(DIM + 31) / 32], weights[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int mine = lane + half * 32, s = threadIdx.y + half * 32;
+        weights[half] = mine < splits ? logs[row * splits + mine] : UNSEEN;
+#pragma unroll
+        for (int c = 0; c < (DIM + 31) / 32; ++c) values[half][c] = s < splits && lane + 32 * c < DIM ? from[s * DIM + lane + 32 * c] : 0;
     }
+    f32 most = fmaxf(weights[0], weights[1]);
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, apart, 32));
+    weights[0] = power(weights[0], most), weights[1] = power(weights[1], most);
+    f32 total = weights[0] + weights[1];
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) total += __shfl_xor_sync(0xffffffffu, total, apart, 32);
+    const f32 first = __shfl_sync(0xffffffffu, weights[0], threadIdx.y, 32), second = __shfl_sync(0xffffffffu, weights[1], threadIdx.y, 32);
+#pragma unroll
+    for (int c = 0; c < (DIM + 31) / 32; ++c)
+        if (lane + 32 * c < DIM) sums[threadIdx.y * DIM + lane + 32 * c] = first * values[0][c] + second * values[1][c];
     __syncthreads();
     const i32 head = row % d.heads, token = row / d.heads % d.tokens;
     T *to = out + d.out.at(row / d.heads / d.tokens, token, head);
     for (int column = threadIdx.y * 32 + lane; column < DIM; column += blockDim.y * 32) {
         f32 value = 0;
+#pragma unroll 8
         for (int y = 0; y < blockDim.y; ++y) value += sums[y * DIM + column];
         to[(i64)column * d.out.element] = Narrow<T>::from(total == 0 ? 0 : value / total);
     }

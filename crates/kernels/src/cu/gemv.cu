@@ -3,7 +3,7 @@
 // T is the type of matrix and vectors, U of the result; VECTORS is how many there are at most. ROWS rows at a time, UNROLL and DEPTH
 // pieces of 16 bytes under way in `rows` and `columns`. In the Product the matrix is A (m × k),
 // the vectors are B (k × n, n ≤ VECTORS). `rows` is for matrices of rows of whole 16 bytes, aligned to them, and vectors alike; `columns` for
-// those whose columns are, and leaves sums of parts of k to `combine`.
+// those whose columns are, and leaves sums of parts of k, where there are several, to `combine`.
 
 #if defined(__AMDGCN__)
 #define LANES WARPWAVE_WAVE_SIZE
@@ -42,6 +42,13 @@ __device__ inline void each_vector(const T *(&vector)[VECTORS], const T *vectors
         if (VECTORS > 2) asm volatile("" : "+v"(vector[v]));
 #endif
     }
+}
+
+// What becomes of a sum.
+__device__ inline void leave(U *out, const U *bias, const Product &p, u64 batch, u64 m, u64 n, f32 sum) {
+    U *place = out + batch_offset(p, 2, batch) + m * p.c[0] + n * p.c[1];
+    const U *add = bias + (p.has_bias ? batch_offset(p, 3, batch) + m * p.bias[0] + n * p.bias[1] : 0);
+    *place = Narrow<U>::from(finish<U, f32>(p, sum, place, add));
 }
 
 // ROWS rows for each block.
@@ -100,19 +107,20 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _rows)(
         if (threadIdx.x < ROWS * VECTORS && m < q.m && n < q.n) {
             f32 sum = 0;
             for (int w = 0; w < blockDim.x / LANES; ++w) sum += parts[w][threadIdx.x];
-            U *place = out + batch_offset(q, 2, batch) + m * q.c[0] + n * q.c[1];
-            const U *add = bias + (q.has_bias ? batch_offset(q, 3, batch) + m * q.bias[0] + n * q.bias[1] : 0);
-            *place = Narrow<U>::from(finish<U, f32>(q, sum, place, add));
+            leave(out, bias, q, batch, m, n, sum);
         }
         __syncthreads();
     }
 }
 
-#define ACROSS 16
-#define DOWN (256 / ACROSS)
+// As the launcher has them.
+#define ACROSS 8
+#define COLUMN_THREADS 512
+#define DOWN (COLUMN_THREADS / ACROSS)
 
-// ACROSS pieces of columns for each block of 256, and one part of k: blocks of y are parts, blocks of z the batch.
-extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _columns)(f32 *sums_of_parts, const T *a, const T *b, const __grid_constant__ Product p) {
+// ACROSS pieces of columns for each block, and one part of k: blocks of y are parts, blocks of z the batch. If there are several parts, their
+// sums go `to` what `combine` takes, else they are the result's.
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, PER_UNIT / 2) SYMBOL(NAME, _columns)(void *to, const T *a, const T *b, const U *bias, const __grid_constant__ Product p) {
     __shared__ f32 room[DOWN][ACROSS * EACH + 1];
     take_turn();
     const int across = threadIdx.x % ACROSS, down = threadIdx.x / ACROSS;
@@ -157,18 +165,20 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _column
 #pragma unroll
             for (int v = 0; v < VECTORS; ++v) vector[v] += DOWN * p.b[0];
         }
+        const Product &q = afresh(p);
 #pragma unroll
         for (int v = 0; v < VECTORS; ++v) {
-            if (v >= p.n) break;
+            if (v >= q.n) break;
             __syncthreads();
 #pragma unroll
             for (int e = 0; e < EACH; ++e) room[down][across * EACH + e] = sums[v][e];
             __syncthreads();
-            for (u64 i = threadIdx.x; i < ACROSS * EACH && m0 + i < p.m; i += 256) {
+            for (u64 i = threadIdx.x; i < ACROSS * EACH && m0 + i < q.m; i += COLUMN_THREADS) {
                 f32 sum = 0;
 #pragma unroll
                 for (int d = 0; d < DOWN; ++d) sum += room[d][i];
-                sums_of_parts[((batch * p.parts + blockIdx.y) * p.n + v) * p.m + m0 + i] = sum;
+                if (q.parts > 1) ((f32 *)to)[((batch * q.parts + blockIdx.y) * q.n + v) * q.m + m0 + i] = sum;
+                else leave((U *)to, bias, q, batch, m0 + i, v, sum);
             }
         }
         __syncthreads();
@@ -186,9 +196,7 @@ extern "C" __global__ void __launch_bounds__(256) SYMBOL(NAME, _combine)(U *out,
             f32 sum = 0;
 #pragma unroll 8
             for (u32 part = 0; part < p.parts; ++part) sum += from[part * p.n * p.m];
-            U *place = out + batch_offset(p, 2, batch) + m * p.c[0] + n * p.c[1];
-            const U *add = bias + (p.has_bias ? batch_offset(p, 3, batch) + m * p.bias[0] + n * p.bias[1] : 0);
-            *place = Narrow<U>::from(finish<U, f32>(p, sum, place, add));
+            leave(out, bias, p, batch, m, n, sum);
         }
     }
 }

@@ -14,6 +14,7 @@ __device__ inline f32 quick_log2(f32 x) { return log2(x); }
 __device__ inline f32 quick_sqrt(f32 x) { return sqrt(x); }
 __device__ inline f32 quick_divide(f32 x, f32 by) { return x / by; }
 __device__ inline f32 quick_reciprocal(f32 x) { return 1 / x; }
+__device__ inline f32 near_reciprocal(f32 x) { return 1 / x; }
 #else
 __device__ inline f32 rounded_product(f32 x, f32 y) { return __fmul_rn(x, y); }
 // The square of a root: the instruction alone has no results below the smallest normal number.
@@ -55,31 +56,60 @@ __device__ inline f32 quick_reciprocal(f32 x) {
     asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+// Of a number neither tiny nor huge.
+__device__ inline f32 near_reciprocal(f32 x) {
+    f32 y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 #endif
 
 __device__ inline f32 quick_exp(f32 x) { return quick_exp2(x * 1.442695041f); }
+
+// A size that is neither 0 nor infinite: 2 to the power of `places`, times m = (2 + u) / (2 - u), from √½ to √2; v is u's square, and `tail`
+// what m's logarithm has behind its first term, over u.
+struct Parts {
+    f32 places, f, by, u, v, tail;
+
+    __device__ Parts(f32 size) {
+        const bool tiny = size < 1.17549435e-38f;
+        const u32 bits = __float_as_uint(tiny ? size * 16777216.0f : size), whole = (bits - 0x3f3504f3u) & 0xff800000u;
+        // The exponent as a float: the last bits of one of 24, less what those bits stand for.
+        places = __uint_as_float(0x4b400000u + (u32)((i32)whole >> 23)) - (tiny ? 12582936.0f : 12582912.0f);
+        const f32 m = __uint_as_float(bits - whole);
+        f = m - 1;
+        by = near_reciprocal(fma(m, 0.5f, 0.5f));
+        u = rounded_product(f, by);
+        v = u * u;
+        tail = v * fma(v, fma(v, 0.0033668596f, 0.018023564f), 0.12022478f);
+    }
+};
 
 // A size to a power: 2 to the power of a product with a logarithm, both in two floats each; a few units off. It is neither 0 nor infinite,
 // and the exponent within FAR, so that the product's second float stays small.
 #define FAR 16384.0f
 __device__ inline f32 power_of_size(f32 size, f32 y) {
-    const bool tiny = size < 1.17549435e-38f;
-    const u32 bits = __float_as_uint(tiny ? size * 16777216.0f : size), whole = (bits - 0x3f3504f3u) & 0xff800000u;
-    // The exponent as a float: the last bits of one of 24, less what those bits stand for.
-    const f32 places = __uint_as_float(0x4b400000u + (u32)((i32)whole >> 23)) - (tiny ? 12582936.0f : 12582912.0f);
-    // From √½ to √2, as (2 + u) / (2 - u); `rest` is what u lacks.
-    const f32 m = __uint_as_float(bits - whole), f = m - 1, by = quick_reciprocal(fma(m, 0.5f, 0.5f));
-    const f32 u = rounded_product(f, by);
-    const f32 rest = fma(u, -0.5f * f, f - u) * by, v = u * u;
-    const f32 tail = v * fma(v, fma(v, 0.0033668596f, 0.018023564f), 0.12022478f);
+    const Parts parts(size);
+    const f32 u = parts.u, places = parts.places;
+    // What u lacks.
+    const f32 rest = fma(u, -0.5f * parts.f, parts.f - u) * parts.by;
     const f32 high = rounded_product(u, 1.44269502f);
     f32 low = fma(u, 1.92596303e-8f, fma(u, 1.44269502f, -high));
-    low = fma(u, tail, fma(rest, 1.44269502f, low));
+    low = fma(u, parts.tail, fma(rest, 1.44269502f, low));
     const f32 most = high + low, log = places + most;
     low = (places - log) + most + (high - most + low);
     // The square of a root, as above.
     const f32 half = 0.5f * y, power = half * log;
     const f32 root = root_exp2(power) * fma(fma(half, low, fma(half, log, -power)), 0.69314718f, 1.0f);
+    return root * root;
+}
+// The same for exponents within MODEST, where m's logarithm in one float is exact enough.
+#define MODEST 4.0f
+__device__ inline f32 modest_power_of_size(f32 size, f32 y) {
+    const Parts parts(size);
+    const f32 half = 0.5f * y, most = parts.u * (parts.tail + 1.44269502f), whole = rounded_product(half, parts.places);
+    const f32 rest = fma(half, most, fma(half, parts.places, -whole)), power = whole + rest;
+    const f32 root = root_exp2(power) * fma(whole - power + rest, 0.69314718f, 1.0f);
     return root * root;
 }
 
@@ -132,6 +162,8 @@ struct Exponent {
         return __uint_as_float(__float_as_uint(power) | (__float_as_uint(x) & sign));
     }
     __device__ f32 of(f32 x) const { return finished(x, power_of_size(fabs(x), y)); }
+    // For exponents within MODEST.
+    __device__ f32 modest_of(f32 x) const { return finished(x, modest_power_of_size(fabs(x), y)); }
     // For types of 11 bits and fewer, and exponents within NEAR: beyond it the logarithm's digits do not suffice.
     __device__ f32 quick_of(f32 x) const {
         const f32 root = root_exp2(0.5f * y * coarse_log2(fabs(x))), power = root * root;

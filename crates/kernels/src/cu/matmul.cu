@@ -2,7 +2,7 @@
 //
 // T is the type of A and B, U of the result. LAYOUT says how A and B lie: 0 to 3 where a dimension of each is without gaps and everything
 // is aligned to 16 bytes (1: A's is m, not k; 2: B's is n, not k), 4 for anything else. LARGE is for matrices whose large tiles keep all
-// units busy.
+// units busy; DEEP for those where much shared memory is there too.
 
 // Rows of tiles that are worked on together, for what they share to stay in the L2.
 #define GROUP 8
@@ -16,7 +16,7 @@
 constexpr int BM = LARGE ? 128 : 64, BN = BM, WM = BM / 2, WN = BM / 2, STAGES = 2, BK_BYTES = 64;
 #else
 constexpr int BM = LARGE ? 128 : 64, BN = LARGE && sizeof(T) < 4 ? 256 : BM, WM = BM / 2, WN = BN / 4 > 32 ? 64 : 32;
-constexpr int STAGES = 4, BK_BYTES = LARGE ? 64 : 128;
+constexpr int STAGES = DEEP ? 3 : 4, BK_BYTES = LARGE && !DEEP ? 64 : 128;
 #endif
 constexpr int BK = BK_BYTES / sizeof(T), THREADS = (BM / WM) * (BN / WN) * TILE_LANES;
 

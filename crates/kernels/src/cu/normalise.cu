@@ -1,8 +1,8 @@
 // Rows brought to a common size: softmax, its logarithm, and the norms. T is the type of the elements, U that of weight and bias.
 //
 // `registers` keeps a row in its team's registers, ITEMS packs in each thread; `edges` does so where packs do not fit the row, or the
-// operands lie apart from one another, if the row is short; with PAIRS two rows share a block. Without ITEMS, `staged` keeps a row in shared memory too, `long` reads it twice, and so does `strided`,
-// in any layout.
+// operands lie apart from one another, if the row is short; with PARTS, `clusters` has rows in shared memory. Without ITEMS, `staged` keeps a row in shared memory too,
+// `long` reads it twice, and so does `strided`, in any layout.
 //
 // With RESIDUAL the input is first added to `residual`, which keeps the sum, rounded; the norm is of that.
 
@@ -397,71 +397,121 @@ __device__ inline void in_registers(const T *x, T *residual, const U *weight, co
     line<EDGES>(row, weight, bias, out + at[1], which, n, lines);
 }
 #define PARAMETERS const T *x, T *residual, WEIGHTS, T *out, Lines lines
-#if PAIRS
-// A row in shared memory, where a thread touches no others' packs.
+#if PARTS
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 900
+// A part of a row in shared memory, where a thread touches no others' packs.
 struct Waiting {
     Items *packs;
-    i32 j, step;
-    // Not all at once, lest they come into registers to stay.
+    i32 j;
     template <class F> __device__ inline void each(F f) {
-#pragma unroll 2
-        for (int k = 0; k < ITEMS; ++k) f(packs[k * THREADS], j + k * step);
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) f(packs[k * THREADS], j + k * (THREADS * WIDTH));
     }
 };
 
-// Two rows at once, one in registers, one in shared memory: their weights, of which there are as many, are loaded once for both.
-extern "C" __global__ void BOUNDS SYMBOL(NAME, _pairs)(PARAMETERS) {
-    take_turn();
+__device__ inline void copy_pack(Items *to, const T *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+
+// PARTS blocks, a cluster, have a row together, and one row after the other. A block has the same part of each: its weights stay in
+// registers, where they would else be read for every row. The parts of the next rows are on their way meanwhile.
+extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) BOUNDS SYMBOL(NAME, _clusters)(PARAMETERS) {
     extern __shared__ uint4 stage[];
-    __shared__ Stats rooms[2][MOST_WARPS];
-    const u64 first = 2 * (u64)blockIdx.x;
-    const bool both = first + 1 < lines.walk.n;
-    const i32 n = (i32)lines.n, m = both ? n : 0;
-    u64 at[3], there[3];
-    place(lines.walk, first, at);
-    place(lines.walk, both ? first + 1 : first, there);
-    Registers row;
-    Waiting other;
-    row.j = other.j = (i32)threadIdx.x * WIDTH;
-    row.step = other.step = THREADS * WIDTH;
-    other.packs = (Items *)stage + threadIdx.x;
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k) {
-        const i32 j = row.j + k * row.step;
-#if defined(ASYNC_COPIES)
-        if (j < m) {
-            const u32 to = (u32)__cvta_generic_to_shared(other.packs + k * THREADS);
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(x + there[0] + j) : "memory");
-            continue;
+    take_turn();
+    // What each warp of the cluster knows of its part of a row.
+    __shared__ Stats shares[2][32];
+    static_assert(PARTS * THREADS == 32 * 32, "a lane for each warp of the cluster");
+    const i32 n = (i32)lines.n;
+    const u32 part = blockIdx.x % PARTS, lane = threadIdx.x % 32;
+    const u64 teams = gridDim.x / PARTS;
+    Waiting row;
+    row.j = (i32)((part * ITEMS * THREADS + threadIdx.x) * WIDTH);
+    const auto place_of = [&](u32 turn) { return (Items *)stage + turn % STAGES * (ITEMS * THREADS) + threadIdx.x; };
+    const auto begin = [&](u64 which, u32 turn) {
+        if (which < lines.walk.n) {
+            u64 at[1];
+            place(lines.walk, which, at);
+            row.packs = place_of(turn);
+            row.each([&](Items &items, i32 j) {
+                if (j < n) copy_pack(&items, x + at[0] + j);
+            });
         }
-#endif
-        other.packs[k * THREADS] = load<false>(x + there[0], j, m);
-    }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    };
+    const auto over_warp = [](Stats mine) {
 #pragma unroll
-    for (int k = 0; k < ITEMS; ++k) row.packs[k] = load<false>(x + at[0], row.j + k * row.step, n);
-    const Found found = over_team(look<false>(row, n), rooms[0]).found(lines);
-#if defined(ASYNC_COPIES)
-    asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-    const Found others = over_team(look<false>(other, m), rooms[1]).found(lines);
+        for (int mask = 16; mask > 0; mask /= 2) mine.merge(across(mine, mask, 32));
+        return mine;
+    };
+    // Looks at a row, and tells all blocks: lane k tells block k.
+    const auto tell = [&](u32 turn) {
+        row.packs = place_of(turn);
+        const Stats mine = over_warp(look<false>(row, n));
+        if (lane < PARTS) {
+            u32 there, words[sizeof(Stats) / 4];
+            const u32 here = (u32)__cvta_generic_to_shared(&shares[turn % 2][part * (32 / PARTS) + threadIdx.x / 32]);
+            asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(lane));
+            memcpy(words, &mine, sizeof(Stats));
+#pragma unroll
+            for (int k = 0; k < sizeof(Stats) / 4; ++k)
+                asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(there + 4 * k), "r"(words[k]) : "memory");
+        }
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    };
+    const auto told = [&](u32 turn) {
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        return over_warp(shares[turn % 2][lane]).found(lines);
+    };
+    u64 which = blockIdx.x / PARTS;
+#pragma unroll
+    for (int s = 0; s < STAGES; ++s) {
+        row.packs = place_of(s);
+        row.each([&](Items &items, i32 j) {
+            if (j >= n) items = load<false>(x, j, n);
+        });
+        begin(which + s * teams, s);
+    }
+    Math w[ITEMS][WIDTH], b[ITEMS][WIDTH];
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-        const i32 j = row.j + k * row.step;
-        if (j >= n) break;
-        Math w[WIDTH], b[WIDTH], y[WIDTH];
-        weights<false, true>(w, weight, lines.weight_step, 1, j, 0, lines);
-        weights<false, true>(b, bias, lines.bias_step, 0, j, 0, lines);
-        row.packs[k].unpack(y);
+        const i32 j = row.j + k * (THREADS * WIDTH);
+        if (j >= n) continue;
+        weights<false, true>(w[k], weight, lines.weight_step, 1, j, 0, lines);
+        weights<false, true>(b[k], bias, lines.bias_step, 0, j, 0, lines);
+    }
+    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
+    tell(0);
+    Found found = told(0);
+    for (u32 turn = 0; which < lines.walk.n; ++turn) {
+        // While the others look at the next row, this one is finished, and what is read of it makes room for a later one.
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+        const bool more = which + teams < lines.walk.n;
+        if (more) tell(turn + 1);
+        u64 at[2];
+        place(lines.walk, which, at);
+        row.packs = place_of(turn);
+        const u64 later = which + STAGES * teams;
+        u64 from[1];
+        place(lines.walk, later < lines.walk.n ? later : 0, from);
 #pragma unroll
-        for (int i = 0; i < WIDTH; ++i) y[i] = result(y[i], found, w[i], b[i]);
-        store<false>(out + at[1], j, n, y);
-        if (!both) continue;
-        other.packs[k * THREADS].unpack(y);
+        for (int k = 0; k < ITEMS; ++k) {
+            const i32 j = row.j + k * (THREADS * WIDTH);
+            if (j >= n) break;
+            Math y[WIDTH];
+            row.packs[k * THREADS].unpack(y);
+            if (later < lines.walk.n) copy_pack(row.packs + k * THREADS, x + from[0] + j);
 #pragma unroll
-        for (int i = 0; i < WIDTH; ++i) y[i] = result(y[i], others, w[i], b[i]);
-        store<false>(out + there[1], j, n, y);
+            for (int i = 0; i < WIDTH; ++i) y[i] = result(y[i], found, w[k][i], b[k][i]);
+            store<false>(out + at[1], j, n, y);
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        if (more) found = told(turn + 1);
+        which += teams;
     }
 }
+#else
+extern "C" __global__ void SYMBOL(NAME, _clusters)(PARAMETERS) {}
+#endif
 #else
 extern "C" __global__ void BOUNDS SYMBOL(NAME, _registers)(PARAMETERS) { in_registers<false>(x, residual, weight, bias, out, lines); }
 #if ITEMS <= 4 && !defined(OP_group_norm)

@@ -34,55 +34,74 @@ struct Job {
     Walk walk;
 };
 
-// Sums for other blocks: of each part and, behind those, of all before each group. The counter of parts stands before the flags.
+// Sums for other blocks: of each part and, behind those, of all before each group. The counter of parts stands before them. A word of 32
+// bits comes with a flag, in one store: nothing has to be stored before something else, which would mean to wait for all that a block
+// has written.
 #define NONE (~0ull)
 struct Posts {
-    u32 *flags;
-    Total *sums;
+    u64 *words;
+    static const int EACH = sizeof(Total) / 4;
+    union Word {
+        Total sum;
+        u32 bits[EACH];
+        __device__ Word() {}
+    };
 
+    template <int N> __device__ inline u64 *at(u64 which) const { return words + 2 + which * (N * EACH); }
     template <int N> __device__ inline void post(u64 which, const Total (&sum)[N]) const {
+        u64 *to = at<N>(which);
 #pragma unroll
-        for (int k = 0; k < N; ++k) sums[which * N + k] = sum[k];
-        u32 *flag = flags + 1 + which;
+        for (int k = 0; k < N; ++k) {
+            Word word;
+            word.sum = sum[k];
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) {
+                const u64 flagged = word.bits[e] | 1ull << 32;
 #if defined(__AMDGCN__)
-        __hip_atomic_store(flag, 1u, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+                __hip_atomic_store(to + k * EACH + e, flagged, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 #else
-        asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(flag) : "memory");
+                asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to + k * EACH + e), "l"(flagged) : "memory");
 #endif
+            }
+        }
     }
-    __device__ inline bool posted(u64 which) const {
-        u32 *flag = flags + 1 + which, posted;
-#if defined(__AMDGCN__)
-        posted = __hip_atomic_load(flag, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT);
-        if (!posted) __builtin_amdgcn_s_sleep(1);
-#else
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(posted) : "l"(flag) : "memory");
-#endif
-        return posted;
-    }
-    // Adds what other blocks posted, or will: all of these are waited for at once. Those that are not wanted are NONE.
-    template <int N, int SOME> __device__ inline void add(const u64 (&which)[SOME], Total (&sum)[N]) const {
-        bool all;
+    // Adds what another block posted, or will.
+    template <int N> __device__ inline void add(u64 which, Total (&sum)[N]) const {
+        if (which == NONE) return;
+        u64 *from = at<N>(which), got[N * EACH], all;
         do {
-            all = true;
+            all = ~0ull;
 #pragma unroll
-            for (int i = 0; i < SOME; ++i)
-                if (which[i] != NONE && !posted(which[i])) all = false;
-        } while (!all);
+            for (int k = 0; k < N * EACH; k += 2) {
+#if defined(__AMDGCN__)
+                got[k] = __hip_atomic_load(from + k, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+                if (N * EACH > 1) got[k + 1] = __hip_atomic_load(from + k + 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#else
+                if constexpr (N * EACH == 1) asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(got[k]) : "l"(from + k) : "memory");
+                else asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(got[k]), "=l"(got[k + 1]) : "l"(from + k) : "memory");
+#endif
+            }
 #pragma unroll
-        for (int i = 0; i < SOME; ++i) {
-            if (which[i] == NONE) continue;
+            for (int k = 0; k < N * EACH; ++k) all &= got[k];
+#if defined(__AMDGCN__)
+            if (!(all >> 32)) __builtin_amdgcn_s_sleep(1);
+#endif
+        } while (!(all >> 32));
 #pragma unroll
-            for (int k = 0; k < N; ++k) sum[k] += sums[which[i] * N + k];
+        for (int k = 0; k < N; ++k) {
+            Word word;
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) word.bits[e] = (u32)got[k * EACH + e];
+            sum[k] += word.sum;
         }
     }
 };
 
 // The number of a block's part, in all lines together.
 __device__ inline u64 taken(const Posts &posts) {
-    if (!posts.flags) return (u64)blockIdx.y * gridDim.x + blockIdx.x;
+    if (!posts.words) return (u64)blockIdx.y * gridDim.x + blockIdx.x;
     __shared__ u32 number;
-    if (threadIdx.x == 0 && threadIdx.y == 0) number = atomicAdd(posts.flags, 1u);
+    if (threadIdx.x == 0 && threadIdx.y == 0) number = atomicAdd((u32 *)posts.words, 1u);
     __syncthreads();
     return number;
 }
@@ -180,9 +199,9 @@ template <int N> __device__ inline void lines(const T *x, U *out, const Posts &p
         if (threadIdx.x == 0) posts.post<1>(there + part, some);
         some[0] = 0;
         // A group has fewer parts before this one than the team has threads: the last thread is left for all before the group.
-        u64 which[1] = {group * team + threadIdx.x < part ? there + group * team + threadIdx.x : NONE};
-        if (threadIdx.x == team - 1 && group > 0) which[0] = groups + group - 1;
-        posts.add<1, 1>(which, some);
+        u64 which = group * team + threadIdx.x < part ? there + group * team + threadIdx.x : NONE;
+        if (threadIdx.x == team - 1 && group > 0) which = groups + group - 1;
+        posts.add<1>(which, some);
         Whole whole = {some[0]};
         some[0] = over_team(whole, wholes).sum;
         base += some[0];
@@ -201,79 +220,141 @@ template <int N> __device__ inline void lines(const T *x, U *out, const Posts &p
     }
 }
 
-// A thread has BELOW packs below one another; neighbours have neighbouring lines, and those of one threadIdx.x a part of the same.
+// Where copies go on by themselves, packs wait in shared memory, QUEUED of a thread: more blocks than their registers would allow are at
+// work. Elsewhere they are in registers, BELOW of them.
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
+#define QUEUES(N) (sizeof(T) * (N) == 16)
+#else
+#define QUEUES(N) false
+#endif
+template <int N, bool> struct Packs {
+    static const int MOST = BELOW;
+    Bundle<T, N> packs[BELOW];
+
+    __device__ inline void load(const T *from, u32 n, u64 step) {
+#pragma unroll
+        for (int k = 0; k < BELOW; ++k) {
+            packs[k].raw = {};
+            if (k < n) packs[k].load(from + k * step);
+        }
+    }
+    __device__ inline void get(Total (&y)[N], int k) { unpack<N>(y, packs[k]); }
+};
+template <int N> struct Packs<N, true> {
+    static const int MOST = QUEUED;
+    uint4 *place;
+
+    __device__ inline void load(const T *from, u32 n, u64 step) {
+        extern __shared__ uint4 queue[];
+        place = queue + threadIdx.y * blockDim.x + threadIdx.x;
+#if !defined(__AMDGCN__)
+        // Where there is nothing to read, zeros are put.
+        const u32 to = (u32)__cvta_generic_to_shared(place);
+#pragma unroll
+        for (int k = 0; k < QUEUED; ++k) {
+            const T *at = k < n ? from + k * step : from;
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + k * (THREADS * 16)), "l"(at), "r"(k < n ? 16 : 0) : "memory");
+        }
+        asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    }
+    __device__ inline void get(Total (&y)[N], int k) {
+        Bundle<T, N> pack;
+        pack.load((const T *)(place + k * THREADS));
+        unpack<N>(y, pack);
+    }
+};
+
+// Threads in x have neighbouring lines; those in y follow one another in the same, each with packs below one another. They are more than a
+// group of parts has.
 template <int N> __device__ inline void side(const T *x, U *out, const Posts &posts, const Job &job) {
-    __shared__ Total room[2][THREADS][N];
+    typedef Packs<N, QUEUES(N)> Mine;
+    __shared__ Total room[2][THREADS / 32 * ACROSS][N];
     const u64 columns = job.walk.n, panels = quotient(columns + blockDim.x - 1, blockDim.x);
     const u64 which = taken(posts), part = quotient(which, panels);
     if (part >= job.parts) return;
-    const u64 column = (which - part * panels) * blockDim.x + threadIdx.x, start = (part * blockDim.y + threadIdx.y) * BELOW;
+    const u64 column = (which - part * panels) * blockDim.x + threadIdx.x, start = (part * blockDim.y + threadIdx.y) * Mine::MOST;
     const u64 rest = column < columns && start < job.n ? job.n - start : 0;
-    const u32 n = rest < BELOW ? rest : BELOW;
+    const u32 n = rest < Mine::MOST ? rest : Mine::MOST;
     u64 at[2];
     place(job.walk, column < columns ? column : 0, at);
-    const T *from = x + at[0] + start * job.step_in;
     U *to = out + at[1] + start * job.step_out;
-    Bundle<T, N> packs[BELOW];
+    Mine packs;
+    packs.load(x + at[0] + start * job.step_in, n, job.step_in);
+    Total base[N], sum[N] = {};
 #pragma unroll
-    for (int k = 0; k < BELOW; ++k)
-        if (k < n) packs[k].load(from + k * job.step_in);
-    Total base[N] = {}, sum[N] = {};
-#pragma unroll
-    for (int k = 0; k < BELOW; ++k) {
+    for (int k = 0; k < Mine::MOST; ++k) {
         Total y[N];
-        unpack<N>(y, packs[k]);
+        packs.get(y, k);
 #pragma unroll
-        for (int w = 0; w < N; ++w) sum[w] += k < n ? y[w] : (Total)0;
+        for (int w = 0; w < N; ++w) sum[w] += y[w];
     }
-#pragma unroll
-    for (int w = 0; w < N; ++w) room[0][threadIdx.y * blockDim.x + threadIdx.x][w] = sum[w], sum[w] = 0;
-    __syncthreads();
-    for (int d = 0; d < blockDim.y; ++d) {
+    // Up to each thread of a warp, then of the warps before.
+    const int across = blockDim.x, thread = threadIdx.y * across + threadIdx.x, lane = thread % warpSize, warp = thread / warpSize;
+    for (int apart = across; apart < warpSize; apart *= 2) {
 #pragma unroll
         for (int w = 0; w < N; ++w) {
-            if (d == threadIdx.y) base[w] = sum[w];
-            sum[w] += room[0][d * blockDim.x + threadIdx.x][w];
+            const Total above = __shfl_up_sync(0xffffffffu, sum[w], apart, warpSize);
+            if (lane >= apart) sum[w] += above;
         }
     }
+#pragma unroll
+    for (int w = 0; w < N; ++w) {
+        if (lane + across >= warpSize) room[0][warp * across + threadIdx.x][w] = sum[w];
+        base[w] = __shfl_up_sync(0xffffffffu, sum[w], across, warpSize);
+        if (lane < across) base[w] = 0;
+        sum[w] = 0;
+    }
+    __syncthreads();
+    // The first warp, before which there is none, gets the sum of all for those behind this block.
+    for (int d = 0; d < (warp > 0 ? warp : THREADS / warpSize); ++d) {
+#pragma unroll
+        for (int w = 0; w < N; ++w) sum[w] += room[0][d * across + threadIdx.x][w];
+    }
+#pragma unroll
+    for (int w = 0; w < N; ++w) base[w] += warp > 0 ? sum[w] : (Total)0;
     if (job.parts > 1) {
-        const u64 group = part / GROUP;
+        const u64 group = part / GROUP, groups = job.parts * columns;
         Total some[N] = {};
         if (column < columns) {
             if (threadIdx.y == 0) posts.post<N>(part * columns + column, sum);
-            u64 wanted[3] = {NONE, NONE, NONE};
-            if (threadIdx.y == 0 && group > 0) wanted[2] = (job.parts + group - 1) * columns + column;
+            const u64 before = group * GROUP + threadIdx.y;
+            u64 wanted = threadIdx.y < GROUP && before < part ? before * columns + column : NONE;
+            if (threadIdx.y == GROUP && group > 0) wanted = groups + (group - 1) * columns + column;
+            posts.add<N>(wanted, some);
+        }
+        for (int apart = across; apart < warpSize; apart *= 2) {
 #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const u64 p = group * GROUP + threadIdx.y + i * blockDim.y;
-                if (p < part && threadIdx.y + i * blockDim.y < GROUP) wanted[i] = p * columns + column;
-            }
-            posts.add<N, 3>(wanted, some);
+            for (int w = 0; w < N; ++w) some[w] += __shfl_xor_sync(0xffffffffu, some[w], apart, warpSize);
         }
 #pragma unroll
-        for (int w = 0; w < N; ++w) room[1][threadIdx.y * blockDim.x + threadIdx.x][w] = some[w], some[w] = 0;
+        for (int w = 0; w < N; ++w) {
+            if (lane < across) room[1][warp * across + threadIdx.x][w] = some[w];
+            some[w] = 0;
+        }
         __syncthreads();
-        for (int d = 0; d < blockDim.y; ++d) {
+        // Those of a group, and the one before: in so many warps.
+        for (int d = 0; d <= GROUP * across / warpSize; ++d) {
 #pragma unroll
-            for (int w = 0; w < N; ++w) some[w] += room[1][d * blockDim.x + threadIdx.x][w];
+            for (int w = 0; w < N; ++w) some[w] += room[1][d * across + threadIdx.x][w];
         }
 #pragma unroll
         for (int w = 0; w < N; ++w) base[w] += some[w], some[w] += sum[w];
-        if (column < columns && threadIdx.y == 0 && part + 1 == (group + 1) * GROUP) posts.post<N>((job.parts + group) * columns + column, some);
+        if (column < columns && threadIdx.y == 0 && part + 1 == (group + 1) * GROUP) posts.post<N>(groups + group * columns + column, some);
     }
 #pragma unroll
-    for (int k = 0; k < BELOW; ++k) {
+    for (int k = 0; k < Mine::MOST; ++k) {
         Total y[N];
-        unpack<N>(y, packs[k]);
+        packs.get(y, k);
 #pragma unroll
         for (int w = 0; w < N; ++w) base[w] += y[w];
         if (k < n) store<N>(to + k * job.step_out, base);
     }
 }
 
-#define SCAN const T *x, U *out, u32 *flags, Total *sums, Job job
-#define POSTS Posts posts = {flags, sums}
+#define SCAN const T *x, U *out, u64 *words, Job job
+#define POSTS Posts posts = {words}
 extern "C" __global__ void BOUNDS(sizeof(Total) > 4 ? 2 : 3) SYMBOL(NAME, _lines)(SCAN) { POSTS; lines<WIDTH>(x, out, posts, job); }
 extern "C" __global__ void BOUNDS(sizeof(Total) > 4 ? 2 : 3) SYMBOL(NAME, _lines_single)(SCAN) { POSTS; lines<1>(x, out, posts, job); }
-extern "C" __global__ void BOUNDS(2) SYMBOL(NAME, _side)(SCAN) { POSTS; side<WIDTH>(x, out, posts, job); }
+extern "C" __global__ void BOUNDS(QUEUES(WIDTH) ? 3 : 2) SYMBOL(NAME, _side)(SCAN) { POSTS; side<WIDTH>(x, out, posts, job); }
 extern "C" __global__ void BOUNDS(2) SYMBOL(NAME, _side_single)(SCAN) { POSTS; side<1>(x, out, posts, job); }

@@ -88,14 +88,21 @@ template <bool USUAL> struct Powf {
     Exponent exponent;
     __device__ Powf(Scalars s) : y((Math)s.x), exponent((f32)s.x) {}
     static __device__ bool usual(Scalars s) {
-        return sizeof(T) <= 4 && fabs(s.x) <= (sizeof(T) < 4 ? NEAR : FAR) && s.x != 0 && s.x != 2;
+        return sizeof(T) <= 4 && fabs(s.x) <= (sizeof(T) < 4 ? NEAR : MODEST) && s.x != 0 && s.x != 2;
     }
     __device__ Math value(A element) const {
         const Math x = widen(element);
-        if constexpr (USUAL && sizeof(T) < 4) return exponent.quick_of(x);
-        else if constexpr (USUAL && sizeof(T) == 4) return exponent.of(x);
-        // A square is exact, as one would expect of it.
-        else return y == 2 ? x * x : pow(x, y);
+        if constexpr (USUAL && sizeof(T) < 4) {
+            return exponent.quick_of(x);
+        } else if constexpr (USUAL && sizeof(T) == 4) {
+            return exponent.modest_of(x);
+        } else {
+            if constexpr (sizeof(T) == 4) {
+                if (y != 0 && y != 2 && fabs(y) <= FAR) return exponent.of(x);
+            }
+            // A square is exact, as one would expect of it.
+            return y == 2 ? x * x : pow(x, y);
+        }
     }
     __device__ R at(A element, B, C) const { return Narrow<T>::from(value(element)); }
 };
