@@ -30,9 +30,19 @@ impl Default for RunnerOptions {
 }
 
 impl RunnerOptions {
-    /// Tokens that a device computes together well: more make the products of a large GPU no faster, and take memory.
+    /// Tokens that a device computes together well: a large GPU gains by thousands, which take memory.
     pub fn chunk_on(device: &Device) -> usize {
-        if device.is_cpu() || device.is_virtual() { 512 } else { 2048 }
+        const LARGE: usize = 32 << 30;
+        match device {
+            Device::Gpu(gpu) if !device.is_virtual() => {
+                if gpu.stream.device().info().total_memory >= LARGE {
+                    4096
+                } else {
+                    2048
+                }
+            }
+            _ => 512,
+        }
     }
 }
 
