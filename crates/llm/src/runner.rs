@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use warpwave_gpu::GraphExec;
+use warpwave_gpu::{GraphExec, HostBuffer};
 use warpwave_kernels::DType;
 use warpwave_tensor::{BLOCK, Device, KvCache, Step, StepNumbers, Tensor};
 
@@ -113,9 +113,9 @@ pub struct Runner {
     graphs: HashMap<usize, Captured>,
 }
 
-/// A step as a graph, and what it reads and writes.
+/// A step as a graph: the numbers that it copies to the device, and what it writes.
 struct Captured {
-    step: Step,
+    numbers: HostBuffer<u8>,
     logits: Tensor,
     graph: GraphExec,
 }
@@ -252,17 +252,21 @@ impl Runner {
     fn captured_step(&mut self, numbers: &StepNumbers) -> Result<Tensor> {
         let Device::Gpu(gpu) = self.model.device().clone() else { return Err(Error::NoTokens) };
         if let Some(captured) = self.graphs.get_mut(&numbers.width) {
-            captured.step.write(numbers)?;
+            numbers.write_pinned(&mut captured.numbers)?;
             captured.graph.launch(&gpu.stream)?;
             // The next launch writes over them.
             return Ok(captured.logits.copied()?);
         }
-        let step = Step::new(numbers, self.model.device())?;
+        let pinned = numbers.to_pinned(&gpu)?;
+        let step = |runner: &mut Runner| {
+            let step = Step::from_pinned(numbers, &pinned, &gpu)?;
+            runner.model.forward(&mut runner.cache, &step, None)
+        };
         // Once as it is: what is compiled and chosen when it is first used cannot be captured.
-        let logits = self.model.forward(&mut self.cache, &step, None)?;
+        let logits = step(self)?;
         let mut captured = None;
         let graph = gpu.stream.capture_graph(|_| {
-            captured = Some(self.model.forward(&mut self.cache, &step, None));
+            captured = Some(step(self));
             Ok(())
         });
         let (graph, captured) = match (graph, captured) {
@@ -272,7 +276,7 @@ impl Runner {
             (Ok(_), None) => return Err(Error::NoTokens),
         };
         let graph = graph.instantiate()?;
-        self.graphs.insert(numbers.width, Captured { step, logits: captured, graph });
+        self.graphs.insert(numbers.width, Captured { numbers: pinned, logits: captured, graph });
         Ok(logits)
     }
 }
