@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use warpwave_gpu::GraphExec;
+use warpwave_gpu::{GraphExec, HostBuffer};
 use warpwave_kernels::DType;
 use warpwave_tensor::{BLOCK, Device, KvCache, Step, StepNumbers, Tensor};
 
@@ -30,9 +30,19 @@ impl Default for RunnerOptions {
 }
 
 impl RunnerOptions {
-    /// Tokens that a device computes together well: more make the products of a large GPU no faster, and take memory.
+    /// Tokens that a device computes together well: a large GPU gains by thousands, which take memory.
     pub fn chunk_on(device: &Device) -> usize {
-        if device.is_cpu() || device.is_virtual() { 512 } else { 2048 }
+        const LARGE: usize = 32 << 30;
+        match device {
+            Device::Gpu(gpu) if !device.is_virtual() => {
+                if gpu.stream.device().info().total_memory >= LARGE {
+                    4096
+                } else {
+                    2048
+                }
+            }
+            _ => 512,
+        }
     }
 }
 
@@ -103,9 +113,9 @@ pub struct Runner {
     graphs: HashMap<usize, Captured>,
 }
 
-/// A step as a graph, and what it reads and writes.
+/// A step as a graph: the numbers that it copies to the device, and what it writes.
 struct Captured {
-    step: Step,
+    numbers: HostBuffer<u8>,
     logits: Tensor,
     graph: GraphExec,
 }
@@ -247,17 +257,21 @@ impl Runner {
     fn captured_step(&mut self, numbers: &StepNumbers) -> Result<Tensor> {
         let Device::Gpu(gpu) = self.model.device().clone() else { return Err(Error::NoTokens) };
         if let Some(captured) = self.graphs.get_mut(&numbers.width) {
-            captured.step.write(numbers)?;
+            numbers.write_pinned(&mut captured.numbers)?;
             captured.graph.launch(&gpu.stream)?;
             // The next launch writes over them.
             return Ok(captured.logits.copied()?);
         }
-        let step = Step::new(numbers, self.model.device())?;
+        let pinned = numbers.to_pinned(&gpu)?;
+        let step = |runner: &mut Runner| {
+            let step = Step::from_pinned(numbers, &pinned, &gpu)?;
+            runner.model.forward(&mut runner.cache, &step, None)
+        };
         // Once as it is: what is compiled and chosen when it is first used cannot be captured.
-        let logits = self.model.forward(&mut self.cache, &step, None)?;
+        let logits = step(self)?;
         let mut captured = None;
         let graph = gpu.stream.capture_graph(|_| {
-            captured = Some(self.model.forward(&mut self.cache, &step, None));
+            captured = Some(step(self));
             Ok(())
         });
         let (graph, captured) = match (graph, captured) {
@@ -267,7 +281,7 @@ impl Runner {
             (Ok(_), None) => return Err(Error::NoTokens),
         };
         let graph = graph.instantiate()?;
-        self.graphs.insert(numbers.width, Captured { step, logits: captured, graph });
+        self.graphs.insert(numbers.width, Captured { numbers: pinned, logits: captured, graph });
         Ok(logits)
     }
 }

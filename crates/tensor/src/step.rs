@@ -1,7 +1,12 @@
 //! What goes through a model at once: tokens of sequences, and where their keys and values are.
 
+use std::sync::Arc;
+
+use warpwave_gpu::HostBuffer;
+use warpwave_kernels::DType;
+
 use crate::cache::BLOCK;
-use crate::device::Device;
+use crate::device::{Device, Gpu};
 use crate::error::{Result, shape};
 use crate::tensor::Tensor;
 
@@ -97,28 +102,46 @@ impl StepNumbers {
         }
         all
     }
+
+    /// Page-locked memory with these numbers, for [`Step::from_pinned`].
+    pub fn to_pinned(&self, gpu: &Gpu) -> Result<HostBuffer<u8>> {
+        self.check()?;
+        let all = self.to_memory();
+        let mut memory = HostBuffer::zeroed(gpu.stream.device(), size_of_val(&all[..]))?;
+        memory.as_mut_slice()?.copy_from_slice(bytemuck::cast_slice(&all));
+        Ok(memory)
+    }
+
+    /// Writes these numbers over others, once no work reads them: as many tokens of as many sequences. A graph that copies them computes
+    /// them when it is next launched.
+    pub fn write_pinned(&self, memory: &mut HostBuffer<u8>) -> Result<()> {
+        self.check()?;
+        let all = self.to_memory();
+        if size_of_val(&all[..]) != memory.len() {
+            return Err(shape(OP, format!("{} bytes of numbers for {}", size_of_val(&all[..]), memory.len())));
+        }
+        memory.as_mut_slice()?.copy_from_slice(bytemuck::cast_slice(&all));
+        Ok(())
+    }
 }
 
 impl Step {
     /// Takes numbers to a device.
     pub fn new(numbers: &StepNumbers, device: &Device) -> Result<Step> {
-        let (longest, blocks) = numbers.check()?;
+        // Before their memory is made: it takes them at their word.
+        numbers.check()?;
         let all = numbers.to_memory();
-        let memory = Tensor::new(&all, &[all.len()], device)?;
-        Ok(Step { memory, tokens: numbers.ids.len(), sequences: numbers.lengths.len(), width: numbers.width, longest, blocks })
+        Step::of(numbers, Tensor::new(&all, &[all.len()], device)?)
     }
 
-    /// Other numbers in the same places: as many tokens of as many sequences. What was captured with this step then computes them.
-    pub fn write(&mut self, numbers: &StepNumbers) -> Result<()> {
+    /// The same from page-locked memory, in the order of the GPU's stream; in a graph, of the numbers that are there when it is launched.
+    pub fn from_pinned(numbers: &StepNumbers, memory: &HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<Step> {
+        Step::of(numbers, Tensor::from_pinned(memory, DType::U32, &[memory.len() / 4], gpu)?)
+    }
+
+    fn of(numbers: &StepNumbers, memory: Tensor) -> Result<Step> {
         let (longest, blocks) = numbers.check()?;
-        let found = (numbers.ids.len(), numbers.lengths.len(), numbers.width, longest);
-        if found != (self.tokens, self.sequences, self.width, self.longest) {
-            let here = (self.tokens, self.sequences, self.width, self.longest);
-            return Err(shape(OP, format!("(tokens, sequences, width, longest) were {here:?}, and would be {found:?}")));
-        }
-        self.memory.write(&numbers.to_memory())?;
-        self.blocks = blocks;
-        Ok(())
+        Ok(Step { memory, tokens: numbers.ids.len(), sequences: numbers.lengths.len(), width: numbers.width, longest, blocks })
     }
 
     /// Tokens.

@@ -50,11 +50,17 @@ fn numbers_that_contradict_each_other_are_refused() {
             change(&mut numbers);
             let error = Step::new(&numbers, &device).err().expect(expected).to_string();
             assert!(error.contains(expected), "{device}: {error}, and not {expected}");
-            assert!(Step::new(&good(), &device).unwrap().write(&numbers).is_err(), "{expected}");
+            if let Device::Gpu(gpu) = &device {
+                let mut pinned = good().to_pinned(gpu).unwrap();
+                assert!(numbers.write_pinned(&mut pinned).is_err() && numbers.to_pinned(gpu).is_err(), "{expected}");
+                assert!(Step::from_pinned(&numbers, &pinned, gpu).is_err(), "{expected}");
+            }
         }
-        let mut step = Step::new(&good(), &device).unwrap();
-        let other = StepNumbers { width: 1, table: vec![0, 3], lengths: vec![3, 2], ..good() };
-        assert!(step.write(&other).unwrap_err().to_string().contains("width"), "other shapes are not written");
+        if let Device::Gpu(gpu) = &device {
+            let more = StepNumbers { width: 5, table: vec![0; 10], ..good() };
+            let error = more.write_pinned(&mut good().to_pinned(gpu).unwrap()).unwrap_err().to_string();
+            assert!(error.contains("bytes of numbers"), "{error}");
+        }
     }
 }
 

@@ -81,7 +81,6 @@ pub(super) fn convert(from: Kind, bytes: &[u8], to: Kind) -> Vec<u8> {
         let _ = (1..threads).try_for_each(|_| thread::Builder::new().spawn_scoped(scope, work).map(drop));
         work();
     });
-    drop(pieces);
     out
 }
 

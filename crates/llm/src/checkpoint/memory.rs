@@ -19,6 +19,8 @@ const WORKSPACE: u64 = 32 << 20;
 const MANY: usize = 32;
 /// Parts that attention of one token is divided into, or thereabouts; their results lie beside each other.
 const SPLITS: usize = 16;
+/// What a GPU's driver and library take for their code when it is first used, or thereabouts.
+const CODE: u64 = 128 << 20;
 /// A GPU's pool keeps memory of other sizes for later, up to this or to a 25th of all.
 const KEPT: u64 = 32 << 20;
 
@@ -50,8 +52,8 @@ pub struct Memory {
     pub kv: u64,
     /// What is between layers while a piece of a prompt is computed, with the logits of the last token.
     pub activations: u64,
-    /// What products and attention work in, what the steps of decoding that are captured as graphs keep, and memory that is kept for
-    /// later because it was of another size: all on a GPU alone.
+    /// What products and attention work in, what the steps of decoding that are captured as graphs keep, memory that is kept for later
+    /// because it was of another size, and the driver's code: all on a GPU alone.
     pub scratch: u64,
 }
 
@@ -148,7 +150,8 @@ impl Memory {
             let captured = each.saturating_mul(layers as u64).saturating_add(logits.saturating_mul(2)).saturating_mul(graphs);
             let all = [weights, kv, moments.fullest, captured].into_iter().fold(0, u64::saturating_add);
             let kept = moments.apart().saturating_sub(moments.fullest).min(KEPT.max(all / 25));
-            scratch = scratch.saturating_add(captured).saturating_add(kept);
+            let code = if plan.device.is_virtual() { 0 } else { CODE };
+            scratch = [captured, kept, code].into_iter().fold(scratch, u64::saturating_add);
         }
         Memory { weights, kv_per_token, kv, activations: moments.between.saturating_add(logits), scratch }
     }

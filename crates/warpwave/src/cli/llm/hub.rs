@@ -21,6 +21,8 @@ const CONFIG: &str = "config.json";
 const BESIDE: [&str; 5] =
     ["generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"];
 const TRIES: usize = 3;
+/// What hf-hub's unfinished files end in.
+const PART: &str = "part";
 
 /// A model's name on the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +137,13 @@ impl Hub<'_> {
         if !plain(metadata.etag()) || !plain(metadata.commit_hash()) {
             return Err(failed(format!("{}: {name}: the server's marks of the file are no names", self.id.repo)));
         }
-        let there = Cache::from_env().model(self.id.repo.clone()).pointer_path(metadata.commit_hash()).join(name);
+        let cache = Cache::from_env().model(self.id.repo.clone());
+        // A part that is whole was not renamed in time: a server has nothing to go on with.
+        let part = cache.blob_path(metadata.etag()).with_extension(PART);
+        if std::fs::metadata(&part).is_ok_and(|part| part.len() >= metadata.size() as u64) {
+            std::fs::remove_file(&part)?;
+        }
+        let there = cache.pointer_path(metadata.commit_hash()).join(name);
         let path = match there.exists() {
             true => there,
             false => self.repo.download_with_progress(name, Bar(bytes_bar(0, "fetching"))).map_err(explain)?,

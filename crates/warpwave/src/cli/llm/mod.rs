@@ -49,7 +49,7 @@ pub(super) struct Which {
     /// The type of keys and values; default f32, or that of plain weights on a GPU.
     #[arg(long, value_name = "f16|bf16|f32", value_parser = cache_type)]
     pub cache: Option<DType>,
-    /// Tokens of a prompt that are computed at once; default 512, on a GPU 2048, or fewer if memory is short.
+    /// Tokens of a prompt that are computed at once; default 512, on a GPU 2048 or 4096, or fewer if memory is short.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunk: Option<u32>,
     /// Threads of the CPU; default all.
