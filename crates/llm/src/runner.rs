@@ -1,10 +1,11 @@
 //! Sequences of tokens through a model: a paged cache, several sequences at once, long prompts in pieces, decoding as a graph.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use warpwave_gpu::GraphExec;
+use warpwave_gpu::{GraphExec, HostBuffer};
 use warpwave_kernels::DType;
-use warpwave_tensor::{BLOCK, Device, KvCache, Step, Tensor};
+use warpwave_tensor::{BLOCK, Device, Gpu, KvCache, Step, Tensor};
 
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -80,10 +81,9 @@ struct Numbers {
     last: Vec<u32>,
 }
 
-/// A step as a graph, and the tensors that it reads and writes.
+/// A step as a graph: the numbers that it copies to the device, and what it writes.
 struct Captured {
-    ids: Tensor,
-    step: Step,
+    numbers: HostBuffer<u8>,
     logits: Tensor,
     graph: GraphExec,
 }
@@ -201,14 +201,18 @@ impl Runner {
         let key = numbers.width;
         if !self.graphs.contains_key(&key) {
             let Device::Gpu(gpu) = self.model.device().clone() else { return Err(Error::NoTokens) };
-            let device = self.model.device().clone();
-            let ids = Tensor::new(&numbers.ids, &[numbers.ids.len()], &device)?;
-            let step = numbers.step(&device)?;
+            let words = numbers.words();
+            let mut host = HostBuffer::zeroed(gpu.stream.device(), words.len())?;
+            host.as_mut_slice()?.copy_from_slice(&words);
+            let step = |runner: &mut Runner| {
+                let (ids, step) = numbers.copied(&host, &gpu)?;
+                runner.model.forward(&ids, &mut runner.cache, &step, None)
+            };
             // Once as it is: what is compiled and chosen when it is first used cannot be captured.
-            let logits = self.model.forward(&ids, &mut self.cache, &step, None)?;
+            let logits = step(self)?;
             let mut captured = None;
             let graph = gpu.stream.capture_graph(|_| {
-                captured = Some(self.model.forward(&ids, &mut self.cache, &step, None));
+                captured = Some(step(self));
                 Ok(())
             });
             let (graph, captured) = match (graph, captured) {
@@ -218,16 +222,12 @@ impl Runner {
                 (Ok(_), None) => return Err(Error::NoTokens),
             };
             let graph = graph.instantiate()?;
-            self.graphs.insert(key, Captured { ids, step, logits: captured, graph });
+            self.graphs.insert(key, Captured { numbers: host, logits: captured, graph });
             return Ok(logits);
         }
         let Some(captured) = self.graphs.get_mut(&key) else { return Err(Error::NoTokens) };
         let Device::Gpu(gpu) = self.model.device() else { return Err(Error::NoTokens) };
-        captured.ids.write(&numbers.ids)?;
-        captured.step.positions.write(&numbers.positions)?;
-        captured.step.slots.write(&numbers.slots)?;
-        captured.step.lengths.write(&numbers.lengths)?;
-        captured.step.table.write(&numbers.table)?;
+        captured.numbers.as_mut_slice()?.copy_from_slice(&numbers.words());
         captured.graph.launch(&gpu.stream)?;
         // The next launch writes over them.
         Ok(captured.logits.copied()?)
@@ -264,6 +264,31 @@ impl Numbers {
             table.resize(table.len() + wide - row.len(), -1);
         }
         (self.table, self.width) = (table, wide);
+    }
+
+    /// All that a step reads, in one piece of `i32`.
+    fn words(&self) -> Vec<u8> {
+        let ids = self.ids.iter().map(|id| *id as i32);
+        let others = [&self.positions, &self.slots, &self.starts, &self.lengths, &self.table];
+        ids.chain(others.into_iter().flatten().copied()).flat_map(i32::to_ne_bytes).collect()
+    }
+
+    /// Such words as the tensors that they are, copied in one go.
+    fn copied(&self, words: &HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<(Tensor, Step)> {
+        let all = Tensor::from_pinned(words, DType::I32, &[words.len() / 4], gpu)?;
+        let mut at = 0;
+        let mut part = |len: usize, shape: &[usize]| {
+            at += len;
+            all.narrow(0, at - len, len)?.reshape(shape)
+        };
+        let (tokens, sequences) = (self.ids.len(), self.lengths.len());
+        let ids = part(tokens, &[tokens])?;
+        let positions = part(tokens, &[tokens])?;
+        let slots = part(tokens, &[1, tokens])?;
+        let starts = part(sequences + 1, &[sequences + 1])?;
+        let lengths = part(sequences, &[sequences])?;
+        let table = part(sequences * self.width, &[sequences, self.width])?;
+        Ok((ids, Step { positions, slots, starts, lengths, table, longest: self.longest }))
     }
 
     fn step(&self, device: &Device) -> Result<Step> {

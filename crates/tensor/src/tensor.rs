@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use warpwave_gpu::{Buffer, Slice};
+use warpwave_gpu::{Buffer, HostBuffer, Slice};
 use warpwave_kernels::{DType, Element, Layout, View, ViewMut};
 
 use crate::device::{Device, Gpu};
@@ -76,6 +76,18 @@ impl Tensor {
             Device::Gpu(gpu) => Storage::Gpu(gpu.stream.upload(data)?),
         };
         Ok(Tensor { storage: Arc::new(storage), device: device.clone(), dtype, layout })
+    }
+
+    /// A tensor on a GPU of elements in page-locked memory, row by row, which are copied in the order of its stream: in a graph, each time
+    /// that it is launched.
+    pub fn from_pinned(data: &HostBuffer<u8>, dtype: DType, shape: &[usize], gpu: &Arc<Gpu>) -> Result<Tensor> {
+        let layout = Layout::contiguous(shape)?;
+        if layout.len().checked_mul(dtype.size()) != Some(data.len()) {
+            return Err(bad_shape("a new tensor", format!("{} bytes are no {dtype} of {shape:?}", data.len())));
+        }
+        let mut memory = gpu.alloc(data.len())?;
+        gpu.stream.copy_from_pinned(data, &mut memory)?;
+        Ok(Tensor { storage: Arc::new(Storage::Gpu(memory)), device: Device::Gpu(gpu.clone()), dtype, layout })
     }
 
     /// A tensor of zeros.
@@ -347,26 +359,6 @@ impl Tensor {
             Some(Storage::Gpu(memory)) => Ok(ViewMut::of_bytes(memory, self.dtype, layout)?),
             _ => Err(error),
         }
-    }
-
-    /// Overwrites the elements of a tensor that lies without gaps.
-    pub fn write<T: Element>(&mut self, data: &[T]) -> Result<()> {
-        if T::DTYPE != self.dtype || data.len() != self.len() || !self.layout.is_contiguous() {
-            let reason = format!("{} elements of {} do not fit {self:?}", data.len(), T::DTYPE);
-            return Err(bad_shape("writing", reason));
-        }
-        match self.device.clone() {
-            Device::Cpu => self.host_mut::<T>()?.copy_from_slice(data),
-            Device::Gpu(gpu) => {
-                self.view_mut()?;
-                let start = if self.is_empty() { 0 } else { self.layout.offset() * size_of::<T>() };
-                let bytes = bytemuck::cast_slice(data);
-                if let Some(Storage::Gpu(memory)) = Arc::get_mut(&mut self.storage) {
-                    gpu.stream.copy_from_host(bytes, memory.slice_mut(start..start + bytes.len())?)?;
-                }
-            }
-        }
-        Ok(())
     }
 
     fn not_on_a_gpu(&self) -> Error {
