@@ -30,6 +30,29 @@ fn captured_work_runs_when_launched_and_not_before() {
 }
 
 #[test]
+fn a_kernel_that_may_start_early_follows_a_copy_in_a_graph() {
+    on_every_device(|place| {
+        let Some(kernel) = place.kernel("scale") else { return };
+        let stream = place.device.stream().unwrap();
+        let mut source = HostBuffer::<f32>::zeroed(&place.device, 300).unwrap();
+        let mut buffer = stream.upload(&[1.0f32; 300]).unwrap();
+        let graph = stream
+            .capture_graph(|s| {
+                s.copy_from_pinned(&source, &mut buffer)?;
+                // SAFETY: the types are the kernel's, and it stays within 300 elements; what is before it is no kernel.
+                unsafe { kernel.launch(s, Launch::for_elements(300, 128).early(), (&mut buffer, 2.0f32, 300u32)) }
+            })
+            .unwrap();
+        let exec = graph.instantiate().unwrap();
+        for round in 1..4 {
+            source.as_mut_slice().unwrap().fill(round as f32);
+            exec.launch(&stream).unwrap();
+            assert_eq!(stream.download(&buffer).unwrap(), vec![2.0 * round as f32; 300]);
+        }
+    });
+}
+
+#[test]
 fn a_graph_keeps_the_memory_it_touches() {
     on_every_device(|place| {
         let Some(kernel) = place.kernel("add_index") else { return };

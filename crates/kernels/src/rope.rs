@@ -3,7 +3,7 @@
 use std::f64::consts::{LN_2, TAU};
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::Stream;
+use warpwave_gpu::{Launch, Stream};
 
 use crate::decode::EARLY;
 use crate::dtype::DType;
@@ -253,7 +253,12 @@ impl Kernels {
         };
         let count = places.map_or(DType::I32, |(_, places)| places.dtype());
         let kernels = self.load(&recipe(more.is_some(), [dtype, count, angles.1.dtype()], rope.pairs, vectors))?;
-        let launch = over_rows(sequences * tokens, (pairs + rest) / each * heads.div_ceil(HEADS));
+        let items = (pairs + rest) / each * heads.div_ceil(HEADS);
+        let launch = over_rows(sequences * tokens, items);
+        // Of few rows each has several blocks, for a thread to have little to do.
+        let few_rows = launch.grid[0] <= self.device().info().compute_units;
+        let across = if few_rows { items.div_ceil(launch.block[0] as usize) as u32 } else { 1 };
+        let launch = Launch { grid: [launch.grid[0], across, 1], ..launch };
         // Cosine and sine of each pair of the block's rows.
         let shared = 2 * dtype.size().max(4) * pairs * launch.block[1] as usize;
         if shared > self.device().info().shared_per_block {

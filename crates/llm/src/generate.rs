@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use warpwave_kernels::{DType, Randomness};
+use warpwave_kernels::{DType, Layout, Randomness, ViewMut};
 use warpwave_tensor::{Device, Tensor};
 
 use crate::detokenise::{Detokenizer, StopStrings};
@@ -86,14 +86,17 @@ fn pick(logits: &Tensor, request: &Request, text: &[u32]) -> Result<Picked> {
     let (sampler, number) = (&request.sampler, text.len() as u64);
     match logits.device() {
         Device::Gpu(gpu) if request.top == 0 && sampler.is_plain() => {
-            let mut token = Tensor::zeros(DType::U32, &[1], logits.device())?;
-            let mut log = Tensor::zeros(DType::F32, &[1], logits.device())?;
+            // Both in one piece, which comes in one go.
+            let mut found = gpu.stream.alloc::<u32>(2)?;
+            let (token, log) = found.view_mut().split_at(1)?;
+            let one = Layout::contiguous(&[1]).map_err(warpwave_tensor::Error::from)?;
+            let view = |place, dtype| ViewMut::of_bytes(place, dtype, one).map_err(warpwave_tensor::Error::from);
+            let (mut tokens, mut logs) = (view(token.into_bytes(), DType::U32)?, view(log.into_bytes(), DType::F32)?);
             let random = Randomness::Seed { seed: sampler.seed, offset: number };
-            let (mut tokens, mut logs) = (token.view_mut()?, log.view_mut()?);
             let sampled = gpu.kernels.sample(&gpu.stream, &logits.view()?, &sampler.sampling, random, &mut tokens, Some(&mut logs));
             sampled.map_err(warpwave_tensor::Error::from)?;
-            let (token, log) = (token.to_vec::<u32>()?, log.to_vec::<f32>()?);
-            Ok(Picked { token: token[0], log: log[0], top: Vec::new() })
+            let found = gpu.stream.download(&found)?;
+            Ok(Picked { token: found[0], log: f32::from_bits(found[1]), top: Vec::new() })
         }
         _ => Ok(sampler.pick(&mut logits.to_vec::<f32>()?, text, number, request.top)?),
     }

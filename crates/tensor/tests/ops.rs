@@ -3,6 +3,7 @@
 mod common;
 
 use half::{bf16, f16};
+use warpwave_gpu::HostBuffer;
 use warpwave_kernels::{Binary, DType, Element, Reduce, Unary};
 use warpwave_tensor::{Device, Tensor};
 
@@ -142,5 +143,27 @@ fn views_share_memory_and_writers_get_their_own() {
         assert!(none.unary(Unary::Exp).unwrap().to_vec::<f32>().unwrap().is_empty());
         assert!(a.reshape(&[4]).is_err() && a.to_vec::<f64>().is_err() && a.permute(&[0, 0]).is_err());
         assert!(a.binary(Binary::Add, &Tensor::zeros(DType::F32, &[2], &device).unwrap()).is_err());
+    }
+}
+
+#[test]
+fn a_graph_reads_page_locked_memory_each_time() {
+    for device in common::devices() {
+        let Device::Gpu(gpu) = &device else { continue };
+        let mut host = HostBuffer::<u8>::zeroed(gpu.stream.device(), 8).unwrap();
+        assert!(Tensor::from_pinned(&host, DType::I32, &[3], gpu).is_err());
+        let step = || Tensor::from_pinned(&host, DType::I32, &[2], gpu).unwrap().narrow(0, 1, 1).unwrap().unary(Unary::Neg).unwrap();
+        let (plain, mut captured) = (step(), None);
+        assert_eq!(plain.to_vec::<i32>().unwrap(), [0]);
+        let graph = gpu.stream.capture_graph(|_| {
+            captured = Some(step());
+            Ok(())
+        });
+        let graph = graph.unwrap().instantiate().unwrap();
+        for number in [7i32, -9] {
+            host.as_mut_slice().unwrap()[4..].copy_from_slice(&number.to_ne_bytes());
+            graph.launch(&gpu.stream).unwrap();
+            assert_eq!(captured.as_ref().unwrap().to_vec::<i32>().unwrap(), [-number]);
+        }
     }
 }

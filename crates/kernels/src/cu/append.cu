@@ -14,8 +14,7 @@ struct Append {
 
 #define EACH (VECTORS ? 16 / (int)(sizeof(T) > sizeof(U) ? sizeof(T) : sizeof(U)) : 1)
 
-__device__ inline void move(const T *from, U *to) {
-    const Pack<T, EACH> pack = get<T, EACH>(from);
+__device__ inline void store(U *to, const Pack<T, EACH> &pack) {
     Pack<U, EACH> result;
 #pragma unroll
     for (int i = 0; i < EACH; ++i) result.at[i] = convert<U>(pack.at[i]);
@@ -46,10 +45,11 @@ extern "C" __global__ void NAME(const T *k, const T *v, U *k_cache, U *v_cache, 
         for (i32 item = threadIdx.x; item < items; item += blockDim.x) {
             const i32 head = item / pieces;
             const i64 element = (item - head * pieces) * EACH;
-            move(k + a.k.at(sequence, token, head) + element * a.k.element,
-                 k_cache + a.k_cache.at(block, within, head) + element * a.k_cache.element);
-            move(v + a.v.at(sequence, token, head) + element * a.v.element,
-                 v_cache + a.v_cache.at(block, within, head) + element * a.v_cache.element);
+            // Both are under way before one is stored.
+            const Pack<T, EACH> key = get<T, EACH>(k + a.k.at(sequence, token, head) + element * a.k.element);
+            const Pack<T, EACH> value = get<T, EACH>(v + a.v.at(sequence, token, head) + element * a.v.element);
+            store(k_cache + a.k_cache.at(block, within, head) + element * a.k_cache.element, key);
+            store(v_cache + a.v_cache.at(block, within, head) + element * a.v_cache.element, value);
         }
     }
 }

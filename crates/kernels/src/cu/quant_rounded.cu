@@ -42,6 +42,12 @@ __device__ inline void wait(u64 *barrier, u32 turn) {
     asm volatile("{\n\t.reg .pred done;\n\tagain%=:\n\tmbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n\t@!done bra again%=;\n\t}"
                  ::"r"(at(barrier)), "r"(turn) : "memory");
 }
+// Weights are read once: what else is in the cache is to stay there, and they are the first to go.
+__device__ inline u64 first_to_go() {
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
 __device__ inline void copy_row(u8 *to, const u8 *from, u32 bytes, u64 *barrier, u64 policy) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
                  ::"r"(at(to)), "l"(from), "r"(bytes), "r"(at(barrier)), "l"(policy) : "memory");

@@ -16,15 +16,6 @@ struct Product {
     u32 settled;
 };
 
-// Weights are read once: what else is in the cache is to stay there, and they are the first to go.
-__device__ inline u64 first_to_go() {
-    u64 policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-__device__ inline void copy_weights(u32 to, const u8 *from, u64 policy) {
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
-}
 template <int BYTES> __device__ inline void copy_ahead(u32 to, const u8 *from) {
     if constexpr (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
     else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES) : "memory");
@@ -194,18 +185,17 @@ template <class F> struct Ahead {
     }
     __device__ inline void fetch(const Product &p, const Beside &beside, u32 chunks, u32 wave, int lane) {
         const u32 first = chunk * Way<F>::CHUNK, start = Way<F>::CHUNK % 16 ? first & ~15u : first;
-        const u64 policy = first_to_go();
         const u32 base = ring + stage * stage_bytes<F>(), left = (u32)p.weights_row - start;
         if (left >= Way<F>::COPIED) {
 #pragma unroll
             for (int j = 0; j < COPIES; ++j) {
-                if (j * 32 + 32 <= 16 * EACH || j * 32 + lane < 16 * EACH) copy_weights(base + to[j], from + start + at[j], policy);
+                if (j * 32 + 32 <= 16 * EACH || j * 32 + lane < 16 * EACH) copy_ahead<16>(base + to[j], from + start + at[j]);
             }
         } else {
 #pragma unroll
             for (int j = 0; j < COPIES; ++j) {
                 const u32 piece = j * 32 + lane;
-                if (piece < 16 * EACH && piece % EACH * 16 < left) copy_weights(base + to[j], from + start + at[j], policy);
+                if (piece < 16 * EACH && piece % EACH * 16 < left) copy_ahead<16>(base + to[j], from + start + at[j]);
             }
         }
         if (F::BESIDE && F::MINIMUM && lane < 16) {

@@ -1,7 +1,7 @@
 // Rotary embedding: pairs of elements turned by an angle that grows with the token's place.
 //
 // T is the elements' type, U that of the places, V that of the angles: OP_rope takes the frequencies of the pairs, OP_rope_table takes
-// cosines and sines by place and pair. A thread has PAIRS pairs of HEADS heads. Elements behind those that are turned are only moved.
+// cosines and sines by place and pair. A thread has PAIRS pairs of HEADS heads; blocks of y share a row's. Elements behind those that are turned are only moved.
 // TOGETHER says that a pair stands together; otherwise its second stands in the second half.
 
 struct Rope {
@@ -71,7 +71,7 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
         }
         __syncthreads();
         if (row >= r.rows) continue;
-        for (i32 item = threadIdx.x; item < items; item += blockDim.x) {
+        for (i32 item = blockIdx.y * blockDim.x + threadIdx.x; item < items; item += gridDim.y * blockDim.x) {
             const i32 chunk = item / units, unit = item - chunk * units, head0 = chunk * HEADS;
             const T *from = x + r.x.at(sequence, token, head0);
             T *to = out + r.out.at(sequence, token, head0);
