@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream};
 
+use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::heads::{COUNTS, one_of, packed, pointer, same_shape, sizes, steps, width};
@@ -10,17 +11,24 @@ use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
-static SAMPLE: File = File {
-    name: "sample.cu",
-    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/sample.cu")],
-    kernels: &[""],
+const TYPES: &str = include_str!("cu/types.cuh");
+const PACK_TEXT: &str = include_str!("cu/pack.cuh");
+const LOGITS_TEXT: &str = include_str!("cu/logits.cuh");
+static SAMPLE: File = File { name: "sample.cu", texts: &[TYPES, PACK_TEXT, LOGITS_TEXT, include_str!("cu/sample.cu")], kernels: &[""] };
+static GREEDY: File = File {
+    name: "greedy.cu",
+    texts: &[TYPES, PACK_TEXT, EARLY, LOGITS_TEXT, include_str!("cu/greedy.cu")],
+    kernels: &["_parts", "_finish"],
 };
-static PENALTY: File = File { name: "penalty.cu", texts: &[include_str!("cu/types.cuh"), include_str!("cu/penalty.cu")], kernels: &[""] };
+static PENALTY: File = File { name: "penalty.cu", texts: &[TYPES, include_str!("cu/penalty.cu")], kernels: &[""] };
 
 /// The types of logits.
 const LOGITS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
-/// Threads of a block, as the kernel has them.
+/// Threads of a block.
 const THREADS: u32 = 512;
+const GREEDY_THREADS: u32 = 256;
+/// Tokens that a block looks at for the largest, as the kernel has them for each thread.
+const PART: usize = 16 * GREEDY_THREADS as usize;
 
 /// How tokens are picked. They are kept by `top_k`, of those by `top_p`, and of those by `min_p`; what equals the last that is kept is kept
 /// too.
@@ -78,12 +86,21 @@ struct Numbers {
     offset: u64,
     vocabulary: i32,
     top_k: i32,
-    greedy: i32,
-    padding: i32,
     sharpness: f32,
     top_p: f32,
     min_p: f32,
-    more_padding: f32,
+    padding: f32,
+}
+
+/// As the struct of the kernel.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct GreedyNumbers {
+    logits: [i64; 2],
+    tokens: i64,
+    logs: i64,
+    vocabulary: i32,
+    parts: i32,
 }
 
 /// As the struct of the kernel.
@@ -101,7 +118,11 @@ struct PenaltyNumbers {
 }
 
 fn recipe(dtype: DType, vectors: bool) -> Recipe {
-    Recipe::new(&SAMPLE, "sample", &[dtype.name()], &[("VECTORS", vectors.into())])
+    Recipe::new(&SAMPLE, "sample", &[dtype.name()], &[("VECTORS", vectors.into()), ("THREADS", THREADS)])
+}
+
+fn greedy_recipe(dtype: DType, vectors: bool) -> Recipe {
+    Recipe::new(&GREEDY, "greedy", &[dtype.name()], &[("VECTORS", vectors.into()), ("THREADS", GREEDY_THREADS)])
 }
 
 fn penalty(dtype: DType, count: DType) -> Recipe {
@@ -168,6 +189,9 @@ impl Kernels {
         if rows == 0 {
             return Ok(());
         }
+        if greedy {
+            return self.largest(stream, logits, tokens, logs);
+        }
         let numbers = Numbers {
             logits: steps(logits.layout()),
             random: given.map_or(0, |given| step(&given)),
@@ -177,17 +201,42 @@ impl Kernels {
             offset,
             vocabulary: vocabulary as i32,
             top_k: top_k.min(vocabulary) as i32,
-            greedy: greedy.into(),
-            padding: 0,
-            sharpness: if greedy { 1.0 } else { 1.0 / temperature },
+            sharpness: 1.0 / temperature,
             top_p,
             min_p,
-            more_padding: 0.0,
+            padding: 0.0,
         };
         let kernels = self.load(&recipe(logits.dtype(), packed(logits, width(&[logits.dtype()]))))?;
         let args = (logits.start(), pointer(given), tokens.start(), pointer(logs), Arg::value(&numbers));
         // SAFETY: the kernel was made for this type; it reads the logits' and random numbers' places and writes the results' alone.
         unsafe { kernels[0].launch(stream, Launch::new([rows as u32, 1, 1], [THREADS, 1, 1]), args) }.map_err(refused(op))
+    }
+
+    /// The largest of each row, of views that were checked.
+    fn largest(&self, stream: &Stream, logits: &View<'_>, tokens: View<'_>, logs: Option<View<'_>>) -> Result<()> {
+        let op = "sample";
+        let &[rows, vocabulary] = logits.layout().shape() else { return Ok(()) };
+        let parts = vocabulary.div_ceil(PART);
+        let Some(blocks) = rows.checked_mul(parts).and_then(|blocks| i32::try_from(blocks).ok()) else {
+            return Err(wrong_shape(op, "the logits", logits, "they are more than one launch takes"));
+        };
+        let numbers = GreedyNumbers {
+            logits: steps(logits.layout()),
+            tokens: step(&tokens),
+            logs: logs.map_or(0, |logs| step(&logs)),
+            vocabulary: vocabulary as i32,
+            parts: parts as i32,
+        };
+        let numbers = Arg::value(&numbers);
+        let kernels = self.load(&greedy_recipe(logits.dtype(), packed(logits, width(&[logits.dtype()]))))?;
+        // Of each part the largest, in 64 bits, and a sum.
+        let mut room = stream.alloc::<u64>(2 * rows * parts).map_err(refused(op))?;
+        let launch = |blocks: u32| Launch::new([blocks, 1, 1], [GREEDY_THREADS, 1, 1]).early();
+        // SAFETY: the kernels were made for this type; they read the logits' places, write the results' alone, and there is room for each
+        // part of each row.
+        unsafe { kernels[0].launch(stream, launch(blocks as u32), (logits.start(), &mut room, numbers)) }.map_err(refused(op))?;
+        // SAFETY: as above.
+        unsafe { kernels[1].launch(stream, launch(rows as u32), (tokens.start(), pointer(logs), &room, numbers)) }.map_err(refused(op))
     }
 
     /// Makes the tokens of each row's text less likely: logits of (rows, vocabulary), texts as `i32`, `u32` or `i64` of (rows, tokens). Tokens
@@ -224,5 +273,10 @@ impl Kernels {
 
 /// Programs of these operations.
 pub(crate) fn recipes() -> Vec<Recipe> {
-    LOGITS.into_iter().flat_map(|dtype| [recipe(dtype, true), recipe(dtype, false), penalty(dtype, DType::U32)]).collect()
+    LOGITS
+        .into_iter()
+        .flat_map(|dtype| {
+            [recipe(dtype, true), recipe(dtype, false), greedy_recipe(dtype, true), greedy_recipe(dtype, false), penalty(dtype, DType::U32)]
+        })
+        .collect()
 }

@@ -46,6 +46,7 @@ const HOT: &[&str] = &[
     "decode_tiles_bf16_dim128",
     "decode_plain_f32_dim128",
     "sample_f32",
+    "greedy_f32",
     "dequantise_q4_k_f16",
     "quant_matmul_q4_0_f32_f32",
     "quant_matmul_q4_0_q8_1_f32",

@@ -7,31 +7,18 @@ struct Sample {
     // Steps: row, token; of the others, row.
     i64 logits[2], random, tokens, logs;
     u64 seed, offset;
-    i32 vocabulary, top_k, greedy, padding;
+    i32 vocabulary, top_k;
     // 1 / temperature; the least weight that is kept.
-    f32 sharpness, top_p, min_p, more_padding;
+    f32 sharpness, top_p, min_p, padding;
 };
 
-#define THREADS 512
-#if defined(__AMDGCN__)
-#define WAVE WARPWAVE_WAVE_SIZE
-#else
-#define WAVE 32
-#endif
-#define WAVES (THREADS / WAVE)
 #define ONE (1ull << 44)
 #define BINS 256
 // Keys that are kept aside at most.
 #define ASIDE 8192
 // Reads under way at once.
 #define UNROLL 4
-#define LEAST (-__int_as_float(0x7f800000))
 
-// What is no number is never picked.
-__device__ inline f32 number(T element) {
-    const f32 x = widen(element);
-    return x == x ? x : LEAST;
-}
 __device__ inline f32 logit_of(const Sample &s, const T *row, i32 token) { return number(row[token * s.logits[1]]); }
 
 // Calls f(token, logit) for all tokens, each thread for some.
@@ -58,27 +45,10 @@ template <class F> __device__ inline void each(const Sample &s, const T *row, F 
     for (i32 token = threadIdx.x; token < s.vocabulary; token += THREADS) f(token, logit_of(s, row, token));
 #endif
 }
-// Whole numbers in the order of the floats; equal floats are equal.
-__device__ inline u32 key_of(f32 x) {
-    const u32 bits = __float_as_uint(x == 0 ? 0.0f : x);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-__device__ inline f32 float_of(u32 key) { return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key); }
 __device__ inline u64 weight_of(const Sample &s, f32 x, f32 largest) {
     return x == largest ? ONE : (u64)(exp2f((x - largest) * s.sharpness * 1.44269504f) * (f32)ONE);
 }
 
-// What all threads have, put together by `f`, always in the same order; every thread gets it.
-template <class V, class F> __device__ inline V together(V value, V *room, F f) {
-#pragma unroll
-    for (int apart = WAVE / 2; apart > 0; apart /= 2) value = f(value, __shfl_xor_sync(0xffffffffu, value, apart));
-    __syncthreads();
-    if (threadIdx.x % WAVE == 0) room[threadIdx.x / WAVE] = value;
-    __syncthreads();
-    value = room[0];
-    for (int w = 1; w < WAVES; ++w) value = f(value, room[w]);
-    return value;
-}
 __device__ inline u64 sum_of(u64 value, u64 *room) {
     return together(value, room, [](u64 a, u64 b) { return a + b; });
 }
@@ -168,93 +138,89 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(const T *logits, cons
     f32 sum = 0;
     if (threadIdx.x == 0) room.count = 0;
     __syncthreads();
-    if (s.greedy) {
-        if (logs) each(s, row, [&](i32, f32 x) { sum += x == largest ? 1.0f : exp2f((x - largest) * 1.44269504f); });
-    } else {
-        u64 all = 0, weight_aside = 0;
-        each(s, row, [&](i32, f32 x) {
-            if (logs) sum += x == largest ? 1.0f : exp2f((x - largest) * 1.44269504f);
-            const u64 weight = weight_of(s, x, largest);
-            all += weight;
-            const u32 key = key_of(x);
-            if (key < usual) return;
-            weight_aside += weight;
-            const u32 slot = atomicAdd(&room.count, 1u);
-            if (slot < ASIDE) room.aside[slot] = key;
-        });
+    u64 all = 0, weight_aside = 0;
+    each(s, row, [&](i32, f32 x) {
+        if (logs) sum += power_of(x, largest);
+        const u64 weight = weight_of(s, x, largest);
+        all += weight;
+        const u32 key = key_of(x);
+        if (key < usual) return;
+        weight_aside += weight;
+        const u32 slot = atomicAdd(&room.count, 1u);
+        if (slot < ASIDE) room.aside[slot] = key;
+    });
+    all = sum_of(all, room.each);
+    weight_aside = sum_of(weight_aside, room.each);
+    const u32 count = room.count;
+    u32 least = 0;
+    if (s.top_k > 0 && s.top_k < s.vocabulary) {
+        const bool aside = count <= ASIDE && count >= s.top_k;
+        least = threshold(s, row, largest, true, aside, 0, s.top_k, room);
+        all = 0;
+        if (aside) {
+            for (u32 i = threadIdx.x; i < count; i += THREADS) {
+                const u32 key = room.aside[i];
+                all += key >= least ? weight_of(s, float_of(key), largest) : 0;
+            }
+        } else {
+            each(s, row, [&](i32, f32 x) { all += key_of(x) >= least ? weight_of(s, x, largest) : 0; });
+        }
         all = sum_of(all, room.each);
-        weight_aside = sum_of(weight_aside, room.each);
-        const u32 count = room.count;
-        u32 least = 0;
-        if (s.top_k > 0 && s.top_k < s.vocabulary) {
-            const bool aside = count <= ASIDE && count >= s.top_k;
-            least = threshold(s, row, largest, true, aside, 0, s.top_k, room);
-            all = 0;
-            if (aside) {
-                for (u32 i = threadIdx.x; i < count; i += THREADS) {
-                    const u32 key = room.aside[i];
-                    all += key >= least ? weight_of(s, float_of(key), largest) : 0;
-                }
-            } else {
-                each(s, row, [&](i32, f32 x) { all += key_of(x) >= least ? weight_of(s, x, largest) : 0; });
-            }
-            all = sum_of(all, room.each);
-        }
-        if (s.top_p < 1) {
-            u64 wanted = (u64)ceil((f64)s.top_p * (f64)all);
-            wanted = wanted < 1 ? 1 : wanted < all ? wanted : all;
-            const bool aside = count <= ASIDE && (least >= usual || weight_aside >= wanted);
-            least = threshold(s, row, largest, false, aside, least, wanted, room);
-        }
-        const u64 least_weight = (u64)(s.min_p * (f32)ONE);
-        auto kept = [&](i32 token) -> u64 {
-            const f32 x = logit_of(s, row, token);
-            const u64 weight = weight_of(s, x, largest);
-            return key_of(x) >= least && weight >= least_weight ? weight : 0;
-        };
-        // Each wave sums a run of tokens; the run in which the random place lies is divided again, until one wave can look for it.
-        const i32 wave = threadIdx.x / WAVE, lane = threadIdx.x % WAVE;
-        i32 begin = 0, end = s.vocabulary;
-        u64 place = 0;
-        do {
-            const i32 run = (end - begin + WAVES - 1) / WAVES, from = begin + wave * run, to = from + run < end ? from + run : end;
-            u64 mine = 0;
-#pragma unroll 8
-            for (i32 token = from + lane; token < to; token += WAVE) mine += kept(token);
-            const u64 total = sum_of(mine, room.each);
-            if (begin == 0 && end == s.vocabulary) {
-                const u64 bits =
-                    random ? (u64)((f64)random[index * s.random] * 18446744073709551616.0) : random_of(s.seed, s.offset + index);
-                place = __umul64hi(total, bits);
-                // What is given as a random number may be anything.
-                if (place >= total) place = total - 1;
-            }
-            int holder = 0;
-            while (holder + 1 < WAVES && place >= room.each[holder]) place -= room.each[holder++];
-            begin += holder * run;
-            end = begin + run < end ? begin + run : end;
-        } while (end - begin > 4 * WAVE);
-        // Whatever the weights: what is picked is a token.
-        if (threadIdx.x == 0) room.digit = picked;
-        __syncthreads();
-        if (wave == 0) {
-            for (i32 first = begin; first < end; first += WAVE) {
-                const u64 weight = first + lane < end ? kept(first + lane) : 0;
-                u64 upto = weight;
-#pragma unroll
-                for (int apart = 1; apart < WAVE; apart *= 2) {
-                    const u64 before = __shfl_up_sync(0xffffffffu, upto, apart);
-                    if (lane >= apart) upto += before;
-                }
-                if (place < upto && place >= upto - weight) room.digit = first + lane;
-                const u64 total = __shfl_sync(0xffffffffu, upto, WAVE - 1);
-                if (place < total) break;
-                place -= total;
-            }
-        }
-        __syncthreads();
-        picked = room.digit;
     }
+    if (s.top_p < 1) {
+        u64 wanted = (u64)ceil((f64)s.top_p * (f64)all);
+        wanted = wanted < 1 ? 1 : wanted < all ? wanted : all;
+        const bool aside = count <= ASIDE && (least >= usual || weight_aside >= wanted);
+        least = threshold(s, row, largest, false, aside, least, wanted, room);
+    }
+    const u64 least_weight = (u64)(s.min_p * (f32)ONE);
+    auto kept = [&](i32 token) -> u64 {
+        const f32 x = logit_of(s, row, token);
+        const u64 weight = weight_of(s, x, largest);
+        return key_of(x) >= least && weight >= least_weight ? weight : 0;
+    };
+    // Each wave sums a run of tokens; the run in which the random place lies is divided again, until one wave can look for it.
+    const i32 wave = threadIdx.x / WAVE, lane = threadIdx.x % WAVE;
+    i32 begin = 0, end = s.vocabulary;
+    u64 place = 0;
+    do {
+        const i32 run = (end - begin + WAVES - 1) / WAVES, from = begin + wave * run, to = from + run < end ? from + run : end;
+        u64 mine = 0;
+#pragma unroll 8
+        for (i32 token = from + lane; token < to; token += WAVE) mine += kept(token);
+        const u64 total = sum_of(mine, room.each);
+        if (begin == 0 && end == s.vocabulary) {
+            const u64 bits =
+                random ? (u64)((f64)random[index * s.random] * 18446744073709551616.0) : random_of(s.seed, s.offset + index);
+            place = __umul64hi(total, bits);
+            // What is given as a random number may be anything.
+            if (place >= total) place = total - 1;
+        }
+        int holder = 0;
+        while (holder + 1 < WAVES && place >= room.each[holder]) place -= room.each[holder++];
+        begin += holder * run;
+        end = begin + run < end ? begin + run : end;
+    } while (end - begin > 4 * WAVE);
+    // Whatever the weights: what is picked is a token.
+    if (threadIdx.x == 0) room.digit = picked;
+    __syncthreads();
+    if (wave == 0) {
+        for (i32 first = begin; first < end; first += WAVE) {
+            const u64 weight = first + lane < end ? kept(first + lane) : 0;
+            u64 upto = weight;
+#pragma unroll
+            for (int apart = 1; apart < WAVE; apart *= 2) {
+                const u64 before = __shfl_up_sync(0xffffffffu, upto, apart);
+                if (lane >= apart) upto += before;
+            }
+            if (place < upto && place >= upto - weight) room.digit = first + lane;
+            const u64 total = __shfl_sync(0xffffffffu, upto, WAVE - 1);
+            if (place < total) break;
+            place -= total;
+        }
+    }
+    __syncthreads();
+    picked = room.digit;
     if (logs) sum = together(sum, floats, [](f32 a, f32 b) { return a + b; });
     if (threadIdx.x == 0) {
         const f32 x = logit_of(s, row, picked);

@@ -81,25 +81,31 @@ fn given(suite: &Suite, dtype: DType, random: &mut Random) -> f64 {
 
 fn greedy(suite: &Suite, dtype: DType, random: &mut Random) -> f64 {
     let stream = &suite.stream;
-    let (rows, vocabulary) = (1 + random.below(9), [1, 2, 700, 3000][random.below(4)]);
+    // Several parts, the last of them not full.
+    let (rows, vocabulary) = (1 + random.below(5), [1, 2, 700, 4096, 9001][random.below(5)]);
+    let layout = arranged(&[rows, vocabulary], random);
     // Few different ones: many are alike. Some are no numbers.
-    let draw = || [f64::NAN, f64::NEG_INFINITY, -0.0, 0.0, 1.0, -3.0][random.below(6)];
-    let logits = Field::drawn(stream, dtype, Layout::contiguous(&[rows, vocabulary]).unwrap(), draw);
-    let mut tokens = Field::drawn(stream, DType::U32, Layout::contiguous(&[rows]).unwrap(), || 77.0);
+    let endless = random.below(20) == 0;
+    let draw = || [f64::NAN, f64::NEG_INFINITY, -0.0, 0.0, 1.0, -3.0, if endless { f64::INFINITY } else { 2.5 }][random.below(7)];
+    let logits = Field::drawn(stream, dtype, layout, draw);
+    let mut tokens = Field::drawn(stream, DType::U32, arranged(&[rows], random), || 77.0);
+    let mut logs = Field::drawn(stream, DType::F32, arranged(&[rows], random), || 77.0);
+    let with_logs = random.below(4) > 0;
     let seed = Randomness::Seed { seed: 1, offset: 0 };
-    suite.kernels.sample(stream, &logits.view(), &Sampling::GREEDY, seed, &mut tokens.view_mut(), None).unwrap();
+    let mut log_view = logs.view_mut();
+    let asked = with_logs.then_some(&mut log_view);
+    suite.kernels.sample(stream, &logits.view(), &Sampling::GREEDY, seed, &mut tokens.view_mut(), asked).unwrap();
     let what = format!("the largest of {rows} × {vocabulary} of {dtype}");
-    let wanted: Vec<f64> = logits
-        .values()
-        .chunks(vocabulary)
-        .map(|row| {
-            let number = |x: f64| if x.is_nan() { f64::NEG_INFINITY } else { x };
-            let largest = row.iter().copied().map(number).fold(f64::NEG_INFINITY, f64::max);
-            row.iter().position(|x| number(*x) == largest).unwrap() as f64
-        })
-        .collect();
-    assert_eq!(tokens.found(stream, &what), wanted, "{what}");
-    0.0
+    let (mut picked, mut likely) = (Vec::new(), Vec::new());
+    for row in logits.values().chunks(vocabulary) {
+        let number = |x: &f64| if x.is_nan() { f64::NEG_INFINITY } else { *x };
+        let largest = row.iter().map(number).fold(f64::NEG_INFINITY, f64::max);
+        picked.push(row.iter().position(|x| number(x) == largest).unwrap() as f64);
+        let sum: f64 = row.iter().map(|x| if number(x) == largest { 1.0 } else { (number(x) - largest).exp() }).sum();
+        likely.push(if with_logs { (-sum.ln(), 1e-6 * (1.0 + sum.ln())) } else { (77.0, 0.0) });
+    }
+    assert_eq!(tokens.found(stream, &what), picked, "{what}");
+    worst_of(DType::F32, &what, &logs.found(stream, &what), likely.into_iter())
 }
 
 fn penalty(suite: &Suite, dtype: DType, random: &mut Random) -> f64 {
