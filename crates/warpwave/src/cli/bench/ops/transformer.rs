@@ -27,7 +27,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         (DType::F16, 32, 32, 8, 8192, 0),
         (Bf16, 32, 32, 8, 8192, 16),
         (Bf16, 32, 32, 32, 2048, 0),
-        (Bf16, 1, 32, 8, 65536, 0),
+        (Bf16, 1, 32, 8, 131_072, 0),
         (F32, 16, 32, 8, 8192, 0),
     ] {
         cases.push(decode(sizes, dtype, [sequences, heads, kv_heads, keys, block]));
