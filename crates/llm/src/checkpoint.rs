@@ -24,6 +24,7 @@ use warpwave_weights::{Gguf, Kind, Safetensors, Tensor, TensorInfo};
 use crate::config::Config;
 pub use error::CheckpointError;
 use error::{Result, bad_tensor};
+pub(crate) use memory::Moments;
 pub use memory::{Memory, Plan};
 use parts::{Change, Part, parts};
 

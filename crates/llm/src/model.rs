@@ -4,7 +4,7 @@ use warpwave_kernels::DType;
 use warpwave_tensor::{Attend, Device, KvCache, Linear, Matrix, Precision, Rope, RopeAt, Step, Tensor, ask_for};
 use warpwave_weights::Kind;
 
-use crate::checkpoint::{Checkpoint, Weight};
+use crate::checkpoint::{Checkpoint, Moments, Plan, Weight};
 use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
 
@@ -32,6 +32,8 @@ pub struct Model {
     /// The type of what flows between the layers.
     dtype: DType,
     precision: Precision,
+    /// The type of the matrices, as far as computing with them goes.
+    matrices: Kind,
     embedding: Matrix,
     layers: Vec<Layer>,
     norm: Tensor,
@@ -179,7 +181,8 @@ impl Model {
         let rope_windowed =
             config.rope_windowed.as_ref().map(|rope| loader.rope(rope, &config, options.context.unwrap_or(config.context))).transpose()?;
         let device = device.clone();
-        Ok(Model { config, device, dtype, precision: options.precision, embedding, layers, norm, output, rope, rope_windowed })
+        let (precision, matrices) = (options.precision, checkpoint.main_kind(options.matrices)?);
+        Ok(Model { config, device, dtype, precision, matrices, embedding, layers, norm, output, rope, rope_windowed })
     }
 
     /// What it is.
@@ -195,6 +198,13 @@ impl Model {
     /// The type of what flows between the layers: the best for its cache.
     pub fn dtype(&self) -> DType {
         self.dtype
+    }
+
+    /// Bytes that a GPU's pool should hold for steps of so many tokens, with keys and values of a type.
+    pub(crate) fn step_bytes(&self, tokens: usize, cache: DType) -> u64 {
+        let (device, precision) = (self.device.clone(), self.precision);
+        let plan = Plan { device, matrices: None, precision, cache: Some(cache), context: tokens, chunk: tokens };
+        Moments::of(&self.config, self.matrices, &plan).apart()
     }
 
     /// Bytes of the matrices that a token's computation reads; of the embedding it reads a row.

@@ -30,6 +30,9 @@ impl Default for RunnerOptions {
 }
 
 impl RunnerOptions {
+    /// Steps of fewer tokens than these save little memory.
+    pub const SMALLEST_CHUNK: usize = 512;
+
     /// Tokens that a device computes together well: a large GPU gains by thousands, which take memory.
     pub fn chunk_on(device: &Device) -> usize {
         const LARGE: usize = 32 << 30;
@@ -41,7 +44,7 @@ impl RunnerOptions {
                     2048
                 }
             }
-            _ => 512,
+            _ => RunnerOptions::SMALLEST_CHUNK,
         }
     }
 }
@@ -124,7 +127,7 @@ impl Runner {
     /// A runner with an empty cache.
     pub fn new(model: Model, options: RunnerOptions) -> Result<Runner> {
         let config = model.config();
-        let chunk = options.chunk.unwrap_or_else(|| RunnerOptions::chunk_on(model.device())).max(1);
+        let mut chunk = options.chunk.unwrap_or_else(|| RunnerOptions::chunk_on(model.device())).max(1);
         let most = i32::MAX as usize / BLOCK;
         let blocks = options.room.div_ceil(BLOCK);
         if blocks > most {
@@ -149,6 +152,19 @@ impl Runner {
                 return Err(error);
             }
         };
+        if let Device::Gpu(gpu) = model.device() {
+            // The pool keeps as much as was asked for at once, and a little more: it is asked for all that a long step's layers take, so that
+            // it does not give memory back at each of them to take other. Where there is not as much, steps are shorter.
+            loop {
+                let step = model.step_bytes(chunk.min(blocks * BLOCK), dtype);
+                let had = gpu.stream.alloc::<u8>(usize::try_from(step).unwrap_or(usize::MAX)).is_ok();
+                if had || options.chunk.is_some() || chunk <= RunnerOptions::SMALLEST_CHUNK {
+                    break;
+                }
+                chunk /= 2;
+            }
+            let _ = model.device().trim();
+        }
         let free = Arc::new(Free(Mutex::new((0..blocks as u32).rev().collect())));
         Ok(Runner { model, cache, chunk, captures: options.graphs, free, graphs: HashMap::new() })
     }

@@ -86,7 +86,8 @@ fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {
     assert!(before < all, "{device}: {before} bytes are free, too many for this");
     let (what, missing, _) = facts(load(&checkpoint, device).map(drop).unwrap_err());
     assert!(what.contains("blk.") && !what.contains("blk.0."), "{device}: it ended at {what}, not in the middle");
-    assert_eq!(free(gpu), before, "{device}: all memory is free again");
+    // Some drivers take a page for themselves at first, and give it back.
+    assert!(free(gpu) >= before, "{device}: of {before} bytes only {} are free again", free(gpu));
     // What is missing is what was not there, but for pages and classes.
     let (expected, slack) = (all - before, all / 4);
     assert!(missing + slack >= expected && missing <= expected + slack, "{device}: {missing} bytes, and {expected} by the arithmetic");
@@ -101,11 +102,11 @@ fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {
     assert!(what.contains("keys and values of 131072 tokens"), "{what}");
     // Six layers, two heads of 64 floats, keys and values.
     assert_eq!(missing, room as u64 * 6 * 2 * 64 * 4 * 2 - left);
-    assert_eq!(free(gpu), before, "{device}: the model is gone, too");
+    assert!(free(gpu) >= before, "{device}: of {before} bytes only {} are free again: the model is gone, too", free(gpu));
     drop(taken);
     device.trim().unwrap();
 
-    assert_eq!(free(gpu), whole, "{device}: nothing stays behind");
+    assert!(free(gpu) >= whole, "{device}: of {whole} bytes only {} are free again: something stays behind", free(gpu));
     works(&mut Runner::new(load(&checkpoint, device).unwrap(), RunnerOptions::default()).unwrap());
 }
 

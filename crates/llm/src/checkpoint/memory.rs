@@ -21,8 +21,6 @@ const MANY: usize = 32;
 const SPLITS: usize = 16;
 /// What a GPU's driver and library take for their code when it is first used, or thereabouts.
 const CODE: u64 = 128 << 20;
-/// A GPU's pool keeps memory of other sizes for later, up to this or to a 25th of all.
-const KEPT: u64 = 32 << 20;
 
 /// How a model is to run, as far as memory goes.
 #[derive(Debug, Clone)]
@@ -59,7 +57,7 @@ pub struct Memory {
 
 /// Sizes of what is there at a layer's moments.
 #[derive(Default)]
-struct Moments {
+pub(crate) struct Moments {
     /// The most bytes between layers, and with what products work in.
     between: u64,
     fullest: u64,
@@ -81,8 +79,9 @@ impl Moments {
         self.fullest = self.fullest.max(sum(sum(0, there), work));
     }
 
-    /// Bytes of one piece of memory for each.
-    fn apart(&self) -> u64 {
+    /// Bytes of one piece of memory for each: what a GPU's pool should hold, for where it has to give some back at each layer to take
+    /// others, everything waits.
+    pub fn apart(&self) -> u64 {
         self.most.iter().fold(0u64, |sum, (size, count)| sum.saturating_add(size.saturating_mul(*count)))
     }
 }
@@ -99,15 +98,45 @@ impl Memory {
 
     /// Of a model with these bytes of weights, whose matrices are of one plain type or quantised (`matrices`).
     pub fn new(config: &Config, weights: u64, matrices: Kind, plan: &Plan) -> Memory {
-        let Config { hidden, feed_forward, heads, kv_heads, head_dim, layers, vocab, .. } = *config;
+        let gpu = !plan.device.is_cpu();
+        let flow = flowing(matrices, gpu);
+        let kv_per_token = product(&[2, config.layers, config.kv_heads, config.head_dim, plan.cache.unwrap_or(flow).size()]);
+        let kv = kv_per_token.saturating_mul(plan.context.checked_next_multiple_of(BLOCK).unwrap_or(plan.context) as u64);
+        let moments = Moments::of(config, matrices, plan);
+        let logits = product(&[config.vocab, 4]);
+        let scratch = match gpu {
+            false => moments.fullest - moments.between,
+            true => {
+                let code = if plan.device.is_virtual() { 0 } else { CODE };
+                let beside = moments.apart() - moments.between;
+                [beside, captured(config, flow, plan.context), code].into_iter().fold(0, u64::saturating_add)
+            }
+        };
+        Memory { weights, kv_per_token, kv, activations: moments.between.saturating_add(logits), scratch }
+    }
+}
+
+/// What captured steps keep. One of one token keeps all that it takes on its way, in each layer; there is one for each doubling of the
+/// context.
+fn captured(config: &Config, flow: DType, context: usize) -> u64 {
+    let Config { hidden, feed_forward, heads, kv_heads, head_dim, layers, vocab, .. } = *config;
+    let [queries, keys] = [heads, kv_heads].map(|heads| heads.saturating_mul(head_dim));
+    let taken = [hidden, hidden, hidden, hidden, queries, keys, keys, queries, feed_forward, feed_forward, feed_forward];
+    let taken = taken.iter().fold(0u64, |sum, width| sum.saturating_add(product(&[*width, flow.size()])));
+    let each = taken.saturating_add(product(&[SPLITS, queries, 4]));
+    let graphs = u64::from((context / (16 * BLOCK)).max(1).ilog2()) + 1;
+    each.saturating_mul(layers as u64).saturating_add(product(&[2, vocab, 4])).saturating_mul(graphs)
+}
+
+impl Moments {
+    /// Those of a layer, for as many tokens as are computed at once.
+    pub fn of(config: &Config, matrices: Kind, plan: &Plan) -> Moments {
+        let Config { hidden, feed_forward, heads, kv_heads, head_dim, .. } = *config;
         let gpu = !plan.device.is_cpu();
         let flow = flowing(matrices, gpu);
         let cache = plan.cache.unwrap_or(flow);
-        let kv_per_token = product(&[2, layers, kv_heads, head_dim, cache.size()]);
-        let kv = kv_per_token.saturating_mul(plan.context.checked_next_multiple_of(BLOCK).unwrap_or(plan.context) as u64);
-
         let tokens = plan.chunk.clamp(1, plan.context.max(1));
-        let (queries, keys) = (heads.saturating_mul(head_dim), kv_heads.saturating_mul(head_dim));
+        let [queries, keys] = [heads, kv_heads].map(|heads| heads.saturating_mul(head_dim));
         let all = queries.saturating_add(keys).saturating_add(keys);
         let of = |width: usize, size: usize| product(&[tokens, width, size]);
         let [x, h, found] = [of(hidden, flow.size()); 3];
@@ -139,21 +168,7 @@ impl Memory {
         moments.add(&[x, h, qkv, own_q, own_k, q], &[other, other]);
         moments.add(&[x, h, gate_up, gated], &[]);
         moments.add(&[x, h, found, found], &[]);
-        let logits = product(&[vocab, 4]);
-        let mut scratch = moments.fullest - moments.between;
-        if gpu {
-            // A step of one token keeps all that it takes on its way, in each layer; there is one for each doubling of the context.
-            let taken = [hidden, hidden, hidden, hidden, all, queries, feed_forward, feed_forward, feed_forward];
-            let taken = taken.iter().fold(0u64, |sum, width| sum.saturating_add(product(&[*width, flow.size()])));
-            let each = taken.saturating_add(product(&[SPLITS, queries, 4]));
-            let graphs = u64::from((plan.context / (16 * BLOCK)).max(1).ilog2()) + 1;
-            let captured = each.saturating_mul(layers as u64).saturating_add(logits.saturating_mul(2)).saturating_mul(graphs);
-            let all = [weights, kv, moments.fullest, captured].into_iter().fold(0, u64::saturating_add);
-            let kept = moments.apart().saturating_sub(moments.fullest).min(KEPT.max(all / 25));
-            let code = if plan.device.is_virtual() { 0 } else { CODE };
-            scratch = [captured, kept, code].into_iter().fold(scratch, u64::saturating_add);
-        }
-        Memory { weights, kv_per_token, kv, activations: moments.between.saturating_add(logits), scratch }
+        moments
     }
 }
 
@@ -173,9 +188,14 @@ impl Checkpoint {
         Ok(Memory::new(&self.config, weights, main_kind(&infos), plan))
     }
 
+    /// The type of the matrices, as far as computing with them goes.
+    pub(crate) fn main_kind(&self, matrices: Option<Kind>) -> Result<Kind> {
+        Ok(main_kind(&self.converted(matrices)?))
+    }
+
     /// The type of what flows between the layers of the model on a device.
     pub fn flowing(&self, matrices: Option<Kind>, device: &Device) -> Result<DType> {
-        Ok(flowing(main_kind(&self.converted(matrices)?), !device.is_cpu()))
+        Ok(flowing(self.main_kind(matrices)?, !device.is_cpu()))
     }
 }
 

@@ -9,9 +9,6 @@ use warpwave_tensor::Device;
 use super::super::{Failure, human_bytes};
 use super::{Which, kind};
 
-/// Pieces of a prompt that are smaller save little.
-const SMALLEST_CHUNK: usize = 512;
-
 /// What a model needs on a device, and what there is.
 pub(super) struct Need {
     pub plan: Plan,
@@ -34,7 +31,7 @@ impl Need {
         let mut plan = Plan { device, matrices, precision, cache: Some(cache), context, chunk };
         let mut memory = checkpoint.memory(&plan)?;
         // Where memory is short a prompt goes in smaller pieces, unless their size was given.
-        while which.chunk.is_none() && plan.chunk > SMALLEST_CHUNK && free.is_some_and(|free| memory.total() > free) {
+        while which.chunk.is_none() && plan.chunk > RunnerOptions::SMALLEST_CHUNK && free.is_some_and(|free| memory.total() > free) {
             plan.chunk /= 2;
             memory = checkpoint.memory(&plan)?;
         }
