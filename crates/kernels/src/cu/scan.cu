@@ -1,8 +1,8 @@
 // Sums of all elements up to each, along an axis. T is the type of the elements, U that of the sums.
 //
 // Every element is read once: a block keeps a part of a line in registers, in `lines`, or parts of neighbouring lines, in `side`. Where a
-// line has several parts, a block posts the sum of its own for those behind it, and waits for those before it. Parts are taken in order,
-// from a counter: what a block waits for is at work already. Sums are added in the same order in every run.
+// line has several parts, a block posts the sum of its own for those behind it, and waits for those before it. Parts are taken in order:
+// what a block waits for is at work already. Sums are added in the same order in every run.
 
 typedef Traits<T>::Math Math;
 // Elements of a pack: side by side in a line, or one of each of neighbouring lines. More than 8 sums would not fit the registers.
@@ -97,13 +97,18 @@ struct Posts {
     }
 };
 
-// The number of a block's part, in all lines together.
+// The number of a block's part, in all lines together. A block must not wait for one that has not begun: NVIDIA's begin in the order of
+// their numbers, on which its own scans rely too; of others a counter tells the order. To ask it takes as long as to look back.
 __device__ inline u64 taken(const Posts &posts) {
-    if (!posts.words) return (u64)blockIdx.y * gridDim.x + blockIdx.x;
-    __shared__ u32 number;
-    if (threadIdx.x == 0 && threadIdx.y == 0) number = atomicAdd((u32 *)posts.words, 1u);
-    __syncthreads();
-    return number;
+#if defined(__AMDGCN__)
+    if (posts.words) {
+        __shared__ u32 number;
+        if (threadIdx.x == 0 && threadIdx.y == 0) number = atomicAdd((u32 *)posts.words, 1u);
+        __syncthreads();
+        return number;
+    }
+#endif
+    return (u64)blockIdx.y * gridDim.x + blockIdx.x;
 }
 
 // The elements of a pack as they are added. Each time as if they were new: else they would be kept, in twice the registers.
