@@ -51,7 +51,7 @@ impl<'a> Matmul<'a> {
         Matmul { bias: Some(bias), ..self }
     }
 
-    /// The same with a function of the sums.
+    /// The same with a function of the sums. For results of 16 bits a library may round the sums to them before.
     pub fn activation(self, activation: Activation) -> Matmul<'a> {
         Matmul { activation: Some(activation), ..self }
     }
