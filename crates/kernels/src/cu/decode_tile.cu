@@ -21,7 +21,7 @@ __device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block
         for (int u = 0; u < rounds; ++u) {
             const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
             if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
-            copy_async16(to + Swizzled<T, COLUMNS>::offset(row, column), first + (i64)row * steps.token + column);
+            copy_async16<true>(to + Swizzled<T, COLUMNS>::offset(row, column), first + (i64)row * steps.token + column);
         }
         return;
     }
