@@ -21,7 +21,7 @@ __device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block
         for (int u = 0; u < rounds; ++u) {
             const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
             if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
-            copy_async16(to + Swizzled<T, COLUMNS>::offset(row, column), first + (i64)row * steps.token + column);
+            copy_async16<true>(to + Swizzled<T, COLUMNS>::offset(row, column), first + (i64)row * steps.token + column);
         }
         return;
     }
@@ -54,27 +54,20 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
     const int wave = threadIdx.x / TILE_LANES;
     T *ring = (T *)shared + wave * 4 * TILE * COLUMNS;
 
-    // Each block begins somewhere else, and comes to its first tiles in the end: where keys of a head lie together, all blocks would else be
-    // at the same place of theirs, and of the memory's banks.
-    const i32 tiles = part.end - part.begin;
-    const u32 block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    const i32 skew = (i32)__umulhi(block * 2654435769u, (u32)tiles);
-    auto tile_of = [&](i32 i) { return part.begin + (i + skew < tiles ? i + skew : i + skew - tiles); };
-
     // Two tiles of keys and values each. The block of a tile is looked up one round before its copy sets out.
-    i32 coming = wave, next_within = 0, next_block = -1;
-    if (coming < tiles) next_block = block_of(d, table, part.sequence, tile_of(coming) * TILE, next_within);
+    i32 coming = part.begin + wave, next_within = 0, next_block = -1;
+    if (coming < part.end) next_block = block_of(d, table, part.sequence, coming * TILE, next_within);
     int to = 0;
     // Gives whether its keys are nowhere.
     auto next = [&] {
-        const i32 left = coming < tiles && next_block >= 0 ? part.len - tile_of(coming) * TILE : 0;
+        const i32 left = coming < part.end && next_block >= 0 ? part.len - coming * TILE : 0;
         T *keys = ring + 2 * to * TILE * COLUMNS;
         fetch(keys, k, d.k, next_block, next_within, part.kv_head, left);
         fetch(keys + TILE * COLUMNS, v, d.v, next_block, next_within, part.kv_head, left);
         commit_copies();
         to = 1 - to;
         coming += WAVES;
-        if (coming < tiles) next_block = block_of(d, table, part.sequence, tile_of(coming) * TILE, next_within);
+        if (coming < part.end) next_block = block_of(d, table, part.sequence, coming * TILE, next_within);
         return left == 0;
     };
     bool unseen = next();
@@ -117,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
 #pragma unroll
     for (int s = 0; s < STEPS; ++s) out_tile[s].clear();
 
-    for (i32 i = wave; i < tiles; i += WAVES) {
+    for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
         const Swizzled<T, COLUMNS> keys{ring + 2 * (1 - to) * TILE * COLUMNS}, values{keys.base + TILE * COLUMNS};
         // The keys and values of all lanes are there, and all are done with those before.
         wait_copies<0>();
@@ -133,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
             load_b_t(key, from(keys, 0, s * 16));
             mma(scores, query[KEPT ? s : 0], key);
         }
-        const i32 key0 = tile_of(i) * TILE;
+        const i32 key0 = tile * TILE;
         bool whole = !hidden;
 #pragma unroll
         for (int s = 0; s < SLOTS; ++s) whole = whole && key0 >= first[s] && key0 + TILE <= end[s];
