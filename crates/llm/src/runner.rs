@@ -65,6 +65,8 @@ pub struct Runner {
     free: Vec<u32>,
     /// Captured steps, by the width of their tables.
     graphs: HashMap<usize, Captured>,
+    /// Where a GPU leaves a token that it picked, and the logarithm of its probability.
+    pub(crate) picked: Option<HostBuffer<u32>>,
 }
 
 /// The numbers of a step, before they go to the device.
@@ -97,7 +99,7 @@ impl Runner {
         let numbers = u32::try_from(blocks).map_err(|_| Error::Room { wanted: options.room, there: u32::MAX as usize * BLOCK })?;
         let dtype = options.cache.unwrap_or(model.dtype());
         let cache = KvCache::new(model.device(), dtype, config.layers, blocks, config.kv_heads, config.head_dim)?;
-        Ok(Runner { model, cache, options, free: (0..numbers).rev().collect(), graphs: HashMap::new() })
+        Ok(Runner { model, cache, options, free: (0..numbers).rev().collect(), graphs: HashMap::new(), picked: None })
     }
 
     /// The model.

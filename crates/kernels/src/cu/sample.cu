@@ -24,7 +24,7 @@ struct Sample {
 // Keys that are kept aside at most.
 #define ASIDE 8192
 // Reads under way at once.
-#define UNROLL 4
+#define UNROLL 8
 #define LEAST (-__int_as_float(0x7f800000))
 
 // What is no number is never picked.
@@ -67,6 +67,9 @@ __device__ inline f32 float_of(u32 key) { return __uint_as_float(key & 0x8000000
 __device__ inline u64 weight_of(const Sample &s, f32 x, f32 largest) {
     return x == largest ? ONE : (u64)(exp2f((x - largest) * s.sharpness * 1.44269504f) * (f32)ONE);
 }
+
+// e to the power of what lies between two.
+__device__ inline f32 power(f32 x, f32 largest) { return x == largest ? 1.0f : exp2f((x - largest) * 1.44269504f); }
 
 // What all threads have, put together by `f`, always in the same order; every thread gets it.
 template <class V, class F> __device__ inline V together(V value, V *room, F f) {
@@ -146,18 +149,25 @@ __device__ inline u64 random_of(u64 seed, u64 number) {
     return (u64)b << 32 | a;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) NAME(const T *logits, const f32 *random, u32 *tokens, f32 *logs, Sample s) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME(const T *logits, const f32 *random, u32 *tokens, f32 *logs, Sample s) {
     __shared__ Room room;
     __shared__ f32 floats[WAVES];
     const i64 index = blockIdx.x;
     const T *row = logits + index * s.logits[0];
 
-    // The largest, and the first token that has it: in one number the key and what is left behind the token.
-    u64 best = 0;
+    // The largest, and the first token that has it; of a greedy pick the sum of what others are beside it on the way, all in one go.
+    f32 most = LEAST, sum = 0;
+    i32 first = -1;
+    const bool at_once = s.greedy && logs;
     each(s, row, [&](i32 token, f32 x) {
-        const u64 found = (u64)key_of(x) << 32 | (u32)~token;
-        best = found > best ? found : best;
+        if (x > most || first < 0) {
+            if (at_once) sum *= power(most, x);
+            most = x, first = token;
+        }
+        if (at_once) sum += power(x, most);
     });
+    // In one number the key and what is left behind the token.
+    u64 best = first < 0 ? 0 : (u64)key_of(most) << 32 | (u32)~first;
     // Each thread has a token at least as large as this: those below it can often be passed over.
     u32 usual = (u32)together(best >> 32, room.each, [](u64 a, u64 b) { return a < b ? a : b; });
     if (s.vocabulary < 4 * THREADS) usual = 0;
@@ -165,15 +175,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(const T *logits, cons
     i32 picked = (i32)~(u32)best;
     const f32 largest = float_of((u32)(best >> 32));
 
-    f32 sum = 0;
     if (threadIdx.x == 0) room.count = 0;
     __syncthreads();
     if (s.greedy) {
-        if (logs) each(s, row, [&](i32, f32 x) { sum += x == largest ? 1.0f : exp2f((x - largest) * 1.44269504f); });
+        sum *= power(most, largest);
     } else {
         u64 all = 0, weight_aside = 0;
         each(s, row, [&](i32, f32 x) {
-            if (logs) sum += x == largest ? 1.0f : exp2f((x - largest) * 1.44269504f);
+            if (logs) sum += power(x, largest);
             const u64 weight = weight_of(s, x, largest);
             all += weight;
             const u32 key = key_of(x);
