@@ -68,14 +68,13 @@ struct Numbers {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     /// `few` where 8 rows are enough.
-    Tiles {
-        waves: u32,
-        few: bool,
-    },
+    Tiles { waves: u32, few: bool },
     Plain {
         waves: u32,
         rows: u32,
         vectors: bool,
+        /// Keys of a lane on their way, and the one that it works on.
+        stages: u32,
     },
 }
 
@@ -86,23 +85,23 @@ impl Way {
             Way::Tiles { waves, few } => {
                 Recipe::new(&TILES, "decode_tiles", &[dtype.name()], &[dim, paged, ("WAVES", waves), ("FEW", few.into())])
             }
-            Way::Plain { waves, rows, vectors } => {
-                let numbers = [dim, paged, ("WAVES", waves), ("ROWS", rows), ("VECTORS", vectors.into())];
+            Way::Plain { waves, rows, vectors, stages } => {
+                let numbers = [dim, paged, ("WAVES", waves), ("ROWS", rows), ("VECTORS", vectors.into()), ("STAGES", stages)];
                 Recipe::new(&PLAIN, "decode_plain", &[dtype.name()], &numbers)
             }
         }
     }
 
     /// Bytes of shared memory that a launch asks for: two tiles of keys and values for each wave, and the queries; or what each lane has of
-    /// two keys and values.
+    /// its keys and values.
     fn shared(self, dtype: DType, dim: usize, wave: u32) -> u32 {
         let (size, columns) = (dtype.size() as u32, if dim <= 32 { 32 } else { dim.next_multiple_of(64) });
         match self {
             Way::Tiles { waves, .. } => (4 * waves + 1) * TILE as u32 * size * columns as u32,
             // The results of the waves come to lie there in the end.
-            Way::Plain { waves, rows, .. } => {
+            Way::Plain { waves, rows, stages, .. } => {
                 let lanes = (dim.next_power_of_two() as u32 / EACH_LANE).clamp(4, 32);
-                (4 * waves * wave * EACH_LANE * size).max(4 * waves * rows * lanes * EACH_LANE)
+                (2 * stages * waves * wave * EACH_LANE * size).max(4 * waves * rows * lanes * EACH_LANE)
             }
         }
     }
@@ -124,10 +123,10 @@ impl Way {
 /// Elements of a key that a lane of the plain kernel has.
 const EACH_LANE: u32 = 8;
 
-/// The ways to try, the best first, as far as shared memory goes; `units` are the vendor's whose matrix units can be used.
-/// `alone` says that there are few enough blocks for all to run at once, whatever they are split into: three of four waves read a little
-/// faster than two of six, and leave more units without work when the last of many blocks run.
-fn ways(units: Option<Vendor>, dim: usize, rows: usize, alone: bool, vectors: bool) -> impl Iterator<Item = Way> {
+/// The ways to try, the best first, as far as shared memory goes; `units` are the vendor's whose matrix units can be used, and `copies`
+/// says that copies go on while a wave computes. `alone` says that there are few enough blocks for all to run at once, whatever they are
+/// split into: three of four waves read a little faster than two of six, and leave more units without work when the last of many blocks run.
+fn ways(units: Option<Vendor>, copies: bool, dim: usize, rows: usize, alone: bool, vectors: bool) -> impl Iterator<Item = Way> {
     let tiles: &[u32] = match units {
         Some(Vendor::Nvidia) if dim <= 128 && alone => &[4, 2, 1],
         Some(Vendor::Nvidia) if dim <= 128 => &[6, 4, 2, 1],
@@ -139,7 +138,9 @@ fn ways(units: Option<Vendor>, dim: usize, rows: usize, alone: bool, vectors: bo
     let few = rows <= TILE / 2 && units == Some(Vendor::Nvidia);
     let tiles = tiles.iter().map(move |waves| Way::Tiles { waves: *waves, few });
     let rows = rows.next_power_of_two().min(MOST_ROWS) as u32;
-    tiles.chain([8, 4, 2, 1].map(|waves| Way::Plain { waves, rows, vectors }))
+    let many = (copies && vectors).then_some((8, 4));
+    let plain = many.into_iter().chain([8, 4, 2, 1].map(|waves| (waves, 2)));
+    tiles.chain(plain.map(move |(waves, stages)| Way::Plain { waves, rows, vectors, stages }))
 }
 
 const OP: &str = "decode_attention";
@@ -295,7 +296,8 @@ impl Kernels {
         // A little more is taken by what the waves tell each other.
         let shared = info.shared_per_block_max.max(info.shared_per_block);
         let alone = blocks * rows.div_ceil(TILE) <= 3 * info.compute_units as usize;
-        let mut ways = ways(Some(info.vendor).filter(|_| matrix_units && fits), dim, rows, alone, vectors);
+        let units = Some(info.vendor).filter(|_| matrix_units && fits);
+        let mut ways = ways(units, info.vendor == Vendor::Nvidia, dim, rows, alone, vectors);
         ways.find(|way| way.shared(dtype, dim, info.wave_size) as usize + 1024 <= shared)
             .ok_or_else(|| bad(format!("{} bytes of shared memory are too few", shared)))
     }
@@ -337,15 +339,15 @@ pub(crate) fn recipes() -> Vec<Recipe> {
     for paged in [false, true] {
         for dim in [32, 64, 128, 256] {
             for (units, rows) in [(Vendor::Nvidia, 8), (Vendor::Nvidia, 16), (Vendor::Amd, 16)] {
-                let way = [true, false].map(|alone| ways(Some(units), dim, rows, alone, true).next());
+                let way = [true, false].map(|alone| ways(Some(units), false, dim, rows, alone, true).next());
                 let way = if way[0] == way[1] { vec![way[0]] } else { way.to_vec() };
                 recipes
                     .extend(way.into_iter().flatten().flat_map(|way| [DType::F16, DType::Bf16].map(|dtype| way.recipe(dtype, dim, paged))));
             }
-            let plain = |rows| Way::Plain { waves: 8, rows, vectors: true };
-            recipes.extend([1, 2, 4].map(|rows| plain(rows).recipe(DType::F32, dim, paged)));
+            let plain = |rows, stages| Way::Plain { waves: 8, rows, vectors: true, stages };
+            recipes.extend([(1, 4), (2, 2), (4, 4), (4, 2)].map(|(rows, stages)| plain(rows, stages).recipe(DType::F32, dim, paged)));
         }
-        recipes.push(Way::Plain { waves: 4, rows: 4, vectors: false }.recipe(DType::Bf16, 80, paged));
+        recipes.push(Way::Plain { waves: 4, rows: 4, vectors: false, stages: 2 }.recipe(DType::Bf16, 80, paged));
     }
     recipes
 }
@@ -370,8 +372,8 @@ mod tests {
         let shared = |way: Way, dtype, dim, wave| way.shared(dtype, dim, wave);
         assert_eq!(shared(Way::Tiles { waves: 6, few: true }, DType::Bf16, 128, 32), 25 * 4096);
         assert_eq!(shared(Way::Tiles { waves: 1, few: false }, DType::F16, 96, 64), 5 * 4096);
-        assert_eq!(shared(Way::Plain { waves: 8, rows: 4, vectors: true }, DType::F32, 128, 32), 32768);
-        let least = ways(Some(Vendor::Amd), 128, 5, true, false).last().unwrap();
-        assert_eq!(least, Way::Plain { waves: 1, rows: 4, vectors: false });
+        assert_eq!(shared(Way::Plain { waves: 8, rows: 4, vectors: true, stages: 2 }, DType::F32, 128, 32), 32768);
+        let least = ways(Some(Vendor::Amd), false, 128, 5, true, false).last().unwrap();
+        assert_eq!(least, Way::Plain { waves: 1, rows: 4, vectors: false, stages: 2 });
     }
 }

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use warpwave_gpu::HostBuffer;
 use warpwave_kernels::{DType, Layout, Randomness, ViewMut};
 use warpwave_tensor::{Device, Tensor};
 
@@ -81,28 +82,31 @@ pub struct Generated {
     pub decode_time: Duration,
 }
 
-/// The token that follows a text, of its logits: on the GPU that has them, where only they and random numbers count.
-fn pick(logits: &Tensor, request: &Request, text: &[u32]) -> Result<Picked> {
-    let (sampler, number) = (&request.sampler, text.len() as u64);
-    match logits.device() {
-        Device::Gpu(gpu) if request.top == 0 && sampler.is_plain() => {
-            // Both in one piece, which comes in one go.
-            let mut found = gpu.stream.alloc::<u32>(2)?;
-            let (token, log) = found.view_mut().split_at(1)?;
-            let one = Layout::contiguous(&[1]).map_err(warpwave_tensor::Error::from)?;
-            let view = |place, dtype| ViewMut::of_bytes(place, dtype, one).map_err(warpwave_tensor::Error::from);
-            let (mut tokens, mut logs) = (view(token.into_bytes(), DType::U32)?, view(log.into_bytes(), DType::F32)?);
-            let random = Randomness::Seed { seed: sampler.seed, offset: number };
-            let sampled = gpu.kernels.sample(&gpu.stream, &logits.view()?, &sampler.sampling, random, &mut tokens, Some(&mut logs));
-            sampled.map_err(warpwave_tensor::Error::from)?;
-            let found = gpu.stream.download(&found)?;
-            Ok(Picked { token: found[0], log: f32::from_bits(found[1]), top: Vec::new() })
-        }
-        _ => Ok(sampler.pick(&mut logits.to_vec::<f32>()?, text, number, request.top)?),
-    }
-}
-
 impl Runner {
+    /// The token that follows a text, of its logits: on the GPU that has them, where only they and random numbers count.
+    fn pick(&mut self, logits: &Tensor, request: &Request, text: &[u32]) -> Result<Picked> {
+        let (sampler, number) = (&request.sampler, text.len() as u64);
+        match logits.device() {
+            Device::Gpu(gpu) if request.top == 0 && sampler.is_plain() => {
+                // The kernel writes to the host's memory: no copy is to be waited for.
+                let found = match &mut self.picked {
+                    Some(found) => found,
+                    none => none.insert(HostBuffer::zeroed(gpu.stream.device(), 2)?),
+                };
+                let (token, log) = found.view_mut().split_at(1)?;
+                let one = Layout::contiguous(&[1]).map_err(warpwave_tensor::Error::from)?;
+                let view = |place, dtype| ViewMut::of_bytes(place, dtype, one).map_err(warpwave_tensor::Error::from);
+                let (mut tokens, mut logs) = (view(token.into_bytes(), DType::U32)?, view(log.into_bytes(), DType::F32)?);
+                let random = Randomness::Seed { seed: sampler.seed, offset: number };
+                let sampled = gpu.kernels.sample(&gpu.stream, &logits.view()?, &sampler.sampling, random, &mut tokens, Some(&mut logs));
+                sampled.map_err(warpwave_tensor::Error::from)?;
+                let found = found.as_slice()?;
+                Ok(Picked { token: found[0], log: f32::from_bits(found[1]), top: Vec::new() })
+            }
+            _ => Ok(sampler.pick(&mut logits.to_vec::<f32>()?, text, number, request.top)?),
+        }
+    }
+
     /// Goes on with a text of tokens, the first of which may have gone through the model before (`sequence`); without a tokenizer there is
     /// no text, only tokens. `listen` hears each piece and may break off. Afterwards the sequence has all
     /// tokens, but the last unless the model itself ended the text.
@@ -138,7 +142,7 @@ impl Runner {
                 break;
             }
             let logits = self.feed(&mut [(sequence, &all[fed..])], Wanted::Last)?;
-            let picked = pick(&logits, request, &all)?;
+            let picked = self.pick(&logits, request, &all)?;
             let passed = started.elapsed();
             started = Instant::now();
             match first {

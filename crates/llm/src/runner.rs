@@ -114,6 +114,8 @@ pub struct Runner {
     free: Arc<Free>,
     /// Captured steps, by the width of their tables.
     graphs: HashMap<usize, Captured>,
+    /// Where a GPU leaves a token that it picked, and the logarithm of its probability.
+    pub(crate) picked: Option<HostBuffer<u32>>,
 }
 
 /// A step as a graph: the numbers that it copies to the device, and what it writes.
@@ -166,7 +168,7 @@ impl Runner {
             let _ = model.device().trim();
         }
         let free = Arc::new(Free(Mutex::new((0..blocks as u32).rev().collect())));
-        Ok(Runner { model, cache, chunk, captures: options.graphs, free, graphs: HashMap::new() })
+        Ok(Runner { model, cache, chunk, captures: options.graphs, free, graphs: HashMap::new(), picked: None })
     }
 
     /// The model.

@@ -26,6 +26,15 @@ extern "C" __global__ void NAME(const T *k, const T *v, U *k_cache, U *v_cache, 
     const i32 pieces = a.dim / EACH, items = a.heads * pieces;
     for (i32 row = blockIdx.x * blockDim.y + threadIdx.y; row < a.rows; row += gridDim.x * blockDim.y) {
         const i32 sequence = row / a.tokens, token = row - sequence * a.tokens;
+        Pack<T, EACH> key, value;
+        const auto load = [&](i32 item) {
+            const i32 head = item / pieces;
+            const i64 element = (item - head * pieces) * EACH;
+            key = get<T, EACH>(k + a.k.at(sequence, token, head) + element * a.k.element);
+            value = get<T, EACH>(v + a.v.at(sequence, token, head) + element * a.v.element);
+        };
+        // The first need not wait for their place to be known.
+        if ((i32)threadIdx.x < items) load(threadIdx.x);
 #if defined(OP_append_slots)
         const i64 slot = (i64)places[(i64)sequence * a.places[0] + (i64)token * a.places[1]];
         if (slot < 0) continue;
@@ -45,9 +54,7 @@ extern "C" __global__ void NAME(const T *k, const T *v, U *k_cache, U *v_cache, 
         for (i32 item = threadIdx.x; item < items; item += blockDim.x) {
             const i32 head = item / pieces;
             const i64 element = (item - head * pieces) * EACH;
-            // Both are under way before one is stored.
-            const Pack<T, EACH> key = get<T, EACH>(k + a.k.at(sequence, token, head) + element * a.k.element);
-            const Pack<T, EACH> value = get<T, EACH>(v + a.v.at(sequence, token, head) + element * a.v.element);
+            if (item >= (i32)blockDim.x) load(item);
             store(k_cache + a.k_cache.at(block, within, head) + element * a.k_cache.element, key);
             store(v_cache + a.v_cache.at(block, within, head) + element * a.v_cache.element, value);
         }

@@ -1,7 +1,7 @@
 // Attention of few queries to many keys with plain sums: any layout, any size, f32 in full.
 //
 // LANES lanes have a key together, a wave several keys at a time; each lane has COUNT elements of each of ROWS rows. What a lane needs of
-// keys and values it copies itself, into its own places of shared memory, while it works on those before. VECTORS says that keys and
+// keys and values it copies itself, into its own places of shared memory, while it works on those before, STAGES - 1 of them. VECTORS says that keys and
 // values can be read 16 bytes at a time.
 
 #if defined(__AMDGCN__)
@@ -12,7 +12,6 @@
 #define COPIES_GO_ON
 #endif
 #endif
-#define STAGES 2
 // Keys of a lane in a tile.
 #define AHEAD 1
 #define COUNT 8
@@ -83,34 +82,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
     auto place = [&](int stage, int a, int value) {
         return Place{shared + (((wave * STAGES + stage) * AHEAD + a) * 2 + value) * PACKS * WAVE + (threadIdx.x % WAVE)};
     };
-    // Keys that are there, a bit for each.
-    u32 found = 0;
-    i32 coming = part.begin + wave;
-    auto next = [&](int stage) {
-#pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
-            const i32 key = coming * TILE + a * AT_ONCE + which;
-            i32 within = 0, block = coming < part.end && key < part.len ? block_of(d, table, part.sequence, key, within) : -1;
-            const bool there = block >= 0;
-            const i32 first = there ? block : 0;
-            place(stage, a, 0).fetch(k + d.k.at(first, within, part.kv_head), d.k.element, lane, there);
-            place(stage, a, 1).fetch(v + d.v.at(first, within, part.kv_head), d.v.element, lane, there);
-            const u32 bit = 1u << (stage * AHEAD + a);
-            found = there ? found | bit : found & ~bit;
-        }
-        end_round();
-        coming += WAVES;
-    };
-    for (int stage = 0; stage < STAGES - 1; ++stage) next(stage);
-
-    // What each row sees is the same for all threads: it would take many of AMD's scalar registers.
-    __shared__ Row rows[ROWS];
-    if (threadIdx.x < ROWS) {
-        const int row = threadIdx.x < part.rows ? threadIdx.x : 0;
-        const Sees sees(d, part.len, part.token(d, row));
-        rows[threadIdx.x] = Row{sees.place, sees.first, sees.end, part.slope(d, slopes, row)};
-    }
-    __syncthreads();
+    // The queries first: they need not wait for what says where the keys are.
     f32 query[ROWS][COUNT], result[ROWS][COUNT], largest[ROWS], sum[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
@@ -124,10 +96,53 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
         }
         largest[r] = UNSEEN, sum[r] = 0;
     }
+    // Where the keys of a tile are: looked up one round before their copies set out.
+    struct Where {
+        i32 block[AHEAD], within[AHEAD];
+    };
+    i32 coming = part.begin + wave;
+    auto look = [&](Where &where) {
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            const i32 key = coming * TILE + a * AT_ONCE + which;
+            where.within[a] = 0;
+            where.block[a] = coming < part.end && key < part.len ? block_of(d, table, part.sequence, key, where.within[a]) : -1;
+        }
+        coming += WAVES;
+    };
+    // Keys that are there, a bit for each.
+    u32 found = 0;
+    auto fetch = [&](int stage, const Where &where) {
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            const bool there = where.block[a] >= 0;
+            const i32 first = there ? where.block[a] : 0;
+            place(stage, a, 0).fetch(k + d.k.at(first, where.within[a], part.kv_head), d.k.element, lane, there);
+            place(stage, a, 1).fetch(v + d.v.at(first, where.within[a], part.kv_head), d.v.element, lane, there);
+            const u32 bit = 1u << (stage * AHEAD + a);
+            found = there ? found | bit : found & ~bit;
+        }
+        end_round();
+    };
+    Where next[STAGES];
+#pragma unroll
+    for (int stage = 0; stage < STAGES; ++stage) look(next[stage]);
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; ++stage) fetch(stage, next[stage]);
+
+    // What each row sees is the same for all threads: it would take many of AMD's scalar registers.
+    __shared__ Row rows[ROWS];
+    if (threadIdx.x < ROWS) {
+        const int row = threadIdx.x < part.rows ? threadIdx.x : 0;
+        const Sees sees(d, part.len, part.token(d, row));
+        rows[threadIdx.x] = Row{sees.place, sees.first, sees.end, part.slope(d, slopes, row)};
+    }
+    __syncthreads();
     int stage = 0;
     for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
         wait<STAGES - 2>();
-        next(stage == 0 ? STAGES - 1 : stage - 1);
+        fetch(stage == 0 ? STAGES - 1 : stage - 1, next[STAGES - 1]);
+        look(next[STAGES - 1]);
         f32 x[ROWS][AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {

@@ -394,7 +394,33 @@ __device__ inline void in_registers(const T *x, T *residual, const U *weight, co
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) row.packs[k] = load_sum<EDGES>(x, residual, row.j + k * row.step, n);
 #endif
+#if ITEMS <= 2 && !defined(EXPONENTIALS) && !defined(OP_group_norm)
+    // Nor are their weights waited for after the others.
+    __shared__ Stats room[MOST_WARPS];
+    Math w[ITEMS][WIDTH], b[ITEMS][WIDTH];
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const i32 j = row.j + k * row.step;
+        if (j >= n) break;
+        weights<EDGES, !EDGES>(w[k], weight, lines.weight_step, 1, j, 0, lines);
+#if !defined(OP_rms_norm)
+        weights<EDGES, !EDGES>(b[k], bias, lines.bias_step, 0, j, 0, lines);
+#endif
+    }
+    const Found found = over_team(look<EDGES>(row, n), room).found(lines);
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const i32 j = row.j + k * row.step;
+        if (j >= n) break;
+        Math v[WIDTH];
+        row.packs[k].unpack(v);
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) v[i] = result(v[i], found, w[k][i], b[k][i]);
+        store<EDGES>(out + at[1], j, n, v);
+    }
+#else
     line<EDGES>(row, weight, bias, out + at[1], which, n, lines);
+#endif
 }
 #define PARAMETERS const T *x, T *residual, WEIGHTS, T *out, Lines lines
 #if PARTS

@@ -61,6 +61,22 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
     const i32 turned = r.pairs / PAIRS, units = turned + r.rest / EACH, items = units * ((r.heads + HEADS - 1) / HEADS);
     for (i32 row0 = blockIdx.x * blockDim.y; row0 < r.rows; row0 += gridDim.x * blockDim.y) {
         const i32 row = row0 + threadIdx.y, sequence = row / r.tokens, token = row - sequence * r.tokens;
+        // All loads are under way before the first is needed, and the first before the angles are known.
+        Elements elements[HEADS][2];
+        const auto load = [&](i32 item) {
+            const i32 chunk = item / units, unit = item - chunk * units, head0 = chunk * HEADS, pair0 = unit * PAIRS;
+            if (row >= r.rows || item >= items || unit >= turned) return;
+            const T *from = x + r.x.at(sequence, token, head0);
+            const i64 first = TOGETHER ? 2 * pair0 : pair0, second = TOGETHER ? first + EACH : r.pairs + pair0;
+#pragma unroll
+            for (int h = 0; h < HEADS; ++h) {
+                if (h >= r.heads - head0) continue;
+                elements[h][0].raw = *(const Raw *)(from + (i64)h * r.x.head + first * r.x.element);
+                elements[h][1].raw = *(const Raw *)(from + (i64)h * r.x.head + second * r.x.element);
+            }
+        };
+        const i32 item0 = blockIdx.y * blockDim.x + threadIdx.x;
+        load(item0);
         __syncthreads();
         if (row < r.rows) {
             const i64 place = r.start + (places ? (i64)places[(i64)sequence * r.places[0] + (i64)token * r.places[1]] : token);
@@ -71,7 +87,7 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
         }
         __syncthreads();
         if (row >= r.rows) continue;
-        for (i32 item = blockIdx.y * blockDim.x + threadIdx.x; item < items; item += gridDim.y * blockDim.x) {
+        for (i32 item = item0; item < items; item += gridDim.y * blockDim.x) {
             const i32 chunk = item / units, unit = item - chunk * units, head0 = chunk * HEADS;
             const T *from = x + r.x.at(sequence, token, head0);
             T *to = out + r.out.at(sequence, token, head0);
@@ -85,14 +101,7 @@ extern "C" __global__ void NAME(const T *x, T *out, const U *places, const V *an
             }
             const i32 pair0 = unit * PAIRS;
             const i64 first = TOGETHER ? 2 * pair0 : pair0, second = TOGETHER ? first + EACH : r.pairs + pair0;
-            // All loads are under way before the first is needed.
-            Elements elements[HEADS][2];
-#pragma unroll
-            for (int h = 0; h < HEADS; ++h) {
-                if (h >= left) continue;
-                elements[h][0].raw = *(const Raw *)(from + (i64)h * r.x.head + first * r.x.element);
-                elements[h][1].raw = *(const Raw *)(from + (i64)h * r.x.head + second * r.x.element);
-            }
+            if (item != item0) load(item);
             const Math *cosine = cosines + threadIdx.y * r.pairs + pair0, *sine = sines + threadIdx.y * r.pairs + pair0;
 #pragma unroll
             for (int h = 0; h < HEADS; ++h) {
