@@ -124,7 +124,7 @@ impl Way {
 const EACH_LANE: u32 = 8;
 
 /// The ways to try, the best first, as far as shared memory goes; `units` are the vendor's whose matrix units can be used, and `copies`
-/// says that copies go on while a wave computes. `alone` says that there are few enough blocks for all to run at once, whatever they are
+/// says that more copies should go on while a wave computes. `alone` says that there are few enough blocks for all to run at once, whatever they are
 /// split into: three of four waves read a little faster than two of six, and leave more units without work when the last of many blocks run.
 fn ways(units: Option<Vendor>, copies: bool, dim: usize, rows: usize, alone: bool, vectors: bool) -> impl Iterator<Item = Way> {
     let tiles: &[u32] = match units {
@@ -297,7 +297,9 @@ impl Kernels {
         let shared = info.shared_per_block_max.max(info.shared_per_block);
         let alone = blocks * rows.div_ceil(TILE) <= 3 * info.compute_units as usize;
         let units = Some(info.vendor).filter(|_| matrix_units && fits);
-        let mut ways = ways(units, info.vendor == Vendor::Nvidia, dim, rows, alone, vectors);
+        // With many sequences more blocks beside each other do better than more copies of each.
+        let copies = info.vendor == Vendor::Nvidia && 2 * blocks <= info.compute_units as usize;
+        let mut ways = ways(units, copies, dim, rows, alone, vectors);
         ways.find(|way| way.shared(dtype, dim, info.wave_size) as usize + 1024 <= shared)
             .ok_or_else(|| bad(format!("{} bytes of shared memory are too few", shared)))
     }

@@ -33,6 +33,9 @@ pub(crate) struct Call<'a> {
     pub inputs: &'a [(&'static str, View<'a>)],
 }
 
+/// Blocks of each unit up to which a launch starts early.
+const FEW_BLOCKS: u32 = 4;
+
 impl Kernels {
     /// Checks what all elementwise operations have in common, then launches. `out` was borrowed to be written.
     pub(crate) fn run(&self, stream: &Stream, call: &Call<'_>, out: View<'_>) -> Result<()> {
@@ -69,8 +72,9 @@ impl Kernels {
     /// One launch over what was checked.
     pub(crate) fn launch(&self, stream: &Stream, call: &Call<'_>, out: View<'_>, operands: &[Operand]) -> Result<()> {
         let Plan { way, launch } = plan(out.layout().shape(), operands, call.recipe.number("UNROLL"), self.tuning().get(Knob::Block));
-        let launch = launch.early();
-        let kernels = self.load(&call.recipe)?;
+        let few = launch.grid[0] <= FEW_BLOCKS * self.device().info().compute_units;
+        let (launch, recipe) = if few { (launch.early(), call.recipe.with("EARLY", 1)) } else { (launch, call.recipe) };
+        let kernels = self.load(&recipe)?;
         let mut pointers = [Arg::from(0u64); 4];
         let views = std::iter::once(&out).chain(call.inputs.iter().map(|(_, view)| view));
         for (pointer, view) in pointers.iter_mut().zip(views) {

@@ -49,6 +49,14 @@ impl Recipe {
         recipe
     }
 
+    /// The same with one number more.
+    pub fn with(mut self, name: &'static str, number: u32) -> Recipe {
+        if let Some(free) = self.numbers.iter_mut().find(|(known, _)| known.is_empty()) {
+            *free = (name, number);
+        }
+        self
+    }
+
     fn types(&self) -> impl Iterator<Item = &'static str> {
         self.types.into_iter().filter(|ty| !ty.is_empty())
     }

@@ -4,6 +4,11 @@
 // is not rounded yet. `vectors` walks what lies in a
 // row, UNROLL times 16 bytes of the widest operand at a time; `rows` walks rows of such, with strides between them; `single` walks anything.
 
+// Of many blocks each would pay for the turn that it takes: only few start early.
+#if !defined(EARLY)
+#define EARLY 0
+#endif
+
 #define MOST_DIMS 6
 
 // Numbers that come with a call: as floats and as whole numbers.
@@ -45,7 +50,7 @@ template <class F, int WIDTH> struct Operands {
 template <class F> __device__ inline void vectors(typename F::R *out, const typename F::A *a, const typename F::B *b, const typename F::C *c,
                                                   Scalars scalars, u64 n, u64 head) {
     constexpr int WIDTH = width<F>();
-    take_turn();
+    if (EARLY) take_turn();
     const F f(scalars);
     const u64 packs = (n - head) / WIDTH, tile = (u64)blockDim.x * UNROLL;
     out += head;
@@ -108,7 +113,7 @@ template <class T, int WIDTH> __device__ inline Pack<T, WIDTH> get_row(const T *
 template <class F, class Index, int WIDTH>
 __device__ inline void strided(typename F::R *out, const typename F::A *a, const typename F::B *b, const typename F::C *c, Scalars scalars,
                                const Dims &dims) {
-    take_turn();
+    if (EARLY) take_turn();
     const F f(scalars);
     const Index n = (Index)dims.n, step = (Index)gridDim.x * blockDim.x;
     for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {

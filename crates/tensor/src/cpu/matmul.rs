@@ -33,7 +33,7 @@ pub enum Matrix<'a> {
 pub enum Precision {
     /// In `f32`.
     Exact,
-    /// With vectors of 15 bits (on a CPU) or of `f16` (many vectors on a GPU): several times as fast.
+    /// With vectors of 15 bits (on a CPU, and few of them on an NVIDIA GPU) or of `f16` (many vectors on a GPU): several times as fast.
     #[default]
     Fast,
 }

@@ -22,10 +22,14 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     // What a language model of 8 billion weights has, a token at a time.
     for quant in [Quant::Q4K, Quant::Q6K, Quant::Q8_0] {
         for (rows, columns) in [(4096, 4096), (14_336, 4096), (4096, 14_336)] {
-            cases.push(product(quant, Activations::Exact, sizes.of(rows, 256), sizes.of(columns, 2048), 1));
+            for activations in [Activations::Exact, Activations::Rounded] {
+                cases.push(product(quant, activations, sizes.of(rows, 256), sizes.of(columns, 2048), 1));
+            }
         }
     }
     for quant in [Quant::Q4_0, Quant::Q4K, Quant::Q8_0] {
+        cases.push(product(quant, Activations::Rounded, large, large, 1));
+        cases.push(product(quant, Activations::Rounded, large, large, 4));
         cases.push(product(quant, Activations::Int8, medium, sizes.of(28672, 512), 1));
         cases.push(product(quant, Activations::Int8, large, large, 8));
         cases.push(product(quant, Activations::Int8, medium, medium, sizes.of(512, 16)));
@@ -136,7 +140,11 @@ fn product(quant: Quant, activations: Activations, rows: usize, columns: usize, 
         });
         Ok(run)
     };
-    let how = if activations == Activations::Exact { "exact" } else { "int8" };
+    let how = match activations {
+        Activations::Exact => "exact",
+        Activations::Rounded => "rounded",
+        Activations::Int8 => "int8",
+    };
     let work = match vectors {
         0..=8 => Work::Bytes((bytes(quant, rows, columns) + 2 * vectors * (rows + columns)) as u64),
         _ => Work::Flops(2 * (rows * columns * vectors) as u64),
