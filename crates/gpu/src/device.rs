@@ -79,7 +79,7 @@ impl DeviceInfo {
     }
 
     /// Whether a kernel can start before the one before it ends; drivers that know these GPUs know such launches.
-    pub(crate) fn starts_early(&self) -> bool {
+    pub fn starts_early(&self) -> bool {
         self.vendor == Vendor::Nvidia && self.arch.strip_prefix("sm_").and_then(|n| n.parse().ok()).is_some_and(|n: u32| n >= 90)
     }
 }

@@ -263,7 +263,10 @@ impl Kernel {
             *slot = arg.as_bytes().as_ptr().cast_mut().cast();
         }
         let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
-        let early = launch.early && device.info().starts_early();
+        // Graphs know such launches since CUDA 12.3.
+        let version = device.driver().version();
+        let captured = || stream.capture().is_some() && (version.major, version.minor) < (12, 3);
+        let early = launch.early && device.info().starts_early() && !captured();
         // SAFETY: the function and the stream are live; the parameters fit as checked, and as the caller vouches.
         device.check(unsafe {
             if launch.cooperative {

@@ -34,7 +34,7 @@ const TILE: usize = 16;
 const MOST_ROWS: usize = 4;
 /// Keys for which a part of its own is worth its while.
 const LEAST_KEYS: usize = 256;
-/// Parts at most.
+/// Parts at most: 32 threads have two each.
 const MOST_SPLITS: usize = 64;
 
 /// As the struct of the kernels.

@@ -51,9 +51,8 @@ impl Recipe {
 
     /// The same with one number more.
     pub fn with(mut self, name: &'static str, number: u32) -> Recipe {
-        if let Some(free) = self.numbers.iter_mut().find(|(known, _)| known.is_empty()) {
-            *free = (name, number);
-        }
+        let used = self.numbers().count();
+        self.numbers[used] = (name, number);
         self
     }
 

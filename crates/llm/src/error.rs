@@ -77,13 +77,16 @@ impl Error {
     pub(crate) fn at(self, device: &str, what: impl FnOnce() -> String, rest: u64) -> Error {
         use warpwave_gpu::Error as OfGpu;
         use warpwave_tensor::Error as OfTensor;
-        let (needed, free) = match &self {
-            Error::Gpu(error) | Error::Tensor(OfTensor::Gpu(error)) => match error {
-                OfGpu::OutOfMemory { requested, free, .. } => (*requested as u64, Some(*free as u64)),
-                OfGpu::PoolCap { cap, requested, in_use, .. } => (*requested as u64, Some(cap.saturating_sub(*in_use) as u64)),
-                _ => return self,
-            },
-            Error::Tensor(OfTensor::OutOfMemory { bytes, free }) => (*bytes as u64, *free),
+        let of_gpu = match &self {
+            Error::Gpu(error) | Error::Tensor(OfTensor::Gpu(error)) => Some(error),
+            // What a kernel works in.
+            Error::Tensor(OfTensor::Kernels(warpwave_kernels::Error::Launch { reason, .. })) => Some(&**reason),
+            _ => None,
+        };
+        let (needed, free) = match (&self, of_gpu) {
+            (_, Some(OfGpu::OutOfMemory { requested, free, .. })) => (*requested as u64, Some(*free as u64)),
+            (_, Some(OfGpu::PoolCap { cap, requested, in_use, .. })) => (*requested as u64, Some(cap.saturating_sub(*in_use) as u64)),
+            (Error::Tensor(OfTensor::OutOfMemory { bytes, free }), _) => (*bytes as u64, *free),
             _ => return self,
         };
         let missing = needed.saturating_add(rest).saturating_sub(free.unwrap_or(0));

@@ -102,7 +102,10 @@ fn free_of_computer() -> Option<u64> {
     let line = |text: &str, start: &str| text.lines().find_map(|line| line.strip_prefix(start).and_then(first));
     let [computer, status, limits] = ["/proc/meminfo", "/proc/self/status", "/proc/self/limits"].map(read);
     let available = line(&computer, "MemAvailable:").map(|kib| kib.saturating_mul(1024));
-    let group = ["memory.max", "memory.current"].map(|file| first(&read(&format!("/sys/fs/cgroup/{file}"))));
+    let [most, now, stat] = ["memory.max", "memory.current", "memory.stat"].map(|file| read(&format!("/sys/fs/cgroup/{file}")));
+    // Pages of files that were read count as taken, and are given back when others are asked for.
+    let files = ["inactive_file ", "active_file "].iter().filter_map(|name| line(&stat, name)).sum();
+    let group = [first(&most), first(&now).map(|now| now.saturating_sub(files))];
     let limit = |limit: &str, taken: &str| [line(&limits, limit), line(&status, taken).map(|kib| kib.saturating_mul(1024))];
     let bounds = [group, limit("Max address space", "VmSize:"), limit("Max data size", "VmData:")];
     let left = bounds.into_iter().filter_map(|[most, now]| Some(most?.saturating_sub(now?)));

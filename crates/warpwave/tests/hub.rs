@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 const MODEL: &str = "tiny/llama";
@@ -31,6 +32,10 @@ struct Hub {
     breaks: Mutex<Vec<usize>>,
     /// What was asked for: path and range.
     asked: Mutex<Vec<(String, String)>>,
+    /// Hosts that were given a token.
+    trusted: Mutex<Vec<String>>,
+    /// The mark of files, where it is not their SHA-256 or their name.
+    mark: Option<String>,
     ended: AtomicBool,
 }
 
@@ -78,9 +83,15 @@ impl Hub {
         let mut lines = BufReader::new(stream.try_clone()?).lines();
         let first = lines.next().unwrap_or(Ok(String::new()))?;
         let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-        let mut range = String::new();
+        let (mut range, mut host) = (String::new(), String::new());
         for line in lines {
             let line = line?.to_ascii_lowercase();
+            if let Some(name) = line.strip_prefix("host: ") {
+                host = name.to_owned();
+            }
+            if line == "authorization: bearer secret" {
+                self.trusted.lock().unwrap().push(host.clone());
+            }
             if let Some(bytes) = line.strip_prefix("range: bytes=") {
                 range = bytes.to_owned();
             }
@@ -97,6 +108,7 @@ impl Hub {
         };
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match parts[..] {
+            ["circle", ..] => say("302 Found", &format!("location: {path}\r\n"), b"", 0),
             ["api", "models", "locked", ..] => say("401 Unauthorized", "", b"", 0),
             ["api", "models", org, name, ..] => {
                 let repo = format!("{org}/{name}");
@@ -112,11 +124,14 @@ impl Hub {
                 let Some(bytes) = self.files.get(&(format!("{org}/{name}"), file.to_owned())) else {
                     return say("404 Not Found", "", b"", 0);
                 };
-                let marks = format!("etag: \"{}\"\r\nx-repo-commit: {COMMIT}\r\n", file.replace('.', "-"));
                 let large = file.ends_with(".safetensors") || file.ends_with(".gguf");
+                let usual = if large { sha(bytes) } else { file.replace('.', "-") };
+                let marks = format!("etag: \"{}\"\r\nx-repo-commit: {COMMIT}\r\n", self.mark.as_ref().unwrap_or(&usual));
                 if large && parts[0] != "large" {
-                    let marks = marks.replace("etag", "x-linked-etag");
-                    return say("302 Found", &format!("{marks}location: {address}/large/{org}/{name}/{file}\r\n"), b"", 0);
+                    // Another host's name for the same server.
+                    let elsewhere = address.replace("127.0.0.1", "localhost");
+                    let marks = format!("{}x-linked-size: {}\r\n", marks.replace("etag", "x-linked-etag"), bytes.len());
+                    return say("302 Found", &format!("{marks}location: {elsewhere}/large/{org}/{name}/{file}\r\n"), b"", 0);
                 }
                 let (from, to) = range.split_once('-').unwrap_or(("0", ""));
                 let from: usize = from.parse().unwrap();
@@ -133,6 +148,10 @@ impl Hub {
             _ => say("404 Not Found", "", b"", 0),
         }
     }
+}
+
+fn sha(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn hub() -> Hub {
@@ -152,7 +171,7 @@ fn run(line: &[&str], home: &Path, endpoint: &str) -> Output {
     let beside = root().join("bin/warpwave");
     let path = if beside.exists() { beside } else { PathBuf::from(env!("CARGO_BIN_EXE_warpwave")) };
     let mut command = Command::new(path);
-    command.args(line).env("HF_HOME", home).env("HF_ENDPOINT", endpoint).env("WARPWAVE_DEVICE", "cpu").env_remove("HF_TOKEN");
+    command.args(line).env("HF_HOME", home).env("HF_ENDPOINT", endpoint).env("WARPWAVE_DEVICE", "cpu").env("HF_TOKEN", "secret\n");
     for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         command.env_remove(name);
     }
@@ -194,6 +213,8 @@ fn a_model_is_fetched_by_its_name_and_then_there() {
         .collect();
     assert_eq!(from, [0, size / 3, size / 3 + size / 4], "what came is not asked for again");
     assert!(!asked.iter().any(|(path, _)| path.contains("README") || path.contains("pytorch")), "{asked:?}");
+    let trusted = server.hub.trusted.lock().unwrap().clone();
+    assert!(!trusted.is_empty() && trusted.iter().all(|host| host.starts_with("127.0.0.1:")), "who sees the token: {trusted:?}");
     // The places of Hugging Face's own tools.
     let snapshot = home.join("hub/models--tiny--llama/snapshots").join(COMMIT);
     assert_eq!(std::fs::read(snapshot.join("model.safetensors")).unwrap(), std::fs::read(oracle().join("model.safetensors")).unwrap());
@@ -222,7 +243,10 @@ fn one_file_of_a_repository_and_what_is_not_there() {
     // What a program left that was ended between the last byte and the file's name; it may be anything.
     let blobs = home.join("hub/models--tiny--files/blobs");
     std::fs::create_dir_all(&blobs).unwrap();
-    std::fs::write(blobs.join("llama-F32-gguf.part"), vec![0; std::fs::metadata(&file).unwrap().len() as usize]).unwrap();
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(blobs.join(sha(&bytes)).with_extension("part"), vec![0; bytes.len()]).unwrap();
+    let error = refusal(&line("tiny/files:llama-F32.gguf"), home, at);
+    assert!(error.contains("SHA-256") && error.contains("not kept"), "{error}");
     assert_eq!(ids(&run(&line("tiny/files:llama-F32.gguf"), home, at)), expected);
     for (model, says) in [
         ("tiny/files", "tiny/files:llama-F32.gguf"),
@@ -230,6 +254,7 @@ fn one_file_of_a_repository_and_what_is_not_there() {
         ("tiny/nothing", "no model that can be run"),
         ("tiny/none", "no such model or file"),
         ("locked/model", "HF_TOKEN"),
+        ("circle/model:model.gguf", "in circles"),
         ("no-such-file.gguf", "there is no such file or folder"),
     ] {
         let error = refusal(&["model", "info", model], home, at);
@@ -238,4 +263,16 @@ fn one_file_of_a_repository_and_what_is_not_there() {
     drop(server);
     let error = refusal(&["chat", "tiny/other"], home, "http://127.0.0.1:9");
     assert!(error.contains("cannot be reached") && error.contains("name a .gguf file"), "{error}");
+}
+
+#[test]
+fn names_that_a_server_gives_stay_in_the_cache() {
+    for mark in ["../../../escaped", "/tmp/escaped", ".."] {
+        let home = tempfile::tempdir().unwrap();
+        let hub = Hub { mark: Some(mark.to_owned()), ..hub() };
+        let server = Server::start(hub);
+        let error = refusal(&GENERATE, home.path(), &server.address);
+        assert!(error.contains("that can be used"), "{error}");
+        assert!(!home.path().join("hub/models--tiny--llama/blobs").exists(), "nothing is written");
+    }
 }

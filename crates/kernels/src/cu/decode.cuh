@@ -121,7 +121,7 @@ __device__ inline void leave(const Decode &d, const Operands &of, const Part &pa
 
 // The parts of a row put together: a block for each. Threads in y have different parts, at most two each; those in x, 32 of them, have
 // different columns. All that is loaded is under way at once.
-extern "C" __global__ void SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, Decode d) {
+extern "C" __global__ void __launch_bounds__(1024) SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, Decode d) {
     extern __shared__ f32 sums[];
     take_turn();
     const i64 row = blockIdx.x;

@@ -444,6 +444,8 @@ __device__ inline void copy_pack(Items *to, const T *from) {
 extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) BOUNDS SYMBOL(NAME, _clusters)(PARAMETERS) {
     extern __shared__ uint4 stage[];
     take_turn();
+    // The others' memory may be written when all have begun.
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     // What each warp of the cluster knows of its part of a row.
     __shared__ Stats shares[2][32];
     static_assert(PARTS * THREADS == 32 * 32, "a lane for each warp of the cluster");
@@ -482,6 +484,7 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) BOUNDS SYMBOL(NAME, _cl
             for (int k = 0; k < sizeof(Stats) / 4; ++k)
                 asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(there + 4 * k), "r"(words[k]) : "memory");
         }
+        __syncwarp();
         asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
     };
     const auto told = [&](u32 turn) {
@@ -506,6 +509,7 @@ extern "C" __global__ void __cluster_dims__(PARTS, 1, 1) BOUNDS SYMBOL(NAME, _cl
         weights<false, true>(b[k], bias, lines.bias_step, 0, j, 0, lines);
     }
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 1) : "memory");
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     tell(0);
     Found found = told(0);
     for (u32 turn = 0; which < lines.walk.n; ++turn) {

@@ -124,7 +124,8 @@ fn captured(config: &Config, flow: DType, context: usize) -> u64 {
     let taken = [hidden, hidden, hidden, hidden, queries, keys, keys, queries, feed_forward, feed_forward, feed_forward];
     let taken = taken.iter().fold(0u64, |sum, width| sum.saturating_add(product(&[*width, flow.size()])));
     let each = taken.saturating_add(product(&[SPLITS, queries, 4]));
-    let graphs = u64::from((context / (16 * BLOCK)).max(1).ilog2()) + 1;
+    // As wide as the table of blocks, and from 16 on.
+    let graphs = u64::from(context.div_ceil(16 * BLOCK).max(1).checked_next_power_of_two().map_or(63, usize::ilog2)) + 1;
     each.saturating_mul(layers as u64).saturating_add(product(&[2, vocab, 4])).saturating_mul(graphs)
 }
 

@@ -130,8 +130,9 @@ impl Which {
         let started = Instant::now();
         let options = LoadOptions { matrices: self.kind, precision: self.precision(), context: Some(tokens) };
         let model = Model::load(&checkpoint, &device, options, &mut |bytes| bar.inc(bytes as u64))?;
-        let runner =
-            Runner::new(model, RunnerOptions { room: tokens, cache: Some(need.cache), chunk: Some(need.plan.chunk), graphs: true })?;
+        // Where nobody said how many, it looks itself how many there is memory for.
+        let chunk = Some(need.plan.chunk).filter(|chunk| self.chunk.is_some() || *chunk < RunnerOptions::chunk_on(&device));
+        let runner = Runner::new(model, RunnerOptions { room: tokens, cache: Some(need.cache), chunk, graphs: true })?;
         device.synchronize()?;
         bar.finish_and_clear();
         Ok(Loaded { checkpoint, runner, context: tokens, load_time: started.elapsed(), memory: need.memory, free: need.free })
