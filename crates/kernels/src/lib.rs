@@ -65,6 +65,7 @@ mod quant;
 mod quant_view;
 mod reduce;
 mod rope;
+mod rope_append;
 mod sample;
 mod scan;
 mod scores;

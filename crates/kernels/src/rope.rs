@@ -15,7 +15,14 @@ use crate::view::{View, ViewMut};
 
 static ROPE: File = File {
     name: "rope.cu",
-    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/heads.cuh"), EARLY, include_str!("cu/rope.cu")],
+    texts: &[
+        include_str!("cu/types.cuh"),
+        include_str!("cu/pack.cuh"),
+        include_str!("cu/heads.cuh"),
+        EARLY,
+        include_str!("cu/angles.cuh"),
+        include_str!("cu/rope.cu"),
+    ],
     kernels: &[""],
 };
 

@@ -119,6 +119,7 @@ pub fn programs() -> Vec<(String, KernelSource)> {
         crate::quant::recipes(),
         crate::reduce::recipes(),
         crate::rope::recipes(),
+        crate::rope_append::recipes(),
         crate::sample::recipes(),
         crate::scan::recipes(),
         crate::scores::recipes(),

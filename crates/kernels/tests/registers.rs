@@ -43,6 +43,8 @@ const HOT: &[&str] = &[
     "swiglu_bf16",
     "rope_bf16_i32_f32",
     "append_f32_bf16_i32",
+    "rope_append_bf16_bf16_u32",
+    "rope_append_f32_f32_u32",
     "decode_tiles_bf16_dim128",
     "decode_plain_f32_dim128",
     "sample_f32",

@@ -92,6 +92,47 @@ fn append_refuses() {
 }
 
 #[test]
+fn rope_append_refuses() {
+    for device in devices() {
+        let stream = device.stream().unwrap();
+        let (floats, halves) = (stream.upload(&[1.0f32; LEN]).unwrap(), stream.alloc_zeroed::<bf16>(LEN).unwrap());
+        let (whole, other_whole) = (stream.alloc_zeroed::<i32>(LEN).unwrap(), stream.alloc_zeroed::<u32>(LEN).unwrap());
+        let view = |shape: &[usize]| View::new(&floats, of(shape)).unwrap();
+        let count = |shape: &[usize]| View::new(&whole, of(shape)).unwrap();
+        let angles = |frequencies| RopeAngles::Frequencies { frequencies, factor: 1.0 };
+        let rope = |angles, places| Rope { pairs: RopePairs::Halves, angles, places };
+        let good = rope(angles(view(&[4])), Places::Given(count(&[2, 3])));
+        let caches = [0; 2].map(|_| stream.upload(&[-77.0f32; LEN]).unwrap());
+        let [mut first, mut second] = caches;
+        let mut check = |what: &str, expected, rope: Rope<'_>, [q, k, v]: [View<'_>; 3], slots: View<'_>, pool: &[usize]| {
+            refuses(&device, what, expected, |kernels, stream, out| {
+                let mut keys = ViewMut::new(&mut first, of(pool)).unwrap();
+                let mut values = ViewMut::new(&mut second, of(pool)).unwrap();
+                kernels.rope_append(stream, &rope, [&q, &k, &v], &slots, out, (&mut keys, &mut values))
+            });
+        };
+        let (kv, pool, slots) = ([2, 3, 2, 8], [3, 4, 2, 8], count(&[2, 3]));
+        let all = [view(&SHAPE), view(&kv), view(&kv)];
+        let (cos, sin) = (view(&[5, 4]), view(&[5, 4]));
+        check("tables", BAD_ARGUMENT, rope(RopeAngles::Tables { cos, sin }, good.places), all, slots, &pool);
+        check("places that are not given", BAD_ARGUMENT, rope(good.angles, Places::From(0)), all, slots, &pool);
+        check("more pairs than there are", WRONG_SHAPE, rope(angles(view(&[5])), good.places), all, slots, &pool);
+        check("places of others", WRONG_SHAPE, rope(good.angles, Places::Given(count(&[2, 4]))), all, slots, &pool);
+        check("places of floats", WRONG_TYPE, rope(good.angles, Places::Given(view(&[2, 3]))), all, slots, &pool);
+        check("slots of others", WRONG_SHAPE, good, all, count(&[3]), &pool);
+        check("slots of another type", WRONG_TYPE, good, all, View::new(&other_whole, of(&[2, 3])).unwrap(), &pool);
+        check("other queries", WRONG_SHAPE, good, [view(&[2, 3, 2, 8]), all[1], all[2]], slots, &pool);
+        check("keys of other tokens", WRONG_SHAPE, good, [all[0], view(&[2, 2, 2, 8]), all[2]], slots, &pool);
+        check("values of other heads", WRONG_SHAPE, good, [all[0], all[1], view(&SHAPE)], slots, &pool);
+        check("keys of another type", WRONG_TYPE, good, [all[0], View::new(&halves, of(&kv)).unwrap(), all[2]], slots, &pool);
+        check("a pool of other heads", WRONG_SHAPE, good, all, slots, &[3, 2, 4, 8]);
+        for cache in [&first, &second] {
+            assert!(stream.download(cache).unwrap().iter().all(|value| *value == -77.0));
+        }
+    }
+}
+
+#[test]
 fn attention_refuses() {
     for device in devices() {
         let stream = device.stream().unwrap();

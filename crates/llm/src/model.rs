@@ -263,24 +263,17 @@ impl Model {
 
     fn attend(&self, number: usize, layer: &Layer, rope: &RopeAt<'_>, h: &Tensor, cache: &mut KvCache, step: &Step) -> Result<Tensor> {
         let Config { heads, kv_heads, head_dim, .. } = self.config;
-        let mut qkv = self.product(&layer.qkv, h)?.reshape(&[h.size(0), heads + 2 * kv_heads, head_dim])?;
-        let (queries, keys) = match &layer.head_norms {
-            None => {
-                qkv.rope_in_place(rope, heads + kv_heads)?;
-                (qkv.narrow(1, 0, heads)?, qkv.narrow(1, heads, kv_heads)?)
-            }
-            Some((query_norm, key_norm)) => {
-                let mut queries = qkv.narrow(1, 0, heads)?.rms_norm(query_norm, self.config.norm_eps)?;
-                let mut keys = qkv.narrow(1, heads, kv_heads)?.rms_norm(key_norm, self.config.norm_eps)?;
-                queries.rope_in_place(rope, heads)?;
-                keys.rope_in_place(rope, kv_heads)?;
-                (queries, keys)
-            }
-        };
-        cache.append(number, &keys, &qkv.narrow(1, heads + kv_heads, kv_heads)?, step)?;
+        let qkv = self.product(&layer.qkv, h)?.reshape(&[h.size(0), heads + 2 * kv_heads, head_dim])?;
+        let (mut queries, mut keys) = (qkv.narrow(1, 0, heads)?, qkv.narrow(1, heads, kv_heads)?);
+        if let Some((query_norm, key_norm)) = &layer.head_norms {
+            queries = queries.rms_norm(query_norm, self.config.norm_eps)?;
+            keys = keys.rms_norm(key_norm, self.config.norm_eps)?;
+        }
+        let queries = cache.append_turned(number, rope, queries, keys, &qkv.narrow(1, heads + kv_heads, kv_heads)?, step)?;
+        drop(qkv);
         let window = self.config.window.filter(|_| layer.windowed);
         let how = Attend { scale: self.config.score_scale, window, cap: self.config.score_cap };
-        Ok(cache.attend(number, &queries, step, &how)?)
+        Ok(cache.attend(number, &queries, step, &how)?.cast(self.dtype)?)
     }
 }
 

@@ -5,6 +5,7 @@ use warpwave_kernels::{AppendAt, AttentionOptions, DType, KeyValues, Packed};
 use crate::cpu;
 use crate::device::Device;
 use crate::error::{Error, Result, shape};
+use crate::nn::RopeAt;
 use crate::step::Step;
 use crate::tensor::Tensor;
 
@@ -48,8 +49,42 @@ impl KvCache {
         2 * layers * kv_heads * head_dim * dtype.size()
     }
 
-    /// Puts the keys and values of (tokens, heads, elements) where the step says.
-    pub fn append(&mut self, layer: usize, keys: &Tensor, values: &Tensor, step: &Step) -> Result<()> {
+    /// Turns queries and keys as the positions say, and puts keys and values where the step says. Gives the queries, on a GPU in the cache's
+    /// type. All are of (tokens, heads, elements).
+    pub fn append_turned(
+        &mut self,
+        layer: usize,
+        rope: &RopeAt<'_>,
+        mut queries: Tensor,
+        mut keys: Tensor,
+        values: &Tensor,
+        step: &Step,
+    ) -> Result<Tensor> {
+        let [tokens, kv_heads, dim] = self.check_new(layer, &keys, values, step)?;
+        self.check("append", layer, step, [("the queries", &queries)])?;
+        rope.check(&queries)?;
+        rope.check(&keys)?;
+        let Device::Gpu(gpu) = queries.device().clone() else {
+            queries.rope_in_place(rope)?;
+            keys.rope_in_place(rope)?;
+            self.append(layer, &keys, values, step)?;
+            return Ok(queries);
+        };
+        let heads = queries.size(1);
+        let (key_pool, value_pool) = &mut self.layers[layer];
+        let queries = queries.reshape(&[1, tokens, heads, dim])?;
+        let [keys, values] = [&keys, values].map(|x| x.reshape(&[1, tokens, kv_heads, dim]));
+        let (keys, values, slots) = (keys?, values?, step.slots()?);
+        let (queries, keys, values, slots) = (queries.view()?, keys.view()?, values.view()?, slots.view()?);
+        let (rope, mut key_pool, mut value_pool) = (rope.on_gpu()?, key_pool.view_mut()?, value_pool.view_mut()?);
+        let turned = Tensor::on_gpu(&gpu, self.dtype, &[1, tokens, heads, dim], |out| {
+            gpu.kernels.rope_append(&gpu.stream, &rope, [&queries, &keys, &values], &slots, out, (&mut key_pool, &mut value_pool))
+        })?;
+        turned.reshape(&[tokens, heads, dim])
+    }
+
+    /// Refuses keys and values that the cache is not for. Gives the shape of both.
+    fn check_new(&self, layer: usize, keys: &Tensor, values: &Tensor, step: &Step) -> Result<[usize; 3]> {
         let op = "append";
         let [tokens, heads, dim] = *keys.shape() else { return Err(shape(op, format!("{:?} are no keys", keys.shape()))) };
         if values.shape() != keys.shape() {
@@ -57,10 +92,17 @@ impl KvCache {
         }
         step.check_tokens(op, tokens)?;
         self.check(op, layer, step, [("the keys", keys), ("the values", values)])?;
-        let (key_pool, value_pool) = &mut self.layers[layer];
-        if key_pool.shape()[2..] != [heads, dim] {
-            return Err(shape(op, format!("keys of {heads} heads of {dim} for a cache of {:?}", &key_pool.shape()[2..])));
+        let (pool, _) = &self.layers[layer];
+        if pool.shape()[2..] != [heads, dim] {
+            return Err(shape(op, format!("keys of {heads} heads of {dim} for a cache of {:?}", &pool.shape()[2..])));
         }
+        Ok([tokens, heads, dim])
+    }
+
+    /// Puts the keys and values of (tokens, heads, elements) where the step says.
+    pub fn append(&mut self, layer: usize, keys: &Tensor, values: &Tensor, step: &Step) -> Result<()> {
+        let [tokens, heads, dim] = self.check_new(layer, keys, values, step)?;
+        let (key_pool, value_pool) = &mut self.layers[layer];
         match keys.device().clone() {
             Device::Gpu(gpu) => {
                 let [keys, values] = [keys, values].map(|x| x.reshape(&[1, tokens, heads, dim]));

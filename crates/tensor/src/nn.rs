@@ -40,6 +40,27 @@ impl Rope {
     }
 }
 
+impl RopeAt<'_> {
+    /// Refuses heads of (tokens, heads, elements) that it is not for.
+    pub(crate) fn check(&self, heads: &Tensor) -> Result<()> {
+        let [tokens, _, dim] = *heads.shape() else {
+            return Err(shape("rope", format!("{:?} are no tokens of heads", heads.shape())));
+        };
+        let RopeAt { rope, positions, .. } = self;
+        if positions.shape() != [tokens] || rope.frequencies.len() * 2 > dim {
+            let (places, pairs) = (positions.len(), rope.frequencies.len());
+            return Err(shape("rope", format!("{places} positions and {pairs} pairs for {:?}", heads.shape())));
+        }
+        Ok(())
+    }
+
+    /// As the kernels take it.
+    pub(crate) fn on_gpu(&self) -> Result<warpwave_kernels::Rope<'_>> {
+        let angles = RopeAngles::Frequencies { frequencies: self.rope.frequencies.view()?, factor: self.rope.factor };
+        Ok(warpwave_kernels::Rope { pairs: self.rope.pairs, angles, places: Places::Given(self.positions.view()?) })
+    }
+}
+
 impl Tensor {
     /// The same numbers in another type, rounded to nearest.
     pub fn cast(&self, dtype: DType) -> Result<Tensor> {
@@ -171,30 +192,25 @@ impl Tensor {
         }
     }
 
-    /// Turns heads of (tokens, heads, elements), the first `heads` of each token.
-    pub fn rope_in_place(&mut self, at: &RopeAt<'_>, heads: usize) -> Result<()> {
-        let [tokens, all, dim] = *self.shape() else {
+    /// Turns heads of (tokens, heads, elements).
+    pub fn rope_in_place(&mut self, at: &RopeAt<'_>) -> Result<()> {
+        let [tokens, heads, dim] = *self.shape() else {
             return Err(shape("rope", format!("{:?} are no tokens of heads", self.shape())));
         };
+        at.check(self)?;
         let RopeAt { rope, positions, tables } = at;
-        if heads > all || positions.shape() != [tokens] || rope.frequencies.len() * 2 > dim {
-            return Err(shape("rope", format!("{heads} heads and {:?} positions for {:?}", positions.shape(), self.shape())));
-        }
         match (self.device().clone(), tables) {
             (Device::Gpu(gpu), _) => {
                 let strides = self.layout().strides();
                 let layout = Layout::new(&[1, tokens, heads, dim], &[0, strides[0], strides[1], strides[2]], self.layout().offset())?;
-                let angles = RopeAngles::Frequencies { frequencies: rope.frequencies.view()?, factor: rope.factor };
-                let places = Places::Given(positions.view()?);
-                let rope = warpwave_kernels::Rope { pairs: rope.pairs, angles, places };
-                Ok(gpu.kernels.rope_in_place(&gpu.stream, &rope, &mut self.view_mut_of(layout)?)?)
+                Ok(gpu.kernels.rope_in_place(&gpu.stream, &at.on_gpu()?, &mut self.view_mut_of(layout)?)?)
             }
             (Device::Cpu, Some((cos, sin))) => {
                 let pairs = match rope.pairs {
                     RopePairs::Neighbours => cpu::Pairs::Neighbours,
                     RopePairs::Halves => cpu::Pairs::Halves,
                 };
-                cpu::rope(pairs, self.host_mut::<f32>()?, all * dim, heads, dim, cos, sin);
+                cpu::rope(pairs, self.host_mut::<f32>()?, heads * dim, heads, dim, cos, sin);
                 Ok(())
             }
             (Device::Cpu, None) => Err(self.elsewhere("rope", positions)),

@@ -71,16 +71,7 @@ fn rope(suite: &Suite, dtype: DType, table: bool, random: &mut Random) -> f64 {
     let mut wanted = Vec::new();
     for (row, head) in values.chunks(dim).enumerate() {
         let (s, t) = (row / (tokens * heads), row / heads % tokens);
-        wanted.extend((0..dim).map(|i| {
-            if i >= 2 * pairs {
-                return (head[i], 0.0);
-            }
-            let (pair, second) = if kind == RopePairs::Neighbours { (i / 2, i % 2 == 1) } else { (i % pairs, i >= pairs) };
-            let [a, b] = if kind == RopePairs::Neighbours { [2 * pair, 2 * pair + 1] } else { [pair, pair + pairs] }.map(|i| head[i]);
-            let (sin, cos) = turn(place(s, t), pair);
-            let error = (a.abs() + b.abs()) * computed(dtype);
-            (if second { a * sin + b * cos } else { a * cos - b * sin }, error)
-        }));
+        wanted.extend(turned(dtype, head, kind, pairs, |pair| turn(place(s, t), pair)));
     }
     if random.below(2) == 0 {
         suite.kernels.rope_in_place(stream, &rope, &mut x.view_mut()).unwrap();
@@ -89,6 +80,73 @@ fn rope(suite: &Suite, dtype: DType, table: bool, random: &mut Random) -> f64 {
     let mut out = Field::random(stream, dtype, arranged(&shape, random), random);
     suite.kernels.rope(stream, &rope, &x.view(), &mut out.view_mut()).unwrap();
     worst_of(dtype, &what, &out.found(stream, &what), wanted.into_iter())
+}
+
+/// A head whose pairs are turned by angles of these sines and cosines, and how much it may be off.
+fn turned(dtype: DType, head: &[f64], kind: RopePairs, pairs: usize, angle: impl Fn(usize) -> (f64, f64)) -> Vec<(f64, f64)> {
+    let turn = |i: usize| {
+        if i >= 2 * pairs {
+            return (head[i], 0.0);
+        }
+        let (pair, second) = if kind == RopePairs::Neighbours { (i / 2, i % 2 == 1) } else { (i % pairs, i >= pairs) };
+        let [a, b] = if kind == RopePairs::Neighbours { [2 * pair, 2 * pair + 1] } else { [pair, pair + pairs] }.map(|i| head[i]);
+        let (sin, cos) = angle(pair);
+        let error = (a.abs() + b.abs()) * computed(dtype);
+        (if second { a * sin + b * cos } else { a * cos - b * sin }, error)
+    };
+    (0..head.len()).map(turn).collect()
+}
+
+fn rope_append(suite: &Suite, dtype: DType, to: DType, random: &mut Random) -> f64 {
+    let stream = &suite.stream;
+    let (sequences, tokens) = (1 + random.below(3), [0, 1, 1, 9][random.below(4)]);
+    let (heads, kv_heads) = (1 + random.below(9), 1 + random.below(4));
+    let dim = [2, 16, 24, 64, 128, 7][random.below(6)];
+    let pairs = if random.below(3) == 0 { 1 + random.below(dim / 2) } else { dim / 2 };
+    let kind = if random.below(2) == 0 { RopePairs::Neighbours } else { RopePairs::Halves };
+    let what = format!("rope_append of {dtype} to {to}, {sequences}x{tokens}, {heads}/{kv_heads} heads of {dim}, {pairs} pairs, {kind:?}");
+    let [q_shape, kv_shape] = [heads, kv_heads].map(|heads| [sequences, tokens, heads, dim]);
+    let room = [sequences * tokens + 2, [4, 16][random.below(2)], kv_heads, dim];
+    let queries = Field::random(stream, dtype, arranged(&q_shape, random), random);
+    let [keys, values] = [0; 2].map(|_| Field::random(stream, dtype, arranged(&kv_shape, random), random));
+    let mut out = Field::random(stream, to, arranged(&q_shape, random), random);
+    let [mut key_cache, mut value_cache] = [0; 2].map(|_| Field::random(stream, to, arranged(&room, random), random));
+    let count = COUNTS[random.below(3)];
+    let places = Field::drawn(stream, count, arranged(&[sequences, tokens], random), || random.below(1000) as f64);
+    // Every third token is nowhere; the others lie apart.
+    let nowhere = [-1.0, 1e9][usize::from(count == DType::U32)];
+    let slot = |i: usize| if i % 3 == 2 { nowhere } else { (i * room[1] + i % room[1]) as f64 };
+    let numbers: Vec<f64> = (0..sequences * tokens).map(slot).collect();
+    let slots = Field::of(stream, count, arranged(&[sequences, tokens], random), &numbers);
+    let (frequencies, factor) = RopeScaling::Yarn { factor: 4.0, fast: 32.0, slow: 1.0, original: 512 }.frequencies(2 * pairs, 10000.0);
+    let each: Vec<f64> = frequencies.iter().map(|x| f64::from(*x)).collect();
+    let frequencies = Field::of(stream, DType::F32, arranged(&[pairs], random), &each);
+    let angles = RopeAngles::Frequencies { frequencies: frequencies.view(), factor };
+    let rope = Rope { pairs: kind, angles, places: Places::Given(places.view()) };
+    let caches = (&mut key_cache.view_mut(), &mut value_cache.view_mut());
+    let inputs = [&queries.view(), &keys.view(), &values.view()];
+    suite.kernels.rope_append(stream, &rope, inputs, &slots.view(), &mut out.view_mut(), caches).unwrap();
+
+    let angle = |token: usize, pair: usize| {
+        let (sin, cos) = (places.values()[token] * each[pair]).sin_cos();
+        (sin * factor, cos * factor)
+    };
+    let turn = |x: &Field, heads: usize| -> Vec<(f64, f64)> {
+        let values = x.values();
+        let of = |(row, head): (usize, &[f64])| turned(dtype, head, kind, pairs, |pair| angle(row / heads, pair));
+        values.chunks(dim).enumerate().flat_map(of).collect()
+    };
+    let mut worst = worst_of(to, &what, &out.found(stream, &what), turn(&queries, heads).into_iter());
+    let moved: Vec<(f64, f64)> = values.values().iter().map(|x| (*x, 0.0)).collect();
+    for (cache, new) in [(key_cache, turn(&keys, kv_heads)), (value_cache, moved)] {
+        // What is not written stays.
+        let mut wanted: Vec<(f64, f64)> = cache.values().iter().map(|x| (*x, 0.0)).collect();
+        for (slot, row) in numbers.iter().zip(new.chunks(kv_heads * dim)).filter(|(slot, _)| **slot != nowhere) {
+            wanted[*slot as usize * kv_heads * dim..][..kv_heads * dim].copy_from_slice(row);
+        }
+        worst = worst.max(worst_of(to, &what, &cache.found(stream, &what), wanted.into_iter()));
+    }
+    worst
 }
 
 fn append(suite: &Suite, dtype: DType, to: DType, slots: bool, random: &mut Random) -> f64 {
@@ -227,8 +285,11 @@ fn parts(suite: &Suite, weighted: bool, dtype: DType, random: &mut Random) -> f6
 #[test]
 fn every_operation_agrees_with_the_reference() {
     let seed = seed();
-    let known: BTreeSet<&str> =
-        Glu::ALL.into_iter().map(Glu::name).chain(["rope", "rope_table", "append", "append_slots", "scores", "weighted_sum"]).collect();
+    let known: BTreeSet<&str> = Glu::ALL
+        .into_iter()
+        .map(Glu::name)
+        .chain(["rope", "rope_table", "rope_append", "append", "append_slots", "scores", "weighted_sum"])
+        .collect();
     on_each_device(&known, |suite, table| {
         let random = &mut Random::new(seed);
         // Nearly all the time of a run goes into compiling: several cases of few types.
@@ -239,6 +300,10 @@ fn every_operation_agrees_with_the_reference() {
             for dtype in types(random, 2) {
                 (0..cases).for_each(|_| table.note(if tables { "rope_table" } else { "rope" }, dtype, rope(suite, dtype, tables, random)));
             }
+        }
+        for dtype in types(random, 2).into_iter().filter(|dtype| *dtype != DType::F64).chain([DType::F32]) {
+            let to = FLOATS[random.below(3)];
+            (0..2 * cases).for_each(|_| table.note("rope_append", dtype, rope_append(suite, dtype, to, random)));
         }
         for slots in [false, true] {
             for dtype in types(random, 1) {

@@ -121,7 +121,7 @@ impl Memory {
 fn captured(config: &Config, flow: DType, context: usize) -> u64 {
     let Config { hidden, feed_forward, heads, kv_heads, head_dim, layers, vocab, .. } = *config;
     let [queries, keys] = [heads, kv_heads].map(|heads| heads.saturating_mul(head_dim));
-    let taken = [hidden, hidden, hidden, hidden, queries, keys, keys, queries, feed_forward, feed_forward, feed_forward];
+    let taken = [hidden, hidden, hidden, hidden, queries, keys, keys, queries, queries, feed_forward, feed_forward, feed_forward];
     let taken = taken.iter().fold(0u64, |sum, width| sum.saturating_add(product(&[*width, flow.size()])));
     let each = taken.saturating_add(product(&[SPLITS, queries, 4]));
     // As wide as the table of blocks, and from 16 on.
@@ -143,10 +143,12 @@ impl Moments {
         let [x, h, found] = [of(hidden, flow.size()); 3];
         let (qkv, q, gate_up, gated) =
             (of(all, flow.size()), of(queries, flow.size()), of(feed_forward, 2 * flow.size()), of(feed_forward, flow.size()));
-        // Where the cache is of another type, queries and what is found are there in both.
+        // Where the cache is of another type, what is found is there in both.
         let other = if cache != flow && gpu { of(queries, cache.size()) } else { 0 };
-        let normed = matches!(config.family, Family::Qwen3 | Family::Gemma3);
-        let (own_q, own_k) = if normed { (q, of(keys, flow.size())) } else { (0, 0) };
+        // Queries and keys with norms of their own leave their product; on a CPU all do, and are turned where they are.
+        let leave = matches!(config.family, Family::Qwen3 | Family::Gemma3) || !gpu;
+        let (own_q, own_k) = if leave { (q, of(keys, flow.size())) } else { (0, 0) };
+        let turned = if gpu { of(queries, cache.size()) } else { 0 };
         // Weights as f16 beside the vectors as f32, made smaller, and as f16; and then the library at work.
         let as_f16 = matches!(matrices, Kind::Quant(_)) && gpu && plan.precision == Precision::Fast && tokens >= MANY;
         let library = if gpu && !plan.device.is_virtual() { WORKSPACE } else { 0 };
@@ -166,7 +168,8 @@ impl Moments {
         ] {
             work(rows, columns).iter().for_each(|work| moments.add(there, work));
         }
-        moments.add(&[x, h, qkv, own_q, own_k, q], &[other, other]);
+        moments.add(&[x, h, qkv, own_q, own_k, turned], &[]);
+        moments.add(&[x, h, q], &[if gpu { turned } else { q }, other]);
         moments.add(&[x, h, gate_up, gated], &[]);
         moments.add(&[x, h, found, found], &[]);
         moments
