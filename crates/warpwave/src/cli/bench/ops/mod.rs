@@ -20,15 +20,18 @@ use serde_json::{Value, json};
 use warpwave_kernels::DType;
 
 use super::super::{Context, Failure, Outcome, failed, usage};
+use super::median;
 use case::{Bench, Case, Run, Sizes, Work};
 use time::Timer;
 
 /// Bytes that a copy between two places of the device moves, to know what it can do: half read, half written.
 const COPIED: usize = 2 << 30;
+/// Measurements of an operation, ours and the peer's by turns.
+const ROUNDS: usize = 3;
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave bench ops --device cuda:0 --filter softmax --peer torch --plot ops.svg\n\n\
-    Figures are medians, with the cache emptied before each run. The ceiling is the device's own copy of 1 GiB, \
+    Figures are medians, ours and the peer's by turns, with the cache emptied before each run. The ceiling is the device's own copy of 1 GiB, \
     reading and writing counted; `x peer` above 1 means faster than the peer.")]
 pub(super) struct Options {
     /// The device: cuda:0, rocm:1, vgpu:gfx90a (virtual: small sizes, and its speed means nothing), or auto for the first there is.
@@ -124,16 +127,23 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         bar.inc(1);
         bar.set_message(case.name.clone());
         let mut run = (case.make)(&bench).map_err(|failure| named(&case.name, failure))?;
-        let seconds = timer.seconds(&mut run).map_err(|failure| named(&case.name, failure))?;
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        // By turns: a card's clock goes down while it is at work, and up again.
+        for round in 0..if small { 1 } else { ROUNDS } {
+            ours.push(timer.seconds(&mut run).map_err(|failure| named(&case.name, failure))?);
+            if let (Some(torch), Some(expression)) = (&mut torch, &case.torch) {
+                theirs.push(if round == 0 { torch.seconds(expression)? } else { torch.again()? });
+            }
+        }
         drop(run);
         bench.stream.synchronize()?;
         device.trim_pool()?;
-        let peer = match (options.peer, &case.torch, case.cpu) {
-            (Some(PeerName::Torch), Some(expression), _) => torch.as_mut().map(|peer| peer.seconds(expression)).transpose()?,
-            (Some(PeerName::Cpu), _, Some(make)) => Some(Ok(time::on_cpu(&mut make())?)),
-            _ => None,
+        let peer = match (theirs.into_iter().collect::<Result<Vec<f64>, String>>(), options.peer, case.cpu) {
+            (_, Some(PeerName::Cpu), Some(make)) => Some(Ok(time::on_cpu(&mut make())?)),
+            (Ok(times), ..) if times.is_empty() => None,
+            (times, ..) => Some(times.map(median)),
         };
-        rows.push(Row { name: case.name, work: case.work, seconds, peer });
+        rows.push(Row { name: case.name, work: case.work, seconds: median(ours), peer });
     }
     bar.finish_and_clear();
     // The card may have been colder at first.

@@ -12,7 +12,7 @@ use super::case::{Bench, Run};
 /// Floats that are read between runs: more than any cache holds. Written, they would still have to go to memory while the run is timed.
 const FLUSH: usize = 64 << 20;
 /// How long the runs of one measurement take together, about.
-const SPAN: Duration = Duration::from_millis(120);
+const SPAN: Duration = Duration::from_millis(40);
 
 /// A clock on a stream.
 pub struct Timer {

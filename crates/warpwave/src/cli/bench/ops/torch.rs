@@ -1,6 +1,6 @@
 //! PyTorch beside us: a process that times expressions, one after the other, in turn with our own.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::super::Failure;
 use super::super::python::Python;
@@ -23,7 +23,16 @@ impl Peer {
 
     /// Seconds of one run, or why it has none.
     pub fn seconds(&mut self, case: &Torch) -> Result<Result<f64, String>, Failure> {
-        let answer = self.python.ask(&json!({ "setup": case.setup, "call": case.call }))?;
+        self.ask(json!({ "setup": case.setup, "call": case.call }))
+    }
+
+    /// The same of the last case.
+    pub fn again(&mut self) -> Result<Result<f64, String>, Failure> {
+        self.ask(json!({}))
+    }
+
+    fn ask(&mut self, question: Value) -> Result<Result<f64, String>, Failure> {
+        let answer = self.python.ask(&question)?;
         Ok(answer["seconds"].as_f64().ok_or_else(|| answer["error"].as_str().unwrap_or("no answer").to_owned()))
     }
 }
