@@ -79,15 +79,13 @@ enum Way {
 }
 
 impl Way {
-    fn recipe(self, dtype: DType, dim: usize, paged: bool) -> Recipe {
-        let (dim, paged) = (("DIM", dim as u32), ("PAGED", paged.into()));
+    fn recipe(self, types: [DType; 2], dim: usize, paged: bool) -> Recipe {
+        let (types, dim, paged) = (types.map(DType::name), ("DIM", dim as u32), ("PAGED", paged.into()));
         match self {
-            Way::Tiles { waves, few } => {
-                Recipe::new(&TILES, "decode_tiles", &[dtype.name()], &[dim, paged, ("WAVES", waves), ("FEW", few.into())])
-            }
+            Way::Tiles { waves, few } => Recipe::new(&TILES, "decode_tiles", &types, &[dim, paged, ("WAVES", waves), ("FEW", few.into())]),
             Way::Plain { waves, rows, vectors, stages } => {
                 let numbers = [dim, paged, ("WAVES", waves), ("ROWS", rows), ("VECTORS", vectors.into()), ("STAGES", stages)];
-                Recipe::new(&PLAIN, "decode_plain", &[dtype.name()], &numbers)
+                Recipe::new(&PLAIN, "decode_plain", &types, &numbers)
             }
         }
     }
@@ -152,7 +150,7 @@ fn bad(reason: String) -> Error {
 impl Kernels {
     /// Attention of queries of (sequences, tokens, heads, elements) to keys and values, best for few tokens and many keys: the keys are
     /// split among blocks, whose results are put together. `f32`, `f16` or `bf16`, up to 256 elements of a head, which several heads of
-    /// queries may share. Queries that see no key give zeros. NaN goes the same ways as in [`Kernels::attention`].
+    /// queries may share. The result is of their type, or `f32`. Queries that see no key give zeros. NaN goes the same ways as in [`Kernels::attention`].
     pub fn decode_attention(
         &self,
         stream: &Stream,
@@ -163,9 +161,9 @@ impl Kernels {
     ) -> Result<()> {
         let (q, out, dtype) = (*q, out.as_view(), q.dtype());
         one_of(OP, "the queries", &q, &[DType::F32, DType::F16, DType::Bf16])?;
-        for (what, view) in [("the keys", kv.keys), ("the values", kv.values), ("the result", out)] {
-            same_type(OP, what, view, dtype)?;
-        }
+        same_type(OP, "the keys", kv.keys, dtype)?;
+        same_type(OP, "the values", kv.values, dtype)?;
+        one_of(OP, "the result", &out, &[dtype, DType::F32])?;
         let [sequences, tokens, heads, dim] = sizes(OP, "the queries", &q, "sequences, tokens, heads, elements")?;
         let [blocks, block_keys, kv_heads, _] = sizes(OP, "the keys", &kv.keys, "sequences or blocks, keys, heads, elements")?;
         same_shape(OP, "the result", &out, q.layout().shape())?;
@@ -217,7 +215,7 @@ impl Kernels {
         let info = self.device().info();
         let way = self.way(&q, kv, tokens * group, sequences * kv_heads)?;
         let groups = (tokens * group).div_ceil(way.rows());
-        let kernels = self.load(&way.recipe(dtype, dim, kv.table.is_some()))?;
+        let kernels = self.load(&way.recipe([dtype, out.dtype()], dim, kv.table.is_some()))?;
         let (threads, shared) = (way.waves() * info.wave_size, way.shared(dtype, dim, info.wave_size));
         let splits = splits(&Share {
             blocks: sequences * kv_heads * groups,
@@ -343,13 +341,14 @@ pub(crate) fn recipes() -> Vec<Recipe> {
             for (units, rows) in [(Vendor::Nvidia, 8), (Vendor::Nvidia, 16), (Vendor::Amd, 16)] {
                 let way = [true, false].map(|alone| ways(Some(units), false, dim, rows, alone, true).next());
                 let way = if way[0] == way[1] { vec![way[0]] } else { way.to_vec() };
-                recipes
-                    .extend(way.into_iter().flatten().flat_map(|way| [DType::F16, DType::Bf16].map(|dtype| way.recipe(dtype, dim, paged))));
+                recipes.extend(
+                    way.into_iter().flatten().flat_map(|way| [DType::F16, DType::Bf16].map(|dtype| way.recipe([dtype; 2], dim, paged))),
+                );
             }
             let plain = |rows, stages| Way::Plain { waves: 8, rows, vectors: true, stages };
-            recipes.extend([(1, 4), (2, 2), (4, 4), (4, 2)].map(|(rows, stages)| plain(rows, stages).recipe(DType::F32, dim, paged)));
+            recipes.extend([(1, 4), (2, 2), (4, 4), (4, 2)].map(|(rows, stages)| plain(rows, stages).recipe([DType::F32; 2], dim, paged)));
         }
-        recipes.push(Way::Plain { waves: 4, rows: 4, vectors: false, stages: 2 }.recipe(DType::Bf16, 80, paged));
+        recipes.push(Way::Plain { waves: 4, rows: 4, vectors: false, stages: 2 }.recipe([DType::Bf16, DType::F32], 80, paged));
     }
     recipes
 }

@@ -24,8 +24,8 @@ use warpwave_weights::{Gguf, Kind, Safetensors, Tensor, TensorInfo};
 use crate::config::Config;
 pub use error::CheckpointError;
 use error::{Result, bad_tensor};
-pub(crate) use memory::Moments;
 pub use memory::{Memory, Plan};
+pub(crate) use memory::{Moments, cache_type};
 use parts::{Change, Part, parts};
 
 /// A weight of a model.

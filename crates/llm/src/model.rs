@@ -4,7 +4,7 @@ use warpwave_kernels::DType;
 use warpwave_tensor::{Attend, Device, KvCache, Linear, Matrix, Precision, Rope, RopeAt, Step, Tensor, ask_for};
 use warpwave_weights::Kind;
 
-use crate::checkpoint::{Checkpoint, Moments, Plan, Weight};
+use crate::checkpoint::{Checkpoint, Moments, Plan, Weight, cache_type};
 use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
 
@@ -195,9 +195,9 @@ impl Model {
         &self.device
     }
 
-    /// The type of what flows between the layers: the best for its cache.
-    pub fn dtype(&self) -> DType {
-        self.dtype
+    /// The type of keys and values where none is asked for.
+    pub fn cache_type(&self) -> DType {
+        cache_type(self.matrices, self.precision, !self.device.is_cpu())
     }
 
     /// Bytes that a GPU's pool should hold for steps of so many tokens, with keys and values of a type.
@@ -272,8 +272,8 @@ impl Model {
         let queries = cache.append_turned(number, rope, queries, keys, &qkv.narrow(1, heads + kv_heads, kv_heads)?, step)?;
         drop(qkv);
         let window = self.config.window.filter(|_| layer.windowed);
-        let how = Attend { scale: self.config.score_scale, window, cap: self.config.score_cap };
-        Ok(cache.attend(number, &queries, step, &how)?.cast(self.dtype)?)
+        let how = Attend { scale: self.config.score_scale, window, cap: self.config.score_cap, to: self.dtype };
+        Ok(cache.attend(number, &queries, step, &how)?)
     }
 }
 

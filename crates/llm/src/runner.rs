@@ -15,7 +15,7 @@ use crate::model::Model;
 pub struct RunnerOptions {
     /// Tokens that the cache has room for, of all sequences together.
     pub room: usize,
-    /// What the cache holds; the model's own type without it.
+    /// What the cache holds; without it what [`Model::cache_type`] says.
     pub cache: Option<DType>,
     /// Tokens that go through the model at once: prompts that are longer go in pieces. Without it [`RunnerOptions::chunk_on`] the device.
     pub chunk: Option<usize>,
@@ -135,7 +135,7 @@ impl Runner {
         if blocks > most {
             return Err(Error::Room { wanted: options.room, there: most * BLOCK });
         }
-        let dtype = options.cache.unwrap_or(model.dtype());
+        let dtype = options.cache.unwrap_or_else(|| model.cache_type());
         let before = model.device().free_memory();
         let made = KvCache::new(model.device(), dtype, config.layers, blocks, config.kv_heads, config.head_dim);
         let cache = match made {

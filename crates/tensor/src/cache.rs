@@ -27,6 +27,8 @@ pub struct Attend {
     pub window: Option<usize>,
     /// The soft cap of scores.
     pub cap: Option<f32>,
+    /// The type of what is found.
+    pub to: DType,
 }
 
 impl KvCache {
@@ -139,7 +141,6 @@ impl KvCache {
         let (starts, lengths, table) = (step.starts()?, step.lengths()?, step.table()?);
         match queries.device() {
             Device::Gpu(gpu) => {
-                let dtype = queries.dtype();
                 let queries = queries.cast(self.dtype)?;
                 let (table, lengths) = (Some(table.view()?), Some(lengths.view()?));
                 let kv = KeyValues { keys: key_pool.view()?, values: value_pool.view()?, table, lengths };
@@ -149,8 +150,9 @@ impl KvCache {
                 let found = if step.longest() == 1 && sequences == tokens {
                     let queries = queries.reshape(&[sequences, 1, heads, dim])?;
                     let queries = queries.view()?;
+                    let dtype = if how.to == DType::F32 { how.to } else { self.dtype };
                     let to = [sequences, 1, heads, dim];
-                    Tensor::on_gpu(gpu, self.dtype, &to, |out| kernels.decode_attention(stream, &queries, &kv, &options, out))?
+                    Tensor::on_gpu(gpu, dtype, &to, |out| kernels.decode_attention(stream, &queries, &kv, &options, out))?
                 } else {
                     let packed = Packed { queries: starts.view()?, longest: step.longest(), keys: None };
                     let queries = queries.view()?;
@@ -159,7 +161,7 @@ impl KvCache {
                         kernels.attention_packed(stream, &queries, &kv, &packed, &options, out, None)
                     })?
                 };
-                found.reshape(&[tokens, heads * dim])?.cast(dtype)
+                found.reshape(&[tokens, heads * dim])?.cast(how.to)
             }
             Device::Cpu => {
                 let queries = queries.host::<f32>()?;

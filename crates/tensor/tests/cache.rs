@@ -68,7 +68,7 @@ fn numbers_that_contradict_each_other_are_refused() {
 fn a_cache_takes_only_what_it_has_room_for() {
     for device in common::devices() {
         let mut cache = KvCache::new(&device, DType::F32, 1, 4, HEADS, DIM).unwrap();
-        let how = Attend { scale: 1.0, window: None, cap: None };
+        let how = Attend { scale: 1.0, window: None, cap: None, to: DType::F32 };
         let (keys, queries) = (random(&[5, HEADS, DIM], &device), random(&[5, 2 * HEADS, DIM], &device));
         let step = Step::new(&good(), &device).unwrap();
         cache.append(0, &keys, &keys, &step).unwrap();

@@ -2,7 +2,7 @@
 //
 // The queries of all heads that share keys, token by token, are rows; a block has some of them. Its keys are one of `splits` parts of the
 // sequence's. With more than one part a block leaves its result in `partial`, with the logarithm (to base 2) of its sum, and `combine`
-// puts them together.
+// puts them together. T is the type of queries, keys and values, U that of the result.
 
 struct Decode {
     // Of paged keys and values a block is a sequence.
@@ -18,13 +18,13 @@ struct Decode {
 
 struct Operands {
     const T *q, *k, *v;
-    T *out;
+    U *out;
     f32 *partial, *logs;
     const i32 *table, *lengths;
     const f32 *slopes;
 };
 #define OPERANDS                                                                                                                   \
-    const T *q, const T *k, const T *v, T *out, f32 *partial, f32 *logs, const i32 *table, const i32 *lengths, const f32 *slopes
+    const T *q, const T *k, const T *v, U *out, f32 *partial, f32 *logs, const i32 *table, const i32 *lengths, const f32 *slopes
 #define OPERANDS_GIVEN Operands{q, k, v, out, partial, logs, table, lengths, slopes}
 
 // The keys that the query of a token sees.
@@ -111,7 +111,7 @@ __device__ inline f32 power(f32 x, f32 largest) { return x == UNSEEN ? 0 : power
 // An element of a row's result, and the logarithm of its sum.
 __device__ inline void leave(const Decode &d, const Operands &of, const Part &part, i32 row, i32 column, f32 value, f32 log) {
     if (d.splits == 1) {
-        of.out[d.out.at(part.sequence, part.token(d, row), part.head(d, row)) + (i64)column * d.out.element] = Narrow<T>::from(value);
+        of.out[d.out.at(part.sequence, part.token(d, row), part.head(d, row)) + (i64)column * d.out.element] = Narrow<U>::from(value);
         return;
     }
     const i64 at = part.left_at(d, row);
@@ -121,7 +121,7 @@ __device__ inline void leave(const Decode &d, const Operands &of, const Part &pa
 
 // The parts of a row put together: a block for each. Threads in y have different parts, at most two each; those in x, 32 of them, have
 // different columns. All that is loaded is under way at once.
-extern "C" __global__ void __launch_bounds__(1024) SYMBOL(NAME, _combine)(T *out, const f32 *partial, const f32 *logs, Decode d) {
+extern "C" __global__ void __launch_bounds__(1024) SYMBOL(NAME, _combine)(U *out, const f32 *partial, const f32 *logs, Decode d) {
     extern __shared__ f32 sums[];
     take_turn();
     const i64 row = blockIdx.x;
@@ -148,11 +148,11 @@ extern "C" __global__ void __launch_bounds__(1024) SYMBOL(NAME, _combine)(T *out
         if (lane + 32 * c < DIM) sums[threadIdx.y * DIM + lane + 32 * c] = first * values[0][c] + second * values[1][c];
     __syncthreads();
     const i32 head = row % d.heads, token = row / d.heads % d.tokens;
-    T *to = out + d.out.at(row / d.heads / d.tokens, token, head);
+    U *to = out + d.out.at(row / d.heads / d.tokens, token, head);
     for (int column = threadIdx.y * 32 + lane; column < DIM; column += blockDim.y * 32) {
         f32 value = 0;
 #pragma unroll 8
         for (int y = 0; y < blockDim.y; ++y) value += sums[y * DIM + column];
-        to[(i64)column * d.out.element] = Narrow<T>::from(total == 0 ? 0 : value / total);
+        to[(i64)column * d.out.element] = Narrow<U>::from(total == 0 ? 0 : value / total);
     }
 }

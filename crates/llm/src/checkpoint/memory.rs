@@ -31,7 +31,7 @@ pub struct Plan {
     pub matrices: Option<Kind>,
     /// How exactly products with quantised weights are computed.
     pub precision: Precision,
-    /// The type of keys and values; what flows between the layers without it.
+    /// The type of keys and values; without it what [`Checkpoint::cache_type`] says.
     pub cache: Option<DType>,
     /// Tokens that there is room for.
     pub context: usize,
@@ -100,7 +100,8 @@ impl Memory {
     pub fn new(config: &Config, weights: u64, matrices: Kind, plan: &Plan) -> Memory {
         let gpu = !plan.device.is_cpu();
         let flow = flowing(matrices, gpu);
-        let kv_per_token = product(&[2, config.layers, config.kv_heads, config.head_dim, plan.cache.unwrap_or(flow).size()]);
+        let cache = plan.cache.unwrap_or_else(|| cache_type(matrices, plan.precision, gpu));
+        let kv_per_token = product(&[2, config.layers, config.kv_heads, config.head_dim, cache.size()]);
         let kv = kv_per_token.saturating_mul(plan.context.checked_next_multiple_of(BLOCK).unwrap_or(plan.context) as u64);
         let moments = Moments::of(config, matrices, plan);
         let logits = product(&[config.vocab, 4]);
@@ -135,7 +136,7 @@ impl Moments {
         let Config { hidden, feed_forward, heads, kv_heads, head_dim, .. } = *config;
         let gpu = !plan.device.is_cpu();
         let flow = flowing(matrices, gpu);
-        let cache = plan.cache.unwrap_or(flow);
+        let cache = plan.cache.unwrap_or_else(|| cache_type(matrices, plan.precision, gpu));
         let tokens = plan.chunk.clamp(1, plan.context.max(1));
         let [queries, keys] = [heads, kv_heads].map(|heads| heads.saturating_mul(head_dim));
         let all = queries.saturating_add(keys).saturating_add(keys);
@@ -184,6 +185,15 @@ fn flowing(matrices: Kind, gpu: bool) -> DType {
     }
 }
 
+/// See [`Checkpoint::cache_type`].
+pub(crate) fn cache_type(matrices: Kind, precision: Precision, gpu: bool) -> DType {
+    match matrices {
+        // Rounding them is less than what rounding the vectors of products does, and GPUs attend to 16 bits several times as fast.
+        Kind::Quant(_) if gpu && precision == Precision::Fast => DType::F16,
+        _ => flowing(matrices, gpu),
+    }
+}
+
 impl Checkpoint {
     /// How much memory the model takes.
     pub fn memory(&self, plan: &Plan) -> Result<Memory> {
@@ -195,6 +205,12 @@ impl Checkpoint {
     /// The type of the matrices, as far as computing with them goes.
     pub(crate) fn main_kind(&self, matrices: Option<Kind>) -> Result<Kind> {
         Ok(main_kind(&self.converted(matrices)?))
+    }
+
+    /// The type of keys and values on a device where none is asked for: that of plain weights of 16 bits on a GPU, `f16` there beside
+    /// quantised ones that are multiplied fast, `f32` elsewhere.
+    pub fn cache_type(&self, matrices: Option<Kind>, precision: Precision, device: &Device) -> Result<DType> {
+        Ok(cache_type(self.main_kind(matrices)?, precision, !device.is_cpu()))
     }
 
     /// The type of what flows between the layers of the model on a device.

@@ -46,7 +46,7 @@ pub(super) struct Which {
     /// Convert the weights while loading.
     #[arg(long = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = kind)]
     pub kind: Option<Kind>,
-    /// The type of keys and values; default f32, or that of plain weights on a GPU.
+    /// The type of keys and values; default f32, on a GPU that of plain weights, or f16 with fast products of quantised ones.
     #[arg(long, value_name = "f16|bf16|f32", value_parser = cache_type)]
     pub cache: Option<DType>,
     /// Tokens of a prompt that are computed at once; default 512, on a GPU 2048 or 4096, or fewer if memory is short.
