@@ -128,11 +128,12 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         bar.set_message(case.name.clone());
         let mut run = (case.make)(&bench).map_err(|failure| named(&case.name, failure))?;
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let span = if matches!(case.work, Work::Flops(_)) { time::LONG_SPAN } else { time::SPAN };
         // By turns: a card's clock goes down while it is at work, and up again.
         for round in 0..if small { 1 } else { ROUNDS } {
-            ours.push(timer.seconds(&mut run).map_err(|failure| named(&case.name, failure))?);
+            ours.push(timer.seconds(&mut run, span).map_err(|failure| named(&case.name, failure))?);
             if let (Some(torch), Some(expression)) = (&mut torch, &case.torch) {
-                theirs.push(if round == 0 { torch.seconds(expression)? } else { torch.again()? });
+                theirs.push(if round == 0 { torch.seconds(expression, span)? } else { torch.again(span)? });
             }
         }
         drop(run);
@@ -195,7 +196,7 @@ pub(super) fn library_product(device: &warpwave_gpu::Device, jit: &warpwave_jit:
     let case = matrix::weights();
     let Work::Flops(flops) = case.work else { return Ok(None) };
     let mut run = (case.make)(&bench)?;
-    let seconds = Timer::new(&bench, false)?.seconds(&mut run)?;
+    let seconds = Timer::new(&bench, false)?.seconds(&mut run, time::LONG_SPAN)?;
     Ok(Some(flops as f64 / seconds / 1e12))
 }
 
@@ -204,7 +205,7 @@ fn copies(bench: &Bench, timer: &mut Timer, sizes: Sizes) -> Result<f64, Failure
     let len = sizes.of(COPIED / 2, 1 << 16);
     let (from, mut to, stream) = (bench.normal(DType::F32, len / 4)?, bench.room(DType::U8, len)?, bench.stream.clone());
     let mut run: Run = Box::new(move || Ok(stream.copy(&from, &mut to)?));
-    Ok(2.0 * len as f64 / timer.seconds(&mut run)? / 1e9)
+    Ok(2.0 * len as f64 / timer.seconds(&mut run, time::SPAN)? / 1e9)
 }
 
 fn report(context: &mut Context<'_>, json: bool, model: &str, peer: Option<&str>, ceiling: f64, rows: &[Row]) -> Outcome {

@@ -45,7 +45,7 @@ for line in sys.stdin:
         with torch.no_grad():
             call()
             torch.cuda.synchronize()
-            runs = int(min(100, max(3, 0.04 / max(batch(call, 2), 1e-6))))
+            runs = int(min(100, max(3, case["span"] / max(batch(call, 2), 1e-6))))
             answer = {"seconds": batch(call, runs)}
     except Exception as error:
         answer = {"error": str(error).splitlines()[0][:200] if str(error) else type(error).__name__}

@@ -1,5 +1,7 @@
 //! PyTorch beside us: a process that times expressions, one after the other, in turn with our own.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::super::super::Failure;
@@ -22,13 +24,13 @@ impl Peer {
     }
 
     /// Seconds of one run, or why it has none.
-    pub fn seconds(&mut self, case: &Torch) -> Result<Result<f64, String>, Failure> {
-        self.ask(json!({ "setup": case.setup, "call": case.call }))
+    pub fn seconds(&mut self, case: &Torch, span: Duration) -> Result<Result<f64, String>, Failure> {
+        self.ask(json!({ "setup": case.setup, "call": case.call, "span": span.as_secs_f64() }))
     }
 
     /// The same of the last case.
-    pub fn again(&mut self) -> Result<Result<f64, String>, Failure> {
-        self.ask(json!({}))
+    pub fn again(&mut self, span: Duration) -> Result<Result<f64, String>, Failure> {
+        self.ask(json!({ "span": span.as_secs_f64() }))
     }
 
     fn ask(&mut self, question: Value) -> Result<Result<f64, String>, Failure> {
