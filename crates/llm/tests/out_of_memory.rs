@@ -100,8 +100,8 @@ fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {
     let model = load(&checkpoint, device).unwrap();
     let (what, missing, left) = facts(Runner::new(model, RunnerOptions { room, ..RunnerOptions::default() }).map(drop).unwrap_err());
     assert!(what.contains("keys and values of 131072 tokens"), "{what}");
-    // Six layers, two heads of 64 floats, keys and values.
-    assert_eq!(missing, room as u64 * 6 * 2 * 64 * 4 * 2 - left);
+    // Six layers, two heads of 64 numbers of 16 bits, keys and values.
+    assert_eq!(missing, room as u64 * 6 * 2 * 64 * 2 * 2 - left);
     assert!(free(gpu) >= before, "{device}: of {before} bytes only {} are free again: the model is gone, too", free(gpu));
     drop(taken);
     device.trim().unwrap();
