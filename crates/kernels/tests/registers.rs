@@ -29,6 +29,7 @@ const HOT: &[&str] = &[
     "argmax_f32_u32",
     "softmax_bf16_items0",
     "rms_norm_bf16_bf16_items8",
+    "rms_norm_f32_f32_bf16_items8",
     "layer_norm_f32_f32_items8",
     "cumsum_f32_f32",
     "gather_u16_u32",

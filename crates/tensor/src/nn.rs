@@ -110,37 +110,43 @@ impl Tensor {
 
     /// `x / √(mean(x²) + ε) · weight` along the last dimension.
     pub fn rms_norm(&self, weight: &Tensor, epsilon: f32) -> Result<Tensor> {
+        self.rms_norm_as(weight, epsilon, self.dtype())
+    }
+
+    /// The same as another type: of `f32` results may be of 16 bits.
+    pub fn rms_norm_as(&self, weight: &Tensor, epsilon: f32, to: DType) -> Result<Tensor> {
         self.check_norm(weight)?;
         match self.device() {
             Device::Gpu(gpu) => {
                 let norm = Norm { weight: Some(weight.view()?), bias: None, epsilon: epsilon.into() };
                 let view = self.view()?;
-                Tensor::on_gpu(gpu, self.dtype(), self.shape(), |out| gpu.kernels.rms_norm(&gpu.stream, &view, &norm, out))
+                Tensor::on_gpu(gpu, to, self.shape(), |out| gpu.kernels.rms_norm(&gpu.stream, &view, &norm, out))
             }
             Device::Cpu => {
                 let (x, weight) = (self.host::<f32>()?, weight.host::<f32>()?);
                 Tensor::on_cpu(self.shape(), |out| {
                     cpu::rms_norm(&x, &weight, epsilon, out);
                     Ok(())
-                })
+                })?
+                .cast(to)
             }
         }
     }
 
-    /// Adds `x` to this tensor, and gives the norm of the sum.
-    pub fn add_rms_norm(&mut self, x: &Tensor, weight: &Tensor, epsilon: f32) -> Result<Tensor> {
+    /// Adds `x` to this tensor, and gives the norm of the sum as a type: this one's, or where this is of `f32` one of 16 bits.
+    pub fn add_rms_norm(&mut self, x: &Tensor, weight: &Tensor, epsilon: f32, to: DType) -> Result<Tensor> {
         self.same("add_rms_norm", x)?;
         self.check_norm(weight)?;
         match self.device().clone() {
             Device::Gpu(gpu) => {
                 let norm = Norm { weight: Some(weight.view()?), bias: None, epsilon: epsilon.into() };
-                let (dtype, to) = (self.dtype(), self.shape().to_vec());
+                let shape = self.shape().to_vec();
                 let (mut residual, x) = (self.view_mut()?, x.view()?);
-                Tensor::on_gpu(&gpu, dtype, &to, |out| gpu.kernels.add_rms_norm(&gpu.stream, &x, &mut residual, &norm, out))
+                Tensor::on_gpu(&gpu, to, &shape, |out| gpu.kernels.add_rms_norm(&gpu.stream, &x, &mut residual, &norm, out))
             }
             Device::Cpu => {
                 self.add_in_place(x)?;
-                self.rms_norm(weight, epsilon)
+                self.rms_norm_as(weight, epsilon, to)
             }
         }
     }

@@ -23,7 +23,7 @@ impl Need {
     pub fn of(checkpoint: &Checkpoint, device: &Device, which: &Which, context: usize) -> Result<Need, Failure> {
         let cache = match which.cache {
             Some(cache) => cache,
-            None => checkpoint.flowing(which.kind, device)?,
+            None => checkpoint.multiplied(which.kind, device)?,
         };
         let free = device.free_memory();
         let chunk = which.chunk.map_or_else(|| RunnerOptions::chunk_on(device), |chunk| chunk as usize);
