@@ -42,6 +42,7 @@ const HOT: &[&str] = &[
     "flash_hopper_bf16_d128",
     "flash_plain_f32_d128",
     "swiglu_bf16",
+    "swiglu_f32_bf16",
     "rope_bf16_i32_f32",
     "append_f32_bf16_i32",
     "decode_tiles_bf16_dim128",

@@ -11,6 +11,11 @@ use crate::error::{Error, Result};
 /// The type of what flows between the layers.
 pub(crate) const FLOW: DType = DType::F32;
 
+/// The type of gates and what they are multiplied with, for so many tokens: not rounded unless there are so many that their bytes count.
+pub(crate) fn gates(dtype: DType, tokens: usize) -> DType {
+    if tokens <= 64 { FLOW } else { dtype }
+}
+
 /// How a model is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadOptions {
@@ -227,6 +232,7 @@ impl Model {
         let positions = step.positions()?;
         let rope = self.rope.at(&positions)?;
         let windowed = self.rope_windowed.as_ref().map(|rope| rope.at(&positions)).transpose()?;
+        let gates = gates(self.dtype, x.size(0));
         let mut h = x.rms_norm_as(&self.layers.first().ok_or(Error::NoLayers)?.attention_norm, epsilon, self.dtype)?;
         for (number, layer) in self.layers.iter().enumerate() {
             let rope = windowed.as_ref().filter(|_| layer.windowed).unwrap_or(&rope);
@@ -237,7 +243,7 @@ impl Model {
             }
             h = x.add_rms_norm(&found, &layer.feed_norm, epsilon, self.dtype)?;
             drop(found);
-            let gated = self.product(&layer.gate_up, &h, self.dtype)?.glu(config.glu)?;
+            let gated = self.product(&layer.gate_up, &h, gates)?.glu(config.glu, self.dtype)?;
             let mut fed = self.product(&layer.down, &gated, FLOW)?;
             drop(gated);
             if let Some(norm) = &layer.feed_post_norm {

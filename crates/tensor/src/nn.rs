@@ -151,8 +151,9 @@ impl Tensor {
         }
     }
 
-    /// `f(gate) · up` of rows that have the gates first and the other factors behind them.
-    pub fn glu(&self, glu: Glu) -> Result<Tensor> {
+    /// `f(gate) · up` of rows that have the gates first and the other factors behind them, as a type: this one's, or where this is of
+    /// `f32` one of 16 bits.
+    pub fn glu(&self, glu: Glu, dtype: DType) -> Result<Tensor> {
         let Some((last, outer)) = self.shape().split_last().filter(|(last, _)| last.is_multiple_of(2)) else {
             return Err(shape("a gate", format!("the rows of {:?} are not two halves", self.shape())));
         };
@@ -160,7 +161,7 @@ impl Tensor {
         match self.device() {
             Device::Gpu(gpu) => {
                 let view = self.view()?;
-                Tensor::on_gpu(gpu, self.dtype(), &to, |out| gpu.kernels.glu_halves(&gpu.stream, glu, &view, out))
+                Tensor::on_gpu(gpu, dtype, &to, |out| gpu.kernels.glu_halves(&gpu.stream, glu, &view, out))
             }
             Device::Cpu => {
                 let x = self.host::<f32>()?;
@@ -172,7 +173,8 @@ impl Tensor {
                     };
                     cpu::glu_rows(gate, &x, last / 2, out);
                     Ok(())
-                })
+                })?
+                .cast(dtype)
             }
         }
     }

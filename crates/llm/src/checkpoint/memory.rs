@@ -12,7 +12,7 @@ use warpwave_weights::Kind;
 use super::Checkpoint;
 use super::error::Result;
 use crate::config::{Config, Family};
-use crate::model::FLOW;
+use crate::model::{FLOW, gates};
 
 /// What GPUs' libraries of products work in.
 const WORKSPACE: u64 = 32 << 20;
@@ -122,9 +122,10 @@ impl Memory {
 fn captured(config: &Config, dtype: DType, context: usize) -> u64 {
     let Config { hidden, feed_forward, heads, kv_heads, head_dim, layers, vocab, .. } = *config;
     let [queries, keys] = [heads, kv_heads].map(|heads| heads.saturating_mul(head_dim));
-    let taken = [hidden, hidden, queries, keys, keys, queries, feed_forward, feed_forward, feed_forward];
+    let taken = [hidden, hidden, queries, keys, keys, queries, feed_forward];
     let taken = taken.iter().fold(0u64, |sum, width| sum.saturating_add(product(&[*width, dtype.size()])));
-    let each = taken.saturating_add(product(&[2, hidden, FLOW.size()])).saturating_add(product(&[SPLITS, queries, 4]));
+    let wide = product(&[2, hidden, FLOW.size()]).saturating_add(product(&[2, feed_forward, gates(dtype, 1).size()]));
+    let each = taken.saturating_add(wide).saturating_add(product(&[SPLITS, queries, 4]));
     // As wide as the table of blocks, and from 16 on.
     let graphs = u64::from(context.div_ceil(16 * BLOCK).max(1).checked_next_power_of_two().map_or(63, usize::ilog2)) + 1;
     each.saturating_mul(layers as u64).saturating_add(product(&[2, vocab, 4])).saturating_mul(graphs)
@@ -143,7 +144,7 @@ impl Moments {
         let of = |width: usize, size: usize| product(&[tokens, width, size]);
         let [x, found] = [of(hidden, FLOW.size()); 2];
         let [h, qkv, q, gated] = [hidden, all, queries, feed_forward].map(|width| of(width, dtype.size()));
-        let gate_up = of(feed_forward, 2 * dtype.size());
+        let gate_up = of(feed_forward, 2 * gates(dtype, tokens).size());
         // Where the cache is of another type, queries and what is found are there in both.
         let other = if cache != dtype && gpu { of(queries, cache.size()) } else { 0 };
         let normed = matches!(config.family, Family::Qwen3 | Family::Gemma3);
