@@ -14,6 +14,9 @@ use crate::view::{View, ViewMut};
 static GLU: File =
     File { name: "glu.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/glu.cu")], kernels: &["_vectors", "_rows", "_single", "_single64"] };
 
+/// Types of results of f32.
+const FROM_F32: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
+
 /// What a gate goes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -45,23 +48,29 @@ impl Glu {
         }
     }
 
-    fn recipe(self, dtype: DType) -> Recipe {
+    fn recipe(self, dtype: DType, to: DType) -> Recipe {
         // The error function of doubles takes all registers that there are.
         let unroll = if self == Glu::GeluErf { 1 } else { 2 };
-        Recipe::new(&GLU, self.name(), &[dtype.name()], &[("UNROLL", unroll)])
+        let types = [dtype.name(), to.name()];
+        Recipe::new(&GLU, self.name(), &types[..if to == dtype { 1 } else { 2 }], &[("UNROLL", unroll)])
     }
 }
 
 impl Kernels {
-    /// `out = f(gate) · up`, rounded once.
+    /// `out = f(gate) · up`, rounded once. Of f32 the result may be of 16 bits.
     pub fn glu(&self, stream: &Stream, op: Glu, gate: &View<'_>, up: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
         let dtype = gate.dtype();
         one_of(op.name(), "the gate", gate, &FLOATS)?;
         same_type(op.name(), "the other factor", *up, dtype)?;
-        same_type(op.name(), "the result", out.as_view(), dtype)?;
+        let out = out.as_view();
+        if dtype == DType::F32 {
+            one_of(op.name(), "the result", &out, &FROM_F32)?;
+        } else {
+            same_type(op.name(), "the result", out, dtype)?;
+        }
         let inputs = [("the gate", *gate), ("the other factor", *up)];
         let scalars = Scalars { floats: [0.0; 2], ints: [0; 2] };
-        self.run(stream, &Call { recipe: op.recipe(dtype), scalars, inputs: &inputs }, out.as_view())
+        self.run(stream, &Call { recipe: op.recipe(dtype, out.dtype()), scalars, inputs: &inputs }, out)
     }
 
     /// The same of one view, whose last dimension has the gates first and the other factors behind them.
@@ -76,5 +85,6 @@ impl Kernels {
 
 /// Every program of these operations.
 pub(crate) fn recipes() -> Vec<Recipe> {
-    Glu::ALL.into_iter().flat_map(|op| FLOATS.map(|dtype| op.recipe(dtype))).collect()
+    let types = FLOATS.map(|dtype| (dtype, dtype)).into_iter().chain([DType::F16, DType::Bf16].map(|to| (DType::F32, to)));
+    types.flat_map(|(dtype, to)| Glu::ALL.map(|op| op.recipe(dtype, to))).collect()
 }

@@ -88,15 +88,21 @@ fn held(dtype: DType, softmax: bool, packs: usize) -> u32 {
     }
 }
 
-fn recipe(op: &'static str, from: DType, weight: Option<DType>, items: u32, held: u32, residual: bool) -> Recipe {
+/// The types of a norm's weight, and of its results where they are not of the input's.
+type Kinds = Option<(DType, Option<DType>)>;
+
+fn recipe(op: &'static str, from: DType, kinds: Kinds, items: u32, held: u32, residual: bool) -> Recipe {
     let file = match items {
         0 => &LONG,
         _ if items == 8 || op == "group_norm" => &WIDE,
         _ => &SHORT,
     };
-    let types: Vec<_> = std::iter::once(from).chain(weight).map(DType::name).collect();
+    let types: Vec<_> = std::iter::once(from)
+        .chain(kinds.into_iter().flat_map(|(weight, to)| std::iter::once(weight).chain(to)))
+        .map(DType::name)
+        .collect();
     // As many as hide one another's waiting, as far as the registers reach.
-    let greedy = thin(from, residual) || (weight.is_none() && (from != DType::F32 || items == 8));
+    let greedy = thin(from, residual) || (kinds.is_none() && (from != DType::F32 || items == 8));
     let blocks = match items {
         _ if from == DType::F64 => 1,
         0 | 8 => 2 - u32::from(greedy),
@@ -143,12 +149,12 @@ impl Kernels {
         self.normalise(stream, &Call { op, x, residual: None, norm: None, out, axes: axis..axis + 1, groups: 1 })
     }
 
-    /// `out = x / √(mean(x²) + ε) · weight` along the last axis.
+    /// `out = x / √(mean(x²) + ε) · weight` along the last axis. Of f32 the result may be of 16 bits.
     pub fn rms_norm(&self, stream: &Stream, x: &View<'_>, norm: &Norm<'_>, out: &mut ViewMut<'_>) -> Result<()> {
         self.last_axis(stream, "rms_norm", *x, None, norm, out.as_view())
     }
 
-    /// `residual = residual + x`, rounded, then `out = rms_norm(residual)`: in one go.
+    /// `residual = residual + x`, rounded, then `out = rms_norm(residual)`: in one go. Of f32 the result may be of 16 bits.
     pub fn add_rms_norm(
         &self,
         stream: &Stream,
@@ -222,7 +228,11 @@ impl Kernels {
         let residual = residual.map(|view| ("the residual", view));
         let views = [("the result", *out), ("the input", *x)].into_iter().chain(residual).chain(weight).chain(bias);
         self.check_devices(op, stream, views)?;
-        same_type(op, "the result", *out, dtype)?;
+        let narrowed = *op == "rms_norm" && dtype == DType::F32;
+        if out.dtype() != dtype && !(narrowed && matches!(out.dtype(), DType::F16 | DType::Bf16)) {
+            let expected = if narrowed { "f32, f16 or bf16".to_owned() } else { dtype.to_string() };
+            return Err(wrong_type(op, "the result", out.dtype(), expected));
+        }
         for (what, view) in std::iter::once(("the result", *out)).chain(residual) {
             if view.layout().shape() != shape {
                 return Err(wrong_shape(op, what, &view, format!("the input has {shape:?}")));
@@ -305,10 +315,10 @@ impl Kernels {
             [row] => operands.iter().all(|(k, view)| view.is_none() || row.strides[*k] == 1),
             _ => false,
         };
-        let (size, width) = (dtype.size(), PACK / dtype.size());
+        let width = PACK / dtype.size();
         let fits = n.is_multiple_of(width)
             && (!grouped || (spatial.is_multiple_of(width) && n <= MOST_CHANNELS * spatial))
-            && operands.iter().all(|(k, view)| view.is_none_or(|view| packs_fit(*k, view.address(), size, width, &kept)))
+            && operands.iter().all(|(k, view)| view.is_none_or(|view| packs_fit(*k, view.address(), view.dtype().size(), width, &kept)))
             && (grouped
                 || [weight, bias].into_iter().flatten().all(|view| step(Some(view)) == 1 && view.address().is_multiple_of(PACK as u64)));
         let rows = lines.walk.n as usize;
@@ -334,10 +344,10 @@ impl Kernels {
             }),
             false => strided(rows),
         };
-        let kind = norm.map(|_| kind);
-        let kernels = self.load(&match kind {
-            Some(kind) if way.clusters => clusters(op, dtype, kind),
-            _ => recipe(op, dtype, kind, way.items, held, residual.is_some()),
+        let to = Some(out.dtype()).filter(|to| *to != dtype);
+        let kernels = self.load(&match norm {
+            Some(_) if way.clusters => clusters(op, dtype, kind),
+            _ => recipe(op, dtype, norm.map(|_| (kind, to)), way.items, held, residual.is_some()),
         })?;
         let mut launch = way.launch.early();
         if way.clusters {
@@ -457,10 +467,15 @@ pub(crate) fn recipes() -> Vec<Recipe> {
             }
             let (narrow, held) = (dtype != DType::F32, held(dtype, false, 0));
             for kind in std::iter::once(dtype).chain(narrow.then_some(DType::F32)) {
-                recipes.extend(["rms_norm", "layer_norm", "group_norm"].map(|op| recipe(op, dtype, Some(kind), items, held, false)));
-                recipes.extend(["rms_norm", "layer_norm"].map(|op| recipe(op, dtype, Some(kind), items, held, true)));
+                recipes
+                    .extend(["rms_norm", "layer_norm", "group_norm"].map(|op| recipe(op, dtype, Some((kind, None)), items, held, false)));
+                recipes.extend(["rms_norm", "layer_norm"].map(|op| recipe(op, dtype, Some((kind, None)), items, held, true)));
             }
         }
+    }
+    for (to, items) in [DType::F16, DType::Bf16].into_iter().flat_map(|to| std::iter::once(0).chain(ITEMS).map(move |items| (to, items))) {
+        let (kinds, held) = (Some((DType::F32, Some(to))), held(DType::F32, false, 0));
+        recipes.extend([false, true].map(|residual| recipe("rms_norm", DType::F32, kinds, items, held, residual)));
     }
     recipes
 }

@@ -176,6 +176,10 @@ fn reductions_say_what_is_wrong() {
         });
         refuses("a bias", argument, &|kernels, stream, out| kernels.rms_norm(stream, &flat, &norm(None, Some(eight), 0.0), out));
         refuses("a negative ε", argument, &|kernels, stream, out| kernels.rms_norm(stream, &flat, &norm(None, None, -1.0), out));
+        refuses("a wider result", dtype, &|kernels, stream, out| {
+            let halves = stream.alloc_zeroed::<f16>(64).unwrap();
+            kernels.rms_norm(stream, &View::new(&halves, square)?, &norm(None, None, 0.0), out)
+        });
         refuses("groups that do not fit", argument, &|kernels, stream, out| kernels.group_norm(stream, &flat, 3, &plain, out));
         refuses("no groups", argument, &|kernels, stream, out| kernels.group_norm(stream, &flat, 0, &plain, out));
         let mut other = poisoned(&stream, 64);
@@ -185,6 +189,12 @@ fn reductions_say_what_is_wrong() {
         let mut view = ViewMut::new(&mut out, square).unwrap();
         assert!(matches!(kernels.add_rms_norm(&stream, &flat, &mut residual, &plain, &mut view), Err(Error::WrongShape { .. })));
         assert!(matches!(kernels.add_layer_norm(&stream, &flat, &mut residual, &plain, &mut view), Err(Error::WrongShape { .. })));
+        // Results of 16 bits: of an rms norm of f32 alone.
+        let mut halves = ViewMut::of_bytes(out.view_mut().into_bytes(), DType::F16, square).unwrap();
+        assert!(matches!(kernels.layer_norm(&stream, &flat, &plain, &mut halves), Err(Error::WrongType { .. })));
+        assert!(matches!(kernels.softmax(&stream, &flat, 1, &mut halves), Err(Error::WrongType { .. })));
+        let mut bytes = ViewMut::of_bytes(out.view_mut().into_bytes(), DType::U8, square).unwrap();
+        assert!(matches!(kernels.rms_norm(&stream, &flat, &plain, &mut bytes), Err(Error::WrongType { .. })));
         untouched(&stream, &other);
         untouched(&stream, &out);
     }

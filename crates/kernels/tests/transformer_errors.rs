@@ -7,8 +7,8 @@ use half::bf16;
 use warpwave_gpu::{Device, Stream};
 use warpwave_jit::Jit;
 use warpwave_kernels::{
-    AppendAt, AttentionOptions, Error, Glu, Kernels, KeyValues, Layout, Penalties, Places, Randomness, Result, Rope, RopeAngles, RopePairs,
-    Sampling, View, ViewMut,
+    AppendAt, AttentionOptions, DType, Error, Glu, Kernels, KeyValues, Layout, Penalties, Places, Randomness, Result, Rope, RopeAngles,
+    RopePairs, Sampling, View, ViewMut,
 };
 
 fn of(shape: &[usize]) -> Layout {
@@ -177,6 +177,10 @@ fn gates_and_samples_refuse() {
         });
         refuses(&device, "whole gates", WRONG_TYPE, |kernels, stream, out| {
             kernels.glu(stream, Glu::Gelu, &count(&SHAPE), &count(&SHAPE), out)
+        });
+        refuses(&device, "a wider result", WRONG_TYPE, |kernels, stream, out| {
+            let narrow = View::of_bytes(floats.view().into_bytes(), DType::F16, of(&SHAPE)).unwrap();
+            kernels.glu(stream, Glu::Silu, &narrow, &narrow, out)
         });
         refuses(&device, "no halves", WRONG_SHAPE, |kernels, stream, out| kernels.glu_halves(stream, Glu::Silu, &view(&[2, 3, 4, 7]), out));
         refuses(&device, "other halves", WRONG_SHAPE, |kernels, stream, out| {

@@ -8,6 +8,14 @@ use crate::checkpoint::{Checkpoint, Moments, Plan, Weight, cache_type};
 use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
 
+/// The type of what flows between the layers.
+pub(crate) const FLOW: DType = DType::F32;
+
+/// The type of gates and what they are multiplied with, for so many tokens: not rounded unless there are so many that their bytes count.
+pub(crate) fn gates(dtype: DType, tokens: usize) -> DType {
+    if tokens <= 64 { FLOW } else { dtype }
+}
+
 /// How a model is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadOptions {
@@ -29,7 +37,8 @@ impl Default for LoadOptions {
 pub struct Model {
     config: Config,
     device: Device,
-    /// The type of what flows between the layers.
+    /// The type of what is multiplied with matrices. What flows between the layers and is added to is `f32`: each layer's sum rounded to
+    /// 16 bits would make a token depend on the order of sums.
     dtype: DType,
     precision: Precision,
     /// The type of the matrices, as far as computing with them goes.
@@ -79,7 +88,7 @@ impl<'a> Loader<'a> {
         taken.map_err(|error| error.at(self.device.name(), || format!("the weight {name}"), self.rest))
     }
 
-    /// A vector of a layer's numbers, in `f32` on a CPU and where norms take it.
+    /// A vector of a layer's numbers.
     fn vector(&mut self, name: &str, dtype: DType) -> Result<Tensor> {
         let floats = self.checkpoint.numbers(name)?;
         self.read(floats.len() * 4);
@@ -164,7 +173,7 @@ impl Model {
     fn load_parts(checkpoint: &Checkpoint, device: &Device, options: LoadOptions, progress: &mut dyn FnMut(usize)) -> Result<Model> {
         let config = checkpoint.config().clone();
         // Quantised weights are multiplied with f32; plain ones of one type with that, which on a CPU is f32 again.
-        let dtype = checkpoint.flowing(options.matrices, device)?;
+        let dtype = checkpoint.multiplied(options.matrices, device)?;
         let infos = checkpoint.converted(options.matrices)?;
         let rest = infos.iter().map(|info| info.kind.bytes(&info.shape).unwrap_or(0) as u64).sum();
         let mut loader = Loader { checkpoint, device, options, dtype, progress, rest };
@@ -175,7 +184,7 @@ impl Model {
             true => loader.linear(&["output".to_owned()])?,
             false => Linear::new(vec![embedding.clone()], None)?,
         };
-        let norm = loader.vector("output_norm.weight", dtype)?;
+        let norm = loader.vector("output_norm.weight", FLOW)?;
         let layers = (0..config.layers).map(|layer| Layer::load(&mut loader, layer, config.windowed[layer])).collect::<Result<_>>()?;
         let rope = loader.rope(&config.rope, &config, options.context.unwrap_or(config.context))?;
         let rope_windowed =
@@ -216,14 +225,15 @@ impl Model {
     /// The logits, `f32` of (wanted, vocabulary), of the tokens `wanted` (numbers of `u32` among the step's tokens), or of all.
     pub fn forward(&self, cache: &mut KvCache, step: &Step, wanted: Option<&Tensor>) -> Result<Tensor> {
         let (config, epsilon) = (&self.config, self.config.norm_eps);
-        let mut x = self.embedding.embedding(&step.ids()?, self.dtype)?;
+        let mut x = self.embedding.embedding(&step.ids()?, FLOW)?;
         if config.embedding_scale != 1.0 {
             x.scale_in_place(config.embedding_scale)?;
         }
         let positions = step.positions()?;
         let rope = self.rope.at(&positions)?;
         let windowed = self.rope_windowed.as_ref().map(|rope| rope.at(&positions)).transpose()?;
-        let mut h = x.rms_norm(&self.layers.first().ok_or(Error::NoLayers)?.attention_norm, epsilon)?;
+        let gates = gates(self.dtype, x.size(0));
+        let mut h = x.rms_norm_as(&self.layers.first().ok_or(Error::NoLayers)?.attention_norm, epsilon, self.dtype)?;
         for (number, layer) in self.layers.iter().enumerate() {
             let rope = windowed.as_ref().filter(|_| layer.windowed).unwrap_or(&rope);
             // What is no longer needed goes before more is taken: the fullest moment is what a prompt's piece costs.
@@ -231,39 +241,39 @@ impl Model {
             if let Some(norm) = &layer.attention_post_norm {
                 found = found.rms_norm(norm, epsilon)?;
             }
-            h = x.add_rms_norm(&found, &layer.feed_norm, epsilon)?;
+            h = x.add_rms_norm(&found, &layer.feed_norm, epsilon, self.dtype)?;
             drop(found);
-            let gated = self.product(&layer.gate_up, &h)?.glu(config.glu)?;
-            let mut fed = self.product(&layer.down, &gated)?;
+            let gated = self.product(&layer.gate_up, &h, gates)?.glu(config.glu, self.dtype)?;
+            let mut fed = self.product(&layer.down, &gated, FLOW)?;
             drop(gated);
             if let Some(norm) = &layer.feed_post_norm {
                 fed = fed.rms_norm(norm, epsilon)?;
             }
             let next = self.layers.get(number + 1).map_or(&self.norm, |layer| &layer.attention_norm);
-            h = x.add_rms_norm(&fed, next, epsilon)?;
+            h = x.add_rms_norm(&fed, next, epsilon, self.dtype)?;
         }
         if let Some(wanted) = wanted {
             h = h.rows(wanted)?;
         }
-        let mut logits = self.output.forward(&h, DType::F32, self.precision)?;
+        let mut logits = self.product(&self.output, &h, DType::F32)?;
         if let Some(cap) = config.logit_cap {
             logits.soft_cap_in_place(cap)?;
         }
         Ok(logits)
     }
 
-    fn product(&self, linear: &Linear, x: &Tensor) -> Result<Tensor> {
-        Ok(linear.forward(x, self.dtype, self.precision)?)
+    fn product(&self, linear: &Linear, x: &Tensor, to: DType) -> Result<Tensor> {
+        Ok(linear.forward(x, to, self.precision)?)
     }
 
     fn attention(&self, number: usize, layer: &Layer, rope: &RopeAt<'_>, h: &Tensor, cache: &mut KvCache, step: &Step) -> Result<Tensor> {
         let found = self.attend(number, layer, rope, h, cache, step)?;
-        self.product(&layer.attention_out, &found)
+        self.product(&layer.attention_out, &found, FLOW)
     }
 
     fn attend(&self, number: usize, layer: &Layer, rope: &RopeAt<'_>, h: &Tensor, cache: &mut KvCache, step: &Step) -> Result<Tensor> {
         let Config { heads, kv_heads, head_dim, .. } = self.config;
-        let qkv = self.product(&layer.qkv, h)?.reshape(&[h.size(0), heads + 2 * kv_heads, head_dim])?;
+        let qkv = self.product(&layer.qkv, h, self.dtype)?.reshape(&[h.size(0), heads + 2 * kv_heads, head_dim])?;
         let (mut queries, mut keys) = (qkv.narrow(1, 0, heads)?, qkv.narrow(1, heads, kv_heads)?);
         if let Some((query_norm, key_norm)) = &layer.head_norms {
             queries = queries.rms_norm(query_norm, self.config.norm_eps)?;
@@ -292,15 +302,15 @@ impl Layer {
         let query_norm = loader.optional_vector(&name("attn_q_norm.weight"), dtype)?;
         let key_norm = loader.optional_vector(&name("attn_k_norm.weight"), dtype)?;
         Ok(Layer {
-            attention_norm: loader.vector(&name("attn_norm.weight"), dtype)?,
+            attention_norm: loader.vector(&name("attn_norm.weight"), FLOW)?,
             qkv: loader.linear(&qkv)?,
             head_norms: query_norm.zip(key_norm),
             attention_out: loader.linear(&[name("attn_output")])?,
-            attention_post_norm: loader.optional_vector(&name("post_attention_norm.weight"), dtype)?,
-            feed_norm: loader.vector(&name("ffn_norm.weight"), dtype)?,
+            attention_post_norm: loader.optional_vector(&name("post_attention_norm.weight"), FLOW)?,
+            feed_norm: loader.vector(&name("ffn_norm.weight"), FLOW)?,
             gate_up: loader.linear(&gate_up)?,
             down: loader.linear(&[name("ffn_down")])?,
-            feed_post_norm: loader.optional_vector(&name("post_ffw_norm.weight"), dtype)?,
+            feed_post_norm: loader.optional_vector(&name("post_ffw_norm.weight"), FLOW)?,
             windowed,
         })
     }

@@ -131,43 +131,50 @@ impl Tensor {
 
     /// `x / √(mean(x²) + ε) · weight` along the last dimension.
     pub fn rms_norm(&self, weight: &Tensor, epsilon: f32) -> Result<Tensor> {
+        self.rms_norm_as(weight, epsilon, self.dtype())
+    }
+
+    /// The same as another type: of `f32` results may be of 16 bits.
+    pub fn rms_norm_as(&self, weight: &Tensor, epsilon: f32, to: DType) -> Result<Tensor> {
         self.check_norm(weight)?;
         match self.device() {
             Device::Gpu(gpu) => {
                 let norm = Norm { weight: Some(weight.view()?), bias: None, epsilon: epsilon.into() };
                 let view = self.view()?;
-                Tensor::on_gpu(gpu, self.dtype(), self.shape(), |out| gpu.kernels.rms_norm(&gpu.stream, &view, &norm, out))
+                Tensor::on_gpu(gpu, to, self.shape(), |out| gpu.kernels.rms_norm(&gpu.stream, &view, &norm, out))
             }
             Device::Cpu => {
                 let (x, weight) = (self.host::<f32>()?, weight.host::<f32>()?);
                 Tensor::on_cpu(self.shape(), |out| {
                     cpu::rms_norm(&x, &weight, epsilon, out);
                     Ok(())
-                })
+                })?
+                .cast(to)
             }
         }
     }
 
-    /// Adds `x` to this tensor, and gives the norm of the sum.
-    pub fn add_rms_norm(&mut self, x: &Tensor, weight: &Tensor, epsilon: f32) -> Result<Tensor> {
+    /// Adds `x` to this tensor, and gives the norm of the sum as a type: this one's, or where this is of `f32` one of 16 bits.
+    pub fn add_rms_norm(&mut self, x: &Tensor, weight: &Tensor, epsilon: f32, to: DType) -> Result<Tensor> {
         self.same("add_rms_norm", x)?;
         self.check_norm(weight)?;
         match self.device().clone() {
             Device::Gpu(gpu) => {
                 let norm = Norm { weight: Some(weight.view()?), bias: None, epsilon: epsilon.into() };
-                let (dtype, to) = (self.dtype(), self.shape().to_vec());
+                let shape = self.shape().to_vec();
                 let (mut residual, x) = (self.view_mut()?, x.view()?);
-                Tensor::on_gpu(&gpu, dtype, &to, |out| gpu.kernels.add_rms_norm(&gpu.stream, &x, &mut residual, &norm, out))
+                Tensor::on_gpu(&gpu, to, &shape, |out| gpu.kernels.add_rms_norm(&gpu.stream, &x, &mut residual, &norm, out))
             }
             Device::Cpu => {
                 self.add_in_place(x)?;
-                self.rms_norm(weight, epsilon)
+                self.rms_norm_as(weight, epsilon, to)
             }
         }
     }
 
-    /// `f(gate) · up` of rows that have the gates first and the other factors behind them.
-    pub fn glu(&self, glu: Glu) -> Result<Tensor> {
+    /// `f(gate) · up` of rows that have the gates first and the other factors behind them, as a type: this one's, or where this is of
+    /// `f32` one of 16 bits.
+    pub fn glu(&self, glu: Glu, dtype: DType) -> Result<Tensor> {
         let Some((last, outer)) = self.shape().split_last().filter(|(last, _)| last.is_multiple_of(2)) else {
             return Err(shape("a gate", format!("the rows of {:?} are not two halves", self.shape())));
         };
@@ -175,7 +182,7 @@ impl Tensor {
         match self.device() {
             Device::Gpu(gpu) => {
                 let view = self.view()?;
-                Tensor::on_gpu(gpu, self.dtype(), &to, |out| gpu.kernels.glu_halves(&gpu.stream, glu, &view, out))
+                Tensor::on_gpu(gpu, dtype, &to, |out| gpu.kernels.glu_halves(&gpu.stream, glu, &view, out))
             }
             Device::Cpu => {
                 let x = self.host::<f32>()?;
@@ -187,7 +194,8 @@ impl Tensor {
                     };
                     cpu::glu_rows(gate, &x, last / 2, out);
                     Ok(())
-                })
+                })?
+                .cast(dtype)
             }
         }
     }

@@ -1,15 +1,21 @@
-// Gated units: a function of one element times another. T is their type; OP_… says which function.
+// Gated units: a function of one element times another. T is their type, U that of the result; OP_… says which
+// function.
+
+#if !defined(U)
+#define U T
+#endif
 
 #define GATED(EXPRESSION)                                                                                                          \
     struct Gated {                                                                                                                 \
-        typedef T A, B, R;                                                                                                         \
+        typedef T A, B;                                                                                                            \
+        typedef U R;                                                                                                               \
         typedef Nothing C;                                                                                                         \
         typedef Traits<T>::Math Math;                                                                                              \
         static const int ARITY = 2;                                                                                                \
         __device__ Gated(Scalars) {}                                                                                               \
         __device__ R at(A gate, B element, C) const {                                                                              \
             const Math x = widen(gate), up = widen(element);                                                                       \
-            return Narrow<T>::from((EXPRESSION) * up);                                                                             \
+            return Narrow<U>::from((EXPRESSION) * up);                                                                             \
         }                                                                                                                          \
     };                                                                                                                             \
     KERNELS(Gated)

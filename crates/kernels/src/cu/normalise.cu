@@ -1,4 +1,5 @@
-// Rows brought to a common size: softmax, its logarithm, and the norms. T is the type of the elements, U that of weight and bias.
+// Rows brought to a common size: softmax, its logarithm, and the norms. T is the type of the elements, U that of weight and bias, V that
+// of the results.
 //
 // `registers` keeps a row in its team's registers, ITEMS packs in each thread; `edges` does so where packs do not fit the row, or the
 // operands lie apart from one another, if the row is short; with PARTS, `clusters` has rows in shared memory. Without ITEMS, `staged` keeps a row in shared memory too,
@@ -8,6 +9,9 @@
 
 #if !defined(U)
 #define U T
+#endif
+#if !defined(V)
+#define V T
 #endif
 typedef Traits<T>::Math Math;
 #define WIDTH (16 / (int)sizeof(T))
@@ -148,8 +152,8 @@ struct Stats {
 typedef Bundle<T, WIDTH> Items;
 
 // The elements from `j` on of a row of `n`; those outside of it are neutral. Without EDGES packs are inside or outside as a whole.
-template <bool EDGES> __device__ inline bool whole(const T *row, i64 j, i64 n) {
-    return EDGES ? j >= 0 && j + WIDTH <= n && (u64)(row + j) % 16 == 0 : j < n;
+template <bool EDGES, class E> __device__ inline bool whole(const E *row, i64 j, i64 n) {
+    return EDGES ? j >= 0 && j + WIDTH <= n && (u64)(row + j) % (WIDTH * sizeof(E)) == 0 : j < n;
 }
 template <bool EDGES> __device__ inline Items load(const T *row, i64 j, i64 n) {
     Items items;
@@ -163,14 +167,14 @@ template <bool EDGES> __device__ inline Items load(const T *row, i64 j, i64 n) {
     }
     return items;
 }
-template <bool EDGES> __device__ inline void store(T *row, i64 j, i64 n, const Math (&x)[WIDTH]) {
+template <bool EDGES, class E> __device__ inline void store(E *row, i64 j, i64 n, const Math (&x)[WIDTH]) {
     if (whole<EDGES>(row, j, n)) {
-        Items items;
+        Bundle<E, WIDTH> items;
         items.pack(x);
         items.store(row + j);
     } else if constexpr (EDGES) {
 #pragma unroll
-        for (int w = 0; w < WIDTH; ++w) if (j + w >= 0 && j + w < n) row[j + w] = Narrow<T>::from(x[w]);
+        for (int w = 0; w < WIDTH; ++w) if (j + w >= 0 && j + w < n) row[j + w] = Narrow<E>::from(x[w]);
     }
 }
 
@@ -226,7 +230,7 @@ __device__ inline void weights(Math (&w)[WIDTH], const U *from, u64 step, Math n
 
 // The results of the pack at `j`.
 template <bool EDGES, bool PACKED>
-__device__ inline void finish(T *out, const Items &items, const Found &found, const U *weight, const U *bias, i64 j, i64 n, u64 channel,
+__device__ inline void finish(V *out, const Items &items, const Found &found, const U *weight, const U *bias, i64 j, i64 n, u64 channel,
                               const Lines &lines) {
     Math w[WIDTH], b[WIDTH];
 #if !defined(EXPONENTIALS)
@@ -304,7 +308,7 @@ template <bool EDGES, class Row> __device__ inline Stats look(Row &row, i32 n) {
 
 // A row, its operands brought to it.
 template <bool EDGES, class Row>
-__device__ inline void line(Row &row, const U *weight, const U *bias, T *out, u64 which, i32 n, const Lines &lines) {
+__device__ inline void line(Row &row, const U *weight, const U *bias, V *out, u64 which, i32 n, const Lines &lines) {
     __shared__ Stats room[MOST_WARPS];
 #if defined(OP_group_norm)
     // The channels' weights are brought while the row is.
@@ -351,7 +355,7 @@ struct Registers {
 };
 
 template <bool EDGES>
-__device__ inline void in_registers(const T *x, T *residual, const U *weight, const U *bias, T *out, const Lines &lines) {
+__device__ inline void in_registers(const T *x, T *residual, const U *weight, const U *bias, V *out, const Lines &lines) {
     const u64 which = (u64)blockIdx.x * blockDim.y + threadIdx.y;
     u64 at[3];
     place(lines.walk, which < lines.walk.n ? which : 0, at);
@@ -422,7 +426,7 @@ __device__ inline void in_registers(const T *x, T *residual, const U *weight, co
     line<EDGES>(row, weight, bias, out + at[1], which, n, lines);
 #endif
 }
-#define PARAMETERS const T *x, T *residual, WEIGHTS, T *out, Lines lines
+#define PARAMETERS const T *x, T *residual, WEIGHTS, V *out, Lines lines
 #if PARTS
 #if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 900
 // A part of a row in shared memory, where a thread touches no others' packs.
@@ -562,7 +566,7 @@ struct Staged {
         for (i32 i = threadIdx.x; (i + HELD * team) * WIDTH < n; i += team) f(stage[i], (i + HELD * team) * WIDTH);
     }
 };
-extern "C" __global__ void BOUNDS SYMBOL(NAME, _staged)(const T *x, T *residual, WEIGHTS, T *out, Lines lines) {
+extern "C" __global__ void BOUNDS SYMBOL(NAME, _staged)(const T *x, T *residual, WEIGHTS, V *out, Lines lines) {
     take_turn();
     extern __shared__ uint4 stage[];
     u64 at[3];
@@ -596,7 +600,7 @@ __device__ inline T one_sum(const T *x, T *residual) {
     if (RESIDUAL) element = *residual = Narrow<T>::from(widen(element) + widen(*residual));
     return element;
 }
-__device__ inline T one_result(T element, const Found &found, const U *weight, const U *bias, u64 j, u64 channel, const Lines &lines) {
+__device__ inline V one_result(T element, const Found &found, const U *weight, const U *bias, u64 j, u64 channel, const Lines &lines) {
     Math w = 1, b = 0;
 #if !defined(EXPONENTIALS)
 #if defined(OP_group_norm)
@@ -605,20 +609,21 @@ __device__ inline T one_result(T element, const Found &found, const U *weight, c
     if (weight) w = widen(weight[j * lines.weight_step]);
     if (bias) b = widen(bias[j * lines.bias_step]);
 #endif
-    return Narrow<T>::from(result(widen(element), found, w, b));
+    return Narrow<V>::from(result(widen(element), found, w, b));
 }
 
 // A block for a row: packs where all operands have them at the same places, else one element at a time.
-extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, WEIGHTS, T *out, Lines lines) {
+extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, WEIGHTS, V *out, Lines lines) {
     take_turn();
     __shared__ Stats room[MOST_WARPS];
     for (u64 row = blockIdx.x; row < lines.walk.n; row += gridDim.x) {
         u64 at[3];
         place(lines.walk, row, at);
         const T *from = x + at[0];
-        T *sum = RESIDUAL ? residual + at[2] : 0, *to = out + at[1];
+        T *sum = RESIDUAL ? residual + at[2] : 0;
+        V *to = out + at[1];
         const u64 n = lines.n, lane = threadIdx.x, team = blockDim.x, ahead = before_aligned(from);
-        const bool alike = before_aligned(to) == ahead && (!RESIDUAL || before_aligned(sum) == ahead);
+        const bool alike = (u64)(to + ahead) % (WIDTH * sizeof(V)) == 0 && (!RESIDUAL || before_aligned(sum) == ahead);
         const u64 head = alike && ahead < n ? ahead : n, packs = (n - head) / WIDTH, singles = n - packs * WIDTH;
         Stats stats;
         stats.clear();
@@ -666,7 +671,7 @@ extern "C" __global__ void LOOSE SYMBOL(NAME, _long)(const T *x, T *residual, WE
 }
 
 // Threads of one threadIdx.x share a row; `within` walks it.
-extern "C" __global__ void LOOSE SYMBOL(NAME, _strided)(const T *x, T *residual, WEIGHTS, T *out, Lines lines, Walk within) {
+extern "C" __global__ void LOOSE SYMBOL(NAME, _strided)(const T *x, T *residual, WEIGHTS, V *out, Lines lines, Walk within) {
     take_turn();
     __shared__ Stats room[256];
     const u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x, n = row < lines.walk.n ? lines.n : 0;

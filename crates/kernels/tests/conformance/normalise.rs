@@ -14,6 +14,9 @@ use crate::suite::{Suite, on_each_device, places, room};
 
 const OPS: [&str; 7] = ["softmax", "log_softmax", "rms_norm", "add_rms_norm", "layer_norm", "add_layer_norm", "group_norm"];
 const TYPES: [DType; 4] = [DType::F16, DType::Bf16, DType::F32, DType::F64];
+/// Operations of f32 whose results may be of 16 bits, and these.
+const NARROWED: [(&str, DType); 4] =
+    [("rms_norm", DType::Bf16), ("add_rms_norm", DType::F16), ("rms_norm", DType::F16), ("add_rms_norm", DType::Bf16)];
 
 const ARRANGEMENTS: [&str; 18] = [
     "rows of packs",
@@ -170,7 +173,7 @@ fn rows(shape: &[usize], op: &str, axis: usize, groups: usize) -> Vec<Vec<usize>
     rows
 }
 
-fn case(suite: &Suite, op: &str, dtype: DType, name: &str, random: &mut Random) -> f64 {
+fn case(suite: &Suite, op: &str, dtype: DType, to: DType, name: &str, random: &mut Random) -> f64 {
     let (layouts, axis) = if op == "group_norm" { grouped(name, random) } else { arrangement(name, random) };
     let groups = if op == "group_norm" { axis } else { 1 };
     let [layout, out_layout, residual_layout] = layouts;
@@ -182,7 +185,7 @@ fn case(suite: &Suite, op: &str, dtype: DType, name: &str, random: &mut Random) 
 
     let data = draw(dtype, room(&layout, dtype) / size, random);
     let residual_data = draw(dtype, room(&residual_layout, dtype) / size, random);
-    let poison: Vec<u8> = (0..room(&out_layout, dtype)).map(|_| random.next() as u8).collect();
+    let poison: Vec<u8> = (0..room(&out_layout, to)).map(|_| random.next() as u8).collect();
     let kind = if random.below(2) == 0 { dtype } else { DType::F32 };
     let step_of = |random: &mut Random| 1 + random.below(8) / 7;
     let line = |random: &mut Random| Layout::new(&[per_row], &[step_of(random)], [0, 0, 3][random.below(3)]).unwrap();
@@ -205,7 +208,7 @@ fn case(suite: &Suite, op: &str, dtype: DType, name: &str, random: &mut Random) 
     let norm = Norm { weight: has_weight.then(|| vector(0)), bias: has_bias.then(|| vector(1)), epsilon };
     {
         let (kernels, stream) = (&suite.kernels, &suite.stream);
-        let mut result = ViewMut::of_bytes(&mut out, dtype, out_layout).unwrap();
+        let mut result = ViewMut::of_bytes(&mut out, to, out_layout).unwrap();
         let mut sum = ViewMut::of_bytes(&mut residual, dtype, residual_layout).unwrap();
         match op {
             "softmax" => kernels.softmax(stream, &x, axis, &mut result),
@@ -253,13 +256,13 @@ fn case(suite: &Suite, op: &str, dtype: DType, name: &str, random: &mut Random) 
         let bias = |i: usize| if has_bias { parameters[1][channel(i)] } else { 0.0 };
         let wanted = reference(op, dtype, &x, weight, bias, epsilon);
         for (j, (i, (wanted, off))) in row.iter().zip(wanted).enumerate() {
-            let place = out_places[*i] * size;
-            untouched[place..][..size].copy_from_slice(&found[place..][..size]);
-            let value = decode(dtype, &found[place..][..size]);
-            let share = share(dtype, value, Value::Real(wanted), Some(off));
+            let place = out_places[*i] * to.size();
+            untouched[place..][..to.size()].copy_from_slice(&found[place..][..to.size()]);
+            let value = decode(to, &found[place..][..to.size()]);
+            let share = share(to, value, Value::Real(wanted), Some(off));
             assert!(
                 share <= 1.0,
-                "{op} of {dtype} with {kind} ({has_weight} {has_bias}), {name}, {layouts:?}: element {j} of row {r} of {} is {value:?}, should be {wanted} ± {off}",
+                "{op} of {dtype} with {kind} to {to} ({has_weight} {has_bias}), {name}, {layouts:?}: element {j} of row {r} of {} is {value:?}, should be {wanted} ± {off}",
                 row.len()
             );
             worst = worst.max(share);
@@ -274,7 +277,9 @@ fn every_norm_agrees_with_the_reference() {
     let seed = seed();
     let known: BTreeSet<&str> = OPS.into();
     on_each_device(&known, |suite, table| {
-        for (i, (op, dtype)) in OPS.iter().flat_map(|op| TYPES.map(|dtype| (op, dtype))).enumerate() {
+        let same = OPS.iter().flat_map(|op| TYPES.map(|dtype| (*op, dtype, dtype)));
+        let narrowed = NARROWED.map(|(op, to)| (op, DType::F32, to));
+        for (i, (op, dtype, to)) in same.chain(narrowed).enumerate() {
             let mut random = Random::new(seed + 1 + i as u64);
             // Nearly all the time of a run goes into compiling.
             if !full() && i % TYPES.len() != (seed as usize + i / TYPES.len()) % TYPES.len() {
@@ -283,7 +288,7 @@ fn every_norm_agrees_with_the_reference() {
             let some = random.below(ARRANGEMENTS.len());
             for (j, name) in ARRANGEMENTS.iter().enumerate() {
                 if full() || (j + some).is_multiple_of(4) {
-                    table.note(op, dtype, case(suite, op, dtype, name, &mut random));
+                    table.note(op, to, case(suite, op, dtype, to, name, &mut random));
                 }
             }
         }

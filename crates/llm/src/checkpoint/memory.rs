@@ -12,6 +12,7 @@ use warpwave_weights::Kind;
 use super::Checkpoint;
 use super::error::Result;
 use crate::config::{Config, Family};
+use crate::model::{FLOW, gates};
 
 /// What GPUs' libraries of products work in.
 const WORKSPACE: u64 = 32 << 20;
@@ -99,7 +100,7 @@ impl Memory {
     /// Of a model with these bytes of weights, whose matrices are of one plain type or quantised (`matrices`).
     pub fn new(config: &Config, weights: u64, matrices: Kind, plan: &Plan) -> Memory {
         let gpu = !plan.device.is_cpu();
-        let flow = flowing(matrices, gpu);
+        let dtype = multiplied(matrices, gpu);
         let cache = plan.cache.unwrap_or_else(|| cache_type(matrices, plan.precision, gpu));
         let kv_per_token = product(&[2, config.layers, config.kv_heads, config.head_dim, cache.size()]);
         let kv = kv_per_token.saturating_mul(plan.context.checked_next_multiple_of(BLOCK).unwrap_or(plan.context) as u64);
@@ -110,7 +111,7 @@ impl Memory {
             true => {
                 let code = if plan.device.is_virtual() { 0 } else { CODE };
                 let beside = moments.apart() - moments.between;
-                [beside, captured(config, flow, plan.context), code].into_iter().fold(0, u64::saturating_add)
+                [beside, captured(config, dtype, plan.context), code].into_iter().fold(0, u64::saturating_add)
             }
         };
         Memory { weights, kv_per_token, kv, activations: moments.between.saturating_add(logits), scratch }
@@ -119,12 +120,13 @@ impl Memory {
 
 /// What captured steps keep. One of one token keeps all that it takes on its way, in each layer; there is one for each doubling of the
 /// context.
-fn captured(config: &Config, flow: DType, context: usize) -> u64 {
+fn captured(config: &Config, dtype: DType, context: usize) -> u64 {
     let Config { hidden, feed_forward, heads, kv_heads, head_dim, layers, vocab, .. } = *config;
     let [queries, keys] = [heads, kv_heads].map(|heads| heads.saturating_mul(head_dim));
-    let taken = [hidden, hidden, hidden, hidden, queries, keys, keys, queries, queries, feed_forward, feed_forward, feed_forward];
-    let taken = taken.iter().fold(0u64, |sum, width| sum.saturating_add(product(&[*width, flow.size()])));
-    let each = taken.saturating_add(product(&[SPLITS, queries, 4]));
+    let taken = [hidden, hidden, queries, keys, keys, queries, queries, feed_forward];
+    let taken = taken.iter().fold(0u64, |sum, width| sum.saturating_add(product(&[*width, dtype.size()])));
+    let wide = product(&[2, hidden, FLOW.size()]).saturating_add(product(&[2, feed_forward, gates(dtype, 1).size()]));
+    let each = taken.saturating_add(wide).saturating_add(product(&[SPLITS, queries, 4]));
     // As wide as the table of blocks, and from 16 on.
     let graphs = u64::from(context.div_ceil(16 * BLOCK).max(1).checked_next_power_of_two().map_or(63, usize::ilog2)) + 1;
     each.saturating_mul(layers as u64).saturating_add(product(&[2, vocab, 4])).saturating_mul(graphs)
@@ -135,20 +137,21 @@ impl Moments {
     pub fn of(config: &Config, matrices: Kind, plan: &Plan) -> Moments {
         let Config { hidden, feed_forward, heads, kv_heads, head_dim, .. } = *config;
         let gpu = !plan.device.is_cpu();
-        let flow = flowing(matrices, gpu);
+        let dtype = multiplied(matrices, gpu);
         let cache = plan.cache.unwrap_or_else(|| cache_type(matrices, plan.precision, gpu));
         let tokens = plan.chunk.clamp(1, plan.context.max(1));
         let [queries, keys] = [heads, kv_heads].map(|heads| heads.saturating_mul(head_dim));
         let all = queries.saturating_add(keys).saturating_add(keys);
         let of = |width: usize, size: usize| product(&[tokens, width, size]);
-        let [x, h, found] = [of(hidden, flow.size()); 3];
-        let (qkv, q, gate_up, gated) =
-            (of(all, flow.size()), of(queries, flow.size()), of(feed_forward, 2 * flow.size()), of(feed_forward, flow.size()));
+        let [x, found] = [of(hidden, FLOW.size()); 2];
+        let [h, qkv, q, gated] = [hidden, all, queries, feed_forward].map(|width| of(width, dtype.size()));
+        let gate_up = of(feed_forward, 2 * gates(dtype, tokens).size());
         // Where the cache is of another type, what is found is there in both.
-        let other = if cache != flow && gpu { of(queries, cache.size()) } else { 0 };
+        let other = if cache != dtype && gpu { of(queries, cache.size()) } else { 0 };
         // Queries and keys with norms of their own leave their product; on a CPU all do, and are turned where they are.
         let leave = matches!(config.family, Family::Qwen3 | Family::Gemma3) || !gpu;
-        let (own_q, own_k) = if leave { (q, of(keys, flow.size())) } else { (0, 0) };
+        let post = matches!(config.family, Family::Gemma2 | Family::Gemma3);
+        let (own_q, own_k) = if leave { (q, of(keys, dtype.size())) } else { (0, 0) };
         let turned = if gpu { of(queries, cache.size()) } else { 0 };
         // Weights as f16 beside the vectors as f32, made smaller, and as f16; and then the library at work.
         let as_f16 = matches!(matrices, Kind::Quant(_)) && gpu && plan.precision == Precision::Fast && tokens >= MANY;
@@ -172,13 +175,14 @@ impl Moments {
         moments.add(&[x, h, qkv, own_q, own_k, turned], &[]);
         moments.add(&[x, h, q], &[if gpu { turned } else { q }, other]);
         moments.add(&[x, h, gate_up, gated], &[]);
-        moments.add(&[x, h, found, found], &[]);
+        // The next norm, or before it one of what was found.
+        moments.add(&[x, h, found, if post { found } else { h }], &[]);
         moments
     }
 }
 
-/// The type of what flows between the layers: that of plain weights of 16 bits on a GPU.
-fn flowing(matrices: Kind, gpu: bool) -> DType {
+/// The type of what is multiplied with matrices: that of plain weights of 16 bits on a GPU.
+fn multiplied(matrices: Kind, gpu: bool) -> DType {
     match matrices {
         Kind::Plain(dtype @ (DType::F16 | DType::Bf16)) if gpu => dtype,
         _ => DType::F32,
@@ -190,7 +194,7 @@ pub(crate) fn cache_type(matrices: Kind, precision: Precision, gpu: bool) -> DTy
     match matrices {
         // Rounding them is less than what rounding the vectors of products does, and GPUs attend to 16 bits several times as fast.
         Kind::Quant(_) if gpu && precision == Precision::Fast => DType::F16,
-        _ => flowing(matrices, gpu),
+        _ => multiplied(matrices, gpu),
     }
 }
 
@@ -213,9 +217,9 @@ impl Checkpoint {
         Ok(cache_type(self.main_kind(matrices)?, precision, !device.is_cpu()))
     }
 
-    /// The type of what flows between the layers of the model on a device.
-    pub fn flowing(&self, matrices: Option<Kind>, device: &Device) -> Result<DType> {
-        Ok(flowing(self.main_kind(matrices)?, !device.is_cpu()))
+    /// The type of what is multiplied with the model's matrices on a device.
+    pub fn multiplied(&self, matrices: Option<Kind>, device: &Device) -> Result<DType> {
+        Ok(multiplied(self.main_kind(matrices)?, !device.is_cpu()))
     }
 }
 
