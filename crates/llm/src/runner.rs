@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use warpwave_gpu::{GraphExec, HostBuffer};
 use warpwave_kernels::DType;
-use warpwave_tensor::{BLOCK, Device, KvCache, Step, StepNumbers, Tensor};
+use warpwave_tensor::{BLOCK, Device, Gpu, KvCache, Step, StepNumbers, Tensor};
 
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -281,26 +281,34 @@ impl Runner {
             return Ok(captured.logits.copied()?);
         }
         let pinned = numbers.to_pinned(&gpu)?;
-        let step = |runner: &mut Runner| {
-            let step = Step::from_pinned(numbers, &pinned, &gpu)?;
-            runner.model.forward(&mut runner.cache, &step, None)
-        };
         // Once as it is: what is compiled and chosen when it is first used cannot be captured.
-        let logits = step(self)?;
-        let mut captured = None;
+        let logits = self.pinned_step(numbers, &pinned, &gpu)?;
+        match self.capture(numbers, pinned, &gpu) {
+            Ok(captured) => _ = self.graphs.insert(numbers.width, captured),
+            Err(error) => match error.at(gpu.stream.device().name(), || "a captured step".to_owned(), 0) {
+                // A graph keeps all that a step takes: where that is not there, steps go on as they are.
+                Error::OutOfMemory { .. } => self.captures = false,
+                error => return Err(error),
+            },
+        }
+        Ok(logits)
+    }
+
+    fn pinned_step(&mut self, numbers: &StepNumbers, pinned: &HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<Tensor> {
+        let step = Step::from_pinned(numbers, pinned, gpu)?;
+        self.model.forward(&mut self.cache, &step, None)
+    }
+
+    fn capture(&mut self, numbers: &StepNumbers, pinned: HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<Captured> {
+        let mut logits = None;
         let graph = gpu.stream.capture_graph(|_| {
-            captured = Some(step(self));
+            logits = Some(self.pinned_step(numbers, &pinned, gpu));
             Ok(())
         });
-        let (graph, captured) = match (graph, captured) {
-            (Ok(graph), Some(Ok(captured))) => (graph, captured),
-            (_, Some(Err(error))) => return Err(error),
-            (Err(error), _) => return Err(error.into()),
-            (Ok(_), None) => return Err(Error::NoTokens),
-        };
-        let graph = graph.instantiate()?;
-        self.graphs.insert(numbers.width, Captured { numbers: pinned, logits: captured, graph });
-        Ok(logits)
+        // What went wrong inside is why the capture did.
+        let logits = logits.transpose()?;
+        let graph = graph?.instantiate()?;
+        Ok(Captured { numbers: pinned, logits: logits.ok_or(Error::NoTokens)?, graph })
     }
 }
 

@@ -73,6 +73,33 @@ fn facts(error: Error) -> (String, u64, u64) {
     (what, missing, free)
 }
 
+/// Where there is memory for a step and not for its graph, texts go on without.
+fn without_graphs(device: &Device, gpu: &Arc<Gpu>) {
+    let limited = gpu.stream.device();
+    let options = RunnerOptions { room: 16, graphs: false, ..RunnerOptions::default() };
+    let mut runner = Runner::new(load(&model(6, Kind::Quant(Quant::Q8_0)), device).unwrap(), options).unwrap();
+    let mut feed = |graphs: bool| {
+        runner.use_graphs(graphs);
+        let logits = runner.feed(&mut [(&mut Sequence::default(), &[1])], Wanted::Last)?;
+        Ok::<_, Error>(logits.to_vec::<f32>()?)
+    };
+    let plain = feed(false).unwrap();
+    let mut cap = limited.pool_stats().in_use;
+    let enough = loop {
+        cap += 16 << 10;
+        limited.set_pool_cap(Some(cap));
+        match feed(false) {
+            Ok(_) => break cap,
+            Err(error) => assert!(matches!(error, Error::OutOfMemory { .. }), "{device}: {error}"),
+        }
+    };
+    for _ in 0..2 {
+        assert_eq!(feed(true).unwrap(), plain, "{device}, {enough} bytes");
+    }
+    limited.set_pool_cap(None);
+    assert_eq!(feed(true).unwrap(), plain, "{device}");
+}
+
 fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {
     let checkpoint = model(6, Kind::Quant(Quant::Q8_0));
     let all = weights(&checkpoint);
@@ -165,6 +192,7 @@ fn memory_that_ends_while_loading_is_an_error_and_goes_back() {
     for device in common::devices() {
         if let Device::Gpu(gpu) = &device {
             on_gpu(&device, gpu);
+            without_graphs(&device, gpu);
         }
     }
 }
