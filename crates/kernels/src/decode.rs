@@ -222,7 +222,8 @@ impl Kernels {
         let threads = way.waves() * info.wave_size;
         let mut shared = way.shared(dtype, dim, info.wave_size);
         if matches!(way, Way::Tiles { waves: 4, .. }) && info.vendor == Vendor::Nvidia && dim > 64 && !alone {
-            // More than a third of what a unit has: of many blocks two at once read faster than three, and the last leave fewer units without work.
+            // More than a third of what a unit has: of many blocks two at once read faster than three, and when the last run fewer units are
+            // without work.
             shared = shared.max(info.shared_per_block_max as u32 / 3 + 1024);
         }
         let splits = splits(&Share {

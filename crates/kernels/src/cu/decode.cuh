@@ -38,8 +38,8 @@ struct Sees {
     }
 };
 
-// A block's sequence, rows and keys: `together` tiles of `tile` keys from `begin` on, and each `step` further, up to `end`. What blocks read at
-// the same time lies together: memory gives a little more than where each has a run of its own.
+// A block's sequence, rows and keys: `together` tiles of `tile` keys from `begin` on, and as many each `step` further, up to `end`. What
+// blocks read at the same time lies together: memory gives a little more than where each has a run of its own.
 struct Part {
     i32 sequence, kv_head, split, row0, rows, len, begin, step, end;
     Part() = default;

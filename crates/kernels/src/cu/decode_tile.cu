@@ -11,7 +11,8 @@
 #define STEPS (DIM / 16)
 // Long queries stay in shared memory, behind the rings.
 #define KEPT (DIM <= 128)
-// Waves whose tiles lie next to each other ask for the next ones at the same time: memory gives a little more. Those of a pool lie anywhere.
+// Waves whose tiles lie next to each other ask for the next ones at the same time: memory gives a little more. Those of a pool lie
+// anywhere.
 #if defined(TILE_MMA) && !PAGED
 #define IN_STEP 1
 #else

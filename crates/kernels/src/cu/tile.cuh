@@ -305,8 +305,8 @@ __device__ inline void copy_async16(void *to, const void *from, int bytes = 16) 
     }
 #endif
 }
-// The same to `to + offset`, where lanes together read whole lines of 128 bytes, and read them once: the L2 fetches them as such, and lets go of
-// them first.
+// The same to `to + offset`, where lanes together read whole lines of 128 bytes, and read them once: the L2 fetches them as such, and lets
+// go of them first.
 template <class E> __device__ inline void copy_once16(E *to, int offset, const E *from) {
 #if defined(TILE_MMA)
     u64 policy;
