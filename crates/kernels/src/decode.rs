@@ -32,9 +32,9 @@ const MOST_DIM: usize = 256;
 const TILE: usize = 16;
 /// Rows that a block of the other kernel has at most.
 const MOST_ROWS: usize = 4;
-/// Keys for which a part of its own is worth its while.
-const LEAST_KEYS: usize = 256;
-/// Parts at most: 32 threads have two each.
+/// Keys for which a part of its own is worth its while: a tile for each of four waves.
+const LEAST_KEYS: usize = 64;
+/// Parts at most: 16 threads have four each.
 const MOST_SPLITS: usize = 64;
 
 /// As the struct of the kernels.
@@ -123,11 +123,11 @@ const EACH_LANE: u32 = 8;
 
 /// The ways to try, the best first, as far as shared memory goes; `units` are the vendor's whose matrix units can be used, and `copies`
 /// says that more copies should go on while a wave computes. `alone` says that there are few enough blocks for all to run at once, whatever they are
-/// split into: three of four waves read a little faster than two of six, and leave more units without work when the last of many blocks run.
+/// split into.
 fn ways(units: Option<Vendor>, copies: bool, dim: usize, rows: usize, alone: bool, vectors: bool) -> impl Iterator<Item = Way> {
     let tiles: &[u32] = match units {
-        Some(Vendor::Nvidia) if dim <= 128 && alone => &[4, 2, 1],
-        Some(Vendor::Nvidia) if dim <= 128 => &[6, 4, 2, 1],
+        Some(Vendor::Nvidia) if dim <= 64 && !alone => &[6, 4, 2, 1],
+        Some(Vendor::Nvidia) if dim <= 128 => &[4, 2, 1],
         Some(Vendor::Nvidia) => &[3, 2, 1],
         Some(Vendor::Amd) => &[4, 2, 1],
         None => &[],
@@ -215,8 +215,15 @@ impl Kernels {
         let info = self.device().info();
         let way = self.way(&q, kv, tokens * group, sequences * kv_heads)?;
         let groups = (tokens * group).div_ceil(way.rows());
+        let alone = alone(sequences * kv_heads, tokens * group, info.compute_units as usize);
         let kernels = self.load(&way.recipe([dtype, out.dtype()], dim, kv.table.is_some()))?;
-        let (threads, shared) = (way.waves() * info.wave_size, way.shared(dtype, dim, info.wave_size));
+        let threads = way.waves() * info.wave_size;
+        let mut shared = way.shared(dtype, dim, info.wave_size);
+        if matches!(way, Way::Tiles { waves: 4, .. }) && info.vendor == Vendor::Nvidia && dim > 64 && !alone {
+            // More than a third of what a unit has: of many blocks two at once read faster than three, and when the last run fewer units are
+            // without work.
+            shared = shared.max(info.shared_per_block_max as u32 / 3 + 1024);
+        }
         let splits = splits(&Share {
             blocks: sequences * kv_heads * groups,
             keys,
@@ -273,8 +280,8 @@ impl Kernels {
         if splits == 1 {
             return Ok(());
         }
-        // A thread in y for each part, or for two.
-        let down = splits.next_power_of_two().min(32);
+        // A thread in y for each part, or for up to four: with more they would wait for room beside the parts' blocks.
+        let down = splits.next_power_of_two().min(16);
         let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared((4 * down * dim) as u32).early();
         // SAFETY: as above; every part was written by the launch before, whose end the kernel waits for.
         unsafe { kernels[1].launch(stream, launch, (out.start(), &partial, &logs, Arg::value(&numbers))) }.map_err(refused(OP))
@@ -293,7 +300,7 @@ impl Kernels {
         let fits = dtype != DType::F32 && vectors && whole_tiles && dim.is_multiple_of(TILE);
         // A little more is taken by what the waves tell each other.
         let shared = info.shared_per_block_max.max(info.shared_per_block);
-        let alone = blocks * rows.div_ceil(TILE) <= 3 * info.compute_units as usize;
+        let alone = alone(blocks, rows, info.compute_units as usize);
         let units = Some(info.vendor).filter(|_| matrix_units && fits);
         // With many sequences more blocks beside each other do better than more copies of each.
         let copies = info.vendor == Vendor::Nvidia && 2 * blocks <= info.compute_units as usize;
@@ -301,6 +308,11 @@ impl Kernels {
         ways.find(|way| way.shared(dtype, dim, info.wave_size) as usize + 1024 <= shared)
             .ok_or_else(|| bad(format!("{} bytes of shared memory are too few", shared)))
     }
+}
+
+/// Whether as many blocks with tiles of so many rows run at once.
+fn alone(blocks: usize, rows: usize, units: usize) -> bool {
+    blocks * rows.div_ceil(TILE) <= 3 * units
 }
 
 /// What the blocks of a launch without splits have to do.
@@ -362,10 +374,11 @@ mod tests {
         let parts = |blocks, keys| splits(&Share { blocks, keys, key_bytes: 512, units: 132, at_once: 3, enough: 2.0 });
         // The best of those that were measured, or nearly.
         assert_eq!((parts(256, 8192), parts(32, 8192), parts(8, 65536)), (1, 8, 32));
-        let many = |blocks, keys| splits(&Share { blocks, keys, key_bytes: 512, units: 132, at_once: 2, enough: 1.0 });
+        assert_eq!((parts(8, 512), parts(8, 4096)), (8, 16));
+        let many = |blocks, keys| splits(&Share { blocks, keys, key_bytes: 512, units: 132, at_once: 2, enough: 2.0 });
         assert_eq!([many(1024, 2048), many(512, 2048)], [1; 2]);
         assert_eq!(parts(1, 100), 1);
-        assert_eq!(splits(&Share { blocks: 1, keys: 1000, key_bytes: 2048, units: 304, at_once: 2, enough: 2.0 }), 3);
+        assert_eq!(splits(&Share { blocks: 1, keys: 1000, key_bytes: 2048, units: 304, at_once: 2, enough: 2.0 }), 15);
     }
 
     #[test]

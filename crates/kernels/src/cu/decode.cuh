@@ -38,11 +38,12 @@ struct Sees {
     }
 };
 
-// A block's sequence, rows and keys: tiles of `tile` keys from `begin` to `end`.
+// A block's sequence, rows and keys: `together` tiles of `tile` keys from `begin` on, and as many each `step` further, up to `end`. What
+// blocks read at the same time lies together: memory gives a little more than where each has a run of its own.
 struct Part {
-    i32 sequence, kv_head, split, row0, rows, len, begin, end;
+    i32 sequence, kv_head, split, row0, rows, len, begin, step, end;
     Part() = default;
-    __device__ Part(const Decode &d, const i32 *lengths, int most_rows, int tile) {
+    __device__ Part(const Decode &d, const i32 *lengths, int most_rows, int tile, int together) {
         const i32 all = d.tokens * d.group, groups = (all + most_rows - 1) / most_rows;
         split = blockIdx.x;
         kv_head = blockIdx.y / groups;
@@ -55,10 +56,9 @@ struct Part {
             len = given < 0 ? (d.wide ? len : 0) : given < len ? given : len;
         }
         const i32 from = Sees(d, len, row0 / d.group).first / tile, last = Sees(d, len, (row0 + rows - 1) / d.group).end;
-        const i32 to = last > 0 ? (last + tile - 1) / tile : 0;
-        const i32 each = to > from ? (to - from + d.splits - 1) / d.splits : 0;
-        begin = from + split * each;
-        end = begin + each < to ? begin + each : to;
+        begin = from + split * together;
+        step = d.splits * together;
+        end = last > 0 ? (last + tile - 1) / tile : 0;
     }
     __device__ i32 token(const Decode &d, i32 row) const { return (row0 + row) / d.group; }
     __device__ i32 head(const Decode &d, i32 row) const { return kv_head * d.group + (row0 + row) % d.group; }
@@ -119,39 +119,45 @@ __device__ inline void leave(const Decode &d, const Operands &of, const Part &pa
     if (column == 0) of.logs[at] = log;
 }
 
-// The parts of a row put together: a block for each. Threads in y have different parts, at most two each; those in x, 32 of them, have
-// different columns. All that is loaded is under way at once.
-extern "C" __global__ void __launch_bounds__(1024) SYMBOL(NAME, _combine)(U *out, const f32 *partial, const f32 *logs, Decode d) {
+// The parts of a row put together: a block for each. Threads in y, at most 16, have different parts; those in x, 32 of them, have different
+// columns. All that is loaded is under way at once.
+extern "C" __global__ void __launch_bounds__(512) SYMBOL(NAME, _combine)(U *out, const f32 *partial, const f32 *logs, Decode d) {
     extern __shared__ f32 sums[];
     take_turn();
-    const i64 row = blockIdx.x;
-    const int lane = threadIdx.x, splits = d.splits;
-    const f32 *from = partial + row * splits * DIM;
-    f32 values[2][(DIM + 31) / 32], weights[2];
+    const int row = blockIdx.x, lane = threadIdx.x, splits = d.splits;
+    const f32 *from = partial + (i64)row * splits * DIM;
+    f32 values[4][(DIM + 31) / 32], weights[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const int mine = lane + half * 32, s = threadIdx.y + half * 32;
-        weights[half] = mine < splits ? logs[row * splits + mine] : UNSEEN;
+    for (int half = 0; half < 2; ++half) weights[half] = lane + 32 * half < splits ? logs[(i64)row * splits + lane + 32 * half] : UNSEEN;
 #pragma unroll
-        for (int c = 0; c < (DIM + 31) / 32; ++c) values[half][c] = s < splits && lane + 32 * c < DIM ? from[s * DIM + lane + 32 * c] : 0;
+    for (int p = 0; p < 4; ++p) {
+        const int s = threadIdx.y + 16 * p;
+#pragma unroll
+        for (int c = 0; c < (DIM + 31) / 32; ++c) values[p][c] = s < splits && lane + 32 * c < DIM ? from[s * DIM + lane + 32 * c] : 0;
     }
     f32 most = fmaxf(weights[0], weights[1]);
 #pragma unroll
     for (int apart = 16; apart > 0; apart /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, apart, 32));
     weights[0] = power(weights[0], most), weights[1] = power(weights[1], most);
-    f32 total = weights[0] + weights[1];
+    f32 total = weights[0] + weights[1], sum[(DIM + 31) / 32] = {};
 #pragma unroll
     for (int apart = 16; apart > 0; apart /= 2) total += __shfl_xor_sync(0xffffffffu, total, apart, 32);
-    const f32 first = __shfl_sync(0xffffffffu, weights[0], threadIdx.y, 32), second = __shfl_sync(0xffffffffu, weights[1], threadIdx.y, 32);
+#pragma unroll
+    for (int p = 0; p < 4; ++p) {
+        const f32 weight = __shfl_sync(0xffffffffu, weights[p / 2], threadIdx.y + p % 2 * 16, 32);
+#pragma unroll
+        for (int c = 0; c < (DIM + 31) / 32; ++c) sum[c] += weight * values[p][c];
+    }
 #pragma unroll
     for (int c = 0; c < (DIM + 31) / 32; ++c)
-        if (lane + 32 * c < DIM) sums[threadIdx.y * DIM + lane + 32 * c] = first * values[0][c] + second * values[1][c];
+        if (lane + 32 * c < DIM) sums[threadIdx.y * DIM + lane + 32 * c] = sum[c];
     __syncthreads();
-    const i32 head = row % d.heads, token = row / d.heads % d.tokens;
-    U *to = out + d.out.at(row / d.heads / d.tokens, token, head);
+    const int place = row / d.heads;
+    U *to = out + d.out.at(place / d.tokens, place % d.tokens, row % d.heads);
+#pragma unroll 1
     for (int column = threadIdx.y * 32 + lane; column < DIM; column += blockDim.y * 32) {
         f32 value = 0;
-#pragma unroll 8
+#pragma unroll 4
         for (int y = 0; y < blockDim.y; ++y) value += sums[y * DIM + column];
         to[(i64)column * d.out.element] = Narrow<U>::from(total == 0 ? 0 : value / total);
     }

@@ -76,7 +76,7 @@ struct alignas(16) Row {
 extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     extern __shared__ uint4 shared[];
     take_turn();
-    const Part part(d, lengths, ROWS, TILE);
+    const Part part(d, lengths, ROWS, TILE, WAVES);
     const int lane = threadIdx.x % LANES, which = (threadIdx.x % WAVE) / LANES, wave = threadIdx.x / WAVE;
     // Stage, key, and whether it is a value.
     auto place = [&](int stage, int a, int value) {
@@ -108,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
             where.within[a] = 0;
             where.block[a] = coming < part.end && key < part.len ? block_of(d, table, part.sequence, key, where.within[a]) : -1;
         }
-        coming += WAVES;
+        coming += part.step;
     };
     // Keys that are there, a bit for each.
     u32 found = 0;
@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
     }
     __syncthreads();
     int stage = 0;
-    for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
+    for (i32 tile = part.begin + wave; tile < part.end; tile += part.step) {
         wait<STAGES - 2>();
         fetch(stage == 0 ? STAGES - 1 : stage - 1, next[STAGES - 1]);
         look(next[STAGES - 1]);

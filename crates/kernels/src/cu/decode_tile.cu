@@ -1,7 +1,7 @@
 // Attention of few queries to many keys with matrix units: 16 rows by 16 keys at a time.
 //
-// Each wave goes through tiles of its own, which it copies into its own part of shared memory while it works on those before: waves meet
-// only at the end. DIM is a multiple of 16; keys and values lie in rows that are read 16 bytes at a time, and a tile of them in one block
+// Each wave goes through tiles of its own, which it copies into its own part of shared memory while it works on those before: no wave needs
+// another before the end. DIM is a multiple of 16; keys and values lie in rows that are read 16 bytes at a time, and a tile of them in one block
 // of the pool. FEW says that there are at most 8 rows: where a lane has two, the second is none.
 
 #define TILE 16
@@ -11,17 +11,33 @@
 #define STEPS (DIM / 16)
 // Long queries stay in shared memory, behind the rings.
 #define KEPT (DIM <= 128)
+// Waves whose tiles lie next to each other ask for the next ones at the same time: memory gives a little more. Those of a pool lie
+// anywhere.
+#if defined(TILE_MMA) && !PAGED
+#define IN_STEP 1
+#else
+#define IN_STEP 0
+#endif
+
+typedef Swizzled<T, COLUMNS> Place;
 
 // 16 keys, or values, set out. Rows that are not there become zeros: what is multiplied with 0 must be a number.
 __device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block, i32 within, i32 head, i32 left) {
-    const int lane = lane_of_wave(), pieces = DIM / EACH, rounds = (TILE * pieces + TILE_LANES - 1) / TILE_LANES;
+    const int lane = lane_of_wave(), pieces = DIM / EACH;
     const T *first = from + (left > 0 ? steps.at(block, within, head) : 0);
     if (left >= TILE) {
+        // Where lanes have the same piece of rows a power of 2 apart, the places they go to differ by constants.
+        const int apart = TILE_LANES / pieces;
+        const bool even = TILE_LANES % pieces == 0 && apart <= TILE;
+        const int row = lane / pieces, column = lane % pieces * EACH, there = Place::offset(row, column);
+        const T *at = first + (i64)row * steps.token + column;
 #pragma unroll
-        for (int u = 0; u < rounds; ++u) {
-            const int i = u * TILE_LANES + lane, row = i / pieces, column = i % pieces * EACH;
-            if (TILE * pieces % TILE_LANES != 0 && row >= TILE) continue;
-            copy_async16<true>(to + Swizzled<T, COLUMNS>::offset(row, column), first + (i64)row * steps.token + column);
+        for (int u = 0; even && u < TILE; u += apart, at += (i64)apart * steps.token)
+            copy_once16(to, (there ^ Place::offset(u, 0) % COLUMNS) + u * COLUMNS, at);
+#pragma unroll
+        for (int u = 0; !even && u < TILE * pieces; u += TILE_LANES) {
+            const int row = (u + lane) / pieces, column = (u + lane) % pieces * EACH;
+            if (row < TILE) copy_once16(to, Place::offset(row, column), first + (i64)row * steps.token + column);
         }
         return;
     }
@@ -30,12 +46,13 @@ __device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block
         const int row = i / pieces, column = i % pieces * EACH;
         const bool there = row < left;
         const T *at = there ? first + (i64)row * steps.token + column : from;
-        copy_async16(to + Swizzled<T, COLUMNS>::offset(row, column), at, there ? 16 : 0);
+        copy_async16(Place{to}(row, column), at, there ? 16 : 0);
     }
 }
 
 // A lane's elements of C are in so many rows.
 #define SLOTS (FEW ? 1 : TileC::ROWS)
+__device__ inline int row_of(int slot) { return TileC::row(slot * TileC::RUN); }
 
 // Each score becomes something, given its slot and its key, counted from the tile's first.
 template <class F> __device__ inline void each(TileC &scores, F become) {
@@ -47,7 +64,7 @@ template <class F> __device__ inline void each(TileC &scores, F become) {
 extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     extern __shared__ uint4 shared[];
     take_turn();
-    const Part part(d, lengths, TILE, TILE);
+    const Part part(d, lengths, TILE, TILE, WAVES);
     // What is needed again at the end need not take registers meanwhile.
     __shared__ Part last;
     if (threadIdx.x == 0) last = part;
@@ -60,22 +77,23 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
     int to = 0;
     // Gives whether its keys are nowhere.
     auto next = [&] {
-        const i32 left = coming < part.end && next_block >= 0 ? part.len - coming * TILE : 0;
+        if (coming >= part.end) return true;
+        const i32 left = next_block >= 0 ? part.len - coming * TILE : 0;
         T *keys = ring + 2 * to * TILE * COLUMNS;
         fetch(keys, k, d.k, next_block, next_within, part.kv_head, left);
         fetch(keys + TILE * COLUMNS, v, d.v, next_block, next_within, part.kv_head, left);
         commit_copies();
         to = 1 - to;
-        coming += WAVES;
+        coming += part.step;
         if (coming < part.end) next_block = block_of(d, table, part.sequence, coming * TILE, next_within);
         return left == 0;
     };
     bool unseen = next();
 
     // Behind the rings.
-    const Swizzled<T, COLUMNS> queries{(T *)shared + WAVES * 4 * TILE * COLUMNS};
+    const Place queries{(T *)shared + WAVES * 4 * TILE * COLUMNS};
     const int pieces = DIM / EACH;
-#pragma unroll
+#pragma unroll (FEW ? 1 : 4)
     for (int i = threadIdx.x; i < TILE * pieces; i += WAVES * TILE_LANES) {
         const int row = i / pieces, column = i % pieces * EACH;
         union { uint4 raw; T each[EACH]; } piece;
@@ -99,9 +117,8 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
     f32 largest[SLOTS], sum[SLOTS], slope[SLOTS];
     i32 place[SLOTS], first[SLOTS], end[SLOTS];
 #pragma unroll
-    for (int i = 0; i < TileC::N; ++i) {
-        const int s = TileC::slot(i), row = TileC::row(i) < part.rows ? TileC::row(i) : part.rows - 1;
-        if (s >= SLOTS) continue;
+    for (int s = 0; s < SLOTS; ++s) {
+        const int row = row_of(s) < part.rows ? row_of(s) : part.rows - 1;
         const Sees sees(d, part.len, part.token(d, row));
         largest[s] = UNSEEN, sum[s] = 0, slope[s] = part.slope(d, slopes, row);
         place[s] = sees.place, first[s] = sees.first, end[s] = sees.end;
@@ -110,11 +127,14 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
 #pragma unroll
     for (int s = 0; s < STEPS; ++s) out_tile[s].clear();
 
-    for (i32 tile = part.begin + wave; tile < part.end; tile += WAVES) {
-        const Swizzled<T, COLUMNS> keys{ring + 2 * (1 - to) * TILE * COLUMNS}, values{keys.base + TILE * COLUMNS};
+    for (i32 round = part.begin; round < part.end; round += part.step) {
+        const i32 tile = round + wave;
+        const Place keys{ring + 2 * (1 - to) * TILE * COLUMNS}, values{keys.base + TILE * COLUMNS};
         // The keys and values of all lanes are there, and all are done with those before.
         wait_copies<0>();
-        __syncwarp();
+        if (IN_STEP) __syncthreads();
+        else __syncwarp();
+        if (tile >= part.end) break;
         const bool hidden = unseen;
         unseen = next();
         TileC scores;
@@ -183,35 +203,37 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
     // The waves' results together: those of all are left in the ring, relative to the largest of all.
     __shared__ f32 wave_largest[WAVES][TILE], wave_sum[WAVES][TILE];
 #pragma unroll
-    for (int s = 0; s < SLOTS; ++s) sum[s] = across_row(sum[s], [](f32 a, f32 b) { return a + b; });
-#pragma unroll
-    for (int i = 0; i < TileC::N; ++i) {
-        if (TileC::slot(i) >= SLOTS) continue;
-        wave_largest[wave][TileC::row(i)] = largest[TileC::slot(i)];
-        wave_sum[wave][TileC::row(i)] = sum[TileC::slot(i)];
+    for (int s = 0; s < SLOTS; ++s) {
+        wave_largest[wave][row_of(s)] = largest[s];
+        wave_sum[wave][row_of(s)] = across_row(sum[s], [](f32 a, f32 b) { return a + b; });
     }
     __syncthreads();
     f32 *results = (f32 *)shared;
+    __shared__ f32 row_sum[TILE], row_log[TILE];
 #pragma unroll
-    for (int i = 0; i < TileC::N; ++i) {
-        const int row = TileC::row(i);
-        if (TileC::slot(i) >= SLOTS) continue;
-        f32 most = UNSEEN;
+    for (int s = 0; s < SLOTS; ++s) {
+        const int row = row_of(s);
+        f32 most = UNSEEN, total = 0;
+#pragma unroll
         for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
-        const f32 factor = power(largest[TileC::slot(i)], most);
+#pragma unroll
+        for (int w = 0; w < WAVES; ++w) total += wave_sum[w][row] * power(wave_largest[w][row], most);
+        if (wave == 0) row_sum[row] = total, row_log[row] = total == 0 ? UNSEEN : most + log2f(total);
+        const f32 factor = power(largest[s], most);
         if (row < last.rows)
 #pragma unroll
-            for (int s = 0; s < STEPS; ++s) results[(wave * TILE + row) * DIM + s * 16 + TileC::column(i)] = out_tile[s].at[i] * factor;
+            for (int i = 0; i < TileC::N; ++i)
+#pragma unroll
+                for (int t = 0; t < STEPS; ++t)
+                    if (TileC::slot(i) == s) results[(wave * TILE + row) * DIM + t * 16 + TileC::column(i)] = out_tile[t].at[i] * factor;
     }
     __syncthreads();
+#pragma unroll 1
     for (int i = threadIdx.x; i < last.rows * DIM; i += blockDim.x) {
         const int row = i / DIM, column = i % DIM;
-        f32 most = UNSEEN, total = 0, value = 0;
-        for (int w = 0; w < WAVES; ++w) most = fmaxf(most, wave_largest[w][row]);
-        for (int w = 0; w < WAVES; ++w) {
-            total += wave_sum[w][row] * power(wave_largest[w][row], most);
-            value += results[(w * TILE + row) * DIM + column];
-        }
-        leave(d, OPERANDS_GIVEN, last, row, column, total == 0 ? 0 : value / total, total == 0 ? UNSEEN : most + log2f(total));
+        f32 value = 0;
+#pragma unroll
+        for (int w = 0; w < WAVES; ++w) value += results[(w * TILE + row) * DIM + column];
+        leave(d, OPERANDS_GIVEN, last, row, column, row_sum[row] == 0 ? 0 : value / row_sum[row], row_log[row]);
     }
 }

@@ -292,13 +292,10 @@ template <class E> __device__ inline TileA<E> to_a(const TileC &c) {
 
 // 16 bytes from global to shared memory while the wave goes on. Of fewer `bytes` the rest is zeros, and nothing is read behind them. They
 // are in shared memory for this thread after `wait_copies<LATER>()`, LATER being how many `commit_copies()` may still be under way.
-// AMD has none: it copies at once. LINES says that lanes together read whole lines of 128 bytes, and read them once: the L2 fetches them as
-// such.
-template <bool LINES = false> __device__ inline void copy_async16(void *to, const void *from, int bytes = 16) {
+// AMD has none: it copies at once.
+__device__ inline void copy_async16(void *to, const void *from, int bytes = 16) {
 #if defined(TILE_MMA)
-    const u32 there = shared_address(to);
-    if constexpr (LINES) asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(there), "l"(from), "r"(bytes) : "memory");
-    else asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(there), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
 #else
     if (bytes == 16) {
         *(uint4 *)to = *(const uint4 *)from;
@@ -306,6 +303,19 @@ template <bool LINES = false> __device__ inline void copy_async16(void *to, cons
 #pragma unroll 1
         for (int i = 0; i < 16; ++i) ((u8 *)to)[i] = i < bytes ? ((const u8 *)from)[i] : 0;
     }
+#endif
+}
+// The same to `to + offset`, where lanes together read whole lines of 128 bytes, and read them once: the L2 fetches them as such, and lets
+// go of them first.
+template <class E> __device__ inline void copy_once16(E *to, int offset, const E *from) {
+#if defined(TILE_MMA)
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to) + offset * (u32)sizeof(E)),
+                 "l"(from), "l"(policy)
+                 : "memory");
+#else
+    copy_async16(to + offset, from);
 #endif
 }
 __device__ inline void commit_copies() {
