@@ -3,9 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Stream};
 
-use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::headers;
 use crate::heads::{COUNTS, FLOATS, Steps, few, one_of, over_rows, packed, pointer, same_shape, sizes, small, width};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
@@ -13,7 +13,7 @@ use crate::view::{View, ViewMut};
 
 static APPEND: File = File {
     name: "append.cu",
-    texts: &[include_str!("cu/types.cuh"), include_str!("cu/pack.cuh"), include_str!("cu/heads.cuh"), EARLY, include_str!("cu/append.cu")],
+    texts: &[headers::TYPES, headers::PACK, headers::HEADS, headers::EARLY, include_str!("cu/append.cu")],
     kernels: &[""],
 };
 

@@ -6,20 +6,20 @@ use warpwave_gpu::{Arg, DeviceInfo, Launch, Stream, Vendor};
 use crate::attention_options::{AttentionOptions, KeyValues};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
 const OP: &str = "attention";
-const TYPES: &str = include_str!("cu/types.cuh");
-const TILE: &str = include_str!("cu/tile.cuh");
 const SHARED: &str = include_str!("cu/attention.cuh");
 const PANELS: &str = include_str!("cu/panels.cuh");
-static PLAIN: File = File { name: "flash_plain.cu", texts: &[TYPES, SHARED, include_str!("cu/flash_plain.cu")], kernels: &[""] };
-static TILES: File = File { name: "flash.cu", texts: &[TYPES, TILE, SHARED, PANELS, include_str!("cu/flash.cu")], kernels: &[""] };
+static PLAIN: File = File { name: "flash_plain.cu", texts: &[headers::TYPES, SHARED, include_str!("cu/flash_plain.cu")], kernels: &[""] };
+static TILES: File =
+    File { name: "flash.cu", texts: &[headers::TYPES, headers::TILE, SHARED, PANELS, include_str!("cu/flash.cu")], kernels: &[""] };
 static HOPPER: File = File {
     name: "flash_sm90a.cu",
-    texts: &["// warpwave: needs sm_90a\n", TYPES, TILE, SHARED, PANELS, include_str!("cu/flash_sm90a.cu")],
+    texts: &["// warpwave: needs sm_90a\n", headers::TYPES, headers::TILE, SHARED, PANELS, include_str!("cu/flash_sm90a.cu")],
     kernels: &[""],
 };
 

@@ -8,23 +8,24 @@ use warpwave_gpu::{Arg, Launch, Stream, Vendor};
 use crate::attention_options::{AttentionOptions, KeyValues};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::heads::{Steps, few, one_of, packed, pointer, same_shape, sizes, width};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
-const TYPES: &str = include_str!("cu/types.cuh");
-const HEADS: &str = include_str!("cu/heads.cuh");
-pub(crate) const EARLY: &str = include_str!("cu/early.cuh");
 const COMMON: &str = include_str!("cu/decode.cuh");
 const KERNELS: &[&str] = &["_parts", "_combine"];
 static TILES: File = File {
     name: "decode_tile.cu",
-    texts: &[TYPES, include_str!("cu/tile.cuh"), HEADS, EARLY, COMMON, include_str!("cu/decode_tile.cu")],
+    texts: &[headers::TYPES, headers::TILE, headers::HEADS, headers::EARLY, COMMON, include_str!("cu/decode_tile.cu")],
     kernels: KERNELS,
 };
-static PLAIN: File =
-    File { name: "decode_plain.cu", texts: &[TYPES, HEADS, EARLY, COMMON, include_str!("cu/decode_plain.cu")], kernels: KERNELS };
+static PLAIN: File = File {
+    name: "decode_plain.cu",
+    texts: &[headers::TYPES, headers::HEADS, headers::EARLY, COMMON, include_str!("cu/decode_plain.cu")],
+    kernels: KERNELS,
+};
 
 /// Elements of a head at most.
 const MOST_DIM: usize = 256;

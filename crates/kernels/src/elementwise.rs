@@ -4,6 +4,7 @@ use warpwave_gpu::{Arg, Stream};
 
 use crate::dtype::{DType, Scalar};
 use crate::error::Result;
+use crate::headers;
 use crate::kernels::{Kernels, refused, same_type, wrong_type};
 use crate::map::{Call, Scalars};
 use crate::plan::{TURNING, turned, unroll};
@@ -11,16 +12,16 @@ use crate::source::{File, Recipe, carrier};
 use crate::tuning::{Knob, Tuning};
 use crate::view::{View, ViewMut};
 
-const WAYS: &[&str] = &["_vectors", "_rows", "_single", "_single64"];
-pub(crate) const TYPES: &str = include_str!("cu/types.cuh");
-pub(crate) const PACK: &str = include_str!("cu/pack.cuh");
 const MATH: &str = include_str!("cu/math.cuh");
-pub(crate) const MAP: &str = concat!(include_str!("cu/early.cuh"), include_str!("cu/map.cuh"));
-static UNARY: File = File { name: "unary.cu", texts: &[TYPES, MATH, PACK, MAP, include_str!("cu/unary.cu")], kernels: WAYS };
-static BINARY: File = File { name: "binary.cu", texts: &[TYPES, MATH, PACK, MAP, include_str!("cu/binary.cu")], kernels: WAYS };
-pub(crate) static MOVING: File = File { name: "moving.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/moving.cu")], kernels: WAYS };
+const WAYS: &[&str] = &["_vectors", "_rows", "_single", "_single64"];
+static UNARY: File =
+    File { name: "unary.cu", texts: &[headers::TYPES, MATH, headers::PACK, headers::MAP, include_str!("cu/unary.cu")], kernels: WAYS };
+static BINARY: File =
+    File { name: "binary.cu", texts: &[headers::TYPES, MATH, headers::PACK, headers::MAP, include_str!("cu/binary.cu")], kernels: WAYS };
+pub(crate) static MOVING: File =
+    File { name: "moving.cu", texts: &[headers::TYPES, headers::PACK, headers::MAP, include_str!("cu/moving.cu")], kernels: WAYS };
 
-static TURN: File = File { name: "turn.cu", texts: &[TYPES, PACK, include_str!("cu/turn.cu")], kernels: &[""] };
+static TURN: File = File { name: "turn.cu", texts: &[headers::TYPES, headers::PACK, include_str!("cu/turn.cu")], kernels: &[""] };
 
 /// What a function of elements is made of; a tuning makes a recipe of it.
 pub(crate) struct Map {

@@ -3,16 +3,19 @@
 use warpwave_gpu::Stream;
 
 use crate::dtype::DType;
-use crate::elementwise::{MAP, PACK, TYPES};
 use crate::error::Result;
+use crate::headers;
 use crate::heads::{FLOATS, one_of};
 use crate::kernels::{Kernels, same_type, wrong_shape};
 use crate::map::{Call, Scalars};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
-static GLU: File =
-    File { name: "glu.cu", texts: &[TYPES, PACK, MAP, include_str!("cu/glu.cu")], kernels: &["_vectors", "_rows", "_single", "_single64"] };
+static GLU: File = File {
+    name: "glu.cu",
+    texts: &[headers::TYPES, headers::PACK, headers::MAP, include_str!("cu/glu.cu")],
+    kernels: &["_vectors", "_rows", "_single", "_single64"],
+};
 
 /// Types of results of f32.
 const FROM_F32: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];

@@ -4,8 +4,9 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream};
 
 use crate::dtype::{DType, Scalar};
-use crate::elementwise::{MAP, PACK, TYPES, moving};
+use crate::elementwise::moving;
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
 use crate::layout::{Layout, MOST_DIMS};
 use crate::map::{Call, Scalars};
@@ -14,7 +15,7 @@ use crate::source::{File, Recipe, carrier};
 use crate::tuning::Tuning;
 use crate::view::{View, ViewMut};
 
-const TEXTS: &[&str] = &[TYPES, PACK, MAP, include_str!("cu/index.cu")];
+const TEXTS: &[&str] = &[headers::TYPES, headers::PACK, headers::MAP, include_str!("cu/index.cu")];
 static GATHER: File = File { name: "index.cu", texts: TEXTS, kernels: &["_packs", "_single", "_single64", "_wide", "_rows"] };
 static SCATTER: File = File { name: "index.cu, scattering", texts: TEXTS, kernels: &["_packs", "_single", "_single64"] };
 

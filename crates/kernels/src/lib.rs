@@ -52,6 +52,7 @@ mod dtype;
 mod elementwise;
 mod error;
 mod glu;
+mod headers;
 mod heads;
 mod index;
 mod kernels;

@@ -4,9 +4,9 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream, Vendor};
 
 use crate::blas::{Blas, Epilogue, Matrix, Places, Refusal, Shape, WORKSPACE};
-use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
@@ -147,12 +147,13 @@ struct Work<'a> {
 }
 
 const OP: &str = "matmul";
-const HEADERS: [&str; 3] = [include_str!("cu/types.cuh"), include_str!("cu/tile.cuh"), include_str!("cu/product.cuh")];
-static TILES: File = File { name: "matmul.cu", texts: &[HEADERS[0], HEADERS[1], HEADERS[2], include_str!("cu/matmul.cu")], kernels: &[""] };
-static PLAIN: File = File { name: "plain.cu", texts: &[HEADERS[0], HEADERS[2], include_str!("cu/plain.cu")], kernels: &[""] };
+const PRODUCT: &str = include_str!("cu/product.cuh");
+static TILES: File =
+    File { name: "matmul.cu", texts: &[headers::TYPES, headers::TILE, PRODUCT, include_str!("cu/matmul.cu")], kernels: &[""] };
+static PLAIN: File = File { name: "plain.cu", texts: &[headers::TYPES, PRODUCT, include_str!("cu/plain.cu")], kernels: &[""] };
 static VECTORS: File = File {
     name: "gemv.cu",
-    texts: &[HEADERS[0], HEADERS[2], EARLY, include_str!("cu/gemv.cu")],
+    texts: &[headers::TYPES, PRODUCT, headers::EARLY, include_str!("cu/gemv.cu")],
     kernels: &["_rows", "_columns", "_combine"],
 };
 

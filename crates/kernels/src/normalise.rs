@@ -3,23 +3,37 @@
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream};
 
-use crate::decode::EARLY;
 use crate::dtype::DType;
-use crate::elementwise::{PACK as PACK_TEXT, TYPES};
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
 use crate::plan::divisor;
-use crate::reduce::{TEAM, bad};
+use crate::reduce::bad;
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 use crate::walk::{Dim, PACK, Walk, merged, packs_fit};
 
 const NORMALISE: &str = include_str!("cu/normalise.cu");
-static SHORT: File = File { name: "normalise.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_registers", "_edges"] };
-static WIDE: File = File { name: "normalise_wide.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_registers"] };
-static CLUSTERS: File = File { name: "normalise_clusters.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_clusters"] };
-static LONG: File =
-    File { name: "normalise_long.cu", texts: &[TYPES, PACK_TEXT, TEAM, EARLY, NORMALISE], kernels: &["_staged", "_long", "_strided"] };
+static SHORT: File = File {
+    name: "normalise.cu",
+    texts: &[headers::TYPES, headers::PACK, headers::TEAM, headers::EARLY, NORMALISE],
+    kernels: &["_registers", "_edges"],
+};
+static WIDE: File = File {
+    name: "normalise_wide.cu",
+    texts: &[headers::TYPES, headers::PACK, headers::TEAM, headers::EARLY, NORMALISE],
+    kernels: &["_registers"],
+};
+static CLUSTERS: File = File {
+    name: "normalise_clusters.cu",
+    texts: &[headers::TYPES, headers::PACK, headers::TEAM, headers::EARLY, NORMALISE],
+    kernels: &["_clusters"],
+};
+static LONG: File = File {
+    name: "normalise_long.cu",
+    texts: &[headers::TYPES, headers::PACK, headers::TEAM, headers::EARLY, NORMALISE],
+    kernels: &["_staged", "_long", "_strided"],
+};
 
 /// Threads of a block at most.
 const MOST_THREADS: usize = 512;

@@ -4,8 +4,8 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Buffer, Kernel, Launch, Stream};
 
 use crate::dtype::DType;
-use crate::elementwise::{MAP, PACK, TYPES};
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape, wrong_type};
 use crate::layout::MOST_DIMS;
 use crate::plan::{Dims, Operand, laid_out, merged};
@@ -13,10 +13,21 @@ use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
 const ORDER: &str = include_str!("cu/order.cuh");
-static ARGSORT: File =
-    File { name: "argsort.cu", texts: &[TYPES, PACK, MAP, ORDER, include_str!("cu/argsort.cu")], kernels: &["_tile", "_merge"] };
-static TOPK: File = File { name: "topk.cu", texts: &[TYPES, PACK, MAP, ORDER, include_str!("cu/topk.cu")], kernels: &["_chunk"] };
-static SELECT: File = File { name: "select.cu", texts: &[TYPES, PACK, MAP, ORDER, include_str!("cu/select.cu")], kernels: &["_select"] };
+static ARGSORT: File = File {
+    name: "argsort.cu",
+    texts: &[headers::TYPES, headers::PACK, headers::MAP, ORDER, include_str!("cu/argsort.cu")],
+    kernels: &["_tile", "_merge"],
+};
+static TOPK: File = File {
+    name: "topk.cu",
+    texts: &[headers::TYPES, headers::PACK, headers::MAP, ORDER, include_str!("cu/topk.cu")],
+    kernels: &["_chunk"],
+};
+static SELECT: File = File {
+    name: "select.cu",
+    texts: &[headers::TYPES, headers::PACK, headers::MAP, ORDER, include_str!("cu/select.cu")],
+    kernels: &["_select"],
+};
 
 /// A program that takes so many elements of a row at once, in so many threads.
 #[derive(Debug, Clone, Copy)]

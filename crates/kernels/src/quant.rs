@@ -3,9 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, DeviceInfo, Launch, Stream, Vendor};
 
-use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::kernels::{Kernels, apart, refused, wrong_shape, wrong_type};
 use crate::layout::Layout;
 use crate::matmul::{has_bulk_copies, has_mma};
@@ -13,20 +13,29 @@ use crate::quant_view::{Quant, QuantView, QuantViewMut};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
-const TYPES: &str = include_str!("cu/types.cuh");
 const BLOCKS: &str = include_str!("cu/blocks.cuh");
-const TILE: &str = include_str!("cu/tile.cuh");
-static QUANTISE: File = File { name: "quantise.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quantise.cu")], kernels: &["_blocks"] };
-static DEQUANTISE: File = File { name: "dequantise.cu", texts: &[TYPES, BLOCKS, include_str!("cu/dequantise.cu")], kernels: &["_pieces"] };
+static QUANTISE: File =
+    File { name: "quantise.cu", texts: &[headers::TYPES, BLOCKS, include_str!("cu/quantise.cu")], kernels: &["_blocks"] };
+static DEQUANTISE: File =
+    File { name: "dequantise.cu", texts: &[headers::TYPES, BLOCKS, include_str!("cu/dequantise.cu")], kernels: &["_pieces"] };
 static VECTOR: File =
-    File { name: "quant_vector.cu", texts: &[TYPES, BLOCKS, include_str!("cu/quant_vector.cu")], kernels: &["_products"] };
+    File { name: "quant_vector.cu", texts: &[headers::TYPES, BLOCKS, include_str!("cu/quant_vector.cu")], kernels: &["_products"] };
 const STAGE: &str = include_str!("cu/quant_stage.cuh");
-static DIGITS: File =
-    File { name: "quant_digits.cu", texts: &[TYPES, BLOCKS, EARLY, STAGE, include_str!("cu/quant_digits.cu")], kernels: &["_digits"] };
-static ROUNDED: File =
-    File { name: "quant_rounded.cu", texts: &[TYPES, BLOCKS, EARLY, STAGE, include_str!("cu/quant_rounded.cu")], kernels: &["_rounded"] };
-static MATRIX: File =
-    File { name: "quant_matrix.cu", texts: &[TYPES, BLOCKS, TILE, include_str!("cu/quant_matrix.cu")], kernels: &["_tiles"] };
+static DIGITS: File = File {
+    name: "quant_digits.cu",
+    texts: &[headers::TYPES, BLOCKS, headers::EARLY, STAGE, include_str!("cu/quant_digits.cu")],
+    kernels: &["_digits"],
+};
+static ROUNDED: File = File {
+    name: "quant_rounded.cu",
+    texts: &[headers::TYPES, BLOCKS, headers::EARLY, STAGE, include_str!("cu/quant_rounded.cu")],
+    kernels: &["_rounded"],
+};
+static MATRIX: File = File {
+    name: "quant_matrix.cu",
+    texts: &[headers::TYPES, BLOCKS, headers::TILE, include_str!("cu/quant_matrix.cu")],
+    kernels: &["_tiles"],
+};
 
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]

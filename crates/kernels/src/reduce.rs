@@ -4,18 +4,17 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream};
 
 use crate::dtype::{DType, Scalar};
-use crate::elementwise::{PACK as PACK_TEXT, TYPES};
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::kernels::{Kernels, apart, refused, wrong_shape, wrong_type};
 use crate::layout::Layout;
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 use crate::walk::{Dim, PACK, Walk, count, merged, packs_fit};
 
-pub(crate) const TEAM: &str = include_str!("cu/team.cuh");
 static REDUCE: File = File {
     name: "reduce.cu",
-    texts: &[TYPES, PACK_TEXT, TEAM, include_str!("cu/reduce.cu")],
+    texts: &[headers::TYPES, headers::PACK, headers::TEAM, include_str!("cu/reduce.cu")],
     kernels: &["_rows", "_columns", "_column", "_any", "_finish"],
 };
 

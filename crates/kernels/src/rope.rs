@@ -5,9 +5,9 @@ use std::f64::consts::{LN_2, TAU};
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Launch, Stream};
 
-use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::heads::{COUNTS, FLOATS, Steps, few, one_of, over_rows, packed, pointer, same_shape, sizes, small, width};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
@@ -15,14 +15,7 @@ use crate::view::{View, ViewMut};
 
 static ROPE: File = File {
     name: "rope.cu",
-    texts: &[
-        include_str!("cu/types.cuh"),
-        include_str!("cu/pack.cuh"),
-        include_str!("cu/heads.cuh"),
-        EARLY,
-        include_str!("cu/angles.cuh"),
-        include_str!("cu/rope.cu"),
-    ],
+    texts: &[headers::TYPES, headers::PACK, headers::HEADS, headers::EARLY, include_str!("cu/angles.cuh"), include_str!("cu/rope.cu")],
     kernels: &[""],
 };
 

@@ -3,9 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream};
 
-use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::heads::{COUNTS, Steps, few, one_of, over_rows, packed, same_shape, sizes, small, width};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::rope::{Places, Rope, RopeAngles, RopePairs};
@@ -15,10 +15,10 @@ use crate::view::{View, ViewMut};
 static ROPE_APPEND: File = File {
     name: "rope_append.cu",
     texts: &[
-        include_str!("cu/types.cuh"),
-        include_str!("cu/pack.cuh"),
-        include_str!("cu/heads.cuh"),
-        EARLY,
+        headers::TYPES,
+        headers::PACK,
+        headers::HEADS,
+        headers::EARLY,
         include_str!("cu/angles.cuh"),
         include_str!("cu/rope_append.cu"),
     ],
@@ -29,12 +29,8 @@ static ROPE_APPEND: File = File {
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Numbers {
-    queries: Steps,
-    keys: Steps,
-    values: Steps,
-    out: Steps,
-    key_cache: Steps,
-    value_cache: Steps,
+    from: [Steps; 3],
+    to: [Steps; 3],
     places: [i32; 2],
     slots: [i32; 2],
     frequencies: i32,
@@ -128,12 +124,8 @@ impl Kernels {
         let vectors = pairs.is_multiple_of(each) && all.iter().all(|view| packed(view, each));
         let small = |number| small(OP, "tokens, heads or elements", number);
         let numbers = Numbers {
-            queries: Steps::of(OP, &queries)?,
-            keys: Steps::of(OP, &keys)?,
-            values: Steps::of(OP, &values)?,
-            out: Steps::of(OP, &out)?,
-            key_cache: Steps::of(OP, &key_cache)?,
-            value_cache: Steps::of(OP, &value_cache)?,
+            from: [Steps::of(OP, &queries)?, Steps::of(OP, &keys)?, Steps::of(OP, &values)?],
+            to: [Steps::of(OP, &out)?, Steps::of(OP, &key_cache)?, Steps::of(OP, &value_cache)?],
             places: few(OP, &places)?,
             slots: few(OP, &slots)?,
             frequencies: few::<1>(OP, &frequencies)?[0],

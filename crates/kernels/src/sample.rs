@@ -3,24 +3,23 @@
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream};
 
-use crate::decode::EARLY;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::heads::{COUNTS, one_of, packed, pointer, same_shape, sizes, steps, width};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
-const TYPES: &str = include_str!("cu/types.cuh");
-const PACK_TEXT: &str = include_str!("cu/pack.cuh");
 const LOGITS_TEXT: &str = include_str!("cu/logits.cuh");
-static SAMPLE: File = File { name: "sample.cu", texts: &[TYPES, PACK_TEXT, LOGITS_TEXT, include_str!("cu/sample.cu")], kernels: &[""] };
+static SAMPLE: File =
+    File { name: "sample.cu", texts: &[headers::TYPES, headers::PACK, LOGITS_TEXT, include_str!("cu/sample.cu")], kernels: &[""] };
 static GREEDY: File = File {
     name: "greedy.cu",
-    texts: &[TYPES, PACK_TEXT, EARLY, LOGITS_TEXT, include_str!("cu/greedy.cu")],
+    texts: &[headers::TYPES, headers::PACK, headers::EARLY, LOGITS_TEXT, include_str!("cu/greedy.cu")],
     kernels: &["_parts", "_finish"],
 };
-static PENALTY: File = File { name: "penalty.cu", texts: &[TYPES, include_str!("cu/penalty.cu")], kernels: &[""] };
+static PENALTY: File = File { name: "penalty.cu", texts: &[headers::TYPES, include_str!("cu/penalty.cu")], kernels: &[""] };
 
 /// The types of logits.
 const LOGITS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];

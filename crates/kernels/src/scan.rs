@@ -4,18 +4,18 @@ use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Launch, Stream};
 
 use crate::dtype::DType;
-use crate::elementwise::{PACK as PACK_TEXT, TYPES};
 use crate::error::{Error, Result};
+use crate::headers;
 use crate::kernels::{Kernels, refused, wrong_shape, wrong_type};
 use crate::matmul::has_mma;
-use crate::reduce::{Reduce, TEAM, bad};
+use crate::reduce::{Reduce, bad};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 use crate::walk::{Dim, PACK, Walk, count, merged, packs_fit};
 
 static SCAN: File = File {
     name: "scan.cu",
-    texts: &[TYPES, PACK_TEXT, TEAM, include_str!("cu/scan.cu")],
+    texts: &[headers::TYPES, headers::PACK, headers::TEAM, include_str!("cu/scan.cu")],
     kernels: &["_lines", "_lines_single", "_side", "_side_single"],
 };
 

@@ -5,12 +5,13 @@ use warpwave_gpu::{Arg, Launch, Stream};
 
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::headers;
 use crate::heads::{FLOATS, one_of, pointer, same_shape, sizes, steps};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 
-static SCORES: File = File { name: "scores.cu", texts: &[include_str!("cu/types.cuh"), include_str!("cu/scores.cu")], kernels: &[""] };
+static SCORES: File = File { name: "scores.cu", texts: &[headers::TYPES, include_str!("cu/scores.cu")], kernels: &[""] };
 
 /// As the struct of the kernels.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]

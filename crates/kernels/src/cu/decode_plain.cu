@@ -4,13 +4,8 @@
 // keys and values it copies itself, into its own places of shared memory, while it works on those before, STAGES - 1 of them. VECTORS says that keys and
 // values can be read 16 bytes at a time.
 
-#if defined(__AMDGCN__)
-#define WAVE WARPWAVE_WAVE_SIZE
-#else
-#define WAVE 32
-#if __CUDA_ARCH__ >= 800
+#if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
 #define COPIES_GO_ON
-#endif
 #endif
 // Keys of a lane in a tile.
 #define AHEAD 1

@@ -27,22 +27,22 @@ __device__ inline void fetch(T *to, const T *from, const Steps &steps, i32 block
     const T *first = from + (left > 0 ? steps.at(block, within, head) : 0);
     if (left >= TILE) {
         // Where lanes have the same piece of rows a power of 2 apart, the places they go to differ by constants.
-        const int apart = TILE_LANES / pieces;
-        const bool even = TILE_LANES % pieces == 0 && apart <= TILE;
+        const int apart = WAVE / pieces;
+        const bool even = WAVE % pieces == 0 && apart <= TILE;
         const int row = lane / pieces, column = lane % pieces * EACH, there = Place::offset(row, column);
         const T *at = first + (i64)row * steps.token + column;
 #pragma unroll
         for (int u = 0; even && u < TILE; u += apart, at += (i64)apart * steps.token)
             copy_once16(to, (there ^ Place::offset(u, 0) % COLUMNS) + u * COLUMNS, at);
 #pragma unroll
-        for (int u = 0; !even && u < TILE * pieces; u += TILE_LANES) {
+        for (int u = 0; !even && u < TILE * pieces; u += WAVE) {
             const int row = (u + lane) / pieces, column = (u + lane) % pieces * EACH;
             if (row < TILE) copy_once16(to, Place::offset(row, column), first + (i64)row * steps.token + column);
         }
         return;
     }
 #pragma unroll 1
-    for (int i = lane; i < TILE * pieces; i += TILE_LANES) {
+    for (int i = lane; i < TILE * pieces; i += WAVE) {
         const int row = i / pieces, column = i % pieces * EACH;
         const bool there = row < left;
         const T *at = there ? first + (i64)row * steps.token + column : from;
@@ -61,14 +61,14 @@ template <class F> __device__ inline void each(TileC &scores, F become) {
         if (TileC::slot(i) < SLOTS) scores.at[i] = become(scores.at[i], TileC::slot(i), TileC::column(i));
 }
 
-extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
+extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(OPERANDS, Decode d) {
     extern __shared__ uint4 shared[];
     take_turn();
     const Part part(d, lengths, TILE, TILE, WAVES);
     // What is needed again at the end need not take registers meanwhile.
     __shared__ Part last;
     if (threadIdx.x == 0) last = part;
-    const int wave = threadIdx.x / TILE_LANES;
+    const int wave = threadIdx.x / WAVE;
     T *ring = (T *)shared + wave * 4 * TILE * COLUMNS;
 
     // Two tiles of keys and values each. The block of a tile is looked up one round before its copy sets out.
@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *TILE_LANES) SYMBOL(NAME, _pa
     const Place queries{(T *)shared + WAVES * 4 * TILE * COLUMNS};
     const int pieces = DIM / EACH;
 #pragma unroll (FEW ? 1 : 4)
-    for (int i = threadIdx.x; i < TILE * pieces; i += WAVES * TILE_LANES) {
+    for (int i = threadIdx.x; i < TILE * pieces; i += WAVES * WAVE) {
         const int row = i / pieces, column = i % pieces * EACH;
         union { uint4 raw; T each[EACH]; } piece;
         piece.raw = uint4{0, 0, 0, 0};

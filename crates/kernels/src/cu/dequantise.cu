@@ -66,8 +66,6 @@ template <class F, class R> __device__ inline void pieces(R *out, const u8 *weig
     }
 }
 
-#define PASTE(NAME, WHAT) NAME##WHAT
-#define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
 extern "C" __global__ void __launch_bounds__(256, 8)
 SYMBOL(NAME, _pieces)(U *out, const u8 *weights, const void *scales, const u8 *zeros, Groups groups, Rows p) {
     pieces<T, U>(out, weights, Beside{scales, zeros, groups}, p);

@@ -3,7 +3,7 @@
 //
 // While a block's scores are computed its values are on the way, and while they are summed up the next block's keys are.
 
-#define THREADS (WAVES * TILE_LANES)
+#define THREADS (WAVES * WAVE)
 #define BM (WAVES * MT * 16)
 
 // Each score becomes something, given what its query sees and its key, counted from this lane's first.
@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (work.begin < work.end) fetch_block(k_tile, keys, work.begin);
 
     const Scores scores(a, tables, work.sequence, work.head);
-    const int wave = threadIdx.x / TILE_LANES, row0 = wave * MT * 16, ROWS = TileC::ROWS;
+    const int wave = threadIdx.x / WAVE, row0 = wave * MT * 16, ROWS = TileC::ROWS;
     TileC o[MT][D / 16];
     f32 most[MT][ROWS], sum[MT][ROWS];
 #pragma unroll

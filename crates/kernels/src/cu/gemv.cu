@@ -5,11 +5,6 @@
 // the vectors are B (k × n, n ≤ VECTORS). `rows` is for matrices of rows of whole 16 bytes, aligned to them, and vectors alike; `columns` for
 // those whose columns are, and leaves sums of parts of k, where there are several, to `combine`.
 
-#if defined(__AMDGCN__)
-#define LANES WARPWAVE_WAVE_SIZE
-#else
-#define LANES 32
-#endif
 #define EACH (16 / (int)sizeof(T))
 
 // Said aloud, for else NVIDIA's compiler has fewer registers in mind, and loads one after the other.
@@ -28,7 +23,7 @@ __device__ inline Piece piece(const T *at) {
 
 __device__ inline f32 over_wave(f32 value) {
 #pragma unroll
-    for (int apart = LANES / 2; apart > 0; apart /= 2) value += __shfl_xor_sync(0xffffffffu, value, apart);
+    for (int apart = WAVE / 2; apart > 0; apart /= 2) value += __shfl_xor_sync(0xffffffffu, value, apart);
     return value;
 }
 
@@ -53,7 +48,7 @@ __device__ inline void leave(U *out, const U *bias, const Product &p, u64 batch,
 
 // ROWS rows for each block.
 extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _rows)(U *out, const T *a, const T *b, const U *bias, const __grid_constant__ Product p) {
-    __shared__ f32 parts[256 / LANES][ROWS * VECTORS];
+    __shared__ f32 parts[256 / WAVE][ROWS * VECTORS];
     take_turn();
     const u64 m0 = (u64)blockIdx.x * ROWS;
     for (u64 batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
@@ -79,18 +74,18 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _rows)(
             }
         };
         // UNROLL times what a wave reads at once lies together, so that one address serves for all.
-        const int wave = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-        u64 at = (wave * UNROLL * LANES + lane) * EACH;
-        for (; at + (UNROLL - 1) * LANES * EACH < p.k; at += blockDim.x * UNROLL * EACH) {
+        const int wave = threadIdx.x / WAVE, lane = threadIdx.x % WAVE;
+        u64 at = (wave * UNROLL * WAVE + lane) * EACH;
+        for (; at + (UNROLL - 1) * WAVE * EACH < p.k; at += blockDim.x * UNROLL * EACH) {
             // All loads of the matrix are under way before the first is needed.
             Piece x[UNROLL][ROWS];
 #pragma unroll
-            for (int i = 0; i < UNROLL * ROWS; ++i) x[i / ROWS][i % ROWS] = piece(row[i % ROWS] + at + i / ROWS * LANES * EACH);
+            for (int i = 0; i < UNROLL * ROWS; ++i) x[i / ROWS][i % ROWS] = piece(row[i % ROWS] + at + i / ROWS * WAVE * EACH);
 #pragma unroll
-            for (int u = 0; u < UNROLL; ++u) add(x[u], at + u * LANES * EACH);
+            for (int u = 0; u < UNROLL; ++u) add(x[u], at + u * WAVE * EACH);
         }
 #pragma unroll 1
-        for (int u = 0; u < UNROLL && at < p.k; ++u, at += LANES * EACH) {
+        for (int u = 0; u < UNROLL && at < p.k; ++u, at += WAVE * EACH) {
             Piece x[ROWS];
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) x[r] = piece(row[r] + at);
@@ -106,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _rows)(
         const u64 m = m0 + threadIdx.x / VECTORS, n = threadIdx.x % VECTORS;
         if (threadIdx.x < ROWS * VECTORS && m < q.m && n < q.n) {
             f32 sum = 0;
-            for (int w = 0; w < blockDim.x / LANES; ++w) sum += parts[w][threadIdx.x];
+            for (int w = 0; w < blockDim.x / WAVE; ++w) sum += parts[w][threadIdx.x];
             leave(out, bias, q, batch, m, n, sum);
         }
         __syncthreads();

@@ -11,8 +11,6 @@ struct Part {
     f32 sum, padding;
 };
 
-#define PASTE(NAME, WAY) NAME##WAY
-#define SYMBOL(NAME, WAY) PASTE(NAME, WAY)
 // Tokens of a thread, as many as a part has of them for each thread.
 #define ITEMS 16
 #if VECTORS

@@ -1,10 +1,5 @@
 // What picking a token of logits needs: their order, and what all threads of a block have.
 
-#if defined(__AMDGCN__)
-#define WAVE WARPWAVE_WAVE_SIZE
-#else
-#define WAVE 32
-#endif
 #define WAVES (THREADS / WAVE)
 #define LEAST (-__int_as_float(0x7f800000))
 

@@ -139,8 +139,6 @@ __device__ inline void strided(typename F::R *out, const typename F::A *a, const
 }
 
 // The kernels of a function: NAME_vectors, NAME_rows, NAME_single, and NAME_single64 for more than 32 bits can count.
-#define PASTE(NAME, WAY) NAME##WAY
-#define SYMBOL(NAME, WAY) PASTE(NAME, WAY)
 #define OPERANDS(F) F::R *out, const F::A *a, const F::B *b, const F::C *c, Scalars scalars
 // Of two functions the call's numbers say which it is.
 #define KERNELS(F) KERNELS_OF(F, F, true)

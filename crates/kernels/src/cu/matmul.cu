@@ -18,7 +18,7 @@ constexpr int BM = LARGE ? 128 : 64, BN = BM, WM = BM / 2, WN = BM / 2, STAGES =
 constexpr int BM = LARGE ? 128 : 64, BN = LARGE && sizeof(T) < 4 ? 256 : BM, WM = BM / 2, WN = BN / 4 > 32 ? 64 : 32;
 constexpr int STAGES = DEEP ? 3 : 4, BK_BYTES = LARGE && !DEEP ? 64 : 128;
 #endif
-constexpr int BK = BK_BYTES / sizeof(T), THREADS = (BM / WM) * (BN / WN) * TILE_LANES;
+constexpr int BK = BK_BYTES / sizeof(T), THREADS = (BM / WM) * (BN / WN) * WAVE;
 
 // What is computed of this from here on is computed here: it is not to be kept in registers meanwhile, for NVIDIA has none to spare.
 #if defined(__AMDGCN__)
@@ -80,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME(U *out, const T *a
     const u32 group = blockIdx.x / (GROUP * p.tiles[1]), rows = min((u32)GROUP, p.tiles[0] - group * GROUP);
     const u32 within = blockIdx.x - group * GROUP * p.tiles[1];
     u32 tile_m = group * GROUP + within % rows, tile_n = within / rows;
-    const int wave = threadIdx.x / TILE_LANES, wave_m = wave / (BN / WN) * WM, wave_n = wave % (BN / WN) * WN;
+    const int wave = threadIdx.x / WAVE, wave_m = wave / (BN / WN) * WM, wave_n = wave % (BN / WN) * WN;
 
     const u32 tiles = (u32)((p.k + BK - 1) / BK);
     for (u64 batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
@@ -165,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME(U *out, const T *a
 
         // Sums go to their places by way of shared memory, 16 rows of each wave at a time: there they are in order, and what becomes of
         // them is written once.
-        constexpr int STRIDE = WN + 8, VEC = 16 / sizeof(U), LANES = TILE_LANES;
+        constexpr int STRIDE = WN + 8, VEC = 16 / sizeof(U), LANES = WAVE;
         static_assert((BM / WM) * (BN / WN) * 16 * STRIDE * sizeof(Sum) <= STAGES * (A_SIZE + B_SIZE) * sizeof(T), "the sums' room");
         const Product &q = afresh(p);
         AFRESH("r", tile_m);

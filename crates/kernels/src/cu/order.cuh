@@ -3,11 +3,6 @@
 // Keys: NaN is the greatest whatever its bits, both zeros are equal. Where the largest come first, keys are turned over: it is always the
 // smallest key that comes first, and of equal keys the one that stood first.
 
-#if defined(__AMDGCN__)
-#define WAVE WARPWAVE_WAVE_SIZE
-#else
-#define WAVE 32
-#endif
 #define WAVES (THREADS / WAVE)
 #define TILE (THREADS * ITEMS)
 

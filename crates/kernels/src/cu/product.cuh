@@ -1,8 +1,6 @@
 // What the products have in common: R = f(alpha · A · B + beta · R + bias), for each of a batch.
 
 #define MOST_BATCHES 4
-#define SYMBOL_OF(NAME, KERNEL) NAME##KERNEL
-#define SYMBOL(NAME, KERNEL) SYMBOL_OF(NAME, KERNEL)
 
 struct Product {
     u64 m, n, k, batches;

@@ -300,38 +300,15 @@ template <> struct Chunk<q4_k> : Blocks<q4_k> {};
 template <> struct Chunk<q5_k> : Blocks<q5_k> {};
 template <> struct Chunk<q6_k> {
     static __device__ inline void add(f32 (&own)[OWN], Sums sums, const u8 *stage, u32 skew, u32, const Groups &, int lane) {
-        typedef Words<q6_k, 1, true> Word;
         const int t = lane % 4;
         const u8 *rows = stage + lane / 4 * Way<q6_k>::STRIDE + skew;
 #pragma unroll 1
         for (int half = 0; half < 2; ++half) {
-            u32 high[2][2], scales[2][2];
-#pragma unroll
-            for (int r = 0; r < 2; ++r) {
-                const u8 *block = rows + r * 8 * Way<q6_k>::STRIDE;
-                Words<q6_k, 2, true> two;
-#pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    Word word;
-                    word.load(block + 128 + half * 32 + i * 16 + 4 * t, skew);
-                    high[r][i] = word.at[0];
-                }
-                two.load(block + 192 + half * 8, skew);
-                scales[r][0] = two.at[0], scales[r][1] = two.at[1];
-            }
+            const SixBits<Way<q6_k>::STRIDE> six(rows, half, t, skew);
 #pragma unroll
             for (int unit = 0; unit < 4; ++unit) {
                 u32 codes[2][2];
-#pragma unroll
-                for (int r = 0; r < 2; ++r) {
-                    Word low;
-                    low.load(rows + r * 8 * Way<q6_k>::STRIDE + (half * 4 + unit) * 16 + 4 * t, skew);
-                    const u32 upper = high[r][unit % 2];
-                    // Four times what they mean.
-                    codes[r][0] = (low.at[0] << 2 & 0x3c3c3c3cu) | ((unit < 2 ? upper << 6 : upper << 4) & 0xc0c0c0c0u);
-                    codes[r][1] = (low.at[0] >> 2 & 0x3c3c3c3cu) | ((unit < 2 ? upper << 2 : upper) & 0xc0c0c0c0u);
-                    codes[r][0] ^= 0x80808080u, codes[r][1] ^= 0x80808080u;
-                }
+                six.codes(codes, rows, half, unit, t, skew);
                 const uint2 x = sums.unit(half * 4 + unit);
                 i32 c[2][4];
                 mma(c[0], codes[0][0], codes[1][0], x.x);
@@ -339,7 +316,7 @@ template <> struct Chunk<q6_k> {
 #pragma unroll
                 for (int run = 0; run < 2; ++run) {
 #pragma unroll
-                    for (int r = 0; r < 2; ++r) sums.add(half * 4 + unit / 2 + run * 2, r, (i32)(i8)(scales[r][run] >> unit * 8), c[run]);
+                    for (int r = 0; r < 2; ++r) sums.add(half * 4 + unit / 2 + run * 2, r, six.scale(r, run, unit), c[run]);
                 }
             }
         }
@@ -432,8 +409,6 @@ __device__ inline void products(R *out, const u8 *weights, const Beside &beside,
     }
 }
 
-#define PASTE(NAME, WHAT) NAME##WHAT
-#define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 SYMBOL(NAME, _digits)(V *out, const u8 *weights, const void *scales, Groups groups, const void *x, Product p) {
     extern __shared__ uint4 room[];

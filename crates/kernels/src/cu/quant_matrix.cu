@@ -97,8 +97,8 @@ template <class F> struct Part {
 
 template <class F, class R> __device__ inline void tiles(R *out, const u8 *weights, const Beside &beside, const u8 *x, const Product &p, Room<F> &room) {
     // Two waves beside each other in vectors, the others in rows.
-    constexpr int WAVES = THREADS / TILE_LANES, TALL = TILE_VECTORS / 2 / 16, WIDE = TILE_ROWS / (WAVES / 2) / 16;
-    const int wave = threadIdx.x / TILE_LANES, vectors_at = wave % 2 * TALL * 16, rows_at = wave / 2 * WIDE * 16;
+    constexpr int WAVES = THREADS / WAVE, TALL = TILE_VECTORS / 2 / 16, WIDE = TILE_ROWS / (WAVES / 2) / 16;
+    const int wave = threadIdx.x / WAVE, vectors_at = wave % 2 * TALL * 16, rows_at = wave / 2 * WIDE * 16;
     const u32 row0 = blockIdx.x % p.tiles * TILE_ROWS, vector0 = blockIdx.x / p.tiles * TILE_VECTORS;
     TileC sums[TALL][WIDE];
 #pragma unroll
@@ -169,8 +169,6 @@ template <class F, class R> __device__ inline void tiles(R *out, const u8 *weigh
     }
 }
 
-#define PASTE(NAME, WHAT) NAME##WHAT
-#define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
 extern "C" __global__ void __launch_bounds__(THREADS)
 SYMBOL(NAME, _tiles)(U *out, const u8 *weights, const void *scales, const u8 *zeros, Groups groups, const u8 *x, Product p) {
     extern __shared__ uint4 room[];

@@ -199,26 +199,12 @@ template <> struct Chunk<q5_k> : Blocks<q5_k> {};
 // Scales of 8 bits for 16 weights: those of a run of 16 and of that 64 columns behind it have the same slot, but columns of their own.
 template <> struct Chunk<q6_k> {
     static __device__ inline void add(f32 (&own)[2], Sums sums, const u8 *stage, u32 skew, u32, int lane) {
-        typedef Words<q6_k, 1, true> Word;
         const int t = lane % 4;
         const u8 *rows = stage + lane / 4 * Strip<q6_k>::STRIDE + skew;
         f32 parts[2] = {0, 0};
 #pragma unroll 1
         for (int half = 0; half < 2; ++half) {
-            u32 high[2][2], scales[2][2];
-#pragma unroll
-            for (int r = 0; r < 2; ++r) {
-                const u8 *block = rows + r * 8 * Strip<q6_k>::STRIDE;
-                Words<q6_k, 2, true> two;
-#pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    Word word;
-                    word.load(block + 128 + half * 32 + i * 16 + 4 * t, skew);
-                    high[r][i] = word.at[0];
-                }
-                two.load(block + 192 + half * 8, skew);
-                scales[r][0] = two.at[0], scales[r][1] = two.at[1];
-            }
+            const SixBits<Strip<q6_k>::STRIDE> six(rows, half, t, skew);
 #pragma unroll
             for (int first = 0; first < 4; first += SLOTS) {
                 const uint2 x = sums.side(half * 4 + first);
@@ -227,16 +213,7 @@ template <> struct Chunk<q6_k> {
                 for (int slot = 0; slot < SLOTS; ++slot) {
                     const int unit = first + slot;
                     u32 codes[2][2];
-#pragma unroll
-                    for (int r = 0; r < 2; ++r) {
-                        Word low;
-                        low.load(rows + r * 8 * Strip<q6_k>::STRIDE + (half * 4 + unit) * 16 + 4 * t, skew);
-                        const u32 upper = high[r][unit % 2];
-                        // Four times what they mean.
-                        codes[r][0] = (low.at[0] << 2 & 0x3c3c3c3cu) | ((unit < 2 ? upper << 6 : upper << 4) & 0xc0c0c0c0u);
-                        codes[r][1] = (low.at[0] >> 2 & 0x3c3c3c3cu) | ((unit < 2 ? upper << 2 : upper) & 0xc0c0c0c0u);
-                        codes[r][0] ^= 0x80808080u, codes[r][1] ^= 0x80808080u;
-                    }
+                    six.codes(codes, rows, half, unit, t, skew);
                     mma_add(c[0], codes[0][0], codes[1][0], sums.mine(slot) ? x.x : 0);
                     mma_add(c[1], codes[0][1], codes[1][1], sums.mine(slot) ? x.y : 0);
                 }
@@ -246,7 +223,7 @@ template <> struct Chunk<q6_k> {
                     const f32 count = sums.unit(half * 4 + run * 2 + unit / 2).x;
 #pragma unroll
                     for (int r = 0; r < 2; ++r) {
-                        parts[r] = fmaf((f32)(i8)(scales[r][run] >> unit * 8) * count, Sums::whole(c[run], r), parts[r]);
+                        parts[r] = fmaf((f32)six.scale(r, run, unit) * count, Sums::whole(c[run], r), parts[r]);
                     }
                 }
             }
@@ -354,8 +331,6 @@ template <class F, class X, class R> __device__ inline void products(R *out, con
     }
 }
 
-#define PASTE(NAME, WHAT) NAME##WHAT
-#define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
 // The waves that compute, and the one that copies.
 extern "C" __global__ void __launch_bounds__(THREADS + 32, 1)
 SYMBOL(NAME, _rounded)(V *out, const u8 *weights, const U *x, Product p) {

@@ -215,3 +215,36 @@ template <class F> struct Ahead {
 };
 
 #endif
+
+// Two rows of q6_k, eight apart, STRIDE bytes from row to row: the upper bits and scales of half a block, for a quarter `t` of each word.
+template <int STRIDE> struct SixBits {
+    u32 high[2][2], scales[2][2];
+    __device__ inline SixBits(const u8 *rows, int half, int t, u32 skew) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const u8 *block = rows + r * 8 * STRIDE;
+            Words<q6_k, 2, true> two;
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                Words<q6_k, 1, true> word;
+                word.load(block + 128 + half * 32 + i * 16 + 4 * t, skew);
+                high[r][i] = word.at[0];
+            }
+            two.load(block + 192 + half * 8, skew);
+            scales[r][0] = two.at[0], scales[r][1] = two.at[1];
+        }
+    }
+    // Of a unit of four, four times what they mean.
+    __device__ inline void codes(u32 (&codes)[2][2], const u8 *rows, int half, int unit, int t, u32 skew) const {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            Words<q6_k, 1, true> low;
+            low.load(rows + r * 8 * STRIDE + (half * 4 + unit) * 16 + 4 * t, skew);
+            const u32 upper = high[r][unit % 2];
+            codes[r][0] = (low.at[0] << 2 & 0x3c3c3c3cu) | ((unit < 2 ? upper << 6 : upper << 4) & 0xc0c0c0c0u);
+            codes[r][1] = (low.at[0] >> 2 & 0x3c3c3c3cu) | ((unit < 2 ? upper << 2 : upper) & 0xc0c0c0c0u);
+            codes[r][0] ^= 0x80808080u, codes[r][1] ^= 0x80808080u;
+        }
+    }
+    __device__ inline i32 scale(int r, int run, int unit) const { return (i32)(i8)(scales[r][run] >> unit * 8); }
+};

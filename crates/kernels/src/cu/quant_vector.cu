@@ -6,11 +6,6 @@
 //
 // U is the type of x. f32, f16 and bf16 are computed with as f32; q8_1 are its blocks, whose codes are multiplied as whole numbers.
 
-#if defined(__AMDGCN__)
-#define LANES WARPWAVE_WAVE_SIZE
-#else
-#define LANES 32
-#endif
 #define CHUNK 64
 
 struct Product {
@@ -51,7 +46,7 @@ template <int LATER> __device__ inline void wait_copies() {
 }
 template <int BYTES> __device__ inline void copy_row(u8 *to, const u8 *from, int bytes, int lane) {
 #pragma unroll 1
-    for (int at = lane * BYTES; at < bytes; at += LANES * BYTES) copy_ahead<BYTES>(to + at, from + at);
+    for (int at = lane * BYTES; at < bytes; at += WAVE * BYTES) copy_ahead<BYTES>(to + at, from + at);
 }
 
 // Vectors in shared memory: 32 floats of each, or its block of Q8_1, then the next 32 columns; with some more behind, so that lanes' units
@@ -206,7 +201,7 @@ template <class F> struct Ahead {
         for (int r = 0; r < ROWS; ++r) {
             if (p.width == 16 && left >= CHUNK) {
 #pragma unroll
-                for (int at = 0; at < chunk_bytes<F>(); at += LANES * 16) {
+                for (int at = 0; at < chunk_bytes<F>(); at += WAVE * 16) {
                     if (at + lane * 16 < chunk_bytes<F>()) copy_ahead<16>(to + at + lane * 16, from[r] + at + lane * 16);
                 }
             } else {
@@ -228,12 +223,12 @@ template <class F> struct Ahead {
 
 // Of a chunk's units what lies beside them.
 template <class F> struct Next {
-    u32 bits[F::BESIDE ? CHUNK / LANES : 1][ROWS];
+    u32 bits[F::BESIDE ? CHUNK / WAVE : 1][ROWS];
     __device__ inline void load(const Beside &beside, const Product &p, u32 row0, u32 unit0, int lane) {
         if (!F::BESIDE) return;
 #pragma unroll
-        for (int i = 0; i < CHUNK / LANES; ++i) {
-            const u32 wanted = unit0 + i * LANES + lane, unit = wanted < p.units ? wanted : p.units - 1;
+        for (int i = 0; i < CHUNK / WAVE; ++i) {
+            const u32 wanted = unit0 + i * WAVE + lane, unit = wanted < p.units ? wanted : p.units - 1;
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) bits[i][r] = F::beside(beside, row0 + r < p.rows ? row0 + r : p.rows - 1, unit);
         }
@@ -242,7 +237,7 @@ template <class F> struct Next {
 
 template <class F, class X, class R>
 __device__ inline void products(R *out, const u8 *weights, Beside beside, const void *x, const Product &p, u8 *room) {
-    const int lane = threadIdx.x % LANES, wave = threadIdx.x / LANES, waves = THREADS / LANES;
+    const int lane = threadIdx.x % WAVE, wave = threadIdx.x / WAVE, waves = THREADS / WAVE;
     const u32 vector0 = blockIdx.x / p.blocks * VECTORS, groups = (p.rows + ROWS - 1) / ROWS, step = p.blocks * waves;
     const u32 chunks = (p.units + CHUNK - 1) / CHUNK, rounds = (groups + step - 1) / step;
     const u32 panel_chunks = p.panel / CHUNK, items = rounds * chunks;
@@ -258,7 +253,7 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
         end_copies();
     }
     // A lane's unit has the same place in its block in all chunks; those of one lane are so many bytes apart.
-    constexpr int BLOCKS = LANES / units_of<F>();
+    constexpr int BLOCKS = WAVE / units_of<F>();
     static_assert(BLOCKS * F::BYTES % 4 == 0, "a lane's words are aligned alike");
     const int unit = lane % units_of<F>();
     const u32 in_chunk = lane / units_of<F>() * F::BYTES;
@@ -294,10 +289,10 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
             wait_copies<STAGES - 1>();
             __syncwarp();
             const u8 *staged = ring + stage * ROWS * chunk_bytes<F>();
-            constexpr int AT_ONCE = F::BESIDE ? CHUNK / LANES : UNROLL;
+            constexpr int AT_ONCE = F::BESIDE ? CHUNK / WAVE : UNROLL;
 #pragma unroll AT_ONCE
-            for (int i = 0; i < CHUNK / LANES; ++i) {
-                const u32 u = i * LANES + lane;
+            for (int i = 0; i < CHUNK / WAVE; ++i) {
+                const u32 u = i * WAVE + lane;
                 if (u >= units) break;
                 Unit<F, 4, true> data[ROWS];
                 Scale scales[ROWS][2];
@@ -308,7 +303,7 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
                     if (F::BESIDE) scales[r][0] = scales[r][1] = F::scale(now.bits[i][r]);
                     else F::scales(scales[r], from, unit, beside, 0, 0);
                 }
-                Dot<F, X>::add(sums, data, scales, unit, room + in_vectors + (in_panel * CHUNK + i * LANES) * Vectors<X>::UNIT);
+                Dot<F, X>::add(sums, data, scales, unit, room + in_vectors + (in_panel * CHUNK + i * WAVE) * Vectors<X>::UNIT);
             }
             __syncwarp();
             stage = stage + 1 == STAGES ? 0 : stage + 1;
@@ -330,14 +325,12 @@ __device__ inline void products(R *out, const u8 *weights, Beside beside, const 
             }
         }
 #pragma unroll
-        for (int apart = ROWS * VECTORS; apart < LANES; apart *= 2) own[0] += __shfl_xor_sync(0xffffffffu, own[0], apart);
+        for (int apart = ROWS * VECTORS; apart < WAVE; apart *= 2) own[0] += __shfl_xor_sync(0xffffffffu, own[0], apart);
         const u32 row = row0 + lane / VECTORS, vector = vector0 + lane % VECTORS;
         if (lane < ROWS * VECTORS && row < p.rows && vector < p.vectors) out[vector * p.out_row + row * p.out_step] = Narrow<R>::from(own[0]);
     }
 }
 
-#define PASTE(NAME, WHAT) NAME##WHAT
-#define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 SYMBOL(NAME, _products)(V *out, const u8 *weights, const void *scales, const u8 *zeros, Groups groups, const void *x, Product p) {
     extern __shared__ uint4 room[];

@@ -281,8 +281,6 @@ template <> struct Encode<q6_k> {
     }
 };
 
-#define PASTE(NAME, WHAT) NAME##WHAT
-#define SYMBOL(NAME, WHAT) PASTE(NAME, WHAT)
 
 #if defined(OP_quantise)
 template <class F, class X> __device__ inline void blocks(u8 *out, const X *x, const Source &p) {

@@ -5,8 +5,8 @@
 // TOGETHER says that a pair stands together; otherwise its second stands in the second half of what is turned.
 
 struct RopeAppend {
-    // In a pool a block is a sequence.
-    Steps q, k, v, out, k_cache, v_cache;
+    // Of queries, keys and values, and of what they become; in a pool a block is a sequence.
+    Steps from[3], to[3];
     i32 places[2], slots[2];
     // Rows are all tokens.
     i32 frequencies, tokens, rows, heads, kv_heads, dim, pairs, blocks, block_keys, padding;
@@ -24,21 +24,22 @@ extern "C" __global__ void NAME(const T *q, const T *k, const T *v, U *out, U *k
     const i32 turned = r.pairs / EACH, units = (r.dim / EACH + 1) / 2, items = units * (r.heads + 2 * r.kv_heads);
     for (i32 row0 = blockIdx.x * blockDim.y; row0 < r.rows; row0 += gridDim.x * blockDim.y) {
         const i32 row = row0 + threadIdx.y, sequence = row / r.tokens, token = row - sequence * r.tokens;
-        i32 head, unit, first, second;
+        i32 kind, head, unit, first, second;
         // Of an odd number of packs the last unit has one.
         bool both;
         Pack<T, EACH> one, other;
         // Queries, then keys, then values.
         const auto load = [&](i32 item) {
             head = item / units, unit = item - head * units;
+            kind = (head >= r.heads) + (head >= r.heads + r.kv_heads);
+            head -= kind == 0 ? 0 : r.heads + (kind - 1) * r.kv_heads;
             first = TOGETHER || unit >= turned ? 2 * unit * EACH : unit * EACH;
             second = TOGETHER || unit >= turned ? first + EACH : first + r.pairs;
             both = second < r.dim;
-            const i32 key = head - r.heads, value = key - r.kv_heads;
-            const T *from = key < 0 ? q + r.q.at(sequence, token, head) : value < 0 ? k + r.k.at(sequence, token, key) : v + r.v.at(sequence, token, value);
-            const i64 step = key < 0 ? r.q.element : value < 0 ? r.k.element : r.v.element;
-            one = get<T, EACH>(from + first * step);
-            if (both) other = get<T, EACH>(from + second * step);
+            const Steps &steps = r.from[kind];
+            const T *from = (kind == 0 ? q : kind == 1 ? k : v) + steps.at(sequence, token, head);
+            one = get<T, EACH>(from + (i64)first * steps.element);
+            if (both) other = get<T, EACH>(from + (i64)second * steps.element);
         };
         // The first loads are under way before the angles are known.
         const i32 item0 = blockIdx.y * blockDim.x + threadIdx.x;
@@ -63,9 +64,8 @@ extern "C" __global__ void NAME(const T *q, const T *k, const T *v, U *out, U *k
         const bool there = slot >= 0 && block < r.blocks;
         for (i32 item = item0; item < items; item += gridDim.y * blockDim.x) {
             if (item != item0) load(item);
-            const i32 key = head - r.heads, value = key - r.kv_heads;
-            if (key >= 0 && !there) continue;
-            const bool turns = value < 0 && unit < turned;
+            if (kind > 0 && !there) continue;
+            const bool turns = kind < 2 && unit < turned;
             Pack<U, EACH> results[2];
 #pragma unroll
             for (int i = 0; i < EACH; ++i) {
@@ -79,12 +79,10 @@ extern "C" __global__ void NAME(const T *q, const T *k, const T *v, U *out, U *k
                 if (apart) results[0].at[i] = x, results[1].at[i] = y;
                 else results[2 * i / EACH].at[2 * i % EACH] = x, results[2 * i / EACH].at[(2 * i + 1) % EACH] = y;
             }
-            U *to = key < 0     ? out + r.out.at(sequence, token, head)
-                    : value < 0 ? k_cache + r.k_cache.at(block, within, key)
-                                : v_cache + r.v_cache.at(block, within, value);
-            const i64 step = key < 0 ? r.out.element : value < 0 ? r.k_cache.element : r.v_cache.element;
-            put<U, EACH>(to + first * step, results[0]);
-            if (both) put<U, EACH>(to + second * step, results[1]);
+            const Steps &steps = r.to[kind];
+            U *to = (kind == 0 ? out : kind == 1 ? k_cache : v_cache) + (kind == 0 ? steps.at(sequence, token, head) : steps.at(block, within, head));
+            put<U, EACH>(to + (i64)first * steps.element, results[0]);
+            if (both) put<U, EACH>(to + (i64)second * steps.element, results[1]);
         }
     }
 }

@@ -17,11 +17,6 @@ typedef Traits<T>::Math Math;
 #else
 #define BOUNDS(BLOCKS) __launch_bounds__(THREADS, BLOCKS)
 #endif
-#if defined(__AMDGCN__)
-#define LANES WARPWAVE_WAVE_SIZE
-#else
-#define LANES 32
-#endif
 // Parts of neighbouring lines whose sums are posted one by one; then one is of all before.
 #define GROUP 16
 
@@ -279,7 +274,7 @@ template <int N> struct Packs<N, true> {
 // group of parts has.
 template <int N> __device__ inline void side(const T *x, U *out, const Posts &posts, const Job &job) {
     typedef Packs<N, QUEUES(N)> Mine;
-    __shared__ Total room[2][THREADS / LANES * ACROSS][N];
+    __shared__ Total room[2][THREADS / WAVE * ACROSS][N];
     const u64 columns = job.walk.n, panels = quotient(columns + blockDim.x - 1, blockDim.x);
     const u64 which = taken(posts), part = quotient(which, panels);
     if (part >= job.parts) return;
@@ -300,24 +295,24 @@ template <int N> __device__ inline void side(const T *x, U *out, const Posts &po
         for (int w = 0; w < N; ++w) sum[w] += y[w];
     }
     // Up to each thread of a warp, then of the warps before.
-    const int across = blockDim.x, thread = threadIdx.y * across + threadIdx.x, lane = thread % LANES, warp = thread / LANES;
-    for (int apart = across; apart < LANES; apart *= 2) {
+    const int across = blockDim.x, thread = threadIdx.y * across + threadIdx.x, lane = thread % WAVE, warp = thread / WAVE;
+    for (int apart = across; apart < WAVE; apart *= 2) {
 #pragma unroll
         for (int w = 0; w < N; ++w) {
-            const Total above = __shfl_up_sync(0xffffffffu, sum[w], apart, LANES);
+            const Total above = __shfl_up_sync(0xffffffffu, sum[w], apart, WAVE);
             if (lane >= apart) sum[w] += above;
         }
     }
 #pragma unroll
     for (int w = 0; w < N; ++w) {
-        if (lane + across >= LANES) room[0][warp * across + threadIdx.x][w] = sum[w];
-        base[w] = __shfl_up_sync(0xffffffffu, sum[w], across, LANES);
+        if (lane + across >= WAVE) room[0][warp * across + threadIdx.x][w] = sum[w];
+        base[w] = __shfl_up_sync(0xffffffffu, sum[w], across, WAVE);
         if (lane < across) base[w] = 0;
         sum[w] = 0;
     }
     __syncthreads();
     // The first warp, before which there is none, gets the sum of all for those behind this block.
-    for (int d = 0; d < (warp > 0 ? warp : THREADS / LANES); ++d) {
+    for (int d = 0; d < (warp > 0 ? warp : THREADS / WAVE); ++d) {
 #pragma unroll
         for (int w = 0; w < N; ++w) sum[w] += room[0][d * across + threadIdx.x][w];
     }
@@ -333,9 +328,9 @@ template <int N> __device__ inline void side(const T *x, U *out, const Posts &po
             if (threadIdx.y == GROUP && group > 0) wanted = groups + (group - 1) * columns + column;
             posts.add<N>(wanted, some);
         }
-        for (int apart = across; apart < LANES; apart *= 2) {
+        for (int apart = across; apart < WAVE; apart *= 2) {
 #pragma unroll
-            for (int w = 0; w < N; ++w) some[w] += __shfl_xor_sync(0xffffffffu, some[w], apart, LANES);
+            for (int w = 0; w < N; ++w) some[w] += __shfl_xor_sync(0xffffffffu, some[w], apart, WAVE);
         }
 #pragma unroll
         for (int w = 0; w < N; ++w) {
@@ -344,7 +339,7 @@ template <int N> __device__ inline void side(const T *x, U *out, const Posts &po
         }
         __syncthreads();
         // Those of a group, and the one before: in so many warps.
-        for (int d = 0; d <= GROUP * across / LANES; ++d) {
+        for (int d = 0; d <= GROUP * across / WAVE; ++d) {
 #pragma unroll
             for (int w = 0; w < N; ++w) some[w] += room[1][d * across + threadIdx.x][w];
         }

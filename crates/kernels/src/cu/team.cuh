@@ -4,8 +4,6 @@
 // threads come to every exchange.
 
 #define MOST_DIMS 6
-#define PASTE(NAME, WAY) NAME##WAY
-#define SYMBOL(NAME, WAY) PASTE(NAME, WAY)
 
 // Dimensions, the innermost first, with the strides of up to three operands.
 struct Walk {

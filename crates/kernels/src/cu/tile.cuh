@@ -11,31 +11,29 @@
 typedef signed char i8;
 
 #if defined(__AMDGCN__)
-#define TILE_LANES WARPWAVE_WAVE_SIZE
 #if defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
 #define TILE_MFMA
 #endif
 #else
-#define TILE_LANES 32
 #if __CUDA_ARCH__ >= 800
 #define TILE_MMA
 #endif
 #endif
 
-__device__ inline int lane_of_wave() { return threadIdx.x % TILE_LANES; }
+__device__ inline int lane_of_wave() { return threadIdx.x % WAVE; }
 
 // An operand of products of E: f16, bf16, i8, or f32. f32 is cut to tf32 by NVIDIA's matrix units, and whole elsewhere.
 template <class E> struct TileA {
     static constexpr int M = 16, K = 32 / sizeof(E);
-    u32 words[128 / TILE_LANES];
+    u32 words[128 / WAVE];
 };
 template <class E> struct TileB {
     static constexpr int N = 16, K = 32 / sizeof(E);
-    u32 words[128 / TILE_LANES];
+    u32 words[128 / WAVE];
 };
 template <class S> struct TileSum {
     // Elements of a lane; how many rows they are in; how many of them in a row are neighbours.
-    static constexpr int N = 256 / TILE_LANES;
+    static constexpr int N = 256 / WAVE;
 #if defined(TILE_MMA)
     static constexpr int ROWS = 2, RUN = 2;
     static __device__ int slot(int i) { return i / 2 % 2; }
@@ -64,7 +62,7 @@ template <class V, class F> __device__ inline V across_row(V value, F f) {
     return f(value, __shfl_xor_sync(0xffffffffu, value, 2));
 #else
 #pragma unroll
-    for (int apart = 16; apart < TILE_LANES; apart *= 2) value = f(value, __shfl_xor_sync(0xffffffffu, value, apart));
+    for (int apart = 16; apart < WAVE; apart *= 2) value = f(value, __shfl_xor_sync(0xffffffffu, value, apart));
     return value;
 #endif
 }
@@ -194,19 +192,19 @@ template <> __device__ inline u32 pair<bf16>(f32 low, f32 high) {
 #else
 
 // A lane's run of 32 bytes: at(row, ...) of the row it has.
-template <class E, class At> __device__ inline void load_run(u32 (&words)[128 / TILE_LANES], At at) {
+template <class E, class At> __device__ inline void load_run(u32 (&words)[128 / WAVE], At at) {
     const int lane = lane_of_wave();
-    struct alignas(512 / TILE_LANES) Run { u32 words[128 / TILE_LANES]; };
+    struct alignas(512 / WAVE) Run { u32 words[128 / WAVE]; };
     // 8 bytes may be the second half of the 16 that lie together.
-    const int first = lane / 16 * (512 / TILE_LANES / sizeof(E)), together = 16 / sizeof(E);
+    const int first = lane / 16 * (512 / WAVE / sizeof(E)), together = 16 / sizeof(E);
     const Run run = *(const Run *)(at(lane % 16, first / together * together) + first % together);
 #pragma unroll
-    for (int j = 0; j < 128 / TILE_LANES; ++j) words[j] = run.words[j];
+    for (int j = 0; j < 128 / WAVE; ++j) words[j] = run.words[j];
 }
-template <class E, class At> __device__ inline void gather_run(u32 (&words)[128 / TILE_LANES], At at) {
+template <class E, class At> __device__ inline void gather_run(u32 (&words)[128 / WAVE], At at) {
     const int lane = lane_of_wave();
 #pragma unroll
-    for (int j = 0; j < 128 / TILE_LANES; ++j) words[j] = gather<E>(at, (lane / 16 * (128 / TILE_LANES) + j) * (4 / sizeof(E)), lane % 16);
+    for (int j = 0; j < 128 / WAVE; ++j) words[j] = gather<E>(at, (lane / 16 * (128 / WAVE) + j) * (4 / sizeof(E)), lane % 16);
 }
 template <class E, class At> __device__ inline void load_a(TileA<E> &a, At at) { load_run<E>(a.words, at); }
 template <class E, class At> __device__ inline void load_b_t(TileB<E> &b, At at) { load_run<E>(b.words, at); }
@@ -260,11 +258,11 @@ __device__ inline i32 tile_value(i8 x) { return x; }
 template <class E> __device__ inline f32 tile_value(E x) { return widen(x); }
 
 template <class E, class S> __device__ inline void mma(TileSum<S> &c, const TileA<E> &a, const TileB<E> &b) {
-    const int lane = lane_of_wave(), words = 128 / TILE_LANES;
+    const int lane = lane_of_wave(), words = 128 / WAVE;
     union Word { u32 word; E each[4 / sizeof(E)]; __device__ Word() {} };
     // Not unrolled: slow as it is, it need not be long too.
 #pragma unroll 1
-    for (int part = 0; part < TILE_LANES / 16; ++part) {
+    for (int part = 0; part < WAVE / 16; ++part) {
 #pragma unroll
         for (int j = 0; j < words; ++j) {
             Word x, y;
@@ -286,7 +284,7 @@ template <class E, class S> __device__ inline void mma(TileSum<S> &c, const Tile
 template <class E> __device__ inline TileA<E> to_a(const TileC &c) {
     TileA<E> a;
 #pragma unroll
-    for (int j = 0; j < 128 / TILE_LANES; ++j) a.words[j] = pair<E>(c.at[2 * j], c.at[2 * j + 1]);
+    for (int j = 0; j < 128 / WAVE; ++j) a.words[j] = pair<E>(c.at[2 * j], c.at[2 * j + 1]);
     return a;
 }
 

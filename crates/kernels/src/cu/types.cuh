@@ -17,6 +17,16 @@ struct bf16 { u16 bits; };
 struct f8e4m3 { u8 bits; };
 struct f8e5m2 { u8 bits; };
 
+// Threads that go together.
+#if defined(__AMDGCN__)
+#define WAVE WARPWAVE_WAVE_SIZE
+#else
+#define WAVE 32
+#endif
+// A kernel's name: the program's, and which of its kernels it is.
+#define PASTE(NAME, WHICH) NAME##WHICH
+#define SYMBOL(NAME, WHICH) PASTE(NAME, WHICH)
+
 // What a type is: INTEGER and SIGNED of whole numbers; Math is the type that it is computed in.
 template <class T> struct Traits;
 #define WHOLE(T, M, S, LO, HI, BEYOND)                                                                                             \
