@@ -412,9 +412,12 @@ impl Kernels {
         let bias = bias && aligned && product.steps[3] == [0; MOST_BATCHES];
         let epilogue = Epilogue { bias: product.has_bias != 0, relu: product.activation == 1, gelu: product.activation == 2 };
         let float = matches!(work.out.dtype(), DType::F32 | DType::F16 | DType::Bf16);
-        // It may round sums to 16 bits before it adds what was there, or the bias, unless all rows begin at multiples of 16 bytes.
+        // It may round sums to 16 bits before it adds what was there, or the bias, unless all rows begin at multiples of 16 bytes and are
+        // as long.
         let odd = |view: &View<'_>| {
-            !view.address().is_multiple_of(16) || view.layout().strides().iter().any(|stride| *stride > 1 && !stride.is_multiple_of(8))
+            let mut dims = view.layout().strides().iter().zip(view.layout().shape());
+            let whole = |(stride, size): (&usize, &usize)| if *stride == 1 { size } else { stride }.is_multiple_of(8);
+            !view.address().is_multiple_of(16) || !dims.all(whole)
         };
         let narrow = work.out.dtype().size() == 2;
         let twice = narrow && (product.beta != 0.0 || epilogue.bias && [&work.a, &work.b, &work.out].into_iter().any(odd));

@@ -212,11 +212,12 @@ struct Quick {
     static __device__ f32 log_of(f32 x) { return quick_log2(x) * 0.69314718f; }
     static __device__ f32 sqrt_of(f32 x) { return quick_sqrt(x); }
     static __device__ f32 reciprocal(f32 x) { return quick_reciprocal(x); }
-    // Quarter turns away, and what is left of x. Far out the turns' digits do not suffice.
+    // Quarter turns away, and what is left of x. Far out the turns' digits do not suffice. Beside 1.5 · 2²³ a number has no digits behind the
+    // point, and its last bits count: GPUs round and convert slower than they add.
     static __device__ f32 turned(f32 x, int quarters) {
-        const f32 turns = rint(x * 0.63661977f);
+        const f32 beside = fma(x, 0.63661977f, 12582912.0f), turns = beside - 12582912.0f;
         const f32 r = fma(turns, 4.3711388e-8f, fma(turns, -1.5707964f, x)), u = r * r;
-        quarters += (int)turns;
+        quarters += __float_as_int(beside);
         f32 s = fma(u, -0.00019501822f, 0.0083320169f), c = fma(u, 2.4372679e-5f, -0.0013886529f);
         s = fma(u, s, -0.16666651f);
         s = fma(u, s, 1.0f) * r;
