@@ -33,7 +33,7 @@ const MOST_DIM: usize = 256;
 const TILE: usize = 16;
 /// Rows that a block of the other kernel has at most.
 const MOST_ROWS: usize = 4;
-/// Keys for which a part of its own is worth its while: a tile for each of four waves.
+/// Keys for which a part of its own is worth its while.
 const LEAST_KEYS: usize = 64;
 /// Parts at most: 16 threads have four each.
 const MOST_SPLITS: usize = 64;

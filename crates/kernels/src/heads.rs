@@ -108,6 +108,14 @@ pub(crate) fn width(types: &[DType]) -> usize {
     PACK / types.iter().map(|dtype| dtype.size()).max().unwrap_or(PACK)
 }
 
+/// The same where each item takes a while: of few rows each has several blocks, in y, for a thread to have little to do.
+pub(crate) fn spread_over_rows(rows: usize, items: usize, units: u32) -> Launch {
+    const MOST: usize = 65535;
+    let launch = over_rows(rows, items);
+    let across = if launch.grid[0] <= units { items.div_ceil(launch.block[0] as usize).clamp(1, MOST) as u32 } else { 1 };
+    Launch { grid: [launch.grid[0], across, 1], ..launch }
+}
+
 /// A launch over rows, with so many items in each: a row's threads side by side, and some rows in a block.
 pub(crate) fn over_rows(rows: usize, items: usize) -> Launch {
     let across = items.clamp(1, BLOCK);

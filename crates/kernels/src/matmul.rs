@@ -412,10 +412,10 @@ impl Kernels {
         let bias = bias && aligned && product.steps[3] == [0; MOST_BATCHES];
         let epilogue = Epilogue { bias: product.has_bias != 0, relu: product.activation == 1, gelu: product.activation == 2 };
         let float = matches!(work.out.dtype(), DType::F32 | DType::F16 | DType::Bf16);
-        // It may round sums to 16 bits before it adds what was there, or the bias, unless all rows begin at multiples of 16 bytes and are
-        // as long.
+        // It may round sums to 16 bits before it adds what was there, or the bias, unless all rows begin at multiples of 16 bytes, 8 elements,
+        // and are as long.
         let odd = |view: &View<'_>| {
-            let mut dims = view.layout().strides().iter().zip(view.layout().shape());
+            let mut dims = view.layout().strides().iter().zip(view.layout().shape()).filter(|(_, size)| **size > 1);
             let whole = |(stride, size): (&usize, &usize)| if *stride == 1 { size } else { stride }.is_multiple_of(8);
             !view.address().is_multiple_of(16) || !dims.all(whole)
         };

@@ -13,27 +13,11 @@ use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
 use crate::walk::{Dim, PACK, Walk, merged, packs_fit};
 
-const NORMALISE: &str = include_str!("cu/normalise.cu");
-static SHORT: File = File {
-    name: "normalise.cu",
-    texts: &[headers::TYPES, headers::PACK, headers::TEAM, headers::EARLY, NORMALISE],
-    kernels: &["_registers", "_edges"],
-};
-static WIDE: File = File {
-    name: "normalise_wide.cu",
-    texts: &[headers::TYPES, headers::PACK, headers::TEAM, headers::EARLY, NORMALISE],
-    kernels: &["_registers"],
-};
-static CLUSTERS: File = File {
-    name: "normalise_clusters.cu",
-    texts: &[headers::TYPES, headers::PACK, headers::TEAM, headers::EARLY, NORMALISE],
-    kernels: &["_clusters"],
-};
-static LONG: File = File {
-    name: "normalise_long.cu",
-    texts: &[headers::TYPES, headers::PACK, headers::TEAM, headers::EARLY, NORMALISE],
-    kernels: &["_staged", "_long", "_strided"],
-};
+const TEXTS: &[&str] = &[headers::TYPES, headers::PACK, headers::TEAM, headers::EARLY, include_str!("cu/normalise.cu")];
+static SHORT: File = File { name: "normalise.cu", texts: TEXTS, kernels: &["_registers", "_edges"] };
+static WIDE: File = File { name: "normalise_wide.cu", texts: TEXTS, kernels: &["_registers"] };
+static CLUSTERS: File = File { name: "normalise_clusters.cu", texts: TEXTS, kernels: &["_clusters"] };
+static LONG: File = File { name: "normalise_long.cu", texts: TEXTS, kernels: &["_staged", "_long", "_strided"] };
 
 /// Threads of a block at most.
 const MOST_THREADS: usize = 512;

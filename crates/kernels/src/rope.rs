@@ -3,12 +3,12 @@
 use std::f64::consts::{LN_2, TAU};
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Launch, Stream};
+use warpwave_gpu::Stream;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::headers;
-use crate::heads::{COUNTS, FLOATS, Steps, few, one_of, over_rows, packed, pointer, same_shape, sizes, small, width};
+use crate::heads::{COUNTS, FLOATS, Steps, few, one_of, packed, pointer, same_shape, sizes, small, spread_over_rows, width};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
@@ -254,11 +254,7 @@ impl Kernels {
         let count = places.map_or(DType::I32, |(_, places)| places.dtype());
         let kernels = self.load(&recipe(more.is_some(), [dtype, count, angles.1.dtype()], rope.pairs, vectors))?;
         let items = (pairs + rest) / each * heads.div_ceil(HEADS);
-        let launch = over_rows(sequences * tokens, items);
-        // Of few rows each has several blocks, for a thread to have little to do.
-        let few_rows = launch.grid[0] <= self.device().info().compute_units;
-        let across = if few_rows { items.div_ceil(launch.block[0] as usize) as u32 } else { 1 };
-        let launch = Launch { grid: [launch.grid[0], across, 1], ..launch };
+        let launch = spread_over_rows(sequences * tokens, items, self.device().info().compute_units);
         // Cosine and sine of each pair of the block's rows.
         let shared = 2 * dtype.size().max(4) * pairs * launch.block[1] as usize;
         if shared > self.device().info().shared_per_block {

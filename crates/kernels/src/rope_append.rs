@@ -1,12 +1,12 @@
 //! Rotary embedding and the append to a cache in one launch.
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, Launch, Stream};
+use warpwave_gpu::{Arg, Stream};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::headers;
-use crate::heads::{COUNTS, Steps, few, one_of, over_rows, packed, same_shape, sizes, small, width};
+use crate::heads::{COUNTS, Steps, few, one_of, packed, same_shape, sizes, small, spread_over_rows, width};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
 use crate::rope::{Places, Rope, RopeAngles, RopePairs};
 use crate::source::{File, Recipe};
@@ -59,7 +59,7 @@ impl Kernels {
     /// block, heads, elements), in one launch: the step of a language model between two products. Queries, keys and values are of
     /// (sequences, tokens, heads, elements), in any layout; the turned queries and the pools are of one type, which may be another. The rope
     /// is one of frequencies and given places; `slots`, of the places' type and (sequences, tokens), are as those of
-    /// [`AppendAt::Slots`](crate::AppendAt::Slots). `f32`, `f16` and `bf16`.
+    /// [`AppendAt::Slots`](crate::AppendAt::Slots): no two tokens may have one. `f32`, `f16` and `bf16`.
     pub fn rope_append(
         &self,
         stream: &Stream,
@@ -135,7 +135,8 @@ impl Kernels {
             kv_heads: small(kv_heads)?,
             dim: small(dim)?,
             pairs: small(pairs)?,
-            blocks: small(blocks)?,
+            // Blocks without keys hold nothing.
+            blocks: small(if block_keys == 0 { 0 } else { blocks })?,
             block_keys: small(block_keys.max(1))?,
             padding: 0,
             factor,
@@ -143,11 +144,7 @@ impl Kernels {
         let kernels = self.load(&recipe([queries.dtype(), out.dtype(), places.dtype()], rope.pairs, vectors))?;
         let each = if vectors { each } else { 1 };
         let items = (dim / each).div_ceil(2) * (heads + 2 * kv_heads);
-        let launch = over_rows(sequences * tokens, items);
-        // Of few rows each has several blocks, for a thread to have little to do.
-        let few_rows = launch.grid[0] <= self.device().info().compute_units;
-        let across = if few_rows { items.div_ceil(launch.block[0] as usize) as u32 } else { 1 };
-        let launch = Launch { grid: [launch.grid[0], across, 1], ..launch };
+        let launch = spread_over_rows(sequences * tokens, items, self.device().info().compute_units);
         // Cosine and sine of each pair of the block's rows.
         let shared = 2 * size_of::<f32>() * pairs * launch.block[1] as usize;
         if shared > self.device().info().shared_per_block {

@@ -117,6 +117,14 @@ fn rope_append_refuses() {
         check("tables", BAD_ARGUMENT, rope(RopeAngles::Tables { cos, sin }, good.places), all, slots, &pool);
         check("places that are not given", BAD_ARGUMENT, rope(good.angles, Places::From(0)), all, slots, &pool);
         check("more pairs than there are", WRONG_SHAPE, rope(angles(view(&[5])), good.places), all, slots, &pool);
+        check(
+            "frequencies of another type",
+            WRONG_TYPE,
+            rope(angles(View::new(&halves, of(&[4])).unwrap()), good.places),
+            all,
+            slots,
+            &pool,
+        );
         check("places of others", WRONG_SHAPE, rope(good.angles, Places::Given(count(&[2, 4]))), all, slots, &pool);
         check("places of floats", WRONG_TYPE, rope(good.angles, Places::Given(view(&[2, 3]))), all, slots, &pool);
         check("slots of others", WRONG_SHAPE, good, all, count(&[3]), &pool);
@@ -126,6 +134,13 @@ fn rope_append_refuses() {
         check("values of other heads", WRONG_SHAPE, good, [all[0], all[1], view(&SHAPE)], slots, &pool);
         check("keys of another type", WRONG_TYPE, good, [all[0], View::new(&halves, of(&kv)).unwrap(), all[2]], slots, &pool);
         check("a pool of other heads", WRONG_SHAPE, good, all, slots, &[3, 2, 4, 8]);
+        // Blocks without keys are no error, and have no place for any.
+        let (kernels, mut turned) = (Kernels::new(&device, &Jit::default()), stream.upload(&[-77.0f32; LEN]).unwrap());
+        let (mut keys, mut values) =
+            (ViewMut::new(&mut first, of(&[3, 0, 2, 8])).unwrap(), ViewMut::new(&mut second, of(&[3, 0, 2, 8])).unwrap());
+        let mut out = ViewMut::new(&mut turned, of(&SHAPE)).unwrap();
+        kernels.rope_append(&stream, &good, [&all[0], &all[1], &all[2]], &slots, &mut out, (&mut keys, &mut values)).unwrap();
+        assert!(stream.download(&turned).unwrap().iter().all(|value| *value == 1.0));
         for cache in [&first, &second] {
             assert!(stream.download(cache).unwrap().iter().all(|value| *value == -77.0));
         }

@@ -42,7 +42,7 @@ pub enum Error {
     /// There is not enough memory. What had been taken is given back.
     #[error(
         "out of memory on {device} at {what}: {} asked for, {}; {} are missing{}; \
-         --as q4_k or q8_0 makes weights smaller, a smaller --context or --cache f16 the cache, a smaller --chunk a step",
+         --as q4_k or q8_0 makes weights smaller, a smaller --context, or --cache f16 where it is f32, the cache, a smaller --chunk a step",
         human(*needed),
         free.map_or("free memory not known".to_owned(), |free| format!("{} free", human(free))),
         human(*missing),

@@ -11,9 +11,12 @@ use crate::error::{Error, Result};
 /// The type of what flows between the layers.
 pub(crate) const FLOW: DType = DType::F32;
 
+/// Tokens whose bytes hardly count.
+pub(crate) const FEW: usize = 64;
+
 /// The type of gates and what they are multiplied with, for so many tokens: not rounded unless there are so many that their bytes count.
 pub(crate) fn gates(dtype: DType, tokens: usize) -> DType {
-    if tokens <= 64 { FLOW } else { dtype }
+    if tokens <= FEW { FLOW } else { dtype }
 }
 
 /// How a model is loaded.

@@ -283,13 +283,21 @@ impl Runner {
         let pinned = numbers.to_pinned(&gpu)?;
         // Once as it is: what is compiled and chosen when it is first used cannot be captured.
         let logits = self.pinned_step(numbers, &pinned, &gpu)?;
-        match self.capture(numbers, pinned, &gpu) {
-            Ok(captured) => _ = self.graphs.insert(numbers.width, captured),
-            Err(error) => match error.at(gpu.stream.device().name(), || "a captured step".to_owned(), 0) {
+        let short = |error: Error| error.at(gpu.stream.device().name(), || "a captured step".to_owned(), 0);
+        let mut captured = self.capture(numbers, &pinned, &gpu).map_err(short);
+        if let Err(Error::OutOfMemory { .. }) = captured {
+            // Within a capture the pool cannot give back what it holds.
+            self.model.device().trim()?;
+            captured = self.capture(numbers, &pinned, &gpu).map_err(short);
+        }
+        match captured {
+            Ok((logits, graph)) => _ = self.graphs.insert(numbers.width, Captured { numbers: pinned, logits, graph }),
+            Err(Error::OutOfMemory { .. }) => {
                 // A graph keeps all that a step takes: where that is not there, steps go on as they are.
-                Error::OutOfMemory { .. } => self.captures = false,
-                error => return Err(error),
-            },
+                self.captures = false;
+                self.graphs.clear();
+            }
+            Err(error) => return Err(error),
         }
         Ok(logits)
     }
@@ -299,16 +307,16 @@ impl Runner {
         self.model.forward(&mut self.cache, &step, None)
     }
 
-    fn capture(&mut self, numbers: &StepNumbers, pinned: HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<Captured> {
+    fn capture(&mut self, numbers: &StepNumbers, pinned: &HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<(Tensor, GraphExec)> {
         let mut logits = None;
         let graph = gpu.stream.capture_graph(|_| {
-            logits = Some(self.pinned_step(numbers, &pinned, gpu));
+            logits = Some(self.pinned_step(numbers, pinned, gpu));
             Ok(())
         });
         // What went wrong inside is why the capture did.
         let logits = logits.transpose()?;
         let graph = graph?.instantiate()?;
-        Ok(Captured { numbers: pinned, logits: logits.ok_or(Error::NoTokens)?, graph })
+        Ok((logits.ok_or(Error::NoTokens)?, graph))
     }
 }
 

@@ -93,11 +93,14 @@ fn without_graphs(device: &Device, gpu: &Arc<Gpu>) {
             Err(error) => assert!(matches!(error, Error::OutOfMemory { .. }), "{device}: {error}"),
         }
     };
-    for _ in 0..2 {
-        assert_eq!(feed(true).unwrap(), plain, "{device}, {enough} bytes");
-    }
+    let taken = limited.pool_stats().in_use;
+    let without: Vec<_> = (0..2).map(|_| (feed(true), limited.pool_stats().in_use)).collect();
     limited.set_pool_cap(None);
+    for (logits, in_use) in without {
+        assert_eq!((logits.unwrap(), in_use), (plain.clone(), taken), "{device}, {enough} bytes: no graph is kept");
+    }
     assert_eq!(feed(true).unwrap(), plain, "{device}");
+    assert!(limited.pool_stats().in_use > taken, "{device}: with memory a graph is kept");
 }
 
 fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {

@@ -62,7 +62,7 @@ impl KvCache {
         values: &Tensor,
         step: &Step,
     ) -> Result<Tensor> {
-        let [tokens, kv_heads, dim] = self.check_new(layer, &keys, values, step)?;
+        let [tokens, _, dim] = self.check_new(layer, &keys, values, step)?;
         self.check("append", layer, step, [("the queries", &queries)])?;
         rope.check(&queries)?;
         rope.check(&keys)?;
@@ -74,9 +74,7 @@ impl KvCache {
         };
         let heads = queries.size(1);
         let (key_pool, value_pool) = &mut self.layers[layer];
-        let queries = queries.reshape(&[1, tokens, heads, dim])?;
-        let [keys, values] = [&keys, values].map(|x| x.reshape(&[1, tokens, kv_heads, dim]));
-        let (keys, values, slots) = (keys?, values?, step.slots()?);
+        let (queries, keys, values, slots) = (queries.as_one()?, keys.as_one()?, values.as_one()?, step.slots()?);
         let (queries, keys, values, slots) = (queries.view()?, keys.view()?, values.view()?, slots.view()?);
         let (rope, mut key_pool, mut value_pool) = (rope.on_gpu()?, key_pool.view_mut()?, value_pool.view_mut()?);
         let turned = Tensor::on_gpu(&gpu, self.dtype, &[1, tokens, heads, dim], |out| {
@@ -103,12 +101,11 @@ impl KvCache {
 
     /// Puts the keys and values of (tokens, heads, elements) where the step says.
     pub fn append(&mut self, layer: usize, keys: &Tensor, values: &Tensor, step: &Step) -> Result<()> {
-        let [tokens, heads, dim] = self.check_new(layer, keys, values, step)?;
+        let [_, heads, dim] = self.check_new(layer, keys, values, step)?;
         let (key_pool, value_pool) = &mut self.layers[layer];
         match keys.device().clone() {
             Device::Gpu(gpu) => {
-                let [keys, values] = [keys, values].map(|x| x.reshape(&[1, tokens, heads, dim]));
-                let (keys, values, slots) = (keys?, values?, step.slots()?);
+                let (keys, values, slots) = (keys.as_one()?, values.as_one()?, step.slots()?);
                 let pools = (&mut key_pool.view_mut()?, &mut value_pool.view_mut()?);
                 Ok(gpu.kernels.append(&gpu.stream, (&keys.view()?, &values.view()?), AppendAt::Slots(slots.view()?), pools)?)
             }
@@ -174,10 +171,11 @@ impl KvCache {
                     })
                     .collect();
                 let heads_of = cpu::Heads { heads, kv_heads, dim, block: BLOCK, scale: how.scale, window: how.window, soft_cap: how.cap };
-                Tensor::on_cpu(&[tokens, heads * dim], |out| {
+                let found = Tensor::on_cpu(&[tokens, heads * dim], |out| {
                     cpu::attention(&queries, cpu_pool(key_pool)?, cpu_pool(value_pool)?, &sequences, &heads_of, out);
                     Ok(())
-                })
+                });
+                found?.cast(how.to)
             }
         }
     }

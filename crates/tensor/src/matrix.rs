@@ -156,7 +156,7 @@ impl Linear {
         self.parts.iter().map(Matrix::bytes).sum()
     }
 
-    /// The products of vectors of (vectors, columns) with the rows, as (vectors, rows) of the vectors' type or of `to`.
+    /// The products of vectors of (vectors, columns) with the rows, as (vectors, rows) of the type `to`; on a CPU `f32`.
     pub fn forward(&self, x: &Tensor, to: DType, precision: Precision) -> Result<Tensor> {
         let columns = self.parts[0].columns;
         let [vectors, found] = *x.shape() else { return Err(shape(OP, format!("{:?} are no vectors", x.shape()))) };

@@ -2,7 +2,7 @@
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use warpwave_kernels::{Binary, DType, Glu, Layout, Norm, Places, RopeAngles, RopePairs, Unary};
+use warpwave_kernels::{Binary, DType, Glu, Norm, Places, RopeAngles, RopePairs, Unary};
 
 use crate::cpu;
 use crate::device::Device;
@@ -202,15 +202,14 @@ impl Tensor {
 
     /// Turns heads of (tokens, heads, elements).
     pub fn rope_in_place(&mut self, at: &RopeAt<'_>) -> Result<()> {
-        let [tokens, heads, dim] = *self.shape() else {
+        let [_, heads, dim] = *self.shape() else {
             return Err(shape("rope", format!("{:?} are no tokens of heads", self.shape())));
         };
         at.check(self)?;
         let RopeAt { rope, positions, tables } = at;
         match (self.device().clone(), tables) {
             (Device::Gpu(gpu), _) => {
-                let strides = self.layout().strides();
-                let layout = Layout::new(&[1, tokens, heads, dim], &[0, strides[0], strides[1], strides[2]], self.layout().offset())?;
+                let layout = *self.as_one()?.layout();
                 Ok(gpu.kernels.rope_in_place(&gpu.stream, &at.on_gpu()?, &mut self.view_mut_of(layout)?)?)
             }
             (Device::Cpu, Some((cos, sin))) => {

@@ -174,6 +174,13 @@ impl Tensor {
         Ok(self.with_layout(self.layout.narrow(d, start, len)?))
     }
 
+    /// The same behind a dimension of one, without a copy.
+    pub(crate) fn as_one(&self) -> Result<Tensor> {
+        let sizes: Vec<usize> = [1].iter().chain(self.layout.shape()).copied().collect();
+        let strides: Vec<usize> = [0].iter().chain(self.layout.strides()).copied().collect();
+        Ok(self.with_layout(Layout::new(&sizes, &strides, self.layout.offset())?))
+    }
+
     /// Two dimensions exchanged, without a copy.
     pub fn transpose(&self, a: usize, b: usize) -> Result<Tensor> {
         Ok(self.with_layout(self.layout.transpose(a, b)?))

@@ -2,8 +2,8 @@
 
 mod common;
 
-use warpwave_kernels::DType;
-use warpwave_tensor::{Attend, BLOCK, Device, KvCache, Step, StepNumbers, Tensor};
+use warpwave_kernels::{DType, RopePairs};
+use warpwave_tensor::{Attend, BLOCK, Device, KvCache, Rope, Step, StepNumbers, Tensor};
 
 const HEADS: usize = 2;
 const DIM: usize = 32;
@@ -61,6 +61,49 @@ fn numbers_that_contradict_each_other_are_refused() {
             let error = more.write_pinned(&mut good().to_pinned(gpu).unwrap()).unwrap_err().to_string();
             assert!(error.contains("bytes of numbers"), "{error}");
         }
+    }
+}
+
+#[test]
+fn turned_queries_find_the_same_everywhere() {
+    let how = |to| Attend { scale: 0.25, window: None, cap: None, to };
+    let mut expected = Vec::new();
+    for device in [Device::Cpu].into_iter().chain(common::devices()) {
+        let step = Step::new(&good(), &device).unwrap();
+        let frequencies: Vec<f32> = (0..DIM / 2).map(|i| 0.7f32.powi(i as i32)).collect();
+        let frequencies = Tensor::new(&frequencies, &[DIM / 2], &device).unwrap();
+        let (rope, positions) = (Rope { pairs: RopePairs::Halves, frequencies, factor: 1.0 }, step.positions().unwrap());
+        let at = rope.at(&positions).unwrap();
+        // Side by side, as products leave them.
+        let all = random(&[5, 4 * HEADS, DIM], &device);
+        let part = |first: usize, heads: usize| all.narrow(1, first, heads).unwrap();
+        let (queries, keys, values) = (part(0, 2 * HEADS), part(2 * HEADS, HEADS), part(3 * HEADS, HEADS));
+        for (dtype, to, off) in [(DType::F32, DType::F32, 1e-5), (DType::F16, DType::F32, 2e-3), (DType::F32, DType::Bf16, 8e-3)] {
+            let mut cache = KvCache::new(&device, dtype, 1, 4, HEADS, DIM).unwrap();
+            let turned = cache.append_turned(0, &at, queries.clone(), keys.clone(), &values, &step).unwrap();
+            let found = cache.attend(0, &turned, &step, &how(to)).unwrap();
+            assert_eq!(found.dtype(), to, "{device}");
+            let found = found.floats().unwrap();
+            if expected.is_empty() {
+                expected.clone_from(&found);
+            }
+            for (found, expected) in found.iter().zip(&expected) {
+                assert!((found - expected).abs() <= off, "{device}, {dtype} to {to}: {found} and {expected}");
+            }
+        }
+        // Not turned, they find something else.
+        let mut cache = KvCache::new(&device, DType::F32, 1, 4, HEADS, DIM).unwrap();
+        cache.append(0, &keys, &values, &step).unwrap();
+        let found = cache.attend(0, &queries, &step, &how(DType::F32)).unwrap().floats().unwrap();
+        assert!(found.iter().zip(&expected).any(|(found, expected)| (found - expected).abs() > 0.01), "{device}");
+
+        let mut refused = |expected: &str, queries: &Tensor, keys: &Tensor| {
+            let error = cache.append_turned(0, &at, queries.clone(), keys.clone(), &keys.clone(), &step).unwrap_err().to_string();
+            assert!(error.contains(expected), "{device}: {error}");
+        };
+        refused("4 tokens", &queries, &keys.narrow(0, 0, 4).unwrap());
+        refused("5 positions", &queries.narrow(0, 0, 4).unwrap(), &keys);
+        refused("16 pairs", &random(&[5, HEADS, DIM / 2], &device), &keys);
     }
 }
 

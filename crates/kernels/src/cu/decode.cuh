@@ -105,7 +105,6 @@ __device__ inline f32 score(const Decode &d, f32 product, f32 slope, i32 distanc
 #define UNSEEN (-__int_as_float(0x7f800000))
 __device__ inline f32 power(f32 x, f32 largest) { return x == UNSEEN ? 0 : power_of_2(x - largest); }
 
-
 // An element of a row's result, and the logarithm of its sum.
 __device__ inline void leave(const Decode &d, const Operands &of, const Part &part, i32 row, i32 column, f32 value, f32 log) {
     if (d.splits == 1) {

@@ -281,7 +281,6 @@ template <> struct Encode<q6_k> {
     }
 };
 
-
 #if defined(OP_quantise)
 template <class F, class X> __device__ inline void blocks(u8 *out, const X *x, const Source &p) {
     const u64 each = p.columns / F::BLOCK, all = p.rows * each;

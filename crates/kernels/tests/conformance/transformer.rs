@@ -112,7 +112,9 @@ fn rope_append(suite: &Suite, dtype: DType, to: DType, random: &mut Random) -> f
     let mut out = Field::random(stream, to, arranged(&q_shape, random), random);
     let [mut key_cache, mut value_cache] = [0; 2].map(|_| Field::random(stream, to, arranged(&room, random), random));
     let count = COUNTS[random.below(3)];
-    let places = Field::drawn(stream, count, arranged(&[sequences, tokens], random), || random.below(1000) as f64);
+    let each_has = random.below(2) == 0;
+    let places_shape: &[usize] = if each_has { &[sequences, tokens] } else { &[tokens] };
+    let places = Field::drawn(stream, count, arranged(places_shape, random), || random.below(1000) as f64);
     // Every third token is nowhere; the others lie apart.
     let nowhere = [-1.0, 1e9][usize::from(count == DType::U32)];
     let slot = |i: usize| if i % 3 == 2 { nowhere } else { (i * room[1] + i % room[1]) as f64 };
@@ -128,7 +130,7 @@ fn rope_append(suite: &Suite, dtype: DType, to: DType, random: &mut Random) -> f
     suite.kernels.rope_append(stream, &rope, inputs, &slots.view(), &mut out.view_mut(), caches).unwrap();
 
     let angle = |token: usize, pair: usize| {
-        let (sin, cos) = (places.values()[token] * each[pair]).sin_cos();
+        let (sin, cos) = (places.values()[if each_has { token } else { token % tokens }] * each[pair]).sin_cos();
         (sin * factor, cos * factor)
     };
     let turn = |x: &Field, heads: usize| -> Vec<(f64, f64)> {

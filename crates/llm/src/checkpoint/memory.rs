@@ -12,14 +12,12 @@ use warpwave_weights::Kind;
 use super::Checkpoint;
 use super::error::Result;
 use crate::config::{Config, Family};
-use crate::model::{FLOW, gates};
+use crate::model::{FEW, FLOW, gates};
 
 /// What GPUs' libraries of products work in.
 const WORKSPACE: u64 = 32 << 20;
 /// Vectors from which on GPUs multiply with quantised weights as `f16`.
 const MANY: usize = 32;
-/// Parts that attention of one token is divided into, or thereabouts; their results lie beside each other.
-const SPLITS: usize = 16;
 /// What a GPU's driver and library take for their code when it is first used, or thereabouts.
 const CODE: u64 = 128 << 20;
 
@@ -126,10 +124,12 @@ fn captured(config: &Config, dtype: DType, context: usize) -> u64 {
     let taken = [hidden, hidden, queries, keys, keys, queries, queries, feed_forward];
     let taken = taken.iter().fold(0u64, |sum, width| sum.saturating_add(product(&[*width, dtype.size()])));
     let wide = product(&[2, hidden, FLOW.size()]).saturating_add(product(&[2, feed_forward, gates(dtype, 1).size()]));
-    let each = taken.saturating_add(wide).saturating_add(product(&[SPLITS, queries, 4]));
+    let each = taken.saturating_add(wide).saturating_mul(layers as u64).saturating_add(product(&[2, vocab, 4]));
     // As wide as the table of blocks, and from 16 on.
     let graphs = u64::from(context.div_ceil(16 * BLOCK).max(1).checked_next_power_of_two().map_or(63, usize::ilog2)) + 1;
-    each.saturating_mul(layers as u64).saturating_add(product(&[2, vocab, 4])).saturating_mul(graphs)
+    // Attention is divided into parts, about one for 256 keys, whose results lie beside each other.
+    let parts: usize = (0..graphs).map(|graph| (1usize << graph.min(6)).max(4)).sum();
+    each.saturating_mul(graphs).saturating_add(product(&[parts, queries, 4, layers]))
 }
 
 impl Moments {
@@ -145,7 +145,9 @@ impl Moments {
         let of = |width: usize, size: usize| product(&[tokens, width, size]);
         let [x, found] = [of(hidden, FLOW.size()); 2];
         let [h, qkv, q, gated] = [hidden, all, queries, feed_forward].map(|width| of(width, dtype.size()));
-        let gate_up = of(feed_forward, 2 * gates(dtype, tokens).size());
+        // The last piece of a prompt may have few tokens.
+        let gates_of = |tokens: usize| product(&[tokens, feed_forward, 2, gates(dtype, tokens).size()]);
+        let gate_up = gates_of(tokens).max(gates_of(tokens.min(FEW)));
         // Where the cache is of another type, what is found is there in both.
         let other = if cache != dtype && gpu { of(queries, cache.size()) } else { 0 };
         // Queries and keys with norms of their own leave their product; on a CPU all do, and are turned where they are.

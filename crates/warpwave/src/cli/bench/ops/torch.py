@@ -37,8 +37,6 @@ for line in sys.stdin:
     case = json.loads(line)
     try:
         if "setup" in case:
-            names = call = None
-            torch.cuda.empty_cache()
             names = {"torch": torch, "F": F, "randn": randn, "randint": randint}
             exec(case["setup"], names)
             call = eval("lambda: (" + case["call"] + ")", names)
@@ -49,4 +47,7 @@ for line in sys.stdin:
             answer = {"seconds": batch(call, runs)}
     except Exception as error:
         answer = {"error": str(error).splitlines()[0][:200] if str(error) else type(error).__name__}
+    if case["last"]:
+        names = call = None
+        torch.cuda.empty_cache()
     print(json.dumps(answer), flush=True)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::super::Failure;
 use super::super::python::Python;
@@ -23,17 +23,13 @@ impl Peer {
         Ok(Peer { python, name: format!("PyTorch {} on {}", text("version"), text("device")) })
     }
 
-    /// Seconds of one run, or why it has none.
-    pub fn seconds(&mut self, case: &Torch, span: Duration) -> Result<Result<f64, String>, Failure> {
-        self.ask(json!({ "setup": case.setup, "call": case.call, "span": span.as_secs_f64() }))
-    }
-
-    /// The same of the last case.
-    pub fn again(&mut self, span: Duration) -> Result<Result<f64, String>, Failure> {
-        self.ask(json!({ "span": span.as_secs_f64() }))
-    }
-
-    fn ask(&mut self, question: Value) -> Result<Result<f64, String>, Failure> {
+    /// Seconds of one run, or why it has none. Without a case it is the same one again; `last` says that its memory is no longer needed.
+    pub fn seconds(&mut self, case: Option<&Torch>, span: Duration, last: bool) -> Result<Result<f64, String>, Failure> {
+        let mut question = json!({ "span": span.as_secs_f64(), "last": last });
+        if let Some(Torch { setup, call }) = case {
+            question["setup"] = json!(setup);
+            question["call"] = json!(call);
+        }
         let answer = self.python.ask(&question)?;
         Ok(answer["seconds"].as_f64().ok_or_else(|| answer["error"].as_str().unwrap_or("no answer").to_owned()))
     }
