@@ -85,3 +85,17 @@ extern "C" __global__ void atomic_compact(const int *in, int *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n && in[i] % 3 == 0) out[1 + atomicAdd(&out[0], 1)] = in[i];
 }
+// Words of 64 bits with equal halves, of each lane its own, while another block reads them: never halves of two.
+extern "C" __global__ void whole_words(unsigned long long *cells, unsigned int *torn, int n) {
+    volatile unsigned long long *cell = cells + threadIdx.x;
+    unsigned int count = 0;
+    for (int i = 1; i <= n; i++) {
+        if (blockIdx.x % 2 == 0) {
+            *cell = (unsigned long long)i << 32 | i;
+        } else {
+            const unsigned long long seen = *cell;
+            count += (unsigned int)seen != (unsigned int)(seen >> 32);
+        }
+    }
+    if (count) atomicAdd(torn, count);
+}

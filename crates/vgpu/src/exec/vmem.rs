@@ -315,6 +315,53 @@ fn row_of_memory(w: &Wave, addresses: &Wide, exec: u64) -> Option<u64> {
     (differ == 0 && exec != 0 && (exec == u64::MAX || own && exec == w.exec)).then_some(first)
 }
 
+/// Reads words, pairs of them at once where they are aligned, as cards do: the halves of what another block has stored come together.
+///
+/// # Safety
+/// The words can be read.
+#[inline(always)]
+unsafe fn read_words<C: Words>(address: u64) -> [u32; 4] {
+    let (mut words, at) = ([0; 4], address as *const u32);
+    let mut n = 0;
+    while n < C::N {
+        // SAFETY: the caller's promise; an atomic is aligned.
+        unsafe {
+            if n + 1 < C::N && address.is_multiple_of(8) {
+                let pair = AtomicU64::from_ptr(at.add(n).cast_mut().cast()).load(Ordering::Relaxed);
+                (words[n], words[n + 1]) = (pair as u32, (pair >> 32) as u32);
+                n += 2;
+            } else {
+                words[n] = at.add(n).read_unaligned();
+                n += 1;
+            }
+        }
+    }
+    words
+}
+
+/// Writes words as they are read.
+///
+/// # Safety
+/// The words can be written.
+#[inline(always)]
+unsafe fn write_words<C: Words>(address: u64, words: [u32; 4]) {
+    let at = address as *mut u32;
+    let mut n = 0;
+    while n < C::N {
+        // SAFETY: the caller's promise; an atomic is aligned.
+        unsafe {
+            if n + 1 < C::N && address.is_multiple_of(8) {
+                let pair = u64::from(words[n]) | u64::from(words[n + 1]) << 32;
+                AtomicU64::from_ptr(at.add(n).cast()).store(pair, Ordering::Relaxed);
+                n += 2;
+            } else {
+                at.add(n).write_unaligned(words[n]);
+                n += 1;
+            }
+        }
+    }
+}
+
 leveled!(loads, load_dwords, Words);
 
 /// Loads registers of each lane.
@@ -352,9 +399,10 @@ fn load_dwords<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
             } else {
                 for lane in 0..LANES {
                     if exec >> lane & 1 != 0 {
-                        for (n, register) in out.iter_mut().enumerate() {
-                            // SAFETY: `direct` checked the range; it stays while the kernel runs.
-                            register.0[lane] = unsafe { (addresses.0[lane] as *const u32).add(n).read_unaligned() };
+                        // SAFETY: `direct` checked the range; it stays while the kernel runs.
+                        let words = unsafe { read_words::<C>(addresses.0[lane]) };
+                        for (register, word) in out.iter_mut().zip(words) {
+                            register.0[lane] = word;
                         }
                     }
                 }
@@ -421,11 +469,9 @@ fn store_dwords<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
             } else {
                 for lane in 0..LANES {
                     if exec >> lane & 1 != 0 {
-                        for n in 0..C::N {
-                            let value = w.reg(data + n as u16).0[lane];
-                            // SAFETY: `direct` checked the range; it stays while the kernel runs.
-                            unsafe { (addresses.0[lane] as *mut u32).add(n).write_unaligned(value) };
-                        }
+                        let words = std::array::from_fn(|n| if n < C::N { w.reg(data + n as u16).0[lane] } else { 0 });
+                        // SAFETY: `direct` checked the range; it stays while the kernel runs.
+                        unsafe { write_words::<C>(addresses.0[lane], words) };
                     }
                 }
             }

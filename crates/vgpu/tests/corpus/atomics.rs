@@ -116,6 +116,14 @@ pub fn cases() -> Vec<Case> {
             };
             Run::flat(n).update(&[start], &[start + n as u32]).judged(&vec![u32::MAX; n], judge).n(n)
         }),
+        Case::new("whole_words", SOURCE, |r, _| {
+            let n = r.range(2000, 4000);
+            // What was written last is of no matter, so that the halves are one number's.
+            let judge = |cells: &[u64]| {
+                if cells.iter().all(|x| x >> 32 == x & 0xffff_ffff) { Ok(()) } else { Err("halves of two numbers".to_owned()) }
+            };
+            Run::blocks(4, 64).judged(&[0u64; 64], judge).update(&[0u32], &[0]).n(n)
+        }),
         Case::new("atomic_max_f32", SOURCE, |r, _| {
             let x = r.f32s(700, -100.0, 100.0);
             let most = x.iter().copied().fold(-3.0, f32::max);
