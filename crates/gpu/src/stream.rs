@@ -309,18 +309,26 @@ impl Stream {
         }
         // What `to` did with the destination before must be done first.
         self.wait(&to.record()?)?;
-        if self.device() == to.device() {
-            self.copy(source, destination)?;
-        } else {
+        let captured = {
             let _gate = self.enter();
             let table = self.device().activate()?;
-            let (dst, src) = ((destination.device_ptr(), to.device().seat()), (source.device_ptr(), self.device().seat()));
+            let (dst, src, bytes) = (destination.device_ptr(), source.device_ptr(), source.bytes());
             // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
-            let queued = unsafe { vendor::copy_peer(table, dst, src, source.bytes(), self.raw()) };
+            let queued = unsafe {
+                match self.device() == to.device() {
+                    true => table.copy_d2d_async(dst, src, bytes, self.raw()),
+                    false => vendor::copy_peer(table, (dst, to.device().seat()), (src, self.device().seat()), bytes, self.raw()),
+                }
+            };
             self.device().check(queued)?;
-            mark_used([source.block, destination.block], self)?;
-        }
-        to.wait(&self.record()?)
+            mark_used([source.block], self)?;
+            self.capture().is_some()
+        };
+        let waits = self.record().and_then(|event| to.wait(&event));
+        // What `to` does from now on comes behind the copy: the destination can be used again there without a look at this stream.
+        let behind = if waits.is_ok() && !captured { to } else { self };
+        let _gate = behind.enter();
+        mark_used([destination.block], behind).and(waits)
     }
 
     /// Queues a copy from a device address, which need not be of this crate's making, to host memory.

@@ -253,11 +253,10 @@ fn devices_of_either_vendor_copy_to_each_other() {
     let mut pinned = HostBuffer::<u32>::zeroed(streams[1].device(), 1000).unwrap();
     streams[0].copy_to_peer(&source, &streams[1], &mut pinned).unwrap();
     assert_eq!(pinned.as_slice().unwrap(), data);
-    // A peer's memory that was copied into goes back to its pool like any other.
+    // A peer's memory that was copied into goes back to its pool like any other, at once: its stream waits for the copy.
     streams[0].copy_to_peer(&source, &streams[1], &mut here).unwrap();
     let address = here.device_ptr();
     drop(here);
-    streams[0].synchronize().unwrap();
     let again: Vec<_> = (0..4).map(|_| streams[1].alloc::<u32>(1000).unwrap()).collect();
     assert!(again.iter().any(|buffer| buffer.device_ptr() == address));
     let (a, b) = (streams[0].device(), streams[1].device());

@@ -39,6 +39,24 @@ pub enum Error {
     /// A model without layers.
     #[error("the model has no layers")]
     NoLayers,
+    /// A model that so many devices cannot share.
+    #[error(
+        "{devices} devices cannot share {count} {what}{}; take fewer devices",
+        if *together > 1 { format!(", {together} of which stay together") } else { String::new() }
+    )]
+    Divide {
+        /// What was to be divided.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many stay together.
+        together: usize,
+        /// Devices.
+        devices: usize,
+    },
+    /// Devices that cannot share a model.
+    #[error("a model is on one device, or divided among several GPUs or virtual ones, or among CPUs, not on {0}")]
+    Devices(String),
     /// There is not enough memory. What had been taken is given back.
     #[error(
         "out of memory on {device} at {what}: {} asked for, {}; {} are missing{}; \

@@ -9,6 +9,7 @@ mod generate;
 mod model;
 mod runner;
 mod sampling;
+mod share;
 mod template;
 mod text_error;
 mod tokenizer;

@@ -1,12 +1,14 @@
-//! A decoder of any of the families: weights on a device, and what becomes of tokens.
+//! A decoder of any of the families: weights on a device, or divided among several, and what becomes of tokens.
 
-use warpwave_kernels::DType;
+use warpwave_kernels::{Binary, DType};
 use warpwave_tensor::{Attend, Device, KvCache, Linear, Matrix, Precision, Rope, RopeAt, Step, Tensor, ask_for};
 use warpwave_weights::Kind;
 
 use crate::checkpoint::{Checkpoint, Moments, Plan, Weight, cache_type};
 use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
+use crate::runner::Wanted;
+use crate::share::{Cut, Share};
 
 /// The type of what flows between the layers.
 pub(crate) const FLOW: DType = DType::F32;
@@ -36,20 +38,29 @@ impl Default for LoadOptions {
     }
 }
 
-/// A model on a device.
+/// A model on a device, or divided among several.
 pub struct Model {
     config: Config,
-    device: Device,
     /// The type of what is multiplied with matrices. What flows between the layers and is added to is `f32`: each layer's sum rounded to
     /// 16 bits would make a token depend on the order of sums.
     dtype: DType,
     precision: Precision,
     /// The type of the matrices, as far as computing with them goes.
     matrices: Kind,
+    /// On the first device.
     embedding: Matrix,
+    shards: Vec<Shard>,
+}
+
+/// What a device has of a model.
+struct Shard {
+    device: Device,
+    /// With its own heads and elements in place of all.
+    config: Config,
     layers: Vec<Layer>,
     norm: Tensor,
-    output: Linear,
+    /// Where the output is the embedding the first device has it alone.
+    output: Option<Linear>,
     rope: Rope,
     rope_windowed: Option<Rope>,
 }
@@ -68,10 +79,22 @@ struct Layer {
     windowed: bool,
 }
 
-/// Takes weights of a file to a device.
+/// Tokens on their way through the layers, on one device.
+struct Flow<'a> {
+    shard: &'a Shard,
+    cache: &'a mut KvCache,
+    step: &'a Step,
+    rope: RopeAt<'a>,
+    windowed: Option<RopeAt<'a>>,
+    x: Tensor,
+    /// What the next products are computed from.
+    h: Tensor,
+}
+
+/// Takes weights of a file to devices.
 struct Loader<'a> {
     checkpoint: &'a Checkpoint,
-    device: &'a Device,
+    places: Vec<(Share, Device)>,
     options: LoadOptions,
     dtype: DType,
     progress: &'a mut dyn FnMut(usize),
@@ -87,50 +110,66 @@ impl<'a> Loader<'a> {
     }
 
     /// Says what memory was missing for.
-    fn at<T>(&self, name: &str, taken: Result<T>) -> Result<T> {
-        taken.map_err(|error| error.at(self.device.name(), || format!("the weight {name}"), self.rest))
+    fn at<T>(&self, device: &Device, name: &str, taken: Result<T>) -> Result<T> {
+        taken.map_err(|error| error.at(device.name(), || format!("the weight {name}"), self.rest))
     }
 
-    /// A vector of a layer's numbers.
-    fn vector(&mut self, name: &str, dtype: DType) -> Result<Tensor> {
+    /// A vector of a layer's numbers, on each device.
+    fn vector(&mut self, name: &str, dtype: DType) -> Result<Vec<Tensor>> {
         let floats = self.checkpoint.numbers(name)?;
         self.read(floats.len() * 4);
         let here = Tensor::new(&floats, &[floats.len()], &Device::Cpu)?.cast(dtype)?;
-        self.at(name, here.to_device(self.device).map_err(Error::from))
+        let to = |(_, device): &(Share, Device)| self.at(device, name, here.to_device(device).map_err(Error::from));
+        self.places.iter().map(to).collect()
     }
 
-    fn optional_vector(&mut self, name: &str, dtype: DType) -> Result<Option<Tensor>> {
+    fn optional_vector(&mut self, name: &str, dtype: DType) -> Result<Option<Vec<Tensor>>> {
         if self.checkpoint.has(name) { self.vector(name, dtype).map(Some) } else { Ok(None) }
     }
 
-    /// Matrices whose products lie side by side: one if they are of one type, for one product is quicker than several.
-    fn linear(&mut self, names: &[String]) -> Result<Linear> {
+    /// Matrices whose products lie side by side: each device's part of them.
+    fn linear(&mut self, names: &[String]) -> Result<Vec<Linear>> {
         let mut weights = Vec::new();
         let mut biases = Vec::new();
-        let weight_names: Vec<String> = names.iter().map(|name| format!("{name}.weight")).collect();
-        for (name, weight_name) in names.iter().zip(&weight_names) {
-            weights.push(self.weight(weight_name)?);
-            let bias = format!("{name}.bias");
+        for name in names {
+            let (name, bias) = (format!("{name}.weight"), format!("{name}.bias"));
+            weights.push((self.weight(&name)?, name));
             if self.checkpoint.has(&bias) {
-                biases.extend(self.checkpoint.numbers(&bias)?);
+                biases.push((self.checkpoint.numbers(&bias)?, bias));
             }
         }
-        let name = weight_names.join(" and ");
-        let same = weights.windows(2).all(|pair| pair[0].kind == pair[1].kind);
-        let parts = if same && weights.len() > 1 {
-            let rows = weights.iter().map(|weight| weight.shape[0]).sum();
-            let size = weights.iter().map(|weight| weight.bytes.len()).sum();
-            self.at(&name, ask_for(size).map_err(Error::from))?;
+        self.places.iter().map(|(share, device)| self.linear_on(share, device, &weights, &biases)).collect()
+    }
+
+    /// A device's part: one matrix if they are of one type, for one product is quicker than several.
+    fn linear_on(&self, share: &Share, device: &Device, weights: &[(Weight<'_>, String)], biases: &[(Vec<f32>, String)]) -> Result<Linear> {
+        let name = weights.iter().map(|(_, name)| &**name).collect::<Vec<_>>().join(" and ");
+        let mut parts = Vec::new();
+        for (weight, name) in weights {
+            let cut = share.cut(name, weight.shape[0]);
+            // What does not lie in one piece is a copy of at most this size.
+            if matches!(cut, Cut::Columns(_)) && self.places.len() > 1 {
+                self.at(device, name, ask_for(weight.bytes.len() / self.places.len()).map_err(Error::from))?;
+            }
+            parts.push(cut.of(weight));
+        }
+        let same = parts.windows(2).all(|pair| pair[0].kind == pair[1].kind);
+        let parts = if same && parts.len() > 1 {
+            let rows = parts.iter().map(|part| part.shape[0]).sum();
+            let size = parts.iter().map(|part| part.bytes.len()).sum();
+            self.at(device, &name, ask_for(size).map_err(Error::from))?;
             let mut bytes = Vec::with_capacity(size);
-            weights.iter().for_each(|weight| bytes.extend_from_slice(&weight.bytes));
-            vec![self.matrix(&name, weights[0].kind, &bytes, rows, weights[0].shape[1])?]
+            parts.iter().for_each(|part| bytes.extend_from_slice(&part.bytes));
+            vec![self.matrix(device, &name, parts[0].kind, &bytes, rows, parts[0].shape[1])?]
         } else {
-            let matrix = |weight: &Weight<'_>| self.matrix(&name, weight.kind, &weight.bytes, weight.shape[0], weight.shape[1]);
-            weights.iter().map(matrix).collect::<Result<_>>()?
+            let matrix = |part: &Weight<'_>| self.matrix(device, &name, part.kind, &part.bytes, part.shape[0], part.shape[1]);
+            parts.iter().map(matrix).collect::<Result<_>>()?
         };
+        let of_device = |(bias, name): &(Vec<f32>, String)| share.cut(name, bias.len()).of_numbers(bias, share.number);
+        let biases: Vec<f32> = biases.iter().flat_map(of_device).collect();
         let bias = match biases.len() {
             0 => None,
-            n => Some(Tensor::new(&biases, &[n], &Device::Cpu)?.cast(self.dtype)?.to_device(self.device)?),
+            n => Some(Tensor::new(&biases, &[n], &Device::Cpu)?.cast(self.dtype)?.to_device(device)?),
         };
         Ok(Linear::new(parts, bias)?)
     }
@@ -140,24 +179,24 @@ impl<'a> Loader<'a> {
         // What is not read in place is a copy of about this size.
         let size = self.checkpoint.size_as(name, self.options.matrices)?;
         self.read(size);
-        self.at(name, ask_for(size).map_err(Error::from))?;
+        self.at(&Device::Cpu, name, ask_for(size).map_err(Error::from))?;
         Ok(self.checkpoint.get_as(name, self.options.matrices)?)
     }
 
-    fn matrix(&self, name: &str, kind: Kind, bytes: &[u8], rows: usize, columns: usize) -> Result<Matrix> {
-        if self.device.is_cpu() {
-            self.at(name, ask_for(bytes.len()).map_err(Error::from))?;
+    fn matrix(&self, device: &Device, name: &str, kind: Kind, bytes: &[u8], rows: usize, columns: usize) -> Result<Matrix> {
+        if device.is_cpu() {
+            self.at(device, name, ask_for(bytes.len()).map_err(Error::from))?;
         }
         let matrix = match kind {
-            Kind::Plain(dtype) => Tensor::from_bytes(bytes, dtype, &[rows, columns], self.device).and_then(Matrix::plain),
-            Kind::Quant(quant) => Matrix::quantised(quant, bytes, rows, columns, self.device),
+            Kind::Plain(dtype) => Tensor::from_bytes(bytes, dtype, &[rows, columns], device).and_then(Matrix::plain),
+            Kind::Quant(quant) => Matrix::quantised(quant, bytes, rows, columns, device),
         };
-        self.at(name, matrix.map_err(Error::from))
+        self.at(device, name, matrix.map_err(Error::from))
     }
 
-    fn rope(&self, rope: &RopeConfig, config: &Config, context: usize) -> Result<Rope> {
+    fn rope(&self, device: &Device, rope: &RopeConfig, config: &Config, context: usize) -> Result<Rope> {
         let (frequencies, factor) = rope.frequencies(context);
-        let frequencies = Tensor::new(&frequencies, &[frequencies.len()], self.device)?;
+        let frequencies = Tensor::new(&frequencies, &[frequencies.len()], device)?;
         Ok(Rope { pairs: config.pairs, frequencies, factor })
     }
 }
@@ -165,36 +204,58 @@ impl<'a> Loader<'a> {
 impl Model {
     /// Loads a model to a device. `progress` hears of the bytes that were read, piece by piece. If it fails, all memory goes back.
     pub fn load(checkpoint: &Checkpoint, device: &Device, options: LoadOptions, progress: &mut dyn FnMut(usize)) -> Result<Model> {
-        let loaded = Model::load_parts(checkpoint, device, options, progress);
+        Model::load_divided(checkpoint, std::slice::from_ref(device), options, progress)
+    }
+
+    /// The same, divided among devices: each has some heads and a part of each feed-forward, and the terms that they compute are added. GPUs
+    /// may be of different kinds and vendors.
+    pub fn load_divided(
+        checkpoint: &Checkpoint,
+        devices: &[Device],
+        options: LoadOptions,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Model> {
+        let loaded = Model::load_parts(checkpoint, devices, options, progress);
         if loaded.is_err() {
             // The first failure counts, not one to clean up behind it.
-            let _ = device.trim();
+            devices.iter().for_each(|device| _ = device.trim());
         }
         loaded
     }
 
-    fn load_parts(checkpoint: &Checkpoint, device: &Device, options: LoadOptions, progress: &mut dyn FnMut(usize)) -> Result<Model> {
+    fn load_parts(checkpoint: &Checkpoint, devices: &[Device], options: LoadOptions, progress: &mut dyn FnMut(usize)) -> Result<Model> {
         let config = checkpoint.config().clone();
+        let first = devices.first().filter(|first| devices.iter().all(|device| device.is_cpu() == first.is_cpu()));
+        let first = first.ok_or_else(|| Error::Devices(names(devices)))?;
         // Quantised weights are multiplied with f32; plain ones of one type with that, which on a CPU is f32 again.
-        let dtype = checkpoint.multiplied(options.matrices, device)?;
+        let dtype = checkpoint.multiplied(options.matrices, first)?;
         let infos = checkpoint.converted(options.matrices)?;
         let rest = infos.iter().map(|info| info.kind.bytes(&info.shape).unwrap_or(0) as u64).sum();
-        let mut loader = Loader { checkpoint, device, options, dtype, progress, rest };
+        let places = Share::divide(&config, &infos, devices.len())?.into_iter().zip(devices.iter().cloned()).collect();
+        let mut loader = Loader { checkpoint, places, options, dtype, progress, rest };
         let name = "token_embd.weight";
         let embedding = loader.weight(name)?;
-        let embedding = loader.matrix(name, embedding.kind, &embedding.bytes, embedding.shape[0], embedding.shape[1])?;
+        let embedding = loader.matrix(first, name, embedding.kind, &embedding.bytes, embedding.shape[0], embedding.shape[1])?;
         let output = match checkpoint.has("output.weight") {
             true => loader.linear(&["output".to_owned()])?,
-            false => Linear::new(vec![embedding.clone()], None)?,
+            false => vec![Linear::new(vec![embedding.clone()], None)?],
         };
+        let mut output = output.into_iter();
         let norm = loader.vector("output_norm.weight", FLOW)?;
-        let layers = (0..config.layers).map(|layer| Layer::load(&mut loader, layer, config.windowed[layer])).collect::<Result<_>>()?;
-        let rope = loader.rope(&config.rope, &config, options.context.unwrap_or(config.context))?;
-        let rope_windowed =
-            config.rope_windowed.as_ref().map(|rope| loader.rope(rope, &config, options.context.unwrap_or(config.context))).transpose()?;
-        let device = device.clone();
+        let context = options.context.unwrap_or(config.context);
+        let mut shards = Vec::new();
+        for ((share, device), norm) in loader.places.iter().zip(norm) {
+            let rope = |rope: &RopeConfig| loader.rope(device, rope, &config, context);
+            let (rope, rope_windowed) = (rope(&config.rope)?, config.rope_windowed.as_ref().map(rope).transpose()?);
+            let (device, config) = (device.clone(), share.config.clone());
+            shards.push(Shard { device, config, layers: Vec::new(), norm, output: output.next(), rope, rope_windowed });
+        }
+        for layer in 0..config.layers {
+            let layers = Layer::load(&mut loader, layer, config.windowed[layer])?;
+            shards.iter_mut().zip(layers).for_each(|(shard, layer)| shard.layers.push(layer));
+        }
         let (precision, matrices) = (options.precision, checkpoint.main_kind(options.matrices)?);
-        Ok(Model { config, device, dtype, precision, matrices, embedding, layers, norm, output, rope, rope_windowed })
+        Ok(Model { config, dtype, precision, matrices, embedding, shards })
     }
 
     /// What it is.
@@ -202,63 +263,98 @@ impl Model {
         &self.config
     }
 
-    /// Where it is.
+    /// Where it is; the first of its devices, which has the logits.
     pub fn device(&self) -> &Device {
-        &self.device
+        &self.shards[0].device
+    }
+
+    /// All devices that have a part of it.
+    pub fn devices(&self) -> impl ExactSizeIterator<Item = &Device> {
+        self.shards.iter().map(|shard| &shard.device)
+    }
+
+    /// The names of its devices.
+    pub fn place(&self) -> String {
+        names(self.devices())
     }
 
     /// The type of keys and values where none is asked for.
     pub fn cache_type(&self) -> DType {
-        cache_type(self.matrices, self.precision, !self.device.is_cpu())
+        cache_type(self.matrices, self.precision, !self.device().is_cpu())
     }
 
-    /// Bytes that a GPU's pool should hold for steps of so many tokens, with keys and values of a type.
-    pub(crate) fn step_bytes(&self, tokens: usize, cache: DType) -> u64 {
-        let (device, precision) = (self.device.clone(), self.precision);
-        let plan = Plan { device, matrices: None, precision, cache: Some(cache), context: tokens, chunk: tokens };
-        Moments::of(&self.config, self.matrices, &plan).apart()
+    /// Bytes of the keys and values of a token, on each device.
+    pub(crate) fn kv_bytes(&self, dtype: DType) -> impl Iterator<Item = usize> {
+        let of = move |config: &Config| KvCache::bytes_per_token(dtype, config.layers, config.kv_heads, config.head_dim);
+        self.shards.iter().map(move |shard| of(&shard.config))
+    }
+
+    /// A cache on one of the devices.
+    pub(crate) fn cache_on(&self, number: usize, dtype: DType, blocks: usize) -> Result<KvCache> {
+        let Shard { device, config, .. } = &self.shards[number];
+        Ok(KvCache::new(device, dtype, config.layers, blocks, config.kv_heads, config.head_dim)?)
+    }
+
+    /// Bytes that the pool of one of the GPUs should hold for steps of so many tokens, with keys and values of a type.
+    pub(crate) fn step_bytes(&self, number: usize, tokens: usize, cache: DType) -> u64 {
+        let (devices, precision) = (self.devices().cloned().collect(), self.precision);
+        let plan = Plan { devices, matrices: None, precision, cache: Some(cache), context: tokens, chunk: tokens };
+        let Shard { device, config, .. } = &self.shards[number];
+        Moments::of(config, self.matrices, device, &plan).apart()
     }
 
     /// Bytes of the matrices that a token's computation reads; of the embedding it reads a row.
     pub fn bytes_per_token(&self) -> usize {
         let layer = |layer: &Layer| layer.qkv.bytes() + layer.attention_out.bytes() + layer.gate_up.bytes() + layer.down.bytes();
-        self.layers.iter().map(layer).sum::<usize>() + self.output.bytes()
+        let shard = |shard: &Shard| shard.layers.iter().map(layer).sum::<usize>() + shard.output.as_ref().map_or(0, Linear::bytes);
+        self.shards.iter().map(shard).sum()
     }
 
-    /// The logits, `f32` of (wanted, vocabulary), of the tokens `wanted` (numbers of `u32` among the step's tokens), or of all.
-    pub fn forward(&self, cache: &mut KvCache, step: &Step, wanted: Option<&Tensor>) -> Result<Tensor> {
+    /// The logits, `f32` of (wanted, vocabulary), on the first device. Each device has a cache and the step's numbers.
+    pub fn forward(&self, caches: &mut [KvCache], steps: &[Step], wanted: Wanted) -> Result<Tensor> {
         let (config, epsilon) = (&self.config, self.config.norm_eps);
+        let step = steps.first().filter(|_| steps.len() == self.shards.len() && caches.len() == self.shards.len());
+        let step = step.ok_or_else(|| Error::Devices(format!("{} caches and {} steps for {}", caches.len(), steps.len(), self.place())))?;
         let mut x = self.embedding.embedding(&step.ids()?, FLOW)?;
         if config.embedding_scale != 1.0 {
             x.scale_in_place(config.embedding_scale)?;
         }
-        let positions = step.positions()?;
-        let rope = self.rope.at(&positions)?;
-        let windowed = self.rope_windowed.as_ref().map(|rope| rope.at(&positions)).transpose()?;
-        let gates = gates(self.dtype, x.size(0));
-        let mut h = x.rms_norm_as(&self.layers.first().ok_or(Error::NoLayers)?.attention_norm, epsilon, self.dtype)?;
-        for (number, layer) in self.layers.iter().enumerate() {
-            let rope = windowed.as_ref().filter(|_| layer.windowed).unwrap_or(&rope);
+        let positions = steps.iter().map(Step::positions).collect::<warpwave_tensor::Result<Vec<_>>>()?;
+        let mut flows = Vec::new();
+        for (((shard, cache), step), positions) in self.shards.iter().zip(caches).zip(steps).zip(&positions) {
+            let (rope, windowed) = (shard.rope.at(positions)?, shard.rope_windowed.as_ref().map(|rope| rope.at(positions)).transpose()?);
+            let x = x.to_device(&shard.device)?;
+            let h = x.rms_norm_as(&shard.layers.first().ok_or(Error::NoLayers)?.attention_norm, epsilon, self.dtype)?;
+            flows.push(Flow { shard, cache, step, rope, windowed, x, h });
+        }
+        drop(x);
+        for number in 0..config.layers {
             // What is no longer needed goes before more is taken: the fullest moment is what a prompt's piece costs.
-            let mut found = self.attention(number, layer, rope, &h, cache, step)?;
-            if let Some(norm) = &layer.attention_post_norm {
-                found = found.rms_norm(norm, epsilon)?;
+            let found = flows.iter_mut().map(|flow| self.attention(number, flow)).collect::<Result<_>>()?;
+            for (flow, mut found) in flows.iter_mut().zip(summed(found)?) {
+                let layer = &flow.shard.layers[number];
+                if let Some(norm) = &layer.attention_post_norm {
+                    found = found.rms_norm(norm, epsilon)?;
+                }
+                flow.h = flow.x.add_rms_norm(&found, &layer.feed_norm, epsilon, self.dtype)?;
             }
-            h = x.add_rms_norm(&found, &layer.feed_norm, epsilon, self.dtype)?;
-            drop(found);
-            let gated = self.product(&layer.gate_up, &h, gates)?.glu(config.glu, self.dtype)?;
-            let mut fed = self.product(&layer.down, &gated, FLOW)?;
-            drop(gated);
-            if let Some(norm) = &layer.feed_post_norm {
-                fed = fed.rms_norm(norm, epsilon)?;
+            let fed = flows.iter().map(|flow| self.feed_forward(number, flow)).collect::<Result<_>>()?;
+            for (flow, mut fed) in flows.iter_mut().zip(summed(fed)?) {
+                if let Some(norm) = &flow.shard.layers[number].feed_post_norm {
+                    fed = fed.rms_norm(norm, epsilon)?;
+                }
+                let next = flow.shard.layers.get(number + 1).map_or(&flow.shard.norm, |layer| &layer.attention_norm);
+                flow.h = flow.x.add_rms_norm(&fed, next, epsilon, self.dtype)?;
             }
-            let next = self.layers.get(number + 1).map_or(&self.norm, |layer| &layer.attention_norm);
-            h = x.add_rms_norm(&fed, next, epsilon, self.dtype)?;
         }
-        if let Some(wanted) = wanted {
-            h = h.rows(wanted)?;
+        let mut logits = Vec::new();
+        for Flow { shard, step, h, .. } in flows {
+            let Some(output) = &shard.output else { continue };
+            let all = wanted == Wanted::All || step.tokens() == step.sequences();
+            let h = if all { h } else { h.rows(&step.last()?)? };
+            logits.push(self.product(output, &h, DType::F32)?.to_device(self.device())?);
         }
-        let mut logits = self.product(&self.output, &h, DType::F32)?;
+        let mut logits = Tensor::cat(&logits, 1)?;
         if let Some(cap) = config.logit_cap {
             logits.soft_cap_in_place(cap)?;
         }
@@ -269,13 +365,17 @@ impl Model {
         Ok(linear.forward(x, to, self.precision)?)
     }
 
-    fn attention(&self, number: usize, layer: &Layer, rope: &RopeAt<'_>, h: &Tensor, cache: &mut KvCache, step: &Step) -> Result<Tensor> {
-        let found = self.attend(number, layer, rope, h, cache, step)?;
-        self.product(&layer.attention_out, &found, FLOW)
+    /// A device's term of what a layer's attention adds.
+    fn attention(&self, number: usize, flow: &mut Flow<'_>) -> Result<Tensor> {
+        let found = self.attend(number, flow)?;
+        self.product(&flow.shard.layers[number].attention_out, &found, FLOW)
     }
 
-    fn attend(&self, number: usize, layer: &Layer, rope: &RopeAt<'_>, h: &Tensor, cache: &mut KvCache, step: &Step) -> Result<Tensor> {
-        let Config { heads, kv_heads, head_dim, .. } = self.config;
+    fn attend(&self, number: usize, flow: &mut Flow<'_>) -> Result<Tensor> {
+        let Flow { shard, cache, step, rope, windowed, h, .. } = flow;
+        let layer = &shard.layers[number];
+        let Config { heads, kv_heads, head_dim, .. } = shard.config;
+        let rope = windowed.as_ref().filter(|_| layer.windowed).unwrap_or(rope);
         let qkv = self.product(&layer.qkv, h, self.dtype)?.reshape(&[h.size(0), heads + 2 * kv_heads, head_dim])?;
         let (mut queries, mut keys) = (qkv.narrow(1, 0, heads)?, qkv.narrow(1, heads, kv_heads)?);
         if let Some((query_norm, key_norm)) = &layer.head_norms {
@@ -288,10 +388,37 @@ impl Model {
         let how = Attend { scale: self.config.score_scale, window, cap: self.config.score_cap, to: self.dtype };
         Ok(cache.attend(number, &queries, step, &how)?)
     }
+
+    /// A device's term of what a layer's feed-forward adds.
+    fn feed_forward(&self, number: usize, flow: &Flow<'_>) -> Result<Tensor> {
+        let (layer, h) = (&flow.shard.layers[number], &flow.h);
+        let gated = self.product(&layer.gate_up, h, gates(self.dtype, h.size(0)))?.glu(self.config.glu, self.dtype)?;
+        self.product(&layer.down, &gated, FLOW)
+    }
+}
+
+/// The sum of the devices' terms, on each of them: added in one order, so that it is the same everywhere.
+fn summed(terms: Vec<Tensor>) -> Result<Vec<Tensor>> {
+    if let [_] = terms[..] {
+        return Ok(terms);
+    }
+    let on = |device: &Device| {
+        let mut sum = terms[0].to_device(device)?;
+        for term in &terms[1..] {
+            sum = sum.binary(Binary::Add, &term.to_device(device)?)?;
+        }
+        Ok(sum)
+    };
+    terms.iter().map(|term| on(term.device())).collect()
+}
+
+fn names<'a>(devices: impl IntoIterator<Item = &'a Device>) -> String {
+    devices.into_iter().map(Device::name).collect::<Vec<_>>().join(",")
 }
 
 impl Layer {
-    fn load(loader: &mut Loader<'_>, layer: usize, windowed: bool) -> Result<Layer> {
+    /// A layer on each device.
+    fn load(loader: &mut Loader<'_>, layer: usize, windowed: bool) -> Result<Vec<Layer>> {
         let (dtype, name) = (loader.dtype, |part: &str| format!("blk.{layer}.{part}"));
         let fused = |loader: &Loader<'_>, one: &str, parts: &[&str]| match loader.checkpoint.has(&name(&format!("{one}.weight"))) {
             true => vec![name(one)],
@@ -304,17 +431,27 @@ impl Layer {
         };
         let query_norm = loader.optional_vector(&name("attn_q_norm.weight"), dtype)?;
         let key_norm = loader.optional_vector(&name("attn_k_norm.weight"), dtype)?;
-        Ok(Layer {
-            attention_norm: loader.vector(&name("attn_norm.weight"), FLOW)?,
-            qkv: loader.linear(&qkv)?,
-            head_norms: query_norm.zip(key_norm),
-            attention_out: loader.linear(&[name("attn_output")])?,
-            attention_post_norm: loader.optional_vector(&name("post_attention_norm.weight"), FLOW)?,
-            feed_norm: loader.vector(&name("ffn_norm.weight"), FLOW)?,
-            gate_up: loader.linear(&gate_up)?,
-            down: loader.linear(&[name("ffn_down")])?,
-            feed_post_norm: loader.optional_vector(&name("post_ffw_norm.weight"), FLOW)?,
+        let attention_norm = loader.vector(&name("attn_norm.weight"), FLOW)?;
+        let qkv = loader.linear(&qkv)?;
+        let attention_out = loader.linear(&[name("attn_output")])?;
+        let attention_post_norm = loader.optional_vector(&name("post_attention_norm.weight"), FLOW)?;
+        let feed_norm = loader.vector(&name("ffn_norm.weight"), FLOW)?;
+        let gate_up = loader.linear(&gate_up)?;
+        let down = loader.linear(&[name("ffn_down")])?;
+        let feed_post_norm = loader.optional_vector(&name("post_ffw_norm.weight"), FLOW)?;
+        let at = |vectors: &Option<Vec<Tensor>>, n: usize| vectors.as_ref().map(|vectors| vectors[n].clone());
+        let on = |n: usize| Layer {
+            attention_norm: attention_norm[n].clone(),
+            qkv: qkv[n].clone(),
+            head_norms: at(&query_norm, n).zip(at(&key_norm, n)),
+            attention_out: attention_out[n].clone(),
+            attention_post_norm: at(&attention_post_norm, n),
+            feed_norm: feed_norm[n].clone(),
+            gate_up: gate_up[n].clone(),
+            down: down[n].clone(),
+            feed_post_norm: at(&feed_post_norm, n),
             windowed,
-        })
+        };
+        Ok((0..loader.places.len()).map(on).collect())
     }
 }

@@ -19,7 +19,7 @@ pub struct RunnerOptions {
     pub cache: Option<DType>,
     /// Tokens that go through the model at once: prompts that are longer go in pieces. Without it [`RunnerOptions::chunk_on`] the device.
     pub chunk: Option<usize>,
-    /// Whether steps of one token of one sequence are captured as graphs, where the device has graphs.
+    /// Whether steps of one token of one sequence are captured as graphs, where the device has graphs and the model is on one.
     pub graphs: bool,
 }
 
@@ -108,7 +108,8 @@ pub enum Wanted {
 /// Runs a model on sequences.
 pub struct Runner {
     model: Model,
-    cache: KvCache,
+    /// One on each of the model's devices.
+    caches: Vec<KvCache>,
     chunk: usize,
     captures: bool,
     free: Arc<Free>,
@@ -128,7 +129,6 @@ struct Captured {
 impl Runner {
     /// A runner with an empty cache.
     pub fn new(model: Model, options: RunnerOptions) -> Result<Runner> {
-        let config = model.config();
         let mut chunk = options.chunk.unwrap_or_else(|| RunnerOptions::chunk_on(model.device())).max(1);
         let most = i32::MAX as usize / BLOCK;
         let blocks = options.room.div_ceil(BLOCK);
@@ -136,39 +136,42 @@ impl Runner {
             return Err(Error::Room { wanted: options.room, there: most * BLOCK });
         }
         let dtype = options.cache.unwrap_or_else(|| model.cache_type());
-        let before = model.device().free_memory();
-        let made = KvCache::new(model.device(), dtype, config.layers, blocks, config.kv_heads, config.head_dim);
-        let cache = match made {
-            Ok(cache) => cache,
-            Err(error) => {
-                let all = (KvCache::bytes_per_token(dtype, config.layers, config.kv_heads, config.head_dim) * blocks * BLOCK) as u64;
-                let device = model.device().clone();
-                // The model goes first, then what it leaves in the pool.
-                drop(model);
-                let _ = device.trim();
-                let mut error = Error::from(error).at(device.name(), || format!("keys and values of {} tokens", blocks * BLOCK), 0);
-                if let Error::OutOfMemory { needed, free, missing, .. } = &mut error {
-                    // Of all layers, not of the one that was too many.
-                    (*needed, *free, *missing) = (all, before, all.saturating_sub(before.unwrap_or(0)));
+        let mut caches = Vec::new();
+        let devices: Vec<Device> = model.devices().cloned().collect();
+        for (number, device) in devices.iter().enumerate() {
+            let before = device.free_memory();
+            match model.cache_on(number, dtype, blocks) {
+                Ok(cache) => caches.push(cache),
+                Err(error) => {
+                    let all = (model.kv_bytes(dtype).nth(number).unwrap_or(0) * blocks * BLOCK) as u64;
+                    // The model goes first, then what it leaves in the pool.
+                    drop((model, caches));
+                    devices.iter().for_each(|device| _ = device.trim());
+                    let mut error = error.at(device.name(), || format!("keys and values of {} tokens", blocks * BLOCK), 0);
+                    if let Error::OutOfMemory { needed, free, missing, .. } = &mut error {
+                        // Of all layers, not of the one that was too many.
+                        (*needed, *free, *missing) = (all, before, all.saturating_sub(before.unwrap_or(0)));
+                    }
+                    return Err(error);
                 }
-                return Err(error);
             }
-        };
-        if let Device::Gpu(gpu) = model.device() {
+        }
+        for (number, device) in devices.iter().enumerate() {
+            let Device::Gpu(gpu) = device else { continue };
             // The pool keeps as much as was asked for at once, and a little more: it is asked for all that a long step's layers take, so that
             // it does not give memory back at each of them to take other. Where there is not as much, steps are shorter.
             loop {
-                let step = model.step_bytes(chunk.min(blocks * BLOCK), dtype);
+                let step = model.step_bytes(number, chunk.min(blocks * BLOCK), dtype);
                 let had = gpu.stream.alloc::<u8>(usize::try_from(step).unwrap_or(usize::MAX)).is_ok();
                 if had || options.chunk.is_some() || chunk <= RunnerOptions::SMALLEST_CHUNK {
                     break;
                 }
                 chunk /= 2;
             }
-            let _ = model.device().trim();
+            let _ = device.trim();
         }
         let free = Arc::new(Free(Mutex::new((0..blocks as u32).rev().collect())));
-        Ok(Runner { model, cache, chunk, captures: options.graphs, free, graphs: HashMap::new(), picked: None })
+        Ok(Runner { model, caches, chunk, captures: options.graphs, free, graphs: HashMap::new(), picked: None })
     }
 
     /// The model.
@@ -233,8 +236,7 @@ impl Runner {
             sequence.blocks.extend(free.drain(rest..).rev());
             sequence.home = Some(self.free.clone());
         }
-        let logits =
-            self.step(batch, wanted).map_err(|error| error.at(self.model.device().name(), || format!("a step of {total} tokens"), 0));
+        let logits = self.step(batch, wanted).map_err(|error| error.at(&self.model.place(), || format!("a step of {total} tokens"), 0));
         if logits.is_err() {
             for ((sequence, _), len) in batch.iter_mut().zip(before) {
                 sequence.cut(len);
@@ -262,13 +264,14 @@ impl Runner {
 
     fn step(&mut self, batch: &[(&mut Sequence, &[u32])], wanted: Wanted) -> Result<Tensor> {
         let one_each = batch.iter().all(|(_, tokens)| tokens.len() == 1);
-        // A graph keeps all memory that its work takes on the way, which is much where the library computes products of several.
-        if let (1, true, true, Device::Gpu(_)) = (batch.len(), one_each, self.captures, self.model.device()) {
+        // A graph keeps all memory that its work takes on the way, which is much where the library computes products of several. It is of
+        // one device.
+        if let (1, 1, true, true, Device::Gpu(_)) = (batch.len(), self.caches.len(), one_each, self.captures, self.model.device()) {
             return self.captured_step(&numbers(batch, true));
         }
-        let step = Step::new(&numbers(batch, false), self.model.device())?;
-        let last = if wanted == Wanted::Last && !one_each { Some(step.last()?) } else { None };
-        self.model.forward(&mut self.cache, &step, last.as_ref())
+        let numbers = numbers(batch, false);
+        let steps = self.model.devices().map(|device| Step::new(&numbers, device)).collect::<warpwave_tensor::Result<Vec<_>>>()?;
+        self.model.forward(&mut self.caches, &steps, wanted)
     }
 
     /// A step of one token: captured when it is first asked for, then launched.
@@ -304,7 +307,7 @@ impl Runner {
 
     fn pinned_step(&mut self, numbers: &StepNumbers, pinned: &HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<Tensor> {
         let step = Step::from_pinned(numbers, pinned, gpu)?;
-        self.model.forward(&mut self.cache, &step, None)
+        self.model.forward(&mut self.caches, &[step], Wanted::Last)
     }
 
     fn capture(&mut self, numbers: &StepNumbers, pinned: &HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<(Tensor, GraphExec)> {

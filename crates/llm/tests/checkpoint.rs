@@ -595,21 +595,21 @@ fn memory_is_counted() {
     let weights: usize = config.weights(false).map(|(_, shape)| shape.iter().product::<usize>()).sum();
     assert_eq!(weights, 8_030_261_248);
     let plan = |cache, context| {
-        let (device, precision, chunk) = (Device::Cpu, Precision::Fast, 512);
-        Plan { device, matrices: None, precision, cache: Some(cache), context, chunk }
+        let (devices, precision, chunk) = (vec![Device::Cpu], Precision::Fast, 512);
+        Plan { devices, matrices: None, precision, cache: Some(cache), context, chunk }
     };
-    let memory = Memory::new(&config, 2 * weights as u64, Kind::Plain(DType::F16), &plan(DType::F16, 8192));
+    let memory = Memory::new(&config, 2 * weights as u64, Kind::Plain(DType::F16), &Device::Cpu, &plan(DType::F16, 8192));
     assert_eq!((memory.kv_per_token, memory.kv), (131_072, 1 << 30));
     // The vector and its norm, gates and the other factors, and what becomes of them; logits.
     assert_eq!(memory.activations, (2 * 4096 + 3 * 14_336) * 512 * 4 + 128_256 * 4);
     assert_eq!(memory.total(), memory.weights + memory.kv + memory.activations + memory.scratch);
     let model = Checkpoint::open(oracle("llama3")).unwrap();
     let file = fs::metadata(oracle("llama3").join("model.safetensors")).unwrap().len();
-    let plain = model.memory(&plan(DType::F32, 512)).unwrap();
+    let plain = model.memory(&plan(DType::F32, 512)).unwrap()[0];
     assert!(plain.weights < file && plain.weights > file - 5000, "all but the header");
     assert_eq!(plain.kv_per_token, 3 * 2 * 2 * 16 * 4);
     let quantised = Plan { matrices: Some(Kind::Quant(Quant::Q8_0)), ..plan(DType::F16, 512) };
-    assert!(model.memory(&quantised).unwrap().weights < plain.weights / 2);
+    assert!(model.memory(&quantised).unwrap()[0].weights < plain.weights / 2);
 }
 
 /// Whatever a model that opens says of itself can be used.
@@ -620,9 +620,9 @@ fn use_config(config: &Config) {
         assert!(factor.is_finite());
     }
     assert_eq!(config.windowed.len(), config.layers);
-    let (device, precision) = (Device::Cpu, Precision::Fast);
-    let plan = Plan { device, matrices: None, precision, cache: Some(DType::F64), context: usize::MAX, chunk: usize::MAX };
-    assert!(Memory::new(config, 0, Kind::Quant(Quant::Q4K), &plan).total() > 0);
+    let (devices, precision) = (vec![Device::Cpu], Precision::Fast);
+    let plan = Plan { devices, matrices: None, precision, cache: Some(DType::F64), context: usize::MAX, chunk: usize::MAX };
+    assert!(Memory::new(config, 0, Kind::Quant(Quant::Q4K), &Device::Cpu, &plan).total() > 0);
 }
 
 #[test]

@@ -3,18 +3,28 @@
 #[path = "../../tensor/tests/common/mod.rs"]
 mod common;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use warpwave_kernels::{DType, Quant};
-use warpwave_llm::{Checkpoint, Config, LoadOptions, Memory, Model, Plan, Precision, RopeConfig, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_llm::{
+    Checkpoint, Config, Error, LoadOptions, Memory, Model, Plan, Precision, RopeConfig, Runner, RunnerOptions, Sequence, Wanted,
+};
 use warpwave_tensor::{Device, Gpu};
 use warpwave_weights::Kind;
 
-/// Loads a model, gives it a prompt that fills the context but for a few tokens, and those; then what it was thought to take.
-fn use_up(checkpoint: &Checkpoint, device: &Device, context: usize, chunk: usize) -> Memory {
-    let plan = Plan { device: device.clone(), matrices: None, precision: Precision::Fast, cache: None, context, chunk };
+/// Tests one by one: they look at the pools of the same devices.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Loads a model, gives it a prompt that fills the context but for a few tokens, and those; then what it was thought to take on each device.
+fn use_up(checkpoint: &Checkpoint, devices: &[Device], context: usize, chunk: usize) -> Vec<Memory> {
+    let device = &devices[0];
+    let plan = Plan { devices: devices.to_vec(), matrices: None, precision: Precision::Fast, cache: None, context, chunk };
     let estimate = checkpoint.memory(&plan).unwrap();
-    let model = Model::load(checkpoint, device, LoadOptions::default(), &mut |_| ()).unwrap();
+    let model = Model::load_divided(checkpoint, devices, LoadOptions::default(), &mut |_| ()).unwrap();
     let mut runner = Runner::new(model, RunnerOptions { room: context, chunk: Some(chunk), ..RunnerOptions::default() }).unwrap();
     let prompt: Vec<u32> = (0..context as u32 - 4).map(|i| i * 7919 % checkpoint.config().vocab as u32).collect();
     for _ in 0..if device.is_virtual() { 1 } else { 3 } {
@@ -43,6 +53,7 @@ fn share(what: &str, device: &Device, estimate: &Memory, taken: u64) -> f64 {
 /// By what the pool took.
 #[test]
 fn a_small_model_takes_what_it_was_said_to() {
+    let _alone = alone();
     let shape =
         Config { vocab: 1000, hidden: 256, layers: 2, heads: 4, kv_heads: 2, head_dim: 64, feed_forward: 1024, ..Config::llama_8b() };
     let config = Config { context: 512, windowed: vec![false; 2], score_scale: 0.125, rope: RopeConfig::plain(10_000.0, 64), ..shape };
@@ -52,11 +63,72 @@ fn a_small_model_takes_what_it_was_said_to() {
         for device in devices {
             let Device::Gpu(gpu) = &device else { continue };
             let checkpoint = Checkpoint::random(config.clone(), kind).unwrap();
-            let estimate = use_up(&checkpoint, &device, 100, 64);
+            let estimate = use_up(&checkpoint, std::slice::from_ref(&device), 100, 64)[0];
             let taken = gpu.stream.device().pool_stats().peak_allocated as u64;
             let share = share(&kind.to_string(), &device, &estimate, taken);
             assert!((0.9..=1.1).contains(&share), "{kind} on {device}: {share}");
         }
+    }
+}
+
+/// Three heads of keys for two devices.
+fn small() -> Config {
+    let shape =
+        Config { vocab: 1000, hidden: 256, layers: 2, heads: 6, kv_heads: 3, head_dim: 128, feed_forward: 1280, ..Config::llama_8b() };
+    Config { context: 512, windowed: vec![false; 2], score_scale: 0.125, rope: RopeConfig::plain(10_000.0, 128), ..shape }
+}
+
+/// Each device by what its pool took.
+#[test]
+fn devices_that_share_a_model_take_what_they_were_said_to() {
+    let _alone = alone();
+    let config = small();
+    for kind in [Kind::Plain(DType::Bf16), Kind::Quant(Quant::Q4K)] {
+        let checkpoint = Checkpoint::random(config.clone(), kind).unwrap();
+        for devices in common::groups().into_iter().filter(|devices| devices[0].is_virtual()) {
+            let estimates = use_up(&checkpoint, &devices, 100, 64);
+            for (device, estimate) in devices.iter().zip(&estimates) {
+                let Device::Gpu(gpu) = device else { continue };
+                let taken = gpu.stream.device().pool_stats().peak_allocated as u64;
+                let share = share(&kind.to_string(), device, estimate, taken);
+                assert!((0.9..=1.1).contains(&share), "{kind} on {device}: {share}");
+            }
+            // Norms are on both, all else on one of them.
+            let plan =
+                Plan { devices: vec![Device::Cpu], matrices: None, precision: Precision::Fast, cache: None, context: 100, chunk: 64 };
+            let (whole, norms) = (checkpoint.memory(&plan).unwrap()[0], (2 * 2 + 1) * 256 * 4);
+            assert_eq!(estimates.iter().map(|estimate| estimate.weights).sum::<u64>(), whole.weights + norms);
+        }
+    }
+}
+
+/// The second device has too little: the error names it, and neither keeps anything.
+#[test]
+fn what_one_device_lacks_goes_back_on_all() {
+    let _alone = alone();
+    let checkpoint = Checkpoint::random(small(), Kind::Quant(Quant::Q8_0)).unwrap();
+    for devices in common::groups() {
+        let gpus: Vec<_> = devices.iter().filter_map(|device| if let Device::Gpu(gpu) = device { Some(gpu) } else { None }).collect();
+        let [first, second] = gpus[..] else { continue };
+        if first.stream.device() == second.stream.device() {
+            continue;
+        }
+        let load = || Model::load_divided(&checkpoint, &devices, LoadOptions::default(), &mut |_| ());
+        let in_use = || [first, second].map(|gpu| gpu.stream.device().pool_stats().in_use);
+        let before = in_use();
+        second.stream.device().set_pool_cap(Some(400 << 10));
+        let error = load().map(drop).unwrap_err();
+        let of_weights = matches!(&error, Error::OutOfMemory { device, what, .. } if device == devices[1].name() && what.contains("blk."));
+        assert!(of_weights, "{error}");
+        assert_eq!(in_use(), before, "{devices:?}");
+        second.stream.device().set_pool_cap(None);
+        let model = load().unwrap();
+        second.stream.device().set_pool_cap(Some(second.stream.device().pool_stats().in_use + (100 << 10)));
+        let error = Runner::new(model, RunnerOptions { room: 4096, ..RunnerOptions::default() }).map(drop).unwrap_err();
+        let of_keys = matches!(&error, Error::OutOfMemory { device, what, .. } if device == devices[1].name() && what.contains("keys"));
+        assert!(of_keys, "{error}");
+        second.stream.device().set_pool_cap(None);
+        assert_eq!(in_use(), before, "{devices:?}: the model is gone, too");
     }
 }
 
@@ -66,6 +138,7 @@ fn a_large_model_does_too() {
     if !common::full() {
         return println!("skipped: WARPWAVE_TEST_FULL=1 asks for it");
     }
+    let _alone = alone();
     for kind in [Kind::Plain(DType::Bf16), Kind::Quant(Quant::Q4K)] {
         let checkpoint = Checkpoint::random(Config::llama_8b(), kind).unwrap();
         // Devices of their own each time: a pool keeps as much as it once had at most.
@@ -76,7 +149,7 @@ fn a_large_model_does_too() {
             }
             let before = settled(gpu);
             let chunk = RunnerOptions::chunk_on(&device);
-            let estimate = use_up(&checkpoint, &device, 4096, chunk);
+            let estimate = use_up(&checkpoint, std::slice::from_ref(&device), 4096, chunk)[0];
             // The pool keeps what it had: this is the most that it had at once, though the model is gone.
             let share = share(&format!("{kind}, pieces of {chunk}"), &device, &estimate, before - free(gpu));
             assert!((0.95..=1.05).contains(&share), "{kind} on {device} in pieces of {chunk}: {share}");

@@ -91,6 +91,27 @@ fn every_family_gives_the_known_logits_and_texts() {
     }
 }
 
+/// Heads, feed-forward and vocabulary divided: each device's terms add up to what one device finds.
+#[test]
+fn devices_that_share_a_model_give_the_same() {
+    for devices in common::groups() {
+        let here = if devices[0].is_virtual() && !common::full() { &["llama3", "phi3", "gemma2"][..] } else { &FAMILIES };
+        for family in here {
+            let expected = expected(family);
+            let checkpoint = Checkpoint::open(folder(family)).unwrap();
+            let options = LoadOptions { precision: Precision::Exact, ..LoadOptions::default() };
+            let model = Model::load_divided(&checkpoint, &devices, options, &mut |_| ()).unwrap();
+            assert_eq!(model.devices().len(), 2);
+            let mut runner = Runner::new(model, RunnerOptions { room: 256, ..RunnerOptions::default() }).unwrap();
+            let far = distance(&logits_of(&mut runner, &expected), &expected.logits.concat());
+            println!("{family:8} {devices:?} logits within {far:.1e}");
+            assert!(far <= CLOSE, "{family} on {devices:?}: {far}");
+            assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy, "{family} on {devices:?}");
+            assert_eq!(runner.room(), 256, "all blocks came back");
+        }
+    }
+}
+
 /// In F32 nothing changes. Quantised, the products are those of the weights as they are now; the logits are off by a share of how much they
 /// vary, which is large for weights that are random and so small that nothing evens out.
 #[test]

@@ -242,10 +242,68 @@ impl Tensor {
         if self.layout.is_contiguous() { Ok(self.clone()) } else { self.copied() }
     }
 
-    /// A copy on another device; the tensor itself where it is there already.
+    /// Tensors side by side along a dimension, in which alone they may differ.
+    pub fn cat(parts: &[Tensor], d: usize) -> Result<Tensor> {
+        let op = "cat";
+        let first = parts.first().ok_or_else(|| bad_shape(op, "there is nothing to put together"))?;
+        let mut shape = first.shape().to_vec();
+        if d >= shape.len() {
+            return Err(bad_shape(op, format!("there is no dimension {d} in {shape:?}")));
+        }
+        for part in &parts[1..] {
+            let fits = part.shape().len() == shape.len() && (0..shape.len()).all(|other| other == d || part.size(other) == shape[other]);
+            if !fits {
+                return Err(bad_shape(op, format!("{:?} beside {:?} along {d}", part.shape(), first.shape())));
+            }
+            if part.dtype != first.dtype {
+                return Err(Error::Type { op, what: "a part", found: part.dtype, expected: first.dtype.name() });
+            }
+            if part.device != first.device {
+                let (found, expected) = (part.device.name().to_owned(), first.device.name().to_owned());
+                return Err(Error::Device { op, what: "a part", found, expected });
+            }
+        }
+        if parts.len() == 1 {
+            return Ok(first.clone());
+        }
+        shape[d] = parts.iter().map(|part| part.size(d)).sum();
+        match &first.device {
+            Device::Cpu => {
+                let outer: usize = shape[..d].iter().product();
+                let pieces = parts.iter().map(Tensor::host_bytes).collect::<Result<Vec<_>>>()?;
+                let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
+                for row in 0..outer {
+                    for piece in &pieces {
+                        let len = piece.len() / outer;
+                        bytes.extend_from_slice(&piece[row * len..][..len]);
+                    }
+                }
+                Tensor::from_bytes(&bytes, first.dtype, &shape, &Device::Cpu)
+            }
+            Device::Gpu(gpu) => {
+                let mut out = Tensor::on_gpu(gpu, first.dtype, &shape, |_| Ok(()))?;
+                let mut at = 0;
+                for part in parts {
+                    let layout = out.layout.narrow(d, at, part.size(d))?;
+                    gpu.kernels.copy(&gpu.stream, &part.view()?, &mut out.view_mut_of(layout)?)?;
+                    at += part.size(d);
+                }
+                Ok(out)
+            }
+        }
+    }
+
+    /// A copy on another device; the tensor itself where it is there already. From one GPU to another it is queued behind the work before.
     pub fn to_device(&self, device: &Device) -> Result<Tensor> {
         if self.device == *device {
             return Ok(self.clone());
+        }
+        if let (Device::Gpu(from), Device::Gpu(to)) = (&self.device, device) {
+            let dense = self.contiguous()?;
+            let mut memory = to.alloc(self.len() * self.dtype.size())?;
+            from.stream.copy_to_peer(dense.gpu_memory()?, &to.stream, &mut memory)?;
+            let layout = Layout::contiguous(self.shape())?;
+            return Ok(Tensor { storage: Arc::new(Storage::Gpu(memory)), device: device.clone(), dtype: self.dtype, layout });
         }
         Tensor::from_bytes(&self.host_bytes()?, self.dtype, self.shape(), device)
     }
@@ -274,14 +332,9 @@ impl Tensor {
                 4 => as_bytes(self.host_any::<u32>()),
                 _ => as_bytes(self.host_any::<u64>()),
             }),
-            Storage::Gpu(memory) => {
-                let dense = self.contiguous()?;
-                let Storage::Gpu(dense_memory) = &*dense.storage else { return Err(bad_shape("a copy", "it left its device")) };
-                let memory = if Arc::ptr_eq(&dense.storage, &self.storage) { memory } else { dense_memory };
-                let size = self.dtype.size();
-                let start = if self.is_empty() { 0 } else { dense.layout.offset() * size };
+            Storage::Gpu(_) => {
                 let Device::Gpu(gpu) = &self.device else { return Err(bad_shape("a copy", "it left its device")) };
-                Ok(Cow::Owned(gpu.stream.download(memory.slice(start..start + self.len() * size)?)?))
+                Ok(Cow::Owned(gpu.stream.download(self.contiguous()?.gpu_memory()?)?))
             }
         }
     }

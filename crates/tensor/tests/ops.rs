@@ -147,6 +147,52 @@ fn views_share_memory_and_writers_get_their_own() {
 }
 
 #[test]
+fn tensors_go_side_by_side() {
+    for device in common::devices() {
+        let a = Tensor::new(&[1u32, 2, 3, 4, 5, 6], &[2, 3], &device).unwrap();
+        let turned = a.transpose(0, 1).unwrap();
+        let none = Tensor::zeros(DType::U32, &[2, 0], &device).unwrap();
+        let wide = Tensor::cat(&[a.narrow(1, 1, 2).unwrap(), none.clone(), a.clone()], 1).unwrap();
+        assert_eq!((wide.shape(), wide.to_vec::<u32>().unwrap()), (&[2, 5][..], vec![2, 3, 1, 2, 3, 5, 6, 4, 5, 6]), "{device}");
+        let high = Tensor::cat(&[turned.clone(), turned.narrow(0, 2, 1).unwrap()], 0).unwrap();
+        assert_eq!((high.shape(), high.to_vec::<u32>().unwrap()), (&[4, 2][..], vec![1, 4, 2, 5, 3, 6, 3, 6]), "{device}");
+        let empty = Tensor::zeros(DType::U32, &[0, 3], &device).unwrap();
+        assert_eq!(Tensor::cat(&[empty.clone(), empty.clone()], 1).unwrap().shape(), [0, 6], "{device}");
+        assert_eq!(Tensor::cat(std::slice::from_ref(&a), 1).unwrap().to_vec::<u32>().unwrap(), a.to_vec::<u32>().unwrap());
+        let floats = Tensor::zeros(DType::F32, &[2, 3], &device).unwrap();
+        for (parts, d) in [(vec![], 0), (vec![a.clone()], 2), (vec![a.clone(), turned.clone()], 1), (vec![a.clone(), floats], 0)] {
+            assert!(Tensor::cat(&parts, d).is_err(), "{device}: {parts:?} along {d}");
+        }
+        if !device.is_cpu() {
+            let here = Tensor::zeros(DType::U32, &[2, 3], &Device::Cpu).unwrap();
+            assert!(matches!(Tensor::cat(&[a, here], 0), Err(warpwave_tensor::Error::Device { .. })));
+        }
+    }
+}
+
+/// From one GPU to another: behind what was queued before, before what is queued next, whatever the layout.
+#[test]
+fn tensors_go_from_gpu_to_gpu() {
+    let mut random = random();
+    for devices in common::groups() {
+        for dtype in TYPES {
+            let here = tensor(&mut random, dtype, &[5, 7, 3]);
+            let there = here.to_device(&devices[0]).unwrap();
+            let part = |x: &Tensor| x.narrow(1, 2, 4).unwrap().transpose(0, 2).unwrap();
+            let moved = part(&there).copied().unwrap().to_device(&devices[1]).unwrap();
+            assert_eq!(moved.device(), &devices[1]);
+            let again = part(&there).to_device(&devices[1]).unwrap().to_device(&devices[0]).unwrap();
+            for (what, found) in [("copied", moved), ("there and back", again)] {
+                assert_eq!(found.shape(), [3, 4, 5]);
+                assert_eq!(found.host_bytes().unwrap(), part(&here).host_bytes().unwrap(), "{dtype} {what} on {devices:?}");
+            }
+            let none = there.narrow(0, 0, 0).unwrap().to_device(&devices[1]).unwrap();
+            assert_eq!((none.shape(), none.host_bytes().unwrap().len()), (&[0, 7, 3][..], 0));
+        }
+    }
+}
+
+#[test]
 fn a_graph_reads_page_locked_memory_each_time() {
     for device in common::devices() {
         let Device::Gpu(gpu) = &device else { continue };

@@ -83,6 +83,21 @@ fn generate_goes_on_with_ids_as_known_for_every_family() {
 }
 
 #[test]
+fn devices_in_a_list_share_a_model() {
+    let known = greedy("llama3");
+    let (model, ids) = (oracle("llama3"), joined(&known[..12], ","));
+    let line = |device| ["generate", &model, "--device", device, "--ids", &ids, "-n", "16", "--ignore-eos", "--json"];
+    let value = run_json(&line("cpu, cpu"));
+    assert_eq!((&value["ids"], &value["device"]), (&json!(known[12..]), &json!("cpu,cpu")));
+    for (device, code, says) in [("cpu,", 2, "no device"), ("cpu,cpu,cpu,cpu,cpu", 1, "5 devices cannot share 4 heads")] {
+        let (found, out, err) = run(&line(device));
+        assert!(found == code && out.is_empty() && err.contains(says), "{device}: {found}, {err}");
+    }
+    let (code, _, err) = run(&["generate", &model, "--device", "cpu,cpu", "--ids", "1", "--context", "4000000000"]);
+    assert!(code == 1 && err.contains("does not fit on 2 devices") && err.matches("together").count() >= 2, "{err}");
+}
+
+#[test]
 fn json_has_ids_probabilities_and_timings() {
     let known = greedy("llama3");
     let (model, ids) = (oracle("llama3"), joined(&known[..12], ","));

@@ -13,6 +13,7 @@ use super::Checkpoint;
 use super::error::Result;
 use crate::config::{Config, Family};
 use crate::model::{FEW, FLOW, gates};
+use crate::share::Share;
 
 /// What GPUs' libraries of products work in.
 const WORKSPACE: u64 = 32 << 20;
@@ -24,8 +25,8 @@ const CODE: u64 = 128 << 20;
 /// How a model is to run, as far as memory goes.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Where.
-    pub device: Device,
+    /// Where: on one device, or divided among several of one kind.
+    pub devices: Vec<Device>,
     /// What matrices become; as they are in the file without it.
     pub matrices: Option<Kind>,
     /// How exactly products with quantised weights are computed.
@@ -95,21 +96,23 @@ impl Memory {
         [self.weights, self.kv, self.activations, self.scratch].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Of a model with these bytes of weights, whose matrices are of one plain type or quantised (`matrices`).
-    pub fn new(config: &Config, weights: u64, matrices: Kind, plan: &Plan) -> Memory {
-        let gpu = !plan.device.is_cpu();
+    /// Of a model with these bytes of weights on a device, whose matrices are of one plain type or quantised (`matrices`). Where others have
+    /// parts of it, heads and what else is divided are the device's own.
+    pub fn new(config: &Config, weights: u64, matrices: Kind, device: &Device, plan: &Plan) -> Memory {
+        let gpu = !device.is_cpu();
         let dtype = multiplied(matrices, gpu);
         let cache = plan.cache.unwrap_or_else(|| cache_type(matrices, plan.precision, gpu));
         let kv_per_token = product(&[2, config.layers, config.kv_heads, config.head_dim, cache.size()]);
         let kv = kv_per_token.saturating_mul(plan.context.checked_next_multiple_of(BLOCK).unwrap_or(plan.context) as u64);
-        let moments = Moments::of(config, matrices, plan);
+        let moments = Moments::of(config, matrices, device, plan);
         let logits = product(&[config.vocab, 4]);
         let scratch = match gpu {
             false => moments.fullest - moments.between,
             true => {
-                let code = if plan.device.is_virtual() { 0 } else { CODE };
+                let code = if device.is_virtual() { 0 } else { CODE };
                 let beside = moments.apart() - moments.between;
-                [beside, captured(config, dtype, plan.context), code].into_iter().fold(0, u64::saturating_add)
+                let captured = if plan.devices.len() > 1 { 0 } else { captured(config, dtype, plan.context) };
+                [beside, captured, code].into_iter().fold(0, u64::saturating_add)
             }
         };
         Memory { weights, kv_per_token, kv, activations: moments.between.saturating_add(logits), scratch }
@@ -134,9 +137,9 @@ fn captured(config: &Config, dtype: DType, context: usize) -> u64 {
 
 impl Moments {
     /// Those of a layer, for as many tokens as are computed at once.
-    pub fn of(config: &Config, matrices: Kind, plan: &Plan) -> Moments {
+    pub fn of(config: &Config, matrices: Kind, device: &Device, plan: &Plan) -> Moments {
         let Config { hidden, feed_forward, heads, kv_heads, head_dim, .. } = *config;
-        let gpu = !plan.device.is_cpu();
+        let gpu = !device.is_cpu();
         let dtype = multiplied(matrices, gpu);
         let cache = plan.cache.unwrap_or_else(|| cache_type(matrices, plan.precision, gpu));
         let tokens = plan.chunk.clamp(1, plan.context.max(1));
@@ -157,7 +160,7 @@ impl Moments {
         let turned = if gpu { of(queries, cache.size()) } else { 0 };
         // Weights as f16 beside the vectors as f32, made smaller, and as f16; and then the library at work.
         let as_f16 = matches!(matrices, Kind::Quant(_)) && gpu && plan.precision == Precision::Fast && tokens >= MANY;
-        let library = if gpu && !plan.device.is_virtual() { WORKSPACE } else { 0 };
+        let library = if gpu && !device.is_virtual() { WORKSPACE } else { 0 };
         let work = |rows: usize, columns: usize| match as_f16 {
             true => {
                 let (weights, vectors) = (product(&[rows, columns, 2]), of(columns, 2));
@@ -179,6 +182,12 @@ impl Moments {
         moments.add(&[x, h, gate_up, gated], &[]);
         // The next norm, or before it one of what was found.
         moments.add(&[x, h, found, if post { found } else { h }], &[]);
+        // Another device's term, the sum, and that of those before.
+        match plan.devices.len() {
+            0 | 1 => {}
+            2 => moments.add(&[x, h, found, found, found], &[]),
+            _ => moments.add(&[x, h, found, found, found, found], &[]),
+        }
         moments
     }
 }
@@ -201,11 +210,15 @@ pub(crate) fn cache_type(matrices: Kind, precision: Precision, gpu: bool) -> DTy
 }
 
 impl Checkpoint {
-    /// How much memory the model takes.
-    pub fn memory(&self, plan: &Plan) -> Result<Memory> {
+    /// How much memory the model takes, on each device.
+    pub fn memory(&self, plan: &Plan) -> crate::error::Result<Vec<Memory>> {
         let infos = self.converted(plan.matrices)?;
-        let weights = infos.iter().map(|info| info.kind.bytes(&info.shape).unwrap_or(0) as u64).sum();
-        Ok(Memory::new(&self.config, weights, main_kind(&infos), plan))
+        let shares = Share::divide(&self.config, &infos, plan.devices.len())?;
+        let memory = |(share, device): (&Share, &Device)| {
+            let weights = infos.iter().map(|info| share.bytes(info)).fold(0, u64::saturating_add);
+            Memory::new(&share.config, weights, main_kind(&infos), device, plan)
+        };
+        Ok(shares.iter().zip(&plan.devices).map(memory).collect())
     }
 
     /// The type of the matrices, as far as computing with them goes.
@@ -220,7 +233,7 @@ impl Checkpoint {
     }
 
     /// The type of what is multiplied with the model's matrices on a device.
-    pub fn multiplied(&self, matrices: Option<Kind>, device: &Device) -> Result<DType> {
+    pub(crate) fn multiplied(&self, matrices: Option<Kind>, device: &Device) -> Result<DType> {
         Ok(multiplied(self.main_kind(matrices)?, !device.is_cpu()))
     }
 }

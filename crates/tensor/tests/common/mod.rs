@@ -25,20 +25,39 @@ pub fn model() -> Option<PathBuf> {
 
 /// The CPU, a virtual AMD GPU unless no compiler makes code for it, and every GPU of the machine.
 pub fn devices() -> Vec<Device> {
-    static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
-    let jit = Jit::default();
     let mut devices = vec![Device::Cpu];
-    let there = Toolchains::find().choose(&"gfx90a".parse().unwrap(), CompilerChoice::Clang).is_ok();
-    assert!(there || std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "no clang with its linker");
-    if there {
-        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
-        let ordinal = names.iter().position(|name| name == "gfx90a").unwrap();
-        let start = || {
-            // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
-            unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names.clone())) }.unwrap()
-        };
-        devices.push(Device::gpu(&DRIVER.get_or_init(start).device(ordinal).unwrap(), &jit).unwrap());
-    }
-    devices.extend(Gpus::discover().devices().into_iter().map(|device| Device::gpu(&device.unwrap(), &jit).unwrap()));
+    devices.extend(virtual_gpu("gfx90a"));
+    devices.extend(gpus());
     devices
+}
+
+/// Devices that share a model: the CPU with itself, two virtual GPUs of different kinds, and every GPU of the machine with itself and with
+/// the next.
+pub fn groups() -> Vec<Vec<Device>> {
+    let mut groups = vec![vec![Device::Cpu; 2]];
+    groups.extend(virtual_gpu("gfx90a").zip(virtual_gpu("gfx942")).map(|(a, b)| vec![a, b]));
+    groups.extend(gpus().into_iter().zip(gpus()).map(|(a, b)| vec![a, b]));
+    let gpus = gpus();
+    groups.extend(gpus.windows(2).map(<[Device]>::to_vec));
+    groups
+}
+
+fn gpus() -> Vec<Device> {
+    Gpus::discover().devices().into_iter().map(|device| Device::gpu(&device.unwrap(), &Jit::default()).unwrap()).collect()
+}
+
+fn virtual_gpu(arch: &str) -> Option<Device> {
+    static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
+    let there = Toolchains::find().choose(&arch.parse().unwrap(), CompilerChoice::Clang).is_ok();
+    assert!(there || std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "no clang with its linker");
+    if !there {
+        return None;
+    }
+    let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
+    let ordinal = names.iter().position(|name| name == arch).unwrap();
+    let start = || {
+        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
+        unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names.clone())) }.unwrap()
+    };
+    Some(Device::gpu(&DRIVER.get_or_init(start).device(ordinal).unwrap(), &Jit::default()).unwrap())
 }

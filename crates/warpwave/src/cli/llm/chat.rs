@@ -75,7 +75,7 @@ fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
     let request = Request { tokens: args.max_tokens, sampler, stops, ignore_eos: false, top: 0 };
     let at_terminal = std::io::stdin().is_terminal();
     if at_terminal {
-        let (name, device) = (loaded.checkpoint.config().name.as_deref().unwrap_or("the model"), loaded.runner.model().device());
+        let (name, device) = (loaded.checkpoint.config().name.as_deref().unwrap_or("the model"), loaded.runner.model().place());
         writeln!(context.err, "{name} on {device}, {} tokens of context. /help lists commands.", loaded.context)?;
     }
     let mut conversation = Conversation {

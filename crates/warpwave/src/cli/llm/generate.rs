@@ -115,7 +115,7 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
     if args.json {
         let ids: Vec<u32> = made.tokens.iter().map(|picked| picked.token).collect();
         let mut answer = json!({
-            "device": loaded.runner.model().device().name(),
+            "device": loaded.runner.model().place(),
             "prompt_ids": prompt,
             "ids": ids,
             "text": tokenizer.is_some().then_some(&made.text),

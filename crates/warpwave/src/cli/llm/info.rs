@@ -9,7 +9,7 @@ use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
 use super::super::{Context, Failure, Outcome};
-use super::memory::{Need, human};
+use super::memory::{Need, Part, human};
 use super::{Exactness, Which, cache_type, kind};
 
 #[derive(clap::Args)]
@@ -48,10 +48,10 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let tokens = which.context(&checkpoint);
     let tokenizer = checkpoint.tokenizer();
     let shares = shares(&checkpoint, args.kind)?;
-    let mut needs = vec![("cpu".to_owned(), "this computer".to_owned(), Need::of(&checkpoint, &Device::Cpu, &which, tokens)?)];
+    let mut needs = vec![("cpu".to_owned(), "this computer".to_owned(), Need::of(&checkpoint, &[Device::Cpu], &which, tokens)?)];
     for gpu in (context.gpus)().devices().into_iter().flatten() {
         let (name, model) = (gpu.name().to_owned(), gpu.info().model.clone());
-        needs.push((name, model, Need::of(&checkpoint, &Device::gpu(&gpu, &context.jit)?, &which, tokens)?));
+        needs.push((name, model, Need::of(&checkpoint, &[Device::gpu(&gpu, &context.jit)?], &which, tokens)?));
     }
     if args.json {
         let devices: Vec<Value> = needs.iter().map(|(name, model, need)| device_json(name, model, need)).collect();
@@ -62,7 +62,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     }
     print(context, &checkpoint, &tokenizer, &shares)?;
     for (name, model, need) in &needs {
-        let fits = match (need.fits(), need.free) {
+        let fits = match (need.fits(), need.parts[0].free) {
             (Some(true), Some(free)) => format!("fits, {} free", human(free)),
             (Some(false), Some(free)) => format!("DOES NOT FIT: {} free", human(free)),
             _ => "free memory not known".to_owned(),
@@ -121,19 +121,20 @@ fn facts(checkpoint: &Checkpoint, tokenizer: &warpwave_llm::Result<Tokenizer>, s
 }
 
 fn device_json(name: &str, model: &str, need: &Need) -> Value {
+    let Part { memory, free } = &need.parts[0];
     json!({
         "name": name,
         "model": model,
         "context": need.plan.context,
         "cache": need.cache.name(),
-        "weights": need.memory.weights,
-        "kv_per_token": need.memory.kv_per_token,
-        "kv": need.memory.kv,
+        "weights": memory.weights,
+        "kv_per_token": memory.kv_per_token,
+        "kv": memory.kv,
         "chunk": need.plan.chunk,
-        "activations": need.memory.activations,
-        "scratch": need.memory.scratch,
-        "total": need.memory.total(),
-        "free": need.free,
+        "activations": memory.activations,
+        "scratch": memory.scratch,
+        "total": memory.total(),
+        "free": free,
         "fits": need.fits(),
     })
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use warpwave_gpu::{Preference, Selection};
 use warpwave_kernels::{DType, Quant};
-use warpwave_llm::{Checkpoint, LoadOptions, Memory, Model, Precision, Runner, RunnerOptions};
+use warpwave_llm::{Checkpoint, LoadOptions, Model, Precision, Runner, RunnerOptions};
 use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
@@ -34,7 +34,8 @@ pub(super) struct Which {
     /// without it the small default model.
     #[arg(value_name = "MODEL")]
     pub model: Option<PathBuf>,
-    /// The device: cpu, cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto for the first GPU, else the CPU.
+    /// The device: cpu, cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto for the first GPU, else the CPU; or GPUs that share the model, as
+    /// cuda:0,cuda:1.
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     pub device: String,
     /// Tokens of prompt and answer together; default 4096, or fewer if the model was made for fewer.
@@ -82,10 +83,8 @@ pub(super) struct Loaded {
     /// Tokens that there is room for.
     pub context: usize,
     pub load_time: Duration,
-    /// What it was thought to take.
-    pub memory: Memory,
-    /// Bytes that were free before, where the system says.
-    pub free: Option<u64>,
+    /// What it was thought to take on each device, and what was free before.
+    pub parts: Vec<memory::Part>,
 }
 
 impl Which {
@@ -116,26 +115,26 @@ impl Which {
 
     /// The same for a model that is open; `name` is for messages.
     pub fn load_checkpoint(&self, context: &mut Context<'_>, name: &str, checkpoint: Checkpoint) -> Result<Loaded, Failure> {
-        let device = device(context, &self.device)?;
+        let devices = devices(context, &self.device)?;
         let tokens = self.context(&checkpoint);
         let made_for = checkpoint.config().context;
         if tokens > made_for {
             writeln!(context.err, "warpwave: --context {tokens} is more than the {made_for} positions that the model was made for")?;
         }
-        let need = memory::Need::of(&checkpoint, &device, self, tokens)?;
-        if let Some(message) = need.refusal(&checkpoint, &device, name)? {
+        let need = memory::Need::of(&checkpoint, &devices, self, tokens)?;
+        if let Some(message) = need.refusal(&checkpoint, name)? {
             return Err(failed(message));
         }
-        let bar = bytes_bar(need.memory.weights, "loading");
+        let bar = bytes_bar(need.parts.iter().map(|part| part.memory.weights).sum(), "loading");
         let started = Instant::now();
         let options = LoadOptions { matrices: self.kind, precision: self.precision(), context: Some(tokens) };
-        let model = Model::load(&checkpoint, &device, options, &mut |bytes| bar.inc(bytes as u64))?;
+        let model = Model::load_divided(&checkpoint, &devices, options, &mut |bytes| bar.inc(bytes as u64))?;
         // Where nobody said how many, it looks itself how many there is memory for.
-        let chunk = Some(need.plan.chunk).filter(|chunk| self.chunk.is_some() || *chunk < RunnerOptions::chunk_on(&device));
+        let chunk = Some(need.plan.chunk).filter(|chunk| self.chunk.is_some() || *chunk < RunnerOptions::chunk_on(&devices[0]));
         let runner = Runner::new(model, RunnerOptions { room: tokens, cache: Some(need.cache), chunk, graphs: true })?;
-        device.synchronize()?;
+        devices.iter().try_for_each(Device::synchronize)?;
         bar.finish_and_clear();
-        Ok(Loaded { checkpoint, runner, context: tokens, load_time: started.elapsed(), memory: need.memory, free: need.free })
+        Ok(Loaded { checkpoint, runner, context: tokens, load_time: started.elapsed(), parts: need.parts })
     }
 
     /// Does something with the threads that were asked for.
@@ -156,6 +155,11 @@ pub(super) fn locate(context: &mut Context<'_>, path: &Path) -> Result<PathBuf, 
             path.display()
         ))),
     }
+}
+
+/// The devices of a `--device` list.
+fn devices(context: &mut Context<'_>, names: &str) -> Result<Vec<Device>, Failure> {
+    names.split(',').map(|name| device(context, name.trim())).collect()
 }
 
 /// The device of a `--device` name, the CPU among them.

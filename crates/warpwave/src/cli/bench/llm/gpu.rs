@@ -50,9 +50,9 @@ impl Memory {
     pub fn taken(gpu: &Gpu, loaded: &Loaded) -> Result<Memory, Failure> {
         let device = gpu.stream.device();
         let (pool, free) = (device.pool_stats(), device.memory()?.free as u64);
-        let taken = loaded.free.map_or(0, |before| before.saturating_sub(free));
+        let taken = loaded.parts[0].free.map_or(0, |before| before.saturating_sub(free));
         let driver = taken.saturating_sub(pool.allocated as u64);
-        Ok(Memory { estimated: loaded.memory.total(), peak: pool.peak_allocated as u64, driver })
+        Ok(Memory { estimated: loaded.parts[0].memory.total(), peak: pool.peak_allocated as u64, driver })
     }
 
     fn ratio(&self) -> f64 {
@@ -70,7 +70,7 @@ impl Facts {
         memory: Memory,
     ) -> Result<Facts, Failure> {
         let middle = f64::from(options.prompt) + f64::from(options.tokens) / 2.0;
-        let bytes = loaded.runner.model().bytes_per_token() as f64 + loaded.memory.kv_per_token as f64 * middle;
+        let bytes = loaded.runner.model().bytes_per_token() as f64 + loaded.parts[0].memory.kv_per_token as f64 * middle;
         let device = gpu.stream.device();
         let kernels = kernels(gpu, loaded, prompt)?;
         let ceiling = ops::ceiling(device, &context.jit)? * 1e9;

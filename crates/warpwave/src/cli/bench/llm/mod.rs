@@ -92,8 +92,9 @@ fn measure(context: &mut Context<'_>, options: &Options) -> Outcome {
     once(&mut loaded, &prompt, options.tokens.min(4) as usize)?;
     // Before a peer takes memory of the same device.
     let memory = match &device {
-        Device::Gpu(gpu) => Some((gpu, Memory::taken(gpu, &loaded)?)),
-        Device::Cpu => None,
+        // They are facts of one device.
+        Device::Gpu(gpu) if loaded.parts.len() == 1 => Some((gpu, Memory::taken(gpu, &loaded)?)),
+        _ => None,
     };
     let mut peer = options.peer.map(|name| Peer::start(name, &loaded, options, threads)).transpose()?;
     if let Some(peer) = &mut peer {
@@ -154,7 +155,7 @@ fn report(
             })
             .collect();
         return context.print_json(&json!({
-            "device": device.name(),
+            "device": loaded.runner.model().place(),
             "threads": device.is_cpu().then_some(threads),
             "prompt": options.prompt,
             "tokens": options.tokens,
@@ -168,8 +169,11 @@ fn report(
     let beside = peer.as_ref().map_or_else(String::new, |(name, _)| format!(", beside {name}"));
     writeln!(
         context.out,
-        "{device}{threads}{beside}: prompt of {}, {} tokens behind it, medians of {}",
-        options.prompt, options.tokens, options.rounds
+        "{}{threads}{beside}: prompt of {}, {} tokens behind it, medians of {}",
+        loaded.runner.model().place(),
+        options.prompt,
+        options.tokens,
+        options.rounds
     )?;
     writeln!(context.out, "{:20} {:>10} {:>10} {:>8}", "", "ours", "peer", "x peer")?;
     for (i, name) in names.iter().enumerate() {

@@ -1,0 +1,89 @@
+//! Models that several devices share: the same numbers as on one, however unevenly they are divided.
+
+#[path = "../../tensor/tests/common/mod.rs"]
+mod common;
+
+use warpwave_kernels::{DType, Quant};
+use warpwave_llm::{Checkpoint, Config, Error, LoadOptions, Model, RopeConfig, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_tensor::{Device, Precision};
+use warpwave_weights::Kind;
+
+/// Six heads of keys, two of which make a block of 256 columns, and a vocabulary and a feed-forward that neither 2 nor 3 divides.
+fn model() -> Checkpoint {
+    let shape =
+        Config { vocab: 333, hidden: 256, layers: 2, heads: 12, kv_heads: 6, head_dim: 64, feed_forward: 1280, ..Config::llama_8b() };
+    let config = Config { context: 512, windowed: vec![false; 2], score_scale: 0.125, rope: RopeConfig::plain(10_000.0, 64), ..shape };
+    Checkpoint::random(config, Kind::Plain(DType::Bf16)).unwrap()
+}
+
+fn runner(checkpoint: &Checkpoint, matrices: Option<Kind>, devices: &[Device]) -> Runner {
+    let options = LoadOptions { precision: Precision::Exact, matrices, ..LoadOptions::default() };
+    let model = Model::load_divided(checkpoint, devices, options, &mut |_| ()).unwrap();
+    let cache = Some(DType::F32);
+    Runner::new(model, RunnerOptions { room: 256, chunk: Some(24), cache, ..RunnerOptions::default() }).unwrap()
+}
+
+/// The logits of a prompt in pieces, of all tokens behind it, and of two sequences at once.
+fn logits(runner: &mut Runner) -> Vec<f32> {
+    let (mut a, mut b) = (Sequence::default(), Sequence::default());
+    let prompt: Vec<u32> = (0..40).map(|i| i * 7 % 333).collect();
+    let mut all = runner.feed(&mut [(&mut a, &prompt)], Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+    all.extend(runner.feed(&mut [(&mut a, &[5, 332, 0])], Wanted::All).unwrap().to_vec::<f32>().unwrap());
+    all.extend(runner.feed(&mut [(&mut a, &[17]), (&mut b, &prompt[..9])], Wanted::Last).unwrap().to_vec::<f32>().unwrap());
+    all.extend(runner.feed(&mut [(&mut b, &[1])], Wanted::Last).unwrap().to_vec::<f32>().unwrap());
+    all
+}
+
+#[test]
+fn devices_find_together_what_one_finds() {
+    let checkpoint = model();
+    for kind in [Kind::Plain(DType::F32), Kind::Quant(Quant::Q8_0), Kind::Quant(Quant::Q4K)] {
+        let whole = logits(&mut runner(&checkpoint, Some(kind), &[Device::Cpu]));
+        assert_eq!(whole.len(), 7 * 333);
+        // Three; and eight of which some have the same head of keys.
+        let many = if kind == Kind::Quant(Quant::Q4K) { 3 } else { 8 };
+        let groups = common::groups().into_iter().chain([vec![Device::Cpu; 3], vec![Device::Cpu; many]]);
+        for devices in groups {
+            let divided = logits(&mut runner(&checkpoint, Some(kind), &devices));
+            let size = whole.iter().fold(0f32, |most, x| most.max(x.abs()));
+            let far =
+                whole.iter().zip(&divided).map(|(a, b)| if b.is_finite() { (a - b).abs() } else { f32::INFINITY }).fold(0.0, f32::max);
+            println!("{kind} on {devices:?}: {far:.1e} of logits up to {size:.1}");
+            assert!(size > 0.1 && far <= 1e-4 * size, "{kind} on {devices:?}: {far} of {size}");
+        }
+    }
+}
+
+#[test]
+fn the_small_model_too() {
+    let Some(file) = common::model() else { return };
+    let checkpoint = Checkpoint::open(file).unwrap();
+    let mut found = [1, 2, 3].map(|devices| logits(&mut runner(&checkpoint, None, &vec![Device::Cpu; devices])));
+    let whole = std::mem::take(&mut found[0]);
+    for (devices, divided) in found.iter().enumerate().skip(1) {
+        let far = whole.iter().zip(divided).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        println!("{} devices: {far:.1e}", devices + 1);
+        assert!(far <= 2e-3, "{} devices: {far}", devices + 1);
+    }
+}
+
+#[test]
+fn what_cannot_be_divided_is_refused() {
+    let checkpoint = model();
+    let load = |matrices: Kind, devices: &[Device]| {
+        let options = LoadOptions { matrices: Some(matrices), ..LoadOptions::default() };
+        Model::load_divided(&checkpoint, devices, options, &mut |_| ()).map(drop).unwrap_err()
+    };
+    let plain = Kind::Plain(DType::F32);
+    let message = |kind: Kind, devices: usize| load(kind, &vec![Device::Cpu; devices]).to_string();
+    assert_eq!(message(plain, 13), "13 devices cannot share 12 heads; take fewer devices");
+    let blocks = "4 devices cannot share 6 heads of keys and values, 2 of which stay together; take fewer devices";
+    assert_eq!(message(Kind::Quant(Quant::Q4K), 4), blocks);
+    assert_eq!(message(Kind::Quant(Quant::Q4K), 12), "12 devices cannot share 12 heads, 4 of which stay together; take fewer devices");
+    assert!(matches!(load(plain, &[]), Error::Devices(_)));
+    for device in common::devices().into_iter().filter(|device| !device.is_cpu()) {
+        let name = device.name().to_owned();
+        let error = load(plain, &[device, Device::Cpu]);
+        assert!(error.to_string().ends_with(&format!("not on {name},cpu")), "{error}");
+    }
+}
