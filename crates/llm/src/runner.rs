@@ -17,7 +17,7 @@ pub struct RunnerOptions {
     pub room: usize,
     /// What the cache holds; without it what [`Model::cache_type`] says.
     pub cache: Option<DType>,
-    /// Tokens that go through the model at once: prompts that are longer go in pieces. Without it [`RunnerOptions::chunk_on`] the device.
+    /// Tokens that go through the model at once: more of them, of one prompt or of several, go in pieces. Without it [`RunnerOptions::chunk_on`] the device.
     pub chunk: Option<usize>,
     /// Whether steps of one token of one sequence are captured as graphs, where the device has graphs and the model is on one.
     pub graphs: bool,
@@ -224,19 +224,8 @@ impl Runner {
         if needed > self.free.lock().len() {
             return Err(Error::Room { wanted: total, there: self.room() });
         }
-        if total > self.chunk && batch.len() == 1 && wanted == Wanted::Last {
-            return self.feed_long(batch);
-        }
         let before: Vec<usize> = batch.iter().map(|(sequence, _)| sequence.len).collect();
-        for (sequence, tokens) in batch.iter_mut() {
-            sequence.len += tokens.len();
-            let missing = sequence.len.div_ceil(BLOCK) - sequence.blocks.len();
-            let mut free = self.free.lock();
-            let rest = free.len() - missing;
-            sequence.blocks.extend(free.drain(rest..).rev());
-            sequence.home = Some(self.free.clone());
-        }
-        let logits = self.step(batch, wanted).map_err(|error| error.at(&self.model.place(), || format!("a step of {total} tokens"), 0));
+        let logits = if total > self.chunk { self.in_pieces(batch, wanted) } else { self.at_once(batch, wanted) };
         if logits.is_err() {
             for ((sequence, _), len) in batch.iter_mut().zip(before) {
                 sequence.cut(len);
@@ -245,21 +234,45 @@ impl Runner {
         logits
     }
 
-    /// A long prompt, in pieces.
-    fn feed_long(&mut self, batch: &mut [(&mut Sequence, &[u32])]) -> Result<Tensor> {
-        let [(sequence, tokens)] = batch else { return Err(Error::NoTokens) };
-        let before = sequence.len;
-        let mut logits = None;
-        for piece in tokens.chunks(self.chunk) {
-            match self.feed(&mut [(&mut **sequence, piece)], Wanted::Last) {
-                Ok(of_piece) => logits = Some(of_piece),
-                Err(error) => {
-                    sequence.cut(before);
-                    return Err(error);
+    /// More tokens than go through the model at once: as many at a time, one sequence after the other.
+    fn in_pieces(&mut self, batch: &mut [(&mut Sequence, &[u32])], wanted: Wanted) -> Result<Tensor> {
+        let mut logits = Vec::new();
+        let mut rest: Vec<&[u32]> = batch.iter().map(|(_, tokens)| *tokens).collect();
+        while rest.iter().any(|tokens| !tokens.is_empty()) {
+            let mut room = self.chunk;
+            let (mut step, mut ends) = (Vec::new(), Vec::new());
+            for ((sequence, _), rest) in batch.iter_mut().zip(&mut rest).filter(|(_, rest)| !rest.is_empty()) {
+                if room == 0 {
+                    break;
                 }
+                let (piece, behind) = rest.split_at(rest.len().min(room));
+                room -= piece.len();
+                *rest = behind;
+                ends.push(behind.is_empty());
+                step.push((&mut **sequence, piece));
+            }
+            let found = self.at_once(&mut step, wanted)?;
+            // Of a text that goes on, the logits behind its last token are not those that are wanted. It is the last of the step.
+            let rows = if wanted == Wanted::All { found.size(0) } else { ends.iter().filter(|end| **end).count() };
+            if rows > 0 {
+                logits.push(found.narrow(0, 0, rows)?);
             }
         }
-        logits.ok_or(Error::NoTokens)
+        Ok(Tensor::cat(&logits, 0)?)
+    }
+
+    /// One step. Where it fails, lengths and blocks are left as they are then.
+    fn at_once(&mut self, batch: &mut [(&mut Sequence, &[u32])], wanted: Wanted) -> Result<Tensor> {
+        let total: usize = batch.iter().map(|(_, tokens)| tokens.len()).sum();
+        for (sequence, tokens) in batch.iter_mut() {
+            sequence.len += tokens.len();
+            let missing = sequence.len.div_ceil(BLOCK) - sequence.blocks.len();
+            let mut free = self.free.lock();
+            let rest = free.len() - missing;
+            sequence.blocks.extend(free.drain(rest..).rev());
+            sequence.home = Some(self.free.clone());
+        }
+        self.step(batch, wanted).map_err(|error| error.at(&self.model.place(), || format!("a step of {total} tokens"), 0))
     }
 
     fn step(&mut self, batch: &[(&mut Sequence, &[u32])], wanted: Wanted) -> Result<Tensor> {

@@ -168,6 +168,43 @@ fn pieces_batches_and_graphs_change_nothing() {
     }
 }
 
+/// Texts of several sequences that are more tokens than go at once: the same logits, of all tokens or of the last, and each text goes on.
+#[test]
+fn long_batches_go_in_pieces() {
+    let expected = expected("llama3");
+    let known = |text: usize, token: usize| &expected.logits[text][token * 320..][..320];
+    for device in common::devices() {
+        for chunk in [1, 7, 39, 40, 41, 79] {
+            // On a virtual GPU each step takes its time.
+            if device.is_virtual() && chunk < 39 && !common::full() {
+                continue;
+            }
+            let checkpoint = Checkpoint::open(folder("llama3")).unwrap();
+            let model = Model::load(&checkpoint, &device, LoadOptions::default(), &mut |_| ()).unwrap();
+            let mut runner = Runner::new(model, RunnerOptions { room: 256, chunk: Some(chunk), ..RunnerOptions::default() }).unwrap();
+            let far = distance(&logits_of(&mut runner, &expected), &expected.logits.concat());
+            assert!(far <= CLOSE, "pieces of {chunk} on {device}: {far}");
+            let (mut a, mut b, mut c) = (Sequence::default(), Sequence::default(), Sequence::default());
+            let [one, two] = [&expected.ids[0], &expected.ids[1]];
+            let mut feed = |batch: &mut [(&mut Sequence, &[u32])]| {
+                let found = runner.feed(batch, Wanted::Last).unwrap();
+                assert_eq!(found.shape(), [batch.len(), 320]);
+                found.to_vec::<f32>().unwrap()
+            };
+            let first = feed(&mut [(&mut a, &one[..3]), (&mut b, &two[..38]), (&mut c, &one[..25])]);
+            assert!(distance(&first, &[known(0, 2), known(1, 37), known(0, 24)].concat()) <= CLOSE, "pieces of {chunk} on {device}");
+            let next = feed(&mut [(&mut c, &one[25..26]), (&mut b, &two[38..]), (&mut a, &one[3..])]);
+            assert!(distance(&next, &[known(0, 25), known(1, 39), known(0, 39)].concat()) <= CLOSE, "pieces of {chunk} on {device}");
+            assert_eq!([a.len(), b.len(), c.len()], [40, 40, 26]);
+            // What does not fit leaves all as it was, though some pieces of it would.
+            let room = runner.room();
+            let long = vec![1; 200];
+            assert!(runner.feed(&mut [(&mut a, &one[..9]), (&mut c, &long)], Wanted::Last).is_err());
+            assert_eq!([a.len(), c.len(), runner.room()], [40, 26, room]);
+        }
+    }
+}
+
 /// Two sequences that start at different times, decoded in one batch.
 fn together(runner: &mut Runner, text: &[u32]) -> [Vec<u32>; 2] {
     let (mut a, mut b) = (Sequence::default(), Sequence::default());
