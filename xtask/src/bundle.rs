@@ -13,7 +13,7 @@ use crate::run::{self, Doing, Result, Workspace, cargo, copy, create_folder, fai
 const RUN_SCRIPT: &str = include_str!("bundle_run.sh");
 
 /// The programs; `run.sh` unpacks them.
-const ARCHIVE: &str = "programs.tar.gz";
+const ARCHIVE: &str = "programs.tar.xz";
 
 /// Tiny language models with known answers, which tests look for at the same place below `WARPWAVE_ROOT`.
 const ORACLES: &str = "crates/llm/tests/oracles";
@@ -136,9 +136,11 @@ fn pack(workspace: &Workspace, programs: &[Program], folder: &Path) -> Result<()
         copy(&kernel, &folder.join("examples/kernels").join(kernel.file_name().unwrap_or_default()))?;
     }
     copy_folder(&workspace.root.join(ORACLES), &folder.join(ORACLES))?;
-    // Each program carries the whole stack, so packed together they take a third of the space.
+    // Each program carries the whole stack: with a window over many of them they take a tenth of the space.
     let packed = ["tests", "bin", "lib", "examples", "crates"];
-    run::checked(Command::new("tar").arg("-C").arg(folder).arg("-czf").arg(folder.join(ARCHIVE)).args(packed))?;
+    let mut tar = Command::new("tar");
+    tar.arg("-C").arg(folder).args(["-I", "xz --lzma2=preset=0,dict=128MiB", "-cf"]).arg(folder.join(ARCHIVE)).args(packed);
+    run::checked(&mut tar)?;
     for part in packed {
         std::fs::remove_dir_all(folder.join(part)).doing(|| format!("remove {part}"))?;
     }

@@ -46,7 +46,16 @@ caller=$PWD
 # Tests look for their files from here.
 WARPWAVE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
 cd "$WARPWAVE_ROOT" || exit 1
-[ -d tests ] || tar -xzf programs.tar.gz || exit 1
+unpacked() {
+    if command -v xz >/dev/null; then
+        xz -dc programs.tar.xz
+    else
+        python3 -c 'import lzma, shutil, sys; shutil.copyfileobj(lzma.open("programs.tar.xz"), sys.stdout.buffer)'
+    fi
+}
+if [ ! -d tests ]; then
+    (set -o pipefail && unpacked | tar -x) || exit 1
+fi
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 export WARPWAVE_ROOT WARPWAVE_CACHE_DIR=$scratch/cache

@@ -308,8 +308,10 @@ impl Stream {
             return to.copy_from_host(&data, destination);
         }
         // What `to` did with the destination before must be done first.
-        self.wait(&to.record()?)?;
-        let captured = {
+        let [before, done] = [Event::without_timing(to.device())?, Event::without_timing(self.device())?];
+        before.record(to)?;
+        self.wait(&before)?;
+        let followed = {
             let _gate = self.enter();
             let table = self.device().activate()?;
             let (dst, src, bytes) = (destination.device_ptr(), source.device_ptr(), source.bytes());
@@ -321,14 +323,20 @@ impl Stream {
                 }
             };
             self.device().check(queued)?;
-            mark_used([source.block], self)?;
-            self.capture().is_some()
+            let used = mark_used([source.block], self);
+            match done.record_within(self) {
+                Ok(()) if self.capture().is_none() => used.map(|()| true),
+                recorded => mark_used([destination.block], self).and(used).and(recorded).map(|()| false),
+            }?
         };
-        let waits = self.record().and_then(|event| to.wait(&event));
-        // What `to` does from now on comes behind the copy: the destination can be used again there without a look at this stream.
-        let behind = if waits.is_ok() && !captured { to } else { self };
-        let _gate = behind.enter();
-        mark_used([destination.block], behind).and(waits)
+        let waits = to.wait(&done);
+        if followed {
+            // What `to` does from now on comes behind the copy: the destination can be used again there without a look at this stream.
+            let behind = if waits.is_ok() { to } else { self };
+            let _gate = behind.enter();
+            mark_used([destination.block], behind)?;
+        }
+        waits
     }
 
     /// Queues a copy from a device address, which need not be of this crate's making, to host memory.

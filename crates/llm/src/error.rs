@@ -101,10 +101,13 @@ impl Error {
             Error::Tensor(OfTensor::Kernels(warpwave_kernels::Error::Launch { reason, .. })) => Some(&**reason),
             _ => None,
         };
-        let (needed, free) = match (&self, of_gpu) {
-            (_, Some(OfGpu::OutOfMemory { requested, free, .. })) => (*requested as u64, Some(*free as u64)),
-            (_, Some(OfGpu::PoolCap { cap, requested, in_use, .. })) => (*requested as u64, Some(cap.saturating_sub(*in_use) as u64)),
-            (Error::Tensor(OfTensor::OutOfMemory { bytes, free }), _) => (*bytes as u64, *free),
+        // A GPU knows itself which one it is.
+        let (device, needed, free) = match (&self, of_gpu) {
+            (_, Some(OfGpu::OutOfMemory { device, requested, free, .. })) => (&**device, *requested as u64, Some(*free as u64)),
+            (_, Some(OfGpu::PoolCap { device, cap, requested, in_use })) => {
+                (&**device, *requested as u64, Some(cap.saturating_sub(*in_use) as u64))
+            }
+            (Error::Tensor(OfTensor::OutOfMemory { bytes, free }), _) => (device, *bytes as u64, *free),
             _ => return self,
         };
         let missing = needed.saturating_add(rest).saturating_sub(free.unwrap_or(0));

@@ -9,7 +9,8 @@ use warpwave_tensor::{Device, Tensor};
 
 use crate::detokenise::{Detokenizer, StopStrings};
 use crate::error::{Error, Result};
-use crate::runner::{Runner, Sequence, Wanted};
+use crate::model::Wanted;
+use crate::runner::{Runner, Sequence};
 use crate::sampling::{Picked, Sampler};
 use crate::tokenizer::Tokenizer;
 

@@ -1,14 +1,15 @@
 //! A decoder of any of the families: weights on a device, or divided among several, and what becomes of tokens.
 
+use std::collections::HashMap;
+
 use warpwave_kernels::{Binary, DType};
 use warpwave_tensor::{Attend, Device, KvCache, Linear, Matrix, Precision, Rope, RopeAt, Step, Tensor, ask_for};
-use warpwave_weights::Kind;
+use warpwave_weights::{Kind, TensorInfo};
 
 use crate::checkpoint::{Checkpoint, Moments, Plan, Weight, cache_type};
 use crate::config::{Config, RopeConfig};
 use crate::error::{Error, Result};
-use crate::runner::Wanted;
-use crate::share::{Cut, Share};
+use crate::share::Share;
 
 /// The type of what flows between the layers.
 pub(crate) const FLOW: DType = DType::F32;
@@ -19,6 +20,15 @@ pub(crate) const FEW: usize = 64;
 /// The type of gates and what they are multiplied with, for so many tokens: not rounded unless there are so many that their bytes count.
 pub(crate) fn gates(dtype: DType, tokens: usize) -> DType {
     if tokens <= FEW { FLOW } else { dtype }
+}
+
+/// Which logits are wanted of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Those behind the last token of each sequence.
+    Last,
+    /// Those behind every token.
+    All,
 }
 
 /// How a model is loaded.
@@ -94,33 +104,39 @@ struct Flow<'a> {
 /// Takes weights of a file to devices.
 struct Loader<'a> {
     checkpoint: &'a Checkpoint,
-    places: Vec<(Share, Device)>,
+    /// The weights as they will be.
+    infos: HashMap<String, TensorInfo>,
+    places: Vec<Place>,
     options: LoadOptions,
     dtype: DType,
     progress: &'a mut dyn FnMut(usize),
+}
+
+/// A device that weights go to.
+struct Place {
+    device: Device,
+    share: Share,
     /// Bytes of weights that are still to come.
     rest: u64,
 }
 
 impl<'a> Loader<'a> {
-    /// Counts bytes that were read.
-    fn read(&mut self, bytes: usize) {
-        self.rest = self.rest.saturating_sub(bytes as u64);
-        (self.progress)(bytes);
-    }
-
-    /// Says what memory was missing for.
-    fn at<T>(&self, device: &Device, name: &str, taken: Result<T>) -> Result<T> {
-        taken.map_err(|error| error.at(device.name(), || format!("the weight {name}"), self.rest))
+    /// Counts the bytes of a weight that is read now.
+    fn read(&mut self, name: &str) {
+        let Some(info) = self.infos.get(name) else { return };
+        for place in &mut self.places {
+            let bytes = place.share.bytes(info);
+            place.rest = place.rest.saturating_sub(bytes);
+            (self.progress)(bytes as usize);
+        }
     }
 
     /// A vector of a layer's numbers, on each device.
     fn vector(&mut self, name: &str, dtype: DType) -> Result<Vec<Tensor>> {
         let floats = self.checkpoint.numbers(name)?;
-        self.read(floats.len() * 4);
+        self.read(name);
         let here = Tensor::new(&floats, &[floats.len()], &Device::Cpu)?.cast(dtype)?;
-        let to = |(_, device): &(Share, Device)| self.at(device, name, here.to_device(device).map_err(Error::from));
-        self.places.iter().map(to).collect()
+        self.places.iter().map(|place| place.at(name, here.to_device(&place.device))).collect()
     }
 
     fn optional_vector(&mut self, name: &str, dtype: DType) -> Result<Option<Vec<Tensor>>> {
@@ -135,68 +151,70 @@ impl<'a> Loader<'a> {
             let (name, bias) = (format!("{name}.weight"), format!("{name}.bias"));
             weights.push((self.weight(&name)?, name));
             if self.checkpoint.has(&bias) {
+                self.read(&bias);
                 biases.push((self.checkpoint.numbers(&bias)?, bias));
             }
         }
-        self.places.iter().map(|(share, device)| self.linear_on(share, device, &weights, &biases)).collect()
-    }
-
-    /// A device's part: one matrix if they are of one type, for one product is quicker than several.
-    fn linear_on(&self, share: &Share, device: &Device, weights: &[(Weight<'_>, String)], biases: &[(Vec<f32>, String)]) -> Result<Linear> {
-        let name = weights.iter().map(|(_, name)| &**name).collect::<Vec<_>>().join(" and ");
-        let mut parts = Vec::new();
-        for (weight, name) in weights {
-            let cut = share.cut(name, weight.shape[0]);
-            // What does not lie in one piece is a copy of at most this size.
-            if matches!(cut, Cut::Columns(_)) && self.places.len() > 1 {
-                self.at(device, name, ask_for(weight.bytes.len() / self.places.len()).map_err(Error::from))?;
-            }
-            parts.push(cut.of(weight));
-        }
-        let same = parts.windows(2).all(|pair| pair[0].kind == pair[1].kind);
-        let parts = if same && parts.len() > 1 {
-            let rows = parts.iter().map(|part| part.shape[0]).sum();
-            let size = parts.iter().map(|part| part.bytes.len()).sum();
-            self.at(device, &name, ask_for(size).map_err(Error::from))?;
-            let mut bytes = Vec::with_capacity(size);
-            parts.iter().for_each(|part| bytes.extend_from_slice(&part.bytes));
-            vec![self.matrix(device, &name, parts[0].kind, &bytes, rows, parts[0].shape[1])?]
-        } else {
-            let matrix = |part: &Weight<'_>| self.matrix(device, &name, part.kind, &part.bytes, part.shape[0], part.shape[1]);
-            parts.iter().map(matrix).collect::<Result<_>>()?
-        };
-        let of_device = |(bias, name): &(Vec<f32>, String)| share.cut(name, bias.len()).of_numbers(bias, share.number);
-        let biases: Vec<f32> = biases.iter().flat_map(of_device).collect();
-        let bias = match biases.len() {
-            0 => None,
-            n => Some(Tensor::new(&biases, &[n], &Device::Cpu)?.cast(self.dtype)?.to_device(device)?),
-        };
-        Ok(Linear::new(parts, bias)?)
+        self.places.iter().map(|place| place.linear(&weights, &biases, self.dtype)).collect()
     }
 
     /// A weight of the type that was asked for, still on the host.
     fn weight(&mut self, name: &str) -> Result<Weight<'a>> {
         // What is not read in place is a copy of about this size.
         let size = self.checkpoint.size_as(name, self.options.matrices)?;
-        self.read(size);
-        self.at(&Device::Cpu, name, ask_for(size).map_err(Error::from))?;
+        self.read(name);
+        let rest = self.places.iter().map(|place| place.rest).sum();
+        ask_for(size).map_err(|error| Error::from(error).at(Device::Cpu.name(), || format!("the weight {name}"), rest))?;
         Ok(self.checkpoint.get_as(name, self.options.matrices)?)
     }
+}
 
-    fn matrix(&self, device: &Device, name: &str, kind: Kind, bytes: &[u8], rows: usize, columns: usize) -> Result<Matrix> {
-        if device.is_cpu() {
-            self.at(device, name, ask_for(bytes.len()).map_err(Error::from))?;
-        }
-        let matrix = match kind {
-            Kind::Plain(dtype) => Tensor::from_bytes(bytes, dtype, &[rows, columns], device).and_then(Matrix::plain),
-            Kind::Quant(quant) => Matrix::quantised(quant, bytes, rows, columns, device),
-        };
-        self.at(device, name, matrix.map_err(Error::from))
+impl Place {
+    /// Says what memory was missing for.
+    fn at<T>(&self, name: &str, taken: warpwave_tensor::Result<T>) -> Result<T> {
+        taken.map_err(|error| Error::from(error).at(self.device.name(), || format!("the weight {name}"), self.rest))
     }
 
-    fn rope(&self, device: &Device, rope: &RopeConfig, config: &Config, context: usize) -> Result<Rope> {
+    /// The device's part of matrices: one matrix if they are of one type, for one product is quicker than several.
+    fn linear(&self, weights: &[(Weight<'_>, String)], biases: &[(Vec<f32>, String)], dtype: DType) -> Result<Linear> {
+        let name = weights.iter().map(|(_, name)| &**name).collect::<Vec<_>>().join(" and ");
+        let ask = |bytes: usize| self.at(&name, ask_for(bytes));
+        let cut = |(weight, name): &'_ (Weight<'_>, String)| self.share.cut(name, weight.shape[0]);
+        let parts = weights.iter().map(|weight| cut(weight).of(&weight.0, ask)).collect::<Result<Vec<_>>>()?;
+        let same = parts.windows(2).all(|pair| pair[0].kind == pair[1].kind);
+        let parts = if same && parts.len() > 1 {
+            let rows = parts.iter().map(|part| part.shape[0]).sum();
+            let size = parts.iter().map(|part| part.bytes.len()).sum();
+            ask(size)?;
+            let mut bytes = Vec::with_capacity(size);
+            parts.iter().for_each(|part| bytes.extend_from_slice(&part.bytes));
+            vec![self.matrix(&name, parts[0].kind, &bytes, rows, parts[0].shape[1])?]
+        } else {
+            let matrix = |part: &Weight<'_>| self.matrix(&name, part.kind, &part.bytes, part.shape[0], part.shape[1]);
+            parts.iter().map(matrix).collect::<Result<_>>()?
+        };
+        let biases: Vec<f32> = biases.iter().flat_map(|(bias, name)| self.share.cut(name, bias.len()).of_numbers(bias)).collect();
+        let bias = match biases.len() {
+            0 => None,
+            n => Some(Tensor::new(&biases, &[n], &Device::Cpu)?.cast(dtype)?.to_device(&self.device)?),
+        };
+        Ok(Linear::new(parts, bias)?)
+    }
+
+    fn matrix(&self, name: &str, kind: Kind, bytes: &[u8], rows: usize, columns: usize) -> Result<Matrix> {
+        if self.device.is_cpu() {
+            self.at(name, ask_for(bytes.len()))?;
+        }
+        let matrix = match kind {
+            Kind::Plain(dtype) => Tensor::from_bytes(bytes, dtype, &[rows, columns], &self.device).and_then(Matrix::plain),
+            Kind::Quant(quant) => Matrix::quantised(quant, bytes, rows, columns, &self.device),
+        };
+        self.at(name, matrix)
+    }
+
+    fn rope(&self, rope: &RopeConfig, config: &Config, context: usize) -> Result<Rope> {
         let (frequencies, factor) = rope.frequencies(context);
-        let frequencies = Tensor::new(&frequencies, &[frequencies.len()], device)?;
+        let frequencies = Tensor::new(&frequencies, &[frequencies.len()], &self.device)?;
         Ok(Rope { pairs: config.pairs, frequencies, factor })
     }
 }
@@ -215,6 +233,11 @@ impl Model {
         options: LoadOptions,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Model> {
+        let gpus = devices.iter().filter_map(|device| if let Device::Gpu(gpu) = device { Some(gpu.stream.device()) } else { None });
+        for (one, other) in gpus.clone().flat_map(|one| gpus.clone().map(move |other| (one, other))).filter(|(one, other)| one != other) {
+            // Copies go straight where they can; where not they go through the host.
+            let _ = one.enable_access(other);
+        }
         let loaded = Model::load_parts(checkpoint, devices, options, progress);
         if loaded.is_err() {
             // The first failure counts, not one to clean up behind it.
@@ -230,12 +253,16 @@ impl Model {
         // Quantised weights are multiplied with f32; plain ones of one type with that, which on a CPU is f32 again.
         let dtype = checkpoint.multiplied(options.matrices, first)?;
         let infos = checkpoint.converted(options.matrices)?;
-        let rest = infos.iter().map(|info| info.kind.bytes(&info.shape).unwrap_or(0) as u64).sum();
-        let places = Share::divide(&config, &infos, devices.len())?.into_iter().zip(devices.iter().cloned()).collect();
-        let mut loader = Loader { checkpoint, places, options, dtype, progress, rest };
+        let place = |(share, device): (Share, &Device)| {
+            let rest = infos.iter().map(|info| share.bytes(info)).sum();
+            Place { device: device.clone(), share, rest }
+        };
+        let places = Share::divide(&config, &infos, devices.len())?.into_iter().zip(devices).map(place).collect();
+        let infos = infos.into_iter().map(|info| (info.name.clone(), info)).collect();
+        let mut loader = Loader { checkpoint, infos, places, options, dtype, progress };
         let name = "token_embd.weight";
         let embedding = loader.weight(name)?;
-        let embedding = loader.matrix(first, name, embedding.kind, &embedding.bytes, embedding.shape[0], embedding.shape[1])?;
+        let embedding = loader.places[0].matrix(name, embedding.kind, &embedding.bytes, embedding.shape[0], embedding.shape[1])?;
         let output = match checkpoint.has("output.weight") {
             true => loader.linear(&["output".to_owned()])?,
             false => vec![Linear::new(vec![embedding.clone()], None)?],
@@ -244,10 +271,10 @@ impl Model {
         let norm = loader.vector("output_norm.weight", FLOW)?;
         let context = options.context.unwrap_or(config.context);
         let mut shards = Vec::new();
-        for ((share, device), norm) in loader.places.iter().zip(norm) {
-            let rope = |rope: &RopeConfig| loader.rope(device, rope, &config, context);
+        for (place, norm) in loader.places.iter().zip(norm) {
+            let rope = |rope: &RopeConfig| place.rope(rope, &config, context);
             let (rope, rope_windowed) = (rope(&config.rope)?, config.rope_windowed.as_ref().map(rope).transpose()?);
-            let (device, config) = (device.clone(), share.config.clone());
+            let (device, config) = (place.device.clone(), place.share.config.clone());
             shards.push(Shard { device, config, layers: Vec::new(), norm, output: output.next(), rope, rope_windowed });
         }
         for layer in 0..config.layers {
@@ -283,10 +310,10 @@ impl Model {
         cache_type(self.matrices, self.precision, !self.device().is_cpu())
     }
 
-    /// Bytes of the keys and values of a token, on each device.
-    pub(crate) fn kv_bytes(&self, dtype: DType) -> impl Iterator<Item = usize> {
-        let of = move |config: &Config| KvCache::bytes_per_token(dtype, config.layers, config.kv_heads, config.head_dim);
-        self.shards.iter().map(move |shard| of(&shard.config))
+    /// Bytes of the keys and values of a token, on one of the devices.
+    pub(crate) fn kv_bytes(&self, number: usize, dtype: DType) -> usize {
+        let config = &self.shards[number].config;
+        KvCache::bytes_per_token(dtype, config.layers, config.kv_heads, config.head_dim)
     }
 
     /// A cache on one of the devices.
@@ -347,14 +374,16 @@ impl Model {
                 flow.h = flow.x.add_rms_norm(&fed, next, epsilon, self.dtype)?;
             }
         }
-        let mut logits = Vec::new();
+        let mut parts = Vec::new();
         for Flow { shard, step, h, .. } in flows {
             let Some(output) = &shard.output else { continue };
             let all = wanted == Wanted::All || step.tokens() == step.sequences();
             let h = if all { h } else { h.rows(&step.last()?)? };
-            logits.push(self.product(output, &h, DType::F32)?.to_device(self.device())?);
+            parts.push(self.product(output, &h, DType::F32)?.to_device(self.device())?);
         }
-        let mut logits = Tensor::cat(&logits, 1)?;
+        let mut logits = Tensor::cat(&parts, 1)?;
+        // Or what is written to in place would be shared, and copied first.
+        drop(parts);
         if let Some(cap) = config.logit_cap {
             logits.soft_cap_in_place(cap)?;
         }
@@ -402,14 +431,17 @@ fn summed(terms: Vec<Tensor>) -> Result<Vec<Tensor>> {
     if let [_] = terms[..] {
         return Ok(terms);
     }
-    let on = |device: &Device| {
-        let mut sum = terms[0].to_device(device)?;
+    // All copies before the sums, not to wait for them one by one.
+    let there = |device: &Device| terms.iter().map(|term| term.to_device(device)).collect::<warpwave_tensor::Result<Vec<_>>>();
+    let copies = terms.iter().map(|term| there(term.device())).collect::<warpwave_tensor::Result<Vec<_>>>()?;
+    let sum = |terms: Vec<Tensor>| {
+        let mut sum = terms[0].clone();
         for term in &terms[1..] {
-            sum = sum.binary(Binary::Add, &term.to_device(device)?)?;
+            sum = sum.binary(Binary::Add, term)?;
         }
         Ok(sum)
     };
-    terms.iter().map(|term| on(term.device())).collect()
+    copies.into_iter().map(sum).collect()
 }
 
 fn names<'a>(devices: impl IntoIterator<Item = &'a Device>) -> String {

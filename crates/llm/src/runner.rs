@@ -8,7 +8,7 @@ use warpwave_kernels::DType;
 use warpwave_tensor::{BLOCK, Device, Gpu, KvCache, Step, StepNumbers, Tensor};
 
 use crate::error::{Error, Result};
-use crate::model::Model;
+use crate::model::{Model, Wanted};
 
 /// How a runner works.
 #[derive(Debug, Clone, Copy)]
@@ -96,15 +96,6 @@ impl Sequence {
     }
 }
 
-/// Which logits are wanted of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// Those behind the last token of each sequence.
-    Last,
-    /// Those behind every token.
-    All,
-}
-
 /// Runs a model on sequences.
 pub struct Runner {
     model: Model,
@@ -143,7 +134,7 @@ impl Runner {
             match model.cache_on(number, dtype, blocks) {
                 Ok(cache) => caches.push(cache),
                 Err(error) => {
-                    let all = (model.kv_bytes(dtype).nth(number).unwrap_or(0) * blocks * BLOCK) as u64;
+                    let all = (model.kv_bytes(number, dtype) * blocks * BLOCK) as u64;
                     // The model goes first, then what it leaves in the pool.
                     drop((model, caches));
                     devices.iter().for_each(|device| _ = device.trim());

@@ -64,16 +64,19 @@ impl Share {
             // More devices than heads of keys: some have the same one, and parts of its queries.
             let (kv, together) = (number * kv_heads / devices, blocks[0] / gcd(blocks[0], head_dim.max(1)));
             let [first, end] = [kv, kv + 1].map(|kv| (kv * devices).div_ceil(kv_heads.max(1)));
-            let queries = range("heads", group, together, number - first, end - first);
-            let queries = queries.map_err(|_| Error::Divide { what: "heads", count: heads, together, devices })?;
+            let queries = range("heads", group, together, number - first, end - first).ok();
+            let queries = queries.filter(|_| group.is_multiple_of(together));
+            let queries = queries.ok_or(Error::Divide { what: "heads", count: heads, together, devices })?;
             Ok([kv * group + queries.start..kv * group + queries.end, kv..kv + 1])
         };
         let rows = if devices > 1 { TOGETHER } else { 1 };
+        // The first device has the embedding.
+        let tied = !weights.iter().any(|info| info.name == "output.weight");
         let times = |range: &Range<usize>| range.start * head_dim..range.end * head_dim;
         let share = |number: usize| {
             let [queries, kv] = queries_of(number)?;
             let feed = range("elements of the feed-forward", feed_forward, blocks[1].max(rows), number, devices)?;
-            let vocab = range("tokens of the vocabulary", vocab, rows, number, devices)?;
+            let vocab = if tied { 0..0 } else { range("tokens of the vocabulary", vocab, rows, number, devices)? };
             let mine = Config { heads: queries.len(), kv_heads: kv.len(), feed_forward: feed.len(), ..config.clone() };
             let all = [heads * head_dim, kv_heads * head_dim, feed_forward];
             Ok(Share { config: mine, number, queries: times(&queries), keys: times(&kv), feed, vocab, all })
@@ -86,20 +89,17 @@ impl Share {
         let [queries, keys, feed] = self.all;
         let from = |at: usize, range: &Range<usize>| at + range.start..at + range.end;
         let part = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map_or(name, |(_, part)| part);
-        match part.rsplit_once('.').unwrap_or((part, "")) {
-            ("attn_q", _) => Cut::Rows(vec![self.queries.clone()]),
-            ("attn_k" | "attn_v", _) => Cut::Rows(vec![self.keys.clone()]),
-            ("attn_qkv", _) => {
-                Cut::Rows(vec![self.queries.clone(), from(queries, &self.keys), from(queries.saturating_add(keys), &self.keys)])
-            }
+        match part {
+            "token_embd.weight" => Cut::First,
+            "output.weight" => Cut::Rows(vec![self.vocab.clone()]),
+            "attn_q.weight" | "attn_q.bias" => Cut::Rows(vec![self.queries.clone()]),
+            "attn_k.weight" | "attn_k.bias" | "attn_v.weight" | "attn_v.bias" => Cut::Rows(vec![self.keys.clone()]),
+            "attn_qkv.weight" => Cut::Rows(vec![self.queries.clone(), from(queries, &self.keys), from(queries + keys, &self.keys)]),
             // Gates lie before what they are multiplied with.
-            ("ffn_up", _) if rows > feed => Cut::Rows(vec![self.feed.clone(), from(feed, &self.feed)]),
-            ("ffn_gate" | "ffn_up", _) => Cut::Rows(vec![self.feed.clone()]),
-            ("output", _) => Cut::Rows(vec![self.vocab.clone()]),
-            ("attn_output", "weight") => Cut::Columns(self.queries.clone()),
-            ("ffn_down", "weight") => Cut::Columns(self.feed.clone()),
-            // Sums of all devices have them once.
-            ("token_embd" | "attn_output" | "ffn_down", _) => Cut::First,
+            "ffn_up.weight" if rows > feed => Cut::Rows(vec![self.feed.clone(), from(feed, &self.feed)]),
+            "ffn_gate.weight" | "ffn_up.weight" => Cut::Rows(vec![self.feed.clone()]),
+            "attn_output.weight" => Cut::Columns(self.queries.clone()),
+            "ffn_down.weight" => Cut::Columns(self.feed.clone()),
             _ => Cut::Whole,
         }
     }
@@ -124,37 +124,34 @@ impl Share {
 }
 
 impl Cut {
-    /// Its part of a matrix, in place where it lies in one piece.
-    pub fn of<'a>(&self, weight: &'a Weight<'_>) -> Weight<'a> {
-        let [rows, columns] = weight.shape[..] else { return borrowed(weight.kind, weight.shape.clone(), &weight.bytes) };
-        match self {
-            Cut::Whole | Cut::First => borrowed(weight.kind, weight.shape.clone(), &weight.bytes),
+    /// Its part of a matrix, in place where it lies in one piece; otherwise a copy, for which `ask` may refuse the memory.
+    pub fn of<'a>(&self, weight: &'a Weight<'_>, ask: impl FnOnce(usize) -> Result<()>) -> Result<Weight<'a>> {
+        let [rows, columns] = weight.shape[..] else { return Ok(borrowed(weight.kind, weight.shape.clone(), &weight.bytes)) };
+        let row = weight.bytes.len() / rows.max(1);
+        let (shape, pieces): (_, Vec<&[u8]>) = match self {
             Cut::Rows(ranges) => {
-                let row = weight.bytes.len() / rows.max(1);
-                let ranges = joined(ranges);
-                let pieces: Vec<&[u8]> = ranges.iter().map(|range| &weight.bytes[range.start * row..range.end * row]).collect();
-                let shape = vec![ranges.iter().map(Range::len).sum(), columns];
-                match pieces[..] {
-                    [piece] => borrowed(weight.kind, shape, piece),
-                    _ => Weight { kind: weight.kind, shape, bytes: Cow::Owned(pieces.concat()) },
-                }
+                let piece = |range: &Range<usize>| &weight.bytes[range.start * row..range.end * row];
+                (vec![ranges.iter().map(Range::len).sum(), columns], joined(ranges).iter().map(piece).collect())
             }
-            Cut::Columns(range) if *range == (0..columns) => borrowed(weight.kind, weight.shape.clone(), &weight.bytes),
-            Cut::Columns(range) => {
-                let (row, (block, bytes)) = (weight.bytes.len() / rows.max(1), weight.kind.block());
+            Cut::Columns(range) if *range != (0..columns) => {
+                let (block, bytes) = weight.kind.block();
                 let [start, end] = [range.start, range.end].map(|column| column / block * bytes);
-                let pieces = weight.bytes.chunks_exact(row.max(1)).flat_map(|row| &row[start..end]).copied();
-                Weight { kind: weight.kind, shape: vec![rows, range.len()], bytes: pieces.collect::<Vec<u8>>().into() }
+                (vec![rows, range.len()], weight.bytes.chunks_exact(row.max(1)).map(|row| &row[start..end]).collect())
             }
+            Cut::Columns(_) | Cut::Whole | Cut::First => (weight.shape.clone(), vec![&*weight.bytes]),
+        };
+        if let [piece] = pieces[..] {
+            return Ok(borrowed(weight.kind, shape, piece));
         }
+        ask(pieces.iter().map(|piece| piece.len()).sum())?;
+        Ok(Weight { kind: weight.kind, shape, bytes: pieces.concat().into() })
     }
 
-    /// Its part of a vector's numbers; none where another device has them.
-    pub fn of_numbers(&self, numbers: &[f32], number: usize) -> Vec<f32> {
+    /// Its part of a vector's numbers.
+    pub fn of_numbers(&self, numbers: &[f32]) -> Vec<f32> {
         match self {
-            Cut::First if number > 0 => Vec::new(),
             Cut::Rows(ranges) => ranges.iter().flat_map(|range| &numbers[range.clone()]).copied().collect(),
-            _ => numbers.to_vec(),
+            Cut::Whole | Cut::First | Cut::Columns(_) => numbers.to_vec(),
         }
     }
 }
@@ -199,7 +196,9 @@ mod tests {
     #[test]
     fn everything_is_divided_and_nothing_twice() {
         let mut divided = 0;
-        for (heads, kv_heads, head_dim) in [(32, 8, 128), (9, 3, 64), (16, 1, 256), (12, 6, 64), (40, 10, 96), (1, 1, 16)] {
+        for (heads, kv_heads, head_dim) in
+            [(32, 8, 128), (9, 3, 64), (16, 1, 256), (12, 6, 64), (40, 10, 96), (1, 1, 16), (28, 4, 128), (12, 2, 64)]
+        {
             let config = Config { heads, kv_heads, head_dim, feed_forward: 1280, vocab: 1003, layers: 1, ..Config::llama_8b() };
             for kind in [Kind::Plain(DType::Bf16), Kind::Quant(Quant::Q8_0), Kind::Quant(Quant::Q4K)] {
                 let kind_of = |columns: usize| if columns.is_multiple_of(kind.block().0) { kind } else { Kind::Plain(DType::F32) };
@@ -208,7 +207,8 @@ mod tests {
                     kind: kind_of(columns),
                     shape: vec![4096, columns],
                 };
-                let infos = [info("attn_output", heads * head_dim), info("ffn_down", 1280)];
+                let output = TensorInfo { name: "output.weight".to_owned(), kind, shape: vec![1003, 4096] };
+                let infos = [info("attn_output", heads * head_dim), info("ffn_down", 1280), output];
                 for devices in 1..=17 {
                     let Ok(shares) = Share::divide(&config, &infos, devices) else { continue };
                     divided += 1;
@@ -225,7 +225,7 @@ mod tests {
                         }
                         assert!(share.keys.start <= keys && share.keys.end >= keys, "{share:?}");
                         keys = share.keys.end;
-                        for info in &infos {
+                        for info in &infos[..2] {
                             let Cut::Columns(columns) = share.cut(&info.name, 4096) else { panic!("{}", info.name) };
                             let block = info.kind.block().0;
                             assert!(columns.start.is_multiple_of(block) && columns.end.is_multiple_of(block), "{share:?} {}", info.name);

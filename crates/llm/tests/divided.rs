@@ -34,6 +34,11 @@ fn logits(runner: &mut Runner) -> Vec<f32> {
     all
 }
 
+fn distance(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| if b.is_finite() { (a - b).abs() } else { f32::INFINITY }).fold(0.0, f32::max)
+}
+
 #[test]
 fn devices_find_together_what_one_finds() {
     let checkpoint = model();
@@ -46,8 +51,7 @@ fn devices_find_together_what_one_finds() {
         for devices in groups {
             let divided = logits(&mut runner(&checkpoint, Some(kind), &devices));
             let size = whole.iter().fold(0f32, |most, x| most.max(x.abs()));
-            let far =
-                whole.iter().zip(&divided).map(|(a, b)| if b.is_finite() { (a - b).abs() } else { f32::INFINITY }).fold(0.0, f32::max);
+            let far = distance(&whole, &divided);
             println!("{kind} on {devices:?}: {far:.1e} of logits up to {size:.1}");
             assert!(size > 0.1 && far <= 1e-4 * size, "{kind} on {devices:?}: {far} of {size}");
         }
@@ -61,7 +65,7 @@ fn the_small_model_too() {
     let mut found = [1, 2, 3].map(|devices| logits(&mut runner(&checkpoint, None, &vec![Device::Cpu; devices])));
     let whole = std::mem::take(&mut found[0]);
     for (devices, divided) in found.iter().enumerate().skip(1) {
-        let far = whole.iter().zip(divided).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let far = distance(&whole, divided);
         println!("{} devices: {far:.1e}", devices + 1);
         assert!(far <= 2e-3, "{} devices: {far}", devices + 1);
     }

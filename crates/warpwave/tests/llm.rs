@@ -93,6 +93,12 @@ fn devices_in_a_list_share_a_model() {
         let (found, out, err) = run(&line(device));
         assert!(found == code && out.is_empty() && err.contains(says), "{device}: {found}, {err}");
     }
+    let empty = tempfile::tempdir().unwrap();
+    let twice = program(&line("vgpu:gfx90a,vgpu:gfx90a"), "", empty.path());
+    let err = String::from_utf8_lossy(&twice.stderr);
+    assert!(twice.status.code() == Some(2) && err.contains("vgpu:gfx90a is named twice"), "{err}");
+    let (code, _, err) = run(&["bench", "llm", &model, "--device", "cpu,cpu", "--peer", "llama.cpp"]);
+    assert!(code == 2 && err.contains("one device"), "{err}");
     let (code, _, err) = run(&["generate", &model, "--device", "cpu,cpu", "--ids", "1", "--context", "4000000000"]);
     assert!(code == 1 && err.contains("does not fit on 2 devices") && err.matches("together").count() >= 2, "{err}");
 }

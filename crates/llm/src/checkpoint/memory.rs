@@ -182,11 +182,10 @@ impl Moments {
         moments.add(&[x, h, gate_up, gated], &[]);
         // The next norm, or before it one of what was found.
         moments.add(&[x, h, found, if post { found } else { h }], &[]);
-        // Another device's term, the sum, and that of those before.
-        match plan.devices.len() {
-            0 | 1 => {}
-            2 => moments.add(&[x, h, found, found, found], &[]),
-            _ => moments.add(&[x, h, found, found, found, found], &[]),
+        // The terms of all devices, the sum, and where there are more than two that of those before.
+        let devices = plan.devices.len();
+        if devices > 1 {
+            moments.add(&[&[x, h][..], &vec![found; devices + if devices > 2 { 2 } else { 1 }]].concat(), &[]);
         }
         moments
     }

@@ -113,26 +113,33 @@ impl Need {
             helps.push("--cache f16".to_owned());
         }
         match helps.is_empty() {
-            true => text.push_str(
-                "Neither a smaller --context nor --as q4_k would make it fit: take a smaller model, another --device, or several GPUs \
-                 (--device cuda:0,cuda:1).",
-            ),
+            true => {
+                let more = if self.plan.devices.len() == 1 {
+                    "another --device, or several GPUs (--device cuda:0,cuda:1)"
+                } else {
+                    "or more GPUs"
+                };
+                _ = write!(text, "Neither a smaller --context nor --as q4_k would make it fit: take a smaller model, {more}.");
+            }
             false => _ = write!(text, "It would fit with {}.", helps.join(", or with ")),
         }
         Ok(Some(text))
     }
 }
 
-/// Whether devices have these bytes; parts of one device, or in the computer's own memory, need them together.
+/// Whether devices have these bytes; those in the computer's own memory need them together.
 fn fits(devices: &[Device], memory: &[Memory], free: &[Option<u64>]) -> Option<bool> {
-    let of_computer = |device: &Device| device.is_cpu() || device.is_virtual();
-    let shared = |a: &Device, b: &Device| a.name() == b.name() || of_computer(a) && of_computer(b);
+    let needed = |which: &dyn Fn(&Device) -> bool| {
+        let parts = devices.iter().zip(memory).filter(|(device, _)| which(device));
+        parts.map(|(_, memory)| memory.total()).fold(0, u64::saturating_add)
+    };
+    let of_computer = needed(&|device| device.is_cpu() || device.is_virtual());
+    let computer = (of_computer > 0).then(|| (of_computer, Device::Cpu.free_memory()));
+    let each = devices.iter().zip(free).map(|(device, free)| (needed(&|other| other.name() == device.name()), *free));
     let mut all = Some(true);
-    for (device, free) in devices.iter().zip(free) {
-        let beside = devices.iter().zip(memory).filter(|(other, _)| shared(device, other));
-        let needed = beside.map(|(_, memory)| memory.total()).fold(0, u64::saturating_add);
+    for (needed, free) in each.chain(computer) {
         match free {
-            Some(free) if needed > *free => return Some(false),
+            Some(free) if needed > free => return Some(false),
             Some(_) => {}
             None => all = None,
         }

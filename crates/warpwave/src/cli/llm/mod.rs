@@ -22,7 +22,7 @@ use warpwave_llm::{Checkpoint, LoadOptions, Model, Precision, Runner, RunnerOpti
 use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
-use super::{Context, Failure, failed};
+use super::{Context, Failure, failed, usage};
 
 /// Tokens of a text where nothing else is said: most models were made for more, and the cache takes memory for each.
 const CONTEXT: usize = 4096;
@@ -159,7 +159,15 @@ pub(super) fn locate(context: &mut Context<'_>, path: &Path) -> Result<PathBuf, 
 
 /// The devices of a `--device` list.
 fn devices(context: &mut Context<'_>, names: &str) -> Result<Vec<Device>, Failure> {
-    names.split(',').map(|name| device(context, name.trim())).collect()
+    let mut devices: Vec<Device> = Vec::new();
+    for name in names.split(',') {
+        let device = device(context, name.trim())?;
+        if !device.is_cpu() && devices.iter().any(|other| other.name() == device.name()) {
+            return Err(usage(format!("--device {names}: {device} is named twice")));
+        }
+        devices.push(device);
+    }
+    Ok(devices)
 }
 
 /// The device of a `--device` name, the CPU among them.

@@ -27,6 +27,9 @@ pub struct Peer {
 
 impl Peer {
     pub fn start(name: PeerName, loaded: &Loaded, options: &Options, threads: usize) -> Result<Peer, Failure> {
+        if loaded.parts.len() > 1 {
+            return Err(usage("a peer runs on one device: give one with --device"));
+        }
         match name {
             PeerName::LlamaCpp => Peer::llama_cpp(loaded, options, threads),
             PeerName::Transformers => Peer::transformers(loaded, options),
