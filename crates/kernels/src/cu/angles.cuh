@@ -16,4 +16,10 @@ __device__ inline void turn(f32 place, f32 frequency, f32 &sine, f32 &cosine) {
     if (quadrant & 2) sine = -sine;
     if ((quadrant + 1) & 2) cosine = -cosine;
 }
-__device__ inline void turn(f64 place, f32 frequency, f64 &sine, f64 &cosine) { sincos(place * frequency, &sine, &cosine); }
+// Of double precision a function of its own at AMD: its constants would spill scalar registers of the kernel.
+#if defined(__AMDGCN__)
+#define ALONE __attribute__((noinline))
+#else
+#define ALONE inline
+#endif
+static __device__ ALONE void turn(f64 place, f32 frequency, f64 &sine, f64 &cosine) { sincos(place * frequency, &sine, &cosine); }

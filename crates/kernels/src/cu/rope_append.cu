@@ -15,7 +15,14 @@ struct RopeAppend {
 
 #define EACH (VECTORS ? 16 / (int)(sizeof(T) > sizeof(U) ? sizeof(T) : sizeof(U)) : 1)
 
-extern "C" __global__ void NAME(const T *q, const T *k, const T *v, U *out, U *k_cache, U *v_cache, const V *places, const V *slots,
+// Threads of a block at most: otherwise AMD's have the registers of four times as many.
+#if defined(__AMDGCN__)
+#define BOUNDS __launch_bounds__(256)
+#else
+#define BOUNDS
+#endif
+
+extern "C" __global__ void BOUNDS NAME(const T *q, const T *k, const T *v, U *out, U *k_cache, U *v_cache, const V *places, const V *slots,
                                 const f32 *frequencies, RopeAppend r) {
     take_turn();
     // The angles of the block's rows, once for all heads.
