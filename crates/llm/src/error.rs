@@ -92,7 +92,7 @@ pub enum Error {
 
 impl Error {
     /// The same where memory was missing, with what it was for and the bytes that would have come behind it.
-    pub(crate) fn at(self, device: &str, what: impl FnOnce() -> String, rest: u64) -> Error {
+    pub(crate) fn at(self, what: impl FnOnce() -> String, rest: u64) -> Error {
         use warpwave_gpu::Error as OfGpu;
         use warpwave_tensor::Error as OfTensor;
         let of_gpu = match &self {
@@ -101,13 +101,14 @@ impl Error {
             Error::Tensor(OfTensor::Kernels(warpwave_kernels::Error::Launch { reason, .. })) => Some(&**reason),
             _ => None,
         };
-        // A GPU knows itself which one it is.
+        // A GPU's error says which one it is.
         let (device, needed, free) = match (&self, of_gpu) {
             (_, Some(OfGpu::OutOfMemory { device, requested, free, .. })) => (&**device, *requested as u64, Some(*free as u64)),
             (_, Some(OfGpu::PoolCap { device, cap, requested, in_use })) => {
                 (&**device, *requested as u64, Some(cap.saturating_sub(*in_use) as u64))
             }
-            (Error::Tensor(OfTensor::OutOfMemory { bytes, free }), _) => (device, *bytes as u64, *free),
+            // Of the computer's own, whatever it was for.
+            (Error::Tensor(OfTensor::OutOfMemory { bytes, free }), _) => ("cpu", *bytes as u64, *free),
             _ => return self,
         };
         let missing = needed.saturating_add(rest).saturating_sub(free.unwrap_or(0));

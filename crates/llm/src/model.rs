@@ -164,7 +164,7 @@ impl<'a> Loader<'a> {
         let size = self.checkpoint.size_as(name, self.options.matrices)?;
         self.read(name);
         let rest = self.places.iter().map(|place| place.rest).sum();
-        ask_for(size).map_err(|error| Error::from(error).at(Device::Cpu.name(), || format!("the weight {name}"), rest))?;
+        ask_for(size).map_err(|error| Error::from(error).at(|| format!("the weight {name}"), rest))?;
         Ok(self.checkpoint.get_as(name, self.options.matrices)?)
     }
 }
@@ -172,7 +172,7 @@ impl<'a> Loader<'a> {
 impl Place {
     /// Says what memory was missing for.
     fn at<T>(&self, name: &str, taken: warpwave_tensor::Result<T>) -> Result<T> {
-        taken.map_err(|error| Error::from(error).at(self.device.name(), || format!("the weight {name}"), self.rest))
+        taken.map_err(|error| Error::from(error).at(|| format!("the weight {name}"), self.rest))
     }
 
     /// The device's part of matrices: one matrix if they are of one type, for one product is quicker than several.

@@ -138,7 +138,7 @@ impl Runner {
                     // The model goes first, then what it leaves in the pool.
                     drop((model, caches));
                     devices.iter().for_each(|device| _ = device.trim());
-                    let mut error = error.at(device.name(), || format!("keys and values of {} tokens", blocks * BLOCK), 0);
+                    let mut error = error.at(|| format!("keys and values of {} tokens", blocks * BLOCK), 0);
                     if let Error::OutOfMemory { needed, free, missing, .. } = &mut error {
                         // Of all layers, not of the one that was too many.
                         (*needed, *free, *missing) = (all, before, all.saturating_sub(before.unwrap_or(0)));
@@ -263,7 +263,7 @@ impl Runner {
             sequence.blocks.extend(free.drain(rest..).rev());
             sequence.home = Some(self.free.clone());
         }
-        self.step(batch, wanted).map_err(|error| error.at(&self.model.place(), || format!("a step of {total} tokens"), 0))
+        self.step(batch, wanted).map_err(|error| error.at(|| format!("a step of {total} tokens"), 0))
     }
 
     fn step(&mut self, batch: &[(&mut Sequence, &[u32])], wanted: Wanted) -> Result<Tensor> {
@@ -290,7 +290,7 @@ impl Runner {
         let pinned = numbers.to_pinned(&gpu)?;
         // Once as it is: what is compiled and chosen when it is first used cannot be captured.
         let logits = self.pinned_step(numbers, &pinned, &gpu)?;
-        let short = |error: Error| error.at(gpu.stream.device().name(), || "a captured step".to_owned(), 0);
+        let short = |error: Error| error.at(|| "a captured step".to_owned(), 0);
         let mut captured = self.capture(numbers, &pinned, &gpu).map_err(short);
         if let Err(Error::OutOfMemory { .. }) = captured {
             // Within a capture the pool cannot give back what it holds.
