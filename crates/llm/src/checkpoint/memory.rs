@@ -25,7 +25,7 @@ const CODE: u64 = 128 << 20;
 /// How a model is to run, as far as memory goes.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Where: on one device, or divided among several of one kind.
+    /// Where: on one device, or divided among several, all GPUs or all CPUs.
     pub devices: Vec<Device>,
     /// What matrices become; as they are in the file without it.
     pub matrices: Option<Kind>,
