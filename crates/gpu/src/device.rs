@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -104,6 +104,8 @@ pub(crate) struct DeviceInner {
     pub(crate) pool: Pool,
     /// Streams being captured. While there are any, no memory goes back to the driver: that would wait for them.
     pub(crate) captures: AtomicUsize,
+    /// Shared by those who wait for the whole device; held alone while a capture begins, which such a wait would end.
+    waits: RwLock<()>,
     /// Ordinals of peers whose memory kernels here may touch.
     reachable: Mutex<Vec<c_int>>,
 }
@@ -137,6 +139,7 @@ impl Device {
             info,
             pool: Pool::default(),
             captures: AtomicUsize::new(0),
+            waits: RwLock::default(),
             reachable: Mutex::default(),
         };
         Ok(Device(Arc::new(inner)))
@@ -168,6 +171,7 @@ impl Device {
 
     /// Waits for all work on the device. Refused while a stream of it is captured: the driver would end that capture.
     pub fn synchronize(&self) -> Result<()> {
+        let _waits = self.0.waits.read().unwrap_or_else(PoisonError::into_inner);
         if self.is_capturing() {
             return Err(Error::Capturing { what: "waiting for the whole device" });
         }
@@ -223,6 +227,11 @@ impl Device {
     pub(crate) fn reaches(&self, other: &Device) -> bool {
         let known = || self.0.reachable.lock().unwrap_or_else(PoisonError::into_inner).contains(&other.seat().ordinal);
         self == other || Arc::ptr_eq(self.driver(), other.driver()) && known()
+    }
+
+    /// Held while a capture begins: until then no one starts to wait for the whole device.
+    pub(crate) fn unwaited(&self) -> RwLockWriteGuard<'_, ()> {
+        self.0.waits.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_capturing(&self) -> bool {

@@ -177,6 +177,12 @@ pub enum Error {
         /// The operation.
         what: &'static str,
     },
+    /// Something else in the program ended a capture.
+    #[error("the capture on {device} was ended from outside: something in this program waited for the whole device; capture again")]
+    CaptureEnded {
+        /// The device.
+        device: String,
+    },
     /// A graph was to be launched on memory that the host looks at.
     #[error("the graph touches host memory of {device} that the program holds a view of; drop the view before the launch")]
     HostView {

@@ -89,6 +89,9 @@ fn lock(raw: &Mutex<Raw>) -> MutexGuard<'_, Raw> {
 impl Stream {
     /// Captures the work that `record` queues on this stream, and on streams that wait for its events, instead of
     /// running it. Those other streams must be waited for again before `record` returns.
+    ///
+    /// A wait for the whole device that does not go through this crate, in any thread and any library, ends the capture:
+    /// [`Error::CaptureEnded`].
     pub fn capture_graph(&self, record: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
         /// Other threads may allocate meanwhile.
         const RELAXED: i32 = 2;
@@ -100,7 +103,7 @@ impl Stream {
         device.0.pool.open_to_all(self)?;
         let capture = Arc::new(Capture::default());
         {
-            let _shut = self.shut();
+            let (_shut, _unwaited) = (self.shut(), device.unwaited());
             let table = device.activate()?;
             // SAFETY: the handle is live.
             device.check(unsafe { table.capture_begin(self.raw(), RELAXED) })?;
@@ -121,12 +124,11 @@ impl Stream {
         let graph = Graph { device: device.clone(), raw: Mutex::new(Raw(raw)), kept: Arc::new(kept) };
         // What was freed meanwhile could not be waited for then.
         device.0.pool.settle(device);
-        match recorded {
-            Err(panic) => std::panic::resume_unwind(panic),
-            Ok(outcome) => outcome?,
-        }
-        ended?;
-        Ok(graph)
+        let outcome = recorded.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(ended);
+        outcome.map(|()| graph).map_err(|error| match error {
+            Error::Driver { device, code: code::CAPTURE_INVALIDATED, .. } => Error::CaptureEnded { device },
+            error => error,
+        })
     }
 }
 

@@ -149,6 +149,7 @@ impl Stream {
         let capture = event.capture();
         // Waiting for a captured event makes this stream take part in the capture.
         let (_shut, _open) = if capture.is_some() { (Some(self.shut()), None) } else { (None, Some(self.enter())) };
+        let _unwaited = capture.is_some().then(|| self.device().unwaited());
         let table = self.device().activate()?;
         // SAFETY: both handles are live.
         self.device().check(unsafe { table.stream_wait_event(self.raw(), event.raw(), 0) })?;

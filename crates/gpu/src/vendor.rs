@@ -80,6 +80,7 @@ pub(crate) mod code {
     pub const NOT_FOUND: i32 = 500;
     pub const NOT_READY: i32 = 600;
     pub const PEER_ALREADY_ENABLED: i32 = 704;
+    pub const CAPTURE_INVALIDATED: i32 = 901;
     pub const GRAPH_UPDATE_FAILED: i32 = 910;
     /// HIP only: the runtime ran out of memory.
     pub const HIP_RUNTIME_MEMORY: i32 = 1052;

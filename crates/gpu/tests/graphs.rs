@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::ffi::c_void;
+
 use common::on_every_device;
-use warpwave_gpu::{Error, HostBuffer, Launch};
+use warpwave_gpu::{Error, HostBuffer, Launch, Vendor};
 
 #[test]
 fn captured_work_runs_when_launched_and_not_before() {
@@ -309,6 +311,51 @@ fn waiting_for_the_device_is_refused_while_a_stream_is_captured() {
         });
         assert!(graph.is_ok());
         place.device.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn captures_and_waits_for_the_device_in_other_threads_do_not_meet() {
+    on_every_device(|place| {
+        let capturing = std::sync::atomic::AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while capturing.load(std::sync::atomic::Ordering::Relaxed) {
+                    match place.device.synchronize() {
+                        Ok(()) | Err(Error::Capturing { .. }) => std::thread::yield_now(),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+            let stream = place.device.stream().unwrap();
+            let mut buffer = stream.alloc_zeroed::<u32>(16).unwrap();
+            let captured: Vec<_> = (0..300).map(|i| stream.capture_graph(|s| s.fill(&mut buffer, i)).map(drop)).collect();
+            capturing.store(false, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(captured.into_iter().find_map(Result::err).map(|error| error.to_string()), None);
+        });
+    });
+}
+
+#[test]
+fn a_wait_for_the_device_from_outside_ends_a_capture_and_no_more() {
+    on_every_device(|place| {
+        let stream = place.device.stream().unwrap();
+        let mut buffer = stream.alloc_zeroed::<u32>(16).unwrap();
+        let name = if place.device.info().vendor == Vendor::Nvidia { "cuCtxSynchronize" } else { "hipDeviceSynchronize" };
+        let wait = place.device.driver().symbol(name).unwrap();
+        // SAFETY: the vendors' headers give it this shape.
+        let wait = unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn() -> i32>(wait) };
+        for fails_inside in [true, false] {
+            let ended = stream.capture_graph(|s| {
+                s.fill(&mut buffer, 5)?;
+                // SAFETY: it has no arguments.
+                assert_ne!(unsafe { wait() }, 0);
+                if fails_inside { s.fill(&mut buffer, 6) } else { Ok(()) }
+            });
+            assert!(matches!(ended, Err(Error::CaptureEnded { .. })), "{:?}", ended.map(drop));
+        }
+        stream.capture_graph(|s| s.fill(&mut buffer, 7)).unwrap().instantiate().unwrap().launch(&stream).unwrap();
+        assert_eq!(stream.download(&buffer).unwrap(), [7; 16]);
     });
 }
 

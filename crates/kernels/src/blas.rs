@@ -99,7 +99,6 @@ macro_rules! functions {
 
 functions!(LtFunctions {
     create = "cublasLtCreate" (*mut Handle);
-    destroy = "cublasLtDestroy" (Handle);
     describe = "cublasLtMatmulDescCreate" (*mut Handle, c_int, c_int);
     set = "cublasLtMatmulDescSetAttribute" (Handle, c_int, *const c_void, usize);
     forget = "cublasLtMatmulDescDestroy" (Handle);
@@ -116,7 +115,6 @@ functions!(LtFunctions {
 
 functions!(RocFunctions {
     create = "rocblas_create_handle" (*mut Handle);
-    destroy = "rocblas_destroy_handle" (Handle);
     set_stream = "rocblas_set_stream" (Handle, Handle);
     set_workspace = "rocblas_set_workspace" (Handle, u64, usize);
     multiply = "rocblas_gemm_strided_batched_ex" (Handle, c_int, c_int, i32, i32, i32, *const c_void, u64, c_int, i32, i64, u64, c_int, i32,
@@ -197,14 +195,58 @@ mod roc {
 
 /// A library, for one device.
 pub(crate) enum Blas {
-    Lt { functions: LtFunctions, handle: Handle, plans: Mutex<HashMap<Shape, Option<LtPlan>>> },
-    Roc { functions: RocFunctions, handle: Mutex<Handle> },
+    Lt { functions: LtFunctions, handle: Lent, plans: Mutex<HashMap<Shape, Option<LtPlan>>> },
+    Roc { functions: RocFunctions, handle: Mutex<Lent> },
 }
 
 // SAFETY: cuBLASLt's handle may be used from any thread; rocBLAS's is used by one at a time. So are the plans.
 unsafe impl Send for Blas {}
 // SAFETY: as above.
 unsafe impl Sync for Blas {}
+
+type Create = unsafe extern "C" fn(*mut Handle) -> c_int;
+
+/// A library's handle for a device, used by one [`Blas`]. It is never destroyed: to do that cuBLASLt waits for the whole device, which ends
+/// every capture on it, other threads' too. It goes to the next who needs one.
+pub(crate) struct Lent {
+    raw: Handle,
+    create: Create,
+    device: String,
+}
+
+/// Handles that no one uses now.
+static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
+
+struct Idle(Handle, Create, String);
+
+// SAFETY: handles may be used from any thread, one at a time.
+unsafe impl Send for Idle {}
+
+impl Lent {
+    /// The device is current.
+    fn new(create: Create, device: &Device) -> Result<Lent, c_int> {
+        let device = device.name().to_owned();
+        let mut idle = held(&IDLE);
+        let known = idle.iter().position(|Idle(_, of, on)| std::ptr::fn_addr_eq(*of, create) && *on == device);
+        if let Some(known) = known {
+            let raw = idle.swap_remove(known).0;
+            return Ok(Lent { raw, create, device });
+        }
+        drop(idle);
+        let mut raw: Handle = std::ptr::null_mut();
+        // SAFETY: the output outlives the call.
+        match unsafe { create(&mut raw) } {
+            0 => Ok(Lent { raw, create, device }),
+            code => Err(code),
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        held(&IDLE).push(Idle(self.raw, self.create, std::mem::take(&mut self.device)));
+    }
+}
 
 /// What cuBLASLt was told about a shape, and what it chose.
 pub(crate) struct LtPlan {
@@ -252,7 +294,6 @@ impl Blas {
         }
         let library = Library::open(&search)?;
         device.make_current()?;
-        let mut handle: Handle = std::ptr::null_mut();
         let failed = |code| {
             let (library, reason) = (search.what.to_owned(), format!("it was opened, and gave no handle: error {code}"));
             warpwave_gpu::Error::NotAvailable { library, tried: Vec::new(), reason }
@@ -260,19 +301,13 @@ impl Blas {
         match driver.vendor() {
             Vendor::Nvidia => {
                 let functions = LtFunctions::of_library(&library, search.what)?;
-                // SAFETY: the output outlives the call, and the device is current.
-                match unsafe { (functions.create)(&mut handle) } {
-                    0 => Ok(Blas::Lt { functions, handle, plans: Mutex::default() }),
-                    code => Err(failed(code)),
-                }
+                let handle = Lent::new(functions.create, device).map_err(failed)?;
+                Ok(Blas::Lt { functions, handle, plans: Mutex::default() })
             }
             Vendor::Amd => {
                 let functions = RocFunctions::of_library(&library, search.what)?;
-                // SAFETY: as above.
-                match unsafe { (functions.create)(&mut handle) } {
-                    0 => Ok(Blas::Roc { functions, handle: Mutex::new(handle) }),
-                    code => Err(failed(code)),
-                }
+                let handle = Lent::new(functions.create, device).map_err(failed)?;
+                Ok(Blas::Roc { functions, handle: Mutex::new(handle) })
             }
         }
     }
@@ -305,31 +340,28 @@ impl Blas {
                 let plan = match plans.get(shape) {
                     Some(plan) => plan,
                     None => {
-                        let plan = functions.plan(*handle, shape)?;
+                        let plan = functions.plan(handle.raw, shape)?;
                         plans.entry(*shape).or_insert(plan)
                     }
                 };
                 let plan = plan.as_ref().ok_or(Refusal::NoSuchProduct)?;
                 // SAFETY: the caller's promise; the lock keeps the description to this call.
-                unsafe { functions.multiply(*handle, plan, stream, shape, places) }
+                unsafe { functions.multiply(handle.raw, plan, stream, shape, places) }
             }
             // SAFETY: the caller's promise; the lock keeps the handle to this call.
-            Blas::Roc { functions, handle } => unsafe { functions.multiply(*held(handle), stream, shape, places) },
+            Blas::Roc { functions, handle } => unsafe { functions.multiply(held(handle).raw, stream, shape, places) },
         }
     }
 }
 
 impl Drop for Blas {
     fn drop(&mut self) {
-        // SAFETY: made once each, and this is their last use.
-        unsafe {
-            match self {
-                Blas::Lt { functions, handle, plans } => {
-                    held(plans).drain().filter_map(|(_, plan)| plan).for_each(|plan| functions.drop_plan(&plan));
-                    (functions.destroy)(*handle);
-                }
-                Blas::Roc { functions, handle } => _ = (functions.destroy)(*held(handle)),
+        match self {
+            Blas::Lt { functions, plans, .. } => {
+                held(plans).drain().filter_map(|(_, plan)| plan).for_each(|plan| functions.drop_plan(&plan));
             }
+            // SAFETY: the handle is live. The stream that it knows may be gone before its next use.
+            Blas::Roc { functions, handle } => _ = unsafe { (functions.set_stream)(held(handle).raw, std::ptr::null_mut()) },
         }
     }
 }

@@ -10,6 +10,9 @@ use warpwave_tensor::{BLOCK, Device, Gpu, KvCache, Step, StepNumbers, Tensor};
 use crate::error::{Error, Result};
 use crate::model::{Model, Wanted};
 
+/// How often a capture that something else in the program ended is tried again.
+const CAPTURES: usize = 8;
+
 /// How a runner works.
 #[derive(Debug, Clone, Copy)]
 pub struct RunnerOptions {
@@ -292,6 +295,12 @@ impl Runner {
         let logits = self.pinned_step(numbers, &pinned, &gpu)?;
         let short = |error: Error| error.at(|| "a captured step".to_owned(), 0);
         let mut captured = self.capture(numbers, &pinned, &gpu).map_err(short);
+        for _ in 0..CAPTURES {
+            // Someone else in this program waited for the whole device.
+            if let Err(Error::Gpu(warpwave_gpu::Error::CaptureEnded { .. })) = captured {
+                captured = self.capture(numbers, &pinned, &gpu).map_err(short);
+            }
+        }
         if let Err(Error::OutOfMemory { .. }) = captured {
             // Within a capture the pool cannot give back what it holds.
             self.model.device().trim()?;
@@ -320,6 +329,10 @@ impl Runner {
             logits = Some(self.pinned_step(numbers, pinned, gpu));
             Ok(())
         });
+        let graph = match graph {
+            Err(ended @ warpwave_gpu::Error::CaptureEnded { .. }) => return Err(ended.into()),
+            graph => graph,
+        };
         // What went wrong inside is why the capture did.
         let logits = logits.transpose()?;
         let graph = graph?.instantiate()?;

@@ -4,6 +4,7 @@ mod common;
 
 use half::{bf16, f16};
 use warpwave_gpu::HostBuffer;
+use warpwave_jit::Jit;
 use warpwave_kernels::{Binary, DType, Element, Reduce, Unary};
 use warpwave_tensor::{Device, Tensor};
 
@@ -211,5 +212,35 @@ fn a_graph_reads_page_locked_memory_each_time() {
             graph.launch(&gpu.stream).unwrap();
             assert_eq!(captured.as_ref().unwrap().to_vec::<i32>().unwrap(), [-number]);
         }
+    }
+}
+
+/// Who is done with a GPU, its library of products included, does not end what others capture on it.
+#[test]
+fn captures_go_on_while_others_come_and_go() {
+    for device in common::devices() {
+        let Device::Gpu(gpu) = &device else { continue };
+        let rounds = if device.is_virtual() { 3 } else { 200 };
+        std::thread::scope(|scope| {
+            let others = scope.spawn(|| {
+                for _ in 0..rounds {
+                    let other = Device::gpu(gpu.stream.device(), &Jit::default()).unwrap();
+                    let x = Tensor::new(&vec![1f32; 64 * 64], &[64, 64], &other).unwrap();
+                    assert_eq!(x.matmul(&x).unwrap().to_vec::<f32>().unwrap(), vec![64.0; 64 * 64]);
+                }
+            });
+            let mut x = Tensor::new(&[1f32; 256], &[256], &device).unwrap();
+            x.scale_in_place(1.0).unwrap();
+            let mut captured = 0;
+            while !others.is_finished() {
+                let graph = gpu.stream.capture_graph(|_| {
+                    (0..20).for_each(|_| x.scale_in_place(1.0).unwrap());
+                    Ok(())
+                });
+                graph.unwrap();
+                captured += 1;
+            }
+            println!("{device}: {captured} captures");
+        });
     }
 }

@@ -413,7 +413,12 @@ calls! {
         let digit = b'0' + device as u8;
         put(out, if m.fake.vendor == Vendor::Amd { [digit; 16] } else { [0x10 + device as u8; 16] })
     }
-    fn device_synchronize() after (drain_device::<V>()) |_m| { 0 }
+    fn device_synchronize() after (drain_device::<V>()) |m| {
+        let device = current::<V>();
+        let captures: Vec<usize> = m.streams.values().filter(|s| s.device == device).filter_map(|s| s.capture).collect();
+        captures.iter().for_each(|graph| _ = m.graphs.remove(graph));
+        if captures.is_empty() { 0 } else { 900 }
+    }
     fn stream_priority_range(least: *mut c_int, greatest: *mut c_int) |m| {
         let (l, g) = if m.fake.vendor == Vendor::Amd { (1, -1) } else { (0, -5) };
         put(least, l);
@@ -632,7 +637,7 @@ calls! {
     fn capture_end(stream: Handle, out: *mut Handle) |m| {
         let Some(graph) = m.streams.get(&(stream as usize)).and_then(|s| s.capture) else { return 901 };
         m.streams.values_mut().filter(|s| s.capture == Some(graph)).for_each(|s| s.capture = None);
-        put(out, graph as Handle)
+        if m.graphs.contains_key(&graph) { put(out, graph as Handle) } else { put(out, std::ptr::null_mut()); 901 }
     }
     fn graph_instantiate(out: *mut Handle, graph: Handle, _flags: u64) |m| {
         let Some(items) = m.graphs.get(&(graph as usize)).cloned() else { return BAD_HANDLE };

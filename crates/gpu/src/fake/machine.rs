@@ -196,9 +196,11 @@ impl Machine {
         match state.capture {
             None => state.queue.push_back(item),
             Some(graph) => {
+                // One that was ended is gone.
+                let Some(items) = self.graphs.get_mut(&graph) else { return 901 };
                 // Order within the graph is the order of capture, which satisfies every wait.
                 if let Item::Run(_) = item {
-                    self.graphs.entry(graph).or_default().push(item);
+                    items.push(item);
                 }
             }
         }

@@ -8,7 +8,6 @@ enum { F16 = 150, F32 = 151, F64 = 152, I8 = 160, I32 = 162, BF16 = 168 };
 
 int warpwave_stands_in(void) { return 1; }
 int rocblas_create_handle(void **handle) { return (*handle = calloc(1, 64)) ? 0 : 5; }
-int rocblas_destroy_handle(void *handle) { return free(handle), 0; }
 int rocblas_set_stream(void *handle, void *stream) { return handle && stream ? 0 : 1; }
 int rocblas_set_workspace(void *handle, void *address, size_t size) { return handle && address && size ? 0 : 1; }
 
