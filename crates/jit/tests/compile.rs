@@ -233,10 +233,13 @@ fn warnings_are_kept_in_the_log() {
 fn includes_defines_and_options_reach_the_compiler() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("value.cuh"), "#define VALUE FROM_OUTSIDE\n").unwrap();
-    let source = text("#include <value.cuh>\n#include <stdint.h>\n#ifndef OPTION\n#error no option\n#endif\nstatic_assert(VALUE == 42 && WARPWAVE_WAVE_SIZE >= 32, \"\");\nextern \"C\" __global__ void k(uint32_t *p) { *p = VALUE; }")
+    let source = text("#include <value.cuh>\n#include <stdint.h>\n#ifndef OPTION\n#error no option\n#endif\nstatic_assert(VALUE == 42 && WARPWAVE_WAVE_SIZE >= 32, \"\");\nstruct S { T t; U u; };\nextern \"C\" __global__ void k(uint32_t *p, const __grid_constant__ S s) { *p = VALUE + s.t; }")
         .include_dir(folder.path())
         .unwrap()
         .define("FROM_OUTSIDE", "42")
+        // Names that the compilers' own headers have for parameters of templates.
+        .define("T", "unsigned")
+        .define("U", "unsigned")
         .option("-DOPTION");
     for (compiler, target) in [(CompilerChoice::Clang, "gfx90a"), (CompilerChoice::Nvrtc, "sm_90"), (CompilerChoice::HipRtc, "gfx90a")] {
         let Some(tools) = tools(compiler) else { continue };

@@ -7,6 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Random, full, require, seed};
+use warpwave_gpu::Vendor;
 use warpwave_jit::cache::Cache;
 use warpwave_jit::{CompilerChoice, Jit, KernelSource, Target};
 use warpwave_kernels::programs;
@@ -79,6 +80,11 @@ fn is_hot(program: &str) -> bool {
     HOT.iter().any(|hot| is(program, hot))
 }
 
+/// clang for AMD: hipRTC is of any age.
+fn compiler(target: &Target) -> CompilerChoice {
+    if target.vendor() == Vendor::Amd { CompilerChoice::Clang } else { CompilerChoice::Nvrtc }
+}
+
 #[test]
 fn hot_kernels_spill_nothing_and_others_little() {
     let mut random = Random::new(seed());
@@ -92,7 +98,7 @@ fn hot_kernels_spill_nothing_and_others_little() {
     let mut wrong = Vec::new();
     for target in ["gfx90a:sramecc+:xnack-", "gfx942:sramecc+:xnack-", "sm_90"] {
         let target: Target = target.parse().unwrap();
-        if !require(jit.toolchains().choose(&target, CompilerChoice::Auto).is_ok(), &format!("no compiler for {target}")) {
+        if !require(jit.toolchains().choose(&target, compiler(&target)).is_ok(), &format!("no compiler for {target}")) {
             continue;
         }
         // The compilers are programs of their own: one for each core.
@@ -127,7 +133,7 @@ fn look(jit: &Jit, target: &Target, programs: &[&(String, KernelSource)]) -> Loo
     let mut seen = Look::default();
     for (name, source) in programs {
         let target = target.clone().for_source(source);
-        let built = jit.build(source, &target, CompilerChoice::Auto).unwrap_or_else(|error| panic!("{name} for {target}: {error}"));
+        let built = jit.build(source, &target, compiler(&target)).unwrap_or_else(|error| panic!("{name} for {target}: {error}"));
         let found = &built.compiled.code_object.kernels;
         assert!(!found.is_empty(), "{name} for {target}");
         for kernel in found {
@@ -143,12 +149,32 @@ fn look(jit: &Jit, target: &Target, programs: &[&(String, KernelSource)]) -> Loo
         for _ in 0..2 {
             // Other work on this machine is not the program's fault.
             if took > LONGEST {
-                took = took.min(Jit::new(Cache::disabled()).build(source, &target, CompilerChoice::Auto).unwrap().took);
+                took = took.min(Jit::new(Cache::disabled()).build(source, &target, compiler(&target)).unwrap().took);
             }
         }
         seen.longest = seen.longest.max((took, name.clone()));
     }
     seen
+}
+
+/// The HIP runtime's own compiler, which is there without clang and often older, takes them, too.
+#[test]
+fn hiprtc_takes_the_programs() {
+    let mut random = Random::new(seed());
+    let jit = Jit::default();
+    let all = programs();
+    let target: Target = "gfx90a:sramecc+:xnack-".parse().unwrap();
+    if !require(jit.toolchains().choose(&target, CompilerChoice::HipRtc).is_ok(), "no hipRTC") {
+        return;
+    }
+    let some = if full() { 10 } else { 100 };
+    let chosen: Vec<_> = all.iter().filter(|(name, _)| full() && is_hot(name) || random.below(some) == 0).collect();
+    let wrong: Vec<String> = chosen
+        .iter()
+        .filter_map(|(name, source)| jit.build(source, &target, CompilerChoice::HipRtc).err().map(|error| format!("{name}: {error}")))
+        .collect();
+    eprintln!("{} programs", chosen.len());
+    assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), chosen.len(), wrong.join("\n"));
 }
 
 /// Cards that the suites do not run on: waves of 32 lanes at AMD, and matrix units of other generations.
@@ -159,7 +185,7 @@ fn other_cards_have_their_programs() {
     let all = programs();
     for target in ["gfx908", "gfx1030", "gfx1100", "gfx1201", "sm_75", "sm_80", "sm_89", "sm_120"] {
         let target: Target = target.parse().unwrap();
-        if !require(jit.toolchains().choose(&target, CompilerChoice::Auto).is_ok(), &format!("no compiler for {target}")) {
+        if !require(jit.toolchains().choose(&target, compiler(&target)).is_ok(), &format!("no compiler for {target}")) {
             continue;
         }
         let chosen: Vec<_> = (0..if full() { 24 } else { 3 }).map(|_| &all[random.below(all.len())]).collect();

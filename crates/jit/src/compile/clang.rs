@@ -64,7 +64,7 @@ pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
     let format = if job.target.is_generic() { 6 } else { 5 };
     flags.push(format!("-mcode-object-version={format}"));
     flags.push(format!("-DWARPWAVE_CODE_OBJECT_VERSION={format}"));
-    flags.extend(defines(job));
+    flags.extend(defines(job, |_| true));
     flags.extend(job.source.folder().map(|f| format!("-iquote{}", absolute(f).display())));
     flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", absolute(f).display())));
     flags.extend([

@@ -212,20 +212,21 @@ pub fn key_material(job: &Job<'_>, tool: &Tool) -> Vec<(String, String)> {
         Tool::HipRtc(_) => hiprtc::flags(job),
     };
     parts.extend(flags.into_iter().map(|flag| ("flag".to_owned(), flag)));
+    parts.extend(job.source.defines().iter().map(|(name, value)| (format!("macro {name}"), value.clone())));
     parts.extend(job.source.files().into_iter().map(|(name, text)| (format!("file {name}"), text.to_owned())));
     // The C headers reach NVRTC too; the rest only AMD. One rule for both costs a few recompilations after an update.
     parts.extend(headers::digests().iter().cloned());
     parts
 }
 
-/// `-Dname=value` for every macro: the source's own, after those every compiler gets.
-fn defines(job: &Job<'_>) -> Vec<String> {
+/// `-Dname=value` for macros: those of the source's own whose name is wanted, after those every compiler gets.
+fn defines(job: &Job<'_>, wanted: fn(&str) -> bool) -> Vec<String> {
     let mut all = vec![format!("-DWARPWAVE_WAVE_SIZE={}", job.target.wave_size())];
     if job.target.vendor() == Vendor::Amd {
         // Every AMD target parses into a version; 0 would only make the device library choose its oldest code.
         all.push(format!("-DWARPWAVE_ISA_VERSION={}", job.target.amd_isa_version().unwrap_or(0)));
     }
-    all.extend(job.source.defines().iter().map(|(name, value)| format!("-D{name}={value}")));
+    all.extend(job.source.defines().iter().filter(|(name, _)| wanted(name)).map(|(name, value)| format!("-D{name}={value}")));
     all
 }
 

@@ -162,16 +162,6 @@ template <int KEYS> struct Holes {
 
 __device__ inline f32 infinity() { return __uint_as_float(0x7f800000u); }
 
-__device__ inline f32 power_of_2(f32 x) {
-#if defined(__AMDGCN__)
-    return __builtin_amdgcn_exp2f(x);
-#else
-    f32 y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#endif
-}
-
 // What becomes of a product of query and key before the softmax: where scores are `bent`, `capped` or `scaled`, and then `sloped`. All are
 // multiplied with `factor`.
 struct Scores {
@@ -186,7 +176,7 @@ struct Scores {
         factor = bent ? 1 : scale;
     }
     // cap · tanh(x / cap)
-    __device__ f32 capped(f32 x) const { return cap - __fdividef(2 * cap, 1 + power_of_2(x * turn)); }
+    __device__ f32 capped(f32 x) const { return cap - __fdividef(2 * cap, 1 + bare_exp2(x * turn)); }
     __device__ f32 scaled(f32 x) const { return x * scale; }
     // Rounded before anything is taken from it: of large scores, what rounding takes is more than powers hold.
     __device__ f32 times_factor(f32 x) const { return __fmul_rn(x, factor); }

@@ -83,15 +83,6 @@ __device__ inline i32 block_of(const Decode &d, const i32 *table, i32 sequence, 
 #endif
 }
 
-__device__ inline f32 power_of_2(f32 x) {
-#if defined(__AMDGCN__)
-    return __builtin_amdgcn_exp2f(x);
-#else
-    f32 y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#endif
-}
 // Rounded before anything is added: of large scores, what rounding takes is more than powers hold.
 __device__ inline f32 times(f32 x, f32 y) { return __fmul_rn(x, y); }
 
@@ -103,7 +94,7 @@ __device__ inline f32 score(const Decode &d, f32 product, f32 slope, i32 distanc
 
 // A score of what is not seen; and 2 to the power of a score, less than the largest of them, which may be that.
 #define UNSEEN (-__int_as_float(0x7f800000))
-__device__ inline f32 power(f32 x, f32 largest) { return x == UNSEEN ? 0 : power_of_2(x - largest); }
+__device__ inline f32 power(f32 x, f32 largest) { return x == UNSEEN ? 0 : bare_exp2(x - largest); }
 
 // An element of a row's result, and the logarithm of its sum.
 __device__ inline void leave(const Decode &d, const Operands &of, const Part &part, i32 row, i32 column, f32 value, f32 log) {

@@ -183,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(WAVES *WAVE) SYMBOL(NAME, _parts)(O
 #pragma unroll
         for (int s = 0; s < SLOTS; ++s) most[s] = most[s] == UNSEEN ? 0 : most[s];
         each(scores, [&](f32 x, int s, int) {
-            const f32 weight = power_of_2(x - most[s]);
+            const f32 weight = bare_exp2(x - most[s]);
             sum[s] += weight;
             return weight;
         });

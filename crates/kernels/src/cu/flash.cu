@@ -108,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) {
                     const f32 next = fmaxf(most[t][r], high[r]);
-                    less[r] = next == -infinity() ? 1 : power_of_2(most[t][r] - next);
+                    less[r] = next == -infinity() ? 1 : bare_exp2(most[t][r] - next);
                     most[t][r] = next;
                     sum[t][r] *= less[r];
                 }
@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
                 for (int i = 0; i < TileC::N; ++i) {
                     const int r = TileC::slot(i);
-                    s[t][n].at[i] = power_of_2(scores.times_factor(s[t][n].at[i]) - base[r]);
+                    s[t][n].at[i] = bare_exp2(scores.times_factor(s[t][n].at[i]) - base[r]);
                     sum[t][r] += s[t][n].at[i];
                 }
         }

@@ -120,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 high = fmaxf(high, s[r][n]);
             }
             high = across_sixteen(high, [](f32 x, f32 y) { return fmaxf(x, y); }) * scores.factor;
-            const f32 next = fmaxf(most[r], high), less = next == -infinity() ? 1 : power_of_2(most[r] - next);
+            const f32 next = fmaxf(most[r], high), less = next == -infinity() ? 1 : bare_exp2(most[r] - next);
             most[r] = next;
             sum[r] *= less;
 #pragma unroll
@@ -130,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             const f32 base = next == -infinity() ? 0 : next;
 #pragma unroll
             for (int n = 0; n < RN; ++n) {
-                const f32 p = power_of_2(scores.times_factor(s[r][n]) - base);
+                const f32 p = bare_exp2(scores.times_factor(s[r][n]) - base);
                 sum[r] += p;
                 p_tile[(row0 + r) * P_WIDE + column0 + n * 16] = p;
             }

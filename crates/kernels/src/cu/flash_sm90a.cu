@@ -202,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
                 for (int r = 0; r < 2; ++r) {
                     const f32 next = fmaxf(most[r], high[r]);
-                    less[r] = next == -infinity() ? 1 : power_of_2(most[r] - next);
+                    less[r] = next == -infinity() ? 1 : bare_exp2(most[r] - next);
                     most[r] = next;
                     sum[r] *= less[r];
                 }
@@ -215,7 +215,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
 #pragma unroll
             for (int i = 0; i < BN / 2; ++i) {
-                s[i] = power_of_2(fmaf(s[i], factor, base[i / 2 % 2]));
+                s[i] = bare_exp2(fmaf(s[i], factor, base[i / 2 % 2]));
                 sum[i / 2 % 2] += s[i];
             }
             return behind;

@@ -15,11 +15,7 @@ union Piece {
     T each[EACH];
     __device__ Piece() {}
 };
-__device__ inline Piece piece(const T *at) {
-    Piece piece;
-    piece.raw = *(const uint4 *)at;
-    return piece;
-}
+__device__ inline uint4 raw(const T *at) { return *(const uint4 *)at; }
 
 __device__ inline f32 over_wave(f32 value) {
 #pragma unroll
@@ -65,7 +61,8 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _rows)(
         const auto add = [&](const Piece *x, u64 at) {
 #pragma unroll
             for (int v = 0; v < VECTORS; ++v) {
-                const Piece y = piece(vector[v] + at);
+                Piece y;
+                y.raw = raw(vector[v] + at);
 #pragma unroll
                 for (int r = 0; r < ROWS; ++r) {
 #pragma unroll
@@ -80,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _rows)(
             // All loads of the matrix are under way before the first is needed.
             Piece x[UNROLL][ROWS];
 #pragma unroll
-            for (int i = 0; i < UNROLL * ROWS; ++i) x[i / ROWS][i % ROWS] = piece(row[i % ROWS] + at + i / ROWS * WAVE * EACH);
+            for (int i = 0; i < UNROLL * ROWS; ++i) x[i / ROWS][i % ROWS].raw = raw(row[i % ROWS] + at + i / ROWS * WAVE * EACH);
 #pragma unroll
             for (int u = 0; u < UNROLL; ++u) add(x[u], at + u * WAVE * EACH);
         }
@@ -88,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(256, PER_UNIT) SYMBOL(NAME, _rows)(
         for (int u = 0; u < UNROLL && at < p.k; ++u, at += WAVE * EACH) {
             Piece x[ROWS];
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) x[r] = piece(row[r] + at);
+            for (int r = 0; r < ROWS; ++r) x[r].raw = raw(row[r] + at);
             add(x, at);
         }
         const Product &q = afresh(p);
@@ -142,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, PER_UNIT / 2) SYMBO
             for (; k + DOWN * (DEPTH - 1) < height; k += DOWN * DEPTH) {
                 Piece x[DEPTH];
 #pragma unroll
-                for (int i = 0; i < DEPTH; ++i) x[i] = piece(column + DOWN * i * p.a[1]);
+                for (int i = 0; i < DEPTH; ++i) x[i].raw = raw(column + DOWN * i * p.a[1]);
 #pragma unroll
                 for (int i = 0; i < DEPTH; ++i) add(x[i], i);
                 column += DOWN * DEPTH * p.a[1];

@@ -8,7 +8,6 @@ __device__ inline f32 rounded_product(f32 x, f32 y) {
     return x * y;
 }
 __device__ inline f32 quick_exp2(f32 x) { return exp2(x); }
-__device__ inline f32 root_exp2(f32 x) { return __builtin_amdgcn_exp2f(x); }
 __device__ inline f32 coarse_log2(f32 x) { return log2(x); }
 __device__ inline f32 quick_log2(f32 x) { return log2(x); }
 __device__ inline f32 quick_sqrt(f32 x) { return sqrt(x); }
@@ -18,13 +17,8 @@ __device__ inline f32 near_reciprocal(f32 x) { return 1 / x; }
 #else
 __device__ inline f32 rounded_product(f32 x, f32 y) { return __fmul_rn(x, y); }
 // The square of a root: the instruction alone has no results below the smallest normal number.
-__device__ inline f32 root_exp2(f32 x) {
-    f32 y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 __device__ inline f32 quick_exp2(f32 x) {
-    const f32 y = root_exp2(0.5f * x);
+    const f32 y = bare_exp2(0.5f * x);
     return y * y;
 }
 // Right to so many digits behind the point, which are few of a result near 0.
@@ -100,7 +94,7 @@ __device__ inline f32 power_of_size(f32 size, f32 y) {
     low = (places - log) + most + (high - most + low);
     // The square of a root, as above.
     const f32 half = 0.5f * y, power = half * log;
-    const f32 root = root_exp2(power) * fma(fma(half, low, fma(half, log, -power)), 0.69314718f, 1.0f);
+    const f32 root = bare_exp2(power) * fma(fma(half, low, fma(half, log, -power)), 0.69314718f, 1.0f);
     return root * root;
 }
 // The same for exponents within MODEST, where m's logarithm in one float is exact enough.
@@ -109,7 +103,7 @@ __device__ inline f32 modest_power_of_size(f32 size, f32 y) {
     const Parts parts(size);
     const f32 half = 0.5f * y, most = parts.u * (parts.tail + 1.44269502f), whole = rounded_product(half, parts.places);
     const f32 rest = fma(half, most, fma(half, parts.places, -whole)), power = whole + rest;
-    const f32 root = root_exp2(power) * fma(whole - power + rest, 0.69314718f, 1.0f);
+    const f32 root = bare_exp2(power) * fma(whole - power + rest, 0.69314718f, 1.0f);
     return root * root;
 }
 
@@ -166,7 +160,7 @@ struct Exponent {
     __device__ f32 modest_of(f32 x) const { return finished(x, modest_power_of_size(fabs(x), y)); }
     // For types of 11 bits and fewer, and exponents within NEAR: beyond it the logarithm's digits do not suffice.
     __device__ f32 quick_of(f32 x) const {
-        const f32 root = root_exp2(0.5f * y * coarse_log2(fabs(x))), power = root * root;
+        const f32 root = bare_exp2(0.5f * y * coarse_log2(fabs(x))), power = root * root;
         const bool none = x < lowest && fabs(x) < __uint_as_float(0x7f800000u);
         return __uint_as_float((none ? 0x7fffffffu : __float_as_uint(power)) | (__float_as_uint(x) & sign));
     }

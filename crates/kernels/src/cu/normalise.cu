@@ -61,13 +61,7 @@ template <int BYTES> __device__ inline Math exponential(Math x, Math most) {
         return exp(x - most);
     } else {
         const f32 log2e = 1.44269504088896341f, power = ((f32)x - (f32)most) * log2e;
-#if defined(__AMDGCN__)
-        return __builtin_amdgcn_exp2f(power);
-#else
-        f32 result;
-        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(power));
-        return result;
-#endif
+        return bare_exp2(power);
     }
 }
 

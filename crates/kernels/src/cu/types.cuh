@@ -23,6 +23,19 @@ struct f8e5m2 { u8 bits; };
 #else
 #define WAVE 32
 #endif
+// The instruction alone: it has no results below the smallest normal number.
+__device__ inline f32 bare_exp2(f32 x) {
+#if !defined(__AMDGCN__)
+    f32 y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#elif __has_builtin(__builtin_amdgcn_exp2f)
+    return __builtin_amdgcn_exp2f(x);
+#else
+    // Older compilers make the instruction of this.
+    return __builtin_exp2f(x);
+#endif
+}
 // A kernel's name: the program's, and which of its kernels it is.
 #define PASTE(NAME, WHICH) NAME##WHICH
 #define SYMBOL(NAME, WHICH) PASTE(NAME, WHICH)

@@ -4,6 +4,10 @@
 // which holds whether HIP has that name or not. Where a wave has 64 lanes, votes return 64 bits, and the mask 0xffffffff means all.
 #pragma once
 
+#ifndef __grid_constant__
+#define __grid_constant__
+#endif
+
 #define __WW_RTC static __device__ inline __attribute__((always_inline))
 
 namespace __warpwave {
@@ -107,6 +111,7 @@ template <int __warpwave_ = 0> __device__ inline __half __hmax(__half a, __half 
 template <int __warpwave_ = 0> __device__ inline __half __hmin(__half a, __half b) {
     return __hisnan(a) ? b : __hisnan(b) ? a : __hlt(a, b) ? a : b;
 }
+template <int __warpwave_ = 0> __device__ inline float rsqrt(float x) { return rsqrtf(x); }
 #ifndef assert
 #define assert(condition) ((condition) ? (void)0 : __builtin_trap())
 #endif
