@@ -161,11 +161,6 @@ impl Checkpoint {
     }
 
     /// A weight without its elements.
-    pub(crate) fn info(&self, name: &str) -> Result<TensorInfo> {
-        let part = self.by_name.get(name).and_then(|index| self.parts.get(*index));
-        part.and_then(|part| self.info_of(part)).ok_or_else(|| bad_tensor(&self.path, name, "the model has none of this name"))
-    }
-
     fn info_of(&self, (part, name): &(Part, String)) -> Option<TensorInfo> {
         let kind = match &self.source {
             _ if part.shape.len() < 2 => Kind::Plain(DType::F32),

@@ -161,7 +161,7 @@ impl<'a> Loader<'a> {
     /// A weight of the type that was asked for, still on the host.
     fn weight(&mut self, name: &str) -> Result<Weight<'a>> {
         // What is not read in place is a copy of about this size.
-        let size = self.checkpoint.size_as(name, self.options.matrices)?;
+        let size = self.infos.get(name).and_then(|info| info.kind.bytes(&info.shape).ok()).unwrap_or(0);
         self.read(name);
         let rest = self.places.iter().map(|place| place.rest).sum();
         ask_for(size).map_err(|error| Error::from(error).at(|| format!("the weight {name}"), rest))?;
@@ -337,12 +337,11 @@ impl Model {
         self.shards.iter().map(shard).sum()
     }
 
-    /// The logits, `f32` of (wanted, vocabulary), on the first device. Each device has a cache and the step's numbers.
-    pub fn forward(&self, caches: &mut [KvCache], steps: &[Step], wanted: Wanted) -> Result<Tensor> {
+    /// The logits, `f32` of (wanted, vocabulary), on the first device. Each device has its cache and the step's numbers.
+    pub(crate) fn forward(&self, caches: &mut [KvCache], steps: &[Step], wanted: Wanted) -> Result<Tensor> {
         let (config, epsilon) = (&self.config, self.config.norm_eps);
-        let step = steps.first().filter(|_| steps.len() == self.shards.len() && caches.len() == self.shards.len());
-        let step = step.ok_or_else(|| Error::Devices(format!("{} caches and {} steps for {}", caches.len(), steps.len(), self.place())))?;
-        let mut x = self.embedding.embedding(&step.ids()?, FLOW)?;
+        assert!(caches.len() == self.shards.len() && steps.len() == self.shards.len(), "one cache and one step for each device");
+        let mut x = self.embedding.embedding(&steps[0].ids()?, FLOW)?;
         if config.embedding_scale != 1.0 {
             x.scale_in_place(config.embedding_scale)?;
         }

@@ -6,7 +6,7 @@ mod common;
 use warpwave_kernels::{DType, Quant};
 use warpwave_llm::{Checkpoint, Config, Error, LoadOptions, Model, RopeConfig, Runner, RunnerOptions, Sequence, Wanted};
 use warpwave_tensor::{Device, Precision};
-use warpwave_weights::Kind;
+use warpwave_weights::{Gguf, Kind, Tensor, TensorInfo, write_gguf};
 
 /// Six heads of keys, two of which make a block of 256 columns, and a vocabulary and a feed-forward that neither 2 nor 3 divides.
 fn model() -> Checkpoint {
@@ -16,8 +16,8 @@ fn model() -> Checkpoint {
     Checkpoint::random(config, Kind::Plain(DType::Bf16)).unwrap()
 }
 
-fn runner(checkpoint: &Checkpoint, matrices: Option<Kind>, devices: &[Device]) -> Runner {
-    let options = LoadOptions { precision: Precision::Exact, matrices, ..LoadOptions::default() };
+fn runner(checkpoint: &Checkpoint, matrices: Option<Kind>, precision: Precision, devices: &[Device]) -> Runner {
+    let options = LoadOptions { precision, matrices, ..LoadOptions::default() };
     let model = Model::load_divided(checkpoint, devices, options, &mut |_| ()).unwrap();
     let cache = Some(DType::F32);
     Runner::new(model, RunnerOptions { room: 256, chunk: Some(24), cache, ..RunnerOptions::default() }).unwrap()
@@ -43,13 +43,13 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
 fn devices_find_together_what_one_finds() {
     let checkpoint = model();
     for kind in [Kind::Plain(DType::F32), Kind::Quant(Quant::Q8_0), Kind::Quant(Quant::Q4K)] {
-        let whole = logits(&mut runner(&checkpoint, Some(kind), &[Device::Cpu]));
+        let whole = logits(&mut runner(&checkpoint, Some(kind), Precision::Exact, &[Device::Cpu]));
         assert_eq!(whole.len(), 7 * 333);
         // Three; and eight of which some have the same head of keys.
         let many = if kind == Kind::Quant(Quant::Q4K) { 3 } else { 8 };
         let groups = common::groups().into_iter().chain([vec![Device::Cpu; 3], vec![Device::Cpu; many]]);
         for devices in groups {
-            let divided = logits(&mut runner(&checkpoint, Some(kind), &devices));
+            let divided = logits(&mut runner(&checkpoint, Some(kind), Precision::Exact, &devices));
             let size = whole.iter().fold(0f32, |most, x| most.max(x.abs()));
             let far = distance(&whole, &divided);
             println!("{kind} on {devices:?}: {far:.1e} of logits up to {size:.1}");
@@ -62,12 +62,42 @@ fn devices_find_together_what_one_finds() {
 fn the_small_model_too() {
     let Some(file) = common::model() else { return };
     let checkpoint = Checkpoint::open(file).unwrap();
-    let mut found = [1, 2, 3].map(|devices| logits(&mut runner(&checkpoint, None, &vec![Device::Cpu; devices])));
+    let mut found = [1, 2, 3].map(|devices| logits(&mut runner(&checkpoint, None, Precision::Exact, &vec![Device::Cpu; devices])));
     let whole = std::mem::take(&mut found[0]);
     for (devices, divided) in found.iter().enumerate().skip(1) {
         let far = distance(&whole, divided);
         println!("{} devices: {far:.1e}", devices + 1);
         assert!(far <= 2e-3, "{} devices: {far}", devices + 1);
+    }
+}
+
+/// Files of mostly 4 bits have values' matrices of more: queries, keys and values are then several products.
+#[test]
+fn matrices_of_several_types_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let [small, large, mixed] = ["small", "large", "mixed"].map(|name| dir.path().join(format!("{name}.gguf")));
+    model().write_gguf(&small, Some(Kind::Quant(Quant::Q4K)), |_, _| ()).unwrap();
+    model().write_gguf(&large, Some(Kind::Quant(Quant::Q8_0)), |_, _| ()).unwrap();
+    let [small, large] = [small, large].map(|file| Gguf::open(file).unwrap());
+    let is_large = |name: &str| ["attn_v.weight", "ffn_down.weight"].iter().any(|end| name.ends_with(end));
+    let tensors: Vec<_> =
+        small.tensors().map(|tensor| if is_large(tensor.name) { large.tensor(tensor.name).unwrap() } else { tensor }).collect();
+    let info = |tensor: &Tensor<'_>| TensorInfo { name: tensor.name.to_owned(), kind: tensor.kind, shape: tensor.shape.to_vec() };
+    let infos: Vec<_> = tensors.iter().map(info).collect();
+    let metadata: Vec<_> = small.metadata().map(|(key, value)| (key.into(), value)).collect();
+    let data = |index: usize| Ok::<_, warpwave_weights::Error>(tensors[index].bytes.into());
+    write_gguf(&mixed, &metadata, &infos, data, |_, _| ()).unwrap();
+
+    let checkpoint = Checkpoint::open(&mixed).unwrap();
+    let whole = logits(&mut runner(&checkpoint, None, Precision::Exact, &[Device::Cpu]));
+    let size = whole.iter().fold(0f32, |most, x| most.max(x.abs()));
+    for devices in common::groups().into_iter().chain([vec![Device::Cpu; 3]]) {
+        // Of 15 bits, or of f16, each part of a sum has a scale of its own.
+        for (precision, bound) in [(Precision::Exact, 1e-4), (Precision::Fast, 1e-2)] {
+            let far = distance(&whole, &logits(&mut runner(&checkpoint, None, precision, &devices)));
+            println!("{precision:?} on {devices:?}: {far:.1e} of logits up to {size:.1}");
+            assert!(size > 0.1 && far <= bound * size, "{precision:?} on {devices:?}: {far} of {size}");
+        }
     }
 }
 

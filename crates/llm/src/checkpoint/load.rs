@@ -3,19 +3,13 @@
 use warpwave_weights::{Kind, TensorInfo};
 
 use super::convert::{convert, target, to_f32};
-use super::error::{Result, bad_tensor};
+use super::error::Result;
 use super::{Checkpoint, Weight};
 
 impl Checkpoint {
     /// Whether there is a weight of this name.
     pub fn has(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
-    }
-
-    /// Bytes of a weight as [`Checkpoint::get_as`] gives it.
-    pub(crate) fn size_as(&self, name: &str, to: Option<Kind>) -> Result<usize> {
-        let info = self.info(name)?;
-        target(&info, to, self.is_tied()).bytes(&info.shape).map_err(|reason| bad_tensor(&self.path, name, reason))
     }
 
     /// A weight, as [`Checkpoint::write_gguf`] would write it.
