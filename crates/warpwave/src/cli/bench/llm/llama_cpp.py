@@ -1,14 +1,25 @@
 # llama.cpp beside us: reads a line of JSON with token ids, answers with the seconds of prompt and further tokens.
 # Arguments: the model, the threads, the tokens that there is room for.
-import json, os, sys
+import json, os, sys, tempfile
 
 try:
     import xllamacpp
 except ImportError as error:
     sys.exit(f"llama.cpp is not installed: {error}")
 
-# Its log would fill the terminal.
-os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+# Its log would fill the terminal: the end of it is shown if this fails.
+log, terminal = tempfile.TemporaryFile(), os.dup(2)
+os.dup2(log.fileno(), 2)
+
+
+def show(*error):
+    os.dup2(terminal, 2)
+    log.seek(0)
+    sys.stderr.write(b"".join(log.readlines()[-10:]).decode(errors="replace"))
+    sys.__excepthook__(*error)
+
+
+sys.excepthook = show
 parameters = xllamacpp.CommonParams()
 parameters.model.path = sys.argv[1]
 parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = int(sys.argv[2])
