@@ -4,7 +4,8 @@ use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+use std::time::{Duration, Instant};
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -92,6 +93,9 @@ pub struct MemoryInfo {
     /// All there is.
     pub total: usize,
 }
+
+/// After this time a call has reached the driver.
+const LONG_WAIT: Duration = Duration::from_millis(100);
 
 /// A GPU. Cheap to clone; usable from any thread.
 #[derive(Clone)]
@@ -229,9 +233,18 @@ impl Device {
         self == other || Arc::ptr_eq(self.driver(), other.driver()) && known()
     }
 
-    /// Held while a capture begins: until then no one starts to wait for the whole device.
-    pub(crate) fn unwaited(&self) -> RwLockWriteGuard<'_, ()> {
-        self.0.waits.write().unwrap_or_else(PoisonError::into_inner)
+    /// Held while a capture begins: meanwhile no one starts to wait for the whole device. None where someone waits for long: that one is
+    /// inside the driver, where a capture that begins harms neither, and what it waits for may need this thread.
+    pub(crate) fn unwaited(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        let started = Instant::now();
+        loop {
+            match self.0.waits.try_write() {
+                Ok(guard) => return Some(guard),
+                Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
+                Err(TryLockError::WouldBlock) if started.elapsed() > LONG_WAIT => return None,
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
     }
 
     pub(crate) fn is_capturing(&self) -> bool {

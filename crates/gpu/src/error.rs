@@ -178,7 +178,9 @@ pub enum Error {
         what: &'static str,
     },
     /// Something else in the program ended a capture.
-    #[error("the capture on {device} was ended from outside: something in this program waited for the whole device; capture again")]
+    #[error(
+        "the capture on {device} was ended from outside: most likely something in this program waited for the whole device; capture again"
+    )]
     CaptureEnded {
         /// The device.
         device: String,

@@ -317,21 +317,38 @@ fn waiting_for_the_device_is_refused_while_a_stream_is_captured() {
 #[test]
 fn captures_and_waits_for_the_device_in_other_threads_do_not_meet() {
     on_every_device(|place| {
-        let capturing = std::sync::atomic::AtomicBool::new(true);
+        let stream = place.device.stream().unwrap();
+        let mut buffer = stream.alloc_zeroed::<u32>(16).unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while capturing.load(std::sync::atomic::Ordering::Relaxed) {
-                    match place.device.synchronize() {
-                        Ok(()) | Err(Error::Capturing { .. }) => std::thread::yield_now(),
-                        Err(error) => panic!("{error}"),
-                    }
+            let captures = scope.spawn(|| {
+                for i in 0..300 {
+                    stream.capture_graph(|s| s.fill(&mut buffer, i)).unwrap();
                 }
             });
-            let stream = place.device.stream().unwrap();
-            let mut buffer = stream.alloc_zeroed::<u32>(16).unwrap();
-            let captured: Vec<_> = (0..300).map(|i| stream.capture_graph(|s| s.fill(&mut buffer, i)).map(drop)).collect();
-            capturing.store(false, std::sync::atomic::Ordering::Relaxed);
-            assert_eq!(captured.into_iter().find_map(Result::err).map(|error| error.to_string()), None);
+            while !captures.is_finished() {
+                match place.device.synchronize() {
+                    Ok(()) | Err(Error::Capturing { .. }) => std::thread::yield_now(),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn a_capture_begins_though_another_thread_waits_for_what_needs_this_one() {
+    on_every_device(|place| {
+        let stream = place.device.stream().unwrap();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        stream.on_host(move || _ = gone.recv()).unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| place.device.synchronize());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let other = place.device.stream().unwrap();
+            let graph = other.capture_graph(|_| Ok(()));
+            go.send(()).unwrap();
+            graph.unwrap();
+            waits.join().unwrap().unwrap();
         });
     });
 }

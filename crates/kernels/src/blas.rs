@@ -223,9 +223,9 @@ struct Idle(Handle, Create, String);
 unsafe impl Send for Idle {}
 
 impl Lent {
-    /// The device is current.
-    fn new(create: Create, device: &Device) -> Result<Lent, c_int> {
-        let device = device.name().to_owned();
+    /// For a device of this name, which is current.
+    fn new(create: Create, device: &str) -> Result<Lent, c_int> {
+        let device = device.to_owned();
         let mut idle = held(&IDLE);
         let known = idle.iter().position(|Idle(_, of, on)| std::ptr::fn_addr_eq(*of, create) && *on == device);
         if let Some(known) = known {
@@ -301,12 +301,12 @@ impl Blas {
         match driver.vendor() {
             Vendor::Nvidia => {
                 let functions = LtFunctions::of_library(&library, search.what)?;
-                let handle = Lent::new(functions.create, device).map_err(failed)?;
+                let handle = Lent::new(functions.create, device.name()).map_err(failed)?;
                 Ok(Blas::Lt { functions, handle, plans: Mutex::default() })
             }
             Vendor::Amd => {
                 let functions = RocFunctions::of_library(&library, search.what)?;
-                let handle = Lent::new(functions.create, device).map_err(failed)?;
+                let handle = Lent::new(functions.create, device.name()).map_err(failed)?;
                 Ok(Blas::Roc { functions, handle: Mutex::new(handle) })
             }
         }
@@ -581,6 +581,24 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn a_handle_goes_to_the_next_of_its_device() {
+        unsafe extern "C" fn create(out: *mut Handle) -> c_int {
+            static MADE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+            let number = MADE.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+            // SAFETY: the caller's output.
+            unsafe { out.write(std::ptr::without_provenance_mut(number)) };
+            0
+        }
+        let lent = |device: &str| Lent::new(create, device).unwrap();
+        let number = |lent: &Lent| lent.raw.addr();
+        let (first, second) = (lent("one"), lent("one"));
+        assert_eq!((number(&first), number(&second)), (1, 2));
+        drop(first);
+        assert_eq!(number(&lent("other")), 3);
+        assert_eq!(number(&lent("one")), 1);
+    }
 
     /// The headers belong to large packages: where they are not, the test is skipped.
     fn missing(what: &str) {

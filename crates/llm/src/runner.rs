@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::model::{Model, Wanted};
 
 /// How often a capture that something else in the program ended is tried again.
-const CAPTURES: usize = 8;
+const CAPTURES: usize = 2;
 
 /// How a runner works.
 #[derive(Debug, Clone, Copy)]
@@ -173,6 +173,11 @@ impl Runner {
         &self.model
     }
 
+    /// Graphs that were captured: of steps that are launched as one from now on.
+    pub fn graphs(&self) -> usize {
+        self.graphs.len()
+    }
+
     /// Whether steps of one token are launched as graphs from now on; captured ones stay.
     pub fn use_graphs(&mut self, on: bool) {
         self.captures = on;
@@ -313,6 +318,8 @@ impl Runner {
                 self.captures = false;
                 self.graphs.clear();
             }
+            // The next step tries again.
+            Err(Error::Gpu(warpwave_gpu::Error::CaptureEnded { .. })) => (),
             Err(error) => return Err(error),
         }
         Ok(logits)

@@ -163,6 +163,7 @@ fn pieces_batches_and_graphs_change_nothing() {
             let model = Model::load(&checkpoint, &device, LoadOptions::default(), &mut |_| ()).unwrap();
             let mut runner = Runner::new(model, RunnerOptions { room: 512, chunk: Some(chunk), graphs, cache: None }).unwrap();
             assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy, "pieces of {chunk} on {device}");
+            assert_eq!(runner.graphs() > 0, graphs && !device.is_cpu(), "graphs on {device}");
             assert_eq!(together(&mut runner, &expected.greedy), [expected.greedy.clone(), expected.greedy.clone()], "two on {device}");
         }
     }

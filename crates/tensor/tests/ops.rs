@@ -232,13 +232,16 @@ fn captures_go_on_while_others_come_and_go() {
             let mut x = Tensor::new(&[1f32; 256], &[256], &device).unwrap();
             x.scale_in_place(1.0).unwrap();
             let mut captured = 0;
-            while !others.is_finished() {
+            loop {
                 let graph = gpu.stream.capture_graph(|_| {
                     (0..20).for_each(|_| x.scale_in_place(1.0).unwrap());
                     Ok(())
                 });
                 graph.unwrap();
                 captured += 1;
+                if others.is_finished() {
+                    break;
+                }
             }
             println!("{device}: {captured} captures");
         });

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{CompileError, Job, defines, line_directive};
+use super::{CompileError, Job, beginning, defines};
 use crate::headers;
 use crate::toolchain::ClangTool;
 use crate::translate::TranslatedSource;
@@ -64,7 +64,7 @@ pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
     let format = if job.target.is_generic() { 6 } else { 5 };
     flags.push(format!("-mcode-object-version={format}"));
     flags.push(format!("-DWARPWAVE_CODE_OBJECT_VERSION={format}"));
-    flags.extend(defines(job, |_| true));
+    flags.extend(defines(job));
     flags.extend(job.source.folder().map(|f| format!("-iquote{}", absolute(f).display())));
     flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", absolute(f).display())));
     flags.extend([
@@ -134,7 +134,7 @@ fn write_inputs(job: &Job<'_>, text: &TranslatedSource<'_>, work: &TempDir) -> R
     let write = |path: &Path, text: &str| std::fs::write(path, text).map_err(|e| io("cannot write temporary files", e));
     let source = job.source;
     let main = work.path().join("main.hip");
-    write(&main, &(line_directive(source.name()) + &text.main))?;
+    write(&main, &(beginning(source) + &text.main))?;
     let mut roots = Vec::new();
     let mut map = |virtual_path: &Path, text: &str| {
         let real = work.path().join(format!("file{}", roots.len()));

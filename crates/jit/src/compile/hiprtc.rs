@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 use warpwave_gpu::Vendor;
 
-use super::{CompileError, Job, defines, line_directive};
+use super::{CompileError, Job, beginning, defines, line_directive};
 use crate::headers;
 use crate::rtc::{self, Output};
 use crate::source::KernelSource;
@@ -50,7 +50,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
     let mut flags = vec![format!("--offload-arch={}", job.target)];
     flags.extend(["-O3", "-std=c++17"].map(str::to_owned));
-    flags.extend(defines(job, is_for_headers));
+    flags.extend(defines(job));
     flags.extend(job.source.folder().map(|f| format!("-iquote{}", f.display())));
     flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", f.display())));
     flags.extend(job.source.options().iter().cloned());
@@ -64,7 +64,7 @@ pub(super) fn compile(job: &Job<'_>, translated: &TranslatedSource<'_>, tool: &R
     let compiler = format!("hipRTC {}.{}", version.0, version.1);
     guard(job, &compiler, version)?;
     let source = job.source;
-    let text = format!("#include \"{}\"\n{}{}", headers::PRELUDE, macros(source), line_directive(source.name())) + &translated.main;
+    let text = format!("#include \"{}\"\n{}", headers::PRELUDE, beginning(source)) + &translated.main;
     let mut given: Vec<(&str, &str)> =
         ["warpwave_prelude.h", "warpwave/hiprtc.h"].iter().filter_map(|n| Some((*n, headers::text(n)?))).collect();
     for name in source.unresolved() {
@@ -92,18 +92,6 @@ pub(super) fn compile(job: &Job<'_>, translated: &TranslatedSource<'_>, tool: &R
         log: outcome.log,
         help: None,
     })
-}
-
-/// Whether the headers in front of the source are to see a macro: a name of the implementation's, or of ours.
-fn is_for_headers(name: &str) -> bool {
-    name.starts_with('_') || name.starts_with("WARPWAVE")
-}
-
-/// The source's other macros. As options they would change HIP's own headers, whose templates have parameters called `T` and `U`.
-fn macros(source: &KernelSource) -> String {
-    let others = source.defines().iter().filter(|(name, _)| !is_for_headers(name));
-    // As in an option, a macro ends with its line.
-    others.map(|(name, value)| format!("#define {name} {}\n", value.lines().next().unwrap_or_default())).collect()
 }
 
 /// A folder with the included files as they were translated; none where they are the same.

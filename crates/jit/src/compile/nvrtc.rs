@@ -21,7 +21,7 @@ pub(super) fn flags(job: &Job<'_>, tool: &RtcTool) -> Vec<String> {
     if output(job) == Output::Code {
         flags.push("--ptxas-options=-v".to_owned());
     }
-    flags.extend(defines(job, |_| true));
+    flags.extend(defines(job));
     flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", f.display())));
     flags.extend(tool.include_dirs.iter().map(|f| format!("-I{}", f.display())));
     flags.extend(job.source.options().iter().cloned());
