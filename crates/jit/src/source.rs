@@ -107,7 +107,7 @@ impl KernelSource {
         Ok(self)
     }
 
-    /// Defines a macro, as `-Dname=value`. For AMD, headers that stand in front of every source do not see it unless its name is theirs.
+    /// Defines a macro, as `-Dname=value`. Headers that the compiler puts in front of every source do not see it unless its name is like theirs.
     pub fn define(mut self, name: impl Into<String>, value: impl Into<String>) -> KernelSource {
         self.defines.push((name.into(), value.into()));
         self

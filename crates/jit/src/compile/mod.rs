@@ -219,26 +219,26 @@ pub fn key_material(job: &Job<'_>, tool: &Tool) -> Vec<(String, String)> {
     parts
 }
 
-/// `-Dname=value` for macros: the source's own, after those every compiler gets. For AMD, [`beginning`] has most of them.
+/// `-Dname=value` for the macros that every compiler gets, and for those of the source's own that headers are to see. [`beginning`] has the
+/// others.
 fn defines(job: &Job<'_>) -> Vec<String> {
     let mut all = vec![format!("-DWARPWAVE_WAVE_SIZE={}", job.target.wave_size())];
-    let amd = job.target.vendor() == Vendor::Amd;
-    if amd {
+    if job.target.vendor() == Vendor::Amd {
         // Every AMD target parses into a version; 0 would only make the device library choose its oldest code.
         all.push(format!("-DWARPWAVE_ISA_VERSION={}", job.target.amd_isa_version().unwrap_or(0)));
     }
-    let own = job.source.defines().iter().filter(|(name, _)| !amd || is_for_headers(name));
+    let own = job.source.defines().iter().filter(|(name, _)| is_for_headers(name));
     all.extend(own.map(|(name, value)| format!("-D{name}={value}")));
     all
 }
 
-/// Whether the headers in front of a source are to see a macro: a name of the compiler's, of HIP's, or of ours.
+/// Whether the headers in front of a source are to see a macro: a name of the compiler's, of a vendor's, or of ours.
 fn is_for_headers(name: &str) -> bool {
-    ["_", "HIP", "ROCM", "WARPWAVE"].iter().any(|start| name.starts_with(start)) || name == "NDEBUG"
+    ["_", "CUDA", "HIP", "NV", "ROCM", "WARPWAVE"].iter().any(|start| name.starts_with(start)) || name == "NDEBUG"
 }
 
-/// What stands between the headers and a source for AMD: its macros. As options they would change the headers, HIP's own and ours, whose
-/// templates have parameters called `T` and `U`.
+/// What stands in front of a source, behind the headers that every source gets: its macros. As options they would change those headers, the
+/// compilers' own and ours, whose templates have parameters called `T` and `U`.
 fn beginning(source: &KernelSource) -> String {
     let own = source.defines().iter().filter(|(name, _)| !is_for_headers(name));
     // As in an option, a macro ends with its line.

@@ -2,11 +2,9 @@
 //!
 //! `sm_NN` gives machine code, never PTX: what a driver compiles while it loads is a cost no cache of ours could save.
 
-use std::borrow::Cow;
-
 use warpwave_gpu::Vendor;
 
-use super::{CompileError, Compiled, Job, defines, line_directive};
+use super::{CompileError, Compiled, Job, beginning, defines};
 use crate::headers;
 use crate::rtc::{self, Output};
 use crate::toolchain::RtcTool;
@@ -42,10 +40,8 @@ pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String)
         .collect();
     // NVRTC looks for quoted includes in the folder its program's name says. A text has none, and must not find files that no
     // cache key covers.
-    let (name, text) = match job.source.folder() {
-        Some(_) => (job.source.name(), Cow::Borrowed(job.source.text())),
-        None => (TEXT_NAME, Cow::Owned(line_directive(job.source.name()) + job.source.text())),
-    };
+    let name = job.source.folder().map_or(TEXT_NAME, |_| job.source.name());
+    let text = beginning(job.source) + job.source.text();
     let mut flags = flags(job, tool);
     // Newer ones have a cache of their own, and what comes out of it has no account of registers and spills.
     if rtc::version(&table)? >= (12, 9) {
