@@ -10,9 +10,6 @@ use warpwave_tensor::{BLOCK, Device, Gpu, KvCache, Step, StepNumbers, Tensor};
 use crate::error::{Error, Result};
 use crate::model::{Model, Wanted};
 
-/// How often a capture that something else in the program ended is tried again.
-const CAPTURES: usize = 2;
-
 /// How a runner works.
 #[derive(Debug, Clone, Copy)]
 pub struct RunnerOptions {
@@ -300,12 +297,6 @@ impl Runner {
         let logits = self.pinned_step(numbers, &pinned, &gpu)?;
         let short = |error: Error| error.at(|| "a captured step".to_owned(), 0);
         let mut captured = self.capture(numbers, &pinned, &gpu).map_err(short);
-        for _ in 0..CAPTURES {
-            // Someone else in this program waited for the whole device.
-            if let Err(Error::Gpu(warpwave_gpu::Error::CaptureEnded { .. })) = captured {
-                captured = self.capture(numbers, &pinned, &gpu).map_err(short);
-            }
-        }
         if let Err(Error::OutOfMemory { .. }) = captured {
             // Within a capture the pool cannot give back what it holds.
             self.model.device().trim()?;
@@ -318,7 +309,7 @@ impl Runner {
                 self.captures = false;
                 self.graphs.clear();
             }
-            // The next step tries again.
+            // Someone else in this program waited for the whole device: the next step tries again.
             Err(Error::Gpu(warpwave_gpu::Error::CaptureEnded { .. })) => (),
             Err(error) => return Err(error),
         }
