@@ -1,8 +1,16 @@
-//! Attention of many queries.
+//! Attention of many queries, whole and in its parts.
 
-use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, View, ViewMut};
+use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Packed, View, ViewMut};
 
-use super::case::{Bench, Case, Run, Sizes, Work, torch_type};
+use super::case::{Bench, Case, Run, Sizes, Work, scattered, torch_type};
+
+/// How sequences lie: as a batch, their keys in blocks of so many all over a pool, or one behind the other.
+#[derive(Clone, Copy)]
+enum Lying {
+    Batch,
+    Blocks(usize),
+    Packed,
+}
 
 /// A call: how many sequences of how many queries and keys, heads of both, the head's size.
 #[derive(Clone, Copy)]
@@ -13,10 +21,11 @@ struct Call {
     heads: (usize, usize),
     dim: usize,
     causal: bool,
+    lying: Lying,
 }
 
 pub fn cases(sizes: Sizes) -> Vec<Case> {
-    let usual = Call { dtype: DType::Bf16, sequences: 2, len: 8192, heads: (16, 16), dim: 128, causal: false };
+    let usual = Call { dtype: DType::Bf16, sequences: 2, len: 8192, heads: (16, 16), dim: 128, causal: false, lying: Lying::Batch };
     let mut calls = Vec::new();
     for causal in [false, true] {
         let usual = Call { causal, ..usual };
@@ -26,36 +35,64 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     let causal = Call { causal: true, ..usual };
     calls.extend([Call { dtype: DType::F16, ..causal }, Call { heads: (32, 8), sequences: 1, ..causal }]);
     calls.push(Call { dtype: DType::F32, len: 4096, ..usual });
+    calls.push(Call { heads: (32, 8), sequences: 1, lying: Lying::Blocks(16), ..causal });
+    calls.push(Call { sequences: 8, len: 2048, lying: Lying::Packed, ..causal });
     // PyTorch's own ways: FlashAttention-2, and cuDNN's; of f32 it has neither.
     let ways = |dtype| match dtype {
         DType::F32 => &[("EFFICIENT_ATTENTION", "memory-efficient")][..],
         _ => &[("FLASH_ATTENTION", "FlashAttention-2"), ("CUDNN_ATTENTION", "cuDNN")],
     };
-    calls.into_iter().flat_map(|call| ways(call.dtype).iter().map(move |way| case(sizes, call, *way))).collect()
+    let whole = calls.into_iter().flat_map(|call| ways(call.dtype).iter().map(move |way| case(sizes, call, *way)));
+    whole.chain([true, false].map(|scores| part(sizes, scores))).collect()
 }
 
 fn case(sizes: Sizes, call: Call, (backend, peer): (&str, &str)) -> Case {
-    let Call { dtype, heads: (heads, kv_heads), dim, causal, .. } = call;
+    let Call { dtype, heads: (heads, kv_heads), dim, causal, lying, .. } = call;
     let (sequences, len) = (sizes.of(call.sequences, 1), sizes.of(call.len, 64));
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
-        let shape = move |heads: usize| Layout::contiguous(&[sequences, len, heads, dim]);
+        let rows = |heads: usize| match lying {
+            Lying::Packed => Layout::contiguous(&[sequences * len, heads, dim]),
+            _ => Layout::contiguous(&[sequences, len, heads, dim]),
+        };
+        let (q_layout, mut kv_layout) = (rows(heads)?, rows(kv_heads)?);
+        // Where each sequence's blocks are, or where each sequence starts.
+        let (table, table_layout) = match lying {
+            Lying::Batch => (vec![], Layout::contiguous(&[0])?),
+            Lying::Blocks(block) => {
+                kv_layout = Layout::contiguous(&[sequences * len / block, block, kv_heads, dim])?;
+                (scattered(sequences * len / block), Layout::contiguous(&[sequences, len / block])?)
+            }
+            Lying::Packed => ((0..=sequences).map(|i| (i * len) as u32).collect(), Layout::contiguous(&[sequences + 1])?),
+        };
+        let table = stream.upload(&table)?;
         let (q_len, kv_len) = (sequences * len * heads * dim, sequences * len * kv_heads * dim);
         let (q, k, v) = (bench.normal(dtype, q_len)?, bench.normal(dtype, kv_len)?, bench.normal(dtype, kv_len)?);
         let mut out = bench.room(dtype, q_len)?;
         let options = AttentionOptions { causal, ..AttentionOptions::new(1.0 / (dim as f32).sqrt()) };
         let run: Run = Box::new(move || {
-            let keys = View::of_bytes(&k, dtype, shape(kv_heads)?)?;
-            let values = View::of_bytes(&v, dtype, shape(kv_heads)?)?;
-            let keys = KeyValues { keys, values, table: None, lengths: None };
-            let mut out = ViewMut::of_bytes(&mut out, dtype, shape(heads)?)?;
-            Ok(kernels.attention(&stream, &View::of_bytes(&q, dtype, shape(heads)?)?, &keys, &options, &mut out, None)?)
+            let (keys, values) = (View::of_bytes(&k, dtype, kv_layout)?, View::of_bytes(&v, dtype, kv_layout)?);
+            let (q, mut out) = (View::of_bytes(&q, dtype, q_layout)?, ViewMut::of_bytes(&mut out, dtype, q_layout)?);
+            let table = View::new(&table, table_layout)?;
+            let paged = matches!(lying, Lying::Blocks(_)).then_some(table);
+            let keys = KeyValues { keys, values, table: paged, lengths: None };
+            if let Lying::Packed = lying {
+                let packed = Packed { queries: table, longest: len, keys: Some(table) };
+                return Ok(kernels.attention_packed(&stream, &q, &keys, &packed, &options, &mut out, None)?);
+            }
+            Ok(kernels.attention(&stream, &q, &keys, &options, &mut out, None)?)
         });
         Ok(run)
     };
     let flops = 4 * sequences * heads * len * len * dim / if causal { 2 } else { 1 };
     let shape = if heads == kv_heads { format!("{heads}") } else { format!("{heads}/{kv_heads}") };
-    let name = format!("attention{} {dtype} {sequences}x{len}x{shape}x{dim}, {peer}", if causal { " causal" } else { "" });
+    // PyTorch has each sequence's keys in a row, and as many for each.
+    let how = match lying {
+        Lying::Batch => String::new(),
+        Lying::Blocks(block) => format!(" in blocks of {block}"),
+        Lying::Packed => " packed".to_owned(),
+    };
+    let name = format!("attention{} {dtype} {sequences}x{len}x{shape}x{dim}{how}, {peer}", if causal { " causal" } else { "" });
     let tensor = |heads: usize| format!("randn({sequences}, {len}, {heads}, {dim}, dtype={}).transpose(1, 2)", torch_type(dtype));
     let setup = format!(
         "from torch.nn.attention import sdpa_kernel, SDPBackend\n\
@@ -68,4 +105,28 @@ fn case(sizes: Sizes, call: Call, (backend, peer): (&str, &str)) -> Case {
         if heads == kv_heads { "False" } else { "True" },
     );
     Case::new(name, Work::Flops(flops as u64), make).torch(setup, "run()")
+}
+
+/// The scores alone, or the sum that they are the weights of.
+fn part(sizes: Sizes, scores: bool) -> Case {
+    let (dtype, len, heads, dim) = (DType::Bf16, sizes.of(1024, 16), sizes.of(16, 2), 128);
+    let make = move |bench: &Bench| {
+        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+        let (rows, square) = (Layout::contiguous(&[1, len, heads, dim])?, Layout::contiguous(&[1, heads, len, len])?);
+        let (from, to) = if scores { (rows, square) } else { (square, rows) };
+        let (a, b, mut out) = (bench.normal(dtype, from.len())?, bench.normal(dtype, rows.len())?, bench.room(dtype, to.len())?);
+        let run: Run = Box::new(move || {
+            let (a, b) = (View::of_bytes(&a, dtype, from)?, View::of_bytes(&b, dtype, rows)?);
+            let mut out = ViewMut::of_bytes(&mut out, dtype, to)?;
+            match scores {
+                true => Ok(kernels.attention_scores(&stream, (&a, &b), 0.125, None, &mut out)?),
+                false => Ok(kernels.weighted_sum(&stream, &a, &b, &mut out)?),
+            }
+        });
+        Ok(run)
+    };
+    let (op, columns, call) = if scores { ("attention_scores", dim, "(a * 0.125) @ b.mT") } else { ("weighted_sum", len, "a @ b") };
+    let setup =
+        format!("a = randn(1, {heads}, {len}, {columns}, dtype={0}); b = randn(1, {heads}, {len}, {dim}, dtype={0})", torch_type(dtype));
+    Case::new(format!("{op} {dtype} 1x{len}x{heads}x{dim}"), Work::Flops((2 * heads * len * len * dim) as u64), make).torch(setup, call)
 }

@@ -117,6 +117,11 @@ impl Bench {
     }
 }
 
+/// The blocks of a pool, every one somewhere else: a step that shares no factor with their number visits them all.
+pub fn scattered(blocks: usize) -> Vec<u32> {
+    (0..blocks).map(|i| (i * 10_007 % blocks) as u32).collect()
+}
+
 /// The name of a type in PyTorch.
 pub fn torch_type(dtype: DType) -> &'static str {
     match dtype {

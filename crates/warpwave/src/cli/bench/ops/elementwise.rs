@@ -1,7 +1,7 @@
 //! Elementwise operations.
 
 use warpwave_gpu::Buffer;
-use warpwave_kernels::{Binary, DType, Layout, Unary, View, ViewMut};
+use warpwave_kernels::{Binary, DType, Layout, Scalar, Unary, View, ViewMut};
 
 use super::case::{Bench, Case, Run, Sizes, Work, torch_type};
 
@@ -16,9 +16,11 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         (Unary::Exp, "torch.exp(x)"),
         (Unary::Log, "torch.log(x)"),
         (Unary::Sin, "torch.sin(x)"),
+        (Unary::Cos, "torch.cos(x)"),
         (Unary::Tanh, "torch.tanh(x)"),
         (Unary::Neg, "torch.neg(x)"),
         (Unary::Recip, "torch.reciprocal(x)"),
+        (Unary::Sqr, "torch.square(x)"),
         (Unary::Sqrt, "torch.sqrt(x)"),
         (Unary::Rsqrt, "torch.rsqrt(x)"),
         (Unary::Gelu, "F.gelu(x, approximate='tanh')"),
@@ -29,23 +31,36 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         (Unary::Sigmoid, "torch.sigmoid(x)"),
         (Unary::Abs, "torch.abs(x)"),
         (Unary::Floor, "torch.floor(x)"),
+        (Unary::Ceil, "torch.ceil(x)"),
         (Unary::Round, "torch.round(x)"),
         (Unary::Sign, "torch.sign(x)"),
         (Unary::Elu(1.0), "F.elu(x)"),
         (Unary::Powf(2.5), "torch.pow(x, 2.5)"),
+        (Unary::Clamp(Scalar::Float(-0.5), Scalar::Float(1.0)), "torch.clamp(x, -0.5, 1.0)"),
     ] {
         cases.extend([F32, Bf16].map(|dtype| unary(sizes, op, dtype, call)));
     }
     cases.extend([F16, F64].map(|dtype| unary(sizes, Unary::Silu, dtype, "F.silu(x)")));
     for (op, call) in [
         (Binary::Add, "torch.add(a, b)"),
+        (Binary::Sub, "torch.sub(a, b)"),
         (Binary::Mul, "torch.mul(a, b)"),
         (Binary::Div, "torch.div(a, b)"),
         (Binary::Max, "torch.maximum(a, b)"),
+        (Binary::Min, "torch.minimum(a, b)"),
         (Binary::Pow, "torch.pow(a, b)"),
         (Binary::Lt, "torch.lt(a, b)"),
     ] {
         cases.extend([F32, Bf16].map(|dtype| binary(sizes, op, dtype, call)));
+    }
+    for (op, call) in [
+        (Binary::Eq, "torch.eq(a, b)"),
+        (Binary::Ne, "torch.ne(a, b)"),
+        (Binary::Le, "torch.le(a, b)"),
+        (Binary::Gt, "torch.gt(a, b)"),
+        (Binary::Ge, "torch.ge(a, b)"),
+    ] {
+        cases.push(binary(sizes, op, Bf16, call));
     }
     cases.extend([F64, I32, I64, U8].map(|dtype| binary(sizes, Binary::Add, dtype, "torch.add(a, b)")));
     cases.extend([F32, Bf16].map(|dtype| select(sizes, dtype)));
@@ -65,7 +80,9 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     ] {
         cases.push(cast(sizes, from, to));
     }
-    cases.extend([(F32, DType::F8E4M3), (DType::F8E4M3, Bf16)].map(|(from, to)| cast(sizes, from, to)));
+    for fp8 in [DType::F8E4M3, DType::F8E5M2] {
+        cases.extend([(F32, fp8), (fp8, Bf16)].map(|(from, to)| cast(sizes, from, to)));
+    }
     cases
 }
 

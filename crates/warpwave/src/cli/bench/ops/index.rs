@@ -1,7 +1,7 @@
 //! Elements by their indices, and rows in order.
 
 use warpwave_gpu::{Buffer, Slice};
-use warpwave_kernels::{DType, Layout, View, ViewMut};
+use warpwave_kernels::{Binary, DType, Kernels, Layout, View, ViewMut};
 
 use super::super::super::Failure;
 use super::case::{Bench, Case, Run, Sizes, Work, torch_type};
@@ -14,6 +14,8 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         embedding(sizes, table, sizes.of(4096, 16), true),
         index_select(sizes),
         gather(sizes),
+        scatter(sizes, false),
+        scatter(sizes, true),
         masked_fill(sizes, Bf16),
         index_add(sizes),
         topk(F32, sizes.of(16_384, 4), sizes.of(4096, 512), 8),
@@ -35,7 +37,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
 }
 
 /// Indices below a limit, each made by the multiplication of a random number.
-fn ids(bench: &Bench, count: usize, limit: usize) -> Result<Buffer<u32>, Failure> {
+pub fn ids(bench: &Bench, count: usize, limit: usize) -> Result<Buffer<u32>, Failure> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -102,6 +104,34 @@ fn gather(sizes: Sizes) -> Case {
     let setup = format!("x = randn({rows}, {columns}); i = randn({rows}, {columns}).argsort(dim=1)");
     Case::new(format!("gather {dtype} {rows}x{columns}"), Work::Bytes((rows * columns * 16) as u64), make)
         .torch(setup, "torch.gather(x, 1, i)")
+}
+
+/// Each element to a place of its own, or two to a place, where they are added.
+fn scatter(sizes: Sizes, add: bool) -> Case {
+    let (dtype, rows, columns) = (DType::F32, sizes.of(16_384, 16), sizes.of(4096, 64));
+    let make = move |bench: &Bench| {
+        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+        let (x, mut out) = (bench.normal(dtype, rows * columns)?, bench.normal(dtype, rows * columns)?);
+        let layout = Layout::contiguous(&[rows, columns])?;
+        let mut ids = bench.stream.alloc::<i64>(rows * columns)?;
+        let mut places = ViewMut::new(&mut ids, layout)?;
+        kernels.argsort(&stream, &View::of_bytes(&x, dtype, layout)?, false, &mut places)?;
+        if add {
+            let two = stream.upload(&[2i64])?;
+            let twos = View::new(&two, Layout::contiguous(&[1])?.broadcast_to(&[rows, columns])?)?;
+            kernels.binary_in_place(&stream, Binary::Div, &mut places, &twos)?;
+        }
+        let scattered = if add { Kernels::scatter_add } else { Kernels::scatter };
+        let run: Run = Box::new(move || {
+            let (x, ids) = (View::of_bytes(&x, dtype, layout)?, View::new(&ids, layout)?);
+            Ok(scattered(&kernels, &stream, &mut ViewMut::of_bytes(&mut out, dtype, layout)?, &ids, &x, 1)?)
+        });
+        Ok(run)
+    };
+    let (op, half) = if add { ("scatter_add", " // 2") } else { ("scatter", "") };
+    // Ours gives the same in every run; PyTorch adds in no certain order.
+    let setup = format!("o = randn({rows}, {columns}); x = randn({rows}, {columns}); i = randn({rows}, {columns}).argsort(dim=1){half}");
+    Case::new(format!("{op} {dtype} {rows}x{columns}"), Work::Small, make).torch(setup, format!("o.{op}_(1, i, x)"))
 }
 
 fn masked_fill(sizes: Sizes, dtype: DType) -> Case {

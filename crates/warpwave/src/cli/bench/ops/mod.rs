@@ -225,7 +225,8 @@ fn report(context: &mut Context<'_>, json: bool, model: &str, peer: Option<&str>
     }
     let beside = peer.map_or_else(String::new, |peer| format!(", beside {peer}"));
     writeln!(context.out, "{model}, copies at {ceiling:.0} GB/s{beside}")?;
-    writeln!(context.out, "{:52} {:>9}         {:>8} {:>9} {:>7}", "", "ours", "ceiling", "peer", "x peer")?;
+    let wide = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    writeln!(context.out, "{:wide$} {:>9}         {:>8} {:>9} {:>7}", "", "ours", "ceiling", "peer", "x peer")?;
     for row in rows {
         let share = row.share(ceiling).map_or_else(|| "-".to_owned(), |share| format!("{share:.3}"));
         let peer = match &row.peer {
@@ -234,7 +235,7 @@ fn report(context: &mut Context<'_>, json: bool, model: &str, peer: Option<&str>
             Some(Err(_)) => "failed".to_owned(),
         };
         let ratio = row.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"));
-        writeln!(context.out, "{:52} {:>9.1} {:7} {share:>8} {peer:>9} {ratio:>7}", row.name, row.figure(row.seconds), row.unit())?;
+        writeln!(context.out, "{:wide$} {:>9.1} {:7} {share:>8} {peer:>9} {ratio:>7}", row.name, row.figure(row.seconds), row.unit())?;
     }
     for row in rows {
         if let Some(Err(reason)) = &row.peer {

@@ -14,6 +14,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     for quant in &types {
         cases.extend([DType::F32, DType::F16].map(|dtype| dequantise(*quant, dtype, large, large)));
     }
+    cases.extend([Quant::Q4K, Quant::Q8_0].map(|quant| dequantise(quant, DType::Bf16, large, large)));
     for quant in &types {
         for activations in [Activations::Exact, Activations::Int8] {
             cases.push(product(*quant, activations, large, large, 1));
@@ -35,6 +36,10 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         cases.push(product(quant, Activations::Int8, medium, medium, sizes.of(512, 16)));
         cases.push(quantise(quant, large, large));
     }
+    for quant in [Quant::Q4K, Quant::Q8_0] {
+        cases.extend([8, 16].map(|vectors| product(quant, Activations::Exact, large, large, vectors)));
+    }
+    cases.push(product_q8(Quant::Q4K, large, large));
     cases
 }
 
@@ -149,7 +154,28 @@ fn product(quant: Quant, activations: Activations, rows: usize, columns: usize, 
         0..=8 => Work::Bytes((bytes(quant, rows, columns) + 2 * vectors * (rows + columns)) as u64),
         _ => Work::Flops(2 * (rows * columns * vectors) as u64),
     };
-    Case::new(format!("quant_matmul {quant} {how} {rows}x{columns} with {vectors}"), work, make).torch(
+    let name = format!("quant_matmul {quant} {how} {rows}x{columns} with {vectors}");
+    beside_bf16(Case::new(name, work, make), rows, columns, vectors)
+}
+
+/// With one vector that is quantised already.
+fn product_q8(quant: Quant, rows: usize, columns: usize) -> Case {
+    let make = move |bench: &Bench| {
+        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
+        let (weights, x) = (Weights::new(bench, quant, rows, columns)?, Weights::new(bench, Quant::Q8_1, 1, columns)?);
+        let mut out = bench.room(DType::Bf16, rows)?;
+        let run: Run = Box::new(move || {
+            let mut out = ViewMut::of_bytes(&mut out, DType::Bf16, Layout::contiguous(&[1, rows])?)?;
+            Ok(kernels.quant_matmul_q8(&stream, &weights.view()?, &x.view()?, &mut out)?)
+        });
+        Ok(run)
+    };
+    let work = Work::Bytes((bytes(quant, rows, columns) + bytes(Quant::Q8_1, 1, columns) + 2 * rows) as u64);
+    beside_bf16(Case::new(format!("quant_matmul_q8 {quant} {rows}x{columns} with 1"), work, make), rows, columns, 1)
+}
+
+fn beside_bf16(case: Case, rows: usize, columns: usize, vectors: usize) -> Case {
+    case.torch(
         format!("w = randn({rows}, {columns}, dtype=torch.bfloat16); x = randn({vectors}, {columns}, dtype=torch.bfloat16)"),
         "x @ w.t()",
     )
