@@ -1,6 +1,7 @@
 //! The command line: what is asked, what is printed, and the exit code.
 //!
-//! Exit codes: 0 done, 1 failed, 2 used wrongly. Facts go to standard output, everything else to standard error.
+//! Exit codes: 0 done, 1 failed, 2 used wrongly. Facts go to standard output, everything else to standard error. A reader that closes
+//! standard output, as `head` does, has what it wanted: the command ends there, quietly and with 0.
 
 mod bench;
 mod cache;
@@ -51,13 +52,13 @@ enum Command {
     Run(run::Args),
     /// Look into the kernel cache, or empty it.
     Cache(cache::Args),
-    /// Measure this layer beside raw driver calls in the same run.
+    /// Measure this layer, the kernel library and language models.
     Bench(bench::Args),
     /// Go on with a text by a language model.
     Generate(llm::generate::Args),
     /// Talk with a language model.
     Chat(llm::chat::Args),
-    /// Look at language models, convert them, fetch the default one.
+    /// Look at language models, convert them, fetch them.
     Model(llm::model::Args),
     /// Find the kernels' fastest settings on a GPU, and keep them for its model.
     Tune(tune::Args),
@@ -87,6 +88,31 @@ struct Failure {
 }
 
 type Outcome = Result<(), Failure>;
+
+/// Standard output, and whether its reader went away.
+struct Output<'a> {
+    out: &'a mut dyn Write,
+    closed: bool,
+}
+
+impl Output<'_> {
+    fn seen<T>(&mut self, done: std::io::Result<T>) -> std::io::Result<T> {
+        self.closed |= done.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
+        done
+    }
+}
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let done = self.out.write(bytes);
+        self.seen(done)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let done = self.out.flush();
+        self.seen(done)
+    }
+}
 
 /// The user asked for something that makes no sense.
 fn usage(message: impl Into<String>) -> Failure {
@@ -154,7 +180,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
     let filter = log_filter(err);
     // A second command in the same process (tests) finds it set already.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().with_target(false).try_init();
-    let mut context = Context { gpus: &gpus, jit: Jit::default(), out, err };
+    let mut out = Output { out, closed: false };
+    let mut context = Context { gpus: &gpus, jit: Jit::default(), out: &mut out, err };
     let outcome = match cli.command {
         Command::Devices(args) => devices::run(&mut context, &args),
         Command::Doctor(args) => doctor::run(&mut context, &args),
@@ -179,6 +206,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
     };
     match outcome {
         Ok(()) => 0,
+        Err(_) if out.closed => 0,
         Err(failure) => {
             let _ = writeln!(err, "warpwave: {}", failure.message.trim_end());
             failure.code

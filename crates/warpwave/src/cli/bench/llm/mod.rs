@@ -19,7 +19,7 @@ use peer::{Peer, PeerName};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    warpwave bench llm model.gguf --threads 2 --peer llama.cpp\n  \
+    warpwave bench llm model.gguf --device cpu --threads 2 --peer llama.cpp\n  \
     warpwave bench llm model.gguf --device cuda:0 --prompt 4096 --json\n  \
     warpwave bench llm --random --as q4_k --device cuda:0 --peer transformers\n\n\
     Figures are tokens per second, medians of rounds in which we and the peer take turns on the same token ids. \
