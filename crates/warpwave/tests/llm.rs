@@ -17,10 +17,45 @@ fn oracle(family: &str) -> String {
     root().join("crates/llm/tests/oracles").join(family).display().to_string()
 }
 
+/// What a tiny model is known to give: words of four bytes.
+fn expected(family: &str, name: &str) -> Vec<[u8; 4]> {
+    let file = warpwave_weights::Safetensors::open(Path::new(&oracle(family)).join("expected.safetensors")).unwrap();
+    file.tensor(name).unwrap().bytes.as_chunks::<4>().0.to_vec()
+}
+
 /// The ids that greedy decoding is known to give: twelve of a prompt, and sixteen behind it.
 fn greedy(family: &str) -> Vec<u32> {
-    let file = warpwave_weights::Safetensors::open(Path::new(&oracle(family)).join("expected.safetensors")).unwrap();
-    file.tensor("greedy").unwrap().bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()
+    expected(family, "greedy").into_iter().map(u32::from_le_bytes).collect()
+}
+
+/// A piece of the talker's vocabulary, with a space before it as SentencePiece has it.
+const YES: &str = "260";
+
+/// A tiny model that can talk: one of the oracles with a vocabulary of bytes and ` yes`, and a template that refuses what says `forbidden`.
+fn talker() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        std::fs::copy(Path::new(&oracle("llama3")).join(name), folder.path().join(name)).unwrap();
+    }
+    let marks = ["<unk>", "<s>", "</s>"].map(str::to_owned);
+    let bytes = (0..256).map(|byte| format!("<0x{byte:02X}>"));
+    let pieces = marks.into_iter().chain(bytes).chain(["\u{2581}".to_owned(), "\u{2581}yes".to_owned()]);
+    let vocabulary: serde_json::Map<String, Value> = pieces.enumerate().map(|(id, piece)| (piece, id.into())).collect();
+    let special = |id: u32, piece: &str| json!({ "id": id, "content": piece, "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false });
+    let replace = |from: &str, to: &str| json!({ "type": "Replace", "pattern": { "String": from }, "content": to });
+    let tokenizer = json!({
+        "version": "1.0",
+        "added_tokens": [special(0, "<unk>"), special(1, "<s>"), special(2, "</s>")],
+        "normalizer": replace(" ", "\u{2581}"),
+        "decoder": { "type": "Sequence", "decoders": [replace("\u{2581}", " "), { "type": "ByteFallback" }, { "type": "Fuse" }] },
+        "model": { "type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true, "vocab": vocabulary, "merges": [] },
+    });
+    let template = "{% for message in messages %}{% if 'forbidden' in message.content %}{{ raise_exception('it is forbidden') }}{% endif %}\
+                    {{ message.role[0] + ':' + message.content + ';' }}{% endfor %}a:";
+    let config = json!({ "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": false, "chat_template": template });
+    std::fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    std::fs::write(folder.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+    folder
 }
 
 fn joined(ids: &[u32], by: &str) -> String {
@@ -51,10 +86,10 @@ fn command(line: &[&str], cache: &Path) -> Command {
 }
 
 /// The same, fed with lines.
-fn program(line: &[&str], input: &str, cache: &Path) -> Output {
+fn program(line: &[&str], input: impl AsRef<[u8]>, cache: &Path) -> Output {
     let mut child = command(line, cache).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // A program that has seen enough closes its end.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let _ = child.stdin.take().unwrap().write_all(input.as_ref());
     child.wait_with_output().unwrap()
 }
 
@@ -130,6 +165,112 @@ fn json_has_ids_probabilities_and_timings() {
 }
 
 #[test]
+fn json_has_the_probabilities_of_tokens_without_being_asked() {
+    let known = greedy("llama3");
+    let (model, ids) = (oracle("llama3"), joined(&known[..12], ","));
+    let line = ["generate", &model, "--device", "cpu", "--ids", &ids, "-n", "2", "--ignore-eos", "--json", "--logprobs", "1"];
+    let asked = run_json(&line);
+    let plain = run_json(&line[..line.len() - 2]);
+    let logs = plain["logprobs"].as_array().unwrap();
+    assert_eq!(logs.len(), 2, "{plain}");
+    for (log, with_top) in logs.iter().zip(asked["logprobs"].as_array().unwrap()) {
+        assert_eq!((&log["id"], &log["logprob"]), (&with_top["id"], &with_top["logprob"]));
+        assert!(log["logprob"].as_f64().unwrap() < 0.0 && log.get("top").is_none(), "{log}");
+    }
+}
+
+#[test]
+fn the_context_is_of_prompt_and_answer_together() {
+    let known = greedy("llama3");
+    let (model, ids) = (oracle("llama3"), joined(&known[..12], ","));
+    // 13 is no whole block, and 16 is one.
+    for (context, tokens, made, ended) in [
+        ("16", "16", 4, "context"),
+        ("16", "4", 4, "length"),
+        ("16", "3", 3, "length"),
+        ("13", "9", 1, "context"),
+        ("28", "16", 16, "length"),
+    ] {
+        let line = ["generate", &model, "--device", "cpu", "--ids", &ids, "--context", context, "-n", tokens, "--ignore-eos", "--json"];
+        let value = run_json(&line);
+        assert_eq!((&value["ids"], &value["ended"]), (&json!(known[12..12 + made]), &json!(ended)), "{context}, {tokens}");
+    }
+}
+
+#[test]
+fn a_text_ends_where_the_model_ends_it_unless_that_is_ignored() {
+    let model = oracle("llama3");
+    let line = ["generate", &model, "--device", "cpu", "--ids", "5,6", "-n", "3", "--json", "--logit-bias", "2=1000", "--ignore-eos"];
+    let ignored = run_json(&line);
+    assert_eq!((&ignored["ids"], &ignored["ended"]), (&json!([2, 2, 2]), &json!("length")));
+    let ended = run_json(&line[..line.len() - 1]);
+    assert_eq!((&ended["ids"], &ended["ended"]), (&json!([]), &json!("eos")));
+}
+
+#[test]
+fn a_text_ends_before_a_stop_string() {
+    let folder = talker();
+    let model = folder.path().display().to_string();
+    let bias = format!("{YES}=1000");
+    let line = ["generate", &model, "--device", "cpu", "-p", "so", "-n", "5", "--json", "--logit-bias", &bias, "--stop", "s y"];
+    let value = run_json(&line);
+    assert_eq!((&value["text"], &value["ended"]), (&json!(" ye"), &json!("stop")));
+    let value = run_json(&line[..line.len() - 2]);
+    assert_eq!((&value["text"], &value["ended"]), (&json!(" yes".repeat(5)), &json!("length")));
+}
+
+/// Each option by what it alone does: two that were exchanged would be seen.
+#[test]
+fn options_of_picking_do_what_they_are_named_for() {
+    let model = oracle("llama3");
+    let first = |prompt: &[u32], more: &[&str]| {
+        let ids = joined(prompt, ",");
+        let line = ["generate", &model, "--device", "cpu", "--ids", &ids, "--ignore-eos", "--json"];
+        run_json(&[&line[..], more].concat())
+    };
+    let known = greedy("llama3");
+    let (prompt, answer) = known.split_at(12);
+    for (more, is_greedy) in [
+        (&[][..], false),
+        (&["--top-k", "1"], true),
+        (&["--min-p", "1"], true),
+        (&["--top-p", "0.0001"], true),
+        (&["--temperature", "0"], true),
+    ] {
+        let hot: &[&str] = if more.contains(&"--temperature") { &[] } else { &["--temperature", "5"] };
+        let value = first(prompt, &[&["-n", "16", "--seed", "3"], hot, more].concat());
+        assert_eq!(value["ids"] == json!(answer), is_greedy, "{more:?}: {value}");
+    }
+    // The first row's 40 ids, of which one is there twice, and the logits behind the last.
+    let text: Vec<u32> = expected("llama3", "input_ids")[..40].iter().map(|id| u32::from_le_bytes(*id)).collect();
+    let logits: Vec<f64> = expected("llama3", "logits")[39 * 320..40 * 320].iter().map(|x| f32::from_le_bytes(*x).into()).collect();
+    let all = 40;
+    for (more, repeat, presence, frequency, window) in [
+        (&[][..], 1.0, 0.0, 0.0, all),
+        (&["--repeat-penalty", "1.5"], 1.5, 0.0, 0.0, all),
+        (&["--presence-penalty", "0.75"], 1.0, 0.75, 0.0, all),
+        (&["--frequency-penalty", "0.75"], 1.0, 0.0, 0.75, all),
+        (&["--frequency-penalty", "0.75", "--repeat-last-n", "5"], 1.0, 0.0, 0.75, 5),
+        (&["--repeat-penalty", "1.5", "--repeat-last-n", "0"], 1.0, 0.0, 0.0, all),
+    ] {
+        let penalised: Vec<f64> = (0..320)
+            .map(|id| match (text[all - window..].iter().filter(|other| **other == id).count(), logits[id as usize]) {
+                (0, x) => x,
+                (count, x) => (if x > 0.0 { x / repeat } else { x * repeat }) - presence - frequency * count as f64,
+            })
+            .collect();
+        let sum: f64 = penalised.iter().map(|x| x.exp()).sum();
+        let value = first(&text, &[&["-n", "1", "--logprobs", "320"], more].concat());
+        let top = value["logprobs"][0]["top"].as_array().unwrap();
+        assert_eq!(top.len(), 320);
+        for one in top {
+            let (id, found) = (one["id"].as_u64().unwrap() as usize, one["logprob"].as_f64().unwrap());
+            assert!((found - (penalised[id] - sum.ln())).abs() < 1e-3, "{more:?}: {found} for {id}, not {}", penalised[id] - sum.ln());
+        }
+    }
+}
+
+#[test]
 fn a_bias_moves_the_answer_and_a_seed_repeats_it() {
     let model = oracle("qwen3");
     let biased =
@@ -177,7 +318,8 @@ fn what_makes_no_sense_is_exit_code_2_and_what_fails_is_1() {
         (&["--ids", "1", "--threads", "0"], 2, "threads"),
         (&["--ids", "1", "--device", "cuda:9"], 2, "no device"),
         (&["--ids", "1", "--logprobs", "2"], 2, "--json"),
-        (&["--ids", "320"], 1, "the vocabulary has 320"),
+        (&["--ids", "1", "--logit-bias", "320=5"], 2, "--logit-bias 320=5: there is no token 320: the vocabulary has 320"),
+        (&["--ids", "320"], 2, "the vocabulary has 320"),
         (&["--ids", "1,2,3", "--context", "3"], 1, "--context"),
         (&["-p", "text"], 1, "tokenizer"),
     ] {
@@ -191,6 +333,75 @@ fn what_makes_no_sense_is_exit_code_2_and_what_fails_is_1() {
     }
     let (code, _, err) = run(&["generate", "/no/such/model.gguf", "--ids", "1", "--device", "cpu"]);
     assert!(code == 1 && err.contains("/no/such/model.gguf"), "{err}");
+}
+
+/// A device that is not there is only missed when the weights are loaded.
+#[test]
+fn a_prompt_is_refused_before_the_weights_are_loaded() {
+    let folder = talker();
+    let model = folder.path().display().to_string();
+    let line = |more: &[&str]| run(&[&["generate", &model, "--device", "cuda:9"], more].concat());
+    for (more, code, says) in [
+        (&["-p", ""][..], 2, "the prompt has no tokens"),
+        (&["-p", "too long", "--context", "4"], 1, "the prompt has 8 tokens, and the context is 4"),
+        (&["--ids", "1,400"], 2, "there is no token 400"),
+        (&["-p", "something forbidden", "--chat"], 1, "it is forbidden"),
+        (&["-p", "x", "--logit-bias", "400=1"], 2, "there is no token 400"),
+        (&["-p", "x"], 2, "no device"),
+    ] {
+        let (found, _, err) = line(more);
+        assert!(found == code && err.contains(says), "{more:?}: {found}, {err}");
+    }
+    let (code, _, err) = run(&["chat", &model, "--device", "cuda:9", "--logit-bias", "400=1"]);
+    assert!(code == 2 && err.contains("there is no token 400"), "{err}");
+}
+
+/// A standard output that takes nothing, for a reason.
+struct Closed(std::io::ErrorKind);
+
+impl Write for Closed {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(self.0.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reader_that_has_enough_ends_a_command_quietly() {
+    let model = oracle("llama3");
+    for line in [
+        &["generate", &model, "--device", "cpu", "--ids", "5"][..],
+        &["generate", &model, "--device", "cpu", "--ids", "5", "--json"],
+        &["model", "info", &model],
+        &["devices"],
+        &["completions", "bash"],
+        &["--help"],
+    ] {
+        let with = |reason| {
+            let mut err = Vec::new();
+            let args = std::iter::once("warpwave").chain(line.iter().copied()).map(OsString::from);
+            let code = warpwave::cli::main(args, warpwave::gpu::Gpus::default, &mut Closed(reason), &mut err);
+            (code, String::from_utf8(err).unwrap())
+        };
+        let (code, err) = with(std::io::ErrorKind::BrokenPipe);
+        assert!(code == 0 && !err.contains("pipe"), "{line:?}: {code}, {err}");
+        // A full disk is another matter.
+        if line != ["--help"] {
+            let (code, err) = with(std::io::ErrorKind::StorageFull);
+            assert!(code == 1 && err.contains("no storage space"), "{line:?}: {code}, {err}");
+        }
+    }
+    // The real program, whose reader leaves within a text that would go on for long.
+    let cache = tempfile::tempdir().unwrap();
+    let line = ["generate", &oracle("qwen2"), "--device", "cpu", "--ids", "5,6", "-n", "200000", "--context", "200100", "--ignore-eos"];
+    let mut child = command(&line, cache.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(0) && !err.contains("pipe"), "{err}");
 }
 
 #[test]
@@ -285,7 +496,8 @@ fn ctrl_c_ends_the_text_and_not_with_a_failure() {
 fn a_real_model_knows_the_capital_of_france() {
     let Some(model) = real_model() else { return };
     let value = run_json(&["generate", &model, "--device", "cpu", "-p", "The capital of France is", "-n", "4", "--json", "--stop", "."]);
-    assert!(value["text"].as_str().unwrap().starts_with(" Paris"), "{value}");
+    let text = value["text"].as_str().unwrap();
+    assert!(text.starts_with(" Paris") && !text.contains('.') && value["ended"] == "stop", "{value}");
     let cache = tempfile::tempdir().unwrap();
     let output = program(&["generate", &model, "--device", "cpu", "-p", "-", "-n", "1"], "The capital of France is\n", cache.path());
     assert_eq!(String::from_utf8_lossy(&output.stdout), " Paris\n");
@@ -314,4 +526,74 @@ fn a_chat_goes_through_a_pipe_and_keeps_what_was_said() {
     // The second answer's prompt has the whole conversation; what went through the model before does not go again.
     let fed: Vec<usize> = err.lines().filter_map(|line| line.strip_prefix('[')?.split_once(" prompt tokens")?.0.parse().ok()).collect();
     assert!(fed.len() == 2 && fed[1] < 20 && fed[1] < fed[0], "{fed:?}: {err}");
+}
+
+/// What was said in a conversation of the talker, and what the program answered.
+fn talk(model: &tempfile::TempDir, more: &[&str], lines: &[u8]) -> (Vec<String>, Output) {
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("chat.json");
+    let model = model.path().display().to_string();
+    let line = [&["chat", &model, "--device", "cpu"], more].concat();
+    let input = [lines, format!("/save {}\n", saved.display()).as_bytes()].concat();
+    let output = program(&line, input, folder.path());
+    assert!(saved.exists(), "{output:?}");
+    (said(&saved), output)
+}
+
+/// The texts of a conversation that was saved.
+fn said(saved: &Path) -> Vec<String> {
+    let messages: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
+    messages.iter().map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_chat_goes_on_behind_a_message_that_cannot_be_answered() {
+    let model = talker();
+    let bias = format!("{YES}=1000");
+    let more = ["--logit-bias", &bias, "-n", "2", "--context", "100"];
+    // Nothing is refused.
+    let (messages, output) = talk(&model, &more, b"one\ntwo\n");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    // A space before the first word is neither shown nor kept.
+    assert_eq!(output.stdout, b"yes yes\nyes yes\n", "{output:?}");
+    assert_eq!(messages, ["one", "yes yes", "two", "yes yes"]);
+    let long = format!("{}\n", "long ".repeat(30));
+    for (line, says) in
+        [(&b"\xff\xfe what\n"[..], "not UTF-8"), (b"a forbidden one\n", "it is forbidden"), (long.as_bytes(), "and the context 100")]
+    {
+        let (messages, output) = talk(&model, &more, &[b"one\n", line, b"two\n"].concat());
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(messages, ["one", "yes yes", "two", "yes yes"], "{says}");
+        assert_eq!(output.stdout, b"yes yes\nyes yes\n", "{says}");
+        assert!(output.status.code() == Some(1) && err.contains(says) && err.contains("not answered: 1"), "{says}: {output:?}");
+        // The end that a command makes is the same.
+        let quit = [&["chat", model.path().to_str().unwrap(), "--device", "cpu"], &more[..]].concat();
+        let output = program(&quit, [line, b"/quit\n"].concat(), model.path());
+        assert_eq!(output.status.code(), Some(1), "{says}");
+    }
+}
+
+#[test]
+fn a_chat_s_answer_ends_with_the_context() {
+    let model = talker();
+    let bias = format!("{YES}=1000");
+    // u:hi;a: are seven tokens.
+    let (messages, output) = talk(&model, &["--logit-bias", &bias, "--context", "10"], b"hi\n");
+    assert_eq!(messages, ["hi", "yes yes yes"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the context of 10 tokens is full"), "{output:?}");
+}
+
+#[test]
+fn the_same_question_has_another_answer_unless_a_seed_is_given() {
+    let model = talker();
+    let answers = |more: &[&str]| {
+        let first = model.path().join("first.json");
+        let line = [&["--temperature", "2", "-n", "30", "--logit-bias", "2=-1000"], more].concat();
+        let (second, _) = talk(&model, &line, format!("why?\n/save {}\n/reset\nwhy?\n", first.display()).as_bytes());
+        [said(&first), second]
+    };
+    let [first, second] = answers(&["--seed", "7"]);
+    assert_eq!(first, second);
+    let [first, second] = answers(&[]);
+    assert_ne!(first, second);
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use warpwave_llm::{Chat, ChatTemplate, Ended, Request, Sampler, Sequence, Tokenizer};
+use warpwave_llm::{Chat, ChatTemplate, Ended, Generated, Request, Sampler, Sequence, Tokenizer};
 
 use super::super::{Context, Failure, Outcome, failed};
 use super::generate::{print_timings, say_fallback, timings};
@@ -52,6 +52,8 @@ struct Conversation<'a> {
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
     request: Request,
+    /// Whether the user gave the seed: every answer has it then.
+    seeded: bool,
     system: Option<String>,
     /// Roles and texts, without the system's message.
     messages: Vec<(&'static str, String)>,
@@ -67,10 +69,13 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
 
 fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
     let sampler: Sampler = args.picking.sampler(0.7)?;
-    let loaded = args.which.load(context)?;
-    let tokenizer = loaded.checkpoint.tokenizer()?;
+    // What the model's files have nothing for is refused before the weights are loaded, which may take long.
+    let (path, checkpoint) = args.which.open(context)?;
+    args.picking.check_tokens(checkpoint.config().vocab)?;
+    let tokenizer = checkpoint.tokenizer()?;
     let template = ChatTemplate::of(&tokenizer)?;
     say_fallback(context, &template)?;
+    let loaded = args.which.load_checkpoint(context, &path.display().to_string(), checkpoint)?;
     let stops = args.stop.iter().map(String::as_str).chain(template.stops().iter().copied()).map(str::to_owned).collect();
     let request = Request { tokens: args.max_tokens, sampler, stops, ignore_eos: false, top: 0 };
     let at_terminal = std::io::stdin().is_terminal();
@@ -83,6 +88,7 @@ fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
         tokenizer: &tokenizer,
         template: &template,
         request,
+        seeded: args.picking.is_seeded(),
         system: args.system.clone(),
         messages: Vec::new(),
         sequence: Sequence::default(),
@@ -90,32 +96,45 @@ fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
         verbose: args.verbose,
     };
     let mut input = std::io::stdin().lock();
+    let mut refused = 0;
     loop {
         if at_terminal {
             write!(context.err, "> ")?;
             context.err.flush()?;
         }
-        let mut line = String::new();
+        let mut line = Vec::new();
         // A Ctrl-C that comes when the answer has just ended is not meant for the conversation.
         let interrupt = at_terminal.then(Interrupt::listen);
-        if input.read_line(&mut line)? == 0 {
-            return Ok(());
+        if input.read_until(b'\n', &mut line)? == 0 {
+            break;
         }
         drop(interrupt);
-        let line = line.trim();
-        match line.strip_prefix('/') {
-            _ if line.is_empty() => {}
-            None => conversation.answer(context, line)?,
-            Some(command) => {
+        let line = String::from_utf8(line);
+        let line = line.as_deref().map(str::trim);
+        let answered = match line.map(|line| (line, line.strip_prefix('/'))) {
+            Ok(("", _)) => Ok(()),
+            Ok((message, None)) => conversation.answer(context, message)?,
+            Ok((_, Some(command))) => {
                 let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
                 if matches!(name, "quit" | "exit" | "q") {
-                    return Ok(());
+                    break;
                 }
                 let said = conversation.command(name, rest.trim());
                 writeln!(context.err, "{said}")?;
+                Ok(())
             }
+            Err(error) => Err(failed(format!("a line is not UTF-8: {error}"))),
+        };
+        if let Err(failure) = answered {
+            refused += 1;
+            writeln!(context.err, "warpwave: {}", failure.message)?;
         }
     }
+    // Whoever sits at a terminal has seen it.
+    if refused > 0 && !at_terminal {
+        return Err(failed(format!("messages that were not answered: {refused}")));
+    }
+    Ok(())
 }
 
 impl Conversation<'_> {
@@ -153,35 +172,20 @@ impl Conversation<'_> {
         system.into_iter().chain(self.messages.iter().map(|(role, text)| (*role, text.as_str())))
     }
 
-    /// The model's answer to a message. A message that cannot be answered is taken back, and the conversation goes on.
-    fn answer(&mut self, context: &mut Context<'_>, message: &str) -> Outcome {
+    /// The model's answer to a message. A message that cannot be answered is taken back, and why is given inside: the conversation goes on.
+    fn answer(&mut self, context: &mut Context<'_>, message: &str) -> Result<Outcome, Failure> {
         self.messages.push(("user", message.to_owned()));
-        let prompt = match self.prompt() {
-            Ok(prompt) => prompt,
+        let made = match self.prompt() {
+            Ok(prompt) => self.generate(context, prompt)?,
+            Err(failure) => Err(failure),
+        };
+        let made = match made {
+            Ok(made) => made,
             Err(failure) => {
                 self.messages.pop();
-                writeln!(context.err, "warpwave: {}", failure.message)?;
-                return Ok(());
+                return Ok(Err(failure));
             }
         };
-        // What went through the model before stays; the last token goes again, for its logits.
-        let same = prompt.iter().zip(&self.seen).take_while(|(a, b)| a == b).count();
-        self.loaded.runner.truncate(&mut self.sequence, same.min(prompt.len().saturating_sub(1)));
-        let interrupt = Interrupt::listen();
-        let mut failure = None;
-        let made = self.loaded.runner.generate(&mut self.sequence, &prompt, Some(self.tokenizer), &self.request, &mut |piece| {
-            if let Err(error) = write!(context.out, "{}", piece.text).and_then(|()| context.out.flush()) {
-                failure = Some(error);
-                return ControlFlow::Break(());
-            }
-            if interrupt.pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        drop(interrupt);
-        if let Some(error) = failure {
-            return Err(error.into());
-        }
-        writeln!(context.out)?;
-        context.out.flush()?;
         if self.verbose {
             print_timings(context, &made, &timings(&self.loaded, &made))?;
         }
@@ -189,10 +193,46 @@ impl Conversation<'_> {
             let room = self.loaded.context;
             writeln!(context.err, "warpwave: the context of {room} tokens is full: /reset, or begin with a larger --context")?;
         }
+        self.messages.push(("assistant", made.text.trim().to_owned()));
+        Ok(Ok(()))
+    }
+
+    /// Goes on with the conversation's tokens and shows the text. An error of the model is given inside.
+    fn generate(&mut self, context: &mut Context<'_>, prompt: Vec<u32>) -> Result<Result<Generated, Failure>, Failure> {
+        // What went through the model before stays; the last token goes again, for its logits.
+        let same = prompt.iter().zip(&self.seen).take_while(|(a, b)| a == b).count();
+        self.loaded.runner.truncate(&mut self.sequence, same.min(prompt.len().saturating_sub(1)));
+        if !self.seeded {
+            // The same question may have another answer.
+            self.request.sampler.seed = self.request.sampler.seed.wrapping_add(1);
+        }
+        let interrupt = Interrupt::listen();
+        let mut failure = None;
+        let mut begun = false;
+        let made = self.loaded.generate(&mut self.sequence, &prompt, Some(self.tokenizer), &self.request, &mut |piece| {
+            // SentencePiece writes a space before the first word.
+            let text = if begun { &piece.text } else { piece.text.strip_prefix(' ').unwrap_or(&piece.text) };
+            begun |= !piece.text.is_empty();
+            if let Err(error) = write!(context.out, "{text}").and_then(|()| context.out.flush()) {
+                failure = Some(error);
+                return ControlFlow::Break(());
+            }
+            if interrupt.pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        drop(interrupt);
+        // Where a step failed, too, the sequence has no other tokens than these.
         self.seen = prompt;
-        self.seen.extend(made.tokens.iter().map(|picked| picked.token));
-        self.messages.push(("assistant", made.text.trim_end().to_owned()));
-        Ok(())
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        if let Ok(made) = &made {
+            self.seen.extend(made.tokens.iter().map(|picked| picked.token));
+        }
+        if begun || made.is_ok() {
+            writeln!(context.out)?;
+            context.out.flush()?;
+        }
+        Ok(made.map_err(Failure::from))
     }
 
     /// The tokens of the whole conversation.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use warpwave_llm::{Chat, ChatTemplate, Ended, Generated, Picked, Piece, Request, Sequence, Tokenizer};
+use warpwave_llm::{Chat, ChatTemplate, Checkpoint, Ended, Error, Generated, Picked, Piece, Request, Sequence, Tokenizer};
 
 use super::super::{Context, Outcome, failed, usage};
 use super::interrupt::Interrupt;
@@ -42,10 +42,10 @@ pub(crate) struct Args {
     /// Go on where the model would end.
     #[arg(long)]
     ignore_eos: bool,
-    /// The so many likeliest tokens of each position, with the logarithms of their probabilities (with --json).
+    /// Also the so many likeliest tokens of each position, with the logarithms of their probabilities (with --json).
     #[arg(long, value_name = "N", requires = "json")]
     logprobs: Option<usize>,
-    /// Print JSON when all is done: ids, text, logprobs, timings.
+    /// Print JSON when all is done: ids, text, the logarithms of their probabilities, timings.
     #[arg(long)]
     json: bool,
     /// Print timings on standard error.
@@ -69,8 +69,10 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
         }
         prompt => prompt.map(str::to_owned),
     };
-    let mut loaded = args.which.load(context)?;
-    let tokenizer = match loaded.checkpoint.tokenizer() {
+    // What cannot be gone on with is refused before the weights are loaded, which may take long.
+    let (path, checkpoint) = args.which.open(context)?;
+    args.picking.check_tokens(checkpoint.config().vocab)?;
+    let tokenizer = match checkpoint.tokenizer() {
         Ok(tokenizer) => Some(tokenizer),
         Err(error) if text.is_some() => return Err(failed(format!("a text needs the model's tokenizer: {error}; --ids needs none"))),
         Err(error) => {
@@ -93,12 +95,17 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
     if prompt.is_empty() {
         return Err(usage("the prompt has no tokens: there is nothing to go on with"));
     }
-    check_room(&loaded, prompt.len())?;
+    let vocab = checkpoint.config().vocab;
+    if let Some(token) = args.ids.iter().find(|token| **token as usize >= vocab) {
+        return Err(usage(format!("--ids: {}", Error::NoToken { token: *token, vocab })));
+    }
+    check_room(&checkpoint, prompt.len(), args.which.context(&checkpoint))?;
+    let mut loaded = args.which.load_checkpoint(context, &path.display().to_string(), checkpoint)?;
     let request = Request { tokens: args.max_tokens, sampler, stops, ignore_eos: args.ignore_eos, top: args.logprobs.unwrap_or(0) };
     let mut sequence = Sequence::default();
     let interrupt = Interrupt::listen();
     let mut failure = None;
-    let made = loaded.runner.generate(&mut sequence, &prompt, tokenizer.as_ref(), &request, &mut |piece| {
+    let made = loaded.generate(&mut sequence, &prompt, tokenizer.as_ref(), &request, &mut |piece| {
         if !args.json
             && let Err(error) = show(context.out, piece, tokenizer.is_some())
         {
@@ -114,19 +121,17 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
     let timings = timings(&loaded, &made);
     if args.json {
         let ids: Vec<u32> = made.tokens.iter().map(|picked| picked.token).collect();
-        let mut answer = json!({
+        let logprobs: Value = made.tokens.iter().map(|picked| with_logs(picked, tokenizer.as_ref(), args.logprobs.is_some())).collect();
+        let answer = json!({
             "device": loaded.runner.model().place(),
             "prompt_ids": prompt,
             "ids": ids,
             "text": tokenizer.is_some().then_some(&made.text),
+            "logprobs": logprobs,
             "ended": made.ended.name(),
             "seed": request.sampler.seed,
             "timings": timings,
         });
-        if args.logprobs.is_some() {
-            let tokenizer = tokenizer.as_ref();
-            answer["logprobs"] = made.tokens.iter().map(|picked| with_logs(picked, tokenizer)).collect();
-        }
         return context.print_json(&answer);
     }
     if tokenizer.is_none() || !made.text.ends_with('\n') {
@@ -139,14 +144,13 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
 }
 
 /// A prompt that does not fit is refused before it is computed.
-pub(super) fn check_room(loaded: &Loaded, prompt: usize) -> Outcome {
-    if prompt < loaded.context {
+fn check_room(checkpoint: &Checkpoint, prompt: usize, room: usize) -> Outcome {
+    if prompt < room {
         return Ok(());
     }
-    let most = loaded.checkpoint.config().context;
+    let most = checkpoint.config().context;
     Err(failed(format!(
-        "the prompt has {prompt} tokens, and the context is {}: give it more with --context (the model was made for {most})",
-        loaded.context
+        "the prompt has {prompt} tokens, and the context is {room}: give it more with --context (the model was made for {most})"
     )))
 }
 
@@ -166,13 +170,15 @@ fn show(out: &mut dyn Write, piece: &Piece, text: bool) -> std::io::Result<()> {
     out.flush()
 }
 
-fn with_logs(picked: &Picked, tokenizer: Option<&Tokenizer>) -> Value {
+fn with_logs(picked: &Picked, tokenizer: Option<&Tokenizer>, top: bool) -> Value {
     let one = |token: u32, log: f32| {
         let text = tokenizer.and_then(|tokenizer| tokenizer.token(token)).map(String::from_utf8_lossy);
         json!({ "id": token, "text": text, "logprob": log })
     };
     let mut value = one(picked.token, picked.log);
-    value["top"] = picked.top.iter().map(|(token, log)| one(*token, *log)).collect();
+    if top {
+        value["top"] = picked.top.iter().map(|(token, log)| one(*token, *log)).collect();
+    }
     value
 }
 

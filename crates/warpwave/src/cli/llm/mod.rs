@@ -12,13 +12,16 @@ mod memory;
 pub(super) mod model;
 mod picking;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use warpwave_gpu::{Preference, Selection};
 use warpwave_kernels::{DType, Quant};
-use warpwave_llm::{Checkpoint, LoadOptions, Model, Precision, Runner, RunnerOptions};
+use warpwave_llm::{
+    Checkpoint, Ended, Generated, LoadOptions, Model, Piece, Precision, Request, Runner, RunnerOptions, Sequence, Tokenizer,
+};
 use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
@@ -85,6 +88,26 @@ pub(super) struct Loaded {
     pub load_time: Duration,
     /// What it was thought to take on each device, and what was free before.
     pub parts: Vec<memory::Part>,
+}
+
+impl Loaded {
+    /// Goes on with a text, at most to the end of the context: the cache, made of whole blocks, may have room for more.
+    fn generate(
+        &mut self,
+        sequence: &mut Sequence,
+        text: &[u32],
+        tokenizer: Option<&Tokenizer>,
+        request: &Request,
+        listen: &mut dyn FnMut(&Piece) -> ControlFlow<()>,
+    ) -> warpwave_llm::Result<Generated> {
+        let tokens = request.tokens.min(self.context.saturating_sub(text.len()));
+        let within = Request { tokens, ..request.clone() };
+        let mut made = self.runner.generate(sequence, text, tokenizer, &within, listen)?;
+        if made.ended == Ended::Tokens && tokens < request.tokens {
+            made.ended = Ended::Room;
+        }
+        Ok(made)
+    }
 }
 
 impl Which {

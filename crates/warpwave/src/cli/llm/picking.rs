@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use warpwave_kernels::{Penalties, Sampling};
-use warpwave_llm::Sampler;
+use warpwave_llm::{Error, Sampler};
 
-use super::super::{Failure, usage};
+use super::super::{Failure, Outcome, usage};
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Picking tokens")]
@@ -32,6 +32,9 @@ pub(super) struct Picking {
     /// What is taken off for each time that they are there.
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     frequency_penalty: f32,
+    /// Only the last so many tokens of prompt and answer count for the penalties; without it all do.
+    #[arg(long, value_name = "N")]
+    repeat_last_n: Option<usize>,
     /// Add X to a token's logit; may be given several times.
     #[arg(long, value_name = "ID=X", value_parser = bias)]
     logit_bias: Vec<(u32, f32)>,
@@ -58,9 +61,22 @@ impl Picking {
             penalties: Penalties { repetition: self.repeat_penalty, presence: self.presence_penalty, frequency: self.frequency_penalty },
             bias: HashMap::from_iter(self.logit_bias.iter().copied()),
             seed: self.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.subsec_nanos().into())),
-            ..Sampler::default()
+            window: self.repeat_last_n.unwrap_or(usize::MAX),
         };
         sampler.check().map_err(|error| usage(error.to_string()))?;
         Ok(sampler)
+    }
+
+    /// Refuses a bias of a token that the model does not have.
+    pub fn check_tokens(&self, vocab: usize) -> Outcome {
+        match self.logit_bias.iter().find(|(token, _)| *token as usize >= vocab) {
+            Some((token, x)) => Err(usage(format!("--logit-bias {token}={x}: {}", Error::NoToken { token: *token, vocab }))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the random numbers are to be the same each time.
+    pub fn is_seeded(&self) -> bool {
+        self.seed.is_some()
     }
 }
