@@ -39,10 +39,11 @@ fn log_softmax(logits: &[f32]) -> Vec<f64> {
     logits.iter().map(|x| f64::from(x - most) - sum.ln()).collect()
 }
 
-/// How far the logarithms of the known likeliest tokens' probabilities are off at most.
-fn distance(runner: &mut Runner, prompt: &Prompt) -> f64 {
+/// How far the logarithms of the known likeliest tokens' probabilities are off at most, with so many tokens at a time.
+fn distance(runner: &mut Runner, prompt: &Prompt, at_a_time: usize) -> f64 {
     let mut sequence = Sequence::default();
-    let logits = runner.feed(&mut [(&mut sequence, &prompt.ids)], Wanted::All).unwrap().to_vec::<f32>().unwrap();
+    let mut feed = |tokens: &[u32]| runner.feed(&mut [(&mut sequence, tokens)], Wanted::All).unwrap().to_vec::<f32>().unwrap();
+    let logits: Vec<f32> = prompt.ids.chunks(at_a_time).flat_map(&mut feed).collect();
     runner.release(sequence);
     let rows = logits.chunks(logits.len() / prompt.ids.len()).zip(&prompt.top);
     rows.flat_map(|(row, top)| {
@@ -65,10 +66,18 @@ fn probabilities_are_those_of_the_weights() {
             }
             let mut runner = runner(&checkpoint, &device, precision);
             for prompt in prompts().iter().take(if is_virtual { 1 } else { usize::MAX }) {
-                let far = distance(&mut runner, prompt);
-                println!("{device:12} {precision:?} {:3} tokens, within {far:.4}: {:?}", prompt.ids.len(), prompt.text);
-                assert!(far <= bound, "{device} {precision:?} {:?}: {far}", prompt.text);
+                // At once, and token by token: decoding has kernels of its own, and graphs.
+                for at_a_time in [prompt.ids.len(), 1] {
+                    if is_virtual && at_a_time == 1 {
+                        continue;
+                    }
+                    let far = distance(&mut runner, prompt, at_a_time);
+                    let how = format!("{device} {precision:?} {} tokens by {at_a_time}", prompt.ids.len());
+                    println!("{how}, within {far:.4}: {:?}", prompt.text);
+                    assert!(far <= bound, "{how}, {:?}: {far}", prompt.text);
+                }
             }
+            assert_eq!(runner.graphs() > 0, !device.is_cpu() && !is_virtual, "graphs on {device}");
         }
     }
 }
