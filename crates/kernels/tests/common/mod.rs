@@ -3,6 +3,7 @@
 
 pub mod values;
 
+use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
 use warpwave_gpu::{Device, Driver, Gpus, Vendor};
@@ -10,21 +11,25 @@ use warpwave_jit::{CompilerChoice, Toolchains};
 
 /// Virtual AMD GPUs of both architectures, unless no compiler makes code for them, and every GPU of the machine.
 pub fn devices() -> Vec<Device> {
-    static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
-    let mut devices = Vec::new();
-    if require(Toolchains::find().choose(&"gfx90a".parse().unwrap(), CompilerChoice::Clang).is_ok(), "no clang with its linker") {
-        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
-        let wanted = names.iter().enumerate().filter(|(_, name)| ["gfx90a", "gfx942"].contains(&name.as_str()));
-        let ordinals: Vec<usize> = wanted.map(|(i, _)| i).collect();
-        let start = || {
-            // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
-            unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names.clone())) }.unwrap()
-        };
-        let driver = DRIVER.get_or_init(start);
-        devices.extend(ordinals.into_iter().map(|ordinal| driver.device(ordinal).unwrap()));
-    }
+    let mut devices = virtual_devices(&["gfx90a", "gfx942"]);
     devices.extend(Gpus::discover().devices().into_iter().map(Result::unwrap));
     devices
+}
+
+/// The virtual GPUs of these architectures that there are; none without a compiler for them.
+pub fn virtual_devices(wanted: &[&str]) -> Vec<Device> {
+    static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
+    if !require(Toolchains::find().choose(&"gfx90a".parse().unwrap(), CompilerChoice::Clang).is_ok(), "no clang with its linker") {
+        return Vec::new();
+    }
+    let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
+    let start = || {
+        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
+        unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names.clone())) }.unwrap()
+    };
+    let driver = DRIVER.get_or_init(start);
+    let there = names.iter().enumerate().filter(|(_, name)| wanted.contains(&name.as_str()));
+    there.map(|(ordinal, _)| driver.device(ordinal).unwrap()).collect()
 }
 
 /// Whether a tool is there; without it the test is skipped, or fails if `WARPWAVE_REQUIRE_ALL=1`.
@@ -46,7 +51,8 @@ pub fn seed() -> u64 {
     let given = std::env::var("WARPWAVE_SEED").ok().map(|text| text.parse().expect("WARPWAVE_SEED is a number"));
     let fresh = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 & 0xffff_ffff;
     let seed = given.unwrap_or_else(fresh);
-    eprintln!("WARPWAVE_SEED={seed} repeats this run");
+    // Not by the macros, whose words are kept back where a test passes.
+    _ = writeln!(std::io::stderr(), "WARPWAVE_SEED={seed} repeats this run");
     seed
 }
 

@@ -1,13 +1,14 @@
 //! What the suites of all families share: devices, layouts, tolerances, and the table of what was run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 
 use warpwave_gpu::{Device, Stream};
 use warpwave_jit::Jit;
 use warpwave_kernels::{DType, Kernels, Layout};
 
-use crate::common::devices;
 use crate::common::values::{Value, format, round, tolerance, ulp};
+use crate::common::{devices, full};
 
 /// Every index's place, in the order of the indices.
 pub fn places(layout: &Layout) -> Vec<usize> {
@@ -34,6 +35,11 @@ pub struct Suite {
 impl Suite {
     pub fn new(device: &Device) -> Suite {
         Suite { kernels: Kernels::new(device, &Jit::default()), stream: device.stream().unwrap() }
+    }
+
+    /// Whether sizes that fill a GPU are to be tried, too: a virtual one would take hours.
+    pub fn fills(&self) -> bool {
+        full() && !self.kernels.device().name().starts_with("vgpu:")
     }
 }
 
@@ -84,13 +90,17 @@ pub fn on_each_device(known: &BTreeSet<&str>, cases: impl Fn(&Suite, &mut Table)
         running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
     let total: usize = tables.iter().flat_map(BTreeMap::values).map(|row| row.0).sum();
-    eprintln!("{total} cases; cases, types and the largest share of the tolerance:");
-    eprintln!("{:20}{}", "op", devices.iter().map(|device| format!("{:>28}", device.name())).collect::<String>());
+    let mut text = format!("{total} cases; cases, types and the largest share of the tolerance:\n");
+    let mut line =
+        |op: &str, cells: Vec<String>| text += &format!("{op:20}{}\n", cells.iter().map(|cell| format!("{cell:>28}")).collect::<String>());
+    line("op", devices.iter().map(|device| device.name().to_owned()).collect());
     for op in known {
         let cell = |table: &BTreeMap<String, (usize, BTreeSet<&str>, f64)>| {
             let (cases, types, worst) = table.get(*op).unwrap_or_else(|| panic!("{op} was left out"));
-            format!("{:>28}", format!("{cases} cases, {} types, {worst:.2}", types.len()))
+            format!("{cases} cases, {} types, {worst:.2}", types.len())
         };
-        eprintln!("{op:20}{}", tables.iter().map(cell).collect::<String>());
+        line(op, tables.iter().map(cell).collect());
     }
+    // Not by the macros, whose words are kept back where a test passes.
+    _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 use warpwave_kernels::{Activation, DType, Layout, Matmul, MatmulBy, View, ViewMut};
 
 use crate::common::values::{Value, decode, encode, round, ulp};
-use crate::common::{Random, full, require, seed};
+use crate::common::{Random, full, require, seed, virtual_devices};
 use crate::suite::{Suite, on_each_device, places, room};
 
 /// How a matrix lies.
@@ -167,8 +167,16 @@ fn run(suite: &Suite, case: &Case, random: &mut Random) -> f64 {
     let (alpha, beta) = case.factors;
     let (mut untouched, mut worst) = (out.bytes.clone(), 0f64);
     let precision = if case.dtype == DType::F64 { 2f64.powi(-53) } else { 2f64.powi(-24) };
+    // Of many elements a part, each time another; beside all nothing is written.
+    let every = (m * n * k * case.batch.iter().product::<usize>()).div_ceil(20_000_000).max(1);
+    let some = random.below(every);
     for (i, place) in places(&out.layout).into_iter().enumerate() {
         let (batch, row, column) = (i / (m * n), i / n % m, i % n);
+        let range = place * case.out.size()..(place + 1) * case.out.size();
+        untouched[range.clone()].copy_from_slice(&found[range.clone()]);
+        if !(i + some).is_multiple_of(every) {
+            continue;
+        }
         let (mut sum, mut sizes, mut tiny) = (0.0, 0.0, 0.0);
         for x in 0..k {
             let product = xs[(batch * m + row) * k + x] * ys[(batch * k + x) * n + column];
@@ -192,9 +200,7 @@ fn run(suite: &Suite, case: &Case, random: &mut Random) -> f64 {
         let coarse = case.activation == Some(Activation::Gelu) && case.by != MatmulBy::Kernels && case.out.size() == 2;
         let coarse = if coarse { 2f64.powi(-10) * wanted.abs() + 0.6 * ulp(case.out, wanted) } else { 0.0 };
         let wanted = activate(wanted, case.activation);
-        let range = place * case.out.size()..(place + 1) * case.out.size();
-        let result = number(case.out, &found[range.clone()]);
-        untouched[range.clone()].copy_from_slice(&found[range]);
+        let result = number(case.out, &found[range]);
         let tolerance = if case.out == DType::I32 {
             0.0
         } else {
@@ -281,7 +287,11 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
             let all = [1, 2, 3, 4, 5, 8];
             for i in 0..if full() { 24 } else { 4 } {
                 let few = if full() { all[i % 6] } else { [1, all[random.below(6)]][i / 2] };
-                let matrix = [30 + random.below(300), [random.below(700) + 1, 1024, 8 * (1 + random.below(200))][random.below(3)]];
+                let matrix = match random.below(4) {
+                    // More than all threads read at a time.
+                    0 if full() => [30 + random.below(30), 8 * (1000 + random.below(1500))],
+                    some => [30 + random.below(300), [random.below(700) + 1, 1024, 8 * (1 + random.below(200))][some % 3]],
+                };
                 let size = if random.below(2) == 0 { [matrix[0], few, matrix[1]] } else { [few, matrix[0], matrix[1]] };
                 let turned = size[0] == few;
                 let (matrix_kind, vectors_kind) =
@@ -327,15 +337,67 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
     cases
 }
 
+/// Products of our own with more steps along k than are under way at a time, of small tiles and of large ones; on a virtual GPU of small
+/// ones, in one layout.
+fn long_cases(fills: bool, random: &mut Random) -> Vec<(&'static str, Case)> {
+    let pairs = [
+        ["padded rows", "padded columns"],
+        ["rows", "rows"],
+        ["columns", "columns"],
+        ["padded columns", "padded rows"],
+        ["odd rows", "every other"],
+    ];
+    let mut cases = Vec::new();
+    for (dtype, out, tf32) in TYPES {
+        for [first, second] in pairs.into_iter().take(if fills { pairs.len() } else { 1 }) {
+            let case = Case {
+                dtype,
+                out,
+                tf32,
+                size: [130 + random.below(20), 100 + random.below(60), 500 + random.below(200)],
+                batch: vec![],
+                kinds: [first, second, ["rows", "padded rows", "columns"][random.below(3)]],
+                repeated: [false; 2],
+                factors: (1.0, 0.0),
+                bias: [None, Some(0), Some(1)][random.below(3)],
+                activation: None,
+                by: MatmulBy::Kernels,
+            };
+            cases.push(("matmul", case.clone()));
+            if fills {
+                let size = [300 + random.below(100), 520 + random.below(100), 400 + random.below(300)];
+                cases.push(("matmul large", Case { size, batch: vec![17], repeated: [random.below(2) == 0, false], ..case }));
+            }
+        }
+    }
+    cases
+}
+
 #[test]
 fn products_agree_with_the_reference() {
     let seed = seed();
     on_each_device(&BTreeSet::from(OPS), |suite, table| {
         let mut random = Random::new(seed);
-        for (op, case) in cases(&mut random) {
+        let long = if full() { long_cases(suite.fills(), &mut random) } else { vec![] };
+        for (op, case) in cases(&mut random).into_iter().chain(long) {
             table.note(op, case.dtype, run(suite, &case, &mut random));
         }
     });
+}
+
+/// What cards without matrix units do, which the devices above have.
+#[test]
+fn products_without_matrix_units_agree_with_the_reference() {
+    let seed = seed();
+    for device in virtual_devices(&["gfx908"]) {
+        let (suite, mut random) = (Suite::new(&device), Random::new(seed));
+        let mut all: Vec<Case> = cases(&mut random).into_iter().filter(|(op, _)| *op == "matmul").map(|(_, case)| case).collect();
+        all.retain(|case| case.dtype.size() <= 2);
+        let some: Vec<Case> = if full() { all } else { (0..3).map(|_| all[random.below(all.len())].clone()).collect() };
+        for case in some {
+            run(&suite, &Case { by: MatmulBy::Kernels, ..case }, &mut random);
+        }
+    }
 }
 
 /// The same by the vendor's library, on devices that have one.
@@ -346,7 +408,11 @@ fn products_of_the_library_agree_with_the_reference() {
         let name = suite.kernels.device().name();
         let library = match suite.kernels.matmul_library() {
             Ok(library) => library,
-            Err(error) => return eprintln!("skipped on {name}: {error}"),
+            Err(error) => {
+                // Every NVIDIA GPU has one, unless it was taken away on purpose.
+                require(!name.starts_with("cuda:") || std::env::var_os("WARPWAVE_CUBLASLT_LIB").is_some(), &error.to_string());
+                return eprintln!("skipped on {name}: {error}");
+            }
         };
         eprintln!("{name}: {library}");
         let mut random = Random::new(seed);
@@ -358,6 +424,12 @@ fn products_of_the_library_agree_with_the_reference() {
             // Libraries know matrices with a dimension without gaps; cuBLASLt does not say which products of bytes it has.
             let known = case.size[2] > 0 && case.kinds.iter().all(|kind| *kind != "every other");
             if known && op != "matmul large" && (case.dtype != DType::U8 || library == "rocBLAS") {
+                table.note(library, case.dtype, run(suite, &case, &mut random));
+            }
+            // These it has.
+            if case.dtype == DType::U8 && case.batch.is_empty() && case.size.iter().all(|size| *size > 0) {
+                let size = case.size.map(|size| size.next_multiple_of(16));
+                let case = Case { size, kinds: ["padded rows", "padded columns", "padded rows"], factors: (1.0, 0.0), ..case };
                 table.note(library, case.dtype, run(suite, &case, &mut random));
             }
         }
