@@ -276,3 +276,71 @@ fn names_that_a_server_gives_stay_in_the_cache() {
         assert!(!home.path().join("hub/models--tiny--llama/blobs").exists(), "nothing is written");
     }
 }
+
+const SHARDS: [&str; 2] = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
+
+/// The weights in two files, and the index that says which tensor is in which.
+fn sharded() -> Hub {
+    let mut hub = hub();
+    let mut put = |name: &str, bytes: Vec<u8>| hub.files.insert((MODEL.to_owned(), name.to_owned()), bytes);
+    let whole = warpwave_weights::Safetensors::open(oracle().join("model.safetensors")).unwrap();
+    let tensors: Vec<_> = whole.tensors().collect();
+    let (mut places, half) = (serde_json::Map::new(), tensors.len() / 2);
+    for (name, tensors) in SHARDS.into_iter().zip([&tensors[..half], &tensors[half..]]) {
+        let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+        for tensor in tensors {
+            let from = data.len();
+            data.extend_from_slice(tensor.bytes);
+            let facts = json!({ "dtype": "F32", "shape": tensor.shape, "data_offsets": [from, data.len()] });
+            header.insert(tensor.name.to_string(), facts);
+            places.insert(tensor.name.to_string(), json!(name));
+        }
+        let header = Value::Object(header).to_string().into_bytes();
+        put(name, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat());
+    }
+    put("model.safetensors.index.json", json!({ "metadata": {}, "weight_map": places }).to_string().into_bytes());
+    // An index is asked first, and what it does not name is not fetched.
+    put("other.safetensors", vec![0; 1000]);
+    hub
+}
+
+/// The large files that were asked for, each once.
+fn large(asked: &[(String, String)]) -> Vec<String> {
+    let mut names: Vec<String> = asked.iter().filter_map(|(path, _)| Some(path.strip_prefix("/large/tiny/llama/")?.to_owned())).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn weights_in_several_files_are_fetched_by_their_index() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let folder = oracle().display().to_string();
+    let expected = ids(&run(&["generate", &folder, "--ids", "1,2,3", "-n", "4", "--json"], home, "http://127.0.0.1:9"));
+    let server = Server::start(sharded());
+    assert_eq!(ids(&run(&GENERATE, home, &server.address)), expected);
+    let asked = server.asked();
+    assert_eq!(large(&asked), SHARDS);
+    // One file is gone: only that one is fetched again.
+    let lost = home.join("hub/models--tiny--llama/snapshots").join(COMMIT).join(SHARDS[1]);
+    std::fs::remove_file(std::fs::canonicalize(&lost).unwrap()).unwrap();
+    assert_eq!(ids(&run(&GENERATE, home, &server.address)), expected);
+    assert_eq!(large(&server.asked()[asked.len()..]), SHARDS[1..]);
+    drop(server);
+    assert_eq!(ids(&run(&GENERATE, home, "http://127.0.0.1:9")), expected, "without a network");
+}
+
+#[test]
+fn an_index_names_files_beside_it() {
+    for name in ["../escaped.safetensors", "/tmp/escaped.safetensors", "model.bin"] {
+        let home = tempfile::tempdir().unwrap();
+        let mut hub = sharded();
+        let index = json!({ "weight_map": { "model.norm.weight": name } }).to_string();
+        hub.files.insert((MODEL.to_owned(), "model.safetensors.index.json".to_owned()), index.into_bytes());
+        let server = Server::start(hub);
+        let error = refusal(&GENERATE, home.path(), &server.address);
+        assert!(error.contains("model.safetensors.index.json") && error.contains(name), "{error}");
+        assert_eq!(large(&server.asked()), Vec::<String>::new(), "{name}");
+    }
+}

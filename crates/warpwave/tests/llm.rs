@@ -40,8 +40,13 @@ fn talker() -> tempfile::TempDir {
     let marks = ["<unk>", "<s>", "</s>"].map(str::to_owned);
     let bytes = (0..256).map(|byte| format!("<0x{byte:02X}>"));
     let pieces = marks.into_iter().chain(bytes).chain(["\u{2581}".to_owned(), "\u{2581}yes".to_owned()]);
-    let vocabulary: serde_json::Map<String, Value> = pieces.enumerate().map(|(id, piece)| (piece, id.into())).collect();
-    let special = |id: u32, piece: &str| json!({ "id": id, "content": piece, "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false });
+    let mut vocabulary: serde_json::Map<String, Value> = pieces.enumerate().map(|(id, piece)| (piece, id.into())).collect();
+    // One that the model does not know: a step fails.
+    vocabulary.insert("\u{a7}".to_owned(), 400.into());
+    let special = |id: u32, piece: &str| {
+        let no = false;
+        json!({ "id": id, "content": piece, "special": true, "single_word": no, "lstrip": no, "rstrip": no, "normalized": no })
+    };
     let replace = |from: &str, to: &str| json!({ "type": "Replace", "pattern": { "String": from }, "content": to });
     let tokenizer = json!({
         "version": "1.0",
@@ -558,9 +563,12 @@ fn a_chat_goes_on_behind_a_message_that_cannot_be_answered() {
     assert_eq!(output.stdout, b"yes yes\nyes yes\n", "{output:?}");
     assert_eq!(messages, ["one", "yes yes", "two", "yes yes"]);
     let long = format!("{}\n", "long ".repeat(30));
-    for (line, says) in
-        [(&b"\xff\xfe what\n"[..], "not UTF-8"), (b"a forbidden one\n", "it is forbidden"), (long.as_bytes(), "and the context 100")]
-    {
+    for (line, says) in [
+        (&b"\xff\xfe what\n"[..], "not UTF-8"),
+        (b"a forbidden one\n", "it is forbidden"),
+        ("a \u{a7}\n".as_bytes(), "there is no token 400"),
+        (long.as_bytes(), "and the context 100"),
+    ] {
         let (messages, output) = talk(&model, &more, &[b"one\n", line, b"two\n"].concat());
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(messages, ["one", "yes yes", "two", "yes yes"], "{says}");
