@@ -1,7 +1,10 @@
 //! Write GPU kernels once, in CUDA C++; compile and run them on NVIDIA and AMD GPUs.
 //!
 //! This crate is the facade: [`discover`] finds the devices, [`gpu`] drives them, [`vgpu`] is a virtual AMD GPU among them, [`jit`] turns
-//! source into modules, and [`cli`] is the `warpwave` command. The other modules are the command's pure parts: they turn what a user types or saves into bytes a kernel can take, and turn bytes a
+//! source into modules, [`hipify`] translates CUDA files to HIP; [`kernels`] are operations on device memory, [`tensor`] is tensors on
+//! them and on the CPU, [`weights`] reads and writes model files, [`llm`] runs language models; and [`cli`] is the `warpwave` command.
+//!
+//! The other modules are the command's pure parts: they turn what a user types or saves into bytes a kernel can take, and turn bytes a
 //! kernel left behind into files, differences and text:
 //!
 //! * [`dtype`] and [`scalar`]: the element types and one value of any of them;
@@ -32,7 +35,10 @@ pub use warpwave_gpu as gpu;
 pub use warpwave_hipify as hipify;
 pub use warpwave_jit as jit;
 pub use warpwave_kernels as kernels;
+pub use warpwave_llm as llm;
+pub use warpwave_tensor as tensor;
 pub use warpwave_vgpu as vgpu;
+pub use warpwave_weights as weights;
 
 pub mod array;
 pub mod cli;

@@ -48,6 +48,20 @@ fn every_example_ends_well_and_says_something() {
     }
 }
 
+/// The example of a language model takes a file, which the others do without.
+#[test]
+fn a_language_model_answers_in_its_example() {
+    let (program, model) = (built().join("11-language-model"), std::env::var_os("WARPWAVE_TEST_MODEL"));
+    let Some(model) = model.filter(|_| program.is_file()) else {
+        assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "no model, or no built example");
+        eprintln!("skipped: no model, or no built example");
+        return;
+    };
+    let output = Command::new(program).arg(model).output().unwrap();
+    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("Paris"), "{said}{complained}");
+}
+
 #[test]
 fn numbered_examples_are_told_from_cargo_s_copies() {
     for (name, numbered) in
