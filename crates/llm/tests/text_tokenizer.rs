@@ -236,8 +236,21 @@ fn marks_of_the_model() {
     let ids = tokenizer.encode_prompt("a", true).expect("tokens");
     assert_eq!(ids[0], bos);
     assert_eq!(tokenizer.encode_prompt("<s>a", true).expect("tokens"), ids);
-    let quiet = Tokenizer::from_gguf(&Vocabulary { add_bos: Some(false), add_eos: Some(true), ..gguf.vocabulary() }).expect("a tokenizer");
-    assert_eq!(quiet.encode_prompt("a", true).expect("tokens"), [&ids[1..], &[tokenizer.eos()[0]]].concat());
+    let quiet = Tokenizer::from_gguf(&Vocabulary { add_bos: Some(false), ..gguf.vocabulary() }).expect("a tokenizer");
+    assert_eq!(quiet.encode_prompt("a", true).expect("tokens"), ids[1..]);
+}
+
+/// Tokens that a file adds to SentencePiece are text, be they spelt as pieces or as they are.
+#[test]
+fn added_spaces_are_spaces() {
+    for spelt in ["▁▁", "  "] {
+        let tokens: Vec<&[u8]> = vec![b"<unk>", b"a", "▁".as_bytes(), spelt.as_bytes()];
+        let vocabulary =
+            Vocabulary { model: "llama", tokens, types: vec![2, 1, 1, 4], add_space_prefix: Some(false), ..Vocabulary::default() };
+        let tokenizer = Tokenizer::from_gguf(&vocabulary).expect("a tokenizer");
+        assert_eq!(tokenizer.encode("a  a", true).expect("tokens"), [1, 3, 1], "{spelt:?}");
+        assert_eq!(tokenizer.decode(&[1, 3, 1, 2], false), "a  a ", "{spelt:?}");
+    }
 }
 
 #[test]
@@ -354,7 +367,7 @@ fn a_gguf_file_says_what_a_vocabulary_is() {
     };
     let file = write(&[]);
     let vocabulary = Vocabulary::of(&file).expect("a vocabulary");
-    assert!(vocabulary.strip_after_special && vocabulary.add_eos.is_none() && vocabulary.scores.is_empty());
+    assert!(vocabulary.strip_after_special && vocabulary.scores.is_empty());
     let (_, expected) = small("smollm2");
     let found = Tokenizer::from_gguf(&vocabulary).expect("a tokenizer");
     assert_eq!(found.encode("a 12 café", true).expect("tokens"), expected.encode("a 12 café", true).expect("tokens"));

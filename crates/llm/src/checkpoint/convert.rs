@@ -170,8 +170,10 @@ impl Checkpoint {
             }
             Source::Random { .. } => gguf::metadata(&self.config),
             Source::Folder { folder, .. } => {
+                let tokenizer = vocabulary::metadata(folder, &self.config)?;
                 let mut metadata = gguf::metadata(&self.config);
-                metadata.extend(vocabulary::metadata(folder, &self.config)?);
+                metadata.retain(|(key, _)| tokenizer.iter().all(|(other, _)| other != key));
+                metadata.extend(tokenizer);
                 metadata
             }
         };

@@ -6,10 +6,14 @@ use crate::error::Result;
 use crate::tokenizer::{Tokenizer, Vocabulary};
 
 impl Checkpoint {
-    /// The tokenizer that came with the weights.
+    /// The tokenizer that came with the weights. Of a GGUF file it is its whole `tokenizer.json`, if it has that (`tokenizer.huggingface.json`),
+    /// and else what it says of its vocabulary.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         match &self.source {
-            Source::Gguf(file) => Ok(Tokenizer::from_gguf(&Vocabulary::of(file)?)?),
+            Source::Gguf(file) => match Tokenizer::from_json_of(file)? {
+                Some(tokenizer) => Ok(tokenizer),
+                None => Ok(Tokenizer::from_gguf(&Vocabulary::of(file)?)?),
+            },
             Source::Folder { folder, .. } => Ok(Tokenizer::from_file(folder)?),
             Source::Random { .. } => Err(bad_key(&self.path, "the tokenizer", "random weights have none: give ids of tokens").into()),
         }

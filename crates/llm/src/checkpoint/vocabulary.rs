@@ -9,6 +9,7 @@ use warpwave_weights::{Array, Value};
 use super::error::{CheckpointError, Result};
 use super::json::{self, Keys};
 use crate::config::Config;
+use crate::tokenizer::cut_name;
 
 type Metadata = Vec<(Cow<'static, str>, Value<'static>)>;
 
@@ -32,20 +33,34 @@ pub(super) fn metadata(folder: &Path, config: &Config) -> Result<Metadata> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(&path).map_err(|source| CheckpointError::Io { path: shown.clone(), source })?;
     let json = json::read(&path)?;
-    let settings_path = folder.join("tokenizer_config.json");
-    let settings_json = if settings_path.is_file() { json::read(&settings_path)? } else { Json::Null };
-    let settings_shown = settings_path.display().to_string();
+    let beside = |name: &str| {
+        let path = folder.join(name);
+        if path.is_file() { json::read(&path) } else { Ok(Json::Null) }
+    };
+    let (settings_json, special) = (beside("tokenizer_config.json")?, beside("special_tokens_map.json")?);
+    let settings_shown = folder.join("tokenizer_config.json").display().to_string();
     let settings = Keys::new(&settings_shown, settings_json.as_object().into_iter().collect());
     let keys = Keys::new(&shown, json.as_object().into_iter().collect());
 
     let mut out: Metadata = Vec::new();
     let model = keys.need("model", keys.object("model")?)?;
     if model.str("type")?.is_none_or(|kind| kind == "BPE") {
-        bpe(&keys, &model, config, &mut out)?;
+        bpe(&json, &keys, &model, config, &mut out)?;
+    }
+    // What the tokenizer's own files name counts more than the model's configuration.
+    let named = |key: &str| {
+        let name = |map: &'_ Json| map[key].as_str().or_else(|| map[key]["content"].as_str()).map(str::to_owned);
+        id_of(&json, &name(&settings_json).or_else(|| name(&special))?)
+    };
+    let (bos, eos) = (named("bos_token"), named("eos_token"));
+    for (key, id) in [("bos_token_id", bos), ("eos_token_id", eos)] {
+        if let Some(id) = id {
+            add(&mut out, key, id);
+        }
     }
     let begins = match settings.bool("add_bos_token")? {
         Some(begins) => begins,
-        None => config.bos.is_some_and(|bos| begins_with(&json, bos)),
+        None => bos.or(config.bos).is_some_and(|bos| begins_with(&json, bos)),
     };
     add(&mut out, "add_bos_token", begins);
     if let Some(ends) = settings.bool("add_eos_token")? {
@@ -62,8 +77,15 @@ fn add(out: &mut Metadata, key: &str, value: impl Into<Value<'static>>) {
     out.push((format!("tokenizer.ggml.{key}").into(), value.into()));
 }
 
+/// The id of a token by its text.
+fn id_of(tokenizer: &Json, text: &str) -> Option<u32> {
+    let added = tokenizer["added_tokens"].as_array().into_iter().flatten().find(|added| added["content"] == text);
+    let id = added.map_or(&tokenizer["model"]["vocab"][text], |added| &added["id"]);
+    id.as_u64().and_then(|id| id.try_into().ok())
+}
+
 /// Tokens, their kinds, and merges or scores.
-fn bpe(keys: &Keys<'_>, model: &Keys<'_>, config: &Config, out: &mut Metadata) -> Result<()> {
+fn bpe(tokenizer: &Json, keys: &Keys<'_>, model: &Keys<'_>, config: &Config, out: &mut Metadata) -> Result<()> {
     let vocabulary = model.need("vocab", model.get("vocab").and_then(Json::as_object))?;
     let sentencepiece = model.bool("byte_fallback")?.unwrap_or(false);
     let mut tokens: Vec<Option<(&str, i32)>> = vec![None; config.vocab];
@@ -89,14 +111,26 @@ fn bpe(keys: &Keys<'_>, model: &Keys<'_>, config: &Config, out: &mut Metadata) -
     }
     let merges = merges(model)?;
     add(out, "model", if sentencepiece { "llama" } else { "gpt2" });
-    add(out, "pre", if sentencepiece { "default" } else { splitting(keys.get("pre_tokenizer")) });
-    let texts: Vec<Cow<'_, str>> =
-        tokens.iter().enumerate().map(|(id, token)| token.map_or_else(|| format!("[PAD{id}]").into(), |(text, _)| text.into())).collect();
+    // Where there is no name for how words are cut the key is left out: readers that know the vocabulary alone then take a default, and
+    // llama.cpp warns of it. Another way's name would be taken without a word.
+    if let Some(name) = if sentencepiece { Some("default") } else { cut_name(tokenizer) } {
+        add(out, "pre", name);
+    }
+    let texts: Vec<Cow<'_, str>> = tokens
+        .iter()
+        .enumerate()
+        .map(|(id, token)| match token {
+            // GGUF files have these as they are in a text.
+            Some((text, kind::OWN)) if sentencepiece => text.replace('▁', " ").into(),
+            Some((text, _)) => (*text).into(),
+            None => format!("[PAD{id}]").into(),
+        })
+        .collect();
     add(out, "tokens", Array::strs(texts.iter().map(|text| &**text)));
     add(out, "token_type", Array::i32s(tokens.iter().map(|token| token.map_or(kind::UNUSED, |(_, kind)| kind))));
     if sentencepiece {
-        // What is merged first has the highest score.
-        let mut scores = vec![0f32; tokens.len()];
+        // What is merged first has the highest score, and what no merge makes the lowest.
+        let mut scores = vec![-(merges.len() as f32); tokens.len()];
         for (rank, (first, second)) in merges.iter().enumerate().rev() {
             let id = vocabulary.get(&format!("{first}{second}")).and_then(Json::as_u64).and_then(|id| usize::try_from(id).ok());
             if let Some(score) = id.and_then(|id| scores.get_mut(id)) {
@@ -145,22 +179,6 @@ fn merges<'a>(model: &Keys<'a>) -> Result<Vec<(&'a str, &'a str)>> {
     let merges = model.array("merges")?.map_or(&[][..], Vec::as_slice);
     let one = |(index, json)| merge(json).ok_or_else(|| model.bad("merges", format!("number {index}, {json}, is no two texts")));
     merges.iter().enumerate().map(one).collect()
-}
-
-/// GGUF's name for how texts are split before bytes are merged, by the expression that does it.
-fn splitting(splitter: Option<&Json>) -> &'static str {
-    let text = splitter.map(Json::to_string).unwrap_or_default();
-    if text.contains(r"\\p{Lu}") {
-        "tekken"
-    } else if text.contains(r"\\p{N}{1,3}") {
-        "llama-bpe"
-    } else if text.contains("(?i:'s") && text.contains(r"\\p{N}") {
-        "qwen2"
-    } else if text.contains("\"Digits\"") {
-        "smollm"
-    } else {
-        "gpt-2"
-    }
 }
 
 /// Whether a space is put before the text.

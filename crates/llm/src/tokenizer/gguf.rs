@@ -9,7 +9,7 @@ use warpwave_weights::Gguf;
 
 use super::bytes::{byte_token, bytes_of};
 use super::pre::Cut;
-use super::{MOST_TOKENS, Marks, Result, Spelling, TEXT_ENDS, TURN_ENDS, Tokenizer};
+use super::{MOST_TOKENS, Marks, Result, Said, Spelling, TEXT_ENDS, TURN_ENDS, Tokenizer};
 use crate::text_error::{TextError, malformed};
 
 /// Bytes of one token at most: SentencePiece tokens are looked up at each of their cuts.
@@ -47,8 +47,6 @@ pub struct Vocabulary<'a> {
     pub unknown: Option<u32>,
     /// `add_bos_token`.
     pub add_bos: Option<bool>,
-    /// `add_eos_token`.
-    pub add_eos: Option<bool>,
     /// `add_space_prefix`.
     pub add_space_prefix: Option<bool>,
     /// Special tokens take the spaces behind them. The file does not say so: it is so for the architecture `phi3`.
@@ -57,18 +55,34 @@ pub struct Vocabulary<'a> {
     pub template: Option<String>,
 }
 
+fn key(name: &str) -> String {
+    format!("tokenizer.ggml.{name}")
+}
+
+fn id(file: &Gguf, name: &str) -> Result<Option<u32>> {
+    let Some(id) = file.get_u64(&key(name))? else { return Ok(None) };
+    u32::try_from(id).map(Some).map_err(|_| malformed(key(name), format!("it is {id}, which is no token's")))
+}
+
+impl Said {
+    /// What a file says.
+    pub(super) fn of(file: &Gguf) -> Result<Self> {
+        Ok(Self {
+            bos: id(file, "bos_token_id")?,
+            eos: id(file, "eos_token_id")?,
+            add_bos: file.get_bool(&key("add_bos_token"))?,
+            template: file.get_str("tokenizer.chat_template")?.map(str::to_owned),
+        })
+    }
+}
+
 impl<'a> Vocabulary<'a> {
     /// What a file says.
     pub fn of(file: &'a Gguf) -> Result<Self> {
-        let key = |name: &str| format!("tokenizer.ggml.{name}");
         let texts = |name: &str| -> Result<Vec<&'a [u8]>> {
             Ok(file.get_strs(&key(name))?.map(|texts| texts.map(str::as_bytes).collect()).unwrap_or_default())
         };
-        let flag = |name: &str| file.get_bool(&key(name));
-        let id = |name: &str| -> Result<Option<u32>> {
-            let Some(id) = file.get_u64(&key(name))? else { return Ok(None) };
-            u32::try_from(id).map(Some).map_err(|_| malformed(key(name), format!("it is {id}, which is no token's")))
-        };
+        let Said { bos, eos, add_bos, template } = Said::of(file)?;
         // Numbers that are none of GGUF's kinds are as good as any other.
         let types = file.get_i64s(&key("token_type"))?.unwrap_or_default().into_iter().map(|kind| kind as i32).collect();
         Ok(Self {
@@ -78,14 +92,13 @@ impl<'a> Vocabulary<'a> {
             scores: file.get_f32s(&key("scores"))?.unwrap_or_default(),
             types,
             merges: texts("merges")?,
-            bos: id("bos_token_id")?,
-            eos: id("eos_token_id")?,
-            unknown: id("unknown_token_id")?,
-            add_bos: flag("add_bos_token")?,
-            add_eos: flag("add_eos_token")?,
-            add_space_prefix: flag("add_space_prefix")?,
+            bos,
+            eos,
+            unknown: id(file, "unknown_token_id")?,
+            add_bos,
+            add_space_prefix: file.get_bool(&key("add_space_prefix"))?,
             strip_after_special: file.get_str("general.architecture")? == Some("phi3"),
-            template: file.get_str("tokenizer.chat_template")?.map(str::to_owned),
+            template,
         })
     }
 }
@@ -226,8 +239,9 @@ impl Tokenizer {
                 let strip = vocabulary.strip_after_special && kind == CONTROL && !matches!(*token, "<s>" | "<|endoftext|>");
                 added.push(AddedToken::from(*token, special.contains(&id)).normalized(false).rstrip(strip));
             }
-            let spelling = if written { None } else { Some(spelling) };
-            bytes.push(Some(spelling.map_or_else(|| token.as_bytes().into(), |spelling| bytes_of(token, spelling))));
+            // What a file adds to SentencePiece is spelt like its pieces, or as it is: `▁▁` are spaces either way.
+            let as_it_is = written && !(kind == USER_DEFINED && spelling == Spelling::SentencePiece);
+            bytes.push(Some(if as_it_is { token.as_bytes().into() } else { bytes_of(token, spelling) }));
         }
         inner.add_tokens(added).map_err(failed)?;
 
@@ -235,7 +249,6 @@ impl Tokenizer {
             bos: vocabulary.bos,
             eos: vocabulary.eos,
             add_bos: vocabulary.add_bos.unwrap_or(add_bos),
-            add_eos: vocabulary.add_eos.unwrap_or(false),
             template: vocabulary.template.clone(),
         };
         Tokenizer::new(inner, bytes, special, space_first, marks)

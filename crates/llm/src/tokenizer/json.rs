@@ -1,18 +1,21 @@
 //! A tokenizer of a Hugging Face folder: `tokenizer.json`, and beside it `tokenizer_config.json`, `special_tokens_map.json` and
-//! `chat_template.jinja`, as far as they are there.
+//! `chat_template.jinja`, as far as they are there; or of a GGUF file that has `tokenizer.json` in one of its keys.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
+use warpwave_weights::Gguf;
 
 use super::bytes::bytes_of;
-use super::{MOST_TOKENS, Marks, Result, Spelling, Tokenizer};
+use super::{MOST_TOKENS, Marks, Result, Said, Spelling, Tokenizer};
 use crate::text_error::{TextError, malformed};
 
 /// Bytes of a file at most.
 const LARGEST_FILE: u64 = 1 << 28;
+/// Where a GGUF file has a whole `tokenizer.json`.
+const KEY: &str = "tokenizer.huggingface.json";
 
 /// The parts of `tokenizer.json` that are checked before the library reads it: it trusts them.
 #[derive(Deserialize)]
@@ -67,14 +70,32 @@ impl Tokenizer {
         let template = beside("chat_template.jinja")?
             .map(|text| String::from_utf8(text).map_err(|error| malformed("chat_template.jinja", error.to_string())))
             .transpose()?;
-        Self::from_json(&read(&path)?, &config, &special, template).map_err(|error| match error {
-            TextError::Malformed { place, reason } => malformed(format!("{}: {place}", path.display()), reason),
-            error => error,
-        })
+        let said = |inner: &tokenizers::Tokenizer| {
+            let named = |key: &str| -> Result<Option<u32>> {
+                let Some(name) = [&config, &special].into_iter().find_map(|map| token_name(&map[key])) else { return Ok(None) };
+                let id = inner.token_to_id(name).ok_or_else(|| malformed(key, format!("{name:?} is no token")))?;
+                Ok(Some(id))
+            };
+            let template = template.or_else(|| template_of(&config["chat_template"]));
+            Ok(Said { bos: named("bos_token")?, eos: named("eos_token")?, add_bos: config["add_bos_token"].as_bool(), template })
+        };
+        Self::from_json(&read(&path)?, said).map_err(within(path.display().to_string()))
     }
 
-    fn from_json(text: &[u8], config: &Value, special_map: &Value, template: Option<String>) -> Result<Self> {
-        let whole = |reason: String| malformed("tokenizer.json", reason);
+    /// The tokenizer that a GGUF file has as a whole `tokenizer.json`, if it has one: that says more than the vocabulary.
+    pub(crate) fn from_json_of(file: &Gguf) -> Result<Option<Self>> {
+        let Some(text) = file.get_str(KEY)? else { return Ok(None) };
+        let said = Said::of(file)?;
+        let said = |inner: &tokenizers::Tokenizer| {
+            // Ids of the model's configuration need not be the tokenizer's.
+            let there = |id: &u32| inner.id_to_token(*id).is_some();
+            Ok(Said { bos: said.bos.filter(there), eos: said.eos.filter(there), ..said })
+        };
+        Self::from_json(text.as_bytes(), said).map(Some).map_err(within(format!("{}: {KEY}", file.path())))
+    }
+
+    fn from_json(text: &[u8], said: impl FnOnce(&tokenizers::Tokenizer) -> Result<Said>) -> Result<Self> {
+        let whole = |reason: String| malformed("the text", reason);
         let file: File = serde_json::from_slice(text).map_err(|error| whole(format!("{error} (only BPE models are known)")))?;
         check(&file)?;
         // The library is not made for hostile files: whatever it does not check must not end the process.
@@ -104,25 +125,21 @@ impl Tokenizer {
             }
         }
 
-        let named = |key: &str| -> Result<Option<u32>> {
-            let Some(name) = [config, special_map].into_iter().find_map(|map| token_name(&map[key])) else { return Ok(None) };
-            let id = inner.token_to_id(name).ok_or_else(|| malformed(key, format!("{name:?} is no token")))?;
-            Ok(Some(id))
-        };
-        let (bos, eos) = (named("bos_token")?, named("eos_token")?);
+        let Said { bos, eos, add_bos, template } = said(&inner)?;
         // What the library puts around nothing is what it puts around a text.
         let around = inner.encode("", true).map_err(|error| malformed("post_processor", error.to_string()))?;
-        let around = around.get_ids();
-        let marks = Marks {
-            add_bos: config["add_bos_token"].as_bool().unwrap_or_else(|| bos.is_some() && around.first() == bos.as_ref()),
-            add_eos: config["add_eos_token"]
-                .as_bool()
-                .unwrap_or_else(|| eos.is_some() && around.last() == eos.as_ref() && around.len() > 1),
-            bos,
-            eos,
-            template: template.or_else(|| template_of(&config["chat_template"])),
-        };
+        let add_bos = add_bos.unwrap_or_else(|| bos.is_some() && around.get_ids().first() == bos.as_ref());
+        let marks = Marks { bos, eos, add_bos, template };
         Tokenizer::new(inner, bytes, special, space_first, marks)
+    }
+}
+
+/// An error of a part, with the name of the whole.
+fn within(whole: String) -> impl FnOnce(TextError) -> TextError {
+    move |error| match error {
+        TextError::Malformed { place, reason } => malformed(format!("{whole}: {place}"), reason),
+        TextError::Unknown { place, found, known } => TextError::Unknown { place: format!("{whole}: {place}"), found, known },
+        error => error,
     }
 }
 

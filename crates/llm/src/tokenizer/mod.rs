@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use tokenizers::{AddedVocabulary, Model, OffsetReferential, OffsetType, PreTokenizer};
 
 pub use gguf::Vocabulary;
+pub(crate) use pre::cut_name;
 
 use crate::detokenise::Detokenizer;
 use crate::text_error::{TextError, malformed};
@@ -41,7 +42,14 @@ struct Marks {
     bos: Option<u32>,
     eos: Option<u32>,
     add_bos: bool,
-    add_eos: bool,
+    template: Option<String>,
+}
+
+/// The same as far as a file says it.
+struct Said {
+    bos: Option<u32>,
+    eos: Option<u32>,
+    add_bos: Option<bool>,
     template: Option<String>,
 }
 
@@ -115,15 +123,13 @@ impl Tokenizer {
         Ok(splits.into_iter().flat_map(|(_, _, tokens)| tokens.iter().flatten()).map(|token| token.id).collect())
     }
 
-    /// The tokens of a whole prompt: as [`Tokenizer::encode`], with the tokens that the model wants before and behind a text, unless the
-    /// text already begins or ends with them (chat templates write them out).
+    /// The tokens of a prompt, which the model goes on with: as [`Tokenizer::encode`], with the token that the model wants before a text,
+    /// unless the text already begins with it (chat templates write it out). There is no end behind it, though the file may ask for one
+    /// (`add_eos_token`): that is for whole texts.
     pub fn encode_prompt(&self, text: &str, special: bool) -> Result<Vec<u32>> {
         let mut ids = self.encode(text, special)?;
         if let Some(bos) = self.marks.bos.filter(|bos| self.marks.add_bos && ids.first() != Some(bos)) {
             ids.insert(0, bos);
-        }
-        if let Some(eos) = self.marks.eos.filter(|eos| self.marks.add_eos && ids.last() != Some(eos)) {
-            ids.push(eos);
         }
         Ok(ids)
     }

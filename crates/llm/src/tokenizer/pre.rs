@@ -1,5 +1,6 @@
 //! How byte-level vocabularies cut a text into words before they merge bytes: GGUF files only give a name for it.
 
+use serde_json::Value;
 use tokenizers::SplitDelimiterBehavior;
 use tokenizers::normalizers::{NFC, NormalizerWrapper};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -36,6 +37,45 @@ const fn cut(patterns: &'static [&'static str]) -> Cut {
 
 /// Names that are known, as errors print them.
 const KNOWN: &str = "default, gpt-2, smollm, starcoder, refact, command-r, llama-bpe, dbrx, qwen2, stablelm2, tekken, gpt-4o, llama4";
+
+/// The name for what a `tokenizer.json` does, if it is exactly what one of the names stands for.
+pub(crate) fn cut_name(tokenizer: &Value) -> Option<&'static str> {
+    const NAMES: [&str; 8] = ["gpt-2", "smollm", "llama-bpe", "dbrx", "qwen2", "stablelm2", "tekken", "gpt-4o"];
+    let composed = match &tokenizer["normalizer"] {
+        Value::Null => false,
+        normalizer => (normalizer["type"] == "NFC").then_some(true)?,
+    };
+    let whole_words = tokenizer["model"]["ignore_merges"] == true;
+    let splitter = &tokenizer["pre_tokenizer"];
+    let single = std::slice::from_ref(splitter);
+    let (last, steps) = splitter["pretokenizers"].as_array().map_or(single, Vec::as_slice).split_last()?;
+    let mut patterns = steps.iter().map(pattern).collect::<Option<Vec<&str>>>()?;
+    if last["type"] != "ByteLevel" || last["add_prefix_space"] != false {
+        return None;
+    }
+    if last["use_regex"] != false {
+        patterns.push(GPT2);
+    }
+    let same = |cut: Cut| cut.patterns == patterns && (cut.whole_words, cut.composed) == (whole_words, composed);
+    NAMES.into_iter().find(|name| Cut::named(Some(name)).is_ok_and(same))
+}
+
+/// What one step of a `tokenizer.json` makes words of, if they are the matches and what is between them.
+fn pattern(step: &Value) -> Option<&str> {
+    match step["type"].as_str()? {
+        "Digits" if step["individual_digits"] == true => Some(r"\p{N}"),
+        "Split" => {
+            let pattern = step["pattern"]["Regex"].as_str()?;
+            match step["behavior"].as_str()? {
+                "Isolated" => Some(pattern),
+                // A pattern with alternatives for everything: to take all but its matches away takes nothing.
+                "Removed" if step["invert"] == true && pattern.ends_with(r"|\s+") => Some(pattern),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
 
 impl Cut {
     /// The way that `tokenizer.ggml.pre` names.
