@@ -9,7 +9,6 @@ use warpwave_tensor::{Device, Tensor};
 
 use crate::detokenise::{Detokenizer, StopStrings};
 use crate::error::{Error, Result};
-use crate::model::Wanted;
 use crate::runner::{Runner, Sequence};
 use crate::sampling::{Picked, Sampler};
 use crate::tokenizer::Tokenizer;
@@ -40,7 +39,7 @@ pub enum Ended {
     Tokens,
     /// The cache is full.
     Room,
-    /// The listener had enough.
+    /// The listener had enough, of the text or while the prompt went through the model.
     Cancelled,
 }
 
@@ -60,9 +59,9 @@ impl Ended {
 /// A token, and the text that is certain now.
 #[derive(Debug, Clone)]
 pub struct Piece {
-    /// The token; none where the text ends with what was held back.
+    /// The token; none where the text ends with what was held back, and none between the pieces of a long prompt.
     pub picked: Option<Picked>,
-    /// What it adds to the text. It may be nothing yet.
+    /// What it adds to the text. It may be nothing yet; between the pieces of a prompt it is nothing.
     pub text: String,
 }
 
@@ -111,6 +110,10 @@ impl Runner {
     /// Goes on with a text of tokens, the first of which may have gone through the model before (`sequence`); without a tokenizer there is
     /// no text, only tokens. `listen` hears each piece and may break off. Afterwards the sequence has all
     /// tokens, but the last unless the model itself ended the text.
+    ///
+    /// Of a prompt that is too long to go through the model at once, `listen` hears between its pieces, too, of a piece without token and
+    /// text. Where it breaks off there, nothing is generated, and the sequence has the beginning of the text that went through the model:
+    /// the same call again goes on behind it.
     pub fn generate(
         &mut self,
         sequence: &mut Sequence,
@@ -135,6 +138,7 @@ impl Runner {
         let mut detokenizer = tokenizer.map(Detokenizer::continuing);
         let mut stops = StopStrings::new(request.stops.iter().cloned());
         let mut started = Instant::now();
+        let already = sequence.len();
         while made.tokens.len() < request.tokens {
             let fed = sequence.len();
             let first = made.tokens.is_empty();
@@ -142,7 +146,11 @@ impl Runner {
                 made.ended = Ended::Room;
                 break;
             }
-            let logits = self.feed(&mut [(sequence, &all[fed..])], Wanted::Last)?;
+            let go_on = &mut || listen(&Piece { picked: None, text: String::new() }).is_continue();
+            let Some(logits) = self.feed_while(sequence, &all[fed..], go_on)? else {
+                (made.ended, made.prompt, made.prompt_time) = (Ended::Cancelled, sequence.len() - already, started.elapsed());
+                break;
+            };
             let picked = self.pick(&logits, request, &all)?;
             let passed = started.elapsed();
             started = Instant::now();

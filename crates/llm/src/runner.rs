@@ -203,6 +203,55 @@ impl Runner {
     /// Puts tokens through the model, behind those of their sequence. Gives logits, `f32` of (rows, vocabulary), on the model's device, in
     /// the order of the sequences. If it fails the sequences are as before.
     pub fn feed(&mut self, batch: &mut [(&mut Sequence, &[u32])], wanted: Wanted) -> Result<Tensor> {
+        let total = self.check(batch)?;
+        let before: Vec<usize> = batch.iter().map(|(sequence, _)| sequence.len).collect();
+        let logits = if total > self.chunk { self.in_pieces(batch, wanted) } else { self.at_once(batch, wanted) };
+        if logits.is_err() {
+            for ((sequence, _), len) in batch.iter_mut().zip(before) {
+                sequence.cut(len);
+            }
+        }
+        logits
+    }
+
+    /// One text that may be long, piece by piece: between two of them `go_on` is asked. The logits behind the text, or none where it is to
+    /// go on no further: the sequence then has the pieces until there. If it fails the sequence is as before.
+    pub(crate) fn feed_while(
+        &mut self,
+        sequence: &mut Sequence,
+        tokens: &[u32],
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Tensor>> {
+        self.check(&[(sequence, tokens)])?;
+        let before = sequence.len;
+        let logits = self.while_asked(sequence, tokens, go_on);
+        if logits.is_err() {
+            sequence.cut(before);
+        }
+        logits
+    }
+
+    fn while_asked(&mut self, sequence: &mut Sequence, tokens: &[u32], go_on: &mut dyn FnMut() -> bool) -> Result<Option<Tensor>> {
+        let (first, rest) = tokens.split_at(tokens.len().min(self.chunk));
+        let mut logits = self.at_once(&mut [(&mut *sequence, first)], Wanted::Last)?;
+        let mut queued = None;
+        for piece in rest.chunks(self.chunk) {
+            // A GPU takes work without waiting for it: at most one piece is ahead of what is asked, and it is never without work.
+            if let Device::Gpu(gpu) = self.model.device()
+                && let Some(before) = queued.replace(gpu.stream.record()?)
+            {
+                before.synchronize()?;
+            }
+            if !go_on() {
+                return Ok(None);
+            }
+            logits = self.at_once(&mut [(&mut *sequence, piece)], Wanted::Last)?;
+        }
+        Ok(Some(logits))
+    }
+
+    /// Whether tokens can go through the model, all of them; how many there are.
+    fn check(&self, batch: &[(&mut Sequence, &[u32])]) -> Result<usize> {
         let vocab = self.model.config().vocab;
         let all = || batch.iter().flat_map(|(_, tokens)| tokens.iter());
         if let Some(token) = all().find(|token| **token as usize >= vocab) {
@@ -220,14 +269,7 @@ impl Runner {
         if needed > self.free.lock().len() {
             return Err(Error::Room { wanted: total, there: self.room() });
         }
-        let before: Vec<usize> = batch.iter().map(|(sequence, _)| sequence.len).collect();
-        let logits = if total > self.chunk { self.in_pieces(batch, wanted) } else { self.at_once(batch, wanted) };
-        if logits.is_err() {
-            for ((sequence, _), len) in batch.iter_mut().zip(before) {
-                sequence.cut(len);
-            }
-        }
-        logits
+        Ok(total)
     }
 
     /// More tokens than go through the model at once: as many at a time, one sequence after the other.

@@ -625,9 +625,15 @@ fn converted_models_have_the_same_tokenizer() {
         tokenizer["added_tokens"].as_array_mut().unwrap().push(added);
         settings["add_eos_token"] = true.into();
     };
+    // As Llama 3: a word that is a token is that token, though no merges make it.
     let whole_words: Change = |tokenizer, _| {
         tokenizer["pre_tokenizer"] = bytes_behind(THREES);
+        tokenizer["model"]["vocab"]["ĠZxqvb"] = 700.into();
         tokenizer["model"]["ignore_merges"] = true.into();
+    };
+    let merged_words: Change = |tokenizer, _| {
+        tokenizer["pre_tokenizer"] = bytes_behind(THREES);
+        tokenizer["model"]["vocab"]["ĠZxqvb"] = 700.into();
     };
     let fewer_words: Change = |tokenizer, _| tokenizer["pre_tokenizer"] = bytes_behind(O200K);
     let unknown: Change = |tokenizer, _| tokenizer["pre_tokenizer"] = bytes_behind(r"\p{L}{1,2}|\P{L}");
@@ -643,6 +649,7 @@ fn converted_models_have_the_same_tokenizer() {
     cases.extend([
         ("pieces", spaces, Some("default")),
         ("gpt2", whole_words, Some("llama-bpe")),
+        ("gpt2", merged_words, Some("dbrx")),
         ("gpt2", fewer_words, Some("gpt-4o")),
         ("gpt2", unknown, None),
     ]);
@@ -660,7 +667,9 @@ fn converted_models_have_the_same_tokenizer() {
         files.extend(name.map(|_| without(&path, |key| key == "tokenizer.huggingface.json")));
         let read = read_json(&fixtures().join(fixture).join("cases.json"));
         let texts = read["cases"].as_array().unwrap().iter().map(|case| case[0].as_str().unwrap());
-        let texts: Vec<&str> = texts.chain(["a  b", "  a", "   a    b", "I'LL we'Re HTTPServer 1234567", "<s> a</s>", ""]).collect();
+        let more = ["a  b", "  a", "   a    b", "I'LL we'Re HTTPServer 1234567", "a Zxqvb Zxqvbs\n\n Zxqvb", "<s> a</s>", ""];
+        let texts: Vec<&str> = texts.chain(more).collect();
+        assert_eq!(expected.encode("a Zxqvb", true).unwrap().contains(&700), name == Some("llama-bpe"), "{fixture} {name:?}");
         for file in files {
             let found = Checkpoint::open(&file).unwrap().tokenizer().unwrap();
             let here = format!("{fixture} {name:?} {}", file.display());
