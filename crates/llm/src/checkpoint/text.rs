@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::tokenizer::{Tokenizer, Vocabulary};
 
 impl Checkpoint {
-    /// The tokenizer that came with the weights. Of a GGUF file it is its whole `tokenizer.json`, if it has that (`tokenizer.huggingface.json`),
-    /// and else what it says of its vocabulary.
+    /// The tokenizer that came with the weights. Of a GGUF file it is the whole `tokenizer.json` that it may have
+    /// (`tokenizer.huggingface.json`), and else what it says of its vocabulary.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         match &self.source {
             Source::Gguf(file) => match Tokenizer::from_json_of(file)? {

@@ -49,7 +49,7 @@ pub(super) fn metadata(folder: &Path, config: &Config) -> Result<Metadata> {
     }
     // What the tokenizer's own files name counts more than the model's configuration.
     let named = |key: &str| {
-        let name = |map: &'_ Json| map[key].as_str().or_else(|| map[key]["content"].as_str()).map(str::to_owned);
+        let name = |map: &Json| map[key].as_str().or_else(|| map[key]["content"].as_str()).map(str::to_owned);
         id_of(&json, &name(&settings_json).or_else(|| name(&special))?)
     };
     let (bos, eos) = (named("bos_token"), named("eos_token"));
