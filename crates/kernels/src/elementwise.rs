@@ -12,12 +12,17 @@ use crate::source::{File, Recipe, carrier};
 use crate::tuning::{Knob, Tuning};
 use crate::view::{View, ViewMut};
 
-const MATH: &str = include_str!("cu/math.cuh");
 const WAYS: &[&str] = &["_vectors", "_rows", "_single", "_single64"];
-static UNARY: File =
-    File { name: "unary.cu", texts: &[headers::TYPES, MATH, headers::PACK, headers::MAP, include_str!("cu/unary.cu")], kernels: WAYS };
-static BINARY: File =
-    File { name: "binary.cu", texts: &[headers::TYPES, MATH, headers::PACK, headers::MAP, include_str!("cu/binary.cu")], kernels: WAYS };
+static UNARY: File = File {
+    name: "unary.cu",
+    texts: &[headers::TYPES, headers::MATH, headers::PACK, headers::MAP, include_str!("cu/unary.cu")],
+    kernels: WAYS,
+};
+static BINARY: File = File {
+    name: "binary.cu",
+    texts: &[headers::TYPES, headers::MATH, headers::PACK, headers::MAP, include_str!("cu/binary.cu")],
+    kernels: WAYS,
+};
 pub(crate) static MOVING: File =
     File { name: "moving.cu", texts: &[headers::TYPES, headers::PACK, headers::MAP, include_str!("cu/moving.cu")], kernels: WAYS };
 
@@ -164,7 +169,7 @@ impl Unary {
         use Unary::*;
         match self {
             GeluErf | Erf | Powf(_) => Knob::UnrollHeaviest,
-            Exp | Log | Sin | Cos | Tanh | Gelu | Silu | Sigmoid | Elu(_) | Sqrt | Sign => Knob::UnrollHeavy,
+            Exp | Log | Sin | Cos | Tanh | Gelu | Silu | Sigmoid | Elu(_) | Sqrt | Sign | Clamp(..) => Knob::UnrollHeavy,
             _ => unroll(1),
         }
     }

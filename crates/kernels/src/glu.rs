@@ -13,7 +13,7 @@ use crate::view::{View, ViewMut};
 
 static GLU: File = File {
     name: "glu.cu",
-    texts: &[headers::TYPES, headers::PACK, headers::MAP, include_str!("cu/glu.cu")],
+    texts: &[headers::TYPES, headers::MATH, headers::PACK, headers::MAP, include_str!("cu/glu.cu")],
     kernels: &["_vectors", "_rows", "_single", "_single64"],
 };
 

@@ -1,6 +1,7 @@
 //! Texts that several programs begin with.
 
 pub(crate) const TYPES: &str = include_str!("cu/types.cuh");
+pub(crate) const MATH: &str = include_str!("cu/math.cuh");
 pub(crate) const PACK: &str = include_str!("cu/pack.cuh");
 pub(crate) const HEADS: &str = include_str!("cu/heads.cuh");
 pub(crate) const EARLY: &str = include_str!("cu/early.cuh");

@@ -181,8 +181,12 @@ impl Kernels {
     /// A batch of several dimensions that cannot be walked in one step goes to the library in parts, one after the other: should it fail
     /// at a later one, [`Error::Library`], those before are written.
     pub fn matmul(&self, stream: &Stream, matmul: &Matmul<'_>, a: &View<'_>, b: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
-        let out = out.as_view();
-        let work = self.check_matmul(stream, matmul, *a, *b, out)?;
+        self.multiply(stream, matmul, *a, *b, out.as_view())
+    }
+
+    /// The same, to a view that is to be written.
+    pub(crate) fn multiply(&self, stream: &Stream, matmul: &Matmul<'_>, a: View<'_>, b: View<'_>, out: View<'_>) -> Result<()> {
+        let work = self.check_matmul(stream, matmul, a, b, out)?;
         if out.layout().is_empty() {
             return Ok(());
         }

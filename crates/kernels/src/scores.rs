@@ -1,34 +1,26 @@
-//! Attention in its parts, for any shape: the scores, and the sum that they are the weights of.
+//! Attention in its parts, for any shape: the scores, and the sum that they are the weights of. Both are products of matrices, one for each
+//! head.
 
-use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, Launch, Stream};
+use warpwave_gpu::Stream;
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::headers;
-use crate::heads::{FLOATS, one_of, pointer, same_shape, sizes, steps};
+use crate::heads::{FLOATS, one_of, same_shape, sizes};
 use crate::kernels::{Kernels, apart, refused, same_type, wrong_shape};
-use crate::source::{File, Recipe};
+use crate::layout::Layout;
+use crate::matmul::Matmul;
 use crate::view::{View, ViewMut};
 
-static SCORES: File = File { name: "scores.cu", texts: &[headers::TYPES, include_str!("cu/scores.cu")], kernels: &[""] };
-
-/// As the struct of the kernels.
-#[derive(Debug, Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Numbers {
-    a: [i64; 4],
-    b: [i64; 4],
-    mask: [i64; 4],
-    out: [i64; 4],
-    shape: [i64; 4],
-    sum: i64,
-    group: i64,
-    scale: f64,
-}
-
-fn recipe(op: &'static str, types: [DType; 2]) -> Recipe {
-    Recipe::new(&SCORES, op, &types.map(DType::name), &[])
+/// Dimensions in another order, that of the heads divided into those of keys and those that share one: (sequences, heads of keys, heads
+/// of each, rows, columns). `order` says where sequences, heads, rows and columns are.
+fn by_head(layout: &Layout, order: [usize; 4], each: usize) -> Result<Layout> {
+    let [s, h, r, c] = order;
+    let (shape, strides) = (layout.shape(), layout.strides());
+    Layout::new(
+        &[shape[s], shape[h] / each, each, shape[r], shape[c]],
+        &[strides[s], strides[h] * each, strides[h], strides[r], strides[c]],
+        layout.offset(),
+    )
 }
 
 impl Kernels {
@@ -48,7 +40,7 @@ impl Kernels {
         if k.layout().shape() != [sequences, keys, kv_heads, dim] || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
             return Err(wrong_shape(op, "the keys", k, format!("the queries have {:?}", q.layout().shape())));
         }
-        let shape = [sequences, heads, queries, keys];
+        let (shape, each) = ([sequences, heads, queries, keys], heads / kv_heads);
         let mask = match mask {
             Some(mask) => {
                 one_of(op, "the mask", mask, &[DType::F32, q.dtype()])?;
@@ -57,7 +49,31 @@ impl Kernels {
             }
             None => None,
         };
-        self.weigh(stream, op, [("the queries", *q), ("the keys", *k)], mask, out, (shape, dim, heads / kv_heads, scale))
+        self.check_parts(stream, op, [("the queries", *q), ("the keys", *k)], mask, out, shape)?;
+        if out.layout().is_empty() {
+            return Ok(());
+        }
+        let a = q.with_layout(by_head(q.layout(), [0, 2, 1, 3], each)?)?;
+        let b = k.with_layout(by_head(k.layout(), [0, 2, 3, 1], 1)?)?;
+        let product = Matmul::new().scaled(scale, 0.0);
+        let by_heads = |layout: &Layout| by_head(layout, [0, 1, 2, 3], each);
+        match mask {
+            // It is added before anything is rounded: in its own type, or in the result's where that has more digits.
+            Some(mask) if mask.dtype() != out.dtype() => {
+                let dtype = if out.dtype() == DType::F64 { DType::F64 } else { mask.dtype() };
+                let dense = Layout::contiguous(&shape)?;
+                let mut sums = stream.alloc::<u8>(dense.len() * dtype.size()).map_err(refused(op))?;
+                let mut sums = ViewMut::of_bytes(&mut sums, dtype, dense)?;
+                self.cast(stream, &mask, &mut sums)?;
+                self.multiply(stream, &product.scaled(scale, 1.0), a, b, sums.as_view().with_layout(by_heads(&dense)?)?)?;
+                self.cast(stream, &sums.as_view(), out)
+            }
+            mask => {
+                let mask = mask.map(|mask| mask.with_layout(by_heads(mask.layout())?)).transpose()?;
+                let product = mask.map_or(product, |mask| product.bias(mask));
+                self.multiply(stream, &product, a, b, out.as_view().with_layout(by_heads(out.layout())?)?)
+            }
+        }
     }
 
     /// `out = weights · v`: (sequences, tokens, heads, elements) of weights (sequences, heads, queries, keys) and such values.
@@ -68,19 +84,26 @@ impl Kernels {
         if v.layout().shape() != [sequences, keys, kv_heads, dim] || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
             return Err(wrong_shape(op, "the values", v, format!("the weights have {:?}", weights.layout().shape())));
         }
-        let of = ([sequences, queries, heads, dim], keys, heads / kv_heads, 1.0);
-        // The kernel takes the weights' dimensions in the order of the result's.
-        self.weigh(stream, op, [("the weights", *weights), ("the values", *v)], None, out, of)
+        let each = heads / kv_heads;
+        let inputs = [("the weights", *weights), ("the values", *v)];
+        self.check_parts(stream, op, inputs, None, out, [sequences, queries, heads, dim])?;
+        if out.layout().is_empty() {
+            return Ok(());
+        }
+        let a = weights.with_layout(by_head(weights.layout(), [0, 1, 2, 3], each)?)?;
+        let b = v.with_layout(by_head(v.layout(), [0, 2, 1, 3], 1)?)?;
+        let layout = by_head(out.layout(), [0, 2, 1, 3], each)?;
+        self.multiply(stream, &Matmul::new(), a, b, out.as_view().with_layout(layout)?)
     }
 
-    fn weigh(
+    fn check_parts(
         &self,
         stream: &Stream,
         op: &'static str,
         [a, b]: [(&'static str, View<'_>); 2],
         mask: Option<View<'_>>,
-        out: &mut ViewMut<'_>,
-        (shape, sum, group, scale): ([usize; 4], usize, usize, f64),
+        out: &ViewMut<'_>,
+        shape: [usize; 4],
     ) -> Result<()> {
         let (out, dtype) = (out.as_view(), a.1.dtype());
         one_of(op, a.0, &a.1, &FLOATS)?;
@@ -89,32 +112,6 @@ impl Kernels {
         same_shape(op, "the result", &out, &shape)?;
         let inputs = [Some(a), Some(b), mask.map(|mask| ("the mask", mask))];
         self.check_devices(op, stream, inputs.into_iter().flatten().chain([("the result", out)]))?;
-        for (what, view) in inputs.into_iter().flatten() {
-            apart(op, what, &view, &out)?;
-        }
-        if out.layout().is_empty() {
-            return Ok(());
-        }
-        let numbers = Numbers {
-            a: steps(a.1.layout()),
-            b: steps(b.1.layout()),
-            mask: mask.map_or([0; 4], |mask| steps(mask.layout())),
-            out: steps(out.layout()),
-            shape: shape.map(|size| size as i64),
-            sum: sum as i64,
-            group: group as i64,
-            scale,
-        };
-        let n = out.layout().len() as u64;
-        let kernels = self.load(&recipe(op, [dtype, mask.map_or(DType::F32, |mask| mask.dtype())]))?;
-        let launch = Launch::new([n.div_ceil(128).min(1 << 20) as u32, 1, 1], [128, 1, 1]);
-        let args = (a.1.start(), b.1.start(), pointer(mask), out.start(), n, Arg::value(&numbers));
-        // SAFETY: the kernel was made for these types; it reaches the views' places alone, and writes the result's alone.
-        unsafe { kernels[0].launch(stream, launch, args) }.map_err(refused(op))
+        inputs.into_iter().flatten().try_for_each(|(what, view)| apart(op, what, &view, &out))
     }
-}
-
-/// Programs of these operations.
-pub(crate) fn recipes() -> Vec<Recipe> {
-    ["scores", "weighted_sum"].into_iter().flat_map(|op| FLOATS.map(|dtype| recipe(op, [dtype, DType::F32]))).collect()
 }

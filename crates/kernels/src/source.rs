@@ -122,7 +122,6 @@ pub fn programs() -> Vec<(String, KernelSource)> {
         crate::rope_append::recipes(),
         crate::sample::recipes(),
         crate::scan::recipes(),
-        crate::scores::recipes(),
     ];
     families.iter().flatten().map(|recipe| (recipe.label(), recipe.source())).collect()
 }

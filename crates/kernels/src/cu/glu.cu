@@ -32,7 +32,7 @@ GATED(sigmoid_times(x, x))
 // Half of 1 + tanh(u) is the sigmoid of 2u, which loses no digits where tanh comes near -1.
 GATED(sigmoid_times((Math)1.5957691216057307117 * x * (1 + (Math)0.044715 * x * x), x))
 #elif defined(OP_geglu_erf)
-GATED((Math)0.5 * x * erfc((Math)-0.70710678118654752440 * x))
+GATED(Functions<T>::gelu_erf(x))
 #elif defined(OP_reglu)
 GATED(x < 0 ? (Math)0 : x)
 #elif defined(OP_glu)

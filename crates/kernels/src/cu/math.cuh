@@ -207,11 +207,11 @@ struct Quick {
     static __device__ f32 sqrt_of(f32 x) { return quick_sqrt(x); }
     static __device__ f32 reciprocal(f32 x) { return quick_reciprocal(x); }
     // Quarter turns away, and what is left of x. Far out the turns' digits do not suffice. Beside 1.5 · 2²³ a number has no digits behind the
-    // point, and its last bits count: GPUs round and convert slower than they add.
-    static __device__ f32 turned(f32 x, int quarters) {
-        const f32 beside = fma(x, 0.63661977f, 12582912.0f), turns = beside - 12582912.0f;
+    // point, and its last bits count, those of a turn for the cosine among them: GPUs round and convert slower than they add.
+    static __device__ f32 turned(f32 x, f32 first) {
+        const f32 beside = fma(x, 0.63661977f, 12582912.0f + first), turns = beside - (12582912.0f + first);
         const f32 r = fma(turns, 4.3711388e-8f, fma(turns, -1.5707964f, x)), u = r * r;
-        quarters += __float_as_int(beside);
+        const int quarters = __float_as_int(beside);
         f32 s = fma(u, -0.00019501822f, 0.0083320169f), c = fma(u, 2.4372679e-5f, -0.0013886529f);
         s = fma(u, s, -0.16666651f);
         s = fma(u, s, 1.0f) * r;
@@ -221,8 +221,8 @@ struct Quick {
         const f32 y = quarters & 1 ? c : s;
         return quarters & 2 ? -y : y;
     }
-    static __device__ f32 sin_of(f32 x) { return fabs(x) < 50000.0f ? turned(x, 0) : sin(x); }
-    static __device__ f32 cos_of(f32 x) { return fabs(x) < 50000.0f ? turned(x, 1) : cos(x); }
+    static __device__ f32 sin_of(f32 x) { return fabs(x) < 50000.0f ? turned(x, 0.0f) : sin(x); }
+    static __device__ f32 cos_of(f32 x) { return fabs(x) < 50000.0f ? turned(x, 1.0f) : cos(x); }
     static __device__ f32 tanh_of(f32 x) {
         const f32 u = x * x, e = quick_exp(-2 * fabs(x)), far = quick_divide(1 - e, 1 + e);
         f32 p = fma(u, 0.12841614f, -0.33321908f);
