@@ -11,7 +11,7 @@ use crate::demo::example_kernels;
 use crate::run::{self, Doing, Result, Workspace, copy, create_folder, failed, say};
 
 /// Files of the workspace root that every tarball has.
-const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
+const DOCUMENTS: [&str; 6] = ["README.md", "CHANGELOG.md", "docs/performance.md", "LICENSE-MIT", "LICENSE-APACHE", "NOTICE"];
 
 /// Completion scripts: the shell and the name its users expect.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "warpwave.bash"), ("zsh", "_warpwave"), ("fish", "warpwave.fish")];
@@ -51,7 +51,7 @@ pub fn main() -> Result<()> {
 
 /// Fills the folder that becomes the tarball; returns its glibc floor.
 fn fill(workspace: &Workspace, folder: &Path) -> Result<Option<(u32, u32)>> {
-    for part in ["bin", "lib/pkgconfig", "completions", "examples/kernels"] {
+    for part in ["bin", "lib/pkgconfig", "completions", "docs", "examples/kernels"] {
         create_folder(&folder.join(part))?;
     }
     let command = workspace.command();

@@ -265,11 +265,13 @@ mod tests {
         }
     }
 
-    /// The published list of pairs, when it lies beside the repository.
+    /// The published list of pairs, where `WARPWAVE_FACTS` says that it is.
     #[test]
     fn supported_names_translate_as_published() {
-        let folder =
-            std::env::var("WARPWAVE_FACTS").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/facts").to_owned());
+        let Ok(folder) = std::env::var("WARPWAVE_FACTS") else {
+            eprintln!("skipped: WARPWAVE_FACTS is not set");
+            return;
+        };
         let Ok(text) = std::fs::read_to_string(std::path::Path::new(&folder).join("cuda_hip_names.tsv")) else {
             eprintln!("skipped: no cuda_hip_names.tsv in {folder}");
             return;

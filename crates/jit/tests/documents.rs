@@ -1,5 +1,5 @@
-//! The tests that the mission's documents name, under their names, made right: a machine without a GPU is an outcome, and
-//! a kernel's result depends on its input.
+//! Selection, memory, compilation and consistency, each in one small test: a machine without a GPU is an outcome, and a kernel's result
+//! depends on its input.
 
 mod common;
 

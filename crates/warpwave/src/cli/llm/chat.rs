@@ -193,7 +193,12 @@ impl Conversation<'_> {
             let room = self.loaded.context;
             writeln!(context.err, "warpwave: the context of {room} tokens is full: /reset, or begin with a larger --context")?;
         }
-        self.messages.push(("assistant", made.text.trim().to_owned()));
+        if made.ended == Ended::Cancelled && made.tokens.is_empty() {
+            // Before the first word: there is no answer, and the question was not asked.
+            self.messages.pop();
+        } else {
+            self.messages.push(("assistant", made.text.trim().to_owned()));
+        }
         Ok(Ok(()))
     }
 
