@@ -169,7 +169,7 @@ impl Unary {
         use Unary::*;
         match self {
             GeluErf | Erf | Powf(_) => Knob::UnrollHeaviest,
-            Exp | Log | Sin | Cos | Tanh | Gelu | Silu | Sigmoid | Elu(_) | Sqrt | Sign | Clamp(..) => Knob::UnrollHeavy,
+            Exp | Log | Sin | Cos | Tanh | Gelu | Silu | Sigmoid | Elu(_) | Sqrt | Recip | Sign | Clamp(..) => Knob::UnrollHeavy,
             _ => unroll(1),
         }
     }

@@ -257,7 +257,8 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, many: bool, rand
     let (rows, columns) = (1 + random.below(21), 256 * [1, 2, 3, 9][random.below(4)]);
     let columns = if quant.block_size() <= 128 && random.below(2) == 0 { columns + 128 } else { columns };
     let rows = if op == "quant_matmul tiles" && random.below(4) == 0 { rows + 120 } else { rows };
-    let (rows, columns) = if many { (5000 + random.below(5000), columns.min(512)) } else { (rows, columns) };
+    let (rows, columns) =
+        if many { (if vectors > 9 { 500 } else { 5000 } + random.below(1000), columns.min(512)) } else { (rows, columns) };
     let packed = draw(quant, rows, columns, dtype == DType::F32 && random.below(3) == 0, random);
     // Of ordinary size, or neighbours of very different sizes.
     let rough = random.below(3) == 0;
