@@ -26,6 +26,7 @@ const NEED_NO_GPU: &[&str] = &[
     "cache_torture",
     "candle",
     "checkpoint",
+    "converted_tokenizer",
     "cpu_attention",
     "cpu_matmul",
     "cpu_ops",

@@ -25,7 +25,8 @@ fn by_head(layout: &Layout, order: [usize; 4], each: usize) -> Result<Layout> {
 
 impl Kernels {
     /// `out = q · kᵀ · scale + mask`: (sequences, heads, queries, keys) of queries and keys of (sequences, tokens, heads, elements). Several
-    /// heads of queries may share one of keys. The mask is `f32` or of the same type, and repeated to the result's shape.
+    /// heads of queries may share one of keys. The mask is `f32` or of the same type, and repeated to the result's shape. As in
+    /// [`Kernels::matmul`], AMD's gfx90a takes `f16` too small to be normal numbers for 0.
     pub fn attention_scores(
         &self,
         stream: &Stream,
@@ -76,7 +77,8 @@ impl Kernels {
         }
     }
 
-    /// `out = weights · v`: (sequences, tokens, heads, elements) of weights (sequences, heads, queries, keys) and such values.
+    /// `out = weights · v`: (sequences, tokens, heads, elements) of weights (sequences, heads, queries, keys) and such values. As in
+    /// [`Kernels::matmul`], AMD's gfx90a takes `f16` too small to be normal numbers for 0: weights of more than 16384 keys may all be.
     pub fn weighted_sum(&self, stream: &Stream, weights: &View<'_>, v: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
         let op = "weighted_sum";
         let [sequences, heads, queries, keys] = sizes(op, "the weights", weights, "sequences, heads, queries, keys")?;

@@ -349,6 +349,28 @@ fn the_cache_can_be_looked_into_and_emptied() {
     assert_eq!(stats["entries"], 0);
 }
 
+/// What a command does and finds does not depend on who reads what it prints.
+#[test]
+fn a_reader_that_leaves_changes_nothing() {
+    if !have_clang() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("wrong.cu"), "extern \"C\" __global__ void wrong() { nothing }").unwrap();
+    let (good, wrong) = (kernel("vector_add.cu"), path("wrong.cu"));
+    let with_bundle = |file: &str, bundle: &str| {
+        let fakes = amd();
+        let line = ["warpwave", "compile", file, "--target", "gfx90a", "--bundle", bundle].map(OsString::from);
+        let (gone, mut writer) = std::io::pipe().unwrap();
+        drop(gone);
+        warpwave::cli::main(line, || fakes.gpus(), &mut writer, &mut Vec::new())
+    };
+    assert_eq!(with_bundle(&good, &path("good.wwb")), 0);
+    assert!(folder.path().join("good.wwb").exists(), "the bundle is written");
+    assert_eq!(with_bundle(&wrong, &path("wrong.wwb")), 1);
+}
+
 fn have_clang_inside(fakes: &Fakes) -> bool {
     on(fakes, &["compile", &kernel("vector_add.cu"), "--target", "gfx90a"]).code == 0
 }

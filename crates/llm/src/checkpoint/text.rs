@@ -7,7 +7,7 @@ use crate::tokenizer::{Tokenizer, Vocabulary};
 
 impl Checkpoint {
     /// The tokenizer that came with the weights. Of a GGUF file it is the whole `tokenizer.json` that it may have
-    /// (`tokenizer.huggingface.json`), and else what it says of its vocabulary.
+    /// (`tokenizer.huggingface.json`), and else, or where that is of a kind that is not known, what it says of its vocabulary.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         match &self.source {
             Source::Gguf(file) => match Tokenizer::from_json_of(file)? {

@@ -53,6 +53,12 @@ struct Added {
     special: bool,
 }
 
+/// Whether a `tokenizer.json` says that it is no BPE.
+fn is_of_another_kind(text: &str) -> bool {
+    let read: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    read.is_some_and(|read| read["model"]["type"].as_str().is_some_and(|kind| kind != "BPE"))
+}
+
 impl Tokenizer {
     /// The tokenizer of a folder, or of a file `tokenizer.json` and those beside it.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
@@ -91,7 +97,12 @@ impl Tokenizer {
             let there = |id: &u32| inner.id_to_token(*id).is_some();
             Ok(Said { bos: said.bos.filter(there), eos: said.eos.filter(there), ..said })
         };
-        Self::from_json(text.as_bytes(), said).map(Some).map_err(within(format!("{}: {KEY}", file.path())))
+        match Self::from_json(text.as_bytes(), said) {
+            // What we do not know may still be known from the vocabulary.
+            Err(TextError::Unknown { .. }) => Ok(None),
+            Err(_) if is_of_another_kind(text) => Ok(None),
+            read => read.map(Some).map_err(within(format!("{}: {KEY}", file.path()))),
+        }
     }
 
     fn from_json(text: &[u8], said: impl FnOnce(&tokenizers::Tokenizer) -> Result<Said>) -> Result<Self> {

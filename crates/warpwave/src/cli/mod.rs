@@ -1,7 +1,7 @@
 //! The command line: what is asked, what is printed, and the exit code.
 //!
 //! Exit codes: 0 done, 1 failed, 2 used wrongly. Facts go to standard output, everything else to standard error. A reader that closes
-//! standard output, as `head` does, has what it wanted: the command ends there, quietly and with 0.
+//! standard output, as `head` does, has what it wanted: the work is done and judged all the same, and what only streams ends quietly.
 
 mod bench;
 mod cache;
@@ -89,28 +89,33 @@ struct Failure {
 
 type Outcome = Result<(), Failure>;
 
-/// Standard output, and whether its reader went away.
+/// Standard output, and whether its reader went away. What is written then goes nowhere: files are still to be written, and what was found
+/// is still the exit code. [`Output::flush`] alone says it, for those who write as long as someone reads.
 struct Output<'a> {
     out: &'a mut dyn Write,
     closed: bool,
 }
 
+const READER_LEFT: &str = "nobody reads standard output any more";
+
 impl Output<'_> {
-    fn seen<T>(&mut self, done: std::io::Result<T>) -> std::io::Result<T> {
+    /// What was done, or nothing where nobody reads it.
+    fn unless_closed<T>(&mut self, done: std::io::Result<T>, nothing: T) -> std::io::Result<T> {
         self.closed |= done.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
-        done
+        if self.closed { Ok(nothing) } else { done }
     }
 }
 
 impl Write for Output<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let done = self.out.write(bytes);
-        self.seen(done)
+        self.unless_closed(done, bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         let done = self.out.flush();
-        self.seen(done)
+        self.unless_closed(done, ())?;
+        if self.closed { Err(std::io::Error::new(std::io::ErrorKind::BrokenPipe, READER_LEFT)) } else { Ok(()) }
     }
 }
 
@@ -206,7 +211,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
     };
     match outcome {
         Ok(()) => 0,
-        Err(_) if out.closed => 0,
+        Err(failure) if failure.message == READER_LEFT => 0,
         Err(failure) => {
             let _ = writeln!(err, "warpwave: {}", failure.message.trim_end());
             failure.code

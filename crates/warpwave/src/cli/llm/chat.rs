@@ -58,7 +58,7 @@ struct Conversation<'a> {
     /// Roles and texts, without the system's message.
     messages: Vec<(&'static str, String)>,
     sequence: Sequence,
-    /// The tokens whose keys and values the sequence has, and perhaps one more.
+    /// The tokens of the conversation so far: what the sequence has begins with them, or they begin with it.
     seen: Vec<u32>,
     verbose: bool,
 }
@@ -225,7 +225,7 @@ impl Conversation<'_> {
             if interrupt.pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         drop(interrupt);
-        // Where a step failed, too, the sequence has no other tokens than these.
+        // Where a step failed or was broken off the sequence has more or fewer: the next prompt cuts it to what both share.
         self.seen = prompt;
         if let Some(error) = failure {
             return Err(error.into());
