@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::{Random, full, require, seed};
@@ -91,8 +92,15 @@ fn compiler(target: &Target) -> CompilerChoice {
     if target.vendor() == Vendor::Amd { CompilerChoice::Clang } else { CompilerChoice::Nvrtc }
 }
 
+/// The tests take turns: compilers of another would count in the time that one takes.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn hot_kernels_spill_nothing_and_others_little() {
+    let _turn = turn();
     let mut random = Random::new(seed());
     // What comes from a cache was not compiled in the time that it took.
     let jit = if full() { Jit::new(Cache::disabled()) } else { Jit::default() };
@@ -166,6 +174,7 @@ fn look(jit: &Jit, target: &Target, programs: &[&(String, KernelSource)]) -> Loo
 /// The HIP runtime's own compiler, which is there without clang and often older, takes them, too.
 #[test]
 fn hiprtc_takes_the_programs() {
+    let _turn = turn();
     let mut random = Random::new(seed());
     let jit = Jit::default();
     let all = programs();
@@ -188,6 +197,7 @@ fn hiprtc_takes_the_programs() {
 /// Cards that the suites do not run on: waves of 32 lanes at AMD, and matrix units of other generations.
 #[test]
 fn other_cards_have_their_programs() {
+    let _turn = turn();
     let mut random = Random::new(seed());
     let jit = Jit::default();
     let all = programs();
