@@ -20,21 +20,15 @@
     };                                                                                                                             \
     KERNELS(Gated)
 
-// The exponential never overflows, and is as exact where the result is small as elsewhere.
-template <class M> __device__ inline M sigmoid_times(M x, M factor) {
-    const M e = exp(-fabs(x));
-    return (x < 0 ? factor * e : factor) / (1 + e);
-}
-
 #if defined(OP_swiglu)
-GATED(sigmoid_times(x, x))
+GATED(Exact::sigmoid_times(x, x))
 #elif defined(OP_geglu)
 // Half of 1 + tanh(u) is the sigmoid of 2u, which loses no digits where tanh comes near -1.
-GATED(sigmoid_times((Math)1.5957691216057307117 * x * (1 + (Math)0.044715 * x * x), x))
+GATED(Exact::sigmoid_times((Math)1.5957691216057307117 * x * (1 + (Math)0.044715 * x * x), x))
 #elif defined(OP_geglu_erf)
 GATED(Functions<T>::gelu_erf(x))
 #elif defined(OP_reglu)
 GATED(x < 0 ? (Math)0 : x)
 #elif defined(OP_glu)
-GATED(sigmoid_times(x, (Math)1))
+GATED(Exact::sigmoid_times(x, (Math)1))
 #endif
