@@ -164,18 +164,21 @@ impl Unary {
         }
     }
 
-    /// Beside the memory it touches it costs little, as much, or more.
-    fn unroll(self) -> Knob {
+    /// Beside the memory it touches it costs little, as much, or more. Of bytes there are sixteen to a turn already: more of a function this
+    /// long takes compilers seconds.
+    fn unroll(self, dtype: DType) -> Knob {
         use Unary::*;
         match self {
-            GeluErf | Erf | Powf(_) => Knob::UnrollHeaviest,
-            Exp | Log | Sin | Cos | Tanh | Gelu | Silu | Sigmoid | Elu(_) | Sqrt | Recip | Sign | Clamp(..) => Knob::UnrollHeavy,
+            GeluErf | Erf | Powf(_) if dtype.size() > 1 => Knob::UnrollHeaviest,
+            GeluErf | Erf | Powf(_) | Exp | Log | Sin | Cos | Tanh | Gelu | Silu | Sigmoid | Elu(_) | Sqrt | Recip | Sign | Clamp(..) => {
+                Knob::UnrollHeavy
+            }
             _ => unroll(1),
         }
     }
 
     fn map(self, dtype: DType) -> Map {
-        Map { file: &UNARY, op: self.name(), types: [dtype.name(), ""], unroll: self.unroll() }
+        Map { file: &UNARY, op: self.name(), types: [dtype.name(), ""], unroll: self.unroll(dtype) }
     }
 
     fn scalars(self, dtype: DType) -> Scalars {
