@@ -136,8 +136,8 @@ fn hopper(dtype: DType, dim: u32, paged: bool) -> Choice {
         recipe: Recipe::new(&HOPPER, "flash_hopper", &[dtype.name()], &numbers),
         queries,
         threads: 128 * (groups + 1),
-        // Tiles begin at multiples of 1024 bytes, and behind them are the barriers.
-        shared: 1024 + (queries + 2 * stages * keys) * panels(dim) * 2 + 32 * stages,
+        // Tiles begin at multiples of 1024 bytes; behind them are the barriers, and which keys are missing.
+        shared: 1024 + (queries + 2 * stages * keys) * panels(dim) * 2 + 40 * stages,
     }
 }
 
@@ -149,9 +149,6 @@ fn has_matrix_units(info: &DeviceInfo) -> bool {
     }
 }
 
-/// What fetching pages needs of registers, Hopper's kernel has for heads up to so large.
-const MOST_PAGED: u32 = 128;
-
 fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: bool) -> Choice {
     let dim = (dim as u32).next_multiple_of(32);
     if dtype == DType::F32 || !has_matrix_units(info) {
@@ -159,7 +156,7 @@ fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: boo
         // Two blocks at a time, so that one computes while the other reads; 1 KiB of each is the driver's.
         let fits = info.vendor == Vendor::Nvidia && 2 * (much.shared as usize + 1024) <= info.shared_per_unit;
         if fits { much } else { plain(dtype, dim, false) }
-    } else if info.arch == "sm_90" && aligned && (!paged || dim <= MOST_PAGED) {
+    } else if info.arch == "sm_90" && aligned {
         hopper(dtype, dim, paged)
     } else {
         tiles(dtype, dim, info.vendor, info.wave_size)
@@ -174,8 +171,7 @@ pub(crate) fn recipes() -> Vec<Recipe> {
         recipes.extend([false, true].map(|much| plain(dtype, dim, much).recipe));
         if dtype != DType::F32 {
             recipes.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| tiles(dtype, dim, vendor, 64).recipe));
-            let paged = [false, true].into_iter().filter(|paged| !paged || dim <= MOST_PAGED);
-            recipes.extend(paged.map(|paged| hopper(dtype, dim, paged).recipe));
+            recipes.extend([false, true].map(|paged| hopper(dtype, dim, paged).recipe));
         }
     }
     recipes

@@ -13,7 +13,7 @@
 #define WIDE ((D + 63) / 64 * 64)
 
 // Registers of the waves that fetch, and of those that compute: together no more than the block was launched with, or they wait for ever.
-#define FEW (GROUPS == 3 ? 32 : PAGED ? 56 : D == 192 ? 72 : 40)
+#define FEW (GROUPS == 3 ? 32 : D == 256 ? 40 : PAGED ? 48 : D == 192 ? 72 : 40)
 #define MANY (((GROUPS == 3 ? 4 * 128 : 3 * 168) - FEW) / GROUPS / 8 * 8)
 
 __device__ inline u32 shared_place(const void *at) { return (u32)__cvta_generic_to_shared(at); }
@@ -102,6 +102,36 @@ template <int N, class F> __device__ inline void each(f32 (&s)[N], const Sight (
     for (int i = 0; i < N; ++i) s[i] = become(s[i], sight[i / 2 % 2], i / 4 * 8 + i % 2);
 }
 
+// The rows of a block that a wave brings from pages: of two waves each has four of every eight. Its lanes look up BN / 2 places together,
+// before there is room for them, and ask each other.
+struct Pages {
+    const T *places[BN / 64];
+    bool some_missing;
+
+    __device__ void find(const Rows<T> &rows, i32 first, i32 end, int wave, int lane) {
+        bool named = true;
+#pragma unroll
+        for (int i = 0; i < BN / 64; ++i) {
+            const i32 row = first + (i * 8 + lane / 4) * 8 + wave * 4 + lane % 4;
+            places[i] = row < end ? rows.at(row) : nullptr;
+            named &= row >= end || places[i];
+        }
+        some_missing = !__all_sync(0xffffffffu, named);
+    }
+    // Rows that are nowhere, and columns beyond the head's size, become zeros.
+    __device__ void bring(T *to, i32 dim, int wave, int lane) const {
+        const int row0 = wave * 4 + lane / 8, piece = lane % 8;
+        to += row0 * 64 + (piece ^ row0) * 8;
+#pragma unroll
+        for (int i = 0; i < BN / 8; ++i) {
+            const T *const row = (const T *)__shfl_sync(0xffffffffu, (u64)places[i / 8], i % 8 * 4 + lane / 8);
+#pragma unroll
+            for (int panel = 0; panel < WIDE / 64; ++panel)
+                copy_async16(to + (panel * BN + i * 8) * 64, row + piece * 8 + panel * 64, row && panel * 64 + piece * 8 < dim ? 16 : 0);
+        }
+    }
+};
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     NAME(const T *q, const T *k, const T *v, const f32 *slopes, const i32 *q_starts, const i32 *kv_starts, const i32 *kv_lengths,
          const i32 *pages, const __grid_constant__ Attention a, T *out, f32 *lse) {
@@ -110,11 +140,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const Work<BM, BN> work(a, tables, blockIdx.x);
     if (work.idle()) return;
 
-    // Tiles at multiples of 1024 bytes, then the barriers: of the keys and values of each stage, full and empty.
+    // Tiles at multiples of 1024 bytes, then the barriers: of the keys and values of each stage, full and empty. Then, for each stage and
+    // each of two waves, whether some of the keys are in no page.
     T *const q_first = (T *)(shared + (0 - shared_place(shared)) % 1024);
     T *const k_first = q_first + BM * WIDE, *const v_first = k_first + STAGES * BN * WIDE;
     const u32 tile = BN * WIDE * 2, q_tile = shared_place(q_first), k_tiles = shared_place(k_first), v_tiles = shared_place(v_first);
     const u32 barriers = v_tiles + STAGES * tile;
+    volatile u32 *const holes = (u32 *)(v_first + STAGES * BN * WIDE) + STAGES * 8;
     auto full = [&](int which, int stage) { return Barrier{barriers + (which * STAGES + stage) * 16}; };
     auto empty = [&](int which, int stage) { return Barrier{barriers + (which * STAGES + stage) * 16 + 8}; };
     if (threadIdx.x < 2 * STAGES) {
@@ -129,12 +161,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const int which = threadIdx.x / 64;
         const Rows<T> rows(which ? v : k, which ? a.v : a.k, a, tables, work);
         T *const tiles = which ? v_first : k_first;
+        const int wave = threadIdx.x / 32 % 2, lane = threadIdx.x % 32;
         int stage = 0;
         u32 phase = 1;
+        Pages pages;
+        if (PAGED) pages.find(rows, work.begin * BN, work.kv_len, wave, lane);
 #pragma unroll 1
         for (i32 block = work.begin; block < work.end; ++block) {
             empty(which, stage).wait(phase);
-            fetch<D, BN, 64, PAGED>(tiles + stage * BN * WIDE, rows, block * BN, work.kv_len, a, threadIdx.x % 64);
+            T *const to = tiles + stage * BN * WIDE;
+            if (PAGED) {
+                pages.bring(to, a.dim, wave, lane);
+                if (which == 0 && lane == 0) holes[stage * 2 + wave] = pages.some_missing;
+                pages.find(rows, (block + 1) * BN, work.kv_len, wave, lane);
+            } else {
+                fetch<D, BN, 64, false>(to, rows, block * BN, work.kv_len, a, threadIdx.x % 64);
+            }
             wait_all_copies();
             publish();
             full(which, stage).arrive();
@@ -160,7 +202,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         auto release = [&](int which, int stage) {
             if (lane == 0) empty(which, stage).arrive();
         };
+        bool missing = false;
         auto start_scores = [&](int stage) {
+            if (PAGED) missing = __any_sync(0xffffffffu, holes[stage * 2] | holes[stage * 2 + 1]);
             begin();
 #pragma unroll
             for (int d = 0; d < D / 16; ++d)
@@ -183,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (scores.slope != 0)
                 each(s, sight, [&](f32 x, const Sight &row, int key) { return scores.sloped(x, (f32)row.own - (f32)key); });
             if (work.masked(block)) each(s, sight, [&](f32 x, const Sight &row, int key) { return row.sees(key) ? x : -infinity(); });
-            if (PAGED && some_missing(a, tables, work, block)) {
+            if (PAGED && missing) {
                 const Holes<BN> hole(a, tables, work.sequence, key);
                 each(s, sight, [&](f32 x, const Sight &, int key) { return hole.at(key) ? -infinity() : x; });
             }

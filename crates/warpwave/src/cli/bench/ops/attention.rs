@@ -35,7 +35,8 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     let causal = Call { causal: true, ..usual };
     calls.extend([Call { dtype: DType::F16, ..causal }, Call { heads: (32, 8), sequences: 1, ..causal }]);
     calls.push(Call { dtype: DType::F32, len: 4096, ..usual });
-    calls.push(Call { heads: (32, 8), sequences: 1, lying: Lying::Blocks(16), ..causal });
+    let blocks = Call { sequences: 1, lying: Lying::Blocks(16), ..causal };
+    calls.extend([64, 128, 256].map(|dim| Call { dim, heads: (4096 / dim, 1024 / dim), ..blocks }));
     calls.push(Call { sequences: 8, len: 2048, lying: Lying::Packed, ..causal });
     // PyTorch's own ways: FlashAttention-2, and cuDNN's; of f32 it has neither.
     let ways = |dtype| match dtype {
