@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -350,7 +351,6 @@ fn a_prompt_is_refused_before_the_weights_are_loaded() {
         (&["-p", ""][..], 2, "the prompt has no tokens"),
         (&["-p", "too long", "--context", "4"], 1, "the prompt has 8 tokens, and the context is 4"),
         (&["--ids", "1,400"], 2, "there is no token 400"),
-        (&["-p", "something forbidden", "--chat"], 1, "it is forbidden"),
         (&["-p", "x", "--logit-bias", "400=1"], 2, "there is no token 400"),
         (&["-p", "x"], 2, "no device"),
     ] {
@@ -359,6 +359,37 @@ fn a_prompt_is_refused_before_the_weights_are_loaded() {
     }
     let (code, _, err) = run(&["chat", &model, "--device", "cuda:9", "--logit-bias", "400=1"]);
     assert!(code == 2 && err.contains("there is no token 400"), "{err}");
+    assert_eq!(chat_refusal(&folder, "something forbidden"), "warpwave: the chat template refuses these messages: it is forbidden\n");
+}
+
+/// What `generate --chat` says to a message that it cannot answer, before the weights are loaded.
+fn chat_refusal(model: &tempfile::TempDir, message: &str) -> String {
+    let line = ["generate", model.path().to_str().unwrap(), "--device", "cuda:9", "--chat", "-p", message];
+    let output = program(&line, "", model.path());
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// No number of steps bounds what these hold or how long they take; the program outlives them and says what was too much.
+#[test]
+fn templates_that_take_all_memory_or_time_are_stopped() {
+    let model = talker();
+    let grow = |step: &str| format!("{{% set ns = namespace(x='xy', a=[], b=[]) %}}{{% for i in range(60) %}}{step}{{% endfor %}}");
+    let (memory, time) = ("more memory than it is given: 2.0 GiB", "computes for more than 10 seconds");
+    for (template, says) in [
+        (grow("{% set ns.x = ns.x + ns.x %}"), memory),
+        (grow("{% set ns.x = ns.x ~ ns.x %}"), memory),
+        (grow("{% set ns.x = ns.x.replace('x', ns.x) %}"), memory),
+        (grow("{% set t %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = t %}"), memory),
+        (grow("{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}") + "{{ ns.a == ns.b }}", time),
+    ] {
+        let config = json!({ "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": false, "chat_template": template });
+        std::fs::write(model.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+        let start = Instant::now();
+        let said = chat_refusal(&model, "Hi");
+        assert!(said.contains(says), "{template}: {said}");
+        assert!(start.elapsed() < Duration::from_secs(120), "{template}: {:?}", start.elapsed());
+    }
 }
 
 /// A standard output that takes nothing, for a reason.

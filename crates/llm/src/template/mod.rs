@@ -1,7 +1,8 @@
 //! Chats to prompts, by the Jinja template that comes with a model.
 //!
 //! Templates are programs of whoever made the file: they run with a bounded number of steps, depth and output, and reach nothing but the
-//! messages.
+//! messages. What they hold in between is not bounded: a text can be doubled with each step. Where that matters, a process whose memory is
+//! limited runs them, as the command's does.
 
 mod clock;
 mod json;
@@ -58,6 +59,7 @@ impl Chat {
 /// A chat template, ready to be used.
 #[derive(Debug)]
 pub struct ChatTemplate {
+    source: String,
     environment: Environment<'static>,
     fallback: bool,
     bos: String,
@@ -91,9 +93,8 @@ impl ChatTemplate {
         environment.add_filter("tojson", json::to_json);
         // Python cannot walk `none`, and templates ask before they do.
         environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
-        let source = without_generation_marks(source);
-        environment.add_template_owned(NAME, source).map_err(|error| failure(&error))?;
-        Ok(Self { environment, fallback: false, bos: bos.to_owned(), eos: eos.to_owned() })
+        environment.add_template_owned(NAME, without_generation_marks(source)).map_err(|error| failure(&error))?;
+        Ok(Self { source: source.to_owned(), environment, fallback: false, bos: bos.to_owned(), eos: eos.to_owned() })
     }
 
     /// The template that came with a tokenizer, or ChatML if none came: see [`ChatTemplate::is_fallback`].
@@ -101,6 +102,11 @@ impl ChatTemplate {
         let (bos, eos) = (tokenizer.spelt(tokenizer.bos()), tokenizer.spelt(tokenizer.named_eos()));
         let template = Self::new(tokenizer.template().unwrap_or(CHATML), &bos, &eos)?;
         Ok(Self { fallback: tokenizer.template().is_none(), ..template })
+    }
+
+    /// Its text, and the tokens that it writes as `bos_token` and `eos_token`: what [`ChatTemplate::new`] takes.
+    pub fn parts(&self) -> [&str; 3] {
+        [&self.source, &self.bos, &self.eos]
     }
 
     /// Whether the model came without a template, so that ChatML is used: it may never have seen it, and the user should be told.

@@ -64,6 +64,9 @@ enum Command {
     Tune(tune::Args),
     /// Run MPI programs with a faster MPI_Allreduce, measure it and tune it.
     Mpi(mpi::Args),
+    /// Run a chat template that comes on standard input.
+    #[command(name = llm::template::COMMAND, hide = true)]
+    RenderTemplate,
     /// Print a completion script for a shell.
     #[command(after_help = "Example: warpwave completions bash > ~/.local/share/bash-completion/completions/warpwave")]
     Completions {
@@ -202,6 +205,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
         Command::Tune(args) => tune::run(&mut context, &args),
         Command::Bench(args) => bench::run(&mut context, &args),
         Command::Mpi(args) => mpi::run(&mut context, &args),
+        Command::RenderTemplate => llm::template::run(&mut context),
         Command::Completions { shell } => {
             // Into memory first: the generator panics when a pipe is closed.
             let mut script = Vec::new();

@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use warpwave_llm::{Chat, ChatTemplate, Ended, Generated, Request, Sampler, Sequence, Tokenizer};
+use warpwave_llm::{ChatTemplate, Ended, Generated, Request, Sampler, Sequence, Tokenizer};
 
 use super::super::{Context, Failure, Outcome, failed};
 use super::generate::{print_timings, say_fallback, timings};
 use super::interrupt::Interrupt;
 use super::picking::Picking;
+use super::template::render;
 use super::{Loaded, Which};
 
 const HELP: &str = "\
@@ -242,7 +243,7 @@ impl Conversation<'_> {
 
     /// The tokens of the whole conversation.
     fn prompt(&self) -> Result<Vec<u32>, Failure> {
-        let text = self.template.render(&Chat::new(self.texts()))?;
+        let text = render(self.template, self.texts())?;
         let prompt = self.tokenizer.encode_prompt(&text, true)?;
         let room = self.loaded.context;
         match prompt.len() {

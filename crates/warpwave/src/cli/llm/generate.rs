@@ -4,11 +4,12 @@ use std::io::{Read, Write};
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use warpwave_llm::{Chat, ChatTemplate, Checkpoint, Ended, Error, Generated, Picked, Piece, Request, Sequence, Tokenizer};
+use warpwave_llm::{ChatTemplate, Checkpoint, Ended, Error, Generated, Picked, Piece, Request, Sequence, Tokenizer};
 
 use super::super::{Context, Outcome, failed, usage};
 use super::interrupt::Interrupt;
 use super::picking::Picking;
+use super::template::render;
 use super::{Loaded, Which, rate};
 
 #[derive(clap::Args)]
@@ -87,7 +88,7 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
             say_fallback(context, &template)?;
             stops.extend(template.stops().iter().map(|stop| (*stop).to_owned()));
             let system = args.system.as_deref().map(|text| ("system", text));
-            tokenizer.encode_prompt(&template.render(&Chat::new(system.into_iter().chain([("user", text.as_str())])))?, true)?
+            tokenizer.encode_prompt(&render(&template, system.into_iter().chain([("user", text.as_str())]))?, true)?
         }
         (Some(text), Some(tokenizer)) => tokenizer.encode_prompt(text, true)?,
         _ => args.ids.clone(),

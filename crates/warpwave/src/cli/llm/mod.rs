@@ -11,6 +11,7 @@ mod interrupt;
 mod memory;
 pub(super) mod model;
 mod picking;
+pub(super) mod template;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
