@@ -18,6 +18,7 @@ pub(crate) const COMMAND: &str = "render-template";
 const MEMORY: usize = 2 << 30;
 /// Seconds that it may compute.
 const SECONDS: u64 = 10;
+const WITHOUT: &str = "it comes with the model; `warpwave generate` without --chat needs none";
 
 /// The prompt of these messages, roles and texts.
 pub(super) fn render<'a>(template: &ChatTemplate, messages: impl Iterator<Item = (&'a str, &'a str)>) -> Result<String, Failure> {
@@ -34,9 +35,9 @@ pub(super) fn render<'a>(template: &ChatTemplate, messages: impl Iterator<Item =
     match (output.status.code(), output.status.signal()) {
         (Some(0), _) => Ok(String::from_utf8(output.stdout)?),
         (Some(_), _) => Err(failed(said.trim_start_matches("warpwave: ").trim_end())),
-        (None, Some(libc::SIGXCPU)) => Err(failed(format!("the chat template computes for more than {SECONDS} seconds"))),
+        (None, Some(libc::SIGXCPU)) => Err(failed(format!("the chat template computes for more than {SECONDS} seconds; {WITHOUT}"))),
         _ if said.contains("memory allocation") => {
-            Err(failed(format!("the chat template takes more memory than it is given: {}", human_bytes(MEMORY))))
+            Err(failed(format!("the chat template takes more memory than it is given: {}; {WITHOUT}", human_bytes(MEMORY))))
         }
         _ => Err(failed(format!("the process of the chat template ended with {}: {}", output.status, said.trim_end()))),
     }
@@ -45,10 +46,14 @@ pub(super) fn render<'a>(template: &ChatTemplate, messages: impl Iterator<Item =
 /// That process: the question comes in, the prompt goes out.
 pub(crate) fn run(context: &mut Context<'_>) -> Outcome {
     for (what, most) in [(libc::RLIMIT_AS, MEMORY as u64), (libc::RLIMIT_CPU, SECONDS), (libc::RLIMIT_CORE, 0)] {
-        // One second behind the signal that says what was too much comes one that does not.
-        let limit = libc::rlimit { rlim_cur: most, rlim_max: most + 1 };
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: it writes the struct alone.
+        let read = unsafe { libc::getrlimit(what, &mut limit) };
+        // Nobody may raise what is set already. One second behind the signal that says what was too much comes one that does not.
+        limit.rlim_max = limit.rlim_max.min(most + 1);
+        limit.rlim_cur = most.min(limit.rlim_max);
         // SAFETY: it reads the struct alone.
-        if unsafe { libc::setrlimit(what, &limit) } != 0 {
+        if read != 0 || unsafe { libc::setrlimit(what, &limit) } != 0 {
             return Err(std::io::Error::last_os_error().into());
         }
     }
