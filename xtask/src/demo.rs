@@ -92,7 +92,7 @@ impl Demo {
         self.language_model(!nvidia.is_empty(), !amd.is_empty())?;
 
         heading("Next");
-        println!("warpwave --help shows every command; `cargo install --path crates/warpwave` installs it.");
+        println!("warpwave --help shows every command; `cargo install --path crates/cli` installs it.");
         Ok(())
     }
 

@@ -102,7 +102,7 @@ impl Workspace {
             "build",
             "--release",
             "--package",
-            "warpwave",
+            "warpwave-cli",
             "--package",
             "warpwave-libwarpwave-mpi",
         ]))

@@ -15,7 +15,7 @@ struct Answer {
 fn hipify(line: &[&str]) -> Answer {
     let args = ["warpwave", "hipify"].iter().chain(line).map(OsString::from);
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = warpwave::cli::main(args, Gpus::default, &mut out, &mut err);
+    let code = warpwave_cli::main(args, Gpus::default, &mut out, &mut err);
     Answer { code, out: String::from_utf8_lossy(&out).into_owned(), err: String::from_utf8_lossy(&err).into_owned() }
 }
 

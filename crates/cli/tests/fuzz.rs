@@ -1,7 +1,7 @@
 //! Outside input, thousands of times over: never a panic, and what is accepted round-trips.
 
 use proptest::prelude::*;
-use warpwave::{
+use warpwave_cli::{
     array::{Array, byte_len},
     compare::compare,
     dtype::DType,

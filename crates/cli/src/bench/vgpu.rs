@@ -39,7 +39,7 @@ const RUNS: usize = 3;
 #[derive(clap::Args)]
 pub(super) struct Options {
     /// The virtual device.
-    #[arg(long, default_value = crate::DEFAULT_VIRTUAL)]
+    #[arg(long, default_value = warpwave::DEFAULT_VIRTUAL)]
     device: String,
     /// A checkout of tinygrad: its emulator of an AMD GPU multiplies matrices too, in the same run.
     #[arg(long, value_name = "FOLDER")]
@@ -54,7 +54,7 @@ pub(super) struct Options {
 
 pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     if !options.device.starts_with("vgpu:") {
-        return Err(failed(format!("`{}` is no virtual device; try {}", options.device, crate::DEFAULT_VIRTUAL)));
+        return Err(failed(format!("`{}` is no virtual device; try {}", options.device, warpwave::DEFAULT_VIRTUAL)));
     }
     if options.inside {
         let figures = measure(context, options)?;

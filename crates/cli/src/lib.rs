@@ -1,20 +1,44 @@
-//! The command line: what is asked, what is printed, and the exit code.
+//! The `warpwave` command: arguments, output and exit code.
+//!
+//! The binary calls [`main`]. The public modules are the parts of the command without a device: element types ([`dtype`], [`scalar`]), arrays
+//! ([`mod@array`]) and NumPy files ([`npy`]), the syntax of `warpwave run --arg` ([`spec`]), and the comparison of results ([`compare`]).
 //!
 //! Exit codes: 0 done, 1 failed, 2 used wrongly. Facts go to standard output, everything else to standard error. A reader that closes
 //! standard output, as `head` does, has what it wanted: the work is done and judged all the same, and what only streams ends quietly.
+//!
+//! ```
+//! use warpwave_cli::{array::format_values, compare::compare, npy, spec::Spec};
+//!
+//! let Spec::Buffer(buffer) = Spec::parse("f32[2,3]=iota(0.5,1)")? else { panic!("a buffer") };
+//! let array = buffer.materialise()?;
+//! assert_eq!(format_values(&array, 2), "f32[2,3] = 0.5, 1.5, ... (4 more)");
+//!
+//! let mut file = Vec::new();
+//! npy::write(&mut file, &array)?;
+//! assert!(compare(&npy::read(&mut file.as_slice())?, &array, 0.0)?.is_match());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+#![warn(missing_docs)]
+
+pub mod array;
 mod bench;
 mod cache;
+pub mod compare;
 mod compile;
 mod devices;
 mod disasm;
 mod doctor;
+pub mod dtype;
 mod hipify;
 mod inspect;
 mod kernel_half;
 mod llm;
 mod mpi;
+pub mod npy;
 mod run;
+pub mod scalar;
+pub mod spec;
 mod tune;
 
 use std::ffi::OsString;
@@ -152,7 +176,7 @@ impl Context<'_> {
                 Err(usage(format!("kernels run on GPUs, not on `cpu`; known devices: {}", known(&gpus))))
             }
             Ok(Selection::Cpu { why }) => {
-                if let Ok(device) = gpus.device(crate::DEFAULT_VIRTUAL) {
+                if let Ok(device) = gpus.device(warpwave::DEFAULT_VIRTUAL) {
                     let (name, model) = (device.name(), &device.info().model);
                     writeln!(self.err, "warpwave: no GPU here; running on {name} ({model}): AMD's machine code, executed by the CPU")?;
                     return Ok(device);

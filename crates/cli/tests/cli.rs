@@ -6,9 +6,9 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use serde_json::Value;
-use warpwave::array::Array;
-use warpwave::dtype::DType;
-use warpwave::npy;
+use warpwave_cli::array::Array;
+use warpwave_cli::dtype::DType;
+use warpwave_cli::npy;
 use warpwave_gpu::fake::{Fake, Fakes};
 
 /// What a command line gave.
@@ -37,7 +37,7 @@ fn on(fakes: &Fakes, line: &[&str]) -> Answer {
     }
     let args = std::iter::once("warpwave").chain(line.iter().copied()).map(OsString::from);
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = warpwave::cli::main(args, || fakes.gpus(), &mut out, &mut err);
+    let code = warpwave_cli::main(args, || fakes.gpus(), &mut out, &mut err);
     Answer { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
 }
 
@@ -364,7 +364,7 @@ fn a_reader_that_leaves_changes_nothing() {
         let line = ["warpwave", "compile", file, "--target", "gfx90a", "--bundle", bundle].map(OsString::from);
         let (gone, mut writer) = std::io::pipe().unwrap();
         drop(gone);
-        warpwave::cli::main(line, || fakes.gpus(), &mut writer, &mut Vec::new())
+        warpwave_cli::main(line, || fakes.gpus(), &mut writer, &mut Vec::new())
     };
     assert_eq!(with_bundle(&good, &path("good.wwb")), 0);
     assert!(folder.path().join("good.wwb").exists(), "the bundle is written");

@@ -22,7 +22,7 @@ const MACROS: &[&str] = &["WARPWAVE_CUDA_ARCH", "WARPWAVE_AMD", "WARPWAVE_ISA_VE
 /// The checkout, or `None` where tests run without one.
 fn checkout() -> Option<PathBuf> {
     let root = std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from);
-    if root.join("crates/warpwave/src").is_dir() {
+    if root.join("crates/cli/src").is_dir() {
         return Some(root);
     }
     assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|value| value != "1"), "no sources in {}", root.display());
@@ -96,7 +96,7 @@ fn every_card_of_the_hardware_matrix_is_in_the_readme() {
 fn every_command_is_in_the_readme() {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let arguments = ["warpwave", "--help"].map(Into::into);
-    assert_eq!(warpwave::cli::main(arguments, warpwave::gpu::Gpus::default, &mut out, &mut err), 0);
+    assert_eq!(warpwave_cli::main(arguments, warpwave::gpu::Gpus::default, &mut out, &mut err), 0);
     let help = String::from_utf8(out).unwrap();
     let commands: Vec<&str> = help
         .lines()

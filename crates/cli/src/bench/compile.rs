@@ -92,7 +92,7 @@ fn sources(options: &Options) -> Result<Vec<(Option<PathBuf>, KernelSource)>, Fa
 }
 
 fn embedded_source() -> Result<KernelSource, Failure> {
-    Ok(KernelSource::from_text("vector_add.cu", include_str!("../../../../../examples/kernels/vector_add.cu"))?)
+    Ok(KernelSource::from_text("vector_add.cu", include_str!("../../../../examples/kernels/vector_add.cu"))?)
 }
 
 fn measure(

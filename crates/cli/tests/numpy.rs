@@ -4,7 +4,7 @@
 //! skipped.
 
 use std::{env, path::Path, process::Command};
-use warpwave::{array::Array, dtype::DType, npy};
+use warpwave_cli::{array::Array, dtype::DType, npy};
 
 fn numpy_is_missing() -> bool {
     let found = Command::new("python3").args(["-c", "import numpy"]).output().is_ok_and(|output| output.status.success());
@@ -106,7 +106,7 @@ fn values_are_the_same_numbers_in_numpy() {
     }
     let directory = tempfile::tempdir().unwrap();
     let spec = |text: &str, name: &str| {
-        let Ok(warpwave::spec::Spec::Buffer(buffer)) = warpwave::spec::Spec::parse(text) else { panic!("{text}") };
+        let Ok(warpwave_cli::spec::Spec::Buffer(buffer)) = warpwave_cli::spec::Spec::parse(text) else { panic!("{text}") };
         npy::write_file(directory.path().join(name), &buffer.materialise().unwrap()).unwrap();
     };
     spec("f16[4K]=iota(-3.0001,0.00317)", "f16.npy");

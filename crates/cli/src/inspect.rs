@@ -21,7 +21,7 @@ pub(super) struct Args {
 
 /// `examples/kernels/vector_add.cu`, compiled ahead of time for every GPU we know: to show and to run where no compiler is.
 pub(super) fn embedded() -> Result<Bundle, Failure> {
-    Ok(warpwave_jit::embed!("../../../../examples/kernels/vector_add.wwb")?)
+    Ok(warpwave_jit::embed!("../../../examples/kernels/vector_add.wwb")?)
 }
 
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {

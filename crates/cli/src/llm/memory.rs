@@ -19,7 +19,7 @@ pub(super) struct Need {
 }
 
 /// A device's part.
-pub(in crate::cli) struct Part {
+pub(crate) struct Part {
     pub memory: Memory,
     /// Bytes that are free, where the system says.
     pub free: Option<u64>,

@@ -1,7 +1,0 @@
-//! The `warpwave` command.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    ExitCode::from(warpwave::cli::main(std::env::args_os(), warpwave::discover, &mut std::io::stdout(), &mut std::io::stderr()))
-}
