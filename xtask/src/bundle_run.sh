@@ -12,7 +12,7 @@ Prints a table of what passed and exits with 1 when anything failed.
   --bench          also run `warpwave bench launch|memory|compile --json`, `warpwave bench ops` beside PyTorch where it is
                    installed, `warpwave bench llm` with the language model and with random weights of 8B parameters
                    (beside transformers where it is installed), and `warpwave mpi bench` on the GPU
-  --sanitize       run only the tests of warpwave-gpu, -jit, -mpi and -kernels, under compute-sanitizer's memcheck, and the kernel
+  --sanitize       run only the tests of warpwave-gpu, -jit, -allreduce and -kernels, under compute-sanitizer's memcheck, and the kernel
                    library's conformance under its racecheck
   --only PATTERN   run only the steps whose name contains PATTERN (a shell pattern)
   --logs FOLDER    keep each step's output there (default: a temporary folder)
@@ -122,7 +122,7 @@ if [ $sanitize = 1 ]; then
         echo "compute-sanitizer is not installed; it comes with the CUDA toolkit" >&2
         exit 1
     fi
-    for program in tests/warpwave-gpu.* tests/warpwave-jit.* tests/warpwave-mpi.* tests/warpwave-kernels.*; do
+    for program in tests/warpwave-gpu.* tests/warpwave-jit.* tests/warpwave-allreduce.* tests/warpwave-kernels.*; do
         # Tests provoke errors of the driver's calls on purpose, and some never touch the GPU: neither is a memory error.
         # shellcheck disable=SC2086 # flags are words
         [ -x "$program" ] && step "memcheck ${program#tests/}" quiet \

@@ -98,14 +98,7 @@ impl Workspace {
     /// Builds it.
     pub fn build_command(&self) -> Result<()> {
         say("building the release `warpwave` (a few minutes from nothing)");
-        checked(cargo().current_dir(&self.root).args([
-            "build",
-            "--release",
-            "--package",
-            "warpwave-cli",
-            "--package",
-            "warpwave-libwarpwave-mpi",
-        ]))
+        checked(cargo().current_dir(&self.root).args(["build", "--release", "--package", "warpwave-cli", "--package", "warpwave-mpi"]))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The MPI functions that this library puts in front of the program's MPI: `libwarpwave_mpi.so`.
 //!
-//! The names are MPI's; what they do is in `warpwave-mpi`. A call that comes before an MPI is there, or with one that is not known,
+//! The names are MPI's; what they do is in `warpwave-allreduce`. A call that comes before an MPI is there, or with one that is not known,
 //! goes to the next library that has the name.
 
 mod fortran;

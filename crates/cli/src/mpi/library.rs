@@ -17,7 +17,7 @@ pub fn find() -> Result<PathBuf, Failure> {
         let tried: String = places.iter().map(|place| format!("\n  {}", place.display())).collect();
         let fix = match named {
             Some(_) => format!("\n{VARIABLE} names it; unset that, or name the right file."),
-            None => format!("\nBuild it with `cargo build --release -p warpwave-libwarpwave-mpi`, or name its path with {VARIABLE}."),
+            None => format!("\nBuild it with `cargo build --release -p warpwave-mpi`, or name its path with {VARIABLE}."),
         };
         return Err(failed(format!("{NAME} is in none of these places:{tried}{fix}")));
     };
