@@ -74,7 +74,11 @@ impl Program {
 
 /// Runs the command.
 pub fn main() -> Result<()> {
-    let workspace = Workspace::find()?;
+    build(&Workspace::find()?).map(drop)
+}
+
+/// Builds the bundle and returns its folder.
+pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     say("building the release tests (several minutes from nothing)");
     let mut build = cargo();
     build.current_dir(&workspace.root);
@@ -91,8 +95,9 @@ pub fn main() -> Result<()> {
     }
     workspace.build_command()?;
     let folder = workspace.empty_folder("bundle")?;
-    pack(&workspace, &programs, &folder)?;
-    report(&folder, &programs)
+    pack(workspace, &programs, &folder)?;
+    report(&folder, &programs)?;
+    Ok(folder)
 }
 
 /// The test programs and examples in cargo's JSON messages, one message a line.
@@ -183,6 +188,53 @@ fn mebibytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Writes an executable shell script.
+    fn script(path: &Path, text: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Runs the script's `--report` over stand-ins for the packed programs, and returns its exit code and the report.
+    fn report_of(conformance: &str, devices: &str) -> (Option<i32>, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        create_folder(&path("tests")).unwrap();
+        create_folder(&path("bin")).unwrap();
+        write_script(&path("run.sh")).unwrap();
+        script(&path("tests/warpwave-gpu.test.conformance"), conformance);
+        let answers = format!(
+            "case \"$*\" in 'devices --json') echo '{devices}' ;; 'doctor --json') echo '{{\"broken\": true}}'; exit 1 ;;
+            --version) echo 'warpwave 1.2.3' ;; bench*) echo '{{\"figure\": 1.5}}' ;; *) echo ran ;; esac"
+        );
+        script(&path("bin/warpwave"), &answers);
+        let status = Command::new(path("run.sh")).args(["--report", "card.json"]).current_dir(folder.path()).output().unwrap();
+        (status.status.code(), std::fs::read_to_string(path("card.json")).unwrap())
+    }
+
+    #[test]
+    fn a_report_is_json_with_every_step_and_the_log_of_a_failed_one() {
+        let devices = r#"{"devices": [{"name": "rocm:0"}]}"#;
+        let suite = r#"printf 'a "quote", a \\ and a\ttab\001\n'; echo 'test result: FAILED. 3 passed; 2 failed; 0 ignored'; exit 101"#;
+        let (code, text) = report_of(suite, devices);
+        let report: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        assert_eq!(code, Some(1));
+        assert_eq!(report["warpwave"], "warpwave 1.2.3");
+        assert_eq!(report["device"], "rocm:0");
+        assert_eq!(report["doctor"]["broken"], true, "a failed check is a fact to report");
+        assert_eq!(report["benches"]["ops"]["figure"], 1.5);
+        let step = &report["steps"][0];
+        assert_eq!((&step["result"], &step["passed"], &step["failed"]), (&"failed".into(), &3.into(), &2.into()));
+        assert!(step["log"].as_str().unwrap().starts_with("a \"quote\", a \\ and a\ttab\n"), "{step}");
+        assert_eq!(report["steps"].as_array().unwrap().iter().filter(|step| step["result"] == "ok").count(), 4);
+    }
+
+    #[test]
+    fn a_report_without_a_gpu_fails() {
+        let (code, text) = report_of("exit 0", r#"{"devices": []}"#);
+        assert_eq!((code, text.as_str()), (Some(1), ""));
+    }
 
     #[test]
     fn tests_and_examples_are_taken_and_nothing_else() {

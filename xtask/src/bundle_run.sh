@@ -4,11 +4,13 @@ set -uo pipefail
 
 usage() {
     cat <<'END'
-Usage: ./run.sh [--bench] [--sanitize] [--only PATTERN] [--logs FOLDER]
+Usage: ./run.sh [--report FILE | --bench | --sanitize] [--only PATTERN] [--logs FOLDER]
 
 Runs every test program, then `warpwave devices`, `doctor` and a vector addition.
 Prints a table of what passed and exits with 1 when anything failed.
 
+  --report FILE    write FILE, one JSON document about the GPU of this machine: card, driver, versions, the result of each
+                   device test suite and of short benchmarks. Takes less than ten minutes. Other tests are not run
   --bench          also run `warpwave bench launch|memory|compile --json`, `warpwave bench ops` beside PyTorch where it is
                    installed, `warpwave bench llm` with the language model and with random weights of 8B parameters
                    (beside transformers where it is installed), and `warpwave mpi bench` on the GPU
@@ -22,18 +24,21 @@ beside this script, or where WARPWAVE_TEST_MODEL says.
 
 SANITIZER_FLAGS holds further flags for compute-sanitizer.
 
-Example: ./run.sh --bench --only 'bench*'
+Examples:
+  ./run.sh
+  ./run.sh --report my-card.json
+  ./run.sh --bench --only 'bench*'
 END
 }
 
-bench=0 sanitize=0 only='' logs=''
+bench=0 sanitize=0 only='' logs='' report=''
 while [ $# -gt 0 ]; do
     case $1 in
         --bench) bench=1 ;;
         --sanitize) sanitize=1 ;;
-        --only | --logs)
+        --only | --logs | --report)
             [ $# -ge 2 ] || { echo "$1 needs a value" >&2; exit 2; }
-            if [ "$1" = --only ]; then only=$2; else logs=$2; fi
+            case $1 in --only) only=$2 ;; --logs) logs=$2 ;; *) report=$2 ;; esac
             shift
             ;;
         --help | -h) usage; exit 0 ;;
@@ -43,6 +48,12 @@ while [ $# -gt 0 ]; do
 done
 
 caller=$PWD
+if [ -n "$report" ]; then
+    [ "$bench$sanitize" = 00 ] || { echo "--report runs its own benchmarks; leave out --bench and --sanitize" >&2; exit 2; }
+    [ "${report#/}" != "$report" ] || report=$caller/$report
+    # Now, not after ten minutes.
+    : >"$report" || exit 1
+fi
 # Tests look for their files from here.
 WARPWAVE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
 cd "$WARPWAVE_ROOT" || exit 1
@@ -69,12 +80,37 @@ elif [ "${logs#/}" = "$logs" ]; then
 fi
 mkdir -p "$logs" || exit 1
 
-table='' failures=0 ran=0
+table='' failures=0 ran=0 records=''
+# Seconds a report may take; each of its steps gets what is left.
+budget=560
 
 now() { date +%s%N; }
 
 row() { # name, verdict, time, remark
     table+=$(printf '%-44s %-8s %8s  %s' "$1" "$2" "$3" "$4")$'\n'
+}
+
+# Standard input as a JSON string.
+json_string() {
+    LC_ALL=C tr -d '\000-\010\013-\037' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/\t/\\t/g' |
+        awk 'BEGIN { printf "\"" } { printf "%s%s", (NR > 1 ? "\\n" : ""), $0 } END { printf "\"" }'
+}
+
+# The JSON document that a command prints, whatever its exit code; null if it prints none.
+json_of() {
+    local out
+    out=$("$@" 2>/dev/null)
+    case $out in '{'*'}' | '['*']') printf '%s' "$out" ;; *) printf null ;; esac
+}
+
+record() { # name, verdict, seconds, log
+    local passed failed tail=''
+    passed=$(sed -n 's/^test result: [a-zA-Z]*\. \([0-9]*\) passed.*/\1/p' "$4" 2>/dev/null | awk '{ n += $1 } END { print n + 0 }')
+    failed=$(sed -n 's/^test result: .* \([0-9]*\) failed.*/\1/p' "$4" 2>/dev/null | awk '{ n += $1 } END { print n + 0 }')
+    [ "$2" = ok ] || tail=$(tail -n 60 "$4" 2>/dev/null)
+    records+="${records:+,}"$'\n    '"{\"name\": $(printf %s "$1" | json_string), \"result\": \"$2\", \"seconds\": $3, \"passed\": $passed, \"failed\": $failed"
+    [ -z "$tail" ] || records+=", \"log\": $(printf %s "$tail" | json_string)"
+    records+='}'
 }
 
 chosen() {
@@ -90,6 +126,15 @@ step() {
     log=$logs/${name//[ \/]/_}.log
     echo "== $name"
     start=$(now)
+    if [ -n "$report" ]; then
+        local left=$((budget - SECONDS))
+        if [ $left -lt 5 ]; then
+            row "$name" skipped - "the ten minutes are over"
+            record "$name" skipped 0 /dev/null
+            return 0
+        fi
+        set -- timeout --kill-after=5 $left "$@"
+    fi
     if [ "$mode" = shown ]; then
         # Only stdout: the log of a bench is then plain JSON.
         "$@" | tee "$log"
@@ -103,6 +148,12 @@ step() {
     time=$(awk -v ns="$(($(now) - start))" 'BEGIN { printf "%.1f s", ns / 1e9 }')
     ran=$((ran + 1))
     remark=$(sed -n 's/^test result: [a-zA-Z]*\. \(.* failed; [0-9]* ignored\).*/\1/p' "$log" | tail -n 1)
+    if [ -n "$report" ]; then
+        local verdict=ok
+        [ "$status" -eq 0 ] || verdict=failed
+        [ "$status" -ne 124 ] || verdict=timeout
+        record "$name" $verdict "${time% s}" "$log"
+    fi
     if [ "$status" -eq 0 ]; then
         row "$name" ok "$time" "$remark"
     else
@@ -116,7 +167,55 @@ skip() { # name, why
     if chosen "$1"; then row "$1" skipped - "$2"; fi
 }
 
-if [ $sanitize = 1 ]; then
+# Prints the file's first line, or nothing.
+first_line() { [ -r "$1" ] && head -n 1 "$1" || true; }
+
+# The device suites and short benchmarks of a card, as one JSON document.
+write_report() {
+    local device name program amd nvidia rocm
+    device=$(bin/warpwave devices --json 2>/dev/null | sed -n 's/.*"name": "\(\(cuda\|rocm\):[0-9]*\)".*/\1/p' | head -n 1)
+    if [ -z "$device" ]; then
+        echo "no GPU found; ./bin/warpwave doctor tells why" >&2
+        bin/warpwave doctor >&2
+        exit 1
+    fi
+    # The card alone: the virtual GPUs have been tested where this was packed.
+    export WARPWAVE_DEVICE=$device WARPWAVE_VGPU_DEVICES=${WARPWAVE_VGPU_DEVICES:-none}
+    for program in tests/warpwave-gpu.test.{conformance,graphs,pool} tests/warpwave-jit.test.devices tests/warpwave-llm.test.oracles \
+        tests/warpwave-tensor.test.* tests/warpwave-kernels.test.conformance; do
+        [ -x "$program" ] && step "${program#tests/}" quiet "$program"
+    done
+    step "run vector_add" shown bin/warpwave run examples/kernels/vector_add.cu --kernel vector_add --grid 4 --block 256 \
+        --arg 'f32[1024]=iota' --arg 'f32[1024]=ones' --arg 'f32[1024]=zeros' --arg i32:1024 --print 8
+    step "bench launch" shown bin/warpwave bench launch --json
+    step "bench memory" shown bin/warpwave bench memory --json
+    step "bench ops" shown bin/warpwave bench ops --json \
+        --filter 'copy f32 8192,softmax bf16 65536,rms_norm bf16 65536,matmul bf16 4096,matvec bf16 1x16384,attention causal bf16 2x8192'
+    amd=$(first_line /sys/module/amdgpu/version)
+    nvidia=$(first_line /proc/driver/nvidia/version)
+    rocm=$(first_line "${ROCM_PATH:-/opt/rocm}/.info/version")
+    {
+        printf '{\n  "format": 1,\n  "warpwave": %s,\n  "date": "%s",\n' "$(bin/warpwave --version | json_string)" "$(date -u +%Y-%m-%dT%H:%MZ)"
+        # shellcheck disable=SC1091 # the system's
+        printf '  "system": {"os": %s, "kernel": %s, "cpu": %s, "amdgpu": %s, "nvidia": %s, "rocm": %s},\n' \
+            "$( (. /etc/os-release && printf %s "$PRETTY_NAME") | json_string)" "$(uname -r | json_string)" \
+            "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1 | json_string)" \
+            "$(printf %s "$amd" | json_string)" "$(printf %s "$nvidia" | json_string)" "$(printf %s "$rocm" | json_string)"
+        printf '  "device": "%s",\n  "devices": %s,\n  "doctor": %s,\n' "$device" "$(json_of bin/warpwave devices --json)" "$(json_of bin/warpwave doctor --json)"
+        printf '  "steps": [%s\n  ],\n  "benches": {' "$records"
+        local comma=''
+        for name in launch memory ops; do
+            printf '%s\n    "%s": %s' "$comma" "$name" "$(json_of cat "$logs/bench_$name.log")"
+            comma=,
+        done
+        printf '\n  }\n}\n'
+    } >"$report"
+    echo "The report: $report"
+}
+
+if [ -n "$report" ]; then
+    write_report
+elif [ $sanitize = 1 ]; then
     sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
     if [ -z "$sanitizer" ]; then
         echo "compute-sanitizer is not installed; it comes with the CUDA toolkit" >&2

@@ -7,6 +7,7 @@ use object::Endianness;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, SectionHeader};
 
+use crate::bundle;
 use crate::demo::example_kernels;
 use crate::run::{self, Doing, Result, Workspace, copy, create_folder, failed, say};
 
@@ -39,14 +40,29 @@ pub fn main() -> Result<()> {
     tar.current_dir(&dist).args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-czf", &tarball, &name]);
     run::checked(&mut tar)?;
     std::fs::remove_dir_all(&folder).doing(|| format!("remove {}", folder.display()))?;
-    let sums = run::output(Command::new("sha256sum").current_dir(&dist).arg(&tarball))?;
+    let tests = pack_tests(&workspace, &dist, &target)?;
+    let sums = run::output(Command::new("sha256sum").current_dir(&dist).args([&tarball, &tests]))?;
     std::fs::write(dist.join("SHA256SUMS"), &sums).doing(|| "write SHA256SUMS".into())?;
 
     let bytes = std::fs::metadata(dist.join(&tarball)).doing(|| format!("read {tarball}"))?.len();
     println!("{} ({:.1} MiB)", dist.join(&tarball).display(), bytes as f64 / f64::from(1 << 20));
-    println!("SHA-256 {}", sums.trim());
+    println!("{}", dist.join(&tests).display());
+    print!("{sums}");
     println!("{}", floor_sentence(floor));
     Ok(())
+}
+
+/// Packs the bundle of tests, with which owners of a card write a report about it; returns the name of its tarball.
+fn pack_tests(workspace: &Workspace, dist: &Path, target: &str) -> Result<String> {
+    let name = format!("warpwave-{}-{target}-card-tests", workspace.version);
+    let tarball = format!("{name}.tar");
+    let bundle = bundle::build(workspace)?;
+    // The programs in it are compressed already.
+    let mut tar = Command::new("tar");
+    tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-cf"]).arg(dist.join(&tarball));
+    tar.arg("-C").arg(&bundle).args([&format!("--transform=s,^[.],{name},"), "."]);
+    run::checked(&mut tar)?;
+    Ok(tarball)
 }
 
 /// Fills the folder that becomes the tarball; returns its glibc floor.
