@@ -1,63 +1,62 @@
-//! A typed, shaped block of bytes: what files, arguments and results have in common.
+//! Typed, shaped arrays in host memory, used for files, kernel arguments and results.
 //!
-//! Contract: the bytes are little-endian elements in C order, and there are exactly as many as type and shape ask for.
-//! [`Array::new`] checks that; code that builds an [`Array`] by its fields can check with [`Array::check`], and every
-//! function here that could go wrong on a mismatched array does.
+//! Contract: elements are little-endian and in C order, and the byte length matches type and shape. [`Array::new`] checks this. Code
+//! that sets the fields directly can call [`Array::check`]; functions in this module that rely on it check first.
 
 use crate::{dtype::DType, scalar::Scalar};
 use std::fmt;
 
-/// The most dimensions an array can have: NumPy's own limit, so that whatever is written here can be loaded there.
+/// The maximum number of dimensions, equal to NumPy's limit.
 pub const MAX_DIMENSIONS: usize = 64;
 
-/// The most bytes an array can have: the user address space of today's 64-bit processors, 2^47, or of a 32-bit process.
+/// The maximum size of an array in bytes: the user address space, 2^47 on 64-bit processors.
 ///
-/// A size under this limit can still be refused by the operating system; a larger one is a typing mistake.
+/// Smaller arrays can still fail to allocate.
 pub const MAX_BYTES: usize = if usize::BITS >= 64 { (1u64 << 47) as usize } else { isize::MAX as usize };
 
-/// Elements of one type, in a shape.
+/// An n-dimensional array of one element type.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Array {
-    /// The type of each element.
+    /// Element type.
     pub dtype: DType,
-    /// The length of each dimension, outermost first; empty for a single value without dimensions.
+    /// Length of each dimension, outermost first; empty for a 0-d array.
     pub shape: Vec<usize>,
     /// The elements, little-endian, in C order.
     pub bytes: Vec<u8>,
 }
 
-/// A shape that cannot be, or does not go with its bytes.
+/// An invalid shape, or one that does not match the data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// More than [`MAX_DIMENSIONS`].
-    #[error("{found} dimensions; at most {MAX_DIMENSIONS} are possible")]
+    #[error("too many dimensions: {found}; the maximum is {MAX_DIMENSIONS}")]
     TooManyDimensions {
-        /// How many there were.
+        /// Number of dimensions given.
         found: usize,
     },
     /// More than [`MAX_BYTES`].
-    #[error("{dtype}{} needs more than {MAX_BYTES} bytes, the most a process can address", ShapeText(.shape))]
+    #[error("{dtype}{} exceeds the maximum array size of {MAX_BYTES} bytes", ShapeText(.shape))]
     TooLarge {
         /// The element type.
         dtype: DType,
-        /// The shape asked for.
+        /// The requested shape.
         shape: Vec<usize>,
     },
-    /// Not the number of bytes that type and shape ask for.
-    #[error("{dtype}{} takes {expected} bytes, but there are {found}", ShapeText(.shape))]
+    /// The byte length does not match type and shape.
+    #[error("{dtype}{} needs {expected} bytes, got {found}", ShapeText(.shape))]
     WrongLength {
         /// The element type.
         dtype: DType,
         /// The shape.
         shape: Vec<usize>,
-        /// The bytes they take.
+        /// Expected bytes.
         expected: usize,
-        /// The bytes there are.
+        /// Actual bytes.
         found: usize,
     },
 }
 
-/// Shows a shape the way arguments spell it: `[64,32]`.
+/// Formats a shape as in `--arg`: `[64,32]`.
 pub struct ShapeText<'a>(pub &'a [usize]);
 
 impl fmt::Display for ShapeText<'_> {
@@ -70,9 +69,9 @@ impl fmt::Display for ShapeText<'_> {
     }
 }
 
-/// The bytes an array of this type and shape takes.
+/// Returns the byte length of an array of this type and shape.
 ///
-/// A shape with a zero in it takes none, however large its other dimensions.
+/// A shape with a zero dimension has length 0, whatever its other dimensions.
 pub fn byte_len(dtype: DType, shape: &[usize]) -> Result<usize, ShapeError> {
     if shape.len() > MAX_DIMENSIONS {
         return Err(ShapeError::TooManyDimensions { found: shape.len() });
@@ -85,14 +84,14 @@ pub fn byte_len(dtype: DType, shape: &[usize]) -> Result<usize, ShapeError> {
 }
 
 impl Array {
-    /// An array of these parts, if they go together.
+    /// Creates an array; fails if the byte length does not match type and shape.
     pub fn new(dtype: DType, shape: Vec<usize>, bytes: Vec<u8>) -> Result<Self, ShapeError> {
         let array = Array { dtype, shape, bytes };
         array.check()?;
         Ok(array)
     }
 
-    /// Whether the bytes are as many as type and shape ask for.
+    /// Checks that the byte length matches type and shape.
     pub fn check(&self) -> Result<(), ShapeError> {
         let expected = byte_len(self.dtype, &self.shape)?;
         if self.bytes.len() == expected {
@@ -101,17 +100,17 @@ impl Array {
         Err(ShapeError::WrongLength { dtype: self.dtype, shape: self.shape.clone(), expected, found: self.bytes.len() })
     }
 
-    /// How many elements the bytes hold.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.dtype.size()
     }
 
-    /// True without a single element.
+    /// Returns whether the array has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The elements in C order.
+    /// Iterates over the elements in C order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Scalar> + '_ {
         let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, &byte| (word << 8) | u64::from(byte));
         self.bytes.chunks_exact(self.dtype.size()).map(move |bytes| Scalar::from_low_bytes(self.dtype, word(bytes)))
@@ -124,7 +123,7 @@ impl fmt::Debug for Array {
     }
 }
 
-/// The first `n` values in C order, after type and shape, and how many more there are: `f32[4] = 0.0, 1.0, ... (2 more)`.
+/// Formats type, shape and the first `n` values in C order: `f32[4] = 0.0, 1.0, ... (2 more)`.
 pub fn format_values(array: &Array, n: usize) -> String {
     let mut parts: Vec<String> = array.iter().take(n).map(|value| value.to_string()).collect();
     if array.is_empty() {
@@ -140,35 +139,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_products_and_zero_wins() {
+    fn byte_len_is_the_product_and_zero_if_any_dimension_is_zero() {
         assert_eq!(byte_len(DType::F32, &[2, 3]), Ok(24));
         assert_eq!(byte_len(DType::F64, &[]), Ok(8));
         assert_eq!(byte_len(DType::F64, &[usize::MAX, 0, usize::MAX]), Ok(0));
     }
 
     #[test]
-    fn sizes_past_the_address_space_are_refused() {
+    fn sizes_beyond_the_address_space_are_rejected() {
         assert_eq!(byte_len(DType::U8, &[MAX_BYTES]), Ok(MAX_BYTES));
         let error = byte_len(DType::U8, &[MAX_BYTES + 1]).unwrap_err();
-        assert_eq!(error.to_string(), "u8[140737488355329] needs more than 140737488355328 bytes, the most a process can address");
+        assert_eq!(error.to_string(), "u8[140737488355329] exceeds the maximum array size of 140737488355328 bytes");
         assert!(matches!(byte_len(DType::F32, &[usize::MAX, 2]), Err(ShapeError::TooLarge { .. })));
     }
 
     #[test]
     fn dimensions_are_limited_as_in_numpy() {
         assert_eq!(byte_len(DType::U8, &[1; 64]), Ok(1));
-        assert_eq!(byte_len(DType::U8, &[1; 65]).unwrap_err().to_string(), "65 dimensions; at most 64 are possible");
+        assert_eq!(byte_len(DType::U8, &[1; 65]).unwrap_err().to_string(), "too many dimensions: 65; the maximum is 64");
     }
 
     #[test]
     fn bytes_must_match_the_shape() {
         let error = Array::new(DType::I16, vec![2, 2], vec![0; 7]).unwrap_err();
-        assert_eq!(error.to_string(), "i16[2,2] takes 8 bytes, but there are 7");
+        assert_eq!(error.to_string(), "i16[2,2] needs 8 bytes, got 7");
         assert!(Array::new(DType::I16, vec![2, 2], vec![0; 8]).is_ok());
     }
 
     #[test]
-    fn values_are_shown_with_type_shape_and_rest() {
+    fn format_values_shows_type_shape_and_remaining_count() {
         let array = Array::new(DType::I16, vec![3], vec![1, 0, 0xfe, 0xff, 3, 0]).unwrap();
         assert_eq!(format_values(&array, 2), "i16[3] = 1, -2, ... (1 more)");
         assert_eq!(format_values(&array, 3), "i16[3] = 1, -2, 3");

@@ -7,18 +7,20 @@ use serde_json::{Value, json};
 use super::{Context, Outcome, failed, human_bytes};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: warpwave cache stats --json\n\nWARPWAVE_CACHE_DIR moves it, WARPWAVE_CACHE_MAX_BYTES caps it \
-    (512M, 2G; default 2G), WARPWAVE_CACHE=off turns it off.")]
+#[command(
+    after_help = "Example: warpwave cache stats --json\n\nEnvironment: WARPWAVE_CACHE_DIR sets the directory, WARPWAVE_CACHE_MAX_BYTES \
+    the size limit (512M, 2G; default 2G), WARPWAVE_CACHE=off disables the cache."
+)]
 pub(super) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Print the cache's folder.
+enum Command {
+    /// Print the cache directory.
     Path,
-    /// Show how much it holds.
+    /// Show the number of entries and their size.
     Stats {
         /// Print JSON.
         #[arg(long)]
@@ -27,7 +29,7 @@ enum What {
         #[arg(long)]
         list: bool,
     },
-    /// Check every entry against its checksum; damaged ones are removed.
+    /// Verify checksums and remove corrupt entries.
     Verify,
     /// Remove every entry.
     Clear,
@@ -36,11 +38,11 @@ enum What {
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let cache = context.jit.cache().clone();
     let Some(path) = cache.path() else {
-        return Err(failed("the cache is off (WARPWAVE_CACHE=off, or no folder for it: set WARPWAVE_CACHE_DIR)"));
+        return Err(failed("the cache is disabled (WARPWAVE_CACHE=off) or has no directory (set WARPWAVE_CACHE_DIR)"));
     };
-    match args.what {
-        What::Path => writeln!(context.out, "{}", path.display())?,
-        What::Stats { json, list } => {
+    match args.command {
+        Command::Path => writeln!(context.out, "{}", path.display())?,
+        Command::Stats { json, list } => {
             let stats = cache.stats();
             let entries = if list { cache.entries() } else { Vec::new() };
             let meta =
@@ -69,14 +71,14 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
                 writeln!(context.out, "  {}  {:>9} B  used {age} s ago  {}  {}", &key[..12], entry.bytes, text("target"), text("source"))?;
             }
         }
-        What::Verify => {
+        Command::Verify => {
             let report = cache.verify();
-            writeln!(context.out, "{} good, {} damaged and removed", report.good, report.damaged)?;
+            writeln!(context.out, "{} valid, {} corrupt (removed)", report.good, report.damaged)?;
             if let Some(failure) = report.failed.first() {
                 return Err(failed(failure.to_string()));
             }
         }
-        What::Clear => {
+        Command::Clear => {
             let cleared = cache.clear();
             writeln!(context.out, "removed {} entries, {} bytes", cleared.entries, cleared.bytes)?;
             if let Some(failure) = cleared.failed.first() {

@@ -1,13 +1,13 @@
-//! Is this result the expected one?
+//! Element-wise comparison of arrays with a tolerance.
 //!
-//! The rule, per element, with `a` the result and `b` the expected value:
+//! Per element, with `a` the result and `b` the expected value:
 //!
-//! * integers and bool match when they are equal; the tolerance does not apply to them;
+//! * integers and bool must be equal; the tolerance does not apply;
 //! * floats match when they are equal, when both are NaN, or when both are finite and `|a - b| <= tol * (1 + |b|)`. That is
-//!   an absolute tolerance near zero and a relative one far from it; `0.0` asks for equality (and `-0.0` equals `0.0`);
-//! * an infinity matches only itself, a NaN only a NaN.
+//!   an absolute tolerance near zero and a relative one elsewhere. A tolerance of `0.0` requires equality (`-0.0` equals `0.0`);
+//! * an infinity matches only itself, NaN only NaN.
 //!
-//! Arrays of different type or shape are not compared at all: that is an error, not a count of mismatches.
+//! Arrays of different type or shape are an error.
 
 use crate::{
     array::{Array, ShapeError, ShapeText},
@@ -16,18 +16,18 @@ use crate::{
 };
 use std::fmt;
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// How many elements were compared.
+    /// Number of elements compared.
     pub elements: usize,
-    /// How many did not match.
+    /// Number of mismatches.
     pub mismatches: usize,
     /// The largest `|a - b|` over all elements, matching ones included; infinite where only one is NaN or infinite.
     pub max_abs_diff: f64,
     /// The largest `|a - b| / |b|` over all elements; infinite where `b` is zero and `a` is not.
     pub max_rel_diff: f64,
-    /// The first element, in C order, that did not match.
+    /// The first mismatch in C order.
     pub first_mismatch: Option<Mismatch>,
 }
 
@@ -43,7 +43,7 @@ pub struct Mismatch {
 }
 
 impl Comparison {
-    /// True when every element matched.
+    /// Returns whether every element matched.
     pub fn is_match(&self) -> bool {
         self.mismatches == 0
     }
@@ -55,40 +55,40 @@ impl fmt::Display for Comparison {
         match first_mismatch {
             None => write!(f, "all {elements} values match")?,
             Some(Mismatch { index, found, expected }) => {
-                write!(f, "{mismatches} of {elements} values differ; the first at index {index}: found {found}, expected {expected}")?
+                write!(f, "{mismatches} of {elements} values differ; first at index {index}: got {found}, expected {expected}")?
             }
         }
-        write!(f, " (largest difference {max_abs_diff:e}, relative {max_rel_diff:e})")
+        write!(f, " (max abs diff {max_abs_diff:e}, max rel diff {max_rel_diff:e})")
     }
 }
 
-/// Why two arrays cannot be compared.
+/// The arrays cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// Different element types.
-    #[error("cannot compare {found} with {expected} values")]
+    #[error("cannot compare {found} with {expected}")]
     DType {
-        /// The first array's.
+        /// Type of the first array.
         found: DType,
-        /// The second array's.
+        /// Type of the second array.
         expected: DType,
     },
     /// Different shapes.
     #[error("cannot compare shape {} with shape {}", ShapeText(.found), ShapeText(.expected))]
     Shape {
-        /// The first array's.
+        /// Shape of the first array.
         found: Vec<usize>,
-        /// The second array's.
+        /// Shape of the second array.
         expected: Vec<usize>,
     },
-    /// An array whose bytes do not fit its shape.
+    /// The byte length of an array does not match its shape.
     #[error(transparent)]
     Inconsistent(#[from] ShapeError),
 }
 
 /// Compares the result `a` with the expected `b` by the rule in the [module documentation](self).
 ///
-/// A NaN or negative `tol` admits nothing but equal values.
+/// With a NaN or negative `tol` only equal values match.
 pub fn compare(a: &Array, b: &Array, tol: f64) -> Result<Comparison, CompareError> {
     a.check()?;
     b.check()?;
@@ -115,7 +115,7 @@ pub fn compare(a: &Array, b: &Array, tol: f64) -> Result<Comparison, CompareErro
     Ok(comparison)
 }
 
-/// Whether the two match, their distance, and the expected value's magnitude.
+/// Returns whether the values match, their absolute difference, and `|expected|`.
 fn compare_numbers(found: Number, expected: Number, tol: f64) -> (bool, f64, f64) {
     match (found, expected) {
         (Number::Int(a), Number::Int(b)) => (a == b, a.abs_diff(b) as f64, b.unsigned_abs() as f64),
@@ -124,7 +124,7 @@ fn compare_numbers(found: Number, expected: Number, tol: f64) -> (bool, f64, f64
             let diff = (a - b).abs();
             (diff <= tol * (1.0 + b.abs()), diff, b.abs())
         }
-        // Also covers numbers of different kinds, which two arrays of one type cannot hold.
+        // Also covers Int against Float, which cannot occur: both arrays have the same type.
         _ => (false, f64::INFINITY, f64::INFINITY),
     }
 }
@@ -146,7 +146,7 @@ mod tests {
         let array = f32s(&[1.0, f32::NAN, f32::INFINITY, -0.0]);
         let comparison = compare(&array, &f32s(&[1.0, f32::NAN, f32::INFINITY, 0.0]), 0.0).unwrap();
         assert_eq!(comparison, Comparison { elements: 4, mismatches: 0, max_abs_diff: 0.0, max_rel_diff: 0.0, first_mismatch: None });
-        assert_eq!(comparison.to_string(), "all 4 values match (largest difference 0e0, relative 0e0)");
+        assert_eq!(comparison.to_string(), "all 4 values match (max abs diff 0e0, max rel diff 0e0)");
     }
 
     #[test]
@@ -164,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_mismatch_and_the_largest_differences_are_kept() {
+    fn first_mismatch_and_largest_differences_are_reported() {
         let comparison = compare(&f32s(&[1.0, 2.5, 9.0]), &f32s(&[1.0, 2.0, 8.0]), 0.0).unwrap();
         assert_eq!((comparison.mismatches, comparison.max_abs_diff, comparison.max_rel_diff), (2, 1.0, 0.25));
         assert_eq!(comparison.first_mismatch.unwrap().index, 1);
         assert_eq!(
             comparison.to_string(),
-            "2 of 3 values differ; the first at index 1: found 2.5, expected 2.0 (largest difference 1e0, relative 2.5e-1)"
+            "2 of 3 values differ; first at index 1: got 2.5, expected 2.0 (max abs diff 1e0, max rel diff 2.5e-1)"
         );
     }
 
@@ -184,13 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn a_nan_tolerance_admits_only_equality() {
+    fn a_nan_tolerance_requires_equality() {
         assert!(!compare(&f32s(&[1.0]), &f32s(&[1.5]), f64::NAN).unwrap().is_match());
         assert!(compare(&f32s(&[1.5]), &f32s(&[1.5]), f64::NAN).unwrap().is_match());
     }
 
     #[test]
-    fn integers_are_exact_past_what_f64_can_tell_apart() {
+    fn integers_beyond_f64_precision_are_compared_exactly() {
         let comparison = compare(&i64s(&[i64::MAX, 4]), &i64s(&[i64::MAX - 1, 4]), 1.0).unwrap();
         assert_eq!((comparison.mismatches, comparison.max_abs_diff), (1, 1.0));
         assert_eq!(comparison.first_mismatch.unwrap().expected.to_string(), "9223372036854775806");
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn different_types_and_shapes_are_errors() {
         let error = compare(&f32s(&[1.0]), &i64s(&[1]), 0.0).unwrap_err();
-        assert_eq!(error.to_string(), "cannot compare f32 with i64 values");
+        assert_eq!(error.to_string(), "cannot compare f32 with i64");
         let error = compare(&f32s(&[1.0]), &f32s(&[1.0, 2.0]), 0.0).unwrap_err();
         assert_eq!(error.to_string(), "cannot compare shape [1] with shape [2]");
         let broken = Array { bytes: vec![0; 3], ..f32s(&[1.0]) };

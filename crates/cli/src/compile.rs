@@ -12,33 +12,33 @@ use super::{Context, Failure, Outcome, failed, usage};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave compile kernel.cu --target gfx90a,gfx942,gfx1100,sm_90 -o build/\n\n\
-    Targets: gfx… for AMD (machine code, .hsaco), sm_… for NVIDIA (machine code, .cubin), compute_… (PTX). \
-    AMD needs clang and its device library, NVIDIA needs NVRTC; neither needs a GPU.")]
+    Targets: gfx* (AMD, .hsaco), sm_* (NVIDIA, .cubin), compute_* (NVIDIA PTX). \
+    AMD targets need clang and the ROCm device libraries, NVIDIA targets need NVRTC. No GPU is required.")]
 pub(super) struct Args {
-    /// The CUDA C++ file.
+    /// CUDA C++ source file.
     file: PathBuf,
-    /// Architectures to compile for, separated by commas.
+    /// Target architectures, comma-separated.
     #[arg(long, short, value_delimiter = ',', required_unless_present = "device")]
     target: Vec<Target>,
-    /// Compile for the architecture of this device, cuda:0 or vgpu:gfx942; may be given more than once.
+    /// Compile for the architecture of this device, e.g. cuda:0 or vgpu:gfx942; repeatable.
     #[arg(long)]
     device: Vec<String>,
-    /// Folder for one artefact per target, `NAME.TARGET.hsaco`; without it nothing is written but the cache.
+    /// Output directory, one file per target (`NAME.TARGET.hsaco`); by default only the cache is written.
     #[arg(long, short)]
     output: Option<PathBuf>,
-    /// Write all targets into one file that `warpwave_jit::embed!` takes.
+    /// Write all targets to one bundle file for `warpwave_jit::embed!`.
     #[arg(long)]
     bundle: Option<PathBuf>,
-    /// Add a folder to look for included files in.
+    /// Add an include directory.
     #[arg(long, short = 'I')]
     include: Vec<PathBuf>,
-    /// Define a macro, NAME or NAME=VALUE.
+    /// Define a macro: NAME or NAME=VALUE.
     #[arg(long, short = 'D')]
     define: Vec<String>,
-    /// Which compiler to use for AMD targets.
+    /// Compiler for AMD targets.
     #[arg(long, value_enum, default_value = "auto")]
     compiler: Compiler,
-    /// Print the text as it is translated for AMD targets.
+    /// Print the HIP translation of the source.
     #[arg(long)]
     show_hip: bool,
     /// Print JSON.
@@ -53,7 +53,7 @@ enum Compiler {
     Hiprtc,
 }
 
-/// A source file with its include folders and macros.
+/// Reads a source file and adds include directories and macros.
 pub(super) fn source(file: &Path, include: &[PathBuf], define: &[String]) -> Result<KernelSource, Failure> {
     let mut source = KernelSource::from_file(file)?;
     for folder in include {
@@ -63,7 +63,7 @@ pub(super) fn source(file: &Path, include: &[PathBuf], define: &[String]) -> Res
         let (name, value) = macro_.split_once('=').unwrap_or((macro_, "1"));
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         {
-            return Err(usage(format!("-D {macro_}: `{name}` is no macro name")));
+            return Err(usage(format!("-D {macro_}: invalid macro name `{name}`")));
         }
         source = source.define(name, value);
     }
@@ -84,7 +84,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let mut targets: Vec<Target> = Vec::new();
     let of_devices = args.device.iter().map(|name| Ok(Target::of(&context.device(name)?)?)).collect::<Result<Vec<_>, Failure>>()?;
     for target in args.target.iter().cloned().chain(of_devices) {
-        // One named twice is compiled once.
+        // Skip duplicates.
         if !targets.contains(&target) {
             targets.push(target);
         }
@@ -92,12 +92,12 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let bar = ProgressBar::new(targets.len() as u64);
     bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()));
     let mut rows = Vec::new();
-    let mut broken = Vec::new();
+    let mut failures = Vec::new();
     for target in &targets {
         bar.set_message(target.to_string());
         let choice = if target.extension() == "hsaco" { choice } else { CompilerChoice::Auto };
         match context.jit.build(&source, target, choice) {
-            Err(error) => broken.push((target, error)),
+            Err(error) => failures.push((target, error)),
             Ok(built) => {
                 let path = args.output.as_ref().map(|folder| folder.join(format!("{stem}.{}.{}", file_name(target), target.extension())));
                 if let Some(path) = &path {
@@ -129,13 +129,13 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
             }
             all.push(row);
         }
-        for (target, error) in &broken {
+        for (target, error) in &failures {
             all.push(json!({ "target": target.to_string(), "ok": false, "error": error.to_string() }));
         }
         context.print_json(&json!({ "source": args.file, "targets": all }))?;
     } else {
         for (target, built, path) in &rows {
-            let how = if built.outcome == CacheOutcome::Hit { "from the cache" } else { "compiled" };
+            let how = if built.outcome == CacheOutcome::Hit { "cached" } else { "compiled" };
             let ms = built.took.as_secs_f64() * 1e3;
             let place = path.as_ref().map(|path| format!(" -> {}", path.display())).unwrap_or_default();
             writeln!(context.out, "{target}: {how} in {ms:.1} ms, {} bytes, {}{place}", built.compiled.binary.len(), built.compiler)?;
@@ -148,14 +148,14 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         }
     }
     if args.show_hip && !args.json {
-        // The text is the same for all AMD targets.
+        // The translation is the same for all AMD targets.
         match rows.iter().find(|(_, built, _)| !built.compiled.hip.is_empty()) {
             Some((_, built, _)) => print_hip(context, &built.compiled)?,
-            None => writeln!(context.err, "--show-hip: no target is an AMD GPU; NVIDIA's compiler gets the source as it is")?,
+            None => writeln!(context.err, "--show-hip: no AMD target; NVIDIA targets compile the source unchanged")?,
         }
     }
-    if !broken.is_empty() {
-        let all: Vec<String> = broken.iter().map(|(_, error)| error.to_string()).collect();
+    if !failures.is_empty() {
+        let all: Vec<String> = failures.iter().map(|(_, error)| error.to_string()).collect();
         return Err(failed(all.join("\n")));
     }
     if let Some(path) = &args.bundle {
@@ -167,7 +167,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     Ok(())
 }
 
-/// Prints what the translation has to say, each thing once.
+/// Prints the diagnostics of the translation.
 pub(super) fn print_notes(context: &mut Context<'_>, compiled: &Compiled) -> Outcome {
     for note in compiled.notes.iter().filter(|note| note.matters()) {
         writeln!(context.err, "{note}")?;
@@ -175,7 +175,7 @@ pub(super) fn print_notes(context: &mut Context<'_>, compiled: &Compiled) -> Out
     Ok(())
 }
 
-/// Prints the translated text; with changed included files behind it, each under its name.
+/// Prints the translated source, followed by each translated header.
 pub(super) fn print_hip(context: &mut Context<'_>, compiled: &Compiled) -> Outcome {
     for (index, (name, text)) in compiled.hip.iter().enumerate() {
         if index > 0 {
@@ -186,12 +186,12 @@ pub(super) fn print_hip(context: &mut Context<'_>, compiled: &Compiled) -> Outco
     Ok(())
 }
 
-/// The translated texts.
+/// Returns the translated source and headers as JSON.
 pub(super) fn hip_json(compiled: &Compiled) -> Value {
     compiled.hip.iter().map(|(name, text)| json!({ "file": name, "text": text })).collect::<Vec<_>>().into()
 }
 
-/// A target as part of a file name.
+/// Returns the target as part of a file name.
 fn file_name(target: &Target) -> String {
     target.to_string().replace(':', "-")
 }

@@ -8,7 +8,7 @@ use warpwave_gpu::{Backend, Device, DeviceInfo, Error, Gpus, MemoryInfo};
 use super::{Context, Outcome, human_bytes};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: warpwave devices --json | jq -r '.devices[].name'\n\nExits 0 on a machine with no GPU.")]
+#[command(after_help = "Example: warpwave devices --json | jq -r '.devices[].name'\n\nThe exit code is 0 even without a GPU.")]
 pub(super) struct Args {
     /// Print JSON.
     #[arg(long)]
@@ -52,15 +52,14 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
             Err(error) => {
                 writeln!(out, "{:6} absent: {error}", backend.label)?;
                 if let Error::NotAvailable { tried, .. } = error {
-                    let more =
-                        if tried.len() > 1 { format!(" (and {} more places; --json lists them)", tried.len() - 1) } else { String::new() };
-                    writeln!(out, "       looked for {}{more}", tried.first().map_or("nothing", String::as_str))?;
+                    let more = if tried.len() > 1 { format!(" (and {} more; see --json)", tried.len() - 1) } else { String::new() };
+                    writeln!(out, "       searched {}{more}", tried.first().map_or("nothing", String::as_str))?;
                 }
             }
         }
     }
     if devices.is_empty() {
-        writeln!(out, "\nNo GPU found. `warpwave doctor` checks each link; `warpwave compile` needs no GPU.")?;
+        writeln!(out, "\nNo GPU found. Run `warpwave doctor` to diagnose; `warpwave compile` needs no GPU.")?;
     }
     for device in devices {
         match device {
@@ -70,19 +69,19 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
                 writeln!(out, "\n{}  {}", info.name, info.model)?;
                 let tier = info.card.as_ref().map(|card| format!(", {} ({})", card.generation, card.tier)).unwrap_or_default();
                 writeln!(out, "  architecture   {}{tier}", info.arch)?;
-                writeln!(out, "  compute units  {}, waves of {}", info.compute_units, info.wave_size)?;
+                writeln!(out, "  compute units  {}, wave size {}", info.compute_units, info.wave_size)?;
                 let free = device.memory().map(|memory| format!(", {} free", human_bytes(memory.free))).unwrap_or_default();
                 writeln!(out, "  memory         {}{free}", human_bytes(info.total_memory))?;
-                writeln!(out, "  shared memory  {} a block", human_bytes(info.shared_per_block_max))?;
-                let place = [info.pci.as_deref(), info.uuid.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(", ");
-                writeln!(out, "  place          {place}")?;
+                writeln!(out, "  shared memory  {} per block", human_bytes(info.shared_per_block_max))?;
+                let location = [info.pci.as_deref(), info.uuid.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(", ");
+                writeln!(out, "  location       {location}")?;
             }
         }
     }
     print_virtual(out, &gpus)
 }
 
-/// The devices that are no hardware, a line each.
+/// Prints one line per virtual device.
 fn print_virtual(out: &mut dyn Write, gpus: &Gpus) -> Outcome {
     for backend in gpus.backends().iter().filter(|backend| backend.is_virtual) {
         if let Err(error) = &backend.driver {
@@ -91,7 +90,7 @@ fn print_virtual(out: &mut dyn Write, gpus: &Gpus) -> Outcome {
     }
     let devices = gpus.virtual_devices();
     if !devices.is_empty() {
-        writeln!(out, "\nVirtual: AMD's machine code, executed by the CPU. For `--device`:")?;
+        writeln!(out, "\nVirtual GPUs (AMD machine code executed on the CPU), for `--device`:")?;
     }
     for device in devices {
         match device {
@@ -101,7 +100,7 @@ fn print_virtual(out: &mut dyn Write, gpus: &Gpus) -> Outcome {
                 let memory = human_bytes(info.total_memory);
                 writeln!(
                     out,
-                    "  {:14} {}, {}, {} units, waves of {}, {memory}",
+                    "  {:14} {}, {}, {} CUs, wave size {}, {memory}",
                     info.name, info.model, info.arch, info.compute_units, info.wave_size
                 )?;
             }

@@ -1,4 +1,4 @@
-//! `warpwave disasm`: the machine code of AMD GPUs as text.
+//! `warpwave disasm`: disassembly of AMD GPU code objects.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ use super::{Context, Failure, Outcome, failed, usage};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave disasm vector_add.gfx90a.hsaco --kernel vector_add\n\n\
-    The text is that of LLVM's assembler. gfx908, gfx90a and gfx942 are known.")]
+    Prints LLVM assembler syntax. Supported: gfx908, gfx90a, gfx942.")]
 pub(super) struct Args {
-    /// A .hsaco, an offload bundle of clang or a .wwb (bundle) file.
+    /// A .hsaco file, a clang offload bundle, or a .wwb bundle.
     file: PathBuf,
-    /// Only this kernel or function, by its symbol or its C++ name.
+    /// Show only this kernel or function, by symbol or C++ name.
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
-    /// Only the code for this architecture, where the file has several.
+    /// Show only the code for this architecture.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Print JSON.
@@ -29,7 +29,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// A code object of the file, with what it is for.
+/// A disassembled code object and its target.
 struct Code {
     target: String,
     listing: Listing,
@@ -39,7 +39,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let known = Arch::ALL.map(Arch::name).join(", ");
     let wanted = match &args.arch {
         None => None,
-        Some(name) => Some(Arch::from_name(name).ok_or_else(|| usage(format!("no instructions of `{name}` are known; known: {known}")))?),
+        Some(name) => Some(Arch::from_name(name).ok_or_else(|| usage(format!("unsupported architecture `{name}`; supported: {known}")))?),
     };
     let file = args.file.display();
     let bytes = std::fs::read(&args.file).map_err(|error| failed(format!("{file}: {error}")))?;
@@ -48,15 +48,15 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     found.dedup();
     let codes: Vec<Code> = codes.into_iter().filter(|code| wanted.is_none_or(|arch| code.listing.arch == arch)).collect();
     if codes.is_empty() {
-        let asked = wanted.map_or_else(|| format!("none of {known}"), |arch| format!("not {arch}"));
+        let expected = wanted.map_or_else(|| format!("one of {known}"), |arch| arch.to_string());
         let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
-        return Err(failed(format!("{file}: has code for {found}, and {asked}")));
+        return Err(failed(format!("{file}: expected code for {expected}, found {found}")));
     }
     if wanted.is_none() && !others.is_empty() {
-        writeln!(context.err, "warpwave: left out, for their instructions are not known: {}", others.join(", "))?;
+        writeln!(context.err, "warpwave: skipped unsupported targets: {}", others.join(", "))?;
     }
     let codes = match &args.kernel {
-        Some(name) => only(codes, name).map_err(|names| failed(format!("{file}: no kernel or function `{name}`; there are: {names}")))?,
+        Some(name) => only(codes, name).map_err(|names| failed(format!("{file}: unknown kernel or function `{name}`; found: {names}")))?,
         None => codes,
     };
     if args.json {
@@ -72,7 +72,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     Ok(())
 }
 
-/// The code objects that can be listed, and the targets of those that cannot.
+/// Returns the supported code objects, and the targets of the unsupported ones.
 fn read(bytes: &[u8]) -> Result<(Vec<Code>, Vec<String>), ListingError> {
     let (mut codes, mut others) = (Vec::new(), Vec::new());
     if let Ok(bundle) = Bundle::from_bytes(bytes) {
@@ -86,7 +86,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Code>, Vec<String>), ListingError> {
         return Ok((codes, others));
     }
     for part in parts(bytes)? {
-        // The metadata names features too; code without any has still its architecture.
+        // The metadata includes target features; code without metadata still has an architecture.
         let target = CodeObject::parse(part.code).ok().map(|code| code.target).or(part.target);
         match (target, Listing::read(part.code)) {
             (target, Ok(listing)) => codes.push(Code { target: target.unwrap_or_else(|| listing.arch.name().to_owned()), listing }),
@@ -97,7 +97,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Code>, Vec<String>), ListingError> {
     Ok((codes, others))
 }
 
-/// Keeps what `name` means; gives the names there are when it means nothing.
+/// Keeps the functions that match `name`; returns the available names if none match.
 fn only(mut codes: Vec<Code>, name: &str) -> Result<Vec<Code>, String> {
     let all: Vec<String> = codes.iter().flat_map(|code| &code.listing.functions).map(|function| function.name.clone()).collect();
     let exact = all.iter().any(|known| known == name);
@@ -118,21 +118,21 @@ fn only(mut codes: Vec<Code>, name: &str) -> Result<Vec<Code>, String> {
 fn print(out: &mut dyn Write, listing: &Listing, function: &Function) -> Result<(), Failure> {
     writeln!(out, "\n{:016x} <{}>:", function.address, function.name)?;
     if let Some(descriptor) = &function.descriptor {
-        writeln!(out, "    // {}", Facts::of(listing.arch, descriptor).sentence())?;
+        writeln!(out, "    // {}", Resources::of(listing.arch, descriptor).summary())?;
     }
     for line in function.lines(listing.arch) {
         let words: Vec<String> = line.words.iter().map(|word| format!("{word:08X}")).collect();
         write!(out, "    {:<58} // {:012X}: {}", line.text, line.address, words.join(" "))?;
-        match place(listing, function, &line) {
-            Some(place) => writeln!(out, " <{place}>")?,
+        match branch_target(listing, function, &line) {
+            Some(target) => writeln!(out, " <{target}>")?,
             None => writeln!(out)?,
         }
     }
     Ok(())
 }
 
-/// Where a branch goes: `vector_add+0x7c`.
-fn place(listing: &Listing, function: &Function, line: &Line) -> Option<String> {
+/// Returns the symbolic branch target, e.g. `vector_add+0x7c`.
+fn branch_target(listing: &Listing, function: &Function, line: &Line) -> Option<String> {
     let target = line.target?;
     let end = function.address + 4 * function.words.len() as u64;
     let own = (function.address..=end).contains(&target).then(|| (function, target - function.address));
@@ -143,8 +143,8 @@ fn place(listing: &Listing, function: &Function, line: &Line) -> Option<String> 
     })
 }
 
-/// What a descriptor says, in numbers a reader knows.
-struct Facts {
+/// Decoded resource usage of a kernel descriptor.
+struct Resources {
     vgprs: u32,
     agprs: u32,
     sgprs: u32,
@@ -155,14 +155,14 @@ struct Facts {
     denormals: [u32; 2],
 }
 
-impl Facts {
-    fn of(arch: Arch, descriptor: &Descriptor) -> Facts {
+impl Resources {
+    fn of(arch: Arch, descriptor: &Descriptor) -> Resources {
         let bits = |word: u32, low: u32, count: u32| word >> low & ((1 << count) - 1);
         let unit = if arch.unified_registers() { 8 } else { 4 };
         let all = (bits(descriptor.rsrc1, 0, 6) + 1) * unit;
-        // One file for both kinds: the accumulation registers begin at an offset.
+        // With a unified register file, the AGPRs start at an offset.
         let vectors = if arch.unified_registers() { all.min((bits(descriptor.rsrc3, 0, 6) + 1) * 4) } else { all };
-        Facts {
+        Resources {
             vgprs: vectors,
             agprs: all - vectors,
             sgprs: (bits(descriptor.rsrc1, 6, 4) / 2 + 1) * 16,
@@ -174,12 +174,12 @@ impl Facts {
         }
     }
 
-    fn sentence(&self) -> String {
-        let Facts { vgprs, agprs, sgprs, user_sgprs, lds, scratch, arguments, denormals: [single, wide] } = self;
+    fn summary(&self) -> String {
+        let Resources { vgprs, agprs, sgprs, user_sgprs, lds, scratch, arguments, denormals: [single, wide] } = self;
         let word = |mode: &u32| ["flushed", "flushed on output", "flushed on input", "kept"][*mode as usize & 3];
-        let accumulation = if *agprs > 0 { format!(", {agprs} AGPR") } else { String::new() };
+        let accumulation = if *agprs > 0 { format!(", {agprs} AGPRs") } else { String::new() };
         format!(
-            "kernel: room for {vgprs} VGPR{accumulation}, {sgprs} SGPR ({user_sgprs} filled in); LDS {lds} B, scratch {scratch} B, \
+            "kernel: {vgprs} VGPRs{accumulation}, {sgprs} SGPRs ({user_sgprs} user); LDS {lds} B, scratch {scratch} B, \
              arguments {arguments} B; denormals f32 {}, f16 and f64 {}",
             word(single),
             word(wide)
@@ -207,7 +207,7 @@ fn code_json(name: &str, code: &Code) -> Value {
             "words": line.words,
             "text": line.text,
             "target": line.target,
-            "target_place": place(listing, function, &line),
+            "target_symbol": branch_target(listing, function, &line),
         })
     };
     let functions: Vec<Value> = listing
@@ -217,7 +217,7 @@ fn code_json(name: &str, code: &Code) -> Value {
             json!({
                 "name": function.name,
                 "address": function.address,
-                "kernel": function.descriptor.as_ref().map(|descriptor| Facts::of(listing.arch, descriptor).json()),
+                "kernel": function.descriptor.as_ref().map(|descriptor| Resources::of(listing.arch, descriptor).json()),
                 "instructions": function.lines(listing.arch).map(|each| line(function, each)).collect::<Vec<_>>(),
             })
         })

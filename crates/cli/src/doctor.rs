@@ -1,4 +1,4 @@
-//! `warpwave doctor`: each vendor's chain, link by link, with the fix for the first that breaks.
+//! `warpwave doctor`: checks each backend from device node to first launch and suggests a fix for the first failing check.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use super::{Context, Failure, Outcome, failed, inspect};
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example: warpwave doctor\n\nExits 0 when every GPU that is plugged in works, and where there is none; 1 when a GPU is there and does not work."
+    after_help = "Example: warpwave doctor\n\nExit code: 0 if every GPU works or none is present, 1 if a GPU is present but does not work."
 )]
 pub(super) struct Args {
     /// Print JSON.
@@ -21,157 +21,160 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// A link of the chain: what was looked at, and what was found.
-struct Link {
+/// One check and its result.
+struct Check {
     name: &'static str,
-    found: Result<String, Broken>,
+    result: Result<String, Problem>,
 }
 
-struct Broken {
-    what: String,
+/// A failed check.
+struct Problem {
+    message: String,
     fix: String,
 }
 
-struct Chain {
+/// The checks of one backend, in order of dependency.
+struct Report {
     name: String,
-    links: Vec<Link>,
-    /// A card is plugged in, so a broken link is a fault and not just an absent vendor.
+    checks: Vec<Check>,
+    /// Whether a card is installed: if so, a failed check is an error.
     hardware: bool,
 }
 
-impl Chain {
-    /// Adds a link; the chain ends at the first that breaks.
-    fn link(&mut self, name: &'static str, found: Result<String, Broken>) -> bool {
-        let holds = found.is_ok();
-        self.links.push(Link { name, found });
-        holds
+impl Report {
+    /// Adds a check and returns whether it passed; callers stop at the first failure.
+    fn check(&mut self, name: &'static str, result: Result<String, Problem>) -> bool {
+        let passed = result.is_ok();
+        self.checks.push(Check { name, result });
+        passed
     }
 
-    fn broken(&self) -> Option<&Broken> {
-        self.links.iter().find_map(|link| link.found.as_ref().err())
+    fn problem(&self) -> Option<&Problem> {
+        self.checks.iter().find_map(|check| check.result.as_ref().err())
     }
 }
 
-fn broken<T>(what: impl Into<String>, fix: impl Into<String>) -> Result<T, Broken> {
-    Err(Broken { what: what.into(), fix: fix.into() })
+fn problem<T>(message: impl Into<String>, fix: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem { message: message.into(), fix: fix.into() })
 }
 
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let gpus = (context.gpus)();
-    let chains: Vec<Chain> = gpus.backends().iter().map(|backend| examine(&gpus, &backend.label)).collect();
+    let reports: Vec<Report> = gpus.backends().iter().map(|backend| examine(&gpus, &backend.label)).collect();
     let compilers = compilers(context);
     if args.json {
-        let chains: Vec<Value> = chains.iter().map(chain_json).collect();
-        let compilers: Vec<Value> = compilers.iter().map(link_json).collect();
-        context.print_json(&json!({ "chains": chains, "compilers": compilers }))?;
+        let backends: Vec<Value> = reports.iter().map(report_json).collect();
+        let compilers: Vec<Value> = compilers.iter().map(check_json).collect();
+        context.print_json(&json!({ "backends": backends, "compilers": compilers }))?;
     } else {
-        for chain in &chains {
-            writeln!(context.out, "{}", chain.name)?;
-            chain.links.iter().try_for_each(|link| print_link(context.out, link))?;
+        for report in &reports {
+            writeln!(context.out, "{}", report.name)?;
+            report.checks.iter().try_for_each(|check| print_check(context.out, check))?;
         }
         writeln!(context.out, "compilers")?;
-        compilers.iter().try_for_each(|link| print_link(context.out, link))?;
+        compilers.iter().try_for_each(|check| print_check(context.out, check))?;
     }
     let faults: Vec<&str> =
-        chains.iter().filter(|chain| chain.hardware && chain.broken().is_some()).map(|chain| chain.name.as_str()).collect();
-    if faults.is_empty() { Ok(()) } else { Err(failed(format!("a device is there but does not work: {}", faults.join(", ")))) }
+        reports.iter().filter(|report| report.hardware && report.problem().is_some()).map(|report| report.name.as_str()).collect();
+    if faults.is_empty() { Ok(()) } else { Err(failed(format!("devices present but not working: {}", faults.join(", ")))) }
 }
 
-fn print_link(out: &mut dyn Write, link: &Link) -> std::io::Result<()> {
-    match &link.found {
-        Ok(text) => writeln!(out, "  ok   {:16} {text}", link.name),
-        Err(broken) => writeln!(out, "  --   {:16} {}\n       to fix: {}", link.name, broken.what, broken.fix),
+fn print_check(out: &mut dyn Write, check: &Check) -> std::io::Result<()> {
+    match &check.result {
+        Ok(text) => writeln!(out, "  ok   {:16} {text}", check.name),
+        Err(problem) => writeln!(out, "  --   {:16} {}\n       fix: {}", check.name, problem.message, problem.fix),
     }
 }
 
-fn chain_json(chain: &Chain) -> Value {
-    let links: Vec<Value> = chain.links.iter().map(link_json).collect();
-    json!({ "name": chain.name, "hardware": chain.hardware, "works": chain.broken().is_none(), "links": links })
+fn report_json(report: &Report) -> Value {
+    let checks: Vec<Value> = report.checks.iter().map(check_json).collect();
+    json!({ "name": report.name, "hardware": report.hardware, "ok": report.problem().is_none(), "checks": checks })
 }
 
-fn link_json(link: &Link) -> Value {
-    match &link.found {
-        Ok(text) => json!({ "link": link.name, "ok": true, "found": text }),
-        Err(broken) => json!({ "link": link.name, "ok": false, "found": broken.what, "fix": broken.fix }),
+fn check_json(check: &Check) -> Value {
+    match &check.result {
+        Ok(text) => json!({ "name": check.name, "ok": true, "detail": text }),
+        Err(problem) => json!({ "name": check.name, "ok": false, "detail": problem.message, "fix": problem.fix }),
     }
 }
 
-/// Each compiler: where it is, or what to do about its absence.
-fn compilers(context: &Context<'_>) -> Vec<Link> {
+/// Checks each compiler: its path, or how to install it.
+fn compilers(context: &Context<'_>) -> Vec<Check> {
     let tools = context.jit.toolchains();
     let first = |tools: &[Tool], variable: &str, install: &str| match tools.first() {
-        Some(Tool::Clang(clang)) if clang.device_libs.is_empty() => broken(
-            format!("{}, but no device library (ocml.bc)", clang.path.display()),
+        Some(Tool::Clang(clang)) if clang.device_libs.is_empty() => problem(
+            format!("{} found, but the device libraries (ocml.bc) are missing", clang.path.display()),
             "apt install rocm-device-libs, or set WARPWAVE_DEVICE_LIBS",
         ),
         Some(tool) => Ok(tool.path().display().to_string()),
         None => match std::env::var(variable) {
-            Ok(path) if !path.is_empty() => {
-                broken(format!("{variable} names {path}, which is not there"), format!("correct or unset {variable}"))
-            }
-            _ => broken("not found", install),
+            Ok(path) if !path.is_empty() => problem(format!("{variable}={path}: file not found"), format!("fix or unset {variable}")),
+            _ => problem("not found", install),
         },
     };
     vec![
-        Link { name: "clang (AMD)", found: first(&tools.clang, "WARPWAVE_CLANG", "apt install clang-19 lld-19 rocm-device-libs") },
-        Link { name: "hipRTC (AMD)", found: first(&tools.hiprtc, "WARPWAVE_HIPRTC_LIB", "comes with ROCm; not needed beside clang") },
-        Link {
+        Check { name: "clang (AMD)", result: first(&tools.clang, "WARPWAVE_CLANG", "apt install clang-19 lld-19 rocm-device-libs") },
+        Check {
+            name: "hipRTC (AMD)",
+            result: first(&tools.hiprtc, "WARPWAVE_HIPRTC_LIB", "install ROCm (optional if clang is available)"),
+        },
+        Check {
             name: "NVRTC (NVIDIA)",
-            found: first(&tools.nvrtc, "WARPWAVE_NVRTC_LIB", "pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12"),
+            result: first(&tools.nvrtc, "WARPWAVE_NVRTC_LIB", "pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12"),
         },
     ]
 }
 
-fn examine(gpus: &Gpus, label: &str) -> Chain {
-    let mut chain = Chain { name: label.to_owned(), links: Vec::new(), hardware: false };
+fn examine(gpus: &Gpus, label: &str) -> Report {
+    let mut report = Report { name: label.to_owned(), checks: Vec::new(), hardware: false };
     let system = match label {
-        "cuda" => nvidia_system(&mut chain),
-        "rocm" => amd_system(&mut chain),
+        "cuda" => nvidia_system(&mut report),
+        "rocm" => amd_system(&mut report),
         _ => true,
     };
     let driver = gpus.backends().iter().find(|backend| backend.label == label).map(|backend| backend.driver.clone());
-    let Some(driver) = driver else { return chain };
+    let Some(driver) = driver else { return report };
     if gpus.backends().iter().any(|backend| backend.label == label && backend.is_virtual) {
-        examine_virtual(&mut chain, driver);
-        return chain;
+        examine_virtual(&mut report, driver);
+        return report;
     }
-    // Without the node the rest cannot work, but which library is installed is still worth telling.
+    // Without the device node nothing else can work, but the installed library is still useful to know.
     if !system && !matches!(&driver, Ok(driver) if !driver.device_names().is_empty()) {
         let library = match &driver {
             Ok(driver) => Ok(format!("{} {} at {}", driver.vendor(), driver.version(), driver.library().display())),
-            Err(error) => broken(absence(error), "comes after the link above"),
+            Err(error) => problem(absence(error), "fix the check above first"),
         };
-        chain.link("library", library);
-        return chain;
+        report.check("library", library);
+        return report;
     }
-    examine_driver(&mut chain, label, driver);
-    chain
+    examine_driver(&mut report, label, driver);
+    report
 }
 
-/// The virtual GPU is always there: what is broken about it is a setting, or ours.
-fn examine_virtual(chain: &mut Chain, driver: warpwave_gpu::Result<Arc<Driver>>) {
-    chain.hardware = true;
+/// Checks the virtual GPU. It needs no hardware, so a failure is a wrong setting or a bug.
+fn examine_virtual(report: &mut Report, driver: warpwave_gpu::Result<Arc<Driver>>) {
+    report.hardware = true;
     match driver {
-        Err(error) => _ = chain.link("settings", broken(error.to_string(), "correct or unset that variable")),
+        Err(error) => _ = report.check("settings", problem(error.to_string(), "fix or unset that variable")),
         Ok(driver) if driver.device_names().is_empty() => {
-            _ = chain.link("devices", Ok("none, as WARPWAVE_VGPU_DEVICES asks".to_owned()));
+            _ = report.check("devices", Ok("none (WARPWAVE_VGPU_DEVICES)".to_owned()));
         }
         Ok(driver) => {
-            let fix = "no hardware is involved: please report this";
-            examine_devices(chain, &driver, fix, fix);
+            let fix = "this is a bug in warpwave; please report it";
+            examine_devices(report, &driver, fix, fix);
         }
     }
 }
 
-/// Why a library could not be opened, with every place that was looked at.
+/// Formats why a library could not be loaded, with every path searched.
 fn absence(error: &Error) -> String {
     match error {
-        Error::NotAvailable { tried, .. } => format!("{error}; looked for:\n{:26}{}", "", tried.join(&format!("\n{:26}", ""))),
+        Error::NotAvailable { tried, .. } => format!("{error}; searched:\n{:26}{}", "", tried.join(&format!("\n{:26}", ""))),
         other => other.to_string(),
     }
 }
 
-fn examine_driver(chain: &mut Chain, label: &str, driver: warpwave_gpu::Result<Arc<Driver>>) {
+fn examine_driver(report: &mut Report, label: &str, driver: warpwave_gpu::Result<Arc<Driver>>) {
     let driver = match driver {
         Ok(driver) => driver,
         Err(error) => {
@@ -181,54 +184,54 @@ fn examine_driver(chain: &mut Chain, label: &str, driver: warpwave_gpu::Result<A
                     "install ROCm's runtime (apt install libamdhip64-5, or AMD's rocm packages), or set WARPWAVE_HIP_LIB to its libamdhip64.so"
                 }
             };
-            let what = if let Error::NotAvailable { tried, .. } = &error {
-                format!("{error}; tried {}", tried.join("; "))
+            let message = if let Error::NotAvailable { tried, .. } = &error {
+                format!("{error}; searched: {}", tried.join("; "))
             } else {
                 error.to_string()
             };
-            chain.link("library", broken(what, fix));
+            report.check("library", problem(message, fix));
             return;
         }
     };
-    chain.link("library", Ok(driver.library().display().to_string()));
-    chain.link("version", Ok(format!("{} {}", driver.vendor(), driver.version())));
+    report.check("library", Ok(driver.library().display().to_string()));
+    report.check("version", Ok(format!("{} {}", driver.vendor(), driver.version())));
     let missing = driver.missing_symbols();
     let symbols = if missing.is_empty() {
-        "all calls are there".to_owned()
+        "all functions found".to_owned()
     } else {
-        format!("{} calls this version lacks: {}", missing.len(), missing.join(", "))
+        format!("{} functions missing in this version: {}", missing.len(), missing.join(", "))
     };
-    chain.link("symbols", Ok(symbols));
+    report.check("symbols", Ok(symbols));
     if driver.device_names().is_empty() {
         let fix = match label {
-            "cuda" => "check `nvidia-smi` and CUDA_VISIBLE_DEVICES; after a driver update reboot, or reload the nvidia module",
-            _ => "check `rocminfo`, HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES, and that the card is in ROCm's support list",
+            "cuda" => "check `nvidia-smi` and CUDA_VISIBLE_DEVICES; after a driver update, reboot or reload the nvidia module",
+            _ => "check `rocminfo`, HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES, and that ROCm supports the card",
         };
-        chain.link("devices", broken("the driver sees no device", fix));
+        report.check("devices", problem("the driver reports no devices", fix));
         return;
     }
-    let fix = "another process may hold all of its memory or have locked it (nvidia-smi, rocm-smi); a device that was lost comes back after a reboot";
-    examine_devices(chain, &driver, fix, "the driver may be older than the card; update it");
+    let fix = "another process may use all of its memory or hold it exclusively (see nvidia-smi, rocm-smi); if the device was lost, reboot";
+    examine_devices(report, &driver, fix, "the driver may be too old for the card; update it");
 }
 
-/// A copy and a launch on each device, and what to do where one fails.
-fn examine_devices(chain: &mut Chain, driver: &Arc<Driver>, fix: &str, fix_launch: &str) {
-    chain.link("devices", Ok(driver.device_names().join(", ")));
+/// Checks an allocation, a copy and a launch on each device.
+fn examine_devices(report: &mut Report, driver: &Arc<Driver>, fix: &str, fix_launch: &str) {
+    report.check("devices", Ok(driver.device_names().join(", ")));
     for ordinal in 0..driver.device_names().len() {
         let opened = driver.device(ordinal).map_err(Failure::from);
         let alloc = opened.and_then(|device| first_allocation(&device).map(|text| (device, text)));
         let device = match alloc {
             Ok((device, text)) => {
-                chain.link("first allocation", Ok(text));
+                report.check("first allocation", Ok(text));
                 device
             }
             Err(failure) => {
-                chain.link("first allocation", broken(failure.message, fix));
+                report.check("first allocation", problem(failure.message, fix));
                 return;
             }
         };
-        let launched = first_launch(&device).map_err(|failure| Broken { what: failure.message, fix: fix_launch.to_owned() });
-        if !chain.link("first launch", launched) {
+        let launched = first_launch(&device).map_err(|failure| Problem { message: failure.message, fix: fix_launch.to_owned() });
+        if !report.check("first launch", launched) {
             return;
         }
     }
@@ -238,18 +241,18 @@ fn first_allocation(device: &Device) -> Result<String, Failure> {
     let stream = device.stream()?;
     let data: Vec<u32> = (0..1 << 16).collect();
     if stream.download(&stream.upload(&data)?)? != data {
-        return Err(failed("a copy to the device came back changed"));
+        return Err(failed("data copied to the device and back differs"));
     }
-    Ok(format!("{}: 256 KiB there and back", device.name()))
+    Ok(format!("{}: copied 256 KiB to the device and back", device.name()))
 }
 
-/// Runs the embedded kernel, so that no compiler is needed.
+/// Runs the embedded kernel, which needs no compiler.
 fn first_launch(device: &Device) -> Result<String, Failure> {
     let bundle = inspect::embedded()?;
     let target = match bundle.choose(device) {
         Ok(part) => part.target.to_string(),
-        // Not a fault of the machine.
-        Err(error) => return Ok(format!("not tried: {error}")),
+        // Not an error: the embedded bundle has no code for this GPU.
+        Err(error) => return Ok(format!("skipped: {error}")),
     };
     let kernel = bundle.load(device)?.kernel("vector_add")?;
     let stream = device.stream()?;
@@ -259,86 +262,86 @@ fn first_launch(device: &Device) -> Result<String, Failure> {
     let mut sum = stream.alloc_zeroed::<f32>(n)?;
     // SAFETY: the kernel is ours, `vector_add(const float*, const float*, float*, int)`, and stays within n elements.
     unsafe { kernel.launch(&stream, Launch::for_elements(n, 256), (&x, &y, &mut sum, n as i32))? };
-    let right = stream.download(&sum)?.iter().zip(&a).all(|(sum, a)| *sum == a + 1.0);
-    if right {
-        Ok(format!("{}: the embedded {target} kernel ran, and its sums are right", device.name()))
+    let correct = stream.download(&sum)?.iter().zip(&a).all(|(sum, a)| *sum == a + 1.0);
+    if correct {
+        Ok(format!("{}: embedded {target} kernel ran with correct results", device.name()))
     } else {
-        Err(failed("the embedded kernel gave wrong sums"))
+        Err(failed("the embedded kernel returned wrong results"))
     }
 }
 
-fn nvidia_system(chain: &mut Chain) -> bool {
+fn nvidia_system(report: &mut Report) -> bool {
     if Path::new("/dev/dxg").exists() {
-        // WSL has this node for GPUs of every vendor.
-        return chain.link("device node", Ok("/dev/dxg (WSL)".to_owned()));
+        // WSL uses this node for GPUs of every vendor.
+        return report.check("device node", Ok("/dev/dxg (WSL)".to_owned()));
     }
     let nodes = numbered("/dev", "nvidia");
-    chain.hardware = !nodes.is_empty() || pci_vendor("0x10de");
+    report.hardware = !nodes.is_empty() || pci_vendor("0x10de");
     let found = match nodes.first() {
         Some(node) => Ok(format!("{} and {} more", node.display(), nodes.len() - 1)),
-        None if pci_vendor("0x10de") => broken(
-            "an NVIDIA card is plugged in, but /dev/nvidia0 is missing",
+        None if pci_vendor("0x10de") => problem(
+            "an NVIDIA card is installed, but /dev/nvidia0 is missing",
             "load the kernel module: modprobe nvidia, or install the driver (apt install nvidia-driver)",
         ),
-        None => broken(
-            "no /dev/nvidia0, and no NVIDIA card on the PCI bus",
-            "plug in an NVIDIA GPU, or pass one to this machine or container (--gpus all)",
+        None => problem(
+            "/dev/nvidia0 not found; no NVIDIA card on the PCI bus",
+            "install an NVIDIA GPU, or pass one through to this VM or container (--gpus all)",
         ),
     };
-    let Ok(first) = found else { return chain.link("device node", found) };
-    chain.link("device node", Ok(first));
+    let Ok(first) = found else { return report.check("device node", found) };
+    report.check("device node", Ok(first));
     let control = PathBuf::from("/dev/nvidiactl");
     let opened = nodes.iter().chain([&control]).try_for_each(|node| open(node));
     let permission = opened
-        .map(|()| "the nodes can be opened".to_owned())
-        .or_else(|what| broken(what, "chmod 0666 the nodes, or fix NVreg_DeviceFileMode in /etc/modprobe.d"));
-    if !chain.link("permissions", permission) {
+        .map(|()| "device nodes are accessible".to_owned())
+        .or_else(|message| problem(message, "chmod 0666 the device nodes, or fix NVreg_DeviceFileMode in /etc/modprobe.d"));
+    if !report.check("permissions", permission) {
         return false;
     }
     let module = fs::read_to_string("/proc/driver/nvidia/version").map(|text| text.lines().next().unwrap_or_default().to_owned());
-    let module = module.or_else(|_| broken("/proc/driver/nvidia/version is missing", "load the kernel module: modprobe nvidia"));
-    chain.link("kernel driver", module)
+    let module = module.or_else(|_| problem("/proc/driver/nvidia/version is missing", "load the kernel module: modprobe nvidia"));
+    report.check("kernel driver", module)
 }
 
-fn amd_system(chain: &mut Chain) -> bool {
+fn amd_system(report: &mut Report) -> bool {
     let kfd = Path::new("/dev/kfd");
-    chain.hardware = kfd.exists() || pci_vendor("0x1002");
+    report.hardware = kfd.exists() || pci_vendor("0x1002");
     let renders = numbered("/dev/dri", "renderD");
     let found = if kfd.exists() {
         Ok(format!("/dev/kfd and {} render nodes", renders.len()))
     } else if pci_vendor("0x1002") {
-        broken(
-            "an AMD card is plugged in, but /dev/kfd is missing",
+        problem(
+            "an AMD card is installed, but /dev/kfd is missing",
             "load the kernel module: modprobe amdgpu; in a container pass --device=/dev/kfd --device=/dev/dri",
         )
     } else {
-        broken(
-            "no /dev/kfd, and no AMD card on the PCI bus",
-            "plug in an AMD GPU, or pass one to this machine or container (--device=/dev/kfd --device=/dev/dri)",
+        problem(
+            "/dev/kfd not found; no AMD card on the PCI bus",
+            "install an AMD GPU, or pass one through to this VM or container (--device=/dev/kfd --device=/dev/dri)",
         )
     };
-    if !chain.link("device node", found) {
+    if !report.check("device node", found) {
         return false;
     }
     let opened = [kfd.to_owned()].iter().chain(&renders).try_for_each(|node| open(node));
-    let permission = opened
-        .map(|()| "the nodes can be opened".to_owned())
-        .or_else(|what| broken(what, "add the user to the groups render and video (usermod -aG render,video $USER), and log in again"));
-    if !chain.link("permissions", permission) {
+    let permission = opened.map(|()| "device nodes are accessible".to_owned()).or_else(|message| {
+        problem(message, "add the user to the groups render and video (usermod -aG render,video $USER), and log in again")
+    });
+    if !report.check("permissions", permission) {
         return false;
     }
     let module = fs::read_to_string("/sys/module/amdgpu/version").map(|text| format!("amdgpu {}", text.trim()));
     let module = module.or_else(|_| {
         if Path::new("/sys/module/amdgpu").exists() {
-            Ok("amdgpu, of the kernel itself".to_owned())
+            Ok("amdgpu (in-tree)".to_owned())
         } else {
-            broken("the module amdgpu is not loaded", "modprobe amdgpu")
+            problem("kernel module amdgpu is not loaded", "modprobe amdgpu")
         }
     });
-    chain.link("kernel driver", module)
+    report.check("kernel driver", module)
 }
 
-/// `prefix0`, `prefix1` … in a folder.
+/// Lists `prefix0`, `prefix1`, ... in a directory.
 fn numbered(folder: &str, prefix: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_numbered =

@@ -10,7 +10,7 @@
 //! * written as `|V2` (two raw bytes per element), so the file cannot be mistaken for integers or for f16, and reading it
 //!   back gives bf16 again;
 //! * `|V2` and `<V2` (what `ml_dtypes` itself writes) are read as bf16;
-//! * `<u2` is read as u16, and [`Buffer::materialise`](crate::spec::Buffer::materialise) takes such a file where the
+//! * `<u2` is read as u16, and [`Buffer::materialize`](crate::spec::Buffer::materialize) takes such a file where the
 //!   argument says bf16, because plain NumPy users keep bfloat16 bits in a `uint16` array.
 //!
 //! In Python, `numpy.load(f).view(ml_dtypes.bfloat16)` gives the values of either kind of file.

@@ -1,4 +1,4 @@
-//! `warpwave inspect`, and how compiled code is shown everywhere.
+//! `warpwave inspect`, and the output format of compiled code shared with `compile`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,16 +10,16 @@ use warpwave_jit::Bundle;
 use super::{Context, Failure, Outcome, failed};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: warpwave inspect vector_add.gfx90a.hsaco\n\nWithout FILE: the kernel embedded in this program.")]
+#[command(after_help = "Example: warpwave inspect vector_add.gfx90a.hsaco\n\nWithout FILE, shows the embedded vector_add kernel.")]
 pub(super) struct Args {
-    /// A .hsaco, .cubin, .ptx or .wwb (bundle) file.
+    /// Compiled code: .hsaco, .cubin, .ptx or .wwb (bundle).
     file: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// `examples/kernels/vector_add.cu`, compiled ahead of time for every GPU we know: to show and to run where no compiler is.
+/// Returns `examples/kernels/vector_add.cu`, precompiled for all supported GPUs; works without a compiler.
 pub(super) fn embedded() -> Result<Bundle, Failure> {
     Ok(warpwave_jit::embed!("../../../examples/kernels/vector_add.wwb")?)
 }
@@ -52,7 +52,7 @@ fn bundle_codes(bundle: &Bundle) -> Result<Vec<(String, CodeObject)>, Failure> {
     bundle.parts.iter().map(|part| Ok((bundle.source.clone(), CodeObject::parse(&part.code)?))).collect()
 }
 
-/// One line for each kernel: what the target tells about it.
+/// Prints one line per kernel with its resource usage.
 pub(super) fn print_kernels(out: &mut dyn Write, code: &CodeObject) -> std::io::Result<()> {
     for kernel in &code.kernels {
         let mut facts = Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn print_kernels(out: &mut dyn Write, code: &CodeObject) -> std::io::
                 facts.push(format!("shared {} B", kernel.static_shared));
                 facts.push(format!("spills {}", kernel.vgpr_spills));
             }
-            CodeKind::Ptx => facts.push("compiled by the driver when loaded".to_owned()),
+            CodeKind::Ptx => facts.push("compiled by the driver at load time".to_owned()),
         }
         writeln!(out, "    {}({})  {}", kernel.name, arguments(code.kind, kernel), facts.join(", "))?;
     }

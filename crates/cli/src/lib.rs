@@ -3,14 +3,14 @@
 //! The binary calls [`main`]. The public modules are the parts of the command without a device: element types ([`dtype`], [`scalar`]), arrays
 //! ([`mod@array`]) and NumPy files ([`npy`]), the syntax of `warpwave run --arg` ([`spec`]), and the comparison of results ([`compare`]).
 //!
-//! Exit codes: 0 done, 1 failed, 2 used wrongly. Facts go to standard output, everything else to standard error. A reader that closes
-//! standard output, as `head` does, has what it wanted: the work is done and judged all the same, and what only streams ends quietly.
+//! Exit codes: 0 success, 1 failure, 2 usage error. Results go to standard output, messages and progress to standard error. A closed
+//! standard output (`| head`) does not change the work or the exit code; commands that only stream output stop quietly.
 //!
 //! ```
 //! use warpwave_cli::{array::format_values, compare::compare, npy, spec::Spec};
 //!
 //! let Spec::Buffer(buffer) = Spec::parse("f32[2,3]=iota(0.5,1)")? else { panic!("a buffer") };
-//! let array = buffer.materialise()?;
+//! let array = buffer.materialize()?;
 //! assert_eq!(format_values(&array, 2), "f32[2,3] = 0.5, 1.5, ... (4 more)");
 //!
 //! let mut file = Vec::new();
@@ -52,7 +52,7 @@ use warpwave_jit::Jit;
 
 /// Write GPU kernels once, in CUDA C++; compile and run them on NVIDIA and AMD GPUs.
 #[derive(Parser)]
-#[command(name = "warpwave", version, max_term_width = 110, after_help = "WARPWAVE_LOG=debug shows what happens below.")]
+#[command(name = "warpwave", version, max_term_width = 110, after_help = "WARPWAVE_LOG=debug prints debug logs.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -60,46 +60,46 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List the GPUs of this machine, and why a backend is absent.
+    /// List devices and the state of each backend.
     Devices(devices::Args),
-    /// Check each vendor's chain from device node to first launch, and name the fix for the first broken link.
+    /// Diagnose drivers, permissions and compilers, and suggest fixes.
     Doctor(doctor::Args),
-    /// Translate CUDA files to HIP, and name what cannot be translated or assumes 32 lanes.
+    /// Translate CUDA sources to HIP and report what needs manual work.
     Hipify(hipify::Args),
-    /// Compile a CUDA C++ file for one or more GPUs, with no GPU needed.
+    /// Compile a CUDA C++ file for one or more GPU architectures.
     Compile(compile::Args),
-    /// Show the targets, kernels, registers and arguments in compiled code.
+    /// Show targets, kernels, registers and arguments of compiled code.
     Inspect(inspect::Args),
-    /// List the machine code of AMD GPUs, instruction by instruction.
+    /// Disassemble AMD GPU code objects.
     Disasm(disasm::Args),
-    /// Compile a kernel, run it on a device, and show or save its buffers.
+    /// Compile and launch a kernel, then print or save its buffers.
     Run(run::Args),
-    /// Look into the kernel cache, or empty it.
+    /// Inspect, verify or clear the kernel cache.
     Cache(cache::Args),
-    /// Measure this layer, the kernel library and language models.
+    /// Run benchmarks.
     Bench(bench::Args),
-    /// Go on with a text by a language model.
+    /// Continue a prompt with a language model.
     Generate(llm::generate::Args),
-    /// Talk with a language model.
+    /// Chat with a language model.
     Chat(llm::chat::Args),
-    /// Look at language models, convert them, fetch them.
+    /// Inspect, convert or download language models.
     Model(llm::model::Args),
-    /// Find the kernels' fastest settings on a GPU, and keep them for its model.
+    /// Autotune kernel parameters for a GPU and save the result.
     Tune(tune::Args),
-    /// Run MPI programs with a faster MPI_Allreduce, measure it and tune it.
+    /// Run, benchmark and tune MPI programs with a faster MPI_Allreduce.
     Mpi(mpi::Args),
-    /// Run a chat template that comes on standard input.
+    /// Render a chat template read from standard input.
     #[command(name = llm::template::COMMAND, hide = true)]
     RenderTemplate,
-    /// Print a completion script for a shell.
+    /// Generate a shell completion script.
     #[command(after_help = "Example: warpwave completions bash > ~/.local/share/bash-completion/completions/warpwave")]
     Completions {
-        /// The shell.
+        /// Shell to generate the script for.
         shell: clap_complete::Shell,
     },
 }
 
-/// What commands work with.
+/// State shared by all commands.
 struct Context<'a> {
     gpus: &'a dyn Fn() -> Gpus,
     jit: Jit,
@@ -107,7 +107,7 @@ struct Context<'a> {
     err: &'a mut dyn Write,
 }
 
-/// A command that did not do its work: an exit code and a message.
+/// A failed command: exit code and message.
 #[derive(Debug)]
 struct Failure {
     code: u8,
@@ -116,42 +116,44 @@ struct Failure {
 
 type Outcome = Result<(), Failure>;
 
-/// Standard output, and whether its reader went away. What is written then goes nowhere: files are still to be written, and what was found
-/// is still the exit code. [`Output::flush`] alone says it, for those who write as long as someone reads.
+/// Standard output that tolerates a closed pipe.
+///
+/// After the reader closes the pipe, writes are discarded so that the command still writes its files and sets its exit code. Only
+/// [`Output::flush`] reports the closed pipe, so that streaming commands can stop.
 struct Output<'a> {
     out: &'a mut dyn Write,
     closed: bool,
 }
 
-const READER_LEFT: &str = "nobody reads standard output any more";
+const STDOUT_CLOSED: &str = "standard output was closed";
 
 impl Output<'_> {
-    /// What was done, or nothing where nobody reads it.
-    fn unless_closed<T>(&mut self, done: std::io::Result<T>, nothing: T) -> std::io::Result<T> {
-        self.closed |= done.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
-        if self.closed { Ok(nothing) } else { done }
+    /// Returns `result`, or `Ok(fallback)` once the pipe is closed.
+    fn ignore_closed<T>(&mut self, result: std::io::Result<T>, fallback: T) -> std::io::Result<T> {
+        self.closed |= result.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
+        if self.closed { Ok(fallback) } else { result }
     }
 }
 
 impl Write for Output<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let done = self.out.write(bytes);
-        self.unless_closed(done, bytes.len())
+        let result = self.out.write(bytes);
+        self.ignore_closed(result, bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        let done = self.out.flush();
-        self.unless_closed(done, ())?;
-        if self.closed { Err(std::io::Error::new(std::io::ErrorKind::BrokenPipe, READER_LEFT)) } else { Ok(()) }
+        let result = self.out.flush();
+        self.ignore_closed(result, ())?;
+        if self.closed { Err(std::io::Error::new(std::io::ErrorKind::BrokenPipe, STDOUT_CLOSED)) } else { Ok(()) }
     }
 }
 
-/// The user asked for something that makes no sense.
+/// Creates a usage error (exit code 2).
 fn usage(message: impl Into<String>) -> Failure {
     Failure { code: 2, message: message.into() }
 }
 
-/// It made sense, and did not work.
+/// Creates a failure (exit code 1).
 fn failed(message: impl Into<String>) -> Failure {
     Failure { code: 1, message: message.into() }
 }
@@ -167,39 +169,41 @@ impl Context<'_> {
         Ok(writeln!(self.out, "{value:#}")?)
     }
 
-    /// The device of a `--device` name: a GPU, for kernels run on nothing else. Where there is none, `auto` is a virtual one, said aloud.
+    /// Resolves a `--device` name to a GPU.
+    ///
+    /// Without a physical GPU, `auto` falls back to the virtual GPU and prints a notice.
     fn device(&mut self, name: &str) -> Result<Device, Failure> {
         let gpus = (self.gpus)();
         match gpus.select(&Preference::from(name)) {
             Ok(Selection::Gpu(device)) => Ok(device),
             Ok(Selection::Cpu { why }) if why.is_empty() => {
-                Err(usage(format!("kernels run on GPUs, not on `cpu`; known devices: {}", known(&gpus))))
+                Err(usage(format!("`cpu` cannot run kernels; available devices: {}", available(&gpus))))
             }
             Ok(Selection::Cpu { why }) => {
                 if let Ok(device) = gpus.device(warpwave::DEFAULT_VIRTUAL) {
                     let (name, model) = (device.name(), &device.info().model);
-                    writeln!(self.err, "warpwave: no GPU here; running on {name} ({model}): AMD's machine code, executed by the CPU")?;
+                    writeln!(self.err, "warpwave: no GPU found; using the virtual GPU {name} ({model})")?;
                     return Ok(device);
                 }
-                let mut message = "no GPU to run on:".to_owned();
+                let mut message = "no GPU found:".to_owned();
                 why.iter().for_each(|reason| _ = write!(message, "\n  {reason}"));
-                message.push_str("\nRun `warpwave doctor` for the fix, or `warpwave compile` to compile without a GPU.");
+                message.push_str("\nRun `warpwave doctor` to diagnose. `warpwave compile` works without a GPU.");
                 Err(failed(message))
             }
             Err(warpwave_gpu::Error::UnknownDevice { wanted, .. }) => {
-                Err(usage(format!("no device `{wanted}`; known: {}. `warpwave devices` tells why others are absent", known(&gpus))))
+                Err(usage(format!("unknown device `{wanted}`; available: {}. Run `warpwave devices` for details", available(&gpus))))
             }
             Err(error) => Err(error.into()),
         }
     }
 }
 
-fn known(gpus: &Gpus) -> String {
+fn available(gpus: &Gpus) -> String {
     let names = gpus.names();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Runs a command line and gives the exit code.
+/// Runs a command line and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     let cli = match Cli::try_parse_from(mpi::spelled(args)) {
         Ok(cli) => cli,
@@ -210,7 +214,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
         }
     };
     let filter = log_filter(err);
-    // A second command in the same process (tests) finds it set already.
+    // Fails if already set, by an earlier command in the same process (tests).
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().with_target(false).try_init();
     let mut out = Output { out, closed: false };
     let mut context = Context { gpus: &gpus, jit: Jit::default(), out: &mut out, err };
@@ -231,7 +235,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
         Command::Mpi(args) => mpi::run(&mut context, &args),
         Command::RenderTemplate => llm::template::run(&mut context),
         Command::Completions { shell } => {
-            // Into memory first: the generator panics when a pipe is closed.
+            // Buffered: the generator panics on a closed pipe.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "warpwave", &mut script);
             context.out.write_all(&script).map_err(Failure::from)
@@ -239,7 +243,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
     };
     match outcome {
         Ok(()) => 0,
-        Err(failure) if failure.message == READER_LEFT => 0,
+        Err(failure) if failure.message == STDOUT_CLOSED => 0,
         Err(failure) => {
             let _ = writeln!(err, "warpwave: {}", failure.message.trim_end());
             failure.code
@@ -247,17 +251,17 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
     }
 }
 
-/// What to log; a `WARPWAVE_LOG` that makes no sense is said, not fatal.
+/// Returns the log filter of `WARPWAVE_LOG`; an invalid value is reported and ignored.
 fn log_filter(err: &mut dyn Write) -> EnvFilter {
-    let wanted = std::env::var("WARPWAVE_LOG").unwrap_or_default();
-    let parsed = if wanted.is_empty() { Ok(EnvFilter::new("warn")) } else { EnvFilter::try_new(&wanted) };
+    let value = std::env::var("WARPWAVE_LOG").unwrap_or_default();
+    let parsed = if value.is_empty() { Ok(EnvFilter::new("warn")) } else { EnvFilter::try_new(&value) };
     parsed.unwrap_or_else(|error| {
-        let _ = writeln!(err, "warpwave: WARPWAVE_LOG={wanted} is ignored: {error}; examples: debug, warpwave_jit=trace");
+        let _ = writeln!(err, "warpwave: ignoring invalid WARPWAVE_LOG={value}: {error}; examples: debug, warpwave_jit=trace");
         EnvFilter::new("warn")
     })
 }
 
-/// `1.5 GiB`.
+/// Formats a byte count, e.g. `1.5 GiB`.
 fn human_bytes(bytes: usize) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;

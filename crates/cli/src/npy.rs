@@ -1,13 +1,11 @@
-//! NumPy's `.npy` files, read and written.
+//! Reads and writes NumPy `.npy` files.
 //!
-//! Read: versions 1.0, 2.0 and 3.0, either byte order, C or Fortran order, any shape including none (`()`) and empty ones.
-//! The result is always little-endian and in C order. Written: version 1.0, as NumPy itself does for these types, byte for
-//! byte the same file. How bfloat16 is stored is told in [`crate::dtype`].
+//! Reading supports versions 1.0, 2.0 and 3.0, both byte orders, C and Fortran order, and any shape including `()` and empty ones.
+//! The result is always little-endian and in C order. Writing uses version 1.0 and produces byte for byte the file NumPy writes.
 //!
-//! A file is outside input. Whatever its bytes, reading gives an array or an error that names what was found and what was
-//! expected; it never panics, and a header that promises more data than there is costs no more memory than the data there
-//! is (a stream's buffer may grow to twice that, and Fortran order takes a second copy while it is rearranged).
-//! The array must be all there is: bytes after it are an error, since they mean that the header is not this data's.
+//! Files are untrusted input: reading returns an array or an error that states what was expected and what was found, and never
+//! panics. Memory use is bounded by the size of the actual data, whatever the header claims (up to twice that for streams and for
+//! Fortran order, which is copied). Trailing bytes after the array are an error, since the header then does not match the data.
 
 mod header;
 #[cfg(test)]
@@ -28,100 +26,100 @@ use std::{
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// The longest header read, which is also the longest that version 1.0 can have. Arrays of the supported types need at
-/// most 2 KB; only structured types with many fields ever go further.
+/// The longest header accepted, which is also the limit of version 1.0. Supported arrays need at most 2 KB; only structured types
+/// with many fields need more.
 const MAX_HEADER: usize = u16::MAX as usize;
 
-/// Why bytes are no array.
+/// A `.npy` file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum NpyError {
-    /// The bytes could not be read or written.
+    /// I/O error.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// Not a `.npy` file.
-    #[error("not a .npy file: expected it to start with \"\\x93NUMPY\", found \"{}\"", .found.escape_ascii())]
+    #[error("not a .npy file: expected magic \"\\x93NUMPY\", found \"{}\"", .found.escape_ascii())]
     NotNpy {
         /// The first bytes, up to eight.
         found: Vec<u8>,
     },
-    /// A version of the format that is not known here.
+    /// Unsupported format version.
     #[error("unsupported .npy version {major}.{minor}; expected 1.0, 2.0 or 3.0")]
     UnsupportedVersion {
-        /// The first number.
+        /// Major version.
         major: u8,
-        /// The second number.
+        /// Minor version.
         minor: u8,
     },
-    /// A header longer than any supported array needs.
-    #[error("the header claims {length} bytes; at most {MAX_HEADER} are expected")]
+    /// The header is longer than any supported array needs.
+    #[error("header too long: {length} bytes; the maximum is {MAX_HEADER}")]
     HeaderTooLong {
-        /// The length claimed.
+        /// The length in the file.
         length: usize,
     },
     /// The file ends before its header does.
-    #[error("the file ends inside its header: expected {expected} bytes, found {found}")]
+    #[error("truncated header: expected {expected} bytes, found {found}")]
     TruncatedHeader {
-        /// The bytes up to the end of the header, as far as known.
+        /// Bytes up to the end of the header, as far as known.
         expected: usize,
         /// The bytes there are.
         found: usize,
     },
-    /// A header that is not the dictionary NumPy writes.
-    #[error("malformed header at byte {offset} of its text: expected {expected}")]
+    /// The header is not a dictionary as NumPy writes it.
+    #[error("malformed header at byte {offset}: expected {expected}")]
     Header {
-        /// Where in the header's text.
+        /// Offset in the header text.
         offset: usize,
-        /// What should stand there.
+        /// What was expected there.
         expected: &'static str,
     },
-    /// A header without one of its three keys.
-    #[error("malformed header: the key '{key}' is missing")]
+    /// A required header key is missing.
+    #[error("malformed header: missing key '{key}'")]
     MissingKey {
         /// The key.
         key: &'static str,
     },
-    /// An array of Python objects, whose bytes are a pickle.
-    #[error("the file holds Python objects (dtype object), which cannot be read; expected numbers: save it with a numeric dtype")]
+    /// An array of pickled Python objects.
+    #[error("unsupported dtype object (pickled Python objects); save the array with a numeric dtype")]
     ObjectArray,
-    /// An array of records.
-    #[error("the file holds a structured array, which is not supported; expected one plain type: save each field by itself")]
+    /// A structured array.
+    #[error("structured arrays are not supported; save each field separately")]
     StructuredArray,
-    /// A plain NumPy type that kernels here cannot take.
+    /// Unsupported element type.
     #[error("unsupported NumPy type '{}'; expected one of {}", .found.escape_debug(), DType::names())]
     UnsupportedDType {
-        /// The header's `descr`.
+        /// The `descr` of the header.
         found: String,
     },
-    /// An impossible shape, or (in writing) one that does not fit the bytes.
+    /// Invalid shape, or (when writing) one that does not match the data.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Fewer bytes of data than the header promises.
-    #[error("the file is truncated: the header promises {expected} bytes of data, found {found}")]
+    /// Less data than the header declares.
+    #[error("truncated file: the header declares {expected} bytes of data, found {found}")]
     Truncated {
-        /// The bytes promised.
+        /// Declared bytes.
         expected: usize,
-        /// The bytes there are.
+        /// Actual bytes.
         found: usize,
     },
-    /// More bytes of data than the header promises.
-    #[error("the file goes on after the {expected} bytes of data its header promises")]
+    /// More data than the header declares.
+    #[error("trailing data after the {expected} bytes declared in the header")]
     TrailingBytes {
-        /// The bytes promised.
+        /// Declared bytes.
         expected: usize,
     },
 }
 
-/// A [`NpyError`] with the file it is about.
+/// A [`NpyError`] with the path of the file.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", .path.display())]
 pub struct FileError {
     /// The file.
     pub path: PathBuf,
-    /// What went wrong. Part of the message, so not also its `source`.
+    /// The error. It is part of the message, so it is not also the `source`.
     pub error: NpyError,
 }
 
-/// Reads one array and checks that the stream ends with it.
+/// Reads one array and checks that the stream ends after it.
 pub fn read(reader: &mut impl Read) -> Result<Array, NpyError> {
     read_sized(reader, 0)
 }
@@ -131,20 +129,20 @@ pub fn read_file(path: impl AsRef<Path>) -> Result<Array, FileError> {
     let path = path.as_ref();
     let read = || {
         let mut file = File::open(path)?;
-        // A pipe says 0 here; it is read like any stream.
+        // Pipes report 0; they are read like any stream.
         let size = file.metadata()?.len();
         read_sized(&mut file, usize::try_from(size).unwrap_or(usize::MAX))
     };
     read().map_err(|error| FileError { path: path.to_owned(), error })
 }
 
-/// Reads one array from a stream known to have `size` bytes, or 0 if that is unknown. Only saves reallocation: neither the
-/// header nor a wrong size can make it reserve more than the other allows.
+/// Reads one array from a stream of `size` bytes, or 0 if unknown. The size only avoids reallocation: the buffer reserved is the
+/// smaller of `size` and the size in the header.
 fn read_sized(reader: &mut impl Read, size: usize) -> Result<Array, NpyError> {
     let header = read_header(reader)?;
     let expected = byte_len(header.dtype, &header.shape)?;
     let mut bytes = Vec::new();
-    // One byte more than the data, to notice what follows it without reading that too.
+    // One byte more than the data, to detect trailing bytes without reading all of them.
     bytes.try_reserve_exact(expected.min(size) + 1).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     reader.take(expected as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() < expected {
@@ -194,7 +192,7 @@ fn read_header(reader: &mut impl Read) -> Result<header::Header, NpyError> {
     header::parse(&text)
 }
 
-/// Rearranges elements stored first-index-fastest into last-index-fastest.
+/// Converts elements from Fortran order to C order.
 fn fortran_to_c(source: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
     let mut target = Vec::with_capacity(source.len());
     let mut index = vec![0; shape.len()];
@@ -220,14 +218,14 @@ pub fn write(writer: &mut impl Write, array: &Array) -> Result<(), NpyError> {
     Ok(writer.flush()?)
 }
 
-/// Writes an array to a file, all of it or nothing: an interrupted write leaves an earlier file as it was.
+/// Writes an array to a file atomically: an interrupted write leaves an existing file unchanged.
 ///
-/// The data goes to a temporary file in the same directory, which then takes the name. A symbolic link is followed. What is
-/// not a regular file (`/dev/stdout`, a named pipe) is written to directly instead of being replaced.
+/// The data goes to a temporary file in the same directory, which is then renamed. Symbolic links are followed. Anything but a
+/// regular file (`/dev/stdout`, a named pipe) is written to directly.
 pub fn write_file(path: impl AsRef<Path>, array: &Array) -> Result<(), FileError> {
     let path = path.as_ref();
     let result = if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        // By the name as given: the link behind /dev/stdout leads to a pipe that has no name of its own.
+        // By the path as given: /dev/stdout links to a pipe that has no path.
         let opened = OpenOptions::new().write(true).open(path);
         opened.map_err(NpyError::from).and_then(|file| write(&mut BufWriter::new(file), array))
     } else {
@@ -243,7 +241,7 @@ fn replace(target: &Path, array: &Array) -> Result<(), NpyError> {
     let (temporary, file) = create_beside(target, name)?;
     let written = write_and_sync(file, array).and_then(|()| Ok(fs::rename(&temporary, target)?));
     if written.is_err() {
-        // The first error is the one to report; a leftover cannot be helped.
+        // Report the first error; ignore a failed cleanup.
         let _ = fs::remove_file(&temporary);
     }
     written
@@ -252,11 +250,11 @@ fn replace(target: &Path, array: &Array) -> Result<(), NpyError> {
 fn write_and_sync(file: File, array: &Array) -> Result<(), NpyError> {
     let mut writer = BufWriter::new(file);
     write(&mut writer, array)?;
-    // Otherwise the new name can reach the disk before the data does.
+    // Otherwise the rename can reach the disk before the data.
     Ok(writer.get_ref().sync_all()?)
 }
 
-/// A new file next to `target`, under a name no other thread or process is using.
+/// Creates a temporary file next to `target` with a unique name.
 fn create_beside(target: &Path, name: &std::ffi::OsStr) -> io::Result<(PathBuf, File)> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     loop {

@@ -17,50 +17,50 @@ use crate::spec::Spec;
 #[command(after_help = "Example:\n  warpwave run examples/kernels/vector_add.cu --kernel vector_add --grid 4 --block 256 \\\n    \
     --arg f32[1024]=iota --arg f32[1024]=ones --arg f32[1024]=zeros --arg i32:1024 --print 8\n\n\
     SPEC is a scalar (f32:2.5, i32:-7, u64:0xff, bool:true) or a buffer: TYPE[SHAPE]=INIT with INIT one of zeros, ones, iota, \
-    iota(START,STEP), rand(SEED), rand(SEED,LO,HI), a number, @file.npy. Types: u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 bool.")]
+    iota(START,STEP), rand(SEED), rand(SEED,LO,HI), a value, @file.npy. Types: u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 bool.")]
 pub(super) struct Args {
-    /// A CUDA C++ file, or compiled code: .hsaco, .cubin, .ptx, .wwb. Without it: the kernel embedded in this program.
+    /// CUDA C++ source or compiled code (.hsaco, .cubin, .ptx, .wwb); default: the embedded vector_add kernel.
     file: Option<PathBuf>,
-    /// The kernel's name.
+    /// Kernel name.
     #[arg(long, short)]
     kernel: String,
-    /// Blocks: X, X,Y or X,Y,Z.
+    /// Grid size in blocks: X, X,Y or X,Y,Z.
     #[arg(long, short, value_parser = extent)]
     grid: [u32; 3],
-    /// Threads of a block: X, X,Y or X,Y,Z.
+    /// Block size in threads: X, X,Y or X,Y,Z.
     #[arg(long, short, value_parser = extent)]
     block: [u32; 3],
-    /// Bytes of dynamic shared memory.
+    /// Dynamic shared memory in bytes.
     #[arg(long, default_value_t = 0)]
     shared: u32,
-    /// The device: cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto for the first there is.
+    /// Device: cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto (the first GPU found).
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
-    /// Run on this device too and compare all buffers.
+    /// Also run on this device and compare all buffers.
     #[arg(long)]
     compare: Option<String>,
-    /// How far results may differ: |a - b| <= T (1 + |b|).
+    /// Tolerance for --compare: |a - b| <= TOL * (1 + |b|).
     #[arg(long, default_value_t = 1e-5, requires = "compare")]
     tol: f64,
-    /// An argument, in the kernel's order.
+    /// Kernel argument; repeat in parameter order.
     #[arg(long = "arg", short, value_name = "SPEC", allow_hyphen_values = true)]
     args: Vec<String>,
-    /// Save buffer argument I (from 0) as a NumPy file afterwards.
+    /// Save buffer argument I (from 0) as a NumPy file after the run.
     #[arg(long, value_name = "I=FILE.npy", value_parser = save)]
     save: Vec<(usize, PathBuf)>,
-    /// Print the first N elements of each buffer afterwards.
+    /// Print the first N elements of each buffer after the run.
     #[arg(long, value_name = "N")]
     print: Option<usize>,
-    /// Measure the kernel: median of 20 runs after the first.
+    /// Time the kernel: median of 20 launches after a warm-up.
     #[arg(long)]
     time: bool,
-    /// Add a folder to look for included files in.
+    /// Add an include directory.
     #[arg(long, short = 'I')]
     include: Vec<PathBuf>,
-    /// Define a macro, NAME or NAME=VALUE.
+    /// Define a macro: NAME or NAME=VALUE.
     #[arg(long, short = 'D')]
     define: Vec<String>,
-    /// Print the text as it is translated for an AMD device.
+    /// Print the HIP translation of the source.
     #[arg(long, conflicts_with = "json")]
     show_hip: bool,
     /// Print JSON.
@@ -72,12 +72,12 @@ fn extent(text: &str) -> Result<[u32; 3], String> {
     let mut all = [1; 3];
     let parts: Vec<&str> = text.split(',').collect();
     if parts.len() > 3 {
-        return Err("at most three numbers: X,Y,Z".to_owned());
+        return Err("expected at most three values: X,Y,Z".to_owned());
     }
     for (slot, part) in all.iter_mut().zip(parts) {
-        *slot = part.trim().parse().map_err(|_| format!("`{part}` is no number from 1 to {}", u32::MAX))?;
+        *slot = part.trim().parse().map_err(|_| format!("expected an integer from 1 to {}, got `{part}`", u32::MAX))?;
         if *slot == 0 {
-            return Err("every extent must be at least 1".to_owned());
+            return Err("every dimension must be at least 1".to_owned());
         }
     }
     Ok(all)
@@ -85,17 +85,17 @@ fn extent(text: &str) -> Result<[u32; 3], String> {
 
 fn save(text: &str) -> Result<(usize, PathBuf), String> {
     let (index, file) = text.split_once('=').ok_or("expected I=FILE.npy")?;
-    let index = index.parse().map_err(|_| format!("`{index}` is no argument number"))?;
+    let index = index.parse().map_err(|_| format!("expected an argument index, got `{index}`"))?;
     if file.is_empty() { Err("expected I=FILE.npy".to_owned()) } else { Ok((index, file.into())) }
 }
 
-/// An argument with its bytes.
+/// A kernel argument with its data.
 enum Input {
     Scalar(Vec<u8>),
     Buffer(Array),
 }
 
-/// What a run on one device gave.
+/// Results of a run on one device.
 struct Results {
     device: Device,
     arrays: Vec<Option<Array>>,
@@ -107,7 +107,10 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         args.args.iter().map(|text| Spec::parse(text).map_err(|error| usage(error.to_string()))).collect::<Result<_, _>>()?;
     for (index, _) in &args.save {
         if !matches!(specs.get(*index), Some(Spec::Buffer(_))) {
-            return Err(usage(format!("--save {index}=…: argument {index} is not a buffer (there are {} arguments, from 0)", specs.len())));
+            return Err(usage(format!(
+                "--save {index}=...: argument {index} is not a buffer ({} arguments given, counted from 0)",
+                specs.len()
+            )));
         }
     }
     let code = Code::open(args)?;
@@ -125,7 +128,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         }
     }
     for (index, path) in &args.save {
-        let array = first.arrays.get(*index).and_then(Option::as_ref).ok_or_else(|| failed("a buffer went missing"))?;
+        let array = first.arrays.get(*index).and_then(Option::as_ref).ok_or_else(|| failed("internal error: missing result buffer"))?;
         npy::write_file(path, array)?;
         report.push(format!("  {index}: saved to {}", path.display()));
     }
@@ -143,7 +146,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         let mut compared = Vec::new();
         for ((index, a), (_, b)) in buffers(&first).zip(buffers(&second)) {
             let comparison = compare(a, b, args.tol)?;
-            report.push(format!("  {index}: {} against {}: {comparison}", first.device.name(), second.device.name()));
+            report.push(format!("  {index}: {} vs {}: {comparison}", first.device.name(), second.device.name()));
             compared.push(json!({
                 "arg": index, "match": comparison.is_match(), "mismatches": comparison.mismatches,
                 "max_abs_diff": comparison.max_abs_diff, "max_rel_diff": comparison.max_rel_diff,
@@ -170,11 +173,11 @@ fn buffers(results: &Results) -> impl Iterator<Item = (usize, &Array)> {
 fn input(spec: &Spec) -> Result<Input, Failure> {
     Ok(match spec {
         Spec::Scalar(scalar) => Input::Scalar(scalar.bytes().to_vec()),
-        Spec::Buffer(buffer) => Input::Buffer(buffer.materialise()?),
+        Spec::Buffer(buffer) => Input::Buffer(buffer.materialize()?),
     })
 }
 
-/// What the user gave to run.
+/// The code to run.
 enum Code {
     Source(warpwave_jit::KernelSource),
     Bundle(Bundle),
@@ -234,10 +237,10 @@ fn run_on(context: &mut Context<'_>, device: &Device, args: &Args, code: &Code, 
             (Input::Buffer(_), None) => Arg::bytes(&[]),
         })
         .collect();
-    // SAFETY: the user wrote the kernel and chose its arguments; count and sizes are checked, and a kernel that strays is
-    // reported by the driver.
-    let go = || unsafe { kernel.launch(&stream, launch, arguments.as_slice()) };
-    go()?;
+    // SAFETY: the user chose the kernel and its arguments; their number and sizes are checked, and the driver reports invalid
+    // accesses.
+    let launch_kernel = || unsafe { kernel.launch(&stream, launch, arguments.as_slice()) };
+    launch_kernel()?;
     stream.synchronize()?;
     let mut arrays = Vec::new();
     for (input, buffer) in inputs.iter().zip(&memory) {
@@ -246,13 +249,13 @@ fn run_on(context: &mut Context<'_>, device: &Device, args: &Args, code: &Code, 
             _ => None,
         });
     }
-    // After the results were read: running again changes them.
+    // After the download: further launches may change the buffers.
     let milliseconds = if args.time {
         let mut times = Vec::new();
         for _ in 0..20 {
             let (start, end) = (Event::new(device)?, Event::new(device)?);
             start.record(&stream)?;
-            go()?;
+            launch_kernel()?;
             end.record(&stream)?;
             end.synchronize()?;
             times.push(f64::from(start.elapsed_ms(&end)?));
@@ -265,18 +268,18 @@ fn run_on(context: &mut Context<'_>, device: &Device, args: &Args, code: &Code, 
     Ok(Results { device: device.clone(), arrays, milliseconds })
 }
 
-/// AMD code says which parameters are pointers: a number there would be an address out of nowhere.
+/// Checks that buffers are passed to pointer parameters and scalars to value parameters, for AMD code, which records the kinds.
 fn check_kinds(module: &Module, kernel: &Kernel, inputs: &[Input]) -> Outcome {
     let Some(code) = module.code().filter(|code| code.kind == CodeKind::Hsaco) else { return Ok(()) };
     let Some(info) = code.kernels.iter().find(|info| info.name == kernel.name()) else { return Ok(()) };
     for (index, (parameter, input)) in info.explicit_args().zip(inputs).enumerate() {
         match (&parameter.kind, input) {
             (ArgKind::GlobalBuffer, Input::Scalar(_)) => {
-                return Err(usage(format!("argument {index} of `{}` is a pointer, a number was given: use TYPE[N]=…", kernel.name())));
+                return Err(usage(format!("argument {index} of `{}` is a pointer, got a scalar; use TYPE[N]=...", kernel.name())));
             }
             (ArgKind::ByValue, Input::Buffer(_)) => {
                 return Err(usage(format!(
-                    "argument {index} of `{}` is a value of {} bytes, a buffer was given: use TYPE:VALUE",
+                    "argument {index} of `{}` is a {}-byte value, got a buffer; use TYPE:VALUE",
                     kernel.name(),
                     parameter.size
                 )));
@@ -292,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extents_take_one_to_three_numbers() {
+    fn extents_have_one_to_three_dimensions() {
         assert_eq!(extent("4"), Ok([4, 1, 1]));
         assert_eq!(extent("4, 5,6"), Ok([4, 5, 6]));
         for bad in ["", "0", "4,0", "1,2,3,4", "-1", "4294967296", "x", "1,,2"] {
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn saves_name_an_argument_and_a_file() {
+    fn save_takes_an_index_and_a_file() {
         assert_eq!(save("2=out.npy"), Ok((2, "out.npy".into())));
         for bad in ["2", "=x", "x=y", "2="] {
             assert!(save(bad).is_err(), "{bad}");

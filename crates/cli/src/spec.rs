@@ -1,35 +1,35 @@
-//! The language of `warpwave run --arg SPEC`: one kernel argument as text.
+//! The syntax of `warpwave run --arg SPEC`: one kernel argument as text.
 //!
 //! ```text
 //! spec    = type ":" value                          a scalar: f32:2.5, i32:-7, u32:0xff, bool:true, f32:-inf
 //!         | type "[" shape "]" [ "=" init ]         a buffer; without init all zeros
 //! shape   = size { "," size }                       f32[64,32]
-//!         | nothing                                 f32[]=@in.npy: the file's shape
+//!         | (empty)                                 f32[]=@in.npy: the shape of the file
 //! size    = digits [ "K" | "M" ]                    4K is 4 x 1024, 1M is 1024 x 1024
-//! init    = "zeros" | "ones" | value                every element the same
+//! init    = "zeros" | "ones" | value                all elements equal
 //!         | "iota" [ "(" start [ "," step ] ")" ]   start, start + step, ...; from 0 by 1
 //!         | "rand" "(" seed [ "," lo "," hi ] ")"   random, see below
-//!         | "@" path                                a .npy file; the path is all that follows
-//! type    = "u8" | "i8" | ... | "bool"              see the dtype module, aliases included
-//! value   = as Scalar::parse takes it
+//!         | "@" path                                a .npy file; the rest of the text is the path
+//! type    = "u8" | "i8" | ... | "bool"              or an alias, see DType
+//! value   = see Scalar::parse
 //! ```
 //!
-//! Spaces may stand between the parts of a buffer, except in a path, which is taken as it is.
+//! Spaces are allowed between the parts of a buffer; a path is taken verbatim.
 //!
-//! What [`Spec::parse`] accepts fits its type: integers are never wrapped, and no finite number becomes infinite. That
-//! includes the last element of an `iota`. Floats are computed in f64 and rounded to the type once, to nearest even. The
-//! size of a buffer is checked here as well, so all that is left for [`Buffer::materialise`] to fail on is memory and
-//! files. [`Display`](fmt::Display) writes a text that parses to an equal `Spec`.
+//! Values accepted by [`Spec::parse`] are in range for their type, including the last element of an `iota`: integers never wrap, and
+//! finite values never become infinite. Floats are computed in f64 and rounded to the type once, to nearest even. Buffer sizes are
+//! checked too, so [`Buffer::materialize`] can only fail on memory and files. [`Display`](fmt::Display) writes text that parses to
+//! an equal `Spec`.
 //!
 //! # Random values
 //!
-//! `rand(SEED)` is the same on every machine and in every version, because tests are pinned on it. With `x` the 64-bit
-//! output number `i` of SplitMix64 started at `SEED`, element `i` in C order is:
+//! `rand(SEED)` is the same on every machine and in every version, because tests depend on it. With `x` the `i`-th 64-bit output of
+//! SplitMix64 seeded with `SEED`, element `i` in C order is:
 //!
-//! * for an integer of `b` bits, the top `b` bits of `x`: the whole range; for bool, the top bit;
+//! * for a `b`-bit integer, the top `b` bits of `x` (the full range); for bool, the top bit;
 //! * for a float with `p` bits of precision (f16 11, bf16 8, f32 24, f64 53), the top `p` bits of `x` times 2^-p: uniform in
-//!   [0, 1), never rounded;
-//! * with `LO,HI`, in [LO, HI), the end excluded: for an integer, `LO + floor(x * (HI - LO) / 2^64)`; for a float,
+//!   [0, 1), exact;
+//! * with `LO,HI`, in [LO, HI): for an integer, `LO + floor(x * (HI - LO) / 2^64)`; for a float,
 //!   `LO + (HI - LO) * u` with `u` the top 53 bits of `x` times 2^-53, or `LO` where that rounds up to `HI`. `HI` may be
 //!   one past an integer type's largest value; float bounds are first rounded to the type.
 
@@ -58,7 +58,7 @@ pub enum Spec {
     Buffer(Buffer),
 }
 
-/// A buffer argument. Made by [`Spec::parse`] only, so its parts always go together.
+/// A buffer argument. Created by [`Spec::parse`] only, so its parts are always consistent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
     dtype: DType,
@@ -66,36 +66,36 @@ pub struct Buffer {
     init: Init,
 }
 
-/// What a buffer holds at first.
+/// Initial contents of a buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Init {
-    /// Every element zero.
+    /// All zeros.
     Zeros,
-    /// Every element one.
+    /// All ones.
     Ones,
-    /// Every element this.
+    /// All elements equal to this value.
     Fill(Scalar),
     /// `start + i * step`.
     Iota {
         /// The first element.
         start: Number,
-        /// The difference from one to the next.
+        /// The increment.
         step: Number,
     },
-    /// Random, by the rule in the [module documentation](self).
+    /// Random values as described in the [module documentation](self).
     Rand {
-        /// Where the generator starts.
+        /// Seed of the generator.
         seed: u64,
-        /// The bounds, the second excluded; `None` for the type's default range.
+        /// Bounds `[lo, hi)`; `None` for the default range of the type.
         range: Option<(Number, Number)>,
     },
     /// The contents of a `.npy` file.
     File(PathBuf),
 }
 
-/// Where and why a text is no [`Spec`].
+/// A syntax error in a [`Spec`].
 ///
-/// The message stands on the first line; the text, with a caret under the place, on the next two.
+/// Formats as three lines: the message, the text, and a caret under the error position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}\n  {}\n  {:>2$}", printable(.text), '^', .text.get(..*.offset).map_or(0, |before| before.chars().count()) + 1)]
 pub struct SpecError {
@@ -104,66 +104,66 @@ pub struct SpecError {
     message: String,
 }
 
-/// One column per character, so that the caret stands under its place.
+/// Replaces control characters, so that the caret lines up.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 impl SpecError {
-    /// The byte in the text where reading failed.
+    /// Returns the byte offset of the error.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// What was expected there, without the text and the caret.
+    /// Returns the message without the text and the caret.
     pub fn message(&self) -> &str {
         &self.message
     }
 }
 
-/// Why a buffer could not be filled.
+/// A buffer could not be created.
 #[derive(Debug, thiserror::Error)]
-pub enum MaterialiseError {
-    /// A size that no array can have.
+pub enum MaterializeError {
+    /// Invalid shape.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// The operating system did not grant the memory.
-    #[error("not enough memory for the {bytes} bytes of {dtype}{}", ShapeText(.shape))]
+    /// Out of memory.
+    #[error("out of memory: {dtype}{} needs {bytes} bytes", ShapeText(.shape))]
     OutOfMemory {
         /// The element type.
         dtype: DType,
         /// The shape.
         shape: Vec<usize>,
-        /// The bytes it takes.
+        /// Its size in bytes.
         bytes: usize,
     },
     /// The file could not be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The file's elements have another type.
-    #[error("{}: the file holds {found}, but the argument says {expected}", .path.display())]
+    /// The file has a different element type.
+    #[error("{}: expected {expected}, the file has {found}", .path.display())]
     WrongDType {
         /// The file.
         path: PathBuf,
-        /// Its type.
+        /// Type of the file.
         found: DType,
-        /// The argument's type.
+        /// Type of the argument.
         expected: DType,
     },
-    /// The file's array has another shape.
-    #[error("{}: the file has shape {}, but the argument says {}", .path.display(), ShapeText(.found), ShapeText(.expected))]
+    /// The file has a different shape.
+    #[error("{}: expected shape {}, the file has {}", .path.display(), ShapeText(.expected), ShapeText(.found))]
     WrongShape {
         /// The file.
         path: PathBuf,
-        /// Its shape.
+        /// Shape of the file.
         found: Vec<usize>,
-        /// The argument's shape.
+        /// Shape of the argument.
         expected: Vec<usize>,
     },
 }
 
 impl Spec {
-    /// Reads one argument.
+    /// Parses one argument.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         parse::parse(text)
     }
@@ -178,22 +178,22 @@ impl std::str::FromStr for Spec {
 }
 
 impl Buffer {
-    /// The type of each element.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The shape, or `None` where the file decides.
+    /// Returns the shape, or `None` if the file determines it.
     pub fn shape(&self) -> Option<&[usize]> {
         self.shape.as_deref()
     }
 
-    /// What the buffer holds at first.
+    /// Returns the initial contents.
     pub fn init(&self) -> &Init {
         &self.init
     }
 
-    /// The file it is read from, if it is.
+    /// Returns the file the buffer is read from, if any.
     pub fn path(&self) -> Option<&Path> {
         match &self.init {
             Init::File(path) => Some(path),
@@ -201,11 +201,11 @@ impl Buffer {
         }
     }
 
-    /// The buffer's contents: computed, or read from its file and checked against type and shape.
+    /// Computes the contents, or reads them from the file and checks type and shape.
     ///
-    /// A file of u16 is taken as bf16 where the argument says so; no other type is converted.
-    pub fn materialise(&self) -> Result<Array, MaterialiseError> {
-        fill::materialise(self)
+    /// A u16 file is accepted for a bf16 argument; no other types are converted.
+    pub fn materialize(&self) -> Result<Array, MaterializeError> {
+        fill::materialize(self)
     }
 }
 

@@ -1,21 +1,21 @@
-//! `warpwave tune`: finds the kernels' fastest settings on a GPU model, and keeps them.
+//! `warpwave tune`: autotunes kernel parameters for a GPU model and saves them.
 
 use serde_json::json;
 use warpwave_kernels::{Knob, Tuning, tune};
 
 use super::{Context, Outcome, failed, usage};
 
-/// Bytes that each measured operation reads or writes.
+/// Bytes read or written by each measured operation.
 const BYTES: usize = 512 << 20;
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave tune --device cuda:0\n\n\
-    The choices are kept beside the kernel cache, for each GPU model, and used from the next start on. They change speed, never results.")]
+    Results are saved next to the kernel cache, per GPU model, and used by later runs. They affect speed only.")]
 pub(super) struct Args {
-    /// The device: cuda:0, rocm:1, or auto for the first there is.
+    /// Device: cuda:0, rocm:1, or auto (the first GPU found).
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
-    /// Measure and print, and keep nothing.
+    /// Measure and print without saving.
     #[arg(long)]
     dry_run: bool,
     /// Print JSON.
@@ -26,11 +26,11 @@ pub(super) struct Args {
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let device = context.device(&args.device)?;
     if device.name().starts_with("vgpu:") {
-        return Err(usage(format!("{} is virtual: how fast it is says nothing about a GPU", device.name())));
+        return Err(usage(format!("{} is a virtual device; tuning needs a physical GPU", device.name())));
     }
     let cache = context.jit.cache().path().map(ToOwned::to_owned);
     if cache.is_none() && !args.dry_run {
-        return Err(failed("the cache is switched off: there is no place to keep the choices; `--dry-run` only measures"));
+        return Err(failed("the cache is disabled, so results cannot be saved; use --dry-run to measure only"));
     }
     let model = device.info().model.clone();
     let mut trials = Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
             trial.knob.name(),
             trial.value,
             trial.micros,
-            if trial.kept { "  kept" } else { "" }
+            if trial.kept { "  best" } else { "" }
         );
         trials.push(trial);
     })?;
@@ -59,7 +59,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let chosen: Vec<String> = Knob::ALL.iter().map(|knob| format!("{} {}", knob.name(), tuning.get(*knob))).collect();
     writeln!(context.out, "{model}: {}", chosen.join(", "))?;
     if let Some(file) = file {
-        writeln!(context.out, "kept in {}", file.display())?;
+        writeln!(context.out, "saved to {}", file.display())?;
     }
     Ok(())
 }

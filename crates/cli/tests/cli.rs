@@ -1,4 +1,4 @@
-//! The command, as a user meets it: right results on (fake) devices, clear messages and exit codes for wrong input.
+//! End-to-end tests of the command: results on fake devices, messages and exit codes for invalid input.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use warpwave_cli::dtype::DType;
 use warpwave_cli::npy;
 use warpwave_gpu::fake::{Fake, Fakes};
 
-/// What a command line gave.
+/// Exit code and output of a command line.
 struct Answer {
     code: u8,
     out: String,
@@ -30,7 +30,7 @@ fn kernel(name: &str) -> String {
 fn on(fakes: &Fakes, line: &[&str]) -> Answer {
     static CACHE: OnceLock<tempfile::TempDir> = OnceLock::new();
     let cache = CACHE.get_or_init(|| tempfile::tempdir().unwrap());
-    // SAFETY: the fakes' seat makes the tests of this binary that come here take turns.
+    // SAFETY: installing fakes takes a lock, so tests of this binary that get here run one at a time.
     unsafe {
         std::env::set_var("WARPWAVE_CACHE_DIR", cache.path());
         std::env::remove_var("WARPWAVE_DEVICE");
@@ -68,10 +68,10 @@ fn amd() -> Fakes {
 const ADD: &[&str] = &["--kernel", "vector_add", "--grid", "4", "--block", "256"];
 const ADD_ARGS: &[&str] = &["--arg", "f32[1000]=iota", "--arg", "f32[1000]=ones", "--arg", "f32[1000]=zeros", "--arg", "i32:1000"];
 
-/// Whether a compiler for AMD GPUs is there; tests without it use the embedded kernel.
+/// Returns whether a compiler for AMD GPUs is available; tests without it use the embedded kernel.
 fn have_clang() -> bool {
     let fakes = amd();
-    // An old hipRTC knows the first of these alone.
+    // An old hipRTC supports only the first of these.
     let answer = on(&fakes, &["compile", &kernel("vector_add.cu"), "--target", "gfx90a,gfx1100,gfx942"]);
     if answer.code != 0 {
         let required = std::env::var_os("WARPWAVE_REQUIRE_ALL").is_some_and(|v| v == "1");
@@ -82,7 +82,7 @@ fn have_clang() -> bool {
 }
 
 #[test]
-fn a_machine_with_neither_driver_is_told_so_with_exit_0() {
+fn devices_without_drivers_exits_with_0() {
     let output = program(&["devices", "--json"]);
     assert_eq!(output.status.code(), Some(0));
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -98,31 +98,31 @@ fn a_machine_with_neither_driver_is_told_so_with_exit_0() {
 }
 
 #[test]
-fn doctor_says_what_to_do() {
-    // On a machine with a card this hides its driver, and then a broken chain is a fault.
+fn doctor_suggests_fixes() {
+    // On a machine with a card this hides its driver, which is then an error.
     let output = program(&["doctor"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let hardware = Path::new("/dev/nvidia0").exists() || Path::new("/dev/kfd").exists() || Path::new("/dev/dxg").exists();
     assert_eq!(output.status.code(), Some(i32::from(hardware)), "{text}");
-    assert!(text.contains("to fix:") && text.contains("cuda") && text.contains("rocm") && text.contains("clang"), "{text}");
+    assert!(text.contains("fix:") && text.contains("cuda") && text.contains("rocm") && text.contains("clang"), "{text}");
     let json: Value = serde_json::from_slice(&program(&["doctor", "--json"]).stdout).unwrap();
-    let names: Vec<_> = json["chains"].as_array().unwrap().iter().map(|chain| chain["name"].as_str().unwrap()).collect();
+    let names: Vec<_> = json["backends"].as_array().unwrap().iter().map(|backend| backend["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["cuda", "rocm", "vgpu"]);
 }
 
 #[test]
-fn virtual_devices_are_listed_apart_and_used_only_when_said_aloud() {
+fn virtual_devices_are_listed_separately_and_used_with_a_notice() {
     let text = String::from_utf8(program(&["devices"]).stdout).unwrap();
-    assert!(text.contains("Virtual:") && text.contains("vgpu:gfx90a") && text.contains("MI210"), "{text}");
+    assert!(text.contains("Virtual GPUs") && text.contains("vgpu:gfx90a") && text.contains("MI210"), "{text}");
     let value: Value = serde_json::from_slice(&program(&["devices", "--json"]).stdout).unwrap();
     assert_eq!(value["devices"], serde_json::json!([]));
     assert_eq!(value["virtual_devices"][0]["name"], "vgpu:gfx90a");
     assert_eq!(value["virtual_devices"][0]["arch"], "gfx90a:sramecc+:xnack-");
-    // Without a GPU `auto` is the virtual one, and says so.
+    // Without a GPU, `auto` is the virtual one, with a notice.
     let output = program(&[&["run"], ADD, ADD_ARGS, &["--print", "2"]].concat());
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{err}");
-    assert!(err.contains("no GPU here; running on vgpu:gfx90a"), "{err}");
+    assert!(err.contains("no GPU found; using the virtual GPU vgpu:gfx90a"), "{err}");
     assert!(out.contains("vector_add on vgpu:gfx90a") && out.contains("2: f32[1000] = 1.0, 2.0"), "{out}");
     if have_clang() {
         let output = program(&["compile", &kernel("vector_add.cu"), "--device", "vgpu:gfx942"]);
@@ -130,20 +130,20 @@ fn virtual_devices_are_listed_apart_and_used_only_when_said_aloud() {
     }
     let output = program(&["compile", &kernel("vector_add.cu"), "--device", "vgpu:gfx1"]);
     assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("vgpu:gfx1"), "{output:?}");
-    // Settings that make no sense are named; without virtual devices there is nothing to run on.
+    // Invalid settings are reported; without virtual devices `run` fails.
     let output = program_with(&["devices"], "WARPWAVE_VGPU_DEVICES", "gfx90a,gfx1");
     assert!(String::from_utf8_lossy(&output.stdout).contains("gfx1"), "{output:?}");
     let output = program_with(&[&["run"], ADD, ADD_ARGS].concat(), "WARPWAVE_VGPU_DEVICES", "none");
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no GPU to run on"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no GPU found:"), "{output:?}");
 }
 
 #[test]
-fn devices_and_doctor_show_the_devices_there_are() {
+fn devices_lists_the_available_devices() {
     let fakes = Fakes::install([Fake::nvidia(), Fake::amd().devices(2)]);
     let answer = on(&fakes, &["devices"]);
     assert_eq!(answer.code, 0);
-    for word in ["cuda:0", "rocm:0", "rocm:1", "gfx90a:sramecc+:xnack-", "waves of 64", "CDNA2 (tier 1)", "Fake H100"] {
+    for word in ["cuda:0", "rocm:0", "rocm:1", "gfx90a:sramecc+:xnack-", "wave size 64", "CDNA2 (tier 1)", "Fake H100"] {
         assert!(answer.out.contains(word), "{word} in {}", answer.out);
     }
     let value: Value = serde_json::from_str(&on(&fakes, &["devices", "--json"]).out).unwrap();
@@ -153,7 +153,7 @@ fn devices_and_doctor_show_the_devices_there_are() {
 }
 
 #[test]
-fn run_gives_the_kernels_result_printed_saved_and_as_json() {
+fn run_prints_saves_and_reports_results_as_json() {
     if !have_clang() {
         return;
     }
@@ -191,12 +191,12 @@ fn run_takes_compiled_code_and_the_embedded_kernel() {
 }
 
 #[test]
-fn compare_runs_on_two_devices_and_tells_a_difference() {
+fn compare_runs_on_two_devices_and_reports_differences() {
     let fakes = amd();
     let line = [&["run", "--device", "rocm:0", "--compare", "rocm:1", "--tol", "1e-6"], ADD, ADD_ARGS].concat();
     let answer = on(&fakes, &line);
     assert_eq!(answer.code, 0, "{}", answer.err);
-    assert!(answer.out.contains("rocm:0 against rocm:1"), "{}", answer.out);
+    assert!(answer.out.contains("rocm:0 vs rocm:1"), "{}", answer.out);
     // A kernel that counts its launches differs between the two.
     let count = std::sync::atomic::AtomicU32::new(0);
     fakes.kernel("vector_add", &[8, 8, 8, 4], move |call| {
@@ -210,7 +210,7 @@ fn compare_runs_on_two_devices_and_tells_a_difference() {
 }
 
 #[test]
-fn wrong_input_is_named_with_the_right_exit_code() {
+fn invalid_input_is_reported_with_the_right_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let whole = path("whole.npy");
@@ -287,7 +287,7 @@ fn wrong_input_is_named_with_the_right_exit_code() {
 }
 
 #[test]
-fn the_translated_text_and_its_notes_are_shown() {
+fn show_hip_prints_the_translation_and_its_diagnostics() {
     if !have_clang() {
         return;
     }
@@ -308,7 +308,7 @@ fn the_translated_text_and_its_notes_are_shown() {
 }
 
 #[test]
-fn compile_writes_one_artefact_for_each_target_and_the_cache_has_them_next_time() {
+fn compile_writes_one_file_per_target_and_hits_the_cache_next_time() {
     if !have_clang() {
         return;
     }
@@ -334,7 +334,7 @@ fn compile_writes_one_artefact_for_each_target_and_the_cache_has_them_next_time(
 }
 
 #[test]
-fn the_cache_can_be_looked_into_and_emptied() {
+fn the_cache_can_be_inspected_verified_and_cleared() {
     let fakes = amd();
     let path = on(&fakes, &["cache", "path"]).out;
     assert!(Path::new(path.trim()).is_absolute(), "{path}");
@@ -343,15 +343,15 @@ fn the_cache_can_be_looked_into_and_emptied() {
         assert!(stats["entries"].as_u64().unwrap() >= 1);
         assert!(stats["list"].as_array().unwrap().iter().any(|e| e["kernels"][0] == "vector_add"), "{stats}");
     }
-    assert!(on(&fakes, &["cache", "verify"]).out.contains("0 damaged"));
+    assert!(on(&fakes, &["cache", "verify"]).out.contains("0 corrupt"));
     assert_eq!(on(&fakes, &["cache", "clear"]).code, 0);
     let stats: Value = serde_json::from_str(&on(&fakes, &["cache", "stats", "--json"]).out).unwrap();
     assert_eq!(stats["entries"], 0);
 }
 
-/// What a command does and finds does not depend on who reads what it prints.
+/// A closed standard output changes neither the work nor the exit code.
 #[test]
-fn a_reader_that_leaves_changes_nothing() {
+fn a_closed_pipe_does_not_change_the_result() {
     if !have_clang() {
         return;
     }
@@ -367,7 +367,7 @@ fn a_reader_that_leaves_changes_nothing() {
         warpwave_cli::main(line, || fakes.gpus(), &mut writer, &mut Vec::new())
     };
     assert_eq!(with_bundle(&good, &path("good.wwb")), 0);
-    assert!(folder.path().join("good.wwb").exists(), "the bundle is written");
+    assert!(folder.path().join("good.wwb").exists(), "the bundle was not written");
     assert_eq!(with_bundle(&wrong, &path("wrong.wwb")), 1);
 }
 
@@ -389,7 +389,7 @@ fn every_command_has_help_with_an_example() {
 }
 
 #[test]
-fn bench_ops_runs_what_is_asked_for_and_names_what_is_not_there() {
+fn bench_ops_runs_selected_operations_and_rejects_unknown_ones() {
     let refused = |line: &[&str], words: &str| {
         let output = program(line);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -415,15 +415,15 @@ fn bench_ops_runs_what_is_asked_for_and_names_what_is_not_there() {
 }
 
 #[test]
-fn bench_prints_its_ratios_on_any_device() {
+fn bench_prints_ratios_on_any_device() {
     let fakes = amd();
-    for what in ["launch", "memory"] {
-        let answer = on(&fakes, &["bench", what, "--json"]);
+    for bench in ["launch", "memory"] {
+        let answer = on(&fakes, &["bench", bench, "--json"]);
         assert_eq!(answer.code, 0, "{}", answer.err);
         let value: Value = serde_json::from_str(&answer.out).unwrap();
         for row in value["rows"].as_array().unwrap() {
             assert!(row["ratio"].as_f64().unwrap().is_finite(), "{row}");
         }
-        assert!(on(&fakes, &["bench", what]).out.contains("ratio"));
+        assert!(on(&fakes, &["bench", bench]).out.contains("ratio"));
     }
 }

@@ -1,11 +1,11 @@
-//! The README against the code: what a user must be able to look up is in it, and what is in it exists.
+//! Checks the README against the code: everything documented exists, and everything user-visible is documented.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const README: &str = include_str!("../../../README.md");
 
-/// Variables of the project's own tests, for CONTRIBUTING.md rather than the README.
+/// Variables for the project's own tests, documented in CONTRIBUTING.md instead of the README.
 const FOR_DEVELOPERS: &[&str] = &[
     "WARPWAVE_CUBLAS_INCLUDE",
     "WARPWAVE_FACTS",
@@ -16,25 +16,24 @@ const FOR_DEVELOPERS: &[&str] = &[
     "WARPWAVE_TEST_MODEL",
 ];
 
-/// Macros that kernels see, not variables of the environment.
+/// Macros defined for kernels, not environment variables.
 const MACROS: &[&str] = &["WARPWAVE_CUDA_ARCH", "WARPWAVE_AMD", "WARPWAVE_ISA_VERSION", "WARPWAVE_PRELUDE_H", "WARPWAVE_WAVE_SIZE"];
 
-/// The checkout, or `None` where tests run without one.
+/// Returns the checkout, or `None` if the tests run without one.
 fn checkout() -> Option<PathBuf> {
     let root = std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from);
     if root.join("crates/cli/src").is_dir() {
         return Some(root);
     }
     assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|value| value != "1"), "no sources in {}", root.display());
-    eprintln!("skipped: there are no sources in {}", root.display());
+    eprintln!("skipped: no sources in {}", root.display());
     None
 }
 
-/// Every `WARPWAVE_…` word of a text.
+/// Returns every `WARPWAVE_…` word of a text.
 fn variables(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    // `-DWARPWAVE_X` is a macro for a compiler: its first letter belongs to the option.
-    // A prefix alone names no variable.
+    // Skips `-DWARPWAVE_X` (a compiler macro) and the bare prefix.
     words
         .filter(|word| word.len() > "WARPWAVE_".len() && word.starts_with("WARPWAVE_"))
         .map(|word| word.trim_end_matches('_').to_owned())
@@ -53,7 +52,7 @@ fn read_all(folder: &Path, all: &mut String) {
 }
 
 #[test]
-fn every_variable_of_the_code_is_explained_and_every_explained_one_exists() {
+fn every_environment_variable_is_documented_and_every_documented_one_exists() {
     let Some(root) = checkout() else { return };
     let mut code = String::new();
     for entry in std::fs::read_dir(root.join("crates")).unwrap() {
@@ -67,9 +66,9 @@ fn every_variable_of_the_code_is_explained_and_every_explained_one_exists() {
     let mut explained = variables(README);
     explained.retain(|name| !MACROS.contains(&name.as_str()));
     let missing: Vec<_> = used.difference(&explained).collect();
-    assert!(missing.is_empty(), "used in the code and not in the README: {missing:?}");
+    assert!(missing.is_empty(), "used in the code but not in the README: {missing:?}");
     let stale: Vec<_> = explained.difference(&used).collect();
-    assert!(stale.is_empty(), "in the README and read by no code: {stale:?}");
+    assert!(stale.is_empty(), "in the README but not used by the code: {stale:?}");
 }
 
 #[test]
@@ -103,7 +102,7 @@ fn every_command_is_in_the_readme() {
         .skip_while(|line| !line.starts_with("Commands:"))
         .skip(1)
         .take_while(|line| !line.is_empty())
-        // A further line of a command's text is indented more.
+        // Continuation lines are indented further.
         .filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))?.split_whitespace().next())
         .filter(|name| *name != "help")
         .collect();

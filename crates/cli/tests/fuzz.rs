@@ -1,4 +1,4 @@
-//! Outside input, thousands of times over: never a panic, and what is accepted round-trips.
+//! Fuzz tests of untrusted input: no panics, and accepted input round-trips.
 
 use proptest::prelude::*;
 use warpwave_cli::{
@@ -26,7 +26,7 @@ fn written(array: &Array) -> Vec<u8> {
     bytes
 }
 
-/// A change to a sequence: the element at this place is overwritten, removed, doubled, or all after it dropped.
+/// A random edit of a sequence: overwrite, insert, remove or truncate at an index.
 #[derive(Clone, Debug)]
 enum Edit<T> {
     Set(prop::sample::Index, T),
@@ -44,7 +44,7 @@ fn any_edit<T: std::fmt::Debug + Clone>(element: impl Strategy<Value = T> + Clon
     ]
 }
 
-/// Places are taken within the first `reach` elements: a file's header is where mistakes matter.
+/// Applies edits within the first `reach` elements, where the header is.
 fn apply<T: Clone>(sequence: &mut Vec<T>, edits: Vec<Edit<T>>, reach: usize) {
     for edit in edits {
         let length = sequence.len().min(reach);
@@ -69,7 +69,7 @@ fn damaged_file() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A file as another writer might leave it, its header's text sometimes edited but always of the length it claims.
+/// A file as another writer might produce it: the header text may be edited, its length field is correct.
 fn foreign_file() -> impl Strategy<Value = Vec<u8>> {
     let order = proptest::sample::select(vec!["<", ">", "|"]);
     let fortran = proptest::sample::select(vec!["True", "False"]);
@@ -85,7 +85,7 @@ fn foreign_file() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Header letters among arbitrary bytes, so that some damage leaves a header that still reads.
+/// Arbitrary bytes mixed with header characters, so that some edited headers still parse.
 fn header_byte() -> impl Strategy<Value = u8> + Clone {
     prop_oneof![any::<u8>(), proptest::sample::select(b"0123456789,()' {}<>|fiubVOLTrueFalse".to_vec())]
 }
@@ -101,7 +101,7 @@ fn number_text() -> impl Strategy<Value = String> + Clone {
     ]
 }
 
-/// Well-formed text; whether the numbers suit the type is left to chance.
+/// Well-formed text; values may be out of range for the type.
 fn spec_text() -> impl Strategy<Value = String> {
     let type_name = prop_oneof![
         any_dtype().prop_map(|dtype| dtype.to_string()),
@@ -125,7 +125,7 @@ fn spec_char() -> impl Strategy<Value = char> + Clone {
     prop_oneof![any::<char>(), proptest::sample::select("0123456789.-+xe:[]()=@, KMiufbnatorzs\0\n".chars().collect::<Vec<_>>())]
 }
 
-/// What must hold of any text: an error with a place inside it, or a spec that survives its own text and can be filled.
+/// Invariant for any text: an error with a valid offset, or a spec that round-trips and can be materialized.
 fn check_spec(text: &str) -> Result<bool, TestCaseError> {
     let spec = match Spec::parse(text) {
         Ok(spec) => spec,
@@ -140,9 +140,9 @@ fn check_spec(text: &str) -> Result<bool, TestCaseError> {
     if let Spec::Buffer(buffer) = &spec {
         let size = buffer.shape().and_then(|shape| byte_len(buffer.dtype(), shape).ok());
         if buffer.path().is_none() && size.is_some_and(|size| size <= 1 << 16) {
-            let array = buffer.materialise().map_err(|error| TestCaseError::fail(error.to_string()))?;
+            let array = buffer.materialize().map_err(|error| TestCaseError::fail(error.to_string()))?;
             prop_assert_eq!(Some(array.bytes.len()), size);
-            prop_assert_eq!(&buffer.materialise().unwrap(), &array);
+            prop_assert_eq!(&buffer.materialize().unwrap(), &array);
             prop_assert!(compare(&array, &array, 0.0).unwrap().is_match());
             prop_assert_eq!(&npy::read(&mut written(&array).as_slice()).unwrap(), &array);
         }
@@ -154,19 +154,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn arrays_survive_their_file(array in any_array()) {
+    fn arrays_round_trip_through_a_file(array in any_array()) {
         prop_assert_eq!(npy::read(&mut written(&array).as_slice()).unwrap(), array);
     }
 
     #[test]
-    fn arbitrary_bytes_are_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), signed in any::<bool>(), version in 1..4u8) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), signed in any::<bool>(), version in 1..4u8) {
         let mut file = if signed { vec![0x93, b'N', b'U', b'M', b'P', b'Y', version, 0] } else { Vec::new() };
         file.extend(bytes);
         prop_assert!(npy::read(&mut file.as_slice()).is_err());
     }
 
     #[test]
-    fn damaged_files_are_errors_or_arrays(file in prop_oneof![damaged_file(), foreign_file()]) {
+    fn corrupt_files_are_errors_or_arrays(file in prop_oneof![damaged_file(), foreign_file()]) {
         if let Ok(read) = npy::read(&mut file.as_slice()) {
             prop_assert_eq!(read.check(), Ok(()));
             prop_assert!(read.bytes.len() < file.len());
@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn every_cut_and_every_extra_byte_is_noticed(array in any_array(), cut in any::<prop::sample::Index>(), extra in any::<u8>()) {
+    fn truncation_and_trailing_bytes_are_detected(array in any_array(), cut in any::<prop::sample::Index>(), extra in any::<u8>()) {
         let mut file = written(&array);
         prop_assert!(npy::read(&mut &file[..cut.index(file.len())]).is_err());
         file.push(extra);
@@ -184,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_text_is_no_panic(text in any::<String>(), prefix in proptest::sample::select(vec!["", "f32:", "u8[", "f32[2]=", "i8[2]=rand(", "f16[2]=iota("])) {
+    fn arbitrary_text_never_panics(text in any::<String>(), prefix in proptest::sample::select(vec!["", "f32:", "u8[", "f32[2]=", "i8[2]=rand(", "f16[2]=iota("])) {
         check_spec(&format!("{prefix}{text}"))?;
     }
 
@@ -194,14 +194,14 @@ proptest! {
     }
 
     #[test]
-    fn damaged_text_is_an_error_or_a_spec(text in spec_text(), edits in prop::collection::vec(any_edit(spec_char()), 1..4)) {
+    fn corrupt_text_is_an_error_or_a_spec(text in spec_text(), edits in prop::collection::vec(any_edit(spec_char()), 1..4)) {
         let mut characters: Vec<char> = text.chars().collect();
         apply(&mut characters, edits, usize::MAX);
         check_spec(&characters.into_iter().collect::<String>())?;
     }
 }
 
-/// The strategies would be worthless if hardly anything they make were accepted.
+/// Checks that the strategies produce enough valid input.
 #[test]
 fn the_fuzzing_reaches_accepted_input() {
     use proptest::{strategy::ValueTree, test_runner::TestRunner};

@@ -1,5 +1,5 @@
-//! Models of the Hugging Face hub, from a server of this test that answers as the hub does: small files at once, large ones by a redirect,
-//! ranges of both, and connections that break.
+//! Downloads from the Hugging Face hub, against a test server that behaves like it: small files directly, large files by redirect, range
+//! requests, and broken connections.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -26,17 +26,17 @@ fn oracle() -> PathBuf {
 
 #[derive(Default)]
 struct Hub {
-    /// Files by their repository and name.
+    /// Files by repository and name.
     files: HashMap<(String, String), Vec<u8>>,
-    /// Bytes after which the connections of large files break, one after the other.
+    /// Bytes after which successive connections for large files break.
     breaks: Mutex<Vec<usize>>,
-    /// What was asked for: path and range.
-    asked: Mutex<Vec<(String, String)>>,
-    /// Hosts that were given a token.
+    /// Requests received: path and range.
+    requests: Mutex<Vec<(String, String)>>,
+    /// Hosts that received the token.
     trusted: Mutex<Vec<String>>,
-    /// The mark of files, where it is not their SHA-256 or their name.
-    mark: Option<String>,
-    ended: AtomicBool,
+    /// ETag of all files, instead of the SHA-256 or name.
+    etag: Option<String>,
+    stopped: AtomicBool,
 }
 
 struct Server {
@@ -53,11 +53,11 @@ impl Server {
         let (here, there) = (hub.clone(), address.clone());
         let thread = std::thread::spawn(move || {
             for stream in listener.incoming() {
-                if here.ended.load(Ordering::SeqCst) {
+                if here.stopped.load(Ordering::SeqCst) {
                     return;
                 }
                 if let Ok(stream) = stream {
-                    // A client that hangs up is its own affair.
+                    // Ignore clients that disconnect.
                     let _ = here.answer(stream, &there);
                 }
             }
@@ -65,14 +65,14 @@ impl Server {
         Server { hub, address, thread: Some(thread) }
     }
 
-    fn asked(&self) -> Vec<(String, String)> {
-        self.hub.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<(String, String)> {
+        self.hub.requests.lock().unwrap().clone()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.hub.ended.store(true, Ordering::SeqCst);
+        self.hub.stopped.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.address.trim_start_matches("http://"));
         let _ = self.thread.take().unwrap().join();
     }
@@ -99,7 +99,7 @@ impl Hub {
                 break;
             }
         }
-        self.asked.lock().unwrap().push((path.clone(), range.clone()));
+        self.requests.lock().unwrap().push((path.clone(), range.clone()));
         let mut say = |status: &str, headers: &str, body: &[u8], length: usize| {
             let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n");
             stream.write_all(head.as_bytes())?;
@@ -126,7 +126,7 @@ impl Hub {
                 };
                 let large = file.ends_with(".safetensors") || file.ends_with(".gguf");
                 let usual = if large { sha(bytes) } else { file.replace('.', "-") };
-                let marks = format!("etag: \"{}\"\r\nx-repo-commit: {COMMIT}\r\n", self.mark.as_ref().unwrap_or(&usual));
+                let marks = format!("etag: \"{}\"\r\nx-repo-commit: {COMMIT}\r\n", self.etag.as_ref().unwrap_or(&usual));
                 if large && parts[0] != "large" {
                     // Another host's name for the same server.
                     let elsewhere = address.replace("127.0.0.1", "localhost");
@@ -161,7 +161,7 @@ fn hub() -> Hub {
             hub.files.insert((MODEL.to_owned(), name.to_owned()), bytes);
         }
     }
-    // What is not needed is not fetched.
+    // Unneeded files are not downloaded.
     hub.files.insert((MODEL.to_owned(), "README.md".to_owned()), b"# A model".to_vec());
     hub.files.insert((MODEL.to_owned(), "pytorch_model.bin".to_owned()), vec![0; 1000]);
     hub
@@ -192,42 +192,42 @@ fn refusal(line: &[&str], home: &Path, endpoint: &str) -> String {
 const GENERATE: [&str; 7] = ["generate", MODEL, "--ids", "1,2,3", "-n", "4", "--json"];
 
 #[test]
-fn a_model_is_fetched_by_its_name_and_then_there() {
+fn a_model_is_downloaded_once_by_name() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let folder = oracle().display().to_string();
     let expected = ids(&run(&["generate", &folder, "--ids", "1,2,3", "-n", "4", "--json"], home, "http://127.0.0.1:9"));
     let hub = hub();
     let size = hub.files[&(MODEL.to_owned(), "model.safetensors".to_owned())].len();
-    // The weights break off twice, and go on.
+    // The download of the weights is interrupted twice and resumes.
     hub.breaks.lock().unwrap().extend([size / 4, size / 3]);
     let server = Server::start(hub);
     let output = run(&GENERATE, home, &server.address);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("Fetching tiny/llama from http://127.0.0.1"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Downloading tiny/llama from http://127.0.0.1"), "{output:?}");
     assert_eq!(ids(&output), expected);
-    let asked = server.asked();
-    let from: Vec<usize> = asked
+    let requests = server.requests();
+    let from: Vec<usize> = requests
         .iter()
         .filter(|(path, range)| path.starts_with("/large/") && range.ends_with('-'))
         .map(|(_, range)| range.trim_end_matches('-').parse().unwrap())
         .collect();
-    assert_eq!(from, [0, size / 3, size / 3 + size / 4], "what came is not asked for again");
-    assert!(!asked.iter().any(|(path, _)| path.contains("README") || path.contains("pytorch")), "{asked:?}");
+    assert_eq!(from, [0, size / 3, size / 3 + size / 4], "received bytes must not be requested again");
+    assert!(!requests.iter().any(|(path, _)| path.contains("README") || path.contains("pytorch")), "{requests:?}");
     let trusted = server.hub.trusted.lock().unwrap().clone();
-    assert!(!trusted.is_empty() && trusted.iter().all(|host| host.starts_with("127.0.0.1:")), "who sees the token: {trusted:?}");
-    // The places of Hugging Face's own tools.
+    assert!(!trusted.is_empty() && trusted.iter().all(|host| host.starts_with("127.0.0.1:")), "hosts that received the token: {trusted:?}");
+    // Same layout as the Hugging Face tools.
     let snapshot = home.join("hub/models--tiny--llama/snapshots").join(COMMIT);
     assert_eq!(std::fs::read(snapshot.join("model.safetensors")).unwrap(), std::fs::read(oracle().join("model.safetensors")).unwrap());
     let output = run(&["model", "get", MODEL, "--json"], home, &server.address);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["path"], json!(snapshot));
-    assert_eq!(server.asked().len(), asked.len(), "what is there is not asked for");
+    assert_eq!(server.requests().len(), requests.len(), "cached files must not be requested");
     drop(server);
     assert_eq!(ids(&run(&GENERATE, home, "http://127.0.0.1:9")), expected, "without a network");
 }
 
 #[test]
-fn one_file_of_a_repository_and_what_is_not_there() {
+fn single_files_are_downloaded_and_missing_ones_reported() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let file = home.join("llama.gguf").display().to_string();
@@ -240,46 +240,46 @@ fn one_file_of_a_repository_and_what_is_not_there() {
     let at = server.address.as_str();
     let line = |model| ["generate", model, "--ids", "1,2,3", "-n", "4", "--json"];
     let expected = ids(&run(&line(&file), home, at));
-    // What a program left that was ended between the last byte and the file's name; it may be anything.
+    // Left over from a process that ended between the last byte and the rename; contents are arbitrary.
     let blobs = home.join("hub/models--tiny--files/blobs");
     std::fs::create_dir_all(&blobs).unwrap();
     let bytes = std::fs::read(&file).unwrap();
     std::fs::write(blobs.join(sha(&bytes)).with_extension("part"), vec![0; bytes.len()]).unwrap();
     let error = refusal(&line("tiny/files:llama-F32.gguf"), home, at);
-    assert!(error.contains("SHA-256") && error.contains("not kept"), "{error}");
+    assert!(error.contains("SHA-256") && error.contains("discarded"), "{error}");
     assert_eq!(ids(&run(&line("tiny/files:llama-F32.gguf"), home, at)), expected);
     for (model, says) in [
         ("tiny/files", "tiny/files:llama-F32.gguf"),
-        ("tiny/files:other.gguf", "no such model or file"),
-        ("tiny/nothing", "no model that can be run"),
-        ("tiny/none", "no such model or file"),
+        ("tiny/files:other.gguf", "model or file not found"),
+        ("tiny/nothing", "unsupported repository"),
+        ("tiny/none", "model or file not found"),
         ("locked/model", "HF_TOKEN"),
-        ("circle/model:model.gguf", "in circles"),
-        ("no-such-file.gguf", "there is no such file or folder"),
+        ("circle/model:model.gguf", "too many redirects"),
+        ("no-such-file.gguf", "file or directory not found"),
     ] {
         let error = refusal(&["model", "info", model], home, at);
         assert!(error.contains(says), "{model}: {error}");
     }
     drop(server);
     let error = refusal(&["chat", "tiny/other"], home, "http://127.0.0.1:9");
-    assert!(error.contains("cannot be reached") && error.contains("name a .gguf file"), "{error}");
+    assert!(error.contains("cannot reach") && error.contains("pass a .gguf file"), "{error}");
 }
 
 #[test]
-fn names_that_a_server_gives_stay_in_the_cache() {
-    for mark in ["../../../escaped", "/tmp/escaped", ".."] {
+fn file_names_from_the_server_stay_inside_the_cache() {
+    for etag in ["../../../escaped", "/tmp/escaped", ".."] {
         let home = tempfile::tempdir().unwrap();
-        let hub = Hub { mark: Some(mark.to_owned()), ..hub() };
+        let hub = Hub { etag: Some(etag.to_owned()), ..hub() };
         let server = Server::start(hub);
         let error = refusal(&GENERATE, home.path(), &server.address);
-        assert!(error.contains("that can be used"), "{error}");
-        assert!(!home.path().join("hub/models--tiny--llama/blobs").exists(), "nothing is written");
+        assert!(error.contains("invalid metadata"), "{error}");
+        assert!(!home.path().join("hub/models--tiny--llama/blobs").exists(), "nothing may be written");
     }
 }
 
 const SHARDS: [&str; 2] = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
 
-/// The weights in two files, and the index that says which tensor is in which.
+/// The weights in two shards, and their index.
 fn sharded() -> Hub {
     let mut hub = hub();
     let mut put = |name: &str, bytes: Vec<u8>| hub.files.insert((MODEL.to_owned(), name.to_owned()), bytes);
@@ -299,40 +299,41 @@ fn sharded() -> Hub {
         put(name, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat());
     }
     put("model.safetensors.index.json", json!({ "metadata": {}, "weight_map": places }).to_string().into_bytes());
-    // An index is asked first, and what it does not name is not fetched.
+    // Files not listed in the index are not downloaded.
     put("other.safetensors", vec![0; 1000]);
     hub
 }
 
-/// The large files that were asked for, each once.
-fn large(asked: &[(String, String)]) -> Vec<String> {
-    let mut names: Vec<String> = asked.iter().filter_map(|(path, _)| Some(path.strip_prefix("/large/tiny/llama/")?.to_owned())).collect();
+/// Returns the large files requested, without duplicates.
+fn large(requests: &[(String, String)]) -> Vec<String> {
+    let mut names: Vec<String> =
+        requests.iter().filter_map(|(path, _)| Some(path.strip_prefix("/large/tiny/llama/")?.to_owned())).collect();
     names.sort();
     names.dedup();
     names
 }
 
 #[test]
-fn weights_in_several_files_are_fetched_by_their_index() {
+fn sharded_weights_are_downloaded_by_their_index() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let folder = oracle().display().to_string();
     let expected = ids(&run(&["generate", &folder, "--ids", "1,2,3", "-n", "4", "--json"], home, "http://127.0.0.1:9"));
     let server = Server::start(sharded());
     assert_eq!(ids(&run(&GENERATE, home, &server.address)), expected);
-    let asked = server.asked();
-    assert_eq!(large(&asked), SHARDS);
-    // One file is gone: only that one is fetched again.
+    let requests = server.requests();
+    assert_eq!(large(&requests), SHARDS);
+    // One file is deleted: only that one is downloaded again.
     let lost = home.join("hub/models--tiny--llama/snapshots").join(COMMIT).join(SHARDS[1]);
     std::fs::remove_file(std::fs::canonicalize(&lost).unwrap()).unwrap();
     assert_eq!(ids(&run(&GENERATE, home, &server.address)), expected);
-    assert_eq!(large(&server.asked()[asked.len()..]), SHARDS[1..]);
+    assert_eq!(large(&server.requests()[requests.len()..]), SHARDS[1..]);
     drop(server);
     assert_eq!(ids(&run(&GENERATE, home, "http://127.0.0.1:9")), expected, "without a network");
 }
 
 #[test]
-fn an_index_names_files_beside_it() {
+fn an_index_cannot_name_files_outside_its_directory() {
     for name in ["../escaped.safetensors", "/tmp/escaped.safetensors", "model.bin"] {
         let home = tempfile::tempdir().unwrap();
         let mut hub = sharded();
@@ -341,6 +342,6 @@ fn an_index_names_files_beside_it() {
         let server = Server::start(hub);
         let error = refusal(&GENERATE, home.path(), &server.address);
         assert!(error.contains("model.safetensors.index.json") && error.contains(name), "{error}");
-        assert_eq!(large(&server.asked()), Vec::<String>::new(), "{name}");
+        assert_eq!(large(&server.requests()), Vec::<String>::new(), "{name}");
     }
 }

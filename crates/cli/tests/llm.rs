@@ -1,5 +1,4 @@
-//! The commands for language models, as a user meets them: known answers of tiny models, clear messages and exit codes, a chat through a
-//! pipe.
+//! End-to-end tests of the language model commands: reference outputs of tiny models, messages and exit codes, chat through a pipe.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -13,27 +12,27 @@ fn root() -> PathBuf {
     std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from)
 }
 
-/// A tiny model of a family; see crates/llm/tests/oracles/README.md.
+/// Path of the tiny model of a family; see crates/llm/tests/oracles/README.md.
 fn oracle(family: &str) -> String {
     root().join("crates/llm/tests/oracles").join(family).display().to_string()
 }
 
-/// What a tiny model is known to give: words of four bytes.
+/// Returns a reference tensor of a tiny model as 4-byte words.
 fn expected(family: &str, name: &str) -> Vec<[u8; 4]> {
     let file = warpwave_weights::Safetensors::open(Path::new(&oracle(family)).join("expected.safetensors")).unwrap();
     file.tensor(name).unwrap().bytes.as_chunks::<4>().0.to_vec()
 }
 
-/// The ids that greedy decoding is known to give: twelve of a prompt, and sixteen behind it.
+/// Returns the reference token ids of greedy decoding: a prompt of 12, then 16 generated.
 fn greedy(family: &str) -> Vec<u32> {
     expected(family, "greedy").into_iter().map(u32::from_le_bytes).collect()
 }
 
-/// A piece of the talker's vocabulary, with a space before it as SentencePiece has it.
+/// Token ` yes` of the chat model, with a leading space as in SentencePiece.
 const YES: &str = "260";
 
-/// A tiny model that can talk: one of the oracles with a vocabulary of bytes and ` yes`, and a template that refuses what says `forbidden`.
-fn talker() -> tempfile::TempDir {
+/// A tiny chat model: an oracle with a vocabulary of bytes and ` yes`, and a template that rejects messages with `forbidden`.
+fn chat_model() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in ["config.json", "model.safetensors"] {
         std::fs::copy(Path::new(&oracle("llama3")).join(name), folder.path().join(name)).unwrap();
@@ -42,7 +41,7 @@ fn talker() -> tempfile::TempDir {
     let bytes = (0..256).map(|byte| format!("<0x{byte:02X}>"));
     let pieces = marks.into_iter().chain(bytes).chain(["\u{2581}".to_owned(), "\u{2581}yes".to_owned()]);
     let mut vocabulary: serde_json::Map<String, Value> = pieces.enumerate().map(|(id, piece)| (piece, id.into())).collect();
-    // One that the model does not know: a step fails.
+    // Out of range for the model: the step fails.
     vocabulary.insert("\u{a7}".to_owned(), 400.into());
     let special = |id: u32, piece: &str| {
         let no = false;
@@ -91,10 +90,10 @@ fn command(line: &[&str], cache: &Path) -> Command {
     command
 }
 
-/// The same, fed with lines.
+/// Runs it with standard input.
 fn program(line: &[&str], input: impl AsRef<[u8]>, cache: &Path) -> Output {
     let mut child = command(line, cache).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // A program that has seen enough closes its end.
+    // The program may exit before reading everything.
     let _ = child.stdin.take().unwrap().write_all(input.as_ref());
     child.wait_with_output().unwrap()
 }
@@ -103,13 +102,13 @@ fn real_model() -> Option<String> {
     let file = std::env::var("WARPWAVE_TEST_MODEL").ok();
     if file.is_none() {
         assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "WARPWAVE_TEST_MODEL is not set");
-        eprintln!("skipped: WARPWAVE_TEST_MODEL names no file");
+        eprintln!("skipped: WARPWAVE_TEST_MODEL is not set");
     }
     file
 }
 
 #[test]
-fn generate_goes_on_with_ids_as_known_for_every_family() {
+fn generate_matches_the_reference_for_every_family() {
     for family in ["gemma2", "gemma3", "llama3", "mistral", "phi3", "qwen2", "qwen3"] {
         let known = greedy(family);
         let (prompt, answer) = known.split_at(12);
@@ -124,28 +123,28 @@ fn generate_goes_on_with_ids_as_known_for_every_family() {
 }
 
 #[test]
-fn devices_in_a_list_share_a_model() {
+fn a_device_list_runs_tensor_parallel() {
     let known = greedy("llama3");
     let (model, ids) = (oracle("llama3"), joined(&known[..12], ","));
     let line = |device| ["generate", &model, "--device", device, "--ids", &ids, "-n", "16", "--ignore-eos", "--json"];
     let value = run_json(&line("cpu, cpu"));
     assert_eq!((&value["ids"], &value["device"]), (&json!(known[12..]), &json!("cpu,cpu")));
-    for (device, code, says) in [("cpu,", 2, "no device"), ("cpu,cpu,cpu,cpu,cpu", 1, "5 devices cannot share 4 heads")] {
+    for (device, code, says) in [("cpu,", 2, "unknown device"), ("cpu,cpu,cpu,cpu,cpu", 1, "5 devices cannot share 4 heads")] {
         let (found, out, err) = run(&line(device));
         assert!(found == code && out.is_empty() && err.contains(says), "{device}: {found}, {err}");
     }
     let empty = tempfile::tempdir().unwrap();
     let twice = program(&line("vgpu:gfx90a,vgpu:gfx90a"), "", empty.path());
     let err = String::from_utf8_lossy(&twice.stderr);
-    assert!(twice.status.code() == Some(2) && err.contains("vgpu:gfx90a is named twice"), "{err}");
+    assert!(twice.status.code() == Some(2) && err.contains("duplicate device vgpu:gfx90a"), "{err}");
     let (code, _, err) = run(&["bench", "llm", &model, "--device", "cpu,cpu", "--peer", "llama.cpp"]);
-    assert!(code == 2 && err.contains("one device"), "{err}");
+    assert!(code == 2 && err.contains("single device"), "{err}");
     let (code, _, err) = run(&["generate", &model, "--device", "cpu,cpu", "--ids", "1", "--context", "4000000000"]);
-    assert!(code == 1 && err.contains("does not fit on 2 devices") && err.matches("together").count() >= 2, "{err}");
+    assert!(code == 1 && err.contains("does not fit into the memory of 2 devices") && err.matches("total").count() >= 2, "{err}");
 }
 
 #[test]
-fn json_has_ids_probabilities_and_timings() {
+fn json_has_ids_logprobs_and_timings() {
     let known = greedy("llama3");
     let (model, ids) = (oracle("llama3"), joined(&known[..12], ","));
     let line =
@@ -153,7 +152,7 @@ fn json_has_ids_probabilities_and_timings() {
     let value = run_json(&line);
     assert_eq!(value["prompt_ids"], json!(known[..12]));
     assert_eq!(value["ids"], json!(known[12..17]));
-    assert_eq!(value["ended"], "length");
+    assert_eq!(value["finish_reason"], "length");
     assert_eq!(value["device"], "cpu");
     assert_eq!(value["text"], Value::Null);
     let timings = &value["timings"];
@@ -162,7 +161,7 @@ fn json_has_ids_probabilities_and_timings() {
     let logs = value["logprobs"].as_array().unwrap();
     assert_eq!(logs.len(), 5);
     for (log, id) in logs.iter().zip(&known[12..]) {
-        // Greedy: the token is the likeliest, and probabilities fall.
+        // Greedy: the token is the most likely one, and probabilities are sorted.
         assert_eq!(log["top"][0]["id"], json!(id));
         assert_eq!(log["top"][0]["logprob"], log["logprob"]);
         let top: Vec<f64> = log["top"].as_array().unwrap().iter().map(|one| one["logprob"].as_f64().unwrap()).collect();
@@ -171,7 +170,7 @@ fn json_has_ids_probabilities_and_timings() {
 }
 
 #[test]
-fn json_has_the_probabilities_of_tokens_without_being_asked() {
+fn json_always_has_the_logprobs_of_generated_tokens() {
     let known = greedy("llama3");
     let (model, ids) = (oracle("llama3"), joined(&known[..12], ","));
     let line = ["generate", &model, "--device", "cpu", "--ids", &ids, "-n", "2", "--ignore-eos", "--json", "--logprobs", "1"];
@@ -186,10 +185,10 @@ fn json_has_the_probabilities_of_tokens_without_being_asked() {
 }
 
 #[test]
-fn the_context_is_of_prompt_and_answer_together() {
+fn the_context_counts_prompt_and_output() {
     let known = greedy("llama3");
     let (model, ids) = (oracle("llama3"), joined(&known[..12], ","));
-    // 13 is no whole block, and 16 is one.
+    // 13 is not a multiple of the KV block size, 16 is.
     for (context, tokens, made, ended) in [
         ("16", "16", 4, "context"),
         ("16", "4", 4, "length"),
@@ -199,35 +198,35 @@ fn the_context_is_of_prompt_and_answer_together() {
     ] {
         let line = ["generate", &model, "--device", "cpu", "--ids", &ids, "--context", context, "-n", tokens, "--ignore-eos", "--json"];
         let value = run_json(&line);
-        assert_eq!((&value["ids"], &value["ended"]), (&json!(known[12..12 + made]), &json!(ended)), "{context}, {tokens}");
+        assert_eq!((&value["ids"], &value["finish_reason"]), (&json!(known[12..12 + made]), &json!(ended)), "{context}, {tokens}");
     }
 }
 
 #[test]
-fn a_text_ends_where_the_model_ends_it_unless_that_is_ignored() {
+fn generation_stops_at_eos_unless_ignored() {
     let model = oracle("llama3");
     let line = ["generate", &model, "--device", "cpu", "--ids", "5,6", "-n", "3", "--json", "--logit-bias", "2=1000", "--ignore-eos"];
     let ignored = run_json(&line);
-    assert_eq!((&ignored["ids"], &ignored["ended"]), (&json!([2, 2, 2]), &json!("length")));
+    assert_eq!((&ignored["ids"], &ignored["finish_reason"]), (&json!([2, 2, 2]), &json!("length")));
     let ended = run_json(&line[..line.len() - 1]);
-    assert_eq!((&ended["ids"], &ended["ended"]), (&json!([]), &json!("eos")));
+    assert_eq!((&ended["ids"], &ended["finish_reason"]), (&json!([]), &json!("eos")));
 }
 
 #[test]
-fn a_text_ends_before_a_stop_string() {
-    let folder = talker();
+fn generation_stops_before_a_stop_string() {
+    let folder = chat_model();
     let model = folder.path().display().to_string();
     let bias = format!("{YES}=1000");
     let line = ["generate", &model, "--device", "cpu", "-p", "so", "-n", "5", "--json", "--logit-bias", &bias, "--stop", "s y"];
     let value = run_json(&line);
-    assert_eq!((&value["text"], &value["ended"]), (&json!(" ye"), &json!("stop")));
+    assert_eq!((&value["text"], &value["finish_reason"]), (&json!(" ye"), &json!("stop")));
     let value = run_json(&line[..line.len() - 2]);
-    assert_eq!((&value["text"], &value["ended"]), (&json!(" yes".repeat(5)), &json!("length")));
+    assert_eq!((&value["text"], &value["finish_reason"]), (&json!(" yes".repeat(5)), &json!("length")));
 }
 
-/// Each option by what it alone does: two that were exchanged would be seen.
+/// Checks the effect of each option separately, so that swapped options are detected.
 #[test]
-fn options_of_picking_do_what_they_are_named_for() {
+fn sampling_options_have_their_documented_effect() {
     let model = oracle("llama3");
     let first = |prompt: &[u32], more: &[&str]| {
         let ids = joined(prompt, ",");
@@ -247,7 +246,7 @@ fn options_of_picking_do_what_they_are_named_for() {
         let value = first(prompt, &[&["-n", "16", "--seed", "3"], hot, more].concat());
         assert_eq!(value["ids"] == json!(answer), is_greedy, "{more:?}: {value}");
     }
-    // The first row's 40 ids, of which one is there twice, and the logits behind the last.
+    // The 40 ids of the first row, one of them repeated, and the logits of the last position.
     let text: Vec<u32> = expected("llama3", "input_ids")[..40].iter().map(|id| u32::from_le_bytes(*id)).collect();
     let logits: Vec<f64> = expected("llama3", "logits")[39 * 320..40 * 320].iter().map(|x| f32::from_le_bytes(*x).into()).collect();
     let all = 40;
@@ -259,19 +258,19 @@ fn options_of_picking_do_what_they_are_named_for() {
         (&["--frequency-penalty", "0.75", "--repeat-last-n", "5"], 1.0, 0.0, 0.75, 5),
         (&["--repeat-penalty", "1.5", "--repeat-last-n", "0"], 1.0, 0.0, 0.0, all),
     ] {
-        let penalised: Vec<f64> = (0..320)
+        let penalized: Vec<f64> = (0..320)
             .map(|id| match (text[all - window..].iter().filter(|other| **other == id).count(), logits[id as usize]) {
                 (0, x) => x,
                 (count, x) => (if x > 0.0 { x / repeat } else { x * repeat }) - presence - frequency * count as f64,
             })
             .collect();
-        let sum: f64 = penalised.iter().map(|x| x.exp()).sum();
+        let sum: f64 = penalized.iter().map(|x| x.exp()).sum();
         let value = first(&text, &[&["-n", "1", "--logprobs", "320"], more].concat());
         let top = value["logprobs"][0]["top"].as_array().unwrap();
         assert_eq!(top.len(), 320);
         for one in top {
             let (id, found) = (one["id"].as_u64().unwrap() as usize, one["logprob"].as_f64().unwrap());
-            assert!((found - (penalised[id] - sum.ln())).abs() < 1e-3, "{more:?}: {found} for {id}, not {}", penalised[id] - sum.ln());
+            assert!((found - (penalized[id] - sum.ln())).abs() < 1e-3, "{more:?}: {found} for {id}, not {}", penalized[id] - sum.ln());
         }
     }
 }
@@ -306,7 +305,7 @@ fn a_bias_moves_the_answer_and_a_seed_repeats_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_exit_code_2_and_what_fails_is_1() {
+fn usage_errors_exit_with_2_and_failures_with_1() {
     let model = oracle("llama3");
     let with = |more: &[&str]| {
         let line: Vec<&str> = ["generate", &model, "--device", "cpu"].into_iter().chain(more.iter().copied()).collect();
@@ -322,14 +321,14 @@ fn what_makes_no_sense_is_exit_code_2_and_what_fails_is_1() {
         (&["--ids", "1", "--top-p", "1.5"], 2, "from 0 to 1"),
         (&["--ids", "1", "--logit-bias", "5"], 2, "42=-1.5"),
         (&["--ids", "1", "--threads", "0"], 2, "threads"),
-        (&["--ids", "1", "--device", "cuda:9"], 2, "no device"),
+        (&["--ids", "1", "--device", "cuda:9"], 2, "unknown device"),
         (&["--ids", "1", "--logprobs", "2"], 2, "--json"),
         (&["--ids", "1", "--logit-bias", "320=5"], 2, "--logit-bias 320=5: there is no token 320: the vocabulary has 320"),
         (&["--ids", "320"], 2, "the vocabulary has 320"),
         (&["--ids", "1,2,3", "--context", "3"], 1, "--context"),
         (&["-p", "text"], 1, "tokenizer"),
     ] {
-        // The device comes again: clap refuses it twice.
+        // --device cannot be given twice.
         let (found, out, err) = match more.contains(&"--device") {
             true => run(&[&["generate", &model][..], more].concat()),
             false => with(more),
@@ -341,18 +340,18 @@ fn what_makes_no_sense_is_exit_code_2_and_what_fails_is_1() {
     assert!(code == 1 && err.contains("/no/such/model.gguf"), "{err}");
 }
 
-/// A device that is not there is only missed when the weights are loaded.
+/// The device does not exist, which is only detected when the weights are loaded.
 #[test]
-fn a_prompt_is_refused_before_the_weights_are_loaded() {
-    let folder = talker();
+fn invalid_prompts_are_rejected_before_loading_the_weights() {
+    let folder = chat_model();
     let model = folder.path().display().to_string();
     let line = |more: &[&str]| run(&[&["generate", &model, "--device", "cuda:9"], more].concat());
     for (more, code, says) in [
-        (&["-p", ""][..], 2, "the prompt has no tokens"),
-        (&["-p", "too long", "--context", "4"], 1, "the prompt has 8 tokens, and the context is 4"),
+        (&["-p", ""][..], 2, "the prompt is empty"),
+        (&["-p", "too long", "--context", "4"], 1, "the prompt has 8 tokens, the context 4"),
         (&["--ids", "1,400"], 2, "there is no token 400"),
         (&["-p", "x", "--logit-bias", "400=1"], 2, "there is no token 400"),
-        (&["-p", "x"], 2, "no device"),
+        (&["-p", "x"], 2, "unknown device"),
     ] {
         let (found, _, err) = line(more);
         assert!(found == code && err.contains(says), "{more:?}: {found}, {err}");
@@ -362,7 +361,7 @@ fn a_prompt_is_refused_before_the_weights_are_loaded() {
     assert_eq!(chat_refusal(&folder, "something forbidden"), "warpwave: the chat template refuses these messages: it is forbidden\n");
 }
 
-/// What `generate --chat` says to a message that it cannot answer, before the weights are loaded.
+/// Returns the error of `generate --chat` for a message that fails before the weights are loaded.
 fn chat_refusal(model: &tempfile::TempDir, message: &str) -> String {
     let line = ["generate", model.path().to_str().unwrap(), "--device", "cuda:9", "--chat", "-p", message];
     let output = program(&line, "", model.path());
@@ -370,12 +369,12 @@ fn chat_refusal(model: &tempfile::TempDir, message: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// No number of steps bounds what these hold or how long they take; the program outlives them and says what was too much.
+/// A step limit does not bound the memory or time of these templates; the program survives and reports the limit.
 #[test]
-fn templates_that_take_all_memory_or_time_are_stopped() {
-    let model = talker();
+fn templates_that_exceed_memory_or_time_limits_are_stopped() {
+    let model = chat_model();
     let grow = |step: &str| format!("{{% set ns = namespace(x='xy', a=[], b=[]) %}}{{% for i in range(60) %}}{step}{{% endfor %}}");
-    let (memory, time) = ("more memory than it is given: 2.0 GiB", "computes for more than 10 seconds");
+    let (memory, time) = ("exceeded the memory limit of 2.0 GiB", "exceeded the CPU time limit of 10 s");
     for (template, says) in [
         (grow("{% set ns.x = ns.x + ns.x %}"), memory),
         (grow("{% set ns.x = ns.x ~ ns.x %}"), memory),
@@ -386,16 +385,16 @@ fn templates_that_take_all_memory_or_time_are_stopped() {
         let config = json!({ "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": false, "chat_template": template });
         std::fs::write(model.path().join("tokenizer_config.json"), config.to_string()).unwrap();
         let start = Instant::now();
-        let said = chat_refusal(&model, "Hi");
-        assert!(said.contains(says), "{template}: {said}");
+        let error = chat_refusal(&model, "Hi");
+        assert!(error.contains(says), "{template}: {error}");
         assert!(start.elapsed() < Duration::from_secs(120), "{template}: {:?}", start.elapsed());
     }
 }
 
-/// A standard output that takes nothing, for a reason.
-struct Closed(std::io::ErrorKind);
+/// A standard output that fails with an error kind.
+struct FailingOutput(std::io::ErrorKind);
 
-impl Write for Closed {
+impl Write for FailingOutput {
     fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
         Err(self.0.into())
     }
@@ -406,7 +405,7 @@ impl Write for Closed {
 }
 
 #[test]
-fn a_reader_that_has_enough_ends_a_command_quietly() {
+fn a_closed_pipe_ends_a_command_quietly() {
     let model = oracle("llama3");
     for line in [
         &["generate", &model, "--device", "cpu", "--ids", "5"][..],
@@ -419,18 +418,18 @@ fn a_reader_that_has_enough_ends_a_command_quietly() {
         let with = |reason| {
             let mut err = Vec::new();
             let args = std::iter::once("warpwave").chain(line.iter().copied()).map(OsString::from);
-            let code = warpwave_cli::main(args, warpwave::gpu::Gpus::default, &mut Closed(reason), &mut err);
+            let code = warpwave_cli::main(args, warpwave::gpu::Gpus::default, &mut FailingOutput(reason), &mut err);
             (code, String::from_utf8(err).unwrap())
         };
         let (code, err) = with(std::io::ErrorKind::BrokenPipe);
         assert!(code == 0 && !err.contains("pipe"), "{line:?}: {code}, {err}");
-        // A full disk is another matter.
+        // A full disk is an error.
         if line != ["--help"] {
             let (code, err) = with(std::io::ErrorKind::StorageFull);
             assert!(code == 1 && err.contains("no storage space"), "{line:?}: {code}, {err}");
         }
     }
-    // The real program, whose reader leaves within a text that would go on for long.
+    // The real program, whose reader closes the pipe during a long generation.
     let cache = tempfile::tempdir().unwrap();
     let line = ["generate", &oracle("qwen2"), "--device", "cpu", "--ids", "5,6", "-n", "200000", "--context", "200100", "--ignore-eos"];
     let mut child = command(&line, cache.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -441,7 +440,7 @@ fn a_reader_that_has_enough_ends_a_command_quietly() {
 }
 
 #[test]
-fn without_a_model_the_one_command_that_gets_it_is_said() {
+fn without_a_model_the_download_command_is_suggested() {
     let empty = tempfile::tempdir().unwrap();
     for line in [&["generate", "-p", "x"][..], &["chat"], &["model", "info"], &["bench", "llm"]] {
         let output = program(line, "", empty.path());
@@ -452,17 +451,17 @@ fn without_a_model_the_one_command_that_gets_it_is_said() {
 }
 
 #[test]
-fn a_model_that_does_not_fit_is_refused_with_the_arithmetic() {
+fn a_model_that_does_not_fit_is_rejected_with_a_breakdown() {
     let model = oracle("llama3");
-    // Keys and values of some hundred bytes a token: terabytes.
+    // A KV cache of some hundred bytes per token: terabytes.
     let (code, out, err) = run(&["generate", &model, "--device", "cpu", "--ids", "1", "--context", "4000000000"]);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
-    assert!(err.contains("does not fit") && err.contains("keys and values") && err.contains("4000000000 tokens x"), "{err}");
+    assert!(err.contains("does not fit") && err.contains("KV cache") && err.contains("4000000000 tokens x"), "{err}");
     assert!(err.contains("It would fit with --context"), "{err}");
 }
 
 #[test]
-fn info_and_convert_tell_the_same_of_folder_and_file() {
+fn info_and_convert_agree_on_directory_and_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model.gguf").display().to_string();
     for family in ["llama3", "gemma3", "phi3"] {
@@ -482,7 +481,7 @@ fn info_and_convert_tell_the_same_of_folder_and_file() {
         assert_eq!(number("kv"), 128 * number("kv_per_token"));
         let of = |key: &str| of_file[key].as_u64().unwrap();
         assert_eq!(number("kv_per_token"), 2 * of("layers") * of("kv_heads") * of("head_dim") * 4);
-        assert_eq!(number("weights"), 4 * of("parameters"), "all of it is f32");
+        assert_eq!(number("weights"), 4 * of("parameters"), "all weights are f32");
         assert_eq!(number("total"), number("weights") + number("kv") + number("activations") + number("scratch"));
         let known = greedy(family);
         let line = ["generate", &file, "--device", "cpu", "--ids", &joined(&known[..12], ","), "-n", "16", "--ignore-eos", "--json"];
@@ -490,11 +489,11 @@ fn info_and_convert_tell_the_same_of_folder_and_file() {
     }
     // As text, and refusals.
     let (code, out, _) = run(&["model", "info", &file]);
-    assert!(code == 0 && out.contains("family phi3") && out.contains("together") && out.contains("fits"), "{out}");
+    assert!(code == 0 && out.contains("family phi3") && out.contains("total") && out.contains("fits"), "{out}");
     let (code, _, err) = run(&["model", "convert", &oracle("llama3"), &file]);
     assert!(code == 2 && err.contains("--force"), "{err}");
     let (code, _, err) = run(&["model", "convert", &file, &file, "--force"]);
-    assert!(code == 2 && err.contains("is read"), "{err}");
+    assert!(code == 2 && err.contains("is also the input file"), "{err}");
     let (code, _, err) = run(&["model", "convert", &oracle("llama3"), "model.bin"]);
     assert!(code == 2 && err.contains(".gguf"), "{err}");
     std::fs::write(&file, b"GGUF, but not really").unwrap();
@@ -503,7 +502,7 @@ fn info_and_convert_tell_the_same_of_folder_and_file() {
 }
 
 #[test]
-fn bench_gives_both_rates() {
+fn bench_llm_reports_prefill_and_decode() {
     let value =
         run_json(&["bench", "llm", &oracle("llama3"), "--device", "cpu", "--prompt", "20", "--tokens", "6", "--rounds", "2", "--json"]);
     let rows = value["rows"].as_array().unwrap();
@@ -514,7 +513,7 @@ fn bench_gives_both_rates() {
 }
 
 #[test]
-fn ctrl_c_ends_the_text_and_not_with_a_failure() {
+fn ctrl_c_stops_generation_with_exit_code_0() {
     let cache = tempfile::tempdir().unwrap();
     let line = ["generate", &oracle("qwen2"), "--device", "cpu", "--ids", "5,6", "-n", "200000", "--context", "200100", "--ignore-eos"];
     let mut child = command(&line, cache.path()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -533,14 +532,14 @@ fn a_real_model_knows_the_capital_of_france() {
     let Some(model) = real_model() else { return };
     let value = run_json(&["generate", &model, "--device", "cpu", "-p", "The capital of France is", "-n", "4", "--json", "--stop", "."]);
     let text = value["text"].as_str().unwrap();
-    assert!(text.starts_with(" Paris") && !text.contains('.') && value["ended"] == "stop", "{value}");
+    assert!(text.starts_with(" Paris") && !text.contains('.') && value["finish_reason"] == "stop", "{value}");
     let cache = tempfile::tempdir().unwrap();
     let output = program(&["generate", &model, "--device", "cpu", "-p", "-", "-n", "1"], "The capital of France is\n", cache.path());
     assert_eq!(String::from_utf8_lossy(&output.stdout), " Paris\n");
 }
 
 #[test]
-fn a_chat_goes_through_a_pipe_and_keeps_what_was_said() {
+fn chat_works_through_a_pipe_and_saves_the_conversation() {
     let Some(model) = real_model() else { return };
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("chat.json");
@@ -558,13 +557,13 @@ fn a_chat_goes_through_a_pipe_and_keeps_what_was_said() {
     assert!(out.starts_with(messages[2]["content"].as_str().unwrap()), "{out}: {messages}");
     let empty: Value = serde_json::from_str(&std::fs::read_to_string(format!("{}.empty", saved.display())).unwrap()).unwrap();
     assert_eq!(empty.as_array().unwrap().len(), 1, "{empty}");
-    assert!(err.contains("There is no command /nonsense"), "{err}");
-    // The second answer's prompt has the whole conversation; what went through the model before does not go again.
+    assert!(err.contains("Unknown command /nonsense"), "{err}");
+    // The second prompt has the whole conversation, but the cached prefix is not computed again.
     let fed: Vec<usize> = err.lines().filter_map(|line| line.strip_prefix('[')?.split_once(" prompt tokens")?.0.parse().ok()).collect();
     assert!(fed.len() == 2 && fed[1] < 20 && fed[1] < fed[0], "{fed:?}: {err}");
 }
 
-/// What was said in a conversation of the talker, and what the program answered.
+/// Runs a conversation with the chat model; returns its messages and the output of the program.
 fn talk(model: &tempfile::TempDir, more: &[&str], lines: &[u8]) -> (Vec<String>, Output) {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("chat.json");
@@ -573,39 +572,39 @@ fn talk(model: &tempfile::TempDir, more: &[&str], lines: &[u8]) -> (Vec<String>,
     let input = [lines, format!("/save {}\n", saved.display()).as_bytes()].concat();
     let output = program(&line, input, folder.path());
     assert!(saved.exists(), "{output:?}");
-    (said(&saved), output)
+    (saved_messages(&saved), output)
 }
 
-/// The texts of a conversation that was saved.
-fn said(saved: &Path) -> Vec<String> {
+/// Returns the contents of a saved conversation.
+fn saved_messages(saved: &Path) -> Vec<String> {
     let messages: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
     messages.iter().map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn a_chat_goes_on_behind_a_message_that_cannot_be_answered() {
-    let model = talker();
+fn chat_continues_after_a_failed_message() {
+    let model = chat_model();
     let bias = format!("{YES}=1000");
     let more = ["--logit-bias", &bias, "-n", "2", "--context", "100"];
-    // Nothing is refused.
+    // Without failures.
     let (messages, output) = talk(&model, &more, b"one\ntwo\n");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    // A space before the first word is neither shown nor kept.
+    // A space before the first word is neither printed nor saved.
     assert_eq!(output.stdout, b"yes yes\nyes yes\n", "{output:?}");
     assert_eq!(messages, ["one", "yes yes", "two", "yes yes"]);
     let long = format!("{}\n", "long ".repeat(30));
     for (line, says) in [
-        (&b"\xff\xfe what\n"[..], "not UTF-8"),
+        (&b"\xff\xfe what\n"[..], "not valid UTF-8"),
         (b"a forbidden one\n", "it is forbidden"),
         ("a \u{a7}\n".as_bytes(), "there is no token 400"),
-        (long.as_bytes(), "and the context 100"),
+        (long.as_bytes(), "the context 100"),
     ] {
         let (messages, output) = talk(&model, &more, &[b"one\n", line, b"two\n"].concat());
         let err = String::from_utf8_lossy(&output.stderr);
         assert_eq!(messages, ["one", "yes yes", "two", "yes yes"], "{says}");
         assert_eq!(output.stdout, b"yes yes\nyes yes\n", "{says}");
-        assert!(output.status.code() == Some(1) && err.contains(says) && err.contains("not answered: 1"), "{says}: {output:?}");
-        // The end that a command makes is the same.
+        assert!(output.status.code() == Some(1) && err.contains(says) && err.contains("1 messages failed"), "{says}: {output:?}");
+        // Ending with /quit gives the same exit code.
         let quit = [&["chat", model.path().to_str().unwrap(), "--device", "cpu"], &more[..]].concat();
         let output = program(&quit, [line, b"/quit\n"].concat(), model.path());
         assert_eq!(output.status.code(), Some(1), "{says}");
@@ -613,23 +612,23 @@ fn a_chat_goes_on_behind_a_message_that_cannot_be_answered() {
 }
 
 #[test]
-fn a_chat_s_answer_ends_with_the_context() {
-    let model = talker();
+fn a_chat_answer_stops_at_the_context_limit() {
+    let model = chat_model();
     let bias = format!("{YES}=1000");
     // u:hi;a: are seven tokens.
     let (messages, output) = talk(&model, &["--logit-bias", &bias, "--context", "10"], b"hi\n");
     assert_eq!(messages, ["hi", "yes yes yes"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("the context of 10 tokens is full"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("context full (10 tokens)"), "{output:?}");
 }
 
 #[test]
-fn the_same_question_has_another_answer_unless_a_seed_is_given() {
-    let model = talker();
+fn repeated_questions_get_different_answers_without_a_seed() {
+    let model = chat_model();
     let answers = |more: &[&str]| {
         let first = model.path().join("first.json");
         let line = [&["--temperature", "2", "-n", "30", "--logit-bias", "2=-1000"], more].concat();
         let (second, _) = talk(&model, &line, format!("why?\n/save {}\n/reset\nwhy?\n", first.display()).as_bytes());
-        [said(&first), second]
+        [saved_messages(&first), second]
     };
     let [first, second] = answers(&["--seed", "7"]);
     assert_eq!(first, second);

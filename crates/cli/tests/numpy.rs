@@ -1,7 +1,6 @@
-//! Our `.npy` files against NumPy's own.
+//! Compares our `.npy` files with NumPy's.
 //!
-//! Needs `python3` with NumPy. Without it the tests say so and pass, unless `WARPWAVE_REQUIRE_ALL=1` asks that nothing be
-//! skipped.
+//! Needs `python3` with NumPy. Without it the tests are skipped, or fail if `WARPWAVE_REQUIRE_ALL=1`.
 
 use std::{env, path::Path, process::Command};
 use warpwave_cli::{array::Array, dtype::DType, npy};
@@ -15,13 +14,13 @@ fn numpy_is_missing() -> bool {
     !found
 }
 
-/// Runs a script with the directory as its only argument.
+/// Runs a script with the directory as argument.
 fn python(script: &str, directory: &Path) {
     let output = Command::new("python3").args(["-c", script]).arg(directory).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Small enough that every type's file can be compared byte for byte; the long ones cross NumPy's header padding.
+/// Shapes small enough to compare files byte for byte; the long ones cross NumPy's header padding.
 fn shapes() -> Vec<Vec<usize>> {
     let mut shapes = vec![vec![], vec![0], vec![5], vec![2, 3], vec![3, 0, 2], vec![123456], vec![1, 4, 1, 2]];
     shapes.extend((5..=64).map(|dimensions| vec![1; dimensions]));
@@ -30,13 +29,13 @@ fn shapes() -> Vec<Vec<usize>> {
 
 fn sample(dtype: DType, shape: &[usize]) -> Array {
     let count = shape.iter().product::<usize>();
-    // 0 and 1 alone are bools in both worlds.
+    // Only 0 and 1 are valid bools.
     let bytes = (0..count * dtype.size()).map(|index| if dtype == DType::Bool { index as u8 % 2 } else { (index * 7) as u8 });
     Array::new(dtype, shape.to_vec(), bytes.collect()).unwrap()
 }
 
 #[test]
-fn numpy_saves_what_it_loaded_from_us_as_the_same_bytes() {
+fn files_reloaded_and_saved_by_numpy_have_the_same_bytes() {
     if numpy_is_missing() {
         return;
     }
@@ -49,7 +48,7 @@ fn numpy_saves_what_it_loaded_from_us_as_the_same_bytes() {
             names.push((name, dtype, shape));
         }
     }
-    // Arrays of more dimensions than this NumPy allows (32 before 2.0) are left out there and here.
+    // Skip arrays with more dimensions than this NumPy supports (32 before 2.0).
     python(
         "import sys, glob, numpy as np
 limit = 64 if int(np.__version__.split('.')[0]) >= 2 else 32
@@ -72,7 +71,7 @@ for f in glob.glob(sys.argv[1] + '/*.npy'):
 }
 
 #[test]
-fn every_order_numpy_saves_is_read() {
+fn all_byte_orders_and_layouts_are_read() {
     if numpy_is_missing() {
         return;
     }
@@ -100,14 +99,14 @@ for kind in ['u1', 'i1', 'u2', 'i2', 'u4', 'i4', 'u8', 'i8', 'f2', 'f4', 'f8']:
 }
 
 #[test]
-fn values_are_the_same_numbers_in_numpy() {
+fn values_are_equal_in_numpy() {
     if numpy_is_missing() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let spec = |text: &str, name: &str| {
         let Ok(warpwave_cli::spec::Spec::Buffer(buffer)) = warpwave_cli::spec::Spec::parse(text) else { panic!("{text}") };
-        npy::write_file(directory.path().join(name), &buffer.materialise().unwrap()).unwrap();
+        npy::write_file(directory.path().join(name), &buffer.materialize().unwrap()).unwrap();
     };
     spec("f16[4K]=iota(-3.0001,0.00317)", "f16.npy");
     spec("f32[64,64]=iota(0.1,0.1)", "f32.npy");

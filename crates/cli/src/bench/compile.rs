@@ -1,4 +1,4 @@
-//! What compiling costs, and what the cache saves.
+//! `warpwave bench compile`: compile time and cache hits.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,25 +11,25 @@ use warpwave_jit::{CompilerChoice, Jit, KernelSource, Target};
 use super::super::{Context, Failure, Outcome, failed};
 use super::median;
 
-/// The most a compile may take, and a hit from request to module.
+/// Targets for a compilation, and for a cache hit from request to loaded module.
 const COMPILE_LIMIT_MS: f64 = 5000.0;
 const HIT_LIMIT_MS: f64 = 5.0;
 const HIT_RUNS: usize = 9;
 
 #[derive(clap::Args)]
 pub(super) struct Options {
-    /// CUDA C++ files; without any, the vector addition embedded in this program.
+    /// CUDA C++ source files; default: the embedded vector_add.
     files: Vec<PathBuf>,
-    /// The device to load on; without one, code is made for gfx90a and sm_90 and not loaded.
+    /// Device to load on; without a GPU, code is compiled for gfx90a and sm_90 and not loaded.
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Inside: measure one hit in this process, which the cache of the given folder must have.
+    /// Internal: measure one cache hit in this process, with this cache directory.
     #[arg(long, hide = true)]
     one_hit: Option<PathBuf>,
-    /// Inside: the target of that hit.
+    /// Internal: target of that hit.
     #[arg(long, hide = true)]
     target: Option<Target>,
 }
@@ -79,7 +79,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     writeln!(
         context.out,
         "compile <= {COMPILE_LIMIT_MS} ms and hit <= {HIT_LIMIT_MS} ms in a new process: {}",
-        if rows.iter().all(|row| row["holds"] != json!(false)) { "holds" } else { "DOES NOT HOLD" }
+        if rows.iter().all(|row| row["holds"] != json!(false)) { "met" } else { "MISSED" }
     )?;
     Ok(())
 }
@@ -120,7 +120,7 @@ fn measure(
         command.args(["--device", device.unwrap_or("cpu")]).args(path);
         let output = command.output()?;
         if !output.status.success() {
-            return Err(failed(format!("a hit in a new process failed: {}", String::from_utf8_lossy(&output.stderr))));
+            return Err(failed(format!("cache hit in a new process failed: {}", String::from_utf8_lossy(&output.stderr))));
         }
         let answer: Value = serde_json::from_slice(&output.stdout)?;
         code.extend(answer["code_ms"].as_f64());
@@ -135,7 +135,7 @@ fn measure(
 }
 
 fn one_hit(context: &mut Context<'_>, options: &Options, folder: PathBuf, target: &Target) -> Outcome {
-    // Opening the device creates its context, which is not ours to count.
+    // Open the device first: creating its context is not part of the measurement.
     let device = if options.device == "cpu" { None } else { Some(context.device(&options.device)?) };
     let start = Instant::now();
     let jit = Jit::new(Cache::at(folder, 1 << 30));
@@ -143,7 +143,7 @@ fn one_hit(context: &mut Context<'_>, options: &Options, folder: PathBuf, target
     let built = jit.build(&source, target, CompilerChoice::Auto)?;
     let code_ms = start.elapsed().as_secs_f64() * 1e3;
     if built.outcome != CacheOutcome::Hit {
-        return Err(failed("the cache did not have it"));
+        return Err(failed("expected a cache hit, got a miss"));
     }
     let module_ms = match &device {
         None => None,

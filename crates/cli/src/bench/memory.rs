@@ -1,4 +1,4 @@
-//! What memory costs: pooled allocation, pinned copies, and what the pool holds beyond need.
+//! `warpwave bench memory`: pooled allocation, pinned copies and pool overhead.
 
 use std::ffi::c_void;
 use std::time::Instant;
@@ -17,11 +17,11 @@ type RawDownload = unsafe extern "C" fn(*mut c_void, u64, usize, Handle) -> i32;
 
 fn symbol(device: &Device, cuda: &str, hip: &str) -> Result<*const c_void, Failure> {
     let name = if device.info().vendor == Vendor::Nvidia { cuda } else { hip };
-    device.driver().symbol(name).ok_or_else(|| failed(format!("the driver has no {name}")))
+    device.driver().symbol(name).ok_or_else(|| failed(format!("the driver does not export {name}")))
 }
 
 fn ok(code: i32) -> Result<(), Failure> {
-    if code == 0 { Ok(()) } else { Err(failed(format!("a raw driver call answered {code}"))) }
+    if code == 0 { Ok(()) } else { Err(failed(format!("raw driver call returned error {code}"))) }
 }
 
 pub(super) fn measure(device: &Device) -> Result<Vec<Row>, Failure> {
@@ -30,11 +30,11 @@ pub(super) fn measure(device: &Device) -> Result<Vec<Row>, Failure> {
         rows.push(allocation(device, size)?);
     }
     rows.extend(copies(device)?);
-    rows.extend(held(device)?);
+    rows.extend(pool_overhead(device)?);
     Ok(rows)
 }
 
-/// Allocation and release of one size, ours and raw in turn.
+/// Measures allocation and release of one size, interleaved with raw calls.
 fn allocation(device: &Device, bytes: usize) -> Result<Row, Failure> {
     // SAFETY: the vendors' call has this shape; the driver table's row of it is checked against their headers.
     let alloc = unsafe { std::mem::transmute::<*const c_void, RawAlloc>(symbol(device, "cuMemAlloc_v2", "hipMalloc")?) };
@@ -111,9 +111,9 @@ fn copies(device: &Device) -> Result<Vec<Row>, Failure> {
     Ok(vec![row("pinned copy to the device, 100 MB", our_up, raw_up), row("pinned copy to the host, 100 MB", our_down, raw_down)])
 }
 
-/// A trace of allocations of 1 to 64 MiB, 4 GiB or half of the free memory alive at a time: what the pool holds at its peak beyond what
-/// was asked for at its peak; and what the device says is gone, beside the same buffers allocated raw.
-fn held(device: &Device) -> Result<Vec<Row>, Failure> {
+/// Runs a random trace of 1 to 64 MiB allocations with up to 4 GiB (or half of the free memory) live, and returns the peak pool size
+/// relative to the peak requested size, and the pool hit rate.
+fn pool_overhead(device: &Device) -> Result<Vec<Row>, Failure> {
     let live = (4usize << 30).min(device.memory()?.free / 2);
     let stream = device.stream()?;
     device.trim_pool()?;
@@ -124,7 +124,7 @@ fn held(device: &Device) -> Result<Vec<Row>, Failure> {
     };
     let mut alive: Vec<Buffer<u8>> = Vec::new();
     let (mut total, mut worst) = (0usize, 0.0f64);
-    let (mut peak_held, mut peak_asked) = (0usize, 0usize);
+    let (mut peak_held, mut peak_requested) = (0usize, 0usize);
     let before = device.pool_stats();
     for _ in 0..4000 {
         let spread = [MIB, 8 * MIB, 63 * MIB][random(3)];
@@ -135,29 +135,22 @@ fn held(device: &Device) -> Result<Vec<Row>, Failure> {
         alive.push(stream.alloc(bytes)?);
         total += bytes;
         let stats = device.pool_stats();
-        peak_asked = peak_asked.max(stats.requested);
+        peak_requested = peak_requested.max(stats.requested);
         peak_held = peak_held.max(stats.allocated);
-        worst = worst.max(stats.allocated as f64 / peak_asked as f64);
+        worst = worst.max(stats.allocated as f64 / peak_requested as f64);
     }
     let stats = device.pool_stats();
     let hits = (stats.hits - before.hits) as f64 / 4000.0;
-    let overhead = (peak_held as f64 / peak_asked as f64 - 1.0) * 100.0;
+    let overhead = (peak_held as f64 / peak_requested as f64 - 1.0) * 100.0;
     Ok(vec![
         Row {
-            what: "held beyond the peak asked for, mixed trace".to_owned(),
+            what: "pool overhead over peak requested, mixed trace".to_owned(),
             ours: overhead,
             raw: None,
             unit: "%",
             ratio: overhead / 100.0,
             target: Some((Bound::AtMost, 0.05)),
         },
-        Row {
-            what: "share of that trace served by the pool".to_owned(),
-            ours: hits * 100.0,
-            raw: None,
-            unit: "%",
-            ratio: hits,
-            target: None,
-        },
+        Row { what: "pool hit rate of that trace".to_owned(), ours: hits * 100.0, raw: None, unit: "%", ratio: hits, target: None },
     ])
 }

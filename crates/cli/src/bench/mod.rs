@@ -1,4 +1,4 @@
-//! `warpwave bench`: this layer beside raw driver calls, in the same run.
+//! `warpwave bench`: benchmarks, each measured against a baseline in the same run.
 
 mod compile;
 mod launch;
@@ -15,32 +15,32 @@ use super::{Context, Outcome};
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example: warpwave bench launch --device cuda:0 --json\n\nFigures are ratios to the raw driver calls measured in turn with ours; medians."
+    after_help = "Example: warpwave bench launch --device cuda:0 --json\n\n`launch` and `memory` compare with raw driver calls, interleaved in the same run; values are medians."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// What a launch through this layer costs beside a raw one.
+enum Command {
+    /// Measure the overhead of a kernel launch over a raw driver launch.
     Launch(Common),
-    /// Pooled allocation, pinned copies, and memory held beyond need.
+    /// Measure pooled allocation, pinned copies and pool overhead.
     Memory(Common),
-    /// Compile times, and the time from request to module when the cache has it.
+    /// Measure compile time, and load time on a cache hit.
     Compile(compile::Options),
-    /// Tokens per second of a language model, beside llama.cpp.
+    /// Measure prefill and decode throughput of a language model.
     Llm(Box<llm::Options>),
-    /// The kernel library's operations, beside the device's copies and a peer.
+    /// Measure kernel library operations against device memory bandwidth and a peer.
     Ops(ops::Options),
-    /// How fast the virtual GPU interprets, in lane-operations per second.
+    /// Measure the speed of the virtual GPU in lane operations per second.
     Vgpu(vgpu::Options),
 }
 
 #[derive(clap::Args)]
 struct Common {
-    /// The device: cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto for the first there is.
+    /// Device: cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto (the first GPU found).
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
     /// Print JSON.
@@ -48,7 +48,7 @@ struct Common {
     json: bool,
 }
 
-/// A measured figure, and what it has to be.
+/// A measurement and its target.
 struct Row {
     what: String,
     ours: f64,
@@ -65,7 +65,7 @@ enum Bound {
 }
 
 impl Row {
-    fn holds(&self) -> Option<bool> {
+    fn meets_target(&self) -> Option<bool> {
         self.target.map(|(bound, limit)| match bound {
             Bound::AtMost => self.ratio <= limit,
             Bound::AtLeast => self.ratio >= limit,
@@ -74,26 +74,26 @@ impl Row {
 }
 
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
-    match &args.what {
-        What::Launch(common) => {
+    match &args.command {
+        Command::Launch(common) => {
             let device = context.device(&common.device)?;
-            let rows = for_real_ones(&device, launch::measure(&device)?);
+            let rows = without_virtual_targets(&device, launch::measure(&device)?);
             report(context, common.json, device.info().model.as_str(), rows)
         }
-        What::Memory(common) => {
+        Command::Memory(common) => {
             let device = context.device(&common.device)?;
-            let rows = for_real_ones(&device, memory::measure(&device)?);
+            let rows = without_virtual_targets(&device, memory::measure(&device)?);
             report(context, common.json, device.info().model.as_str(), rows)
         }
-        What::Compile(options) => compile::run(context, options),
-        What::Llm(options) => llm::run(context, options),
-        What::Ops(options) => ops::run(context, options),
-        What::Vgpu(options) => vgpu::run(context, options),
+        Command::Compile(options) => compile::run(context, options),
+        Command::Llm(options) => llm::run(context, options),
+        Command::Ops(options) => ops::run(context, options),
+        Command::Vgpu(options) => vgpu::run(context, options),
     }
 }
 
-/// The targets are for real GPUs: a virtual one has no driver whose cost could be compared.
-fn for_real_ones(device: &Device, mut rows: Vec<Row>) -> Vec<Row> {
+/// Removes the targets on a virtual device, which has no driver to compare with.
+fn without_virtual_targets(device: &Device, mut rows: Vec<Row>) -> Vec<Row> {
     if device.name().starts_with("vgpu:") {
         rows.iter_mut().for_each(|row| row.target = None);
     }
@@ -106,7 +106,7 @@ fn report(context: &mut Context<'_>, json: bool, model: &str, rows: Vec<Row>) ->
             .iter()
             .map(|row| {
                 let target = row.target.map(|(bound, limit)| format!("{} {limit}", if bound == Bound::AtMost { "<=" } else { ">=" }));
-                json!({ "what": row.what, "ours": row.ours, "raw": row.raw, "unit": row.unit, "ratio": row.ratio, "target": target, "holds": row.holds() })
+                json!({ "what": row.what, "ours": row.ours, "raw": row.raw, "unit": row.unit, "ratio": row.ratio, "target": target, "holds": row.meets_target() })
             })
             .collect();
         return context.print_json(&json!({ "device": model, "rows": all }));
@@ -114,9 +114,9 @@ fn report(context: &mut Context<'_>, json: bool, model: &str, rows: Vec<Row>) ->
     writeln!(context.out, "{model}\n{:44} {:>12} {:>12} {:>9}  target", "", "ours", "raw", "ratio")?;
     for row in &rows {
         let raw = row.raw.map_or_else(|| "-".to_owned(), |raw| format!("{raw:.3}"));
-        let target = match (row.target, row.holds()) {
+        let target = match (row.target, row.meets_target()) {
             (Some((bound, limit)), Some(holds)) => {
-                format!("{} {limit} {}", if bound == Bound::AtMost { "<=" } else { ">=" }, if holds { "holds" } else { "DOES NOT HOLD" })
+                format!("{} {limit} {}", if bound == Bound::AtMost { "<=" } else { ">=" }, if holds { "met" } else { "MISSED" })
             }
             _ => String::new(),
         };
@@ -125,6 +125,7 @@ fn report(context: &mut Context<'_>, json: bool, model: &str, rows: Vec<Row>) ->
     Ok(())
 }
 
+/// Returns the median; NaN if empty.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

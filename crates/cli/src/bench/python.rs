@@ -1,4 +1,4 @@
-//! Peers that are Python programs: a process that reads a line of JSON and answers with one.
+//! Python peers: a child process that reads one line of JSON per request and answers with one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,35 +7,37 @@ use serde_json::Value;
 
 use super::super::{Failure, failed};
 
-/// The process.
+/// A running Python process.
 pub struct Python {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// What to say when it does not answer.
+    /// Error message if it does not answer.
     hint: &'static str,
 }
 
 impl Python {
-    /// Starts a script, and gives what it says first.
+    /// Starts a script and returns its first line.
     pub fn start(script: &str, arguments: &[String], hint: &'static str) -> Result<(Python, Value), Failure> {
         let mut command = Command::new("python3");
         command.args(["-c", script]).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| failed(format!("python3: {error}")))?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { return Err(failed("python3: no pipes")) };
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(failed("python3: cannot open pipes"));
+        };
         let mut python = Python { child, input, output: BufReader::new(output), hint };
-        let hello = python.answer()?;
+        let hello = python.read_line()?;
         Ok((python, hello))
     }
 
-    /// What it answers to a line.
-    pub fn ask(&mut self, question: &Value) -> Result<Value, Failure> {
-        writeln!(self.input, "{question}")?;
+    /// Sends a request and returns the response.
+    pub fn request(&mut self, request: &Value) -> Result<Value, Failure> {
+        writeln!(self.input, "{request}")?;
         self.input.flush()?;
-        self.answer()
+        self.read_line()
     }
 
-    fn answer(&mut self) -> Result<Value, Failure> {
+    fn read_line(&mut self) -> Result<Value, Failure> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         if line.is_empty() {

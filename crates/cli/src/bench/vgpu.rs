@@ -1,4 +1,4 @@
-//! How fast the virtual GPU interprets: lane-operations per second, by the CPU's vector instructions and threads.
+//! `warpwave bench vgpu`: speed of the virtual GPU in lane operations per second, by SIMD level and thread count.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,14 +12,14 @@ use warpwave_vgpu::exec::{Level, totals};
 use super::super::{Context, Failure, Outcome, failed};
 use super::{Bound, Row, median, report};
 
-/// The side of the matrices.
+/// Matrix dimension.
 const SIDE: usize = 1024;
-/// The kernels besides the matrix product, and their elements.
+/// Kernels other than matmul, and their number of elements.
 const OTHERS: [&str; 8] = ["saxpy", "gelu", "softmax", "shuffles", "halves", "doubles", "hashes", "transpose"];
 const ELEMENTS: usize = 1 << 20;
-/// The side of the matrices that are compared with another emulator.
+/// Matrix dimension for the comparison with another emulator.
 const PEER_SIDE: usize = 256;
-/// What tinygrad does for that; it prints seconds.
+/// The same matmul in tinygrad; prints seconds.
 const TINYGRAD: &str = "
 import time
 from tinygrad import Tensor, Device
@@ -33,28 +33,28 @@ for _ in range(4):
     times.append(time.perf_counter() - start)
 print(min(times))
 ";
-/// Runs of each kernel; the fastest counts, as nothing but other programs makes one slower.
+/// Runs of each kernel; the fastest counts, since only other load makes a run slower.
 const RUNS: usize = 3;
 
 #[derive(clap::Args)]
 pub(super) struct Options {
-    /// The virtual device.
+    /// Virtual device.
     #[arg(long, default_value = warpwave::DEFAULT_VIRTUAL)]
     device: String,
-    /// A checkout of tinygrad: its emulator of an AMD GPU multiplies matrices too, in the same run.
+    /// Compare with the AMD emulator of this tinygrad checkout.
     #[arg(long, value_name = "FOLDER")]
     tinygrad: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Inside: measure in this process, with the settings of its environment.
+    /// Internal: measure in this process with the settings of its environment.
     #[arg(long, hide = true)]
     inside: bool,
 }
 
 pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     if !options.device.starts_with("vgpu:") {
-        return Err(failed(format!("`{}` is no virtual device; try {}", options.device, warpwave::DEFAULT_VIRTUAL)));
+        return Err(failed(format!("`{}` is not a virtual device; try {}", options.device, warpwave::DEFAULT_VIRTUAL)));
     }
     if options.inside {
         let figures = measure(context, options)?;
@@ -78,20 +78,20 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         }
     }
     let two = in_child(options, best, 2)?["matmul"].as_f64().unwrap_or(f64::NAN);
-    let mut threads = row("matmul, 2 threads, beside 1".to_owned(), two, Some((Bound::AtLeast, 1.6)));
+    let mut threads = row("matmul, 2 threads vs 1".to_owned(), two, Some((Bound::AtLeast, 1.6)));
     threads.raw = Some(fastest);
     threads.ratio = two / fastest;
     rows.push(threads);
     if let Some(folder) = &options.tinygrad {
         let ours = in_child(options, best, 1)?["peer_seconds"].as_f64().unwrap_or(f64::NAN);
         let theirs = tinygrad(folder)?;
-        let what = format!("matmul f32 {PEER_SIDE}^3, beside tinygrad's emulator (RDNA 3)");
+        let what = format!("matmul f32 {PEER_SIDE}^3, vs tinygrad emulator (RDNA 3)");
         rows.push(Row { what, ours: ours * 1e3, raw: Some(theirs * 1e3), unit: "ms", ratio: theirs / ours, target: None });
     }
     report(context, options.json, &options.device, rows)
 }
 
-/// Seconds that tinygrad's emulator takes.
+/// Returns the time of tinygrad's emulator in seconds.
 fn tinygrad(folder: &Path) -> Result<f64, Failure> {
     let mut command = Command::new("python3");
     command.args(["-c", TINYGRAD]).current_dir(folder).env("PYTHONPATH", folder).env("DEV", "MOCK+AMD:LLVM");
@@ -100,27 +100,27 @@ fn tinygrad(folder: &Path) -> Result<f64, Failure> {
     text.trim().parse().map_err(|_| {
         let errors = String::from_utf8_lossy(&output.stderr);
         let last = errors.lines().last().unwrap_or("no message").to_owned();
-        failed(format!("tinygrad's emulator did not run in {}: {last}", folder.display()))
+        failed(format!("tinygrad emulator failed in {}: {last}", folder.display()))
     })
 }
 
 fn row(what: String, speed: f64, target: Option<(Bound, f64)>) -> Row {
-    Row { what, ours: speed, raw: None, unit: "G lane-operations/s", ratio: speed, target }
+    Row { what, ours: speed, raw: None, unit: "G lane ops/s", ratio: speed, target }
 }
 
-/// Measures in a process of its own: the settings are read once per process.
+/// Measures in a child process: the settings are read once per process.
 fn in_child(options: &Options, level: Level, threads: usize) -> Result<Value, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench", "vgpu", "--inside", "--device", &options.device]);
     command.env("WARPWAVE_VGPU_SIMD", level.name()).env("WARPWAVE_VGPU_THREADS", threads.to_string());
     let output = command.output()?;
     if !output.status.success() {
-        return Err(failed(format!("the measuring process failed: {}", String::from_utf8_lossy(&output.stderr))));
+        return Err(failed(format!("benchmark process failed: {}", String::from_utf8_lossy(&output.stderr))));
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// G lane-operations per second of each kernel.
+/// Returns G lane operations per second of each kernel.
 fn measure(context: &mut Context<'_>, options: &Options) -> Result<Value, Failure> {
     let device = context.device(&options.device)?;
     let source = KernelSource::from_text("bench_vgpu.cu", include_str!("vgpu.cu"))?;

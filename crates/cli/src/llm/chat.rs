@@ -1,4 +1,4 @@
-//! `warpwave chat`: a conversation.
+//! `warpwave chat`: an interactive conversation.
 
 use std::io::{BufRead, IsTerminal};
 use std::ops::ControlFlow;
@@ -8,88 +8,88 @@ use serde_json::{Value, json};
 use warpwave_llm::{ChatTemplate, Ended, Generated, Request, Sampler, Sequence, Tokenizer};
 
 use super::super::{Context, Failure, Outcome, failed};
-use super::generate::{print_timings, say_fallback, timings};
+use super::generate::{print_timings, timings, warn_fallback};
 use super::interrupt::Interrupt;
-use super::picking::Picking;
+use super::sampling::SamplingArgs;
 use super::template::render;
-use super::{Loaded, Which};
+use super::{Loaded, ModelArgs};
 
 const HELP: &str = "\
-/help          this
-/reset         begin anew; the system's message stays
-/system TEXT   set the system's message and begin anew; without TEXT show it
-/save FILE     write the conversation as JSON
-/quit          end (or Ctrl-D)
-Ctrl-C ends an answer; at the prompt a second one ends the program.";
+/help          show this help
+/reset         clear the conversation; keeps the system prompt
+/system TEXT   set the system prompt and clear the conversation; without TEXT, show it
+/save FILE     save the conversation as JSON
+/quit          exit (or Ctrl-D)
+Ctrl-C stops the answer; at the prompt, press it twice to exit.";
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     warpwave chat\n  \
     warpwave chat model.gguf --device cuda:0 --system 'Answer in one sentence.'\n  \
     echo 'What is the capital of France?' | warpwave chat --temperature 0\n\n\
-    Lines that begin with / are commands: /help lists them. From a pipe each line is a message, and answers alone go to standard output.")]
+    Lines that start with / are commands; /help lists them. From a pipe, each line is a message, and only answers go to standard output.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    which: Which,
-    /// The system's message.
+    model_args: ModelArgs,
+    /// System prompt.
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Tokens of an answer at most.
+    /// Maximum number of tokens per answer.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1024)]
     max_tokens: usize,
-    /// End an answer before this string; may be given several times.
+    /// Stop string, not included in the output; repeatable.
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
-    /// Print timings on standard error after each answer.
+    /// Print timings to standard error after each answer.
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
-    picking: Picking,
+    sampling: SamplingArgs,
 }
 
-/// A conversation under way.
+/// State of the conversation.
 struct Conversation<'a> {
     loaded: Loaded,
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
     request: Request,
-    /// Whether the user gave the seed: every answer has it then.
+    /// Whether the user gave a seed; if so, every answer uses it.
     seeded: bool,
     system: Option<String>,
-    /// Roles and texts, without the system's message.
+    /// (role, content), without the system prompt.
     messages: Vec<(&'static str, String)>,
     sequence: Sequence,
-    /// The tokens of the conversation so far: what the sequence has begins with them, or they begin with it.
+    /// Tokens of the conversation so far. This or the sequence is a prefix of the other.
     seen: Vec<u32>,
     verbose: bool,
 }
 
 pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
-    args.which.with_threads(|| chat(context, args))
+    args.model_args.with_threads(|| chat(context, args))
 }
 
 fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
-    let sampler: Sampler = args.picking.sampler(0.7)?;
-    // What the model's files have nothing for is refused before the weights are loaded, which may take long.
-    let (path, checkpoint) = args.which.open(context)?;
-    args.picking.check_tokens(checkpoint.config().vocab)?;
+    let sampler: Sampler = args.sampling.sampler(0.7)?;
+    // Validate before loading the weights, which can take long.
+    let (path, checkpoint) = args.model_args.open(context)?;
+    args.sampling.check_tokens(checkpoint.config().vocab)?;
     let tokenizer = checkpoint.tokenizer()?;
     let template = ChatTemplate::of(&tokenizer)?;
-    say_fallback(context, &template)?;
-    let loaded = args.which.load_checkpoint(context, &path.display().to_string(), checkpoint)?;
+    warn_fallback(context, &template)?;
+    let loaded = args.model_args.load_checkpoint(context, &path.display().to_string(), checkpoint)?;
     let stops = args.stop.iter().map(String::as_str).chain(template.stops().iter().copied()).map(str::to_owned).collect();
     let request = Request { tokens: args.max_tokens, sampler, stops, ignore_eos: false, top: 0 };
     let at_terminal = std::io::stdin().is_terminal();
     if at_terminal {
         let (name, device) = (loaded.checkpoint.config().name.as_deref().unwrap_or("the model"), loaded.runner.model().place());
-        writeln!(context.err, "{name} on {device}, {} tokens of context. /help lists commands.", loaded.context)?;
+        writeln!(context.err, "{name} on {device}, context {} tokens. Type /help for commands.", loaded.context)?;
     }
     let mut conversation = Conversation {
         loaded,
         tokenizer: &tokenizer,
         template: &template,
         request,
-        seeded: args.picking.is_seeded(),
+        seeded: args.sampling.is_seeded(),
         system: args.system.clone(),
         messages: Vec::new(),
         sequence: Sequence::default(),
@@ -97,14 +97,14 @@ fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
         verbose: args.verbose,
     };
     let mut input = std::io::stdin().lock();
-    let mut refused = 0;
+    let mut failures = 0;
     loop {
         if at_terminal {
             write!(context.err, "> ")?;
             context.err.flush()?;
         }
         let mut line = Vec::new();
-        // A Ctrl-C that comes when the answer has just ended is not meant for the conversation.
+        // A Ctrl-C just after the answer ended should not end the program.
         let interrupt = at_terminal.then(Interrupt::listen);
         if input.read_until(b'\n', &mut line)? == 0 {
             break;
@@ -120,60 +120,62 @@ fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
                 if matches!(name, "quit" | "exit" | "q") {
                     break;
                 }
-                let said = conversation.command(name, rest.trim());
-                writeln!(context.err, "{said}")?;
+                let message = conversation.command(name, rest.trim());
+                writeln!(context.err, "{message}")?;
                 Ok(())
             }
-            Err(error) => Err(failed(format!("a line is not UTF-8: {error}"))),
+            Err(error) => Err(failed(format!("input is not valid UTF-8: {error}"))),
         };
         if let Err(failure) = answered {
-            refused += 1;
+            failures += 1;
             writeln!(context.err, "warpwave: {}", failure.message)?;
         }
     }
-    // Whoever sits at a terminal has seen it.
-    if refused > 0 && !at_terminal {
-        return Err(failed(format!("messages that were not answered: {refused}")));
+    // At a terminal the user has seen the errors.
+    if failures > 0 && !at_terminal {
+        return Err(failed(format!("{failures} messages failed")));
     }
     Ok(())
 }
 
 impl Conversation<'_> {
-    /// What a command answers.
+    /// Runs a slash command and returns its message.
     fn command(&mut self, name: &str, rest: &str) -> String {
         match (name, rest) {
             ("help", _) => HELP.to_owned(),
             ("reset", _) => {
                 self.messages.clear();
-                "The conversation begins anew.".to_owned()
+                "Conversation cleared.".to_owned()
             }
-            ("system", "") => self.system.clone().unwrap_or_else(|| "There is no system's message.".to_owned()),
+            ("system", "") => self.system.clone().unwrap_or_else(|| "No system prompt set.".to_owned()),
             ("system", text) => {
                 self.messages.clear();
                 self.system = Some(text.to_owned());
-                "The system's message is set, and the conversation begins anew.".to_owned()
+                "System prompt set, conversation cleared.".to_owned()
             }
-            ("save", "") => "/save needs the name of a file.".to_owned(),
+            ("save", "") => "/save needs a file name.".to_owned(),
             ("save", file) => match std::fs::write(Path::new(file), format!("{:#}\n", self.as_json())) {
-                Ok(()) => format!("{} messages are in {file}.", self.messages.len()),
+                Ok(()) => format!("Saved {} messages to {file}.", self.messages.len()),
                 Err(error) => format!("{file}: {error}"),
             },
-            _ => format!("There is no command /{name}.\n{HELP}"),
+            _ => format!("Unknown command /{name}.\n{HELP}"),
         }
     }
 
     fn as_json(&self) -> Value {
         let message = |(role, content): (&str, &str)| json!({ "role": role, "content": content });
-        self.texts().map(message).collect()
+        self.all_messages().map(message).collect()
     }
 
-    /// Roles and texts, the system's message first.
-    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// Iterates over (role, content), system prompt first.
+    fn all_messages(&self) -> impl Iterator<Item = (&str, &str)> {
         let system = self.system.as_deref().map(|text| ("system", text));
         system.into_iter().chain(self.messages.iter().map(|(role, text)| (*role, text.as_str())))
     }
 
-    /// The model's answer to a message. A message that cannot be answered is taken back, and why is given inside: the conversation goes on.
+    /// Answers a message.
+    ///
+    /// If generation fails, the message is removed and the inner result has the error; the conversation can continue.
     fn answer(&mut self, context: &mut Context<'_>, message: &str) -> Result<Outcome, Failure> {
         self.messages.push(("user", message.to_owned()));
         let made = match self.prompt() {
@@ -191,11 +193,11 @@ impl Conversation<'_> {
             print_timings(context, &made, &timings(&self.loaded, &made))?;
         }
         if made.ended == Ended::Room {
-            let room = self.loaded.context;
-            writeln!(context.err, "warpwave: the context of {room} tokens is full: /reset, or begin with a larger --context")?;
+            let limit = self.loaded.context;
+            writeln!(context.err, "warpwave: context full ({limit} tokens); use /reset, or restart with a larger --context")?;
         }
         if made.ended == Ended::Cancelled && made.tokens.is_empty() {
-            // Before the first word: there is no answer, and the question was not asked.
+            // Cancelled before the first token: drop the message.
             self.messages.pop();
         } else {
             self.messages.push(("assistant", made.text.trim().to_owned()));
@@ -203,22 +205,22 @@ impl Conversation<'_> {
         Ok(Ok(()))
     }
 
-    /// Goes on with the conversation's tokens and shows the text. An error of the model is given inside.
+    /// Generates and prints an answer. The inner result has errors of the model.
     fn generate(&mut self, context: &mut Context<'_>, prompt: Vec<u32>) -> Result<Result<Generated, Failure>, Failure> {
-        // What went through the model before stays; the last token goes again, for its logits.
+        // Reuse the common prefix in the KV cache; recompute the last token for its logits.
         let same = prompt.iter().zip(&self.seen).take_while(|(a, b)| a == b).count();
         self.loaded.runner.truncate(&mut self.sequence, same.min(prompt.len().saturating_sub(1)));
         if !self.seeded {
-            // The same question may have another answer.
+            // Without a fixed seed, repeated questions get different answers.
             self.request.sampler.seed = self.request.sampler.seed.wrapping_add(1);
         }
         let interrupt = Interrupt::listen();
         let mut failure = None;
-        let mut begun = false;
+        let mut started = false;
         let made = self.loaded.generate(&mut self.sequence, &prompt, Some(self.tokenizer), &self.request, &mut |piece| {
-            // SentencePiece writes a space before the first word.
-            let text = if begun { &piece.text } else { piece.text.strip_prefix(' ').unwrap_or(&piece.text) };
-            begun |= !piece.text.is_empty();
+            // SentencePiece puts a space before the first word.
+            let text = if started { &piece.text } else { piece.text.strip_prefix(' ').unwrap_or(&piece.text) };
+            started |= !piece.text.is_empty();
             if let Err(error) = write!(context.out, "{text}").and_then(|()| context.out.flush()) {
                 failure = Some(error);
                 return ControlFlow::Break(());
@@ -226,7 +228,7 @@ impl Conversation<'_> {
             if interrupt.pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         drop(interrupt);
-        // Where a step failed or was broken off the sequence has more or fewer: the next prompt cuts it to what both share.
+        // After a failed or cancelled step the sequence may differ; the next call truncates it to the common prefix.
         self.seen = prompt;
         if let Some(error) = failure {
             return Err(error.into());
@@ -234,22 +236,22 @@ impl Conversation<'_> {
         if let Ok(made) = &made {
             self.seen.extend(made.tokens.iter().map(|picked| picked.token));
         }
-        if begun || made.is_ok() {
+        if started || made.is_ok() {
             writeln!(context.out)?;
             context.out.flush()?;
         }
         Ok(made.map_err(Failure::from))
     }
 
-    /// The tokens of the whole conversation.
+    /// Renders and tokenizes the whole conversation.
     fn prompt(&self) -> Result<Vec<u32>, Failure> {
-        let text = render(self.template, self.texts())?;
+        let text = render(self.template, self.all_messages())?;
         let prompt = self.tokenizer.encode_prompt(&text, true)?;
-        let room = self.loaded.context;
+        let limit = self.loaded.context;
         match prompt.len() {
-            0 => Err(failed("the chat template makes nothing of this")),
-            tokens if tokens >= room => Err(failed(format!(
-                "the conversation has {tokens} tokens and the context {room}: /reset, or begin with a larger --context"
+            0 => Err(failed("the chat template produced an empty prompt")),
+            tokens if tokens >= limit => Err(failed(format!(
+                "the conversation has {tokens} tokens, the context {limit}; use /reset, or restart with a larger --context"
             ))),
             _ => Ok(prompt),
         }

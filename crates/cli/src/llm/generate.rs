@@ -1,4 +1,4 @@
-//! `warpwave generate`: goes on with a text.
+//! `warpwave generate`: continues a prompt.
 
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
@@ -8,60 +8,60 @@ use warpwave_llm::{ChatTemplate, Checkpoint, Ended, Error, Generated, Picked, Pi
 
 use super::super::{Context, Outcome, failed, usage};
 use super::interrupt::Interrupt;
-use super::picking::Picking;
+use super::sampling::SamplingArgs;
 use super::template::render;
-use super::{Loaded, Which, rate};
+use super::{Loaded, ModelArgs, rate};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     warpwave generate -p 'The capital of France is' --max-tokens 8\n  \
     warpwave generate model.gguf -p 'Why is the sky blue?' --chat --device cuda:0 --temperature 0.7\n  \
     warpwave generate model.gguf --ids 1,2,3 --json --logprobs 5\n\n\
-    A prompt goes to the model as it is; with --chat it is a user's message in the model's chat template.\n\
-    Ctrl-C ends the text; a second one ends the program.")]
+    The prompt is passed to the model verbatim; with --chat it becomes a user message in the model's chat template.\n\
+    Ctrl-C stops generation; a second Ctrl-C exits.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    which: Which,
-    /// The text to go on with; - reads it from standard input, without the last line's end.
+    model_args: ModelArgs,
+    /// Prompt; - reads standard input (a trailing newline is removed).
     #[arg(short, long, value_name = "TEXT", required_unless_present = "ids", conflicts_with = "ids")]
     prompt: Option<String>,
-    /// Token ids to go on with.
+    /// Prompt as token ids.
     #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
     ids: Vec<u32>,
-    /// The prompt is a user's message: put it into the model's chat template.
+    /// Format the prompt as a user message with the chat template of the model.
     #[arg(long, conflicts_with = "ids")]
     chat: bool,
-    /// The system's message before it.
+    /// System prompt.
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
-    /// Tokens to add at most.
+    /// Maximum number of tokens to generate.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 256)]
     max_tokens: usize,
-    /// End before this string; may be given several times.
+    /// Stop string, not included in the output; repeatable.
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
-    /// Go on where the model would end.
+    /// Ignore end-of-sequence tokens.
     #[arg(long)]
     ignore_eos: bool,
-    /// Also the so many likeliest tokens of each position, with the logarithms of their probabilities (with --json).
+    /// Include the N most likely tokens of each position with their log probabilities (with --json).
     #[arg(long, value_name = "N", requires = "json")]
     logprobs: Option<usize>,
-    /// Print JSON when all is done: ids, text, the logarithms of their probabilities, timings.
+    /// Print JSON at the end: token ids, text, log probabilities, timings.
     #[arg(long)]
     json: bool,
-    /// Print timings on standard error.
+    /// Print timings to standard error.
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
-    picking: Picking,
+    sampling: SamplingArgs,
 }
 
 pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
-    args.which.with_threads(|| generate(context, args))
+    args.model_args.with_threads(|| generate(context, args))
 }
 
 fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
-    let sampler = args.picking.sampler(0.0)?;
+    let sampler = args.sampling.sampler(0.0)?;
     let text = match args.prompt.as_deref() {
         Some("-") => {
             let mut text = String::new();
@@ -70,14 +70,14 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
         }
         prompt => prompt.map(str::to_owned),
     };
-    // What cannot be gone on with is refused before the weights are loaded, which may take long.
-    let (path, checkpoint) = args.which.open(context)?;
-    args.picking.check_tokens(checkpoint.config().vocab)?;
+    // Validate the prompt before loading the weights, which can take long.
+    let (path, checkpoint) = args.model_args.open(context)?;
+    args.sampling.check_tokens(checkpoint.config().vocab)?;
     let tokenizer = match checkpoint.tokenizer() {
         Ok(tokenizer) => Some(tokenizer),
-        Err(error) if text.is_some() => return Err(failed(format!("a text needs the model's tokenizer: {error}; --ids needs none"))),
+        Err(error) if text.is_some() => return Err(failed(format!("cannot load the tokenizer: {error}; use --ids to pass token ids"))),
         Err(error) => {
-            writeln!(context.err, "warpwave: no tokenizer, so there are ids and no text: {error}")?;
+            writeln!(context.err, "warpwave: no tokenizer, printing token ids: {error}")?;
             None
         }
     };
@@ -85,7 +85,7 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
     let prompt = match (&text, &tokenizer) {
         (Some(text), Some(tokenizer)) if args.chat => {
             let template = ChatTemplate::of(tokenizer)?;
-            say_fallback(context, &template)?;
+            warn_fallback(context, &template)?;
             stops.extend(template.stops().iter().map(|stop| (*stop).to_owned()));
             let system = args.system.as_deref().map(|text| ("system", text));
             tokenizer.encode_prompt(&render(&template, system.into_iter().chain([("user", text.as_str())]))?, true)?
@@ -94,14 +94,14 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
         _ => args.ids.clone(),
     };
     if prompt.is_empty() {
-        return Err(usage("the prompt has no tokens: there is nothing to go on with"));
+        return Err(usage("the prompt is empty (0 tokens)"));
     }
     let vocab = checkpoint.config().vocab;
     if let Some(token) = args.ids.iter().find(|token| **token as usize >= vocab) {
         return Err(usage(format!("--ids: {}", Error::NoToken { token: *token, vocab })));
     }
-    check_room(&checkpoint, prompt.len(), args.which.context(&checkpoint))?;
-    let mut loaded = args.which.load_checkpoint(context, &path.display().to_string(), checkpoint)?;
+    check_context(&checkpoint, prompt.len(), args.model_args.context(&checkpoint))?;
+    let mut loaded = args.model_args.load_checkpoint(context, &path.display().to_string(), checkpoint)?;
     let request = Request { tokens: args.max_tokens, sampler, stops, ignore_eos: args.ignore_eos, top: args.logprobs.unwrap_or(0) };
     let mut sequence = Sequence::default();
     let interrupt = Interrupt::listen();
@@ -122,14 +122,14 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
     let timings = timings(&loaded, &made);
     if args.json {
         let ids: Vec<u32> = made.tokens.iter().map(|picked| picked.token).collect();
-        let logprobs: Value = made.tokens.iter().map(|picked| with_logs(picked, tokenizer.as_ref(), args.logprobs.is_some())).collect();
+        let logprobs: Value = made.tokens.iter().map(|picked| token_json(picked, tokenizer.as_ref(), args.logprobs.is_some())).collect();
         let answer = json!({
             "device": loaded.runner.model().place(),
             "prompt_ids": prompt,
             "ids": ids,
             "text": tokenizer.is_some().then_some(&made.text),
             "logprobs": logprobs,
-            "ended": made.ended.name(),
+            "finish_reason": made.ended.name(),
             "seed": request.sampler.seed,
             "timings": timings,
         });
@@ -144,25 +144,23 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
     Ok(())
 }
 
-/// A prompt that does not fit is refused before it is computed.
-fn check_room(checkpoint: &Checkpoint, prompt: usize, room: usize) -> Outcome {
-    if prompt < room {
+/// Checks that the prompt fits into the context.
+fn check_context(checkpoint: &Checkpoint, prompt: usize, context: usize) -> Outcome {
+    if prompt < context {
         return Ok(());
     }
-    let most = checkpoint.config().context;
-    Err(failed(format!(
-        "the prompt has {prompt} tokens, and the context is {room}: give it more with --context (the model was made for {most})"
-    )))
+    let limit = checkpoint.config().context;
+    Err(failed(format!("the prompt has {prompt} tokens, the context {context}; increase --context (the model supports {limit})")))
 }
 
-pub(super) fn say_fallback(context: &mut Context<'_>, template: &ChatTemplate) -> Outcome {
+pub(super) fn warn_fallback(context: &mut Context<'_>, template: &ChatTemplate) -> Outcome {
     if template.is_fallback() {
-        writeln!(context.err, "warpwave: the model has no chat template: ChatML is used, which it may never have seen")?;
+        writeln!(context.err, "warpwave: the model has no chat template; using ChatML, which may not match its training")?;
     }
     Ok(())
 }
 
-/// Text as it comes, or ids where there is none.
+/// Prints the new text, or the token id without a tokenizer.
 fn show(out: &mut dyn Write, piece: &Piece, text: bool) -> std::io::Result<()> {
     match &piece.picked {
         Some(picked) if !text => write!(out, "{} ", picked.token)?,
@@ -171,7 +169,7 @@ fn show(out: &mut dyn Write, piece: &Piece, text: bool) -> std::io::Result<()> {
     out.flush()
 }
 
-fn with_logs(picked: &Picked, tokenizer: Option<&Tokenizer>, top: bool) -> Value {
+fn token_json(picked: &Picked, tokenizer: Option<&Tokenizer>, top: bool) -> Value {
     let one = |token: u32, log: f32| {
         let text = tokenizer.and_then(|tokenizer| tokenizer.token(token)).map(String::from_utf8_lossy);
         json!({ "id": token, "text": text, "logprob": log })
@@ -183,7 +181,9 @@ fn with_logs(picked: &Picked, tokenizer: Option<&Tokenizer>, top: bool) -> Value
     value
 }
 
-/// The first token comes out of the prompt's pass; each further one, and the one that ends the text, takes a pass.
+/// Returns timings as JSON.
+///
+/// The first token comes from the prefill; each further token, including end-of-sequence, takes one decode step.
 pub(super) fn timings(loaded: &Loaded, made: &Generated) -> Value {
     let decoded = (made.tokens.len() + usize::from(made.ended == Ended::Eos)).saturating_sub(1);
     json!({
@@ -201,7 +201,7 @@ pub(super) fn print_timings(context: &mut Context<'_>, made: &Generated, timings
     let number = |key: &str| timings[key].as_f64().unwrap_or(0.0);
     writeln!(
         context.err,
-        "[{} prompt tokens, {:.1}/s; {} tokens, {:.1}/s; ended by {}; loaded in {:.2} s]",
+        "[{} prompt tokens, {:.1}/s; {} tokens, {:.1}/s; finish reason {}; loaded in {:.2} s]",
         made.prompt,
         number("prompt_tokens_per_second"),
         made.tokens.len(),

@@ -1,4 +1,4 @@
-//! `warpwave model info`: what a model is, and whether it fits.
+//! `warpwave model info`: model parameters and memory requirements.
 
 use std::path::PathBuf;
 
@@ -9,31 +9,31 @@ use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
 use super::super::{Context, Failure, Outcome};
-use super::memory::{Need, Part, human};
-use super::{Exactness, Which, cache_type, kind};
+use super::memory::{DeviceEstimate, MemoryEstimate, human};
+use super::{ModelArgs, PrecisionArg, parse_cache_type, parse_weight_type};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// A .gguf file, a folder with config.json and safetensors, or a model of the Hugging Face hub (ORG/NAME, or ORG/NAME:FILE.gguf);
-    /// without it the default model.
+    /// Model: a .gguf file, a directory with config.json and safetensors, or a Hugging Face hub model (ORG/NAME or
+    /// ORG/NAME:FILE.gguf); default: the default model.
     #[arg(value_name = "MODEL")]
     model: Option<PathBuf>,
-    /// Tokens of prompt and answer together; default 4096, or fewer if the model was made for fewer.
+    /// Context length in tokens; default: 4096, or the limit of the model if smaller.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
-    /// As if the weights were converted while loading.
-    #[arg(long = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = kind)]
+    /// Assume weights converted to this type.
+    #[arg(long = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = parse_weight_type)]
     kind: Option<Kind>,
-    /// As if keys and values had this type.
-    #[arg(long, value_name = "f16|bf16|f32", value_parser = cache_type)]
+    /// Assume this KV cache type.
+    #[arg(long, value_name = "f16|bf16|f32", value_parser = parse_cache_type)]
     cache: Option<DType>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Weights of one type.
-struct Share {
+/// Total of the weights of one type.
+struct TypeTotal {
     kind: Kind,
     tensors: usize,
     bytes: u64,
@@ -42,57 +42,66 @@ struct Share {
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let Args { model, context: tokens, kind, cache, .. } = args;
     let (model, device) = (model.clone(), "cpu".to_owned());
-    let which =
-        Which { model, device, context: *tokens, precision: Exactness::Fast, kind: *kind, cache: *cache, chunk: None, threads: None };
-    let (path, checkpoint) = which.open(context)?;
-    let tokens = which.context(&checkpoint);
+    let model_args = ModelArgs {
+        model,
+        device,
+        context: *tokens,
+        precision: PrecisionArg::Fast,
+        kind: *kind,
+        cache: *cache,
+        chunk: None,
+        threads: None,
+    };
+    let (path, checkpoint) = model_args.open(context)?;
+    let tokens = model_args.context(&checkpoint);
     let tokenizer = checkpoint.tokenizer();
-    let shares = shares(&checkpoint, args.kind)?;
-    let mut needs = vec![("cpu".to_owned(), "this computer".to_owned(), Need::of(&checkpoint, &[Device::Cpu], &which, tokens)?)];
+    let totals = totals(&checkpoint, args.kind)?;
+    let mut estimates =
+        vec![("cpu".to_owned(), "host memory".to_owned(), MemoryEstimate::new(&checkpoint, &[Device::Cpu], &model_args, tokens)?)];
     for gpu in (context.gpus)().devices().into_iter().flatten() {
         let (name, model) = (gpu.name().to_owned(), gpu.info().model.clone());
-        needs.push((name, model, Need::of(&checkpoint, &[Device::gpu(&gpu, &context.jit)?], &which, tokens)?));
+        estimates.push((name, model, MemoryEstimate::new(&checkpoint, &[Device::gpu(&gpu, &context.jit)?], &model_args, tokens)?));
     }
     if args.json {
-        let devices: Vec<Value> = needs.iter().map(|(name, model, need)| device_json(name, model, need)).collect();
-        let mut value = facts(&checkpoint, &tokenizer, &shares);
+        let devices: Vec<Value> = estimates.iter().map(|(name, model, estimate)| device_json(name, model, estimate)).collect();
+        let mut value = model_json(&checkpoint, &tokenizer, &totals);
         value["path"] = json!(path);
         value["devices"] = json!(devices);
         return context.print_json(&value);
     }
-    print(context, &checkpoint, &tokenizer, &shares)?;
-    for (name, model, need) in &needs {
-        let fits = match (need.fits(), need.parts[0].free) {
+    print(context, &checkpoint, &tokenizer, &totals)?;
+    for (name, model, estimate) in &estimates {
+        let fits = match (estimate.fits(), estimate.devices[0].free) {
             (Some(true), Some(free)) => format!("fits, {} free", human(free)),
-            (Some(false), Some(free)) => format!("DOES NOT FIT: {} free", human(free)),
-            _ => "free memory not known".to_owned(),
+            (Some(false), Some(free)) => format!("DOES NOT FIT, {} free", human(free)),
+            _ => "free memory unknown".to_owned(),
         };
-        write!(context.out, "\n{name} ({model}): {fits}\n{}", need.arithmetic())?;
+        write!(context.out, "\n{name} ({model}): {fits}\n{}", estimate.breakdown())?;
     }
     Ok(())
 }
 
-fn shares(checkpoint: &Checkpoint, to: Option<Kind>) -> Result<Vec<Share>, Failure> {
-    let mut shares: Vec<Share> = Vec::new();
+fn totals(checkpoint: &Checkpoint, to: Option<Kind>) -> Result<Vec<TypeTotal>, Failure> {
+    let mut totals: Vec<TypeTotal> = Vec::new();
     for info in checkpoint.converted(to)? {
         let bytes = info.kind.bytes(&info.shape).unwrap_or(0) as u64;
-        match shares.iter_mut().find(|share| share.kind == info.kind) {
-            Some(share) => (share.tensors, share.bytes) = (share.tensors + 1, share.bytes + bytes),
-            None => shares.push(Share { kind: info.kind, tensors: 1, bytes }),
+        match totals.iter_mut().find(|total| total.kind == info.kind) {
+            Some(total) => (total.tensors, total.bytes) = (total.tensors + 1, total.bytes + bytes),
+            None => totals.push(TypeTotal { kind: info.kind, tensors: 1, bytes }),
         }
     }
-    shares.sort_by_key(|share| std::cmp::Reverse(share.bytes));
-    Ok(shares)
+    totals.sort_by_key(|total| std::cmp::Reverse(total.bytes));
+    Ok(totals)
 }
 
 fn parameters(checkpoint: &Checkpoint) -> u64 {
     checkpoint.infos().map(|info| info.shape.iter().map(|dim| *dim as u64).product::<u64>()).sum()
 }
 
-fn facts(checkpoint: &Checkpoint, tokenizer: &warpwave_llm::Result<Tokenizer>, shares: &[Share]) -> Value {
+fn model_json(checkpoint: &Checkpoint, tokenizer: &warpwave_llm::Result<Tokenizer>, totals: &[TypeTotal]) -> Value {
     let config = checkpoint.config();
     let types: Vec<Value> =
-        shares.iter().map(|share| json!({ "type": share.kind.to_string(), "tensors": share.tensors, "bytes": share.bytes })).collect();
+        totals.iter().map(|total| json!({ "type": total.kind.to_string(), "tensors": total.tensors, "bytes": total.bytes })).collect();
     let tokenizer = match tokenizer {
         Ok(tokenizer) => json!({
             "tokens": tokenizer.len(), "bos": tokenizer.bos(), "adds_bos": tokenizer.adds_bos(), "eos": tokenizer.eos(),
@@ -120,57 +129,51 @@ fn facts(checkpoint: &Checkpoint, tokenizer: &warpwave_llm::Result<Tokenizer>, s
     })
 }
 
-fn device_json(name: &str, model: &str, need: &Need) -> Value {
-    let Part { memory, free } = &need.parts[0];
+fn device_json(name: &str, model: &str, estimate: &MemoryEstimate) -> Value {
+    let DeviceEstimate { memory, free } = &estimate.devices[0];
     json!({
         "name": name,
         "model": model,
-        "context": need.plan.context,
-        "cache": need.cache.name(),
+        "context": estimate.plan.context,
+        "cache": estimate.cache.name(),
         "weights": memory.weights,
         "kv_per_token": memory.kv_per_token,
         "kv": memory.kv,
-        "chunk": need.plan.chunk,
+        "chunk": estimate.plan.chunk,
         "activations": memory.activations,
         "scratch": memory.scratch,
         "total": memory.total(),
         "free": free,
-        "fits": need.fits(),
+        "fits": estimate.fits(),
     })
 }
 
-fn print(context: &mut Context<'_>, checkpoint: &Checkpoint, tokenizer: &warpwave_llm::Result<Tokenizer>, shares: &[Share]) -> Outcome {
+fn print(context: &mut Context<'_>, checkpoint: &Checkpoint, tokenizer: &warpwave_llm::Result<Tokenizer>, totals: &[TypeTotal]) -> Outcome {
     let config = checkpoint.config();
     let out = &mut context.out;
     writeln!(
         out,
-        "{}: family {}, {:.1} million parameters",
-        config.name.as_deref().unwrap_or("a model without a name"),
+        "{}: family {}, {:.1}M parameters",
+        config.name.as_deref().unwrap_or("unnamed model"),
         format!("{:?}", config.family).to_lowercase(),
         parameters(checkpoint) as f64 / 1e6
     )?;
     let window = config
         .window
-        .map(|keys| format!(", a window of {keys} in {} layers", config.windowed.iter().filter(|windowed| **windowed).count()));
-    let mut line = |what: &str, text: String| writeln!(out, "  {what:16} {text}");
-    line("layers", format!("{} of {} wide, feed-forward {}", config.layers, config.hidden, config.feed_forward))?;
-    line(
-        "heads",
-        format!("{} of {}, {} for keys and values{}", config.heads, config.head_dim, config.kv_heads, window.unwrap_or_default()),
-    )?;
-    line("context", format!("{} positions", config.context))?;
-    line(
-        "vocabulary",
-        format!("{}{}", config.vocab, if checkpoint.is_tied() { ", the output shares the embedding's matrix" } else { "" }),
-    )?;
-    for (number, share) in shares.iter().enumerate() {
-        let text = format!("{:6} {:>4} tensors {:>10}", share.kind.to_string(), share.tensors, human(share.bytes));
+        .map(|keys| format!(", sliding window of {keys} in {} layers", config.windowed.iter().filter(|windowed| **windowed).count()));
+    let mut line = |label: &str, text: String| writeln!(out, "  {label:16} {text}");
+    line("layers", format!("{}, hidden size {}, feed-forward {}", config.layers, config.hidden, config.feed_forward))?;
+    line("heads", format!("{}, head_dim {}, {} KV heads{}", config.heads, config.head_dim, config.kv_heads, window.unwrap_or_default()))?;
+    line("context", format!("{} tokens", config.context))?;
+    line("vocabulary", format!("{}{}", config.vocab, if checkpoint.is_tied() { ", tied embeddings" } else { "" }))?;
+    for (number, total) in totals.iter().enumerate() {
+        let text = format!("{:6} {:>4} tensors {:>10}", total.kind.to_string(), total.tensors, human(total.bytes));
         line(if number == 0 { "types" } else { "" }, text)?;
     }
     match tokenizer {
         Ok(tokenizer) => {
-            let template = if tokenizer.template().is_some() { "a chat template" } else { "no chat template" };
-            line("tokenizer", format!("{} tokens, ends with {:?}, {template}", tokenizer.len(), tokenizer.eos()))?;
+            let template = if tokenizer.template().is_some() { "chat template" } else { "no chat template" };
+            line("tokenizer", format!("{} tokens, eos {:?}, {template}", tokenizer.len(), tokenizer.eos()))?;
         }
         Err(error) => line("tokenizer", format!("none: {error}"))?,
     }

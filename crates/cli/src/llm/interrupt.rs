@@ -1,4 +1,4 @@
-//! Ctrl-C while a text is generated: the first ends the text, the second the program.
+//! Ctrl-C handling during generation: the first press stops generation, the second ends the program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,22 +8,23 @@ extern "C" fn pressed(_: libc::c_int) {
     PRESSED.store(true, Ordering::Relaxed);
 }
 
-/// While it lives, Ctrl-C is heard of rather than deadly: once.
+/// Guard that catches the first Ctrl-C; the second has the default action.
 pub(super) struct Interrupt {
     before: libc::sigaction,
 }
 
 impl Interrupt {
+    /// Installs the handler.
     pub fn listen() -> Interrupt {
         PRESSED.store(false, Ordering::Relaxed);
-        // SAFETY: all zeros are an action (the default one) without flags and with an empty mask.
+        // SAFETY: an all-zero sigaction is valid: default action, no flags, empty mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = pressed as extern "C" fn(libc::c_int) as libc::sighandler_t;
-        // The second one finds the default action, which ends the program.
+        // SA_RESETHAND restores the default action, so that a second Ctrl-C ends the program.
         action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
-        // SAFETY: as above; it is overwritten with what was there.
+        // SAFETY: as above; overwritten with the previous action.
         let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: both outlive the call, and the handler does nothing but store to an atomic, which signals may.
+        // SAFETY: both structs outlive the call, and the handler only stores to an atomic, which is async-signal-safe.
         unsafe { libc::sigaction(libc::SIGINT, &action, &mut before) };
         Interrupt { before }
     }
@@ -35,7 +36,7 @@ impl Interrupt {
 
 impl Drop for Interrupt {
     fn drop(&mut self) {
-        // SAFETY: it is what the system gave us.
+        // SAFETY: `before` was filled in by sigaction.
         unsafe { libc::sigaction(libc::SIGINT, &self.before, std::ptr::null_mut()) };
     }
 }

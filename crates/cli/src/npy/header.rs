@@ -1,11 +1,11 @@
 //! The text inside a `.npy` header: a Python dictionary literal with exactly three keys.
 //!
-//! Only what NumPy writes is read (plus Python 2's `3L`, either quote, any key order and spacing); nothing is evaluated.
+//! Accepts what NumPy writes, plus Python 2's `3L`, both quotes, and any key order and spacing. Nothing is evaluated.
 
 use super::NpyError;
 use crate::dtype::{ByteOrder, DType};
 
-/// What a header says about the data after it.
+/// A parsed header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub dtype: DType,
@@ -14,10 +14,10 @@ pub(super) struct Header {
     pub shape: Vec<usize>,
 }
 
-/// The complete version 1.0 preamble, from magic to newline, byte for byte as NumPy 2.4 writes it.
+/// Returns the complete version 1.0 preamble, from magic to newline, byte for byte as NumPy 2.4 writes it.
 pub(super) fn format(dtype: DType, shape: &[usize]) -> Vec<u8> {
     const ALIGNMENT: usize = 64;
-    // NumPy leaves room to rewrite the first dimension in place when rows are appended.
+    // NumPy reserves space to rewrite the first dimension in place when rows are appended.
     const GROWTH_DIGITS: usize = 21;
 
     let mut dict = format!("{{'descr': '{}', 'fortran_order': False, 'shape': (", dtype.npy_descr());
@@ -29,19 +29,19 @@ pub(super) fn format(dtype: DType, shape: &[usize]) -> Vec<u8> {
         dict += &" ".repeat(GROWTH_DIGITS.saturating_sub(first.to_string().len()));
     }
     let unpadded = super::MAGIC.len() + 4 + dict.len() + 1;
-    // A full 64 where none would be needed: NumPy's own arithmetic, kept for identical files.
+    // NumPy pads by a full 64 bytes if already aligned; kept for identical files.
     dict += &" ".repeat(ALIGNMENT - unpadded % ALIGNMENT);
     dict.push('\n');
 
     let mut bytes = super::MAGIC.to_vec();
     bytes.extend([1, 0]);
-    // At most 64 dimensions of 20 digits each: far below what two bytes can say.
+    // At most 64 dimensions of 20 digits each, so the length fits in 16 bits.
     bytes.extend((dict.len() as u16).to_le_bytes());
     bytes.extend(dict.as_bytes());
     bytes
 }
 
-/// Reads the dictionary.
+/// Parses the dictionary.
 pub(super) fn parse(text: &[u8]) -> Result<Header, NpyError> {
     let mut cursor = Cursor { text, position: 0 };
     let (mut descr, mut fortran, mut shape) = (None, None, None);
@@ -119,7 +119,7 @@ impl<'a> Cursor<'a> {
         &rest[..length]
     }
 
-    /// A quoted string; without escapes, since no supported key or type needs one.
+    /// Parses a quoted string. Escapes are not supported: no valid key or type needs them.
     fn string(&mut self, expected: &'static str) -> Result<&'a str, NpyError> {
         self.skip_space();
         let Some(quote @ (b'\'' | b'"')) = self.peek() else { return Err(self.error(expected)) };

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A file with this header text and data, in the version given.
+/// Returns a file with this version, header text and data.
 fn file(version: u8, dict: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend([version, 0]);
@@ -59,7 +59,7 @@ fn headers_are_those_numpy_writes() {
 }
 
 #[test]
-fn a_whole_file_is_header_and_data() {
+fn a_file_is_header_plus_data() {
     let bytes = written(&array(DType::F32, &[1], &1.0f32.to_le_bytes()));
     assert_eq!(bytes[..10], *b"\x93NUMPY\x01\x00v\x00");
     assert_eq!(bytes[10..68], *b"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), } ");
@@ -104,7 +104,7 @@ fn fortran_order_becomes_c_order() {
     // As numpy.save wrote asfortranarray(arange(6, dtype='>i2').reshape(2, 3)).
     let bytes = file(1, &dict(">i2", "True", "(2, 3)"), &[0, 0, 0, 3, 0, 1, 0, 4, 0, 2, 0, 5]);
     assert_eq!(read_bytes(&bytes).unwrap(), array(DType::I16, &[2, 3], &[0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0]));
-    // (2, 3, 4): element [i, j, k] stands at i + 2j + 6k.
+    // (2, 3, 4): element [i, j, k] is at offset i + 2j + 6k.
     let bytes = file(1, &dict("|u1", "True", "(2, 3, 4)"), &(0..24).collect::<Vec<u8>>());
     let expected: Vec<u8> = (0..24).map(|c| c / 12 + 2 * (c / 4 % 3) + 6 * (c % 4)).collect();
     assert_eq!(read_bytes(&bytes).unwrap().bytes, expected);
@@ -121,29 +121,29 @@ fn bfloat16_is_two_raw_bytes() {
 }
 
 #[test]
-fn other_files_are_told_apart_from_broken_ones() {
-    assert_eq!(message(b"PK\x03\x04 zip"), r#"not a .npy file: expected it to start with "\x93NUMPY", found "PK\x03\x04 zip""#);
-    assert_eq!(message(b""), r#"not a .npy file: expected it to start with "\x93NUMPY", found """#);
-    assert_eq!(message(b"\x93NUMPY\x01"), "the file ends inside its header: expected 8 bytes, found 7");
-    assert_eq!(message(b"\x93NUMPY\x01\x00v"), "the file ends inside its header: expected 10 bytes, found 9");
-    assert_eq!(message(b"\x93NUMPY\x01\x00v\x00{'de"), "the file ends inside its header: expected 128 bytes, found 14");
-    assert_eq!(message(b"\x93NUMPY\x02\x00v\x00\x00\x00{"), "the file ends inside its header: expected 130 bytes, found 13");
-    assert_eq!(message(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{"), "the header claims 4294967295 bytes; at most 65535 are expected");
+fn foreign_and_truncated_files_have_different_errors() {
+    assert_eq!(message(b"PK\x03\x04 zip"), r#"not a .npy file: expected magic "\x93NUMPY", found "PK\x03\x04 zip""#);
+    assert_eq!(message(b""), r#"not a .npy file: expected magic "\x93NUMPY", found """#);
+    assert_eq!(message(b"\x93NUMPY\x01"), "truncated header: expected 8 bytes, found 7");
+    assert_eq!(message(b"\x93NUMPY\x01\x00v"), "truncated header: expected 10 bytes, found 9");
+    assert_eq!(message(b"\x93NUMPY\x01\x00v\x00{'de"), "truncated header: expected 128 bytes, found 14");
+    assert_eq!(message(b"\x93NUMPY\x02\x00v\x00\x00\x00{"), "truncated header: expected 130 bytes, found 13");
+    assert_eq!(message(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{"), "header too long: 4294967295 bytes; the maximum is 65535");
 }
 
 #[test]
-fn data_must_be_exactly_as_promised() {
-    let promise = dict("<f4", "False", "(2,)");
-    assert_eq!(message(&file(1, &promise, &[0; 7])), "the file is truncated: the header promises 8 bytes of data, found 7");
-    assert_eq!(message(&file(1, &promise, &[0; 9])), "the file goes on after the 8 bytes of data its header promises");
-    assert!(read_bytes(&file(1, &promise, &[0; 8])).is_ok());
+fn data_length_must_match_the_header() {
+    let header = dict("<f4", "False", "(2,)");
+    assert_eq!(message(&file(1, &header, &[0; 7])), "truncated file: the header declares 8 bytes of data, found 7");
+    assert_eq!(message(&file(1, &header, &[0; 9])), "trailing data after the 8 bytes declared in the header");
+    assert!(read_bytes(&file(1, &header, &[0; 8])).is_ok());
 }
 
-/// 64 TiB fits the address space, but not any machine: reserving it before reading would fail otherwise than expected.
+/// 64 TiB fits the address space but no machine: allocating it up front would give a different error.
 #[test]
-fn a_lying_header_costs_no_memory() {
+fn an_oversized_header_allocates_nothing() {
     let bytes = file(1, &dict("<f4", "False", "(17592186044416,)"), &[0; 4]);
-    let expected = "the file is truncated: the header promises 70368744177664 bytes of data, found 4";
+    let expected = "truncated file: the header declares 70368744177664 bytes of data, found 4";
     assert_eq!(message(&bytes), expected);
     let path = tempfile::NamedTempFile::new().unwrap();
     fs::write(&path, &bytes).unwrap();
@@ -151,13 +151,13 @@ fn a_lying_header_costs_no_memory() {
 }
 
 #[test]
-fn impossible_shapes_are_refused() {
+fn impossible_shapes_are_rejected() {
     assert_eq!(
         message_for(&dict("<f4", "False", "(4294967296, 4294967296)")),
-        "f32[4294967296,4294967296] needs more than 140737488355328 bytes, the most a process can address"
+        "f32[4294967296,4294967296] exceeds the maximum array size of 140737488355328 bytes"
     );
     let many = format!("({})", "1, ".repeat(65));
-    assert_eq!(message_for(&dict("<f4", "False", &many)), "65 dimensions; at most 64 are possible");
+    assert_eq!(message_for(&dict("<f4", "False", &many)), "too many dimensions: 65; the maximum is 64");
     for (shape, offset, expected) in [
         ("(-1,)", 51, "a dimension, or ')'"),
         ("(99999999999999999999,)", 51, "a dimension that fits 64 bits"),
@@ -166,11 +166,7 @@ fn impossible_shapes_are_refused() {
         ("3", 50, "'(' and the shape"),
         ("None", 50, "'(' and the shape"),
     ] {
-        assert_eq!(
-            message_for(&dict("<f4", "False", shape)),
-            format!("malformed header at byte {offset} of its text: expected {expected}"),
-            "{shape}"
-        );
+        assert_eq!(message_for(&dict("<f4", "False", shape)), format!("malformed header at byte {offset}: expected {expected}"), "{shape}");
     }
 }
 
@@ -178,21 +174,18 @@ fn impossible_shapes_are_refused() {
 fn unsupported_types_are_named() {
     assert_eq!(
         message_for(&dict("|O", "False", "(1,)")),
-        "the file holds Python objects (dtype object), which cannot be read; expected numbers: save it with a numeric dtype"
+        "unsupported dtype object (pickled Python objects); save the array with a numeric dtype"
     );
     assert_eq!(
         message_for(&dict("<c8", "False", "(1,)")),
         "unsupported NumPy type '<c8'; expected one of u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64, bool"
     );
     let records = "{'descr': [('x', '<f4'), ('y', '<f4')], 'fortran_order': False, 'shape': (1,), }";
-    assert_eq!(
-        message_for(records),
-        "the file holds a structured array, which is not supported; expected one plain type: save each field by itself"
-    );
+    assert_eq!(message_for(records), "structured arrays are not supported; save each field separately");
 }
 
 #[test]
-fn malformed_headers_point_at_the_place() {
+fn malformed_headers_report_the_offset() {
     let keys = "each of the keys 'descr', 'fortran_order' and 'shape' once";
     for (text, offset, expected) in [
         ("", 0, "'{'"),
@@ -210,20 +203,20 @@ fn malformed_headers_point_at_the_place() {
         let NpyError::Header { offset: found, expected: wanted } = read_bytes(&file(1, text, &[])).unwrap_err() else { panic!("{text}") };
         assert_eq!((found, wanted), (offset, if expected.is_empty() { keys } else { expected }), "{text}");
     }
-    assert_eq!(message_for("{'descr': '<f4', 'shape': (), }"), "malformed header: the key 'fortran_order' is missing");
-    assert_eq!(message_for("{}"), "malformed header: the key 'descr' is missing");
+    assert_eq!(message_for("{'descr': '<f4', 'shape': (), }"), "malformed header: missing key 'fortran_order'");
+    assert_eq!(message_for("{}"), "malformed header: missing key 'descr'");
 }
 
 #[test]
 fn inconsistent_arrays_are_not_written() {
     let mut out = Vec::new();
     let broken = Array { dtype: DType::F32, shape: vec![2], bytes: vec![0; 4] };
-    assert_eq!(write(&mut out, &broken).unwrap_err().to_string(), "f32[2] takes 8 bytes, but there are 4");
+    assert_eq!(write(&mut out, &broken).unwrap_err().to_string(), "f32[2] needs 8 bytes, got 4");
     assert!(out.is_empty());
 }
 
 #[test]
-fn files_are_replaced_whole_or_left_alone() {
+fn files_are_replaced_atomically() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.npy");
     let first = array(DType::U8, &[2], &[1, 2]);
@@ -237,7 +230,7 @@ fn files_are_replaced_whole_or_left_alone() {
     assert!(write_file(&path, &broken).is_err());
     assert_eq!(read_file(&path).unwrap(), second);
     let names: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["a.npy"], "no temporary file stays behind");
+    assert_eq!(names, ["a.npy"], "no temporary file is left");
 }
 
 #[test]
@@ -262,7 +255,7 @@ fn links_are_followed_when_writing() {
     write_file(&link, &value).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(read_file(&target).unwrap(), value);
-    assert!(write_file(directory.path(), &value).is_err(), "a directory is no file");
+    assert!(write_file(directory.path(), &value).is_err(), "a directory is not a file");
 }
 
 /// A pipe behind a link in `/proc`, which is what `/dev/stdout` is too.

@@ -1,6 +1,6 @@
-//! A [`Buffer`] to its bytes.
+//! Computes the contents of a [`Buffer`].
 
-use super::{Buffer, Init, MaterialiseError};
+use super::{Buffer, Init, MaterializeError};
 use crate::{
     array::{Array, byte_len},
     dtype::DType,
@@ -9,7 +9,7 @@ use crate::{
 };
 use std::path::Path;
 
-pub(super) fn materialise(buffer: &Buffer) -> Result<Array, MaterialiseError> {
+pub(super) fn materialize(buffer: &Buffer) -> Result<Array, MaterializeError> {
     let dtype = buffer.dtype;
     if let Init::File(path) = &buffer.init {
         return load(path, dtype, buffer.shape());
@@ -18,7 +18,7 @@ pub(super) fn materialise(buffer: &Buffer) -> Result<Array, MaterialiseError> {
     let size = byte_len(dtype, &shape)?;
     let mut bytes = Vec::new();
     if bytes.try_reserve_exact(size).is_err() {
-        return Err(MaterialiseError::OutOfMemory { dtype, shape, bytes: size });
+        return Err(MaterializeError::OutOfMemory { dtype, shape, bytes: size });
     }
     let count = size / dtype.size();
     match &buffer.init {
@@ -34,17 +34,17 @@ pub(super) fn materialise(buffer: &Buffer) -> Result<Array, MaterialiseError> {
     Ok(Array::new(dtype, shape, bytes)?)
 }
 
-fn load(path: &Path, dtype: DType, shape: Option<&[usize]>) -> Result<Array, MaterialiseError> {
+fn load(path: &Path, dtype: DType, shape: Option<&[usize]>) -> Result<Array, MaterializeError> {
     let mut array = npy::read_file(path)?;
     if dtype == DType::Bf16 && array.dtype == DType::U16 {
         array.dtype = DType::Bf16;
     }
     if array.dtype != dtype {
-        return Err(MaterialiseError::WrongDType { path: path.to_owned(), found: array.dtype, expected: dtype });
+        return Err(MaterializeError::WrongDType { path: path.to_owned(), found: array.dtype, expected: dtype });
     }
     match shape {
         Some(expected) if expected != array.shape => {
-            Err(MaterialiseError::WrongShape { path: path.to_owned(), found: array.shape, expected: expected.to_vec() })
+            Err(MaterializeError::WrongShape { path: path.to_owned(), found: array.shape, expected: expected.to_vec() })
         }
         _ => Ok(array),
     }
@@ -54,7 +54,7 @@ fn fill(bytes: &mut Vec<u8>, count: usize, element: impl Fn(usize) -> Scalar) {
     (0..count).for_each(|index| bytes.extend_from_slice(element(index).bytes()));
 }
 
-/// The number in the type; parsing has made sure that it fits.
+/// Converts a number to the type; the parser has checked the range.
 fn to_scalar(dtype: DType, number: Number) -> Scalar {
     match number {
         Number::Int(value) if !dtype.is_float() => Scalar::from_low_bytes(dtype, value as u64),
@@ -69,7 +69,7 @@ pub(super) fn iota_element(start: Number, step: Number, index: usize) -> Number 
     }
 }
 
-/// Output number `index` of SplitMix64 (Steele, Lea and Flood, 2014), which needs no earlier output to be computed.
+/// Returns output `index` of SplitMix64 (Steele, Lea and Flood, 2014); it does not depend on earlier outputs.
 fn splitmix64(seed: u64, index: usize) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(index as u64 + 1));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -89,14 +89,14 @@ fn rand_default(dtype: DType, random: u64) -> Scalar {
     }
 }
 
-/// The top `precision` bits as a fraction of one.
+/// Returns the top `precision` bits as a fraction in [0, 1).
 fn unit_interval(random: u64, precision: i32) -> f64 {
     (random >> (64 - precision)) as f64 * f64::powi(2.0, -precision)
 }
 
 fn rand_between(dtype: DType, lo: Number, hi: Number, random: u64) -> Scalar {
     if let (Number::Int(lo), Number::Int(hi)) = (lo, hi) {
-        // Below 2^64 times at most 2^64: fits exactly.
+        // The product is below 2^128.
         let offset = (u128::from(random) * hi.abs_diff(lo)) >> 64;
         return to_scalar(dtype, Number::Int(lo + offset as i128));
     }
@@ -109,7 +109,7 @@ fn rand_between(dtype: DType, lo: Number, hi: Number, random: u64) -> Scalar {
 mod tests {
     use super::*;
 
-    /// The published outputs of the reference implementation for this seed.
+    /// Published outputs of the reference implementation for this seed.
     #[test]
     fn the_generator_is_splitmix64() {
         let outputs: Vec<u64> = (0..5).map(|index| splitmix64(1234567, index)).collect();
@@ -134,10 +134,10 @@ mod tests {
         assert_eq!(between(DType::U8, Number::Int(0), Number::Int(256), u64::MAX), 255.0);
         assert_eq!(between(DType::I8, Number::Int(-3), Number::Int(3), u64::MAX), 2.0);
         assert_eq!(between(DType::I8, Number::Int(-3), Number::Int(3), 0), -3.0);
-        // The draw nearest to one rounds up to the end, which the rule replaces by the start.
+        // The largest draw rounds up to the excluded end and is replaced by the start.
         assert_eq!(between(DType::F16, Number::Float(1.0), Number::Float(2.0), u64::MAX), 1.0);
         assert_eq!(between(DType::F32, Number::Float(1.0), Number::Float(2.0), 1 << 63), 1.5);
-        let whole = rand_between(DType::I64, Number::Int(i64::MIN.into()), Number::Int(1 << 63), u64::MAX);
-        assert_eq!(whole.number(), Number::Int(i64::MAX.into()));
+        let full = rand_between(DType::I64, Number::Int(i64::MIN.into()), Number::Int(1 << 63), u64::MAX);
+        assert_eq!(full.number(), Number::Int(i64::MAX.into()));
     }
 }

@@ -1,4 +1,4 @@
-//! Text to [`Spec`], with the place of the first error.
+//! Parses a [`Spec`] and reports the offset of the first error.
 
 use super::{Buffer, Init, Spec, SpecError, fill::iota_element};
 use crate::{
@@ -16,7 +16,7 @@ pub(super) fn parse(text: &str) -> Result<Spec, SpecError> {
         return value.map(Spec::Scalar).map_err(|error| cursor.error(error));
     }
     if !cursor.eat('[') {
-        return Err(cursor.error(format!("expected ':' and a value, or '[' and a shape, after the type {dtype}")));
+        return Err(cursor.error(format!("expected ':' and a value, or '[' and a shape, after type {dtype}")));
     }
     cursor.buffer(dtype).map(Spec::Buffer)
 }
@@ -50,7 +50,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// As [`eat`](Self::eat), with spaces on either side.
+    /// Like [`eat`](Self::eat), skipping spaces before and after.
     fn eat_spaced(&mut self, wanted: char) -> bool {
         self.skip_spaces();
         let found = self.eat(wanted);
@@ -69,7 +69,7 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// What stands up to the next delimiter, and where it starts.
+    /// Returns the text up to the next delimiter, and its offset.
     fn word(&mut self) -> (usize, &'a str) {
         self.skip_spaces();
         (self.position, self.take_until(&[' ', ',', '(', ')', '[', ']', '=']))
@@ -86,17 +86,17 @@ impl<'a> Cursor<'a> {
             return Ok(Buffer { dtype, shape, init: self.path()? });
         }
         if shape.is_none() {
-            return Err(self.error_at(shape_at, "expected a shape such as 1024 or 64,32; only =@FILE can go without"));
+            return Err(self.error_at(shape_at, "expected a shape such as 1024 or 64,32; it can be omitted only with =@FILE"));
         }
         let init = if assigned { self.computed(dtype, bytes / dtype.size())? } else { Init::Zeros };
         self.skip_spaces();
         if !self.rest().is_empty() {
-            return Err(self.error(if assigned { "expected nothing more" } else { "expected '=' and an initial value, or nothing more" }));
+            return Err(self.error(if assigned { "unexpected trailing text" } else { "expected '=' and an initial value, or the end" }));
         }
         Ok(Buffer { dtype, shape, init })
     }
 
-    /// Up to and including the bracket; `None` for `[]`.
+    /// Parses the shape and the closing bracket; `None` for `[]`.
     fn shape(&mut self) -> Result<Option<Vec<usize>>, SpecError> {
         if self.eat_spaced(']') {
             return Ok(None);
@@ -120,11 +120,11 @@ impl<'a> Cursor<'a> {
             return Err(self.error_at(at, format!("expected a size such as 1024, 4K or 1M, found {word:?}")));
         }
         let size = digits.parse::<usize>().ok().and_then(|size| size.checked_mul(unit));
-        size.ok_or_else(|| self.error_at(at, format!("the size {word} does not fit {} bits", usize::BITS)))
+        size.ok_or_else(|| self.error_at(at, format!("size {word} does not fit in {} bits", usize::BITS)))
     }
 
     fn path(&mut self) -> Result<Init, SpecError> {
-        // A NUL ends the name for the operating system; no file can be meant.
+        // The operating system does not allow NUL in a path.
         let path = self.rest();
         if path.is_empty() || path.contains('\0') {
             return Err(self.error("expected the name of a .npy file"));
@@ -159,13 +159,13 @@ impl<'a> Cursor<'a> {
             }
             self.expect(')', "expected ')', as in iota(START,STEP)")?;
         }
-        // The elements between lie between, so the two ends are enough.
+        // The sequence is monotonic, so checking both ends is enough.
         for (which, index) in [("first", 0), ("last", count.saturating_sub(1))] {
             let value = iota_element(start, step, index);
             let fits = value.to_f64().is_finite() && Scalar::new(dtype, value).is_some();
             if count > 0 && !fits {
                 let error = ScalarError::OutOfRange { dtype, found: value.to_string() };
-                return Err(self.error_at(at, format!("the {which} element {error}")));
+                return Err(self.error_at(at, format!("{which} element: {error}")));
             }
         }
         Ok(Init::Iota { start, step })
@@ -188,12 +188,12 @@ impl<'a> Cursor<'a> {
         let out_of_range = |at, number: Number| self.error_at(at, ScalarError::OutOfRange { dtype, found: number.to_string() });
         let lo = Scalar::new(dtype, lo).ok_or_else(|| out_of_range(lo_at, lo))?.number();
         let hi = match (dtype.int_range(), hi) {
-            // The bound itself is excluded, so it may stand one past the largest value.
+            // The upper bound is exclusive, so it may be one past the maximum.
             (Some((_, max)), Number::Int(bound)) if bound == max + 1 => hi,
             _ => Scalar::new(dtype, hi).ok_or_else(|| out_of_range(hi_at, hi))?.number(),
         };
         let ordered = match (lo, hi) {
-            // As f64, neighbouring 64-bit integers would be equal.
+            // As f64, adjacent 64-bit integers could compare equal.
             (Number::Int(lo), Number::Int(hi)) => lo < hi,
             _ => lo.to_f64() < hi.to_f64(),
         };
@@ -206,14 +206,14 @@ impl<'a> Cursor<'a> {
         Ok((lo, hi))
     }
 
-    /// A finite number, and where it stands. It may lie outside the type's range, as a negative step does for an unsigned
-    /// type, but not so far that computing with it could overflow.
+    /// Parses a finite number and returns it with its offset. It may be out of range for the type (a negative step of an unsigned
+    /// type), but not so large that later arithmetic could overflow.
     fn number(&mut self, dtype: DType) -> Result<(usize, Number), SpecError> {
-        const FAR: u128 = 1 << 64;
+        const LIMIT: u128 = 1 << 64;
         let (at, word) = self.word();
         match parse_number(dtype, word).map_err(|error| self.error_at(at, error))? {
             Number::Float(value) if !value.is_finite() => Err(self.error_at(at, format!("expected a finite number, found {word:?}"))),
-            Number::Int(value) if value.unsigned_abs() > FAR => {
+            Number::Int(value) if value.unsigned_abs() > LIMIT => {
                 Err(self.error_at(at, ScalarError::OutOfRange { dtype, found: word.to_owned() }))
             }
             number => Ok((at, number)),

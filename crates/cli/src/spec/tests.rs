@@ -6,17 +6,17 @@ fn parsed(text: &str) -> Spec {
 }
 
 fn array(text: &str) -> Array {
-    let Spec::Buffer(buffer) = parsed(text) else { panic!("{text} is no buffer") };
-    buffer.materialise().unwrap_or_else(|error| panic!("{error}"))
+    let Spec::Buffer(buffer) = parsed(text) else { panic!("{text} is not a buffer") };
+    buffer.materialize().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// All the values, without type and shape.
+/// All values, without type and shape.
 fn values(text: &str) -> String {
     let shown = format_values(&array(text), usize::MAX);
     shown.split_once(" = ").unwrap().1.to_owned()
 }
 
-/// The place and the message of the error.
+/// Offset and message of the error.
 fn error(text: &str) -> (usize, String) {
     let error = Spec::parse(text).unwrap_err();
     (error.offset(), error.message().to_owned())
@@ -48,13 +48,13 @@ fn scalars_carry_type_and_bytes() {
 }
 
 #[test]
-fn an_error_shows_the_place() {
+fn an_error_marks_its_position() {
     assert_eq!(Spec::parse("u8:300").unwrap_err().to_string(), "300 does not fit u8 (0 to 255)\n  u8:300\n     ^");
     assert_eq!(
         Spec::parse("f33[4]").unwrap_err().to_string(),
         "unknown type \"f33\"; valid types: u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64, bool\n  f33[4]\n  ^"
     );
-    // Columns are characters, and a control character takes one.
+    // Columns count characters; a control character takes one.
     assert_eq!(Spec::parse("f32[4]=\té,").unwrap_err().to_string().split_once('\n').unwrap().1, "  f32[4]=\u{fffd}é,\n         ^");
     assert_eq!(Spec::parse("f32:é").unwrap_err().to_string().lines().last().unwrap(), "      ^");
     assert_eq!(Spec::parse("é").unwrap_err().offset(), 0);
@@ -62,7 +62,7 @@ fn an_error_shows_the_place() {
 
 #[test]
 fn the_type_comes_first() {
-    assert_error("f32", 3, "expected ':' and a value, or '[' and a shape, after the type f32");
+    assert_error("f32", 3, "expected ':' and a value, or '[' and a shape, after type f32");
     assert_eq!(error("").0, 0);
     assert!(error("").1.starts_with("unknown type \"\"; valid types: u8, "));
     assert!(error("2.5").1.starts_with("unknown type \"2.5\""));
@@ -87,26 +87,26 @@ fn shapes_take_dimensions_and_units() {
     assert_error("u8[4k]", 3, "expected a size such as 1024, 4K or 1M, found \"4k\"");
     assert_error("u8[4", 4, "expected ',' or ']'");
     assert_error("u8[4 5]", 5, "expected ',' or ']'");
-    assert_error("u8[4]x", 5, "expected '=' and an initial value, or nothing more");
-    assert_error("u8[4]=1 2", 8, "expected nothing more");
+    assert_error("u8[4]x", 5, "expected '=' and an initial value, or the end");
+    assert_error("u8[4]=1 2", 8, "unexpected trailing text");
 }
 
 #[test]
-fn sizes_that_cannot_be_are_refused_before_any_memory_is_asked_for() {
-    assert_error("u8[99999999999999999999]", 3, "the size 99999999999999999999 does not fit 64 bits");
-    assert_error("u8[99999999999999M]", 3, "the size 99999999999999M does not fit 64 bits");
-    let message = "f32[1099511627776,1099511627776] needs more than 140737488355328 bytes, the most a process can address";
+fn impossible_sizes_are_rejected_before_allocating() {
+    assert_error("u8[99999999999999999999]", 3, "size 99999999999999999999 does not fit in 64 bits");
+    assert_error("u8[99999999999999M]", 3, "size 99999999999999M does not fit in 64 bits");
+    let message = "f32[1099511627776,1099511627776] exceeds the maximum array size of 140737488355328 bytes";
     assert_error("f32[1048576M,1048576M]", 4, message);
-    assert_error(&format!("u8[{}1]", "1,".repeat(64)), 3, "65 dimensions; at most 64 are possible");
+    assert_error(&format!("u8[{}1]", "1,".repeat(64)), 3, "too many dimensions: 65; the maximum is 64");
 }
 
-/// Within the cap, but never free as one piece in an address space of just that size: an error, not an abort.
+/// Within the limit, but never available as one block in an address space of that size: an error, not an abort.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn memory_that_is_not_there_is_an_error() {
+fn out_of_memory_is_an_error() {
     let Spec::Buffer(buffer) = parsed("u8[134217727M]") else { panic!() };
-    let message = buffer.materialise().unwrap_err().to_string();
-    assert_eq!(message, "not enough memory for the 140737487306752 bytes of u8[140737487306752]");
+    let message = buffer.materialize().unwrap_err().to_string();
+    assert_eq!(message, "out of memory: u8[140737487306752] needs 140737487306752 bytes");
 }
 
 #[test]
@@ -138,19 +138,19 @@ fn iota_counts_from_start_by_step() {
 #[test]
 fn iota_stays_within_the_type() {
     assert_eq!(array("u8[256]=iota").bytes, (0..=255).collect::<Vec<u8>>());
-    assert_error("u8[257]=iota", 8, "the last element 256 does not fit u8 (0 to 255)");
-    assert_error("u8[3]=iota(1,-1)", 6, "the last element -1 does not fit u8 (0 to 255)");
-    assert_error("u8[3]=iota(300,-100)", 6, "the first element 300 does not fit u8 (0 to 255)");
-    assert_error("f16[3]=iota(0,40000)", 7, "the last element 80000.0 does not fit f16 (largest finite value 65504)");
-    assert!(error("f64[3]=iota(0,1e308)").1.starts_with("the last element inf does not fit f64"));
+    assert_error("u8[257]=iota", 8, "last element: 256 does not fit u8 (0 to 255)");
+    assert_error("u8[3]=iota(1,-1)", 6, "last element: -1 does not fit u8 (0 to 255)");
+    assert_error("u8[3]=iota(300,-100)", 6, "first element: 300 does not fit u8 (0 to 255)");
+    assert_error("f16[3]=iota(0,40000)", 7, "last element: 80000.0 does not fit f16 (largest finite value 65504)");
+    assert!(error("f64[3]=iota(0,1e308)").1.starts_with("last element: inf does not fit f64"));
     assert!(error("i8[2]=iota(0,99999999999999999999)").1.starts_with("99999999999999999999 does not fit i8"));
     assert_error("f32[3]=iota(nan)", 12, "expected a finite number, found \"nan\"");
     assert_error("f32[3]=iota(1,2", 15, "expected ')', as in iota(START,STEP)");
     assert_error("i32[3]=iota()", 12, "expected an integer such as 7, -7 or 0xff, found \"\"");
 }
 
-/// These values are a promise: a change here breaks results that users have pinned. They were computed from the documented
-/// rule by another program.
+/// These values must not change: users and tests depend on them. They were computed from the documented rule by an independent
+/// program.
 #[test]
 fn random_values_never_change() {
     assert_eq!(values("u64[2]=rand(0)"), "16294208416658607535, 7960286522194355700");
@@ -165,12 +165,12 @@ fn random_values_never_change() {
 }
 
 #[test]
-fn random_values_fill_their_range_and_no_more() {
+fn random_values_cover_their_range_and_stay_in_it() {
     let small = array("u8[4K]=rand(7,3,6)");
     assert!([3, 4, 5].iter().all(|value| small.bytes.contains(value)));
     assert!(small.bytes.iter().all(|value| (3..6).contains(value)));
-    let whole = array("u8[16K]=rand(7)");
-    assert!((0..=255).all(|value| whole.bytes.contains(&value)));
+    let full = array("u8[16K]=rand(7)");
+    assert!((0..=255).all(|value| full.bytes.contains(&value)));
     let mean = array("f32[16K]=rand(7)").iter().map(|value| value.to_f64()).sum::<f64>() / 16384.0;
     assert!((mean - 0.5).abs() < 0.01, "{mean}");
     assert!(array("f16[16K]=rand(7,1,1.25)").iter().all(|value| (1.0..1.25).contains(&value.to_f64())));
@@ -200,36 +200,36 @@ fn saved(dtype: DType, shape: &[usize], bytes: &[u8]) -> (tempfile::TempDir, Str
     (directory, path)
 }
 
-fn load(text: &str) -> Result<Array, MaterialiseError> {
-    let Spec::Buffer(buffer) = parsed(text) else { panic!("{text} is no buffer") };
-    buffer.materialise()
+fn load(text: &str) -> Result<Array, MaterializeError> {
+    let Spec::Buffer(buffer) = parsed(text) else { panic!("{text} is not a buffer") };
+    buffer.materialize()
 }
 
 #[test]
-fn files_must_have_the_type_and_shape_asked_for() {
+fn files_must_match_the_requested_type_and_shape() {
     let (_directory, path) = saved(DType::I16, &[2, 1], &[1, 0, 2, 0]);
     assert_eq!(load(&format!("i16[2,1]=@{path}")).unwrap().bytes, [1, 0, 2, 0]);
     assert_eq!(load(&format!("i16[]=@{path}")).unwrap().shape, [2, 1]);
     let message = load(&format!("u16[2,1]=@{path}")).unwrap_err().to_string();
-    assert_eq!(message, format!("{path}: the file holds i16, but the argument says u16"));
+    assert_eq!(message, format!("{path}: expected u16, the file has i16"));
     let message = load(&format!("i16[2]=@{path}")).unwrap_err().to_string();
-    assert_eq!(message, format!("{path}: the file has shape [2,1], but the argument says [2]"));
+    assert_eq!(message, format!("{path}: expected shape [2], the file has [2,1]"));
     let message = load("f32[]=@/no/such/file.npy").unwrap_err().to_string();
     assert!(message.starts_with("/no/such/file.npy: "), "{message}");
 }
 
 #[test]
-fn a_u16_file_can_stand_for_bfloat16_but_not_the_other_way() {
+fn a_u16_file_is_accepted_as_bf16_but_not_vice_versa() {
     let (_directory, path) = saved(DType::U16, &[1], &[0x80, 0x3f]);
     assert_eq!(format_values(&load(&format!("bf16[]=@{path}")).unwrap(), 1), "bf16[1] = 1.0");
-    assert!(matches!(load(&format!("f16[]=@{path}")), Err(MaterialiseError::WrongDType { .. })));
+    assert!(matches!(load(&format!("f16[]=@{path}")), Err(MaterializeError::WrongDType { .. })));
     let (_directory, path) = saved(DType::Bf16, &[1], &[0x80, 0x3f]);
-    assert!(matches!(load(&format!("u16[]=@{path}")), Err(MaterialiseError::WrongDType { .. })));
+    assert!(matches!(load(&format!("u16[]=@{path}")), Err(MaterializeError::WrongDType { .. })));
     assert!(load(&format!("bf16[1]=@{path}")).is_ok());
 }
 
 #[test]
-fn a_path_is_taken_as_it_is() {
+fn a_path_is_taken_verbatim() {
     let Spec::Buffer(buffer) = parsed("f32[] = @ a, b=[c].npy ") else { panic!() };
     assert_eq!(buffer.path(), Some(Path::new(" a, b=[c].npy ")));
     assert_error("f32[4]=@", 8, "expected the name of a .npy file");
@@ -238,7 +238,7 @@ fn a_path_is_taken_as_it_is() {
 
 #[test]
 fn only_a_file_can_give_the_shape() {
-    let message = "expected a shape such as 1024 or 64,32; only =@FILE can go without";
+    let message = "expected a shape such as 1024 or 64,32; it can be omitted only with =@FILE";
     assert_error("f32[]", 4, message);
     assert_error("f32[]=3.5", 4, message);
 }

@@ -1,4 +1,4 @@
-//! What is behind a GPU's figures: bytes, arithmetic, memory, and each kernel by itself.
+//! GPU details of `warpwave bench llm`: bandwidth, FLOP/s, memory, and the time of each kernel.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -12,47 +12,48 @@ use super::super::super::{Context, Failure, Outcome, human_bytes};
 use super::super::ops;
 use super::Options;
 
-/// Steps whose kernels are measured; the one in the middle counts.
+/// Decode steps whose kernels are timed; the median step is reported.
 const STEPS: usize = 5;
 
-/// Kernels of one name in a token's step.
-struct Kernels {
+/// All launches of one kernel in a decode step.
+struct KernelTotal {
     name: String,
     count: usize,
     seconds: f64,
 }
 
-/// What was measured beside the rates.
-pub struct Facts {
-    /// Bytes of weights, keys and values that a token's step reads.
+/// GPU measurements of one run.
+pub struct GpuReport {
+    /// Bytes of weights and KV cache read per decode step.
     bytes: f64,
-    /// Bytes per second of the device's copies.
+    /// Bytes per second of device-to-device copies.
     ceiling: f64,
-    /// Additions and multiplications of the prompt.
+    /// Floating-point operations of the prefill.
     flops: f64,
-    /// Those per second of the vendor's library.
+    /// FLOP/s of the vendor BLAS.
     library: Option<f64>,
     memory: Memory,
-    /// The kernels of a token's step, the slowest first.
-    kernels: Vec<Kernels>,
+    /// KernelTotal of a decode step, slowest first.
+    kernels: Vec<KernelTotal>,
 }
 
-/// Bytes of a device.
+/// Memory use of a device in bytes.
 pub struct Memory {
     estimated: u64,
-    /// The most that we had, and what the driver took beside that.
+    /// Peak of the memory pool.
     peak: u64,
+    /// Memory used by the driver in addition.
     driver: u64,
 }
 
 impl Memory {
-    /// What was taken until now.
-    pub fn taken(gpu: &Gpu, loaded: &Loaded) -> Result<Memory, Failure> {
+    /// Returns the memory used so far.
+    pub fn used(gpu: &Gpu, loaded: &Loaded) -> Result<Memory, Failure> {
         let device = gpu.stream.device();
         let (pool, free) = (device.pool_stats(), device.memory()?.free as u64);
-        let taken = loaded.parts[0].free.map_or(0, |before| before.saturating_sub(free));
-        let driver = taken.saturating_sub(pool.allocated as u64);
-        Ok(Memory { estimated: loaded.parts[0].memory.total(), peak: pool.peak_allocated as u64, driver })
+        let used = loaded.estimates[0].free.map_or(0, |before| before.saturating_sub(free));
+        let driver = used.saturating_sub(pool.allocated as u64);
+        Ok(Memory { estimated: loaded.estimates[0].memory.total(), peak: pool.peak_allocated as u64, driver })
     }
 
     fn ratio(&self) -> f64 {
@@ -60,7 +61,7 @@ impl Memory {
     }
 }
 
-impl Facts {
+impl GpuReport {
     pub fn of(
         context: &Context<'_>,
         gpu: &Gpu,
@@ -68,18 +69,18 @@ impl Facts {
         options: &Options,
         prompt: &[u32],
         memory: Memory,
-    ) -> Result<Facts, Failure> {
+    ) -> Result<GpuReport, Failure> {
         let middle = f64::from(options.prompt) + f64::from(options.tokens) / 2.0;
-        let bytes = loaded.runner.model().bytes_per_token() as f64 + loaded.parts[0].memory.kv_per_token as f64 * middle;
+        let bytes = loaded.runner.model().bytes_per_token() as f64 + loaded.estimates[0].memory.kv_per_token as f64 * middle;
         let device = gpu.stream.device();
         let kernels = kernels(gpu, loaded, prompt)?;
         let ceiling = ops::ceiling(device, &context.jit)? * 1e9;
         let library = ops::library_product(device, &context.jit)?.map(|tflops| tflops * 1e12);
-        Ok(Facts { bytes, ceiling, flops: flops(loaded.checkpoint.config(), prompt.len()), library, memory, kernels })
+        Ok(GpuReport { bytes, ceiling, flops: flops(loaded.checkpoint.config(), prompt.len()), library, memory, kernels })
     }
 
-    /// Seconds of all kernels, one after the other.
-    fn alone(&self) -> f64 {
+    /// Returns the sum of the kernel times in seconds.
+    fn kernel_seconds(&self) -> f64 {
         self.kernels.iter().map(|kernels| kernels.seconds).sum()
     }
 
@@ -100,7 +101,7 @@ impl Facts {
                 "estimated": self.memory.estimated, "peak": self.memory.peak, "driver": self.memory.driver, "ratio": self.memory.ratio(),
             },
             "token_seconds": 1.0 / decode,
-            "kernels_alone_seconds": self.alone(),
+            "kernel_seconds": self.kernel_seconds(),
             "kernels": kernels,
         })
     }
@@ -108,50 +109,50 @@ impl Facts {
     pub fn print(&self, out: &mut dyn Write, [prefill, decode]: [f64; 2], prompt: f64) -> Outcome {
         writeln!(
             out,
-            "decode reads {:.3} GB a token: {:.0} GB/s, {:.3} of the device's copies ({:.0} GB/s)",
+            "decode reads {:.3} GB per token: {:.0} GB/s, {:.3} of device copy bandwidth ({:.0} GB/s)",
             self.bytes / 1e9,
             self.bytes * decode / 1e9,
             self.bytes * decode / self.ceiling,
             self.ceiling / 1e9
         )?;
         let arithmetic = self.flops / prompt * prefill;
-        write!(out, "prefill computes {:.1} TFLOP/s", arithmetic / 1e12)?;
+        write!(out, "prefill: {:.1} TFLOP/s", arithmetic / 1e12)?;
         match self.library {
-            Some(library) => writeln!(out, ", {:.3} of the library's products ({:.0} TFLOP/s)", arithmetic / library, library / 1e12)?,
+            Some(library) => writeln!(out, ", {:.3} of the vendor BLAS ({:.0} TFLOP/s)", arithmetic / library, library / 1e12)?,
             None => writeln!(out)?,
         }
         let Memory { estimated, peak, driver } = self.memory;
         let human = |bytes: u64| human_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
         writeln!(
             out,
-            "memory: {} at most, and {} of the driver's; estimated {}: {:.3} of it",
+            "memory: peak {} plus {} of the driver; estimate {}, ratio {:.3}",
             human(peak),
             human(driver),
             human(estimated),
             self.memory.ratio()
         )?;
-        let (alone, token) = (self.alone(), 1.0 / decode);
+        let (kernels, token) = (self.kernel_seconds(), 1.0 / decode);
         writeln!(
             out,
-            "a token takes {:.1} us, its kernels one by one {:.1} us: {:.3} of it",
+            "decode step: {:.1} us; sum of its kernels: {:.1} us, ratio {:.3}",
             token * 1e6,
-            alone * 1e6,
-            token / alone.max(1e-12)
+            kernels * 1e6,
+            token / kernels.max(1e-12)
         )?;
-        for Kernels { name, count, seconds } in &self.kernels {
+        for KernelTotal { name, count, seconds } in &self.kernels {
             writeln!(out, "  {:>9.1} us  {count:>4} x {:>7.1}  {name}", seconds * 1e6, seconds * 1e6 / *count as f64)?;
         }
         Ok(())
     }
 }
 
-/// The kernels of the token behind a prompt, each measured by itself, on memory as the kernels before it left it.
-fn kernels(gpu: &Gpu, loaded: &mut Loaded, prompt: &[u32]) -> Result<Vec<Kernels>, Failure> {
+/// Times each kernel of the decode step after a prompt.
+fn kernels(gpu: &Gpu, loaded: &mut Loaded, prompt: &[u32]) -> Result<Vec<KernelTotal>, Failure> {
     let runner = &mut loaded.runner;
     let mut sequence = Sequence::default();
     runner.use_graphs(false);
     let mut measure = || -> Result<_, Failure> {
-        // Of nothing: what the events themselves take.
+        // The overhead of the events themselves.
         let (empty, nothing) = gpu.stream.time_kernels(|| (0..9).try_for_each(|_| gpu.stream.through_library((), |_| ())))?;
         empty?;
         let nothing = super::median(nothing.iter().map(|time| time.seconds).collect());
@@ -170,11 +171,12 @@ fn kernels(gpu: &Gpu, loaded: &mut Loaded, prompt: &[u32]) -> Result<Vec<Kernels
         });
         let mut by_name = HashMap::new();
         for time in &steps[STEPS / 2] {
-            let kernels = by_name.entry(time.name.clone()).or_insert_with(|| Kernels { name: time.name.clone(), count: 0, seconds: 0.0 });
+            let kernels =
+                by_name.entry(time.name.clone()).or_insert_with(|| KernelTotal { name: time.name.clone(), count: 0, seconds: 0.0 });
             kernels.count += 1;
             kernels.seconds += (time.seconds - nothing).max(0.0);
         }
-        let mut all: Vec<Kernels> = by_name.into_values().collect();
+        let mut all: Vec<KernelTotal> = by_name.into_values().collect();
         all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         Ok(all)
     };
@@ -184,7 +186,7 @@ fn kernels(gpu: &Gpu, loaded: &mut Loaded, prompt: &[u32]) -> Result<Vec<Kernels
     measured
 }
 
-/// Additions and multiplications of a prompt: each token by each layer's matrices, and with the tokens before it; the last by the output's.
+/// Returns the floating-point operations of a prefill: all matrices and attention for each token, the output matrix for the last.
 fn flops(config: &Config, tokens: usize) -> f64 {
     let [hidden, heads, kv_heads, head_dim, feed, layers, vocab, tokens] =
         [config.hidden, config.heads, config.kv_heads, config.head_dim, config.feed_forward, config.layers, config.vocab, tokens]

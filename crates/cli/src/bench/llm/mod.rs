@@ -1,4 +1,4 @@
-//! `warpwave bench llm`: how fast a language model reads and writes, beside a peer in the same run.
+//! `warpwave bench llm`: prefill and decode throughput, optionally against a peer in the same run.
 
 mod gpu;
 mod peer;
@@ -11,10 +11,10 @@ use warpwave_llm::{Checkpoint, Config, Request, Sampler, Sequence};
 use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
-use super::super::llm::{Loaded, Which};
+use super::super::llm::{Loaded, ModelArgs};
 use super::super::{Context, Failure, Outcome, failed};
 use super::median;
-use gpu::{Facts, Memory};
+use gpu::{GpuReport, Memory};
 use peer::{Peer, PeerName};
 
 #[derive(clap::Args)]
@@ -22,26 +22,26 @@ use peer::{Peer, PeerName};
     warpwave bench llm model.gguf --device cpu --threads 2 --peer llama.cpp\n  \
     warpwave bench llm model.gguf --device cuda:0 --prompt 4096 --json\n  \
     warpwave bench llm --random --as q4_k --device cuda:0 --peer transformers\n\n\
-    Figures are tokens per second, medians of rounds in which we and the peer take turns on the same token ids. \
-    `x peer` above 1 means faster than the peer, a Python package: pip install xllamacpp, or torch and transformers. \
-    On a GPU there follow the bytes of a token beside the device's copies, the prompt's arithmetic beside the vendor's library, \
-    the memory beside what was estimated, and the times of a token's kernels, each measured alone.")]
+    Values are tokens per second, medians over interleaved rounds with the peer on the same token ids; `x peer` above 1 means faster \
+    than the peer. Peers are Python packages: pip install xllamacpp, or torch and transformers. On a GPU the report adds decode \
+    bandwidth against device copies, prefill TFLOP/s against the vendor BLAS, memory against the estimate, and the time of each \
+    kernel of a decode step.")]
 pub(super) struct Options {
     #[command(flatten)]
-    which: Which,
-    /// No files: the shape of Llama 3.1 8B with random weights of the type that --as says (bf16, q8_0 or q4_k; default bf16).
+    model_args: ModelArgs,
+    /// Use random weights in the shape of Llama 3.1 8B, of the type given by --as (bf16, q8_0 or q4_k; default bf16).
     #[arg(long, conflicts_with = "model")]
     random: bool,
-    /// Who does the same beside us.
+    /// Peer to compare with.
     #[arg(long, value_name = "llama.cpp|transformers")]
     peer: Option<PeerName>,
-    /// Tokens of the prompt.
+    /// Prompt length in tokens.
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     prompt: u32,
-    /// Tokens to generate behind it.
+    /// Tokens to generate.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     tokens: u32,
-    /// Rounds.
+    /// Number of rounds.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Print JSON.
@@ -49,7 +49,7 @@ pub(super) struct Options {
     json: bool,
 }
 
-/// Seconds of one round: of the prompt, and of all further tokens.
+/// Seconds of each round, prefill and decode.
 #[derive(Default)]
 struct Times {
     prefill: Vec<f64>,
@@ -62,38 +62,38 @@ impl Times {
         self.decode.push(decode);
     }
 
-    /// Tokens per second.
+    /// Returns prefill and decode tokens per second.
     fn rates(&self, options: &Options) -> [f64; 2] {
         [f64::from(options.prompt) / median(self.prefill.clone()), f64::from(options.tokens) / median(self.decode.clone())]
     }
 }
 
 pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
-    options.which.with_threads(|| measure(context, options))
+    options.model_args.with_threads(|| measure(context, options))
 }
 
 fn measure(context: &mut Context<'_>, options: &Options) -> Outcome {
-    let mut which = options.which.clone();
-    // One token more: the first comes out of the prompt.
-    which.context.get_or_insert(options.prompt + options.tokens + 1);
+    let mut model_args = options.model_args.clone();
+    // One token more: the first comes from the prefill.
+    model_args.context.get_or_insert(options.prompt + options.tokens + 1);
     let mut loaded = if options.random {
-        let kind = which.kind.take().unwrap_or(Kind::Plain(DType::Bf16));
+        let kind = model_args.kind.take().unwrap_or(Kind::Plain(DType::Bf16));
         let checkpoint = Checkpoint::random(Config::llama_8b(), kind)?;
-        which.load_checkpoint(context, "Llama 3.1 8B's shape", checkpoint)?
+        model_args.load_checkpoint(context, "random Llama 3.1 8B", checkpoint)?
     } else {
-        which.load(context)?
+        model_args.load(context)?
     };
     let device = loaded.runner.model().device().clone();
     let vocab = loaded.checkpoint.config().vocab;
     let prompt = ids(options.prompt as usize, vocab);
     let threads = warpwave_tensor::cpu::threads();
     let (mut ours, mut theirs) = (Times::default(), Times::default());
-    // What is compiled, captured or mapped at first is not what is asked for.
+    // Warm up: compilation, graph capture and page faults are not measured.
     once(&mut loaded, &prompt, options.tokens.min(4) as usize)?;
-    // Before a peer takes memory of the same device.
+    // Before a peer allocates on the same device.
     let memory = match &device {
-        // They are facts of one device.
-        Device::Gpu(gpu) if loaded.parts.len() == 1 => Some((gpu, Memory::taken(gpu, &loaded)?)),
+        // Reported for a single device only.
+        Device::Gpu(gpu) if loaded.estimates.len() == 1 => Some((gpu, Memory::used(gpu, &loaded)?)),
         _ => None,
     };
     let mut peer = options.peer.map(|name| Peer::start(name, &loaded, options, threads)).transpose()?;
@@ -106,12 +106,12 @@ fn measure(context: &mut Context<'_>, options: &Options) -> Outcome {
             theirs.add(peer.once(&prompt, options.tokens as usize)?);
         }
     }
-    let facts = memory.map(|(gpu, memory)| Facts::of(context, gpu, &mut loaded, options, &prompt, memory)).transpose()?;
+    let gpu_report = memory.map(|(gpu, memory)| GpuReport::of(context, gpu, &mut loaded, options, &prompt, memory)).transpose()?;
     let name = peer.as_ref().map(|peer| peer.name.clone());
-    report(context, options, &loaded, threads, ours.rates(options), name.map(|name| (name, theirs.rates(options))), facts.as_ref())
+    report(context, options, &loaded, threads, ours.rates(options), name.map(|name| (name, theirs.rates(options))), gpu_report.as_ref())
 }
 
-/// Ids without meaning, the same each time; the first few of a vocabulary are often special.
+/// Returns deterministic pseudo-random token ids; skips the first ids, model_args are often special tokens.
 fn ids(count: usize, vocab: usize) -> Vec<u32> {
     let first = if vocab > 1000 { 300 } else { 3.min(vocab - 1) };
     let mut state = 1u64;
@@ -130,7 +130,7 @@ fn once(loaded: &mut Loaded, prompt: &[u32], tokens: usize) -> Result<(f64, f64)
     let made = made?;
     if made.tokens.len() != tokens + 1 {
         let tokens = made.tokens.len();
-        return Err(failed(format!("{tokens} tokens came, and the text ended ({}): give it more with --context", made.ended.name())));
+        return Err(failed(format!("generation stopped after {tokens} tokens ({}); increase --context", made.ended.name())));
     }
     Ok((made.prompt_time.as_secs_f64(), made.decode_time.as_secs_f64()))
 }
@@ -142,7 +142,7 @@ fn report(
     threads: usize,
     ours: [f64; 2],
     peer: Option<(String, [f64; 2])>,
-    facts: Option<&Facts>,
+    gpu_report: Option<&GpuReport>,
 ) -> Outcome {
     let device = loaded.runner.model().device();
     let ratio = |i: usize| peer.as_ref().map(|(_, rates)| ours[i] / rates[i]);
@@ -162,14 +162,14 @@ fn report(
             "rounds": options.rounds,
             "peer": peer.as_ref().map(|(name, _)| name),
             "rows": rows,
-            "gpu": facts.map(|facts| facts.json(ours, options.prompt.into())),
+            "gpu": gpu_report.map(|gpu_report| gpu_report.json(ours, options.prompt.into())),
         }));
     }
     let threads = if device.is_cpu() { format!(", {threads} thread{}", if threads == 1 { "" } else { "s" }) } else { String::new() };
-    let beside = peer.as_ref().map_or_else(String::new, |(name, _)| format!(", beside {name}"));
+    let versus = peer.as_ref().map_or_else(String::new, |(name, _)| format!(", vs {name}"));
     writeln!(
         context.out,
-        "{}{threads}{beside}: prompt of {}, {} tokens behind it, medians of {}",
+        "{}{threads}{versus}: prompt {}, {} generated tokens, median of {} rounds",
         loaded.runner.model().place(),
         options.prompt,
         options.tokens,
@@ -181,8 +181,8 @@ fn report(
         let (peer, ratio) = (number(peer.as_ref().map(|(_, rates)| rates[i]), 1), number(ratio(i), 3));
         writeln!(context.out, "{:20} {:>10.1} {peer:>10} {ratio:>8}", format!("{name} (tokens/s)"), ours[i])?;
     }
-    match facts {
-        Some(facts) => facts.print(context.out, ours, options.prompt.into()),
+    match gpu_report {
+        Some(gpu_report) => gpu_report.print(context.out, ours, options.prompt.into()),
         None => Ok(()),
     }
 }

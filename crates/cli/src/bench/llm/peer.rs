@@ -1,4 +1,4 @@
-//! Who does the same beside us.
+//! Peers of `warpwave bench llm`.
 
 use serde_json::json;
 use warpwave_llm::Config;
@@ -8,27 +8,27 @@ use super::super::super::{Failure, failed, usage};
 use super::super::python::Python;
 use super::Options;
 
-/// A peer's name, as options say it.
+/// Peer names for `--peer`.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum PeerName {
     /// llama.cpp on the CPU (pip install xllamacpp).
     #[value(name = "llama.cpp")]
     LlamaCpp,
-    /// Hugging Face's transformers on the same NVIDIA GPU, in bf16.
+    /// Hugging Face transformers on the same NVIDIA GPU, in bf16.
     Transformers,
 }
 
 /// A peer with its model loaded.
 pub struct Peer {
     python: Python,
-    /// What it is, with its version.
+    /// Name and version.
     pub name: String,
 }
 
 impl Peer {
     pub fn start(name: PeerName, loaded: &Loaded, options: &Options, threads: usize) -> Result<Peer, Failure> {
-        if loaded.parts.len() > 1 {
-            return Err(usage("a peer runs on one device: give one with --device"));
+        if loaded.estimates.len() > 1 {
+            return Err(usage("--peer needs a single device; pass one with --device"));
         }
         match name {
             PeerName::LlamaCpp => Peer::llama_cpp(loaded, options, threads),
@@ -38,46 +38,46 @@ impl Peer {
 
     fn llama_cpp(loaded: &Loaded, options: &Options, threads: usize) -> Result<Peer, Failure> {
         if !loaded.runner.model().device().is_cpu() {
-            return Err(usage("llama.cpp's wheel is for CPUs: give --device cpu"));
+            return Err(usage("--peer llama.cpp runs on the CPU only; pass --device cpu"));
         }
         let Some(file) = loaded.checkpoint.gguf() else {
-            return Err(usage("llama.cpp reads GGUF files: `warpwave model convert FOLDER model.gguf` makes one"));
+            return Err(usage("--peer llama.cpp needs a GGUF file; create one with `warpwave model convert DIR model.gguf`"));
         };
-        if options.which.kind.is_some() {
-            return Err(usage("llama.cpp reads weights as they are: convert the file first (`warpwave model convert`)"));
+        if options.model_args.kind.is_some() {
+            return Err(usage("--peer llama.cpp cannot be combined with --as; convert the file first with `warpwave model convert`"));
         }
-        let room = (options.prompt + options.tokens + 1).next_multiple_of(256);
-        let arguments = [file.path().to_owned(), threads.to_string(), room.to_string()];
-        let hint = "llama.cpp did not answer; python3's message is above. It comes with: python3 -m pip install xllamacpp \
-                    (in a virtual environment whose bin folder is first in PATH)";
+        let context = (options.prompt + options.tokens + 1).next_multiple_of(256);
+        let arguments = [file.path().to_owned(), threads.to_string(), context.to_string()];
+        let hint = "llama.cpp did not start, see the python3 output above; install it with `python3 -m pip install xllamacpp` \
+                    (in a virtual environment first in PATH)";
         let (python, hello) = Python::start(include_str!("llama_cpp.py"), &arguments, hint)?;
         Ok(Peer { python, name: format!("llama.cpp (xllamacpp {})", hello["version"].as_str().unwrap_or("?")) })
     }
 
     fn transformers(loaded: &Loaded, options: &Options) -> Result<Peer, Failure> {
         let Some(number) = loaded.runner.model().device().name().strip_prefix("cuda:") else {
-            return Err(usage("transformers runs beside us on an NVIDIA GPU: give --device cuda:0"));
+            return Err(usage("--peer transformers needs an NVIDIA GPU; pass --device cuda:0"));
         };
-        let model = match (&options.which.model, options.random) {
+        let model = match (&options.model_args.model, options.random) {
             (_, true) => shape(loaded.checkpoint.config()).to_string(),
             (Some(path), _) if path.is_dir() => path.display().to_string(),
-            _ => return Err(usage("transformers reads folders with config.json and safetensors: give one, or --random")),
+            _ => return Err(usage("--peer transformers needs a directory with config.json and safetensors, or --random")),
         };
-        let hint = "transformers did not answer; python3's message is above. It comes with: python3 -m pip install torch transformers";
+        let hint = "transformers did not start, see the python3 output above; install it with `python3 -m pip install torch transformers`";
         let (python, hello) = Python::start(include_str!("transformers.py"), &[model, number.to_owned()], hint)?;
         let text = |key: &str| hello[key].as_str().unwrap_or("?").to_owned();
         Ok(Peer { python, name: format!("transformers {} (PyTorch {}, bf16)", text("version"), text("torch")) })
     }
 
-    /// Seconds of the prompt, and of all further tokens.
+    /// Returns prefill and decode time in seconds.
     pub fn once(&mut self, prompt: &[u32], tokens: usize) -> Result<(f64, f64), Failure> {
-        let answer = self.python.ask(&json!({ "prompt": prompt, "tokens": tokens + 1 }))?;
+        let answer = self.python.request(&json!({ "prompt": prompt, "tokens": tokens + 1 }))?;
         let seconds = |key: &str| answer[key].as_f64().ok_or_else(|| failed(format!("{} failed: {answer}", self.name)));
         Ok((seconds("prefill")?, seconds("decode")?))
     }
 }
 
-/// A configuration of Llama's as transformers takes it.
+/// Returns a Llama configuration in the format of transformers.
 fn shape(config: &Config) -> serde_json::Value {
     json!({
         "vocab_size": config.vocab,

@@ -30,7 +30,7 @@ impl Peer {
             question["setup"] = json!(setup);
             question["call"] = json!(call);
         }
-        let answer = self.python.ask(&question)?;
+        let answer = self.python.request(&question)?;
         Ok(answer["seconds"].as_f64().ok_or_else(|| answer["error"].as_str().unwrap_or("no answer").to_owned()))
     }
 }

@@ -1,4 +1,4 @@
-//! How tokens are picked, as options.
+//! Sampling options of `generate` and `chat`.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,51 +9,51 @@ use warpwave_llm::{Error, Sampler};
 use super::super::{Failure, Outcome, usage};
 
 #[derive(clap::Args)]
-#[command(next_help_heading = "Picking tokens")]
-pub(super) struct Picking {
-    /// 0 takes the likeliest token; above it, the larger the more surprising. Default: 0 for generate, 0.7 for chat.
+#[command(next_help_heading = "Sampling")]
+pub(super) struct SamplingArgs {
+    /// Sampling temperature; 0 is greedy. Default: 0 for generate, 0.7 for chat.
     #[arg(long, value_name = "T")]
     temperature: Option<f32>,
-    /// Only the so many likeliest tokens; 0 for all.
+    /// Sample from the N most likely tokens; 0 disables.
     #[arg(long, value_name = "N", default_value_t = 0)]
     top_k: usize,
-    /// Only the likeliest tokens that have so much of the probability together.
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    /// Nucleus sampling: smallest set with cumulative probability >= P; 1 disables.
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
     top_p: f32,
-    /// Only tokens at least so likely as this share of the likeliest.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    /// Drop tokens less likely than P times the most likely one; 0 disables.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
     min_p: f32,
-    /// What logits of tokens that are there already are divided by; 1 leaves them.
+    /// Repetition penalty: divide positive logits of repeated tokens by X, multiply negative ones; 1 disables.
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     repeat_penalty: f32,
-    /// What is taken off the logits of tokens that are there already.
+    /// Presence penalty: subtract X from the logits of tokens already present.
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     presence_penalty: f32,
-    /// What is taken off for each time that they are there.
+    /// Frequency penalty: subtract X for each occurrence of a token.
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     frequency_penalty: f32,
-    /// Only the last so many tokens of prompt and answer count for the penalties; without it all do.
+    /// Apply penalties to the last N tokens only; default: all.
     #[arg(long, value_name = "N")]
     repeat_last_n: Option<usize>,
-    /// Add X to a token's logit; may be given several times.
-    #[arg(long, value_name = "ID=X", value_parser = bias)]
+    /// Add X to the logit of token ID; repeatable.
+    #[arg(long, value_name = "ID=X", value_parser = parse_bias)]
     logit_bias: Vec<(u32, f32)>,
-    /// The seed of the random numbers; another one each time without it.
+    /// Random seed; default: different on each run.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
 
-fn bias(text: &str) -> Result<(u32, f32), String> {
+fn parse_bias(text: &str) -> Result<(u32, f32), String> {
     let parsed = text.split_once('=').and_then(|(id, x)| Some((id.trim().parse().ok()?, x.trim().parse().ok()?)));
-    parsed.ok_or_else(|| "a token's number, =, and a number: 42=-1.5".to_owned())
+    parsed.ok_or_else(|| "expected ID=X, e.g. 42=-1.5".to_owned())
 }
 
-impl Picking {
-    /// The sampler, checked before anything is loaded.
-    pub fn sampler(&self, temperature: f32) -> Result<Sampler, Failure> {
+impl SamplingArgs {
+    /// Returns the validated sampler.
+    pub fn sampler(&self, default_temperature: f32) -> Result<Sampler, Failure> {
         let sampler = Sampler {
             sampling: Sampling {
-                temperature: self.temperature.unwrap_or(temperature),
+                temperature: self.temperature.unwrap_or(default_temperature),
                 top_k: self.top_k,
                 top_p: self.top_p,
                 min_p: self.min_p,
@@ -67,7 +67,7 @@ impl Picking {
         Ok(sampler)
     }
 
-    /// Refuses a bias of a token that the model does not have.
+    /// Rejects a `--logit-bias` token that is out of range.
     pub fn check_tokens(&self, vocab: usize) -> Outcome {
         match self.logit_bias.iter().find(|(token, _)| *token as usize >= vocab) {
             Some((token, x)) => Err(usage(format!("--logit-bias {token}={x}: {}", Error::NoToken { token: *token, vocab }))),
@@ -75,7 +75,7 @@ impl Picking {
         }
     }
 
-    /// Whether the random numbers are to be the same each time.
+    /// Returns whether the user gave a seed.
     pub fn is_seeded(&self) -> bool {
         self.seed.is_some()
     }
