@@ -1,4 +1,4 @@
-//! `cargo xtask bundle`: the built tests and the command in one folder that runs on a machine without Rust.
+//! `cargo xtask bundle`: packs the built tests and the command into a folder that runs on a machine without Rust.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::run::{self, Doing, Result, Workspace, cargo, copy, create_folder, fai
 /// The script that runs the bundle.
 const RUN_SCRIPT: &str = include_str!("bundle_run.sh");
 
-/// The programs; `run.sh` unpacks them.
+/// Archive of the programs; `run.sh` unpacks it.
 const ARCHIVE: &str = "programs.tar.xz";
 
-/// Tiny language models with known answers, which tests look for at the same place below `WARPWAVE_ROOT`.
+/// Tiny language models with reference outputs, at the same path below `WARPWAVE_ROOT`.
 const ORACLES: &str = "crates/llm/tests/oracles";
 
-/// What a remote machine still takes in one piece.
+/// Maximum size of the archive.
 const MAX_BYTES: u64 = 60 << 20;
 
-/// Test programs that a GPU machine adds nothing to: they would only make the bundle larger.
+/// Test programs that do not use a GPU and are not packed.
 const NEED_NO_GPU: &[&str] = &[
     "cache_torture",
     "candle",
@@ -47,24 +47,24 @@ const NEED_NO_GPU: &[&str] = &[
     "text_tokenizer",
 ];
 
-/// Packages whose tests need no GPU, but files that are not packed.
+/// Packages whose tests need no GPU but files that are not packed.
 const NOT_PACKED: &[&str] =
     &["xtask", "warpwave-hipify", "warpwave-vgpu", "warpwave-libamdhip64", "warpwave-candle-check", "warpwave-weights"];
 
-/// A test program or an example cargo has built.
+/// A test program or example built by cargo.
 #[derive(Debug, PartialEq, Eq)]
 struct Program {
     package: String,
-    /// The target's name: the library's, or the file's under `tests/`.
+    /// Cargo target: the library, or the file in `tests/`.
     target: String,
     kind: String,
     path: PathBuf,
 }
 
 impl Program {
-    /// Its place in the bundle. A test's name says where it comes from; `run.sh` knows packages by its first part. Examples keep
-    /// their names: a test finds and runs them.
-    fn place(&self) -> String {
+    /// Returns its path in the bundle. Tests are named PACKAGE.KIND.TARGET; `run.sh` selects packages by prefix. Examples keep their
+    /// names, because a test runs them.
+    fn bundle_path(&self) -> String {
         match self.kind.as_str() {
             "example" => format!("examples/{}", self.target),
             kind => format!("tests/{}.{kind}.{}", self.package, self.target),
@@ -79,19 +79,19 @@ pub fn main() -> Result<()> {
 
 /// Builds the bundle and returns its folder.
 pub fn build(workspace: &Workspace) -> Result<PathBuf> {
-    say("building the release tests (several minutes from nothing)");
+    say("building the release tests (several minutes from scratch)");
     let mut build = cargo();
     build.current_dir(&workspace.root);
     build.args(["test", "--release", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
     build.args(NOT_PACKED.iter().flat_map(|package| ["--exclude", package]));
-    // Only stdout is taken: cargo's progress and the compiler's messages stay on the user's terminal.
+    // Only stdout is captured: progress and compiler messages stay on the terminal.
     let built = build.stderr(Stdio::inherit()).output().doing(|| "run cargo test --no-run".into())?;
     if !built.status.success() {
-        return failed("the release tests do not build; cargo's messages are above");
+        return failed("the release tests do not build; see the output above");
     }
     let programs = programs_in(&String::from_utf8_lossy(&built.stdout), &workspace.members);
     if programs.is_empty() {
-        return failed("cargo built no test programs; does `cargo test --release --workspace --no-run` name any?");
+        return failed("cargo built no test programs; check `cargo test --release --workspace --no-run`");
     }
     workspace.build_command()?;
     let folder = workspace.empty_folder("bundle")?;
@@ -100,13 +100,13 @@ pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The test programs and examples in cargo's JSON messages, one message a line.
+/// Parses the test programs and examples from cargo's JSON messages.
 fn programs_in(messages: &str, members: &[(String, String)]) -> Vec<Program> {
     let names: BTreeMap<&str, &str> = members.iter().map(|(id, name)| (id.as_str(), name.as_str())).collect();
     let parse = |line: &str| -> Option<Program> {
         let message: Value = serde_json::from_str(line).ok()?;
-        let of_tests = message["profile"]["test"] == true && !NEED_NO_GPU.iter().any(|name| message["target"]["name"] == *name);
-        let wanted = of_tests || message["target"]["kind"][0] == "example";
+        let is_test = message["profile"]["test"] == true && !NEED_NO_GPU.iter().any(|name| message["target"]["name"] == *name);
+        let wanted = is_test || message["target"]["kind"][0] == "example";
         if message["reason"] != "compiler-artifact" || !wanted {
             return None;
         }
@@ -120,7 +120,7 @@ fn programs_in(messages: &str, members: &[(String, String)]) -> Vec<Program> {
         })
     };
     let mut programs: Vec<Program> = messages.lines().filter_map(parse).collect();
-    programs.sort_by_key(Program::place);
+    programs.sort_by_key(Program::bundle_path);
     programs
 }
 
@@ -134,7 +134,7 @@ fn pack(workspace: &Workspace, programs: &[Program], folder: &Path) -> Result<()
         if stripper { run::checked(Command::new("strip").arg(to)) } else { Ok(()) }
     };
     for program in programs {
-        copy_stripped(&program.path, &folder.join(program.place()))?;
+        copy_stripped(&program.path, &folder.join(program.bundle_path()))?;
     }
     copy_stripped(&workspace.command(), &folder.join("bin/warpwave"))?;
     copy_stripped(&workspace.mpi_library(), &folder.join("lib/libwarpwave_mpi.so"))?;
@@ -142,7 +142,7 @@ fn pack(workspace: &Workspace, programs: &[Program], folder: &Path) -> Result<()
         copy(&kernel, &folder.join("examples/kernels").join(kernel.file_name().unwrap_or_default()))?;
     }
     copy_folder(&workspace.root.join(ORACLES), &folder.join(ORACLES))?;
-    // Each program carries the whole stack: with a window over many of them they take a tenth of the space.
+    // All programs contain the same libraries: a large window compresses them to a tenth.
     let packed = ["tests", "bin", "lib", "examples", "crates"];
     let mut tar = Command::new("tar");
     tar.arg("-C").arg(folder).args(["-I", "xz --lzma2=preset=0,dict=128MiB", "-cf"]).arg(folder.join(ARCHIVE)).args(packed);
@@ -173,11 +173,11 @@ fn write_script(path: &Path) -> Result<()> {
 fn report(folder: &Path, programs: &[Program]) -> Result<()> {
     let archive = folder.join(ARCHIVE);
     let bytes = std::fs::metadata(&archive).doing(|| format!("read {}", archive.display()))?.len();
-    println!("{}: {} programs, {} in all", folder.display(), programs.len(), mebibytes(bytes));
+    println!("{}: {} programs, {} in total", folder.display(), programs.len(), mebibytes(bytes));
     if bytes > MAX_BYTES {
-        return failed(format!("the bundle is over {}; pack fewer or smaller test programs", mebibytes(MAX_BYTES)));
+        return failed(format!("the bundle exceeds {}; pack fewer or smaller test programs", mebibytes(MAX_BYTES)));
     }
-    println!("Copy the folder to a GPU machine and run ./run.sh there (./run.sh --help says what it can do).");
+    println!("Copy the folder to a GPU machine and run ./run.sh there (see ./run.sh --help).");
     Ok(())
 }
 
@@ -196,7 +196,7 @@ mod tests {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Runs the script's `--report` over stand-ins for the packed programs, and returns its exit code and the report.
+    /// Runs `run.sh --report` with fake programs; returns its exit code and the report.
     fn report_of(conformance: &str, devices: &str) -> (Option<i32>, String) {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_examples_are_taken_and_nothing_else() {
+    fn only_tests_and_examples_are_packed() {
         let artifact = |name: &str, kind: &str, test: bool, executable: Value| {
             serde_json::json!({
                 "reason": "compiler-artifact", "package_id": "path+file:///w/crates/gpu#warpwave-gpu@0.1.0",
@@ -255,12 +255,12 @@ mod tests {
             "a line that is not JSON".to_owned(),
         ];
         let members = [("path+file:///w/crates/gpu#warpwave-gpu@0.1.0".to_owned(), "warpwave-gpu".to_owned())];
-        let names: Vec<String> = programs_in(&messages.join("\n"), &members).iter().map(Program::place).collect();
+        let names: Vec<String> = programs_in(&messages.join("\n"), &members).iter().map(Program::bundle_path).collect();
         assert_eq!(names, ["examples/01-allocate", "tests/warpwave-gpu.lib.warpwave_gpu", "tests/warpwave-gpu.test.driver"]);
     }
 
     #[test]
-    fn the_script_runs_the_demo_s_command() {
+    fn the_script_runs_the_demo_command() {
         let words: Vec<&str> = RUN_SCRIPT.split_whitespace().map(|word| word.trim_matches('\'')).collect();
         let wanted: Vec<&str> = ["run", crate::demo::KERNEL].into_iter().chain(crate::demo::RUN_ARGUMENTS).collect();
         assert!(words.windows(wanted.len()).any(|window| window == wanted));

