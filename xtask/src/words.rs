@@ -58,8 +58,8 @@ const BRITISH_STEMS: &[&str] = &[
 /// Endings after such a stem; the American spelling has a z instead of the s.
 const BRITISH_ENDINGS: &[&str] = &["ise", "ising", "isation", "isable"];
 
-/// Files that may contain the phrases: they list or quote them, or are text from elsewhere.
-const ALLOWED: &[&str] = &["xtask/src/words.rs", "LICENSE", "NOTICE", "CHANGELOG.md"];
+/// Files that may contain the phrases: they list or quote them, are generated from checked files, or are text from elsewhere.
+const ALLOWED: &[&str] = &["xtask/src/words.rs", "LICENSE", "NOTICE", "CHANGELOG.md", "docs/reference/messages.md"];
 
 /// Folders and files that still have hits; everything else is checked.
 const PENDING: &[&str] = &["crates/", "docs/", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "examples/"];

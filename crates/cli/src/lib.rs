@@ -203,6 +203,11 @@ fn available(gpus: &Gpus) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
+/// Returns the definition of the command line, for generated documentation.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Runs a command line and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     let cli = match Cli::try_parse_from(mpi::spelled(args)) {
@@ -237,7 +242,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, o
         Command::Completions { shell } => {
             // Buffered: the generator panics on a closed pipe.
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "warpwave", &mut script);
+            clap_complete::generate(shell, &mut command(), "warpwave", &mut script);
             context.out.write_all(&script).map_err(Failure::from)
         }
     };
@@ -279,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
