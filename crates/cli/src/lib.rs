@@ -32,7 +32,6 @@ mod doctor;
 pub mod dtype;
 mod hipify;
 mod inspect;
-mod kernel_half;
 mod llm;
 mod mpi;
 pub mod npy;

@@ -436,3 +436,36 @@ fn one_header_stands_for_what_hip_lacks() {
         assert_eq!(made.notes, []);
     }
 }
+
+/// The command adds nothing to the library: same bytes, same diagnostics, for every source of the translator's test corpus.
+#[test]
+fn command_and_library_give_the_same_bytes() {
+    use warpwave_hipify::{Headers, Options, convert};
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hipify/tests");
+    let mut files: Vec<_> = ["golden", "hazards", "kernels"]
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(tests.join(folder)).unwrap().map(|entry| entry.unwrap().path()))
+        .filter(|path| path.extension().is_some_and(|end| end == "cu"))
+        .collect();
+    files.sort();
+    assert!(files.len() >= 160, "{} files", files.len());
+    let base = Options { keep_ported: true, ..Options::default() };
+    let modes: [(&[&str], Options); 3] = [
+        (&[], base.clone()),
+        (&["--header"], Options { compatibility_header: true, ..base.clone() }),
+        (&["--fix", "--hip-kernel-execution-syntax"], Options { fix: true, launch: warpwave_hipify::LaunchSyntax::Call, ..base }),
+    ];
+    let compatibility = Some(warpwave_jit::compatibility_header());
+    for path in &files {
+        let (file, source) = (path.display().to_string(), std::fs::read(path).unwrap());
+        let headers = Headers { source_folder: path.parent().map(Path::to_owned), compatibility, ..Headers::default() };
+        for (flags, options) in &modes {
+            let line: Vec<&str> = std::iter::once(file.as_str()).chain(flags.iter().copied()).collect();
+            let (answer, library) = (hipify(&line), convert(&source, options, &headers));
+            assert_eq!(answer.code, 0, "{}", answer.err);
+            assert_eq!(answer.out.as_bytes(), library.output, "{file} {flags:?}");
+            let json: Value = serde_json::from_str(&hipify(&[&line[..], &["--json"]].concat()).out).unwrap();
+            assert_eq!(json["files"][0]["diagnostics"].as_array().unwrap().len(), library.diagnostics.len(), "{file} {flags:?}");
+        }
+    }
+}

@@ -1,12 +1,12 @@
-//! A small command for scoring the library: the options of hipify-clang that change its output.
+//! A small command for scoring the library with HIPIFY's tests: the options of hipify-clang that change its output.
 //!
-//! `hipify [options] -o=OUT IN`; without `-o` the translation goes to standard output.
+//! `hipify [options] -o=OUT IN`; without `-o` the HIP source goes to standard output.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use warpwave_hipify::diagnostic::line_and_column;
-use warpwave_hipify::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target, translate};
+use warpwave_hipify::{ExcludedBlocks, Headers, LaunchSyntax, Options, RuntimeHeader, Target, convert};
 
 fn main() -> ExitCode {
     let mut options = Options { runtime_header: RuntimeHeader::Always, ..Options::default() };
@@ -26,13 +26,14 @@ fn main() -> ExitCode {
             ("skip-excluded-preprocessor-conditional-blocks" | "default-preprocessor", _) => skip = true,
             ("amap", _) => amap = true,
             ("use-hip-data-types", _) => options.hip_data_types = true,
+            ("fix", _) => options.fix = true,
             ("print-stats", _) => stats = true,
             ("v" | "verbose", _) => quiet = false,
             ("D", _) => options.defines.extend(words.next().map(|text| define(&text))),
             ("I", _) => drop(words.next()),
             _ if name.starts_with('D') => options.defines.push(define(&name[1..])),
             _ if name.starts_with('I') => {}
-            _ => eprintln!("warning: option {word} is not known and ignored"),
+            _ => eprintln!("warning: unknown option {word} ignored"),
         }
     }
     options.target = match (roc, miopen) {
@@ -56,19 +57,20 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let translation = translate(&source, &options);
+    let conversion = convert(&source, &options, &Headers::default());
+    let source = conversion.fixed_source.as_ref().unwrap_or(&source);
     if !quiet {
-        for diagnostic in &translation.diagnostics {
-            let (line, column) = line_and_column(&source, diagnostic.start);
+        for diagnostic in &conversion.diagnostics {
+            let (line, column) = line_and_column(source, diagnostic.start);
             eprintln!("{input}:{line}:{column}: WW{:04} {}: {}", diagnostic.code, diagnostic.severity, diagnostic.message);
         }
     }
     if stats {
-        eprint!("{}", translation.stats);
+        eprint!("{}", conversion.stats);
     }
     let written = match &output {
-        Some(path) => std::fs::write(path, &translation.output),
-        None => std::io::stdout().write_all(&translation.output),
+        Some(path) => std::fs::write(path, &conversion.output),
+        None => std::io::stdout().write_all(&conversion.output),
     };
     if let Err(error) = written {
         eprintln!("error: {}: {error}", output.as_deref().unwrap_or("standard output"));

@@ -41,6 +41,13 @@ pub struct Diagnostic {
     pub help: Option<Cow<'static, str>>,
 }
 
+impl Diagnostic {
+    /// The part of the source it points at.
+    pub fn text<'s>(&self, source: &'s [u8]) -> &'s [u8] {
+        source.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+}
+
 /// Line and column of an offset, both from 1; the column counts bytes.
 pub fn line_and_column(source: &[u8], offset: u32) -> (usize, usize) {
     let before = &source[..(offset as usize).min(source.len())];

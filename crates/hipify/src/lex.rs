@@ -5,6 +5,8 @@
 //! file), and bytes that are not ASCII count as letters. Both branches of `#if` are read: which one a compiler takes is
 //! not ours to know.
 
+use std::ops::Range;
+
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -79,6 +81,18 @@ impl<'a> Lexed<'a> {
     #[inline]
     pub fn is(&self, index: usize, text: &[u8]) -> bool {
         self.text(index) == text
+    }
+
+    /// The text of a range of tokens on one line, with white space and comments between them as one space.
+    pub fn joined(&self, tokens: Range<usize>) -> String {
+        let mut text = String::new();
+        for index in tokens.clone() {
+            if index > tokens.start && self.tokens[index].start > self.tokens[index - 1].end {
+                text.push(' ');
+            }
+            text.push_str(&String::from_utf8_lossy(self.text(index)));
+        }
+        text
     }
 }
 

@@ -1,4 +1,4 @@
-//! Macros of the source that stand for a kernel or for the front of a launch.
+//! Macros of the source that expand to a kernel launch or to the start of one.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -7,59 +7,45 @@ use crate::brackets::Brackets;
 use crate::edit::Edits;
 use crate::launch::Launch;
 use crate::lex::{Kind, Lexed};
+use crate::preprocessor::{Definition, definition, directives};
 
-/// `#define LAUNCH(kernel, grid, block, ...) kernel<<<grid, block>>>(__VA_ARGS__);`, where the kernel comes with the use.
+/// `#define LAUNCH(kernel, grid, block, ...) kernel<<<grid, block>>>(__VA_ARGS__);`: the kernel is an argument.
 pub(crate) struct Launcher<'a> {
     parameters: Vec<&'a [u8]>,
     launch: Launch,
-    /// The body brings the semicolon.
+    /// Whether the body ends with the semicolon.
     semicolon: bool,
 }
 
-/// The macros that launches are made of.
+/// The launch macros of a file.
 #[derive(Default)]
 pub(crate) struct LaunchMacros<'a> {
-    /// Those that launch a kernel given as an argument: each use is written out, so that it says which kernel it launches.
+    /// Macros that launch a kernel given as an argument. Each use is expanded, so that it names the kernel it launches.
     pub launchers: HashMap<&'a [u8], Launcher<'a>>,
-    /// `#define CALL kernel<<<grid, block>>>`: a use brings the arguments.
+    /// `#define CALL kernel<<<grid, block>>>`: the use supplies the arguments.
     pub open: HashMap<&'a [u8], Launch>,
-    /// The `<<<` of those.
+    /// The `<<<` tokens of `open`.
     pub angles: HashSet<usize>,
 }
 
-/// Name and body of the object-like macro that the `#` at `hash` defines.
-fn definition(lexed: &Lexed<'_>, hash: usize) -> Option<(usize, Range<usize>)> {
-    let name = hash + 2;
-    let token = lexed.tokens.get(name)?;
-    let object = lexed.is(hash + 1, b"define") && lexed.tokens.get(name + 1).is_none_or(|next| next.start != token.end);
-    let of_directive = |index: &usize| lexed.tokens.get(*index).is_some_and(|token| token.in_directive && token.kind != Kind::Hash);
-    let end = (name + 1..).find(|index| !of_directive(index))?;
-    (object && of_directive(&name)).then_some((name, name + 1..end))
-}
-
-/// The launcher that the `#` at `hash` defines.
-fn launcher<'a>(lexed: &Lexed<'a>, brackets: &Brackets, hash: usize, launches: &[usize]) -> Option<(usize, Launcher<'a>)> {
-    let (name, open) = (hash + 2, hash + 3);
-    if !lexed.is(hash + 1, b"define") || !lexed.is(open, b"(") || lexed.tokens[name].end != lexed.tokens[open].start {
-        return None;
-    }
-    let close = brackets.partner(open)?;
-    let parameters: Vec<&[u8]> = brackets.split(lexed, open, close)?.iter().map(|part| lexed.text(part.start)).collect();
-    let at = *launches.get(launches.partition_point(|at| *at < close))?;
-    if at != close + 2 || !parameters.contains(&lexed.text(close + 1)) {
+/// Reads a macro that launches one of its parameters.
+fn launcher<'a>(lexed: &Lexed<'a>, brackets: &Brackets, definition: &Definition<'a>, launches: &[usize]) -> Option<Launcher<'a>> {
+    let parameters = definition.parameters.clone()?;
+    let Range { start, end } = definition.body;
+    let at = *launches.get(launches.partition_point(|at| *at < start))?;
+    if at != start + 1 || !parameters.contains(&lexed.text(start)) {
         return None;
     }
     let launch = Launch::read(lexed, brackets, at, &HashSet::new())?;
-    let in_body = |index: usize| lexed.tokens.get(index).is_some_and(|token| token.in_directive && token.kind != Kind::Hash);
     let after = launch.end();
-    let semicolon = in_body(after) && lexed.is(after, b";");
-    let whole = !in_body(after + usize::from(semicolon));
-    let pastes = (close..after).any(|index| matches!(lexed.text(index), b"#" | b"##"));
-    (whole && !pastes).then_some((name, Launcher { parameters, launch, semicolon }))
+    let semicolon = after < end && lexed.is(after, b";");
+    let whole = after + usize::from(semicolon) >= end;
+    let pastes = (start..after).any(|index| matches!(lexed.text(index), b"#" | b"##"));
+    (whole && !pastes).then_some(Launcher { parameters, launch, semicolon })
 }
 
 impl Launcher<'_> {
-    /// Writes out the use at `name`. `text` gives the translated text of a range of tokens.
+    /// Expands the use at `name`. `text` returns the translated text of a range of tokens.
     pub fn rewrite_use(
         &self,
         lexed: &Lexed<'_>,
@@ -107,26 +93,27 @@ impl Launcher<'_> {
     }
 }
 
-/// Reads the macros; those that name a template join `templates`.
+/// Reads the macros; adds those that name a template to `templates`.
 pub(crate) fn read<'a>(lexed: &Lexed<'a>, brackets: &Brackets, launches: &[usize], templates: &mut HashSet<&'a [u8]>) -> LaunchMacros<'a> {
     let mut macros = LaunchMacros::default();
-    for hash in (0..lexed.tokens.len()).filter(|index| lexed.tokens[*index].kind == Kind::Hash) {
-        if let Some((name, launcher)) = launcher(lexed, brackets, hash, launches) {
-            macros.launchers.insert(lexed.text(name), launcher);
+    for definition in directives(lexed).filter_map(|directive| definition(lexed, &directive)) {
+        let name = lexed.text(definition.name);
+        if let Some(launcher) = launcher(lexed, brackets, &definition, launches) {
+            macros.launchers.insert(name, launcher);
         }
-        let Some((name, body)) = definition(lexed, hash) else { continue };
+        let Definition { parameters: None, body, .. } = definition else { continue };
         let Some(last) = body.clone().next_back() else { continue };
         let one_template = body.len() == 1 && templates.contains(lexed.text(last));
         let with_list = lexed.is(last, b">") && brackets.template_start(lexed, last) == Some(body.start + 1);
         if one_template || with_list && lexed.tokens[body.start].kind == Kind::Name {
-            templates.insert(lexed.text(name));
+            templates.insert(name);
         }
         let first = launches.partition_point(|at| *at < body.start);
         if let Some(at) = launches.get(first).filter(|at| body.contains(at))
             && let Some(launch) = Launch::read_open(lexed, brackets, *at, body.end, templates)
             && launch.start() == body.start
         {
-            macros.open.insert(lexed.text(name), launch);
+            macros.open.insert(name, launch);
             macros.angles.insert(*at);
         }
     }

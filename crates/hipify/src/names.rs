@@ -4,7 +4,7 @@
 //! that begins with two letters no CUDA name begins with costs one load.
 
 use crate::arguments::{Action, Rule};
-use crate::includes::{Include, Role};
+use crate::include::{Include, Role};
 use crate::options::Target;
 
 include!("hash.rs");

@@ -62,12 +62,13 @@ pub struct Options {
     pub experimental: bool,
     /// `cudaDataType` becomes `hipDataType`, and its constants HIP's, even where the target has a type of its own.
     pub hip_data_types: bool,
-    /// Types of device code (`__half`, `__nv_bfloat16`, `__nv_fp8_e4m3`) keep their names: headers supply them under CUDA's.
-    pub keep_device_types: bool,
     /// When HIP's runtime header is added.
     pub runtime_header: RuntimeHeader,
-    /// Includes [`COMPATIBILITY_HEADER`], in place of the headers of CUDA that it stands for.
+    /// Includes [`COMPATIBILITY_HEADER`] in place of the CUDA headers it replaces. Device types (`__nv_bfloat16`, `__nv_fp8_e4m3`) keep
+    /// their CUDA names, which the header supplies, and `__CUDA_ARCH__` guards hold as for a recent GPU.
     pub compatibility_header: bool,
+    /// Applies the safe fixes of [`crate::hazard`] before the translation ([`crate::convert`] only).
+    pub fix: bool,
     /// Macros, each with its value, for [`ExcludedBlocks`] other than `Translated`; an empty value defines a name alone.
     pub defines: Vec<(String, String)>,
     /// Conditionals that have a branch for HIP already are left alone ([`crate::ported`]).

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::edit::Edits;
 use crate::names::Family;
 
 /// What a translation did, in numbers.
@@ -45,7 +46,14 @@ impl Stats {
         self.untranslated.iter().sum::<usize>() + self.unknown
     }
 
-    /// Adds another file's.
+    /// Sets the sizes of the source and of the changes to it.
+    pub(crate) fn count_changes(&mut self, source: &[u8], edits: &mut Edits) {
+        self.bytes = source.len();
+        self.lines = source.iter().filter(|byte| **byte == b'\n').count() + usize::from(source.last().is_some_and(|b| *b != b'\n'));
+        (self.bytes_changed, self.lines_changed) = edits.touched(source);
+    }
+
+    /// Adds the counts of another file.
     pub fn add(&mut self, other: &Stats) {
         self.lines += other.lines;
         self.lines_changed += other.lines_changed;

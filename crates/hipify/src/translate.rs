@@ -13,12 +13,13 @@ use crate::brackets::Brackets;
 use crate::codes::{self, Code};
 use crate::diagnostic::Diagnostic;
 use crate::edit::Edits;
-use crate::includes::{COMPATIBLE, Seen};
-use crate::lex::{Kind, Lexed};
+use crate::include::{COMPATIBLE, Seen};
+use crate::lex::{Kind, Lexed, TooLarge};
 use crate::names::{self, Family, Row, flag};
 use crate::options::{COMPATIBILITY_HEADER, ExcludedBlocks, Options, Target};
+use crate::preprocessor::{self, platform};
 use crate::stats::Stats;
-use crate::{conditions, guess, half2, ported};
+use crate::{half2_members, heuristics};
 
 /// Stands for all version macros in the set of names whose notes have been given.
 const VERSION_NOTE: &str = "a version of CUDA";
@@ -34,7 +35,7 @@ pub struct Translation {
     pub stats: Stats,
 }
 
-/// Translates a source from CUDA to HIP.
+/// Translates the names, includes and launches of a source from CUDA to HIP, and nothing else; [`crate::convert`] does the whole work.
 ///
 /// ```
 /// use warpwave_hipify::{translate, Options};
@@ -45,47 +46,31 @@ pub struct Translation {
 pub fn translate(source: &[u8], options: &Options) -> Translation {
     match Lexed::new(source) {
         Ok(lexed) => translate_lexed(&lexed, options),
-        Err(error) => {
-            let diagnostic = Diagnostic {
-                code: codes::TOO_LARGE.number,
-                severity: codes::TOO_LARGE.severity,
-                start: 0,
-                end: 0,
-                message: error.to_string().into(),
-                help: None,
-            };
-            Translation { output: source.to_vec(), diagnostics: vec![diagnostic], stats: Stats::default() }
-        }
+        Err(error) => Translation { output: source.to_vec(), diagnostics: vec![too_large(error)], stats: Stats::default() },
     }
 }
 
-/// The same, for those who have the tokens already.
-pub fn translate_lexed(lexed: &Lexed<'_>, options: &Options) -> Translation {
-    let mut walk = Walk {
-        lexed,
-        options,
-        brackets: OnceCell::new(),
-        edits: Edits::default(),
-        diagnostics: Vec::new(),
-        stats: Stats::default(),
-        seen: Seen::default(),
-        noted: HashSet::new(),
-        unlisted: HashMap::new(),
-        launches: Vec::new(),
-        calls: Vec::new(),
-        blas_v1: Vec::new(),
-        kernels: Vec::new(),
-        halves: half2::Halves::default(),
-        first_include: None,
-        pragma_once: None,
-        gpu_code: false,
-        has_compatibility: !options.compatibility_header || guess::includes(lexed, COMPATIBILITY_HEADER),
-    };
-    walk.run();
-    walk.finish()
+pub(crate) fn too_large(error: TooLarge) -> Diagnostic {
+    let (code, severity) = (codes::TOO_LARGE.number, codes::TOO_LARGE.severity);
+    Diagnostic { code, severity, start: 0, end: 0, message: error.to_string().into(), help: None }
 }
 
-pub(crate) struct Walk<'a> {
+/// [`translate`] for a lexed source.
+pub fn translate_lexed(lexed: &Lexed<'_>, options: &Options) -> Translation {
+    let Draft { mut edits, mut diagnostics, mut stats } = Translator::new(lexed, options).run();
+    stats.count_changes(lexed.source, &mut edits);
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
+    Translation { output: edits.apply(lexed.source), diagnostics, stats }
+}
+
+/// A translation whose edits are not applied yet.
+pub(crate) struct Draft {
+    pub edits: Edits,
+    pub diagnostics: Vec<Diagnostic>,
+    pub stats: Stats,
+}
+
+pub(crate) struct Translator<'a> {
     pub lexed: &'a Lexed<'a>,
     pub options: &'a Options,
     pub brackets: OnceCell<Brackets>,
@@ -101,7 +86,7 @@ pub(crate) struct Walk<'a> {
     pub calls: Vec<(usize, &'static Row)>,
     pub blas_v1: Vec<(usize, &'static Row)>,
     pub kernels: Vec<usize>,
-    pub halves: half2::Halves<'a>,
+    pub half2_variables: half2_members::Half2Variables<'a>,
     pub first_include: Option<usize>,
     pub pragma_once: Option<usize>,
     /// The file has code for a GPU, so it needs the runtime header.
@@ -110,15 +95,44 @@ pub(crate) struct Walk<'a> {
     pub has_compatibility: bool,
 }
 
-impl<'a> Walk<'a> {
-    fn run(&mut self) {
+impl<'a> Translator<'a> {
+    pub(crate) fn new(lexed: &'a Lexed<'a>, options: &'a Options) -> Translator<'a> {
+        Translator {
+            lexed,
+            options,
+            brackets: OnceCell::new(),
+            edits: Edits::default(),
+            diagnostics: Vec::new(),
+            stats: Stats::default(),
+            seen: Seen::default(),
+            noted: HashSet::new(),
+            unlisted: HashMap::new(),
+            launches: Vec::new(),
+            calls: Vec::new(),
+            blas_v1: Vec::new(),
+            kernels: Vec::new(),
+            half2_variables: half2_members::Half2Variables::default(),
+            first_include: None,
+            pragma_once: None,
+            gpu_code: false,
+            has_compatibility: !options.compatibility_header || heuristics::includes(lexed, COMPATIBILITY_HEADER),
+        }
+    }
+
+    /// Reads the tokens once, then does what needs the whole file.
+    pub(crate) fn run(mut self) -> Draft {
+        self.first_pass();
+        self.second_pass()
+    }
+
+    fn first_pass(&mut self) {
         let lexed = self.lexed;
         let excluded = match self.options.excluded {
             ExcludedBlocks::Translated => Vec::new(),
-            _ => conditions::excluded(lexed, &self.options.defines),
+            _ => preprocessor::excluded(lexed, &self.options.defines),
         };
         let mut excluded = excluded.into_iter().peekable();
-        let mut ported = if self.options.keep_ported { ported::branches(lexed) } else { Vec::new() }.into_iter().peekable();
+        let mut ported = if self.options.keep_ported { platform::branches(lexed) } else { Vec::new() }.into_iter().peekable();
         if self.options.blas_v2 {
             self.seen.note_blas_v2();
         }
@@ -148,9 +162,9 @@ impl<'a> Walk<'a> {
                 Kind::String if !lexed.tokens[index].in_directive || !self.after_word(index, b"include") => self.string(index),
                 Kind::Punct => match lexed.text(index) {
                     // A condition holds no launch; what looks like one there is none.
-                    b"<<<" if lexed.tokens[index].in_directive && guess::in_condition(lexed, index) => {}
+                    b"<<<" if lexed.tokens[index].in_directive && heuristics::in_condition(lexed, index) => {}
                     b"<<<" => self.launches.push(index),
-                    b"." if !self.halves.is_empty() => self.half_member(index),
+                    b"." if !self.half2_variables.is_empty() => self.half_member(index),
                     _ => {}
                 },
                 Kind::Hash if !left_out => self.directive(index),
@@ -161,14 +175,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Says once for each conditional that it was left alone.
-    fn note_ported(&mut self, branch: &ported::Branch) {
+    fn note_ported(&mut self, branch: &platform::PlatformBranch) {
         let place = branch.conditional + 1;
         let start = self.lexed.tokens.get(place).map(|token| token.start);
         let last = self.diagnostics.iter().rev().find(|told| told.code == codes::PORTED.number);
         if last.is_some_and(|last| Some(last.start) == start) {
             return;
         }
-        let chosen = branch.chosen.clone().map(|tokens| String::from_utf8_lossy(self.lexed.text(tokens.start)).into_owned());
+        let chosen = branch.build_macro.map(|token| String::from_utf8_lossy(self.lexed.text(token)).into_owned());
         let help = chosen.map(|name| format!("define `{name}` when you build for AMD").into());
         self.report(codes::PORTED, place, "this conditional has a branch for HIP: all of it was left alone", help);
     }
@@ -198,8 +212,8 @@ impl<'a> Walk<'a> {
         } else if matches!(text[0], b'c' | b'C' | b'n' | b'N' | b'_' | b'h') {
             self.special(index, text);
         }
-        if !self.halves.is_empty() {
-            self.halves.redeclared(self.lexed, index);
+        if !self.half2_variables.is_empty() {
+            self.half2_variables.redeclared(self.lexed, index);
         }
     }
 
@@ -211,15 +225,15 @@ impl<'a> Walk<'a> {
                 self.gpu_code = true;
                 self.kernels.push(index);
             }
-            b"half2" => self.halves.declare(self.lexed, index),
+            b"half2" => self.half2_variables.declare(self.lexed, index),
             b"__device__" | b"__host__" | b"__shared__" | b"__constant__" => self.gpu_code = true,
             b"cuda" if index >= 2 && self.lexed.is(index - 1, b"::") && self.lexed.is(index - 2, b"thrust") => {
                 self.edits.replace(token.start, token.end, "hip");
             }
-            _ if guess::is_family_prefix(text) && self.lexed.is(index + 1, b"##") => self.pasted(index, text),
-            _ if conditions::is_version(text) => self.version_check(index, text),
-            _ if guess::looks_like_cuda(text) => {
-                let declared = guess::declares(self.lexed, index);
+            _ if heuristics::is_family_prefix(text) && self.lexed.is(index + 1, b"##") => self.pasted(index, text),
+            _ if preprocessor::is_version_macro(text) => self.version_check(index, text),
+            _ if heuristics::looks_like_cuda(text) => {
+                let declared = heuristics::declares(self.lexed, index);
                 let entry = self.unlisted.entry(text).or_insert((index, 0, false));
                 entry.1 += 1;
                 entry.2 |= declared;
@@ -235,7 +249,7 @@ impl<'a> Walk<'a> {
 
     /// A macro of CUDA's headers that tells a version; in a condition it is worth a word, once per file.
     fn version_check(&mut self, index: usize, text: &[u8]) {
-        let in_condition = self.lexed.tokens[index].in_directive && guess::in_condition(self.lexed, index);
+        let in_condition = self.lexed.tokens[index].in_directive && heuristics::in_condition(self.lexed, index);
         if in_condition && self.noted.insert(VERSION_NOTE) {
             let message = format!("HIP does not define `{}`: this condition counts it as 0", String::from_utf8_lossy(text));
             self.report(codes::VERSION_CHECK, index, message, None);
@@ -251,10 +265,10 @@ impl<'a> Walk<'a> {
         }
         if family == Family::Device {
             // `min` may be anything; only a call is CUDA's.
-            if row.is_function() && !guess::calls(self.lexed, index) {
+            if row.is_function() && !heuristics::calls(self.lexed, index) {
                 return;
             }
-            if !row.is_function() && self.options.keep_device_types {
+            if !row.is_function() && self.options.compatibility_header {
                 return;
             }
             if row.is_unsupported(self.options.target) {
@@ -267,7 +281,7 @@ impl<'a> Walk<'a> {
             return;
         }
         self.notes(index, row);
-        if guess::pasted(self.lexed, index) {
+        if heuristics::pasted(self.lexed, index) {
             self.pasted(index, row.cuda().as_bytes());
         }
         self.stats.translated[family as usize] += 1;
@@ -362,7 +376,9 @@ impl<'a> Walk<'a> {
     }
 
     fn half_member(&mut self, dot: usize) {
-        let Some(base) = self.halves.member(self.lexed, self.brackets.get_or_init(|| Brackets::new(self.lexed)), dot) else { return };
+        let Some(base) = self.half2_variables.member(self.lexed, self.brackets.get_or_init(|| Brackets::new(self.lexed)), dot) else {
+            return;
+        };
         let (start, end) = (self.lexed.tokens[base].start, self.lexed.tokens[dot + 1].end);
         self.edits.insert(start, "reinterpret_cast<half&>(");
         self.edits.insert(end, ")");
@@ -451,7 +467,7 @@ impl<'a> Walk<'a> {
             return;
         }
         let Some(include) = names::include(name) else {
-            if guess::is_toolkit_header(name, open == '<') {
+            if heuristics::is_toolkit_header(name, open == '<') {
                 let message = format!("`{}`: no HIP header is known for it", String::from_utf8_lossy(name));
                 self.report(codes::UNKNOWN_HEADER, hash + 2, message, None);
             }

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use warpwave_hipify::hazard;
-use warpwave_hipify::kernels::{self, expand, find, intrinsics, ptx::Dialect};
+use warpwave_hipify::kernels::{self, find, intrinsics, ptx::Dialect};
 use warpwave_hipify::lex::{Kind, Lexed};
+use warpwave_hipify::preprocessor::expand;
 use warpwave_hipify::{Diagnostic, ExcludedBlocks, LaunchSyntax, Options, Target, translate};
 
 /// One case may take so long: loose, for test builds on busy machines.
@@ -141,7 +142,7 @@ fn in_bounds(source: &[u8], diagnostics: &[Diagnostic]) {
 fn check(source: &[u8]) {
     let plain = Options::default();
     let call = Options { launch: LaunchSyntax::Call, target: Target::Miopen, excluded: ExcludedBlocks::Kept, ..Options::default() };
-    let header = Options { compatibility_header: true, keep_device_types: true, ..Options::default() };
+    let header = Options { compatibility_header: true, ..Options::default() };
     for options in [&plain, &call, &header] {
         let once = translate(source, options);
         in_bounds(source, &once.diagnostics);

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
-use warpwave_hipify::kernels::expand::{Unit, expand};
+use warpwave_hipify::CompatibilityHeader;
 use warpwave_hipify::lex::{Kind, Lexed};
+use warpwave_hipify::preprocessor::expand::{Unit, expand};
 
 /// The folder the headers appear in.
 pub(crate) const FOLDER: &str = "/warpwave/include";
@@ -121,9 +122,14 @@ const BESIDE_HIP: &[&str] = &[
     "cuda/std/complex",
 ];
 
-/// The text of [`warpwave_hipify::COMPATIBILITY_HEADER`]: HIP's own headers and what they lack of CUDA, in one file that needs nothing else of ours. Where
-/// Warpwave compiles the source, it stands for the headers it has anyway.
-pub fn compatibility_header() -> String {
+/// Returns the header that translated sources include as [`warpwave_hipify::COMPATIBILITY_HEADER`]: HIP's own headers and what they lack of CUDA, in one
+/// self-contained file. When Warpwave compiles the source, it forwards to the built-in headers.
+pub fn compatibility_header() -> &'static CompatibilityHeader {
+    static HEADER: OnceLock<CompatibilityHeader> = OnceLock::new();
+    HEADER.get_or_init(|| CompatibilityHeader::new(compatibility_text()))
+}
+
+fn compatibility_text() -> String {
     let mut text = String::from(
         "// What CUDA sources need beside HIP's headers, written by Warpwave. It may be copied along with the sources that include it.\n\
          #pragma once\n\
@@ -143,22 +149,6 @@ pub fn compatibility_header() -> String {
         }
     }
     text + "#endif\n"
-}
-
-/// Whether [`compatibility_header`] supplies a function or macro of this name.
-pub fn compatibility_header_has(name: &[u8]) -> bool {
-    static NAMES: OnceLock<HashSet<Vec<u8>>> = OnceLock::new();
-    let names = || {
-        let text = compatibility_header();
-        let unit = Unit { files: vec![text.as_bytes()], include: Box::new(|_, _, _| None), defines: Vec::new() };
-        let mut names = HashSet::new();
-        if let Ok(lexed) = Lexed::new(text.as_bytes()) {
-            names.extend((0..lexed.tokens.len()).filter(|i| lexed.tokens[*i].kind == Kind::Name).map(|i| lexed.text(i).to_vec()));
-        }
-        names.extend(expand(&unit).iter().flat_map(|expanded| expanded.names()).map(<[u8]>::to_vec));
-        names
-    };
-    NAMES.get_or_init(names).contains(name)
 }
 
 /// Whether the headers say something about a name: as it is written, or as their macros make it.

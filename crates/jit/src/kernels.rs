@@ -7,8 +7,8 @@ use std::path::Path;
 
 use warpwave_gpu::code_object::CodeObject;
 use warpwave_hipify::kernels::codes;
-use warpwave_hipify::kernels::expand::{Unit, expand};
 use warpwave_hipify::kernels::find::Kernel;
+use warpwave_hipify::preprocessor::expand::{Unit, expand};
 
 use crate::source::KernelSource;
 use crate::translate::Note;

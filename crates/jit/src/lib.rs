@@ -36,10 +36,10 @@ mod translate;
 
 pub use bundle::{Bundle, BundleError, Part};
 pub use compile::{CompileError, Compiled, CompilerChoice, Job, compile, compile_with, key_material};
-pub use headers::{compatibility_header, compatibility_header_has};
+pub use headers::compatibility_header;
 pub use jit::{Built, Jit, JitError};
 pub use kernels::kernels;
 pub use source::{Included, KernelSource, SourceError};
 pub use target::{BadTarget, Target};
 pub use toolchain::{AskEachTime, ClangTool, Identity, NoCompiler, RtcTool, Tool, Toolchains, VersionMemo};
-pub use translate::{HipFile, Note, TRANSLATOR_VERSION, TranslateError, Translated, translate};
+pub use translate::{HipFile, Note, TRANSLATOR_VERSION, TranslateError};

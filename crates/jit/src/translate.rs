@@ -1,8 +1,8 @@
-//! From CUDA C++ to what the AMD compilers accept.
+//! Translates CUDA C++ kernels for the AMD compilers.
 //!
-//! NVIDIA targets get the text as it is. For AMD the compatibility headers carry what the language lacks, and
-//! [`warpwave_hipify::kernels`] rewrites what no header can: guards on `__CUDA_ARCH__` and inline PTX. Lines stay where they are, so
-//! the compiler's messages fit the user's file; what a reader must know about the translation comes as [`Note`]s.
+//! NVIDIA targets get the source unchanged. For AMD the compatibility headers supply what the language lacks, and
+//! [`warpwave_hipify::kernels`] rewrites what no header can: `__CUDA_ARCH__` guards and inline PTX. Line numbers do not change, so
+//! compiler messages match the user's file. Diagnostics of the translation are [`Note`]s.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,17 +11,17 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use warpwave_gpu::Vendor;
 use warpwave_hipify::diagnostic::{Diagnostic, Severity, line_and_column};
-use warpwave_hipify::kernels::{self, intrinsics};
+use warpwave_hipify::kernels::{self, intrinsics, ptx::Dialect};
 use warpwave_hipify::lex::Lexed;
 
 use crate::headers;
 use crate::source::KernelSource;
 use crate::target::Target;
 
-/// Part of every cache key: a change of what [`translate`] writes raises it.
+/// Version of the translation; part of every cache key.
 pub const TRANSLATOR_VERSION: u32 = kernels::VERSION;
 
-/// A source that cannot be translated.
+/// A source that could not be translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {reason}")]
 pub struct TranslateError {
@@ -29,11 +29,17 @@ pub struct TranslateError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What stands there that has no counterpart.
+    /// Why it could not be translated.
     pub reason: String,
 }
 
-/// A diagnostic of the translation at its place; prints as `file:line:column: WW0301 error: …`.
+impl TranslateError {
+    fn new(file: &str, error: impl fmt::Display) -> TranslateError {
+        TranslateError { file: file.to_owned(), line: 1, reason: error.to_string() }
+    }
+}
+
+/// A translation diagnostic; displayed as `file:line:column: WW0301 error: …`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The file.
@@ -42,7 +48,7 @@ pub struct Note {
     pub line: usize,
     /// The column in bytes, from 1.
     pub column: usize,
-    /// The number, `WW0301`.
+    /// The code, such as `WW0301`.
     pub code: String,
     /// `note`, `warning` or `error`.
     pub severity: String,
@@ -66,12 +72,12 @@ impl Note {
         }
     }
 
-    /// It is more than worth knowing.
+    /// Whether it is a warning or an error.
     pub fn matters(&self) -> bool {
         self.severity != Severity::Note.to_string()
     }
 
-    /// After a success: what would not have compiled was not reached.
+    /// Downgrades an error after a successful compilation: the code it is about was not reached.
     pub(crate) fn after_success(mut self) -> Note {
         if self.severity == Severity::Error.to_string() {
             self.severity = Severity::Warning.to_string();
@@ -89,40 +95,25 @@ impl fmt::Display for Note {
     }
 }
 
-/// A file as the compiler gets it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Translated<'a> {
-    /// The text, with as many lines as the source has.
-    pub text: Cow<'a, str>,
-    /// What a reader must know.
-    pub notes: Vec<Note>,
+/// Translates one lexed file; the text keeps its number of lines.
+fn translate<'a>(name: &str, text: &'a str, lexed: &Lexed<'_>) -> Result<(Cow<'a, str>, Vec<Note>), TranslateError> {
+    let translation = kernels::translate_for(lexed, Dialect::Warpwave);
+    let notes = translation.diagnostics.iter().map(|diagnostic| Note::new(name, text, diagnostic)).collect();
+    // Edits replace whole tokens with UTF-8 text, so the result is UTF-8 too.
+    let new = String::from_utf8(translation.text).map_err(|error| TranslateError::new(name, error))?;
+    Ok((if new == text { Cow::Borrowed(text) } else { Cow::Owned(new) }, notes))
 }
 
-/// The text of the file `name` for `target`, with the same number of lines.
-pub fn translate<'a>(name: &str, text: &'a str, target: &Target) -> Result<Translated<'a>, TranslateError> {
-    if target.vendor() != Vendor::Amd {
-        return Ok(Translated { text: Cow::Borrowed(text), notes: Vec::new() });
-    }
-    let refuse = |reason: String| TranslateError { file: name.to_owned(), line: 1, reason };
-    let translation = kernels::translate(text.as_bytes()).map_err(|error| refuse(error.to_string()))?;
-    let notes = translation.diagnostics.iter().map(|d| Note::new(name, text, d)).collect();
-    // Changes are whole tokens, and what is put there is UTF-8: so is the result.
-    let new = String::from_utf8(translation.text).map_err(|error| refuse(error.to_string()))?;
-    Ok(Translated { text: if new == text { Cow::Borrowed(text) } else { Cow::Owned(new) }, notes })
-}
-
-/// Calls in device code that neither our headers nor any file of the source declares.
-fn undeclared(source: &KernelSource) -> Vec<Note> {
-    let files = source.files();
-    // A file too large for the lexer has been refused before.
-    let lexed: Vec<_> = files.iter().filter_map(|(name, text)| Some((name, *text, Lexed::new(text.as_bytes()).ok()?))).collect();
-    let declared: HashSet<Vec<u8>> = lexed.iter().flat_map(|(_, _, lexed)| intrinsics::declared(lexed)).collect();
+/// Finds calls in device code that neither our headers nor any file of the source declares.
+fn undeclared(source: &KernelSource, files: &[(String, &str)], lexed: &[Lexed<'_>]) -> Vec<Note> {
+    let declared: HashSet<Vec<u8>> = lexed.iter().flat_map(intrinsics::declared).collect();
     let defined = |name: &[u8]| source.defines().iter().any(|(define, _)| define.as_bytes() == name);
     let known = |name: &[u8]| declared.contains(name) || headers::mention(name) || defined(name);
-    let told = |(name, text, lexed): &(&String, &str, Lexed<'_>)| -> Vec<Note> {
-        intrinsics::unknown(lexed, &known).iter().map(|diagnostic| Note::new(name, text, diagnostic)).collect()
-    };
-    lexed.iter().flat_map(told).collect()
+    let mut notes = Vec::new();
+    for ((name, text), lexed) in files.iter().zip(lexed) {
+        notes.extend(intrinsics::unknown(lexed, &known).iter().map(|diagnostic| Note::new(name, text, diagnostic)));
+    }
+    notes
 }
 
 /// A source with everything it includes, translated.
@@ -134,22 +125,30 @@ pub(crate) struct TranslatedSource<'a> {
     pub notes: Vec<Note>,
 }
 
-/// A file's name and its text as it was compiled for AMD.
+/// A file's name and its translated text.
 pub type HipFile = (String, String);
 
 impl<'a> TranslatedSource<'a> {
+    /// Translates a source for `target`. NVIDIA targets get it unchanged.
     pub(crate) fn new(source: &'a KernelSource, target: &Target) -> Result<TranslatedSource<'a>, TranslateError> {
-        let Translated { text: main, mut notes } = translate(source.name(), source.text(), target)?;
-        let mut includes = Vec::new();
-        for file in source.includes() {
-            let translated = translate(&file.path.to_string_lossy(), &file.text, target)?;
-            notes.extend(translated.notes);
-            includes.push(translated.text);
+        let files = source.files();
+        if target.vendor() != Vendor::Amd {
+            let mut texts = files.into_iter().map(|(_, text)| Cow::Borrowed(text));
+            let main = texts.next().unwrap_or_default();
+            return Ok(TranslatedSource { main, includes: texts.collect(), notes: Vec::new() });
         }
-        if target.vendor() == Vendor::Amd {
-            notes.extend(undeclared(source));
+        let (mut texts, mut notes, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, text) in &files {
+            let lexed = Lexed::new(text.as_bytes()).map_err(|error| TranslateError::new(name, error))?;
+            let (text, of_file) = translate(name, text, &lexed)?;
+            texts.push(text);
+            notes.extend(of_file);
+            all.push(lexed);
         }
-        Ok(TranslatedSource { main, includes, notes })
+        notes.extend(undeclared(source, &files, &all));
+        let mut texts = texts.into_iter();
+        let main = texts.next().unwrap_or_default();
+        Ok(TranslatedSource { main, includes: texts.collect(), notes })
     }
 
     /// The source, and the included files that were changed.

@@ -8,14 +8,10 @@ mod write;
 use std::path::{Path, PathBuf};
 
 use warpwave_hipify::build::{self, BuildOptions};
-use warpwave_hipify::lex::Lexed;
-use warpwave_hipify::report::{self, Assessment};
-use warpwave_hipify::{
-    Diagnostic, ExcludedBlocks, LaunchSyntax, Options, Severity, Stats, Target, already_hip, codes, hazard, ported, translate,
-    translate_lexed,
-};
+use warpwave_hipify::report;
+use warpwave_hipify::{Conversion, ExcludedBlocks, Headers, IncludePath, LaunchSyntax, Options, Target, convert};
 
-use super::{Context, Failure, Outcome, failed, kernel_half, usage};
+use super::{Context, Failure, Outcome, failed, usage};
 use database::Compiled;
 use inputs::{Input, Inputs};
 
@@ -102,18 +98,18 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// A translated file.
-struct Done {
+/// A converted file.
+struct Converted {
     input: Input,
     original: Vec<u8>,
-    /// The text that was translated: the original with fixes. Diagnostics tell places of it.
-    source: Vec<u8>,
-    output: Vec<u8>,
-    diagnostics: Vec<Diagnostic>,
-    fixed: usize,
-    stats: Stats,
-    assessment: Assessment,
-    already_hip: bool,
+    conversion: Conversion,
+}
+
+impl Converted {
+    /// The text that the offsets of the diagnostics refer to.
+    fn source(&self) -> &[u8] {
+        self.conversion.fixed_source.as_deref().unwrap_or(&self.original)
+    }
 }
 
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
@@ -141,15 +137,15 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let build = BuildOptions { offload_arch: args.offload_arch.clone(), renamed: renames.then(|| inputs.cuda_names()) };
     let mut all = Vec::with_capacity(inputs.all.len());
     for input in &inputs.all {
-        let done = match input.build {
+        let converted = match input.build {
             Some(kind) => build_file(input, kind, &build)?,
             None => source_file(input, &inputs, args, renames)?,
         };
-        write::write(context, args, folder, &done)?;
+        write::write(context, args, folder, &converted)?;
         if !args.json {
-            show::file(context.err, &done, args.quiet, args.print_stats)?;
+            show::file(context.err, &converted, args.quiet, args.print_stats)?;
         }
-        all.push(done);
+        all.push(converted);
     }
     if let (Some(path), Some(format)) = (&args.report, format) {
         write::replace(path, &show::report(&all, format)?)?;
@@ -189,7 +185,7 @@ fn options(args: &Args, input: &Input) -> Options {
         experimental: args.experimental,
         hip_data_types: args.use_hip_data_types,
         compatibility_header: args.header,
-        keep_device_types: args.header,
+        fix: args.fix,
         defines: input.compiled.defines.clone(),
         keep_ported: true,
         ..Options::default()
@@ -200,76 +196,21 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| failed(format!("{}: {error}", path.display())))
 }
 
-fn source_file(input: &Input, inputs: &Inputs, args: &Args, renames: bool) -> Result<Done, Failure> {
+fn source_file(input: &Input, inputs: &Inputs, args: &Args, renames: bool) -> Result<Converted, Failure> {
     let original = read(&input.path)?;
     let mut options = options(args, input);
     (options.local_includes, options.blas_v2) = inputs.local(input, &original, renames);
-    if already_hip(&original, &options) {
-        return already(input, original, &options);
-    }
-    let mut fixed = 0;
-    let mut text = original.clone();
-    let mut hazards = hazard::check(&Lexed::new(&text)?);
-    if args.fix {
-        fixed = hazards.iter().filter(|hazard| hazard.fix.is_some()).count();
-        text = hazard::fixes(&hazards).apply(&text);
-        hazards = hazard::check(&Lexed::new(&text)?);
-    }
-    let lexed = Lexed::new(&text)?;
-    let translation = translate_lexed(&lexed, &options);
-    let translation = kernel_half::finish(&input.path, &lexed, &input.compiled.folders, &options, translation)?;
-    let mut diagnostics: Vec<Diagnostic> = hazards.into_iter().map(|hazard| hazard.diagnostic).collect();
-    leave_out_nvidia(&lexed, &mut diagnostics);
-    diagnostics.extend(translation.diagnostics);
-    diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
-    let assessment = Assessment::of(&diagnostics);
-    let (output, stats) = (translation.output, translation.stats);
-    Ok(Done { input: input.clone(), original, source: text, output, diagnostics, fixed, stats, assessment, already_hip: false })
+    let headers = Headers {
+        path: IncludePath { folders: input.compiled.folders.clone(), ..IncludePath::default() },
+        source_folder: input.path.parent().map(Path::to_owned),
+        compatibility: Some(warpwave_jit::compatibility_header()),
+    };
+    let conversion = convert(&original, &options, &headers);
+    Ok(Converted { input: input.clone(), original, conversion })
 }
 
-/// What stands in a branch for NVIDIA alone cannot go wrong on AMD.
-fn leave_out_nvidia(lexed: &Lexed<'_>, diagnostics: &mut Vec<Diagnostic>) {
-    for branch in ported::branches(lexed).iter().filter(|branch| !branch.for_amd && !branch.tokens.is_empty()) {
-        let (start, end) = (lexed.tokens[branch.tokens.start].start, lexed.tokens[branch.tokens.end - 1].end);
-        diagnostics.retain(|diagnostic| !(start..end).contains(&diagnostic.start));
-    }
-}
-
-/// A file that is HIP already stays byte for byte, but for includes of files that get another name. What the checker for 32 lanes finds
-/// is told as notes: the file's authors had a wave of 64 before their eyes.
-fn already(input: &Input, original: Vec<u8>, options: &Options) -> Result<Done, Failure> {
-    let lexed = Lexed::new(&original)?;
-    let mut diagnostics: Vec<Diagnostic> =
-        hazard::check(&lexed).into_iter().map(|hazard| Diagnostic { severity: Severity::Note, ..hazard.diagnostic }).collect();
-    leave_out_nvidia(&lexed, &mut diagnostics);
-    let follows = options.local_includes.iter().any(|(old, new)| old != new);
-    let translation = translate(
-        &original,
-        &Options { runtime_header: warpwave_hipify::RuntimeHeader::Never, launch: LaunchSyntax::Kept, ..options.clone() },
-    );
-    diagnostics.extend(translation.diagnostics.into_iter().filter(|diagnostic| diagnostic.code == codes::PORTED.number));
-    diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
-    let output = if follows { translation.output } else { original.clone() };
-    let (lines, bytes) = (translation.stats.lines, translation.stats.bytes);
-    let stats = Stats { lines, bytes, ..Stats::default() };
-    let assessment = Assessment::of(&diagnostics);
-    Ok(Done {
-        input: input.clone(),
-        source: original.clone(),
-        original,
-        output,
-        diagnostics,
-        fixed: 0,
-        stats,
-        assessment,
-        already_hip: true,
-    })
-}
-
-fn build_file(input: &Input, kind: build::BuildFile, options: &BuildOptions) -> Result<Done, Failure> {
+fn build_file(input: &Input, kind: build::BuildFile, options: &BuildOptions) -> Result<Converted, Failure> {
     let original = read(&input.path)?;
-    let warpwave_hipify::Translation { output, diagnostics, stats } = build::convert(&original, kind, options);
-    let already_hip = diagnostics.is_empty() && output == original && build::mentions_hip(&original);
-    let assessment = Assessment::of(&diagnostics);
-    Ok(Done { input: input.clone(), source: original.clone(), original, output, diagnostics, fixed: 0, stats, assessment, already_hip })
+    let conversion = build::convert(&original, kind, options);
+    Ok(Converted { input: input.clone(), original, conversion })
 }

@@ -4,36 +4,38 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::super::{Context, Outcome, failed, kernel_half, usage};
+use warpwave_hipify::COMPATIBILITY_HEADER;
+
+use super::super::{Context, Outcome, failed, usage};
 use super::inputs::Input;
-use super::{Args, Done};
+use super::{Args, Converted};
 
 /// Writes a translation; `folder`: the output is a folder that keeps the inputs' shape.
-pub(super) fn write(context: &mut Context<'_>, args: &Args, folder: bool, done: &Done) -> Outcome {
+pub(super) fn write(context: &mut Context<'_>, args: &Args, folder: bool, converted: &Converted) -> Outcome {
     if args.examine {
         return Ok(());
     }
     if args.inplace {
-        return in_place(done, !args.no_backup);
+        return in_place(converted, !args.no_backup);
     }
     let Some(output) = &args.output else {
-        return if args.json { Ok(()) } else { Ok(context.out.write_all(&done.output)?) };
+        return if args.json { Ok(()) } else { Ok(context.out.write_all(&converted.conversion.output)?) };
     };
-    let target = if folder { target(output, &done.input.root, &done.input.path) } else { output.clone() };
-    if target.canonicalize().ok().is_some_and(|target| Some(target) == done.input.path.canonicalize().ok()) {
+    let target = if folder { target(output, &converted.input.root, &converted.input.path) } else { output.clone() };
+    if target.canonicalize().ok().is_some_and(|target| Some(target) == converted.input.path.canonicalize().ok()) {
         return Err(usage(format!("{} is the input; use --inplace to change it", target.display())));
     }
     if let Some(folder) = target.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
     }
-    replace(&target, &done.output)?;
-    write_header(&target, &done.output)
+    replace(&target, &converted.conversion.output)?;
+    write_header(&target, converted)
 }
 
-/// Writes the compatibility header beside a file that includes it.
-fn write_header(target: &Path, output: &[u8]) -> Outcome {
-    let header = kernel_half::header_beside(target, output);
-    header.map_or(Ok(()), |header| replace(&header, warpwave_jit::compatibility_header().as_bytes()))
+/// Writes the compatibility header beside an output that includes it.
+fn write_header(target: &Path, converted: &Converted) -> Outcome {
+    let header = converted.conversion.compatibility_header.as_ref();
+    header.map_or(Ok(()), |text| replace(&target.with_file_name(COMPATIBILITY_HEADER), text.as_bytes()))
 }
 
 /// The place of an input's output: `.cu` becomes `.hip`, other names stay.
@@ -55,21 +57,21 @@ pub(super) fn refuse_collisions(inputs: &[Input]) -> Outcome {
     Ok(())
 }
 
-fn in_place(done: &Done, backup: bool) -> Outcome {
-    if done.original == done.output {
+fn in_place(converted: &Converted, backup: bool) -> Outcome {
+    if converted.original == converted.conversion.output {
         return Ok(());
     }
     // The file behind a link is changed, not the link.
-    let path = done.input.path.canonicalize().unwrap_or_else(|_| done.input.path.clone());
+    let path = converted.input.path.canonicalize().unwrap_or_else(|_| converted.input.path.clone());
     let mut kept = path.clone().into_os_string();
     kept.push(".prehip");
     let kept = PathBuf::from(kept);
     // The first original is the one worth keeping.
     if backup && !kept.exists() {
-        replace(&kept, &done.original)?;
+        replace(&kept, &converted.original)?;
     }
-    replace(&path, &done.output)?;
-    write_header(&path, &done.output)
+    replace(&path, &converted.conversion.output)?;
+    write_header(&path, converted)
 }
 
 /// Writes beside the file and renames: a failure leaves the old one.

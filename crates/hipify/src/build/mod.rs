@@ -18,6 +18,7 @@ mod notes;
 
 use std::collections::BTreeSet;
 
+use crate::convert::Conversion;
 use crate::translate::Translation;
 
 /// The language of a build file.
@@ -58,17 +59,18 @@ impl Default for BuildOptions {
 }
 
 /// Converts a build file.
-pub fn convert(source: &[u8], kind: BuildFile, options: &BuildOptions) -> Translation {
-    let mut done = once(source, kind, options);
-    // A flag within a flag's value shows only when the first is gone; real files are done after one turn.
+pub fn convert(source: &[u8], kind: BuildFile, options: &BuildOptions) -> Conversion {
+    let Translation { mut output, diagnostics, stats } = once(source, kind, options);
+    // A flag within the value of another appears only when the outer one is gone; real files need one pass.
     for _ in 0..8 {
-        let again = once(&done.output, kind, options).output;
-        if again == done.output {
+        let again = once(&output, kind, options).output;
+        if again == output {
             break;
         }
-        done.output = again;
+        output = again;
     }
-    done
+    let already_hip = diagnostics.is_empty() && output == source && mentions_hip(source);
+    Conversion { output, diagnostics, stats, already_hip, ..Conversion::unchanged(b"") }
 }
 
 fn once(source: &[u8], kind: BuildFile, options: &BuildOptions) -> Translation {

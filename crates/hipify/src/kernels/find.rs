@@ -1,13 +1,13 @@
 //! Kernels and device functions, as they are written.
 //!
 //! [`inventory`] reads one text, both branches of every `#if` and the bodies of macros too; a kernel that a macro makes is listed
-//! for each use of the macro. Names that are put together with `##`, or by macros that use macros, are not: [`super::expand`] does
+//! for each use of the macro. Names that are put together with `##`, or by macros that use macros, are not: [`crate::preprocessor::expand`] does
 //! that. Only definitions count; a declaration alone makes no code.
 
 use std::ops::Range;
 
-use super::guards::{self, Conditional, directive_end};
 use crate::lex::{Kind, Lexed};
+use crate::preprocessor::{Conditional, conditionals, definition, directives, enclosing_conditions};
 
 /// A kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +132,7 @@ pub(crate) fn kernels_in(words: &[Word<'_>]) -> Vec<Kernel> {
 
 /// What device code stands in a text.
 pub fn inventory(lexed: &Lexed<'_>) -> Inventory {
-    let conditionals = guards::conditionals(lexed);
+    let conditionals = conditionals(lexed);
     let mut found = Inventory::default();
     let plain: Vec<usize> = (0..lexed.tokens.len()).filter(|i| !lexed.tokens[*i].in_directive).collect();
     let words = words_of(lexed, &plain);
@@ -174,7 +174,7 @@ fn words_of<'a>(lexed: &Lexed<'a>, tokens: &[usize]) -> Vec<Word<'a>> {
 
 fn conditions(lexed: &Lexed<'_>, all: &[Conditional], at: u32) -> Vec<String> {
     let token = lexed.tokens.partition_point(|t| t.start < at);
-    guards::nest(lexed, all, token)
+    enclosing_conditions(lexed, all, token)
 }
 
 /// A macro: its name, its parameters, and the tokens of its body.
@@ -182,17 +182,8 @@ type MacroText<'a> = (&'a [u8], Vec<&'a [u8]>, Range<usize>);
 
 /// The macros with parameters that a text defines.
 fn macros<'a>(lexed: &Lexed<'a>) -> Vec<MacroText<'a>> {
-    let mut all = Vec::new();
-    for hash in (0..lexed.tokens.len()).filter(|i| lexed.tokens[*i].kind == Kind::Hash) {
-        let end = directive_end(lexed, hash);
-        if !lexed.is(hash + 1, b"define") || end < hash + 4 || !lexed.is(hash + 3, b"(") {
-            continue;
-        }
-        let Some(close) = (hash + 4..end).find(|i| lexed.is(*i, b")")) else { continue };
-        let parameters = (hash + 4..close).map(|i| lexed.text(i)).filter(|t| *t != b",").collect();
-        all.push((lexed.text(hash + 2), parameters, close + 1..end));
-    }
-    all
+    let read = directives(lexed).filter_map(|directive| definition(lexed, &directive));
+    read.filter_map(|macro_| Some((lexed.text(macro_.name), macro_.parameters?, macro_.body))).collect()
 }
 
 /// The kernels that uses of the macro `name` make.

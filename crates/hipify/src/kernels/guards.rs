@@ -7,151 +7,16 @@
 
 use std::ops::Range;
 
-use super::{codes, condition};
+use super::codes;
 use crate::diagnostic::Diagnostic;
 use crate::edit::Edits;
 use crate::lex::{Kind, Lexed};
+use crate::preprocessor::Conditional;
 
 /// What stands for `__CUDA_ARCH__` in the translation.
 pub const ARCH_MACRO: &str = "WARPWAVE_CUDA_ARCH";
 
 const ARCH: &[u8] = b"__CUDA_ARCH__";
-
-/// One branch of a conditional.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Branch {
-    /// The tokens of its directive's line, `#` first.
-    pub directive: Range<usize>,
-    /// The tokens it guards.
-    pub body: Range<usize>,
-    /// It is an `#else`.
-    pub is_else: bool,
-    /// Its condition speaks of `__CUDA_ARCH__`.
-    pub on_arch: bool,
-}
-
-/// An `#if` with its branches, up to its `#endif`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Conditional {
-    /// Its branches, in order; never empty.
-    pub branches: Vec<Branch>,
-}
-
-/// The end of the directive whose `#` is at `hash`: the first token that is no part of it.
-pub(crate) fn directive_end(lexed: &Lexed<'_>, hash: usize) -> usize {
-    let rest = &lexed.tokens[hash + 1..];
-    hash + 1 + rest.iter().position(|t| !t.in_directive || t.kind == Kind::Hash).unwrap_or(rest.len())
-}
-
-/// Every conditional of a source, in the order of their `#endif`s (so inner ones before those around them). One that is never
-/// closed ends with the source; a stray `#else` or `#endif` is left to the compiler.
-pub fn conditionals(lexed: &Lexed<'_>) -> Vec<Conditional> {
-    let (mut open, mut done): (Vec<Conditional>, Vec<Conditional>) = (Vec::new(), Vec::new());
-    let close_branch = |conditional: &mut Conditional, at: usize| {
-        if let Some(last) = conditional.branches.last_mut() {
-            last.body.end = at;
-        }
-    };
-    for hash in (0..lexed.tokens.len()).filter(|i| lexed.tokens[*i].kind == Kind::Hash) {
-        let end = directive_end(lexed, hash);
-        let word = lexed.text(hash + 1);
-        let branch = Branch {
-            directive: hash..end,
-            body: end..lexed.tokens.len(),
-            is_else: word == b"else",
-            on_arch: (hash + 2..end).any(|i| lexed.is(i, ARCH)),
-        };
-        match word {
-            b"if" | b"ifdef" | b"ifndef" if end > hash + 1 => open.push(Conditional { branches: vec![branch] }),
-            b"elif" | b"elifdef" | b"elifndef" | b"else" => {
-                if let Some(last) = open.last_mut() {
-                    close_branch(last, hash);
-                    last.branches.push(branch);
-                }
-            }
-            b"endif" => {
-                if let Some(mut last) = open.pop() {
-                    close_branch(&mut last, hash);
-                    done.push(last);
-                }
-            }
-            _ => {}
-        }
-    }
-    done.extend(open.into_iter().rev());
-    done
-}
-
-/// The conditions a token stands under, the outermost first: the text of the directives, an `#else` with all it excludes.
-pub fn nest(lexed: &Lexed<'_>, all: &[Conditional], token: usize) -> Vec<String> {
-    let mut around: Vec<(usize, String)> = Vec::new();
-    for conditional in all {
-        let Some(at) = conditional.branches.iter().position(|b| b.body.contains(&token)) else { continue };
-        let words = |branch: &Branch| super::text_of(lexed, branch.directive.start + 1..branch.directive.end);
-        let own = words(&conditional.branches[at]);
-        let text = if conditional.branches[at].is_else {
-            let others: Vec<String> = conditional.branches[..at].iter().map(words).collect();
-            format!("else of {}", others.join(", "))
-        } else {
-            own
-        };
-        around.push((conditional.branches[0].directive.start, text));
-    }
-    around.sort();
-    around.into_iter().map(|(_, text)| text).collect()
-}
-
-/// The tokens in branches that no AMD compiler takes, as far as AMD's macros decide it.
-pub(crate) struct NotForAmd(Vec<Range<usize>>);
-
-impl NotForAmd {
-    /// Whether a token is one of them.
-    pub(crate) fn contains(&self, token: usize) -> bool {
-        let at = self.0.partition_point(|range| range.start <= token);
-        at > 0 && self.0[at - 1].contains(&token)
-    }
-}
-
-/// Finds them.
-pub(crate) fn not_for_amd(lexed: &Lexed<'_>, all: &[Conditional]) -> NotForAmd {
-    const DEFINED: &[&[u8]] = &[b"__HIP_PLATFORM_AMD__", b"__HIP__", b"__HIPCC__", b"__AMDGCN__", b"WARPWAVE_AMD", b"WARPWAVE"];
-    let defined = |name: &[u8]| DEFINED.contains(&name).then_some(true);
-    let value = |name: &[u8]| DEFINED.contains(&name).then_some(1);
-    let holds = |branch: &Branch| {
-        let word = lexed.text(branch.directive.start + 1);
-        let rest = branch.directive.start + 2..branch.directive.end;
-        match word {
-            b"ifdef" | b"elifdef" => defined(lexed.text(rest.start)),
-            b"ifndef" | b"elifndef" => defined(lexed.text(rest.start)).map(|d| !d),
-            b"else" => Some(true),
-            _ => {
-                let items: Vec<_> = rest.map(|i| (lexed.text(i), lexed.tokens[i - 1].end == lexed.tokens[i].start)).collect();
-                condition::evaluate(&items, &value, &defined).map(|v| v != 0)
-            }
-        }
-    };
-    let mut dead: Vec<Range<usize>> = Vec::new();
-    for conditional in all {
-        let mut taken = false;
-        for branch in &conditional.branches {
-            let value = holds(branch);
-            if taken || value == Some(false) {
-                dead.push(branch.body.clone());
-            }
-            taken |= value == Some(true);
-        }
-    }
-    dead.sort_by_key(|range| range.start);
-    // Those that lie in others would hide them from a search.
-    let mut apart: Vec<Range<usize>> = Vec::new();
-    for range in dead {
-        match apart.last_mut() {
-            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
-            _ => apart.push(range),
-        }
-    }
-    NotForAmd(apart)
-}
 
 /// Something in the source that AMD compilers cannot take: where, and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -226,29 +91,10 @@ fn turn(lexed: &Lexed<'_>, directive: &Range<usize>, taken: bool, edits: &mut Ed
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SOURCE: &str = "#if A\n#ifdef B\nx\n#elif __CUDA_ARCH__ >= 80\ny\n#else\nz\n#endif\n#endif\nw\n";
+    use crate::preprocessor::conditionals;
 
     fn token(lexed: &Lexed<'_>, text: &str) -> usize {
         (0..lexed.tokens.len()).find(|i| lexed.is(*i, text.as_bytes())).unwrap()
-    }
-
-    #[test]
-    fn every_token_knows_its_conditions() {
-        let lexed = Lexed::new(SOURCE.as_bytes()).unwrap();
-        let all = conditionals(&lexed);
-        assert_eq!(all.len(), 2);
-        assert_eq!(nest(&lexed, &all, token(&lexed, "y")), ["if A", "elif __CUDA_ARCH__ >= 80"]);
-        assert_eq!(nest(&lexed, &all, token(&lexed, "z")), ["if A", "else of ifdef B, elif __CUDA_ARCH__ >= 80"]);
-        assert_eq!(nest(&lexed, &all, token(&lexed, "w")), [""; 0]);
-    }
-
-    #[test]
-    fn stray_directives_do_no_harm() {
-        for source in ["#endif\n#else\n#if", "#if\n#else\n#else\n", "#", "# \n#elif x"] {
-            let lexed = Lexed::new(source.as_bytes()).unwrap();
-            conditionals(&lexed);
-        }
     }
 
     #[test]

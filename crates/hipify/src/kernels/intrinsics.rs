@@ -6,12 +6,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{codes, guards};
+use super::codes;
 use crate::diagnostic::Diagnostic;
-use crate::guess;
 use crate::hazard::code::Code;
+use crate::heuristics;
 use crate::lex::{Kind, Lexed};
 use crate::names;
+use crate::preprocessor::{conditionals, definition, directives, never_on_amd};
 
 /// Beginnings of names that clang or AMD's device library has.
 const COMPILER: &[&[u8]] = &[
@@ -127,7 +128,7 @@ pub fn declared(lexed: &Lexed<'_>) -> HashSet<Vec<u8>> {
         let macro_name = token.in_directive && index >= 2 && lexed.is(index - 1, b"define") && lexed.tokens[index - 2].kind == Kind::Hash;
         // `using __other::__name;`, `auto __name = [`
         let brought = lexed.is(index + 1, b";") || lexed.is(index + 1, b"=");
-        if macro_name || brought || guess::declares(lexed, index) {
+        if macro_name || brought || heuristics::declares(lexed, index) {
             names.insert(lexed.text(index).to_vec());
         }
     }
@@ -139,7 +140,7 @@ pub fn unknown(lexed: &Lexed<'_>, known: &dyn Fn(&[u8]) -> bool) -> Vec<Diagnost
     let candidate = |index: usize| {
         let name = lexed.text(index);
         lexed.tokens[index].kind == Kind::Name
-            && (reserved(name) && guess::calls(lexed, index) || of_textures(name) && matches!(lexed.text(index + 1), b"(" | b"<"))
+            && (reserved(name) && heuristics::calls(lexed, index) || of_textures(name) && matches!(lexed.text(index + 1), b"(" | b"<"))
             && !KEYWORDS.contains(&name)
             && !COMPILER.iter().any(|prefix| name.starts_with(prefix))
             && !known(name)
@@ -153,7 +154,7 @@ pub fn unknown(lexed: &Lexed<'_>, known: &dyn Fn(&[u8]) -> bool) -> Vec<Diagnost
     }
     let own = declared(lexed);
     let device = device_code(lexed);
-    let elsewhere = guards::not_for_amd(lexed, &guards::conditionals(lexed));
+    let elsewhere = never_on_amd(lexed, &conditionals(lexed));
     let mut found: HashMap<&[u8], (usize, usize)> = HashMap::new();
     for index in all {
         let name = lexed.text(index);
@@ -178,10 +179,10 @@ fn device_code(lexed: &Lexed<'_>) -> impl Fn(usize) -> bool {
     let is_mark = |word: &[u8]| matches!(word, b"__device__" | b"__global__");
     // Macros that stand for the marks.
     let mut marks: HashSet<&[u8]> = HashSet::new();
-    for hash in (0..lexed.tokens.len()).filter(|i| lexed.tokens[*i].kind == Kind::Hash && lexed.is(*i + 1, b"define")) {
-        let end = guards::directive_end(lexed, hash);
-        if (hash + 3..end.min(hash + 35)).any(|i| is_mark(lexed.text(i))) {
-            marks.insert(lexed.text(hash + 2));
+    for definition in directives(lexed).filter_map(|directive| definition(lexed, &directive)) {
+        let end = lexed.tokens.len().min(definition.body.end).min(definition.name + 33);
+        if (definition.name + 1..end).any(|index| is_mark(lexed.text(index))) {
+            marks.insert(lexed.text(definition.name));
         }
     }
     let plain = (0..lexed.tokens.len() as u32).filter(|i| !lexed.tokens[*i as usize].in_directive).collect();

@@ -60,8 +60,9 @@ pub enum Outcome {
     Unknown(String),
 }
 
-/// The `asm` statements of a source; `Err` with the first token and the reason for those that cannot be read.
-pub fn statements(lexed: &Lexed<'_>) -> Vec<Result<Asm, (usize, &'static str)>> {
+/// Returns the `asm` statements of a source; `Err` with the first token and the reason for those that cannot be parsed. `text` returns
+/// the text of an operand's expression.
+pub fn statements(lexed: &Lexed<'_>, text: &mut dyn FnMut(Range<usize>) -> String) -> Vec<Result<Asm, (usize, &'static str)>> {
     let mut found = Vec::new();
     for at in 0..lexed.tokens.len() {
         if lexed.tokens[at].kind != Kind::Name || !matches!(lexed.text(at), b"asm" | b"__asm__" | b"__asm") {
@@ -72,13 +73,18 @@ pub fn statements(lexed: &Lexed<'_>) -> Vec<Result<Asm, (usize, &'static str)>> 
             open += 1;
         }
         if lexed.is(open, b"(") {
-            found.push(statement(lexed, at, open).map_err(|reason| (at, reason)));
+            found.push(statement(lexed, at, open, text).map_err(|reason| (at, reason)));
         }
     }
     found
 }
 
-fn statement(lexed: &Lexed<'_>, start: usize, open: usize) -> Result<Asm, &'static str> {
+fn statement(
+    lexed: &Lexed<'_>,
+    start: usize,
+    open: usize,
+    expression_text: &mut dyn FnMut(Range<usize>) -> String,
+) -> Result<Asm, &'static str> {
     let mut text = String::new();
     let mut at = open + 1;
     while lexed.tokens.get(at).is_some_and(|t| t.kind == Kind::String) {
@@ -104,7 +110,7 @@ fn statement(lexed: &Lexed<'_>, start: usize, open: usize) -> Result<Asm, &'stat
                 if section < 3 {
                     let constraint = unquote(lexed.text(at));
                     let end = closing(lexed, at + 1).ok_or("an operand has no expression in parentheses")?;
-                    let expression = super::text_of(lexed, at + 2..end);
+                    let expression = expression_text(at + 2..end);
                     operands.push(Operand { constraint, expression, name: name.take() });
                     at = end;
                 }
@@ -215,7 +221,7 @@ mod tests {
 
     fn one(source: &str) -> Outcome {
         let lexed = Lexed::new(source.as_bytes()).unwrap();
-        translate(&statements(&lexed).remove(0).unwrap(), Dialect::Warpwave)
+        translate(&statements(&lexed, &mut |tokens| lexed.joined(tokens)).remove(0).unwrap(), Dialect::Warpwave)
     }
 
     #[test]
@@ -254,7 +260,7 @@ mod tests {
     fn unreadable_statements_say_why() {
         for source in ["asm(NAME);", "asm(\"x\" : y);", "asm(\"x\" : \"=r\"(y", "asm(", "asm(\"x\" : \"=r\" z);"] {
             let lexed = Lexed::new(source.as_bytes()).unwrap();
-            assert!(statements(&lexed)[0].is_err(), "{source}");
+            assert!(statements(&lexed, &mut |tokens| lexed.joined(tokens))[0].is_err(), "{source}");
         }
     }
 

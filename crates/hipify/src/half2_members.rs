@@ -9,11 +9,11 @@ use crate::lex::{Kind, Lexed};
 
 /// Names of variables that are `half2` now.
 #[derive(Debug, Default)]
-pub(crate) struct Halves<'a> {
+pub(crate) struct Half2Variables<'a> {
     names: HashSet<&'a [u8]>,
 }
 
-impl<'a> Halves<'a> {
+impl<'a> Half2Variables<'a> {
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

@@ -108,32 +108,6 @@ pub(crate) fn in_condition(lexed: &Lexed<'_>, index: usize) -> bool {
     hash.is_some_and(|hash| matches!(lexed.text(hash + 1), b"if" | b"elif"))
 }
 
-/// The macro name of the file's include guard: the first directive is `#ifndef NAME`, nothing stands outside of it.
-pub(crate) fn include_guard(lexed: &Lexed<'_>) -> Option<usize> {
-    let guarded = lexed.tokens.first()?.kind == Kind::Hash && lexed.is(1, b"ifndef") && lexed.tokens.get(2)?.in_directive;
-    if !guarded {
-        return None;
-    }
-    let mut depth = 0;
-    for (index, token) in lexed.tokens.iter().enumerate() {
-        if token.kind != Kind::Hash {
-            continue;
-        }
-        match lexed.text(index + 1) {
-            b"if" | b"ifdef" | b"ifndef" => depth += 1,
-            b"else" | b"elif" if depth == 1 => return None,
-            b"endif" => {
-                depth -= 1;
-                if depth == 0 {
-                    return (index + 2 == lexed.tokens.len()).then_some(2);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,13 +120,5 @@ mod tests {
         for name in ["current", "cube", "custom", "cudalike", "CUDA_CHECK", "nvidia", "__syncthreads", "cublas", "curandom", "c", "cu"] {
             assert!(!looks_like_cuda(name.as_bytes()), "{name}");
         }
-    }
-
-    #[test]
-    fn guards_are_found_only_around_whole_files() {
-        let guard = |source: &str| include_guard(&Lexed::new(source.as_bytes()).unwrap()).is_some();
-        assert!(guard("// words\n#ifndef A_H\n#define A_H\n#if 1\n#endif\nint x;\n#endif // A_H\n"));
-        assert!(!guard("#ifndef A_H\n#endif\nint x;\n"));
-        assert!(!guard("int x;\n#ifndef A_H\n#endif\n"));
     }
 }

@@ -1,55 +1,55 @@
-//! What comes out of a source's macros and conditions.
+//! Macro expansion of a translation unit.
 //!
-//! A preprocessor as far as kernels need one: conditions, object-like and function-like macros, `##`, included files that the caller
-//! has. It does not judge: what it cannot read is passed on as it stands. A source made to grow without end is cut off
-//! ([`Expanded::complete`]).
+//! Handles conditions, object-like and function-like macros, `##` and the included files that the caller has. Malformed input is passed
+//! through. A source that expands without end is cut off ([`Expanded::complete`]).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::condition::{self, Item};
-use super::find::{self, Kernel, Word};
-use super::guards::directive_end;
+use super::expression::{self, Item};
+use super::{ConditionStack, Definition, Directive, definition, directive};
+use crate::kernels::find::{self, Kernel, Word};
 use crate::lex::{Kind, Lexed, TooLarge};
 
-/// The most words that come out, and the most steps that are made.
+/// Limit of output tokens, and of expansion steps.
 const WORDS: usize = 4 << 20;
+/// Nesting limit of includes.
 const INCLUDES: usize = 64;
-/// How many files are read in all, each as often as it is included.
+/// Limit of files read, counting each inclusion.
 const VISITS: usize = 4096;
-/// How deep macro calls may stand in each other's arguments.
+/// Nesting limit of macro calls in each other's arguments.
 const DEPTH: usize = 128;
-/// How many words a macro call's arguments may have: an open parenthesis must not make every later use read the whole file.
+/// Limit of tokens in a macro call's arguments: an unclosed parenthesis must not make every later use read the whole file.
 const ARGUMENTS: usize = 1 << 16;
 
-/// The files of a translation unit: the first is the source, the others what it includes.
+/// The files of a translation unit: the source first, then what it includes.
 pub struct Unit<'a> {
-    /// The texts.
+    /// The file contents.
     pub files: Vec<&'a [u8]>,
-    /// Which file `#include "name"` (quoted) or `<name>` in file `from` means.
+    /// Resolves `#include "name"` (quoted) or `<name>` in file `from` to an index of `files`.
     #[allow(clippy::type_complexity)]
     pub include: Box<dyn Fn(usize, &str, bool) -> Option<usize> + 'a>,
-    /// Macros that are defined before the first line.
+    /// Macros defined before the first line.
     pub defines: Vec<(String, String)>,
 }
 
-/// The words that are left, in order.
+/// The tokens after expansion, in order.
 #[derive(Debug)]
 pub struct Expanded<'a> {
     words: Vec<Tok<'a>>,
-    /// Nothing was cut off.
+    /// Whether all of the source was expanded.
     pub complete: bool,
 }
 
 impl Expanded<'_> {
-    /// The kernels a compiler would make from this. A place is the offset in the file named by [`Kernel::file`].
+    /// Returns the kernels a compiler would generate. Offsets are in the file [`Kernel::file`].
     pub fn kernels(&self) -> Vec<Kernel> {
         let words: Vec<Word<'_>> = self.words.iter().map(|t| Word { text: &t.text, file: t.file, at: t.at }).collect();
         find::kernels_in(&words)
     }
 
-    /// Every name that is left, as often as it stands there.
+    /// Every identifier, with repetitions.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.words.iter().filter(|word| word.name).map(|word| &*word.text)
     }
@@ -59,9 +59,9 @@ impl Expanded<'_> {
 struct Tok<'a> {
     text: Cow<'a, [u8]>,
     name: bool,
-    /// It touches the token before.
+    /// Whether it touches the token before.
     glued: bool,
-    /// Macros that are not expanded again here.
+    /// Macros that are not expanded again here (the "hide set").
     hidden: Option<Rc<Hidden<'a>>>,
     file: u32,
     at: u32,
@@ -105,7 +105,7 @@ struct Machine<'u, 'a> {
     complete: bool,
 }
 
-/// Expands a unit.
+/// Expands a translation unit.
 pub fn expand<'a>(unit: &Unit<'a>) -> Result<Expanded<'a>, TooLarge> {
     let lexed = unit.files.iter().map(|text| Lexed::new(text)).collect::<Result<Vec<_>, _>>()?;
     let once = vec![false; lexed.len()];
@@ -149,57 +149,35 @@ impl<'a> Machine<'_, 'a> {
         if self.once[file] {
             return;
         }
-        // A file that includes itself twice would be read 2^64 times before the depth ends it.
+        // A file that includes itself twice would otherwise be read 2^64 times before the nesting limit.
         self.steps += self.lexed[file].tokens.len();
         self.visits += 1;
         self.complete &= self.visits <= VISITS && self.steps <= WORDS;
         if !self.complete {
             return;
         }
-        // For each open #if: whether its branch is compiled, and whether one was.
-        let mut open: Vec<(bool, bool)> = Vec::new();
+        let mut stack = ConditionStack::default();
         let mut pending: Vec<Tok<'a>> = Vec::new();
         let mut index = 0;
         while self.complete && index < self.lexed[file].tokens.len() {
-            let token = self.lexed[file].tokens[index];
-            let live = open.iter().all(|(live, _)| *live);
-            if token.kind != Kind::Hash {
-                if live {
+            if self.lexed[file].tokens[index].kind != Kind::Hash {
+                if stack.active() {
                     pending.push(self.tok(file, index));
                 }
                 index += 1;
                 continue;
             }
-            let end = directive_end(&self.lexed[file], index);
-            let word = self.lexed[file].text(index + 1);
-            let above = open.len() < 2 || open[..open.len() - 1].iter().all(|(live, _)| *live);
-            match word {
-                b"if" | b"ifdef" | b"ifndef" => {
-                    let holds = live && self.condition(file, word, index + 2, end);
-                    open.push((holds, holds));
-                }
-                b"elif" | b"elifdef" | b"elifndef" => {
-                    let holds = above && open.last().is_some_and(|(_, done)| !done) && self.condition(file, word, index + 2, end);
-                    if let Some(last) = open.last_mut() {
-                        *last = (holds, last.1 || holds);
-                    }
-                }
-                b"else" => {
-                    if let Some(last) = open.last_mut() {
-                        *last = (above && !last.1, true);
-                    }
-                }
-                b"endif" => drop(open.pop()),
-                _ if !live => {}
-                b"define" | b"undef" | b"include" => {
-                    // What stands before may use a macro as it was until here.
+            let directive = directive(&self.lexed[file], index);
+            match directive.keyword {
+                b"define" | b"undef" | b"include" if stack.active() => {
+                    // The text before uses the macros as they were until here.
                     self.flush(&mut pending);
-                    self.directive(file, index, end, depth);
+                    self.directive(file, &directive, depth);
                 }
-                b"pragma" if self.lexed[file].is(index + 2, b"once") => self.once[file] = true,
-                _ => {}
+                b"pragma" if stack.active() && self.lexed[file].is(index + 2, b"once") => self.once[file] = true,
+                _ => drop(stack.advance(&directive, || Some(self.condition(file, &directive)))),
             }
-            index = end;
+            index = directive.body.end;
         }
         self.flush(&mut pending);
     }
@@ -213,14 +191,14 @@ impl<'a> Machine<'_, 'a> {
         pending.clear();
     }
 
-    fn directive(&mut self, file: usize, hash: usize, end: usize, depth: usize) {
+    fn directive(&mut self, file: usize, directive: &Directive<'a>, depth: usize) {
         let lexed = &self.lexed[file];
-        match lexed.text(hash + 1) {
-            b"undef" => drop(self.macros.remove(lexed.text(hash + 2))),
+        let argument = if directive.body.is_empty() { b"" } else { lexed.text(directive.body.start) };
+        match directive.keyword {
+            b"undef" => drop(self.macros.remove(argument)),
             b"include" => {
-                let name = lexed.text(hash + 2);
-                let quoted = name.first() == Some(&b'"');
-                let inner = name.get(1..name.len().saturating_sub(1)).unwrap_or_default();
+                let quoted = argument.first() == Some(&b'"');
+                let inner = argument.get(1..argument.len().saturating_sub(1)).unwrap_or_default();
                 let name = String::from_utf8_lossy(inner).into_owned();
                 let found = (self.unit.include)(file, &name, quoted).filter(|found| *found < self.lexed.len());
                 match found {
@@ -229,45 +207,31 @@ impl<'a> Machine<'_, 'a> {
                     None => {}
                 }
             }
-            _ => self.define(file, hash + 2, end),
+            _ => self.define(file, directive),
         }
     }
 
-    fn define(&mut self, file: usize, at: usize, end: usize) {
-        if at >= end {
-            return;
-        }
-        let name = self.lexed[file].text(at).to_vec();
-        let mut body = at + 1;
-        let (mut parameters, mut variadic) = (None, false);
-        if body < end && self.lexed[file].is(body, b"(") && self.tok(file, body).glued {
-            let mut list = Vec::new();
-            body += 1;
-            while body < end && !self.lexed[file].is(body, b")") {
-                match self.lexed[file].text(body) {
-                    b"," => {}
-                    b"..." => {
-                        variadic = true;
-                        list.push(b"__VA_ARGS__".to_vec());
-                    }
-                    name => list.push(name.to_vec()),
-                }
-                body += 1;
-            }
-            body += 1;
-            parameters = Some(list);
-        }
-        let body = (body.min(end)..end).map(|i| self.tok(file, i)).collect();
+    fn define(&mut self, file: usize, directive: &Directive<'a>) {
+        let lexed = &self.lexed[file];
+        let Some(Definition { name, parameters, body }) = definition(lexed, directive) else { return };
+        let name = lexed.text(name).to_vec();
+        let variadic = parameters.iter().flatten().any(|parameter| *parameter == b"...");
+        let named = |parameter: &[u8]| if parameter == b"..." { b"__VA_ARGS__".to_vec() } else { parameter.to_vec() };
+        let parameters = parameters.map(|list| list.into_iter().map(named).collect());
+        let body = body.map(|index| self.tok(file, index)).collect();
         self.macros.insert(name, Macro { parameters, variadic, body: Rc::new(body) });
     }
 
-    fn condition(&mut self, file: usize, word: &[u8], from: usize, end: usize) -> bool {
-        match word {
-            b"ifdef" | b"elifdef" => return self.macros.contains_key(self.lexed[file].text(from)),
-            b"ifndef" | b"elifndef" => return !self.macros.contains_key(self.lexed[file].text(from)),
+    fn condition(&mut self, file: usize, directive: &Directive<'a>) -> bool {
+        let std::ops::Range { start: from, end } = directive.body;
+        let name = if directive.body.is_empty() { b"" } else { self.lexed[file].text(from) };
+        match directive.keyword {
+            b"ifdef" | b"elifdef" => return self.macros.contains_key(name),
+            b"ifndef" | b"elifndef" => return !self.macros.contains_key(name),
+            b"else" => return true,
             _ => {}
         }
-        // `defined X` is answered before macros are expanded.
+        // `defined X` is evaluated before macros are expanded.
         let mut tokens: Vec<Tok<'a>> = Vec::new();
         let mut at = from;
         while at < end {
@@ -285,7 +249,7 @@ impl<'a> Machine<'_, 'a> {
         }
         let tokens = self.expand(tokens);
         let items: Vec<Item<'_>> = tokens.iter().map(|t| (&*t.text, t.glued)).collect();
-        condition::evaluate(&items, &|_| Some(0), &|_| Some(false)).is_some_and(|value| value != 0)
+        expression::evaluate(&items, &|_| Some(0), &|_| Some(false)).is_some_and(|value| value != 0)
     }
 
     /// Expands all macros in `tokens`.
@@ -327,7 +291,7 @@ impl<'a> Machine<'_, 'a> {
             let hidden = Some(Rc::new(Hidden { name: token.text.clone(), rest: token.hidden.clone() }));
             let mut body = self.substitute(&found, &arguments);
             for word in &mut body {
-                // The place of a word is that of the outermost use.
+                // A token's position is that of the outermost macro use.
                 (word.file, word.at) = (token.file, token.at);
                 if word.hidden.is_none() {
                     word.hidden = hidden.clone();
@@ -362,7 +326,7 @@ impl<'a> Machine<'_, 'a> {
                 continue;
             }
             if *tok.text == *b"#" && found.parameters.is_some() && at + 1 < body.len() {
-                // No kernel's name is a string; what it says does not matter.
+                // No kernel name is a string: its content does not matter.
                 out.push(Tok { text: Cow::Borrowed(b"\"\""), name: false, ..tok.clone() });
                 at += 2;
                 continue;
@@ -372,7 +336,7 @@ impl<'a> Machine<'_, 'a> {
                     if body.get(at + 1).is_some_and(|next| *next.text == *b"##") {
                         out.extend(arguments[p].iter().cloned());
                         if arguments[p].is_empty() {
-                            // An empty left side: what follows `##` stands alone.
+                            // An empty left operand of `##`.
                             at += 2;
                             continue;
                         }
@@ -395,7 +359,7 @@ impl<'a> Machine<'_, 'a> {
     }
 }
 
-/// The arguments of a call from a reversed list, or nothing where no call stands.
+/// Takes the arguments of a call from a reversed token list; `None` if no call follows.
 fn take_arguments<'a>(tokens: &mut Vec<Tok<'a>>, count: usize, variadic: bool, steps: &mut usize) -> Option<Vec<Vec<Tok<'a>>>> {
     if tokens.last().is_none_or(|t| *t.text != *b"(") {
         return None;

@@ -1,13 +1,14 @@
-//! What is HIP already: conditionals that keep a branch for HIP beside CUDA's, and whole files.
+//! Code that was ported before: conditionals with a HIP branch beside the CUDA one, and whole HIP files.
 //!
-//! A conditional with a branch on a macro of HIP's (`#ifdef __HIP_PLATFORM_AMD__`, `#if defined(USE_HIP)`) was ported by hand. All of its
-//! branches are left alone: the one for HIP is right as it is, and the other is there for NVIDIA.
+//! A conditional on a HIP macro (`#ifdef __HIP_PLATFORM_AMD__`, `#if defined(USE_HIP)`) was ported by hand. None of its branches is
+//! translated: the HIP one is right already, and the other is for NVIDIA.
 
 use std::ops::Range;
 
+use super::conditionals;
 use crate::lex::{Kind, Lexed};
 use crate::options::{Options, RuntimeHeader};
-use crate::translate::translate;
+use crate::translate::translate_lexed;
 
 /// Macros that HIP's compilers and headers define for AMD.
 const DEFINED_FOR_AMD: &[&[u8]] = &[
@@ -22,11 +23,11 @@ const DEFINED_FOR_AMD: &[&[u8]] = &[
     b"HIP_VERSION_MAJOR",
 ];
 
-/// Macros that stand for NVIDIA in HIP's world.
+/// Macros that HIP's headers define for NVIDIA.
 const DEFINED_FOR_NVIDIA: &[&[u8]] = &[b"__HIP_PLATFORM_NVIDIA__", b"__HIP_PLATFORM_NVCC__"];
 
-/// Macros that projects define for themselves.
-const CHOSEN: &[&[u8]] = &[
+/// Macros that projects define in their build for AMD.
+const BUILD_MACROS: &[&[u8]] = &[
     b"USE_HIP",
     b"USE_ROCM",
     b"WITH_HIP",
@@ -38,32 +39,23 @@ const CHOSEN: &[&[u8]] = &[
     b"GGML_USE_HIPBLAS",
 ];
 
-/// A branch of a conditional that was ported by hand.
+/// A branch of a conditional that chooses between CUDA and HIP.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Branch {
+pub struct PlatformBranch {
     /// Its tokens.
     pub tokens: Range<usize>,
-    /// An AMD compiler reads it, as far as the conditions tell.
+    /// Whether an AMD compiler reads it, as far as the conditions decide it.
     pub for_amd: bool,
     /// The `#` of the conditional's first directive.
     pub conditional: usize,
-    /// The macro that must be defined by the build; `None` where the compiler defines it.
-    pub chosen: Option<Range<usize>>,
+    /// The token of the macro that the build must define for AMD; `None` if the compiler defines it.
+    pub build_macro: Option<usize>,
 }
 
-struct Open {
-    hash: usize,
-    from: usize,
-    /// What the present branch's condition says of AMD.
-    side: Option<bool>,
-    branches: Vec<(Range<usize>, Option<bool>)>,
-    chosen: Option<Range<usize>>,
-}
-
-/// What a condition says of AMD: `Some(true)` for it, `Some(false)` for others, `None` where it speaks of something else too.
-fn side(lexed: &Lexed<'_>, word: &[u8], body: Range<usize>, chosen: &mut Option<Range<usize>>) -> Option<bool> {
+/// The side a condition selects: `Some(true)` for AMD, `Some(false)` for NVIDIA, `None` if it mentions other macros too.
+fn side(lexed: &Lexed<'_>, keyword: &[u8], body: Range<usize>, build_macro: &mut Option<usize>) -> Option<bool> {
     let mut sides = Vec::new();
-    let mut not = word == b"ifndef" || word == b"elifndef";
+    let mut not = keyword == b"ifndef" || keyword == b"elifndef";
     let starts_negated = not;
     for index in body {
         let text = lexed.text(index);
@@ -72,8 +64,8 @@ fn side(lexed: &Lexed<'_>, word: &[u8], body: Range<usize>, chosen: &mut Option<
             Kind::Name => {
                 let amd = if DEFINED_FOR_AMD.contains(&text) {
                     true
-                } else if CHOSEN.contains(&text) {
-                    chosen.get_or_insert(index..index + 1);
+                } else if BUILD_MACROS.contains(&text) {
+                    build_macro.get_or_insert(index);
                     true
                 } else if DEFINED_FOR_NVIDIA.contains(&text) {
                     false
@@ -93,77 +85,43 @@ fn side(lexed: &Lexed<'_>, word: &[u8], body: Range<usize>, chosen: &mut Option<
     sides.iter().all(|side| *side == first).then_some(first)
 }
 
-/// The branches that were ported by hand, the outermost ones, in order.
-pub fn branches(lexed: &Lexed<'_>) -> Vec<Branch> {
-    let count = lexed.tokens.len();
-    let mut found: Vec<Branch> = Vec::new();
-    let mut stack: Vec<Open> = Vec::new();
-    let mut index = 0;
-    while index < count {
-        if lexed.tokens[index].kind != Kind::Hash {
-            index += 1;
+/// Returns the branches of conditionals that have a HIP side, the outermost ones, in order. Unclosed conditionals are ignored.
+pub fn branches(lexed: &Lexed<'_>) -> Vec<PlatformBranch> {
+    let mut found: Vec<PlatformBranch> = Vec::new();
+    for conditional in conditionals(lexed).iter().filter(|conditional| conditional.endif.is_some()) {
+        let mut build_macro = None;
+        let mut sides: Vec<Option<bool>> = Vec::with_capacity(conditional.branches.len());
+        for branch in &conditional.branches {
+            let side = if branch.is_else {
+                // What the branches before leave over.
+                sides.iter().find_map(|side| *side).map(|side| !side)
+            } else {
+                let mut name = None;
+                let side = side(lexed, branch.keyword(lexed), branch.condition(), &mut name);
+                build_macro = build_macro.or(name.filter(|_| side.is_some()));
+                side
+            };
+            sides.push(side);
+        }
+        if sides.iter().all(Option::is_none) {
             continue;
         }
-        let hash = index;
-        let mut end = hash + 1;
-        while end < count && lexed.tokens[end].in_directive && lexed.tokens[end].kind != Kind::Hash {
-            end += 1;
+        let hash = conditional.branches[0].directive.start;
+        // This conditional covers those inside.
+        while found.last().is_some_and(|branch| branch.tokens.start > hash) {
+            found.pop();
         }
-        index = end;
-        let body = (hash + 2).min(end)..end;
-        match lexed.text(hash + 1) {
-            word @ (b"if" | b"ifdef" | b"ifndef") => {
-                let mut chosen = None;
-                let side = side(lexed, word, body, &mut chosen);
-                stack.push(Open { hash, from: end, side, branches: Vec::new(), chosen: chosen.filter(|_| side.is_some()) });
-            }
-            word @ (b"elif" | b"elifdef" | b"elifndef" | b"else") => {
-                let Some(open) = stack.last_mut() else { continue };
-                open.branches.push((open.from..hash, open.side));
-                open.side = if word == b"else" {
-                    // What is left when the branches before had their say.
-                    let before = open.branches.iter().find_map(|(_, side)| *side);
-                    before.map(|side| !side)
-                } else {
-                    let mut chosen = None;
-                    let side = side(lexed, word, body, &mut chosen);
-                    if side.is_some() && open.chosen.is_none() {
-                        open.chosen = chosen;
-                    }
-                    side
-                };
-                open.from = end;
-            }
-            b"endif" => {
-                if let Some(open) = stack.pop() {
-                    close(open, hash, &mut found);
-                }
-            }
-            _ => {}
+        let has_amd_branch = sides.contains(&Some(true));
+        for (branch, side) in conditional.branches.iter().zip(sides) {
+            // `#if defined(USE_CUDA) … #elif defined(USE_HIP)`: the branch on another macro is CUDA's.
+            let for_amd = side.unwrap_or(!has_amd_branch);
+            found.push(PlatformBranch { tokens: branch.body.clone(), for_amd, conditional: hash, build_macro });
         }
     }
-    // A conditional that never ends cannot be trusted to be one.
     found
 }
 
-fn close(mut open: Open, hash: usize, found: &mut Vec<Branch>) {
-    open.branches.push((open.from..hash, open.side));
-    if open.branches.iter().all(|(_, side)| side.is_none()) {
-        return;
-    }
-    // The outer one covers those inside.
-    while found.last().is_some_and(|branch| branch.tokens.start > open.hash) {
-        found.pop();
-    }
-    let amd_has_a_branch = open.branches.iter().any(|(_, side)| *side == Some(true));
-    for (tokens, side) in open.branches {
-        // `#if defined(USE_CUDA) … #elif defined(USE_HIP)`: the one that speaks of something else is CUDA's.
-        let for_amd = side.unwrap_or(!amd_has_a_branch);
-        found.push(Branch { tokens, for_amd, conditional: open.hash, chosen: open.chosen.clone() });
-    }
-}
-
-/// Whether a source has something of HIP's in it.
+/// Whether a source uses HIP.
 fn mentions_hip(lexed: &Lexed<'_>) -> bool {
     const HEADERS: [&[u8]; 6] = [b"hip/", b"hipblas", b"hipfft", b"hiprand", b"hipcub", b"rocprim/"];
     let upper = |text: &[u8], at: usize| text.get(at).is_some_and(u8::is_ascii_uppercase);
@@ -184,7 +142,7 @@ fn mentions_hip(lexed: &Lexed<'_>) -> bool {
     })
 }
 
-/// Whether a source is HIP already: it has something of HIP's and nothing of CUDA's, but for branches that were ported by hand.
+/// Whether a source is HIP already: it uses HIP and, outside of ported branches, nothing of CUDA.
 ///
 /// ```
 /// use warpwave_hipify::{Options, already_hip};
@@ -193,14 +151,16 @@ fn mentions_hip(lexed: &Lexed<'_>) -> bool {
 /// assert!(!already_hip(b"int main() {}\n", &Options::default()));
 /// ```
 pub fn already_hip(source: &[u8], options: &Options) -> bool {
-    if !source.windows(3).any(|three| three.eq_ignore_ascii_case(b"hip")) && !source.windows(3).any(|three| three == b"roc") {
+    let mentioned = source.windows(3).any(|three| three.eq_ignore_ascii_case(b"hip") || three == b"roc");
+    mentioned && Lexed::new(source).is_ok_and(|lexed| is_hip(&lexed, options))
+}
+
+/// The same for a lexed source.
+pub(crate) fn is_hip(lexed: &Lexed<'_>, options: &Options) -> bool {
+    if !mentions_hip(lexed) {
         return false;
     }
-    let Ok(lexed) = Lexed::new(source) else { return false };
-    if !mentions_hip(&lexed) {
-        return false;
-    }
-    // The launch syntax is a choice among two that are both HIP, and includes of other files may have to follow a new name.
+    // Both launch syntaxes are HIP, and includes of renamed files may change.
     let options = Options {
         keep_ported: true,
         runtime_header: RuntimeHeader::Never,
@@ -208,8 +168,8 @@ pub fn already_hip(source: &[u8], options: &Options) -> bool {
         local_includes: options.local_includes.iter().map(|(name, _)| (name.clone(), name.clone())).collect(),
         ..options.clone()
     };
-    let translation = translate(source, &options);
-    translation.output == source && translation.stats.untranslated_references() == 0
+    let translation = translate_lexed(lexed, &options);
+    translation.output == lexed.source && translation.stats.untranslated_references() == 0
 }
 
 #[cfg(test)]

@@ -1,14 +1,23 @@
 //! The arithmetic of `#if`.
 //!
-//! Three-valued: a name whose value is not known makes the whole unknown, unless the rest decides (`0 && X`).
+//! Three-valued: a name with an unknown value makes the result unknown, unless the rest decides it (`0 && X`).
 
-/// A word of a condition, and whether it touches the one before (which tells `>=` from `> =`).
+use std::ops::Range;
+
+use crate::lex::Lexed;
+
+/// A token of a condition, and whether it touches the one before (which tells `>=` from `> =`).
 pub(crate) type Item<'a> = (&'a [u8], bool);
 
-/// How deep parentheses may nest; deeper ones are unknown.
-const DEPTH: usize = 200;
+/// The tokens of a range as items.
+pub(crate) fn items<'a>(lexed: &Lexed<'a>, range: Range<usize>) -> Vec<Item<'a>> {
+    range.map(|index| (lexed.text(index), index > 0 && lexed.tokens[index - 1].end == lexed.tokens[index].start)).collect()
+}
 
-/// The value of a condition. `value` gives that of a name, `defined` answers `defined(name)`; both may not know.
+/// Nesting limit of parentheses; deeper conditions are unknown.
+const MAX_DEPTH: usize = 200;
+
+/// Evaluates a condition. `value` returns the value of a name, `defined` answers `defined(name)`; `None` is unknown.
 pub(crate) fn evaluate(items: &[Item<'_>], value: &dyn Fn(&[u8]) -> Option<i64>, defined: &dyn Fn(&[u8]) -> Option<bool>) -> Option<i64> {
     let mut parser = Parser { items, at: 0, depth: 0, value, defined, failed: false };
     let result = parser.ternary();
@@ -39,7 +48,7 @@ impl Parser<'_> {
         found
     }
 
-    /// The operator at this place, glued from its parts: the lexer gives `>` alone.
+    /// The operator here, joined from its parts: the lexer splits off every `>`.
     fn operator(&self) -> (String, usize) {
         let first = String::from_utf8_lossy(self.peek()).into_owned();
         if first == ">"
@@ -57,7 +66,7 @@ impl Parser<'_> {
 
     fn ternary(&mut self) -> Option<i64> {
         self.depth += 1;
-        if self.depth > DEPTH {
+        if self.depth > MAX_DEPTH {
             self.failed = true;
             self.at = self.items.len();
             return None;
@@ -96,7 +105,7 @@ impl Parser<'_> {
     }
 
     fn unary(&mut self) -> Option<i64> {
-        // Not recursive: a thousand `!` must not cost a thousand frames.
+        // A loop, not recursion: a thousand `!` must not use a thousand stack frames.
         let mut operators = Vec::new();
         while matches!(self.peek(), b"!" | b"-" | b"+" | b"~") {
             operators.push(self.peek()[0]);
@@ -142,7 +151,7 @@ impl Parser<'_> {
             [b'0'..=b'9', ..] => number(text),
             [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => {
                 let value = (self.value)(text);
-                // `__has_builtin(x)` and the like: the call is passed over, its answer not known.
+                // `__has_builtin(x)` and the like: skip the call, its result is unknown.
                 if self.peek() == b"(" {
                     self.skip_call();
                     return None;
@@ -173,7 +182,8 @@ impl Parser<'_> {
     }
 }
 
-fn number(text: &[u8]) -> Option<i64> {
+/// Parses an integer literal with its suffix.
+pub(crate) fn number(text: &[u8]) -> Option<i64> {
     let text = String::from_utf8_lossy(text).replace('\'', "").to_ascii_lowercase();
     let text = text.trim_end_matches(['u', 'l', 'z']);
     let value = if let Some(hex) = text.strip_prefix("0x") {
@@ -219,12 +229,10 @@ fn apply(operator: &str, left: Option<i64>, right: Option<i64>) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lex::Lexed;
 
     fn eval(text: &str) -> Option<i64> {
         let lexed = Lexed::new(text.as_bytes()).unwrap();
-        let items: Vec<Item<'_>> =
-            (0..lexed.tokens.len()).map(|i| (lexed.text(i), i > 0 && lexed.tokens[i].start == lexed.tokens[i - 1].end)).collect();
+        let items = items(&lexed, 0..lexed.tokens.len());
         let value = |name: &[u8]| (name == b"ARCH").then_some(900);
         let defined = |name: &[u8]| match name {
             b"ARCH" => Some(true),

@@ -10,11 +10,11 @@ use crate::launch::{self, Launch};
 use crate::lex::Kind;
 use crate::names::{self, Family, Row, flag};
 use crate::options::{COMPATIBILITY_HEADER, LaunchSyntax, RuntimeHeader, Target};
-use crate::translate::{Translation, Walk};
-use crate::{guess, macros};
+use crate::translate::{Draft, Translator};
+use crate::{heuristics, macros, preprocessor};
 
-impl Walk<'_> {
-    pub(crate) fn finish(mut self) -> Translation {
+impl Translator<'_> {
+    pub(crate) fn second_pass(mut self) -> Draft {
         self.cublas_v1();
         self.rewrite_calls();
         self.rewrite_launches();
@@ -24,7 +24,7 @@ impl Walk<'_> {
             RuntimeHeader::Always => true,
             RuntimeHeader::Never => false,
         };
-        let runtime = wanted && !self.seen.has_runtime() && !guess::includes_runtime(self.lexed);
+        let runtime = wanted && !self.seen.has_runtime() && !heuristics::includes_runtime(self.lexed);
         let compatibility = wanted && !self.has_compatibility;
         if runtime || compatibility {
             let line_end = self.line_end();
@@ -37,13 +37,7 @@ impl Walk<'_> {
             }
             self.edits.insert(self.header_place(), text);
         }
-        let source = self.lexed.source;
-        self.stats.bytes = source.len();
-        self.stats.lines = source.iter().filter(|byte| **byte == b'\n').count() + usize::from(source.last().is_some_and(|b| *b != b'\n'));
-        let (changed, lines) = self.edits.touched(source);
-        (self.stats.bytes_changed, self.stats.lines_changed) = (changed, lines);
-        self.diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
-        Translation { output: self.edits.apply(source), diagnostics: self.diagnostics, stats: self.stats }
+        Draft { edits: self.edits, diagnostics: self.diagnostics, stats: self.stats }
     }
 
     /// cuBLAS names that came before `cublas_v2.h`, or without it.
@@ -78,7 +72,7 @@ impl Walk<'_> {
                 continue;
             }
             let Some((close, arguments)) = self.argument_list(index) else {
-                if !guess::declares(lexed, index) {
+                if !heuristics::declares(lexed, index) {
                     let message = format!("the arguments of `{}` differ in HIP and could not be read here", row.cuda());
                     self.report(codes::ARGUMENTS, index, message, None);
                 }
@@ -141,9 +135,9 @@ impl Walk<'_> {
         let here = match row.family() {
             Family::Device => {
                 if function {
-                    guess::calls(self.lexed, index)
+                    heuristics::calls(self.lexed, index)
                 } else {
-                    !self.options.keep_device_types
+                    !self.options.compatibility_header
                 }
             }
             Family::Blas if row.flags & flag::V2_ONLY != 0 => self.seen.has_blas_v2(),
@@ -217,7 +211,7 @@ impl Walk<'_> {
 
     /// Where HIP's runtime header goes when no header of CUDA makes room for it.
     fn header_place(&self) -> u32 {
-        let guard = guess::include_guard(self.lexed).map(|index| self.lexed.tokens[index].end);
+        let guard = preprocessor::include_guard(self.lexed).map(|index| self.lexed.tokens[index].end);
         let once = self.pragma_once.map(|index| self.lexed.tokens[index].end);
         match (guard, once) {
             (Some(guard), Some(once)) => guard.min(once),

@@ -1,0 +1,144 @@
+//! The whole conversion of a source file: names, launches, device code, inline PTX, wave-size hazards.
+
+use std::cell::OnceCell;
+use std::collections::HashSet;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::headers::Headers;
+use crate::kernels::{self, intrinsics, ptx::Dialect};
+use crate::lex::Lexed;
+use crate::options::{COMPATIBILITY_HEADER, LaunchSyntax, Options, RuntimeHeader};
+use crate::preprocessor::platform;
+use crate::report::Assessment;
+use crate::stats::Stats;
+use crate::translate::{Draft, Translator, too_large, translate_lexed};
+use crate::{codes, hazard};
+
+/// A converted source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conversion {
+    /// The HIP source.
+    pub output: Vec<u8>,
+    /// The source with the fixes of [`Options::fix`] applied, which the offsets of the diagnostics refer to; `None` if it is unchanged.
+    pub fixed_source: Option<Vec<u8>>,
+    /// The diagnostics, in order of the source.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The number of hazards that [`Options::fix`] repaired.
+    pub fixed: usize,
+    /// Counts.
+    pub stats: Stats,
+    /// The source was HIP already and is unchanged, except for includes of renamed files.
+    pub already_hip: bool,
+    /// The text to write beside the output as [`COMPATIBILITY_HEADER`], if the output includes it.
+    pub compatibility_header: Option<String>,
+}
+
+impl Conversion {
+    /// The verdict and the effort left.
+    pub fn assessment(&self) -> Assessment {
+        Assessment::of(&self.diagnostics)
+    }
+}
+
+/// Converts a CUDA source to HIP.
+///
+/// Names, hazards, device code and inline PTX are processed over one lexing of the source (with [`Options::fix`], of the fixed source).
+/// Any bytes are accepted; bytes that no edit touches stay. `headers` tells which names the included files declare and supplies the
+/// compatibility header.
+///
+/// ```
+/// use warpwave_hipify::{Headers, Options, convert};
+/// let source = b"__global__ void k(int *n, int x) { *n = __popc(__ballot_sync(0xffffffff, x)); }\n";
+/// let options = Options { fix: true, ..Options::default() };
+/// let hip = convert(source, &options, &Headers::default());
+/// assert!(hip.output.ends_with(b"{ *n = __popcll(__ballot_sync(~0ull, x)); }\n"));
+/// assert_eq!(hip.fixed, 2);
+/// ```
+pub fn convert(source: &[u8], options: &Options, headers: &Headers<'_>) -> Conversion {
+    let lexed = match Lexed::new(source) {
+        Ok(lexed) => lexed,
+        Err(error) => {
+            let diagnostics = vec![too_large(error)];
+            return Conversion { diagnostics, ..Conversion::unchanged(source) };
+        }
+    };
+    if options.keep_ported && platform::is_hip(&lexed, options) {
+        return keep_hip(&lexed, options);
+    }
+    let hazards = hazard::check(&lexed);
+    let fixable = hazards.iter().filter(|hazard| hazard.fix.is_some()).count();
+    if options.fix && fixable > 0 {
+        let fixed_source = hazard::fixes(&hazards).apply(source);
+        let conversion = convert(&fixed_source, &Options { fix: false, ..options.clone() }, headers);
+        return Conversion { fixed_source: Some(fixed_source), fixed: fixable, ..conversion };
+    }
+
+    let with_header = options.compatibility_header;
+    let Draft { mut edits, mut diagnostics, mut stats } = Translator::new(&lexed, options).run();
+    if with_header {
+        // The header supplies what HIP lacks or no table lists.
+        diagnostics.retain(|diagnostic| {
+            let lacking = diagnostic.code == codes::DEVICE_FUNCTION.number || diagnostic.code == codes::UNKNOWN.number;
+            !(lacking && headers.supplies(diagnostic.text(source)))
+        });
+        kernels::rewrite(&lexed, Dialect::Hip, &mut edits, &mut diagnostics);
+    } else {
+        kernels::rewrite_ptx(&lexed, &mut edits, &mut diagnostics);
+    }
+    let declared: OnceCell<HashSet<Vec<u8>>> = OnceCell::new();
+    let known = |name: &[u8]| {
+        intrinsics::hip_has(name)
+            || with_header && headers.supplies(name)
+            || declared.get_or_init(|| headers.declared(source)).contains(name)
+    };
+    diagnostics.extend(intrinsics::unknown(&lexed, &known));
+    let mut hazards: Vec<Diagnostic> = hazards.into_iter().map(|hazard| hazard.diagnostic).collect();
+    drop_nvidia_branches(&lexed, &mut hazards);
+    diagnostics.extend(hazards);
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
+    stats.count_changes(source, &mut edits);
+    let output = edits.apply(source);
+    let directive = format!("#include \"{COMPATIBILITY_HEADER}\"");
+    let included = with_header && output.windows(directive.len()).any(|window| window == directive.as_bytes());
+    let compatibility_header = headers.compatibility.filter(|_| included).map(|header| header.text().to_owned());
+    Conversion { output, diagnostics, stats, compatibility_header, ..Conversion::unchanged(b"") }
+}
+
+impl Conversion {
+    /// The result for a source that stays as it is.
+    pub(crate) fn unchanged(source: &[u8]) -> Conversion {
+        Conversion {
+            output: source.to_vec(),
+            fixed_source: None,
+            diagnostics: Vec::new(),
+            fixed: 0,
+            stats: Stats::default(),
+            already_hip: false,
+            compatibility_header: None,
+        }
+    }
+}
+
+/// Removes the diagnostics of branches that only NVIDIA compiles.
+fn drop_nvidia_branches(lexed: &Lexed<'_>, diagnostics: &mut Vec<Diagnostic>) {
+    for branch in platform::branches(lexed).iter().filter(|branch| !branch.for_amd && !branch.tokens.is_empty()) {
+        let (start, end) = (lexed.tokens[branch.tokens.start].start, lexed.tokens[branch.tokens.end - 1].end);
+        diagnostics.retain(|diagnostic| !(start..end).contains(&diagnostic.start));
+    }
+}
+
+/// A file that is HIP already stays as it is, except for includes of renamed files. Hazards become notes: its authors ported it for
+/// waves of 64.
+fn keep_hip(lexed: &Lexed<'_>, options: &Options) -> Conversion {
+    let mut diagnostics: Vec<Diagnostic> =
+        hazard::check(lexed).into_iter().map(|hazard| Diagnostic { severity: Severity::Note, ..hazard.diagnostic }).collect();
+    drop_nvidia_branches(lexed, &mut diagnostics);
+    let renames = options.local_includes.iter().any(|(old, new)| old != new);
+    let translation =
+        translate_lexed(lexed, &Options { runtime_header: RuntimeHeader::Never, launch: LaunchSyntax::Kept, ..options.clone() });
+    diagnostics.extend(translation.diagnostics.into_iter().filter(|diagnostic| diagnostic.code == codes::PORTED.number));
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
+    let output = if renames { translation.output } else { lexed.source.to_vec() };
+    let stats = Stats { lines: translation.stats.lines, bytes: translation.stats.bytes, ..Stats::default() };
+    Conversion { output, diagnostics, stats, already_hip: true, ..Conversion::unchanged(b"") }
+}
