@@ -23,7 +23,7 @@
 
 use std::path::{Path, PathBuf};
 
-use warpwave_jit::{BadTarget, Bundle, CompileError, Jit, KernelSource, SourceError, Target};
+use warpwave_jit::{Bundle, CompileError, InvalidTarget, Jit, KernelSource, SourceError, Target};
 
 /// Environment variables that choose a compiler.
 const COMPILER_VARIABLES: [&str; 5] =
@@ -38,7 +38,7 @@ pub enum Error {
     Source(#[from] SourceError),
     /// A target is not an architecture.
     #[error(transparent)]
-    Target(#[from] BadTarget),
+    Target(#[from] InvalidTarget),
     /// No target was given.
     #[error("{}: no targets; add .targets([\"gfx90a\", \"sm_90\"])", path.display())]
     NoTargets {

@@ -82,8 +82,8 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         Compiler::Hiprtc => CompilerChoice::HipRtc,
     };
     let mut targets: Vec<Target> = Vec::new();
-    let of_devices = args.device.iter().map(|name| Ok(Target::of(&context.device(name)?)?)).collect::<Result<Vec<_>, Failure>>()?;
-    for target in args.target.iter().cloned().chain(of_devices) {
+    let of_devices = args.device.iter().map(|name| Ok(Target::of(&context.device(name)?))).collect::<Result<Vec<_>, Failure>>()?;
+    for target in args.target.iter().copied().chain(of_devices) {
         // Skip duplicates.
         if !targets.contains(&target) {
             targets.push(target);
@@ -159,7 +159,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         return Err(failed(all.join("\n")));
     }
     if let Some(path) = &args.bundle {
-        let part = |(target, built, _): (&Target, Built, _)| Part { target: target.clone(), code: built.compiled.binary.into() };
+        let part = |(target, built, _): (&Target, Built, _)| Part { target: *target, code: built.compiled.binary.into() };
         let bundle = Bundle::of(&source, rows.into_iter().map(part).collect());
         write(path, &bundle.to_bytes())?;
         writeln!(context.err, "wrote {} with {} targets", path.display(), bundle.parts.len())?;

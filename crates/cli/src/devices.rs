@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use warpwave_gpu::{Backend, Device, DeviceInfo, Error, Gpus, MemoryInfo};
+use warpwave_gpu::{Backend, Device, DeviceInfo, Devices, Error, MemoryInfo};
 
 use super::{Context, Outcome, human_bytes};
 
@@ -17,7 +17,7 @@ pub(super) struct Args {
 
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let gpus = (context.gpus)();
-    let devices = gpus.devices();
+    let devices = gpus.physical();
     if args.json {
         let backends = |is_virtual| gpus.backends().iter().filter(|b| b.is_virtual == is_virtual).map(backend_json).collect::<Vec<Value>>();
         let list = |devices: &[warpwave_gpu::Result<Device>]| {
@@ -31,7 +31,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
             "backends": backends(false),
             "devices": list(&devices),
             "virtual_backends": backends(true),
-            "virtual_devices": list(&gpus.virtual_devices()),
+            "virtual_devices": list(&gpus.emulated()),
         }));
     }
     let out = &mut context.out;
@@ -82,13 +82,13 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
 }
 
 /// Prints one line per virtual device.
-fn print_virtual(out: &mut dyn Write, gpus: &Gpus) -> Outcome {
+fn print_virtual(out: &mut dyn Write, gpus: &Devices) -> Outcome {
     for backend in gpus.backends().iter().filter(|backend| backend.is_virtual) {
         if let Err(error) = &backend.driver {
             writeln!(out, "\n{:6} absent: {error}", backend.label)?;
         }
     }
-    let devices = gpus.virtual_devices();
+    let devices = gpus.emulated();
     if !devices.is_empty() {
         writeln!(out, "\nVirtual GPUs (AMD machine code executed on the CPU), for `--device`:")?;
     }
@@ -131,7 +131,8 @@ fn device_json(info: &DeviceInfo, memory: Option<MemoryInfo>) -> Value {
         "name": info.name,
         "model": info.model,
         "api": info.vendor.to_string(),
-        "arch": info.arch,
+        "arch": info.arch.to_string(),
+        "is_virtual": info.is_virtual,
         "wave_size": info.wave_size,
         "compute_units": info.compute_units,
         "total_memory": info.total_memory,

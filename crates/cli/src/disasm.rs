@@ -87,7 +87,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Code>, Vec<String>), ListingError> {
     }
     for part in parts(bytes)? {
         // The metadata includes target features; code without metadata still has an architecture.
-        let target = CodeObject::parse(part.code).ok().map(|code| code.target).or(part.target);
+        let target = CodeObject::parse(part.code).ok().map(|code| code.target()).or(part.target);
         match (target, Listing::read(part.code)) {
             (target, Ok(listing)) => codes.push(Code { target: target.unwrap_or_else(|| listing.arch.name().to_owned()), listing }),
             (Some(target), Err(ListingError::OtherArch { .. })) => others.push(target),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use warpwave_gpu::{Device, Driver, Error, Gpus, Launch};
+use warpwave_gpu::{Device, Devices, Driver, Error, Launch};
 use warpwave_jit::Tool;
 
 use super::{Context, Failure, Outcome, failed, inspect};
@@ -125,7 +125,7 @@ fn compilers(context: &Context<'_>) -> Vec<Check> {
     ]
 }
 
-fn examine(gpus: &Gpus, label: &str) -> Report {
+fn examine(gpus: &Devices, label: &str) -> Report {
     let mut report = Report { name: label.to_owned(), checks: Vec::new(), hardware: false };
     let system = match label {
         "cuda" => nvidia_system(&mut report),

@@ -38,11 +38,11 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     };
     if args.json {
         let all: Vec<Value> =
-            codes.iter().map(|(name, code)| json!({ "name": name, "target": code.target, "kernels": kernels_json(code) })).collect();
+            codes.iter().map(|(name, code)| json!({ "name": name, "target": code.target(), "kernels": kernels_json(code) })).collect();
         return context.print_json(&json!(all));
     }
     for (name, code) in &codes {
-        writeln!(context.out, "{name}: {}", code.target)?;
+        writeln!(context.out, "{name}: {}", code.target())?;
         print_kernels(context.out, code)?;
     }
     Ok(())

@@ -46,7 +46,7 @@ use std::io::Write;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
-use warpwave_gpu::{Device, Gpus, Preference, Selection};
+use warpwave_gpu::{Device, DeviceSpec, Devices, Error};
 use warpwave_jit::Jit;
 
 /// Write GPU kernels once, in CUDA C++; compile and run them on NVIDIA and AMD GPUs.
@@ -100,7 +100,7 @@ enum Command {
 
 /// State shared by all commands.
 struct Context<'a> {
-    gpus: &'a dyn Fn() -> Gpus,
+    gpus: &'a dyn Fn() -> Devices,
     jit: Jit,
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
@@ -172,34 +172,26 @@ impl Context<'_> {
     ///
     /// Without a physical GPU, `auto` falls back to the virtual GPU and prints a notice.
     fn device(&mut self, name: &str) -> Result<Device, Failure> {
-        let gpus = (self.gpus)();
-        match gpus.select(&Preference::from(name)) {
-            Ok(Selection::Gpu(device)) => Ok(device),
-            Ok(Selection::Cpu { why }) if why.is_empty() => {
-                Err(usage(format!("`cpu` cannot run kernels; available devices: {}", available(&gpus))))
-            }
-            Ok(Selection::Cpu { why }) => {
-                if let Ok(device) = gpus.device(warpwave::DEFAULT_VIRTUAL) {
+        let spec: DeviceSpec = name.parse().map_err(|error: Error| usage(error.to_string()))?;
+        match (self.gpus)().open(&spec) {
+            Ok(device) => {
+                if spec == DeviceSpec::Auto && device.info().is_virtual {
                     let (name, model) = (device.name(), &device.info().model);
                     writeln!(self.err, "warpwave: no GPU found; using the virtual GPU {name} ({model})")?;
-                    return Ok(device);
                 }
+                Ok(device)
+            }
+            Err(Error::NoGpu { reasons }) => {
                 let mut message = "no GPU found:".to_owned();
-                why.iter().for_each(|reason| _ = write!(message, "\n  {reason}"));
+                reasons.iter().for_each(|reason| _ = write!(message, "\n  {reason}"));
                 message.push_str("\nRun `warpwave doctor` to diagnose. `warpwave compile` works without a GPU.");
                 Err(failed(message))
             }
-            Err(warpwave_gpu::Error::UnknownDevice { wanted, .. }) => {
-                Err(usage(format!("unknown device `{wanted}`; available: {}. Run `warpwave devices` for details", available(&gpus))))
-            }
+            Err(error @ Error::UnknownDevice { .. }) => Err(usage(format!("{error}. Run `warpwave devices` for details"))),
+            Err(error @ Error::NotAGpu { .. }) => Err(usage(error.to_string())),
             Err(error) => Err(error.into()),
         }
     }
-}
-
-fn available(gpus: &Gpus) -> String {
-    let names = gpus.names();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// Returns the definition of the command line, for generated documentation.
@@ -208,7 +200,7 @@ pub fn command() -> clap::Command {
 }
 
 /// Runs a command line and returns the exit code.
-pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Gpus, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
+pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Devices, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     let cli = match Cli::try_parse_from(mpi::spelled(args)) {
         Ok(cli) => cli,
         Err(error) => {

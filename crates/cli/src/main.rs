@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(warpwave_cli::main(std::env::args_os(), warpwave::discover, &mut std::io::stdout(), &mut std::io::stderr()))
+    ExitCode::from(warpwave_cli::main(std::env::args_os(), warpwave::devices, &mut std::io::stdout(), &mut std::io::stderr()))
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use warpwave_gpu::code_object::{ArgKind, CodeKind};
 use warpwave_gpu::{Arg, Buffer, Device, Event, Kernel, Launch, Module};
-use warpwave_jit::{Bundle, CompilerChoice, Target};
+use warpwave_jit::Bundle;
 
 use super::{Context, Failure, Outcome, compile, failed, inspect, usage};
 use crate::array::{Array, format_values};
@@ -198,13 +198,15 @@ impl Code {
     fn load(&self, context: &mut Context<'_>, args: &Args, device: &Device) -> Result<Module, Failure> {
         Ok(match self {
             Code::Source(source) => {
-                let target = Target::of(device)?.for_source(source);
-                let built = context.jit.build(source, &target, CompilerChoice::Auto)?;
-                compile::print_notes(context, &built.compiled)?;
-                if args.show_hip {
-                    compile::print_hip(context, &built.compiled)?;
-                }
-                Module::load(device, &built.compiled.binary)?
+                let mut printed = Ok(());
+                let module = context.jit.clone().load_inspected(device, source, |built| {
+                    printed = compile::print_notes(context, &built.compiled);
+                    if args.show_hip && printed.is_ok() {
+                        printed = compile::print_hip(context, &built.compiled);
+                    }
+                })?;
+                printed?;
+                module
             }
             Code::Bundle(bundle) => bundle.load(device)?,
             Code::Binary(bytes) => Module::load(device, bytes)?,

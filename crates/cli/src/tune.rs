@@ -25,7 +25,7 @@ pub(super) struct Args {
 
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let device = context.device(&args.device)?;
-    if device.name().starts_with("vgpu:") {
+    if device.info().is_virtual {
         return Err(usage(format!("{} is a virtual device; tuning needs a physical GPU", device.name())));
     }
     let cache = context.jit.cache().path().map(ToOwned::to_owned);

@@ -37,7 +37,7 @@ fn on(fakes: &Fakes, line: &[&str]) -> Answer {
     }
     let args = std::iter::once("warpwave").chain(line.iter().copied()).map(OsString::from);
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = warpwave_cli::main(args, || fakes.gpus(), &mut out, &mut err);
+    let code = warpwave_cli::main(args, || fakes.devices(), &mut out, &mut err);
     Answer { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
 }
 
@@ -364,7 +364,7 @@ fn a_closed_pipe_does_not_change_the_result() {
         let line = ["warpwave", "compile", file, "--target", "gfx90a", "--bundle", bundle].map(OsString::from);
         let (gone, mut writer) = std::io::pipe().unwrap();
         drop(gone);
-        warpwave_cli::main(line, || fakes.gpus(), &mut writer, &mut Vec::new())
+        warpwave_cli::main(line, || fakes.devices(), &mut writer, &mut Vec::new())
     };
     assert_eq!(with_bundle(&good, &path("good.wwb")), 0);
     assert!(folder.path().join("good.wwb").exists(), "the bundle was not written");

@@ -18,7 +18,7 @@ struct Answer {
 fn warpwave(line: &[&str]) -> Answer {
     let args = ["warpwave", "disasm"].iter().chain(line).map(OsString::from);
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = warpwave_cli::main(args, warpwave::gpu::Gpus::default, &mut out, &mut err);
+    let code = warpwave_cli::main(args, warpwave::gpu::Devices::default, &mut out, &mut err);
     Answer { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
 }
 

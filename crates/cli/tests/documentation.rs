@@ -95,7 +95,7 @@ fn every_card_of_the_hardware_matrix_is_in_the_readme() {
 fn every_command_is_in_the_readme() {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let arguments = ["warpwave", "--help"].map(Into::into);
-    assert_eq!(warpwave_cli::main(arguments, warpwave::gpu::Gpus::default, &mut out, &mut err), 0);
+    assert_eq!(warpwave_cli::main(arguments, warpwave::gpu::Devices::default, &mut out, &mut err), 0);
     let help = String::from_utf8(out).unwrap();
     let commands: Vec<&str> = help
         .lines()

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use serde_json::Value;
-use warpwave_gpu::Gpus;
+use warpwave_gpu::Devices;
 
 struct Answer {
     code: u8,
@@ -15,7 +15,7 @@ struct Answer {
 fn hipify(line: &[&str]) -> Answer {
     let args = ["warpwave", "hipify"].iter().chain(line).map(OsString::from);
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = warpwave_cli::main(args, Gpus::default, &mut out, &mut err);
+    let code = warpwave_cli::main(args, Devices::default, &mut out, &mut err);
     Answer { code, out: String::from_utf8_lossy(&out).into_owned(), err: String::from_utf8_lossy(&err).into_owned() }
 }
 

@@ -71,7 +71,7 @@ fn joined(ids: &[u32], by: &str) -> String {
 fn run(line: &[&str]) -> (u8, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let args = std::iter::once("warpwave").chain(line.iter().copied()).map(OsString::from);
-    let code = warpwave_cli::main(args, warpwave::gpu::Gpus::default, &mut out, &mut err);
+    let code = warpwave_cli::main(args, warpwave::gpu::Devices::default, &mut out, &mut err);
     (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
 }
 
@@ -418,7 +418,7 @@ fn a_closed_pipe_ends_a_command_quietly() {
         let with = |reason| {
             let mut err = Vec::new();
             let args = std::iter::once("warpwave").chain(line.iter().copied()).map(OsString::from);
-            let code = warpwave_cli::main(args, warpwave::gpu::Gpus::default, &mut FailingOutput(reason), &mut err);
+            let code = warpwave_cli::main(args, warpwave::gpu::Devices::default, &mut FailingOutput(reason), &mut err);
             (code, String::from_utf8(err).unwrap())
         };
         let (code, err) = with(std::io::ErrorKind::BrokenPipe);

@@ -10,6 +10,8 @@ mod names;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 
+use crate::arch::Arch;
+
 pub use names::base_names;
 
 type Elf = elf::FileHeader64<object::LittleEndian>;
@@ -31,8 +33,8 @@ pub enum CodeKind {
 /// Compiled code, as far as its file tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeObject {
-    /// The architecture it runs on, with features: `gfx90a:sramecc+:xnack-`, `sm_90a`.
-    pub target: String,
+    /// The architecture it was compiled for, with features: `gfx90a:sramecc+:xnack-`, `sm_90a`.
+    pub arch: Arch,
     /// What it is.
     pub kind: CodeKind,
     /// Its kernels, in the file's order.
@@ -162,6 +164,14 @@ impl CodeObject {
         parse_elf(aligned)
     }
 
+    /// Returns the compilers' name of its target: `gfx90a:xnack-`, `sm_90a`, or `compute_90` for PTX.
+    pub fn target(&self) -> String {
+        match self.arch {
+            Arch::Nvidia(capability) if self.kind == CodeKind::Ptx => format!("compute_{capability}"),
+            arch => arch.to_string(),
+        }
+    }
+
     /// The kernel of that symbol, or else the only one of that C++ name.
     pub fn find(&self, name: &str) -> Result<&KernelInfo, FindError> {
         if let Some(exact) = self.kernels.iter().find(|k| k.name == name) {
@@ -223,7 +233,7 @@ mod tests {
 
     fn kernels(names: &[&str]) -> CodeObject {
         let kernels = names.iter().map(|n| KernelInfo { name: (*n).to_owned(), ..Default::default() }).collect();
-        CodeObject { target: "gfx90a".to_owned(), kind: CodeKind::Hsaco, kernels }
+        CodeObject { arch: "gfx90a".parse().unwrap(), kind: CodeKind::Hsaco, kernels }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, Instant};
 
+use crate::arch::{Arch, AsyncCopy, MatrixUnits};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::hardware::{self, Card};
@@ -25,8 +26,18 @@ pub struct DeviceInfo {
     pub vendor: Vendor,
     /// Its number within its driver.
     pub ordinal: usize,
-    /// `sm_90`, or `gfx90a:sramecc+:xnack-` with features.
-    pub arch: String,
+    /// Architecture with target features: `sm_90`, `gfx90a:sramecc+:xnack-`.
+    pub arch: Arch,
+    /// Whether the CPU emulates it.
+    pub is_virtual: bool,
+    /// Matrix instructions.
+    pub matrix_units: MatrixUnits,
+    /// Asynchronous copies to shared memory.
+    pub async_copy: AsyncCopy,
+    /// Whether thread blocks can form clusters that share their shared memory (sm_90 and later).
+    pub clusters: bool,
+    /// Whether programmatic dependent launch (PDL) works: a kernel may start before the previous one ends (sm_90 and later).
+    pub dependent_launch: bool,
     /// Lanes of a wave (warp).
     pub wave_size: u32,
     /// Multiprocessors (compute units).
@@ -71,18 +82,6 @@ pub struct DeviceInfo {
     pub integrated: bool,
     /// The card of the hardware matrix, for AMD.
     pub card: Option<Card>,
-}
-
-impl DeviceInfo {
-    /// The architecture without its features: `gfx90a`.
-    pub fn base_arch(&self) -> &str {
-        self.arch.split(':').next().unwrap_or(&self.arch)
-    }
-
-    /// Whether a kernel can start before the one before it ends; drivers that know these GPUs know such launches.
-    pub fn starts_early(&self) -> bool {
-        self.vendor == Vendor::Nvidia && self.arch.strip_prefix("sm_").and_then(|n| n.parse().ok()).is_some_and(|n: u32| n >= 90)
-    }
 }
 
 /// Free and total bytes.
@@ -135,7 +134,8 @@ impl Device {
         let number = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
         // SAFETY: `handle` outlives the call.
         unsafe { table.device_get(&mut handle, number) }.map_err(fail)?;
-        let info = read_info(table, handle, ordinal, name).map_err(fail)?;
+        let arch = vendor::architecture(table, handle).map_err(fail)?;
+        let info = read_info(driver, arch, handle, ordinal, name).map_err(fail)?;
         let seat = vendor::take_seat(table, number, handle).map_err(fail)?;
         let inner = DeviceInner {
             driver: driver.clone(),
@@ -319,7 +319,8 @@ impl Drop for DeviceInner {
     }
 }
 
-fn read_info(table: &Table, device: c_int, ordinal: usize, name: &str) -> Result<DeviceInfo, Failure> {
+fn read_info(driver: &Driver, arch: Arch, device: c_int, ordinal: usize, name: &str) -> Result<DeviceInfo, Failure> {
+    let table = &driver.table;
     let vendor = table.vendor();
     let raw = |number: c_int| {
         let mut value = 0;
@@ -343,16 +344,20 @@ fn read_info(table: &Table, device: c_int, ordinal: usize, name: &str) -> Result
     let mut uuid = [0; 16];
     // SAFETY: the output outlives the call.
     let uuid = unsafe { table.device_uuid(&mut uuid, device) }.ok().map(|()| vendor::uuid_text(vendor, uuid));
-    let arch = vendor::architecture(table, device)?;
     let shared_per_block = get(Attribute::SharedPerBlock) as usize;
     let opt_in = if vendor == Vendor::Nvidia { raw(vendor::CUDA_SHARED_OPT_IN).unwrap_or(0) as usize } else { 0 };
     Ok(DeviceInfo {
         name: name.to_owned(),
-        card: hardware::card_of(&model, &arch),
+        card: hardware::card_of(&model, arch),
         model,
         vendor,
         ordinal,
         arch,
+        is_virtual: driver.is_virtual(),
+        matrix_units: arch.matrix_units(),
+        async_copy: arch.async_copy(),
+        clusters: arch.is_compute_capability_at_least(9, 0),
+        dependent_launch: arch.is_compute_capability_at_least(9, 0),
         wave_size: raw(Attribute::WaveSize.number(vendor))?,
         compute_units: get(Attribute::ComputeUnits),
         total_memory,

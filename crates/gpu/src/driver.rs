@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::device::{Device, DeviceInner};
 use crate::error::{Error, Result};
-use crate::library::{Library, Search, python_folders, versioned_folders};
+use crate::library::{Library, Search, VIRTUAL_MARKER, python_folders, versioned_folders};
 use crate::table::{Failure, Source, Table, Vendor};
 use crate::vendor::{self, MemoryKind, code};
 
@@ -47,6 +47,7 @@ pub struct Driver {
     library: PathBuf,
     version: Version,
     names: Vec<String>,
+    is_virtual: bool,
     /// Devices opened so far, so that asking twice gives the same device and the same pool.
     opened: Mutex<Vec<Weak<DeviceInner>>>,
 }
@@ -82,9 +83,10 @@ pub fn hip_search() -> Search {
 
 /// Folders that hold ROCm's libraries.
 pub fn rocm_library_folders() -> Vec<PathBuf> {
-    let from_env = ["ROCM_PATH", "HIP_PATH"].into_iter().filter_map(std::env::var_os).map(|p| PathBuf::from(p).join("lib"));
-    let mut folders: Vec<PathBuf> = from_env.collect();
+    let from_env = ["ROCM_PATH", "HIP_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    let mut folders: Vec<PathBuf> = from_env.flat_map(|root| [root.join("lib"), root.join("lib64")]).collect();
     folders.extend(versioned_folders("/opt", "rocm", "lib"));
+    folders.extend(versioned_folders("/opt", "rocm", "lib64"));
     folders.extend(["/usr/lib/x86_64-linux-gnu", "/usr/lib64"].map(PathBuf::from));
     for packages in python_folders() {
         folders.push(packages.join("_rocm_sdk_core/lib"));
@@ -160,7 +162,8 @@ impl Driver {
         let suffixes = names.unwrap_or_else(|| (0..count).map(|i| i.to_string()).collect());
         let names = suffixes.iter().take(count).map(|s| format!("{label}:{s}")).collect();
         tracing::debug!(%label, %version, devices = count, library = %library.display(), "driver started");
-        Ok(Arc::new(Driver { table, label: label.to_owned(), library, version, names, opened: Mutex::default() }))
+        let is_virtual = table.source().symbol(VIRTUAL_MARKER).is_some();
+        Ok(Arc::new(Driver { table, label: label.to_owned(), library, version, names, is_virtual, opened: Mutex::default() }))
     }
 
     /// `cuda`, `rocm`, `vgpu` …: the part of a device's name before the colon.
@@ -183,8 +186,13 @@ impl Driver {
         self.version
     }
 
-    /// Whether its functions are in this process, and not a vendor's.
-    pub(crate) fn is_in_process(&self) -> bool {
+    /// Returns whether its devices are emulated by the CPU.
+    pub fn is_virtual(&self) -> bool {
+        self.is_virtual
+    }
+
+    /// Returns whether its functions are part of this process rather than of a library.
+    pub fn is_in_process(&self) -> bool {
         matches!(self.table.source(), Source::InProcess(_))
     }
 
@@ -209,7 +217,7 @@ impl Driver {
         let name = self
             .names
             .get(ordinal)
-            .ok_or_else(|| Error::UnknownDevice { wanted: format!("{}:{ordinal}", self.label), known: self.names.clone() })?;
+            .ok_or_else(|| Error::UnknownDevice { name: format!("{}:{ordinal}", self.label), available: self.names.clone() })?;
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if opened.len() <= ordinal {
             opened.resize_with(ordinal + 1, Weak::new);

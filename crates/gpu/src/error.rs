@@ -1,4 +1,4 @@
-//! Everything that can go wrong, each with the names and sizes a reader needs to act.
+//! The errors of this crate. Each names the call, the device and the sizes involved.
 
 /// The result of a call into the GPU layer.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -91,13 +91,31 @@ pub enum Error {
         /// Bytes of the pool's live buffers.
         in_use: usize,
     },
-    /// No device of that name.
-    #[error("no device `{wanted}`; known: {}", list(known))]
+    /// A text that is not a device name.
+    #[error("invalid device name `{name}`; expected auto, cpu, or a device such as cuda:0, rocm:1 or vgpu:gfx90a")]
+    InvalidDeviceName {
+        /// The text.
+        name: String,
+    },
+    /// No device has that name.
+    #[error("unknown device `{name}`; available: {}", list(available))]
     UnknownDevice {
-        /// The name asked for.
-        wanted: String,
-        /// The names that exist.
-        known: Vec<String>,
+        /// The requested name.
+        name: String,
+        /// The names of all devices.
+        available: Vec<String>,
+    },
+    /// No GPU was found, and no emulated one.
+    #[error("no GPU found: {}", if reasons.is_empty() { "no backend is registered".to_owned() } else { reasons.join("; ") })]
+    NoGpu {
+        /// Why each backend has no device.
+        reasons: Vec<String>,
+    },
+    /// The CPU was requested where kernels must run.
+    #[error("kernels need a GPU, got `cpu`; available: {}", list(available))]
+    NotAGpu {
+        /// The names of all devices.
+        available: Vec<String>,
     },
     /// Memory of one device was given to another.
     #[error("{what} lives on {actual}, but the operation runs on {expected}")]

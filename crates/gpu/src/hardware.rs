@@ -1,5 +1,7 @@
 //! The hardware matrix: which cards the project knows, and how far it vouches for them. The data is `hardware.tsv`.
 
+use crate::arch::Arch;
+
 /// A card of the matrix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Card {
@@ -44,8 +46,8 @@ pub fn cards() -> impl Iterator<Item = Card> {
 
 /// The card of a model name and architecture (`gfx90a:sramecc+:xnack-`); the first of its architecture where the
 /// driver's name tells no more.
-pub fn card_of(model: &str, arch: &str) -> Option<Card> {
-    let base = arch.split(':').next().unwrap_or(arch);
+pub fn card_of(model: &str, arch: Arch) -> Option<Card> {
+    let base = arch.base().to_string();
     let of_arch = || cards().filter(|card| card.arch == base);
     of_arch().find(|card| model.contains(card.word)).or_else(|| of_arch().next())
 }
@@ -63,10 +65,10 @@ mod tests {
 
     #[test]
     fn cards_are_told_by_model_then_by_architecture() {
-        assert_eq!(card_of("AMD Instinct MI210", "gfx90a:sramecc+:xnack-").unwrap().compute_units, 104);
-        assert_eq!(card_of("AMD Instinct MI250X", "gfx90a").unwrap().compute_units, 220);
-        assert_eq!(card_of("AMD Radeon Graphics", "gfx1100").unwrap().tier, "limited");
-        assert_eq!(card_of("AMD Radeon RX 9070 XT", "gfx1201").unwrap().compute_units, 64);
-        assert_eq!(card_of("NVIDIA H200", "sm_90"), None);
+        assert_eq!(card_of("AMD Instinct MI210", "gfx90a:sramecc+:xnack-".parse().unwrap()).unwrap().compute_units, 104);
+        assert_eq!(card_of("AMD Instinct MI250X", "gfx90a".parse().unwrap()).unwrap().compute_units, 220);
+        assert_eq!(card_of("AMD Radeon Graphics", "gfx1100".parse().unwrap()).unwrap().tier, "limited");
+        assert_eq!(card_of("AMD Radeon RX 9070 XT", "gfx1201".parse().unwrap()).unwrap().compute_units, 64);
+        assert_eq!(card_of("NVIDIA H200", "sm_90".parse().unwrap()), None);
     }
 }

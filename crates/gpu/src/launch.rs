@@ -1,11 +1,15 @@
-//! What a launch needs: its shape, and its arguments as the kernel's parameters expect them.
+//! Kernel launches: their shape, the checks before the driver sees them, and the launch itself.
 
-use std::sync::Arc;
+use std::ffi::c_void;
 
-use bytemuck::Pod;
-
-use crate::memory::{Block, Buffer, HostBuffer, Slice, SliceMut, UnifiedBuffer};
-use crate::table::Vendor;
+use crate::args::{Arg, Args};
+use crate::code_object::CodeKind;
+use crate::error::{Error, Result};
+use crate::memory::mark_used;
+use crate::module::Kernel;
+use crate::stream::Stream;
+use crate::table::{Failure, LaunchAttribute, LaunchConfig, Vendor};
+use crate::vendor::code;
 
 /// The shape of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,44 +20,44 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// All blocks run at once and may wait for each other.
+    /// Cooperative launch: all blocks are resident at the same time and may synchronize with each other.
     pub cooperative: bool,
-    /// The kernel may start while the one before it in the stream still runs, and waits for its end itself, with `griddepcontrol.wait`,
-    /// before it touches memory that others write. NVIDIA GPUs from sm_90 on do so; elsewhere it starts in its turn.
-    pub early: bool,
+    /// Programmatic dependent launch (PDL): the kernel may start while the previous one in the stream still runs, and calls
+    /// `griddepcontrol.wait` before it touches memory that earlier work writes. Ignored before sm_90 and on AMD.
+    pub pdl: bool,
 }
 
 impl Launch {
-    /// A grid of blocks.
+    /// Creates a launch of `grid` blocks of `block` threads.
     pub fn new(grid: [u32; 3], block: [u32; 3]) -> Launch {
-        Launch { grid, block, shared: 0, cooperative: false, early: false }
+        Launch { grid, block, shared: 0, cooperative: false, pdl: false }
     }
 
-    /// At least one thread for each of `elements`, in blocks of `block` threads. No elements still make one block.
+    /// Creates a launch with at least one thread per element, in blocks of `block` threads. Zero elements still launch one block.
     pub fn for_elements(elements: usize, block: u32) -> Launch {
         let blocks = elements.div_ceil(block.max(1) as usize).max(1);
-        // More blocks than a grid can have is reported by the launch, which knows the device's limit.
+        // The launch, which knows the device's limit, reports too many blocks.
         Launch::new([u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1], [block, 1, 1])
     }
 
-    /// The same with dynamic shared memory.
+    /// Sets the bytes of dynamic shared memory.
     pub fn shared(self, bytes: u32) -> Launch {
         Launch { shared: bytes, ..self }
     }
 
-    /// The same with blocks that may wait for each other.
+    /// Makes it a cooperative launch; see [`Launch::cooperative`].
     pub fn cooperative(self) -> Launch {
         Launch { cooperative: true, ..self }
     }
 
-    /// The same with a start before the end of the kernel before; see [`Launch::early`].
-    pub fn early(self) -> Launch {
-        Launch { early: true, ..self }
+    /// Makes it a programmatic dependent launch; see [`Launch::pdl`].
+    pub fn pdl(self) -> Launch {
+        Launch { pdl: true, ..self }
     }
 }
 
-/// A block size to start from when the driver gives no better answer: smaller for kernels with many operations per
-/// element (`complexity` above 100), and smaller on AMD, where 256 threads are already four waves.
+/// Returns a block size for when the driver's occupancy query fails: smaller for kernels with many operations per element (`complexity`
+/// above 100), and smaller on AMD, where 256 threads are already four waves.
 pub fn default_block_size(vendor: Vendor, complexity: u32) -> u32 {
     match (vendor, complexity > 100) {
         (Vendor::Nvidia, true) | (Vendor::Amd, false) => 256,
@@ -62,145 +66,159 @@ pub fn default_block_size(vendor: Vendor, complexity: u32) -> u32 {
     }
 }
 
-/// One argument: its bytes, and the memory it points to.
-#[derive(Clone, Copy)]
-pub struct Arg<'a> {
-    data: Data<'a>,
-    pub(crate) block: Option<&'a Arc<Block>>,
-}
-
-#[derive(Clone, Copy)]
-enum Data<'a> {
-    Inline([u8; 8], u8),
-    Borrowed(&'a [u8]),
-}
-
-impl<'a> Arg<'a> {
-    /// A number of up to 8 bytes, or a struct passed by value.
-    pub fn value<T: Pod>(value: &'a T) -> Arg<'a> {
-        Arg { data: Data::Borrowed(bytemuck::bytes_of(value)), block: None }
+impl Kernel {
+    /// Launches the kernel on `stream`.
+    ///
+    /// Checked before the driver is called: the device of the stream and of every buffer, grid and block against the device's limits, and
+    /// the number and sizes of the arguments where they are known.
+    ///
+    /// # Safety
+    /// The arguments must have the types of the kernel's parameters. The kernel must stay within the buffers it is given and write only to
+    /// those passed by `&mut`. With [`Launch::pdl`], each thread must call `griddepcontrol.wait` before it touches memory that earlier work
+    /// in the stream writes.
+    pub unsafe fn launch<'a>(&self, stream: &Stream, launch: Launch, args: impl Args<'a>) -> Result<()> {
+        let args = args.into_array();
+        let args = args.as_ref();
+        let device = self.device();
+        stream.check_same_device(device, "the kernel")?;
+        self.check_shape(&launch)?;
+        self.check_arguments(stream, args)?;
+        self.allow_shared(launch.shared)?;
+        // SAFETY: as the caller vouches.
+        let enqueue = || unsafe { self.enqueue(stream, launch, args) };
+        if stream.measures() { stream.measure(&self.name, enqueue) } else { enqueue() }
     }
 
-    /// The raw bytes of a value.
-    pub fn bytes(bytes: &'a [u8]) -> Arg<'a> {
-        Arg { data: Data::Borrowed(bytes), block: None }
-    }
-
-    fn inline<T: Pod>(value: T) -> Arg<'static> {
-        const { assert!(size_of::<T>() <= 8) };
-        let mut room = [0; 8];
-        room[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
-        Arg { data: Data::Inline(room, size_of::<T>() as u8), block: None }
-    }
-
-    fn pointer(ptr: u64, block: &'a Arc<Block>) -> Arg<'a> {
-        Arg { data: Data::Inline(ptr.to_ne_bytes(), 8), block: Some(block) }
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        match &self.data {
-            Data::Inline(room, len) => &room[..usize::from(*len)],
-            Data::Borrowed(bytes) => bytes,
+    /// Enqueues a launch whose arguments were checked.
+    ///
+    /// # Safety
+    /// As [`Kernel::launch`].
+    unsafe fn enqueue(&self, stream: &Stream, launch: Launch, args: &[Arg<'_>]) -> Result<()> {
+        let device = self.device();
+        let table = device.activate()?;
+        let _gate = stream.enter();
+        // Most kernels have few parameters: no allocation for them.
+        let mut few = [std::ptr::null_mut::<c_void>(); 24];
+        let mut many = Vec::new();
+        let params: &mut [*mut c_void] = if args.len() <= few.len() {
+            &mut few[..args.len()]
+        } else {
+            many.resize(args.len(), std::ptr::null_mut());
+            &mut many
+        };
+        for (slot, arg) in params.iter_mut().zip(args) {
+            // The driver only reads through these pointers.
+            *slot = arg.as_bytes().as_ptr().cast_mut().cast();
         }
+        let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
+        // Graphs support PDL since CUDA 12.3.
+        let version = device.driver().version();
+        let too_old_for_capture = || stream.capture().is_some() && (version.major, version.minor) < (12, 3);
+        let pdl = launch.pdl && device.info().dependent_launch && !too_old_for_capture();
+        // SAFETY: the function and the stream are live; the parameters fit as checked, and as the caller vouches.
+        device.check(unsafe {
+            if launch.cooperative {
+                table.launch_cooperative(self.raw, gx, gy, gz, bx, by, bz, launch.shared, stream.raw(), params.as_mut_ptr())
+            } else if pdl {
+                // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+                let attribute = LaunchAttribute { id: 6, value: [1, 0, 0, 0, 0, 0, 0, 0] };
+                let (grid, block, shared) = (launch.grid, launch.block, launch.shared);
+                let config = LaunchConfig { grid, block, shared, stream: stream.raw(), attributes: &attribute, count: 1 };
+                table.launch_with(&config, self.raw, params.as_mut_ptr(), std::ptr::null_mut())
+            } else {
+                table.launch(self.raw, gx, gy, gz, bx, by, bz, launch.shared, stream.raw(), params.as_mut_ptr(), std::ptr::null_mut())
+            }
+        })?;
+        if let Some(capture) = stream.capture() {
+            capture.keep_module(&self.module);
+        }
+        mark_used(args.iter().filter_map(|arg| arg.block), stream)
     }
-}
 
-macro_rules! scalars {
-    ($($ty:ty),*) => { $(
-        impl From<$ty> for Arg<'_> {
-            #[inline]
-            fn from(value: $ty) -> Self {
-                Arg::inline(value)
+    fn invalid(&self, reason: String) -> Error {
+        Error::InvalidLaunch { kernel: self.name.clone(), device: self.device().name().to_owned(), reason }
+    }
+
+    fn check_shape(&self, launch: &Launch) -> Result<()> {
+        let info = self.device().info();
+        let Launch { grid, block, shared, .. } = *launch;
+        for axis in 0..3 {
+            let name = ["x", "y", "z"][axis];
+            if grid[axis] == 0 || block[axis] == 0 {
+                return Err(self.invalid(format!("grid {grid:?} with block {block:?}: every extent must be at least 1")));
+            }
+            // A limit that the driver does not report is 0.
+            if info.max_grid[axis] > 0 && grid[axis] > info.max_grid[axis] {
+                return Err(self.invalid(format!("grid {name} is {}, the device limit is {}", grid[axis], info.max_grid[axis])));
+            }
+            if info.max_block[axis] > 0 && block[axis] > info.max_block[axis] {
+                return Err(self.invalid(format!("block {name} is {}, the device limit is {}", block[axis], info.max_block[axis])));
+            }
+            if info.vendor == Vendor::Amd && u64::from(grid[axis]) * u64::from(block[axis]) > u64::from(u32::MAX) {
+                return Err(self.invalid(format!(
+                    "grid × block in {name} is {} × {}: AMD supports fewer than 2³² threads per dimension",
+                    grid[axis], block[axis]
+                )));
             }
         }
-    )* };
-}
-scalars!(u8, i8, u16, i16, u32, i32, u64, i64, usize, isize, f32, f64, half::f16, half::bf16);
-
-impl From<bool> for Arg<'_> {
-    fn from(value: bool) -> Self {
-        Arg::inline(u8::from(value))
+        let threads: u64 = block.iter().map(|n| u64::from(*n)).product();
+        if self.max_threads > 0 && threads > u64::from(self.max_threads) {
+            return Err(self.invalid(format!("block has {threads} threads, this kernel supports at most {}", self.max_threads)));
+        }
+        let all_shared = self.static_shared + shared as usize;
+        if info.shared_per_block_max > 0 && all_shared > info.shared_per_block_max {
+            let limit = info.shared_per_block_max;
+            return Err(
+                self.invalid(format!("{all_shared} bytes of shared memory ({shared} of them dynamic), the device limit is {limit}"))
+            );
+        }
+        if launch.cooperative && !info.cooperative_launch {
+            return Err(self.invalid("the device does not support cooperative launches".to_owned()));
+        }
+        Ok(())
     }
-}
 
-impl<'a, T: Pod> From<Slice<'a, T>> for Arg<'a> {
-    fn from(view: Slice<'a, T>) -> Self {
-        Arg::pointer(view.device_ptr(), view.block)
-    }
-}
-
-impl<'a, T: Pod> From<SliceMut<'a, T>> for Arg<'a> {
-    fn from(view: SliceMut<'a, T>) -> Self {
-        Arg::pointer(view.device_ptr(), view.block)
-    }
-}
-
-macro_rules! buffers {
-    ($($buffer:ident),*) => { $(
-        impl<'a, T: Pod> From<&'a $buffer<T>> for Arg<'a> {
-            #[inline]
-            fn from(buffer: &'a $buffer<T>) -> Self {
-                buffer.view().into()
+    fn check_arguments(&self, stream: &Stream, args: &[Arg<'_>]) -> Result<()> {
+        let mismatch = |reason| Error::ArgumentMismatch { kernel: self.name.clone(), reason };
+        if let Some(sizes) = self.parameters.get_or_init(|| self.query_parameters()) {
+            if sizes.len() != args.len() {
+                return Err(mismatch(format!("expected {} arguments, got {}", sizes.len(), args.len())));
+            }
+            for (index, (size, arg)) in sizes.iter().zip(args).enumerate() {
+                let given = arg.as_bytes().len();
+                if given != *size {
+                    return Err(mismatch(format!("argument {index}: expected {size} bytes, got {given}")));
+                }
             }
         }
-        impl<'a, T: Pod> From<&'a mut $buffer<T>> for Arg<'a> {
-            #[inline]
-            fn from(buffer: &'a mut $buffer<T>) -> Self {
-                buffer.view_mut().into()
+        for arg in args {
+            if let Some(block) = arg.block.filter(|block| !stream.device().reaches(block.device())) {
+                stream.check_device(block, "an argument")?;
             }
         }
-    )* };
-}
-buffers!(Buffer, HostBuffer, UnifiedBuffer);
-
-/// A kernel's arguments: a tuple of numbers, buffers and views, or a slice of [`Arg`]s made at run time.
-pub trait Args<'a> {
-    /// Them as an array.
-    type Array: AsRef<[Arg<'a>]>;
-    /// Makes the array.
-    fn into_array(self) -> Self::Array;
-}
-
-impl<'s, 'a: 's> Args<'a> for &'s [Arg<'a>] {
-    type Array = &'s [Arg<'a>];
-    fn into_array(self) -> Self::Array {
-        self
+        Ok(())
     }
-}
 
-impl<'a> Args<'a> for () {
-    type Array = [Arg<'a>; 0];
-    fn into_array(self) -> Self::Array {
-        []
-    }
-}
-
-macro_rules! tuples {
-    ($($name:ident)+) => {
-        impl<'a, $($name: Into<Arg<'a>>),+> Args<'a> for ($($name,)+) {
-            type Array = [Arg<'a>; { [$(stringify!($name)),+].len() }];
-            #[inline]
-            #[allow(non_snake_case)]
-            fn into_array(self) -> Self::Array {
-                let ($($name,)+) = self;
-                [$($name.into()),+]
+    /// Returns the sizes of the parameters. AMD code objects state them. On NVIDIA the driver (12.4+) takes precedence over our reading of
+    /// an undocumented cubin section, and PTX states nothing: there the driver is queried until the index is out of range.
+    fn query_parameters(&self) -> Option<Vec<usize>> {
+        let kind = self.module.code().map(|code| code.kind);
+        let stated = self.stated_parameters.clone().filter(|_| kind != Some(CodeKind::Ptx));
+        if self.device().info().vendor == Vendor::Amd {
+            return stated;
+        }
+        let table = self.device().activate().ok()?;
+        let mut sizes = Vec::new();
+        while stated.as_ref().is_none_or(|stated| sizes.len() < stated.len()) {
+            let (mut offset, mut bytes) = (0, 0);
+            // SAFETY: the outputs outlive the call, and the function is live.
+            match unsafe { table.function_parameter(self.raw, sizes.len(), &mut offset, &mut bytes) } {
+                Ok(()) => sizes.push(bytes),
+                // Past the last one.
+                Err(Failure::Code { code: code::INVALID_VALUE, .. }) => break,
+                Err(_) => return stated,
             }
         }
-    };
+        Some(sizes)
+    }
 }
-tuples!(A);
-tuples!(A B);
-tuples!(A B C);
-tuples!(A B C D);
-tuples!(A B C D E);
-tuples!(A B C D E F);
-tuples!(A B C D E F G);
-tuples!(A B C D E F G H);
-tuples!(A B C D E F G H I);
-tuples!(A B C D E F G H I J);
-tuples!(A B C D E F G H I J K);
-tuples!(A B C D E F G H I J K L);
-tuples!(A B C D E F G H I J K L M);
-tuples!(A B C D E F G H I J K L M N);
-tuples!(A B C D E F G H I J K L M N O);
-tuples!(A B C D E F G H I J K L M N O P);

@@ -14,24 +14,27 @@
 //! the order of work on different streams ([`Stream::wait`]).
 //!
 //! ```
-//! use warpwave_gpu::{Gpus, Preference, Selection};
+//! use warpwave_gpu::{DeviceSpec, Devices, Selection};
 //!
 //! # fn main() -> Result<(), warpwave_gpu::Error> {
-//! match Gpus::discover().select(&Preference::Auto)? {
+//! match Devices::hardware().select(&DeviceSpec::Auto)? {
 //!     Selection::Gpu(device) => {
 //!         let stream = device.stream()?;
 //!         let numbers = stream.upload(&[1.0f32, 2.0, 3.0])?;
 //!         assert_eq!(stream.download(&numbers)?, [1.0, 2.0, 3.0]);
 //!     }
-//!     Selection::Cpu { why } => println!("no GPU: {}", why.join("; ")),
+//!     Selection::Cpu { reasons } => println!("no GPU: {}", reasons.join("; ")),
 //! }
 //! # Ok(())
 //! # }
 //! ```
 #![warn(missing_docs)]
 
+mod arch;
+mod args;
 pub mod code_object;
 mod device;
+mod devices;
 mod driver;
 mod error;
 mod event;
@@ -47,24 +50,25 @@ pub mod loaded;
 mod memory;
 mod module;
 mod pool;
-mod select;
 mod stream;
 mod table;
 mod timing;
 mod vendor;
 
+pub use arch::{Arch, AsyncCopy, ComputeCapability, Gfx, InvalidArch, MatrixUnits, Variant};
+pub use args::{Arg, Args};
 pub use device::{CurrentDevice, Device, DeviceInfo, MemoryInfo};
+pub use devices::{Backend, DEVICE_VARIABLE, DeviceSpec, Devices, Selection};
 pub use driver::{Driver, Version, cuda_search, hip_search, rocm_library_folders};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use graph::{Graph, GraphExec};
 pub use host_view::{HostView, HostViewMut};
 pub use ipc::IpcMemory;
-pub use launch::{Arg, Args, Launch, default_block_size};
+pub use launch::{Launch, default_block_size};
 pub use memory::{Buffer, HostBuffer, MemoryRange, Slice, SliceMut, UnifiedBuffer};
 pub use module::{Kernel, Module};
 pub use pool::PoolStats;
-pub use select::{Backend, Gpus, Preference, Selection, init};
 pub use stream::{Priorities, Stream};
 pub use table::{DevicePtr, Failure, Handle, IpcHandle, LaunchAttribute, LaunchConfig, Row, Slot as TableSlot, Source, Table, Vendor};
 pub use timing::KernelTime;

@@ -22,9 +22,9 @@ pub struct Search {
     pub folders: Vec<PathBuf>,
 }
 
-/// A library that exports this stands in for a vendor's: it is opened where a variable names it, and passed over where one is searched
-/// for, so that nothing virtual is taken for hardware.
-pub const STANDS_IN: &str = "warpwave_stands_in";
+/// The symbol that marks a driver as the virtual GPU. A library that exports it is opened only where a variable names its file and is
+/// skipped by searches, so that an emulated GPU is never taken for hardware.
+pub const VIRTUAL_MARKER: &str = "warpwave_virtual_gpu";
 
 /// An opened library.
 #[derive(Debug)]
@@ -54,10 +54,10 @@ impl Library {
                 Ok(handle) => {
                     tracing::debug!(library = search.what, path = %candidate.display(), "opened");
                     let library = Library { handle: ManuallyDrop::new(handle), opened_as: candidate };
-                    if overridden || library.symbol(STANDS_IN).is_none() {
+                    if overridden || library.symbol(VIRTUAL_MARKER).is_none() {
                         return Ok(library);
                     }
-                    tried.push(format!("{}: only stands in for it; set {} to use it", library.opened_as.display(), search.variable));
+                    tried.push(format!("{}: is the virtual GPU's library; set {} to use it", library.opened_as.display(), search.variable));
                 }
                 Err(error) => tried.push(describe_failure(&candidate, &error)),
             }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::driver::Driver;
 use crate::error::Result;
-use crate::library::{Library, STANDS_IN};
+use crate::library::{Library, VIRTUAL_MARKER};
 use crate::table::{Failure, Source, Table, Vendor};
 use crate::vendor::{self, code};
 
@@ -41,7 +41,8 @@ impl Loaded {
     /// Opens what the loader has already: the same instance.
     fn open(vendor: Vendor, path: PathBuf) -> Result<Loaded> {
         let library = Library::open_file("a loaded driver", &path)?;
-        let can_start = library.symbol(STANDS_IN).is_some() || ["/dev/kfd", "/dev/dxg"].iter().any(|device| Path::new(device).exists());
+        let can_start =
+            library.symbol(VIRTUAL_MARKER).is_some() || ["/dev/kfd", "/dev/dxg"].iter().any(|device| Path::new(device).exists());
         Ok(Loaded { vendor, path, table: Table::new(vendor, Source::Library(library)), driver: OnceLock::new(), can_start })
     }
 

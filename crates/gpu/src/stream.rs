@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 
 use bytemuck::Pod;
 
+use crate::args::Args;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::{Event, done};
 use crate::graph::Capture;
-use crate::launch::Args;
 use crate::memory::{Block, Buffer, HostBuffer, Slice, SliceMut, mark_used};
 use crate::table::{DevicePtr, Failure, Handle, Table};
 use crate::timing::KernelTime;

@@ -4,6 +4,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
+use crate::arch::Arch;
 use crate::table::{DevicePtr, Failure, Handle, IpcHandle, Table, Vendor};
 
 macro_rules! attributes {
@@ -280,8 +281,8 @@ pub(crate) fn error_text(table: &Table, code: i32) -> (String, String) {
     (name.unwrap_or_else(|| format!("error {code}")), text.unwrap_or_else(|| "the driver gives no text".to_owned()))
 }
 
-/// The architecture: `sm_90`, or `gfx90a:sramecc+:xnack-`.
-pub(crate) fn architecture(table: &Table, device: c_int) -> Result<String, Failure> {
+/// Reads the architecture.
+pub(crate) fn architecture(table: &Table, device: c_int) -> Result<Arch, Failure> {
     match table.vendor() {
         Vendor::Nvidia => {
             let (mut major, mut minor) = (0, 0);
@@ -290,21 +291,21 @@ pub(crate) fn architecture(table: &Table, device: c_int) -> Result<String, Failu
                 table.device_attribute(&mut major, Attribute::CapabilityMajor.number(Vendor::Nvidia), device)?;
                 table.device_attribute(&mut minor, Attribute::CapabilityMinor.number(Vendor::Nvidia), device)?;
             }
-            Ok(format!("sm_{major}{minor}"))
+            Ok(Arch::compute_capability(u32::try_from(major).unwrap_or(0), u32::try_from(minor).unwrap_or(0)))
         }
         Vendor::Amd => gcn_arch_name(table, device),
     }
 }
 
-/// The only fact that HIP gives in its property struct alone. The struct's layout changed with ROCm 6, and the plain
-/// symbol keeps the old layout for ever: ask for the new one first, with room to spare, and believe only `gfx…`.
-fn gcn_arch_name(table: &Table, device: c_int) -> Result<String, Failure> {
-    const ROOM: usize = 8192;
+/// Reads the architecture from HIP's property struct, the only place that has it. The struct's layout changed with ROCm 6, and the plain
+/// symbol keeps the old layout: try the new one first, with a larger buffer than either needs, and accept only a valid name.
+fn gcn_arch_name(table: &Table, device: c_int) -> Result<Arch, Failure> {
+    const BYTES: usize = 8192;
     #[repr(align(16))]
-    struct Room([u8; ROOM]);
-    let mut room = Box::new(Room([0; ROOM]));
-    let out = room.0.as_mut_ptr().cast::<c_void>();
-    // SAFETY: the largest known struct has 1472 bytes; the room has 8192.
+    struct Properties([u8; BYTES]);
+    let mut properties = Box::new(Properties([0; BYTES]));
+    let out = properties.0.as_mut_ptr().cast::<c_void>();
+    // SAFETY: the largest known struct has 1472 bytes, the buffer 8192.
     let offset = match unsafe { table.properties_r0600(out, device) } {
         Ok(()) => 1160,
         Err(Failure::MissingSymbol(_)) => {
@@ -315,13 +316,13 @@ fn gcn_arch_name(table: &Table, device: c_int) -> Result<String, Failure> {
         Err(failure) => return Err(failure),
     };
     let at = |start: usize| {
-        let bytes = &room.0[start..(start + 256).min(ROOM)];
+        let bytes = &properties.0[start..(start + 256).min(BYTES)];
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-        std::str::from_utf8(&bytes[..end]).ok().filter(|name| name.starts_with("gfx")).map(str::to_owned)
+        std::str::from_utf8(&bytes[..end]).ok().and_then(Arch::from_hip)
     };
-    // A layout we do not know: the name still stands somewhere.
-    let elsewhere = || room.0.windows(4).position(|w| w.starts_with(b"gfx") && w[3].is_ascii_digit()).and_then(at);
-    at(offset).or_else(elsewhere).ok_or(Failure::Code { call: "hipGetDeviceProperties", code: code::INVALID_VALUE })
+    // In an unknown layout the name is at another offset.
+    let arch = at(offset).or_else(|| Arch::find_hip(&properties.0).and_then(at));
+    arch.ok_or(Failure::Code { call: "hipGetDeviceProperties", code: code::INVALID_VALUE })
 }
 
 /// The UUID as text.

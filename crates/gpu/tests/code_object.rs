@@ -83,7 +83,7 @@ fn small_cubin() -> Vec<u8> {
 fn an_amd_object_tells_its_kernels() {
     let Some(bytes) = real_object() else { return };
     let code = CodeObject::parse(&bytes).unwrap();
-    assert_eq!((code.kind, code.target.as_str(), code.kernels.len()), (CodeKind::Hsaco, "gfx90a:xnack-", 2));
+    assert_eq!((code.kind, code.target().as_str(), code.kernels.len()), (CodeKind::Hsaco, "gfx90a:xnack-", 2));
     let kernel = code.find("k").unwrap();
     let args: Vec<_> = kernel.explicit_args().map(|a| (a.offset, a.size, a.kind.clone())).collect();
     assert_eq!(args, [(0, 8, ArgKind::GlobalBuffer), (8, 4, ArgKind::ByValue)]);
@@ -98,7 +98,7 @@ fn an_amd_object_tells_its_kernels() {
 #[test]
 fn a_cubin_tells_its_kernels() {
     let code = CodeObject::parse(&small_cubin()).unwrap();
-    assert_eq!((code.kind, code.target.as_str()), (CodeKind::Cubin, "sm_90a"));
+    assert_eq!((code.kind, code.target().as_str()), (CodeKind::Cubin, "sm_90a"));
     let kernel = code.find("k").unwrap();
     let args: Vec<_> = kernel.explicit_args().map(|a| (a.offset, a.size)).collect();
     assert_eq!(args, [(0, 8), (8, 4)]);

@@ -7,7 +7,9 @@ use std::ffi::OsStr;
 use common::teach;
 use warpwave_gpu::fake::{Fake, Fakes, image};
 use warpwave_gpu::library::{Library, Search};
-use warpwave_gpu::{Arg, Driver, Error, Gpus, HostBuffer, Kernel, Launch, Module, Preference, Selection, UnifiedBuffer, Vendor, Version};
+use warpwave_gpu::{
+    Arg, DeviceSpec, Devices, Driver, Error, HostBuffer, Kernel, Launch, Module, Selection, UnifiedBuffer, Vendor, Version,
+};
 
 /// One test for each variant. A new variant does not compile here until it is listed with its test.
 #[test]
@@ -186,11 +188,11 @@ fn every_driver_call_of_a_program_may_fail() {
 #[test]
 fn an_unknown_device_lists_the_known() {
     let fakes = Fakes::install([Fake::nvidia().devices(2), Fake::amd()]);
-    let gpus = fakes.gpus();
+    let gpus = fakes.devices();
     assert_eq!(gpus.names(), ["cuda:0", "cuda:1", "rocm:0"]);
-    let error = gpus.device("cuda:7").unwrap_err();
-    assert_eq!(error.to_string(), "no device `cuda:7`; known: cuda:0, cuda:1, rocm:0");
-    assert!(gpus.device("nonsense").is_err());
+    let error = gpus.get("cuda:7").unwrap_err();
+    assert_eq!(error.to_string(), "unknown device `cuda:7`; available: cuda:0, cuda:1, rocm:0");
+    assert!(gpus.get("nonsense").is_err());
     assert!(fakes.driver().unwrap().device(9).is_err());
 }
 
@@ -198,8 +200,8 @@ fn an_unknown_device_lists_the_known() {
 fn memory_of_another_device_is_refused() {
     let fakes = Fakes::install([Fake::nvidia().devices(2), Fake::amd()]);
     teach(&fakes);
-    let gpus = fakes.gpus();
-    let (a, b, c) = (gpus.device("cuda:0").unwrap(), gpus.device("cuda:1").unwrap(), gpus.device("rocm:0").unwrap());
+    let gpus = fakes.devices();
+    let (a, b, c) = (gpus.get("cuda:0").unwrap(), gpus.get("cuda:1").unwrap(), gpus.get("rocm:0").unwrap());
     let streams = [&a, &b, &c].map(|d| d.stream().unwrap());
     let mut on_a = streams[0].alloc::<u32>(4).unwrap();
     for stream in &streams[1..] {
@@ -224,8 +226,8 @@ fn memory_of_another_device_is_refused() {
 #[test]
 fn devices_of_either_vendor_copy_to_each_other() {
     let fakes = Fakes::install([Fake::nvidia().devices(2), Fake::amd()]);
-    let gpus = fakes.gpus();
-    let streams: Vec<_> = gpus.devices().into_iter().map(|d| d.unwrap().stream().unwrap()).collect();
+    let gpus = fakes.devices();
+    let streams: Vec<_> = gpus.physical().into_iter().map(|d| d.unwrap().stream().unwrap()).collect();
     let data: Vec<u32> = (0..1000).collect();
     for from in &streams {
         for to in &streams {
@@ -278,7 +280,7 @@ fn devices_of_either_vendor_copy_to_each_other() {
 #[test]
 fn events_of_another_driver_are_not_handed_over() {
     let fakes = Fakes::install([Fake::nvidia(), Fake::amd()]);
-    let events: Vec<_> = fakes.gpus().devices().into_iter().map(|d| d.unwrap().stream().unwrap().record().unwrap()).collect();
+    let events: Vec<_> = fakes.devices().physical().into_iter().map(|d| d.unwrap().stream().unwrap().record().unwrap()).collect();
     assert!(matches!(events[0].elapsed_ms(&events[1]), Err(Error::WrongDevice { .. })));
 }
 
@@ -397,16 +399,17 @@ fn bytes_that_are_no_module_are_refused() {
 #[test]
 fn no_device_is_a_state_not_an_error() {
     let fakes = Fakes::install([Fake::nvidia().devices(0), Fake::amd().devices(0)]);
-    let gpus = fakes.gpus();
+    let gpus = fakes.devices();
     assert!(gpus.names().is_empty());
-    let Selection::Cpu { why } = gpus.select(&Preference::Auto).unwrap() else { panic!("a device out of nowhere") };
-    assert_eq!(why, ["cuda: the driver sees no device", "rocm: the driver sees no device"]);
-    assert!(matches!(gpus.select(&Preference::from("cuda:0")), Err(Error::UnknownDevice { .. })));
+    let Selection::Cpu { reasons } = gpus.select(&DeviceSpec::Auto).unwrap() else { panic!("a device out of nowhere") };
+    assert_eq!(reasons, ["cuda: no device found", "rocm: no device found"]);
+    assert_eq!(gpus.open(&DeviceSpec::Auto).unwrap_err().to_string(), "no GPU found: cuda: no device found; rocm: no device found");
+    assert!(matches!(gpus.select(&"cuda:0".parse().unwrap()), Err(Error::UnknownDevice { .. })));
 }
 
 #[test]
 fn auto_prefers_cuda_then_rocm_then_the_cpu() {
-    let chosen = |fakes: &Fakes| match fakes.gpus().select(&Preference::Auto).unwrap() {
+    let chosen = |fakes: &Fakes| match fakes.devices().select(&DeviceSpec::Auto).unwrap() {
         Selection::Gpu(device) => device.name().to_owned(),
         Selection::Cpu { .. } => "cpu".to_owned(),
     };
@@ -414,9 +417,9 @@ fn auto_prefers_cuda_then_rocm_then_the_cpu() {
     assert_eq!(chosen(&Fakes::install([Fake::nvidia().devices(0), Fake::amd()])), "rocm:0");
     assert_eq!(chosen(&Fakes::install([Fake::nvidia().devices(0)])), "cpu");
     let fakes = Fakes::install([Fake::nvidia(), Fake::amd()]);
-    assert!(matches!(fakes.gpus().select(&Preference::Cpu).unwrap(), Selection::Cpu { why } if why.is_empty()));
-    let Selection::Gpu(device) = fakes.gpus().select(&Preference::from("rocm:0")).unwrap() else { panic!() };
-    assert_eq!(device.info().arch, "gfx90a:sramecc+:xnack-");
+    assert!(matches!(fakes.devices().select(&DeviceSpec::Cpu).unwrap(), Selection::Cpu { reasons } if reasons.is_empty()));
+    let Selection::Gpu(device) = fakes.devices().select(&"rocm:0".parse().unwrap()).unwrap() else { panic!() };
+    assert_eq!(device.info().arch.to_string(), "gfx90a:sramecc+:xnack-");
     // A device that cannot be opened is passed over, with the reason kept for when nothing else is there.
     drop((device, fakes));
     let fakes = Fakes::install([Fake::nvidia(), Fake::amd()]);
@@ -425,15 +428,35 @@ fn auto_prefers_cuda_then_rocm_then_the_cpu() {
 }
 
 #[test]
+fn kernels_run_on_a_gpu_by_default_and_on_an_emulated_one_where_there_is_no_gpu() {
+    let with_virtual = |fakes: &Fakes| {
+        let mut devices = fakes.devices();
+        devices.register_virtual("vgpu", Ok(common::virtual_driver()));
+        devices
+    };
+    let fakes = Fakes::install([Fake::nvidia().devices(0), Fake::amd()]);
+    assert_eq!(with_virtual(&fakes).open(&DeviceSpec::Auto).unwrap().name(), "rocm:0");
+    let error = with_virtual(&fakes).open(&DeviceSpec::Cpu).unwrap_err();
+    assert!(matches!(&error, Error::NotAGpu { available } if available.contains(&"rocm:0".to_owned())), "{error}");
+    drop(fakes);
+    let fakes = Fakes::install([Fake::nvidia().devices(0), Fake::amd().devices(0)]);
+    let device = with_virtual(&fakes).open(&DeviceSpec::Auto).unwrap();
+    assert!(device.name().starts_with("vgpu:") && device.info().is_virtual);
+    let Selection::Cpu { .. } = with_virtual(&fakes).select(&DeviceSpec::Auto).unwrap() else {
+        panic!("an emulated GPU instead of the CPU")
+    };
+}
+
+#[test]
 fn a_backend_that_fails_to_start_keeps_its_reason() {
     let fakes = Fake::nvidia().install();
     fakes.fail("cuInit", 1, 999);
-    let gpus = fakes.gpus();
-    let error = gpus.device("cuda:0").unwrap_err();
+    let gpus = fakes.devices();
+    let error = gpus.get("cuda:0").unwrap_err();
     assert!(matches!(&error, Error::Driver { call: "cuInit", code: 999, .. }), "{error}");
-    let mut gpus = Gpus::default();
-    gpus.add("rocm", Err(error.clone()));
-    assert_eq!(gpus.device("rocm:1").unwrap_err(), error);
+    let mut gpus = Devices::default();
+    gpus.register("rocm", Err(error.clone()));
+    assert_eq!(gpus.get("rocm:1").unwrap_err(), error);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{on_every_device, virtual_driver};
 use warpwave_gpu::fake::Fake;
-use warpwave_gpu::{Buffer, Error, Gpus, Handle, IpcHandle, Launch, Vendor};
+use warpwave_gpu::{Buffer, Devices, Error, Handle, IpcHandle, Launch, Vendor};
 
 /// The shape that a symbol of the driver has.
 macro_rules! symbol {
@@ -137,7 +137,7 @@ const VARIABLE: &str = "WARPWAVE_TEST_IPC_HANDLE";
 
 #[test]
 fn processes_share_memory_of_a_real_gpu() {
-    let Some(device) = Gpus::discover().devices().into_iter().flatten().next() else {
+    let Some(device) = Devices::hardware().physical().into_iter().flatten().next() else {
         return eprintln!("skipped: no GPU");
     };
     let stream = device.stream().unwrap();

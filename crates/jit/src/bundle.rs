@@ -8,8 +8,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use warpwave_gpu::code_object::CodeObject;
-use warpwave_gpu::{Device, Module, Vendor};
+use warpwave_gpu::{Arch, Device, Module, Variant};
 
 use crate::compile::{CompileError, CompilerChoice};
 use crate::jit::Jit;
@@ -53,7 +52,7 @@ pub enum BundleError {
         /// The device.
         device: String,
         /// Its architecture.
-        arch: String,
+        arch: Arch,
         /// The targets there are.
         targets: Vec<String>,
     },
@@ -88,7 +87,7 @@ impl Bundle {
     pub fn compile(jit: &Jit, source: &KernelSource, targets: &[Target]) -> Result<Bundle, CompileError> {
         let part = |target: &Target| {
             let built = jit.build(source, target, CompilerChoice::Auto)?;
-            Ok(Part { target: target.clone(), code: built.compiled.binary.into() })
+            Ok(Part { target: *target, code: built.compiled.binary.into() })
         };
         Ok(Bundle::of(source, targets.iter().map(part).collect::<Result<_, CompileError>>()?))
     }
@@ -132,11 +131,11 @@ impl Bundle {
     /// The part that fits `device` best.
     pub fn choose(&self, device: &Device) -> Result<&Part, BundleError> {
         let info = device.info();
-        let ranked = self.parts.iter().filter_map(|part| Some((rank(&part.target, info.vendor, &info.arch)?, part)));
+        let ranked = self.parts.iter().filter_map(|part| Some((rank(part.target, info.arch)?, part)));
         ranked.max_by_key(|(rank, _)| *rank).map(|(_, part)| part).ok_or_else(|| BundleError::NoTarget {
             bundle: self.source.clone(),
             device: device.name().to_owned(),
-            arch: info.arch.clone(),
+            arch: info.arch,
             targets: self.parts.iter().map(|part| part.target.to_string()).collect(),
         })
     }
@@ -175,45 +174,37 @@ fn parse<'a>(bytes: &'a [u8], own: impl Fn(&'a [u8]) -> Cow<'static, [u8]>) -> R
     for (target, len) in head.parts {
         let target: Target = target.parse().map_err(|error| BundleError::Damaged(format!("{error}")))?;
         let (code, after) = rest.split_at_checked(len).ok_or_else(|| damaged("cut off"))?;
-        CodeObject::parse(code).map_err(|error| BundleError::Damaged(format!("{target}: {error}")))?;
         parts.push(Part { target, code: own(code) });
         rest = after;
     }
     Ok(Bundle { source: head.source, source_hash: head.source_hash, parts })
 }
 
-/// How well a target's code fits an architecture; `None` when the device cannot run it.
+/// Ranks how well a target's code fits a device; `None` where the device cannot run it.
 ///
-/// AMD code runs on its own architecture alone, and where it names features they must be the device's. NVIDIA's machine
-/// code runs on later minor versions of its major one (not if it is of an `a` variant), PTX on everything later.
-fn rank(target: &Target, vendor: Vendor, arch: &str) -> Option<u32> {
-    if target.vendor() != vendor {
-        return None;
-    }
-    let text = target.to_string();
-    if vendor == Vendor::Amd {
-        let mut device = arch.split(':');
-        let base = device.next()?;
-        let device: Vec<&str> = device.collect();
-        let mut wanted = text.split(':').skip(1).peekable();
-        let named = wanted.peek().is_some();
-        if target.is_generic() {
-            // Code of a family runs on its members, slower than their own.
-            let family = target.base().trim_end_matches("-generic").replace('-', "");
-            return base.starts_with(&family).then_some(1);
+/// AMD code runs on its own architecture alone, and target features that it states must be the device's; code of a family runs on its
+/// members, slower than their own. NVIDIA machine code runs on later minor versions of its major version (unless it is of an `a` or `f`
+/// variant), PTX on everything later.
+fn rank(target: Target, device: Arch) -> Option<u32> {
+    match (target.arch(), device) {
+        (Arch::Amd(code), Arch::Amd(gfx)) if code.generic.is_some() => code.contains(gfx).then_some(1),
+        (Arch::Amd(code), Arch::Amd(gfx)) => {
+            let fits = |wanted: Option<bool>, have| wanted.is_none() || wanted == have;
+            let same = target.arch().base() == device.base();
+            let states_features = code.sramecc.is_some() || code.xnack.is_some();
+            let runs = same && fits(code.sramecc, gfx.sramecc) && fits(code.xnack, gfx.xnack);
+            runs.then_some(if states_features { 3 } else { 2 })
         }
-        let fits = target.base() == base && wanted.all(|feature| device.contains(&feature));
-        return fits.then_some(if named { 3 } else { 2 });
-    }
-    let version = |name: &str| name.rsplit('_').next()?.parse::<u32>().ok();
-    let device = version(arch)?;
-    if text.strip_suffix(['a', 'f']).is_some_and(|base| base == arch) {
-        return Some(3000);
-    }
-    let code = version(&text)?;
-    match target.extension() {
-        "cubin" if code / 10 == device / 10 && code <= device => Some(1000 + code),
-        "ptx" if code <= device => Some(code),
+        (Arch::Nvidia(code), Arch::Nvidia(capability)) => {
+            let number = 10 * code.major + code.minor;
+            let (same_major, not_later) =
+                (code.major == capability.major, (code.major, code.minor) <= (capability.major, capability.minor));
+            match target {
+                Target::Machine(_) if code.variant != Variant::Base => (same_major && code.minor == capability.minor).then_some(3000),
+                Target::Machine(_) => (same_major && not_later).then_some(1000 + number),
+                Target::Ptx(_) => (code.variant == Variant::Base && not_later).then_some(number),
+            }
+        }
         _ => None,
     }
 }
@@ -222,27 +213,26 @@ fn rank(target: &Target, vendor: Vendor, arch: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn best<'a>(targets: &[&'a str], vendor: Vendor, arch: &str) -> Option<&'a str> {
-        let ranked = targets.iter().filter_map(|t| Some((rank(&t.parse().ok()?, vendor, arch)?, *t)));
+    fn best<'a>(targets: &[&'a str], arch: &str) -> Option<&'a str> {
+        let ranked = targets.iter().filter_map(|t| Some((rank(t.parse().ok()?, arch.parse().ok()?)?, *t)));
         ranked.max_by_key(|(rank, _)| *rank).map(|(_, t)| t)
     }
 
     #[test]
     fn the_best_fitting_code_is_chosen() {
-        use Vendor::{Amd, Nvidia};
         let all = ["gfx90a", "gfx90a:sramecc+:xnack-", "gfx942", "sm_80", "sm_90", "sm_90a", "compute_70"];
-        assert_eq!(best(&all, Amd, "gfx90a:sramecc+:xnack-"), Some("gfx90a:sramecc+:xnack-"));
-        assert_eq!(best(&all, Amd, "gfx90a:sramecc+:xnack+"), Some("gfx90a"));
-        assert_eq!(best(&all, Amd, "gfx908"), None);
-        assert_eq!(best(&["gfx11-generic", "gfx1100"], Amd, "gfx1100"), Some("gfx1100"));
-        assert_eq!(best(&["gfx11-generic", "gfx1100"], Amd, "gfx1102"), Some("gfx11-generic"));
-        assert_eq!(best(&["gfx11-generic", "gfx9-4-generic"], Amd, "gfx942"), Some("gfx9-4-generic"));
-        assert_eq!(best(&all, Nvidia, "sm_90"), Some("sm_90a"));
-        assert_eq!(best(&all, Nvidia, "sm_86"), Some("sm_80"));
-        assert_eq!(best(&all, Nvidia, "sm_100"), Some("compute_70"));
-        assert_eq!(best(&["sm_90a"], Nvidia, "sm_100"), None);
-        assert_eq!(best(&["sm_90"], Nvidia, "sm_80"), None);
-        assert_eq!(best(&all, Nvidia, "sm_60"), None);
+        assert_eq!(best(&all, "gfx90a:sramecc+:xnack-"), Some("gfx90a:sramecc+:xnack-"));
+        assert_eq!(best(&all, "gfx90a:sramecc+:xnack+"), Some("gfx90a"));
+        assert_eq!(best(&all, "gfx908"), None);
+        assert_eq!(best(&["gfx11-generic", "gfx1100"], "gfx1100"), Some("gfx1100"));
+        assert_eq!(best(&["gfx11-generic", "gfx1100"], "gfx1102"), Some("gfx11-generic"));
+        assert_eq!(best(&["gfx11-generic", "gfx9-4-generic"], "gfx942"), Some("gfx9-4-generic"));
+        assert_eq!(best(&all, "sm_90"), Some("sm_90a"));
+        assert_eq!(best(&all, "sm_86"), Some("sm_80"));
+        assert_eq!(best(&all, "sm_100"), Some("compute_70"));
+        assert_eq!(best(&["sm_90a"], "sm_100"), None);
+        assert_eq!(best(&["sm_90"], "sm_80"), None);
+        assert_eq!(best(&all, "sm_60"), None);
     }
 
     #[test]

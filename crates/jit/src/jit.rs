@@ -11,7 +11,7 @@ use warpwave_gpu::{Device, Module};
 use crate::cache::{Cache, Entry, Key, KeyBuilder, Memo, Outcome};
 use crate::compile::{CompileError, Compiled, CompilerChoice, Job, compile_with, key_material};
 use crate::source::KernelSource;
-use crate::target::{BadTarget, Target};
+use crate::target::Target;
 use crate::toolchain::{Identity, Tool, Toolchains, VersionMemo};
 use crate::translate::{HipFile, Note};
 
@@ -33,9 +33,6 @@ pub enum JitError {
     /// It did not compile.
     #[error(transparent)]
     Compile(Box<CompileError>),
-    /// The device has an architecture whose name we cannot read.
-    #[error(transparent)]
-    Target(#[from] BadTarget),
     /// The device did not take it.
     #[error(transparent)]
     Gpu(#[from] warpwave_gpu::Error),
@@ -112,18 +109,31 @@ impl Jit {
         self.build_request(&job, &self.request(&job)?)
     }
 
-    /// `source` as a module on `device`. Asking again gives the same module, without a look at the disk.
+    /// Loads `source` as a module on `device`, compiled if needed. A second call returns the same module without reading the disk.
     pub fn load(&self, device: &Device, source: &KernelSource) -> Result<Module, JitError> {
-        let target = Target::of(device)?.for_source(source);
+        let target = Target::of(device).for_source(source);
         let job = Job { source, target: &target, compiler: CompilerChoice::Auto };
         let request = self.request(&job)?;
-        let place = (device.name().to_owned(), request.key);
-        let known = self.loaded().get(&place).filter(|module| module.device() == device).cloned();
+        let key = (device.name().to_owned(), request.key);
+        let known = self.loaded().get(&key).filter(|module| module.device() == device).cloned();
         if let Some(module) = known {
             return Ok(module);
         }
-        let module = Module::load(device, &self.build_request(&job, &request)?.compiled.binary)?;
-        self.loaded().insert(place, module.clone());
+        self.load_built(device, self.build_request(&job, &request)?)
+    }
+
+    /// Does the same as [`Jit::load`] and passes the compiled code to `inspect` first: its log, the translator's notes, the HIP source.
+    pub fn load_inspected(&self, device: &Device, source: &KernelSource, inspect: impl FnOnce(&Built)) -> Result<Module, JitError> {
+        let built = self.build(source, &Target::of(device).for_source(source), CompilerChoice::Auto)?;
+        inspect(&built);
+        self.load_built(device, built)
+    }
+
+    fn load_built(&self, device: &Device, built: Built) -> Result<Module, JitError> {
+        let Compiled { binary, code_object, .. } = built.compiled;
+        // SAFETY: `build_request` parsed this binary, and nobody could change it or its code object since.
+        let module = unsafe { Module::load_parsed(device, &binary, code_object) }?;
+        self.loaded().insert((device.name().to_owned(), built.key), module.clone());
         Ok(module)
     }
 
@@ -164,22 +174,6 @@ struct Request<'a> {
     tool: &'a Tool,
     version: String,
     key: Key,
-}
-
-impl Target {
-    /// What to compile for a device: its architecture with all features.
-    pub fn of(device: &Device) -> Result<Target, BadTarget> {
-        device.info().arch.parse()
-    }
-
-    /// The variant of this target that a source asks for: a line `// warpwave: needs sm_90a` among its first ten turns
-    /// `sm_90` into `sm_90a`, whose instructions (wgmma) run on that architecture alone.
-    pub fn for_source(self, source: &KernelSource) -> Target {
-        let needs = source.text().lines().take(10).filter_map(|line| line.trim().strip_prefix("// warpwave: needs "));
-        let mut variants = needs.filter_map(|name| name.trim().parse::<Target>().ok());
-        let own = self.to_string();
-        variants.find(|variant| variant.to_string().strip_suffix('a') == Some(&own)).unwrap_or(self)
-    }
 }
 
 /// Everything the code depends on.

@@ -40,6 +40,6 @@ pub use headers::compatibility_header;
 pub use jit::{Built, Jit, JitError};
 pub use kernels::kernels;
 pub use source::{Included, KernelSource, SourceError};
-pub use target::{BadTarget, Target};
+pub use target::{InvalidTarget, Target};
 pub use toolchain::{AskEachTime, ClangTool, Identity, NoCompiler, RtcTool, Tool, Toolchains, VersionMemo};
 pub use translate::{HipFile, Note, TRANSLATOR_VERSION, TranslateError};

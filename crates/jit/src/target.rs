@@ -1,167 +1,125 @@
-//! The GPU code is made for.
-//!
-//! A target is what the compilers call an architecture: `gfx90a` or `gfx942:sramecc+:xnack-` for AMD, `sm_90` (machine code) or
-//! `compute_90` (PTX) for NVIDIA. Parsing accepts any well-formed name; whether a compiler knows it is found when it is asked.
+//! Compilation targets: an architecture, and machine code or PTX for it.
 
 use std::fmt;
 use std::str::FromStr;
 
-use warpwave_gpu::Vendor;
+use warpwave_gpu::{Arch, ComputeCapability, Device, InvalidArch, Variant, Vendor};
 
-/// An architecture to compile for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Target {
-    kind: Kind,
+use crate::source::KernelSource;
+
+/// A target to compile for: `gfx90a`, `gfx942:sramecc+:xnack-` (AMD), `sm_90` (NVIDIA machine code), `compute_90` (NVIDIA PTX).
+///
+/// Parsing accepts every well-formed name; the compiler reports a target it does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Machine code of an architecture.
+    Machine(Arch),
+    /// PTX for a compute capability and later ones.
+    Ptx(ComputeCapability),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Kind {
-    Amd { base: String, features: Vec<(String, bool)> },
-    NvidiaCode { arch: String },
-    NvidiaPtx { arch: String },
-}
-
-/// A name that is no architecture.
+/// A name that is not a compilation target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is not a GPU architecture: {reason}. Examples: gfx90a, gfx942:sramecc+:xnack-, gfx11-generic (AMD); \
+    "invalid target `{name}`: {reason}. Examples: gfx90a, gfx942:sramecc+:xnack-, gfx11-generic (AMD); \
      sm_90, sm_90a (NVIDIA machine code); compute_90 (NVIDIA PTX)"
 )]
-pub struct BadTarget {
+pub struct InvalidTarget {
     /// What was given.
-    pub text: String,
+    pub name: String,
     /// What is wrong with it.
     pub reason: String,
 }
 
 impl Target {
-    /// Whose GPU it is.
-    pub fn vendor(&self) -> Vendor {
-        match self.kind {
-            Kind::Amd { .. } => Vendor::Amd,
-            Kind::NvidiaCode { .. } | Kind::NvidiaPtx { .. } => Vendor::Nvidia,
+    /// Returns the target for a device: machine code of its architecture with all target features.
+    pub fn of(device: &Device) -> Target {
+        Target::Machine(device.info().arch)
+    }
+
+    /// Returns the variant of this target that a source requires: a line `// warpwave: needs sm_90a` among its first ten turns `sm_90` into
+    /// `sm_90a`, whose instructions (wgmma) exist on that architecture alone.
+    pub fn for_source(self, source: &KernelSource) -> Target {
+        let Target::Machine(Arch::Nvidia(own)) = self else { return self };
+        let needs = source.text().lines().take(10).filter_map(|line| line.trim().strip_prefix("// warpwave: needs "));
+        let specific = Target::Machine(Arch::Nvidia(ComputeCapability { variant: Variant::Architecture, ..own }));
+        let required = needs.filter_map(|name| name.trim().parse::<Target>().ok()).any(|target| target == specific);
+        if required && own.variant == Variant::Base { specific } else { self }
+    }
+
+    /// Returns the architecture.
+    pub fn arch(self) -> Arch {
+        match self {
+            Target::Machine(arch) => arch,
+            Target::Ptx(capability) => Arch::Nvidia(capability),
         }
     }
 
-    /// Lanes that run together when the compiler chooses: 64 up to gfx9, 32 from gfx10 on, 32 on NVIDIA.
-    pub fn wave_size(&self) -> u32 {
-        match self.amd_version() {
-            Some((major, _, _)) if major <= 9 => 64,
-            _ => 32,
+    /// Returns whose GPU it is.
+    pub fn vendor(self) -> Vendor {
+        self.arch().vendor()
+    }
+
+    /// Returns the wave (warp) size the compiler defaults to: 64 up to gfx9, 32 from gfx10 on, 32 on NVIDIA.
+    pub fn wave_size(self) -> u32 {
+        self.arch().wave_size()
+    }
+
+    /// Returns the file name extension of the compiled code: `hsaco`, `cubin` or `ptx`.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Target::Machine(Arch::Amd(_)) => "hsaco",
+            Target::Machine(Arch::Nvidia(_)) => "cubin",
+            Target::Ptx(_) => "ptx",
         }
     }
 
-    /// The file name extension of what is compiled: `hsaco`, `cubin` or `ptx`.
-    pub fn extension(&self) -> &'static str {
-        match self.kind {
-            Kind::Amd { .. } => "hsaco",
-            Kind::NvidiaCode { .. } => "cubin",
-            Kind::NvidiaPtx { .. } => "ptx",
+    /// Returns the name without target features: `gfx942` for `gfx942:sramecc+:xnack-`.
+    pub fn base_name(self) -> String {
+        match self {
+            Target::Machine(arch) => arch.base().to_string(),
+            Target::Ptx(_) => self.to_string(),
         }
     }
 
-    /// The name without features: `gfx942` of `gfx942:sramecc+:xnack-`.
-    pub fn base(&self) -> &str {
-        match &self.kind {
-            Kind::Amd { base, .. } => base,
-            Kind::NvidiaCode { arch } | Kind::NvidiaPtx { arch } => arch,
+    /// Returns whether this is an AMD family (`gfx11-generic`) rather than one architecture. Its code needs code object version 6.
+    pub fn is_generic(self) -> bool {
+        self.arch().is_generic()
+    }
+
+    /// Returns AMD's ISA version as the device library counts it, 1000·major + 100·minor + stepping: `gfx90a` is 9010.
+    pub(crate) fn amd_isa_version(self) -> Option<u32> {
+        match self.arch() {
+            Arch::Amd(gfx) => Some(gfx.major * 1000 + gfx.minor * 100 + gfx.stepping),
+            Arch::Nvidia(_) => None,
         }
     }
-
-    /// Whether this is an AMD family (`gfx11-generic`) and not one architecture. Such code needs code object version 6.
-    pub fn is_generic(&self) -> bool {
-        matches!(self.kind, Kind::Amd { .. }) && self.base().ends_with("-generic")
-    }
-
-    /// AMD's version number: 1000·major + 100·minor + stepping, as the device library counts (`gfx90a` is 9010).
-    pub(crate) fn amd_isa_version(&self) -> Option<u32> {
-        self.amd_version().map(|(major, minor, stepping)| major * 1000 + minor * 100 + stepping)
-    }
-
-    /// Major, minor and stepping. The last two digits of the name are hexadecimal.
-    fn amd_version(&self) -> Option<(u32, u32, u32)> {
-        let Kind::Amd { base, .. } = &self.kind else { return None };
-        parse_gfx(base).ok()
-    }
-}
-
-/// `gfx90a` → (9, 0, 10); `gfx9-4-generic` → (9, 4, 0).
-fn parse_gfx(base: &str) -> Result<(u32, u32, u32), &'static str> {
-    let digits = base.strip_prefix("gfx").ok_or("an AMD name begins with gfx")?;
-    if let Some(family) = digits.strip_suffix("-generic") {
-        let mut parts = family.split('-');
-        let mut next = || match parts.next() {
-            None => Ok(0),
-            Some(part) if !part.is_empty() && part.len() <= 2 => part.parse().map_err(|_| "a family's name holds numbers only"),
-            Some(_) => Err("a family's name holds numbers of one or two digits"),
-        };
-        let version = (next()?, next()?, next()?);
-        return if parts.next().is_none() && version.0 >= 6 { Ok(version) } else { Err("no such family") };
-    }
-    if !(3..=4).contains(&digits.len()) || !digits.is_ascii() {
-        return Err("three or four characters follow gfx");
-    }
-    let (major, rest) = digits.split_at(digits.len() - 2);
-    let major: u32 = major.parse().map_err(|_| "the characters after gfx begin with a number")?;
-    let hex = |c: char| c.to_digit(16).filter(|_| !c.is_ascii_uppercase()).ok_or("the last two characters are digits, or a to f");
-    let mut rest = rest.chars();
-    let minor = rest.next().ok_or("too short").and_then(hex)?;
-    let stepping = rest.next().ok_or("too short").and_then(hex)?;
-    if major < 6 { Err("GPUs before gfx600 cannot be compiled for") } else { Ok((major, minor, stepping)) }
-}
-
-/// `90` or `90a` or `100f`.
-fn is_compute_capability(text: &str) -> bool {
-    let digits = text.trim_end_matches(['a', 'f']);
-    text.len() - digits.len() <= 1 && (2..=3).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 impl FromStr for Target {
-    type Err = BadTarget;
+    type Err = InvalidTarget;
 
-    fn from_str(text: &str) -> Result<Target, BadTarget> {
-        let bad = |reason: &str| BadTarget { text: text.to_owned(), reason: reason.to_owned() };
-        if let Some(arch) = text.strip_prefix("sm_").or_else(|| text.strip_prefix("compute_")) {
-            if !is_compute_capability(arch) {
-                return Err(bad("two or three digits and perhaps an `a` or `f` follow the underscore"));
-            }
-            let arch = text.to_owned();
-            let kind = if text.starts_with("sm_") { Kind::NvidiaCode { arch } } else { Kind::NvidiaPtx { arch } };
-            return Ok(Target { kind });
+    fn from_str(name: &str) -> Result<Target, InvalidTarget> {
+        let invalid = |reason: String| InvalidTarget { name: name.to_owned(), reason };
+        match name.strip_prefix("compute_") {
+            Some(capability) => capability.parse().map(Target::Ptx).map_err(|reason: &str| invalid(reason.to_owned())),
+            None => name.parse().map(Target::Machine).map_err(|error: InvalidArch| invalid(error.reason)),
         }
-        if !text.starts_with("gfx") {
-            return Err(bad("it begins with none of gfx, sm_, compute_"));
-        }
-        let mut parts = text.split(':');
-        let base = parts.next().unwrap_or_default();
-        parse_gfx(base).map_err(bad)?;
-        let mut features = Vec::new();
-        for part in parts {
-            let on = part.ends_with('+');
-            let name = part.strip_suffix(['+', '-']).ok_or_else(|| bad(&format!("the feature `{part}` ends with neither + nor -")))?;
-            if !matches!(name, "sramecc" | "xnack") {
-                return Err(bad(&format!("`{name}` is not a feature; there are sramecc and xnack")));
-            }
-            if features.iter().any(|(n, _)| n == name) {
-                return Err(bad(&format!("the feature `{name}` stands twice")));
-            }
-            features.push((name.to_owned(), on));
-        }
-        // One spelling per target, the compilers' own: it is part of cache keys.
-        features.sort();
-        Ok(Target { kind: Kind::Amd { base: base.to_owned(), features } })
+    }
+}
+
+impl From<Arch> for Target {
+    fn from(arch: Arch) -> Target {
+        Target::Machine(arch)
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.base())?;
-        if let Kind::Amd { features, .. } = &self.kind {
-            for (name, on) in features {
-                write!(f, ":{name}{}", if *on { '+' } else { '-' })?;
-            }
+        match self {
+            Target::Machine(arch) => arch.fmt(f),
+            Target::Ptx(capability) => f.pad(&format!("compute_{capability}")),
         }
-        Ok(())
     }
 }
 
@@ -174,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_back_as_they_were() {
+    fn names_round_trip() {
         for name in [
             "gfx90a",
             "gfx906",
@@ -217,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_names_are_refused_with_examples() {
+    fn invalid_names_are_rejected_with_examples() {
         for name in [
             "",
             "90a",

@@ -93,7 +93,7 @@ fn expected(file: &str) -> &'static [(&'static str, usize)] {
 
 fn check(file: &str, target_name: &str, compiled: &Compiled, kind: CodeKind) {
     let code = &compiled.code_object;
-    assert_eq!((code.target.as_str(), code.kind), (target_name, kind), "{file}");
+    assert_eq!((code.target().as_str(), code.kind), (target_name, kind), "{file}");
     for (kernel, args) in expected(file) {
         // Templates have longer symbols where a template is an argument.
         let found = if kernel.starts_with("_Z3map") {
@@ -158,11 +158,11 @@ fn nvrtc_gives_ptx_when_asked_and_specific_code_for_hopper() {
     let Some(tools) = tools(CompilerChoice::Nvrtc) else { return };
     let source = KernelSource::from_file(kernels_folder().join("vector_add.cu")).unwrap();
     let ptx = run(&source, "compute_80", CompilerChoice::Auto, &tools).unwrap();
-    assert_eq!((ptx.code_object.kind, ptx.code_object.target.as_str()), (CodeKind::Ptx, "compute_80"));
+    assert_eq!((ptx.code_object.kind, ptx.code_object.target().as_str()), (CodeKind::Ptx, "compute_80"));
     assert!(ptx.code_object.find("vector_add").is_ok());
     let hopper = text("extern \"C\" __global__ void k() { asm volatile(\"setmaxnreg.dec.sync.aligned.u32 40;\"); }");
     // CUDA 13 does not mark such code in the file.
-    assert!(run(&hopper, "sm_90a", CompilerChoice::Auto, &tools).unwrap().code_object.target.starts_with("sm_90"));
+    assert!(run(&hopper, "sm_90a", CompilerChoice::Auto, &tools).unwrap().code_object.target().starts_with("sm_90"));
     assert!(matches!(run(&hopper, "sm_90", CompilerChoice::Auto, &tools), Err(CompileError::Failed { .. })));
     assert!(matches!(run(&hopper, "sm_99", CompilerChoice::Auto, &tools), Err(CompileError::UnknownArchitecture { .. })));
 }
@@ -172,7 +172,7 @@ fn features_of_the_target_are_in_the_code() {
     let Some(tools) = tools(CompilerChoice::Clang) else { return };
     let source = text("extern \"C\" __global__ void k(int *p) { *p = 1; }");
     for name in ["gfx942:sramecc+:xnack-", "gfx90a:xnack+", "gfx11-generic"] {
-        assert_eq!(run(&source, name, CompilerChoice::Auto, &tools).unwrap().code_object.target, name);
+        assert_eq!(run(&source, name, CompilerChoice::Auto, &tools).unwrap().code_object.target(), name);
     }
 }
 
@@ -270,7 +270,7 @@ fn hiprtc_compiles_what_it_knows_and_refuses_what_would_abort_it() {
         for (kernel, args) in expected(file) {
             assert_eq!(compiled.code_object.find(kernel).unwrap().explicit_args().count(), *args);
         }
-        assert!(compiled.code_object.target.starts_with("gfx90a"));
+        assert!(compiled.code_object.target().starts_with("gfx90a"));
     }
     let version = tools.hiprtc[0].version(&AskEachTime).unwrap();
     if version.starts_with("hipRTC 5.2") {

@@ -5,13 +5,13 @@ mod common;
 
 use common::{example, jit, temporary_jit, virtual_devices};
 use warpwave_gpu::fake::Fake;
-use warpwave_gpu::{Device, Error, Gpus, Launch, Stream};
+use warpwave_gpu::{Device, Devices, Error, Launch, Stream};
 use warpwave_jit::cache::Outcome;
 use warpwave_jit::{CompilerChoice, Jit, JitError, KernelSource, Target};
 
 fn on_every_gpu(test: impl Fn(&Jit, &Device, &Stream)) {
     let jit = jit();
-    let mut devices = Gpus::discover().devices();
+    let mut devices = Devices::hardware().physical();
     devices.extend(virtual_devices().into_iter().map(Ok));
     for device in devices {
         let device = device.unwrap();
@@ -201,7 +201,7 @@ fn source_becomes_a_module_on_either_vendor_and_then_a_cache_hit() {
     for fake in [Fake::amd(), Fake::amd().card("gfx1100", "Radeon RX 7900 XTX"), Fake::nvidia(), Fake::amd().version(50_221_153)] {
         let fakes = fake.install();
         let device = fakes.driver().unwrap().device(0).unwrap();
-        let target = Target::of(&device).unwrap();
+        let target = Target::of(&device);
         let Some((jit, _folder)) = temporary_jit(&target) else { continue };
         fakes.kernel("vector_add", &[8, 8, 8, 4], |call| {
             let n = call.value::<i32>(3) as usize;
@@ -213,7 +213,7 @@ fn source_becomes_a_module_on_either_vendor_and_then_a_cache_hit() {
         let built = jit.build(&source, &target, CompilerChoice::Auto).unwrap();
         assert_eq!(built.outcome, Outcome::Made);
         let module = jit.load(&device, &source).unwrap();
-        assert_eq!(module.code().unwrap().target.split(':').next(), device.info().arch.split(':').next());
+        assert_eq!(module.code().unwrap().arch.base(), device.info().arch.base());
         let kernel = module.kernel("vector_add").unwrap();
         let stream = device.stream().unwrap();
         let x = stream.upload(&[1.0f32; 10]).unwrap();
@@ -281,7 +281,7 @@ fn a_source_that_needs_a_variant_gets_it_on_that_device_alone() {
 fn compile_errors_reach_the_caller_with_file_and_line() {
     let fakes = Fake::amd().install();
     let device = fakes.driver().unwrap().device(0).unwrap();
-    let Some((jit, _folder)) = temporary_jit(&Target::of(&device).unwrap()) else { return };
+    let Some((jit, _folder)) = temporary_jit(&Target::of(&device)) else { return };
     let source = KernelSource::from_text("mine.cu", "\n\nextern \"C\" __global__ void k(int* p) { *p = undefined_name; }\n").unwrap();
     let error = jit.load(&device, &source).err().unwrap();
     assert!(matches!(error, JitError::Compile(_)));

@@ -5,14 +5,16 @@ mod common;
 
 use common::{example, jit, temporary_jit};
 use warpwave_gpu::fake::{Fake, Fakes};
-use warpwave_gpu::{Gpus, Launch, Preference, Selection, Vendor, init};
+use warpwave_gpu::{DeviceSpec, Devices, Launch, Selection, Vendor};
 use warpwave_jit::{CompilerChoice, KernelSource};
 
 #[test]
 fn test_backend_selection() {
-    match init(Preference::Auto).unwrap() {
+    match Devices::hardware().select(&DeviceSpec::Auto).unwrap() {
         Selection::Gpu(device) => assert!(matches!(device.info().vendor, Vendor::Nvidia | Vendor::Amd)),
-        Selection::Cpu { why } => assert_eq!(why.len(), Gpus::discover().backends().len(), "each backend says why not it: {why:?}"),
+        Selection::Cpu { reasons } => {
+            assert_eq!(reasons.len(), Devices::hardware().backends().len(), "one reason per backend: {reasons:?}")
+        }
     }
 }
 
@@ -47,8 +49,8 @@ fn test_kernel_compilation_rocm() {
 fn test_cross_backend_consistency() {
     const N: usize = 1024;
     let expected: Vec<i32> = (0..N as i32).map(|i| 2 * i).collect();
-    let run = |gpus: &Gpus, devices: &mut usize| {
-        for device in gpus.devices() {
+    let run = |gpus: &Devices, devices: &mut usize| {
+        for device in gpus.physical() {
             let device = device.unwrap();
             let Ok(module) = jit().load(&device, &example("index_times_two.cu")) else {
                 return eprintln!("no compiler for {}", device.info().arch);
@@ -63,13 +65,13 @@ fn test_cross_backend_consistency() {
         }
     };
     let mut devices = 0;
-    run(&Gpus::discover(), &mut devices);
+    run(&Devices::hardware(), &mut devices);
     // Both vendors' code objects through one process, executed by the fake.
     let fakes = Fakes::install([Fake::nvidia(), Fake::amd()]);
     fakes.kernel("index_times_two", &[8, 4], |call| {
         // SAFETY: the buffer has that many elements.
         unsafe { call.memory::<i32>(0, call.value::<i32>(1) as usize) }.iter_mut().zip(0..).for_each(|(x, i)| *x = 2 * i);
     });
-    run(&fakes.gpus(), &mut devices);
+    run(&fakes.devices(), &mut devices);
     eprintln!("consistent on {devices} devices");
 }

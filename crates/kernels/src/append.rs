@@ -152,7 +152,7 @@ impl Kernels {
             (keys.start(), values.start(), key_cache.start(), value_cache.start(), pointer(places), pointer(table), Arg::value(&numbers));
         // SAFETY: the kernel was made for these types and this layout; places that the caches do not have are left out, the others were
         // checked against their memory, and it writes the caches alone.
-        unsafe { kernels[0].launch(stream, over_rows(sequences * tokens, items).early(), args) }.map_err(refused(OP))
+        unsafe { kernels[0].launch(stream, over_rows(sequences * tokens, items).pdl(), args) }.map_err(refused(OP))
     }
 }
 

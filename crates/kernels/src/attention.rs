@@ -1,7 +1,7 @@
 //! Attention of many queries: `softmax(q · kᵀ) · v`, its scores never in memory.
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, DeviceInfo, Launch, Stream, Vendor};
+use warpwave_gpu::{Arch, Arg, DeviceInfo, Launch, MatrixUnits, Stream, Vendor};
 
 use crate::attention_options::{AttentionOptions, KeyValues};
 use crate::dtype::DType;
@@ -143,10 +143,7 @@ fn hopper(dtype: DType, dim: u32, paged: bool) -> Choice {
 
 /// Whether `tile.cuh` has matrix units there.
 fn has_matrix_units(info: &DeviceInfo) -> bool {
-    match info.vendor {
-        Vendor::Nvidia => info.arch.strip_prefix("sm_").and_then(|arch| arch.parse::<u32>().ok()).is_some_and(|arch| arch >= 80),
-        Vendor::Amd => ["gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"].contains(&info.arch.split(':').next().unwrap_or_default()),
-    }
+    matches!(info.matrix_units, MatrixUnits::TensorCores | MatrixUnits::Mfma)
 }
 
 fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: bool) -> Choice {
@@ -156,7 +153,7 @@ fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: boo
         // Two blocks at a time, so that one computes while the other reads; 1 KiB of each is the driver's.
         let fits = info.vendor == Vendor::Nvidia && 2 * (much.shared as usize + 1024) <= info.shared_per_unit;
         if fits { much } else { plain(dtype, dim, false) }
-    } else if info.arch == "sm_90" && aligned {
+    } else if info.arch == Arch::compute_capability(9, 0) && aligned {
         hopper(dtype, dim, paged)
     } else {
         tiles(dtype, dim, info.vendor, info.wave_size)

@@ -3,7 +3,7 @@
 use std::f32::consts::LOG2_E;
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, Launch, Stream, Vendor};
+use warpwave_gpu::{Arg, Launch, MatrixUnits, Stream, Vendor};
 
 use crate::attention_options::{AttentionOptions, KeyValues};
 use crate::dtype::DType;
@@ -277,13 +277,13 @@ impl Kernels {
         );
         // SAFETY: the kernel was made for this type, size and layout; lengths and blocks that are not there are not followed, the others'
         // places were checked against their memory, and it writes the result or the memory for parts alone.
-        unsafe { kernels[0].launch(stream, launch.shared(shared).early(), args) }.map_err(refused(OP))?;
+        unsafe { kernels[0].launch(stream, launch.shared(shared).pdl(), args) }.map_err(refused(OP))?;
         if splits == 1 {
             return Ok(());
         }
         // A thread in y for each part, or for up to four: with more they would wait for room beside the parts' blocks.
         let down = splits.next_power_of_two().min(16);
-        let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared((4 * down * dim) as u32).early();
+        let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared((4 * down * dim) as u32).pdl();
         // SAFETY: as above; every part was written by the launch before, whose end the kernel waits for.
         unsafe { kernels[1].launch(stream, launch, (out.start(), &partial, &logs, Arg::value(&numbers))) }.map_err(refused(OP))
     }
@@ -293,10 +293,7 @@ impl Kernels {
         let (info, dim, dtype) = (self.device().info(), q.layout().shape()[3], q.dtype());
         let each = width(&[dtype]);
         let vectors = packed(&kv.keys, each) && packed(&kv.values, each);
-        let matrix_units = match info.vendor {
-            Vendor::Nvidia => info.base_arch().strip_prefix("sm_").and_then(|n| n.parse().ok()).is_some_and(|n: u32| n >= 80),
-            Vendor::Amd => ["gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"].contains(&info.base_arch()),
-        };
+        let matrix_units = matches!(info.matrix_units, MatrixUnits::TensorCores | MatrixUnits::Mfma);
         let whole_tiles = kv.table.is_none() || kv.keys.layout().shape()[1].is_multiple_of(TILE);
         let fits = dtype != DType::F32 && vectors && whole_tiles && dim.is_multiple_of(TILE);
         // A little more is taken by what the waves tell each other.

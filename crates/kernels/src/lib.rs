@@ -25,12 +25,12 @@
 //! - Casts of floats to whole numbers cut off the fraction and saturate, and NaN becomes 0; between whole numbers they wrap.
 //!
 //! ```no_run
-//! use warpwave_gpu::{Gpus, Preference, Selection};
+//! use warpwave_gpu::{Devices, DeviceSpec, Selection};
 //! use warpwave_jit::Jit;
 //! use warpwave_kernels::{Kernels, Layout, Unary, View, ViewMut};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let Selection::Gpu(device) = Gpus::discover().select(&Preference::Auto)? else { return Ok(()) };
+//! let Selection::Gpu(device) = Devices::hardware().select(&DeviceSpec::Auto)? else { return Ok(()) };
 //! let (kernels, stream) = (Kernels::new(&device, &Jit::default()), device.stream()?);
 //! let numbers = stream.upload(&[1.0f32, 2.0, 3.0, 4.0])?;
 //! let mut result = stream.alloc::<f32>(4)?;

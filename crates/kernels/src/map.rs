@@ -73,8 +73,8 @@ impl Kernels {
     pub(crate) fn launch(&self, stream: &Stream, call: &Call<'_>, out: View<'_>, operands: &[Operand]) -> Result<()> {
         let Plan { way, launch } = plan(out.layout().shape(), operands, call.recipe.number("UNROLL"), self.tuning().get(Knob::Block));
         let info = self.device().info();
-        let few = info.starts_early() && launch.grid[0] <= FEW_BLOCKS * info.compute_units;
-        let (launch, recipe) = if few { (launch.early(), call.recipe.with("EARLY", 1)) } else { (launch, call.recipe) };
+        let few = info.dependent_launch && launch.grid[0] <= FEW_BLOCKS * info.compute_units;
+        let (launch, recipe) = if few { (launch.pdl(), call.recipe.with("EARLY", 1)) } else { (launch, call.recipe) };
         let kernels = self.load(&recipe)?;
         let mut pointers = [Arg::from(0u64); 4];
         let views = std::iter::once(&out).chain(call.inputs.iter().map(|(_, view)| view));

@@ -1,7 +1,7 @@
 //! Matrix products: by the vendor's library where there is one, else by kernels of our own.
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, Launch, Stream, Vendor};
+use warpwave_gpu::{Arg, DeviceInfo, Launch, MatrixUnits, Stream, Vendor};
 
 use crate::blas::{Blas, Epilogue, Matrix, Places, Refusal, Shape, WORKSPACE};
 use crate::dtype::DType;
@@ -318,7 +318,7 @@ impl Kernels {
         let info = self.device().info();
         let nvidia = info.vendor == Vendor::Nvidia;
         // f32 stays whole in AMD's matrix units, and in NVIDIA's does not.
-        let units = if nvidia { work.tf32 && has_mma(info.base_arch()) } else { has_mfma(info.base_arch()) };
+        let units = if nvidia { work.tf32 && has_mma(info) } else { info.matrix_units == MatrixUnits::Mfma };
         // Tiles are stored by rows.
         let work = if work.product.c[1] != 1 && work.product.c[0] == 1 { work.turned() } else { *work };
         let mut product = work.product;
@@ -369,7 +369,7 @@ impl Kernels {
                 // Short rows are no work for many threads.
                 let threads = product.k.div_ceil(each * u64::from(recipe.number("UNROLL"))).next_power_of_two().clamp(64, 256) as u32;
                 let blocks = product.m.div_ceil(recipe.number("ROWS").into());
-                let launch = Launch::new([grid(blocks), product.batches.min(0xffff) as u32, 1], [threads, 1, 1]).early();
+                let launch = Launch::new([grid(blocks), product.batches.min(0xffff) as u32, 1], [threads, 1, 1]).pdl();
                 // SAFETY: as in `multiply_here`; everything lies as the kernel needs it.
                 unsafe { kernels[0].launch(stream, launch, (out, a, b, bias, Arg::value(&product))) }.map_err(refused(OP))
             }
@@ -382,7 +382,7 @@ impl Kernels {
                 product.parts = product.k.div_ceil(product.part.into()) as u32;
                 let sums = if product.parts > 1 { u64::from(product.parts) * product.batches * product.n * product.m } else { 0 };
                 let mut sums = stream.alloc::<f32>(sums as usize).map_err(refused(OP))?;
-                let launch = Launch::new([grid(across), product.parts, product.batches.min(0xffff) as u32], [COLUMN_THREADS, 1, 1]).early();
+                let launch = Launch::new([grid(across), product.parts, product.batches.min(0xffff) as u32], [COLUMN_THREADS, 1, 1]).pdl();
                 let to = if product.parts > 1 { Arg::from(&mut sums) } else { Arg::from(out) };
                 // SAFETY: as in `multiply_here`; there is a sum for each part of each element, where there are several.
                 unsafe { kernels[1].launch(stream, launch, (to, a, b, bias, Arg::value(&product))) }.map_err(refused(OP))?;
@@ -401,7 +401,7 @@ impl Kernels {
         let kernels = self.load(&vectors_recipe(work.a.dtype(), work.out.dtype(), vectors))?;
         let Launch { grid: [blocks, ..], .. } = Launch::for_elements(product.m as usize, 256);
         let launch = Launch::new([blocks, product.n.min(0xffff) as u32, product.batches.min(0xffff) as u32], [256, 1, 1]);
-        let launch = Launch { early, ..launch };
+        let launch = Launch { pdl: early, ..launch };
         // SAFETY: as in `multiply_here`; the kernel waits for the one before.
         unsafe { kernels[2].launch(stream, launch, (Arg::from(work.out.start()), sums, work.bias_start(), Arg::value(&product))) }
             .map_err(refused(OP))
@@ -681,22 +681,8 @@ fn vectors_recipe(dtype: DType, out: DType, vectors: u32) -> Recipe {
 }
 
 /// Whether an NVIDIA GPU has the matrix units that `tile.cuh` knows.
-pub(crate) fn has_mma(arch: &str) -> bool {
-    of_sm(arch).is_some_and(|number| number >= 80)
-}
-
-/// Whether an NVIDIA GPU copies whole rows to shared memory by itself.
-pub(crate) fn has_bulk_copies(arch: &str) -> bool {
-    of_sm(arch).is_some_and(|number| number >= 90)
-}
-
-fn of_sm(arch: &str) -> Option<u32> {
-    arch.strip_prefix("sm_").and_then(|number| number.parse().ok())
-}
-
-/// Whether an AMD GPU has the matrix units that `tile.cuh` knows.
-fn has_mfma(arch: &str) -> bool {
-    ["gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"].contains(&arch)
+pub(crate) fn has_mma(info: &DeviceInfo) -> bool {
+    info.matrix_units == MatrixUnits::TensorCores
 }
 
 /// Every program of these operations.

@@ -326,7 +326,7 @@ impl Kernels {
         let packs = n.div_ceil(width) + usize::from(!fits);
         let held = held(dtype, norm.is_none(), packs);
         // Only where the weights, read for each row, would be most of what is read.
-        let clustered = *op == "layer_norm" && residual.is_none() && dtype == DType::F32 && has_clusters(self.device().info().base_arch());
+        let clustered = *op == "layer_norm" && residual.is_none() && dtype == DType::F32 && self.device().info().clusters;
         let way = match in_a_row {
             true => way(&Rows {
                 rows,
@@ -347,7 +347,7 @@ impl Kernels {
             Some(_) if way.clusters => clusters(op, dtype, kind),
             _ => recipe(op, dtype, norm.map(|_| (kind, to)), way.items, held, residual.is_some()),
         })?;
-        let mut launch = way.launch.early();
+        let mut launch = way.launch.pdl();
         if way.clusters {
             // As many as run at once; without an answer of the driver's one block of a unit is likely.
             let [threads, ..] = launch.block;
@@ -366,11 +366,6 @@ impl Kernels {
         };
         launched.map_err(refused(op))
     }
-}
-
-/// Whether blocks of an NVIDIA GPU see each other's shared memory.
-fn has_clusters(arch: &str) -> bool {
-    arch.strip_prefix("sm_").and_then(|number| number.parse().ok()).is_some_and(|number: u32| number >= 90)
 }
 
 fn pointer(view: Option<View<'_>>) -> Arg<'_> {

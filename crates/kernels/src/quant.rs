@@ -1,14 +1,14 @@
 //! Quantised weights: making and undoing them, and products with vectors.
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, DeviceInfo, Launch, Stream, Vendor};
+use warpwave_gpu::{Arg, AsyncCopy, DeviceInfo, Launch, Stream, Vendor};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::headers;
 use crate::kernels::{Kernels, apart, refused, wrong_shape, wrong_type};
 use crate::layout::Layout;
-use crate::matmul::{has_bulk_copies, has_mma};
+use crate::matmul::has_mma;
 use crate::quant_view::{Quant, QuantView, QuantViewMut};
 use crate::source::{File, Recipe};
 use crate::view::{View, ViewMut};
@@ -537,9 +537,9 @@ impl Kernels {
         let beside = !matches!(weights.quant, Quant::Int4(_)) || weights.scales.is_some_and(beside);
         let shared = info.shared_per_block_max;
         let rounded =
-            (x.rounded && has_bulk_copies(info.base_arch())).then(|| rounded_plan(shared, weights.quant, vectors, units)).flatten();
+            (x.rounded && info.async_copy == AsyncCopy::Bulk).then(|| rounded_plan(shared, weights.quant, vectors, units)).flatten();
         if let Some(plan) = rounded.or_else(|| digits_plan(shared, weights.quant, x.blocks.is_none(), vectors, units))
-            && has_mma(info.base_arch())
+            && has_mma(info)
             && aligned(16)
             && beside
             // Places in a tile have 32 bits.
@@ -559,7 +559,7 @@ impl Kernels {
             let [rows, units, vectors] = [rows, units, vectors].map(|n| n as u32);
             let (wide, settled) = (wide.into(), weights.settled.into());
             let shape = DigitsProduct { weights_row, x_row, x_step, out_row, out_step, rows, units, vectors, wide, settled, unused: 0 };
-            let launch = Launch::new([blocks, times, 1], [plan.threads + copying, 1, 1]).shared(plan.shared as u32).early();
+            let launch = Launch::new([blocks, times, 1], [plan.threads + copying, 1, 1]).shared(plan.shared as u32).pdl();
             let [to, from] = [&out, &x.data].map(|view| Arg::from(view.start()));
             let (groups, shape) = (Arg::value(&groups), Arg::value(&shape));
             let args: &[Arg<'_>] = if plan.rounded { &[to, codes, from, shape] } else { &[to, codes, scales, groups, from, shape] };

@@ -270,7 +270,7 @@ impl Kernels {
         );
         // SAFETY: the kernel was made for these types and this layout; all places it reaches are the views', which were checked against
         // their memory, and it writes the result's alone.
-        unsafe { kernels[0].launch(stream, launch.shared(shared as u32).early(), args) }.map_err(refused(OP))
+        unsafe { kernels[0].launch(stream, launch.shared(shared as u32).pdl(), args) }.map_err(refused(OP))
     }
 }
 

@@ -164,7 +164,7 @@ impl Kernels {
         );
         // SAFETY: the kernel was made for these types and this layout; slots that the pools do not have are left out, all other places are
         // the views', which were checked against their memory, and it writes the result's and the pools' alone.
-        unsafe { kernels[0].launch(stream, launch.shared(shared as u32).early(), args) }.map_err(refused(OP))
+        unsafe { kernels[0].launch(stream, launch.shared(shared as u32).pdl(), args) }.map_err(refused(OP))
     }
 }
 

@@ -230,7 +230,7 @@ impl Kernels {
         let kernels = self.load(&greedy_recipe(logits.dtype(), packed(logits, width(&[logits.dtype()]))))?;
         // Of each part the largest, in 64 bits, and a sum.
         let mut room = stream.alloc::<u64>(2 * rows * parts).map_err(refused(op))?;
-        let launch = |blocks: u32| Launch::new([blocks, 1, 1], [GREEDY_THREADS, 1, 1]).early();
+        let launch = |blocks: u32| Launch::new([blocks, 1, 1], [GREEDY_THREADS, 1, 1]).pdl();
         // SAFETY: the kernels were made for this type; they read the logits' places, write the results' alone, and there is room for each
         // part of each row.
         unsafe { kernels[0].launch(stream, launch(blocks as u32), (logits.start(), &mut room, numbers)) }.map_err(refused(op))?;

@@ -103,7 +103,7 @@ impl Kernels {
             dims[0] = Dim { size: beside.size / width, strides: beside.strides.map(|stride| stride * width) };
         }
         // Copies of whole packs go on by themselves.
-        let queues = side && packed && from.size() * width == PACK && has_mma(self.device().info().base_arch());
+        let queues = side && packed && from.size() * width == PACK && has_mma(self.device().info());
         let [each_along, each_below] = packs(from, to);
         let each_below = if queues { QUEUED } else { each_below };
         let (walk, packs) = (Walk::over(&dims), along.size.div_ceil(if side { each_below } else { each_along * width }));

@@ -43,8 +43,8 @@ macro_rules! export {
 
 warpwave_vgpu::hip_functions!(export);
 
-/// Tells those who search for AMD's runtime that this only stands in for it.
+/// Marks this library as the virtual GPU, so that a search for AMD's runtime skips it.
 #[allow(non_upper_case_globals)]
 // SAFETY: nobody else has this name.
 #[unsafe(no_mangle)]
-pub static warpwave_stands_in: u8 = 1;
+pub static warpwave_virtual_gpu: u8 = 1;

@@ -45,7 +45,8 @@ fn the_library_drives_devices_like_the_vendors() {
     assert_eq!(driver.missing_symbols(), NOT_VIRTUAL);
     assert_eq!(driver.library(), library().canonicalize().unwrap());
     let device = driver.device(0).unwrap();
-    assert_eq!(device.info().arch, "gfx90a:sramecc+:xnack-");
+    assert_eq!(device.info().arch.to_string(), "gfx90a:sramecc+:xnack-");
+    assert!(device.info().is_virtual);
     let stream = device.stream().unwrap();
     let data: Vec<u32> = (0..1000).collect();
     assert_eq!(stream.download(&stream.upload(&data).unwrap()).unwrap(), data);

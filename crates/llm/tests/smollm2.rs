@@ -58,7 +58,7 @@ fn probabilities_are_those_of_the_weights() {
     let Some(file) = common::model() else { return };
     let checkpoint = Checkpoint::open(&file).unwrap();
     for device in common::devices() {
-        let is_virtual = device.name().starts_with("vgpu");
+        let is_virtual = device.is_virtual();
         for (precision, bound) in [(Precision::Exact, if is_virtual { 0.05 } else { 0.02 }), (Precision::Fast, 0.15)] {
             // The virtual GPU takes its time: one short prompt, exactly.
             if is_virtual && precision == Precision::Fast {

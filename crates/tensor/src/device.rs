@@ -57,7 +57,7 @@ impl Device {
 
     /// Whether it is a GPU that the CPU emulates.
     pub fn is_virtual(&self) -> bool {
-        self.name().starts_with("vgpu:")
+        matches!(self, Device::Gpu(gpu) if gpu.stream.device().info().is_virtual)
     }
 
     /// Gives memory back that is kept for later, once all work is done.

@@ -5,16 +5,10 @@
 //
 // Run it: `cargo run --example 02-memory`
 
-use warpwave::gpu::{Error, HostBuffer, Preference, Selection, init};
+use warpwave::gpu::{Error, HostBuffer};
 
 fn main() -> Result<(), Error> {
-    let device = match init(Preference::Auto)? {
-        Selection::Gpu(device) => device,
-        Selection::Cpu { why } => {
-            println!("No GPU, so nothing was run: {}", why.join("; "));
-            return Ok(());
-        }
-    };
+    let device = warpwave::device("auto")?;
     let stream = device.stream()?;
 
     // There and back. The element type can be any plain-data type; it stays with the buffer.

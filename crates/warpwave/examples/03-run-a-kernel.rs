@@ -7,7 +7,7 @@
 
 use std::error::Error;
 
-use warpwave::gpu::{Launch, Preference, Selection, init};
+use warpwave::gpu::Launch;
 use warpwave::jit::{Jit, KernelSource};
 
 /// y = factor * x + y. `extern "C"` keeps the name as it is; C++ names and templates work too, by their symbols.
@@ -22,13 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The name stands in compiler messages, as a file name would.
     let source = KernelSource::from_text("saxpy.cu", SAXPY)?;
 
-    let device = match init(Preference::Auto)? {
-        Selection::Gpu(device) => device,
-        Selection::Cpu { why } => {
-            println!("No GPU, so nothing was run: {}", why.join("; "));
-            return Ok(());
-        }
-    };
+    let device = warpwave::device("auto")?;
 
     let jit = Jit::default();
     let kernel = jit.load(&device, &source)?.kernel("saxpy")?;

@@ -8,19 +8,13 @@
 use std::error::Error;
 use std::sync::mpsc;
 
-use warpwave::gpu::{HostBuffer, Preference, Selection, init};
+use warpwave::gpu::HostBuffer;
 
 const CHUNKS: usize = 4;
 const CHUNK: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let device = match init(Preference::Auto)? {
-        Selection::Gpu(device) => device,
-        Selection::Cpu { why } => {
-            println!("No GPU, so nothing was run: {}", why.join("; "));
-            return Ok(());
-        }
-    };
+    let device = warpwave::device("auto")?;
 
     // The producer writes chunks on the device; the consumer brings each to the host while the next is being written.
     let producer = device.stream()?;

@@ -7,7 +7,7 @@
 
 use std::error::Error;
 
-use warpwave::gpu::{Buffer, Graph, Kernel, Launch, Preference, Selection, Stream, init};
+use warpwave::gpu::{Buffer, Graph, Kernel, Launch, Stream};
 use warpwave::jit::embed;
 
 const N: usize = 4096;
@@ -29,13 +29,7 @@ fn record(
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let device = match init(Preference::Auto)? {
-        Selection::Gpu(device) => device,
-        Selection::Cpu { why } => {
-            println!("No GPU, so nothing was run: {}", why.join("; "));
-            return Ok(());
-        }
-    };
+    let device = warpwave::device("auto")?;
     let stream = device.stream()?;
     let add = embed!("../../../examples/kernels/vector_add.wwb")?.load(&device)?.kernel("vector_add")?;
 

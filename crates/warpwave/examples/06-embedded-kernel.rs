@@ -7,23 +7,17 @@
 
 use std::error::Error;
 
-use warpwave::gpu::{Launch, Preference, Selection, init};
+use warpwave::gpu::Launch;
 use warpwave::jit::embed;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The path is relative to this file, as for `include_bytes!`. The checksum and every part are read here.
+    // The path is relative to this file, as for `include_bytes!`. The checksum is verified here.
     let bundle = embed!("../../../examples/kernels/vector_add.wwb")?;
     let targets: Vec<String> = bundle.parts.iter().map(|part| part.target.to_string()).collect();
     println!("{} was compiled for {}", bundle.source, targets.join(", "));
     assert!(targets.contains(&"gfx90a".to_owned()) && targets.contains(&"sm_90".to_owned()));
 
-    let device = match init(Preference::Auto)? {
-        Selection::Gpu(device) => device,
-        Selection::Cpu { why } => {
-            println!("No GPU, so nothing was run: {}", why.join("; "));
-            return Ok(());
-        }
-    };
+    let device = warpwave::device("auto")?;
 
     // AMD code runs on its own architecture only; NVIDIA machine code on later minor versions too, and PTX on all later GPUs.
     let part = bundle.choose(&device)?;

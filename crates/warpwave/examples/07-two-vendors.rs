@@ -1,15 +1,14 @@
-// Teaches: an NVIDIA and an AMD GPU in one process, and data on its way from one to the other.
+// Teaches: an NVIDIA and an AMD GPU in one process, and copies between them.
 //
 // Both drivers are open at the same time; which one a call goes to follows from the device of its stream. Between GPUs of one
 // driver `copy_to_peer` copies directly; between vendors it goes through the host.
 //
 // Run it: `cargo run --example 07-two-vendors`
 
-use warpwave::gpu::{Device, Error, Gpus};
+use warpwave::gpu::{Device, Error};
 
 fn main() -> Result<(), Error> {
-    let gpus = Gpus::discover();
-    match (gpus.device("cuda:0"), gpus.device("rocm:0")) {
+    match (warpwave::device("cuda:0"), warpwave::device("rocm:0")) {
         (Ok(nvidia), Ok(amd)) => there_and_back(&nvidia, &amd),
         (nvidia, amd) => {
             println!("This needs a GPU of each vendor, so nothing was copied.");

@@ -7,19 +7,14 @@
 
 use std::error::Error;
 
-use warpwave::gpu::{Preference, Selection};
-use warpwave::jit::{CompilerChoice, Jit};
+use warpwave::jit::{CompilerChoice, Jit, Target};
 use warpwave::kernels::{Activation, Kernels, Layout, Matmul, View, ViewMut};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let gpus = warpwave::discover();
-    let device = match gpus.select(&Preference::Auto)? {
-        Selection::Gpu(device) => device,
-        Selection::Cpu { .. } => gpus.device(warpwave::DEFAULT_VIRTUAL)?,
-    };
+    let device = warpwave::device("auto")?;
     let jit = Jit::default();
-    if let Err(why) = jit.toolchains().choose(&device.info().arch.parse()?, CompilerChoice::Auto) {
-        println!("No compiler for {}, so nothing was run: {why}", device.info().arch);
+    if let Err(error) = jit.toolchains().choose(&Target::of(&device), CompilerChoice::Auto) {
+        println!("Skipped: {error}");
         return Ok(());
     }
     let (kernels, stream) = (Kernels::new(&device, &jit), device.stream()?);

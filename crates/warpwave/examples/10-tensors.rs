@@ -7,8 +7,6 @@
 
 use std::error::Error;
 
-use warpwave::gpu::{Preference, Selection};
-use warpwave::jit::Jit;
 use warpwave::kernels::Binary;
 use warpwave::tensor::{Device, Tensor};
 
@@ -19,10 +17,7 @@ fn weights(q: &Tensor, k: &Tensor) -> warpwave::tensor::Result<Tensor> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut devices = vec![Device::Cpu];
-    if let Selection::Gpu(gpu) = warpwave::gpu::init(Preference::Auto)? {
-        devices.push(Device::gpu(&gpu, &Jit::default())?);
-    }
+    let devices = [Device::Cpu, warpwave::tensor_device("auto")?];
     let queries: Vec<f32> = (0..12).map(|i| (i as f32 * 0.7).sin()).collect();
     let keys: Vec<f32> = (0..20).map(|i| (i as f32 * 0.3).cos()).collect();
 

@@ -8,10 +8,7 @@ use std::error::Error;
 use std::io::Write;
 use std::ops::ControlFlow;
 
-use warpwave::gpu::{Preference, Selection};
-use warpwave::jit::Jit;
 use warpwave::llm::{Chat, ChatTemplate, Checkpoint, LoadOptions, Model, Request, Runner, RunnerOptions, Sampler, Sequence};
-use warpwave::tensor::Device;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let Some(path) = std::env::args().nth(1) else {
@@ -19,10 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     };
     let question = std::env::args().nth(2).unwrap_or_else(|| "What is the capital of France?".to_owned());
-    let device = match warpwave::gpu::init(Preference::Auto)? {
-        Selection::Gpu(gpu) => Device::gpu(&gpu, &Jit::default())?,
-        Selection::Cpu { .. } => Device::Cpu,
-    };
+    // The CPU where there is no GPU; WARPWAVE_DEVICE names another.
+    let device = warpwave::tensor_device("auto")?;
 
     // Opening reads the head of the file; loading brings the weights to the device, and says how far it is.
     let checkpoint = Checkpoint::open(&path)?;

@@ -1,7 +1,28 @@
 //! Write GPU kernels once, in CUDA C++; compile and run them on NVIDIA and AMD GPUs.
 //!
-//! This crate is the facade over the Warpwave libraries. [`discover`] finds the devices of this machine, [`gpu`] drives them, [`jit`] compiles
-//! CUDA C++ for them.
+//! This crate is the facade over the Warpwave libraries. [`device`] opens a device by name, [`devices`] lists what this machine has, [`gpu`]
+//! drives the devices, [`jit`] compiles CUDA C++ for them.
+//!
+//! It promises one interface for all devices: what compiles for one runs on NVIDIA, on AMD and on the virtual GPU, chosen at run time, and
+//! nothing is linked that a machine might lack. It leaves to the caller what kernels do with their memory: launching one is `unsafe`.
+//!
+//! ```
+//! use warpwave::gpu::Launch;
+//! use warpwave::jit::embed;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = warpwave::device("auto")?;
+//! // Compiled ahead for several GPUs of both vendors; `jit::Jit` compiles CUDA C++ at run time.
+//! let module = embed!("../../../examples/kernels/vector_add.wwb")?.load(&device)?;
+//! let stream = device.stream()?;
+//! let (a, b) = (stream.upload(&[1.0f32, 2.0])?, stream.upload(&[10.0f32, 20.0])?);
+//! let mut sum = stream.alloc::<f32>(2)?;
+//! // SAFETY: the arguments have the types of the kernel's parameters, and it stays within 2 elements.
+//! unsafe { module.kernel("vector_add")?.launch(&stream, Launch::for_elements(2, 64), (&a, &b, &mut sum, 2i32))? };
+//! assert_eq!(stream.download(&sum)?, [11.0, 22.0]);
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! | feature | module | contents |
 //! |---|---|---|
@@ -30,9 +51,11 @@ pub use warpwave_vgpu as vgpu;
 pub use warpwave_weights as weights;
 
 mod devices;
-pub use devices::discover;
+#[cfg(feature = "tensor")]
+pub use devices::tensor_device;
 #[cfg(feature = "vgpu")]
-pub use devices::{DEFAULT_VIRTUAL, virtual_driver};
+pub use devices::{DEFAULT_VIRTUAL, VIRTUAL_LABEL, virtual_driver};
+pub use devices::{device, devices};
 
 /// The README's Rust code, compiled and run as a test of the documentation.
 #[cfg(all(doctest, feature = "llm"))]

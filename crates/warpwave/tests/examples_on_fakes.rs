@@ -6,31 +6,23 @@
 use std::cell::RefCell;
 
 use warpwave::gpu::fake::{Fake, Fakes, Invocation};
-use warpwave::gpu::{Gpus, Vendor};
+use warpwave::gpu::{Devices, Vendor};
 use warpwave::jit::{CompilerChoice, Target, Toolchains};
 
 thread_local! {
-    static GPUS: RefCell<Gpus> = RefCell::default();
+    static DEVICES: RefCell<Devices> = RefCell::default();
 }
 
-/// What the examples know as `warpwave`.
+/// The `warpwave` of the examples: the facade's entry points over the fakes.
 mod facade {
-    pub use ::warpwave::jit;
+    pub use ::warpwave::{gpu, jit};
 
-    pub mod gpu {
-        pub use ::warpwave::gpu::*;
+    pub fn devices() -> gpu::Devices {
+        crate::DEVICES.with_borrow(Clone::clone)
+    }
 
-        pub struct Gpus;
-
-        impl Gpus {
-            pub fn discover() -> ::warpwave::gpu::Gpus {
-                crate::GPUS.with_borrow(Clone::clone)
-            }
-        }
-
-        pub fn init(preference: Preference) -> Result<Selection> {
-            Gpus::discover().select(&preference)
-        }
+    pub fn device(name: &str) -> gpu::Result<gpu::Device> {
+        devices().open(&name.parse()?)
     }
 }
 
@@ -62,9 +54,9 @@ fn on(fakes: impl IntoIterator<Item = Fake>, example: fn()) {
     let fakes = Fakes::install(fakes);
     fakes.kernel("vector_add", &[8, 8, 8, 4], add);
     fakes.kernel("saxpy", &[4, 8, 8, 4], saxpy);
-    GPUS.set(fakes.gpus());
+    DEVICES.set(fakes.devices());
     example();
-    GPUS.take();
+    DEVICES.take();
     assert_eq!(fakes.live_objects(), 0, "the example left objects of the driver behind");
 }
 

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use warpwave_allreduce::gpu::DeviceContext;
-use warpwave_gpu::{Driver, Gpus, Vendor};
+use warpwave_gpu::{Devices, Driver, Vendor};
 use warpwave_jit::{CompilerChoice, Jit, Toolchains};
 
 /// A virtual AMD GPU, unless no compiler makes code for it, and every GPU of the machine.
@@ -19,7 +19,7 @@ pub fn contexts() -> Vec<DeviceContext> {
         };
         devices.push(DRIVER.get_or_init(start).device(0).unwrap());
     }
-    devices.extend(Gpus::discover().devices().into_iter().map(Result::unwrap));
+    devices.extend(Devices::hardware().physical().into_iter().map(Result::unwrap));
     devices.into_iter().map(|device| DeviceContext::new(device, Jit::default())).collect()
 }
 

@@ -43,7 +43,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         context.device(&options.device)?;
     }
     let targets: Vec<Target> = match &device {
-        Some(device) => vec![Target::of(device)?],
+        Some(device) => vec![Target::of(device)],
         None => ["gfx90a", "sm_90"].iter().filter_map(|name| name.parse().ok()).collect(),
     };
     let folder = tempfolder()?;

@@ -94,7 +94,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
 
 /// Removes the targets on a virtual device, which has no driver to compare with.
 fn without_virtual_targets(device: &Device, mut rows: Vec<Row>) -> Vec<Row> {
-    if device.name().starts_with("vgpu:") {
+    if device.info().is_virtual {
         rows.iter_mut().for_each(|row| row.target = None);
     }
     rows

@@ -53,7 +53,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
-    if !options.device.starts_with("vgpu:") {
+    if !context.device(&options.device)?.info().is_virtual {
         return Err(failed(format!("`{}` is not a virtual device; try {}", options.device, warpwave::DEFAULT_VIRTUAL)));
     }
     if options.inside {

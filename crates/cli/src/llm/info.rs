@@ -58,7 +58,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let totals = totals(&checkpoint, args.kind)?;
     let mut estimates =
         vec![("cpu".to_owned(), "host memory".to_owned(), MemoryEstimate::new(&checkpoint, &[Device::Cpu], &model_args, tokens)?)];
-    for gpu in (context.gpus)().devices().into_iter().flatten() {
+    for gpu in (context.gpus)().physical().into_iter().flatten() {
         let (name, model) = (gpu.name().to_owned(), gpu.info().model.clone());
         estimates.push((name, model, MemoryEstimate::new(&checkpoint, &[Device::gpu(&gpu, &context.jit)?], &model_args, tokens)?));
     }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use warpwave_gpu::{Preference, Selection};
+use warpwave_gpu::{DeviceSpec, Selection};
 use warpwave_kernels::{DType, Quant};
 use warpwave_llm::{
     Checkpoint, Ended, Generated, LoadOptions, Model, Piece, Precision, Request, Runner, RunnerOptions, Sequence, Tokenizer,
@@ -195,13 +195,13 @@ fn devices(context: &mut Context<'_>, names: &str) -> Result<Vec<Device>, Failur
 
 /// Resolves a `--device` name; includes the CPU.
 pub(super) fn device(context: &mut Context<'_>, name: &str) -> Result<Device, Failure> {
-    let gpu = match Preference::from(name) {
-        Preference::Cpu => return Ok(Device::Cpu),
-        Preference::Auto => match (context.gpus)().select(&Preference::Auto)? {
+    let gpu = match name.parse().map_err(|error: warpwave_gpu::Error| usage(error.to_string()))? {
+        DeviceSpec::Cpu => return Ok(Device::Cpu),
+        DeviceSpec::Auto => match (context.gpus)().select(&DeviceSpec::Auto)? {
             Selection::Gpu(gpu) => gpu,
             Selection::Cpu { .. } => return Ok(Device::Cpu),
         },
-        Preference::Device(name) => context.device(&name)?,
+        DeviceSpec::Named(name) => context.device(&name)?,
     };
     Ok(Device::gpu(&gpu, &context.jit)?)
 }

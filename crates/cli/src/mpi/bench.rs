@@ -68,7 +68,7 @@ fn bus_bandwidth(bytes: u64, microseconds: f64, ranks: u32) -> f64 {
 
 /// The job of a measurement.
 pub fn job(measure: &Measure) -> Result<Job, Failure> {
-    if let Some(name) = measure.device.split(',').find(|name| name.starts_with("vgpu")) {
+    if let Some(name) = measure.device.split(',').find(|name| name.split(':').next() == Some(warpwave::VIRTUAL_LABEL)) {
         return Err(usage(format!(
             "--device {name}: the library sees the GPUs of drivers alone; name a libamdhip64.so with WARPWAVE_HIP_LIB and use rocm:0"
         )));

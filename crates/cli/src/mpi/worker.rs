@@ -46,7 +46,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     let name = &options.device[world.rank % options.device.len()];
     // The driver is loaded before the first call: that is when the library looks for one.
     let device = if name == "cpu" { None } else { Some(context.device(name)?) };
-    if let Some(device) = device.as_ref().filter(|device| device.name().starts_with("vgpu:")) {
+    if let Some(device) = device.as_ref().filter(|device| device.driver().is_in_process()) {
         return Err(failed(format!("{}: a virtual GPU of this program is unknown to the library", device.name())));
     }
     let memory = if device.is_some() { Memory::Device } else { Memory::Host };

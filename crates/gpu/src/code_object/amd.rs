@@ -73,14 +73,15 @@ pub(super) fn parse(bytes: &[u8], header: &Elf, sections: &Sections<'_>) -> Resu
         .map_err(|e| damaged(format!("AMDGPU metadata is no MessagePack: {e}")))?;
     let target = match get(&metadata, "amdhsa.target").and_then(text) {
         Some(name) => name.rsplit("--").next().unwrap_or(name).to_owned(),
-        None => target_from_flags(header.e_flags.get(LE).0).ok_or_else(|| damaged("names no architecture"))?,
+        None => target_from_flags(header.e_flags.get(LE).0).ok_or_else(|| damaged("the architecture is missing"))?,
     };
+    let arch = target.parse().map_err(|error| damaged(format!("{error}")))?;
     let kernels = match get(&metadata, "amdhsa.kernels") {
         Some(ValueRef::Array(list)) => list.iter().map(kernel).collect::<Result<_, _>>()?,
         Some(_) => return Err(damaged("amdhsa.kernels is no list")),
         None => Vec::new(),
     };
-    Ok(CodeObject { target, kind: CodeKind::Hsaco, kernels })
+    Ok(CodeObject { arch, kind: CodeKind::Hsaco, kernels })
 }
 
 /// The note's bytes, by program headers as a loader finds it, or by sections in an object that was not linked.

@@ -7,6 +7,8 @@
 use object::elf;
 use object::read::elf::{SectionHeader, Sym, SymbolTable};
 
+use crate::arch::{Arch, ComputeCapability, Variant};
+
 use super::{ArgInfo, ArgKind, CodeKind, CodeObject, CodeObjectError, Elf, KernelInfo, LE, Sections, damaged};
 
 /// The mark of an entry point in a symbol's `st_other`.
@@ -21,7 +23,7 @@ const REGISTERS: u8 = 0x2f;
 const SYSTEM_SHARED: u32 = 1024;
 
 pub(super) fn parse_cubin(bytes: &[u8], header: &Elf, sections: &Sections<'_>) -> Result<CodeObject, CodeObjectError> {
-    let (sm, suffix) = architecture(header.e_flags.get(LE).0, header.e_ident.abi_version);
+    let (sm, variant) = architecture(header.e_flags.get(LE).0, header.e_ident.abi_version);
     let bad = |e: object::read::Error| damaged(format!("ELF symbols: {e}"));
     let symbols = sections.symbols(LE, bytes, elf::SHT_SYMTAB).map_err(bad)?;
     let mut kernels = Vec::new();
@@ -62,7 +64,8 @@ pub(super) fn parse_cubin(bytes: &[u8], header: &Elf, sections: &Sections<'_>) -
         }
     }
     let kernels = kernels.into_iter().map(|(_, kernel)| kernel).collect();
-    Ok(CodeObject { target: format!("sm_{sm}{suffix}"), kind: CodeKind::Cubin, kernels })
+    let arch = Arch::Nvidia(ComputeCapability { major: sm / 10, minor: sm % 10, variant });
+    Ok(CodeObject { arch, kind: CodeKind::Cubin, kernels })
 }
 
 fn kernel(name: &str) -> KernelInfo {
@@ -86,10 +89,10 @@ fn by_name<'a>(kernels: &'a mut [(usize, KernelInfo)], name: &str) -> Option<&'a
     kernels.iter_mut().map(|(_, kernel)| kernel).find(|kernel| kernel.name == name)
 }
 
-/// The number of `sm_NN` and its suffix. Files of ABI version 8 (sm_100 on) keep them in other bits than older ones.
-fn architecture(flags: u32, abi_version: u8) -> (u32, &'static str) {
+/// The number of `sm_NN` and its variant. Files of ABI version 8 (sm_100 on) keep them in other bits than older ones.
+fn architecture(flags: u32, abi_version: u8) -> (u32, Variant) {
     let (sm, specific) = if abi_version >= 8 { ((flags >> 8) & 0xff, flags & 0x8 != 0) } else { (flags & 0xff, flags & 0x800 != 0) };
-    (sm, if specific { "a" } else { "" })
+    (sm, if specific { Variant::Architecture } else { Variant::Base })
 }
 
 struct Record {
@@ -151,9 +154,8 @@ pub(super) fn parse_ptx(bytes: &[u8]) -> Option<CodeObject> {
         }
     }
     // PTX names the architecture whose instructions it needs, and runs on later ones: `compute_90` to a compiler.
-    let target = target.filter(|_| versioned)?;
-    let target = target.strip_prefix("sm_").map_or_else(|| target.to_owned(), |number| format!("compute_{number}"));
-    Some(CodeObject { target, kind: CodeKind::Ptx, kernels })
+    let arch = target.filter(|_| versioned)?.parse().ok()?;
+    Some(CodeObject { arch, kind: CodeKind::Ptx, kernels })
 }
 
 #[cfg(test)]
@@ -171,8 +173,9 @@ mod tests {
             (0x600_640a, 8, "sm_100a"),
             (0x600_7802, 8, "sm_120"),
         ] {
-            let (sm, suffix) = architecture(flags, abi);
-            assert_eq!(format!("sm_{sm}{suffix}"), name);
+            let (sm, variant) = architecture(flags, abi);
+            let arch = Arch::Nvidia(ComputeCapability { major: sm / 10, minor: sm % 10, variant });
+            assert_eq!(arch.to_string(), name);
         }
     }
 
@@ -180,7 +183,7 @@ mod tests {
     fn ptx_names_its_target_and_entries() {
         let text = b"// comment .entry no\n.version 8.7\n.target sm_90a\n.address_size 64\n.visible .entry _Z3addPf(\n.param .u64 p\n)\n.func x(\n.entry k()\n{}\0junk";
         let code = CodeObject::parse(text).unwrap();
-        assert_eq!((code.target.as_str(), code.kind), ("compute_90a", CodeKind::Ptx));
+        assert_eq!((code.target().as_str(), code.kind), ("compute_90a", CodeKind::Ptx));
         assert_eq!(code.kernels.iter().map(|k| k.name.as_str()).collect::<Vec<_>>(), ["_Z3addPf", "k"]);
     }
 

@@ -308,11 +308,8 @@ fn attribute(m: &Machine, attribute: Attribute) -> i32 {
             }
         }
         Attribute::WaveSize => {
-            if m.fake.arch.starts_with("gfx9") {
-                64
-            } else {
-                32
-            }
+            let arch: Result<crate::Arch, _> = m.fake.arch.parse();
+            arch.map_or(32, |arch| arch.wave_size() as i32)
         }
         Attribute::ComputeUnits => 104,
         Attribute::SharedPerBlock => {

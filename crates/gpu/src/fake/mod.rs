@@ -13,9 +13,9 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::devices::Devices;
 use crate::driver::Driver;
 use crate::error::Result;
-use crate::select::Gpus;
 use crate::table::Vendor;
 
 pub use machine::Invocation;
@@ -159,14 +159,14 @@ impl Fakes {
         unsafe { Driver::in_process(label, vendor, lookup, None) }
     }
 
-    /// All backends, as [`Gpus::discover`] would give them.
-    pub fn gpus(&self) -> Gpus {
-        let mut gpus = Gpus::default();
+    /// The registry of the installed fakes, as [`Devices::hardware`] gives that of the machine.
+    pub fn devices(&self) -> Devices {
+        let mut devices = Devices::default();
         for vendor in &self.vendors {
             let label = if *vendor == Vendor::Nvidia { "cuda" } else { "rocm" };
-            gpus.add(label, self.driver_of(*vendor));
+            devices.register(label, self.driver_of(*vendor));
         }
-        gpus
+        devices
     }
 
     /// Lets the `nth` call (from 1, counted from now) of a symbol fail with `code`.

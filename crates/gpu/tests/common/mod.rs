@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use warpwave_gpu::fake::{Fake, Fakes, image};
-use warpwave_gpu::{Device, Driver, Gpus, Kernel, Module, Vendor};
+use warpwave_gpu::{Device, Devices, Driver, Kernel, Module, Vendor};
 
 /// `scale(float* data, float factor, unsigned n)`: multiplies in place.
 /// `add_index(unsigned* data, unsigned n)`: adds each element's index.
@@ -90,7 +90,7 @@ impl Place {
         let code = match (&self.fakes, self.device.info().vendor) {
             (Some(_), _) => image(&["scale", "add_index"]),
             (None, Vendor::Nvidia) => PTX.as_bytes().to_vec(),
-            (None, Vendor::Amd) => hip_code(self.device.info().base_arch())?,
+            (None, Vendor::Amd) => hip_code(&self.device.info().arch.base().to_string())?,
         };
         Some(Module::load(&self.device, &code).unwrap())
     }
@@ -198,7 +198,7 @@ pub fn on_every_device(test: impl Fn(&Place)) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut devices = vec![virtual_driver().device(0)];
-    devices.extend(Gpus::discover().devices());
+    devices.extend(Devices::hardware().physical());
     for device in devices {
         let device = device.unwrap();
         eprintln!("on {} ({})", device.name(), device.info().model);

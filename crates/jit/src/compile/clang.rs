@@ -175,8 +175,8 @@ fn failure(job: &Job<'_>, tool: &ClangTool, log: String) -> CompileError {
     let compiler = tool.path.display().to_string();
     let target = job.target.to_string();
     let unknown = ["unsupported HIP gpu architecture", "invalid target ID", "unknown target CPU", "not a valid value"];
-    if unknown.iter().any(|text| log.contains(text)) && log.contains(job.target.base()) {
-        let help = match KNOWN_SINCE.iter().find(|(name, _)| *name == job.target.base()) {
+    if unknown.iter().any(|text| log.contains(text)) && log.contains(&job.target.base_name()) {
+        let help = match KNOWN_SINCE.iter().find(|(name, _)| *name == job.target.base_name()) {
             Some((_, since)) => {
                 format!("clang knows it since version {since} (`apt install clang-{since} lld-{since}`, or set WARPWAVE_CLANG)")
             }

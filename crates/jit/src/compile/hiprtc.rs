@@ -125,7 +125,7 @@ fn included_as(source: &KernelSource, path: &Path) -> String {
 fn guard(job: &Job<'_>, compiler: &str, version: (i32, i32)) -> Result<(), CompileError> {
     let refuse =
         |help: String| Err(CompileError::UnknownArchitecture { compiler: compiler.to_owned(), target: job.target.to_string(), help });
-    match KNOWN_SINCE.iter().find(|(name, _)| *name == job.target.base()) {
+    match KNOWN_SINCE.iter().find(|(name, _)| *name == job.target.base_name()) {
         Some((_, since)) if version >= *since => Ok(()),
         Some((_, (major, minor))) => refuse(format!(
             "HIP knows it since version {major}.{minor}; clang may be newer (`apt install clang-19 lld-19 rocm-device-libs`)"

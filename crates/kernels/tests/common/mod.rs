@@ -6,13 +6,13 @@ pub mod values;
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
-use warpwave_gpu::{Device, Driver, Gpus, Vendor};
+use warpwave_gpu::{Device, Devices, Driver, Vendor};
 use warpwave_jit::{CompilerChoice, Toolchains};
 
 /// Virtual AMD GPUs of both architectures, unless no compiler makes code for them, and every GPU of the machine.
 pub fn devices() -> Vec<Device> {
     let mut devices = virtual_devices(&["gfx90a", "gfx942"]);
-    devices.extend(Gpus::discover().devices().into_iter().map(Result::unwrap));
+    devices.extend(Devices::hardware().physical().into_iter().map(Result::unwrap));
     devices
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use warpwave_gpu::{Driver, Gpus, Vendor};
+use warpwave_gpu::{Devices, Driver, Vendor};
 use warpwave_jit::{CompilerChoice, Jit, Toolchains};
 use warpwave_tensor::Device;
 
@@ -43,7 +43,7 @@ pub fn groups() -> Vec<Vec<Device>> {
 }
 
 fn gpus() -> Vec<Device> {
-    Gpus::discover().devices().into_iter().map(|device| Device::gpu(&device.unwrap(), &Jit::default()).unwrap()).collect()
+    Devices::hardware().physical().into_iter().map(|device| Device::gpu(&device.unwrap(), &Jit::default()).unwrap()).collect()
 }
 
 fn virtual_gpu(arch: &str) -> Option<Device> {

@@ -191,7 +191,10 @@ macro_rules! define {
 
         /// The address of a function by HIP's name, as a table of driver calls asks for it.
         pub fn lookup(symbol: &str) -> Option<*const std::ffi::c_void> {
+            /// A symbol that no HIP runtime has: it tells the virtual GPU from hardware.
+            static VIRTUAL_GPU: u8 = 1;
             Some(match symbol {
+                "warpwave_virtual_gpu" => (&raw const VIRTUAL_GPU).cast(),
                 $( stringify!($symbol) => functions::$symbol as *const std::ffi::c_void, )*
                 $( stringify!($other) => functions::$other as *const std::ffi::c_void, )*
                 _ => return None,

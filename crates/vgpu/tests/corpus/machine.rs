@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use warpwave_gpu::{Device, Driver, Gpus, Vendor};
+use warpwave_gpu::{Device, Devices, Driver, Vendor};
 use warpwave_jit::{CompilerChoice, Jit, KernelSource, Target};
 use warpwave_vgpu::hip::{self, Config};
 
@@ -50,7 +50,7 @@ pub fn devices() -> HashMap<&'static str, Device> {
     let names = Config::from_env().unwrap_or_else(|error| panic!("{error}")).names();
     // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
     let driver = unsafe { Driver::in_process("vgpu", Vendor::Amd, hip::lookup, Some(names)) }.unwrap();
-    let mut gpus = Gpus::default();
-    gpus.add("vgpu", Ok(driver));
-    ARCHS.iter().map(|arch| (*arch, gpus.device(&format!("vgpu:{arch}")).unwrap())).collect()
+    let mut gpus = Devices::default();
+    gpus.register("vgpu", Ok(driver));
+    ARCHS.iter().map(|arch| (*arch, gpus.get(&format!("vgpu:{arch}")).unwrap())).collect()
 }

@@ -42,7 +42,7 @@ struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     fn new(case: &Case, module: &'a Module, stream: &'a Stream, seed: u64) -> Result<Prepared<'a>, Failure> {
         let info = stream.device().info();
-        let gpu = Gpu { arch: info.base_arch().to_owned(), wave: info.wave_size as usize };
+        let gpu = Gpu { arch: info.arch.base().to_string(), wave: info.wave_size as usize };
         let run = (case.make)(&mut Rng::new(seed, &[&case.kernel, &gpu.arch]), &gpu);
         let kernel = module.kernel(&case.kernel).map_err(|error| error.to_string())?;
         Ok(Prepared { run, kernel, module, stream })

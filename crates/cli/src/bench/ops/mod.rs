@@ -103,7 +103,7 @@ impl Row {
 
 pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     let device = context.device(&options.device)?;
-    let small = device.name().starts_with("vgpu:");
+    let small = device.info().is_virtual;
     let cases = chosen(Sizes { small }, options.filter.as_deref())?;
     if options.list {
         for case in &cases {
@@ -182,7 +182,7 @@ fn named(name: &str, failure: Failure) -> Failure {
 
 /// GB/s of a device's own copies.
 pub(super) fn ceiling(device: &warpwave_gpu::Device, jit: &warpwave_jit::Jit) -> Result<f64, Failure> {
-    let small = device.name().starts_with("vgpu:");
+    let small = device.info().is_virtual;
     let bench = Bench::new(device, jit)?;
     copies(&bench, &mut Timer::new(&bench, small)?, Sizes { small })
 }
@@ -190,7 +190,7 @@ pub(super) fn ceiling(device: &warpwave_gpu::Device, jit: &warpwave_jit::Jit) ->
 /// TFLOP/s of the vendor's library with large matrices of `bf16`; none on a virtual device, or where there is no library.
 pub(super) fn library_product(device: &warpwave_gpu::Device, jit: &warpwave_jit::Jit) -> Result<Option<f64>, Failure> {
     let bench = Bench::new(device, jit)?;
-    if device.name().starts_with("vgpu:") || bench.kernels.matmul_library().is_err() {
+    if device.info().is_virtual || bench.kernels.matmul_library().is_err() {
         return Ok(None);
     }
     let case = matrix::weights();
