@@ -164,7 +164,7 @@ pub enum Error {
         reason: String,
     },
     /// Arguments that do not fit the kernel's parameters.
-    #[error("arguments of `{kernel}` do not fit: {reason}")]
+    #[error("kernel `{kernel}`: {reason}")]
     ArgumentMismatch {
         /// The kernel.
         kernel: String,

@@ -367,10 +367,10 @@ fn arguments_are_checked_against_the_kernel() {
     let launch = Launch::for_elements(1, 1);
     // SAFETY: refused before it runs.
     let error = unsafe { kernel.launch(&stream, launch, (&buffer, 1.0f32)) }.unwrap_err();
-    assert_eq!(error.to_string(), "arguments of `scale` do not fit: it has 3 parameters, 2 arguments were given");
+    assert_eq!(error.to_string(), "kernel `scale`: expected 3 arguments, got 2");
     // SAFETY: refused before it runs.
     let error = unsafe { kernel.launch(&stream, launch, (&buffer, 1.0f64, 1u32)) }.unwrap_err();
-    assert_eq!(error.to_string(), "arguments of `scale` do not fit: parameter 1 has 4 bytes, the argument has 8");
+    assert_eq!(error.to_string(), "kernel `scale`: argument 1: expected 4 bytes, got 8");
     let dynamic: Vec<Arg> = vec![(&buffer).into(), 1.0f32.into(), 1u32.into()];
     // SAFETY: the types are the kernel's, and it stays within 1 element.
     unsafe { kernel.launch(&stream, launch, dynamic.as_slice()) }.unwrap();
