@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use warpwave_kernels::{Binary, DType};
-use warpwave_tensor::{Attend, Device, KvCache, Linear, Matrix, Precision, Rope, RopeAt, Step, Tensor, ask_for};
+use warpwave_tensor::{AttentionParams, Batch, Device, KvCache, Linear, Matrix, Precision, Rope, RopePositions, Tensor, check_host_memory};
 use warpwave_weights::{Kind, TensorInfo};
 
 use crate::checkpoint::{Checkpoint, Moments, Plan, Weight, cache_type};
@@ -93,9 +93,9 @@ struct Layer {
 struct Flow<'a> {
     shard: &'a Shard,
     cache: &'a mut KvCache,
-    step: &'a Step,
-    rope: RopeAt<'a>,
-    windowed: Option<RopeAt<'a>>,
+    step: &'a Batch,
+    rope: RopePositions<'a>,
+    windowed: Option<RopePositions<'a>>,
     x: Tensor,
     /// What the next products are computed from.
     h: Tensor,
@@ -164,7 +164,7 @@ impl<'a> Loader<'a> {
         let size = self.infos.get(name).and_then(|info| info.kind.bytes(&info.shape).ok()).unwrap_or(0);
         self.read(name);
         let rest = self.places.iter().map(|place| place.rest).sum();
-        ask_for(size).map_err(|error| Error::from(error).at(|| format!("the weight {name}"), rest))?;
+        check_host_memory(size).map_err(|error| Error::from(error).at(|| format!("the weight {name}"), rest))?;
         Ok(self.checkpoint.get_as(name, self.options.matrices)?)
     }
 }
@@ -178,7 +178,7 @@ impl Place {
     /// The device's part of matrices: one matrix if they are of one type, for one product is quicker than several.
     fn linear(&self, weights: &[(Weight<'_>, String)], biases: &[(Vec<f32>, String)], dtype: DType) -> Result<Linear> {
         let name = weights.iter().map(|(_, name)| &**name).collect::<Vec<_>>().join(" and ");
-        let ask = |bytes: usize| self.at(&name, ask_for(bytes));
+        let ask = |bytes: usize| self.at(&name, check_host_memory(bytes));
         let cut = |(weight, name): &'_ (Weight<'_>, String)| self.share.cut(name, weight.shape[0]);
         let parts = weights.iter().map(|weight| cut(weight).of(&weight.0, ask)).collect::<Result<Vec<_>>>()?;
         let same = parts.windows(2).all(|pair| pair[0].kind == pair[1].kind);
@@ -203,11 +203,11 @@ impl Place {
 
     fn matrix(&self, name: &str, kind: Kind, bytes: &[u8], rows: usize, columns: usize) -> Result<Matrix> {
         if self.device.is_cpu() {
-            self.at(name, ask_for(bytes.len()))?;
+            self.at(name, check_host_memory(bytes.len()))?;
         }
         let matrix = match kind {
             Kind::Plain(dtype) => Tensor::from_bytes(bytes, dtype, &[rows, columns], &self.device).and_then(Matrix::plain),
-            Kind::Quant(quant) => Matrix::quantised(quant, bytes, rows, columns, &self.device),
+            Kind::Quant(quant) => Matrix::quantized(quant, bytes, rows, columns, &self.device),
         };
         self.at(name, matrix)
     }
@@ -338,14 +338,14 @@ impl Model {
     }
 
     /// The logits, `f32` of (wanted, vocabulary), on the first device. Each device has its cache and the step's numbers.
-    pub(crate) fn forward(&self, caches: &mut [KvCache], steps: &[Step], wanted: Wanted) -> Result<Tensor> {
+    pub(crate) fn forward(&self, caches: &mut [KvCache], steps: &[Batch], wanted: Wanted) -> Result<Tensor> {
         let (config, epsilon) = (&self.config, self.config.norm_eps);
         assert!(caches.len() == self.shards.len() && steps.len() == self.shards.len(), "one cache and one step for each device");
-        let mut x = self.embedding.embedding(&steps[0].ids()?, FLOW)?;
+        let mut x = self.embedding.embedding(&steps[0].token_ids()?, FLOW)?;
         if config.embedding_scale != 1.0 {
             x.scale_in_place(config.embedding_scale)?;
         }
-        let positions = steps.iter().map(Step::positions).collect::<warpwave_tensor::Result<Vec<_>>>()?;
+        let positions = steps.iter().map(Batch::positions).collect::<warpwave_tensor::Result<Vec<_>>>()?;
         let mut flows = Vec::new();
         for (((shard, cache), step), positions) in self.shards.iter().zip(caches).zip(steps).zip(&positions) {
             let (rope, windowed) = (shard.rope.at(positions)?, shard.rope_windowed.as_ref().map(|rope| rope.at(positions)).transpose()?);
@@ -377,7 +377,7 @@ impl Model {
         for Flow { shard, step, h, .. } in flows {
             let Some(output) = &shard.output else { continue };
             let all = wanted == Wanted::All || step.tokens() == step.sequences();
-            let h = if all { h } else { h.rows(&step.last()?)? };
+            let h = if all { h } else { h.embedding(&step.last_tokens()?)? };
             parts.push(self.product(output, &h, DType::F32)?.to_device(self.device())?);
         }
         let mut logits = Tensor::cat(&parts, 1)?;
@@ -410,10 +410,10 @@ impl Model {
             queries = queries.rms_norm(query_norm, self.config.norm_eps)?;
             keys = keys.rms_norm(key_norm, self.config.norm_eps)?;
         }
-        let queries = cache.append_turned(number, rope, queries, keys, &qkv.narrow(1, heads + kv_heads, kv_heads)?, step)?;
+        let queries = cache.rope_append(number, rope, queries, keys, &qkv.narrow(1, heads + kv_heads, kv_heads)?, step)?;
         drop(qkv);
         let window = self.config.window.filter(|_| layer.windowed);
-        let how = Attend { scale: self.config.score_scale, window, cap: self.config.score_cap, to: self.dtype };
+        let how = AttentionParams { scale: self.config.score_scale, window, soft_cap: self.config.score_cap, dtype: self.dtype };
         Ok(cache.attend(number, &queries, step, &how)?)
     }
 

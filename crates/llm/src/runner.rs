@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use warpwave_gpu::{GraphExec, HostBuffer};
 use warpwave_kernels::DType;
-use warpwave_tensor::{BLOCK, Device, Gpu, KvCache, Step, StepNumbers, Tensor};
+use warpwave_tensor::{BLOCK_SIZE, Batch, BatchInput, Device, Gpu, KvCache, Tensor};
 
 use crate::error::{Error, Result};
 use crate::model::{Model, Wanted};
@@ -91,7 +91,7 @@ impl Sequence {
     fn cut(&mut self, len: usize) {
         self.len = self.len.min(len);
         if let Some(home) = &self.home {
-            home.lock().extend(self.blocks.drain(self.len.div_ceil(BLOCK)..));
+            home.lock().extend(self.blocks.drain(self.len.div_ceil(BLOCK_SIZE)..));
         }
     }
 }
@@ -121,10 +121,10 @@ impl Runner {
     /// A runner with an empty cache.
     pub fn new(model: Model, options: RunnerOptions) -> Result<Runner> {
         let mut chunk = options.chunk.unwrap_or_else(|| RunnerOptions::chunk_on(model.device())).max(1);
-        let most = i32::MAX as usize / BLOCK;
-        let blocks = options.room.div_ceil(BLOCK);
+        let most = i32::MAX as usize / BLOCK_SIZE;
+        let blocks = options.room.div_ceil(BLOCK_SIZE);
         if blocks > most {
-            return Err(Error::Room { wanted: options.room, there: most * BLOCK });
+            return Err(Error::Room { wanted: options.room, there: most * BLOCK_SIZE });
         }
         let dtype = options.cache.unwrap_or_else(|| model.cache_type());
         let mut caches = Vec::new();
@@ -134,11 +134,11 @@ impl Runner {
             match model.cache_on(number, dtype, blocks) {
                 Ok(cache) => caches.push(cache),
                 Err(error) => {
-                    let all = (model.kv_bytes(number, dtype) * blocks * BLOCK) as u64;
+                    let all = (model.kv_bytes(number, dtype) * blocks * BLOCK_SIZE) as u64;
                     // The model goes first, then what it leaves in the pool.
                     drop((model, caches));
                     devices.iter().for_each(|device| _ = device.trim());
-                    let mut error = error.at(|| format!("keys and values of {} tokens", blocks * BLOCK), 0);
+                    let mut error = error.at(|| format!("keys and values of {} tokens", blocks * BLOCK_SIZE), 0);
                     if let Error::OutOfMemory { needed, free, missing, .. } = &mut error {
                         // Of all layers, not of the one that was too many.
                         (*needed, *free, *missing) = (all, before, all.saturating_sub(before.unwrap_or(0)));
@@ -152,7 +152,7 @@ impl Runner {
             // The pool keeps as much as was asked for at once, and a little more: it is asked for all that a long step's layers take, so that
             // it does not give memory back at each of them to take other. Where there is not as much, steps are shorter.
             loop {
-                let step = model.step_bytes(number, chunk.min(blocks * BLOCK), dtype);
+                let step = model.step_bytes(number, chunk.min(blocks * BLOCK_SIZE), dtype);
                 let had = gpu.stream.alloc::<u8>(usize::try_from(step).unwrap_or(usize::MAX)).is_ok();
                 if had || options.chunk.is_some() || chunk <= RunnerOptions::SMALLEST_CHUNK {
                     break;
@@ -182,12 +182,12 @@ impl Runner {
 
     /// Tokens that there is still room for.
     pub fn room(&self) -> usize {
-        self.free.lock().len() * BLOCK
+        self.free.lock().len() * BLOCK_SIZE
     }
 
     /// Tokens that a sequence can still have.
     pub fn room_for(&self, sequence: &Sequence) -> usize {
-        self.room() + sequence.blocks.len() * BLOCK - sequence.len
+        self.room() + sequence.blocks.len() * BLOCK_SIZE - sequence.len
     }
 
     /// Gives a sequence's blocks back, as dropping it does.
@@ -265,7 +265,7 @@ impl Runner {
         }
         let total = all().count();
         let needed: usize =
-            batch.iter().map(|(sequence, tokens)| (sequence.len + tokens.len()).div_ceil(BLOCK) - sequence.blocks.len()).sum();
+            batch.iter().map(|(sequence, tokens)| (sequence.len + tokens.len()).div_ceil(BLOCK_SIZE) - sequence.blocks.len()).sum();
         if needed > self.free.lock().len() {
             return Err(Error::Room { wanted: total, there: self.room() });
         }
@@ -304,7 +304,7 @@ impl Runner {
         let total: usize = batch.iter().map(|(_, tokens)| tokens.len()).sum();
         for (sequence, tokens) in batch.iter_mut() {
             sequence.len += tokens.len();
-            let missing = sequence.len.div_ceil(BLOCK) - sequence.blocks.len();
+            let missing = sequence.len.div_ceil(BLOCK_SIZE) - sequence.blocks.len();
             let mut free = self.free.lock();
             let rest = free.len() - missing;
             sequence.blocks.extend(free.drain(rest..).rev());
@@ -321,14 +321,14 @@ impl Runner {
             return self.captured_step(&numbers(batch, true));
         }
         let numbers = numbers(batch, false);
-        let steps = self.model.devices().map(|device| Step::new(&numbers, device)).collect::<warpwave_tensor::Result<Vec<_>>>()?;
+        let steps = self.model.devices().map(|device| Batch::new(&numbers, device)).collect::<warpwave_tensor::Result<Vec<_>>>()?;
         self.model.forward(&mut self.caches, &steps, wanted)
     }
 
     /// A step of one token: captured when it is first asked for, then launched.
-    fn captured_step(&mut self, numbers: &StepNumbers) -> Result<Tensor> {
+    fn captured_step(&mut self, numbers: &BatchInput) -> Result<Tensor> {
         let Device::Gpu(gpu) = self.model.device().clone() else { return Err(Error::NoTokens) };
-        if let Some(captured) = self.graphs.get_mut(&numbers.width) {
+        if let Some(captured) = self.graphs.get_mut(&numbers.table_width) {
             numbers.write_pinned(&mut captured.numbers)?;
             captured.graph.launch(&gpu.stream)?;
             // The next launch writes over them.
@@ -345,7 +345,7 @@ impl Runner {
             captured = self.capture(numbers, &pinned, &gpu).map_err(short);
         }
         match captured {
-            Ok((logits, graph)) => _ = self.graphs.insert(numbers.width, Captured { numbers: pinned, logits, graph }),
+            Ok((logits, graph)) => _ = self.graphs.insert(numbers.table_width, Captured { numbers: pinned, logits, graph }),
             Err(Error::OutOfMemory { .. }) => {
                 // A graph keeps all that a step takes: where that is not there, steps go on as they are.
                 self.captures = false;
@@ -358,12 +358,12 @@ impl Runner {
         Ok(logits)
     }
 
-    fn pinned_step(&mut self, numbers: &StepNumbers, pinned: &HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<Tensor> {
-        let step = Step::from_pinned(numbers, pinned, gpu)?;
+    fn pinned_step(&mut self, numbers: &BatchInput, pinned: &HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<Tensor> {
+        let step = Batch::from_pinned(numbers, pinned, gpu)?;
         self.model.forward(&mut self.caches, &[step], Wanted::Last)
     }
 
-    fn capture(&mut self, numbers: &StepNumbers, pinned: &HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<(Tensor, GraphExec)> {
+    fn capture(&mut self, numbers: &BatchInput, pinned: &HostBuffer<u8>, gpu: &Arc<Gpu>) -> Result<(Tensor, GraphExec)> {
         let mut logits = None;
         let graph = gpu.stream.capture_graph(|_| {
             logits = Some(self.pinned_step(numbers, pinned, gpu));
@@ -382,21 +382,21 @@ impl Runner {
 
 /// The last tokens of sequences, which have blocks for them. A `wide` table has a power of two of columns, so that few graphs do for all
 /// lengths.
-fn numbers(batch: &[(&mut Sequence, &[u32])], wide: bool) -> StepNumbers {
+fn numbers(batch: &[(&mut Sequence, &[u32])], wide: bool) -> BatchInput {
     let width = batch.iter().map(|(sequence, _)| sequence.blocks.len()).max().unwrap_or(0);
     let width = if wide { width.next_power_of_two().max(16) } else { width };
-    let mut numbers = StepNumbers { width, starts: vec![0], ..StepNumbers::default() };
+    let mut numbers = BatchInput { table_width: width, query_starts: vec![0], ..BatchInput::default() };
     for (sequence, tokens) in batch {
         for position in sequence.len - tokens.len()..sequence.len {
             numbers.positions.push(position as u32);
-            numbers.slots.push(sequence.blocks[position / BLOCK] * BLOCK as u32 + (position % BLOCK) as u32);
+            numbers.slots.push(sequence.blocks[position / BLOCK_SIZE] * BLOCK_SIZE as u32 + (position % BLOCK_SIZE) as u32);
         }
-        numbers.ids.extend_from_slice(tokens);
-        numbers.starts.push(numbers.ids.len() as u32);
-        numbers.lengths.push(sequence.len as u32);
-        numbers.table.extend_from_slice(&sequence.blocks);
+        numbers.token_ids.extend_from_slice(tokens);
+        numbers.query_starts.push(numbers.token_ids.len() as u32);
+        numbers.kv_lengths.push(sequence.len as u32);
+        numbers.block_table.extend_from_slice(&sequence.blocks);
         // No block: the largest number, which kernels take for -1.
-        numbers.table.resize(numbers.lengths.len() * width, u32::MAX);
+        numbers.block_table.resize(numbers.kv_lengths.len() * width, u32::MAX);
     }
     numbers
 }

@@ -1,12 +1,12 @@
-//! How fast the products of a small language model are on this processor: one token, and a prompt of 512.
+//! Measures the operations of a small language model on this processor: decoding one token, and a prompt of 512.
 //!
 //! `cargo run --release -p warpwave-tensor --example cpu_speed [-- ROUNDS ["Avx512 Int8 1"]]`
 
 use std::time::{Duration, Instant};
 
-use warpwave_kernels::Quant;
+use warpwave_kernels::{Glu, Quant, RopePairs};
 use warpwave_tensor::cpu::{
-    Cache, CacheMut, Gate, Heads, Matrix, Packed, Pairs, Path, Precision, Sequence, add, append, attention, glu, matmul, rms_norm, rope,
+    Cache, CacheMut, Heads, Interleaved, Isa, Matrix, Precision, Sequence, add, append, attention, glu, matmul, rms_norm, rope,
     rope_tables, with_threads,
 };
 
@@ -16,17 +16,17 @@ const FORWARD: usize = 1536;
 const VOCABULARY: usize = 49152;
 const HEADS: Heads = Heads { heads: 9, kv_heads: 3, dim: 64, block: 16, scale: 0.125, window: None, soft_cap: None };
 
-/// A model of the shapes of SmolLM2-135M, with weights that mean nothing.
+/// A model with the shapes of SmolLM2-135M and meaningless weights.
 struct Model {
-    layers: Vec<[Packed; 7]>,
-    output: Packed,
+    layers: Vec<[Interleaved; 7]>,
+    output: Interleaved,
     norm: Vec<f32>,
     keys: Vec<Vec<half::f16>>,
     values: Vec<Vec<half::f16>>,
     table: Vec<u32>,
 }
 
-fn weights(quant: Quant, rows: usize, columns: usize, seed: &mut u32) -> Packed {
+fn weights(quant: Quant, rows: usize, columns: usize, seed: &mut u32) -> Interleaved {
     let mut data = vec![0; rows * quant.row_bytes(columns).unwrap_or(0)];
     for block in data.chunks_exact_mut(quant.block_bytes()) {
         for byte in &mut *block {
@@ -39,7 +39,7 @@ fn weights(quant: Quant, rows: usize, columns: usize, seed: &mut u32) -> Packed 
             block[3] = 0x94;
         }
     }
-    Packed::new(quant, rows, columns, &data)
+    Interleaved::new(quant, rows, columns, &data)
 }
 
 impl Model {
@@ -70,23 +70,23 @@ impl Model {
     }
 
     fn bytes(&self) -> usize {
-        self.layers.iter().flatten().map(Packed::size).sum::<usize>() + self.output.size()
+        self.layers.iter().flatten().map(Interleaved::size).sum::<usize>() + self.output.size()
     }
 
-    /// Runs tokens from a place on; the time of products, of attention and of all.
+    /// Runs tokens from a position on. Returns the time of products, of attention, and in total.
     fn run(&mut self, start: usize, tokens: usize, activations: Precision) -> [Duration; 3] {
         let begin = Instant::now();
         let (mut products, mut attending) = (Duration::ZERO, Duration::ZERO);
-        let mut product = |w: &Packed, x: &[f32], out: &mut Vec<f32>| {
+        let mut product = |w: &Interleaved, x: &[f32], out: &mut Vec<f32>| {
             let begin = Instant::now();
             let m = x.len() / w.columns();
             out.resize(m * w.rows(), 0.0);
-            matmul(Matrix::Packed(w), w.rows(), w.columns(), x, m, out, activations);
+            matmul(Matrix::Interleaved(w), w.rows(), w.columns(), x, m, out, activations);
             products += begin.elapsed();
         };
         let frequencies: Vec<f32> = (0..32).map(|i| 100000f32.powf(-(i as f32) / 32.0)).collect();
-        let places: Vec<u32> = (start..start + tokens).map(|place| place as u32).collect();
-        let (cos, sin) = rope_tables(&frequencies, 1.0, &places);
+        let positions: Vec<u32> = (start..start + tokens).map(|position| position as u32).collect();
+        let (cos, sin) = rope_tables(&frequencies, 1.0, &positions);
         let mut x: Vec<f32> = (0..tokens * HIDDEN).map(|i| ((i * 7919) % 1000) as f32 / 1000.0 - 0.5).collect();
         let (mut normed, mut mixed) = (vec![0.0; x.len()], vec![0.0; x.len()]);
         let (mut q, mut k, mut v, mut more, mut gate, mut up) = (vec![], vec![], vec![], vec![], vec![], vec![]);
@@ -95,8 +95,8 @@ impl Model {
             product(&layer[0], &normed, &mut q);
             product(&layer[1], &normed, &mut k);
             product(&layer[2], &normed, &mut v);
-            rope(Pairs::Neighbours, &mut q, 9 * 64, 9, 64, &cos, &sin);
-            rope(Pairs::Neighbours, &mut k, 3 * 64, 3, 64, &cos, &sin);
+            rope(RopePairs::Neighbours, &mut q, 9 * 64, 9, 64, &cos, &sin);
+            rope(RopePairs::Neighbours, &mut k, 3 * 64, 3, 64, &cos, &sin);
             let begin = Instant::now();
             append(CacheMut::F16(&mut self.keys[i]), 16, &self.table, start, 192, &k);
             append(CacheMut::F16(&mut self.values[i]), 16, &self.table, start, 192, &v);
@@ -108,7 +108,7 @@ impl Model {
             rms_norm(&x, &self.norm, 1e-5, &mut normed);
             product(&layer[4], &normed, &mut gate);
             product(&layer[5], &normed, &mut up);
-            glu(Gate::Silu, &mut gate, &up);
+            glu(Glu::Silu, &mut gate, &up);
             product(&layer[6], &gate, &mut more);
             add(&mut x, &more);
         }
@@ -117,7 +117,7 @@ impl Model {
     }
 }
 
-/// The time that processors have spent on this program, where Linux tells: what others run beside it does not count.
+/// The processor time of this process, where Linux reports it: other processes do not count.
 fn processor_time() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let time = |path: std::path::PathBuf| std::fs::read_to_string(path.join("schedstat")).ok()?.split(' ').next()?.parse().ok();
@@ -136,14 +136,14 @@ fn main() {
     let mut model = Model::new(1024);
     let bytes = model.bytes() as f64;
     let macs = |m: usize| (LAYERS * (2 * HIDDEN * (HIDDEN + 192) + 3 * HIDDEN * FORWARD) * m + VOCABULARY * HIDDEN) as f64;
-    println!("{:.1} MB of weights; times in ms: products, attention, all; median of {rounds} rounds, and the best", bytes / 1e6);
-    for path in Path::available() {
+    println!("{:.1} MB of weights; times in ms: products, attention, total; median of {rounds} rounds, and the best", bytes / 1e6);
+    for isa in Isa::available() {
         for activations in [Precision::Fast, Precision::Exact] {
             for threads in [1, 2] {
-                if !format!("{path:?} {activations:?} {threads}").contains(&only) || (path == Path::Portable && only.is_empty()) {
+                if !format!("{isa:?} {activations:?} {threads}").contains(&only) || (isa == Isa::Portable && only.is_empty()) {
                     continue;
                 }
-                path.force(|| {
+                isa.force(|| {
                     with_threads(threads, || {
                         let begin = processor_time();
                         let prompts = (0..rounds).map(|_| model.run(0, 512, activations)).collect();
@@ -153,7 +153,7 @@ fn main() {
                         let [prompt_cpu, token_cpu] = [(between - begin) / rounds as u32, (end - between) / (32 * rounds) as u32].map(|time| time.as_secs_f64() * 1e3);
                         let ([p, a, all], best) = median(prompts);
                         let rate = macs(512) / p / 1e6;
-                        let what = format!("{path:?} {activations:?} {threads} threads");
+                        let what = format!("{isa:?} {activations:?} {threads} threads");
                         println!("{what}: prompt {p:.0} {a:.0} {all:.0}, best {best:.0}: {:.0} tok/s, {rate:.0} GMAC/s; processors {prompt_cpu:.0}", 512e3 / all);
                         let ([p, a, all], best) = median(tokens);
                         let rate = bytes / p / 1e6;

@@ -1,63 +1,73 @@
-//! What can go wrong with tensors.
+//! Errors of tensor operations.
 
 use warpwave_kernels::DType;
 
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong.
+/// Why an operation failed. Arguments are checked before anything is computed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A device failed.
+    /// A device operation failed.
     #[error(transparent)]
     Gpu(#[from] warpwave_gpu::Error),
-    /// An operation of the kernel library was refused or failed.
+    /// The kernel library rejected or failed an operation.
     #[error(transparent)]
     Kernels(#[from] warpwave_kernels::Error),
-    /// The system gives no memory.
-    #[error("out of memory: {bytes} bytes asked for{}", .free.map(|free| format!(", {free} bytes free")).unwrap_or_default())]
+    /// The system is out of memory.
+    #[error("out of memory: requested {bytes} bytes{}", .free.map(|free| format!(", {free} bytes free")).unwrap_or_default())]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
-        /// Bytes that are free, where the system says.
+        /// Free bytes, where the system reports them.
         free: Option<u64>,
     },
-    /// Shapes do not fit.
+    /// Invalid or mismatched shapes, dimensions or arguments.
     #[error("{op}: {reason}")]
     Shape {
         /// The operation.
         op: &'static str,
-        /// What does not fit what.
+        /// What was expected, and what came.
         reason: String,
     },
-    /// A type that the operation does not take.
-    #[error("{op}: {what} is of {found}; it takes {expected}")]
+    /// An unsupported element type.
+    #[error("{op}: {what} has type {found}; expected {expected}")]
     Type {
         /// The operation.
         op: &'static str,
-        /// Which tensor.
+        /// The argument.
         what: &'static str,
         /// Its type.
         found: DType,
-        /// The types that would do.
+        /// The supported types.
         expected: &'static str,
     },
-    /// Tensors of different devices.
-    #[error("{op}: {what} is on {found}, the others are on {expected}; move it with `to_device`")]
+    /// Tensors on different devices.
+    #[error("{op}: {what} is on {found}, expected {expected}; move it with `to_device`")]
     Device {
         /// The operation.
         op: &'static str,
-        /// Which tensor.
+        /// The argument.
         what: &'static str,
-        /// Where it is.
+        /// Its device.
         found: String,
-        /// Where the others are.
+        /// The device of the other arguments.
         expected: String,
     },
 }
 
-/// Refuses shapes, in words.
+/// A shape error.
 pub(crate) fn shape(op: &'static str, reason: impl Into<String>) -> Error {
     Error::Shape { op, reason: reason.into() }
+}
+
+/// A type error.
+pub(crate) fn wrong_type(op: &'static str, what: &'static str, found: DType, expected: &'static str) -> Error {
+    Error::Type { op, what, found, expected }
+}
+
+/// A device error.
+pub(crate) fn wrong_device(op: &'static str, what: &'static str, found: &str, expected: &str) -> Error {
+    Error::Device { op, what, found: found.to_owned(), expected: expected.to_owned() }
 }

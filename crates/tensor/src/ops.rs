@@ -1,436 +1,406 @@
-//! Operations on tensors of any shape and type: by the kernel library on a GPU, by plain loops on the CPU, with the same meaning.
+//! Elementwise operations, reductions, indexing and matrix products, on every device.
 
-use std::sync::Arc;
+use warpwave_kernels::{Binary, DType, Reduce, Scalar, Unary};
 
-use warpwave_kernels::{Binary, DType, Matmul, Norm, Reduce, Scalar, Unary, ViewMut};
-
-use crate::device::{Device, Gpu};
-use crate::error::{Error, Result, shape};
-use crate::product::Multiply;
+use crate::dim::{self, Dim};
+use crate::error::{Error, Result, shape, wrong_type};
 use crate::tensor::Tensor;
-use crate::values::Values;
 
-fn refused(op: &'static str, dtype: DType) -> Error {
-    Error::Type { op, what: "the tensor", found: dtype, expected: "types that it is defined for" }
+fn unsupported(op: &'static str, dtype: DType) -> Error {
+    wrong_type(op, "the tensor", dtype, "a type that the operation supports")
 }
 
-/// The shape that both can be repeated to.
-fn common(op: &'static str, a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
+/// Fails for types other than `f32`, `f64`, `f16` and `bf16`.
+pub(crate) fn check_float(op: &'static str, what: &'static str, dtype: DType) -> Result<()> {
+    match dtype {
+        DType::F32 | DType::F64 | DType::F16 | DType::Bf16 => Ok(()),
+        found => Err(wrong_type(op, what, found, "f32, f64, f16 or bf16")),
+    }
+}
+
+/// The shape that both shapes broadcast to.
+fn broadcast(op: &'static str, a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
     let rank = a.len().max(b.len());
     let size = |shape: &[usize], d: usize| (d + shape.len()).checked_sub(rank).map_or(1, |d| shape[d]);
     (0..rank)
         .map(|d| match (size(a, d), size(b, d)) {
             (x, y) if x == y || y == 1 => Ok(x),
             (1, y) => Ok(y),
-            _ => Err(shape(op, format!("{a:?} and {b:?} cannot be repeated to one shape"))),
+            _ => Err(shape(op, format!("shapes {a:?} and {b:?} do not broadcast"))),
         })
         .collect()
 }
 
-/// What an operation of floats of both widths is.
-trait Float: Copy + PartialOrd {
-    fn of(value: f64) -> Self;
-    fn unary(self, op: Unary) -> Self;
-    fn binary(self, op: Binary, other: Self) -> Self;
-}
-
-macro_rules! floats {
-    ($ty:ty, $erf:path, $erfc:path) => {
-        impl Float for $ty {
-            fn of(value: f64) -> Self {
-                value as $ty
+macro_rules! unary {
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {
+        impl Tensor { $(
+            $(#[$doc])*
+            pub fn $name(&self) -> Result<Tensor> {
+                self.unary(Unary::$op)
             }
-
-            fn unary(self, op: Unary) -> Self {
-                let x = self;
-                let sigmoid = |x: $ty| 1.0 / (1.0 + (-x).exp());
-                match op {
-                    Unary::Exp => x.exp(),
-                    Unary::Log => x.ln(),
-                    Unary::Sin => x.sin(),
-                    Unary::Cos => x.cos(),
-                    Unary::Tanh => x.tanh(),
-                    Unary::Neg => -x,
-                    Unary::Recip => 1.0 / x,
-                    Unary::Sqr => x * x,
-                    Unary::Sqrt => x.sqrt(),
-                    Unary::Rsqrt => 1.0 / x.sqrt(),
-                    Unary::Gelu => {
-                        // 0.5 · (1 + tanh(y)) is sigmoid(2y), which cancels nothing.
-                        let y = (2.0 * std::f64::consts::FRAC_1_PI).sqrt() as $ty * (x + 0.044715 * x * x * x);
-                        if x == <$ty>::NEG_INFINITY { -0.0 } else { x * sigmoid(2.0 * y) }
-                    }
-                    Unary::GeluErf if x == <$ty>::NEG_INFINITY => -0.0,
-                    // 1 + erf(y) is erfc(-y), which cancels nothing.
-                    Unary::GeluErf => 0.5 * x * $erfc(-x * std::f64::consts::FRAC_1_SQRT_2 as $ty),
-                    Unary::Erf => $erf(x),
-                    Unary::Relu => {
-                        if x < 0.0 {
-                            0.0
-                        } else {
-                            x
-                        }
-                    }
-                    Unary::Silu if x == <$ty>::NEG_INFINITY => -0.0,
-                    Unary::Silu => x * sigmoid(x),
-                    Unary::Sigmoid => sigmoid(x),
-                    Unary::Abs => x.abs(),
-                    Unary::Floor => x.floor(),
-                    Unary::Ceil => x.ceil(),
-                    Unary::Round => x.round(),
-                    Unary::Sign if x.is_nan() || x == 0.0 => 0.0,
-                    Unary::Sign => x.signum(),
-                    Unary::Elu(alpha) => {
-                        if x > 0.0 {
-                            x
-                        } else {
-                            alpha as $ty * x.exp_m1()
-                        }
-                    }
-                    Unary::Powf(exponent) => x.powf(exponent as $ty),
-                    Unary::Clamp(low, high) => {
-                        let (low, high) = (number(low) as $ty, number(high) as $ty);
-                        if x < low {
-                            low
-                        } else if x > high {
-                            high
-                        } else {
-                            x
-                        }
-                    }
-                    _ => <$ty>::NAN,
-                }
-            }
-
-            fn binary(self, op: Binary, other: Self) -> Self {
-                let (a, b) = (self, other);
-                let truth = |truth: bool| if truth { 1.0 } else { 0.0 };
-                match op {
-                    Binary::Add => a + b,
-                    Binary::Sub => a - b,
-                    Binary::Mul => a * b,
-                    Binary::Div => a / b,
-                    Binary::Max => {
-                        if a.is_nan() || a > b {
-                            a
-                        } else {
-                            b
-                        }
-                    }
-                    Binary::Min => {
-                        if a.is_nan() || a < b {
-                            a
-                        } else {
-                            b
-                        }
-                    }
-                    Binary::Pow => a.powf(b),
-                    Binary::Eq => truth(a == b),
-                    Binary::Ne => truth(a != b),
-                    Binary::Lt => truth(a < b),
-                    Binary::Le => truth(a <= b),
-                    Binary::Gt => truth(a > b),
-                    Binary::Ge => truth(a >= b),
-                    _ => <$ty>::NAN,
-                }
-            }
-        }
+        )* }
     };
 }
-floats!(f32, libm::erff, libm::erfcf);
-floats!(f64, libm::erf, libm::erfc);
-
-fn number(scalar: Scalar) -> f64 {
-    match scalar {
-        Scalar::Int(value) => value as f64,
-        Scalar::Float(value) => value,
-    }
+unary! {
+    /// Returns eˣ of each element.
+    exp => Exp;
+    /// Returns the natural logarithm of each element.
+    log => Log;
+    /// Returns the sine of each element.
+    sin => Sin;
+    /// Returns the cosine of each element.
+    cos => Cos;
+    /// Returns the hyperbolic tangent of each element.
+    tanh => Tanh;
+    /// Returns −x of each element.
+    neg => Neg;
+    /// Returns 1/x of each element.
+    recip => Recip;
+    /// Returns x² of each element.
+    sqr => Sqr;
+    /// Returns the square root of each element.
+    sqrt => Sqrt;
+    /// Returns 1/√x of each element.
+    rsqrt => Rsqrt;
+    /// Returns GELU of each element, by its tanh approximation.
+    gelu => Gelu;
+    /// Returns GELU of each element, by the error function.
+    gelu_erf => GeluErf;
+    /// Returns the error function of each element.
+    erf => Erf;
+    /// Returns max(x, 0) of each element.
+    relu => Relu;
+    /// Returns x · sigmoid(x) of each element.
+    silu => Silu;
+    /// Returns 1 / (1 + e⁻ˣ) of each element.
+    sigmoid => Sigmoid;
+    /// Returns |x| of each element.
+    abs => Abs;
+    /// Rounds each element down.
+    floor => Floor;
+    /// Rounds each element up.
+    ceil => Ceil;
+    /// Rounds each element to the nearest integer, halves away from zero.
+    round => Round;
+    /// Returns −1, 0 or 1 for each element.
+    sign => Sign;
 }
 
-fn int_unary(x: i64, op: Unary) -> i64 {
-    let bound = |scalar| match scalar {
-        Scalar::Int(value) => value,
-        Scalar::Float(value) => value as i64,
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {
+        impl Tensor { $(
+            $(#[$doc])*
+            pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+                self.binary(Binary::$op, other)
+            }
+        )* }
     };
-    match op {
-        Unary::Neg => x.wrapping_neg(),
-        Unary::Sqr => x.wrapping_mul(x),
-        Unary::Relu => x.max(0),
-        Unary::Abs => x.wrapping_abs(),
-        Unary::Sign => x.signum(),
-        Unary::Clamp(low, high) => {
-            if x < bound(low) {
-                bound(low)
-            } else {
-                x.min(bound(high))
-            }
-        }
-        _ => 0,
-    }
+}
+binary! {
+    /// Returns a + b, broadcast.
+    add => Add;
+    /// Returns a − b, broadcast.
+    sub => Sub;
+    /// Returns a · b elementwise, broadcast.
+    mul => Mul;
+    /// Returns a / b, broadcast. Integers truncate; integer division by zero yields 0.
+    div => Div;
+    /// Returns the larger of a and b, broadcast; NaN if either is.
+    maximum => Max;
+    /// Returns the smaller of a and b, broadcast; NaN if either is.
+    minimum => Min;
+    /// Returns a to the power of b, broadcast.
+    pow => Pow;
+    /// Returns a = b as `u8` 0 or 1, broadcast.
+    eq => Eq;
+    /// Returns a ≠ b as `u8` 0 or 1, broadcast.
+    ne => Ne;
+    /// Returns a < b as `u8` 0 or 1, broadcast.
+    lt => Lt;
+    /// Returns a ≤ b as `u8` 0 or 1, broadcast.
+    le => Le;
+    /// Returns a > b as `u8` 0 or 1, broadcast.
+    gt => Gt;
+    /// Returns a ≥ b as `u8` 0 or 1, broadcast.
+    ge => Ge;
 }
 
-fn int_binary(a: i64, op: Binary, b: i64) -> i64 {
-    match op {
-        Binary::Add => a.wrapping_add(b),
-        Binary::Sub => a.wrapping_sub(b),
-        Binary::Mul => a.wrapping_mul(b),
-        Binary::Div => {
-            if b == 0 {
-                0
-            } else {
-                a.wrapping_div(b)
+macro_rules! reductions {
+    ($($(#[$doc:meta])* $name:ident, $keepdim:ident => $op:expr;)*) => {
+        impl Tensor { $(
+            $(#[$doc])*
+            pub fn $name(&self, dims: &[impl Dim]) -> Result<Tensor> {
+                self.reduced($op, dims, false)
             }
-        }
-        Binary::Max => a.max(b),
-        Binary::Min => a.min(b),
-        Binary::Eq => (a == b).into(),
-        Binary::Ne => (a != b).into(),
-        Binary::Lt => (a < b).into(),
-        Binary::Le => (a <= b).into(),
-        Binary::Gt => (a > b).into(),
-        Binary::Ge => (a >= b).into(),
-        _ => 0,
-    }
-}
 
-fn pairs<T: Copy>(a: &[T], b: &[T], f: impl Fn(T, T) -> T) -> Vec<T> {
-    a.iter().zip(b).map(|(a, b)| f(*a, *b)).collect()
+            #[doc = concat!("As [`Tensor::", stringify!($name), "`], with reduced dimensions kept as size 1.")]
+            pub fn $keepdim(&self, dims: &[impl Dim]) -> Result<Tensor> {
+                self.reduced($op, dims, true)
+            }
+        )* }
+    };
+}
+reductions! {
+    /// Returns the sum along dimensions.
+    sum, sum_keepdim => Reduce::Sum;
+    /// Returns the mean along dimensions.
+    mean, mean_keepdim => Reduce::Mean;
+    /// Returns the variance along dimensions, divided by n − 1.
+    var, var_keepdim => Reduce::Var(1.0);
+    /// Returns the largest element along dimensions; NaN if there is one.
+    max, max_keepdim => Reduce::Max;
+    /// Returns the smallest element along dimensions; NaN if there is one.
+    min, min_keepdim => Reduce::Min;
 }
 
 impl Tensor {
-    /// A tensor on this one's device that `fill` queues the writing of.
-    fn queued(
-        gpu: &Arc<Gpu>,
-        dtype: DType,
-        to: &[usize],
-        fill: impl FnOnce(&Gpu, &mut ViewMut<'_>) -> warpwave_kernels::Result<()>,
-    ) -> Result<Tensor> {
-        Tensor::on_gpu(gpu, dtype, to, |out| fill(gpu, out))
-    }
-
-    /// A function of each element.
+    /// Applies a function to each element.
     pub fn unary(&self, op: Unary) -> Result<Tensor> {
         if !op.takes(self.dtype()) {
-            return Err(refused(op.name(), self.dtype()));
+            return Err(unsupported(op.name(), self.dtype()));
         }
-        match self.device() {
-            Device::Gpu(gpu) => {
-                let x = self.view()?;
-                Tensor::queued(gpu, self.dtype(), self.shape(), |gpu, out| gpu.kernels.unary(&gpu.stream, op, &x, out))
-            }
-            Device::Cpu => {
-                let values = match Values::of(self)? {
-                    Values::F32(x) => Values::F32(x.into_iter().map(|x| x.unary(op)).collect()),
-                    Values::F64(x) => Values::F64(x.into_iter().map(|x| x.unary(op)).collect()),
-                    Values::I64(x) => Values::I64(x.into_iter().map(|x| int_unary(x, op)).collect()),
-                };
-                values.into_tensor(self.dtype(), self.shape())
-            }
-        }
+        Tensor::build(self.device(), self.dtype(), self.shape(), |backend, out| backend.unary(op, &self.operand(), out))
     }
 
-    /// A function of the elements of two tensors of one type, repeated to one shape. Comparisons give a `u8` of 0 or 1.
+    /// Returns x to the power of `exponent` of each element.
+    pub fn powf(&self, exponent: f64) -> Result<Tensor> {
+        self.unary(Unary::Powf(exponent))
+    }
+
+    /// Clamps each element to bounds; NaN stays.
+    pub fn clamp(&self, low: impl Into<Scalar>, high: impl Into<Scalar>) -> Result<Tensor> {
+        self.unary(Unary::Clamp(low.into(), high.into()))
+    }
+
+    /// Returns x, or α · (eˣ − 1) where x is not positive, of each element.
+    pub fn elu(&self, alpha: f64) -> Result<Tensor> {
+        self.unary(Unary::Elu(alpha))
+    }
+
+    /// Applies a function to the elements of two tensors of one type, broadcast to one shape. Comparisons give a `u8` of 0 or 1.
     pub fn binary(&self, op: Binary, other: &Tensor) -> Result<Tensor> {
-        let to = common(op.name(), self.shape(), other.shape())?;
-        self.same_kind(op.name(), other)?;
+        let to = broadcast(op.name(), self.shape(), other.shape())?;
+        self.check_same_kind(op.name(), "the second tensor", other)?;
         if !op.takes(self.dtype()) {
-            return Err(refused(op.name(), self.dtype()));
+            return Err(unsupported(op.name(), self.dtype()));
         }
         let (a, b) = (self.broadcast_to(&to)?, other.broadcast_to(&to)?);
         let dtype = if op.is_comparison() { DType::U8 } else { self.dtype() };
-        match self.device() {
-            Device::Gpu(gpu) => {
-                let (a, b) = (a.view()?, b.view()?);
-                Tensor::queued(gpu, dtype, &to, |gpu, out| gpu.kernels.binary(&gpu.stream, op, &a, &b, out))
-            }
-            Device::Cpu => {
-                let values = match (Values::of(&a)?, Values::of(&b)?) {
-                    (Values::F32(a), Values::F32(b)) => Values::F32(pairs(&a, &b, |a, b| a.binary(op, b))),
-                    (Values::F64(a), Values::F64(b)) => Values::F64(pairs(&a, &b, |a, b| a.binary(op, b))),
-                    (Values::I64(a), Values::I64(b)) => Values::I64(pairs(&a, &b, |a, b| int_binary(a, op, b))),
-                    _ => return Err(refused(op.name(), other.dtype())),
-                };
-                values.into_tensor(dtype, &to)
-            }
+        Tensor::build(self.device(), dtype, &to, |backend, out| backend.binary(op, &a.operand(), &b.operand(), out))
+    }
+
+    /// Applies a function to each element and a scalar. An integer tensor takes integer scalars only.
+    pub fn binary_scalar(&self, op: Binary, scalar: impl Into<Scalar>) -> Result<Tensor> {
+        let scalar = scalar.into();
+        if let (true, Scalar::Float(value)) = (self.dtype().is_integer(), scalar) {
+            let reason = format!("cannot combine a tensor of {} with the float {value}; cast the tensor first", self.dtype());
+            return Err(shape(op.name(), reason));
+        }
+        let negated = match scalar {
+            Scalar::Int(value) => Scalar::Int(value.wrapping_neg()),
+            Scalar::Float(value) => Scalar::Float(-value),
+        };
+        match op {
+            // One kernel instead of two.
+            Binary::Add => self.affine(1, scalar),
+            Binary::Sub => self.affine(1, negated),
+            Binary::Mul => self.affine(scalar, 0),
+            _ => self.binary(op, &Tensor::full(scalar, self.dtype(), &[], self.device())?),
         }
     }
 
-    /// `factor · x + term` of each element.
+    /// Returns `factor · x + term` of each element.
     pub fn affine(&self, factor: impl Into<Scalar>, term: impl Into<Scalar>) -> Result<Tensor> {
         let (factor, term) = (factor.into(), term.into());
-        match self.device() {
-            Device::Gpu(gpu) => {
-                let x = self.view()?;
-                Tensor::queued(gpu, self.dtype(), self.shape(), |gpu, out| gpu.kernels.affine(&gpu.stream, &x, factor, term, out))
-            }
-            Device::Cpu => {
-                let [factor, term] = [factor, term].map(|scalar| Values::repeated(scalar, self.dtype(), 1));
-                let values = match (Values::of(self)?, factor, term) {
-                    (Values::F32(x), Values::F32(f), Values::F32(t)) => Values::F32(x.into_iter().map(|x| x.mul_add(f[0], t[0])).collect()),
-                    (Values::F64(x), Values::F64(f), Values::F64(t)) => Values::F64(x.into_iter().map(|x| x.mul_add(f[0], t[0])).collect()),
-                    (Values::I64(x), Values::I64(f), Values::I64(t)) => {
-                        Values::I64(x.into_iter().map(|x| x.wrapping_mul(f[0]).wrapping_add(t[0])).collect())
-                    }
-                    _ => return Err(refused("affine", self.dtype())),
-                };
-                values.into_tensor(self.dtype(), self.shape())
-            }
-        }
+        Tensor::build(self.device(), self.dtype(), self.shape(), |backend, out| backend.affine(&self.operand(), factor, term, out))
     }
 
-    /// Elements of `yes` where this tensor of `u8` is not 0, else those of `no`.
-    pub fn where_cond(&self, yes: &Tensor, no: &Tensor) -> Result<Tensor> {
-        let op = "where";
-        yes.same_kind(op, no)?;
-        let to = common(op, &common(op, yes.shape(), no.shape())?, self.shape())?;
-        let (condition, a, b) = (self.broadcast_to(&to)?, yes.broadcast_to(&to)?, no.broadcast_to(&to)?);
-        match self.device() {
-            Device::Gpu(gpu) => {
-                let (condition, a, b) = (condition.view()?, a.view()?, b.view()?);
-                Tensor::queued(gpu, yes.dtype(), &to, |gpu, out| gpu.kernels.where_cond(&gpu.stream, &condition, &a, &b, out))
-            }
-            Device::Cpu => {
-                let condition = condition.host::<u8>()?.into_owned();
-                let size = yes.dtype().size();
-                let (a, b) = (a.host_bytes()?, b.host_bytes()?);
-                let from = a.chunks_exact(size).zip(b.chunks_exact(size));
-                let bytes: Vec<u8> = condition.iter().zip(from).flat_map(|(c, (a, b))| if *c != 0 { a } else { b }).copied().collect();
-                Tensor::from_bytes(&bytes, yes.dtype(), &to, &Device::Cpu)
-            }
-        }
+    /// Adds a tensor of the same shape in place.
+    pub fn add_in_place(&mut self, other: &Tensor) -> Result<()> {
+        self.check_same_shape("add", other)?;
+        self.check_same_kind("add", "the second tensor", other)?;
+        let device = self.device().clone();
+        device.backend().binary_in_place(Binary::Add, &mut self.operand_mut()?, &other.operand())
     }
 
-    /// What becomes of the elements along some dimensions, which become 1.
-    pub fn reduce(&self, op: Reduce, axes: &[usize]) -> Result<Tensor> {
-        let Some(dtype) = op.results(self.dtype()).first().copied() else { return Err(refused(op.name(), self.dtype())) };
-        if let Some(axis) = axes.iter().find(|axis| **axis >= self.shape().len()) {
-            return Err(shape(op.name(), format!("there is no dimension {axis} in {:?}", self.shape())));
-        }
-        let kept: Vec<usize> = self.shape().iter().enumerate().map(|(d, size)| if axes.contains(&d) { 1 } else { *size }).collect();
-        match self.device() {
-            Device::Gpu(gpu) => {
-                let x = self.view()?;
-                let rest: Vec<usize> = self.shape().iter().enumerate().filter(|(d, _)| !axes.contains(d)).map(|(_, size)| *size).collect();
-                let out = Tensor::queued(gpu, dtype, &rest, |gpu, out| gpu.kernels.reduce(&gpu.stream, op, &x, axes, out))?;
-                out.reshape(&kept)
-            }
-            Device::Cpu => crate::reduce::reduce(self, op, axes, dtype)?.reshape(&kept),
-        }
+    /// Multiplies each element by a scalar in place.
+    pub fn scale_in_place(&mut self, factor: f32) -> Result<()> {
+        let device = self.device().clone();
+        device.backend().affine_in_place(&mut self.operand_mut()?, factor.into(), 0.0.into())
     }
 
-    /// `e^x / Σ e^x` along a dimension.
-    pub fn softmax(&self, axis: usize) -> Result<Tensor> {
-        self.along("softmax", axis, false)
-    }
-
-    /// `x - ln Σ e^x` along a dimension.
-    pub fn log_softmax(&self, axis: usize) -> Result<Tensor> {
-        self.along("log_softmax", axis, true)
-    }
-
-    fn along(&self, op: &'static str, axis: usize, log: bool) -> Result<Tensor> {
+    /// Replaces each element by `cap · tanh(x / cap)`.
+    pub fn soft_cap_in_place(&mut self, cap: f32) -> Result<()> {
         if self.dtype().is_integer() {
-            return Err(refused(op, self.dtype()));
+            return Err(unsupported("soft_cap", self.dtype()));
         }
-        if axis >= self.shape().len() {
-            return Err(shape(op, format!("there is no dimension {axis} in {:?}", self.shape())));
-        }
-        if let Device::Gpu(gpu) = self.device() {
-            let x = self.view()?;
-            return Tensor::queued(gpu, self.dtype(), self.shape(), |gpu, out| match log {
-                true => gpu.kernels.log_softmax(&gpu.stream, &x, axis, out),
-                false => gpu.kernels.softmax(&gpu.stream, &x, axis, out),
-            });
-        }
-        let last = self.shape().len() - 1;
-        let rows = self.transpose(axis, last)?;
-        let size = self.shape()[axis].max(1);
-        fn row<T: Float + std::ops::Sub<Output = T> + std::ops::Div<Output = T> + std::iter::Sum>(x: &mut [T], log: bool) {
-            let most = x.iter().copied().fold(T::of(f64::NEG_INFINITY), |a, b| a.binary(Binary::Max, b));
-            let sum: T = x.iter().map(|x| (*x - most).unary(Unary::Exp)).sum();
-            let ln = sum.unary(Unary::Log);
-            x.iter_mut().for_each(|x| *x = if log { *x - most - ln } else { (*x - most).unary(Unary::Exp) / sum });
-        }
-        let values = match Values::of(&rows)? {
-            Values::F32(mut x) => {
-                x.chunks_exact_mut(size).for_each(|x| row(x, log));
-                Values::F32(x)
-            }
-            Values::F64(mut x) => {
-                x.chunks_exact_mut(size).for_each(|x| row(x, log));
-                Values::F64(x)
-            }
-            Values::I64(_) => return Err(refused(op, self.dtype())),
-        };
-        values.into_tensor(self.dtype(), rows.shape())?.transpose(axis, last)?.contiguous()
+        let device = self.device().clone();
+        device.backend().soft_cap_in_place(&mut self.operand_mut()?, cap)
     }
 
-    /// `(x - mean(x)) / √(variance(x) + ε) · weight + bias` along the last dimension.
-    pub fn layer_norm(&self, weight: &Tensor, bias: &Tensor, epsilon: f32) -> Result<Tensor> {
-        match self.device() {
-            Device::Gpu(gpu) => {
-                let norm = Norm { weight: Some(weight.view()?), bias: Some(bias.view()?), epsilon: epsilon.into() };
-                let x = self.view()?;
-                Tensor::queued(gpu, self.dtype(), self.shape(), |gpu, out| gpu.kernels.layer_norm(&gpu.stream, &x, &norm, out))
-            }
-            Device::Cpu => {
-                let last = self.shape().len().saturating_sub(1);
-                let wide = |x: &Tensor| x.cast(if self.dtype() == DType::F64 { DType::F64 } else { DType::F32 });
-                let x = wide(self)?;
-                let centred = x.binary(Binary::Sub, &x.reduce(Reduce::Mean, &[last])?)?;
-                let variance = centred.unary(Unary::Sqr)?.reduce(Reduce::Mean, &[last])?;
-                let scale = variance.affine(1.0, epsilon)?.unary(Unary::Rsqrt)?;
-                let normal = centred.binary(Binary::Mul, &scale)?;
-                normal.binary(Binary::Mul, &wide(weight)?)?.binary(Binary::Add, &wide(bias)?)?.cast(self.dtype())
-            }
+    /// Selects elements of `yes` where this tensor of `u8` is not 0, and of `no` elsewhere; all are broadcast.
+    pub fn where_cond(&self, yes: &Tensor, no: &Tensor) -> Result<Tensor> {
+        let op = "where_cond";
+        if self.dtype() != DType::U8 {
+            return Err(wrong_type(op, "the condition", self.dtype(), "u8"));
         }
+        yes.check_same_kind(op, "the third tensor", no)?;
+        self.check_same_device(op, "the second tensor", yes)?;
+        let to = broadcast(op, &broadcast(op, yes.shape(), no.shape())?, self.shape())?;
+        let (condition, yes, no) = (self.broadcast_to(&to)?, yes.broadcast_to(&to)?, no.broadcast_to(&to)?);
+        Tensor::build(self.device(), yes.dtype(), &to, |backend, out| {
+            backend.where_cond(&condition.operand(), &yes.operand(), &no.operand(), out)
+        })
     }
 
-    /// The matrix product of (…, m, k) and (…, k, n); dimensions in front are repeated to one shape.
+    /// Reduces dimensions to size 1.
+    pub fn reduce(&self, op: Reduce, dims: &[impl Dim]) -> Result<Tensor> {
+        self.reduced(op, dims, true)
+    }
+
+    fn reduced(&self, op: Reduce, dims: &[impl Dim], keepdim: bool) -> Result<Tensor> {
+        let Some(dtype) = op.results(self.dtype()).first().copied() else { return Err(unsupported(op.name(), self.dtype())) };
+        let dims = dim::indices(op.name(), dims, self.shape())?;
+        let sizes = self.shape().iter().copied().enumerate();
+        let rest: Vec<usize> = sizes.clone().filter(|(d, _)| !dims.contains(d)).map(|(_, size)| size).collect();
+        let out = Tensor::build(self.device(), dtype, &rest, |backend, out| backend.reduce(op, &self.operand(), &dims, out))?;
+        if !keepdim {
+            return Ok(out);
+        }
+        out.reshape(&sizes.map(|(d, size)| if dims.contains(&d) { 1 } else { size }).collect::<Vec<_>>())
+    }
+
+    /// Returns the index of the first largest element along a dimension, as `u32`; NaN is largest.
+    pub fn argmax(&self, dim: impl Dim) -> Result<Tensor> {
+        self.reduced(Reduce::ArgMax, &[dim], false)
+    }
+
+    /// Returns the index of the first smallest element along a dimension, as `u32`; NaN is smallest.
+    pub fn argmin(&self, dim: impl Dim) -> Result<Tensor> {
+        self.reduced(Reduce::ArgMin, &[dim], false)
+    }
+
+    /// Returns `eˣ / Σ eˣ` along a dimension.
+    pub fn softmax(&self, dim: impl Dim) -> Result<Tensor> {
+        self.softmax_along("softmax", dim, false)
+    }
+
+    /// Returns `x - ln Σ eˣ` along a dimension.
+    pub fn log_softmax(&self, dim: impl Dim) -> Result<Tensor> {
+        self.softmax_along("log_softmax", dim, true)
+    }
+
+    fn softmax_along(&self, op: &'static str, dim: impl Dim, log: bool) -> Result<Tensor> {
+        check_float(op, "the tensor", self.dtype())?;
+        let dim = dim::index(op, dim, self.shape())?;
+        Tensor::build(self.device(), self.dtype(), self.shape(), |backend, out| backend.softmax(&self.operand(), dim, log, out))
+    }
+
+    /// Returns the matrix product of (…, m, k) and (…, k, n); leading dimensions are broadcast.
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         let op = "matmul";
-        self.same_kind(op, other)?;
-        let ([.., m, k], [.., k2, n]) = (self.shape(), other.shape()) else {
-            return Err(shape(op, format!("{:?} and {:?} are no matrices", self.shape(), other.shape())));
+        self.check_same_kind(op, "the second matrix", other)?;
+        check_float(op, "the first matrix", self.dtype())?;
+        let ([batch_a @ .., m, k], [batch_b @ .., k2, n]) = (self.shape(), other.shape()) else {
+            return Err(shape(op, format!("expected matrices, got {:?} and {:?}", self.shape(), other.shape())));
         };
-        let (m, k, n) = (*m, *k, *n);
-        if k != *k2 {
-            return Err(shape(op, format!("{:?} and {:?} have no common inner size", self.shape(), other.shape())));
+        if k != k2 {
+            return Err(shape(op, format!("inner sizes of {:?} and {:?} do not match", self.shape(), other.shape())));
         }
-        let batch = common(op, &self.shape()[..self.shape().len() - 2], &other.shape()[..other.shape().len() - 2])?;
-        let to: Vec<usize> = batch.iter().copied().chain([m, n]).collect();
-        if let Device::Gpu(gpu) = self.device() {
-            let (a, b) = (self.view()?, other.view()?);
-            return Tensor::queued(gpu, self.dtype(), &to, |gpu, out| gpu.kernels.matmul(&gpu.stream, &Matmul::new(), &a, &b, out));
-        }
-        let with = |tail: [usize; 2]| batch.iter().copied().chain(tail).collect::<Vec<_>>();
-        let (a, b) = (self.broadcast_to(&with([m, k]))?, other.broadcast_to(&with([k, n]))?);
-        let batches: usize = batch.iter().product();
-        let values = match (Values::of(&a)?, Values::of(&b)?) {
-            (Values::F32(a), Values::F32(b)) => Values::F32(product(&a, &b, [batches, m, k, n])),
-            (Values::F64(a), Values::F64(b)) => Values::F64(product(&a, &b, [batches, m, k, n])),
-            _ => return Err(refused(op, self.dtype())),
-        };
-        values.into_tensor(self.dtype(), &to)
+        let to: Vec<usize> = broadcast(op, batch_a, batch_b)?.into_iter().chain([*m, *n]).collect();
+        Tensor::build(self.device(), self.dtype(), &to, |backend, out| backend.matmul(&self.operand(), &other.operand(), out))
     }
 
-    fn same_kind(&self, op: &'static str, other: &Tensor) -> Result<()> {
-        if self.dtype() != other.dtype() {
-            return Err(Error::Type { op, what: "the other tensor", found: other.dtype(), expected: self.dtype().name() });
+    /// Gathers elements along a dimension: `out[i][j][k] = x[i][indices[i][j][k]][k]` for dimension 1. Out-of-range indices read 0.
+    pub fn gather(&self, indices: &Tensor, dim: impl Dim) -> Result<Tensor> {
+        let op = "gather";
+        let dim = self.check_indices(op, indices, dim)?;
+        self.check_covers(op, "the tensor", indices.shape(), dim)?;
+        Tensor::build(self.device(), self.dtype(), indices.shape(), |backend, out| {
+            backend.gather(&self.operand(), &indices.operand(), dim, out)
+        })
+    }
+
+    /// Selects positions of a dimension by a one-dimensional tensor of integers. Out-of-range indices read 0.
+    pub fn index_select(&self, indices: &Tensor, dim: impl Dim) -> Result<Tensor> {
+        let op = "index_select";
+        let dim = self.check_indices(op, indices, dim)?;
+        let mut to = self.shape().to_vec();
+        to[dim] = check_vector(op, indices)?;
+        Tensor::build(self.device(), self.dtype(), &to, |backend, out| backend.index_select(&self.operand(), &indices.operand(), dim, out))
+    }
+
+    /// Returns a copy with elements of `x` at indices along a dimension: `out[i][indices[i][j][k]][k] = x[i][j][k]` for dimension 1. Of
+    /// equal indices the last wins; out-of-range indices write nothing.
+    pub fn scatter(&self, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
+        let dim = self.check_scatter("scatter", indices, x, dim)?;
+        let mut out = self.copied()?;
+        self.device().backend().scatter(&mut out.operand_mut()?, &indices.operand(), &x.operand(), dim)?;
+        Ok(out)
+    }
+
+    /// Returns a copy with elements of `x` added at indices along a dimension, as [`Tensor::scatter`] places them.
+    pub fn scatter_add(&self, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
+        let dim = self.check_scatter("scatter_add", indices, x, dim)?;
+        let mut out = self.copied()?;
+        self.device().backend().scatter_add(&mut out.operand_mut()?, &indices.operand(), &x.operand(), dim)?;
+        Ok(out)
+    }
+
+    /// Returns a copy with slices of `x` added at positions of a dimension: `out[i][indices[j]][k] += x[i][j][k]` for dimension 1.
+    /// Out-of-range indices write nothing.
+    pub fn index_add(&self, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
+        let op = "index_add";
+        let dim = self.check_indices(op, indices, dim)?;
+        self.check_same_kind(op, "the added tensor", x)?;
+        let mut expected = self.shape().to_vec();
+        expected[dim] = check_vector(op, indices)?;
+        if x.shape() != expected {
+            return Err(shape(op, format!("the added tensor has shape {:?}, expected {expected:?}", x.shape())));
         }
-        if self.device() != other.device() {
-            let (found, expected) = (other.device().name().to_owned(), self.device().name().to_owned());
-            return Err(Error::Device { op, what: "the other tensor", found, expected });
+        let mut out = self.copied()?;
+        self.device().backend().index_add(&mut out.operand_mut()?, &indices.operand(), &x.operand(), dim)?;
+        Ok(out)
+    }
+
+    fn check_indices(&self, op: &'static str, indices: &Tensor, dim: impl Dim) -> Result<usize> {
+        if !indices.dtype().is_integer() {
+            return Err(wrong_type(op, "the indices", indices.dtype(), "an integer type"));
         }
-        Ok(())
+        self.check_same_device(op, "the indices", indices)?;
+        dim::index(op, dim, self.shape())
+    }
+
+    /// Fails if another dimension than `dim` is smaller than that of the indices.
+    fn check_covers(&self, op: &'static str, what: &str, indices: &[usize], dim: usize) -> Result<()> {
+        let fits = self.rank() == indices.len() && (0..indices.len()).all(|d| d == dim || self.shape()[d] >= indices[d]);
+        if fits {
+            return Ok(());
+        }
+        Err(shape(op, format!("{what} of {:?} does not cover indices of {indices:?} outside of dimension {dim}", self.shape())))
+    }
+
+    fn check_scatter(&self, op: &'static str, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<usize> {
+        let dim = self.check_indices(op, indices, dim)?;
+        self.check_same_kind(op, "the scattered tensor", x)?;
+        if x.shape() != indices.shape() {
+            return Err(shape(op, format!("the scattered tensor has shape {:?}, the indices {:?}", x.shape(), indices.shape())));
+        }
+        self.check_covers(op, "the tensor", indices.shape(), dim)?;
+        Ok(dim)
+    }
+
+    pub(crate) fn check_same_shape(&self, op: &'static str, other: &Tensor) -> Result<()> {
+        if self.shape() == other.shape() {
+            return Ok(());
+        }
+        Err(shape(op, format!("expected two tensors of one shape, got {:?} and {:?}", self.shape(), other.shape())))
     }
 }
 
-/// Products of matrices that lie without gaps.
-fn product<T: Multiply>(a: &[T], b: &[T], [batches, m, k, n]: [usize; 4]) -> Vec<T> {
-    let mut out = vec![T::ZERO; batches * m * n];
-    for i in 0..batches {
-        T::multiply(&a[i * m * k..(i + 1) * m * k], &b[i * k * n..(i + 1) * k * n], &mut out[i * m * n..(i + 1) * m * n], [m, k, n]);
+fn check_vector(op: &'static str, indices: &Tensor) -> Result<usize> {
+    match *indices.shape() {
+        [count] => Ok(count),
+        _ => Err(shape(op, format!("expected one-dimensional indices, got {:?}", indices.shape()))),
     }
-    out
 }

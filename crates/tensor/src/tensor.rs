@@ -1,22 +1,20 @@
-//! Tensors: memory on a device, with a type and a layout.
+//! Tensors: storage on a device, with a type and a layout.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytemuck::Pod;
-use warpwave_gpu::{Buffer, HostBuffer, Slice};
-use warpwave_kernels::{DType, Element, Layout, View, ViewMut};
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use warpwave_gpu::HostBuffer;
+use warpwave_kernels::{DType, Element, Layout, Scalar, View, ViewMut};
 
-use crate::device::{Device, Gpu, ask_for};
-use crate::error::{Error, Result, shape as bad_shape};
+use crate::backend::{Backend, Operand, OperandMut, Storage};
+use crate::device::Device;
+use crate::dim::{self, Dim};
+use crate::error::{Result, shape as shape_error, wrong_device, wrong_type};
+use crate::gpu::{self, Gpu};
 
-/// Memory. What the CPU has lies at multiples of 8 bytes, so that it can be read as elements of any type.
-enum Storage {
-    Cpu(Vec<u64>),
-    Gpu(Buffer<u8>),
-}
-
-/// A tensor. Clones and views share its memory; whoever writes to shared memory gets a copy of its own first.
+/// A tensor. Clones and views share its storage; writing to shared storage copies it first.
 #[derive(Clone)]
 pub struct Tensor {
     storage: Arc<Storage>,
@@ -25,142 +23,181 @@ pub struct Tensor {
     layout: Layout,
 }
 
-/// Bytes from which on it is asked whether they can be had. Smaller ones the allocator keeps: asking would cost time.
-const LARGE: usize = 64 << 20;
-
-fn words(bytes: usize) -> Result<Vec<u64>> {
-    if bytes >= LARGE {
-        ask_for(bytes)?;
+impl Storage {
+    /// The kind of device, for errors.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Storage::Cpu(_) | Storage::CpuWeights(_) => "cpu",
+            Storage::Gpu(_) => "a GPU",
+            Storage::Meta(_) => "meta",
+        }
     }
-    Ok(vec![0; bytes.div_ceil(8)])
 }
 
-/// The elements that a layout gives, in their order.
-fn gather<T: Pod>(from: &[T], layout: &Layout) -> Vec<T> {
-    let (shape, strides) = (layout.shape(), layout.strides());
-    let mut out = Vec::with_capacity(layout.len());
-    if layout.is_empty() {
-        return out;
-    }
-    let Some((inner, inner_stride)) = shape.last().copied().zip(strides.last().copied()) else {
-        return vec![from[layout.offset()]];
-    };
-    let outer = shape.len() - 1;
-    let mut index = vec![0; outer];
-    loop {
-        let at = layout.offset() + index.iter().zip(strides).map(|(i, stride)| i * stride).sum::<usize>();
-        match inner_stride {
-            1 => out.extend_from_slice(&from[at..at + inner]),
-            _ => out.extend((0..inner).map(|i| from[at + i * inner_stride])),
-        }
-        let Some(d) = (0..outer).rev().find(|d| index[*d] + 1 < shape[*d]) else { return out };
-        index[d] += 1;
-        index[d + 1..].fill(0);
-    }
+/// The bytes of a tensor.
+pub(crate) fn byte_len(op: &'static str, dtype: DType, layout: &Layout) -> Result<usize> {
+    let bytes = layout.len().checked_mul(dtype.size());
+    bytes.ok_or_else(|| shape_error(op, format!("{dtype}{:?} exceeds the address space", layout.shape())))
 }
 
 impl Tensor {
-    /// A tensor of these elements, row by row.
+    /// Creates a tensor from elements in row-major order.
     pub fn new<T: Element>(data: &[T], shape: &[usize], device: &Device) -> Result<Tensor> {
         Tensor::from_bytes(bytemuck::cast_slice(data), T::DTYPE, shape, device)
     }
 
-    /// A tensor of elements in bytes, row by row.
+    /// Creates a tensor from the bytes of elements in row-major order.
     pub fn from_bytes(data: &[u8], dtype: DType, shape: &[usize], device: &Device) -> Result<Tensor> {
-        let layout = Layout::contiguous(shape)?;
-        let expected = layout.len().checked_mul(dtype.size());
-        if expected != Some(data.len()) {
-            let reason = format!("{} bytes are no {dtype} of {shape:?}", data.len());
-            return Err(bad_shape("a new tensor", reason));
-        }
-        let storage = match device {
-            Device::Cpu => {
-                let mut memory = words(data.len())?;
-                bytemuck::cast_slice_mut(&mut memory)[..data.len()].copy_from_slice(data);
-                Storage::Cpu(memory)
-            }
-            Device::Gpu(gpu) => Storage::Gpu(gpu.stream.upload(data)?),
-        };
-        Ok(Tensor { storage: Arc::new(storage), device: device.clone(), dtype, layout })
+        let layout = check_bytes(data.len(), dtype, shape)?;
+        Ok(Tensor { storage: Arc::new(device.backend().upload(data)?), device: device.clone(), dtype, layout })
     }
 
-    /// A tensor on a GPU of elements in page-locked memory, row by row, which are copied in the order of its stream: in a graph, each time
-    /// that it is launched.
+    /// Creates a tensor on a GPU from page-locked memory, copied in stream order: in a captured graph, at each launch.
     pub fn from_pinned(data: &HostBuffer<u8>, dtype: DType, shape: &[usize], gpu: &Arc<Gpu>) -> Result<Tensor> {
-        let layout = Layout::contiguous(shape)?;
-        if layout.len().checked_mul(dtype.size()) != Some(data.len()) {
-            return Err(bad_shape("a new tensor", format!("{} bytes are no {dtype} of {shape:?}", data.len())));
-        }
-        // A kernel reads it where it is: a copy by the driver would take longer.
-        let there = View::of_bytes(data.view(), dtype, layout)?;
-        Tensor::on_gpu(gpu, dtype, shape, |out| gpu.kernels.copy(&gpu.stream, &there, out))
+        let layout = check_bytes(data.len(), dtype, shape)?;
+        // A kernel reads host memory directly: a driver copy would take longer.
+        let pinned = View::of_bytes(data.view(), dtype, layout)?;
+        Tensor::build(&Device::Gpu(gpu.clone()), dtype, shape, |_, out| {
+            Ok(gpu.kernels.copy(&gpu.stream, &pinned, &mut gpu::view_mut(out)?)?)
+        })
     }
 
-    /// A tensor of zeros.
+    /// Creates a tensor of zeros.
     pub fn zeros(dtype: DType, shape: &[usize], device: &Device) -> Result<Tensor> {
         let layout = Layout::contiguous(shape)?;
-        let Some(bytes) = layout.len().checked_mul(dtype.size()) else {
-            return Err(bad_shape("a new tensor", format!("{dtype} of {shape:?} are more bytes than can be addressed")));
+        let bytes = byte_len("zeros", dtype, &layout)?;
+        Ok(Tensor { storage: Arc::new(device.backend().alloc_zeroed(bytes)?), device: device.clone(), dtype, layout })
+    }
+
+    /// Creates a tensor of ones.
+    pub fn ones(dtype: DType, shape: &[usize], device: &Device) -> Result<Tensor> {
+        Tensor::full(1, dtype, shape, device)
+    }
+
+    /// Creates a tensor with every element set to `value`.
+    pub fn full(value: impl Into<Scalar>, dtype: DType, shape: &[usize], device: &Device) -> Result<Tensor> {
+        let value = value.into();
+        Tensor::build(device, dtype, shape, |backend, out| backend.fill(value, out))
+    }
+
+    /// Creates a tensor of zeros with the shape, type and device of this one.
+    pub fn zeros_like(&self) -> Result<Tensor> {
+        Tensor::zeros(self.dtype, self.shape(), &self.device)
+    }
+
+    /// Creates a tensor of ones with the shape, type and device of this one.
+    pub fn ones_like(&self) -> Result<Tensor> {
+        Tensor::ones(self.dtype, self.shape(), &self.device)
+    }
+
+    /// Creates a one-dimensional tensor of `start, start + step, …` up to `end`, which is excluded.
+    pub fn arange<T: Element + Into<Scalar>>(start: T, end: T, step: T, device: &Device) -> Result<Tensor> {
+        let op = "arange";
+        let host = Device::Cpu;
+        let count = match (start.into(), end.into(), step.into()) {
+            (Scalar::Int(_), Scalar::Int(_), Scalar::Int(0)) => None,
+            (Scalar::Int(start), Scalar::Int(end), Scalar::Int(step)) => {
+                let (distance, size) = (i128::from(end) - i128::from(start), i128::from(step));
+                Some((distance / size + i128::from(distance % size != 0)).max(0) as f64)
+            }
+            (start, end, step) => {
+                let [start, end, step] = [start, end, step].map(|scalar| match scalar {
+                    Scalar::Int(value) => value as f64,
+                    Scalar::Float(value) => value,
+                });
+                Some(((end - start) / step).ceil().max(0.0))
+            }
         };
-        let storage = match device {
-            Device::Cpu => Storage::Cpu(words(bytes)?),
-            Device::Gpu(gpu) => Storage::Gpu(gpu.stream.alloc_zeroed(bytes)?),
+        let count = count.filter(|count| count.is_finite() && *count <= i32::MAX as f64);
+        let Some(count) = count else {
+            return Err(shape_error(op, "the step must be nonzero, and the range finite and at most 2³¹ - 1"));
         };
+        let count = count as usize;
+        // In the widest type of its kind, then rounded once.
+        let values = match (start.into(), step.into()) {
+            (Scalar::Int(start), Scalar::Int(step)) => {
+                let values: Vec<i64> = (0..count as i64).map(|i| start.wrapping_add(step.wrapping_mul(i))).collect();
+                Tensor::new(&values, &[count], &host)?
+            }
+            (start, step) => {
+                let float = |scalar| match scalar {
+                    Scalar::Int(value) => value as f64,
+                    Scalar::Float(value) => value,
+                };
+                let values: Vec<f64> = (0..count).map(|i| float(start) + i as f64 * float(step)).collect();
+                Tensor::new(&values, &[count], &host)?
+            }
+        };
+        values.cast(T::DTYPE)?.to_device(device)
+    }
+
+    /// Allocates a contiguous tensor and lets `fill` write it.
+    pub(crate) fn build(
+        device: &Device,
+        dtype: DType,
+        shape: &[usize],
+        fill: impl FnOnce(&dyn Backend, &mut OperandMut<'_>) -> Result<()>,
+    ) -> Result<Tensor> {
+        let layout = Layout::contiguous(shape)?;
+        let backend = device.backend();
+        let mut storage = backend.alloc(byte_len("alloc", dtype, &layout)?)?;
+        fill(backend, &mut OperandMut::new(&mut storage, dtype, layout))?;
         Ok(Tensor { storage: Arc::new(storage), device: device.clone(), dtype, layout })
     }
 
-    /// A tensor on the CPU that `fill` writes.
-    pub(crate) fn on_cpu<T: Element>(shape: &[usize], fill: impl FnOnce(&mut [T]) -> Result<()>) -> Result<Tensor> {
-        let layout = Layout::contiguous(shape)?;
-        let mut memory = words(layout.len() * size_of::<T>())?;
-        fill(&mut bytemuck::cast_slice_mut(&mut memory)[..layout.len()])?;
-        Ok(Tensor { storage: Arc::new(Storage::Cpu(memory)), device: Device::Cpu, dtype: T::DTYPE, layout })
+    /// The tensor as a backend reads it.
+    pub(crate) fn operand(&self) -> Operand<'_> {
+        Operand { storage: &self.storage, dtype: self.dtype, layout: self.layout }
     }
 
-    /// A tensor on a GPU that `fill` queues the writing of.
-    pub(crate) fn on_gpu(
-        gpu: &Arc<Gpu>,
-        dtype: DType,
-        shape: &[usize],
-        fill: impl FnOnce(&mut ViewMut<'_>) -> warpwave_kernels::Result<()>,
-    ) -> Result<Tensor> {
-        let layout = Layout::contiguous(shape)?;
-        let mut memory = gpu.alloc(layout.len() * dtype.size())?;
-        fill(&mut ViewMut::of_bytes(&mut memory, dtype, layout)?)?;
-        Ok(Tensor { storage: Arc::new(Storage::Gpu(memory)), device: Device::Gpu(gpu.clone()), dtype, layout })
+    /// The tensor as a backend writes it. Shared storage is copied first.
+    pub(crate) fn operand_mut(&mut self) -> Result<OperandMut<'_>> {
+        if Arc::get_mut(&mut self.storage).is_none() {
+            *self = self.copied()?;
+        }
+        let (dtype, layout) = (self.dtype, self.layout);
+        match Arc::get_mut(&mut self.storage) {
+            Some(storage) => Ok(OperandMut::new(storage, dtype, layout)),
+            None => Err(shape_error("write", "the storage is shared")),
+        }
     }
 
-    /// The sizes of the dimensions.
+    /// Returns the sizes of the dimensions.
     pub fn shape(&self) -> &[usize] {
         self.layout.shape()
     }
 
-    /// The size of one dimension.
-    pub fn size(&self, d: usize) -> usize {
-        self.layout.shape().get(d).copied().unwrap_or(1)
+    /// Returns the number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.layout.shape().len()
     }
 
-    /// The number of elements.
+    /// Returns the size of a dimension; 1 if there is no such dimension.
+    pub fn size(&self, dim: impl Dim) -> usize {
+        dim.index(self.rank()).map_or(1, |dim| self.shape()[dim])
+    }
+
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.layout.len()
     }
 
-    /// Whether there are none.
+    /// Whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.layout.is_empty()
     }
 
-    /// The type of its elements.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Where it is.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Where its elements lie in its memory.
+    /// Returns the layout of the elements in the storage.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -169,45 +206,65 @@ impl Tensor {
         Tensor { layout, ..self.clone() }
     }
 
-    /// Some places of a dimension, without a copy.
-    pub fn narrow(&self, d: usize, start: usize, len: usize) -> Result<Tensor> {
-        Ok(self.with_layout(self.layout.narrow(d, start, len)?))
+    /// Returns a view of `len` positions of a dimension, from `start` on.
+    pub fn narrow(&self, dim: impl Dim, start: usize, len: usize) -> Result<Tensor> {
+        let dim = dim::index("narrow", dim, self.shape())?;
+        Ok(self.with_layout(self.layout.narrow(dim, start, len)?))
     }
 
-    /// The same behind a dimension of one, without a copy.
-    pub(crate) fn as_one(&self) -> Result<Tensor> {
-        let sizes: Vec<usize> = [1].iter().chain(self.layout.shape()).copied().collect();
-        let strides: Vec<usize> = [0].iter().chain(self.layout.strides()).copied().collect();
-        Ok(self.with_layout(Layout::new(&sizes, &strides, self.layout.offset())?))
-    }
-
-    /// Two dimensions exchanged, without a copy.
-    pub fn transpose(&self, a: usize, b: usize) -> Result<Tensor> {
+    /// Returns a view with two dimensions swapped.
+    pub fn transpose(&self, a: impl Dim, b: impl Dim) -> Result<Tensor> {
+        let (a, b) = (dim::index("transpose", a, self.shape())?, dim::index("transpose", b, self.shape())?);
         Ok(self.with_layout(self.layout.transpose(a, b)?))
     }
 
-    /// The dimensions in another order, without a copy: each of them once.
-    pub fn permute(&self, order: &[usize]) -> Result<Tensor> {
-        let rank = self.shape().len();
-        let mut sorted = order.to_vec();
-        sorted.sort_unstable();
-        if sorted != (0..rank).collect::<Vec<_>>() {
-            return Err(bad_shape("permute", format!("{order:?} is no order of the dimensions of {:?}", self.shape())));
+    /// Returns a view of a matrix, or of a batch of them, with its last two dimensions swapped.
+    pub fn t(&self) -> Result<Tensor> {
+        self.transpose(-2, -1)
+    }
+
+    /// Returns a view with the dimensions in another order.
+    pub fn permute(&self, order: &[impl Dim]) -> Result<Tensor> {
+        let indices = dim::indices("permute", order, self.shape())?;
+        if indices.len() != self.rank() {
+            return Err(shape_error("permute", format!("expected {} dimensions, got {}", self.rank(), indices.len())));
         }
-        let [sizes, strides] = [self.layout.shape(), self.layout.strides()].map(|all| order.iter().map(|d| all[*d]).collect::<Vec<_>>());
+        let [sizes, strides] = [self.layout.shape(), self.layout.strides()].map(|all| indices.iter().map(|d| all[*d]).collect::<Vec<_>>());
         Ok(self.with_layout(Layout::new(&sizes, &strides, self.layout.offset())?))
     }
 
-    /// Repeated to a larger shape, without a copy.
+    /// Returns a view with a dimension of size 1 inserted before `dim`; `-1` appends it.
+    pub fn unsqueeze(&self, dim: impl Dim) -> Result<Tensor> {
+        let grown = vec![1; self.rank() + 1];
+        let dim = dim::index("unsqueeze", dim, &grown)?;
+        let (mut sizes, mut strides) = (self.layout.shape().to_vec(), self.layout.strides().to_vec());
+        sizes.insert(dim, 1);
+        strides.insert(dim, 0);
+        Ok(self.with_layout(Layout::new(&sizes, &strides, self.layout.offset())?))
+    }
+
+    /// Returns a view without a dimension of size 1.
+    pub fn squeeze(&self, dim: impl Dim) -> Result<Tensor> {
+        let dim = dim::index("squeeze", dim, self.shape())?;
+        if self.shape()[dim] != 1 {
+            return Err(shape_error("squeeze", format!("dimension {dim} of {:?} is not of size 1", self.shape())));
+        }
+        let (mut sizes, mut strides) = (self.layout.shape().to_vec(), self.layout.strides().to_vec());
+        sizes.remove(dim);
+        strides.remove(dim);
+        Ok(self.with_layout(Layout::new(&sizes, &strides, self.layout.offset())?))
+    }
+
+    /// Returns a view broadcast to a larger shape.
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor> {
         Ok(self.with_layout(self.layout.broadcast_to(shape)?))
     }
 
-    /// The same elements in another shape: without a copy if they lie one behind the other, or if the last dimension alone is split.
+    /// Returns the same elements in another shape: a view if they are contiguous or only the last dimension is split, else a copy.
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
         let layout = Layout::contiguous(shape)?;
         if layout.len() != self.len() {
-            return Err(bad_shape("reshape", format!("{:?} are not as many elements as {shape:?}", self.shape())));
+            return Err(shape_error("reshape", format!("{:?} and {shape:?} have different numbers of elements", self.shape())));
         }
         if self.layout.is_contiguous() {
             return Ok(self.with_layout(Layout::new(shape, layout.strides(), self.layout.offset())?));
@@ -218,225 +275,168 @@ impl Tensor {
         {
             let inner = Layout::contiguous(&shape[outer.len()..])?;
             debug_assert_eq!(inner.len(), *last);
-            let step = self.layout.strides()[outer.len()];
+            let stride = self.layout.strides()[outer.len()];
             let strides: Vec<usize> =
-                self.layout.strides()[..outer.len()].iter().copied().chain(inner.strides().iter().map(|s| s * step)).collect();
+                self.layout.strides()[..outer.len()].iter().copied().chain(inner.strides().iter().map(|s| s * stride)).collect();
             return Ok(self.with_layout(Layout::new(shape, &strides, self.layout.offset())?));
         }
         self.contiguous()?.reshape(shape)
     }
 
-    /// A copy in memory of its own.
+    /// Returns a contiguous copy.
     pub fn copied(&self) -> Result<Tensor> {
-        match &self.device {
-            Device::Cpu => Tensor::from_bytes(&self.host_bytes()?, self.dtype, self.shape(), &Device::Cpu),
-            Device::Gpu(gpu) => {
-                let (kernels, stream, view) = (&gpu.kernels, &gpu.stream, self.view()?);
-                Tensor::on_gpu(gpu, self.dtype, self.shape(), |out| kernels.copy(stream, &view, out))
-            }
-        }
+        Tensor::build(&self.device, self.dtype, self.shape(), |backend, out| backend.copy(&self.operand(), out))
     }
 
-    /// The elements one behind the other: a copy if they are not.
+    /// Returns the tensor itself if it is contiguous, else a contiguous copy.
     pub fn contiguous(&self) -> Result<Tensor> {
         if self.layout.is_contiguous() { Ok(self.clone()) } else { self.copied() }
     }
 
-    /// Tensors side by side along a dimension, in which alone they may differ.
-    pub fn cat(parts: &[Tensor], d: usize) -> Result<Tensor> {
+    /// Concatenates tensors along a dimension; all other dimensions must match.
+    pub fn cat(parts: &[Tensor], dim: impl Dim) -> Result<Tensor> {
         let op = "cat";
-        let first = parts.first().ok_or_else(|| bad_shape(op, "there is nothing to put together"))?;
+        let first = parts.first().ok_or_else(|| shape_error(op, "expected at least one tensor"))?;
+        let dim = dim::index(op, dim, first.shape())?;
         let mut shape = first.shape().to_vec();
-        if d >= shape.len() {
-            return Err(bad_shape(op, format!("there is no dimension {d} in {shape:?}")));
-        }
         for part in &parts[1..] {
-            let fits = part.shape().len() == shape.len() && (0..shape.len()).all(|other| other == d || part.size(other) == shape[other]);
+            let fits = part.rank() == shape.len() && (0..shape.len()).all(|d| d == dim || part.shape()[d] == shape[d]);
             if !fits {
-                return Err(bad_shape(op, format!("{:?} beside {:?} along {d}", part.shape(), first.shape())));
+                let reason = format!("cannot concatenate {:?} and {:?} along dimension {dim}", first.shape(), part.shape());
+                return Err(shape_error(op, reason));
             }
-            if part.dtype != first.dtype {
-                return Err(Error::Type { op, what: "a part", found: part.dtype, expected: first.dtype.name() });
-            }
-            if part.device != first.device {
-                let (found, expected) = (part.device.name().to_owned(), first.device.name().to_owned());
-                return Err(Error::Device { op, what: "a part", found, expected });
-            }
+            first.check_same_kind(op, "a tensor", part)?;
         }
         if parts.len() == 1 {
             return Ok(first.clone());
         }
-        shape[d] = parts.iter().map(|part| part.size(d)).sum();
-        match &first.device {
-            Device::Cpu => {
-                let outer: usize = shape[..d].iter().product();
-                let pieces = parts.iter().map(Tensor::host_bytes).collect::<Result<Vec<_>>>()?;
-                let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
-                for row in 0..outer {
-                    for piece in &pieces {
-                        let len = piece.len() / outer;
-                        bytes.extend_from_slice(&piece[row * len..][..len]);
-                    }
-                }
-                Tensor::from_bytes(&bytes, first.dtype, &shape, &Device::Cpu)
+        shape[dim] = parts.iter().map(|part| part.shape()[dim]).sum();
+        Tensor::build(&first.device, first.dtype, &shape, |backend, out| {
+            let mut start = 0;
+            for part in parts {
+                let len = part.shape()[dim];
+                let layout = out.layout.narrow(dim, start, len)?;
+                backend.copy(&part.operand(), &mut OperandMut::new(out.storage, out.dtype, layout))?;
+                start += len;
             }
-            Device::Gpu(gpu) => {
-                let mut out = Tensor::on_gpu(gpu, first.dtype, &shape, |_| Ok(()))?;
-                let mut at = 0;
-                for part in parts {
-                    let layout = out.layout.narrow(d, at, part.size(d))?;
-                    gpu.kernels.copy(&gpu.stream, &part.view()?, &mut out.view_mut_of(layout)?)?;
-                    at += part.size(d);
-                }
-                Ok(out)
-            }
-        }
+            Ok(())
+        })
     }
 
-    /// A copy on another device; the tensor itself where it is there already. From one GPU to another it is queued behind the work before.
+    /// Concatenates tensors of one shape along a new dimension.
+    pub fn stack(parts: &[Tensor], dim: impl Dim) -> Result<Tensor> {
+        let first = parts.first().ok_or_else(|| shape_error("stack", "expected at least one tensor"))?;
+        let dim = dim::index("stack", dim, &vec![1; first.rank() + 1])?;
+        let parts = parts.iter().map(|part| part.unsqueeze(dim)).collect::<Result<Vec<_>>>()?;
+        Tensor::cat(&parts, dim)
+    }
+
+    /// Returns the elements in another type: floats round to nearest, and truncate and saturate to integers; integers wrap.
+    pub fn cast(&self, dtype: DType) -> Result<Tensor> {
+        if self.dtype == dtype {
+            return Ok(self.clone());
+        }
+        Tensor::build(&self.device, dtype, self.shape(), |backend, out| backend.cast(&self.operand(), out))
+    }
+
+    /// Returns a copy on another device, or the tensor itself if it is there. Between GPUs the copy is queued.
     pub fn to_device(&self, device: &Device) -> Result<Tensor> {
         if self.device == *device {
             return Ok(self.clone());
         }
-        if let (Device::Gpu(from), Device::Gpu(to)) = (&self.device, device) {
-            let dense = self.contiguous()?;
-            let mut memory = to.alloc(self.len() * self.dtype.size())?;
-            from.stream.copy_to_peer(dense.gpu_memory()?, &to.stream, &mut memory)?;
-            let layout = Layout::contiguous(self.shape())?;
-            return Ok(Tensor { storage: Arc::new(Storage::Gpu(memory)), device: device.clone(), dtype: self.dtype, layout });
-        }
-        Tensor::from_bytes(&self.host_bytes()?, self.dtype, self.shape(), device)
+        let dense = self.contiguous()?;
+        let storage = self.device.transfer(&dense.operand(), device)?;
+        let layout = Layout::contiguous(self.shape())?;
+        Ok(Tensor { storage: Arc::new(storage), device: device.clone(), dtype: self.dtype, layout })
     }
 
-    /// Its elements, row by row. Of a GPU's tensor they are copied once all work before is done.
+    /// Returns the elements in row-major order. On a GPU this waits for queued work.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        if T::DTYPE != self.dtype {
-            return Err(Error::Type { op: "to_vec", what: "the tensor", found: self.dtype, expected: T::DTYPE.name() });
-        }
-        match &*self.storage {
-            Storage::Cpu(_) => Ok(self.host::<T>()?.into_owned()),
-            Storage::Gpu(_) => {
-                let mut elements = vec![T::zeroed(); self.len()];
-                bytemuck::cast_slice_mut(&mut elements).copy_from_slice(&self.host_bytes()?);
-                Ok(elements)
-            }
+        self.check_element::<T>("to_vec")?;
+        let bytes = self.host_bytes()?;
+        let mut elements = vec![T::zeroed(); self.len()];
+        bytemuck::cast_slice_mut(&mut elements).copy_from_slice(&bytes);
+        Ok(elements)
+    }
+
+    /// Returns the only element of a tensor of one element.
+    pub fn to_scalar<T: Element>(&self) -> Result<T> {
+        match self.to_vec::<T>()?[..] {
+            [value] => Ok(value),
+            _ => Err(shape_error("to_scalar", format!("expected one element, got shape {:?}", self.shape()))),
         }
     }
 
-    /// Its elements in bytes, row by row.
+    /// Returns the elements of a tensor of `f32`, `f16` or `bf16` as `f32`.
+    pub fn floats(&self) -> Result<Vec<f32>> {
+        let mut floats = vec![0.0; self.len()];
+        match self.dtype {
+            DType::F32 => return self.to_vec(),
+            DType::F16 => self.to_vec::<f16>()?.convert_to_f32_slice(&mut floats),
+            DType::Bf16 => self.to_vec::<bf16>()?.convert_to_f32_slice(&mut floats),
+            found => return Err(wrong_type("floats", "the tensor", found, "f32, f16 or bf16")),
+        }
+        Ok(floats)
+    }
+
+    /// Returns the bytes of the elements in row-major order: borrowed if the tensor is contiguous and on the CPU.
     pub fn host_bytes(&self) -> Result<Cow<'_, [u8]>> {
-        match &*self.storage {
-            Storage::Cpu(_) => Ok(match self.dtype.size() {
-                1 => self.host_any::<u8>(),
-                2 => as_bytes(self.host_any::<u16>()),
-                4 => as_bytes(self.host_any::<u32>()),
-                _ => as_bytes(self.host_any::<u64>()),
-            }),
-            Storage::Gpu(_) => {
-                let Device::Gpu(gpu) = &self.device else { return Err(bad_shape("a copy", "it left its device")) };
-                Ok(Cow::Owned(gpu.stream.download(self.contiguous()?.gpu_memory()?)?))
-            }
-        }
+        self.device.backend().download(&self.operand())
     }
 
-    fn host_any<T: Pod>(&self) -> Cow<'_, [T]> {
-        let Storage::Cpu(memory) = &*self.storage else { return Cow::Borrowed(&[]) };
-        let elements: &[T] = bytemuck::cast_slice(memory);
-        if self.layout.is_empty() {
-            return Cow::Borrowed(&[]);
-        }
-        if self.layout.is_contiguous() {
-            let start = self.layout.offset();
-            return Cow::Borrowed(&elements[start..start + self.len()]);
-        }
-        Cow::Owned(gather(elements, &self.layout))
-    }
-
-    /// The elements of a tensor on the CPU: borrowed if they lie one behind the other.
+    /// Returns the elements of a tensor on the CPU, borrowed if they are contiguous.
     pub fn host<T: Element>(&self) -> Result<Cow<'_, [T]>> {
-        if T::DTYPE != self.dtype {
-            return Err(Error::Type { op: "reading", what: "the tensor", found: self.dtype, expected: T::DTYPE.name() });
+        self.check_element::<T>("read")?;
+        if self.device != Device::Cpu {
+            return Err(wrong_device("read", "the tensor", self.device.name(), "cpu"));
         }
-        match &self.device {
-            Device::Cpu => Ok(self.host_any::<T>()),
-            other => Err(Error::Device { op: "reading", what: "the tensor", found: other.name().to_owned(), expected: "cpu".to_owned() }),
-        }
-    }
-
-    /// The elements of a tensor on the CPU that lie one behind the other.
-    pub(crate) fn host_slice<T: Element>(&self) -> Result<&[T]> {
-        match self.host()? {
-            Cow::Borrowed(elements) => Ok(elements),
-            Cow::Owned(_) => Err(bad_shape("reading", format!("the elements of {self:?} do not lie one behind the other"))),
-        }
-    }
-
-    /// The memory of a tensor on the CPU to write, from its first element on; it must lie without gaps. Shared memory is copied first.
-    pub(crate) fn host_mut<T: Element>(&mut self) -> Result<&mut [T]> {
-        if T::DTYPE != self.dtype {
-            return Err(Error::Type { op: "writing", what: "the tensor", found: self.dtype, expected: T::DTYPE.name() });
-        }
-        if Arc::get_mut(&mut self.storage).is_none() || !self.layout.is_contiguous() {
-            *self = Tensor::from_bytes(&self.host_bytes()?, self.dtype, self.shape(), &Device::Cpu)?;
-        }
-        let (start, len) = if self.is_empty() { (0, 0) } else { (self.layout.offset(), self.len()) };
-        match Arc::get_mut(&mut self.storage) {
-            Some(Storage::Cpu(memory)) => Ok(&mut bytemuck::cast_slice_mut(memory)[start..start + len]),
-            _ => Err(Error::Device { op: "writing", what: "the tensor", found: self.device.name().to_owned(), expected: "cpu".to_owned() }),
-        }
-    }
-
-    /// The memory of a tensor on a GPU that lies without gaps.
-    pub(crate) fn gpu_memory(&self) -> Result<Slice<'_, u8>> {
-        match &*self.storage {
-            Storage::Gpu(memory) => {
-                let start = if self.is_empty() { 0 } else { self.layout.offset() * self.dtype.size() };
-                Ok(memory.slice(start..start + self.len() * self.dtype.size())?)
+        Ok(match self.host_bytes()? {
+            // Host storage is aligned for every element type.
+            Cow::Borrowed(bytes) => Cow::Borrowed(bytemuck::cast_slice(bytes)),
+            Cow::Owned(bytes) => {
+                let mut elements = vec![T::zeroed(); self.len()];
+                bytemuck::cast_slice_mut(&mut elements).copy_from_slice(&bytes);
+                Cow::Owned(elements)
             }
-            Storage::Cpu(_) => Err(self.not_on_a_gpu()),
-        }
+        })
     }
 
-    /// A tensor of a GPU to read.
+    /// Returns a tensor on a GPU as a view that kernels read.
     pub fn view(&self) -> Result<View<'_>> {
-        match &*self.storage {
-            Storage::Gpu(memory) => Ok(View::of_bytes(memory, self.dtype, self.layout)?),
-            Storage::Cpu(_) => Err(self.not_on_a_gpu()),
-        }
+        gpu::view(&self.operand())
     }
 
-    /// A tensor of a GPU to write. Shared memory is copied first.
+    /// Returns a tensor on a GPU as a view that kernels write. Shared storage is copied first.
     pub fn view_mut(&mut self) -> Result<ViewMut<'_>> {
-        self.view_mut_of(self.layout)
+        let operand = self.operand_mut()?;
+        gpu::into_view_mut(operand)
     }
 
-    /// Some of the elements of a tensor of a GPU, to write: a layout of the same memory.
-    pub(crate) fn view_mut_of(&mut self, layout: Layout) -> Result<ViewMut<'_>> {
-        if Arc::get_mut(&mut self.storage).is_none()
-            && let (Device::Gpu(gpu), Storage::Gpu(memory)) = (&self.device, &*self.storage)
-        {
-            // All of the memory, so that every layout of it still holds.
-            let mut copy = gpu.alloc(memory.len())?;
-            gpu.stream.copy(memory, &mut copy)?;
-            self.storage = Arc::new(Storage::Gpu(copy));
-        }
-        let error = self.not_on_a_gpu();
-        match Arc::get_mut(&mut self.storage) {
-            Some(Storage::Gpu(memory)) => Ok(ViewMut::of_bytes(memory, self.dtype, layout)?),
-            _ => Err(error),
-        }
+    fn check_element<T: Element>(&self, op: &'static str) -> Result<()> {
+        if T::DTYPE == self.dtype { Ok(()) } else { Err(wrong_type(op, "the tensor", self.dtype, T::DTYPE.name())) }
     }
 
-    fn not_on_a_gpu(&self) -> Error {
-        Error::Device { op: "a view", what: "the tensor", found: self.device.name().to_owned(), expected: "a GPU".to_owned() }
+    /// Fails unless both tensors have one type and device.
+    pub(crate) fn check_same_kind(&self, op: &'static str, what: &'static str, other: &Tensor) -> Result<()> {
+        if self.dtype != other.dtype {
+            return Err(wrong_type(op, what, other.dtype, self.dtype.name()));
+        }
+        self.check_same_device(op, what, other)
+    }
+
+    /// Fails unless both tensors are on one device.
+    pub(crate) fn check_same_device(&self, op: &'static str, what: &'static str, other: &Tensor) -> Result<()> {
+        if self.device == other.device { Ok(()) } else { Err(wrong_device(op, what, other.device.name(), self.device.name())) }
     }
 }
 
-fn as_bytes<T: Pod>(elements: Cow<'_, [T]>) -> Cow<'_, [u8]> {
-    match elements {
-        Cow::Borrowed(elements) => Cow::Borrowed(bytemuck::cast_slice(elements)),
-        Cow::Owned(elements) => Cow::Owned(bytemuck::cast_slice(&elements).to_vec()),
+fn check_bytes(len: usize, dtype: DType, shape: &[usize]) -> Result<Layout> {
+    let layout = Layout::contiguous(shape)?;
+    let expected = byte_len("new tensor", dtype, &layout)?;
+    if expected != len {
+        return Err(shape_error("new tensor", format!("{dtype}{shape:?} takes {expected} bytes, got {len}")));
     }
+    Ok(layout)
 }
 
 impl std::fmt::Debug for Tensor {

@@ -1,4 +1,4 @@
-//! Attention over a cache in blocks, against doubles.
+//! Attention over a paged KV cache against an `f64` reference.
 
 mod cpu_common;
 
@@ -29,7 +29,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A cache of random blocks, and the tables of sequences in it: what is not written is not a number.
+/// Random block tables of the sequences, and the number of blocks. Unwritten keys are NaN.
 fn tables(random: &mut Random, case: &Case) -> (Vec<Vec<u32>>, usize) {
     let needed: Vec<usize> = case.sequences.iter().map(|[keys, _]| keys.div_ceil(case.heads.block)).collect();
     let blocks = needed.iter().sum::<usize>() + 3;
@@ -45,17 +45,17 @@ fn reference(case: &Case, q: &[f32], keys: &[Vec<f64>], values: &[Vec<f64>]) -> 
     let Heads { heads, kv_heads, dim, scale, window, soft_cap, .. } = case.heads;
     let (mut out, mut token) = (Vec::new(), 0);
     for (s, [count, queries]) in case.sequences.iter().enumerate() {
-        for place in count - queries..*count {
+        for position in count - queries..*count {
             for head in 0..heads {
                 let q = &q[(token * heads + head) * dim..][..dim];
                 let kv = head / (heads / kv_heads);
-                let first = window.map_or(0, |window| (place + 1).saturating_sub(window));
+                let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
                 let score = |p: usize| {
                     let key = &keys[s][(p * kv_heads + kv) * dim..][..dim];
                     let score = q.iter().zip(key).map(|(q, k)| f64::from(*q) * k).sum::<f64>() * f64::from(scale);
                     soft_cap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
                 };
-                let scores: Vec<f64> = (first..=place).map(|p| score(p).exp()).collect();
+                let scores: Vec<f64> = (first..=position).map(|p| score(p).exp()).collect();
                 let total: f64 = scores.iter().sum();
                 for d in 0..dim {
                     let value = |i: usize| values[s][((first + i) * kv_heads + kv) * dim + d];
@@ -76,7 +76,7 @@ enum Kind {
 }
 
 #[test]
-fn queries_see_their_keys_through_tables() {
+fn attention_matches_the_reference() {
     let mut random = Random::new("attention");
     for (number, case) in cases().into_iter().enumerate() {
         let Heads { heads, kv_heads, dim, block, .. } = case.heads;
@@ -100,7 +100,7 @@ fn queries_see_their_keys_through_tables() {
             let mut brains = [vec![bf16::NAN; size], vec![bf16::NAN; size]];
             for (both, table) in kv.iter().zip(&tables) {
                 for which in 0..2 {
-                    // In two steps, as chunks of a prompt come.
+                    // In two chunks, as a long prompt arrives.
                     let (first, second) = both[which].split_at(both[which].len() / row / 3 * row);
                     for (start, x) in [(0, first), (first.len() / row, second)] {
                         let cache = match kind {
@@ -123,12 +123,12 @@ fn queries_see_their_keys_through_tables() {
                 .zip(&tables)
                 .map(|([keys, queries], table)| Sequence { table, keys: *keys, queries: *queries })
                 .collect();
-            everywhere(|path, threads| {
+            everywhere(|isa, threads| {
                 let mut out = vec![f32::NAN; q.len()];
                 attention(&q, keys, values, &sequences, &case.heads, &mut out);
                 for (i, (out, expected)) in out.iter().zip(&expected).enumerate() {
                     let off = (f64::from(*out) - expected).abs();
-                    assert!(off < 5e-6, "case {number} {kind:?} {path:?} {threads}: element {i} is {out}, not {expected}");
+                    assert!(off < 5e-6, "case {number} {kind:?} {isa:?} {threads}: element {i} is {out}, not {expected}");
                 }
             });
         }
@@ -136,7 +136,7 @@ fn queries_see_their_keys_through_tables() {
 }
 
 #[test]
-fn a_query_that_is_not_a_number_spoils_its_own_row_alone() {
+fn a_nan_query_affects_only_its_own_row() {
     let heads = plain(2, 1, 16);
     let cache = vec![0.5f32; 16 * 16];
     let mut q = vec![0.1; 3 * 2 * 16];

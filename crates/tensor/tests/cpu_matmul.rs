@@ -1,15 +1,15 @@
-//! Products on a CPU against sums of doubles.
+//! Matrix products on the CPU against `f64` references.
 
 mod cpu_common;
 
 use cpu_common::{QUANTS, Random, everywhere, weights};
 use half::{bf16, f16};
 use warpwave_kernels::Quant;
-use warpwave_tensor::cpu::{Matrix, Packed, Precision, dequantise, matmul, rows};
+use warpwave_tensor::cpu::{Interleaved, Matrix, Precision, dequantize, embedding, matmul};
 
 const SIZES: [[usize; 3]; 6] = [[1, 1, 1], [1, 33, 2], [5, 16, 1], [19, 50, 3], [31, 7, 2], [130, 17, 1]];
 
-/// Products in doubles, and the sizes of what they are sums of.
+/// Products in `f64`, and the sums of the magnitudes of their terms.
 fn reference(w: &[f64], x: &[f64], [m, n, k]: [usize; 3]) -> Vec<(f64, f64)> {
     let row = |t: usize, r: usize| x[t * k..][..k].iter().zip(&w[r * k..][..k]);
     let product = |t: usize, r: usize| (row(t, r).map(|(x, w)| x * w).sum(), row(t, r).map(|(x, w)| (x * w).abs()).sum());
@@ -20,38 +20,38 @@ fn compare(what: &str, out: &[f32], expected: &[(f64, f64)], bound: f64) {
     assert_eq!(out.len(), expected.len());
     for (i, (out, (value, size))) in out.iter().zip(expected).enumerate() {
         let off = (f64::from(*out) - value).abs();
-        assert!(off <= bound * size + 1e-30, "{what}: element {i} is {out}, not {value}: {} of its parts", off / size);
+        assert!(off <= bound * size + 1e-30, "{what}: element {i} is {out}, not {value}: relative error {}", off / size);
     }
 }
 
-/// The largest number that activations are rounded to.
-const MOST: f32 = 127.0 * 128.0;
+/// The largest code of rounded activations.
+const MAX_CODE: f32 = 127.0 * 128.0;
 
-/// Activations as they are after rounding to two bytes.
+/// Activations rounded to two bytes.
 fn rounded(x: &[f32]) -> Vec<f64> {
     let block = |x: &[f32]| {
         let most = x.iter().fold(0f32, |most, v| most.max(v.abs()));
-        let factor = if most > 0.0 { MOST / most } else { 0.0 };
-        x.iter().map(|v| f64::from((v * factor).round_ties_even()) * f64::from(most / MOST)).collect::<Vec<_>>()
+        let factor = if most > 0.0 { MAX_CODE / most } else { 0.0 };
+        x.iter().map(|v| f64::from((v * factor).round_ties_even()) * f64::from(most / MAX_CODE)).collect::<Vec<_>>()
     };
     x.chunks(32).flat_map(block).collect()
 }
 
 #[test]
-fn quantised_weights_are_multiplied_exactly_and_fast() {
-    let mut random = Random::new("quantised");
+fn quantized_weights_in_both_precisions() {
+    let mut random = Random::new("quantized");
     for quant in QUANTS {
         for [m, n, blocks] in SIZES {
             let k = blocks * quant.block_size();
             let (data, x) = (random.blocks(quant, n * blocks), random.normals(m * k));
             let w = weights(quant, &data);
-            let packed = Packed::new(quant, n, k, &data);
+            let packed = Interleaved::new(quant, n, k, &data);
             let plain: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
             let exact = reference(&w, &plain, [m, n, k]);
             let bytes = reference(&w, &rounded(&x), [m, n, k]);
-            everywhere(|path, threads| {
-                for weights in [Matrix::Quant(quant, &data), Matrix::Packed(&packed)] {
-                    let what = format!("{quant} {m}x{n}x{k} {path:?} {threads} {}", matches!(weights, Matrix::Packed(_)));
+            everywhere(|isa, threads| {
+                for weights in [Matrix::Quant(quant, &data), Matrix::Interleaved(&packed)] {
+                    let what = format!("{quant} {m}x{n}x{k} {isa:?} {threads} {}", matches!(weights, Matrix::Interleaved(_)));
                     let mut out = vec![f32::NAN; m * n];
                     matmul(weights, n, k, &x, m, &mut out, Precision::Exact);
                     compare(&format!("exact {what}"), &out, &exact, 4e-6);
@@ -65,7 +65,7 @@ fn quantised_weights_are_multiplied_exactly_and_fast() {
 }
 
 #[test]
-fn dense_weights_are_multiplied() {
+fn plain_weights() {
     let mut random = Random::new("dense");
     for [m, n, k] in [[1, 1, 1], [1, 70, 40], [2, 5, 16], [3, 33, 300], [40, 20, 513], [16, 16, 256], [9, 17, 31]] {
         let (w, x) = (random.normals(n * k), random.normals(m * k));
@@ -78,11 +78,11 @@ fn dense_weights_are_multiplied() {
         ];
         for (weights, w) in kinds {
             let expected = reference(&w, &wide(&x), [m, n, k]);
-            everywhere(|path, threads| {
+            everywhere(|isa, threads| {
                 for activations in [Precision::Exact, Precision::Fast] {
                     let mut out = vec![f32::NAN; m * n];
                     matmul(weights, n, k, &x, m, &mut out, activations);
-                    compare(&format!("{m}x{n}x{k} {path:?} {threads}"), &out, &expected, 4e-6);
+                    compare(&format!("{m}x{n}x{k} {isa:?} {threads}"), &out, &expected, 4e-6);
                 }
             });
         }
@@ -90,32 +90,32 @@ fn dense_weights_are_multiplied() {
 }
 
 #[test]
-fn large_products_are_shared_by_threads() {
+fn large_products_on_several_threads() {
     let mut random = Random::new("large");
     let (m, n, k) = (150, 300, 96);
     let (data, x) = (random.blocks(Quant::Q4_1, n * k / 32), random.normals(m * k));
-    let packed = Packed::new(Quant::Q4_1, n, k, &data);
+    let packed = Interleaved::new(Quant::Q4_1, n, k, &data);
     let expected = reference(&weights(Quant::Q4_1, &data), &rounded(&x), [m, n, k]);
-    everywhere(|path, threads| {
+    everywhere(|isa, threads| {
         let mut out = vec![f32::NAN; m * n];
-        matmul(Matrix::Packed(&packed), n, k, &x, m, &mut out, Precision::Fast);
-        compare(&format!("{path:?} {threads}"), &out, &expected, 1e-5);
+        matmul(Matrix::Interleaved(&packed), n, k, &x, m, &mut out, Precision::Fast);
+        compare(&format!("{isa:?} {threads}"), &out, &expected, 1e-5);
     });
 }
 
 #[test]
-fn what_is_not_finite_shows() {
+fn nan_and_infinity_propagate() {
     let mut random = Random::new("not finite");
     let (m, n, k) = (3, 20, 64);
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let (data, mut x) = (random.blocks(Quant::Q4_1, n * k / 32), random.normals(m * k));
         x[k + 40] = bad;
-        everywhere(|path, threads| {
+        everywhere(|isa, threads| {
             for activations in [Precision::Exact, Precision::Fast] {
                 let mut out = vec![0.0; m * n];
                 matmul(Matrix::Quant(Quant::Q4_1, &data), n, k, &x, m, &mut out, activations);
                 for (i, value) in out.iter().enumerate() {
-                    assert_eq!(value.is_finite(), i / n != 1, "{bad} {activations:?} {path:?} {threads}: element {i} is {value}");
+                    assert_eq!(value.is_finite(), i / n != 1, "{bad} {activations:?} {isa:?} {threads}: element {i} is {value}");
                 }
             }
         });
@@ -123,7 +123,7 @@ fn what_is_not_finite_shows() {
 }
 
 #[test]
-fn zeros_and_tiny_and_large_numbers_are_products_too() {
+fn zeros_tiny_and_large_values() {
     let (n, k) = (16, 32);
     let mut random = Random::new("edges");
     let data = random.blocks(Quant::Q8_0, n);
@@ -142,24 +142,24 @@ fn zeros_and_tiny_and_large_numbers_are_products_too() {
 }
 
 #[test]
-fn nothing_is_nothing() {
+fn empty_products() {
     for (m, n, k) in [(0, 3, 32), (2, 0, 32), (2, 3, 0)] {
         let mut out = vec![1.0; m * n];
         let data = vec![0; n * k / 32 * 20];
         let x = vec![1.0; m * k];
         matmul(Matrix::Quant(Quant::Q4_1, &data), n, k, &x, m, &mut out, Precision::Fast);
-        matmul(Matrix::Packed(&Packed::new(Quant::Q4_1, n, k, &data)), n, k, &x, m, &mut out, Precision::Exact);
+        matmul(Matrix::Interleaved(&Interleaved::new(Quant::Q4_1, n, k, &data)), n, k, &x, m, &mut out, Precision::Exact);
         assert!(out.iter().all(|v| *v == 0.0));
     }
 }
 
 #[test]
-fn rows_come_back_from_all_kinds() {
+fn rows_of_every_format() {
     let mut random = Random::new("rows");
     for quant in QUANTS {
         let (n, k) = (21, 2 * quant.block_size());
         let data = random.blocks(quant, n * 2);
-        let packed = Packed::new(quant, n, k, &data);
+        let packed = Interleaved::new(quant, n, k, &data);
         let bytes = data.len() / n;
         for r in 0..n {
             let mut row = vec![0; bytes];
@@ -167,11 +167,11 @@ fn rows_come_back_from_all_kinds() {
             assert_eq!(row, data[r * bytes..][..bytes], "{quant} row {r}");
         }
         let mut all = vec![0.0; n * k];
-        dequantise(quant, &data, &mut all);
+        dequantize(quant, &data, &mut all);
         let ids = [20, 0, 7, 7];
-        for matrix in [Matrix::Packed(&packed), Matrix::Quant(quant, &data), Matrix::F32(&all)] {
+        for matrix in [Matrix::Interleaved(&packed), Matrix::Quant(quant, &data), Matrix::F32(&all)] {
             let mut out = vec![0.0; ids.len() * k];
-            rows(matrix, k, &ids, &mut out);
+            embedding(matrix, k, &ids, &mut out);
             for (id, out) in ids.iter().zip(out.chunks(k)) {
                 assert_eq!(out, &all[*id as usize * k..][..k]);
             }

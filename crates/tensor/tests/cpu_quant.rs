@@ -1,34 +1,34 @@
-//! Quantising and its undoing on a CPU.
+//! Quantization and dequantization on the CPU.
 
 mod cpu_common;
 
 use cpu_common::{QUANTS, Random, weights};
 use warpwave_kernels::Quant;
-use warpwave_tensor::cpu::{dequantise, quantise};
+use warpwave_tensor::cpu::{dequantize, quantize};
 
 #[test]
-fn blocks_stand_for_what_their_format_says() {
-    let mut random = Random::new("dequantise");
+fn dequantize_matches_the_format_definition() {
+    let mut random = Random::new("dequantize");
     for quant in QUANTS {
         let data = random.blocks(quant, 40);
         let mut out = vec![0.0; 40 * quant.block_size()];
-        dequantise(quant, &data, &mut out);
+        dequantize(quant, &data, &mut out);
         for (i, (out, expected)) in out.iter().zip(weights(quant, &data)).enumerate() {
             assert!((f64::from(*out) - expected).abs() <= 1e-6 * expected.abs() + 3e-7, "{quant} {i}: {out}, not {expected}");
         }
     }
 }
 
-/// The error of normal numbers as a share of their size: what the format's steps allow, and a little less than plain rounding where there
-/// is a search.
+/// Relative error of normally distributed inputs: within the resolution of the format, and below plain rounding for types that search
+/// for their scales.
 #[test]
-fn quantised_numbers_are_near() {
-    let mut random = Random::new("quantise");
+fn quantization_error_is_bounded() {
+    let mut random = Random::new("quantize");
     let x = random.normals(256 * 64);
     let size: f64 = x.iter().map(|v| f64::from(*v).powi(2)).sum();
     for quant in QUANTS {
         let mut data = vec![0; quant.row_bytes(x.len()).unwrap()];
-        quantise(quant, &x, &mut data);
+        quantize(quant, &x, &mut data);
         let values = weights(quant, &data);
         let error: f64 = x.iter().zip(&values).map(|(x, value)| (f64::from(*x) - value).powi(2)).sum();
         let share = (error / size).sqrt();
@@ -46,9 +46,9 @@ fn quantised_numbers_are_near() {
     }
 }
 
-/// Blocks of 32 by their definition, number by number.
+/// Blocks of 32 against their definition, element by element.
 #[test]
-fn small_blocks_are_rounded_as_defined() {
+fn blocks_of_32_round_as_defined() {
     let mut random = Random::new("small blocks");
     for _ in 0..50 {
         let x = random.normals(32);
@@ -56,7 +56,7 @@ fn small_blocks_are_rounded_as_defined() {
         let (low, high) = x.iter().fold((f32::MAX, f32::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
         for quant in &QUANTS[..6] {
             let mut data = vec![0; quant.block_bytes()];
-            quantise(*quant, &x, &mut data);
+            quantize(*quant, &x, &mut data);
             let half = |d: f32| half::f16::from_f32(d).to_f64();
             let (d, zero, m): (f32, f64, f64) = match quant {
                 Quant::Q4_0 => (largest / -8.0, 8.0, 0.0),
@@ -67,34 +67,34 @@ fn small_blocks_are_rounded_as_defined() {
             };
             for (value, x) in weights(*quant, &data).into_iter().zip(&x) {
                 let code = (value - m) / half(d);
-                let wanted = (f64::from(*x) - if m != 0.0 { f64::from(low) } else { 0.0 }) / f64::from(d);
-                // The largest of the other sign may have no code of its own.
-                let last = zero > 0.0 && wanted > zero - 0.51 && code > zero - 1.01;
-                assert!((code - wanted).abs() <= 0.501 || last, "{quant}: {x} as {code}, not {wanted}");
+                let expected = (f64::from(*x) - if m != 0.0 { f64::from(low) } else { 0.0 }) / f64::from(d);
+                // The largest value of the other sign may saturate.
+                let last = zero > 0.0 && expected > zero - 0.51 && code > zero - 1.01;
+                assert!((code - expected).abs() <= 0.501 || last, "{quant}: {x} as {code}, not {expected}");
             }
         }
     }
 }
 
 #[test]
-fn zeros_constants_and_extremes_survive() {
+fn zeros_constants_and_extremes_round_trip() {
     for quant in QUANTS {
         for value in [0.0f32, 1.0, -3.5, 1e-6, 6e4] {
             let x = vec![value; quant.block_size()];
             let (mut data, mut out) = (vec![0xaa; quant.block_bytes()], vec![0.0; x.len()]);
-            quantise(quant, &x, &mut data);
-            dequantise(quant, &data, &mut out);
+            quantize(quant, &x, &mut data);
+            dequantize(quant, &data, &mut out);
             for out in out {
                 assert!((out - value).abs() <= 0.04 * value.abs() + 1e-6, "{quant}: {out}, not {value}");
             }
         }
-        // No panic, whatever comes.
+        // No panic for any input.
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN_POSITIVE] {
             let mut x = vec![1.0; quant.block_size()];
             x[3] = value;
-            quantise(quant, &x, &mut vec![0; quant.block_bytes()]);
+            quantize(quant, &x, &mut vec![0; quant.block_bytes()]);
         }
-        quantise(quant, &[], &mut []);
-        dequantise(quant, &[], &mut []);
+        quantize(quant, &[], &mut []);
+        dequantize(quant, &[], &mut []);
     }
 }

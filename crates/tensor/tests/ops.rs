@@ -7,28 +7,17 @@ use warpwave_gpu::HostBuffer;
 use warpwave_jit::Jit;
 use warpwave_kernels::{Binary, DType, Element, Reduce, Unary};
 use warpwave_tensor::{Device, Tensor};
-
-/// Random numbers that a seed repeats.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
+use warpwave_test_support::Random;
 
 fn random() -> Random {
-    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-    println!("seed {seed}");
-    Random(seed | 1)
+    Random::new(warpwave_test_support::seed())
 }
 
 const TYPES: [DType; 9] = [DType::U8, DType::I16, DType::I32, DType::U32, DType::I64, DType::F16, DType::Bf16, DType::F32, DType::F64];
 
 fn tensor(random: &mut Random, dtype: DType, shape: &[usize]) -> Tensor {
     fn of<T: Element>(random: &mut Random, shape: &[usize], f: impl Fn(f64) -> T) -> Tensor {
-        let data: Vec<T> = (0..shape.iter().product()).map(|_| f(random.next() * 8.0 - 4.0)).collect();
+        let data: Vec<T> = (0..shape.iter().product()).map(|_| f(random.unit() * 8.0 - 4.0)).collect();
         Tensor::new(&data, shape, &Device::Cpu).unwrap()
     }
     match dtype {
@@ -76,7 +65,7 @@ fn agree(what: &str, here: &Tensor, there: &Tensor) {
 fn some<T>(random: &mut Random, all: impl IntoIterator<Item = T>, most: usize) -> Vec<T> {
     let mut all: Vec<T> = all.into_iter().collect();
     while !common::full() && all.len() > most {
-        all.swap_remove((random.next() * all.len() as f64) as usize);
+        all.swap_remove((random.unit() * all.len() as f64) as usize);
     }
     all
 }

@@ -29,7 +29,7 @@ pub(super) fn known(kind: Kind) -> bool {
 fn floats(kind: Kind, bytes: &[u8], out: &mut [f32]) {
     let halves = || bytes.as_chunks::<2>().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
     match kind {
-        Kind::Quant(quant) => cpu::dequantise(quant, bytes, out),
+        Kind::Quant(quant) => cpu::dequantize(quant, bytes, out),
         Kind::Plain(DType::F16) => out.iter_mut().zip(halves()).for_each(|(out, bits)| *out = f16::from_bits(bits).to_f32()),
         Kind::Plain(DType::Bf16) => out.iter_mut().zip(halves()).for_each(|(out, bits)| *out = bf16::from_bits(bits).to_f32()),
         Kind::Plain(_) => out.iter_mut().zip(bytes.as_chunks::<4>().0).for_each(|(out, bytes)| *out = f32::from_le_bytes(*bytes)),
@@ -42,7 +42,7 @@ fn elements(kind: Kind, x: &[f32], out: &mut [u8]) {
         out.as_chunks_mut::<N>().0.iter_mut().zip(values).for_each(|(out, value)| *out = value);
     }
     match kind {
-        Kind::Quant(quant) => cpu::quantise(quant, x, out),
+        Kind::Quant(quant) => cpu::quantize(quant, x, out),
         Kind::Plain(DType::F16) => put(out, x.iter().map(|x| f16::from_f32(*x).to_le_bytes())),
         Kind::Plain(DType::Bf16) => put(out, x.iter().map(|x| bf16::from_f32(*x).to_le_bytes())),
         Kind::Plain(_) => put(out, x.iter().map(|x| x.to_le_bytes())),

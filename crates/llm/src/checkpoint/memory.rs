@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use warpwave_kernels::DType;
-use warpwave_tensor::{BLOCK, Device, Precision};
+use warpwave_tensor::{BLOCK_SIZE, Device, Precision};
 use warpwave_weights::Kind;
 
 use super::Checkpoint;
@@ -103,7 +103,7 @@ impl Memory {
         let dtype = multiplied(matrices, gpu);
         let cache = plan.cache.unwrap_or_else(|| cache_type(matrices, plan.precision, gpu));
         let kv_per_token = product(&[2, config.layers, config.kv_heads, config.head_dim, cache.size()]);
-        let kv = kv_per_token.saturating_mul(plan.context.checked_next_multiple_of(BLOCK).unwrap_or(plan.context) as u64);
+        let kv = kv_per_token.saturating_mul(plan.context.checked_next_multiple_of(BLOCK_SIZE).unwrap_or(plan.context) as u64);
         let moments = Moments::of(config, matrices, device, plan);
         let logits = product(&[config.vocab, 4]);
         let scratch = match gpu {
@@ -129,7 +129,7 @@ fn captured(config: &Config, dtype: DType, context: usize) -> u64 {
     let wide = product(&[2, hidden, FLOW.size()]).saturating_add(product(&[2, feed_forward, gates(dtype, 1).size()]));
     let each = taken.saturating_add(wide).saturating_mul(layers as u64).saturating_add(product(&[2, vocab, 4]));
     // As wide as the table of blocks, and from 16 on.
-    let graphs = u64::from(context.div_ceil(16 * BLOCK).max(1).checked_next_power_of_two().map_or(63, usize::ilog2)) + 1;
+    let graphs = u64::from(context.div_ceil(16 * BLOCK_SIZE).max(1).checked_next_power_of_two().map_or(63, usize::ilog2)) + 1;
     // Attention is divided into parts, about one for 256 keys, whose results lie beside each other.
     let parts: usize = (0..graphs).map(|graph| (1usize << graph.min(6)).max(4)).sum();
     each.saturating_mul(graphs).saturating_add(product(&[parts, queries, 4, layers]))

@@ -1,9 +1,9 @@
-//! Functions of numbers without branches, so that loops of them become vectors.
+//! Branch-free `f32` functions, so that loops over them vectorize.
 
-/// eˣ, to about 1e-7 of itself; 0 below the smallest normal number, infinite above the largest.
+/// eˣ with a relative error of about 1e-7; 0 below the smallest normal number, infinite above the largest.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
-    // 2ⁿ · eʳ with |r| ≤ ln 2 / 2. Near 1.5 · 2²³ the last bits of a float are a whole number.
+    // 2ⁿ · eʳ with |r| ≤ ln 2 / 2. Adding 1.5 · 2²³ rounds to an integer in the low bits.
     const ROUND: f32 = 12_582_912.0;
     let bounded = x.clamp(-87.33654, 88.8);
     let shifted = bounded * std::f32::consts::LOG2_E + ROUND;
@@ -15,7 +15,7 @@ pub(super) fn exp(x: f32) -> f32 {
     let p = p * r + 1.666_666_6e-1;
     let p = p * r + 0.5;
     let p = p * (r * r) + r + 1.0;
-    // In two steps: 2¹²⁸ is none of the floats.
+    // In two steps, since 2¹²⁸ overflows.
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let (half, rest) = (n >> 1, n - (n >> 1));
     let two_to = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
@@ -24,16 +24,22 @@ pub(super) fn exp(x: f32) -> f32 {
     if x.is_nan() { x } else { value }
 }
 
-/// tanh, to about 2e-7.
+/// tanh with an error of about 2e-7.
 #[inline(always)]
 pub(super) fn tanh(x: f32) -> f32 {
     let size = x.abs();
-    // Where 1 - 2 / (e²ˣ + 1) loses digits, a series.
+    // A series where 1 - 2 / (e²ˣ + 1) cancels.
     let square = x * x;
     let series = x + x * square * (-0.333_333_34 + square * (0.133_333_34 + square * (-0.053_968_254 + square * 0.021_869_488)));
     let far = 1.0 - 2.0 / (exp(2.0 * size) + 1.0);
     let far = if x < 0.0 { -far } else { far };
     if size < 0.25 { series } else { far }
+}
+
+/// 1 / (1 + e⁻ˣ)
+#[inline(always)]
+pub(super) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
 }
 
 /// x · sigmoid(x)
@@ -42,7 +48,7 @@ pub(super) fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
 }
 
-/// GELU by its approximation with tanh.
+/// GELU by its tanh approximation.
 #[inline(always)]
 pub(super) fn gelu_tanh(x: f32) -> f32 {
     const FACTOR: f32 = 0.797_884_6;

@@ -1,28 +1,33 @@
-//! Operations on slices, for processors without a GPU beside them.
+//! The CPU backend, and its `f32` operations on slices.
 //!
-//! Sizes are the caller's to check: a slice of another size than the arguments say panics. Nothing else does, whatever the numbers are.
-//! Work is shared by [`threads`] threads. Kernels are written once, over vectors of 16 lanes, and run with AVX-512, AVX2 or plain Rust,
-//! whichever the processor has ([`Path`]).
+//! The functions here check sizes by panicking: a slice of another size than the arguments say is a bug of the caller. Nothing else
+//! panics, whatever the values are. Work is shared by [`threads`] threads. Kernels are written once, over vectors of 16 lanes, and run
+//! with AVX-512, AVX2 or portable Rust, whichever the processor has ([`Isa`]).
 
 mod attention;
-mod exact;
+mod backend;
+mod elementwise;
+mod gemm;
+mod index;
+mod interleaved;
 mod math;
 mod matmul;
+mod matmul_f32;
+mod matmul_i15;
 mod ops;
-mod packed;
 mod pool;
 mod quant;
-mod rounded;
+mod reduce;
 mod simd;
+mod values;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use attention::{Cache, CacheMut, Heads, Sequence, append, attention};
-pub use matmul::{Matrix, Precision, matmul, rows};
-pub use ops::{
-    Gate, Pairs, add, argmax, glu, glu_rows, log_sum_exp, rms_norm, rms_norm_in_place, rope, rope_tables, scale, soft_cap, softmax,
-};
-pub use packed::Packed;
+pub(crate) use backend::Cpu;
+pub use interleaved::Interleaved;
+pub use matmul::{Matrix, Precision, embedding, matmul};
+pub use ops::{add, argmax, glu, glu_rows, log_sum_exp, rms_norm, rms_norm_in_place, rope, rope_tables, scale, soft_cap, softmax};
 pub use pool::{set_threads, threads, with_threads};
-pub use quant::{dequantise, quantise};
-pub use simd::Path;
+pub use quant::{dequantize, quantize};
+pub use simd::Isa;

@@ -1,19 +1,21 @@
-//! What is computed number by number, or row by row.
+//! Elementwise and row-wise `f32` operations on slices.
 
-use super::math::{exp, gelu_tanh, silu, tanh};
+use warpwave_kernels::{Glu, RopePairs};
+
+use super::math::{exp, gelu_tanh, sigmoid, silu, tanh};
 use super::pool::{parallel, threads};
-use super::simd::{Kernel, Path, Simd, dispatch};
+use super::simd::{Isa, Kernel, Simd, dispatch};
 
-/// Numbers below which other threads are not worth their while.
-const FEW: usize = 1 << 15;
+/// Elements below which one thread is faster than several.
+const SERIAL_BELOW: usize = 1 << 15;
 
-/// Calls `run` with rows of the result and their number, on several threads.
+/// Calls `run` with each row of the result and its index, on several threads.
 fn by_rows(out: &mut [f32], columns: usize, run: &(dyn Fn(usize, &mut [f32]) + Sync)) {
     if out.is_empty() || columns == 0 {
         return;
     }
     let rows = out.len().div_ceil(columns);
-    let parts = if out.len() < FEW { 1 } else { rows.min(4 * threads()) };
+    let parts = if out.len() < SERIAL_BELOW { 1 } else { rows.min(4 * threads()) };
     let each = rows.div_ceil(parts);
     let chunks: Vec<_> = out.chunks_mut(each * columns).map(std::sync::Mutex::new).collect();
     parallel(chunks.len(), &|i| {
@@ -23,7 +25,7 @@ fn by_rows(out: &mut [f32], columns: usize, run: &(dyn Fn(usize, &mut [f32]) + S
     });
 }
 
-/// A loop over numbers that becomes vectors with the instructions of a path.
+/// Loops that the compiler vectorizes for each instruction set.
 macro_rules! kernels {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty),* } -> $out:ty { $($body:tt)* })*) => { $(
         $(#[$doc])*
@@ -39,7 +41,7 @@ macro_rules! kernels {
     )* };
 }
 
-/// A sum in 32 chains: as exact as it is quick.
+/// Sums in 32 independent accumulators: faster and more accurate than one.
 #[inline(always)]
 fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let (many, rest) = x.as_chunks::<32>();
@@ -60,20 +62,20 @@ fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     sums[0]
 }
 
-/// The largest, or NaN if one is.
+/// The maximum, or NaN if any element is.
 #[inline(always)]
-fn most(x: &[f32]) -> f32 {
+fn max(x: &[f32]) -> f32 {
     let (many, rest) = x.as_chunks::<32>();
-    let mut most = [f32::NEG_INFINITY; 32];
+    let mut max = [f32::NEG_INFINITY; 32];
     for x in many {
         for i in 0..32 {
-            most[i] = larger(most[i], x[i]);
+            max[i] = larger(max[i], x[i]);
         }
     }
-    for (most, x) in most.iter_mut().zip(rest) {
-        *most = larger(*most, *x);
+    for (max, x) in max.iter_mut().zip(rest) {
+        *max = larger(*max, *x);
     }
-    most.into_iter().fold(f32::NEG_INFINITY, larger)
+    max.into_iter().fold(f32::NEG_INFINITY, larger)
 }
 
 #[inline(always)]
@@ -117,17 +119,35 @@ kernels! {
             *out = gelu_tanh(*out) * up;
         }
     }
+    GeluErf { up: &'a [f32], out: &'a mut [f32] } -> () {
+        for (out, up) in out.iter_mut().zip(up) {
+            // 1 + erf(y) is erfc(-y), without cancellation.
+            let gelu = 0.5 * *out * libm::erfcf(-*out * std::f32::consts::FRAC_1_SQRT_2);
+            *out = if *out == f32::NEG_INFINITY { -0.0 } else { gelu } * up;
+        }
+    }
+    Relu { up: &'a [f32], out: &'a mut [f32] } -> () {
+        for (out, up) in out.iter_mut().zip(up) {
+            // Not `max`: NaN stays.
+            *out = if *out < 0.0 { 0.0 } else { *out } * up;
+        }
+    }
+    Sigmoid { up: &'a [f32], out: &'a mut [f32] } -> () {
+        for (out, up) in out.iter_mut().zip(up) {
+            *out = sigmoid(*out) * up;
+        }
+    }
     Cap { out: &'a mut [f32], cap: f32 } -> () {
         for out in out {
             *out = cap * tanh(*out / cap);
         }
     }
     Softmax { out: &'a mut [f32] } -> () {
-        let most = most(out);
-        // All of them out of reach: none has a share.
-        let most = if most == f32::NEG_INFINITY { 0.0 } else { most };
+        let max = max(out);
+        // A fully masked row becomes zeros.
+        let max = if max == f32::NEG_INFINITY { 0.0 } else { max };
         for out in &mut *out {
-            *out = exp(*out - most);
+            *out = exp(*out - max);
         }
         let total = sum(out, |x| x);
         let factor = if total == 0.0 { 0.0 } else { 1.0 / total };
@@ -136,10 +156,10 @@ kernels! {
         }
     }
     LogSumExp { x: &'a [f32] } -> f32 {
-        let most = most(x);
-        if most.is_finite() { sum(x, |x| exp(x - most)).ln() + most } else { most }
+        let max = max(x);
+        if max.is_finite() { sum(x, |x| exp(x - max)).ln() + max } else { max }
     }
-    Turn { row: &'a mut [f32], cos: &'a [f32], sin: &'a [f32], halves: bool } -> () {
+    Rotate { row: &'a mut [f32], cos: &'a [f32], sin: &'a [f32], halves: bool } -> () {
         let pairs = cos.len();
         if halves {
             let (first, second) = row.split_at_mut(pairs);
@@ -154,119 +174,110 @@ kernels! {
     }
 }
 
-/// Each row of `weight.len()` numbers over the root of its mean square, times the weights: `x · w / √(mean(x²) + eps)`. For a norm of each
-/// head rows are heads.
+/// RMS norm of each row of `weight.len()` elements: `x · w / √(mean(x²) + eps)`. For a norm of each head, rows are heads.
 ///
 /// # Panics
-/// If `x` and `out` are not of the same whole rows.
+/// If `x` and `out` differ in length or are not a multiple of the row length.
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let columns = weight.len();
-    assert!(x.len() == out.len() && (x.is_empty() || x.len().is_multiple_of(columns)), "rows of {columns} numbers");
-    let path = Path::current();
-    by_rows(out, columns, &|r, out| dispatch(path, Norm { x: &x[r * columns..][..columns], weight: Some(weight), eps, out }));
+    assert!(x.len() == out.len() && (x.is_empty() || x.len().is_multiple_of(columns)), "expected rows of {columns} elements");
+    let isa = Isa::current();
+    by_rows(out, columns, &|r, out| dispatch(isa, Norm { x: &x[r * columns..][..columns], weight: Some(weight), eps, out }));
 }
 
 /// [`rms_norm`] in place.
 ///
 /// # Panics
-/// If `x` is not of whole rows.
+/// If `x` is not a multiple of the row length.
 pub fn rms_norm_in_place(x: &mut [f32], weight: &[f32], eps: f32) {
     let columns = weight.len();
-    assert!(x.is_empty() || x.len().is_multiple_of(columns), "rows of {columns} numbers");
-    let path = Path::current();
+    assert!(x.is_empty() || x.len().is_multiple_of(columns), "expected rows of {columns} elements");
+    let isa = Isa::current();
     by_rows(x, columns, &|_, row| {
         let from = row.to_vec();
-        dispatch(path, Norm { x: &from, weight: Some(weight), eps, out: row });
+        dispatch(isa, Norm { x: &from, weight: Some(weight), eps, out: row });
     });
 }
 
-/// `out += x`; a shorter `x`, such as a bias, is added to each row of its length.
+/// `out += x`; a shorter `x`, such as a bias, is added to each row of that length.
 ///
 /// # Panics
-/// If `out` is not of whole rows of that length.
+/// If `out` is not a multiple of that length.
 pub fn add(out: &mut [f32], x: &[f32]) {
-    assert!(out.is_empty() || out.len().is_multiple_of(x.len()), "rows of {} numbers", x.len());
-    let path = Path::current();
+    assert!(out.is_empty() || out.len().is_multiple_of(x.len()), "expected rows of {} elements", x.len());
+    let isa = Isa::current();
     if out.len() == x.len() {
         const EACH: usize = 4096;
-        by_rows(out, EACH, &|r, out| dispatch(path, Add { x: &x[r * EACH..][..out.len()], out }));
+        by_rows(out, EACH, &|r, out| dispatch(isa, Add { x: &x[r * EACH..][..out.len()], out }));
     } else {
-        by_rows(out, x.len(), &|_, out| dispatch(path, Add { x, out }));
+        by_rows(out, x.len(), &|_, out| dispatch(isa, Add { x, out }));
     }
 }
 
 /// `x *= factor`.
 pub fn scale(x: &mut [f32], factor: f32) {
-    let path = Path::current();
-    by_rows(x, 4096, &|_, out| dispatch(path, Scale { out, factor }));
+    let isa = Isa::current();
+    by_rows(x, 4096, &|_, out| dispatch(isa, Scale { out, factor }));
 }
 
-/// The gate of a feed-forward part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Gate {
-    /// x · sigmoid(x)
-    Silu,
-    /// GELU by its approximation with tanh.
-    GeluTanh,
+/// `out = f(out) · up`.
+fn gate(isa: Isa, op: Glu, up: &[f32], out: &mut [f32]) {
+    match op {
+        Glu::Silu => dispatch(isa, Silu { up, out }),
+        Glu::Gelu => dispatch(isa, Gelu { up, out }),
+        Glu::GeluErf => dispatch(isa, GeluErf { up, out }),
+        Glu::Relu => dispatch(isa, Relu { up, out }),
+        _ => dispatch(isa, Sigmoid { up, out }),
+    }
 }
 
-/// `gate = f(gate) · up`.
+/// Gated unit: `gates = f(gates) · up`.
 ///
 /// # Panics
-/// If they are not of one length.
-pub fn glu(kind: Gate, gate: &mut [f32], up: &[f32]) {
-    assert_eq!(gate.len(), up.len(), "gate and up");
+/// If the lengths differ.
+pub fn glu(op: Glu, gates: &mut [f32], up: &[f32]) {
+    assert_eq!(gates.len(), up.len(), "gates and up have different lengths");
     const EACH: usize = 1024;
-    let path = Path::current();
-    by_rows(gate, EACH, &|r, out| {
-        let up = &up[r * EACH..][..out.len()];
-        match kind {
-            Gate::Silu => dispatch(path, Silu { up, out }),
-            Gate::GeluTanh => dispatch(path, Gelu { up, out }),
-        }
-    });
+    let isa = Isa::current();
+    by_rows(gates, EACH, &|r, out| gate(isa, op, &up[r * EACH..][..out.len()], out));
 }
 
-/// Gate and up in one row each, `columns` of both behind one another: `out[r] = f(both[r][..columns]) · both[r][columns..]`.
+/// Gated unit of rows that hold gates in their first half: `out[r] = f(x[r][..columns]) · x[r][columns..]`.
 ///
 /// # Panics
-/// If `both` has not two rows for each of `out`.
-pub fn glu_rows(kind: Gate, both: &[f32], columns: usize, out: &mut [f32]) {
-    assert!(both.len() == 2 * out.len() && (out.is_empty() || out.len().is_multiple_of(columns)), "rows of {columns} numbers");
-    let path = Path::current();
+/// If `x` does not have twice the elements of `out`.
+pub fn glu_rows(op: Glu, x: &[f32], columns: usize, out: &mut [f32]) {
+    assert!(x.len() == 2 * out.len() && (out.is_empty() || out.len().is_multiple_of(columns)), "expected rows of {columns} elements");
+    let isa = Isa::current();
     by_rows(out, columns, &|r, out| {
-        let (gate, up) = both[2 * r * columns..][..2 * columns].split_at(columns);
-        out.copy_from_slice(gate);
-        match kind {
-            Gate::Silu => dispatch(path, Silu { up, out }),
-            Gate::GeluTanh => dispatch(path, Gelu { up, out }),
-        }
+        let (gates, up) = x[2 * r * columns..][..2 * columns].split_at(columns);
+        out.copy_from_slice(gates);
+        gate(isa, op, up, out);
     });
 }
 
 /// `x = cap · tanh(x / cap)`.
 pub fn soft_cap(x: &mut [f32], cap: f32) {
-    let path = Path::current();
-    by_rows(x, 4096, &|_, out| dispatch(path, Cap { out, cap }));
+    let isa = Isa::current();
+    by_rows(x, 4096, &|_, out| dispatch(isa, Cap { out, cap }));
 }
 
-/// Each row's shares of the sum of its exponentials. A row of negative infinities alone becomes zeros; one with a NaN or an infinity
-/// becomes NaN.
+/// Softmax of each row. A row of negative infinities becomes zeros; a row with NaN or infinity becomes NaN.
 ///
 /// # Panics
-/// If `x` is not of whole rows.
+/// If `x` is not a multiple of the row length.
 pub fn softmax(x: &mut [f32], columns: usize) {
-    assert!(x.is_empty() || x.len().is_multiple_of(columns), "rows of {columns} numbers");
-    let path = Path::current();
-    by_rows(x, columns, &|_, out| dispatch(path, Softmax { out }));
+    assert!(x.is_empty() || x.len().is_multiple_of(columns), "expected rows of {columns} elements");
+    let isa = Isa::current();
+    by_rows(x, columns, &|_, out| dispatch(isa, Softmax { out }));
 }
 
-/// The logarithm of the sum of exponentials; of nothing, negative infinity.
+/// The logarithm of the sum of exponentials; negative infinity for an empty slice.
 pub fn log_sum_exp(x: &[f32]) -> f32 {
-    dispatch(Path::current(), LogSumExp { x })
+    dispatch(Isa::current(), LogSumExp { x })
 }
 
-/// The place of the largest number, the first of equal ones; NaN counts as lowest. Of nothing, 0.
+/// The index of the first maximum; NaN counts as lowest. 0 for an empty slice.
 pub fn argmax(x: &[f32]) -> usize {
     let mut best = (0, f32::NEG_INFINITY);
     for (i, value) in x.iter().enumerate() {
@@ -277,40 +288,44 @@ pub fn argmax(x: &[f32]) -> usize {
     if best.1 == f32::NEG_INFINITY { x.iter().position(|value| *value == f32::NEG_INFINITY).unwrap_or(0) } else { best.0 }
 }
 
-/// Cosines and sines of the angles `place · frequency`, times `factor`: (places, frequencies) each.
-pub fn rope_tables(frequencies: &[f32], factor: f64, places: &[u32]) -> (Vec<f32>, Vec<f32>) {
-    // In f32, as those who trained the models did it; the functions of it in f64.
-    let angle = |place: u32, frequency: f32| f64::from(place as f32 * frequency).sin_cos();
-    let each = places.iter().flat_map(|place| frequencies.iter().map(move |frequency| angle(*place, *frequency)));
+/// Cosines and sines of the angles `position · frequency`, times `factor`: (positions, frequencies) each.
+pub fn rope_tables(frequencies: &[f32], factor: f64, positions: &[u32]) -> (Vec<f32>, Vec<f32>) {
+    // Angles in f32, as in training; their sines and cosines in f64.
+    let angle = |position: u32, frequency: f32| f64::from(position as f32 * frequency).sin_cos();
+    let each = positions.iter().flat_map(|position| frequencies.iter().map(move |frequency| angle(*position, *frequency)));
     each.map(|(sin, cos)| ((cos * factor) as f32, (sin * factor) as f32)).unzip()
 }
 
-/// Which elements of a head are turned together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Pairs {
-    /// (0, 1), (2, 3), …
-    Neighbours,
-    /// Those of the first half of what is turned with those of the second.
-    Halves,
+/// Rotates one head at a position, in `f64`.
+pub(super) fn rotate_f64(pairs: RopePairs, head: &mut [f64], position: u32, frequencies: &[f32], factor: f64) {
+    for (i, frequency) in frequencies.iter().enumerate() {
+        let (sin, cos) = f64::from(position as f32 * frequency).sin_cos();
+        let (a, b) = if pairs == RopePairs::Halves { (i, i + frequencies.len()) } else { (2 * i, 2 * i + 1) };
+        let (x, y) = (head[a], head[b]);
+        (head[a], head[b]) = (factor * (x * cos - y * sin), factor * (x * sin + y * cos));
+    }
 }
 
-/// Turns the first elements of each head of `x` of (tokens, heads, dim), by cosines and sines of (tokens, pairs). A token has `row`
-/// numbers; those behind its heads stay.
+/// Rotates the first elements of each head of `x` of (tokens, heads, dim), by cosines and sines of (tokens, pairs). A token has `row`
+/// elements; those after its heads stay.
 ///
 /// # Panics
-/// If the sizes do not fit each other.
-pub fn rope(pairs: Pairs, x: &mut [f32], row: usize, heads: usize, dim: usize, cos: &[f32], sin: &[f32]) {
+/// If the sizes do not match.
+pub fn rope(pairs: RopePairs, x: &mut [f32], row: usize, heads: usize, dim: usize, cos: &[f32], sin: &[f32]) {
     if x.is_empty() {
         return;
     }
-    assert!(row > 0 && heads * dim <= row && x.len().is_multiple_of(row) && cos.len() == sin.len(), "heads of {dim} numbers");
+    assert!(
+        row > 0 && heads * dim <= row && x.len().is_multiple_of(row) && cos.len() == sin.len(),
+        "expected rows of {heads} heads with head_dim {dim}"
+    );
     let tokens = x.len() / row;
-    assert!(cos.len().is_multiple_of(tokens) && 2 * (cos.len() / tokens) <= dim, "angles of {tokens} tokens");
-    let (count, path) = (cos.len() / tokens, Path::current());
+    assert!(cos.len().is_multiple_of(tokens) && 2 * (cos.len() / tokens) <= dim, "expected cosines and sines for {tokens} tokens");
+    let (count, isa) = (cos.len() / tokens, Isa::current());
     by_rows(x, row, &|t, x| {
         let (cos, sin) = (&cos[t * count..][..count], &sin[t * count..][..count]);
         for head in x[..heads * dim].chunks_exact_mut(dim) {
-            dispatch(path, Turn { row: &mut head[..2 * count], cos, sin, halves: pairs == Pairs::Halves });
+            dispatch(isa, Rotate { row: &mut head[..2 * count], cos, sin, halves: pairs == RopePairs::Halves });
         }
     });
 }

@@ -1,8 +1,8 @@
-//! Threads that share a piece of work.
+//! The thread pool.
 //!
-//! A token of a small model is hundreds of pieces of 20 to 100 µs: waking a sleeping thread takes as long. So helpers look for the next
-//! piece for a while before they sleep. Parts are taken one by one, and the caller takes them too: a helper that a busy machine does not
-//! run costs nothing, for the others take what it does not.
+//! Decoding a token of a small model is hundreds of jobs of 20 to 100 µs, and waking a sleeping thread takes as long. So workers spin for
+//! a while before they sleep. Tasks of a job are claimed one by one, by the caller too: a worker that the system does not schedule costs
+//! nothing, since the others take its tasks.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,53 +11,53 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a helper looks for work before it sleeps.
-const AWAKE: Duration = Duration::from_micros(300);
+/// How long a worker spins before it sleeps.
+const SPIN: Duration = Duration::from_micros(300);
 
-/// Work in parts, on the caller's stack.
+/// A job of several tasks, on the caller's stack.
 struct Job {
-    part: *const (dyn Fn(usize) + Sync),
-    parts: usize,
+    task: *const (dyn Fn(usize) + Sync),
+    tasks: usize,
     next: AtomicUsize,
-    /// Helpers that may join.
-    places: AtomicUsize,
+    /// Workers that may still join.
+    openings: AtomicUsize,
     panicked: AtomicBool,
 }
 
-/// What helpers look at.
+/// State shared with the workers.
 struct Shared {
-    /// Changes when there is a new job.
-    number: AtomicU64,
-    /// The job, while it lasts.
+    /// Incremented for each job.
+    generation: AtomicU64,
+    /// The current job.
     job: Mutex<Option<*const Job>>,
-    /// Helpers inside of the job.
-    inside: AtomicUsize,
+    /// Workers running the job.
+    running: AtomicUsize,
     asleep: AtomicUsize,
     wake: Condvar,
 }
 
-// SAFETY: the pointer is followed only by helpers counted in `inside`, and the job stays until there are none and none can join.
+// SAFETY: the pointer is dereferenced only by workers counted in `running`; the job lives until there are none and none can join.
 unsafe impl Send for Shared {}
-// SAFETY: as above; what the job points to is `Sync`.
+// SAFETY: as above; the job's closure is `Sync`.
 unsafe impl Sync for Shared {}
 
 struct Pool {
     shared: Arc<Shared>,
-    /// Helpers that were started; held by whoever has a job in the pool.
-    helpers: Mutex<usize>,
+    /// Workers started so far; locked by the caller whose job is in the pool.
+    workers: Mutex<usize>,
 }
 
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     POOL.get_or_init(|| {
         let shared = Shared {
-            number: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
             job: Mutex::new(None),
-            inside: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
             asleep: AtomicUsize::new(0),
             wake: Condvar::new(),
         };
-        Pool { shared: Arc::new(shared), helpers: Mutex::new(0) }
+        Pool { shared: Arc::new(shared), workers: Mutex::new(0) }
     })
 }
 
@@ -67,12 +67,12 @@ thread_local! {
     static HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many threads work from now on, the caller's included; 0 for as many as there are processors.
+/// Sets the default number of threads, the caller included; 0 uses all processors.
 pub fn set_threads(count: usize) {
     DEFAULT.store(count, Ordering::Relaxed);
 }
 
-/// How many threads work for calls from this one.
+/// Returns the number of threads for calls from this thread.
 pub fn threads() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     match (HERE.get(), DEFAULT.load(Ordering::Relaxed)) {
@@ -81,7 +81,7 @@ pub fn threads() -> usize {
     }
 }
 
-/// Runs something with so many threads for its calls.
+/// Runs a closure with a number of threads for its calls; 0 uses all processors.
 pub fn with_threads<R>(count: usize, run: impl FnOnce() -> R) -> R {
     struct Restore(usize);
     impl Drop for Restore {
@@ -93,47 +93,47 @@ pub fn with_threads<R>(count: usize, run: impl FnOnce() -> R) -> R {
     run()
 }
 
-/// Calls `part` with each number below `parts`, on several threads. Those of a caller who finds the helpers busy run on its own.
-pub(super) fn parallel(parts: usize, part: &(dyn Fn(usize) + Sync)) {
-    let threads = threads().min(parts);
-    let free = if threads > 1 { pool().helpers.try_lock().ok() } else { None };
-    let Some(mut helpers) = free else {
-        (0..parts).for_each(part);
+/// Calls `task` with each number below `tasks`, on several threads; on this thread alone if the workers are busy.
+pub(super) fn parallel(tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+    let threads = threads().min(tasks);
+    let free = if threads > 1 { pool().workers.try_lock().ok() } else { None };
+    let Some(mut workers) = free else {
+        (0..tasks).for_each(task);
         return;
     };
     let shared = &pool().shared;
-    while *helpers + 1 < threads {
+    while *workers + 1 < threads {
         let shared = Arc::clone(shared);
-        let started = thread::Builder::new().name(format!("warpwave-cpu-{}", *helpers + 1)).spawn(move || help(&shared));
+        let started = thread::Builder::new().name(format!("warpwave-cpu-{}", *workers + 1)).spawn(move || run_worker(&shared));
         if started.is_err() {
             break;
         }
-        *helpers += 1;
+        *workers += 1;
     }
-    // SAFETY: only the lifetime changes; nobody has the pointer when this function ends.
-    let part: *const (dyn Fn(usize) + Sync) =
-        unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(part) };
-    let job = Job { part, parts, next: AtomicUsize::new(0), places: AtomicUsize::new(threads - 1), panicked: AtomicBool::new(false) };
+    // SAFETY: only the lifetime changes; no thread holds the pointer when this function returns.
+    let task: *const (dyn Fn(usize) + Sync) =
+        unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(task) };
+    let job = Job { task, tasks, next: AtomicUsize::new(0), openings: AtomicUsize::new(threads - 1), panicked: AtomicBool::new(false) };
     *lock(&shared.job) = Some(&raw const job);
-    shared.number.fetch_add(1, Ordering::SeqCst);
+    shared.generation.fetch_add(1, Ordering::SeqCst);
     if shared.asleep.load(Ordering::SeqCst) > 0 {
         drop(lock(&shared.job));
         shared.wake.notify_all();
     }
     let own = catch_unwind(AssertUnwindSafe(|| work(&job)));
-    // From here on nobody joins; those inside finish their part.
-    job.next.store(parts, Ordering::Relaxed);
+    // From here on no worker joins; running ones finish their task.
+    job.next.store(tasks, Ordering::Relaxed);
     *lock(&shared.job) = None;
     let mut rounds = 0u32;
-    while shared.inside.load(Ordering::Acquire) > 0 {
+    while shared.running.load(Ordering::Acquire) > 0 {
         rounds += 1;
-        // A helper that lost its processor gets this one.
+        // Yields to a worker that was descheduled.
         if rounds < 2000 { std::hint::spin_loop() } else { thread::yield_now() }
     }
-    drop(helpers);
+    drop(workers);
     match own {
         Err(panic) => resume_unwind(panic),
-        Ok(()) => assert!(!job.panicked.load(Ordering::Relaxed), "a part of the work panicked on another thread"),
+        Ok(()) => assert!(!job.panicked.load(Ordering::Relaxed), "a task panicked on another thread"),
     }
 }
 
@@ -142,69 +142,70 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn work(job: &Job) {
-    // SAFETY: the function outlives the job.
-    let part = unsafe { &*job.part };
+    // SAFETY: the closure outlives the job.
+    let task = unsafe { &*job.task };
     loop {
         let i = job.next.fetch_add(1, Ordering::Relaxed);
-        if i >= job.parts {
+        if i >= job.tasks {
             return;
         }
-        part(i);
+        task(i);
     }
 }
 
-fn help(shared: &Shared) {
-    // What parts call runs on this thread alone.
+fn run_worker(shared: &Shared) {
+    // Nested calls run on this thread alone.
     HERE.set(1);
     let mut seen = 0;
     loop {
         seen = wait(shared, seen);
         let job = {
-            let place = lock(&shared.job);
-            // SAFETY: while the lock is held the job, if there is one, stays.
-            let job = place.map(|job| unsafe { &*job });
-            let joins = |job: &&Job| job.places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |places| places.checked_sub(1)).is_ok();
-            // Behind the lock it stays because the caller waits for those inside.
+            let current = lock(&shared.job);
+            // SAFETY: the job lives while the lock is held.
+            let job = current.map(|job| unsafe { &*job });
+            let joins =
+                |job: &&Job| job.openings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |openings| openings.checked_sub(1)).is_ok();
+            // After the lock is released it lives on, since the caller waits for running workers.
             let job = job.filter(joins);
-            shared.inside.fetch_add(usize::from(job.is_some()), Ordering::Relaxed);
+            shared.running.fetch_add(usize::from(job.is_some()), Ordering::Relaxed);
             job
         };
         if let Some(job) = job {
             if catch_unwind(AssertUnwindSafe(|| work(job))).is_err() {
                 job.panicked.store(true, Ordering::Relaxed);
             }
-            shared.inside.fetch_sub(1, Ordering::Release);
+            shared.running.fetch_sub(1, Ordering::Release);
         }
     }
 }
 
-/// The number of the next job.
+/// Waits for the next job and returns its generation.
 fn wait(shared: &Shared, seen: u64) -> u64 {
     let start = Instant::now();
     let mut rounds = 0u32;
     loop {
-        let number = shared.number.load(Ordering::SeqCst);
-        if number != seen {
-            return number;
+        let generation = shared.generation.load(Ordering::SeqCst);
+        if generation != seen {
+            return generation;
         }
         rounds += 1;
         if !rounds.is_multiple_of(64) {
             std::hint::spin_loop();
             continue;
         }
-        // Whoever else wants the processor gets it.
+        // Lets other threads run.
         thread::yield_now();
-        if start.elapsed() > AWAKE {
+        if start.elapsed() > SPIN {
             break;
         }
     }
     let mut job = lock(&shared.job);
     shared.asleep.fetch_add(1, Ordering::SeqCst);
     loop {
-        let number = shared.number.load(Ordering::SeqCst);
-        if number != seen {
+        let generation = shared.generation.load(Ordering::SeqCst);
+        if generation != seen {
             shared.asleep.fetch_sub(1, Ordering::SeqCst);
-            return number;
+            return generation;
         }
         job = shared.wake.wait(job).unwrap_or_else(|poisoned| poisoned.into_inner());
     }
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_part_runs_once_whoever_else_asks() {
+    fn each_task_runs_once_with_concurrent_callers() {
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -224,7 +225,7 @@ mod tests {
                         with_threads(1 + round % 4, || {
                             parallel(counts.len(), &|i| {
                                 counts[i].fetch_add(1, Ordering::Relaxed);
-                                // Parts may share work themselves.
+                                // Tasks may be parallel themselves.
                                 parallel(2, &|_| ());
                             });
                         });
@@ -236,9 +237,9 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_comes_back_and_the_helpers_stay() {
+    fn a_panic_is_propagated_and_workers_survive() {
         for _ in 0..20 {
-            let panic = catch_unwind(|| with_threads(3, || parallel(50, &|i| assert!(i != 33, "part {i}"))));
+            let panic = catch_unwind(|| with_threads(3, || parallel(50, &|i| assert!(i != 33, "task {i}"))));
             assert!(panic.is_err());
             let sum = AtomicUsize::new(0);
             with_threads(3, || parallel(50, &|i| _ = sum.fetch_add(i, Ordering::Relaxed)));
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_threads_is_the_nearest_one_given() {
+    fn the_innermost_number_of_threads_applies() {
         assert_eq!(with_threads(3, || with_threads(2, threads)), 2);
         assert_eq!(with_threads(3, || with_threads(0, threads)), thread::available_parallelism().map_or(1, |count| count.get()));
     }

@@ -1,14 +1,14 @@
-//! Making and undoing GGUF's blocks of quantised weights.
+//! Quantization to and from GGUF blocks.
 
 use half::f16;
 use warpwave_kernels::Quant;
 
-/// Numbers into blocks. The types with blocks of 32 round as their definition does; those of 256 look for the scales of least error,
-/// weighted so that large numbers count more. Blocks with numbers that are not finite hold no meaningful codes.
+/// Quantizes elements to blocks. Types with blocks of 32 round to the nearest code; those with blocks of 256 search for the scales of
+/// least error, weighted so that large values count more. Blocks with NaN or infinity hold undefined codes.
 ///
 /// # Panics
-/// If the slices are not of the same number of whole blocks, or for the types whose scales are not in their blocks (`Int8`, `Int4`).
-pub fn quantise(quant: Quant, x: &[f32], out: &mut [u8]) {
+/// If the slices do not hold the same number of full blocks, or for types whose scales are not in their blocks (`Int8`, `Int4`).
+pub fn quantize(quant: Quant, x: &[f32], out: &mut [u8]) {
     check(quant, x.len(), out.len());
     for (x, out) in x.chunks_exact(quant.block_size()).zip(out.chunks_exact_mut(quant.block_bytes())) {
         match quant {
@@ -64,11 +64,11 @@ pub fn quantise(quant: Quant, x: &[f32], out: &mut [u8]) {
     }
 }
 
-/// What blocks stand for.
+/// Dequantizes blocks.
 ///
 /// # Panics
-/// As [`quantise`] does.
-pub fn dequantise(quant: Quant, data: &[u8], out: &mut [f32]) {
+/// As [`quantize`] does.
+pub fn dequantize(quant: Quant, data: &[u8], out: &mut [f32]) {
     check(quant, out.len(), data.len());
     for (b, out) in data.chunks_exact(quant.block_bytes()).zip(out.chunks_exact_mut(quant.block_size())) {
         match quant {
@@ -106,9 +106,9 @@ pub fn dequantise(quant: Quant, data: &[u8], out: &mut [f32]) {
     }
 }
 
-fn check(quant: Quant, numbers: usize, bytes: usize) {
-    assert!(quant.gguf_type().is_some(), "the scales of {quant} are not in its blocks");
-    assert_eq!(quant.row_bytes(numbers), Some(bytes), "bytes of {numbers} numbers as {quant}");
+fn check(quant: Quant, elements: usize, bytes: usize) {
+    assert!(quant.gguf_type().is_some(), "{quant} keeps its scales outside of its blocks");
+    assert_eq!(quant.row_bytes(elements), Some(bytes), "bytes of {elements} elements as {quant}");
 }
 
 fn half(bytes: &[u8], at: usize) -> f32 {
@@ -147,24 +147,24 @@ fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
 }
 
-/// The number of largest size.
+/// The element of largest magnitude.
 fn largest(x: &[f32]) -> f32 {
-    x.iter().fold(0.0, |most: f32, v| if v.abs() > most.abs() { *v } else { most })
+    x.iter().fold(0.0, |max: f32, v| if v.abs() > max.abs() { *v } else { max })
 }
 
-/// The largest number has the lowest code; what lies half way goes up.
-fn symmetric(x: &[f32], most: u8) -> (f32, [u8; 32]) {
-    let zero = f32::from(most.div_ceil(2));
+/// The element of largest magnitude gets the lowest code; ties round up.
+fn symmetric(x: &[f32], max: u8) -> (f32, [u8; 32]) {
+    let zero = f32::from(max.div_ceil(2));
     let d = largest(x) / -zero;
     let factor = inverse(d);
-    (d, std::array::from_fn(|i| ((x[i] * factor + (zero + 0.5)) as u8).min(most)))
+    (d, std::array::from_fn(|i| ((x[i] * factor + (zero + 0.5)) as u8).min(max)))
 }
 
-fn from_minimum(x: &[f32], most: u8) -> (f32, f32, [u8; 32]) {
+fn from_minimum(x: &[f32], max: u8) -> (f32, f32, [u8; 32]) {
     let (low, high) = x.iter().fold((f32::MAX, f32::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
-    let d = (high - low) / f32::from(most);
+    let d = (high - low) / f32::from(max);
     let factor = inverse(d);
-    (d, low, std::array::from_fn(|i| (((x[i] - low) * factor + 0.5) as u8).min(most)))
+    (d, low, std::array::from_fn(|i| (((x[i] - low) * factor + 0.5) as u8).min(max)))
 }
 
 fn bytes(x: &[f32]) -> (f32, [i8; 32]) {
@@ -173,7 +173,7 @@ fn bytes(x: &[f32]) -> (f32, [i8; 32]) {
     (d, std::array::from_fn(|i| (x[i] * factor).round() as i8))
 }
 
-/// Of 32 codes the lower 4 bits in 16 bytes: those of code i, and above them those of code i + 16.
+/// Packs the lower 4 bits of 32 codes into 16 bytes: code i in the low nibble, code i + 16 in the high one.
 fn put_nibbles(out: &mut [u8], codes: &[u8; 32]) {
     for i in 0..16 {
         out[i] = (codes[i] & 15) | (codes[i + 16] & 15) << 4;
@@ -186,7 +186,7 @@ fn put_fifths(out: &mut [u8], codes: &[u8; 32]) {
     }
 }
 
-/// Of 256 codes the lower 4 bits: two runs of 32 share 32 bytes.
+/// Packs the lower 4 bits of 256 codes: two runs of 32 share 32 bytes.
 fn put_pairs_of_runs(out: &mut [u8], codes: &[u8; 256]) {
     for (out, codes) in out.chunks_exact_mut(32).zip(codes.chunks_exact(64)) {
         for (l, byte) in out.iter_mut().enumerate() {
@@ -195,16 +195,16 @@ fn put_pairs_of_runs(out: &mut [u8], codes: &[u8; 256]) {
     }
 }
 
-/// Halves and 6-bit numbers of a block of eight runs into its first 16 bytes; then the codes for what those have become.
-fn put_runs(x: &[f32], most: u8, out: &mut [u8]) -> [u8; 256] {
+/// Writes the scales of eight runs to the first 16 bytes of a block, and returns the codes for the scales as rounded.
+fn put_runs(x: &[f32], max: u8, out: &mut [u8]) -> [u8; 256] {
     let mut lines = [(0f32, 0f32); 8];
     for (line, x) in lines.iter_mut().zip(x.chunks_exact(32)) {
-        *line = search_line(x, f32::from(most));
+        *line = search_line(x, f32::from(max));
     }
-    let (most_d, most_m) = lines.iter().fold((0f32, 0f32), |(d, m), line| (d.max(line.0), m.max(line.1)));
-    let (d, m) = (f16::from_f32(most_d / 63.0), f16::from_f32(most_m / 63.0));
-    let part = |value: f32, most: f32| (value * inverse(most / 63.0)).round_ties_even().clamp(0.0, 63.0) as u8;
-    let parts = lines.map(|line| (part(line.0, most_d), part(line.1, most_m)));
+    let (max_d, max_m) = lines.iter().fold((0f32, 0f32), |(d, m), line| (d.max(line.0), m.max(line.1)));
+    let (d, m) = (f16::from_f32(max_d / 63.0), f16::from_f32(max_m / 63.0));
+    let part = |value: f32, max: f32| (value * inverse(max / 63.0)).round_ties_even().clamp(0.0, 63.0) as u8;
+    let parts = lines.map(|line| (part(line.0, max_d), part(line.1, max_m)));
     put_half(out, 0, d.to_f32());
     put_half(out, 2, m.to_f32());
     for i in 0..4 {
@@ -218,26 +218,26 @@ fn put_runs(x: &[f32], most: u8, out: &mut [u8]) -> [u8; 256] {
         let scale = d.to_f32() * f32::from(parts[i / 32].0);
         let minimum = m.to_f32() * f32::from(parts[i / 32].1);
         if scale > 0.0 {
-            *code = ((x[i] + minimum) / scale).round_ties_even().clamp(0.0, f32::from(most)) as u8;
+            *code = ((x[i] + minimum) / scale).round_ties_even().clamp(0.0, f32::from(max)) as u8;
         }
     }
     codes
 }
 
-/// d and m of least weighted error of d · code - m, over steps of the codes' range.
-fn search_line(x: &[f32], most: f32) -> (f32, f32) {
+/// The d and m of least weighted error of d · code - m, over several ranges of codes.
+fn search_line(x: &[f32], max: f32) -> (f32, f32) {
     let (low, high) = x.iter().fold((0f32, x[0]), |(low, high), v| (low.min(*v), high.max(*v)));
-    let mut best = (f32::INFINITY, (high - low) / most, -low);
+    let mut best = (f32::INFINITY, (high - low) / max, -low);
     if high.partial_cmp(&low) != Some(std::cmp::Ordering::Greater) {
         return (best.1, best.2);
     }
-    let usual = (x.iter().map(|v| v * v).sum::<f32>() / 32.0).sqrt();
-    let weight: [f32; 32] = std::array::from_fn(|i| usual + x[i].abs());
+    let rms = (x.iter().map(|v| v * v).sum::<f32>() / 32.0).sqrt();
+    let weight: [f32; 32] = std::array::from_fn(|i| rms + x[i].abs());
     let weights: f32 = weight.iter().sum();
     let values: f32 = weight.iter().zip(x).map(|(w, v)| w * v).sum();
     for step in 0..=20 {
-        let factor = (most - 1.0 + 0.1 * step as f32) / (high - low);
-        let code: [f32; 32] = std::array::from_fn(|i| (factor * (x[i] - low)).round_ties_even().clamp(0.0, most));
+        let factor = (max - 1.0 + 0.1 * step as f32) / (high - low);
+        let code: [f32; 32] = std::array::from_fn(|i| (factor * (x[i] - low)).round_ties_even().clamp(0.0, max));
         let (mut sum, mut square, mut product) = (0f32, 0f32, 0f32);
         for i in 0..32 {
             let weighted = weight[i] * code[i];
@@ -245,7 +245,7 @@ fn search_line(x: &[f32], most: f32) -> (f32, f32) {
             square += weighted * code[i];
             product += weighted * x[i];
         }
-        // The straight line through codes and numbers; it may not begin above zero. Codes that are all alike give none.
+        // Least squares through codes and values, with an offset of at max zero; degenerate if all codes are equal.
         let spread = weights * square - sum * sum;
         let (mut slope, mut start) = ((weights * product - values * sum) / spread, (square * values - sum * product) / spread);
         if !(start <= 0.0 && spread > 1e-4 * weights * square) {
@@ -281,25 +281,25 @@ fn put_q6k(x: &[f32], out: &mut [u8]) {
     }
 }
 
-/// The scale of least error weighted with squares, over steps of the codes' range.
+/// The scale of least error weighted by squares, over several ranges of codes.
 fn search_scale(x: &[f32]) -> f32 {
-    let most = largest(x);
+    let max = largest(x);
     let (mut best, mut scale) = (0f32, 0f32);
-    if most == 0.0 {
+    if max == 0.0 {
         return 0.0;
     }
     for step in -9..=9 {
-        let factor = -(32.0 + 0.1 * step as f32) / most;
+        let factor = -(32.0 + 0.1 * step as f32) / max;
         let (mut product, mut square) = (0f32, 0f32);
         for v in x {
-            // Relative to the largest: no square overflows.
-            let (size, code) = (v / most, (factor * v).round_ties_even().clamp(-32.0, 31.0));
+            // Relative to the largest, so that no square overflows.
+            let (size, code) = (v / max, (factor * v).round_ties_even().clamp(-32.0, 31.0));
             product += size * size * size * code;
             square += size * size * code * code;
         }
         let gain = product * product / square;
         if gain > best {
-            (best, scale) = (gain, product / square * most);
+            (best, scale) = (gain, product / square * max);
         }
     }
     scale

@@ -1,12 +1,12 @@
-//! Vectors of 16 lanes, so that each kernel is written once: as one register of AVX-512, as two of AVX2, or as a plain array.
+//! Vectors of 16 lanes, so that each kernel is written once: one AVX-512 register, two AVX2 registers, or an array.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-/// The instructions that kernels are made of.
+/// An instruction set that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Path {
-    /// Plain Rust.
+pub enum Isa {
+    /// Portable Rust.
     Portable,
     /// AVX2 with FMA and F16C.
     Avx2,
@@ -14,44 +14,44 @@ pub enum Path {
     Avx512,
 }
 
-impl Path {
-    /// Those that this processor has, the best one last.
-    pub fn available() -> Vec<Path> {
+impl Isa {
+    /// Returns the instruction sets of this processor, the best one last.
+    pub fn available() -> Vec<Isa> {
         #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
-        let mut paths = vec![Path::Portable];
+        let mut all = vec![Isa::Portable];
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
-                paths.push(Path::Avx2);
+                all.push(Isa::Avx2);
                 if is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vnni")
                 {
-                    paths.push(Path::Avx512);
+                    all.push(Isa::Avx512);
                 }
             }
         }
-        paths
+        all
     }
 
-    /// What kernels called from this thread use.
-    pub fn current() -> Path {
-        static BEST: OnceLock<Path> = OnceLock::new();
-        FORCED.get().unwrap_or_else(|| *BEST.get_or_init(|| *Path::available().last().unwrap_or(&Path::Portable)))
+    /// Returns the instruction set that kernels called from this thread use.
+    pub fn current() -> Isa {
+        static BEST: OnceLock<Isa> = OnceLock::new();
+        FORCED.get().unwrap_or_else(|| *BEST.get_or_init(|| *Isa::available().last().unwrap_or(&Isa::Portable)))
     }
 
-    /// Runs something with these instructions, for tests and measurements. Without effect if the processor lacks them.
+    /// Runs a closure with this instruction set, for tests and benchmarks. No effect if the processor lacks it.
     pub fn force<R>(self, run: impl FnOnce() -> R) -> R {
-        struct Restore(Option<Path>);
+        struct Restore(Option<Isa>);
         impl Drop for Restore {
             fn drop(&mut self) {
                 FORCED.set(self.0);
             }
         }
         let _restore = Restore(FORCED.get());
-        if Path::available().contains(&self) {
+        if Isa::available().contains(&self) {
             FORCED.set(Some(self));
         }
         run()
@@ -59,22 +59,22 @@ impl Path {
 }
 
 thread_local! {
-    static FORCED: Cell<Option<Path>> = const { Cell::new(None) };
+    static FORCED: Cell<Option<Isa>> = const { Cell::new(None) };
 }
 
 /// Lanes of a vector.
 pub const LANES: usize = 16;
 
-/// 16 lanes of `f32`, and 16 of 32 bits that are numbers or four bytes each.
+/// 16 lanes of `f32`, and 16 lanes of 32 bits that are an `i32` or four bytes each.
 pub trait Simd: Copy {
     type F: Copy;
     type I: Copy;
-    /// Vectors that a tile of sums can be of without leaving the registers: 16, or 4.
-    const MANY: bool;
-    /// What [`Simd::signed`] adds to signed bytes.
+    /// Whether a tile of 16 accumulators fits the registers; otherwise 4 do.
+    const WIDE_TILES: bool;
+    /// The bias that [`Simd::signed`] adds to signed bytes.
     const SIGNED_ZERO: i32;
 
-    /// Asks for bytes that will be read soon.
+    /// Prefetches bytes into the cache.
     fn prefetch(bytes: &[u8]);
 
     fn splat(x: f32) -> Self::F;
@@ -98,48 +98,48 @@ pub trait Simd: Copy {
     fn shr(a: Self::I, by: u32) -> Self::I;
     fn add_i(a: Self::I, b: Self::I) -> Self::I;
     fn to_f(a: Self::I) -> Self::F;
-    /// Adds the products of a lane's four codes, below 128, with the four signed bytes of `x`, none of which is -128.
+    /// Adds the dot product of a lane's four codes, below 128, and the four signed bytes of `x`, none of which is -128.
     fn dot(sum: Self::I, codes: Self::I, x: i32) -> Self::I;
-    /// Signed bytes as [`Simd::dot_signed`] takes them.
+    /// Converts signed bytes to the form of [`Simd::dot_signed`].
     fn signed(a: Self::I) -> Self::I;
-    /// [`Simd::dot`] with what [`Simd::signed`] gave.
+    /// [`Simd::dot`] of signed bytes converted by [`Simd::signed`].
     fn dot_signed(sum: Self::I, codes: Self::I, x: i32) -> Self::I;
 }
 
-/// Something to compute with the instructions of a path. `run` and all that it calls must be inlined.
+/// A computation that runs with any instruction set. `run` and everything it calls must be inlined.
 pub trait Kernel {
     type Out;
     fn run<S: Simd>(self) -> Self::Out;
 }
 
-/// Runs a kernel with the instructions of a path.
+/// Runs a kernel with an instruction set.
 #[inline]
-pub fn dispatch<K: Kernel>(path: Path, kernel: K) -> K::Out {
-    match path {
+pub fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+    match isa {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `Path::current` and `Path::force` give only what the processor was asked for.
-        Path::Avx512 => unsafe { super::x86::run_avx512(kernel) },
+        // SAFETY: `Isa::current` and `Isa::force` return only instruction sets that the processor reported.
+        Isa::Avx512 => unsafe { super::x86::run_avx512(kernel) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        Path::Avx2 => unsafe { super::x86::run_avx2(kernel) },
-        _ => kernel.run::<Plain>(),
+        Isa::Avx2 => unsafe { super::x86::run_avx2(kernel) },
+        _ => kernel.run::<Portable>(),
     }
 }
 
-/// Rows that a tile of products takes of those left.
+/// Rows of the next tile.
 #[inline(always)]
 pub fn tile_rows<S: Simd>(left: usize) -> usize {
     match left {
-        16.. if S::MANY => 16,
-        8.. if S::MANY => 8,
+        16.. if S::WIDE_TILES => 16,
+        8.. if S::WIDE_TILES => 8,
         4.. => 4,
         2.. => 2,
         _ => 1,
     }
 }
 
-/// Runs a block for each number below a constant of at most 16, written out: sums stay in registers only if their places are constants,
-/// and the compiler leaves long loops as they are.
+/// Unrolls a block for each number below a constant of at most 16: accumulators stay in registers only if their indices are constants,
+/// and the compiler does not unroll long loops.
 macro_rules! unrolled {
     ($count:expr, |$t:ident| $body:block) => { unrolled!(@ $count, $t, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15) };
     (@ $count:expr, $t:ident, $body:block, $($n:literal)*) => { $(
@@ -151,19 +151,19 @@ macro_rules! unrolled {
 }
 pub(super) use unrolled;
 
-/// Arrays of 16.
+/// Arrays of 16 elements.
 #[derive(Clone, Copy)]
-pub struct Plain;
+pub struct Portable;
 
 #[inline(always)]
 fn each<A: Copy, B: Copy, C>(a: [A; LANES], b: [B; LANES], f: impl Fn(A, B) -> C) -> [C; LANES] {
     std::array::from_fn(|i| f(a[i], b[i]))
 }
 
-impl Simd for Plain {
+impl Simd for Portable {
     type F = [f32; LANES];
     type I = [i32; LANES];
-    const MANY: bool = false;
+    const WIDE_TILES: bool = false;
     const SIGNED_ZERO: i32 = 0;
 
     #[inline(always)]
@@ -198,7 +198,7 @@ impl Simd for Plain {
     }
     #[inline(always)]
     fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F {
-        // Rounded twice: without the instruction `mul_add` is a slow function.
+        // Rounded twice: without an FMA instruction `mul_add` is a slow function call.
         Self::add(Self::mul(a, b), c)
     }
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! The vectors as registers of x86 processors.
+//! AVX-512 and AVX2 vectors.
 
 use std::arch::x86_64::*;
 
@@ -16,22 +16,22 @@ pub fn run_avx2<K: Kernel>(kernel: K) -> K::Out {
     kernel.run::<Avx2>()
 }
 
-/// One register of 512 bits.
+/// One 512-bit register.
 #[derive(Clone, Copy)]
 pub struct Avx512;
 
-/// Two registers of 256 bits.
+/// Two 256-bit registers.
 #[derive(Clone, Copy)]
 pub struct Avx2;
 
-/// Functions of instructions that the processor has wherever they are called: kernels reach them through `dispatch` alone.
+/// Functions over intrinsics. They are only reached through `dispatch`, which checks that the processor has the instructions.
 macro_rules! instructions {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)? { $($body:tt)* })*) => { $(
         $(#[$doc])*
         #[inline(always)]
         fn $name($($arg: $ty),*) $(-> $out)? {
-            // SAFETY: the processor has the instructions, as the macro says; memory is read and written through references to as many
-            // bytes as the instruction takes, at any alignment.
+            // SAFETY: the processor has the instructions, see above; memory is accessed through references to as many bytes as the
+            // instruction reads or writes, at any alignment.
             unsafe { $($body)* }
         }
     )* };
@@ -40,7 +40,7 @@ macro_rules! instructions {
 impl Simd for Avx512 {
     type F = __m512;
     type I = __m512i;
-    const MANY: bool = true;
+    const WIDE_TILES: bool = true;
     const SIGNED_ZERO: i32 = 128;
 
     #[inline(always)]
@@ -79,7 +79,7 @@ impl Simd for Avx512 {
 impl Simd for Avx2 {
     type F = [__m256; 2];
     type I = [__m256i; 2];
-    const MANY: bool = false;
+    const WIDE_TILES: bool = false;
     const SIGNED_ZERO: i32 = 0;
 
     #[inline(always)]
@@ -140,7 +140,7 @@ impl Simd for Avx2 {
         }
         fn add_i(a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] { [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])] }
         fn to_f(a: [__m256i; 2]) -> [__m256; 2] { [_mm256_cvtepi32_ps(a[0]), _mm256_cvtepi32_ps(a[1])] }
-        // Two products of a code below 128 and a byte fit 16 bits.
+        // Two products of a code below 128 and a byte fit in 16 bits.
         fn dot(sum: [__m256i; 2], codes: [__m256i; 2], x: i32) -> [__m256i; 2] {
             let (x, ones) = (_mm256_set1_epi32(x), _mm256_set1_epi16(1));
             let pairs = [_mm256_maddubs_epi16(codes[0], x), _mm256_maddubs_epi16(codes[1], x)];
@@ -149,7 +149,7 @@ impl Simd for Avx2 {
                 _mm256_add_epi32(sum[1], _mm256_madd_epi16(pairs[1], ones)),
             ]
         }
-        // The sizes of the codes times bytes with the products' signs: 128 times 127 twice still fits.
+        // |codes| times bytes that carry the sign of the product: twice 128 · 127 still fits in 16 bits.
         fn dot_signed(sum: [__m256i; 2], codes: [__m256i; 2], x: i32) -> [__m256i; 2] {
             let (x, ones) = (_mm256_set1_epi32(x), _mm256_set1_epi16(1));
             let pairs = codes.map(|codes| _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(x, codes)));

@@ -1,49 +1,40 @@
-//! What the tests of the CPU's operations share.
+//! Helpers of the CPU tests.
 #![allow(dead_code)]
 
 use half::f16;
 use warpwave_kernels::Quant;
-use warpwave_tensor::cpu::{Path, with_threads};
+use warpwave_tensor::cpu::{Isa, with_threads};
 
-/// GGUF's types.
+/// GGUF quantization types.
 pub const QUANTS: [Quant; 9] =
     [Quant::Q4_0, Quant::Q4_1, Quant::Q5_0, Quant::Q5_1, Quant::Q8_0, Quant::Q8_1, Quant::Q4K, Quant::Q5K, Quant::Q6K];
 
-/// Numbers that look random.
-pub struct Random(u64);
+/// Random inputs with a seed of their own, which is printed.
+pub struct Random(warpwave_test_support::Random);
 
 impl Random {
-    /// With a seed of its own, which is printed.
     pub fn new(test: &str) -> Random {
-        let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64);
-        let seed = std::env::var("WARPWAVE_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(nanos);
-        println!("{test}: WARPWAVE_TEST_SEED={seed}");
-        Random(seed)
+        println!("{test}");
+        Random(warpwave_test_support::Random::new(warpwave_test_support::seed()))
     }
 
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.0.next_u64()
     }
 
     pub fn below(&mut self, end: usize) -> usize {
-        (self.bits() % end as u64) as usize
+        self.0.below(end)
     }
 
-    /// About as a normal distribution has them.
     pub fn normal(&mut self) -> f32 {
-        let sum: f64 = (0..6).map(|_| self.bits() as f64 / u64::MAX as f64 - 0.5).sum();
-        (sum * std::f64::consts::SQRT_2) as f32
+        self.0.normal() as f32
     }
 
     pub fn normals(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.normal()).collect()
     }
 
-    /// Blocks of random codes with scales of a usual size.
+    /// Blocks of random codes with realistic scales.
     pub fn blocks(&mut self, quant: Quant, count: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..count * quant.block_bytes()).map(|_| self.bits() as u8).collect();
         let halves: &[usize] = match quant {
@@ -61,7 +52,7 @@ impl Random {
     }
 }
 
-/// Number `i` of a block, by the format's definition.
+/// Element `i` of a block, by the definition of the format.
 pub fn weight(quant: Quant, b: &[u8], i: usize) -> f64 {
     let half = |at: usize| f16::from_le_bytes([b[at], b[at + 1]]).to_f64();
     let nibble = |from: usize, run: usize| {
@@ -97,17 +88,17 @@ pub fn weight(quant: Quant, b: &[u8], i: usize) -> f64 {
     }
 }
 
-/// What blocks stand for.
+/// Dequantized blocks.
 pub fn weights(quant: Quant, data: &[u8]) -> Vec<f64> {
     let blocks = data.chunks_exact(quant.block_bytes());
     blocks.flat_map(|block| (0..quant.block_size()).map(|i| weight(quant, block, i))).collect()
 }
 
-/// Runs a test with each path of this processor and with 1 and 2 threads.
-pub fn everywhere(test: impl Fn(Path, usize)) {
-    for path in Path::available() {
+/// Runs a test with each instruction set of this processor, and with 1 and 2 threads.
+pub fn everywhere(test: impl Fn(Isa, usize)) {
+    for isa in Isa::available() {
         for threads in [1, 2] {
-            path.force(|| with_threads(threads, || test(path, threads)));
+            isa.force(|| with_threads(threads, || test(isa, threads)));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Quantised weights rearranged so that a vector has the same columns of 16 rows.
+//! Quantized weights with 16 rows interleaved, so that a vector holds the same columns of 16 rows.
 //!
-//! Blocks of 16 rows become one: each word of codes, each scale and each byte of scales is followed by those of the other rows. Nothing
-//! grows, and products need neither shuffles nor sums across lanes.
+//! Blocks of 16 rows become one: each word of codes, each scale and each byte of scales is followed by those of the other rows. The size
+//! stays the same, and matrix products need neither shuffles nor horizontal sums.
 
 use bytemuck::{Pod, Zeroable};
 use warpwave_kernels::Quant;
@@ -9,13 +9,13 @@ use warpwave_kernels::Quant;
 use super::pool::parallel;
 use super::simd::{LANES, Simd};
 
-/// Quantised weights, rearranged for products.
+/// Quantized weights in the order that matrix products read.
 #[derive(Debug, Clone)]
-pub struct Packed {
+pub struct Interleaved {
     quant: Quant,
     rows: usize,
     columns: usize,
-    /// Aligned, so that vectors lie in one line of the cache each.
+    /// Aligned, so that no vector spans two cache lines.
     lines: Vec<Line>,
     size: usize,
 }
@@ -24,7 +24,7 @@ pub struct Packed {
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// What a block is made of: where it begins, bytes of an element, how many.
+/// A field of a block: offset, bytes of an element, elements.
 type Field = (usize, usize, usize);
 
 fn fields(quant: Quant) -> &'static [Field] {
@@ -38,12 +38,12 @@ fn fields(quant: Quant) -> &'static [Field] {
         Quant::Q4K => &[(0, 2, 2), (4, 1, 12), (16, 4, 32)],
         Quant::Q5K => &[(0, 2, 2), (4, 1, 12), (16, 4, 8), (48, 4, 32)],
         Quant::Q6K => &[(0, 4, 32), (128, 4, 16), (192, 1, 16), (208, 2, 1)],
-        _ => panic!("the scales of {quant} are not in its blocks"),
+        _ => panic!("{quant} keeps its scales outside of its blocks"),
     }
 }
 
-/// Where a block of 32 has its fifth bits.
-fn fifths(quant: Quant) -> Option<usize> {
+/// The offset of the fifth bits in a block of 32.
+fn high_bits(quant: Quant) -> Option<usize> {
     match quant {
         Quant::Q5_0 => Some(2),
         Quant::Q5_1 => Some(4),
@@ -51,12 +51,13 @@ fn fifths(quant: Quant) -> Option<usize> {
     }
 }
 
-/// The fifth bits so that a shift brings those of a word of codes to their bytes: bit `4w + b` becomes bit `w` of byte `b`.
+/// Reorders the fifth bits so that a shift aligns those of a word of codes with its bytes: bit `4w + b` becomes bit `w` of byte `b`.
 fn spread(bits: u32) -> u32 {
     (0..32).map(|i| (bits >> i & 1) << (i % 4 * 8 + i / 4)).sum()
 }
 
-fn gather(bits: u32) -> u32 {
+/// Undoes [`spread`].
+fn unspread(bits: u32) -> u32 {
     (0..32).map(|i| (bits >> (i % 4 * 8 + i / 4) & 1) << i).sum()
 }
 
@@ -64,8 +65,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Rows of blocks, up to 16, rearranged; what rows are missing is as it was.
-pub(super) fn pack_group(quant: Quant, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
+/// Interleaves up to 16 rows of blocks; lanes of missing rows are left unchanged.
+pub(super) fn interleave_group(quant: Quant, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
     let bytes = quant.block_bytes();
     for (r, row) in rows.chunks_exact(row_bytes).enumerate() {
         for (block, out) in row.chunks_exact(bytes).zip(out.chunks_exact_mut(bytes * LANES)) {
@@ -78,7 +79,7 @@ pub(super) fn pack_group(quant: Quant, rows: &[u8], row_bytes: usize, out: &mut 
                     _ => put::<4>(from, to, r),
                 }
             }
-            if let Some(at) = fifths(quant) {
+            if let Some(at) = high_bits(quant) {
                 let bits = spread(word(block, at));
                 out[at * LANES + r * 4..][..4].copy_from_slice(&bits.to_le_bytes());
             }
@@ -94,16 +95,17 @@ fn put<const SIZE: usize>(from: &[u8], to: &mut [u8], row: usize) {
     }
 }
 
-impl Packed {
-    /// Rearranges rows of blocks, one behind the other.
+impl Interleaved {
+    /// Interleaves row-major blocks.
     ///
     /// # Panics
-    /// If the bytes are not those of so many rows and columns, or for `Int8` and `Int4`, whose scales are not in their blocks.
-    pub fn new(quant: Quant, rows: usize, columns: usize, data: &[u8]) -> Packed {
-        let row_bytes = quant.row_bytes(columns).unwrap_or_else(|| panic!("{columns} columns are no whole blocks of {quant}"));
-        assert_eq!(Some(data.len()), rows.checked_mul(row_bytes), "bytes of {rows} rows of {columns} columns as {quant}");
+    /// If `data` does not have the size of these rows and columns, or for `Int8` and `Int4`, whose scales are not in their blocks.
+    pub fn new(quant: Quant, rows: usize, columns: usize, data: &[u8]) -> Interleaved {
+        let row_bytes =
+            quant.row_bytes(columns).unwrap_or_else(|| panic!("{columns} columns are not a multiple of the block size of {quant}"));
+        assert_eq!(Some(data.len()), rows.checked_mul(row_bytes), "bytes of {rows} rows of {columns} columns of {quant}");
         fields(quant);
-        let (size, group) = (rows.next_multiple_of(LANES) * row_bytes, row_bytes * LANES);
+        let (size, group) = (Interleaved::padded_rows(rows) * row_bytes, row_bytes * LANES);
         let mut lines = vec![Line::zeroed(); size.div_ceil(64)];
         if group > 0 {
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut lines);
@@ -111,37 +113,42 @@ impl Packed {
             parallel(groups.len(), &|i| {
                 if let Ok(mut group) = groups[i].lock() {
                     let (rows, out) = &mut *group;
-                    pack_group(quant, rows, row_bytes, out);
+                    interleave_group(quant, rows, row_bytes, out);
                 }
             });
         }
-        Packed { quant, rows, columns, lines, size }
+        Interleaved { quant, rows, columns, lines, size }
     }
 
-    /// The type.
+    /// Returns the number of rows that are stored: a multiple of 16.
+    pub fn padded_rows(rows: usize) -> usize {
+        rows.next_multiple_of(LANES)
+    }
+
+    /// Returns the quantization type.
     pub fn quant(&self) -> Quant {
         self.quant
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns.
+    /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Bytes that it takes: those of its rows, rounded up to a multiple of 16 rows.
+    /// Returns the size in bytes, for rows rounded up to a multiple of 16.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The blocks of a row, as they were.
+    /// Copies the blocks of a row in their original order.
     ///
     /// # Panics
-    /// If there is no such row, or `out` is not of a row's bytes.
+    /// If `row` is out of range, or `out` does not have the size of a row.
     pub fn row(&self, row: usize, out: &mut [u8]) {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         let (bytes, row_bytes) = (self.quant.block_bytes(), self.size / self.rows.next_multiple_of(LANES));
@@ -154,8 +161,8 @@ impl Packed {
                     out[start + e * size..][..size].copy_from_slice(&block[start * LANES + (e * LANES + r) * size..][..size]);
                 }
             }
-            if let Some(at) = fifths(self.quant) {
-                let bits = gather(word(out, at));
+            if let Some(at) = high_bits(self.quant) {
+                let bits = unspread(word(out, at));
                 out[at..at + 4].copy_from_slice(&bits.to_le_bytes());
             }
         }
@@ -168,8 +175,8 @@ impl Packed {
     }
 }
 
-/// 32 columns of 16 rows: vector `w` of `codes` has columns `4w` to `4w + 3`. A weight is d · (code - ZERO) + m; those of the second 16
-/// columns have scales of their own where the format is SPLIT.
+/// 32 columns of 16 rows: vector `w` of `codes` has columns `4w` to `4w + 3`. A weight is d · (code - ZERO) + m; in SPLIT formats the
+/// second 16 columns have their own scale.
 #[derive(Clone, Copy)]
 pub(super) struct Unit<S: Simd> {
     pub codes: [S::I; 8],
@@ -177,19 +184,19 @@ pub(super) struct Unit<S: Simd> {
     pub m: S::F,
 }
 
-/// A type of blocks, rearranged.
+/// A quantization format, interleaved.
 pub(super) trait Format: Send {
     /// Columns of a block.
     const COLUMNS: usize;
     /// Bytes of a row's block.
     const BYTES: usize;
-    /// The code that means 0; of SIGNED codes what [`Simd::signed`] makes of it.
+    /// The code of the value 0.
     const ZERO: i32 = 0;
-    /// Codes are what [`Simd::dot_signed`] takes.
+    /// Codes are signed bytes, see [`Simd::dot_signed`].
     const SIGNED: bool = false;
-    /// There is an m.
+    /// The format has minimums (`m`).
     const MINIMUM: bool = false;
-    /// Each 16 columns have a scale.
+    /// Each 16 columns have their own scale.
     const SPLIT: bool = false;
 
     /// Unit `i` of a block of 16 rows.
@@ -198,10 +205,10 @@ pub(super) trait Format: Send {
 
 #[inline(always)]
 fn at<const N: usize>(block: &[u8], from: usize) -> &[u8; N] {
-    block[from..].first_chunk().expect("within the block")
+    block[from..].first_chunk().expect("the field is within the block")
 }
 
-/// Word `w` of the words that begin at a byte of a row's block.
+/// Word `w` of a field that starts at byte `start` of a row's block.
 #[inline(always)]
 fn words<S: Simd>(block: &[u8], start: usize, w: usize) -> S::I {
     S::words(at(block, (start + 4 * w) * LANES))
@@ -212,7 +219,7 @@ fn half_at<S: Simd>(block: &[u8], start: usize) -> S::F {
     S::f16(at(block, start * LANES))
 }
 
-/// Codes of 32 columns in 4 words.
+/// 4-bit codes of 32 columns, in 4 words.
 #[inline(always)]
 fn nibbles<S: Simd>(block: &[u8], start: usize) -> [S::I; 8] {
     let (mut codes, low) = ([S::splat_i(0); 8], S::splat_i(0x0f0f0f0f));
@@ -224,7 +231,7 @@ fn nibbles<S: Simd>(block: &[u8], start: usize) -> [S::I; 8] {
     codes
 }
 
-/// The same with a bit more each.
+/// 5-bit codes of 32 columns.
 #[inline(always)]
 fn five_bits<S: Simd>(block: &[u8], start: usize, fifths: usize) -> [S::I; 8] {
     let (mut codes, bits) = (nibbles::<S>(block, start), words::<S>(block, fifths, 0));
@@ -318,47 +325,47 @@ formats! {
     }
 }
 
-/// Runs an expression with `F` being the format of a type.
+/// Evaluates an expression with `F` as the format of a quantization type.
 macro_rules! with_format {
     ($quant:expr, $f:ident => $run:expr) => {
         match $quant {
             Quant::Q4_0 => {
-                type $f = $crate::cpu::packed::Q4_0;
+                type $f = $crate::cpu::interleaved::Q4_0;
                 $run
             }
             Quant::Q4_1 => {
-                type $f = $crate::cpu::packed::Q4_1;
+                type $f = $crate::cpu::interleaved::Q4_1;
                 $run
             }
             Quant::Q5_0 => {
-                type $f = $crate::cpu::packed::Q5_0;
+                type $f = $crate::cpu::interleaved::Q5_0;
                 $run
             }
             Quant::Q5_1 => {
-                type $f = $crate::cpu::packed::Q5_1;
+                type $f = $crate::cpu::interleaved::Q5_1;
                 $run
             }
             Quant::Q8_0 => {
-                type $f = $crate::cpu::packed::Q8_0;
+                type $f = $crate::cpu::interleaved::Q8_0;
                 $run
             }
             Quant::Q8_1 => {
-                type $f = $crate::cpu::packed::Q8_1;
+                type $f = $crate::cpu::interleaved::Q8_1;
                 $run
             }
             Quant::Q4K => {
-                type $f = $crate::cpu::packed::Q4K;
+                type $f = $crate::cpu::interleaved::Q4K;
                 $run
             }
             Quant::Q5K => {
-                type $f = $crate::cpu::packed::Q5K;
+                type $f = $crate::cpu::interleaved::Q5K;
                 $run
             }
             Quant::Q6K => {
-                type $f = $crate::cpu::packed::Q6K;
+                type $f = $crate::cpu::interleaved::Q6K;
                 $run
             }
-            quant => panic!("the scales of {quant} are not in its blocks"),
+            quant => panic!("{quant} keeps its scales outside of its blocks"),
         }
     };
 }

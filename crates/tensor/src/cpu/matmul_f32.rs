@@ -1,17 +1,17 @@
-//! Products in `f32`: 16 rows of weights become a panel of numbers, column by column, and tiles of sums stay in registers.
+//! Matrix products in `f32`: 16 rows of weights are unpacked to a column-major panel, and tiles of sums stay in registers.
 
 use std::marker::PhantomData;
 
+use super::interleaved::{Format, Unit};
 use super::matmul::Out;
-use super::packed::{Format, Unit};
 use super::simd::{Kernel, LANES, Simd, tile_rows, unrolled};
 
-/// Columns of a panel: it and the activations beside it fit the first cache.
+/// Columns of a panel: the panel and its activations fit the L1 cache.
 pub(super) const COLUMNS: usize = 256;
 
 pub(super) type Panel = [[f32; LANES]; COLUMNS];
 
-/// Columns of 16 rows of rearranged weights, from a multiple of 256 on, as numbers.
+/// Dequantizes columns of 16 rows of interleaved weights, from a multiple of 256 on.
 pub(super) struct Unpack<'a, F> {
     pub group: &'a [u8],
     pub from: usize,
@@ -32,7 +32,7 @@ impl<F: Format> Kernel for Unpack<'_, F> {
                 for (byte, out) in out.iter_mut().enumerate() {
                     let mut code = S::and(S::shr(codes[k], 8 * byte as u32), S::splat_i(255));
                     if F::SIGNED && S::SIGNED_ZERO == 0 {
-                        // The byte's sign in all bits above it.
+                        // Sign extension.
                         code = S::add_i(S::and(S::add_i(code, S::splat_i(128)), S::splat_i(255)), S::splat_i(-128));
                     }
                     let code = S::to_f(S::add_i(code, zero));
@@ -44,13 +44,13 @@ impl<F: Format> Kernel for Unpack<'_, F> {
     }
 }
 
-/// Adds products of a panel with columns of rows of activations to the result, or begins with them.
+/// Multiplies a panel with rows of activations, and writes or adds to the result.
 pub(super) struct Products<'a> {
     pub panel: &'a [[f32; LANES]],
-    /// Columns of the first row, and elements from row to row.
+    /// Activations from the panel's first column on, and their row stride.
     pub x: &'a [f32],
     pub stride: usize,
-    /// Rows of activations: from, to.
+    /// Range of rows of activations.
     pub tokens: (usize, usize),
     pub out: Out<'a>,
     pub row: usize,
@@ -65,8 +65,8 @@ impl Kernel for Products<'_> {
         while token < end {
             let rows = tile_rows::<S>(end - token);
             match rows {
-                16 if S::MANY => self.tile::<S, 16, 1>(token),
-                8 if S::MANY => self.tile::<S, 8, 1>(token),
+                16 if S::WIDE_TILES => self.tile::<S, 16, 1>(token),
+                8 if S::WIDE_TILES => self.tile::<S, 8, 1>(token),
                 4 => self.tile::<S, 4, 1>(token),
                 2 => self.tile::<S, 2, 4>(token),
                 _ => self.tile::<S, 1, 8>(token),
@@ -93,11 +93,10 @@ impl Products<'_> {
     }
 }
 
-/// Sums over the panel's columns of products with rows of as many. Each is of several chains where rows alone are too few to keep the
-/// processor busy.
+/// Dot products of a panel's columns with rows. With few rows each sum has several accumulators (`CHAINS`), to hide FMA latency.
 #[inline(always)]
 pub(super) fn tile<S: Simd, const T: usize, const CHAINS: usize>(panel: &[[f32; LANES]], x: [&[f32]; T]) -> [S::F; T] {
-    // Eight columns at a time: so many for each time that the rows' ends are looked at.
+    // Eight columns for each bounds check.
     let mut sums = [[S::splat(0.0); CHAINS]; T];
     let (whole, rest) = panel.as_chunks::<8>();
     for (i, w) in whole.iter().enumerate() {
@@ -124,7 +123,7 @@ pub(super) fn tile<S: Simd, const T: usize, const CHAINS: usize>(panel: &[[f32; 
     totals
 }
 
-/// [`tile`] with rows of which each column's numbers lie together; of the 16, the first T from one on.
+/// [`tile`] with column-major rows: `T` of 16, from row `from` on.
 #[inline(always)]
 pub(super) fn tile_across<S: Simd, const T: usize>(panel: &[[f32; LANES]], x: &[[f32; LANES]], from: usize) -> [S::F; T] {
     let mut sums = [S::splat(0.0); T];
@@ -137,11 +136,11 @@ pub(super) fn tile_across<S: Simd, const T: usize>(panel: &[[f32; LANES]], x: &[
     sums
 }
 
-/// Numbers as they lie in memory.
+/// An element type of plain weights.
 pub(super) trait Dense: Copy + Send + Sync + bytemuck::Pod {
     fn lanes<S: Simd>(from: &[Self; LANES]) -> S::F;
-    fn number(self) -> f32;
-    fn from_number(x: f32) -> Self;
+    fn to_f32(self) -> f32;
+    fn from_f32(x: f32) -> Self;
 }
 
 impl Dense for f32 {
@@ -150,11 +149,11 @@ impl Dense for f32 {
         S::load(from)
     }
     #[inline(always)]
-    fn number(self) -> f32 {
+    fn to_f32(self) -> f32 {
         self
     }
     #[inline(always)]
-    fn from_number(x: f32) -> f32 {
+    fn from_f32(x: f32) -> f32 {
         x
     }
 }
@@ -165,11 +164,11 @@ impl Dense for half::f16 {
         S::f16(bytemuck::cast_ref(from))
     }
     #[inline(always)]
-    fn number(self) -> f32 {
+    fn to_f32(self) -> f32 {
         self.to_f32()
     }
     #[inline(always)]
-    fn from_number(x: f32) -> half::f16 {
+    fn from_f32(x: f32) -> half::f16 {
         half::f16::from_f32(x)
     }
 }
@@ -180,16 +179,16 @@ impl Dense for half::bf16 {
         S::bf16(bytemuck::cast_ref(from))
     }
     #[inline(always)]
-    fn number(self) -> f32 {
+    fn to_f32(self) -> f32 {
         self.to_f32()
     }
     #[inline(always)]
-    fn from_number(x: f32) -> half::bf16 {
+    fn from_f32(x: f32) -> half::bf16 {
         half::bf16::from_f32(x)
     }
 }
 
-/// Columns of up to 16 rows of numbers into a panel; `rows` begin at the column and lie `stride` apart. Missing rows are zero.
+/// Transposes columns of up to 16 rows to a panel; rows are `stride` apart, missing ones are zero.
 pub(super) struct Transpose<'a, D> {
     pub rows: &'a [D],
     pub stride: usize,
@@ -210,21 +209,21 @@ impl<D: Dense> Kernel for Transpose<'_, D> {
             let (whole, rest) = row.as_chunks::<LANES>();
             let mut out = self.out.chunks_mut(LANES);
             for (from, out) in whole.iter().zip(&mut out) {
-                let mut numbers = [0.0; LANES];
-                S::store(D::lanes::<S>(from), &mut numbers);
-                for (out, number) in out.iter_mut().zip(numbers) {
-                    out[r] = number;
+                let mut values = [0.0; LANES];
+                S::store(D::lanes::<S>(from), &mut values);
+                for (out, value) in out.iter_mut().zip(values) {
+                    out[r] = value;
                 }
             }
             let first = columns - rest.len();
-            for (out, number) in self.out[first..].iter_mut().zip(rest) {
-                out[r] = number.number();
+            for (out, value) in self.out[first..].iter_mut().zip(rest) {
+                out[r] = value.to_f32();
             }
         }
     }
 }
 
-/// Products of rows of numbers with one row of activations, four at a time: each is read once, where it lies.
+/// Dot products of rows with one row of activations, four at a time, without a panel: each weight is read once.
 pub(super) struct Rows<'a, D> {
     pub rows: &'a [D],
     pub x: &'a [f32],
@@ -262,6 +261,6 @@ fn dots<S: Simd, D: Dense, const R: usize>(rows: [&[D]; R], x: &[f32]) -> [f32; 
     std::array::from_fn(|r| {
         let first = whole.len() * LANES;
         let sum = S::sum(S::add(sums[r][0], sums[r][1]));
-        rest.iter().zip(&rows[r][first..]).fold(sum, |sum, (x, w)| sum + x * w.number())
+        rest.iter().zip(&rows[r][first..]).fold(sum, |sum, (x, w)| sum + x * w.to_f32())
     })
 }

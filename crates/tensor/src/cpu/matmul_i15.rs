@@ -1,54 +1,54 @@
-//! Products with activations of 15 bits, in two signed bytes each.
+//! Integer matrix products with activations rounded to 15 bits, stored as two signed bytes.
 //!
-//! One byte would do for speed's sake alone, but its errors add up over the layers of a model: probabilities of a small one are off by a
-//! third. With two they are off by less than a thousandth, and the weights are still read and unpacked once.
+//! One byte would be faster, but its errors add up over the layers: token probabilities of a small model are off by a third. With two
+//! bytes they are off by less than a thousandth, and weights are still read and unpacked once.
 
 use std::marker::PhantomData;
 use std::sync::Mutex;
 
+use super::interleaved::{Format, Unit};
 use super::matmul::Out;
-use super::packed::{Format, Unit};
 use super::pool::parallel;
-use super::simd::{Kernel, LANES, Path, Simd, dispatch, tile_rows, unrolled};
+use super::simd::{Isa, Kernel, LANES, Simd, dispatch, tile_rows, unrolled};
 
-/// The largest number.
-const MOST: f32 = 127.0 * 128.0;
+/// The largest code.
+const MAX_CODE: f32 = 127.0 * 128.0;
 
-/// Rows of activations as whole numbers of up to ±127 · 128, with a scale for each 32. Rows that a tile of products takes together lie together: their first
-/// 32 columns, then their next, and so on; the same for what belongs to them.
+/// Rows of activations as integers of up to ±127 · 128, with a scale for each 32 columns. Rows of a tile are interleaved: their first 32
+/// columns, then the next, and so on; scales and sums likewise.
 #[derive(Debug, Default)]
-pub(super) struct Rounded {
+pub(super) struct Activations {
     columns: usize,
-    /// The upper bytes, which count 128 times, and the lower ones.
+    /// High bytes, in units of 128, and low bytes.
     codes: Vec<[[u8; 32]; 2]>,
     scales: Vec<f32>,
-    /// Scale times sum of each 32 numbers.
+    /// Scale times sum of each 32 codes.
     sums: Vec<f32>,
-    /// What sums of products begin with, for codes whose zero is not 0: for each 32 columns, or each 16.
+    /// Initial value of integer sums, for formats whose zero code is not 0: for each 32 columns, or each 16.
     starts: Vec<[i32; 2]>,
 }
 
-impl Rounded {
-    /// Rounds rows. A block with something that is not finite has a scale that is not a number.
-    pub fn round<F: Format>(&mut self, path: Path, x: &[f32], columns: usize) {
+impl Activations {
+    /// Rounds rows. A block with NaN or infinity gets a NaN scale.
+    pub fn round<F: Format>(&mut self, isa: Isa, x: &[f32], columns: usize) {
         let (x, units) = (x.as_chunks::<32>().0, columns / 32);
         self.columns = columns;
         self.codes.resize(x.len(), [[0; 32]; 2]);
         self.scales.resize(x.len(), 0.0);
         self.sums.resize(x.len(), 0.0);
         self.starts.resize(x.len(), [0; 2]);
-        // Parts of whole tiles.
+        // A multiple of the largest tile.
         let each = 64 * units;
         let codes = x.chunks(each).zip(self.codes.chunks_mut(each)).zip(self.scales.chunks_mut(each));
-        let parts = codes.zip(self.sums.chunks_mut(each).zip(self.starts.chunks_mut(each)));
+        let tasks = codes.zip(self.sums.chunks_mut(each).zip(self.starts.chunks_mut(each)));
         let round = |((x, codes), scales), (sums, starts)| {
             Mutex::new(Some(Round { x, units, codes, scales, sums, starts, format: PhantomData::<F> }))
         };
-        let parts: Vec<_> = parts.map(|(first, second)| round(first, second)).collect();
-        parallel(parts.len(), &|i| {
-            let part = parts[i].lock().ok().and_then(|mut part| part.take());
-            if let Some(part) = part {
-                dispatch(path, part);
+        let tasks: Vec<_> = tasks.map(|(first, second)| round(first, second)).collect();
+        parallel(tasks.len(), &|i| {
+            let task = tasks[i].lock().ok().and_then(|mut task| task.take());
+            if let Some(task) = task {
+                dispatch(isa, task);
             }
         });
     }
@@ -95,44 +95,44 @@ impl<F: Format> Kernel for Round<'_, F> {
     }
 }
 
-/// The scale, and the sums of each 16 numbers.
+/// Rounds a block. Returns its scale and the sums of each 16 codes.
 #[inline(always)]
 fn round(x: &[f32; 32], codes: &mut [[u8; 32]; 2]) -> (f32, [i32; 2]) {
-    // As bits sizes have the order of the numbers, and what is not finite is above all.
-    let mut most = 0i32;
+    // Bits of magnitudes are ordered like the values; NaN and infinity are above all.
+    let mut max = 0i32;
     for x in x {
-        most = most.max((x.to_bits() & 0x7fff_ffff) as i32);
+        max = max.max((x.to_bits() & 0x7fff_ffff) as i32);
     }
-    let most = f32::from_bits(most as u32);
-    // What is too small for that, or not finite, has codes of 0.
-    let factor = if (1e-36..=f32::MAX).contains(&most) { MOST / most } else { 0.0 };
-    // Near 1.5 · 2²³ the last bits of a float are a whole number.
+    let max = f32::from_bits(max as u32);
+    // Blocks that are too small or not finite get codes of 0.
+    let factor = if (1e-36..=f32::MAX).contains(&max) { MAX_CODE / max } else { 0.0 };
+    // Adding 1.5 · 2²³ rounds to an integer in the low bits.
     const ROUND: f32 = 12_582_912.0;
-    let mut numbers = [0i32; 32];
-    for (number, x) in numbers.iter_mut().zip(x) {
-        *number = (x * factor + ROUND).to_bits() as i32 - ROUND.to_bits() as i32;
+    let mut values = [0i32; 32];
+    for (value, x) in values.iter_mut().zip(x) {
+        *value = (x * factor + ROUND).to_bits() as i32 - ROUND.to_bits() as i32;
     }
-    let [upper, lower] = codes;
-    for ((upper, lower), number) in upper.iter_mut().zip(lower).zip(numbers) {
-        // The nearest multiple of 128: the rest is from -64 to 63.
-        let whole = (number + 64) >> 7;
-        *upper = whole as u8;
-        *lower = (number - (whole << 7)) as u8;
+    let [high, low] = codes;
+    for ((high, low), value) in high.iter_mut().zip(low).zip(values) {
+        // Rounds to a multiple of 128: the remainder is in -64..64.
+        let whole = (value + 64) >> 7;
+        *high = whole as u8;
+        *low = (value - (whole << 7)) as u8;
     }
     let mut sums = [0; 2];
-    for (sum, numbers) in sums.iter_mut().zip(numbers.as_chunks::<16>().0) {
-        for number in numbers {
-            *sum += number;
+    for (sum, values) in sums.iter_mut().zip(values.as_chunks::<16>().0) {
+        for value in values {
+            *sum += value;
         }
     }
-    (if most <= f32::MAX { most * (1.0 / MOST) } else { f32::NAN }, sums)
+    (if max <= f32::MAX { max * (1.0 / MAX_CODE) } else { f32::NAN }, sums)
 }
 
-/// Products of 16 rows of weights with some rows of activations, from a multiple of 16 on.
+/// Multiplies 16 rows of weights with a range of rows of activations.
 pub(super) struct Products<'a, F> {
     pub group: &'a [u8],
-    pub x: &'a Rounded,
-    /// Rows of activations: from, to.
+    pub x: &'a Activations,
+    /// Range of rows of activations.
     pub tokens: (usize, usize),
     pub out: Out<'a>,
     pub row: usize,
@@ -147,8 +147,8 @@ impl<F: Format> Kernel for Products<'_, F> {
         while token < end {
             let rows = tile_rows::<S>(end - token);
             match rows {
-                16 if S::MANY => self.tile::<S, 16>(token),
-                8 if S::MANY => self.tile::<S, 8>(token),
+                16 if S::WIDE_TILES => self.tile::<S, 16>(token),
+                8 if S::WIDE_TILES => self.tile::<S, 8>(token),
                 4 => self.tile::<S, 4>(token),
                 2 => self.tile::<S, 2>(token),
                 _ => self.tile::<S, 1>(token),
@@ -175,18 +175,18 @@ impl<F: Format> Products<'_, F> {
                 let (codes, scales, sums, starts) = (&codes[u], &scales[u], &sums[u], &starts[u]);
                 unrolled!(T, |t| {
                     let (start, scale) = (&starts[t], S::splat(scales[t]));
-                    let [upper, lower] = [0, 1].map(|byte: usize| codes[t][byte].as_chunks::<4>().0);
+                    let [high, low] = [0, 1].map(|byte: usize| codes[t][byte].as_chunks::<4>().0);
                     let starts_at_zero = F::ZERO == 0 && (!F::SIGNED || S::SIGNED_ZERO == 0);
-                    let both = |start: i32, part: std::ops::Range<usize>| {
+                    let both = |start: i32, range: std::ops::Range<usize>| {
                         let mut sum = S::splat_i(0);
-                        for (w, x) in w[part.clone()].iter().zip(&upper[part.clone()]) {
+                        for (w, x) in w[range.clone()].iter().zip(&high[range.clone()]) {
                             sum = dot::<S, F>(sum, *w, *x);
                         }
                         sum = S::shl(sum, 7);
                         if !starts_at_zero {
                             sum = S::add_i(sum, S::splat_i(start));
                         }
-                        for (w, x) in w[part.clone()].iter().zip(&lower[part]) {
+                        for (w, x) in w[range.clone()].iter().zip(&low[range]) {
                             sum = dot::<S, F>(sum, *w, *x);
                         }
                         S::mul(S::to_f(sum), scale)
