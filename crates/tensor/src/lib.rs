@@ -27,12 +27,14 @@ mod batch;
 pub mod cpu;
 mod device;
 mod dim;
+mod display;
 mod error;
 mod gpu;
 mod kv_cache;
 mod linear;
 mod meta;
 mod nn;
+mod operators;
 mod ops;
 mod tensor;
 

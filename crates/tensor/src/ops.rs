@@ -192,10 +192,7 @@ impl Tensor {
     /// Applies a function to each element and a scalar. An integer tensor takes integer scalars only.
     pub fn binary_scalar(&self, op: Binary, scalar: impl Into<Scalar>) -> Result<Tensor> {
         let scalar = scalar.into();
-        if let (true, Scalar::Float(value)) = (self.dtype().is_integer(), scalar) {
-            let reason = format!("cannot combine a tensor of {} with the float {value}; cast the tensor first", self.dtype());
-            return Err(shape(op.name(), reason));
-        }
+        self.check_scalar(op.name(), scalar)?;
         let negated = match scalar {
             Scalar::Int(value) => Scalar::Int(value.wrapping_neg()),
             Scalar::Float(value) => Scalar::Float(-value),
@@ -205,7 +202,22 @@ impl Tensor {
             Binary::Add => self.affine(1, scalar),
             Binary::Sub => self.affine(1, negated),
             Binary::Mul => self.affine(scalar, 0),
-            _ => self.binary(op, &Tensor::full(scalar, self.dtype(), &[], self.device())?),
+            _ => self.binary(op, &self.scalar_like(op.name(), scalar)?),
+        }
+    }
+
+    /// A tensor without dimensions, of this tensor's type and device.
+    pub(crate) fn scalar_like(&self, op: &'static str, scalar: Scalar) -> Result<Tensor> {
+        self.check_scalar(op, scalar)?;
+        Tensor::full(scalar, self.dtype(), &[], self.device())
+    }
+
+    fn check_scalar(&self, op: &'static str, scalar: Scalar) -> Result<()> {
+        match scalar {
+            Scalar::Float(value) if self.dtype().is_integer() => {
+                Err(shape(op, format!("cannot combine a tensor of {} with the float {value}; cast the tensor first", self.dtype())))
+            }
+            _ => Ok(()),
         }
     }
 
