@@ -1,4 +1,6 @@
 //! Operators: `&a + &b`, `&a * 2.0`, `-&a`. As in candle they return a [`Result`], since shapes may not fit.
+//!
+//! Scalars are `f64` and `i64` alone, so that the type of a literal is never ambiguous.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -12,7 +14,7 @@ macro_rules! operator {
     ($trait:ident, $method:ident, $op:expr) => {
         operator!(@tensors $trait, $method, $op; Tensor, Tensor; Tensor, &Tensor; &Tensor, Tensor; &Tensor, &Tensor);
         operator!(@results $trait, $method, $op; Tensor, &Tensor);
-        operator!(@scalars $trait, $method, $op; f64, f32, i64, i32);
+        operator!(@scalars $trait, $method, $op; f64, i64);
     };
     (@results $trait:ident, $method:ident, $op:expr; $($left:ty),*) => { $(
         // Chains: `a + b * c`.

@@ -139,7 +139,7 @@ fn out_of_range_and_mismatched_input_is_rejected() {
             let error = cache.append(0, keys, values, &batch).unwrap_err().to_string();
             assert!(error.contains(expected), "{device}: {error}");
         }
-        for (queries, expected) in [(&narrow, "head_dim 16"), (&fewer, "4 tokens"), (&odd, "3 heads")] {
+        for (queries, expected) in [(&narrow, "head_dim 16"), (&fewer, "4 tokens"), (&odd, "3 query heads")] {
             let error = cache.attend(0, queries, &batch, &params).unwrap_err().to_string();
             assert!(error.contains(expected), "{device}: {error}");
         }

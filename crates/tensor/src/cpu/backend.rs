@@ -329,8 +329,9 @@ impl Backend for Cpu {
         precision: Precision,
     ) -> Result<()> {
         let [vectors, columns] = [x.layout.shape()[0], matrix.columns];
+        // One row: it is broadcast to all vectors.
         let bias = match bias {
-            Some(bias) if vectors > 0 => Some(floats(&bias.with_layout(bias.layout.narrow(0, 0, 1)?))?),
+            Some(bias) if vectors > 0 => Some(bias.with_layout(bias.layout.narrow(0, 0, 1)?)),
             _ => None,
         };
         if matrix.format == WeightFormat::Plain(DType::F64) {
@@ -338,12 +339,14 @@ impl Backend for Cpu {
             let transposed = elementwise::doubles(&Operand { storage: matrix.storage, dtype: DType::F64, layout })?;
             let mut product = gemm::batched(&elementwise::doubles(x)?, &transposed, [1, vectors, columns, matrix.rows]);
             if let Some(bias) = &bias {
+                let bias = elementwise::doubles(bias)?;
                 let rows = product.chunks_exact_mut(bias.len().max(1));
-                rows.for_each(|row| row.iter_mut().zip(bias.iter()).for_each(|(x, bias)| *x += f64::from(*bias)));
+                rows.for_each(|row| row.iter_mut().zip(&bias).for_each(|(x, bias)| *x += bias));
             }
             return Values::F64(product).store(out);
         }
         let (matrix, rows, x) = (weights(matrix)?, matrix.rows, floats(x)?);
+        let bias = bias.as_ref().map(floats).transpose()?;
         write_floats(out, |out| {
             super::matmul(matrix, rows, columns, &x, vectors, out, precision);
             if let Some(bias) = &bias
