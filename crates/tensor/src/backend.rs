@@ -81,7 +81,7 @@ pub(crate) type RopeTables = (Vec<f32>, Vec<f32>);
 
 /// Causal attention of variable-length sequences over a paged KV cache.
 pub(crate) struct AttentionArgs<'a> {
-    /// (tokens, heads, head_dim) in the type of [`Backend::attention_types`].
+    /// (tokens, heads, head_dim) in the type of [`Backend::attention_types`], with consecutive elements of a head.
     pub queries: Operand<'a>,
     /// Key and value blocks, (blocks, block size, kv_heads, head_dim).
     pub cache: [Operand<'a>; 2],

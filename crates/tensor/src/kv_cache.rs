@@ -111,7 +111,9 @@ impl KvCache {
         let device = queries.device();
         let [query_type, out_type] = device.backend().attention_types(self.dtype, params.dtype, decode);
         let queries = queries.cast(query_type)?;
-        let queries = if decode { queries.contiguous()? } else { queries };
+        // Kernels read heads of consecutive elements.
+        let strided = queries.layout().strides().last() != Some(&1);
+        let queries = if decode || strided { queries.contiguous()? } else { queries };
         let (query_starts, kv_lengths, block_table) = (batch.query_starts()?, batch.kv_lengths()?, batch.block_table()?);
         let args = AttentionArgs {
             queries: queries.operand(),
