@@ -1,8 +1,6 @@
 //! Attention over a paged KV cache against an `f64` reference.
 
-mod cpu_common;
-
-use cpu_common::{Random, everywhere};
+use crate::common::{Random, everywhere};
 use half::{bf16, f16};
 use warpwave_tensor::cpu::{Cache, CacheMut, Heads, Sequence, append, attention};
 

@@ -1,8 +1,6 @@
 //! Quantization and dequantization on the CPU.
 
-mod cpu_common;
-
-use cpu_common::{QUANTS, Random, weights};
+use crate::common::{QUANTS, Random, weights};
 use warpwave_kernels::Quant;
 use warpwave_tensor::cpu::{dequantize, quantize};
 

@@ -1,8 +1,6 @@
 //! Elementwise and row-wise operations on the CPU against `f64` references.
 
-mod cpu_common;
-
-use cpu_common::{Random, everywhere};
+use crate::common::{Random, everywhere};
 use warpwave_kernels::{Glu, RopePairs};
 use warpwave_tensor::cpu;
 

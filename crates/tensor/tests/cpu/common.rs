@@ -1,5 +1,4 @@
 //! Helpers of the CPU tests.
-#![allow(dead_code)]
 
 use half::f16;
 use warpwave_kernels::Quant;

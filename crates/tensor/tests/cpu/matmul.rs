@@ -1,8 +1,6 @@
 //! Matrix products on the CPU against `f64` references.
 
-mod cpu_common;
-
-use cpu_common::{QUANTS, Random, everywhere, weights};
+use crate::common::{QUANTS, Random, everywhere, weights};
 use half::{bf16, f16};
 use warpwave_kernels::Quant;
 use warpwave_tensor::cpu::{Interleaved, Matrix, Precision, dequantize, embedding, matmul};
