@@ -230,7 +230,7 @@ elif [ $sanitize = 1 ]; then
     # Copies that arrive by themselves are not seen by racecheck: kernels that wait for them are excepted, by name. cuBLAS's kernels are not
     # ours: products go without it here.
     excepted=()
-    for name in flash_hopper flash_bf16 flash_f16 matmul decode digits rounded; do excepted+=(--kernel-name-exclude "kernel_substring=$name"); done
+    for name in flash_sm90a flash_mma gemm_mma decode quant_gemv; do excepted+=(--kernel-name-exclude "kernel_substring=$name"); done
     for program in tests/warpwave-kernels.*conformance; do
         # shellcheck disable=SC2086 # flags are words
         [ -x "$program" ] && step "racecheck ${program#tests/}" quiet env WARPWAVE_CUBLASLT_LIB=/nonexistent \

@@ -1,7 +1,7 @@
 //! `warpwave tune`: autotunes kernel parameters for a GPU model and saves them.
 
 use serde_json::json;
-use warpwave_kernels::{Knob, Tuning, tune};
+use warpwave_kernels::{Tuning, TuningParam, tune};
 
 use super::{Context, Outcome, failed, usage};
 
@@ -38,7 +38,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         let _ = writeln!(
             context.err,
             "{:14} {:4} {:10.1} µs{}",
-            trial.knob.name(),
+            trial.param.name(),
             trial.value,
             trial.micros,
             if trial.kept { "  best" } else { "" }
@@ -52,11 +52,12 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         None => None,
     };
     if args.json {
-        let chosen: serde_json::Map<_, _> = Knob::ALL.iter().map(|knob| (knob.name().to_owned(), json!(tuning.get(*knob)))).collect();
-        let tried: Vec<_> = trials.iter().map(|t| json!({ "knob": t.knob.name(), "value": t.value, "micros": t.micros })).collect();
+        let chosen: serde_json::Map<_, _> =
+            TuningParam::ALL.iter().map(|param| (param.name().to_owned(), json!(tuning.get(*param)))).collect();
+        let tried: Vec<_> = trials.iter().map(|t| json!({ "param": t.param.name(), "value": t.value, "micros": t.micros })).collect();
         return context.print_json(&json!({ "device": model, "chosen": chosen, "tried": tried, "file": file }));
     }
-    let chosen: Vec<String> = Knob::ALL.iter().map(|knob| format!("{} {}", knob.name(), tuning.get(*knob))).collect();
+    let chosen: Vec<String> = TuningParam::ALL.iter().map(|param| format!("{} {}", param.name(), tuning.get(*param))).collect();
     writeln!(context.out, "{model}: {}", chosen.join(", "))?;
     if let Some(file) = file {
         writeln!(context.out, "saved to {}", file.display())?;

@@ -36,9 +36,11 @@ fn find_include(source: &KernelSource, from: usize, name: &str, quoted: bool) ->
     let included = source.includes();
     let own = match from.checked_sub(1) {
         None => source.folder(),
-        Some(index) => included.get(index).and_then(|file| file.path.parent()),
+        Some(index) => included.get(index).filter(|file| !file.in_memory).and_then(|file| file.path.parent()),
     };
-    let folders = own.into_iter().chain(source.folder()).filter(|_| quoted).chain(source.include_dirs().iter().map(|p| p.as_path()));
+    // The empty folder stands for in-memory headers, whose path is their name.
+    let folders = own.into_iter().chain(source.folder()).filter(|_| quoted).chain([Path::new("")]);
+    let folders = folders.chain(source.include_dirs().iter().map(|p| p.as_path()));
     let by_folder = folders.map(|folder| folder.join(name)).find_map(|path| included.iter().position(|file| file.path == path));
     // A file reached by two names is listed under the first alone.
     let place = by_folder.or_else(|| included.iter().position(|file| file.path.ends_with(Path::new(name))));

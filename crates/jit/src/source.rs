@@ -1,19 +1,29 @@
 //! Kernel sources and everything they include.
 //!
 //! Includes are followed textually, through both branches of every `#if`: the result is a superset of what a compiler reads, which
-//! is what a cache key needs. A file that is not found is left to the compiler, which has headers of its own, and is named in
+//! is what a cache key needs. A header that is not found is left to the compiler, which has headers of its own, and is listed in
 //! [`KernelSource::unresolved`].
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Component, Path, PathBuf};
 
-/// A source with its included files read, and how it is to be compiled.
+/// A kernel source with its included files, macros and compiler options.
+///
+/// ```
+/// use warpwave_jit::KernelSource;
+///
+/// let source = KernelSource::from_text("scale.cu", "#include \"factor.cuh\"\n__global__ void scale(float *x) { x[threadIdx.x] *= FACTOR; }")?
+///     .header("factor.cuh", "#pragma once\n#define FACTOR 2.0f\n")?;
+/// assert_eq!(source.includes().len(), 1);
+/// # Ok::<(), warpwave_jit::SourceError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct KernelSource {
     name: String,
     text: String,
     folder: Option<PathBuf>,
     include_dirs: Vec<PathBuf>,
+    headers: BTreeMap<String, String>,
     defines: Vec<(String, String)>,
     options: Vec<String>,
     includes: Vec<Included>,
@@ -23,25 +33,27 @@ pub struct KernelSource {
 /// An included file.
 #[derive(Debug, Clone)]
 pub struct Included {
-    /// Where it lies; the path the compiler will look it up by.
+    /// The path the compiler looks it up by; for an in-memory header, its name.
     pub path: PathBuf,
-    /// What was in it when it was read.
+    /// Its content when it was read.
     pub text: String,
+    /// Whether it is an in-memory header ([`KernelSource::header`]) rather than a file on disk.
+    pub in_memory: bool,
 }
 
-/// A source that could not be read.
+/// Why a kernel source cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The source file itself.
+    /// The source file cannot be read.
     #[error("cannot read the kernel source {}: {error}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The I/O error.
         #[source]
         error: std::io::Error,
     },
-    /// A file that is there, and is included, and cannot be read.
+    /// An included file exists but cannot be read.
     #[error("{from}:{line}: cannot read the included file {}: {error}", path.display())]
     UnreadableInclude {
         /// The including file.
@@ -50,27 +62,35 @@ pub enum SourceError {
         line: usize,
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The I/O error.
         #[source]
         error: std::io::Error,
     },
-    /// A name or text that no compiler call can carry.
-    #[error("{what} of the kernel source holds a NUL byte or a line break: {text:?}")]
+    /// A name or text that cannot be passed to a compiler.
+    #[error("{what} of the kernel source contains a NUL byte or a line break: {text:?}")]
     Unusable {
-        /// Which part.
-        what: &'static str,
         /// The part.
+        what: &'static str,
+        /// Its value.
         text: String,
+    },
+    /// The name of an in-memory header is not a relative path.
+    #[error("header name {name:?}: expected a relative path without `..`, as written in the #include")]
+    HeaderName {
+        /// The name.
+        name: String,
     },
 }
 
 impl KernelSource {
-    /// A source from memory. `name` stands in messages, as a file name would; quoted includes are looked up in include folders only.
+    /// Creates a source from memory.
+    ///
+    /// `name` appears in messages like a file name. Includes are looked up in the in-memory headers, then in the include folders.
     pub fn from_text(name: impl Into<String>, text: impl Into<String>) -> Result<KernelSource, SourceError> {
         KernelSource::new(name.into(), text.into(), None)
     }
 
-    /// A source from a file. Quoted includes are looked up beside it first.
+    /// Reads a source from a file. Quoted includes are looked up in its folder first.
     pub fn from_file(path: impl AsRef<Path>) -> Result<KernelSource, SourceError> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path).map_err(|error| SourceError::Unreadable { path: path.to_owned(), error })?;
@@ -82,7 +102,7 @@ impl KernelSource {
     }
 
     fn new(name: String, text: String, folder: Option<PathBuf>) -> Result<KernelSource, SourceError> {
-        usable("the name", &name)?;
+        check_line("the name", &name)?;
         if text.contains('\0') {
             return Err(SourceError::Unusable { what: "the text", text: name });
         }
@@ -91,6 +111,7 @@ impl KernelSource {
             text,
             folder,
             include_dirs: Vec::new(),
+            headers: BTreeMap::new(),
             defines: Vec::new(),
             options: Vec::new(),
             includes: Vec::new(),
@@ -100,14 +121,44 @@ impl KernelSource {
         Ok(source)
     }
 
-    /// Adds a folder to look for included files in.
+    /// Adds a folder to search for included files.
     pub fn include_dir(mut self, path: impl Into<PathBuf>) -> Result<KernelSource, SourceError> {
         self.include_dirs.push(path.into());
         self.resolve()?;
         Ok(self)
     }
 
-    /// Defines a macro, as `-Dname=value`. Headers that the compiler puts in front of every source do not see it unless its name is like theirs.
+    /// Adds an in-memory header, or replaces the one of that name.
+    ///
+    /// `name` is a relative path spelled exactly as in the `#include` (`"tile.cuh"`, `<common/types.cuh>`). In-memory headers are searched
+    /// after the folder of the source file and before the include folders. Those that are included are part of the cache key.
+    pub fn header(self, name: impl Into<String>, text: impl Into<String>) -> Result<KernelSource, SourceError> {
+        self.headers([(name, text)])
+    }
+
+    /// Adds several in-memory headers; see [`KernelSource::header`].
+    pub fn headers<N: Into<String>, T: Into<String>>(
+        mut self,
+        headers: impl IntoIterator<Item = (N, T)>,
+    ) -> Result<KernelSource, SourceError> {
+        for (name, text) in headers {
+            let (name, text) = (name.into(), text.into());
+            check_line("a header name", &name)?;
+            if name.is_empty() || !Path::new(&name).components().all(|part| matches!(part, Component::Normal(_))) {
+                return Err(SourceError::HeaderName { name });
+            }
+            if text.contains('\0') {
+                return Err(SourceError::Unusable { what: "a header", text: name });
+            }
+            self.headers.insert(name, text);
+        }
+        self.resolve()?;
+        Ok(self)
+    }
+
+    /// Defines a macro, as `-Dname=value`.
+    ///
+    /// Headers that the compiler includes before every source see it only if its name starts like theirs (`_`, `CUDA`, `HIP`, ...).
     pub fn define(mut self, name: impl Into<String>, value: impl Into<String>) -> KernelSource {
         self.defines.push((name.into(), value.into()));
         self
@@ -119,7 +170,7 @@ impl KernelSource {
         self
     }
 
-    /// The file's path as given, or the name of a text.
+    /// The path of the file as given, or the name of an in-memory source.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -129,12 +180,12 @@ impl KernelSource {
         &self.text
     }
 
-    /// The folder the source lies in; none for a text.
+    /// The folder of the source file; `None` for an in-memory source.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// The include folders, in order.
+    /// The include folders, in search order.
     pub fn include_dirs(&self) -> &[PathBuf] {
         &self.include_dirs
     }
@@ -159,56 +210,70 @@ impl KernelSource {
         &self.unresolved
     }
 
-    /// Every file with its content, the source itself first: what a cache key covers.
+    /// Every file with its content, the source first: what a cache key covers.
     pub fn files(&self) -> Vec<(String, &str)> {
         let included = self.includes.iter().map(|file| (file.path.to_string_lossy().into_owned(), file.text.as_str()));
         std::iter::once((self.name.clone(), self.text.as_str())).chain(included).collect()
     }
 
-    /// The first included file whose content is no longer what was read, or that is gone.
+    /// Returns the first included file on disk that was changed or deleted since it was read.
     pub fn changed_on_disk(&self) -> Option<&Path> {
         let changed = |file: &&Included| std::fs::read_to_string(&file.path).map_or(true, |now| now != file.text);
-        self.includes.iter().find(changed).map(|file| file.path.as_path())
+        self.includes.iter().filter(|file| !file.in_memory).find(changed).map(|file| file.path.as_path())
     }
 
-    /// Follows the includes from the beginning: a new include folder may change any of them.
+    /// Whether an included file is an in-memory header.
+    pub(crate) fn has_in_memory_includes(&self) -> bool {
+        self.includes.iter().any(|file| file.in_memory)
+    }
+
+    /// Resolves all includes again: a new folder or header may change any of them.
     fn resolve(&mut self) -> Result<(), SourceError> {
-        let mut walk = Walk { source: self, found: Vec::new(), seen: HashMap::new(), unresolved: Vec::new() };
-        walk.file(&self.name, &self.text, self.folder.as_deref())?;
-        // `found` grows while it is walked: an index, not an iterator.
+        let mut resolver = Resolver { source: self, found: Vec::new(), seen: HashSet::new(), unresolved: Vec::new() };
+        resolver.scan(&self.name, &self.text, self.folder.as_deref())?;
+        // `found` grows during the loop: an index, not an iterator.
         let mut next = 0;
-        while next < walk.found.len() {
-            let Included { path, text } = walk.found[next].clone();
-            walk.file(&path.to_string_lossy(), &text, path.parent())?;
+        while next < resolver.found.len() {
+            let Included { path, text, in_memory } = resolver.found[next].clone();
+            resolver.scan(&path.to_string_lossy(), &text, path.parent().filter(|_| !in_memory))?;
             next += 1;
         }
-        let Walk { found, unresolved, .. } = walk;
+        let Resolver { found, unresolved, .. } = resolver;
         self.includes = found;
         self.unresolved = unresolved;
         Ok(())
     }
 }
 
-fn usable(what: &'static str, text: &str) -> Result<(), SourceError> {
+fn check_line(what: &'static str, text: &str) -> Result<(), SourceError> {
     if text.contains(['\0', '\n', '\r']) { Err(SourceError::Unusable { what, text: text.to_owned() }) } else { Ok(()) }
 }
 
-struct Walk<'a> {
+struct Resolver<'a> {
     source: &'a KernelSource,
     found: Vec<Included>,
-    /// Canonical path to place in `found`: cycles end here, and a file reached by two names is read once.
-    seen: HashMap<PathBuf, usize>,
+    /// Canonical paths, and names of in-memory headers: ends include cycles, and a file reached by two names is read once.
+    seen: HashSet<PathBuf>,
     unresolved: Vec<String>,
 }
 
-impl Walk<'_> {
-    fn file(&mut self, name: &str, text: &str, folder: Option<&Path>) -> Result<(), SourceError> {
+impl Resolver<'_> {
+    /// Finds the includes of one file.
+    fn scan(&mut self, name: &str, text: &str, folder: Option<&Path>) -> Result<(), SourceError> {
         for (line, include) in includes_in(text) {
             let beside = folder.filter(|_| include.quoted);
             // The compilers are given the source's own folder for quoted includes, so it counts for nested files too.
             let main = self.source.folder.as_deref().filter(|_| include.quoted);
-            let folders = beside.into_iter().chain(main).chain(self.source.include_dirs.iter().map(PathBuf::as_path));
-            let Some(path) = folders.map(|f| f.join(include.name)).find(|p| p.is_file()) else {
+            let file_in = |folder: &Path| Some(folder.join(include.name)).filter(|path| path.is_file());
+            let nearby = beside.into_iter().chain(main).find_map(file_in);
+            if let (None, Some(text)) = (&nearby, self.source.headers.get(include.name)) {
+                let path = PathBuf::from(include.name);
+                if self.seen.insert(path.clone()) {
+                    self.found.push(Included { path, text: text.clone(), in_memory: true });
+                }
+                continue;
+            }
+            let Some(path) = nearby.or_else(|| self.source.include_dirs.iter().find_map(|folder| file_in(folder))) else {
                 if !self.unresolved.iter().any(|n| n == include.name) {
                     self.unresolved.push(include.name.to_owned());
                 }
@@ -216,12 +281,12 @@ impl Walk<'_> {
             };
             let unreadable = |error| SourceError::UnreadableInclude { from: name.to_owned(), line, path: path.clone(), error };
             let canonical = path.canonicalize().map_err(unreadable)?;
-            if self.seen.contains_key(&canonical) {
+            if self.seen.contains(&canonical) {
                 continue;
             }
             let text = std::fs::read_to_string(&path).map_err(unreadable)?;
-            self.seen.insert(canonical, self.found.len());
-            self.found.push(Included { path, text });
+            self.seen.insert(canonical);
+            self.found.push(Included { path, text, in_memory: false });
         }
         Ok(())
     }
@@ -232,7 +297,7 @@ struct Include<'a> {
     quoted: bool,
 }
 
-/// The `#include` lines of a text, with their line numbers from 1. Those within comments count too: a superset does no harm.
+/// The `#include` lines of a text, with line numbers from 1. Those inside comments count too: a superset does no harm.
 fn includes_in(text: &str) -> impl Iterator<Item = (usize, Include<'_>)> {
     text.lines().enumerate().filter_map(|(index, line)| {
         let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
@@ -277,6 +342,31 @@ mod tests {
         assert_eq!(source.changed_on_disk(), None);
         fs::write(root.path().join("a.cuh"), "2").unwrap();
         assert!(source.changed_on_disk().is_some());
+    }
+
+    #[test]
+    fn in_memory_headers_are_found_between_the_folder_and_the_include_folders() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a.cuh"), "disk").unwrap();
+        let text = "#include \"a.cuh\"\n#include <common/b.cuh>\n#include \"missing.cuh\"\n";
+        let headers =
+            [("a.cuh", "memory"), ("common/b.cuh", "#include \"c.cuh\"\n"), ("c.cuh", "#include \"a.cuh\"\n"), ("unused.cuh", "")];
+        let source = KernelSource::from_text("k.cu", text).unwrap().headers(headers).unwrap().include_dir(root.path()).unwrap();
+        let found: Vec<_> = source.includes().iter().map(|f| (f.path.to_str().unwrap(), f.text.as_str(), f.in_memory)).collect();
+        assert_eq!(found[0], ("a.cuh", "memory", true));
+        assert_eq!(found[1..].iter().map(|f| f.0).collect::<Vec<_>>(), ["common/b.cuh", "c.cuh"]);
+        assert_eq!((source.unresolved(), source.changed_on_disk()), (&["missing.cuh".to_owned()][..], None));
+        let replaced = source.header("a.cuh", "other").unwrap();
+        assert_eq!(replaced.files()[1], ("a.cuh".to_owned(), "other"));
+
+        let main = root.path().join("main.cu");
+        fs::write(&main, "#include \"a.cuh\"\n").unwrap();
+        let beside = KernelSource::from_file(&main).unwrap().header("a.cuh", "memory").unwrap();
+        assert_eq!((beside.includes()[0].text.as_str(), beside.includes()[0].in_memory), ("disk", false));
+        for name in ["", "/a.cuh", "../a.cuh", "a/../b.cuh", "a\nb"] {
+            assert!(KernelSource::from_text("k.cu", "").unwrap().header(name, "").is_err(), "{name:?}");
+        }
+        assert!(KernelSource::from_text("k.cu", "").unwrap().header("a", "\0").is_err());
     }
 
     #[test]

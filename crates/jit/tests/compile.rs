@@ -349,6 +349,35 @@ fn a_text_finds_no_file_that_its_key_does_not_cover() {
     }
 }
 
+/// In-memory headers reach every compiler, once each, and messages use their names.
+#[test]
+fn in_memory_headers_are_compiled_by_every_compiler() {
+    let kernel = "#include \"common/scale.cuh\"\n#include <add.cuh>\n__global__ void k(float *p) { *p = add(scale(*p)); }";
+    let scale = "#pragma once\n__device__ inline float scale(float x) { return 2 * x; }\n";
+    let add = "#pragma once\n#include \"common/scale.cuh\"\n__device__ inline float add(float x) { return x + scale(x); }\n";
+    let source = text(kernel).headers([("common/scale.cuh", scale), ("add.cuh", add)]).unwrap();
+    let broken = source.clone().header("add.cuh", format!("{add}\n\nint broken = ;\n")).unwrap();
+    for (compiler, target) in [(CompilerChoice::Clang, "gfx90a"), (CompilerChoice::Nvrtc, "sm_90"), (CompilerChoice::HipRtc, "gfx90a")] {
+        let Some(tools) = tools(compiler) else { continue };
+        let compiled = run(&source, target, compiler, &tools).unwrap_or_else(|error| panic!("{compiler:?}: {error}"));
+        assert_eq!(compiled.code_object.kernels.len(), 1, "{compiler:?}");
+        let error = run(&broken, target, compiler, &tools).unwrap_err().to_string();
+        assert!(error.contains("add.cuh") && !error.contains("/warpwave/source"), "{compiler:?}: {error}");
+    }
+}
+
+/// The content of an included in-memory header is part of the cache key; that of others is not.
+#[test]
+fn in_memory_headers_are_part_of_the_key() {
+    let Some(tools) = tools(CompilerChoice::Clang) else { return };
+    let target = target("gfx90a");
+    let tool = tools.choose(&target, CompilerChoice::Clang).unwrap();
+    let key = |source: &KernelSource| warpwave_jit::key_material(&Job { source, target: &target, compiler: CompilerChoice::Clang }, tool);
+    let source = text("#include \"a.cuh\"\n__global__ void k() {}").header("a.cuh", "// 1").unwrap();
+    assert_ne!(key(&source), key(&source.clone().header("a.cuh", "// 2").unwrap()));
+    assert_eq!(key(&source), key(&source.clone().header("b.cuh", "// 3").unwrap()));
+}
+
 #[test]
 fn a_guard_on_an_nvidia_architecture_is_open_and_can_be_shut() {
     let Some(tools) = tools(CompilerChoice::Clang) else { return };

@@ -1,4 +1,4 @@
-//! The types of elements, and single values of them.
+//! Element types and scalars.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,32 +9,32 @@ use half::{bf16, f16};
 /// The type of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
-    /// Whole numbers of 8 bits, from 0.
+    /// 8-bit unsigned integer.
     U8,
-    /// Whole numbers of 16 bits.
+    /// 16-bit signed integer.
     I16,
-    /// Whole numbers of 32 bits.
+    /// 32-bit signed integer.
     I32,
-    /// Whole numbers of 32 bits, from 0.
+    /// 32-bit unsigned integer.
     U32,
-    /// Whole numbers of 64 bits.
+    /// 64-bit signed integer.
     I64,
-    /// IEEE's half precision.
+    /// IEEE half precision.
     F16,
-    /// The upper half of an `f32`.
+    /// bfloat16: the upper half of an `f32`.
     Bf16,
-    /// IEEE's single precision.
+    /// IEEE single precision.
     F32,
-    /// IEEE's double precision.
+    /// IEEE double precision.
     F64,
-    /// OCP's fp8 with 4 bits of exponent: up to 448, with NaN and without infinities.
+    /// OCP fp8 E4M3: up to 448, with NaN, without infinities.
     F8E4M3,
-    /// OCP's fp8 with 5 bits of exponent: up to 57344.
+    /// OCP fp8 E5M2: up to 57344.
     F8E5M2,
 }
 
 impl DType {
-    /// All of them.
+    /// All types.
     pub const ALL: [DType; 11] = [
         DType::U8,
         DType::I16,
@@ -49,7 +49,7 @@ impl DType {
         DType::F8E5M2,
     ];
 
-    /// Bytes of an element; its address is a multiple of them.
+    /// Size in bytes; elements are aligned to it.
     pub fn size(self) -> usize {
         match self {
             DType::U8 | DType::F8E4M3 | DType::F8E5M2 => 1,
@@ -59,7 +59,7 @@ impl DType {
         }
     }
 
-    /// Its name, here and in the kernels.
+    /// The name, here and in the kernels.
     pub fn name(self) -> &'static str {
         match self {
             DType::U8 => "u8",
@@ -76,7 +76,7 @@ impl DType {
         }
     }
 
-    /// Its name in CUDA C++.
+    /// The name in CUDA C++.
     pub fn cuda_name(self) -> &'static str {
         match self {
             DType::U8 => "unsigned char",
@@ -93,12 +93,12 @@ impl DType {
         }
     }
 
-    /// Whether it holds whole numbers.
+    /// Whether it is an integer type.
     pub fn is_integer(self) -> bool {
         matches!(self, DType::U8 | DType::I16 | DType::I32 | DType::U32 | DType::I64)
     }
 
-    /// Whether it holds numbers below zero.
+    /// Whether it has negative values.
     pub fn is_signed(self) -> bool {
         !matches!(self, DType::U8 | DType::U32)
     }
@@ -110,25 +110,25 @@ impl fmt::Display for DType {
     }
 }
 
-/// A name that is no type's.
+/// An unknown type name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no element type is called `{name}`; there are: u8, i16, i32, u32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2")]
-pub struct UnknownType {
+#[error("unknown element type `{name}`; expected one of u8, i16, i32, u32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2")]
+pub struct ParseDTypeError {
     /// The name.
     pub name: String,
 }
 
 impl FromStr for DType {
-    type Err = UnknownType;
-    fn from_str(name: &str) -> Result<DType, UnknownType> {
+    type Err = ParseDTypeError;
+    fn from_str(name: &str) -> Result<DType, ParseDTypeError> {
         let known = DType::ALL.into_iter().find(|dtype| dtype.name() == name || dtype.cuda_name() == name);
-        known.ok_or_else(|| UnknownType { name: name.to_owned() })
+        known.ok_or_else(|| ParseDTypeError { name: name.to_owned() })
     }
 }
 
-/// A type of Rust's that is an element type. The fp8 types have none: their views are made of bytes.
+/// A Rust type that is an element type. The fp8 types have none: create their views from bytes.
 pub trait Element: Pod {
-    /// Which.
+    /// The element type.
     const DTYPE: DType;
 }
 
@@ -141,10 +141,10 @@ macro_rules! elements {
 }
 elements!(u8 = U8, i16 = I16, i32 = I32, u32 = U32, i64 = I64, f16 = F16, bf16 = Bf16, f32 = F32, f64 = F64);
 
-/// A number that comes with a call. For views of whole numbers a float first becomes one of 64 bits: it is cut off and saturates.
+/// A scalar argument. For integer views a float is truncated to 64 bits, saturating.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scalar {
-    /// A whole number.
+    /// An integer.
     Int(i64),
     /// A float.
     Float(f64),
@@ -165,9 +165,9 @@ impl Scalar {
         }
     }
 
-    /// The bits of an element of this value: the nearest float; a whole number wraps.
+    /// The bits of an element of this value: floats round to nearest, integers wrap.
     pub(crate) fn bits(self, dtype: DType) -> u64 {
-        // 64 bits do not fit an f64: what is cut off only has to be remembered, for all narrower types have fewer digits.
+        // An f64 cannot hold 64 bits; a sticky bit is enough, as all narrower types have fewer digits.
         let exact = match self {
             Scalar::Int(value) if value.unsigned_abs() >> 54 != 0 && dtype != DType::F64 => {
                 ((value >> 8) | i64::from(value & 255 != 0)) as f64 * 256.0
@@ -189,8 +189,7 @@ impl Scalar {
     }
 }
 
-/// A float with an odd last bit where the value lies between two: rounding it further is as rounding the value. (`half` looks at the
-/// upper 32 bits of an `f64` alone.)
+/// Rounds to odd: rounding the result again equals rounding the value once. (`half` looks only at the upper 32 bits of an `f64`.)
 fn to_odd(value: f64) -> f32 {
     let near = value as f32;
     if value.is_nan() || f64::from(near) == value {
@@ -200,13 +199,13 @@ fn to_odd(value: f64) -> f32 {
     f32::from_bits((near.to_bits() - u32::from(beyond)) | 1)
 }
 
-/// The nearest fp8 number, by its bits of mantissa, its exponent's bias and its largest number.
+/// Rounds to fp8, given its mantissa bits, exponent bias and largest code.
 fn fp8(value: f64, mantissa: i32, bias: i32, largest: u8) -> u8 {
     if value.is_nan() {
         return 0x7f;
     }
     let exponent = ((value.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(1 - bias);
-    // In units of the last bit there, exactly.
+    // Exact, in units of the last place.
     let units = (value.abs() * 2f64.powi(mantissa - exponent)).round_ties_even();
     let bits = f64::from((exponent + bias - 1) << mantissa) + units;
     let size = if bits > f64::from(largest) { largest } else { bits as u8 };

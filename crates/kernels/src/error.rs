@@ -1,4 +1,4 @@
-//! What can be wrong with a call.
+//! Errors of this crate.
 
 use std::sync::Arc;
 
@@ -6,86 +6,86 @@ use warpwave_jit::JitError;
 
 use crate::dtype::DType;
 
-/// A result of this crate.
+/// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation did not happen. Nothing was launched or written.
+/// Why an operation was not launched. Nothing was written.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No layout is like this.
+    /// An invalid layout.
     #[error("shape {shape:?} with strides {strides:?}: {reason}")]
     BadLayout {
         /// The shape.
         shape: Vec<usize>,
         /// The strides.
         strides: Vec<usize>,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A layout reaches beyond the memory.
-    #[error("the layout reaches element {last}, the memory has {len} of {dtype}")]
+    /// The layout exceeds the memory.
+    #[error("layout out of bounds: it reaches element {last}, the memory holds {len} of {dtype}")]
     OutOfBounds {
-        /// The last element that is reached, from 0.
+        /// Index of the last element the layout reaches.
         last: usize,
-        /// Whole elements that there are.
+        /// Number of elements in the memory.
         len: usize,
-        /// Their type.
+        /// The element type.
         dtype: DType,
     },
-    /// Memory that starts between elements.
-    #[error("address {address:#x} is no multiple of the {} bytes of {dtype}", dtype.size())]
+    /// Misaligned memory.
+    #[error("address {address:#x} is not aligned to the {} bytes of {dtype}", dtype.size())]
     Misaligned {
         /// The address.
         address: u64,
-        /// The type.
+        /// The element type.
         dtype: DType,
     },
-    /// A view or a stream of another device.
-    #[error("{op}: {what} is on {found}, the kernels are for {expected}")]
+    /// A view or stream of another device.
+    #[error("{op}: {what} is on {found}, expected {expected}")]
     WrongDevice {
         /// The operation.
         op: String,
-        /// What is elsewhere.
+        /// The argument.
         what: &'static str,
         /// Its device.
         found: String,
         /// The kernels' device.
         expected: String,
     },
-    /// A type that does not fit.
-    #[error("{op}: {what} is of {found}; it takes {expected}")]
+    /// An unsupported element type.
+    #[error("{op}: {what}: expected {expected}, got {found}")]
     WrongType {
         /// The operation.
         op: String,
-        /// Which view.
+        /// The argument.
         what: &'static str,
         /// Its type.
         found: DType,
-        /// What would fit.
+        /// The supported types.
         expected: String,
     },
-    /// A shape that does not fit.
-    #[error("{op}: {what} has the shape {found:?}; {expected}")]
+    /// An unsupported shape.
+    #[error("{op}: {what}: expected shape {expected}, got {found:?}")]
     WrongShape {
         /// The operation.
         op: String,
-        /// Which view.
+        /// The argument.
         what: &'static str,
         /// Its shape.
         found: Vec<usize>,
-        /// What would fit.
+        /// The expected shape.
         expected: String,
     },
-    /// A number or a choice that the operation does not take.
+    /// An invalid argument.
     #[error("{op}: {reason}")]
     BadArgument {
         /// The operation.
         op: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// Memory that would be read and written in no certain order.
+    /// Overlapping memory: the order of reads and writes would be undefined.
     #[error("{op}: {what}")]
     Overlap {
         /// The operation.
@@ -93,43 +93,43 @@ pub enum Error {
         /// What overlaps.
         what: String,
     },
-    /// The kernels did not compile or load.
+    /// The kernels failed to compile or load.
     #[error("{op} on {device}: {reason}")]
     Kernel {
         /// The operation.
         op: String,
         /// The device.
         device: String,
-        /// Why.
+        /// The cause.
         #[source]
         reason: Arc<JitError>,
     },
-    /// The driver refused the launch.
+    /// The driver rejected the launch or an allocation.
     #[error("{op}: {reason}")]
     Launch {
         /// The operation.
         op: String,
-        /// Why.
+        /// The cause.
         #[source]
         reason: Arc<warpwave_gpu::Error>,
     },
-    /// The vendor's library is not there.
+    /// The vendor's library is not available.
     #[error("{op}: {reason}")]
     NotAvailable {
         /// The operation.
         op: String,
-        /// Why.
+        /// The cause.
         #[source]
         reason: Arc<warpwave_gpu::Error>,
     },
-    /// The vendor's library cannot do it, or failed.
+    /// The vendor's library failed or does not support the operation.
     #[error("{op}: {library}: {reason}")]
     Library {
         /// The operation.
         op: String,
         /// The library.
         library: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

@@ -1,42 +1,42 @@
-//! Where the elements of a tensor lie in memory.
+//! Tensor layouts: shape, strides and offset.
 
 use crate::error::{Error, Result};
 
-/// Dimensions that a layout has at most.
-pub const MOST_DIMS: usize = 6;
+/// The most dimensions of a layout.
+pub const MAX_DIMS: usize = 6;
 
-/// Shape, strides and offset, all in elements. A stride of 0 repeats what is there.
+/// Shape, strides and offset, in elements. A stride of 0 broadcasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     rank: usize,
-    shape: [usize; MOST_DIMS],
-    strides: [usize; MOST_DIMS],
+    shape: [usize; MAX_DIMS],
+    strides: [usize; MAX_DIMS],
     offset: usize,
 }
 
 impl Layout {
-    /// Any layout: the last dimension need not lie densest.
+    /// Creates a layout with arbitrary strides.
     pub fn new(shape: &[usize], strides: &[usize], offset: usize) -> Result<Layout> {
         let bad = |reason: String| Error::BadLayout { shape: shape.to_vec(), strides: strides.to_vec(), reason };
         if shape.len() != strides.len() {
-            return Err(bad("each dimension needs one stride".to_owned()));
+            return Err(bad("number of strides must equal the number of dimensions".to_owned()));
         }
-        if shape.len() > MOST_DIMS {
-            return Err(bad(format!("there are at most {MOST_DIMS} dimensions")));
+        if shape.len() > MAX_DIMS {
+            return Err(bad(format!("at most {MAX_DIMS} dimensions are supported")));
         }
-        let mut layout = Layout { rank: shape.len(), shape: [1; MOST_DIMS], strides: [0; MOST_DIMS], offset };
+        let mut layout = Layout { rank: shape.len(), shape: [1; MAX_DIMS], strides: [0; MAX_DIMS], offset };
         layout.shape[..shape.len()].copy_from_slice(shape);
         layout.strides[..shape.len()].copy_from_slice(strides);
-        // Zero-size dimensions count as one here: the product of the others must not overflow either.
+        // Sizes of 0 count as 1 here: the product of the others must not overflow either.
         let product = shape.iter().try_fold(1usize, |n, size| n.checked_mul((*size).max(1)));
         let reach = layout.reach();
         match product.zip(reach).map(|(n, last)| n.max(last)).filter(|most| isize::try_from(*most).is_ok()) {
             Some(_) => Ok(layout),
-            None => Err(bad(format!("with offset {offset} it reaches beyond what can be addressed"))),
+            None => Err(bad(format!("with offset {offset} it exceeds the address space"))),
         }
     }
 
-    /// Rows one behind the other, without gaps.
+    /// Creates a contiguous row-major layout.
     pub fn contiguous(shape: &[usize]) -> Result<Layout> {
         let mut strides = vec![1usize; shape.len()];
         for d in (1..shape.len()).rev() {
@@ -45,7 +45,7 @@ impl Layout {
         Layout::new(shape, &strides, 0)
     }
 
-    /// Rows of a matrix whose beginnings are `stride` elements apart: what a 2-D copy moves.
+    /// Creates a layout of matrix rows that are `stride` elements apart, as for a 2-D copy.
     pub fn rows(rows: usize, columns: usize, stride: usize, offset: usize) -> Result<Layout> {
         Layout::new(&[rows, columns], &[stride, 1], offset)
     }
@@ -55,12 +55,12 @@ impl Layout {
         &self.shape[..self.rank]
     }
 
-    /// The steps between elements in each dimension.
+    /// The strides, in elements.
     pub fn strides(&self) -> &[usize] {
         &self.strides[..self.rank]
     }
 
-    /// The first element's place.
+    /// The offset of the first element.
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -70,12 +70,12 @@ impl Layout {
         self.shape().iter().product()
     }
 
-    /// Whether there are none.
+    /// Whether it has 0 elements.
     pub fn is_empty(&self) -> bool {
         self.shape().contains(&0)
     }
 
-    /// Whether the elements lie one behind the other in their order.
+    /// Whether the elements are contiguous in row-major order.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         self.is_empty()
@@ -86,45 +86,45 @@ impl Layout {
             })
     }
 
-    /// The same elements with two dimensions exchanged.
+    /// Swaps two dimensions.
     pub fn transpose(mut self, a: usize, b: usize) -> Result<Layout> {
         if a.max(b) >= self.rank {
-            return Err(self.bad(format!("it has no dimensions {a} and {b} to exchange")));
+            return Err(self.bad(format!("transpose: dimensions {a} and {b} are out of range")));
         }
         self.shape.swap(a, b);
         self.strides.swap(a, b);
         Ok(self)
     }
 
-    /// Repeated to a larger shape: dimensions of one element, and those missing in front, are repeated.
+    /// Broadcasts to a larger shape: dimensions of size 1, and missing leading ones, are repeated.
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Layout> {
         let Some(missing) = shape.len().checked_sub(self.rank) else {
-            return Err(self.bad(format!("{shape:?} has fewer dimensions")));
+            return Err(self.bad(format!("cannot broadcast to {shape:?}, which has fewer dimensions")));
         };
         let mut strides = vec![0; shape.len()];
         for (d, size) in self.shape().iter().enumerate() {
             if *size == shape[missing + d] {
                 strides[missing + d] = self.strides[d];
             } else if *size != 1 {
-                return Err(self.bad(format!("it cannot be repeated to {shape:?}")));
+                return Err(self.bad(format!("cannot broadcast to {shape:?}")));
             }
         }
         Layout::new(shape, &strides, self.offset)
     }
 
-    /// Some places of a dimension.
+    /// Restricts a dimension to `len` positions from `start`.
     pub fn narrow(mut self, d: usize, start: usize, len: usize) -> Result<Layout> {
         let within = d < self.rank && start.checked_add(len).is_some_and(|end| end <= self.shape[d]);
         if !within {
-            return Err(self.bad(format!("it has no places {start} to {start} + {len} in dimension {d}")));
+            return Err(self.bad(format!("narrow: positions {start}..{start} + {len} of dimension {d} are out of range")));
         }
         self.shape[d] = len;
-        // Of no elements nothing is reached: the offset must not lead beyond the memory.
+        // An empty layout reaches no element: its offset must not exceed the memory.
         self.offset += if self.is_empty() { 0 } else { start * self.strides[d] };
         Ok(self)
     }
 
-    /// The last element's place.
+    /// The offset of the last element.
     pub(crate) fn last(&self) -> usize {
         self.reach().unwrap_or(usize::MAX)
     }
@@ -134,7 +134,7 @@ impl Layout {
         dims.filter(|(size, _)| **size > 0).try_fold(self.offset, |at, (size, stride)| at.checked_add((size - 1).checked_mul(*stride)?))
     }
 
-    /// Whether no two indices can have the same place; some layouts that interleave in odd ways are taken for ones that could.
+    /// Whether no two indices share an offset. Conservative: some interleaved layouts are rejected.
     pub(crate) fn is_injective(&self) -> bool {
         let mut dims: Vec<(usize, usize)> = self.strides().iter().copied().zip(self.shape().iter().copied()).filter(|d| d.1 > 1).collect();
         dims.sort_unstable();
@@ -147,8 +147,8 @@ impl Layout {
             })
     }
 
-    /// Whether both give each index the same place.
-    pub(crate) fn same_places(&self, other: &Layout) -> bool {
+    /// Whether both map each index to the same offset.
+    pub(crate) fn same_offsets(&self, other: &Layout) -> bool {
         let strides = self.shape().iter().zip(self.strides().iter().zip(other.strides()));
         self.shape() == other.shape() && self.offset == other.offset && strides.into_iter().all(|(size, (a, b))| *size <= 1 || a == b)
     }

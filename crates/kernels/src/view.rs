@@ -1,4 +1,4 @@
-//! Device memory with a type and a layout.
+//! Device memory with an element type and a layout.
 
 use warpwave_gpu::{Device, Slice, SliceMut};
 
@@ -23,12 +23,12 @@ pub struct ViewMut<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Elements of a buffer, or of a part of it.
+    /// Creates a view of a buffer or a slice of it. Fails if the layout exceeds the memory.
     pub fn new<T: Element>(data: impl Into<Slice<'a, T>>, layout: Layout) -> Result<View<'a>> {
         View::of_bytes(data.into().into_bytes(), T::DTYPE, layout)
     }
 
-    /// Elements in bytes.
+    /// Creates a view of bytes as elements of `dtype`.
     pub fn of_bytes(data: impl Into<Slice<'a, u8>>, dtype: DType, layout: Layout) -> Result<View<'a>> {
         let data = data.into();
         check(data, dtype, &layout)?;
@@ -50,7 +50,7 @@ impl<'a> View<'a> {
         self.data.device()
     }
 
-    /// Some of the elements, or all in another order.
+    /// The same memory with another layout.
     pub(crate) fn with_layout(&self, layout: Layout) -> Result<View<'a>> {
         View::of_bytes(self.data, self.dtype, layout)
     }
@@ -61,21 +61,21 @@ impl<'a> View<'a> {
         self.data.slice(start..).unwrap_or_else(|error| unreachable!("checked when the view was made: {error}"))
     }
 
-    /// The first element's address.
+    /// The address of the first element.
     pub(crate) fn address(&self) -> u64 {
-        // Of no elements not even the offset was checked.
+        // The offset of an empty layout was not checked.
         let offset = if self.layout.is_empty() { 0 } else { self.layout.offset() * self.dtype.size() };
         self.data.device_ptr() + offset as u64
     }
 
-    /// The bytes from the first element to the last.
+    /// The address range from the first element to the last.
     fn range(&self) -> std::ops::Range<u64> {
         self.address()..self.data.device_ptr() + ((self.layout.last() + 1) * self.dtype.size()) as u64
     }
 
-    /// Whether the memory between the first and the last element is shared.
+    /// Whether the address ranges overlap.
     pub(crate) fn overlaps(&self, other: &View<'_>) -> bool {
-        // Of no elements not even the offset was checked.
+        // The offset of an empty layout was not checked.
         if self.layout.is_empty() || other.layout.is_empty() {
             return false;
         }
@@ -83,32 +83,32 @@ impl<'a> View<'a> {
         a.start < b.end && b.start < a.end
     }
 
-    /// Whether writing one of them may change what is read of the other, other than element for element in place.
-    pub(crate) fn clashes(&self, written: &View<'_>) -> bool {
+    /// Whether writing one may change what is read from the other, except element by element in place.
+    pub(crate) fn aliases(&self, written: &View<'_>) -> bool {
         if !self.overlaps(written) {
             return false;
         }
         let at_zero = |view: &View<'_>| Layout::new(view.layout.shape(), view.layout.strides(), 0).ok();
         let in_place = self.address() == written.address()
             && self.dtype.size() == written.dtype.size()
-            && at_zero(self).zip(at_zero(written)).is_some_and(|(x, y)| x.same_places(&y));
+            && at_zero(self).zip(at_zero(written)).is_some_and(|(x, y)| x.same_offsets(&y));
         !in_place
     }
 }
 
 impl<'a> ViewMut<'a> {
-    /// Elements of a buffer, or of a part of it.
+    /// Creates a view of a buffer or a slice of it. Fails if the layout exceeds the memory or repeats elements.
     pub fn new<T: Element>(data: impl Into<SliceMut<'a, T>>, layout: Layout) -> Result<ViewMut<'a>> {
         ViewMut::of_bytes(data.into().into_bytes(), T::DTYPE, layout)
     }
 
-    /// Elements in bytes.
+    /// Creates a view of bytes as elements of `dtype`.
     pub fn of_bytes(data: impl Into<SliceMut<'a, u8>>, dtype: DType, layout: Layout) -> Result<ViewMut<'a>> {
         let data = data.into();
         check(data.as_view(), dtype, &layout)?;
         if !layout.is_injective() {
             let (shape, strides) = (layout.shape().to_vec(), layout.strides().to_vec());
-            return Err(Error::BadLayout { shape, strides, reason: "it gives an element more than once, and is to be written".to_owned() });
+            return Err(Error::BadLayout { shape, strides, reason: "a view to write must not repeat elements".to_owned() });
         }
         Ok(ViewMut { data, dtype, layout })
     }
@@ -128,7 +128,7 @@ impl<'a> ViewMut<'a> {
         self.data.device()
     }
 
-    /// The same, to read.
+    /// A read-only view of the same elements.
     pub fn as_view(&self) -> View<'_> {
         View { data: self.data.as_view(), dtype: self.dtype, layout: self.layout }
     }

@@ -6,7 +6,9 @@ use common::devices;
 use half::f16;
 use warpwave_gpu::{Buffer, Device, Stream};
 use warpwave_jit::Jit;
-use warpwave_kernels::{Activation, Binary, DType, Error, Kernels, Layout, Matmul, MatmulBy, Norm, Reduce, Result, Unary, View, ViewMut};
+use warpwave_kernels::{
+    Activation, Binary, DType, Error, Kernels, Layout, Matmul, MatmulBackend, Norm, Reduce, Result, Unary, View, ViewMut,
+};
 
 fn row(n: usize) -> Layout {
     Layout::contiguous(&[n]).unwrap()
@@ -357,7 +359,7 @@ fn matrices_must_fit() {
         }
         if kernels.matmul_library().is_err() {
             let missing: fn(&Error) -> bool = |error| matches!(error, Error::NotAvailable { .. });
-            refuses("no library", missing, plain.by(MatmulBy::Library), view(8, 8), view(8, 8));
+            refuses("no library", missing, plain.backend(MatmulBackend::Library), view(8, 8), view(8, 8));
         }
     }
 }

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,12 +44,12 @@ const HOT: &[&str] = &[
     "scatter_add_f32_i64",
     "topk_f32",
     "argsort_f32",
-    "flash_bf16_d64",
-    "flash_bf16_d128",
-    "flash_hopper_bf16_d64",
-    "flash_hopper_bf16_d128",
-    "flash_hopper_f16_d128",
-    "flash_plain_f32_d128",
+    "flash_mma_bf16_d64",
+    "flash_mma_bf16_d128",
+    "flash_sm90a_bf16_d64",
+    "flash_sm90a_bf16_d128",
+    "flash_sm90a_f16_d128",
+    "flash_simt_f32_d128",
     "swiglu_bf16",
     "swiglu_f32_bf16",
     "rope_bf16_i32_f32",
@@ -56,27 +58,27 @@ const HOT: &[&str] = &[
     "rope_append_f16_f16_u32",
     "rope_append_f32_f16_u32",
     "rope_append_f32_f32_u32",
-    "decode_tiles_bf16_bf16_dim128",
-    "decode_plain_f32_f32_dim128",
+    "decode_mma_bf16_bf16_dim128",
+    "decode_simt_f32_f32_dim128",
     "sample_f32",
     "greedy_f32",
     "dequantise_q4_k_f16",
-    "quant_matmul_q4_0_f32_f32",
-    "quant_matmul_q4_0_q8_1_f32",
-    "quant_digits_q4_0_f32_f32",
-    "quant_digits_q4_k_f32_f32",
-    "quant_digits_q8_0_q8_1_f32",
-    "quant_rounded_q4_k_f32_f32",
-    "quant_rounded_q8_0_f32_f32",
+    "quant_gemv_simt_q4_0_f32_f32",
+    "quant_gemv_simt_q4_0_q8_1_f32",
+    "quant_gemv_mma_q4_0_f32_f32",
+    "quant_gemv_mma_q4_k_f32_f32",
+    "quant_gemv_mma_q8_0_q8_1_f32",
+    "quant_gemv_int16_q4_k_f32_f32",
+    "quant_gemv_int16_q8_0_f32_f32",
     "select_f32",
-    "quant_tiles_q4_0_f32",
-    "matmul_bf16_bf16_layout0_large1",
-    "matmul_bf16_bf16_layout2_large1",
+    "quant_gemm_q4_0_f32",
+    "gemm_mma_bf16_bf16_layout0_large1",
+    "gemm_mma_bf16_bf16_layout2_large1",
     "gemv_bf16_bf16_vectors1",
 ];
 
 /// Of the hot ones, those that old compilers had trouble with.
-const OLD: &[&str] = &["gemv_bf16_bf16_vectors1", "flash_plain_f32_d128", "rms_norm_bf16_bf16_items8", "silu_bf16"];
+const OLD: &[&str] = &["gemv_bf16_bf16_vectors1", "flash_simt_f32_d128", "rms_norm_bf16_bf16_items8", "silu_bf16"];
 
 /// Whether a program has this name, with any numbers.
 fn is(program: &str, name: &str) -> bool {
@@ -169,6 +171,47 @@ fn look(jit: &Jit, target: &Target, programs: &[&(String, KernelSource)]) -> Loo
         seen.longest = seen.longest.max((took, name.clone()));
     }
     seen
+}
+
+/// Each CUDA file compiles by itself, given the include folder: macros that programs define have defaults.
+#[test]
+fn every_cuda_file_compiles_alone() {
+    let _turn = turn();
+    let jit = Jit::default();
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = BTreeSet::new();
+    for (_, source) in programs() {
+        let path = source.name().strip_prefix("warpwave/").unwrap().to_owned();
+        if files.insert(path.clone()) {
+            let headers = source.includes().iter().map(|file| (file.path.to_str().unwrap(), file.text.as_str()));
+            for (path, text) in headers.chain([(path.as_str(), source.text())]) {
+                let path = folder.path().join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+        }
+    }
+    // Where the sources are at hand: no file is without programs.
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    if sources.is_dir() {
+        let folders = std::fs::read_dir(&sources).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+        let found = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
+        let found = found.filter(|path| path.extension().is_some_and(|extension| extension == "cu"));
+        let found: BTreeSet<String> = found.map(|path| path.strip_prefix(&sources).unwrap().to_str().unwrap().to_owned()).collect();
+        assert_eq!(found, files);
+    }
+    for target in ["gfx90a", "sm_90"] {
+        let target: Target = target.parse().unwrap();
+        if !require(jit.toolchains().choose(&target, compiler(&target)).is_ok(), &format!("no compiler for {target}")) {
+            continue;
+        }
+        for file in &files {
+            let source = KernelSource::from_file(folder.path().join(file)).unwrap().include_dir(folder.path()).unwrap();
+            let target = target.clone().for_source(&source);
+            let built = jit.build(&source, &target, compiler(&target)).unwrap_or_else(|error| panic!("{file} for {target}: {error}"));
+            assert!(!built.compiled.code_object.kernels.is_empty(), "{file} for {target}");
+        }
+    }
 }
 
 /// The HIP runtime's own compiler, which is there without clang and often older, takes them, too.

@@ -7,8 +7,8 @@ use half::bf16;
 use warpwave_gpu::{Device, Stream};
 use warpwave_jit::Jit;
 use warpwave_kernels::{
-    AppendAt, AttentionOptions, DType, Error, Glu, Kernels, KeyValues, Layout, Penalties, Places, Randomness, Result, Rope, RopeAngles,
-    RopePairs, Sampling, View, ViewMut,
+    AttentionOptions, CachePositions, DType, Error, Glu, Kernels, KeyValues, Layout, Penalties, Positions, RandomSource, Result, Rope,
+    RopeAngles, RopePairs, Sampling, View, ViewMut,
 };
 
 fn of(shape: &[usize]) -> Layout {
@@ -41,9 +41,9 @@ fn rotary_embedding_refuses() {
         let whole = stream.alloc_zeroed::<i32>(LEN).unwrap();
         let x = View::new(&floats, of(&SHAPE)).unwrap();
         let row = |n: usize| View::new(&floats, of(&[n])).unwrap();
-        let rope = |angles, places| Rope { pairs: RopePairs::Halves, angles, places };
+        let rope = |angles, positions| Rope { pairs: RopePairs::Halves, angles, positions };
         let angles = |frequencies| RopeAngles::Frequencies { frequencies, factor: 1.0 };
-        let plain = rope(angles(row(4)), Places::From(0));
+        let plain = rope(angles(row(4)), Positions::From(0));
         let check = |what: &str, expected, rope: Rope<'_>, x: View<'_>| {
             refuses(&device, what, expected, |kernels, stream, out| kernels.rope(stream, &rope, &x, out));
         };
@@ -51,14 +51,14 @@ fn rotary_embedding_refuses() {
         check("whole numbers", WRONG_TYPE, plain, View::new(&whole, of(&SHAPE)).unwrap());
         check("three dimensions", WRONG_SHAPE, plain, View::new(&floats, of(&[2, 3, 8])).unwrap());
         check("another shape", WRONG_SHAPE, plain, View::new(&floats, of(&[2, 3, 2, 8])).unwrap());
-        check("more pairs than there are", WRONG_SHAPE, rope(angles(row(5)), Places::From(0)), x);
-        check("no pairs", WRONG_SHAPE, rope(angles(row(0)), Places::From(0)), x);
-        check("frequencies of another type", WRONG_TYPE, rope(angles(View::new(&halves, of(&[4])).unwrap()), Places::From(0)), x);
-        check("places of floats", WRONG_TYPE, rope(angles(row(4)), Places::Given(row(3))), x);
-        check("places of others", WRONG_SHAPE, rope(angles(row(4)), Places::Given(View::new(&whole, of(&[4])).unwrap())), x);
+        check("more pairs than there are", WRONG_SHAPE, rope(angles(row(5)), Positions::From(0)), x);
+        check("no pairs", WRONG_SHAPE, rope(angles(row(0)), Positions::From(0)), x);
+        check("frequencies of another type", WRONG_TYPE, rope(angles(View::new(&halves, of(&[4])).unwrap()), Positions::From(0)), x);
+        check("places of floats", WRONG_TYPE, rope(angles(row(4)), Positions::Ids(row(3))), x);
+        check("places of others", WRONG_SHAPE, rope(angles(row(4)), Positions::Ids(View::new(&whole, of(&[4])).unwrap())), x);
         let (cos, sin) = (View::new(&floats, of(&[5, 4])).unwrap(), View::new(&floats, of(&[5, 3])).unwrap());
-        check("tables of two shapes", WRONG_SHAPE, rope(RopeAngles::Tables { cos, sin }, Places::From(0)), x);
-        check("tables that are too short", WRONG_SHAPE, rope(RopeAngles::Tables { cos, sin: cos }, Places::From(3)), x);
+        check("tables of two shapes", WRONG_SHAPE, rope(RopeAngles::Tables { cos, sin }, Positions::From(0)), x);
+        check("tables that are too short", WRONG_SHAPE, rope(RopeAngles::Tables { cos, sin: cos }, Positions::From(3)), x);
     }
 }
 
@@ -70,23 +70,29 @@ fn append_refuses() {
         let view = |shape: &[usize]| View::new(&floats, of(shape)).unwrap();
         let count = |shape: &[usize]| View::new(&whole, of(shape)).unwrap();
         let mut other = stream.upload(&[-77.0f32; LEN]).unwrap();
-        let mut check = |what: &str, expected, keys: View<'_>, values: View<'_>, at: AppendAt<'_>| {
+        let mut check = |what: &str, expected, keys: View<'_>, values: View<'_>, at: CachePositions<'_>| {
             refuses(&device, what, expected, |kernels, stream, out| {
                 let mut cache = ViewMut::new(&mut other, of(&SHAPE)).unwrap();
                 kernels.append(stream, (&keys, &values), at, (out, &mut cache))
             });
         };
         let new = [2, 1, 4, 8];
-        check("values of another shape", WRONG_SHAPE, view(&new), view(&[2, 2, 4, 8]), AppendAt::Start(0));
-        check("other heads", WRONG_SHAPE, view(&[2, 1, 3, 8]), view(&[2, 1, 3, 8]), AppendAt::Start(0));
-        check("more sequences", WRONG_SHAPE, view(&[3, 1, 4, 8]), view(&[3, 1, 4, 8]), AppendAt::Start(0));
-        check("no room", WRONG_SHAPE, view(&new), view(&new), AppendAt::Start(3));
-        check("no room at all", WRONG_SHAPE, view(&new), view(&new), AppendAt::Start(usize::MAX));
-        check("values of another type", WRONG_TYPE, view(&new), count(&new), AppendAt::Start(0));
-        check("places of floats", WRONG_TYPE, view(&new), view(&new), AppendAt::Starts(view(&[2])));
-        check("places of others", WRONG_SHAPE, view(&new), view(&new), AppendAt::Starts(count(&[3])));
-        check("slots of others", WRONG_SHAPE, view(&new), view(&new), AppendAt::Slots(count(&[2])));
-        check("a table of others", WRONG_SHAPE, view(&new), view(&new), AppendAt::Paged { starts: count(&[2]), table: count(&[3, 1]) });
+        check("values of another shape", WRONG_SHAPE, view(&new), view(&[2, 2, 4, 8]), CachePositions::Start(0));
+        check("other heads", WRONG_SHAPE, view(&[2, 1, 3, 8]), view(&[2, 1, 3, 8]), CachePositions::Start(0));
+        check("more sequences", WRONG_SHAPE, view(&[3, 1, 4, 8]), view(&[3, 1, 4, 8]), CachePositions::Start(0));
+        check("no room", WRONG_SHAPE, view(&new), view(&new), CachePositions::Start(3));
+        check("no room at all", WRONG_SHAPE, view(&new), view(&new), CachePositions::Start(usize::MAX));
+        check("values of another type", WRONG_TYPE, view(&new), count(&new), CachePositions::Start(0));
+        check("places of floats", WRONG_TYPE, view(&new), view(&new), CachePositions::Starts(view(&[2])));
+        check("places of others", WRONG_SHAPE, view(&new), view(&new), CachePositions::Starts(count(&[3])));
+        check("slots of others", WRONG_SHAPE, view(&new), view(&new), CachePositions::Slots(count(&[2])));
+        check(
+            "a table of others",
+            WRONG_SHAPE,
+            view(&new),
+            view(&new),
+            CachePositions::Paged { starts: count(&[2]), table: count(&[3, 1]) },
+        );
         assert!(stream.download(&other).unwrap().iter().all(|value| *value == -77.0));
     }
 }
@@ -100,8 +106,8 @@ fn rope_append_refuses() {
         let view = |shape: &[usize]| View::new(&floats, of(shape)).unwrap();
         let count = |shape: &[usize]| View::new(&whole, of(shape)).unwrap();
         let angles = |frequencies| RopeAngles::Frequencies { frequencies, factor: 1.0 };
-        let rope = |angles, places| Rope { pairs: RopePairs::Halves, angles, places };
-        let good = rope(angles(view(&[4])), Places::Given(count(&[2, 3])));
+        let rope = |angles, positions| Rope { pairs: RopePairs::Halves, angles, positions };
+        let good = rope(angles(view(&[4])), Positions::Ids(count(&[2, 3])));
         let caches = [0; 2].map(|_| stream.upload(&[-77.0f32; LEN]).unwrap());
         let [mut first, mut second] = caches;
         let mut check = |what: &str, expected, rope: Rope<'_>, [q, k, v]: [View<'_>; 3], slots: View<'_>, pool: &[usize]| {
@@ -114,19 +120,19 @@ fn rope_append_refuses() {
         let (kv, pool, slots) = ([2, 3, 2, 8], [3, 4, 2, 8], count(&[2, 3]));
         let all = [view(&SHAPE), view(&kv), view(&kv)];
         let (cos, sin) = (view(&[5, 4]), view(&[5, 4]));
-        check("tables", BAD_ARGUMENT, rope(RopeAngles::Tables { cos, sin }, good.places), all, slots, &pool);
-        check("places that are not given", BAD_ARGUMENT, rope(good.angles, Places::From(0)), all, slots, &pool);
-        check("more pairs than there are", WRONG_SHAPE, rope(angles(view(&[5])), good.places), all, slots, &pool);
+        check("tables", BAD_ARGUMENT, rope(RopeAngles::Tables { cos, sin }, good.positions), all, slots, &pool);
+        check("places that are not given", BAD_ARGUMENT, rope(good.angles, Positions::From(0)), all, slots, &pool);
+        check("more pairs than there are", WRONG_SHAPE, rope(angles(view(&[5])), good.positions), all, slots, &pool);
         check(
             "frequencies of another type",
             WRONG_TYPE,
-            rope(angles(View::new(&halves, of(&[4])).unwrap()), good.places),
+            rope(angles(View::new(&halves, of(&[4])).unwrap()), good.positions),
             all,
             slots,
             &pool,
         );
-        check("places of others", WRONG_SHAPE, rope(good.angles, Places::Given(count(&[2, 4]))), all, slots, &pool);
-        check("places of floats", WRONG_TYPE, rope(good.angles, Places::Given(view(&[2, 3]))), all, slots, &pool);
+        check("places of others", WRONG_SHAPE, rope(good.angles, Positions::Ids(count(&[2, 4]))), all, slots, &pool);
+        check("places of floats", WRONG_TYPE, rope(good.angles, Positions::Ids(view(&[2, 3]))), all, slots, &pool);
         check("slots of others", WRONG_SHAPE, good, all, count(&[3]), &pool);
         check("slots of another type", WRONG_TYPE, good, all, View::new(&other_whole, of(&[2, 3])).unwrap(), &pool);
         check("other queries", WRONG_SHAPE, good, [view(&[2, 3, 2, 8]), all[1], all[2]], slots, &pool);
@@ -202,11 +208,11 @@ fn gates_and_samples_refuse() {
             kernels.glu_halves(stream, Glu::Silu, &view(&[2, 3, 4, 8]), out)
         });
 
-        let (seed, plain) = (Randomness::Seed { seed: 1, offset: 0 }, Sampling { temperature: 1.0, ..Sampling::GREEDY });
+        let (seed, plain) = (RandomSource::Seed { seed: 1, offset: 0 }, Sampling { temperature: 1.0, ..Sampling::GREEDY });
         let kernels = Kernels::new(&device, &Jit::default());
         let mut tokens = stream.upload(&[77u32; 8]).unwrap();
         let mut check =
-            |what: &str, expected: fn(&Error) -> bool, logits: View<'_>, sampling: Sampling, random: Randomness<'_>, rows: usize| {
+            |what: &str, expected: fn(&Error) -> bool, logits: View<'_>, sampling: Sampling, random: RandomSource<'_>, rows: usize| {
                 let mut out = ViewMut::new(&mut tokens, of(&[rows])).unwrap();
                 let error = kernels.sample(&stream, &logits, &sampling, random, &mut out, None).expect_err(what);
                 assert!(expected(&error), "{what}: {error}");
@@ -214,8 +220,8 @@ fn gates_and_samples_refuse() {
         check("whole logits", WRONG_TYPE, count(&[2, 5]), plain, seed, 2);
         check("tokens of others", WRONG_SHAPE, view(&[2, 5]), plain, seed, 3);
         check("nothing to pick", WRONG_SHAPE, view(&[2, 0]), plain, seed, 2);
-        check("random numbers of others", WRONG_SHAPE, view(&[2, 5]), plain, Randomness::Given(view(&[3])), 2);
-        check("whole random numbers", WRONG_TYPE, view(&[2, 5]), plain, Randomness::Given(count(&[2])), 2);
+        check("random numbers of others", WRONG_SHAPE, view(&[2, 5]), plain, RandomSource::Values(view(&[3])), 2);
+        check("whole random numbers", WRONG_TYPE, view(&[2, 5]), plain, RandomSource::Values(count(&[2])), 2);
         for sampling in [
             Sampling { temperature: -1.0, ..plain },
             Sampling { temperature: f32::NAN, ..plain },
@@ -248,7 +254,7 @@ fn everything_is_on_one_device() {
         let rope = Rope {
             pairs: RopePairs::Halves,
             angles: RopeAngles::Frequencies { frequencies: view(&[4]), factor: 1.0 },
-            places: Places::From(0),
+            positions: Positions::From(0),
         };
         refuses(&pair[0], "frequencies elsewhere", WRONG_DEVICE, |kernels, stream, out| kernels.rope_in_place(stream, &rope, out));
         let kv = KeyValues { keys: view(&[2, 5, 2, 8]), values: view(&[2, 5, 2, 8]), table: None, lengths: None };

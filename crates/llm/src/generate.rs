@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use warpwave_gpu::HostBuffer;
-use warpwave_kernels::{DType, Layout, Randomness, ViewMut};
+use warpwave_kernels::{DType, Layout, RandomSource, ViewMut};
 use warpwave_tensor::{Device, Tensor};
 
 use crate::detokenise::{Detokenizer, StopStrings};
@@ -97,7 +97,7 @@ impl Runner {
                 let one = Layout::contiguous(&[1]).map_err(warpwave_tensor::Error::from)?;
                 let view = |place, dtype| ViewMut::of_bytes(place, dtype, one).map_err(warpwave_tensor::Error::from);
                 let (mut tokens, mut logs) = (view(token.into_bytes(), DType::U32)?, view(log.into_bytes(), DType::F32)?);
-                let random = Randomness::Seed { seed: sampler.seed, offset: number };
+                let random = RandomSource::Seed { seed: sampler.seed, offset: number };
                 let sampled = gpu.kernels.sample(&gpu.stream, &logits.view()?, &sampler.sampling, random, &mut tokens, Some(&mut logs));
                 sampled.map_err(warpwave_tensor::Error::from)?;
                 let found = found.as_slice()?;

@@ -64,7 +64,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 #[test]
 fn oracles_are_what_they_are() {
     let llama = config(&oracle("llama3"));
-    assert_eq!((llama.family, llama.pairs, llama.glu), (Family::Llama, RopePairs::Neighbours, Glu::Silu));
+    assert_eq!((llama.family, llama.pairs, llama.glu), (Family::Llama, RopePairs::Interleaved, Glu::Silu));
     assert_eq!((llama.vocab, llama.hidden, llama.layers, llama.heads, llama.kv_heads), (320, 64, 3, 4, 2));
     assert_eq!((llama.head_dim, llama.feed_forward, llama.context, llama.norm_eps), (16, 112, 512, 1e-6));
     assert_eq!((llama.bos, llama.eos.as_slice(), llama.score_scale, llama.embedding_scale), (Some(1), &[2][..], 0.25, 1.0));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use warpwave_gpu::{Driver, Vendor};
 use warpwave_jit::{CompilerChoice, Jit, Toolchains};
-use warpwave_kernels::{Kernels, Layout, Penalties, Randomness, Sampling, View, ViewMut};
+use warpwave_kernels::{Kernels, Layout, Penalties, RandomSource, Sampling, View, ViewMut};
 use warpwave_llm::{Sampler, TextError};
 
 const LOGITS: [f32; 8] = [1.0, -0.5, 2.5, 0.0, 2.0, -3.0, 1.5, 0.7];
@@ -213,7 +213,7 @@ fn a_gpu_picks_the_same_tokens() {
         kernels.penalize(&stream, &penalties, &View::new(&texts, layout(&[rows, 9])).expect("a view"), &mut view).expect("penalties");
         let mut outs =
             (ViewMut::new(&mut tokens, layout(&[rows])).expect("a view"), ViewMut::new(&mut logs, layout(&[rows])).expect("a view"));
-        let random = Randomness::Seed { seed: 99, offset: 1000 };
+        let random = RandomSource::Seed { seed: 99, offset: 1000 };
         kernels.sample(&stream, &view.as_view(), &sampler.sampling, random, &mut outs.0, Some(&mut outs.1)).expect("tokens");
         let (tokens, logs) = (stream.download(&tokens).expect("tokens"), stream.download(&logs).expect("logarithms"));
         for (row, (token, log)) in tokens.into_iter().zip(logs).enumerate() {

@@ -95,8 +95,8 @@ impl Model {
             product(&layer[0], &normed, &mut q);
             product(&layer[1], &normed, &mut k);
             product(&layer[2], &normed, &mut v);
-            rope(RopePairs::Neighbours, &mut q, 9 * 64, 9, 64, &cos, &sin);
-            rope(RopePairs::Neighbours, &mut k, 3 * 64, 3, 64, &cos, &sin);
+            rope(RopePairs::Interleaved, &mut q, 9 * 64, 9, 64, &cos, &sin);
+            rope(RopePairs::Interleaved, &mut k, 3 * 64, 3, 64, &cos, &sin);
             let begin = Instant::now();
             append(CacheMut::F16(&mut self.keys[i]), 16, &self.table, start, 192, &k);
             append(CacheMut::F16(&mut self.values[i]), 16, &self.table, start, 192, &v);

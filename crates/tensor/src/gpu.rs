@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use warpwave_gpu::{Buffer, Slice, Stream};
 use warpwave_kernels::{
-    Activations, AppendAt, AttentionOptions, Binary, DType, Glu, Kernels, KeyValues, Layout, Matmul, Norm, Packed, Places, Quant,
-    QuantView, Reduce, Rope, RopeAngles, Scalar, Unary, View, ViewMut,
+    ActivationPrecision, AttentionOptions, Binary, CachePositions, DType, Glu, Kernels, KeyValues, Layout, Matmul, Norm, Positions, Quant,
+    QuantView, Reduce, Rope, RopeAngles, Scalar, Unary, Varlen, View, ViewMut,
 };
 
 use crate::backend::{AttentionArgs, Backend, Operand, OperandMut, RopeArgs, RopeTables, Storage, WeightFormat, Weights};
@@ -157,12 +157,12 @@ fn one_sequence<'a>(x: &Operand<'a>) -> Result<View<'a>> {
 
 fn rope_view<'a>(rope: &RopeArgs<'a>) -> Result<Rope<'a>> {
     let angles = RopeAngles::Frequencies { frequencies: view(&rope.frequencies)?, factor: rope.factor };
-    Ok(Rope { pairs: rope.pairs, angles, places: Places::Given(view(&rope.positions)?) })
+    Ok(Rope { pairs: rope.pairs, angles, positions: Positions::Ids(view(&rope.positions)?) })
 }
 
 impl Gpu {
     fn quant_view<'a>(&self, weights: &Weights<'a>, quant: Quant) -> Result<QuantView<'a>> {
-        Ok(QuantView::new(quant, buffer(weights.storage)?, weights.rows, weights.columns)?.settled())
+        Ok(QuantView::new(quant, buffer(weights.storage)?, weights.rows, weights.columns)?.prefetchable())
     }
 }
 
@@ -313,7 +313,7 @@ impl Backend for Gpu {
             WeightFormat::Plain(_) => self.cast(&rows.operand(), out),
             WeightFormat::Quant(quant) => {
                 let rows = QuantView::new(quant, bytes(&rows.operand())?, count, table.columns)?;
-                Ok(self.kernels.dequantise(&self.stream, &rows, &mut view_mut(out)?)?)
+                Ok(self.kernels.dequantize(&self.stream, &rows, &mut view_mut(out)?)?)
             }
         }
     }
@@ -332,7 +332,7 @@ impl Backend for Gpu {
     ) -> Result<()> {
         let dequantize = |out: &mut OperandMut<'_>| match weights.format {
             WeightFormat::Quant(quant) => {
-                Ok(self.kernels.dequantise(&self.stream, &self.quant_view(weights, quant)?, &mut view_mut(out)?)?)
+                Ok(self.kernels.dequantize(&self.stream, &self.quant_view(weights, quant)?, &mut view_mut(out)?)?)
             }
             WeightFormat::Plain(_) => Ok(()),
         };
@@ -353,7 +353,7 @@ impl Backend for Gpu {
             }
             (WeightFormat::Quant(_), Some(dequantized)) => multiply(dequantized.operand(), &epilogue, &mut out)?,
             (WeightFormat::Quant(quant), None) => {
-                let activations = if precision == Precision::Fast { Activations::Rounded } else { Activations::Exact };
+                let activations = if precision == Precision::Fast { ActivationPrecision::Int16 } else { ActivationPrecision::F32 };
                 let weights = self.quant_view(weights, quant)?;
                 self.kernels.quant_matmul(&self.stream, &weights, &view(x)?, &mut out, activations)?;
             }
@@ -379,7 +379,7 @@ impl Backend for Gpu {
         slots: &Operand<'_>,
         [key_cache, value_cache]: [&mut OperandMut<'_>; 2],
     ) -> Result<()> {
-        let (keys, values, slots) = (one_sequence(keys)?, one_sequence(values)?, AppendAt::Slots(one_sequence(slots)?));
+        let (keys, values, slots) = (one_sequence(keys)?, one_sequence(values)?, CachePositions::Slots(one_sequence(slots)?));
         let cache = (&mut view_mut(key_cache)?, &mut view_mut(value_cache)?);
         Ok(self.kernels.append(&self.stream, (&keys, &values), slots, cache)?)
     }
@@ -418,8 +418,8 @@ impl Backend for Gpu {
             let layout = unsqueezed(&out.layout, 1)?;
             return Ok(self.kernels.decode_attention(&self.stream, &queries, &kv, &options, &mut view_mut_as(out, layout)?)?);
         }
-        let varlen = Packed { queries: view(&args.query_starts)?, longest: args.max_query_len, keys: None };
-        Ok(self.kernels.attention_packed(&self.stream, &view(&args.queries)?, &kv, &varlen, &options, &mut view_mut(out)?, None)?)
+        let varlen = Varlen { q_starts: view(&args.query_starts)?, max_q_len: args.max_query_len, kv_starts: None };
+        Ok(self.kernels.attention_varlen(&self.stream, &view(&args.queries)?, &kv, &varlen, &options, &mut view_mut(out)?, None)?)
     }
 
     fn max_head_dim(&self) -> usize {

@@ -48,6 +48,9 @@ const SHUT_OUT: &[&str] = &[
     "SOURCE_DATE_EPOCH",
 ];
 
+/// The folder that in-memory headers appear in; it exists only in the file system overlay.
+const IN_MEMORY: &str = "/warpwave/source";
+
 const INSTALL_LIBRARY: &str = "`apt install rocm-device-libs`, or set WARPWAVE_DEVICE_LIBS to the folder of ocml.bc";
 
 /// The options, apart from those that name temporary files.
@@ -66,6 +69,7 @@ pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
     flags.push(format!("-DWARPWAVE_CODE_OBJECT_VERSION={format}"));
     flags.extend(defines(job));
     flags.extend(job.source.folder().map(|f| format!("-iquote{}", absolute(f).display())));
+    flags.extend(job.source.has_in_memory_includes().then(|| format!("-I{IN_MEMORY}")));
     flags.extend(job.source.include_dirs().iter().map(|f| format!("-I{}", absolute(f).display())));
     flags.extend([
         "-isystem".to_owned(),
@@ -142,7 +146,7 @@ fn write_inputs(job: &Job<'_>, text: &TranslatedSource<'_>, work: &TempDir) -> R
         write(&real, text)
     };
     for (file, text) in source.includes().iter().zip(&text.includes) {
-        map(&absolute(&file.path), text)?;
+        map(&if file.in_memory { Path::new(IN_MEMORY).join(&file.path) } else { absolute(&file.path) }, text)?;
     }
     for (name, text) in headers::FILES {
         map(&Path::new(headers::FOLDER).join(name), text)?;
@@ -166,9 +170,9 @@ fn absolute(path: &Path) -> PathBuf {
     clean
 }
 
-/// The log without the name of the temporary source, which the few messages before its first line bear.
+/// The log with the user's names for the temporary source and for in-memory headers.
 fn clean(log: &str, job: &Job<'_>, main: &Path) -> String {
-    log.replace(&*main.to_string_lossy(), job.source.name())
+    log.replace(&*main.to_string_lossy(), job.source.name()).replace(&format!("{IN_MEMORY}/"), "")
 }
 
 fn failure(job: &Job<'_>, tool: &ClangTool, log: String) -> CompileError {

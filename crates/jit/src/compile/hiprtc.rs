@@ -94,9 +94,9 @@ pub(super) fn compile(job: &Job<'_>, translated: &TranslatedSource<'_>, tool: &R
     })
 }
 
-/// A folder with the included files as they were translated; none where they are the same.
+/// A folder with the included files as translated, and with in-memory headers; `None` if the files on disk will do.
 fn mirror(source: &KernelSource, translated: &TranslatedSource<'_>) -> Result<Option<TempDir>, CompileError> {
-    if !translated.includes.iter().any(|text| matches!(text, Cow::Owned(_))) {
+    if !source.has_in_memory_includes() && !translated.includes.iter().any(|text| matches!(text, Cow::Owned(_))) {
         return Ok(None);
     }
     let io = |error| CompileError::Io { what: "cannot write translated headers".to_owned(), error };

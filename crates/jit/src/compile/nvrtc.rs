@@ -32,11 +32,11 @@ pub(super) fn compile(job: &Job<'_>, tool: &RtcTool) -> Result<(Vec<u8>, String)
     // NVRTC has no C library headers of its own, and CUDA's headers include some; those the source does not bring come from here.
     // CUDA's cuda.h declares host functions, which NVRTC refuses.
     let brought = |name: &str| job.source.includes().iter().any(|file| file.path.ends_with(name));
-    let given: Vec<(&str, &str)> = headers::C_LIBRARY
-        .iter()
-        .chain(&["cuda.h"])
-        .filter(|name| !brought(name))
+    let library = headers::C_LIBRARY.iter().chain(&["cuda.h"]).filter(|name| !brought(name));
+    let in_memory = job.source.includes().iter().filter(|file| file.in_memory);
+    let given: Vec<(&str, &str)> = library
         .filter_map(|name| Some((*name, headers::text(name)?)))
+        .chain(in_memory.filter_map(|file| Some((file.path.to_str()?, file.text.as_str()))))
         .collect();
     // NVRTC looks for quoted includes in the folder its program's name says. A text has none, and must not find files that no
     // cache key covers.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Packed, View, ViewMut};
+use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Varlen, View, ViewMut};
 
 use crate::common::values::{Value, decode, encode, round};
 use crate::common::{Random, devices, full, seed, virtual_devices};
@@ -22,12 +22,12 @@ enum Way {
     /// Rows at odd places.
     Odd,
     /// Sequences of different lengths, packed.
-    Packed,
+    Varlen,
     /// Room for the longest, and how many there are.
     Lengths,
     /// Blocks of so many keys, and a table.
     Paged(usize),
-    /// Packed queries, keys in blocks of which some are missing.
+    /// Varlen queries, keys in blocks of which some are missing.
     PackedPaged(usize),
 }
 
@@ -74,7 +74,7 @@ fn cases() -> Vec<Case> {
         Case { name: "shared heads", heads: (3, 1), lengths: &[(17, 33)], causal: true, dim: 32, ..PLAIN },
         Case { name: "strides", way: Way::Heads, lengths: &[(30, 30), (30, 30)], ..PLAIN },
         Case { name: "strides", way: Way::Odd, lengths: &[(20, 45)], causal: true, dim: 72, ..PLAIN },
-        Case { name: "packed", way: Way::Packed, lengths: uneven, causal: true, heads: (2, 1), ..PLAIN },
+        Case { name: "packed", way: Way::Varlen, lengths: uneven, causal: true, heads: (2, 1), ..PLAIN },
         Case { name: "lengths", way: Way::Lengths, lengths: &[(30, 70), (30, 5), (30, 0)], causal: true, ..PLAIN },
         Case { name: "paged", way: Way::Paged(16), lengths: &[(20, 70), (20, 33)], causal: true, heads: (4, 2), ..PLAIN },
         Case { name: "paged", way: Way::PackedPaged(7), lengths: uneven, window: Some(9), alibi: true, cap: Some(2.0), ..PLAIN },
@@ -114,7 +114,7 @@ fn large_cases() -> Vec<Case> {
             Case { name: "window", window: Some(130), causal: false, lengths: &[(200, 600)], ..sized },
             Case { name: "alibi", alibi: true, lengths: &[(200, 500)], ..sized },
             Case { name: "soft cap", cap: Some(0.8), lengths: &[(200, 500)], causal: false, ..sized },
-            Case { name: "packed", way: Way::Packed, lengths: uneven, ..sized },
+            Case { name: "packed", way: Way::Varlen, lengths: uneven, ..sized },
             Case { name: "lengths", way: Way::Lengths, lengths: &[(200, 400), (200, 33), (200, 0)], ..sized },
             Case { name: "paged", way: Way::Paged(16), lengths: &[(200, 600), (200, 333)], ..sized },
             Case { name: "paged", way: Way::PackedPaged(7), lengths: uneven, window: Some(90), alibi: true, cap: Some(2.0), ..sized },
@@ -172,7 +172,7 @@ fn setting(case: &Case, dtype: DType, random: &mut Random) -> Setting {
     let (most_q, most_kv) = (lengths.iter().map(|l| l.0).max().unwrap(), lengths.iter().map(|l| l.1).max().unwrap());
     let total_q: usize = lengths.iter().map(|l| l.0).sum();
     let row = |shape: &[usize]| Layout::contiguous(shape).unwrap();
-    let packed_q = matches!(case.way, Way::Packed | Way::PackedPaged(_));
+    let packed_q = matches!(case.way, Way::Varlen | Way::PackedPaged(_));
     let page = match case.way {
         Way::Paged(page) | Way::PackedPaged(page) => page,
         _ => 1,
@@ -189,7 +189,7 @@ fn setting(case: &Case, dtype: DType, random: &mut Random) -> Setting {
             (outside([batch, most_q, heads, dim]), within, outside([batch, most_q, heads, dim]))
         }
         Way::Odd => (odd([batch, most_q, heads, dim], 1), odd([batch, most_kv, kv_heads, dim], 5), odd([batch, most_q, heads, dim], 3)),
-        Way::Packed => (row(&q_shape), row(&[lengths.iter().map(|l| l.1).sum(), kv_heads, dim]), row(&q_shape)),
+        Way::Varlen => (row(&q_shape), row(&[lengths.iter().map(|l| l.1).sum(), kv_heads, dim]), row(&q_shape)),
         Way::Paged(_) | Way::PackedPaged(_) => (row(&q_shape), row(&[batch * columns + 2, page, kv_heads, dim]), row(&q_shape)),
         Way::Rows | Way::Lengths => (row(&q_shape), row(&[batch, most_kv, kv_heads, dim]), row(&q_shape)),
     };
@@ -248,13 +248,13 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
     {
         let mut out = ViewMut::of_bytes(&mut out, dtype, setting.out).unwrap();
         let mut lse = ViewMut::new(&mut lse, setting.lse).unwrap();
-        if matches!(case.way, Way::Packed | Way::PackedPaged(_)) {
-            let packed = Packed {
-                queries: View::new(&q_starts, shaped(&[batch + 1])).unwrap(),
-                longest: lengths.iter().map(|l| l.0).max().unwrap(),
-                keys: (!paged).then(|| View::new(&kv_starts, shaped(&[batch + 1])).unwrap()),
+        if matches!(case.way, Way::Varlen | Way::PackedPaged(_)) {
+            let packed = Varlen {
+                q_starts: View::new(&q_starts, shaped(&[batch + 1])).unwrap(),
+                max_q_len: lengths.iter().map(|l| l.0).max().unwrap(),
+                kv_starts: (!paged).then(|| View::new(&kv_starts, shaped(&[batch + 1])).unwrap()),
             };
-            kernels.attention_packed(stream, &view(0), &key_values, &packed, &options, &mut out, Some(&mut lse)).unwrap();
+            kernels.attention_varlen(stream, &view(0), &key_values, &packed, &options, &mut out, Some(&mut lse)).unwrap();
         } else {
             kernels.attention(stream, &view(0), &key_values, &options, &mut out, Some(&mut lse)).unwrap();
         }
@@ -271,7 +271,7 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
             _ => vec![b, i],
         };
         let key_row = |j: usize| match case.way {
-            Way::Packed => vec![setting.starts[1][b] as usize + j],
+            Way::Varlen => vec![setting.starts[1][b] as usize + j],
             Way::Paged(page) | Way::PackedPaged(page) => vec![setting.table[b * setting.columns + j / page] as usize, j % page],
             _ => vec![b, j],
         };
@@ -396,7 +396,7 @@ fn bad_attention_is_refused() {
         let kv = KeyValues { keys: half(&[2, 5, 2, 32]), values: half(&[2, 5, 2, 32]), table: None, lengths: None };
         let usual = AttentionOptions::new(0.1);
         let paged = KeyValues { table: Some(of(DType::U32, &[2, 3])), lengths: Some(of(DType::I32, &[2])), ..kv };
-        let packed = Packed { queries: of(DType::I32, &[3]), longest: 4, keys: Some(of(DType::I32, &[3])) };
+        let packed = Varlen { q_starts: of(DType::I32, &[3]), max_q_len: 4, kv_starts: Some(of(DType::I32, &[3])) };
         let packed_kv = KeyValues { keys: half(&[9, 2, 32]), values: half(&[9, 2, 32]), ..kv };
         let twice = View::of_bytes(&bytes, DType::F16, Layout::new(&[2, 3, 4, 32], &[1024, 256, 64, 2], 0).unwrap()).unwrap();
         let gaps = View::of_bytes(&bytes, DType::I32, Layout::new(&[2], &[2], 0).unwrap()).unwrap();
@@ -406,7 +406,7 @@ fn bad_attention_is_refused() {
                        q: View<'_>,
                        kv: KeyValues<'_>,
                        options: AttentionOptions<'_>,
-                       packed: Option<Packed<'_>>,
+                       packed: Option<Varlen<'_>>,
                        lse: &[usize]| {
             let mut out = stream.upload(&vec![0xa5u8; q.layout().len() * q.dtype().size()]).unwrap();
             let mut room = stream.upload(&vec![-77.0f32; lse.iter().product()]).unwrap();
@@ -414,7 +414,7 @@ fn bad_attention_is_refused() {
                 let mut out = ViewMut::of_bytes(&mut out, q.dtype(), Layout::contiguous(q.layout().shape()).unwrap()).unwrap();
                 let mut lse = ViewMut::new(&mut room, Layout::contiguous(lse).unwrap()).unwrap();
                 let result = match packed {
-                    Some(packed) => kernels.attention_packed(stream, &q, &kv, &packed, &options, &mut out, Some(&mut lse)),
+                    Some(packed) => kernels.attention_varlen(stream, &q, &kv, &packed, &options, &mut out, Some(&mut lse)),
                     None => kernels.attention(stream, &q, &kv, &options, &mut out, Some(&mut lse)),
                 };
                 let error = result.expect_err(what);
@@ -450,9 +450,17 @@ fn bad_attention_is_refused() {
         refused("numbers with gaps", argument, q, KeyValues { lengths: Some(gaps), ..paged }, usual, None, lse);
         let rows = half(&[7, 4, 32]);
         refused("packed, four dimensions", shape, q, packed_kv, usual, Some(packed), &[4, 7]);
-        refused("packed, no starts", shape, rows, packed_kv, usual, Some(Packed { queries: of(DType::I32, &[0]), ..packed }), &[4, 7]);
-        refused("packed, wide starts", dtype, rows, packed_kv, usual, Some(Packed { queries: of(DType::I64, &[3]), ..packed }), &[4, 7]);
-        refused("packed, other keys", shape, rows, packed_kv, usual, Some(Packed { keys: Some(of(DType::I32, &[4])), ..packed }), &[4, 7]);
+        refused("packed, no starts", shape, rows, packed_kv, usual, Some(Varlen { q_starts: of(DType::I32, &[0]), ..packed }), &[4, 7]);
+        refused("packed, wide starts", dtype, rows, packed_kv, usual, Some(Varlen { q_starts: of(DType::I64, &[3]), ..packed }), &[4, 7]);
+        refused(
+            "packed, other keys",
+            shape,
+            rows,
+            packed_kv,
+            usual,
+            Some(Varlen { kv_starts: Some(of(DType::I32, &[4])), ..packed }),
+            &[4, 7],
+        );
         refused(
             "packed and paged",
             argument,

@@ -12,7 +12,7 @@ mod field;
 mod host;
 mod index;
 mod matrix;
-mod normalise;
+mod normalize;
 mod order;
 mod quant;
 mod reduce;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use warpwave_kernels::{DType, Layout, Penalties, Randomness, Sampling};
+use warpwave_kernels::{DType, Layout, Penalties, RandomSource, Sampling};
 
 use crate::common::values::round;
 use crate::common::{Random, devices, full, seed};
@@ -57,7 +57,7 @@ fn given(suite: &Suite, dtype: DType, random: &mut Random) -> f64 {
     let uniform = Field::drawn(stream, DType::F32, arranged(&[rows], random), || random.unit());
     let mut tokens = Field::drawn(stream, DType::U32, arranged(&[rows], random), || 77.0);
     let mut logs = Field::random(stream, DType::F32, arranged(&[rows], random), random);
-    let randomness = Randomness::Given(uniform.view());
+    let randomness = RandomSource::Values(uniform.view());
     suite.kernels.sample(stream, &logits.view(), &sampling, randomness, &mut tokens.view_mut(), Some(&mut logs.view_mut())).unwrap();
     let (values, uniform) = (logits.values(), uniform.values());
     let picked = tokens.found(stream, &what);
@@ -91,7 +91,7 @@ fn greedy(suite: &Suite, dtype: DType, random: &mut Random) -> f64 {
     let mut tokens = Field::drawn(stream, DType::U32, arranged(&[rows], random), || 77.0);
     let mut logs = Field::drawn(stream, DType::F32, arranged(&[rows], random), || 77.0);
     let with_logs = random.below(4) > 0;
-    let seed = Randomness::Seed { seed: 1, offset: 0 };
+    let seed = RandomSource::Seed { seed: 1, offset: 0 };
     let mut log_view = logs.view_mut();
     let asked = with_logs.then_some(&mut log_view);
     suite.kernels.sample(stream, &logits.view(), &Sampling::GREEDY, seed, &mut tokens.view_mut(), asked).unwrap();
@@ -156,7 +156,7 @@ fn tokens_of_a_seed_are_as_frequent_as_they_should_be() {
         let draw = |seed: u64, offset: u64| -> Vec<u32> {
             let mut tokens = stream.alloc::<u32>(rows).unwrap();
             let mut out = warpwave_kernels::ViewMut::new(&mut tokens, Layout::contiguous(&[rows]).unwrap()).unwrap();
-            kernels.sample(&stream, &view, &sampling, Randomness::Seed { seed, offset }, &mut out, None).unwrap();
+            kernels.sample(&stream, &view, &sampling, RandomSource::Seed { seed, offset }, &mut out, None).unwrap();
             stream.download(&tokens).unwrap()
         };
         let first = draw(seed, 0);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use warpwave_kernels::{AppendAt, DType, Glu, Layout, Places, Rope, RopeAngles, RopePairs, RopeScaling, Unary};
+use warpwave_kernels::{CachePositions, DType, Glu, Layout, Positions, Rope, RopeAngles, RopePairs, RopeScaling, Unary};
 
 use crate::common::values::{Value, round};
 use crate::common::{Random, full, seed};
@@ -25,7 +25,7 @@ fn rope(suite: &Suite, dtype: DType, table: bool, random: &mut Random) -> f64 {
     let dim = [2, 16, 24, 64, 128, 7][random.below(6)];
     let pairs = if random.below(3) == 0 { 1 + random.below(dim / 2) } else { dim / 2 };
     let shape = [sequences, tokens, heads, dim];
-    let kind = if random.below(2) == 0 { RopePairs::Neighbours } else { RopePairs::Halves };
+    let kind = if random.below(2) == 0 { RopePairs::Interleaved } else { RopePairs::Halves };
     let what = format!("rope of {dtype} {shape:?}, {pairs} pairs, {kind:?}, table {table}");
 
     // Angles are right up to places of 2²⁴; tables end before.
@@ -65,7 +65,7 @@ fn rope(suite: &Suite, dtype: DType, table: bool, random: &mut Random) -> f64 {
         true => RopeAngles::Tables { cos: cos.view(), sin: sin.view() },
         false => RopeAngles::Frequencies { frequencies: frequencies.view(), factor },
     };
-    let rope = Rope { pairs: kind, angles, places: if given == 0 { Places::From(start) } else { Places::Given(places.view()) } };
+    let rope = Rope { pairs: kind, angles, positions: if given == 0 { Positions::From(start) } else { Positions::Ids(places.view()) } };
 
     let mut x = Field::random(stream, dtype, arranged(&shape, random), random);
     let values = x.values();
@@ -89,8 +89,8 @@ fn turned(dtype: DType, head: &[f64], kind: RopePairs, pairs: usize, angle: impl
         if i >= 2 * pairs {
             return (head[i], 0.0);
         }
-        let (pair, second) = if kind == RopePairs::Neighbours { (i / 2, i % 2 == 1) } else { (i % pairs, i >= pairs) };
-        let [a, b] = if kind == RopePairs::Neighbours { [2 * pair, 2 * pair + 1] } else { [pair, pair + pairs] }.map(|i| head[i]);
+        let (pair, second) = if kind == RopePairs::Interleaved { (i / 2, i % 2 == 1) } else { (i % pairs, i >= pairs) };
+        let [a, b] = if kind == RopePairs::Interleaved { [2 * pair, 2 * pair + 1] } else { [pair, pair + pairs] }.map(|i| head[i]);
         let (sin, cos) = angle(pair);
         let error = (a.abs() + b.abs()) * computed(dtype);
         (if second { a * sin + b * cos } else { a * cos - b * sin }, error)
@@ -104,7 +104,7 @@ fn rope_append(suite: &Suite, dtype: DType, to: DType, random: &mut Random) -> f
     let (heads, kv_heads) = (1 + random.below(9), 1 + random.below(4));
     let dim = [2, 16, 24, 64, 128, 7][random.below(6)];
     let pairs = if random.below(3) == 0 { 1 + random.below(dim / 2) } else { dim / 2 };
-    let kind = if random.below(2) == 0 { RopePairs::Neighbours } else { RopePairs::Halves };
+    let kind = if random.below(2) == 0 { RopePairs::Interleaved } else { RopePairs::Halves };
     let what = format!("rope_append of {dtype} to {to}, {sequences}x{tokens}, {heads}/{kv_heads} heads of {dim}, {pairs} pairs, {kind:?}");
     let [q_shape, kv_shape] = [heads, kv_heads].map(|heads| [sequences, tokens, heads, dim]);
     let room = [sequences * tokens + 2, [4, 16][random.below(2)], kv_heads, dim];
@@ -125,7 +125,7 @@ fn rope_append(suite: &Suite, dtype: DType, to: DType, random: &mut Random) -> f
     let each: Vec<f64> = frequencies.iter().map(|x| f64::from(*x)).collect();
     let frequencies = Field::of(stream, DType::F32, arranged(&[pairs], random), &each);
     let angles = RopeAngles::Frequencies { frequencies: frequencies.view(), factor };
-    let rope = Rope { pairs: kind, angles, places: Places::Given(places.view()) };
+    let rope = Rope { pairs: kind, angles, positions: Positions::Ids(places.view()) };
     let caches = (&mut key_cache.view_mut(), &mut value_cache.view_mut());
     let inputs = [&queries.view(), &keys.view(), &values.view()];
     suite.kernels.rope_append(stream, &rope, inputs, &slots.view(), &mut out.view_mut(), caches).unwrap();
@@ -177,10 +177,10 @@ fn append(suite: &Suite, dtype: DType, to: DType, slots: bool, random: &mut Rand
     let blocks: Vec<f64> = (0..sequences * table_blocks).rev().map(|i| if i == 1 { 1e6 } else { i as f64 }).collect();
     let table = Field::of(stream, DType::I32, arranged(&[sequences, table_blocks], random), &blocks);
     let at = match kind {
-        0 => AppendAt::Start(start.min(13)),
-        1 => AppendAt::Starts(starts.view()),
-        2 => AppendAt::Paged { starts: starts.view(), table: table.view() },
-        _ => AppendAt::Slots(by_slot.view()),
+        0 => CachePositions::Start(start.min(13)),
+        1 => CachePositions::Starts(starts.view()),
+        2 => CachePositions::Paged { starts: starts.view(), table: table.view() },
+        _ => CachePositions::Slots(by_slot.view()),
     };
     let place = |s: usize, t: usize| -> Option<usize> {
         let (block, within) = match kind {

@@ -109,7 +109,7 @@ pub(super) fn config(folder: &Path) -> Result<(Config, bool)> {
 
 /// Which elements of a head are turned together, in GGUF's order of rows.
 pub(super) fn pairs(family: Family) -> RopePairs {
-    if matches!(family, Family::Llama | Family::Mistral) { RopePairs::Neighbours } else { RopePairs::Halves }
+    if matches!(family, Family::Llama | Family::Mistral) { RopePairs::Interleaved } else { RopePairs::Halves }
 }
 
 /// What embeddings are multiplied by.

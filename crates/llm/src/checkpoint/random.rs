@@ -28,7 +28,7 @@ impl Config {
             norm_eps: 1e-5,
             rope: RopeConfig::plain(500_000.0, 128),
             rope_windowed: None,
-            pairs: RopePairs::Neighbours,
+            pairs: RopePairs::Interleaved,
             window: None,
             windowed: vec![false; 32],
             score_scale: 128f32.sqrt().recip(),

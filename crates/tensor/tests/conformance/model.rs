@@ -101,7 +101,7 @@ pub fn rope(context: &mut Context<'_>) {
 
 /// Neighboring elements: (0, 1), (2, 3), …
 fn first_pairs() -> RopePairs {
-    RopePairs::Neighbours
+    RopePairs::Interleaved
 }
 
 pub fn linear(context: &mut Context<'_>) {

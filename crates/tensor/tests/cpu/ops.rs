@@ -169,7 +169,7 @@ fn rope_rotates_by_position() {
         let positions = [0, 1, 77, 4000, 8191];
         let frequencies: Vec<f32> = (0..rotated / 2).map(|i| 10000f64.powf(-2.0 * i as f64 / rotated as f64) as f32).collect();
         let x = random.normals(positions.len() * heads * dim);
-        for pairs in [RopePairs::Neighbours, RopePairs::Halves] {
+        for pairs in [RopePairs::Interleaved, RopePairs::Halves] {
             let mut expected: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
             for (row, head) in expected.chunks_mut(dim).enumerate() {
                 for (i, frequency) in frequencies.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Attention of many queries, whole and in its parts.
 
-use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Packed, View, ViewMut};
+use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Varlen, View, ViewMut};
 
 use super::case::{Bench, Case, Run, Sizes, Work, scattered, torch_type};
 
@@ -78,8 +78,8 @@ fn case(sizes: Sizes, call: Call, (backend, peer): (&str, &str)) -> Case {
             let paged = matches!(lying, Lying::Blocks(_)).then_some(table);
             let keys = KeyValues { keys, values, table: paged, lengths: None };
             if let Lying::Packed = lying {
-                let packed = Packed { queries: table, longest: len, keys: Some(table) };
-                return Ok(kernels.attention_packed(&stream, &q, &keys, &packed, &options, &mut out, None)?);
+                let packed = Varlen { q_starts: table, max_q_len: len, kv_starts: Some(table) };
+                return Ok(kernels.attention_varlen(&stream, &q, &keys, &packed, &options, &mut out, None)?);
             }
             Ok(kernels.attention(&stream, &q, &keys, &options, &mut out, None)?)
         });

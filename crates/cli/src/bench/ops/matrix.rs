@@ -1,6 +1,6 @@
 //! Matrix products.
 
-use warpwave_kernels::{Activation, DType, Layout, Matmul, MatmulBy, View, ViewMut};
+use warpwave_kernels::{Activation, DType, Layout, Matmul, MatmulBackend, View, ViewMut};
 
 use super::case::{Bench, Case, Run, Sizes, Work, torch_type};
 
@@ -12,14 +12,14 @@ struct Call {
     size: [usize; 3],
     /// B is stored by columns, as weights are.
     turned: bool,
-    by: MatmulBy,
+    by: MatmulBackend,
     gelu: bool,
 }
 
 pub fn cases(sizes: Sizes) -> Vec<Case> {
     use DType::{Bf16, F16, F32, F64, U8};
     let cube = |n: usize| [sizes.of(n, n / 128); 3];
-    let usual = Call { dtype: Bf16, tf32: false, size: cube(8192), turned: false, by: MatmulBy::Auto, gelu: false };
+    let usual = Call { dtype: Bf16, tf32: false, size: cube(8192), turned: false, by: MatmulBackend::Auto, gelu: false };
     let mut calls = Vec::new();
     for n in [8192, 4096] {
         calls.extend([(Bf16, false), (F16, false), (F32, true), (F32, false)].map(|(dtype, tf32)| Call {
@@ -32,7 +32,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     calls.push(Call { turned: true, ..usual });
     calls.push(Call { size: cube(4096), turned: true, gelu: true, ..usual });
     calls.push(Call { dtype: U8, size: cube(4096), turned: true, ..usual });
-    let own = Call { by: MatmulBy::Kernels, ..usual };
+    let own = Call { by: MatmulBackend::Kernels, ..usual };
     calls.extend([own, Call { turned: true, ..own }, Call { dtype: F16, ..own }]);
     calls.extend([(F32, true), (F32, false), (F64, false)].map(|(dtype, tf32)| Call { dtype, tf32, size: cube(4096), ..own }));
     calls.push(Call { dtype: U8, size: cube(4096), turned: true, ..own });
@@ -52,7 +52,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
 
 /// A large product of `bf16` with weights, which lie by columns.
 pub fn weights() -> Case {
-    case(Call { dtype: DType::Bf16, tf32: false, size: [8192; 3], turned: true, by: MatmulBy::Auto, gelu: false })
+    case(Call { dtype: DType::Bf16, tf32: false, size: [8192; 3], turned: true, by: MatmulBackend::Auto, gelu: false })
 }
 
 fn case(call: Call) -> Case {
@@ -66,7 +66,7 @@ fn case(call: Call) -> Case {
         let run: Run = Box::new(move || {
             let a = View::of_bytes(&a, dtype, Layout::contiguous(&[m, k])?)?;
             let layout = if turned { Layout::contiguous(&[n, k])?.transpose(0, 1)? } else { Layout::contiguous(&[k, n])? };
-            let mut matmul = Matmul::new().tf32(tf32).by(by);
+            let mut matmul = Matmul::new().tf32(tf32).backend(by);
             if gelu {
                 matmul = matmul.bias(View::of_bytes(&bias, out_type, Layout::contiguous(&[n])?)?).activation(Activation::Gelu);
             }
@@ -79,7 +79,7 @@ fn case(call: Call) -> Case {
     let few = m <= 16;
     let work = if few { Work::Bytes((n * k * dtype.size()) as u64) } else { Work::Flops((2 * m * n * k) as u64) };
     let op = if few { "matvec" } else { "matmul" };
-    let how = [(tf32, " tf32"), (gelu, " bias gelu"), (turned, " b by columns"), (by == MatmulBy::Kernels, " own kernels")];
+    let how = [(tf32, " tf32"), (gelu, " bias gelu"), (turned, " b by columns"), (by == MatmulBackend::Kernels, " own kernels")];
     let how: String = how.into_iter().filter(|(on, _)| *on).map(|(_, word)| word).collect();
     let ty = if dtype == DType::U8 { "i8".to_owned() } else { dtype.to_string() };
     let shape = if turned { format!("{n}, {k}") } else { format!("{k}, {n}") };

@@ -2,7 +2,7 @@
 
 use half::f16;
 use warpwave_gpu::Buffer;
-use warpwave_kernels::{Activations, DType, Layout, Quant, QuantView, QuantViewMut, View, ViewMut};
+use warpwave_kernels::{ActivationPrecision, DType, Layout, Quant, QuantView, QuantViewMut, View, ViewMut};
 
 use super::super::super::Failure;
 use super::case::{Bench, Case, Run, Sizes, Work};
@@ -16,28 +16,28 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     }
     cases.extend([Quant::Q4K, Quant::Q8_0].map(|quant| dequantise(quant, DType::Bf16, large, large)));
     for quant in &types {
-        for activations in [Activations::Exact, Activations::Int8] {
+        for activations in [ActivationPrecision::F32, ActivationPrecision::Int8] {
             cases.push(product(*quant, activations, large, large, 1));
         }
     }
     // What a language model of 8 billion weights has, a token at a time.
     for quant in [Quant::Q4K, Quant::Q6K, Quant::Q8_0] {
         for (rows, columns) in [(4096, 4096), (14_336, 4096), (4096, 14_336)] {
-            for activations in [Activations::Exact, Activations::Rounded] {
+            for activations in [ActivationPrecision::F32, ActivationPrecision::Int16] {
                 cases.push(product(quant, activations, sizes.of(rows, 256), sizes.of(columns, 2048), 1));
             }
         }
     }
     for quant in [Quant::Q4_0, Quant::Q4K, Quant::Q8_0] {
-        cases.push(product(quant, Activations::Rounded, large, large, 1));
-        cases.push(product(quant, Activations::Rounded, large, large, 4));
-        cases.push(product(quant, Activations::Int8, medium, sizes.of(28672, 512), 1));
-        cases.push(product(quant, Activations::Int8, large, large, 8));
-        cases.push(product(quant, Activations::Int8, medium, medium, sizes.of(512, 16)));
+        cases.push(product(quant, ActivationPrecision::Int16, large, large, 1));
+        cases.push(product(quant, ActivationPrecision::Int16, large, large, 4));
+        cases.push(product(quant, ActivationPrecision::Int8, medium, sizes.of(28672, 512), 1));
+        cases.push(product(quant, ActivationPrecision::Int8, large, large, 8));
+        cases.push(product(quant, ActivationPrecision::Int8, medium, medium, sizes.of(512, 16)));
         cases.push(quantise(quant, large, large));
     }
     for quant in [Quant::Q4K, Quant::Q8_0] {
-        cases.extend([8, 16].map(|vectors| product(quant, Activations::Exact, large, large, vectors)));
+        cases.extend([8, 16].map(|vectors| product(quant, ActivationPrecision::F32, large, large, vectors)));
     }
     cases.push(product_q8(Quant::Q4K, large, large));
     cases
@@ -77,7 +77,7 @@ impl Weights {
         let mut weights = Weights::room(bench, quant, rows, columns)?;
         let numbers = bench.normal(DType::F16, rows * columns)?;
         let numbers = View::of_bytes(&numbers, DType::F16, Layout::contiguous(&[rows, columns])?)?;
-        bench.kernels.quantise(&bench.stream, &numbers, &mut weights.view_mut()?)?;
+        bench.kernels.quantize(&bench.stream, &numbers, &mut weights.view_mut()?)?;
         bench.stream.synchronize()?;
         Ok(weights)
     }
@@ -107,7 +107,7 @@ fn quantise(quant: Quant, rows: usize, columns: usize) -> Case {
         let (mut weights, numbers) = (Weights::room(bench, quant, rows, columns)?, bench.normal(DType::F32, rows * columns)?);
         let run: Run = Box::new(move || {
             let numbers = View::of_bytes(&numbers, DType::F32, Layout::contiguous(&[rows, columns])?)?;
-            Ok(kernels.quantise(&stream, &numbers, &mut weights.view_mut()?)?)
+            Ok(kernels.quantize(&stream, &numbers, &mut weights.view_mut()?)?)
         });
         Ok(run)
     };
@@ -124,7 +124,7 @@ fn dequantise(quant: Quant, dtype: DType, rows: usize, columns: usize) -> Case {
         let (weights, mut out) = (Weights::new(bench, quant, rows, columns)?, bench.room(dtype, rows * columns)?);
         let run: Run = Box::new(move || {
             let mut out = ViewMut::of_bytes(&mut out, dtype, Layout::contiguous(&[rows, columns])?)?;
-            Ok(kernels.dequantise(&stream, &weights.view()?, &mut out)?)
+            Ok(kernels.dequantize(&stream, &weights.view()?, &mut out)?)
         });
         Ok(run)
     };
@@ -133,7 +133,7 @@ fn dequantise(quant: Quant, dtype: DType, rows: usize, columns: usize) -> Case {
 }
 
 /// With one vector beside the bytes of the weights, with many by its arithmetic; the peer has weights of bf16.
-fn product(quant: Quant, activations: Activations, rows: usize, columns: usize, vectors: usize) -> Case {
+fn product(quant: Quant, activations: ActivationPrecision, rows: usize, columns: usize, vectors: usize) -> Case {
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
         let weights = Weights::new(bench, quant, rows, columns)?;
@@ -146,9 +146,9 @@ fn product(quant: Quant, activations: Activations, rows: usize, columns: usize, 
         Ok(run)
     };
     let how = match activations {
-        Activations::Exact => "exact",
-        Activations::Rounded => "rounded",
-        Activations::Int8 => "int8",
+        ActivationPrecision::F32 => "exact",
+        ActivationPrecision::Int16 => "rounded",
+        ActivationPrecision::Int8 => "int8",
     };
     let work = match vectors {
         0..=8 => Work::Bytes((bytes(quant, rows, columns) + 2 * vectors * (rows + columns)) as u64),

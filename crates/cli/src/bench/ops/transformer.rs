@@ -1,8 +1,8 @@
 //! Operations of transformers: rotary embedding, cache append, gated units, attention of few queries, sampling.
 
 use warpwave_kernels::{
-    AppendAt, AttentionOptions, DType, Glu, KeyValues, Layout, Penalties, Places, Randomness, Rope, RopeAngles, RopePairs, RopeScaling,
-    Sampling, View, ViewMut,
+    AttentionOptions, CachePositions, DType, Glu, KeyValues, Layout, Penalties, Positions, RandomSource, Rope, RopeAngles, RopePairs,
+    RopeScaling, Sampling, View, ViewMut,
 };
 
 use super::case::{Bench, Case, Run, Sizes, Work, scattered, torch_type};
@@ -28,7 +28,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         let halves = |[sequences, tokens]: [usize; 2]| rope(sizes, dtype, [sequences, tokens], RopePairs::Halves, false);
         cases.extend([[8, 4096], [32, 1]].map(halves));
     }
-    cases.push(rope(sizes, Bf16, [8, 4096], RopePairs::Neighbours, false));
+    cases.push(rope(sizes, Bf16, [8, 4096], RopePairs::Interleaved, false));
     cases.push(rope(sizes, Bf16, [8, 4096], RopePairs::Halves, true));
     cases.extend([[8, 4096], [32, 1]].map(|[sequences, tokens]| rope_append(sizes, Bf16, sequences, tokens)));
     cases.extend([[8, 4096], [32, 1]].map(|[sequences, tokens]| append(sizes, Bf16, sequences, tokens)));
@@ -85,7 +85,7 @@ fn glu_halves(sizes: Sizes, dtype: DType) -> Case {
 fn torch_angles(dtype: DType, tokens: usize, pairs: RopePairs) -> String {
     let each = |f: &str| match pairs {
         RopePairs::Halves => format!("torch.cat((t.{f}(), t.{f}()), -1)"),
-        RopePairs::Neighbours => format!("t.{f}()"),
+        RopePairs::Interleaved => format!("t.{f}()"),
     };
     format!(
         "w = 10000.0 ** (-torch.arange(0, {DIM}, 2, device='cuda') / {DIM}); \
@@ -118,7 +118,7 @@ fn rope(sizes: Sizes, dtype: DType, [sequences, tokens]: [usize; 2], pairs: Rope
             } else {
                 RopeAngles::Frequencies { frequencies: View::new(&frequencies, Layout::contiguous(&[DIM / 2])?)?, factor }
             };
-            let rope = Rope { pairs, angles, places: Places::From(0) };
+            let rope = Rope { pairs, angles, positions: Positions::From(0) };
             Ok(kernels.rope(&stream, &rope, &View::of_bytes(&x, dtype, layout)?, &mut ViewMut::of_bytes(&mut out, dtype, layout)?)?)
         });
         Ok(run)
@@ -132,7 +132,7 @@ fn rope(sizes: Sizes, dtype: DType, [sequences, tokens]: [usize; 2], pairs: Rope
     );
     let (of, call) = match pairs {
         RopePairs::Halves => ("", "x * c + torch.cat((-x[..., h:], x[..., :h]), -1) * s"),
-        RopePairs::Neighbours => (" of neighbours", "torch.stack((a * c - b * s, b * c + a * s), -1).flatten(-2)"),
+        RopePairs::Interleaved => (" of neighbours", "torch.stack((a * c - b * s, b * c + a * s), -1).flatten(-2)"),
     };
     let by = if by_tables { " by tables" } else { "" };
     Case::new(format!("rope{of}{by} {dtype} {sequences}x{tokens}x{heads}x{DIM}"), work, make).torch(setup, call)
@@ -158,8 +158,8 @@ fn rope_append(sizes: Sizes, dtype: DType, sequences: usize, tokens: usize) -> C
         let pool = Layout::contiguous(&[blocks, BLOCK, kv_heads, DIM])?;
         let run: Run = Box::new(move || {
             let frequencies = View::new(&table, Layout::contiguous(&[DIM / 2])?)?;
-            let places = Places::Given(View::new(&places, Layout::contiguous(&[tokens])?)?);
-            let rope = Rope { pairs: RopePairs::Halves, angles: RopeAngles::Frequencies { frequencies, factor }, places };
+            let positions = Positions::Ids(View::new(&places, Layout::contiguous(&[tokens])?)?);
+            let rope = Rope { pairs: RopePairs::Halves, angles: RopeAngles::Frequencies { frequencies, factor }, positions };
             let (k, v) = (View::of_bytes(&k, dtype, of(kv_heads)?)?, View::of_bytes(&v, dtype, of(kv_heads)?)?);
             let (q, mut out) = (View::of_bytes(&q, dtype, of(heads)?)?, ViewMut::of_bytes(&mut out, dtype, of(heads)?)?);
             let slots = View::new(&slots, Layout::contiguous(&[sequences, tokens])?)?;
@@ -194,7 +194,7 @@ fn append(sizes: Sizes, dtype: DType, sequences: usize, tokens: usize) -> Case {
         let run: Run = Box::new(move || {
             let (k, v) = (View::of_bytes(&k, dtype, from)?, View::of_bytes(&v, dtype, from)?);
             let mut caches = (ViewMut::of_bytes(&mut k_cache, dtype, to)?, ViewMut::of_bytes(&mut v_cache, dtype, to)?);
-            Ok(kernels.append(&stream, (&k, &v), AppendAt::Start(32), (&mut caches.0, &mut caches.1))?)
+            Ok(kernels.append(&stream, (&k, &v), CachePositions::Start(32), (&mut caches.0, &mut caches.1))?)
         });
         Ok(run)
     };
@@ -227,10 +227,10 @@ fn append_to_pool(sizes: Sizes, dtype: DType, sequences: usize, tokens: usize, b
             let (k, v) = (View::of_bytes(&k, dtype, from)?, View::of_bytes(&v, dtype, from)?);
             let mut pools = (ViewMut::of_bytes(&mut k_pool, dtype, to)?, ViewMut::of_bytes(&mut v_pool, dtype, to)?);
             let at = if by_slots {
-                AppendAt::Slots(View::new(&slots, Layout::contiguous(&[sequences, tokens])?)?)
+                CachePositions::Slots(View::new(&slots, Layout::contiguous(&[sequences, tokens])?)?)
             } else {
                 let starts = View::new(&starts, Layout::contiguous(&[sequences])?)?;
-                AppendAt::Paged { starts, table: View::new(&table, Layout::contiguous(&[sequences, each])?)? }
+                CachePositions::Paged { starts, table: View::new(&table, Layout::contiguous(&[sequences, each])?)? }
             };
             Ok(kernels.append(&stream, (&k, &v), at, (&mut pools.0, &mut pools.1))?)
         });
@@ -305,7 +305,7 @@ fn sample(sizes: Sizes, greedy: bool) -> Case {
         let run: Run = Box::new(move || {
             let logits = View::of_bytes(&logits, DType::F32, Layout::contiguous(&[rows, vocabulary])?)?;
             let mut tokens = ViewMut::new(&mut tokens, Layout::contiguous(&[rows])?)?;
-            Ok(kernels.sample(&stream, &logits, &sampling, Randomness::Seed { seed: 1, offset: 0 }, &mut tokens, None)?)
+            Ok(kernels.sample(&stream, &logits, &sampling, RandomSource::Seed { seed: 1, offset: 0 }, &mut tokens, None)?)
         });
         Ok(run)
     };

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use warpwave_kernels::{Activation, DType, Layout, Matmul, MatmulBy, View, ViewMut};
+use warpwave_kernels::{Activation, DType, Layout, Matmul, MatmulBackend, View, ViewMut};
 
 use crate::common::values::{Value, decode, encode, round, ulp};
 use crate::common::{Random, full, require, seed, virtual_devices};
@@ -107,7 +107,7 @@ struct Case {
     /// Along n, along m, or neither.
     bias: Option<usize>,
     activation: Option<Activation>,
-    by: MatmulBy,
+    by: MatmulBackend,
 }
 
 struct Operand {
@@ -143,7 +143,7 @@ fn run(suite: &Suite, case: &Case, random: &mut Random) -> f64 {
     let (device_a, device_b) = (stream.upload(&a.bytes).unwrap(), stream.upload(&b.bytes).unwrap());
     let device_bias = bias.as_ref().map(|bias| stream.upload(&bias.bytes).unwrap());
     let mut device_out = stream.upload(&out.bytes).unwrap();
-    let mut matmul = Matmul::new().scaled(case.factors.0, case.factors.1).tf32(case.tf32).by(case.by);
+    let mut matmul = Matmul::new().scaled(case.factors.0, case.factors.1).tf32(case.tf32).backend(case.by);
     if let (Some(bias), Some(device)) = (&bias, &device_bias) {
         matmul = matmul.bias(View::of_bytes(device, case.out, bias.layout).unwrap());
     }
@@ -197,7 +197,7 @@ fn run(suite: &Suite, case: &Case, random: &mut Random) -> f64 {
             size += biases[i].abs();
         }
         // The library's GELU is coarse, and only narrow results get it; what it is of may be rounded to the result's type before.
-        let coarse = case.activation == Some(Activation::Gelu) && case.by != MatmulBy::Kernels && case.out.size() == 2;
+        let coarse = case.activation == Some(Activation::Gelu) && case.by != MatmulBackend::Kernels && case.out.size() == 2;
         let coarse = if coarse { 2f64.powi(-10) * wanted.abs() + 0.6 * ulp(case.out, wanted) } else { 0.0 };
         let wanted = activate(wanted, case.activation);
         let result = number(case.out, &found[range]);
@@ -252,7 +252,7 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
             factors: (1.0, 0.0),
             bias: None,
             activation: None,
-            by: MatmulBy::Auto,
+            by: MatmulBackend::Auto,
         };
         // Each way that A and B can lie, on sizes that fill no tile, and at least one of several tiles.
         let every = if full() { 36 } else { 5 };
@@ -268,7 +268,7 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
             let factors = if random.below(2) == 0 { (1.0, 0.0) } else { ([2.0, -1.0][random.below(2)], [1.0, 3.0][random.below(2)]) };
             let bias = [None, Some(0), Some(1)][random.below(3)];
             let kinds = [LAYOUTS[first], LAYOUTS[second], pick(random, &LAYOUTS)];
-            let by = if i % 2 == 0 { MatmulBy::Kernels } else { MatmulBy::Auto };
+            let by = if i % 2 == 0 { MatmulBackend::Kernels } else { MatmulBackend::Auto };
             cases.push(("matmul", Case { size, factors, bias, activation: activation(random, out), kinds, by, ..plain.clone() }));
         }
         // A bias, where rows begin at multiples of 16 bytes: the library's own.
@@ -307,7 +307,7 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
                 let batch = if i % 4 == 3 { vec![2, 2] } else { vec![] };
                 let bias = [None, Some(0), Some(1)][random.below(3)];
                 let factors = [(1.0, 0.0), (2.0, 1.0)][random.below(2)];
-                let by = if i % 2 == 0 { MatmulBy::Auto } else { MatmulBy::Kernels };
+                let by = if i % 2 == 0 { MatmulBackend::Auto } else { MatmulBackend::Kernels };
                 cases.push((
                     "matmul vectors",
                     Case { size, kinds, batch, bias, factors, activation: activation(random, out), by, ..plain.clone() },
@@ -330,7 +330,7 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
             factors: (1.0, 0.0),
             bias: Some(0),
             activation: None,
-            by: MatmulBy::Kernels,
+            by: MatmulBackend::Kernels,
         };
         cases.push(("matmul large", case));
     }
@@ -361,7 +361,7 @@ fn long_cases(fills: bool, random: &mut Random) -> Vec<(&'static str, Case)> {
                 factors: (1.0, 0.0),
                 bias: [None, Some(0), Some(1)][random.below(3)],
                 activation: None,
-                by: MatmulBy::Kernels,
+                by: MatmulBackend::Kernels,
             };
             cases.push(("matmul", case.clone()));
             if fills {
@@ -395,7 +395,7 @@ fn products_without_matrix_units_agree_with_the_reference() {
         all.retain(|case| case.dtype.size() <= 2);
         let some: Vec<Case> = if full() { all } else { (0..3).map(|_| all[random.below(all.len())].clone()).collect() };
         for case in some {
-            run(&suite, &Case { by: MatmulBy::Kernels, ..case }, &mut random);
+            run(&suite, &Case { by: MatmulBackend::Kernels, ..case }, &mut random);
         }
     }
 }
@@ -417,7 +417,7 @@ fn products_of_the_library_agree_with_the_reference() {
         eprintln!("{name}: {library}");
         let mut random = Random::new(seed);
         for (op, mut case) in cases(&mut random) {
-            case.by = MatmulBy::Library;
+            case.by = MatmulBackend::Library;
             if matches!(case.dtype, DType::F64 | DType::U8) {
                 (case.bias, case.activation) = (None, None);
             }

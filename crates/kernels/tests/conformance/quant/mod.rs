@@ -1,4 +1,4 @@
-//! Quantised weights of each type: what they stand for, how they are made, and their products with vectors.
+//! Quantized weights of each type: what they stand for, how they are made, and their products with vectors.
 //!
 //! Some pairs of operation and type by default, each of both among them; all pairs with `WARPWAVE_TEST_FULL=1`.
 
@@ -7,19 +7,19 @@ mod reference;
 use std::collections::BTreeSet;
 
 use half::f16;
-use reference::{Packed, pack_int4, pack_int8, pack32, search256};
+use reference::{Varlen, pack_int4, pack_int8, pack32, search256};
 use warpwave_gpu::{Buffer, Stream};
-use warpwave_kernels::{Activations, DType, Error, Kernels, Layout, Quant, QuantView, QuantViewMut, View, ViewMut};
+use warpwave_kernels::{ActivationPrecision, DType, Error, Kernels, Layout, Quant, QuantView, QuantViewMut, View, ViewMut};
 
 use crate::common::values::{Value, decode, encode, format, round, ulp};
 use crate::common::{Random, devices, full, seed};
 use crate::suite::{BEHIND, Suite, on_each_device, places, room};
 
-const OPS: [&str; 6] = ["quantise", "dequantise", "quant_matmul", "quant_matmul rounded", "quant_matmul int8", "quant_matmul tiles"];
+const OPS: [&str; 6] = ["quantize", "dequantize", "quant_matmul", "quant_matmul rounded", "quant_matmul int8", "quant_matmul tiles"];
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
 /// Random blocks. Scales are of ordinary size, or any.
-fn draw(quant: Quant, rows: usize, columns: usize, any: bool, random: &mut Random) -> Packed {
+fn draw(quant: Quant, rows: usize, columns: usize, any: bool, random: &mut Random) -> Varlen {
     let blocks = rows * columns / quant.block_size();
     let mut codes: Vec<u8> = (0..blocks * quant.block_bytes()).map(|_| random.next() as u8).collect();
     let scale = |random: &mut Random| -> f32 {
@@ -47,10 +47,10 @@ fn draw(quant: Quant, rows: usize, columns: usize, any: bool, random: &mut Rando
         _ => 0,
     };
     let zeros = (matches!(quant, Quant::Int4(_)) && random.below(2) == 0).then(|| (0..scales).map(|_| random.below(16) as u8).collect());
-    Packed { quant, shape: [rows, columns], codes, scales: (0..scales).map(|_| scale(random)).collect(), zeros }
+    Varlen { quant, shape: [rows, columns], codes, scales: (0..scales).map(|_| scale(random)).collect(), zeros }
 }
 
-/// Quantised rows on a device, with bytes in front and behind that are not theirs.
+/// Quantized rows on a device, with bytes in front and behind that are not theirs.
 struct OnDevice {
     codes: Buffer<u8>,
     floats: Buffer<f32>,
@@ -60,7 +60,7 @@ struct OnDevice {
 }
 
 impl OnDevice {
-    fn new(stream: &Stream, packed: &Packed, front: usize) -> OnDevice {
+    fn new(stream: &Stream, packed: &Varlen, front: usize) -> OnDevice {
         let codes = [&vec![0xa5; front][..], &packed.codes, &[0x5a; BEHIND]].concat();
         let halves: Vec<f16> = packed.scales.iter().map(|scale| f16::from_f32(*scale)).collect();
         OnDevice {
@@ -129,7 +129,7 @@ fn compare(what: &str, dtype: DType, layout: &Layout, poison: &[u8], found: &[u8
     worst
 }
 
-fn dequantise(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) -> f64 {
+fn dequantize(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) -> f64 {
     let (rows, columns) = (1 + random.below(6), 256 * (1 + random.below(3)));
     let packed = draw(quant, rows, columns, true, random);
     let device = OnDevice::new(&suite.stream, &packed, front(random, quant));
@@ -137,7 +137,7 @@ fn dequantise(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) ->
     let poison: Vec<u8> = (0..room(&layout, dtype)).map(|_| random.next() as u8).collect();
     let mut out = suite.stream.upload(&poison).unwrap();
     let mut view = ViewMut::of_bytes(&mut out, dtype, layout).unwrap();
-    suite.kernels.dequantise(&suite.stream, &device.view(quant, packed.shape), &mut view).unwrap();
+    suite.kernels.dequantize(&suite.stream, &device.view(quant, packed.shape), &mut view).unwrap();
     let found = suite.stream.download(&out).unwrap();
     // Rounded to f32 first, then to the result's type: nothing may be off.
     let exact = |row, column| round(DType::F32, packed.weight(row, column).value());
@@ -153,7 +153,7 @@ fn dequantise(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) ->
     0.0
 }
 
-/// Numbers to quantise: of ordinary size, with runs of zeros, of equal ones, and of very small and large ones. Among the rough ones are
+/// Numbers to quantize: of ordinary size, with runs of zeros, of equal ones, and of very small and large ones. Among the rough ones are
 /// such as have many in the middle between codes.
 fn numbers(n: usize, dtype: DType, rough: bool, random: &mut Random) -> Vec<f32> {
     let mut numbers = Vec::new();
@@ -185,7 +185,7 @@ fn placed(values: &[f32], dtype: DType, layout: &Layout) -> Vec<u8> {
     bytes
 }
 
-fn quantise(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) -> f64 {
+fn quantize(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) -> f64 {
     // Those that are compared by their error alone: many, of which chance cannot favour one side.
     let searched = quant.block_size() == 256;
     let (rows, columns) = if searched { (2, 256 * 8) } else { (1 + random.below(4), 256 * (1 + random.below(3))) };
@@ -195,14 +195,14 @@ fn quantise(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) -> f
     let mut wanted = draw(quant, rows, columns, false, random);
     let mut device = OnDevice::new(&suite.stream, &wanted, front(random, quant));
     let view = View::of_bytes(&input, dtype, layout).unwrap();
-    suite.kernels.quantise(&suite.stream, &view, &mut device.view_mut(quant, wanted.shape)).unwrap();
+    suite.kernels.quantize(&suite.stream, &view, &mut device.view_mut(quant, wanted.shape)).unwrap();
     let bytes = suite.stream.download(&device.codes).unwrap();
     let (before, rest) = bytes.split_at(device.front);
     let (codes, behind) = rest.split_at(wanted.codes.len());
     assert!(before.iter().all(|byte| *byte == 0xa5) && behind == [0x5a; BEHIND], "{quant}: something beside the blocks was written");
     match quant {
         Quant::Q4K | Quant::Q5K | Quant::Q6K => {
-            let found = Packed { codes: codes.to_vec(), ..wanted };
+            let found = Varlen { codes: codes.to_vec(), ..wanted };
             return errors(&x, &found);
         }
         Quant::Int8 => {
@@ -229,7 +229,7 @@ fn quantise(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) -> f
 }
 
 /// The error of blocks of 256 beside that of a plain search, which they may exceed by a few parts in a hundred.
-fn errors(x: &[f32], found: &Packed) -> f64 {
+fn errors(x: &[f32], found: &Varlen) -> f64 {
     let columns = found.shape[1];
     let (mut own, mut plain) = (0.0, 0.0);
     for (i, block) in x.chunks(256).enumerate() {
@@ -271,21 +271,21 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, many: bool, rand
     let mut out = suite.stream.upload(&poison).unwrap();
     let (weights, view) = (device.view(quant, packed.shape), View::of_bytes(&input, dtype, x_layout).unwrap());
     // They are: what was before this has come to its end.
-    let weights = if random.below(2) == 0 { weights.settled() } else { weights };
+    let weights = if random.below(2) == 0 { weights.prefetchable() } else { weights };
     let activations = match op {
-        "quant_matmul" => Activations::Exact,
-        "quant_matmul rounded" => Activations::Rounded,
-        _ => Activations::Int8,
+        "quant_matmul" => ActivationPrecision::F32,
+        "quant_matmul rounded" => ActivationPrecision::Int16,
+        _ => ActivationPrecision::Int8,
     };
     let mut target = ViewMut::of_bytes(&mut out, dtype, layout).unwrap();
     suite.kernels.quant_matmul(&suite.stream, &weights, &view, &mut target, activations).unwrap();
     let found = suite.stream.download(&out).unwrap();
 
     let exact: Vec<f64> = match activations {
-        Activations::Exact | Activations::Rounded => x.iter().map(|v| f64::from(*v)).collect(),
-        Activations::Int8 => {
+        ActivationPrecision::F32 | ActivationPrecision::Int16 => x.iter().map(|v| f64::from(*v)).collect(),
+        ActivationPrecision::Int8 => {
             let codes = x.chunks(32).flat_map(|block| pack32(Quant::Q8_1, block)).collect();
-            let packed = Packed { quant: Quant::Q8_1, shape: [vectors, columns], codes, scales: Vec::new(), zeros: None };
+            let packed = Varlen { quant: Quant::Q8_1, shape: [vectors, columns], codes, scales: Vec::new(), zeros: None };
             (0..vectors * columns).map(|i| packed.weight(i / columns, i % columns).value()).collect()
         }
     };
@@ -295,7 +295,7 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, many: bool, rand
         // How far each element may be from what it was: half of what a whole number counts, and a little, for what it is multiplied with to
         // become one is rounded too.
         let off = |neighbours: &[f64]| neighbours.iter().fold(0f64, |most, x| most.max(x.abs())) / 32512.0 * 0.51;
-        let off: Vec<f64> = x.chunks(32).map(|x| if activations == Activations::Rounded { off(x) } else { 0.0 }).collect();
+        let off: Vec<f64> = x.chunks(32).map(|x| if activations == ActivationPrecision::Int16 { off(x) } else { 0.0 }).collect();
         for w in weight.chunks(columns) {
             let sum: f64 = w.iter().zip(x).map(|(w, x)| w.value() * x).sum();
             let size: f64 = w.iter().zip(x).map(|(w, x)| w.size() * x.abs()).sum();
@@ -338,8 +338,8 @@ fn quantised_weights_agree_with_the_reference() {
             let mut random = Random::new(seed + 1 + i as u64);
             for repeat in 0..3 {
                 let share = match *op {
-                    "quantise" => quantise(suite, *quant, *dtype, &mut random),
-                    "dequantise" => dequantise(suite, *quant, *dtype, &mut random),
+                    "quantize" => quantize(suite, *quant, *dtype, &mut random),
+                    "dequantize" => dequantize(suite, *quant, *dtype, &mut random),
                     op => product(suite, op, *quant, *dtype, repeat == 2 && suite.fills(), &mut random),
                 };
                 table.note(op, *dtype, share);
@@ -356,7 +356,7 @@ fn products_of_nothing() {
         let x = stream.alloc::<f32>(0).unwrap();
         let mut out = stream.upload(&[7f32; 6]).unwrap();
         let none = QuantView::new(Quant::Q4_0, &empty, 3, 0).unwrap();
-        for activations in [Activations::Exact, Activations::Rounded, Activations::Int8] {
+        for activations in [ActivationPrecision::F32, ActivationPrecision::Int16, ActivationPrecision::Int8] {
             stream.fill(&mut out, 7f32).unwrap();
             let x = View::new(&x, Layout::contiguous(&[2, 0]).unwrap()).unwrap();
             let mut view = ViewMut::new(&mut out, Layout::contiguous(&[2, 3]).unwrap()).unwrap();
@@ -364,7 +364,7 @@ fn products_of_nothing() {
             assert_eq!(stream.download(&out).unwrap(), [0f32; 6], "sums of nothing are 0");
         }
         let mut rest = ViewMut::new(&mut out, Layout::contiguous(&[0, 64]).unwrap()).unwrap();
-        kernels.dequantise(&stream, &QuantView::new(Quant::Q4_0, &empty, 0, 64).unwrap(), &mut rest).unwrap();
+        kernels.dequantize(&stream, &QuantView::new(Quant::Q4_0, &empty, 0, 64).unwrap(), &mut rest).unwrap();
     }
 }
 
@@ -402,8 +402,8 @@ fn bad_quantised_views_and_calls_are_refused() {
         let bad: fn(&Error) -> bool = |error| matches!(error, Error::BadArgument { .. });
         let elsewhere: fn(&Error) -> bool = |error| matches!(error, Error::WrongDevice { .. });
         let w = QuantView::new(Quant::Q4_0, &bytes, 4, 128).unwrap();
-        refuses("another shape", &[4, 64], shape, &|kernels, out| kernels.dequantise(&stream, &w, out));
-        for activations in [Activations::Exact, Activations::Rounded, Activations::Int8] {
+        refuses("another shape", &[4, 64], shape, &|kernels, out| kernels.dequantize(&stream, &w, out));
+        for activations in [ActivationPrecision::F32, ActivationPrecision::Int16, ActivationPrecision::Int8] {
             refuses("more rows", &[2, 5], shape, &|kernels, out| kernels.quant_matmul(&stream, &w, &x, out, activations));
             refuses("one vector", &[4], shape, &|kernels, out| kernels.quant_matmul(&stream, &w, &x, out, activations));
             let short = View::new(&floats, layout(&[2, 96])).unwrap();
@@ -413,16 +413,16 @@ fn bad_quantised_views_and_calls_are_refused() {
         }
         refuses("vectors that are no Q8_1", &[4, 4], bad, &|kernels, out| kernels.quant_matmul_q8(&stream, &w, &w, out));
         let wrong = View::new(&floats, layout(&[4, 96])).unwrap();
-        let refused = kernels.quantise(&stream, &wrong, &mut QuantViewMut::new(Quant::Q4_0, &mut bytes, 4, 128).unwrap());
+        let refused = kernels.quantize(&stream, &wrong, &mut QuantViewMut::new(Quant::Q4_0, &mut bytes, 4, 128).unwrap());
         assert!(matches!(refused, Err(Error::WrongShape { .. })));
         assert!(stream.download(&bytes).unwrap().iter().all(|byte| *byte == 1));
         if let Some(other) = devices.get(k + 1) {
             let far = other.stream().unwrap();
             let there = far.upload(&[1u8; 4 * 72]).unwrap();
             let there = QuantView::new(Quant::Q4_0, &there, 4, 128).unwrap();
-            refuses("weights elsewhere", &[4, 128], elsewhere, &|kernels, out| kernels.dequantise(&stream, &there, out));
+            refuses("weights elsewhere", &[4, 128], elsewhere, &|kernels, out| kernels.dequantize(&stream, &there, out));
             refuses("weights elsewhere", &[2, 4], elsewhere, &|kernels, out| {
-                kernels.quant_matmul(&stream, &there, &x, out, Activations::Int8)
+                kernels.quant_matmul(&stream, &there, &x, out, ActivationPrecision::Int8)
             });
         }
     }

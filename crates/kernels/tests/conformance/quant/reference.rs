@@ -3,9 +3,9 @@
 use half::f16;
 use warpwave_kernels::Quant;
 
-/// Quantised rows on the host.
+/// Quantized rows on the host.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Packed {
+pub struct Varlen {
     pub quant: Quant,
     pub shape: [usize; 2],
     pub codes: Vec<u8>,
@@ -77,7 +77,7 @@ fn weight(quant: Quant, b: &[u8], i: usize) -> Weight {
     }
 }
 
-impl Packed {
+impl Varlen {
     pub fn weight(&self, row: usize, column: usize) -> Weight {
         let columns = self.shape[1];
         match self.quant {

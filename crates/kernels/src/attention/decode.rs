@@ -1,0 +1,395 @@
+//! Decode attention: few queries, many keys, with split-KV.
+
+use std::f32::consts::LOG2_E;
+
+use bytemuck::{Pod, Zeroable};
+use warpwave_gpu::{Arg, Launch, MatrixUnits, Stream, Vendor};
+
+use crate::attention::options::{AttentionOptions, KeyValues};
+use crate::common::heads::{HeadStrides, check_dtype, check_shape, packed, pointer, sizes, strides_i32, width};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::{Kernels, check_no_overlap, check_same_dtype, launch_error, shape_error};
+use crate::program::{Program, SourceFile, source_file};
+use crate::view::{View, ViewMut};
+
+const KERNELS: &[&str] = &["_split", "_combine"];
+static MMA: SourceFile = source_file!("attention/decode_mma.cu", KERNELS);
+static SIMT: SourceFile = source_file!("attention/decode_simt.cu", KERNELS);
+
+/// The largest head_dim.
+const MAX_HEAD_DIM: usize = 256;
+/// Rows of queries, and keys, of a tile on the matrix units.
+const TILE: usize = 16;
+/// Rows of queries per block of the SIMT kernel.
+const MAX_ROWS: usize = 4;
+/// Fewer keys are not worth a split of their own.
+const MIN_SPLIT_KEYS: usize = 64;
+/// The most KV splits: 16 threads combine four each.
+const MAX_SPLITS: usize = 64;
+
+/// Parameters of the kernels.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Params {
+    q: HeadStrides,
+    k: HeadStrides,
+    v: HeadStrides,
+    out: HeadStrides,
+    table: [i32; 2],
+    lengths: i32,
+    slopes: i32,
+    tokens: i32,
+    heads: i32,
+    group: i32,
+    keys: i32,
+    block_keys: i32,
+    blocks: i32,
+    splits: i32,
+    causal: i32,
+    window: i32,
+    vector_queries: i32,
+    wide: i32,
+    padding: i32,
+    scale: f32,
+    cap: f32,
+}
+
+/// A kernel and its shape.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Variant {
+    /// On matrix units; `half_tile` if there are at most 8 rows.
+    Mma { waves: u32, half_tile: bool },
+    Simt {
+        waves: u32,
+        rows: u32,
+        vectors: bool,
+        /// Pipeline stages: keys of a lane in flight, and the one it works on.
+        stages: u32,
+    },
+}
+
+impl Variant {
+    fn program(self, types: [DType; 2], dim: usize, paged: bool) -> Program {
+        let (types, dim, paged) = (types.map(DType::name), ("DIM", dim as u32), ("PAGED", paged.into()));
+        match self {
+            Variant::Mma { waves, half_tile } => {
+                Program::new(&MMA, "decode_mma", &types, &[dim, paged, ("WAVES", waves), ("HALF_TILE", half_tile.into())])
+            }
+            Variant::Simt { waves, rows, vectors, stages } => {
+                let constants = [dim, paged, ("WAVES", waves), ("ROWS", rows), ("VECTORS", vectors.into()), ("STAGES", stages)];
+                Program::new(&SIMT, "decode_simt", &types, &constants)
+            }
+        }
+    }
+
+    /// Returns the dynamic shared memory in bytes: two tiles of keys and values per wave and the queries (`Mma`), or each lane's keys and
+    /// values (`Simt`).
+    fn shared(self, dtype: DType, dim: usize, wave: u32) -> u32 {
+        let (size, columns) = (dtype.size() as u32, if dim <= 32 { 32 } else { dim.next_multiple_of(64) });
+        match self {
+            Variant::Mma { waves, .. } => (4 * waves + 1) * TILE as u32 * size * columns as u32,
+            // The waves' results reuse this memory.
+            Variant::Simt { waves, rows, stages, .. } => {
+                let lanes = (dim.next_power_of_two() as u32 / EACH_LANE).clamp(4, 32);
+                (2 * stages * waves * wave * EACH_LANE * size).max(4 * waves * rows * lanes * EACH_LANE)
+            }
+        }
+    }
+
+    fn rows(self) -> usize {
+        match self {
+            Variant::Mma { .. } => TILE,
+            Variant::Simt { rows, .. } => rows as usize,
+        }
+    }
+
+    fn waves(self) -> u32 {
+        match self {
+            Variant::Mma { waves, .. } | Variant::Simt { waves, .. } => waves,
+        }
+    }
+}
+
+/// Elements of a key per lane of the SIMT kernel.
+const EACH_LANE: u32 = 8;
+
+/// Returns the variants to try, best first; the first that fits the shared memory is used. `units` is the vendor if its matrix units can be
+/// used, `copies` asks for more copies in flight, and `alone` says that all blocks run at once however the keys are split.
+fn variants(units: Option<Vendor>, copies: bool, dim: usize, rows: usize, alone: bool, vectors: bool) -> impl Iterator<Item = Variant> {
+    let tiles: &[u32] = match units {
+        Some(Vendor::Nvidia) if dim <= 64 && !alone => &[6, 4, 2, 1],
+        Some(Vendor::Nvidia) if dim <= 128 => &[4, 2, 1],
+        Some(Vendor::Nvidia) => &[3, 2, 1],
+        Some(Vendor::Amd) => &[4, 2, 1],
+        None => &[],
+    };
+    // On AMD a lane has only one row.
+    let half_tile = rows <= TILE / 2 && units == Some(Vendor::Nvidia);
+    let tiles = tiles.iter().map(move |waves| Variant::Mma { waves: *waves, half_tile });
+    let rows = rows.next_power_of_two().min(MAX_ROWS) as u32;
+    let many = (copies && vectors).then_some((8, 4));
+    let plain = many.into_iter().chain([8, 4, 2, 1].map(|waves| (waves, 2)));
+    tiles.chain(plain.map(move |(waves, stages)| Variant::Simt { waves, rows, vectors, stages }))
+}
+
+const OP: &str = "decode_attention";
+
+fn bad(reason: String) -> Error {
+    Error::BadArgument { op: OP.to_owned(), reason }
+}
+
+impl Kernels {
+    /// Computes attention for few queries and many keys (decode), with the keys split across blocks (split-KV).
+    ///
+    /// Queries are (sequences, tokens, heads, head_dim): `f32`, `f16` or `bf16`, head_dim up to 256, with grouped KV heads. The result has
+    /// the same type or is `f32`. Queries that see no key yield zeros. NaN propagates as in [`Kernels::attention`].
+    pub fn decode_attention(
+        &self,
+        stream: &Stream,
+        q: &View<'_>,
+        kv: &KeyValues<'_>,
+        options: &AttentionOptions<'_>,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
+        let (q, out, dtype) = (*q, out.as_view(), q.dtype());
+        check_dtype(OP, "queries", &q, &[DType::F32, DType::F16, DType::Bf16])?;
+        check_same_dtype(OP, "keys", kv.keys, dtype)?;
+        check_same_dtype(OP, "values", kv.values, dtype)?;
+        check_dtype(OP, "result", &out, &[dtype, DType::F32])?;
+        let [sequences, tokens, heads, dim] = sizes(OP, "queries", &q, "sequences, tokens, heads, head_dim")?;
+        let [blocks, block_keys, kv_heads, _] = sizes(OP, "keys", &kv.keys, "sequences or blocks, block size, heads, head_dim")?;
+        check_shape(OP, "result", &out, q.layout().shape())?;
+        check_shape(OP, "values", &kv.values, kv.keys.layout().shape())?;
+        let fits = kv_heads > 0 && heads.is_multiple_of(kv_heads) && (kv.table.is_some() || blocks == sequences);
+        if !fits || kv.keys.layout().shape()[3] != dim {
+            return Err(shape_error(
+                OP,
+                "keys",
+                &kv.keys,
+                format!("with the sequences, head_dim and a divisor of the heads of {:?}", q.layout().shape()),
+            ));
+        }
+        let mut keys = block_keys;
+        if let Some(table) = &kv.table {
+            check_dtype(OP, "block table", table, &[DType::I32, DType::U32])?;
+            let [_, most] = sizes(OP, "block table", table, "sequences, blocks")?;
+            check_shape(OP, "block table", table, &[sequences, most])?;
+            keys = most.saturating_mul(block_keys);
+        }
+        if let Some(lengths) = &kv.lengths {
+            check_dtype(OP, "lengths", lengths, &[DType::I32, DType::U32])?;
+            check_shape(OP, "lengths", lengths, &[sequences])?;
+        }
+        if let Some(slopes) = &options.alibi {
+            check_same_dtype(OP, "ALiBi slopes", *slopes, DType::F32)?;
+            check_shape(OP, "ALiBi slopes", slopes, &[heads])?;
+        }
+        if !(1..=MAX_HEAD_DIM).contains(&dim) && !q.layout().is_empty() {
+            return Err(shape_error(OP, "queries", &q, format!("with head_dim 1 to {MAX_HEAD_DIM}")));
+        }
+        if !options.scale.is_finite() || options.soft_cap.is_some_and(|cap| !cap.is_finite() || cap <= 0.0) || options.window == Some(0) {
+            return Err(bad("scale must be finite, soft_cap finite and > 0, and window > 0".to_owned()));
+        }
+        let inputs = [Some(("queries", q)), Some(("keys", kv.keys)), Some(("values", kv.values))];
+        let others = [kv.table.map(|v| ("block table", v)), kv.lengths.map(|v| ("lengths", v)), options.alibi.map(|v| ("ALiBi slopes", v))];
+        let inputs = || inputs.into_iter().chain(others).flatten();
+        self.check_devices(OP, stream, inputs().chain([("result", out)]))?;
+        for (what, view) in inputs() {
+            check_no_overlap(OP, what, &view, &out)?;
+        }
+        let rows = sequences.checked_mul(tokens).and_then(|n| n.checked_mul(heads)).unwrap_or(usize::MAX);
+        let small = [rows, keys, blocks, block_keys, tokens * heads].into_iter().max().unwrap_or(0);
+        let Some(group) = heads.checked_div(kv_heads).filter(|_| small < 1 << 30) else {
+            return Err(bad(format!("{small} queries or keys exceed 2^30")));
+        };
+        if out.layout().is_empty() {
+            return Ok(());
+        }
+        if sequences > 65535 || kv_heads * (tokens * group) > 65535 {
+            return Err(bad(format!("{sequences} sequences with {tokens} tokens of {heads} heads exceed the grid size")));
+        }
+
+        let info = self.device().info();
+        let variant = self.variant(&q, kv, tokens * group, sequences * kv_heads)?;
+        let groups = (tokens * group).div_ceil(variant.rows());
+        let alone = alone(sequences * kv_heads, tokens * group, info.compute_units as usize);
+        let kernels = self.load(&variant.program([dtype, out.dtype()], dim, kv.table.is_some()))?;
+        let threads = variant.waves() * info.wave_size;
+        let mut shared = variant.shared(dtype, dim, info.wave_size);
+        if matches!(variant, Variant::Mma { waves: 4, .. }) && info.vendor == Vendor::Nvidia && dim > 64 && !alone {
+            // More than a third of a multiprocessor: with many blocks, two at a time read faster than three, and fewer multiprocessors idle
+            // at the end.
+            shared = shared.max(info.shared_per_block_max as u32 / 3 + 1024);
+        }
+        let splits = splits(&Share {
+            blocks: sequences * kv_heads * groups,
+            keys,
+            key_bytes: 2 * dim * dtype.size(),
+            units: info.compute_units as usize,
+            // If the driver does not answer, two blocks are likely.
+            at_once: kernels[0].active_blocks(threads, shared).unwrap_or(2).max(1) as usize,
+            enough: if variant.waves() == 6 { 1.0 } else { 2.0 },
+        });
+        let params = Params {
+            q: HeadStrides::of(OP, &q)?,
+            k: HeadStrides::of(OP, &kv.keys)?,
+            v: HeadStrides::of(OP, &kv.values)?,
+            out: HeadStrides::of(OP, &out)?,
+            table: kv.table.map(|table| strides_i32(OP, &table)).transpose()?.unwrap_or_default(),
+            lengths: kv.lengths.map_or(Ok([0]), |lengths| strides_i32(OP, &lengths))?[0],
+            slopes: options.alibi.map_or(Ok([0]), |slopes| strides_i32(OP, &slopes))?[0],
+            tokens: tokens as i32,
+            heads: heads as i32,
+            group: group as i32,
+            keys: keys as i32,
+            block_keys: block_keys as i32,
+            blocks: blocks as i32,
+            splits: splits as i32,
+            causal: options.causal.into(),
+            // 0 means no window.
+            window: options.window.map_or(0, |window| window.min(1 << 30) as i32),
+            vector_queries: packed(&q, width(&[dtype])).into(),
+            wide: kv.lengths.is_some_and(|lengths| lengths.dtype() == DType::U32).into(),
+            padding: 0,
+            scale: options.soft_cap.map_or(options.scale * LOG2_E, |cap| options.scale / cap),
+            cap: options.soft_cap.map_or(0.0, |cap| cap * LOG2_E),
+        };
+        // Partial results and the logarithms of their sums; freed in stream order.
+        let parts = if splits > 1 { rows * splits } else { 0 };
+        let partial = stream.alloc::<f32>(parts * dim).map_err(launch_error(OP))?;
+        let logs = stream.alloc::<f32>(parts).map_err(launch_error(OP))?;
+        let launch = Launch::new([splits as u32, (kv_heads * groups) as u32, sequences as u32], [threads, 1, 1]);
+        let args = (
+            q.start(),
+            kv.keys.start(),
+            kv.values.start(),
+            out.start(),
+            &partial,
+            &logs,
+            pointer(kv.table),
+            pointer(kv.lengths),
+            pointer(options.alibi),
+            Arg::value(&params),
+        );
+        // SAFETY: the kernel was compiled for this type, head_dim and layout; it ignores lengths and blocks that are out of range, all
+        // views were checked against their memory, and it writes only the result or the partial results.
+        unsafe { kernels[0].launch(stream, launch.shared(shared).pdl(), args) }.map_err(launch_error(OP))?;
+        if splits == 1 {
+            return Ok(());
+        }
+        // One thread in y per split, or per four: larger blocks would wait for the split kernel's blocks to end.
+        let down = splits.next_power_of_two().min(16);
+        let launch = Launch::new([rows as u32, 1, 1], [32, down as u32, 1]).shared((4 * down * dim) as u32).pdl();
+        // SAFETY: as above; the previous launch writes every split, and the kernel waits for it.
+        unsafe { kernels[1].launch(stream, launch, (out.start(), &partial, &logs, Arg::value(&params))) }.map_err(launch_error(OP))
+    }
+
+    /// Selects the variant for `rows` rows of queries per KV head and `blocks` pairs of sequence and KV head.
+    fn variant(&self, q: &View<'_>, kv: &KeyValues<'_>, rows: usize, blocks: usize) -> Result<Variant> {
+        let (info, dim, dtype) = (self.device().info(), q.layout().shape()[3], q.dtype());
+        let each = width(&[dtype]);
+        let vectors = packed(&kv.keys, each) && packed(&kv.values, each);
+        let matrix_units = matches!(info.matrix_units, MatrixUnits::TensorCores | MatrixUnits::Mfma);
+        let whole_tiles = kv.table.is_none() || kv.keys.layout().shape()[1].is_multiple_of(TILE);
+        let fits = dtype != DType::F32 && vectors && whole_tiles && dim.is_multiple_of(TILE);
+        // The kernels use a little static shared memory too.
+        let shared = info.shared_per_block_max.max(info.shared_per_block);
+        let alone = alone(blocks, rows, info.compute_units as usize);
+        let units = Some(info.vendor).filter(|_| matrix_units && fits);
+        // With many sequences, more blocks are faster than more copies per block.
+        let copies = info.vendor == Vendor::Nvidia && 2 * blocks <= info.compute_units as usize;
+        let mut variants = variants(units, copies, dim, rows, alone, vectors);
+        variants
+            .find(|variant| variant.shared(dtype, dim, info.wave_size) as usize + 1024 <= shared)
+            .ok_or_else(|| bad(format!("{} bytes of shared memory per block are not enough", shared)))
+    }
+}
+
+/// Whether that many blocks run at once with tiles of that many rows.
+fn alone(blocks: usize, rows: usize, units: usize) -> bool {
+    blocks * rows.div_ceil(TILE) <= 3 * units
+}
+
+/// The work of a launch without splits.
+struct Share {
+    blocks: usize,
+    keys: usize,
+    key_bytes: usize,
+    units: usize,
+    /// Resident blocks per multiprocessor.
+    at_once: usize,
+    /// Resident blocks per multiprocessor that saturate its memory bandwidth.
+    enough: f64,
+}
+
+/// Returns the number of KV splits.
+///
+/// Minimizes the estimated bytes a multiprocessor reads until all are done: its share of the total; the tail with too few blocks to
+/// saturate bandwidth; a fifth of the imbalance; and, in bytes, the cost of further waves of blocks and of combining, as measured on an
+/// H200.
+fn splits(share: &Share) -> usize {
+    let (units, slots) = (share.units.max(1) as f64, (share.units * share.at_once).max(1));
+    let cost = |splits: usize| {
+        let (blocks, bytes) = (share.blocks * splits, (share.keys.div_ceil(splits) * share.key_bytes) as f64);
+        let rounds = (blocks - 1) / slots;
+        let last = blocks - rounds * slots;
+        let alone = (1.0 - last as f64 / (share.enough * units)).max(0.0);
+        let even = blocks as f64 * bytes / units;
+        let uneven = (blocks as f64 / units).ceil() * bytes - even;
+        let together = if splits > 1 { 70e3 + 5e3 * splits as f64 + if splits > 32 { 100e3 } else { 0.0 } } else { 0.0 };
+        even + alone * bytes + 0.2 * uneven + 150e3 * rounds as f64 + together
+    };
+    (1..=(share.keys / MIN_SPLIT_KEYS).clamp(1, MAX_SPLITS)).min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
+}
+
+/// Lists the programs: all types, some of the sizes.
+pub(crate) fn programs() -> Vec<Program> {
+    let mut programs = Vec::new();
+    for paged in [false, true] {
+        for dim in [32, 64, 128, 256] {
+            for (units, rows) in [(Vendor::Nvidia, 8), (Vendor::Nvidia, 16), (Vendor::Amd, 16)] {
+                let variant = [true, false].map(|alone| variants(Some(units), false, dim, rows, alone, true).next());
+                let variant = if variant[0] == variant[1] { vec![variant[0]] } else { variant.to_vec() };
+                programs.extend(
+                    variant
+                        .into_iter()
+                        .flatten()
+                        .flat_map(|variant| [DType::F16, DType::Bf16].map(|dtype| variant.program([dtype; 2], dim, paged))),
+                );
+            }
+            let plain = |rows, stages| Variant::Simt { waves: 8, rows, vectors: true, stages };
+            programs
+                .extend([(1, 4), (2, 2), (4, 4), (4, 2)].map(|(rows, stages)| plain(rows, stages).program([DType::F32; 2], dim, paged)));
+        }
+        programs.push(Variant::Simt { waves: 4, rows: 4, vectors: false, stages: 2 }.program([DType::Bf16, DType::F32], 80, paged));
+    }
+    programs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_split_where_blocks_are_few() {
+        let parts = |blocks, keys| splits(&Share { blocks, keys, key_bytes: 512, units: 132, at_once: 3, enough: 2.0 });
+        // The best of those measured, or close to it.
+        assert_eq!((parts(256, 8192), parts(32, 8192), parts(8, 65536)), (1, 8, 32));
+        assert_eq!((parts(8, 512), parts(8, 4096)), (8, 16));
+        let many = |blocks, keys| splits(&Share { blocks, keys, key_bytes: 512, units: 132, at_once: 2, enough: 2.0 });
+        assert_eq!([many(1024, 2048), many(512, 2048)], [1; 2]);
+        assert_eq!(parts(1, 100), 1);
+        assert_eq!(splits(&Share { blocks: 1, keys: 1000, key_bytes: 2048, units: 304, at_once: 2, enough: 2.0 }), 15);
+    }
+
+    #[test]
+    fn what_is_on_its_way_fits_into_shared_memory() {
+        let shared = |variant: Variant, dtype, dim, wave| variant.shared(dtype, dim, wave);
+        assert_eq!(shared(Variant::Mma { waves: 6, half_tile: true }, DType::Bf16, 128, 32), 25 * 4096);
+        assert_eq!(shared(Variant::Mma { waves: 1, half_tile: false }, DType::F16, 96, 64), 5 * 4096);
+        assert_eq!(shared(Variant::Simt { waves: 8, rows: 4, vectors: true, stages: 2 }, DType::F32, 128, 32), 32768);
+        let least = variants(Some(Vendor::Amd), false, 128, 5, true, false).last().unwrap();
+        assert_eq!(least, Variant::Simt { waves: 1, rows: 4, vectors: false, stages: 2 });
+    }
+}

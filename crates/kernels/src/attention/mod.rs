@@ -1,0 +1,495 @@
+//! Flash attention: `softmax(q · kᵀ) · v` with an online softmax; scores are never stored.
+
+pub(crate) mod append;
+pub(crate) mod decode;
+pub(crate) mod options;
+mod scores;
+
+use bytemuck::{Pod, Zeroable};
+use warpwave_gpu::{Arch, Arg, DeviceInfo, Launch, MatrixUnits, Stream, Vendor};
+
+use crate::attention::options::{AttentionOptions, KeyValues};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernels::{Kernels, check_no_overlap, check_same_dtype, dtype_error, launch_error, shape_error};
+use crate::program::{Program, SourceFile, source_file};
+use crate::view::{View, ViewMut};
+
+const OP: &str = "attention";
+static SIMT: SourceFile = source_file!("attention/flash_simt.cu", &[""]);
+static MMA: SourceFile = source_file!("attention/flash_mma.cu", &[""]);
+static SM90A: SourceFile = source_file!("attention/flash_sm90a.cu", &[""]);
+
+/// The largest head_dim.
+const MAX_HEAD_DIM: usize = 256;
+/// The longest sequence: positions plus windows must fit 32 bits.
+const MAX_ROWS: usize = 1 << 29;
+const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
+
+/// Variable-length (varlen) sequences, concatenated without padding.
+///
+/// Start offsets are `u32` or `i32` of (sequences + 1), the last being the total (cu_seqlens). Offsets that are out of range or decreasing
+/// are clamped.
+#[derive(Debug, Clone, Copy)]
+pub struct Varlen<'a> {
+    /// Start offsets of the queries; queries and result are (rows, heads, head_dim).
+    pub q_starts: View<'a>,
+    /// Length of the longest query sequence; queries beyond it are not computed.
+    pub max_q_len: usize,
+    /// Start offsets of the keys; keys and values are (rows, heads, head_dim). If `None`, [`KeyValues`] applies.
+    pub kv_starts: Option<View<'a>>,
+}
+
+/// Strides between sequences (or cache blocks), rows and heads.
+#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[repr(C)]
+struct RowStrides {
+    sequence: i64,
+    row: i64,
+    head: i64,
+}
+
+/// Parameters of the kernels; mirrors `Attention` in `attention.cuh`.
+#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[repr(C)]
+struct Shape {
+    q: RowStrides,
+    k: RowStrides,
+    v: RowStrides,
+    out: RowStrides,
+    lse: RowStrides,
+    q_len: i32,
+    kv_len: i32,
+    q_rows: i32,
+    kv_rows: i32,
+    heads: i32,
+    group: i32,
+    dim: i32,
+    page: i32,
+    columns: i32,
+    pages: i32,
+    left: i32,
+    right: i32,
+    tiles: i32,
+    batch: i32,
+    pairs: i32,
+    scale: f32,
+    cap: f32,
+    slopes: i32,
+    aligned: i32,
+    wide: i32,
+}
+
+/// A program and its launch configuration.
+#[derive(Debug, Clone, Copy)]
+struct Variant {
+    program: Program,
+    /// Queries per block.
+    queries: u32,
+    threads: u32,
+    shared: u32,
+}
+
+/// Rounds up to the panels of 64 elements that a row takes in shared memory.
+fn panels(dim: u32) -> u32 {
+    dim.next_multiple_of(64)
+}
+
+/// With `large_smem`, more keys are staged per query.
+fn simt(dtype: DType, dim: u32, large_smem: bool) -> Variant {
+    // AMD has 64 KiB.
+    let (queries, keys) = match (large_smem, dim <= 128) {
+        (true, true) => (64, 64),
+        (true, false) | (false, true) => (64, 32),
+        (false, false) => (32, 16),
+    };
+    let program = Program::new(&SIMT, "flash_simt", &[dtype.name()], &[("D", dim), ("BM", queries), ("BN", keys)]);
+    Variant { program, queries, threads: 256, shared: 4 * ((queries + keys) * (dim + 4) + queries * (keys + 4)) }
+}
+
+fn mma(dtype: DType, dim: u32, vendor: Vendor, wave: u32) -> Variant {
+    let (each, keys) = match (vendor, dim) {
+        (Vendor::Nvidia, ..=64) => (2, 64),
+        (Vendor::Nvidia, ..=128) => (2, 48),
+        (Vendor::Nvidia, _) => (1, 64),
+        (Vendor::Amd, ..=192) => (1, 32),
+        (Vendor::Amd, _) => (1, 16),
+    };
+    let waves = 4;
+    let constants = [("D", dim), ("BN", keys), ("MT", each), ("WAVES", waves)];
+    let queries = waves * each * 16;
+    Variant {
+        program: Program::new(&MMA, "flash_mma", &[dtype.name()], &constants),
+        queries,
+        threads: waves * wave,
+        shared: (queries + 2 * keys) * panels(dim) * 2,
+    }
+}
+
+fn sm90a(dtype: DType, dim: u32, paged: bool) -> Variant {
+    // The page loader needs the registers of a third group.
+    let (groups, stages, keys) = (if dim <= 64 && !paged { 3 } else { 2 }, 2, if dim <= 128 { 128 } else { 64 });
+    let constants = [("D", dim), ("BN", keys), ("GROUPS", groups), ("STAGES", stages), ("PAGED", paged.into())];
+    let queries = 64 * groups;
+    Variant {
+        program: Program::new(&SM90A, "flash_sm90a", &[dtype.name()], &constants),
+        queries,
+        threads: 128 * (groups + 1),
+        // Tiles are aligned to 1024 bytes; the barriers and the missing-key flags follow.
+        shared: 1024 + (queries + 2 * stages * keys) * panels(dim) * 2 + 40 * stages,
+    }
+}
+
+/// Whether `tile.cuh` uses matrix units on this device.
+fn has_matrix_units(info: &DeviceInfo) -> bool {
+    matches!(info.matrix_units, MatrixUnits::TensorCores | MatrixUnits::Mfma)
+}
+
+fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: bool) -> Variant {
+    let dim = (dim as u32).next_multiple_of(32);
+    if dtype == DType::F32 || !has_matrix_units(info) {
+        let large_smem = simt(dtype, dim, true);
+        // Two resident blocks, so that one computes while the other loads; the driver reserves 1 KiB each.
+        let fits = info.vendor == Vendor::Nvidia && 2 * (large_smem.shared as usize + 1024) <= info.shared_per_unit;
+        if fits { large_smem } else { simt(dtype, dim, false) }
+    } else if info.arch == Arch::compute_capability(9, 0) && aligned {
+        sm90a(dtype, dim, paged)
+    } else {
+        mma(dtype, dim, info.vendor, info.wave_size)
+    }
+}
+
+/// Lists the programs.
+pub(crate) fn programs() -> Vec<Program> {
+    let dims = || (32..=MAX_HEAD_DIM as u32).step_by(32);
+    let mut programs = Vec::new();
+    for (dtype, dim) in DTYPES.into_iter().flat_map(|dtype| dims().map(move |dim| (dtype, dim))) {
+        programs.extend([false, true].map(|large_smem| simt(dtype, dim, large_smem).program));
+        if dtype != DType::F32 {
+            programs.extend([Vendor::Nvidia, Vendor::Amd].map(|vendor| mma(dtype, dim, vendor, 64).program));
+            programs.extend([false, true].map(|paged| sm90a(dtype, dim, paged).program));
+        }
+    }
+    programs
+}
+
+fn bad(reason: impl Into<String>) -> Error {
+    Error::BadArgument { op: OP.to_owned(), reason: reason.into() }
+}
+
+/// Checks a contiguous table of integers.
+fn check_table(what: &'static str, view: &View<'_>, shape: &[usize]) -> Result<()> {
+    if ![DType::U32, DType::I32].contains(&view.dtype()) {
+        return Err(dtype_error(OP, what, view.dtype(), "u32 or i32"));
+    }
+    check_ordered(what, view, shape)
+}
+
+fn check_ordered(what: &'static str, view: &View<'_>, shape: &[usize]) -> Result<()> {
+    if view.layout().shape() != shape {
+        return Err(shape_error(OP, what, view, format!("{shape:?}")));
+    }
+    if !view.layout().is_contiguous() {
+        return Err(bad(format!("{what} must be contiguous")));
+    }
+    Ok(())
+}
+
+/// Returns (sequences, rows, heads, head_dim) of a view; varlen rows count as one sequence.
+fn check_rows(what: &'static str, view: &View<'_>, varlen: bool) -> Result<[usize; 4]> {
+    match *view.layout().shape() {
+        [sequences, rows, heads, dim] if !varlen => Ok([sequences, rows, heads, dim]),
+        [rows, heads, dim] if varlen => Ok([1, rows, heads, dim]),
+        _ => Err(shape_error(OP, what, view, format!("({}rows, heads, head_dim)", if varlen { "" } else { "sequences, " }))),
+    }
+}
+
+/// The strides of a checked view.
+fn row_strides(view: &View<'_>) -> RowStrides {
+    // The stride of a dimension of size 1 is not used, but would overflow address arithmetic.
+    let dims = view.layout().shape().iter().zip(view.layout().strides());
+    let strides: Vec<i64> = dims.map(|(size, stride)| if *size == 1 { 0 } else { *stride as i64 }).collect();
+    match strides[..] {
+        [sequence, row, head, _] => RowStrides { sequence, row, head },
+        [row, head, _] => RowStrides { sequence: 0, row, head },
+        _ => RowStrides::default(),
+    }
+}
+
+/// Whether each row is aligned to 16 bytes.
+fn is_aligned(view: &View<'_>) -> bool {
+    let (layout, size) = (view.layout(), view.dtype().size());
+    let mut dims = layout.shape().iter().zip(layout.strides()).rev().skip(1);
+    view.address().is_multiple_of(16) && dims.all(|(n, stride)| *n <= 1 || stride.is_multiple_of(16 / size))
+}
+
+impl Kernels {
+    /// Computes `out = softmax(q · kᵀ · scale) · v` per head.
+    ///
+    /// `out` and `q` are (sequences, queries, heads, head_dim): f32, f16 or bf16, accumulated in f32. Keys and values may have fewer heads
+    /// (grouped-query attention). head_dim is a multiple of 8 up to 256 and contiguous; other strides are free. A query that sees no key
+    /// yields zeros.
+    ///
+    /// NaN in a query or key affects only the queries that see it. NaN or infinite values may also affect neighboring queries: masked keys
+    /// are multiplied by 0. Keys beyond `lengths` affect none.
+    ///
+    /// `lse`, `f32` of (sequences, heads, queries), receives the log-sum-exp of the scores: −∞ for a query that sees no key.
+    pub fn attention(
+        &self,
+        stream: &Stream,
+        q: &View<'_>,
+        keys: &KeyValues<'_>,
+        options: &AttentionOptions<'_>,
+        out: &mut ViewMut<'_>,
+        lse: Option<&mut ViewMut<'_>>,
+    ) -> Result<()> {
+        self.attend(stream, q, keys, options, None, out.as_view(), lse.map(|lse| lse.as_view()))
+    }
+
+    /// Computes [`Kernels::attention`] for varlen sequences: `out` and `q` are (rows, heads, head_dim), `lse` is (heads, rows).
+    #[allow(clippy::too_many_arguments)]
+    pub fn attention_varlen(
+        &self,
+        stream: &Stream,
+        q: &View<'_>,
+        keys: &KeyValues<'_>,
+        varlen: &Varlen<'_>,
+        options: &AttentionOptions<'_>,
+        out: &mut ViewMut<'_>,
+        lse: Option<&mut ViewMut<'_>>,
+    ) -> Result<()> {
+        self.attend(stream, q, keys, options, Some(varlen), out.as_view(), lse.map(|lse| lse.as_view()))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn attend(
+        &self,
+        stream: &Stream,
+        q: &View<'_>,
+        keys: &KeyValues<'_>,
+        options: &AttentionOptions<'_>,
+        varlen: Option<&Varlen<'_>>,
+        out: View<'_>,
+        lse: Option<View<'_>>,
+    ) -> Result<()> {
+        let (k, v) = (keys.keys, keys.values);
+        let kv_starts = varlen.and_then(|varlen| varlen.kv_starts);
+        let tables = [
+            ("ALiBi slopes", options.alibi),
+            ("q_starts", varlen.map(|varlen| varlen.q_starts)),
+            ("kv_starts", kv_starts),
+            ("lengths", keys.lengths),
+            ("block table", keys.table),
+        ];
+        let there = tables.iter().filter_map(|(what, view)| Some((*what, (*view)?)));
+        let inputs: Vec<_> = [("queries", *q), ("keys", k), ("values", v)].into_iter().chain(there).collect();
+        let results = [("result", out)].into_iter().chain(lse.map(|lse| ("log-sum-exp", lse)));
+        self.check_devices(OP, stream, inputs.iter().copied().chain(results))?;
+
+        let mut shape = check(q, keys, options, varlen, &out, lse.as_ref())?;
+        for (what, input) in &inputs {
+            check_no_overlap(OP, what, input, &out)?;
+            lse.iter().try_for_each(|lse| check_no_overlap(OP, what, input, lse))?;
+        }
+        lse.iter().try_for_each(|lse| check_no_overlap(OP, "log-sum-exp", lse, &out))?;
+        if out.layout().is_empty() || shape.q_len == 0 || shape.pairs == 0 {
+            return Ok(());
+        }
+
+        let aligned = [*q, k, v, out].iter().all(is_aligned);
+        let variant = choose(self.device().info(), q.dtype(), shape.dim as usize, aligned, keys.table.is_some());
+        shape.aligned = aligned.into();
+        shape.tiles = (shape.q_len as u32).div_ceil(variant.queries) as i32;
+        shape.batch = pair_batch(&shape, q.dtype().size(), self.device().info().l2_bytes);
+        let Some(blocks) = (shape.tiles as u32).checked_mul(shape.pairs as u32).filter(|blocks| *blocks < 1 << 31) else {
+            return Err(bad("too many queries for one launch (grid size exceeded)"));
+        };
+        let kernel = &self.load(&variant.program)?[0];
+        let [slopes, q_starts, kv_starts, lengths, table] = tables.map(|(_, view)| pointer(view));
+        let launch = Launch::new([blocks, 1, 1], [variant.threads, 1, 1]).shared(variant.shared);
+        let [q, k, v, out] = [*q, k, v, out].map(|view| Arg::from(view.start()));
+        let arguments = (q, k, v, slopes, q_starts, kv_starts, lengths, table, Arg::value(&shape), out, pointer(lse));
+        // SAFETY: the kernel was compiled for this type and takes these arguments. The views' shapes were checked against each other and
+        // against their memory; table entries are clamped in the kernel. Only the result and the log-sum-exps are written, which overlap
+        // nothing.
+        unsafe { kernel.launch(stream, launch, arguments) }.map_err(launch_error(OP))
+    }
+}
+
+/// The start of a view; null if `None`.
+fn pointer(view: Option<View<'_>>) -> Arg<'_> {
+    view.map_or(Arg::from(0u64), |view| Arg::from(view.start()))
+}
+
+/// Checks everything but devices and overlap.
+fn check(
+    q: &View<'_>,
+    keys: &KeyValues<'_>,
+    options: &AttentionOptions<'_>,
+    varlen: Option<&Varlen<'_>>,
+    out: &View<'_>,
+    lse: Option<&View<'_>>,
+) -> Result<Shape> {
+    let (k, v, dtype) = (&keys.keys, &keys.values, q.dtype());
+    if !DTYPES.contains(&dtype) {
+        return Err(dtype_error(OP, "queries", dtype, "f32, f16 or bf16"));
+    }
+    for (what, view) in [("keys", k), ("values", v), ("result", out)] {
+        check_same_dtype(OP, what, *view, dtype)?;
+    }
+    let kv_varlen = varlen.and_then(|varlen| varlen.kv_starts);
+    if kv_varlen.is_some() && (keys.table.is_some() || keys.lengths.is_some()) {
+        return Err(bad("kv_starts cannot be combined with a block table or lengths"));
+    }
+    let [mut sequences, q_rows, heads, dim] = check_rows("queries", q, varlen.is_some())?;
+    let [kv_sequences, kv_rows, kv_heads, _] = check_rows("keys", k, kv_varlen.is_some())?;
+    if dim == 0 || !dim.is_multiple_of(8) || dim > MAX_HEAD_DIM {
+        return Err(shape_error(OP, "queries", q, format!("with head_dim a multiple of 8 up to {MAX_HEAD_DIM}")));
+    }
+    if let Some(varlen) = varlen {
+        let starts = varlen.q_starts.layout().len();
+        check_table("q_starts", &varlen.q_starts, &[starts.max(1)])?;
+        sequences = starts - 1;
+    }
+    let check_shape = |what, view: &View<'_>, like: &View<'_>| match view.layout().shape() == like.layout().shape() {
+        true => Ok(()),
+        false => Err(shape_error(OP, what, view, format!("{:?}", like.layout().shape()))),
+    };
+    check_shape("result", out, q)?;
+    check_shape("values", v, k)?;
+    if k.layout().shape().last() != Some(&dim) {
+        return Err(shape_error(OP, "keys", k, format!("with head_dim {dim}")));
+    }
+    if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+        return Err(shape_error(OP, "keys", k, format!("with a divisor of the {heads} query heads")));
+    }
+    if keys.table.is_none() && kv_varlen.is_none() && kv_sequences != sequences {
+        return Err(shape_error(OP, "keys", k, format!("with {sequences} sequences")));
+    }
+    for (what, view) in [("queries", q), ("keys", k), ("values", v), ("result", out)] {
+        if view.layout().strides().last() != Some(&1) {
+            return Err(bad(format!("{what}: head_dim must be contiguous")));
+        }
+    }
+    let mut columns = 0;
+    if let Some(table) = &keys.table {
+        columns = table.layout().shape().last().copied().unwrap_or(0);
+        check_table("block table", table, &[sequences, columns])?;
+    }
+    if let Some(starts) = &kv_varlen {
+        check_table("kv_starts", starts, &[sequences + 1])?;
+    }
+    if let Some(lengths) = &keys.lengths {
+        check_table("lengths", lengths, &[sequences])?;
+    }
+    if let Some(slopes) = &options.alibi {
+        check_same_dtype(OP, "ALiBi slopes", *slopes, DType::F32)?;
+        check_ordered("ALiBi slopes", slopes, &[heads])?;
+    }
+    if let Some(lse) = lse {
+        check_same_dtype(OP, "log-sum-exp", *lse, DType::F32)?;
+        let expected = if varlen.is_some() { vec![heads, q_rows] } else { vec![sequences, heads, q_rows] };
+        if lse.layout().shape() != expected {
+            return Err(shape_error(OP, "log-sum-exp", lse, format!("{expected:?}")));
+        }
+    }
+    if !options.scale.is_finite() || options.soft_cap.is_some_and(|cap| !(cap.is_finite() && cap > 0.0)) {
+        return Err(bad("scale must be finite, and soft_cap finite and > 0"));
+    }
+    if options.window == Some(0) {
+        return Err(bad("window must be > 0"));
+    }
+    let q_len = varlen.map_or(q_rows, |varlen| varlen.max_q_len.min(q_rows));
+    let kv_len = if keys.table.is_some() { kv_rows.saturating_mul(columns) } else { kv_rows };
+    if [q_rows, kv_rows, kv_len, kv_sequences, columns].iter().any(|rows| *rows >= MAX_ROWS) {
+        return Err(bad(format!("sequences are limited to {MAX_ROWS} rows")));
+    }
+    let Some(pairs) = sequences.checked_mul(heads).filter(|pairs| *pairs < MAX_ROWS) else {
+        return Err(bad(format!("{sequences} sequences of {heads} heads exceed {MAX_ROWS}")));
+    };
+    let window = options.window.unwrap_or(MAX_ROWS).min(MAX_ROWS) as i32 - 1;
+    let lse_strides = |lse: &View<'_>| match *lse.layout().strides() {
+        [sequence, head, row] => RowStrides { sequence: sequence as i64, row: row as i64, head: head as i64 },
+        [head, row] => RowStrides { sequence: 0, row: row as i64, head: head as i64 },
+        _ => RowStrides::default(),
+    };
+    Ok(Shape {
+        q: row_strides(q),
+        k: row_strides(k),
+        v: row_strides(v),
+        out: row_strides(out),
+        lse: lse.map(lse_strides).unwrap_or_default(),
+        q_len: q_len as i32,
+        kv_len: kv_len as i32,
+        q_rows: q_rows as i32,
+        kv_rows: kv_rows as i32,
+        heads: heads as i32,
+        group: (heads / kv_heads) as i32,
+        dim: dim as i32,
+        page: kv_rows as i32,
+        columns: columns as i32,
+        pages: kv_sequences as i32,
+        left: window,
+        right: if options.causal { 0 } else { window },
+        pairs: pairs as i32,
+        scale: options.scale,
+        cap: options.soft_cap.unwrap_or(0.0),
+        wide: [varlen.map(|varlen| varlen.q_starts), kv_varlen, keys.lengths]
+            .iter()
+            .enumerate()
+            .map(|(bit, table)| i32::from(table.is_some_and(|table| table.dtype() == DType::U32)) << bit)
+            .sum(),
+        ..Shape::default()
+    })
+}
+
+/// Returns how many (sequence, head) pairs are scheduled together. Where tiles differ in work, several pairs are interleaved so that long
+/// tiles start first, as far as their keys and values fit the L2 cache.
+fn pair_batch(shape: &Shape, size: usize, cache: usize) -> i32 {
+    let bytes = 2 * shape.kv_len as usize * shape.dim as usize * size / shape.group.max(1) as usize;
+    let fit = (cache / 2 / bytes.max(1)).clamp(1, 64) as i32;
+    if shape.right < shape.kv_len { fit.min(shape.pairs) } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shared memory must fit the smallest devices a variant is used on.
+    #[test]
+    fn tiles_fit_shared_memory() {
+        for dim in (32..=256).step_by(32) {
+            assert!(simt(DType::F32, dim, false).shared <= 64 << 10, "{dim}");
+            assert!(simt(DType::F32, dim, true).shared <= 113 << 10, "{dim}");
+            assert!(mma(DType::F16, dim, Vendor::Amd, 64).shared <= 64 << 10, "{dim}");
+            assert!(mma(DType::F16, dim, Vendor::Nvidia, 32).shared <= 99 << 10, "{dim}");
+            assert!(sm90a(DType::F16, dim, false).shared <= 227 << 10, "{dim}");
+        }
+    }
+
+    /// Safe code cannot create overlapping views: only tests inside the crate can.
+    #[test]
+    fn results_overlap_nothing() {
+        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
+        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
+        let driver = unsafe { warpwave_gpu::Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.unwrap();
+        let device = driver.device(0).unwrap();
+        let (kernels, stream) = (Kernels::new(&device, &warpwave_jit::Jit::default()), device.stream().unwrap());
+        let buffer = stream.upload(&vec![0u8; 4096]).unwrap();
+        let view = |shape: &[usize], offset: usize, dtype| {
+            let strides = crate::Layout::contiguous(shape).unwrap().strides().to_vec();
+            View::of_bytes(&buffer, dtype, crate::Layout::new(shape, &strides, offset).unwrap()).unwrap()
+        };
+        // 64 elements each, consecutive.
+        let part = |i: usize| view(&[1, 2, 1, 32], 64 * i, DType::F16);
+        let lse = |i: usize| view(&[1, 1, 2], 32 * i, DType::F32);
+        let run = |out: usize, lse_at: usize| {
+            let keys = KeyValues { keys: part(1), values: part(2), table: None, lengths: None };
+            kernels.attend(&stream, &part(0), &keys, &AttentionOptions::new(1.0), None, part(out), Some(lse(lse_at)))
+        };
+        for (out, lse_at) in [(0, 5), (1, 5), (2, 5), (4, 0), (4, 2), (4, 4)] {
+            assert!(matches!(run(out, lse_at), Err(Error::Overlap { .. })), "{out} {lse_at}");
+        }
+        assert!(stream.download(&buffer).unwrap().iter().all(|byte| *byte == 0));
+    }
+}
