@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use warpwave_gpu::code_object::{CodeObject, base_names};
 use warpwave_jit::Bundle;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::listing::{Function, Line, Listing, ListingError, parts};
-use warpwave_vgpu::program::Descriptor;
+use warpwave_vgpu::descriptor::{DenormMode, KernelDescriptor};
+use warpwave_vgpu::disasm::{DisasmError, DisasmLine, Disassembly, Function, code_objects};
 
 use super::{Context, Failure, Outcome, failed, usage};
 
@@ -32,21 +32,21 @@ pub(super) struct Args {
 /// A disassembled code object and its target.
 struct Code {
     target: String,
-    listing: Listing,
+    disassembly: Disassembly,
 }
 
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let known = Arch::ALL.map(Arch::name).join(", ");
     let wanted = match &args.arch {
         None => None,
-        Some(name) => Some(Arch::from_name(name).ok_or_else(|| usage(format!("unsupported architecture `{name}`; supported: {known}")))?),
+        Some(name) => Some(name.parse::<Arch>().map_err(|error| usage(error.to_string()))?),
     };
     let file = args.file.display();
     let bytes = std::fs::read(&args.file).map_err(|error| failed(format!("{file}: {error}")))?;
     let (codes, others) = read(&bytes).map_err(|error| failed(format!("{file}: {error}")))?;
     let mut found: Vec<String> = codes.iter().map(|code| code.target.clone()).chain(others.iter().cloned()).collect();
     found.dedup();
-    let codes: Vec<Code> = codes.into_iter().filter(|code| wanted.is_none_or(|arch| code.listing.arch == arch)).collect();
+    let codes: Vec<Code> = codes.into_iter().filter(|code| wanted.is_none_or(|arch| code.disassembly.arch == arch)).collect();
     if codes.is_empty() {
         let expected = wanted.map_or_else(|| format!("one of {known}"), |arch| arch.to_string());
         let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
@@ -65,32 +65,32 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     }
     for code in &codes {
         writeln!(context.out, "{file}: {}", code.target)?;
-        for function in &code.listing.functions {
-            print(context.out, &code.listing, function)?;
+        for function in &code.disassembly.functions {
+            print(context.out, &code.disassembly, function)?;
         }
     }
     Ok(())
 }
 
 /// Returns the supported code objects, and the targets of the unsupported ones.
-fn read(bytes: &[u8]) -> Result<(Vec<Code>, Vec<String>), ListingError> {
+fn read(bytes: &[u8]) -> Result<(Vec<Code>, Vec<String>), DisasmError> {
     let (mut codes, mut others) = (Vec::new(), Vec::new());
     if let Ok(bundle) = Bundle::from_bytes(bytes) {
         for part in &bundle.parts {
             let target = part.target.to_string();
-            match Arch::from_name(&target) {
-                Some(_) => codes.push(Code { target, listing: Listing::read(&part.code)? }),
-                None => others.push(target),
+            match target.parse::<Arch>() {
+                Ok(_) => codes.push(Code { target, disassembly: Disassembly::read(&part.code)? }),
+                Err(_) => others.push(target),
             }
         }
         return Ok((codes, others));
     }
-    for part in parts(bytes)? {
+    for part in code_objects(bytes)? {
         // The metadata includes target features; code without metadata still has an architecture.
         let target = CodeObject::parse(part.code).ok().map(|code| code.target()).or(part.target);
-        match (target, Listing::read(part.code)) {
-            (target, Ok(listing)) => codes.push(Code { target: target.unwrap_or_else(|| listing.arch.name().to_owned()), listing }),
-            (Some(target), Err(ListingError::OtherArch { .. })) => others.push(target),
+        match (target, Disassembly::read(part.code)) {
+            (target, Ok(disassembly)) => codes.push(Code { target: target.unwrap_or_else(|| disassembly.arch.name().to_owned()), disassembly }),
+            (Some(target), Err(DisasmError::OtherArch { .. })) => others.push(target),
             (_, Err(error)) => return Err(error),
         }
     }
@@ -99,13 +99,13 @@ fn read(bytes: &[u8]) -> Result<(Vec<Code>, Vec<String>), ListingError> {
 
 /// Keeps the functions that match `name`; returns the available names if none match.
 fn only(mut codes: Vec<Code>, name: &str) -> Result<Vec<Code>, String> {
-    let all: Vec<String> = codes.iter().flat_map(|code| &code.listing.functions).map(|function| function.name.clone()).collect();
+    let all: Vec<String> = codes.iter().flat_map(|code| &code.disassembly.functions).map(|function| function.name.clone()).collect();
     let exact = all.iter().any(|known| known == name);
     let fits = |known: &str| known == name || !exact && base_names(known).is_some_and(|(full, last)| full == name || last == name);
     for code in &mut codes {
-        code.listing.functions.retain(|function| fits(&function.name));
+        code.disassembly.functions.retain(|function| fits(&function.name));
     }
-    codes.retain(|code| !code.listing.functions.is_empty());
+    codes.retain(|code| !code.disassembly.functions.is_empty());
     if !codes.is_empty() {
         return Ok(codes);
     }
@@ -115,15 +115,15 @@ fn only(mut codes: Vec<Code>, name: &str) -> Result<Vec<Code>, String> {
     Err(if names.is_empty() { "none".to_owned() } else { names.join(", ") })
 }
 
-fn print(out: &mut dyn Write, listing: &Listing, function: &Function) -> Result<(), Failure> {
+fn print(out: &mut dyn Write, disassembly: &Disassembly, function: &Function) -> Result<(), Failure> {
     writeln!(out, "\n{:016x} <{}>:", function.address, function.name)?;
     if let Some(descriptor) = &function.descriptor {
-        writeln!(out, "    // {}", Resources::of(listing.arch, descriptor).summary())?;
+        writeln!(out, "    // {}", summary(disassembly.arch, descriptor))?;
     }
-    for line in function.lines(listing.arch) {
+    for line in function.instructions(disassembly.arch) {
         let words: Vec<String> = line.words.iter().map(|word| format!("{word:08X}")).collect();
         write!(out, "    {:<58} // {:012X}: {}", line.text, line.address, words.join(" "))?;
-        match branch_target(listing, function, &line) {
+        match branch_target(disassembly, function, &line) {
             Some(target) => writeln!(out, " <{target}>")?,
             None => writeln!(out)?,
         }
@@ -132,93 +132,72 @@ fn print(out: &mut dyn Write, listing: &Listing, function: &Function) -> Result<
 }
 
 /// Returns the symbolic branch target, e.g. `vector_add+0x7c`.
-fn branch_target(listing: &Listing, function: &Function, line: &Line) -> Option<String> {
+fn branch_target(disassembly: &Disassembly, function: &Function, line: &DisasmLine) -> Option<String> {
     let target = line.target?;
     let end = function.address + 4 * function.words.len() as u64;
     let own = (function.address..=end).contains(&target).then(|| (function, target - function.address));
-    Some(match own.or_else(|| listing.place(target)) {
+    Some(match own.or_else(|| disassembly.symbolize(target)) {
         Some((function, 0)) => function.name.clone(),
         Some((function, distance)) => format!("{}+{distance:#x}", function.name),
         None => format!("{target:#x}"),
     })
 }
 
-/// Decoded resource usage of a kernel descriptor.
-struct Resources {
-    vgprs: u32,
-    agprs: u32,
-    sgprs: u32,
-    user_sgprs: u32,
-    lds: u32,
-    scratch: u32,
-    arguments: u32,
-    denormals: [u32; 2],
+/// Returns the registers, memory and denormal modes of a kernel descriptor in one line.
+fn summary(arch: Arch, descriptor: &KernelDescriptor) -> String {
+    let denormals = |mode: DenormMode| match mode {
+        DenormMode::FlushSourceAndResult => "flushed",
+        DenormMode::FlushResult => "flushed on output",
+        DenormMode::FlushSource => "flushed on input",
+        DenormMode::Preserve => "kept",
+    };
+    let agprs = descriptor.agprs(arch);
+    let agprs = if agprs > 0 { format!(", {agprs} AGPRs") } else { String::new() };
+    format!(
+        "kernel: {} VGPRs{agprs}, {} SGPRs ({} user); LDS {} B, scratch {} B, arguments {} B; denormals f32 {}, f16 and f64 {}",
+        descriptor.vgprs(arch),
+        descriptor.sgprs(),
+        descriptor.user_sgprs(),
+        descriptor.group_segment_fixed_size,
+        descriptor.private_segment_fixed_size,
+        descriptor.kernarg_size,
+        denormals(descriptor.denorm_mode_32()),
+        denormals(descriptor.denorm_mode_16_64()),
+    )
 }
 
-impl Resources {
-    fn of(arch: Arch, descriptor: &Descriptor) -> Resources {
-        let bits = |word: u32, low: u32, count: u32| word >> low & ((1 << count) - 1);
-        let unit = if arch.unified_registers() { 8 } else { 4 };
-        let all = (bits(descriptor.rsrc1, 0, 6) + 1) * unit;
-        // With a unified register file, the AGPRs start at an offset.
-        let vectors = if arch.unified_registers() { all.min((bits(descriptor.rsrc3, 0, 6) + 1) * 4) } else { all };
-        Resources {
-            vgprs: vectors,
-            agprs: all - vectors,
-            sgprs: (bits(descriptor.rsrc1, 6, 4) / 2 + 1) * 16,
-            user_sgprs: bits(descriptor.rsrc2, 1, 5),
-            lds: descriptor.group_segment,
-            scratch: descriptor.private_segment,
-            arguments: descriptor.kernarg,
-            denormals: [bits(descriptor.rsrc1, 16, 2), bits(descriptor.rsrc1, 18, 2)],
-        }
-    }
-
-    fn summary(&self) -> String {
-        let Resources { vgprs, agprs, sgprs, user_sgprs, lds, scratch, arguments, denormals: [single, wide] } = self;
-        let word = |mode: &u32| ["flushed", "flushed on output", "flushed on input", "kept"][*mode as usize & 3];
-        let accumulation = if *agprs > 0 { format!(", {agprs} AGPRs") } else { String::new() };
-        format!(
-            "kernel: {vgprs} VGPRs{accumulation}, {sgprs} SGPRs ({user_sgprs} user); LDS {lds} B, scratch {scratch} B, \
-             arguments {arguments} B; denormals f32 {}, f16 and f64 {}",
-            word(single),
-            word(wide)
-        )
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "vgprs": self.vgprs,
-            "agprs": self.agprs,
-            "sgprs": self.sgprs,
-            "user_sgprs": self.user_sgprs,
-            "shared_bytes": self.lds,
-            "private_bytes": self.scratch,
-            "argument_bytes": self.arguments,
-        })
-    }
+fn descriptor_json(arch: Arch, descriptor: &KernelDescriptor) -> Value {
+    json!({
+        "vgprs": descriptor.vgprs(arch),
+        "agprs": descriptor.agprs(arch),
+        "sgprs": descriptor.sgprs(),
+        "user_sgprs": descriptor.user_sgprs(),
+        "shared_bytes": descriptor.group_segment_fixed_size,
+        "private_bytes": descriptor.private_segment_fixed_size,
+        "argument_bytes": descriptor.kernarg_size,
+    })
 }
 
 fn code_json(name: &str, code: &Code) -> Value {
-    let listing = &code.listing;
-    let line = |function: &Function, line: Line| {
+    let disassembly = &code.disassembly;
+    let line = |function: &Function, line: DisasmLine| {
         json!({
             "address": line.address,
             "words": line.words,
             "text": line.text,
             "target": line.target,
-            "target_symbol": branch_target(listing, function, &line),
+            "target_symbol": branch_target(disassembly, function, &line),
         })
     };
-    let functions: Vec<Value> = listing
+    let functions: Vec<Value> = disassembly
         .functions
         .iter()
         .map(|function| {
             json!({
                 "name": function.name,
                 "address": function.address,
-                "kernel": function.descriptor.as_ref().map(|descriptor| Resources::of(listing.arch, descriptor).json()),
-                "instructions": function.lines(listing.arch).map(|each| line(function, each)).collect::<Vec<_>>(),
+                "kernel": function.descriptor.as_ref().map(|descriptor| descriptor_json(disassembly.arch, descriptor)),
+                "instructions": function.instructions(disassembly.arch).map(|each| line(function, each)).collect::<Vec<_>>(),
             })
         })
         .collect();

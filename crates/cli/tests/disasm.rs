@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use warpwave_jit::Bundle;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::isa::{decode, text};
+use warpwave_vgpu::isa::{decode, disassemble};
 
 /// Exit code and output of a command line.
 struct Answer {
@@ -91,7 +91,7 @@ fn json_holds_every_word_and_its_text() {
     for line in instructions {
         assert_eq!(line["address"].as_u64(), Some(next));
         let words: Vec<u32> = line["words"].as_array().unwrap().iter().map(|word| word.as_u64().unwrap() as u32).collect();
-        assert_eq!(line["text"], text(Arch::Gfx942, &decode(Arch::Gfx942, &words).unwrap(), None));
+        assert_eq!(line["text"], disassemble(Arch::Gfx942, &decode(Arch::Gfx942, &words).unwrap(), None));
         next += 4 * words.len() as u64;
     }
     assert_eq!(instructions.iter().filter(|line| !line["target"].is_null()).count(), 1, "{function}");
@@ -127,10 +127,10 @@ fn unsupported_input_is_reported() {
     let host = std::env::current_exe().unwrap().display().to_string();
     let cases: [(&[&str], u8, &[&str]); 9] = [
         (&["missing.hsaco"], 1, &["missing.hsaco"]),
-        (&[&text], 1, &["kernel.cu", "neither"]),
+        (&[&text], 1, &["kernel.cu", "unknown file format"]),
         (&[&compressed], 1, &["compressed.hipfb", "--no-offload-compress"]),
         (&[&cut], 1, &["cut.hsaco"]),
-        (&[&host], 1, &["no AMD GPU"]),
+        (&[&host], 1, &["expected an AMD GPU code object"]),
         (&[&other], 1, &["gfx1100", "gfx90a"]),
         (&[&hsaco, "--kernel", "nonsense"], 1, &["nonsense", "vector_add"]),
         (&[&hsaco, "--arch", "gfx942"], 1, &["gfx90a", "gfx942"]),

@@ -1,8 +1,9 @@
-//! The architectures the virtual GPU knows.
+//! The GPU architectures that the virtual GPU implements.
 
 use std::fmt;
+use std::str::FromStr;
 
-/// An AMD architecture.
+/// An AMD GPU architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Arch {
     /// CDNA: MI100.
@@ -13,17 +14,19 @@ pub enum Arch {
     Gfx942,
 }
 
+/// A name that is not one of [`Arch::ALL`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown architecture `{name}`; expected one of: {}", Arch::ALL.map(Arch::name).join(", "))]
+pub struct UnknownArch {
+    /// The name.
+    pub name: String,
+}
+
 impl Arch {
     /// Every architecture.
     pub const ALL: [Arch; 3] = [Arch::Gfx908, Arch::Gfx90a, Arch::Gfx942];
 
-    /// By name: `gfx90a`, or with features: `gfx90a:sramecc+:xnack-`.
-    pub fn from_name(name: &str) -> Option<Arch> {
-        let base = name.split(':').next().unwrap_or(name);
-        Arch::ALL.into_iter().find(|arch| arch.name() == base)
-    }
-
-    /// `gfx90a`.
+    /// Returns the processor name: `gfx90a`.
     pub fn name(self) -> &'static str {
         match self {
             Arch::Gfx908 => "gfx908",
@@ -32,13 +35,13 @@ impl Arch {
         }
     }
 
-    /// With the features the virtual devices run with: `gfx90a:sramecc+:xnack-`.
-    pub fn full_name(self) -> String {
+    /// Returns the target ID of the virtual devices: the processor with its features, `gfx90a:sramecc+:xnack-`.
+    pub fn target_id(self) -> String {
         format!("{}:sramecc+:xnack-", self.name())
     }
 
-    /// ELF's number for it (`EF_AMDGPU_MACH_*`).
-    pub fn machine(self) -> u32 {
+    /// Returns the `EF_AMDGPU_MACH_*` value of ELF's `e_flags`.
+    pub fn elf_mach(self) -> u32 {
         match self {
             Arch::Gfx908 => 0x30,
             Arch::Gfx90a => 0x3f,
@@ -46,19 +49,44 @@ impl Arch {
         }
     }
 
-    /// Vector and accumulation registers are one file: a wave may use 512 of them.
-    pub fn unified_registers(self) -> bool {
+    /// Returns the lanes of a wavefront.
+    pub fn wave_size(self) -> u32 {
+        64
+    }
+
+    /// Returns whether VGPRs and AGPRs share one register file of 512 registers per lane.
+    pub fn has_unified_vgprs(self) -> bool {
         self >= Arch::Gfx90a
     }
 
-    /// A work-item's three ids arrive packed in `v0`.
-    pub fn packed_ids(self) -> bool {
+    /// Returns the granule in which VGPRs are allocated.
+    pub fn vgpr_granule(self) -> u32 {
+        if self.has_unified_vgprs() { 8 } else { 4 }
+    }
+
+    /// Returns whether a workitem's three ids arrive packed in `v0`.
+    pub fn has_packed_tid(self) -> bool {
         self >= Arch::Gfx90a
     }
 
-    /// Scratch is addressed through the hardware's own `FLAT_SCRATCH`; before, through a buffer resource in `s[0:3]`.
-    pub fn architected_scratch(self) -> bool {
+    /// Returns whether scratch is addressed through `FLAT_SCRATCH`. Older architectures use a buffer resource in `s[0:3]`.
+    pub fn has_architected_flat_scratch(self) -> bool {
         self >= Arch::Gfx942
+    }
+
+    /// Returns whether cache policy bits are `sc0`, `sc1` and `nt`. Older architectures have `glc`, `scc` and `slc`.
+    pub fn has_gfx940_cache_bits(self) -> bool {
+        self >= Arch::Gfx942
+    }
+}
+
+impl FromStr for Arch {
+    type Err = UnknownArch;
+
+    /// Parses `gfx90a`, or a target ID such as `gfx90a:sramecc+:xnack-`, whose features are ignored.
+    fn from_str(name: &str) -> Result<Arch, UnknownArch> {
+        let processor = name.split(':').next().unwrap_or(name);
+        Arch::ALL.into_iter().find(|arch| arch.name() == processor).ok_or_else(|| UnknownArch { name: name.to_owned() })
     }
 }
 

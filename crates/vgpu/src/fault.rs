@@ -1,158 +1,158 @@
-//! Why a kernel did not finish.
+//! Faults: why a kernel did not run to its end.
 
 use std::fmt;
 
-use crate::memory::{Allocation, Kind};
+use crate::memory::{Allocation, MemoryKind};
 
-/// Where in a launch something happened.
+/// Where in a dispatch a fault happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The kernel.
+pub struct FaultLocation {
+    /// The kernel's name.
     pub kernel: String,
-    /// The instruction's offset from the start of the code.
+    /// The instruction's byte offset from the start of the code.
     pub offset: u64,
-    /// The instruction.
+    /// The instruction in assembly.
     pub instruction: String,
-    /// The work-group.
-    pub group: [u32; 3],
-    /// The wave within the group.
+    /// The workgroup's id.
+    pub workgroup: [u32; 3],
+    /// The wavefront's index in the workgroup.
     pub wave: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FaultLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [x, y, z] = self.group;
+        let [x, y, z] = self.workgroup;
         write!(
             f,
-            "kernel `{}`, group ({x}, {y}, {z}), wave {}, `{}` at code offset {:#x}",
+            "kernel `{}`, workgroup ({x}, {y}, {z}), wave {}, `{}` at code offset {:#x}",
             self.kernel, self.wave, self.instruction, self.offset
         )
     }
 }
 
-/// Why a kernel did not finish.
+/// Why a kernel did not run to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// An access outside every allocation, or a store to what is read-only.
-    #[error("{place}: lane {lane} {} {bytes} bytes at {address:#x}: {}", if *write { "writes" } else { "reads" }, nearest(*near))]
+    /// An access outside every allocation, or a store to a read-only one.
+    #[error("{location}: lane {lane} {} {bytes} bytes at {address:#x}, {}", if *write { "writes" } else { "reads" }, describe_nearest(*near))]
     Memory {
-        /// Where.
-        place: Box<Place>,
-        /// Which lane; 0 for scalar loads.
+        /// Where it happened.
+        location: Box<FaultLocation>,
+        /// The lane; 0 for scalar loads.
         lane: u32,
         /// The address.
         address: u64,
-        /// How many bytes.
+        /// Bytes of the access.
         bytes: u32,
-        /// A store, or an atomic.
+        /// Whether it was a store or an atomic.
         write: bool,
-        /// The nearest allocation, and how far it is.
+        /// The nearest allocation and the distance to it, as [`crate::memory::Memory::nearest`] returns them.
         near: Option<(Allocation, i64)>,
     },
-    /// An access outside the group's shared memory.
-    #[error("{place}: lane {lane} touches {bytes} bytes of shared memory at {address:#x}, the group has {size:#x}")]
-    Shared {
-        /// Where.
-        place: Box<Place>,
-        /// Which lane.
+    /// An access outside the workgroup's LDS.
+    #[error("{location}: lane {lane} accesses {bytes} bytes of LDS at {address:#x}; the workgroup has {size:#x} bytes")]
+    Lds {
+        /// Where it happened.
+        location: Box<FaultLocation>,
+        /// The lane.
         lane: u32,
-        /// The address in shared memory.
+        /// The offset in LDS.
         address: u64,
-        /// How many bytes.
+        /// Bytes of the access.
         bytes: u32,
-        /// What there is.
+        /// Bytes of LDS of the workgroup.
         size: u32,
     },
     /// An access outside the lane's scratch.
-    #[error("{place}: lane {lane} touches {bytes} bytes of its stack at {address:#x}, it has {size:#x}")]
+    #[error("{location}: lane {lane} accesses {bytes} bytes of scratch at {address:#x}; the lane has {size:#x} bytes")]
     Scratch {
-        /// Where.
-        place: Box<Place>,
-        /// Which lane.
+        /// Where it happened.
+        location: Box<FaultLocation>,
+        /// The lane.
         lane: u32,
         /// The offset in the lane's scratch.
         address: u64,
-        /// How many bytes.
+        /// Bytes of the access.
         bytes: u32,
-        /// What there is.
+        /// Bytes of scratch of the lane.
         size: u32,
     },
-    /// An address that the access's size does not divide.
-    #[error("{place}: lane {lane} uses {address:#x} with an access of {bytes} bytes, which does not divide it")]
+    /// An atomic whose address is not aligned to its size.
+    #[error("{location}: lane {lane} accesses {address:#x}, which is not aligned to the access size of {bytes} bytes")]
     Misaligned {
-        /// Where.
-        place: Box<Place>,
-        /// Which lane.
+        /// Where it happened.
+        location: Box<FaultLocation>,
+        /// The lane.
         lane: u32,
         /// The address.
         address: u64,
-        /// How many bytes.
+        /// Bytes of the access.
         bytes: u32,
     },
-    /// An instruction the virtual GPU does not have.
-    #[error("{place}: {what}")]
+    /// An instruction or a hardware register that the virtual GPU does not implement.
+    #[error("{location}: unsupported: {what}")]
     Unsupported {
-        /// Where.
-        place: Box<Place>,
-        /// What is missing.
+        /// Where it happened.
+        location: Box<FaultLocation>,
+        /// What is not implemented.
         what: String,
     },
-    /// No instruction at all.
-    #[error("{place}: {what}")]
+    /// An invalid encoding, a jump outside the code, or an instruction used in an invalid way.
+    #[error("{location}: illegal instruction: {what}")]
     Illegal {
-        /// Where.
-        place: Box<Place>,
-        /// Why.
+        /// Where it happened.
+        location: Box<FaultLocation>,
+        /// What is wrong.
         what: String,
     },
     /// `s_trap`: `assert`, `__trap()`, `abort()`.
-    #[error("{place}: the kernel stopped itself{}", if message.is_empty() { String::new() } else { format!(": {message}") })]
+    #[error("{location}: trap{}", if message.is_empty() { String::new() } else { format!(": {message}") })]
     Trap {
-        /// Where.
-        place: Box<Place>,
-        /// What it said, if it said something.
+        /// Where it happened.
+        location: Box<FaultLocation>,
+        /// What the kernel printed last; may be empty.
         message: String,
     },
-    /// It ran longer than `WARPWAVE_VGPU_LIMIT` allows.
-    #[error("{place}: stopped after {limit}, as WARPWAVE_VGPU_LIMIT asks")]
-    Limit {
-        /// Where.
-        place: Box<Place>,
+    /// The kernel ran longer than `WARPWAVE_VGPU_LIMIT` allows.
+    #[error("{location}: stopped after {limit}, the limit set by WARPWAVE_VGPU_LIMIT")]
+    LimitExceeded {
+        /// Where it was stopped.
+        location: Box<FaultLocation>,
         /// The limit.
         limit: String,
     },
-    /// It asked the host for what the host does not do.
-    #[error("kernel `{kernel}`: {why}")]
-    Host {
-        /// The kernel.
+    /// A hostcall that the host does not support.
+    #[error("kernel `{kernel}`: {reason}")]
+    Hostcall {
+        /// The kernel's name.
         kernel: String,
-        /// What it asked.
-        why: String,
+        /// What was requested.
+        reason: String,
     },
-    /// The launch itself is wrong.
-    #[error("kernel `{kernel}` cannot be launched: {why}")]
-    Launch {
-        /// The kernel.
+    /// The launch configuration is invalid.
+    #[error("kernel `{kernel}`: invalid launch: {reason}")]
+    InvalidLaunch {
+        /// The kernel's name.
         kernel: String,
-        /// Why.
-        why: String,
+        /// What is wrong.
+        reason: String,
     },
 }
 
-fn nearest(near: Option<(Allocation, i64)>) -> String {
-    let Some((allocation, distance)) = near else { return "nothing is allocated".to_owned() };
+fn describe_nearest(near: Option<(Allocation, i64)>) -> String {
+    let Some((allocation, distance)) = near else { return "outside every allocation (nothing is allocated)".to_owned() };
     let kind = match allocation.kind {
-        Kind::Device(n) => format!("device {n}'s memory"),
-        Kind::Host => "host memory".to_owned(),
-        Kind::Managed(_) => "unified memory".to_owned(),
-        Kind::Registered => "registered memory".to_owned(),
-        Kind::Program(_) => "a program".to_owned(),
+        MemoryKind::Device(n) => format!("device {n} memory"),
+        MemoryKind::Host => "host memory".to_owned(),
+        MemoryKind::Managed(_) => "managed memory".to_owned(),
+        MemoryKind::Registered => "registered host memory".to_owned(),
+        MemoryKind::CodeObject(_) => "a code object".to_owned(),
     };
     let what = format!("{} bytes of {kind} at {:#x}", allocation.bytes, allocation.start);
     match distance {
         0 if allocation.read_only => format!("inside {what}, which is read-only"),
-        0 => format!("at the end of {what}"),
-        d if d > 0 => format!("{d} bytes behind {what}"),
-        d => format!("{} bytes before {what}", -d),
+        0 => format!("across the end of {what}"),
+        d if d > 0 => format!("outside every allocation, {d} bytes after {what}"),
+        d => format!("outside every allocation, {} bytes before {what}", -d),
     }
 }

@@ -5,14 +5,16 @@
 #![allow(clippy::precedence, clippy::needless_range_loop)]
 
 pub mod arch;
+mod bits;
+pub mod code_object;
+pub mod descriptor;
+pub mod disasm;
 pub mod exec;
 pub mod fault;
 mod heap;
 pub mod hip;
 pub mod isa;
-pub mod listing;
 pub mod loader;
 pub mod memory;
-pub mod program;
 
 pub use arch::Arch;

@@ -1,6 +1,6 @@
-//! The memory that virtual GPUs see: host memory, in allocations that every access is checked against.
+//! The memory of the virtual GPUs: host memory in allocations, against which every access is checked.
 //!
-//! A device address is the host address. All virtual devices of a process share one address space, as real ones do.
+//! Device addresses are host addresses. All virtual devices of a process share one address space, as real ones do.
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
@@ -8,97 +8,102 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::heap::Heap;
 
-/// Whose memory an allocation is.
+/// What an allocation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A device's.
+pub enum MemoryKind {
+    /// Memory of the device with this ordinal.
     Device(u32),
-    /// Page-locked host memory of ours.
+    /// Page-locked host memory that the runtime allocated.
     Host,
-    /// Unified memory, made on a device.
+    /// Managed memory, allocated on the device with this ordinal.
     Managed(u32),
-    /// Memory of the application, registered.
+    /// Host memory of the application, registered by it.
     Registered,
-    /// A loaded program of a device: its code, constants and variables.
-    Program(u32),
+    /// Code, constants and variables of a code object loaded on the device with this ordinal.
+    CodeObject(u32),
 }
 
-/// A range of memory that kernels may touch.
+/// A range of memory that kernels may access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocation {
-    /// The first byte.
+    /// Address of the first byte.
     pub start: u64,
-    /// How many bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Whose.
-    pub kind: Kind,
-    /// Stores are faults: code and constants.
+    /// What it is.
+    pub kind: MemoryKind,
+    /// Whether stores fault (code and constants).
     pub read_only: bool,
 }
 
 impl Allocation {
-    /// One past the last byte.
+    /// Returns the address past the last byte.
     pub fn end(&self) -> u64 {
         self.start + self.bytes
     }
 }
 
-/// Alignment of what [`Memory::allocate`] gives; the drivers of real cards promise the same.
-pub const ALIGNMENT: usize = 256;
-/// Fresh memory begins with this, so that a kernel that reads what nobody wrote shows.
+/// Alignment of [`Memory::allocate`], the same as AMD's drivers have.
+const ALIGNMENT: usize = 256;
+/// Fills the start of fresh allocations, so that reads of uninitialized memory show.
 const POISON: u8 = 0xA5;
-const POISONED: usize = 1 << 20;
+const POISONED_BYTES: usize = 1 << 20;
 
-/// Every allocation of a process.
+/// The allocations of a process.
 #[derive(Debug, Default)]
 pub struct Memory {
     ranges: RwLock<BTreeMap<u64, Allocation>>,
-    /// Held for reading while a kernel runs: nothing that it may touch goes away under it.
+    /// Read-locked while a kernel runs, so that no allocation is removed meanwhile.
     running: RwLock<()>,
     pub(crate) heap: Heap,
 }
 
 impl Memory {
-    /// Nothing allocated.
+    /// Creates an empty memory.
     pub fn new() -> Memory {
         Memory::default()
     }
 
-    /// Allocates `bytes` (not 0). `None` when the host has no such memory.
-    pub fn allocate(&self, bytes: usize, kind: Kind) -> Option<u64> {
+    /// Allocates `bytes` bytes and returns their address; `None` when `bytes` is 0 or the host is out of memory.
+    pub fn allocate(&self, bytes: usize, kind: MemoryKind) -> Option<u64> {
         let layout = layout(bytes)?;
-        // SAFETY: the size is not 0: `layout` refuses that.
+        // SAFETY: `layout` rejects size 0.
         let pointer = unsafe { std::alloc::alloc(layout) };
         if pointer.is_null() {
             return None;
         }
         // SAFETY: the range was just allocated.
-        unsafe { pointer.write_bytes(POISON, bytes.min(POISONED)) };
+        unsafe { pointer.write_bytes(POISON, bytes.min(POISONED_BYTES)) };
         let start = pointer as u64;
-        self.insert(Allocation { start, bytes: bytes as u64, kind, read_only: false });
+        // SAFETY: the range was just allocated; `free` unregisters it before it deallocates.
+        unsafe { self.register(Allocation { start, bytes: bytes as u64, kind, read_only: false }) };
         Some(start)
     }
 
-    /// Makes memory of the application, or of a loaded program, known. The caller keeps it alive until [`Memory::forget`].
-    pub fn insert(&self, allocation: Allocation) {
+    /// Lets kernels access memory that [`Memory::allocate`] did not allocate.
+    ///
+    /// # Safety
+    /// The range must stay allocated until [`Memory::unregister`], readable and, unless `read_only`, writable. Nothing else may hold
+    /// Rust references to it while a kernel runs.
+    pub unsafe fn register(&self, allocation: Allocation) {
         self.ranges.write().unwrap_or_else(PoisonError::into_inner).insert(allocation.start, allocation);
     }
 
-    /// Takes an allocation that begins at `start` out, once no kernel runs; the memory itself is untouched.
-    pub fn forget(&self, start: u64) -> Option<Allocation> {
-        let _none_runs = self.running.write().unwrap_or_else(PoisonError::into_inner);
+    /// Removes the allocation that begins at `start`, without freeing it. Waits until no kernel runs.
+    pub fn unregister(&self, start: u64) -> Option<Allocation> {
+        let _exclusive = self.running.write().unwrap_or_else(PoisonError::into_inner);
         self.ranges.write().unwrap_or_else(PoisonError::into_inner).remove(&start)
     }
 
-    /// Frees what [`Memory::allocate`] gave, once no kernel runs. `false` when there is no such allocation.
+    /// Frees an allocation of [`Memory::allocate`]; returns `false` when there is none at `start`. Waits until no kernel runs.
     pub fn free(&self, start: u64) -> bool {
-        let ours = self.at(start).is_some_and(|a| !matches!(a.kind, Kind::Registered | Kind::Program(_)));
+        let ours = self.allocation_at(start).is_some_and(|a| !matches!(a.kind, MemoryKind::Registered | MemoryKind::CodeObject(_)));
         if !ours {
             return false;
         }
-        match self.forget(start).and_then(|a| layout(a.bytes as usize)) {
+        match self.unregister(start).and_then(|a| layout(a.bytes as usize)) {
             Some(layout) => {
-                // SAFETY: `allocate` made it with this layout, and it left the map just now.
+                // SAFETY: `allocate` used this layout, and the range is no longer registered.
                 unsafe { std::alloc::dealloc(start as *mut u8, layout) };
                 true
             }
@@ -106,24 +111,25 @@ impl Memory {
         }
     }
 
-    /// The allocation that begins at `start`.
-    pub fn at(&self, start: u64) -> Option<Allocation> {
+    /// Returns the allocation that begins at `start`.
+    pub fn allocation_at(&self, start: u64) -> Option<Allocation> {
         self.ranges.read().unwrap_or_else(PoisonError::into_inner).get(&start).copied()
     }
 
-    /// The allocation that holds `address`.
+    /// Returns the allocation that contains `address`.
     pub fn find(&self, address: u64) -> Option<Allocation> {
         let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
         let (_, allocation) = ranges.range(..=address).next_back()?;
         (address < allocation.end()).then_some(*allocation)
     }
 
-    /// The allocation that holds all of `bytes` bytes at `address`.
-    pub fn holds(&self, address: u64, bytes: u64) -> Option<Allocation> {
+    /// Returns the allocation that contains all of the `bytes` bytes at `address`.
+    pub fn find_range(&self, address: u64, bytes: u64) -> Option<Allocation> {
         self.find(address).filter(|allocation| address.checked_add(bytes).is_some_and(|end| end <= allocation.end()))
     }
 
-    /// The allocation nearest to `address`, and how far away it is: positive when the address lies behind its end.
+    /// Returns the allocation nearest to `address` and the distance to it in bytes: positive when `address` is at or after its end,
+    /// negative before its start, 0 inside.
     pub fn nearest(&self, address: u64) -> Option<(Allocation, i64)> {
         let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
         let before = ranges.range(..=address).next_back().map(|(_, a)| (*a, address.saturating_sub(a.end()) as i64));
@@ -134,30 +140,30 @@ impl Memory {
         }
     }
 
-    /// Takes the memory of a launch out that its kernel alone knew: it need not wait for other kernels.
-    pub(crate) fn release_block(&self, start: u64) {
+    /// Removes an allocation that only one, finished launch could access: no need to wait for other kernels.
+    pub(crate) fn unregister_unshared(&self, start: u64) {
         self.ranges.write().unwrap_or_else(PoisonError::into_inner).remove(&start);
     }
 
-    /// Every allocation.
-    pub fn all(&self) -> Vec<Allocation> {
+    /// Returns all allocations by address.
+    pub fn allocations(&self) -> Vec<Allocation> {
         self.ranges.read().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
     }
 
-    /// Keeps kernels from starting, if none runs.
-    pub(crate) fn nothing_runs(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+    /// Keeps kernels from starting; `None` when one runs.
+    pub(crate) fn try_exclusive(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         self.running.try_write().ok()
     }
 
-    /// Keeps every allocation where it is while a kernel runs.
-    pub(crate) fn hold(&self) -> RwLockReadGuard<'_, ()> {
+    /// Keeps all allocations registered while a kernel runs.
+    pub(crate) fn lock_for_execution(&self) -> RwLockReadGuard<'_, ()> {
         self.running.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        for allocation in self.all() {
+        for allocation in self.allocations() {
             self.free(allocation.start);
         }
     }

@@ -70,7 +70,7 @@ use corpus::runner::{self, Failure};
 use corpus::talk;
 use warpwave_gpu::Module;
 use warpwave_jit::{CompilerChoice, Jit, Target};
-use warpwave_vgpu::exec::Level;
+use warpwave_vgpu::exec::SimdLevel;
 
 /// Sources whose kernels have tests of their own.
 const ELSEWHERE: &[&str] = &["print.cu"];
@@ -249,13 +249,13 @@ fn the_median_kernel_is_fast_enough() {
     for (speed, kernel) in &speeds {
         println!("{speed:7.3} G/s  {kernel}");
     }
-    let (median, level) = (speeds[speeds.len() / 2].0, Level::detect());
+    let (median, level) = (speeds[speeds.len() / 2].0, SimdLevel::detect());
     let threads = std::env::var("WARPWAVE_VGPU_THREADS").unwrap_or_else(|_| "all".to_owned());
     println!("corpus median {median:.2} G/s over {} kernels ({}, threads: {threads})", speeds.len(), level.name());
     let least = match level {
-        Level::Avx512 => 0.5,
-        Level::Avx2 => 0.3,
-        Level::Portable => 0.0,
+        SimdLevel::Avx512 => 0.5,
+        SimdLevel::Avx2 => 0.3,
+        SimdLevel::Portable => 0.0,
     };
     assert!(cfg!(debug_assertions) || median >= least, "less than the {least} G/s that are promised");
 }

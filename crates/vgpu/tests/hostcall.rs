@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use warpwave_vgpu::Arch;
+use warpwave_vgpu::code_object::LoadedCodeObject;
 use warpwave_vgpu::exec::{self, Launch, Limit, Stats};
 use warpwave_vgpu::fault::Fault;
-use warpwave_vgpu::memory::{Kind, Memory};
-use warpwave_vgpu::program::Program;
+use warpwave_vgpu::memory::{Memory, MemoryKind};
 
 const SOURCE: &str = include_str!("kernels/hostcall.hip");
 const ARCHS: [Arch; 3] = Arch::ALL;
@@ -57,7 +57,7 @@ fn code(arch: Arch) -> Option<Vec<u8>> {
 
 /// The kernels, loaded.
 struct Loaded {
-    program: Program,
+    program: LoadedCodeObject,
     memory: Arc<Memory>,
 }
 
@@ -79,14 +79,14 @@ impl Loaded {
     fn new(arch: Arch, more: &[&str]) -> Option<Loaded> {
         let code = if more.is_empty() { code(arch)? } else { compile(arch, more)? };
         let memory = Arc::new(Memory::new());
-        let program = Program::load(&code, arch, 0, &memory).unwrap();
+        let program = LoadedCodeObject::load(&code, arch, 0, &memory).unwrap();
         Some(Loaded { program, memory })
     }
 
     fn run(&self, kernel: &str, grid: u32, block: u32, cooperative: bool, arguments: &[u64]) -> Ran {
         let kernel = self.program.kernel(kernel).unwrap();
         let arguments = arguments.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let launch = Launch { grid: [grid, 1, 1], block: [block, 1, 1], shared: 0, arguments, cooperative };
+        let launch = Launch { grid: [grid, 1, 1], block: [block, 1, 1], dynamic_lds: 0, arguments, cooperative };
         let printed = Mutex::new(Vec::new());
         let print = |text: &str| printed.lock().unwrap().push(text.to_owned());
         let result = exec::launch(&self.program, kernel, &launch, &self.memory, Limit::Time(Duration::from_secs(300)), &print);
@@ -94,7 +94,7 @@ impl Loaded {
     }
 
     fn words(&self, count: usize) -> u64 {
-        let start = self.memory.allocate(4 * count, Kind::Device(0)).unwrap();
+        let start = self.memory.allocate(4 * count, MemoryKind::Device(0)).unwrap();
         // SAFETY: just allocated, of that size.
         unsafe { std::ptr::write_bytes(start as *mut u32, 0, count) };
         start
@@ -142,7 +142,7 @@ fn printing_takes_no_argument_or_twenty_and_answers_the_length() {
 fn strings_of_any_length_arrive_whole() {
     let line = |n: usize| (0..n).map(|i| char::from(b'a' + (i % 26) as u8)).collect::<String>();
     each(|loaded| {
-        let text = loaded.memory.allocate(4096, Kind::Device(0)).unwrap();
+        let text = loaded.memory.allocate(4096, MemoryKind::Device(0)).unwrap();
         for length in [0, 1, 6, 7, 8, 9, 54, 55, 56, 57, 111, 112, 113, 1000, 4000] {
             let bytes = line(length) + "\0";
             // SAFETY: the room is larger than every text.
@@ -232,7 +232,7 @@ fn services_that_the_host_does_not_have_are_named() {
         for (service, words) in [(1u64, "call a function"), (9, "service 9"), (2, "did not begin")] {
             let ran = loaded.run("service", 3, 64, false, &[service, 7 << 8]);
             let fault = ran.result.unwrap_err();
-            assert!(matches!(fault, Fault::Host { .. }) && fault.to_string().contains(words), "{fault}");
+            assert!(matches!(fault, Fault::Hostcall { .. }) && fault.to_string().contains(words), "{fault}");
         }
     });
 }
@@ -243,7 +243,7 @@ fn a_kernel_that_spoils_the_buffer_harms_only_itself() {
     for (word, value) in [(4u64, u64::MAX), (4, 0x1_0000_0001), (3, u64::MAX), (5, u64::MAX), (0, 8), (1, 8), (2, 8)] {
         let kernel = loaded.program.kernel("spoils").unwrap();
         let arguments = [word, value].iter().flat_map(|word| word.to_le_bytes()).collect();
-        let launch = Launch { grid: [2, 1, 1], block: [64, 1, 1], shared: 0, arguments, cooperative: false };
+        let launch = Launch { grid: [2, 1, 1], block: [64, 1, 1], dynamic_lds: 0, arguments, cooperative: false };
         // It may end, fault or wait for ever.
         let _ = exec::launch(&loaded.program, kernel, &launch, &loaded.memory, Limit::Instructions(1_000_000), &|_| ());
     }
@@ -290,7 +290,7 @@ fn a_grid_barrier_in_a_plain_launch_is_a_fault_that_says_so() {
 #[test]
 fn kernels_allocate_memory_and_give_it_back_later() {
     each(|loaded| {
-        let (pointers, sums) = (loaded.memory.allocate(8 * 256, Kind::Device(0)).unwrap(), loaded.words(256));
+        let (pointers, sums) = (loaded.memory.allocate(8 * 256, MemoryKind::Device(0)).unwrap(), loaded.words(256));
         for bytes in [16u64, 100, 3000, 100_000] {
             loaded.run("allocates", 4, 64, false, &[pointers, bytes]).text();
             loaded.run("uses", 4, 64, false, &[pointers, sums, bytes]).text();

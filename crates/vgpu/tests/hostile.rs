@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warpwave_vgpu::Arch;
+use warpwave_vgpu::code_object::LoadedCodeObject;
 use warpwave_vgpu::exec::{Launch, Limit, launch};
-use warpwave_vgpu::memory::{Kind, Memory};
-use warpwave_vgpu::program::Program;
+use warpwave_vgpu::memory::{Allocation, Memory, MemoryKind};
 
 /// A generator of numbers; the seed is printed and can be given.
 struct Random(u64);
@@ -52,18 +52,20 @@ const GUARD: u32 = 0x5eed_5eed;
 /// Loads `bytes` and launches every kernel on memory whose neighbours must stay as they are. What loaded and what ended.
 fn run(bytes: &[u8], arch: Arch) -> (usize, usize) {
     let memory = Arc::new(Memory::new());
-    let Ok(program) = Program::load(bytes, arch, 0, &memory) else { return (0, 0) };
+    let Ok(program) = LoadedCodeObject::load(bytes, arch, 0, &memory) else { return (0, 0) };
     // Guards that no kernel knows lie on both sides of what it may write.
     let mut block = vec![GUARD; 3 * WORDS];
     let inner = block[WORDS..].as_mut_ptr() as u64;
-    memory.insert(warpwave_vgpu::memory::Allocation { start: inner, bytes: 4 * WORDS as u64, kind: Kind::Registered, read_only: false });
+    let allocation = Allocation { start: inner, bytes: 4 * WORDS as u64, kind: MemoryKind::Registered, read_only: false };
+    // SAFETY: the block lives until it is unregistered, and is not accessed while kernels run.
+    unsafe { memory.register(allocation) };
     let mut ended = 0;
     for kernel in &program.kernels {
         let mut arguments = inner.to_le_bytes().to_vec();
         arguments.extend([0, 0, 128, 63]);
         arguments.extend((WORDS as u32).to_le_bytes());
-        arguments.resize(arguments.len().max(kernel.descriptor.kernarg.min(4096) as usize), 0);
-        let launch_of = Launch { grid: [2, 1, 1], block: [64, 1, 1], shared: 256, arguments, cooperative: false };
+        arguments.resize(arguments.len().max(kernel.descriptor.kernarg_size.min(4096) as usize), 0);
+        let launch_of = Launch { grid: [2, 1, 1], block: [64, 1, 1], dynamic_lds: 256, arguments, cooperative: false };
         let result = launch(&program, kernel, &launch_of, &memory, Limit::Instructions(20_000), &|_| {});
         ended += usize::from(result.is_ok());
         // The sentence of every fault can be made.
@@ -73,7 +75,7 @@ fn run(bytes: &[u8], arch: Arch) -> (usize, usize) {
     }
     let loaded = program.kernels.len();
     drop(program);
-    memory.forget(inner);
+    memory.unregister(inner);
     let outside = block[..WORDS].iter().chain(&block[2 * WORDS..]);
     assert!(outside.copied().all(|word| word == GUARD), "a kernel wrote outside its memory");
     (loaded, ended)

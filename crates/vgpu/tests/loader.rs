@@ -7,13 +7,13 @@ use std::sync::Arc;
 use common::{bundle, compile};
 use proptest::prelude::*;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::loader::{LoadError, extent};
-use warpwave_vgpu::memory::{Kind, Memory};
-use warpwave_vgpu::program::Program;
+use warpwave_vgpu::code_object::LoadedCodeObject;
+use warpwave_vgpu::loader::{LoadError, image_size};
+use warpwave_vgpu::memory::{Memory, MemoryKind};
 
-fn load(bytes: &[u8], arch: Arch) -> Result<(Program, Arc<Memory>), LoadError> {
+fn load(bytes: &[u8], arch: Arch) -> Result<(LoadedCodeObject, Arc<Memory>), LoadError> {
     let memory = Arc::new(Memory::new());
-    Program::load(bytes, arch, 0, &memory).map(|program| (program, memory))
+    LoadedCodeObject::load(bytes, arch, 0, &memory).map(|program| (program, memory))
 }
 
 fn read<T: Copy>(address: u64) -> T {
@@ -30,30 +30,32 @@ fn kernels_variables_and_pointers_between_them_are_in_place() {
             let names: Vec<_> = program.kernels.iter().map(|k| k.name.as_str()).collect();
             assert_eq!(names.len(), 6, "{names:?}");
             let scale = program.kernel("scale").unwrap();
-            let explicit: Vec<_> = scale.arguments.iter().filter(|a| !a.hidden()).map(|a| (a.offset, a.size, a.kind.as_str())).collect();
+            let explicit: Vec<_> =
+                scale.arguments.iter().filter(|a| !a.is_hidden()).map(|a| (a.offset, a.size, a.value_kind.as_str())).collect();
             assert_eq!(explicit, [(0, 8, "global_buffer"), (8, 4, "by_value"), (12, 4, "by_value")]);
-            assert_eq!(scale.max_group, 1024);
+            assert_eq!(scale.max_workgroup_size, 1024);
             assert!(scale.vgprs > 0 && scale.sgprs > 0);
-            assert_eq!(program.kernel("calls").unwrap().descriptor.group_segment, 128);
-            assert_eq!(scale.object % 64, 0);
-            assert_eq!(scale.entry % 256, 0);
+            assert_eq!(program.kernel("calls").unwrap().descriptor.group_segment_fixed_size, 128);
+            assert_eq!(scale.kernel_object % 64, 0);
+            assert_eq!(scale.entry_address % 256, 0);
             let counter = program.variable("counter").unwrap();
             assert_eq!((counter.bytes, read::<i32>(counter.address)), (4, 7));
             assert_eq!(read::<[f32; 4]>(program.variable("table").unwrap().address), [1.0, 2.0, 3.0, 4.0]);
             assert_eq!(read::<[i32; 100]>(program.variable("zeroed").unwrap().address), [0; 100]);
             assert_eq!(read::<u64>(program.variable("where").unwrap().address), counter.address);
             let behind = read::<u64>(program.variable("behind").unwrap().address);
-            let code = program.code.start..program.code.start + 4 * program.code.len() as u64;
-            assert!(code.contains(&behind) && code.contains(&scale.entry));
+            let (start, words) = program.code();
+            let code = start..start + 4 * words.len() as u64;
+            assert!(code.contains(&behind) && code.contains(&scale.entry_address));
             // The words are what lies in memory.
-            let at = (scale.entry - program.code.start) / 4;
-            assert_eq!(program.code.words()[at as usize], read::<u32>(scale.entry));
-            let text = memory.find(scale.entry).unwrap();
-            assert!(text.read_only && text.kind == Kind::Program(0));
-            assert!(memory.find(scale.object).unwrap().read_only);
+            let at = (scale.entry_address - start) / 4;
+            assert_eq!(words[at as usize], read::<u32>(scale.entry_address));
+            let text = memory.find(scale.entry_address).unwrap();
+            assert!(text.read_only && text.kind == MemoryKind::CodeObject(0));
+            assert!(memory.find(scale.kernel_object).unwrap().read_only);
             assert!(!memory.find(counter.address).unwrap().read_only);
             drop(program);
-            assert!(memory.all().is_empty());
+            assert!(memory.allocations().is_empty());
         }
     }
 }
@@ -103,7 +105,7 @@ fn the_length_of_an_image_follows_from_its_headers() {
     let both = bundle(&[("hipv4-amdgcn-amd-amdhsa--gfx90a", &code), ("hipv4-amdgcn-amd-amdhsa--gfx942", &code)]);
     for bytes in [code, both] {
         let read = |offset: u64, length: u64| &bytes[offset as usize..(offset + length) as usize];
-        assert_eq!(extent(&read).unwrap(), bytes.len() as u64);
+        assert_eq!(image_size(&read).unwrap(), bytes.len() as u64);
     }
 }
 
@@ -131,8 +133,8 @@ fn damaged_code_objects_never_panic() {
     let Some(bytes) = compile("gfx90a", &[]) else { return };
     let try_one = |damaged: &[u8]| {
         let memory = Arc::new(Memory::new());
-        drop(Program::load(damaged, Arch::Gfx90a, 0, &memory));
-        assert!(memory.all().is_empty());
+        drop(LoadedCodeObject::load(damaged, Arch::Gfx90a, 0, &memory));
+        assert!(memory.allocations().is_empty());
     };
     let step = if std::env::var_os("WARPWAVE_TEST_FULL").is_some() { 1 } else { 37 };
     for length in (0..bytes.len()).step_by(step) {

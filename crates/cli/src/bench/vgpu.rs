@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use warpwave_gpu::Launch;
 use warpwave_jit::cache::Cache;
 use warpwave_jit::{Jit, KernelSource};
-use warpwave_vgpu::exec::{Level, totals};
+use warpwave_vgpu::exec::{SimdLevel, totals};
 
 use super::super::{Context, Failure, Outcome, failed};
 use super::{Bound, Row, median, report};
@@ -60,10 +60,10 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         let figures = measure(context, options)?;
         return context.print_json(&figures);
     }
-    let best = Level::best();
+    let best = SimdLevel::best();
     let mut rows = Vec::new();
     let mut fastest = 0.0;
-    for (level, product, middle) in [(Level::Avx512, 1.0, 0.5), (Level::Avx2, 0.6, 0.3), (Level::Portable, 0.0, 0.0)] {
+    for (level, product, middle) in [(SimdLevel::Avx512, 1.0, 0.5), (SimdLevel::Avx2, 0.6, 0.3), (SimdLevel::Portable, 0.0, 0.0)] {
         if level > best {
             continue;
         }
@@ -109,7 +109,7 @@ fn row(what: String, speed: f64, target: Option<(Bound, f64)>) -> Row {
 }
 
 /// Measures in a child process: the settings are read once per process.
-fn in_child(options: &Options, level: Level, threads: usize) -> Result<Value, Failure> {
+fn in_child(options: &Options, level: SimdLevel, threads: usize) -> Result<Value, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench", "vgpu", "--inside", "--device", &options.device]);
     command.env("WARPWAVE_VGPU_SIMD", level.name()).env("WARPWAVE_VGPU_THREADS", threads.to_string());

@@ -1,55 +1,79 @@
-//! A launch made ready: the argument block, the dispatch packet, and the registers a wave starts with.
+//! A dispatch: the kernarg segment, the dispatch packet, and the registers that wavefronts start with.
 
 use std::sync::{Arc, RwLockReadGuard};
 
 use super::gws::Gws;
 use super::hostcall::Hostcall;
+use super::resource::scratch_resource;
 use super::wave::{LANES, Lanes, Mode, State, Wave};
-use super::{Launch, PRIVATE, SHARED, group};
+use super::{Launch, PRIVATE_APERTURE, SHARED_APERTURE, scheduler};
+use crate::code_object::{Kernel, LoadedCodeObject};
+use crate::descriptor::UserSgpr;
 use crate::fault::Fault;
 use crate::isa::operand;
-use crate::memory::{Allocation, Kind, Memory};
-use crate::program::{Kernel, Program};
+use crate::memory::{Allocation, Memory, MemoryKind};
 
-/// LDS of a compute unit.
-pub const LDS: u32 = 64 << 10;
-/// Work-items a group may have.
-pub const MAX_GROUP: u32 = 1024;
-/// Scratch of a lane whose need the compiler could not know: recursion, calls through pointers.
-const DYNAMIC_STACK: u32 = 16 << 10;
-/// Scratch a lane may have.
+/// LDS of a compute unit, in bytes.
+const MAX_LDS: u32 = 64 << 10;
+/// The most workitems of a workgroup.
+const MAX_WORKGROUP_SIZE: u32 = 1024;
+/// Scratch bytes of a lane when the compiler could not determine them (recursion, calls through pointers).
+const DYNAMIC_STACK_SCRATCH: u32 = 16 << 10;
+/// The most scratch bytes of a lane.
 const MAX_SCRATCH: u32 = 256 << 10;
+/// The most bytes of a kernarg segment.
+const MAX_KERNARG: usize = 1 << 20;
+/// The most wavefronts of a cooperative launch, which are all resident at a time.
+const MAX_COOPERATIVE_WAVES: u64 = 1 << 20;
+/// The last SGPR; user SGPRs beyond it are dropped.
+const LAST_SGPR: u16 = operand::FLAT_SCRATCH - 1;
 
-/// Waves that a cooperative launch may have, all of which are kept running.
-const MAX_WAVES: u64 = 1 << 20;
+/// Byte offsets in `hsa_kernel_dispatch_packet_t`.
+mod packet {
+    pub const BYTES: u64 = 64;
+    /// Three u16.
+    pub const WORKGROUP_SIZE: u64 = 4;
+    /// Three u32.
+    pub const GRID_SIZE: u64 = 12;
+    pub const PRIVATE_SEGMENT_SIZE: u64 = 24;
+    pub const GROUP_SEGMENT_SIZE: u64 = 28;
+    pub const KERNEL_OBJECT: u64 = 32;
+    pub const KERNARG_ADDRESS: u64 = 40;
+}
 
-/// A launch made ready.
+/// Byte offsets in `amd_queue_t`, of the fields that compiled code reads.
+mod queue {
+    pub const BYTES: u64 = 256;
+    pub const GROUP_SEGMENT_APERTURE_BASE_HI: u64 = 0x40;
+    pub const PRIVATE_SEGMENT_APERTURE_BASE_HI: u64 = 0x44;
+}
+
+/// A checked launch with its memory.
 pub struct Dispatch<'a> {
-    pub program: &'a Program,
+    pub code_object: &'a LoadedCodeObject,
     pub kernel: &'a Kernel,
     pub memory: &'a Arc<Memory>,
     pub print: &'a (dyn Fn(&str) + Sync),
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// Bytes of LDS of each group.
+    /// LDS bytes of each workgroup.
     pub lds: u32,
-    /// Bytes of scratch of each lane.
+    /// Scratch bytes of each lane.
     pub scratch: u32,
     pub cooperative: bool,
     /// Threads that run it.
     pub threads: usize,
     pub hostcall: Hostcall,
     pub gws: Gws,
-    /// The first instruction, in words from the start of the code.
+    /// The first instruction, in dwords from the start of the code.
     entry: usize,
-    /// Argument block, packet, queue, and other memory the runtime makes for the kernel.
-    block_memory: Block,
-    /// Nothing is freed while this is held.
-    _held: RwLockReadGuard<'a, ()>,
+    launch_memory: LaunchMemory,
+    /// Keeps all allocations registered while the kernel runs.
+    _execution_lock: RwLockReadGuard<'a, ()>,
 }
 
-/// Memory of one launch that the kernel may read: its parts are at fixed places.
-struct Block {
+/// Memory of one launch: the dispatch packet, the queue and the kernarg segment.
+struct LaunchMemory {
     memory: Arc<Memory>,
     bytes: Vec<u64>,
     kernarg: u64,
@@ -57,18 +81,23 @@ struct Block {
     queue: u64,
 }
 
-impl Block {
-    fn new(memory: &Arc<Memory>, kernarg: usize) -> Block {
-        // The packet, the queue, then the arguments: each on a cache line of its own.
-        let bytes = vec![0u64; (64 + 256 + kernarg.next_multiple_of(64) + 64) / 8];
-        let start = (bytes.as_ptr() as u64).next_multiple_of(64);
-        let whole = bytes.as_ptr() as u64;
-        memory.insert(Allocation { start: whole, bytes: 8 * bytes.len() as u64, kind: Kind::Host, read_only: false });
-        Block { memory: memory.clone(), bytes, packet: start, queue: start + 64, kernarg: start + 320 }
+impl LaunchMemory {
+    fn new(memory: &Arc<Memory>, kernarg: usize) -> LaunchMemory {
+        // Each part starts on a cache line.
+        const LINE: u64 = 64;
+        let total = packet::BYTES + queue::BYTES + (kernarg as u64).next_multiple_of(LINE) + LINE;
+        let bytes = vec![0u64; total as usize / 8];
+        let base = bytes.as_ptr() as u64;
+        let allocation = Allocation { start: base, bytes: 8 * bytes.len() as u64, kind: MemoryKind::Host, read_only: false };
+        // SAFETY: `drop` unregisters the range before it frees the vector, and nothing refers to the vector while the kernel runs.
+        unsafe { memory.register(allocation) };
+        let packet = base.next_multiple_of(LINE);
+        let queue = packet + packet::BYTES;
+        LaunchMemory { memory: memory.clone(), bytes, packet, queue, kernarg: queue + queue::BYTES }
     }
 
-    /// Writes bytes at an address within the block.
-    fn put(&mut self, address: u64, value: &[u8]) {
+    /// Writes bytes at an address within the memory.
+    fn write(&mut self, address: u64, value: &[u8]) {
         let base = self.bytes.as_ptr() as u64;
         for (n, byte) in value.iter().enumerate() {
             let at = (address - base) as usize + n;
@@ -80,62 +109,77 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for LaunchMemory {
     fn drop(&mut self) {
-        self.memory.release_block(self.bytes.as_ptr() as u64);
+        self.memory.unregister_unshared(self.bytes.as_ptr() as u64);
+    }
+}
+
+/// Fills SGPRs one after the other.
+struct SgprWriter(u16);
+
+impl SgprWriter {
+    fn push(&mut self, w: &mut Wave, value: u32) {
+        w.set_scalar(self.0.min(LAST_SGPR), value);
+        self.0 += 1;
+    }
+
+    fn push64(&mut self, w: &mut Wave, value: u64) {
+        self.push(w, value as u32);
+        self.push(w, (value >> 32) as u32);
     }
 }
 
 impl<'a> Dispatch<'a> {
-    /// Checks a launch and lays its arguments out.
+    /// Checks a launch and lays out its memory.
     pub fn new(
-        program: &'a Program,
+        code_object: &'a LoadedCodeObject,
         kernel: &'a Kernel,
         launch: &Launch,
         memory: &'a Arc<Memory>,
         print: &'a (dyn Fn(&str) + Sync),
     ) -> Result<Dispatch<'a>, Fault> {
-        let refuse = |why: String| Fault::Launch { kernel: kernel.name.clone(), why };
+        let invalid = |reason: String| Fault::InvalidLaunch { kernel: kernel.name.clone(), reason };
         let [bx, by, bz] = launch.block;
-        let items = u64::from(bx) * u64::from(by) * u64::from(bz);
-        if items == 0 || launch.grid.contains(&0) {
-            return Err(refuse(format!("a grid of {:?} groups of {:?} work-items is empty", launch.grid, launch.block)));
+        let workitems = u64::from(bx).saturating_mul(u64::from(by)).saturating_mul(u64::from(bz));
+        if workitems == 0 || launch.grid.contains(&0) {
+            return Err(invalid(format!("grid {:?} with workgroups of {:?} has no workitems", launch.grid, launch.block)));
         }
-        let most = if kernel.max_group == 0 { MAX_GROUP } else { kernel.max_group.min(MAX_GROUP) };
-        if items > u64::from(most) {
-            return Err(refuse(format!("{items} work-items in a group, it takes {most}")));
+        let max = if kernel.max_workgroup_size == 0 { MAX_WORKGROUP_SIZE } else { kernel.max_workgroup_size.min(MAX_WORKGROUP_SIZE) };
+        if workitems > u64::from(max) {
+            return Err(invalid(format!("{workitems} workitems per workgroup; the kernel supports at most {max}")));
         }
-        let lds = u64::from(kernel.descriptor.group_segment) + u64::from(launch.shared);
-        if lds > u64::from(LDS) {
-            return Err(refuse(format!("{lds} bytes of shared memory, a group has {LDS}")));
+        let lds = u64::from(kernel.descriptor.group_segment_fixed_size) + u64::from(launch.dynamic_lds);
+        if lds > u64::from(MAX_LDS) {
+            return Err(invalid(format!("{lds} bytes of LDS per workgroup; at most {MAX_LDS} are available")));
         }
-        let fixed = kernel.descriptor.private_segment;
-        let scratch = if kernel.dynamic_stack { fixed.max(DYNAMIC_STACK) } else { fixed };
+        let fixed = kernel.descriptor.private_segment_fixed_size;
+        let scratch = if kernel.dynamic_stack { fixed.max(DYNAMIC_STACK_SCRATCH) } else { fixed };
         if scratch > MAX_SCRATCH {
-            return Err(refuse(format!("{scratch} bytes of scratch for each work-item, there are {MAX_SCRATCH}")));
+            return Err(invalid(format!("{scratch} bytes of scratch per workitem; at most {MAX_SCRATCH} are available")));
         }
-        let offset = kernel.entry.wrapping_sub(program.code.start);
-        if !offset.is_multiple_of(4) || offset / 4 >= program.code.len() as u64 {
-            return Err(refuse("its code is not in the program".to_owned()));
+        let offset = kernel.entry_address.wrapping_sub(code_object.code.start);
+        if !offset.is_multiple_of(4) || offset / 4 >= code_object.code.len() as u64 {
+            return Err(invalid("the entry address is outside the code object".to_owned()));
         }
-        let kernarg = (kernel.descriptor.kernarg as usize).max(launch.arguments.len());
-        if kernarg > 1 << 20 {
-            return Err(refuse(format!("{kernarg} bytes of arguments")));
+        let kernarg = (kernel.descriptor.kernarg_size as usize).max(launch.arguments.len());
+        if kernarg > MAX_KERNARG {
+            return Err(invalid(format!("{kernarg} bytes of arguments; at most {MAX_KERNARG} are supported")));
         }
-        let mut block = Block::new(memory, kernarg);
-        let groups = launch.grid.iter().map(|n| u64::from(*n)).product::<u64>();
-        let (threads, in_flight) = group::plan(groups, launch.cooperative);
-        let waves = in_flight.saturating_mul(items.div_ceil(LANES as u64));
-        if launch.cooperative && waves > MAX_WAVES {
-            return Err(refuse(format!("{waves} waves at once, as a cooperative launch asks, are more than {MAX_WAVES}")));
+        let mut launch_memory = LaunchMemory::new(memory, kernarg);
+        let workgroups = launch.grid.iter().map(|n| u64::from(*n)).product::<u64>();
+        let (threads, resident) = scheduler::plan_threads(workgroups, launch.cooperative);
+        let waves = resident.saturating_mul(workitems.div_ceil(LANES as u64));
+        if launch.cooperative && waves > MAX_COOPERATIVE_WAVES {
+            return Err(invalid(format!("{waves} wavefronts in a cooperative launch; at most {MAX_COOPERATIVE_WAVES} can be resident")));
         }
         let hostcall = Hostcall::new(memory, kernel, launch, waves as usize);
-        let explicit = block.kernarg;
-        block.put(explicit, &launch.arguments);
-        hidden(&mut block, kernel, launch, &hostcall);
-        packet(&mut block, kernel, launch, lds as u32, scratch);
+        let kernarg_start = launch_memory.kernarg;
+        launch_memory.write(kernarg_start, &launch.arguments);
+        write_hidden_arguments(&mut launch_memory, kernel, launch, &hostcall);
+        write_dispatch_packet(&mut launch_memory, kernel, launch, lds as u32, scratch);
         Ok(Dispatch {
-            program,
+            code_object,
             kernel,
             memory,
             print,
@@ -148,160 +192,132 @@ impl<'a> Dispatch<'a> {
             hostcall,
             gws: Gws::default(),
             entry: (offset / 4) as usize,
-            block_memory: block,
-            _held: memory.hold(),
+            launch_memory,
+            _execution_lock: memory.lock_for_execution(),
         })
     }
 
-    /// Answers what the kernel asked of the host.
-    pub fn serve(&self) -> Result<(), Fault> {
-        self.hostcall.serve(self.print).map_err(|why| Fault::Host { kernel: self.kernel.name.clone(), why })
+    /// Serves the hostcalls that the kernel has queued.
+    pub fn serve_hostcalls(&self) -> Result<(), Fault> {
+        self.hostcall.serve(self.print).map_err(|reason| Fault::Hostcall { kernel: self.kernel.name.clone(), reason })
     }
 
-    /// Work-items of a group.
-    pub fn items(&self) -> u32 {
+    /// Returns the workitems of a workgroup.
+    pub fn workitems(&self) -> u32 {
         self.block[0] * self.block[1] * self.block[2]
     }
 
-    /// Waves of a group.
-    pub fn waves(&self) -> u32 {
-        self.items().div_ceil(LANES as u32)
+    /// Returns the wavefronts of a workgroup.
+    pub fn waves_per_workgroup(&self) -> u32 {
+        self.workitems().div_ceil(LANES as u32)
     }
 
-    /// Memory of a group in flight.
-    pub fn group_bytes(&self) -> usize {
+    /// Returns the memory that a resident workgroup takes.
+    pub fn workgroup_bytes(&self) -> usize {
         let wave = size_of::<[Lanes; super::wave::REGISTERS]>() + self.scratch as usize * LANES;
-        self.waves() as usize * wave + self.lds as usize
+        self.waves_per_workgroup() as usize * wave + self.lds as usize
     }
 
-    /// Sets a wave to the start of the kernel.
-    pub fn start(&self, w: &mut Wave, number: u32, group: [u32; 3]) {
+    /// Sets a wavefront to the start of the kernel.
+    pub fn init_wave(&self, w: &mut Wave, index: u32, workgroup: [u32; 3]) {
         let descriptor = &self.kernel.descriptor;
-        let arch = self.program.arch;
+        let arch = self.code_object.arch;
         w.pc = self.entry;
-        w.number = number;
+        w.index = index;
         w.scc = false;
         w.state = State::Ready;
-        w.indexing = false;
-        w.grid_barrier = 0;
-        w.mode = Mode(mode(descriptor.rsrc1));
-        w.s = [0; 128];
+        w.gpr_indexing = false;
+        w.gws_ticket = 0;
+        w.mode = Mode::new(descriptor.float_mode(), descriptor.enable_dx10_clamp(), descriptor.enable_ieee_mode());
+        w.sgprs = [0; 128];
         let used = self.kernel.vgprs.clamp(8, 256) as usize;
-        w.v[..used].fill(Lanes([0; LANES]));
-        w.v[256..256 + self.kernel.agprs.min(256) as usize].fill(Lanes([0; LANES]));
-        let first = number * LANES as u32;
-        let alive = (self.items() - first).min(LANES as u32);
+        w.vgprs[..used].fill(Lanes([0; LANES]));
+        w.vgprs[256..256 + self.kernel.agprs.min(256) as usize].fill(Lanes([0; LANES]));
+        let first = index * LANES as u32;
+        let alive = (self.workitems() - first).min(LANES as u32);
         w.set_exec(if alive == 64 { u64::MAX } else { (1 << alive) - 1 });
-        self.scratch_of(w);
+        self.init_scratch(w);
+        self.init_user_sgprs(w);
 
-        // User registers, in the order the hardware gives them.
-        let mut next = 0u16;
-        let mut give = |w: &mut Wave, words: &[u32]| {
-            for word in words {
-                w.set_scalar(next.min(101), *word);
-                next += 1;
-            }
-        };
-        let pair = |value: u64| [value as u32, (value >> 32) as u32];
-        let properties = descriptor.properties;
-        if properties & 1 != 0 {
-            let base = w.scratch_base;
-            // Swizzled, 64 lanes' dwords side by side, the lane added; no bounds: addresses are checked anyway.
-            give(w, &[base as u32, (base >> 32) as u32 & 0xffff | 1 << 31, u32::MAX, 3 << 21 | 1 << 23]);
-        }
-        if properties & 2 != 0 {
-            give(w, &pair(self.block_memory.packet));
-        }
-        if properties & 4 != 0 {
-            give(w, &pair(self.block_memory.queue));
-        }
-        if properties & 8 != 0 {
-            give(w, &pair(self.block_memory.kernarg));
-        }
-        if properties & 16 != 0 {
-            give(w, &pair(1));
-        }
-        if properties & 32 != 0 {
-            let base = w.scratch_base;
-            give(w, &pair(base));
-        }
-        if properties & 64 != 0 {
-            give(w, &[self.scratch]);
-        }
-        // Arguments that arrive in registers.
-        let (length, from) = (u32::from(descriptor.preload & 0x7f), u32::from(descriptor.preload >> 7));
-        for n in 0..length {
-            let at = self.block_memory.kernarg + 4 * u64::from(from + n);
-            // SAFETY: `holds` says that the word lies in one allocation, and none goes away while this launch is held.
-            let value = if self.memory.holds(at, 4).is_some() { unsafe { (at as *const u32).read_unaligned() } } else { 0 };
-            give(w, &[value]);
-        }
-        // The ids follow the user registers, wherever those end.
-        next = (descriptor.rsrc2 >> 1 & 31) as u16;
-        let mut give = |w: &mut Wave, word: u32| {
-            w.set_scalar(next.min(101), word);
-            next += 1;
-        };
-        for (n, id) in group.into_iter().enumerate() {
-            if descriptor.rsrc2 >> (7 + n) & 1 != 0 {
-                give(w, id);
+        // The workgroup ids follow the user SGPRs, whose number the descriptor states.
+        let mut system = SgprWriter(descriptor.user_sgprs() as u16);
+        for (axis, id) in workgroup.into_iter().enumerate() {
+            if descriptor.enable_sgpr_workgroup_id(axis) {
+                system.push(w, id);
             }
         }
-        if descriptor.rsrc2 >> 10 & 1 != 0 {
-            give(w, 0);
+        if descriptor.enable_sgpr_workgroup_info() {
+            system.push(w, 0);
         }
-        if descriptor.rsrc2 & 1 != 0 && !arch.architected_scratch() {
-            // Every wave has its scratch to itself.
-            give(w, 0);
+        if descriptor.enable_private_segment() && !arch.has_architected_flat_scratch() {
+            // The wavefront's offset in scratch: each wavefront has scratch of its own.
+            system.push(w, 0);
         }
-        if arch.architected_scratch() {
-            w.set_pair(operand::FLAT_SCRATCH, w.scratch_base);
+        if arch.has_architected_flat_scratch() {
+            w.set_scalar64(operand::FLAT_SCRATCH, w.scratch_base);
         }
-        self.item_ids(w, first);
+        self.init_workitem_ids(w, first);
     }
 
-    /// The work-items' ids in `v0` and, before gfx90a, `v1` and `v2`.
-    fn item_ids(&self, w: &mut Wave, first: u32) {
+    fn init_user_sgprs(&self, w: &mut Wave) {
+        let descriptor = &self.kernel.descriptor;
+        let mut user = SgprWriter(0);
+        for sgpr in descriptor.enabled_user_sgprs() {
+            match sgpr {
+                UserSgpr::PrivateSegmentBuffer => scratch_resource(w.scratch_base).into_iter().for_each(|dword| user.push(w, dword)),
+                UserSgpr::DispatchPtr => user.push64(w, self.launch_memory.packet),
+                UserSgpr::QueuePtr => user.push64(w, self.launch_memory.queue),
+                UserSgpr::KernargSegmentPtr => user.push64(w, self.launch_memory.kernarg),
+                UserSgpr::DispatchId => user.push64(w, 1),
+                UserSgpr::FlatScratchInit => user.push64(w, w.scratch_base),
+                UserSgpr::PrivateSegmentSize => user.push(w, self.scratch),
+            }
+        }
+        let (offset, length) = descriptor.kernarg_preload();
+        for n in 0..length {
+            let at = self.launch_memory.kernarg + 4 * u64::from(offset + n);
+            // SAFETY: `find_range` found the dword in an allocation, and none is removed during this launch.
+            let value = if self.memory.find_range(at, 4).is_some() { unsafe { (at as *const u32).read_unaligned() } } else { 0 };
+            user.push(w, value);
+        }
+    }
+
+    /// Writes the workitem ids: packed in `v0`, or before gfx90a in `v0`, `v1` and `v2`.
+    fn init_workitem_ids(&self, w: &mut Wave, first: u32) {
         let [bx, by, _] = self.block;
-        let count = self.kernel.descriptor.rsrc2 >> 11 & 3;
+        let extra = self.kernel.descriptor.extra_workitem_ids();
         for lane in 0..LANES {
             let item = first + lane as u32;
             let (x, y, z) = (item % bx, item / bx % by, item / (bx * by));
-            if self.program.arch.packed_ids() {
-                w.v[0].0[lane] = x | y << 10 | z << 20;
+            if self.code_object.arch.has_packed_tid() {
+                w.vgprs[0].0[lane] = x | y << 10 | z << 20;
             } else {
-                w.v[0].0[lane] = x;
-                if count >= 1 {
-                    w.v[1].0[lane] = y;
+                w.vgprs[0].0[lane] = x;
+                if extra >= 1 {
+                    w.vgprs[1].0[lane] = y;
                 }
-                if count >= 2 {
-                    w.v[2].0[lane] = z;
+                if extra >= 2 {
+                    w.vgprs[2].0[lane] = z;
                 }
             }
         }
     }
 
-    /// Gives the wave scratch of the launch's size.
-    pub fn scratch_of(&self, w: &mut Wave) {
+    /// Allocates the wavefront's scratch.
+    pub fn init_scratch(&self, w: &mut Wave) {
         let words = self.scratch.div_ceil(4) as usize * LANES;
         if w.scratch.len() != words {
             w.scratch = vec![0; words];
         }
         w.scratch_size = self.scratch;
         w.scratch_base = w.scratch.as_mut_ptr() as u64;
-        w.ranges = [(1, 0, false); 4];
-        w.ranges[0] = (w.scratch_base, w.scratch_base + 4 * words as u64, true);
+        w.recent_ranges = [(1, 0, false); 4];
+        w.recent_ranges[0] = (w.scratch_base, w.scratch_base + 4 * words as u64, true);
     }
 }
 
-/// `MODE` as the descriptor sets it: rounding, denormals, DX10 clamp, IEEE.
-fn mode(rsrc1: u32) -> u32 {
-    let floats = rsrc1 >> 12 & 0xff;
-    floats | (rsrc1 >> 21 & 1) << 8 | (rsrc1 >> 23 & 1) << 9
-}
-
-/// Fills in the arguments that the runtime owes the kernel.
-fn hidden(block: &mut Block, kernel: &Kernel, launch: &Launch, hostcall: &Hostcall) {
+/// Fills in the hidden arguments of the kernarg segment.
+fn write_hidden_arguments(memory: &mut LaunchMemory, kernel: &Kernel, launch: &Launch, hostcall: &Hostcall) {
     let dims = if launch.grid[2] > 1 || launch.block[2] > 1 {
         3
     } else if launch.grid[1] > 1 || launch.block[1] > 1 {
@@ -309,47 +325,44 @@ fn hidden(block: &mut Block, kernel: &Kernel, launch: &Launch, hostcall: &Hostca
     } else {
         1
     };
-    let start = block.kernarg;
-    for argument in kernel.arguments.iter().filter(|argument| argument.hidden()) {
-        let axis = match argument.kind.as_bytes().last() {
+    let start = memory.kernarg;
+    for argument in kernel.arguments.iter().filter(|argument| argument.is_hidden()) {
+        let axis = match argument.value_kind.as_bytes().last() {
             Some(b'y') => 1,
             Some(b'z') => 2,
             _ => 0,
         };
-        let value: u64 = match argument.kind.as_str() {
+        let value: u64 = match argument.value_kind.as_str() {
             "hidden_block_count_x" | "hidden_block_count_y" | "hidden_block_count_z" => launch.grid[axis].into(),
             "hidden_group_size_x" | "hidden_group_size_y" | "hidden_group_size_z" => launch.block[axis].into(),
             "hidden_grid_dims" => dims,
             "hidden_hostcall_buffer" => hostcall.address(),
-            "hidden_dynamic_lds_size" => launch.shared.into(),
-            "hidden_private_base" => PRIVATE >> 32,
-            "hidden_shared_base" => SHARED >> 32,
-            "hidden_queue_ptr" => block.queue,
+            "hidden_dynamic_lds_size" => launch.dynamic_lds.into(),
+            "hidden_private_base" => PRIVATE_APERTURE >> 32,
+            "hidden_shared_base" => SHARED_APERTURE >> 32,
+            "hidden_queue_ptr" => memory.queue,
             "hidden_multigrid_sync_arg" => hostcall.grid_sync(),
             "hidden_heap_v1" => hostcall.heap(),
-            // Offsets and remainders are 0: grids are whole numbers of groups. Other queues are not there.
+            // Global offsets and remainders are 0, because a grid consists of full workgroups. Device-side queues are not supported.
             _ => 0,
         };
         let size = (argument.size as usize).min(8);
-        block.put(start + u64::from(argument.offset), &value.to_le_bytes()[..size]);
+        memory.write(start + u64::from(argument.offset), &value.to_le_bytes()[..size]);
     }
 }
 
-/// The dispatch packet, as HSA lays it out.
-fn packet(block: &mut Block, kernel: &Kernel, launch: &Launch, lds: u32, scratch: u32) {
-    let at = block.packet;
+/// Writes the dispatch packet, and the fields of the queue that compiled code reads.
+fn write_dispatch_packet(memory: &mut LaunchMemory, kernel: &Kernel, launch: &Launch, lds: u32, scratch: u32) {
+    let (at, queue, kernarg) = (memory.packet, memory.queue, memory.kernarg);
     for n in 0..3 {
-        block.put(at + 4 + 2 * n as u64, &(launch.block[n] as u16).to_le_bytes());
-        let items = u64::from(launch.grid[n]) * u64::from(launch.block[n]);
-        block.put(at + 12 + 4 * n as u64, &(items.min(u64::from(u32::MAX)) as u32).to_le_bytes());
+        memory.write(at + packet::WORKGROUP_SIZE + 2 * n as u64, &(launch.block[n] as u16).to_le_bytes());
+        let workitems = u64::from(launch.grid[n]) * u64::from(launch.block[n]);
+        memory.write(at + packet::GRID_SIZE + 4 * n as u64, &(workitems.min(u64::from(u32::MAX)) as u32).to_le_bytes());
     }
-    block.put(at + 24, &scratch.to_le_bytes());
-    block.put(at + 28, &lds.to_le_bytes());
-    block.put(at + 32, &kernel.object.to_le_bytes());
-    let kernarg = block.kernarg;
-    block.put(at + 40, &kernarg.to_le_bytes());
-    // The queue's words that compilers read: the apertures' high halves.
-    let queue = block.queue;
-    block.put(queue + 0x40, &((SHARED >> 32) as u32).to_le_bytes());
-    block.put(queue + 0x44, &((PRIVATE >> 32) as u32).to_le_bytes());
+    memory.write(at + packet::PRIVATE_SEGMENT_SIZE, &scratch.to_le_bytes());
+    memory.write(at + packet::GROUP_SEGMENT_SIZE, &lds.to_le_bytes());
+    memory.write(at + packet::KERNEL_OBJECT, &kernel.kernel_object.to_le_bytes());
+    memory.write(at + packet::KERNARG_ADDRESS, &kernarg.to_le_bytes());
+    memory.write(queue + queue::GROUP_SEGMENT_APERTURE_BASE_HI, &((SHARED_APERTURE >> 32) as u32).to_le_bytes());
+    memory.write(queue + queue::PRIVATE_SEGMENT_APERTURE_BASE_HI, &((PRIVATE_APERTURE >> 32) as u32).to_le_bytes());
 }

@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::code::Step;
+use super::decoded::Step;
 use super::wave::Wave;
-use super::{Env, Flow};
+use super::{Env, Outcome};
 
 /// The barrier of a launch. The hardware has several; the device library uses one.
 #[derive(Default)]
@@ -41,25 +41,25 @@ impl Gws {
     }
 }
 
-pub unsafe fn barrier(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+pub fn barrier(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     if w.exec == 0 {
-        return Flow::Next;
+        return Outcome::Continue;
     }
     if !e.dispatch.cooperative {
         let why = "groups that are not all running cannot wait for each other: the launch must be a cooperative one";
         return e.illegal(w, s, why.to_owned());
     }
     let lane = w.exec.trailing_zeros() as usize;
-    let waves = u64::from(w.reg(s.inst.src[0]).0[lane]) + 1;
-    let mut ticket = w.grid_barrier;
+    let waves = u64::from(w.vgpr(s.inst.src[0]).0[lane]) + 1;
+    let mut ticket = w.gws_ticket;
     let open = e.dispatch.gws.pass(&mut ticket, waves);
-    w.grid_barrier = ticket;
+    w.gws_ticket = ticket;
     if open {
-        return Flow::Next;
+        return Outcome::Continue;
     }
     // It comes here again when it is its turn.
     w.pc -= usize::from(s.inst.words);
-    Flow::Yield
+    Outcome::Yield
 }
 
 #[cfg(test)]

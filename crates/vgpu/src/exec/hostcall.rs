@@ -1,23 +1,23 @@
 //! What a kernel asks of the host while it runs, and what the groups of a grid meet at.
 
 mod buffer;
-mod desk;
 mod format;
+mod services;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Launch;
-use crate::memory::{Allocation, Kind, Memory};
-use crate::program::Kernel;
+use crate::code_object::Kernel;
+use crate::memory::{Allocation, Memory, MemoryKind};
 use buffer::Buffer;
-use desk::Desk;
+use services::Services;
 
 /// The buffer through which a kernel calls the host.
 pub struct Hostcall {
     memory: Arc<Memory>,
     buffer: Option<Buffer>,
-    desk: Mutex<Desk>,
+    services: Mutex<Services>,
     grid: Option<Grid>,
     heap: u64,
 }
@@ -25,11 +25,11 @@ pub struct Hostcall {
 impl Hostcall {
     /// Made only of what the kernel asks for. `waves` are in flight at once, at most.
     pub fn new(memory: &Arc<Memory>, kernel: &Kernel, launch: &Launch, waves: usize) -> Hostcall {
-        let asks = |kind: &str| kernel.arguments.iter().any(|argument| argument.kind == kind);
+        let asks = |kind: &str| kernel.arguments.iter().any(|argument| argument.value_kind == kind);
         Hostcall {
             memory: memory.clone(),
             buffer: asks("hidden_hostcall_buffer").then(|| Buffer::new(memory, waves)),
-            desk: Mutex::default(),
+            services: Mutex::default(),
             grid: (launch.cooperative && asks("hidden_multigrid_sync_arg")).then(|| Grid::new(memory, launch)),
             heap: if asks("hidden_heap_v1") { memory.heap() } else { 0 },
         }
@@ -53,13 +53,13 @@ impl Hostcall {
     /// Answers what kernels asked; any thread may. An error says what was asked that cannot be done: its wave never goes on.
     pub fn serve(&self, print: &(dyn Fn(&str) + Sync)) -> Result<(), String> {
         let Some(buffer) = self.buffer.as_ref().filter(|buffer| buffer.waiting()) else { return Ok(()) };
-        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
         let mut refused = Ok(());
         for request in buffer.take() {
             let lanes = (0..buffer::LANES).filter(|lane| request.active >> lane & 1 != 0);
             let answered = lanes.into_iter().try_for_each(|lane| {
                 let slots = buffer.slots(request.packet, lane);
-                let answer = desk.answer(request.service, &slots, &self.memory, &|text| print(text))?;
+                let answer = services.answer(request.service, &slots, &self.memory, &|text| print(text))?;
                 buffer.answer(request.packet, lane, answer);
                 Ok(())
             });
@@ -72,8 +72,8 @@ impl Hostcall {
     }
 
     /// What the kernel printed last, for a trap to carry.
-    pub fn last_words(&self) -> String {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner).last_words()
+    pub fn last_message(&self) -> String {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner).last_message()
     }
 }
 
@@ -95,13 +95,14 @@ impl Grid {
         words[3] = groups * product(launch.block);
         // Words 4 and 6 count arrivals; between them, the number of groups.
         words[5] = groups & 0xffff_ffff;
-        memory.insert(Allocation { start, bytes: 64, kind: Kind::Host, read_only: false });
+        // SAFETY: `drop` unregisters the range before the vector is freed, and the host accesses it through atomics only.
+        unsafe { memory.register(Allocation { start, bytes: 64, kind: MemoryKind::Host, read_only: false }) };
         Grid { memory: memory.clone(), words: buffer::shared(words) }
     }
 }
 
 impl Drop for Grid {
     fn drop(&mut self) {
-        self.memory.release_block(self.words.as_ptr() as u64);
+        self.memory.unregister_unshared(self.words.as_ptr() as u64);
     }
 }

@@ -1,21 +1,21 @@
 //! LDS: the group's shared memory, and the lane permutations that share its instructions.
 
 use super::atomic::{self, Rmw};
-use super::code::{Handler, Step};
-use super::level::{Count, Forms, Words, leveled};
+use super::decoded::{Handler, Step};
+use super::simd::{DwordCount, Dwords, SimdVariants, simd_variants};
 use super::wave::{LANES, Lanes, Wave};
-use super::{Env, Flow, gws};
+use super::{Env, Outcome, gws};
 use crate::isa::{flag, operand};
 
 /// Whether the access is to shared memory; the global data share is not there.
-fn refuse_gds(w: &Wave, s: &Step, e: &mut Env) -> Option<Flow> {
+fn reject_gds(w: &Wave, s: &Step, e: &mut Env) -> Option<Outcome> {
     (s.inst.flags & flag::GDS != 0).then(|| e.unsupported(w, s, "the global data share is not there".to_owned()))
 }
 
 /// Checks that all active lanes' accesses lie in the group's memory, and answers their places.
 #[inline(always)]
-fn places(w: &Wave, s: &Step, e: &mut Env, offset: u32, bytes: u32) -> Option<Lanes> {
-    let addresses = w.reg(s.inst.src[0]);
+fn lane_offsets(w: &Wave, s: &Step, e: &mut Env, offset: u32, bytes: u32) -> Option<Lanes> {
+    let addresses = w.vgpr(s.inst.src[0]);
     let mut out = Lanes([0; LANES]);
     let mut most = 0u64;
     for lane in 0..LANES {
@@ -32,13 +32,13 @@ fn places(w: &Wave, s: &Step, e: &mut Env, offset: u32, bytes: u32) -> Option<La
     }
     let lane = (0..LANES).find(|&lane| w.exec >> lane & 1 != 0 && u64::from(out.0[lane]) + u64::from(bytes) > e.lds.len() as u64);
     let lane = lane.unwrap_or(0);
-    e.bad_shared(w, s, lane, u64::from(out.0[lane]), bytes);
+    e.lds_fault(w, s, lane, u64::from(out.0[lane]), bytes);
     None
 }
 
 /// After [`places`] gave nothing: a fault, or no lane active.
-fn nowhere(e: &Env) -> Flow {
-    if e.fault.is_some() { Flow::Fault } else { Flow::Next }
+fn skip_or_fault(e: &Env) -> Outcome {
+    if e.fault.is_some() { Outcome::Fault } else { Outcome::Continue }
 }
 
 fn word(lds: &[u8], at: u32) -> u32 {
@@ -55,21 +55,27 @@ fn set_word(lds: &mut [u8], at: u32, value: u32) {
     }
 }
 
-/// All lanes' words at the places that [`places`] gave, `offset` bytes further on.
+/// Reads a dword of each lane at its offset plus `offset`.
+///
+/// # Safety
+/// `at` must come from [`lane_offsets`] for this LDS, with at least `offset + 4` bytes.
 #[inline(always)]
-fn gather(lds: &[u8], at: &Lanes, offset: u32) -> Lanes {
+unsafe fn gather(lds: &[u8], at: &Lanes, offset: u32) -> Lanes {
     let mut out = Lanes([0; LANES]);
     let base = lds.as_ptr();
     for lane in 0..LANES {
-        // SAFETY: `places` checked every lane's place together with its size, inactive lanes' place 0 included.
+        // SAFETY: `lane_offsets` checked every lane's offset with the size of the access, including offset 0 of inactive lanes.
         out.0[lane] = unsafe { base.add((at.0[lane] + offset) as usize).cast::<u32>().read_unaligned() };
     }
     out
 }
 
-/// The active lanes' words to those places.
+/// Writes a dword of each active lane at its offset plus `offset`.
+///
+/// # Safety
+/// As for [`gather`].
 #[inline(always)]
-fn scatter(lds: &mut [u8], at: &Lanes, offset: u32, values: &Lanes, exec: u64) {
+unsafe fn scatter(lds: &mut [u8], at: &Lanes, offset: u32, values: &Lanes, exec: u64) {
     let base = lds.as_mut_ptr();
     for lane in 0..LANES {
         if exec >> lane & 1 != 0 {
@@ -79,35 +85,37 @@ fn scatter(lds: &mut [u8], at: &Lanes, offset: u32, values: &Lanes, exec: u64) {
     }
 }
 
-leveled!(reads, read, Words);
+simd_variants!(reads, read, DwordCount);
 
 /// Reads registers at one place.
 #[inline(always)]
-fn read<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    if let Some(flow) = refuse_gds(w, s, e) {
-        return flow;
+fn read<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    if let Some(outcome) = reject_gds(w, s, e) {
+        return outcome;
     }
-    let Some(at) = places(w, s, e, s.inst.imm as u32, 4 * C::N as u32) else { return nowhere(e) };
+    let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32, 4 * C::N as u32) else { return skip_or_fault(e) };
     for n in 0..C::N {
-        let values = gather(e.lds, &at, 4 * n as u32);
-        w.write(s.inst.dst + n as u16, &values);
+        // SAFETY: `lane_offsets` checked the offsets with the size of the access.
+        let values = unsafe { gather(e.lds, &at, 4 * n as u32) };
+        w.write_vgpr(s.inst.dst + n as u16, &values);
     }
-    Flow::Next
+    Outcome::Continue
 }
 
-leveled!(writes, write, Words);
+simd_variants!(writes, write, DwordCount);
 
 /// Writes registers at one place.
 #[inline(always)]
-fn write<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    if let Some(flow) = refuse_gds(w, s, e) {
-        return flow;
+fn write<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    if let Some(outcome) = reject_gds(w, s, e) {
+        return outcome;
     }
-    let Some(at) = places(w, s, e, s.inst.imm as u32, 4 * C::N as u32) else { return nowhere(e) };
+    let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32, 4 * C::N as u32) else { return skip_or_fault(e) };
     for n in 0..C::N {
-        scatter(e.lds, &at, 4 * n as u32, w.reg(s.inst.src[1] + n as u16), w.exec);
+        // SAFETY: `lane_offsets` checked the offsets with the size of the access.
+        unsafe { scatter(e.lds, &at, 4 * n as u32, w.vgpr(s.inst.src[1] + n as u16), w.exec) };
     }
-    Flow::Next
+    Outcome::Continue
 }
 
 /// The two offsets of a paired access, in units of `unit` bytes.
@@ -116,61 +124,64 @@ fn offsets(s: &Step, unit: u32) -> (u32, u32) {
 }
 
 /// Bytes between units of a paired access.
-fn unit(s: &Step, words: u32) -> u32 {
-    4 * words * if s.inst.row.name.contains("st64") { 64 } else { 1 }
+fn offset_unit(s: &Step, words: u32) -> u32 {
+    4 * words * if s.inst.desc.name.contains("st64") { 64 } else { 1 }
 }
 
-leveled!(paired_reads, read2, Words);
+simd_variants!(paired_reads, read2, DwordCount);
 
 /// Reads registers at each of two places.
 #[inline(always)]
-fn read2<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    if let Some(flow) = refuse_gds(w, s, e) {
-        return flow;
+fn read2<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    if let Some(outcome) = reject_gds(w, s, e) {
+        return outcome;
     }
-    let (first, second) = offsets(s, unit(s, C::N as u32));
+    let (first, second) = offsets(s, offset_unit(s, C::N as u32));
     let bytes = 4 * C::N as u32;
-    let Some(near) = places(w, s, e, first, bytes) else { return nowhere(e) };
-    let Some(far) = places(w, s, e, second, bytes) else { return nowhere(e) };
+    let Some(near) = lane_offsets(w, s, e, first, bytes) else { return skip_or_fault(e) };
+    let Some(far) = lane_offsets(w, s, e, second, bytes) else { return skip_or_fault(e) };
     // The destination may be the address: both are read before anything is written.
     for n in 0..C::N {
-        let values = gather(e.lds, &near, 4 * n as u32);
-        w.write(s.inst.dst + n as u16, &values);
+        // SAFETY: `lane_offsets` checked the offsets with the size of the access.
+        let values = unsafe { gather(e.lds, &near, 4 * n as u32) };
+        w.write_vgpr(s.inst.dst + n as u16, &values);
     }
     for n in 0..C::N {
-        let values = gather(e.lds, &far, 4 * n as u32);
-        w.write(s.inst.dst + (C::N + n) as u16, &values);
+        // SAFETY: `lane_offsets` checked the offsets with the size of the access.
+        let values = unsafe { gather(e.lds, &far, 4 * n as u32) };
+        w.write_vgpr(s.inst.dst + (C::N + n) as u16, &values);
     }
-    Flow::Next
+    Outcome::Continue
 }
 
-leveled!(paired_writes, write2, Words);
+simd_variants!(paired_writes, write2, DwordCount);
 
 /// Writes registers at each of two places.
 #[inline(always)]
-fn write2<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    if let Some(flow) = refuse_gds(w, s, e) {
-        return flow;
+fn write2<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    if let Some(outcome) = reject_gds(w, s, e) {
+        return outcome;
     }
-    let (first, second) = offsets(s, unit(s, C::N as u32));
+    let (first, second) = offsets(s, offset_unit(s, C::N as u32));
     let bytes = 4 * C::N as u32;
-    let Some(near) = places(w, s, e, first, bytes) else { return nowhere(e) };
-    let Some(far) = places(w, s, e, second, bytes) else { return nowhere(e) };
+    let Some(near) = lane_offsets(w, s, e, first, bytes) else { return skip_or_fault(e) };
+    let Some(far) = lane_offsets(w, s, e, second, bytes) else { return skip_or_fault(e) };
     for (at, from) in [(near, s.inst.src[1]), (far, s.inst.src[2])] {
         for n in 0..C::N {
-            scatter(e.lds, &at, 4 * n as u32, w.reg(from + n as u16), w.exec);
+            // SAFETY: `lane_offsets` checked the offsets with the size of the access.
+            unsafe { scatter(e.lds, &at, 4 * n as u32, w.vgpr(from + n as u16), w.exec) };
         }
     }
-    Flow::Next
+    Outcome::Continue
 }
 
 /// Bytes and words in: size, sign, and the half they arrive in (`None`: the whole register).
-fn read_part(w: &mut Wave, s: &Step, e: &mut Env, bytes: u32, signed: bool, half: Option<u32>) -> Flow {
-    if let Some(flow) = refuse_gds(w, s, e) {
-        return flow;
+fn read_subdword(w: &mut Wave, s: &Step, e: &mut Env, bytes: u32, signed: bool, half: Option<u32>) -> Outcome {
+    if let Some(outcome) = reject_gds(w, s, e) {
+        return outcome;
     }
-    let Some(at) = places(w, s, e, s.inst.imm as u32, bytes) else { return nowhere(e) };
-    let mut out = *w.reg(s.inst.dst);
+    let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32, bytes) else { return skip_or_fault(e) };
+    let mut out = *w.vgpr(s.inst.dst);
     for lane in 0..LANES {
         let at = at.0[lane] as usize;
         let raw =
@@ -186,52 +197,52 @@ fn read_part(w: &mut Wave, s: &Step, e: &mut Env, bytes: u32, signed: bool, half
             Some(_) => out.0[lane] & 0xffff | value << 16,
         };
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
-fn write_part(w: &mut Wave, s: &Step, e: &mut Env, bytes: u32, high: bool) -> Flow {
-    if let Some(flow) = refuse_gds(w, s, e) {
-        return flow;
+fn write_subdword(w: &mut Wave, s: &Step, e: &mut Env, bytes: u32, high: bool) -> Outcome {
+    if let Some(outcome) = reject_gds(w, s, e) {
+        return outcome;
     }
-    let Some(at) = places(w, s, e, s.inst.imm as u32, bytes) else { return nowhere(e) };
+    let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32, bytes) else { return skip_or_fault(e) };
     for lane in 0..LANES {
         if w.exec >> lane & 1 != 0 {
-            let value = w.reg(s.inst.src[1]).0[lane] >> if high { 16 } else { 0 };
+            let value = w.vgpr(s.inst.src[1]).0[lane] >> if high { 16 } else { 0 };
             let at = at.0[lane] as usize;
             e.lds[at..at + bytes as usize].copy_from_slice(&value.to_le_bytes()[..bytes as usize]);
         }
     }
-    Flow::Next
+    Outcome::Continue
 }
 
-macro_rules! parts {
+macro_rules! subdword {
     ($($name:ident: $f:ident($($arg:expr),*);)*) => {$(
-        unsafe fn $name(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+        fn $name(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
             $f(w, s, e, $($arg),*)
         }
     )*};
 }
 
-parts! {
-    read_i8: read_part(1, true, None);
-    read_u8: read_part(1, false, None);
-    read_i16: read_part(2, true, None);
-    read_u16: read_part(2, false, None);
-    read_u8_low: read_part(1, false, Some(0));
-    read_u8_high: read_part(1, false, Some(1));
-    read_i8_low: read_part(1, true, Some(0));
-    read_i8_high: read_part(1, true, Some(1));
-    read_u16_low: read_part(2, false, Some(0));
-    read_u16_high: read_part(2, false, Some(1));
-    write_b8: write_part(1, false);
-    write_b16: write_part(2, false);
-    write_b8_high: write_part(1, true);
-    write_b16_high: write_part(2, true);
+subdword! {
+    read_i8: read_subdword(1, true, None);
+    read_u8: read_subdword(1, false, None);
+    read_i16: read_subdword(2, true, None);
+    read_u16: read_subdword(2, false, None);
+    read_u8_low: read_subdword(1, false, Some(0));
+    read_u8_high: read_subdword(1, false, Some(1));
+    read_i8_low: read_subdword(1, true, Some(0));
+    read_i8_high: read_subdword(1, true, Some(1));
+    read_u16_low: read_subdword(2, false, Some(0));
+    read_u16_high: read_subdword(2, false, Some(1));
+    write_b8: write_subdword(1, false);
+    write_b16: write_subdword(2, false);
+    write_b8_high: write_subdword(1, true);
+    write_b16_high: write_subdword(2, true);
 }
 
 /// The operation of a mnemonic, its bytes, and whether it returns the old value: `ds_add_rtn_u32`.
-fn atomic_of(name: &str) -> Option<(Rmw, u32, bool)> {
+fn atomic_op(name: &str) -> Option<(Rmw, u32, bool)> {
     let rest = name.strip_prefix("ds_")?;
     let returns = rest.contains("_rtn");
     let rest = rest.replace("_rtn", "");
@@ -252,142 +263,142 @@ fn atomic_of(name: &str) -> Option<(Rmw, u32, bool)> {
 }
 
 /// Atomics, one lane after the other.
-unsafe fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    if let Some(flow) = refuse_gds(w, s, e) {
-        return flow;
+fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    if let Some(outcome) = reject_gds(w, s, e) {
+        return outcome;
     }
-    let Some((op, bytes, returns)) = atomic_of(s.inst.row.name) else { return Flow::Fault };
-    let Some(at) = places(w, s, e, s.inst.imm as u32, bytes) else { return nowhere(e) };
+    let Some((op, bytes, returns)) = atomic_op(s.inst.desc.name) else { return Outcome::Fault };
+    let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32, bytes) else { return skip_or_fault(e) };
     let mut old = [Lanes([0; LANES]), Lanes([0; LANES])];
     // These compare with the first operand and write the second.
-    let compares = s.inst.row.name.contains("cmpst");
+    let compares = s.inst.desc.name.contains("cmpst");
     for lane in 0..LANES {
         if w.exec >> lane & 1 == 0 {
             continue;
         }
         let value = |number: u16| {
-            let high = if bytes == 8 { w.reg(number + 1).0[lane] } else { 0 };
-            u64::from(w.reg(number).0[lane]) | u64::from(high) << 32
+            let high = if bytes == 8 { w.vgpr(number + 1).0[lane] } else { 0 };
+            u64::from(w.vgpr(number).0[lane]) | u64::from(high) << 32
         };
         let (first, second) = (value(s.inst.src[1]), value(s.inst.src[2]));
         let (data, other) = if compares { (second, first) } else { (first, second) };
-        let place = at.0[lane];
-        let high = if bytes == 8 { word(e.lds, place + 4) } else { 0 };
-        let before = u64::from(word(e.lds, place)) | u64::from(high) << 32;
+        let offset = at.0[lane];
+        let high = if bytes == 8 { word(e.lds, offset + 4) } else { 0 };
+        let before = u64::from(word(e.lds, offset)) | u64::from(high) << 32;
         let after = op(before, data, other);
-        set_word(e.lds, place, after as u32);
+        set_word(e.lds, offset, after as u32);
         if bytes == 8 {
-            set_word(e.lds, place + 4, (after >> 32) as u32);
+            set_word(e.lds, offset + 4, (after >> 32) as u32);
         }
         old[0].0[lane] = before as u32;
         old[1].0[lane] = (before >> 32) as u32;
     }
     if returns {
         for n in 0..(bytes / 4) as u16 {
-            w.write(s.inst.dst + n, &old[usize::from(n)]);
+            w.write_vgpr(s.inst.dst + n, &old[usize::from(n)]);
         }
     }
-    Flow::Next
+    Outcome::Continue
 }
 
 /// `ds_wrxchg2_rtn_*`: exchanges two places.
-unsafe fn exchange2<const WORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+fn exchange2<const WORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     // Lanes go one after the other: a place that two of them touch changes twice.
-    let (first, second) = offsets(s, unit(s, WORDS as u32));
+    let (first, second) = offsets(s, offset_unit(s, WORDS as u32));
     let mut out = [Lanes([0; LANES]); 4];
     for (which, offset) in [first, second].into_iter().enumerate() {
-        let Some(at) = places(w, s, e, offset, 4 * WORDS as u32) else { return nowhere(e) };
+        let Some(at) = lane_offsets(w, s, e, offset, 4 * WORDS as u32) else { return skip_or_fault(e) };
         for lane in 0..LANES {
             if w.exec >> lane & 1 != 0 {
                 for n in 0..WORDS {
-                    let place = at.0[lane] + 4 * n as u32;
-                    out[which * WORDS + n].0[lane] = word(e.lds, place);
-                    set_word(e.lds, place, w.reg(s.inst.src[1 + which] + n as u16).0[lane]);
+                    let offset = at.0[lane] + 4 * n as u32;
+                    out[which * WORDS + n].0[lane] = word(e.lds, offset);
+                    set_word(e.lds, offset, w.vgpr(s.inst.src[1 + which] + n as u16).0[lane]);
                 }
             }
         }
     }
     for (n, register) in out.iter().take(2 * WORDS).enumerate() {
-        w.write(s.inst.dst + n as u16, register);
+        w.write_vgpr(s.inst.dst + n as u16, register);
     }
-    Flow::Next
+    Outcome::Continue
 }
 
 /// `ds_condxchg32_rtn_b64`: each half is exchanged where its data's top bit says so.
-unsafe fn conditional_exchange(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    let Some(at) = places(w, s, e, s.inst.imm as u32 & !7, 8) else { return nowhere(e) };
+fn conditional_exchange(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32 & !7, 8) else { return skip_or_fault(e) };
     let mut out = [Lanes([0; LANES]); 2];
     for lane in 0..LANES {
         if w.exec >> lane & 1 != 0 {
             for n in 0..2u16 {
-                let place = at.0[lane] + 4 * u32::from(n);
-                let data = w.reg(s.inst.src[1] + n).0[lane];
-                out[usize::from(n)].0[lane] = word(e.lds, place);
+                let offset = at.0[lane] + 4 * u32::from(n);
+                let data = w.vgpr(s.inst.src[1] + n).0[lane];
+                out[usize::from(n)].0[lane] = word(e.lds, offset);
                 if data >> 31 != 0 {
-                    set_word(e.lds, place, data & 0x7fff_ffff);
+                    set_word(e.lds, offset, data & 0x7fff_ffff);
                 }
             }
         }
     }
-    w.write(s.inst.dst, &out[0]);
-    w.write(s.inst.dst + 1, &out[1]);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out[0]);
+    w.write_vgpr(s.inst.dst + 1, &out[1]);
+    Outcome::Continue
 }
 
 /// Adds the number of active lanes to a counter, or takes it away, and gives the old value to all of them.
-fn count(w: &mut Wave, s: &Step, e: &mut Env, change: fn(u32, u32) -> u32) -> Flow {
-    let at = (w.s[usize::from(operand::M0)] >> 16).wrapping_add(s.inst.imm as u32) & 0xfffc;
+fn append_or_consume(w: &mut Wave, s: &Step, e: &mut Env, change: fn(u32, u32) -> u32) -> Outcome {
+    let at = (w.sgprs[usize::from(operand::M0)] >> 16).wrapping_add(s.inst.imm as u32) & 0xfffc;
     if at as usize + 4 > e.lds.len() {
-        e.bad_shared(w, s, w.first_lane(), u64::from(at), 4);
-        return Flow::Fault;
+        e.lds_fault(w, s, w.first_lane(), u64::from(at), 4);
+        return Outcome::Fault;
     }
     let old = word(e.lds, at);
     set_word(e.lds, at, change(old, w.exec.count_ones()));
-    w.write(s.inst.dst, &Lanes([old; LANES]));
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &Lanes([old; LANES]));
+    Outcome::Continue
 }
 
-unsafe fn append(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    count(w, s, e, u32::wrapping_add)
+fn append(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    append_or_consume(w, s, e, u32::wrapping_add)
 }
 
-unsafe fn consume(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    count(w, s, e, u32::wrapping_sub)
+fn consume(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    append_or_consume(w, s, e, u32::wrapping_sub)
 }
 
 /// Where `ds_read_addtid` and `ds_write_addtid` have lane 0's word.
-fn by_lane(w: &Wave, s: &Step, e: &mut Env) -> Option<u32> {
-    let base = (w.s[usize::from(operand::M0)] & 0xffff).wrapping_add(s.inst.imm as u32);
+fn addtid_base(w: &Wave, s: &Step, e: &mut Env) -> Option<u32> {
+    let base = (w.sgprs[usize::from(operand::M0)] & 0xffff).wrapping_add(s.inst.imm as u32);
     if base as usize + 4 * LANES > e.lds.len() {
-        e.bad_shared(w, s, 0, u64::from(base), 4 * LANES as u32);
+        e.lds_fault(w, s, 0, u64::from(base), 4 * LANES as u32);
         return None;
     }
     Some(base)
 }
 
-unsafe fn read_by_lane(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    let Some(base) = by_lane(w, s, e) else { return Flow::Fault };
+fn read_addtid(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let Some(base) = addtid_base(w, s, e) else { return Outcome::Fault };
     let mut out = Lanes([0; LANES]);
     for lane in 0..LANES {
         out.0[lane] = word(e.lds, base + 4 * lane as u32);
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
-unsafe fn write_by_lane(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    let Some(base) = by_lane(w, s, e) else { return Flow::Fault };
+fn write_addtid(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let Some(base) = addtid_base(w, s, e) else { return Outcome::Fault };
     for lane in 0..LANES {
         if w.exec >> lane & 1 != 0 {
-            set_word(e.lds, base + 4 * lane as u32, w.reg(s.inst.src[1]).0[lane]);
+            set_word(e.lds, base + 4 * lane as u32, w.vgpr(s.inst.src[1]).0[lane]);
         }
     }
-    Flow::Next
+    Outcome::Continue
 }
 
 /// `ds_permute_b32`: each active lane sends its value; the highest sender wins.
-unsafe fn permute(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let (addresses, data) = (w.reg(s.inst.src[0]), w.reg(s.inst.src[1]));
+fn permute(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (addresses, data) = (w.vgpr(s.inst.src[0]), w.vgpr(s.inst.src[1]));
     let mut out = Lanes([0; LANES]);
     for lane in 0..LANES {
         if w.exec >> lane & 1 != 0 {
@@ -395,20 +406,20 @@ unsafe fn permute(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
             out.0[to as usize] = data.0[lane];
         }
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
 /// `ds_bpermute_b32`: each lane fetches a value; inactive lanes give 0.
-unsafe fn backward_permute(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let (addresses, data) = (w.reg(s.inst.src[0]), w.reg(s.inst.src[1]));
+fn bpermute(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (addresses, data) = (w.vgpr(s.inst.src[0]), w.vgpr(s.inst.src[1]));
     let mut out = Lanes([0; LANES]);
     for lane in 0..LANES {
         let from = (addresses.0[lane].wrapping_add(s.inst.imm as u32) / 4) as usize % LANES;
         out.0[lane] = data.0[from] & w.mask.0[from];
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
 /// The lane that `ds_swizzle_b32` reads for `lane`.
@@ -434,50 +445,50 @@ fn swizzled(pattern: u32, lane: usize) -> usize {
     (lane & !31) | ((lane32 & and | or) ^ xor) as usize & 31
 }
 
-unsafe fn swizzle(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let data = w.reg(s.inst.src[0]);
+fn swizzle(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let data = w.vgpr(s.inst.src[0]);
     let mut out = Lanes([0; LANES]);
     for lane in 0..LANES {
         let from = swizzled(s.inst.imm as u32, lane);
         out.0[lane] = data.0[from] & w.mask.0[from];
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
-unsafe fn nothing(_: &mut Wave, _: &Step, _: &mut Env) -> Flow {
-    Flow::Next
+fn nop(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
+    Outcome::Continue
 }
 
 /// The instruction called `name`.
-pub fn find(name: &str) -> Option<Forms> {
-    if atomic_of(name).is_some() {
+pub fn find(name: &str) -> Option<SimdVariants> {
+    if atomic_op(name).is_some() {
         return Some([atomic_handler; 3]);
     }
     let handler: Handler = match name {
-        "ds_nop" => nothing,
+        "ds_nop" => nop,
         // The barrier brings its count along.
-        "ds_gws_init" => nothing,
+        "ds_gws_init" => nop,
         "ds_gws_barrier" => gws::barrier,
-        "ds_read_b32" => return Some(reads::<Count<1>>()),
-        "ds_read_b64" => return Some(reads::<Count<2>>()),
-        "ds_read_b96" => return Some(reads::<Count<3>>()),
-        "ds_read_b128" => return Some(reads::<Count<4>>()),
-        "ds_write_b32" => return Some(writes::<Count<1>>()),
-        "ds_write_b64" => return Some(writes::<Count<2>>()),
-        "ds_write_b96" => return Some(writes::<Count<3>>()),
-        "ds_write_b128" => return Some(writes::<Count<4>>()),
-        "ds_read2_b32" | "ds_read2st64_b32" => return Some(paired_reads::<Count<1>>()),
-        "ds_read2_b64" | "ds_read2st64_b64" => return Some(paired_reads::<Count<2>>()),
-        "ds_write2_b32" | "ds_write2st64_b32" => return Some(paired_writes::<Count<1>>()),
-        "ds_write2_b64" | "ds_write2st64_b64" => return Some(paired_writes::<Count<2>>()),
+        "ds_read_b32" => return Some(reads::<Dwords<1>>()),
+        "ds_read_b64" => return Some(reads::<Dwords<2>>()),
+        "ds_read_b96" => return Some(reads::<Dwords<3>>()),
+        "ds_read_b128" => return Some(reads::<Dwords<4>>()),
+        "ds_write_b32" => return Some(writes::<Dwords<1>>()),
+        "ds_write_b64" => return Some(writes::<Dwords<2>>()),
+        "ds_write_b96" => return Some(writes::<Dwords<3>>()),
+        "ds_write_b128" => return Some(writes::<Dwords<4>>()),
+        "ds_read2_b32" | "ds_read2st64_b32" => return Some(paired_reads::<Dwords<1>>()),
+        "ds_read2_b64" | "ds_read2st64_b64" => return Some(paired_reads::<Dwords<2>>()),
+        "ds_write2_b32" | "ds_write2st64_b32" => return Some(paired_writes::<Dwords<1>>()),
+        "ds_write2_b64" | "ds_write2st64_b64" => return Some(paired_writes::<Dwords<2>>()),
         "ds_wrxchg2_rtn_b32" | "ds_wrxchg2st64_rtn_b32" => exchange2::<1>,
         "ds_wrxchg2_rtn_b64" | "ds_wrxchg2st64_rtn_b64" => exchange2::<2>,
         "ds_condxchg32_rtn_b64" => conditional_exchange,
         "ds_append" => append,
         "ds_consume" => consume,
-        "ds_read_addtid_b32" => read_by_lane,
-        "ds_write_addtid_b32" => write_by_lane,
+        "ds_read_addtid_b32" => read_addtid,
+        "ds_write_addtid_b32" => write_addtid,
         "ds_read_i8" => read_i8,
         "ds_read_u8" => read_u8,
         "ds_read_i16" => read_i16,
@@ -493,7 +504,7 @@ pub fn find(name: &str) -> Option<Forms> {
         "ds_write_b8_d16_hi" => write_b8_high,
         "ds_write_b16_d16_hi" => write_b16_high,
         "ds_permute_b32" => permute,
-        "ds_bpermute_b32" => backward_permute,
+        "ds_bpermute_b32" => bpermute,
         "ds_swizzle_b32" => swizzle,
         _ => return None,
     };

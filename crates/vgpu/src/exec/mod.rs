@@ -1,63 +1,103 @@
-//! Execution: groups of waves, 64 lanes each, on the CPU's cores.
+//! Execution: workgroups of wavefronts, 64 lanes each, on the CPU's cores.
+//!
+//! # How one instruction executes
+//!
+//! Follow `v_add_f32_e32 v2, v0, v1` from the bytes of a code object to the write of `v2`.
+//!
+//! 1. **Load.** [`LoadedCodeObject::load`] maps the ELF segments into memory, applies relocations, and hands the executable dwords to
+//!    [`DecodedCode`], which has one empty slot per dword. Nothing is decoded yet.
+//! 2. **Dispatch.** [`launch`] builds a `Dispatch` (`dispatch.rs`): it checks the launch against the kernel descriptor, lays out the
+//!    kernarg segment with the hidden arguments, and writes the dispatch packet. `init_wave` sets the registers a wavefront starts
+//!    with: user SGPRs, workgroup ids, workitem ids in `v0`, EXEC, `MODE`.
+//! 3. **Schedule.** `scheduler.rs` runs one worker per thread. A worker takes the next workgroup of the grid and runs its wavefronts in
+//!    time slices. `run_wave` is the interpreter's loop: it fetches the step at `wave.pc`, advances `pc`, and calls the step's handler.
+//! 4. **Decode**, when the slot at `pc` is empty. [`isa::decode`](crate::isa::decode) finds the encoding from the top bits (`0` at bit
+//!    31: VOP2) and the opcode, looks the pair up in the instruction table (`isa/gfx9.tsv`), and fills an [`Inst`](crate::isa::Inst)
+//!    with operand numbers: `dst` = 258, `src` = [256, 257].
+//! 5. **Prepare.** `decoded.rs` turns the `Inst` into a `Step` and stores it in the slot. `ops::semantics` finds the handler by
+//!    mnemonic; `ops/float.rs` has the line `v_add_f32(a: f32, b: f32) -> f32 { a + b }`. The step records where each source comes
+//!    from, the values of constants, and whether any modifier (neg, abs, omod, clamp, SDWA, DPP) applies.
+//! 6. **Execute.** The handler is `run::<v_add_f32>` of `valu.rs`, compiled once per [`SimdLevel`]. Without modifiers and with the default
+//!    `MODE` it reads all 64 lanes of both sources, computes all 64 results in one vectorized loop, and calls `Wave::write_vgpr`, which
+//!    stores the lanes that EXEC enables. With modifiers, `run_modified` does the same lane by lane.
+//! 7. **Continue.** The handler returns an `Outcome`. `Continue` fetches the next step; `Yield` (sleep, hostcall) and `Stop` (barrier,
+//!    end of the program) end the time slice; `Fault` ends the launch with a [`Fault`] that names kernel, workgroup, wavefront and
+//!    instruction.
+//!
+//! Memory instructions (`vmem.rs`, `smem.rs`, `lds.rs`) differ in step 6: they compute the lanes' addresses, check them against the
+//! allocations of [`Memory`], and only then access host memory.
+//!
+//! Every handler has the signature `fn(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome`: the wavefront, the step, and everything the
+//! wavefront shares with others. Wait counts (`s_waitcnt`) are no-ops, because every instruction completes before the next one starts.
 
 mod atomic;
-mod bench;
-mod code;
+mod decoded;
 mod dispatch;
 mod float;
-mod group;
 mod gws;
 mod hostcall;
-mod lanes;
 mod lds;
-mod level;
 mod ops;
-mod scalar;
+mod resource;
+mod salu;
+mod scheduler;
+mod simd;
 mod smem;
+mod test_wave;
+mod valu;
 mod vmem;
 mod wave;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub use bench::Bench;
-pub use code::Code;
-pub use level::Level;
+pub use simd::SimdLevel;
+pub use test_wave::TestWave;
 
-use crate::fault::{Fault, Place};
+pub(crate) use decoded::DecodedCode;
+
+use crate::code_object::{Kernel, LoadedCodeObject};
+use crate::fault::{Fault, FaultLocation};
 use crate::isa::operand;
 use crate::memory::Memory;
-use crate::program::{Kernel, Program};
-use code::Step;
+use decoded::Step;
 use wave::Wave;
 
-/// Flat addresses of shared memory begin here.
-const SHARED: u64 = 0x0001_0000_0000_0000;
+/// Flat addresses of LDS begin here.
+const SHARED_APERTURE: u64 = 0x0001_0000_0000_0000;
 /// Flat addresses of a lane's scratch begin here.
-const PRIVATE: u64 = 0x0002_0000_0000_0000;
+const PRIVATE_APERTURE: u64 = 0x0002_0000_0000_0000;
+/// The last offset in an aperture.
+const APERTURE_LIMIT: u64 = 0xffff_ffff;
 
-/// The operand that names an aperture, as a value.
-fn aperture(number: u16) -> u64 {
+/// Trap ids of `s_trap`, as the AMDGPU backend uses them.
+mod trap_id {
+    /// `llvm.debugtrap`: ignored without a debugger.
+    pub const DEBUG_TRAP: i32 = 3;
+}
+
+/// Returns the value of an aperture operand.
+fn aperture_value(number: u16) -> u64 {
     match number {
-        operand::SHARED_BASE => SHARED,
-        operand::SHARED_LIMIT => SHARED + 0xffff_ffff,
-        operand::PRIVATE_BASE => PRIVATE,
-        _ => PRIVATE + 0xffff_ffff,
+        operand::SHARED_BASE => SHARED_APERTURE,
+        operand::SHARED_LIMIT => SHARED_APERTURE + APERTURE_LIMIT,
+        operand::PRIVATE_BASE => PRIVATE_APERTURE,
+        _ => PRIVATE_APERTURE + APERTURE_LIMIT,
     }
 }
 
-/// What a launch asks for.
+/// A launch configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Launch {
-    /// Groups in each dimension.
+    /// Workgroups in each dimension.
     pub grid: [u32; 3],
-    /// Work-items of a group in each dimension.
+    /// Workitems of a workgroup in each dimension.
     pub block: [u32; 3],
-    /// Bytes of LDS besides the kernel's own.
-    pub shared: u32,
-    /// The explicit arguments, laid out as the kernel's metadata says; hidden ones are filled in by the launch.
+    /// Bytes of LDS beyond the kernel's own.
+    pub dynamic_lds: u32,
+    /// The explicit arguments, at the offsets that the kernel's metadata states. [`launch`] fills in the hidden ones.
     pub arguments: Vec<u8>,
-    /// The groups may wait for each other: all are kept running.
+    /// Whether workgroups may synchronize with each other: all of them are kept resident.
     pub cooperative: bool,
 }
 
@@ -66,41 +106,41 @@ pub struct Launch {
 pub enum Limit {
     /// Never.
     None,
-    /// After that many instructions of all waves together.
+    /// After this many instructions of all wavefronts together.
     Instructions(u64),
-    /// After that long.
+    /// After this time.
     Time(Duration),
 }
 
-/// What launches did.
+/// Execution statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Instructions of waves.
+    /// Instructions of wavefronts.
     pub instructions: u64,
     /// Vector instructions times their active lanes.
     pub lane_operations: u64,
-    /// How long it took.
+    /// Wall-clock time.
     pub time: Duration,
 }
 
 static TOTAL: Mutex<Stats> = Mutex::new(Stats { instructions: 0, lane_operations: 0, time: Duration::ZERO });
 
-/// What all launches of this process did so far, those that failed left out.
+/// Returns the statistics of all launches of this process that ended without a fault.
 pub fn totals() -> Stats {
     *TOTAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a kernel to its end. `print` gets what the device prints.
+/// Runs a kernel to its end. `print` receives what the kernel prints.
 pub fn launch(
-    program: &Program,
+    code_object: &LoadedCodeObject,
     kernel: &Kernel,
     launch: &Launch,
     memory: &Arc<Memory>,
     limit: Limit,
     print: &(dyn Fn(&str) + Sync),
 ) -> Result<Stats, Fault> {
-    let dispatch = dispatch::Dispatch::new(program, kernel, launch, memory, print)?;
-    let stats = group::run(&dispatch, limit)?;
+    let dispatch = dispatch::Dispatch::new(code_object, kernel, launch, memory, print)?;
+    let stats = scheduler::run(&dispatch, limit)?;
     let mut total = TOTAL.lock().unwrap_or_else(PoisonError::into_inner);
     total.instructions += stats.instructions;
     total.lane_operations += stats.lane_operations;
@@ -108,110 +148,110 @@ pub fn launch(
     Ok(stats)
 }
 
-/// What an instruction's handler tells the wave's loop.
+/// What the interpreter's loop does after an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
-    /// Go on.
-    Next,
-    /// Let another wave run.
+pub(crate) enum Outcome {
+    /// Execute the next instruction.
+    Continue,
+    /// End the time slice; the wavefront stays ready.
     Yield,
-    /// The wave's state changed.
+    /// End the time slice; the wavefront's state changed.
     Stop,
-    /// [`Env::fault`] says why.
+    /// End the launch; [`Env::fault`] holds the reason.
     Fault,
 }
 
-/// What a wave sees besides itself.
-pub struct Env<'a> {
-    code: &'a Code,
+/// What a wavefront shares with others: its code, its dispatch and its workgroup.
+pub(crate) struct Env<'a> {
+    code: &'a DecodedCode,
     dispatch: &'a dispatch::Dispatch<'a>,
     lds: &'a mut [u8],
-    group: [u32; 3],
+    workgroup: [u32; 3],
+    /// Wavefronts of the workgroup.
     waves: u32,
     clock: Instant,
     fault: Option<Fault>,
 }
 
 impl Env<'_> {
-    /// The group's number in the grid.
-    fn group_number(&self) -> u64 {
-        let [x, y, z] = self.group.map(u64::from);
+    /// Returns the workgroup's linear index in the grid.
+    fn workgroup_index(&self) -> u64 {
+        let [x, y, z] = self.workgroup.map(u64::from);
         let [gx, gy, _] = self.dispatch.grid.map(u64::from);
         x + gx * (y + gy * z)
     }
 
-    fn place(&self, w: &Wave, s: &Step) -> Box<Place> {
+    fn location(&self, w: &Wave, s: &Step) -> Box<FaultLocation> {
         let at = w.pc.saturating_sub(usize::from(s.inst.words));
-        Box::new(Place {
+        Box::new(FaultLocation {
             kernel: self.dispatch.kernel.name.clone(),
             offset: 4 * at as u64,
-            instruction: self.code.text(at).unwrap_or_else(|| s.inst.row.name.to_owned()),
-            group: self.group,
-            wave: w.number,
+            instruction: self.code.disassemble(at).unwrap_or_else(|| s.inst.desc.name.to_owned()),
+            workgroup: self.workgroup,
+            wave: w.index,
         })
     }
 
-    /// Whether the wave may touch this memory. What it finds is remembered: nothing goes away while a kernel runs.
-    fn reachable(&self, w: &mut Wave, address: u64, bytes: u32, write: bool) -> bool {
+    /// Returns whether the wavefront may access this memory. Caches the allocation in the wavefront: none is removed while a kernel runs.
+    fn can_access(&self, w: &mut Wave, address: u64, bytes: u32, write: bool) -> bool {
         let Some(end) = address.checked_add(u64::from(bytes)) else { return false };
-        if w.ranges.iter().any(|&(start, stop, writable)| address >= start && end <= stop && (writable || !write)) {
+        if w.recent_ranges.iter().any(|&(start, stop, writable)| address >= start && end <= stop && (writable || !write)) {
             return true;
         }
-        match self.dispatch.memory.holds(address, u64::from(bytes)) {
+        match self.dispatch.memory.find_range(address, u64::from(bytes)) {
             Some(range) if !write || !range.read_only => {
-                // The first entry is the wave's own scratch.
+                // The first entry is the wavefront's own scratch.
                 w.next_range = w.next_range % 3 + 1;
-                w.ranges[usize::from(w.next_range)] = (range.start, range.end(), !range.read_only);
+                w.recent_ranges[usize::from(w.next_range)] = (range.start, range.end(), !range.read_only);
                 true
             }
             _ => false,
         }
     }
 
-    fn bad_access(&mut self, w: &Wave, s: &Step, lane: usize, address: u64, bytes: u32, write: bool) {
+    fn memory_fault(&mut self, w: &Wave, s: &Step, lane: usize, address: u64, bytes: u32, write: bool) {
         let near = self.dispatch.memory.nearest(address);
-        self.fault = Some(Fault::Memory { place: self.place(w, s), lane: lane as u32, address, bytes, write, near });
+        self.fault = Some(Fault::Memory { location: self.location(w, s), lane: lane as u32, address, bytes, write, near });
     }
 
-    fn bad_shared(&mut self, w: &Wave, s: &Step, lane: usize, address: u64, bytes: u32) {
+    fn lds_fault(&mut self, w: &Wave, s: &Step, lane: usize, address: u64, bytes: u32) {
         let size = self.lds.len() as u32;
-        self.fault = Some(Fault::Shared { place: self.place(w, s), lane: lane as u32, address, bytes, size });
+        self.fault = Some(Fault::Lds { location: self.location(w, s), lane: lane as u32, address, bytes, size });
     }
 
-    fn bad_scratch(&mut self, w: &Wave, s: &Step, lane: usize, offset: u32, bytes: u32) {
+    fn scratch_fault(&mut self, w: &Wave, s: &Step, lane: usize, offset: u32, bytes: u32) {
         let (address, size) = (u64::from(offset), w.scratch_size);
-        self.fault = Some(Fault::Scratch { place: self.place(w, s), lane: lane as u32, address, bytes, size });
+        self.fault = Some(Fault::Scratch { location: self.location(w, s), lane: lane as u32, address, bytes, size });
     }
 
-    fn misaligned(&mut self, w: &Wave, s: &Step, lane: usize, address: u64, bytes: u32) -> Flow {
-        self.fault = Some(Fault::Misaligned { place: self.place(w, s), lane: lane as u32, address, bytes });
-        Flow::Fault
+    fn misaligned_fault(&mut self, w: &Wave, s: &Step, lane: usize, address: u64, bytes: u32) -> Outcome {
+        self.fault = Some(Fault::Misaligned { location: self.location(w, s), lane: lane as u32, address, bytes });
+        Outcome::Fault
     }
 
-    fn unsupported(&mut self, w: &Wave, s: &Step, what: String) -> Flow {
-        self.fault = Some(Fault::Unsupported { place: self.place(w, s), what });
-        Flow::Fault
+    fn unsupported(&mut self, w: &Wave, s: &Step, what: String) -> Outcome {
+        self.fault = Some(Fault::Unsupported { location: self.location(w, s), what });
+        Outcome::Fault
     }
 
-    fn illegal(&mut self, w: &Wave, s: &Step, what: String) -> Flow {
-        self.fault = Some(Fault::Illegal { place: self.place(w, s), what });
-        Flow::Fault
+    fn illegal(&mut self, w: &Wave, s: &Step, what: String) -> Outcome {
+        self.fault = Some(Fault::Illegal { location: self.location(w, s), what });
+        Outcome::Fault
     }
 
-    fn trap(&mut self, w: &Wave, s: &Step) -> Flow {
-        // 2 is the trap of `abort` and `assert`; 3 is a debugger's, which is not there.
-        if s.inst.imm & 0xff == 3 {
-            return Flow::Next;
+    fn trap(&mut self, w: &Wave, s: &Step) -> Outcome {
+        if s.inst.imm & 0xff == trap_id::DEBUG_TRAP {
+            return Outcome::Continue;
         }
-        // What it said before comes out first; what it asked besides no longer matters.
-        let _ = self.message();
-        let message = self.dispatch.hostcall.last_words();
-        self.fault = Some(Fault::Trap { place: self.place(w, s), message });
-        Flow::Fault
+        // Prints pending messages first. A failing hostcall no longer matters.
+        let _ = self.serve_hostcalls();
+        let message = self.dispatch.hostcall.last_message();
+        self.fault = Some(Fault::Trap { location: self.location(w, s), message });
+        Outcome::Fault
     }
 
-    /// The device rang: answer what it asks of the host.
-    fn message(&self) -> Result<(), Fault> {
-        self.dispatch.serve()
+    /// Serves the hostcalls that kernels have queued.
+    fn serve_hostcalls(&self) -> Result<(), Fault> {
+        self.dispatch.serve_hostcalls()
     }
 }

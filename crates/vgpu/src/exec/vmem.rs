@@ -3,55 +3,56 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::atomic::{self, Rmw};
-use super::code::{Handler, Step};
-use super::level::{Count, Forms, Words, leveled};
-use super::wave::{LANES, Lanes, Wave, Wide};
-use super::{Env, Flow, PRIVATE, SHARED};
-use crate::isa::{Format, Row, flag, operand};
+use super::decoded::{Handler, Step};
+use super::resource::BufferResource;
+use super::simd::{DwordCount, Dwords, SimdVariants, simd_variants};
+use super::wave::{LANES, Lanes, Lanes64, Wave};
+use super::{Env, Outcome, PRIVATE_APERTURE, SHARED_APERTURE};
+use crate::isa::{Format, InstDesc, flag, operand};
 
 /// Where the lanes' addresses point.
-enum Target {
+enum LaneAddresses {
     /// Host addresses.
-    Memory(Wide),
+    Memory(Lanes64),
     /// Offsets in each lane's scratch.
     Scratch(Lanes),
     /// Flat addresses: any of memory, shared memory, scratch, lane by lane.
-    Mixed(Wide),
+    Mixed(Lanes64),
 }
 
 /// The lanes' addresses, and the lanes that take part (a buffer's bounds leave lanes out).
 #[inline(always)]
-fn target(w: &Wave, s: &Step) -> (Target, u64) {
+fn lane_addresses(w: &Wave, s: &Step) -> (LaneAddresses, u64) {
     let inst = &s.inst;
     let wide = |w: &Wave| {
-        let (low, high) = (w.reg(inst.src[0]), w.reg(inst.src[0] + 1));
-        let mut out = Wide([0; LANES]);
+        let (low, high) = (w.vgpr(inst.src[0]), w.vgpr(inst.src[0] + 1));
+        let mut out = Lanes64([0; LANES]);
         for lane in 0..LANES {
             out.0[lane] = (u64::from(low.0[lane]) | u64::from(high.0[lane]) << 32).wrapping_add_signed(i64::from(inst.imm));
         }
         out
     };
-    match inst.row.format {
+    match inst.desc.format {
         Format::GLOBAL if inst.base != operand::NONE => {
-            let base = w.pair(inst.base).wrapping_add_signed(i64::from(inst.imm));
-            let offset = w.reg(inst.src[0]);
-            let mut out = Wide([0; LANES]);
+            let base = w.scalar64(inst.base).wrapping_add_signed(i64::from(inst.imm));
+            let offset = w.vgpr(inst.src[0]);
+            let mut out = Lanes64([0; LANES]);
             for lane in 0..LANES {
                 out.0[lane] = base.wrapping_add(u64::from(offset.0[lane]));
             }
-            (Target::Memory(out), w.exec)
+            (LaneAddresses::Memory(out), w.exec)
         }
-        Format::GLOBAL => (Target::Memory(wide(w)), w.exec),
+        Format::GLOBAL => (LaneAddresses::Memory(wide(w)), w.exec),
         Format::SCRATCH => {
             let base = if inst.base == operand::NONE { 0 } else { w.scalar(inst.base) }.wrapping_add(inst.imm as u32);
             let mut out = Lanes([base; LANES]);
             if inst.flags & flag::VADDR != 0 {
-                let offset = w.reg(inst.src[0]);
+                let offset = w.vgpr(inst.src[0]);
                 for lane in 0..LANES {
                     out.0[lane] = base.wrapping_add(offset.0[lane]);
                 }
             }
-            (Target::Scratch(out), w.exec)
+            (LaneAddresses::Scratch(out), w.exec)
         }
         Format::MUBUF => buffer(w, s),
         _ => {
@@ -61,58 +62,32 @@ fn target(w: &Wave, s: &Step) -> (Target, u64) {
             for lane in 0..LANES {
                 let active = 0u64.wrapping_sub(w.exec >> lane & 1);
                 special |= out.0[lane] & active;
-                private &= u64::from(out.0[lane] >> 32 == PRIVATE >> 32) | !active;
+                private &= u64::from(out.0[lane] >> 32 == PRIVATE_APERTURE >> 32) | !active;
             }
             let target = if special >> 48 == 0 {
-                Target::Memory(out)
+                LaneAddresses::Memory(out)
             } else if private & 1 != 0 {
-                Target::Scratch(Lanes(out.0.map(|address| address as u32)))
+                LaneAddresses::Scratch(Lanes(out.0.map(|address| address as u32)))
             } else {
-                Target::Mixed(out)
+                LaneAddresses::Mixed(out)
             };
             (target, w.exec)
         }
     }
 }
 
-/// A buffer resource.
-struct Resource {
-    base: u64,
-    stride: u64,
-    swizzle: bool,
-    records: u64,
-    /// Indices that lie side by side: 2 to this power.
-    together: u32,
-    add_lane: bool,
-}
-
-impl Resource {
-    fn read(w: &Wave, number: u16) -> Resource {
-        let word = |n: u16| u64::from(w.scalar(number + n));
-        let (w1, w3) = (word(1), word(3));
-        Resource {
-            base: word(0) | (w1 & 0xffff) << 32,
-            stride: w1 >> 16 & 0x3fff,
-            swizzle: w1 >> 31 & 1 != 0,
-            records: word(2),
-            together: 3 + (w3 >> 21 & 3) as u32,
-            add_lane: w3 >> 23 & 1 != 0,
-        }
-    }
-}
-
 /// The addresses of a buffer instruction; lanes outside the buffer are left out.
 #[inline(always)]
-fn buffer(w: &Wave, s: &Step) -> (Target, u64) {
+fn buffer(w: &Wave, s: &Step) -> (LaneAddresses, u64) {
     let inst = &s.inst;
-    let resource = Resource::read(w, inst.base);
+    let resource = BufferResource::read(w, inst.base);
     let soffset = match inst.offset {
-        number @ 128..=192 => u64::from(number - 128),
+        number @ operand::INLINE..=operand::INLINE_INT_MAX => u64::from(number - operand::INLINE),
         number => u64::from(w.scalar(number)),
     };
     let (offen, idxen) = (inst.flags & flag::OFFEN != 0, inst.flags & flag::IDXEN != 0);
-    let (first, second) = (w.reg(inst.src[0]), w.reg(inst.src[0] + 1));
-    let mut out = Wide([0; LANES]);
+    let (first, second) = (w.vgpr(inst.src[0]), w.vgpr(inst.src[0] + 1));
+    let mut out = Lanes64([0; LANES]);
     let mut exec = w.exec;
     for lane in 0..LANES {
         let mut index = if idxen { u64::from(first.0[lane]) } else { 0 };
@@ -120,32 +95,32 @@ fn buffer(w: &Wave, s: &Step) -> (Target, u64) {
         if offen {
             offset += u64::from(if idxen { second.0[lane] } else { first.0[lane] });
         }
-        if resource.add_lane {
+        if resource.add_tid {
             index += lane as u64;
         }
         let within = if resource.swizzle {
             // Dwords of neighbouring indices lie side by side.
-            let (group, at) = (index >> resource.together, index & ((1 << resource.together) - 1));
-            ((group * resource.stride + (offset & !3)) << resource.together) + at * 4 + (offset & 3)
+            let (group, at) = (index >> resource.index_stride_log2, index & ((1 << resource.index_stride_log2) - 1));
+            ((group * resource.stride + (offset & !3)) << resource.index_stride_log2) + at * 4 + (offset & 3)
         } else {
             index * resource.stride + offset
         };
-        let outside = match (resource.swizzle || resource.add_lane, resource.stride) {
+        let outside = match (resource.swizzle || resource.add_tid, resource.stride) {
             (true, _) => false,
-            (false, 0) => offset + soffset >= resource.records,
-            (false, stride) => index >= resource.records || idxen && offset >= stride,
+            (false, 0) => offset + soffset >= resource.num_records,
+            (false, stride) => index >= resource.num_records || idxen && offset >= stride,
         };
         if outside {
             exec &= !(1 << lane);
         }
         out.0[lane] = resource.base.wrapping_add(soffset).wrapping_add(within);
     }
-    (Target::Memory(out), exec)
+    (LaneAddresses::Memory(out), exec)
 }
 
 /// Checks that all active lanes' accesses lie in memory they may use.
 #[inline(always)]
-fn check(w: &mut Wave, s: &Step, e: &mut Env, addresses: &Wide, exec: u64, bytes: u32, write: bool) -> bool {
+fn check_range(w: &mut Wave, s: &Step, e: &mut Env, addresses: &Lanes64, exec: u64, bytes: u32, write: bool) -> bool {
     let (mut least, mut most) = (u64::MAX, 0);
     for lane in 0..LANES {
         // All bits for a lane that takes part, none for another.
@@ -154,24 +129,33 @@ fn check(w: &mut Wave, s: &Step, e: &mut Env, addresses: &Wide, exec: u64, bytes
         most = most.max(addresses.0[lane] & active);
     }
     let end = most.saturating_add(u64::from(bytes));
-    if w.ranges.iter().any(|&(start, stop, writable)| least >= start && end <= stop && (writable || !write)) {
+    if w.recent_ranges.iter().any(|&(start, stop, writable)| least >= start && end <= stop && (writable || !write)) {
         return true;
     }
-    check_each(w, s, e, addresses, exec, (least, end), bytes, write)
+    check_lanes(w, s, e, addresses, exec, (least, end), bytes, write)
 }
 
 /// The same where the wave has not been before: all lanes in one allocation, most likely, or each by itself.
 #[allow(clippy::too_many_arguments)]
 #[inline(never)]
-fn check_each(w: &mut Wave, s: &Step, e: &mut Env, addresses: &Wide, exec: u64, (least, end): (u64, u64), bytes: u32, write: bool) -> bool {
+fn check_lanes(
+    w: &mut Wave,
+    s: &Step,
+    e: &mut Env,
+    addresses: &Lanes64,
+    exec: u64,
+    (least, end): (u64, u64),
+    bytes: u32,
+    write: bool,
+) -> bool {
     if let Ok(all) = u32::try_from(end.saturating_sub(least))
-        && e.reachable(w, least, all, write)
+        && e.can_access(w, least, all, write)
     {
         return true;
     }
     for lane in 0..LANES {
-        if exec >> lane & 1 != 0 && !e.reachable(w, addresses.0[lane], bytes, write) {
-            e.bad_access(w, s, lane, addresses.0[lane], bytes, write);
+        if exec >> lane & 1 != 0 && !e.can_access(w, addresses.0[lane], bytes, write) {
+            e.memory_fault(w, s, lane, addresses.0[lane], bytes, write);
             return false;
         }
     }
@@ -179,38 +163,38 @@ fn check_each(w: &mut Wave, s: &Step, e: &mut Env, addresses: &Wide, exec: u64, 
 }
 
 /// A lane's access taken apart: a flat address may be in any of three spaces.
-enum Place {
+enum Location {
     Memory(u64),
     Shared(usize),
     Scratch(u32),
 }
 
 /// Where a lane's access goes, checked.
-fn place(w: &mut Wave, s: &Step, e: &mut Env, target: &Target, lane: usize, bytes: u32, write: bool) -> Option<Place> {
+fn locate(w: &mut Wave, s: &Step, e: &mut Env, target: &LaneAddresses, lane: usize, bytes: u32, write: bool) -> Option<Location> {
     let scratch = |w: &mut Wave, e: &mut Env, offset: u32| {
         if offset.checked_add(bytes).is_none_or(|end| end > w.scratch_size) {
-            e.bad_scratch(w, s, lane, offset, bytes);
+            e.scratch_fault(w, s, lane, offset, bytes);
             return None;
         }
-        Some(Place::Scratch(offset))
+        Some(Location::Scratch(offset))
     };
     match target {
-        Target::Scratch(offsets) => scratch(w, e, offsets.0[lane]),
-        Target::Memory(addresses) | Target::Mixed(addresses) => {
+        LaneAddresses::Scratch(offsets) => scratch(w, e, offsets.0[lane]),
+        LaneAddresses::Memory(addresses) | LaneAddresses::Mixed(addresses) => {
             let address = addresses.0[lane];
             match address >> 48 << 48 {
-                SHARED if address >> 32 == SHARED >> 32 => {
+                SHARED_APERTURE if address >> 32 == SHARED_APERTURE >> 32 => {
                     let at = address & 0xffff_ffff;
                     if at + u64::from(bytes) > e.lds.len() as u64 {
-                        e.bad_shared(w, s, lane, at, bytes);
+                        e.lds_fault(w, s, lane, at, bytes);
                         return None;
                     }
-                    Some(Place::Shared(at as usize))
+                    Some(Location::Shared(at as usize))
                 }
-                PRIVATE if address >> 32 == PRIVATE >> 32 => scratch(w, e, address as u32),
-                _ if e.reachable(w, address, bytes, write) => Some(Place::Memory(address)),
+                PRIVATE_APERTURE if address >> 32 == PRIVATE_APERTURE >> 32 => scratch(w, e, address as u32),
+                _ if e.can_access(w, address, bytes, write) => Some(Location::Memory(address)),
                 _ => {
-                    e.bad_access(w, s, lane, address, bytes, write);
+                    e.memory_fault(w, s, lane, address, bytes, write);
                     None
                 }
             }
@@ -218,14 +202,17 @@ fn place(w: &mut Wave, s: &Step, e: &mut Env, target: &Target, lane: usize, byte
     }
 }
 
-/// Reads up to 16 bytes.
-fn read(w: &Wave, e: &Env, lane: usize, place: &Place, bytes: u32) -> u128 {
+/// Reads up to 16 bytes of a lane.
+///
+/// # Safety
+/// `location` must come from [`locate`], for this wavefront, lane and number of bytes.
+unsafe fn read(w: &Wave, e: &Env, lane: usize, location: &Location, bytes: u32) -> u128 {
     let mut out = [0u8; 16];
-    match *place {
-        // SAFETY: `place` checked the range; it stays while the kernel runs.
-        Place::Memory(address) => unsafe { std::ptr::copy_nonoverlapping(address as *const u8, out.as_mut_ptr(), bytes as usize) },
-        Place::Shared(at) => out[..bytes as usize].copy_from_slice(&e.lds[at..at + bytes as usize]),
-        Place::Scratch(offset) => {
+    match *location {
+        // SAFETY: the caller's promise; no allocation is removed while a kernel runs.
+        Location::Memory(address) => unsafe { std::ptr::copy_nonoverlapping(address as *const u8, out.as_mut_ptr(), bytes as usize) },
+        Location::Shared(at) => out[..bytes as usize].copy_from_slice(&e.lds[at..at + bytes as usize]),
+        Location::Scratch(offset) => {
             for n in 0..bytes {
                 let at = offset + n;
                 let word = w.scratch[(at / 4) as usize * LANES + lane];
@@ -236,13 +223,17 @@ fn read(w: &Wave, e: &Env, lane: usize, place: &Place, bytes: u32) -> u128 {
     u128::from_le_bytes(out)
 }
 
-fn write(w: &mut Wave, e: &mut Env, lane: usize, place: &Place, bytes: u32, value: u128) {
+/// Writes up to 16 bytes of a lane.
+///
+/// # Safety
+/// `location` must come from [`locate`] with `write` set, for this wavefront, lane and number of bytes.
+unsafe fn write(w: &mut Wave, e: &mut Env, lane: usize, location: &Location, bytes: u32, value: u128) {
     let value = value.to_le_bytes();
-    match *place {
-        // SAFETY: `place` checked the range; it stays while the kernel runs.
-        Place::Memory(address) => unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), address as *mut u8, bytes as usize) },
-        Place::Shared(at) => e.lds[at..at + bytes as usize].copy_from_slice(&value[..bytes as usize]),
-        Place::Scratch(offset) => {
+    match *location {
+        // SAFETY: the caller's promise; no allocation is removed while a kernel runs.
+        Location::Memory(address) => unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), address as *mut u8, bytes as usize) },
+        Location::Shared(at) => e.lds[at..at + bytes as usize].copy_from_slice(&value[..bytes as usize]),
+        Location::Scratch(offset) => {
             for n in 0..bytes {
                 let (at, shift) = ((offset + n) / 4, 8 * ((offset + n) % 4));
                 let word = &mut w.scratch[at as usize * LANES + lane];
@@ -254,10 +245,18 @@ fn write(w: &mut Wave, e: &mut Env, lane: usize, place: &Place, bytes: u32, valu
 
 /// The host addresses, when all of them are plain memory, checked.
 #[inline(always)]
-fn direct(w: &mut Wave, s: &Step, e: &mut Env, target: &Target, exec: u64, bytes: u32, write: bool) -> Result<Option<Wide>, ()> {
+fn checked_memory(
+    w: &mut Wave,
+    s: &Step,
+    e: &mut Env,
+    target: &LaneAddresses,
+    exec: u64,
+    bytes: u32,
+    write: bool,
+) -> Result<Option<Lanes64>, ()> {
     match target {
-        Target::Memory(addresses) => {
-            if check(w, s, e, addresses, exec, bytes, write) {
+        LaneAddresses::Memory(addresses) => {
+            if check_range(w, s, e, addresses, exec, bytes, write) {
                 Ok(Some(*addresses))
             } else {
                 Err(())
@@ -268,7 +267,7 @@ fn direct(w: &mut Wave, s: &Step, e: &mut Env, target: &Target, exec: u64, bytes
 }
 
 /// Where dwords of the lanes' scratch are, when every active lane's are whole words within it.
-enum Rows {
+enum ScratchRows {
     /// All lanes at one offset: whole registers, from this row on.
     Same(usize),
     /// Each lane at its own.
@@ -276,7 +275,7 @@ enum Rows {
 }
 
 #[inline(always)]
-fn rows_of_scratch(w: &Wave, offsets: &Lanes, exec: u64, bytes: u32) -> Option<Rows> {
+fn scratch_rows(w: &Wave, offsets: &Lanes, exec: u64, bytes: u32) -> Option<ScratchRows> {
     let first = offsets.0[w.first_lane()];
     let (mut differ, mut odd, mut most) = (0, 0, 0);
     for lane in 0..LANES {
@@ -288,12 +287,12 @@ fn rows_of_scratch(w: &Wave, offsets: &Lanes, exec: u64, bytes: u32) -> Option<R
     if odd != 0 || exec == 0 || most.checked_add(bytes).is_none_or(|end| end > w.scratch_size & !3) {
         return None;
     }
-    Some(if differ == 0 { Rows::Same(first as usize / 4) } else { Rows::Own })
+    Some(if differ == 0 { ScratchRows::Same(first as usize / 4) } else { ScratchRows::Own })
 }
 
 /// The active lanes of `values` put over `to`.
 #[inline(always)]
-fn blend(to: &mut [u32], values: &Lanes, mask: &Lanes) {
+fn masked_copy(to: &mut [u32], values: &Lanes, mask: &Lanes) {
     for lane in 0..LANES {
         to[lane] = to[lane] & !mask.0[lane] | values.0[lane] & mask.0[lane];
     }
@@ -302,7 +301,7 @@ fn blend(to: &mut [u32], values: &Lanes, mask: &Lanes) {
 /// The address of lane 0's dword when the active lanes' lie side by side and all 64 may be touched: because all are active, or
 /// because they are a row of the wave's own scratch.
 #[inline(always)]
-fn row_of_memory(w: &Wave, addresses: &Wide, exec: u64) -> Option<u64> {
+fn contiguous_row(w: &Wave, addresses: &Lanes64, exec: u64) -> Option<u64> {
     let lane = w.first_lane();
     let first = addresses.0[lane].wrapping_sub(4 * lane as u64);
     let mut differ = 0;
@@ -310,7 +309,7 @@ fn row_of_memory(w: &Wave, addresses: &Wide, exec: u64) -> Option<u64> {
         let active = 0u64.wrapping_sub(exec >> lane & 1);
         differ |= (addresses.0[lane] ^ first.wrapping_add(4 * lane as u64)) & active;
     }
-    let (start, end, _) = w.ranges[0];
+    let (start, end, _) = w.recent_ranges[0];
     let own = first >= start && first.saturating_add(4 * LANES as u64) <= end && (first - start).is_multiple_of(4);
     (differ == 0 && exec != 0 && (exec == u64::MAX || own && exec == w.exec)).then_some(first)
 }
@@ -320,7 +319,7 @@ fn row_of_memory(w: &Wave, addresses: &Wide, exec: u64) -> Option<u64> {
 /// # Safety
 /// The words can be read.
 #[inline(always)]
-unsafe fn read_words<C: Words>(address: u64) -> [u32; 4] {
+unsafe fn read_words<C: DwordCount>(address: u64) -> [u32; 4] {
     let (mut words, at) = ([0; 4], address as *const u32);
     let mut n = 0;
     while n < C::N {
@@ -344,7 +343,7 @@ unsafe fn read_words<C: Words>(address: u64) -> [u32; 4] {
 /// # Safety
 /// The words can be written.
 #[inline(always)]
-unsafe fn write_words<C: Words>(address: u64, words: [u32; 4]) {
+unsafe fn write_words<C: DwordCount>(address: u64, words: [u32; 4]) {
     let at = address as *mut u32;
     let mut n = 0;
     while n < C::N {
@@ -362,36 +361,36 @@ unsafe fn write_words<C: Words>(address: u64, words: [u32; 4]) {
     }
 }
 
-leveled!(loads, load_dwords, Words);
+simd_variants!(loads, load_dwords, DwordCount);
 
 /// Loads registers of each lane.
 #[inline(always)]
-fn load_dwords<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    let (target, exec) = target(w, s);
+fn load_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let (target, exec) = lane_addresses(w, s);
     let bytes = 4 * C::N as u32;
     let mut out = [Lanes([0; LANES]); 4];
     let out = &mut out[..C::N];
-    if let Target::Scratch(offsets) = &target
+    if let LaneAddresses::Scratch(offsets) = &target
         && s.inst.flags & flag::LDS == 0
-        && let Some(rows) = rows_of_scratch(w, offsets, exec, bytes)
+        && let Some(rows) = scratch_rows(w, offsets, exec, bytes)
     {
         for (n, register) in out.iter_mut().enumerate() {
             match rows {
-                Rows::Same(row) => register.0.copy_from_slice(&w.scratch[(row + n) * LANES..][..LANES]),
-                Rows::Own => {
+                ScratchRows::Same(row) => register.0.copy_from_slice(&w.scratch[(row + n) * LANES..][..LANES]),
+                ScratchRows::Own => {
                     for lane in (0..LANES).filter(|lane| exec >> lane & 1 != 0) {
                         register.0[lane] = w.scratch[(offsets.0[lane] as usize / 4 + n) * LANES + lane];
                     }
                 }
             }
-            w.write(s.inst.dst + n as u16, register);
+            w.write_vgpr(s.inst.dst + n as u16, register);
         }
-        return Flow::Next;
+        return Outcome::Continue;
     }
-    match direct(w, s, e, &target, exec, bytes, false) {
-        Err(()) => return Flow::Fault,
+    match checked_memory(w, s, e, &target, exec, bytes, false) {
+        Err(()) => return Outcome::Fault,
         Ok(Some(addresses)) => {
-            let row = if C::N == 1 { row_of_memory(w, &addresses, exec) } else { None };
+            let row = if C::N == 1 { contiguous_row(w, &addresses, exec) } else { None };
             if let Some(first) = row {
                 // SAFETY: `direct` checked every lane's address, and together they are these 256 bytes, or the row is of the wave's
                 // own scratch.
@@ -411,8 +410,9 @@ fn load_dwords<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
         Ok(None) => {
             for lane in 0..LANES {
                 if exec >> lane & 1 != 0 {
-                    let Some(place) = place(w, s, e, &target, lane, bytes, false) else { return Flow::Fault };
-                    let value = read(w, e, lane, &place, bytes);
+                    let Some(location) = locate(w, s, e, &target, lane, bytes, false) else { return Outcome::Fault };
+                    // SAFETY: `locate` checked the location for this access.
+                    let value = unsafe { read(w, e, lane, &location, bytes) };
                     for (n, register) in out.iter_mut().enumerate() {
                         register.0[lane] = (value >> (32 * n)) as u32;
                     }
@@ -424,52 +424,52 @@ fn load_dwords<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
         return to_lds(w, s, e, &out[0], 4);
     }
     for (n, register) in out.iter().enumerate() {
-        w.write(s.inst.dst + n as u16, register);
+        w.write_vgpr(s.inst.dst + n as u16, register);
     }
-    Flow::Next
+    Outcome::Continue
 }
 
-leveled!(stores, store_dwords, Words);
+simd_variants!(stores, store_dwords, DwordCount);
 
 /// Stores registers of each lane.
 #[inline(always)]
-fn store_dwords<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    let (target, exec) = target(w, s);
+fn store_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let (target, exec) = lane_addresses(w, s);
     let bytes = 4 * C::N as u32;
-    let data = stored(s);
-    if let Target::Scratch(offsets) = &target
-        && let Some(rows) = rows_of_scratch(w, offsets, exec, bytes)
+    let data = data_register(s);
+    if let LaneAddresses::Scratch(offsets) = &target
+        && let Some(rows) = scratch_rows(w, offsets, exec, bytes)
     {
         for n in 0..C::N {
-            let (values, mask) = (*w.reg(data + n as u16), w.mask);
+            let (values, mask) = (*w.vgpr(data + n as u16), w.mask);
             match rows {
-                Rows::Same(row) => blend(&mut w.scratch[(row + n) * LANES..][..LANES], &values, &mask),
-                Rows::Own => {
+                ScratchRows::Same(row) => masked_copy(&mut w.scratch[(row + n) * LANES..][..LANES], &values, &mask),
+                ScratchRows::Own => {
                     for lane in (0..LANES).filter(|lane| exec >> lane & 1 != 0) {
                         w.scratch[(offsets.0[lane] as usize / 4 + n) * LANES + lane] = values.0[lane];
                     }
                 }
             }
         }
-        return Flow::Next;
+        return Outcome::Continue;
     }
-    match direct(w, s, e, &target, exec, bytes, true) {
-        Err(()) => return Flow::Fault,
+    match checked_memory(w, s, e, &target, exec, bytes, true) {
+        Err(()) => return Outcome::Fault,
         Ok(Some(addresses)) => {
-            let row = if C::N == 1 { row_of_memory(w, &addresses, exec) } else { None };
+            let row = if C::N == 1 { contiguous_row(w, &addresses, exec) } else { None };
             if let Some(first) = row.filter(|_| exec == u64::MAX) {
-                let values = w.reg(data);
+                let values = w.vgpr(data);
                 // SAFETY: `direct` checked every lane's address, and together they are these 256 bytes.
                 unsafe { std::ptr::copy_nonoverlapping(values.0.as_ptr().cast(), first as *mut u8, 4 * LANES) };
             } else if let Some(first) = row {
-                let (values, mask) = (*w.reg(data), w.mask);
+                let (values, mask) = (*w.vgpr(data), w.mask);
                 // The row is of the wave's own scratch: no other thread sees it.
                 let at = (first - w.scratch_base) as usize / 4;
-                blend(&mut w.scratch[at..at + LANES], &values, &mask);
+                masked_copy(&mut w.scratch[at..at + LANES], &values, &mask);
             } else {
                 for lane in 0..LANES {
                     if exec >> lane & 1 != 0 {
-                        let words = std::array::from_fn(|n| if n < C::N { w.reg(data + n as u16).0[lane] } else { 0 });
+                        let words = std::array::from_fn(|n| if n < C::N { w.vgpr(data + n as u16).0[lane] } else { 0 });
                         // SAFETY: `direct` checked the range; it stays while the kernel runs.
                         unsafe { write_words::<C>(addresses.0[lane], words) };
                     }
@@ -479,26 +479,27 @@ fn store_dwords<C: Words>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
         Ok(None) => {
             for lane in 0..LANES {
                 if exec >> lane & 1 != 0 {
-                    let Some(place) = place(w, s, e, &target, lane, bytes, true) else { return Flow::Fault };
-                    let value = (0..C::N).fold(0u128, |value, n| value | u128::from(w.reg(data + n as u16).0[lane]) << (32 * n));
-                    write(w, e, lane, &place, bytes, value);
+                    let Some(location) = locate(w, s, e, &target, lane, bytes, true) else { return Outcome::Fault };
+                    let value = (0..C::N).fold(0u128, |value, n| value | u128::from(w.vgpr(data + n as u16).0[lane]) << (32 * n));
+                    // SAFETY: `locate` checked the location for this access.
+                    unsafe { write(w, e, lane, &location, bytes, value) };
                 }
             }
         }
     }
-    Flow::Next
+    Outcome::Continue
 }
 
 /// The register that a store takes its data from: buffers keep it where loads have their destination.
-fn stored(s: &Step) -> u16 {
-    if s.inst.row.format == Format::MUBUF { s.inst.dst } else { s.inst.src[1] }
+fn data_register(s: &Step) -> u16 {
+    if s.inst.desc.format == Format::MUBUF { s.inst.dst } else { s.inst.src[1] }
 }
 
 /// How a byte or word arrives in a register.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Part {
+pub enum DestHalf {
     /// Extended to the whole register.
-    Whole,
+    Full,
     /// The low half, the rest kept.
     Low,
     /// The high half, the rest kept.
@@ -506,24 +507,24 @@ pub enum Part {
 }
 
 /// A load of less than a register, to be compiled for each level.
-pub trait PartLoad {
+pub trait SubDwordLoad {
     const BYTES: u32;
     const SIGNED: bool;
-    const PART: Part;
+    const DEST: DestHalf;
     /// The data goes to shared memory.
     const TO_LDS: bool;
 }
 
-leveled!(part_loads, load_part, PartLoad);
+simd_variants!(subdword_loads, load_subdword, SubDwordLoad);
 
 #[inline(always)]
-fn load_part<L: PartLoad>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    let (target, exec) = target(w, s);
+fn load_subdword<L: SubDwordLoad>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let (target, exec) = lane_addresses(w, s);
     let mut raw = Lanes([0; LANES]);
     match &target {
-        Target::Memory(addresses) => {
-            if !check(w, s, e, addresses, exec, L::BYTES, false) {
-                return Flow::Fault;
+        LaneAddresses::Memory(addresses) => {
+            if !check_range(w, s, e, addresses, exec, L::BYTES, false) {
+                return Outcome::Fault;
             }
             for lane in 0..LANES {
                 if exec >> lane & 1 != 0 {
@@ -540,13 +541,14 @@ fn load_part<L: PartLoad>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
         _ => {
             for lane in 0..LANES {
                 if exec >> lane & 1 != 0 {
-                    let Some(place) = place(w, s, e, &target, lane, L::BYTES, false) else { return Flow::Fault };
-                    raw.0[lane] = read(w, e, lane, &place, L::BYTES) as u32;
+                    let Some(location) = locate(w, s, e, &target, lane, L::BYTES, false) else { return Outcome::Fault };
+                    // SAFETY: `locate` checked the location for this access.
+                    raw.0[lane] = unsafe { read(w, e, lane, &location, L::BYTES) } as u32;
                 }
             }
         }
     }
-    let mut out = *w.reg(s.inst.dst);
+    let mut out = *w.vgpr(s.inst.dst);
     for lane in 0..LANES {
         let value = match (L::BYTES, L::SIGNED) {
             (1, true) => raw.0[lane] as u8 as i8 as i32 as u32,
@@ -554,35 +556,35 @@ fn load_part<L: PartLoad>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
             _ => raw.0[lane],
         };
         let old = out.0[lane];
-        out.0[lane] = match L::PART {
-            Part::Whole => value,
-            Part::Low => old & 0xffff_0000 | value & 0xffff,
-            Part::High => old & 0xffff | value << 16,
+        out.0[lane] = match L::DEST {
+            DestHalf::Full => value,
+            DestHalf::Low => old & 0xffff_0000 | value & 0xffff,
+            DestHalf::High => old & 0xffff | value << 16,
         };
     }
     if L::TO_LDS || s.inst.flags & flag::LDS != 0 {
         return to_lds(w, s, e, &out, 4);
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
 /// A store of less than a register.
-pub trait PartStore {
+pub trait SubDwordStore {
     const BYTES: u32;
     const HIGH: bool;
 }
 
-leveled!(part_stores, store_part, PartStore);
+simd_variants!(subdword_stores, store_subdword, SubDwordStore);
 
 #[inline(always)]
-fn store_part<L: PartStore>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    let (target, exec) = target(w, s);
-    let data = *w.reg(stored(s));
+fn store_subdword<L: SubDwordStore>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let (target, exec) = lane_addresses(w, s);
+    let data = *w.vgpr(data_register(s));
     let value = |lane: usize| if L::HIGH { data.0[lane] >> 16 } else { data.0[lane] };
-    if let Target::Memory(addresses) = &target {
-        if !check(w, s, e, addresses, exec, L::BYTES, true) {
-            return Flow::Fault;
+    if let LaneAddresses::Memory(addresses) = &target {
+        if !check_range(w, s, e, addresses, exec, L::BYTES, true) {
+            return Outcome::Fault;
         }
         for lane in 0..LANES {
             if exec >> lane & 1 != 0 {
@@ -595,56 +597,58 @@ fn store_part<L: PartStore>(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
                 }
             }
         }
-        return Flow::Next;
+        return Outcome::Continue;
     }
     for lane in 0..LANES {
         if exec >> lane & 1 != 0 {
-            let Some(place) = place(w, s, e, &target, lane, L::BYTES, true) else { return Flow::Fault };
-            write(w, e, lane, &place, L::BYTES, u128::from(value(lane)));
+            let Some(location) = locate(w, s, e, &target, lane, L::BYTES, true) else { return Outcome::Fault };
+            // SAFETY: `locate` checked the location for this access.
+            unsafe { write(w, e, lane, &location, L::BYTES, u128::from(value(lane))) };
         }
     }
-    Flow::Next
+    Outcome::Continue
 }
 
 /// A load whose data goes to shared memory, lane after lane from where `m0` says.
-fn to_lds(w: &mut Wave, s: &Step, e: &mut Env, values: &Lanes, bytes: u32) -> Flow {
-    let base = u64::from(w.s[usize::from(operand::M0)] & 0xffff) + u64::from(s.inst.imm as u32 & 0xfff);
+fn to_lds(w: &mut Wave, s: &Step, e: &mut Env, values: &Lanes, bytes: u32) -> Outcome {
+    let base = u64::from(w.sgprs[usize::from(operand::M0)] & 0xffff) + u64::from(s.inst.imm as u32 & 0xfff);
     for lane in 0..LANES {
         if w.exec >> lane & 1 != 0 {
             let at = base + 4 * lane as u64;
             if at + u64::from(bytes) > e.lds.len() as u64 {
-                e.bad_shared(w, s, lane, at, bytes);
-                return Flow::Fault;
+                e.lds_fault(w, s, lane, at, bytes);
+                return Outcome::Fault;
             }
-            write(w, e, lane, &Place::Shared(at as usize), bytes, u128::from(values.0[lane]));
+            // SAFETY: the range of LDS was checked just now.
+            unsafe { write(w, e, lane, &Location::Shared(at as usize), bytes, u128::from(values.0[lane])) };
         }
     }
-    Flow::Next
+    Outcome::Continue
 }
 
-unsafe fn load_to_lds_dword(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+fn load_to_lds_dword(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let mut step = s.clone();
     step.inst.flags |= flag::LDS;
-    load_dwords::<Count<1>>(w, &step, e)
+    load_dwords::<Dwords<1>>(w, &step, e)
 }
 
-macro_rules! parts {
+macro_rules! subdword {
     (
         loads { $($load:ident: $bytes:literal, $signed:literal, $part:ident, $to_lds:literal;)* }
         stores { $($store:ident: $stored:literal, $high:literal;)* }
     ) => {
         $(
             struct $load;
-            impl PartLoad for $load {
+            impl SubDwordLoad for $load {
                 const BYTES: u32 = $bytes;
                 const SIGNED: bool = $signed;
-                const PART: Part = Part::$part;
+                const DEST: DestHalf = DestHalf::$part;
                 const TO_LDS: bool = $to_lds;
             }
         )*
         $(
             struct $store;
-            impl PartStore for $store {
+            impl SubDwordStore for $store {
                 const BYTES: u32 = $stored;
                 const HIGH: bool = $high;
             }
@@ -652,16 +656,16 @@ macro_rules! parts {
     };
 }
 
-parts! {
+subdword! {
     loads {
-        LoadUbyte: 1, false, Whole, false;
-        LoadSbyte: 1, true, Whole, false;
-        LoadUshort: 2, false, Whole, false;
-        LoadSshort: 2, true, Whole, false;
-        LoadLdsUbyte: 1, false, Whole, true;
-        LoadLdsSbyte: 1, true, Whole, true;
-        LoadLdsUshort: 2, false, Whole, true;
-        LoadLdsSshort: 2, true, Whole, true;
+        LoadUbyte: 1, false, Full, false;
+        LoadSbyte: 1, true, Full, false;
+        LoadUshort: 2, false, Full, false;
+        LoadSshort: 2, true, Full, false;
+        LoadLdsUbyte: 1, false, Full, true;
+        LoadLdsSbyte: 1, true, Full, true;
+        LoadLdsUshort: 2, false, Full, true;
+        LoadLdsSshort: 2, true, Full, true;
         LoadUbyteLow: 1, false, Low, false;
         LoadUbyteHigh: 1, false, High, false;
         LoadSbyteLow: 1, true, Low, false;
@@ -677,10 +681,13 @@ parts! {
     }
 }
 
-/// Changes a value in memory at once, for all threads of the host.
-pub fn exchange(address: u64, bytes: u32, change: impl Fn(u64) -> u64) -> u64 {
+/// Applies `change` atomically to the `bytes` (4 or 8) at `address` and returns the old value.
+///
+/// # Safety
+/// The range must be readable and writable, and `address` aligned to `bytes`.
+pub unsafe fn atomic_rmw(address: u64, bytes: u32, change: impl Fn(u64) -> u64) -> u64 {
     if bytes == 8 {
-        // SAFETY: the caller checked the range and its alignment; it stays while the kernel runs.
+        // SAFETY: the caller's promise.
         let cell = unsafe { AtomicU64::from_ptr(address as *mut u64) };
         let mut old = cell.load(Ordering::Relaxed);
         while let Err(now) = cell.compare_exchange_weak(old, change(old), Ordering::AcqRel, Ordering::Acquire) {
@@ -688,7 +695,7 @@ pub fn exchange(address: u64, bytes: u32, change: impl Fn(u64) -> u64) -> u64 {
         }
         old
     } else {
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         let cell = unsafe { AtomicU32::from_ptr(address as *mut u32) };
         let mut old = cell.load(Ordering::Relaxed);
         while let Err(now) = cell.compare_exchange_weak(old, change(u64::from(old)) as u32, Ordering::AcqRel, Ordering::Acquire) {
@@ -699,7 +706,7 @@ pub fn exchange(address: u64, bytes: u32, change: impl Fn(u64) -> u64) -> u64 {
 }
 
 /// The operation of an atomic's mnemonic, and the bytes of its value.
-pub fn atomic_of(name: &str) -> Option<(Rmw, u32)> {
+pub fn atomic_op(name: &str) -> Option<(Rmw, u32)> {
     let op = name.split_once("atomic_")?.1;
     let (op, bytes) = match op.strip_suffix("_x2") {
         Some(op) => (op, 8),
@@ -708,32 +715,36 @@ pub fn atomic_of(name: &str) -> Option<(Rmw, u32)> {
     Some((atomic::find(op, bytes)?, bytes))
 }
 
-unsafe fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    let Some((op, bytes)) = atomic_of(s.inst.row.name) else { return Flow::Fault };
-    let (target, exec) = target(w, s);
-    let data = stored(s);
+fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let Some((op, bytes)) = atomic_op(s.inst.desc.name) else { return Outcome::Fault };
+    let (target, exec) = lane_addresses(w, s);
+    let data = data_register(s);
     let words = (bytes / 4) as u16;
     let mut old = [Lanes([0; LANES]), Lanes([0; LANES])];
     for lane in 0..LANES {
         if exec >> lane & 1 == 0 {
             continue;
         }
-        let Some(place) = place(w, s, e, &target, lane, bytes, true) else { return Flow::Fault };
-        let word = |w: &Wave, n: u16| u64::from(w.reg(data + n).0[lane]);
+        let Some(location) = locate(w, s, e, &target, lane, bytes, true) else { return Outcome::Fault };
+        let word = |w: &Wave, n: u16| u64::from(w.vgpr(data + n).0[lane]);
         // A compare-and-swap has the new value first, then what it compares with.
         let value = |w: &Wave, from: u16| if words == 2 { word(w, from) | word(w, from + 1) << 32 } else { word(w, from) };
         let (new, compare) = (value(w, 0), value(w, words));
-        let before = match place {
-            Place::Memory(address) => {
+        let before = match location {
+            Location::Memory(address) => {
                 if !address.is_multiple_of(u64::from(bytes)) {
-                    return e.misaligned(w, s, lane, address, bytes);
+                    return e.misaligned_fault(w, s, lane, address, bytes);
                 }
-                exchange(address, bytes, |old| op(old, new, compare))
+                // SAFETY: `locate` checked the range, and the alignment was checked just now.
+                unsafe { atomic_rmw(address, bytes, |old| op(old, new, compare)) }
             }
             _ => {
-                let before = read(w, e, lane, &place, bytes) as u64;
-                write(w, e, lane, &place, bytes, u128::from(op(before, new, compare)));
-                before
+                // SAFETY: `locate` checked the location for this access.
+                unsafe {
+                    let before = read(w, e, lane, &location, bytes) as u64;
+                    write(w, e, lane, &location, bytes, u128::from(op(before, new, compare)));
+                    before
+                }
             }
         };
         old[0].0[lane] = before as u32;
@@ -741,52 +752,52 @@ unsafe fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     }
     if s.inst.flags & flag::GLC != 0 {
         for n in 0..words {
-            w.write(s.inst.dst + n, &old[usize::from(n)]);
+            w.write_vgpr(s.inst.dst + n, &old[usize::from(n)]);
         }
     }
-    Flow::Next
+    Outcome::Continue
 }
 
-unsafe fn nothing(_: &mut Wave, _: &Step, _: &mut Env) -> Flow {
-    Flow::Next
+fn nop(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
+    Outcome::Continue
 }
 
 /// The meaning of a vector memory instruction.
-pub fn find(row: &Row) -> Option<Forms> {
+pub fn find(row: &InstDesc) -> Option<SimdVariants> {
     let name = row.name;
     let op = name.split_once('_')?.1;
-    if atomic_of(name).is_some() {
+    if atomic_op(name).is_some() {
         return Some([atomic_handler; 3]);
     }
     let handler: Handler = match op {
-        "load_dword" => return Some(loads::<Count<1>>()),
-        "load_dwordx2" => return Some(loads::<Count<2>>()),
-        "load_dwordx3" => return Some(loads::<Count<3>>()),
-        "load_dwordx4" => return Some(loads::<Count<4>>()),
-        "store_dword" => return Some(stores::<Count<1>>()),
-        "store_dwordx2" => return Some(stores::<Count<2>>()),
-        "store_dwordx3" => return Some(stores::<Count<3>>()),
-        "store_dwordx4" => return Some(stores::<Count<4>>()),
-        "load_ubyte" => return Some(part_loads::<LoadUbyte>()),
-        "load_sbyte" => return Some(part_loads::<LoadSbyte>()),
-        "load_ushort" => return Some(part_loads::<LoadUshort>()),
-        "load_sshort" => return Some(part_loads::<LoadSshort>()),
-        "load_lds_ubyte" => return Some(part_loads::<LoadLdsUbyte>()),
-        "load_lds_sbyte" => return Some(part_loads::<LoadLdsSbyte>()),
-        "load_lds_ushort" => return Some(part_loads::<LoadLdsUshort>()),
-        "load_lds_sshort" => return Some(part_loads::<LoadLdsSshort>()),
+        "load_dword" => return Some(loads::<Dwords<1>>()),
+        "load_dwordx2" => return Some(loads::<Dwords<2>>()),
+        "load_dwordx3" => return Some(loads::<Dwords<3>>()),
+        "load_dwordx4" => return Some(loads::<Dwords<4>>()),
+        "store_dword" => return Some(stores::<Dwords<1>>()),
+        "store_dwordx2" => return Some(stores::<Dwords<2>>()),
+        "store_dwordx3" => return Some(stores::<Dwords<3>>()),
+        "store_dwordx4" => return Some(stores::<Dwords<4>>()),
+        "load_ubyte" => return Some(subdword_loads::<LoadUbyte>()),
+        "load_sbyte" => return Some(subdword_loads::<LoadSbyte>()),
+        "load_ushort" => return Some(subdword_loads::<LoadUshort>()),
+        "load_sshort" => return Some(subdword_loads::<LoadSshort>()),
+        "load_lds_ubyte" => return Some(subdword_loads::<LoadLdsUbyte>()),
+        "load_lds_sbyte" => return Some(subdword_loads::<LoadLdsSbyte>()),
+        "load_lds_ushort" => return Some(subdword_loads::<LoadLdsUshort>()),
+        "load_lds_sshort" => return Some(subdword_loads::<LoadLdsSshort>()),
         "load_lds_dword" => load_to_lds_dword,
-        "load_ubyte_d16" => return Some(part_loads::<LoadUbyteLow>()),
-        "load_ubyte_d16_hi" => return Some(part_loads::<LoadUbyteHigh>()),
-        "load_sbyte_d16" => return Some(part_loads::<LoadSbyteLow>()),
-        "load_sbyte_d16_hi" => return Some(part_loads::<LoadSbyteHigh>()),
-        "load_short_d16" => return Some(part_loads::<LoadShortLow>()),
-        "load_short_d16_hi" => return Some(part_loads::<LoadShortHigh>()),
-        "store_byte" => return Some(part_stores::<StoreByte>()),
-        "store_byte_d16_hi" => return Some(part_stores::<StoreByteHigh>()),
-        "store_short" => return Some(part_stores::<StoreShort>()),
-        "store_short_d16_hi" => return Some(part_stores::<StoreShortHigh>()),
-        "wbl2" | "invl2" | "inv" | "wbinvl1" | "wbinvl1_vol" => nothing,
+        "load_ubyte_d16" => return Some(subdword_loads::<LoadUbyteLow>()),
+        "load_ubyte_d16_hi" => return Some(subdword_loads::<LoadUbyteHigh>()),
+        "load_sbyte_d16" => return Some(subdword_loads::<LoadSbyteLow>()),
+        "load_sbyte_d16_hi" => return Some(subdword_loads::<LoadSbyteHigh>()),
+        "load_short_d16" => return Some(subdword_loads::<LoadShortLow>()),
+        "load_short_d16_hi" => return Some(subdword_loads::<LoadShortHigh>()),
+        "store_byte" => return Some(subdword_stores::<StoreByte>()),
+        "store_byte_d16_hi" => return Some(subdword_stores::<StoreByteHigh>()),
+        "store_short" => return Some(subdword_stores::<StoreShort>()),
+        "store_short_d16_hi" => return Some(subdword_stores::<StoreShortHigh>()),
+        "wbl2" | "invl2" | "inv" | "wbinvl1" | "wbinvl1_vol" => nop,
         _ => return None,
     };
     Some([handler; 3])

@@ -1,77 +1,101 @@
-//! A wave: 64 lanes' registers and what they share.
+//! A wavefront: the registers of 64 lanes and the state they share.
 
 use crate::isa::operand;
 
-/// Lanes of a wave.
+/// Lanes of a wavefront.
 pub const LANES: usize = 64;
-/// Vector registers, then accumulation registers, then room for an operand that runs over the end.
+/// 256 VGPRs, 256 AGPRs, and padding for multi-register operands that run past the end.
 pub const REGISTERS: usize = 512 + 32;
 
-/// One register of all lanes.
+/// A 32-bit value for each lane: one VGPR.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Lanes(pub [u32; LANES]);
 
-/// 64-bit values of all lanes.
+/// A 64-bit value for each lane: a VGPR pair.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-pub struct Wide(pub [u64; LANES]);
+pub struct Lanes64(pub [u64; LANES]);
 
-/// `MODE` bits that set a kernel's float arithmetic apart from the usual.
+/// Fields of the `MODE` register.
+mod mode {
+    use crate::bits::BitField;
+    pub const FLOAT: BitField = BitField::new(0, 8);
+    pub const ROUND_32: BitField = BitField::new(0, 2);
+    pub const ROUND_16_64: BitField = BitField::new(2, 2);
+    pub const ALLOW_SOURCE_DENORMS_32: BitField = BitField::bit(4);
+    pub const ALLOW_RESULT_DENORMS_32: BitField = BitField::bit(5);
+    pub const ALLOW_SOURCE_DENORMS_16_64: BitField = BitField::bit(6);
+    pub const ALLOW_RESULT_DENORMS_16_64: BitField = BitField::bit(7);
+    pub const DX10_CLAMP: BitField = BitField::bit(8);
+    pub const IEEE: BitField = BitField::bit(9);
+    /// Round to nearest even, denormals kept.
+    pub const FLOAT_DEFAULT: u32 = 0xf0;
+    /// The bits that [`super::Mode::is_default`] compares: `DX10_CLAMP` matters to clamps alone.
+    pub const DEFAULT_MASK: u32 = FLOAT.encode(0xff) | IEEE.encode(1);
+}
+
+/// The `MODE` register: how float instructions round and treat denormals and NaNs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mode(pub u32);
 
 impl Mode {
-    /// Round to nearest, denormals kept, IEEE on, DX10 clamp on.
-    pub const USUAL: Mode = Mode(0xf0 | 1 << 8 | 1 << 9);
+    /// Round to nearest even, denormals kept, IEEE on, DX10 clamp on.
+    pub const DEFAULT: Mode = Mode::new(mode::FLOAT_DEFAULT, true, true);
 
-    /// Rounding of f32: 0 nearest, 1 up, 2 down, 3 to zero.
+    /// Creates a mode from the rounding and denormal modes of the low byte.
+    pub const fn new(float: u32, dx10_clamp: bool, ieee: bool) -> Mode {
+        Mode(mode::FLOAT.encode(float) | mode::DX10_CLAMP.encode(dx10_clamp as u32) | mode::IEEE.encode(ieee as u32))
+    }
+
+    /// Returns the rounding mode of f32: 0 nearest even, 1 toward +∞, 2 toward -∞, 3 toward zero.
     pub fn round32(self) -> u32 {
-        self.0 & 3
+        mode::ROUND_32.get(self.0)
     }
 
-    /// Rounding of f16 and f64.
+    /// Returns the rounding mode of f16 and f64.
     pub fn round64(self) -> u32 {
-        self.0 >> 2 & 3
+        mode::ROUND_16_64.get(self.0)
     }
 
-    /// Whether f32 denormals are flushed as inputs.
+    /// Returns whether f32 sources are flushed.
     pub fn flush_in32(self) -> bool {
-        self.0 >> 4 & 1 == 0
+        !mode::ALLOW_SOURCE_DENORMS_32.is_set(self.0)
     }
 
-    /// Whether f32 denormals are flushed as results.
+    /// Returns whether f32 results are flushed.
     pub fn flush_out32(self) -> bool {
-        self.0 >> 5 & 1 == 0
+        !mode::ALLOW_RESULT_DENORMS_32.is_set(self.0)
     }
 
-    /// Whether f16 and f64 denormals are flushed as inputs.
+    /// Returns whether f16 and f64 sources are flushed.
     pub fn flush_in64(self) -> bool {
-        self.0 >> 6 & 1 == 0
+        !mode::ALLOW_SOURCE_DENORMS_16_64.is_set(self.0)
     }
 
-    /// Whether f16 and f64 denormals are flushed as results.
+    /// Returns whether f16 and f64 results are flushed.
     pub fn flush_out64(self) -> bool {
-        self.0 >> 7 & 1 == 0
+        !mode::ALLOW_RESULT_DENORMS_16_64.is_set(self.0)
     }
 
-    /// NaN is clamped to 0.
+    /// Returns whether clamping turns NaN into 0.
     pub fn dx10_clamp(self) -> bool {
-        self.0 >> 8 & 1 != 0
+        mode::DX10_CLAMP.is_set(self.0)
     }
 
-    /// Signalling NaNs count.
+    /// Returns whether signaling NaNs are honored.
     pub fn ieee(self) -> bool {
-        self.0 >> 9 & 1 != 0
+        mode::IEEE.is_set(self.0)
     }
 
-    /// Whether vector arithmetic takes the plain path.
-    pub fn usual(self) -> bool {
-        self.0 & 0x2ff == 0x2f0
+    /// Returns whether float instructions may take the fast path.
+    #[inline(always)]
+    pub fn is_default(self) -> bool {
+        self.0 & mode::DEFAULT_MASK == Mode::DEFAULT.0 & mode::DEFAULT_MASK
     }
 }
 
-/// The lane masks of each byte of `exec`.
+/// Lane masks for each value of a byte of EXEC.
 static MASKS: [[u32; 8]; 256] = {
     let mut masks = [[0; 8]; 256];
     let mut byte = 0;
@@ -86,118 +110,117 @@ static MASKS: [[u32; 8]; 256] = {
     masks
 };
 
-/// What a wave does next.
+/// A wavefront's scheduling state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It runs.
+    /// Can run.
     Ready,
-    /// It waits for the others of its group.
+    /// Waits at `s_barrier` for the other wavefronts of its workgroup.
     Barrier,
-    /// It ended.
+    /// Executed `s_endpgm`.
     Done,
 }
 
-/// A wave.
+/// A wavefront.
 #[derive(Debug)]
 pub struct Wave {
-    /// Vector and accumulation registers.
-    pub v: Box<[Lanes; REGISTERS]>,
-    /// Scalar registers by operand number; `exec` is kept apart.
-    pub s: [u32; 128],
-    /// Active lanes.
+    /// VGPRs, then AGPRs.
+    pub vgprs: Box<[Lanes; REGISTERS]>,
+    /// SGPRs and special scalar registers by operand number; EXEC is in [`Wave::exec`].
+    pub sgprs: [u32; 128],
+    /// The EXEC mask.
     pub exec: u64,
-    /// How many they are.
-    pub active: u32,
-    /// All bits set for active lanes.
+    /// Set bits of EXEC.
+    pub active_lanes: u32,
+    /// EXEC as a mask per lane: all bits set for active lanes.
     pub mask: Lanes,
     /// The scalar condition code.
     pub scc: bool,
-    /// The next instruction, in words from the start of the code.
+    /// The next instruction, in dwords from the start of the code.
     pub pc: usize,
-    /// `MODE`.
+    /// The `MODE` register.
     pub mode: Mode,
-    /// `s_set_gpr_idx_on`: vector operands are indexed as `m0` says.
-    pub indexing: bool,
-    /// Which opening of the grid's barrier it waits for; 0 when for none.
-    pub grid_barrier: u64,
-    /// State.
+    /// Whether VGPR indexing is on (`s_set_gpr_idx_on`).
+    pub gpr_indexing: bool,
+    /// Which opening of the GWS barrier it waits for; 0 for none.
+    pub gws_ticket: u64,
+    /// The scheduling state.
     pub state: State,
-    /// Its number in the group.
-    pub number: u32,
-    /// Instructions so far.
+    /// Index in the workgroup.
+    pub index: u32,
+    /// Instructions executed so far.
     pub instructions: u64,
     /// Vector instructions times active lanes so far.
     pub lane_operations: u64,
-    /// Its lanes' scratch, interleaved by dword.
+    /// The lanes' scratch, interleaved by dword.
     pub scratch: Vec<u32>,
-    /// The host address of its scratch.
+    /// Host address of the scratch.
     pub scratch_base: u64,
     /// Bytes of scratch of each lane.
     pub scratch_size: u32,
-    /// Ranges of memory that it touched lately: start, end, writable.
-    pub ranges: [(u64, u64, bool); 4],
-    /// Which of them goes next.
+    /// Recently accessed allocations (start, end, writable), to skip the lookup. The first is the wavefront's scratch.
+    pub recent_ranges: [(u64, u64, bool); 4],
+    /// The entry of `recent_ranges` to replace next.
     pub next_range: u8,
 }
 
 impl Wave {
-    /// A wave with no lane active.
+    /// Creates a wavefront with no active lane.
     pub fn new() -> Wave {
         let v: Box<[Lanes]> = vec![Lanes([0; LANES]); REGISTERS].into_boxed_slice();
         Wave {
-            v: v.try_into().unwrap_or_else(|_| unreachable!("the length is the array's")),
-            s: [0; 128],
+            vgprs: v.try_into().unwrap_or_else(|_| unreachable!("the length is the array's")),
+            sgprs: [0; 128],
             exec: 0,
-            active: 0,
+            active_lanes: 0,
             mask: Lanes([0; LANES]),
             scc: false,
             pc: 0,
-            mode: Mode::USUAL,
-            indexing: false,
-            grid_barrier: 0,
+            mode: Mode::DEFAULT,
+            gpr_indexing: false,
+            gws_ticket: 0,
             state: State::Ready,
-            number: 0,
+            index: 0,
             instructions: 0,
             lane_operations: 0,
             scratch: Vec::new(),
             scratch_base: 0,
             scratch_size: 0,
-            ranges: [(1, 0, false); 4],
+            recent_ranges: [(1, 0, false); 4],
             next_range: 0,
         }
     }
 
-    /// Sets the active lanes.
+    /// Sets EXEC.
     pub fn set_exec(&mut self, exec: u64) {
         if exec != self.exec {
             self.exec = exec;
-            self.active = exec.count_ones();
+            self.active_lanes = exec.count_ones();
             for (mask, byte) in self.mask.0.chunks_exact_mut(8).zip(exec.to_le_bytes()) {
                 mask.copy_from_slice(&MASKS[usize::from(byte)]);
             }
         }
     }
 
-    /// `vcc`.
+    /// Returns VCC.
     pub fn vcc(&self) -> u64 {
-        self.pair(operand::VCC)
+        self.scalar64(operand::VCC)
     }
 
-    /// Two scalar registers as one value.
-    pub fn pair(&self, number: u16) -> u64 {
+    /// Returns a pair of scalar registers.
+    pub fn scalar64(&self, number: u16) -> u64 {
         u64::from(self.scalar(number)) | u64::from(self.scalar(number + 1)) << 32
     }
 
-    /// A scalar register, or another scalar operand that is no constant.
+    /// Returns a scalar register or another scalar operand that is not a constant.
     pub fn scalar(&self, number: u16) -> u32 {
         match number {
             operand::EXEC => self.exec as u32,
-            127 => (self.exec >> 32) as u32,
-            0..128 => self.s[usize::from(number)],
+            operand::EXEC_HI => (self.exec >> 32) as u32,
+            0..128 => self.sgprs[usize::from(number)],
             operand::VCCZ => u32::from(self.vcc() == 0),
             operand::EXECZ => u32::from(self.exec == 0),
             operand::SCC => u32::from(self.scc),
-            operand::SHARED_BASE | operand::PRIVATE_BASE | operand::SHARED_LIMIT | operand::PRIVATE_LIMIT => 0,
             _ => 0,
         }
     }
@@ -206,14 +229,14 @@ impl Wave {
     pub fn set_scalar(&mut self, number: u16, value: u32) {
         match number {
             operand::EXEC => self.set_exec(self.exec & !0xffff_ffff | u64::from(value)),
-            127 => self.set_exec(self.exec & 0xffff_ffff | u64::from(value) << 32),
-            0..128 => self.s[usize::from(number)] = value,
+            operand::EXEC_HI => self.set_exec(self.exec & 0xffff_ffff | u64::from(value) << 32),
+            0..128 => self.sgprs[usize::from(number)] = value,
             _ => {}
         }
     }
 
-    /// Writes two scalar registers.
-    pub fn set_pair(&mut self, number: u16, value: u64) {
+    /// Writes a pair of scalar registers.
+    pub fn set_scalar64(&mut self, number: u16, value: u64) {
         if number == operand::EXEC {
             self.set_exec(value);
         } else {
@@ -222,46 +245,46 @@ impl Wave {
         }
     }
 
-    /// A vector register by operand number.
+    /// Returns a VGPR or AGPR by operand number.
     #[inline(always)]
-    pub fn reg(&self, number: u16) -> &Lanes {
-        &self.v[usize::from(number.wrapping_sub(operand::VGPR)).min(REGISTERS - 1)]
+    pub fn vgpr(&self, number: u16) -> &Lanes {
+        &self.vgprs[usize::from(number.wrapping_sub(operand::VGPR)).min(REGISTERS - 1)]
     }
 
-    /// A vector register by operand number.
+    /// Returns a VGPR or AGPR by operand number.
     #[inline(always)]
-    pub fn reg_mut(&mut self, number: u16) -> &mut Lanes {
-        &mut self.v[usize::from(number.wrapping_sub(operand::VGPR)).min(REGISTERS - 1)]
+    pub fn vgpr_mut(&mut self, number: u16) -> &mut Lanes {
+        &mut self.vgprs[usize::from(number.wrapping_sub(operand::VGPR)).min(REGISTERS - 1)]
     }
 
-    /// Writes the active lanes of a register.
+    /// Writes the active lanes of a VGPR or AGPR.
     #[inline(always)]
-    pub fn write(&mut self, number: u16, value: &Lanes) {
+    pub fn write_vgpr(&mut self, number: u16, value: &Lanes) {
         let mask = self.mask;
         if self.exec == u64::MAX {
-            *self.reg_mut(number) = *value;
+            *self.vgpr_mut(number) = *value;
         } else {
-            let old = self.reg_mut(number);
+            let old = self.vgpr_mut(number);
             for lane in 0..LANES {
                 old.0[lane] = old.0[lane] & !mask.0[lane] | value.0[lane] & mask.0[lane];
             }
         }
     }
 
-    /// Writes the active lanes of a register pair.
+    /// Writes the active lanes of a VGPR pair.
     #[inline(always)]
-    pub fn write_wide(&mut self, number: u16, value: &Wide) {
+    pub fn write_vgpr_pair(&mut self, number: u16, value: &Lanes64) {
         let mut low = Lanes([0; LANES]);
         let mut high = Lanes([0; LANES]);
         for lane in 0..LANES {
             low.0[lane] = value.0[lane] as u32;
             high.0[lane] = (value.0[lane] >> 32) as u32;
         }
-        self.write(number, &low);
-        self.write(number + 1, &high);
+        self.write_vgpr(number, &low);
+        self.write_vgpr(number + 1, &high);
     }
 
-    /// The first active lane; 0 when none is.
+    /// Returns the first active lane; 0 when EXEC is 0.
     pub fn first_lane(&self) -> usize {
         if self.exec == 0 { 0 } else { self.exec.trailing_zeros() as usize }
     }

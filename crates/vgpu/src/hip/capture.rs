@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::ThreadId;
 
-use super::code::{Code, Status};
+use super::error::{HipError, Status};
 use super::graph::{Graph, Node};
-use super::op::Op;
 use super::runtime::{lock, runtime};
 use super::stream::{self, Stream};
 use super::types::{Handle, Out};
+use super::work::Operation;
 
 /// What other calls are refused meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    fn from_number(number: c_int) -> Result<Mode, Code> {
+    fn from_number(number: c_int) -> Result<Mode, HipError> {
         match number {
             0 => Ok(Mode::Global),
             1 => Ok(Mode::ThreadLocal),
             2 => Ok(Mode::Relaxed),
-            _ => Err(Code::INVALID_VALUE),
+            _ => Err(HipError::INVALID_VALUE),
         }
     }
 
@@ -56,14 +56,14 @@ pub(super) struct Capture {
 }
 
 /// A stream's part in a capture: the nodes that its next one depends on.
-pub(super) struct Taking {
+pub(super) struct CaptureState {
     pub capture: Arc<Capture>,
     last: Vec<usize>,
 }
 
 /// What an event recorded within a capture stands for.
 #[derive(Clone)]
-pub(super) struct Point {
+pub(super) struct CapturePoint {
     capture: Arc<Capture>,
     after: Vec<usize>,
 }
@@ -75,13 +75,13 @@ impl Capture {
     }
 
     fn check(&self) -> Status {
-        if self.invalid.load(Ordering::Acquire) { Err(Code::CAPTURE_INVALIDATED) } else { Ok(()) }
+        if self.invalid.load(Ordering::Acquire) { Err(HipError::CAPTURE_INVALIDATED) } else { Ok(()) }
     }
 }
 
-impl Taking {
+impl CaptureState {
     /// Adds a node.
-    pub fn add(&mut self, op: Op) -> Status {
+    pub fn add(&mut self, op: Operation) -> Status {
         self.capture.check()?;
         let mut nodes = lock(&self.capture.nodes);
         nodes.push(Node { after: std::mem::take(&mut self.last), op });
@@ -89,12 +89,12 @@ impl Taking {
         Ok(())
     }
 
-    pub fn point(&self) -> Point {
-        Point { capture: self.capture.clone(), after: self.last.clone() }
+    pub fn point(&self) -> CapturePoint {
+        CapturePoint { capture: self.capture.clone(), after: self.last.clone() }
     }
 }
 
-impl Point {
+impl CapturePoint {
     /// Whether the capture it belongs to still goes on.
     pub fn is_open(&self) -> bool {
         runtime().is_ok_and(|runtime| lock(&runtime.captures).iter().any(|open| Arc::ptr_eq(open, &self.capture)))
@@ -102,25 +102,25 @@ impl Point {
 }
 
 /// The stream's next work comes after the point.
-pub(super) fn join(stream: &Arc<Stream>, point: &Point) -> Status {
+pub(super) fn join(stream: &Arc<Stream>, point: &CapturePoint) -> Status {
     point.capture.check()?;
     let mut state = lock(&stream.state);
     match &mut state.capture {
-        Some(taking) if !Arc::ptr_eq(&taking.capture, &point.capture) => {
-            taking.capture.invalidate();
+        Some(capturing) if !Arc::ptr_eq(&capturing.capture, &point.capture) => {
+            capturing.capture.invalidate();
             point.capture.invalidate();
-            Err(Code::CAPTURE_MERGE)
+            Err(HipError::CAPTURE_MERGE)
         }
-        Some(taking) => {
+        Some(capturing) => {
             for node in &point.after {
-                if !taking.last.contains(node) {
-                    taking.last.push(*node);
+                if !capturing.last.contains(node) {
+                    capturing.last.push(*node);
                 }
             }
             Ok(())
         }
         None => {
-            state.capture = Some(Taking { capture: point.capture.clone(), last: point.after.clone() });
+            state.capture = Some(CaptureState { capture: point.capture.clone(), last: point.after.clone() });
             lock(&point.capture.streams).push(Arc::downgrade(stream));
             Ok(())
         }
@@ -133,7 +133,7 @@ thread_local! {
 }
 
 /// For calls that are not captured and might wait for the device: refused where a capture forbids them, which ends it.
-pub(super) fn forbid() -> Status {
+pub(super) fn reject_during() -> Status {
     if THREAD_MODE.get() == Mode::Relaxed {
         return Ok(());
     }
@@ -147,7 +147,7 @@ pub(super) fn forbid() -> Status {
     match hit {
         Some(capture) => {
             capture.invalidate();
-            Err(Code::CAPTURE_UNSUPPORTED)
+            Err(HipError::CAPTURE_UNSUPPORTED)
         }
         None => Ok(()),
     }
@@ -155,7 +155,7 @@ pub(super) fn forbid() -> Status {
 
 pub(super) fn exchange_mode(mode: Out<c_int>) -> Status {
     if mode.is_null() {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
     // SAFETY: it is not null, and the caller hands a mode that is read and replaced.
     let wanted = Mode::from_number(unsafe { mode.raw().read_unaligned() })?;
@@ -166,13 +166,13 @@ pub(super) fn begin(handle: Handle, mode: c_int) -> Status {
     let (runtime, mode) = (runtime()?, Mode::from_number(mode)?);
     if handle as usize <= 1 {
         // The null stream waits for others, which a graph cannot.
-        return Err(Code::CAPTURE_UNSUPPORTED);
+        return Err(HipError::CAPTURE_UNSUPPORTED);
     }
     let stream = stream::of(handle)?;
     stream.device.check()?;
     let mut state = lock(&stream.state);
     if state.capture.is_some() {
-        return Err(Code::ILLEGAL_STATE);
+        return Err(HipError::ILLEGAL_STATE);
     }
     let capture = Arc::new(Capture {
         mode,
@@ -181,7 +181,7 @@ pub(super) fn begin(handle: Handle, mode: c_int) -> Status {
         invalid: AtomicBool::new(false),
         streams: Mutex::new(vec![Arc::downgrade(&stream)]),
     });
-    state.capture = Some(Taking { capture: capture.clone(), last: Vec::new() });
+    state.capture = Some(CaptureState { capture: capture.clone(), last: Vec::new() });
     drop(state);
     lock(&runtime.captures).push(capture);
     Ok(())
@@ -190,28 +190,28 @@ pub(super) fn begin(handle: Handle, mode: c_int) -> Status {
 pub(super) fn end(handle: Handle, out: Out<Handle>) -> Status {
     let runtime = runtime()?;
     let stream = stream::of(handle)?;
-    let capture = lock(&stream.state).capture.as_ref().map(|taking| taking.capture.clone()).ok_or(Code::ILLEGAL_STATE)?;
+    let capture = lock(&stream.state).capture.as_ref().map(|capturing| capturing.capture.clone()).ok_or(HipError::ILLEGAL_STATE)?;
     let origin = lock(&capture.streams).first().and_then(Weak::upgrade);
     if !origin.is_some_and(|origin| Arc::ptr_eq(&origin, &stream)) {
         capture.invalidate();
-        return Err(Code::CAPTURE_UNMATCHED);
+        return Err(HipError::CAPTURE_UNMATCHED);
     }
     if capture.mode != Mode::Relaxed && capture.thread != std::thread::current().id() {
-        return Err(Code::CAPTURE_WRONG_THREAD);
+        return Err(HipError::CAPTURE_WRONG_THREAD);
     }
     lock(&runtime.captures).retain(|open| !Arc::ptr_eq(open, &capture));
     let last: Vec<Vec<usize>> = lock(&capture.streams)
         .iter()
         .filter_map(Weak::upgrade)
         .filter_map(|s| lock(&s.state).capture.take())
-        .map(|taking| taking.last)
+        .map(|capturing| capturing.last)
         .collect();
-    out.raw_clear();
+    out.clear();
     capture.check()?;
     let nodes = std::mem::take(&mut *lock(&capture.nodes));
-    let (own, joined) = last.split_first().ok_or(Code::CAPTURE_INVALIDATED)?;
+    let (own, joined) = last.split_first().ok_or(HipError::CAPTURE_INVALIDATED)?;
     if !joined.iter().flatten().all(|node| reaches(&nodes, own, *node)) {
-        return Err(Code::CAPTURE_UNJOINED);
+        return Err(HipError::CAPTURE_UNJOINED);
     }
     out.put(runtime.graphs.add(Arc::new(Graph { nodes: Mutex::new(Arc::new(nodes)) })))
 }
@@ -236,7 +236,7 @@ fn reaches(nodes: &[Node], from: &[usize], node: usize) -> bool {
 fn status_of(stream: &Stream) -> c_int {
     match &lock(&stream.state).capture {
         None => 0,
-        Some(taking) => 1 + c_int::from(taking.capture.check().is_err()),
+        Some(capturing) => 1 + c_int::from(capturing.capture.check().is_err()),
     }
 }
 
@@ -246,7 +246,7 @@ pub(super) fn is_capturing(handle: Handle, out: Out<c_int>) -> Status {
 
 pub(super) fn info(handle: Handle, status: Out<c_int>, id: Out<u64>) -> Status {
     let stream = stream::of(handle)?;
-    let number = lock(&stream.state).capture.as_ref().map_or(0, |taking| Arc::as_ptr(&taking.capture) as u64);
-    id.put_if_wanted(number);
+    let number = lock(&stream.state).capture.as_ref().map_or(0, |capturing| Arc::as_ptr(&capturing.capture) as u64);
+    id.put_if_non_null(number);
     status.put(status_of(&stream))
 }

@@ -3,12 +3,12 @@
 use std::ffi::{c_int, c_void};
 
 use super::capture;
-use super::code::{Code, Status};
-use super::op::Op;
+use super::error::{HipError, Status};
 use super::runtime::runtime;
-use super::stream::{self, Mark};
+use super::stream::{self, Marker};
 use super::types::{DevicePtr, Handle};
-use crate::memory::Kind;
+use super::work::Operation;
+use crate::memory::MemoryKind;
 
 /// `hipMemcpyHostToHost` … `hipMemcpyDefault`.
 const HOST_TO_DEVICE: c_int = 1;
@@ -47,29 +47,32 @@ impl Shape {
 }
 
 /// Whether the driver knows the memory; an error where it must and does not, or where the range leaves its allocation.
-fn known(address: u64, bytes: u64, side: Side) -> Result<bool, Code> {
+fn check_range(address: u64, bytes: u64, side: Side) -> Result<bool, HipError> {
     let memory = &runtime()?.memory;
     match memory.find(address) {
-        Some(_) => memory.holds(address, bytes).map(|_| true).ok_or(Code::INVALID_VALUE),
+        Some(_) => memory.find_range(address, bytes).map(|_| true).ok_or(HipError::INVALID_VALUE),
         None if side == Side::Any && address != 0 => Ok(false),
-        None => Err(Code::INVALID_VALUE),
+        None => Err(HipError::INVALID_VALUE),
     }
 }
 
 /// Queues a copy. One that touches memory the driver does not know is done when this returns: nobody else would keep that memory.
-fn queue(to: u64, from: u64, shape: Shape, sides: [Side; 2], stream: Handle) -> Status {
+///
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+unsafe fn queue(to: u64, from: u64, shape: Shape, sides: [Side; 2], stream: Handle) -> Status {
     let stream = stream::of(stream)?;
     stream.device.check()?;
     if shape.bytes == 0 || shape.rows == 0 {
         return Ok(());
     }
     if shape.rows > 1 && (shape.to_pitch < shape.bytes || shape.from_pitch < shape.bytes) {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    let span = |pitch| shape.span(pitch).ok_or(Code::INVALID_VALUE);
-    let kept = known(to, span(shape.to_pitch)?, sides[0])? & known(from, span(shape.from_pitch)?, sides[1])?;
+    let span = |pitch| shape.span(pitch).ok_or(HipError::INVALID_VALUE);
+    let kept = check_range(to, span(shape.to_pitch)?, sides[0])? & check_range(from, span(shape.from_pitch)?, sides[1])?;
     let Shape { bytes, rows, to_pitch, from_pitch } = shape;
-    stream.submit(Op::Copy { to, from, bytes, rows, to_pitch, from_pitch })?;
+    stream.submit(Operation::Copy { to, from, bytes, rows, to_pitch, from_pitch })?;
     if !kept && let Some(mark) = stream.pending() {
         mark.wait()?;
         stream.device.check()?;
@@ -77,71 +80,95 @@ fn queue(to: u64, from: u64, shape: Shape, sides: [Side; 2], stream: Handle) -> 
     Ok(())
 }
 
-fn sides(kind: c_int) -> Result<[Side; 2], Code> {
+fn sides(kind: c_int) -> Result<[Side; 2], HipError> {
     match kind {
         0 | DEFAULT => Ok([Side::Any, Side::Any]),
         HOST_TO_DEVICE => Ok([Side::Device, Side::Any]),
         DEVICE_TO_HOST => Ok([Side::Any, Side::Device]),
         DEVICE_TO_DEVICE => Ok([Side::Device, Side::Device]),
-        _ => Err(Code::INVALID_DIRECTION),
+        _ => Err(HipError::INVALID_DIRECTION),
     }
 }
 
 /// For the calls that return when the work is done.
 fn finish(stream: Handle) -> Status {
     let stream = stream::of(stream)?;
-    stream.everything()?.iter().try_for_each(Mark::wait)?;
+    stream.sync_markers()?.iter().try_for_each(Marker::wait)?;
     stream.device.check()
 }
 
-pub(super) fn to_device_async(to: DevicePtr, from: *const c_void, bytes: usize, stream: Handle) -> Status {
-    queue(to, from as u64, Shape::plain(bytes), [Side::Device, Side::Any], stream)
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn to_device_async(to: DevicePtr, from: *const c_void, bytes: usize, stream: Handle) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { queue(to, from as u64, Shape::plain(bytes), [Side::Device, Side::Any], stream) }
 }
 
-pub(super) fn to_host_async(to: *mut c_void, from: DevicePtr, bytes: usize, stream: Handle) -> Status {
-    queue(to as u64, from, Shape::plain(bytes), [Side::Any, Side::Device], stream)
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn to_host_async(to: *mut c_void, from: DevicePtr, bytes: usize, stream: Handle) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { queue(to as u64, from, Shape::plain(bytes), [Side::Any, Side::Device], stream) }
 }
 
-pub(super) fn within_async(to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle) -> Status {
-    queue(to, from, Shape::plain(bytes), [Side::Device, Side::Device], stream)
+pub(super) fn device_to_device_async(to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle) -> Status {
+    // SAFETY: both sides must be registered memory, so there is no other host memory.
+    unsafe { queue(to, from, Shape::plain(bytes), [Side::Device, Side::Device], stream) }
 }
 
-pub(super) fn to_device(to: DevicePtr, from: *const c_void, bytes: usize) -> Status {
-    capture::forbid()?;
-    to_device_async(to, from, bytes, std::ptr::null_mut())?;
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn to_device(to: DevicePtr, from: *const c_void, bytes: usize) -> Status {
+    capture::reject_during()?;
+    // SAFETY: the caller's promise.
+    unsafe { to_device_async(to, from, bytes, std::ptr::null_mut()) }?;
     finish(std::ptr::null_mut())
 }
 
-pub(super) fn to_host(to: *mut c_void, from: DevicePtr, bytes: usize) -> Status {
-    capture::forbid()?;
-    to_host_async(to, from, bytes, std::ptr::null_mut())?;
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn to_host(to: *mut c_void, from: DevicePtr, bytes: usize) -> Status {
+    capture::reject_during()?;
+    // SAFETY: the caller's promise.
+    unsafe { to_host_async(to, from, bytes, std::ptr::null_mut()) }?;
     finish(std::ptr::null_mut())
 }
 
-pub(super) fn within(to: DevicePtr, from: DevicePtr, bytes: usize) -> Status {
-    capture::forbid()?;
-    within_async(to, from, bytes, std::ptr::null_mut())?;
+pub(super) fn device_to_device(to: DevicePtr, from: DevicePtr, bytes: usize) -> Status {
+    capture::reject_during()?;
+    device_to_device_async(to, from, bytes, std::ptr::null_mut())?;
     finish(std::ptr::null_mut())
 }
 
-pub(super) fn copy_async(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: Handle) -> Status {
-    queue(to as u64, from as u64, Shape::plain(bytes), sides(kind)?, stream)
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn copy_async(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: Handle) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { queue(to as u64, from as u64, Shape::plain(bytes), sides(kind)?, stream) }
 }
 
-pub(super) fn copy(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int) -> Status {
-    capture::forbid()?;
-    copy_async(to, from, bytes, kind, std::ptr::null_mut())?;
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn copy(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int) -> Status {
+    capture::reject_during()?;
+    // SAFETY: the caller's promise.
+    unsafe { copy_async(to, from, bytes, kind, std::ptr::null_mut()) }?;
     finish(std::ptr::null_mut())
 }
 
-pub(super) fn copy_with_stream(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: Handle) -> Status {
-    capture::forbid()?;
-    copy_async(to, from, bytes, kind, stream)?;
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn copy_with_stream(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: Handle) -> Status {
+    capture::reject_during()?;
+    // SAFETY: the caller's promise.
+    unsafe { copy_async(to, from, bytes, kind, stream) }?;
     finish(stream)
 }
 
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
 #[allow(clippy::too_many_arguments)]
-pub(super) fn copy_2d_async(
+pub(super) unsafe fn copy_2d_async(
     to: *mut c_void,
     to_pitch: usize,
     from: *const c_void,
@@ -151,10 +178,13 @@ pub(super) fn copy_2d_async(
     kind: c_int,
     stream: Handle,
 ) -> Status {
-    queue(to as u64, from as u64, Shape { bytes, rows, to_pitch, from_pitch }, sides(kind)?, stream)
+    // SAFETY: the caller's promise.
+    unsafe { queue(to as u64, from as u64, Shape { bytes, rows, to_pitch, from_pitch }, sides(kind)?, stream) }
 }
 
-pub(super) fn copy_2d(
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn copy_2d(
     to: *mut c_void,
     to_pitch: usize,
     from: *const c_void,
@@ -163,8 +193,9 @@ pub(super) fn copy_2d(
     rows: usize,
     kind: c_int,
 ) -> Status {
-    capture::forbid()?;
-    copy_2d_async(to, to_pitch, from, from_pitch, bytes, rows, kind, std::ptr::null_mut())?;
+    capture::reject_during()?;
+    // SAFETY: the caller's promise.
+    unsafe { copy_2d_async(to, to_pitch, from, from_pitch, bytes, rows, kind, std::ptr::null_mut()) }?;
     finish(std::ptr::null_mut())
 }
 
@@ -173,17 +204,17 @@ pub(super) fn peer_async(to: DevicePtr, to_device: c_int, from: DevicePtr, from_
     let runtime = runtime()?;
     for (address, device) in [(to, to_device), (from, from_device)] {
         let ordinal = runtime.device(device)?.ordinal;
-        if let Some(Kind::Device(owner) | Kind::Program(owner)) = runtime.memory.find(address).map(|a| a.kind)
+        if let Some(MemoryKind::Device(owner) | MemoryKind::CodeObject(owner)) = runtime.memory.find(address).map(|a| a.kind)
             && owner != ordinal
         {
-            return Err(Code::INVALID_VALUE);
+            return Err(HipError::INVALID_VALUE);
         }
     }
-    within_async(to, from, bytes, stream)
+    device_to_device_async(to, from, bytes, stream)
 }
 
 pub(super) fn peer(to: DevicePtr, to_device: c_int, from: DevicePtr, from_device: c_int, bytes: usize) -> Status {
-    capture::forbid()?;
+    capture::reject_during()?;
     peer_async(to, to_device, from, from_device, bytes, std::ptr::null_mut())?;
     finish(std::ptr::null_mut())
 }
@@ -194,9 +225,9 @@ fn fill(at: u64, value: u32, width: usize, count: usize, stream: Handle) -> Stat
     if count == 0 {
         return Ok(());
     }
-    let bytes = count.checked_mul(width).ok_or(Code::INVALID_VALUE)?;
-    known(at, bytes as u64, Side::Device)?;
-    stream.submit(Op::Fill { at, value, width, count })
+    let bytes = count.checked_mul(width).ok_or(HipError::INVALID_VALUE)?;
+    check_range(at, bytes as u64, Side::Device)?;
+    stream.submit(Operation::Fill { at, value, width, count })
 }
 
 pub(super) fn fill_u8_async(at: DevicePtr, value: u8, count: usize, stream: Handle) -> Status {
@@ -217,25 +248,25 @@ pub(super) fn set_async(at: *mut c_void, value: c_int, bytes: usize, stream: Han
 }
 
 pub(super) fn set(at: *mut c_void, value: c_int, bytes: usize) -> Status {
-    capture::forbid()?;
+    capture::reject_during()?;
     set_async(at, value, bytes, std::ptr::null_mut())?;
     finish(std::ptr::null_mut())
 }
 
 pub(super) fn fill_u8(at: DevicePtr, value: u8, count: usize) -> Status {
-    capture::forbid()?;
+    capture::reject_during()?;
     fill_u8_async(at, value, count, std::ptr::null_mut())?;
     finish(std::ptr::null_mut())
 }
 
 pub(super) fn fill_u16(at: DevicePtr, value: u16, count: usize) -> Status {
-    capture::forbid()?;
+    capture::reject_during()?;
     fill_u16_async(at, value, count, std::ptr::null_mut())?;
     finish(std::ptr::null_mut())
 }
 
 pub(super) fn fill_u32(at: DevicePtr, value: u32, count: usize) -> Status {
-    capture::forbid()?;
+    capture::reject_during()?;
     fill_u32_async(at, value, count, std::ptr::null_mut())?;
     finish(std::ptr::null_mut())
 }

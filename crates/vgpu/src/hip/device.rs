@@ -3,9 +3,9 @@
 use std::ffi::{CString, c_char, c_int, c_uint};
 
 use super::capture;
-use super::code::{Code, Status};
+use super::error::{HipError, Status};
 use super::runtime::{CURRENT, Device, lock, runtime};
-use super::stream::Mark;
+use super::stream::Marker;
 use super::types::{Out, put_text};
 
 /// HIP 6.4: 10⁷·major + 10⁵·minor + patch.
@@ -13,9 +13,9 @@ const VERSION: c_int = 60_400_000;
 
 pub(super) fn init(flags: c_uint) -> Status {
     if flags != 0 {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    if runtime()?.devices.is_empty() { Err(Code::NO_DEVICE) } else { Ok(()) }
+    if runtime()?.devices.is_empty() { Err(HipError::NO_DEVICE) } else { Ok(()) }
 }
 
 pub(super) fn version(out: Out<c_int>) -> Status {
@@ -25,7 +25,7 @@ pub(super) fn version(out: Out<c_int>) -> Status {
 pub(super) fn count(out: Out<c_int>) -> Status {
     let devices = runtime()?.devices.len();
     out.put(c_int::try_from(devices).unwrap_or(c_int::MAX))?;
-    if devices == 0 { Err(Code::NO_DEVICE) } else { Ok(()) }
+    if devices == 0 { Err(HipError::NO_DEVICE) } else { Ok(()) }
 }
 
 pub(super) fn get(out: Out<c_int>, ordinal: c_int) -> Status {
@@ -44,8 +44,12 @@ pub(super) fn current(out: Out<c_int>) -> Status {
     out.put(CURRENT.get())
 }
 
-pub(super) fn name(out: Out<c_char>, length: c_int, device: c_int) -> Status {
-    put_text(&out, length, runtime()?.device(device)?.card.model)
+/// # Safety
+/// `out` must have room for `length` bytes, unless it is null.
+pub(super) unsafe fn name(out: Out<c_char>, length: c_int, device: c_int) -> Status {
+    let name = runtime()?.device(device)?.model.name;
+    // SAFETY: the caller's promise.
+    unsafe { put_text(&out, length, name) }
 }
 
 pub(super) fn total_memory(out: Out<usize>, device: c_int) -> Status {
@@ -57,9 +61,12 @@ pub(super) fn pci(device: &Device) -> (c_int, c_int) {
     (0xFFFF, c_int::try_from(device.ordinal).unwrap_or(0) + 1)
 }
 
-pub(super) fn pci_bus_id(out: Out<c_char>, length: c_int, device: c_int) -> Status {
+/// # Safety
+/// `out` must have room for `length` bytes, unless it is null.
+pub(super) unsafe fn pci_bus_id(out: Out<c_char>, length: c_int, device: c_int) -> Status {
     let (domain, bus) = pci(runtime()?.device(device)?);
-    put_text(&out, length, &format!("{domain:04x}:{bus:02x}:00.0"))
+    // SAFETY: the caller's promise.
+    unsafe { put_text(&out, length, &format!("{domain:04x}:{bus:02x}:00.0")) }
 }
 
 /// Sixteen hexadecimal digits, as AMD's drivers give them.
@@ -76,12 +83,12 @@ pub(super) fn uuid(out: Out<[u8; 16]>, device: c_int) -> Status {
 pub(super) fn synchronize() -> Status {
     let device = runtime()?.current()?;
     for stream in device.streams() {
-        if let Some(taking) = &lock(&stream.state).capture {
-            taking.capture.invalidate();
-            return Err(Code::CAPTURE_UNSUPPORTED);
+        if let Some(capturing) = &lock(&stream.state).capture {
+            capturing.capture.invalidate();
+            return Err(HipError::CAPTURE_UNSUPPORTED);
         }
     }
-    device.marks().iter().try_for_each(Mark::wait)?;
+    device.marks().iter().try_for_each(Marker::wait)?;
     device.check()
 }
 
@@ -89,11 +96,11 @@ pub(super) fn synchronize() -> Status {
 pub(super) fn reset() -> Status {
     let runtime = runtime()?;
     let device = runtime.current()?;
-    capture::forbid()?;
-    device.marks().iter().try_for_each(Mark::wait)?;
+    capture::reject_during()?;
+    device.marks().iter().try_for_each(Marker::wait)?;
     super::memory::release_all(runtime, device);
     lock(&device.peers).clear();
-    device.heal();
+    device.clear_fault();
     Ok(())
 }
 
@@ -106,17 +113,17 @@ pub(super) fn can_access_peer(out: Out<c_int>, device: c_int, peer: c_int) -> St
 
 pub(super) fn enable_peer(peer: c_int, flags: c_uint) -> Status {
     let runtime = runtime()?;
-    let device = runtime.working()?;
+    let device = runtime.healthy()?;
     if runtime.device(peer)?.ordinal == device.ordinal || flags != 0 {
-        return Err(if flags == 0 { Code::INVALID_DEVICE } else { Code::INVALID_VALUE });
+        return Err(if flags == 0 { HipError::INVALID_DEVICE } else { HipError::INVALID_VALUE });
     }
-    if lock(&device.peers).insert(peer) { Ok(()) } else { Err(Code::PEER_ALREADY_ENABLED) }
+    if lock(&device.peers).insert(peer) { Ok(()) } else { Err(HipError::PEER_ALREADY_ENABLED) }
 }
 
 pub(super) fn disable_peer(peer: c_int) -> Status {
     let runtime = runtime()?;
     runtime.device(peer)?;
-    if lock(&runtime.current()?.peers).remove(&peer) { Ok(()) } else { Err(Code::PEER_NOT_ENABLED) }
+    if lock(&runtime.current()?.peers).remove(&peer) { Ok(()) } else { Err(HipError::PEER_NOT_ENABLED) }
 }
 
 /// How a thread waits: it always sleeps.

@@ -4,10 +4,10 @@ use std::ffi::c_uint;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use super::capture::Point;
-use super::code::{Code, Status};
+use super::capture::CapturePoint;
+use super::error::{HipError, Status};
 use super::runtime::{Device, lock, runtime};
-use super::stream::{self, Mark};
+use super::stream::{self, Marker};
 use super::types::{Handle, Out};
 
 /// `hipEventDisableTiming`.
@@ -28,20 +28,20 @@ pub(super) struct Event {
 enum Recorded {
     #[default]
     Never,
-    Queued(Mark, Arc<OnceLock<Instant>>),
-    Captured(Point),
+    Queued(Marker, Arc<OnceLock<Instant>>),
+    Captured(CapturePoint),
 }
 
 impl Event {
     /// The point within a capture that it stands for, while that capture goes on.
-    pub fn captured(&self) -> Option<Point> {
+    pub fn captured(&self) -> Option<CapturePoint> {
         match &*lock(&self.recorded) {
             Recorded::Captured(point) if point.is_open() => Some(point.clone()),
             _ => None,
         }
     }
 
-    pub fn mark(&self) -> Option<Mark> {
+    pub fn mark(&self) -> Option<Marker> {
         match &*lock(&self.recorded) {
             Recorded::Queued(mark, _) => Some(mark.clone()),
             _ => None,
@@ -49,11 +49,11 @@ impl Event {
     }
 
     /// Whether it happened, and when; an event that was never recorded has, as HIP sees it.
-    fn check(&self) -> Result<Recorded, Code> {
+    fn check(&self) -> Result<Recorded, HipError> {
         self.device.check()?;
         let recorded = lock(&self.recorded).clone();
         match recorded {
-            Recorded::Captured(_) => Err(Code::CAPTURED_EVENT),
+            Recorded::Captured(_) => Err(HipError::CAPTURED_EVENT),
             recorded => Ok(recorded),
         }
     }
@@ -65,12 +65,12 @@ pub(super) fn create(out: Out<Handle>) -> Status {
 
 pub(super) fn create_with_flags(out: Out<Handle>, flags: c_uint) -> Status {
     let runtime = runtime()?;
-    let device = runtime.working()?.clone();
+    let device = runtime.healthy()?.clone();
     if out.is_null() || flags & !KNOWN_FLAGS != 0 {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
     if flags & INTERPROCESS != 0 {
-        return Err(Code::NOT_SUPPORTED);
+        return Err(HipError::NOT_SUPPORTED);
     }
     let event = Event { device, timed: flags & NO_TIMING == 0, recorded: Mutex::default() };
     out.put(runtime.events.add(Arc::new(event)))
@@ -85,13 +85,13 @@ pub(super) fn record(handle: Handle, stream: Handle) -> Status {
     let (event, stream) = (runtime()?.events.get(handle)?, stream::of(stream)?);
     stream.device.check()?;
     if !Arc::ptr_eq(&event.device, &stream.device) {
-        return Err(Code::INVALID_HANDLE);
+        return Err(HipError::INVALID_HANDLE);
     }
-    let point = lock(&stream.state).capture.as_ref().map(super::capture::Taking::point);
+    let point = lock(&stream.state).capture.as_ref().map(super::capture::CaptureState::point);
     let recorded = match point {
         Some(point) => Recorded::Captured(point),
         None => {
-            let (mark, time) = stream::stamp(&stream)?;
+            let (mark, time) = stream::record_timestamp(&stream)?;
             Recorded::Queued(mark, time)
         }
     };
@@ -109,25 +109,25 @@ pub(super) fn synchronize(handle: Handle) -> Status {
 
 pub(super) fn query(handle: Handle) -> Status {
     match runtime()?.events.get(handle)?.check()? {
-        Recorded::Queued(mark, _) if !mark.is_done() => Err(Code::NOT_READY),
+        Recorded::Queued(mark, _) if !mark.is_done() => Err(HipError::NOT_READY),
         _ => Ok(()),
     }
 }
 
 pub(super) fn elapsed(out: Out<f32>, start: Handle, end: Handle) -> Status {
     if out.is_null() {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
     let events = &runtime()?.events;
     let (start, end) = (events.get(start)?, events.get(end)?);
     let time = |event: &Event| match event.check()? {
         Recorded::Queued(mark, time) if event.timed => {
             if !mark.is_done() {
-                return Err(Code::NOT_READY);
+                return Err(HipError::NOT_READY);
             }
-            time.get().copied().ok_or(Code::NOT_READY)
+            time.get().copied().ok_or(HipError::NOT_READY)
         }
-        _ => Err(Code::INVALID_HANDLE),
+        _ => Err(HipError::INVALID_HANDLE),
     };
     let (start, end) = (time(&start)?, time(&end)?);
     let milliseconds = match end.checked_duration_since(start) {

@@ -3,17 +3,17 @@
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 
-use super::code::{Code, Status};
-use super::op::Op;
+use super::error::{HipError, Status};
 use super::runtime::{lock, runtime};
 use super::stream;
 use super::types::{Handle, Out};
+use super::work::Operation;
 
 /// An operation and the nodes before it. Nodes stand in an order that runs each after those it depends on.
 #[derive(Clone)]
 pub(super) struct Node {
     pub after: Vec<usize>,
-    pub op: Op,
+    pub op: Operation,
 }
 
 /// Captured work.
@@ -33,7 +33,7 @@ const TYPE_CHANGED: c_int = 3;
 
 pub(super) fn create(out: Out<Handle>, flags: u32) -> Status {
     if flags != 0 {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
     out.put(runtime()?.graphs.add(Arc::new(Graph { nodes: Mutex::default() })))
 }
@@ -41,20 +41,20 @@ pub(super) fn create(out: Out<Handle>, flags: u32) -> Status {
 pub(super) fn instantiate_with_flags(out: Out<Handle>, graph: Handle, _flags: u64) -> Status {
     let runtime = runtime()?;
     if out.is_null() {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
     let nodes = lock(&runtime.graphs.get(graph)?.nodes).clone();
     out.put(runtime.execs.add(Arc::new(GraphExec { nodes: Mutex::new(nodes) })))
 }
 
 pub(super) fn instantiate(out: Out<Handle>, graph: Handle, node: Out<Handle>, _log: Out<c_char>, _room: usize) -> Status {
-    node.put_if_wanted(std::ptr::null_mut());
+    node.put_if_non_null(std::ptr::null_mut());
     instantiate_with_flags(out, graph, 0)
 }
 
 pub(super) fn launch(exec: Handle, stream: Handle) -> Status {
     let nodes = lock(&runtime()?.execs.get(exec)?.nodes).clone();
-    stream::of(stream)?.submit(Op::Graph(nodes))
+    stream::of(stream)?.submit(Operation::Graph(nodes))
 }
 
 pub(super) fn upload(exec: Handle, stream: Handle) -> Status {
@@ -70,14 +70,14 @@ pub(super) fn update(exec: Handle, graph: Handle, node: Out<Handle>, result: Out
     let mut old = lock(&exec.nodes);
     let same_shape = old.len() == new.len() && old.iter().zip(new.iter()).all(|(a, b)| a.after == b.after);
     let same_kinds = same_shape && old.iter().zip(new.iter()).all(|(a, b)| a.op.kind() == b.op.kind());
-    node.put_if_wanted(std::ptr::null_mut());
-    result.put_if_wanted(match (same_shape, same_kinds) {
+    node.put_if_non_null(std::ptr::null_mut());
+    result.put_if_non_null(match (same_shape, same_kinds) {
         (false, _) => TOPOLOGY_CHANGED,
         (true, false) => TYPE_CHANGED,
         (true, true) => SUCCESS,
     });
     if !same_kinds {
-        return Err(Code::GRAPH_UPDATE_FAILED);
+        return Err(HipError::GRAPH_UPDATE_FAILED);
     }
     *old = new;
     Ok(())

@@ -4,11 +4,11 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 use super::capture;
-use super::code::{Code, Status};
+use super::error::{HipError, Status};
 use super::runtime::{Device, Runtime, lock, runtime};
 use super::stream;
 use super::types::{DevicePtr, Handle, Out};
-use crate::memory::{Allocation, Kind, Memory};
+use crate::memory::{Allocation, Memory, MemoryKind};
 
 /// `hipMemAttachGlobal`.
 const ATTACH_GLOBAL: c_uint = 1;
@@ -23,22 +23,22 @@ const TYPE_DEVICE: c_int = 2;
 const TYPE_MANAGED: c_int = 3;
 
 /// Memory that counts against its device's.
-fn allocate(runtime: &Runtime, device: &Arc<Device>, bytes: usize, kind: Kind) -> Result<u64, Code> {
+fn allocate(runtime: &Runtime, device: &Arc<Device>, bytes: usize, kind: MemoryKind) -> Result<u64, HipError> {
     let mut used = lock(&device.used);
-    let after = used.checked_add(bytes as u64).filter(|after| *after <= device.total).ok_or(Code::OUT_OF_MEMORY)?;
-    let address = runtime.memory.allocate(bytes, kind).ok_or(Code::OUT_OF_MEMORY)?;
+    let after = used.checked_add(bytes as u64).filter(|after| *after <= device.total).ok_or(HipError::OUT_OF_MEMORY)?;
+    let address = runtime.memory.allocate(bytes, kind).ok_or(HipError::OUT_OF_MEMORY)?;
     *used = after;
     Ok(address)
 }
 
 /// Frees an allocation of one of the kinds, once no queued work can touch it.
-fn release(runtime: &Runtime, address: u64, fits: impl Fn(Kind) -> bool) -> Status {
-    let found = runtime.memory.at(address).filter(|a| fits(a.kind)).ok_or(Code::INVALID_VALUE)?;
-    runtime.settle()?;
+fn release(runtime: &Runtime, address: u64, fits: impl Fn(MemoryKind) -> bool) -> Status {
+    let found = runtime.memory.allocation_at(address).filter(|a| fits(a.kind)).ok_or(HipError::INVALID_VALUE)?;
+    runtime.synchronize_all()?;
     if !runtime.memory.free(address) {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    if let Kind::Device(ordinal) | Kind::Managed(ordinal) = found.kind
+    if let MemoryKind::Device(ordinal) | MemoryKind::Managed(ordinal) = found.kind
         && let Some(device) = runtime.devices.get(ordinal as usize)
     {
         let mut used = lock(&device.used);
@@ -49,8 +49,8 @@ fn release(runtime: &Runtime, address: u64, fits: impl Fn(Kind) -> bool) -> Stat
 
 /// Frees all memory of a device.
 pub(super) fn release_all(runtime: &Runtime, device: &Device) {
-    for allocation in runtime.memory.all() {
-        if allocation.kind == Kind::Device(device.ordinal) || allocation.kind == Kind::Managed(device.ordinal) {
+    for allocation in runtime.memory.allocations() {
+        if allocation.kind == MemoryKind::Device(device.ordinal) || allocation.kind == MemoryKind::Managed(device.ordinal) {
             let _ = release(runtime, allocation.start, |_| true);
         }
     }
@@ -58,15 +58,15 @@ pub(super) fn release_all(runtime: &Runtime, device: &Device) {
 
 pub(super) fn malloc(out: Out<DevicePtr>, bytes: usize) -> Status {
     let runtime = runtime()?;
-    let device = runtime.working()?;
+    let device = runtime.healthy()?;
     if out.is_null() {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    capture::forbid()?;
+    capture::reject_during()?;
     if bytes == 0 {
         return out.put(0);
     }
-    out.put(allocate(runtime, device, bytes, Kind::Device(device.ordinal))?)
+    out.put(allocate(runtime, device, bytes, MemoryKind::Device(device.ordinal))?)
 }
 
 pub(super) fn malloc_async(out: Out<DevicePtr>, bytes: usize, stream: Handle) -> Status {
@@ -76,11 +76,11 @@ pub(super) fn malloc_async(out: Out<DevicePtr>, bytes: usize, stream: Handle) ->
 
 pub(super) fn free(address: DevicePtr) -> Status {
     let runtime = runtime()?;
-    capture::forbid()?;
+    capture::reject_during()?;
     if address == 0 {
         return Ok(());
     }
-    release(runtime, address, |kind| matches!(kind, Kind::Device(_) | Kind::Managed(_)))
+    release(runtime, address, |kind| matches!(kind, MemoryKind::Device(_) | MemoryKind::Managed(_)))
 }
 
 /// Later than it could be: all work is waited for.
@@ -90,25 +90,25 @@ pub(super) fn free_async(address: DevicePtr, stream: Handle) -> Status {
 }
 
 pub(super) fn info(free: Out<usize>, total: Out<usize>) -> Status {
-    let device = runtime()?.working()?;
+    let device = runtime()?.healthy()?;
     let used = *lock(&device.used);
     // What the device may still hand out, as far as the host has it.
-    free.put_if_wanted(device.total.saturating_sub(used) as usize);
-    total.put_if_wanted(device.total as usize);
+    free.put_if_non_null(device.total.saturating_sub(used) as usize);
+    total.put_if_non_null(device.total as usize);
     Ok(())
 }
 
 pub(super) fn host_malloc(out: Out<*mut c_void>, bytes: usize, _flags: c_uint) -> Status {
     let runtime = runtime()?;
-    runtime.working()?;
+    runtime.healthy()?;
     if out.is_null() {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    capture::forbid()?;
+    capture::reject_during()?;
     if bytes == 0 {
         return out.put(std::ptr::null_mut());
     }
-    let address = runtime.memory.allocate(bytes, Kind::Host).ok_or(Code::OUT_OF_MEMORY)?;
+    let address = runtime.memory.allocate(bytes, MemoryKind::Host).ok_or(HipError::OUT_OF_MEMORY)?;
     out.put(address as *mut c_void)
 }
 
@@ -118,66 +118,69 @@ pub(super) fn malloc_host(out: Out<*mut c_void>, bytes: usize) -> Status {
 
 pub(super) fn host_free(address: *mut c_void) -> Status {
     let runtime = runtime()?;
-    capture::forbid()?;
+    capture::reject_during()?;
     if address.is_null() {
         return Ok(());
     }
-    release(runtime, address as u64, |kind| kind == Kind::Host)
+    release(runtime, address as u64, |kind| kind == MemoryKind::Host)
 }
 
 /// Whether a range touches an allocation.
 fn overlaps(memory: &Memory, start: u64, end: u64) -> bool {
-    memory.find(start).is_some() || memory.all().iter().any(|a| a.start < end && start < a.end())
+    memory.find(start).is_some() || memory.allocations().iter().any(|a| a.start < end && start < a.end())
 }
 
-pub(super) fn host_register(address: *mut c_void, bytes: usize, flags: c_uint) -> Status {
+/// # Safety
+/// The range must stay allocated, readable and writable until `host_unregister`.
+pub(super) unsafe fn host_register(address: *mut c_void, bytes: usize, flags: c_uint) -> Status {
     /// Portable, mapped, I/O memory, read-only.
     const KNOWN: c_uint = 0xF;
     let runtime = runtime()?;
-    runtime.working()?;
+    runtime.healthy()?;
     let start = address as u64;
-    let end = start.checked_add(bytes as u64).filter(|end| *end > start && start != 0).ok_or(Code::INVALID_VALUE)?;
+    let end = start.checked_add(bytes as u64).filter(|end| *end > start && start != 0).ok_or(HipError::INVALID_VALUE)?;
     if flags & !KNOWN != 0 {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    capture::forbid()?;
+    capture::reject_during()?;
     if overlaps(&runtime.memory, start, end) {
-        return Err(Code::ALREADY_REGISTERED);
+        return Err(HipError::ALREADY_REGISTERED);
     }
-    runtime.memory.insert(Allocation { start, bytes: bytes as u64, kind: Kind::Registered, read_only: false });
+    // SAFETY: the caller's promise; `host_unregister` waits for all work before the range is removed.
+    unsafe { runtime.memory.register(Allocation { start, bytes: bytes as u64, kind: MemoryKind::Registered, read_only: false }) };
     Ok(())
 }
 
 pub(super) fn host_unregister(address: *mut c_void) -> Status {
     let runtime = runtime()?;
     if address.is_null() {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    capture::forbid()?;
-    let known = runtime.memory.at(address as u64).is_some_and(|a| a.kind == Kind::Registered);
+    capture::reject_during()?;
+    let known = runtime.memory.allocation_at(address as u64).is_some_and(|a| a.kind == MemoryKind::Registered);
     if !known {
-        return Err(Code::NOT_REGISTERED);
+        return Err(HipError::NOT_REGISTERED);
     }
-    runtime.settle()?;
-    runtime.memory.forget(address as u64).map(drop).ok_or(Code::NOT_REGISTERED)
+    runtime.synchronize_all()?;
+    runtime.memory.unregister(address as u64).map(drop).ok_or(HipError::NOT_REGISTERED)
 }
 
 pub(super) fn host_device_pointer(out: Out<DevicePtr>, host: *mut c_void, flags: c_uint) -> Status {
-    let found = runtime()?.memory.find(host as u64).filter(|a| matches!(a.kind, Kind::Host | Kind::Registered));
+    let found = runtime()?.memory.find(host as u64).filter(|a| matches!(a.kind, MemoryKind::Host | MemoryKind::Registered));
     if found.is_none() || flags != 0 {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
     out.put(host as u64)
 }
 
 pub(super) fn managed(out: Out<DevicePtr>, bytes: usize, flags: c_uint) -> Status {
     let runtime = runtime()?;
-    let device = runtime.working()?;
+    let device = runtime.healthy()?;
     if out.is_null() || bytes == 0 || (flags != ATTACH_GLOBAL && flags != ATTACH_HOST) {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    capture::forbid()?;
-    out.put(allocate(runtime, device, bytes, Kind::Managed(device.ordinal))?)
+    capture::reject_during()?;
+    out.put(allocate(runtime, device, bytes, MemoryKind::Managed(device.ordinal))?)
 }
 
 /// Memory is where it is; only the request is checked.
@@ -188,34 +191,37 @@ pub(super) fn prefetch_async(address: DevicePtr, bytes: usize, device: c_int, st
     if device != CPU {
         runtime.device(device)?;
     }
-    let found = runtime.memory.holds(address, bytes as u64).filter(|a| matches!(a.kind, Kind::Managed(_)));
-    found.map(drop).ok_or(Code::INVALID_VALUE)
+    let found = runtime.memory.find_range(address, bytes as u64).filter(|a| matches!(a.kind, MemoryKind::Managed(_)));
+    found.map(drop).ok_or(HipError::INVALID_VALUE)
 }
 
-fn type_of(kind: Kind) -> c_int {
+fn type_of(kind: MemoryKind) -> c_int {
     match kind {
-        Kind::Device(_) | Kind::Program(_) => TYPE_DEVICE,
-        Kind::Host | Kind::Registered => TYPE_HOST,
-        Kind::Managed(_) => TYPE_MANAGED,
+        MemoryKind::Device(_) | MemoryKind::CodeObject(_) => TYPE_DEVICE,
+        MemoryKind::Host | MemoryKind::Registered => TYPE_HOST,
+        MemoryKind::Managed(_) => TYPE_MANAGED,
     }
 }
 
-fn device_of(kind: Kind) -> c_int {
+fn device_of(kind: MemoryKind) -> c_int {
     match kind {
-        Kind::Device(n) | Kind::Program(n) | Kind::Managed(n) => c_int::try_from(n).unwrap_or(0),
-        Kind::Host | Kind::Registered => 0,
+        MemoryKind::Device(n) | MemoryKind::CodeObject(n) | MemoryKind::Managed(n) => c_int::try_from(n).unwrap_or(0),
+        MemoryKind::Host | MemoryKind::Registered => 0,
     }
 }
 
 /// `hipPointer_attribute`.
-pub(super) fn pointer_attribute(out: Out<c_void>, attribute: c_int, address: DevicePtr) -> Status {
+///
+/// # Safety
+/// `out` must have room for a value of the attribute's type, unless it is null.
+pub(super) unsafe fn pointer_attribute(out: Out<c_void>, attribute: c_int, address: DevicePtr) -> Status {
     if out.is_null() {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    let found = runtime()?.memory.find(address).ok_or(Code::INVALID_VALUE)?;
+    let found = runtime()?.memory.find(address).ok_or(HipError::INVALID_VALUE)?;
     let room = out.raw();
     let host = type_of(found.kind) != TYPE_DEVICE;
-    // SAFETY: the caller gives room for a value of the attribute's type, which HIP's headers state.
+    // SAFETY: the caller's promise.
     unsafe {
         match attribute {
             2 => room.cast::<c_int>().write_unaligned(type_of(found.kind)),
@@ -223,12 +229,12 @@ pub(super) fn pointer_attribute(out: Out<c_void>, attribute: c_int, address: Dev
             4 if host => room.cast::<u64>().write_unaligned(address),
             6 => room.cast::<c_int>().write_unaligned(1),
             7 => room.cast::<u64>().write_unaligned(found.start),
-            8 => room.cast::<u8>().write_unaligned(u8::from(matches!(found.kind, Kind::Managed(_)))),
+            8 => room.cast::<u8>().write_unaligned(u8::from(matches!(found.kind, MemoryKind::Managed(_)))),
             9 => room.cast::<c_int>().write_unaligned(device_of(found.kind)),
             11 => room.cast::<u64>().write_unaligned(found.start),
             12 => room.cast::<usize>().write_unaligned(found.bytes as usize),
             13 => room.cast::<u8>().write_unaligned(1),
-            _ => return Err(Code::INVALID_VALUE),
+            _ => return Err(HipError::INVALID_VALUE),
         }
     }
     Ok(())
@@ -247,7 +253,7 @@ pub struct PointerAttributes {
 
 pub(super) fn pointer_attributes(out: Out<PointerAttributes>, address: *const c_void) -> Status {
     let address = address as u64;
-    let found = runtime()?.memory.find(address).ok_or(Code::INVALID_VALUE)?;
+    let found = runtime()?.memory.find(address).ok_or(HipError::INVALID_VALUE)?;
     let memory_type = type_of(found.kind);
     out.put(PointerAttributes {
         memory_type,
@@ -260,8 +266,8 @@ pub(super) fn pointer_attributes(out: Out<PointerAttributes>, address: *const c_
 }
 
 pub(super) fn address_range(base: Out<DevicePtr>, bytes: Out<usize>, address: DevicePtr) -> Status {
-    let found = runtime()?.memory.find(address).ok_or(Code::NOT_FOUND)?;
-    base.put_if_wanted(found.start);
-    bytes.put_if_wanted(found.bytes as usize);
+    let found = runtime()?.memory.find(address).ok_or(HipError::NOT_FOUND)?;
+    base.put_if_non_null(found.start);
+    bytes.put_if_non_null(found.bytes as usize);
     Ok(())
 }

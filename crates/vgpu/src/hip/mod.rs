@@ -7,26 +7,26 @@
 //! As with every C interface, callers promise that pointers are what the function asks for; null is an error, not a crash.
 
 mod capture;
-mod card;
-mod code;
 mod config;
 mod copy;
 mod device;
+mod error;
 mod event;
+mod fat_binary;
 mod graph;
 mod launch;
 mod memory;
+mod model;
 mod module;
 mod occupancy;
-mod op;
 mod properties;
-mod registered;
 mod runtime;
 mod stream;
 mod symbols;
 pub mod types;
+mod work;
 
 pub use config::Config;
+pub use fat_binary::FunctionAttributes;
 pub use memory::PointerAttributes;
-pub use registered::FunctionAttributes;
 pub use symbols::{SYMBOLS, functions, lookup};

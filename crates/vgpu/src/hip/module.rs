@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Mutex};
 
-use super::card;
-use super::code::{self, Code, Status};
+use super::error::{self, HipError, Status};
+use super::model;
 use super::runtime::{Device, lock, runtime};
 use super::types::{DevicePtr, Handle, Out, Text};
 use super::{capture, occupancy};
+use crate::code_object::{Kernel, LoadedCodeObject};
 use crate::loader::{self, LoadError};
-use crate::program::{Kernel, Program};
 
 /// A loaded program. Queued work keeps the program itself.
 pub(super) struct Module {
     pub device: Arc<Device>,
-    pub program: Arc<Program>,
+    pub program: Arc<LoadedCodeObject>,
     /// Handles given out for its kernels, by the kernel's place.
     functions: Mutex<HashMap<usize, usize>>,
 }
@@ -23,85 +23,106 @@ pub(super) struct Module {
 /// A kernel of a module.
 pub(super) struct Function {
     pub device: Arc<Device>,
-    pub program: Arc<Program>,
+    pub program: Arc<LoadedCodeObject>,
     /// Its place among the program's kernels.
     index: usize,
 }
 
 impl Function {
-    pub fn named(device: &Arc<Device>, program: &Arc<Program>, name: &str) -> Option<Function> {
+    pub fn named(device: &Arc<Device>, program: &Arc<LoadedCodeObject>, name: &str) -> Option<Function> {
         let index = program.kernels.iter().position(|kernel| kernel.name == name)?;
         Some(Function { device: device.clone(), program: program.clone(), index })
     }
 
-    pub fn kernel(&self) -> Result<&Kernel, Code> {
-        self.program.kernels.get(self.index).ok_or(Code::INVALID_HANDLE)
+    pub fn kernel(&self) -> Result<&Kernel, HipError> {
+        self.program.kernels.get(self.index).ok_or(HipError::INVALID_HANDLE)
     }
 }
 
 /// The bytes of an image that comes without a length.
-fn image_bytes<'a>(image: *const c_void) -> Result<&'a [u8], LoadError> {
+///
+/// # Safety
+/// `image` must point to a complete code object or offload bundle, or to text that ends with a NUL.
+unsafe fn image_bytes<'a>(image: *const c_void) -> Result<&'a [u8], LoadError> {
     let start = image.cast::<u8>();
-    // SAFETY: the application hands a whole image: what its headers refer to is there.
+    // SAFETY: the caller's promise: what the headers refer to is part of the image.
     let read = |offset: u64, bytes: u64| unsafe { std::slice::from_raw_parts(start.add(offset as usize), bytes as usize) };
     // Byte by byte at first: text that is handed over may be shorter than any magic number.
     let begins = |magic: &[u8]| magic.iter().zip(0..).all(|(byte, at)| read(at, 1) == [*byte]);
     if !begins(b"\x7fELF") && !begins(b"__CLANG_OFFLOAD_BUNDLE__") && !begins(b"CCOB") {
         return Err(LoadError::UnknownFormat { bytes: 4 });
     }
-    let bytes = loader::extent(&read)?;
+    let bytes = loader::image_size(&read)?;
     Ok(read(0, bytes))
 }
 
 /// The number of a failed load, whose sentence is remembered.
-fn refused(error: &LoadError) -> Code {
+fn refused(error: &LoadError) -> HipError {
     let code = match error {
-        LoadError::OtherArch { .. } | LoadError::NotInBundle { .. } => Code::NO_BINARY_FOR_GPU,
-        LoadError::Undefined { .. } => Code::UNDEFINED_SYMBOL,
-        LoadError::NoMemory { .. } => Code::OUT_OF_MEMORY,
-        _ => Code::INVALID_IMAGE,
+        LoadError::OtherArch { .. } | LoadError::NotInBundle { .. } => HipError::NO_BINARY_FOR_GPU,
+        LoadError::Undefined { .. } => HipError::UNDEFINED_SYMBOL,
+        LoadError::OutOfMemory { .. } => HipError::OUT_OF_MEMORY,
+        _ => HipError::INVALID_IMAGE,
     };
-    code::say(code, &error.to_string());
+    error::set_detail(code, &error.to_string());
     code
 }
 
 /// Loads an image that comes without a length.
-pub(super) fn load_image(image: *const c_void, device: &Device) -> Result<Program, Code> {
+///
+/// # Safety
+/// `image` must point to a complete code object or offload bundle, or to text that ends with a NUL.
+pub(super) unsafe fn load_image(image: *const c_void, device: &Device) -> Result<LoadedCodeObject, HipError> {
     let memory = &runtime()?.memory;
-    let loaded = image_bytes(image).and_then(|bytes| Program::load(bytes, device.arch, device.ordinal, memory));
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { image_bytes(image) };
+    let loaded = bytes.and_then(|bytes| LoadedCodeObject::load(bytes, device.arch, device.ordinal, memory));
     loaded.map_err(|error| refused(&error))
 }
 
 fn load_bytes(out: Out<Handle>, bytes: Result<&[u8], LoadError>) -> Status {
     let runtime = runtime()?;
-    let device = runtime.working()?.clone();
-    let loaded = bytes.and_then(|bytes| Program::load(bytes, device.arch, device.ordinal, &runtime.memory));
+    let device = runtime.healthy()?.clone();
+    let loaded = bytes.and_then(|bytes| LoadedCodeObject::load(bytes, device.arch, device.ordinal, &runtime.memory));
     let program = Arc::new(loaded.map_err(|error| refused(&error))?);
     out.put(runtime.modules.add(Arc::new(Module { device, program, functions: Mutex::default() })))
 }
 
-pub(super) fn load_data(out: Out<Handle>, image: *const c_void) -> Status {
+/// # Safety
+/// `image` must point to a complete code object or offload bundle, or to text that ends with a NUL.
+pub(super) unsafe fn load_data(out: Out<Handle>, image: *const c_void) -> Status {
     if out.is_null() || image.is_null() {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    capture::forbid()?;
-    load_bytes(out, image_bytes(image))
+    capture::reject_during()?;
+    // SAFETY: the caller's promise.
+    load_bytes(out, unsafe { image_bytes(image) })
 }
 
 /// The options tell a compiler how to make machine code, which this is already.
-pub(super) fn load_data_ex(out: Out<Handle>, image: *const c_void, _count: u32, _options: *mut c_int, _values: *mut *mut c_void) -> Status {
-    load_data(out, image)
+///
+/// # Safety
+/// `image` must point to a complete code object or offload bundle, or to text that ends with a NUL.
+pub(super) unsafe fn load_data_ex(
+    out: Out<Handle>,
+    image: *const c_void,
+    _count: u32,
+    _options: *mut c_int,
+    _values: *mut *mut c_void,
+) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { load_data(out, image) }
 }
 
 pub(super) fn load(out: Out<Handle>, path: Text) -> Status {
     let path = path.read()?;
     if out.is_null() {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    capture::forbid()?;
+    capture::reject_during()?;
     let bytes = std::fs::read(&path).map_err(|error| {
-        code::say(Code::FILE_NOT_FOUND, &format!("{path}: {error}"));
-        Code::FILE_NOT_FOUND
+        error::set_detail(HipError::FILE_NOT_FOUND, &format!("{path}: {error}"));
+        HipError::FILE_NOT_FOUND
     })?;
     load_bytes(out, Ok(&bytes))
 }
@@ -119,9 +140,9 @@ pub(super) fn function(out: Out<Handle>, module: Handle, name: Text) -> Status {
     let runtime = runtime()?;
     let (module, name) = (runtime.modules.get(module)?, name.read()?);
     if out.is_null() {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
-    let index = module.program.kernels.iter().position(|kernel| kernel.name == name).ok_or(Code::NOT_FOUND)?;
+    let index = module.program.kernels.iter().position(|kernel| kernel.name == name).ok_or(HipError::NOT_FOUND)?;
     let mut functions = lock(&module.functions);
     let handle = *functions.entry(index).or_insert_with(|| {
         let (device, program) = (module.device.clone(), module.program.clone());
@@ -132,9 +153,9 @@ pub(super) fn function(out: Out<Handle>, module: Handle, name: Text) -> Status {
 
 pub(super) fn global(out: Out<DevicePtr>, bytes: Out<usize>, module: Handle, name: Text) -> Status {
     let (module, name) = (runtime()?.modules.get(module)?, name.read()?);
-    let variable = module.program.variable(&name).ok_or(Code::NOT_FOUND)?;
-    bytes.put_if_wanted(variable.bytes as usize);
-    out.put_if_wanted(variable.address);
+    let variable = module.program.variable(&name).ok_or(HipError::NOT_FOUND)?;
+    bytes.put_if_non_null(variable.bytes as usize);
+    out.put_if_non_null(variable.address);
     Ok(())
 }
 
@@ -143,15 +164,15 @@ pub(super) fn function_attribute(out: Out<c_int>, attribute: c_int, function: Ha
     out.put(attribute_of(&*runtime()?.functions.get(function)?, attribute)?)
 }
 
-pub(super) fn attribute_of(function: &Function, attribute: c_int) -> Result<c_int, Code> {
+pub(super) fn attribute_of(function: &Function, attribute: c_int) -> Result<c_int, HipError> {
     let kernel = function.kernel()?;
     let value = match attribute {
         // The most threads of a block.
-        0 => occupancy::largest_block(function.device.card, function.device.arch, kernel),
+        0 => occupancy::largest_block(function.device.model, function.device.arch, kernel),
         // Bytes of shared, constant and local memory.
-        1 => kernel.descriptor.group_segment,
+        1 => kernel.descriptor.group_segment_fixed_size,
         2 => 0,
-        3 => kernel.descriptor.private_segment,
+        3 => kernel.descriptor.private_segment_fixed_size,
         // Registers.
         4 => kernel.vgprs,
         // The versions of PTX and machine code.
@@ -159,9 +180,9 @@ pub(super) fn attribute_of(function: &Function, attribute: c_int) -> Result<c_in
         // How caches were asked for.
         7 => 0,
         // The most dynamic shared memory, and the share of it that is preferred.
-        8 => card::LDS.saturating_sub(kernel.descriptor.group_segment),
+        8 => model::LDS.saturating_sub(kernel.descriptor.group_segment_fixed_size),
         9 => 0,
-        _ => return Err(Code::INVALID_VALUE),
+        _ => return Err(HipError::INVALID_VALUE),
     };
     Ok(c_int::try_from(value).unwrap_or(c_int::MAX))
 }

@@ -2,15 +2,19 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::card;
-use super::code::{Code, Status};
 use super::device::{pci, uuid_digits};
+use super::error::{HipError, Status};
+use super::model;
 use super::runtime::{Device, runtime};
 use super::types::Out;
 use crate::arch::Arch;
 
 const CONSTANT_MEMORY: u32 = i32::MAX as u32;
 const TEXTURE_ALIGNMENT: u32 = 256;
+/// Bytes of `hipDeviceProp_tR0600`.
+const R0600_BYTES: usize = 1472;
+/// Bytes of `hipDeviceProp_tR0000`.
+const R0000_BYTES: usize = 792;
 
 /// What HIP calls the compute capability: the architecture's first digits.
 pub(super) fn capability(arch: Arch) -> (u32, u32) {
@@ -22,56 +26,56 @@ pub(super) fn capability(arch: Arch) -> (u32, u32) {
 
 /// `hipDeviceAttribute_t`; the numbers are the same from ROCm 5 on.
 fn attribute_of(device: &Device, number: c_int) -> Option<u32> {
-    let card = device.card;
+    let model = device.model;
     Some(match number {
-        0 => 1,                                  // ECC
-        2 => 1,                                  // copy engines
-        3 | 4 => 1,                              // maps host memory, under the host's own addresses
-        5 | 10000 => card.clock_khz,             // clock
-        6 => 0,                                  // compute mode: shared
-        7 => 0,                                  // preemption
-        8 | 9 => 1,                              // concurrent kernels, concurrent unified memory
-        10 => 1,                                 // cooperative launch
-        11 => 0,                                 // … on several devices
-        12 | 13 => 1,                            // copies beside kernels, unified memory in place
-        14 => 1,                                 // caches of global memory
-        15 => 1,                                 // atomics on host memory
-        16..=18 => 0,                            // integrated, several GPUs on a board, time limit of kernels
-        19 => card.l2,                           // L2
-        20 => 1,                                 // caches of local memory
-        23 => capability(device.arch).0,         // capability
-        61 => capability(device.arch).1,         // …
-        24 => 1,                                 // unified memory
-        25 => card.waves_per_simd * card::SIMDS, // blocks of a unit
-        26..=28 => card::MAX_BLOCK,              // block
-        29..=31 => card::MAX_GRID,               // grid
-        55 | 56 => card::MAX_BLOCK,              // threads of a block
-        57 => card.threads_per_unit(),           // threads of a unit
-        58 => i32::MAX as u32,                   // pitch
-        59 => card.memory_bus_bits,              // memory
-        60 => card.memory_clock_khz,             // …
-        62 => 0,                                 // the board's number
-        63 | 10015 => card.compute_units,        // compute units
-        65 | 66 => 1,                            // the host's own memory, through its page tables
-        67 => pci(device).1.unsigned_abs(),      // bus
-        68 => 0,                                 // …
-        69 => pci(device).0.unsigned_abs(),      // domain
-        70 | 73 => 0,                            // kept L2, kept shared memory
-        71 | 72 => card::REGISTERS,              // registers
-        74..=76 | 10002 => card::LDS,            // shared memory
-        77 => 2,                                 // single to double precision
-        78 => 1,                                 // priorities
-        79 | 81 | 82 => TEXTURE_ALIGNMENT,       // alignments
-        80 => 0,                                 // TCC driver
-        83 => CONSTANT_MEMORY,                   // constants
-        85 => 1,                                 // unified addresses
-        87 => card::WAVE,                        // wave
-        88 | 89 => 0,                            // pools and virtual memory of the driver
-        10011 => 1,                              // all memory is in the host's reach
-        10012 => 0,                              // revision
-        10013 | 10014 => 0,                      // waits for values, images
-        10016 => 1,                              // fine-grained memory
-        10017 => 100_000,                        // the counter's clock
+        0 => 1,                                    // ECC
+        2 => 1,                                    // copy engines
+        3 | 4 => 1,                                // maps host memory, under the host's own addresses
+        5 | 10000 => model.clock_khz,              // clock
+        6 => 0,                                    // compute mode: shared
+        7 => 0,                                    // preemption
+        8 | 9 => 1,                                // concurrent kernels, concurrent unified memory
+        10 => 1,                                   // cooperative launch
+        11 => 0,                                   // … on several devices
+        12 | 13 => 1,                              // copies beside kernels, unified memory in place
+        14 => 1,                                   // caches of global memory
+        15 => 1,                                   // atomics on host memory
+        16..=18 => 0,                              // integrated, several GPUs on a board, time limit of kernels
+        19 => model.l2,                            // L2
+        20 => 1,                                   // caches of local memory
+        23 => capability(device.arch).0,           // capability
+        61 => capability(device.arch).1,           // …
+        24 => 1,                                   // unified memory
+        25 => model.waves_per_simd * model::SIMDS, // blocks of a unit
+        26..=28 => model::MAX_BLOCK,               // block
+        29..=31 => model::MAX_GRID,                // grid
+        55 | 56 => model::MAX_BLOCK,               // threads of a block
+        57 => model.threads_per_unit(),            // threads of a unit
+        58 => i32::MAX as u32,                     // pitch
+        59 => model.memory_bus_bits,               // memory
+        60 => model.memory_clock_khz,              // …
+        62 => 0,                                   // the board's number
+        63 | 10015 => model.compute_units,         // compute units
+        65 | 66 => 1,                              // the host's own memory, through its page tables
+        67 => pci(device).1.unsigned_abs(),        // bus
+        68 => 0,                                   // …
+        69 => pci(device).0.unsigned_abs(),        // domain
+        70 | 73 => 0,                              // kept L2, kept shared memory
+        71 | 72 => model::REGISTERS,               // registers
+        74..=76 | 10002 => model::LDS,             // shared memory
+        77 => 2,                                   // single to double precision
+        78 => 1,                                   // priorities
+        79 | 81 | 82 => TEXTURE_ALIGNMENT,         // alignments
+        80 => 0,                                   // TCC driver
+        83 => CONSTANT_MEMORY,                     // constants
+        85 => 1,                                   // unified addresses
+        87 => model::WAVE,                         // wave
+        88 | 89 => 0,                              // pools and virtual memory of the driver
+        10011 => 1,                                // all memory is in the host's reach
+        10012 => 0,                                // revision
+        10013 | 10014 => 0,                        // waits for values, images
+        10016 => 1,                                // fine-grained memory
+        10017 => 100_000,                          // the counter's clock
         10018 => {
             if device.arch == Arch::Gfx942 {
                 8
@@ -84,7 +88,7 @@ fn attribute_of(device: &Device, number: c_int) -> Option<u32> {
 }
 
 pub(super) fn attribute(out: Out<c_int>, number: c_int, device: c_int) -> Status {
-    let value = attribute_of(runtime()?.device(device)?, number).ok_or(Code::INVALID_VALUE)?;
+    let value = attribute_of(runtime()?.device(device)?, number).ok_or(HipError::INVALID_VALUE)?;
     out.put(c_int::try_from(value).unwrap_or(c_int::MAX))
 }
 
@@ -118,21 +122,21 @@ const FEATURES: u32 = 0x7FF | 1 << 12 | 1 << 15;
 
 /// ROCm 5's layout.
 fn old_layout(device: &Device, bytes: &mut [u8]) {
-    let (card, (major, minor), (domain, bus)) = (device.card, capability(device.arch), pci(device));
+    let (model, (major, minor), (domain, bus)) = (device.model, capability(device.arch), pci(device));
     let mut f = Fields(bytes);
-    f.text(0, card.model);
+    f.text(0, model.name);
     f.size(256, device.total);
-    f.size(264, u64::from(card::LDS));
-    f.ints(272, &[card::REGISTERS, card::WAVE, card::MAX_BLOCK]);
-    f.ints(284, &[card::MAX_BLOCK; 3]);
-    f.ints(296, &[card::MAX_GRID; 3]);
-    f.ints(308, &[card.clock_khz, card.memory_clock_khz, card.memory_bus_bits]);
+    f.size(264, u64::from(model::LDS));
+    f.ints(272, &[model::REGISTERS, model::WAVE, model::MAX_BLOCK]);
+    f.ints(284, &[model::MAX_BLOCK; 3]);
+    f.ints(296, &[model::MAX_GRID; 3]);
+    f.ints(308, &[model.clock_khz, model.memory_clock_khz, model.memory_bus_bits]);
     f.size(320, u64::from(CONSTANT_MEMORY));
-    f.ints(328, &[major, minor, card.compute_units, card.l2, card.threads_per_unit(), 0, card.clock_khz, FEATURES, 1]);
+    f.ints(328, &[major, minor, model.compute_units, model.l2, model.threads_per_unit(), 0, model.clock_khz, FEATURES, 1]);
     f.ints(364, &[domain.unsigned_abs(), bus.unsigned_abs(), 0]);
-    f.size(376, u64::from(card::LDS));
+    f.size(376, u64::from(model::LDS));
     f.ints(384, &[0, 1, 900 + 10 * minor]);
-    f.text(396, &device.arch.full_name());
+    f.text(396, &device.arch.target_id());
     // Integrated, then cooperative launches.
     f.ints(652, &[0, 1, 0]);
     f.size(712, u64::from(i32::MAX as u32));
@@ -145,56 +149,64 @@ fn old_layout(device: &Device, bytes: &mut [u8]) {
 
 /// The layout of ROCm 6 and later.
 fn new_layout(device: &Device, bytes: &mut [u8]) {
-    let (card, (major, minor), (domain, bus)) = (device.card, capability(device.arch), pci(device));
+    let (model, (major, minor), (domain, bus)) = (device.model, capability(device.arch), pci(device));
     let mut f = Fields(bytes);
-    f.text(0, card.model);
+    f.text(0, model.name);
     f.bytes(256, &uuid_digits(device));
     f.size(288, device.total);
-    f.size(296, u64::from(card::LDS));
-    f.ints(304, &[card::REGISTERS, card::WAVE]);
+    f.size(296, u64::from(model::LDS));
+    f.ints(304, &[model::REGISTERS, model::WAVE]);
     f.size(312, u64::from(i32::MAX as u32));
-    f.ints(320, &[card::MAX_BLOCK; 4]);
-    f.ints(336, &[card::MAX_GRID; 3]);
-    f.ints(348, &[card.clock_khz]);
+    f.ints(320, &[model::MAX_BLOCK; 4]);
+    f.ints(336, &[model::MAX_GRID; 3]);
+    f.ints(348, &[model.clock_khz]);
     f.size(352, u64::from(CONSTANT_MEMORY));
     f.ints(360, &[major, minor]);
     f.size(368, u64::from(TEXTURE_ALIGNMENT));
     f.size(376, u64::from(TEXTURE_ALIGNMENT));
     // Copies beside kernels, units, time limit, integrated, host memory, compute mode.
-    f.ints(384, &[1, card.compute_units, 0, 0, 1, 0]);
+    f.ints(384, &[1, model.compute_units, 0, 0, 1, 0]);
     f.size(568, u64::from(TEXTURE_ALIGNMENT));
     // Concurrent kernels, ECC, the bus, TCC, copy engines, unified addresses, memory and L2.
-    f.ints(576, &[1, 1, bus.unsigned_abs(), 0, domain.unsigned_abs(), 0, 1, 1, card.memory_clock_khz, card.memory_bus_bits, card.l2, 0]);
-    f.ints(624, &[card.threads_per_unit(), 1, 1, 1]);
-    f.size(640, u64::from(card::LDS));
+    f.ints(576, &[1, 1, bus.unsigned_abs(), 0, domain.unsigned_abs(), 0, 1, 1, model.memory_clock_khz, model.memory_bus_bits, model.l2, 0]);
+    f.ints(624, &[model.threads_per_unit(), 1, 1, 1]);
+    f.size(640, u64::from(model::LDS));
     // Registers, unified memory, boards, atomics, precision, pageable and concurrent unified memory, preemption, registered memory,
     // cooperative launches.
-    f.ints(648, &[card::REGISTERS, 1, 0, 0, 1, 2, 1, 1, 0, 1, 1, 0]);
-    f.size(696, u64::from(card::LDS));
-    f.ints(704, &[1, 1, card.waves_per_simd * card::SIMDS, 0]);
+    f.ints(648, &[model::REGISTERS, 1, 0, 0, 1, 2, 1, 1, 0, 1, 1, 0]);
+    f.size(696, u64::from(model::LDS));
+    f.ints(704, &[1, 1, model.waves_per_simd * model::SIMDS, 0]);
     f.ints(728, &[1]);
-    f.text(1160, &device.arch.full_name());
-    f.size(1416, u64::from(card::LDS));
-    f.ints(1424, &[card.clock_khz, FEATURES]);
+    f.text(1160, &device.arch.target_id());
+    f.size(1416, u64::from(model::LDS));
+    f.ints(1424, &[model.clock_khz, FEATURES]);
     f.ints(1464, &[1, 0]);
 }
 
-fn put<const BYTES: usize>(out: &Out<c_void>, device: c_int, layout: fn(&Device, &mut [u8])) -> Status {
+/// # Safety
+/// `out` must have room for the `hipDeviceProp_t` of this layout, unless it is null.
+unsafe fn put<const BYTES: usize>(out: &Out<c_void>, device: c_int, layout: fn(&Device, &mut [u8])) -> Status {
     let device = runtime()?.device(device)?;
     if out.is_null() {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
     let mut bytes = [0; BYTES];
     layout(device, &mut bytes);
-    // SAFETY: the caller gives room for the struct of this name's layout, which has so many bytes.
+    // SAFETY: the caller's promise: the struct of this layout has `BYTES` bytes.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), out.raw().cast(), BYTES) };
     Ok(())
 }
 
-pub(super) fn r0600(out: Out<c_void>, device: c_int) -> Status {
-    put::<1472>(&out, device, new_layout)
+/// # Safety
+/// `out` must have room for the `hipDeviceProp_t` of this layout, unless it is null.
+pub(super) unsafe fn r0600(out: Out<c_void>, device: c_int) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { put::<R0600_BYTES>(&out, device, new_layout) }
 }
 
-pub(super) fn r0000(out: Out<c_void>, device: c_int) -> Status {
-    put::<792>(&out, device, old_layout)
+/// # Safety
+/// `out` must have room for the `hipDeviceProp_t` of this layout, unless it is null.
+pub(super) unsafe fn r0000(out: Out<c_void>, device: c_int) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { put::<R0000_BYTES>(&out, device, old_layout) }
 }

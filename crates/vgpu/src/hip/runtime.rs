@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use super::capture::Capture;
-use super::card::{self, Card};
-use super::code::{self, Code, Status};
 use super::config::Config;
+use super::error::{self, HipError, Status};
 use super::event::Event;
+use super::fat_binary::{FatBinary, HostSymbols};
 use super::graph::{Graph, GraphExec};
+use super::model::{self, GpuModel};
 use super::module::{Function, Module};
-use super::registered::{Fat, Registered};
-use super::stream::{Mark, Stream};
+use super::stream::{Marker, Stream};
 use super::types::Handle;
 use crate::arch::Arch;
 use crate::exec::Limit;
@@ -23,12 +23,12 @@ use crate::memory::Memory;
 pub(super) struct Device {
     pub ordinal: u32,
     pub arch: Arch,
-    pub card: &'static Card,
+    pub model: &'static GpuModel,
     /// The most bytes it hands out.
     pub total: u64,
     pub used: Mutex<u64>,
     /// Set by the first fault: from then on nothing works, as on a real card.
-    fault: Mutex<Option<Code>>,
+    fault: Mutex<Option<HipError>>,
     streams: Mutex<Vec<Weak<Stream>>>,
     null: OnceLock<Arc<Stream>>,
     pub peers: Mutex<HashSet<i32>>,
@@ -36,12 +36,12 @@ pub(super) struct Device {
 
 impl Device {
     fn new(ordinal: u32, arch: Arch, memory: Option<u64>) -> Device {
-        let card = card::of(arch);
+        let model = GpuModel::of(arch);
         Device {
             ordinal,
             arch,
-            card,
-            total: memory.unwrap_or_else(|| card::default_memory(card)),
+            model,
+            total: memory.unwrap_or_else(|| model::default_memory(model)),
             used: Mutex::default(),
             fault: Mutex::default(),
             streams: Mutex::default(),
@@ -56,17 +56,17 @@ impl Device {
     }
 
     /// It is lost from now on, and `sentence` is why. The first reason stays.
-    pub fn fail(&self, code: Code, sentence: &str) {
+    pub fn fail(&self, code: HipError, sentence: &str) {
         let mut fault = lock(&self.fault);
         if fault.is_none() {
             tracing::debug!(device = self.ordinal, "{sentence}");
-            code::say(code, sentence);
+            error::set_detail(code, sentence);
             *fault = Some(code);
         }
     }
 
     /// As after a reset.
-    pub fn heal(&self) {
+    pub fn clear_fault(&self) {
         *lock(&self.fault) = None;
     }
 
@@ -97,7 +97,7 @@ impl Device {
     }
 
     /// All work that is queued now.
-    pub fn marks(&self) -> Vec<Mark> {
+    pub fn marks(&self) -> Vec<Marker> {
         self.streams().iter().filter_map(Stream::pending).collect()
     }
 }
@@ -122,13 +122,13 @@ impl<T> Objects<T> {
         handle as Handle
     }
 
-    pub fn get(&self, handle: Handle) -> Result<Arc<T>, Code> {
+    pub fn get(&self, handle: Handle) -> Result<Arc<T>, HipError> {
         let objects = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        objects.get(&(handle as usize)).cloned().ok_or(Code::INVALID_HANDLE)
+        objects.get(&(handle as usize)).cloned().ok_or(HipError::INVALID_HANDLE)
     }
 
-    pub fn remove(&self, handle: Handle) -> Result<Arc<T>, Code> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&(handle as usize)).ok_or(Code::INVALID_HANDLE)
+    pub fn remove(&self, handle: Handle) -> Result<Arc<T>, HipError> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&(handle as usize)).ok_or(HipError::INVALID_HANDLE)
     }
 }
 
@@ -145,8 +145,8 @@ pub(super) struct Runtime {
     pub execs: Objects<GraphExec>,
     /// Captures under way.
     pub captures: Mutex<Vec<Arc<Capture>>>,
-    pub fats: Objects<Fat>,
-    pub registered: Mutex<Registered>,
+    pub fats: Objects<FatBinary>,
+    pub registered: Mutex<HostSymbols>,
 }
 
 impl Runtime {
@@ -168,27 +168,27 @@ impl Runtime {
         }
     }
 
-    pub fn device(&self, ordinal: i32) -> Result<&Arc<Device>, Code> {
-        usize::try_from(ordinal).ok().and_then(|i| self.devices.get(i)).ok_or(Code::INVALID_DEVICE)
+    pub fn device(&self, ordinal: i32) -> Result<&Arc<Device>, HipError> {
+        usize::try_from(ordinal).ok().and_then(|i| self.devices.get(i)).ok_or(HipError::INVALID_DEVICE)
     }
 
     /// The thread's device.
-    pub fn current(&self) -> Result<&Arc<Device>, Code> {
+    pub fn current(&self) -> Result<&Arc<Device>, HipError> {
         if self.devices.is_empty() {
-            return Err(Code::NO_DEVICE);
+            return Err(HipError::NO_DEVICE);
         }
         self.device(CURRENT.get())
     }
 
     /// The thread's device, unless it is lost.
-    pub fn working(&self) -> Result<&Arc<Device>, Code> {
+    pub fn healthy(&self) -> Result<&Arc<Device>, HipError> {
         let device = self.current()?;
         device.check()?;
         Ok(device)
     }
 
     /// Waits for all work of all devices, before memory that any of it may touch goes away.
-    pub fn settle(&self) -> Status {
+    pub fn synchronize_all(&self) -> Status {
         self.devices.iter().flat_map(|device| device.marks()).try_for_each(|mark| mark.wait())
     }
 }
@@ -198,12 +198,12 @@ thread_local! {
 }
 
 /// The runtime, started at the first call. Settings that make no sense are an error of every call, with a sentence that says so.
-pub(super) fn runtime() -> Result<&'static Runtime, Code> {
-    static RUNTIME: OnceLock<Result<Runtime, Code>> = OnceLock::new();
+pub(super) fn runtime() -> Result<&'static Runtime, HipError> {
+    static RUNTIME: OnceLock<Result<Runtime, HipError>> = OnceLock::new();
     let started = RUNTIME.get_or_init(|| {
         Config::from_env().map(|config| Runtime::new(&config)).map_err(|sentence| {
-            code::say(Code::NOT_INITIALIZED, &sentence);
-            Code::NOT_INITIALIZED
+            error::set_detail(HipError::NOT_INITIALIZED, &sentence);
+            HipError::NOT_INITIALIZED
         })
     });
     started.as_ref().map_err(|code| *code)

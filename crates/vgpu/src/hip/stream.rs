@@ -9,11 +9,11 @@ use std::ffi::c_uint;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::capture::{self, Taking};
-use super::code::{Code, Status};
-use super::op::{Op, Work};
+use super::capture::{self, CaptureState};
+use super::error::{HipError, Status};
 use super::runtime::{CURRENT, Device, lock, runtime};
 use super::types::{Handle, HostFunction, Out, StreamCallback};
+use super::work::{Operation, QueueItem};
 
 /// A thread without work ends after this long; the next work starts another.
 const IDLE: Duration = Duration::from_millis(500);
@@ -44,17 +44,17 @@ pub(super) struct State {
     done: u64,
     worker: bool,
     /// The capture it takes part in.
-    pub capture: Option<Taking>,
+    pub capture: Option<CaptureState>,
 }
 
 struct Item {
-    after: Vec<Mark>,
-    work: Work,
+    after: Vec<Marker>,
+    work: QueueItem,
 }
 
 /// A stream's work up to a point.
 #[derive(Clone)]
-pub(super) struct Mark {
+pub(super) struct Marker {
     stream: Arc<Stream>,
     number: u64,
 }
@@ -64,7 +64,7 @@ thread_local! {
     static WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Mark {
+impl Marker {
     pub fn is_done(&self) -> bool {
         lock(&self.stream.state).done >= self.number
     }
@@ -75,7 +75,7 @@ impl Mark {
             return Ok(());
         }
         if WORKER.get() {
-            return Err(Code::NOT_SUPPORTED);
+            return Err(HipError::NOT_SUPPORTED);
         }
         self.wait_anywhere();
         Ok(())
@@ -99,13 +99,13 @@ impl Stream {
     }
 
     /// All its work, unless it is done.
-    pub fn pending(self: &Arc<Self>) -> Option<Mark> {
+    pub fn pending(self: &Arc<Self>) -> Option<Marker> {
         let state = lock(&self.state);
-        (state.done < state.queued).then(|| Mark { stream: self.clone(), number: state.queued })
+        (state.done < state.queued).then(|| Marker { stream: self.clone(), number: state.queued })
     }
 
     /// What the null stream's rules make new work of this stream wait for.
-    fn legacy_order(self: &Arc<Self>) -> Result<Vec<Mark>, Code> {
+    fn null_stream_dependencies(self: &Arc<Self>) -> Result<Vec<Marker>, HipError> {
         if self.non_blocking {
             return Ok(Vec::new());
         }
@@ -114,39 +114,39 @@ impl Stream {
         }
         let others: Vec<_> = self.device.streams().into_iter().filter(|s| !s.non_blocking && !Arc::ptr_eq(s, self)).collect();
         for other in &others {
-            if let Some(taking) = &lock(&other.state).capture {
-                taking.capture.invalidate();
-                return Err(Code::CAPTURE_IMPLICIT);
+            if let Some(capturing) = &lock(&other.state).capture {
+                capturing.capture.invalidate();
+                return Err(HipError::CAPTURE_IMPLICIT);
             }
         }
         Ok(others.iter().filter_map(Stream::pending).collect())
     }
 
     /// All work that a wait for this stream means.
-    pub fn everything(self: &Arc<Self>) -> Result<Vec<Mark>, Code> {
-        let mut marks = if self.is_null() { self.legacy_order()? } else { Vec::new() };
+    pub fn sync_markers(self: &Arc<Self>) -> Result<Vec<Marker>, HipError> {
+        let mut marks = if self.is_null() { self.null_stream_dependencies()? } else { Vec::new() };
         marks.extend(self.pending());
         Ok(marks)
     }
 
     /// Queues an operation, or adds it to the graph that is captured.
-    pub fn submit(self: &Arc<Self>, op: Op) -> Status {
+    pub fn submit(self: &Arc<Self>, op: Operation) -> Status {
         self.device.check()?;
-        if let Some(taking) = &mut lock(&self.state).capture {
-            return taking.add(op);
+        if let Some(capturing) = &mut lock(&self.state).capture {
+            return capturing.add(op);
         }
-        self.push(Work::Op(op), Vec::new()).map(drop)
+        self.push(QueueItem::Operation(op), Vec::new()).map(drop)
     }
 
     /// Queues work after `marks`, whether or not the stream is captured.
-    pub fn push(self: &Arc<Self>, work: Work, marks: Vec<Mark>) -> Result<Mark, Code> {
-        let mut after = self.legacy_order()?;
+    pub fn push(self: &Arc<Self>, work: QueueItem, marks: Vec<Marker>) -> Result<Marker, HipError> {
+        let mut after = self.null_stream_dependencies()?;
         after.extend(marks);
         let mut state = lock(&self.state);
         if !state.worker {
             let stream = self.clone();
             let spawned = std::thread::Builder::new().name("vgpu stream".to_owned()).spawn(move || stream.work());
-            spawned.map_err(|_| Code::OUT_OF_MEMORY)?;
+            spawned.map_err(|_| HipError::OUT_OF_MEMORY)?;
             state.worker = true;
         }
         state.queued += 1;
@@ -154,7 +154,7 @@ impl Stream {
         let number = state.queued;
         drop(state);
         self.changed.notify_all();
-        Ok(Mark { stream: self.clone(), number })
+        Ok(Marker { stream: self.clone(), number })
     }
 
     /// The thread of the stream.
@@ -162,7 +162,7 @@ impl Stream {
         WORKER.set(true);
         CURRENT.set(i32::try_from(self.device.ordinal).unwrap_or(0));
         while let Some(item) = self.next() {
-            item.after.iter().for_each(Mark::wait_anywhere);
+            item.after.iter().for_each(Marker::wait_anywhere);
             // The work and what it keeps alive are gone before it counts as done.
             item.work.run(&self.device);
             lock(&self.state).done += 1;
@@ -187,7 +187,7 @@ impl Stream {
 }
 
 /// The stream of a handle.
-pub(super) fn of(handle: Handle) -> Result<Arc<Stream>, Code> {
+pub(super) fn of(handle: Handle) -> Result<Arc<Stream>, HipError> {
     let runtime = runtime()?;
     match handle as usize {
         0 | LEGACY => Ok(runtime.current()?.null_stream()),
@@ -196,7 +196,7 @@ pub(super) fn of(handle: Handle) -> Result<Arc<Stream>, Code> {
     }
 }
 
-fn per_thread(device: &Arc<Device>) -> Result<Arc<Stream>, Code> {
+fn per_thread(device: &Arc<Device>) -> Result<Arc<Stream>, HipError> {
     thread_local! {
         static OWN: std::cell::RefCell<Vec<(u32, Arc<Stream>)>> = const { std::cell::RefCell::new(Vec::new()) };
     }
@@ -213,9 +213,9 @@ fn per_thread(device: &Arc<Device>) -> Result<Arc<Stream>, Code> {
 
 fn make(out: Out<Handle>, flags: c_uint, priority: i32) -> Status {
     let runtime = runtime()?;
-    let device = runtime.working()?;
+    let device = runtime.healthy()?;
     if out.is_null() || flags > NON_BLOCKING {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
     let (least, greatest) = PRIORITIES;
     let stream = Arc::new(Stream::new(device, flags == NON_BLOCKING, priority.clamp(greatest, least)));
@@ -238,8 +238,8 @@ pub(super) fn create_with_priority(out: Out<Handle>, flags: c_uint, priority: i3
 /// What is queued still runs: the thread holds the stream until then.
 pub(super) fn destroy(handle: Handle) -> Status {
     let stream = runtime()?.streams.remove(handle)?;
-    if let Some(taking) = lock(&stream.state).capture.take() {
-        taking.capture.invalidate();
+    if let Some(capturing) = lock(&stream.state).capture.take() {
+        capturing.capture.invalidate();
     }
     Ok(())
 }
@@ -247,9 +247,9 @@ pub(super) fn destroy(handle: Handle) -> Status {
 /// Waiting for a stream that is captured, or asking it, ends the capture.
 fn refuse_capture(stream: &Stream) -> Status {
     match &lock(&stream.state).capture {
-        Some(taking) => {
-            taking.capture.invalidate();
-            Err(Code::CAPTURE_UNSUPPORTED)
+        Some(capturing) => {
+            capturing.capture.invalidate();
+            Err(HipError::CAPTURE_UNSUPPORTED)
         }
         None => Ok(()),
     }
@@ -258,7 +258,7 @@ fn refuse_capture(stream: &Stream) -> Status {
 pub(super) fn synchronize(handle: Handle) -> Status {
     let stream = of(handle)?;
     refuse_capture(&stream)?;
-    stream.everything()?.iter().try_for_each(Mark::wait)?;
+    stream.sync_markers()?.iter().try_for_each(Marker::wait)?;
     stream.device.check()
 }
 
@@ -266,7 +266,7 @@ pub(super) fn query(handle: Handle) -> Status {
     let stream = of(handle)?;
     refuse_capture(&stream)?;
     stream.device.check()?;
-    if stream.everything()?.iter().all(Mark::is_done) { Ok(()) } else { Err(Code::NOT_READY) }
+    if stream.sync_markers()?.iter().all(Marker::is_done) { Ok(()) } else { Err(HipError::NOT_READY) }
 }
 
 pub(super) fn priority(handle: Handle, out: Out<i32>) -> Status {
@@ -283,49 +283,53 @@ pub(super) fn device_of(handle: Handle, out: Out<i32>) -> Status {
 
 pub(super) fn priority_range(least: Out<i32>, greatest: Out<i32>) -> Status {
     runtime()?.current()?;
-    least.put_if_wanted(PRIORITIES.0);
-    greatest.put_if_wanted(PRIORITIES.1);
+    least.put_if_non_null(PRIORITIES.0);
+    greatest.put_if_non_null(PRIORITIES.1);
     Ok(())
 }
 
 pub(super) fn wait_event(handle: Handle, event: Handle, flags: c_uint) -> Status {
     if flags > 1 {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
     let (stream, event) = (of(handle)?, runtime()?.events.get(event)?);
     stream.device.check()?;
     if let Some(point) = event.captured() {
         return capture::join(&stream, &point);
     }
-    if let Some(taking) = &lock(&stream.state).capture {
+    if let Some(capturing) = &lock(&stream.state).capture {
         // The graph would depend on work outside of it.
-        taking.capture.invalidate();
-        return Err(Code::CAPTURE_ISOLATION);
+        capturing.capture.invalidate();
+        return Err(HipError::CAPTURE_ISOLATION);
     }
     match event.mark() {
-        Some(mark) if !mark.is_done() => stream.push(Work::Nothing, vec![mark]).map(drop),
+        Some(mark) if !mark.is_done() => stream.push(QueueItem::Nothing, vec![mark]).map(drop),
         _ => Ok(()),
     }
 }
 
-pub(super) fn launch_host_function(handle: Handle, function: HostFunction, data: Handle) -> Status {
-    let function = function.ok_or(Code::INVALID_VALUE)?;
-    of(handle)?.submit(Op::Host { function, data: data as usize })
+/// # Safety
+/// `function` must be callable with `data` from another thread.
+pub(super) unsafe fn launch_host_function(handle: Handle, function: HostFunction, data: Handle) -> Status {
+    let function = function.ok_or(HipError::INVALID_VALUE)?;
+    of(handle)?.submit(Operation::Host { function, data: data as usize })
 }
 
-pub(super) fn add_callback(handle: Handle, callback: StreamCallback, data: Handle, flags: c_uint) -> Status {
-    let callback = callback.ok_or(Code::INVALID_VALUE)?;
+/// # Safety
+/// `callback` must be callable with the stream and `data` from another thread.
+pub(super) unsafe fn add_callback(handle: Handle, callback: StreamCallback, data: Handle, flags: c_uint) -> Status {
+    let callback = callback.ok_or(HipError::INVALID_VALUE)?;
     if flags != 0 {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
     let stream = of(handle)?;
     refuse_capture(&stream)?;
-    stream.push(Work::Callback { callback, stream: handle as usize, data: data as usize }, Vec::new()).map(drop)
+    stream.push(QueueItem::Callback { callback, stream: handle as usize, data: data as usize }, Vec::new()).map(drop)
 }
 
 /// Queues a stamp of the time; the mark of it.
-pub(super) fn stamp(stream: &Arc<Stream>) -> Result<(Mark, Arc<OnceLock<Instant>>), Code> {
+pub(super) fn record_timestamp(stream: &Arc<Stream>) -> Result<(Marker, Arc<OnceLock<Instant>>), HipError> {
     let time = Arc::new(OnceLock::new());
-    let mark = stream.push(Work::Stamp(time.clone()), Vec::new())?;
+    let mark = stream.push(QueueItem::Stamp(time.clone()), Vec::new())?;
     Ok((mark, time))
 }

@@ -58,10 +58,10 @@ macro_rules! hip_functions {
                 hipMemcpyWithStream(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: Handle) = copy::copy_with_stream;
                 hipMemcpyHtoD(to: DevicePtr, from: *const c_void, bytes: usize) = copy::to_device;
                 hipMemcpyDtoH(to: *mut c_void, from: DevicePtr, bytes: usize) = copy::to_host;
-                hipMemcpyDtoD(to: DevicePtr, from: DevicePtr, bytes: usize) = copy::within;
+                hipMemcpyDtoD(to: DevicePtr, from: DevicePtr, bytes: usize) = copy::device_to_device;
                 hipMemcpyHtoDAsync(to: DevicePtr, from: *const c_void, bytes: usize, stream: Handle) = copy::to_device_async;
                 hipMemcpyDtoHAsync(to: *mut c_void, from: DevicePtr, bytes: usize, stream: Handle) = copy::to_host_async;
-                hipMemcpyDtoDAsync(to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle) = copy::within_async;
+                hipMemcpyDtoDAsync(to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle) = copy::device_to_device_async;
                 hipMemcpyPeer(to: DevicePtr, to_device: c_int, from: DevicePtr, from_device: c_int, bytes: usize) = copy::peer;
                 hipMemcpyPeerAsync(to: DevicePtr, to_device: c_int, from: DevicePtr, from_device: c_int, bytes: usize, stream: Handle) = copy::peer_async;
                 hipMemcpy2D(to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, bytes: usize, rows: usize, kind: c_int) = copy::copy_2d;
@@ -112,21 +112,21 @@ macro_rules! hip_functions {
                 hipModuleOccupancyMaxPotentialBlockSizeWithFlags(grid: Out<c_int>, block: Out<c_int>, function: Handle, shared: usize, limit: c_int, flags: c_uint) = occupancy::best_block_with_flags;
 
                 // Kernels and variables that compiled programs name by host addresses
-                __hipPushCallConfiguration(grid: Dim3, block: Dim3, shared: usize, stream: Handle) = registered::push_configuration;
-                __hipPopCallConfiguration(grid: Out<Dim3>, block: Out<Dim3>, shared: Out<usize>, stream: Out<Handle>) = registered::pop_configuration;
-                hipLaunchKernel(host: *const c_void, grid: Dim3, block: Dim3, parameters: *mut *mut c_void, shared: usize, stream: Handle) = registered::launch;
-                hipLaunchCooperativeKernel(host: *const c_void, grid: Dim3, block: Dim3, parameters: *mut *mut c_void, shared: c_uint, stream: Handle) = registered::launch_cooperative;
-                hipGetSymbolAddress(out: Out<DevicePtr>, host: *const c_void) = registered::symbol_address;
-                hipGetSymbolSize(out: Out<usize>, host: *const c_void) = registered::symbol_size;
-                hipMemcpyToSymbol(host: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: c_int) = registered::to_symbol;
-                hipMemcpyFromSymbol(to: *mut c_void, host: *const c_void, bytes: usize, offset: usize, kind: c_int) = registered::from_symbol;
-                hipMemcpyToSymbolAsync(host: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: c_int, stream: Handle) = registered::to_symbol_async;
-                hipMemcpyFromSymbolAsync(to: *mut c_void, host: *const c_void, bytes: usize, offset: usize, kind: c_int, stream: Handle) = registered::from_symbol_async;
-                hipFuncGetAttributes(out: Out<FunctionAttributes>, host: *const c_void) = registered::function_attributes;
-                hipFuncSetAttribute(host: *const c_void, attribute: c_int, value: c_int) = registered::set_attribute;
-                hipFuncSetCacheConfig(host: *const c_void, preference: c_int) = registered::set_cache;
-                hipOccupancyMaxActiveBlocksPerMultiprocessor(out: Out<c_int>, host: *const c_void, block: c_int, shared: usize) = registered::max_active_blocks;
-                hipOccupancyMaxPotentialBlockSize(grid: Out<c_int>, block: Out<c_int>, host: *const c_void, shared: usize, limit: c_int) = registered::best_block;
+                __hipPushCallConfiguration(grid: Dim3, block: Dim3, shared: usize, stream: Handle) = fat_binary::push_configuration;
+                __hipPopCallConfiguration(grid: Out<Dim3>, block: Out<Dim3>, shared: Out<usize>, stream: Out<Handle>) = fat_binary::pop_configuration;
+                hipLaunchKernel(host: *const c_void, grid: Dim3, block: Dim3, parameters: *mut *mut c_void, shared: usize, stream: Handle) = fat_binary::launch;
+                hipLaunchCooperativeKernel(host: *const c_void, grid: Dim3, block: Dim3, parameters: *mut *mut c_void, shared: c_uint, stream: Handle) = fat_binary::launch_cooperative;
+                hipGetSymbolAddress(out: Out<DevicePtr>, host: *const c_void) = fat_binary::symbol_address;
+                hipGetSymbolSize(out: Out<usize>, host: *const c_void) = fat_binary::symbol_size;
+                hipMemcpyToSymbol(host: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: c_int) = fat_binary::to_symbol;
+                hipMemcpyFromSymbol(to: *mut c_void, host: *const c_void, bytes: usize, offset: usize, kind: c_int) = fat_binary::from_symbol;
+                hipMemcpyToSymbolAsync(host: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: c_int, stream: Handle) = fat_binary::to_symbol_async;
+                hipMemcpyFromSymbolAsync(to: *mut c_void, host: *const c_void, bytes: usize, offset: usize, kind: c_int, stream: Handle) = fat_binary::from_symbol_async;
+                hipFuncGetAttributes(out: Out<FunctionAttributes>, host: *const c_void) = fat_binary::function_attributes;
+                hipFuncSetAttribute(host: *const c_void, attribute: c_int, value: c_int) = fat_binary::set_attribute;
+                hipFuncSetCacheConfig(host: *const c_void, preference: c_int) = fat_binary::set_cache;
+                hipOccupancyMaxActiveBlocksPerMultiprocessor(out: Out<c_int>, host: *const c_void, block: c_int, shared: usize) = fat_binary::max_active_blocks;
+                hipOccupancyMaxPotentialBlockSize(grid: Out<c_int>, block: Out<c_int>, host: *const c_void, shared: usize, limit: c_int) = fat_binary::best_block;
 
                 // Graphs
                 hipStreamBeginCapture(stream: Handle, mode: c_int) = capture::begin;
@@ -144,18 +144,18 @@ macro_rules! hip_functions {
                 hipGraphExecDestroy(exec: Handle) = graph::exec_destroy;
 
                 // Errors
-                hipDrvGetErrorName(code: c_int, out: Out<*const c_char>) = code::driver_error_name;
-                hipDrvGetErrorString(code: c_int, out: Out<*const c_char>) = code::driver_error_string;
+                hipDrvGetErrorName(code: c_int, out: Out<*const c_char>) = error::driver_error_name;
+                hipDrvGetErrorString(code: c_int, out: Out<*const c_char>) = error::driver_error_string;
             }
             other {
-                hipGetErrorName(code: c_int) -> *const c_char = code::error_name;
-                hipGetErrorString(code: c_int) -> *const c_char = code::error_string;
-                hipGetLastError() -> c_int = code::get_last_error;
-                hipPeekAtLastError() -> c_int = code::peek_at_last_error;
-                __hipRegisterFatBinary(wrapper: *const c_void) -> Handle = registered::fat_binary;
-                __hipUnregisterFatBinary(fat: Handle) -> () = registered::unregister;
-                __hipRegisterFunction(fat: Handle, host: *const c_void, device_function: *mut c_char, name: Text, limit: c_uint, thread: *mut c_void, block: *mut c_void, block_size: *mut c_void, grid_size: *mut c_void, wave: *mut c_int) -> () = registered::function;
-                __hipRegisterVar(fat: Handle, host: *mut c_void, host_name: *mut c_char, name: Text, external: c_int, bytes: usize, constant: c_int, global: c_int) -> () = registered::variable;
+                hipGetErrorName(code: c_int) -> *const c_char = error::error_name;
+                hipGetErrorString(code: c_int) -> *const c_char = error::error_string;
+                hipGetLastError() -> c_int = error::get_last_error;
+                hipPeekAtLastError() -> c_int = error::peek_at_last_error;
+                __hipRegisterFatBinary(wrapper: *const c_void) -> Handle = fat_binary::register;
+                __hipUnregisterFatBinary(fat: Handle) -> () = fat_binary::unregister;
+                __hipRegisterFunction(fat: Handle, host: *const c_void, device_function: *mut c_char, name: Text, limit: c_uint, thread: *mut c_void, block: *mut c_void, block_size: *mut c_void, grid_size: *mut c_void, wave: *mut c_int) -> () = fat_binary::function;
+                __hipRegisterVar(fat: Handle, host: *mut c_void, host_name: *mut c_char, name: Text, external: c_int, bytes: usize, constant: c_int, global: c_int) -> () = fat_binary::variable;
                 hipKernelNameRef(function: Handle) -> *const c_char = module::function_name;
             }
         }
@@ -173,18 +173,22 @@ macro_rules! define {
             use std::ffi::{c_char, c_int, c_uint, c_void};
 
             use super::super::memory::PointerAttributes;
-            use super::super::registered::FunctionAttributes;
+            use super::super::fat_binary::FunctionAttributes;
             use super::super::types::*;
-            use super::super::{capture, code, copy, device, event, graph, launch, memory, module, occupancy, properties, registered, stream};
+            use super::super::{capture, copy, device, error, event, graph, launch, memory, module, occupancy, properties, fat_binary, stream};
 
             $(
                 pub unsafe extern "C" fn $symbol($($arg: $ty),*) -> c_int {
-                    code::guard(|| $subject::$body($($arg),*))
+                    // SAFETY: the caller follows HIP's documentation, which is what the function asks for, if it asks for anything.
+                    #[allow(unused_unsafe)]
+                    error::guard(|| unsafe { $subject::$body($($arg),*) })
                 }
             )*
             $(
                 pub unsafe extern "C" fn $other($($other_arg: $other_ty),*) -> $ret {
-                    code::quiet(|| $other_subject::$other_body($($other_arg),*))
+                    // SAFETY: as above.
+                    #[allow(unused_unsafe)]
+                    error::guard_default(|| unsafe { $other_subject::$other_body($($other_arg),*) })
                 }
             )*
         }

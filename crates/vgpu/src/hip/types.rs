@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use super::code::{Code, Status};
+use super::error::{HipError, Status};
 
 /// A device address, which is a host address here.
 pub type DevicePtr = u64;
@@ -36,7 +36,7 @@ impl<T> Out<T> {
     /// Writes it.
     pub(super) fn put(self, value: T) -> Status {
         if self.0.is_null() {
-            return Err(Code::INVALID_VALUE);
+            return Err(HipError::INVALID_VALUE);
         }
         // SAFETY: it is not null, and what else a C caller hands over it promises to be room for this type.
         unsafe { self.0.write_unaligned(value) };
@@ -44,14 +44,14 @@ impl<T> Out<T> {
     }
 
     /// Writes it where the caller asked for it.
-    pub(super) fn put_if_wanted(self, value: T) {
+    pub(super) fn put_if_non_null(self, value: T) {
         if !self.0.is_null() {
             let _ = self.put(value);
         }
     }
 
     /// Zeroes, where the caller gave room: an answer for calls that fail later.
-    pub(super) fn raw_clear(&self) {
+    pub(super) fn clear(&self) {
         if !self.0.is_null() {
             // SAFETY: as above; all types that are answered may be zero.
             unsafe { self.0.cast::<u8>().write_bytes(0, size_of::<T>()) };
@@ -73,9 +73,9 @@ impl<T> Out<T> {
 pub struct Text(*const c_char);
 
 impl Text {
-    pub(super) fn read(&self) -> Result<String, Code> {
+    pub(super) fn read(&self) -> Result<String, HipError> {
         if self.0.is_null() {
-            return Err(Code::INVALID_VALUE);
+            return Err(HipError::INVALID_VALUE);
         }
         // SAFETY: it is not null, and a C caller promises that it ends with a NUL.
         let text = unsafe { CStr::from_ptr(self.0) };
@@ -84,10 +84,13 @@ impl Text {
 }
 
 /// Writes text with its NUL into room of `length` bytes, cut where it must be.
-pub(super) fn put_text(out: &Out<c_char>, length: c_int, text: &str) -> Status {
+///
+/// # Safety
+/// `out` must have room for `length` bytes, unless it is null.
+pub(super) unsafe fn put_text(out: &Out<c_char>, length: c_int, text: &str) -> Status {
     let room = usize::try_from(length).unwrap_or(0);
     if out.is_null() || room == 0 {
-        return Err(Code::INVALID_VALUE);
+        return Err(HipError::INVALID_VALUE);
     }
     let kept = text.len().min(room - 1);
     // SAFETY: the caller promises room for `length` bytes, and this many with the NUL fit.

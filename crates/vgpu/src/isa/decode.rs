@@ -1,7 +1,7 @@
 //! Words to instructions.
 
-use super::table::{Field, Format, Row, find};
-use super::{Dpp, Inst, Sdwa, Via, flag, operand};
+use super::table::{Field, Format, InstDesc, lookup};
+use super::{Dpp, Extension, Inst, Sdwa, flag, operand};
 use crate::arch::Arch;
 
 /// Why words are no instruction.
@@ -12,16 +12,16 @@ pub enum DecodeError {
     Truncated,
     /// No encoding of the architecture looks so.
     #[error("no encoding matches {0:#010x}")]
-    NoEncoding(u32),
+    UnknownEncoding(u32),
     /// A source that means nothing, or a literal where none can follow.
     #[error("a source of {0} has number {1}, which is reserved")]
-    Reserved(&'static str, u16),
+    ReservedOperand(&'static str, u16),
     /// An encoding that only graphics use.
     #[error("{0} instructions are for graphics, and not known here")]
-    Graphics(&'static str),
+    GraphicsOnly(&'static str),
     /// The encoding is known, its opcode is not.
     #[error("{0:?} has no opcode {1}")]
-    NoOpcode(Format, u32),
+    UnknownOpcode(Format, u32),
 }
 
 fn bits(word: u32, low: u32, count: u32) -> u32 {
@@ -43,41 +43,41 @@ fn signed(value: u32, count: u32) -> i32 {
 
 /// Decodes the instruction that `words` begins with.
 pub fn decode(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
-    let mut inst = fields(arch, words)?;
-    reserved(&inst)?;
-    align(&mut inst);
+    let mut inst = decode_fields(arch, words)?;
+    check_operands(&inst)?;
+    align_scalar_operands(&mut inst);
     Ok(inst)
 }
 
 /// Refuses sources that are nothing: what runs them must not make up a value.
-fn reserved(inst: &Inst) -> Result<(), DecodeError> {
-    let literal = match inst.row.format {
-        Format::VOP1 | Format::VOP2 | Format::VOPC => inst.via == Via::Plain,
+fn check_operands(inst: &Inst) -> Result<(), DecodeError> {
+    let literal = match inst.desc.format {
+        Format::VOP1 | Format::VOP2 | Format::VOPC => inst.ext == Extension::None,
         Format::VOP3 | Format::VOP3P | Format::MUBUF => false,
         _ => true,
     };
-    for operand in &inst.row.operands {
+    for operand in &inst.desc.operands {
         let number = match operand.field {
             Field::Src(n) => inst.src[usize::from(n)],
             Field::Soffset => inst.offset,
             _ => continue,
         };
         if matches!(number, 209..=234 | 249 | 250) || number == operand::LITERAL && !literal {
-            return Err(DecodeError::Reserved(inst.row.name, number));
+            return Err(DecodeError::ReservedOperand(inst.desc.name, number));
         }
     }
     Ok(())
 }
 
 /// Scalar pairs begin at even registers, wider ranges at multiples of four: the bits below do not count.
-fn align(inst: &mut Inst) {
-    for operand in &inst.row.operands {
+fn align_scalar_operands(inst: &mut Inst) {
+    for operand in &inst.desc.operands {
         let number = match operand.field {
             Field::Dst => &mut inst.dst,
             Field::Sdst => &mut inst.sdst,
             Field::Src(n) => &mut inst.src[usize::from(n)],
             Field::Base | Field::Resource => &mut inst.base,
-            Field::Vcc if inst.row.format == Format::VOPC => &mut inst.dst,
+            Field::Vcc if inst.desc.format == Format::VOPC => &mut inst.dst,
             _ => continue,
         };
         let wide = if operand.field == Field::Vcc { 2 } else { operand.registers };
@@ -85,46 +85,46 @@ fn align(inst: &mut Inst) {
             *number &= if wide == 2 { !1 } else { !3 };
         }
     }
-    if inst.row.format == Format::GLOBAL && matches!(inst.base, 0..operand::FLAT_SCRATCH | operand::TTMP0..operand::M0) {
+    if inst.desc.format == Format::GLOBAL && matches!(inst.base, 0..operand::FLAT_SCRATCH | operand::TTMP0..operand::M0) {
         inst.base &= !1;
     }
 }
 
-fn fields(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
+fn decode_fields(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
     let first = *words.first().ok_or(DecodeError::Truncated)?;
     let second = || words.get(1).copied().ok_or(DecodeError::Truncated);
-    let row = |format, opcode| find(arch, format, opcode).ok_or(DecodeError::NoOpcode(format, opcode));
+    let row = |format, opcode| lookup(arch, format, opcode).ok_or(DecodeError::UnknownOpcode(format, opcode));
     match first >> 23 {
-        0b1_0111_1101 => return scalar(Inst::blank(row(Format::SOP1, bits(first, 8, 8))?), words),
-        0b1_0111_1110 => return scalar(Inst::blank(row(Format::SOPC, bits(first, 16, 7))?), words),
-        0b1_0111_1111 => return scalar(Inst::blank(row(Format::SOPP, bits(first, 16, 7))?), words),
-        0b1_1010_0111 => return packed(arch, Inst::blank(row(Format::VOP3P, bits(first, 16, 7))?), first, second()?),
+        0b1_0111_1101 => return scalar(Inst::new(row(Format::SOP1, bits(first, 8, 8))?), words),
+        0b1_0111_1110 => return scalar(Inst::new(row(Format::SOPC, bits(first, 16, 7))?), words),
+        0b1_0111_1111 => return scalar(Inst::new(row(Format::SOPP, bits(first, 16, 7))?), words),
+        0b1_1010_0111 => return packed(arch, Inst::new(row(Format::VOP3P, bits(first, 16, 7))?), first, second()?),
         _ => {}
     }
     match first >> 26 {
-        0b110000 => return Ok(smem(Inst::blank(row(Format::SMEM, bits(first, 18, 8))?), first, second()?)),
-        0b110100 if (624..=631).contains(&bits(first, 16, 10)) => return Err(DecodeError::Graphics("interpolation")),
-        0b110100 => return Ok(vop3(Inst::blank(row(Format::VOP3, bits(first, 16, 10))?), first, second()?)),
-        0b110110 => return Ok(ds(arch, Inst::blank(row(Format::DS, bits(first, 17, 8))?), first, second()?)),
+        0b110000 => return Ok(smem(Inst::new(row(Format::SMEM, bits(first, 18, 8))?), first, second()?)),
+        0b110100 if (624..=631).contains(&bits(first, 16, 10)) => return Err(DecodeError::GraphicsOnly("interpolation")),
+        0b110100 => return Ok(vop3(Inst::new(row(Format::VOP3, bits(first, 16, 10))?), first, second()?)),
+        0b110110 => return Ok(ds(arch, Inst::new(row(Format::DS, bits(first, 17, 8))?), first, second()?)),
         0b110111 => {
             let format = match bits(first, 14, 2) {
                 0 => Format::FLAT,
                 1 => Format::SCRATCH,
                 2 => Format::GLOBAL,
-                _ => return Err(DecodeError::NoEncoding(first)),
+                _ => return Err(DecodeError::UnknownEncoding(first)),
             };
-            return Ok(flat(arch, Inst::blank(row(format, bits(first, 18, 7))?), first, second()?));
+            return Ok(flat(arch, Inst::new(row(format, bits(first, 18, 7))?), first, second()?));
         }
-        0b110001 => return Err(DecodeError::Graphics("EXP")),
-        0b110101 => return Err(DecodeError::Graphics("interpolation")),
-        0b111010 => return Err(DecodeError::Graphics("MTBUF")),
-        0b111100 => return Err(DecodeError::Graphics("MIMG")),
-        0b111000 => return Ok(mubuf(arch, Inst::blank(row(Format::MUBUF, bits(first, 18, 7))?), first, second()?)),
+        0b110001 => return Err(DecodeError::GraphicsOnly("EXP")),
+        0b110101 => return Err(DecodeError::GraphicsOnly("interpolation")),
+        0b111010 => return Err(DecodeError::GraphicsOnly("MTBUF")),
+        0b111100 => return Err(DecodeError::GraphicsOnly("MIMG")),
+        0b111000 => return Ok(mubuf(arch, Inst::new(row(Format::MUBUF, bits(first, 18, 7))?), first, second()?)),
         _ => {}
     }
     match first >> 28 {
-        0b1011 => return scalar(Inst::blank(row(Format::SOPK, bits(first, 23, 5))?), words),
-        0b1000..=0b1010 => return scalar(Inst::blank(row(Format::SOP2, bits(first, 23, 7))?), words),
+        0b1011 => return scalar(Inst::new(row(Format::SOPK, bits(first, 23, 5))?), words),
+        0b1000..=0b1010 => return scalar(Inst::new(row(Format::SOP2, bits(first, 23, 7))?), words),
         _ => {}
     }
     if first >> 31 == 0 {
@@ -133,14 +133,14 @@ fn fields(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
             0b0111110 => row(Format::VOPC, bits(first, 17, 8))?,
             _ => row(Format::VOP2, bits(first, 25, 6))?,
         };
-        return vop(Inst::blank(row), words);
+        return vop(Inst::new(row), words);
     }
-    Err(DecodeError::NoEncoding(first))
+    Err(DecodeError::UnknownEncoding(first))
 }
 
 fn scalar(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
     let word = words[0];
-    match inst.row.format {
+    match inst.desc.format {
         Format::SOP2 => {
             inst.dst = field(word, 16, 7);
             inst.src = [field(word, 0, 8), field(word, 8, 8), 0];
@@ -151,7 +151,7 @@ fn scalar(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
         }
         Format::SOPC => {
             inst.src = [field(word, 0, 8), field(word, 8, 8), 0];
-            if inst.row.registers(Field::Imm) > 0 {
+            if inst.desc.registers(Field::Imm) > 0 {
                 // `s_set_gpr_idx_on`: the second source is a number.
                 inst.imm = i32::from(inst.src[1]);
                 inst.src[1] = operand::INLINE;
@@ -169,8 +169,8 @@ fn scalar(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
 
 /// Takes the literal that follows, if the instruction has one.
 fn literal(inst: &mut Inst, words: &[u32]) -> Result<(), DecodeError> {
-    let own = inst.row.registers(Field::Literal) > 0;
-    let sources = inst.row.operands.iter().any(|o| matches!(o.field, Field::Src(n) if inst.src[usize::from(n)] == operand::LITERAL));
+    let own = inst.desc.registers(Field::Literal) > 0;
+    let sources = inst.desc.operands.iter().any(|o| matches!(o.field, Field::Src(n) if inst.src[usize::from(n)] == operand::LITERAL));
     if own || sources {
         inst.literal = *words.get(1).ok_or(DecodeError::Truncated)?;
         inst.words = 2;
@@ -181,7 +181,7 @@ fn literal(inst: &mut Inst, words: &[u32]) -> Result<(), DecodeError> {
 fn smem(mut inst: Inst, first: u32, second: u32) -> Inst {
     inst.words = 2;
     inst.dst = field(first, 6, 7);
-    if inst.row.registers(Field::Base) > 0 {
+    if inst.desc.registers(Field::Base) > 0 {
         inst.base = field(first, 0, 6) << 1;
     }
     inst.flags = if bit(first, 16) { flag::GLC } else { 0 };
@@ -201,10 +201,10 @@ fn smem(mut inst: Inst, first: u32, second: u32) -> Inst {
 fn vop(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
     let word = words[0];
     inst.src[0] = field(word, 0, 9);
-    match inst.row.format {
-        Format::VOP1 => inst.dst = destination(inst.row, field(word, 17, 8)),
+    match inst.desc.format {
+        Format::VOP1 => inst.dst = destination(inst.desc, field(word, 17, 8)),
         Format::VOP2 => {
-            inst.dst = destination(inst.row, field(word, 17, 8));
+            inst.dst = destination(inst.desc, field(word, 17, 8));
             inst.src[1] = operand::VGPR + field(word, 9, 8);
         }
         _ => {
@@ -212,9 +212,9 @@ fn vop(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
             inst.src[1] = operand::VGPR + field(word, 9, 8);
         }
     }
-    if inst.row.name == "v_accvgpr_mov_b32" {
-        inst.dst = accumulation(inst.dst);
-        inst.src[0] = accumulation(inst.src[0]);
+    if inst.desc.name == "v_accvgpr_mov_b32" {
+        inst.dst = to_agpr(inst.dst);
+        inst.src[0] = to_agpr(inst.src[0]);
     }
     match inst.src[0] {
         249 => sdwa(&mut inst, *words.get(1).ok_or(DecodeError::Truncated)?),
@@ -225,7 +225,7 @@ fn vop(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
 }
 
 /// The destination's operand number: a vector register, or a scalar one for lane reads.
-fn destination(row: &Row, number: u16) -> u16 {
+fn destination(row: &InstDesc, number: u16) -> u16 {
     let scalar = row.operands.iter().any(|o| o.field == Field::Dst && o.scalar);
     if scalar { number } else { operand::VGPR + number }
 }
@@ -233,7 +233,7 @@ fn destination(row: &Row, number: u16) -> u16 {
 fn sdwa(inst: &mut Inst, word: u32) {
     inst.words = 2;
     inst.src[0] = field(word, 0, 8) + if bit(word, 23) { 0 } else { operand::VGPR };
-    if inst.row.format != Format::VOP1 && bit(word, 31) {
+    if inst.desc.format != Format::VOP1 && bit(word, 31) {
         // The field names a scalar register instead of a vector one.
         inst.src[1] -= operand::VGPR;
     }
@@ -245,29 +245,29 @@ fn sdwa(inst: &mut Inst, word: u32) {
     };
     inst.neg = u8::from(bit(word, 20)) | u8::from(bit(word, 28)) << 1;
     inst.abs = u8::from(bit(word, 21)) | u8::from(bit(word, 29)) << 1;
-    if inst.row.format == Format::VOPC {
+    if inst.desc.format == Format::VOPC {
         if bit(word, 15) {
             inst.dst = field(word, 8, 7);
         }
     } else {
         // A conversion from eight bits always writes whole registers.
-        if !(inst.row.name.ends_with("fp8") || inst.row.name.ends_with("bf8")) {
+        if !(inst.desc.name.ends_with("fp8") || inst.desc.name.ends_with("bf8")) {
             sdwa.dst_sel = bits(word, 8, 3) as u8;
             sdwa.dst_unused = bits(word, 11, 2) as u8;
         }
         inst.clamp = bit(word, 13);
         inst.omod = bits(word, 14, 2) as u8;
     }
-    inst.via = Via::Sdwa(sdwa);
+    inst.ext = Extension::Sdwa(sdwa);
 }
 
 fn dpp(inst: &mut Inst, word: u32) {
     inst.words = 2;
     inst.src[0] = operand::VGPR + field(word, 0, 8);
-    let taken = modified_sources(inst.row);
+    let taken = modifier_mask(inst.desc);
     inst.neg = taken & (u8::from(bit(word, 20)) | u8::from(bit(word, 22)) << 1);
     inst.abs = taken & (u8::from(bit(word, 21)) | u8::from(bit(word, 23)) << 1);
-    inst.via = Via::Dpp(Dpp {
+    inst.ext = Extension::Dpp(Dpp {
         ctrl: field(word, 8, 9),
         bound_ctrl: bit(word, 19),
         bank_mask: bits(word, 24, 4) as u8,
@@ -281,14 +281,14 @@ fn vop3(mut inst: Inst, first: u32, second: u32) -> Inst {
     inst.omod = bits(second, 27, 2) as u8;
     inst.neg = bits(second, 29, 3) as u8;
     inst.clamp = bit(first, 15);
-    inst.dst = destination(inst.row, field(first, 0, 8));
-    let taken = modified_sources(inst.row);
+    inst.dst = destination(inst.desc, field(first, 0, 8));
+    let taken = modifier_mask(inst.desc);
     inst.neg &= taken;
-    if inst.row.registers(Field::Sdst) > 0 {
+    if inst.desc.registers(Field::Sdst) > 0 {
         inst.sdst = field(first, 8, 7);
     } else {
         inst.abs = bits(first, 8, 3) as u8 & taken;
-        if chooses_halves(inst.row.name) {
+        if has_op_sel(inst.desc.name) {
             inst.op_sel = bits(first, 11, 4) as u8;
         }
     }
@@ -296,18 +296,18 @@ fn vop3(mut inst: Inst, first: u32, second: u32) -> Inst {
 }
 
 /// Bit per source that can be negated and made absolute: floats. For integers nothing looks at the modifiers.
-fn modified_sources(row: &Row) -> u8 {
+fn modifier_mask(row: &InstDesc) -> u8 {
     match row.name {
         "v_cndmask_b32" => 0b11,
         "v_ldexp_f16" | "v_ldexp_f32" | "v_ldexp_f64" | "v_cvt_pk_u8_f32" | "v_cvt_pkaccum_u8_f32" | "v_trig_preop_f64" => 0b1,
         name if name.contains("_class_") || name.starts_with("v_cvt_sr_") => 0b1,
-        _ if row.last_type().starts_with('f') => 0b111,
+        _ if row.source_type().starts_with('f') => 0b111,
         _ => 0,
     }
 }
 
 /// The few VOP3 instructions of gfx9 that take 16-bit operands from either half; others do not look at the bits.
-fn chooses_halves(name: &str) -> bool {
+fn has_op_sel(name: &str) -> bool {
     let sixteen = ["v_mad_", "v_min3_", "v_max3_", "v_med3_"].iter().any(|start| name.starts_with(start))
         && ["f16", "i16", "u16"].iter().any(|end| name.ends_with(end));
     let named = matches!(
@@ -324,26 +324,26 @@ fn packed(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Result<Inst, D
     inst.src = [field(second, 0, 9), field(second, 9, 9), field(second, 18, 9)];
     inst.neg = bits(second, 29, 3) as u8;
     inst.neg_hi = bits(first, 8, 3) as u8;
-    if inst.row.name.contains("mfma") || inst.row.name.contains("smfmac") {
+    if inst.desc.name.contains("mfma") || inst.desc.name.contains("smfmac") {
         inst.op_sel = bits(first, 11, 4) as u8;
         for n in 0..2 {
             if bit(second, 27 + n as u32) {
-                inst.src[n] = accumulation(inst.src[n]);
+                inst.src[n] = to_agpr(inst.src[n]);
             }
         }
         // gfx908 has its matrices in accumulation registers, always; later ones choose.
-        if bit(first, 15) || !arch.unified_registers() {
-            inst.dst = accumulation(inst.dst);
+        if bit(first, 15) || !arch.has_unified_vgprs() {
+            inst.dst = to_agpr(inst.dst);
             // The index operand of sparse forms stays a vector register.
-            if !inst.row.name.contains("smfmac") {
-                inst.src[2] = accumulation(inst.src[2]);
+            if !inst.desc.name.contains("smfmac") {
+                inst.src[2] = to_agpr(inst.src[2]);
             }
         }
         return Ok(inst);
     }
-    match inst.row.name {
-        "v_accvgpr_read_b32" => inst.src[0] = accumulation(inst.src[0]),
-        "v_accvgpr_write_b32" => inst.dst = accumulation(inst.dst),
+    match inst.desc.name {
+        "v_accvgpr_read_b32" => inst.src[0] = to_agpr(inst.src[0]),
+        "v_accvgpr_write_b32" => inst.dst = to_agpr(inst.dst),
         _ => {
             inst.clamp = bit(first, 15);
             inst.op_sel = bits(first, 11, 3) as u8;
@@ -354,40 +354,40 @@ fn packed(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Result<Inst, D
 }
 
 /// The accumulation register of a vector register's number.
-fn accumulation(number: u16) -> u16 {
-    if number >= operand::VGPR { number + (operand::ACC - operand::VGPR) } else { number }
+fn to_agpr(number: u16) -> u16 {
+    if number >= operand::VGPR { number + (operand::AGPR - operand::VGPR) } else { number }
 }
 
 /// A data register of a memory instruction: `acc` says which file.
-fn data(number: u16, acc: bool) -> u16 {
-    number + if acc { operand::ACC } else { operand::VGPR }
+fn data_register(number: u16, acc: bool) -> u16 {
+    number + if acc { operand::AGPR } else { operand::VGPR }
 }
 
 fn ds(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
     inst.words = 2;
-    let acc = arch.unified_registers() && bit(first, 25);
+    let acc = arch.has_unified_vgprs() && bit(first, 25);
     inst.imm = bits(first, 0, 16) as i32;
     // Later ones have no global data share; only its semaphores are left, whose data stands where others have an address.
-    let semaphore = inst.row.name.starts_with("ds_gws_");
-    inst.flags = if bit(first, 16) && (semaphore || !arch.unified_registers()) { flag::GDS } else { 0 };
-    inst.src = [operand::VGPR + field(second, 0, 8), data(field(second, 8, 8), acc), data(field(second, 16, 8), acc)];
+    let semaphore = inst.desc.name.starts_with("ds_gws_");
+    inst.flags = if bit(first, 16) && (semaphore || !arch.has_unified_vgprs()) { flag::GDS } else { 0 };
+    inst.src = [operand::VGPR + field(second, 0, 8), data_register(field(second, 8, 8), acc), data_register(field(second, 16, 8), acc)];
     if semaphore {
-        inst.src[0] = data(field(second, 0, 8), acc);
+        inst.src[0] = data_register(field(second, 0, 8), acc);
     }
-    inst.dst = data(field(second, 24, 8), acc);
+    inst.dst = data_register(field(second, 24, 8), acc);
     inst
 }
 
 fn flat(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
     inst.words = 2;
-    let acc = arch.unified_registers() && bit(second, 23);
+    let acc = arch.has_unified_vgprs() && bit(second, 23);
     // A plain flat address only grows; the others have signed offsets.
-    inst.imm = if inst.row.format == Format::FLAT { bits(first, 0, 12) as i32 } else { signed(first, 13) };
+    inst.imm = if inst.desc.format == Format::FLAT { bits(first, 0, 12) as i32 } else { signed(first, 13) };
     let mut flags = 0;
     for (at, value) in [(16, flag::GLC), (17, flag::SLC)] {
         flags |= if bit(first, at) { value } else { 0 };
     }
-    if arch.unified_registers() && bit(first, 25) {
+    if arch.has_unified_vgprs() && bit(first, 25) {
         flags |= flag::SC1;
     }
     if arch != Arch::Gfx942 && bit(first, 13) {
@@ -397,7 +397,7 @@ fn flat(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
         flags |= flag::NV;
     }
     let saddr = field(second, 16, 7);
-    match inst.row.format {
+    match inst.desc.format {
         Format::GLOBAL if saddr != 0x7f => inst.base = saddr,
         Format::SCRATCH => {
             if saddr != 0x7f {
@@ -410,8 +410,8 @@ fn flat(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
         _ => {}
     }
     inst.flags = flags;
-    inst.src = [operand::VGPR + field(second, 0, 8), data(field(second, 8, 8), acc), 0];
-    inst.dst = data(field(second, 24, 8), acc);
+    inst.src = [operand::VGPR + field(second, 0, 8), data_register(field(second, 8, 8), acc), 0];
+    inst.dst = data_register(field(second, 24, 8), acc);
     inst
 }
 
@@ -422,16 +422,16 @@ fn mubuf(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
     for (at, value) in [(12, flag::OFFEN), (13, flag::IDXEN), (14, flag::GLC), (16, flag::LDS), (17, flag::SLC)] {
         flags |= if bit(first, at) { value } else { 0 };
     }
-    if arch.unified_registers() && bit(first, 15) {
+    if arch.has_unified_vgprs() && bit(first, 15) {
         flags |= flag::SC1;
     }
-    let acc = arch.unified_registers() && bit(second, 23);
+    let acc = arch.has_unified_vgprs() && bit(second, 23);
     if arch == Arch::Gfx908 && bit(second, 23) {
         flags |= flag::TFE;
     }
     inst.flags = flags;
     inst.src[0] = operand::VGPR + field(second, 0, 8);
-    inst.dst = data(field(second, 8, 8), acc);
+    inst.dst = data_register(field(second, 8, 8), acc);
     inst.base = field(second, 16, 5) << 2;
     inst.offset = field(second, 24, 8);
     inst

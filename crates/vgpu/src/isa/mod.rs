@@ -1,12 +1,12 @@
 //! The instruction set as data: the table of opcodes, and the decoder that turns words into [`Inst`].
 
 mod decode;
+mod printer;
 mod table;
-mod text;
 
 pub use decode::{DecodeError, decode};
-pub use table::{Field, Format, Operand, Row, rows};
-pub use text::{target, text};
+pub use printer::{branch_target, disassemble};
+pub use table::{Field, Format, InstDesc, Operand, inst_descs};
 
 /// Operand numbers, as the 9-bit source fields of the hardware use them; accumulation registers follow.
 pub mod operand {
@@ -24,8 +24,16 @@ pub mod operand {
     pub const NULL: u16 = 125;
     /// `exec`, low half.
     pub const EXEC: u16 = 126;
-    /// The first inline constant: 0.
+    /// EXEC, high half.
+    pub const EXEC_HI: u16 = 127;
+    /// Inline integer 0, the first inline constant.
     pub const INLINE: u16 = 128;
+    /// Inline integer 64.
+    pub const INLINE_INT_MAX: u16 = 192;
+    /// Inline integer -1; -2 and below follow.
+    pub const INLINE_INT_MINUS_1: u16 = 193;
+    /// Inline integer -16.
+    pub const INLINE_INT_MIN: u16 = 208;
     /// High half of the shared aperture's address, as a 64-bit value.
     pub const SHARED_BASE: u16 = 235;
     /// The last byte of the shared aperture.
@@ -36,6 +44,16 @@ pub mod operand {
     pub const PRIVATE_LIMIT: u16 = 238;
     /// The wave's place in the order of pixel shaders.
     pub const POPS: u16 = 239;
+    /// Inline float 0.5; -0.5, 1, -1, 2, -2, 4 and -4 follow.
+    pub const INLINE_FLOAT: u16 = 240;
+    /// Inline float -4.
+    pub const INLINE_FLOAT_LAST: u16 = 247;
+    /// Inline float 1/(2π).
+    pub const INLINE_INV_2PI: u16 = 248;
+    /// A source field that says that an SDWA dword follows.
+    pub const SDWA: u16 = 249;
+    /// A source field that says that a DPP dword follows.
+    pub const DPP: u16 = 250;
     /// Whether `vcc` is 0.
     pub const VCCZ: u16 = 251;
     /// Whether `exec` is 0.
@@ -49,17 +67,17 @@ pub mod operand {
     /// The first vector register.
     pub const VGPR: u16 = 256;
     /// The first accumulation register.
-    pub const ACC: u16 = 512;
+    pub const AGPR: u16 = 512;
     /// No operand: an absent scalar base (`off`, `null`).
     pub const NONE: u16 = 0xffff;
 }
 
 /// How the first source of a VOP1, VOP2 or VOPC is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Via {
+pub enum Extension {
     /// As it is.
     #[default]
-    Plain,
+    None,
     /// Bytes and words selected: the fields of the extra word beyond the register.
     Sdwa(Sdwa),
     /// Lanes moved.
@@ -99,7 +117,7 @@ pub struct Dpp {
 #[derive(Debug, Clone, Copy)]
 pub struct Inst {
     /// What the table says of it.
-    pub row: &'static Row,
+    pub desc: &'static InstDesc,
     /// Its size in 32-bit words.
     pub words: u8,
     /// The destination's operand number.
@@ -133,14 +151,14 @@ pub struct Inst {
     /// Bits of memory instructions; see [`flag`].
     pub flags: u16,
     /// SDWA or DPP.
-    pub via: Via,
+    pub ext: Extension,
 }
 
 impl Inst {
     /// An instruction without operands or modifiers.
-    pub fn blank(row: &'static Row) -> Inst {
+    pub fn new(desc: &'static InstDesc) -> Inst {
         Inst {
-            row,
+            desc,
             words: 1,
             dst: 0,
             sdst: operand::VCC,
@@ -157,7 +175,7 @@ impl Inst {
             omod: 0,
             clamp: false,
             flags: 0,
-            via: Via::Plain,
+            ext: Extension::None,
         }
     }
 }

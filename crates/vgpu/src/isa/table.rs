@@ -62,7 +62,7 @@ pub enum Field {
     /// The immediate.
     Imm,
     /// A number in the destination's place.
-    Number,
+    DstImm,
     /// A vector address.
     Addr,
     /// The first data field.
@@ -90,7 +90,7 @@ pub struct Operand {
 
 /// An opcode.
 #[derive(Debug)]
-pub struct Row {
+pub struct InstDesc {
     /// Its encoding.
     pub format: Format,
     /// Its number there.
@@ -102,14 +102,14 @@ pub struct Row {
     archs: u8,
 }
 
-impl Row {
+impl InstDesc {
     /// Whether `arch` has it.
-    pub fn on(&self, arch: Arch) -> bool {
+    pub fn supports(&self, arch: Arch) -> bool {
         self.archs & 1 << arch as u8 != 0
     }
 
     /// The type that the name ends in, as of the sources: `f16` of `v_cvt_f32_f16`, `u64` of `v_cmp_eq_u64`.
-    pub fn last_type(&self) -> &'static str {
+    pub fn source_type(&self) -> &'static str {
         let is_type =
             |word: &&str| word.starts_with(['b', 'f', 'i', 'u']) && word.len() > 1 && word[1..].bytes().all(|b| b.is_ascii_digit());
         self.name.rsplit('_').find(is_type).unwrap_or("")
@@ -122,19 +122,19 @@ impl Row {
 }
 
 /// Every row.
-pub fn rows() -> &'static [Row] {
-    static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| include_str!("gfx9.tsv").lines().filter_map(row).collect());
+pub fn inst_descs() -> &'static [InstDesc] {
+    static ROWS: LazyLock<Vec<InstDesc>> = LazyLock::new(|| include_str!("gfx9.tsv").lines().filter_map(parse_line).collect());
     &ROWS
 }
 
 /// The row of an opcode.
-pub(super) fn find(arch: Arch, format: Format, opcode: u32) -> Option<&'static Row> {
-    static INDEX: LazyLock<Vec<Vec<Option<&'static Row>>>> = LazyLock::new(|| {
+pub(super) fn lookup(arch: Arch, format: Format, opcode: u32) -> Option<&'static InstDesc> {
+    static INDEX: LazyLock<Vec<Vec<Option<&'static InstDesc>>>> = LazyLock::new(|| {
         let mut index = Vec::new();
         for arch in Arch::ALL {
             for (format, _, size) in FORMATS {
                 let mut opcodes = vec![None; size];
-                for row in rows().iter().filter(|row| row.format == format && row.on(arch)) {
+                for row in inst_descs().iter().filter(|row| row.format == format && row.supports(arch)) {
                     opcodes[usize::from(row.opcode)] = Some(row);
                 }
                 index.push(opcodes);
@@ -146,7 +146,7 @@ pub(super) fn find(arch: Arch, format: Format, opcode: u32) -> Option<&'static R
 }
 
 /// A line of the table; `None` for comments.
-fn row(line: &'static str) -> Option<Row> {
+fn parse_line(line: &'static str) -> Option<InstDesc> {
     let mut columns = line.split('\t');
     let format = columns.next()?;
     let format = FORMATS.iter().find(|(_, name, _)| *name == format)?.0;
@@ -158,12 +158,12 @@ fn row(line: &'static str) -> Option<Row> {
             .split(',')
             .fold(0, |mask, name| mask | Arch::ALL.into_iter().find(|arch| &arch.name()[3..] == name).map_or(0, |arch| 1 << arch as u8)),
     };
-    let operands = columns.next().unwrap_or("").split_whitespace().filter_map(operand).collect();
-    Some(Row { format, opcode, name, operands, archs })
+    let operands = columns.next().unwrap_or("").split_whitespace().filter_map(parse_operand).collect();
+    Some(InstDesc { format, opcode, name, operands, archs })
 }
 
 /// `d2`: the destination, two registers.
-fn operand(text: &str) -> Option<Operand> {
+fn parse_operand(text: &str) -> Option<Operand> {
     let split = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
     let (letters, number) = text.split_at(split);
     let field = match letters {
@@ -175,7 +175,7 @@ fn operand(text: &str) -> Option<Operand> {
         "vcc" => Field::Vcc,
         "k" => Field::Literal,
         "imm" => Field::Imm,
-        "n" => Field::Number,
+        "n" => Field::DstImm,
         "addr" => Field::Addr,
         "x" => Field::Data0,
         "y" => Field::Data1,
@@ -195,12 +195,12 @@ mod tests {
     #[test]
     fn every_line_of_the_table_is_understood() {
         let lines = include_str!("gfx9.tsv").lines().filter(|line| !line.starts_with('#')).count();
-        assert_eq!(rows().len(), lines);
+        assert_eq!(inst_descs().len(), lines);
         for line in include_str!("gfx9.tsv").lines().filter(|line| !line.starts_with('#')) {
             let columns: Vec<&str> = line.split('\t').collect();
             assert_eq!(columns.len(), 5, "{line}");
             for text in columns[4].split_whitespace() {
-                assert!(operand(text).is_some(), "{line}: {text}");
+                assert!(parse_operand(text).is_some(), "{line}: {text}");
             }
         }
     }
@@ -209,7 +209,7 @@ mod tests {
     fn no_opcode_is_given_twice() {
         for arch in Arch::ALL {
             let mut seen = std::collections::HashMap::new();
-            for row in rows().iter().filter(|row| row.on(arch)) {
+            for row in inst_descs().iter().filter(|row| row.supports(arch)) {
                 if let Some(other) = seen.insert((row.format, row.opcode), row.name) {
                     panic!("{arch}: {} and {other} share {:?} {}", row.name, row.format, row.opcode);
                 }

@@ -1,12 +1,12 @@
 //! Clang's offload bundles: code objects of several architectures in one file.
 
-use super::{LoadError, damaged, elf};
+use super::{LoadError, elf, malformed};
 use crate::arch::Arch;
 
 const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
 const COMPRESSED: &[u8] = b"CCOB";
-const MOST_ENTRIES: u64 = 1 << 16;
-const LONGEST_NAME: u64 = 1 << 12;
+const MAX_ENTRIES: u64 = 1 << 16;
+const MAX_NAME_BYTES: u64 = 1 << 12;
 
 /// A code object in a bundle.
 pub(crate) struct Entry {
@@ -27,14 +27,14 @@ impl Entry {
     pub fn code<'a>(&self, bundle: &'a [u8]) -> Result<&'a [u8], LoadError> {
         let range = usize::try_from(self.offset).ok().zip(self.offset.checked_add(self.bytes).and_then(|end| usize::try_from(end).ok()));
         let code = range.and_then(|(start, end)| bundle.get(start..end));
-        code.ok_or_else(|| damaged(format!("the bundle's entry `{}` lies outside of it", self.name)))
+        code.ok_or_else(|| malformed(format!("the bundle's entry `{}` lies outside of it", self.name)))
     }
 }
 
 /// The code object for `arch`: the bytes themselves, or the bundle's entry.
-pub(super) fn entry(bytes: &[u8], arch: Arch) -> Result<&[u8], LoadError> {
+pub(super) fn select_entry(bytes: &[u8], arch: Arch) -> Result<&[u8], LoadError> {
     let Some(entries) = entries(bytes)? else { return Ok(bytes) };
-    let fits = |name: &str| Arch::from_name(name) == Some(arch) && !name.contains("xnack+") && !name.contains("sramecc-");
+    let fits = |name: &str| name.parse() == Ok(arch) && !name.contains("xnack+") && !name.contains("sramecc-");
     let fitting = entries.iter().filter(|e| e.target().is_some_and(fits));
     // The most specific one, as the drivers choose.
     if let Some(best) = fitting.max_by_key(|e| e.name.matches(':').count()) {
@@ -52,7 +52,7 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Option<Vec<Entry>>, LoadError> {
     if !bytes.starts_with(MAGIC) {
         return Ok(None);
     }
-    let cut = || damaged("the bundle's table breaks off");
+    let cut = || malformed("the bundle's table breaks off");
     let mut at = MAGIC.len();
     let number = |from: &mut usize| -> Option<u64> {
         let value = u64::from_le_bytes(bytes.get(*from..from.checked_add(8)?)?.try_into().ok()?);
@@ -60,14 +60,14 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Option<Vec<Entry>>, LoadError> {
         Some(value)
     };
     let count = number(&mut at).ok_or_else(cut)?;
-    if count > MOST_ENTRIES {
-        return Err(damaged(format!("a bundle of {count} entries")));
+    if count > MAX_ENTRIES {
+        return Err(malformed(format!("a bundle of {count} entries")));
     }
     let mut entries = Vec::new();
     for _ in 0..count {
         let offset = number(&mut at).ok_or_else(cut)?;
         let size = number(&mut at).ok_or_else(cut)?;
-        let length = number(&mut at).filter(|n| *n <= LONGEST_NAME).ok_or_else(cut)? as usize;
+        let length = number(&mut at).filter(|n| *n <= MAX_NAME_BYTES).ok_or_else(cut)? as usize;
         let name = bytes.get(at..at + length).ok_or_else(cut)?;
         at += length;
         entries.push(Entry { name: String::from_utf8_lossy(name).into_owned(), offset, bytes: size });
@@ -77,31 +77,31 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Option<Vec<Entry>>, LoadError> {
 
 /// How many bytes an image has that a driver is given without a length. `read` gives bytes of it from an offset on; a table of more than
 /// a few kilobytes is read in pieces.
-pub fn extent<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64, LoadError> {
+pub fn image_size<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64, LoadError> {
     let head = read(0, 4);
     if head == COMPRESSED {
         return Err(LoadError::Compressed);
     }
     if head == object::elf::ELFMAG {
-        return elf::extent(read);
+        return elf::image_size(read);
     }
     if head != &MAGIC[..4] || read(0, MAGIC.len() as u64) != MAGIC {
         return Err(LoadError::UnknownFormat { bytes: 4 });
     }
     let number = |at: u64| u64::from_le_bytes(read(at, 8).try_into().unwrap_or_default());
     let count = number(24);
-    if count > MOST_ENTRIES {
-        return Err(damaged(format!("a bundle of {count} entries")));
+    if count > MAX_ENTRIES {
+        return Err(malformed(format!("a bundle of {count} entries")));
     }
     let (mut at, mut end) = (32, 32);
     for _ in 0..count {
         let (offset, bytes, length) = (number(at), number(at + 8), number(at + 16));
-        if length > LONGEST_NAME {
-            return Err(damaged("a bundle with an entry of no sensible name"));
+        if length > MAX_NAME_BYTES {
+            return Err(malformed("a bundle with an entry of no sensible name"));
         }
         at += 24 + length;
-        let last = offset.checked_add(bytes).filter(|e| *e <= super::LARGEST_IMAGE);
-        end = at.max(end).max(last.ok_or_else(|| damaged("an entry of the bundle is too large"))?);
+        let last = offset.checked_add(bytes).filter(|e| *e <= super::MAX_IMAGE);
+        end = at.max(end).max(last.ok_or_else(|| malformed("an entry of the bundle is too large"))?);
     }
     Ok(end)
 }

@@ -4,7 +4,7 @@ use object::elf;
 use object::read::SymbolIndex;
 use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
 
-use super::{LoadError, damaged, names};
+use super::{LoadError, mach, malformed};
 use crate::arch::Arch;
 
 type Elf = elf::FileHeader64<object::LittleEndian>;
@@ -51,7 +51,7 @@ pub(super) enum Target<'a> {
 }
 
 pub(super) struct Relocation<'a> {
-    pub place: u64,
+    pub offset: u64,
     pub kind: u32,
     pub addend: i64,
     pub target: Target<'a>,
@@ -69,17 +69,17 @@ impl<'a> Object<'a> {
         if !bytes.starts_with(&elf::ELFMAG) {
             return Err(LoadError::UnknownFormat { bytes: bytes.len() });
         }
-        let header = Elf::parse(bytes).map_err(|e| damaged(format!("ELF header: {e}")))?;
+        let header = Elf::parse(bytes).map_err(|e| malformed(format!("ELF header: {e}")))?;
         check_header(header, arch)?;
         let segments = segments(bytes, header)?;
-        let sections = header.sections(LE, bytes).map_err(|e| damaged(format!("ELF sections: {e}")))?;
+        let sections = header.sections(LE, bytes).map_err(|e| malformed(format!("ELF sections: {e}")))?;
         let mut symbols = Vec::new();
         let mut relocations = Vec::new();
         // The dynamic symbols first: of two with one name the visible one counts.
         for kind in [elf::SHT_DYNSYM, elf::SHT_SYMTAB] {
-            let table = sections.symbols(LE, bytes, kind).map_err(|e| damaged(format!("ELF symbols: {e}")))?;
+            let table = sections.symbols(LE, bytes, kind).map_err(|e| malformed(format!("ELF symbols: {e}")))?;
             for symbol in table.iter() {
-                let name = table.symbol_name(LE, symbol).map_err(|e| damaged(format!("a symbol's name: {e}")))?;
+                let name = table.symbol_name(LE, symbol).map_err(|e| malformed(format!("a symbol's name: {e}")))?;
                 let Ok(name) = std::str::from_utf8(name) else { continue };
                 let defined = !symbol.is_undefined(LE);
                 let is_object = symbol.st_type() == elf::STT_OBJECT;
@@ -87,16 +87,16 @@ impl<'a> Object<'a> {
             }
         }
         for section in sections.iter() {
-            let bad = |e: object::read::Error| damaged(format!("ELF relocations: {e}"));
+            let bad = |e: object::read::Error| malformed(format!("ELF relocations: {e}"));
             if section.rel(LE, bytes).map_err(bad)?.is_some_and(|(list, _)| !list.is_empty()) {
-                return Err(damaged("relocations without addends, which AMD's linker does not write"));
+                return Err(malformed("relocations without addends, which AMD's linker does not write"));
             }
             let Some((list, table)) = section.rela(LE, bytes).map_err(bad)? else { continue };
             let table = (table.0 != 0).then(|| sections.symbol_table_by_index(LE, bytes, table)).transpose().map_err(bad)?;
             for entry in list {
                 let target = match (entry.symbol(LE, false), &table) {
                     (None, _) => Target::Nothing,
-                    (Some(_), None) => return Err(damaged("a relocation without a symbol table")),
+                    (Some(_), None) => return Err(malformed("a relocation without a symbol table")),
                     (Some(SymbolIndex(index)), Some(table)) => {
                         let symbol = table.symbol(SymbolIndex(index)).map_err(bad)?;
                         if !symbol.is_undefined(LE) {
@@ -109,11 +109,11 @@ impl<'a> Object<'a> {
                         }
                     }
                 };
-                let (place, kind) = (entry.r_offset(LE), entry.r_type(LE, false).0);
-                relocations.push(Relocation { place, kind, addend: entry.r_addend(LE), target });
+                let (offset, kind) = (entry.r_offset(LE), entry.r_type(LE, false).0);
+                relocations.push(Relocation { offset, kind, addend: entry.r_addend(LE), target });
             }
         }
-        let metadata = metadata(bytes, header)?.ok_or_else(|| damaged("no AMDGPU metadata note"))?;
+        let metadata = metadata(bytes, header)?.ok_or_else(|| malformed("no AMDGPU metadata note"))?;
         Ok(Object { segments, symbols, relocations, metadata })
     }
 }
@@ -121,7 +121,7 @@ impl<'a> Object<'a> {
 fn check_header(header: &Elf, arch: Arch) -> Result<(), LoadError> {
     let format = |what: String| Err(LoadError::Format { what });
     if header.e_ident().data != elf::ELFDATA2LSB {
-        return Err(damaged("not little-endian"));
+        return Err(malformed("not little-endian"));
     }
     let machine = header.e_machine.get(LE).0;
     if machine != EM_AMDGPU {
@@ -137,23 +137,23 @@ fn check_header(header: &Elf, arch: Arch) -> Result<(), LoadError> {
     let flags = header.e_flags.get(LE).0;
     let feature = |shift: u32| (flags >> shift) & 3;
     // The devices run with xnack off and sramecc on, so code for the opposite is refused, as real loaders do.
-    if flags & 0xff != arch.machine() || feature(8) == names::ON || feature(10) == names::OFF {
-        return Err(LoadError::OtherArch { wanted: arch.full_name(), found: names::target(flags) });
+    if flags & 0xff != arch.elf_mach() || feature(8) == mach::ON || feature(10) == mach::OFF {
+        return Err(LoadError::OtherArch { wanted: arch.target_id(), found: mach::target(flags) });
     }
     Ok(())
 }
 
 fn segments<'a>(bytes: &'a [u8], header: &Elf) -> Result<Vec<Segment<'a>>, LoadError> {
     let mut segments: Vec<Segment<'a>> = Vec::new();
-    for entry in header.program_headers(LE, bytes).map_err(|e| damaged(format!("ELF segments: {e}")))? {
+    for entry in header.program_headers(LE, bytes).map_err(|e| malformed(format!("ELF segments: {e}")))? {
         if entry.p_type(LE) != elf::PT_LOAD {
             continue;
         }
-        let data = entry.data(LE, bytes).map_err(|()| damaged("a segment lies outside of the file"))?;
+        let data = entry.data(LE, bytes).map_err(|()| malformed("a segment lies outside of the file"))?;
         let (address, size) = (entry.p_vaddr(LE), entry.p_memsz(LE));
         let end = address.checked_add(size).filter(|_| data.len() as u64 <= size);
         if end.is_none_or(|end| end > 1 << 47) || segments.last().is_some_and(|last| address < last.end()) {
-            return Err(damaged(format!("a segment of {size} bytes at {address:#x} cannot be")));
+            return Err(malformed(format!("a segment of {size} bytes at {address:#x} cannot be")));
         }
         let flags = entry.p_flags(LE).0;
         segments.push(Segment {
@@ -165,11 +165,11 @@ fn segments<'a>(bytes: &'a [u8], header: &Elf) -> Result<Vec<Segment<'a>>, LoadE
             executable: flags & elf::PF_X.0 != 0,
         });
     }
-    if segments.is_empty() { Err(damaged("nothing to load")) } else { Ok(segments) }
+    if segments.is_empty() { Err(malformed("nothing to load")) } else { Ok(segments) }
 }
 
 fn metadata<'a>(bytes: &'a [u8], header: &Elf) -> Result<Option<&'a [u8]>, LoadError> {
-    let bad = |e: object::read::Error| damaged(format!("ELF notes: {e}"));
+    let bad = |e: object::read::Error| malformed(format!("ELF notes: {e}"));
     for segment in header.program_headers(LE, bytes).map_err(bad)? {
         let Some(mut notes) = segment.notes(LE, bytes).map_err(bad)? else { continue };
         while let Some(note) = notes.next().map_err(bad)? {
@@ -182,9 +182,9 @@ fn metadata<'a>(bytes: &'a [u8], header: &Elf) -> Result<Option<&'a [u8]>, LoadE
 }
 
 /// How long an ELF file is, from its headers.
-pub(super) fn extent<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64, LoadError> {
+pub(super) fn image_size<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64, LoadError> {
     let head = read(0, HEADER_BYTES);
-    let cut = || damaged("ELF header");
+    let cut = || malformed("ELF header");
     let wide = |b: &[u8], at: usize| b.get(at..at + 8).and_then(|v| v.try_into().ok()).map(u64::from_le_bytes);
     let half = |b: &[u8], at: usize| b.get(at..at + 2).and_then(|v| v.try_into().ok()).map(|v| u64::from(u16::from_le_bytes(v)));
     if head.get(4) != Some(&2) || half(head, 18) != Some(u64::from(EM_AMDGPU)) {
@@ -195,8 +195,8 @@ pub(super) fn extent<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64, Loa
     let (section_bytes, section_count) = (half(head, 58).ok_or_else(cut)?, half(head, 60).ok_or_else(cut)?);
     let mut end = HEADER_BYTES;
     let mut grow = |offset: u64, bytes: u64| {
-        let last = offset.checked_add(bytes).filter(|last| *last <= super::LARGEST_IMAGE);
-        last.map(|last| end = end.max(last)).ok_or_else(|| damaged("its headers point beyond a sensible size"))
+        let last = offset.checked_add(bytes).filter(|last| *last <= super::MAX_IMAGE);
+        last.map(|last| end = end.max(last)).ok_or_else(|| malformed("its headers point beyond a sensible size"))
     };
     // (offset of the table, bytes of an entry, entries, where an entry holds offset and size, whether it takes room)
     let tables = [(programs, program_bytes, program_count, 8, 32), (sections, section_bytes, section_count, 24, 32)];
@@ -205,7 +205,7 @@ pub(super) fn extent<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64, Loa
             continue;
         }
         if bytes < 56 {
-            return Err(damaged("its tables have entries that are too short"));
+            return Err(malformed("its tables have entries that are too short"));
         }
         grow(table, bytes * count)?;
         for index in 0..count {

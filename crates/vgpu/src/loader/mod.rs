@@ -5,30 +5,30 @@
 
 pub(crate) mod bundle;
 mod elf;
+mod mach;
 mod metadata;
-mod names;
 mod relocate;
 
 use std::sync::Arc;
 
 use crate::arch::Arch;
-use crate::exec::Code;
-use crate::memory::{Allocation, Kind, Memory};
-use crate::program::{Descriptor, Image, Kernel, Program, Variable};
+use crate::code_object::{Image, Kernel, LoadedCodeObject, Variable};
+use crate::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
+use crate::exec::DecodedCode;
+use crate::memory::{Allocation, Memory, MemoryKind};
 
 use self::elf::{Object, Segment};
-use self::metadata::KernelFacts;
+use self::metadata::KernelMetadata;
 
-pub use self::bundle::extent;
+pub use self::bundle::image_size;
 
 /// The most an image may take: real ones are a few megabytes, with the variables that a program declares.
-const LARGEST_IMAGE: u64 = 1 << 30;
+const MAX_IMAGE: u64 = 1 << 30;
 const PAGE: u64 = 4096;
 /// The largest alignment of a segment that is kept.
-const LARGEST_ALIGNMENT: u64 = 2 << 20;
+const MAX_ALIGNMENT: u64 = 2 << 20;
 /// The most a kernel's arguments may take; compilers stop far below.
-const LARGEST_KERNARG: u32 = 1 << 20;
-pub(crate) const DESCRIPTOR_BYTES: u64 = 64;
+const MAX_KERNARG: u32 = 1 << 20;
 
 /// Why bytes are no program for a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,44 +72,43 @@ pub enum LoadError {
     },
     /// It begins well and then contradicts itself, or breaks off.
     #[error("damaged or cut off: {reason}")]
-    Damaged {
+    Malformed {
         /// Where.
         reason: String,
     },
     /// The host has no memory for it.
     #[error("no memory for an image of {bytes} bytes")]
-    NoMemory {
+    OutOfMemory {
         /// How much it needs.
         bytes: u64,
     },
 }
 
-pub(crate) fn damaged(reason: impl Into<String>) -> LoadError {
-    LoadError::Damaged { reason: reason.into() }
+pub(crate) fn malformed(reason: impl Into<String>) -> LoadError {
+    LoadError::Malformed { reason: reason.into() }
 }
 
-impl Program {
+impl LoadedCodeObject {
     /// Loads a code object, or the right entry of a bundle, for device number `device` of architecture `arch`.
-    pub fn load(bytes: &[u8], arch: Arch, device: u32, memory: &Arc<Memory>) -> Result<Program, LoadError> {
-        let bytes = bundle::entry(bytes, arch)?;
+    pub fn load(bytes: &[u8], arch: Arch, device: u32, memory: &Arc<Memory>) -> Result<LoadedCodeObject, LoadError> {
+        let bytes = bundle::select_entry(bytes, arch)?;
         // The headers are read in place, which wants their alignment.
         let mut words = vec![0u64; bytes.len().div_ceil(8)];
         let aligned = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()];
         aligned.copy_from_slice(bytes);
         let object = Object::parse(aligned, arch)?;
-        let mut image = Mapped::new(&object.segments)?;
+        let mut image = ImageBuilder::new(&object.segments)?;
         relocate::apply(&object, &mut image)?;
-        let metadata = metadata::read(object.metadata)?;
-        let kernels = kernels(&object, &image, metadata.kernels)?;
+        let kernels = kernels(&object, &image, metadata::read(object.metadata)?)?;
         let code = code(arch, &object.segments, &image);
         let variables = variables(&object, &image);
-        let program_image = image.publish(&object.segments, device, memory);
-        Ok(Program { arch, kernels, variables, code, formats: metadata.formats, image: program_image })
+        let program_image = image.register(&object.segments, device, memory);
+        Ok(LoadedCodeObject { arch, kernels, variables, code, image: program_image })
     }
 }
 
 /// An image while it is made: the file's addresses laid over memory of ours.
-struct Mapped {
+struct ImageBuilder {
     words: Vec<u64>,
     /// Bytes before the image in `words`, so that it begins on a page.
     lead: usize,
@@ -118,25 +117,25 @@ struct Mapped {
     bytes: usize,
 }
 
-impl Mapped {
-    fn new(segments: &[Segment<'_>]) -> Result<Mapped, LoadError> {
+impl ImageBuilder {
+    fn new(segments: &[Segment<'_>]) -> Result<ImageBuilder, LoadError> {
         let low = segments.iter().map(|s| s.address).min().unwrap_or(0);
         let high = segments.iter().map(Segment::end).max().unwrap_or(0);
         let alignment = segments.iter().map(|s| s.alignment).max().unwrap_or(PAGE).max(PAGE);
-        if !alignment.is_power_of_two() || alignment > LARGEST_ALIGNMENT {
-            return Err(damaged(format!("a segment wants an alignment of {alignment}")));
+        if !alignment.is_power_of_two() || alignment > MAX_ALIGNMENT {
+            return Err(malformed(format!("a segment wants an alignment of {alignment}")));
         }
         let low = low & !(alignment - 1);
         let bytes = high - low;
-        if bytes > LARGEST_IMAGE {
-            return Err(damaged(format!("an image of {bytes} bytes; at most {LARGEST_IMAGE} are loaded")));
+        if bytes > MAX_IMAGE {
+            return Err(malformed(format!("an image of {bytes} bytes; at most {MAX_IMAGE} are loaded")));
         }
         let room = (bytes + alignment).div_ceil(8) as usize;
         let mut words: Vec<u64> = Vec::new();
-        words.try_reserve_exact(room).map_err(|_| LoadError::NoMemory { bytes })?;
+        words.try_reserve_exact(room).map_err(|_| LoadError::OutOfMemory { bytes })?;
         words.resize(room, 0);
         let lead = (words.as_ptr() as u64).next_multiple_of(alignment) - words.as_ptr() as u64;
-        let mut image = Mapped { words, lead: lead as usize, low, bytes: bytes as usize };
+        let mut image = ImageBuilder { words, lead: lead as usize, low, bytes: bytes as usize };
         for segment in segments {
             let at = (segment.address - low) as usize;
             image.data_mut()[at..at + segment.data.len()].copy_from_slice(segment.data);
@@ -153,7 +152,7 @@ impl Mapped {
     }
 
     /// The address in memory of an address of the file. Arithmetic wraps, as relocations may point anywhere.
-    fn place(&self, address: u64) -> u64 {
+    fn runtime_address(&self, address: u64) -> u64 {
         address.wrapping_sub(self.low).wrapping_add(self.words.as_ptr() as u64 + self.lead as u64)
     }
 
@@ -169,43 +168,46 @@ impl Mapped {
     }
 
     /// Makes the segments known to `memory`.
-    fn publish(self, segments: &[Segment<'_>], device: u32, memory: &Arc<Memory>) -> Image {
+    fn register(self, segments: &[Segment<'_>], device: u32, memory: &Arc<Memory>) -> Image {
         let mut allocations = Vec::new();
         for segment in segments.iter().filter(|s| s.bytes > 0) {
-            let start = self.place(segment.address);
-            memory.insert(Allocation { start, bytes: segment.bytes, kind: Kind::Program(device), read_only: !segment.writable });
+            let start = self.runtime_address(segment.address);
+            let allocation = Allocation { start, bytes: segment.bytes, kind: MemoryKind::CodeObject(device), read_only: !segment.writable };
+            // SAFETY: the image owns the bytes and unregisters the range before it frees them.
+            unsafe { memory.register(allocation) };
             allocations.push(start);
         }
         Image { memory: memory.clone(), allocations, bytes: self.words }
     }
 }
 
-fn kernels(object: &Object<'_>, image: &Mapped, mut facts: Vec<KernelFacts>) -> Result<Vec<Kernel>, LoadError> {
+fn kernels(object: &Object<'_>, image: &ImageBuilder, mut facts: Vec<KernelMetadata>) -> Result<Vec<Kernel>, LoadError> {
     let mut kernels = Vec::new();
     for symbol in object.symbols.iter().filter(|s| s.is_object && s.defined) {
         let Some(name) = symbol.name.strip_suffix(".kd") else { continue };
         if kernels.iter().any(|k: &Kernel| k.name == name) {
             continue;
         }
-        let raw = image.read(symbol.value, DESCRIPTOR_BYTES).ok_or_else(|| damaged(format!("the descriptor of `{name}` is outside")))?;
-        let (descriptor, offset) = descriptor(raw).ok_or_else(|| damaged("a descriptor breaks off"))?;
-        let entry = symbol.value.wrapping_add_signed(offset);
+        let raw = image.read(symbol.value, DESCRIPTOR_BYTES).ok_or_else(|| malformed(format!("the descriptor of `{name}` is outside")))?;
+        let descriptor =
+            KernelDescriptor::parse(raw).ok_or_else(|| malformed(format!("the kernel descriptor of `{name}` is truncated")))?;
+        let entry = symbol.value.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
         let inside = object.segments.iter().any(|s| s.executable && entry >= s.address && entry < s.end());
         if !inside || entry % 4 != 0 {
-            return Err(damaged(format!("`{name}` begins at {entry:#x}, where there is no code")));
+            return Err(malformed(format!("`{name}` begins at {entry:#x}, where there is no code")));
         }
-        if descriptor.kernarg > LARGEST_KERNARG {
-            return Err(damaged(format!("`{name}` takes {} bytes of arguments", descriptor.kernarg)));
+        if descriptor.kernarg_size > MAX_KERNARG {
+            return Err(malformed(format!("`{name}` takes {} bytes of arguments", descriptor.kernarg_size)));
         }
         let known = facts.iter().position(|f| f.symbol == symbol.name);
-        let facts = known.map_or_else(KernelFacts::default, |at| facts.swap_remove(at));
+        let facts = known.map_or_else(KernelMetadata::default, |at| facts.swap_remove(at));
         kernels.push(Kernel {
             name: if facts.name.is_empty() { name.to_owned() } else { facts.name },
             descriptor,
-            object: image.place(symbol.value),
-            entry: image.place(entry),
+            kernel_object: image.runtime_address(symbol.value),
+            entry_address: image.runtime_address(entry),
             arguments: facts.arguments,
-            max_group: if facts.max_group == 0 { 1024 } else { facts.max_group },
+            max_workgroup_size: if facts.max_workgroup_size == 0 { 1024 } else { facts.max_workgroup_size },
             vgprs: facts.vgprs,
             agprs: facts.agprs,
             sgprs: facts.sgprs,
@@ -213,45 +215,28 @@ fn kernels(object: &Object<'_>, image: &Mapped, mut facts: Vec<KernelFacts>) -> 
         });
     }
     match facts.first() {
-        Some(lost) => Err(damaged(format!("the metadata names kernel `{}`, which has no descriptor", lost.name))),
+        Some(lost) => Err(malformed(format!("the metadata names kernel `{}`, which has no descriptor", lost.name))),
         None => Ok(kernels),
     }
 }
 
-/// A kernel's descriptor, and how far from it the kernel's code is.
-pub(crate) fn descriptor(raw: &[u8]) -> Option<(Descriptor, i64)> {
-    let word = |at: usize| Some(u32::from_le_bytes(raw.get(at..at + 4)?.try_into().ok()?));
-    let half = |at: usize| Some(u16::from_le_bytes(raw.get(at..at + 2)?.try_into().ok()?));
-    let descriptor = Descriptor {
-        group_segment: word(0)?,
-        private_segment: word(4)?,
-        kernarg: word(8)?,
-        rsrc3: word(44)?,
-        rsrc1: word(48)?,
-        rsrc2: word(52)?,
-        properties: half(56)?,
-        preload: half(58)?,
-    };
-    Some((descriptor, i64::from_le_bytes(raw.get(16..24)?.try_into().ok()?)))
-}
-
-fn variables(object: &Object<'_>, image: &Mapped) -> Vec<Variable> {
+fn variables(object: &Object<'_>, image: &ImageBuilder) -> Vec<Variable> {
     let mut found: Vec<Variable> = Vec::new();
     for symbol in object.symbols.iter().filter(|s| s.is_object && s.defined && !s.name.ends_with(".kd")) {
         if image.read(symbol.value, symbol.bytes).is_none() || found.iter().any(|v| v.name == symbol.name) {
             continue;
         }
-        found.push(Variable { name: symbol.name.to_owned(), address: image.place(symbol.value), bytes: symbol.bytes });
+        found.push(Variable { name: symbol.name.to_owned(), address: image.runtime_address(symbol.value), bytes: symbol.bytes });
     }
     found
 }
 
 /// The words from the first executable segment to the end of the last.
-fn code(arch: Arch, segments: &[Segment<'_>], image: &Mapped) -> Arc<Code> {
+fn code(arch: Arch, segments: &[Segment<'_>], image: &ImageBuilder) -> Arc<DecodedCode> {
     let executable = || segments.iter().filter(|s| s.executable);
     let start = executable().map(|s| s.address).min().unwrap_or(image.low) & !3;
     let end = executable().map(Segment::end).max().unwrap_or(start);
     let bytes = image.read(start, end - start).unwrap_or_default();
     let words = bytes.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
-    Code::new(arch, image.place(start), words)
+    DecodedCode::new(arch, image.runtime_address(start), words)
 }

@@ -1,7 +1,7 @@
 //! Relocations, as a linked shared object still has them.
 
 use super::elf::{Object, Target};
-use super::{LoadError, Mapped, damaged};
+use super::{ImageBuilder, LoadError, malformed};
 
 const NONE: u32 = 0;
 const ABS32_LO: u32 = 1;
@@ -17,34 +17,34 @@ const REL32_LO: u32 = 10;
 const REL32_HI: u32 = 11;
 const RELATIVE64: u32 = 13;
 
-pub(super) fn apply(object: &Object<'_>, image: &mut Mapped) -> Result<(), LoadError> {
+pub(super) fn apply(object: &Object<'_>, image: &mut ImageBuilder) -> Result<(), LoadError> {
     for relocation in &object.relocations {
         let kind = relocation.kind;
         let target = match (&relocation.target, kind) {
             (_, NONE) => continue,
-            (_, RELATIVE64) => image.place(0),
+            (_, RELATIVE64) => image.runtime_address(0),
             (Target::Nothing, _) => 0,
-            (Target::Address(address), _) => image.place(*address),
+            (Target::Address(address), _) => image.runtime_address(*address),
             (Target::Undefined(name), _) => return Err(LoadError::Undefined { name: (*name).to_owned() }),
         };
         let value = target.wrapping_add_signed(relocation.addend);
-        let relative = value.wrapping_sub(image.place(relocation.place));
+        let relative = value.wrapping_sub(image.runtime_address(relocation.offset));
         let (low, high) = (|v: u64| (v as u32).to_le_bytes(), |v: u64| ((v >> 32) as u32).to_le_bytes());
         let written = match kind {
-            RELATIVE64 | ABS64 => image.write(relocation.place, &value.to_le_bytes()),
-            ABS32_LO => image.write(relocation.place, &low(value)),
-            ABS32_HI => image.write(relocation.place, &high(value)),
-            ABS32 if value >> 32 == 0 => image.write(relocation.place, &low(value)),
-            ABS32 => return Err(damaged("an address does not fit the 32 bits that a relocation gives it")),
-            REL64 => image.write(relocation.place, &relative.to_le_bytes()),
-            REL32 | REL32_LO => image.write(relocation.place, &low(relative)),
-            REL32_HI => image.write(relocation.place, &high(relative)),
+            RELATIVE64 | ABS64 => image.write(relocation.offset, &value.to_le_bytes()),
+            ABS32_LO => image.write(relocation.offset, &low(value)),
+            ABS32_HI => image.write(relocation.offset, &high(value)),
+            ABS32 if value >> 32 == 0 => image.write(relocation.offset, &low(value)),
+            ABS32 => return Err(malformed("an address does not fit the 32 bits that a relocation gives it")),
+            REL64 => image.write(relocation.offset, &relative.to_le_bytes()),
+            REL32 | REL32_LO => image.write(relocation.offset, &low(relative)),
+            REL32_HI => image.write(relocation.offset, &high(relative)),
             GOTPCREL | GOTPCREL32_LO | GOTPCREL32_HI => {
-                return Err(damaged("a relocation to an offset table, which the linker should have made"));
+                return Err(malformed("a relocation to an offset table, which the linker should have made"));
             }
-            other => return Err(damaged(format!("a relocation of type {other}, which is unknown"))),
+            other => return Err(malformed(format!("a relocation of type {other}, which is unknown"))),
         };
-        written.ok_or_else(|| damaged(format!("a relocation at {:#x}, outside of the image", relocation.place)))?;
+        written.ok_or_else(|| malformed(format!("a relocation at {:#x}, outside of the image", relocation.offset)))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use warpwave_gpu::Launch;
 
-use super::data::{Elem, Kind, Tolerance};
+use super::data::{Elem, ElemType, Tolerance};
 use super::rng::Rng;
 
 /// What a reference may need to know about the device.
@@ -55,7 +55,7 @@ pub struct Run {
 /// An argument.
 pub enum Value {
     Scalar(Vec<u8>),
-    Buffer { kind: Kind, len: usize, before: Option<Vec<u8>>, after: Expect },
+    Buffer { kind: ElemType, len: usize, before: Option<Vec<u8>>, after: Expect },
 }
 
 type Judge = Box<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 
 /// A kernel's element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ElemType {
     U8,
     I8,
     U16,
@@ -20,9 +20,9 @@ pub enum Kind {
     F64,
 }
 
-/// Rust's type of a [`Kind`].
+/// Rust's type of a [`ElemType`].
 pub trait Elem: Pod {
-    const KIND: Kind;
+    const KIND: ElemType;
     /// Exact, but for 64-bit integers.
     fn wide(self) -> f64;
 }
@@ -30,7 +30,7 @@ pub trait Elem: Pod {
 macro_rules! elements {
     ($($ty:ty = $kind:ident),*) => { $(
         impl Elem for $ty {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ElemType = ElemType::$kind;
             fn wide(self) -> f64 {
                 self as f64
             }
@@ -40,27 +40,27 @@ macro_rules! elements {
 elements!(u8 = U8, i8 = I8, u16 = U16, i16 = I16, u32 = U32, i32 = I32, u64 = U64, i64 = I64, f32 = F32, f64 = F64);
 
 impl Elem for f16 {
-    const KIND: Kind = Kind::F16;
+    const KIND: ElemType = ElemType::F16;
     fn wide(self) -> f64 {
         f64::from(self)
     }
 }
 
 impl Elem for bf16 {
-    const KIND: Kind = Kind::Bf16;
+    const KIND: ElemType = ElemType::Bf16;
     fn wide(self) -> f64 {
         f64::from(self)
     }
 }
 
-impl Kind {
+impl ElemType {
     /// Bytes of an element.
     pub fn size(self) -> usize {
         match self {
-            Kind::U8 | Kind::I8 => 1,
-            Kind::U16 | Kind::I16 | Kind::F16 | Kind::Bf16 => 2,
-            Kind::U32 | Kind::I32 | Kind::F32 => 4,
-            Kind::U64 | Kind::I64 | Kind::F64 => 8,
+            ElemType::U8 | ElemType::I8 => 1,
+            ElemType::U16 | ElemType::I16 | ElemType::F16 | ElemType::Bf16 => 2,
+            ElemType::U32 | ElemType::I32 | ElemType::F32 => 4,
+            ElemType::U64 | ElemType::I64 | ElemType::F64 => 8,
         }
     }
 
@@ -70,28 +70,28 @@ impl Kind {
             bytemuck::pod_read_unaligned::<T>(bytes).wide()
         }
         match self {
-            Kind::U8 => value::<u8>(bytes),
-            Kind::I8 => value::<i8>(bytes),
-            Kind::U16 => value::<u16>(bytes),
-            Kind::I16 => value::<i16>(bytes),
-            Kind::U32 => value::<u32>(bytes),
-            Kind::I32 => value::<i32>(bytes),
-            Kind::U64 => value::<u64>(bytes),
-            Kind::I64 => value::<i64>(bytes),
-            Kind::F16 => value::<f16>(bytes),
-            Kind::Bf16 => value::<bf16>(bytes),
-            Kind::F32 => value::<f32>(bytes),
-            Kind::F64 => value::<f64>(bytes),
+            ElemType::U8 => value::<u8>(bytes),
+            ElemType::I8 => value::<i8>(bytes),
+            ElemType::U16 => value::<u16>(bytes),
+            ElemType::I16 => value::<i16>(bytes),
+            ElemType::U32 => value::<u32>(bytes),
+            ElemType::I32 => value::<i32>(bytes),
+            ElemType::U64 => value::<u64>(bytes),
+            ElemType::I64 => value::<i64>(bytes),
+            ElemType::F16 => value::<f16>(bytes),
+            ElemType::Bf16 => value::<bf16>(bytes),
+            ElemType::F32 => value::<f32>(bytes),
+            ElemType::F64 => value::<f64>(bytes),
         }
     }
 
     /// Bits of the significand, the lowest exponent of a normal number, the largest number; of floating-point types.
     fn format(self) -> Option<(i32, i32, f64)> {
         match self {
-            Kind::F16 => Some((11, -14, 65504.0)),
-            Kind::Bf16 => Some((8, -126, f64::from(bf16::MAX))),
-            Kind::F32 => Some((24, -126, f64::from(f32::MAX))),
-            Kind::F64 => Some((53, -1022, f64::MAX)),
+            ElemType::F16 => Some((11, -14, 65504.0)),
+            ElemType::Bf16 => Some((8, -126, f64::from(bf16::MAX))),
+            ElemType::F32 => Some((24, -126, f64::from(f32::MAX))),
+            ElemType::F64 => Some((53, -1022, f64::MAX)),
             _ => None,
         }
     }
@@ -133,7 +133,7 @@ pub const ROUNDED: Tolerance = Tolerance::Ulps(0.5001);
 
 impl Tolerance {
     /// Why `got` is not within reach of `expected`; `None` if it is.
-    pub fn refuses(self, kind: Kind, got: f64, expected: f64) -> Option<String> {
+    pub fn refuses(self, kind: ElemType, got: f64, expected: f64) -> Option<String> {
         if expected.is_nan() || got.is_nan() {
             return (expected.is_nan() != got.is_nan()).then(|| "one is not a number".to_owned());
         }

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use super::case::{Case, Gpu, Run};
 use super::data::Tolerance::Near;
-use super::data::{Elem, Kind};
+use super::data::{Elem, ElemType};
 use super::rng::Rng;
 
 const PLAIN: &str = "matmul.cu";
@@ -56,7 +56,7 @@ fn core<T: Elem, S: Elem>(
         let k = depth * r.range(1, 5);
         let (a, b, c) = (inputs.0(r, size * k), inputs.0(r, size * k), inputs.1(r, size * size));
         // CDNA 2 takes denormal halves for zero.
-        let flushed = |x: f64| if T::KIND == Kind::F16 && gpu.arch == "gfx90a" && x.abs() < 2f64.powi(-14) { 0.0 } else { x };
+        let flushed = |x: f64| if T::KIND == ElemType::F16 && gpu.arch == "gfx90a" && x.abs() < 2f64.powi(-14) { 0.0 } else { x };
         let [left, right] = [(&a, false), (&b, true)].map(|(x, second)| x.iter().map(|x| flushed(value(*x, second))).collect::<Vec<f64>>());
         let expected = product(&left, &right, Some(&wide(&c)), [size, size, k]);
         Run::blocks(1, 64).input(&a).input(&b).input(&c).close::<S>(expected, Near(1e-6, absolute)).n(k)

@@ -7,7 +7,7 @@ use warpwave_gpu::{Arg, Buffer, Device, Handle, Kernel, Module, Stream, Vendor};
 use warpwave_vgpu::exec::totals;
 
 use super::case::{Case, Expect, Gpu, Run, Value};
-use super::data::Kind;
+use super::data::ElemType;
 use super::rng::Rng;
 
 /// What fills buffers that are to be written, and the room behind every buffer, which must stay as it is.
@@ -154,7 +154,7 @@ fn compare(value: &Value, bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-fn exactly(kind: Kind, got: &[u8], expected: &[u8]) -> Result<(), String> {
+fn exactly(kind: ElemType, got: &[u8], expected: &[u8]) -> Result<(), String> {
     let size = kind.size();
     let mut wrong = got.chunks_exact(size).zip(expected.chunks_exact(size)).enumerate().filter(|(_, (got, expected))| got != expected);
     let Some((index, (one, other))) = wrong.next() else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! Random instructions: every opcode, with fields that are more often sensible than not.
 
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::isa::{Field, Format, rows};
+use warpwave_vgpu::isa::{Field, Format, inst_descs};
 
 /// Every format, its fixed bits, and how many opcodes it can have.
 pub const FORMATS: [(Format, u32, u32); 16] = [
@@ -142,7 +142,7 @@ pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32)
     let fixed = FORMATS.iter().find(|(known, ..)| *known == format).map_or(0, |(_, bits, _)| *bits);
     let wild = !random.tame && random.once_in(12);
     // LLVM wants most fields that an instruction does not use to be 0.
-    let row = rows().iter().find(|row| row.format == format && u32::from(row.opcode) == opcode && row.on(arch));
+    let row = inst_descs().iter().find(|row| row.format == format && u32::from(row.opcode) == opcode && row.supports(arch));
     let loose = !random.tame && random.once_in(8);
     // Which fields an opcode without a row might use is a guess.
     let guess = random.word();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use object::{Object, ObjectSection};
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::isa::{decode, target, text};
+use warpwave_vgpu::isa::{branch_target, decode, disassemble};
 
 use super::llvm;
 
@@ -73,13 +73,13 @@ fn a_compiled_code_object_is_listed_as_llvm_lists_it() {
             let at = usize::try_from(line.address - section.address()).unwrap() / 4;
             let inst = decode(arch, &code[at..]).unwrap_or_else(|error| panic!("{arch} {:#x} {}: {error}", line.address, line.text));
             assert_eq!(&code[at..at + usize::from(inst.words)], &line.words[..], "{arch} {:#x} {}", line.address, line.text);
-            assert_eq!(text(arch, &inst, None), line.text, "{arch} {:#x}", line.address);
+            assert_eq!(disassemble(arch, &inst, None), line.text, "{arch} {:#x}", line.address);
             // Nothing is left out but zeros between functions.
             assert!(code[next..at].iter().all(|word| *word == 0), "{arch} {:#x}", line.address);
             next = at + usize::from(inst.words);
             if let Some(to) = line.to {
-                assert_eq!(target(&inst, line.address), Some(to), "{arch} {:#x} {}", line.address, line.text);
-                assert!(text(arch, &inst, Some(line.address)).ends_with(&format!("{to:#x}")), "{}", line.text);
+                assert_eq!(branch_target(&inst, line.address), Some(to), "{arch} {:#x} {}", line.address, line.text);
+                assert!(disassemble(arch, &inst, Some(line.address)).ends_with(&format!("{to:#x}")), "{}", line.text);
                 branches += 1;
             }
         }

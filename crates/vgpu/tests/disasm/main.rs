@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use generate::{FORMATS, Random, instruction};
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::isa::{DecodeError, Format, decode, flag, rows, text};
+use warpwave_vgpu::isa::{DecodeError, Format, decode, disassemble, flag, inst_descs};
 
 /// Whether every case is asked for.
 pub fn full() -> bool {
@@ -80,7 +80,7 @@ fn cases(arch: Arch, random: &mut Random, each: usize) -> Vec<(Format, u32, Vec<
         let mut words = vec![random.word(), random.word()];
         let inst = decode(arch, &words);
         words.truncate(inst.map_or(2, |inst| usize::from(inst.words)));
-        cases.push((inst.map_or(Format::SOPP, |inst| inst.row.format), 0, words));
+        cases.push((inst.map_or(Format::SOPP, |inst| inst.desc.format), 0, words));
     }
     cases
 }
@@ -112,24 +112,24 @@ fn every_instruction_is_written_as_llvm_writes_it() {
             }
             match decode(arch, words) {
                 // The hardware does not look at bit 12 of a plain flat offset, and LLVM takes it for a part of it.
-                Ok(inst) if inst.row.format == Format::FLAT && words[0] & 0x1000 != 0 => {}
+                Ok(inst) if inst.desc.format == Format::FLAT && words[0] & 0x1000 != 0 => {}
                 Ok(inst) => {
-                    let ours = text(arch, &inst, None);
-                    seen.insert((arch, inst.row.format, inst.row.opcode));
+                    let ours = disassemble(arch, &inst, None);
+                    seen.insert((arch, inst.desc.format, inst.desc.opcode));
                     *tally.compared.entry(format!("{format:?}")).or_default() += 1;
                     if ours != theirs {
                         tally.wrong(name.to_owned(), format!("{at}ours {ours}   theirs {theirs}"));
                     }
                 }
-                Err(DecodeError::Graphics(_)) => {}
-                Err(DecodeError::NoOpcode(..)) => tally.wrong(format!("missing {name}"), format!("{at}missing: {theirs}")),
+                Err(DecodeError::GraphicsOnly(_)) => {}
+                Err(DecodeError::UnknownOpcode(..)) => tally.wrong(format!("missing {name}"), format!("{at}missing: {theirs}")),
                 Err(error) => tally.wrong(format!("error {name}"), format!("{at}{error}: {theirs}")),
             }
         }
     }
     let mut unseen = Vec::new();
     for arch in Arch::ALL {
-        let rows = rows().iter().filter(|row| row.on(arch) && !seen.contains(&(arch, row.format, row.opcode)));
+        let rows = inst_descs().iter().filter(|row| row.supports(arch) && !seen.contains(&(arch, row.format, row.opcode)));
         unseen.extend(rows.map(|row| format!("{arch} {:?} {}", row.format, row.name)));
     }
     println!("{} opcodes compared", seen.len());
@@ -154,7 +154,7 @@ fn what_llvm_assembles_from_the_text_is_the_same_instruction() {
                 && (inst.literal == 0 || inst.literal & 0xffff > 64 && inst.literal < u32::MAX - 16)
                 && inst.literal != 0x3e22_f983
             {
-                lines.push((format, inst.row, text(arch, &inst, None)));
+                lines.push((format, inst.desc, disassemble(arch, &inst, None)));
             }
         }
         // LLVM has other bits for some of these, which do the same.
@@ -165,8 +165,8 @@ fn what_llvm_assembles_from_the_text_is_the_same_instruction() {
             *tally.compared.entry(format!("{format:?}")).or_default() += 1;
             match decode(arch, &words) {
                 Ok(inst) => {
-                    let again = text(arch, &inst, None);
-                    if inst.row.name != row.name || again != *line || usize::from(inst.words) != words.len() {
+                    let again = disassemble(arch, &inst, None);
+                    if inst.desc.name != row.name || again != *line || usize::from(inst.words) != words.len() {
                         tally.wrong(row.name.to_owned(), format!("{arch} {line}: {} is {again}", hex(&words)));
                     }
                 }

@@ -1,7 +1,7 @@
 //! Whatever the words are: an instruction or an error, never a panic.
 
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::isa::{decode, target, text};
+use warpwave_vgpu::isa::{branch_target, decode, disassemble};
 
 use super::generate::{FORMATS, Random, instruction};
 
@@ -9,10 +9,10 @@ fn try_all(arch: Arch, words: &[u32]) {
     for length in 0..=words.len() {
         if let Ok(inst) = decode(arch, &words[..length]) {
             assert!((1..=2).contains(&inst.words) && usize::from(inst.words) <= length, "{words:08x?}");
-            let line = text(arch, &inst, None);
-            assert!(line.starts_with(inst.row.name) && line == line.trim() && !line.contains('\n'), "{words:08x?}: {line}");
+            let line = disassemble(arch, &inst, None);
+            assert!(line.starts_with(inst.desc.name) && line == line.trim() && !line.contains('\n'), "{words:08x?}: {line}");
             for pc in [0, 0x1000, u64::MAX - 3] {
-                let _ = (text(arch, &inst, Some(pc)), target(&inst, pc));
+                let _ = (disassemble(arch, &inst, Some(pc)), branch_target(&inst, pc));
             }
         }
     }

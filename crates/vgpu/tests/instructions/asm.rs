@@ -1,8 +1,8 @@
 //! A small encoder over the table of opcodes, and a runner that puts 64 cases into the lanes of one instruction.
 
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
-use warpwave_vgpu::isa::{Field, Format, Row, rows};
+use warpwave_vgpu::exec::TestWave;
+use warpwave_vgpu::isa::{Field, Format, InstDesc, inst_descs};
 
 /// `MODE` as a kernel of the usual kind has it: nearest even, denormals kept, DX10 clamp, IEEE.
 pub const USUAL: u32 = 0x3f0;
@@ -13,10 +13,10 @@ pub const V: u16 = 256;
 /// What a destination holds before the instruction.
 pub const OLD: u64 = 0xdead_beef_cafe_b00b;
 
-pub fn row(arch: Arch, format: Format, name: &str) -> &'static Row {
-    rows()
+pub fn row(arch: Arch, format: Format, name: &str) -> &'static InstDesc {
+    inst_descs()
         .iter()
-        .find(|row| row.format == format && row.on(arch) && row.name == name)
+        .find(|row| row.format == format && row.supports(arch) && row.name == name)
         .unwrap_or_else(|| panic!("{arch:?} has no {name} in {format:?}"))
 }
 
@@ -55,8 +55,10 @@ impl Vop3 {
 
 /// The instruction in its VOP3 or VOP3P encoding, destination `v2`, sources from `v10`, `v20`, `v30`.
 pub fn vop3(arch: Arch, name: &str) -> Vop3 {
-    let found = rows().iter().find(|row| {
-        row.on(arch) && row.name == name && matches!(row.format, Format::VOP1 | Format::VOP2 | Format::VOPC | Format::VOP3 | Format::VOP3P)
+    let found = inst_descs().iter().find(|row| {
+        row.supports(arch)
+            && row.name == name
+            && matches!(row.format, Format::VOP1 | Format::VOP2 | Format::VOPC | Format::VOP3 | Format::VOP3P)
     });
     let row = found.unwrap_or_else(|| panic!("{arch:?} has no {name}"));
     let base = match row.format {
@@ -91,9 +93,9 @@ pub fn vop3(arch: Arch, name: &str) -> Vop3 {
 
 /// VOP1, VOP2 or VOPC in 32 bits; `src0` may be 249 (SDWA) or 250 (DPP).
 pub fn vop32(arch: Arch, name: &str, dst: u32, src0: u32, src1: u32) -> u32 {
-    let row = rows()
+    let row = inst_descs()
         .iter()
-        .find(|row| row.on(arch) && row.name == name && matches!(row.format, Format::VOP1 | Format::VOP2 | Format::VOPC))
+        .find(|row| row.supports(arch) && row.name == name && matches!(row.format, Format::VOP1 | Format::VOP2 | Format::VOPC))
         .unwrap_or_else(|| panic!("{arch:?} has no {name}"));
     let opcode = u32::from(row.opcode);
     match row.format {
@@ -134,7 +136,7 @@ pub struct Out {
 
 /// Runs `inst` over `cases`, 64 at a time: three sources and what the destination held; `vcc` is `carry` in every lane.
 pub fn run_with(arch: Arch, mode: u32, inst: &[u32], cases: &[[u64; 4]], carry: bool) -> Vec<Out> {
-    let mut bench = Bench::new(arch);
+    let mut bench = TestWave::new(arch);
     let mut outs = Vec::with_capacity(cases.len());
     for chunk in cases.chunks(64) {
         bench.set_mode(mode);
@@ -206,7 +208,8 @@ pub fn check32(name: &str, sources: usize, values: &[u64], expect: impl Fn(u32, 
 
 /// The architectures that have a vector instruction of that name.
 pub fn having(name: &str) -> Vec<Arch> {
-    let archs: Vec<Arch> = Arch::ALL.into_iter().filter(|&arch| rows().iter().any(|row| row.on(arch) && row.name == name)).collect();
+    let archs: Vec<Arch> =
+        Arch::ALL.into_iter().filter(|&arch| inst_descs().iter().any(|row| row.supports(arch) && row.name == name)).collect();
     assert!(!archs.is_empty(), "{name} is in no table");
     archs
 }

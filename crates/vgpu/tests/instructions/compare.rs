@@ -5,8 +5,8 @@ use super::asm::*;
 use super::exact::*;
 use std::cmp::Ordering;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
-use warpwave_vgpu::isa::{Format, rows};
+use warpwave_vgpu::exec::TestWave;
+use warpwave_vgpu::isa::{Format, inst_descs};
 
 fn order(kind: Kind, a: u64, b: u64) -> Option<Ordering> {
     if kind.is_nan(a) || kind.is_nan(b) {
@@ -39,7 +39,7 @@ fn every_relation() {
     let mut seen = 0;
     let integers: Vec<u64> =
         vec![0, 1, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << 32, i64::MAX as u64, 1 << 63, u64::MAX];
-    for row in rows().iter().filter(|row| row.format == Format::VOPC && !row.name.contains("class")) {
+    for row in inst_descs().iter().filter(|row| row.format == Format::VOPC && !row.name.contains("class")) {
         let [_, which, relation, ty] = row.name.split('_').collect::<Vec<_>>()[..] else { panic!("{}", row.name) };
         let width: u32 = ty[1..].parse().unwrap();
         let kind = match width {
@@ -50,10 +50,10 @@ fn every_relation() {
         let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
         let values = if ty.starts_with('f') { kind.edges() } else { integers.iter().map(|x| x & mask).collect() };
         let cases = grid(&values, 2);
-        for arch in Arch::ALL.into_iter().filter(|&arch| row.on(arch)) {
+        for arch in Arch::ALL.into_iter().filter(|&arch| row.supports(arch)) {
             seen += 1;
             for chunk in cases.chunks(64) {
-                let mut bench = Bench::new(arch);
+                let mut bench = TestWave::new(arch);
                 bench.set_mode(USUAL);
                 for (n, base) in [(0, 10), (1, 20)] {
                     let part = |shift: u32| std::array::from_fn(|lane| (chunk.get(lane).map_or(0, |case| case[n]) >> shift) as u32);
@@ -115,7 +115,7 @@ fn classes() {
                 }
                 // `v_cmpx` writes `exec` as well.
                 let edges = kind.edges();
-                let mut bench = Bench::new(arch);
+                let mut bench = TestWave::new(arch);
                 let part = |shift: u32| std::array::from_fn(|lane| (edges[lane % edges.len()] >> shift) as u32);
                 bench.set_v(10, part(0));
                 bench.set_v(11, part(32));

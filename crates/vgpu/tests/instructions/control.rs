@@ -2,7 +2,7 @@
 
 use super::asm::*;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
+use warpwave_vgpu::exec::TestWave;
 use warpwave_vgpu::fault::Fault;
 use warpwave_vgpu::isa::Format;
 
@@ -18,7 +18,7 @@ fn add(arch: Arch, value: u16) -> u32 {
     sopk(arch, "s_addk_i32", 20, value)
 }
 
-fn pair(bench: &Bench, register: u16) -> u64 {
+fn pair(bench: &TestWave, register: u16) -> u64 {
     u64::from(bench.s(register)) | u64::from(bench.s(register + 1)) << 32
 }
 
@@ -41,7 +41,7 @@ fn branches() {
             for scc in [false, true] {
                 for vcc in [0u64, 1, 1 << 63] {
                     for exec in [0, 1, 1 << 63, u64::MAX] {
-                        let mut bench = Bench::new(arch);
+                        let mut bench = TestWave::new(arch);
                         bench.set_scc(scc);
                         bench.set_s(106, vcc as u32);
                         bench.set_s(107, (vcc >> 32) as u32);
@@ -54,7 +54,7 @@ fn branches() {
             }
         }
         // Backwards: three rounds; `s_cmpk` sets the condition each time.
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         bench.set_s(20, 0);
         bench
             .run(&[
@@ -78,7 +78,7 @@ fn branches() {
 #[test]
 fn jumps() {
     for arch in Arch::ALL {
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         bench.run(&[add(arch, 0), sop1(arch, "s_getpc_b64", 24, 0)]).unwrap();
         assert_eq!(pair(&bench, 24), CODE + 8, "{arch:?}");
         // Over one instruction.
@@ -128,19 +128,19 @@ fn pauses_and_ends() {
             "s_ttracedata",
             "s_sendmsg",
         ] {
-            let mut bench = Bench::new(arch);
+            let mut bench = TestWave::new(arch);
             bench.set_s(20, 0);
             bench.run(&[sopp(arch, name, 0), add(arch, 1)]).unwrap_or_else(|fault| panic!("{arch:?} {name}: {fault}"));
             assert_eq!(bench.s(20), 1, "{arch:?} {name}");
         }
         for name in ["s_endpgm", "s_endpgm_saved"] {
-            let mut bench = Bench::new(arch);
+            let mut bench = TestWave::new(arch);
             bench.set_s(20, 0);
             bench.run(&[sopp(arch, name, 0), add(arch, 1)]).unwrap();
             assert_eq!(bench.s(20), 0, "{arch:?} {name}");
         }
         // Trap 2 is `abort`; 3 is a debugger's, and nobody is there.
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         assert!(matches!(bench.run(&[sopp(arch, "s_trap", 2)]), Err(Fault::Trap { .. })), "{arch:?}");
         bench.run(&[sopp(arch, "s_trap", 3)]).unwrap();
         for name in ["v_nop", "v_clrexcp"] {
@@ -162,7 +162,7 @@ fn indexed_registers() {
         let difference = vop32(arch, "v_sub_u32", 2, 256 + 10, 20);
         let value = |register: u32| register * register * 1000;
         for which in 0..16u32 {
-            let mut bench = Bench::new(arch);
+            let mut bench = TestWave::new(arch);
             (0..40).for_each(|register| bench.set_v(register, [value(register as u32); 64]));
             bench.set_s(4, 0xab00 | 5);
             bench.set_s(M0, 0x1234_0fff);
@@ -176,7 +176,7 @@ fn indexed_registers() {
             assert_eq!(bench.v(2)[9], value(10).wrapping_sub(value(20)), "{arch:?} {which:x}");
         }
         // The index and the choice can change while it is on; neither turns it on.
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         for register in 0..40 {
             bench.set_v(register, [register as u32; 64]);
         }

@@ -4,9 +4,9 @@
 use super::asm::*;
 use std::collections::BTreeSet;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
+use warpwave_vgpu::exec::TestWave;
 use warpwave_vgpu::fault::Fault;
-use warpwave_vgpu::isa::{Format, rows};
+use warpwave_vgpu::isa::{Format, inst_descs};
 
 /// The tests. A list of names that looks at one property only does not count, and is cut out below.
 const TESTS: [&str; 13] = [
@@ -84,7 +84,7 @@ fn no_instruction_is_without_a_test() {
     let named = named();
     let mut demanded = BTreeSet::new();
     let mut missing = BTreeSet::new();
-    for row in rows() {
+    for row in inst_descs() {
         let arithmetic = matches!(
             row.format,
             Format::VOP1
@@ -118,7 +118,7 @@ fn no_instruction_is_without_a_test() {
 #[test]
 fn what_is_not_there_is_refused() {
     for name in REFUSED {
-        for row in rows().iter().filter(|row| row.name == name) {
+        for row in inst_descs().iter().filter(|row| row.name == name) {
             let opcode = u32::from(row.opcode);
             let words = match row.format {
                 Format::SOP1 => vec![0b1_0111_1101 << 23 | opcode << 8],
@@ -131,8 +131,8 @@ fn what_is_not_there_is_refused() {
                 Format::SMEM => vec![0b110000 << 26 | opcode << 18, 0],
                 other => panic!("{name} in {other:?}"),
             };
-            for arch in Arch::ALL.into_iter().filter(|&arch| row.on(arch)) {
-                let fault = Bench::new(arch).run(&words).unwrap_err();
+            for arch in Arch::ALL.into_iter().filter(|&arch| row.supports(arch)) {
+                let fault = TestWave::new(arch).run(&words).unwrap_err();
                 assert!(matches!(fault, Fault::Unsupported { .. }) && fault.to_string().contains(name), "{arch:?} {name}: {fault}");
             }
         }

@@ -4,7 +4,7 @@
 use super::asm::*;
 use super::exact::*;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
+use warpwave_vgpu::exec::TestWave;
 
 /// `dst = name(sources)`, with negations; scales write `vcc` or `s[10:11]`.
 fn step(arch: Arch, name: &str, dst: u16, src: [u16; 3], neg: u32, sdst: Option<u16>) -> [u32; 2] {
@@ -110,7 +110,7 @@ fn sixty_four_bits_are_correctly_rounded() {
 fn scales() {
     for arch in Arch::ALL {
         let scale = |s0: f32, s1: f32, s2: f32| {
-            let mut bench = Bench::new(arch);
+            let mut bench = TestWave::new(arch);
             for (register, value) in [(10, s0), (20, s1), (30, s2)] {
                 bench.set_v(register, [value.to_bits(); 64]);
             }

@@ -280,7 +280,7 @@ fn quad_sad() {
             }
         }
         // Four destinations and four registers of the third source.
-        let mut bench = warpwave_vgpu::exec::Bench::new(arch);
+        let mut bench = warpwave_vgpu::exec::TestWave::new(arch);
         let draw = |numbers: &mut Numbers| std::array::from_fn(|_| (numbers.next() & numbers.next()) as u32);
         for register in [10, 11, 20, 30, 31, 32, 33] {
             bench.set_v(register, draw(&mut numbers));

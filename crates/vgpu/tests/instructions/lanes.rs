@@ -2,7 +2,7 @@
 
 use super::asm::*;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
+use warpwave_vgpu::exec::TestWave;
 
 /// A byte (0..=3), a word (4, 5) or the whole of a register.
 fn selected(value: u32, selector: u32, signed: bool) -> u32 {
@@ -65,7 +65,7 @@ fn sdwa_of_floats_and_compares() {
         let out = run_with(arch, USUAL, &words, &[[0xc400_1234, 0x3c00_4321, 0, 0xaaaa_bbbb]], false)[0];
         assert_eq!(out.d as u32, 0x4200_bbbb);
         // A scalar register as the first source.
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         bench.set_s(7, 0x8070_6050);
         bench.set_v(20, [1; 64]);
         bench.run(&[vop32(arch, "v_add_u32", 2, 249, 20), 7 | 6 << 8 | 3 << 16 | 1 << 19 | 1 << 23 | 6 << 24]).unwrap();
@@ -115,7 +115,7 @@ fn every_control_of_dpp() {
             for (rows, banks) in [(15u32, 15u32), (5, 15), (15, 6), (10, 9)] {
                 for bound in [0u32, 1] {
                     for exec in [u64::MAX, 0x7fff_fff0_ffff_5555] {
-                        let mut bench = Bench::new(arch);
+                        let mut bench = TestWave::new(arch);
                         bench.set_mode(USUAL);
                         bench.set_exec(exec);
                         let (a, b): ([u32; 64], [u32; 64]) =
@@ -141,7 +141,7 @@ fn every_control_of_dpp() {
             }
         }
         // |a| and -b of floats.
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         bench.set_mode(USUAL);
         bench.set_v(10, std::array::from_fn(|lane| (-(lane as f32)).to_bits()));
         bench.set_v(20, [1f32.to_bits(); 64]);
@@ -153,7 +153,7 @@ fn every_control_of_dpp() {
 #[test]
 fn single_lanes() {
     for arch in Arch::ALL {
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         bench.set_v(10, std::array::from_fn(|lane| 100 + lane as u32));
         let first = vop32(arch, "v_readfirstlane_b32", 20, 256 + 10, 0);
         for (exec, lane) in [(u64::MAX, 0), (0xff00, 8), (1 << 63, 63), (0, 0)] {
@@ -211,7 +211,7 @@ fn permutations() {
                 let addresses: [u32; 64] = std::array::from_fn(|_| numbers.next() as u32 & 0x3ff);
                 let data: [u32; 64] = std::array::from_fn(|lane| 500 + lane as u32);
                 let lane_of = |lane: usize| ((addresses[lane] + offset) / 4 % 64) as usize;
-                let mut bench = Bench::new(arch);
+                let mut bench = TestWave::new(arch);
                 bench.set_v(10, addresses);
                 bench.set_v(20, data);
                 bench.set_v(2, [7; 64]);
@@ -232,7 +232,7 @@ fn permutations() {
             }
         }
         // `ds_swizzle_b32`: quads, or and/or/xor masks within 32 lanes (the assembler's documentation of "swizzle").
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         bench.set_v(10, std::array::from_fn(|lane| lane as u32));
         for (offset, expect) in [
             (0x8000 | 0x1b, Box::new(|lane: u32| lane & !3 | 3 - (lane & 3)) as Box<dyn Fn(u32) -> u32>),

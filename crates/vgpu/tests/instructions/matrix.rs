@@ -9,8 +9,8 @@ use super::asm::*;
 use super::exact::{self, BF16, Exact, F16, F32, Kind};
 use std::collections::HashMap;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
-use warpwave_vgpu::isa::{Field, Format, rows};
+use warpwave_vgpu::exec::TestWave;
+use warpwave_vgpu::isa::{Field, Format, inst_descs};
 
 /// Register, lane, bit.
 type Place = [usize; 3];
@@ -136,7 +136,7 @@ const K: usize = 40;
 const C: usize = 64;
 const D: usize = 128;
 
-fn write(bench: &mut Bench, base: usize, place: Place, bits: usize, value: u64) {
+fn write(bench: &mut TestWave, base: usize, place: Place, bits: usize, value: u64) {
     let [register, lane, bit] = place;
     for n in 0..bits.div_ceil(32) {
         let mut lanes = bench.v(base + register + n);
@@ -147,7 +147,7 @@ fn write(bench: &mut Bench, base: usize, place: Place, bits: usize, value: u64) 
     }
 }
 
-fn read(bench: &Bench, base: usize, place: Place, wide: bool) -> u64 {
+fn read(bench: &TestWave, base: usize, place: Place, wide: bool) -> u64 {
     let [register, lane, _] = place;
     let low = u64::from(bench.v(base + register)[lane]);
     if wide { low | u64::from(bench.v(base + register + 1)[lane]) << 32 } else { low }
@@ -178,9 +178,9 @@ fn check(setup: &Setup, layouts: &HashMap<&str, Vec<Layout>>, seed: u64) {
         let number = numbers.next();
         if element == Element::Int8 { i64::from(number as i8) } else { (number % 7) as i64 - 3 }
     };
-    let mut bench = Bench::new(arch);
+    let mut bench = TestWave::new(arch);
     let file = if accumulation { 256 } else { 0 };
-    let result = |bench: &Bench, index| {
+    let result = |bench: &TestWave, index| {
         let bits = read(bench, D + file, layout[2].at(index), wide);
         match (wide, name.contains("_i32_")) {
             (true, _) => f64::from_bits(bits),
@@ -274,8 +274,8 @@ fn check(setup: &Setup, layouts: &HashMap<&str, Vec<Layout>>, seed: u64) {
 fn every_layout_and_product() {
     let layouts = layouts();
     let mut seen = 0;
-    for row in rows().iter().filter(|row| row.format == Format::VOP3P && row.name.contains("mfma")) {
-        for arch in Arch::ALL.into_iter().filter(|&arch| row.on(arch)) {
+    for row in inst_descs().iter().filter(|row| row.format == Format::VOP3P && row.name.contains("mfma")) {
+        for arch in Arch::ALL.into_iter().filter(|&arch| row.supports(arch)) {
             for accumulation in if arch == Arch::Gfx908 { &[true][..] } else { &[false, true][..] } {
                 check(&Setup { arch, name: row.name, cbsz: 0, abid: 0, blgp: 0, accumulation: *accumulation }, &layouts, 17);
             }
@@ -339,7 +339,7 @@ fn element_of(arch: Arch, name: &'static str, layouts: &HashMap<&str, Vec<Layout
     let layout = &layouts[name];
     let [a_element, b_element] = elements(name);
     let wide = a_element == Element::F64;
-    let mut bench = Bench::new(arch);
+    let mut bench = TestWave::new(arch);
     for (k, (&x, &y)) in a.iter().zip(b).enumerate() {
         write(&mut bench, A, layout[0].at([0, 0, k]), a_element.bits(), x);
         write(&mut bench, B, layout[1].at([0, k, 0]), b_element.bits(), y);
@@ -354,13 +354,15 @@ fn element_of(arch: Arch, name: &'static str, layouts: &HashMap<&str, Vec<Layout
 /// Dense float instructions with the type of their elements and how many are added.
 fn dense_floats(layouts: &HashMap<&str, Vec<Layout>>) -> Vec<(Arch, &'static str, Kind, usize)> {
     let mut all = Vec::new();
-    for row in rows().iter().filter(|row| row.name.starts_with("v_mfma_f")) {
+    for row in inst_descs().iter().filter(|row| row.name.starts_with("v_mfma_f")) {
         let kind = match elements(row.name)[0] {
             Element::Float(kind) => kind,
             Element::F64 => exact::F64,
             _ => continue,
         };
-        all.extend(Arch::ALL.into_iter().filter(|&arch| row.on(arch)).map(|arch| (arch, row.name, kind, layouts[row.name][0].size[2])));
+        all.extend(
+            Arch::ALL.into_iter().filter(|&arch| row.supports(arch)).map(|arch| (arch, row.name, kind, layouts[row.name][0].size[2])),
+        );
     }
     assert!(all.len() > 40, "{}", all.len());
     all

@@ -2,9 +2,9 @@
 
 use super::asm::*;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
+use warpwave_vgpu::exec::TestWave;
 use warpwave_vgpu::isa::Format;
-use warpwave_vgpu::memory::Kind;
+use warpwave_vgpu::memory::MemoryKind;
 
 /// What an atomic leaves in memory, from what was there and the data; 32 bits are extended as the operation needs.
 pub fn atomic(name: &str, old: u64, data: u64, bits: u32) -> u64 {
@@ -72,7 +72,7 @@ fn shared_atomics() {
                     }
                     let name = format!("ds_{stem}{}_{suffix}", if returns { "_rtn" } else { "" });
                     for chunk in values(bits).chunks(64) {
-                        let mut bench = Bench::new(arch);
+                        let mut bench = TestWave::new(arch);
                         let at = |lane: usize| 512 + lane * 8;
                         for (lane, (old, _)) in chunk.iter().enumerate() {
                             bench.lds()[at(lane)..at(lane) + 8].copy_from_slice(&old.to_le_bytes());
@@ -96,7 +96,7 @@ fn shared_atomics() {
             }
         }
         // Lanes that meet at one address are served one after the other; every old value is a different one.
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         bench.set_s(124, u32::MAX);
         bench.set_v(20, [3; 64]);
         bench.run(&ds(arch, "ds_add_rtn_u32", 2, 10, [20, 0], 0)).unwrap();
@@ -115,7 +115,7 @@ fn shared_atomics() {
             ("ds_min_rtn_f32", (-0.5f32).to_bits(), [0.25f32.to_bits(), 0], (-0.5f32).to_bits()),
             ("ds_max_rtn_f32", (-0.5f32).to_bits(), [0.25f32.to_bits(), 0], 0.25f32.to_bits()),
         ] {
-            let mut bench = Bench::new(arch);
+            let mut bench = TestWave::new(arch);
             bench.set_s(124, u32::MAX);
             bench.set_exec(1);
             bench.lds()[..4].copy_from_slice(&old.to_le_bytes());
@@ -130,7 +130,7 @@ fn shared_atomics() {
 #[test]
 fn shared_loads_and_stores() {
     for arch in Arch::ALL {
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         bench.set_s(124, u32::MAX);
         for (n, byte) in bench.lds()[..4096].iter_mut().enumerate() {
             *byte = (n * 37 + 11) as u8;
@@ -172,7 +172,7 @@ fn shared_loads_and_stores() {
         bench.run(&ds(arch, "ds_write_b16_d16_hi", 0, 10, [20, 0], 2)).unwrap();
         bench.run(&ds(arch, "ds_write2_b32", 0, 10, [20, 21], 2 | 4 << 8)).unwrap();
         bench.run(&ds(arch, "ds_write_b64", 0, 10, [20, 0], 32)).unwrap();
-        let read = |bench: &mut Bench, at: usize| u32::from_le_bytes(bench.lds()[at..at + 4].try_into().unwrap());
+        let read = |bench: &mut TestWave, at: usize| u32::from_le_bytes(bench.lds()[at..at + 4].try_into().unwrap());
         assert_eq!(bench.lds()[64], 0x22);
         assert_eq!(read(&mut bench, 64) >> 16, 0x1122);
         assert_eq!([72, 80, 96, 100].map(|at| read(&mut bench, at)), [0x1122_3344, 0x5566_7788, 0x1122_3344, 0x5566_7788]);
@@ -201,8 +201,8 @@ fn global_atomics() {
             for operation in OPERATIONS.into_iter().filter(|name| *name != "rsub") {
                 let name = format!("global_atomic_{operation}{}", if bits == 64 { "_x2" } else { "" });
                 let all = values(bits);
-                let mut bench = Bench::new(arch);
-                let base = bench.memory().allocate(4096, Kind::Device(0)).unwrap();
+                let mut bench = TestWave::new(arch);
+                let base = bench.memory().allocate(4096, MemoryKind::Device(0)).unwrap();
                 for chunk in all.chunks(64) {
                     for (lane, (old, _)) in chunk.iter().enumerate() {
                         poke(base + lane as u64 * 8, &old.to_le_bytes());
@@ -231,8 +231,8 @@ fn global_atomics() {
             }
         }
         // Compare and swap: the new value first, then what is compared.
-        let mut bench = Bench::new(arch);
-        let base = bench.memory().allocate(256, Kind::Device(0)).unwrap();
+        let mut bench = TestWave::new(arch);
+        let base = bench.memory().allocate(256, MemoryKind::Device(0)).unwrap();
         bench.set_exec(1);
         bench.set_v(10, [base as u32; 64]);
         bench.set_v(11, [(base >> 32) as u32; 64]);
@@ -269,8 +269,8 @@ fn global_atomics() {
 #[test]
 fn buffers() {
     for arch in Arch::ALL {
-        let mut bench = Bench::new(arch);
-        let base = bench.memory().allocate(16384, Kind::Device(0)).unwrap();
+        let mut bench = TestWave::new(arch);
+        let base = bench.memory().allocate(16384, MemoryKind::Device(0)).unwrap();
         for n in 0..4096u32 {
             poke(base + u64::from(n) * 4, &(0x5000_0000 + n * 4).to_le_bytes());
         }

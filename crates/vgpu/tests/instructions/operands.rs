@@ -2,7 +2,7 @@
 
 use super::asm::*;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
+use warpwave_vgpu::exec::TestWave;
 
 /// 240 to 248 as f16, f32 and f64.
 const FLOATS: [(u16, u32, u64); 9] = [
@@ -36,7 +36,7 @@ fn constants() {
             // 64 bits: sign-extended.
             let inst = Vop3 { src: [128, number, 0], ..vop3(arch, "v_ashrrev_i64") };
             assert_eq!(run(arch, USUAL, inst, &[[0; 3]])[0].d, value as u64, "{number}");
-            let mut bench = Bench::new(arch);
+            let mut bench = TestWave::new(arch);
             bench.run(&[sop1(arch, "s_mov_b64", 20, number.into())]).unwrap();
             assert_eq!(u64::from(bench.s(20)) | u64::from(bench.s(21)) << 32, value as u64, "{number}");
         }
@@ -48,7 +48,7 @@ fn constants() {
             assert_eq!(run(arch, USUAL, inst, &[[0; 3]])[0].d, double);
             let inst = Vop3 { src: [number, number, 0], ..vop3(arch, "v_max_f16") };
             assert_eq!(run(arch, USUAL, inst, &[[0; 3]])[0].d as u32, half.into());
-            let mut bench = Bench::new(arch);
+            let mut bench = TestWave::new(arch);
             bench.run(&[sop1(arch, "s_mov_b64", 20, number.into())]).unwrap();
             assert_eq!(u64::from(bench.s(20)) | u64::from(bench.s(21)) << 32, double);
             // Packed: the constant is in the low half, the high half of the operand is 0.
@@ -71,7 +71,7 @@ fn literals() {
         // f64: the upper 32 bits; f16: the lower 16.
         assert_eq!(one("v_trunc_f64", 0x4004_0000), 2f64.to_bits());
         assert_eq!(one("v_add_f16", 0x3c01) as u32, 0x3c01);
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         bench.set_s(4, 5);
         bench.run(&[sop2(arch, "s_add_u32", 20, 4, 255), 0xffff_ffff]).unwrap();
         assert_eq!((bench.s(20), bench.scc()), (4, true));
@@ -92,7 +92,7 @@ fn literals() {
 #[test]
 fn scalars() {
     for arch in Arch::ALL {
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         bench.set_s(124, 0x1111);
         bench.set_s(106, 0x2222);
         bench.set_s(107, 0x3333);

@@ -3,7 +3,7 @@
 use super::asm::*;
 use super::exact::{self, *};
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
+use warpwave_vgpu::exec::TestWave;
 
 fn pairs(kind: Kind, count: usize, seed: u64) -> Vec<[u64; 3]> {
     let mut numbers = Numbers(seed);
@@ -337,7 +337,7 @@ fn accumulators() {
                 assert!(expected.map_or(F16.is_quiet(got), |bits| got == bits), "{arch:?} {case:x?}: {got:x}, not {expected:x?}");
             }
         }
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         bench.set_v(10, std::array::from_fn(|lane| lane as u32 * 3));
         bench.set_exec(0xff);
         bench.run(&Vop3 { dst: 7, src: [V + 10, 0, 0], ..vop3(arch, "v_accvgpr_write_b32") }.words()).unwrap();

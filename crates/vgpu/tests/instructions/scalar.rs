@@ -2,7 +2,7 @@
 
 use super::asm::*;
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
+use warpwave_vgpu::exec::TestWave;
 
 const EDGES: [u32; 13] = [0, 1, 5, 31, 32, 63, 0x7f, 0x8080, 0x7fff_ffff, 0x8000_0000, 0xffff_8000, 0xffff_fffe, 0xffff_ffff];
 
@@ -11,8 +11,8 @@ fn wide() -> Vec<u64> {
 }
 
 /// Sources in `s[4:5]` and `s[8:9]`, the destination `s[20:21]`.
-fn bench(arch: Arch, a: u64, b: u64, d: u64, scc: bool) -> Bench {
-    let mut bench = Bench::new(arch);
+fn bench(arch: Arch, a: u64, b: u64, d: u64, scc: bool) -> TestWave {
+    let mut bench = TestWave::new(arch);
     for (register, value) in [(4, a), (8, b), (20, d)] {
         bench.set_s(register, value as u32);
         bench.set_s(register + 1, (value >> 32) as u32);
@@ -21,7 +21,7 @@ fn bench(arch: Arch, a: u64, b: u64, d: u64, scc: bool) -> Bench {
     bench
 }
 
-fn out(bench: &Bench) -> u64 {
+fn out(bench: &TestWave) -> u64 {
     u64::from(bench.s(20)) | u64::from(bench.s(21)) << 32
 }
 

@@ -3,10 +3,10 @@
 use super::asm::*;
 use super::memory::{OPERATIONS, atomic, peek, poke, values};
 use warpwave_vgpu::Arch;
-use warpwave_vgpu::exec::Bench;
+use warpwave_vgpu::exec::TestWave;
 use warpwave_vgpu::fault::Fault;
 use warpwave_vgpu::isa::Format;
-use warpwave_vgpu::memory::Kind;
+use warpwave_vgpu::memory::MemoryKind;
 
 /// `saddr` when there is none.
 const OFF: u32 = 0x7f;
@@ -93,13 +93,13 @@ fn pattern(lane: usize) -> [u8; 64] {
     std::array::from_fn(|n| (n * 37 + lane * 11 + 0x91) as u8)
 }
 
-fn set_pair(bench: &mut Bench, register: usize, address: impl Fn(usize) -> u64) {
+fn set_pair(bench: &mut TestWave, register: usize, address: impl Fn(usize) -> u64) {
     bench.set_v(register, std::array::from_fn(|lane| address(lane) as u32));
     bench.set_v(register + 1, std::array::from_fn(|lane| (address(lane) >> 32) as u32));
 }
 
 /// Flat addresses of `space`: each lane has 64 bytes to itself.
-fn flat_addresses(bench: &mut Bench, arch: Arch, space: &str, memory: u64) -> [u64; 64] {
+fn flat_addresses(bench: &mut TestWave, arch: Arch, space: &str, memory: u64) -> [u64; 64] {
     let aperture = match space {
         "shared" => 235,
         _ => 237,
@@ -115,7 +115,7 @@ fn flat_addresses(bench: &mut Bench, arch: Arch, space: &str, memory: u64) -> [u
 }
 
 /// Writes every lane's pattern with stores of 16 bytes.
-fn fill(bench: &mut Bench, arch: Arch, addresses: &[u64; 64]) {
+fn fill(bench: &mut TestWave, arch: Arch, addresses: &[u64; 64]) {
     bench.set_exec(u64::MAX);
     for part in 0..4usize {
         set_pair(bench, 30, |lane| addresses[lane] + 16 * part as u64);
@@ -127,7 +127,7 @@ fn fill(bench: &mut Bench, arch: Arch, addresses: &[u64; 64]) {
 }
 
 /// Each lane's 64 bytes.
-fn dump(bench: &mut Bench, arch: Arch, addresses: &[u64; 64]) -> Vec<[u8; 64]> {
+fn dump(bench: &mut TestWave, arch: Arch, addresses: &[u64; 64]) -> Vec<[u8; 64]> {
     bench.set_exec(u64::MAX);
     let mut all = vec![[0; 64]; 64];
     for part in 0..4usize {
@@ -143,7 +143,7 @@ fn dump(bench: &mut Bench, arch: Arch, addresses: &[u64; 64]) -> Vec<[u8; 64]> {
 }
 
 /// Runs every load and store through `place`, which gives the instruction for an address `offset` bytes into each lane's own.
-fn every_form(arch: Arch, bench: &mut Bench, addresses: &[u64; 64], what: &str, place: &dyn Fn(&mut Bench, i32) -> Flat) {
+fn every_form(arch: Arch, bench: &mut TestWave, addresses: &[u64; 64], what: &str, place: &dyn Fn(&mut TestWave, i32) -> Flat) {
     const EXEC: u64 = 0xf00f_1248_8421_fff7;
     let on = |lane: usize| EXEC >> lane & 1 != 0;
     fill(bench, arch, addresses);
@@ -188,8 +188,8 @@ fn every_form(arch: Arch, bench: &mut Bench, addresses: &[u64; 64], what: &str, 
 #[test]
 fn flat() {
     for arch in Arch::ALL {
-        let mut bench = Bench::new(arch);
-        let memory = bench.memory().allocate(4096, Kind::Device(0)).unwrap();
+        let mut bench = TestWave::new(arch);
+        let memory = bench.memory().allocate(4096, MemoryKind::Device(0)).unwrap();
         for space in ["memory", "shared", "private"] {
             let addresses = flat_addresses(&mut bench, arch, space, memory);
             every_form(arch, &mut bench, &addresses, space, &|bench, offset| {
@@ -219,8 +219,8 @@ fn flat() {
 #[test]
 fn global() {
     for arch in Arch::ALL {
-        let mut bench = Bench::new(arch);
-        let memory = bench.memory().allocate(8192, Kind::Device(0)).unwrap();
+        let mut bench = TestWave::new(arch);
+        let memory = bench.memory().allocate(8192, MemoryKind::Device(0)).unwrap();
         let addresses = std::array::from_fn(|lane| memory + 4096 + lane as u64 * 64);
         every_form(arch, &mut bench, &addresses, "vector", &|bench, offset| {
             set_pair(bench, 10, |lane| addresses[lane] + 4096);
@@ -242,7 +242,7 @@ fn global() {
 #[test]
 fn scratch() {
     for arch in Arch::ALL {
-        let mut bench = Bench::new(arch);
+        let mut bench = TestWave::new(arch);
         let addresses = flat_addresses(&mut bench, arch, "private", 0);
         let base = addresses[0] as u32;
         every_form(arch, &mut bench, &addresses, "vector", &|bench, offset| {
@@ -277,15 +277,15 @@ fn scratch() {
 #[test]
 fn flat_atomics() {
     for arch in Arch::ALL {
-        let mut bench = Bench::new(arch);
-        let memory = bench.memory().allocate(4096, Kind::Device(0)).unwrap();
+        let mut bench = TestWave::new(arch);
+        let memory = bench.memory().allocate(4096, MemoryKind::Device(0)).unwrap();
         for space in ["memory", "shared"] {
             let addresses = flat_addresses(&mut bench, arch, space, memory);
-            let set = |bench: &mut Bench, lane: usize, value: u64| match space {
+            let set = |bench: &mut TestWave, lane: usize, value: u64| match space {
                 "memory" => poke(addresses[lane], &value.to_le_bytes()),
                 _ => bench.lds()[512 + 64 * lane..][..8].copy_from_slice(&value.to_le_bytes()),
             };
-            let get = |bench: &mut Bench, lane: usize| match space {
+            let get = |bench: &mut TestWave, lane: usize| match space {
                 "memory" => u64::from_le_bytes(peek(addresses[lane])),
                 _ => u64::from_le_bytes(bench.lds()[512 + 64 * lane..][..8].try_into().unwrap()),
             };
@@ -345,8 +345,8 @@ fn smem(arch: Arch, name: &str, imm: Option<i32>, soffset: Option<u32>, glc: boo
 #[test]
 fn scalar_memory() {
     for arch in Arch::ALL {
-        let mut bench = Bench::new(arch);
-        let memory = bench.memory().allocate(4096, Kind::Device(0)).unwrap();
+        let mut bench = TestWave::new(arch);
+        let memory = bench.memory().allocate(4096, MemoryKind::Device(0)).unwrap();
         let word = |at: u64| 0x5000_0000 + at as u32;
         let reset = || (0..1024u64).for_each(|n| poke(memory + 4 * n, &word(4 * n).to_le_bytes()));
         reset();
@@ -438,8 +438,8 @@ fn scalar_memory() {
 #[test]
 fn scalar_atomics() {
     for arch in Arch::ALL {
-        let mut bench = Bench::new(arch);
-        let memory = bench.memory().allocate(256, Kind::Device(0)).unwrap();
+        let mut bench = TestWave::new(arch);
+        let memory = bench.memory().allocate(256, MemoryKind::Device(0)).unwrap();
         for prefix in ["s_atomic", "s_buffer_atomic"] {
             for bits in [32u32, 64] {
                 let suffix = if bits == 64 { "_x2" } else { "" };

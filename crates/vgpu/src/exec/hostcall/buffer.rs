@@ -11,7 +11,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::memory::{Allocation, Kind, Memory};
+use crate::memory::{Allocation, Memory, MemoryKind};
 
 /// Lanes of a packet.
 pub const LANES: usize = 64;
@@ -71,7 +71,8 @@ impl Buffer {
         }
         words[FREE] = tag;
         let bytes = 8 * words.len() as u64;
-        memory.insert(Allocation { start, bytes, kind: Kind::Host, read_only: false });
+        // SAFETY: `drop` unregisters the range before the vector is freed, and the host accesses it through atomics only.
+        unsafe { memory.register(Allocation { start, bytes, kind: MemoryKind::Host, read_only: false }) };
         Buffer { memory: memory.clone(), words: shared(words), packets, mask, first_payload }
     }
 
@@ -139,7 +140,7 @@ pub fn shared(words: Vec<u64>) -> Vec<AtomicU64> {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.memory.release_block(self.address());
+        self.memory.unregister_unshared(self.address());
     }
 }
 
@@ -164,7 +165,7 @@ mod tests {
         for packets in [1, 2, 3, 64, 65] {
             let memory = Arc::new(Memory::new());
             let buffer = Buffer::new(&memory, packets);
-            assert!(memory.holds(buffer.address(), 8 * buffer.words.len() as u64).is_some());
+            assert!(memory.find_range(buffer.address(), 8 * buffer.words.len() as u64).is_some());
             assert!(!buffer.waiting() && buffer.take().is_empty());
             let asked: Vec<(u64, usize)> = (0..packets).map(|n| ask(&buffer, 2, n as u64)).collect();
             assert!(asked.iter().all(|(top, _)| *top != 0));
@@ -175,7 +176,7 @@ mod tests {
             buffer.done(0);
             assert_eq!(buffer.word(FIRST_HEADER + 2).load(Ordering::Relaxed), 2);
             drop(buffer);
-            assert!(memory.all().is_empty());
+            assert!(memory.allocations().is_empty());
         }
     }
 

@@ -1,8 +1,8 @@
 //! Comparisons: each answers a bit per lane.
 
-use super::{Entry, entry_compare};
+use super::{Semantics, compare_op};
 use crate::exec::float::F16;
-use crate::exec::lanes::Compare;
+use crate::exec::valu::Compare;
 
 /// What a float value is, as a bit of `v_cmp_class`'s mask.
 fn class(negative: bool, exponent: Exponent, quiet: bool) -> u32 {
@@ -67,9 +67,9 @@ macro_rules! comparisons {
         mod writes_exec { use super::*; $( comparisons!(@one $x, true, $a: $A, $b: $B, $answer); )* }
 
         /// The comparison called `name`.
-        pub fn find(name: &str) -> Option<Entry> {
+        pub fn find(name: &str) -> Option<Semantics> {
             Some(match name {
-                $( stringify!($name) => entry_compare::<plain::$name>(), stringify!($x) => entry_compare::<writes_exec::$x>(), )*
+                $( stringify!($name) => compare_op::<plain::$name>(), stringify!($x) => compare_op::<writes_exec::$x>(), )*
                 _ => return None,
             })
         }

@@ -2,7 +2,7 @@
 
 use super::ops;
 use crate::exec::float::*;
-use crate::exec::lanes::No;
+use crate::exec::valu::Unused;
 
 /// To the nearest integer, out of range to the nearest there is, NaN to 0. The product is exact in f64: one rounding.
 fn unorm(value: f32, most: f64) -> u32 {
@@ -80,23 +80,23 @@ ops! {
     v_cvt_u32_f64(a: f64) -> u32 { a as u32 };
     v_cvt_f64_i32(a: i32) -> f64 { f64::from(a) };
     v_cvt_f64_u32(a: u32) -> f64 { f64::from(a) };
-    v_cvt_f32_i32(a: i32) -> f32 { a as f32 } { fn rounded(a: i32, _: No, _: No, mode: u32) -> f32 { narrow32(f64::from(a), mode) } };
-    v_cvt_f32_u32(a: u32) -> f32 { a as f32 } { fn rounded(a: u32, _: No, _: No, mode: u32) -> f32 { narrow32(f64::from(a), mode) } };
+    v_cvt_f32_i32(a: i32) -> f32 { a as f32 } { fn rounded(a: i32, _: Unused, _: Unused, mode: u32) -> f32 { narrow32(f64::from(a), mode) } };
+    v_cvt_f32_u32(a: u32) -> f32 { a as f32 } { fn rounded(a: u32, _: Unused, _: Unused, mode: u32) -> f32 { narrow32(f64::from(a), mode) } };
     v_cvt_u32_f32(a: f32) -> u32 { a as u32 };
     v_cvt_i32_f32(a: f32) -> i32 { a as i32 };
-    v_cvt_f16_f32(a: f32) -> F16 { F16::from_f32(a) } { fn rounded(a: f32, _: No, _: No, mode: u32) -> F16 { narrow16(a, mode) } };
+    v_cvt_f16_f32(a: f32) -> F16 { F16::from_f32(a) } { fn rounded(a: f32, _: Unused, _: Unused, mode: u32) -> F16 { narrow16(a, mode) } };
     v_cvt_f32_f16(a: F16) -> f32 { F16(quiet16(a.0)).to_f32() };
     v_cvt_rpi_i32_f32(a: f32) -> i32 { (a + 0.5).floor() as i32 };
     v_cvt_flr_i32_f32(a: f32) -> i32 { a.floor() as i32 };
     v_cvt_off_f32_i4(a: u32) -> f32 { ((a << 28) as i32 >> 28) as f32 / 16.0 };
-    v_cvt_f32_f64(a: f64) -> f32 { a as f32 } { fn rounded(a: f64, _: No, _: No, mode: u32) -> f32 { narrow32(a, mode) } };
+    v_cvt_f32_f64(a: f64) -> f32 { a as f32 } { fn rounded(a: f64, _: Unused, _: Unused, mode: u32) -> f32 { narrow32(a, mode) } };
     v_cvt_f64_f32(a: f32) -> f64 { f64::from(a) };
     v_cvt_f32_ubyte0(a: u32) -> f32 { (a & 0xff) as f32 };
     v_cvt_f32_ubyte1(a: u32) -> f32 { (a >> 8 & 0xff) as f32 };
     v_cvt_f32_ubyte2(a: u32) -> f32 { (a >> 16 & 0xff) as f32 };
     v_cvt_f32_ubyte3(a: u32) -> f32 { (a >> 24) as f32 };
-    v_cvt_f16_u16(a: u16) -> F16 { F16::from_f32(f32::from(a)) } { fn rounded(a: u16, _: No, _: No, mode: u32) -> F16 { narrow16(f32::from(a), mode) } };
-    v_cvt_f16_i16(a: i16) -> F16 { F16::from_f32(f32::from(a)) } { fn rounded(a: i16, _: No, _: No, mode: u32) -> F16 { narrow16(f32::from(a), mode) } };
+    v_cvt_f16_u16(a: u16) -> F16 { F16::from_f32(f32::from(a)) } { fn rounded(a: u16, _: Unused, _: Unused, mode: u32) -> F16 { narrow16(f32::from(a), mode) } };
+    v_cvt_f16_i16(a: i16) -> F16 { F16::from_f32(f32::from(a)) } { fn rounded(a: i16, _: Unused, _: Unused, mode: u32) -> F16 { narrow16(f32::from(a), mode) } };
     v_cvt_u16_f16(a: F16) -> u16 { a.to_f32() as u16 };
     v_cvt_i16_f16(a: F16) -> i16 { a.to_f32() as i16 };
     v_cvt_norm_i16_f16(a: F16) -> u16 { snorm(a.to_f32(), 32767.0) as u16 };

@@ -2,7 +2,7 @@
 
 use super::ops;
 use crate::exec::float::*;
-use crate::exec::lanes::No;
+use crate::exec::valu::Unused;
 
 /// Denormals become zero: the multiply-adds that are not fused, and the approximations, do so whatever `MODE` says.
 #[inline(always)]
@@ -272,13 +272,13 @@ fn cube(a: f32, b: f32, c: f32) -> (f32, f32, f32, f32) {
 }
 
 ops! {
-    v_add_f32(a: f32, b: f32) -> f32 { a + b } { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { sum32(a, b, mode) } };
-    v_sub_f32(a: f32, b: f32) -> f32 { a - b } { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { sum32(a, -b, mode) } };
-    v_subrev_f32(a: f32, b: f32) -> f32 { b - a } { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { sum32(b, -a, mode) } };
+    v_add_f32(a: f32, b: f32) -> f32 { a + b } { fn rounded(a: f32, b: f32, _: Unused, mode: u32) -> f32 { sum32(a, b, mode) } };
+    v_sub_f32(a: f32, b: f32) -> f32 { a - b } { fn rounded(a: f32, b: f32, _: Unused, mode: u32) -> f32 { sum32(a, -b, mode) } };
+    v_subrev_f32(a: f32, b: f32) -> f32 { b - a } { fn rounded(a: f32, b: f32, _: Unused, mode: u32) -> f32 { sum32(b, -a, mode) } };
     v_mul_f32(a: f32, b: f32) -> f32 { a * b }
-        { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { product32(a, b, mode) } };
+        { fn rounded(a: f32, b: f32, _: Unused, mode: u32) -> f32 { product32(a, b, mode) } };
     v_mul_legacy_f32(a: f32, b: f32) -> f32 { legacy(a, b) }
-        { fn rounded(a: f32, b: f32, _: No, mode: u32) -> f32 { legacy_rounded(a, b, mode) } };
+        { fn rounded(a: f32, b: f32, _: Unused, mode: u32) -> f32 { legacy_rounded(a, b, mode) } };
     v_min_f32(a: f32, b: f32) -> f32 { min32(a, b) };
     v_max_f32(a: f32, b: f32) -> f32 { max32(a, b) };
     v_mac_f32(a: f32, b: f32, c: f32) -> f32 { mad32(a, b, c) }
@@ -298,7 +298,7 @@ ops! {
     v_med3_f32(a: f32, b: f32, c: f32) -> f32 { median32(a, b, c) };
     v_div_fixup_f32(a: f32, b: f32, c: f32) -> f32 { fixup32(a, b, c) };
     v_ldexp_f32(a: f32, b: i32) -> f32 { ldexp32(a, b) }
-        { fn rounded(a: f32, b: i32, _: No, mode: u32) -> f32 { f32::from_bits(scaled(a.into(), b, SINGLE, mode) as u32) } };
+        { fn rounded(a: f32, b: i32, _: Unused, mode: u32) -> f32 { f32::from_bits(scaled(a.into(), b, SINGLE, mode) as u32) } };
     v_cubeid_f32(a: f32, b: f32, c: f32) -> f32 { cube(a, b, c).0 };
     v_cubesc_f32(a: f32, b: f32, c: f32) -> f32 { cube(a, b, c).1 };
     v_cubetc_f32(a: f32, b: f32, c: f32) -> f32 { cube(a, b, c).2 };
@@ -322,9 +322,9 @@ ops! {
     v_frexp_exp_i32_f32(a: f32) -> i32 { frexp_exponent(f64::from(a)) };
     v_frexp_mant_f32(a: f32) -> f32 { frexp_mantissa(f64::from(a)) as f32 };
 
-    v_add_f64(a: f64, b: f64) -> f64 { a + b } { fn rounded(a: f64, b: f64, _: No, mode: u32) -> f64 { fused64(a, 1.0, b, mode) } };
+    v_add_f64(a: f64, b: f64) -> f64 { a + b } { fn rounded(a: f64, b: f64, _: Unused, mode: u32) -> f64 { fused64(a, 1.0, b, mode) } };
     v_mul_f64(a: f64, b: f64) -> f64 { a * b }
-        { fn rounded(a: f64, b: f64, _: No, mode: u32) -> f64 { product64(a, b, mode) } };
+        { fn rounded(a: f64, b: f64, _: Unused, mode: u32) -> f64 { product64(a, b, mode) } };
     v_min_f64(a: f64, b: f64) -> f64 { min64(a, b) };
     v_max_f64(a: f64, b: f64) -> f64 { max64(a, b) };
     v_fma_f64(a: f64, b: f64, c: f64) -> f64 { a.mul_add(b, c) }
@@ -333,7 +333,7 @@ ops! {
         { const ACCUMULATE: bool = true; fn rounded(a: f64, b: f64, c: f64, mode: u32) -> f64 { fused64(a, b, c, mode) } };
     v_div_fixup_f64(a: f64, b: f64, c: f64) -> f64 { fixup64(a, b, c) };
     v_ldexp_f64(a: f64, b: i32) -> f64 { ldexp64(a, b) }
-        { fn rounded(a: f64, b: i32, _: No, mode: u32) -> f64 { f64::from_bits(scaled(a, b, DOUBLE, mode)) } };
+        { fn rounded(a: f64, b: i32, _: Unused, mode: u32) -> f64 { f64::from_bits(scaled(a, b, DOUBLE, mode)) } };
     v_trig_preop_f64(a: f64, b: u32) -> f64 { trig_segment(a, b) };
     v_trunc_f64(a: f64) -> f64 { a.trunc() };
     v_ceil_f64(a: f64) -> f64 { a.ceil() };
@@ -347,13 +347,13 @@ ops! {
     v_frexp_mant_f64(a: f64) -> f64 { frexp_mantissa(a) };
 
     v_add_f16(a: F16, b: F16) -> F16 { half(a.to_f32() + b.to_f32()) }
-        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { sum16(a, b, mode) } };
+        { fn rounded(a: F16, b: F16, _: Unused, mode: u32) -> F16 { sum16(a, b, mode) } };
     v_sub_f16(a: F16, b: F16) -> F16 { half(a.to_f32() - b.to_f32()) }
-        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { sum16(a, minus(b), mode) } };
+        { fn rounded(a: F16, b: F16, _: Unused, mode: u32) -> F16 { sum16(a, minus(b), mode) } };
     v_subrev_f16(a: F16, b: F16) -> F16 { half(b.to_f32() - a.to_f32()) }
-        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { sum16(b, minus(a), mode) } };
+        { fn rounded(a: F16, b: F16, _: Unused, mode: u32) -> F16 { sum16(b, minus(a), mode) } };
     v_mul_f16(a: F16, b: F16) -> F16 { half(a.to_f32() * b.to_f32()) }
-        { fn rounded(a: F16, b: F16, _: No, mode: u32) -> F16 { product16(a, b, mode) } };
+        { fn rounded(a: F16, b: F16, _: Unused, mode: u32) -> F16 { product16(a, b, mode) } };
     v_mac_f16(a: F16, b: F16, c: F16) -> F16 { half(half(a.to_f32() * b.to_f32()).to_f32() + c.to_f32()) }
         { const ACCUMULATE: bool = true; fn rounded(a: F16, b: F16, c: F16, mode: u32) -> F16 { mad16_rounded(a, b, c, mode) } };
     v_mad_f16(a: F16, b: F16, c: F16) -> F16 { half(half(a.to_f32() * b.to_f32()).to_f32() + c.to_f32()) }
@@ -372,7 +372,7 @@ ops! {
     v_max3_f16(a: F16, b: F16, c: F16) -> F16 { max16(max16(a, b), c) } { const KEEP: bool = true; };
     v_med3_f16(a: F16, b: F16, c: F16) -> F16 { half(median32(a.to_f32(), b.to_f32(), c.to_f32())) } { const KEEP: bool = true; };
     v_ldexp_f16(a: F16, b: i16) -> F16 { half_of(ldexp64(wide(a), i32::from(b))) }
-        { fn rounded(a: F16, b: i16, _: No, mode: u32) -> F16 { F16(scaled(wide(a), b.into(), HALF, mode) as u16) } };
+        { fn rounded(a: F16, b: i16, _: Unused, mode: u32) -> F16 { F16(scaled(wide(a), b.into(), HALF, mode) as u16) } };
     v_rcp_f16(a: F16) -> F16 { half_of(1.0 / wide(a)) };
     v_sqrt_f16(a: F16) -> F16 { half_of(wide(a).sqrt()) };
     v_rsq_f16(a: F16) -> F16 { half_of(1.0 / wide(a).sqrt()) };

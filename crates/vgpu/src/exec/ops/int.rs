@@ -1,7 +1,7 @@
 //! Integer arithmetic, 16 to 64 bits.
 
 use super::ops;
-use crate::exec::lanes::No;
+use crate::exec::valu::Unused;
 
 fn shift(count: u32) -> u32 {
     count & 31
@@ -103,11 +103,11 @@ ops! {
     v_lshlrev_b64(a: u32, b: u64) -> u64 { b << (a & 63) };
     v_bfm_b32(a: u32, b: u32) -> u32 { ((1u32 << shift(a)) - 1) << shift(b) };
 
-    v_add_u32(a: u32, b: u32) -> u32 { a.wrapping_add(b) } { fn saturated(a: u32, b: u32, _: No) -> u32 { a.saturating_add(b) } };
-    v_sub_u32(a: u32, b: u32) -> u32 { a.wrapping_sub(b) } { fn saturated(a: u32, b: u32, _: No) -> u32 { a.saturating_sub(b) } };
-    v_subrev_u32(a: u32, b: u32) -> u32 { b.wrapping_sub(a) } { fn saturated(a: u32, b: u32, _: No) -> u32 { b.saturating_sub(a) } };
-    v_add_i32(a: i32, b: i32) -> i32 { a.wrapping_add(b) } { fn saturated(a: i32, b: i32, _: No) -> i32 { a.saturating_add(b) } };
-    v_sub_i32(a: i32, b: i32) -> i32 { a.wrapping_sub(b) } { fn saturated(a: i32, b: i32, _: No) -> i32 { a.saturating_sub(b) } };
+    v_add_u32(a: u32, b: u32) -> u32 { a.wrapping_add(b) } { fn saturated(a: u32, b: u32, _: Unused) -> u32 { a.saturating_add(b) } };
+    v_sub_u32(a: u32, b: u32) -> u32 { a.wrapping_sub(b) } { fn saturated(a: u32, b: u32, _: Unused) -> u32 { a.saturating_sub(b) } };
+    v_subrev_u32(a: u32, b: u32) -> u32 { b.wrapping_sub(a) } { fn saturated(a: u32, b: u32, _: Unused) -> u32 { b.saturating_sub(a) } };
+    v_add_i32(a: i32, b: i32) -> i32 { a.wrapping_add(b) } { fn saturated(a: i32, b: i32, _: Unused) -> i32 { a.saturating_add(b) } };
+    v_sub_i32(a: i32, b: i32) -> i32 { a.wrapping_sub(b) } { fn saturated(a: i32, b: i32, _: Unused) -> i32 { a.saturating_sub(b) } };
     v_mul_lo_u32(a: u32, b: u32) -> u32 { a.wrapping_mul(b) };
     v_mul_hi_u32(a: u32, b: u32) -> u32 { (u64::from(a) * u64::from(b) >> 32) as u32 };
     v_mul_hi_i32(a: i32, b: i32) -> i32 { (i64::from(a) * i64::from(b) >> 32) as i32 };
@@ -178,9 +178,9 @@ ops! {
         (i32::from(a as u16 as i16) * i32::from(b as u16 as i16)).wrapping_add(c as i32) as u32
     };
 
-    v_add_u16(a: u16, b: u16) -> u16 { a.wrapping_add(b) } { fn saturated(a: u16, b: u16, _: No) -> u16 { a.saturating_add(b) } };
-    v_sub_u16(a: u16, b: u16) -> u16 { a.wrapping_sub(b) } { fn saturated(a: u16, b: u16, _: No) -> u16 { a.saturating_sub(b) } };
-    v_subrev_u16(a: u16, b: u16) -> u16 { b.wrapping_sub(a) } { fn saturated(a: u16, b: u16, _: No) -> u16 { b.saturating_sub(a) } };
+    v_add_u16(a: u16, b: u16) -> u16 { a.wrapping_add(b) } { fn saturated(a: u16, b: u16, _: Unused) -> u16 { a.saturating_add(b) } };
+    v_sub_u16(a: u16, b: u16) -> u16 { a.wrapping_sub(b) } { fn saturated(a: u16, b: u16, _: Unused) -> u16 { a.saturating_sub(b) } };
+    v_subrev_u16(a: u16, b: u16) -> u16 { b.wrapping_sub(a) } { fn saturated(a: u16, b: u16, _: Unused) -> u16 { b.saturating_sub(a) } };
     v_mul_lo_u16(a: u16, b: u16) -> u16 { a.wrapping_mul(b) };
     v_lshlrev_b16(a: u16, b: u16) -> u16 { b << (a & 15) };
     v_lshrrev_b16(a: u16, b: u16) -> u16 { b >> (a & 15) };
@@ -190,9 +190,9 @@ ops! {
     v_min_u16(a: u16, b: u16) -> u16 { a.min(b) };
     v_min_i16(a: i16, b: i16) -> i16 { a.min(b) };
     v_add_i16(a: i16, b: i16) -> i16 { a.wrapping_add(b) }
-        { const KEEP: bool = true; fn saturated(a: i16, b: i16, _: No) -> i16 { a.saturating_add(b) } };
+        { const KEEP: bool = true; fn saturated(a: i16, b: i16, _: Unused) -> i16 { a.saturating_add(b) } };
     v_sub_i16(a: i16, b: i16) -> i16 { a.wrapping_sub(b) }
-        { const KEEP: bool = true; fn saturated(a: i16, b: i16, _: No) -> i16 { a.saturating_sub(b) } };
+        { const KEEP: bool = true; fn saturated(a: i16, b: i16, _: Unused) -> i16 { a.saturating_sub(b) } };
     v_mad_u16(a: u16, b: u16, c: u16) -> u16 { a.wrapping_mul(b).wrapping_add(c) }
         { const KEEP: bool = true; fn saturated(a: u16, b: u16, c: u16) -> u16 {
             (u32::from(a) * u32::from(b) + u32::from(c)).min(0xffff) as u16

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::convert::{bf8_to_f32, fp8_to_f32};
-use super::{Entry, single};
+use super::{Semantics, single};
 use crate::arch::Arch;
-use crate::exec::code::{From, Step, Type};
+use crate::exec::decoded::{OperandType, SourceKind, Step};
 use crate::exec::float::{F16, bf16_to_f32, flush32, frexp_exponent};
 use crate::exec::wave::{LANES, Wave};
-use crate::exec::{Env, Flow};
-use crate::isa::{Field, rows};
+use crate::exec::{Env, Outcome};
+use crate::isa::{Field, inst_descs};
 
 /// The type of a matrix's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,14 +112,14 @@ impl Shape {
 /// Every shape, by mnemonic.
 pub fn shapes() -> &'static HashMap<&'static str, Shape> {
     static SHAPES: LazyLock<HashMap<&'static str, Shape>> = LazyLock::new(|| {
-        rows().iter().filter_map(|row| Some((row.name, Shape::parse(row.name, usize::from(row.registers(Field::Src(1))))?))).collect()
+        inst_descs().iter().filter_map(|row| Some((row.name, Shape::parse(row.name, usize::from(row.registers(Field::Src(1))))?))).collect()
     });
     &SHAPES
 }
 
 /// The bits of an element: `place`-th of `bits` each, from register `number` on.
 fn element(w: &Wave, number: u16, lane: usize, place: usize, bits: usize) -> u64 {
-    let word = |n: usize| u64::from(w.reg(number + n as u16).0[lane]);
+    let word = |n: usize| u64::from(w.vgpr(number + n as u16).0[lane]);
     match bits {
         64 => word(2 * place) | word(2 * place + 1) << 32,
         32 => word(place),
@@ -157,10 +157,9 @@ fn swizzled(blgp: u8, lane: usize) -> usize {
     }
 }
 
-unsafe fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    let Some(&shape) = shapes().get(s.inst.row.name) else {
-        // SAFETY: this handler makes no demand on the CPU.
-        return unsafe { super::unsupported(w, s, e) };
+fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let Some(&shape) = shapes().get(s.inst.desc.name) else {
+        return super::unsupported(w, s, e);
     };
     let Shape { m, n, k, blocks, .. } = shape;
     // gfx90a's products of 16-bit floats flush denormals, whatever `MODE` says.
@@ -193,11 +192,11 @@ unsafe fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
             }
         }
     }
-    let adder = Adder::new(&shape, e.code.arch, s.inst.row.name);
+    let adder = Adder::new(&shape, e.code.arch, s.inst.desc.name);
     // The third source: registers, or a constant for every element; sparse forms add to the destination.
     let addend = if shape.sparse { s.inst.dst } else { s.inst.src[2] };
-    let constant = (!shape.sparse && s.from[2] != From::Vector).then(|| match s.from[2] {
-        From::Constant => s.constant[2],
+    let constant = (!shape.sparse && s.kind[2] != SourceKind::Vector).then(|| match s.kind[2] {
+        SourceKind::Constant => s.constant[2],
         _ => u64::from(w.scalar(addend)),
     });
     let mut out = Vec::with_capacity(m * n * blocks);
@@ -214,13 +213,13 @@ unsafe fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
     }
     for (lane, register, bits) in out {
         if double {
-            w.reg_mut(s.inst.dst + 2 * register as u16).0[lane] = bits as u32;
-            w.reg_mut(s.inst.dst + 2 * register as u16 + 1).0[lane] = (bits >> 32) as u32;
+            w.vgpr_mut(s.inst.dst + 2 * register as u16).0[lane] = bits as u32;
+            w.vgpr_mut(s.inst.dst + 2 * register as u16 + 1).0[lane] = (bits >> 32) as u32;
         } else {
-            w.reg_mut(s.inst.dst + register as u16).0[lane] = bits as u32;
+            w.vgpr_mut(s.inst.dst + register as u16).0[lane] = bits as u32;
         }
     }
-    Flow::Next
+    Outcome::Continue
 }
 
 /// How the products of small floats are added: what the matrix cores do was found by experiment (Xie and others, "MMA-Sim", 2025).
@@ -362,7 +361,7 @@ fn sparse_row(w: &Wave, s: &Step, shape: &Shape, i: usize, flush: bool, row: &mu
     row.fill(0.0);
     for group in 0..shape.k / shape.each() {
         let lane = i + shape.m * group;
-        let index = w.reg(s.inst.src[2]).0[lane] >> (set * set_bits);
+        let index = w.vgpr(s.inst.src[2]).0[lane] >> (set * set_bits);
         for place in 0..each {
             let within = (index >> (2 * place) & 3) as usize;
             let at = group * shape.each() + place / 2 * 4 + within;
@@ -372,10 +371,10 @@ fn sparse_row(w: &Wave, s: &Step, shape: &Shape, i: usize, flush: bool, row: &mu
 }
 
 /// The instruction called `name`.
-pub fn find(name: &str) -> Option<Entry> {
+pub fn find(name: &str) -> Option<Semantics> {
     let shape = shapes().get(name)?;
-    let c = if shape.a == Element::F64 { Type::F64 } else { Type::B32 };
-    Some(single(multiply, [Type::B32, Type::B32, c]))
+    let c = if shape.a == Element::F64 { OperandType::F64 } else { OperandType::B32 };
+    Some(single(multiply, [OperandType::B32, OperandType::B32, c]))
 }
 
 #[cfg(test)]
@@ -385,7 +384,7 @@ mod tests {
     #[test]
     fn every_matrix_instruction_has_a_shape_that_fills_its_registers() {
         let mut count = 0;
-        for row in rows().iter().filter(|row| row.name.contains("mfma")) {
+        for row in inst_descs().iter().filter(|row| row.name.contains("mfma")) {
             let shape = shapes().get(row.name).unwrap_or_else(|| panic!("{}", row.name));
             count += 1;
             let words = if shape.a == Element::F64 { 2 } else { 1 };

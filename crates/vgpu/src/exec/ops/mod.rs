@@ -2,7 +2,7 @@
 
 mod compare;
 mod convert;
-pub mod cross;
+pub mod cross_lane;
 mod float;
 mod int;
 mod matrix;
@@ -11,40 +11,40 @@ mod special;
 
 use std::sync::{LazyLock, OnceLock};
 
-use super::code::{Step, Type};
-use super::lanes::{Compare, Op, Ty, arithmetic, comparison};
-use super::level::Forms;
+use super::decoded::{OperandType, Step};
+use super::simd::SimdVariants;
+use super::valu::{Compare, LaneType, Op, arithmetic, comparison};
 use super::wave::Wave;
-use super::{Env, Flow};
-use crate::isa::{Field, Format, Inst, Row, decode, operand, rows};
+use super::{Env, Outcome};
+use crate::isa::{Field, Format, Inst, InstDesc, decode, inst_descs, operand};
 
 /// A meaning, and what [`super::code`] must know to prepare its sources.
-pub struct Entry {
+pub struct Semantics {
     /// The handler for each level.
-    pub forms: Forms,
+    pub variants: SimdVariants,
     /// How constants are read.
-    pub types: [Type; 3],
+    pub types: [OperandType; 3],
     /// The third source is the destination.
     pub accumulate: bool,
 }
 
 /// A lane-wise operation.
-fn entry<O: Op>() -> Entry {
-    Entry { forms: arithmetic::<O>(), types: [O::A::TYPE, O::B::TYPE, O::C::TYPE], accumulate: O::ACCUMULATE }
+fn lane_op<O: Op>() -> Semantics {
+    Semantics { variants: arithmetic::<O>(), types: [O::A::TYPE, O::B::TYPE, O::C::TYPE], accumulate: O::ACCUMULATE }
 }
 
-fn entry_compare<O: Compare>() -> Entry {
-    Entry { forms: comparison::<O>(), types: [O::A::TYPE, O::B::TYPE, Type::B32], accumulate: false }
+fn compare_op<O: Compare>() -> Semantics {
+    Semantics { variants: comparison::<O>(), types: [O::A::TYPE, O::B::TYPE, OperandType::B32], accumulate: false }
 }
 
 /// A handler that is the same at every level.
-fn single(handler: super::code::Handler, types: [Type; 3]) -> Entry {
-    Entry { forms: [handler; 3], types, accumulate: false }
+fn single(handler: super::decoded::Handler, types: [OperandType; 3]) -> Semantics {
+    Semantics { variants: [handler; 3], types, accumulate: false }
 }
 
 /// A memory instruction: it has no constants.
-fn of_memory(forms: Forms) -> Entry {
-    Entry { forms, types: [Type::B32; 3], accumulate: false }
+fn memory_op(variants: SimdVariants) -> Semantics {
+    Semantics { variants, types: [OperandType::B32; 3], accumulate: false }
 }
 
 /// Lane-wise operations: name, sources, result, and what sets it apart.
@@ -53,18 +53,18 @@ macro_rules! ops {
         $( ops!(@one $name ($($args)*) $out, $body, { $($($extra)*)? }); )*
 
         /// The operation called `name`.
-        pub fn find(name: &str) -> Option<super::Entry> {
+        pub fn find(name: &str) -> Option<super::Semantics> {
             Some(match name {
-                $( stringify!($name) => super::entry::<$name>(), )*
+                $( stringify!($name) => super::lane_op::<$name>(), )*
                 _ => return None,
             })
         }
     };
     (@one $name:ident ($a:ident: $A:ty) $out:ty, $body:block, { $($extra:tt)* }) => {
-        ops!(@is $name, $a: $A, _b: $crate::exec::lanes::No, _c: $crate::exec::lanes::No, $out, $body, { $($extra)* });
+        ops!(@is $name, $a: $A, _b: $crate::exec::valu::Unused, _c: $crate::exec::valu::Unused, $out, $body, { $($extra)* });
     };
     (@one $name:ident ($a:ident: $A:ty, $b:ident: $B:ty) $out:ty, $body:block, { $($extra:tt)* }) => {
-        ops!(@is $name, $a: $A, $b: $B, _c: $crate::exec::lanes::No, $out, $body, { $($extra)* });
+        ops!(@is $name, $a: $A, $b: $B, _c: $crate::exec::valu::Unused, $out, $body, { $($extra)* });
     };
     (@one $name:ident ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) $out:ty, $body:block, { $($extra:tt)* }) => {
         ops!(@is $name, $a: $A, $b: $B, $c: $C, $out, $body, { $($extra)* });
@@ -72,7 +72,7 @@ macro_rules! ops {
     (@is $name:ident, $a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty, $out:ty, $body:block, { $($extra:tt)* }) => {
         #[allow(non_camel_case_types)]
         pub struct $name;
-        impl $crate::exec::lanes::Op for $name {
+        impl $crate::exec::valu::Op for $name {
             type A = $A;
             type B = $B;
             type C = $C;
@@ -86,46 +86,46 @@ macro_rules! ops {
 use ops;
 
 /// The meaning of an instruction; `None` when there is none yet. Each is looked for once in a process.
-pub fn meaning(row: &'static Row) -> Option<&'static Entry> {
-    static KNOWN: LazyLock<Vec<OnceLock<Option<Entry>>>> = LazyLock::new(|| rows().iter().map(|_| OnceLock::new()).collect());
-    let index = (std::ptr::from_ref(row) as usize - rows().as_ptr() as usize) / size_of::<Row>();
+pub fn semantics(row: &'static InstDesc) -> Option<&'static Semantics> {
+    static KNOWN: LazyLock<Vec<OnceLock<Option<Semantics>>>> = LazyLock::new(|| inst_descs().iter().map(|_| OnceLock::new()).collect());
+    let index = (std::ptr::from_ref(row) as usize - inst_descs().as_ptr() as usize) / size_of::<InstDesc>();
     KNOWN.get(index)?.get_or_init(|| find(row)).as_ref()
 }
 
-fn find(row: &Row) -> Option<Entry> {
+fn find(row: &InstDesc) -> Option<Semantics> {
     let name = row.name;
     match row.format {
-        Format::SOP1 | Format::SOP2 | Format::SOPC | Format::SOPK | Format::SOPP => super::scalar::find(name).map(|handler| {
+        Format::SOP1 | Format::SOP2 | Format::SOPC | Format::SOPK | Format::SOPP => super::salu::find(name).map(|handler| {
             // Constants of 64-bit scalar operands are 64 bits wide.
-            let ty = |n| if row.registers(Field::Src(n)) == 2 { Type::B64 } else { Type::B32 };
-            single(handler, [ty(0), ty(1), Type::B32])
+            let ty = |n| if row.registers(Field::Src(n)) == 2 { OperandType::B64 } else { OperandType::B32 };
+            single(handler, [ty(0), ty(1), OperandType::B32])
         }),
-        Format::SMEM => super::smem::find(name).map(|handler| single(handler, [Type::B32; 3])),
-        Format::DS => super::lds::find(name).map(of_memory),
-        Format::FLAT | Format::GLOBAL | Format::SCRATCH | Format::MUBUF => super::vmem::find(row).map(of_memory),
+        Format::SMEM => super::smem::find(name).map(|handler| single(handler, [OperandType::B32; 3])),
+        Format::DS => super::lds::find(name).map(memory_op),
+        Format::FLAT | Format::GLOBAL | Format::SCRATCH | Format::MUBUF => super::vmem::find(row).map(memory_op),
         Format::VOPC => compare::find(name),
         Format::VOP1 | Format::VOP2 | Format::VOP3 => int::find(name)
             .or_else(|| float::find(name))
             .or_else(|| convert::find(name))
             .or_else(|| compare::find(name))
             .or_else(|| special::find(name))
-            .or_else(|| cross::find(name)),
+            .or_else(|| cross_lane::find(name)),
         Format::VOP3P => int::find(name).or_else(|| packed::find(name)).or_else(|| matrix::find(name)),
     }
 }
 
 /// Sources that the encoding leaves out: `vcc` as a carry, a multiply-add's own literal.
-pub fn complete(inst: &mut Inst) {
-    if inst.row.format != Format::VOP2 {
+pub fn add_implicit_operands(inst: &mut Inst) {
+    if inst.desc.format != Format::VOP2 {
         return;
     }
-    let field = |n: usize| inst.row.operands.get(n).map(|operand| operand.field);
-    if inst.row.operands.last().is_some_and(|operand| operand.field == Field::Vcc) {
+    let field = |n: usize| inst.desc.operands.get(n).map(|operand| operand.field);
+    if inst.desc.operands.last().is_some_and(|operand| operand.field == Field::Vcc) {
         inst.src[2] = operand::VCC;
         return;
     }
     match (field(2), field(3)) {
-        _ if inst.row.name == "v_pk_fmac_f16" => inst.op_sel_hi = 7,
+        _ if inst.desc.name == "v_pk_fmac_f16" => inst.op_sel_hi = 7,
         (Some(Field::Literal), Some(_)) => {
             inst.src[2] = inst.src[1];
             inst.src[1] = operand::LITERAL;
@@ -136,12 +136,12 @@ pub fn complete(inst: &mut Inst) {
 }
 
 /// An instruction the table has and this crate has no meaning for.
-pub unsafe fn unsupported(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
-    e.unsupported(w, s, format!("the virtual GPU does not have `{}`", s.inst.row.name))
+pub fn unsupported(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    e.unsupported(w, s, format!("the virtual GPU does not have `{}`", s.inst.desc.name))
 }
 
 /// No instruction.
-pub unsafe fn illegal(w: &mut Wave, s: &Step, e: &mut Env) -> Flow {
+pub fn illegal(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let at = w.pc.saturating_sub(1);
     let why = match decode(e.code.arch, e.code.words().get(at..).unwrap_or(&[])) {
         Err(error) => error.to_string(),
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn every_row_has_a_meaning_or_is_listed_as_without() {
-        let missing: Vec<_> = rows()
+        let missing: Vec<_> = inst_descs()
             .iter()
             .filter(|row| find(row).is_none())
             .map(|row| row.name)

@@ -1,12 +1,12 @@
 //! VOP3P: two results from halves, mixed precision, dot products, pairs of f32.
 
-use super::{Entry, single};
-use crate::exec::code::{From, Step, Type};
+use super::{Semantics, single};
+use crate::exec::decoded::{OperandType, SourceKind, Step};
 use crate::exec::float::{F16, HALF, SINGLE, fma16, fused, max32, min32, narrow16};
-use crate::exec::lanes::{enter, leave, source};
-use crate::exec::level::leveled;
+use crate::exec::simd::simd_variants;
+use crate::exec::valu::{apply_input_mode, apply_output_modifiers, source};
 use crate::exec::wave::{LANES, Lanes, Wave};
-use crate::exec::{Env, Flow};
+use crate::exec::{Env, Outcome};
 
 /// A source's halves for the low and the high result, with their signs.
 #[inline(always)]
@@ -27,14 +27,14 @@ pub trait Halves: 'static {
     fn f(a: u16, b: u16, c: u16, clamp: bool) -> u16;
 }
 
-leveled!(on_halves, both, Halves);
+simd_variants!(on_halves, both, Halves);
 
 #[inline(always)]
-fn both<O: Halves>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn both<O: Halves>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
     let mut out = Lanes([0; LANES]);
-    if O::FLOAT && !w.mode.usual() {
-        unusual(w, s, &mut out);
+    if O::FLOAT && !w.mode.is_default() {
+        nondefault_mode(w, s, &mut out);
     } else {
         let (a, b, c) = (source(w, s, 0, &mut a), source(w, s, 1, &mut b), source(w, s, 2, &mut c));
         for lane in 0..LANES {
@@ -44,27 +44,27 @@ fn both<O: Halves>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
             out.0[lane] = u32::from(O::f(al, bl, cl, s.inst.clamp)) | u32::from(O::f(ah, bh, ch, s.inst.clamp)) << 16;
         }
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
 /// A packed f16 operation under a `MODE` that rounds, flushes or treats NaNs in its own way.
 #[inline(never)]
-fn unusual(w: &Wave, s: &Step, out: &mut Lanes) {
+fn nondefault_mode(w: &Wave, s: &Step, out: &mut Lanes) {
     let mut buffers = [Lanes([0; LANES]); 3];
     let [a, b, c] = [0, 1, 2].map(|n| *source(w, s, n, &mut buffers[n]));
     let mode = w.mode.round64();
     let one = |sources: [u16; 3]| {
-        let halves = sources.map(|bits| F16(enter(bits.into(), 16, w) as u16).to_f32());
+        let halves = sources.map(|bits| F16(apply_input_mode(bits.into(), 16, w) as u16).to_f32());
         let ([a, b, _], [x, y, z]) = (halves, halves.map(f64::from));
-        let bits = match s.inst.row.name {
+        let bits = match s.inst.desc.name {
             "v_pk_fma_f16" => fused(x, y, z, HALF, mode),
             "v_pk_add_f16" => fused(x, 1.0, y, HALF, mode),
             "v_pk_mul_f16" => fused(x, y, 0f64.copysign(x) * 1f64.copysign(y), HALF, mode),
             "v_pk_min_f16" => F16::from_f32(min32(a, b)).0.into(),
             _ => F16::from_f32(max32(a, b)).0.into(),
         };
-        leave(bits, 16, w, s) as u32
+        apply_output_modifiers(bits, 16, w, s) as u32
     };
     for lane in 0..LANES {
         let [a, b, c] = [a, b, c].map(|lanes| lanes.0[lane]);
@@ -93,13 +93,13 @@ macro_rules! pairs {
                 fn f($a: u16, $b: u16, $c: u16, $clamp: bool) -> u16 { $body }
             }
         )*
-        fn find_pair(name: &str) -> Option<Entry> {
-            let forms = match name {
+        fn find_pair(name: &str) -> Option<Semantics> {
+            let variants = match name {
                 $( stringify!($name) => on_halves::<$name>(), )*
                 _ => return None,
             };
-            let ty = if name.ends_with("_f16") { Type::B16 } else { Type::B32 };
-            Some(Entry { forms, types: [ty; 3], accumulate: false })
+            let ty = if name.ends_with("_f16") { OperandType::B16 } else { OperandType::B32 };
+            Some(Semantics { variants, types: [ty; 3], accumulate: false })
         }
     };
 }
@@ -151,17 +151,17 @@ pairs! {
 fn mixed(w: &Wave, s: &Step, n: usize) -> [f32; LANES] {
     let mut buffer = Lanes([0; LANES]);
     let is_half = s.inst.op_sel_hi >> n & 1 != 0;
-    let raw = if s.from[n] == From::Constant {
-        let ty = if is_half { Type::B16 } else { Type::B32 };
-        Lanes([crate::exec::code::constant(s.inst.src[n], s.inst.literal, ty) as u32; LANES])
+    let raw = if s.kind[n] == SourceKind::Constant {
+        let ty = if is_half { OperandType::B16 } else { OperandType::B32 };
+        Lanes([crate::exec::decoded::constant(s.inst.src[n], s.inst.literal, ty) as u32; LANES])
     } else {
         *source(w, s, n, &mut buffer)
     };
     raw.0.map(|bits| {
         let mut value = match (is_half, s.inst.op_sel >> n & 1 != 0) {
-            (false, _) => f32::from_bits(enter(bits.into(), 32, w) as u32),
-            (true, false) => f(enter((bits & 0xffff).into(), 16, w) as u16),
-            (true, true) => f(enter((bits >> 16).into(), 16, w) as u16),
+            (false, _) => f32::from_bits(apply_input_mode(bits.into(), 32, w) as u32),
+            (true, false) => f(apply_input_mode((bits & 0xffff).into(), 16, w) as u16),
+            (true, true) => f(apply_input_mode((bits >> 16).into(), 16, w) as u16),
         };
         if s.inst.neg_hi >> n & 1 != 0 {
             value = value.abs();
@@ -171,24 +171,24 @@ fn mixed(w: &Wave, s: &Step, n: usize) -> [f32; LANES] {
 }
 
 /// `v_fma_mix_f32`, `v_fma_mixlo_f16`, `v_fma_mixhi_f16`: in f32; the latter two round the result again, to f16.
-unsafe fn mix(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn mix(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (a, b, c) = (mixed(w, s, 0), mixed(w, s, 1), mixed(w, s, 2));
-    let mut out = *w.reg(s.inst.dst);
+    let mut out = *w.vgpr(s.inst.dst);
     for lane in 0..LANES {
         let sum = match w.mode.round32() {
             0 => a[lane].mul_add(b[lane], c[lane]),
             mode => f32::from_bits(fused(a[lane].into(), b[lane].into(), c[lane].into(), SINGLE, mode) as u32),
         };
-        let half = || leave(narrow16(sum, w.mode.round64()).0.into(), 16, w, s) as u32;
+        let half = || apply_output_modifiers(narrow16(sum, w.mode.round64()).0.into(), 16, w, s) as u32;
         let old = out.0[lane];
-        out.0[lane] = match s.inst.row.name {
+        out.0[lane] = match s.inst.desc.name {
             "v_fma_mixlo_f16" => old & 0xffff_0000 | half(),
             "v_fma_mixhi_f16" => old & 0xffff | half() << 16,
-            _ => leave(sum.to_bits().into(), 32, w, s) as u32,
+            _ => apply_output_modifiers(sum.to_bits().into(), 32, w, s) as u32,
         };
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
 fn signed_parts(value: u32, bits: u32) -> impl Iterator<Item = i64> {
@@ -226,11 +226,11 @@ pub fn dot2_f16(a: u32, b: u32, c: f32) -> f32 {
 }
 
 /// Integer dot products with a clamp.
-unsafe fn dots(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn dots(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
     let (a, b, c) = (*source(w, s, 0, &mut a), *source(w, s, 1, &mut b), *source(w, s, 2, &mut c));
     let mut out = Lanes([0; LANES]);
-    let (signed, bits) = match s.inst.row.name {
+    let (signed, bits) = match s.inst.desc.name {
         "v_dot2_i32_i16" => (true, 16),
         "v_dot2_u32_u16" => (false, 16),
         "v_dot4_i32_i8" => (true, 8),
@@ -251,11 +251,11 @@ unsafe fn dots(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
             (true, false) => sum.clamp(0, i64::from(u32::MAX)) as u32,
         };
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
-unsafe fn dot2_halves(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn dot2_halves(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
     let (a, b, c) = (*source(w, s, 0, &mut a), *source(w, s, 1, &mut b), *source(w, s, 2, &mut c));
     let mut out = Lanes([0; LANES]);
@@ -269,8 +269,8 @@ unsafe fn dot2_halves(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
         let sum = dot2_f16(x, y, addend);
         out.0[lane] = if s.inst.clamp { if sum.is_nan() { 0.0 } else { sum.clamp(0.0, 1.0) } } else { sum }.to_bits();
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
 /// What a packed f32 operation does to each of its two values.
@@ -285,18 +285,18 @@ pub trait Pair: 'static {
 #[inline(always)]
 fn half_of_pair<'a>(w: &'a Wave, s: &Step, n: usize, select: u8, buffer: &'a mut Lanes) -> &'a Lanes {
     let number = s.inst.src[n] + u16::from(select >> n & 1);
-    match s.from[n] {
-        From::Vector => return w.reg(number),
-        From::Scalar => *buffer = Lanes([w.scalar(number); LANES]),
-        From::Constant => *buffer = Lanes([s.constant[n] as u32; LANES]),
+    match s.kind[n] {
+        SourceKind::Vector => return w.vgpr(number),
+        SourceKind::Scalar => *buffer = Lanes([w.scalar(number); LANES]),
+        SourceKind::Constant => *buffer = Lanes([s.constant[n] as u32; LANES]),
     }
     buffer
 }
 
-leveled!(on_pairs, pairs_f32, Pair);
+simd_variants!(on_pairs, pairs_f32, Pair);
 
 #[inline(always)]
-fn pairs_f32<O: Pair>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn pairs_f32<O: Pair>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let mut out = [Lanes([0; LANES]); 2];
     for (out, (select, negate)) in out.iter_mut().zip([(s.inst.op_sel, s.inst.neg), (s.inst.op_sel_hi, s.inst.neg_hi)]) {
         let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
@@ -304,8 +304,8 @@ fn pairs_f32<O: Pair>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
         let b = half_of_pair(w, s, 1, select, &mut b);
         let c = if O::SOURCES == 3 { half_of_pair(w, s, 2, select, &mut c) } else { &c };
         let sign = [0, 1, 2].map(|n| u32::from(negate >> n & 1) << 31);
-        if !w.mode.usual() {
-            unusual_pair(w, s, [a, b, c], sign, out);
+        if !w.mode.is_default() {
+            nondefault_mode_pair(w, s, [a, b, c], sign, out);
             continue;
         }
         for lane in 0..LANES {
@@ -319,23 +319,24 @@ fn pairs_f32<O: Pair>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
             });
         }
     }
-    w.write(s.inst.dst, &out[0]);
-    w.write(s.inst.dst + 1, &out[1]);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out[0]);
+    w.write_vgpr(s.inst.dst + 1, &out[1]);
+    Outcome::Continue
 }
 
 /// One half of a packed f32 operation under a `MODE` that rounds or flushes in its own way.
 #[inline(never)]
-fn unusual_pair(w: &Wave, s: &Step, sources: [&Lanes; 3], sign: [u32; 3], out: &mut Lanes) {
+fn nondefault_mode_pair(w: &Wave, s: &Step, sources: [&Lanes; 3], sign: [u32; 3], out: &mut Lanes) {
     for lane in 0..LANES {
-        let [a, b, c] = [0, 1, 2].map(|n| f64::from(f32::from_bits(enter(u64::from(sources[n].0[lane] ^ sign[n]), 32, w) as u32)));
+        let [a, b, c] =
+            [0, 1, 2].map(|n| f64::from(f32::from_bits(apply_input_mode(u64::from(sources[n].0[lane] ^ sign[n]), 32, w) as u32)));
         let mode = w.mode.round32();
-        let bits = match s.inst.row.name {
+        let bits = match s.inst.desc.name {
             "v_pk_fma_f32" => fused(a, b, c, SINGLE, mode),
             "v_pk_mul_f32" => fused(a, b, 0f64.copysign(a) * 1f64.copysign(b), SINGLE, mode),
             _ => fused(a, 1.0, b, SINGLE, mode),
         };
-        out.0[lane] = leave(bits, 32, w, s) as u32;
+        out.0[lane] = apply_output_modifiers(bits, 32, w, s) as u32;
     }
 }
 
@@ -367,28 +368,28 @@ impl Pair for Add {
 }
 
 /// `v_pk_mov_b32`: the low result from the first source, the high one from the second, each by `op_sel`.
-unsafe fn move_pair(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn move_pair(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
     let low = *half_of_pair(w, s, 0, s.inst.op_sel, &mut a);
     let high = *half_of_pair(w, s, 1, s.inst.op_sel, &mut b);
-    w.write(s.inst.dst, &low);
-    w.write(s.inst.dst + 1, &high);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &low);
+    w.write_vgpr(s.inst.dst + 1, &high);
+    Outcome::Continue
 }
 
 /// The instruction called `name`.
-pub fn find(name: &str) -> Option<Entry> {
+pub fn find(name: &str) -> Option<Semantics> {
     if let Some(entry) = find_pair(name) {
         return Some(entry);
     }
-    let types = [Type::B32; 3];
+    let types = [OperandType::B32; 3];
     Some(match name {
         "v_fma_mix_f32" | "v_fma_mixlo_f16" | "v_fma_mixhi_f16" => single(mix, types),
-        "v_dot2_f32_f16" => single(dot2_halves, [Type::B16, Type::B16, Type::B32]),
+        "v_dot2_f32_f16" => single(dot2_halves, [OperandType::B16, OperandType::B16, OperandType::B32]),
         "v_dot2_i32_i16" | "v_dot2_u32_u16" | "v_dot4_i32_i8" | "v_dot4_u32_u8" | "v_dot8_i32_i4" | "v_dot8_u32_u4" => single(dots, types),
-        "v_pk_fma_f32" => Entry { forms: on_pairs::<Fma>(), types, accumulate: false },
-        "v_pk_mul_f32" => Entry { forms: on_pairs::<Mul>(), types, accumulate: false },
-        "v_pk_add_f32" => Entry { forms: on_pairs::<Add>(), types, accumulate: false },
+        "v_pk_fma_f32" => Semantics { variants: on_pairs::<Fma>(), types, accumulate: false },
+        "v_pk_mul_f32" => Semantics { variants: on_pairs::<Mul>(), types, accumulate: false },
+        "v_pk_add_f32" => Semantics { variants: on_pairs::<Add>(), types, accumulate: false },
         "v_pk_mov_b32" => single(move_pair, types),
         _ => return None,
     })

@@ -1,14 +1,14 @@
 //! Vector instructions that read or write more than sources and a destination: carries, selection, division steps.
 
 use super::convert::stochastic8;
-use super::{Entry, entry, single};
-use crate::exec::code::{Step, Type};
+use super::{Semantics, lane_op, single};
+use crate::exec::decoded::{OperandType, Step};
 use crate::exec::float::{DOUBLE, SINGLE, frexp_exponent, frexp_mantissa, fused_scaled, ldexp64};
-use crate::exec::lanes::{pack, prepared, source, source_wide, store_modified};
-use crate::exec::level::leveled;
-use crate::exec::wave::{LANES, Lanes, Wave, Wide};
-use crate::exec::{Env, Flow};
-use crate::isa::Via;
+use crate::exec::simd::simd_variants;
+use crate::exec::valu::{modified_source, pack_mask, source, source64, store_modified};
+use crate::exec::wave::{LANES, Lanes, Lanes64, Wave};
+use crate::exec::{Env, Outcome};
+use crate::isa::Extension;
 
 /// Addition or subtraction with a carry out.
 pub trait Carry: 'static {
@@ -18,16 +18,16 @@ pub trait Carry: 'static {
     fn f(a: u32, b: u32, carry: u32) -> (u32, bool);
 }
 
-leveled!(carrying, carry, Carry);
+simd_variants!(carrying, carry, Carry);
 
 #[inline(always)]
-fn carry<O: Carry>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let carried = if O::IN { w.pair(s.inst.src[2]) } else { 0 };
+fn carry<O: Carry>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let carried = if O::IN { w.scalar64(s.inst.src[2]) } else { 0 };
     let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
     let mut valid = u64::MAX;
     if !s.plain {
-        (a, valid) = prepared::<u32>(w, s, 0);
-        (b, _) = prepared::<u32>(w, s, 1);
+        (a, valid) = modified_source::<u32>(w, s, 0);
+        (b, _) = modified_source::<u32>(w, s, 1);
     } else {
         a = *source(w, s, 0, &mut a);
         b = *source(w, s, 1, &mut b);
@@ -42,18 +42,18 @@ fn carry<O: Carry>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     if s.inst.clamp {
         saturate(&mut out, &carries, s);
     }
-    let carries = pack(&carries) & w.exec;
-    match s.inst.via {
-        Via::Plain => w.write(s.inst.dst, &out),
+    let carries = pack_mask(&carries) & w.exec;
+    match s.inst.ext {
+        Extension::None => w.write_vgpr(s.inst.dst, &out),
         _ => store_modified::<u32>(w, s, &out, valid, false),
     }
-    w.set_pair(s.inst.sdst, carries);
-    Flow::Next
+    w.set_scalar64(s.inst.sdst, carries);
+    Outcome::Continue
 }
 
 /// Clamped: a carry means the largest value after an addition, 0 after a subtraction.
 fn saturate(out: &mut Lanes, carries: &[u8; LANES], s: &Step) {
-    let limit = if s.inst.row.name.starts_with("v_add") { u32::MAX } else { 0 };
+    let limit = if s.inst.desc.name.starts_with("v_add") { u32::MAX } else { 0 };
     for lane in 0..LANES {
         if carries[lane] != 0 {
             out.0[lane] = limit;
@@ -73,12 +73,12 @@ macro_rules! carries {
                 fn f($a: u32, $b: u32, $c: u32) -> (u32, bool) { $body }
             }
         )*
-        fn find_carry(name: &str) -> Option<Entry> {
-            let forms = match name {
+        fn find_carry(name: &str) -> Option<Semantics> {
+            let variants = match name {
                 $( stringify!($name) => carrying::<$name>(), )*
                 _ => return None,
             };
-            Some(Entry { forms, types: [Type::B32; 3], accumulate: false })
+            Some(Semantics { variants, types: [OperandType::B32; 3], accumulate: false })
         }
     };
 }
@@ -108,17 +108,17 @@ pub trait Any: 'static {}
 struct One;
 impl Any for One {}
 
-leveled!(selecting, select_lanes, Any);
+simd_variants!(selecting, select_lanes, Any);
 
 #[inline(always)]
-fn select_lanes<O: Any>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let chosen = w.pair(s.inst.src[2]);
+fn select_lanes<O: Any>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let chosen = w.scalar64(s.inst.src[2]);
     let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
     let mut valid = u64::MAX;
     if !s.plain {
         // Signs may be changed as if the values were floats.
-        (a, valid) = prepared::<f32>(w, s, 0);
-        (b, _) = prepared::<f32>(w, s, 1);
+        (a, valid) = modified_source::<f32>(w, s, 0);
+        (b, _) = modified_source::<f32>(w, s, 1);
     } else {
         a = *source(w, s, 0, &mut a);
         b = *source(w, s, 1, &mut b);
@@ -127,36 +127,36 @@ fn select_lanes<O: Any>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
     for lane in 0..LANES {
         out.0[lane] = if chosen >> lane & 1 != 0 { b.0[lane] } else { a.0[lane] };
     }
-    match s.inst.via {
-        Via::Plain => w.write(s.inst.dst, &out),
+    match s.inst.ext {
+        Extension::None => w.write_vgpr(s.inst.dst, &out),
         _ => store_modified::<u32>(w, s, &out, valid, false),
     }
-    Flow::Next
+    Outcome::Continue
 }
 
 /// `v_mad_u64_u32`: a 64-bit sum of a full product, and its carry.
-unsafe fn mad_u64_u32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Wide([0; LANES]));
+fn mad_u64_u32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes64([0; LANES]));
     a = *source(w, s, 0, &mut a);
     b = *source(w, s, 1, &mut b);
-    c = *source_wide(w, s, 2, &mut c);
+    c = *source64(w, s, 2, &mut c);
     let mut carries = 0;
     for lane in 0..LANES {
         let (sum, carry) = (u64::from(a.0[lane]) * u64::from(b.0[lane])).overflowing_add(c.0[lane]);
         c.0[lane] = if carry && s.inst.clamp { u64::MAX } else { sum };
         carries |= u64::from(carry) << lane;
     }
-    w.write_wide(s.inst.dst, &c);
-    w.set_pair(s.inst.sdst, carries & w.exec);
-    Flow::Next
+    w.write_vgpr_pair(s.inst.dst, &c);
+    w.set_scalar64(s.inst.sdst, carries & w.exec);
+    Outcome::Continue
 }
 
 /// `v_mad_i64_i32`.
-unsafe fn mad_i64_i32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Wide([0; LANES]));
+fn mad_i64_i32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes64([0; LANES]));
     a = *source(w, s, 0, &mut a);
     b = *source(w, s, 1, &mut b);
-    c = *source_wide(w, s, 2, &mut c);
+    c = *source64(w, s, 2, &mut c);
     let mut carries = 0;
     for lane in 0..LANES {
         let product = i64::from(a.0[lane] as i32) * i64::from(b.0[lane] as i32);
@@ -165,18 +165,18 @@ unsafe fn mad_i64_i32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
         // The 65th bit of the sum: its sign.
         carries |= u64::from(sum < 0) << lane;
     }
-    w.write_wide(s.inst.dst, &c);
-    w.set_pair(s.inst.sdst, carries & w.exec);
-    Flow::Next
+    w.write_vgpr_pair(s.inst.dst, &c);
+    w.set_scalar64(s.inst.sdst, carries & w.exec);
+    Outcome::Continue
 }
 
 /// `v_mqsad_u32_u8`: four sums into four registers.
-unsafe fn mqsad_u32_u8(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let (mut a, mut b) = (Wide([0; LANES]), Lanes([0; LANES]));
-    a = *source_wide(w, s, 0, &mut a);
+fn mqsad_u32_u8(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (mut a, mut b) = (Lanes64([0; LANES]), Lanes([0; LANES]));
+    a = *source64(w, s, 0, &mut a);
     b = *source(w, s, 1, &mut b);
     for n in 0..4u16 {
-        let mut sums = *w.reg(s.inst.src[2] + n);
+        let mut sums = *w.vgpr(s.inst.src[2] + n);
         for lane in 0..LANES {
             let (x, y) = ((a.0[lane] >> (8 * n)) as u32, b.0[lane]);
             for k in 0..4 {
@@ -184,9 +184,9 @@ unsafe fn mqsad_u32_u8(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
                 sums.0[lane] = sums.0[lane].wrapping_add(if q == 0 { 0 } else { p.abs_diff(q) });
             }
         }
-        w.write(s.inst.dst + n, &sums);
+        w.write_vgpr(s.inst.dst + n, &sums);
     }
-    Flow::Next
+    Outcome::Continue
 }
 
 /// What the first step of a division does: brings an operand into a range where the steps that follow cannot overflow
@@ -242,8 +242,8 @@ fn quotient_is_denormal(numerator: f64, denominator: f64, min_exponent: i32) -> 
 }
 
 /// `v_div_scale_f32`.
-unsafe fn div_scale_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let (a, b, c) = (prepared::<f32>(w, s, 0).0, prepared::<f32>(w, s, 1).0, prepared::<f32>(w, s, 2).0);
+fn div_scale_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (a, b, c) = (modified_source::<f32>(w, s, 0).0, modified_source::<f32>(w, s, 1).0, modified_source::<f32>(w, s, 2).0);
     let mut out = Lanes([0; LANES]);
     let mut flags = 0;
     for lane in 0..LANES {
@@ -253,15 +253,15 @@ unsafe fn div_scale_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
         out.0[lane] = scaled.to_bits();
         flags |= u64::from(flag) << lane;
     }
-    w.write(s.inst.dst, &out);
-    w.set_pair(s.inst.sdst, flags & w.exec);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    w.set_scalar64(s.inst.sdst, flags & w.exec);
+    Outcome::Continue
 }
 
 /// `v_div_scale_f64`.
-unsafe fn div_scale_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let (a, b, c) = (prepared::<f64>(w, s, 0).0, prepared::<f64>(w, s, 1).0, prepared::<f64>(w, s, 2).0);
-    let mut out = Wide([0; LANES]);
+fn div_scale_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (a, b, c) = (modified_source::<f64>(w, s, 0).0, modified_source::<f64>(w, s, 1).0, modified_source::<f64>(w, s, 2).0);
+    let mut out = Lanes64([0; LANES]);
     let mut flags = 0;
     for lane in 0..LANES {
         let [value, d, n] = [a, b, c].map(|x| f64::from_bits(x.0[lane]));
@@ -270,14 +270,14 @@ unsafe fn div_scale_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
         out.0[lane] = scaled.to_bits();
         flags |= u64::from(flag) << lane;
     }
-    w.write_wide(s.inst.dst, &out);
-    w.set_pair(s.inst.sdst, flags & w.exec);
-    Flow::Next
+    w.write_vgpr_pair(s.inst.dst, &out);
+    w.set_scalar64(s.inst.sdst, flags & w.exec);
+    Outcome::Continue
 }
 
 /// `v_div_fmas_f32`: a fused multiply-add whose result is scaled where `vcc` says so.
-unsafe fn div_fmas_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let (a, b, c) = (prepared::<f32>(w, s, 0).0, prepared::<f32>(w, s, 1).0, prepared::<f32>(w, s, 2).0);
+fn div_fmas_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (a, b, c) = (modified_source::<f32>(w, s, 0).0, modified_source::<f32>(w, s, 1).0, modified_source::<f32>(w, s, 2).0);
     let scaled = w.vcc();
     let mut out = Lanes([0; LANES]);
     for lane in 0..LANES {
@@ -292,15 +292,15 @@ unsafe fn div_fmas_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
             (_, mode) => fused_scaled([x.into(), y.into(), z.into()], scale, SINGLE, mode) as u32,
         };
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
 /// `v_div_fmas_f64`.
-unsafe fn div_fmas_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let (a, b, c) = (prepared::<f64>(w, s, 0).0, prepared::<f64>(w, s, 1).0, prepared::<f64>(w, s, 2).0);
+fn div_fmas_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (a, b, c) = (modified_source::<f64>(w, s, 0).0, modified_source::<f64>(w, s, 1).0, modified_source::<f64>(w, s, 2).0);
     let scaled = w.vcc();
-    let mut out = Wide([0; LANES]);
+    let mut out = Lanes64([0; LANES]);
     for lane in 0..LANES {
         let [x, y, z] = [a, b, c].map(|v| f64::from_bits(v.0[lane]));
         let scale = match scaled >> lane & 1 {
@@ -313,65 +313,65 @@ unsafe fn div_fmas_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
             (_, mode) => fused_scaled([x, y, z], scale, DOUBLE, mode),
         };
     }
-    w.write_wide(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr_pair(s.inst.dst, &out);
+    Outcome::Continue
 }
 
 /// `v_mbcnt_lo_u32_b32`: bits of a mask below the lane, added.
-unsafe fn mbcnt_lo(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn mbcnt_lo(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     count_below(w, s, |lane| if lane >= 32 { u32::MAX } else { (1u32 << lane) - 1 })
 }
 
-unsafe fn mbcnt_hi(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn mbcnt_hi(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     count_below(w, s, |lane| if lane < 32 { 0 } else { (1u32 << (lane - 32)) - 1 })
 }
 
-fn count_below(w: &mut Wave, s: &Step, below: impl Fn(usize) -> u32) -> Flow {
+fn count_below(w: &mut Wave, s: &Step, below: impl Fn(usize) -> u32) -> Outcome {
     let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
     a = *source(w, s, 0, &mut a);
     b = *source(w, s, 1, &mut b);
     for lane in 0..LANES {
         b.0[lane] = b.0[lane].wrapping_add((a.0[lane] & below(lane)).count_ones());
     }
-    w.write(s.inst.dst, &b);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &b);
+    Outcome::Continue
 }
 
 /// `v_cvt_sr_fp8_f32` and `v_cvt_sr_bf8_f32`: one byte of the destination.
-unsafe fn stochastic(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn stochastic(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let a = {
         // `op_sel` names the byte, not a half of the sources.
         let mut plain = s.clone();
         plain.inst.op_sel = 0;
-        prepared::<f32>(w, &plain, 0).0
+        modified_source::<f32>(w, &plain, 0).0
     };
     let mut noise = Lanes([0; LANES]);
     noise = *source(w, s, 1, &mut noise);
     let shift = 8 * u32::from(s.inst.op_sel >> 2 & 3);
-    let mut out = *w.reg(s.inst.dst);
+    let mut out = *w.vgpr(s.inst.dst);
     for lane in 0..LANES {
-        let byte = stochastic8(f32::from_bits(a.0[lane]), noise.0[lane], s.inst.row.name == "v_cvt_sr_bf8_f32");
+        let byte = stochastic8(f32::from_bits(a.0[lane]), noise.0[lane], s.inst.desc.name == "v_cvt_sr_bf8_f32");
         out.0[lane] = out.0[lane] & !(0xff << shift) | u32::from(byte) << shift;
     }
-    w.write(s.inst.dst, &out);
-    Flow::Next
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
 }
 
-unsafe fn nothing(_: &mut Wave, _: &Step, _: &mut Env) -> Flow {
-    Flow::Next
+fn nop(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
+    Outcome::Continue
 }
 
 /// The instruction called `name`.
-pub fn find(name: &str) -> Option<Entry> {
+pub fn find(name: &str) -> Option<Semantics> {
     if let Some(entry) = find_carry(name) {
         return Some(entry);
     }
-    let (f32s, f64s) = ([Type::B32; 3], [Type::F64; 3]);
+    let (f32s, f64s) = ([OperandType::B32; 3], [OperandType::F64; 3]);
     Some(match name {
-        "v_cndmask_b32" => Entry { forms: selecting::<One>(), types: f32s, accumulate: false },
-        "v_mad_u64_u32" => single(mad_u64_u32, [Type::B32, Type::B32, Type::B64]),
-        "v_mad_i64_i32" => single(mad_i64_i32, [Type::B32, Type::B32, Type::B64]),
-        "v_mqsad_u32_u8" => single(mqsad_u32_u8, [Type::B64, Type::B32, Type::B32]),
+        "v_cndmask_b32" => Semantics { variants: selecting::<One>(), types: f32s, accumulate: false },
+        "v_mad_u64_u32" => single(mad_u64_u32, [OperandType::B32, OperandType::B32, OperandType::B64]),
+        "v_mad_i64_i32" => single(mad_i64_i32, [OperandType::B32, OperandType::B32, OperandType::B64]),
+        "v_mqsad_u32_u8" => single(mqsad_u32_u8, [OperandType::B64, OperandType::B32, OperandType::B32]),
         "v_div_scale_f32" => single(div_scale_f32, f32s),
         "v_div_scale_f64" => single(div_scale_f64, f64s),
         "v_div_fmas_f32" => single(div_fmas_f32, f32s),
@@ -379,11 +379,11 @@ pub fn find(name: &str) -> Option<Entry> {
         "v_mbcnt_lo_u32_b32" => single(mbcnt_lo, f32s),
         "v_mbcnt_hi_u32_b32" => single(mbcnt_hi, f32s),
         "v_cvt_sr_fp8_f32" | "v_cvt_sr_bf8_f32" => single(stochastic, f32s),
-        "v_madmk_f32" | "v_madak_f32" => entry::<super::float::v_mad_f32>(),
-        "v_fmamk_f32" | "v_fmaak_f32" => entry::<super::float::v_fma_f32>(),
-        "v_madmk_f16" | "v_madak_f16" => entry::<super::float::v_mad_legacy_f16>(),
-        "v_pk_fmac_f16" => Entry { accumulate: true, ..super::packed::find("v_pk_fma_f16")? },
-        "v_nop" | "v_clrexcp" => single(nothing, f32s),
+        "v_madmk_f32" | "v_madak_f32" => lane_op::<super::float::v_mad_f32>(),
+        "v_fmamk_f32" | "v_fmaak_f32" => lane_op::<super::float::v_fma_f32>(),
+        "v_madmk_f16" | "v_madak_f16" => lane_op::<super::float::v_mad_legacy_f16>(),
+        "v_pk_fmac_f16" => Semantics { accumulate: true, ..super::packed::find("v_pk_fma_f16")? },
+        "v_nop" | "v_clrexcp" => single(nop, f32s),
         _ => return None,
     })
 }

@@ -2,17 +2,17 @@
 
 use std::fmt::Write as _;
 
-use super::constant::{self, Kind};
+use super::constant::{self, ConstKind};
 use super::{push, register, scalar};
 use crate::arch::Arch;
 use crate::isa::table::{Field, Format};
 use crate::isa::{Inst, flag, operand};
 
 pub(super) fn smem(line: &mut String, _arch: Arch, inst: &Inst) {
-    for operand in &inst.row.operands {
+    for operand in &inst.desc.operands {
         match operand.field {
             Field::Dst => push(line, &register::name(inst.dst, operand.registers)),
-            Field::Number => push(line, &constant::literal(u32::from(inst.dst), Kind::Bits32)),
+            Field::DstImm => push(line, &constant::literal(u32::from(inst.dst), ConstKind::Bits32)),
             Field::Base => push(line, &register::name(inst.base, operand.registers)),
             Field::Imm if inst.offset != operand::NONE => {
                 push(line, &register::name(inst.offset, 1));
@@ -24,7 +24,7 @@ pub(super) fn smem(line: &mut String, _arch: Arch, inst: &Inst) {
             _ => {}
         }
     }
-    if inst.flags & flag::GLC != 0 && inst.base != operand::NONE && inst.row.registers(Field::Dst) > 0 {
+    if inst.flags & flag::GLC != 0 && inst.base != operand::NONE && inst.desc.registers(Field::Dst) > 0 {
         line.push_str(" glc");
     }
 }
@@ -37,7 +37,7 @@ fn hex(value: i32) -> String {
 /// The cache bits, in the words of the architecture.
 fn cache(line: &mut String, arch: Arch, inst: &Inst) {
     // What writes back or invalidates a whole cache names its scope at most.
-    let flags = match (arch, inst.row.operands.is_empty()) {
+    let flags = match (arch, inst.desc.operands.is_empty()) {
         (_, false) => inst.flags,
         (Arch::Gfx942, true) => inst.flags & (flag::GLC | flag::SC1),
         (_, true) => 0,
@@ -51,7 +51,7 @@ fn cache(line: &mut String, arch: Arch, inst: &Inst) {
 }
 
 pub(super) fn ds(line: &mut String, _arch: Arch, inst: &Inst) {
-    for operand in &inst.row.operands {
+    for operand in &inst.desc.operands {
         let number = match operand.field {
             Field::Dst => inst.dst,
             Field::Addr => inst.src[0],
@@ -61,7 +61,7 @@ pub(super) fn ds(line: &mut String, _arch: Arch, inst: &Inst) {
         };
         push(line, &register::name(number, operand.registers));
     }
-    let name = inst.row.name;
+    let name = inst.desc.name;
     let (low, high) = (inst.imm & 0xff, inst.imm >> 8 & 0xff);
     if ["ds_read2", "ds_write2", "ds_wrxchg2"].iter().any(|start| name.starts_with(start)) {
         for (which, value) in [(0, low), (1, high)] {
@@ -116,12 +116,12 @@ fn swizzle(bits: u16) -> String {
 
 /// Whether a register gets what is read: atomics say so with `glc`, and loads may go to LDS instead.
 fn returns(inst: &Inst) -> bool {
-    let atomic = inst.row.name.contains("_atomic_");
+    let atomic = inst.desc.name.contains("_atomic_");
     if atomic { inst.flags & flag::GLC != 0 } else { inst.flags & flag::LDS == 0 }
 }
 
 pub(super) fn flat(line: &mut String, arch: Arch, inst: &Inst) {
-    for operand in &inst.row.operands {
+    for operand in &inst.desc.operands {
         match operand.field {
             Field::Dst if returns(inst) => push(line, &register::name(inst.dst, operand.registers)),
             Field::Data0 => push(line, &register::name(inst.src[1], operand.registers)),
@@ -129,11 +129,11 @@ pub(super) fn flat(line: &mut String, arch: Arch, inst: &Inst) {
             _ => continue,
         }
     }
-    match inst.row.format {
+    match inst.desc.format {
         Format::GLOBAL | Format::SCRATCH => {
             let base = match inst.base {
                 operand::NONE => "off".to_owned(),
-                base => register::name(base, if inst.row.format == Format::GLOBAL { 2 } else { 1 }),
+                base => register::name(base, if inst.desc.format == Format::GLOBAL { 2 } else { 1 }),
             };
             push(line, &base);
         }
@@ -149,7 +149,7 @@ pub(super) fn flat(line: &mut String, arch: Arch, inst: &Inst) {
 }
 
 fn address(line: &mut String, inst: &Inst, registers: u8) {
-    let text = match inst.row.format {
+    let text = match inst.desc.format {
         Format::SCRATCH if inst.flags & flag::VADDR == 0 => "off".to_owned(),
         // With a scalar base the vector address is an offset of 32 bits.
         Format::GLOBAL if inst.base != operand::NONE => register::name(inst.src[0], 1),
@@ -161,7 +161,7 @@ fn address(line: &mut String, inst: &Inst, registers: u8) {
 pub(super) fn mubuf(line: &mut String, arch: Arch, inst: &Inst) {
     let lds = inst.flags & flag::LDS != 0;
     let both = inst.flags & (flag::OFFEN | flag::IDXEN);
-    for operand in &inst.row.operands {
+    for operand in &inst.desc.operands {
         match operand.field {
             Field::Dst if !lds => {
                 let registers = operand.registers + u8::from(inst.flags & flag::TFE != 0);
@@ -170,19 +170,19 @@ pub(super) fn mubuf(line: &mut String, arch: Arch, inst: &Inst) {
             Field::Addr if both == 0 => push(line, "off"),
             Field::Addr => push(line, &register::name(inst.src[0], both.count_ones() as u8)),
             Field::Resource => push(line, &register::name(inst.base, operand.registers)),
-            Field::Soffset => push(line, &scalar::source(inst, inst.offset, 1, Kind::Bits32)),
+            Field::Soffset => push(line, &scalar::source(inst, inst.offset, 1, ConstKind::Bits32)),
             _ => continue,
         }
     }
     for (name, bit) in [(" idxen", flag::IDXEN), (" offen", flag::OFFEN)] {
-        if inst.flags & bit != 0 && !inst.row.operands.is_empty() {
+        if inst.flags & bit != 0 && !inst.desc.operands.is_empty() {
             line.push_str(name);
         }
     }
-    if inst.imm != 0 && !inst.row.operands.is_empty() {
+    if inst.imm != 0 && !inst.desc.operands.is_empty() {
         _ = write!(line, " offset:{}", inst.imm);
     }
-    let stores = inst.row.name == "buffer_store_lds_dword";
+    let stores = inst.desc.name == "buffer_store_lds_dword";
     if stores {
         line.push_str(" lds");
     }

@@ -4,8 +4,8 @@ use crate::arch::Arch;
 
 /// What a card is.
 #[derive(Debug)]
-pub(super) struct Card {
-    pub model: &'static str,
+pub(super) struct GpuModel {
+    pub name: &'static str,
     pub compute_units: u32,
     pub memory: u64,
     pub clock_khz: u32,
@@ -30,8 +30,8 @@ pub(super) const REGISTERS: u32 = 65_536;
 pub(super) const MAX_BLOCK: u32 = 1024;
 pub(super) const MAX_GRID: u32 = i32::MAX as u32;
 
-const MI100: Card = Card {
-    model: "Virtual Instinct MI100",
+const MI100: GpuModel = GpuModel {
+    name: "Virtual Instinct MI100",
     compute_units: 120,
     memory: 32 << 30,
     clock_khz: 1_502_000,
@@ -43,8 +43,8 @@ const MI100: Card = Card {
     vector_granule: 4,
 };
 
-const MI210: Card = Card {
-    model: "Virtual Instinct MI210",
+const MI210: GpuModel = GpuModel {
+    name: "Virtual Instinct MI210",
     compute_units: 104,
     memory: 64 << 30,
     clock_khz: 1_700_000,
@@ -56,8 +56,8 @@ const MI210: Card = Card {
     vector_granule: 8,
 };
 
-const MI300X: Card = Card {
-    model: "Virtual Instinct MI300X",
+const MI300X: GpuModel = GpuModel {
+    name: "Virtual Instinct MI300X",
     compute_units: 304,
     memory: 192 << 30,
     clock_khz: 2_100_000,
@@ -69,16 +69,16 @@ const MI300X: Card = Card {
     vector_granule: 8,
 };
 
-/// The card of an architecture.
-pub(super) fn of(arch: Arch) -> &'static Card {
-    match arch {
-        Arch::Gfx908 => &MI100,
-        Arch::Gfx90a => &MI210,
-        Arch::Gfx942 => &MI300X,
+impl GpuModel {
+    /// Returns the model that an architecture's virtual device stands for.
+    pub fn of(arch: Arch) -> &'static GpuModel {
+        match arch {
+            Arch::Gfx908 => &MI100,
+            Arch::Gfx90a => &MI210,
+            Arch::Gfx942 => &MI300X,
+        }
     }
-}
 
-impl Card {
     /// Threads that a compute unit holds at a time.
     pub fn threads_per_unit(&self) -> u32 {
         self.waves_per_simd * SIMDS * WAVE
@@ -86,12 +86,12 @@ impl Card {
 }
 
 /// Bytes that a device may hand out when nobody says how many: what the card has, but no more than three quarters of the host's.
-pub(super) fn default_memory(card: &Card) -> u64 {
+pub(super) fn default_memory(model: &GpuModel) -> u64 {
     let host = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
         line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
     });
     let given = host.map_or(4 << 30, |kib| kib.saturating_mul(1024) / 4 * 3);
     // Whole mebibytes read better.
-    card.memory.min(given) & !((1 << 20) - 1)
+    model.memory.min(given) & !((1 << 20) - 1)
 }

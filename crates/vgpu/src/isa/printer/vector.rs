@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 
-use super::constant::{self, Kind};
+use super::constant::{self, ConstKind};
 use super::{push, register, scalar};
 use crate::arch::Arch;
 use crate::isa::table::{Field, Format, Operand};
-use crate::isa::{Dpp, Inst, Sdwa, Via};
+use crate::isa::{Dpp, Extension, Inst, Sdwa};
 
 pub(super) fn operands(line: &mut String, arch: Arch, inst: &Inst) {
-    for operand in &inst.row.operands {
+    for operand in &inst.desc.operands {
         let text = match operand.field {
             Field::Dst => register::name(inst.dst, operand.registers),
             Field::Sdst => register::name(inst.sdst, operand.registers),
-            Field::Vcc if inst.row.format == Format::VOPC => register::name(inst.dst, 2),
+            Field::Vcc if inst.desc.format == Format::VOPC => register::name(inst.dst, 2),
             Field::Vcc => "vcc".to_owned(),
             Field::Src(n) => source(inst, operand, n),
             Field::Literal => format!("{:#x}", inst.literal),
@@ -21,14 +21,14 @@ pub(super) fn operands(line: &mut String, arch: Arch, inst: &Inst) {
         };
         push(line, &text);
     }
-    match inst.via {
-        Via::Sdwa(sdwa) => {
+    match inst.ext {
+        Extension::Sdwa(sdwa) => {
             output(line, inst);
             selections(line, inst, sdwa);
         }
-        Via::Dpp(dpp) => lanes(line, arch, dpp),
-        Via::Plain if inst.row.format == Format::VOP3P => packed(line, arch, inst),
-        Via::Plain => {
+        Extension::Dpp(dpp) => lanes(line, arch, dpp),
+        Extension::None if inst.desc.format == Format::VOP3P => packed(line, arch, inst),
+        Extension::None => {
             halves(line, inst);
             output(line, inst);
         }
@@ -36,21 +36,21 @@ pub(super) fn operands(line: &mut String, arch: Arch, inst: &Inst) {
 }
 
 fn mixes(inst: &Inst) -> bool {
-    inst.row.name.starts_with("v_fma_mix")
+    inst.desc.name.starts_with("v_fma_mix")
 }
 
 /// How many sources the row has.
 fn sources(inst: &Inst) -> usize {
-    inst.row.operands.iter().filter(|operand| matches!(operand.field, Field::Src(_))).count()
+    inst.desc.operands.iter().filter(|operand| matches!(operand.field, Field::Src(_))).count()
 }
 
 fn source(inst: &Inst, operand: &Operand, n: u8) -> String {
     let number = inst.src[usize::from(n)];
     let text = scalar::source(inst, number, operand.registers, kind(inst, operand, n));
-    if inst.row.format == Format::VOP3P && !mixes(inst) {
+    if inst.desc.format == Format::VOP3P && !mixes(inst) {
         return text;
     }
-    if let Via::Sdwa(sdwa) = inst.via
+    if let Extension::Sdwa(sdwa) = inst.ext
         && sdwa.sext.get(usize::from(n)).copied().unwrap_or(false)
     {
         return format!("sext({text})");
@@ -66,20 +66,20 @@ fn source(inst: &Inst, operand: &Operand, n: u8) -> String {
     }
 }
 
-fn kind(inst: &Inst, operand: &Operand, n: u8) -> Kind {
-    let name = inst.row.name;
-    match (operand.registers, inst.row.last_type()) {
-        (2.., "f64") => Kind::Double,
-        (2, _) if inst.row.format == Format::VOP3P => Kind::Bits32,
-        (2, _) => Kind::Int64,
-        (_, "f16") if name.starts_with("v_dot2c") || name.starts_with("v_pk_") => Kind::Halves,
-        (_, "f16") => Kind::Half,
+fn kind(inst: &Inst, operand: &Operand, n: u8) -> ConstKind {
+    let name = inst.desc.name;
+    match (operand.registers, inst.desc.source_type()) {
+        (2.., "f64") => ConstKind::Double,
+        (2, _) if inst.desc.format == Format::VOP3P => ConstKind::Bits32,
+        (2, _) => ConstKind::Int64,
+        (_, "f16") if name.starts_with("v_dot2c") || name.starts_with("v_pk_") => ConstKind::Halves,
+        (_, "f16") => ConstKind::Half,
         // Packed pairs, and sums of them, are written as one value of 32 bits.
-        _ if inst.row.format == Format::VOP3P || name.starts_with("v_dot") || name.starts_with("v_sa") => Kind::Bits32,
+        _ if inst.desc.format == Format::VOP3P || name.starts_with("v_dot") || name.starts_with("v_sa") => ConstKind::Bits32,
         // A sum of 32 bits.
-        _ if n == 2 && matches!(name, "v_mad_u32_u16" | "v_mad_i32_i16") => Kind::Bits32,
-        (_, "i16" | "u16" | "b16") => Kind::Int16,
-        _ => Kind::Bits32,
+        _ if n == 2 && matches!(name, "v_mad_u32_u16" | "v_mad_i32_i16") => ConstKind::Bits32,
+        (_, "i16" | "u16" | "b16") => ConstKind::Int16,
+        _ => ConstKind::Bits32,
     }
 }
 
@@ -93,9 +93,9 @@ fn output(line: &mut String, inst: &Inst) {
 
 /// VOP3's choice of halves: a bit for each source and one for the destination.
 fn halves(line: &mut String, inst: &Inst) {
-    if inst.row.format == Format::VOP3 {
+    if inst.desc.format == Format::VOP3 {
         // Stochastic rounding has a byte of the destination to choose, and takes the place of a third source for it.
-        let count = if inst.row.name.starts_with("v_cvt_sr_") { 3 } else { sources(inst) };
+        let count = if inst.desc.name.starts_with("v_cvt_sr_") { 3 } else { sources(inst) };
         let mut all: Vec<u8> = (0..count).map(|n| inst.op_sel >> n & 1).collect();
         all.push(inst.op_sel >> 3 & 1);
         if all.contains(&1) {
@@ -110,7 +110,7 @@ fn list(line: &mut String, name: &str, values: &[u8]) {
 }
 
 fn packed(line: &mut String, arch: Arch, inst: &Inst) {
-    let name = inst.row.name;
+    let name = inst.desc.name;
     if name.contains("mfma") {
         // The double-precision ones of gfx942 negate where others permute.
         let negates = arch == Arch::Gfx942 && name.contains("f64");
@@ -152,8 +152,8 @@ fn selections(line: &mut String, inst: &Inst, sdwa: Sdwa) {
         return;
     }
     // A conversion from eight bits always writes whole registers.
-    let whole = inst.row.name.ends_with("fp8") || inst.row.name.ends_with("bf8");
-    if inst.row.format != Format::VOPC && !whole {
+    let whole = inst.desc.name.ends_with("fp8") || inst.desc.name.ends_with("bf8");
+    if inst.desc.format != Format::VOPC && !whole {
         let unused = ["UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRESERVE", "UNUSED_PAD"][usize::from(sdwa.dst_unused & 3)];
         _ = write!(line, " dst_sel:{} dst_unused:{unused}", name(sdwa.dst_sel));
     }
@@ -178,7 +178,7 @@ fn lanes(line: &mut String, arch: Arch, dpp: Dpp) {
         0x141 => write!(line, " row_half_mirror"),
         0x142 => write!(line, " row_bcast:15"),
         0x143 => write!(line, " row_bcast:31"),
-        0x150..=0x15f if arch.unified_registers() => write!(line, " row_newbcast:{}", ctrl & 15),
+        0x150..=0x15f if arch.has_unified_vgprs() => write!(line, " row_newbcast:{}", ctrl & 15),
         _ => write!(line, " dpp_ctrl:{ctrl:#x}"),
     };
     _ = write!(line, " row_mask:{:#x} bank_mask:{:#x}", dpp.row_mask, dpp.bank_mask);

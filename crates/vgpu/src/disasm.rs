@@ -8,15 +8,15 @@ use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
 
 use crate::arch::Arch;
+use crate::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
 use crate::isa;
-use crate::loader::{DESCRIPTOR_BYTES, LoadError, bundle, damaged, descriptor};
-use crate::program::Descriptor;
+use crate::loader::{LoadError, bundle, malformed};
 
 const MACHINE_AMDGPU: u16 = 224;
 
 /// Why there is nothing to list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ListingError {
+pub enum DisasmError {
     /// The bytes are no code object, or damaged.
     #[error(transparent)]
     File(#[from] LoadError),
@@ -30,7 +30,7 @@ pub enum ListingError {
 
 /// A code object in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part<'a> {
+pub struct EmbeddedCodeObject<'a> {
     /// The target that a bundle names; `None` for a file that is one code object.
     pub target: Option<String>,
     /// Its bytes.
@@ -38,14 +38,14 @@ pub struct Part<'a> {
 }
 
 /// The code objects for AMD GPUs in a file: itself, or the entries of clang's offload bundle.
-pub fn parts(bytes: &[u8]) -> Result<Vec<Part<'_>>, ListingError> {
-    let Some(entries) = bundle::entries(bytes)? else { return Ok(vec![Part { target: None, code: bytes }]) };
+pub fn code_objects(bytes: &[u8]) -> Result<Vec<EmbeddedCodeObject<'_>>, DisasmError> {
+    let Some(entries) = bundle::entries(bytes)? else { return Ok(vec![EmbeddedCodeObject { target: None, code: bytes }]) };
     let mut parts = Vec::new();
     for entry in entries {
         let code = entry.code(bytes)?;
         // The host's entry has no such target and is empty.
         if let Some(target) = entry.target() {
-            parts.push(Part { target: Some(target.to_owned()), code });
+            parts.push(EmbeddedCodeObject { target: Some(target.to_owned()), code });
         }
     }
     Ok(parts)
@@ -53,7 +53,7 @@ pub fn parts(bytes: &[u8]) -> Result<Vec<Part<'_>>, ListingError> {
 
 /// The code of one code object.
 #[derive(Debug, Clone)]
-pub struct Listing {
+pub struct Disassembly {
     /// What it was compiled for.
     pub arch: Arch,
     /// Its functions, by address.
@@ -70,12 +70,12 @@ pub struct Function {
     /// Its words.
     pub words: Vec<u32>,
     /// The descriptor, if it is a kernel.
-    pub descriptor: Option<Descriptor>,
+    pub descriptor: Option<KernelDescriptor>,
 }
 
 /// An instruction of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct DisasmLine {
     /// Where it is.
     pub address: u64,
     /// Its words: one or two.
@@ -88,19 +88,19 @@ pub struct Line {
 
 impl Function {
     /// Its instructions.
-    pub fn lines(&self, arch: Arch) -> impl Iterator<Item = Line> + '_ {
+    pub fn instructions(&self, arch: Arch) -> impl Iterator<Item = DisasmLine> + '_ {
         let mut at = 0;
         std::iter::from_fn(move || {
             let rest = self.words.get(at..).filter(|rest| !rest.is_empty())?;
             let address = self.address + 4 * at as u64;
             let line = match isa::decode(arch, rest) {
-                Ok(inst) => Line {
+                Ok(inst) => DisasmLine {
                     address,
                     words: rest[..usize::from(inst.words)].to_vec(),
-                    text: isa::text(arch, &inst, None),
-                    target: isa::target(&inst, address),
+                    text: isa::disassemble(arch, &inst, None),
+                    target: isa::branch_target(&inst, address),
                 },
-                Err(_) => Line { address, words: vec![rest[0]], text: format!(".long {:#010x}", rest[0]), target: None },
+                Err(_) => DisasmLine { address, words: vec![rest[0]], text: format!(".long {:#010x}", rest[0]), target: None },
             };
             at += line.words.len();
             Some(line)
@@ -108,9 +108,9 @@ impl Function {
     }
 }
 
-impl Listing {
+impl Disassembly {
     /// Reads a code object.
-    pub fn read(bytes: &[u8]) -> Result<Listing, ListingError> {
+    pub fn read(bytes: &[u8]) -> Result<Disassembly, DisasmError> {
         // The headers are read in place, which wants their alignment.
         let mut room = vec![0; bytes.len() + 8];
         let lead = room.as_ptr().align_offset(8).min(8);
@@ -119,7 +119,7 @@ impl Listing {
     }
 
     /// The function that holds an address, and how far into it the address is.
-    pub fn place(&self, address: u64) -> Option<(&Function, u64)> {
+    pub fn symbolize(&self, address: u64) -> Option<(&Function, u64)> {
         let after = self.functions.partition_point(|function| function.address <= address);
         let function = self.functions.get(after.checked_sub(1)?)?;
         let distance = address - function.address;
@@ -127,19 +127,19 @@ impl Listing {
     }
 }
 
-fn read(bytes: &[u8]) -> Result<Listing, ListingError> {
+fn read(bytes: &[u8]) -> Result<Disassembly, DisasmError> {
     if !bytes.starts_with(&object::elf::ELFMAG) {
         return Err(LoadError::UnknownFormat { bytes: bytes.len() }.into());
     }
-    let file = ElfFile64::<LittleEndian>::parse(bytes).map_err(|error| damaged(format!("ELF: {error}")))?;
+    let file = ElfFile64::<LittleEndian>::parse(bytes).map_err(|error| malformed(format!("ELF: {error}")))?;
     let header = file.elf_header();
     let machine = header.e_machine.get(LittleEndian).0;
     if machine != MACHINE_AMDGPU {
         return Err(LoadError::Format { what: format!("an ELF file of machine {machine}, which is no AMD GPU") }.into());
     }
     let number = header.e_flags.get(LittleEndian).0 & 0xff;
-    let arch = Arch::ALL.into_iter().find(|arch| arch.machine() == number);
-    let arch = arch.ok_or_else(|| ListingError::OtherArch { found: format!("architecture {number:#x}") })?;
+    let arch = Arch::ALL.into_iter().find(|arch| arch.elf_mach() == number);
+    let arch = arch.ok_or_else(|| DisasmError::OtherArch { found: format!("architecture {number:#x}") })?;
     let mut functions = Vec::new();
     let descriptors = descriptors(&file);
     let labels = labels(&file);
@@ -149,11 +149,11 @@ fn read(bytes: &[u8]) -> Result<Listing, ListingError> {
             continue;
         }
         let name = section.name().unwrap_or("code");
-        let data = section.data().map_err(|error| damaged(format!("section {name}: {error}")))?;
+        let data = section.data().map_err(|error| malformed(format!("section {name}: {error}")))?;
         split(&mut functions, name, section.address(), data, &labels, &descriptors);
     }
     functions.sort_by_key(|function| function.address);
-    Ok(Listing { arch, functions })
+    Ok(Disassembly { arch, functions })
 }
 
 /// Functions and labels of code by address: the name, and the size where it is stated.
@@ -170,15 +170,15 @@ fn labels<'a>(file: &ElfFile64<'a, LittleEndian>) -> BTreeMap<u64, (&'a str, u64
 }
 
 /// The kernels' descriptors, by the address of their first instruction.
-fn descriptors(file: &ElfFile64<'_, LittleEndian>) -> BTreeMap<u64, Descriptor> {
+fn descriptors(file: &ElfFile64<'_, LittleEndian>) -> BTreeMap<u64, KernelDescriptor> {
     let mut descriptors = BTreeMap::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
         if !symbol.name().is_ok_and(|name| name.ends_with(".kd")) {
             continue;
         }
         let raw = file.sections().find_map(|section| section.data_range(symbol.address(), DESCRIPTOR_BYTES).ok().flatten());
-        if let Some((descriptor, offset)) = raw.and_then(descriptor) {
-            descriptors.insert(symbol.address().wrapping_add_signed(offset), descriptor);
+        if let Some(descriptor) = raw.and_then(KernelDescriptor::parse) {
+            descriptors.insert(symbol.address().wrapping_add_signed(descriptor.kernel_code_entry_byte_offset), descriptor);
         }
     }
     descriptors
@@ -191,7 +191,7 @@ fn split(
     start: u64,
     data: &[u8],
     labels: &BTreeMap<u64, (&str, u64)>,
-    descriptors: &BTreeMap<u64, Descriptor>,
+    descriptors: &BTreeMap<u64, KernelDescriptor>,
 ) {
     let end = start.saturating_add(data.len() as u64);
     let inside: Vec<(u64, (&str, u64))> = labels.range(start..end).map(|(address, label)| (*address, *label)).collect();

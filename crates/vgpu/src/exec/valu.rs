@@ -3,19 +3,19 @@
 //! An operation is a function of one lane's values ([`Op`]); everything around it is here, once. The plain path is
 //! compiled for each level of the CPU's vector instructions; the path with modifiers is compiled once.
 
-use super::code::{From, Step, Type};
+use super::decoded::{OperandType, SourceKind, Step};
 use super::float::{F16, flush32, flush64, quiet16, quiet32, quiet64};
-use super::level::leveled;
-use super::wave::{LANES, Lanes, Wave, Wide};
-use super::{Env, Flow};
-use crate::isa::{Sdwa, Via};
+use super::simd::simd_variants;
+use super::wave::{LANES, Lanes, Lanes64, Wave};
+use super::{Env, Outcome};
+use crate::isa::{Extension, Sdwa, operand};
 
 /// A lane's operand type.
-pub trait Ty: Copy + 'static {
+pub trait LaneType: Copy + 'static {
     /// All lanes' raw bits.
     type Raw: Copy;
     /// How constants are read.
-    const TYPE: Type;
+    const TYPE: OperandType;
     /// Float, and how many bits: sign handling, denormals, clamping. 0 for integers.
     const FLOAT: u32 = 0;
     /// Raw zeros.
@@ -36,22 +36,22 @@ pub trait Ty: Copy + 'static {
 
 /// No operand.
 #[derive(Clone, Copy)]
-pub struct No;
+pub struct Unused;
 
-impl Ty for No {
+impl LaneType for Unused {
     type Raw = ();
-    const TYPE: Type = Type::B32;
+    const TYPE: OperandType = OperandType::B32;
     const ZERO: () = ();
     #[inline(always)]
     fn fetch<'a>(_: &'a Wave, _: &Step, _: usize, buffer: &'a mut ()) -> &'a () {
         buffer
     }
     #[inline(always)]
-    fn get((): &(), _: usize) -> No {
-        No
+    fn get((): &(), _: usize) -> Unused {
+        Unused
     }
     #[inline(always)]
-    fn set((): &mut (), _: usize, _: No) {}
+    fn set((): &mut (), _: usize, _: Unused) {}
     fn store(_: &mut Wave, _: u16, (): &()) {}
     fn bits((): &(), _: usize) -> u64 {
         0
@@ -62,46 +62,46 @@ impl Ty for No {
 /// All lanes of a 32-bit source.
 #[inline(always)]
 pub fn source<'a>(w: &'a Wave, s: &Step, n: usize, buffer: &'a mut Lanes) -> &'a Lanes {
-    if s.from[n] == From::Vector {
-        return w.reg(s.inst.src[n]);
+    if s.kind[n] == SourceKind::Vector {
+        return w.vgpr(s.inst.src[n]);
     }
-    let value = if s.from[n] == From::Constant { s.constant[n] as u32 } else { w.scalar(s.inst.src[n]) };
+    let value = if s.kind[n] == SourceKind::Constant { s.constant[n] as u32 } else { w.scalar(s.inst.src[n]) };
     *buffer = Lanes([value; LANES]);
     buffer
 }
 
 /// All lanes of a 64-bit source.
 #[inline(always)]
-pub fn source_wide<'a>(w: &'a Wave, s: &Step, n: usize, buffer: &'a mut Wide) -> &'a Wide {
+pub fn source64<'a>(w: &'a Wave, s: &Step, n: usize, buffer: &'a mut Lanes64) -> &'a Lanes64 {
     let number = s.inst.src[n];
-    if s.from[n] == From::Vector {
-        let (low, high) = (w.reg(number), w.reg(number + 1));
+    if s.kind[n] == SourceKind::Vector {
+        let (low, high) = (w.vgpr(number), w.vgpr(number + 1));
         for lane in 0..LANES {
             buffer.0[lane] = u64::from(low.0[lane]) | u64::from(high.0[lane]) << 32;
         }
     } else {
-        *buffer = Wide([scalar_wide(w, s, n); LANES]);
+        *buffer = Lanes64([scalar64_source(w, s, n); LANES]);
     }
     buffer
 }
 
 /// A 64-bit scalar source.
-pub fn scalar_wide(w: &Wave, s: &Step, n: usize) -> u64 {
-    match s.from[n] {
-        From::Constant => s.constant[n],
+pub fn scalar64_source(w: &Wave, s: &Step, n: usize) -> u64 {
+    match s.kind[n] {
+        SourceKind::Constant => s.constant[n],
         _ => match s.inst.src[n] {
-            number @ 235..=238 => super::aperture(number),
-            number @ 251..=253 => u64::from(w.scalar(number)),
-            number => w.pair(number),
+            number @ operand::SHARED_BASE..=operand::PRIVATE_LIMIT => super::aperture_value(number),
+            number @ operand::VCCZ..=operand::SCC => u64::from(w.scalar(number)),
+            number => w.scalar64(number),
         },
     }
 }
 
 macro_rules! ty32 {
     ($($ty:ty, $kind:ident, $float:expr, |$raw:ident| $get:expr, |$value:ident| $set:expr;)*) => {$(
-        impl Ty for $ty {
+        impl LaneType for $ty {
             type Raw = Lanes;
-            const TYPE: Type = Type::$kind;
+            const TYPE: OperandType = OperandType::$kind;
             const FLOAT: u32 = $float;
             const ZERO: Lanes = Lanes([0; LANES]);
             #[inline(always)]
@@ -119,7 +119,7 @@ macro_rules! ty32 {
             }
             #[inline(always)]
             fn store(w: &mut Wave, number: u16, raw: &Lanes) {
-                w.write(number, raw);
+                w.write_vgpr(number, raw);
             }
             fn bits(raw: &Lanes, lane: usize) -> u64 {
                 u64::from(raw.0[lane])
@@ -142,32 +142,32 @@ ty32! {
 
 macro_rules! ty64 {
     ($($ty:ty, $kind:ident, $float:expr, |$raw:ident| $get:expr, |$value:ident| $set:expr;)*) => {$(
-        impl Ty for $ty {
-            type Raw = Wide;
-            const TYPE: Type = Type::$kind;
+        impl LaneType for $ty {
+            type Raw = Lanes64;
+            const TYPE: OperandType = OperandType::$kind;
             const FLOAT: u32 = $float;
-            const ZERO: Wide = Wide([0; LANES]);
+            const ZERO: Lanes64 = Lanes64([0; LANES]);
             #[inline(always)]
-            fn fetch<'a>(w: &'a Wave, s: &Step, n: usize, buffer: &'a mut Wide) -> &'a Wide {
-                source_wide(w, s, n, buffer)
+            fn fetch<'a>(w: &'a Wave, s: &Step, n: usize, buffer: &'a mut Lanes64) -> &'a Lanes64 {
+                source64(w, s, n, buffer)
             }
             #[inline(always)]
-            fn get(raw: &Wide, lane: usize) -> $ty {
+            fn get(raw: &Lanes64, lane: usize) -> $ty {
                 let $raw = raw.0[lane];
                 $get
             }
             #[inline(always)]
-            fn set(raw: &mut Wide, lane: usize, $value: $ty) {
+            fn set(raw: &mut Lanes64, lane: usize, $value: $ty) {
                 raw.0[lane] = $set;
             }
             #[inline(always)]
-            fn store(w: &mut Wave, number: u16, raw: &Wide) {
-                w.write_wide(number, raw);
+            fn store(w: &mut Wave, number: u16, raw: &Lanes64) {
+                w.write_vgpr_pair(number, raw);
             }
-            fn bits(raw: &Wide, lane: usize) -> u64 {
+            fn bits(raw: &Lanes64, lane: usize) -> u64 {
                 raw.0[lane]
             }
-            fn set_bits(raw: &mut Wide, lane: usize, bits: u64) {
+            fn set_bits(raw: &mut Lanes64, lane: usize, bits: u64) {
                 raw.0[lane] = bits;
             }
         }
@@ -183,13 +183,13 @@ ty64! {
 /// What an instruction computes in one lane.
 pub trait Op: 'static {
     /// The first source.
-    type A: Ty;
+    type A: LaneType;
     /// The second.
-    type B: Ty;
+    type B: LaneType;
     /// The third; for `mac` and its like, the destination.
-    type C: Ty;
+    type C: LaneType;
     /// The result.
-    type D: Ty;
+    type D: LaneType;
     /// The third source is the destination's old value.
     const ACCUMULATE: bool = false;
     /// A 16-bit result leaves the register's other half alone.
@@ -206,13 +206,13 @@ pub trait Op: 'static {
     }
 }
 
-leveled!(arithmetic, run, Op);
+simd_variants!(arithmetic, run, Op);
 
 #[inline(always)]
-fn run<O: Op>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    if !s.plain || O::KEEP || (!w.mode.usual() && (O::A::FLOAT | O::D::FLOAT) != 0) {
-        modified::<O>(w, s);
-        return Flow::Next;
+fn run<O: Op>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    if !s.plain || O::KEEP || (!w.mode.is_default() && (O::A::FLOAT | O::D::FLOAT) != 0) {
+        run_modified::<O>(w, s);
+        return Outcome::Continue;
     }
     let (mut a, mut b, mut c, mut out) = (O::A::ZERO, O::B::ZERO, O::C::ZERO, O::D::ZERO);
     {
@@ -224,25 +224,25 @@ fn run<O: Op>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
         }
     }
     O::D::store(w, s.inst.dst, &out);
-    Flow::Next
+    Outcome::Continue
 }
 
 /// A source with everything that modifies it applied.
-pub fn prepared<T: Ty>(w: &Wave, s: &Step, n: usize) -> (T::Raw, u64) {
+pub fn modified_source<T: LaneType>(w: &Wave, s: &Step, n: usize) -> (T::Raw, u64) {
     let mut buffer = T::ZERO;
     let mut raw = *T::fetch(w, s, n, &mut buffer);
     let mut valid = u64::MAX;
-    match s.inst.via {
-        Via::Sdwa(sdwa) if n < 2 => {
+    match s.inst.ext {
+        Extension::Sdwa(sdwa) if n < 2 => {
             for lane in 0..LANES {
-                let selected = select(T::bits(&raw, lane) as u32, sdwa.src_sel[n], sdwa.sext[n]);
+                let selected = sdwa_select(T::bits(&raw, lane) as u32, sdwa.src_sel[n], sdwa.sext[n]);
                 T::set_bits(&mut raw, lane, selected.into());
             }
         }
-        Via::Dpp(dpp) if n == 0 => {
+        Extension::Dpp(dpp) if n == 0 => {
             let before = raw;
             for lane in 0..LANES {
-                let from = super::ops::cross::dpp_source(dpp.ctrl, lane);
+                let from = super::ops::cross_lane::dpp_source(dpp.ctrl, lane);
                 let read = from.filter(|from| w.exec >> from & 1 != 0);
                 match read {
                     Some(from) => T::set_bits(&mut raw, lane, T::bits(&before, from)),
@@ -254,7 +254,7 @@ pub fn prepared<T: Ty>(w: &Wave, s: &Step, n: usize) -> (T::Raw, u64) {
         _ => {}
     }
     let inst = &s.inst;
-    let high = T::TYPE == Type::B16 && s.inst.via == Via::Plain && inst.op_sel >> n & 1 != 0;
+    let high = T::TYPE == OperandType::B16 && s.inst.ext == Extension::None && inst.op_sel >> n & 1 != 0;
     let (absolute, negative) = (inst.abs >> n & 1 != 0, inst.neg >> n & 1 != 0);
     for lane in 0..LANES {
         let mut bits = T::bits(&raw, lane);
@@ -269,8 +269,8 @@ pub fn prepared<T: Ty>(w: &Wave, s: &Step, n: usize) -> (T::Raw, u64) {
             if negative {
                 bits ^= sign;
             }
-            if !w.mode.usual() {
-                bits = enter(bits, T::FLOAT, w);
+            if !w.mode.is_default() {
+                bits = apply_input_mode(bits, T::FLOAT, w);
             }
         }
         T::set_bits(&mut raw, lane, bits);
@@ -279,7 +279,7 @@ pub fn prepared<T: Ty>(w: &Wave, s: &Step, n: usize) -> (T::Raw, u64) {
 }
 
 /// Denormals and signalling NaNs of an input, as `MODE` treats them.
-pub fn enter(bits: u64, float: u32, w: &Wave) -> u64 {
+pub fn apply_input_mode(bits: u64, float: u32, w: &Wave) -> u64 {
     match float {
         32 => {
             let bits = if w.mode.flush_in32() { flush32(bits as u32) } else { bits as u32 };
@@ -299,7 +299,7 @@ pub fn enter(bits: u64, float: u32, w: &Wave) -> u64 {
 }
 
 /// A byte or word of a register, extended.
-pub fn select(value: u32, sel: u8, sext: bool) -> u32 {
+pub fn sdwa_select(value: u32, sel: u8, sext: bool) -> u32 {
     match (sel, sext) {
         (0..=3, false) => value >> (8 * sel) & 0xff,
         (0..=3, true) => (value >> (8 * sel)) as u8 as i8 as i32 as u32,
@@ -310,7 +310,7 @@ pub fn select(value: u32, sel: u8, sext: bool) -> u32 {
 }
 
 /// The result put into the selected part of the destination.
-fn merge(old: u32, value: u32, sdwa: Sdwa) -> u32 {
+fn sdwa_merge(old: u32, value: u32, sdwa: Sdwa) -> u32 {
     let (shift, width) = match sdwa.dst_sel {
         0..=3 => (8 * u32::from(sdwa.dst_sel), 8),
         4 | 5 => (16 * u32::from(sdwa.dst_sel - 4), 16),
@@ -331,10 +331,10 @@ fn merge(old: u32, value: u32, sdwa: Sdwa) -> u32 {
 
 /// An operation with modifiers, SDWA, DPP, or an unusual `MODE`.
 #[inline(never)]
-fn modified<O: Op>(w: &mut Wave, s: &Step) {
-    let (a, valid) = prepared::<O::A>(w, s, 0);
-    let (b, _) = prepared::<O::B>(w, s, 1);
-    let (c, _) = prepared::<O::C>(w, s, 2);
+fn run_modified<O: Op>(w: &mut Wave, s: &Step) {
+    let (a, valid) = modified_source::<O::A>(w, s, 0);
+    let (b, _) = modified_source::<O::B>(w, s, 1);
+    let (c, _) = modified_source::<O::C>(w, s, 2);
     let rounding = if O::D::FLOAT == 32 { w.mode.round32() } else { w.mode.round64() };
     let mut out = O::D::ZERO;
     for lane in 0..LANES {
@@ -346,13 +346,13 @@ fn modified<O: Op>(w: &mut Wave, s: &Step) {
         };
         O::D::set(&mut out, lane, value);
         let bits = O::D::bits(&out, lane);
-        O::D::set_bits(&mut out, lane, leave(bits, O::D::FLOAT, w, s));
+        O::D::set_bits(&mut out, lane, apply_output_modifiers(bits, O::D::FLOAT, w, s));
     }
     store_modified::<O::D>(w, s, &out, valid, O::KEEP);
 }
 
 /// Output modifier, clamp and denormals of a float result.
-pub fn leave(bits: u64, float: u32, w: &Wave, s: &Step) -> u64 {
+pub fn apply_output_modifiers(bits: u64, float: u32, w: &Wave, s: &Step) -> u64 {
     let (omod, clamp) = (s.inst.omod, s.inst.clamp);
     match float {
         32 => {
@@ -385,31 +385,31 @@ pub fn leave(bits: u64, float: u32, w: &Wave, s: &Step) -> u64 {
 }
 
 /// Writes a result through SDWA's or DPP's selection, or to a register's half.
-pub fn store_modified<D: Ty>(w: &mut Wave, s: &Step, out: &D::Raw, valid: u64, keep: bool) {
+pub fn store_modified<D: LaneType>(w: &mut Wave, s: &Step, out: &D::Raw, valid: u64, keep: bool) {
     let number = s.inst.dst;
-    let written = match s.inst.via {
-        Via::Dpp(dpp) => valid & dpp_written(dpp.row_mask, dpp.bank_mask),
+    let written = match s.inst.ext {
+        Extension::Dpp(dpp) => valid & dpp_write_mask(dpp.row_mask, dpp.bank_mask),
         _ => u64::MAX,
     };
     let exec = w.exec;
     w.set_exec(exec & written);
-    match s.inst.via {
+    match s.inst.ext {
         // Two registers are written whole: the selection is of 32 bits.
-        Via::Sdwa(sdwa) if D::TYPE == Type::B32 || D::TYPE == Type::B16 => {
-            let mut merged = *w.reg(number);
+        Extension::Sdwa(sdwa) if D::TYPE == OperandType::B32 || D::TYPE == OperandType::B16 => {
+            let mut merged = *w.vgpr(number);
             for lane in 0..LANES {
-                merged.0[lane] = merge(merged.0[lane], D::bits(out, lane) as u32, sdwa);
+                merged.0[lane] = sdwa_merge(merged.0[lane], D::bits(out, lane) as u32, sdwa);
             }
-            w.write(number, &merged);
+            w.write_vgpr(number, &merged);
         }
-        _ if D::TYPE == Type::B16 && (keep || s.inst.op_sel & 8 != 0) => {
-            let mut merged = *w.reg(number);
+        _ if D::TYPE == OperandType::B16 && (keep || s.inst.op_sel & 8 != 0) => {
+            let mut merged = *w.vgpr(number);
             for lane in 0..LANES {
                 let value = D::bits(out, lane) as u32 & 0xffff;
                 merged.0[lane] =
                     if s.inst.op_sel & 8 != 0 { merged.0[lane] & 0xffff | value << 16 } else { merged.0[lane] & 0xffff_0000 | value };
             }
-            w.write(number, &merged);
+            w.write_vgpr(number, &merged);
         }
         _ => D::store(w, number, out),
     }
@@ -417,7 +417,7 @@ pub fn store_modified<D: Ty>(w: &mut Wave, s: &Step, out: &D::Raw, valid: u64, k
 }
 
 /// Lanes that DPP's row and bank masks let through.
-pub fn dpp_written(row_mask: u8, bank_mask: u8) -> u64 {
+pub fn dpp_write_mask(row_mask: u8, bank_mask: u8) -> u64 {
     (0..LANES)
         .filter(|lane| row_mask >> (lane / 16) & 1 != 0 && bank_mask >> (lane % 16 / 4) & 1 != 0)
         .fold(0, |mask, lane| mask | 1 << lane)
@@ -426,20 +426,20 @@ pub fn dpp_written(row_mask: u8, bank_mask: u8) -> u64 {
 /// A comparison of one lane's values.
 pub trait Compare: 'static {
     /// The first source.
-    type A: Ty;
+    type A: LaneType;
     /// The second.
-    type B: Ty;
+    type B: LaneType;
     /// `v_cmpx`: the result becomes `exec` too.
     const EXEC: bool;
     /// The answer.
     fn f(a: Self::A, b: Self::B) -> bool;
 }
 
-leveled!(comparison, compare, Compare);
+simd_variants!(comparison, compare, Compare);
 
 #[inline(always)]
-fn compare<O: Compare>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let mask = if !s.plain || (!w.mode.usual() && O::A::FLOAT != 0) {
+fn compare<O: Compare>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let mask = if !s.plain || (!w.mode.is_default() && O::A::FLOAT != 0) {
         compare_modified::<O>(w, s)
     } else {
         let (mut a, mut b) = (O::A::ZERO, O::B::ZERO);
@@ -449,26 +449,26 @@ fn compare<O: Compare>(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
         for lane in 0..LANES {
             answers[lane] = u8::from(O::f(O::A::get(a, lane), O::B::get(b, lane)));
         }
-        pack(&answers)
+        pack_mask(&answers)
     };
     let mask = mask & w.exec;
-    w.set_pair(s.inst.dst, mask);
+    w.set_scalar64(s.inst.dst, mask);
     if O::EXEC {
         w.set_exec(mask);
     }
-    Flow::Next
+    Outcome::Continue
 }
 
 #[inline(never)]
 fn compare_modified<O: Compare>(w: &Wave, s: &Step) -> u64 {
-    let (a, valid) = prepared::<O::A>(w, s, 0);
-    let (b, _) = prepared::<O::B>(w, s, 1);
+    let (a, valid) = modified_source::<O::A>(w, s, 0);
+    let (b, _) = modified_source::<O::B>(w, s, 1);
     (0..LANES).filter(|&lane| O::f(O::A::get(&a, lane), O::B::get(&b, lane))).fold(0, |mask, lane| mask | 1 << lane) & valid
 }
 
 /// Bytes of 0 and 1 to bits.
 #[inline(always)]
-pub fn pack(answers: &[u8; LANES]) -> u64 {
+pub fn pack_mask(answers: &[u8; LANES]) -> u64 {
     let mut mask = 0u64;
     for (n, chunk) in answers.chunks_exact(8).enumerate() {
         let mut eight = [0u8; 8];

@@ -1,22 +1,22 @@
 //! Scalar instructions: their sixteen bits mean waits, registers, messages and distances.
 
-use super::constant::{self, Kind};
-use super::{push, register, target};
+use super::constant::{self, ConstKind};
+use super::{branch_target, push, register};
 use crate::arch::Arch;
 use crate::isa::table::{Field, Format};
 use crate::isa::{Inst, operand};
 
 /// Whether the immediate is a distance to branch over.
-pub(super) fn branches(inst: &Inst) -> bool {
-    match inst.row.format {
-        Format::SOPP => inst.row.name == "s_branch" || inst.row.name.starts_with("s_cbranch_"),
-        Format::SOPK => matches!(inst.row.name, "s_call_b64" | "s_cbranch_i_fork"),
+pub(super) fn is_branch(inst: &Inst) -> bool {
+    match inst.desc.format {
+        Format::SOPP => inst.desc.name == "s_branch" || inst.desc.name.starts_with("s_cbranch_"),
+        Format::SOPK => matches!(inst.desc.name, "s_call_b64" | "s_cbranch_i_fork"),
         _ => false,
     }
 }
 
 /// Any scalar or vector source: a register, a constant or the literal.
-pub(super) fn source(inst: &Inst, number: u16, registers: u8, kind: Kind) -> String {
+pub(super) fn source(inst: &Inst, number: u16, registers: u8, kind: ConstKind) -> String {
     if number == operand::LITERAL {
         return constant::literal(inst.literal, kind);
     }
@@ -24,14 +24,14 @@ pub(super) fn source(inst: &Inst, number: u16, registers: u8, kind: Kind) -> Str
 }
 
 pub(super) fn operands(line: &mut String, arch: Arch, inst: &Inst, pc: Option<u64>) {
-    for operand in &inst.row.operands {
+    for operand in &inst.desc.operands {
         let text = match operand.field {
             Field::Dst => register::name(inst.dst, operand.registers),
             Field::Src(n) => {
-                let kind = if operand.registers == 2 { Kind::Int64 } else { Kind::Bits32 };
+                let kind = if operand.registers == 2 { ConstKind::Int64 } else { ConstKind::Bits32 };
                 source(inst, inst.src[usize::from(n)], operand.registers, kind)
             }
-            Field::Literal => constant::literal(inst.literal, Kind::Bits32),
+            Field::Literal => constant::literal(inst.literal, ConstKind::Bits32),
             Field::Imm => match immediate(arch, inst, pc) {
                 Some(text) => text,
                 None => continue,
@@ -44,20 +44,20 @@ pub(super) fn operands(line: &mut String, arch: Arch, inst: &Inst, pc: Option<u6
 
 fn immediate(arch: Arch, inst: &Inst, pc: Option<u64>) -> Option<String> {
     let bits = inst.imm as u16;
-    if branches(inst) {
-        return Some(match pc.and_then(|pc| target(inst, pc)) {
+    if is_branch(inst) {
+        return Some(match pc.and_then(|pc| branch_target(inst, pc)) {
             Some(address) => format!("{address:#x}"),
             None => bits.to_string(),
         });
     }
-    Some(match inst.row.name {
+    Some(match inst.desc.name {
         "s_waitcnt" => wait(bits),
         "s_sendmsg" | "s_sendmsghalt" => message(bits),
         "s_getreg_b32" | "s_setreg_b32" | "s_setreg_imm32_b32" => hardware_register(arch, bits),
         "s_set_gpr_idx_on" | "s_set_gpr_idx_mode" => index_mode(bits),
         "s_endpgm" if bits == 0 => return None,
         "s_endpgm" => bits.to_string(),
-        _ if inst.row.format == Format::SOPP => constant::literal(u32::from(bits), Kind::Bits32),
+        _ if inst.desc.format == Format::SOPP => constant::literal(u32::from(bits), ConstKind::Bits32),
         _ => format!("{bits:#x}"),
     })
 }

@@ -24,7 +24,7 @@ const MOST_WORDS: usize = 1 << 24;
 
 /// Messages begun and not ended.
 #[derive(Default)]
-pub struct Desk {
+pub struct Services {
     messages: HashMap<u64, Vec<u64>>,
     next: u64,
     words: usize,
@@ -32,7 +32,7 @@ pub struct Desk {
     last_error: String,
 }
 
-impl Desk {
+impl Services {
     /// Answers one lane; an error says what the kernel asked that cannot be done.
     pub fn answer(&mut self, service: u32, slots: &[u64; SLOTS], memory: &Memory, print: &dyn Fn(&str)) -> Result<u64, String> {
         match service {
@@ -82,7 +82,7 @@ impl Desk {
     }
 
     /// What the kernel said last: on the error stream, if anything was said there.
-    pub fn last_words(&self) -> String {
+    pub fn last_message(&self) -> String {
         if self.last_error.is_empty() { self.last.clone() } else { self.last_error.clone() }
     }
 }
@@ -93,38 +93,38 @@ mod tests {
 
     use super::*;
 
-    fn send(desk: &mut Desk, slots: &[u64], printed: &RefCell<Vec<String>>) -> Result<u64, String> {
+    fn send(services: &mut Services, slots: &[u64], printed: &RefCell<Vec<String>>) -> Result<u64, String> {
         let mut all = [0; SLOTS];
         all[..slots.len()].copy_from_slice(slots);
-        desk.answer(PRINT, &all, &Memory::new(), &|text| printed.borrow_mut().push(text.to_owned()))
+        services.answer(PRINT, &all, &Memory::new(), &|text| printed.borrow_mut().push(text.to_owned()))
     }
 
     #[test]
     fn a_message_is_put_together_from_its_packets() {
-        let (mut desk, printed) = (Desk::default(), RefCell::default());
-        let first = send(&mut desk, &[BEGIN | 1 << LENGTH, 0], &printed).unwrap();
-        let second = send(&mut desk, &[BEGIN | 1 << LENGTH, ERROR_STREAM], &printed).unwrap();
+        let (mut services, printed) = (Services::default(), RefCell::default());
+        let first = send(&mut services, &[BEGIN | 1 << LENGTH, 0], &printed).unwrap();
+        let second = send(&mut services, &[BEGIN | 1 << LENGTH, ERROR_STREAM], &printed).unwrap();
         let text = u64::from_le_bytes(*b"<%d>\n\0\0\0");
-        send(&mut desk, &[first | 1 << LENGTH, text], &printed).unwrap();
-        assert_eq!(send(&mut desk, &[second | END | 2 << LENGTH, text, 5], &printed), Ok(4));
-        assert_eq!(send(&mut desk, &[first | END | 1 << LENGTH, 42], &printed), Ok(5));
+        send(&mut services, &[first | 1 << LENGTH, text], &printed).unwrap();
+        assert_eq!(send(&mut services, &[second | END | 2 << LENGTH, text, 5], &printed), Ok(4));
+        assert_eq!(send(&mut services, &[first | END | 1 << LENGTH, 42], &printed), Ok(5));
         assert_eq!(*printed.borrow(), ["<5>\n", "<42>\n"]);
-        assert_eq!(desk.last_words(), "<5>");
-        assert_eq!((desk.words, desk.messages.len()), (0, 0));
+        assert_eq!(services.last_message(), "<5>");
+        assert_eq!((services.words, services.messages.len()), (0, 0));
     }
 
     #[test]
     fn messages_that_make_no_sense_are_refused() {
-        let (mut desk, printed) = (Desk::default(), RefCell::default());
-        assert!(send(&mut desk, &[7 << NUMBER | 1 << LENGTH, 0], &printed).unwrap_err().contains("message 7"));
-        assert_eq!(send(&mut desk, &[BEGIN | END], &printed), Ok(0));
-        let number = send(&mut desk, &[BEGIN], &printed).unwrap();
-        let endless = (0..MOST_WORDS).find_map(|_| send(&mut desk, &[number | 7 << LENGTH], &printed).err());
+        let (mut services, printed) = (Services::default(), RefCell::default());
+        assert!(send(&mut services, &[7 << NUMBER | 1 << LENGTH, 0], &printed).unwrap_err().contains("message 7"));
+        assert_eq!(send(&mut services, &[BEGIN | END], &printed), Ok(0));
+        let number = send(&mut services, &[BEGIN], &printed).unwrap();
+        let endless = (0..MOST_WORDS).find_map(|_| send(&mut services, &[number | 7 << LENGTH], &printed).err());
         assert!(endless.unwrap().contains("128 MiB"));
         let slots = [0x1000, 0, 0, 0, 0, 0, 0, 0];
-        let said = |desk: &mut Desk, service| desk.answer(service, &slots, &Memory::new(), &|_| ()).unwrap_err();
-        assert!(said(&mut desk, CALL).contains("call a function"));
-        assert!(said(&mut desk, MEMORY).contains("0x1000"));
-        assert!(said(&mut desk, 9).contains("service 9"));
+        let said = |services: &mut Services, service| services.answer(service, &slots, &Memory::new(), &|_| ()).unwrap_err();
+        assert!(said(&mut services, CALL).contains("call a function"));
+        assert!(said(&mut services, MEMORY).contains("0x1000"));
+        assert!(said(&mut services, 9).contains("service 9"));
     }
 }

@@ -10,16 +10,16 @@ use crate::fault::Fault;
 
 /// An error number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Code(pub c_int);
+pub struct HipError(pub c_int);
 
 /// What a call answers.
-pub type Status = Result<(), Code>;
+pub type Status = Result<(), HipError>;
 
 macro_rules! codes {
     ( $( $name:ident = $number:literal $hip:literal $text:literal; )* ) => {
         #[allow(missing_docs, dead_code)]
-        impl Code {
-            $( pub const $name: Code = Code($number); )*
+        impl HipError {
+            $( pub const $name: HipError = HipError($number); )*
         }
 
         fn known(code: c_int) -> Option<(&'static CStr, &'static CStr)> {
@@ -75,25 +75,25 @@ codes! {
 }
 
 /// What faults and loads said last, in place of the general sentence of their number. Callers may keep the pointers for ever.
-static SAID: Mutex<Option<HashMap<c_int, &'static CStr>>> = Mutex::new(None);
+static DETAILS: Mutex<Option<HashMap<c_int, &'static CStr>>> = Mutex::new(None);
 
 /// From now on the sentence of `code` is `sentence`.
-pub(super) fn say(code: Code, sentence: &str) {
+pub(super) fn set_detail(code: HipError, sentence: &str) {
     let text = CString::new(sentence.replace('\0', " ")).unwrap_or_default();
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    let said = said.get_or_insert_with(HashMap::new);
-    if said.get(&code.0).is_none_or(|old| *old != text.as_c_str()) {
-        said.insert(code.0, Box::leak(text.into_boxed_c_str()));
+    let mut details = DETAILS.lock().unwrap_or_else(PoisonError::into_inner);
+    let details = details.get_or_insert_with(HashMap::new);
+    if details.get(&code.0).is_none_or(|old| *old != text.as_c_str()) {
+        details.insert(code.0, Box::leak(text.into_boxed_c_str()));
     }
 }
 
 /// The number of a fault, as the drivers of real cards report it.
-pub(super) fn of_fault(fault: &Fault) -> Code {
+pub(super) fn from_fault(fault: &Fault) -> HipError {
     match fault {
-        Fault::Memory { .. } | Fault::Shared { .. } | Fault::Scratch { .. } | Fault::Misaligned { .. } => Code::ILLEGAL_ADDRESS,
-        Fault::Trap { .. } => Code::ASSERT,
-        Fault::Limit { .. } => Code::TIMED_OUT,
-        _ => Code::LAUNCH_FAILURE,
+        Fault::Memory { .. } | Fault::Lds { .. } | Fault::Scratch { .. } | Fault::Misaligned { .. } => HipError::ILLEGAL_ADDRESS,
+        Fault::Trap { .. } => HipError::ASSERT,
+        Fault::LimitExceeded { .. } => HipError::TIMED_OUT,
+        _ => HipError::LAUNCH_FAILURE,
     }
 }
 
@@ -102,9 +102,9 @@ fn name_of(code: c_int) -> &'static CStr {
 }
 
 fn text_of(code: c_int) -> &'static CStr {
-    let said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    let said = said.as_ref().and_then(|said| said.get(&code).copied());
-    said.or_else(|| known(code).map(|(_, text)| text)).unwrap_or(c"unknown error")
+    let details = DETAILS.lock().unwrap_or_else(PoisonError::into_inner);
+    let details = details.as_ref().and_then(|details| details.get(&code).copied());
+    details.or_else(|| known(code).map(|(_, text)| text)).unwrap_or(c"unknown error")
 }
 
 pub(super) fn error_name(code: c_int) -> *const c_char {
@@ -116,12 +116,12 @@ pub(super) fn error_string(code: c_int) -> *const c_char {
 }
 
 pub(super) fn driver_error_name(code: c_int, out: Out<*const c_char>) -> Status {
-    known(code).ok_or(Code::INVALID_VALUE)?;
+    known(code).ok_or(HipError::INVALID_VALUE)?;
     out.put(error_name(code))
 }
 
 pub(super) fn driver_error_string(code: c_int, out: Out<*const c_char>) -> Status {
-    known(code).ok_or(Code::INVALID_VALUE)?;
+    known(code).ok_or(HipError::INVALID_VALUE)?;
     out.put(error_string(code))
 }
 
@@ -131,42 +131,42 @@ thread_local! {
 
 /// Runs a call's body: no panic leaves it, and what went wrong is the thread's last error.
 pub(super) fn guard(body: impl FnOnce() -> Status) -> c_int {
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(Err(Code::UNKNOWN));
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(Err(HipError::UNKNOWN));
     let code = outcome.err().map_or(0, |code| code.0);
-    if code != 0 && code != Code::NOT_READY.0 {
+    if code != 0 && code != HipError::NOT_READY.0 {
         LAST.set(code);
     }
     code
 }
 
 /// The same for a call that answers otherwise; after a panic, as if it had nothing to say.
-pub(super) fn quiet<T: Blank>(body: impl FnOnce() -> T) -> T {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or_else(|_| T::blank())
+pub(super) fn guard_default<T: PanicDefault>(body: impl FnOnce() -> T) -> T {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or_else(|_| T::panic_default())
 }
 
 /// An answer that says nothing.
-pub(super) trait Blank {
-    fn blank() -> Self;
+pub(super) trait PanicDefault {
+    fn panic_default() -> Self;
 }
 
-impl Blank for () {
-    fn blank() {}
+impl PanicDefault for () {
+    fn panic_default() {}
 }
 
-impl Blank for c_int {
-    fn blank() -> c_int {
-        Code::UNKNOWN.0
+impl PanicDefault for c_int {
+    fn panic_default() -> c_int {
+        HipError::UNKNOWN.0
     }
 }
 
-impl Blank for *const c_char {
-    fn blank() -> *const c_char {
+impl PanicDefault for *const c_char {
+    fn panic_default() -> *const c_char {
         c"".as_ptr()
     }
 }
 
-impl Blank for *mut c_void {
-    fn blank() -> *mut c_void {
+impl PanicDefault for *mut c_void {
+    fn panic_default() -> *mut c_void {
         std::ptr::null_mut()
     }
 }

@@ -9,17 +9,17 @@ mod vector;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use super::table::{Format, rows};
-use super::{Inst, Via};
+use super::table::{Format, inst_descs};
+use super::{Extension, Inst};
 use crate::arch::Arch;
 
 /// The instruction as LLVM writes it, in one line.
 ///
 /// With `pc`, the address of its first byte, a branch names the address it goes to; without, its distance in words as encoded.
-pub fn text(arch: Arch, inst: &Inst, pc: Option<u64>) -> String {
+pub fn disassemble(arch: Arch, inst: &Inst, pc: Option<u64>) -> String {
     let mut line = mnemonic(arch, inst);
     let start = line.len();
-    match inst.row.format {
+    match inst.desc.format {
         Format::SOP1 | Format::SOP2 | Format::SOPC | Format::SOPK | Format::SOPP => scalar::operands(&mut line, arch, inst, pc),
         Format::VOP1 | Format::VOP2 | Format::VOPC | Format::VOP3 | Format::VOP3P => vector::operands(&mut line, arch, inst),
         Format::SMEM => memory::smem(&mut line, arch, inst),
@@ -36,24 +36,24 @@ pub fn text(arch: Arch, inst: &Inst, pc: Option<u64>) -> String {
 }
 
 /// Where a branch goes: the address after it, and its signed distance in words.
-pub fn target(inst: &Inst, pc: u64) -> Option<u64> {
-    scalar::branches(inst).then(|| pc.wrapping_add(4 * u64::from(inst.words)).wrapping_add_signed(4 * i64::from(inst.imm as i16)))
+pub fn branch_target(inst: &Inst, pc: u64) -> Option<u64> {
+    scalar::is_branch(inst).then(|| pc.wrapping_add(4 * u64::from(inst.words)).wrapping_add_signed(4 * i64::from(inst.imm as i16)))
 }
 
 /// The name, with the suffix that tells encodings of the same operation apart.
 fn mnemonic(arch: Arch, inst: &Inst) -> String {
     static SHORT: LazyLock<HashSet<(Arch, &str)>> = LazyLock::new(|| {
         let short = |format| matches!(format, Format::VOP1 | Format::VOP2 | Format::VOPC);
-        let rows = || rows().iter().filter(|row| short(row.format));
-        Arch::ALL.into_iter().flat_map(|arch| rows().filter(move |row| row.on(arch)).map(move |row| (arch, row.name))).collect()
+        let descs = || inst_descs().iter().filter(|desc| short(desc.format));
+        Arch::ALL.into_iter().flat_map(|arch| descs().filter(move |desc| desc.supports(arch)).map(move |desc| (arch, desc.name))).collect()
     });
-    let name = inst.row.name;
-    let suffix = match (inst.row.format, inst.via) {
-        (Format::VOP1 | Format::VOP2 | Format::VOPC, Via::Sdwa(_)) => "_sdwa",
+    let name = inst.desc.name;
+    let suffix = match (inst.desc.format, inst.ext) {
+        (Format::VOP1 | Format::VOP2 | Format::VOPC, Extension::Sdwa(_)) => "_sdwa",
         // It moves nothing, and LLVM names it alike in every encoding.
-        (Format::VOP1, Via::Dpp(_)) if inst.row.name == "v_nop" => "",
-        (Format::VOP1 | Format::VOP2 | Format::VOPC, Via::Dpp(_)) => "_dpp",
-        (Format::VOP1 | Format::VOP2 | Format::VOPC, Via::Plain) if !alone(name) => "_e32",
+        (Format::VOP1, Extension::Dpp(_)) if inst.desc.name == "v_nop" => "",
+        (Format::VOP1 | Format::VOP2 | Format::VOPC, Extension::Dpp(_)) => "_dpp",
+        (Format::VOP1 | Format::VOP2 | Format::VOPC, Extension::None) if !alone(name) => "_e32",
         (Format::VOP3, _) if SHORT.contains(&(arch, name)) && !alone(name) => "_e64",
         _ => "",
     };

@@ -4,7 +4,7 @@ use crate::isa::operand;
 
 /// How an operand's bits are read, as far as its text depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ConstKind {
     /// 32 bits of either sort: LLVM writes both alike.
     Bits32,
     /// An integer of 16 bits.
@@ -38,15 +38,15 @@ pub(super) fn is_constant(number: u16) -> bool {
 }
 
 /// An inline constant by its number.
-pub(super) fn inline(number: u16, kind: Kind) -> Option<String> {
+pub(super) fn inline(number: u16, kind: ConstKind) -> Option<String> {
     match number {
         operand::INLINE..=192 => Some((number - operand::INLINE).to_string()),
         193..=208 => Some(format!("-{}", number - 192)),
         240..=248 => {
             let (name, _, half) = FLOATS[usize::from(number - 240)];
             Some(match kind {
-                Kind::Int64 | Kind::Double if number == 248 => "0.15915494309189532".to_owned(),
-                Kind::Int16 => format!("{half:#x}"),
+                ConstKind::Int64 | ConstKind::Double if number == 248 => "0.15915494309189532".to_owned(),
+                ConstKind::Int16 => format!("{half:#x}"),
                 _ => name.to_owned(),
             })
         }
@@ -55,21 +55,21 @@ pub(super) fn inline(number: u16, kind: Kind) -> Option<String> {
 }
 
 /// A literal. LLVM does not tell one that has the value of an inline constant from that constant.
-pub(super) fn literal(value: u32, kind: Kind) -> String {
+pub(super) fn literal(value: u32, kind: ConstKind) -> String {
     match kind {
-        Kind::Bits32 => common(value).unwrap_or_else(|| format!("{value:#x}")),
-        Kind::Int16 => common(value).unwrap_or_else(|| format!("{:#x}", value & 0xffff)),
-        Kind::Halves => match (small(i64::from(value as i32)), half(value)) {
+        ConstKind::Bits32 => common(value).unwrap_or_else(|| format!("{value:#x}")),
+        ConstKind::Int16 => common(value).unwrap_or_else(|| format!("{:#x}", value & 0xffff)),
+        ConstKind::Halves => match (small(i64::from(value as i32)), half(value)) {
             (Some(text), _) => text,
             (None, Some(name)) => name.to_owned(),
             (None, None) => format!("{value:#x}"),
         },
-        Kind::Half => match small(i64::from(value as i16)) {
+        ConstKind::Half => match small(i64::from(value as i16)) {
             Some(text) => text,
             None => half(value & 0xffff).map_or_else(|| format!("{:#x}", value & 0xffff), str::to_owned),
         },
-        Kind::Int64 => small(i64::from(value)).unwrap_or_else(|| format!("{value:#x}")),
-        Kind::Double => {
+        ConstKind::Int64 => small(i64::from(value)).unwrap_or_else(|| format!("{value:#x}")),
+        ConstKind::Double => {
             let bits = u64::from(value) << 32;
             let same = FLOATS[..8].iter().find(|(name, ..)| name.parse::<f64>().is_ok_and(|number| number.to_bits() == bits));
             match same {

@@ -1,10 +1,10 @@
 //! Values that move between lanes.
 
-use super::{Entry, single};
-use crate::exec::code::{Step, Type};
-use crate::exec::lanes::source;
+use super::{Semantics, single};
+use crate::exec::decoded::{OperandType, Step};
+use crate::exec::valu::source;
 use crate::exec::wave::{LANES, Lanes, Wave};
-use crate::exec::{Env, Flow};
+use crate::exec::{Env, Outcome};
 
 /// The lane that a DPP control reads for `lane`; `None` outside the wave or row.
 pub fn dpp_source(ctrl: u16, lane: usize) -> Option<usize> {
@@ -33,40 +33,40 @@ pub fn dpp_source(ctrl: u16, lane: usize) -> Option<usize> {
 }
 
 /// `v_readfirstlane_b32`: works with no lane active too.
-unsafe fn read_first(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn read_first(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let mut buffer = Lanes([0; LANES]);
     let value = source(w, s, 0, &mut buffer).0[w.first_lane()];
     w.set_scalar(s.inst.dst, value);
-    Flow::Next
+    Outcome::Continue
 }
 
 /// `v_readlane_b32`: the lane need not be active.
-unsafe fn read_lane(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn read_lane(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut buffer, mut lane) = (Lanes([0; LANES]), Lanes([0; LANES]));
     let lane = source(w, s, 1, &mut lane).0[0] as usize % LANES;
     let value = source(w, s, 0, &mut buffer).0[lane];
     w.set_scalar(s.inst.dst, value);
-    Flow::Next
+    Outcome::Continue
 }
 
 /// `v_writelane_b32`: whether or not the lane is active.
-unsafe fn write_lane(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
+fn write_lane(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut value, mut lane) = (Lanes([0; LANES]), Lanes([0; LANES]));
     let value = source(w, s, 0, &mut value).0[0];
     let lane = source(w, s, 1, &mut lane).0[0] as usize % LANES;
-    w.reg_mut(s.inst.dst).0[lane] = value;
-    Flow::Next
+    w.vgpr_mut(s.inst.dst).0[lane] = value;
+    Outcome::Continue
 }
 
-unsafe fn swap(w: &mut Wave, s: &Step, _: &mut Env) -> Flow {
-    let (a, b) = (*w.reg(s.inst.src[0]), *w.reg(s.inst.dst));
-    w.write(s.inst.dst, &a);
-    w.write(s.inst.src[0], &b);
-    Flow::Next
+fn swap(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (a, b) = (*w.vgpr(s.inst.src[0]), *w.vgpr(s.inst.dst));
+    w.write_vgpr(s.inst.dst, &a);
+    w.write_vgpr(s.inst.src[0], &b);
+    Outcome::Continue
 }
 
 /// The instruction called `name`.
-pub fn find(name: &str) -> Option<Entry> {
+pub fn find(name: &str) -> Option<Semantics> {
     Some(single(
         match name {
             "v_readfirstlane_b32" => read_first,
@@ -75,7 +75,7 @@ pub fn find(name: &str) -> Option<Entry> {
             "v_swap_b32" => swap,
             _ => return None,
         },
-        [Type::B32; 3],
+        [OperandType::B32; 3],
     ))
 }
 

@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex};
 
-use super::code::{Code, Status};
+use super::error::{HipError, Status};
 use super::module::{self, Function};
 use super::runtime::{Device, lock, runtime};
 use super::types::{Dim3, Handle, Out, Text};
 use super::{copy, launch, occupancy, stream};
-use crate::program::{Program, Variable};
+use crate::code_object::{LoadedCodeObject, Variable};
 
 /// `HIPF`.
 const WRAPPER: u32 = 0x4849_5046;
@@ -26,19 +26,20 @@ struct Wrapper {
 }
 
 /// The code of a program or a shared library, for every device it has some for.
-pub(super) struct Fat {
+pub(super) struct FatBinary {
     image: usize,
     /// By device.
-    loaded: Mutex<HashMap<u32, Arc<Program>>>,
+    loaded: Mutex<HashMap<u32, Arc<LoadedCodeObject>>>,
 }
 
-impl Fat {
-    fn on(&self, device: &Device) -> Result<Arc<Program>, Code> {
+impl FatBinary {
+    fn on(&self, device: &Device) -> Result<Arc<LoadedCodeObject>, HipError> {
         let mut loaded = lock(&self.loaded);
         if let Some(program) = loaded.get(&device.ordinal) {
             return Ok(program.clone());
         }
-        let program = Arc::new(module::load_image(self.image as *const c_void, device)?);
+        // SAFETY: `register`'s caller keeps the image valid until `unregister`.
+        let program = Arc::new(unsafe { module::load_image(self.image as *const c_void, device) }?);
         loaded.insert(device.ordinal, program.clone());
         Ok(program)
     }
@@ -46,22 +47,24 @@ impl Fat {
 
 /// Names by the addresses that stand for them on the host.
 #[derive(Default)]
-pub(super) struct Registered {
-    functions: HashMap<usize, (Arc<Fat>, String)>,
-    variables: HashMap<usize, (Arc<Fat>, String)>,
+pub(super) struct HostSymbols {
+    functions: HashMap<usize, (Arc<FatBinary>, String)>,
+    variables: HashMap<usize, (Arc<FatBinary>, String)>,
 }
 
-pub(super) fn fat_binary(wrapper: *const c_void) -> Handle {
+/// # Safety
+/// `wrapper` must be null or a fat binary wrapper whose image stays valid until `unregister`.
+pub(super) unsafe fn register(wrapper: *const c_void) -> Handle {
     let add = || {
         if wrapper.is_null() {
-            return Err(Code::INVALID_VALUE);
+            return Err(HipError::INVALID_VALUE);
         }
-        // SAFETY: it is not null, and compilers hand a wrapper.
+        // SAFETY: it is not null; the rest is the caller's promise.
         let wrapper = unsafe { wrapper.cast::<Wrapper>().read_unaligned() };
         if wrapper.magic != WRAPPER || wrapper.version != 1 || wrapper.image.is_null() {
-            return Err(Code::INVALID_IMAGE);
+            return Err(HipError::INVALID_IMAGE);
         }
-        Ok(runtime()?.fats.add(Arc::new(Fat { image: wrapper.image as usize, loaded: Mutex::default() })))
+        Ok(runtime()?.fats.add(Arc::new(FatBinary { image: wrapper.image as usize, loaded: Mutex::default() })))
     };
     // There is no way to say that it failed: what is used of it later is not found.
     add().unwrap_or(std::ptr::null_mut())
@@ -91,7 +94,7 @@ pub(super) fn function(
     let add = || {
         let entry = (runtime()?.fats.get(fat)?, name.read()?);
         lock(&runtime()?.registered).functions.insert(host as usize, entry);
-        Ok::<(), Code>(())
+        Ok::<(), HipError>(())
     };
     let _ = add();
 }
@@ -110,22 +113,22 @@ pub(super) fn variable(
     let add = || {
         let entry = (runtime()?.fats.get(fat)?, name.read()?);
         lock(&runtime()?.registered).variables.insert(host as usize, entry);
-        Ok::<(), Code>(())
+        Ok::<(), HipError>(())
     };
     let _ = add();
 }
 
 /// The kernel behind a host address, on a device.
-fn kernel(host: *const c_void, device: &Arc<Device>) -> Result<Arc<Function>, Code> {
-    let (fat, name) = lock(&runtime()?.registered).functions.get(&(host as usize)).cloned().ok_or(Code::INVALID_FUNCTION)?;
-    Function::named(device, &fat.on(device)?, &name).map(Arc::new).ok_or(Code::INVALID_FUNCTION)
+fn kernel(host: *const c_void, device: &Arc<Device>) -> Result<Arc<Function>, HipError> {
+    let (fat, name) = lock(&runtime()?.registered).functions.get(&(host as usize)).cloned().ok_or(HipError::INVALID_FUNCTION)?;
+    Function::named(device, &fat.on(device)?, &name).map(Arc::new).ok_or(HipError::INVALID_FUNCTION)
 }
 
 /// The variable behind a host address, on the thread's device.
-fn symbol(host: *const c_void) -> Result<Variable, Code> {
+fn symbol(host: *const c_void) -> Result<Variable, HipError> {
     let runtime = runtime()?;
-    let (fat, name) = lock(&runtime.registered).variables.get(&(host as usize)).cloned().ok_or(Code::INVALID_SYMBOL)?;
-    fat.on(runtime.working()?)?.variable(&name).cloned().ok_or(Code::INVALID_SYMBOL)
+    let (fat, name) = lock(&runtime.registered).variables.get(&(host as usize)).cloned().ok_or(HipError::INVALID_SYMBOL)?;
+    fat.on(runtime.healthy()?)?.variable(&name).cloned().ok_or(HipError::INVALID_SYMBOL)
 }
 
 thread_local! {
@@ -139,14 +142,16 @@ pub(super) fn push_configuration(grid: Dim3, block: Dim3, shared: usize, stream:
 }
 
 pub(super) fn pop_configuration(grid: Out<Dim3>, block: Out<Dim3>, shared: Out<usize>, stream: Out<Handle>) -> Status {
-    let last = CONFIGURATIONS.with_borrow_mut(Vec::pop).ok_or(Code::MISSING_CONFIGURATION)?;
+    let last = CONFIGURATIONS.with_borrow_mut(Vec::pop).ok_or(HipError::MISSING_CONFIGURATION)?;
     grid.put(last.0)?;
     block.put(last.1)?;
     shared.put(last.2)?;
     stream.put(last.3 as Handle)
 }
 
-fn launch_as(
+/// # Safety
+/// `parameters` must be null or point to a pointer to a value of each kernel parameter.
+unsafe fn launch_as(
     host: *const c_void,
     grid: Dim3,
     block: Dim3,
@@ -157,15 +162,28 @@ fn launch_as(
 ) -> Status {
     let device = stream::of(handle)?.device.clone();
     device.check()?;
-    let shared = u32::try_from(shared).map_err(|_| Code::INVALID_VALUE)?;
-    launch::with_parameters(&kernel(host, &device)?, grid.all(), block.all(), shared, handle, parameters, cooperative)
+    let shared = u32::try_from(shared).map_err(|_| HipError::INVALID_VALUE)?;
+    // SAFETY: the caller's promise.
+    unsafe { launch::with_parameters(&kernel(host, &device)?, grid.all(), block.all(), shared, handle, parameters, cooperative) }
 }
 
-pub(super) fn launch(host: *const c_void, grid: Dim3, block: Dim3, parameters: *mut *mut c_void, shared: usize, stream: Handle) -> Status {
-    launch_as(host, grid, block, parameters, shared, stream, false)
+/// # Safety
+/// `parameters` must be null or point to a pointer to a value of each kernel parameter.
+pub(super) unsafe fn launch(
+    host: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    parameters: *mut *mut c_void,
+    shared: usize,
+    stream: Handle,
+) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { launch_as(host, grid, block, parameters, shared, stream, false) }
 }
 
-pub(super) fn launch_cooperative(
+/// # Safety
+/// `parameters` must be null or point to a pointer to a value of each kernel parameter.
+pub(super) unsafe fn launch_cooperative(
     host: *const c_void,
     grid: Dim3,
     block: Dim3,
@@ -173,7 +191,8 @@ pub(super) fn launch_cooperative(
     shared: c_uint,
     stream: Handle,
 ) -> Status {
-    launch_as(host, grid, block, parameters, shared as usize, stream, true)
+    // SAFETY: the caller's promise.
+    unsafe { launch_as(host, grid, block, parameters, shared as usize, stream, true) }
 }
 
 pub(super) fn symbol_address(out: Out<u64>, host: *const c_void) -> Status {
@@ -185,13 +204,15 @@ pub(super) fn symbol_size(out: Out<usize>, host: *const c_void) -> Status {
 }
 
 /// The address of `bytes` bytes of a variable, from an offset on.
-fn part(host: *const c_void, bytes: usize, offset: usize) -> Result<u64, Code> {
+fn part(host: *const c_void, bytes: usize, offset: usize) -> Result<u64, HipError> {
     let variable = symbol(host)?;
     let end = (offset as u64).checked_add(bytes as u64).filter(|end| *end <= variable.bytes);
-    end.map(|_| variable.address + offset as u64).ok_or(Code::INVALID_VALUE)
+    end.map(|_| variable.address + offset as u64).ok_or(HipError::INVALID_VALUE)
 }
 
-pub(super) fn to_symbol_async(
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn to_symbol_async(
     host: *const c_void,
     from: *const c_void,
     bytes: usize,
@@ -199,19 +220,36 @@ pub(super) fn to_symbol_async(
     kind: c_int,
     stream: Handle,
 ) -> Status {
-    copy::copy_async(part(host, bytes, offset)? as *mut c_void, from, bytes, kind, stream)
+    // SAFETY: the caller's promise.
+    unsafe { copy::copy_async(part(host, bytes, offset)? as *mut c_void, from, bytes, kind, stream) }
 }
 
-pub(super) fn from_symbol_async(to: *mut c_void, host: *const c_void, bytes: usize, offset: usize, kind: c_int, stream: Handle) -> Status {
-    copy::copy_async(to, part(host, bytes, offset)? as *const c_void, bytes, kind, stream)
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn from_symbol_async(
+    to: *mut c_void,
+    host: *const c_void,
+    bytes: usize,
+    offset: usize,
+    kind: c_int,
+    stream: Handle,
+) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { copy::copy_async(to, part(host, bytes, offset)? as *const c_void, bytes, kind, stream) }
 }
 
-pub(super) fn to_symbol(host: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: c_int) -> Status {
-    copy::copy(part(host, bytes, offset)? as *mut c_void, from, bytes, kind)
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn to_symbol(host: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: c_int) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { copy::copy(part(host, bytes, offset)? as *mut c_void, from, bytes, kind) }
 }
 
-pub(super) fn from_symbol(to: *mut c_void, host: *const c_void, bytes: usize, offset: usize, kind: c_int) -> Status {
-    copy::copy(to, part(host, bytes, offset)? as *const c_void, bytes, kind)
+/// # Safety
+/// Host memory that is not registered must be valid for the copy until it is done.
+pub(super) unsafe fn from_symbol(to: *mut c_void, host: *const c_void, bytes: usize, offset: usize, kind: c_int) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe { copy::copy(to, part(host, bytes, offset)? as *const c_void, bytes, kind) }
 }
 
 /// `hipFuncAttributes`.
@@ -230,7 +268,7 @@ pub struct FunctionAttributes {
 }
 
 pub(super) fn function_attributes(out: Out<FunctionAttributes>, host: *const c_void) -> Status {
-    let function = kernel(host, runtime()?.working()?)?;
+    let function = kernel(host, runtime()?.healthy()?)?;
     let get = |number| module::attribute_of(&function, number);
     out.put(FunctionAttributes {
         binary_version: get(6)?,
@@ -248,17 +286,17 @@ pub(super) fn function_attributes(out: Out<FunctionAttributes>, host: *const c_v
 
 /// Nothing needs to be set: every kernel may have all shared memory.
 pub(super) fn set_attribute(host: *const c_void, _attribute: c_int, _value: c_int) -> Status {
-    kernel(host, runtime()?.working()?).map(drop)
+    kernel(host, runtime()?.healthy()?).map(drop)
 }
 
 pub(super) fn set_cache(host: *const c_void, _preference: c_int) -> Status {
-    kernel(host, runtime()?.working()?).map(drop)
+    kernel(host, runtime()?.healthy()?).map(drop)
 }
 
 pub(super) fn max_active_blocks(out: Out<c_int>, host: *const c_void, block: c_int, shared: usize) -> Status {
-    occupancy::active(out, &*kernel(host, runtime()?.working()?)?, block, shared)
+    occupancy::active(out, &*kernel(host, runtime()?.healthy()?)?, block, shared)
 }
 
 pub(super) fn best_block(grid: Out<c_int>, block: Out<c_int>, host: *const c_void, shared: usize, limit: c_int) -> Status {
-    occupancy::best(grid, block, &*kernel(host, runtime()?.working()?)?, shared, limit)
+    occupancy::best(grid, block, &*kernel(host, runtime()?.healthy()?)?, shared, limit)
 }

@@ -5,36 +5,36 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::code::Step;
+use super::decoded::Step;
 use super::dispatch::Dispatch;
 use super::wave::{State, Wave};
-use super::{Code, Env, Flow, Limit, Stats};
-use crate::fault::{Fault, Place};
+use super::{DecodedCode, Env, Limit, Outcome, Stats};
+use crate::fault::{Fault, FaultLocation};
 use crate::isa::{Format, operand};
 
 /// Instructions of a wave's turn.
-const TURN: u64 = 4096;
+const WAVE_SLICE: u64 = 4096;
 /// Turns of a group before another group of the worker gets one: groups that wait for each other all get on.
-const GROUP_TURNS: u32 = 64;
+const GROUP_SLICES: u32 = 64;
 /// Groups a worker keeps started at once, and the memory they may take; a cooperative launch keeps all.
-const RESIDENT: usize = 256;
-const RESIDENT_BYTES: usize = 512 << 20;
+const MAX_RESIDENT: usize = 256;
+const MAX_RESIDENT_BYTES: usize = 512 << 20;
 
 /// Waves that no launch uses: their registers are large, and most kernels are small.
-static IDLE: Mutex<Vec<Wave>> = Mutex::new(Vec::new());
+static WAVE_POOL: Mutex<Vec<Wave>> = Mutex::new(Vec::new());
 /// How many are kept, and the most words of scratch they may have.
-const IDLE_WAVES: usize = 64;
-const LARGE_SCRATCH: usize = 1 << 18;
+const POOL_WAVES: usize = 64;
+const POOL_SCRATCH_WORDS: usize = 1 << 18;
 
 /// A group in flight.
-struct Group {
-    at: [u32; 3],
+struct Workgroup {
+    id: [u32; 3],
     waves: Vec<Wave>,
     lds: Vec<u8>,
 }
 
 /// What the workers of a launch share.
-struct Shared<'a> {
+struct LaunchState<'a> {
     dispatch: &'a Dispatch<'a>,
     limit: Limit,
     started: Instant,
@@ -49,7 +49,7 @@ struct Shared<'a> {
 /// Runs all groups of a launch.
 pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
     let total = dispatch.grid.iter().map(|n| u64::from(*n)).product::<u64>();
-    let shared = Shared {
+    let shared = LaunchState {
         dispatch,
         limit,
         started: Instant::now(),
@@ -71,7 +71,7 @@ pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
             worker(&shared);
         });
     }
-    let served = dispatch.serve();
+    let served = dispatch.serve_hostcalls();
     match shared.fault.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(fault) => Err(fault),
         None => served.map(|()| Stats {
@@ -83,40 +83,44 @@ pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
 }
 
 /// Threads of a launch: all cores, or as many as `WARPWAVE_VGPU_THREADS` says.
-fn wanted_threads() -> usize {
+fn thread_count() -> usize {
     let asked = std::env::var("WARPWAVE_VGPU_THREADS").ok().and_then(|text| text.parse().ok());
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
 }
 
 /// Threads for a launch of `total` groups, and the most groups that are started and have not ended at any time.
-pub fn plan(total: u64, cooperative: bool) -> (usize, u64) {
-    let threads = wanted_threads().min(usize::try_from(total).unwrap_or(usize::MAX));
+pub fn plan_threads(total: u64, cooperative: bool) -> (usize, u64) {
+    let threads = thread_count().min(usize::try_from(total).unwrap_or(usize::MAX));
     // A worker starts a group before it looks at those it has: one more than stay.
-    let most = if cooperative { total } else { total.min((RESIDENT as u64 + 1) * threads as u64) };
+    let most = if cooperative { total } else { total.min((MAX_RESIDENT as u64 + 1) * threads as u64) };
     (threads, most)
 }
 
 /// Takes groups until there are none, and keeps their waves for the next launch.
-fn worker(shared: &Shared<'_>) {
-    let mut idle: Vec<Group> = Vec::new();
+fn worker(shared: &LaunchState<'_>) {
+    let mut idle: Vec<Workgroup> = Vec::new();
     work(shared, &mut idle);
-    let mut kept = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-    let room = IDLE_WAVES.saturating_sub(kept.len());
-    kept.extend(idle.into_iter().flat_map(|group| group.waves).filter(|wave| wave.scratch.len() <= LARGE_SCRATCH).take(room));
+    let mut kept = WAVE_POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let room = POOL_WAVES.saturating_sub(kept.len());
+    kept.extend(idle.into_iter().flat_map(|group| group.waves).filter(|wave| wave.scratch.len() <= POOL_SCRATCH_WORDS).take(room));
 }
 
 /// Lets groups take turns until all ended.
-fn work(shared: &Shared<'_>, idle: &mut Vec<Group>) {
-    let mut resident: VecDeque<Group> = VecDeque::new();
-    let most = if shared.dispatch.cooperative { usize::MAX } else { (RESIDENT_BYTES / shared.dispatch.group_bytes()).clamp(2, RESIDENT) };
+fn work(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) {
+    let mut resident: VecDeque<Workgroup> = VecDeque::new();
+    let most = if shared.dispatch.cooperative {
+        usize::MAX
+    } else {
+        (MAX_RESIDENT_BYTES / shared.dispatch.workgroup_bytes()).clamp(2, MAX_RESIDENT)
+    };
     loop {
         if shared.stop.load(Ordering::Relaxed) {
             return;
         }
         // A new group first, while there is room: groups that wait may wait for it.
-        let fresh = if resident.len() < most { start(shared, idle) } else { None };
+        let fresh = if resident.len() < most { next_workgroup(shared, idle) } else { None };
         let Some(mut group) = fresh.or_else(|| resident.pop_front()) else { return };
-        match turn(shared, &mut group) {
+        match run_slice(shared, &mut group) {
             Ok(true) => idle.push(group),
             Ok(false) => resident.push_back(group),
             Err(fault) => {
@@ -130,38 +134,38 @@ fn work(shared: &Shared<'_>, idle: &mut Vec<Group>) {
 }
 
 /// The next group of the grid, in the memory of one that ended where there is one.
-fn start(shared: &Shared<'_>, idle: &mut Vec<Group>) -> Option<Group> {
+fn next_workgroup(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) -> Option<Workgroup> {
     let number = shared.next.fetch_add(1, Ordering::Relaxed);
     if number >= shared.total {
         return None;
     }
     let [gx, gy, _] = shared.dispatch.grid.map(u64::from);
-    let at = [number % gx, number / gx % gy, number / (gx * gy)].map(|n| n as u32);
+    let id = [number % gx, number / gx % gy, number / (gx * gy)].map(|n| n as u32);
     let mut group = idle.pop().unwrap_or_else(|| {
-        let mut kept = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        let waves = (0..shared.dispatch.waves()).map(|_| kept.pop().unwrap_or_else(Wave::new)).collect();
-        Group { at, waves, lds: vec![0; shared.dispatch.lds as usize] }
+        let mut kept = WAVE_POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        let waves = (0..shared.dispatch.waves_per_workgroup()).map(|_| kept.pop().unwrap_or_else(Wave::new)).collect();
+        Workgroup { id, waves, lds: vec![0; shared.dispatch.lds as usize] }
     });
-    group.at = at;
+    group.id = id;
     for (number, wave) in group.waves.iter_mut().enumerate() {
-        shared.dispatch.start(wave, number as u32, at);
+        shared.dispatch.init_wave(wave, number as u32, id);
     }
     Some(group)
 }
 
 /// Runs a group until it ends (`true`) or has had its turns.
-fn turn(shared: &Shared<'_>, group: &mut Group) -> Result<bool, Fault> {
-    let code: &Code = &shared.dispatch.program.code;
+fn run_slice(shared: &LaunchState<'_>, group: &mut Workgroup) -> Result<bool, Fault> {
+    let code: &DecodedCode = &shared.dispatch.code_object.code;
     let mut env = Env {
         code,
         dispatch: shared.dispatch,
         lds: &mut group.lds,
-        group: group.at,
+        workgroup: group.id,
         waves: group.waves.len() as u32,
         clock: shared.started,
         fault: None,
     };
-    for _ in 0..GROUP_TURNS {
+    for _ in 0..GROUP_SLICES {
         let mut ready = 0;
         for wave in group.waves.iter_mut().filter(|wave| wave.state == State::Ready) {
             ready += 1;
@@ -176,7 +180,7 @@ fn turn(shared: &Shared<'_>, group: &mut Group) -> Result<bool, Fault> {
         if shared.stop.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        if ready == 0 && release(&mut group.waves) {
+        if ready == 0 && release_barrier(&mut group.waves) {
             return Ok(true);
         }
     }
@@ -184,7 +188,7 @@ fn turn(shared: &Shared<'_>, group: &mut Group) -> Result<bool, Fault> {
 }
 
 /// Opens the barrier when no wave runs: those that ended no longer count, as on the hardware. `true` when all ended.
-fn release(waves: &mut [Wave]) -> bool {
+fn release_barrier(waves: &mut [Wave]) -> bool {
     let mut ended = true;
     for wave in waves.iter_mut().filter(|wave| wave.state == State::Barrier) {
         wave.state = State::Ready;
@@ -193,21 +197,21 @@ fn release(waves: &mut [Wave]) -> bool {
     ended
 }
 
-fn check_limit(shared: &Shared<'_>, wave: &Wave, env: &Env<'_>, done: u64) -> Result<(), Fault> {
+fn check_limit(shared: &LaunchState<'_>, wave: &Wave, env: &Env<'_>, done: u64) -> Result<(), Fault> {
     let limit = match shared.limit {
         Limit::None => return Ok(()),
         Limit::Instructions(most) if done > most => format!("{most} instructions"),
         Limit::Time(most) if shared.started.elapsed() > most => format!("{} s", Duration::as_secs_f64(&most)),
         _ => return Ok(()),
     };
-    let instruction = env.code.text(wave.pc).unwrap_or_default();
-    Err(Fault::Limit {
-        place: Box::new(Place {
+    let instruction = env.code.disassemble(wave.pc).unwrap_or_default();
+    Err(Fault::LimitExceeded {
+        location: Box::new(FaultLocation {
             kernel: shared.dispatch.kernel.name.clone(),
             offset: 4 * wave.pc as u64,
             instruction,
-            group: env.group,
-            wave: wave.number,
+            workgroup: env.workgroup,
+            wave: wave.index,
         }),
         limit,
     })
@@ -216,51 +220,51 @@ fn check_limit(shared: &Shared<'_>, wave: &Wave, env: &Env<'_>, done: u64) -> Re
 /// Runs a wave until its turn ends, it waits, ends, or faults.
 fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
     let code = env.code;
-    let mut left = TURN;
+    let mut left = WAVE_SLICE;
     let mut lane_operations = 0u64;
     let mut result = Ok(());
     while left > 0 {
         left -= 1;
         let Some(step) = code.step(wave.pc) else {
-            let place = Place {
+            let location = FaultLocation {
                 kernel: env.dispatch.kernel.name.clone(),
                 offset: 4 * wave.pc as u64,
                 instruction: String::new(),
-                group: env.group,
-                wave: wave.number,
+                workgroup: env.workgroup,
+                wave: wave.index,
             };
-            result = Err(Fault::Illegal { place: Box::new(place), what: "it ran past the end of the program".to_owned() });
+            result = Err(Fault::Illegal { location: Box::new(location), what: "it ran past the end of the program".to_owned() });
             break;
         };
         wave.pc += usize::from(step.inst.words);
         if step.vector {
-            lane_operations += u64::from(wave.active);
+            lane_operations += u64::from(wave.active_lanes);
         }
-        let flow = if wave.indexing && step.vector {
-            let step = indexed(wave, step);
+        let outcome = if wave.gpr_indexing && step.vector {
+            let step = apply_gpr_indexing(wave, step);
             // SAFETY: the handler was chosen for the CPU's level.
             unsafe { (step.run)(wave, &step, env) }
         } else {
             // SAFETY: the handler was chosen for the CPU's level.
             unsafe { (step.run)(wave, step, env) }
         };
-        match flow {
-            Flow::Next => {}
-            Flow::Yield => {
-                result = env.message();
+        match outcome {
+            Outcome::Continue => {}
+            Outcome::Yield => {
+                result = env.serve_hostcalls();
                 break;
             }
-            Flow::Stop => break,
-            Flow::Fault => {
+            Outcome::Stop => break,
+            Outcome::Fault => {
                 result = Err(env
                     .fault
                     .take()
-                    .unwrap_or_else(|| Fault::Illegal { place: env.place(wave, step), what: "the instruction failed".to_owned() }));
+                    .unwrap_or_else(|| Fault::Illegal { location: env.location(wave, step), what: "the instruction failed".to_owned() }));
                 break;
             }
         }
     }
-    wave.instructions += TURN - left;
+    wave.instructions += WAVE_SLICE - left;
     wave.lane_operations += lane_operations;
     result
 }
@@ -268,12 +272,12 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
 /// The instruction with the low byte of `m0` added to the vector registers that bits 12 and up of it name: the sources, then the
 /// destination. Only arithmetic is indexed, not memory.
 #[cold]
-pub fn indexed(wave: &Wave, step: &Step) -> Step {
+pub fn apply_gpr_indexing(wave: &Wave, step: &Step) -> Step {
     let mut step = step.clone();
-    if !matches!(step.inst.row.format, Format::VOP1 | Format::VOP2 | Format::VOPC | Format::VOP3 | Format::VOP3P) {
+    if !matches!(step.inst.desc.format, Format::VOP1 | Format::VOP2 | Format::VOPC | Format::VOP3 | Format::VOP3P) {
         return step;
     }
-    let m0 = wave.s[usize::from(operand::M0)];
+    let m0 = wave.sgprs[usize::from(operand::M0)];
     let index = (m0 & 0xff) as u16;
     for n in 0..3 {
         if m0 >> (12 + n) & 1 != 0 && step.inst.src[n] >= operand::VGPR {

@@ -5,7 +5,7 @@ use crate::isa::operand;
 /// The name of `count` registers from operand number `number` on: `v3`, `s[4:7]`, `vcc`, `a[0:15]`.
 pub(super) fn name(number: u16, count: u8) -> String {
     match number {
-        operand::ACC.. => range("a", number - operand::ACC, count),
+        operand::AGPR.. => range("a", number - operand::AGPR, count),
         operand::VGPR.. => range("v", number - operand::VGPR, count),
         _ => scalar(number, count),
     }
