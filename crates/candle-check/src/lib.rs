@@ -1,4 +1,4 @@
-//! candle's CUDA kernels on the virtual AMD GPU, held against candle on the CPU.
+//! Tests that run candle's CUDA kernels on the virtual AMD GPU and compare the results with candle on the CPU.
 //!
-//! There is no library here: the work is in `tests/kernels`. It is a crate of its own because `candle-core`, the reference, takes
-//! a while to build; it is no default member of the workspace, so only `cargo test -p warpwave-candle-check` and `--workspace` build it.
+//! The crate has no library code; the tests are in `tests/kernels`. They are separate because `candle-core`, the reference, takes long to
+//! build. The crate is not a default member of the workspace: run `cargo test -p warpwave-candle-check`.

@@ -1,6 +1,21 @@
-//! HIP's functions under their C names: the virtual GPU for programs that load `libamdhip64.so` themselves.
+//! `libamdhip64.so` over the virtual AMD GPU, for C and C++ programs that load or link the HIP runtime.
 //!
-//! The list is the virtual GPU's own, so that both have the same functions.
+//! # What it promises
+//!
+//! The library exports every function of [`warpwave_vgpu::hip`] under its HIP name. Programs that clang compiled for gfx908, gfx90a or
+//! gfx942 run unmodified; the devices are those of `WARPWAVE_VGPU_DEVICES`. It also exports the marker `warpwave_virtual_gpu`, by which
+//! Warpwave's own search for AMD's runtime recognizes and skips it.
+//!
+//! # What it leaves to the caller
+//!
+//! Pointers must be valid, as HIP's documentation asks. Functions of HIP that the virtual GPU lacks are not exported: linking against
+//! them fails.
+//!
+//! # Example
+//!
+//! ```sh
+//! LD_LIBRARY_PATH=target/release WARPWAVE_VGPU_DEVICES=gfx90a ./my_hip_program
+//! ```
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -13,28 +28,28 @@ macro_rules! export {
         other { $( $other:ident ( $($other_arg:ident : $other_ty:ty),* ) -> $ret:ty = $other_subject:ident :: $other_body:ident; )* }
     ) => {
         $(
-            /// HIP's.
+            /// The HIP function of this name.
             ///
             /// # Safety
-            /// As HIP's documentation asks.
+            /// Arguments must be valid as HIP's documentation asks.
             #[allow(non_snake_case, clippy::too_many_arguments)]
-            // SAFETY: the name is HIP's, and so is the function.
+            // SAFETY: the function has the signature that HIP defines for the name.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $symbol($($arg: $ty),*) -> c_int {
-                // SAFETY: the caller's promises are passed on.
+                // SAFETY: the caller's promise.
                 unsafe { functions::$symbol($($arg),*) }
             }
         )*
         $(
-            /// HIP's.
+            /// The HIP function of this name.
             ///
             /// # Safety
-            /// As HIP's documentation asks.
+            /// Arguments must be valid as HIP's documentation asks.
             #[allow(non_snake_case, clippy::too_many_arguments)]
-            // SAFETY: as above.
+            // SAFETY: the function has the signature that HIP defines for the name.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $other($($other_arg: $other_ty),*) -> $ret {
-                // SAFETY: as above.
+                // SAFETY: the caller's promise.
                 unsafe { functions::$other($($other_arg),*) }
             }
         )*
@@ -45,6 +60,6 @@ warpwave_vgpu::hip_functions!(export);
 
 /// Marks this library as the virtual GPU, so that a search for AMD's runtime skips it.
 #[allow(non_upper_case_globals)]
-// SAFETY: nobody else has this name.
+// SAFETY: the name is unique.
 #[unsafe(no_mangle)]
 pub static warpwave_virtual_gpu: u8 = 1;

@@ -1,4 +1,4 @@
-//! A program that loads HIP's runtime itself is told from one that does not.
+//! A program that loaded the HIP runtime itself is detected.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use warpwave_gpu::library::Library;
 use warpwave_gpu::{MemoryKind, Vendor, loaded};
 
-/// Built beside this test.
+/// Returns the library that was built for this test.
 fn library() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let folders = own.ancestors().skip(1).take(2);
@@ -15,7 +15,7 @@ fn library() -> PathBuf {
 }
 
 #[test]
-fn a_driver_counts_once_the_program_has_loaded_it() {
+fn a_driver_is_found_once_the_program_has_loaded_it() {
     assert!(loaded::all().next().is_none());
     let start = Instant::now();
     for _ in 0..100_000 {

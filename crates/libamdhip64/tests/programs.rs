@@ -1,4 +1,4 @@
-//! A program written for HIP, with `<<<…>>>`, compiled by clang and linked against the library, runs on the virtual GPU.
+//! A HIP program with `<<<…>>>`, compiled by clang and linked against the library, runs on the virtual GPU.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ fn library_folder() -> PathBuf {
     found.expect("cargo builds the library before its tests").to_owned()
 }
 
-/// A clang that knows AMD GPUs.
+/// Returns a clang that supports AMD GPUs.
 fn clang() -> Option<PathBuf> {
     let chosen = std::env::var_os("WARPWAVE_CLANG").map(PathBuf::from);
     let names = ["clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang"].map(PathBuf::from);
@@ -28,7 +28,7 @@ fn run(command: &mut Command) -> Output {
     output
 }
 
-/// What `clang-offload-bundler` would write, which not every clang comes with.
+/// Writes an offload bundle, because not every clang comes with `clang-offload-bundler`.
 fn bundle(folder: &Path, clang: &Path, archs: &[&str]) -> PathBuf {
     let (mut table, mut data) = (b"__CLANG_OFFLOAD_BUNDLE__".to_vec(), Vec::new());
     table.extend((archs.len() as u64 + 1).to_le_bytes());
@@ -92,6 +92,6 @@ fn a_hip_program_runs_on_the_virtual_gpu_of_each_architecture() {
         assert_eq!(lines[..2], ["0: 1112 1112 105, base 7, 32 blocks", "too large: 9"], "{said}");
         assert!(lines[2].starts_with("700: kernel `") && lines[2].contains("outside"), "{said}");
     }
-    // No code for this one: nothing runs, and the last error says so.
+    // There is no code for gfx908: the program reports the error.
     assert!(go("gfx908").contains("no code for gfx908") || !go("gfx908").starts_with("0:"), "{}", go("gfx908"));
 }

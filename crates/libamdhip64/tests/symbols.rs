@@ -1,14 +1,14 @@
-//! The shared library has every function that the driver table asks for, and runs the same devices.
+//! The shared library has every function of the driver table, and runs the same devices.
 
 use std::path::PathBuf;
 
 use warpwave_gpu::library::{Library, Search};
 use warpwave_gpu::{Driver, Error, Row, Table, Vendor};
 
-/// Rows that no virtual GPU has: its memory is its process's own.
+/// Rows that the virtual GPU lacks: IPC, because its memory belongs to the process.
 const NOT_VIRTUAL: [&str; 3] = ["hipIpcGetMemHandle", "hipIpcOpenMemHandle", "hipIpcCloseMemHandle"];
 
-/// Built beside this test.
+/// Returns the library that was built for this test.
 fn library() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let folders = own.ancestors().skip(1).take(2);
@@ -17,7 +17,7 @@ fn library() -> PathBuf {
 }
 
 #[test]
-fn every_hip_row_resolves_in_both_forms() {
+fn every_hip_row_resolves_in_the_library_and_in_process() {
     let library = Library::open_file("the virtual GPU", &library()).unwrap();
     let rows: Vec<&str> = Table::ROWS.iter().filter_map(|row: &Row| row.hip).filter(|symbol| !NOT_VIRTUAL.contains(symbol)).collect();
     assert!(rows.len() > 60);
@@ -29,14 +29,14 @@ fn every_hip_row_resolves_in_both_forms() {
 }
 
 #[test]
-fn the_library_drives_devices_like_the_vendors() {
+fn the_library_works_as_the_amd_driver() {
     let search = Search {
         what: "the virtual GPU",
         variable: "WARPWAVE_TEST_STAND_IN",
         names: vec![library().display().to_string()],
         folders: Vec::new(),
     };
-    // Found by searching it is passed over; a variable that names it is obeyed.
+    // A search skips the library; a variable that names it selects it.
     let error = Driver::open("rocm", Vendor::Amd, &search).unwrap_err();
     assert!(matches!(&error, Error::NotAvailable { tried, .. } if tried[0].contains("WARPWAVE_TEST_STAND_IN")), "{error:?}");
     // SAFETY: no other thread of this test binary reads this variable.

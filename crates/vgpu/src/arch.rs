@@ -74,8 +74,14 @@ impl Arch {
         self >= Arch::Gfx942
     }
 
-    /// Returns whether cache policy bits are `sc0`, `sc1` and `nt`. Older architectures have `glc`, `scc` and `slc`.
-    pub fn has_gfx940_cache_bits(self) -> bool {
+    /// Returns whether memory instructions have the fields of gfx940: cache policy `sc0`, `sc1`, `nt` and the bit that enables a scratch
+    /// vector address. Older architectures have `glc`, `scc`, `slc` and `lds`.
+    pub fn has_gfx940_memory_fields(self) -> bool {
+        self >= Arch::Gfx942
+    }
+
+    /// Returns whether the hardware registers of gfx940 exist.
+    pub fn has_gfx940_registers(self) -> bool {
         self >= Arch::Gfx942
     }
 }

@@ -38,6 +38,11 @@ impl BitField {
     pub const fn encode(self, value: u32) -> u32 {
         (value & self.mask()) << self.shift
     }
+
+    /// Returns `word` with this field replaced by `value`. Excess bits of `value` are dropped.
+    pub const fn replace(self, word: u32, value: u32) -> u32 {
+        word & !(self.mask() << self.shift) | self.encode(value)
+    }
 }
 
 #[cfg(test)]
@@ -49,6 +54,7 @@ mod tests {
         let field = BitField::new(5, 3);
         assert_eq!((field.encode(5), field.encode(13)), (0b1010_0000, 0b1010_0000));
         assert_eq!(field.get(0xffff_ffff), 7);
+        assert_eq!(field.replace(0xffff_ffff, 2), 0xffff_ff5f);
         assert!(BitField::bit(31).is_set(1 << 31) && !BitField::bit(31).is_set(!(1 << 31)));
     }
 }

@@ -1,6 +1,6 @@
-//! Code objects as text: their functions, instruction by instruction, and what their kernels' descriptors say.
+//! Disassembly of code objects: functions with their instructions and kernel descriptors.
 //!
-//! The bytes are untrusted: whatever they are, reading ends in a [`Listing`] or a [`ListingError`].
+//! The bytes are untrusted: whatever they are, reading returns a [`Disassembly`] or a [`DisasmError`].
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::loader::{LoadError, bundle, malformed};
 
 const MACHINE_AMDGPU: u16 = 224;
 
-/// Why there is nothing to list.
+/// Why a file cannot be disassembled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DisasmError {
-    /// The bytes are no code object, or damaged.
+    /// The bytes are not a code object, or malformed.
     #[error(transparent)]
     File(#[from] LoadError),
-    /// Code for an architecture whose instructions are not known here.
-    #[error("code for {found}; only {} can be disassembled", Arch::ALL.map(Arch::name).join(", "))]
+    /// Code for an unsupported architecture.
+    #[error("unsupported {found}; supported: {}", Arch::ALL.map(Arch::name).join(", "))]
     OtherArch {
-        /// ELF's number of it.
+        /// The architecture by its ELF number.
         found: String,
     },
 }
@@ -31,19 +31,19 @@ pub enum DisasmError {
 /// A code object in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbeddedCodeObject<'a> {
-    /// The target that a bundle names; `None` for a file that is one code object.
+    /// The target that a bundle names; `None` when the file is a code object itself.
     pub target: Option<String>,
-    /// Its bytes.
+    /// The code object's bytes.
     pub code: &'a [u8],
 }
 
-/// The code objects for AMD GPUs in a file: itself, or the entries of clang's offload bundle.
+/// Returns the AMD code objects in a file: the file itself, or the entries of a clang offload bundle.
 pub fn code_objects(bytes: &[u8]) -> Result<Vec<EmbeddedCodeObject<'_>>, DisasmError> {
     let Some(entries) = bundle::entries(bytes)? else { return Ok(vec![EmbeddedCodeObject { target: None, code: bytes }]) };
     let mut parts = Vec::new();
     for entry in entries {
         let code = entry.code(bytes)?;
-        // The host's entry has no such target and is empty.
+        // The host's entry is empty and has no AMD target.
         if let Some(target) = entry.target() {
             parts.push(EmbeddedCodeObject { target: Some(target.to_owned()), code });
         }
@@ -51,43 +51,43 @@ pub fn code_objects(bytes: &[u8]) -> Result<Vec<EmbeddedCodeObject<'_>>, DisasmE
     Ok(parts)
 }
 
-/// The code of one code object.
+/// A disassembled code object.
 #[derive(Debug, Clone)]
 pub struct Disassembly {
-    /// What it was compiled for.
+    /// The architecture it was compiled for.
     pub arch: Arch,
-    /// Its functions, by address.
+    /// The functions by address.
     pub functions: Vec<Function>,
 }
 
-/// A function's code.
+/// A function.
 #[derive(Debug, Clone)]
 pub struct Function {
-    /// Its symbol; the section's name for code before any symbol.
+    /// The symbol; the section's name for code before the first symbol.
     pub name: String,
-    /// The address of its first instruction, in the file.
+    /// Address of the first instruction, in the file.
     pub address: u64,
-    /// Its words.
+    /// The code.
     pub words: Vec<u32>,
-    /// The descriptor, if it is a kernel.
+    /// The kernel descriptor, if the function is a kernel.
     pub descriptor: Option<KernelDescriptor>,
 }
 
-/// An instruction of a listing.
+/// A disassembled instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisasmLine {
-    /// Where it is.
+    /// The address.
     pub address: u64,
-    /// Its words: one or two.
+    /// The encoding: one or two dwords.
     pub words: Vec<u32>,
-    /// What it is, as LLVM writes it; `.long` and the word where there is no instruction.
+    /// The instruction in LLVM's syntax; `.long` with the dword for an invalid encoding.
     pub text: String,
-    /// Where it branches to.
+    /// The branch target.
     pub target: Option<u64>,
 }
 
 impl Function {
-    /// Its instructions.
+    /// Iterates over the instructions.
     pub fn instructions(&self, arch: Arch) -> impl Iterator<Item = DisasmLine> + '_ {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -109,16 +109,16 @@ impl Function {
 }
 
 impl Disassembly {
-    /// Reads a code object.
+    /// Disassembles a code object.
     pub fn read(bytes: &[u8]) -> Result<Disassembly, DisasmError> {
-        // The headers are read in place, which wants their alignment.
-        let mut room = vec![0; bytes.len() + 8];
-        let lead = room.as_ptr().align_offset(8).min(8);
-        room[lead..lead + bytes.len()].copy_from_slice(bytes);
-        read(&room[lead..lead + bytes.len()])
+        // The ELF parser reads headers in place, which needs alignment.
+        let mut aligned = vec![0; bytes.len() + 8];
+        let lead = aligned.as_ptr().align_offset(8).min(8);
+        aligned[lead..lead + bytes.len()].copy_from_slice(bytes);
+        read(&aligned[lead..lead + bytes.len()])
     }
 
-    /// The function that holds an address, and how far into it the address is.
+    /// Returns the function that contains an address, and the offset in it.
     pub fn symbolize(&self, address: u64) -> Option<(&Function, u64)> {
         let after = self.functions.partition_point(|function| function.address <= address);
         let function = self.functions.get(after.checked_sub(1)?)?;
@@ -135,7 +135,9 @@ fn read(bytes: &[u8]) -> Result<Disassembly, DisasmError> {
     let header = file.elf_header();
     let machine = header.e_machine.get(LittleEndian).0;
     if machine != MACHINE_AMDGPU {
-        return Err(LoadError::Format { what: format!("an ELF file of machine {machine}, which is no AMD GPU") }.into());
+        return Err(
+            LoadError::UnsupportedFormat { what: format!("ELF file for machine {machine}; expected an AMD GPU code object") }.into()
+        );
     }
     let number = header.e_flags.get(LittleEndian).0 & 0xff;
     let arch = Arch::ALL.into_iter().find(|arch| arch.elf_mach() == number);
@@ -156,7 +158,7 @@ fn read(bytes: &[u8]) -> Result<Disassembly, DisasmError> {
     Ok(Disassembly { arch, functions })
 }
 
-/// Functions and labels of code by address: the name, and the size where it is stated.
+/// Returns the function symbols by address: name, and size if known.
 fn labels<'a>(file: &ElfFile64<'a, LittleEndian>) -> BTreeMap<u64, (&'a str, u64)> {
     let mut labels = BTreeMap::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()).filter(|symbol| symbol.kind() == SymbolKind::Text) {
@@ -169,7 +171,7 @@ fn labels<'a>(file: &ElfFile64<'a, LittleEndian>) -> BTreeMap<u64, (&'a str, u64
     labels
 }
 
-/// The kernels' descriptors, by the address of their first instruction.
+/// Returns the kernel descriptors by the address of the kernel's first instruction.
 fn descriptors(file: &ElfFile64<'_, LittleEndian>) -> BTreeMap<u64, KernelDescriptor> {
     let mut descriptors = BTreeMap::new();
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
@@ -184,7 +186,7 @@ fn descriptors(file: &ElfFile64<'_, LittleEndian>) -> BTreeMap<u64, KernelDescri
     descriptors
 }
 
-/// Cuts a section at its labels. What follows a function's stated size is padding.
+/// Splits a section at its symbols. Code after a function's size is padding.
 fn split(
     functions: &mut Vec<Function>,
     section: &str,

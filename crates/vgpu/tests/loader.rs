@@ -64,7 +64,7 @@ fn kernels_variables_and_pointers_between_them_are_in_place() {
 fn code_for_another_device_is_refused_by_both_names() {
     let Some(bytes) = compile("gfx90a", &[]) else { return };
     let error = load(&bytes, Arch::Gfx942).unwrap_err().to_string();
-    assert_eq!(error, "compiled for gfx90a, the device is gfx942:sramecc+:xnack-");
+    assert_eq!(error, "compiled for gfx90a, but the device is gfx942:sramecc+:xnack-");
     let Some(other) = compile("gfx1030", &[]) else { return };
     assert!(load(&other, Arch::Gfx90a).unwrap_err().to_string().contains("gfx1030"));
 }
@@ -95,7 +95,7 @@ fn a_bundle_gives_the_entry_of_the_device() {
     assert_eq!(load(&both, Arch::Gfx942).unwrap().0.arch, Arch::Gfx942);
     assert_eq!(load(&both, Arch::Gfx90a).unwrap().0.kernels.len(), 6);
     let error = load(&both, Arch::Gfx908).unwrap_err().to_string();
-    assert_eq!(error, "the bundle has no code for gfx908; it has: gfx90a, gfx942");
+    assert_eq!(error, "the offload bundle has no code for gfx908; found: gfx90a, gfx942");
     assert_eq!(load(b"CCOB\x02\x00", Arch::Gfx90a).unwrap_err(), LoadError::Compressed);
 }
 
@@ -115,7 +115,7 @@ fn what_is_used_but_not_defined_is_named() {
         extern "C" __attribute__((global)) void k(int* d) { d[0] = missing; }"#;
     let options = ["-Xoffload-linker", "--unresolved-symbols=ignore-all"];
     let Some(bytes) = common::compile_text(source, "gfx90a", &options) else { return };
-    assert_eq!(load(&bytes, Arch::Gfx90a).unwrap_err().to_string(), "`missing` is used but not defined");
+    assert_eq!(load(&bytes, Arch::Gfx90a).unwrap_err().to_string(), "undefined symbol `missing`");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn other_files_are_refused() {
         assert!(load(bytes, Arch::Gfx90a).is_err());
     }
     let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-    assert!(load(&own, Arch::Gfx90a).unwrap_err().to_string().contains("no AMD GPU"));
+    assert!(load(&own, Arch::Gfx90a).unwrap_err().to_string().contains("expected an AMD GPU code object"));
 }
 
 /// Every prefix, and changes everywhere: an error or a program, and nothing left behind.

@@ -1,4 +1,4 @@
-//! The device, a file of kernels on it, the memory they get, and the comparison of what they leave.
+//! The device, the compiled kernels, their buffers, and the comparison of results.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ pub type Plan = Box<dyn Fn(&mut Bench, &Kernel) -> Checked>;
 /// The virtual GPU that all families run on.
 const DEVICE: &str = "gfx90a";
 
-/// What outputs hold before a kernel runs. No reference is this byte repeated.
+/// Fills outputs before a kernel runs. No reference consists of this byte only.
 const POISON: u8 = 0xA5;
 
-/// Bytes around each output that no kernel may touch.
+/// Guard bytes around each output.
 const GUARD: usize = 256;
 
 /// Whether the environment has this variable set to 1.
@@ -30,7 +30,7 @@ pub fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|v| v == "1")
 }
 
-/// SplitMix64; the seed is printed and can be given again in `WARPWAVE_TEST_SEED`.
+/// SplitMix64. The seed is printed; `WARPWAVE_TEST_SEED` repeats it.
 pub struct Random(u64);
 
 impl Random {
@@ -50,31 +50,31 @@ impl Random {
         x ^ x >> 31
     }
 
-    /// From `low` up to `high`, without it.
+    /// Returns a number in `low..high`.
     pub fn float(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * ((self.next() >> 11) as f64 / (1u64 << 53) as f64)
     }
 
-    /// From `low` to `high`, with it.
+    /// Returns a number in `low..=high`.
     pub fn int(&mut self, low: i64, high: i64) -> f64 {
         (low + (self.next() % (high - low + 1) as u64) as i64) as f64
     }
 }
 
-/// How a tensor lies in memory.
+/// The memory layout of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// From the start of its memory, without gaps.
+    /// Contiguous, from the start of its memory.
     Plain,
-    /// Without gaps, but from an odd place on.
+    /// Contiguous, at an odd offset.
     Offset,
-    /// With its last two axes exchanged, gaps, and an offset.
+    /// Last two axes transposed, with gaps and an offset.
     Strided,
-    /// One row seen as many.
+    /// One row broadcast to many.
     Repeated,
 }
 
-/// A tensor on the device, and for candle on the CPU.
+/// A tensor on the device, and the same for candle on the CPU.
 pub struct Input {
     pub ty: Ty,
     pub tensor: Tensor,
@@ -86,7 +86,7 @@ impl Input {
         self.tensor.dims()
     }
 
-    /// Its extents and strides, as the kernels want them.
+    /// Returns dimensions and strides, as the kernels take them.
     pub fn info(&self) -> Vec<usize> {
         [self.tensor.dims(), self.tensor.stride()].concat()
     }
@@ -95,7 +95,7 @@ impl Input {
         self.tensor.elem_count()
     }
 
-    /// Its elements, in order.
+    /// Returns the elements in order.
     pub fn values(&self) -> Checked<Vec<f64>> {
         values(&self.tensor)
     }
@@ -105,14 +105,14 @@ impl Input {
     }
 }
 
-/// Memory that a kernel writes.
+/// An output buffer.
 pub struct Output {
     pub ty: Ty,
     bytes: usize,
     memory: Buffer<u8>,
 }
 
-/// An argument of a kernel.
+/// A kernel argument.
 pub enum A<'a> {
     In(&'a Input),
     Bytes(&'a Buffer<u8>),
@@ -135,7 +135,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A tensor of random elements.
+    /// Creates a tensor of random elements.
     pub fn input(&mut self, ty: Ty, dims: &[usize], form: Form, mut element: impl FnMut(&mut Random) -> f64) -> Checked<Input> {
         let mut base = dims.to_vec();
         let last = base.len() - 1;
@@ -170,7 +170,7 @@ impl Bench {
         Ok(Input { ty, tensor, memory })
     }
 
-    /// A tensor of these elements.
+    /// Creates a tensor of these elements.
     pub fn input_of(&mut self, ty: Ty, dims: &[usize], form: Form, values: &[f64]) -> Checked<Input> {
         if !matches!(form, Form::Plain | Form::Offset) {
             return Err("given elements have no gaps".into());
@@ -194,7 +194,7 @@ impl Bench {
         self.output_holding(ty, &vec![POISON; len * ty.bytes()])
     }
 
-    /// An output that the kernel adds to.
+    /// Creates an output that the kernel accumulates into.
     pub fn output_of(&self, ty: Ty, values: &[f64]) -> Checked<Output> {
         self.output_holding(ty, &ty.encode(values))
     }
@@ -208,7 +208,7 @@ impl Bench {
         Ok(self.module.kernel(name)?)
     }
 
-    /// Runs a kernel and waits for it.
+    /// Launches a kernel and waits for it.
     pub fn run(&self, kernel: &Kernel, launch: Launch, arguments: &[A<'_>]) -> Checked {
         let mut kept = Vec::new();
         let mut bytes = Vec::new();
@@ -240,7 +240,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The bytes that a kernel left, if it stayed within them.
+    /// Returns the bytes that a kernel wrote, after checking the guards.
     pub fn read_bytes(&self, output: &Output) -> Checked<Vec<u8>> {
         let all = self.stream.download(&output.memory)?;
         let (before, rest) = all.split_at(GUARD);
@@ -255,12 +255,12 @@ impl Bench {
         Ok(output.ty.decode(&self.read_bytes(output)?))
     }
 
-    /// Holds what a kernel left against the reference.
+    /// Compares a kernel's output with the reference.
     pub fn compare(&self, what: &str, output: &Output, wanted: &Tensor, near: Near) -> Checked {
         self.compare_each(what, output, &values(wanted)?, |_| near)
     }
 
-    /// The same with a nearness for each element.
+    /// Compares with a tolerance for each element.
     pub fn compare_each(&self, what: &str, output: &Output, wanted: &[f64], near: impl Fn(usize) -> Near) -> Checked {
         let got = self.read(output).map_err(|error| format!("{what}: {error}"))?;
         if got.len() != wanted.len() {
@@ -280,24 +280,24 @@ impl Output {
     }
 }
 
-/// A tensor's elements, in order.
+/// Returns a tensor's elements in order.
 pub fn values(tensor: &Tensor) -> Checked<Vec<f64>> {
-    // candle 0.11.1 never ends when it makes doubles of fp8.
+    // candle 0.11.1 does not terminate when it converts fp8 to doubles.
     let single = if tensor.dtype() == DType::F8E4M3 { &tensor.to_dtype(DType::F32)? } else { tensor };
     Ok(single.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?)
 }
 
-/// The shape candle launches elementwise kernels with: a thread for each element, in blocks of 1024.
+/// Returns candle's launch for elementwise kernels: a thread per element, blocks of 1024.
 pub fn wide(elements: usize) -> Launch {
     Launch::for_elements(elements, 1024)
 }
 
-/// Fewer threads than elements, so that loops over the grid go round.
+/// Returns a launch with fewer threads than elements, so that grid-stride loops iterate.
 pub fn narrow(elements: usize) -> Launch {
     Launch::for_elements(elements.div_ceil(3), 64)
 }
 
-/// The folder of candle's kernels, from cargo's cache or the registry. They are only read.
+/// Returns the folder of candle's kernels, from cargo's cache or the registry. They are only read.
 fn sources() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOLDER.get_or_init(find_sources).as_deref()
@@ -321,7 +321,7 @@ fn find_sources() -> Option<PathBuf> {
     Some(Path::new(package["manifest_path"].as_str()?).parent()?.join("src"))
 }
 
-/// The virtual GPUs to run on: the first alone, or all.
+/// Returns the virtual GPUs to run on: the first, or all.
 fn devices() -> Vec<Device> {
     static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
     let start = || {
@@ -338,7 +338,7 @@ fn devices() -> Vec<Device> {
     devices
 }
 
-/// Says why nothing is tested; a failure if nothing may be skipped.
+/// Prints why the tests are skipped; fails if nothing may be skipped.
 fn skip(what: &str) {
     assert!(!is_set("WARPWAVE_REQUIRE_ALL"), "{what}, and WARPWAVE_REQUIRE_ALL is set");
     eprintln!("skipped: {what}");
@@ -352,13 +352,13 @@ pub fn family(file: &str, plan: fn(&str) -> Option<Plan>) {
         return skip(&format!("no clang to compile for the virtual GPU: {error}"));
     }
     let source = KernelSource::from_file(folder.join(file).with_extension("cu")).expect("the source is readable");
-    // The newest guards of `__CUDA_ARCH__`: no kernel is left out.
+    // The newest `__CUDA_ARCH__`, so that no kernel is excluded.
     let source = source.define("WARPWAVE_CUDA_ARCH", "900");
     let failed: Vec<String> = devices().iter().flat_map(|device| family_on(device, file, &jit, &source, plan)).collect();
     assert!(failed.is_empty(), "{file}: {} kernels are wrong:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// The kernels that are wrong on this device.
+/// Returns the kernels that fail on this device.
 fn family_on(device: &Device, file: &str, jit: &Jit, source: &KernelSource, plan: fn(&str) -> Option<Plan>) -> Vec<String> {
     let module = jit.load(device, source).unwrap_or_else(|error| panic!("{file}: {error}"));
     let names: Vec<String> = module.kernel_names().into_iter().filter(|name| !name.starts_with("_Z")).collect();

@@ -29,18 +29,18 @@ pub fn plan(name: &str) -> Option<Plan> {
     }))
 }
 
-/// Elements of images, and of filters: so small that no sum leaves the type.
+/// Elements of images and filters, small enough that no sum overflows the type.
 fn element(ty: Ty) -> impl Fn(&mut Random) -> f64 {
     move |random| if ty.is_float() { random.float(-2.0, 2.0) } else { random.int(0, 3) }
 }
 
-/// candle convolves floats alone: integers this small are exact there. Without gaps, for its one-dimensional convolution on the CPU
-/// is wrong with them.
+/// candle convolves floats only: integers this small are exact there. Contiguous, because its 1D convolution on the CPU is wrong for
+/// strided inputs.
 fn float(input: &Input) -> Checked<Tensor> {
     Ok(input.tensor.to_dtype(DType::F64)?.contiguous()?)
 }
 
-/// The error of a sum of `steps` products in the type that the kernel adds in.
+/// The error of a sum of `steps` products in the kernel's accumulator type.
 fn compare_sums(bench: &Bench, out: &crate::bench::Output, wanted: &Tensor, mass: &Tensor, steps: usize) -> Checked {
     let adder = if out.ty == Ty::F64 { Ty::F64 } else { Ty::F32 };
     let mass = values(mass)?;
@@ -60,7 +60,7 @@ fn pair(bench: &mut Bench, ty: Ty, form: Form, image: &[usize], filter: &[usize]
 
 fn conv1d(bench: &mut Bench, kernel: &Kernel, ty: Ty, form: Form) -> Checked {
     let (x, k, info) = pair(bench, ty, form, &[2, 3, 11], &[4, 3, 3])?;
-    // The kernel multiplies the stride by the dilation, which candle on the CPU does not: only 1 gives the same.
+    // The kernel multiplies the stride by the dilation, candle on the CPU does not: only 1 gives the same result.
     let (stride, padding, dilation) = (2, 1, 1);
     let right = |x: Tensor, k: Tensor| x.conv1d(&k, padding, stride, dilation, 1);
     let wanted = right(float(&x)?, float(&k)?)?;
@@ -110,7 +110,7 @@ fn conv_transpose2d(bench: &mut Bench, kernel: &Kernel, ty: Ty, form: Form) -> C
 }
 
 fn pool(bench: &mut Bench, kernel: &Kernel, ty: Ty, form: Form, largest: bool) -> Checked {
-    // A quarter is exact: so is the mean of integers before it is cut to one.
+    // A quarter is exact, and so is the mean of integers before truncation.
     let (size, stride) = if ty.is_float() || largest { ((3, 2), (2, 1)) } else { ((2, 2), (2, 1)) };
     let x = bench.input(ty, &[2, 3, 7, 9], form, |random| if ty.is_float() { random.float(-2.0, 2.0) } else { random.int(0, 60) })?;
     let right = |x: Tensor| if largest { x.max_pool2d_with_stride(size, stride) } else { x.avg_pool2d_with_stride(size, stride) };
@@ -146,7 +146,7 @@ fn nearest(bench: &mut Bench, kernel: &Kernel, ty: Ty, form: Form) -> Checked {
 }
 
 fn bilinear(bench: &mut Bench, kernel: &Kernel, ty: Ty, form: Form) -> Checked {
-    // Powers of two: the weights are exact, so integers are cut to the same.
+    // Powers of two: the weights are exact, so integers truncate to the same.
     for (rows, columns, align, scaled) in [(8, 16, false, false), (8, 16, false, true), (7, 15, true, false), (2, 4, false, false)] {
         let x = bench.input(ty, &[2, 2, 4, 8], form, |random| if ty.is_float() { random.float(-2.0, 2.0) } else { random.int(0, 90) })?;
         let input = float(&x)?;
@@ -169,7 +169,7 @@ fn bilinear(bench: &mut Bench, kernel: &Kernel, ty: Ty, form: Form) -> Checked {
     Ok(())
 }
 
-/// What a window of an image sees, or zero in its margin.
+/// The elements under a window of an image; zero in the padding.
 fn seen(place: usize, padding: usize, length: usize) -> Option<usize> {
     place.checked_sub(padding).filter(|place| *place < length)
 }
@@ -221,7 +221,7 @@ fn col2im1d(bench: &mut Bench, kernel: &Kernel, ty: Ty, form: Form) -> Checked {
     let (batch, length, channels, size, stride) = (2, 5, 3, 4, 2);
     let x = bench.input(ty, &[batch, length, channels, size], form, element(ty))?;
     let places = (length - 1) * stride + size;
-    // What a transposed convolution of one channel with ones does to each column.
+    // A transposed convolution of one channel with ones, for each column.
     let scatter = |source: &[f64]| {
         let mut sums = vec![0.0; batch * channels * places];
         for (b, l, c) in triples(batch, length, channels) {
@@ -238,7 +238,7 @@ fn col2im1d(bench: &mut Bench, kernel: &Kernel, ty: Ty, form: Form) -> Checked {
     let arguments: Vec<A<'_>> = numbers.into_iter().chain([A::In(&x), A::Out(&out)]).collect();
     bench.run(kernel, wide(wanted.len()), &arguments)?;
     let wanted = Tensor::from_vec(wanted, batch * channels * places, &Device::Cpu)?;
-    // Two elements meet at most.
+    // At most two elements overlap.
     let near = |i: usize| if ty.is_float() { Near::Within(0.5 * ty.epsilon() * mass[i]) } else { Near::Exact };
     bench.compare_each("", &out, &values(&wanted)?, near)
 }

@@ -1,4 +1,4 @@
-//! Kernels that compute each element by itself: unary, binary, affine, fill, ternary, cast.
+//! Elementwise kernels: unary, binary, affine, fill, ternary, cast.
 
 use candle_core::{DType, Result, Tensor};
 use warpwave_gpu::{Kernel, Launch};
@@ -6,22 +6,22 @@ use warpwave_gpu::{Kernel, Launch};
 use crate::bench::{A, Bench, Checked, Form, Input, Plan, Random, narrow, values, wide};
 use crate::types::{Near, Ty};
 
-/// Odd, so that vectors of four and eight leave a rest.
+/// Odd, so that vectors of four and eight leave a remainder.
 const DIMS: [usize; 3] = [3, 5, 9];
 
-/// The shape of a launch for so many elements.
+/// Returns the launch for a number of elements.
 type Shape = fn(usize) -> Launch;
 
-/// The layouts of one input, each with the shape of its launch.
+/// Input layouts with their launches.
 const FORMS: [(Form, Shape); 4] = [(Form::Plain, wide), (Form::Offset, narrow), (Form::Strided, wide), (Form::Repeated, narrow)];
 
-/// What the kernel is told about a layout. candle says nothing if there are no gaps; the kernel would see it for itself.
+/// The layout argument of a kernel. candle passes null for contiguous inputs.
 fn info<'a>(input: &Input) -> A<'a> {
     let plain = input.tensor.is_contiguous() && input.tensor.layout().start_offset() == 0;
     if plain { A::Null } else { A::Info(input.info()) }
 }
 
-/// How near the result for `x` must be, where `wanted` is right.
+/// The tolerance for `x`, where `wanted` is the exact result.
 type Nearness = fn(ty: Ty, x: f64, wanted: f64) -> Near;
 
 struct Unary {
@@ -36,12 +36,12 @@ fn once(_: Ty, _: f64, _: f64) -> Near {
     Near::Ulps(0.501)
 }
 
-/// A function of a mathematical library, computed in `float` for the smaller types and rounded once more.
+/// A math library function, computed in `float` for the smaller types and rounded once more.
 fn function(ty: Ty, _: f64, _: f64) -> Near {
     Near::Ulps(if matches!(ty, Ty::F32 | Ty::F64) { 2.0 } else { 0.51 })
 }
 
-/// A product of `x` and a number between 0 and 1 that is computed with an error of a few units of 1.
+/// A product of `x` and a number between 0 and 1 that has an error of a few ulps of 1.
 fn gated(ty: Ty, x: f64, _: f64) -> Near {
     Near::Within(4.0 * ty.epsilon() * x.abs())
 }
@@ -73,7 +73,7 @@ const UNARY: [Unary; 24] = [
     Unary { name: "ugelu_erf", right: |x, _| x * normal_cdf(x)?, range: (-5.0, 5.0), near: gated },
     Unary { name: "usilu", right: |x, _| x.silu(), range: (-8.0, 8.0), near: quotient },
     Unary { name: "usigmoid", right: |x, _| (x.neg()?.exp()? + 1.0)?.recip(), range: (-8.0, 8.0), near: quotient },
-    // e^x − 1 loses what x has before the point.
+    // e^x − 1 cancels the leading digits.
     Unary {
         name: "uelu",
         right: |x, p| x.elu(p),
@@ -83,17 +83,17 @@ const UNARY: [Unary; 24] = [
     Unary { name: "upowf", right: |x, p| x.powf(p), range: (0.1, 9.0), near: function },
 ];
 
-/// OCML's square root of doubles is within one unit; the others are rounded once.
+/// OCML's f64 square root is within one ulp; the others are rounded once.
 fn root(ty: Ty, x: f64, wanted: f64) -> Near {
     if ty == Ty::F64 { Near::Ulps(1.0) } else { once(ty, x, wanted) }
 }
 
-/// x / (1 + e^−x): three roundings, and the exponential's own error.
+/// x / (1 + e^−x): three roundings, and the error of the exponential.
 fn quotient(ty: Ty, _: f64, _: f64) -> Near {
     Near::Ulps(if ty == Ty::F8 { 0.51 } else { 3.0 })
 }
 
-/// The argument's rounding counts for more the smaller the result is: by x² at most. The reference loses what 1 + erf(x) loses.
+/// The argument's rounding error grows as the result shrinks, by x² at most. The reference loses what 1 + erf(x) loses.
 fn cdf(ty: Ty, _: f64, wanted: f64) -> Near {
     Near::Within(f64::EPSILON + if matches!(ty, Ty::F32 | Ty::F64) { 6.0 * ty.epsilon() * wanted } else { 0.01 * ty.ulp(wanted) })
 }
@@ -122,7 +122,7 @@ fn unary_case(bench: &mut Bench, kernel: &Kernel, op: &Unary, ty: Ty, in_place: 
     };
     let element = |random: &mut Random| match (ty.is_float(), random.int(0, 3) as u8) {
         (false, _) => random.int(0, 255),
-        // Whole and half numbers, and small ones, among the others.
+        // Integers, halves and small numbers among the others.
         (true, 0) => ((random.float(low, high) * 2.0).round() / 2.0).max(low),
         (true, 1) => (random.float(low, high) * 2f64.powi(-random.int(0, 20) as i32)).max(low),
         (true, _) => random.float(low, high),
@@ -174,7 +174,7 @@ pub fn binary(name: &str) -> Option<Plan> {
     Some(Box::new(move |bench, kernel| binary_case(bench, kernel, op, *right, ty)))
 }
 
-/// Operands whose result is within the type, in steps that let some of them be equal.
+/// Operands whose result fits the type, coarse enough that some are equal.
 fn operand(op: &str, ty: Ty, left: bool) -> impl Fn(&mut Random) -> f64 + use<> {
     let (low, high) = match (op, ty, left) {
         ("bsub", Ty::U8 | Ty::U32, true) => (100, 200),
@@ -236,7 +236,7 @@ fn affine_case(bench: &mut Bench, kernel: &Kernel, ty: Ty) -> Checked {
         let wanted = values(&x.tensor.affine(mul, add)?)?;
         let input = x.values()?;
         let n = x.len();
-        // The product is rounded before the sum, or not.
+        // The product may be rounded before the sum (unfused) or not.
         let near = |i: usize| match ty {
             Ty::F8 => Near::Ulps(0.501),
             _ if ty.is_float() => Near::Within(0.51 * ty.epsilon() * (input[i] * mul).abs()),
@@ -346,7 +346,7 @@ pub fn cast(name: &str) -> Option<Plan> {
 }
 
 fn cast_case(bench: &mut Bench, kernel: &Kernel, from: Ty, to: Ty) -> Checked {
-    // Beyond the range of the other type the answer is not defined.
+    // Beyond the range of the other type the result is undefined.
     let most = from.most().min(to.most()).min(4e9);
     let least = if matches!(from, Ty::U8 | Ty::U32) || matches!(to, Ty::U8 | Ty::U32) { 0.0 } else { -most };
     for (form, launch) in FORMS {
@@ -355,7 +355,7 @@ fn cast_case(bench: &mut Bench, kernel: &Kernel, from: Ty, to: Ty) -> Checked {
             let size = if random.int(0, 1) == 0.0 { 1.0 } else { (20.0 / most).min(1.0) };
             let mut value = from.round(random.float(least * size, most * size));
             if to.is_float() && random.int(0, 1) == 0.0 {
-                // The middle of two numbers of the other type, or next to it.
+                // Midpoints of two numbers of the other type, or next to one.
                 let middle = to.round(value) + to.ulp(value) / 2.0;
                 let step = if from.is_float() { from.ulp(middle) } else { 1.0 };
                 value = from.round(middle + step * random.int(-1, 1));
@@ -367,9 +367,9 @@ fn cast_case(bench: &mut Bench, kernel: &Kernel, from: Ty, to: Ty) -> Checked {
         let out = bench.output(to, n)?;
         bench.run(kernel, launch(n), &[A::Size(n), A::Size(DIMS.len()), info(&x), A::In(&x), A::Out(&out)])?;
         let wanted = match to {
-            // candle's way from doubles to these is `half`'s, whose last place may be wrong.
+            // candle converts doubles to these with `half`, which may round wrongly.
             Ty::F16 | Ty::Bf16 => x.values()?.into_iter().map(|x| to.round(x)).collect(),
-            // The kernels go through `float`.
+            // The kernels convert through `float`.
             Ty::F8 => values(&x.tensor.to_dtype(DType::F32)?.to_dtype(DType::F8E4M3)?)?,
             Ty::F32 => values(&x.tensor.to_dtype(DType::F32)?)?,
             _ => values(&x.tensor.to_dtype(to.reference())?)?,

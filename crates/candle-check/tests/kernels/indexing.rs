@@ -1,4 +1,4 @@
-//! Kernels that move elements by index, and sorting.
+//! Indexing and sorting kernels.
 
 use candle_core::{DType, Device, Tensor};
 use warpwave_gpu::{Kernel, Launch};
@@ -30,7 +30,7 @@ pub fn plan(name: &str) -> Option<Plan> {
     Some(Box::new(move |bench, kernel| case(bench, kernel, kind, ids, ty)))
 }
 
-/// The index that means no element.
+/// The index that selects no element.
 fn none(ids: Ty) -> f64 {
     match ids {
         Ty::I64 => i64::MAX as f64,
@@ -46,7 +46,7 @@ fn element(ty: Ty) -> impl Fn(&mut Random) -> f64 {
     }
 }
 
-/// Indices below `below`, some of them none; and for candle with 64 bits.
+/// Indices below `below`, some of which select no element; 64-bit for candle.
 fn indices(bench: &mut Bench, ids: Ty, dims: &[usize], form: Form, below: usize, some_none: bool) -> Checked<(Input, Tensor)> {
     let count: usize = dims.iter().product();
     let list: Vec<f64> = (0..count)
@@ -80,7 +80,7 @@ fn select(bench: &mut Bench, kernel: &Kernel, ids: Ty, ty: Ty, dims: &[usize], a
     let (given, long) = indices(bench, ids, &[count], ids_form, dims[axis], true)?;
     let (left, right) = sides(dims, axis);
     let n = left * count * right;
-    // candle describes the indices, which have no gaps; the kernel uses the description for the source.
+    // candle passes the layout of the indices, which are contiguous; the kernel uses it for the source.
     let (rank, info) = if form == Form::Strided { (dims.len(), x.info()) } else { (1, vec![count, 1]) };
     let out = bench.output(ty, n)?;
     let launch = if form == Form::Plain { wide(n) } else { narrow(n) };
@@ -110,7 +110,7 @@ fn scatter(bench: &mut Bench, kernel: &Kernel, kind: Move, ids: Ty, ty: Ty, dims
     let mut to = dims.to_vec();
     to[axis] = 4;
     let (left, right) = sides(dims, axis);
-    // candle's additions of fp8 know no index that means none.
+    // candle's fp8 additions do not support the index that selects nothing.
     let some_none = ty != Ty::F8;
     let shape: Vec<usize> = if kind == Move::IndexAdd { vec![dims[axis]] } else { dims.to_vec() };
     let (given, long) = indices(bench, ids, &shape, form, to[axis], some_none)?;
@@ -132,7 +132,7 @@ fn scatter(bench: &mut Bench, kernel: &Kernel, kind: Move, ids: Ty, ty: Ty, dims
     if kind == Move::Scatter || !ty.is_float() {
         return bench.compare("", &out, &wanted, Near::Exact);
     }
-    // Each addition is rounded to the type.
+    // Each addition rounds to the type.
     let mass = values(&apply(&start.abs()?, &source.tensor.contiguous()?.abs()?)?)?;
     let steps = dims[axis] as f64;
     bench.compare_each("", &out, &values(&wanted)?, |i| Near::Within(0.5 * ty.epsilon() * steps * mass[i]))

@@ -1,13 +1,13 @@
-//! candle's CUDA kernels, as they are, on the virtual AMD GPU, held against candle on the CPU.
+//! Runs candle's unmodified CUDA kernels on the virtual AMD GPU and compares the results with candle on the CPU.
 //!
-//! Each family is a file of `candle-kernels` from the registry, translated and compiled here. The names of its kernels come from the
-//! compiled code; a plan for each is found by its name (`uexp_f32`: the exponential of `f32`). A plan runs the kernel with the shape
-//! of launch that candle uses, on inputs with and without gaps, into poisoned memory with guards around it.
+//! Each family is a file of `candle-kernels` from the registry, translated and compiled here. Kernel names come from the compiled code, and
+//! each name selects a plan (`uexp_f32`: exponential of `f32`). A plan launches the kernel as candle does, on contiguous and strided
+//! inputs, into poisoned memory with guards around it.
 //!
-//! Integers must be equal. Floats are held against candle's result in `f64`, within the bound that stands at each operation.
+//! Integers must be equal. Floats are compared with candle's result in `f64`, within a bound stated at each operation.
 //!
-//! `WARPWAVE_TEST_FULL=1` repeats it with other numbers, and on the other virtual GPUs; `WARPWAVE_TEST_KERNEL=uexp` runs the kernels with
-//! that in their name; `WARPWAVE_TEST_SEED` repeats a run. Without clang, or without candle's sources, tests are skipped and say so.
+//! `WARPWAVE_TEST_FULL=1` repeats the tests with other values and on the other virtual GPUs; `WARPWAVE_TEST_KERNEL=uexp` runs only kernels
+//! whose name contains it; `WARPWAVE_TEST_SEED` repeats a run. Without clang or candle's sources the tests are skipped with a message.
 
 mod bench;
 mod conv;

@@ -1,4 +1,4 @@
-//! Quantised matrices: unpacking them, rows of them, and products with vectors and matrices.
+//! Quantized matrices: dequantization, row lookup, and products with vectors and matrices.
 
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
@@ -11,7 +11,7 @@ use crate::types::{Near, Ty};
 /// Rows of the right matrix are padded to this.
 const PADDING: usize = 512;
 
-/// Elements of a block of `q8_1`, and its bytes: scale and sum in half precision, then the quants.
+/// Elements of a `q8_1` block, and its bytes: scale and sum as f16, then the quants.
 const Q8_1: (usize, usize) = (32, 36);
 
 /// `q4_0`, `q2_K`, `q2_k` and `q2k`.
@@ -65,7 +65,7 @@ pub fn plan(name: &str) -> Option<Plan> {
     Some(Box::new(move |bench, kernel| matrix(bench, kernel, of)))
 }
 
-/// A quantised matrix on the device, and what candle unpacks it to.
+/// A quantized matrix on the device, and candle's dequantized values.
 struct Weights {
     memory: Buffer<u8>,
     right: Tensor,
@@ -78,14 +78,14 @@ impl Weights {
         let packed = QTensor::quantize(&Tensor::from_vec(list, (rows, columns), &Device::Cpu)?, of)?;
         let right = packed.dequantize(&Device::Cpu)?.to_dtype(DType::F64)?;
         let most = values(&right)?.into_iter().fold(0.0, |a: f64, b| a.max(b.abs()));
-        // candle keeps the same margin behind the data.
+        // candle keeps the same padding after the data.
         let margin = vec![0; PADDING * of.type_size() / of.block_size()];
         let memory = bench.upload(&[&packed.data()?[..], &margin].concat())?;
         Ok(Weights { memory, right, most })
     }
 }
 
-/// A matrix that `q8_1` holds exactly, with its sums: the quantisation adds no error to the product.
+/// A matrix that `q8_1` represents exactly, with its sums, so that quantization adds no error.
 struct Packed {
     memory: Buffer<u8>,
     right: Tensor,
@@ -112,7 +112,7 @@ impl Packed {
     }
 }
 
-/// A scale that is a power of two, and quants whose sum half precision holds.
+/// A power-of-two scale, and quants whose sum is exact in f16.
 fn block_of(random: &mut Random) -> (f64, Vec<i8>) {
     let scale = 2f64.powi(-random.int(4, 8) as i32);
     loop {
@@ -123,8 +123,8 @@ fn block_of(random: &mut Random) -> (f64, Vec<i8>) {
     }
 }
 
-/// Holds a product against candle's in doubles. The kernel adds in `float`, and takes the offsets of quants out of the sums: the
-/// largest element stands for all.
+/// Compares a product with candle's in doubles. The kernel accumulates in `float` and subtracts quant offsets from the sums, so the
+/// largest element determines the tolerance.
 fn compare_product(bench: &Bench, what: &str, out: &Output, weights: &Tensor, most: f64, right: &Tensor) -> Checked {
     let wanted = values(&right.matmul(&weights.t()?.contiguous()?)?)?;
     let mass = values(&right.abs()?.sum(1)?)?;
@@ -154,7 +154,7 @@ fn dequantize(bench: &mut Bench, kernel: &Kernel, of: GgmlDType, ty: Ty) -> Chec
     Ok(())
 }
 
-/// The shape of launch that candle takes rows with.
+/// candle's launch for row lookups.
 fn row_launch(ids: usize, columns: usize, each: usize) -> Launch {
     Launch::new([ids as u32, columns.div_ceil(each * 256) as u32, 1], [256, 1, 1])
 }
@@ -197,7 +197,7 @@ fn rows(bench: &mut Bench, kernel: &Kernel, of: GgmlDType) -> Checked {
 fn float_vector(bench: &mut Bench, kernel: &Kernel, of: GgmlDType) -> Checked {
     for (rows, columns, form) in [(6, 512, Form::Plain), (3, 768, Form::Offset)] {
         let weights = Weights::new(bench, of, rows, columns)?;
-        // The kernels read pairs and fours of floats only where that is as the compiler sees fit: any offset is allowed.
+        // The kernels read pairs and quads of floats at any offset.
         let vector = bench.input(Ty::F32, &[1, columns], form, |random| random.float(-2.0, 2.0))?;
         let out = bench.output(Ty::F32, rows)?;
         let mut arguments = vec![A::Bytes(&weights.memory), A::In(&vector), A::Out(&out), A::Int(columns)];
@@ -248,7 +248,7 @@ fn matrix(bench: &mut Bench, kernel: &Kernel, of: GgmlDType) -> Checked {
 }
 
 fn experts(bench: &mut Bench, kernel: &Kernel, of: GgmlDType) -> Checked {
-    // The kernel counts an expert's bytes in blocks of 256: with the 32 of q8_0 it finds the first expert alone.
+    // The kernel counts an expert's bytes in blocks of 256, so for q8_0's blocks of 32 only the first expert is correct.
     let count = if of == GgmlDType::Q8_0 { 1 } else { 3 };
     let (rows, columns, batch, top) = (5, 512, 2, 2);
     let weights = Weights::new(bench, of, count * rows, columns)?;
@@ -309,7 +309,7 @@ fn quantize(bench: &mut Bench, kernel: &Kernel) -> Checked {
             let scale = elements.iter().fold(0.0, |a: f64, b| a.max(b.abs())) / 127.0;
             for i in 0..Q8_1.0 {
                 let (got, wanted) = (block[4 + i] as i8, wanted[4 + i] as i8);
-                // Halfway between two quants either may be taken: candle multiplies by the inverse, the kernel divides.
+                // Halfway between two quants either is correct: candle multiplies by the inverse, the kernel divides.
                 let tie = ((elements[i] / scale).fract().abs() - 0.5).abs() < 1e-4;
                 if got != wanted && !(tie && got.abs_diff(wanted) == 1) {
                     return Err(format!("{}: {got}, not {wanted}", at(&format!("quant {i}"))).into());

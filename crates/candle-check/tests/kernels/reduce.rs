@@ -1,4 +1,4 @@
-//! Sums, extremes, norms, softmax, rotary embeddings.
+//! Sums, minima and maxima, norms, softmax, rotary embeddings.
 
 use candle_core::{D, Tensor};
 use warpwave_gpu::{Kernel, Launch};
@@ -24,7 +24,7 @@ pub fn plan(name: &str) -> Option<Plan> {
     })
 }
 
-/// Elements whose sums stay within the type.
+/// Elements whose sums fit the type.
 fn element(ty: Ty, most: i64) -> impl Fn(&mut Random) -> f64 + use<> {
     move |random| match ty {
         Ty::U8 | Ty::U32 => random.int(0, most),
@@ -33,7 +33,7 @@ fn element(ty: Ty, most: i64) -> impl Fn(&mut Random) -> f64 + use<> {
     }
 }
 
-/// The sum's error: half a unit of the partial sums at each of `steps` additions.
+/// The error of a sum: half an ulp of the partial sums at each of `steps` additions.
 fn sum_near(ty: Ty, steps: usize, mass: f64) -> Near {
     if ty.is_float() { Near::Within(0.5 * ty.epsilon() * steps as f64 * mass) } else { Near::Exact }
 }
@@ -53,7 +53,7 @@ fn fast_case(bench: &mut Bench, kernel: &Kernel, stem: &str, ty: Ty) -> Checked 
         ],
     };
     for (dims, axis, form) in cases {
-        // Distinct enough that the extremes are few.
+        // Distinct enough that there are few ties.
         let most = if stem.contains("sum") { 255 / dims[*axis] as i64 } else { 250 };
         let x = bench.input(ty, dims, *form, element(ty, most))?;
         fast_launch(bench, kernel, stem, &x, *axis).map_err(|error| format!("{dims:?} {form:?}: {error}"))?;
@@ -75,7 +75,7 @@ fn fast_launch(bench: &mut Bench, kernel: &Kernel, stem: &str, x: &Input, axis: 
     let first = if small { count } else { x.len() };
     bench.run(kernel, launch, &[A::Size(first), A::Size(length), A::Size(order.len()), A::Info(info), A::In(x), A::Out(&out)])?;
     if index {
-        // Of equal extremes any may be named.
+        // Of equal extremes any index is correct.
         let extreme = if stem.ends_with("min") { x.tensor.min(axis)? } else { x.tensor.max(axis)? };
         let named = bench.read(&out)?;
         let rows = values(&x.tensor.permute(order)?.contiguous()?)?;
@@ -103,7 +103,7 @@ fn sum_case(bench: &mut Bench, kernel: &Kernel, ty: Ty) -> Checked {
         let lengths = axes.iter().map(|a| dims[*a]);
         let strides = axes.iter().map(|a| dims[a + 1..].iter().product());
         let info: Vec<usize> = x.info().into_iter().chain(lengths.clone()).chain(strides).collect();
-        // The sum of an axis that is kept in the shape has the order of the kernel's result.
+        // The sum over an axis that is kept in the shape has the order of the kernel's result.
         let wanted = values(&x.tensor.sum(axes)?)?;
         let mass = if ty.is_float() { values(&x.tensor.abs()?.sum(axes)?)? } else { wanted.clone() };
         let out = bench.output_of(ty, &vec![0.0; wanted.len()])?;
@@ -122,8 +122,8 @@ fn softmax_case(bench: &mut Bench, kernel: &Kernel, ty: Ty) -> Checked {
         bench.run(kernel, Launch::new([rows as u32, 1, 1], [1, 32, 1]), &[A::In(&x), A::Out(&out), A::Int(columns)])?;
         let exp = x.tensor.broadcast_sub(&x.tensor.max_keepdim(D::Minus1)?)?.exp()?;
         let wanted = exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)?;
-        // The difference of two elements, up to 8, is rounded, and its error is a factor of the result: 4 halves of an epsilon. The
-        // exponential adds 2, the sum of the row 3, its inverse and the product one each.
+        // The difference of two elements, up to 8, is rounded, and its error is relative in the result: 4 half-epsilons. The exponential adds 2,
+        // the sum of the row 3, its inverse and the product one each.
         let right = values(&wanted)?;
         bench.compare_each(&format!("{rows} × {columns}"), &out, &right, |i| Near::Within(5.5 * ty.epsilon() * right[i]))?;
     }
@@ -155,7 +155,7 @@ fn norm_case(bench: &mut Bench, kernel: &Kernel, ty: Ty, layer: bool) -> Checked
         if weighted && layer {
             wanted = wanted.broadcast_add(&beta.tensor)?;
         }
-        // All types are summed in `float`, in order within a thread and in trees among threads; the result is near 1.
+        // All types accumulate in `float`, in order within a thread and in trees among threads; the result is near 1.
         let steps = columns.div_ceil(block) + 12;
         let near = Near::Within(Ty::F32.epsilon() * steps as f64 + if ty == Ty::F64 { 0.0 } else { 0.01 * ty.epsilon() });
         bench.compare(&format!("{rows} × {columns}, weights {weighted}"), &out, &wanted, near)?;
@@ -165,11 +165,11 @@ fn norm_case(bench: &mut Bench, kernel: &Kernel, ty: Ty, layer: bool) -> Checked
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rope {
-    /// The first half of a head turns with the second.
+    /// The first half of a head pairs with the second (NeoX).
     Halves,
-    /// Neighbours turn together.
+    /// Adjacent elements pair (interleaved).
     Pairs,
-    /// Halves, with the heads behind the positions.
+    /// Halves, with the heads after the positions (thd).
     HeadsLast,
 }
 
@@ -202,7 +202,7 @@ fn rope_case(bench: &mut Bench, kernel: &Kernel, ty: Ty, kind: Rope) -> Checked 
     Ok(())
 }
 
-/// Each pair of elements turned by its angle.
+/// Rotates each pair of elements by its angle.
 fn turned(x: &Tensor, cos: &Tensor, sin: &Tensor, neighbours: bool) -> candle_core::Result<Tensor> {
     let (b, h, t, d) = x.dims4()?;
     let (first, second) = if neighbours {

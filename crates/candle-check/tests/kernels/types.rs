@@ -1,6 +1,6 @@
-//! The element types of the kernels, and how near a result must be.
+//! Element types of the kernels, and tolerances.
 //!
-//! On the host every element is an `f64`, which holds each value of each type that the tests use (64-bit integers stay below 2⁵³).
+//! On the host every element is an `f64`, which represents every value that the tests use (64-bit integers stay below 2⁵³).
 
 use candle_core::DType;
 use half::{bf16, f16};
@@ -19,7 +19,7 @@ pub enum Ty {
     F64,
 }
 
-/// Names as they end a kernel's name. candle spells fp8 in two ways.
+/// Type suffixes of kernel names. candle spells fp8 in two ways.
 const NAMES: [(&str, Ty); 11] = [
     ("f8_e4m3", Ty::F8),
     ("fp8_e4m3", Ty::F8),
@@ -35,7 +35,7 @@ const NAMES: [(&str, Ty); 11] = [
 ];
 
 impl Ty {
-    /// `uexp_f32` is `uexp` and `f32`.
+    /// Splits `uexp_f32` into `uexp` and `f32`.
     pub fn at_end(name: &str) -> Option<(&str, Ty)> {
         NAMES.iter().find_map(|(end, ty)| Some((name.strip_suffix(end)?.strip_suffix('_')?, *ty)))
     }
@@ -57,7 +57,7 @@ impl Ty {
         matches!(self, Ty::F8 | Ty::F16 | Ty::Bf16 | Ty::F32 | Ty::F64)
     }
 
-    /// The type that candle computes the reference in: exact for integers, more exact than the kernel for floats.
+    /// The type in which candle computes the reference: exact for integers, more precise than the kernel for floats.
     pub fn reference(self) -> DType {
         match self {
             Ty::U8 => DType::U8,
@@ -67,7 +67,7 @@ impl Ty {
         }
     }
 
-    /// The distance from 1 to the next number, and from 0.
+    /// Machine epsilon, and the smallest positive number.
     fn steps(self) -> (f64, f64) {
         match self {
             Ty::F8 => (2f64.powi(-3), 2f64.powi(-9)),
@@ -79,12 +79,12 @@ impl Ty {
         }
     }
 
-    /// The distance from 1 to the next number.
+    /// Machine epsilon.
     pub fn epsilon(self) -> f64 {
         self.steps().0
     }
 
-    /// The distance of neighbours around `value`.
+    /// The ulp at `value`.
     pub fn ulp(self, value: f64) -> f64 {
         let (epsilon, least) = self.steps();
         if value == 0.0 || !value.is_finite() {
@@ -106,7 +106,7 @@ impl Ty {
         }
     }
 
-    /// The nearest value of the type.
+    /// Rounds to the type.
     pub fn round(self, value: f64) -> f64 {
         self.decode(&self.encode(&[value]))[0]
     }
@@ -151,15 +151,15 @@ impl Ty {
     }
 }
 
-/// The nearest of a number and its neighbours, the even one of two. `half` looks at the upper 32 bits of a double alone, and takes what
-/// is just above the middle of two numbers for the middle.
+/// Rounds to nearest even by comparing neighbors. `half` looks only at the upper 32 bits of a double, and so mistakes values just above a
+/// midpoint for the midpoint.
 fn nearest(value: f64, near: u16, number: impl Fn(u16) -> f64) -> u16 {
     let distance = |bits: u16| (number(bits) - value).abs();
     let better = |a: u16, b: u16| distance(b) < distance(a) || distance(a) == distance(b) && a & 1 == 1;
     [near.wrapping_sub(1), near.wrapping_add(1)].into_iter().fold(near, |best, other| if better(best, other) { other } else { best })
 }
 
-/// E4M3: 4 bits of exponent with bias 7, no infinities, one NaN of each sign.
+/// E4M3: 4 exponent bits with bias 7, no infinities, one NaN per sign.
 fn from_fp8(bits: u8) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 3 & 15), f64::from(bits & 7));
     let size = match exponent {
@@ -170,7 +170,7 @@ fn from_fp8(bits: u8) -> f64 {
     if bits & 0x80 == 0 { size } else { -size }
 }
 
-/// The nearest, to even where two are equally near, the largest for what is beyond it.
+/// Rounds to nearest even, saturating.
 fn to_fp8(value: f64) -> u8 {
     let sign = if value.is_sign_negative() { 0x80 } else { 0 };
     if value.is_nan() {
@@ -182,14 +182,14 @@ fn to_fp8(value: f64) -> u8 {
     sign | nearest.expect("there are numbers")
 }
 
-/// How near a result must be to the reference.
+/// A tolerance.
 #[derive(Debug, Clone, Copy)]
 pub enum Near {
-    /// Equal; signs of zeros and payloads of NaNs aside.
+    /// Equal, except for signs of zeros and NaN payloads.
     Exact,
-    /// Within so many units in the last place of the result's type.
+    /// Within this many ulps of the result's type.
     Ulps(f64),
-    /// Within so much, and half a unit for rounding to the type.
+    /// Within this distance, plus half an ulp for rounding to the type.
     Within(f64),
 }
 
@@ -199,7 +199,7 @@ impl Near {
         if got == wanted || got.is_nan() && wanted.is_nan() {
             return true;
         }
-        // The reference is in doubles: for doubles it has the same error once more.
+        // The reference is in doubles: for doubles it has the same error again.
         let sides = if ty == Ty::F64 { 2.0 } else { 1.0 };
         match self {
             Near::Exact => false,

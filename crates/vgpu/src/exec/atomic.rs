@@ -1,8 +1,8 @@
-//! What atomics do to a value in memory, wherever it is.
+//! The read-modify-write operations of atomics, for every memory.
 
 use super::float::{F16, bf16_to_f32, f32_to_bf16, max32, max64, min32, min64};
 
-/// An operation: from the old value, the data and the comparison value, the new one. Values fill the low bits.
+/// Computes the new value from the old value, the data and the comparison value. Values are in the low bits.
 pub type Rmw = fn(u64, u64, u64) -> u64;
 
 fn s32(value: u64) -> i32 {
@@ -31,7 +31,7 @@ fn add_bf16(a: u16, b: u16) -> u16 {
     f32_to_bf16(bf16_to_f32(a) + bf16_to_f32(b))
 }
 
-/// The operation called `name` on values of `bytes` bytes.
+/// Returns the operation called `name` on values of `bytes` bytes.
 pub fn find(name: &str, bytes: u32) -> Option<Rmw> {
     let wide = bytes == 8;
     Some(match (name, wide) {
@@ -64,7 +64,7 @@ pub fn find(name: &str, bytes: u32) -> Option<Rmw> {
         ("cmpst_f64", _) => |old, data, compare| if f64::from_bits(old) == f64::from_bits(compare) { data } else { old },
         ("pk_add_f16", _) => |old, data, _| halves(old, data, add_f16),
         ("pk_add_bf16", _) => |old, data, _| halves(old, data, add_bf16),
-        // The first operand is a mask of what to clear, the second what to set.
+        // The first operand is the mask to clear, the second the bits to set.
         ("mskor", _) => |old, clear, set| old & !clear | set,
         ("wrap", _) => |old, data, other| if old >= data { old.wrapping_sub(data) } else { old.wrapping_add(other) } & 0xffff_ffff,
         _ => return None,

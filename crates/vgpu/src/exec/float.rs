@@ -1,24 +1,24 @@
-//! Float formats and operations that Rust does not have.
+//! Float formats and operations that Rust lacks.
 
-/// Half precision, as bits.
+/// An f16, as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct F16(pub u16);
 
 impl F16 {
-    /// Exactly.
+    /// Converts exactly.
     #[inline(always)]
     pub fn to_f32(self) -> f32 {
         let bits = u32::from(self.0);
         let sign = (bits & 0x8000) << 16;
         let magnitude = bits & 0x7fff;
-        // Shifted into place the exponent is 112 too small; the multiplication mends it, for denormals too.
+        // After the shift the exponent is 112 too small; the multiplication corrects it, for denormals too.
         let scaled = f32::from_bits(magnitude << 13) * f32::from_bits(0x7780_0000);
         let special = 0x7f80_0000 | (magnitude & 0x3ff) << 13;
         let value = if magnitude >= 0x7c00 { special } else { scaled.to_bits() };
         f32::from_bits(sign | value)
     }
 
-    /// To the nearest, ties to even.
+    /// Rounds to nearest even.
     #[inline(always)]
     pub fn from_f32(value: f32) -> F16 {
         let bits = value.to_bits();
@@ -26,7 +26,7 @@ impl F16 {
         let magnitude = bits & 0x7fff_ffff;
         // Normal results: round the dropped 13 bits; the carry may reach infinity, as it should.
         let normal = (magnitude.wrapping_sub(0x3800_0000).wrapping_add(0xfff + (magnitude >> 13 & 1)) >> 13) as u16;
-        // Small ones: adding 0.5 puts the last place where f16's denormals have it.
+        // Small ones: adding 0.5 aligns the last bit with that of f16's denormals.
         let small = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0x3f00_0000) as u16;
         let nan = 0x7e00 | (magnitude >> 13 & 0x3ff) as u16;
         let half = if magnitude > 0x7f80_0000 {
@@ -41,18 +41,18 @@ impl F16 {
         F16(sign | half)
     }
 
-    /// As `f64_to_f16`.
+    /// Rounds to nearest even, once.
     pub fn from_f64(value: f64) -> F16 {
         F16(f64_to_f16(value))
     }
 }
 
-/// To the nearest f16, ties to even, with one rounding.
+/// Rounds to nearest f16, ties to even, once.
 pub fn f64_to_f16(value: f64) -> u16 {
     F16::from_f32(round_to_odd(value)).0
 }
 
-/// To f32 so that a further rounding to fewer bits is right: an inexact result gets an odd last bit.
+/// Rounds to f32 so that another rounding to fewer bits is correct: an inexact result gets an odd last bit.
 pub fn round_to_odd(value: f64) -> f32 {
     let near = value as f32;
     if f64::from(near) == value || near.is_nan() {
@@ -64,15 +64,15 @@ pub fn round_to_odd(value: f64) -> f32 {
     f32::from_bits(toward_zero | 1)
 }
 
-/// Half-precision fused multiply-add, rounded once.
+/// Computes an f16 fused multiply-add, rounded once.
 pub fn fma16(a: F16, b: F16, c: F16) -> F16 {
-    // The product is exact in f64; the sum may not be: keep what it dropped as a sticky bit.
+    // The product is exact in f64; the sum may not be: keep the dropped part as a sticky bit.
     let product = f64::from(a.to_f32()) * f64::from(b.to_f32());
     let addend = f64::from(c.to_f32());
     F16::from_f64(odd_sum(product, addend))
 }
 
-/// `a + b` in f64, rounded to odd.
+/// Computes `a + b` in f64, rounded to odd.
 pub fn odd_sum(a: f64, b: f64) -> f64 {
     let sum = a + b;
     if !sum.is_finite() {
@@ -88,13 +88,13 @@ pub fn odd_sum(a: f64, b: f64) -> f64 {
     f64::from_bits(if away { bits } else { bits - 1 } | 1)
 }
 
-/// bfloat16 to f32, exactly.
+/// Converts bf16 to f32, exactly.
 #[inline(always)]
 pub fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// To the nearest bfloat16, ties to even.
+/// Rounds to nearest bf16, ties to even.
 pub fn f32_to_bf16(value: f32) -> u16 {
     let bits = value.to_bits();
     if value.is_nan() {
@@ -103,31 +103,31 @@ pub fn f32_to_bf16(value: f32) -> u16 {
     (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
-/// Denormals become zeros of the same sign.
+/// Flushes denormals to zero, keeping the sign.
 #[inline(always)]
 pub fn flush32(bits: u32) -> u32 {
     if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits }
 }
 
-/// Denormals become zeros of the same sign.
+/// Flushes denormals to zero, keeping the sign.
 #[inline(always)]
 pub fn flush64(bits: u64) -> u64 {
     if bits & 0x7ff0_0000_0000_0000 == 0 { bits & 0x8000_0000_0000_0000 } else { bits }
 }
 
-/// A signalling NaN made quiet.
+/// Quiets a signaling NaN.
 #[inline(always)]
 pub fn quiet32(bits: u32) -> u32 {
     if bits & 0x7fff_ffff > 0x7f80_0000 { bits | 0x0040_0000 } else { bits }
 }
 
-/// A signalling NaN made quiet.
+/// Quiets a signaling NaN.
 #[inline(always)]
 pub fn quiet64(bits: u64) -> u64 {
     if bits & 0x7fff_ffff_ffff_ffff > 0x7ff0_0000_0000_0000 { bits | 0x0008_0000_0000_0000 } else { bits }
 }
 
-/// A signalling NaN made quiet.
+/// Quiets a signaling NaN.
 #[inline(always)]
 pub fn quiet16(bits: u16) -> u16 {
     if bits & 0x7fff > 0x7c00 { bits | 0x0200 } else { bits }
@@ -135,14 +135,14 @@ pub fn quiet16(bits: u16) -> u16 {
 
 macro_rules! extremes {
     ($min:ident, $max:ident, $float:ty, $quiet_bit:expr, $quiet:ident) => {
-        /// The smaller; a signalling NaN wins, a quiet one loses, -0 is smaller than +0.
+        /// Returns the smaller value. Signaling NaNs win, quiet NaNs lose, -0 is less than +0.
         #[inline(always)]
         pub fn $min(a: $float, b: $float) -> $float {
             let less = if a < b || (a == b && a.is_sign_negative()) { a } else { b };
             nan_rules!(a, b, less, $float, $quiet_bit, $quiet)
         }
 
-        /// The greater; a signalling NaN wins, a quiet one loses, +0 is greater than -0.
+        /// Returns the greater value. Signaling NaNs win, quiet NaNs lose, +0 is greater than -0.
         #[inline(always)]
         pub fn $max(a: $float, b: $float) -> $float {
             let more = if a > b || (a == b && b.is_sign_negative()) { a } else { b };
@@ -173,7 +173,7 @@ macro_rules! nan_rules {
 extremes!(min32, max32, f32, 0x0040_0000, quiet32);
 extremes!(min64, max64, f64, 0x0008_0000_0000_0000, quiet64);
 
-/// Directions of rounding, as `MODE` numbers them.
+/// Rounding modes, as `MODE` numbers them; 0 is nearest even.
 pub mod rounding {
     /// Toward +∞.
     pub const UP: u32 = 1;
@@ -183,16 +183,16 @@ pub mod rounding {
     pub const ZERO: u32 = 3;
 }
 
-/// A binary format: bits of the exponent and of the fraction.
+/// A binary float format: exponent bits and fraction bits.
 pub type Format = (u32, u32);
-/// Half precision.
+/// f16.
 pub const HALF: Format = (5, 10);
-/// Single precision.
+/// f32.
 pub const SINGLE: Format = (8, 23);
-/// Double precision.
+/// f64.
 pub const DOUBLE: Format = (11, 52);
 
-/// A finite number as sign, integer and power of two.
+/// Returns a finite number as sign, integer and power of two.
 fn parts(value: f64) -> (bool, u128, i32) {
     let bits = value.to_bits();
     let exponent = (bits >> 52 & 0x7ff) as i32;
@@ -200,7 +200,7 @@ fn parts(value: f64) -> (bool, u128, i32) {
     (bits >> 63 != 0, mantissa, exponent.max(1) - 1075)
 }
 
-/// `mantissa · 2^exponent` in `format`, rounded in the direction `mode`. The lowest bit may stand for more below it.
+/// Rounds `mantissa · 2^exponent` to `format` in rounding mode `mode`. The lowest mantissa bit may be sticky.
 pub fn rounded(negative: bool, mantissa: u128, exponent: i32, (exponents, fraction): Format, mode: u32) -> u64 {
     let sign = u64::from(negative) << (exponents + fraction);
     if mantissa == 0 {
@@ -221,7 +221,7 @@ pub fn rounded(negative: bool, mantissa: u128, exponent: i32, (exponents, fracti
         _ => half && (more || kept & 1 != 0),
     };
     let mut bits = kept as u64 + u64::from(away);
-    // A carry out of the fraction is one more of the exponent.
+    // A carry out of the fraction increments the exponent.
     if bits >> fraction != 0 {
         bits = bits.saturating_add(((top + bias - 1) as u64).min(1 << exponents) << fraction);
     }
@@ -238,12 +238,12 @@ pub fn rounded(negative: bool, mantissa: u128, exponent: i32, (exponents, fracti
     sign | bits
 }
 
-/// `a · b + c` in `format`, rounded once in the direction `mode`. All three are numbers of `format`.
+/// Computes `a · b + c` in `format`, rounded once in rounding mode `mode`. All three are values of `format`.
 pub fn fused(a: f64, b: f64, c: f64, format: Format, mode: u32) -> u64 {
     fused_scaled([a, b, c], 0, format, mode)
 }
 
-/// `(a · b + c) · 2^scale`, as [`fused`].
+/// Computes `(a · b + c) · 2^scale`, as [`fused`].
 pub fn fused_scaled([a, b, c]: [f64; 3], scale: i32, format: Format, mode: u32) -> u64 {
     if !(a.is_finite() && b.is_finite() && c.is_finite()) {
         let value = a.mul_add(b, c);
@@ -263,7 +263,7 @@ pub fn fused_scaled([a, b, c]: [f64; 3], scale: i32, format: Format, mode: u32) 
         };
         return rounded(negative, p | c, if p == 0 { c_exponent } else { p_exponent } + scale, format, mode);
     }
-    // Both with their highest bit at 125; the smaller one then goes down, what falls off stays as a sticky bit.
+    // Normalize both to highest bit 125, then shift the smaller one down; dropped bits stay as a sticky bit.
     let lifted = |mantissa: u128, exponent: i32| {
         let up = mantissa.leading_zeros() as i32 - 2;
         (mantissa << up, exponent - up)
@@ -285,7 +285,7 @@ pub fn fused_scaled([a, b, c]: [f64; 3], scale: i32, format: Format, mode: u32) 
     rounded(negative, sum, exponent + scale, format, mode)
 }
 
-/// `value · 2^exponent` in `format`, rounded once in the direction `mode`.
+/// Computes `value · 2^exponent` in `format`, rounded once in rounding mode `mode`.
 pub fn scaled(value: f64, exponent: i32, format: Format, mode: u32) -> u64 {
     if !value.is_finite() {
         return fused(value, 1.0, 0.0, format, mode);
@@ -294,12 +294,12 @@ pub fn scaled(value: f64, exponent: i32, format: Format, mode: u32) -> u64 {
     rounded(negative, mantissa, own + exponent.clamp(-5000, 5000), format, mode)
 }
 
-/// An f64 to f32 in the direction `mode` (0: nearest).
+/// Rounds an f64 to f32 in rounding mode `mode`.
 pub fn narrow32(value: f64, mode: u32) -> f32 {
     if mode == 0 { value as f32 } else { f32::from_bits(scaled(value, 0, SINGLE, mode) as u32) }
 }
 
-/// An f32 to f16 in the direction `mode` (0: nearest).
+/// Rounds an f32 to f16 in rounding mode `mode`.
 pub fn narrow16(value: f32, mode: u32) -> F16 {
     let near = F16::from_f32(value);
     let back = near.to_f32();
@@ -314,7 +314,7 @@ pub fn narrow16(value: f32, mode: u32) -> F16 {
     }
 }
 
-/// The exponent that makes the mantissa lie in [0.5, 1); 0 for zeros, infinities and NaNs.
+/// Returns the exponent that puts the mantissa into [0.5, 1); 0 for zeros, infinities and NaNs.
 pub fn frexp_exponent(value: f64) -> i32 {
     if value == 0.0 || !value.is_finite() {
         return 0;
@@ -324,7 +324,7 @@ pub fn frexp_exponent(value: f64) -> i32 {
     if exponent == 0 { (value * 2f64.powi(64)).to_bits().wrapping_shr(52) as i32 % 2048 - 1022 - 64 } else { exponent - 1022 }
 }
 
-/// The mantissa in [0.5, 1) with the sign; zeros, infinities and NaNs as they are.
+/// Returns the signed mantissa in [0.5, 1); zeros, infinities and NaNs unchanged.
 pub fn frexp_mantissa(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
@@ -333,7 +333,7 @@ pub fn frexp_mantissa(value: f64) -> f64 {
     f64::from_bits(value.to_bits() & !(0x7ff << 52) | 1022 << 52)
 }
 
-/// `value · 2^exponent`, rounded once.
+/// Computes `value · 2^exponent`, rounded once.
 pub fn ldexp64(value: f64, exponent: i32) -> f64 {
     if value == 0.0 || !value.is_finite() || exponent == 0 {
         return f64::from_bits(quiet64(value.to_bits()));
@@ -344,7 +344,7 @@ pub fn ldexp64(value: f64, exponent: i32) -> f64 {
         value *= 2f64.powi(1000);
         exponent -= 1000;
     }
-    // Go down in steps that stay exact until the last one.
+    // Scale down in exact steps; only the last one rounds.
     if exponent < -1000 {
         let (mantissa, scale) = (frexp_mantissa(value), frexp_exponent(value));
         let total = scale + exponent;

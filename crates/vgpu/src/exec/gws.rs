@@ -1,4 +1,4 @@
-//! The global wave sync: the barrier that the groups of a cooperative launch meet at.
+//! Global wave sync (GWS): the barrier between the workgroups of a cooperative launch.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use super::decoded::Step;
 use super::wave::Wave;
 use super::{Env, Outcome};
 
-/// The barrier of a launch. The hardware has several; the device library uses one.
+/// The barrier of a launch. Hardware has several; the device library uses one.
 #[derive(Default)]
 pub struct Gws {
     state: Mutex<State>,
@@ -15,12 +15,12 @@ pub struct Gws {
 #[derive(Default)]
 struct State {
     arrived: u64,
-    /// How often it opened.
+    /// How often the barrier opened.
     opened: u64,
 }
 
 impl Gws {
-    /// Whether a wave may pass that expects `waves` waves. `ticket` is 0 when it arrives, and then says what it waits for.
+    /// Returns whether a wavefront passes the barrier of `waves` wavefronts. `ticket` is 0 on arrival, then which opening it waits for.
     fn pass(&self, ticket: &mut u64, waves: u64) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if *ticket == 0 {
@@ -46,7 +46,7 @@ pub fn barrier(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
         return Outcome::Continue;
     }
     if !e.dispatch.cooperative {
-        let why = "groups that are not all running cannot wait for each other: the launch must be a cooperative one";
+        let why = "ds_gws_barrier needs a cooperative launch: not all workgroups of this one are resident";
         return e.illegal(w, s, why.to_owned());
     }
     let lane = w.exec.trailing_zeros() as usize;
@@ -57,7 +57,7 @@ pub fn barrier(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     if open {
         return Outcome::Continue;
     }
-    // It comes here again when it is its turn.
+    // Execute the instruction again in the next time slice.
     w.pc -= usize::from(s.inst.words);
     Outcome::Yield
 }
@@ -75,7 +75,7 @@ mod tests {
             assert!(!gws.pass(&mut tickets[0], 3));
             assert!(gws.pass(&mut tickets[2], 3));
             assert!(gws.pass(&mut tickets[0], 3));
-            // One that is back before the others left.
+            // A wavefront that arrives again before the others left.
             let mut early = 0;
             assert!(!gws.pass(&mut early, 2));
             assert!(gws.pass(&mut tickets[1], 3));

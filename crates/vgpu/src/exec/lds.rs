@@ -1,4 +1,4 @@
-//! LDS: the group's shared memory, and the lane permutations that share its instructions.
+//! LDS instructions, and the lane permutations that share their encoding.
 
 use super::atomic::{self, Rmw};
 use super::decoded::{Handler, Step};
@@ -7,27 +7,27 @@ use super::wave::{LANES, Lanes, Wave};
 use super::{Env, Outcome, gws};
 use crate::isa::{flag, operand};
 
-/// Whether the access is to shared memory; the global data share is not there.
+/// Faults for accesses to the global data share, which is not implemented.
 fn reject_gds(w: &Wave, s: &Step, e: &mut Env) -> Option<Outcome> {
-    (s.inst.flags & flag::GDS != 0).then(|| e.unsupported(w, s, "the global data share is not there".to_owned()))
+    (s.inst.flags & flag::GDS != 0).then(|| e.unsupported(w, s, "global data share (GDS)".to_owned()))
 }
 
-/// Checks that all active lanes' accesses lie in the group's memory, and answers their places.
+/// Returns the lanes' LDS offsets, checked. `None` after a fault, or when EXEC is 0.
 #[inline(always)]
 fn lane_offsets(w: &Wave, s: &Step, e: &mut Env, offset: u32, bytes: u32) -> Option<Lanes> {
     let addresses = w.vgpr(s.inst.src[0]);
     let mut out = Lanes([0; LANES]);
-    let mut most = 0u64;
+    let mut max = 0u64;
     for lane in 0..LANES {
-        // An inactive lane reads place 0 and throws the value away.
+        // An inactive lane reads offset 0 and discards the value.
         let at = addresses.0[lane].wrapping_add(offset) & w.mask.0[lane];
         out.0[lane] = at;
-        most = most.max(u64::from(at));
+        max = max.max(u64::from(at));
     }
     if w.exec == 0 {
         return None;
     }
-    if most + u64::from(bytes) <= e.lds.len() as u64 {
+    if max + u64::from(bytes) <= e.lds.len() as u64 {
         return Some(out);
     }
     let lane = (0..LANES).find(|&lane| w.exec >> lane & 1 != 0 && u64::from(out.0[lane]) + u64::from(bytes) > e.lds.len() as u64);
@@ -36,7 +36,7 @@ fn lane_offsets(w: &Wave, s: &Step, e: &mut Env, offset: u32, bytes: u32) -> Opt
     None
 }
 
-/// After [`places`] gave nothing: a fault, or no lane active.
+/// The outcome after [`lane_offsets`] returned `None`.
 fn skip_or_fault(e: &Env) -> Outcome {
     if e.fault.is_some() { Outcome::Fault } else { Outcome::Continue }
 }
@@ -87,7 +87,7 @@ unsafe fn scatter(lds: &mut [u8], at: &Lanes, offset: u32, values: &Lanes, exec:
 
 simd_variants!(reads, read, DwordCount);
 
-/// Reads registers at one place.
+/// Reads dwords at one offset.
 #[inline(always)]
 fn read<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     if let Some(outcome) = reject_gds(w, s, e) {
@@ -104,7 +104,7 @@ fn read<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 
 simd_variants!(writes, write, DwordCount);
 
-/// Writes registers at one place.
+/// Writes dwords at one offset.
 #[inline(always)]
 fn write<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     if let Some(outcome) = reject_gds(w, s, e) {
@@ -118,19 +118,19 @@ fn write<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// The two offsets of a paired access, in units of `unit` bytes.
+/// Returns the two offsets of a paired access, in units of `unit` bytes.
 fn offsets(s: &Step, unit: u32) -> (u32, u32) {
     ((s.inst.imm as u32 & 0xff) * unit, (s.inst.imm as u32 >> 8 & 0xff) * unit)
 }
 
-/// Bytes between units of a paired access.
+/// Returns the bytes of an offset unit of a paired access.
 fn offset_unit(s: &Step, words: u32) -> u32 {
     4 * words * if s.inst.desc.name.contains("st64") { 64 } else { 1 }
 }
 
 simd_variants!(paired_reads, read2, DwordCount);
 
-/// Reads registers at each of two places.
+/// Reads dwords at each of two offsets.
 #[inline(always)]
 fn read2<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     if let Some(outcome) = reject_gds(w, s, e) {
@@ -140,7 +140,7 @@ fn read2<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let bytes = 4 * C::N as u32;
     let Some(near) = lane_offsets(w, s, e, first, bytes) else { return skip_or_fault(e) };
     let Some(far) = lane_offsets(w, s, e, second, bytes) else { return skip_or_fault(e) };
-    // The destination may be the address: both are read before anything is written.
+    // The destination may overlap the address register: both offsets are computed before anything is written.
     for n in 0..C::N {
         // SAFETY: `lane_offsets` checked the offsets with the size of the access.
         let values = unsafe { gather(e.lds, &near, 4 * n as u32) };
@@ -156,7 +156,7 @@ fn read2<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 
 simd_variants!(paired_writes, write2, DwordCount);
 
-/// Writes registers at each of two places.
+/// Writes dwords at each of two offsets.
 #[inline(always)]
 fn write2<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     if let Some(outcome) = reject_gds(w, s, e) {
@@ -175,7 +175,7 @@ fn write2<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// Bytes and words in: size, sign, and the half they arrive in (`None`: the whole register).
+/// Reads bytes or words into one half of a register, or all of it (`None`).
 fn read_subdword(w: &mut Wave, s: &Step, e: &mut Env, bytes: u32, signed: bool, half: Option<u32>) -> Outcome {
     if let Some(outcome) = reject_gds(w, s, e) {
         return outcome;
@@ -241,7 +241,7 @@ subdword! {
     write_b16_high: write_subdword(2, true);
 }
 
-/// The operation of a mnemonic, its bytes, and whether it returns the old value: `ds_add_rtn_u32`.
+/// Returns the operation of a mnemonic such as `ds_add_rtn_u32`, its bytes, and whether it returns the old value.
 fn atomic_op(name: &str) -> Option<(Rmw, u32, bool)> {
     let rest = name.strip_prefix("ds_")?;
     let returns = rest.contains("_rtn");
@@ -262,7 +262,7 @@ fn atomic_op(name: &str) -> Option<(Rmw, u32, bool)> {
     Some((atomic::find(&key, bytes)?, bytes, returns))
 }
 
-/// Atomics, one lane after the other.
+/// Atomics, lane by lane.
 fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     if let Some(outcome) = reject_gds(w, s, e) {
         return outcome;
@@ -301,9 +301,9 @@ fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// `ds_wrxchg2_rtn_*`: exchanges two places.
+/// `ds_wrxchg2_rtn_*`: exchanges at two offsets.
 fn exchange2<const WORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
-    // Lanes go one after the other: a place that two of them touch changes twice.
+    // Lane by lane: an offset that two lanes share changes twice.
     let (first, second) = offsets(s, offset_unit(s, WORDS as u32));
     let mut out = [Lanes([0; LANES]); 4];
     for (which, offset) in [first, second].into_iter().enumerate() {
@@ -324,7 +324,7 @@ fn exchange2<const WORDS: usize>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome
     Outcome::Continue
 }
 
-/// `ds_condxchg32_rtn_b64`: each half is exchanged where its data's top bit says so.
+/// `ds_condxchg32_rtn_b64`: exchanges each half whose data has its top bit set.
 fn conditional_exchange(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32 & !7, 8) else { return skip_or_fault(e) };
     let mut out = [Lanes([0; LANES]); 2];
@@ -345,7 +345,7 @@ fn conditional_exchange(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// Adds the number of active lanes to a counter, or takes it away, and gives the old value to all of them.
+/// Adds or subtracts the number of active lanes to or from a counter, and returns the old value to all of them.
 fn append_or_consume(w: &mut Wave, s: &Step, e: &mut Env, change: fn(u32, u32) -> u32) -> Outcome {
     let at = (w.sgprs[usize::from(operand::M0)] >> 16).wrapping_add(s.inst.imm as u32) & 0xfffc;
     if at as usize + 4 > e.lds.len() {
@@ -366,7 +366,7 @@ fn consume(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     append_or_consume(w, s, e, u32::wrapping_sub)
 }
 
-/// Where `ds_read_addtid` and `ds_write_addtid` have lane 0's word.
+/// Returns lane 0's offset of `ds_read_addtid` and `ds_write_addtid`.
 fn addtid_base(w: &Wave, s: &Step, e: &mut Env) -> Option<u32> {
     let base = (w.sgprs[usize::from(operand::M0)] & 0xffff).wrapping_add(s.inst.imm as u32);
     if base as usize + 4 * LANES > e.lds.len() {
@@ -410,7 +410,7 @@ fn permute(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// `ds_bpermute_b32`: each lane fetches a value; inactive lanes give 0.
+/// `ds_bpermute_b32`: each lane fetches a value; inactive lanes provide 0.
 fn bpermute(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (addresses, data) = (w.vgpr(s.inst.src[0]), w.vgpr(s.inst.src[1]));
     let mut out = Lanes([0; LANES]);
@@ -422,11 +422,11 @@ fn bpermute(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// The lane that `ds_swizzle_b32` reads for `lane`.
+/// Returns the lane that `ds_swizzle_b32` reads for `lane`.
 fn swizzled(pattern: u32, lane: usize) -> usize {
     let lane32 = lane as u32;
     if pattern >= 0xe000 {
-        // Bit-reversal steps of a Fourier transform: the low bits mirrored, as far as the mask leaves them.
+        // FFT mode: the lane bits reversed, except those that the mask keeps.
         let mask = pattern & 0x1f;
         let reversed = (lane32 & 31).reverse_bits() >> 27;
         let from = if mask == 0x1f { lane32 & 31 } else { reversed & !mask & 31 | lane32 & mask };
@@ -460,14 +460,14 @@ fn nop(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// The instruction called `name`.
+/// Returns the handlers of the instruction called `name`.
 pub fn find(name: &str) -> Option<SimdVariants> {
     if atomic_op(name).is_some() {
         return Some([atomic_handler; 3]);
     }
     let handler: Handler = match name {
         "ds_nop" => nop,
-        // The barrier brings its count along.
+        // The barrier instruction has the count.
         "ds_gws_init" => nop,
         "ds_gws_barrier" => gws::barrier,
         "ds_read_b32" => return Some(reads::<Dwords<1>>()),

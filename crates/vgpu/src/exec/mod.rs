@@ -21,7 +21,7 @@
 //!    `MODE` it reads all 64 lanes of both sources, computes all 64 results in one vectorized loop, and calls `Wave::write_vgpr`, which
 //!    stores the lanes that EXEC enables. With modifiers, `run_modified` does the same lane by lane.
 //! 7. **Continue.** The handler returns an `Outcome`. `Continue` fetches the next step; `Yield` (sleep, hostcall) and `Stop` (barrier,
-//!    end of the program) end the time slice; `Fault` ends the launch with a [`Fault`] that names kernel, workgroup, wavefront and
+//!    `s_endpgm`) end the time slice; `Fault` ends the launch with a [`Fault`] that names kernel, workgroup, wavefront and
 //!    instruction.
 //!
 //! Memory instructions (`vmem.rs`, `smem.rs`, `lds.rs`) differ in step 6: they compute the lanes' addresses, check them against the

@@ -1,12 +1,14 @@
-//! Scalar instructions: one value for the whole wave, and control outcome.
+//! Scalar instructions: arithmetic on SGPRs, and control flow.
 
 use super::decoded::{Handler, SourceKind, Step};
 use super::valu::scalar64_source;
-use super::wave::{Mode, State, Wave};
+use super::wave::{Mode, State, Wave, gpr_index};
 use super::{Env, Outcome};
+use crate::bits::BitField;
+use crate::isa::hwreg::{self, HwregOperand};
 use crate::isa::operand;
 
-/// A 32-bit source.
+/// Returns a 32-bit source.
 fn src32(w: &Wave, s: &Step, n: usize) -> u32 {
     match s.kind[n] {
         SourceKind::Constant => s.constant[n] as u32,
@@ -21,7 +23,7 @@ fn src64(w: &Wave, s: &Step, n: usize) -> u64 {
     scalar64_source(w, s, n)
 }
 
-/// Two sources and a result, with the condition code.
+/// SOP2 instructions: two sources, a result, and SCC.
 macro_rules! sop2 {
     ($($name:ident: $get:ident, $set:ident, |$a:ident, $b:ident, $scc:ident| $body:expr;)*) => {
         $(
@@ -52,13 +54,13 @@ fn scc_if_nonzero64(value: u64) -> (u64, bool) {
     (value, value != 0)
 }
 
-/// A field: offset in the low bits, width from bit 16 on.
+/// Extracts a bit field: the offset is in the low bits of `spec`, the width from bit 16 on.
 fn bfe64(value: u64, spec: u64, signed: bool) -> u64 {
     let (offset, width) = ((spec & 63) as u32, (spec >> 16 & 127) as u32);
     if width == 0 {
         return 0;
     }
-    // Bits beyond the register count as its sign, or as 0.
+    // Bits beyond the register are its sign, or 0.
     let shifted = if signed { (value as i64 >> offset) as u64 } else { value >> offset };
     if width >= 64 {
         return shifted;
@@ -136,7 +138,7 @@ fn shift_add(a: u32, b: u64, by: u32) -> (u32, bool) {
     (sum as u32, sum >> 32 != 0)
 }
 
-/// One source and a result, with the condition code.
+/// SOP1 instructions: one source, a result, and SCC.
 macro_rules! sop1 {
     ($($name:ident: $get:ident, $set:ident, |$a:ident, $scc:ident| $body:expr;)*) => {
         $(
@@ -164,7 +166,7 @@ fn quad_mask(value: u64) -> u64 {
     (0..16).filter(|n| value >> (4 * n) & 15 != 0).fold(0, |out, n| out | 1 << n)
 }
 
-/// The first bit that differs from the sign, counted from the top; -1 when none does.
+/// Returns the position, from the top, of the first bit that differs from the sign; -1 when there is none.
 fn sign_bits(value: i64, width: u32) -> u32 {
     let folded = (if value < 0 { !value } else { value }) as u64;
     if folded == 0 { u32::MAX } else { folded.leading_zeros() - (64 - width) }
@@ -199,7 +201,7 @@ sop1! {
     s_bitreplicate_b64_b32: src32, set_scalar64, |a, scc| ((0..32).fold(0u64, |out, n| out | u64::from(a >> n & 1) * 3 << (2 * n)), scc);
 }
 
-/// `s_*_saveexec_b64`: the old `exec` is kept, a combination becomes the new one.
+/// `s_*_saveexec_b64`: saves EXEC and combines it with the source.
 macro_rules! saveexec {
     ($($name:ident: |$a:ident, $exec:ident| $body:expr;)*) => {
         $(
@@ -231,7 +233,7 @@ saveexec! {
     s_orn1_saveexec_b64: |a, exec| !a | exec;
 }
 
-/// The result goes to `exec` and to the destination.
+/// Writes a result to EXEC and to the destination.
 fn write_exec(w: &mut Wave, s: &Step, value: u64) -> Outcome {
     w.set_exec(value);
     w.set_scalar64(s.inst.dst, value);
@@ -293,7 +295,7 @@ fn s_bitset1_b64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     set_bit(w, s, true, true)
 }
 
-/// A register whose number `m0` is added to.
+/// Returns a register number plus M0.
 fn m0_relative(w: &Wave, number: u16) -> u16 {
     (u32::from(number).wrapping_add(w.sgprs[usize::from(operand::M0)]) & 127) as u16
 }
@@ -322,16 +324,16 @@ fn s_movreld_b64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// The address of a word of the code.
+/// Returns the address of a code dword.
 fn address(e: &Env, pc: usize) -> u64 {
     e.code.start + 4 * pc as u64
 }
 
-/// Goes on at an address.
+/// Jumps to an address.
 fn jump(w: &mut Wave, s: &Step, e: &mut Env, to: u64) -> Outcome {
     let offset = to.wrapping_sub(e.code.start);
     if !offset.is_multiple_of(4) || offset / 4 >= e.code.len() as u64 {
-        return e.illegal(w, s, format!("a jump to {to:#x}, outside the program"));
+        return e.illegal(w, s, format!("jump to {to:#x}, outside the code object"));
     }
     w.pc = (offset / 4) as usize;
     Outcome::Continue
@@ -363,7 +365,7 @@ fn branch(w: &mut Wave, s: &Step, e: &mut Env, taken: bool) -> Outcome {
     if taken {
         let to = w.pc as i64 + i64::from(s.inst.imm);
         if to < 0 || to >= e.code.len() as i64 {
-            return e.illegal(w, s, "a branch outside the program".to_owned());
+            return e.illegal(w, s, "branch outside the code object".to_owned());
         }
         w.pc = to as usize;
     }
@@ -394,7 +396,7 @@ branches! {
     s_cbranch_execnz: |w| w.exec != 0;
 }
 
-/// Comparisons into the condition code.
+/// SOPC instructions: comparisons into SCC.
 macro_rules! sopc {
     ($($name:ident: $get:ident, |$a:ident, $b:ident| $body:expr;)*) => {
         $(
@@ -439,7 +441,7 @@ fn s_bitcmp1_b64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// Comparisons and arithmetic with the 16-bit immediate.
+/// SOPK comparisons of a register with the 16-bit immediate.
 macro_rules! sopk_compares {
     ($($name:ident: |$a:ident, $k:ident| $body:expr;)*) => {
         $(
@@ -495,45 +497,45 @@ fn s_mulk_i32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// A hardware register: number, first bit, how many bits.
-fn decode_hwreg(imm: i32) -> (u32, u32, u32) {
-    let imm = imm as u32;
-    (imm & 63, imm >> 6 & 31, (imm >> 11 & 31) + 1)
+/// Fields of the `HW_ID` register.
+mod hw_id {
+    use crate::bits::BitField;
+    pub const WAVE_ID: BitField = BitField::new(0, 4);
+    pub const CU_ID: BitField = BitField::new(8, 4);
 }
 
-fn mask(offset: u32, size: u32) -> u32 {
-    if size >= 32 { u32::MAX } else { ((1 << size) - 1) << offset }
-}
+/// XCC dies over which workgroups are distributed.
+const XCC_COUNT: u32 = 8;
 
 fn s_getreg_b32(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
-    let (number, offset, size) = decode_hwreg(s.inst.imm);
-    let value = match number {
-        1 => w.mode.0,
-        // Status: only the condition code matters to programs.
-        2 => u32::from(w.scc),
-        // Where the group and its waves are: one compute unit per group number.
-        4 => w.index & 15 | (e.workgroup_index() as u32 & 15) << 8,
-        // The apertures' high words: private, then shared.
-        15 => (super::PRIVATE_APERTURE >> 48) as u32 | ((super::SHARED_APERTURE >> 48) as u32) << 16,
-        20 => e.workgroup_index() as u32 % 8,
-        5..=7 => 0,
-        other => return e.unsupported(w, s, format!("hardware register {other}")),
+    let operand = HwregOperand::decode(s.inst.imm);
+    let value = match operand.id {
+        hwreg::MODE => w.mode.0,
+        // SCC is bit 0; compilers use nothing else of it.
+        hwreg::STATUS => u32::from(w.scc),
+        // A compute unit for each workgroup index.
+        hwreg::HW_ID => hw_id::WAVE_ID.encode(w.index) | hw_id::CU_ID.encode(e.workgroup_index() as u32),
+        // The high words of the private and the shared aperture.
+        hwreg::SH_MEM_BASES => (super::PRIVATE_APERTURE >> 48) as u32 | ((super::SHARED_APERTURE >> 48) as u32) << 16,
+        hwreg::XCC_ID => e.workgroup_index() as u32 % XCC_COUNT,
+        hwreg::GPR_ALLOC | hwreg::LDS_ALLOC | hwreg::IB_STS => 0,
+        id => return e.unsupported(w, s, format!("reading hardware register {id}")),
     };
-    let value = value >> offset & (if size >= 32 { u32::MAX } else { (1 << size) - 1 });
-    w.set_scalar(s.inst.dst, value);
+    w.set_scalar(s.inst.dst, value >> operand.offset & operand.mask());
     Outcome::Continue
 }
 
 fn setreg(w: &mut Wave, s: &Step, e: &mut Env, value: u32) -> Outcome {
-    let (number, offset, size) = decode_hwreg(s.inst.imm);
-    match number {
-        1 => {
-            let mask = mask(offset, size);
-            w.mode = Mode(w.mode.0 & !mask | value << offset & mask);
+    let operand = HwregOperand::decode(s.inst.imm);
+    match operand.id {
+        hwreg::MODE => {
+            let mask = operand.mask() << operand.offset;
+            w.mode = Mode(w.mode.0 & !mask | value << operand.offset & mask);
             Outcome::Continue
         }
-        3 => Outcome::Continue,
-        other => e.unsupported(w, s, format!("writing hardware register {other}")),
+        // Exceptions are not implemented.
+        hwreg::TRAPSTS => Outcome::Continue,
+        id => e.unsupported(w, s, format!("writing hardware register {id}")),
     }
 }
 
@@ -546,10 +548,16 @@ fn s_setreg_imm32_b32(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     setreg(w, s, e, s.inst.literal)
 }
 
+fn update_m0(w: &mut Wave, field: BitField, value: u32) {
+    let m0 = &mut w.sgprs[usize::from(operand::M0)];
+    *m0 = field.replace(*m0, value);
+}
+
 fn s_set_gpr_idx_on(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-    let index = src32(w, s, 0) & 0xff;
+    let index = src32(w, s, 0);
     w.gpr_indexing = true;
-    w.sgprs[usize::from(operand::M0)] = w.sgprs[usize::from(operand::M0)] & !0xf0ff | index | (s.inst.imm as u32 & 15) << 12;
+    update_m0(w, gpr_index::INDEX, index);
+    update_m0(w, gpr_index::MODE, s.inst.imm as u32);
     Outcome::Continue
 }
 
@@ -559,14 +567,14 @@ fn s_set_gpr_idx_off(w: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
 }
 
 fn s_set_gpr_idx_idx(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-    let index = src32(w, s, 0) & 0xff;
-    w.sgprs[usize::from(operand::M0)] = w.sgprs[usize::from(operand::M0)] & !0xff | index;
+    let index = src32(w, s, 0);
+    update_m0(w, gpr_index::INDEX, index);
     Outcome::Continue
 }
 
 fn s_set_gpr_idx_mode(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-    // Which operands, while indexing is on; this does not turn it on.
-    w.sgprs[usize::from(operand::M0)] = w.sgprs[usize::from(operand::M0)] & !0xf000 | (s.inst.imm as u32 & 15) << 12;
+    // Selects the indexed operands; does not turn indexing on.
+    update_m0(w, gpr_index::MODE, s.inst.imm as u32);
     Outcome::Continue
 }
 
@@ -599,7 +607,7 @@ fn nop(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// The instruction called `name`.
+/// Returns the handler of the instruction called `name`.
 pub fn find(name: &str) -> Option<Handler> {
     let found = find_sop2(name)
         .or_else(|| find_sop1(name))

@@ -1,4 +1,4 @@
-//! Groups on the CPU's cores: each has its waves take turns, and the groups of a worker take turns too.
+//! The scheduler: runs the workgroups of a launch on worker threads, their wavefronts in time slices.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,33 +7,33 @@ use std::time::{Duration, Instant};
 
 use super::decoded::Step;
 use super::dispatch::Dispatch;
-use super::wave::{State, Wave};
+use super::wave::{State, Wave, gpr_index};
 use super::{DecodedCode, Env, Limit, Outcome, Stats};
 use crate::fault::{Fault, FaultLocation};
 use crate::isa::{Format, operand};
 
-/// Instructions of a wave's turn.
+/// Instructions of a wavefront's time slice.
 const WAVE_SLICE: u64 = 4096;
-/// Turns of a group before another group of the worker gets one: groups that wait for each other all get on.
+/// Time slices of a workgroup before the worker switches to another one, so that workgroups that wait for each other make progress.
 const GROUP_SLICES: u32 = 64;
-/// Groups a worker keeps started at once, and the memory they may take; a cooperative launch keeps all.
+/// Resident workgroups of a worker, and the memory they may take. A cooperative launch keeps all of its workgroups resident.
 const MAX_RESIDENT: usize = 256;
 const MAX_RESIDENT_BYTES: usize = 512 << 20;
 
-/// Waves that no launch uses: their registers are large, and most kernels are small.
+/// Wavefronts kept for later launches: their registers are large, and most kernels are small.
 static WAVE_POOL: Mutex<Vec<Wave>> = Mutex::new(Vec::new());
-/// How many are kept, and the most words of scratch they may have.
+/// Wavefronts in the pool, and the most dwords of scratch of each.
 const POOL_WAVES: usize = 64;
 const POOL_SCRATCH_WORDS: usize = 1 << 18;
 
-/// A group in flight.
+/// A resident workgroup.
 struct Workgroup {
     id: [u32; 3],
     waves: Vec<Wave>,
     lds: Vec<u8>,
 }
 
-/// What the workers of a launch share.
+/// State shared by the workers of a launch.
 struct LaunchState<'a> {
     dispatch: &'a Dispatch<'a>,
     limit: Limit,
@@ -46,7 +46,7 @@ struct LaunchState<'a> {
     lane_operations: AtomicU64,
 }
 
-/// Runs all groups of a launch.
+/// Runs all workgroups of a launch.
 pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
     let total = dispatch.grid.iter().map(|n| u64::from(*n)).product::<u64>();
     let shared = LaunchState {
@@ -82,33 +82,33 @@ pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
     }
 }
 
-/// Threads of a launch: all cores, or as many as `WARPWAVE_VGPU_THREADS` says.
+/// Returns the number of worker threads: `WARPWAVE_VGPU_THREADS`, or all cores.
 fn thread_count() -> usize {
-    let asked = std::env::var("WARPWAVE_VGPU_THREADS").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+    let configured = std::env::var("WARPWAVE_VGPU_THREADS").ok().and_then(|text| text.parse().ok());
+    configured.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
 }
 
-/// Threads for a launch of `total` groups, and the most groups that are started and have not ended at any time.
+/// Returns the threads for a launch of `total` workgroups, and the most workgroups that are resident at a time.
 pub fn plan_threads(total: u64, cooperative: bool) -> (usize, u64) {
     let threads = thread_count().min(usize::try_from(total).unwrap_or(usize::MAX));
-    // A worker starts a group before it looks at those it has: one more than stay.
-    let most = if cooperative { total } else { total.min((MAX_RESIDENT as u64 + 1) * threads as u64) };
-    (threads, most)
+    // A worker starts a workgroup before it looks at its resident ones, which makes one more.
+    let max = if cooperative { total } else { total.min((MAX_RESIDENT as u64 + 1) * threads as u64) };
+    (threads, max)
 }
 
-/// Takes groups until there are none, and keeps their waves for the next launch.
+/// Runs workgroups until none are left, then returns their wavefronts to the pool.
 fn worker(shared: &LaunchState<'_>) {
     let mut idle: Vec<Workgroup> = Vec::new();
     work(shared, &mut idle);
     let mut kept = WAVE_POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    let room = POOL_WAVES.saturating_sub(kept.len());
-    kept.extend(idle.into_iter().flat_map(|group| group.waves).filter(|wave| wave.scratch.len() <= POOL_SCRATCH_WORDS).take(room));
+    let free = POOL_WAVES.saturating_sub(kept.len());
+    kept.extend(idle.into_iter().flat_map(|group| group.waves).filter(|wave| wave.scratch.len() <= POOL_SCRATCH_WORDS).take(free));
 }
 
-/// Lets groups take turns until all ended.
+/// Runs resident workgroups in turn until all ended.
 fn work(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) {
     let mut resident: VecDeque<Workgroup> = VecDeque::new();
-    let most = if shared.dispatch.cooperative {
+    let max = if shared.dispatch.cooperative {
         usize::MAX
     } else {
         (MAX_RESIDENT_BYTES / shared.dispatch.workgroup_bytes()).clamp(2, MAX_RESIDENT)
@@ -117,9 +117,9 @@ fn work(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) {
         if shared.stop.load(Ordering::Relaxed) {
             return;
         }
-        // A new group first, while there is room: groups that wait may wait for it.
-        let fresh = if resident.len() < most { next_workgroup(shared, idle) } else { None };
-        let Some(mut group) = fresh.or_else(|| resident.pop_front()) else { return };
+        // Start new workgroups first: resident ones may be waiting for them.
+        let new_group = if resident.len() < max { next_workgroup(shared, idle) } else { None };
+        let Some(mut group) = new_group.or_else(|| resident.pop_front()) else { return };
         match run_slice(shared, &mut group) {
             Ok(true) => idle.push(group),
             Ok(false) => resident.push_back(group),
@@ -133,7 +133,7 @@ fn work(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) {
     }
 }
 
-/// The next group of the grid, in the memory of one that ended where there is one.
+/// Starts the next workgroup of the grid, reusing the memory of a finished one.
 fn next_workgroup(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) -> Option<Workgroup> {
     let number = shared.next.fetch_add(1, Ordering::Relaxed);
     if number >= shared.total {
@@ -153,7 +153,7 @@ fn next_workgroup(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) -> Option
     Some(group)
 }
 
-/// Runs a group until it ends (`true`) or has had its turns.
+/// Runs a workgroup until it ends (`true`) or its time slices are used up.
 fn run_slice(shared: &LaunchState<'_>, group: &mut Workgroup) -> Result<bool, Fault> {
     let code: &DecodedCode = &shared.dispatch.code_object.code;
     let mut env = Env {
@@ -187,7 +187,7 @@ fn run_slice(shared: &LaunchState<'_>, group: &mut Workgroup) -> Result<bool, Fa
     Ok(false)
 }
 
-/// Opens the barrier when no wave runs: those that ended no longer count, as on the hardware. `true` when all ended.
+/// Releases the barrier when no wavefront can run; ended wavefronts do not count, as on hardware. Returns `true` when all ended.
 fn release_barrier(waves: &mut [Wave]) -> bool {
     let mut ended = true;
     for wave in waves.iter_mut().filter(|wave| wave.state == State::Barrier) {
@@ -200,8 +200,8 @@ fn release_barrier(waves: &mut [Wave]) -> bool {
 fn check_limit(shared: &LaunchState<'_>, wave: &Wave, env: &Env<'_>, done: u64) -> Result<(), Fault> {
     let limit = match shared.limit {
         Limit::None => return Ok(()),
-        Limit::Instructions(most) if done > most => format!("{most} instructions"),
-        Limit::Time(most) if shared.started.elapsed() > most => format!("{} s", Duration::as_secs_f64(&most)),
+        Limit::Instructions(max) if done > max => format!("{max} instructions"),
+        Limit::Time(max) if shared.started.elapsed() > max => format!("{} s", Duration::as_secs_f64(&max)),
         _ => return Ok(()),
     };
     let instruction = env.code.disassemble(wave.pc).unwrap_or_default();
@@ -217,7 +217,7 @@ fn check_limit(shared: &LaunchState<'_>, wave: &Wave, env: &Env<'_>, done: u64) 
     })
 }
 
-/// Runs a wave until its turn ends, it waits, ends, or faults.
+/// Runs a wavefront until its time slice ends, it waits, ends, or faults.
 fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
     let code = env.code;
     let mut left = WAVE_SLICE;
@@ -233,7 +233,7 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
                 workgroup: env.workgroup,
                 wave: wave.index,
             };
-            result = Err(Fault::Illegal { location: Box::new(location), what: "it ran past the end of the program".to_owned() });
+            result = Err(Fault::Illegal { location: Box::new(location), what: "execution ran past the end of the code".to_owned() });
             break;
         };
         wave.pc += usize::from(step.inst.words);
@@ -242,10 +242,10 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
         }
         let outcome = if wave.gpr_indexing && step.vector {
             let step = apply_gpr_indexing(wave, step);
-            // SAFETY: the handler was chosen for the CPU's level.
+            // SAFETY: the handler was compiled for the CPU's SIMD level.
             unsafe { (step.run)(wave, &step, env) }
         } else {
-            // SAFETY: the handler was chosen for the CPU's level.
+            // SAFETY: the handler was compiled for the CPU's SIMD level.
             unsafe { (step.run)(wave, step, env) }
         };
         match outcome {
@@ -269,8 +269,7 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
     result
 }
 
-/// The instruction with the low byte of `m0` added to the vector registers that bits 12 and up of it name: the sources, then the
-/// destination. Only arithmetic is indexed, not memory.
+/// Returns the instruction with M0's index added to the VGPR operands that M0's mode bits select. Memory instructions are not indexed.
 #[cold]
 pub fn apply_gpr_indexing(wave: &Wave, step: &Step) -> Step {
     let mut step = step.clone();
@@ -278,13 +277,13 @@ pub fn apply_gpr_indexing(wave: &Wave, step: &Step) -> Step {
         return step;
     }
     let m0 = wave.sgprs[usize::from(operand::M0)];
-    let index = (m0 & 0xff) as u16;
+    let index = gpr_index::INDEX.get(m0) as u16;
     for n in 0..3 {
-        if m0 >> (12 + n) & 1 != 0 && step.inst.src[n] >= operand::VGPR {
+        if gpr_index::SRC[n].is_set(m0) && step.inst.src[n] >= operand::VGPR {
             step.inst.src[n] += index;
         }
     }
-    if m0 >> 15 & 1 != 0 && step.inst.dst >= operand::VGPR {
+    if gpr_index::DST.is_set(m0) && step.inst.dst >= operand::VGPR {
         step.inst.dst += index;
     }
     step

@@ -1,4 +1,4 @@
-//! Scalar memory.
+//! Scalar memory instructions.
 
 use super::decoded::{Handler, Step};
 use super::resource::BufferResource;
@@ -7,7 +7,7 @@ use super::wave::Wave;
 use super::{Env, Outcome};
 use crate::isa::{Field, flag, operand};
 
-/// The address, and how many bytes from there a buffer's bounds allow.
+/// Returns the address, and the bytes from there on that are within the buffer's bounds.
 fn address(w: &Wave, s: &Step) -> (u64, u64) {
     let inst = &s.inst;
     let register = if inst.offset == operand::NONE { 0 } else { u64::from(w.scalar(inst.offset)) };
@@ -27,7 +27,7 @@ fn load(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
         let value = if 4 * u64::from(n) + 4 > room {
             0
         } else if e.can_access(w, at, 4, false) {
-            // SAFETY: the range was checked just now; it stays while the kernel runs.
+            // SAFETY: the range was checked just now, and no allocation is removed while a kernel runs.
             unsafe { (at as *const u32).read_unaligned() }
         } else {
             e.memory_fault(w, s, 0, at, 4, false);
@@ -50,7 +50,7 @@ fn store(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
             return Outcome::Fault;
         }
         let value = w.scalar(s.inst.dst + n as u16);
-        // SAFETY: the range was checked just now; it stays while the kernel runs.
+        // SAFETY: the range was checked just now, and no allocation is removed while a kernel runs.
         unsafe { (at as *mut u32).write_unaligned(value) };
     }
     Outcome::Continue
@@ -83,14 +83,14 @@ fn atomic(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// Core cycles, at a made-up 1 GHz.
+/// `s_memtime`: a cycle counter at a nominal 1 GHz.
 fn time(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let now = e.clock.elapsed().as_nanos() as u64;
     w.set_scalar64(s.inst.dst, now);
     Outcome::Continue
 }
 
-/// The constant clock of 100 MHz.
+/// `s_memrealtime`: the constant 100 MHz clock.
 fn real_time(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let now = e.clock.elapsed().as_nanos() as u64 / 10;
     w.set_scalar64(s.inst.dst, now);
@@ -101,7 +101,7 @@ fn nop(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// The instruction called `name`.
+/// Returns the handler of the instruction called `name`.
 pub fn find(name: &str) -> Option<Handler> {
     if atomic_op(name).is_some() {
         return Some(atomic);

@@ -1,7 +1,7 @@
-//! How vector arithmetic reads its sources, applies modifiers, and writes its results.
+//! Vector ALU instructions: reading sources, applying modifiers, writing results.
 //!
-//! An operation is a function of one lane's values ([`Op`]); everything around it is here, once. The plain path is
-//! compiled for each level of the CPU's vector instructions; the path with modifiers is compiled once.
+//! An operation is a function of one lane's values ([`Op`]); everything around it is here. The path without modifiers is compiled for
+//! each SIMD level, the path with modifiers once.
 
 use super::decoded::{OperandType, SourceKind, Step};
 use super::float::{F16, flush32, flush64, quiet16, quiet32, quiet64};
@@ -10,31 +10,31 @@ use super::wave::{LANES, Lanes, Lanes64, Wave};
 use super::{Env, Outcome};
 use crate::isa::{Extension, Sdwa, operand};
 
-/// A lane's operand type.
+/// The type of a lane's operand.
 pub trait LaneType: Copy + 'static {
-    /// All lanes' raw bits.
+    /// The raw bits of all lanes.
     type Raw: Copy;
-    /// How constants are read.
+    /// How constants are encoded.
     const TYPE: OperandType;
-    /// Float, and how many bits: sign handling, denormals, clamping. 0 for integers.
+    /// Bits of a float type; 0 for integers.
     const FLOAT: u32 = 0;
-    /// Raw zeros.
+    /// All lanes zero.
     const ZERO: Self::Raw;
-    /// The raw bits of a source.
+    /// Returns the raw bits of a source.
     fn fetch<'a>(w: &'a Wave, s: &Step, n: usize, buffer: &'a mut Self::Raw) -> &'a Self::Raw;
-    /// A lane's value.
+    /// Returns a lane's value.
     fn get(raw: &Self::Raw, lane: usize) -> Self;
     /// Sets a lane's value.
     fn set(raw: &mut Self::Raw, lane: usize, value: Self);
     /// Writes the active lanes of a destination.
     fn store(w: &mut Wave, number: u16, raw: &Self::Raw);
-    /// A lane's bits.
+    /// Returns a lane's bits.
     fn bits(raw: &Self::Raw, lane: usize) -> u64;
     /// Sets a lane's bits.
     fn set_bits(raw: &mut Self::Raw, lane: usize, bits: u64);
 }
 
-/// No operand.
+/// An operand that an operation does not have.
 #[derive(Clone, Copy)]
 pub struct Unused;
 
@@ -59,7 +59,7 @@ impl LaneType for Unused {
     fn set_bits((): &mut (), _: usize, _: u64) {}
 }
 
-/// All lanes of a 32-bit source.
+/// Returns all lanes of a 32-bit source.
 #[inline(always)]
 pub fn source<'a>(w: &'a Wave, s: &Step, n: usize, buffer: &'a mut Lanes) -> &'a Lanes {
     if s.kind[n] == SourceKind::Vector {
@@ -70,7 +70,7 @@ pub fn source<'a>(w: &'a Wave, s: &Step, n: usize, buffer: &'a mut Lanes) -> &'a
     buffer
 }
 
-/// All lanes of a 64-bit source.
+/// Returns all lanes of a 64-bit source.
 #[inline(always)]
 pub fn source64<'a>(w: &'a Wave, s: &Step, n: usize, buffer: &'a mut Lanes64) -> &'a Lanes64 {
     let number = s.inst.src[n];
@@ -85,7 +85,7 @@ pub fn source64<'a>(w: &'a Wave, s: &Step, n: usize, buffer: &'a mut Lanes64) ->
     buffer
 }
 
-/// A 64-bit scalar source.
+/// Returns a 64-bit scalar source.
 pub fn scalar64_source(w: &Wave, s: &Step, n: usize) -> u64 {
     match s.kind[n] {
         SourceKind::Constant => s.constant[n],
@@ -180,27 +180,27 @@ ty64! {
     f64, F64, 64, |raw| f64::from_bits(raw), |value| value.to_bits();
 }
 
-/// What an instruction computes in one lane.
+/// A lane-wise operation.
 pub trait Op: 'static {
-    /// The first source.
+    /// The first source's type.
     type A: LaneType;
-    /// The second.
+    /// The second source's type.
     type B: LaneType;
-    /// The third; for `mac` and its like, the destination.
+    /// The third source's type; for `mac` and similar, the destination's.
     type C: LaneType;
-    /// The result.
+    /// The result's type.
     type D: LaneType;
-    /// The third source is the destination's old value.
+    /// Whether the third source is the destination's old value.
     const ACCUMULATE: bool = false;
-    /// A 16-bit result leaves the register's other half alone.
+    /// Whether a 16-bit result preserves the other half of the register.
     const KEEP: bool = false;
-    /// The result.
+    /// Computes the result.
     fn f(a: Self::A, b: Self::B, c: Self::C) -> Self::D;
-    /// The result of an integer operation that clamps.
+    /// Computes the saturated result of an integer operation with clamp.
     fn saturated(a: Self::A, b: Self::B, c: Self::C) -> Self::D {
         Self::f(a, b, c)
     }
-    /// The result when rounding is not to nearest (`mode` as [`super::float::rounding`] numbers it).
+    /// Computes the result in a rounding mode other than nearest even ([`super::float::rounding`]).
     fn rounded(a: Self::A, b: Self::B, c: Self::C, _mode: u32) -> Self::D {
         Self::f(a, b, c)
     }
@@ -227,7 +227,7 @@ fn run<O: Op>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// A source with everything that modifies it applied.
+/// Returns a source with SDWA, DPP, op_sel, abs, neg and the input part of `MODE` applied, and the lanes for which DPP found a source.
 pub fn modified_source<T: LaneType>(w: &Wave, s: &Step, n: usize) -> (T::Raw, u64) {
     let mut buffer = T::ZERO;
     let mut raw = *T::fetch(w, s, n, &mut buffer);
@@ -278,7 +278,7 @@ pub fn modified_source<T: LaneType>(w: &Wave, s: &Step, n: usize) -> (T::Raw, u6
     (raw, valid)
 }
 
-/// Denormals and signalling NaNs of an input, as `MODE` treats them.
+/// Applies `MODE` to a float source: flushes denormals and, without IEEE mode, quiets NaNs.
 pub fn apply_input_mode(bits: u64, float: u32, w: &Wave) -> u64 {
     match float {
         32 => {
@@ -298,7 +298,7 @@ pub fn apply_input_mode(bits: u64, float: u32, w: &Wave) -> u64 {
     }
 }
 
-/// A byte or word of a register, extended.
+/// Selects and extends a byte or word.
 pub fn sdwa_select(value: u32, sel: u8, sext: bool) -> u32 {
     match (sel, sext) {
         (0..=3, false) => value >> (8 * sel) & 0xff,
@@ -309,7 +309,7 @@ pub fn sdwa_select(value: u32, sel: u8, sext: bool) -> u32 {
     }
 }
 
-/// The result put into the selected part of the destination.
+/// Inserts a result into the selected part of the destination.
 fn sdwa_merge(old: u32, value: u32, sdwa: Sdwa) -> u32 {
     let (shift, width) = match sdwa.dst_sel {
         0..=3 => (8 * u32::from(sdwa.dst_sel), 8),
@@ -329,7 +329,7 @@ fn sdwa_merge(old: u32, value: u32, sdwa: Sdwa) -> u32 {
     }
 }
 
-/// An operation with modifiers, SDWA, DPP, or an unusual `MODE`.
+/// Runs an operation with modifiers, SDWA, DPP, or a non-default `MODE`.
 #[inline(never)]
 fn run_modified<O: Op>(w: &mut Wave, s: &Step) {
     let (a, valid) = modified_source::<O::A>(w, s, 0);
@@ -351,7 +351,7 @@ fn run_modified<O: Op>(w: &mut Wave, s: &Step) {
     store_modified::<O::D>(w, s, &out, valid, O::KEEP);
 }
 
-/// Output modifier, clamp and denormals of a float result.
+/// Applies omod, clamp and the denormal mode to a float result.
 pub fn apply_output_modifiers(bits: u64, float: u32, w: &Wave, s: &Step) -> u64 {
     let (omod, clamp) = (s.inst.omod, s.inst.clamp);
     match float {
@@ -384,7 +384,7 @@ pub fn apply_output_modifiers(bits: u64, float: u32, w: &Wave, s: &Step) -> u64 
     }
 }
 
-/// Writes a result through SDWA's or DPP's selection, or to a register's half.
+/// Writes a result with SDWA or DPP, or to one half of a register.
 pub fn store_modified<D: LaneType>(w: &mut Wave, s: &Step, out: &D::Raw, valid: u64, keep: bool) {
     let number = s.inst.dst;
     let written = match s.inst.ext {
@@ -394,7 +394,7 @@ pub fn store_modified<D: LaneType>(w: &mut Wave, s: &Step, out: &D::Raw, valid: 
     let exec = w.exec;
     w.set_exec(exec & written);
     match s.inst.ext {
-        // Two registers are written whole: the selection is of 32 bits.
+        // 64-bit results ignore SDWA's 32-bit selection.
         Extension::Sdwa(sdwa) if D::TYPE == OperandType::B32 || D::TYPE == OperandType::B16 => {
             let mut merged = *w.vgpr(number);
             for lane in 0..LANES {
@@ -416,22 +416,22 @@ pub fn store_modified<D: LaneType>(w: &mut Wave, s: &Step, out: &D::Raw, valid: 
     w.set_exec(exec);
 }
 
-/// Lanes that DPP's row and bank masks let through.
+/// Returns the lanes that DPP's row and bank masks enable.
 pub fn dpp_write_mask(row_mask: u8, bank_mask: u8) -> u64 {
     (0..LANES)
         .filter(|lane| row_mask >> (lane / 16) & 1 != 0 && bank_mask >> (lane % 16 / 4) & 1 != 0)
         .fold(0, |mask, lane| mask | 1 << lane)
 }
 
-/// A comparison of one lane's values.
+/// A lane-wise comparison.
 pub trait Compare: 'static {
-    /// The first source.
+    /// The first source's type.
     type A: LaneType;
-    /// The second.
+    /// The second source's type.
     type B: LaneType;
-    /// `v_cmpx`: the result becomes `exec` too.
+    /// Whether the result is also written to EXEC (`v_cmpx`).
     const EXEC: bool;
-    /// The answer.
+    /// Compares.
     fn f(a: Self::A, b: Self::B) -> bool;
 }
 
@@ -445,11 +445,11 @@ fn compare<O: Compare>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
         let (mut a, mut b) = (O::A::ZERO, O::B::ZERO);
         let a = O::A::fetch(w, s, 0, &mut a);
         let b = O::B::fetch(w, s, 1, &mut b);
-        let mut answers = [0u8; LANES];
+        let mut bits = [0u8; LANES];
         for lane in 0..LANES {
-            answers[lane] = u8::from(O::f(O::A::get(a, lane), O::B::get(b, lane)));
+            bits[lane] = u8::from(O::f(O::A::get(a, lane), O::B::get(b, lane)));
         }
-        pack_mask(&answers)
+        pack_mask(&bits)
     };
     let mask = mask & w.exec;
     w.set_scalar64(s.inst.dst, mask);
@@ -466,11 +466,11 @@ fn compare_modified<O: Compare>(w: &Wave, s: &Step) -> u64 {
     (0..LANES).filter(|&lane| O::f(O::A::get(&a, lane), O::B::get(&b, lane))).fold(0, |mask, lane| mask | 1 << lane) & valid
 }
 
-/// Bytes of 0 and 1 to bits.
+/// Packs bytes of 0 and 1 into a bit mask.
 #[inline(always)]
-pub fn pack_mask(answers: &[u8; LANES]) -> u64 {
+pub fn pack_mask(bits: &[u8; LANES]) -> u64 {
     let mut mask = 0u64;
-    for (n, chunk) in answers.chunks_exact(8).enumerate() {
+    for (n, chunk) in bits.chunks_exact(8).enumerate() {
         let mut eight = [0u8; 8];
         eight.copy_from_slice(chunk);
         let packed = u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;

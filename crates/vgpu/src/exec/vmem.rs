@@ -1,296 +1,42 @@
-//! Vector memory: global, flat, scratch and buffer instructions.
+//! Vector memory instructions: global, flat, scratch and buffer.
+
+mod address;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::atomic::{self, Rmw};
 use super::decoded::{Handler, Step};
-use super::resource::BufferResource;
 use super::simd::{DwordCount, Dwords, SimdVariants, simd_variants};
 use super::wave::{LANES, Lanes, Lanes64, Wave};
-use super::{Env, Outcome, PRIVATE_APERTURE, SHARED_APERTURE};
+use super::{Env, Outcome};
 use crate::isa::{Format, InstDesc, flag, operand};
+use address::{LaneAddresses, Location, check_range, checked_memory, lane_addresses, locate, read, write};
 
-/// Where the lanes' addresses point.
-enum LaneAddresses {
-    /// Host addresses.
-    Memory(Lanes64),
-    /// Offsets in each lane's scratch.
-    Scratch(Lanes),
-    /// Flat addresses: any of memory, shared memory, scratch, lane by lane.
-    Mixed(Lanes64),
-}
-
-/// The lanes' addresses, and the lanes that take part (a buffer's bounds leave lanes out).
-#[inline(always)]
-fn lane_addresses(w: &Wave, s: &Step) -> (LaneAddresses, u64) {
-    let inst = &s.inst;
-    let wide = |w: &Wave| {
-        let (low, high) = (w.vgpr(inst.src[0]), w.vgpr(inst.src[0] + 1));
-        let mut out = Lanes64([0; LANES]);
-        for lane in 0..LANES {
-            out.0[lane] = (u64::from(low.0[lane]) | u64::from(high.0[lane]) << 32).wrapping_add_signed(i64::from(inst.imm));
-        }
-        out
-    };
-    match inst.desc.format {
-        Format::GLOBAL if inst.base != operand::NONE => {
-            let base = w.scalar64(inst.base).wrapping_add_signed(i64::from(inst.imm));
-            let offset = w.vgpr(inst.src[0]);
-            let mut out = Lanes64([0; LANES]);
-            for lane in 0..LANES {
-                out.0[lane] = base.wrapping_add(u64::from(offset.0[lane]));
-            }
-            (LaneAddresses::Memory(out), w.exec)
-        }
-        Format::GLOBAL => (LaneAddresses::Memory(wide(w)), w.exec),
-        Format::SCRATCH => {
-            let base = if inst.base == operand::NONE { 0 } else { w.scalar(inst.base) }.wrapping_add(inst.imm as u32);
-            let mut out = Lanes([base; LANES]);
-            if inst.flags & flag::VADDR != 0 {
-                let offset = w.vgpr(inst.src[0]);
-                for lane in 0..LANES {
-                    out.0[lane] = base.wrapping_add(offset.0[lane]);
-                }
-            }
-            (LaneAddresses::Scratch(out), w.exec)
-        }
-        Format::MUBUF => buffer(w, s),
-        _ => {
-            let out = wide(w);
-            // Only addresses above every host address can be apertures.
-            let (mut special, mut private) = (0, u64::MAX);
-            for lane in 0..LANES {
-                let active = 0u64.wrapping_sub(w.exec >> lane & 1);
-                special |= out.0[lane] & active;
-                private &= u64::from(out.0[lane] >> 32 == PRIVATE_APERTURE >> 32) | !active;
-            }
-            let target = if special >> 48 == 0 {
-                LaneAddresses::Memory(out)
-            } else if private & 1 != 0 {
-                LaneAddresses::Scratch(Lanes(out.0.map(|address| address as u32)))
-            } else {
-                LaneAddresses::Mixed(out)
-            };
-            (target, w.exec)
-        }
-    }
-}
-
-/// The addresses of a buffer instruction; lanes outside the buffer are left out.
-#[inline(always)]
-fn buffer(w: &Wave, s: &Step) -> (LaneAddresses, u64) {
-    let inst = &s.inst;
-    let resource = BufferResource::read(w, inst.base);
-    let soffset = match inst.offset {
-        number @ operand::INLINE..=operand::INLINE_INT_MAX => u64::from(number - operand::INLINE),
-        number => u64::from(w.scalar(number)),
-    };
-    let (offen, idxen) = (inst.flags & flag::OFFEN != 0, inst.flags & flag::IDXEN != 0);
-    let (first, second) = (w.vgpr(inst.src[0]), w.vgpr(inst.src[0] + 1));
-    let mut out = Lanes64([0; LANES]);
-    let mut exec = w.exec;
-    for lane in 0..LANES {
-        let mut index = if idxen { u64::from(first.0[lane]) } else { 0 };
-        let mut offset = inst.imm as u64;
-        if offen {
-            offset += u64::from(if idxen { second.0[lane] } else { first.0[lane] });
-        }
-        if resource.add_tid {
-            index += lane as u64;
-        }
-        let within = if resource.swizzle {
-            // Dwords of neighbouring indices lie side by side.
-            let (group, at) = (index >> resource.index_stride_log2, index & ((1 << resource.index_stride_log2) - 1));
-            ((group * resource.stride + (offset & !3)) << resource.index_stride_log2) + at * 4 + (offset & 3)
-        } else {
-            index * resource.stride + offset
-        };
-        let outside = match (resource.swizzle || resource.add_tid, resource.stride) {
-            (true, _) => false,
-            (false, 0) => offset + soffset >= resource.num_records,
-            (false, stride) => index >= resource.num_records || idxen && offset >= stride,
-        };
-        if outside {
-            exec &= !(1 << lane);
-        }
-        out.0[lane] = resource.base.wrapping_add(soffset).wrapping_add(within);
-    }
-    (LaneAddresses::Memory(out), exec)
-}
-
-/// Checks that all active lanes' accesses lie in memory they may use.
-#[inline(always)]
-fn check_range(w: &mut Wave, s: &Step, e: &mut Env, addresses: &Lanes64, exec: u64, bytes: u32, write: bool) -> bool {
-    let (mut least, mut most) = (u64::MAX, 0);
-    for lane in 0..LANES {
-        // All bits for a lane that takes part, none for another.
-        let active = 0u64.wrapping_sub(exec >> lane & 1);
-        least = least.min(addresses.0[lane] | !active);
-        most = most.max(addresses.0[lane] & active);
-    }
-    let end = most.saturating_add(u64::from(bytes));
-    if w.recent_ranges.iter().any(|&(start, stop, writable)| least >= start && end <= stop && (writable || !write)) {
-        return true;
-    }
-    check_lanes(w, s, e, addresses, exec, (least, end), bytes, write)
-}
-
-/// The same where the wave has not been before: all lanes in one allocation, most likely, or each by itself.
-#[allow(clippy::too_many_arguments)]
-#[inline(never)]
-fn check_lanes(
-    w: &mut Wave,
-    s: &Step,
-    e: &mut Env,
-    addresses: &Lanes64,
-    exec: u64,
-    (least, end): (u64, u64),
-    bytes: u32,
-    write: bool,
-) -> bool {
-    if let Ok(all) = u32::try_from(end.saturating_sub(least))
-        && e.can_access(w, least, all, write)
-    {
-        return true;
-    }
-    for lane in 0..LANES {
-        if exec >> lane & 1 != 0 && !e.can_access(w, addresses.0[lane], bytes, write) {
-            e.memory_fault(w, s, lane, addresses.0[lane], bytes, write);
-            return false;
-        }
-    }
-    true
-}
-
-/// A lane's access taken apart: a flat address may be in any of three spaces.
-enum Location {
-    Memory(u64),
-    Shared(usize),
-    Scratch(u32),
-}
-
-/// Where a lane's access goes, checked.
-fn locate(w: &mut Wave, s: &Step, e: &mut Env, target: &LaneAddresses, lane: usize, bytes: u32, write: bool) -> Option<Location> {
-    let scratch = |w: &mut Wave, e: &mut Env, offset: u32| {
-        if offset.checked_add(bytes).is_none_or(|end| end > w.scratch_size) {
-            e.scratch_fault(w, s, lane, offset, bytes);
-            return None;
-        }
-        Some(Location::Scratch(offset))
-    };
-    match target {
-        LaneAddresses::Scratch(offsets) => scratch(w, e, offsets.0[lane]),
-        LaneAddresses::Memory(addresses) | LaneAddresses::Mixed(addresses) => {
-            let address = addresses.0[lane];
-            match address >> 48 << 48 {
-                SHARED_APERTURE if address >> 32 == SHARED_APERTURE >> 32 => {
-                    let at = address & 0xffff_ffff;
-                    if at + u64::from(bytes) > e.lds.len() as u64 {
-                        e.lds_fault(w, s, lane, at, bytes);
-                        return None;
-                    }
-                    Some(Location::Shared(at as usize))
-                }
-                PRIVATE_APERTURE if address >> 32 == PRIVATE_APERTURE >> 32 => scratch(w, e, address as u32),
-                _ if e.can_access(w, address, bytes, write) => Some(Location::Memory(address)),
-                _ => {
-                    e.memory_fault(w, s, lane, address, bytes, write);
-                    None
-                }
-            }
-        }
-    }
-}
-
-/// Reads up to 16 bytes of a lane.
-///
-/// # Safety
-/// `location` must come from [`locate`], for this wavefront, lane and number of bytes.
-unsafe fn read(w: &Wave, e: &Env, lane: usize, location: &Location, bytes: u32) -> u128 {
-    let mut out = [0u8; 16];
-    match *location {
-        // SAFETY: the caller's promise; no allocation is removed while a kernel runs.
-        Location::Memory(address) => unsafe { std::ptr::copy_nonoverlapping(address as *const u8, out.as_mut_ptr(), bytes as usize) },
-        Location::Shared(at) => out[..bytes as usize].copy_from_slice(&e.lds[at..at + bytes as usize]),
-        Location::Scratch(offset) => {
-            for n in 0..bytes {
-                let at = offset + n;
-                let word = w.scratch[(at / 4) as usize * LANES + lane];
-                out[n as usize] = (word >> (8 * (at % 4))) as u8;
-            }
-        }
-    }
-    u128::from_le_bytes(out)
-}
-
-/// Writes up to 16 bytes of a lane.
-///
-/// # Safety
-/// `location` must come from [`locate`] with `write` set, for this wavefront, lane and number of bytes.
-unsafe fn write(w: &mut Wave, e: &mut Env, lane: usize, location: &Location, bytes: u32, value: u128) {
-    let value = value.to_le_bytes();
-    match *location {
-        // SAFETY: the caller's promise; no allocation is removed while a kernel runs.
-        Location::Memory(address) => unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), address as *mut u8, bytes as usize) },
-        Location::Shared(at) => e.lds[at..at + bytes as usize].copy_from_slice(&value[..bytes as usize]),
-        Location::Scratch(offset) => {
-            for n in 0..bytes {
-                let (at, shift) = ((offset + n) / 4, 8 * ((offset + n) % 4));
-                let word = &mut w.scratch[at as usize * LANES + lane];
-                *word = *word & !(0xff << shift) | u32::from(value[n as usize]) << shift;
-            }
-        }
-    }
-}
-
-/// The host addresses, when all of them are plain memory, checked.
-#[inline(always)]
-fn checked_memory(
-    w: &mut Wave,
-    s: &Step,
-    e: &mut Env,
-    target: &LaneAddresses,
-    exec: u64,
-    bytes: u32,
-    write: bool,
-) -> Result<Option<Lanes64>, ()> {
-    match target {
-        LaneAddresses::Memory(addresses) => {
-            if check_range(w, s, e, addresses, exec, bytes, write) {
-                Ok(Some(*addresses))
-            } else {
-                Err(())
-            }
-        }
-        _ => Ok(None),
-    }
-}
-
-/// Where dwords of the lanes' scratch are, when every active lane's are whole words within it.
+/// How the dwords of an aligned, in-bounds scratch access are arranged.
 enum ScratchRows {
-    /// All lanes at one offset: whole registers, from this row on.
+    /// All lanes at one offset: full registers, from this row on.
     Same(usize),
-    /// Each lane at its own.
+    /// Each lane at its own offset.
     Own,
 }
 
 #[inline(always)]
 fn scratch_rows(w: &Wave, offsets: &Lanes, exec: u64, bytes: u32) -> Option<ScratchRows> {
     let first = offsets.0[w.first_lane()];
-    let (mut differ, mut odd, mut most) = (0, 0, 0);
+    let (mut differ, mut misaligned, mut max) = (0, 0, 0);
     for lane in 0..LANES {
         let active = 0u32.wrapping_sub((exec >> lane & 1) as u32);
         differ |= (offsets.0[lane] ^ first) & active;
-        odd |= offsets.0[lane] & active & 3;
-        most = most.max(offsets.0[lane] & active);
+        misaligned |= offsets.0[lane] & active & 3;
+        max = max.max(offsets.0[lane] & active);
     }
-    if odd != 0 || exec == 0 || most.checked_add(bytes).is_none_or(|end| end > w.scratch_size & !3) {
+    if misaligned != 0 || exec == 0 || max.checked_add(bytes).is_none_or(|end| end > w.scratch_size & !3) {
         return None;
     }
     Some(if differ == 0 { ScratchRows::Same(first as usize / 4) } else { ScratchRows::Own })
 }
 
-/// The active lanes of `values` put over `to`.
+/// Copies the active lanes of `values` to `to`.
 #[inline(always)]
 fn masked_copy(to: &mut [u32], values: &Lanes, mask: &Lanes) {
     for lane in 0..LANES {
@@ -298,8 +44,8 @@ fn masked_copy(to: &mut [u32], values: &Lanes, mask: &Lanes) {
     }
 }
 
-/// The address of lane 0's dword when the active lanes' lie side by side and all 64 may be touched: because all are active, or
-/// because they are a row of the wave's own scratch.
+/// Returns the address of lane 0's dword when the active lanes' dwords are adjacent and all 64 may be accessed: because all lanes are
+/// active, or because they are a row of the wavefront's scratch.
 #[inline(always)]
 fn contiguous_row(w: &Wave, addresses: &Lanes64, exec: u64) -> Option<u64> {
     let lane = w.first_lane();
@@ -314,10 +60,10 @@ fn contiguous_row(w: &Wave, addresses: &Lanes64, exec: u64) -> Option<u64> {
     (differ == 0 && exec != 0 && (exec == u64::MAX || own && exec == w.exec)).then_some(first)
 }
 
-/// Reads words, pairs of them at once where they are aligned, as cards do: the halves of what another block has stored come together.
+/// Reads dwords. Aligned pairs are read at once, as on hardware, so that both halves of another workgroup's store arrive together.
 ///
 /// # Safety
-/// The words can be read.
+/// The dwords must be readable.
 #[inline(always)]
 unsafe fn read_words<C: DwordCount>(address: u64) -> [u32; 4] {
     let (mut words, at) = ([0; 4], address as *const u32);
@@ -338,10 +84,10 @@ unsafe fn read_words<C: DwordCount>(address: u64) -> [u32; 4] {
     words
 }
 
-/// Writes words as they are read.
+/// Writes dwords, aligned pairs at once.
 ///
 /// # Safety
-/// The words can be written.
+/// The dwords must be writable.
 #[inline(always)]
 unsafe fn write_words<C: DwordCount>(address: u64, words: [u32; 4]) {
     let at = address as *mut u32;
@@ -363,7 +109,7 @@ unsafe fn write_words<C: DwordCount>(address: u64, words: [u32; 4]) {
 
 simd_variants!(loads, load_dwords, DwordCount);
 
-/// Loads registers of each lane.
+/// Loads dwords of each lane.
 #[inline(always)]
 fn load_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let (target, exec) = lane_addresses(w, s);
@@ -431,7 +177,7 @@ fn load_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 
 simd_variants!(stores, store_dwords, DwordCount);
 
-/// Stores registers of each lane.
+/// Stores dwords of each lane.
 #[inline(always)]
 fn store_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let (target, exec) = lane_addresses(w, s);
@@ -463,7 +209,7 @@ fn store_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
                 unsafe { std::ptr::copy_nonoverlapping(values.0.as_ptr().cast(), first as *mut u8, 4 * LANES) };
             } else if let Some(first) = row {
                 let (values, mask) = (*w.vgpr(data), w.mask);
-                // The row is of the wave's own scratch: no other thread sees it.
+                // The row is in the wavefront's own scratch, which no other thread accesses.
                 let at = (first - w.scratch_base) as usize / 4;
                 masked_copy(&mut w.scratch[at..at + LANES], &values, &mask);
             } else {
@@ -490,28 +236,28 @@ fn store_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// The register that a store takes its data from: buffers keep it where loads have their destination.
+/// Returns the register with a store's data: MUBUF has it where loads have the destination.
 fn data_register(s: &Step) -> u16 {
     if s.inst.desc.format == Format::MUBUF { s.inst.dst } else { s.inst.src[1] }
 }
 
-/// How a byte or word arrives in a register.
+/// Which half of the register a byte or word load writes.
 #[derive(Clone, Copy, PartialEq)]
 pub enum DestHalf {
-    /// Extended to the whole register.
+    /// All of it, extended.
     Full,
-    /// The low half, the rest kept.
+    /// The low half; the rest is preserved.
     Low,
-    /// The high half, the rest kept.
+    /// The high half; the rest is preserved.
     High,
 }
 
-/// A load of less than a register, to be compiled for each level.
+/// A byte or word load.
 pub trait SubDwordLoad {
     const BYTES: u32;
     const SIGNED: bool;
     const DEST: DestHalf;
-    /// The data goes to shared memory.
+    /// Whether the data goes to LDS.
     const TO_LDS: bool;
 }
 
@@ -569,7 +315,7 @@ fn load_subdword<L: SubDwordLoad>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcom
     Outcome::Continue
 }
 
-/// A store of less than a register.
+/// A byte or word store.
 pub trait SubDwordStore {
     const BYTES: u32;
     const HIGH: bool;
@@ -609,7 +355,7 @@ fn store_subdword<L: SubDwordStore>(w: &mut Wave, s: &Step, e: &mut Env) -> Outc
     Outcome::Continue
 }
 
-/// A load whose data goes to shared memory, lane after lane from where `m0` says.
+/// Writes loaded data to LDS, one dword per lane from M0's offset on.
 fn to_lds(w: &mut Wave, s: &Step, e: &mut Env, values: &Lanes, bytes: u32) -> Outcome {
     let base = u64::from(w.sgprs[usize::from(operand::M0)] & 0xffff) + u64::from(s.inst.imm as u32 & 0xfff);
     for lane in 0..LANES {
@@ -705,7 +451,7 @@ pub unsafe fn atomic_rmw(address: u64, bytes: u32, change: impl Fn(u64) -> u64) 
     }
 }
 
-/// The operation of an atomic's mnemonic, and the bytes of its value.
+/// Returns the operation of an atomic's mnemonic and the bytes of its value.
 pub fn atomic_op(name: &str) -> Option<(Rmw, u32)> {
     let op = name.split_once("atomic_")?.1;
     let (op, bytes) = match op.strip_suffix("_x2") {
@@ -727,7 +473,7 @@ fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
         }
         let Some(location) = locate(w, s, e, &target, lane, bytes, true) else { return Outcome::Fault };
         let word = |w: &Wave, n: u16| u64::from(w.vgpr(data + n).0[lane]);
-        // A compare-and-swap has the new value first, then what it compares with.
+        // A compare-and-swap has the new value first, then the comparison value.
         let value = |w: &Wave, from: u16| if words == 2 { word(w, from) | word(w, from + 1) << 32 } else { word(w, from) };
         let (new, compare) = (value(w, 0), value(w, words));
         let before = match location {
@@ -762,7 +508,7 @@ fn nop(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// The meaning of a vector memory instruction.
+/// Returns the handlers of a vector memory instruction.
 pub fn find(row: &InstDesc) -> Option<SimdVariants> {
     let name = row.name;
     let op = name.split_once('_')?.1;

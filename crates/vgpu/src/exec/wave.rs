@@ -95,6 +95,16 @@ impl Mode {
     }
 }
 
+/// Fields of M0 under VGPR indexing.
+pub mod gpr_index {
+    use crate::bits::BitField;
+    pub const INDEX: BitField = BitField::new(0, 8);
+    pub const SRC: [BitField; 3] = [BitField::bit(12), BitField::bit(13), BitField::bit(14)];
+    pub const DST: BitField = BitField::bit(15);
+    /// All of the bits that enable indexing of an operand.
+    pub const MODE: BitField = BitField::new(12, 4);
+}
+
 /// Lane masks for each value of a byte of EXEC.
 static MASKS: [[u32; 8]; 256] = {
     let mut masks = [[0; 8]; 256];

@@ -1,7 +1,7 @@
-//! Capture: a stream's work becomes nodes of a graph instead of running.
+//! Stream capture: work becomes nodes of a graph instead of running.
 //!
-//! Each stream that takes part knows the nodes that its next one depends on. An event recorded meanwhile is such a set of nodes; a
-//! stream that waits for it takes part from then on.
+//! Each capturing stream knows the nodes that its next node depends on. An event recorded during a capture is such a set of nodes; a
+//! stream that waits for it joins the capture.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +15,12 @@ use super::stream::{self, Stream};
 use super::types::{Handle, Out};
 use super::work::Operation;
 
-/// What other calls are refused meanwhile.
+/// Which other calls are rejected during a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Calls of every thread that might wait for the device.
+    /// Calls of any thread that might wait for the device.
     Global,
-    /// Those of the thread that captures.
+    /// Such calls of the capturing thread.
     ThreadLocal,
     /// None.
     Relaxed,
@@ -45,23 +45,23 @@ impl Mode {
     }
 }
 
-/// A capture under way.
+/// A capture in progress.
 pub(super) struct Capture {
     mode: Mode,
     thread: ThreadId,
     nodes: Mutex<Vec<Node>>,
     invalid: AtomicBool,
-    /// The stream that it began on first, then those that joined.
+    /// The stream on which it began, then those that joined.
     streams: Mutex<Vec<Weak<Stream>>>,
 }
 
-/// A stream's part in a capture: the nodes that its next one depends on.
+/// A stream's state in a capture: the nodes that its next node depends on.
 pub(super) struct CaptureState {
     pub capture: Arc<Capture>,
     last: Vec<usize>,
 }
 
-/// What an event recorded within a capture stands for.
+/// What an event recorded during a capture stands for.
 #[derive(Clone)]
 pub(super) struct CapturePoint {
     capture: Arc<Capture>,
@@ -69,7 +69,7 @@ pub(super) struct CapturePoint {
 }
 
 impl Capture {
-    /// Nothing more is added, and its end is an error.
+    /// Invalidates the capture: no nodes are added any more, and ending it is an error.
     pub fn invalidate(&self) {
         self.invalid.store(true, Ordering::Release);
     }
@@ -95,13 +95,13 @@ impl CaptureState {
 }
 
 impl CapturePoint {
-    /// Whether the capture it belongs to still goes on.
+    /// Returns whether its capture is still in progress.
     pub fn is_open(&self) -> bool {
         runtime().is_ok_and(|runtime| lock(&runtime.captures).iter().any(|open| Arc::ptr_eq(open, &self.capture)))
     }
 }
 
-/// The stream's next work comes after the point.
+/// Makes the stream's next work depend on the point.
 pub(super) fn join(stream: &Arc<Stream>, point: &CapturePoint) -> Status {
     point.capture.check()?;
     let mut state = lock(&stream.state);
@@ -128,11 +128,11 @@ pub(super) fn join(stream: &Arc<Stream>, point: &CapturePoint) -> Status {
 }
 
 thread_local! {
-    /// What `hipThreadExchangeStreamCaptureMode` set: a thread may take the risk upon itself.
+    /// Set by `hipThreadExchangeStreamCaptureMode`.
     static THREAD_MODE: std::cell::Cell<Mode> = const { std::cell::Cell::new(Mode::Global) };
 }
 
-/// For calls that are not captured and might wait for the device: refused where a capture forbids them, which ends it.
+/// Rejects a call that cannot be captured and might wait for the device, if a capture in progress forbids it. That invalidates the capture.
 pub(super) fn reject_during() -> Status {
     if THREAD_MODE.get() == Mode::Relaxed {
         return Ok(());
@@ -157,15 +157,15 @@ pub(super) fn exchange_mode(mode: Out<c_int>) -> Status {
     if mode.is_null() {
         return Err(HipError::INVALID_VALUE);
     }
-    // SAFETY: it is not null, and the caller hands a mode that is read and replaced.
-    let wanted = Mode::from_number(unsafe { mode.raw().read_unaligned() })?;
-    mode.put(THREAD_MODE.replace(wanted).number())
+    // SAFETY: it is not null, and `Out` is valid for reads.
+    let new_mode = Mode::from_number(unsafe { mode.raw().read_unaligned() })?;
+    mode.put(THREAD_MODE.replace(new_mode).number())
 }
 
 pub(super) fn begin(handle: Handle, mode: c_int) -> Status {
     let (runtime, mode) = (runtime()?, Mode::from_number(mode)?);
     if handle as usize <= 1 {
-        // The null stream waits for others, which a graph cannot.
+        // The null stream waits for other streams, which a graph cannot express.
         return Err(HipError::CAPTURE_UNSUPPORTED);
     }
     let stream = stream::of(handle)?;
@@ -216,7 +216,7 @@ pub(super) fn end(handle: Handle, out: Out<Handle>) -> Status {
     out.put(runtime.graphs.add(Arc::new(Graph { nodes: Mutex::new(Arc::new(nodes)) })))
 }
 
-/// Whether one of `from` is `node`, or comes after it.
+/// Returns whether `node` is one of `from` or one of their dependencies.
 fn reaches(nodes: &[Node], from: &[usize], node: usize) -> bool {
     let mut seen = vec![false; nodes.len()];
     let mut open = from.to_vec();
@@ -224,7 +224,7 @@ fn reaches(nodes: &[Node], from: &[usize], node: usize) -> bool {
         if at == node {
             return true;
         }
-        // Nodes depend on earlier ones only.
+        // Nodes depend on earlier nodes only.
         if at > node && !std::mem::replace(&mut seen[at], true) {
             open.extend(&nodes[at].after);
         }
@@ -232,7 +232,7 @@ fn reaches(nodes: &[Node], from: &[usize], node: usize) -> bool {
     false
 }
 
-/// 0: none, 1: under way, 2: invalidated.
+/// Returns `hipStreamCaptureStatus`: 0 none, 1 active, 2 invalidated.
 fn status_of(stream: &Stream) -> c_int {
     match &lock(&stream.state).capture {
         None => 0,

@@ -1,28 +1,28 @@
-//! What the environment says about the virtual devices.
+//! Settings of the virtual devices from the environment.
 
 use std::time::Duration;
 
 use crate::arch::Arch;
 use crate::exec::Limit;
 
-/// `gfx90a` is the architecture that `auto` means, so it comes first.
+/// `gfx90a` comes first because `auto` selects the first device.
 const DEFAULT_DEVICES: &str = "gfx90a,gfx942,gfx908";
-/// More than any program asks for; each is a few queues.
-const MOST_DEVICES: usize = 64;
+/// The most devices.
+const MAX_DEVICES: usize = 64;
 
 /// The settings of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// The devices' architectures.
     pub devices: Vec<Arch>,
-    /// Bytes of memory of each device; without it what the card has, as far as the host can give it.
+    /// Memory bytes of each device; by default the GPU model's, limited by the host's memory.
     pub memory: Option<u64>,
-    /// When kernels are stopped.
+    /// When to stop kernels.
     pub limit: Limit,
 }
 
 impl Config {
-    /// From `WARPWAVE_VGPU_DEVICES`, `WARPWAVE_VGPU_MEMORY` and `WARPWAVE_VGPU_LIMIT`; the error is a sentence that names the variable.
+    /// Reads `WARPWAVE_VGPU_DEVICES`, `WARPWAVE_VGPU_MEMORY` and `WARPWAVE_VGPU_LIMIT`. The error names the variable.
     pub fn from_env() -> Result<Config, String> {
         let get = |name: &str| std::env::var(name).ok().map(|v| v.trim().to_owned()).filter(|v| !v.is_empty());
         let devices = parse_devices(&get("WARPWAVE_VGPU_DEVICES").unwrap_or_else(|| DEFAULT_DEVICES.to_owned()))?;
@@ -31,7 +31,7 @@ impl Config {
         Ok(Config { devices, memory, limit })
     }
 
-    /// The devices' names after the colon: the architecture, and behind it `:1`, `:2` … from its second device on.
+    /// Returns the devices' names: the architecture, with `:1`, `:2`, … from its second device on.
     pub fn names(&self) -> Vec<String> {
         let before = |i: usize| self.devices[..i].iter().filter(|arch| **arch == self.devices[i]).count();
         let name = |(i, arch): (usize, &Arch)| match before(i) {
@@ -48,37 +48,37 @@ fn parse_devices(text: &str) -> Result<Vec<Arch>, String> {
     }
     let known = Arch::ALL.map(Arch::name).join(", ");
     let parse = |name: &str| {
-        Arch::ALL
-            .into_iter()
-            .find(|arch| arch.name() == name.trim())
-            .ok_or_else(|| format!("WARPWAVE_VGPU_DEVICES: no virtual device is a `{}`; there are: {known}, or none", name.trim()))
+        Arch::ALL.into_iter().find(|arch| arch.name() == name.trim()).ok_or_else(|| {
+            format!("WARPWAVE_VGPU_DEVICES: unknown architecture `{}`; expected a comma-separated list of {known}, or `none`", name.trim())
+        })
     };
     let devices = text.split(',').map(parse).collect::<Result<Vec<_>, _>>()?;
-    if devices.len() > MOST_DEVICES {
-        return Err(format!("WARPWAVE_VGPU_DEVICES: {} devices; at most {MOST_DEVICES}", devices.len()));
+    if devices.len() > MAX_DEVICES {
+        return Err(format!("WARPWAVE_VGPU_DEVICES: {} devices; at most {MAX_DEVICES} are supported", devices.len()));
     }
     Ok(devices)
 }
 
-/// A number with `K`, `M`, `G` or nothing behind it, in steps of `step`.
-fn with_suffix(text: &str, step: u64) -> Option<u64> {
+/// Parses a number with an optional suffix `K`, `M` or `G`, which are powers of `base`.
+fn with_suffix(text: &str, base: u64) -> Option<u64> {
     let (digits, power) = match text.char_indices().next_back()? {
         (at, 'k' | 'K') => (&text[..at], 1),
         (at, 'M') => (&text[..at], 2),
         (at, 'G') => (&text[..at], 3),
         _ => (text, 0),
     };
-    digits.parse::<u64>().ok()?.checked_mul(step.pow(power))
+    digits.parse::<u64>().ok()?.checked_mul(base.pow(power))
 }
 
 fn parse_memory(text: &str) -> Result<u64, String> {
     let plain = text.strip_suffix("iB").or_else(|| text.strip_suffix('B')).unwrap_or(text);
     let bytes = with_suffix(plain, 1024).filter(|bytes| *bytes >= 1 << 20);
-    bytes.ok_or_else(|| format!("WARPWAVE_VGPU_MEMORY: `{text}` is no size of at least a mebibyte, such as 512M or 8G"))
+    bytes.ok_or_else(|| format!("WARPWAVE_VGPU_MEMORY: invalid size `{text}`; expected at least 1M, such as 512M or 8G"))
 }
 
 fn parse_limit(text: &str) -> Result<Limit, String> {
-    let wrong = || format!("WARPWAVE_VGPU_LIMIT: `{text}` is neither a number of instructions such as 500M nor a time such as 30s");
+    let wrong =
+        || format!("WARPWAVE_VGPU_LIMIT: invalid limit `{text}`; expected a number of instructions such as 500M, or a time such as 30s");
     let limit = if let Some(number) = text.strip_suffix("ms") {
         Limit::Time(Duration::from_millis(number.parse().map_err(|_| wrong())?))
     } else if let Some(number) = text.strip_suffix('s') {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_a_size() {
+    fn memory_is_a_size_of_at_least_a_mebibyte() {
         assert_eq!(parse_memory("8G"), Ok(8 << 30));
         assert_eq!(parse_memory("512MiB"), Ok(512 << 20));
         assert!(parse_memory("1").is_err() && parse_memory("lots").is_err());

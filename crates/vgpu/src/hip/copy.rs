@@ -1,4 +1,4 @@
-//! Copies and fills.
+//! Copies and memsets.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,16 +16,16 @@ const DEVICE_TO_HOST: c_int = 2;
 const DEVICE_TO_DEVICE: c_int = 3;
 const DEFAULT: c_int = 4;
 
-/// One side of a copy.
+/// What one side of a copy may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// Memory that the driver must know.
+    /// Registered memory only.
     Device,
     /// Any memory.
     Any,
 }
 
-/// Rows of a copy; one row for a plain one.
+/// The rows of a copy; one row for a 1D copy.
 #[derive(Clone, Copy)]
 struct Shape {
     bytes: usize,
@@ -39,14 +39,14 @@ impl Shape {
         Shape { bytes, rows: 1, to_pitch: bytes, from_pitch: bytes }
     }
 
-    /// Bytes from the first to the last on a side with that pitch.
+    /// Returns the bytes from the first to the last one for a pitch.
     fn span(&self, pitch: usize) -> Option<u64> {
         let before = self.rows.checked_sub(1)?.checked_mul(pitch)?;
         before.checked_add(self.bytes).map(|span| span as u64)
     }
 }
 
-/// Whether the driver knows the memory; an error where it must and does not, or where the range leaves its allocation.
+/// Returns whether the memory is registered. Fails when it must be and is not, or when the range exceeds its allocation.
 fn check_range(address: u64, bytes: u64, side: Side) -> Result<bool, HipError> {
     let memory = &runtime()?.memory;
     match memory.find(address) {
@@ -56,7 +56,7 @@ fn check_range(address: u64, bytes: u64, side: Side) -> Result<bool, HipError> {
     }
 }
 
-/// Queues a copy. One that touches memory the driver does not know is done when this returns: nobody else would keep that memory.
+/// Queues a copy. A copy of unregistered memory is done when this returns, because nothing keeps that memory alive.
 ///
 /// # Safety
 /// Host memory that is not registered must be valid for the copy until it is done.
@@ -90,7 +90,7 @@ fn sides(kind: c_int) -> Result<[Side; 2], HipError> {
     }
 }
 
-/// For the calls that return when the work is done.
+/// Waits for the work of a synchronous call.
 fn finish(stream: Handle) -> Status {
     let stream = stream::of(stream)?;
     stream.sync_markers()?.iter().try_for_each(Marker::wait)?;
@@ -199,7 +199,7 @@ pub(super) unsafe fn copy_2d(
     finish(std::ptr::null_mut())
 }
 
-/// Each side must be on the device that the caller names, unless it is the host's or everyone's.
+/// Checks that each side is on the device that the caller names, unless it is host or managed memory.
 pub(super) fn peer_async(to: DevicePtr, to_device: c_int, from: DevicePtr, from_device: c_int, bytes: usize, stream: Handle) -> Status {
     let runtime = runtime()?;
     for (address, device) in [(to, to_device), (from, from_device)] {
@@ -242,7 +242,7 @@ pub(super) fn fill_u32_async(at: DevicePtr, value: u32, count: usize, stream: Ha
     fill(at, value, 4, count, stream)
 }
 
-/// The low byte counts, as with `memset`.
+/// Only the low byte of `value` is used, as with `memset`.
 pub(super) fn set_async(at: *mut c_void, value: c_int, bytes: usize, stream: Handle) -> Status {
     fill(at as u64, u32::from(value.to_le_bytes()[0]), 1, bytes, stream)
 }

@@ -1,4 +1,4 @@
-//! The calls about devices: which there are, which is the thread's, how they reach each other.
+//! Device functions: enumeration, the current device, peer access.
 
 use std::ffi::{CString, c_char, c_int, c_uint};
 
@@ -56,7 +56,7 @@ pub(super) fn total_memory(out: Out<usize>, device: c_int) -> Status {
     out.put(runtime()?.device(device)?.total as usize)
 }
 
-/// A bus of its own for each device, in a domain that no machine has.
+/// Returns PCI domain and bus: a bus for each device, in a domain that no machine has.
 pub(super) fn pci(device: &Device) -> (c_int, c_int) {
     (0xFFFF, c_int::try_from(device.ordinal).unwrap_or(0) + 1)
 }
@@ -69,7 +69,7 @@ pub(super) unsafe fn pci_bus_id(out: Out<c_char>, length: c_int, device: c_int) 
     unsafe { put_text(&out, length, &format!("{domain:04x}:{bus:02x}:00.0")) }
 }
 
-/// Sixteen hexadecimal digits, as AMD's drivers give them.
+/// Returns sixteen hexadecimal digits, as AMD's drivers do.
 pub(super) fn uuid_digits(device: &Device) -> [u8; 16] {
     let text = format!("76677075{:08x}", device.ordinal);
     text.as_bytes().try_into().unwrap_or([b'0'; 16])
@@ -79,7 +79,7 @@ pub(super) fn uuid(out: Out<[u8; 16]>, device: c_int) -> Status {
     out.put(uuid_digits(runtime()?.device(device)?))
 }
 
-/// Waits for all work of the device. While a stream of it is captured that is refused, and ends the capture.
+/// Waits for all work of the device. Fails during a capture on one of its streams, and invalidates the capture.
 pub(super) fn synchronize() -> Status {
     let device = runtime()?.current()?;
     for stream in device.streams() {
@@ -92,7 +92,7 @@ pub(super) fn synchronize() -> Status {
     device.check()
 }
 
-/// The device as at the start: its memory is freed, and a fault is forgotten.
+/// Frees the device's memory and clears a fault.
 pub(super) fn reset() -> Status {
     let runtime = runtime()?;
     let device = runtime.current()?;
@@ -126,12 +126,12 @@ pub(super) fn disable_peer(peer: c_int) -> Status {
     if lock(&runtime.current()?.peers).remove(&peer) { Ok(()) } else { Err(HipError::PEER_NOT_ENABLED) }
 }
 
-/// How a thread waits: it always sleeps.
+/// The flags select how a thread waits: here it always sleeps.
 pub(super) fn set_flags(_flags: c_uint) -> Status {
     runtime()?.current().map(drop)
 }
 
-/// Text that a caller may keep for ever. The same text is given twice as the same pointer.
+/// Returns a C string that lives as long as the process. The same text gives the same pointer.
 pub(super) fn leak(text: &str) -> *const c_char {
     use std::collections::HashSet;
     use std::ffi::CStr;

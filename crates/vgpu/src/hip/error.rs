@@ -1,4 +1,4 @@
-//! HIP's error numbers, their names and sentences; and the sentence of a fault in place of the general one.
+//! HIP's error codes with their names and texts, and the detailed texts of faults.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use super::types::Out;
 use crate::fault::Fault;
 
-/// An error number.
+/// A HIP error code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HipError(pub c_int);
 
-/// What a call answers.
+/// The result of a HIP function.
 pub type Status = Result<(), HipError>;
 
 macro_rules! codes {
@@ -74,10 +74,10 @@ codes! {
     UNKNOWN = 999 c"hipErrorUnknown" c"unknown error";
 }
 
-/// What faults and loads said last, in place of the general sentence of their number. Callers may keep the pointers for ever.
+/// Detailed texts of faults and failed loads, in place of the general text of their code. Callers may keep the pointers forever.
 static DETAILS: Mutex<Option<HashMap<c_int, &'static CStr>>> = Mutex::new(None);
 
-/// From now on the sentence of `code` is `sentence`.
+/// Sets the text of `code`.
 pub(super) fn set_detail(code: HipError, sentence: &str) {
     let text = CString::new(sentence.replace('\0', " ")).unwrap_or_default();
     let mut details = DETAILS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,7 +87,7 @@ pub(super) fn set_detail(code: HipError, sentence: &str) {
     }
 }
 
-/// The number of a fault, as the drivers of real cards report it.
+/// Returns the error code of a fault, as AMD's drivers report it.
 pub(super) fn from_fault(fault: &Fault) -> HipError {
     match fault {
         Fault::Memory { .. } | Fault::Lds { .. } | Fault::Scratch { .. } | Fault::Misaligned { .. } => HipError::ILLEGAL_ADDRESS,
@@ -129,7 +129,7 @@ thread_local! {
     static LAST: Cell<c_int> = const { Cell::new(0) };
 }
 
-/// Runs a call's body: no panic leaves it, and what went wrong is the thread's last error.
+/// Runs a function's body: catches panics, and records an error as the thread's last error.
 pub(super) fn guard(body: impl FnOnce() -> Status) -> c_int {
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(Err(HipError::UNKNOWN));
     let code = outcome.err().map_or(0, |code| code.0);
@@ -139,12 +139,12 @@ pub(super) fn guard(body: impl FnOnce() -> Status) -> c_int {
     code
 }
 
-/// The same for a call that answers otherwise; after a panic, as if it had nothing to say.
+/// Runs the body of a function that does not return an error code; returns the default after a panic.
 pub(super) fn guard_default<T: PanicDefault>(body: impl FnOnce() -> T) -> T {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or_else(|_| T::panic_default())
 }
 
-/// An answer that says nothing.
+/// What a function returns after a panic.
 pub(super) trait PanicDefault {
     fn panic_default() -> Self;
 }

@@ -1,4 +1,4 @@
-//! Events: marks in a stream's work.
+//! Events.
 
 use std::ffi::c_uint;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -12,12 +12,12 @@ use super::types::{Handle, Out};
 
 /// `hipEventDisableTiming`.
 const NO_TIMING: c_uint = 2;
-/// Every flag of the headers: scheduling, timing, IPC, and when caches are written back.
+/// All flags: scheduling, timing, IPC, and cache control.
 const KNOWN_FLAGS: c_uint = 0x1 | 0x2 | 0x4 | 0x2000_0000 | 0x4000_0000 | 0x8000_0000;
 /// `hipEventInterprocess`.
 const INTERPROCESS: c_uint = 4;
 
-/// A mark in a stream's work.
+/// An event: a position in a stream's work.
 pub(super) struct Event {
     device: Arc<Device>,
     timed: bool,
@@ -33,7 +33,7 @@ enum Recorded {
 }
 
 impl Event {
-    /// The point within a capture that it stands for, while that capture goes on.
+    /// Returns the capture point it stands for, while that capture is in progress.
     pub fn captured(&self) -> Option<CapturePoint> {
         match &*lock(&self.recorded) {
             Recorded::Captured(point) if point.is_open() => Some(point.clone()),
@@ -48,7 +48,7 @@ impl Event {
         }
     }
 
-    /// Whether it happened, and when; an event that was never recorded has, as HIP sees it.
+    /// Returns what was recorded. As in HIP, an event that was never recorded counts as complete.
     fn check(&self) -> Result<Recorded, HipError> {
         self.device.check()?;
         let recorded = lock(&self.recorded).clone();
@@ -76,7 +76,7 @@ pub(super) fn create_with_flags(out: Out<Handle>, flags: c_uint) -> Status {
     out.put(runtime.events.add(Arc::new(event)))
 }
 
-/// What waits for it keeps its mark.
+/// Work that waits for it keeps its marker.
 pub(super) fn destroy(handle: Handle) -> Status {
     runtime()?.events.remove(handle).map(drop)
 }

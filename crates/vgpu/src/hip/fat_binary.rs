@@ -1,6 +1,6 @@
-//! What compiled HIP programs bring along: their code, registered before `main`, and kernels and variables named by host addresses.
+//! Fat binaries of compiled HIP programs: registered before `main`, with kernels and variables named by host addresses.
 //!
-//! A program's code is loaded on a device when something of it is first used there.
+//! The code is loaded on a device on first use there.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex};
 
 use super::error::{HipError, Status};
-use super::module::{self, Function};
+use super::module::{self, Function, function_attr};
 use super::runtime::{Device, lock, runtime};
 use super::types::{Dim3, Handle, Out, Text};
 use super::{copy, launch, occupancy, stream};
@@ -17,7 +17,7 @@ use crate::code_object::{LoadedCodeObject, Variable};
 /// `HIPF`.
 const WRAPPER: u32 = 0x4849_5046;
 
-/// What a compiler puts around a program's code.
+/// The compiler's wrapper around a fat binary.
 #[repr(C)]
 struct Wrapper {
     magic: u32,
@@ -25,27 +25,27 @@ struct Wrapper {
     image: *const c_void,
 }
 
-/// The code of a program or a shared library, for every device it has some for.
+/// The fat binary of a program or a shared library.
 pub(super) struct FatBinary {
     image: usize,
-    /// By device.
+    /// Loaded code objects by device ordinal.
     loaded: Mutex<HashMap<u32, Arc<LoadedCodeObject>>>,
 }
 
 impl FatBinary {
     fn on(&self, device: &Device) -> Result<Arc<LoadedCodeObject>, HipError> {
         let mut loaded = lock(&self.loaded);
-        if let Some(program) = loaded.get(&device.ordinal) {
-            return Ok(program.clone());
+        if let Some(code_object) = loaded.get(&device.ordinal) {
+            return Ok(code_object.clone());
         }
         // SAFETY: `register`'s caller keeps the image valid until `unregister`.
-        let program = Arc::new(unsafe { module::load_image(self.image as *const c_void, device) }?);
-        loaded.insert(device.ordinal, program.clone());
-        Ok(program)
+        let code_object = Arc::new(unsafe { module::load_image(self.image as *const c_void, device) }?);
+        loaded.insert(device.ordinal, code_object.clone());
+        Ok(code_object)
     }
 }
 
-/// Names by the addresses that stand for them on the host.
+/// Kernels and variables by the host addresses that stand for them.
 #[derive(Default)]
 pub(super) struct HostSymbols {
     functions: HashMap<usize, (Arc<FatBinary>, String)>,
@@ -66,7 +66,7 @@ pub(super) unsafe fn register(wrapper: *const c_void) -> Handle {
         }
         Ok(runtime()?.fats.add(Arc::new(FatBinary { image: wrapper.image as usize, loaded: Mutex::default() })))
     };
-    // There is no way to say that it failed: what is used of it later is not found.
+    // The function cannot report an error: later uses do not find the symbols.
     add().unwrap_or(std::ptr::null_mut())
 }
 
@@ -118,13 +118,13 @@ pub(super) fn variable(
     let _ = add();
 }
 
-/// The kernel behind a host address, on a device.
+/// Returns the kernel of a host address on a device.
 fn kernel(host: *const c_void, device: &Arc<Device>) -> Result<Arc<Function>, HipError> {
     let (fat, name) = lock(&runtime()?.registered).functions.get(&(host as usize)).cloned().ok_or(HipError::INVALID_FUNCTION)?;
     Function::named(device, &fat.on(device)?, &name).map(Arc::new).ok_or(HipError::INVALID_FUNCTION)
 }
 
-/// The variable behind a host address, on the thread's device.
+/// Returns the variable of a host address on the current device.
 fn symbol(host: *const c_void) -> Result<Variable, HipError> {
     let runtime = runtime()?;
     let (fat, name) = lock(&runtime.registered).variables.get(&(host as usize)).cloned().ok_or(HipError::INVALID_SYMBOL)?;
@@ -132,7 +132,7 @@ fn symbol(host: *const c_void) -> Result<Variable, HipError> {
 }
 
 thread_local! {
-    /// What `<<<…>>>` says, until the kernel's stub asks.
+    /// Launch configurations that `<<<…>>>` pushed and the kernel's host stub pops.
     static CONFIGURATIONS: RefCell<Vec<(Dim3, Dim3, usize, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -203,7 +203,7 @@ pub(super) fn symbol_size(out: Out<usize>, host: *const c_void) -> Status {
     out.put(symbol(host)?.bytes as usize)
 }
 
-/// The address of `bytes` bytes of a variable, from an offset on.
+/// Returns the address of `bytes` bytes of a variable, at `offset`.
 fn part(host: *const c_void, bytes: usize, offset: usize) -> Result<u64, HipError> {
     let variable = symbol(host)?;
     let end = (offset as u64).checked_add(bytes as u64).filter(|end| *end <= variable.bytes);
@@ -259,10 +259,10 @@ pub struct FunctionAttributes {
     cache_mode: c_int,
     constant_bytes: usize,
     local_bytes: usize,
-    most_dynamic_shared: c_int,
-    most_threads: c_int,
+    max_dynamic_shared: c_int,
+    max_threads: c_int,
     registers: c_int,
-    carve_out: c_int,
+    preferred_carveout: c_int,
     ptx_version: c_int,
     shared_bytes: usize,
 }
@@ -271,20 +271,20 @@ pub(super) fn function_attributes(out: Out<FunctionAttributes>, host: *const c_v
     let function = kernel(host, runtime()?.healthy()?)?;
     let get = |number| module::attribute_of(&function, number);
     out.put(FunctionAttributes {
-        binary_version: get(6)?,
-        cache_mode: get(7)?,
+        binary_version: get(function_attr::BINARY_VERSION)?,
+        cache_mode: get(function_attr::CACHE_MODE_CA)?,
         constant_bytes: 0,
-        local_bytes: usize::try_from(get(3)?).unwrap_or(0),
-        most_dynamic_shared: get(8)?,
-        most_threads: get(0)?,
-        registers: get(4)?,
-        carve_out: get(9)?,
-        ptx_version: get(5)?,
-        shared_bytes: usize::try_from(get(1)?).unwrap_or(0),
+        local_bytes: usize::try_from(get(function_attr::LOCAL_SIZE_BYTES)?).unwrap_or(0),
+        max_dynamic_shared: get(function_attr::MAX_DYNAMIC_SHARED_SIZE_BYTES)?,
+        max_threads: get(function_attr::MAX_THREADS_PER_BLOCK)?,
+        registers: get(function_attr::NUM_REGS)?,
+        preferred_carveout: get(function_attr::PREFERRED_SHARED_MEMORY_CARVEOUT)?,
+        ptx_version: get(function_attr::PTX_VERSION)?,
+        shared_bytes: usize::try_from(get(function_attr::SHARED_SIZE_BYTES)?).unwrap_or(0),
     })
 }
 
-/// Nothing needs to be set: every kernel may have all shared memory.
+/// Nothing to set: every kernel may use all LDS.
 pub(super) fn set_attribute(host: *const c_void, _attribute: c_int, _value: c_int) -> Status {
     kernel(host, runtime()?.healthy()?).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Graphs: captured work, launched as one item of a stream.
+//! Graphs: captured work that is launched as one item of a stream.
 
 use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
@@ -9,19 +9,19 @@ use super::stream;
 use super::types::{Handle, Out};
 use super::work::Operation;
 
-/// An operation and the nodes before it. Nodes stand in an order that runs each after those it depends on.
+/// An operation and the nodes it depends on. Nodes are in a topological order.
 #[derive(Clone)]
 pub(super) struct Node {
     pub after: Vec<usize>,
     pub op: Operation,
 }
 
-/// Captured work.
+/// A graph.
 pub(super) struct Graph {
     pub nodes: Mutex<Arc<Vec<Node>>>,
 }
 
-/// A graph that can be launched. What is queued keeps the nodes it was queued with.
+/// An instantiated graph. Queued launches keep the nodes they were queued with.
 pub(super) struct GraphExec {
     nodes: Mutex<Arc<Vec<Node>>>,
 }
@@ -47,7 +47,7 @@ pub(super) fn instantiate_with_flags(out: Out<Handle>, graph: Handle, _flags: u6
     out.put(runtime.execs.add(Arc::new(GraphExec { nodes: Mutex::new(nodes) })))
 }
 
-pub(super) fn instantiate(out: Out<Handle>, graph: Handle, node: Out<Handle>, _log: Out<c_char>, _room: usize) -> Status {
+pub(super) fn instantiate(out: Out<Handle>, graph: Handle, node: Out<Handle>, _log: Out<c_char>, _log_size: usize) -> Status {
     node.put_if_non_null(std::ptr::null_mut());
     instantiate_with_flags(out, graph, 0)
 }
@@ -62,7 +62,7 @@ pub(super) fn upload(exec: Handle, stream: Handle) -> Status {
     stream::of(stream).map(drop)
 }
 
-/// Takes over the operations of a graph of the same shape.
+/// Replaces the operations by those of a graph of the same topology.
 pub(super) fn update(exec: Handle, graph: Handle, node: Out<Handle>, result: Out<c_int>) -> Status {
     let runtime = runtime()?;
     let (exec, graph) = (runtime.execs.get(exec)?, runtime.graphs.get(graph)?);

@@ -1,4 +1,4 @@
-//! Launches: shape and arguments checked, then queued.
+//! Kernel launches.
 
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use super::{model, occupancy, stream, work};
 use crate::code_object::{Argument, Kernel};
 use crate::exec::Launch;
 
-/// `HIP_LAUNCH_PARAM_BUFFER_POINTER`, `…_SIZE` and `…_END`; CUDA's end is 0.
+/// Keys of the `extra` parameter: `HIP_LAUNCH_PARAM_BUFFER_POINTER` and `…_SIZE`.
 const BUFFER_POINTER: usize = 1;
 const BUFFER_SIZE: usize = 2;
 
-/// Where a launch's arguments stand.
+/// The arguments of a launch.
 struct KernelParams {
-    /// A pointer to each argument.
+    /// `kernelParams`: a pointer to each argument.
     each: *mut *mut c_void,
-    /// A list that names a block of them.
+    /// `extra`: a list that names a buffer with all arguments.
     block: *mut *mut c_void,
 }
 
@@ -66,7 +66,7 @@ pub(super) unsafe fn launch_cooperative(
     unsafe { queue(&function, [gx, gy, gz], [bx, by, bz], dynamic_lds, stream, &given, true) }
 }
 
-/// The same for a kernel at hand, with a pointer to each argument.
+/// Launches a kernel with a pointer to each argument.
 ///
 /// # Safety
 /// The parameters must be null or as HIP asks: a pointer to a value of each kernel parameter, or a terminated list of keys and values.
@@ -105,14 +105,14 @@ unsafe fn queue(
     // SAFETY: the caller's promise.
     let arguments = unsafe { arguments(kernel, given) }?;
     let launch = Launch { grid, block, dynamic_lds, arguments, cooperative };
-    stream.submit(work::kernel(&function.program, kernel, launch)?)
+    stream.submit(work::kernel(&function.code_object, kernel, launch)?)
 }
 
 fn check_shape(function: &Function, kernel: &Kernel, grid: [u32; 3], block: [u32; 3], dynamic_lds: u32, cooperative: bool) -> Status {
     let (model, arch) = (function.device.model, function.device.arch);
     for (groups, threads) in grid.into_iter().zip(block) {
         let fits = (1..=model::MAX_GRID).contains(&groups) && (1..=model::MAX_BLOCK).contains(&threads);
-        // The hardware counts threads, not groups, in 32 bits.
+        // The hardware counts workitems, not workgroups, in 32 bits.
         if !fits || u64::from(groups) * u64::from(threads) > u64::from(u32::MAX) {
             return Err(HipError::INVALID_CONFIGURATION);
         }
@@ -125,16 +125,16 @@ fn check_shape(function: &Function, kernel: &Kernel, grid: [u32; 3], block: [u32
         return Err(HipError::INVALID_VALUE);
     }
     if cooperative {
-        let room = occupancy::blocks_per_unit(model, arch, kernel, threads as u32, u64::from(dynamic_lds));
+        let blocks = occupancy::blocks_per_unit(model, arch, kernel, threads as u32, u64::from(dynamic_lds));
         let groups: u128 = grid.iter().map(|n| u128::from(*n)).product();
-        if groups > u128::from(room) * u128::from(model.compute_units) {
+        if groups > u128::from(blocks) * u128::from(model.compute_units) {
             return Err(HipError::COOPERATIVE_TOO_LARGE);
         }
     }
     Ok(())
 }
 
-/// The explicit arguments, laid out as the metadata says.
+/// Returns the explicit arguments at the offsets that the metadata states.
 ///
 /// # Safety
 /// The parameters must be null or as HIP asks: a pointer to a value of each kernel parameter, or a terminated list of keys and values.
@@ -167,7 +167,7 @@ unsafe fn arguments(kernel: &Kernel, given: &KernelParams) -> Result<Vec<u8>, Hi
     Ok(bytes)
 }
 
-/// The block that a list of keys and values names.
+/// Returns the argument buffer of an `extra` list.
 ///
 /// # Safety
 /// `list` must be a terminated list of keys and values, and its values valid.
@@ -176,7 +176,7 @@ unsafe fn block<'a>(list: *mut *mut c_void) -> Result<&'a [u8], HipError> {
     for index in 0.. {
         // SAFETY: the caller's promise: the list is terminated, and a value follows each key.
         let key = unsafe { list.add(2 * index).read() } as usize;
-        // The end, which HIP and CUDA number differently; anything else ends it too.
+        // The end marker differs between HIP and CUDA; any other key ends the list too.
         if key != BUFFER_POINTER && key != BUFFER_SIZE {
             break;
         }

@@ -1,4 +1,4 @@
-//! Allocations: device, host, unified and registered memory, and what a pointer points to.
+//! Memory allocation and pointer attributes.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -17,12 +17,27 @@ const ATTACH_HOST: c_uint = 2;
 /// `hipCpuDeviceId`.
 const CPU: c_int = -1;
 
-/// `hipMemoryType`, from version 6 on.
+/// `hipMemoryType`, from HIP 6 on.
 const TYPE_HOST: c_int = 1;
 const TYPE_DEVICE: c_int = 2;
 const TYPE_MANAGED: c_int = 3;
 
-/// Memory that counts against its device's.
+/// `hipPointer_attribute`.
+mod pointer_attr {
+    use std::ffi::c_int;
+    pub const MEMORY_TYPE: c_int = 2;
+    pub const DEVICE_POINTER: c_int = 3;
+    pub const HOST_POINTER: c_int = 4;
+    pub const SYNC_MEMOPS: c_int = 6;
+    pub const BUFFER_ID: c_int = 7;
+    pub const IS_MANAGED: c_int = 8;
+    pub const DEVICE_ORDINAL: c_int = 9;
+    pub const RANGE_START_ADDR: c_int = 11;
+    pub const RANGE_SIZE: c_int = 12;
+    pub const MAPPED: c_int = 13;
+}
+
+/// Allocates memory that counts against the device's total.
 fn allocate(runtime: &Runtime, device: &Arc<Device>, bytes: usize, kind: MemoryKind) -> Result<u64, HipError> {
     let mut used = lock(&device.used);
     let after = used.checked_add(bytes as u64).filter(|after| *after <= device.total).ok_or(HipError::OUT_OF_MEMORY)?;
@@ -31,7 +46,7 @@ fn allocate(runtime: &Runtime, device: &Arc<Device>, bytes: usize, kind: MemoryK
     Ok(address)
 }
 
-/// Frees an allocation of one of the kinds, once no queued work can touch it.
+/// Frees an allocation of a fitting kind, once no queued work can access it.
 fn release(runtime: &Runtime, address: u64, fits: impl Fn(MemoryKind) -> bool) -> Status {
     let found = runtime.memory.allocation_at(address).filter(|a| fits(a.kind)).ok_or(HipError::INVALID_VALUE)?;
     runtime.synchronize_all()?;
@@ -83,7 +98,7 @@ pub(super) fn free(address: DevicePtr) -> Status {
     release(runtime, address, |kind| matches!(kind, MemoryKind::Device(_) | MemoryKind::Managed(_)))
 }
 
-/// Later than it could be: all work is waited for.
+/// Frees after all queued work, which is later than necessary.
 pub(super) fn free_async(address: DevicePtr, stream: Handle) -> Status {
     stream::of(stream)?;
     free(address)
@@ -92,7 +107,7 @@ pub(super) fn free_async(address: DevicePtr, stream: Handle) -> Status {
 pub(super) fn info(free: Out<usize>, total: Out<usize>) -> Status {
     let device = runtime()?.healthy()?;
     let used = *lock(&device.used);
-    // What the device may still hand out, as far as the host has it.
+    // What the device may still allocate.
     free.put_if_non_null(device.total.saturating_sub(used) as usize);
     total.put_if_non_null(device.total as usize);
     Ok(())
@@ -125,7 +140,7 @@ pub(super) fn host_free(address: *mut c_void) -> Status {
     release(runtime, address as u64, |kind| kind == MemoryKind::Host)
 }
 
-/// Whether a range touches an allocation.
+/// Returns whether a range overlaps an allocation.
 fn overlaps(memory: &Memory, start: u64, end: u64) -> bool {
     memory.find(start).is_some() || memory.allocations().iter().any(|a| a.start < end && start < a.end())
 }
@@ -183,7 +198,7 @@ pub(super) fn managed(out: Out<DevicePtr>, bytes: usize, flags: c_uint) -> Statu
     out.put(allocate(runtime, device, bytes, MemoryKind::Managed(device.ordinal))?)
 }
 
-/// Memory is where it is; only the request is checked.
+/// Checks the request only: memory does not move.
 pub(super) fn prefetch_async(address: DevicePtr, bytes: usize, device: c_int, stream: Handle) -> Status {
     let runtime = runtime()?;
     let stream = stream::of(stream)?;
@@ -210,7 +225,7 @@ fn device_of(kind: MemoryKind) -> c_int {
     }
 }
 
-/// `hipPointer_attribute`.
+/// Returns a pointer attribute ([`pointer_attr`]).
 ///
 /// # Safety
 /// `out` must have room for a value of the attribute's type, unless it is null.
@@ -219,21 +234,21 @@ pub(super) unsafe fn pointer_attribute(out: Out<c_void>, attribute: c_int, addre
         return Err(HipError::INVALID_VALUE);
     }
     let found = runtime()?.memory.find(address).ok_or(HipError::INVALID_VALUE)?;
-    let room = out.raw();
+    let value = out.raw();
     let host = type_of(found.kind) != TYPE_DEVICE;
     // SAFETY: the caller's promise.
     unsafe {
         match attribute {
-            2 => room.cast::<c_int>().write_unaligned(type_of(found.kind)),
-            3 => room.cast::<u64>().write_unaligned(address),
-            4 if host => room.cast::<u64>().write_unaligned(address),
-            6 => room.cast::<c_int>().write_unaligned(1),
-            7 => room.cast::<u64>().write_unaligned(found.start),
-            8 => room.cast::<u8>().write_unaligned(u8::from(matches!(found.kind, MemoryKind::Managed(_)))),
-            9 => room.cast::<c_int>().write_unaligned(device_of(found.kind)),
-            11 => room.cast::<u64>().write_unaligned(found.start),
-            12 => room.cast::<usize>().write_unaligned(found.bytes as usize),
-            13 => room.cast::<u8>().write_unaligned(1),
+            pointer_attr::MEMORY_TYPE => value.cast::<c_int>().write_unaligned(type_of(found.kind)),
+            pointer_attr::DEVICE_POINTER => value.cast::<u64>().write_unaligned(address),
+            pointer_attr::HOST_POINTER if host => value.cast::<u64>().write_unaligned(address),
+            pointer_attr::SYNC_MEMOPS => value.cast::<c_int>().write_unaligned(1),
+            pointer_attr::BUFFER_ID => value.cast::<u64>().write_unaligned(found.start),
+            pointer_attr::IS_MANAGED => value.cast::<u8>().write_unaligned(u8::from(matches!(found.kind, MemoryKind::Managed(_)))),
+            pointer_attr::DEVICE_ORDINAL => value.cast::<c_int>().write_unaligned(device_of(found.kind)),
+            pointer_attr::RANGE_START_ADDR => value.cast::<u64>().write_unaligned(found.start),
+            pointer_attr::RANGE_SIZE => value.cast::<usize>().write_unaligned(found.bytes as usize),
+            pointer_attr::MAPPED => value.cast::<u8>().write_unaligned(1),
             _ => return Err(HipError::INVALID_VALUE),
         }
     }

@@ -1,10 +1,10 @@
-//! HIP's functions over virtual devices.
+//! The HIP API over the virtual devices.
 //!
-//! What a C program or a table of driver calls finds under HIP's names does here what AMD's runtime does: devices, memory, streams with
-//! a thread each, events, graphs, modules and launches. Handles are numbers that are looked up, so a wrong one is an error. What a
-//! kernel did wrong is the device's end, as on a real card, and the sentence of the error number then says what happened.
+//! Every function has HIP's name, C signature and behavior: devices, memory, streams (one thread each), events, graphs, modules and
+//! launches. Handles are numbers that are looked up, so an invalid handle is an error. A kernel fault makes its device unusable until
+//! `hipDeviceReset`, as on hardware; `hipGetErrorString` then describes the fault.
 //!
-//! As with every C interface, callers promise that pointers are what the function asks for; null is an error, not a crash.
+//! The C functions are `unsafe`: callers must pass valid pointers, as HIP's documentation asks. Null pointers are errors.
 
 mod capture;
 mod config;

@@ -1,8 +1,8 @@
-//! The cards that the virtual devices stand for.
+//! The GPU models that the virtual devices stand for.
 
 use crate::arch::Arch;
 
-/// What a card is.
+/// A GPU model.
 #[derive(Debug)]
 pub(super) struct GpuModel {
     pub name: &'static str,
@@ -12,9 +12,9 @@ pub(super) struct GpuModel {
     pub memory_clock_khz: u32,
     pub memory_bus_bits: u32,
     pub l2: u32,
-    /// Waves that a SIMD holds at a time.
+    /// Wavefronts per SIMD.
     pub waves_per_simd: u32,
-    /// Vector registers of a lane that a SIMD has for all its waves, and the steps they are given out in.
+    /// VGPRs per lane of a SIMD, shared by its wavefronts, and the allocation granule.
     pub vector_registers: u32,
     pub vector_granule: u32,
 }
@@ -23,7 +23,7 @@ pub(super) const WAVE: u32 = 64;
 pub(super) const SIMDS: u32 = 4;
 pub(super) const LDS: u32 = 64 << 10;
 pub(super) const LDS_GRANULE: u32 = 512;
-/// Scalar registers that a SIMD has for all its waves, and the steps they are given out in.
+/// SGPRs of a SIMD, shared by its wavefronts, and the allocation granule.
 pub(super) const SCALAR_REGISTERS: u32 = 800;
 pub(super) const SCALAR_GRANULE: u32 = 16;
 pub(super) const REGISTERS: u32 = 65_536;
@@ -79,19 +79,19 @@ impl GpuModel {
         }
     }
 
-    /// Threads that a compute unit holds at a time.
+    /// Returns the threads that a compute unit holds.
     pub fn threads_per_unit(&self) -> u32 {
         self.waves_per_simd * SIMDS * WAVE
     }
 }
 
-/// Bytes that a device may hand out when nobody says how many: what the card has, but no more than three quarters of the host's.
+/// Returns the memory of a device: the model's, but at most three quarters of the host's.
 pub(super) fn default_memory(model: &GpuModel) -> u64 {
     let host = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
         line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
     });
     let given = host.map_or(4 << 30, |kib| kib.saturating_mul(1024) / 4 * 3);
-    // Whole mebibytes read better.
+    // Round down to whole mebibytes.
     model.memory.min(given) & !((1 << 20) - 1)
 }

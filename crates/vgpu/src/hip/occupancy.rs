@@ -1,4 +1,4 @@
-//! How many blocks of a kernel a compute unit holds at a time.
+//! Occupancy: how many workgroups of a kernel a compute unit holds.
 
 use std::ffi::c_int;
 
@@ -10,22 +10,22 @@ use super::types::{Handle, Out};
 use crate::arch::Arch;
 use crate::code_object::Kernel;
 
-/// Waves of a kernel that a SIMD holds, by their registers.
+/// Returns the wavefronts of a kernel per SIMD, limited by registers.
 fn waves_per_simd(model: &GpuModel, arch: Arch, kernel: &Kernel) -> u32 {
-    // Where there is one register file the metadata counts both kinds; else each has a file of its own.
+    // With a unified register file the metadata counts VGPRs and AGPRs together; otherwise each has a file of its own.
     let vector = if arch.has_unified_vgprs() { kernel.vgprs } else { kernel.vgprs.max(kernel.agprs) };
     let by_vector = model.vector_registers / vector.max(1).next_multiple_of(model.vector_granule);
     let by_scalar = model::SCALAR_REGISTERS / kernel.sgprs.max(1).next_multiple_of(model::SCALAR_GRANULE);
     by_vector.min(by_scalar).min(model.waves_per_simd)
 }
 
-/// The largest block that it can be launched with: its waves must fit a compute unit together.
+/// Returns the largest block size: all wavefronts of a workgroup must be resident together.
 pub(super) fn largest_block(model: &GpuModel, arch: Arch, kernel: &Kernel) -> u32 {
     let waves = waves_per_simd(model, arch, kernel).max(1) * model::SIMDS;
     kernel.max_workgroup_size.min(model::MAX_BLOCK).min(waves * model::WAVE)
 }
 
-/// Blocks of `threads` threads, with `shared` bytes besides their own, that a compute unit holds.
+/// Returns the workgroups of `threads` threads and `shared` bytes of dynamic LDS that a compute unit holds.
 pub(super) fn blocks_per_unit(model: &GpuModel, arch: Arch, kernel: &Kernel, threads: u32, shared: u64) -> u32 {
     let lds = u64::from(kernel.descriptor.group_segment_fixed_size).saturating_add(shared);
     if threads == 0 || threads > largest_block(model, arch, kernel) || lds > u64::from(model::LDS) {
@@ -50,7 +50,7 @@ pub(super) fn max_active_blocks_with_flags(out: Out<c_int>, function: Handle, bl
     max_active_blocks(out, function, block, shared)
 }
 
-/// The smallest block that keeps the most threads on a compute unit, and the grid that fills the device with it.
+/// Returns the smallest block size with the best occupancy, and the grid that fills the device.
 pub(super) fn best_block(grid: Out<c_int>, block: Out<c_int>, function: Handle, shared: usize, limit: c_int) -> Status {
     best(grid, block, &*runtime()?.functions.get(function)?, shared, limit)
 }
@@ -61,7 +61,7 @@ pub(super) fn best(grid: Out<c_int>, block: Out<c_int>, function: &Function, sha
     let largest = largest_block(model, arch, kernel).min(limit);
     let sizes = (1..=largest / model::WAVE).map(|waves| waves * model::WAVE).chain([largest]);
     let all = sizes.map(|threads| (threads, blocks_per_unit(model, arch, kernel, threads, shared as u64)));
-    // Blocks of several waves share their start; four waves are one for each SIMD.
+    // Prefer up to four wavefronts, one for each SIMD.
     let worth =
         |(threads, blocks): &(u32, u32)| (threads * blocks, (*threads).min(model::SIMDS * model::WAVE), std::cmp::Reverse(*threads));
     let (threads, blocks) = all.max_by_key(worth).filter(|(_, blocks)| *blocks > 0).ok_or(HipError::INVALID_VALUE)?;

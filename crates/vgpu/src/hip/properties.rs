@@ -1,4 +1,4 @@
-//! A device's facts: attributes by number, and the two layouts of `hipDeviceProp_t`.
+//! Device properties: attributes, and both layouts of `hipDeviceProp_t`.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,7 +16,7 @@ const R0600_BYTES: usize = 1472;
 /// Bytes of `hipDeviceProp_tR0000`.
 const R0000_BYTES: usize = 792;
 
-/// What HIP calls the compute capability: the architecture's first digits.
+/// Returns HIP's compute capability: the first digits of the architecture.
 pub(super) fn capability(arch: Arch) -> (u32, u32) {
     match arch {
         Arch::Gfx908 | Arch::Gfx90a => (9, 0),
@@ -24,65 +24,65 @@ pub(super) fn capability(arch: Arch) -> (u32, u32) {
     }
 }
 
-/// `hipDeviceAttribute_t`; the numbers are the same from ROCm 5 on.
+/// Returns a device attribute by its `hipDeviceAttribute_t` value, which is the same from ROCm 5 on.
 fn attribute_of(device: &Device, number: c_int) -> Option<u32> {
     let model = device.model;
     Some(match number {
-        0 => 1,                                    // ECC
-        2 => 1,                                    // copy engines
-        3 | 4 => 1,                                // maps host memory, under the host's own addresses
-        5 | 10000 => model.clock_khz,              // clock
-        6 => 0,                                    // compute mode: shared
-        7 => 0,                                    // preemption
-        8 | 9 => 1,                                // concurrent kernels, concurrent unified memory
-        10 => 1,                                   // cooperative launch
-        11 => 0,                                   // … on several devices
-        12 | 13 => 1,                              // copies beside kernels, unified memory in place
-        14 => 1,                                   // caches of global memory
-        15 => 1,                                   // atomics on host memory
-        16..=18 => 0,                              // integrated, several GPUs on a board, time limit of kernels
-        19 => model.l2,                            // L2
-        20 => 1,                                   // caches of local memory
-        23 => capability(device.arch).0,           // capability
-        61 => capability(device.arch).1,           // …
-        24 => 1,                                   // unified memory
-        25 => model.waves_per_simd * model::SIMDS, // blocks of a unit
-        26..=28 => model::MAX_BLOCK,               // block
-        29..=31 => model::MAX_GRID,                // grid
-        55 | 56 => model::MAX_BLOCK,               // threads of a block
-        57 => model.threads_per_unit(),            // threads of a unit
-        58 => i32::MAX as u32,                     // pitch
-        59 => model.memory_bus_bits,               // memory
-        60 => model.memory_clock_khz,              // …
-        62 => 0,                                   // the board's number
-        63 | 10015 => model.compute_units,         // compute units
-        65 | 66 => 1,                              // the host's own memory, through its page tables
-        67 => pci(device).1.unsigned_abs(),        // bus
-        68 => 0,                                   // …
-        69 => pci(device).0.unsigned_abs(),        // domain
-        70 | 73 => 0,                              // kept L2, kept shared memory
-        71 | 72 => model::REGISTERS,               // registers
-        74..=76 | 10002 => model::LDS,             // shared memory
-        77 => 2,                                   // single to double precision
-        78 => 1,                                   // priorities
-        79 | 81 | 82 => TEXTURE_ALIGNMENT,         // alignments
-        80 => 0,                                   // TCC driver
-        83 => CONSTANT_MEMORY,                     // constants
-        85 => 1,                                   // unified addresses
-        87 => model::WAVE,                         // wave
-        88 | 89 => 0,                              // pools and virtual memory of the driver
-        10011 => 1,                                // all memory is in the host's reach
-        10012 => 0,                                // revision
-        10013 | 10014 => 0,                        // waits for values, images
-        10016 => 1,                                // fine-grained memory
-        10017 => 100_000,                          // the counter's clock
+        0 => 1,                                    // EccEnabled
+        2 => 1,                                    // AsyncEngineCount
+        3 | 4 => 1,                                // CanMapHostMemory, CanUseHostPointerForRegisteredMem
+        5 | 10000 => model.clock_khz,              // ClockRate, ClockInstructionRate
+        6 => 0,                                    // ComputeMode: default
+        7 => 0,                                    // ComputePreemptionSupported
+        8 | 9 => 1,                                // ConcurrentKernels, ConcurrentManagedAccess
+        10 => 1,                                   // CooperativeLaunch
+        11 => 0,                                   // CooperativeMultiDeviceLaunch
+        12 | 13 => 1,                              // DeviceOverlap, DirectManagedMemAccessFromHost
+        14 => 1,                                   // GlobalL1CacheSupported
+        15 => 1,                                   // HostNativeAtomicSupported
+        16..=18 => 0,                              // Integrated, IsMultiGpuBoard, KernelExecTimeout
+        19 => model.l2,                            // L2CacheSize
+        20 => 1,                                   // LocalL1CacheSupported
+        23 => capability(device.arch).0,           // ComputeCapabilityMajor
+        61 => capability(device.arch).1,           // ComputeCapabilityMinor
+        24 => 1,                                   // ManagedMemory
+        25 => model.waves_per_simd * model::SIMDS, // MaxBlocksPerMultiProcessor
+        26..=28 => model::MAX_BLOCK,               // MaxBlockDim
+        29..=31 => model::MAX_GRID,                // MaxGridDim
+        55 | 56 => model::MAX_BLOCK,               // MaxThreadsDim, MaxThreadsPerBlock
+        57 => model.threads_per_unit(),            // MaxThreadsPerMultiProcessor
+        58 => i32::MAX as u32,                     // MaxPitch
+        59 => model.memory_bus_bits,               // MemoryBusWidth
+        60 => model.memory_clock_khz,              // MemoryClockRate
+        62 => 0,                                   // MultiGpuBoardGroupID
+        63 | 10015 => model.compute_units,         // MultiprocessorCount, PhysicalMultiProcessorCount
+        65 | 66 => 1,                              // PageableMemoryAccess, …UsesHostPageTables
+        67 => pci(device).1.unsigned_abs(),        // PciBusId
+        68 => 0,                                   // PciDeviceId
+        69 => pci(device).0.unsigned_abs(),        // PciDomainID
+        70 | 73 => 0,                              // PersistingL2CacheMaxSize, ReservedSharedMemPerBlock
+        71 | 72 => model::REGISTERS,               // MaxRegistersPerBlock, …PerMultiprocessor
+        74..=76 | 10002 => model::LDS,             // MaxSharedMemoryPerBlock, …Optin, …PerMultiprocessor
+        77 => 2,                                   // SingleToDoublePrecisionPerfRatio
+        78 => 1,                                   // StreamPrioritiesSupported
+        79 | 81 | 82 => TEXTURE_ALIGNMENT,         // SurfaceAlignment, TextureAlignment, TexturePitchAlignment
+        80 => 0,                                   // TccDriver
+        83 => CONSTANT_MEMORY,                     // TotalConstantMemory
+        85 => 1,                                   // UnifiedAddressing
+        87 => device.arch.wave_size(),             // WarpSize
+        88 | 89 => 0,                              // MemoryPoolsSupported, VirtualMemoryManagementSupported
+        10011 => 1,                                // IsLargeBar
+        10012 => 0,                                // AsicRevision
+        10013 | 10014 => 0,                        // CanUseStreamWaitValue, ImageSupport
+        10016 => 1,                                // FineGrainSupport
+        10017 => 100_000,                          // WallClockRate
         10018 => {
             if device.arch == Arch::Gfx942 {
                 8
             } else {
                 1
             }
-        } // dies
+        } // NumberOfXccs
         _ => return None,
     })
 }
@@ -104,7 +104,7 @@ impl Fields<'_> {
         self.bytes(at, &text.as_bytes()[..text.len().min(255)]);
     }
 
-    /// `int`s one behind the other.
+    /// Writes consecutive `int`s.
     fn ints(&mut self, at: usize, values: &[u32]) {
         for (index, value) in values.iter().enumerate() {
             self.bytes(at + 4 * index, &value.to_le_bytes());
@@ -116,11 +116,11 @@ impl Fields<'_> {
     }
 }
 
-/// `hipDeviceArch_t`, a bit for each feature in the header's order: all atomics, doubles, votes, ballots and shuffles; fences of the
-/// system; three-dimensional grids.
+/// `hipDeviceArch_t`, a bit for each feature in the header's order: all atomics, doubles, votes, ballots and shuffles; system fences; 3D
+/// grids.
 const FEATURES: u32 = 0x7FF | 1 << 12 | 1 << 15;
 
-/// ROCm 5's layout.
+/// Writes the layout of ROCm 5.
 fn old_layout(device: &Device, bytes: &mut [u8]) {
     let (model, (major, minor), (domain, bus)) = (device.model, capability(device.arch), pci(device));
     let mut f = Fields(bytes);
@@ -137,17 +137,17 @@ fn old_layout(device: &Device, bytes: &mut [u8]) {
     f.size(376, u64::from(model::LDS));
     f.ints(384, &[0, 1, 900 + 10 * minor]);
     f.text(396, &device.arch.target_id());
-    // Integrated, then cooperative launches.
+    // integrated, cooperativeLaunch, cooperativeMultiDeviceLaunch.
     f.ints(652, &[0, 1, 0]);
     f.size(712, u64::from(i32::MAX as u32));
     f.size(720, u64::from(TEXTURE_ALIGNMENT));
     f.size(728, u64::from(TEXTURE_ALIGNMENT));
     f.ints(736, &[0, 1, 0]);
-    // The whole memory in reach, the revision, then unified memory.
+    // isLargeBar, asicRevision, then managed memory.
     f.ints(764, &[1, 0, 1, 1, 1, 1, 1]);
 }
 
-/// The layout of ROCm 6 and later.
+/// Writes the layout of ROCm 6 and later.
 fn new_layout(device: &Device, bytes: &mut [u8]) {
     let (model, (major, minor), (domain, bus)) = (device.model, capability(device.arch), pci(device));
     let mut f = Fields(bytes);
@@ -164,15 +164,15 @@ fn new_layout(device: &Device, bytes: &mut [u8]) {
     f.ints(360, &[major, minor]);
     f.size(368, u64::from(TEXTURE_ALIGNMENT));
     f.size(376, u64::from(TEXTURE_ALIGNMENT));
-    // Copies beside kernels, units, time limit, integrated, host memory, compute mode.
+    // deviceOverlap, multiProcessorCount, kernelExecTimeoutEnabled, integrated, canMapHostMemory, computeMode.
     f.ints(384, &[1, model.compute_units, 0, 0, 1, 0]);
     f.size(568, u64::from(TEXTURE_ALIGNMENT));
-    // Concurrent kernels, ECC, the bus, TCC, copy engines, unified addresses, memory and L2.
+    // concurrentKernels, ECCEnabled, PCI ids, tccDriver, asyncEngineCount, unifiedAddressing, memory clock and bus, l2CacheSize.
     f.ints(576, &[1, 1, bus.unsigned_abs(), 0, domain.unsigned_abs(), 0, 1, 1, model.memory_clock_khz, model.memory_bus_bits, model.l2, 0]);
     f.ints(624, &[model.threads_per_unit(), 1, 1, 1]);
     f.size(640, u64::from(model::LDS));
-    // Registers, unified memory, boards, atomics, precision, pageable and concurrent unified memory, preemption, registered memory,
-    // cooperative launches.
+    // regsPerMultiprocessor, managedMemory, isMultiGpuBoard and its group, native atomics, f32:f64 ratio, pageable and concurrent managed
+    // access, preemption, registered memory, cooperative launches.
     f.ints(648, &[model::REGISTERS, 1, 0, 0, 1, 2, 1, 1, 0, 1, 1, 0]);
     f.size(696, u64::from(model::LDS));
     f.ints(704, &[1, 1, model.waves_per_simd * model::SIMDS, 0]);

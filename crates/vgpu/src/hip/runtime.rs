@@ -1,4 +1,4 @@
-//! The process's virtual devices, and what handles stand for.
+//! The process's runtime: the virtual devices and the objects behind handles.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -24,10 +24,10 @@ pub(super) struct Device {
     pub ordinal: u32,
     pub arch: Arch,
     pub model: &'static GpuModel,
-    /// The most bytes it hands out.
+    /// The most bytes that can be allocated.
     pub total: u64,
     pub used: Mutex<u64>,
-    /// Set by the first fault: from then on nothing works, as on a real card.
+    /// Set by the first fault; from then on every call fails, as on hardware.
     fault: Mutex<Option<HipError>>,
     streams: Mutex<Vec<Weak<Stream>>>,
     null: OnceLock<Arc<Stream>>,
@@ -50,12 +50,12 @@ impl Device {
         }
     }
 
-    /// The error it is lost with.
+    /// Returns the error of the device's fault.
     pub fn check(&self) -> Status {
         lock(&self.fault).map_or(Ok(()), Err)
     }
 
-    /// It is lost from now on, and `sentence` is why. The first reason stays.
+    /// Makes the device fail from now on. Only the first fault counts.
     pub fn fail(&self, code: HipError, sentence: &str) {
         let mut fault = lock(&self.fault);
         if fault.is_none() {
@@ -65,12 +65,12 @@ impl Device {
         }
     }
 
-    /// As after a reset.
+    /// Clears the fault, as a reset does.
     pub fn clear_fault(&self) {
         *lock(&self.fault) = None;
     }
 
-    /// The stream with handle 0.
+    /// Returns the null stream.
     pub fn null_stream(self: &Arc<Self>) -> Arc<Stream> {
         self.null
             .get_or_init(|| {
@@ -91,18 +91,18 @@ impl Device {
         streams.push(Arc::downgrade(stream));
     }
 
-    /// Its streams, with those that were destroyed and still have work.
+    /// Returns its streams, including destroyed ones that still have work.
     pub fn streams(&self) -> Vec<Arc<Stream>> {
         lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// All work that is queued now.
+    /// Returns markers for all work that is queued now.
     pub fn marks(&self) -> Vec<Marker> {
         self.streams().iter().filter_map(Stream::pending).collect()
     }
 }
 
-/// Objects of one kind by their handles. A handle that was not given out is an error, never an access.
+/// Objects of one kind by their handles. An invalid handle is an error, never an access.
 pub(super) struct Objects<T>(RwLock<HashMap<usize, Arc<T>>>);
 
 impl<T> Default for Objects<T> {
@@ -111,7 +111,7 @@ impl<T> Default for Objects<T> {
     }
 }
 
-/// Handles are multiples of this, and begin far from 0, 1 and 2, which HIP gives a meaning.
+/// Handles are multiples of this, and start far from 0, 1 and 2, which HIP reserves.
 const HANDLE_STEP: usize = 64;
 
 impl<T> Objects<T> {
@@ -132,7 +132,7 @@ impl<T> Objects<T> {
     }
 }
 
-/// Everything a process has.
+/// The state of the process.
 pub(super) struct Runtime {
     pub memory: Arc<Memory>,
     pub devices: Vec<Arc<Device>>,
@@ -143,7 +143,7 @@ pub(super) struct Runtime {
     pub functions: Objects<Function>,
     pub graphs: Objects<Graph>,
     pub execs: Objects<GraphExec>,
-    /// Captures under way.
+    /// Captures in progress.
     pub captures: Mutex<Vec<Arc<Capture>>>,
     pub fats: Objects<FatBinary>,
     pub registered: Mutex<HostSymbols>,
@@ -172,7 +172,7 @@ impl Runtime {
         usize::try_from(ordinal).ok().and_then(|i| self.devices.get(i)).ok_or(HipError::INVALID_DEVICE)
     }
 
-    /// The thread's device.
+    /// Returns the thread's current device.
     pub fn current(&self) -> Result<&Arc<Device>, HipError> {
         if self.devices.is_empty() {
             return Err(HipError::NO_DEVICE);
@@ -180,14 +180,14 @@ impl Runtime {
         self.device(CURRENT.get())
     }
 
-    /// The thread's device, unless it is lost.
+    /// Returns the thread's current device, unless it has a fault.
     pub fn healthy(&self) -> Result<&Arc<Device>, HipError> {
         let device = self.current()?;
         device.check()?;
         Ok(device)
     }
 
-    /// Waits for all work of all devices, before memory that any of it may touch goes away.
+    /// Waits for all work of all devices, before memory that it may access is removed.
     pub fn synchronize_all(&self) -> Status {
         self.devices.iter().flat_map(|device| device.marks()).try_for_each(|mark| mark.wait())
     }
@@ -197,7 +197,7 @@ thread_local! {
     pub(super) static CURRENT: Cell<i32> = const { Cell::new(0) };
 }
 
-/// The runtime, started at the first call. Settings that make no sense are an error of every call, with a sentence that says so.
+/// Returns the runtime, which starts on the first call. With invalid settings every call fails, with a text that names the variable.
 pub(super) fn runtime() -> Result<&'static Runtime, HipError> {
     static RUNTIME: OnceLock<Result<Runtime, HipError>> = OnceLock::new();
     let started = RUNTIME.get_or_init(|| {
@@ -209,7 +209,7 @@ pub(super) fn runtime() -> Result<&'static Runtime, HipError> {
     started.as_ref().map_err(|code| *code)
 }
 
-/// A lock that a panic elsewhere does not take away.
+/// Locks a mutex, ignoring poisoning.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

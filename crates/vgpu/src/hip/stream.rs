@@ -1,7 +1,8 @@
-//! Streams: queues with a thread each, that run their work in order.
+//! Streams: queues whose work runs in order on a thread each.
 //!
-//! Work is numbered as it is queued. A [`Mark`] is such a number: events, waits between streams and the null stream's rules are marks
-//! that an item waits for before it runs. A mark is always of work that was queued before, so no two streams wait for each other.
+//! Items are numbered as they are queued. A [`Marker`] is such a number: events, waits between streams, and the null stream's implicit
+//! synchronization are markers that an item waits for before it runs. A marker always refers to work queued earlier, so streams cannot
+//! deadlock.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ use super::runtime::{CURRENT, Device, lock, runtime};
 use super::types::{Handle, HostFunction, Out, StreamCallback};
 use super::work::{Operation, QueueItem};
 
-/// A thread without work ends after this long; the next work starts another.
+/// A worker thread without work ends after this time; new work starts another one.
 const IDLE: Duration = Duration::from_millis(500);
 /// `hipStreamNonBlocking`.
 const NON_BLOCKING: c_uint = 1;
@@ -23,13 +24,13 @@ const NON_BLOCKING: c_uint = 1;
 const LEGACY: usize = 1;
 /// `hipStreamPerThread`.
 const PER_THREAD: usize = 2;
-/// The least and the greatest priority, as AMD's drivers have them.
+/// The lowest and the highest priority, as in AMD's drivers.
 const PRIORITIES: (i32, i32) = (1, -1);
 
-/// A queue of work.
+/// A stream.
 pub(super) struct Stream {
     pub device: Arc<Device>,
-    /// Not ordered with the null stream.
+    /// Whether it does not synchronize with the null stream.
     pub non_blocking: bool,
     pub priority: i32,
     pub state: Mutex<State>,
@@ -39,7 +40,7 @@ pub(super) struct Stream {
 #[derive(Default)]
 pub(super) struct State {
     queue: VecDeque<Item>,
-    /// How many items were queued, and how many of them are done.
+    /// Items queued so far, and how many of them are done.
     queued: u64,
     done: u64,
     worker: bool,
@@ -52,7 +53,7 @@ struct Item {
     work: QueueItem,
 }
 
-/// A stream's work up to a point.
+/// A position in a stream's queue: everything queued so far.
 #[derive(Clone)]
 pub(super) struct Marker {
     stream: Arc<Stream>,
@@ -60,7 +61,7 @@ pub(super) struct Marker {
 }
 
 thread_local! {
-    /// Whether this thread runs a stream's work: it must not wait for any.
+    /// Whether this thread runs a stream's work, and so must not wait for any.
     static WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -69,7 +70,7 @@ impl Marker {
         lock(&self.stream.state).done >= self.number
     }
 
-    /// Waits until the work is done. Refused within a host function, whose own stream it may be.
+    /// Waits until the work is done. Fails in a host function, which may be part of that work.
     pub fn wait(&self) -> Status {
         if self.is_done() {
             return Ok(());
@@ -98,13 +99,13 @@ impl Stream {
         self.device.existing_null_stream().is_some_and(|null| std::ptr::eq(Arc::as_ptr(null), self))
     }
 
-    /// All its work, unless it is done.
+    /// Returns a marker for all of its work, unless it is done.
     pub fn pending(self: &Arc<Self>) -> Option<Marker> {
         let state = lock(&self.state);
         (state.done < state.queued).then(|| Marker { stream: self.clone(), number: state.queued })
     }
 
-    /// What the null stream's rules make new work of this stream wait for.
+    /// Returns what the null stream's implicit synchronization makes new work of this stream wait for.
     fn null_stream_dependencies(self: &Arc<Self>) -> Result<Vec<Marker>, HipError> {
         if self.non_blocking {
             return Ok(Vec::new());
@@ -122,14 +123,14 @@ impl Stream {
         Ok(others.iter().filter_map(Stream::pending).collect())
     }
 
-    /// All work that a wait for this stream means.
+    /// Returns everything that synchronizing with this stream waits for.
     pub fn sync_markers(self: &Arc<Self>) -> Result<Vec<Marker>, HipError> {
         let mut marks = if self.is_null() { self.null_stream_dependencies()? } else { Vec::new() };
         marks.extend(self.pending());
         Ok(marks)
     }
 
-    /// Queues an operation, or adds it to the graph that is captured.
+    /// Queues an operation, or adds it to the graph being captured.
     pub fn submit(self: &Arc<Self>, op: Operation) -> Status {
         self.device.check()?;
         if let Some(capturing) = &mut lock(&self.state).capture {
@@ -138,7 +139,7 @@ impl Stream {
         self.push(QueueItem::Operation(op), Vec::new()).map(drop)
     }
 
-    /// Queues work after `marks`, whether or not the stream is captured.
+    /// Queues an item that waits for `marks`, whether or not the stream is capturing.
     pub fn push(self: &Arc<Self>, work: QueueItem, marks: Vec<Marker>) -> Result<Marker, HipError> {
         let mut after = self.null_stream_dependencies()?;
         after.extend(marks);
@@ -157,13 +158,13 @@ impl Stream {
         Ok(Marker { stream: self.clone(), number })
     }
 
-    /// The thread of the stream.
+    /// The worker thread.
     fn work(self: Arc<Self>) {
         WORKER.set(true);
         CURRENT.set(i32::try_from(self.device.ordinal).unwrap_or(0));
         while let Some(item) = self.next() {
             item.after.iter().for_each(Marker::wait_anywhere);
-            // The work and what it keeps alive are gone before it counts as done.
+            // The item and what it keeps alive are dropped before it counts as done.
             item.work.run(&self.device);
             lock(&self.state).done += 1;
             self.changed.notify_all();
@@ -186,7 +187,7 @@ impl Stream {
     }
 }
 
-/// The stream of a handle.
+/// Returns the stream of a handle.
 pub(super) fn of(handle: Handle) -> Result<Arc<Stream>, HipError> {
     let runtime = runtime()?;
     match handle as usize {
@@ -235,7 +236,7 @@ pub(super) fn create_with_priority(out: Out<Handle>, flags: c_uint, priority: i3
     make(out, flags, priority)
 }
 
-/// What is queued still runs: the thread holds the stream until then.
+/// Queued work still runs: the worker thread keeps the stream alive.
 pub(super) fn destroy(handle: Handle) -> Status {
     let stream = runtime()?.streams.remove(handle)?;
     if let Some(capturing) = lock(&stream.state).capture.take() {
@@ -244,7 +245,7 @@ pub(super) fn destroy(handle: Handle) -> Status {
     Ok(())
 }
 
-/// Waiting for a stream that is captured, or asking it, ends the capture.
+/// Rejects synchronizing with or querying a capturing stream, and invalidates the capture.
 fn refuse_capture(stream: &Stream) -> Status {
     match &lock(&stream.state).capture {
         Some(capturing) => {
@@ -327,7 +328,7 @@ pub(super) unsafe fn add_callback(handle: Handle, callback: StreamCallback, data
     stream.push(QueueItem::Callback { callback, stream: handle as usize, data: data as usize }, Vec::new()).map(drop)
 }
 
-/// Queues a stamp of the time; the mark of it.
+/// Queues a timestamp and returns its marker.
 pub(super) fn record_timestamp(stream: &Arc<Stream>) -> Result<(Marker, Arc<OnceLock<Instant>>), HipError> {
     let time = Arc::new(OnceLock::new());
     let mark = stream.push(QueueItem::Stamp(time.clone()), Vec::new())?;

@@ -1,14 +1,14 @@
-//! The one list of HIP's functions: their symbols, their C shapes, and what does them.
+//! The list of HIP functions: symbols, C signatures, and implementations.
 //!
-//! The C functions themselves, the lookup by name, and what `libamdhip64.so` exports are all made from it.
+//! The C functions, the lookup by name, and the exports of `libamdhip64.so` are all generated from it.
 
-/// Hands the list to the macro `$then`: first the calls that answer with an error number, then those that answer otherwise.
+/// Passes the list to the macro `$then`: first the functions that return an error code, then the others.
 #[macro_export]
 macro_rules! hip_functions {
     ($then:ident) => {
         $then! {
             status {
-                // Start and devices
+                // Initialization and devices
                 hipInit(flags: c_uint) = device::init;
                 hipDriverGetVersion(out: Out<c_int>) = device::version;
                 hipRuntimeGetVersion(out: Out<c_int>) = device::version;
@@ -52,7 +52,7 @@ macro_rules! hip_functions {
                 hipPointerGetAttribute(out: Out<c_void>, attribute: c_int, address: DevicePtr) = memory::pointer_attribute;
                 hipPointerGetAttributes(out: Out<PointerAttributes>, address: *const c_void) = memory::pointer_attributes;
 
-                // Copies and fills
+                // Copies and memsets
                 hipMemcpy(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int) = copy::copy;
                 hipMemcpyAsync(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: Handle) = copy::copy_async;
                 hipMemcpyWithStream(to: *mut c_void, from: *const c_void, bytes: usize, kind: c_int, stream: Handle) = copy::copy_with_stream;
@@ -111,7 +111,7 @@ macro_rules! hip_functions {
                 hipModuleOccupancyMaxPotentialBlockSize(grid: Out<c_int>, block: Out<c_int>, function: Handle, shared: usize, limit: c_int) = occupancy::best_block;
                 hipModuleOccupancyMaxPotentialBlockSizeWithFlags(grid: Out<c_int>, block: Out<c_int>, function: Handle, shared: usize, limit: c_int, flags: c_uint) = occupancy::best_block_with_flags;
 
-                // Kernels and variables that compiled programs name by host addresses
+                // Kernels and variables of compiled programs, named by host addresses
                 __hipPushCallConfiguration(grid: Dim3, block: Dim3, shared: usize, stream: Handle) = fat_binary::push_configuration;
                 __hipPopCallConfiguration(grid: Out<Dim3>, block: Out<Dim3>, shared: Out<usize>, stream: Out<Handle>) = fat_binary::pop_configuration;
                 hipLaunchKernel(host: *const c_void, grid: Dim3, block: Dim3, parameters: *mut *mut c_void, shared: usize, stream: Handle) = fat_binary::launch;
@@ -135,7 +135,7 @@ macro_rules! hip_functions {
                 hipStreamGetCaptureInfo(stream: Handle, status: Out<c_int>, id: Out<u64>) = capture::info;
                 hipThreadExchangeStreamCaptureMode(mode: Out<c_int>) = capture::exchange_mode;
                 hipGraphCreate(out: Out<Handle>, flags: c_uint) = graph::create;
-                hipGraphInstantiate(out: Out<Handle>, graph: Handle, node: Out<Handle>, log: Out<c_char>, room: usize) = graph::instantiate;
+                hipGraphInstantiate(out: Out<Handle>, graph: Handle, node: Out<Handle>, log: Out<c_char>, log_size: usize) = graph::instantiate;
                 hipGraphInstantiateWithFlags(out: Out<Handle>, graph: Handle, flags: u64) = graph::instantiate_with_flags;
                 hipGraphLaunch(exec: Handle, stream: Handle) = graph::launch;
                 hipGraphUpload(exec: Handle, stream: Handle) = graph::upload;
@@ -167,7 +167,10 @@ macro_rules! define {
         status { $( $symbol:ident ( $($arg:ident : $ty:ty),* ) = $subject:ident :: $body:ident; )* }
         other { $( $other:ident ( $($other_arg:ident : $other_ty:ty),* ) -> $ret:ty = $other_subject:ident :: $other_body:ident; )* }
     ) => {
-        /// The C functions. Their names and shapes are HIP's.
+        /// The C functions, with HIP's names and signatures.
+        ///
+        /// # Safety
+        /// Callers must follow HIP's documentation: pointers are null or valid for what the function does with them.
         #[allow(non_snake_case, clippy::missing_safety_doc, missing_docs, clippy::too_many_arguments)]
         pub mod functions {
             use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -193,7 +196,7 @@ macro_rules! define {
             )*
         }
 
-        /// The address of a function by HIP's name, as a table of driver calls asks for it.
+        /// Returns the address of the function with this HIP name, as `dlsym` does.
         pub fn lookup(symbol: &str) -> Option<*const std::ffi::c_void> {
             /// A symbol that no HIP runtime has: it tells the virtual GPU from hardware.
             static VIRTUAL_GPU: u8 = 1;
@@ -205,7 +208,7 @@ macro_rules! define {
             })
         }
 
-        /// Every symbol there is.
+        /// The names of all functions.
         pub const SYMBOLS: &[&str] = &[ $( stringify!($symbol), )* $( stringify!($other), )* ];
     };
 }

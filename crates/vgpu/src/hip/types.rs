@@ -1,16 +1,16 @@
-//! The C types of HIP's functions.
+//! C types of the HIP functions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::error::{HipError, Status};
 
-/// A device address, which is a host address here.
+/// A device address, which is a host address.
 pub type DevicePtr = u64;
-/// An opaque handle: a number, never an address that is followed.
+/// An opaque handle, never dereferenced.
 pub type Handle = *mut c_void;
-/// A function that a stream runs on the host.
+/// `hipHostFn_t`.
 pub type HostFunction = Option<unsafe extern "C" fn(*mut c_void)>;
-/// HIP's older form of it.
+/// `hipStreamCallback_t`.
 pub type StreamCallback = Option<unsafe extern "C" fn(Handle, c_int, *mut c_void)>;
 
 /// `dim3`.
@@ -28,32 +28,34 @@ impl Dim3 {
     }
 }
 
-/// Where a call writes an answer.
+/// An output parameter: null, or valid for reads and writes of `T` (also unaligned) during the call.
+///
+/// It has no constructor: values come from C callers of `unsafe` functions, who promise this.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// Writes it.
+    /// Writes the value; fails for null.
     pub(super) fn put(self, value: T) -> Status {
         if self.0.is_null() {
             return Err(HipError::INVALID_VALUE);
         }
-        // SAFETY: it is not null, and what else a C caller hands over it promises to be room for this type.
+        // SAFETY: it is not null, and so valid for writes.
         unsafe { self.0.write_unaligned(value) };
         Ok(())
     }
 
-    /// Writes it where the caller asked for it.
+    /// Writes the value, unless the pointer is null.
     pub(super) fn put_if_non_null(self, value: T) {
         if !self.0.is_null() {
             let _ = self.put(value);
         }
     }
 
-    /// Zeroes, where the caller gave room: an answer for calls that fail later.
+    /// Writes zeros, unless the pointer is null.
     pub(super) fn clear(&self) {
         if !self.0.is_null() {
-            // SAFETY: as above; all types that are answered may be zero.
+            // SAFETY: it is not null, and so valid for writes; zeros are valid for every output type.
             unsafe { self.0.cast::<u8>().write_bytes(0, size_of::<T>()) };
         }
     }
@@ -62,13 +64,13 @@ impl<T> Out<T> {
         self.0.is_null()
     }
 
-    /// The bytes behind it, for structs that are written field by field.
+    /// Returns the pointer.
     pub(super) fn raw(&self) -> *mut T {
         self.0
     }
 }
 
-/// A C string that a call is given.
+/// A C string parameter: null, or terminated by a NUL. As with [`Out`], C callers promise this.
 #[repr(transparent)]
 pub struct Text(*const c_char);
 
@@ -77,23 +79,23 @@ impl Text {
         if self.0.is_null() {
             return Err(HipError::INVALID_VALUE);
         }
-        // SAFETY: it is not null, and a C caller promises that it ends with a NUL.
+        // SAFETY: it is not null, and so terminated by a NUL.
         let text = unsafe { CStr::from_ptr(self.0) };
         Ok(text.to_string_lossy().into_owned())
     }
 }
 
-/// Writes text with its NUL into room of `length` bytes, cut where it must be.
+/// Writes text with a NUL, truncated to `length` bytes.
 ///
 /// # Safety
 /// `out` must have room for `length` bytes, unless it is null.
 pub(super) unsafe fn put_text(out: &Out<c_char>, length: c_int, text: &str) -> Status {
-    let room = usize::try_from(length).unwrap_or(0);
-    if out.is_null() || room == 0 {
+    let size = usize::try_from(length).unwrap_or(0);
+    if out.is_null() || size == 0 {
         return Err(HipError::INVALID_VALUE);
     }
-    let kept = text.len().min(room - 1);
-    // SAFETY: the caller promises room for `length` bytes, and this many with the NUL fit.
+    let kept = text.len().min(size - 1);
+    // SAFETY: the caller promises room for `length` bytes; the text is truncated to it.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr().cast(), out.raw(), kept);
         out.raw().add(kept).write(0);

@@ -1,4 +1,4 @@
-//! The work of streams and graphs.
+//! The operations of streams and graphs.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, OnceLock};
@@ -11,20 +11,20 @@ use crate::code_object::{Kernel, LoadedCodeObject};
 use crate::exec::{self, Launch, Limit};
 use crate::memory::Memory;
 
-/// A kernel with its arguments. It keeps the program's code.
+/// A kernel launch. Keeps the code object alive.
 pub(super) struct KernelLaunch {
-    pub program: Arc<LoadedCodeObject>,
+    pub code_object: Arc<LoadedCodeObject>,
     pub kernel: Kernel,
     pub launch: Launch,
     pub memory: Arc<Memory>,
     pub limit: Limit,
 }
 
-/// What a stream runs and a graph repeats.
+/// An operation of a stream or a graph node.
 #[derive(Clone)]
 pub(super) enum Operation {
     Kernel(Arc<KernelLaunch>),
-    /// Rows of `bytes` bytes, `rows` of them, each so far from the one before.
+    /// Copies `rows` rows of `bytes` bytes.
     Copy {
         to: u64,
         from: u64,
@@ -33,7 +33,7 @@ pub(super) enum Operation {
         to_pitch: usize,
         from_pitch: usize,
     },
-    /// `count` times a value of `width` bytes.
+    /// Writes a value of `width` bytes `count` times.
     Fill {
         at: u64,
         value: u32,
@@ -47,12 +47,12 @@ pub(super) enum Operation {
     Graph(Arc<Vec<Node>>),
 }
 
-/// What stands in a stream's queue.
+/// An item of a stream's queue.
 pub(super) enum QueueItem {
     Operation(Operation),
-    /// The time at which everything before was done.
+    /// Records the time at which all earlier items were done.
     Stamp(Arc<OnceLock<Instant>>),
-    /// Runs even when the device is lost, and is told so.
+    /// Calls a function, even after a fault, and passes the status.
     Callback {
         callback: unsafe extern "C" fn(*mut c_void, c_int, *mut c_void),
         stream: usize,
@@ -62,7 +62,7 @@ pub(super) enum QueueItem {
 }
 
 impl QueueItem {
-    /// Runs it. A fault, or a panic of ours, is the device's end.
+    /// Runs the item. A fault or a panic makes the device fail.
     pub fn run(self, device: &Device) {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match self {
             QueueItem::Operation(op) if device.check().is_ok() => op.run(),
@@ -73,7 +73,7 @@ impl QueueItem {
             }
             QueueItem::Callback { callback, stream, data } => {
                 let status = device.check().err().map_or(0, |code| code.0);
-                // SAFETY: the application handed the function to be called with this data.
+                // SAFETY: the caller that queued this promised that the function may be called with this data.
                 unsafe { callback(stream as *mut c_void, status, data as *mut c_void) };
                 Ok(())
             }
@@ -81,7 +81,7 @@ impl QueueItem {
         match outcome {
             Ok(Ok(())) => {}
             Ok(Err((code, sentence))) => device.fail(code, &sentence),
-            Err(_) => device.fail(HipError::LAUNCH_FAILURE, "the virtual GPU itself failed: a panic while it ran queued work"),
+            Err(_) => device.fail(HipError::LAUNCH_FAILURE, "internal error: the virtual GPU panicked while running queued work"),
         }
     }
 }
@@ -90,14 +90,14 @@ impl Operation {
     fn run(&self) -> Result<(), (HipError, String)> {
         match self {
             Operation::Kernel(work) => {
-                let outcome = exec::launch(&work.program, &work.kernel, &work.launch, &work.memory, work.limit, &print);
+                let outcome = exec::launch(&work.code_object, &work.kernel, &work.launch, &work.memory, work.limit, &print);
                 outcome.map(drop).map_err(|fault| (error::from_fault(&fault), fault.to_string()))
             }
             Operation::Copy { to, from, bytes, rows, to_pitch, from_pitch } => {
                 for row in 0..*rows {
                     let (to, from) = (*to as usize + row * to_pitch, *from as usize + row * from_pitch);
-                    // SAFETY: the ranges that the driver knows were checked when this was queued, and freeing them waits for it; the
-                    // application promises the rest.
+                    // SAFETY: registered ranges were checked when this was queued, and freeing them waits for it; the caller of
+                    // `copy::queue` promised the rest.
                     unsafe { std::ptr::copy(from as *const u8, to as *mut u8, *bytes) };
                 }
                 Ok(())
@@ -108,7 +108,7 @@ impl Operation {
                 Ok(())
             }
             Operation::Host { function, data } => {
-                // SAFETY: the application handed the function to be called with this data.
+                // SAFETY: the caller that queued this promised that the function may be called with this data.
                 unsafe { function(*data as *mut c_void) };
                 Ok(())
             }
@@ -116,7 +116,7 @@ impl Operation {
         }
     }
 
-    /// A word for its kind: graphs are updated only kind by kind.
+    /// Returns a number for its kind: a graph update may not change kinds.
     pub fn kind(&self) -> u32 {
         match self {
             Operation::Kernel(_) => 0,
@@ -144,7 +144,7 @@ unsafe fn fill(at: u64, value: u32, width: usize, count: usize) {
     }
 }
 
-/// What kernels print goes to the process's output, at once and in order.
+/// Prints a kernel's output to stdout.
 fn print(text: &str) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
@@ -152,9 +152,9 @@ fn print(text: &str) {
     let _ = out.flush();
 }
 
-/// A launch of `kernel` with what the process's settings add.
-pub(super) fn kernel(program: &Arc<LoadedCodeObject>, kernel: &Kernel, launch: Launch) -> Result<Operation, HipError> {
+/// Creates a kernel launch with the runtime's settings.
+pub(super) fn kernel(code_object: &Arc<LoadedCodeObject>, kernel: &Kernel, launch: Launch) -> Result<Operation, HipError> {
     let runtime = runtime()?;
     let (memory, limit) = (runtime.memory.clone(), runtime.limit);
-    Ok(Operation::Kernel(Arc::new(KernelLaunch { program: program.clone(), kernel: kernel.clone(), launch, memory, limit })))
+    Ok(Operation::Kernel(Arc::new(KernelLaunch { code_object: code_object.clone(), kernel: kernel.clone(), launch, memory, limit })))
 }

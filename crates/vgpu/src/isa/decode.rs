@@ -1,28 +1,35 @@
-//! Words to instructions.
+//! The instruction decoder.
 
 use super::table::{Field, Format, InstDesc, lookup};
 use super::{Dpp, Extension, Inst, Sdwa, flag, operand};
 use crate::arch::Arch;
 
-/// Why words are no instruction.
+/// Why dwords cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The words end within it.
-    #[error("the code ends within an instruction")]
+    /// The code ends inside the instruction.
+    #[error("truncated instruction at the end of the code")]
     Truncated,
-    /// No encoding of the architecture looks so.
-    #[error("no encoding matches {0:#010x}")]
+    /// No encoding of the architecture matches.
+    #[error("unknown encoding {0:#010x}")]
     UnknownEncoding(u32),
-    /// A source that means nothing, or a literal where none can follow.
-    #[error("a source of {0} has number {1}, which is reserved")]
+    /// A reserved source operand, or a literal in an encoding that has none.
+    #[error("{0}: reserved source operand {1}")]
     ReservedOperand(&'static str, u16),
-    /// An encoding that only graphics use.
-    #[error("{0} instructions are for graphics, and not known here")]
+    /// An encoding that only graphics shaders use.
+    #[error("{0} instructions are for graphics shaders, which are not supported")]
     GraphicsOnly(&'static str),
-    /// The encoding is known, its opcode is not.
-    #[error("{0:?} has no opcode {1}")]
+    /// An unknown opcode of a known encoding.
+    #[error("unknown {0:?} opcode {1}")]
     UnknownOpcode(Format, u32),
 }
+
+/// The first reserved source operand, after the inline integers.
+const RESERVED_FIRST: u16 = operand::INLINE_INT_MIN + 1;
+/// The scalar base field of FLAT encodings when there is none.
+const SADDR_OFF: u16 = 0x7f;
+/// VOP3 opcodes of the interpolation instructions.
+const VOP3_INTERPOLATION: std::ops::RangeInclusive<u32> = 624..=631;
 
 fn bits(word: u32, low: u32, count: u32) -> u32 {
     word >> low & ((1 << count) - 1)
@@ -49,7 +56,7 @@ pub fn decode(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
     Ok(inst)
 }
 
-/// Refuses sources that are nothing: what runs them must not make up a value.
+/// Rejects reserved source operands, so that execution never has to make up a value.
 fn check_operands(inst: &Inst) -> Result<(), DecodeError> {
     let literal = match inst.desc.format {
         Format::VOP1 | Format::VOP2 | Format::VOPC => inst.ext == Extension::None,
@@ -62,14 +69,14 @@ fn check_operands(inst: &Inst) -> Result<(), DecodeError> {
             Field::Soffset => inst.offset,
             _ => continue,
         };
-        if matches!(number, 209..=234 | 249 | 250) || number == operand::LITERAL && !literal {
+        if matches!(number, RESERVED_FIRST..operand::SHARED_BASE | operand::SDWA | operand::DPP) || number == operand::LITERAL && !literal {
             return Err(DecodeError::ReservedOperand(inst.desc.name, number));
         }
     }
     Ok(())
 }
 
-/// Scalar pairs begin at even registers, wider ranges at multiples of four: the bits below do not count.
+/// Clears the low bits of multi-register scalar operands: pairs start at even registers, larger ranges at multiples of four.
 fn align_scalar_operands(inst: &mut Inst) {
     for operand in &inst.desc.operands {
         let number = match operand.field {
@@ -103,7 +110,7 @@ fn decode_fields(arch: Arch, words: &[u32]) -> Result<Inst, DecodeError> {
     }
     match first >> 26 {
         0b110000 => return Ok(smem(Inst::new(row(Format::SMEM, bits(first, 18, 8))?), first, second()?)),
-        0b110100 if (624..=631).contains(&bits(first, 16, 10)) => return Err(DecodeError::GraphicsOnly("interpolation")),
+        0b110100 if VOP3_INTERPOLATION.contains(&bits(first, 16, 10)) => return Err(DecodeError::GraphicsOnly("interpolation")),
         0b110100 => return Ok(vop3(Inst::new(row(Format::VOP3, bits(first, 16, 10))?), first, second()?)),
         0b110110 => return Ok(ds(arch, Inst::new(row(Format::DS, bits(first, 17, 8))?), first, second()?)),
         0b110111 => {
@@ -152,7 +159,7 @@ fn scalar(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
         Format::SOPC => {
             inst.src = [field(word, 0, 8), field(word, 8, 8), 0];
             if inst.desc.registers(Field::Imm) > 0 {
-                // `s_set_gpr_idx_on`: the second source is a number.
+                // `s_set_gpr_idx_on`: the second source is an immediate.
                 inst.imm = i32::from(inst.src[1]);
                 inst.src[1] = operand::INLINE;
             }
@@ -167,7 +174,7 @@ fn scalar(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
     Ok(inst)
 }
 
-/// Takes the literal that follows, if the instruction has one.
+/// Reads the literal that follows, if there is one.
 fn literal(inst: &mut Inst, words: &[u32]) -> Result<(), DecodeError> {
     let own = inst.desc.registers(Field::Literal) > 0;
     let sources = inst.desc.operands.iter().any(|o| matches!(o.field, Field::Src(n) if inst.src[usize::from(n)] == operand::LITERAL));
@@ -185,7 +192,7 @@ fn smem(mut inst: Inst, first: u32, second: u32) -> Inst {
         inst.base = field(first, 0, 6) << 1;
     }
     inst.flags = if bit(first, 16) { flag::GLC } else { 0 };
-    // With `soffset_en` both the immediate and a register count; without, `imm` chooses.
+    // With `soffset_en` immediate and register are added; without, `imm` selects one of them.
     if bit(first, 14) {
         inst.offset = field(second, 25, 7);
     }
@@ -217,14 +224,14 @@ fn vop(mut inst: Inst, words: &[u32]) -> Result<Inst, DecodeError> {
         inst.src[0] = to_agpr(inst.src[0]);
     }
     match inst.src[0] {
-        249 => sdwa(&mut inst, *words.get(1).ok_or(DecodeError::Truncated)?),
-        250 => dpp(&mut inst, *words.get(1).ok_or(DecodeError::Truncated)?),
+        operand::SDWA => sdwa(&mut inst, *words.get(1).ok_or(DecodeError::Truncated)?),
+        operand::DPP => dpp(&mut inst, *words.get(1).ok_or(DecodeError::Truncated)?),
         _ => literal(&mut inst, words)?,
     }
     Ok(inst)
 }
 
-/// The destination's operand number: a vector register, or a scalar one for lane reads.
+/// Returns the destination's operand number: a VGPR, or an SGPR for lane reads.
 fn destination(row: &InstDesc, number: u16) -> u16 {
     let scalar = row.operands.iter().any(|o| o.field == Field::Dst && o.scalar);
     if scalar { number } else { operand::VGPR + number }
@@ -234,7 +241,7 @@ fn sdwa(inst: &mut Inst, word: u32) {
     inst.words = 2;
     inst.src[0] = field(word, 0, 8) + if bit(word, 23) { 0 } else { operand::VGPR };
     if inst.desc.format != Format::VOP1 && bit(word, 31) {
-        // The field names a scalar register instead of a vector one.
+        // The field names an SGPR instead of a VGPR.
         inst.src[1] -= operand::VGPR;
     }
     let mut sdwa = Sdwa {
@@ -250,7 +257,7 @@ fn sdwa(inst: &mut Inst, word: u32) {
             inst.dst = field(word, 8, 7);
         }
     } else {
-        // A conversion from eight bits always writes whole registers.
+        // Conversions from fp8 and bf8 always write full registers.
         if !(inst.desc.name.ends_with("fp8") || inst.desc.name.ends_with("bf8")) {
             sdwa.dst_sel = bits(word, 8, 3) as u8;
             sdwa.dst_unused = bits(word, 11, 2) as u8;
@@ -295,7 +302,7 @@ fn vop3(mut inst: Inst, first: u32, second: u32) -> Inst {
     inst
 }
 
-/// Bit per source that can be negated and made absolute: floats. For integers nothing looks at the modifiers.
+/// Returns a bit per source that takes neg and abs: the float sources.
 fn modifier_mask(row: &InstDesc) -> u8 {
     match row.name {
         "v_cndmask_b32" => 0b11,
@@ -306,7 +313,7 @@ fn modifier_mask(row: &InstDesc) -> u8 {
     }
 }
 
-/// The few VOP3 instructions of gfx9 that take 16-bit operands from either half; others do not look at the bits.
+/// Returns whether op_sel applies: true for the few 16-bit VOP3 instructions of gfx9.
 fn has_op_sel(name: &str) -> bool {
     let sixteen = ["v_mad_", "v_min3_", "v_max3_", "v_med3_"].iter().any(|start| name.starts_with(start))
         && ["f16", "i16", "u16"].iter().any(|end| name.ends_with(end));
@@ -331,10 +338,10 @@ fn packed(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Result<Inst, D
                 inst.src[n] = to_agpr(inst.src[n]);
             }
         }
-        // gfx908 has its matrices in accumulation registers, always; later ones choose.
+        // gfx908 always has C and D in AGPRs; later architectures choose.
         if bit(first, 15) || !arch.has_unified_vgprs() {
             inst.dst = to_agpr(inst.dst);
-            // The index operand of sparse forms stays a vector register.
+            // The index operand of sparse forms stays a VGPR.
             if !inst.desc.name.contains("smfmac") {
                 inst.src[2] = to_agpr(inst.src[2]);
             }
@@ -353,12 +360,12 @@ fn packed(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Result<Inst, D
     Ok(inst)
 }
 
-/// The accumulation register of a vector register's number.
+/// Returns the AGPR with the number of a VGPR.
 fn to_agpr(number: u16) -> u16 {
     if number >= operand::VGPR { number + (operand::AGPR - operand::VGPR) } else { number }
 }
 
-/// A data register of a memory instruction: `acc` says which file.
+/// Returns the data register of a memory instruction in the VGPR or AGPR file.
 fn data_register(number: u16, acc: bool) -> u16 {
     number + if acc { operand::AGPR } else { operand::VGPR }
 }
@@ -367,7 +374,7 @@ fn ds(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
     inst.words = 2;
     let acc = arch.has_unified_vgprs() && bit(first, 25);
     inst.imm = bits(first, 0, 16) as i32;
-    // Later ones have no global data share; only its semaphores are left, whose data stands where others have an address.
+    // gfx90a and later have no GDS except for GWS, whose data is in the address field.
     let semaphore = inst.desc.name.starts_with("ds_gws_");
     inst.flags = if bit(first, 16) && (semaphore || !arch.has_unified_vgprs()) { flag::GDS } else { 0 };
     inst.src = [operand::VGPR + field(second, 0, 8), data_register(field(second, 8, 8), acc), data_register(field(second, 16, 8), acc)];
@@ -381,7 +388,7 @@ fn ds(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
 fn flat(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
     inst.words = 2;
     let acc = arch.has_unified_vgprs() && bit(second, 23);
-    // A plain flat address only grows; the others have signed offsets.
+    // FLAT offsets are unsigned; the others are signed.
     inst.imm = if inst.desc.format == Format::FLAT { bits(first, 0, 12) as i32 } else { signed(first, 13) };
     let mut flags = 0;
     for (at, value) in [(16, flag::GLC), (17, flag::SLC)] {
@@ -390,7 +397,7 @@ fn flat(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
     if arch.has_unified_vgprs() && bit(first, 25) {
         flags |= flag::SC1;
     }
-    if arch != Arch::Gfx942 && bit(first, 13) {
+    if !arch.has_gfx940_memory_fields() && bit(first, 13) {
         flags |= flag::LDS;
     }
     if arch == Arch::Gfx908 && bit(second, 23) {
@@ -398,13 +405,13 @@ fn flat(arch: Arch, mut inst: Inst, first: u32, second: u32) -> Inst {
     }
     let saddr = field(second, 16, 7);
     match inst.desc.format {
-        Format::GLOBAL if saddr != 0x7f => inst.base = saddr,
+        Format::GLOBAL if saddr != SADDR_OFF => inst.base = saddr,
         Format::SCRATCH => {
-            if saddr != 0x7f {
+            if saddr != SADDR_OFF {
                 inst.base = saddr;
             }
-            // gfx942 says so; before, a scalar base excludes the vector one.
-            let vector = if arch == Arch::Gfx942 { bit(first, 13) } else { saddr == 0x7f };
+            // gfx942 has a bit for it; before, a scalar base excludes a vector address.
+            let vector = if arch.has_gfx940_memory_fields() { bit(first, 13) } else { saddr == SADDR_OFF };
             flags |= if vector { flag::VADDR } else { 0 };
         }
         _ => {}

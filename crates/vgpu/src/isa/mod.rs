@@ -1,4 +1,4 @@
-//! The instruction set as data: the table of opcodes, and the decoder that turns words into [`Inst`].
+//! The instruction set: the table of instructions as data, the decoder, and the disassembler.
 
 mod decode;
 mod printer;
@@ -8,21 +8,21 @@ pub use decode::{DecodeError, decode};
 pub use printer::{branch_target, disassemble};
 pub use table::{Field, Format, InstDesc, Operand, inst_descs};
 
-/// Operand numbers, as the 9-bit source fields of the hardware use them; accumulation registers follow.
+/// Operand numbers of the hardware's 9-bit source fields; AGPRs follow.
 pub mod operand {
-    /// `flat_scratch`, low half.
+    /// `FLAT_SCRATCH`, low half.
     pub const FLAT_SCRATCH: u16 = 102;
-    /// `xnack_mask`, low half.
+    /// `XNACK_MASK`, low half.
     pub const XNACK_MASK: u16 = 104;
-    /// `vcc`, low half.
+    /// VCC, low half.
     pub const VCC: u16 = 106;
-    /// The first trap temporary.
+    /// The first trap temporary, `ttmp0`.
     pub const TTMP0: u16 = 108;
-    /// `m0`.
+    /// M0.
     pub const M0: u16 = 124;
-    /// `null` in LLVM's words; the architectures here have nothing there.
+    /// `null` in LLVM's syntax; reserved on the supported architectures.
     pub const NULL: u16 = 125;
-    /// `exec`, low half.
+    /// EXEC, low half.
     pub const EXEC: u16 = 126;
     /// EXEC, high half.
     pub const EXEC_HI: u16 = 127;
@@ -34,15 +34,15 @@ pub mod operand {
     pub const INLINE_INT_MINUS_1: u16 = 193;
     /// Inline integer -16.
     pub const INLINE_INT_MIN: u16 = 208;
-    /// High half of the shared aperture's address, as a 64-bit value.
+    /// Base of the shared aperture (64-bit).
     pub const SHARED_BASE: u16 = 235;
-    /// The last byte of the shared aperture.
+    /// Limit of the shared aperture.
     pub const SHARED_LIMIT: u16 = 236;
-    /// The private aperture.
+    /// Base of the private aperture.
     pub const PRIVATE_BASE: u16 = 237;
-    /// The last byte of the private aperture.
+    /// Limit of the private aperture.
     pub const PRIVATE_LIMIT: u16 = 238;
-    /// The wave's place in the order of pixel shaders.
+    /// `src_pops_exiting_wave_id`.
     pub const POPS: u16 = 239;
     /// Inline float 0.5; -0.5, 1, -1, 2, -2, 4 and -4 follow.
     pub const INLINE_FLOAT: u16 = 240;
@@ -54,108 +54,158 @@ pub mod operand {
     pub const SDWA: u16 = 249;
     /// A source field that says that a DPP dword follows.
     pub const DPP: u16 = 250;
-    /// Whether `vcc` is 0.
+    /// `src_vccz`: whether VCC is 0.
     pub const VCCZ: u16 = 251;
-    /// Whether `exec` is 0.
+    /// `src_execz`: whether EXEC is 0.
     pub const EXECZ: u16 = 252;
-    /// The scalar condition code.
+    /// `src_scc`.
     pub const SCC: u16 = 253;
-    /// A value from LDS, for pixel shaders.
+    /// `src_lds_direct`.
     pub const LDS_DIRECT: u16 = 254;
-    /// The 32-bit literal that follows the instruction.
+    /// The literal that follows the instruction.
     pub const LITERAL: u16 = 255;
-    /// The first vector register.
+    /// The first VGPR.
     pub const VGPR: u16 = 256;
-    /// The first accumulation register.
+    /// The first AGPR.
     pub const AGPR: u16 = 512;
-    /// No operand: an absent scalar base (`off`, `null`).
+    /// No operand: an absent scalar base (`off`).
     pub const NONE: u16 = 0xffff;
 }
 
-/// How the first source of a VOP1, VOP2 or VOPC is taken.
+/// Hardware registers of `s_getreg` and `s_setreg`.
+pub(crate) mod hwreg {
+    use crate::bits::BitField;
+
+    pub const MODE: u32 = 1;
+    pub const STATUS: u32 = 2;
+    pub const TRAPSTS: u32 = 3;
+    pub const HW_ID: u32 = 4;
+    pub const GPR_ALLOC: u32 = 5;
+    pub const LDS_ALLOC: u32 = 6;
+    pub const IB_STS: u32 = 7;
+    pub const SH_MEM_BASES: u32 = 15;
+    pub const TBA_LO: u32 = 16;
+    pub const TBA_HI: u32 = 17;
+    pub const TMA_LO: u32 = 18;
+    pub const TMA_HI: u32 = 19;
+    pub const XCC_ID: u32 = 20;
+    pub const SQ_PERF_SNAPSHOT_DATA: u32 = 21;
+    pub const SQ_PERF_SNAPSHOT_DATA1: u32 = 22;
+    pub const SQ_PERF_SNAPSHOT_PC_LO: u32 = 23;
+    pub const SQ_PERF_SNAPSHOT_PC_HI: u32 = 24;
+
+    const ID: BitField = BitField::new(0, 6);
+    const OFFSET: BitField = BitField::new(6, 5);
+    const WIDTH_MINUS_1: BitField = BitField::new(11, 5);
+
+    /// The 16-bit operand that names bits of a hardware register.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct HwregOperand {
+        pub id: u32,
+        /// The lowest bit.
+        pub offset: u32,
+        /// The number of bits, 1 to 32.
+        pub width: u32,
+    }
+
+    impl HwregOperand {
+        /// Decodes the instruction's immediate.
+        pub fn decode(imm: i32) -> HwregOperand {
+            let imm = imm as u32;
+            HwregOperand { id: ID.get(imm), offset: OFFSET.get(imm), width: WIDTH_MINUS_1.get(imm) + 1 }
+        }
+
+        /// Returns the mask of the bits, shifted to bit 0.
+        pub fn mask(self) -> u32 {
+            u32::MAX >> (32 - self.width)
+        }
+    }
+}
+
+/// The extension dword of a VOP1, VOP2 or VOPC instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extension {
-    /// As it is.
+    /// None.
     #[default]
     None,
-    /// Bytes and words selected: the fields of the extra word beyond the register.
+    /// Sub-dword addressing.
     Sdwa(Sdwa),
-    /// Lanes moved.
+    /// Data-parallel primitives.
     Dpp(Dpp),
 }
 
-/// Sub-dword addressing.
+/// Fields of an SDWA dword.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sdwa {
-    /// 0..=3 bytes, 4 and 5 words, 6 the whole register.
+    /// `BYTE_0..=3` are 0 to 3, `WORD_0` and `WORD_1` 4 and 5, `DWORD` 6.
     pub dst_sel: u8,
-    /// What becomes of the rest of the destination: 0 zero, 1 sign, 2 kept.
+    /// The rest of the destination: 0 zero-filled, 1 sign-extended, 2 preserved.
     pub dst_unused: u8,
-    /// As `dst_sel`, for each source.
+    /// The selection of each source, as for `dst_sel`.
     pub src_sel: [u8; 2],
-    /// Sign-extend each source.
+    /// Whether each source is sign-extended.
     pub sext: [bool; 2],
 }
 
-/// Data-parallel primitives: the first source comes from another lane.
+/// Fields of a DPP dword: the first source comes from another lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dpp {
-    /// Which lane.
+    /// The permutation (`dpp_ctrl`).
     pub ctrl: u16,
-    /// Lanes outside read 0 instead of leaving the destination alone.
+    /// Whether invalid source lanes read 0 instead of disabling the write.
     pub bound_ctrl: bool,
-    /// Which of each row's four banks are written.
+    /// Enabled banks of each row.
     pub bank_mask: u8,
-    /// Which of the four rows are written.
+    /// Enabled rows.
     pub row_mask: u8,
 }
 
-/// A decoded instruction. Fields an encoding does not have are 0.
+/// A decoded instruction. Fields that an encoding lacks are 0.
 ///
-/// Memory instructions use `src[0]` for the vector address, `src[1]` and `src[2]` for data, `dst` for what is read,
-/// `base` for the scalar base or resource and `offset` for the scalar offset.
+/// Memory instructions have the vector address in `src[0]`, data in `src[1]` and `src[2]`, the loaded value in `dst`, the scalar base or
+/// resource in `base`, and the scalar offset in `offset`.
 #[derive(Debug, Clone, Copy)]
 pub struct Inst {
-    /// What the table says of it.
+    /// The instruction's row of the table.
     pub desc: &'static InstDesc,
-    /// Its size in 32-bit words.
+    /// Size in dwords.
     pub words: u8,
-    /// The destination's operand number.
+    /// The destination operand.
     pub dst: u16,
     /// The scalar destination of VOP3B, VOPC and SDWA compares.
     pub sdst: u16,
-    /// The sources' operand numbers.
+    /// The source operands.
     pub src: [u16; 3],
-    /// A scalar base: `saddr`, `sbase`, a buffer resource; [`operand::NONE`] when there is none.
+    /// A scalar base (`saddr`, `sbase`) or buffer resource; [`operand::NONE`] when absent.
     pub base: u16,
-    /// A scalar offset; [`operand::NONE`] when there is none.
+    /// A scalar offset; [`operand::NONE`] when absent.
     pub offset: u16,
-    /// The literal, when a source is [`operand::LITERAL`] or the instruction has one of its own.
+    /// The literal, when a source is [`operand::LITERAL`] or the instruction has one implicitly.
     pub literal: u32,
-    /// An immediate: SOPK and SOPP's 16 bits, a memory offset (DS: `offset0 | offset1 << 8`).
+    /// The immediate: 16 bits of SOPK and SOPP, a memory offset (DS: `offset0 | offset1 << 8`).
     pub imm: i32,
-    /// Bit per source: absolute value.
+    /// A bit per source: abs.
     pub abs: u8,
-    /// Bit per source: negated (VOP3P: the low half). MFMA: `blgp`.
+    /// A bit per source: neg (VOP3P: `neg_lo`). MFMA: `blgp`.
     pub neg: u8,
-    /// VOP3P: bit per source, the high half negated; `v_fma_mix…`: the absolute value. MFMA: `cbsz`.
+    /// VOP3P: `neg_hi`, a bit per source; `v_fma_mix…`: abs. MFMA: `cbsz`.
     pub neg_hi: u8,
-    /// VOP3: bit per source and for the destination, the high half. MFMA: `abid`.
+    /// `op_sel`: a bit per source and, in VOP3, one for the destination. MFMA: `abid`.
     pub op_sel: u8,
-    /// VOP3P: bit per source, which half makes the high result.
+    /// VOP3P: `op_sel_hi`, a bit per source.
     pub op_sel_hi: u8,
-    /// Output modifier: 0 none, 1 ·2, 2 ·4, 3 ÷2.
+    /// Output modifier: 0 none, 1 `mul:2`, 2 `mul:4`, 3 `div:2`.
     pub omod: u8,
-    /// Clamp the result.
+    /// Whether the result is clamped.
     pub clamp: bool,
-    /// Bits of memory instructions; see [`flag`].
+    /// Flags of memory instructions; see [`flag`].
     pub flags: u16,
-    /// SDWA or DPP.
+    /// The SDWA or DPP extension.
     pub ext: Extension,
 }
 
 impl Inst {
-    /// An instruction without operands or modifiers.
+    /// Creates an instruction without operands and modifiers.
     pub fn new(desc: &'static InstDesc) -> Inst {
         Inst {
             desc,
@@ -190,18 +240,18 @@ pub mod flag {
     pub const SC1: u16 = 4;
     /// The data goes to LDS.
     pub const LDS: u16 = 8;
-    /// MUBUF: the vector address holds an offset.
+    /// MUBUF `offen`: the vector address contains an offset.
     pub const OFFEN: u16 = 16;
-    /// MUBUF: the vector address holds an index.
+    /// MUBUF `idxen`: the vector address contains an index.
     pub const IDXEN: u16 = 32;
-    /// DS: global data share.
+    /// DS `gds`.
     pub const GDS: u16 = 64;
     /// SCRATCH: the vector address is used.
     pub const VADDR: u16 = 128;
     /// FLAT: `nv`, the non-volatile hint of gfx908.
     pub const NV: u16 = 256;
-    /// MUBUF: texture fail enable (gfx908).
+    /// MUBUF `tfe` (gfx908).
     pub const TFE: u16 = 512;
-    /// SMEM: `imm` is the offset, not a register's number.
+    /// SMEM: `imm` is the offset, not a register number.
     pub const IMM: u16 = 1024;
 }

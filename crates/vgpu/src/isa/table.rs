@@ -1,10 +1,10 @@
-//! The table of opcodes: `gfx9.tsv` as Rust data.
+//! The instruction table: `gfx9.tsv` as Rust data.
 
 use std::sync::LazyLock;
 
 use crate::arch::Arch;
 
-/// An encoding.
+/// An instruction encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, clippy::upper_case_acronyms)]
 pub enum Format {
@@ -26,7 +26,7 @@ pub enum Format {
     GLOBAL,
 }
 
-/// Every format with its name in the table and the number of opcodes its field can hold.
+/// Every encoding: its name in the table, and the size of its opcode space.
 const FORMATS: [(Format, &str, usize); 16] = [
     (Format::SOP2, "SOP2", 128),
     (Format::SOPK, "SOPK", 32),
@@ -46,7 +46,7 @@ const FORMATS: [(Format, &str, usize); 16] = [
     (Format::GLOBAL, "GLOBAL", 128),
 ];
 
-/// Which field of the encoding an operand stands in.
+/// The encoding field of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     /// The destination.
@@ -55,79 +55,79 @@ pub enum Field {
     Sdst,
     /// A source.
     Src(u8),
-    /// `vcc`, implied.
+    /// Implicit VCC.
     Vcc,
-    /// The literal of the instruction's own.
+    /// The literal that belongs to the instruction.
     Literal,
     /// The immediate.
     Imm,
-    /// A number in the destination's place.
+    /// An immediate in the destination field.
     DstImm,
-    /// A vector address.
+    /// The vector address.
     Addr,
     /// The first data field.
     Data0,
     /// The second data field.
     Data1,
-    /// SMEM's base.
+    /// The scalar base of SMEM.
     Base,
-    /// MUBUF's resource.
+    /// The buffer resource of MUBUF.
     Resource,
-    /// MUBUF's scalar offset.
+    /// The scalar offset of MUBUF.
     Soffset,
 }
 
-/// An operand as the table writes it.
+/// An operand of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operand {
-    /// Where it stands.
+    /// Its encoding field.
     pub field: Field,
-    /// How many registers it takes.
+    /// Its number of registers.
     pub registers: u8,
-    /// A scalar register in a field that otherwise names vector ones.
+    /// Whether it is scalar, in a field that otherwise names vector registers.
     pub scalar: bool,
 }
 
-/// An opcode.
+/// An instruction of the table.
 #[derive(Debug)]
 pub struct InstDesc {
-    /// Its encoding.
+    /// The encoding.
     pub format: Format,
-    /// Its number there.
+    /// The opcode.
     pub opcode: u16,
-    /// The mnemonic, without `_e32` and the like.
+    /// The mnemonic, without suffixes such as `_e32`.
     pub name: &'static str,
-    /// Its operands, in the order they are written.
+    /// The operands, in the order of the assembly syntax.
     pub operands: Vec<Operand>,
     archs: u8,
 }
 
 impl InstDesc {
-    /// Whether `arch` has it.
+    /// Returns whether `arch` has the instruction.
     pub fn supports(&self, arch: Arch) -> bool {
         self.archs & 1 << arch as u8 != 0
     }
 
-    /// The type that the name ends in, as of the sources: `f16` of `v_cvt_f32_f16`, `u64` of `v_cmp_eq_u64`.
+    /// Returns the type of the sources: `f16` of `v_cvt_f32_f16`, `u64` of `v_cmp_eq_u64`; empty when the name has none.
     pub fn source_type(&self) -> &'static str {
         let is_type =
             |word: &&str| word.starts_with(['b', 'f', 'i', 'u']) && word.len() > 1 && word[1..].bytes().all(|b| b.is_ascii_digit());
         self.name.rsplit('_').find(is_type).unwrap_or("")
     }
 
-    /// The registers that the operand in `field` takes; 0 when there is no such operand.
+    /// Returns the registers of the operand in `field`; 0 when there is no such operand.
     pub fn registers(&self, field: Field) -> u8 {
         self.operands.iter().find(|operand| operand.field == field).map_or(0, |operand| operand.registers)
     }
 }
 
-/// Every row.
+/// Returns the table.
 pub fn inst_descs() -> &'static [InstDesc] {
     static ROWS: LazyLock<Vec<InstDesc>> = LazyLock::new(|| include_str!("gfx9.tsv").lines().filter_map(parse_line).collect());
     &ROWS
 }
 
-/// The row of an opcode.
+/// Looks up an opcode.
 pub(super) fn lookup(arch: Arch, format: Format, opcode: u32) -> Option<&'static InstDesc> {
     static INDEX: LazyLock<Vec<Vec<Option<&'static InstDesc>>>> = LazyLock::new(|| {
         let mut index = Vec::new();
@@ -145,7 +145,7 @@ pub(super) fn lookup(arch: Arch, format: Format, opcode: u32) -> Option<&'static
     *INDEX[arch as usize * FORMATS.len() + format as usize].get(opcode as usize)?
 }
 
-/// A line of the table; `None` for comments.
+/// Parses a line of the table; `None` for comments.
 fn parse_line(line: &'static str) -> Option<InstDesc> {
     let mut columns = line.split('\t');
     let format = columns.next()?;
@@ -162,7 +162,7 @@ fn parse_line(line: &'static str) -> Option<InstDesc> {
     Some(InstDesc { format, opcode, name, operands, archs })
 }
 
-/// `d2`: the destination, two registers.
+/// Parses an operand: `d2` is the destination, two registers.
 fn parse_operand(text: &str) -> Option<Operand> {
     let split = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
     let (letters, number) = text.split_at(split);

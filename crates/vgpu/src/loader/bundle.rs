@@ -1,4 +1,4 @@
-//! Clang's offload bundles: code objects of several architectures in one file.
+//! Clang offload bundles: code objects of several targets in one file.
 
 use super::{LoadError, elf, malformed};
 use crate::arch::Arch;
@@ -16,35 +16,35 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The target in the name: of `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-`, or with an environment between the dashes.
+    /// Returns the target ID in the name `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-`, which may have an environment between the dashes.
     pub fn target(&self) -> Option<&str> {
         let (kind, target) = self.name.split_once('-')?;
         let target = target.strip_prefix("amdgcn-amd-amdhsa-")?;
         kind.starts_with("hip").then(|| target.split_once('-').map_or(target, |(_, rest)| rest))
     }
 
-    /// Its bytes, of the bundle's.
+    /// Returns the entry's bytes.
     pub fn code<'a>(&self, bundle: &'a [u8]) -> Result<&'a [u8], LoadError> {
         let range = usize::try_from(self.offset).ok().zip(self.offset.checked_add(self.bytes).and_then(|end| usize::try_from(end).ok()));
         let code = range.and_then(|(start, end)| bundle.get(start..end));
-        code.ok_or_else(|| malformed(format!("the bundle's entry `{}` lies outside of it", self.name)))
+        code.ok_or_else(|| malformed(format!("offload bundle entry `{}` is outside the file", self.name)))
     }
 }
 
-/// The code object for `arch`: the bytes themselves, or the bundle's entry.
+/// Returns the code object for `arch`: the bytes themselves, or the matching entry of a bundle.
 pub(super) fn select_entry(bytes: &[u8], arch: Arch) -> Result<&[u8], LoadError> {
     let Some(entries) = entries(bytes)? else { return Ok(bytes) };
     let fits = |name: &str| name.parse() == Ok(arch) && !name.contains("xnack+") && !name.contains("sramecc-");
     let fitting = entries.iter().filter(|e| e.target().is_some_and(fits));
-    // The most specific one, as the drivers choose.
+    // The most specific one, as drivers choose.
     if let Some(best) = fitting.max_by_key(|e| e.name.matches(':').count()) {
         return best.code(bytes);
     }
     let found = entries.iter().filter_map(Entry::target).map(str::to_owned).collect();
-    Err(LoadError::NotInBundle { wanted: arch.name().to_owned(), found })
+    Err(LoadError::NotInBundle { device: arch.name().to_owned(), found })
 }
 
-/// The entries of a bundle; `None` for what is none.
+/// Returns the entries of a bundle; `None` when the bytes are not a bundle.
 pub(crate) fn entries(bytes: &[u8]) -> Result<Option<Vec<Entry>>, LoadError> {
     if bytes.starts_with(COMPRESSED) {
         return Err(LoadError::Compressed);
@@ -52,7 +52,7 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Option<Vec<Entry>>, LoadError> {
     if !bytes.starts_with(MAGIC) {
         return Ok(None);
     }
-    let cut = || malformed("the bundle's table breaks off");
+    let cut = || malformed("the entry table of the offload bundle is truncated");
     let mut at = MAGIC.len();
     let number = |from: &mut usize| -> Option<u64> {
         let value = u64::from_le_bytes(bytes.get(*from..from.checked_add(8)?)?.try_into().ok()?);
@@ -61,7 +61,7 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Option<Vec<Entry>>, LoadError> {
     };
     let count = number(&mut at).ok_or_else(cut)?;
     if count > MAX_ENTRIES {
-        return Err(malformed(format!("a bundle of {count} entries")));
+        return Err(malformed(format!("the offload bundle has {count} entries; at most {MAX_ENTRIES} are supported")));
     }
     let mut entries = Vec::new();
     for _ in 0..count {
@@ -75,8 +75,8 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Option<Vec<Entry>>, LoadError> {
     Ok(Some(entries))
 }
 
-/// How many bytes an image has that a driver is given without a length. `read` gives bytes of it from an offset on; a table of more than
-/// a few kilobytes is read in pieces.
+/// Returns the size of an image that is passed without a length. `read` returns bytes of it at an offset; large tables are read in
+/// several calls.
 pub fn image_size<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64, LoadError> {
     let head = read(0, 4);
     if head == COMPRESSED {
@@ -91,17 +91,17 @@ pub fn image_size<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64, LoadEr
     let number = |at: u64| u64::from_le_bytes(read(at, 8).try_into().unwrap_or_default());
     let count = number(24);
     if count > MAX_ENTRIES {
-        return Err(malformed(format!("a bundle of {count} entries")));
+        return Err(malformed(format!("the offload bundle has {count} entries; at most {MAX_ENTRIES} are supported")));
     }
     let (mut at, mut end) = (32, 32);
     for _ in 0..count {
         let (offset, bytes, length) = (number(at), number(at + 8), number(at + 16));
         if length > MAX_NAME_BYTES {
-            return Err(malformed("a bundle with an entry of no sensible name"));
+            return Err(malformed(format!("an offload bundle entry has a name of {length} bytes; at most {MAX_NAME_BYTES} are supported")));
         }
         at += 24 + length;
         let last = offset.checked_add(bytes).filter(|e| *e <= super::MAX_IMAGE);
-        end = at.max(end).max(last.ok_or_else(|| malformed("an entry of the bundle is too large"))?);
+        end = at.max(end).max(last.ok_or_else(|| malformed("an offload bundle entry is too large"))?);
     }
     Ok(end)
 }

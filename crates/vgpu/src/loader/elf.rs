@@ -1,4 +1,4 @@
-//! What the loader takes from ELF: segments, symbols, relocations, the metadata note.
+//! ELF parsing: segments, symbols, relocations, and the metadata note.
 
 use object::elf;
 use object::read::SymbolIndex;
@@ -17,10 +17,10 @@ const ET_DYN: u16 = 3;
 const NT_AMDGPU_METADATA: u32 = 32;
 const HEADER_BYTES: u64 = 64;
 
-/// A part of the image.
+/// A loadable segment.
 pub(super) struct Segment<'a> {
     pub address: u64,
-    /// In memory; what the file does not give is 0.
+    /// Size in memory; bytes beyond the file's data are 0.
     pub bytes: u64,
     pub data: &'a [u8],
     pub alignment: u64,
@@ -29,7 +29,7 @@ pub(super) struct Segment<'a> {
 }
 
 impl Segment<'_> {
-    /// Checked when it was read.
+    /// Returns the end address, which was checked for overflow.
     pub fn end(&self) -> u64 {
         self.address + self.bytes
     }
@@ -43,7 +43,7 @@ pub(super) struct Symbol<'a> {
     pub defined: bool,
 }
 
-/// What a relocation points at.
+/// The target of a relocation.
 pub(super) enum Target<'a> {
     Nothing,
     Address(u64),
@@ -75,11 +75,11 @@ impl<'a> Object<'a> {
         let sections = header.sections(LE, bytes).map_err(|e| malformed(format!("ELF sections: {e}")))?;
         let mut symbols = Vec::new();
         let mut relocations = Vec::new();
-        // The dynamic symbols first: of two with one name the visible one counts.
+        // Dynamic symbols first: they win over static symbols of the same name.
         for kind in [elf::SHT_DYNSYM, elf::SHT_SYMTAB] {
             let table = sections.symbols(LE, bytes, kind).map_err(|e| malformed(format!("ELF symbols: {e}")))?;
             for symbol in table.iter() {
-                let name = table.symbol_name(LE, symbol).map_err(|e| malformed(format!("a symbol's name: {e}")))?;
+                let name = table.symbol_name(LE, symbol).map_err(|e| malformed(format!("ELF symbol name: {e}")))?;
                 let Ok(name) = std::str::from_utf8(name) else { continue };
                 let defined = !symbol.is_undefined(LE);
                 let is_object = symbol.st_type() == elf::STT_OBJECT;
@@ -89,14 +89,14 @@ impl<'a> Object<'a> {
         for section in sections.iter() {
             let bad = |e: object::read::Error| malformed(format!("ELF relocations: {e}"));
             if section.rel(LE, bytes).map_err(bad)?.is_some_and(|(list, _)| !list.is_empty()) {
-                return Err(malformed("relocations without addends, which AMD's linker does not write"));
+                return Err(malformed("relocations without addends are not supported"));
             }
             let Some((list, table)) = section.rela(LE, bytes).map_err(bad)? else { continue };
             let table = (table.0 != 0).then(|| sections.symbol_table_by_index(LE, bytes, table)).transpose().map_err(bad)?;
             for entry in list {
                 let target = match (entry.symbol(LE, false), &table) {
                     (None, _) => Target::Nothing,
-                    (Some(_), None) => return Err(malformed("a relocation without a symbol table")),
+                    (Some(_), None) => return Err(malformed("a relocation refers to a missing symbol table")),
                     (Some(SymbolIndex(index)), Some(table)) => {
                         let symbol = table.symbol(SymbolIndex(index)).map_err(bad)?;
                         if !symbol.is_undefined(LE) {
@@ -113,32 +113,32 @@ impl<'a> Object<'a> {
                 relocations.push(Relocation { offset, kind, addend: entry.r_addend(LE), target });
             }
         }
-        let metadata = metadata(bytes, header)?.ok_or_else(|| malformed("no AMDGPU metadata note"))?;
+        let metadata = metadata(bytes, header)?.ok_or_else(|| malformed("missing AMDGPU metadata note"))?;
         Ok(Object { segments, symbols, relocations, metadata })
     }
 }
 
 fn check_header(header: &Elf, arch: Arch) -> Result<(), LoadError> {
-    let format = |what: String| Err(LoadError::Format { what });
+    let unsupported = |what: String| Err(LoadError::UnsupportedFormat { what });
     if header.e_ident().data != elf::ELFDATA2LSB {
-        return Err(malformed("not little-endian"));
+        return Err(malformed("expected a little-endian ELF file"));
     }
     let machine = header.e_machine.get(LE).0;
     if machine != EM_AMDGPU {
-        return format(format!("an ELF file of machine {machine}, which is no AMD GPU"));
+        return unsupported(format!("ELF file for machine {machine}; expected an AMD GPU code object"));
     }
     let (abi, version) = (header.e_ident().os_abi.0, header.e_ident().abi_version);
     if abi != ELFOSABI_AMDGPU_HSA || !ABI_VERSIONS.contains(&version) {
-        return format(format!("a code object of version {}; versions 4 to 6 are loaded", u32::from(version) + 2));
+        return unsupported(format!("code object version {}; expected 4 to 6", u32::from(version) + 2));
     }
     if header.e_type.get(LE).0 != ET_DYN {
-        return format("an object file that was not linked".to_owned());
+        return unsupported("unlinked object file; expected a linked code object".to_owned());
     }
     let flags = header.e_flags.get(LE).0;
     let feature = |shift: u32| (flags >> shift) & 3;
-    // The devices run with xnack off and sramecc on, so code for the opposite is refused, as real loaders do.
+    // The devices have xnack off and sramecc on; code for the opposite is rejected, as AMD's loader does.
     if flags & 0xff != arch.elf_mach() || feature(8) == mach::ON || feature(10) == mach::OFF {
-        return Err(LoadError::OtherArch { wanted: arch.target_id(), found: mach::target(flags) });
+        return Err(LoadError::OtherArch { device: arch.target_id(), found: mach::target(flags) });
     }
     Ok(())
 }
@@ -149,11 +149,11 @@ fn segments<'a>(bytes: &'a [u8], header: &Elf) -> Result<Vec<Segment<'a>>, LoadE
         if entry.p_type(LE) != elf::PT_LOAD {
             continue;
         }
-        let data = entry.data(LE, bytes).map_err(|()| malformed("a segment lies outside of the file"))?;
+        let data = entry.data(LE, bytes).map_err(|()| malformed("a segment is outside the file"))?;
         let (address, size) = (entry.p_vaddr(LE), entry.p_memsz(LE));
         let end = address.checked_add(size).filter(|_| data.len() as u64 <= size);
         if end.is_none_or(|end| end > 1 << 47) || segments.last().is_some_and(|last| address < last.end()) {
-            return Err(malformed(format!("a segment of {size} bytes at {address:#x} cannot be")));
+            return Err(malformed(format!("a segment of {size} bytes at {address:#x} overlaps another or is out of range")));
         }
         let flags = entry.p_flags(LE).0;
         segments.push(Segment {
@@ -165,7 +165,7 @@ fn segments<'a>(bytes: &'a [u8], header: &Elf) -> Result<Vec<Segment<'a>>, LoadE
             executable: flags & elf::PF_X.0 != 0,
         });
     }
-    if segments.is_empty() { Err(malformed("nothing to load")) } else { Ok(segments) }
+    if segments.is_empty() { Err(malformed("no loadable segments")) } else { Ok(segments) }
 }
 
 fn metadata<'a>(bytes: &'a [u8], header: &Elf) -> Result<Option<&'a [u8]>, LoadError> {
@@ -181,14 +181,14 @@ fn metadata<'a>(bytes: &'a [u8], header: &Elf) -> Result<Option<&'a [u8]>, LoadE
     Ok(None)
 }
 
-/// How long an ELF file is, from its headers.
+/// Returns the size of an ELF file, from its headers.
 pub(super) fn image_size<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64, LoadError> {
     let head = read(0, HEADER_BYTES);
     let cut = || malformed("ELF header");
     let wide = |b: &[u8], at: usize| b.get(at..at + 8).and_then(|v| v.try_into().ok()).map(u64::from_le_bytes);
     let half = |b: &[u8], at: usize| b.get(at..at + 2).and_then(|v| v.try_into().ok()).map(|v| u64::from(u16::from_le_bytes(v)));
     if head.get(4) != Some(&2) || half(head, 18) != Some(u64::from(EM_AMDGPU)) {
-        return Err(LoadError::Format { what: "an ELF file of a machine that is no AMD GPU".to_owned() });
+        return Err(LoadError::UnsupportedFormat { what: "ELF file for another machine; expected an AMD GPU code object".to_owned() });
     }
     let (programs, sections) = (wide(head, 32).ok_or_else(cut)?, wide(head, 40).ok_or_else(cut)?);
     let (program_bytes, program_count) = (half(head, 54).ok_or_else(cut)?, half(head, 56).ok_or_else(cut)?);
@@ -196,16 +196,16 @@ pub(super) fn image_size<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64,
     let mut end = HEADER_BYTES;
     let mut grow = |offset: u64, bytes: u64| {
         let last = offset.checked_add(bytes).filter(|last| *last <= super::MAX_IMAGE);
-        last.map(|last| end = end.max(last)).ok_or_else(|| malformed("its headers point beyond a sensible size"))
+        last.map(|last| end = end.max(last)).ok_or_else(|| malformed("ELF headers refer to offsets beyond the maximum image size"))
     };
-    // (offset of the table, bytes of an entry, entries, where an entry holds offset and size, whether it takes room)
+    // (table offset, entry size, number of entries, offsets of an entry's file offset and size)
     let tables = [(programs, program_bytes, program_count, 8, 32), (sections, section_bytes, section_count, 24, 32)];
     for (number, (table, bytes, count, offset_at, size_at)) in tables.into_iter().enumerate() {
         if count == 0 {
             continue;
         }
         if bytes < 56 {
-            return Err(malformed("its tables have entries that are too short"));
+            return Err(malformed("ELF table entries are too short"));
         }
         grow(table, bytes * count)?;
         for index in 0..count {

@@ -1,4 +1,4 @@
-//! ELF's numbers of AMD architectures, for messages about those the virtual GPU is not.
+//! `EF_AMDGPU_MACH` names, for messages about unsupported architectures.
 
 const MACHINES: &[(u32, &str)] = &[
     (0x2c, "gfx900"),
@@ -29,11 +29,11 @@ const MACHINES: &[(u32, &str)] = &[
     (0x5f, "gfx9-4-generic"),
 ];
 
-/// The architecture and features that ELF's flags state, as versions 4 and later write them.
+/// Returns the target ID that ELF's `e_flags` state (code object version 4 and later).
 pub(super) fn target(flags: u32) -> String {
     let machine = flags & 0xff;
     let known = MACHINES.iter().find(|(number, _)| *number == machine);
-    let mut target = known.map_or_else(|| format!("AMD machine {machine:#x}"), |(_, name)| (*name).to_owned());
+    let mut target = known.map_or_else(|| format!("unknown AMD architecture {machine:#x}"), |(_, name)| (*name).to_owned());
     for (name, shift) in [("sramecc", 10), ("xnack", 8)] {
         match (flags >> shift) & 3 {
             OFF => target += &format!(":{name}-"),
@@ -44,6 +44,6 @@ pub(super) fn target(flags: u32) -> String {
     target
 }
 
-/// A feature's two bits: 0 unsupported, 1 any.
+/// Values of a feature's two bits; 0 is unsupported, 1 any.
 pub(super) const OFF: u32 = 2;
 pub(super) const ON: u32 = 3;

@@ -1,18 +1,18 @@
-//! The note's MessagePack map: what each kernel takes and needs.
+//! The metadata note: a MessagePack map with the kernels' arguments and resources.
 
 use rmpv::ValueRef;
 
 use super::{LoadError, malformed};
 use crate::code_object::Argument;
 
-/// The real metadata nests five deep.
+/// Nesting limit; real metadata nests five deep.
 const MAX_DEPTH: usize = 16;
 
-/// What the metadata says about a kernel; empty for one that it does not name.
+/// A kernel's metadata; empty for a kernel without any.
 #[derive(Default)]
 pub(super) struct KernelMetadata {
     pub name: String,
-    /// Its descriptor's symbol.
+    /// The symbol of the kernel descriptor.
     pub symbol: String,
     pub arguments: Vec<Argument>,
     pub max_workgroup_size: u32,
@@ -35,7 +35,7 @@ pub(super) fn read(note: &[u8]) -> Result<Vec<KernelMetadata>, LoadError> {
 
 fn kernel(entry: &ValueRef<'_>) -> Result<KernelMetadata, LoadError> {
     let number = |key| get(entry, key).and_then(ValueRef::as_u64).map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX));
-    let name = get(entry, ".name").and_then(text).ok_or_else(|| malformed("a kernel without a name"))?;
+    let name = get(entry, ".name").and_then(text).ok_or_else(|| malformed("the metadata has a kernel without a name"))?;
     let symbol = get(entry, ".symbol").and_then(text).map_or_else(|| format!("{name}.kd"), str::to_owned);
     let kernarg = number(".kernarg_segment_size");
     let arguments = match get(entry, ".args") {
@@ -46,7 +46,7 @@ fn kernel(entry: &ValueRef<'_>) -> Result<KernelMetadata, LoadError> {
     Ok(KernelMetadata {
         name: name.to_owned(),
         symbol,
-        arguments: arguments.ok_or_else(|| malformed(format!("the arguments of `{name}`")))?,
+        arguments: arguments.ok_or_else(|| malformed(format!("the metadata of kernel `{name}` has invalid arguments")))?,
         max_workgroup_size: number(".max_flat_workgroup_size"),
         vgprs: number(".vgpr_count"),
         agprs: number(".agpr_count"),
@@ -55,7 +55,7 @@ fn kernel(entry: &ValueRef<'_>) -> Result<KernelMetadata, LoadError> {
     })
 }
 
-/// `None` for an argument that is not described, or that does not lie within the block of arguments.
+/// Parses an argument; `None` when a field is missing or it is outside the kernarg segment.
 fn argument(entry: &ValueRef<'_>, kernarg: u32) -> Option<Argument> {
     let number = |key| get(entry, key).and_then(ValueRef::as_u64).and_then(|n| u32::try_from(n).ok());
     let value_kind = get(entry, ".value_kind").and_then(text)?.to_owned();

@@ -1,7 +1,7 @@
-//! Loading code objects: ELF, or a bundle of several, into memory that kernels can use.
+//! The loader: maps code objects, alone or in an offload bundle, into memory that kernels can access.
 //!
-//! The bytes are untrusted. Whatever they are, loading ends in a [`Program`] or a [`LoadError`]: every offset is checked, and the image
-//! is capped.
+//! The bytes are untrusted: whatever they are, loading returns a [`LoadedCodeObject`] or a [`LoadError`]. Every offset is checked, and the
+//! size of the image is limited.
 
 pub(crate) mod bundle;
 mod elf;
@@ -22,64 +22,64 @@ use self::metadata::KernelMetadata;
 
 pub use self::bundle::image_size;
 
-/// The most an image may take: real ones are a few megabytes, with the variables that a program declares.
+/// The largest image; real ones have a few megabytes, and the global variables.
 const MAX_IMAGE: u64 = 1 << 30;
 const PAGE: u64 = 4096;
-/// The largest alignment of a segment that is kept.
+/// The largest segment alignment.
 const MAX_ALIGNMENT: u64 = 2 << 20;
-/// The most a kernel's arguments may take; compilers stop far below.
+/// The largest kernarg segment.
 const MAX_KERNARG: u32 = 1 << 20;
 
-/// Why bytes are no program for a device.
+/// Why a code object cannot be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// Neither ELF nor a bundle.
-    #[error("neither an AMD code object nor an offload bundle ({bytes} bytes)")]
+    /// Neither a code object nor an offload bundle.
+    #[error("unknown file format ({bytes} bytes); expected an AMD code object or a clang offload bundle")]
     UnknownFormat {
-        /// How many bytes there are.
+        /// Size of the file.
         bytes: usize,
     },
     /// A compressed bundle.
-    #[error("a compressed offload bundle; compile with --no-offload-compress")]
+    #[error("compressed offload bundles are not supported; compile with --no-offload-compress")]
     Compressed,
-    /// A bundle that has nothing for the device.
-    #[error("the bundle has no code for {wanted}; it has: {}", if found.is_empty() { "nothing".to_owned() } else { found.join(", ") })]
+    /// A bundle without code for the device.
+    #[error("the offload bundle has no code for {device}; found: {}", if found.is_empty() { "nothing".to_owned() } else { found.join(", ") })]
     NotInBundle {
         /// The device's architecture.
-        wanted: String,
-        /// What it has.
+        device: String,
+        /// The bundle's targets.
         found: Vec<String>,
     },
-    /// Code for something else.
-    #[error("compiled for {found}, the device is {wanted}")]
+    /// Code for another architecture or other features.
+    #[error("compiled for {found}, but the device is {device}")]
     OtherArch {
-        /// The device's architecture.
-        wanted: String,
-        /// The code's.
+        /// The device's target ID.
+        device: String,
+        /// The code's target ID.
         found: String,
     },
-    /// ELF of another machine or of an old format.
-    #[error("{what}")]
-    Format {
+    /// An ELF file for another machine, of an old version, or not linked.
+    #[error("unsupported format: {what}")]
+    UnsupportedFormat {
         /// What it is.
         what: String,
     },
-    /// A symbol that nothing defines.
-    #[error("`{name}` is used but not defined")]
+    /// An undefined symbol.
+    #[error("undefined symbol `{name}`")]
     Undefined {
         /// The symbol.
         name: String,
     },
-    /// It begins well and then contradicts itself, or breaks off.
-    #[error("damaged or cut off: {reason}")]
+    /// Inconsistent or truncated contents.
+    #[error("malformed code object: {reason}")]
     Malformed {
-        /// Where.
+        /// What is wrong.
         reason: String,
     },
-    /// The host has no memory for it.
-    #[error("no memory for an image of {bytes} bytes")]
+    /// The host is out of memory.
+    #[error("out of memory: the image needs {bytes} bytes")]
     OutOfMemory {
-        /// How much it needs.
+        /// Size of the image.
         bytes: u64,
     },
 }
@@ -89,10 +89,10 @@ pub(crate) fn malformed(reason: impl Into<String>) -> LoadError {
 }
 
 impl LoadedCodeObject {
-    /// Loads a code object, or the right entry of a bundle, for device number `device` of architecture `arch`.
+    /// Loads a code object, or the matching entry of an offload bundle, for the device with ordinal `device` and architecture `arch`.
     pub fn load(bytes: &[u8], arch: Arch, device: u32, memory: &Arc<Memory>) -> Result<LoadedCodeObject, LoadError> {
         let bytes = bundle::select_entry(bytes, arch)?;
-        // The headers are read in place, which wants their alignment.
+        // The ELF parser reads headers in place, which needs alignment.
         let mut words = vec![0u64; bytes.len().div_ceil(8)];
         let aligned = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()];
         aligned.copy_from_slice(bytes);
@@ -107,10 +107,10 @@ impl LoadedCodeObject {
     }
 }
 
-/// An image while it is made: the file's addresses laid over memory of ours.
+/// An image under construction, and how the file's addresses map to memory.
 struct ImageBuilder {
     words: Vec<u64>,
-    /// Bytes before the image in `words`, so that it begins on a page.
+    /// Bytes before the image in `words`, for alignment.
     lead: usize,
     /// The file's address of the image's first byte.
     low: u64,
@@ -123,17 +123,17 @@ impl ImageBuilder {
         let high = segments.iter().map(Segment::end).max().unwrap_or(0);
         let alignment = segments.iter().map(|s| s.alignment).max().unwrap_or(PAGE).max(PAGE);
         if !alignment.is_power_of_two() || alignment > MAX_ALIGNMENT {
-            return Err(malformed(format!("a segment wants an alignment of {alignment}")));
+            return Err(malformed(format!("a segment has alignment {alignment}; expected a power of two up to {MAX_ALIGNMENT}")));
         }
         let low = low & !(alignment - 1);
         let bytes = high - low;
         if bytes > MAX_IMAGE {
-            return Err(malformed(format!("an image of {bytes} bytes; at most {MAX_IMAGE} are loaded")));
+            return Err(malformed(format!("the image has {bytes} bytes; at most {MAX_IMAGE} are supported")));
         }
-        let room = (bytes + alignment).div_ceil(8) as usize;
+        let total_words = (bytes + alignment).div_ceil(8) as usize;
         let mut words: Vec<u64> = Vec::new();
-        words.try_reserve_exact(room).map_err(|_| LoadError::OutOfMemory { bytes })?;
-        words.resize(room, 0);
+        words.try_reserve_exact(total_words).map_err(|_| LoadError::OutOfMemory { bytes })?;
+        words.resize(total_words, 0);
         let lead = (words.as_ptr() as u64).next_multiple_of(alignment) - words.as_ptr() as u64;
         let mut image = ImageBuilder { words, lead: lead as usize, low, bytes: bytes as usize };
         for segment in segments {
@@ -151,7 +151,7 @@ impl ImageBuilder {
         &mut bytemuck::cast_slice_mut(&mut self.words)[self.lead..self.lead + self.bytes]
     }
 
-    /// The address in memory of an address of the file. Arithmetic wraps, as relocations may point anywhere.
+    /// Translates an address of the file to memory. Wraps, because relocations may refer to anything.
     fn runtime_address(&self, address: u64) -> u64 {
         address.wrapping_sub(self.low).wrapping_add(self.words.as_ptr() as u64 + self.lead as u64)
     }
@@ -167,7 +167,7 @@ impl ImageBuilder {
         Some(())
     }
 
-    /// Makes the segments known to `memory`.
+    /// Registers the segments with `memory`.
     fn register(self, segments: &[Segment<'_>], device: u32, memory: &Arc<Memory>) -> Image {
         let mut allocations = Vec::new();
         for segment in segments.iter().filter(|s| s.bytes > 0) {
@@ -188,16 +188,21 @@ fn kernels(object: &Object<'_>, image: &ImageBuilder, mut facts: Vec<KernelMetad
         if kernels.iter().any(|k: &Kernel| k.name == name) {
             continue;
         }
-        let raw = image.read(symbol.value, DESCRIPTOR_BYTES).ok_or_else(|| malformed(format!("the descriptor of `{name}` is outside")))?;
+        let raw = image
+            .read(symbol.value, DESCRIPTOR_BYTES)
+            .ok_or_else(|| malformed(format!("the kernel descriptor of `{name}` is outside the image")))?;
         let descriptor =
             KernelDescriptor::parse(raw).ok_or_else(|| malformed(format!("the kernel descriptor of `{name}` is truncated")))?;
         let entry = symbol.value.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset);
         let inside = object.segments.iter().any(|s| s.executable && entry >= s.address && entry < s.end());
         if !inside || entry % 4 != 0 {
-            return Err(malformed(format!("`{name}` begins at {entry:#x}, where there is no code")));
+            return Err(malformed(format!("kernel `{name}` starts at {entry:#x}, which is not in an executable segment")));
         }
         if descriptor.kernarg_size > MAX_KERNARG {
-            return Err(malformed(format!("`{name}` takes {} bytes of arguments", descriptor.kernarg_size)));
+            return Err(malformed(format!(
+                "kernel `{name}` has {} bytes of arguments; at most {MAX_KERNARG} are supported",
+                descriptor.kernarg_size
+            )));
         }
         let known = facts.iter().position(|f| f.symbol == symbol.name);
         let facts = known.map_or_else(KernelMetadata::default, |at| facts.swap_remove(at));
@@ -215,7 +220,7 @@ fn kernels(object: &Object<'_>, image: &ImageBuilder, mut facts: Vec<KernelMetad
         });
     }
     match facts.first() {
-        Some(lost) => Err(malformed(format!("the metadata names kernel `{}`, which has no descriptor", lost.name))),
+        Some(lost) => Err(malformed(format!("the metadata names kernel `{}`, which has no kernel descriptor", lost.name))),
         None => Ok(kernels),
     }
 }
@@ -231,7 +236,7 @@ fn variables(object: &Object<'_>, image: &ImageBuilder) -> Vec<Variable> {
     found
 }
 
-/// The words from the first executable segment to the end of the last.
+/// Returns the code from the first executable segment to the end of the last.
 fn code(arch: Arch, segments: &[Segment<'_>], image: &ImageBuilder) -> Arc<DecodedCode> {
     let executable = || segments.iter().filter(|s| s.executable);
     let start = executable().map(|s| s.address).min().unwrap_or(image.low) & !3;

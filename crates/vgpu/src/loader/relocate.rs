@@ -1,4 +1,4 @@
-//! Relocations, as a linked shared object still has them.
+//! Dynamic relocations of linked code objects.
 
 use super::elf::{Object, Target};
 use super::{ImageBuilder, LoadError, malformed};
@@ -35,16 +35,16 @@ pub(super) fn apply(object: &Object<'_>, image: &mut ImageBuilder) -> Result<(),
             ABS32_LO => image.write(relocation.offset, &low(value)),
             ABS32_HI => image.write(relocation.offset, &high(value)),
             ABS32 if value >> 32 == 0 => image.write(relocation.offset, &low(value)),
-            ABS32 => return Err(malformed("an address does not fit the 32 bits that a relocation gives it")),
+            ABS32 => return Err(malformed("the value of an R_AMDGPU_ABS32 relocation does not fit in 32 bits")),
             REL64 => image.write(relocation.offset, &relative.to_le_bytes()),
             REL32 | REL32_LO => image.write(relocation.offset, &low(relative)),
             REL32_HI => image.write(relocation.offset, &high(relative)),
             GOTPCREL | GOTPCREL32_LO | GOTPCREL32_HI => {
-                return Err(malformed("a relocation to an offset table, which the linker should have made"));
+                return Err(malformed("unresolved GOT relocation in a linked code object"));
             }
-            other => return Err(malformed(format!("a relocation of type {other}, which is unknown"))),
+            other => return Err(malformed(format!("unknown relocation type {other}"))),
         };
-        written.ok_or_else(|| malformed(format!("a relocation at {:#x}, outside of the image", relocation.offset)))?;
+        written.ok_or_else(|| malformed(format!("the relocation at {:#x} is outside the image", relocation.offset)))?;
     }
     Ok(())
 }

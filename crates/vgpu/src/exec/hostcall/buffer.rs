@@ -1,11 +1,10 @@
-//! The buffer of the hostcall protocol, as the device library lays it out.
+//! The hostcall buffer, in the layout of the device library.
 //!
-//! A wave pops a packet from the free stack, fills it, pushes it onto the ready stack, and waits until the host takes the packet's
-//! ready bit away. Stacks hold numbers: the packet's index, and above it a tag that changes whenever the packet is freed. An empty
-//! ready stack is 0. The library does not look whether the free stack is empty: every wave in flight must have a packet.
+//! A wavefront pops a packet from the free stack, fills it, pushes it onto the ready stack, and waits until the host clears the packet's
+//! ready bit. Stacks link packets by index, with a tag above it that changes whenever the packet is freed. An empty ready stack is 0.
+//! The device library does not check for an empty free stack: there must be a packet for every resident wavefront.
 //!
-//! Whatever stands in the buffer may come from the kernel. Places in it are computed from checked packet numbers alone, never from
-//! what it holds.
+//! The kernel can overwrite everything in the buffer, so the host computes offsets from checked packet indices only.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -18,22 +17,22 @@ pub const LANES: usize = 64;
 /// Slots of a lane.
 pub const SLOTS: usize = 8;
 
-// Places of the buffer's own words.
+// Word offsets of the buffer's header.
 const HEADERS: usize = 0;
 const PAYLOADS: usize = 1;
 const DOORBELL: usize = 2;
 const FREE: usize = 3;
 const READY: usize = 4;
 const MASK: usize = 5;
-/// The doorbell's signal: a kind, a value, and no mailbox, so that ringing it is only an addition.
+/// The doorbell signal: a kind and a value, without a mailbox, so that ringing it is only an addition.
 const SIGNAL: usize = 8;
 const FIRST_HEADER: usize = 16;
-/// Words of a header: the next packet, the active lanes, the service and the ready bit.
+/// Words of a packet header: next packet, active lanes, service and ready bit.
 const HEADER: usize = 3;
-/// Above the service's number in one word.
+/// The ready bit, above the service number.
 const READY_BIT: u64 = 1 << 32;
 
-/// The buffer of a launch.
+/// The hostcall buffer of a launch.
 pub struct Buffer {
     memory: Arc<Memory>,
     words: Vec<AtomicU64>,
@@ -42,7 +41,7 @@ pub struct Buffer {
     first_payload: usize,
 }
 
-/// What a packet asks.
+/// A pending packet.
 pub struct Request {
     pub packet: usize,
     pub service: u32,
@@ -50,7 +49,7 @@ pub struct Request {
 }
 
 impl Buffer {
-    /// Every packet free.
+    /// Creates a buffer of `packets` free packets.
     pub fn new(memory: &Arc<Memory>, packets: usize) -> Buffer {
         let packets = packets.max(1);
         let bits = packets.next_power_of_two().trailing_zeros().max(1);
@@ -63,7 +62,7 @@ impl Buffer {
         words[PAYLOADS] = start + 8 * first_payload as u64;
         words[DOORBELL] = start + 8 * SIGNAL as u64;
         words[MASK] = mask;
-        // 1 is a user's signal.
+        // AMD_SIGNAL_KIND_USER.
         words[SIGNAL] = 1;
         let tag = mask + 1;
         for packet in 1..packets {
@@ -76,7 +75,7 @@ impl Buffer {
         Buffer { memory: memory.clone(), words: shared(words), packets, mask, first_payload }
     }
 
-    /// Where the kernel finds it.
+    /// Returns the address that the kernel gets.
     pub fn address(&self) -> u64 {
         self.words.as_ptr() as u64
     }
@@ -85,16 +84,16 @@ impl Buffer {
         &self.words[at]
     }
 
-    /// Whether a packet waits.
-    pub fn waiting(&self) -> bool {
+    /// Returns whether a packet is pending.
+    pub fn is_pending(&self) -> bool {
         self.word(READY).load(Ordering::Relaxed) != 0
     }
 
-    /// The packets that wait, oldest first.
+    /// Takes the pending packets, oldest first.
     pub fn take(&self) -> Vec<Request> {
         let mut next = self.word(READY).swap(0, Ordering::AcqRel);
         let mut out = Vec::new();
-        // The kernel could have made a ring of them.
+        // The kernel could have linked them into a cycle.
         while next != 0 && out.len() < self.packets {
             let packet = (next & self.mask) as usize;
             if packet >= self.packets {
@@ -114,27 +113,27 @@ impl Buffer {
         self.first_payload + (packet * LANES + lane) * SLOTS
     }
 
-    /// What a lane gave.
+    /// Returns a lane's arguments.
     pub fn slots(&self, packet: usize, lane: usize) -> [u64; SLOTS] {
         let at = self.slot(packet, lane);
         std::array::from_fn(|n| self.word(at + n).load(Ordering::Relaxed))
     }
 
-    /// Gives a lane its answer.
-    pub fn answer(&self, packet: usize, lane: usize, value: u64) {
+    /// Writes a lane's return value.
+    pub fn set_result(&self, packet: usize, lane: usize, value: u64) {
         self.word(self.slot(packet, lane)).store(value, Ordering::Relaxed);
     }
 
-    /// Lets the wave go on.
-    pub fn done(&self, packet: usize) {
+    /// Clears the ready bit, which lets the wavefront continue.
+    pub fn complete(&self, packet: usize) {
         self.word(FIRST_HEADER + HEADER * packet + 2).fetch_and(!READY_BIT, Ordering::Release);
     }
 }
 
-/// The same memory, as words that kernels may be changing.
+/// Reinterprets words as atomics, because kernels may change them concurrently.
 pub fn shared(words: Vec<u64>) -> Vec<AtomicU64> {
     let mut words = ManuallyDrop::new(words);
-    // SAFETY: an atomic has the size, the alignment and the values of its number, and nobody else drops the vector.
+    // SAFETY: `AtomicU64` has the layout of `u64`, and `words` is not dropped.
     unsafe { Vec::from_raw_parts(words.as_mut_ptr().cast::<AtomicU64>(), words.len(), words.capacity()) }
 }
 
@@ -148,8 +147,8 @@ impl Drop for Buffer {
 mod tests {
     use super::*;
 
-    /// A wave's part: takes a packet, and hands it in.
-    fn ask(buffer: &Buffer, service: u64, active: u64) -> (u64, usize) {
+    /// The wavefront's side: takes a packet and submits it.
+    fn submit(buffer: &Buffer, service: u64, active: u64) -> (u64, usize) {
         let top = buffer.word(FREE).load(Ordering::Relaxed);
         let packet = (top & buffer.mask) as usize;
         let header = FIRST_HEADER + HEADER * packet;
@@ -161,19 +160,19 @@ mod tests {
     }
 
     #[test]
-    fn every_packet_can_be_taken_and_they_come_out_oldest_first() {
+    fn every_packet_is_usable_and_packets_are_taken_oldest_first() {
         for packets in [1, 2, 3, 64, 65] {
             let memory = Arc::new(Memory::new());
             let buffer = Buffer::new(&memory, packets);
             assert!(memory.find_range(buffer.address(), 8 * buffer.words.len() as u64).is_some());
-            assert!(!buffer.waiting() && buffer.take().is_empty());
-            let asked: Vec<(u64, usize)> = (0..packets).map(|n| ask(&buffer, 2, n as u64)).collect();
-            assert!(asked.iter().all(|(top, _)| *top != 0));
+            assert!(!buffer.is_pending() && buffer.take().is_empty());
+            let submitted: Vec<(u64, usize)> = (0..packets).map(|n| submit(&buffer, 2, n as u64)).collect();
+            assert!(submitted.iter().all(|(top, _)| *top != 0));
             assert_eq!(buffer.word(FREE).load(Ordering::Relaxed), 0);
             let taken = buffer.take();
-            assert_eq!(taken.iter().map(|r| r.packet).collect::<Vec<_>>(), asked.iter().map(|(_, packet)| *packet).collect::<Vec<_>>());
+            assert_eq!(taken.iter().map(|r| r.packet).collect::<Vec<_>>(), submitted.iter().map(|(_, packet)| *packet).collect::<Vec<_>>());
             assert!(taken.iter().enumerate().all(|(n, r)| r.service == 2 && r.active == n as u64));
-            buffer.done(0);
+            buffer.complete(0);
             assert_eq!(buffer.word(FIRST_HEADER + 2).load(Ordering::Relaxed), 2);
             drop(buffer);
             assert!(memory.allocations().is_empty());
@@ -181,20 +180,20 @@ mod tests {
     }
 
     #[test]
-    fn stacks_that_a_kernel_spoiled_are_left_at_the_first_nonsense() {
+    fn corrupted_stacks_are_ignored_from_the_first_invalid_packet() {
         let buffer = Buffer::new(&Arc::new(Memory::new()), 3);
-        // There is no packet 3.
+        // Packet 3 does not exist.
         buffer.word(READY).store(7, Ordering::Relaxed);
         assert!(buffer.take().is_empty());
-        // A packet that is its own successor.
+        // A packet that links to itself.
         buffer.word(FIRST_HEADER + HEADER).store(5, Ordering::Relaxed);
         buffer.word(READY).store(5, Ordering::Relaxed);
         assert_eq!(buffer.take().len(), 3);
-        // The kernel's own idea of where things are does not count.
+        // The host ignores the header's offsets.
         for at in [HEADERS, PAYLOADS, DOORBELL, MASK] {
             buffer.word(at).store(u64::MAX, Ordering::Relaxed);
         }
-        ask(&buffer, 1, 1);
+        submit(&buffer, 1, 1);
         assert_eq!(buffer.take().len(), 1);
         assert_eq!(buffer.slots(2, 63), [0; SLOTS]);
     }

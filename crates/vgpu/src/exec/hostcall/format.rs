@@ -1,9 +1,9 @@
-//! C's `printf`, over a device's message: the format string, then arguments in slots of 64 bits, strings inline.
+//! C's `printf` for hostcall messages: the format string, then arguments in slots of 64 bits, strings inline.
 
-/// The most bytes a width or a precision may ask for: both come from the kernel. Rust's own formatting knows no more.
-const MOST: usize = u16::MAX as usize;
+/// The largest width or precision. Both come from the kernel; Rust's formatting supports no more.
+const MAX_WIDTH: usize = u16::MAX as usize;
 
-/// What a message says: `words` begin with the format string. Nothing outside `words` is looked at.
+/// Formats a message. `words` begin with the format string; nothing outside `words` is accessed.
 pub fn format(words: &[u64]) -> Vec<u8> {
     let mut arguments = Arguments { words, at: 0 };
     let text = arguments.string();
@@ -17,7 +17,7 @@ pub fn format(words: &[u64]) -> Vec<u8> {
                 directive.write(&mut out, &mut arguments);
                 rest = &rest[length..];
             }
-            // No directive: it stands for itself.
+            // Not a conversion: printed as it is.
             None => {
                 out.push(b'%');
                 rest = &rest[1..];
@@ -28,21 +28,21 @@ pub fn format(words: &[u64]) -> Vec<u8> {
     out
 }
 
-/// The words of a message, taken one after the other.
+/// Reads a message's words in order.
 struct Arguments<'a> {
     words: &'a [u64],
     at: usize,
 }
 
 impl Arguments<'_> {
-    /// The next slot; 0 when the kernel gave fewer than its format names.
+    /// Returns the next slot; 0 when the kernel passed fewer arguments than its format names.
     fn next(&mut self) -> u64 {
         let word = self.words.get(self.at).copied().unwrap_or(0);
         self.at = (self.at + 1).min(self.words.len());
         word
     }
 
-    /// The next string: it ends with a 0, and the slot in which that stands with it.
+    /// Returns the next string, which ends with a NUL; the rest of its slot is skipped.
     fn string(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.at < self.words.len() {
@@ -57,7 +57,7 @@ impl Arguments<'_> {
     }
 }
 
-/// What stands between `%` and the letter, and the letter.
+/// A conversion specification: flags, width, precision, length and conversion character.
 #[derive(Debug, Clone, Copy, Default)]
 struct Directive {
     left: bool,
@@ -73,7 +73,7 @@ struct Directive {
 }
 
 impl Directive {
-    /// The directive that `text` begins with, and its length. Stars take arguments.
+    /// Parses the conversion that `text` begins with, and returns its length. `*` takes an argument.
     fn parse(text: &[u8], arguments: &mut Arguments<'_>) -> Option<(Directive, usize)> {
         let mut d = Directive { bits: 32, ..Directive::default() };
         let mut at = 1;
@@ -93,7 +93,7 @@ impl Directive {
             at += 1;
             let width = arguments.next() as u32 as i32;
             d.left |= width < 0;
-            d.width = (width.unsigned_abs() as usize).min(MOST);
+            d.width = (width.unsigned_abs() as usize).min(MAX_WIDTH);
         } else {
             d.width = number(text, &mut at);
         }
@@ -101,8 +101,8 @@ impl Directive {
             at += 1;
             if text.get(at) == Some(&b'*') {
                 at += 1;
-                // A negative one is as if there were none.
-                d.precision = usize::try_from(arguments.next() as u32 as i32).ok().map(|n| n.min(MOST));
+                // A negative precision is ignored.
+                d.precision = usize::try_from(arguments.next() as u32 as i32).ok().map(|n| n.min(MAX_WIDTH));
             } else {
                 d.precision = Some(number(text, &mut at));
             }
@@ -124,7 +124,7 @@ impl Directive {
         match self.letter {
             b'%' => out.push(b'%'),
             b'n' => {
-                // Nowhere to write to: the place is the device's.
+                // The pointer is the device's: nothing is written.
                 arguments.next();
             }
             b'c' => {
@@ -171,17 +171,17 @@ impl Directive {
         if zero && self.precision == Some(0) {
             digits.clear();
         }
-        let mut least = self.precision.unwrap_or(1);
+        let mut min_digits = self.precision.unwrap_or(1);
         if self.alternative && self.letter == b'o' && !digits.starts_with('0') {
-            least = least.max(digits.len() + 1);
+            min_digits = min_digits.max(digits.len() + 1);
         }
-        let digits = format!("{digits:0>least$}");
-        // A precision says how many zeros: the flag no longer does.
-        let digits = if zero && least == 0 { "" } else { digits.as_str() };
+        let digits = format!("{digits:0>min_digits$}");
+        // A precision overrides the zero flag.
+        let digits = if zero && min_digits == 0 { "" } else { digits.as_str() };
         self.pad(out, prefix, digits.as_bytes(), self.precision.is_none());
     }
 
-    /// As glibc writes pointers.
+    /// Formats a pointer as glibc does.
     fn pointer(&self, out: &mut Vec<u8>, value: u64) {
         if value == 0 {
             return self.pad(out, b"", b"(nil)", false);
@@ -224,7 +224,7 @@ impl Directive {
         self.pad(out, &prefix, text.as_bytes(), true);
     }
 
-    /// `#` keeps the point of a number without a fraction.
+    /// `#` keeps the decimal point of a number without a fraction.
     fn point(&self, mut text: String) -> String {
         if self.alternative && !text.contains('.') {
             text.push('.');
@@ -239,14 +239,14 @@ impl Directive {
         format!("{}e{sign}{:02}", self.point(digits.to_owned()), exponent.unsigned_abs())
     }
 
-    /// The shorter of the two, by the exponent that the number has once it is rounded.
+    /// `%g`: chooses by the exponent of the rounded number.
     fn general(&self, size: f64) -> String {
         let precision = self.precision.unwrap_or(6).max(1);
         let (_, exponent) = parts(&format!("{size:.*e}", precision - 1));
         let text = if exponent < -4 || exponent >= precision as i32 {
             self.scientific(size, precision - 1)
         } else {
-            let places = usize::try_from(precision as i32 - 1 - exponent).unwrap_or(0).min(MOST);
+            let places = usize::try_from(precision as i32 - 1 - exponent).unwrap_or(0).min(MAX_WIDTH);
             self.point(format!("{size:.places$}"))
         };
         if self.alternative || !text.contains('.') {
@@ -256,7 +256,7 @@ impl Directive {
         format!("{}{exponent}", digits.trim_end_matches('0').trim_end_matches('.'))
     }
 
-    /// The fraction's bits as they are, rounded to even where a precision cuts them.
+    /// `%a`: the fraction's bits, rounded to even at the precision.
     fn hexadecimal(&self, size: f64) -> String {
         let bits = size.to_bits();
         let (field, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
@@ -293,7 +293,7 @@ impl Directive {
         format!("{lead}{point}{digits}p{exponent:+}")
     }
 
-    /// Fills up to the width: with zeros behind the prefix where that is allowed and asked for.
+    /// Pads to the width, with zeros after the prefix where the conversion allows it.
     fn pad(&self, out: &mut Vec<u8>, prefix: &[u8], text: &[u8], zeros: bool) {
         let fill = self.width.saturating_sub(prefix.len() + text.len());
         let zeros = zeros && self.zero && !self.left;
@@ -311,23 +311,23 @@ impl Directive {
     }
 }
 
-/// The letter that ends the directive whose flags end here; `None` when there is none that C knows.
+/// Returns the conversion character after the flags; `None` when C does not define it.
 fn letter(text: &[u8]) -> Option<u8> {
     let found = text.iter().find(|byte| !matches!(byte, b'0'..=b'9' | b'*' | b'.' | b'h' | b'l' | b'j' | b'z' | b't' | b'L' | b'q'))?;
     b"diuxXocspnfFeEgGaA%".contains(found).then_some(*found)
 }
 
-/// The decimal number at `at`, as far as it makes sense.
+/// Parses the decimal number at `at`, saturating.
 fn number(text: &[u8], at: &mut usize) -> usize {
     let mut value = 0usize;
     while let Some(digit) = text.get(*at).filter(|byte| byte.is_ascii_digit()) {
-        value = (10 * value + usize::from(digit - b'0')).min(MOST);
+        value = (10 * value + usize::from(digit - b'0')).min(MAX_WIDTH);
         *at += 1;
     }
     value
 }
 
-/// Digits and exponent of what Rust writes as `1.5e-7`.
+/// Splits `1.5e-7` into digits and exponent.
 fn parts(text: &str) -> (&str, i32) {
     let (digits, exponent) = text.split_once('e').unwrap_or((text, "0"));
     (digits, exponent.parse().unwrap_or(0))

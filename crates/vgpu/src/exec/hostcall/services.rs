@@ -1,4 +1,4 @@
-//! What the host does for a kernel: messages put together and printed, memory given.
+//! The hostcall services: `printf` messages and memory allocation.
 
 use std::collections::HashMap;
 
@@ -6,23 +6,23 @@ use super::buffer::SLOTS;
 use super::format;
 use crate::memory::Memory;
 
-// The services, by the device library's numbers.
+// Service numbers of the device library.
 const CALL: u32 = 1;
 const PRINT: u32 = 2;
 const MEMORY: u32 = 3;
 
-// A message's first word: how it begins and ends, how many words follow, and its number.
+// Fields of a message's descriptor: begin and end flags, number of words, message number.
 const BEGIN: u64 = 1;
 const END: u64 = 2;
 const LENGTH: u32 = 5;
 const NUMBER: u32 = 8;
-/// In the first word of what is printed: it goes to the error stream.
+/// In the first word of a message: print to the error stream.
 const ERROR_STREAM: u64 = 1;
 
-/// Words that messages may hold before they end, all together: the kernel decides how long they are.
-const MOST_WORDS: usize = 1 << 24;
+/// The most words of all unfinished messages together.
+const MAX_WORDS: usize = 1 << 24;
 
-/// Messages begun and not ended.
+/// Unfinished messages, and what was printed last.
 #[derive(Default)]
 pub struct Services {
     messages: HashMap<u64, Vec<u64>>,
@@ -33,17 +33,17 @@ pub struct Services {
 }
 
 impl Services {
-    /// Answers one lane; an error says what the kernel asked that cannot be done.
-    pub fn answer(&mut self, service: u32, slots: &[u64; SLOTS], memory: &Memory, print: &dyn Fn(&str)) -> Result<u64, String> {
+    /// Serves one lane's request and returns its result; the error says why the request is not supported.
+    pub fn serve(&mut self, service: u32, slots: &[u64; SLOTS], memory: &Memory, print: &dyn Fn(&str)) -> Result<u64, String> {
         match service {
             PRINT => self.message(slots, print),
             MEMORY => match (slots[0], slots[1]) {
                 (0, bytes) => Ok(memory.heap_allocate(bytes)),
                 (address, _) if memory.heap_free(address) => Ok(0),
-                (address, _) => Err(format!("it frees {address:#x}, which no malloc of a kernel gave")),
+                (address, _) => Err(format!("free of {address:#x}, which was not allocated by malloc in a kernel")),
             },
-            CALL => Err("it asks the host to call a function of its own, which the virtual GPU does not do".to_owned()),
-            other => Err(format!("it asks the host for service {other}, which is not known")),
+            CALL => Err("hostcall to a host function is not supported".to_owned()),
+            other => Err(format!("unknown hostcall service {other}")),
         }
     }
 
@@ -57,14 +57,14 @@ impl Services {
             descriptor >> NUMBER
         };
         let Some(message) = self.messages.get_mut(&number) else {
-            return Err(format!("it goes on with message {number}, which it did not begin"));
+            return Err(format!("hostcall continues message {number}, which was not begun"));
         };
         let length = (descriptor >> LENGTH) as usize & (SLOTS - 1);
         message.extend_from_slice(&slots[1..=length]);
-        // One for the message itself: empty ones take room too.
+        // One more for the message itself, so that empty messages count.
         self.words += length + usize::from(descriptor & BEGIN != 0);
-        if self.words > MOST_WORDS {
-            return Err(format!("its messages to the host grew to {} MiB before they ended", MOST_WORDS >> 17));
+        if self.words > MAX_WORDS {
+            return Err(format!("unfinished hostcall messages exceed {} MiB", MAX_WORDS >> 17));
         }
         if descriptor & END == 0 {
             return Ok(number << NUMBER);
@@ -81,7 +81,7 @@ impl Services {
         Ok(bytes.len() as u64)
     }
 
-    /// What the kernel said last: on the error stream, if anything was said there.
+    /// Returns what was printed last: on the error stream, if anything was.
     pub fn last_message(&self) -> String {
         if self.last_error.is_empty() { self.last.clone() } else { self.last_error.clone() }
     }
@@ -96,11 +96,11 @@ mod tests {
     fn send(services: &mut Services, slots: &[u64], printed: &RefCell<Vec<String>>) -> Result<u64, String> {
         let mut all = [0; SLOTS];
         all[..slots.len()].copy_from_slice(slots);
-        services.answer(PRINT, &all, &Memory::new(), &|text| printed.borrow_mut().push(text.to_owned()))
+        services.serve(PRINT, &all, &Memory::new(), &|text| printed.borrow_mut().push(text.to_owned()))
     }
 
     #[test]
-    fn a_message_is_put_together_from_its_packets() {
+    fn a_message_is_assembled_from_its_packets() {
         let (mut services, printed) = (Services::default(), RefCell::default());
         let first = send(&mut services, &[BEGIN | 1 << LENGTH, 0], &printed).unwrap();
         let second = send(&mut services, &[BEGIN | 1 << LENGTH, ERROR_STREAM], &printed).unwrap();
@@ -114,17 +114,17 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_make_no_sense_are_refused() {
+    fn invalid_messages_and_services_are_errors() {
         let (mut services, printed) = (Services::default(), RefCell::default());
         assert!(send(&mut services, &[7 << NUMBER | 1 << LENGTH, 0], &printed).unwrap_err().contains("message 7"));
         assert_eq!(send(&mut services, &[BEGIN | END], &printed), Ok(0));
         let number = send(&mut services, &[BEGIN], &printed).unwrap();
-        let endless = (0..MOST_WORDS).find_map(|_| send(&mut services, &[number | 7 << LENGTH], &printed).err());
+        let endless = (0..MAX_WORDS).find_map(|_| send(&mut services, &[number | 7 << LENGTH], &printed).err());
         assert!(endless.unwrap().contains("128 MiB"));
         let slots = [0x1000, 0, 0, 0, 0, 0, 0, 0];
-        let said = |services: &mut Services, service| services.answer(service, &slots, &Memory::new(), &|_| ()).unwrap_err();
-        assert!(said(&mut services, CALL).contains("call a function"));
-        assert!(said(&mut services, MEMORY).contains("0x1000"));
-        assert!(said(&mut services, 9).contains("service 9"));
+        let error_of = |services: &mut Services, service| services.serve(service, &slots, &Memory::new(), &|_| ()).unwrap_err();
+        assert!(error_of(&mut services, CALL).contains("host function"));
+        assert!(error_of(&mut services, MEMORY).contains("0x1000"));
+        assert!(error_of(&mut services, 9).contains("service 9"));
     }
 }

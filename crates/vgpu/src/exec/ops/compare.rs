@@ -1,10 +1,10 @@
-//! Comparisons: each answers a bit per lane.
+//! Comparisons: a bit per lane.
 
 use super::{Semantics, compare_op};
 use crate::exec::float::F16;
 use crate::exec::valu::Compare;
 
-/// What a float value is, as a bit of `v_cmp_class`'s mask.
+/// Returns the class of a float as a bit of `v_cmp_class`'s mask.
 fn class(negative: bool, exponent: Exponent, quiet: bool) -> u32 {
     match (exponent, negative) {
         (Exponent::Nan, _) => {
@@ -34,11 +34,11 @@ enum Exponent {
     Nan,
 }
 
-/// The class of a float whose magnitude is `magnitude` and whose infinity is `infinity`; `least` is the least normal one.
-fn magnitude_class(magnitude: u64, least: u64, infinity: u64) -> Exponent {
+/// Classifies a magnitude, given the smallest normal number and infinity.
+fn magnitude_class(magnitude: u64, min_normal: u64, infinity: u64) -> Exponent {
     match magnitude {
         0 => Exponent::Zero,
-        m if m < least => Exponent::Denormal,
+        m if m < min_normal => Exponent::Denormal,
         m if m < infinity => Exponent::Normal,
         m if m == infinity => Exponent::Infinite,
         _ => Exponent::Nan,
@@ -60,13 +60,13 @@ fn class16(value: F16) -> u32 {
     class(value.0 >> 15 != 0, magnitude_class(u64::from(value.0 & 0x7fff), 0x0400, 0x7c00), value.0 & 0x200 != 0)
 }
 
-/// A comparison: its types, and the answer for a lane. Each has a `v_cmp` and a `v_cmpx` form.
+/// Comparisons: types and relation. Each has a `v_cmp` and a `v_cmpx` form.
 macro_rules! comparisons {
-    ($($name:ident, $x:ident: ($a:ident: $A:ty, $b:ident: $B:ty) = $answer:expr;)*) => {
-        mod plain { use super::*; $( comparisons!(@one $name, false, $a: $A, $b: $B, $answer); )* }
-        mod writes_exec { use super::*; $( comparisons!(@one $x, true, $a: $A, $b: $B, $answer); )* }
+    ($($name:ident, $x:ident: ($a:ident: $A:ty, $b:ident: $B:ty) = $relation:expr;)*) => {
+        mod plain { use super::*; $( comparisons!(@one $name, false, $a: $A, $b: $B, $relation); )* }
+        mod writes_exec { use super::*; $( comparisons!(@one $x, true, $a: $A, $b: $B, $relation); )* }
 
-        /// The comparison called `name`.
+        /// Returns the semantics of the comparison called `name`.
         pub fn find(name: &str) -> Option<Semantics> {
             Some(match name {
                 $( stringify!($name) => compare_op::<plain::$name>(), stringify!($x) => compare_op::<writes_exec::$x>(), )*
@@ -74,7 +74,7 @@ macro_rules! comparisons {
             })
         }
     };
-    (@one $name:ident, $exec:literal, $a:ident: $A:ty, $b:ident: $B:ty, $answer:expr) => {
+    (@one $name:ident, $exec:literal, $a:ident: $A:ty, $b:ident: $B:ty, $relation:expr) => {
         #[allow(non_camel_case_types)]
         pub struct $name;
         impl Compare for $name {
@@ -83,7 +83,7 @@ macro_rules! comparisons {
             const EXEC: bool = $exec;
             #[inline(always)]
             #[allow(unused_variables)]
-            fn f($a: $A, $b: $B) -> bool { $answer }
+            fn f($a: $A, $b: $B) -> bool { $relation }
         }
     };
 }

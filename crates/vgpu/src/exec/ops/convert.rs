@@ -1,19 +1,19 @@
-//! Conversions between formats.
+//! Conversions between number formats.
 
 use super::ops;
 use crate::exec::float::*;
 use crate::exec::valu::Unused;
 
-/// To the nearest integer, out of range to the nearest there is, NaN to 0. The product is exact in f64: one rounding.
-fn unorm(value: f32, most: f64) -> u32 {
-    (f64::from(value).clamp(0.0, 1.0) * most).round_ties_even() as u32
+/// Rounds to the nearest integer; values out of range saturate, NaN becomes 0. The product is exact in f64, so it rounds once.
+fn unorm(value: f32, max: f64) -> u32 {
+    (f64::from(value).clamp(0.0, 1.0) * max).round_ties_even() as u32
 }
 
-fn snorm(value: f32, most: f64) -> u32 {
-    (f64::from(value).clamp(-1.0, 1.0) * most).round_ties_even() as i32 as u32
+fn snorm(value: f32, max: f64) -> u32 {
+    (f64::from(value).clamp(-1.0, 1.0) * max).round_ties_even() as i32 as u32
 }
 
-/// An 8-bit float of `exponent` and `mantissa` bits whose bias is one more than IEEE's and whose only NaN is -0.
+/// Decodes an 8-bit float of `exponent` and `mantissa` bits (FNUZ): the bias is one more than IEEE's, and -0 encodes NaN.
 fn f8_to_f32(bits: u8, exponent: u32, mantissa: u32) -> f32 {
     if bits == 0x80 {
         return f32::NAN;
@@ -25,30 +25,30 @@ fn f8_to_f32(bits: u8, exponent: u32, mantissa: u32) -> f32 {
     (if bits & 0x80 != 0 { -value } else { value }) as f32
 }
 
-/// gfx942's fp8: 4 exponent bits, 3 of mantissa.
+/// Decodes fp8 (E4M3 FNUZ).
 pub fn fp8_to_f32(bits: u8) -> f32 {
     f8_to_f32(bits, 4, 3)
 }
 
-/// gfx942's bf8: 5 exponent bits, 2 of mantissa.
+/// Decodes bf8 (E5M2 FNUZ).
 pub fn bf8_to_f32(bits: u8) -> f32 {
     f8_to_f32(bits, 5, 2)
 }
 
-/// To an 8-bit float; what is too large, infinity and NaN are the NaN. `noise` 0: to the nearest, ties to
-/// even; else added below the last place before the rest is dropped.
+/// Encodes an 8-bit float; overflow, infinity and NaN become NaN. Without `noise` it rounds to nearest even; with it, the noise is added
+/// below the last bit and the rest truncated.
 fn f32_to_f8(value: f32, exponent: u32, mantissa: u32, noise: Option<u32>) -> u8 {
     if !value.is_finite() {
         return 0x80;
     }
     let sign = if value.is_sign_negative() { 0x80 } else { 0 };
     let bias = 1 << (exponent - 1);
-    let least = 1 - bias;
+    let min_exponent = 1 - bias;
     let magnitude = f64::from(value.abs());
     if magnitude == 0.0 {
         return 0;
     }
-    let e = (frexp_exponent(magnitude) - 1).max(least);
+    let e = (frexp_exponent(magnitude) - 1).max(min_exponent);
     let scaled = magnitude * 2f64.powi(mantissa as i32 - e);
     let steps = match noise {
         None => scaled.round_ties_even(),
@@ -57,16 +57,16 @@ fn f32_to_f8(value: f32, exponent: u32, mantissa: u32, noise: Option<u32>) -> u8
     let full = 1 << mantissa;
     let (e, steps) = if steps >= 2 * full { (e + 1, steps / 2) } else { (e, steps) };
     let code = if steps < full { steps } else { ((e + bias) as u32) << mantissa | (steps - full) };
-    // There are no infinities: what is too large is the NaN.
+    // There are no infinities: overflow is NaN.
     if code > 0x7f {
         return 0x80;
     }
     let code = code as u8;
-    // There is no -0: its code is the NaN.
+    // There is no -0: its code is NaN.
     if code == 0 { 0 } else { sign | code }
 }
 
-/// A pair of f32 to fp8, to the nearest.
+/// Rounds a pair of f32 to fp8 or bf8.
 fn pair8(a: f32, b: f32, exponent: u32, mantissa: u32) -> u16 {
     u16::from(f32_to_f8(a, exponent, mantissa, None)) | u16::from(f32_to_f8(b, exponent, mantissa, None)) << 8
 }
@@ -123,7 +123,7 @@ ops! {
     v_cvt_pk_bf8_f32(a: f32, b: f32) -> u16 { pair8(a, b, 5, 2) } { const KEEP: bool = true; };
 }
 
-/// One f32 to fp8 or bf8 with stochastic rounding.
+/// Rounds an f32 to fp8 or bf8 stochastically.
 pub fn stochastic8(value: f32, noise: u32, bf8: bool) -> u8 {
     if bf8 { f32_to_f8(value, 5, 2, Some(noise)) } else { f32_to_f8(value, 4, 3, Some(noise)) }
 }

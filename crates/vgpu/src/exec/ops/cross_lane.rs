@@ -1,4 +1,4 @@
-//! Values that move between lanes.
+//! Cross-lane operations.
 
 use super::{Semantics, single};
 use crate::exec::decoded::{OperandType, Step};
@@ -6,7 +6,7 @@ use crate::exec::valu::source;
 use crate::exec::wave::{LANES, Lanes, Wave};
 use crate::exec::{Env, Outcome};
 
-/// The lane that a DPP control reads for `lane`; `None` outside the wave or row.
+/// Returns the lane that a DPP control reads for `lane`; `None` outside the wavefront or row.
 pub fn dpp_source(ctrl: u16, lane: usize) -> Option<usize> {
     let (row, at) = (lane & !15, lane & 15);
     let n = usize::from(ctrl & 15);
@@ -16,23 +16,23 @@ pub fn dpp_source(ctrl: u16, lane: usize) -> Option<usize> {
         0x101..=0x10f => within(Some(at + n)),
         0x111..=0x11f => within(at.checked_sub(n)),
         0x121..=0x12f => Some(row + (at + 16 - n) % 16),
-        // The whole wave: shift or rotate by one.
+        // wave_shl, wave_rol, wave_shr, wave_ror.
         0x130 => (lane + 1 < LANES).then_some(lane + 1),
         0x134 => Some((lane + 1) % LANES),
         0x138 => lane.checked_sub(1),
         0x13c => Some((lane + LANES - 1) % LANES),
         0x140 => Some(row + 15 - at),
         0x141 => Some(lane & !7 | 7 - (lane & 7)),
-        // The last lane of each row goes to the next row; lane 31 to the upper half.
+        // row_bcast:15, row_bcast:31: the last lane of a row to the next row; lane 31 to the upper half.
         0x142 => (lane >= 16).then(|| row - 1),
         0x143 => (lane >= 32).then_some(31),
-        // gfx90a: a row's lane to all of it.
+        // row_newbcast (gfx90a): one lane of a row to all of it.
         0x150..=0x15f => Some(row + n),
         _ => None,
     }
 }
 
-/// `v_readfirstlane_b32`: works with no lane active too.
+/// `v_readfirstlane_b32`: reads lane 0 when EXEC is 0.
 fn read_first(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let mut buffer = Lanes([0; LANES]);
     let value = source(w, s, 0, &mut buffer).0[w.first_lane()];
@@ -40,7 +40,7 @@ fn read_first(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// `v_readlane_b32`: the lane need not be active.
+/// `v_readlane_b32`: ignores EXEC.
 fn read_lane(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut buffer, mut lane) = (Lanes([0; LANES]), Lanes([0; LANES]));
     let lane = source(w, s, 1, &mut lane).0[0] as usize % LANES;
@@ -49,7 +49,7 @@ fn read_lane(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// `v_writelane_b32`: whether or not the lane is active.
+/// `v_writelane_b32`: ignores EXEC.
 fn write_lane(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut value, mut lane) = (Lanes([0; LANES]), Lanes([0; LANES]));
     let value = source(w, s, 0, &mut value).0[0];
@@ -65,7 +65,7 @@ fn swap(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// The instruction called `name`.
+/// Returns the semantics of the instruction called `name`.
 pub fn find(name: &str) -> Option<Semantics> {
     Some(single(
         match name {

@@ -4,25 +4,25 @@ use super::ops;
 use crate::exec::float::*;
 use crate::exec::valu::Unused;
 
-/// Denormals become zero: the multiply-adds that are not fused, and the approximations, do so whatever `MODE` says.
+/// Flushes denormals, as unfused multiply-adds and approximations do in every `MODE`.
 #[inline(always)]
 fn zeroed(value: f32) -> f32 {
     f32::from_bits(flush32(value.to_bits()))
 }
 
-/// Multiply and add, each rounded.
+/// Computes an unfused multiply-add: both operations round.
 #[inline(always)]
 fn mad32(a: f32, b: f32, c: f32) -> f32 {
     zeroed(zeroed(zeroed(a) * zeroed(b)) + zeroed(c))
 }
 
-/// Zero times anything is zero.
+/// Multiplies; zero times anything is zero.
 #[inline(always)]
 fn legacy(a: f32, b: f32) -> f32 {
     if a == 0.0 || b == 0.0 { 0.0 } else { a * b }
 }
 
-/// A fraction that rounding made 1 becomes the number before it; a NaN stays one.
+/// Replaces a fraction that was rounded up to 1 by the largest number below it; NaN stays NaN.
 fn below_one<T: PartialOrd>(fraction: T, most: T) -> T {
     if fraction > most { most } else { fraction }
 }
@@ -44,16 +44,16 @@ fn sum32(a: f32, b: f32, mode: u32) -> f32 {
 }
 
 fn product32(a: f32, b: f32, mode: u32) -> f32 {
-    // A zero of the product's sign changes nothing.
+    // Adding a zero of the product's sign changes nothing.
     fused32(a, b, 0f32.copysign(f32::from_bits(a.to_bits() ^ b.to_bits())), mode)
 }
 
-/// As [`legacy`], in the direction `mode`.
+/// [`legacy`] in rounding mode `mode`.
 fn legacy_rounded(a: f32, b: f32, mode: u32) -> f32 {
     if a == 0.0 || b == 0.0 { 0.0 } else { product32(a, b, mode) }
 }
 
-/// As [`mad32`], in the direction `mode`.
+/// [`mad32`] in rounding mode `mode`.
 fn mad32_rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 {
     zeroed(sum32(zeroed(product32(zeroed(a), zeroed(b), mode)), zeroed(c), mode))
 }
@@ -78,7 +78,7 @@ fn product16(a: F16, b: F16, mode: u32) -> F16 {
     fused16(a, b, F16((a.0 ^ b.0) & 0x8000), mode)
 }
 
-/// The other sign.
+/// Negates.
 fn minus(value: F16) -> F16 {
     F16(value.0 ^ 0x8000)
 }
@@ -87,35 +87,35 @@ fn mad16_rounded(a: F16, b: F16, c: F16, mode: u32) -> F16 {
     sum16(product16(a, b, mode), c, mode)
 }
 
-/// The NaN that the approximations answer outside their domain.
+/// The NaN that approximations return outside their domain.
 const NO_NUMBER: f32 = f32::from_bits(0xffc0_0000);
 
-/// The sine of `turns` · 2π, for any finite number of them; exact where the answer is 0, 1 or -1.
+/// Computes sin(2π · `turns`); exact where the result is 0, 1 or -1.
 fn sine(turns: f32) -> f32 {
     if turns.is_infinite() {
         return NO_NUMBER;
     }
-    // Whole turns change nothing, and are taken off without rounding; a zero keeps its sign.
+    // Subtracting whole turns is exact; a zero keeps its sign.
     let wide = f64::from(turns);
     let part = if turns == 0.0 { wide } else { wide - wide.round_ties_even() };
-    // The half turn is folded so that its ends are the same point.
+    // Fold at the quarter turns, so that half a turn gives exactly 0.
     let folded = if part.abs() > 0.25 { 0.5f64.copysign(part) - part } else { part };
     (folded * std::f64::consts::TAU).sin() as f32
 }
 
-/// As [`sine`].
+/// Computes cos(2π · `turns`), as [`sine`].
 fn cosine(turns: f32) -> f32 {
     if turns.is_infinite() {
         return NO_NUMBER;
     }
     let wide = f64::from(turns);
     let part = (wide - wide.round_ties_even()).abs();
-    // Near a quarter the sine of what is left of it has the digits; near 0 the cosine itself.
+    // Near a quarter turn the sine of the remainder is more accurate; near 0 the cosine itself.
     if part > 0.125 { ((0.25 - part) * std::f64::consts::TAU).sin() as f32 } else { (part * std::f64::consts::TAU).cos() as f32 }
 }
 
 fn ldexp32(value: f32, exponent: i32) -> f32 {
-    // f64 holds every f32 times a power of two that matters; one rounding.
+    // f64 represents every f32 times a relevant power of two, so this rounds once.
     ldexp64(f64::from(value), exponent.clamp(-400, 400)) as f32
 }
 
@@ -153,7 +153,7 @@ fn median32(a: f32, b: f32, c: f32) -> f32 {
     }
 }
 
-/// The last step of a division: special values, else the quotient with the right sign.
+/// The last step of a division: special values, else the quotient with the correct sign.
 fn fixup32(quotient: f32, denominator: f32, numerator: f32) -> f32 {
     let sign = numerator.is_sign_negative() ^ denominator.is_sign_negative();
     let signed = |value: f32| if sign { -value } else { value };
@@ -168,7 +168,7 @@ fn fixup32(quotient: f32, denominator: f32, numerator: f32) -> f32 {
     } else if denominator.is_infinite() || numerator == 0.0 {
         signed(0.0)
     } else if quotient.is_nan() {
-        // The estimate failed; hardware answers so.
+        // The estimate failed; hardware returns infinity.
         signed(f32::INFINITY)
     } else {
         let exponent = |value: f32| frexp_exponent(f64::from(value));
@@ -195,7 +195,7 @@ fn fixup64(quotient: f64, denominator: f64, numerator: f64) -> f64 {
     } else if denominator.is_infinite() || numerator == 0.0 {
         signed(0.0)
     } else if quotient.is_nan() {
-        // The estimate failed; hardware answers so.
+        // The estimate failed; hardware returns infinity.
         signed(f64::INFINITY)
     } else {
         match frexp_exponent(numerator) - frexp_exponent(denominator) {
@@ -216,7 +216,7 @@ fn fixup16(quotient: F16, denominator: F16, numerator: F16) -> F16 {
     F16(quotient.0 & 0x7fff | sign)
 }
 
-/// Bits of 2/π, most significant first, in words: what argument reduction multiplies by.
+/// Bits of 2/π, most significant first: the multiplier of argument reduction.
 const TWO_OVER_PI: [u64; 19] = [
     0xa2f9_836e_4e44_1529,
     0xfc27_57d1_f534_ddc0,
@@ -239,14 +239,14 @@ const TWO_OVER_PI: [u64; 19] = [
     0x5603_3046_fc7b_6bab,
 ];
 
-/// The segment of 2/π that reduces an argument as large as `value`.
+/// Returns the segment of 2/π that reduces an argument of the magnitude of `value`.
 fn trig_segment(value: f64, segment: u32) -> f64 {
     let exponent = (value.to_bits() >> 52 & 0x7ff) as i32;
     let mut shift = (segment & 31) * 53;
     if exponent > 1077 {
         shift += (exponent - 1077) as u32;
     }
-    // 53 bits of the constant from `shift` on.
+    // 53 bits of the constant, starting at `shift`.
     let mut bits = 0u64;
     for n in 0..53 {
         let at = shift + n;

@@ -23,12 +23,12 @@ fn sad8(a: u32, b: u32) -> u32 {
     (0..4).map(|n| byte(a, n).abs_diff(byte(b, n))).sum()
 }
 
-/// Bytes of `b` that are 0 do not count.
+/// Sum of absolute differences; bytes of `b` that are 0 are skipped.
 fn masked_sad8(a: u32, b: u32) -> u32 {
     (0..4).map(|n| if byte(b, n) == 0 { 0 } else { byte(a, n).abs_diff(byte(b, n)) }).sum()
 }
 
-/// A field of `width` bits at `offset`.
+/// Extracts `width` bits at `offset`.
 fn field(value: u32, offset: u32, width: u32) -> u32 {
     match (offset & 31, width & 31) {
         (_, 0) => 0,
@@ -44,7 +44,7 @@ fn signed_field(value: u32, offset: u32, width: u32) -> i32 {
     }
 }
 
-/// A byte chosen from eight, or a constant made of signs.
+/// Selects each byte from eight, or a constant made of sign bits.
 fn permute(high: u32, low: u32, selector: u32) -> u32 {
     let bytes = u64::from(high) << 32 | u64::from(low);
     let pick = |sel: u32| -> u32 {

@@ -1,7 +1,7 @@
-//! MFMA: small matrix products over a whole wave, dense and 2:4 sparse.
+//! MFMA: matrix products over a wavefront, dense and 2:4 sparse.
 //!
-//! Where an element lives is a formula of the shape; AMD's matrix calculator prints the same maps, and the tests pin them.
-//! `exec` plays no part: all lanes take part always.
+//! The lane and register of an element follow from the shape; the tests compare them with AMD's matrix instruction calculator.
+//! EXEC is ignored: all lanes take part.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,12 +15,12 @@ use crate::exec::wave::{LANES, Wave};
 use crate::exec::{Env, Outcome};
 use crate::isa::{Field, inst_descs};
 
-/// The type of a matrix's elements.
+/// An element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
     F64,
     F32,
-    /// f32 read as TF32.
+    /// f32 truncated to TF32.
     Xf32,
     F16,
     Bf16,
@@ -40,7 +40,7 @@ impl Element {
     }
 }
 
-/// A matrix instruction's shape.
+/// The shape of a matrix instruction: `blocks` products of m×k by k×n.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub m: usize,
@@ -53,7 +53,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// From the mnemonic and the registers of the second matrix.
+    /// Parses a mnemonic, given the registers of B.
     fn parse(name: &str, b_registers: usize) -> Option<Shape> {
         let rest = name.strip_prefix("v_mfma_").or_else(|| name.strip_prefix("v_smfmac_"))?;
         let rest = rest.split_once('_')?.1;
@@ -84,18 +84,18 @@ impl Shape {
         Some(Shape { m, n, k, blocks: LANES * each / (n * k), a, b, sparse: name.contains("smfmac") })
     }
 
-    /// How many of `k` a lane holds of the second matrix (and of the first, when it is dense).
+    /// Returns the elements along k that a lane holds of B (and of A, when it is dense).
     fn each(&self) -> usize {
         self.k * self.n * self.blocks / LANES
     }
 
-    /// Lane and place in it of element (i, k) of the first matrix, whose side is `side`; the same for (k, j) of the second.
+    /// Returns lane and index of element (i, k) of A, which has `side` rows; the same for (k, j) of B.
     pub fn source(&self, side: usize, i: usize, k: usize, block: usize) -> (usize, usize) {
         let each = self.each();
         (i + side * (block + self.blocks * (k / each)), k % each)
     }
 
-    /// Lane and register (pair, for f64) of element (i, j) of the result.
+    /// Returns lane and register (register pair for f64) of element (i, j) of the result.
     pub fn result(&self, i: usize, j: usize, block: usize) -> (usize, usize) {
         if self.a == Element::F64 {
             return if self.m == 4 { (j + 4 * block + 16 * i, 0) } else { (j + 16 * (i % 4), i / 4) };
@@ -109,7 +109,7 @@ impl Shape {
     }
 }
 
-/// Every shape, by mnemonic.
+/// Returns all shapes by mnemonic.
 pub fn shapes() -> &'static HashMap<&'static str, Shape> {
     static SHAPES: LazyLock<HashMap<&'static str, Shape>> = LazyLock::new(|| {
         inst_descs().iter().filter_map(|row| Some((row.name, Shape::parse(row.name, usize::from(row.registers(Field::Src(1))))?))).collect()
@@ -117,7 +117,7 @@ pub fn shapes() -> &'static HashMap<&'static str, Shape> {
     &SHAPES
 }
 
-/// The bits of an element: `place`-th of `bits` each, from register `number` on.
+/// Returns the bits of the element at index `place` of those in the registers from `number` on.
 fn element(w: &Wave, number: u16, lane: usize, place: usize, bits: usize) -> u64 {
     let word = |n: usize| u64::from(w.vgpr(number + n as u16).0[lane]);
     match bits {
@@ -127,13 +127,13 @@ fn element(w: &Wave, number: u16, lane: usize, place: usize, bits: usize) -> u64
     }
 }
 
-/// The value of a float element.
+/// Returns the value of a float element.
 fn value(bits: u64, ty: Element, flush: bool) -> f64 {
     let half = |value: f32, denormal: bool| if flush && denormal { 0f64.copysign(f64::from(value)) } else { f64::from(value) };
     match ty {
         Element::F64 => f64::from_bits(bits),
         Element::F32 => f64::from(f32::from_bits(bits as u32)),
-        // Ten bits of mantissa, the others dropped; a NaN stays one.
+        // Keep ten mantissa bits; NaN stays NaN.
         Element::Xf32 => {
             let single = f32::from_bits(bits as u32);
             f64::from(if single.is_nan() { single } else { f32::from_bits(bits as u32 & !0x1fff) })
@@ -146,7 +146,7 @@ fn value(bits: u64, ty: Element, flush: bool) -> f64 {
     }
 }
 
-/// The lane that the second matrix is read from, as `blgp` says.
+/// Returns the lane that B is read from under a `blgp` pattern.
 fn swizzled(blgp: u8, lane: usize) -> usize {
     match blgp {
         0 => lane,
@@ -162,14 +162,14 @@ fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
         return super::unsupported(w, s, e);
     };
     let Shape { m, n, k, blocks, .. } = shape;
-    // gfx90a's products of 16-bit floats flush denormals, whatever `MODE` says.
+    // gfx90a flushes f16 and bf16 denormals in every `MODE`.
     let flush = e.code.arch == Arch::Gfx90a && matches!(shape.a, Element::F16 | Element::Bf16);
     let (cbsz, abid, blgp) = (s.inst.neg_hi, usize::from(s.inst.op_sel), s.inst.neg);
     let double = shape.a == Element::F64;
     let mut a = vec![0f64; m * k * blocks];
     let mut b = vec![0f64; k * n * blocks];
     for block in 0..blocks {
-        // A group of 2^cbsz blocks shares the first matrix of its abid-th.
+        // A group of 2^cbsz blocks shares the A of its abid-th block.
         let group = 1usize << cbsz;
         let from = if double || cbsz == 0 || shape.sparse { block } else { block / group * group + abid % group };
         for i in 0..m {
@@ -193,7 +193,7 @@ fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
         }
     }
     let adder = Adder::new(&shape, e.code.arch, s.inst.desc.name);
-    // The third source: registers, or a constant for every element; sparse forms add to the destination.
+    // C: registers, or one constant for every element; sparse forms accumulate into the destination.
     let addend = if shape.sparse { s.inst.dst } else { s.inst.src[2] };
     let constant = (!shape.sparse && s.kind[2] != SourceKind::Vector).then(|| match s.kind[2] {
         SourceKind::Constant => s.constant[2],
@@ -222,15 +222,15 @@ fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// How the products of small floats are added: what the matrix cores do was found by experiment (Xie and others, "MMA-Sim", 2025).
+/// How products are summed. The behavior of the matrix cores was determined by experiment (Xie et al., "MMA-Sim", 2025).
 #[derive(Clone, Copy)]
 enum Adder {
-    /// gfx908 and gfx90a: groups of so many, each in pairs of pairs, then the group to what there is. Every step rounds to f32; gfx90a
-    /// makes denormals zero.
+    /// gfx908 and gfx90a: groups of products, each summed pairwise, then added to the accumulator. Every addition rounds to f32; gfx90a
+    /// flushes denormals.
     Pairs { group: usize, flush: bool },
-    /// gfx942: groups of so many, cut off 24 bits below the largest, added to what there is, and then rounded.
+    /// gfx942: groups of products, truncated 24 bits below the largest, added to the accumulator, then rounded.
     Aligned { group: usize },
-    /// Once, at the end: for sparse products nobody looked.
+    /// One rounding at the end: the behavior of sparse products has not been determined.
     Exact,
 }
 
@@ -247,7 +247,7 @@ impl Adder {
     }
 }
 
-/// The sum of products in pairs of pairs.
+/// Sums products pairwise.
 fn in_pairs(terms: &[(f64, f64)], flush: bool) -> f32 {
     let sum = match terms {
         [] => 0.0,
@@ -269,7 +269,7 @@ fn power(exponent: i32) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
-/// The exponent that gfx942 aligns a value by: a denormal has the least of its type, 0 that of f32.
+/// Returns the exponent by which gfx942 aligns a value: denormals have the smallest of their type, 0 has that of f32.
 fn exponent(value: f64, ty: Element) -> i32 {
     let least = match ty {
         Element::F16 => -14,
@@ -280,20 +280,20 @@ fn exponent(value: f64, ty: Element) -> i32 {
     if value == 0.0 { -126 } else { (frexp_exponent(value) - 1).max(least) }
 }
 
-/// The largest exponent of the products, and their sum in units 24 bits below it, each cut off there.
+/// Returns the largest exponent of the products, and their truncated sum in units 24 bits below it.
 fn cut_off<'a>(terms: impl Iterator<Item = &'a (f64, f64)> + Clone, shape: &Shape) -> (i32, f64) {
     let top = terms.clone().map(|&(x, y)| exponent(x, shape.a) + exponent(y, shape.b)).max().unwrap_or(0);
     (top, terms.map(|&(x, y)| (x * y * power(24 - top)).trunc()).sum())
 }
 
-/// A group of products added to `sum` as gfx942 does.
+/// Adds a group of products to `sum` as gfx942 does.
 fn aligned(terms: &[(f64, f64)], sum: f32, shape: &Shape) -> f32 {
     let products = || terms.iter().map(|(x, y)| x * y);
     let all = products().sum::<f64>() + f64::from(sum);
     if !all.is_finite() {
         return all as f32;
     }
-    // What f32 cannot hold is an infinity.
+    // Overflow of f32 is infinity.
     let limit = power(128);
     match (products().any(|product| product >= limit), products().any(|product| product <= -limit)) {
         (true, true) => return f32::NAN,
@@ -303,7 +303,7 @@ fn aligned(terms: &[(f64, f64)], sum: f32, shape: &Shape) -> f32 {
     }
     let tiny = matches!(shape.a, Element::Fp8 | Element::Bf8);
     let (top, total) = if tiny {
-        // The even ones and the odd ones, then both.
+        // Even and odd products separately, then both.
         let ((e0, s0), (e1, s1)) = (cut_off(terms.iter().step_by(2), shape), cut_off(terms.iter().skip(1).step_by(2), shape));
         let top = e0.max(e1);
         (top, (s0 * power(e0 - top)).floor() + (s1 * power(e1 - top)).floor())
@@ -317,7 +317,7 @@ fn aligned(terms: &[(f64, f64)], sum: f32, shape: &Shape) -> f32 {
     (total + addend + 0.0) as f32
 }
 
-/// A row times a column, added to `c`.
+/// Computes a row times a column plus `c`.
 fn sum<'a>(shape: &Shape, adder: Adder, row: &[f64], column: impl Iterator<Item = &'a f64>, c: u64, negate: bool) -> u64 {
     let terms = row.iter().zip(column);
     match shape.a {
@@ -350,10 +350,10 @@ fn sum<'a>(shape: &Shape, adder: Adder, row: &[f64], column: impl Iterator<Item 
     }
 }
 
-/// A row of the first matrix of a sparse product: two of each four are stored, the third source says which.
+/// Expands a row of a sparse A: two of each four elements are stored, and the third source has their indices.
 fn sparse_row(w: &Wave, s: &Step, shape: &Shape, i: usize, flush: bool, row: &mut [f64]) {
     let bits = shape.a.bits();
-    // A lane's values are half as many as of the second matrix; two bits of index each.
+    // A lane holds half as many values as of B, with two index bits each.
     let each = shape.each() / 2;
     let set_bits = 2 * each;
     let sets = 32 / set_bits;
@@ -370,7 +370,7 @@ fn sparse_row(w: &Wave, s: &Step, shape: &Shape, i: usize, flush: bool, row: &mu
     }
 }
 
-/// The instruction called `name`.
+/// Returns the semantics of the instruction called `name`.
 pub fn find(name: &str) -> Option<Semantics> {
     let shape = shapes().get(name)?;
     let c = if shape.a == Element::F64 { OperandType::F64 } else { OperandType::B32 };
@@ -392,7 +392,7 @@ mod tests {
             let a_values = LANES * usize::from(row.registers(Field::Src(0))) * 32 / shape.a.bits();
             let stored = if shape.sparse { 2 } else { 1 };
             assert_eq!(shape.m * shape.k * shape.blocks, a_values * stored, "{}", row.name);
-            // Every place of the result is used exactly once.
+            // Every element of the result has its own lane and register.
             let mut places = std::collections::HashSet::new();
             for block in 0..shape.blocks {
                 for i in 0..shape.m {

@@ -1,4 +1,4 @@
-//! The meaning of each instruction: small named functions, found by mnemonic.
+//! Instruction semantics: small functions, found by mnemonic.
 
 mod compare;
 mod convert;
@@ -18,17 +18,17 @@ use super::wave::Wave;
 use super::{Env, Outcome};
 use crate::isa::{Field, Format, Inst, InstDesc, decode, inst_descs, operand};
 
-/// A meaning, and what [`super::code`] must know to prepare its sources.
+/// What an instruction does, and how its sources are prepared.
 pub struct Semantics {
-    /// The handler for each level.
+    /// The handler for each SIMD level.
     pub variants: SimdVariants,
-    /// How constants are read.
+    /// How constant sources are encoded.
     pub types: [OperandType; 3],
-    /// The third source is the destination.
+    /// Whether the third source is the destination.
     pub accumulate: bool,
 }
 
-/// A lane-wise operation.
+/// The semantics of a lane-wise operation.
 fn lane_op<O: Op>() -> Semantics {
     Semantics { variants: arithmetic::<O>(), types: [O::A::TYPE, O::B::TYPE, O::C::TYPE], accumulate: O::ACCUMULATE }
 }
@@ -37,22 +37,22 @@ fn compare_op<O: Compare>() -> Semantics {
     Semantics { variants: comparison::<O>(), types: [O::A::TYPE, O::B::TYPE, OperandType::B32], accumulate: false }
 }
 
-/// A handler that is the same at every level.
+/// The semantics of a handler without SIMD variants.
 fn single(handler: super::decoded::Handler, types: [OperandType; 3]) -> Semantics {
     Semantics { variants: [handler; 3], types, accumulate: false }
 }
 
-/// A memory instruction: it has no constants.
+/// The semantics of a memory instruction, which has no constant sources.
 fn memory_op(variants: SimdVariants) -> Semantics {
     Semantics { variants, types: [OperandType::B32; 3], accumulate: false }
 }
 
-/// Lane-wise operations: name, sources, result, and what sets it apart.
+/// Lane-wise operations: name, sources, result, and overrides of [`Op`](crate::exec::valu::Op).
 macro_rules! ops {
     ($( $name:ident ( $($args:tt)* ) -> $out:ty $body:block $({ $($extra:tt)* })? ;)*) => {
         $( ops!(@one $name ($($args)*) $out, $body, { $($($extra)*)? }); )*
 
-        /// The operation called `name`.
+        /// Returns the semantics of the operation called `name`.
         pub fn find(name: &str) -> Option<super::Semantics> {
             Some(match name {
                 $( stringify!($name) => super::lane_op::<$name>(), )*
@@ -85,7 +85,7 @@ macro_rules! ops {
 }
 use ops;
 
-/// The meaning of an instruction; `None` when there is none yet. Each is looked for once in a process.
+/// Returns the semantics of an instruction, looked up once per process; `None` when it is not implemented.
 pub fn semantics(row: &'static InstDesc) -> Option<&'static Semantics> {
     static KNOWN: LazyLock<Vec<OnceLock<Option<Semantics>>>> = LazyLock::new(|| inst_descs().iter().map(|_| OnceLock::new()).collect());
     let index = (std::ptr::from_ref(row) as usize - inst_descs().as_ptr() as usize) / size_of::<InstDesc>();
@@ -114,7 +114,7 @@ fn find(row: &InstDesc) -> Option<Semantics> {
     }
 }
 
-/// Sources that the encoding leaves out: `vcc` as a carry, a multiply-add's own literal.
+/// Fills in sources that the encoding omits: VCC as a carry, the literal of a multiply-add.
 pub fn add_implicit_operands(inst: &mut Inst) {
     if inst.desc.format != Format::VOP2 {
         return;
@@ -135,17 +135,17 @@ pub fn add_implicit_operands(inst: &mut Inst) {
     }
 }
 
-/// An instruction the table has and this crate has no meaning for.
+/// Faults: the instruction is in the table but not implemented.
 pub fn unsupported(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
-    e.unsupported(w, s, format!("the virtual GPU does not have `{}`", s.inst.desc.name))
+    e.unsupported(w, s, format!("instruction `{}`", s.inst.desc.name))
 }
 
-/// No instruction.
+/// Faults: the dwords are not a valid instruction.
 pub fn illegal(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let at = w.pc.saturating_sub(1);
     let why = match decode(e.code.arch, e.code.words().get(at..).unwrap_or(&[])) {
         Err(error) => error.to_string(),
-        Ok(_) => "no instruction".to_owned(),
+        Ok(_) => "invalid encoding".to_owned(),
     };
     e.illegal(w, s, why)
 }
@@ -154,8 +154,8 @@ pub fn illegal(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 mod tests {
     use super::*;
 
-    /// What the table lists and the virtual GPU does not do; everything else has a meaning.
-    const WITHOUT: &[&str] = &[
+    /// Instructions of the table that are not implemented.
+    const UNIMPLEMENTED: &[&str] = &[
         "s_cbranch_i_fork",
         "s_cbranch_g_fork",
         "s_cbranch_join",
@@ -180,15 +180,15 @@ mod tests {
     ];
 
     #[test]
-    fn every_row_has_a_meaning_or_is_listed_as_without() {
+    fn every_instruction_is_implemented_or_listed_as_unimplemented() {
         let missing: Vec<_> = inst_descs()
             .iter()
             .filter(|row| find(row).is_none())
             .map(|row| row.name)
-            // Typed buffers belong to graphics, scalar scratch to no compiler; nor do the semaphores of groups and atomics within LDS.
-            .filter(|name| !WITHOUT.contains(name) && !name.contains("_format_") && !name.starts_with("s_scratch_"))
+            // Typed buffers belong to graphics; compilers do not emit scalar scratch, GWS semaphores or LDS-internal atomics.
+            .filter(|name| !UNIMPLEMENTED.contains(name) && !name.contains("_format_") && !name.starts_with("s_scratch_"))
             .filter(|name| !name.starts_with("ds_gws_sema_") && !name.contains("_src2_"))
             .collect();
-        assert!(missing.is_empty(), "{} without a meaning: {missing:?}", missing.len());
+        assert!(missing.is_empty(), "{} not implemented: {missing:?}", missing.len());
     }
 }

@@ -1,4 +1,4 @@
-//! VOP3P: two results from halves, mixed precision, dot products, pairs of f32.
+//! VOP3P: packed 16-bit operations, mixed precision, dot products, packed f32.
 
 use super::{Semantics, single};
 use crate::exec::decoded::{OperandType, SourceKind, Step};
@@ -8,7 +8,7 @@ use crate::exec::valu::{apply_input_mode, apply_output_modifiers, source};
 use crate::exec::wave::{LANES, Lanes, Wave};
 use crate::exec::{Env, Outcome};
 
-/// A source's halves for the low and the high result, with their signs.
+/// Returns a source's halves for the low and the high result, with neg applied.
 #[inline(always)]
 fn halves(s: &Step, n: usize, value: u32, float: bool) -> (u16, u16) {
     let (low, high) = (value >> (16 * (s.inst.op_sel >> n & 1)), value >> (16 * (s.inst.op_sel_hi >> n & 1)));
@@ -19,11 +19,11 @@ fn halves(s: &Step, n: usize, value: u32, float: bool) -> (u16, u16) {
     }
 }
 
-/// What a packed operation does to each pair of halves.
+/// A packed 16-bit operation.
 pub trait Halves: 'static {
-    /// Signs may be changed.
+    /// Whether neg applies.
     const FLOAT: bool;
-    /// The result.
+    /// Computes one half.
     fn f(a: u16, b: u16, c: u16, clamp: bool) -> u16;
 }
 
@@ -48,7 +48,7 @@ fn both<O: Halves>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// A packed f16 operation under a `MODE` that rounds, flushes or treats NaNs in its own way.
+/// Runs a packed f16 operation in a non-default `MODE`.
 #[inline(never)]
 fn nondefault_mode(w: &Wave, s: &Step, out: &mut Lanes) {
     let mut buffers = [Lanes([0; LANES]); 3];
@@ -113,7 +113,7 @@ fn i(bits: u16) -> i32 {
     i32::from(bits as i16)
 }
 
-/// An integer result: wrapped, or clamped to the range.
+/// Converts an integer result: wraps, or clamps to the range.
 fn fit(value: i32, clamp: bool, signed: bool) -> u16 {
     match (clamp, signed) {
         (false, _) => value as u16,
@@ -147,7 +147,7 @@ pairs! {
     v_pk_max_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(max32(f(a), f(b))), clamp);
 }
 
-/// A source of `v_fma_mix`: f32, or a half of a register as f16; `neg_hi` is the absolute value here.
+/// Returns a source of `v_fma_mix`: f32, or half a register as f16. `neg_hi` is abs here.
 fn mixed(w: &Wave, s: &Step, n: usize) -> [f32; LANES] {
     let mut buffer = Lanes([0; LANES]);
     let is_half = s.inst.op_sel_hi >> n & 1 != 0;
@@ -170,7 +170,7 @@ fn mixed(w: &Wave, s: &Step, n: usize) -> [f32; LANES] {
     })
 }
 
-/// `v_fma_mix_f32`, `v_fma_mixlo_f16`, `v_fma_mixhi_f16`: in f32; the latter two round the result again, to f16.
+/// `v_fma_mix_f32`, `v_fma_mixlo_f16`, `v_fma_mixhi_f16`: computed in f32; the latter two round the result again, to f16.
 fn mix(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (a, b, c) = (mixed(w, s, 0), mixed(w, s, 1), mixed(w, s, 2));
     let mut out = *w.vgpr(s.inst.dst);
@@ -203,29 +203,29 @@ fn dot(a: impl Iterator<Item = i64>, b: impl Iterator<Item = i64>) -> i64 {
     a.zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// The dot product of two pairs of 16-bit integers, added.
+/// Dot product of two i16 pairs, accumulated.
 pub fn dot2_i16(a: u32, b: u32, c: u32) -> u32 {
     (dot(signed_parts(a, 16), signed_parts(b, 16)) as u32).wrapping_add(c)
 }
 
-/// Of four bytes.
+/// Dot product of four i8 pairs, accumulated.
 pub fn dot4_i8(a: u32, b: u32, c: u32) -> u32 {
     (dot(signed_parts(a, 8), signed_parts(b, 8)) as u32).wrapping_add(c)
 }
 
-/// Of eight half-bytes.
+/// Dot product of eight i4 pairs, accumulated.
 pub fn dot8_i4(a: u32, b: u32, c: u32) -> u32 {
     (dot(signed_parts(a, 4), signed_parts(b, 4)) as u32).wrapping_add(c)
 }
 
-/// Of two halves, in f32.
+/// Dot product of two f16 pairs, accumulated in f32.
 pub fn dot2_f16(a: u32, b: u32, c: f32) -> f32 {
     let low = f64::from(f(a as u16)) * f64::from(f(b as u16));
     let high = f64::from(f((a >> 16) as u16)) * f64::from(f((b >> 16) as u16));
     (low + high + f64::from(c)) as f32
 }
 
-/// Integer dot products with a clamp.
+/// Integer dot products with clamp.
 fn dots(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
     let (a, b, c) = (*source(w, s, 0, &mut a), *source(w, s, 1, &mut b), *source(w, s, 2, &mut c));
@@ -273,15 +273,15 @@ fn dot2_halves(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// What a packed f32 operation does to each of its two values.
+/// A packed f32 operation.
 pub trait Pair: 'static {
-    /// The result.
+    /// Computes one of the two results.
     fn f(a: f32, b: f32, c: f32) -> f32;
-    /// How many sources there are.
+    /// The number of sources.
     const SOURCES: usize;
 }
 
-/// The register of a source that makes the low (`select` is `op_sel`) or high (`op_sel_hi`) result.
+/// Returns the register of a source for the low result (`select` is `op_sel`) or the high one (`op_sel_hi`).
 #[inline(always)]
 fn half_of_pair<'a>(w: &'a Wave, s: &Step, n: usize, select: u8, buffer: &'a mut Lanes) -> &'a Lanes {
     let number = s.inst.src[n] + u16::from(select >> n & 1);
@@ -324,7 +324,7 @@ fn pairs_f32<O: Pair>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// One half of a packed f32 operation under a `MODE` that rounds or flushes in its own way.
+/// Runs one half of a packed f32 operation in a non-default `MODE`.
 #[inline(never)]
 fn nondefault_mode_pair(w: &Wave, s: &Step, sources: [&Lanes; 3], sign: [u32; 3], out: &mut Lanes) {
     for lane in 0..LANES {
@@ -377,7 +377,7 @@ fn move_pair(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// The instruction called `name`.
+/// Returns the semantics of the instruction called `name`.
 pub fn find(name: &str) -> Option<Semantics> {
     if let Some(entry) = find_pair(name) {
         return Some(entry);

@@ -1,4 +1,4 @@
-//! Vector instructions that read or write more than sources and a destination: carries, selection, division steps.
+//! Vector instructions with carries, lane masks or several results: add with carry, select, division steps.
 
 use super::convert::stochastic8;
 use super::{Semantics, lane_op, single};
@@ -12,9 +12,9 @@ use crate::isa::Extension;
 
 /// Addition or subtraction with a carry out.
 pub trait Carry: 'static {
-    /// Takes a carry in.
+    /// Whether there is a carry in.
     const IN: bool;
-    /// The result and the carry.
+    /// Computes the result and the carry.
     fn f(a: u32, b: u32, carry: u32) -> (u32, bool);
 }
 
@@ -51,7 +51,7 @@ fn carry<O: Carry>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// Clamped: a carry means the largest value after an addition, 0 after a subtraction.
+/// Clamps: a carry gives the largest value after an addition, 0 after a subtraction.
 fn saturate(out: &mut Lanes, carries: &[u8; LANES], s: &Step) {
     let limit = if s.inst.desc.name.starts_with("v_add") { u32::MAX } else { 0 };
     for lane in 0..LANES {
@@ -103,7 +103,7 @@ carries! {
     v_subbrev_co_u32, true, |a, b, c| sub_with(b, a, c);
 }
 
-/// Marker for handlers that need no type.
+/// Bound of [`simd_variants!`] for handlers without a type parameter.
 pub trait Any: 'static {}
 struct One;
 impl Any for One {}
@@ -116,7 +116,7 @@ fn select_lanes<O: Any>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
     let mut valid = u64::MAX;
     if !s.plain {
-        // Signs may be changed as if the values were floats.
+        // neg and abs act on the values as if they were floats.
         (a, valid) = modified_source::<f32>(w, s, 0);
         (b, _) = modified_source::<f32>(w, s, 1);
     } else {
@@ -134,7 +134,7 @@ fn select_lanes<O: Any>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// `v_mad_u64_u32`: a 64-bit sum of a full product, and its carry.
+/// `v_mad_u64_u32`: a 32×32-bit product added to 64 bits, with carry.
 fn mad_u64_u32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes64([0; LANES]));
     a = *source(w, s, 0, &mut a);
@@ -162,7 +162,7 @@ fn mad_i64_i32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
         let product = i64::from(a.0[lane] as i32) * i64::from(b.0[lane] as i32);
         let sum = i128::from(product) + i128::from(c.0[lane] as i64);
         c.0[lane] = if s.inst.clamp { sum.clamp(i64::MIN.into(), i64::MAX.into()) } else { sum } as u64;
-        // The 65th bit of the sum: its sign.
+        // The carry is the 65th bit of the sum: its sign.
         carries |= u64::from(sum < 0) << lane;
     }
     w.write_vgpr_pair(s.inst.dst, &c);
@@ -170,7 +170,7 @@ fn mad_i64_i32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// `v_mqsad_u32_u8`: four sums into four registers.
+/// `v_mqsad_u32_u8`: four sums of absolute differences into four registers.
 fn mqsad_u32_u8(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut a, mut b) = (Lanes64([0; LANES]), Lanes([0; LANES]));
     a = *source64(w, s, 0, &mut a);
@@ -189,29 +189,28 @@ fn mqsad_u32_u8(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// What the first step of a division does: brings an operand into a range where the steps that follow cannot overflow
-/// or lose bits.
+/// Constants of `v_div_scale`, which scales operands so that the steps that follow neither overflow nor lose bits.
 struct Scaling {
-    /// 2 to this power brings a tiny or huge operand back.
+    /// Base-2 logarithm of the scale.
     step: i32,
-    /// How far apart exponents may be.
+    /// Exponent difference at which the quotient may overflow.
     far: i32,
-    /// Exponents of numerators at or below this make a denormal quotient's steps lose bits.
+    /// Biased numerator exponent up to which the steps may lose bits.
     least: i32,
 }
 
 const SCALE32: Scaling = Scaling { step: 64, far: 96, least: 23 };
 const SCALE64: Scaling = Scaling { step: 128, far: 768, least: 53 };
 
-/// The power of two that this operand is scaled by, and whether the last step must undo it.
+/// Returns the power of two that this operand is scaled by, and whether `v_div_fmas` must undo it.
 ///
-/// AMD's text scales the denominator up where both the quotient and the reciprocal are denormal; that would overflow, and
-/// only scaling it down makes the steps that follow give the rounded quotient.
+/// AMD's pseudocode scales the denominator up where both the quotient and the reciprocal are denormal. That would overflow; only scaling
+/// down gives the correctly rounded quotient.
 fn division_scale(denominator: f64, numerator: f64, of_denominator: bool, min_exponent: i32, rule: &Scaling) -> (i32, bool) {
     if denominator == 0.0 || numerator == 0.0 || !denominator.is_finite() || !numerator.is_finite() {
         return (0, false);
     }
-    // Biased exponents, as the hardware compares them; denormals have 0.
+    // Biased exponents, as hardware compares them; denormals have 0.
     let biased = |x: f64| (frexp_exponent(x) - min_exponent).max(0);
     let denormal = |x: f64| frexp_exponent(x) - 1 < min_exponent;
     let tiny_reciprocal = denormal(1.0 / denominator);
@@ -236,7 +235,7 @@ fn division_scale(denominator: f64, numerator: f64, of_denominator: bool, min_ex
 fn quotient_is_denormal(numerator: f64, denominator: f64, min_exponent: i32) -> bool {
     let exponent = frexp_exponent(numerator) - frexp_exponent(denominator);
     let (n, d) = (frexp_mantissa(numerator).abs(), frexp_mantissa(denominator).abs());
-    // The quotient of mantissas lies in (1/2, 2).
+    // The quotient of the mantissas is in (1/2, 2).
     let exponent = if n >= d { exponent } else { exponent - 1 };
     exponent < min_exponent
 }
@@ -275,7 +274,7 @@ fn div_scale_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// `v_div_fmas_f32`: a fused multiply-add whose result is scaled where `vcc` says so.
+/// `v_div_fmas_f32`: a fused multiply-add, scaled in the lanes that VCC selects.
 fn div_fmas_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (a, b, c) = (modified_source::<f32>(w, s, 0).0, modified_source::<f32>(w, s, 1).0, modified_source::<f32>(w, s, 2).0);
     let scaled = w.vcc();
@@ -317,7 +316,7 @@ fn div_fmas_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// `v_mbcnt_lo_u32_b32`: bits of a mask below the lane, added.
+/// `v_mbcnt_lo_u32_b32`: counts the mask's bits below the lane, accumulated.
 fn mbcnt_lo(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     count_below(w, s, |lane| if lane >= 32 { u32::MAX } else { (1u32 << lane) - 1 })
 }
@@ -337,10 +336,10 @@ fn count_below(w: &mut Wave, s: &Step, below: impl Fn(usize) -> u32) -> Outcome 
     Outcome::Continue
 }
 
-/// `v_cvt_sr_fp8_f32` and `v_cvt_sr_bf8_f32`: one byte of the destination.
+/// `v_cvt_sr_fp8_f32` and `v_cvt_sr_bf8_f32`: write one byte of the destination.
 fn stochastic(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let a = {
-        // `op_sel` names the byte, not a half of the sources.
+        // `op_sel` selects the byte here, not a half of the sources.
         let mut plain = s.clone();
         plain.inst.op_sel = 0;
         modified_source::<f32>(w, &plain, 0).0
@@ -361,7 +360,7 @@ fn nop(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
-/// The instruction called `name`.
+/// Returns the semantics of the instruction called `name`.
 pub fn find(name: &str) -> Option<Semantics> {
     if let Some(entry) = find_carry(name) {
         return Some(entry);

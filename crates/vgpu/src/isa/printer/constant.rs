@@ -2,24 +2,24 @@
 
 use crate::isa::operand;
 
-/// How an operand's bits are read, as far as its text depends on it.
+/// The type of an operand, as far as its text depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConstKind {
-    /// 32 bits of either sort: LLVM writes both alike.
+    /// 32 bits, integer or float: LLVM prints both alike.
     Bits32,
-    /// An integer of 16 bits.
+    /// A 16-bit integer.
     Int16,
-    /// A half.
+    /// An f16.
     Half,
-    /// Two halves: a literal is both, an inline constant the lower one.
+    /// Packed f16.
     Halves,
-    /// An integer of 64 bits.
+    /// A 64-bit integer.
     Int64,
-    /// A double: a literal is its high half.
+    /// An f64; a literal is the high half.
     Double,
 }
 
-/// The constants 240 to 248, as they are written and as bits of a float and a half.
+/// The inline floats: text, f32 bits, f16 bits.
 const FLOATS: [(&str, u32, u16); 9] = [
     ("0.5", 0x3f00_0000, 0x3800),
     ("-0.5", 0xbf00_0000, 0xb800),
@@ -32,20 +32,20 @@ const FLOATS: [(&str, u32, u16); 9] = [
     ("0.15915494", 0x3e22_f983, 0x3118),
 ];
 
-/// Whether an operand number is a constant, inline or literal.
+/// Returns whether an operand is an inline constant or a literal.
 pub(super) fn is_constant(number: u16) -> bool {
-    matches!(number, operand::INLINE..=208 | 240..=248 | operand::LITERAL)
+    matches!(number, operand::INLINE..=operand::INLINE_INT_MIN | operand::INLINE_FLOAT..=operand::INLINE_INV_2PI | operand::LITERAL)
 }
 
-/// An inline constant by its number.
+/// Prints an inline constant.
 pub(super) fn inline(number: u16, kind: ConstKind) -> Option<String> {
     match number {
-        operand::INLINE..=192 => Some((number - operand::INLINE).to_string()),
-        193..=208 => Some(format!("-{}", number - 192)),
-        240..=248 => {
-            let (name, _, half) = FLOATS[usize::from(number - 240)];
+        operand::INLINE..=operand::INLINE_INT_MAX => Some((number - operand::INLINE).to_string()),
+        operand::INLINE_INT_MINUS_1..=operand::INLINE_INT_MIN => Some(format!("-{}", number - operand::INLINE_INT_MAX)),
+        operand::INLINE_FLOAT..=operand::INLINE_INV_2PI => {
+            let (name, _, half) = FLOATS[usize::from(number - operand::INLINE_FLOAT)];
             Some(match kind {
-                ConstKind::Int64 | ConstKind::Double if number == 248 => "0.15915494309189532".to_owned(),
+                ConstKind::Int64 | ConstKind::Double if number == operand::INLINE_INV_2PI => "0.15915494309189532".to_owned(),
                 ConstKind::Int16 => format!("{half:#x}"),
                 _ => name.to_owned(),
             })
@@ -54,7 +54,7 @@ pub(super) fn inline(number: u16, kind: ConstKind) -> Option<String> {
     }
 }
 
-/// A literal. LLVM does not tell one that has the value of an inline constant from that constant.
+/// Prints a literal. LLVM prints one that equals an inline constant like that constant.
 pub(super) fn literal(value: u32, kind: ConstKind) -> String {
     match kind {
         ConstKind::Bits32 => common(value).unwrap_or_else(|| format!("{value:#x}")),
@@ -81,18 +81,18 @@ pub(super) fn literal(value: u32, kind: ConstKind) -> String {
     }
 }
 
-/// The inline constant that has these bits as a half.
+/// Returns the inline float with these f16 bits.
 fn half(value: u32) -> Option<&'static str> {
     FLOATS.iter().find(|(.., half)| u32::from(*half) == value).map(|(name, ..)| *name)
 }
 
-/// What 32 bits have as an inline constant.
+/// Prints 32 bits that equal an inline constant.
 fn common(value: u32) -> Option<String> {
     let float = || FLOATS.iter().find(|(_, bits, _)| *bits == value).map(|(name, ..)| (*name).to_owned());
     small(i64::from(value as i32)).or_else(float)
 }
 
-/// Integers that have an inline constant are written in decimal.
+/// Prints integers that have an inline constant, in decimal.
 fn small(value: i64) -> Option<String> {
     (-16..=64).contains(&value).then(|| value.to_string())
 }

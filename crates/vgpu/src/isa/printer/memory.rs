@@ -34,15 +34,16 @@ fn hex(value: i32) -> String {
     if value < 0 { format!("-{:#x}", value.unsigned_abs()) } else { format!("{value:#x}") }
 }
 
-/// The cache bits, in the words of the architecture.
+/// Prints the cache policy bits.
 fn cache(line: &mut String, arch: Arch, inst: &Inst) {
-    // What writes back or invalidates a whole cache names its scope at most.
-    let flags = match (arch, inst.desc.operands.is_empty()) {
+    // Cache invalidations and write-backs print their scope at most.
+    let gfx940 = arch.has_gfx940_memory_fields();
+    let flags = match (gfx940, inst.desc.operands.is_empty()) {
         (_, false) => inst.flags,
-        (Arch::Gfx942, true) => inst.flags & (flag::GLC | flag::SC1),
-        (_, true) => 0,
+        (true, true) => inst.flags & (flag::GLC | flag::SC1),
+        (false, true) => 0,
     };
-    let names = if arch == Arch::Gfx942 { [" sc0", " nt", " sc1"] } else { [" glc", " slc", " scc"] };
+    let names = if gfx940 { [" sc0", " nt", " sc1"] } else { [" glc", " slc", " scc"] };
     for (name, bit) in names.into_iter().zip([flag::GLC, flag::SLC, flag::SC1]) {
         if flags & bit != 0 {
             line.push_str(name);
@@ -96,7 +97,7 @@ fn swizzle(bits: u16) -> String {
     if and == 31 && or == 0 && xor > 1 && (xor + 1).is_power_of_two() {
         return format!("swizzle(REVERSE,{})", xor + 1);
     }
-    // A group of a power of two lanes all read the one that `or` names.
+    // A power-of-two group of lanes reads the lane that `or` names.
     let group = 32 - and;
     if group > 1 && group.is_power_of_two() && or < group && xor == 0 {
         return format!("swizzle(BROADCAST,{group},{or})");
@@ -114,7 +115,7 @@ fn swizzle(bits: u16) -> String {
     format!("swizzle(BITMASK_PERM,\"{mask}\")")
 }
 
-/// Whether a register gets what is read: atomics say so with `glc`, and loads may go to LDS instead.
+/// Returns whether the instruction writes a register: atomics only with `glc`, loads only without `lds`.
 fn returns(inst: &Inst) -> bool {
     let atomic = inst.desc.name.contains("_atomic_");
     if atomic { inst.flags & flag::GLC != 0 } else { inst.flags & flag::LDS == 0 }
@@ -151,7 +152,7 @@ pub(super) fn flat(line: &mut String, arch: Arch, inst: &Inst) {
 fn address(line: &mut String, inst: &Inst, registers: u8) {
     let text = match inst.desc.format {
         Format::SCRATCH if inst.flags & flag::VADDR == 0 => "off".to_owned(),
-        // With a scalar base the vector address is an offset of 32 bits.
+        // With a scalar base the vector address is a 32-bit offset.
         Format::GLOBAL if inst.base != operand::NONE => register::name(inst.src[0], 1),
         _ => register::name(inst.src[0], registers),
     };

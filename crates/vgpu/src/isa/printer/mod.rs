@@ -1,4 +1,4 @@
-//! Instructions to text, in the words of LLVM's assembler for AMD GPUs.
+//! The disassembler: instructions in the syntax of LLVM's AMDGPU assembler.
 
 mod constant;
 mod memory;
@@ -13,9 +13,9 @@ use super::table::{Format, inst_descs};
 use super::{Extension, Inst};
 use crate::arch::Arch;
 
-/// The instruction as LLVM writes it, in one line.
+/// Returns the instruction in LLVM's syntax, on one line.
 ///
-/// With `pc`, the address of its first byte, a branch names the address it goes to; without, its distance in words as encoded.
+/// With `pc`, the instruction's address, branches print their target address; without it, the encoded distance in dwords.
 pub fn disassemble(arch: Arch, inst: &Inst, pc: Option<u64>) -> String {
     let mut line = mnemonic(arch, inst);
     let start = line.len();
@@ -27,7 +27,7 @@ pub fn disassemble(arch: Arch, inst: &Inst, pc: Option<u64>) -> String {
         Format::MUBUF => memory::mubuf(&mut line, arch, inst),
         Format::FLAT | Format::SCRATCH | Format::GLOBAL => memory::flat(&mut line, arch, inst),
     }
-    // Only modifiers, no operand: they brought their own space.
+    // Modifiers without operands bring their own space.
     if line[start..].starts_with("  ") {
         line.remove(start);
     }
@@ -35,12 +35,12 @@ pub fn disassemble(arch: Arch, inst: &Inst, pc: Option<u64>) -> String {
     line
 }
 
-/// Where a branch goes: the address after it, and its signed distance in words.
+/// Returns the target address of a branch at `pc`.
 pub fn branch_target(inst: &Inst, pc: u64) -> Option<u64> {
     scalar::is_branch(inst).then(|| pc.wrapping_add(4 * u64::from(inst.words)).wrapping_add_signed(4 * i64::from(inst.imm as i16)))
 }
 
-/// The name, with the suffix that tells encodings of the same operation apart.
+/// Returns the mnemonic with the suffix of its encoding.
 fn mnemonic(arch: Arch, inst: &Inst) -> String {
     static SHORT: LazyLock<HashSet<(Arch, &str)>> = LazyLock::new(|| {
         let short = |format| matches!(format, Format::VOP1 | Format::VOP2 | Format::VOPC);
@@ -50,7 +50,7 @@ fn mnemonic(arch: Arch, inst: &Inst) -> String {
     let name = inst.desc.name;
     let suffix = match (inst.desc.format, inst.ext) {
         (Format::VOP1 | Format::VOP2 | Format::VOPC, Extension::Sdwa(_)) => "_sdwa",
-        // It moves nothing, and LLVM names it alike in every encoding.
+        // LLVM prints `v_nop` alike in every encoding.
         (Format::VOP1, Extension::Dpp(_)) if inst.desc.name == "v_nop" => "",
         (Format::VOP1 | Format::VOP2 | Format::VOPC, Extension::Dpp(_)) => "_dpp",
         (Format::VOP1 | Format::VOP2 | Format::VOPC, Extension::None) if !alone(name) => "_e32",
@@ -60,13 +60,13 @@ fn mnemonic(arch: Arch, inst: &Inst) -> String {
     format!("{name}{suffix}")
 }
 
-/// Short encodings that have no longer form, and so no suffix.
+/// Returns whether a short encoding has no VOP3 form, and so no suffix.
 fn alone(name: &str) -> bool {
     matches!(name, "v_nop" | "v_clrexcp" | "v_readfirstlane_b32" | "v_swap_b32" | "v_accvgpr_mov_b32")
         || ["v_madmk_", "v_madak_", "v_fmamk_", "v_fmaak_"].iter().any(|start| name.starts_with(start))
 }
 
-/// Puts the next operand into the line.
+/// Appends an operand.
 fn push(line: &mut String, operand: &str) {
     let first = !line.contains(' ');
     line.push_str(if first { " " } else { ", " });

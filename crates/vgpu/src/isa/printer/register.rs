@@ -1,8 +1,8 @@
-//! Names of registers.
+//! Register names.
 
 use crate::isa::operand;
 
-/// The name of `count` registers from operand number `number` on: `v3`, `s[4:7]`, `vcc`, `a[0:15]`.
+/// Returns the name of `count` registers from operand `number` on: `v3`, `s[4:7]`, `vcc`, `a[0:15]`.
 pub(super) fn name(number: u16, count: u8) -> String {
     match number {
         operand::AGPR.. => range("a", number - operand::AGPR, count),
@@ -32,7 +32,7 @@ fn scalar(number: u16, count: u8) -> String {
         operand::TTMP0..=123 => range("ttmp", number - operand::TTMP0, count),
         operand::M0 => "m0".to_owned(),
         operand::NULL => "null".to_owned(),
-        operand::EXEC | 127 => pair("exec", operand::EXEC),
+        operand::EXEC | operand::EXEC_HI => pair("exec", operand::EXEC),
         operand::SHARED_BASE => "src_shared_base".to_owned(),
         operand::SHARED_LIMIT => "src_shared_limit".to_owned(),
         operand::PRIVATE_BASE => "src_private_base".to_owned(),

@@ -1,12 +1,13 @@
-//! Scalar instructions: their sixteen bits mean waits, registers, messages and distances.
+//! Scalar instructions; their 16-bit immediate holds wait counts, hardware registers, messages or branch distances.
 
 use super::constant::{self, ConstKind};
 use super::{branch_target, push, register};
 use crate::arch::Arch;
+use crate::isa::hwreg::{self, HwregOperand};
 use crate::isa::table::{Field, Format};
 use crate::isa::{Inst, operand};
 
-/// Whether the immediate is a distance to branch over.
+/// Returns whether the immediate is a branch distance.
 pub(super) fn is_branch(inst: &Inst) -> bool {
     match inst.desc.format {
         Format::SOPP => inst.desc.name == "s_branch" || inst.desc.name.starts_with("s_cbranch_"),
@@ -15,7 +16,7 @@ pub(super) fn is_branch(inst: &Inst) -> bool {
     }
 }
 
-/// Any scalar or vector source: a register, a constant or the literal.
+/// Prints a source: a register, an inline constant or the literal.
 pub(super) fn source(inst: &Inst, number: u16, registers: u8, kind: ConstKind) -> String {
     if number == operand::LITERAL {
         return constant::literal(inst.literal, kind);
@@ -62,7 +63,7 @@ fn immediate(arch: Arch, inst: &Inst, pc: Option<u64>) -> Option<String> {
     })
 }
 
-/// `vmcnt(0) lgkmcnt(0)`: the counters that are waited for.
+/// Prints wait counts: `vmcnt(0) lgkmcnt(0)`.
 fn wait(bits: u16) -> String {
     let fields = [("vmcnt", bits & 0xf | bits >> 10 & 0x30, 63), ("expcnt", bits >> 4 & 7, 7), ("lgkmcnt", bits >> 8 & 0xf, 15)];
     let nothing = fields.iter().all(|(_, value, top)| value == top);
@@ -70,7 +71,7 @@ fn wait(bits: u16) -> String {
     named.collect::<Vec<_>>().join(" ")
 }
 
-/// `sendmsg(MSG_INTERRUPT)`: by names where each part has one, else by numbers.
+/// Prints a message: `sendmsg(MSG_INTERRUPT)`; numbers where a part has no name.
 fn message(bits: u16) -> String {
     let (id, operation, stream) = (bits & 0xf, bits >> 4 & 7, bits >> 8 & 3);
     let name = match id {
@@ -106,34 +107,35 @@ fn message(bits: u16) -> String {
     }
 }
 
-/// `hwreg(HW_REG_MODE, 4, 2)`: which register, from which bit, how many bits.
+/// Prints a hardware register operand: `hwreg(HW_REG_MODE, 4, 2)` is id, first bit and width.
 fn hardware_register(arch: Arch, bits: u16) -> String {
-    let (id, offset, width) = (bits & 63, bits >> 6 & 31, (bits >> 11) + 1);
+    let HwregOperand { id, offset, width } = HwregOperand::decode(bits.into());
+    let gfx940 = arch.has_gfx940_registers();
     let name = match id {
-        1 => "HW_REG_MODE",
-        2 => "HW_REG_STATUS",
-        3 => "HW_REG_TRAPSTS",
-        4 => "HW_REG_HW_ID",
-        5 => "HW_REG_GPR_ALLOC",
-        6 => "HW_REG_LDS_ALLOC",
-        7 => "HW_REG_IB_STS",
-        15 => "HW_REG_SH_MEM_BASES",
-        16 => "HW_REG_TBA_LO",
-        17 => "HW_REG_TBA_HI",
-        18 => "HW_REG_TMA_LO",
-        19 => "HW_REG_TMA_HI",
-        20 if arch == Arch::Gfx942 => "HW_REG_XCC_ID",
-        21 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_DATA",
-        22 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_DATA1",
-        23 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_PC_LO",
-        24 if arch == Arch::Gfx942 => "HW_REG_SQ_PERF_SNAPSHOT_PC_HI",
+        hwreg::MODE => "HW_REG_MODE",
+        hwreg::STATUS => "HW_REG_STATUS",
+        hwreg::TRAPSTS => "HW_REG_TRAPSTS",
+        hwreg::HW_ID => "HW_REG_HW_ID",
+        hwreg::GPR_ALLOC => "HW_REG_GPR_ALLOC",
+        hwreg::LDS_ALLOC => "HW_REG_LDS_ALLOC",
+        hwreg::IB_STS => "HW_REG_IB_STS",
+        hwreg::SH_MEM_BASES => "HW_REG_SH_MEM_BASES",
+        hwreg::TBA_LO => "HW_REG_TBA_LO",
+        hwreg::TBA_HI => "HW_REG_TBA_HI",
+        hwreg::TMA_LO => "HW_REG_TMA_LO",
+        hwreg::TMA_HI => "HW_REG_TMA_HI",
+        hwreg::XCC_ID if gfx940 => "HW_REG_XCC_ID",
+        hwreg::SQ_PERF_SNAPSHOT_DATA if gfx940 => "HW_REG_SQ_PERF_SNAPSHOT_DATA",
+        hwreg::SQ_PERF_SNAPSHOT_DATA1 if gfx940 => "HW_REG_SQ_PERF_SNAPSHOT_DATA1",
+        hwreg::SQ_PERF_SNAPSHOT_PC_LO if gfx940 => "HW_REG_SQ_PERF_SNAPSHOT_PC_LO",
+        hwreg::SQ_PERF_SNAPSHOT_PC_HI if gfx940 => "HW_REG_SQ_PERF_SNAPSHOT_PC_HI",
         _ => "",
     };
     let name = if name.is_empty() { id.to_string() } else { name.to_owned() };
     if offset == 0 && width == 32 { format!("hwreg({name})") } else { format!("hwreg({name}, {offset}, {width})") }
 }
 
-/// `gpr_idx(SRC0,DST)`: which operands are indexed.
+/// Prints the indexed operands: `gpr_idx(SRC0,DST)`.
 fn index_mode(bits: u16) -> String {
     if bits > 15 {
         return format!("{bits:#x}");

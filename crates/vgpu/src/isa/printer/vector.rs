@@ -39,7 +39,7 @@ fn mixes(inst: &Inst) -> bool {
     inst.desc.name.starts_with("v_fma_mix")
 }
 
-/// How many sources the row has.
+/// Returns the number of sources.
 fn sources(inst: &Inst) -> usize {
     inst.desc.operands.iter().filter(|operand| matches!(operand.field, Field::Src(_))).count()
 }
@@ -55,7 +55,7 @@ fn source(inst: &Inst, operand: &Operand, n: u8) -> String {
     {
         return format!("sext({text})");
     }
-    // The mixed multiply-adds have their absolute values where packed ones negate the high half.
+    // `v_fma_mix*` has abs where packed instructions have neg_hi.
     let absolute = if mixes(inst) { inst.neg_hi } else { inst.abs };
     match (inst.neg >> n & 1 != 0, absolute >> n & 1 != 0) {
         (false, false) => text,
@@ -74,16 +74,16 @@ fn kind(inst: &Inst, operand: &Operand, n: u8) -> ConstKind {
         (2, _) => ConstKind::Int64,
         (_, "f16") if name.starts_with("v_dot2c") || name.starts_with("v_pk_") => ConstKind::Halves,
         (_, "f16") => ConstKind::Half,
-        // Packed pairs, and sums of them, are written as one value of 32 bits.
+        // Packed values and dot products print as 32 bits.
         _ if inst.desc.format == Format::VOP3P || name.starts_with("v_dot") || name.starts_with("v_sa") => ConstKind::Bits32,
-        // A sum of 32 bits.
+        // The addend has 32 bits.
         _ if n == 2 && matches!(name, "v_mad_u32_u16" | "v_mad_i32_i16") => ConstKind::Bits32,
         (_, "i16" | "u16" | "b16") => ConstKind::Int16,
         _ => ConstKind::Bits32,
     }
 }
 
-/// `clamp mul:2`.
+/// Prints clamp and omod.
 fn output(line: &mut String, inst: &Inst) {
     if inst.clamp {
         line.push_str(" clamp");
@@ -91,10 +91,10 @@ fn output(line: &mut String, inst: &Inst) {
     line.push_str(["", " mul:2", " mul:4", " div:2"][usize::from(inst.omod & 3)]);
 }
 
-/// VOP3's choice of halves: a bit for each source and one for the destination.
+/// Prints the op_sel bits of VOP3: one per source, one for the destination.
 fn halves(line: &mut String, inst: &Inst) {
     if inst.desc.format == Format::VOP3 {
-        // Stochastic rounding has a byte of the destination to choose, and takes the place of a third source for it.
+        // Stochastic rounding uses the third source's bit to select the destination byte.
         let count = if inst.desc.name.starts_with("v_cvt_sr_") { 3 } else { sources(inst) };
         let mut all: Vec<u8> = (0..count).map(|n| inst.op_sel >> n & 1).collect();
         all.push(inst.op_sel >> 3 & 1);
@@ -112,7 +112,7 @@ fn list(line: &mut String, name: &str, values: &[u8]) {
 fn packed(line: &mut String, arch: Arch, inst: &Inst) {
     let name = inst.desc.name;
     if name.contains("mfma") {
-        // The double-precision ones of gfx942 negate where others permute.
+        // gfx942's f64 forms have neg where others have blgp.
         let negates = arch == Arch::Gfx942 && name.contains("f64");
         let permutes = if negates { 0 } else { inst.neg };
         for (name, value) in [("cbsz", inst.neg_hi), ("abid", inst.op_sel), ("blgp", permutes)] {
@@ -151,7 +151,7 @@ fn selections(line: &mut String, inst: &Inst, sdwa: Sdwa) {
     if sources(inst) == 0 {
         return;
     }
-    // A conversion from eight bits always writes whole registers.
+    // Conversions from fp8 and bf8 always write full registers.
     let whole = inst.desc.name.ends_with("fp8") || inst.desc.name.ends_with("bf8");
     if inst.desc.format != Format::VOPC && !whole {
         let unused = ["UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRESERVE", "UNUSED_PAD"][usize::from(sdwa.dst_unused & 3)];
