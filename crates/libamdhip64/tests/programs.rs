@@ -92,6 +92,6 @@ fn a_hip_program_runs_on_the_virtual_gpu_of_each_architecture() {
         assert_eq!(lines[..2], ["0: 1112 1112 105, base 7, 32 blocks", "too large: 9"], "{said}");
         assert!(lines[2].starts_with("700: kernel `") && lines[2].contains("outside"), "{said}");
     }
-    // There is no code for gfx908: the program reports the error.
+    // Without code for gfx908 the program reports the error.
     assert!(go("gfx908").contains("no code for gfx908") || !go("gfx908").starts_with("0:"), "{}", go("gfx908"));
 }

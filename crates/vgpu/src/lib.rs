@@ -26,7 +26,7 @@
 //!
 //! # What it leaves to the caller
 //!
-//! * Compiling: there is no compiler here. `warpwave-jit` calls clang.
+//! * Compiling: the crate has no compiler. `warpwave-jit` calls clang.
 //! * Memory that the caller registers ([`memory::Memory::register`], `hipHostRegister`) must stay valid; kernels access it directly.
 //! * Ending: a kernel may loop forever. [`exec::Limit`] (`WARPWAVE_VGPU_LIMIT`) stops it.
 //! * Timing and hazards: instructions complete in order, so a missing `s_waitcnt` or a data race may go unnoticed. Times say nothing

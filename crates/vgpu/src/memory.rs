@@ -95,7 +95,7 @@ impl Memory {
         self.ranges.write().unwrap_or_else(PoisonError::into_inner).remove(&start)
     }
 
-    /// Frees an allocation of [`Memory::allocate`]; returns `false` when there is none at `start`. Waits until no kernel runs.
+    /// Frees an allocation of [`Memory::allocate`]; returns `false` when none begins at `start`. Waits until no kernel runs.
     pub fn free(&self, start: u64) -> bool {
         let ours = self.allocation_at(start).is_some_and(|a| !matches!(a.kind, MemoryKind::Registered | MemoryKind::CodeObject(_)));
         if !ours {

@@ -1,9 +1,9 @@
-//! The kernel corpus: CUDA sources in `corpus/`, translated, compiled for each architecture of the virtual GPU, run there, and compared
-//! with references written in Rust.
+//! The kernel corpus: CUDA sources in `corpus/`, translated and compiled for each architecture, run on the virtual GPU, and compared with
+//! references written in Rust.
 //!
-//! A kernel is a function in a `.cu` file and an entry in one of the modules below: its name, its file, and a function that makes inputs,
-//! launch and expected outputs. Each run has fresh inputs; the seed is printed, and `WARPWAVE_TEST_SEED` gives it again. By default each
-//! source is compiled for one architecture at one level of optimisation, as the seed has it; `WARPWAVE_TEST_FULL=1` runs all.
+//! A kernel is a function in a `.cu` file and an entry in one of the modules below: name, file, and a function that creates inputs, launch
+//! and expected outputs. Inputs are random; the seed is printed, and `WARPWAVE_TEST_SEED` repeats it. By default the seed selects one
+//! architecture and optimization level for each source; `WARPWAVE_TEST_FULL=1` runs all.
 
 mod corpus {
     pub mod atomics;
@@ -34,7 +34,7 @@ mod corpus {
 
     use case::Case;
 
-    /// Every kernel with its reference.
+    /// Returns every kernel with its reference.
     pub fn cases() -> Vec<Case> {
         let all = [
             floats::cases(),
@@ -75,7 +75,7 @@ use warpwave_vgpu::exec::SimdLevel;
 /// Sources whose kernels have tests of their own.
 const ELSEWHERE: &[&str] = &["print.cu"];
 
-/// One source for one architecture at one level.
+/// One source for one architecture at one optimization level.
 struct Work<'a> {
     source: &'static str,
     cases: Vec<&'a Case>,
@@ -83,7 +83,7 @@ struct Work<'a> {
     level: &'static str,
 }
 
-/// What a run does: all of it, or for each source one choice that the seed makes, and one more for what that architecture lacks.
+/// Returns the runs: all of them, or one for each source as the seed selects, and another for kernels that its architecture lacks.
 fn plan<'a>(cases: &'a [Case], seed: u64) -> Vec<Work<'a>> {
     let mut sources: BTreeMap<&'static str, Vec<&Case>> = BTreeMap::new();
     for case in cases {
@@ -106,7 +106,7 @@ fn plan<'a>(cases: &'a [Case], seed: u64) -> Vec<Work<'a>> {
     plan
 }
 
-/// Does the work on as many threads as there are cores. Returns what went wrong.
+/// Processes the runs on all cores. Returns the failures.
 fn in_parallel<'a>(work: &[Work<'a>], one: impl Fn(&Work<'a>) -> Vec<String> + Sync) -> Vec<String> {
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -133,7 +133,7 @@ fn build(jit: &Jit, work: &Work<'_>) -> Result<warpwave_jit::Built, String> {
 }
 
 #[test]
-fn every_kernel_has_one_reference_and_every_reference_a_kernel() {
+fn every_kernel_has_exactly_one_reference() {
     let Some(jit) = machine::jit() else { return };
     let cases = corpus::cases();
     let names: BTreeSet<&str> = cases.iter().map(|case| case.kernel.as_str()).collect();
@@ -162,9 +162,9 @@ fn every_kernel_has_one_reference_and_every_reference_a_kernel() {
     assert!(unused.is_empty(), "no case uses {unused:?}");
 }
 
-/// A reference is a function of its seed, and its arguments are those of the kernel.
+/// A reference depends on its seed only, and its arguments are those of the kernel.
 #[test]
-fn references_are_made_again_from_their_seed() {
+fn references_are_reproducible_from_their_seed() {
     for case in corpus::cases() {
         for wave in [32, 64] {
             let gpu = Gpu { arch: "gfx90a".to_owned(), wave };
@@ -179,7 +179,7 @@ fn references_are_made_again_from_their_seed() {
 }
 
 #[test]
-fn every_kernel_computes_what_its_reference_says() {
+fn every_kernel_matches_its_reference() {
     let cases = corpus::cases();
     let seed = rng::seed();
     println!("WARPWAVE_TEST_SEED={seed}");
@@ -203,7 +203,7 @@ fn every_kernel_computes_what_its_reference_says() {
             match runner::check(case, &module, &stream, seed) {
                 Ok(()) => {}
                 Err(Failure::Wrong(why)) => failures.push(format!("{place}: {why}")),
-                Err(Failure::Stuck) => {
+                Err(Failure::Timeout) => {
                     failures.push(format!("{place}: does not end"));
                     std::mem::forget((module, stream));
                     break;
@@ -216,11 +216,11 @@ fn every_kernel_computes_what_its_reference_says() {
     report(failures, seed);
 }
 
-/// Lane operations a second of each kernel over twenty launches in a row, and the median of all. Only when asked for, with nothing else
-/// running: `WARPWAVE_VGPU_THREADS=1 cargo test --release -p warpwave-vgpu --test corpus -- --ignored --nocapture`.
+/// Prints the lane operations per second of each kernel over twenty launches, and the median. Needs an idle machine:
+/// `WARPWAVE_VGPU_THREADS=1 cargo test --release -p warpwave-vgpu --test corpus -- --ignored --nocapture`.
 #[test]
-#[ignore = "a measurement: it wants a release build and a quiet machine"]
-fn the_median_kernel_is_fast_enough() {
+#[ignore = "benchmark: needs a release build and an idle machine"]
+fn median_speed() {
     const LAUNCHES: usize = 20;
     let Some(jit) = machine::jit() else { return };
     let (cases, devices, seed) = (corpus::cases(), machine::devices(), rng::seed());
@@ -239,7 +239,7 @@ fn the_median_kernel_is_fast_enough() {
                 let best = match runner::measure(case, &module, &stream, seed, LAUNCHES) {
                     Ok(best) => best,
                     Err(Failure::Wrong(why)) => panic!("{} on {arch}: {why}", case.kernel),
-                    Err(Failure::Stuck) => panic!("{} on {arch} does not end", case.kernel),
+                    Err(Failure::Timeout) => panic!("{} on {arch} timed out", case.kernel),
                 };
                 speeds.push((best / 1e9, &case.kernel));
             }
@@ -257,26 +257,26 @@ fn the_median_kernel_is_fast_enough() {
         SimdLevel::Avx2 => 0.3,
         SimdLevel::Portable => 0.0,
     };
-    assert!(cfg!(debug_assertions) || median >= least, "less than the {least} G/s that are promised");
+    assert!(cfg!(debug_assertions) || median >= least, "below the promised {least} G/s");
 }
 
-/// Not a test of its own: the process in which those below run their kernels.
+/// Not a test: the child process in which the tests below run their kernels.
 #[test]
-fn child_of_the_tests_of_printing() {
+fn child_of_the_hostcall_tests() {
     talk::child();
 }
 
 #[test]
-fn what_kernels_print_arrives() {
-    talk::printed_words_arrive();
+fn printf_output_arrives() {
+    talk::printf_output_arrives();
 }
 
 #[test]
-fn an_assertion_that_fails_is_an_error_of_the_launch() {
-    talk::assertions_pass_or_stop_the_kernel();
+fn a_failed_assertion_is_a_launch_error() {
+    talk::assertions_pass_or_trap();
 }
 
 #[test]
-fn textures_are_refused_when_they_are_compiled() {
-    talk::textures_are_refused_with_words();
+fn textures_are_compile_errors() {
+    talk::textures_are_rejected();
 }

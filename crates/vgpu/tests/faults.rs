@@ -1,4 +1,4 @@
-//! What a kernel does wrong ends its device, with a sentence that says what it was; and the limits that the environment sets.
+//! Kernel faults make the device fail, with a text that describes the fault; and the limits set by the environment.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use common::hip::{NULL, hip, kernel, launch, memory, plain, sentence, stream};
 
-/// Tests that lose a device have one each.
+/// Selects a device of the test's own, because a fault makes it unusable.
 fn device(ordinal: i32) {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -21,7 +21,7 @@ fn device(ordinal: i32) {
 }
 
 #[test]
-fn a_store_outside_of_memory_loses_the_device_and_no_other() {
+fn a_store_outside_memory_fails_only_its_device() {
     device(0);
     let Some(code) = common::compile("gfx90a", &[]) else { return };
     let (_, function) = kernel(&code, c"outside");
@@ -30,7 +30,7 @@ fn a_store_outside_of_memory_loses_the_device_and_no_other() {
     assert_eq!(hip!(stream_synchronize(stream)), 700);
     let text = sentence(700);
     assert!(text.contains("kernel `outside`") && text.contains("writes 4 bytes"), "{text}");
-    // From now on everything on it fails the same way, and what frees still frees.
+    // From now on every call fails with the same error, except that memory can be freed.
     let mut other = 0;
     for code in [
         launch(function, address, stream),
@@ -45,7 +45,7 @@ fn a_store_outside_of_memory_loses_the_device_and_no_other() {
     assert_eq!(hip!(mem_free(address)), 0);
     assert_eq!(hip!(set_device(4)), 0);
     assert_eq!(hip!(device_synchronize()), 0);
-    // A reset gives the device back.
+    // A reset makes the device usable again.
     assert_eq!(hip!(set_device(0)), 0);
     assert_eq!(plain("hipDeviceReset"), 0);
     assert_eq!(hip!(fill_u8_async(memory(64), 1, 64, stream)), 0);
@@ -53,7 +53,7 @@ fn a_store_outside_of_memory_loses_the_device_and_no_other() {
 }
 
 #[test]
-fn a_kernel_that_stops_itself_is_an_assertion() {
+fn a_trap_is_an_assert_error() {
     device(1);
     let Some(code) = common::compile("gfx90a", &[]) else { return };
     let (_, function) = kernel(&code, c"stops");
@@ -63,7 +63,7 @@ fn a_kernel_that_stops_itself_is_an_assertion() {
 }
 
 #[test]
-fn a_kernel_that_does_not_end_is_stopped_at_the_limit() {
+fn an_endless_kernel_is_stopped_at_the_limit() {
     device(2);
     let Some(code) = common::compile("gfx90a", &[]) else { return };
     let (_, function) = kernel(&code, c"endless");
@@ -75,7 +75,7 @@ fn a_kernel_that_does_not_end_is_stopped_at_the_limit() {
 }
 
 #[test]
-fn memory_beyond_the_devices_is_refused() {
+fn allocations_beyond_the_device_memory_fail() {
     device(3);
     let (mut free, mut total, mut more) = (0, 0, 0);
     let first = memory(40 << 20);

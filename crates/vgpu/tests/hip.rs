@@ -1,4 +1,4 @@
-//! HIP's rules: order of streams, events, captures, handles, memory, modules and launches.
+//! HIP semantics: stream order, events, capture, handles, memory, modules and launches.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::hip::{Brake, NULL, event, hip, kernel, launch, memory, own_device, p
 const NOT_READY: i32 = 600;
 
 #[test]
-fn nulls_and_handles_that_were_never_given_out_are_errors() {
+fn null_pointers_and_invalid_handles_are_errors() {
     own_device();
     let wrong = 0x1234_5678 as *mut c_void;
     let mut out = NULL;
@@ -71,7 +71,7 @@ fn nulls_and_handles_that_were_never_given_out_are_errors() {
 }
 
 #[test]
-fn memory_is_limited_to_its_range_and_its_kind() {
+fn memory_operations_check_range_and_kind() {
     own_device();
     let address = memory(1000);
     let mut host = vec![1u8; 1001];
@@ -87,7 +87,7 @@ fn memory_is_limited_to_its_range_and_its_kind() {
     let mut nothing = 7;
     assert_eq!((hip!(mem_alloc(&mut nothing, 0)), nothing), (0, 0));
     assert_eq!(hip!(mem_alloc(&mut nothing, usize::MAX / 2)), 2);
-    // Memory of the application: once, and not twice or overlapping.
+    // Host memory can be registered once, and not overlapping.
     let start = host.as_mut_ptr().cast::<c_void>();
     assert_eq!(hip!(host_register(start, 500, 0)), 0);
     assert_eq!(hip!(host_register(start, 500, 0)), 712);
@@ -98,14 +98,14 @@ fn memory_is_limited_to_its_range_and_its_kind() {
 }
 
 #[test]
-fn the_null_stream_waits_for_blocking_streams_and_they_for_it() {
+fn the_null_stream_synchronizes_with_blocking_streams() {
     own_device();
     let (blocking, free) = (stream(0), stream(1));
     let address = memory(64);
     let brake = Brake::on(blocking);
     assert_eq!(hip!(fill_u8_async(address, 1, 64, NULL)), 0);
     assert_eq!(hip!(stream_query(NULL)), NOT_READY);
-    // A stream made to be independent is.
+    // A non-blocking stream does not.
     assert_eq!(hip!(fill_u8_async(address, 2, 64, free)), 0);
     assert_eq!(hip!(stream_synchronize(free)), 0);
     assert_eq!(read(address, 64, free), [2; 64]);
@@ -123,7 +123,7 @@ fn the_null_stream_waits_for_blocking_streams_and_they_for_it() {
 }
 
 #[test]
-fn streams_run_in_order_and_wait_for_events_of_others() {
+fn streams_run_in_order_and_wait_for_events_of_other_streams() {
     own_device();
     let (first, second) = (stream(1), stream(1));
     let address = memory(4);
@@ -132,13 +132,13 @@ fn streams_run_in_order_and_wait_for_events_of_others() {
     assert_eq!(hip!(fill_u32_async(address, 1, 1, first)), 0);
     assert_eq!(hip!(event_record(marked, first)), 0);
     assert_eq!(hip!(stream_wait_event(second, marked, 0)), 0);
-    // The event may be used anew: who waited waits for what it marked then.
+    // The event can be recorded again: earlier waits keep their position.
     assert_eq!(hip!(fill_u32_async(address, 2, 1, second)), 0);
     assert_eq!((hip!(stream_query(first)), hip!(stream_query(second)), hip!(event_query(marked))), (NOT_READY, NOT_READY, NOT_READY));
     assert_eq!(hip!(event_destroy(marked)), 0);
     drop(brake);
     assert_eq!(read(address, 4, second), [2, 0, 0, 0]);
-    // A stream that is destroyed finishes its work.
+    // A destroyed stream finishes its work.
     let brake = Brake::on(first);
     assert_eq!(hip!(fill_u32_async(address, 3, 1, first)), 0);
     assert_eq!(hip!(stream_destroy(first)), 0);
@@ -148,7 +148,7 @@ fn streams_run_in_order_and_wait_for_events_of_others() {
 }
 
 #[test]
-fn events_measure_time_in_order() {
+fn event_times_are_ordered() {
     own_device();
     let stream = stream(1);
     let (start, end, never) = (event(), event(), event());
@@ -174,12 +174,12 @@ fn events_measure_time_in_order() {
 }
 
 #[test]
-fn callbacks_get_their_stream_and_may_not_wait_for_it() {
+fn callbacks_get_their_stream_and_cannot_wait_for_it() {
     own_device();
     static SEEN: AtomicI32 = AtomicI32::new(-1);
     unsafe extern "C" fn callback(stream: *mut c_void, status: c_int, data: *mut c_void) {
         assert_eq!(data as usize, 42);
-        // Waiting for the own stream would never end.
+        // Waiting for the own stream would deadlock.
         SEEN.store(status + hip!(stream_synchronize(stream)), Ordering::SeqCst);
     }
     let stream = stream(1);
@@ -188,7 +188,7 @@ fn callbacks_get_their_stream_and_may_not_wait_for_it() {
     assert_eq!(SEEN.load(Ordering::SeqCst), 801);
 }
 
-/// Begins a capture; 0 is global, 1 of the thread, 2 relaxed.
+/// Begins a capture; 0 is global, 1 thread-local, 2 relaxed.
 fn begin(stream: *mut c_void, mode: c_int) {
     assert_eq!(hip!(capture_begin(stream, mode)), 0);
 }
@@ -209,7 +209,7 @@ fn forks_of_a_capture_must_be_joined() {
     assert_eq!(hip!(stream_wait_event(side, fork, 0)), 0);
     assert_eq!(hip!(fill_u8_async(a, 7, 64, main)), 0);
     assert_eq!(hip!(fill_u8_async(b, 8, 64, side)), 0);
-    // An event within a capture has not happened, and cannot be asked.
+    // An event recorded in a capture cannot be queried.
     assert_eq!(hip!(event_query(fork)), 907);
     assert_eq!(hip!(event_record(join, side)), 0);
     assert_eq!(hip!(stream_wait_event(main, join, 0)), 0);
@@ -240,7 +240,7 @@ fn forks_of_a_capture_must_be_joined() {
 }
 
 #[test]
-fn what_a_capture_cannot_hold_ends_it() {
+fn calls_that_cannot_be_captured_invalidate_the_capture() {
     own_device();
     let (main, other, outside) = (stream(1), stream(1), event());
     for wrong in 0..4 {
@@ -259,20 +259,20 @@ fn what_a_capture_cannot_hold_ends_it() {
     }
     assert_eq!(end(main).0, 401, "nothing is captured");
     assert_eq!(hip!(capture_begin(NULL, 2)), 900);
-    // Two captures cannot become one.
+    // Two captures cannot merge.
     let inner = event();
     begin(main, 2);
     begin(other, 2);
     assert_eq!(hip!(event_record(inner, other)), 0);
     assert_eq!(hip!(stream_wait_event(main, inner, 0)), 902);
     assert_eq!((end(main).0, end(other).0), (901, 901));
-    // The null stream would have to wait for a blocking one.
+    // The null stream would have to wait for a blocking stream.
     let blocking = stream(0);
     let address = memory(8);
     begin(blocking, 2);
     assert_eq!(hip!(fill_u8_async(address, 1, 8, NULL)), 906);
     assert_eq!(end(blocking).0, 901);
-    // Within the thread's own mode, calls that may wait are refused to it, and to no other.
+    // In thread-local mode, calls that may wait fail in that thread only.
     begin(main, 1);
     let elsewhere = std::thread::spawn(|| hip!(mem_alloc(&mut 0, 64))).join().unwrap();
     assert_eq!((elsewhere, hip!(mem_alloc(&mut 0, 64))), (0, 900));
@@ -283,7 +283,7 @@ fn what_a_capture_cannot_hold_ends_it() {
 }
 
 #[test]
-fn graphs_are_updated_only_within_their_shape() {
+fn graph_updates_must_keep_the_topology() {
     own_device();
     let stream = stream(1);
     let address = memory(64);
@@ -307,7 +307,7 @@ fn graphs_are_updated_only_within_their_shape() {
 }
 
 #[test]
-fn images_are_refused_with_a_sentence() {
+fn invalid_images_are_described() {
     own_device();
     let mut module = NULL;
     assert_eq!(hip!(module_load_data(&mut module, c"text".as_ptr().cast())), 200);
@@ -319,7 +319,7 @@ fn images_are_refused_with_a_sentence() {
 }
 
 #[test]
-fn modules_give_kernels_and_variables_and_queued_work_keeps_them() {
+fn modules_have_kernels_and_variables_that_queued_work_keeps_alive() {
     own_device();
     let Some(code) = common::compile("gfx90a", &[]) else { return };
     let bundled = common::bundle(&[("host-x86_64-unknown-linux--", b""), ("hipv4-amdgcn-amd-amdhsa--gfx90a", &code)]);
@@ -333,7 +333,7 @@ fn modules_give_kernels_and_variables_and_queued_work_keeps_them() {
     assert_eq!(read(address, 16, NULL), [1.0f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat());
     assert_eq!(hip!(module_global(&mut address, &mut bytes, module, c"scale".as_ptr())), 500);
 
-    // Unloaded before it runs; the argument block of the other form.
+    // Unloaded before it runs; with the argument buffer of `extra`.
     let stream = stream(1);
     let data = memory(256);
     assert_eq!(hip!(fill_u32_async(data, 5, 64, stream)), 0);
@@ -356,7 +356,7 @@ fn modules_give_kernels_and_variables_and_queued_work_keeps_them() {
 }
 
 #[test]
-fn launches_outside_the_limits_are_refused() {
+fn launches_beyond_the_limits_fail() {
     own_device();
     let Some(code) = common::compile("gfx90a", &[]) else { return };
     let (_, function) = kernel(&code, c"calls");
@@ -379,7 +379,7 @@ fn launches_outside_the_limits_are_refused() {
 }
 
 #[test]
-fn occupancy_follows_from_registers_and_shared_memory() {
+fn occupancy_follows_from_registers_and_lds() {
     own_device();
     let Some(code) = common::compile("gfx90a", &[]) else { return };
     let (_, function) = kernel(&code, c"scale");
@@ -388,7 +388,7 @@ fn occupancy_follows_from_registers_and_shared_memory() {
         assert_eq!(hip!(max_active_blocks(&mut blocks, function, threads, shared)), 0);
         blocks
     };
-    // Few registers: 8 waves on each of 4 SIMDs.
+    // Few registers: 8 wavefronts on each of 4 SIMDs.
     assert_eq!((blocks(64, 0), blocks(256, 0), blocks(1024, 0)), (32, 8, 2));
     assert_eq!((blocks(64, 16 << 10), blocks(64, 64 << 10), blocks(64, 65 << 10)), (4, 1, 0));
     let (mut grid, mut block) = (0, 0);
@@ -400,7 +400,7 @@ fn occupancy_follows_from_registers_and_shared_memory() {
 }
 
 #[test]
-fn both_layouts_of_the_properties_say_the_same() {
+fn both_property_layouts_agree() {
     own_device();
     #[repr(align(16))]
     struct Room([u8; 1472]);
@@ -427,7 +427,7 @@ fn both_layouts_of_the_properties_say_the_same() {
 }
 
 #[test]
-fn the_blocking_copies_of_c_programs_work() {
+fn blocking_copies_work() {
     own_device();
     type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, usize, c_int) -> c_int;
     // SAFETY: `hipMemcpy` has this shape.

@@ -1,4 +1,4 @@
-//! What kernels ask of the host: printing, assertions, memory; and barriers of a whole grid. By AMD's own device library.
+//! Hostcalls with AMD's device library: printf, assert, malloc; and grid barriers.
 
 mod common;
 
@@ -16,7 +16,7 @@ use warpwave_vgpu::memory::{Memory, MemoryKind};
 const SOURCE: &str = include_str!("kernels/hostcall.hip");
 const ARCHS: [Arch; 3] = Arch::ALL;
 
-/// The folder of AMD's device library.
+/// Returns the folder of AMD's device library.
 fn library() -> Option<PathBuf> {
     let chosen = std::env::var_os("WARPWAVE_DEVICE_LIBS").map(PathBuf::from);
     let usual = ["/usr/lib/x86_64-linux-gnu/amdgcn/bitcode", "/opt/rocm/amdgcn/bitcode"].map(PathBuf::from);
@@ -29,7 +29,7 @@ fn library() -> Option<PathBuf> {
     found
 }
 
-/// Set in the processes that run these tests again: the folder of their code objects.
+/// Set in the child processes that repeat these tests: the folder of their code objects.
 const INSIDE: &str = "WARPWAVE_TEST_INSIDE";
 
 fn compile(arch: Arch, more: &[&str]) -> Option<Vec<u8>> {
@@ -45,7 +45,7 @@ fn compile(arch: Arch, more: &[&str]) -> Option<Vec<u8>> {
     common::compile_text(SOURCE, arch.name(), &options)
 }
 
-/// The kernels as usual, compiled once.
+/// Returns the kernels with default options, compiled once.
 fn code(arch: Arch) -> Option<Vec<u8>> {
     static CODE: [OnceLock<Option<Vec<u8>>>; 3] = [const { OnceLock::new() }; 3];
     let make = || match std::env::var_os(INSIDE) {
@@ -55,13 +55,13 @@ fn code(arch: Arch) -> Option<Vec<u8>> {
     CODE[arch as usize].get_or_init(make).clone()
 }
 
-/// The kernels, loaded.
+/// The loaded kernels.
 struct Loaded {
     program: LoadedCodeObject,
     memory: Arc<Memory>,
 }
 
-/// What a kernel did.
+/// The result of a launch.
 struct Ran {
     result: Result<Stats, Fault>,
     /// What it printed, call by call.
@@ -106,7 +106,7 @@ fn read(start: u64, count: usize) -> Vec<u32> {
     unsafe { std::slice::from_raw_parts(start as *const u32, count) }.to_vec()
 }
 
-/// The test for each architecture.
+/// Runs a test for each architecture.
 fn each(test: impl Fn(&Loaded)) {
     for arch in ARCHS {
         let Some(loaded) = Loaded::new(arch, &[]) else { return };
@@ -115,7 +115,7 @@ fn each(test: impl Fn(&Loaded)) {
 }
 
 #[test]
-fn every_conversion_is_printed() {
+fn every_printf_conversion_works() {
     let expected = "\
         d -42 +42 00042 i -7 u 4294967254\n\
         x 2a X 2A # 0x2a 0X2A o 52 #052\n\
@@ -129,7 +129,7 @@ fn every_conversion_is_printed() {
 }
 
 #[test]
-fn printing_takes_no_argument_or_twenty_and_answers_the_length() {
+fn printf_takes_up_to_twenty_arguments_and_returns_the_length() {
     each(|loaded| {
         let out = loaded.words(2);
         let ran = loaded.run("counts", 1, 1, false, &[out]);
@@ -139,7 +139,7 @@ fn printing_takes_no_argument_or_twenty_and_answers_the_length() {
 }
 
 #[test]
-fn strings_of_any_length_arrive_whole() {
+fn strings_of_any_length_arrive_complete() {
     let line = |n: usize| (0..n).map(|i| char::from(b'a' + (i % 26) as u8)).collect::<String>();
     each(|loaded| {
         let text = loaded.memory.allocate(4096, MemoryKind::Device(0)).unwrap();
@@ -156,7 +156,7 @@ fn strings_of_any_length_arrive_whole() {
 }
 
 #[test]
-fn every_lane_of_every_wave_of_every_group_prints_whole_lines_in_its_order() {
+fn every_lane_prints_complete_lines_in_order() {
     let (groups, items) = (7u32, 150u32);
     each(|loaded| {
         let ran = loaded.run("lanes", groups, items, false, &[]);
@@ -170,13 +170,13 @@ fn every_lane_of_every_wave_of_every_group_prints_whole_lines_in_its_order() {
         }
         assert_eq!(seen.len(), (groups * items) as usize);
         assert!(seen.values().all(|turns| *turns == [0, 1, 2]));
-        // A call of the host's is a call of the device's.
+        // One call of `print` for each printf.
         assert!(ran.printed.iter().all(|text| text.lines().count() == 1 && text.ends_with('\n')));
     });
 }
 
 #[test]
-fn lanes_that_go_different_ways_print_what_is_theirs() {
+fn divergent_lanes_print_their_own_output() {
     each(|loaded| {
         let ran = loaded.run("divergent", 1, 64, false, &[]);
         ran.text();
@@ -192,7 +192,7 @@ fn lanes_that_go_different_ways_print_what_is_theirs() {
 }
 
 #[test]
-fn many_groups_print_with_packets_for_those_in_flight() {
+fn many_workgroups_print_with_packets_for_the_resident_ones() {
     let Some(loaded) = Loaded::new(Arch::Gfx90a, &[]) else { return };
     let ran = loaded.run("one_line", 2000, 64, false, &[]);
     ran.text();
@@ -202,7 +202,7 @@ fn many_groups_print_with_packets_for_those_in_flight() {
 }
 
 #[test]
-fn code_without_optimisation_and_of_the_older_format_prints_too() {
+fn unoptimized_code_and_older_code_object_versions_print_too() {
     if std::env::var_os(INSIDE).is_some() {
         return;
     }
@@ -213,7 +213,7 @@ fn code_without_optimisation_and_of_the_older_format_prints_too() {
 }
 
 #[test]
-fn a_failed_assertion_is_printed_and_its_words_are_in_the_fault() {
+fn a_failed_assertion_is_printed_and_part_of_the_fault() {
     each(|loaded| {
         let ran = loaded.run("asserts", 2, 64, false, &[41]);
         let words = "kernels.cu:7: asserts: Device-side assertion `x == 42' failed.";
@@ -227,7 +227,7 @@ fn a_failed_assertion_is_printed_and_its_words_are_in_the_fault() {
 }
 
 #[test]
-fn services_that_the_host_does_not_have_are_named() {
+fn unknown_services_are_named() {
     each(|loaded| {
         for (service, words) in [(1u64, "call a function"), (9, "service 9"), (2, "did not begin")] {
             let ran = loaded.run("service", 3, 64, false, &[service, 7 << 8]);
@@ -238,27 +238,27 @@ fn services_that_the_host_does_not_have_are_named() {
 }
 
 #[test]
-fn a_kernel_that_spoils_the_buffer_harms_only_itself() {
+fn a_kernel_that_corrupts_the_buffer_affects_only_itself() {
     let Some(loaded) = Loaded::new(Arch::Gfx90a, &[]) else { return };
     for (word, value) in [(4u64, u64::MAX), (4, 0x1_0000_0001), (3, u64::MAX), (5, u64::MAX), (0, 8), (1, 8), (2, 8)] {
         let kernel = loaded.program.kernel("spoils").unwrap();
         let arguments = [word, value].iter().flat_map(|word| word.to_le_bytes()).collect();
         let launch = Launch { grid: [2, 1, 1], block: [64, 1, 1], dynamic_lds: 0, arguments, cooperative: false };
-        // It may end, fault or wait for ever.
+        // It may end, fault or wait forever.
         let _ = exec::launch(&loaded.program, kernel, &launch, &loaded.memory, Limit::Instructions(1_000_000), &|_| ());
     }
-    // What it did went with its launch.
+    // The corruption ends with its launch.
     assert_eq!(loaded.run("one_line", 1, 64, false, &[]).text(), "0\n");
 }
 
 #[test]
-fn groups_of_a_cooperative_launch_wait_for_each_other() {
+fn workgroups_of_a_cooperative_launch_synchronize() {
     for (kernel, groups, items) in [("grid_sync", 40, 130), ("grid_sync", 600, 64), ("grid_sync", 1, 64), ("multi_grid_sync", 40, 130)] {
         each(|loaded| {
             let (counter, out) = (loaded.words(8), loaded.words(groups as usize));
             let ran = loaded.run(kernel, groups, items, true, &[counter, out]);
             ran.text();
-            // Each group saw, in each round, all that all groups did before the barrier.
+            // Each workgroup saw, in each round, everything written before the barrier.
             assert_eq!(read(out, groups as usize), vec![0; groups as usize]);
             assert_eq!(read(counter, 5), vec![groups; 5]);
         });
@@ -266,7 +266,7 @@ fn groups_of_a_cooperative_launch_wait_for_each_other() {
 }
 
 #[test]
-fn barriers_of_spinning_groups_open_under_a_cooperative_launch() {
+fn spinning_grid_barriers_work_in_a_cooperative_launch() {
     each(|loaded| {
         let (counter, out) = (loaded.words(8), loaded.words(300));
         loaded.run("counter_sync", 300, 64, true, &[counter, out]).text();
@@ -275,7 +275,7 @@ fn barriers_of_spinning_groups_open_under_a_cooperative_launch() {
 }
 
 #[test]
-fn a_grid_barrier_in_a_plain_launch_is_a_fault_that_says_so() {
+fn a_grid_barrier_in_a_regular_launch_is_a_fault() {
     each(|loaded| {
         let (counter, out) = (loaded.words(8), loaded.words(4));
         let fault = loaded.run("grid_sync", 4, 64, false, &[counter, out]).result.unwrap_err();
@@ -288,7 +288,7 @@ fn a_grid_barrier_in_a_plain_launch_is_a_fault_that_says_so() {
 }
 
 #[test]
-fn kernels_allocate_memory_and_give_it_back_later() {
+fn kernels_allocate_memory_and_free_it_in_a_later_launch() {
     each(|loaded| {
         let (pointers, sums) = (loaded.memory.allocate(8 * 256, MemoryKind::Device(0)).unwrap(), loaded.words(256));
         for bytes in [16u64, 100, 3000, 100_000] {
@@ -301,7 +301,7 @@ fn kernels_allocate_memory_and_give_it_back_later() {
 }
 
 #[test]
-fn all_of_this_holds_on_one_thread_and_on_several() {
+fn everything_works_on_one_thread_and_on_several() {
     if std::env::var_os(INSIDE).is_some() {
         return;
     }
@@ -310,7 +310,7 @@ fn all_of_this_holds_on_one_thread_and_on_several() {
         let Some(code) = code(arch) else { return };
         std::fs::write(folder.path().join(arch.name()), code).unwrap();
     }
-    // The number is a setting of the process.
+    // The number of threads is a setting of the process.
     for threads in ["1", "2", "5"] {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let ran = command.env(INSIDE, folder.path()).env("WARPWAVE_VGPU_THREADS", threads).output().unwrap();

@@ -1,7 +1,6 @@
-//! Code objects that lie and machine code that makes no sense: an error, never a crash, and nothing outside the given memory changes.
+//! Fuzzing: malformed code objects and random machine code give an error, never a crash, and never write outside the given memory.
 //!
-//! `WARPWAVE_FUZZ_SECONDS` sets how long (5 if not set, 60 in the full suite, where the seed is a fresh one),
-//! `WARPWAVE_FUZZ_SEED` repeats a run.
+//! `WARPWAVE_FUZZ_SECONDS` sets the duration (default 5; 60 in the full suite, with a random seed), `WARPWAVE_FUZZ_SEED` repeats a run.
 
 mod common;
 
@@ -13,7 +12,7 @@ use warpwave_vgpu::code_object::LoadedCodeObject;
 use warpwave_vgpu::exec::{Launch, Limit, launch};
 use warpwave_vgpu::memory::{Allocation, Memory, MemoryKind};
 
-/// A generator of numbers; the seed is printed and can be given.
+/// A random number generator; the seed is printed.
 struct Random(u64);
 
 impl Random {
@@ -49,11 +48,11 @@ fn duration() -> Duration {
 const WORDS: usize = 4096;
 const GUARD: u32 = 0x5eed_5eed;
 
-/// Loads `bytes` and launches every kernel on memory whose neighbours must stay as they are. What loaded and what ended.
+/// Loads `bytes` and launches every kernel, with guards around its memory. Returns the kernels that loaded and that ended.
 fn run(bytes: &[u8], arch: Arch) -> (usize, usize) {
     let memory = Arc::new(Memory::new());
     let Ok(program) = LoadedCodeObject::load(bytes, arch, 0, &memory) else { return (0, 0) };
-    // Guards that no kernel knows lie on both sides of what it may write.
+    // Guards on both sides of the memory that the kernel may write.
     let mut block = vec![GUARD; 3 * WORDS];
     let inner = block[WORDS..].as_mut_ptr() as u64;
     let allocation = Allocation { start: inner, bytes: 4 * WORDS as u64, kind: MemoryKind::Registered, read_only: false };
@@ -68,7 +67,7 @@ fn run(bytes: &[u8], arch: Arch) -> (usize, usize) {
         let launch_of = Launch { grid: [2, 1, 1], block: [64, 1, 1], dynamic_lds: 256, arguments, cooperative: false };
         let result = launch(&program, kernel, &launch_of, &memory, Limit::Instructions(20_000), &|_| {});
         ended += usize::from(result.is_ok());
-        // The sentence of every fault can be made.
+        // Every fault can be formatted.
         if let Err(fault) = result {
             assert!(!fault.to_string().is_empty());
         }
@@ -81,7 +80,7 @@ fn run(bytes: &[u8], arch: Arch) -> (usize, usize) {
     (loaded, ended)
 }
 
-/// Changes some of `bytes`: single bits, bytes, whole words, runs from elsewhere, a cut.
+/// Mutates bytes between `from` and `to`: bits, bytes, words, copied runs.
 fn mutate(bytes: &mut [u8], from: usize, to: usize, random: &mut Random) {
     for _ in 0..1 + random.below(16) {
         let at = from + random.below(to - from);
@@ -106,7 +105,7 @@ fn mutate(bytes: &mut [u8], from: usize, to: usize, random: &mut Random) {
 }
 
 #[test]
-fn machine_code_that_makes_no_sense_is_an_error() {
+fn mutated_machine_code_is_harmless() {
     let mut random = Random::new();
     let objects: Vec<(Arch, Vec<u8>)> = Arch::ALL.into_iter().filter_map(|arch| Some((arch, common::compile(arch.name(), &[])?))).collect();
     if objects.is_empty() {
@@ -120,7 +119,7 @@ fn machine_code_that_makes_no_sense_is_an_error() {
     while start.elapsed() < duration() {
         let (arch, original) = &objects[random.below(objects.len())];
         let mut bytes = original.clone();
-        // Mostly the code itself, which lies in the middle of the file; sometimes all of it.
+        // Mostly the code itself, sometimes the whole file.
         let text = text_of(original);
         let (from, to) = if random.below(4) == 0 { (0, bytes.len()) } else { text };
         mutate(&mut bytes, from, to, &mut random);
@@ -134,7 +133,7 @@ fn machine_code_that_makes_no_sense_is_an_error() {
     assert!(cases > 20 && loaded > cases, "most changed code objects still load");
 }
 
-/// Where a code object's executable bytes are in the file.
+/// Returns the file range of the executable code.
 fn text_of(bytes: &[u8]) -> (usize, usize) {
     use object::{Object as _, ObjectSection as _};
     let file = object::File::parse(bytes).unwrap();

@@ -1,10 +1,10 @@
-//! Single instructions against AMD's published pseudocode: every group names the text it is from.
+//! Single instructions against AMD's published pseudocode; each group names its source.
 //!
-//! The expectations were written from the public documents alone. "AMD's pseudocode" below is the text of the instruction
-//! descriptions in AMD's "CDNA" ISA guides; "the register layouts" are those of AMD's Matrix Instruction Calculator; what
-//! becomes of the upper half of a register after 16-bit instructions is LLVM's `zeroesHigh16BitsOfDest`.
+//! The expectations were written from public documents only. "AMD's pseudocode" is the text of the instruction descriptions in AMD's CDNA
+//! ISA guides; "register layouts" are those of AMD's Matrix Instruction Calculator; whether 16-bit instructions preserve the upper half of a
+//! register follows LLVM's `zeroesHigh16BitsOfDest`.
 
-// Bit fields read as in AMD's text; lanes are numbers.
+// Bit fields read as in AMD's documents, and lanes are indices.
 #![allow(clippy::precedence, clippy::needless_range_loop)]
 
 mod instructions {

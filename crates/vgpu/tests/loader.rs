@@ -1,4 +1,4 @@
-//! Loading real code objects, and whatever may be passed off as one.
+//! Loading code objects, valid and malformed.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn read<T: Copy>(address: u64) -> T {
 }
 
 #[test]
-fn kernels_variables_and_pointers_between_them_are_in_place() {
+fn kernels_variables_and_relocations_are_loaded() {
     for arch in Arch::ALL {
         for version in [4, 5, 6] {
             let Some(bytes) = compile(arch.name(), &[&format!("-mcode-object-version={version}")]) else { return };
@@ -47,7 +47,7 @@ fn kernels_variables_and_pointers_between_them_are_in_place() {
             let (start, words) = program.code();
             let code = start..start + 4 * words.len() as u64;
             assert!(code.contains(&behind) && code.contains(&scale.entry_address));
-            // The words are what lies in memory.
+            // The code words are those in memory.
             let at = (scale.entry_address - start) / 4;
             assert_eq!(words[at as usize], read::<u32>(scale.entry_address));
             let text = memory.find(scale.entry_address).unwrap();
@@ -61,7 +61,7 @@ fn kernels_variables_and_pointers_between_them_are_in_place() {
 }
 
 #[test]
-fn code_for_another_device_is_refused_by_both_names() {
+fn code_for_another_architecture_is_rejected() {
     let Some(bytes) = compile("gfx90a", &[]) else { return };
     let error = load(&bytes, Arch::Gfx942).unwrap_err().to_string();
     assert_eq!(error, "compiled for gfx90a, but the device is gfx942:sramecc+:xnack-");
@@ -70,7 +70,7 @@ fn code_for_another_device_is_refused_by_both_names() {
 }
 
 #[test]
-fn features_are_matched_as_the_real_loader_does() {
+fn features_are_matched_as_in_amds_loader() {
     for (target, fits) in [
         ("gfx90a:xnack-", true),
         ("gfx90a:sramecc+", true),
@@ -88,7 +88,7 @@ fn features_are_matched_as_the_real_loader_does() {
 }
 
 #[test]
-fn a_bundle_gives_the_entry_of_the_device() {
+fn the_matching_bundle_entry_is_selected() {
     let (Some(a), Some(b)) = (compile("gfx90a", &[]), compile("gfx942", &[])) else { return };
     let both =
         bundle(&[("host-x86_64-unknown-linux--", b""), ("hipv4-amdgcn-amd-amdhsa--gfx90a", &a), ("hipv4-amdgcn-amd-amdhsa--gfx942", &b)]);
@@ -100,7 +100,7 @@ fn a_bundle_gives_the_entry_of_the_device() {
 }
 
 #[test]
-fn the_length_of_an_image_follows_from_its_headers() {
+fn the_image_size_follows_from_the_headers() {
     let Some(code) = compile("gfx90a", &[]) else { return };
     let both = bundle(&[("hipv4-amdgcn-amd-amdhsa--gfx90a", &code), ("hipv4-amdgcn-amd-amdhsa--gfx942", &code)]);
     for bytes in [code, both] {
@@ -110,7 +110,7 @@ fn the_length_of_an_image_follows_from_its_headers() {
 }
 
 #[test]
-fn what_is_used_but_not_defined_is_named() {
+fn undefined_symbols_are_named() {
     let source = r#"extern __attribute__((device, visibility("default"))) int missing;
         extern "C" __attribute__((global)) void k(int* d) { d[0] = missing; }"#;
     let options = ["-Xoffload-linker", "--unresolved-symbols=ignore-all"];
@@ -119,7 +119,7 @@ fn what_is_used_but_not_defined_is_named() {
 }
 
 #[test]
-fn other_files_are_refused() {
+fn other_files_are_rejected() {
     for bytes in [&b""[..], b"hello", b"\x7fELF", &[0x7f, b'E', b'L', b'F', 2, 1, 1, 64, 3]] {
         assert!(load(bytes, Arch::Gfx90a).is_err());
     }
@@ -127,9 +127,9 @@ fn other_files_are_refused() {
     assert!(load(&own, Arch::Gfx90a).unwrap_err().to_string().contains("expected an AMD GPU code object"));
 }
 
-/// Every prefix, and changes everywhere: an error or a program, and nothing left behind.
+/// Truncations and mutations everywhere: an error or a loaded code object, and no allocations left behind.
 #[test]
-fn damaged_code_objects_never_panic() {
+fn malformed_code_objects_never_panic() {
     let Some(bytes) = compile("gfx90a", &[]) else { return };
     let try_one = |damaged: &[u8]| {
         let memory = Arc::new(Memory::new());

@@ -105,7 +105,7 @@ fn normal_cdf(x: &Tensor) -> Result<Tensor> {
 pub fn unary(name: &str) -> Option<Plan> {
     let (stem, ty) = Ty::at_end(name)?;
     let op = UNARY.iter().find(|op| op.name == stem)?;
-    // These read vectors at address 0 when there is no input.
+    // These read vectors at address 0 without an input.
     let in_place = !matches!(name, "ucopy_bf16" | "usilu_bf16" | "usigmoid_bf16");
     Some(Box::new(move |bench, kernel| unary_case(bench, kernel, op, ty, in_place)))
 }

@@ -146,9 +146,9 @@ fn norm_case(bench: &mut Bench, kernel: &Kernel, ty: Ty, layer: bool) -> Checked
         arguments.extend([A::Int(columns), A::Int(block), A::Single(EPSILON)]);
         bench.run(kernel, Launch::new([rows as u32, 1, 1], [block as u32, 1, 1]), &arguments)?;
         let mean = x.tensor.mean_keepdim(D::Minus1)?;
-        let centred = if layer { x.tensor.broadcast_sub(&mean)? } else { x.tensor.clone() };
-        let scale = (centred.sqr()?.mean_keepdim(D::Minus1)? + f64::from(EPSILON))?.sqrt()?.recip()?;
-        let mut wanted = centred.broadcast_mul(&scale)?;
+        let centered = if layer { x.tensor.broadcast_sub(&mean)? } else { x.tensor.clone() };
+        let scale = (centered.sqr()?.mean_keepdim(D::Minus1)? + f64::from(EPSILON))?.sqrt()?.recip()?;
+        let mut wanted = centered.broadcast_mul(&scale)?;
         if weighted {
             wanted = wanted.broadcast_mul(&alpha.tensor)?;
         }
@@ -192,7 +192,7 @@ fn rope_case(bench: &mut Bench, kernel: &Kernel, ty: Ty, kind: Rope) -> Checked 
         bench.run(kernel, wide(x.len() / 2), &arguments)?;
         let heads_first = if kind == Rope::HeadsLast { x.tensor.transpose(1, 2)? } else { x.tensor.clone() };
         let lift = |angle: &Tensor| if per_batch { angle.unsqueeze(1) } else { Ok(angle.clone()) };
-        let mut wanted = turned(&heads_first, &lift(&cos.tensor)?, &lift(&sin.tensor)?, kind == Rope::Pairs)?;
+        let mut wanted = rotated(&heads_first, &lift(&cos.tensor)?, &lift(&sin.tensor)?, kind == Rope::Pairs)?;
         if kind == Rope::HeadsLast {
             wanted = wanted.transpose(1, 2)?.contiguous()?;
         }
@@ -203,9 +203,9 @@ fn rope_case(bench: &mut Bench, kernel: &Kernel, ty: Ty, kind: Rope) -> Checked 
 }
 
 /// Rotates each pair of elements by its angle.
-fn turned(x: &Tensor, cos: &Tensor, sin: &Tensor, neighbours: bool) -> candle_core::Result<Tensor> {
+fn rotated(x: &Tensor, cos: &Tensor, sin: &Tensor, interleaved: bool) -> candle_core::Result<Tensor> {
     let (b, h, t, d) = x.dims4()?;
-    let (first, second) = if neighbours {
+    let (first, second) = if interleaved {
         let pairs = x.reshape((b, h, t, d / 2, 2))?;
         (pairs.narrow(4, 0, 1)?.squeeze(4)?, pairs.narrow(4, 1, 1)?.squeeze(4)?)
     } else {
@@ -213,5 +213,5 @@ fn turned(x: &Tensor, cos: &Tensor, sin: &Tensor, neighbours: bool) -> candle_co
     };
     let left = (first.broadcast_mul(cos)? - second.broadcast_mul(sin)?)?;
     let right = (first.broadcast_mul(sin)? + second.broadcast_mul(cos)?)?;
-    if neighbours { Tensor::stack(&[left, right], 4)?.reshape((b, h, t, d)) } else { Tensor::cat(&[left, right], 3) }
+    if interleaved { Tensor::stack(&[left, right], 4)?.reshape((b, h, t, d)) } else { Tensor::cat(&[left, right], 3) }
 }

@@ -37,7 +37,7 @@ pub struct Step {
     pub kind: [SourceKind; 3],
     /// Values of constant sources, converted to the operand's type.
     pub constant: [u64; 3],
-    /// Whether there are no modifiers, no SDWA and no DPP.
+    /// Whether modifiers, SDWA and DPP are absent.
     pub plain: bool,
     /// Whether it counts as a vector instruction.
     pub vector: bool,

@@ -166,7 +166,7 @@ fn quad_mask(value: u64) -> u64 {
     (0..16).filter(|n| value >> (4 * n) & 15 != 0).fold(0, |out, n| out | 1 << n)
 }
 
-/// Returns the position, from the top, of the first bit that differs from the sign; -1 when there is none.
+/// Returns the position, from the top, of the first bit that differs from the sign; -1 when all are equal.
 fn sign_bits(value: i64, width: u32) -> u32 {
     let folded = (if value < 0 { !value } else { value }) as u64;
     if folded == 0 { u32::MAX } else { folded.leading_zeros() - (64 - width) }

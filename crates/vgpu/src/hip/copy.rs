@@ -112,7 +112,7 @@ pub(super) unsafe fn to_host_async(to: *mut c_void, from: DevicePtr, bytes: usiz
 }
 
 pub(super) fn device_to_device_async(to: DevicePtr, from: DevicePtr, bytes: usize, stream: Handle) -> Status {
-    // SAFETY: both sides must be registered memory, so there is no other host memory.
+    // SAFETY: both sides must be registered memory.
     unsafe { queue(to, from, Shape::plain(bytes), [Side::Device, Side::Device], stream) }
 }
 

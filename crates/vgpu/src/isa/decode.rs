@@ -26,7 +26,7 @@ pub enum DecodeError {
 
 /// The first reserved source operand, after the inline integers.
 const RESERVED_FIRST: u16 = operand::INLINE_INT_MIN + 1;
-/// The scalar base field of FLAT encodings when there is none.
+/// The value of the scalar base field of FLAT encodings for `off`.
 const SADDR_OFF: u16 = 0x7f;
 /// VOP3 opcodes of the interpolation instructions.
 const VOP3_INTERPOLATION: std::ops::RangeInclusive<u32> = 624..=631;

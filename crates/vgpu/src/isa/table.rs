@@ -115,7 +115,7 @@ impl InstDesc {
         self.name.rsplit('_').find(is_type).unwrap_or("")
     }
 
-    /// Returns the registers of the operand in `field`; 0 when there is no such operand.
+    /// Returns the registers of the operand in `field`; 0 when the instruction lacks it.
     pub fn registers(&self, field: Field) -> u8 {
         self.operands.iter().find(|operand| operand.field == field).map_or(0, |operand| operand.registers)
     }

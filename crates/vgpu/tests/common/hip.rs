@@ -1,4 +1,4 @@
-//! HIP's calls for tests, by the table that the driver layer uses.
+//! HIP calls for tests, through the driver table of `warpwave-gpu`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -6,13 +6,13 @@ use std::sync::{Once, OnceLock};
 
 pub use warpwave_gpu::{Failure, Handle, Source, Table, Vendor};
 
-/// The table over the virtual GPU.
+/// Returns the table over the virtual GPU.
 pub fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| Table::new(Vendor::Amd, Source::InProcess(warpwave_vgpu::hip::lookup)))
 }
 
-/// The number that a call answers with.
+/// Calls a function and returns its error code.
 macro_rules! hip {
     ($call:ident ( $($arg:expr),* $(,)? )) => {{
         // SAFETY: tests hand outputs and memory that live longer than the call, or what must be refused.
@@ -32,12 +32,12 @@ pub fn number(outcome: Result<(), Failure>) -> i32 {
     }
 }
 
-/// A function that the table does not have.
+/// Returns a function that the table does not have.
 pub fn symbol(name: &str) -> *const c_void {
     warpwave_vgpu::hip::lookup(name).unwrap()
 }
 
-/// Calls a function of no parameters.
+/// Calls a function without parameters.
 pub fn plain(name: &str) -> c_int {
     // SAFETY: tests ask for functions of this shape.
     let call: unsafe extern "C" fn() -> c_int = unsafe { std::mem::transmute(symbol(name)) };
@@ -45,7 +45,7 @@ pub fn plain(name: &str) -> c_int {
     unsafe { call() }
 }
 
-/// The sentence of an error number.
+/// Returns the text of an error code.
 pub fn sentence(code: c_int) -> String {
     // SAFETY: the function has this shape.
     let call: unsafe extern "C" fn(c_int) -> *const c_char = unsafe { std::mem::transmute(symbol("hipGetErrorString")) };
@@ -53,7 +53,7 @@ pub fn sentence(code: c_int) -> String {
     unsafe { CStr::from_ptr(call(code)) }.to_string_lossy().into_owned()
 }
 
-/// Gives the calling test a device of its own: captures and the null stream are everyone's on a device.
+/// Selects a device for the calling test alone, because captures and the null stream are shared by a device.
 pub fn own_device() {
     static START: Once = Once::new();
     static NEXT: AtomicI32 = AtomicI32::new(0);
@@ -66,7 +66,7 @@ pub fn own_device() {
 
 pub const NULL: Handle = std::ptr::null_mut();
 
-/// A stream of the thread's device: 0 for one that is ordered with the null stream, 1 for one that is not.
+/// Creates a stream of the current device: 0 blocking, 1 non-blocking.
 pub fn stream(flags: u32) -> Handle {
     let mut stream = NULL;
     assert_eq!(hip!(stream_create(&mut stream, flags, 0)), 0);
@@ -85,7 +85,7 @@ pub fn memory(bytes: usize) -> u64 {
     address
 }
 
-/// Bytes of device memory, copied in the order of `stream`.
+/// Reads device memory in the order of `stream`.
 pub fn read(address: u64, bytes: usize, stream: Handle) -> Vec<u8> {
     let mut out = vec![0; bytes];
     assert_eq!(hip!(copy_d2h_async(out.as_mut_ptr().cast(), address, bytes, stream)), 0);
@@ -93,7 +93,7 @@ pub fn read(address: u64, bytes: usize, stream: Handle) -> Vec<u8> {
     out
 }
 
-/// Holds up a stream until it is dropped.
+/// Blocks a stream until it is dropped.
 pub struct Brake(Option<std::sync::mpsc::Sender<()>>);
 
 impl Brake {
@@ -115,7 +115,7 @@ impl Drop for Brake {
     }
 }
 
-/// A module of code, and the kernel of that name in it.
+/// Loads a module and returns it with the kernel of that name.
 pub fn kernel(code: &[u8], name: &CStr) -> (Handle, Handle) {
     let (mut module, mut function) = (NULL, NULL);
     assert_eq!(hip!(module_load_data(&mut module, code.as_ptr().cast())), 0);

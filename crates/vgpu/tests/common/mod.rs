@@ -1,4 +1,4 @@
-//! Code objects for the tests, made by clang.
+//! Code objects for tests, compiled with clang.
 #![allow(dead_code)]
 
 pub mod hip;
@@ -6,7 +6,7 @@ pub mod hip;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Kernels, variables, a function behind a pointer: what a loader must get right.
+/// Kernels, variables and a function pointer for the loader.
 pub const SOURCE: &str = r#"
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
@@ -36,7 +36,7 @@ extern "C" __global__ void stops(int* data) { __builtin_trap(); }
 extern "C" __global__ void endless(volatile int* data) { while (data[0] == 0) {} }
 "#;
 
-/// A clang that knows AMD GPUs.
+/// Returns a clang that supports AMD GPUs.
 pub fn clang() -> Option<PathBuf> {
     let chosen = std::env::var_os("WARPWAVE_CLANG").map(PathBuf::from);
     let names = ["clang-22", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang"].map(PathBuf::from);
@@ -53,7 +53,7 @@ pub fn clang() -> Option<PathBuf> {
     found
 }
 
-/// [`SOURCE`] compiled for `target`, with more options; `None` when there is no clang.
+/// Compiles [`SOURCE`] for `target`; `None` without clang.
 pub fn compile(target: &str, options: &[&str]) -> Option<Vec<u8>> {
     compile_text(SOURCE, target, options)
 }
@@ -71,7 +71,7 @@ pub fn compile_text(source: &str, target: &str, options: &[&str]) -> Option<Vec<
     Some(std::fs::read(output).unwrap())
 }
 
-/// An offload bundle of these entries.
+/// Creates an offload bundle.
 pub fn bundle(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut bytes = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
     bytes.extend((entries.len() as u64).to_le_bytes());

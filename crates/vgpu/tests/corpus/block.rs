@@ -1,4 +1,4 @@
-//! Within a block, through shared memory.
+//! Block-level operations through shared memory.
 
 use super::case::{Case, Gpu, Run};
 use super::data::Tolerance::Near;

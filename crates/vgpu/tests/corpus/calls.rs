@@ -1,4 +1,4 @@
-//! Functions that are called.
+//! Function calls.
 
 use bytemuck::{Pod, Zeroable};
 

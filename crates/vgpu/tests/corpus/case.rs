@@ -1,4 +1,4 @@
-//! A kernel of the corpus: its source, what it is given, and what must come out.
+//! A kernel of the corpus: its source, its inputs, and its expected outputs.
 
 use bytemuck::Pod;
 use warpwave_gpu::Launch;
@@ -6,49 +6,49 @@ use warpwave_gpu::Launch;
 use super::data::{Elem, ElemType, Tolerance};
 use super::rng::Rng;
 
-/// What a reference may need to know about the device.
+/// Device facts that a reference may need.
 #[derive(Debug, Clone)]
 pub struct Gpu {
     /// `gfx90a`, `sm_90`.
     pub arch: String,
-    /// Lanes of a wave.
+    /// Lanes of a wavefront.
     pub wave: usize,
 }
 
 type Make = Box<dyn Fn(&mut Rng, &Gpu) -> Run + Send + Sync>;
 
-/// One `__global__` function with its reference.
+/// A `__global__` function with its reference.
 pub struct Case {
     pub kernel: String,
-    /// The file's name in `corpus/`.
+    /// The file in `corpus/`.
     pub source: &'static str,
-    /// The architectures that have what it needs; all if empty.
+    /// The architectures that support it; all if empty.
     pub only: &'static [&'static str],
     pub make: Make,
 }
 
 impl Case {
-    /// A kernel, its file, and the maker of inputs and expected outputs.
+    /// Creates a case from the kernel's name, its file, and the function that creates inputs and expected outputs.
     pub fn new(kernel: impl Into<String>, source: &'static str, make: impl Fn(&mut Rng, &Gpu) -> Run + Send + Sync + 'static) -> Case {
         Case { kernel: kernel.into(), source, only: &[], make: Box::new(make) }
     }
 
-    /// For these architectures alone.
+    /// Restricts it to these architectures.
     pub fn only(self, archs: &'static [&'static str]) -> Case {
         Case { only: archs, ..self }
     }
 
-    /// Whether an architecture has the kernel.
+    /// Returns whether an architecture supports the kernel.
     pub fn runs_on(&self, arch: &str) -> bool {
         self.only.is_empty() || self.only.contains(&arch)
     }
 }
 
-/// One launch: arguments in the order of the calls below, each buffer with what must be in it afterwards.
+/// A launch: arguments in the order of the calls below, each buffer with its expected contents.
 pub struct Run {
     pub launch: Launch,
     pub args: Vec<Value>,
-    /// Variables of the module, written before the launch.
+    /// Module variables, written before the launch.
     pub globals: Vec<(&'static str, Vec<u8>)>,
 }
 
@@ -60,13 +60,13 @@ pub enum Value {
 
 type Judge = Box<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
 
-/// What must be in a buffer after the launch.
+/// The expected contents of a buffer.
 pub enum Expect {
     /// These bytes.
     Exact(Vec<u8>),
-    /// Numbers near these.
+    /// Numbers within a tolerance.
     Close(Vec<f64>, Tolerance),
-    /// Whatever the function accepts.
+    /// Anything that the function accepts.
     Judged(Judge),
 }
 
@@ -104,48 +104,48 @@ impl Run {
         self
     }
 
-    /// The usual last argument.
+    /// Adds the element count, usually the last argument.
     pub fn n(self, n: usize) -> Run {
         self.scalar(n as i32)
     }
 
-    /// A buffer that is read, and must be the same afterwards.
+    /// Adds an input buffer, which must be unchanged afterwards.
     pub fn input<T: Elem>(self, data: &[T]) -> Run {
         let after = Expect::Exact(bytemuck::cast_slice(data).to_vec());
         self.push(data.len(), Some(data), after)
     }
 
-    /// A buffer that is written: exactly this.
+    /// Adds an output buffer with exact contents.
     pub fn exact<T: Elem>(self, expected: &[T]) -> Run {
         let after = Expect::Exact(bytemuck::cast_slice(expected).to_vec());
         self.push::<T>(expected.len(), None, after)
     }
 
-    /// A buffer that is written: numbers near these.
+    /// Adds an output buffer with a tolerance.
     pub fn close<T: Elem>(self, expected: Vec<f64>, tolerance: Tolerance) -> Run {
         self.push::<T>(expected.len(), None, Expect::Close(expected, tolerance))
     }
 
-    /// A buffer that is changed: exactly to this.
+    /// Adds an in-out buffer with exact contents.
     pub fn update<T: Elem>(self, before: &[T], expected: &[T]) -> Run {
         assert_eq!(before.len(), expected.len());
         let after = Expect::Exact(bytemuck::cast_slice(expected).to_vec());
         self.push(before.len(), Some(before), after)
     }
 
-    /// A buffer that is changed: to numbers near these.
+    /// Adds an in-out buffer with a tolerance.
     pub fn update_close<T: Elem>(self, before: &[T], expected: Vec<f64>, tolerance: Tolerance) -> Run {
         assert_eq!(before.len(), expected.len());
         self.push(before.len(), Some(before), Expect::Close(expected, tolerance))
     }
 
-    /// A buffer whose result is not one value.
+    /// Adds a buffer that a function judges.
     pub fn judged<T: Elem>(self, before: &[T], judge: impl Fn(&[T]) -> Result<(), String> + Send + Sync + 'static) -> Run {
         let judge = move |bytes: &[u8]| judge(&bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect::<Vec<T>>());
         self.push(before.len(), Some(before), Expect::Judged(Box::new(judge)))
     }
 
-    /// A `__device__` or `__constant__` variable, written from the host before the launch.
+    /// Sets a `__device__` or `__constant__` variable before the launch.
     pub fn global<T: Pod>(mut self, name: &'static str, data: &[T]) -> Run {
         self.globals.push((name, bytemuck::cast_slice(data).to_vec()));
         self

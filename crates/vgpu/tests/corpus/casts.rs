@@ -1,4 +1,4 @@
-//! Every type to every type. Integers wrap; floating-point numbers go to integers only where they fit, for elsewhere C++ has no answer.
+//! Conversions between all types. Integers wrap; floats convert to integers only in range, because C++ leaves the rest undefined.
 
 use half::{bf16, f16};
 

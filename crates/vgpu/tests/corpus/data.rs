@@ -1,4 +1,4 @@
-//! Element types and how far a result may lie from the reference.
+//! Element types and tolerances.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -20,7 +20,7 @@ pub enum ElemType {
     F64,
 }
 
-/// Rust's type of a [`ElemType`].
+/// The Rust type of an [`ElemType`].
 pub trait Elem: Pod {
     const KIND: ElemType;
     /// Exact, but for 64-bit integers.
@@ -64,7 +64,7 @@ impl ElemType {
         }
     }
 
-    /// An element's value, for comparison and messages.
+    /// Returns an element's value, for comparison and messages.
     pub fn read(self, bytes: &[u8]) -> f64 {
         fn value<T: Elem>(bytes: &[u8]) -> f64 {
             bytemuck::pod_read_unaligned::<T>(bytes).wide()
@@ -85,7 +85,7 @@ impl ElemType {
         }
     }
 
-    /// Bits of the significand, the lowest exponent of a normal number, the largest number; of floating-point types.
+    /// Returns significand bits, the lowest normal exponent and the largest number of a float type.
     fn format(self) -> Option<(i32, i32, f64)> {
         match self {
             ElemType::F16 => Some((11, -14, 65504.0)),
@@ -100,7 +100,7 @@ impl ElemType {
         self.format().is_some()
     }
 
-    /// The distance between neighbours at `x`.
+    /// Returns the ulp at `x`.
     fn ulp(self, x: f64) -> f64 {
         let Some((bits, lowest, _)) = self.format() else { return 1.0 };
         let exponent = if x == 0.0 { lowest } else { exponent_of(x).max(lowest) };
@@ -119,20 +119,20 @@ pub fn power_of_two(e: i32) -> f64 {
     if e < -1000 { 2f64.powi(-1000) * 2f64.powi(e + 1000) } else { 2f64.powi(e) }
 }
 
-/// How far a result may lie from the reference.
+/// How far a result may be from the reference.
 #[derive(Debug, Clone, Copy)]
 pub enum Tolerance {
-    /// In distances between neighbours at the reference.
+    /// In ulps of the reference.
     Ulps(f64),
     /// `relative * |reference| + absolute`.
     Near(f64, f64),
 }
 
-/// A correctly rounded result: half a distance, and the reference's own error in its last bits.
+/// Correctly rounded: half an ulp, plus the reference's own error.
 pub const ROUNDED: Tolerance = Tolerance::Ulps(0.5001);
 
 impl Tolerance {
-    /// Why `got` is not within reach of `expected`; `None` if it is.
+    /// Returns why `got` is out of tolerance; `None` if it is within.
     pub fn refuses(self, kind: ElemType, got: f64, expected: f64) -> Option<String> {
         if expected.is_nan() || got.is_nan() {
             return (expected.is_nan() != got.is_nan()).then(|| "one is not a number".to_owned());
@@ -141,7 +141,7 @@ impl Tolerance {
             return None;
         }
         let largest = kind.format().map_or(f64::INFINITY, |(_, _, largest)| largest);
-        // Where the reference does not fit, both the largest number and infinity are near enough.
+        // Where the reference overflows, both the largest number and infinity are accepted.
         let reach = |x: f64| x.clamp(-largest, largest);
         let (got, expected) = if kind.is_float() && expected.abs() >= largest { (reach(got), reach(expected)) } else { (got, expected) };
         let error = (got - expected).abs();

@@ -1,4 +1,4 @@
-//! Makers of cases for kernels with one thread per element.
+//! Cases for kernels with one thread per element.
 
 use super::case::{Case, Run};
 use super::data::{Elem, Tolerance};
@@ -7,7 +7,7 @@ use super::rng::Rng;
 /// Makes the operands of a binary kernel.
 type Pairs<T> = fn(&mut Rng, usize) -> (Vec<T>, Vec<T>);
 
-/// Sizes that are no multiple of a wave.
+/// Sizes that are not a multiple of the wave size.
 fn size(rng: &mut Rng) -> usize {
     rng.range(200, 700)
 }

@@ -1,4 +1,4 @@
-//! f32 and f64, one by one.
+//! Elementwise f32 and f64 operations.
 
 use super::case::{Case, Run};
 use super::data::Tolerance::{Near, Ulps};
@@ -15,7 +15,7 @@ const DOUBLE: &str = "double_math.cu";
 fn any32(r: &mut Rng, n: usize) -> Vec<f32> {
     let corners = [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE, 1e-42, 0.5, -2.5];
     let one = |i: usize, r: &mut Rng| if i.is_multiple_of(9) { corners[r.below(12)] } else { f32::from_bits(r.next() as u32) };
-    // Signalling ones are quieted by some instructions and not by others.
+    // Some instructions quiet signaling NaNs and others do not.
     (0..n).map(|i| one(i, r)).map(|x| if x.is_nan() { f32::NAN } else { x }).collect()
 }
 
@@ -149,7 +149,7 @@ fn parts32() -> Vec<Case> {
             Run::flat(300).input(&x).close::<f32>(sine, Ulps(4.0)).close::<f32>(cosine, Ulps(4.0)).n(300)
         }),
         Case::new("round_to_int_f32", PARTS, |r, _| {
-            // Out of range is defined here: the nearest that fits, and 0 for what is no number.
+            // Out of range saturates here, and NaN becomes 0.
             let x: Vec<f32> = fractions32(r, 300).into_iter().zip(any32(r, 300)).zip(0..).map(|((a, b), i)| [a, b][i % 2]).collect();
             let by = |f: fn(f32) -> f32| x.iter().map(|x| f(*x) as i32).collect::<Vec<_>>();
             let run = Run::flat(300).input(&x).exact(&by(f32::round_ties_even)).exact(&by(f32::trunc));

@@ -1,4 +1,4 @@
-//! Integers of every width, their intrinsics, and words of several small integers.
+//! Integers of every width, intrinsics, and SIMD-in-a-word operations.
 
 use super::case::Case;
 use super::elementwise::{binary, ternary, unary};

@@ -1,4 +1,4 @@
-//! What the corpus is compiled with and run on.
+//! The compiler and the devices of the corpus.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use warpwave_vgpu::hip::{self, Config};
 /// The architectures of the virtual GPU.
 pub const ARCHS: [&str; 3] = ["gfx908", "gfx90a", "gfx942"];
 
-/// Optimised, and as the compiler writes it down.
+/// Optimized and unoptimized.
 pub const LEVELS: [&str; 2] = ["-O3", "-O0"];
 
 /// Whether an environment variable is `1`.
@@ -31,7 +31,7 @@ pub fn source(name: &str, level: &str) -> KernelSource {
     KernelSource::from_file(folder().join(name)).unwrap_or_else(|error| panic!("{error}")).option(level)
 }
 
-/// The JIT, or `None` where no clang makes code for AMD: then the test is skipped, unless `WARPWAVE_REQUIRE_ALL=1`.
+/// Returns the JIT; `None` without a clang for AMD: the test is skipped, unless `WARPWAVE_REQUIRE_ALL=1`.
 pub fn jit() -> Option<Jit> {
     let jit = Jit::default();
     let probe = KernelSource::from_text("probe.cu", "extern \"C\" __global__ void probe() {}").unwrap();

@@ -1,4 +1,4 @@
-//! Kinds of memory and widths of access.
+//! Memory spaces and access widths.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -1,4 +1,4 @@
-//! Long chains of integer and floating-point work.
+//! Long chains of integer and float operations.
 
 use super::case::{Case, Gpu, Run};
 use super::data::Tolerance::{Near, Ulps};

@@ -1,4 +1,4 @@
-//! Blocks and waves that wait for each other, and clocks.
+//! Synchronization between blocks and waves, and clocks.
 
 use super::case::{Case, Gpu, Run};
 use super::rng::Rng;

@@ -1,4 +1,4 @@
-//! Random numbers with a seed that is printed and can be given again.
+//! Random numbers with a printed, repeatable seed.
 
 use std::time::SystemTime;
 
@@ -7,14 +7,14 @@ use half::{bf16, f16};
 /// SplitMix64.
 pub struct Rng(u64);
 
-/// The run's seed: `WARPWAVE_TEST_SEED`, or the clock's.
+/// Returns the run's seed: `WARPWAVE_TEST_SEED`, or the clock.
 pub fn seed() -> u64 {
     let given = std::env::var("WARPWAVE_TEST_SEED").ok().map(|seed| seed.parse().expect("WARPWAVE_TEST_SEED is not a number"));
     given.unwrap_or_else(|| SystemTime::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64))
 }
 
 impl Rng {
-    /// For one purpose: the same seed and words give the same numbers, whatever else runs.
+    /// Creates a generator for one purpose: the same seed and words give the same numbers, whatever else runs.
     pub fn new(seed: u64, words: &[&str]) -> Rng {
         let mut rng = Rng(seed);
         for byte in words.iter().flat_map(|word| word.bytes().chain([0])) {
@@ -48,7 +48,7 @@ impl Rng {
         low + (high - low) * ((self.next() >> 11) as f64 / (1u64 << 53) as f64)
     }
 
-    /// Any number of a type, with its corners more often than chance would have them.
+    /// Returns any value of a type, with edge cases more often than by chance.
     pub fn any<T: Any>(&mut self) -> T {
         T::any(self)
     }
@@ -84,7 +84,7 @@ impl Rng {
     }
 }
 
-/// Types with interesting values.
+/// Types with edge cases.
 pub trait Any: Sized {
     /// One of them.
     fn any(rng: &mut Rng) -> Self;

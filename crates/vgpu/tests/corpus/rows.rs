@@ -37,9 +37,9 @@ fn softmax<T: Elem>(kernel: &'static str, make: fn(&mut Rng, usize) -> Vec<T>, l
 const EPS: f32 = 1e-5;
 
 /// (x - mean) / sqrt(variance + eps), or without the mean.
-fn normalised(row: &[f64], centred: bool) -> Vec<f64> {
+fn normalized(row: &[f64], centered: bool) -> Vec<f64> {
     let n = row.len() as f64;
-    let mean = if centred { row.iter().sum::<f64>() / n } else { 0.0 };
+    let mean = if centered { row.iter().sum::<f64>() / n } else { 0.0 };
     let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n;
     row.iter().map(|x| (x - mean) / (variance + f64::from(EPS)).sqrt()).collect()
 }
@@ -49,7 +49,7 @@ fn layernorm<T: Elem>(kernel: &'static str, make: fn(&mut Rng, usize) -> Vec<T>)
         let (rows, columns) = (r.range(1, 5), r.range(40, 400));
         let [x, gain, bias] = [rows * columns, columns, columns].map(|n| make(r, n));
         let scaled =
-            |row: &[f64]| normalised(row, true).iter().enumerate().map(|(i, x)| x * gain[i].wide() + bias[i].wide()).collect::<Vec<_>>();
+            |row: &[f64]| normalized(row, true).iter().enumerate().map(|(i, x)| x * gain[i].wide() + bias[i].wide()).collect::<Vec<_>>();
         let expected = wide(&x).chunks(columns).flat_map(scaled).collect();
         // A sum near zero keeps the error of its terms.
         let near = if size_of::<T>() == 2 { Near(1e-3, 2e-3) } else { Near(2e-5, 2e-5) };
@@ -61,7 +61,7 @@ fn rmsnorm<T: Elem>(kernel: &'static str, make: fn(&mut Rng, usize) -> Vec<T>) -
     Case::new(kernel, SOURCE, move |r, _| {
         let (rows, columns) = (r.range(1, 5), r.range(40, 400));
         let (x, gain) = (make(r, rows * columns), make(r, columns));
-        let scaled = |row: &[f64]| normalised(row, false).iter().zip(&gain).map(|(x, g)| x * g.wide()).collect::<Vec<_>>();
+        let scaled = |row: &[f64]| normalized(row, false).iter().zip(&gain).map(|(x, g)| x * g.wide()).collect::<Vec<_>>();
         let expected = wide(&x).chunks(columns).flat_map(scaled).collect();
         run(rows).input(&x).input(&gain).close::<T>(expected, tolerance::<T>()).n(columns).scalar(EPS)
     })
@@ -96,7 +96,7 @@ pub fn cases() -> Vec<Case> {
             let (groups, channels, pixels) = (r.range(1, 4), r.range(1, 5), r.range(20, 90));
             let x = r.f32s(groups * channels * pixels, -2.0, 2.0);
             let (gain, bias) = (r.f32s(groups * channels, 0.5, 2.0), r.f32s(groups * channels, -1.0, 1.0));
-            let flat: Vec<f64> = wide(&x).chunks(channels * pixels).flat_map(|group| normalised(group, true)).collect();
+            let flat: Vec<f64> = wide(&x).chunks(channels * pixels).flat_map(|group| normalized(group, true)).collect();
             let expected = flat.iter().enumerate().map(|(i, x)| x * gain[i / pixels].wide() + bias[i / pixels].wide()).collect();
             let run = run(groups).input(&x).input(&gain).input(&bias).close::<f32>(expected, Near(5e-5, 5e-5));
             run.n(channels).n(pixels).scalar(EPS)

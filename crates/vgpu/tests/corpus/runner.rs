@@ -1,4 +1,4 @@
-//! One case on one device.
+//! Runs one case on one device.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -10,19 +10,19 @@ use super::case::{Case, Expect, Gpu, Run, Value};
 use super::data::ElemType;
 use super::rng::Rng;
 
-/// What fills buffers that are to be written, and the room behind every buffer, which must stay as it is.
+/// Fills output buffers and the guard after every buffer.
 const POISON: u8 = 0xa5;
 const GUARD: usize = 256;
 
-/// How long a kernel may run: far longer than any of the corpus does, on a busy machine too.
+/// The timeout of a kernel, generous enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Why a case failed.
 pub enum Failure {
-    /// In words.
+    /// A wrong result, described.
     Wrong(String),
-    /// The kernel does not end; its stream and module must not be touched again.
-    Stuck,
+    /// The kernel did not end; its stream and module must not be used any more.
+    Timeout,
 }
 
 impl From<String> for Failure {
@@ -31,7 +31,7 @@ impl From<String> for Failure {
     }
 }
 
-/// A case on a device: its inputs, and the kernel.
+/// A case on a device: its inputs and the kernel.
 struct Prepared<'a> {
     run: Run,
     kernel: Kernel,
@@ -48,7 +48,7 @@ impl<'a> Prepared<'a> {
         Ok(Prepared { run, kernel, module, stream })
     }
 
-    /// Launches so many times in a row, each time with the inputs as they are; what the buffers hold then.
+    /// Launches several times, each time with the original inputs; returns the buffers' contents.
     fn launch(&self, times: usize) -> Result<Vec<Buffer<u8>>, Failure> {
         for (name, bytes) in &self.run.globals {
             write_global(self.stream.device(), self.module, self.stream, name, bytes)?;
@@ -72,13 +72,13 @@ impl<'a> Prepared<'a> {
         if !finishes(self.stream)? {
             // The kernel still uses them.
             std::mem::forget((inputs, buffers));
-            return Err(Failure::Stuck);
+            return Err(Failure::Timeout);
         }
         Ok(buffers)
     }
 }
 
-/// Loads a case's inputs, launches it and holds the result against the reference.
+/// Runs a case and compares the result with the reference.
 pub fn check(case: &Case, module: &Module, stream: &Stream, seed: u64) -> Result<(), Failure> {
     let prepared = Prepared::new(case, module, stream, seed)?;
     let buffers = prepared.launch(1)?;
@@ -89,7 +89,7 @@ pub fn check(case: &Case, module: &Module, stream: &Stream, seed: u64) -> Result
     Ok(())
 }
 
-/// Lane operations a second of `times` launches in a row, the best of three rounds.
+/// Returns the lane operations per second of `times` launches, the best of three rounds.
 pub fn measure(case: &Case, module: &Module, stream: &Stream, seed: u64, times: usize) -> Result<f64, Failure> {
     let prepared = Prepared::new(case, module, stream, seed)?;
     let mut best = 0f64;
@@ -103,7 +103,7 @@ pub fn measure(case: &Case, module: &Module, stream: &Stream, seed: u64, times: 
     Ok(best)
 }
 
-/// Waits for the stream, but not for ever.
+/// Waits for the stream, with a timeout.
 fn finishes(stream: &Stream) -> Result<bool, String> {
     let start = Instant::now();
     let mut pause = Duration::from_micros(50);
@@ -122,7 +122,7 @@ fn buffer_args(run: &Run) -> impl Iterator<Item = &Value> {
     run.args.iter().filter(|value| matches!(value, Value::Buffer { .. }))
 }
 
-/// Every buffer argument on the device, with a guard behind it.
+/// Creates every buffer argument on the device, with a guard after it.
 fn upload(run: &Run, stream: &Stream) -> warpwave_gpu::Result<Vec<Buffer<u8>>> {
     let bytes = |value: &Value| match value {
         Value::Scalar(_) => Vec::new(),
@@ -163,7 +163,7 @@ fn exactly(kind: ElemType, got: &[u8], expected: &[u8]) -> Result<(), String> {
     Err(format!("[{index}]: got {}, expected {}; {} more", show(one), show(other), wrong.count()))
 }
 
-/// Copies bytes into a variable of the module with the driver's own call: the owned layer hands out its address only.
+/// Copies bytes into a module variable with the driver's call, because the safe layer only returns its address.
 fn write_global(device: &Device, module: &Module, stream: &Stream, name: &str, bytes: &[u8]) -> Result<(), String> {
     let range = module.global(name).map_err(|error| error.to_string())?;
     if range.bytes != bytes.len() {
@@ -184,7 +184,7 @@ fn write_global(device: &Device, module: &Module, stream: &Stream, name: &str, b
     stream.synchronize().map_err(|error| error.to_string())
 }
 
-/// Whether two makings of an argument are the same. Judges cannot be compared, what they judge can.
+/// Returns whether two instances of an argument are equal. Judges cannot be compared, only their inputs.
 pub fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Scalar(a), Value::Scalar(b)) => a == b,

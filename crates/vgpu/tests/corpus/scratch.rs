@@ -1,4 +1,4 @@
-//! Memory of a thread's own.
+//! Scratch memory: local arrays and register spills.
 
 use super::case::{Case, Gpu, Run};
 use super::data::Elem;

@@ -1,4 +1,4 @@
-//! Grids, blocks and the ways of control through them.
+//! Grid and block shapes, and divergent control flow.
 
 use super::case::{Case, Gpu, Run};
 use super::data::Tolerance::Near;

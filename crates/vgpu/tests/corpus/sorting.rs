@@ -1,4 +1,4 @@
-//! Sorting, counting, choosing.
+//! Sorting, histograms, selection.
 
 use super::case::{Case, Gpu, Run};
 use super::data::Elem;

@@ -1,5 +1,5 @@
-//! What kernels say to the host: printed words, failed assertions, and what the translation refuses. Each runs in a process of its own,
-//! whose output is read and whose device may be lost.
+//! Hostcalls of the corpus: printf, failed assertions, and rejected translations. Each kernel runs in a child process, whose output is
+//! read and whose device may fail.
 
 use std::process::Command;
 
@@ -12,10 +12,10 @@ use super::rng::{self, Rng};
 const SOURCE: &str = "print.cu";
 const CHILD: &str = "WARPWAVE_CORPUS_CHILD";
 
-/// Does what a parent asked for: a kernel of `print.cu`, an architecture and a level. The last line tells how the launch ended.
+/// Runs what the parent requested: a kernel of `print.cu`, an architecture and a level. The last line reports how the launch ended.
 pub fn child() {
     let Ok(task) = std::env::var(CHILD) else { return };
-    // The harness began a line with the test's name.
+    // The test harness began a line with the test's name.
     println!();
     let Some(jit) = machine::jit() else { return };
     let [kernel, arch, level] = <[&str; 3]>::try_from(task.split(' ').collect::<Vec<_>>()).unwrap();
@@ -40,28 +40,28 @@ pub fn child() {
         Ok(y) => println!("\nended: {}", y.iter().sum::<i32>()),
         Err(error) => println!("\nended: {error}"),
     }
-    // What is left of a device that trapped need not be put away.
+    // A device that trapped need not be cleaned up.
     std::process::exit(0);
 }
 
-/// The lines that a kernel's process writes, or `None` where there is no compiler.
+/// Returns the output lines of a kernel's process; `None` without a compiler.
 fn ask(kernel: &str, arch: &str, level: &str) -> Option<Vec<String>> {
     machine::jit()?;
     let this = std::env::current_exe().unwrap();
-    let arguments = ["--exact", "child_of_the_tests_of_printing", "--nocapture", "--test-threads=1"];
+    let arguments = ["--exact", "child_of_the_hostcall_tests", "--nocapture", "--test-threads=1"];
     let output = Command::new(this).args(arguments).env(CHILD, format!("{kernel} {arch} {level}")).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("ended: "), "{kernel} on {arch} at {level}:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// One architecture and level of the seed's choice, or all.
+/// One architecture and level that the seed selects, or all.
 fn places() -> Vec<(&'static str, &'static str)> {
     let all: Vec<_> = ARCHS.iter().flat_map(|arch| LEVELS.map(|level| (*arch, level))).collect();
     if machine::is_set("WARPWAVE_TEST_FULL") { all } else { vec![all[Rng::new(rng::seed(), &["print"]).below(all.len())]] }
 }
 
-pub fn printed_words_arrive() {
+pub fn printf_output_arrives() {
     for (arch, level) in places() {
         let Some(lines) = ask("print_words", arch, level) else { return };
         let said: Vec<_> = lines.iter().filter(|line| line.contains("corpus:")).collect();
@@ -75,18 +75,18 @@ pub fn printed_words_arrive() {
     }
 }
 
-pub fn assertions_pass_or_stop_the_kernel() {
+pub fn assertions_pass_or_trap() {
     for (arch, level) in places() {
         let end = |kernel: &str| Some(ask(kernel, arch, level)?.into_iter().find(|line| line.starts_with("ended: ")).unwrap_or_default());
         let Some(passed) = end("assert_passes") else { return };
         assert_eq!(passed, format!("ended: {}", (1..=64).sum::<i32>()), "{arch} {level}");
         let failed = end("assert_fails").unwrap_or_default();
-        // An error in words, not a sum.
+        // An error message, not a sum.
         assert!(failed.trim_start_matches("ended: ").parse::<i64>().is_err(), "{arch} {level}: a failed assertion went by: {failed}");
     }
 }
 
-pub fn textures_are_refused_with_words() {
+pub fn textures_are_rejected() {
     let Some(jit) = machine::jit() else { return };
     let text = [
         "extern \"C\" __global__ void sample(cudaTextureObject_t image, float *out) {",
@@ -95,8 +95,7 @@ pub fn textures_are_refused_with_words() {
     ];
     let source = KernelSource::from_text("sample.cu", text.join("\n")).unwrap();
     for arch in ARCHS {
-        let error =
-            jit.build(&source, &arch.parse().unwrap(), CompilerChoice::Clang).expect_err("there is no texture to sample").to_string();
+        let error = jit.build(&source, &arch.parse().unwrap(), CompilerChoice::Clang).expect_err("textures are not supported").to_string();
         assert!(error.contains("sample.cu") && (error.contains("tex2D") || error.contains("exture")), "{arch}: {error}");
     }
 }

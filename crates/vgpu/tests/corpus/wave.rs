@@ -1,4 +1,4 @@
-//! Within a wave.
+//! Wave-level operations.
 
 use super::case::{Case, Gpu, Run};
 use super::data::Elem;

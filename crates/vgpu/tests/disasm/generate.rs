@@ -1,9 +1,9 @@
-//! Random instructions: every opcode, with fields that are more often sensible than not.
+//! Random instructions: every opcode, mostly with valid fields.
 
 use warpwave_vgpu::Arch;
 use warpwave_vgpu::isa::{Field, Format, inst_descs};
 
-/// Every format, its fixed bits, and how many opcodes it can have.
+/// Every encoding: its fixed bits, and the size of its opcode space.
 pub const FORMATS: [(Format, u32, u32); 16] = [
     (Format::SOP2, 0b10 << 30, 96),
     (Format::SOPK, 0b1011 << 28, 29),
@@ -23,10 +23,10 @@ pub const FORMATS: [(Format, u32, u32); 16] = [
     (Format::GLOBAL, 0b110111 << 26 | 2 << 14, 128),
 ];
 
-/// A small generator: what it gives is decided by its seed.
+/// A seeded generator.
 pub struct Random {
     state: u64,
-    /// Instructions have plain registers and nothing unusual, so that LLVM takes them for sure.
+    /// Whether to use plain registers only, so that LLVM accepts the instruction.
     pub tame: bool,
 }
 
@@ -35,7 +35,7 @@ impl Random {
         Random { state: seed, tame: false }
     }
 
-    /// 32 random bits.
+    /// Returns 32 random bits.
     pub fn word(&mut self) -> u32 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -44,17 +44,17 @@ impl Random {
         (z ^ z >> 31) as u32
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u32) -> u32 {
         self.word() % end
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times`.
     pub fn once_in(&mut self, times: u32) -> bool {
         self.below(times) == 0
     }
 
-    /// Bits that are zero most of the time.
+    /// Returns bits that are mostly zero.
     fn rare(&mut self, width: u32) -> u32 {
         if !self.tame && self.once_in(4) { self.below(1 << width) } else { 0 }
     }
@@ -64,7 +64,7 @@ impl Random {
     }
 }
 
-/// A scalar destination, mostly aligned as wide operands need it.
+/// Returns a scalar destination, mostly aligned for wide operands.
 fn sdst(random: &mut Random) -> u32 {
     match random.below(8) {
         _ if random.tame => random.below(10) * 8,
@@ -74,7 +74,7 @@ fn sdst(random: &mut Random) -> u32 {
     }
 }
 
-/// A source of eight bits.
+/// Returns an 8-bit source.
 fn ssrc(random: &mut Random) -> u32 {
     match random.below(6) {
         _ if random.tame => sdst(random),
@@ -86,7 +86,7 @@ fn ssrc(random: &mut Random) -> u32 {
     }
 }
 
-/// A source of nine bits.
+/// Returns a 9-bit source.
 fn src(random: &mut Random) -> u32 {
     if random.tame || random.once_in(2) { 256 + vgpr(random) } else { ssrc(random) }
 }
@@ -95,7 +95,7 @@ fn vgpr(random: &mut Random) -> u32 {
     if !random.tame && random.once_in(4) { random.below(256) } else { random.below(112) * 2 }
 }
 
-/// A literal: often one that an inline constant has too.
+/// Returns a literal, often one that equals an inline constant.
 fn literal(random: &mut Random) -> u32 {
     match random.below(6) {
         0 => random.below(80).wrapping_sub(20),
@@ -137,14 +137,14 @@ fn dpp(random: &mut Random) -> u32 {
     vgpr(random) | ctrl << 8 | random.below(2) << 19 | random.rare(4) << 20 | random.below(256) << 24
 }
 
-/// One instruction of that opcode: always two words, of which the second may not belong to it.
+/// Returns an instruction of an opcode: always two dwords, of which the second may not belong to it.
 pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32) -> Vec<u32> {
     let fixed = FORMATS.iter().find(|(known, ..)| *known == format).map_or(0, |(_, bits, _)| *bits);
     let wild = !random.tame && random.once_in(12);
-    // LLVM wants most fields that an instruction does not use to be 0.
+    // LLVM requires most unused fields to be 0.
     let row = inst_descs().iter().find(|row| row.format == format && u32::from(row.opcode) == opcode && row.supports(arch));
     let loose = !random.tame && random.once_in(8);
-    // Which fields an opcode without a row might use is a guess.
+    // The fields of an unknown opcode are a guess.
     let guess = random.word();
     let has = |field| match row {
         Some(row) => loose || row.registers(field) > 0,
@@ -174,7 +174,7 @@ pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32)
             let first = opcode << 18 | control | sdst(random) << 6 | random.below(50);
             let second = if control >> 14 & 1 != 0 { sdst(random) << 25 } else { 0 } | offset;
             match row {
-                // Without an address there is nothing but a destination.
+                // Without an address there is only a destination.
                 None if random.once_in(2) => (opcode << 18, 0),
                 Some(row) if row.registers(Field::Base) == 0 && !loose => (opcode << 18 | keep(Field::Dst, sdst(random)) << 6, 0),
                 _ => (first, second),
@@ -200,9 +200,9 @@ pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32)
             (first | low, second)
         }
         Format::VOP3 => {
-            // The destination is scalar for compares and lane reads.
+            // Compares and lane reads have a scalar destination.
             let destination = if opcode < 256 || opcode == 649 { sdst(random) } else { vgpr(random) };
-            // VOP3B has a scalar destination where others have modifiers.
+            // VOP3B has a scalar destination in place of modifiers.
             let wide = matches!(opcode, 281..=286 | 480 | 481 | 488 | 489);
             let middle = if wide { sdst(random) } else { random.rare(3) | random.rare(4) << 3 };
             let third = if opcode == 256 || (281..=286).contains(&opcode) { sdst(random) } else { src(random) };
@@ -230,7 +230,7 @@ pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32)
         }
         Format::DS => {
             let first = opcode << 17 | random.rare(1) << 25 | random.rare(1) << 16 | random.rare(8) << 8 | random.rare(8);
-            // The semaphores have the bit of the global data share set.
+            // GWS instructions have the GDS bit set.
             let first = first | if matches!(opcode, 152..=157 | 191) && (random.tame || !random.once_in(8)) { 1 << 16 } else { 0 };
             let first = if opcode == 61 { first & !0xffff | swizzle(random) } else { first };
             let registers = [Field::Addr, Field::Data0, Field::Data1, Field::Dst].map(|field| keep(field, vgpr(random)));
@@ -260,14 +260,14 @@ pub fn instruction(random: &mut Random, arch: Arch, format: Format, opcode: u32)
             let returns = !(64..109).contains(&opcode) || first >> 16 & 1 != 0;
             let destination = if returns { keep(Field::Dst, vgpr(random)) } else { 0 };
             let data = keep(Field::Data0, vgpr(random));
-            // An address that is not used is 0 as well.
+            // An unused address is 0 too.
             let address = if format == Format::SCRATCH && random.once_in(2) { 0 } else { vgpr(random) };
             (first, address | data << 8 | base << 16 | random.rare(1) << 23 | destination << 24)
         }
     };
     let mut words = vec![fixed | first, second];
     if wild {
-        // Any bit at all, but for those that say which instruction it is.
+        // Any bit except those that select the instruction.
         let at = random.below(64) as usize;
         words[at / 32] ^= 1 << (at % 32);
     }

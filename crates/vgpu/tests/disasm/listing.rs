@@ -1,4 +1,4 @@
-//! Whole code objects: our listing against that of `llvm-objdump`.
+//! Code objects: our disassembly against `llvm-objdump`.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use super::llvm;
 
 const KERNELS: &str = include_str!("kernels.hip");
 
-/// A line of theirs: address, words, text, and where a branch goes, as a symbol and a distance.
+/// A line of `llvm-objdump`: address, dwords, text, and branch target.
 struct Line {
     address: u64,
     words: Vec<u32>,
@@ -55,7 +55,7 @@ fn dump(code: &Path) -> Vec<Line> {
 }
 
 #[test]
-fn a_compiled_code_object_is_listed_as_llvm_lists_it() {
+fn a_compiled_code_object_disassembles_as_in_llvm() {
     if !llvm::available() {
         return;
     }
@@ -74,7 +74,7 @@ fn a_compiled_code_object_is_listed_as_llvm_lists_it() {
             let inst = decode(arch, &code[at..]).unwrap_or_else(|error| panic!("{arch} {:#x} {}: {error}", line.address, line.text));
             assert_eq!(&code[at..at + usize::from(inst.words)], &line.words[..], "{arch} {:#x} {}", line.address, line.text);
             assert_eq!(disassemble(arch, &inst, None), line.text, "{arch} {:#x}", line.address);
-            // Nothing is left out but zeros between functions.
+            // Only zeros between functions are omitted.
             assert!(code[next..at].iter().all(|word| *word == 0), "{arch} {:#x}", line.address);
             next = at + usize::from(inst.words);
             if let Some(to) = line.to {

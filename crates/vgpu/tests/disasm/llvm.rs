@@ -1,4 +1,4 @@
-//! LLVM's tools as an oracle.
+//! LLVM's tools as a reference.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -8,10 +8,10 @@ use warpwave_vgpu::Arch;
 
 const TOOLS: [&str; 3] = ["llvm-mc-19", "llvm-objdump-19", "clang-19"];
 
-/// The instruction between cases holds the case's number, from here on.
+/// The separator instructions hold the case's number, from here on.
 const MARK: u32 = 0x1000_0000;
 
-/// Whether the tools are there.
+/// Returns whether the tools are installed.
 pub fn available() -> bool {
     let runs = |tool: &&&str| !Command::new(**tool).arg("--version").output().is_ok_and(|output| output.status.success());
     let Some(missing) = TOOLS.iter().find(runs) else { return true };
@@ -21,7 +21,7 @@ pub fn available() -> bool {
     false
 }
 
-/// Runs `llvm-mc`; gives standard output and standard error.
+/// Runs `llvm-mc`; returns stdout and stderr.
 fn mc(arch: Arch, mode: &[&str], input: String) -> (String, String) {
     let mut command = Command::new("llvm-mc-19");
     command.args(mode).args(["-triple=amdgcn-amd-amdhsa", &format!("-mcpu={arch}")]);
@@ -33,7 +33,7 @@ fn mc(arch: Arch, mode: &[&str], input: String) -> (String, String) {
     (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The number of the input line that a message is about.
+/// Returns the input line that a message refers to.
 fn line_of(message: &str) -> Option<usize> {
     message.strip_prefix("<stdin>:")?.split(':').next()?.parse().ok()
 }
@@ -42,12 +42,12 @@ fn bytes(words: &[u32]) -> String {
     words.iter().flat_map(|word| word.to_le_bytes()).map(|byte| format!("{byte:#04x}")).collect::<Vec<_>>().join(",")
 }
 
-/// The text of each case that LLVM takes for exactly one instruction, without a warning.
+/// Returns the text of each case that LLVM disassembles to exactly one instruction without a warning.
 pub fn disassemble(arch: Arch, cases: &[&[u32]]) -> Vec<Option<String>> {
     cases.chunks(5000).flat_map(|chunk| some(arch, chunk)).collect()
 }
 
-/// LLVM dies of a few words that are no instruction: then each half is asked for by itself.
+/// LLVM crashes on a few invalid encodings: then each half is tried separately.
 fn some(arch: Arch, cases: &[&[u32]]) -> Vec<Option<String>> {
     if let Some(answers) = batch(arch, cases) {
         return answers;
@@ -63,7 +63,7 @@ fn some(arch: Arch, cases: &[&[u32]]) -> Vec<Option<String>> {
 fn batch(arch: Arch, cases: &[&[u32]]) -> Option<Vec<Option<String>>> {
     let mut input = String::new();
     for (words, mark) in cases.iter().zip(MARK..) {
-        // What is in brackets is disassembled by itself: a case cannot disturb the next.
+        // Brackets are disassembled separately, so that a case cannot affect the next.
         _ = writeln!(input, "[{}]\n[{}]", bytes(words), bytes(&[0xbee5_00ff, mark]));
     }
     let (out, err) = mc(arch, &["--disassemble"], input);
@@ -83,7 +83,7 @@ fn batch(arch: Arch, cases: &[&[u32]]) -> Option<Vec<Option<String>>> {
     (answers.len() == cases.len()).then_some(answers)
 }
 
-/// The words that each line of text assembles to, if it does.
+/// Returns the dwords that each line assembles to, if it does.
 pub fn assemble<'a>(arch: Arch, lines: impl Iterator<Item = &'a str>) -> Vec<Option<Vec<u32>>> {
     let mut input = String::new();
     let mut count = 0;

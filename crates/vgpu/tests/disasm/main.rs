@@ -1,7 +1,7 @@
 //! The decoder and the disassembler against LLVM's, instruction by instruction.
 //!
-//! Needs `llvm-mc-19`, `llvm-objdump-19` and `clang-19`. Without them the tests say so and pass, unless `WARPWAVE_REQUIRE_ALL=1`.
-//! A run draws other instructions each time; `WARPWAVE_SEED` repeats one, `WARPWAVE_TEST_FULL=1` takes many more.
+//! Needs `llvm-mc-19`, `llvm-objdump-19` and `clang-19`. Without them the tests are skipped, unless `WARPWAVE_REQUIRE_ALL=1`. Instructions are
+//! random; `WARPWAVE_SEED` repeats a run, `WARPWAVE_TEST_FULL=1` tests many more.
 
 mod generate;
 mod listing;
@@ -14,12 +14,12 @@ use generate::{FORMATS, Random, instruction};
 use warpwave_vgpu::Arch;
 use warpwave_vgpu::isa::{DecodeError, Format, decode, disassemble, flag, inst_descs};
 
-/// Whether every case is asked for.
+/// Returns whether to run every case.
 pub fn full() -> bool {
     std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1")
 }
 
-/// The seed of this run, which is printed.
+/// Returns the seed of this run and prints it.
 pub fn seed() -> u64 {
     let fresh = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64);
     let seed = std::env::var("WARPWAVE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(fresh);
@@ -27,7 +27,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// What a comparison found, by format.
+/// The results of a comparison by encoding.
 #[derive(Default)]
 struct Tally {
     compared: BTreeMap<String, usize>,
@@ -36,7 +36,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Notes a difference, but no more than a few of each kind.
+    /// Records a difference, but only a few of each kind.
     fn wrong(&mut self, kind: String, line: String) {
         let seen = self.kinds.entry(kind).or_default();
         *seen += 1;
@@ -45,7 +45,7 @@ impl Tally {
         }
     }
 
-    /// Fails on any difference, and when too little was compared.
+    /// Fails on any difference, and when too few cases were compared.
     fn finish(self, what: &str, at_least: usize) {
         let total: usize = self.compared.values().sum();
         println!("{what}: {total} compared: {:?}", self.compared);
@@ -59,12 +59,12 @@ impl Tally {
     }
 }
 
-/// Every opcode number of every format with random fields, and random words.
+/// Every opcode of every encoding with random fields, and random dwords.
 fn cases(arch: Arch, random: &mut Random, each: usize) -> Vec<(Format, u32, Vec<u32>)> {
     let mut cases = Vec::new();
     for (format, _, opcodes) in FORMATS {
         for opcode in 0..opcodes {
-            // An opcode without a row is tried too: LLVM must not know it either.
+            // Unknown opcodes are tried too: LLVM must not know them either.
             for n in 0..each {
                 random.tame = n == 0;
                 let mut words = instruction(random, arch, format, opcode);
@@ -75,7 +75,7 @@ fn cases(arch: Arch, random: &mut Random, each: usize) -> Vec<(Format, u32, Vec<
             }
         }
     }
-    // And any words at all.
+    // Random dwords.
     for _ in 0..500 * each {
         let mut words = vec![random.word(), random.word()];
         let inst = decode(arch, &words);
@@ -90,7 +90,7 @@ fn hex(words: &[u32]) -> String {
 }
 
 #[test]
-fn every_instruction_is_written_as_llvm_writes_it() {
+fn every_instruction_disassembles_as_in_llvm() {
     if !llvm::available() {
         return;
     }
@@ -107,11 +107,11 @@ fn every_instruction_is_written_as_llvm_writes_it() {
             let at = format!("{arch} {format:?} {opcode} {}: ", hex(words));
             let name = theirs.split_whitespace().next().unwrap_or_default();
             if theirs.contains("sext(") && !name.ends_with("_sdwa") {
-                // LLVM's word for a negated integer of `v_ldexp_f32` and the like, which nothing does.
+                // LLVM prints a negated integer source of `v_ldexp_f32` and similar, which has no effect.
                 continue;
             }
             match decode(arch, words) {
-                // The hardware does not look at bit 12 of a plain flat offset, and LLVM takes it for a part of it.
+                // Hardware ignores bit 12 of a FLAT offset; LLVM prints it.
                 Ok(inst) if inst.desc.format == Format::FLAT && words[0] & 0x1000 != 0 => {}
                 Ok(inst) => {
                     let ours = disassemble(arch, &inst, None);
@@ -138,7 +138,7 @@ fn every_instruction_is_written_as_llvm_writes_it() {
 }
 
 #[test]
-fn what_llvm_assembles_from_the_text_is_the_same_instruction() {
+fn reassembled_text_is_the_same_instruction() {
     if !llvm::available() {
         return;
     }
@@ -148,7 +148,7 @@ fn what_llvm_assembles_from_the_text_is_the_same_instruction() {
     for arch in Arch::ALL {
         let mut lines = Vec::new();
         for (format, _, words) in cases(arch, &mut random, each) {
-            // A literal may have the text of an inline constant, or of none; some atomics lose their `scc`.
+            // A literal may print like an inline constant; some atomics lose their `scc`.
             if let Ok(inst) = decode(arch, &words)
                 && inst.flags & flag::SC1 == 0
                 && (inst.literal == 0 || inst.literal & 0xffff > 64 && inst.literal < u32::MAX - 16)
@@ -157,7 +157,7 @@ fn what_llvm_assembles_from_the_text_is_the_same_instruction() {
                 lines.push((format, inst.desc, disassemble(arch, &inst, None)));
             }
         }
-        // LLVM has other bits for some of these, which do the same.
+        // LLVM encodes some of these differently, with the same effect.
         lines.retain(|(.., line)| !line.contains("BITMASK_PERM"));
         let encoded = llvm::assemble(arch, lines.iter().map(|(.., line)| &line[..]));
         for ((format, row, line), words) in lines.iter().zip(encoded) {

@@ -1,4 +1,4 @@
-//! Whatever the words are: an instruction or an error, never a panic.
+//! Any dwords decode to an instruction or an error, never a panic.
 
 use warpwave_vgpu::Arch;
 use warpwave_vgpu::isa::{branch_target, decode, disassemble};
@@ -19,7 +19,7 @@ fn try_all(arch: Arch, words: &[u32]) {
 }
 
 #[test]
-fn random_words_give_an_instruction_or_an_error() {
+fn random_dwords_decode_or_fail() {
     let mut random = Random::new(super::seed());
     for _ in 0..if super::full() { 400_000 } else { 60_000 } {
         let words = [random.word(), random.word(), random.word()];
@@ -28,7 +28,7 @@ fn random_words_give_an_instruction_or_an_error() {
 }
 
 #[test]
-fn every_opcode_with_wild_fields_gives_an_instruction_or_an_error() {
+fn every_opcode_with_random_fields_decodes_or_fails() {
     let mut random = Random::new(super::seed());
     for arch in Arch::ALL {
         for (format, _, opcodes) in FORMATS {
@@ -45,8 +45,8 @@ fn every_opcode_with_wild_fields_gives_an_instruction_or_an_error() {
 }
 
 #[test]
-fn what_is_cut_off_is_an_error() {
-    // `s_mov_b32 s0, literal` and a `v_fma_f32`, without their second words.
+fn truncated_instructions_are_errors() {
+    // `s_mov_b32 s0, literal` and `v_fma_f32`, without their second dword.
     for word in [0xbe80_00ff, 0xd1cb_0000, 0x7e00_02f9, 0x7e00_02fa, 0xdc50_0000] {
         assert!(decode(Arch::Gfx90a, &[word]).is_err(), "{word:#x}");
         assert!(decode(Arch::Gfx90a, &[word, 0]).is_ok(), "{word:#x}");

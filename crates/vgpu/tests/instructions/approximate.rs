@@ -1,4 +1,4 @@
-//! Approximations: the examples in AMD's "CDNA 3" text, what it says of denormals, and how far from the true value an answer may be.
+//! Approximations: the examples in AMD's CDNA 3 document, its statements about denormals, and error bounds.
 
 use super::asm::*;
 use super::exact::*;
@@ -8,7 +8,7 @@ fn one(arch: Arch, name: &str, bits: u64) -> u64 {
     run(arch, USUAL, vop3(arch, name), &[[bits, 0, 0]])[0].d
 }
 
-/// Every example of the text. It has none for the `legacy` forms; gem5 computes them as it does the others.
+/// Every example of the document. It has none for the `legacy` forms; gem5 computes them like the others.
 #[test]
 fn documented_examples() {
     let singles: &[(&str, &[(u32, u32)])] = &[
@@ -63,7 +63,7 @@ fn documented_examples() {
                 assert_eq!(got, to, "{arch:?} {name} {from:x}: {got:x}, not {to:x}");
             }
         }
-        // A NaN stays one, and becomes quiet.
+        // NaN stays NaN and becomes quiet.
         for (name, _) in singles {
             for bits in [0x7fc0_0000, 0xffc1_2345, 0x7f80_0001] {
                 assert!(F32.is_quiet(one(arch, name, bits) & 0xffff_ffff), "{arch:?} {name} {bits:x}");
@@ -152,9 +152,8 @@ fn denormals() {
     }
 }
 
-/// Sine and cosine of turns. The text gives no error; 2^-22 absolute is asked for here, and half a place more of f16 there. "Full range
-/// input is supported": beyond 256 turns as well, where earlier GPUs answered 0 and 1. (LLVM agrees: from gfx9 on it no longer reduces
-/// arguments itself.)
+/// Sine and cosine of turns. The document gives no error bound; 2^-22 absolute is tested here, plus half an ulp for f16. "Full range input
+/// is supported": beyond 256 turns too, where earlier GPUs returned 0 and 1. (LLVM agrees: from gfx9 on it does not reduce arguments.)
 #[test]
 fn sines_and_cosines() {
     type Real = fn(f64) -> f64;
@@ -169,13 +168,13 @@ fn sines_and_cosines() {
         for (single, half, real) in table {
             let cases: Vec<[u64; 3]> = points.iter().map(|x| [u64::from(x.to_bits()), 0, 0]).collect();
             for (&x, out) in points.iter().zip(run(arch, USUAL, vop3(arch, single), &cases)) {
-                // A float less its whole part is a float: the remainder has no error.
+                // A float minus its integral part is a float: the remainder is exact.
                 let expected = real(f64::from(x).rem_euclid(1.0) * std::f64::consts::TAU);
                 let got = f64::from(f32::from_bits(out.d as u32));
                 assert!((got - expected).abs() <= 2f64.powi(-22), "{arch:?} {single} {x}: {got}, not {expected}");
                 assert!(got.abs() <= 1.0);
             }
-            // Every half.
+            // Every f16.
             let cases: Vec<[u64; 3]> = (0..0x7c00).flat_map(|bits| [[bits, 0, 0], [bits | 0x8000, 0, 0]]).collect();
             for (&[bits, ..], out) in cases.iter().zip(run(arch, USUAL, vop3(arch, half), &cases)) {
                 let value = |bits: u64| {

@@ -1,16 +1,16 @@
-//! A small encoder over the table of opcodes, and a runner that puts 64 cases into the lanes of one instruction.
+//! A small encoder over the instruction table, and a runner that executes 64 cases in the lanes of one instruction.
 
 use warpwave_vgpu::Arch;
 use warpwave_vgpu::exec::TestWave;
 use warpwave_vgpu::isa::{Field, Format, InstDesc, inst_descs};
 
-/// `MODE` as a kernel of the usual kind has it: nearest even, denormals kept, DX10 clamp, IEEE.
+/// The default `MODE`: nearest even, denormals kept, DX10 clamp, IEEE.
 pub const USUAL: u32 = 0x3f0;
 
-/// The first vector register as an operand.
+/// The first VGPR as an operand.
 pub const V: u16 = 256;
 
-/// What a destination holds before the instruction.
+/// The destination's value before the instruction.
 pub const OLD: u64 = 0xdead_beef_cafe_b00b;
 
 pub fn row(arch: Arch, format: Format, name: &str) -> &'static InstDesc {
@@ -20,7 +20,7 @@ pub fn row(arch: Arch, format: Format, name: &str) -> &'static InstDesc {
         .unwrap_or_else(|| panic!("{arch:?} has no {name} in {format:?}"))
 }
 
-/// VOP3, which every VOP1, VOP2 and VOPC instruction has an encoding in, and VOP3P.
+/// VOP3, which encodes every VOP1, VOP2 and VOPC instruction, and VOP3P.
 #[derive(Clone, Copy, Debug)]
 pub struct Vop3 {
     pub opcode: u32,
@@ -53,7 +53,7 @@ impl Vop3 {
     }
 }
 
-/// The instruction in its VOP3 or VOP3P encoding, destination `v2`, sources from `v10`, `v20`, `v30`.
+/// Encodes the instruction as VOP3 or VOP3P: destination `v2`, sources `v10`, `v20`, `v30`.
 pub fn vop3(arch: Arch, name: &str) -> Vop3 {
     let found = inst_descs().iter().find(|row| {
         row.supports(arch)
@@ -91,7 +91,7 @@ pub fn vop3(arch: Arch, name: &str) -> Vop3 {
     }
 }
 
-/// VOP1, VOP2 or VOPC in 32 bits; `src0` may be 249 (SDWA) or 250 (DPP).
+/// Encodes VOP1, VOP2 or VOPC in 32 bits; `src0` may be 249 (SDWA) or 250 (DPP).
 pub fn vop32(arch: Arch, name: &str, dst: u32, src0: u32, src1: u32) -> u32 {
     let row = inst_descs()
         .iter()
@@ -121,20 +121,20 @@ pub fn sopk(arch: Arch, name: &str, dst: u32, imm: u16) -> u32 {
     0b1011 << 28 | u32::from(row(arch, Format::SOPK, name).opcode) << 23 | dst << 16 | u32::from(imm)
 }
 
-/// DS: the address in `addr`, data in `data0` and `data1`.
+/// Encodes DS: the address in `addr`, data in `data0` and `data1`.
 pub fn ds(arch: Arch, name: &str, dst: u32, addr: u32, data: [u32; 2], offset: u32) -> [u32; 2] {
     let opcode = u32::from(row(arch, Format::DS, name).opcode);
     [0b110110 << 26 | opcode << 17 | offset, dst << 24 | data[1] << 16 | data[0] << 8 | addr]
 }
 
-/// What an instruction left: the destination and its bit of `vcc`.
+/// The result of an instruction: the destination and its bit of VCC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Out {
     pub d: u64,
     pub vcc: bool,
 }
 
-/// Runs `inst` over `cases`, 64 at a time: three sources and what the destination held; `vcc` is `carry` in every lane.
+/// Runs `inst` over `cases`, 64 at a time: three sources and the destination's old value; VCC is `carry` in every lane.
 pub fn run_with(arch: Arch, mode: u32, inst: &[u32], cases: &[[u64; 4]], carry: bool) -> Vec<Out> {
     let mut bench = TestWave::new(arch);
     let mut outs = Vec::with_capacity(cases.len());
@@ -158,13 +158,13 @@ pub fn run_with(arch: Arch, mode: u32, inst: &[u32], cases: &[[u64; 4]], carry: 
     outs
 }
 
-/// As [`run_with`], with [`OLD`] in the destination.
+/// [`run_with`] with [`OLD`] in the destination.
 pub fn run(arch: Arch, mode: u32, inst: Vop3, cases: &[[u64; 3]]) -> Vec<Out> {
     let cases: Vec<[u64; 4]> = cases.iter().map(|&[a, b, c]| [a, b, c, OLD]).collect();
     run_with(arch, mode, &inst.words(), &cases, false)
 }
 
-/// All pairs, or with `three` all triples, of `values`.
+/// Returns all pairs, or with `three` all triples, of `values`.
 pub fn grid(values: &[u64], sources: usize) -> Vec<[u64; 3]> {
     let mut cases = Vec::new();
     for &a in values {
@@ -177,12 +177,12 @@ pub fn grid(values: &[u64], sources: usize) -> Vec<[u64; 3]> {
     cases
 }
 
-/// A generator of numbers for cases; the same ones every time.
+/// A deterministic random number generator.
 pub struct Numbers(pub u64);
 
 impl Numbers {
     pub fn next(&mut self) -> u64 {
-        // The "splitmix" step.
+        // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -206,7 +206,7 @@ pub fn check32(name: &str, sources: usize, values: &[u64], expect: impl Fn(u32, 
     }
 }
 
-/// The architectures that have a vector instruction of that name.
+/// Returns the architectures that have a vector instruction of that name.
 pub fn having(name: &str) -> Vec<Arch> {
     let archs: Vec<Arch> =
         Arch::ALL.into_iter().filter(|&arch| inst_descs().iter().any(|row| row.supports(arch) && row.name == name)).collect();

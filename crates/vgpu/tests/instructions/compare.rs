@@ -1,5 +1,5 @@
-//! Comparisons: AMD's pseudocode of VOPC. The sixteen relations of floats, the eight of integers, classes; `v_cmpx` writes
-//! `exec` as well, and lanes that are off give 0.
+//! Comparisons: AMD's pseudocode of VOPC. Sixteen float relations, eight integer relations, classes; `v_cmpx` writes EXEC too, and inactive
+//! lanes give 0.
 
 use super::asm::*;
 use super::exact::*;
@@ -88,12 +88,12 @@ fn every_relation() {
     assert_eq!(seen, (3 * 16 + 6 * 8) * 2 * 3);
 }
 
-/// Bits of the mask: signalling NaN, quiet NaN, -inf, -normal, -denormal, -0, +0, +denormal, +normal, +inf.
+/// Bits of the mask: signaling NaN, quiet NaN, -inf, -normal, -denormal, -0, +0, +denormal, +normal, +inf.
 #[test]
 fn classes() {
     for (suffix, kind) in [("f32", F32), ("f64", F64), ("f16", F16)] {
         let class = |bits: u64| match (kind.sign(bits), bits) {
-            (_, b) if kind.is_signalling(b) => 0,
+            (_, b) if kind.is_signaling(b) => 0,
             (_, b) if kind.is_nan(b) => 1,
             (negative, b) => {
                 let n = match b {
@@ -106,14 +106,14 @@ fn classes() {
             }
         };
         for arch in Arch::ALL {
-            // One bit, none, all, several; bits above the tenth mean nothing.
+            // One bit, none, all, several; bits above the tenth are ignored.
             for mask in (0..10u64).map(|bit| 1 << bit).chain([0, 0x3ff, 0x155, 0xffff_fc00]) {
                 let cases: Vec<[u64; 4]> = kind.edges().into_iter().map(|bits| [bits, mask, 0, OLD]).collect();
                 let outs = run_with(arch, USUAL, &vop3(arch, &format!("v_cmp_class_{suffix}")).words(), &cases, false);
                 for (case, out) in cases.iter().zip(outs) {
                     assert_eq!(out.vcc, mask >> class(case[0]) & 1 != 0, "{arch:?} {suffix} {:x} mask {mask:x}", case[0]);
                 }
-                // `v_cmpx` writes `exec` as well.
+                // `v_cmpx` writes EXEC too.
                 let edges = kind.edges();
                 let mut bench = TestWave::new(arch);
                 let part = |shift: u32| std::array::from_fn(|lane| (edges[lane % edges.len()] >> shift) as u32);

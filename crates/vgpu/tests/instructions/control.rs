@@ -6,14 +6,14 @@ use warpwave_vgpu::exec::TestWave;
 use warpwave_vgpu::fault::Fault;
 use warpwave_vgpu::isa::Format;
 
-/// Where the bench puts its code.
+/// Address of the code.
 const CODE: u64 = 0x1000;
 
 fn sopp(arch: Arch, name: &str, imm: u16) -> u32 {
     0b1_0111_1111 << 23 | u32::from(row(arch, Format::SOPP, name).opcode) << 16 | u32::from(imm)
 }
 
-/// `s20 += value`, without a look at `scc`'s old value.
+/// `s20 += value`, independent of SCC.
 fn add(arch: Arch, value: u16) -> u32 {
     sopk(arch, "s_addk_i32", 20, value)
 }
@@ -22,7 +22,7 @@ fn pair(bench: &TestWave, register: u16) -> u64 {
     u64::from(bench.s(register)) | u64::from(bench.s(register + 1)) << 32
 }
 
-/// Each condition, met and not: the next instruction is at the one that follows plus the immediate, in words.
+/// Each condition, true and false: the target is the next instruction plus the immediate, in dwords.
 #[test]
 fn branches() {
     type State = (bool, u64, u64);
@@ -53,7 +53,7 @@ fn branches() {
                 }
             }
         }
-        // Backwards: three rounds; `s_cmpk` sets the condition each time.
+        // Backward: three iterations; `s_cmpk` sets SCC each time.
         let mut bench = TestWave::new(arch);
         bench.set_s(20, 0);
         bench
@@ -66,7 +66,7 @@ fn branches() {
             ])
             .unwrap();
         assert_eq!(bench.s(20), 15, "{arch:?}");
-        // Out of the program there is nothing to run.
+        // A branch outside the code faults.
         for imm in [-2i16 as u16, 1, 0x7fff] {
             let fault = bench.run(&[sopp(arch, "s_branch", imm)]).unwrap_err();
             assert!(matches!(fault, Fault::Illegal { .. }), "{arch:?} {imm:x}: {fault}");
@@ -74,7 +74,7 @@ fn branches() {
     }
 }
 
-/// The program counter: what is read or saved is the address of the instruction that follows.
+/// The program counter: the address of the next instruction is read or saved.
 #[test]
 fn jumps() {
     for arch in Arch::ALL {
@@ -91,17 +91,17 @@ fn jumps() {
             bench.run(&[sop1(arch, name, if saves { 24 } else { 0 }, 8), add(arch, 1), add(arch, 2)]).unwrap();
             assert_eq!((bench.s(20), pair(&bench, 24)), (2, if saves { CODE + 4 } else { 7 << 32 | 7 }), "{arch:?} {name}");
         }
-        // The destination may be the source: it is read first.
+        // The destination may be the source, which is read first.
         bench.set_s(20, 0);
         bench.run(&[sop1(arch, "s_swappc_b64", 8, 8), add(arch, 1), add(arch, 2)]).unwrap();
         assert_eq!((bench.s(20), pair(&bench, 8)), (2, CODE + 4), "{arch:?}");
-        // There and back again.
+        // Call and return.
         bench.set_s(20, 0);
         let words =
             [sopk(arch, "s_call_b64", 24, 2), add(arch, 1), sopp(arch, "s_endpgm", 0), add(arch, 2), sop1(arch, "s_setpc_b64", 0, 24)];
         bench.run(&words).unwrap();
         assert_eq!((bench.s(20), pair(&bench, 24)), (3, CODE + 4), "{arch:?}");
-        // An address between instructions or beyond them.
+        // An address between instructions or past the end.
         for to in [CODE + 2, CODE + 400, CODE - 4, u64::MAX - 3] {
             bench.set_s(8, to as u32);
             bench.set_s(9, (to >> 32) as u32);
@@ -111,7 +111,7 @@ fn jumps() {
     }
 }
 
-/// What does nothing to a wave alone in its group, and what ends it.
+/// No-ops for a wavefront alone in its workgroup, and the ends of a program.
 #[test]
 fn pauses_and_ends() {
     for arch in Arch::ALL {
@@ -139,7 +139,7 @@ fn pauses_and_ends() {
             bench.run(&[sopp(arch, name, 0), add(arch, 1)]).unwrap();
             assert_eq!(bench.s(20), 0, "{arch:?} {name}");
         }
-        // Trap 2 is `abort`; 3 is a debugger's, and nobody is there.
+        // Trap 2 is `abort`; 3 is the debug trap, which is ignored.
         let mut bench = TestWave::new(arch);
         assert!(matches!(bench.run(&[sopp(arch, "s_trap", 2)]), Err(Fault::Trap { .. })), "{arch:?}");
         bench.run(&[sopp(arch, "s_trap", 3)]).unwrap();
@@ -151,14 +151,14 @@ fn pauses_and_ends() {
     }
 }
 
-/// `m0` holds the index in its low byte and in bits 12 to 15 which operands it moves: the sources, then the destination.
+/// M0 holds the index in its low byte, and in bits 12 to 15 the indexed operands: sources, then destination.
 #[test]
 fn indexed_registers() {
     const M0: u16 = 124;
     for arch in Arch::ALL {
         let on = |which: u32| sopc(arch, "s_set_gpr_idx_on", 4, which);
         let off = sopp(arch, "s_set_gpr_idx_off", 0);
-        // v2 = v10 - v20, each or all of them five further.
+        // v2 = v10 - v20, each or all of them indexed by five.
         let difference = vop32(arch, "v_sub_u32", 2, 256 + 10, 20);
         let value = |register: u32| register * register * 1000;
         for which in 0..16u32 {
@@ -171,11 +171,11 @@ fn indexed_registers() {
             let expected = value(10 + moved(0)).wrapping_sub(value(20 + moved(1)));
             assert_eq!(bench.v(2 + moved(3) as usize)[9], expected, "{arch:?} {which:x}");
             assert_eq!(bench.s(M0), 0x1234_0f05 | which << 12, "the other bits stay");
-            // Off again: nothing is moved.
+            // Off again: nothing is indexed.
             bench.run(&[difference]).unwrap();
             assert_eq!(bench.v(2)[9], value(10).wrapping_sub(value(20)), "{arch:?} {which:x}");
         }
-        // The index and the choice can change while it is on; neither turns it on.
+        // Index and mode can change while indexing is on; neither turns it on.
         let mut bench = TestWave::new(arch);
         for register in 0..40 {
             bench.set_v(register, [register as u32; 64]);

@@ -209,9 +209,9 @@ fn from_integers_and_between_floats() {
     }
 }
 
-/// Normalised integers: -1..=1 to -32767..=32767 and 0..=1 to 0..=65535; RDNA 3's hardware gives 0x8001 for -1.
+/// Normalized integers: -1..=1 to -32767..=32767 and 0..=1 to 0..=65535; RDNA 3's hardware gives 0x8001 for -1.
 #[test]
-fn normalised() {
+fn normalized() {
     let values = [0.0f32, 1.0, -1.0, 2.0, -2.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.25, -0.25, 1.0 / 32767.0, 3.0 / 65535.0];
     for arch in Arch::ALL {
         for (name, scale, least) in [("v_cvt_pknorm_i16_f32", 32767.0, -1.0), ("v_cvt_pknorm_u16_f32", 65535.0f64, 0.0)] {

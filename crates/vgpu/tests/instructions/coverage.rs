@@ -1,5 +1,4 @@
-//! No instruction without a test: every row of the table that the virtual GPU has a meaning for must be named by one of the tests here,
-//! or be of a family that one of them makes up names for.
+//! Every implemented instruction has a test: it is named by one of the tests here, or belongs to a family whose names a test generates.
 
 use super::asm::*;
 use std::collections::BTreeSet;
@@ -8,7 +7,7 @@ use warpwave_vgpu::exec::TestWave;
 use warpwave_vgpu::fault::Fault;
 use warpwave_vgpu::isa::{Format, inst_descs};
 
-/// The tests. A list of names that looks at one property only does not count, and is cut out below.
+/// The tests. Lists of names for one property only do not count, and are cut out below.
 const TESTS: [&str; 13] = [
     include_str!("approximate.rs"),
     include_str!("compare.rs"),
@@ -25,8 +24,8 @@ const TESTS: [&str; 13] = [
     include_str!("spaces.rs"),
 ];
 
-/// What the table lists and the virtual GPU refuses.
-const REFUSED: [&str; 17] = [
+/// Instructions of the table that are not implemented.
+const UNIMPLEMENTED: [&str; 17] = [
     "s_cbranch_i_fork",
     "s_cbranch_g_fork",
     "s_cbranch_join",
@@ -46,7 +45,7 @@ const REFUSED: [&str; 17] = [
     "v_screen_partition_4se_b32",
 ];
 
-/// Names between quotes.
+/// Returns quoted names.
 fn named() -> BTreeSet<&'static str> {
     let mut names = BTreeSet::new();
     for text in TESTS {
@@ -60,11 +59,11 @@ fn named() -> BTreeSet<&'static str> {
     names
 }
 
-/// Names that a test puts together, each with the test's own pieces.
+/// Returns whether a test generates the name.
 fn family(name: &str) -> bool {
     let all = |stems: &[&str], types: &[&str]| stems.iter().any(|stem| types.iter().any(|ty| name == format!("{stem}_{ty}")));
     let parts = |prefix: &str| name.strip_prefix(prefix);
-    // `convert::eight_bit_floats_exhaustively`, `float::whole_numbers` and `mantissas_and_exponents`, `scalar::comparisons`.
+    // `convert::eight_bit_floats_exhaustively`, `float::rounding_to_integers` and `mantissas_and_exponents`, `scalar::comparisons`.
     all(&["v_cvt_f32", "v_cvt_pk_f32"], &["fp8", "bf8"])
         || ["v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32", "v_cvt_sr_fp8_f32", "v_cvt_sr_bf8_f32"].contains(&name)
         || all(&["v_trunc", "v_ceil", "v_floor", "v_rndne", "v_fract", "v_frexp_mant"], &["f16", "f32", "f64"])
@@ -72,7 +71,7 @@ fn family(name: &str) -> bool {
             ["eq", "lg", "gt", "ge", "lt", "le"].iter().any(|relation| all(&[&format!("{stem}_{relation}")], &["i32", "u32"]))
         })
         || all(&["v_cvt_f32"], &["ubyte0", "ubyte1", "ubyte2", "ubyte3"])
-        // `compare::every_relation` and `classes`, `matrix::every_layout_and_product`: every row of the table.
+        // `compare::every_relation` and `classes`, `matrix::every_layout_and_product`: every instruction of the table.
         || parts("v_cmp_").or(parts("v_cmpx_")).is_some()
         || parts("v_mfma_").or(parts("v_smfmac_")).is_some()
         // `spaces`: every operation, of 32 and 64 bits, in memory and in buffers.
@@ -81,7 +80,7 @@ fn family(name: &str) -> bool {
 
 #[test]
 fn no_instruction_is_without_a_test() {
-    let named = named();
+    fn every_instruction_has_a_test() {
     let mut demanded = BTreeSet::new();
     let mut missing = BTreeSet::new();
     for row in inst_descs() {
@@ -99,9 +98,9 @@ fn no_instruction_is_without_a_test() {
                 | Format::SOPP
                 | Format::SMEM
         );
-        // Scratch through the scalar cache, and its hints: no compiler makes them, and the virtual GPU has no meaning for them.
-        let refused = REFUSED.contains(&row.name) || row.name.starts_with("s_scratch_") || row.name.starts_with("s_dcache_discard");
-        if !arithmetic || refused {
+        // Scalar scratch instructions and cache hints: compilers do not emit them, and they are not implemented.
+        let unimplemented = UNIMPLEMENTED.contains(&row.name) || row.name.starts_with("s_scratch_") || row.name.starts_with("s_dcache_discard");
+        if !arithmetic || unimplemented {
             continue;
         }
         demanded.insert(row.name);
@@ -114,10 +113,10 @@ fn no_instruction_is_without_a_test() {
     assert!(missing.is_empty(), "{} without a test: {missing:?}", missing.len());
 }
 
-/// What is said to be refused is: it ends the kernel with its name.
+/// Unimplemented instructions fault with their name.
 #[test]
-fn what_is_not_there_is_refused() {
-    for name in REFUSED {
+fn unimplemented_instructions_fault() {
+    for name in UNIMPLEMENTED {
         for row in inst_descs().iter().filter(|row| row.name == name) {
             let opcode = u32::from(row.opcode);
             let words = match row.format {

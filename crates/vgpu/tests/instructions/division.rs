@@ -181,7 +181,7 @@ fn fixups() {
                 (0x3c00, 0x4500, 0x8000, 0x8000),
                 (0x3c00, 0x3c00, 0x7c05, 0x7e05),
                 (0x3c00, 0xfc07, 0x3c00, 0xfe07),
-                // A numerator that is no number comes before a denominator that is none.
+                // A NaN numerator wins over a NaN denominator.
                 (0x3c00, 0x7e01, 0x7e02, 0x7e02),
             ] {
                 assert_eq!(half([quotient, denominator, numerator]), expected, "{arch:?} {name} {numerator:x} / {denominator:x}");
@@ -210,9 +210,9 @@ fn fixups() {
     }
 }
 
-/// `v_trig_preop_f64`: pieces of 2/π that add up to it.
+/// `v_trig_preop_f64`: segments of 2/π that add up to it.
 #[test]
-fn pieces_of_two_over_pi() {
+fn segments_of_two_over_pi() {
     for arch in Arch::ALL {
         let piece = |x: f64, n: u64| f64::from_bits(run(arch, USUAL, vop3(arch, "v_trig_preop_f64"), &[[x.to_bits(), n, 0]])[0].d);
         let pieces = [piece(1.0, 0), piece(1.0, 1), piece(1.0, 2)];

@@ -41,11 +41,11 @@ impl Kind {
     pub fn is_nan(self, bits: u64) -> bool {
         self.biased(bits) == self.top() && self.mantissa(bits) != 0
     }
-    pub fn is_signalling(self, bits: u64) -> bool {
+    pub fn is_signaling(self, bits: u64) -> bool {
         self.is_nan(bits) && bits >> (self.fraction - 1) & 1 == 0
     }
     pub fn is_quiet(self, bits: u64) -> bool {
-        self.is_nan(bits) && !self.is_signalling(bits)
+        self.is_nan(bits) && !self.is_signaling(bits)
     }
     pub fn is_inf(self, bits: u64) -> bool {
         self.biased(bits) == self.top() && self.mantissa(bits) == 0

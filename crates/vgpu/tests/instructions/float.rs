@@ -178,7 +178,7 @@ fn maximum(kind: Kind, ieee: bool, a: u64, b: u64) -> u64 {
 
 fn extreme(kind: Kind, ieee: bool, a: u64, b: u64, min: bool) -> u64 {
     for x in [a, b] {
-        if ieee && kind.is_signalling(x) {
+        if ieee && kind.is_signaling(x) {
             return kind.quieted(x);
         }
     }
@@ -239,7 +239,7 @@ fn minima_maxima_medians() {
                         "v_max3" => maximum(kind, ieee, maximum(kind, ieee, a, b), c),
                         _ => median(kind, ieee, case),
                     };
-                    // Without IEEE a signalling NaN may come through as it is or quieted; of two NaNs either may be taken.
+                    // Without IEEE a signaling NaN may come through as it is or quieted; of two NaNs either may be taken.
                     let got = low(kind, out.d);
                     let fine = if kind.is_nan(expected) { kind.is_nan(got) && (!ieee || kind.is_quiet(got)) } else { got == expected };
                     assert!(fine, "{arch:?} {name} ieee {ieee} {case:x?}: {:x}, not {expected:x}", out.d);
@@ -331,9 +331,9 @@ fn output_modifiers() {
     }
 }
 
-/// Rounding to whole numbers; the signs of zeros as in hardware runs of the same instructions on RDNA 3: `ceil(-0.5)` is -0.
+/// Rounding to integers; the signs of zeros as in hardware runs of the same instructions on RDNA 3: `ceil(-0.5)` is -0.
 #[test]
-fn whole_numbers() {
+fn rounding_to_integers() {
     for (suffix, kind) in [("f32", F32), ("f64", F64), ("f16", F16)] {
         let cases = cases_of(kind, 1, 77);
         for (name, mode) in [("trunc", ZERO), ("ceil", UP), ("floor", DOWN), ("rndne", NEAREST)] {
@@ -371,7 +371,7 @@ fn whole_numbers() {
 }
 
 /// `frexp` and `ldexp`. AMD writes `exponent(x) - bias + 1` and `mantissa(x)`; a denormal has the exponent it would have
-/// normalised (the pair must multiply back), and 0 the exponent 0 (gem5's Vega model says so too).
+/// normalized (the pair must multiply back), and 0 the exponent 0 (gem5's Vega model says so too).
 #[test]
 fn mantissas_and_exponents() {
     for (suffix, kind, exponent_name) in

@@ -1,4 +1,4 @@
-//! SDWA, DPP and what moves between lanes: AMD's chapters on them and its pseudocode of the lane instructions.
+//! SDWA, DPP and cross-lane instructions: AMD's chapters on them and its pseudocode.
 
 use super::asm::*;
 use warpwave_vgpu::Arch;

@@ -1,4 +1,4 @@
-//! Matrix instructions: where every element of every matrix lies, and what comes out.
+//! Matrix instructions: register layouts and results.
 //!
 //! `layouts.tsv` holds facts read off AMD's Matrix Instruction Calculator for every instruction it lists on CDNA 1 to 3. All the
 //! layouts are linear in the bits of the indices, so a layout is the place of each power of two: for the bits of the block, then
@@ -388,7 +388,7 @@ fn specials() {
             ("infinity times 0", run(&with(inf), &with(0), 0), None),
             ("NaN in A", run(&with(nan), &ones, 0), None),
             ("NaN in B", run(&ones, &with(minus(nan)), 0), None),
-            ("signalling NaN", run(&with(inf + 1), &ones, 0), None),
+            ("signaling NaN", run(&with(inf + 1), &ones, 0), None),
             ("NaN times 0", run(&with(nan), &vec![0; depth], 0), None),
             ("infinity in C", run(&ones, &ones, out.infinity(true)), Some(out.infinity(true))),
             ("NaN in C", run(&ones, &ones, out.quieted(out.infinity(false))), None),
@@ -449,7 +449,7 @@ fn denormals() {
 
 /// xf32 is f32 without its last 13 bits: dropped, not rounded (the reference of AMD's Tensile does so, and the matrix cores did).
 #[test]
-fn short_singles() {
+fn xf32_truncation() {
     let layouts = layouts();
     for name in ["v_mfma_f32_16x16x8_xf32", "v_mfma_f32_32x32x4_xf32"] {
         let one = 0x3f80_0000u64;

@@ -8,7 +8,7 @@ use warpwave_vgpu::fault::Fault;
 use warpwave_vgpu::isa::Format;
 use warpwave_vgpu::memory::MemoryKind;
 
-/// `saddr` when there is none.
+/// `saddr` for `off`.
 const OFF: u32 = 0x7f;
 
 /// A FLAT instruction of any segment; `vector` is gfx942's bit for the vector address of SCRATCH.

@@ -57,12 +57,12 @@ fn f32_to_f8(value: f32, exponent: u32, mantissa: u32, noise: Option<u32>) -> u8
     let full = 1 << mantissa;
     let (e, steps) = if steps >= 2 * full { (e + 1, steps / 2) } else { (e, steps) };
     let code = if steps < full { steps } else { ((e + bias) as u32) << mantissa | (steps - full) };
-    // There are no infinities: overflow is NaN.
+    // The format has no infinities: overflow is NaN.
     if code > 0x7f {
         return 0x80;
     }
     let code = code as u8;
-    // There is no -0: its code is NaN.
+    // The format has no -0: its code is NaN.
     if code == 0 { 0 } else { sign | code }
 }
 
