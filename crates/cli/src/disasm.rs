@@ -89,7 +89,9 @@ fn read(bytes: &[u8]) -> Result<(Vec<Code>, Vec<String>), DisasmError> {
         // The metadata includes target features; code without metadata still has an architecture.
         let target = CodeObject::parse(part.code).ok().map(|code| code.target()).or(part.target);
         match (target, Disassembly::read(part.code)) {
-            (target, Ok(disassembly)) => codes.push(Code { target: target.unwrap_or_else(|| disassembly.arch.name().to_owned()), disassembly }),
+            (target, Ok(disassembly)) => {
+                codes.push(Code { target: target.unwrap_or_else(|| disassembly.arch.name().to_owned()), disassembly })
+            }
             (Some(target), Err(DisasmError::OtherArch { .. })) => others.push(target),
             (_, Err(error)) => return Err(error),
         }

@@ -38,7 +38,7 @@ extern "C" __global__ void attention_naive_f32(const float *q, const float *k, c
 static __device__ float wide(float x) { return x; }
 static __device__ float wide(__half x) { return __half2float(x); }
 
-// A thread per query, keys and values in tiles, the maximum and the sum carried along.
+// A thread per query, keys and values in tiles, online softmax.
 template <class T> static __device__ void flash(const T *q, const T *k, const T *v, float *out, int length, int causal) {
     __shared__ float keys[KEYS][HEAD];
     __shared__ float values[KEYS][HEAD];

@@ -1,4 +1,4 @@
-// Within a block, through shared memory.
+// Block-level operations through shared memory.
 #include "elementwise.cuh"
 
 // Any block size up to 1024.
@@ -74,7 +74,7 @@ extern "C" __global__ void block_scan_f32(const float *in, float *out) {
     }
     out[INDEX] = buffer[now][t];
 }
-// Blelloch: up the tree and down again; exclusive.
+// Blelloch's exclusive scan: up-sweep and down-sweep.
 extern "C" __global__ void block_scan_u32(const unsigned int *in, unsigned int *out) {
     __shared__ unsigned int tree[512];
     int t = threadIdx.x, size = 2 * blockDim.x, base = blockIdx.x * size;

@@ -1,4 +1,4 @@
-// Functions that are really called: not inlined, recursive, through pointers, with arguments on the stack.
+// Function calls: not inlined, recursive, through pointers, with arguments on the stack.
 
 static __device__ __noinline__ int twice_plus(int x, int y) { return 2 * x + y; }
 static __device__ __noinline__ float norm(float3 v) { return sqrtf(v.x * v.x + v.y * v.y + v.z * v.z); }

@@ -22,7 +22,7 @@ extern "C" __global__ void conv2d(const float *in, const float *weights, const f
             }
     out[(filter * height + y) * width + x] = sum;
 }
-// A tile with its rim in shared memory; 16 x 16 threads, one channel, 5 x 5.
+// A tile with its halo in shared memory; 16 x 16 threads, one channel, 5 x 5.
 extern "C" __global__ void conv2d_tiled(const float *in, const float *weights, float *out, int height, int width) {
     __shared__ float tile[20][21];
     __shared__ float filter[25];

@@ -1,4 +1,4 @@
-// Kinds of memory and widths of access.
+// Memory spaces and access widths.
 
 __constant__ float coefficients[8];
 __constant__ int lookup[256];
@@ -25,7 +25,7 @@ extern "C" __global__ void device_globals(const double *in, double *out, int n) 
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = in[i] + offsets[i % 4] * counter_start;
 }
-// Written by one kernel argument's way and read back through the variable's own address.
+// Written through an argument and read back through the variable's address.
 extern "C" __global__ void device_global_written(const unsigned int *in, unsigned int *out) {
     int t = threadIdx.x;
     written[t] = in[t] * 3u;
@@ -74,7 +74,7 @@ extern "C" __global__ void struct_argument(const float *in, double *out, Setting
     double x = in[i] * settings.scale + settings.weights[i % 5] + settings.offset;
     out[i] = settings.flag ? x + (double)settings.big : x - settings.count;
 }
-// Arguments of every size, out of step.
+// Arguments of every size, unaligned to each other.
 extern "C" __global__ void mixed_arguments(char a, long long b, short c, double d, unsigned char e, float f, int *out, bool g,
                                            unsigned short h,
                                            unsigned long long i) {

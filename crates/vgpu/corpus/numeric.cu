@@ -1,4 +1,4 @@
-// Long chains of 32-bit, 64-bit and double-precision work.
+// Long chains of 32-bit, 64-bit and f64 operations.
 #include "elementwise.cuh"
 
 static __device__ unsigned int rotate(unsigned int x, int by) { return (x >> by) | (x << (32 - by)); }
@@ -93,7 +93,7 @@ extern "C" __global__ void horner_f64(const double *in, const double *coefficien
     for (int j = degree; j >= 0; j--) sum = fma(sum, in[i], coefficients[j]);
     out[i] = sum;
 }
-// Compensated sum of a row: dies if products and sums are reordered.
+// Compensated sum of a row: wrong if operations are reordered.
 extern "C" __global__ void kahan_f32(const float *in, float *out, int columns, int rows) {
     int row = INDEX;
     if (row >= rows) return;
@@ -125,7 +125,7 @@ extern "C" __global__ void denormals_f64(const double *in, double *out, int n) {
     if (i < n) out[i] = in[i] * 0.5;
 }
 // Bytes, nibbles and scales: a dot product of 4-bit weights.
-extern "C" __global__ void quantised_dot(const unsigned char *packed, const float *scales, const float *x, float *out,
+extern "C" __global__ void quantized_dot(const unsigned char *packed, const float *scales, const float *x, float *out,
                                          int blocks, int rows) {
     int row = INDEX;
     if (row >= rows) return;

@@ -1,6 +1,6 @@
-// Blocks and waves that wait for each other, and clocks.
+// Synchronization between blocks and waves, and clocks.
 
-// Block b waits for block b - 1, adds its own and hands on. Needs blocks that all get their turn.
+// Block b waits for block b - 1 and adds its own value. Needs fair scheduling of blocks.
 extern "C" __global__ void chain(const int *in, volatile int *flags, volatile int *sums, int *out) {
     int block = blockIdx.x, t = threadIdx.x;
     __shared__ int before;
@@ -20,7 +20,7 @@ extern "C" __global__ void chain(const int *in, volatile int *flags, volatile in
         out[block] = before + in[block];
     }
 }
-// Two blocks throw a ball; neither may starve.
+// Two blocks alternate; neither may starve.
 extern "C" __global__ void ping_pong(volatile int *ball, int *out, int rounds) {
     if (threadIdx.x != 0) return;
     int mine = blockIdx.x, caught = 0;
@@ -33,7 +33,7 @@ extern "C" __global__ void ping_pong(volatile int *ball, int *out, int rounds) {
     }
     out[mine] = caught;
 }
-// The block that comes last adds up what all have left.
+// The last block to finish sums the results of all.
 extern "C" __global__ void last_block_sum(const int *in, int *parts, unsigned int *arrived, int *out, int n) {
     __shared__ int part[128];
     __shared__ bool last;
@@ -70,7 +70,7 @@ extern "C" __global__ void spin_lock(int *lock, volatile int *account, int round
         atomicExch(lock, 0);
     }
 }
-// Lanes of one wave in step: no barrier but the wave's own.
+// Lanes of one wave in lockstep, with __syncwarp only.
 extern "C" __global__ void wave_synchronous(const int *in, int *out) {
     __shared__ volatile int part[1024];
     int t = threadIdx.x, lane = t % warpSize;
@@ -84,7 +84,7 @@ extern "C" __global__ void wave_synchronous(const int *in, int *out) {
     }
     if (lane == 0) out[(blockIdx.x * blockDim.x + t) / warpSize] = part[t];
 }
-// One wave makes, another takes, through a ring in shared memory.
+// Producer and consumer waves, through a ring buffer in shared memory.
 extern "C" __global__ void ring(const int *in, int *out, int n) {
     __shared__ volatile int slots[8];
     __shared__ volatile int made, taken;

@@ -1,4 +1,4 @@
-// Words to the host, and assertions.
+// printf and assert.
 #include <assert.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-// Memory of a thread's own: arrays with indexes known only at run time, and more values than registers.
+// Scratch memory: local arrays with dynamic indices, and register spills.
 
 extern "C" __global__ void local_permute(const int *in, const int *order, int *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -35,7 +35,7 @@ extern "C" __global__ void local_histogram(const unsigned char *in, unsigned int
     for (int j = 0; j < length; j++) bins[in[i * length + j] % 32]++;
     for (int j = 0; j < 32; j++) out[i * 32 + j] = bins[j];
 }
-// 96 sums are alive at once, with room for far fewer: they spill.
+// 96 live sums, more than there are registers: they spill.
 extern "C" __global__ __launch_bounds__(1024) void many_sums(const float *in, float *out, int rounds) {
     float sum[96];
 #pragma unroll
@@ -89,7 +89,7 @@ extern "C" __global__ void stack_machine(const int *program, const int *in, int 
     }
     out[i] = stack[top - 1];
 }
-// A matrix of a thread's own: determinant by elimination with pivots.
+// A local matrix: determinant by Gaussian elimination with pivoting.
 extern "C" __global__ void determinant5(const double *in, double *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -115,7 +115,7 @@ extern "C" __global__ void determinant5(const double *in, double *out, int n) {
     }
     out[i] = result;
 }
-// A pointer that leads to shared, global or the thread's own memory, by turns.
+// A generic pointer to shared, global or local memory in turn.
 extern "C" __global__ void generic_pointers(int *global, int *out) {
     __shared__ int shared[64];
     int local[4] = {100, 200, 300, 400}, t = threadIdx.x;

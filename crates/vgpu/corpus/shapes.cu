@@ -1,4 +1,4 @@
-// Grids, blocks and the ways of control through them.
+// Grid and block shapes, and divergent control flow.
 
 // Every built-in index, into a record of six numbers per thread.
 extern "C" __global__ void all_indexes(unsigned int *out) {
@@ -28,7 +28,7 @@ extern "C" __global__ void volume(const float *in, float *out, int width, int he
 extern "C" __global__ void grid_stride(const int *in, long long *out, int n) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) out[i] = (long long)in[i] * in[i] - i;
 }
-// Lanes that leave at once, later, or stay.
+// Lanes that exit at once, later, or not at all.
 extern "C" __global__ void early_exit(const int *in, int *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n || in[i] % 5 == 0) return;

@@ -1,4 +1,4 @@
-// Sorting, counting, choosing.
+// Sorting, histograms, selection.
 #include <math.h>
 
 // 512 keys per block, in shared memory.
@@ -127,7 +127,7 @@ extern "C" __global__ void top4(const float *in, float *best, int *where, int ro
     }
     for (int j = 0; j < 4; j++) best[row * 4 + j] = value[j], where[row * 4 + j] = index[j];
 }
-// The first place of each needle in a sorted array.
+// Lower bound of each needle in a sorted array.
 extern "C" __global__ void lower_bound(const int *sorted, const int *needles, int *place, int n, int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;

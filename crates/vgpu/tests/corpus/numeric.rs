@@ -152,7 +152,7 @@ pub fn cases() -> Vec<Case> {
             let expected: Vec<f64> = x.iter().map(|x| x * 0.5).collect();
             Run::flat(200).input(&x).exact(&expected).n(200)
         }),
-        case("quantised_dot", |r, _| {
+        case("quantized_dot", |r, _| {
             let (rows, blocks) = (r.range(1, 90), r.range(1, 6));
             let packed: Vec<u8> = r.many(rows * blocks * 16);
             let (scales, x) = (r.f32s(rows * blocks, 0.01, 0.1), r.f32s(blocks * 32, -1.0, 1.0));
