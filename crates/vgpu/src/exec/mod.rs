@@ -5,7 +5,7 @@
 //! Follow `v_add_f32_e32 v2, v0, v1` from the bytes of a code object to the write of `v2`.
 //!
 //! 1. **Load.** [`LoadedCodeObject::load`] maps the ELF segments into memory, applies relocations, and hands the executable dwords to
-//!    [`DecodedCode`], which has one empty slot per dword. Nothing is decoded yet.
+//!    `DecodedCode`, which has one empty slot per dword. Nothing is decoded yet.
 //! 2. **Dispatch.** [`launch`] builds a `Dispatch` (`dispatch.rs`): it checks the launch against the kernel descriptor, lays out the
 //!    kernarg segment with the hidden arguments, and writes the dispatch packet. `init_wave` sets the registers a wavefront starts
 //!    with: user SGPRs, workgroup ids, workitem ids in `v0`, EXEC, `MODE`.
