@@ -3,8 +3,11 @@
 //! Contract: elements are little-endian and in C order, and the byte length matches type and shape. [`Array::new`] checks this. Code
 //! that sets the fields directly can call [`Array::check`]; functions in this module that rely on it check first.
 
-use crate::{dtype::DType, scalar::Scalar};
 use std::fmt;
+
+use warpwave_kernels::DType;
+
+use crate::value::Value;
 
 /// The maximum number of dimensions, equal to NumPy's limit.
 pub const MAX_DIMENSIONS: usize = 64;
@@ -111,9 +114,9 @@ impl Array {
     }
 
     /// Iterates over the elements in C order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Scalar> + '_ {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Value> + '_ {
         let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, &byte| (word << 8) | u64::from(byte));
-        self.bytes.chunks_exact(self.dtype.size()).map(move |bytes| Scalar::from_low_bytes(self.dtype, word(bytes)))
+        self.bytes.chunks_exact(self.dtype.size()).map(move |bytes| Value::from_low_bytes(self.dtype, word(bytes)))
     }
 }
 

@@ -11,10 +11,11 @@
 
 use crate::{
     array::{Array, ShapeError, ShapeText},
-    dtype::DType,
-    scalar::{Number, Scalar},
+    value::Value,
 };
 use std::fmt;
+
+use warpwave_kernels::{DType, Scalar};
 
 /// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,9 +38,9 @@ pub struct Mismatch {
     /// Its index in C order.
     pub index: usize,
     /// The value in the first array.
-    pub found: Scalar,
+    pub found: Value,
     /// The value in the second array.
-    pub expected: Scalar,
+    pub expected: Value,
 }
 
 impl Comparison {
@@ -100,7 +101,7 @@ pub fn compare(a: &Array, b: &Array, tol: f64) -> Result<Comparison, CompareErro
     }
     let mut comparison = Comparison { elements: a.len(), mismatches: 0, max_abs_diff: 0.0, max_rel_diff: 0.0, first_mismatch: None };
     for (index, (found, expected)) in a.iter().zip(b.iter()).enumerate() {
-        let (matches, diff, relative_to) = compare_numbers(found.number(), expected.number(), tol);
+        let (matches, diff, relative_to) = compare_scalars(found.scalar(), expected.scalar(), tol);
         if diff > 0.0 {
             comparison.max_abs_diff = comparison.max_abs_diff.max(diff);
             // An infinite difference from an infinite value would be NaN.
@@ -116,11 +117,11 @@ pub fn compare(a: &Array, b: &Array, tol: f64) -> Result<Comparison, CompareErro
 }
 
 /// Returns whether the values match, their absolute difference, and `|expected|`.
-fn compare_numbers(found: Number, expected: Number, tol: f64) -> (bool, f64, f64) {
+fn compare_scalars(found: Scalar, expected: Scalar, tol: f64) -> (bool, f64, f64) {
     match (found, expected) {
-        (Number::Int(a), Number::Int(b)) => (a == b, a.abs_diff(b) as f64, b.unsigned_abs() as f64),
-        (Number::Float(a), Number::Float(b)) if a == b || a.is_nan() && b.is_nan() => (true, 0.0, b.abs()),
-        (Number::Float(a), Number::Float(b)) if a.is_finite() && b.is_finite() => {
+        (Scalar::Int(a), Scalar::Int(b)) => (a == b, a.abs_diff(b) as f64, b.unsigned_abs() as f64),
+        (Scalar::Float(a), Scalar::Float(b)) if a == b || a.is_nan() && b.is_nan() => (true, 0.0, b.abs()),
+        (Scalar::Float(a), Scalar::Float(b)) if a.is_finite() && b.is_finite() => {
             let diff = (a - b).abs();
             (diff <= tol * (1.0 + b.abs()), diff, b.abs())
         }

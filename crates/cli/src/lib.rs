@@ -1,6 +1,6 @@
 //! The `warpwave` command: arguments, output and exit code.
 //!
-//! The binary calls [`main`]. The public modules are the parts of the command without a device: element types ([`dtype`], [`scalar`]), arrays
+//! The binary calls [`main`]. The public modules are the parts of the command without a device: element values ([`value`]), arrays
 //! ([`mod@array`]) and NumPy files ([`npy`]), the syntax of `warpwave run --arg` ([`spec`]), and the comparison of results ([`compare`]).
 //!
 //! Exit codes: 0 success, 1 failure, 2 usage error. Results go to standard output, messages and progress to standard error. A closed
@@ -29,16 +29,15 @@ mod compile;
 mod devices;
 mod disasm;
 mod doctor;
-pub mod dtype;
 mod hipify;
 mod inspect;
 mod llm;
 mod mpi;
 pub mod npy;
 mod run;
-pub mod scalar;
 pub mod spec;
 mod tune;
+pub mod value;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

@@ -3,6 +3,11 @@
 //! Reading supports versions 1.0, 2.0 and 3.0, both byte orders, C and Fortran order, and any shape including `()` and empty ones.
 //! The result is always little-endian and in C order. Writing uses version 1.0 and produces byte for byte the file NumPy writes.
 //!
+//! NumPy has no bfloat16. As in the `ml_dtypes` package, it is written as `|V2` (two raw bytes per element), so that it cannot be mistaken
+//! for an integer or f16; `|V2` and `<V2` (which `ml_dtypes` writes) are read as bf16. `<u2` is read as u16, and
+//! [`Buffer::materialize`](crate::spec::Buffer::materialize) accepts it for a bf16 argument, because NumPy users keep bfloat16 bits in
+//! `uint16` arrays. In Python, `numpy.load(f).view(ml_dtypes.bfloat16)` reads either. The fp8 types have no NumPy type and cannot be stored.
+//!
 //! Files are untrusted input: reading returns an array or an error that states what was expected and what was found, and never
 //! panics. Memory use is bounded by the size of the actual data, whatever the header claims (up to twice that for streams and for
 //! Fortran order, which is copied). Trailing bytes after the array are an error, since the header then does not match the data.
@@ -12,10 +17,8 @@ mod header;
 mod tests;
 
 pub use crate::array::Array;
-use crate::{
-    array::{ShapeError, byte_len},
-    dtype::{ByteOrder, DType},
-};
+use crate::array::{ShapeError, byte_len};
+pub use header::descr;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufWriter, Read, Write},
@@ -23,6 +26,8 @@ use std::{
     process,
     sync::atomic::{AtomicU64, Ordering},
 };
+
+use warpwave_kernels::DType;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
@@ -85,10 +90,16 @@ pub enum NpyError {
     #[error("structured arrays are not supported; save each field separately")]
     StructuredArray,
     /// Unsupported element type.
-    #[error("unsupported NumPy type '{}'; expected one of {}", .found.escape_debug(), DType::names())]
+    #[error("unsupported NumPy type '{}'; expected one of {}", .found.escape_debug(), DType::names(&dtypes()))]
     UnsupportedDType {
         /// The `descr` of the header.
         found: String,
+    },
+    /// A type that NumPy files cannot store.
+    #[error("{dtype} cannot be stored in a .npy file; expected one of {}", DType::names(&dtypes()))]
+    NoNumpyType {
+        /// The type.
+        dtype: DType,
     },
     /// Invalid shape, or (when writing) one that does not match the data.
     #[error(transparent)]
@@ -117,6 +128,11 @@ pub struct FileError {
     pub path: PathBuf,
     /// The error. It is part of the message, so it is not also the `source`.
     pub error: NpyError,
+}
+
+/// Returns the types that a `.npy` file can store.
+pub fn dtypes() -> Vec<DType> {
+    DType::ALL.into_iter().filter(|dtype| descr(*dtype).is_some()).collect()
 }
 
 /// Reads one array and checks that the stream ends after it.
@@ -151,7 +167,7 @@ fn read_sized(reader: &mut impl Read, size: usize) -> Result<Array, NpyError> {
     if bytes.len() > expected {
         return Err(NpyError::TrailingBytes { expected });
     }
-    if header.order == ByteOrder::Big {
+    if header.order == header::ByteOrder::Big {
         bytes.chunks_exact_mut(header.dtype.size()).for_each(<[u8]>::reverse);
     }
     if header.fortran && header.shape.len() > 1 {
@@ -213,7 +229,8 @@ fn fortran_to_c(source: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
 /// Writes one array.
 pub fn write(writer: &mut impl Write, array: &Array) -> Result<(), NpyError> {
     array.check()?;
-    writer.write_all(&header::format(array.dtype, &array.shape))?;
+    let descr = descr(array.dtype).ok_or(NpyError::NoNumpyType { dtype: array.dtype })?;
+    writer.write_all(&header::format(descr, &array.shape))?;
     writer.write_all(&array.bytes)?;
     Ok(writer.flush()?)
 }

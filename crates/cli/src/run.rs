@@ -17,7 +17,7 @@ use crate::spec::Spec;
 #[command(after_help = "Example:\n  warpwave run examples/kernels/vector_add.cu --kernel vector_add --grid 4 --block 256 \\\n    \
     --arg f32[1024]=iota --arg f32[1024]=ones --arg f32[1024]=zeros --arg i32:1024 --print 8\n\n\
     SPEC is a scalar (f32:2.5, i32:-7, u64:0xff, bool:true) or a buffer: TYPE[SHAPE]=INIT with INIT one of zeros, ones, iota, \
-    iota(START,STEP), rand(SEED), rand(SEED,LO,HI), a value, @file.npy. Types: u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 bool.")]
+    iota(START,STEP), rand(SEED), rand(SEED,LO,HI), a value, @file.npy. Types: u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 f8e4m3 f8e5m2 bool.")]
 pub(super) struct Args {
     /// CUDA C++ source or compiled code (.hsaco, .cubin, .ptx, .wwb); default: the embedded vector_add kernel.
     file: Option<PathBuf>,

@@ -10,8 +10,8 @@
 //!         | "iota" [ "(" start [ "," step ] ")" ]   start, start + step, ...; from 0 by 1
 //!         | "rand" "(" seed [ "," lo "," hi ] ")"   random, see below
 //!         | "@" path                                a .npy file; the rest of the text is the path
-//! type    = "u8" | "i8" | ... | "bool"              or an alias, see DType
-//! value   = see Scalar::parse
+//! type    = "u8" | "i8" | ... | "bool"              or a CUDA name such as float
+//! value   = see Value::parse
 //! ```
 //!
 //! Spaces are allowed between the parts of a buffer; a path is taken verbatim.
@@ -27,7 +27,7 @@
 //! SplitMix64 seeded with `SEED`, element `i` in C order is:
 //!
 //! * for a `b`-bit integer, the top `b` bits of `x` (the full range); for bool, the top bit;
-//! * for a float with `p` bits of precision (f16 11, bf16 8, f32 24, f64 53), the top `p` bits of `x` times 2^-p: uniform in
+//! * for a float with `p` bits of precision (f8e5m2 3, f8e4m3 4, bf16 8, f16 11, f32 24, f64 53), the top `p` bits of `x` times 2^-p: uniform in
 //!   [0, 1), exact;
 //! * with `LO,HI`, in [LO, HI): for an integer, `LO + floor(x * (HI - LO) / 2^64)`; for a float,
 //!   `LO + (HI - LO) * u` with `u` the top 53 bits of `x` times 2^-53, or `LO` where that rounds up to `HI`. `HI` may be
@@ -40,20 +40,21 @@ mod tests;
 
 use crate::{
     array::{Array, ShapeError, ShapeText},
-    dtype::DType,
     npy::FileError,
-    scalar::{Number, Scalar},
+    value::Value,
 };
 use std::{
     fmt,
     path::{Path, PathBuf},
 };
 
+use warpwave_kernels::{DType, Scalar};
+
 /// One kernel argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spec {
     /// Passed by value.
-    Scalar(Scalar),
+    Scalar(Value),
     /// Passed as a pointer to device memory.
     Buffer(Buffer),
 }
@@ -74,20 +75,20 @@ pub enum Init {
     /// All ones.
     Ones,
     /// All elements equal to this value.
-    Fill(Scalar),
+    Fill(Value),
     /// `start + i * step`.
     Iota {
         /// The first element.
-        start: Number,
+        start: Scalar,
         /// The increment.
-        step: Number,
+        step: Scalar,
     },
     /// Random values as described in the [module documentation](self).
     Rand {
         /// Seed of the generator.
         seed: u64,
         /// Bounds `[lo, hi)`; `None` for the default range of the type.
-        range: Option<(Number, Number)>,
+        range: Option<(Scalar, Scalar)>,
     },
     /// The contents of a `.npy` file.
     File(PathBuf),

@@ -1,10 +1,11 @@
 //! `warpwave disasm` on the embedded bundle; needs no compiler.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 use warpwave_jit::Bundle;
+use warpwave_test_support::workspace_root;
 use warpwave_vgpu::Arch;
 use warpwave_vgpu::isa::{decode, disassemble};
 
@@ -23,8 +24,7 @@ fn warpwave(line: &[&str]) -> Answer {
 }
 
 fn bundle_file() -> PathBuf {
-    let root = std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from);
-    root.join("examples/kernels/vector_add.wwb")
+    workspace_root().join("examples/kernels/vector_add.wwb")
 }
 
 /// Returns the code for a target from the bundle.

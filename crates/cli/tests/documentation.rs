@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use warpwave_test_support::{require, workspace_root};
+
 const README: &str = include_str!("../../../README.md");
 
 /// Variables for the project's own tests, documented in CONTRIBUTING.md instead of the README.
@@ -21,13 +23,8 @@ const MACROS: &[&str] = &["WARPWAVE_CUDA_ARCH", "WARPWAVE_AMD", "WARPWAVE_ISA_VE
 
 /// Returns the checkout, or `None` if the tests run without one.
 fn checkout() -> Option<PathBuf> {
-    let root = std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from);
-    if root.join("crates/cli/src").is_dir() {
-        return Some(root);
-    }
-    assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|value| value != "1"), "no sources in {}", root.display());
-    eprintln!("skipped: no sources in {}", root.display());
-    None
+    let root = workspace_root();
+    require(root.join("crates/cli/src").is_dir(), "the sources").then_some(root)
 }
 
 /// Returns every `WARPWAVE_…` word of a text.

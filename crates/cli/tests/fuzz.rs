@@ -4,17 +4,22 @@ use proptest::prelude::*;
 use warpwave_cli::{
     array::{Array, byte_len},
     compare::compare,
-    dtype::DType,
     npy,
     spec::Spec,
 };
+use warpwave_kernels::DType;
 
 fn any_dtype() -> impl Strategy<Value = DType> {
     proptest::sample::select(DType::ALL.to_vec())
 }
 
+/// Types that a `.npy` file can store.
+fn any_npy_dtype() -> impl Strategy<Value = DType> {
+    proptest::sample::select(npy::dtypes())
+}
+
 fn any_array() -> impl Strategy<Value = Array> {
-    (any_dtype(), prop::collection::vec(0..5usize, 0..5)).prop_flat_map(|(dtype, shape)| {
+    (any_npy_dtype(), prop::collection::vec(0..5usize, 0..5)).prop_flat_map(|(dtype, shape)| {
         let size = byte_len(dtype, &shape).unwrap();
         prop::collection::vec(any::<u8>(), size).prop_map(move |bytes| Array::new(dtype, shape.clone(), bytes).unwrap())
     })
@@ -76,7 +81,7 @@ fn foreign_file() -> impl Strategy<Value = Vec<u8>> {
     let edits = prop::collection::vec(any_edit(header_byte()), 0..2);
     (any_array(), order, fortran, 1..=3u8, edits).prop_map(|(array, order, fortran, version, edits)| {
         let shape: String = array.shape.iter().map(|length| format!("{length},")).collect();
-        let descr = &array.dtype.npy_descr()[1..];
+        let descr = &npy::descr(array.dtype).unwrap()[1..];
         let mut text = format!("{{'descr':'{order}{descr}','fortran_order':{fortran},'shape':({shape})}}").into_bytes();
         apply(&mut text, edits, usize::MAX);
         let length = (text.len() as u32).to_le_bytes();
@@ -144,7 +149,9 @@ fn check_spec(text: &str) -> Result<bool, TestCaseError> {
             prop_assert_eq!(Some(array.bytes.len()), size);
             prop_assert_eq!(&buffer.materialize().unwrap(), &array);
             prop_assert!(compare(&array, &array, 0.0).unwrap().is_match());
-            prop_assert_eq!(&npy::read(&mut written(&array).as_slice()).unwrap(), &array);
+            if npy::descr(array.dtype).is_some() {
+                prop_assert_eq!(&npy::read(&mut written(&array).as_slice()).unwrap(), &array);
+            }
         }
     }
     Ok(true)

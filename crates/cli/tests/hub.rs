@@ -12,16 +12,13 @@ use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use warpwave_test_support::workspace_root;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 const MODEL: &str = "tiny/llama";
 
-fn root() -> PathBuf {
-    std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from)
-}
-
 fn oracle() -> PathBuf {
-    root().join("crates/llm/tests/oracles/llama3")
+    workspace_root().join("crates/llm/tests/oracles/llama3")
 }
 
 #[derive(Default)]
@@ -168,7 +165,7 @@ fn hub() -> Hub {
 }
 
 fn run(line: &[&str], home: &Path, endpoint: &str) -> Output {
-    let beside = root().join("bin/warpwave");
+    let beside = workspace_root().join("bin/warpwave");
     let path = if beside.exists() { beside } else { PathBuf::from(env!("CARGO_BIN_EXE_warpwave")) };
     let mut command = Command::new(path);
     command.args(line).env("HF_HOME", home).env("HF_ENDPOINT", endpoint).env("WARPWAVE_DEVICE", "cpu").env("HF_TOKEN", "secret\n");

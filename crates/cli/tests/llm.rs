@@ -7,14 +7,11 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-
-fn root() -> PathBuf {
-    std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from)
-}
+use warpwave_test_support::{test_model, workspace_root};
 
 /// Path of the tiny model of a family; see crates/llm/tests/oracles/README.md.
 fn oracle(family: &str) -> String {
-    root().join("crates/llm/tests/oracles").join(family).display().to_string()
+    workspace_root().join("crates/llm/tests/oracles").join(family).display().to_string()
 }
 
 /// Returns a reference tensor of a tiny model as 4-byte words.
@@ -83,7 +80,7 @@ fn run_json(line: &[&str]) -> Value {
 
 /// The real program.
 fn command(line: &[&str], cache: &Path) -> Command {
-    let beside = root().join("bin/warpwave");
+    let beside = workspace_root().join("bin/warpwave");
     let path = if beside.exists() { beside } else { PathBuf::from(env!("CARGO_BIN_EXE_warpwave")) };
     let mut command = Command::new(path);
     command.args(line).env("WARPWAVE_CACHE_DIR", cache).env_remove("WARPWAVE_DEVICE").env_remove("WARPWAVE_CACHE");
@@ -99,12 +96,7 @@ fn program(line: &[&str], input: impl AsRef<[u8]>, cache: &Path) -> Output {
 }
 
 fn real_model() -> Option<String> {
-    let file = std::env::var("WARPWAVE_TEST_MODEL").ok();
-    if file.is_none() {
-        assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "WARPWAVE_TEST_MODEL is not set");
-        eprintln!("skipped: WARPWAVE_TEST_MODEL is not set");
-    }
-    file
+    test_model().map(|path| path.display().to_string())
 }
 
 #[test]

@@ -5,24 +5,20 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use warpwave_test_support::{require, workspace_root};
+
 const FILE: &str = "docs/reference/messages.md";
 const REGENERATE: &str = "WARPWAVE_BLESS=1 cargo test -p warpwave-cli --test messages";
 
 /// Crates without messages for users.
 const SKIPPED: [&str; 2] = ["test-support", "candle-check"];
 
-fn root() -> Option<PathBuf> {
-    let root = std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from);
-    root.join("crates/cli/src").is_dir().then_some(root)
-}
-
 #[test]
 fn the_list_of_messages_is_current() {
-    let Some(root) = root() else {
-        assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|value| value != "1"), "no sources");
-        eprintln!("skipped: no sources");
+    let root = workspace_root();
+    if !require(root.join("crates/cli/src").is_dir(), "the sources") {
         return;
-    };
+    }
     let mut text = format!(
         "# Messages\n\nEvery help page of the command and every message in the sources of the libraries. Generated; to regenerate:\n\n    {REGENERATE}\n"
     );

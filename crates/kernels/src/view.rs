@@ -135,6 +135,10 @@ impl<'a> ViewMut<'a> {
 }
 
 fn check(data: Slice<'_, u8>, dtype: DType, layout: &Layout) -> Result<()> {
+    if !DType::COMPUTE.contains(&dtype) {
+        let (op, expected) = ("view".to_owned(), format!("one of {}", DType::names(&DType::COMPUTE)));
+        return Err(Error::WrongType { op, what: "the data", found: dtype, expected });
+    }
     if layout.is_empty() {
         return Ok(());
     }

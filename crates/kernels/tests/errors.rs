@@ -49,6 +49,10 @@ fn views_stay_within_their_memory() {
         assert!(matches!(View::of_bytes(odd, DType::F32, row(4)), Err(Error::Misaligned { .. })));
         assert!(View::of_bytes(odd, DType::F16, row(4)).is_ok());
         assert!(View::of_bytes(odd, DType::F32, row(0)).is_ok());
+        for dtype in DType::ALL.into_iter().filter(|dtype| !DType::COMPUTE.contains(dtype)) {
+            let rejected = View::of_bytes(&bytes, dtype, row(4)).unwrap_err();
+            assert!(matches!(rejected, Error::WrongType { found, .. } if found == dtype), "{dtype}: {rejected}");
+        }
     }
 }
 

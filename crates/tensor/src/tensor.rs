@@ -97,14 +97,11 @@ impl Tensor {
         let count = match (start.into(), end.into(), step.into()) {
             (Scalar::Int(_), Scalar::Int(_), Scalar::Int(0)) => None,
             (Scalar::Int(start), Scalar::Int(end), Scalar::Int(step)) => {
-                let (distance, size) = (i128::from(end) - i128::from(start), i128::from(step));
-                Some((distance / size + i128::from(distance % size != 0)).max(0) as f64)
+                let distance = end - start;
+                Some((distance / step + i128::from(distance % step != 0)).max(0) as f64)
             }
             (start, end, step) => {
-                let [start, end, step] = [start, end, step].map(|scalar| match scalar {
-                    Scalar::Int(value) => value as f64,
-                    Scalar::Float(value) => value,
-                });
+                let [start, end, step] = [start, end, step].map(Scalar::to_f64);
                 Some(((end - start) / step).ceil().max(0.0))
             }
         };
@@ -116,15 +113,11 @@ impl Tensor {
         // In the widest type of its kind, then rounded once.
         let values = match (start.into(), step.into()) {
             (Scalar::Int(start), Scalar::Int(step)) => {
-                let values: Vec<i64> = (0..count as i64).map(|i| start.wrapping_add(step.wrapping_mul(i))).collect();
+                let values: Vec<i64> = (0..count as i128).map(|i| (start + step * i) as i64).collect();
                 Tensor::new(&values, &[count], &host)?
             }
             (start, step) => {
-                let float = |scalar| match scalar {
-                    Scalar::Int(value) => value as f64,
-                    Scalar::Float(value) => value,
-                };
-                let values: Vec<f64> = (0..count).map(|i| float(start) + i as f64 * float(step)).collect();
+                let values: Vec<f64> = (0..count).map(|i| start.to_f64() + i as f64 * step.to_f64()).collect();
                 Tensor::new(&values, &[count], &host)?
             }
         };

@@ -2,8 +2,50 @@
 //!
 //! Accepts what NumPy writes, plus Python 2's `3L`, both quotes, and any key order and spacing. Nothing is evaluated.
 
+use warpwave_kernels::DType;
+
 use super::NpyError;
-use crate::dtype::{ByteOrder, DType};
+
+/// Byte order of the elements in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ByteOrder {
+    /// Little-endian, or single bytes.
+    Little,
+    Big,
+}
+
+/// Returns the `descr` string that a header has for little-endian data; `None` for types without a NumPy type.
+pub fn descr(dtype: DType) -> Option<&'static str> {
+    Some(match dtype {
+        DType::U8 => "|u1",
+        DType::I8 => "|i1",
+        DType::U16 => "<u2",
+        DType::I16 => "<i2",
+        DType::U32 => "<u4",
+        DType::I32 => "<i4",
+        DType::U64 => "<u8",
+        DType::I64 => "<i8",
+        DType::F16 => "<f2",
+        DType::Bf16 => "|V2",
+        DType::F32 => "<f4",
+        DType::F64 => "<f8",
+        DType::Bool => "|b1",
+        DType::F8E4M3 | DType::F8E5M2 => return None,
+    })
+}
+
+/// Returns the type and byte order of a `descr` string; `None` if no type matches.
+pub(super) fn parse_descr(text: &str) -> Option<(DType, ByteOrder)> {
+    let (order, code) = text.split_at_checked(1)?;
+    let (dtype, little) = super::dtypes().into_iter().find_map(|dtype| Some((dtype, descr(dtype).filter(|descr| &descr[1..] == code)?)))?;
+    match order {
+        "<" => Some((dtype, ByteOrder::Little)),
+        "|" if little.starts_with('|') => Some((dtype, ByteOrder::Little)),
+        // Raw bytes have no byte order, so `>V2` is ambiguous.
+        ">" if dtype != DType::Bf16 => Some((dtype, ByteOrder::Big)),
+        _ => None,
+    }
+}
 
 /// A parsed header.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,12 +57,12 @@ pub(super) struct Header {
 }
 
 /// Returns the complete version 1.0 preamble, from magic to newline, byte for byte as NumPy 2.4 writes it.
-pub(super) fn format(dtype: DType, shape: &[usize]) -> Vec<u8> {
+pub(super) fn format(descr: &str, shape: &[usize]) -> Vec<u8> {
     const ALIGNMENT: usize = 64;
     // NumPy reserves space to rewrite the first dimension in place when rows are appended.
     const GROWTH_DIGITS: usize = 21;
 
-    let mut dict = format!("{{'descr': '{}', 'fortran_order': False, 'shape': (", dtype.npy_descr());
+    let mut dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (");
     for (axis, length) in shape.iter().enumerate() {
         dict += &format!("{}{length}", if axis == 0 { "" } else { ", " });
     }
@@ -75,7 +117,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Header, NpyError> {
     if descr.ends_with('O') {
         return Err(NpyError::ObjectArray);
     }
-    let Some((dtype, order)) = DType::from_npy_descr(descr) else {
+    let Some((dtype, order)) = parse_descr(descr) else {
         return Err(NpyError::UnsupportedDType { found: descr.to_owned() });
     };
     Ok(Header { dtype, order, fortran, shape })

@@ -3,11 +3,12 @@
 use super::{Buffer, Init, MaterializeError};
 use crate::{
     array::{Array, byte_len},
-    dtype::DType,
     npy,
-    scalar::{Number, Scalar},
+    value::Value,
 };
 use std::path::Path;
+
+use warpwave_kernels::{DType, Scalar};
 
 pub(super) fn materialize(buffer: &Buffer) -> Result<Array, MaterializeError> {
     let dtype = buffer.dtype;
@@ -23,9 +24,9 @@ pub(super) fn materialize(buffer: &Buffer) -> Result<Array, MaterializeError> {
     let count = size / dtype.size();
     match &buffer.init {
         Init::Zeros | Init::File(_) => bytes.resize(size, 0),
-        Init::Ones => fill(&mut bytes, count, |_| to_scalar(dtype, Number::Int(1))),
+        Init::Ones => fill(&mut bytes, count, |_| to_value(dtype, Scalar::Int(1))),
         Init::Fill(value) => fill(&mut bytes, count, |_| *value),
-        Init::Iota { start, step } => fill(&mut bytes, count, |index| to_scalar(dtype, iota_element(*start, *step, index))),
+        Init::Iota { start, step } => fill(&mut bytes, count, |index| to_value(dtype, iota_element(*start, *step, index))),
         Init::Rand { seed, range: None } => fill(&mut bytes, count, |index| rand_default(dtype, splitmix64(*seed, index))),
         Init::Rand { seed, range: Some((lo, hi)) } => {
             fill(&mut bytes, count, |index| rand_between(dtype, *lo, *hi, splitmix64(*seed, index)))
@@ -50,22 +51,22 @@ fn load(path: &Path, dtype: DType, shape: Option<&[usize]>) -> Result<Array, Mat
     }
 }
 
-fn fill(bytes: &mut Vec<u8>, count: usize, element: impl Fn(usize) -> Scalar) {
+fn fill(bytes: &mut Vec<u8>, count: usize, element: impl Fn(usize) -> Value) {
     (0..count).for_each(|index| bytes.extend_from_slice(element(index).bytes()));
 }
 
-/// Converts a number to the type; the parser has checked the range.
-fn to_scalar(dtype: DType, number: Number) -> Scalar {
-    match number {
-        Number::Int(value) if !dtype.is_float() => Scalar::from_low_bytes(dtype, value as u64),
-        number => Scalar::round(dtype, number.to_f64()),
+/// Converts a scalar to the type; the parser has checked the range.
+fn to_value(dtype: DType, scalar: Scalar) -> Value {
+    match scalar {
+        Scalar::Int(value) if !dtype.is_float() => Value::from_low_bytes(dtype, value as u64),
+        scalar => Value::round(dtype, scalar.to_f64()),
     }
 }
 
-pub(super) fn iota_element(start: Number, step: Number, index: usize) -> Number {
+pub(super) fn iota_element(start: Scalar, step: Scalar, index: usize) -> Scalar {
     match (start, step) {
-        (Number::Int(start), Number::Int(step)) => Number::Int(start + step * index as i128),
-        (start, step) => Number::Float(start.to_f64() + step.to_f64() * index as f64),
+        (Scalar::Int(start), Scalar::Int(step)) => Scalar::Int(start + step * index as i128),
+        (start, step) => Scalar::Float(start.to_f64() + step.to_f64() * index as f64),
     }
 }
 
@@ -77,15 +78,17 @@ fn splitmix64(seed: u64, index: usize) -> u64 {
     z ^ (z >> 31)
 }
 
-fn rand_default(dtype: DType, random: u64) -> Scalar {
-    let unit = |precision: i32| Scalar::round(dtype, unit_interval(random, precision));
+fn rand_default(dtype: DType, random: u64) -> Value {
+    let unit = |precision: i32| Value::round(dtype, unit_interval(random, precision));
     match dtype {
-        DType::Bool => Scalar::from_low_bytes(dtype, random >> 63),
+        DType::Bool => Value::from_low_bytes(dtype, random >> 63),
+        DType::F8E5M2 => unit(3),
+        DType::F8E4M3 => unit(4),
         DType::F16 => unit(11),
         DType::Bf16 => unit(8),
         DType::F32 => unit(24),
         DType::F64 => unit(53),
-        _ => Scalar::from_low_bytes(dtype, random >> (64 - 8 * dtype.size())),
+        _ => Value::from_low_bytes(dtype, random >> (64 - 8 * dtype.size())),
     }
 }
 
@@ -94,15 +97,15 @@ fn unit_interval(random: u64, precision: i32) -> f64 {
     (random >> (64 - precision)) as f64 * f64::powi(2.0, -precision)
 }
 
-fn rand_between(dtype: DType, lo: Number, hi: Number, random: u64) -> Scalar {
-    if let (Number::Int(lo), Number::Int(hi)) = (lo, hi) {
+fn rand_between(dtype: DType, lo: Scalar, hi: Scalar, random: u64) -> Value {
+    if let (Scalar::Int(lo), Scalar::Int(hi)) = (lo, hi) {
         // The product is below 2^128.
         let offset = (u128::from(random) * hi.abs_diff(lo)) >> 64;
-        return to_scalar(dtype, Number::Int(lo + offset as i128));
+        return to_value(dtype, Scalar::Int(lo + offset as i128));
     }
     let (lo, hi) = (lo.to_f64(), hi.to_f64());
-    let value = Scalar::round(dtype, lo + (hi - lo) * unit_interval(random, 53));
-    if value.to_f64() < hi { value } else { Scalar::round(dtype, lo) }
+    let value = Value::round(dtype, lo + (hi - lo) * unit_interval(random, 53));
+    if value.to_f64() < hi { value } else { Value::round(dtype, lo) }
 }
 
 #[cfg(test)]
@@ -118,11 +121,11 @@ mod tests {
 
     #[test]
     fn the_unit_interval_excludes_one() {
-        for precision in [8, 11, 24, 53] {
+        for precision in [3, 4, 8, 11, 24, 53] {
             let largest = unit_interval(u64::MAX, precision);
             assert!(largest < 1.0 && largest + f64::powi(2.0, -precision) == 1.0);
         }
-        for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
+        for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_float()) {
             assert!(rand_default(dtype, u64::MAX).to_f64() < 1.0);
             assert_eq!(rand_default(dtype, 0).to_f64(), 0.0);
         }
@@ -131,13 +134,13 @@ mod tests {
     #[test]
     fn ranges_exclude_their_end() {
         let between = |dtype, lo, hi, random| rand_between(dtype, lo, hi, random).to_f64();
-        assert_eq!(between(DType::U8, Number::Int(0), Number::Int(256), u64::MAX), 255.0);
-        assert_eq!(between(DType::I8, Number::Int(-3), Number::Int(3), u64::MAX), 2.0);
-        assert_eq!(between(DType::I8, Number::Int(-3), Number::Int(3), 0), -3.0);
+        assert_eq!(between(DType::U8, Scalar::Int(0), Scalar::Int(256), u64::MAX), 255.0);
+        assert_eq!(between(DType::I8, Scalar::Int(-3), Scalar::Int(3), u64::MAX), 2.0);
+        assert_eq!(between(DType::I8, Scalar::Int(-3), Scalar::Int(3), 0), -3.0);
         // The largest draw rounds up to the excluded end and is replaced by the start.
-        assert_eq!(between(DType::F16, Number::Float(1.0), Number::Float(2.0), u64::MAX), 1.0);
-        assert_eq!(between(DType::F32, Number::Float(1.0), Number::Float(2.0), 1 << 63), 1.5);
-        let full = rand_between(DType::I64, Number::Int(i64::MIN.into()), Number::Int(1 << 63), u64::MAX);
-        assert_eq!(full.number(), Number::Int(i64::MAX.into()));
+        assert_eq!(between(DType::F16, Scalar::Float(1.0), Scalar::Float(2.0), u64::MAX), 1.0);
+        assert_eq!(between(DType::F32, Scalar::Float(1.0), Scalar::Float(2.0), 1 << 63), 1.5);
+        let full = rand_between(DType::I64, Scalar::Int(i64::MIN.into()), Scalar::Int(1 << 63), u64::MAX);
+        assert_eq!(full.scalar(), Scalar::Int(i64::MAX.into()));
     }
 }

@@ -3,16 +3,17 @@
 use super::{Buffer, Init, Spec, SpecError, fill::iota_element};
 use crate::{
     array::byte_len,
-    dtype::DType,
-    scalar::{Number, Scalar, ScalarError, parse_number},
+    value::{Value, ValueError, parse_scalar},
 };
+
+use warpwave_kernels::{DType, Scalar};
 
 pub(super) fn parse(text: &str) -> Result<Spec, SpecError> {
     let mut cursor = Cursor { text, position: 0 };
     let name = cursor.take_until(&[':', '[']);
     let dtype: DType = name.trim_end_matches(' ').parse().map_err(|unknown| cursor.error_at(0, unknown))?;
     if cursor.eat(':') {
-        let value = Scalar::parse(dtype, cursor.rest());
+        let value = Value::parse(dtype, cursor.rest());
         return value.map(Spec::Scalar).map_err(|error| cursor.error(error));
     }
     if !cursor.eat('[') {
@@ -139,8 +140,8 @@ impl<'a> Cursor<'a> {
             "ones" => Ok(Init::Ones),
             "iota" => self.iota(dtype, count, at),
             "rand" => self.rand(dtype),
-            _ => Scalar::parse(dtype, word).map(Init::Fill).map_err(|error| match error {
-                ScalarError::Malformed { .. } => {
+            _ => Value::parse(dtype, word).map(Init::Fill).map_err(|error| match error {
+                ValueError::Malformed { .. } => {
                     let message = format!("expected zeros, ones, iota, rand(SEED), @FILE or a value of type {dtype}, found {word:?}");
                     self.error_at(at, message)
                 }
@@ -150,8 +151,8 @@ impl<'a> Cursor<'a> {
     }
 
     fn iota(&mut self, dtype: DType, count: usize, at: usize) -> Result<Init, SpecError> {
-        let number = |value: i32| if dtype.is_float() { Number::Float(value.into()) } else { Number::Int(value.into()) };
-        let (mut start, mut step) = (number(0), number(1));
+        let scalar = |value: i32| if dtype.is_float() { Scalar::Float(value.into()) } else { Scalar::Int(value.into()) };
+        let (mut start, mut step) = (scalar(0), scalar(1));
         if self.eat_spaced('(') {
             start = self.number(dtype)?.1;
             if self.eat_spaced(',') {
@@ -162,9 +163,9 @@ impl<'a> Cursor<'a> {
         // The sequence is monotonic, so checking both ends is enough.
         for (which, index) in [("first", 0), ("last", count.saturating_sub(1))] {
             let value = iota_element(start, step, index);
-            let fits = value.to_f64().is_finite() && Scalar::new(dtype, value).is_some();
+            let fits = value.to_f64().is_finite() && Value::new(dtype, value).is_some();
             if count > 0 && !fits {
-                let error = ScalarError::OutOfRange { dtype, found: value.to_string() };
+                let error = ValueError::OutOfRange { dtype, found: value.to_string() };
                 return Err(self.error_at(at, format!("{which} element: {error}")));
             }
         }
@@ -174,27 +175,27 @@ impl<'a> Cursor<'a> {
     fn rand(&mut self, dtype: DType) -> Result<Init, SpecError> {
         self.expect('(', "expected '(' and a seed, as in rand(42)")?;
         let (at, word) = self.word();
-        let seed = Scalar::parse(DType::U64, word).map_err(|error| self.error_at(at, error))?;
+        let seed = Value::parse(DType::U64, word).map_err(|error| self.error_at(at, error))?;
         let seed = u64::from_le_bytes(seed.bytes().try_into().unwrap_or_default());
         let range = if self.eat_spaced(',') { Some(self.rand_range(dtype)?) } else { None };
         self.expect(')', "expected ')', as in rand(SEED) or rand(SEED,LO,HI)")?;
         Ok(Init::Rand { seed, range })
     }
 
-    fn rand_range(&mut self, dtype: DType) -> Result<(Number, Number), SpecError> {
+    fn rand_range(&mut self, dtype: DType) -> Result<(Scalar, Scalar), SpecError> {
         let (lo_at, lo) = self.number(dtype)?;
         self.expect(',', "expected ',' and the upper bound, as in rand(SEED,LO,HI)")?;
         let (hi_at, hi) = self.number(dtype)?;
-        let out_of_range = |at, number: Number| self.error_at(at, ScalarError::OutOfRange { dtype, found: number.to_string() });
-        let lo = Scalar::new(dtype, lo).ok_or_else(|| out_of_range(lo_at, lo))?.number();
+        let out_of_range = |at, number: Scalar| self.error_at(at, ValueError::OutOfRange { dtype, found: number.to_string() });
+        let lo = Value::new(dtype, lo).ok_or_else(|| out_of_range(lo_at, lo))?.scalar();
         let hi = match (dtype.int_range(), hi) {
             // The upper bound is exclusive, so it may be one past the maximum.
-            (Some((_, max)), Number::Int(bound)) if bound == max + 1 => hi,
-            _ => Scalar::new(dtype, hi).ok_or_else(|| out_of_range(hi_at, hi))?.number(),
+            (Some((_, max)), Scalar::Int(bound)) if bound == max + 1 => hi,
+            _ => Value::new(dtype, hi).ok_or_else(|| out_of_range(hi_at, hi))?.scalar(),
         };
         let ordered = match (lo, hi) {
             // As f64, adjacent 64-bit integers could compare equal.
-            (Number::Int(lo), Number::Int(hi)) => lo < hi,
+            (Scalar::Int(lo), Scalar::Int(hi)) => lo < hi,
             _ => lo.to_f64() < hi.to_f64(),
         };
         if !ordered {
@@ -208,13 +209,13 @@ impl<'a> Cursor<'a> {
 
     /// Parses a finite number and returns it with its offset. It may be out of range for the type (a negative step of an unsigned
     /// type), but not so large that later arithmetic could overflow.
-    fn number(&mut self, dtype: DType) -> Result<(usize, Number), SpecError> {
+    fn number(&mut self, dtype: DType) -> Result<(usize, Scalar), SpecError> {
         const LIMIT: u128 = 1 << 64;
         let (at, word) = self.word();
-        match parse_number(dtype, word).map_err(|error| self.error_at(at, error))? {
-            Number::Float(value) if !value.is_finite() => Err(self.error_at(at, format!("expected a finite number, found {word:?}"))),
-            Number::Int(value) if value.unsigned_abs() > LIMIT => {
-                Err(self.error_at(at, ScalarError::OutOfRange { dtype, found: word.to_owned() }))
+        match parse_scalar(dtype, word).map_err(|error| self.error_at(at, error))? {
+            Scalar::Float(value) if !value.is_finite() => Err(self.error_at(at, format!("expected a finite number, found {word:?}"))),
+            Scalar::Int(value) if value.unsigned_abs() > LIMIT => {
+                Err(self.error_at(at, ValueError::OutOfRange { dtype, found: word.to_owned() }))
             }
             number => Ok((at, number)),
         }

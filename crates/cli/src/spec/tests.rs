@@ -52,7 +52,7 @@ fn an_error_marks_its_position() {
     assert_eq!(Spec::parse("u8:300").unwrap_err().to_string(), "300 does not fit u8 (0 to 255)\n  u8:300\n     ^");
     assert_eq!(
         Spec::parse("f33[4]").unwrap_err().to_string(),
-        "unknown type \"f33\"; valid types: u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64, bool\n  f33[4]\n  ^"
+        "unknown type \"f33\"; valid types: u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2, bool\n  f33[4]\n  ^"
     );
     // Columns count characters; a control character takes one.
     assert_eq!(Spec::parse("f32[4]=\té,").unwrap_err().to_string().split_once('\n').unwrap().1, "  f32[4]=\u{fffd}é,\n         ^");

@@ -22,7 +22,7 @@ pub(crate) struct Scalars {
 
 impl Scalars {
     pub fn new(a: Scalar, b: Scalar) -> Scalars {
-        Scalars { floats: [a.as_f64(), b.as_f64()], ints: [a.as_i64(), b.as_i64()] }
+        Scalars { floats: [a.to_f64(), b.to_f64()], ints: [a.to_i64(), b.to_i64()] }
     }
 }
 

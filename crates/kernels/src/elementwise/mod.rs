@@ -196,7 +196,7 @@ fn within(bound: Scalar, dtype: DType) -> Scalar {
         DType::I64 => (i64::MIN, i64::MAX),
         _ => return bound,
     };
-    Scalar::Int(bound.as_i64().clamp(low, high))
+    Scalar::from(bound.to_i64().clamp(low, high))
 }
 
 /// A function of two elements of one type. All but [`Binary::Pow`] support integers.
@@ -368,7 +368,7 @@ impl Kernels {
     /// Fills with `value`, rounded to the type; integers wrap.
     pub fn fill(&self, stream: &Stream, value: impl Into<Scalar>, out: &mut ViewMut<'_>) -> Result<()> {
         let dtype = out.dtype();
-        let scalars = Scalars { floats: [0.0; 2], ints: [value.into().bits(dtype) as i64, 0] };
+        let scalars = Scalars { floats: [0.0; 2], ints: [value.into().to_bits(dtype) as i64, 0] };
         self.run(stream, &Call { program: copy_map("fill", dtype, 0).program(self.tuning()), scalars, inputs: &[] }, out.as_view())
     }
 
@@ -425,12 +425,12 @@ fn cast(from: DType, to: DType) -> Map {
 /// Lists the programs.
 pub(crate) fn programs(tuning: &Tuning) -> Vec<Program> {
     let mut programs = Vec::new();
-    for dtype in DType::ALL {
+    for dtype in DType::COMPUTE {
         let mut maps: Vec<Map> = Unary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.map(dtype)).collect();
         maps.extend(Binary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.map(dtype)));
         maps.extend([("where", 3), ("fill", 0), ("copy", 1)].map(|(op, inputs)| copy_map(op, dtype, inputs)));
         maps.push(affine(dtype));
-        maps.extend(DType::ALL.into_iter().filter(|to| *to != dtype).map(|to| cast(dtype, to)));
+        maps.extend(DType::COMPUTE.into_iter().filter(|to| *to != dtype).map(|to| cast(dtype, to)));
         programs.extend(maps.iter().map(|map| map.program(tuning)));
         programs.push(transpose_program(dtype));
     }

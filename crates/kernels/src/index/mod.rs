@@ -169,7 +169,7 @@ impl Kernels {
     fn masked_fill_to(&self, stream: &Stream, x: View<'_>, mask: View<'_>, value: Scalar, out: View<'_>) -> Result<()> {
         check_same_dtype("masked_fill", "mask", mask, DType::U8)?;
         check_same_dtype("masked_fill", "result", out, x.dtype())?;
-        let scalars = Scalars { floats: [0.0; 2], ints: [value.bits(x.dtype()) as i64, 0] };
+        let scalars = Scalars { floats: [0.0; 2], ints: [value.to_bits(x.dtype()) as i64, 0] };
         let inputs = [("mask", mask), ("input", x)];
         self.run(stream, &Call { program: copy_map("masked_fill", x.dtype(), 2).program(self.tuning()), scalars, inputs: &inputs }, out)
     }
@@ -351,7 +351,7 @@ fn one_index(op: &str, indices: &View<'_>, walked: &View<'_>, axis: usize) -> Re
 /// Lists the programs.
 pub(crate) fn programs(tuning: &Tuning) -> Vec<Program> {
     let mut programs = Vec::new();
-    for dtype in DType::ALL {
+    for dtype in DType::COMPUTE {
         programs.push(copy_map("masked_fill", dtype, 2).program(tuning));
         for index in INDICES {
             programs.extend(["gather", "scatter", "scatter_add"].map(|op| program(op, dtype, index)));

@@ -313,7 +313,7 @@ pub(crate) fn programs() -> Vec<Program> {
         let others = SORTS.into_iter().chain(FIRSTS).map(move |tile| tile.program(dtype));
         others.chain(selects(dtype).map(|tile| select_program(tile, dtype)))
     };
-    DType::ALL.into_iter().flat_map(of).collect()
+    DType::COMPUTE.into_iter().flat_map(of).collect()
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ impl Backend for Cpu {
         let n = out.layout.len();
         // As written: an integer may have more digits than the type that is computed in.
         match value {
-            Scalar::Int(value) => Values::I64(vec![value; n]).store(out),
+            Scalar::Int(value) => Values::I64(vec![value as i64; n]).store(out),
             Scalar::Float(value) if out.dtype.is_integer() => Values::I64(vec![value as i64; n]).store(out),
             Scalar::Float(value) => Values::F64(vec![value; n]).store(out),
         }

@@ -68,7 +68,7 @@ macro_rules! floats {
                     }
                     Unary::Powf(exponent) => x.powf(exponent as $ty),
                     Unary::Clamp(low, high) => {
-                        let (low, high) = (as_f64(low) as $ty, as_f64(high) as $ty);
+                        let (low, high) = (low.to_f64() as $ty, high.to_f64() as $ty);
                         if x < low {
                             low
                         } else if x > high {
@@ -119,13 +119,6 @@ macro_rules! floats {
 floats!(f32, libm::erff, libm::erfcf);
 floats!(f64, libm::erf, libm::erfc);
 
-fn as_f64(scalar: Scalar) -> f64 {
-    match scalar {
-        Scalar::Int(value) => value as f64,
-        Scalar::Float(value) => value,
-    }
-}
-
 fn int_unary(x: i64, op: Unary, dtype: DType) -> i64 {
     // Bounds saturate to the element type.
     let (lowest, highest) = match dtype {
@@ -135,10 +128,7 @@ fn int_unary(x: i64, op: Unary, dtype: DType) -> i64 {
         DType::U32 => (0, i64::from(u32::MAX)),
         _ => (i64::MIN, i64::MAX),
     };
-    let bound = |scalar| match scalar {
-        Scalar::Int(value) => value.clamp(lowest, highest),
-        Scalar::Float(value) => (value as i64).clamp(lowest, highest),
-    };
+    let bound = |scalar: Scalar| scalar.to_i64().clamp(lowest, highest);
     match op {
         Unary::Neg => x.wrapping_neg(),
         Unary::Sqr => x.wrapping_mul(x),

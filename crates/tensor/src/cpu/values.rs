@@ -181,14 +181,10 @@ impl Values {
 
     /// A scalar in the type that elements of `dtype` are computed in.
     pub fn scalar(value: Scalar, dtype: DType) -> Values {
-        let (float, int) = match value {
-            Scalar::Int(value) => (value as f64, value),
-            Scalar::Float(value) => (value, value as i64),
-        };
         match dtype {
-            DType::F64 => Values::F64(vec![float]),
-            _ if dtype.is_integer() => Values::I64(vec![int]),
-            _ => Values::F32(vec![float as f32]),
+            DType::F64 => Values::F64(vec![value.to_f64()]),
+            _ if dtype.is_integer() => Values::I64(vec![value.to_i64()]),
+            _ => Values::F32(vec![value.to_f64() as f32]),
         }
     }
 
@@ -230,6 +226,7 @@ impl Values {
                 let format = fp8_format(out.dtype);
                 store!(u8, |x: f32| f64_to_fp8(x.into(), format), |x| f64_to_fp8(x, format), |x| f64_to_fp8(exact_bits(x), format))
             }
+            found => Err(wrong_type("write", "the result", found, "one of DType::COMPUTE")),
         }
     }
 }
