@@ -19,8 +19,10 @@ pub(super) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Print the cache directory.
+    #[command(after_help = "Example: du -sh $(warpwave cache path)")]
     Path,
     /// Show the number of entries and their size.
+    #[command(after_help = "Example: warpwave cache stats --list")]
     Stats {
         /// Print JSON.
         #[arg(long)]
@@ -30,8 +32,10 @@ enum Command {
         list: bool,
     },
     /// Verify checksums and remove corrupt entries.
+    #[command(after_help = "Example: warpwave cache verify")]
     Verify,
     /// Remove every entry.
+    #[command(after_help = "Example: warpwave cache clear")]
     Clear,
 }
 

@@ -50,7 +50,12 @@ use warpwave_jit::Jit;
 
 /// Write GPU kernels once, in CUDA C++; compile and run them on NVIDIA and AMD GPUs.
 #[derive(Parser)]
-#[command(name = "warpwave", version, max_term_width = 110, after_help = "WARPWAVE_LOG=debug prints debug logs.")]
+#[command(
+    name = "warpwave",
+    version,
+    max_term_width = 110,
+    after_help = "Example: warpwave devices\n\nWARPWAVE_LOG=debug prints debug logs."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -372,12 +372,18 @@ fn have_clang_inside(fakes: &Fakes) -> bool {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in ["devices", "doctor", "compile", "inspect", "disasm", "run", "cache", "bench", "tune", "completions"] {
-        let output = program(&[command, "--help"]);
-        assert_eq!(output.status.code(), Some(0));
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.contains("Example:") && text.contains(&format!("warpwave {command}")), "{command}: {text}");
+    fn check(command: &mut clap::Command, name: &str) {
+        let text = command.render_long_help().to_string();
+        assert!(text.contains("Example") && text.contains(name), "{name}: {text}");
+        for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help" && !sub.is_hide_set()) {
+            let name = format!("{name} {}", sub.get_name());
+            check(sub, &name);
+        }
     }
+    let mut command = warpwave_cli::command();
+    command.build();
+    check(&mut command, "warpwave");
+    assert_eq!(program(&["devices", "--help"]).status.code(), Some(0));
     for shell in ["bash", "zsh", "fish"] {
         assert!(!program(&["completions", shell]).stdout.is_empty());
     }

@@ -17,6 +17,7 @@ const HIT_LIMIT_MS: f64 = 5.0;
 const HIT_RUNS: usize = 9;
 
 #[derive(clap::Args)]
+#[command(after_help = "Example: warpwave bench compile kernel.cu --device cuda:0")]
 pub(super) struct Options {
     /// CUDA C++ source files; default: the embedded vector_add.
     files: Vec<PathBuf>,

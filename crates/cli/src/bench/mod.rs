@@ -25,8 +25,10 @@ pub(super) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Measure the overhead of a kernel launch over a raw driver launch.
+    #[command(after_help = "Example: warpwave bench launch --device cuda:0")]
     Launch(Common),
     /// Measure pooled allocation, pinned copies and pool overhead.
+    #[command(after_help = "Example: warpwave bench memory --device cuda:0")]
     Memory(Common),
     /// Measure compile time, and load time on a cache hit.
     Compile(compile::Options),

@@ -37,6 +37,7 @@ print(min(times))
 const RUNS: usize = 3;
 
 #[derive(clap::Args)]
+#[command(after_help = "Example: warpwave bench vgpu --device vgpu:gfx942 --json")]
 pub(super) struct Options {
     /// Virtual device.
     #[arg(long, default_value = warpwave::DEFAULT_VIRTUAL)]

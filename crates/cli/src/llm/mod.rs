@@ -45,7 +45,7 @@ pub(super) struct ModelArgs {
     /// Context length in tokens, prompt and output together; default: 4096, or the limit of the model if smaller.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub context: Option<u32>,
-    /// Precision with quantized weights: fast quantizes activations to 8 bits, exact computes in f32.
+    /// Precision with quantized weights: fast rounds activations to 8 bits or f16, exact uses f32.
     #[arg(long, value_enum, default_value = "fast")]
     pub precision: PrecisionArg,
     /// Convert the weights to this type while loading.
