@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use warpwave_gpu::{DeviceSpec, Devices, Selection};
 use warpwave_jit::Jit;
 use warpwave_kernels::Kernels;
 
@@ -27,6 +28,22 @@ impl Device {
     /// Creates a device for a GPU, with a stream of its own.
     pub fn gpu(device: &warpwave_gpu::Device, jit: &Jit) -> Result<Device> {
         Ok(Device::Gpu(Arc::new(Gpu { kernels: Kernels::new(device, jit), stream: device.stream()? })))
+    }
+
+    /// Opens the GPU `cuda:{ordinal}`; the CPU if the machine has no such GPU.
+    pub fn cuda_if_available(ordinal: usize) -> Result<Device> {
+        match Devices::hardware().get(&format!("cuda:{ordinal}")) {
+            Ok(gpu) => Device::gpu(&gpu, &Jit::default()),
+            Err(_) => Ok(Device::Cpu),
+        }
+    }
+
+    /// Opens the first NVIDIA or AMD GPU of the machine; the CPU if there are none.
+    pub fn gpu_if_available() -> Result<Device> {
+        match Devices::hardware().select(&DeviceSpec::Auto)? {
+            Selection::Gpu(gpu) => Device::gpu(&gpu, &Jit::default()),
+            Selection::Cpu { .. } => Ok(Device::Cpu),
+        }
     }
 
     /// Creates a meta device that allocates what `like` would allocate, without data. Nothing is computed; reading elements is an error.

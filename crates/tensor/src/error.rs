@@ -1,5 +1,7 @@
 //! Errors of tensor operations.
 
+use std::sync::Arc;
+
 use warpwave_kernels::DType;
 
 /// A result of this crate.
@@ -23,6 +25,9 @@ pub enum Error {
         /// Free bytes, where the system reports them.
         free: Option<u64>,
     },
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(Arc<warpwave_weights::Error>),
     /// Invalid or mismatched shapes, dimensions or arguments.
     #[error("{op}: {reason}")]
     Shape {
@@ -55,6 +60,11 @@ pub enum Error {
         /// The device of the other arguments.
         expected: String,
     },
+}
+
+/// An error of reading or writing a file.
+pub(crate) fn file_error(error: warpwave_weights::Error) -> Error {
+    Error::File(Arc::new(error))
 }
 
 /// A shape error.

@@ -36,6 +36,7 @@ mod meta;
 mod nn;
 mod operators;
 mod ops;
+pub mod safetensors;
 mod tensor;
 
 pub use batch::{Batch, BatchInput};

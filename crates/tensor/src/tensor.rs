@@ -34,8 +34,11 @@ impl Storage {
     }
 }
 
-/// The bytes of a tensor.
+/// The bytes of a tensor; fails for types that tensors do not have.
 pub(crate) fn byte_len(op: &'static str, dtype: DType, layout: &Layout) -> Result<usize> {
+    if !DType::COMPUTE.contains(&dtype) {
+        return Err(wrong_type(op, "the tensor", dtype, "u8, i16, i32, u32, i64 or a float type"));
+    }
     let bytes = layout.len().checked_mul(dtype.size());
     bytes.ok_or_else(|| shape_error(op, format!("{dtype}{:?} exceeds the address space", layout.shape())))
 }
@@ -98,11 +101,12 @@ impl Tensor {
             (Scalar::Int(_), Scalar::Int(_), Scalar::Int(0)) => None,
             (Scalar::Int(start), Scalar::Int(end), Scalar::Int(step)) => {
                 let distance = end - start;
-                Some((distance / step + i128::from(distance % step != 0)).max(0) as f64)
+                let ahead = distance.signum() == step.signum();
+                Some(if ahead { (distance / step + i128::from(distance % step != 0)) as f64 } else { 0.0 })
             }
             (start, end, step) => {
                 let [start, end, step] = [start, end, step].map(Scalar::to_f64);
-                Some(((end - start) / step).ceil().max(0.0))
+                Some(((end - start) / step).ceil()).filter(|count| !count.is_nan()).map(|count| count.max(0.0))
             }
         };
         let count = count.filter(|count| count.is_finite() && *count <= i32::MAX as f64);

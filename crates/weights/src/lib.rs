@@ -26,4 +26,4 @@ mod safetensors;
 pub use error::{Error, Result};
 pub use gguf::{Array, Gguf, Strs, Value, write_gguf};
 pub use kind::{Kind, Tensor, TensorInfo};
-pub use safetensors::Safetensors;
+pub use safetensors::{NewTensor, Safetensors, write_safetensors};

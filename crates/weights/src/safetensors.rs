@@ -1,9 +1,11 @@
 //! Safetensors: one file, or the files of a folder.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
+use safetensors::tensor::{TensorView, serialize_to_file};
 use safetensors::{Dtype, SafeTensors};
 use warpwave_kernels::DType;
 
@@ -155,4 +157,65 @@ fn dtype(dtype: Dtype) -> Option<DType> {
         Dtype::F8_E5M2 => DType::F8E5M2,
         _ => return None,
     })
+}
+
+fn safetensors_type(dtype: DType) -> Option<Dtype> {
+    Some(match dtype {
+        DType::U8 => Dtype::U8,
+        DType::I16 => Dtype::I16,
+        DType::I32 => Dtype::I32,
+        DType::U32 => Dtype::U32,
+        DType::I64 => Dtype::I64,
+        DType::F16 => Dtype::F16,
+        DType::Bf16 => Dtype::BF16,
+        DType::F32 => Dtype::F32,
+        DType::F64 => Dtype::F64,
+        DType::F8E4M3 => Dtype::F8_E4M3,
+        DType::F8E5M2 => Dtype::F8_E5M2,
+        #[allow(unreachable_patterns)]
+        _ => return None,
+    })
+}
+
+/// A tensor to write.
+#[derive(Debug, Clone)]
+pub struct NewTensor<'a> {
+    /// The name; unique in its file.
+    pub name: &'a str,
+    /// The element type.
+    pub dtype: DType,
+    /// The shape, outermost dimension first.
+    pub shape: &'a [usize],
+    /// Row-major little-endian elements.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+/// Writes a safetensors file: to a temporary file beside it, which then takes its name.
+pub fn write_safetensors<'a>(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = NewTensor<'a>>) -> Result<()> {
+    let path = path.as_ref();
+    let shown = path.display().to_string();
+    let tensors: Vec<NewTensor<'a>> = tensors.into_iter().collect();
+    let mut views = Vec::new();
+    for tensor in &tensors {
+        let bad = |reason: String| Error::bad(&shown, format!("tensor `{}`", tensor.name), reason);
+        let dtype = safetensors_type(tensor.dtype).ok_or_else(|| bad(format!("type {} is not supported", tensor.dtype)))?;
+        if views.iter().any(|(name, _)| *name == tensor.name) {
+            return Err(bad("the name is not unique".into()));
+        }
+        let view = TensorView::new(dtype, tensor.shape.to_vec(), &tensor.bytes).map_err(|error| bad(error.to_string()))?;
+        views.push((tensor.name, view));
+    }
+    let name = path.file_name().ok_or_else(|| Error::bad(&shown, "path", "expected a file name"))?;
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".{}.part", std::process::id()));
+    let temporary = path.with_file_name(temporary);
+    let written = serialize_to_file(views, None, &temporary)
+        .map_err(|error| Error::bad(&shown, "file", error.to_string()))
+        .and_then(|()| std::fs::rename(&temporary, path).map_err(Error::io(path)));
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
 }
