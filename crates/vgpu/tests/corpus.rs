@@ -2,7 +2,7 @@
 //! references written in Rust.
 //!
 //! A kernel is a function in a `.cu` file and an entry in one of the modules below: name, file, and a function that creates inputs, launch
-//! and expected outputs. Inputs are random; the seed is printed, and `WARPWAVE_TEST_SEED` repeats it. By default the seed selects one
+//! and expected outputs. Inputs are random; the seed is printed, and `WARPWAVE_SEED` repeats it. By default the seed selects one
 //! architecture and optimization level for each source; `WARPWAVE_TEST_FULL=1` runs all.
 
 mod corpus {
@@ -65,11 +65,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corpus::case::{Case, Gpu};
 use corpus::machine::{self, ARCHS, LEVELS};
-use corpus::rng::{self, Rng};
+use corpus::rng::Rng;
 use corpus::runner::{self, Failure};
 use corpus::talk;
 use warpwave_gpu::Module;
 use warpwave_jit::{CompilerChoice, Jit, Target};
+use warpwave_test_support::{full_run, seed};
 use warpwave_vgpu::exec::SimdLevel;
 
 /// Sources whose kernels have tests of their own.
@@ -98,7 +99,7 @@ fn plan<'a>(cases: &'a [Case], seed: u64) -> Vec<Work<'a>> {
         for (arch, level) in choices {
             let there: Vec<&Case> = cases.iter().copied().filter(|case| case.runs_on(arch)).collect();
             let new = there.iter().filter(|case| left.remove(case.kernel.as_str())).count();
-            if new > 0 || machine::is_set("WARPWAVE_TEST_FULL") {
+            if new > 0 || full_run() {
                 plan.push(Work { source, cases: there, arch: arch.to_owned(), level });
             }
         }
@@ -123,7 +124,7 @@ fn in_parallel<'a>(work: &[Work<'a>], one: impl Fn(&Work<'a>) -> Vec<String> + S
 }
 
 fn report(failures: Vec<String>, seed: u64) {
-    assert!(failures.is_empty(), "{} failures with WARPWAVE_TEST_SEED={seed}:\n{}", failures.len(), failures.join("\n"));
+    assert!(failures.is_empty(), "{} failures with WARPWAVE_SEED={seed}:\n{}", failures.len(), failures.join("\n"));
 }
 
 fn build(jit: &Jit, work: &Work<'_>) -> Result<warpwave_jit::Built, String> {
@@ -140,8 +141,7 @@ fn every_kernel_has_exactly_one_reference() {
     assert_eq!(names.len(), cases.len(), "a kernel has two entries");
     assert!(names.len() >= 120, "only {} kernels", names.len());
     println!("{} kernels with references in {} sources", names.len(), cases.iter().map(|c| c.source).collect::<BTreeSet<_>>().len());
-    let seed = rng::seed();
-    println!("WARPWAVE_TEST_SEED={seed}");
+    let seed = seed();
     let failures = in_parallel(&plan(&cases, seed), |work| {
         let built = match build(&jit, work) {
             Ok(built) => built,
@@ -181,8 +181,7 @@ fn references_are_reproducible_from_their_seed() {
 #[test]
 fn every_kernel_matches_its_reference() {
     let cases = corpus::cases();
-    let seed = rng::seed();
-    println!("WARPWAVE_TEST_SEED={seed}");
+    let seed = seed();
     let Some(jit) = machine::jit() else { return };
     let devices = machine::devices();
     let ran = AtomicUsize::new(0);
@@ -223,7 +222,7 @@ fn every_kernel_matches_its_reference() {
 fn median_speed() {
     const LAUNCHES: usize = 20;
     let Some(jit) = machine::jit() else { return };
-    let (cases, devices, seed) = (corpus::cases(), machine::devices(), rng::seed());
+    let (cases, devices, seed) = (corpus::cases(), machine::devices(), seed());
     let mut speeds: Vec<(f64, &str)> = Vec::new();
     for arch in ARCHS.iter().rev() {
         let mut sources: BTreeMap<&'static str, Vec<&Case>> = BTreeMap::new();

@@ -1,12 +1,13 @@
 //! Fuzzing: malformed code objects and random machine code give an error, never a crash, and never write outside the given memory.
 //!
-//! `WARPWAVE_FUZZ_SECONDS` sets the duration (default 5; 60 in the full suite, with a random seed), `WARPWAVE_FUZZ_SEED` repeats a run.
+//! `WARPWAVE_FUZZ_SECONDS` sets the duration (default 5; 60 in the full suite, with a random seed), `WARPWAVE_SEED` repeats a run.
 
 mod common;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use warpwave_test_support::{full_run, seed};
 use warpwave_vgpu::Arch;
 use warpwave_vgpu::code_object::LoadedCodeObject;
 use warpwave_vgpu::exec::{Launch, Limit, launch};
@@ -17,11 +18,10 @@ struct Random(u64);
 
 impl Random {
     fn new() -> Random {
-        let given = std::env::var("WARPWAVE_FUZZ_SEED").ok().and_then(|text| text.parse().ok());
-        let fresh = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 | 1;
-        let seed = given.unwrap_or_else(|| if full() { fresh() } else { 1 });
-        println!("WARPWAVE_FUZZ_SEED={seed}");
-        Random(seed)
+        // The same cases in every short run, unless a seed is given.
+        let seed = if full_run() || std::env::var_os("WARPWAVE_SEED").is_some() { seed() } else { 1 };
+        // The generator has no state 0.
+        Random(seed.max(1))
     }
 
     fn next(&mut self) -> u64 {
@@ -36,13 +36,9 @@ impl Random {
     }
 }
 
-fn full() -> bool {
-    std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1")
-}
-
 fn duration() -> Duration {
-    let asked = std::env::var("WARPWAVE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(asked.unwrap_or(if full() { 60 } else { 5 }))
+    let given = std::env::var("WARPWAVE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(given.unwrap_or(if full_run() { 60 } else { 5 }))
 }
 
 const WORDS: usize = 4096;

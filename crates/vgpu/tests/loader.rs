@@ -136,7 +136,7 @@ fn malformed_code_objects_never_panic() {
         drop(LoadedCodeObject::load(damaged, Arch::Gfx90a, 0, &memory));
         assert!(memory.allocations().is_empty());
     };
-    let step = if std::env::var_os("WARPWAVE_TEST_FULL").is_some() { 1 } else { 37 };
+    let step = if warpwave_test_support::full_run() { 1 } else { 37 };
     for length in (0..bytes.len()).step_by(step) {
         try_one(&bytes[..length]);
     }

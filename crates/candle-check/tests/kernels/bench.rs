@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use candle_core::{DType, Device as Cpu, Tensor};
 use warpwave_gpu::{Arg, Buffer, Device, Driver, Kernel, Launch, Module, Stream, Vendor};
 use warpwave_jit::{CompilerChoice, Jit, KernelSource};
+use warpwave_test_support::{full_run, require, seed};
 
 use crate::types::{Near, Ty};
 
@@ -25,21 +26,12 @@ const POISON: u8 = 0xA5;
 /// Guard bytes around each output.
 const GUARD: usize = 256;
 
-/// Whether the environment has this variable set to 1.
-pub fn is_set(variable: &str) -> bool {
-    std::env::var_os(variable).is_some_and(|v| v == "1")
-}
-
-/// SplitMix64. The seed is printed; `WARPWAVE_TEST_SEED` repeats it.
+/// SplitMix64. The seed is printed; `WARPWAVE_SEED` repeats it.
 pub struct Random(u64);
 
 impl Random {
-    fn new(family: &str) -> Random {
-        let given = std::env::var("WARPWAVE_TEST_SEED").ok().map(|seed| seed.parse().expect("WARPWAVE_TEST_SEED is not a number"));
-        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.subsec_nanos().into());
-        let seed = given.unwrap_or_else(now);
-        println!("{family}: WARPWAVE_TEST_SEED={seed}");
-        Random(seed)
+    fn new() -> Random {
+        Random(seed())
     }
 
     fn next(&mut self) -> u64 {
@@ -331,7 +323,7 @@ fn devices() -> Vec<Device> {
     };
     let driver = DRIVER.get_or_init(start);
     let names = driver.device_names();
-    let wanted = |name: &String| is_set("WARPWAVE_TEST_FULL") || name.contains(DEVICE);
+    let wanted = |name: &String| full_run() || name.contains(DEVICE);
     let devices: Vec<Device> =
         (0..names.len()).filter(|i| wanted(&names[*i])).map(|i| driver.device(i).expect("the device opens")).collect();
     assert!(!devices.is_empty(), "{DEVICE} is not among {names:?}");
@@ -339,17 +331,16 @@ fn devices() -> Vec<Device> {
 }
 
 /// Prints why the tests are skipped; fails if nothing may be skipped.
-fn skip(what: &str) {
-    assert!(!is_set("WARPWAVE_REQUIRE_ALL"), "{what}, and WARPWAVE_REQUIRE_ALL is set");
-    eprintln!("skipped: {what}");
+fn skip(missing: &str) {
+    require(false, missing);
 }
 
 /// Runs the kernels of a file: each once, or with `WARPWAVE_TEST_FULL=1` several times on each virtual GPU.
 pub fn family(file: &str, plan: fn(&str) -> Option<Plan>) {
-    let Some(folder) = sources() else { return skip("the crate candle-kernels 0.11.1 is neither in cargo's cache nor to be had") };
+    let Some(folder) = sources() else { return skip("the crate candle-kernels 0.11.1, in cargo's cache or the registry") };
     let jit = Jit::default();
     if let Err(error) = jit.toolchains().choose(&DEVICE.parse().expect("a target"), CompilerChoice::Clang) {
-        return skip(&format!("no clang to compile for the virtual GPU: {error}"));
+        return skip(&format!("clang for the virtual GPU: {error}"));
     }
     let source = KernelSource::from_file(folder.join(file).with_extension("cu")).expect("the source is readable");
     // The newest `__CUDA_ARCH__`, so that no kernel is excluded.
@@ -363,9 +354,9 @@ fn family_on(device: &Device, file: &str, jit: &Jit, source: &KernelSource, plan
     let module = jit.load(device, source).unwrap_or_else(|error| panic!("{file}: {error}"));
     let names: Vec<String> = module.kernel_names().into_iter().filter(|name| !name.starts_with("_Z")).collect();
     assert!(!names.is_empty(), "{file}: the code has no kernels");
-    let mut bench = Bench { stream: device.stream().expect("a stream"), module, random: Random::new(file) };
+    let mut bench = Bench { stream: device.stream().expect("a stream"), module, random: Random::new() };
     let only = std::env::var("WARPWAVE_TEST_KERNEL").ok();
-    let rounds = if is_set("WARPWAVE_TEST_FULL") { 10 } else { 1 };
+    let rounds = if full_run() { 10 } else { 1 };
     let (mut run, mut unknown, mut failed) = (0, Vec::new(), Vec::new());
     for name in &names {
         let Some(plan) = plan(name) else {

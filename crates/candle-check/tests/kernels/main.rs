@@ -7,7 +7,7 @@
 //! Integers must be equal. Floats are compared with candle's result in `f64`, within a bound stated at each operation.
 //!
 //! `WARPWAVE_TEST_FULL=1` repeats the tests with other values and on the other virtual GPUs; `WARPWAVE_TEST_KERNEL=uexp` runs only kernels
-//! whose name contains it; `WARPWAVE_TEST_SEED` repeats a run. Without clang or candle's sources the tests are skipped with a message.
+//! whose name contains it; `WARPWAVE_SEED` repeats a run. Without clang or candle's sources the tests are skipped with a message.
 
 mod bench;
 mod conv;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use warpwave_gpu::{Device, Devices, Driver, Vendor};
 use warpwave_jit::{CompilerChoice, Jit, KernelSource, Target};
+use warpwave_test_support::require;
 use warpwave_vgpu::hip::{self, Config};
 
 /// The architectures of the virtual GPU.
@@ -12,11 +13,6 @@ pub const ARCHS: [&str; 3] = ["gfx908", "gfx90a", "gfx942"];
 
 /// Optimized and unoptimized.
 pub const LEVELS: [&str; 2] = ["-O3", "-O0"];
-
-/// Whether an environment variable is `1`.
-pub fn is_set(variable: &str) -> bool {
-    std::env::var_os(variable).is_some_and(|value| value == "1")
-}
 
 /// The folder of the sources.
 pub fn folder() -> PathBuf {
@@ -37,12 +33,9 @@ pub fn jit() -> Option<Jit> {
     let probe = KernelSource::from_text("probe.cu", "extern \"C\" __global__ void probe() {}").unwrap();
     let missing = ARCHS.iter().find_map(|arch| {
         let target: Target = arch.parse().unwrap();
-        jit.build(&probe, &target, CompilerChoice::Clang).err().map(|error| format!("no clang for {arch}: {error}"))
+        jit.build(&probe, &target, CompilerChoice::Clang).err().map(|error| format!("clang for {arch}: {error}"))
     });
-    let Some(missing) = missing else { return Some(jit) };
-    assert!(!is_set("WARPWAVE_REQUIRE_ALL"), "{missing}; and WARPWAVE_REQUIRE_ALL is set");
-    eprintln!("skipped: {missing}");
-    None
+    require(missing.is_none(), missing.as_deref().unwrap_or_default()).then_some(jit)
 }
 
 /// The virtual devices by architecture.

@@ -1,17 +1,9 @@
 //! Random numbers with a printed, repeatable seed.
 
-use std::time::SystemTime;
-
 use half::{bf16, f16};
 
 /// SplitMix64.
 pub struct Rng(u64);
-
-/// Returns the run's seed: `WARPWAVE_TEST_SEED`, or the clock.
-pub fn seed() -> u64 {
-    let given = std::env::var("WARPWAVE_TEST_SEED").ok().map(|seed| seed.parse().expect("WARPWAVE_TEST_SEED is not a number"));
-    given.unwrap_or_else(|| SystemTime::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64))
-}
 
 impl Rng {
     /// Creates a generator for one purpose: the same seed and words give the same numbers, whatever else runs.

@@ -7,7 +7,7 @@ use warpwave_gpu::{Launch, Module};
 use warpwave_jit::{CompilerChoice, KernelSource, Target};
 
 use super::machine::{self, ARCHS, LEVELS};
-use super::rng::{self, Rng};
+use super::rng::Rng;
 
 const SOURCE: &str = "print.cu";
 const CHILD: &str = "WARPWAVE_CORPUS_CHILD";
@@ -58,7 +58,7 @@ fn ask(kernel: &str, arch: &str, level: &str) -> Option<Vec<String>> {
 /// One architecture and level that the seed selects, or all.
 fn places() -> Vec<(&'static str, &'static str)> {
     let all: Vec<_> = ARCHS.iter().flat_map(|arch| LEVELS.map(|level| (*arch, level))).collect();
-    if machine::is_set("WARPWAVE_TEST_FULL") { all } else { vec![all[Rng::new(rng::seed(), &["print"]).below(all.len())]] }
+    if warpwave_test_support::full_run() { all } else { vec![all[Rng::new(warpwave_test_support::seed(), &["print"]).below(all.len())]] }
 }
 
 pub fn printf_output_arrives() {

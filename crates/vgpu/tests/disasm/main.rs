@@ -11,21 +11,9 @@ mod robust;
 use std::collections::{BTreeMap, HashSet};
 
 use generate::{FORMATS, Random, instruction};
+use warpwave_test_support::{full_run, seed};
 use warpwave_vgpu::Arch;
 use warpwave_vgpu::isa::{DecodeError, Format, decode, disassemble, flag, inst_descs};
-
-/// Returns whether to run every case.
-pub fn full() -> bool {
-    std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1")
-}
-
-/// Returns the seed of this run and prints it.
-pub fn seed() -> u64 {
-    let fresh = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64);
-    let seed = std::env::var("WARPWAVE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(fresh);
-    println!("WARPWAVE_SEED={seed}");
-    seed
-}
 
 /// The results of a comparison by encoding.
 #[derive(Default)]
@@ -95,7 +83,7 @@ fn every_instruction_disassembles_as_in_llvm() {
         return;
     }
     let mut random = Random::new(seed());
-    let each = if full() { 100 } else { 8 };
+    let each = if full_run() { 100 } else { 8 };
     let mut tally = Tally::default();
     let mut seen = HashSet::new();
     for arch in Arch::ALL {
@@ -134,7 +122,7 @@ fn every_instruction_disassembles_as_in_llvm() {
     }
     println!("{} opcodes compared", seen.len());
     assert!(unseen.is_empty(), "{} opcodes were not compared: {unseen:?}", unseen.len());
-    tally.finish("disassembled", if full() { 250_000 } else { 20_000 });
+    tally.finish("disassembled", if full_run() { 250_000 } else { 20_000 });
 }
 
 #[test]
@@ -143,7 +131,7 @@ fn reassembled_text_is_the_same_instruction() {
         return;
     }
     let mut random = Random::new(seed());
-    let each = if full() { 20 } else { 2 };
+    let each = if full_run() { 20 } else { 2 };
     let mut tally = Tally::default();
     for arch in Arch::ALL {
         let mut lines = Vec::new();
@@ -174,5 +162,5 @@ fn reassembled_text_is_the_same_instruction() {
             }
         }
     }
-    tally.finish("assembled", if full() { 60_000 } else { 4_000 });
+    tally.finish("assembled", if full_run() { 60_000 } else { 4_000 });
 }

@@ -20,8 +20,8 @@ fn try_all(arch: Arch, words: &[u32]) {
 
 #[test]
 fn random_dwords_decode_or_fail() {
-    let mut random = Random::new(super::seed());
-    for _ in 0..if super::full() { 400_000 } else { 60_000 } {
+    let mut random = Random::new(warpwave_test_support::seed());
+    for _ in 0..if warpwave_test_support::full_run() { 400_000 } else { 60_000 } {
         let words = [random.word(), random.word(), random.word()];
         Arch::ALL.into_iter().for_each(|arch| try_all(arch, &words));
     }
@@ -29,7 +29,7 @@ fn random_dwords_decode_or_fail() {
 
 #[test]
 fn every_opcode_with_random_fields_decodes_or_fails() {
-    let mut random = Random::new(super::seed());
+    let mut random = Random::new(warpwave_test_support::seed());
     for arch in Arch::ALL {
         for (format, _, opcodes) in FORMATS {
             for opcode in 0..opcodes {
