@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::require;
 use warpwave_allreduce::gpu::place_of;
 use warpwave_gpu::library::Library;
-use warpwave_gpu::{Device, Driver, HostBuffer, UnifiedBuffer, Vendor, loaded};
+use warpwave_gpu::{Device, Driver, HostBuffer, UnifiedBuffer, Vendor, loaded_drivers};
 
 /// What stands in for HIP's runtime, if it is built.
 fn stand_in() -> Option<PathBuf> {
@@ -19,8 +19,8 @@ fn stand_in() -> Option<PathBuf> {
 }
 
 /// The loaded driver that has devices.
-fn of(vendor: Vendor) -> &'static loaded::Loaded {
-    let mut loaded = loaded::all().filter(|driver| driver.vendor() == vendor && driver.is_started());
+fn of(vendor: Vendor) -> &'static loaded_drivers::LoadedDriver {
+    let mut loaded = loaded_drivers::all().filter(|driver| driver.vendor() == vendor && driver.is_initialized());
     loaded.find(|driver| driver.driver().is_ok_and(|driver| !driver.device_names().is_empty())).unwrap()
 }
 

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 
 use crate::memory::{Block, Buffer, HostBuffer, Slice, SliceMut, UnifiedBuffer};
 
-/// One argument: its bytes, and the memory it points to.
+/// A kernel argument: its bytes and the memory it points to.
 #[derive(Clone, Copy)]
 pub struct Arg<'a> {
     data: Data<'a>,
@@ -20,21 +20,21 @@ enum Data<'a> {
 }
 
 impl<'a> Arg<'a> {
-    /// A number of up to 8 bytes, or a struct passed by value.
+    /// Passes a value of any size, such as a struct.
     pub fn value<T: Pod>(value: &'a T) -> Arg<'a> {
         Arg { data: Data::Borrowed(bytemuck::bytes_of(value)), block: None }
     }
 
-    /// The raw bytes of a value.
+    /// Passes raw bytes as a value.
     pub fn bytes(bytes: &'a [u8]) -> Arg<'a> {
         Arg { data: Data::Borrowed(bytes), block: None }
     }
 
     fn inline<T: Pod>(value: T) -> Arg<'static> {
         const { assert!(size_of::<T>() <= 8) };
-        let mut room = [0; 8];
-        room[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
-        Arg { data: Data::Inline(room, size_of::<T>() as u8), block: None }
+        let mut bytes = [0; 8];
+        bytes[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
+        Arg { data: Data::Inline(bytes, size_of::<T>() as u8), block: None }
     }
 
     fn pointer(ptr: u64, block: &'a Arc<Block>) -> Arg<'a> {
@@ -43,7 +43,7 @@ impl<'a> Arg<'a> {
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match &self.data {
-            Data::Inline(room, len) => &room[..usize::from(*len)],
+            Data::Inline(bytes, len) => &bytes[..usize::from(*len)],
             Data::Borrowed(bytes) => bytes,
         }
     }
@@ -97,11 +97,11 @@ macro_rules! buffers {
 }
 buffers!(Buffer, HostBuffer, UnifiedBuffer);
 
-/// A kernel's arguments: a tuple of numbers, buffers and views, or a slice of [`Arg`]s made at run time.
+/// The arguments of a kernel: a tuple of scalars, buffers and views, or a slice of [`Arg`]s.
 pub trait Args<'a> {
-    /// Them as an array.
+    /// The arguments as an array.
     type Array: AsRef<[Arg<'a>]>;
-    /// Makes the array.
+    /// Converts the arguments to an array.
     fn into_array(self) -> Self::Array;
 }
 

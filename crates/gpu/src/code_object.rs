@@ -1,7 +1,7 @@
-//! Reading compiled GPU code: which kernels it holds, and what each needs.
+//! Parsing compiled GPU code: its kernels and their resources.
 //!
-//! Three kinds are read: AMD code objects (ELF, versions 4 to 6), CUDA cubins (ELF, old and new layout) and PTX text. The bytes are
-//! untrusted: whatever they are, parsing ends in a value or a [`CodeObjectError`], never in a panic or an unbounded allocation.
+//! Supported are AMD code objects (ELF, versions 4 to 6), CUDA cubins (ELF, old and new layout) and PTX text. The bytes are untrusted:
+//! parsing returns a value or a [`CodeObjectError`], never panics and never allocates without bound.
 
 mod amd;
 mod cuda;
@@ -19,54 +19,54 @@ const LE: object::LittleEndian = object::LittleEndian;
 const EM_CUDA: u16 = 190;
 const EM_AMDGPU: u16 = 224;
 
-/// What kind of code it is.
+/// The format of compiled code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CodeKind {
     /// An AMD code object: machine code in ELF.
     Hsaco,
     /// CUDA machine code in ELF.
     Cubin,
-    /// CUDA's portable assembly, which a driver compiles when it loads it.
+    /// CUDA's portable assembly, which the driver compiles when it loads it.
     Ptx,
 }
 
-/// Compiled code, as far as its file tells.
+/// Parsed compiled code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeObject {
     /// The architecture it was compiled for, with features: `gfx90a:sramecc+:xnack-`, `sm_90a`.
     pub arch: Arch,
-    /// What it is.
+    /// The format.
     pub kind: CodeKind,
-    /// Its kernels, in the file's order.
+    /// Its kernels, in file order.
     pub kernels: Vec<KernelInfo>,
 }
 
-/// A kernel, as far as its file tells; counts that a kind of code does not state are 0.
+/// A kernel and its resources. Counts that the format does not state are 0.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KernelInfo {
-    /// The symbol: what a driver finds it by.
+    /// The symbol, by which a driver finds it.
     pub name: String,
-    /// Its arguments, with AMD's hidden ones. Empty for PTX.
+    /// Its arguments, including AMD's hidden ones. Empty for PTX.
     pub args: Vec<ArgInfo>,
     /// Bytes of all arguments, hidden ones included.
     pub kernarg_size: u32,
-    /// Bytes of shared memory (LDS) it declares itself.
+    /// Bytes of static shared memory (LDS).
     pub static_shared: u32,
     /// Bytes of private (local, scratch) memory per thread.
     pub private_size: u32,
     /// Scalar registers (AMD).
     pub sgprs: u32,
-    /// Vector registers; on NVIDIA simply registers.
+    /// Vector registers; on NVIDIA all registers.
     pub vgprs: u32,
     /// Accumulation registers (AMD, CDNA).
     pub agprs: u32,
-    /// Scalar registers that did not fit.
+    /// Spilled scalar registers.
     pub sgpr_spills: u32,
-    /// Vector registers that did not fit.
+    /// Spilled vector registers.
     pub vgpr_spills: u32,
-    /// Lanes of a wave it was compiled for.
+    /// Wave size it was compiled for.
     pub wave_size: u32,
-    /// The largest block it may be launched with; 0 when the file does not say.
+    /// The largest block it may be launched with; 0 if not stated.
     pub max_block: u32,
     /// Whether every block of a launch must have the same size (AMD).
     pub uniform_blocks: bool,
@@ -75,71 +75,71 @@ pub struct KernelInfo {
 /// An argument of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgInfo {
-    /// Its place among the argument bytes.
+    /// Offset in the argument buffer.
     pub offset: u32,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: ArgKind,
-    /// Its name, where the compiler kept it.
+    /// Its name, if the compiler kept it.
     pub name: Option<String>,
 }
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArgKind {
     /// A value. On NVIDIA every argument, pointers included.
     ByValue,
     /// A pointer to device memory.
     GlobalBuffer,
-    /// A pointer to shared memory whose size the launch decides.
+    /// A pointer to dynamic shared memory.
     DynamicShared,
-    /// One the runtime fills in; its name begins with `hidden_`.
+    /// Filled in by the runtime; its name starts with `hidden_`.
     Hidden(String),
     /// Another kind of the vendor's list (images, samplers, queues).
     Other(String),
 }
 
-/// Bytes that are no code this crate can read.
+/// Bytes that are not compiled GPU code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodeObjectError {
     /// Neither ELF nor PTX.
-    #[error("neither an ELF file nor PTX text ({bytes} bytes)")]
+    #[error("not GPU code: expected an ELF file or PTX, got {bytes} bytes of another format")]
     UnknownFormat {
-        /// How many bytes there are.
+        /// Size of the input.
         bytes: usize,
     },
     /// ELF of another machine, such as a host program.
-    #[error("an ELF file of machine {machine}, which is neither an AMD nor a CUDA GPU")]
+    #[error("not GPU code: ELF machine {machine}, expected an AMD or CUDA GPU")]
     OtherMachine {
-        /// ELF's number of it.
+        /// ELF machine number.
         machine: u16,
     },
-    /// It begins well and then contradicts itself, or breaks off.
-    #[error("damaged or cut off: {reason}")]
+    /// The file is damaged or truncated.
+    #[error("damaged or truncated code object: {reason}")]
     Damaged {
         /// Where.
         reason: String,
     },
 }
 
-/// A kernel that was not found.
+/// A kernel lookup that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
-    /// None of that name.
-    #[error("no kernel `{name}`; there are: {}", if available.is_empty() { "none".to_owned() } else { available.join(", ") })]
+    /// No kernel has that name.
+    #[error("kernel `{name}` not found; available: {}", if available.is_empty() { "none".to_owned() } else { available.join(", ") })]
     NotFound {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The kernels there are.
+        /// All kernels.
         available: Vec<String>,
     },
-    /// More than one: overloads or instances of a template.
-    #[error("`{name}` may be any of: {}. Ask for one by its symbol", candidates.join(", "))]
+    /// Several kernels have that name: overloads or template instances.
+    #[error("kernel name `{name}` is ambiguous; use a symbol: {}", candidates.join(", "))]
     Ambiguous {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The symbols it fits.
+        /// The matching symbols.
         candidates: Vec<String>,
     },
 }
@@ -149,12 +149,12 @@ pub(crate) fn damaged(reason: impl Into<String>) -> CodeObjectError {
 }
 
 impl CodeObject {
-    /// Reads compiled code.
+    /// Parses compiled code.
     pub fn parse(bytes: &[u8]) -> Result<CodeObject, CodeObjectError> {
         if !bytes.starts_with(&elf::ELFMAG) {
             return cuda::parse_ptx(bytes).ok_or(CodeObjectError::UnknownFormat { bytes: bytes.len() });
         }
-        // The headers are read in place, which wants their alignment; a slice of a larger file may lack it.
+        // Headers are read in place and must be aligned, which a slice of a larger file may not be.
         if bytes.as_ptr().align_offset(8) == 0 {
             return parse_elf(bytes);
         }
@@ -172,7 +172,7 @@ impl CodeObject {
         }
     }
 
-    /// The kernel of that symbol, or else the only one of that C++ name.
+    /// Returns the kernel with that symbol, or the only one with that C++ name.
     pub fn find(&self, name: &str) -> Result<&KernelInfo, FindError> {
         if let Some(exact) = self.kernels.iter().find(|k| k.name == name) {
             return Ok(exact);
@@ -193,12 +193,12 @@ impl CodeObject {
 }
 
 impl KernelInfo {
-    /// Whether `asked` means this kernel: its symbol, or the C++ name in it with or without its namespaces.
-    pub fn matches(&self, asked: &str) -> bool {
-        self.name == asked || base_names(&self.name).is_some_and(|(full, last)| full == asked || last == asked)
+    /// Returns whether `wanted` is its symbol, or its C++ name with or without namespaces.
+    pub fn matches(&self, wanted: &str) -> bool {
+        self.name == wanted || base_names(&self.name).is_some_and(|(full, last)| full == wanted || last == wanted)
     }
 
-    /// The arguments a launch must give.
+    /// Returns the arguments that a launch passes.
     pub fn explicit_args(&self) -> impl Iterator<Item = &ArgInfo> {
         self.args.iter().filter(|arg| !matches!(arg.kind, ArgKind::Hidden(_)))
     }
@@ -210,8 +210,8 @@ fn parse_elf(bytes: &[u8]) -> Result<CodeObject, CodeObjectError> {
         return Err(damaged("not little-endian"));
     }
     let sections = header.sections(LE, bytes).map_err(|e| damaged(format!("ELF sections: {e}")))?;
-    // A driver is given no length: what the file refers to must be in it, or the driver would read beyond.
-    let cut = |what: &str| damaged(format!("cut off: a {what} lies outside of the file"));
+    // Drivers take no length: everything the file refers to must be inside, or the driver would read past its end.
+    let cut = |what: &str| damaged(format!("a {what} extends past the end of the file"));
     for section in sections.iter() {
         section.data(LE, bytes).map_err(|_| cut("section"))?;
     }

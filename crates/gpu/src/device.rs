@@ -1,4 +1,4 @@
-//! A device: its facts, its memory, and the thread's way to it.
+//! A device: its properties, its memory, and making it current on a thread.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
@@ -13,18 +13,18 @@ use crate::error::{Error, Result};
 use crate::hardware::{self, Card};
 use crate::pool::{Pool, PoolStats};
 use crate::table::{Failure, Table, Vendor};
-use crate::vendor::{self, Attribute, Seat};
+use crate::vendor::{self, Attribute, DeviceContext};
 
-/// What is known about a device.
+/// Properties of a device.
 #[derive(Debug, Clone)]
 pub struct DeviceInfo {
     /// `cuda:0`, `rocm:1`, `vgpu:gfx90a`.
     pub name: String,
     /// The vendor's name of the model.
     pub model: String,
-    /// Whose API drives it.
+    /// The vendor whose API drives it.
     pub vendor: Vendor,
-    /// Its number within its driver.
+    /// Its index within its driver.
     pub ordinal: usize,
     /// Architecture with target features: `sm_90`, `gfx90a:sramecc+:xnack-`.
     pub arch: Arch,
@@ -38,31 +38,31 @@ pub struct DeviceInfo {
     pub clusters: bool,
     /// Whether programmatic dependent launch (PDL) works: a kernel may start before the previous one ends (sm_90 and later).
     pub dependent_launch: bool,
-    /// Lanes of a wave (warp).
+    /// Lanes per wave (warp).
     pub wave_size: u32,
     /// Multiprocessors (compute units).
     pub compute_units: u32,
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub total_memory: usize,
-    /// `GPU-…`, where the driver tells it.
+    /// `GPU-…`, if the driver reports it.
     pub uuid: Option<String>,
-    /// `0000:41:00.0`, where the driver tells it.
+    /// `0000:41:00.0`, if the driver reports it.
     pub pci: Option<String>,
-    /// Shared memory (LDS) a block may use.
+    /// Shared memory (LDS) per block, in bytes.
     pub shared_per_block: usize,
-    /// Shared memory a block may use when its kernel asks for more than the default.
+    /// Shared memory per block with an opt-in, in bytes.
     pub shared_per_block_max: usize,
-    /// Shared memory of a compute unit.
+    /// Shared memory per compute unit, in bytes.
     pub shared_per_unit: usize,
-    /// Registers a block may use.
+    /// Registers per block.
     pub registers_per_block: u32,
-    /// Threads of a block.
+    /// Threads per block.
     pub max_threads_per_block: u32,
-    /// Threads of a compute unit.
+    /// Threads per compute unit.
     pub max_threads_per_unit: u32,
-    /// Largest block in each direction.
+    /// Largest block per dimension.
     pub max_block: [u32; 3],
-    /// Largest grid in each direction.
+    /// Largest grid per dimension.
     pub max_grid: [u32; 3],
     /// Core clock.
     pub clock_khz: u32,
@@ -70,30 +70,30 @@ pub struct DeviceInfo {
     pub memory_clock_khz: u32,
     /// Width of the memory bus.
     pub memory_bus_bits: u32,
-    /// Level-2 cache.
+    /// L2 cache in bytes.
     pub l2_bytes: usize,
-    /// Blocks of one launch may wait for each other.
+    /// Whether cooperative launches work: blocks of one launch may synchronize with each other.
     pub cooperative_launch: bool,
-    /// Unified memory works.
+    /// Whether unified memory works.
     pub unified_memory: bool,
-    /// Host and device may touch unified memory at the same time.
+    /// Whether host and device may access unified memory concurrently.
     pub concurrent_unified: bool,
-    /// Shares its memory with the host.
+    /// Whether it shares its memory with the host.
     pub integrated: bool,
-    /// The card of the hardware matrix, for AMD.
+    /// Its entry in the table of AMD cards.
     pub card: Option<Card>,
 }
 
 /// Free and total bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// Free now, for every process.
+    /// Free now, shared by all processes.
     pub free: usize,
-    /// All there is.
+    /// Total.
     pub total: usize,
 }
 
-/// After this time a call has reached the driver.
+/// After this time a waiting call has surely reached the driver.
 const LONG_WAIT: Duration = Duration::from_millis(100);
 
 /// A GPU. Cheap to clone; usable from any thread.
@@ -102,15 +102,15 @@ pub struct Device(pub(crate) Arc<DeviceInner>);
 
 pub(crate) struct DeviceInner {
     driver: Arc<Driver>,
-    seat: Seat,
+    context: DeviceContext,
     info: DeviceInfo,
     pub(crate) pool: Pool,
-    /// Streams being captured. While there are any, no memory goes back to the driver: that would wait for them.
+    /// Number of streams being captured. Meanwhile no memory is freed: that would wait for the device, which ends captures.
     pub(crate) captures: AtomicUsize,
-    /// Shared by those who wait for the whole device; held alone while a capture begins, which such a wait would end.
+    /// Read-locked by device synchronizations, write-locked while a capture begins, which a synchronization would end.
     waits: RwLock<()>,
-    /// Ordinals of peers whose memory kernels here may touch.
-    reachable: Mutex<Vec<c_int>>,
+    /// Ordinals of peers whose memory kernels here may access.
+    accessible_peers: Mutex<Vec<c_int>>,
 }
 
 impl fmt::Debug for Device {
@@ -136,35 +136,35 @@ impl Device {
         unsafe { table.device_get(&mut handle, number) }.map_err(fail)?;
         let arch = vendor::architecture(table, handle).map_err(fail)?;
         let info = read_info(driver, arch, handle, ordinal, name).map_err(fail)?;
-        let seat = vendor::take_seat(table, number, handle).map_err(fail)?;
+        let context = vendor::retain_context(table, number, handle).map_err(fail)?;
         let inner = DeviceInner {
             driver: driver.clone(),
-            seat,
+            context,
             info,
             pool: Pool::default(),
             captures: AtomicUsize::new(0),
             waits: RwLock::default(),
-            reachable: Mutex::default(),
+            accessible_peers: Mutex::default(),
         };
         Ok(Device(Arc::new(inner)))
     }
 
-    /// What is known about it.
+    /// Returns its properties.
     pub fn info(&self) -> &DeviceInfo {
         &self.0.info
     }
 
-    /// `cuda:0`.
+    /// Returns its name: `cuda:0`.
     pub fn name(&self) -> &str {
         &self.0.info.name
     }
 
-    /// The driver it belongs to.
+    /// Returns its driver.
     pub fn driver(&self) -> &Arc<Driver> {
         &self.0.driver
     }
 
-    /// Free and total memory now.
+    /// Returns free and total memory.
     pub fn memory(&self) -> Result<MemoryInfo> {
         let (mut free, mut total) = (0, 0);
         let table = self.activate()?;
@@ -173,33 +173,33 @@ impl Device {
         Ok(MemoryInfo { free, total })
     }
 
-    /// Waits for all work on the device. Refused while a stream of it is captured: the driver would end that capture.
+    /// Waits for all work on the device. Fails while one of its streams is captured: the driver would end the capture.
     pub fn synchronize(&self) -> Result<()> {
         let _waits = self.0.waits.read().unwrap_or_else(PoisonError::into_inner);
         if self.is_capturing() {
-            return Err(Error::Capturing { what: "waiting for the whole device" });
+            return Err(Error::Capturing { what: "synchronizing the device" });
         }
         let table = self.activate()?;
         // SAFETY: no arguments.
         self.check(unsafe { table.device_synchronize() })
     }
 
-    /// The memory pool's figures.
+    /// Returns the memory pool's statistics.
     pub fn pool_stats(&self) -> PoolStats {
         self.0.pool.stats()
     }
 
-    /// Gives the pool's unused memory back to the driver; returns the bytes freed.
+    /// Frees the pool's unused memory; returns the bytes freed.
     pub fn trim_pool(&self) -> Result<usize> {
         self.0.pool.trim(self)
     }
 
-    /// The most bytes the pool may hold, or no limit.
+    /// Limits the bytes the pool may allocate; `None` removes the limit.
     pub fn set_pool_cap(&self, cap: Option<usize>) {
         self.0.pool.set_cap(cap);
     }
 
-    /// Whether this device can address `peer`'s memory directly.
+    /// Returns whether this device can access `peer`'s memory directly.
     pub fn can_access(&self, peer: &Device) -> Result<bool> {
         if !Arc::ptr_eq(self.driver(), peer.driver()) {
             return Ok(false);
@@ -207,35 +207,35 @@ impl Device {
         let (mut device, mut other, mut can) = (0, 0, 0);
         let table = self.activate()?;
         // SAFETY: the outputs outlive the calls.
-        self.check(unsafe { table.device_get(&mut device, self.seat().ordinal) })?;
+        self.check(unsafe { table.device_get(&mut device, self.context().ordinal) })?;
         // SAFETY: as above.
-        self.check(unsafe { table.device_get(&mut other, peer.seat().ordinal) })?;
+        self.check(unsafe { table.device_get(&mut other, peer.context().ordinal) })?;
         // SAFETY: as above.
         self.check(unsafe { table.can_access_peer(&mut can, device, other) })?;
         Ok(can != 0)
     }
 
-    /// Lets kernels on this device address `peer`'s memory.
+    /// Lets kernels on this device access `peer`'s memory.
     pub fn enable_access(&self, peer: &Device) -> Result<()> {
         if !self.can_access(peer)? {
-            let device = format!("{} towards {}", self.name(), peer.name());
-            return Err(Error::Unsupported { what: "direct access to a peer's memory".to_owned(), device });
+            let device = format!("{} for {}", self.name(), peer.name());
+            return Err(Error::Unsupported { what: "peer access".to_owned(), device });
         }
         let table = self.activate()?;
-        self.check(vendor::enable_peer(table, peer.seat()))?;
-        self.0.reachable.lock().unwrap_or_else(PoisonError::into_inner).push(peer.seat().ordinal);
+        self.check(vendor::enable_peer(table, peer.context()))?;
+        self.0.accessible_peers.lock().unwrap_or_else(PoisonError::into_inner).push(peer.context().ordinal);
         Ok(())
     }
 
-    /// Whether kernels on this device may be given memory of `other`.
+    /// Returns whether kernels on this device may use memory of `other`.
     pub(crate) fn reaches(&self, other: &Device) -> bool {
-        let known = || self.0.reachable.lock().unwrap_or_else(PoisonError::into_inner).contains(&other.seat().ordinal);
+        let known = || self.0.accessible_peers.lock().unwrap_or_else(PoisonError::into_inner).contains(&other.context().ordinal);
         self == other || Arc::ptr_eq(self.driver(), other.driver()) && known()
     }
 
-    /// Held while a capture begins: meanwhile no one starts to wait for the whole device. None where someone waits for long: that one is
-    /// inside the driver, where a capture that begins harms neither, and what it waits for may need this thread.
-    pub(crate) fn unwaited(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+    /// Blocks device synchronizations while a capture begins. Returns `None` if one has been waiting for long: it is inside the driver, where
+    /// a new capture is harmless, and it may be waiting for this thread.
+    pub(crate) fn block_waits(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         let started = Instant::now();
         loop {
             match self.0.waits.try_write() {
@@ -251,16 +251,16 @@ impl Device {
         self.0.captures.load(Ordering::Acquire) > 0
     }
 
-    pub(crate) fn seat(&self) -> Seat {
-        self.0.seat
+    pub(crate) fn context(&self) -> DeviceContext {
+        self.0.context
     }
 
-    /// Makes it the thread's current device, for libraries that go by that.
+    /// Makes it the thread's current device, for other libraries.
     pub fn make_current(&self) -> Result<()> {
         self.activate().map(drop)
     }
 
-    /// Makes this device current on the thread, and gives the table to call.
+    /// Makes this device current on the thread and returns the table to call.
     pub(crate) fn activate(&self) -> Result<&Table> {
         self.0.activate().map_err(|failure| self.error(failure))
     }
@@ -276,27 +276,26 @@ impl Device {
     }
 }
 
-/// The thread's device as it was when this was made, restored when it is dropped: calls of this crate in between leave no trace in
-/// what the program set. Made by [`Driver::keep_current`].
+/// Restores the thread's current device when dropped, so that calls of this crate do not change it. Created by [`Driver::keep_current`].
 pub struct CurrentDevice<'a> {
     driver: &'a Driver,
-    seat: Seat,
-    /// It belongs to the thread.
+    context: DeviceContext,
+    /// The current device belongs to the thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl Driver {
-    /// Remembers the thread's current device.
+    /// Saves the thread's current device.
     pub fn keep_current(&self) -> Result<CurrentDevice<'_>> {
-        let seat = vendor::current(&self.table).map_err(|failure| self.error(self.label(), failure))?;
-        Ok(CurrentDevice { driver: self, seat, _thread: PhantomData })
+        let context = vendor::current(&self.table).map_err(|failure| self.error(self.label(), failure))?;
+        Ok(CurrentDevice { driver: self, context, _thread: PhantomData })
     }
 }
 
 impl Drop for CurrentDevice<'_> {
     fn drop(&mut self) {
-        // A thread without a context of CUDA gets none.
-        if let Err(failure) = vendor::activate(&self.driver.table, self.seat) {
+        // This also restores the absence of a CUDA context.
+        if let Err(failure) = vendor::activate(&self.driver.table, self.context) {
             tracing::warn!(?failure, "the thread's current device could not be restored");
         }
     }
@@ -305,14 +304,14 @@ impl Drop for CurrentDevice<'_> {
 impl DeviceInner {
     #[inline]
     pub(crate) fn activate(&self) -> Result<&Table, Failure> {
-        vendor::activate(&self.driver.table, self.seat)?;
+        vendor::activate(&self.driver.table, self.context)?;
         Ok(&self.driver.table)
     }
 }
 
 impl Drop for DeviceInner {
     fn drop(&mut self) {
-        // No buffer is left, for each holds its device: only the pool's free blocks are.
+        // Every buffer holds its device, so only the pool's free blocks are left.
         if let Ok(table) = self.activate() {
             self.pool.release_all(table);
         }
@@ -324,15 +323,15 @@ fn read_info(driver: &Driver, arch: Arch, device: c_int, ordinal: usize, name: &
     let vendor = table.vendor();
     let raw = |number: c_int| {
         let mut value = 0;
-        // SAFETY: `value` outlives the call. A number the driver does not know is an error, not a crash.
+        // SAFETY: `value` outlives the call. An unknown attribute is an error, not a crash.
         unsafe { table.device_attribute(&mut value, number, device) }.map(|()| u32::try_from(value).unwrap_or(0))
     };
-    // A driver that lacks an attribute leaves it 0: these are facts to show, or limits checked when known.
+    // An attribute that the driver lacks is 0: it is only displayed, or a limit that is checked if known.
     let get = |attribute: Attribute| raw(attribute.number(vendor)).unwrap_or(0);
     let text = |call: &dyn Fn(*mut c_char, c_int) -> Result<(), Failure>| {
-        let mut room = [0u8; 256];
-        call(room.as_mut_ptr().cast(), 255)?;
-        Ok(CStr::from_bytes_until_nul(&room).unwrap_or_default().to_string_lossy().trim().to_owned())
+        let mut buffer = [0u8; 256];
+        call(buffer.as_mut_ptr().cast(), 255)?;
+        Ok(CStr::from_bytes_until_nul(&buffer).unwrap_or_default().to_string_lossy().trim().to_owned())
     };
     // SAFETY: the driver writes at most the length it is given.
     let model = text(&|out, len| unsafe { table.device_name(out, len, device) })?;

@@ -1,4 +1,4 @@
-//! A vendor's driver: found, opened, started, and asked for its devices.
+//! A vendor's driver: finding, opening and initializing it, and its devices.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -23,7 +23,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// From the vendor's number: CUDA 12090, HIP 60241133.
+    /// Decodes the vendor's number: CUDA 12090, HIP 60241133.
     pub fn from_number(vendor: Vendor, number: i32) -> Version {
         let n = number.max(0).unsigned_abs();
         match vendor {
@@ -40,7 +40,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A started driver.
+/// An initialized driver.
 pub struct Driver {
     pub(crate) table: Table,
     label: String,
@@ -48,7 +48,7 @@ pub struct Driver {
     version: Version,
     names: Vec<String>,
     is_virtual: bool,
-    /// Devices opened so far, so that asking twice gives the same device and the same pool.
+    /// Devices opened so far: opening one again returns the same device with the same pool.
     opened: Mutex<Vec<Weak<DeviceInner>>>,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// Where the CUDA driver may be. Never `libcuda.so`: that name is the toolkit's stub.
+/// Returns where to look for the CUDA driver. Never `libcuda.so`, which is the toolkit's stub.
 pub fn cuda_search() -> Search {
     let mut folders: Vec<PathBuf> = [
         "/usr/lib/wsl/lib",
@@ -75,13 +75,13 @@ pub fn cuda_search() -> Search {
     Search { what: "the CUDA driver", variable: "WARPWAVE_CUDA_LIB", names: vec!["libcuda.so.1".to_owned()], folders }
 }
 
-/// Where the HIP runtime may be. Wheels ship the versioned name only.
+/// Returns where to look for the HIP runtime. Wheels ship only versioned names.
 pub fn hip_search() -> Search {
     let names = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"].map(str::to_owned).to_vec();
     Search { what: "the HIP runtime", variable: "WARPWAVE_HIP_LIB", names, folders: rocm_library_folders() }
 }
 
-/// Folders that hold ROCm's libraries.
+/// Returns the folders that may hold ROCm's libraries.
 pub fn rocm_library_folders() -> Vec<PathBuf> {
     let from_env = ["ROCM_PATH", "HIP_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
     let mut folders: Vec<PathBuf> = from_env.flat_map(|root| [root.join("lib"), root.join("lib64")]).collect();
@@ -96,39 +96,39 @@ pub fn rocm_library_folders() -> Vec<PathBuf> {
 }
 
 impl Driver {
-    /// The CUDA driver of this machine, opened once per process.
+    /// Returns the CUDA driver of this machine, opened once per process.
     pub fn cuda() -> Result<Arc<Driver>> {
         static CUDA: OnceLock<Result<Arc<Driver>>> = OnceLock::new();
         CUDA.get_or_init(|| Driver::open("cuda", Vendor::Nvidia, &cuda_search())).clone()
     }
 
-    /// The HIP runtime of this machine, opened once per process.
+    /// Returns the HIP runtime of this machine, opened once per process.
     pub fn rocm() -> Result<Arc<Driver>> {
         static ROCM: OnceLock<Result<Arc<Driver>>> = OnceLock::new();
         ROCM.get_or_init(|| Driver::open("rocm", Vendor::Amd, &hip_search())).clone()
     }
 
-    /// Opens and starts the driver that `search` finds.
+    /// Opens and initializes the driver that `search` finds.
     pub fn open(label: &str, vendor: Vendor, search: &Search) -> Result<Arc<Driver>> {
         let library = Library::open(search)?;
         let path = library.path(match vendor {
             Vendor::Nvidia => "cuInit",
             Vendor::Amd => "hipInit",
         });
-        Driver::of_library(label, vendor, library, path)
+        Driver::from_library(label, vendor, library, path)
     }
 
-    /// Starts the driver of a library that is open.
-    pub(crate) fn of_library(label: &str, vendor: Vendor, library: Library, path: PathBuf) -> Result<Arc<Driver>> {
+    /// Initializes the driver of an open library.
+    pub(crate) fn from_library(label: &str, vendor: Vendor, library: Library, path: PathBuf) -> Result<Arc<Driver>> {
         Driver::start(label, Table::new(vendor, Source::Library(library)), path, None)
     }
 
-    /// A driver whose functions are in this process: `lookup` gives the address of a vendor symbol.
+    /// Creates a driver from functions in this process: `lookup` returns the address of a vendor symbol.
     ///
-    /// `names` are the devices' names after the colon; without them they are numbered.
+    /// `names` are the device names after the colon; by default they are numbered.
     ///
     /// # Safety
-    /// Each address must be a function of the C shape that the table's row declares.
+    /// Each address must be a function with the C signature that the table's row declares.
     pub unsafe fn in_process(
         label: &str,
         vendor: Vendor,
@@ -151,7 +151,7 @@ impl Driver {
                     Err(failure) => return Err(fail(failure)),
                 }
             }
-            // The library is installed, the card is not: a driver with no devices, not an error.
+            // A library without a card is a driver without devices, not an error.
             Err(failure) if is_no_device(failure) => 0,
             Err(failure) => return Err(fail(failure)),
         };
@@ -166,22 +166,22 @@ impl Driver {
         Ok(Arc::new(Driver { table, label: label.to_owned(), library, version, names, is_virtual, opened: Mutex::default() }))
     }
 
-    /// `cuda`, `rocm`, `vgpu` …: the part of a device's name before the colon.
+    /// Returns the part of its devices' names before the colon: `cuda`, `rocm`, `vgpu`.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// Whose API it speaks.
+    /// Returns the vendor whose API it implements.
     pub fn vendor(&self) -> Vendor {
         self.table.vendor()
     }
 
-    /// The library's file.
+    /// Returns the library's path.
     pub fn library(&self) -> &std::path::Path {
         &self.library
     }
 
-    /// The version it reports.
+    /// Returns the version it reports.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -196,23 +196,23 @@ impl Driver {
         matches!(self.table.source(), Source::InProcess(_))
     }
 
-    /// The names of its devices.
+    /// Returns the names of its devices.
     pub fn device_names(&self) -> &[String] {
         &self.names
     }
 
-    /// The table's symbols that the library does not export: calls that will fail with [`Error::MissingSymbol`].
+    /// Returns the table's symbols that the library does not export. Such calls fail with [`Error::MissingSymbol`].
     pub fn missing_symbols(&self) -> Vec<&'static str> {
         let wanted = Table::ROWS.iter().filter_map(|row| row.symbol(self.vendor()));
         wanted.filter(|symbol| self.table.source().symbol(symbol).is_none()).collect()
     }
 
-    /// The address of any symbol of the library, for calls that the table does not have.
+    /// Returns the address of any symbol of the library, for calls that the table does not have.
     pub fn symbol(&self, name: &str) -> Option<*const c_void> {
         self.table.source().symbol(name)
     }
 
-    /// Opens a device. Asking again while it is open gives the same device.
+    /// Opens a device. Opening it again while it is open returns the same device.
     pub fn device(self: &Arc<Self>, ordinal: usize) -> Result<Device> {
         let name = self
             .names
@@ -230,20 +230,20 @@ impl Driver {
         Ok(device)
     }
 
-    /// Where `pointer` lives, as far as this driver knows it; `None` for ordinary host memory.
+    /// Returns the kind of memory at `pointer`; `None` for pageable host memory.
     pub fn memory_kind_of(&self, pointer: u64) -> Result<Option<MemoryKind>> {
         let attribute = |number| {
             let mut value = 0u32;
-            // SAFETY: these attributes are 32 bits wide (`IS_MANAGED` fewer), and any address may be asked about.
+            // SAFETY: these attributes are 32 bits wide (`IS_MANAGED` fewer), and any address may be queried.
             let outcome = unsafe { self.table.pointer_attribute((&raw mut value).cast(), number, pointer) };
             outcome.map(|()| value)
         };
-        // HIP remembers errors for the program to ask after; to ask about a host address must leave none behind.
+        // HIP keeps a sticky last error, which querying a host address must not change.
         // SAFETY: no arguments.
         let clean = unsafe { self.table.peek_at_last_error() }.is_ok();
         let kind = match attribute(vendor::POINTER_MEMORY_TYPE) {
             Ok(number) => vendor::memory_kind(self.vendor(), self.version.major, number),
-            // Unknown to the driver.
+            // Not known to the driver.
             Err(Failure::Code { code: code::INVALID_VALUE | code::NOT_FOUND, .. }) => {
                 if clean {
                     // SAFETY: no arguments.
@@ -258,22 +258,22 @@ impl Driver {
         Ok(kind.map(|kind| if managed { MemoryKind::Unified } else { kind }))
     }
 
-    /// The ordinal of the device that `pointer` belongs to.
+    /// Returns the ordinal of the device that `pointer` belongs to.
     pub fn device_of(&self, pointer: u64) -> Option<usize> {
         let mut ordinal = -1i32;
-        // SAFETY: the attribute is 32 bits wide, and any address may be asked about.
+        // SAFETY: the attribute is 32 bits wide, and any address may be queried.
         unsafe { self.table.pointer_attribute((&raw mut ordinal).cast(), vendor::POINTER_DEVICE_ORDINAL, pointer) }.ok()?;
         usize::try_from(ordinal).ok()
     }
 
-    /// A failed call as an error that names the device.
+    /// Converts a failed call to an error that names the device.
     pub(crate) fn error(&self, device: &str, failure: Failure) -> Error {
         to_error(&self.table, device, &self.library, failure)
     }
 }
 
 fn is_no_device(failure: Failure) -> bool {
-    // HIP answers 101 to the first call and 100 to the next ones.
+    // HIP returns 101 for the first call and 100 for later ones.
     matches!(failure, Failure::Code { code: code::NO_DEVICE | code::INVALID_DEVICE, .. })
 }
 
@@ -286,7 +286,7 @@ fn to_error(table: &Table, device: &str, library: &std::path::Path, failure: Fai
             let (name, text) = vendor::error_text(table, code);
             if code::is_fatal(code) {
                 let hint = match table.source() {
-                    Source::Library(_) => ". A kernel that touched memory out of bounds is the usual cause",
+                    Source::Library(_) => ". The usual cause is a kernel with an out-of-bounds access",
                     Source::InProcess(_) => "",
                 };
                 return Error::DeviceLost { call, device: device.to_owned(), code, name, text, hint };

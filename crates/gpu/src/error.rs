@@ -10,22 +10,22 @@ pub enum Error {
     /// A vendor library could not be opened.
     #[error("{library} is not available: {reason}")]
     NotAvailable {
-        /// What was looked for.
+        /// The library.
         library: String,
-        /// Each file tried, with the loader's answer.
+        /// Each file tried, with the loader's message.
         tried: Vec<String>,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
-    /// The library is there, but this call is not in it. Other calls still work.
-    #[error("{library} does not export `{symbol}`: the installed version is too old (or too new) for this call")]
+    /// The library does not export this call. Other calls still work.
+    #[error("{library} does not export `{symbol}`: the installed version is too old or too new for this call")]
     MissingSymbol {
-        /// The symbol that was asked for.
+        /// The missing symbol.
         symbol: &'static str,
         /// The library's name.
         library: String,
     },
-    /// The vendor has no such call at all.
+    /// The vendor or the device does not support the operation.
     #[error("{what} is not supported on {device}")]
     Unsupported {
         /// The operation.
@@ -33,62 +33,60 @@ pub enum Error {
         /// The device or backend.
         device: String,
     },
-    /// The driver refused a call.
+    /// A driver call failed.
     #[error("{call} failed on {device}: {name} ({code}): {text}")]
     Driver {
         /// The vendor symbol.
         call: &'static str,
         /// The device, or the backend before a device was chosen.
         device: String,
-        /// The vendor's number.
+        /// The vendor's error code.
         code: i32,
-        /// The vendor's name of that number.
+        /// The vendor's name of the code.
         name: String,
-        /// The vendor's sentence.
+        /// The vendor's description.
         text: String,
     },
-    /// The device's context is broken (a kernel faulted, or the device fell off the bus): nothing on it works any more in this process.
+    /// The device's context is unusable (a kernel faulted, or the device was lost): every later call on it in this process fails.
     #[error("{device} is lost: {call} reported {name} ({code}): {text}. Every later call on it will fail; restart the process{hint}")]
     DeviceLost {
-        /// The vendor symbol that reported it, which need not be the call at fault.
+        /// The vendor symbol that reported it, not necessarily the cause.
         call: &'static str,
         /// The device.
         device: String,
-        /// The vendor's number.
+        /// The vendor's error code.
         code: i32,
-        /// The vendor's name of that number.
+        /// The vendor's name of the code.
         name: String,
-        /// The vendor's sentence; the virtual GPU says there what the kernel did.
+        /// The vendor's description; the virtual GPU describes the fault.
         text: String,
-        /// What is behind it most often, where the sentence does not tell.
+        /// The usual cause.
         hint: &'static str,
     },
-    /// The device has too little memory, even after the pool gave back what it held.
-    #[error(
-        "out of memory on {device}: {requested} bytes asked for, {free} of {total} bytes free, {in_use} bytes in use by this process's pool"
-    )]
+    /// The device is out of memory, even after the pool was trimmed.
+    #[error("out of memory on {device}: {requested} bytes requested, {free} of {total} bytes free, {in_use} bytes in use by this process")]
     OutOfMemory {
         /// The device.
         device: String,
-        /// Bytes asked for.
+        /// Bytes requested.
         requested: usize,
         /// Bytes free on the device after the pool was trimmed.
         free: usize,
-        /// Bytes of the device.
+        /// Bytes on the device.
         total: usize,
-        /// Bytes of the pool's live buffers.
+        /// Bytes in live buffers of this process.
         in_use: usize,
     },
-    /// The pool's own byte cap would be exceeded.
-    #[error("the memory pool of {device} is capped at {cap} bytes: {requested} asked for with {in_use} in use")]
+    /// The pool's limit would be exceeded.
+    #[error("the memory pool of {device} is limited to {cap} bytes: {requested} bytes requested, {in_use} in use")]
     PoolCap {
         /// The device.
         device: String,
-        /// The cap.
+        /// The limit in bytes.
         cap: usize,
-        /// Bytes asked for.
+        /// Bytes requested.
         requested: usize,
-        /// Bytes of the pool's live buffers.
+        /// Bytes in live buffers of this process.
         in_use: usize,
     },
     /// A text that is not a device name.
@@ -117,43 +115,43 @@ pub enum Error {
         /// The names of all devices.
         available: Vec<String>,
     },
-    /// Memory of one device was given to another.
-    #[error("{what} lives on {actual}, but the operation runs on {expected}")]
+    /// Memory of one device was passed to another.
+    #[error("{what} is on {actual}, but the operation runs on {expected}")]
     WrongDevice {
         /// Which operand.
         what: String,
         /// The device the operation runs on.
         expected: String,
-        /// The device the operand lives on.
+        /// The device the operand is on.
         actual: String,
     },
-    /// A range outside of a buffer.
-    #[error("elements {start}..{end} are outside of a buffer of {len} elements")]
+    /// A range exceeds its buffer.
+    #[error("range {start}..{end} is out of bounds of a buffer of {len} elements")]
     OutOfBounds {
         /// First element.
         start: usize,
         /// One past the last element.
         end: usize,
-        /// Elements there are.
+        /// Elements in the buffer.
         len: usize,
     },
     /// Source and destination differ in length.
-    #[error("cannot copy {source_len} elements into {destination_len}")]
+    #[error("cannot copy {source_len} elements to {destination_len} elements")]
     LengthMismatch {
         /// Elements in the source.
         source_len: usize,
         /// Elements in the destination.
         destination_len: usize,
     },
-    /// A size that does not fit in the address space.
-    #[error("{len} elements of {element_bytes} bytes do not fit in the address space")]
+    /// A size exceeds the address space.
+    #[error("{len} elements of {element_bytes} bytes exceed the address space")]
     TooLarge {
-        /// Elements asked for.
+        /// Elements requested.
         len: usize,
-        /// Bytes of one.
+        /// Bytes per element.
         element_bytes: usize,
     },
-    /// A launch that the device cannot run.
+    /// The launch exceeds a limit of the device or the kernel.
     #[error("cannot launch `{kernel}` on {device}: {reason}")]
     InvalidLaunch {
         /// The kernel.
@@ -163,7 +161,7 @@ pub enum Error {
         /// Which limit, and by how much.
         reason: String,
     },
-    /// Arguments that do not fit the kernel's parameters.
+    /// The arguments do not match the kernel's parameters.
     #[error("kernel `{kernel}`: {reason}")]
     ArgumentMismatch {
         /// The kernel.
@@ -171,46 +169,46 @@ pub enum Error {
         /// Which argument, what was expected, what was given.
         reason: String,
     },
-    /// The module has no such kernel or global.
-    #[error("no {what} `{name}` in the module; it has: {}", list(available))]
+    /// The module does not contain the kernel or global.
+    #[error("{what} `{name}` not found in the module; available: {}", list(available))]
     NotInModule {
         /// `kernel` or `global`.
         what: &'static str,
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are, where the code object tells them.
+        /// The names in the module, if known.
         available: Vec<String>,
     },
-    /// The bytes are not a code object this device can load.
-    #[error("{device} cannot load this code object: {reason}")]
+    /// The device cannot load the code object.
+    #[error("{device} cannot load the code object: {reason}")]
     BadModule {
         /// The device.
         device: String,
         /// Why.
         reason: String,
     },
-    /// An operation that must not happen while a stream is captured into a graph.
-    #[error("{what} cannot be done while the stream is being captured into a graph")]
+    /// The operation is not allowed during a graph capture.
+    #[error("{what} is not allowed during a graph capture")]
     Capturing {
         /// The operation.
         what: &'static str,
     },
-    /// Something else in the program ended a capture.
+    /// Something outside of this crate invalidated the capture.
     #[error(
-        "the capture on {device} was ended from outside: most likely something in this program waited for the whole device; capture again"
+        "the graph capture on {device} was invalidated, most likely by a device synchronization elsewhere in this program; capture again"
     )]
     CaptureEnded {
         /// The device.
         device: String,
     },
-    /// A graph was to be launched on memory that the host looks at.
-    #[error("the graph touches host memory of {device} that the program holds a view of; drop the view before the launch")]
+    /// The graph uses host memory that the program holds a view of.
+    #[error("the graph uses host memory of {device} that the program holds a view of; drop the view before the launch")]
     HostView {
         /// The device.
         device: String,
     },
     /// The new graph cannot replace the old one in place.
-    #[error("the graph changed too much to be updated in place ({reason}); instantiate it anew")]
+    #[error("the graph cannot be updated in place: {reason}; instantiate it again")]
     GraphUpdate {
         /// The driver's reason.
         reason: String,

@@ -1,4 +1,4 @@
-//! Events: marks in a stream's work, to wait for and to measure between.
+//! Events: points in a stream's work to wait for, and to measure time between.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -9,11 +9,11 @@ use crate::stream::Stream;
 use crate::table::{Failure, Handle};
 use crate::vendor::code;
 
-/// A mark in a stream's work.
+/// A point in a stream's work.
 pub struct Event {
     device: Device,
     raw: Handle,
-    /// The capture it was last recorded in: a stream that waits for it joins that capture.
+    /// The capture it was last recorded in; a stream that waits for it joins that capture.
     capture: Mutex<Weak<Capture>>,
 }
 
@@ -23,12 +23,12 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// An event that can be used to measure time.
+    /// Creates an event that can measure time.
     pub fn new(device: &Device) -> Result<Event> {
         Event::with_flags(device, 0)
     }
 
-    /// An event for ordering only, which costs less.
+    /// Creates an event for ordering only, which is cheaper.
     pub fn without_timing(device: &Device) -> Result<Event> {
         const DISABLE_TIMING: u32 = 2;
         Event::with_flags(device, DISABLE_TIMING)
@@ -42,13 +42,13 @@ impl Event {
         Ok(Event { device: device.clone(), raw, capture: Mutex::default() })
     }
 
-    /// Marks the work queued on `stream` so far.
+    /// Records the event after the work queued on `stream` so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let _gate = stream.enter();
         self.record_within(stream)
     }
 
-    /// The same within the stream's gate.
+    /// Does the same for a caller that has entered the stream.
     pub(crate) fn record_within(&self, stream: &Stream) -> Result<()> {
         stream.check_same_device(&self.device, "the event")?;
         let table = self.device.activate()?;
@@ -59,21 +59,21 @@ impl Event {
         Ok(())
     }
 
-    /// Waits on the host until the marked work is done.
+    /// Blocks until the work before the event is done.
     pub fn synchronize(&self) -> Result<()> {
         let table = self.device.activate()?;
         // SAFETY: the handle is live.
         self.device.check(unsafe { table.event_synchronize(self.raw) })
     }
 
-    /// Whether the marked work is done.
+    /// Returns whether the work before the event is done.
     pub fn is_done(&self) -> Result<bool> {
         let table = self.device.activate()?;
         // SAFETY: the handle is live.
         done(unsafe { table.event_query(self.raw) }).map_err(|failure| self.device.error(failure))
     }
 
-    /// Milliseconds from this event to `end`, both recorded and done, and of one device.
+    /// Returns the milliseconds from this event to `end`. Both must be done and belong to the same device.
     pub fn elapsed_ms(&self, end: &Event) -> Result<f32> {
         if end.device != self.device {
             let (expected, actual) = (self.device.name().to_owned(), end.device.name().to_owned());
@@ -108,7 +108,7 @@ impl Drop for Event {
     }
 }
 
-/// A query's answer: "not ready" is no error.
+/// Converts the result of a query: "not ready" is not an error.
 pub(crate) fn done(outcome: Result<(), Failure>) -> Result<bool, Failure> {
     match outcome {
         Ok(()) => Ok(true),

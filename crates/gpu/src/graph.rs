@@ -1,7 +1,7 @@
-//! Graphs: work captured once, then launched again and again at little cost.
+//! Graphs: work captured once and launched many times with one call each.
 //!
-//! A graph keeps every buffer and module that its work touches, made before or during the capture, until it is dropped; the
-//! pool cannot hand that memory to anyone else meanwhile. So temporaries of a capture are not reused within it.
+//! A graph keeps every buffer and module that its work uses alive until it is dropped, so the pool cannot reuse that memory. Temporaries
+//! of a capture are therefore not reused within it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,14 @@ use crate::stream::Stream;
 use crate::table::{Failure, Handle, Vendor};
 use crate::vendor::code;
 
-/// What captured work refers to: kept until no graph can run it any more.
+/// The resources that captured work uses.
 #[derive(Default)]
 struct Kept {
     blocks: Vec<Arc<Block>>,
     modules: Vec<Module>,
 }
 
-/// A capture under way: what it touches, and the streams that take part.
+/// A capture in progress: the resources it uses and the streams it includes.
 #[derive(Default)]
 pub(crate) struct Capture {
     kept: Mutex<Kept>,
@@ -44,14 +44,14 @@ impl Capture {
         }
     }
 
-    /// A stream takes part from now on.
+    /// Adds a stream to the capture.
     pub fn join(self: &Arc<Self>, stream: &Stream) {
         stream.device().0.captures.fetch_add(1, Ordering::AcqRel);
         stream.set_capture(Some(self.clone()));
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream.clone());
     }
 
-    /// Lets the streams go; what was touched remains for the graph.
+    /// Releases the streams and returns the resources for the graph.
     fn finish(&self) -> Kept {
         for stream in std::mem::take(&mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner)) {
             stream.set_capture(None);
@@ -61,24 +61,24 @@ impl Capture {
     }
 }
 
-/// A driver's handle of a graph. Drivers want one call at a time on each.
+/// A driver's graph handle. Drivers allow one call at a time on each.
 struct Raw(Handle);
 
 // SAFETY: graph handles may be used from any thread, one at a time, which the mutex around each sees to.
 unsafe impl Send for Raw {}
 
-/// Captured work.
+/// Captured work, not yet executable.
 pub struct Graph {
     device: Device,
     raw: Mutex<Raw>,
     kept: Arc<Kept>,
 }
 
-/// A graph ready to launch.
+/// An executable graph.
 pub struct GraphExec {
     device: Device,
     raw: Mutex<Raw>,
-    /// What the work refers to. After an update that failed half-way, that of both graphs.
+    /// The resources the work uses; after an update that failed half-way, those of both graphs.
     kept: Vec<Arc<Kept>>,
 }
 
@@ -87,23 +87,22 @@ fn lock(raw: &Mutex<Raw>) -> MutexGuard<'_, Raw> {
 }
 
 impl Stream {
-    /// Captures the work that `record` queues on this stream, and on streams that wait for its events, instead of
-    /// running it. Those other streams must be waited for again before `record` returns.
+    /// Captures the work that `record` queues on this stream, and on streams that wait for its events, instead of running it. This stream
+    /// must wait for those streams again before `record` returns.
     ///
-    /// A wait for the whole device that does not go through this crate, in any thread and any library, ends the capture:
-    /// [`Error::CaptureEnded`].
+    /// A device synchronization outside of this crate, in any thread or library, invalidates the capture: [`Error::CaptureEnded`].
     pub fn capture_graph(&self, record: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
-        /// Other threads may allocate meanwhile.
+        /// Other threads may allocate during the capture.
         const RELAXED: i32 = 2;
         if self.is_capturing() {
             return Err(Error::Capturing { what: "a second capture" });
         }
         let device = self.device();
-        // Inside, only memory that no queued work uses will do: let what this stream freed become such memory.
-        device.0.pool.open_to_all(self)?;
+        // A capture can only use memory that no queued work uses: offer what this stream freed to all streams.
+        device.0.pool.share_blocks_of(self)?;
         let capture = Arc::new(Capture::default());
         {
-            let (_shut, _unwaited) = (self.shut(), device.unwaited());
+            let (_exclusive, _no_waits) = (self.enter_exclusive(), device.block_waits());
             let table = device.activate()?;
             // SAFETY: the handle is live.
             device.check(unsafe { table.capture_begin(self.raw(), RELAXED) })?;
@@ -113,7 +112,7 @@ impl Stream {
         let recorded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| record(self)));
         let mut raw = std::ptr::null_mut();
         let (ended, kept) = {
-            let _shut = self.shut();
+            let _exclusive = self.enter_exclusive();
             let ended = device.activate().and_then(|table| {
                 // SAFETY: the output outlives the call, and the stream is being captured.
                 device.check(unsafe { table.capture_end(self.raw(), &mut raw) })
@@ -122,8 +121,8 @@ impl Stream {
         };
         // Owned from here on, so that no path below leaks it.
         let graph = Graph { device: device.clone(), raw: Mutex::new(Raw(raw)), kept: Arc::new(kept) };
-        // What was freed meanwhile could not be waited for then.
-        device.0.pool.settle(device);
+        // Events for blocks freed during the capture can be recorded now.
+        device.0.pool.collect_parked(device);
         let outcome = recorded.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(ended);
         outcome.map(|()| graph).map_err(|error| match error {
             Error::Driver { device, code: code::CAPTURE_INVALIDATED, .. } => Error::CaptureEnded { device },
@@ -133,7 +132,7 @@ impl Stream {
 }
 
 impl Graph {
-    /// Makes it ready to launch.
+    /// Instantiates it.
     pub fn instantiate(&self) -> Result<GraphExec> {
         let table = self.device.activate()?;
         let mut raw = std::ptr::null_mut();
@@ -145,21 +144,21 @@ impl Graph {
 }
 
 impl GraphExec {
-    /// Queues the graph's work on `stream`. Refused while the host holds a view of host memory that the work touches.
+    /// Launches it on `stream`. Fails while the program holds a view of host memory that the work uses.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         stream.check_same_device(&self.device, "the graph")?;
         let _gate = stream.enter();
         let exec = lock(&self.raw);
         let table = self.device.activate()?;
         let blocks = || self.kept.iter().flat_map(|kept| kept.blocks.iter());
-        // From here until the work is marked no view can be taken.
+        // No view can be taken until the blocks are marked.
         let _host = HostHold::of(blocks())?;
         // SAFETY: both handles are live, and the graph holds all that it touches.
         self.device.check(unsafe { table.graph_launch(exec.0, stream.raw()) })?;
         mark_used(blocks(), stream)
     }
 
-    /// Takes over the parameters of a graph of the same shape, without instantiating again.
+    /// Replaces its parameters by those of a graph of the same topology, without instantiating again.
     pub fn update(&mut self, graph: &Graph) -> Result<()> {
         if graph.device != self.device {
             let (expected, actual) = (self.device.name().to_owned(), graph.device.name().to_owned());
@@ -175,7 +174,7 @@ impl GraphExec {
             self.kept = vec![graph.kept.clone()];
             return Ok(());
         }
-        // HIP changes node by node and stops at the first that does not fit: both graphs' memory may be in use now.
+        // HIP updates node by node and stops at the first mismatch: the work may use the memory of both graphs now.
         self.kept.push(graph.kept.clone());
         if let Err(Failure::Code { code: code::GRAPH_UPDATE_FAILED, .. }) = outcome {
             return Err(Error::GraphUpdate { reason: update_result(result).to_owned() });
@@ -190,10 +189,10 @@ fn update_result(number: i32) -> &'static str {
         2 => "the topology changed",
         3 => "a node's type changed",
         4 => "a kernel changed",
-        5 => "a node's parameters changed in a way that cannot be taken over",
-        6 => "a node's kind does not support it",
-        7 => "a kernel changed in a way that cannot be taken over",
-        _ => "the driver does not say why",
+        5 => "a node's new parameters are unsupported",
+        6 => "a node type does not support updates",
+        7 => "a kernel change is unsupported",
+        _ => "no reason given by the driver",
     }
 }
 
@@ -211,7 +210,7 @@ impl Drop for Graph {
 
 impl Drop for GraphExec {
     fn drop(&mut self) {
-        // HIP before 6.2 destroys a graph that still runs.
+        // HIP before 6.2 destroys graphs that still run.
         if self.device.info().vendor == Vendor::Amd && self.device.synchronize().is_err() {
             return;
         }

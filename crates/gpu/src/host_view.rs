@@ -1,7 +1,7 @@
-//! The host's looks at memory that a device can touch, and what keeps graphs from writing behind them.
+//! Host views of memory that a device can access.
 //!
-//! A captured copy borrows host memory only while it is recorded; launched later, it would write behind a slice that the program
-//! holds. So a slice is a guard, and a launch is refused while there is one.
+//! A captured copy borrows host memory only during the capture; launched later, it could write to memory that the program holds a slice
+//! of. So a slice is a guard, and a graph launch fails while one exists.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::error::{Error, Result};
 use crate::memory::Block;
 use crate::vendor::MemoryKind;
 
-/// Keeps the host from looking at memory while a graph that touches it is queued.
+/// Prevents host views of memory while a graph that uses it is enqueued.
 pub(crate) struct HostHold<'a>(Vec<&'a Arc<Block>>);
 
 impl<'a> HostHold<'a> {
-    /// Refused if the host looks at one of the blocks now.
+    /// Fails if the program holds a view of one of the blocks.
     pub fn of(blocks: impl Iterator<Item = &'a Arc<Block>>) -> Result<HostHold<'a>> {
         let mut hold = HostHold(Vec::new());
         for block in blocks.filter(|block| block.kind() != MemoryKind::Device) {
@@ -33,13 +33,13 @@ impl Drop for HostHold<'_> {
     }
 }
 
-/// Elements that the host reads. While it lives, no graph that touches them can be launched.
+/// A readable host slice. While it exists, graphs that use the memory cannot be launched.
 pub struct HostView<'a, T> {
     elements: &'a [T],
     block: &'a Block,
 }
 
-/// Elements that the host reads and writes. While it lives, no graph that touches them can be launched.
+/// A writable host slice. While it exists, graphs that use the memory cannot be launched.
 pub struct HostViewMut<'a, T> {
     elements: &'a mut [T],
     block: &'a Block,
@@ -48,7 +48,7 @@ pub struct HostViewMut<'a, T> {
 macro_rules! host_view {
     ($view:ident, $elements:ty) => {
         impl<'a, T> $view<'a, T> {
-            /// Of a block whose view was begun; the guard ends it.
+            /// Wraps the elements of a block after `begin_view`; dropping it calls `end_view`.
             pub(crate) fn new(elements: $elements, block: &'a Block) -> Self {
                 $view { elements, block }
             }

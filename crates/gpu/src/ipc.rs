@@ -1,4 +1,4 @@
-//! Memory that processes share: an allocation is named by a handle, and opened by it elsewhere.
+//! Memory shared between processes by IPC handles.
 
 use bytemuck::Pod;
 
@@ -9,13 +9,13 @@ use crate::table::{DevicePtr, IpcHandle};
 use crate::vendor;
 
 impl<T: Pod> Buffer<T> {
-    /// What other processes open this memory by. Only a [dedicated](Buffer::dedicated) buffer has one: the pool would hand its memory to
-    /// others while a process still has it open. It must live until they have closed it.
+    /// Returns a handle by which other processes open this memory. The buffer must be [dedicated](Buffer::dedicated), since the pool could
+    /// reuse its memory while another process has it open, and must outlive every mapping.
     pub fn ipc_handle(&self) -> Result<IpcHandle> {
         let device = self.device();
         if !self.is_dedicated() {
             return Err(Error::Unsupported {
-                what: "sharing memory of the pool with a process".to_owned(),
+                what: "sharing pooled memory with another process (use Buffer::dedicated)".to_owned(),
                 device: device.name().to_owned(),
             });
         }
@@ -35,10 +35,10 @@ pub struct IpcMemory {
 }
 
 impl Device {
-    /// Maps another process's allocation, on this device or on one that it can reach.
+    /// Maps another process's allocation, on this device or on a peer it can access.
     ///
     /// # Safety
-    /// The allocation must live until what this returns is dropped. No process may open what it allocated itself.
+    /// The allocation must outlive the returned value. A process must not open its own allocation.
     pub unsafe fn open_ipc(&self, handle: IpcHandle) -> Result<IpcMemory> {
         let table = self.activate()?;
         // SAFETY: the caller vouches for the handle.
@@ -48,12 +48,12 @@ impl Device {
 }
 
 impl IpcMemory {
-    /// This process's address of it.
+    /// Returns its address in this process.
     pub fn device_ptr(&self) -> DevicePtr {
         self.ptr
     }
 
-    /// The device that opened it.
+    /// Returns the device that mapped it.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -64,7 +64,7 @@ impl Drop for IpcMemory {
         // SAFETY: opened once, and this is its last use.
         let closed = self.device.activate().and_then(|table| self.device.check(unsafe { table.ipc_close_handle(self.ptr) }));
         if let Err(error) = closed {
-            tracing::warn!(%error, "memory of another process stays open");
+            tracing::warn!(%error, "closing memory of another process failed");
         }
     }
 }

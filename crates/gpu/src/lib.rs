@@ -1,17 +1,17 @@
 //! One device API over the CUDA and HIP drivers.
 //!
-//! The drivers are opened at run time: the same binary drives NVIDIA and AMD GPUs, and starts on a machine with
-//! neither. A missing library is [`Error::NotAvailable`], a missing symbol an error of that call alone.
+//! The drivers are opened at run time: the same binary drives NVIDIA and AMD GPUs and starts on a machine with neither. A missing library is
+//! [`Error::NotAvailable`], a missing symbol an error of that call alone.
 //!
-//! | layer | what it promises |
+//! | layer | contents |
 //! |---|---|
-//! | `table` | one row per driver call, resolved when first used; raw |
-//! | `vendor`, `driver` | where the vendors differ; numbers become [`Error`]s |
-//! | [`Device`], [`Stream`], [`Buffer`], [`Kernel`] … | owned, checked, usable from any thread |
+//! | `table` | one row per driver call, raw, resolved at its first use |
+//! | `vendor`, `driver` | differences between the vendors; error codes become [`Error`]s |
+//! | [`Device`], [`Stream`], [`Buffer`], [`Kernel`] … | owned and checked types, usable from any thread |
 //!
-//! What this layer checks: lengths, bounds, devices, launch limits, argument counts and sizes. What it leaves to the
-//! caller: the types of kernel arguments and the kernel's own memory accesses (so [`Kernel::launch`] is `unsafe`), and
-//! the order of work on different streams ([`Stream::wait`]).
+//! The crate checks lengths, bounds, devices, launch limits, and the number and sizes of kernel arguments. It leaves to the caller the types
+//! of kernel arguments and the kernel's memory accesses (so [`Kernel::launch`] is `unsafe`), and the order of work on different streams
+//! ([`Stream::wait`]).
 //!
 //! ```
 //! use warpwave_gpu::{DeviceSpec, Devices, Selection};
@@ -46,7 +46,7 @@ mod host_view;
 mod ipc;
 mod launch;
 pub mod library;
-pub mod loaded;
+pub mod loaded_drivers;
 mod memory;
 mod module;
 mod pool;
@@ -70,6 +70,9 @@ pub use memory::{Buffer, HostBuffer, MemoryRange, Slice, SliceMut, UnifiedBuffer
 pub use module::{Kernel, Module};
 pub use pool::PoolStats;
 pub use stream::{Priorities, Stream};
-pub use table::{DevicePtr, Failure, Handle, IpcHandle, LaunchAttribute, LaunchConfig, Row, Slot as TableSlot, Source, Table, Vendor};
+pub use table::{
+    Copy2d, Copy2dSide, DevicePtr, Extent, Failure, Handle, IpcHandle, LaunchAttribute, LaunchConfig, MemLocation, PitchedPtr, Row,
+    Slot as TableSlot, Source, Table, Vendor,
+};
 pub use timing::KernelTime;
 pub use vendor::{Attribute, MemoryKind};

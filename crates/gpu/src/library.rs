@@ -1,7 +1,7 @@
 //! Finding and opening vendor libraries at run time.
 //!
-//! A library is opened with `RTLD_NOW | RTLD_LOCAL` (NCCL and RCCL export the same names) and never closed:
-//! drivers start threads and register exit handlers that outlive any handle of ours.
+//! Libraries are opened with `RTLD_NOW | RTLD_LOCAL` (NCCL and RCCL export the same names) and never closed: drivers start threads and
+//! register exit handlers.
 
 use std::ffi::{CString, c_void};
 use std::mem::ManuallyDrop;
@@ -12,13 +12,13 @@ use crate::error::{Error, Result};
 /// Where to look for one library.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// What the library is, for messages: `CUDA driver`.
+    /// The library in messages: `the CUDA driver`.
     pub what: &'static str,
-    /// Environment variable that names the file to open instead of searching.
+    /// Environment variable with a path that replaces the search.
     pub variable: &'static str,
-    /// File names, the best first. Versioned names come first: the plain name is often absent or a stub.
+    /// File names in order of preference. Versioned names first: the plain name is often missing or a stub.
     pub names: Vec<String>,
-    /// Folders to try after the loader's own path.
+    /// Folders to try after the loader's search path.
     pub folders: Vec<PathBuf>,
 }
 
@@ -33,7 +33,6 @@ pub struct Library {
     opened_as: PathBuf,
 }
 
-// The handle is only used for dlsym, which is thread-safe.
 impl Library {
     /// Opens the first library of `search` that loads.
     pub fn open(search: &Search) -> Result<Library> {
@@ -41,15 +40,14 @@ impl Library {
         let candidates = search.candidates();
         let overridden = std::env::var_os(search.variable).is_some_and(|v| !v.is_empty());
         for candidate in candidates {
-            // A bare name must reach the loader; a full path is tried only if there is such a file, so that the
-            // list of failures stays readable.
+            // A bare name goes to the loader; an absolute path only if the file exists, to keep the list of failures short.
             if candidate.is_absolute() && !candidate.exists() && !overridden {
                 tried.push(format!("{}: no such file", candidate.display()));
                 continue;
             }
             let flags = libc::RTLD_NOW | libc::RTLD_LOCAL;
-            // SAFETY: running a vendor library's initialisers is the purpose of this call; the file was chosen by
-            // the user's override or by the documented search order.
+            // SAFETY: running a vendor library's initializers is the purpose of this call; the file was chosen by the user's override or
+            // by the documented search order.
             match unsafe { libloading::os::unix::Library::open(Some(&candidate), flags) } {
                 Ok(handle) => {
                     tracing::debug!(library = search.what, path = %candidate.display(), "opened");
@@ -63,17 +61,17 @@ impl Library {
             }
         }
         let reason = if overridden {
-            format!("{} names a file that cannot be opened", search.variable)
+            format!("the file in {} cannot be opened", search.variable)
         } else {
-            format!("not installed, or not where the loader looks; set {} to its path", search.variable)
+            format!("not installed or not in the search path; set {} to its path", search.variable)
         };
         Err(Error::NotAvailable { library: search.what.to_owned(), tried, reason })
     }
 
-    /// Opens one file, whatever variables say.
+    /// Opens a file without a search.
     pub fn open_file(what: &'static str, path: &Path) -> Result<Library> {
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL;
-        // SAFETY: running a vendor library's initialisers is the purpose of this call; the caller chose the file.
+        // SAFETY: running a vendor library's initializers is the purpose of this call; the caller chose the file.
         match unsafe { libloading::os::unix::Library::open(Some(path), flags) } {
             Ok(handle) => Ok(Library { handle: ManuallyDrop::new(handle), opened_as: path.to_owned() }),
             Err(error) => {
@@ -83,24 +81,23 @@ impl Library {
         }
     }
 
-    /// The address of `symbol`, or `None` when the library does not export it.
+    /// Returns the address of `symbol`, or `None` if the library does not export it.
     pub fn symbol(&self, symbol: &str) -> Option<*const c_void> {
         let name = CString::new(symbol).ok()?;
-        // SAFETY: the type asked for is a plain address; callers give it the type its table row declares.
+        // SAFETY: the type is a plain address; callers cast it to the type that their table row declares.
         let found = unsafe { self.handle.get::<*const c_void>(name.as_bytes_with_nul()) }.ok()?;
         let address = found.into_raw().cast_const();
         (!address.is_null()).then_some(address)
     }
 
-    /// The file the library came from, as the loader knows it; the name it was opened by where that is unknown.
-    /// `symbol` is any symbol the library exports.
+    /// Returns the library's file as the loader reports it, or the name it was opened by. `symbol` is any symbol it exports.
     pub fn path(&self, symbol: &str) -> PathBuf {
         self.symbol(symbol).and_then(path_of_address).unwrap_or_else(|| self.opened_as.clone())
     }
 }
 
 impl Search {
-    /// The files to try, in order.
+    /// Returns the files to try, in order.
     pub fn candidates(&self) -> Vec<PathBuf> {
         if let Some(chosen) = std::env::var_os(self.variable).filter(|v| !v.is_empty()) {
             return vec![PathBuf::from(chosen)];
@@ -114,7 +111,7 @@ impl Search {
 fn describe_failure(candidate: &Path, error: &dyn std::error::Error) -> String {
     let text = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     let name = candidate.display().to_string();
-    // dlerror mostly begins with the file's name already.
+    // dlerror usually starts with the file name.
     if text.starts_with(&name) { text } else { format!("{name}: {text}") }
 }
 
@@ -127,13 +124,13 @@ fn path_of_address(address: *const c_void) -> Option<PathBuf> {
     if !known || info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: dladdr gave a NUL-terminated string owned by the loader, alive as long as the library.
+    // SAFETY: dladdr returned a NUL-terminated string owned by the loader, alive as long as the library.
     let name = unsafe { std::ffi::CStr::from_ptr(info.dli_fname) };
     let path = PathBuf::from(name.to_str().ok()?);
     Some(path.canonicalize().unwrap_or(path))
 }
 
-/// Folders `parent/prefix*` that exist, newest version first, each with `tail` appended.
+/// Returns the existing folders `parent/prefix*`, newest version first, with `tail` appended.
 pub fn versioned_folders(parent: &str, prefix: &str, tail: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
     let mut names: Vec<String> =
@@ -146,12 +143,12 @@ fn version_key(name: &str) -> Vec<u32> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }
 
-/// `site-packages` folders of the Python environments in reach: where the vendors' wheels put their libraries.
+/// Returns the `site-packages` folders of Python environments, where vendors' wheels install their libraries.
 pub fn python_folders() -> Vec<PathBuf> {
     let mut roots: Vec<PathBuf> = Vec::new();
     roots.extend(std::env::var_os("VIRTUAL_ENV").map(PathBuf::from));
     if let Some(path) = std::env::var_os("PATH") {
-        // `…/bin/python3` stands beside `…/lib/python3.x/site-packages`.
+        // `…/bin/python3` belongs to `…/lib/python3.x/site-packages`.
         let bins = std::env::split_paths(&path).filter(|p| p.ends_with("bin") && p.join("python3").exists());
         roots.extend(bins.filter_map(|p| p.parent().map(Path::to_path_buf)));
     }

@@ -1,8 +1,7 @@
-//! Memory that a device can address: [`Buffer`] on the device, [`HostBuffer`] page-locked on the host,
-//! [`UnifiedBuffer`] in both places; and checked views of them.
+//! Memory that a device can access: [`Buffer`] on the device, [`HostBuffer`] page-locked on the host, [`UnifiedBuffer`] migrated between
+//! both; and bounds-checked views of them.
 //!
-//! Elements are plain data ([`Pod`]): any bytes a kernel leaves behind are a valid value. So a kernel can spoil data,
-//! but reading it back is never undefined.
+//! Elements are plain data ([`Pod`]): every byte pattern is a valid value, so reading what a kernel wrote is never undefined behavior.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -21,7 +20,7 @@ use crate::stream::Stream;
 use crate::table::{DevicePtr, Vendor};
 use crate::vendor::MemoryKind;
 
-/// One allocation, alive while a buffer, a view or a graph refers to it.
+/// One allocation, alive while a buffer, a view or a graph uses it.
 pub(crate) struct Block {
     device: Device,
     ptr: DevicePtr,
@@ -30,28 +29,28 @@ pub(crate) struct Block {
     uses: Mutex<Uses>,
 }
 
-/// Who may touch a block now.
+/// Current users of a block.
 #[derive(Default)]
 struct Uses {
     queued: Vec<Use>,
-    /// Views that the host holds. Only safe launches of graphs could write behind them.
+    /// Host views. Only graph launches could write to memory under a view.
     views: usize,
-    /// Graph launches that are being queued.
+    /// Graph launches that are being enqueued.
     launches: usize,
 }
 
 enum Origin {
     /// From the pool, for work on this stream.
     Pool { stream: Stream, held: usize },
-    /// An allocation of the driver's that this block alone has.
+    /// A driver allocation of its own.
     Dedicated,
-    /// Nothing: a buffer of no elements.
+    /// No memory: a buffer without elements.
     Empty,
     /// Page-locked by the driver.
     Pinned { host: *mut c_void },
-    /// The application's own memory, page-locked in place. The owner, if any, lives as long as the registration.
+    /// Memory of the application, page-locked in place. The owner, if any, lives as long as the registration.
     Registered { host: *mut c_void, owner: ManuallyDrop<Option<Box<dyn Any + Send + Sync>>> },
-    /// Unified.
+    /// Unified memory.
     Managed,
 }
 
@@ -60,11 +59,11 @@ unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
-/// Work that may still touch a block.
+/// Queued work that may use a block.
 enum Use {
-    /// Somewhere on this stream (device memory: only matters when the block is freed).
+    /// Anywhere on this stream (device memory: only matters when the block is freed).
     On(Stream),
-    /// Up to this event (memory the host reads: must be waited for precisely).
+    /// Up to this event (memory the host reads).
     Until(u64, Event),
 }
 
@@ -81,10 +80,10 @@ impl Block {
         }
     }
 
-    /// Remembers that work on `stream`, queued just now, touches this block.
+    /// Records that work just queued on `stream` uses this block.
     pub fn used_on(self: &Arc<Self>, stream: &Stream) -> Result<()> {
         if let Some(capture) = stream.capture() {
-            // The graph may run at any later time: it keeps what it touches.
+            // The graph may run at any later time, so it keeps the block alive.
             capture.keep(self);
             return Ok(());
         }
@@ -99,7 +98,7 @@ impl Block {
                 Ok(())
             }
             _ => self.used_until_now(stream).inspect_err(|_| {
-                // Without an event nobody would wait for the queued work: wait here, or never free the memory.
+                // Without an event the queued work cannot be waited for later: wait here, or leak the memory.
                 if stream.finish().is_err() {
                     std::mem::forget(self.clone());
                 }
@@ -107,7 +106,7 @@ impl Block {
         }
     }
 
-    /// Marks the end of the work queued on `stream` with an event.
+    /// Records an event after the work queued on `stream`.
     fn used_until_now(&self, stream: &Stream) -> Result<()> {
         let mut uses = self.uses();
         for known in &uses.queued {
@@ -117,15 +116,15 @@ impl Block {
                 return event.record_within(stream);
             }
         }
-        // The stream's device: a peer's stream may have done the work.
+        // The stream may belong to a peer of the block's device.
         let event = Event::without_timing(stream.device())?;
         event.record_within(stream)?;
         uses.queued.push(Use::Until(stream.id(), event));
         Ok(())
     }
 
-    /// Waits until no queued work touches this block. What could not be waited for stays in the list.
-    fn settle(uses: &mut Uses) -> Result<()> {
+    /// Waits until no queued work uses this block. Uses that cannot be waited for stay in the list.
+    fn wait_for_uses(uses: &mut Uses) -> Result<()> {
         while let Some(known) = uses.queued.last() {
             match known {
                 Use::On(stream) => stream.synchronize()?,
@@ -136,17 +135,17 @@ impl Block {
         Ok(())
     }
 
-    /// Lets the host look: waits for queued work, and keeps graphs from being launched on it.
+    /// Begins a host view: waits for queued work and blocks graph launches.
     pub fn begin_view(&self) -> Result<()> {
         loop {
             let mut uses = self.uses();
             if uses.launches == 0 {
-                Block::settle(&mut uses)?;
+                Block::wait_for_uses(&mut uses)?;
                 uses.views += 1;
                 return Ok(());
             }
             drop(uses);
-            // Another thread queues a graph just now: a matter of microseconds.
+            // Another thread is enqueueing a graph, which takes microseconds.
             std::thread::yield_now();
         }
     }
@@ -155,7 +154,7 @@ impl Block {
         self.uses().views -= 1;
     }
 
-    /// Keeps the host from looking; whether it does not look now.
+    /// Blocks host views for a graph launch; returns false if one exists.
     pub fn begin_launch(&self) -> bool {
         let mut uses = self.uses();
         let free = uses.views == 0;
@@ -190,7 +189,7 @@ impl Block {
     }
 }
 
-/// Remembers for every block that work on `stream`, queued just now, touches it; the first failure is told at the end.
+/// Records for every block that work just queued on `stream` uses it; returns the first failure after all.
 pub(crate) fn mark_used<'a>(blocks: impl IntoIterator<Item = &'a Arc<Block>>, stream: &Stream) -> Result<()> {
     blocks.into_iter().map(|block| block.used_on(stream)).fold(Ok(()), Result::and)
 }
@@ -201,11 +200,11 @@ impl Drop for Block {
         if let Origin::Pool { stream, held } = &self.origin {
             let queued = std::mem::take(&mut uses.queued);
             let others = queued.into_iter().filter_map(|u| if let Use::On(stream) = u { Some(stream) } else { None }).collect();
-            return self.device.0.pool.give(&self.device, (self.ptr, *held, self.bytes), stream, others);
+            return self.device.0.pool.give_back(&self.device, (self.ptr, *held, self.bytes), stream, others);
         }
-        let settled = Block::settle(uses).and_then(|()| self.device.activate());
-        let outcome = settled.and_then(|table| {
-            // SAFETY: the block owns the memory, and no queued work touches it any more.
+        let waited = Block::wait_for_uses(uses).and_then(|()| self.device.activate());
+        let outcome = waited.and_then(|table| {
+            // SAFETY: the block owns the memory, and no queued work uses it any more.
             self.device.check(unsafe {
                 match &self.origin {
                     Origin::Pool { .. } | Origin::Empty => Ok(()),
@@ -222,20 +221,20 @@ impl Drop for Block {
                     unsafe { ManuallyDrop::drop(owner) };
                 }
             }
-            // Memory that a device may still write to is better leaked than freed.
-            Err(error) => tracing::warn!(%error, "releasing memory failed; it is leaked"),
+            // The device may still write to it, so it must not be freed.
+            Err(error) => tracing::warn!(%error, "memory could not be released and is leaked"),
         }
     }
 }
 
 fn byte_len<T>(len: usize) -> Result<usize> {
-    const { assert!(size_of::<T>() > 0, "elements of no size have no memory to speak of") };
+    const { assert!(size_of::<T>() > 0, "zero-sized elements are unsupported") };
     len.checked_mul(size_of::<T>())
         .filter(|bytes| isize::try_from(*bytes).is_ok())
         .ok_or(Error::TooLarge { len, element_bytes: size_of::<T>() })
 }
 
-/// Elements on a device, freed when dropped. Made by [`Stream::alloc`] and its kin.
+/// Elements in device memory, freed when dropped. Created by [`Stream::alloc`], [`Stream::upload`] and others.
 pub struct Buffer<T> {
     block: Arc<Block>,
     len: usize,
@@ -247,10 +246,9 @@ impl<T: Pod> Buffer<T> {
         Ok(Buffer { block: Block::pooled(stream, byte_len::<T>(len)?)?, len, _element: PhantomData })
     }
 
-    /// Room for `len` elements in an allocation of its own, which goes back to the driver and not to the pool: for memory that other
-    /// processes are to share ([`Buffer::ipc_handle`]).
+    /// Allocates `len` elements outside of the pool, for memory that is shared with other processes ([`Buffer::ipc_handle`]).
     pub fn dedicated(device: &Device, len: usize) -> Result<Buffer<T>> {
-        /// Drivers put smaller allocations together into one of this size, and a handle opens all of it.
+        /// Drivers combine smaller allocations into one of this size, and a handle opens all of it.
         const GRANULE: usize = 2 << 20;
         let bytes = byte_len::<T>(len)?;
         let Some(held) = bytes.checked_next_multiple_of(GRANULE).filter(|held| *held > 0) else {
@@ -268,9 +266,9 @@ impl<T: Pod> Buffer<T> {
     }
 }
 
-/// Elements in page-locked host memory that the device can address too.
+/// Elements in page-locked host memory that the device can access.
 ///
-/// Copies to and from it are asynchronous; reading or writing it on the host first waits for the copies that touch it.
+/// Copies to and from it are asynchronous; accessing it on the host waits for the copies that use it.
 pub struct HostBuffer<T> {
     block: Arc<Block>,
     len: usize,
@@ -278,9 +276,9 @@ pub struct HostBuffer<T> {
 }
 
 impl<T: Pod> HostBuffer<T> {
-    /// Zeroed page-locked memory.
+    /// Allocates zeroed page-locked memory.
     pub fn zeroed(device: &Device, len: usize) -> Result<HostBuffer<T>> {
-        /// Known to every context, and mapped into the device's address space.
+        /// Valid in every context, and mapped into the device's address space.
         const PORTABLE_MAPPED: u32 = 1 | 2;
         let bytes = byte_len::<T>(len)?;
         if bytes == 0 {
@@ -295,7 +293,7 @@ impl<T: Pod> HostBuffer<T> {
         HostBuffer::map(device, host, bytes, Origin::Pinned { host }, len)
     }
 
-    /// Page-locks a vector in place, without a copy: the device reads and writes the application's own memory.
+    /// Page-locks a vector in place: the device accesses the application's memory without a copy.
     pub fn from_vec(device: &Device, mut data: Vec<T>) -> Result<HostBuffer<T>>
     where
         T: Send + Sync,
@@ -305,12 +303,12 @@ impl<T: Pod> HostBuffer<T> {
         unsafe { HostBuffer::register(device, host, len, Some(Box::new(data))) }
     }
 
-    /// Page-locks memory of the application: a mapped file, a buffer of another library.
+    /// Page-locks memory of the application, such as a mapped file or another library's buffer.
     ///
     /// # Safety
-    /// `len` elements at `host` must stay valid, and be used through this buffer alone, until it is dropped.
+    /// `len` elements at `host` must stay valid and be accessed through this buffer alone until it is dropped.
     pub unsafe fn from_raw(device: &Device, host: *mut T, len: usize) -> Result<HostBuffer<T>> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees it.
         unsafe { HostBuffer::register(device, host, len, None) }
     }
 
@@ -334,13 +332,13 @@ impl<T: Pod> HostBuffer<T> {
         let mut ptr = 0;
         // SAFETY: the output outlives the call, and `host` is page-locked and mapped.
         let mapped = device.check(unsafe { table.host_device_pointer(&mut ptr, host, 0) });
-        // Made before the check, so that a failure releases the memory.
+        // Created before the check, so that a failure releases the memory.
         let block = Block::new(device, ptr, bytes, origin);
         mapped?;
         Ok(HostBuffer { block, len, _element: PhantomData })
     }
 
-    /// The host's address. What goes through it is not checked against queued work.
+    /// Returns the host address. Accesses through it do not wait for queued work.
     pub fn host_ptr(&self) -> *mut T {
         match self.block.origin {
             Origin::Pinned { host } | Origin::Registered { host, .. } => host.cast(),
@@ -349,7 +347,7 @@ impl<T: Pod> HostBuffer<T> {
     }
 }
 
-/// Elements in unified memory: one address for host and device, moved by the driver.
+/// Elements in unified (managed) memory: one address for host and device, migrated by the driver.
 pub struct UnifiedBuffer<T> {
     block: Arc<Block>,
     len: usize,
@@ -357,12 +355,12 @@ pub struct UnifiedBuffer<T> {
 }
 
 impl<T: Pod> UnifiedBuffer<T> {
-    /// Zeroed unified memory.
+    /// Allocates zeroed unified memory.
     pub fn zeroed(device: &Device, len: usize) -> Result<UnifiedBuffer<T>> {
         const GLOBAL: u32 = 1;
         let info = device.info();
-        // Where an NVIDIA device has no concurrent access, any running kernel makes any access of the host to any unified memory
-        // fault: no borrow could promise that away. AMD's fallback is host memory, which does not.
+        // On an NVIDIA device without concurrent access, host access to any unified memory faults while any kernel runs, which no borrow
+        // can rule out. AMD falls back to host memory, which does not fault.
         if !info.unified_memory || info.vendor == Vendor::Nvidia && !info.concurrent_unified {
             return Err(Error::Unsupported { what: "unified memory".to_owned(), device: device.name().to_owned() });
         }
@@ -379,27 +377,27 @@ impl<T: Pod> UnifiedBuffer<T> {
         Ok(buffer)
     }
 
-    /// Asks the driver to move the memory to `stream`'s device ahead of use.
+    /// Queues a prefetch to `stream`'s device.
     pub fn prefetch_to_device(&self, stream: &Stream) -> Result<()> {
-        self.prefetch(stream, stream.device().seat().ordinal)
+        self.prefetch(stream, stream.device().context().ordinal)
     }
 
-    /// Asks the driver to move the memory to the host ahead of use.
+    /// Queues a prefetch to the host.
     pub fn prefetch_to_host(&self, stream: &Stream) -> Result<()> {
         const HOST: i32 = -1;
         self.prefetch(stream, HOST)
     }
 
-    fn prefetch(&self, stream: &Stream, place: i32) -> Result<()> {
+    fn prefetch(&self, stream: &Stream, location: i32) -> Result<()> {
         let _gate = stream.enter();
         stream.check_device(&self.block, "the unified buffer")?;
         if self.len == 0 || !self.block.device.info().concurrent_unified {
-            // Without concurrent access the driver moves the whole allocation at launches anyway.
+            // Without concurrent access the driver migrates the whole allocation at launches anyway.
             return Ok(());
         }
         let table = stream.device().activate()?;
         // SAFETY: the block is live, and the stream is.
-        stream.device().check(unsafe { table.mem_prefetch_async(self.block.ptr, self.block.bytes, place, stream.raw()) })?;
+        stream.device().check(unsafe { table.mem_prefetch_async(self.block.ptr, self.block.bytes, location, stream.raw()) })?;
         self.block.used_on(stream)
     }
 
@@ -411,14 +409,14 @@ impl<T: Pod> UnifiedBuffer<T> {
 macro_rules! host_access {
     ($buffer:ident) => {
         impl<T: Pod> $buffer<T> {
-            /// The elements, once no queued work touches them.
+            /// Waits for queued work that uses the elements and returns them.
             pub fn as_slice(&self) -> Result<HostView<'_, T>> {
                 self.block.begin_view()?;
                 // SAFETY: `len` plain elements, and the work that could write them is done; new work needs `&mut self`, or is refused.
                 Ok(HostView::new(unsafe { std::slice::from_raw_parts(self.host_ptr(), self.len) }, &self.block))
             }
 
-            /// The elements, once no queued work touches them.
+            /// Waits for queued work that uses the elements and returns them for writing.
             pub fn as_mut_slice(&mut self) -> Result<HostViewMut<'_, T>> {
                 self.block.begin_view()?;
                 // SAFETY: as above, and the borrow is exclusive.
@@ -433,47 +431,47 @@ host_access!(UnifiedBuffer);
 macro_rules! common {
     ($buffer:ident) => {
         impl<T: Pod> $buffer<T> {
-            /// Elements.
+            /// Returns the number of elements.
             pub fn len(&self) -> usize {
                 self.len
             }
 
-            /// Whether there are none.
+            /// Returns whether it has no elements.
             pub fn is_empty(&self) -> bool {
                 self.len == 0
             }
 
-            /// The device that addresses it.
+            /// Returns its device.
             pub fn device(&self) -> &Device {
                 &self.block.device
             }
 
-            /// Where it lives.
+            /// Returns the kind of memory.
             pub fn kind(&self) -> MemoryKind {
                 self.block.kind()
             }
 
-            /// The device's address.
+            /// Returns the device address.
             pub fn device_ptr(&self) -> DevicePtr {
                 self.block.ptr
             }
 
-            /// A view of all of it.
+            /// Returns a view of all elements.
             pub fn view(&self) -> Slice<'_, T> {
                 Slice { block: &self.block, start: 0, len: self.len, _element: PhantomData }
             }
 
-            /// A writable view of all of it.
+            /// Returns a writable view of all elements.
             pub fn view_mut(&mut self) -> SliceMut<'_, T> {
                 SliceMut { block: &self.block, start: 0, len: self.len, _element: PhantomData }
             }
 
-            /// A view of some elements.
+            /// Returns a view of a range of elements.
             pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'_, T>> {
                 self.view().slice(range)
             }
 
-            /// A writable view of some elements.
+            /// Returns a writable view of a range of elements.
             pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<SliceMut<'_, T>> {
                 let (start, len) = resolve(range, self.len)?;
                 Ok(SliceMut { block: &self.block, start, len, _element: PhantomData })
@@ -540,30 +538,30 @@ impl<T> std::fmt::Debug for SliceMut<'_, T> {
 }
 
 impl<'a, T: Pod> Slice<'a, T> {
-    /// A view of some of its elements.
+    /// Returns a view of a range of its elements.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Slice<'a, T>> {
         let (start, len) = resolve(range, self.len)?;
         Ok(Slice { start: self.start + start, len, ..*self })
     }
 
-    /// The same memory as bytes.
+    /// Returns the same memory as bytes.
     pub fn into_bytes(self) -> Slice<'a, u8> {
         Slice { block: self.block, start: self.start * size_of::<T>(), len: self.bytes(), _element: PhantomData }
     }
 }
 
 impl<'a, T: Pod> SliceMut<'a, T> {
-    /// The same elements, to read.
+    /// Returns a readable view of the same elements.
     pub fn as_view(&self) -> Slice<'_, T> {
         Slice { block: self.block, start: self.start, len: self.len, _element: PhantomData }
     }
 
-    /// The same memory as bytes.
+    /// Returns the same memory as bytes.
     pub fn into_bytes(self) -> SliceMut<'a, u8> {
         SliceMut { block: self.block, start: self.start * size_of::<T>(), len: self.bytes(), _element: PhantomData }
     }
 
-    /// Two views that do not overlap: before and from `middle`.
+    /// Splits the view into two: the elements before `middle` and the rest.
     pub fn split_at(self, middle: usize) -> Result<(SliceMut<'a, T>, SliceMut<'a, T>)> {
         let (_, front) = resolve(..middle, self.len)?;
         let back = SliceMut { block: self.block, start: self.start + front, len: self.len - front, _element: PhantomData };
@@ -574,22 +572,22 @@ impl<'a, T: Pod> SliceMut<'a, T> {
 macro_rules! view {
     ($view:ident) => {
         impl<T: Pod> $view<'_, T> {
-            /// Elements.
+            /// Returns the number of elements.
             pub fn len(&self) -> usize {
                 self.len
             }
 
-            /// Whether there are none.
+            /// Returns whether it has no elements.
             pub fn is_empty(&self) -> bool {
                 self.len == 0
             }
 
-            /// The device that addresses it.
+            /// Returns its device.
             pub fn device(&self) -> &Device {
                 &self.block.device
             }
 
-            /// The device's address of the first element.
+            /// Returns the device address of the first element.
             pub fn device_ptr(&self) -> DevicePtr {
                 self.block.ptr + (self.start * size_of::<T>()) as u64
             }
@@ -620,11 +618,11 @@ fn resolve(range: impl RangeBounds<usize>, len: usize) -> Result<(usize, usize)>
     Ok((start, end - start))
 }
 
-/// Address and size of memory that something else owns.
+/// Address and size of memory owned by something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryRange {
-    /// The device's address.
+    /// Device address.
     pub ptr: DevicePtr,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: usize,
 }

@@ -1,12 +1,11 @@
-//! The caching pool: freed device memory is kept and handed out again, in stream order.
+//! The caching allocator: freed device memory is kept and reused in stream order.
 //!
-//! A block freed by its owner may still be in use by work queued on the owner's stream. Work queued later on that
-//! same stream runs after it, so the block is ready for that stream at once, without an event. Other streams that
-//! used the block are waited for through events, which are only looked at when memory is short.
+//! Work queued on the owner's stream may still use a freed block. Later work on the same stream runs after it, so that stream can reuse the
+//! block immediately, without an event. Events cover other streams that used the block; they are only queried when memory is short.
 //!
-//! Sizes are rounded up to fine classes (an eighth of a power of two below 1 MiB, a 64th above), and a new block is
-//! only asked of the driver after unused ones were given back as far as needed to hold no more than 4 % beyond the
-//! most that was ever asked for at once. Power-of-two classes would waste a quarter of the card on average.
+//! Sizes are rounded up to fine size classes (an eighth of a power of two below 1 MiB, a 64th above). Before the driver allocates a new
+//! block, unused blocks are freed until the pool holds at most 4 % more than the peak demand. Power-of-two classes would waste a quarter of
+//! the card on average.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,33 +17,33 @@ use crate::stream::Stream;
 use crate::table::{DevicePtr, Failure, Handle, Table};
 use crate::vendor::code;
 
-/// The list of blocks that no queued work uses any more.
+/// The list of blocks that no queued work uses.
 const ANY_STREAM: u64 = 0;
 const SMALLEST: usize = 512;
 const MEBIBYTE: usize = 1 << 20;
-/// Unused memory kept in any case: below it, giving memory back saves nothing that matters.
+/// Unused memory that is always kept: freeing less saves too little.
 const ALWAYS_KEPT: usize = 32 * MEBIBYTE;
 
-/// The pool's figures, in bytes unless said otherwise.
+/// Statistics of the pool, in bytes unless stated otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Held from the driver: in use and pooled.
+    /// Allocated from the driver: in use and pooled.
     pub allocated: usize,
     /// Blocks of live buffers.
     pub in_use: usize,
-    /// What the live buffers asked for.
+    /// Requested sizes of live buffers.
     pub requested: usize,
-    /// Held, and not in use.
+    /// Allocated and not in use.
     pub pooled: usize,
-    /// Allocations served without the driver.
+    /// Allocations served from the pool (count).
     pub hits: u64,
-    /// Allocations that went to the driver.
+    /// Allocations served by the driver (count).
     pub misses: u64,
-    /// The most that was in use at once.
+    /// Peak of `in_use`.
     pub peak_in_use: usize,
-    /// The most that was asked for at once.
+    /// Peak of `requested`.
     pub peak_requested: usize,
-    /// The most that was held at once.
+    /// Peak of `allocated`.
     pub peak_allocated: usize,
 }
 
@@ -56,9 +55,9 @@ struct State {
     /// By stream, then by size.
     ready: HashMap<u64, BTreeMap<usize, Vec<Free>>>,
     waiting: Vec<Waiting>,
-    /// Freed while a stream that used them was being captured: an event recorded then would belong to the graph.
+    /// Freed while a stream that used them was captured: an event recorded then would belong to the graph.
     parked: Vec<(Free, u64, Vec<Stream>)>,
-    leaving: Leaving,
+    discarded: Discarded,
     cap: Option<usize>,
     clock: u64,
     stats: PoolStats,
@@ -68,38 +67,38 @@ struct State {
 struct Free {
     ptr: DevicePtr,
     bytes: usize,
-    /// When it was freed: the oldest goes first.
+    /// When it was freed; the oldest is freed first.
     freed: u64,
 }
 
 struct Waiting {
     blocks: Vec<Free>,
-    events: Vec<Mark>,
-    /// The stream the blocks are ready for once the events have happened.
+    events: Vec<PoolEvent>,
+    /// The stream that may reuse the blocks once the events are done.
     stream: u64,
 }
 
-/// An event that the pool owns. It holds its driver and not its device, or the device would never be dropped.
-struct Mark {
+/// An event of the pool. It holds its driver, not its device, or the device would never be dropped.
+struct PoolEvent {
     driver: Arc<Driver>,
     raw: Handle,
 }
 
 // SAFETY: an event handle may be used from any thread.
-unsafe impl Send for Mark {}
+unsafe impl Send for PoolEvent {}
 
-impl Mark {
-    /// The end of the work queued on a stream of `device` so far. Leaves `device` current.
-    fn new(device: &Device, stream: Handle) -> Result<Mark, Failure> {
+impl PoolEvent {
+    /// Records an event after the work queued on a stream of `device`. Leaves `device` current.
+    fn new(device: &Device, stream: Handle) -> Result<PoolEvent, Failure> {
         const DISABLE_TIMING: u32 = 2;
         let table = device.0.activate()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the output outlives the call.
         unsafe { table.event_create(&mut raw, DISABLE_TIMING)? };
-        let mark = Mark { driver: device.driver().clone(), raw };
+        let event = PoolEvent { driver: device.driver().clone(), raw };
         // SAFETY: both handles are live.
-        unsafe { table.event_record(mark.raw, stream)? };
-        Ok(mark)
+        unsafe { table.event_record(event.raw, stream)? };
+        Ok(event)
     }
 
     fn is_done(&self) -> bool {
@@ -108,32 +107,32 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for PoolEvent {
     fn drop(&mut self) {
         // SAFETY: the handle is ours, and this is its last use.
         let _ = unsafe { self.driver.table.event_destroy(self.raw) };
     }
 }
 
-/// The block size for a request: never less than asked for, at most 1/64 more from 1 MiB on.
-fn class(bytes: usize) -> usize {
+/// Returns the block size for a request: from 1 MiB on at most 1/64 larger.
+fn size_class(bytes: usize) -> usize {
     let steps = if bytes < MEBIBYTE { 8 } else { 64 };
     let granule = (bytes.checked_ilog2().map_or(0, |log| 1usize << log) / steps).max(SMALLEST);
     bytes.checked_next_multiple_of(granule).unwrap_or(bytes)
 }
 
-/// What the pool gives up. Freeing waits for the device, which may wait for a host function that frees a buffer; and dropping the
-/// last handle of a stream comes back to the pool. So both happen when the lock is free.
+/// Blocks to free and streams to drop after the lock is released: freeing waits for the device, which may wait for a host function that
+/// frees a buffer, and dropping the last handle of a stream calls the pool.
 #[derive(Default)]
-struct Leaving {
+struct Discarded {
     blocks: Vec<Free>,
     streams: Vec<Stream>,
 }
 
-impl Leaving {
+impl Discarded {
     fn free(self, table: &Table) {
         for block in self.blocks {
-            // SAFETY: the pool owned the block and forgot it. Both vendors wait for work that still uses it.
+            // SAFETY: the pool owned the block and no longer lists it. Both vendors wait for work that still uses it.
             if let Err(failure) = unsafe { table.mem_free(block.ptr) } {
                 tracing::warn!(?failure, bytes = block.bytes, "freeing device memory failed");
             }
@@ -141,11 +140,11 @@ impl Leaving {
     }
 }
 
-/// Unlocks, then lets go of what leaves.
-fn leave(mut state: MutexGuard<'_, State>, table: &Table) {
-    let leaving = std::mem::take(&mut state.leaving);
+/// Releases the lock, then frees what was discarded.
+fn unlock_and_free(mut state: MutexGuard<'_, State>, table: &Table) {
+    let discarded = std::mem::take(&mut state.discarded);
     drop(state);
-    leaving.free(table);
+    discarded.free(table);
 }
 
 impl Pool {
@@ -161,48 +160,48 @@ impl Pool {
         self.lock().cap = cap;
     }
 
-    /// A block of at least `asked` bytes for work on `stream`; its address and size.
-    pub fn take(&self, stream: &Stream, asked: usize) -> Result<(DevicePtr, usize)> {
+    /// Returns the address and size of a block of at least `requested` bytes for work on `stream`.
+    pub fn take(&self, stream: &Stream, requested: usize) -> Result<(DevicePtr, usize)> {
         let device = stream.device();
         let table = device.activate()?;
         let mut state = self.lock();
-        // A captured graph may run on any stream: inside a capture only blocks that nothing uses will do.
+        // A graph may run on any stream, so a capture can only take blocks that nothing uses.
         let lists: &[u64] = if stream.is_capturing() { &[ANY_STREAM] } else { &[stream.id(), ANY_STREAM] };
-        let mut found = state.find(lists, asked);
+        let mut found = state.find(lists, requested);
         if found.is_none() && state.collect() {
-            found = state.find(lists, asked);
+            found = state.find(lists, requested);
         }
         if let Some(block) = found {
             state.stats.hits += 1;
             state.stats.pooled -= block.bytes;
-            state.count_use(block.bytes, asked);
-            leave(state, table);
+            state.count_use(block.bytes, requested);
+            unlock_and_free(state, table);
             return Ok((block.ptr, block.bytes));
         }
         state.stats.misses += 1;
-        let bytes = class(asked);
-        // Giving memory back waits for the device, which a capture forbids.
+        let bytes = size_class(requested);
+        // Freeing waits for the device, which is not allowed during a capture.
         let may_release = !device.is_capturing();
         if may_release {
-            state.make_room(bytes, asked);
+            state.free_unused(bytes, requested);
         }
         if let Some(cap) = state.cap.filter(|cap| state.stats.allocated + bytes > *cap) {
             let in_use = state.stats.in_use;
-            leave(state, table);
-            return Err(Error::PoolCap { device: device.name().to_owned(), cap, requested: asked, in_use });
+            unlock_and_free(state, table);
+            return Err(Error::PoolCap { device: device.name().to_owned(), cap, requested, in_use });
         }
-        // Counted before it is had, so that no other thread takes the room under the cap.
+        // Counted before the allocation, so that another thread cannot exceed the cap meanwhile.
         state.stats.allocated += bytes;
-        leave(state, table);
+        unlock_and_free(state, table);
         let mut ptr = 0;
-        // Looking at other devices' streams may have made one of them current: activate again.
+        // Recording events may have made another device current: activate this one again.
         // SAFETY: the output outlives the call; the size is not 0.
         let mut outcome = device.0.activate().and_then(|table| unsafe { table.mem_alloc(&mut ptr, bytes) });
         if is_out_of_memory(outcome) && may_release {
-            tracing::debug!(device = device.name(), bytes, "out of memory: trimming the pool and trying once more");
+            tracing::debug!(device = device.name(), bytes, "out of memory: trimming the pool and retrying");
             let mut state = self.lock();
             state.release_everything();
-            leave(state, table);
+            unlock_and_free(state, table);
             // SAFETY: as above.
             outcome = unsafe { table.mem_alloc(&mut ptr, bytes) };
         }
@@ -215,20 +214,20 @@ impl Pool {
                 return Err(device.error(failure));
             }
             let (mut free, mut total) = (0, device.info().total_memory);
-            // SAFETY: the outputs outlive the call. A failure leaves what is known already.
+            // SAFETY: the outputs outlive the call. A failure leaves the initial values.
             let _ = unsafe { table.mem_info(&mut free, &mut total) };
-            return Err(Error::OutOfMemory { device: device.name().to_owned(), requested: asked, free, total, in_use });
+            return Err(Error::OutOfMemory { device: device.name().to_owned(), requested, free, total, in_use });
         }
         state.stats.peak_allocated = state.stats.peak_allocated.max(state.stats.allocated);
-        state.count_use(bytes, asked);
+        state.count_use(bytes, requested);
         Ok((ptr, bytes))
     }
 
-    /// Takes a block back. `home` is its own stream; `others` are the other streams that used it.
-    pub fn give(&self, device: &Device, (ptr, bytes, asked): (DevicePtr, usize, usize), home: &Stream, others: Vec<Stream>) {
+    /// Takes a block back. `home` is the stream it was allocated for; `others` are the other streams that used it.
+    pub fn give_back(&self, device: &Device, (ptr, bytes, requested): (DevicePtr, usize, usize), home: &Stream, others: Vec<Stream>) {
         let mut state = self.lock();
         state.stats.in_use -= bytes;
-        state.stats.requested -= asked;
+        state.stats.requested -= requested;
         state.stats.pooled += bytes;
         state.clock += 1;
         let block = Free { ptr, bytes, freed: state.clock };
@@ -240,33 +239,33 @@ impl Pool {
         }
         state.wait_for(vec![block], home.id(), &others);
         if let Ok(table) = device.activate() {
-            leave(state, table);
+            unlock_and_free(state, table);
         }
     }
 
-    /// Looks again at what could not be waited for while a stream was captured.
-    pub fn settle(&self, device: &Device) {
+    /// Records events for blocks that were freed during a capture.
+    pub fn collect_parked(&self, device: &Device) {
         let mut state = self.lock();
         state.collect();
         if let Ok(table) = device.activate() {
-            leave(state, table);
+            unlock_and_free(state, table);
         }
     }
 
-    /// What is ready for `stream` becomes ready for every stream once its work is done.
-    pub fn open_to_all(&self, stream: &Stream) -> Result<()> {
+    /// Makes the free blocks of `stream` available to all streams once its work is done.
+    pub fn share_blocks_of(&self, stream: &Stream) -> Result<()> {
         let table = stream.device().activate()?;
         let mut state = self.lock();
-        state.open_to_all(stream.device(), stream.id(), stream.raw());
-        leave(state, table);
+        state.share_blocks_of(stream.device(), stream.id(), stream.raw());
+        unlock_and_free(state, table);
         Ok(())
     }
 
-    /// A stream is about to be destroyed.
-    pub fn retire(&self, device: &Device, table: &Table, stream: u64, raw: Handle) {
+    /// Takes over the free blocks of a stream that is about to be destroyed.
+    pub fn retire_stream(&self, device: &Device, table: &Table, stream: u64, raw: Handle) {
         let mut state = self.lock();
-        state.open_to_all(device, stream, raw);
-        leave(state, table);
+        state.share_blocks_of(device, stream, raw);
+        unlock_and_free(state, table);
     }
 
     pub fn trim(&self, device: &Device) -> Result<usize> {
@@ -278,22 +277,22 @@ impl Pool {
         let before = state.stats.allocated;
         state.release_everything();
         let freed = before - state.stats.allocated;
-        leave(state, table);
+        unlock_and_free(state, table);
         Ok(freed)
     }
 
     pub fn release_all(&self, table: &Table) {
         let mut state = self.lock();
         state.release_everything();
-        leave(state, table);
+        unlock_and_free(state, table);
     }
 }
 
 impl State {
-    fn count_use(&mut self, bytes: usize, asked: usize) {
+    fn count_use(&mut self, bytes: usize, requested: usize) {
         let stats = &mut self.stats;
         stats.in_use += bytes;
-        stats.requested += asked;
+        stats.requested += requested;
         stats.peak_in_use = stats.peak_in_use.max(stats.in_use);
         stats.peak_requested = stats.peak_requested.max(stats.requested);
     }
@@ -302,17 +301,18 @@ impl State {
         self.ready.entry(stream).or_default().entry(block.bytes).or_default().push(block);
     }
 
-    /// The smallest ready block that fits without wasting much.
-    fn find(&mut self, lists: &[u64], asked: usize) -> Option<Free> {
+    /// Takes the smallest free block that fits without much waste.
+    fn find(&mut self, lists: &[u64], requested: usize) -> Option<Free> {
         for list in lists {
             let Some(sizes) = self.ready.get_mut(list) else { continue };
-            let Some((&bytes, blocks)) = sizes.range_mut(asked..=asked.saturating_mul(2)).find(|(_, blocks)| !blocks.is_empty()) else {
+            let Some((&bytes, blocks)) = sizes.range_mut(requested..=requested.saturating_mul(2)).find(|(_, blocks)| !blocks.is_empty())
+            else {
                 continue;
             };
-            let waste = bytes - asked;
+            let waste = bytes - requested;
             let all_waste = self.stats.in_use - self.stats.requested + waste;
-            // A block of the right class always will; a larger one while all waste together stays small.
-            let fits = bytes <= class(asked) || all_waste <= (self.stats.requested + asked) / 64;
+            // A block of the same size class always fits; a larger one only while the total waste is small.
+            let fits = bytes <= size_class(requested) || all_waste <= (self.stats.requested + requested) / 64;
             if !fits {
                 continue;
             }
@@ -325,14 +325,14 @@ impl State {
         None
     }
 
-    /// Moves blocks whose events have happened to the ready lists; whether any moved.
+    /// Moves blocks whose events are done to the free lists; returns whether any moved.
     fn collect(&mut self) -> bool {
         for (block, home, streams) in std::mem::take(&mut self.parked) {
             if streams.iter().any(Stream::is_capturing) {
                 self.parked.push((block, home, streams));
             } else {
                 self.wait_for(vec![block], home, &streams);
-                self.leaving.streams.extend(streams);
+                self.discarded.streams.extend(streams);
             }
         }
         let mut moved = false;
@@ -349,18 +349,18 @@ impl State {
     }
 
     fn wait_for(&mut self, blocks: Vec<Free>, home: u64, streams: &[Stream]) {
-        match streams.iter().map(|stream| Mark::new(stream.device(), stream.raw())).collect() {
+        match streams.iter().map(|stream| PoolEvent::new(stream.device(), stream.raw())).collect() {
             Ok(events) => self.waiting.push(Waiting { blocks, events, stream: home }),
-            // Freeing waits for the device by itself.
+            // Freeing waits for the device.
             Err(_) => blocks.into_iter().for_each(|block| self.free(block)),
         }
     }
 
-    fn open_to_all(&mut self, device: &Device, stream: u64, raw: Handle) {
+    fn share_blocks_of(&mut self, device: &Device, stream: u64, raw: Handle) {
         let blocks: Vec<Free> = self.ready.remove(&stream).into_iter().flat_map(BTreeMap::into_values).flatten().collect();
         let later = self.waiting.iter_mut().filter(|group| group.stream == stream);
         for group in later {
-            if let Ok(event) = Mark::new(device, raw) {
+            if let Ok(event) = PoolEvent::new(device, raw) {
                 group.events.push(event);
                 group.stream = ANY_STREAM;
             }
@@ -368,15 +368,15 @@ impl State {
         if blocks.is_empty() {
             return;
         }
-        match Mark::new(device, raw) {
+        match PoolEvent::new(device, raw) {
             Ok(event) => self.waiting.push(Waiting { blocks, events: vec![event], stream: ANY_STREAM }),
             Err(_) => blocks.into_iter().for_each(|block| self.free(block)),
         }
     }
 
-    /// Gives back the oldest unused blocks until `bytes` more fit under the cap and under the bound on unused memory.
-    fn make_room(&mut self, bytes: usize, asked: usize) {
-        let demand = self.stats.peak_requested.max(self.stats.requested + asked);
+    /// Frees the oldest unused blocks until `bytes` more fit under the cap and under the bound on unused memory.
+    fn free_unused(&mut self, bytes: usize, requested: usize) {
+        let demand = self.stats.peak_requested.max(self.stats.requested + requested);
         let bound = (demand + demand / 25).max(demand + ALWAYS_KEPT);
         let limit = self.cap.map_or(bound, |cap| cap.min(bound));
         while self.stats.allocated + bytes > limit {
@@ -387,7 +387,7 @@ impl State {
             }
             self.free(block);
         }
-        // The cap is a promise: rather wait for work that uses what was freed than refuse.
+        // Rather wait for queued work than fail because of the cap.
         if self.cap.is_some_and(|cap| self.stats.allocated + bytes > cap) {
             self.release_everything();
         }
@@ -398,7 +398,7 @@ impl State {
         let mut blocks: Vec<Free> = ready.collect();
         for (block, _, streams) in std::mem::take(&mut self.parked) {
             blocks.push(block);
-            self.leaving.streams.extend(streams);
+            self.discarded.streams.extend(streams);
         }
         blocks.extend(std::mem::take(&mut self.waiting).into_iter().flat_map(|group| group.blocks));
         blocks.into_iter().for_each(|block| self.free(block));
@@ -407,7 +407,7 @@ impl State {
     fn free(&mut self, block: Free) {
         self.stats.allocated -= block.bytes;
         self.stats.pooled -= block.bytes;
-        self.leaving.blocks.push(block);
+        self.discarded.blocks.push(block);
     }
 }
 
@@ -420,13 +420,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_is_never_smaller_and_little_larger() {
+    fn a_size_class_is_never_smaller_and_little_larger() {
         for bytes in (1..4096).chain((0..44).flat_map(|log| [(1usize << log) - 1, 1 << log, (1 << log) + 1])).filter(|b| *b > 0) {
-            let class = class(bytes);
+            let class = size_class(bytes);
             assert!(class >= bytes && class.is_multiple_of(SMALLEST), "{bytes} became {class}");
             let allowed = if bytes < MEBIBYTE { bytes / 8 + SMALLEST } else { bytes / 64 };
             assert!(class - bytes <= allowed, "{bytes} became {class}");
         }
-        assert_eq!(class(usize::MAX), usize::MAX, "no overflow: the driver refuses it");
+        assert_eq!(size_class(usize::MAX), usize::MAX, "no overflow: the driver rejects it");
     }
 }

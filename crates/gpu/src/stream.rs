@@ -1,4 +1,4 @@
-//! Streams: queues of work that a device runs in order. Allocations, copies and launches all name one.
+//! Streams: queues of work that a device runs in order. Every allocation, copy and launch names one.
 
 use std::ffi::c_void;
 use std::panic::AssertUnwindSafe;
@@ -13,11 +13,11 @@ use crate::error::{Error, Result};
 use crate::event::{Event, done};
 use crate::graph::Capture;
 use crate::memory::{Block, Buffer, HostBuffer, Slice, SliceMut, mark_used};
-use crate::table::{DevicePtr, Failure, Handle, Table};
+use crate::table::{Copy2d, Copy2dSide, DevicePtr, Failure, Handle, Table};
 use crate::timing::KernelTime;
 use crate::vendor;
 
-/// A queue of work. Cheap to clone; usable from any thread.
+/// A queue of work on a device. Cheap to clone; usable from any thread.
 #[derive(Clone)]
 pub struct Stream(Arc<StreamInner>);
 
@@ -25,13 +25,13 @@ struct StreamInner {
     device: Device,
     raw: Handle,
     id: u64,
-    /// Whether `capture` holds something: the launch path looks at this alone.
+    /// Whether `capture` is set; the launch path reads only this.
     capturing: AtomicBool,
     capture: Mutex<Option<Arc<Capture>>>,
-    /// Open to everyone who queues work; shut while a capture begins or ends, so that no other thread's work falls between the driver's
+    /// Read-locked while work is enqueued, write-locked while a capture begins or ends: no other thread enqueues between the driver's state
     /// change and ours.
     gate: RwLock<()>,
-    /// Whether each kernel is measured, and what was measured so far.
+    /// Whether each kernel is timed, and the times so far.
     measured: (AtomicBool, Mutex<Vec<KernelTime>>),
 }
 
@@ -62,28 +62,28 @@ pub struct Priorities {
     pub greatest: i32,
 }
 
-/// Not ordered with the legacy default stream, which other libraries of the process may use.
+/// Not synchronized with the legacy default stream, which other libraries in the process may use.
 const NON_BLOCKING: u32 = 1;
 
 impl Device {
-    /// Makes a stream of ordinary priority.
+    /// Creates a stream of default priority.
     pub fn stream(&self) -> Result<Stream> {
         Stream::new(self, NON_BLOCKING, 0)
     }
 
-    /// Makes a stream that takes turns with the legacy default stream: its work begins after what the program queued there before,
-    /// and what the program queues there later begins after it.
+    /// Creates a stream that synchronizes with the legacy default stream: its work starts after earlier work there, and later work there
+    /// starts after it.
     pub fn blocking_stream(&self) -> Result<Stream> {
         const BLOCKING: u32 = 0;
         Stream::new(self, BLOCKING, 0)
     }
 
-    /// Makes a stream of a priority within [`Device::stream_priorities`]; drivers clamp what is outside.
+    /// Creates a stream with a priority from [`Device::stream_priorities`]; drivers clamp other values.
     pub fn stream_with_priority(&self, priority: i32) -> Result<Stream> {
         Stream::new(self, NON_BLOCKING, priority)
     }
 
-    /// The priorities there are: 0 to -5 on NVIDIA, 1 to -1 on AMD.
+    /// Returns the range of stream priorities: 0 to -5 on NVIDIA, 1 to -1 on AMD.
     pub fn stream_priorities(&self) -> Result<Priorities> {
         let (mut least, mut greatest) = (0, 0);
         let table = self.activate()?;
@@ -113,43 +113,43 @@ impl Stream {
         })))
     }
 
-    /// The device it belongs to.
+    /// Returns its device.
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 
-    /// Waits on the host until all queued work is done.
+    /// Blocks until all queued work is done.
     pub fn synchronize(&self) -> Result<()> {
-        self.refuse_capture("waiting for the stream")?;
+        self.refuse_capture("synchronizing the stream")?;
         let table = self.device().activate()?;
         // SAFETY: the handle is live.
         self.device().check(unsafe { table.stream_synchronize(self.raw()) })
     }
 
-    /// Whether all queued work is done.
+    /// Returns whether all queued work is done.
     pub fn is_done(&self) -> Result<bool> {
-        self.refuse_capture("asking whether the stream is done")?;
+        self.refuse_capture("querying the stream")?;
         let table = self.device().activate()?;
         // SAFETY: the handle is live.
         done(unsafe { table.stream_query(self.raw()) }).map_err(|failure| self.device().error(failure))
     }
 
-    /// Marks the work queued so far.
+    /// Records an event after the work queued so far.
     pub fn record(&self) -> Result<Event> {
         let event = Event::new(self.device())?;
         event.record(self)?;
         Ok(event)
     }
 
-    /// Lets work queued from now on wait for `event`, which may be another device's of the same driver.
+    /// Makes later work on this stream wait for `event`, which may belong to another device of the same driver.
     pub fn wait(&self, event: &Event) -> Result<()> {
         if !Arc::ptr_eq(event.device().driver(), self.device().driver()) {
             return Err(wrong_device("the event", self.device(), event.device()));
         }
         let capture = event.capture();
-        // Waiting for a captured event makes this stream take part in the capture.
-        let (_shut, _open) = if capture.is_some() { (Some(self.shut()), None) } else { (None, Some(self.enter())) };
-        let _unwaited = capture.is_some().then(|| self.device().unwaited());
+        // Waiting for a captured event adds this stream to the capture.
+        let (_exclusive, _shared) = if capture.is_some() { (Some(self.enter_exclusive()), None) } else { (None, Some(self.enter())) };
+        let _no_waits = capture.is_some().then(|| self.device().block_waits());
         let table = self.device().activate()?;
         // SAFETY: both handles are live.
         self.device().check(unsafe { table.stream_wait_event(self.raw(), event.raw(), 0) })?;
@@ -159,11 +159,11 @@ impl Stream {
         Ok(())
     }
 
-    /// Runs `function` on a driver's thread once the work queued so far is done. It must not call the GPU layer.
+    /// Runs `function` on a driver thread after the work queued so far. It must not call this crate.
     pub fn on_host(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
         let _gate = self.enter();
-        // A graph would run it many times.
-        self.refuse_capture("running a function once")?;
+        // A graph could run it more than once.
+        self.refuse_capture("a host function")?;
         let table = self.device().activate()?;
         let data: *mut c_void = Box::into_raw(Box::new(Box::new(function) as Boxed)).cast();
         // SAFETY: the box is taken back by exactly one of the calls below, or here when they fail.
@@ -180,26 +180,26 @@ impl Stream {
         self.device().check(outcome)
     }
 
-    /// Room for `len` elements, with whatever the memory holds.
+    /// Allocates `len` elements, uninitialized.
     pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::alloc(self, len)
     }
 
-    /// Room for `len` elements, all zero.
+    /// Allocates `len` elements, zeroed.
     pub fn alloc_zeroed<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         let mut buffer = self.alloc(len)?;
         self.zero(&mut buffer)?;
         Ok(buffer)
     }
 
-    /// A buffer with a copy of `data`.
+    /// Allocates a buffer with a copy of `data`.
     pub fn upload<T: Pod>(&self, data: &[T]) -> Result<Buffer<T>> {
         let mut buffer = self.alloc(data.len())?;
         self.copy_from_host(data, &mut buffer)?;
         Ok(buffer)
     }
 
-    /// A copy of the elements on the host.
+    /// Copies the elements to the host.
     pub fn download<'a, T: Pod>(&self, source: impl Into<Slice<'a, T>>) -> Result<Vec<T>> {
         let source = source.into();
         let mut data = vec![T::zeroed(); source.len()];
@@ -207,10 +207,10 @@ impl Stream {
         Ok(data)
     }
 
-    /// Copies from any host memory; done when it returns.
+    /// Copies from host memory and waits for the copy.
     pub fn copy_from_host<'a, T: Pod>(&self, source: &[T], destination: impl Into<SliceMut<'a, T>>) -> Result<()> {
         let _gate = self.enter();
-        // A graph would read the slice long after its borrow ended.
+        // A graph would read the slice after its borrow ended.
         self.refuse_capture("a copy from pageable host memory")?;
         let destination = destination.into();
         self.check_copy(source.len(), destination.len(), &[destination.block])?;
@@ -224,7 +224,7 @@ impl Stream {
         self.finish_copy(destination.block)
     }
 
-    /// Copies to any host memory; done when it returns.
+    /// Copies to host memory and waits for the copy.
     pub fn copy_to_host<'a, T: Pod>(&self, source: impl Into<Slice<'a, T>>, destination: &mut [T]) -> Result<()> {
         let _gate = self.enter();
         self.refuse_capture("a copy to pageable host memory")?;
@@ -288,10 +288,53 @@ impl Stream {
         mark_used([source.block, destination.block], self)
     }
 
-    /// Copies from this stream's device to another one, of either vendor.
+    /// Queues a copy of `height` rows of `width` elements within the device. Rows begin `source_pitch` and `destination_pitch` elements
+    /// apart.
+    pub fn copy_2d<'a, 'b, T: Pod>(
+        &self,
+        source: impl Into<Slice<'a, T>>,
+        source_pitch: usize,
+        destination: impl Into<SliceMut<'b, T>>,
+        destination_pitch: usize,
+        [width, height]: [usize; 2],
+    ) -> Result<()> {
+        let _gate = self.enter();
+        let (source, destination) = (source.into(), destination.into());
+        self.check_copy(0, 0, &[source.block, destination.block])?;
+        if width == 0 || height == 0 {
+            return Ok(());
+        }
+        // A single row has no pitch, whatever was given.
+        let [source_pitch, destination_pitch] = [source_pitch, destination_pitch].map(|pitch| if height == 1 { width } else { pitch });
+        check_rows(source_pitch, width, height, source.len())?;
+        check_rows(destination_pitch, width, height, destination.len())?;
+        let table = self.device().activate()?;
+        let bytes = size_of::<T>();
+        let memory_type = vendor::device_memory_type(self.device().info().vendor, self.device().driver().version().major);
+        let side = |device, pitch: usize| {
+            let null = std::ptr::null_mut();
+            Copy2dSide { x: 0, y: 0, memory_type, host: null, device, array: null, pitch: pitch * bytes }
+        };
+        let (from, to) = (source.device_ptr(), destination.device_ptr());
+        let copy = Copy2d { source: side(from, source_pitch), destination: side(to, destination_pitch), width: width * bytes, height };
+        // SAFETY: both ranges are live and as long as checked; the blocks remember the use.
+        let mut queued = unsafe { table.copy_2d_async(&copy, self.raw()) };
+        if matches!(queued, Err(Failure::MissingSymbol(_))) {
+            let mut rows = 0..height as u64;
+            queued = rows.try_for_each(|row| {
+                let (from, to) = (from + row * copy.source.pitch as u64, to + row * copy.destination.pitch as u64);
+                // SAFETY: as above.
+                unsafe { table.copy_d2d_async(to, from, copy.width, self.raw()) }
+            });
+        }
+        self.device().check(queued)?;
+        mark_used([source.block, destination.block], self)
+    }
+
+    /// Copies from this stream's device to another device of either vendor.
     ///
-    /// Devices of one driver copy directly, queued on this stream, and `to` waits for it. Across drivers the bytes go
-    /// through the host, and the copy is done when this returns.
+    /// Between devices of one driver the copy is direct and queued on this stream, and `to` waits for it. Across drivers the data goes
+    /// through the host, and the call waits for it.
     pub fn copy_to_peer<'a, 'b, T: Pod>(
         &self,
         source: impl Into<Slice<'a, T>>,
@@ -308,7 +351,7 @@ impl Stream {
             let data = self.download(source)?;
             return to.copy_from_host(&data, destination);
         }
-        // What `to` did with the destination before must be done first.
+        // Earlier work on `to` may still use the destination.
         let [before, done] = [Event::without_timing(to.device())?, Event::without_timing(self.device())?];
         before.record(to)?;
         self.wait(&before)?;
@@ -320,7 +363,7 @@ impl Stream {
             let queued = unsafe {
                 match self.device() == to.device() {
                     true => table.copy_d2d_async(dst, src, bytes, self.raw()),
-                    false => vendor::copy_peer(table, (dst, to.device().seat()), (src, self.device().seat()), bytes, self.raw()),
+                    false => vendor::copy_peer(table, (dst, to.device().context()), (src, self.device().context()), bytes, self.raw()),
                 }
             };
             self.device().check(queued)?;
@@ -332,15 +375,15 @@ impl Stream {
         };
         let waits = to.wait(&done);
         if followed {
-            // What `to` does from now on comes behind the copy: the destination can be used again there without a look at this stream.
-            let behind = if waits.is_ok() { to } else { self };
-            let _gate = behind.enter();
-            mark_used([destination.block], behind)?;
+            // Later work on `to` runs after the copy, so the destination belongs to that stream again.
+            let last_user = if waits.is_ok() { to } else { self };
+            let _gate = last_user.enter();
+            mark_used([destination.block], last_user)?;
         }
         waits
     }
 
-    /// Queues a copy from a device address, which need not be of this crate's making, to host memory.
+    /// Queues a copy from a device address, which may come from another library, to host memory.
     ///
     /// # Safety
     /// Both must be valid for `bytes` bytes, `destination` for writing, and stay so until the copy is done.
@@ -375,7 +418,7 @@ impl Stream {
         self.device().check(copy(self.device().activate()?, self.raw()))
     }
 
-    /// Queues zeroes.
+    /// Queues a fill with zeros.
     pub fn zero<'a, T: Pod>(&self, destination: impl Into<SliceMut<'a, T>>) -> Result<()> {
         let destination = destination.into();
         let (ptr, bytes) = (destination.device_ptr(), destination.bytes());
@@ -385,7 +428,7 @@ impl Stream {
         })
     }
 
-    /// Queues `value` into every element. Elements of 1, 2 and 4 bytes only: drivers fill no others.
+    /// Queues a fill of every element with `value`. Elements must have 1, 2 or 4 bytes, as drivers require.
     pub fn fill<'a, T: Pod>(&self, destination: impl Into<SliceMut<'a, T>>, value: T) -> Result<()> {
         let destination = destination.into();
         let (ptr, len) = (destination.device_ptr(), destination.len());
@@ -440,14 +483,14 @@ impl Stream {
         if self.is_capturing() { Err(Error::Capturing { what }) } else { Ok(()) }
     }
 
-    /// Ends a copy with pageable memory: its borrow must not end before the copy does.
+    /// Waits for a copy with pageable memory: the borrow of the slice must outlive it.
     fn finish_copy(&self, block: &Arc<Block>) -> Result<()> {
         let marked = block.used_on(self);
         self.finish().and(marked)
     }
 
-    /// Waits for all queued work, whatever it takes: when waiting for the stream fails, for the device. A failure of both
-    /// means that the device is lost and runs nothing any more.
+    /// Waits for all queued work. If synchronizing the stream fails, synchronizes the device; if that fails too, the device is lost and runs
+    /// nothing any more.
     pub(crate) fn finish(&self) -> Result<()> {
         let table = &self.device().driver().table;
         // SAFETY: the handle is live.
@@ -458,25 +501,25 @@ impl Stream {
         self.device().check(outcome)
     }
 
-    /// The driver's handle, for other libraries of the vendor. It lives as long as the stream.
+    /// Returns the driver's handle, for the vendor's other libraries. It is valid as long as the stream lives.
     pub fn raw(&self) -> Handle {
         self.0.raw
     }
 
-    /// Has a library of the vendor's queue work on this stream: `queue` gets the driver's handle, with the device current. `touched` are
-    /// the buffers that the work reads or writes.
-    pub fn through_library<'a, R>(&self, touched: impl Args<'a>, queue: impl FnOnce(Handle) -> R) -> Result<R> {
+    /// Lets a vendor library enqueue work on this stream: `enqueue` gets the driver's handle, with the device current. `touched` are the
+    /// buffers that the work reads or writes.
+    pub fn enqueue_external<'a, R>(&self, touched: impl Args<'a>, enqueue: impl FnOnce(Handle) -> R) -> Result<R> {
         let touched = touched.into_array();
         let blocks = || touched.as_ref().iter().filter_map(|arg| arg.block);
         blocks().try_for_each(|block| self.check_device(block, "a buffer"))?;
         self.device().activate()?;
-        let queue = || {
+        let enqueue = || {
             let _gate = self.enter();
-            let result = queue(self.raw());
+            let result = enqueue(self.raw());
             mark_used(blocks(), self)?;
             Ok(result)
         };
-        if self.measures() { self.measure("library", queue) } else { queue() }
+        if self.measures() { self.measure("library", enqueue) } else { enqueue() }
     }
 
     #[inline]
@@ -488,14 +531,14 @@ impl Stream {
         self.0.id
     }
 
-    /// Held while work is queued and remembered.
+    /// Held while work is enqueued and its buffers are marked.
     #[inline]
     pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
         self.0.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Held while a capture begins, ends, or takes this stream in.
-    pub(crate) fn shut(&self) -> RwLockWriteGuard<'_, ()> {
+    /// Held while a capture begins, ends, or adds this stream.
+    pub(crate) fn enter_exclusive(&self) -> RwLockWriteGuard<'_, ()> {
         self.0.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -521,11 +564,17 @@ impl Stream {
 impl Drop for StreamInner {
     fn drop(&mut self) {
         if let Ok(table) = self.device.activate() {
-            self.device.0.pool.retire(&self.device, table, self.id, self.raw);
+            self.device.0.pool.retire_stream(&self.device, table, self.id, self.raw);
             // SAFETY: the handle is ours, and this is its last use. The driver finishes what is queued.
             let _ = unsafe { table.stream_destroy(self.raw) };
         }
     }
+}
+
+/// Checks that `height` rows of `width` elements, `pitch` apart, are within `len` elements and do not overlap.
+fn check_rows(pitch: usize, width: usize, height: usize, len: usize) -> Result<()> {
+    let end = height.saturating_sub(1).saturating_mul(pitch).saturating_add(width);
+    if end > len || width > pitch { Err(Error::OutOfBounds { start: 0, end, len }) } else { Ok(()) }
 }
 
 #[cold]

@@ -1,4 +1,4 @@
-//! How long each kernel of some work takes by itself.
+//! Per-kernel timing.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -10,22 +10,22 @@ use crate::event::Event;
 use crate::stream::Stream;
 
 /// How long the device waits for the host before a kernel.
-const PATIENCE: Duration = Duration::from_secs(2);
+const HOST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What one kernel, or one call of a vendor's library, took on the device.
+/// The device time of one kernel or one call of a vendor library.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelTime {
     /// The kernel's symbol; `library` for a call of a library.
     pub name: String,
-    /// Seconds between two events right before and behind it; a little of it is the events' own.
+    /// Seconds between two events around it, which includes a little of the events' own cost.
     pub seconds: f64,
 }
 
 impl Stream {
-    /// Does `work`, and measures each kernel that it queues on this stream: none begins before the one in front of it has ended, and the
-    /// device waits for the host before each, so that no launch is among the times. All of it takes far longer than without.
+    /// Runs `work` and times each kernel it queues on this stream. Kernels are serialized, and the device waits for the host before each, so
+    /// that launch overhead is not included. The whole takes much longer than without timing.
     pub fn time_kernels<R>(&self, work: impl FnOnce() -> R) -> Result<(R, Vec<KernelTime>)> {
-        /// Ends the measuring, also when `work` panics.
+        /// Ends the timing, also if `work` panics.
         struct Measuring<'a>(&'a Stream);
         impl Drop for Measuring<'_> {
             fn drop(&mut self) {
@@ -50,18 +50,18 @@ impl Stream {
         self.measured().1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a kernel between two events, behind a function that waits until all of that is queued.
+    /// Enqueues a kernel between two events, after a host function that waits until all of it is enqueued.
     #[cold]
-    pub(crate) fn measure<R>(&self, name: &str, queue: impl FnOnce() -> Result<R>) -> Result<R> {
+    pub(crate) fn measure<R>(&self, name: &str, enqueue: impl FnOnce() -> Result<R>) -> Result<R> {
         let (start, end) = (Event::new(self.device())?, Event::new(self.device())?);
         let (queued, waits) = mpsc::channel::<()>();
         let waits = Arc::new(Mutex::new(waits));
-        // Whoever waits for the stream while queueing must not wait for ever: then this time is wrong, and the others are right.
-        self.on_host(move || _ = waits.lock().map(|waits| waits.recv_timeout(PATIENCE)))?;
+        // If `enqueue` synchronizes the stream, the timeout prevents a deadlock; only this time is wrong then.
+        self.on_host(move || _ = waits.lock().map(|waits| waits.recv_timeout(HOST_TIMEOUT)))?;
         start.record(self)?;
-        let result = queue()?;
+        let result = enqueue()?;
         end.record(self)?;
-        // On any way out of here the sender is gone, and the device goes on.
+        // Every return path drops the sender, which releases the device.
         drop(queued);
         end.synchronize()?;
         self.times().push(KernelTime { name: name.to_owned(), seconds: f64::from(start.elapsed_ms(&end)?) / 1e3 });

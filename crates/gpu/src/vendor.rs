@@ -1,6 +1,4 @@
-//! Where the two vendors differ although the operation is one: numbers of enums, and calls of another shape.
-//!
-//! Everything here is small on purpose. If a difference can be a cell of the table, it belongs there.
+//! Differences between the vendors that are not cells of the table: enum values, and calls with another signature.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -9,17 +7,17 @@ use crate::table::{DevicePtr, Failure, Handle, IpcHandle, Table, Vendor};
 
 macro_rules! attributes {
     ( $( $name:ident = $cu_name:literal $cu:literal | $hip_name:literal $hip:literal; )* ) => {
-        /// A number that the driver knows about a device.
+        /// A numeric property of a device.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs)]
         pub enum Attribute { $( $name ),* }
 
         impl Attribute {
-            /// Every attribute, with each vendor's constant and its number.
+            /// Every attribute with each vendor's constant and its value.
             pub const ALL: &'static [(Attribute, (&'static str, c_int), (&'static str, c_int))] =
                 &[ $( (Attribute::$name, ($cu_name, $cu), ($hip_name, $hip)) ),* ];
 
-            /// The vendor's number. A number of the other vendor would be valid too, and mean something else.
+            /// Returns the vendor's value. The other vendor's value would be valid too, with another meaning.
             pub fn number(self, vendor: Vendor) -> c_int {
                 match (vendor, self) {
                     $( (Vendor::Nvidia, Attribute::$name) => $cu, (Vendor::Amd, Attribute::$name) => $hip, )*
@@ -29,7 +27,7 @@ macro_rules! attributes {
     };
 }
 
-// HIP's numbers are the same from ROCm 5.0 to 7.x.
+// HIP's values are the same from ROCm 5.0 to 7.x.
 attributes! {
     MaxThreadsPerBlock = "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK" 1 | "hipDeviceAttributeMaxThreadsPerBlock" 56;
     MaxBlockX = "CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X" 2 | "hipDeviceAttributeMaxBlockDimX" 26;
@@ -56,8 +54,8 @@ attributes! {
     Integrated = "CU_DEVICE_ATTRIBUTE_INTEGRATED" 18 | "hipDeviceAttributeIntegrated" 16;
 }
 
-/// CUDA lets a kernel have more shared memory than the default limit when it asks. HIP's attribute of that name is
-/// not it (and absent from ROCm 5's headers): AMD's limit is the plain one.
+/// CUDA's limit of shared memory with an opt-in. HIP's attribute of that name means something else and is missing in ROCm 5's headers: AMD
+/// needs no opt-in.
 pub(crate) const CUDA_SHARED_OPT_IN: c_int = 97;
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 pub(crate) const CUDA_FUNCTION_MAX_DYNAMIC_SHARED: c_int = 8;
@@ -68,7 +66,7 @@ pub(crate) const POINTER_IS_MANAGED: c_int = 8;
 /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`, on both.
 pub(crate) const POINTER_DEVICE_ORDINAL: c_int = 9;
 
-/// Error numbers, equal on both vendors where both have them.
+/// Error codes, equal on both vendors where both have them.
 pub(crate) mod code {
     pub const INVALID_VALUE: i32 = 1;
     pub const OUT_OF_MEMORY: i32 = 2;
@@ -86,25 +84,25 @@ pub(crate) mod code {
     /// HIP only: the runtime ran out of memory.
     pub const HIP_RUNTIME_MEMORY: i32 = 1052;
 
-    /// Codes after which nothing on the device works any more in this process.
+    /// Returns whether the device is unusable in this process after this code.
     pub fn is_fatal(code: i32) -> bool {
         // Illegal address, launch timeout, assert, hardware stack error … launch failure, ECC error.
         matches!(code, 214 | 700 | 702 | 709 | 710 | 714..=719)
     }
 }
 
-/// Where memory lives.
+/// The kind of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryKind {
-    /// On a device.
+    /// Device memory.
     Device,
-    /// Page-locked, on the host, known to the driver.
+    /// Page-locked host memory.
     Host,
-    /// Unified: moves between host and device by itself.
+    /// Unified memory, migrated by the driver.
     Unified,
 }
 
-/// The vendor's memory-type number. HIP's numbers changed with version 6.
+/// Converts the vendor's memory type. HIP's values changed with version 6.
 pub(crate) fn memory_kind(vendor: Vendor, major: u32, number: u32) -> Option<MemoryKind> {
     use MemoryKind::{Device, Host, Unified};
     match (vendor, number) {
@@ -121,71 +119,76 @@ pub(crate) fn memory_kind(vendor: Vendor, major: u32, number: u32) -> Option<Mem
     }
 }
 
-/// How calls name a device: an ordinal, and CUDA's primary context.
+/// Returns the vendor's memory-type number of device memory.
+pub(crate) fn device_memory_type(vendor: Vendor, major: u32) -> c_int {
+    if vendor == Vendor::Amd && major < 6 { 1 } else { 2 }
+}
+
+/// How calls identify a device: its ordinal, and CUDA's primary context.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seat {
+pub(crate) struct DeviceContext {
     pub ordinal: c_int,
     pub context: Handle,
 }
 
 // SAFETY: the context handle is an opaque value that the driver accepts from any thread.
-unsafe impl Send for Seat {}
+unsafe impl Send for DeviceContext {}
 // SAFETY: as above.
-unsafe impl Sync for Seat {}
+unsafe impl Sync for DeviceContext {}
 
-/// Takes what is needed to use a device: CUDA's primary context, nothing on HIP.
-pub(crate) fn take_seat(table: &Table, ordinal: c_int, device: c_int) -> Result<Seat, Failure> {
+/// Retains CUDA's primary context; HIP needs none.
+pub(crate) fn retain_context(table: &Table, ordinal: c_int, device: c_int) -> Result<DeviceContext, Failure> {
     let mut context: Handle = std::ptr::null_mut();
     if table.vendor() == Vendor::Nvidia {
         // SAFETY: `context` outlives the call; `device` came from the driver.
         unsafe { table.primary_context_retain(&mut context, device)? };
     }
-    Ok(Seat { ordinal, context })
+    Ok(DeviceContext { ordinal, context })
 }
 
 /// Makes a device current on this thread.
 ///
-/// The driver is asked rather than a thread-local of ours: another library in the process may have changed it.
+/// Queries the driver rather than a thread-local: another library in the process may have changed it.
 #[inline]
-pub(crate) fn activate(table: &Table, seat: Seat) -> Result<(), Failure> {
+pub(crate) fn activate(table: &Table, context: DeviceContext) -> Result<(), Failure> {
     match table.vendor() {
         Vendor::Nvidia => {
             let mut current: Handle = std::ptr::null_mut();
             // SAFETY: `current` outlives the call.
             unsafe { table.context_get_current(&mut current)? };
-            if current == seat.context {
+            if current == context.context {
                 return Ok(());
             }
             // SAFETY: the context was retained and is never released.
-            unsafe { table.context_set_current(seat.context) }
+            unsafe { table.context_set_current(context.context) }
         }
         Vendor::Amd => {
             let mut current: c_int = -1;
             // SAFETY: `current` outlives the call.
             unsafe { table.get_device(&mut current)? };
-            if current == seat.ordinal {
+            if current == context.ordinal {
                 return Ok(());
             }
-            // SAFETY: an ordinal is any number to the driver.
-            unsafe { table.set_device(seat.ordinal) }
+            // SAFETY: the driver accepts any ordinal.
+            unsafe { table.set_device(context.ordinal) }
         }
     }
 }
 
-/// What is current on this thread, as `activate` would set it.
-pub(crate) fn current(table: &Table) -> Result<Seat, Failure> {
-    let mut seat = Seat { ordinal: 0, context: std::ptr::null_mut() };
+/// Returns the thread's current device, for `activate` to restore.
+pub(crate) fn current(table: &Table) -> Result<DeviceContext, Failure> {
+    let mut context = DeviceContext { ordinal: 0, context: std::ptr::null_mut() };
     // SAFETY: the outputs outlive the calls.
     unsafe {
         match table.vendor() {
-            Vendor::Nvidia => table.context_get_current(&mut seat.context)?,
-            Vendor::Amd => table.get_device(&mut seat.ordinal)?,
+            Vendor::Nvidia => table.context_get_current(&mut context.context)?,
+            Vendor::Amd => table.get_device(&mut context.ordinal)?,
         }
     }
-    Ok(seat)
+    Ok(context)
 }
 
-/// Maps an allocation of another process, wherever the device can reach it.
+/// Maps an allocation of another process.
 ///
 /// # Safety
 /// The handle must come from a live allocation.
@@ -194,10 +197,10 @@ pub(crate) unsafe fn open_ipc(table: &Table, handle: IpcHandle) -> Result<Device
     /// The same in HIP before version 6.
     const OLD_LAZY_PEER_ACCESS: c_uint = 0;
     let mut ptr = 0;
-    // SAFETY: the output outlives the call; the caller vouches for the handle.
+    // SAFETY: the output outlives the call; the caller guarantees the handle.
     let outcome = unsafe { table.ipc_open_handle(&mut ptr, handle, LAZY_PEER_ACCESS) };
     match (table.vendor(), outcome) {
-        // Which version changed the number is not sure: HIP refuses the wrong one.
+        // It is unclear which version changed the value; HIP rejects the wrong one.
         (Vendor::Amd, Err(Failure::Code { code: code::INVALID_VALUE, .. })) => {
             // SAFETY: as above.
             unsafe { table.ipc_open_handle(&mut ptr, handle, OLD_LAZY_PEER_ACCESS)? };
@@ -213,12 +216,12 @@ pub(crate) unsafe fn open_ipc(table: &Table, handle: IpcHandle) -> Result<Device
 /// Both ranges must be live allocations of at least `bytes` bytes, and `stream` a live stream of either device.
 pub(crate) unsafe fn copy_peer(
     table: &Table,
-    dst: (DevicePtr, Seat),
-    src: (DevicePtr, Seat),
+    dst: (DevicePtr, DeviceContext),
+    src: (DevicePtr, DeviceContext),
     bytes: usize,
     stream: Handle,
 ) -> Result<(), Failure> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees it.
     unsafe {
         match table.vendor() {
             Vendor::Nvidia => table.copy_peer_by_context(dst.0, dst.1.context, src.0, src.1.context, bytes, stream),
@@ -227,9 +230,9 @@ pub(crate) unsafe fn copy_peer(
     }
 }
 
-/// Lets the current device address the peer's memory. Asking twice is no error.
-pub(crate) fn enable_peer(table: &Table, peer: Seat) -> Result<(), Failure> {
-    // SAFETY: the seat names a live context or ordinal.
+/// Lets the current device access the peer's memory. Enabling it twice is not an error.
+pub(crate) fn enable_peer(table: &Table, peer: DeviceContext) -> Result<(), Failure> {
+    // SAFETY: the context or ordinal is live.
     let outcome = unsafe {
         match table.vendor() {
             Vendor::Nvidia => table.enable_peer_by_context(peer.context, 0),
@@ -242,13 +245,13 @@ pub(crate) fn enable_peer(table: &Table, peer: Seat) -> Result<(), Failure> {
     }
 }
 
-/// The block size of best occupancy, and the smallest grid that fills the device with it.
+/// Returns the smallest grid that fills the device and the block size with the best occupancy.
 ///
 /// # Safety
 /// `function` must be a live kernel of the current device.
 pub(crate) unsafe fn best_block(table: &Table, function: Handle, shared: usize) -> Result<(c_int, c_int), Failure> {
     let (mut grid, mut block) = (0, 0);
-    // SAFETY: the outputs outlive the call; the caller vouches for the function.
+    // SAFETY: the outputs outlive the call; the caller guarantees the function.
     unsafe {
         match table.vendor() {
             Vendor::Nvidia => table.best_block_with_callback(&mut grid, &mut block, function, std::ptr::null(), shared, 0)?,
@@ -258,27 +261,27 @@ pub(crate) unsafe fn best_block(table: &Table, function: Handle, shared: usize) 
     Ok((grid, block))
 }
 
-/// The name and sentence of an error number.
+/// Returns the name and the description of an error code.
 pub(crate) fn error_text(table: &Table, code: i32) -> (String, String) {
-    let ask = |row: &dyn Fn(*mut *const c_char) -> Result<(), Failure>, old: &str| {
+    let query = |row: &dyn Fn(*mut *const c_char) -> Result<(), Failure>, old: &str| {
         let mut text: *const c_char = std::ptr::null();
         if row(&mut text).is_err() && table.vendor() == Vendor::Amd {
             // Before 5.3 HIP returns the text itself instead of filling a pointer.
             if let Some(address) = table.source().symbol(old) {
                 // SAFETY: `const char* hipGetErrorName(hipError_t)`, and the same shape for the sentence, in every version.
                 let call: unsafe extern "C" fn(c_int) -> *const c_char = unsafe { std::mem::transmute(address) };
-                // SAFETY: any number is accepted.
+                // SAFETY: any code is accepted.
                 text = unsafe { call(code) };
             }
         }
         // SAFETY: drivers return static NUL-terminated strings, or null for an unknown number.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     };
-    // SAFETY: the output outlives the call, and any number is accepted.
-    let name = ask(&|out| unsafe { table.error_name(code, out) }, "hipGetErrorName");
+    // SAFETY: the output outlives the call, and any code is accepted.
+    let name = query(&|out| unsafe { table.error_name(code, out) }, "hipGetErrorName");
     // SAFETY: as above.
-    let text = ask(&|out| unsafe { table.error_text(code, out) }, "hipGetErrorString");
-    (name.unwrap_or_else(|| format!("error {code}")), text.unwrap_or_else(|| "the driver gives no text".to_owned()))
+    let text = query(&|out| unsafe { table.error_text(code, out) }, "hipGetErrorString");
+    (name.unwrap_or_else(|| format!("error {code}")), text.unwrap_or_else(|| "no description".to_owned()))
 }
 
 /// Reads the architecture.
@@ -325,14 +328,14 @@ fn gcn_arch_name(table: &Table, device: c_int) -> Result<Arch, Failure> {
     arch.ok_or(Failure::Code { call: "hipGetDeviceProperties", code: code::INVALID_VALUE })
 }
 
-/// The UUID as text.
+/// Formats the UUID.
 pub(crate) fn uuid_text(vendor: Vendor, raw: [u8; 16]) -> String {
     match vendor {
         Vendor::Nvidia => {
             let hex: String = raw.iter().map(|b| format!("{b:02x}")).collect();
             format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
         }
-        // HIP fills in hexadecimal digits already.
+        // HIP returns hexadecimal digits.
         Vendor::Amd => format!("GPU-{}", String::from_utf8_lossy(&raw).trim_end_matches('\0')),
     }
 }

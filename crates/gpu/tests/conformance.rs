@@ -362,7 +362,7 @@ fn each_kernel_is_measured_by_itself() {
             unsafe { scale.launch(&stream, Launch::for_elements(512, 256), (&mut floats, 3.0f32, 512u32)) }.unwrap();
             // SAFETY: as above.
             unsafe { add.launch(&stream, Launch::for_elements(512, 256), (&mut numbers, 512u32)) }.unwrap();
-            stream.through_library((&mut floats,), |_| ()).unwrap();
+            stream.enqueue_external((&mut floats,), |_| ()).unwrap();
         };
         let ((), times) = stream.time_kernels(&mut queue).unwrap();
         queue();
@@ -409,5 +409,29 @@ fn work_is_shared_by_threads() {
                 });
             }
         });
+    });
+}
+
+#[test]
+fn two_dimensional_copies_move_rows_at_a_pitch() {
+    on_every_device(|place| {
+        let stream = place.device.stream().unwrap();
+        let data: Vec<u16> = (0..40).collect();
+        let source = stream.upload(&data).unwrap();
+        let mut rows = stream.alloc_zeroed::<u16>(12).unwrap();
+        // Three rows of four elements, from a table with eight columns.
+        stream.copy_2d(source.slice(2..).unwrap(), 8, &mut rows, 4, [4, 3]).unwrap();
+        assert_eq!(stream.download(&rows).unwrap(), [2, 3, 4, 5, 10, 11, 12, 13, 18, 19, 20, 21]);
+        let mut wide = stream.alloc_zeroed::<u16>(9).unwrap();
+        stream.copy_2d(&source, 1, &mut wide, 4, [1, 3]).unwrap();
+        assert_eq!(stream.download(&wide).unwrap(), [0, 0, 0, 0, 1, 0, 0, 0, 2]);
+        // Nothing to copy, and everything that does not fit: too many rows, rows that overlap, an overflow.
+        stream.copy_2d(&source, 8, &mut rows, 4, [0, 100]).unwrap();
+        stream.copy_2d(&source, 8, &mut rows, 4, [4, 0]).unwrap();
+        for (pitch, shape) in [(8, [4, 4]), (2, [4, 3]), (usize::MAX, [4, 3]), (8, [usize::MAX, 1])] {
+            let refused = stream.copy_2d(&source, pitch, &mut rows, 4, shape);
+            assert!(matches!(refused, Err(Error::OutOfBounds { .. })), "{pitch} {shape:?}: {refused:?}");
+        }
+        assert_eq!(stream.download(&rows).unwrap()[11], 21);
     });
 }

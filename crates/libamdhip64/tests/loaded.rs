@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use warpwave_gpu::library::Library;
-use warpwave_gpu::{MemoryKind, Vendor, loaded};
+use warpwave_gpu::{MemoryKind, Vendor, loaded_drivers};
 
 /// Returns the library that was built for this test.
 fn library() -> PathBuf {
@@ -16,22 +16,22 @@ fn library() -> PathBuf {
 
 #[test]
 fn a_driver_is_found_once_the_program_has_loaded_it() {
-    assert!(loaded::all().next().is_none());
+    assert!(loaded_drivers::all().next().is_none());
     let start = Instant::now();
     for _ in 0..100_000 {
-        assert!(std::hint::black_box(loaded::all().next()).is_none());
+        assert!(std::hint::black_box(loaded_drivers::all().next()).is_none());
     }
     let each = start.elapsed() / 100_000;
     eprintln!("{each:?} to find no driver");
     assert!(each < Duration::from_micros(2));
 
     let program = Library::open_file("the program's HIP", &library()).unwrap();
-    let hip = loaded::all().find(|driver| driver.vendor() == Vendor::Amd).expect("it is loaded");
-    assert!(loaded::all().all(|driver| driver.vendor() == Vendor::Amd) && hip.is_started());
+    let hip = loaded_drivers::all().find(|driver| driver.vendor() == Vendor::Amd).expect("it is loaded");
+    assert!(loaded_drivers::all().all(|driver| driver.vendor() == Vendor::Amd) && hip.is_initialized());
     let driver = hip.driver().unwrap();
     assert_eq!(driver.label(), "rocm");
     assert_eq!(driver.symbol("hipMalloc"), program.symbol("hipMalloc"), "the very instance");
-    assert!(std::sync::Arc::ptr_eq(driver, loaded::all().next().unwrap().driver().unwrap()));
+    assert!(std::sync::Arc::ptr_eq(driver, loaded_drivers::all().next().unwrap().driver().unwrap()));
     let device = driver.device(0).unwrap();
     let buffer = device.stream().unwrap().alloc::<u8>(100).unwrap();
     assert_eq!(driver.memory_kind_of(buffer.device_ptr() + 50).unwrap(), Some(MemoryKind::Device));

@@ -24,7 +24,7 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use warpwave_gpu::{Device, DevicePtr, Event, HostBuffer, MemoryKind, Stream, loaded, loaded::Loaded};
+use warpwave_gpu::{Device, DevicePtr, Event, HostBuffer, MemoryKind, Stream, loaded_drivers, loaded_drivers::LoadedDriver};
 use warpwave_jit::{Jit, JitError};
 
 use crate::element::{Op, Repr};
@@ -66,9 +66,9 @@ pub struct Place {
 /// library may touch.
 pub fn place_of(pointer: *const c_void) -> Result<Option<Place>> {
     let address = pointer as DevicePtr;
-    for loaded in loaded::all() {
+    for loaded in loaded_drivers::all() {
         // A driver that was not started, cannot be, or has no devices has no memory.
-        let Some(driver) = Some(loaded).filter(|loaded| loaded.is_started()).and_then(|loaded| loaded.driver().ok()) else { continue };
+        let Some(driver) = Some(loaded).filter(|loaded| loaded.is_initialized()).and_then(|loaded| loaded.driver().ok()) else { continue };
         if driver.device_names().is_empty() {
             continue;
         }
@@ -92,7 +92,7 @@ pub fn place_of(pointer: *const c_void) -> Result<Option<Place>> {
 /// Whether a driver is at work in this process: only then can a buffer be on a device.
 #[inline]
 pub fn in_use() -> bool {
-    loaded::all().any(Loaded::is_started)
+    loaded_drivers::all().any(LoadedDriver::is_initialized)
 }
 
 /// Whether this process may come to use a GPU.

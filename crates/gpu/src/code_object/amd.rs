@@ -9,7 +9,7 @@ const NT_AMDGPU_METADATA: u32 = 32;
 /// The real metadata nests five deep.
 const MAX_DEPTH: usize = 16;
 
-/// ELF's numbers of the architectures (`EF_AMDGPU_MACH_*`).
+/// ELF machine flags of the architectures (`EF_AMDGPU_MACH_*`).
 const MACHINES: &[(u32, &str)] = &[
     (0x20, "gfx600"),
     (0x21, "gfx601"),
@@ -68,9 +68,9 @@ const MACHINES: &[(u32, &str)] = &[
 ];
 
 pub(super) fn parse(bytes: &[u8], header: &Elf, sections: &Sections<'_>) -> Result<CodeObject, CodeObjectError> {
-    let note = metadata_note(bytes, header, sections)?.ok_or_else(|| damaged("no AMDGPU metadata note"))?;
+    let note = metadata_note(bytes, header, sections)?.ok_or_else(|| damaged("missing AMDGPU metadata note"))?;
     let metadata = rmpv::decode::read_value_ref_with_max_depth(&mut &note[..], MAX_DEPTH)
-        .map_err(|e| damaged(format!("AMDGPU metadata is no MessagePack: {e}")))?;
+        .map_err(|e| damaged(format!("invalid MessagePack in AMDGPU metadata: {e}")))?;
     let target = match get(&metadata, "amdhsa.target").and_then(text) {
         Some(name) => name.rsplit("--").next().unwrap_or(name).to_owned(),
         None => target_from_flags(header.e_flags.get(LE).0).ok_or_else(|| damaged("the architecture is missing"))?,
@@ -78,7 +78,7 @@ pub(super) fn parse(bytes: &[u8], header: &Elf, sections: &Sections<'_>) -> Resu
     let arch = target.parse().map_err(|error| damaged(format!("{error}")))?;
     let kernels = match get(&metadata, "amdhsa.kernels") {
         Some(ValueRef::Array(list)) => list.iter().map(kernel).collect::<Result<_, _>>()?,
-        Some(_) => return Err(damaged("amdhsa.kernels is no list")),
+        Some(_) => return Err(damaged("amdhsa.kernels is not a list")),
         None => Vec::new(),
     };
     Ok(CodeObject { arch, kind: CodeKind::Hsaco, kernels })
@@ -129,7 +129,7 @@ fn kernel(entry: &ValueRef<'_>) -> Result<KernelInfo, CodeObjectError> {
     let name = get(entry, ".name").and_then(text).or(symbol).ok_or_else(|| damaged("a kernel without a name"))?;
     let args = match get(entry, ".args") {
         Some(ValueRef::Array(list)) => list.iter().map(argument).collect::<Result<_, _>>()?,
-        Some(_) => return Err(damaged(format!("the arguments of `{name}` are no list"))),
+        Some(_) => return Err(damaged(format!("the arguments of `{name}` are not a list"))),
         None => Vec::new(),
     };
     Ok(KernelInfo {

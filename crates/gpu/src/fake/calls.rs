@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::machine::{BAD_HANDLE, EventState, INVALID, Invocation, Item, Machine, Op, StreamState};
 use super::{index, machine};
-use crate::table::{DevicePtr, Handle, HostFunction, IpcHandle, LaunchConfig, StreamCallback, Table, Vendor};
+use crate::driver::Version;
+use crate::table::{Copy2d, Copy2dSide, DevicePtr, Handle, HostFunction, IpcHandle, LaunchConfig, StreamCallback, Table, Vendor};
 use crate::vendor::{Attribute, MemoryKind, POINTER_DEVICE_ORDINAL, POINTER_IS_MANAGED, POINTER_MEMORY_TYPE};
 
 const NO_DEVICE: i32 = 100;
@@ -156,7 +157,13 @@ pub(super) fn lookup<const V: usize>(symbol: &str) -> Option<*const c_void> {
         _ => {}
     }
     let row = Table::ROWS.iter().find(|row| row.symbol(vendor(V)) == Some(symbol))?;
-    address_of::<V>(row.name).map(<*const ()>::cast)
+    // What the layer above does not use is exported too, and fails: an ordinary C function may be called with more arguments.
+    Some(address_of::<V>(row.name).unwrap_or(unsupported as *const ()).cast())
+}
+
+unsafe extern "C" fn unsupported() -> i32 {
+    const NOT_SUPPORTED: i32 = 801;
+    NOT_SUPPORTED
 }
 
 /// Which symbols a version of the library has.
@@ -489,6 +496,16 @@ calls! {
     }
     fn copy_peer_by_ordinal(dst: DevicePtr, dst_device: c_int, src: DevicePtr, src_device: c_int, bytes: usize, stream: Handle) |m| {
         copy_peer(m, (dst, dst_device), (src, src_device), bytes, stream)
+    }
+    fn copy_2d_async(what: *const Copy2d, stream: Handle) |m| {
+        // SAFETY: callers hand a valid struct.
+        let what = unsafe { *what };
+        let device = crate::vendor::device_memory_type(m.fake.vendor, Version::from_number(m.fake.vendor, m.fake.version).major);
+        if [what.source.memory_type, what.destination.memory_type] != [device; 2] {
+            return INVALID;
+        }
+        let address = |side: Copy2dSide, row: usize| side.device + ((side.y + row) * side.pitch + side.x) as u64;
+        (0..what.height).map(|row| copy(m, stream, address(what.destination, row), address(what.source, row), what.width, [true, true])).max().unwrap_or(0)
     }
     fn fill_u8_async(ptr: DevicePtr, value: u8, count: usize, stream: Handle) |m| { fill_bytes(m, stream, ptr, value, count) }
     fn fill_u16_async(ptr: DevicePtr, value: u16, count: usize, stream: Handle) |m| { fill(m, stream, ptr, value, count) }

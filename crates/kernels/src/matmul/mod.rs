@@ -486,7 +486,7 @@ impl Kernels {
             }
             Ok(true)
         };
-        let outcome = stream.through_library(touched, queue).map_err(launch_error(OP))?;
+        let outcome = stream.enqueue_external(touched, queue).map_err(launch_error(OP))?;
         outcome.map_err(|refusal| Error::Library { op: OP.to_owned(), library: library.name(), reason: refusal.to_string() })
     }
 }

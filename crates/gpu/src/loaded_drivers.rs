@@ -1,8 +1,7 @@
-//! The drivers that this process has loaded already.
+//! The driver libraries that this process has already loaded.
 //!
-//! A library that is loaded into any program must not start a GPU driver that the program does not use, and must use the program's own
-//! instance of the one that it does. So nothing is searched for here: the loader is asked what there is. It counts what it loads, and the
-//! names are only looked at again when that count has changed.
+//! An interposer must not initialize a GPU driver that the program does not use, and must use the program's own instance. So this module
+//! searches no files: it reads the dynamic loader's list, and again only when the loader's count of loaded objects has changed.
 
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,53 +15,53 @@ use crate::library::{Library, VIRTUAL_MARKER};
 use crate::table::{Failure, Source, Table, Vendor};
 use crate::vendor::{self, code};
 
-/// A driver library that the program loaded. It is started when first used.
-pub struct Loaded {
+/// A driver library that the program loaded. It is initialized at its first use.
+pub struct LoadedDriver {
     vendor: Vendor,
     path: PathBuf,
     table: Table,
     driver: OnceLock<Result<Arc<Driver>>>,
-    /// AMD's: it stands in for the vendor's, or the machine has AMD's kernel driver.
+    /// For HIP: whether it is the virtual GPU, or the machine has AMD's kernel driver.
     can_start: bool,
 }
 
-/// In the order they were found. Two of one vendor may be there: a network library brings the vendor's HIP into programs that use
+/// In the order they were found. There may be two of one vendor: a network library can load the vendor's HIP into programs that use
 /// another one, or none.
-static LOADED: [OnceLock<Loaded>; 4] = [const { OnceLock::new() }; 4];
+static LOADED: [OnceLock<LoadedDriver>; 4] = [const { OnceLock::new() }; 4];
 
-/// The drivers that are loaded: `libcuda.so.1` and `libamdhip64.so`, one that stands in for it included.
+/// Returns the loaded drivers: `libcuda.so.1` and `libamdhip64.so`, the virtual GPU's included.
 #[inline]
-pub fn all() -> impl Iterator<Item = &'static Loaded> {
-    look();
+pub fn all() -> impl Iterator<Item = &'static LoadedDriver> {
+    refresh();
     LOADED.iter().map_while(OnceLock::get)
 }
 
-impl Loaded {
-    /// Opens what the loader has already: the same instance.
-    fn open(vendor: Vendor, path: PathBuf) -> Result<Loaded> {
+impl LoadedDriver {
+    /// Opens the instance that the loader has already.
+    fn open(vendor: Vendor, path: PathBuf) -> Result<LoadedDriver> {
         let library = Library::open_file("a loaded driver", &path)?;
         let can_start =
             library.symbol(VIRTUAL_MARKER).is_some() || ["/dev/kfd", "/dev/dxg"].iter().any(|device| Path::new(device).exists());
-        Ok(Loaded { vendor, path, table: Table::new(vendor, Source::Library(library)), driver: OnceLock::new(), can_start })
+        Ok(LoadedDriver { vendor, path, table: Table::new(vendor, Source::Library(library)), driver: OnceLock::new(), can_start })
     }
 
-    /// The driver, started now if it was not yet.
+    /// Returns the driver, initialized now if needed.
     pub fn driver(&self) -> Result<&Arc<Driver>> {
         let start = || {
             let label = if self.vendor == Vendor::Nvidia { "cuda" } else { "rocm" };
-            Driver::of_library(label, self.vendor, Library::open_file("a loaded driver", &self.path)?, self.path.clone())
+            Driver::from_library(label, self.vendor, Library::open_file("a loaded driver", &self.path)?, self.path.clone())
         };
         self.driver.get_or_init(start).as_ref().map_err(Clone::clone)
     }
 
-    /// Whose API it speaks.
+    /// Returns the vendor whose API it implements.
     pub fn vendor(&self) -> Vendor {
         self.vendor
     }
 
-    /// Whether memory of it can exist: the program has started it. CUDA tells; HIP starts with the first call, whatever it is, so
-    /// that a program with HIP counts as one that uses it, on a machine that has AMD's kernel driver.
-    pub fn is_started(&self) -> bool {
+    /// Returns whether the program has initialized it, so that its memory can exist. CUDA reports this; HIP initializes itself at the first
+    /// call, so a loaded HIP counts as initialized on a machine with AMD's kernel driver.
+    pub fn is_initialized(&self) -> bool {
         if self.driver.get().is_some() {
             return true;
         }
@@ -73,21 +72,21 @@ impl Loaded {
     }
 }
 
-/// What the loader had loaded when its list was read; 0 before.
+/// The loader's count when its list was last read; 0 before.
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
-fn look() {
-    let now = loads();
+fn refresh() {
+    let now = load_count();
     if now != SEEN.load(Ordering::Acquire) {
-        look_again(now);
+        read_list(now);
     }
 }
 
 #[cold]
-fn look_again(now: u64) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+fn read_list(now: u64) {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     for path in objects() {
         let name = path.file_name().unwrap_or_default().as_bytes();
         let vendor = match name {
@@ -95,22 +94,22 @@ fn look_again(now: u64) {
             _ if name.starts_with(b"libamdhip64.so") => Vendor::Amd,
             _ => continue,
         };
-        if LOADED.iter().any(|place| place.get().is_some_and(|known| known.path == path)) {
+        if LOADED.iter().any(|slot| slot.get().is_some_and(|known| known.path == path)) {
             continue;
         }
-        match (Loaded::open(vendor, path), LOADED.iter().find(|place| place.get().is_none())) {
-            (Ok(loaded), Some(place)) => drop(place.set(loaded)),
-            (Ok(loaded), None) => tracing::warn!(library = %loaded.path.display(), "more drivers than can be used"),
-            (Err(error), _) => tracing::warn!(%error, "a loaded driver cannot be opened"),
+        match (LoadedDriver::open(vendor, path), LOADED.iter().find(|slot| slot.get().is_none())) {
+            (Ok(loaded), Some(slot)) => drop(slot.set(loaded)),
+            (Ok(loaded), None) => tracing::warn!(library = %loaded.path.display(), "too many drivers are loaded; this one is ignored"),
+            (Err(error), _) => tracing::warn!(%error, "opening a loaded driver failed"),
         }
     }
     SEEN.store(now, Ordering::Release);
 }
 
-/// How many objects were loaded so far.
-fn loads() -> u64 {
+/// Returns the loader's count of loaded objects.
+fn load_count() -> u64 {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, out: *mut c_void) -> c_int {
-        // SAFETY: the loader hands a live object, `loads` its counter.
+        // SAFETY: the loader passes a live object, `load_count` its counter.
         unsafe { *out.cast::<u64>() = (*info).dlpi_adds };
         1
     }
@@ -120,10 +119,10 @@ fn loads() -> u64 {
     adds
 }
 
-/// The files of all objects.
+/// Returns the files of all loaded objects.
 fn objects() -> Vec<PathBuf> {
     unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, out: *mut c_void) -> c_int {
-        // SAFETY: the loader hands a live object with a NUL-terminated name, `objects` its list.
+        // SAFETY: the loader passes a live object with a NUL-terminated name, `objects` its list.
         let (name, list) = unsafe { ((*info).dlpi_name, &mut *out.cast::<Vec<PathBuf>>()) };
         if !name.is_null() {
             // SAFETY: as above.
