@@ -153,7 +153,7 @@ fn kernels(gpu: &Gpu, loaded: &mut Loaded, prompt: &[u32]) -> Result<Vec<KernelT
     runner.use_graphs(false);
     let mut measure = || -> Result<_, Failure> {
         // The overhead of the events themselves.
-        let (empty, nothing) = gpu.stream.time_kernels(|| (0..9).try_for_each(|_| gpu.stream.through_library((), |_| ())))?;
+        let (empty, nothing) = gpu.stream.time_kernels(|| (0..9).try_for_each(|_| gpu.stream.enqueue_external((), |_| ())))?;
         empty?;
         let nothing = super::median(nothing.iter().map(|time| time.seconds).collect());
         runner.feed(&mut [(&mut sequence, prompt)], Wanted::Last)?;
