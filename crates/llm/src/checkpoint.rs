@@ -1,17 +1,16 @@
-//! A model's files: what it is, and its weights, whichever files it comes in.
+//! A model's files: configuration, weights and tokenizer, from GGUF or Hugging Face folders.
 
-mod check;
 mod convert;
 mod error;
 mod folder;
 mod gguf;
 mod json;
-mod load;
 mod memory;
-mod parts;
 mod random;
-mod text;
-mod vocabulary;
+mod tensors;
+mod tokenizer;
+mod tokenizer_metadata;
+mod validate;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -24,29 +23,31 @@ use warpwave_weights::{Gguf, Kind, Safetensors, Tensor, TensorInfo};
 use crate::config::Config;
 pub use error::CheckpointError;
 use error::{Result, bad_tensor};
-pub use memory::{Memory, Plan};
-pub(crate) use memory::{Moments, cache_type};
-use parts::{Change, Part, parts};
+use folder::FolderConfig;
+pub(crate) use memory::{LiveMemory, kv_cache_type};
+pub use memory::{MemoryEstimate, MemoryPlan};
+use tensors::{TensorSpec, Transform, tensor_specs};
 
 /// A weight of a model.
 #[derive(Debug, Clone)]
 pub struct Weight<'a> {
-    /// The type of its elements.
+    /// The element type.
     pub kind: Kind,
-    /// Its dimensions, outermost first.
+    /// The dimensions, outermost first.
     pub shape: Vec<usize>,
-    /// Its elements: in place where the file has them as they should be.
+    /// The elements; borrowed from the file if no conversion is needed.
     pub bytes: Cow<'a, [u8]>,
 }
 
-/// A GGUF file or a Hugging Face folder. Weights have GGUF's names and conventions, whichever it is: see [`Config`]. Norms and biases are
-/// `f32`.
+/// A GGUF file or a Hugging Face folder.
+///
+/// Weights have GGUF's names and conventions in both cases, see [`Config`]. Norms and biases are `f32`.
 pub struct Checkpoint {
     path: String,
     config: Config,
     source: Source,
-    /// Each with its name in the file.
-    parts: Vec<(Part, String)>,
+    /// Each tensor with its name in the file.
+    tensors: Vec<(TensorSpec, String)>,
     by_name: HashMap<String, usize>,
 }
 
@@ -62,34 +63,39 @@ enum Source {
         folder: PathBuf,
         files: Safetensors,
     },
-    /// No files: weights are random numbers.
+    /// No files: random weights.
     Random {
         kind: Kind,
     },
 }
 
-/// What may come before the names of a folder's tensors: the second and third in models that see.
+/// Prefixes of tensor names in Hugging Face folders, and of `lm_head`. The second and third are of vision-language models.
 const PREFIXES: [(&str, &str); 3] = [("model.", ""), ("language_model.model.", "language_model."), ("model.language_model.", "")];
-/// What folders and files have that is not a weight of a language model, or is known otherwise: beginnings and ends of names.
-const OTHERS: [&str; 4] = ["vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."];
-const OTHER_ENDS: [&str; 3] = ["rotary_emb.inv_freq", "attn_rot_embd.weight", "attn.masked_bias"];
+/// Tensors that are ignored: not part of the language model, or computed from the configuration. Prefixes and suffixes of names.
+const IGNORED_PREFIXES: [&str; 4] = ["vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."];
+const IGNORED_SUFFIXES: [&str; 3] = ["rotary_emb.inv_freq", "attn_rot_embd.weight", "attn.masked_bias"];
 
 impl Checkpoint {
-    /// Opens a `.gguf` file, or a folder with `config.json` and safetensors, and checks that all weights are there and of the right shape.
+    /// Opens a `.gguf` file, or a folder with `config.json` and safetensors. Fails if a weight is missing, unknown or of the wrong shape.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = path.as_ref();
         let shown = path.display().to_string();
         if path.is_dir() {
-            let (config, tied) = folder::config(path)?;
+            let FolderConfig { config, tied, mlp_bias } = folder::config(path)?;
             let source = Source::Folder { folder: path.to_owned(), files: Safetensors::open(path)? };
-            Checkpoint::new(shown, config, Some(tied), source)
+            let mut specs = tensor_specs(&config, Some(tied));
+            let mlp_biases = specs.iter_mut().filter(|spec| spec.name.contains(".ffn_") && spec.name.ends_with(".bias"));
+            mlp_biases.for_each(|spec| spec.required = mlp_bias);
+            Checkpoint::new(shown, config, specs, source, Some(tied))
         } else {
             let file = Gguf::open(path)?;
-            Checkpoint::new(shown, gguf::config(&file)?, None, Source::Gguf(file))
+            let config = gguf::config(&file)?;
+            let specs = tensor_specs(&config, None);
+            Checkpoint::new(shown, config, specs, Source::Gguf(file), None)
         }
     }
 
-    fn new(path: String, config: Config, tied: Option<bool>, source: Source) -> Result<Checkpoint> {
+    fn new(path: String, config: Config, specs: Vec<TensorSpec>, source: Source, tied: Option<bool>) -> Result<Checkpoint> {
         let (prefix, head) = match &source {
             Source::Gguf(_) | Source::Random { .. } => ("", ""),
             Source::Folder { files, .. } => {
@@ -99,103 +105,130 @@ impl Checkpoint {
         };
         let mut known = Vec::new();
         let mut names = HashSet::new();
-        for part in parts(&config, tied) {
+        for spec in specs {
             let name = match &source {
-                Source::Gguf(_) | Source::Random { .. } => part.name.clone(),
-                Source::Folder { .. } => format!("{}{}", if part.folder.starts_with("lm_head") { head } else { prefix }, part.folder),
+                Source::Gguf(_) | Source::Random { .. } => spec.name.clone(),
+                Source::Folder { .. } => format!("{}{}", if spec.hf_name.starts_with("lm_head") { head } else { prefix }, spec.hf_name),
             };
             match source.tensor(&name) {
-                Some(tensor) => check_tensor(&path, &part, &tensor)?,
-                None if part.required => {
-                    let reason = format!("it is missing; it should be {:?}", part.shape);
+                Some(tensor) => check_tensor(&path, &spec, &tensor)?,
+                None if spec.required => {
+                    let reason = format!("missing; expected shape {:?}", spec.shape);
                     return Err(bad_tensor(&path, &name, reason));
                 }
                 None => continue,
             }
             names.insert(name.clone());
-            known.push((part, name));
+            known.push((spec, name));
         }
         let tied_output = format!("{head}lm_head.weight");
         for name in source.names() {
-            let other = OTHERS.iter().any(|start| name.starts_with(start))
-                || OTHER_ENDS.iter().any(|end| name.ends_with(end))
+            let ignored = IGNORED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+                || IGNORED_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
                 || gguf::FACTORS.contains(&name)
                 || (tied == Some(true) && name == tied_output);
-            if !other && !names.contains(name) {
-                let reason = format!("it is no part of a model of {} layers of the family {:?}", config.layers, config.family);
+            if !ignored && !names.contains(name) {
+                let reason = format!("unexpected in a {:?} model with {} layers", config.family, config.layers);
                 return Err(bad_tensor(&path, name, reason));
             }
         }
-        let by_name = known.iter().enumerate().map(|(index, (part, _))| (part.name.clone(), index)).collect();
-        Ok(Checkpoint { path, config, source, parts: known, by_name })
+        let by_name = known.iter().enumerate().map(|(index, (spec, _))| (spec.name.clone(), index)).collect();
+        Ok(Checkpoint { path, config, source, tensors: known, by_name })
     }
 
-    /// What the model is.
+    /// Returns the file or folder, as errors name it.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the architecture.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The GGUF file, if it is one: its metadata have the tokenizer.
+    /// Returns the GGUF file, if it is one. Its metadata hold the tokenizer.
     pub fn gguf(&self) -> Option<&Gguf> {
         if let Source::Gguf(file) = &self.source { Some(file) } else { None }
     }
 
-    /// The folder, if it is one: `tokenizer.json` is in it.
+    /// Returns the Hugging Face folder, if it is one. It holds `tokenizer.json`.
     pub fn folder(&self) -> Option<&Path> {
         if let Source::Folder { folder, .. } = &self.source { Some(folder) } else { None }
     }
 
-    /// Whether the output's matrix is the embedding's.
+    /// Returns whether the output matrix is the embedding.
     pub fn is_tied(&self) -> bool {
         !self.by_name.contains_key("output.weight")
     }
 
-    /// The names of the weights, in the order in which they are used.
+    /// Returns the names of the weights, in the order of use.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.parts.iter().map(|(part, _)| &*part.name)
+        self.tensors.iter().map(|(spec, _)| &*spec.name)
     }
 
-    /// The weights without their elements.
+    /// Returns names, types and shapes of the weights.
     pub fn infos(&self) -> impl Iterator<Item = TensorInfo> {
-        self.parts.iter().filter_map(|part| self.info_of(part))
+        self.tensors.iter().filter_map(|tensor| self.info_of(tensor))
     }
 
-    /// A weight without its elements.
-    fn info_of(&self, (part, name): &(Part, String)) -> Option<TensorInfo> {
+    fn info_of(&self, (spec, name): &(TensorSpec, String)) -> Option<TensorInfo> {
         let kind = match &self.source {
-            _ if part.shape.len() < 2 => Kind::Plain(DType::F32),
+            _ if spec.shape.len() < 2 => Kind::Plain(DType::F32),
             Source::Random { kind } => *kind,
             source => source.tensor(name)?.kind,
         };
-        Some(TensorInfo { name: part.name.clone(), kind, shape: part.shape.clone() })
+        Some(TensorInfo { name: spec.name.clone(), kind, shape: spec.shape.clone() })
     }
 
-    /// A weight by its name.
+    /// Returns whether the model has a weight of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// Returns a weight by its name.
     pub fn get(&self, name: &str) -> Result<Weight<'_>> {
-        let part = self.by_name.get(name).and_then(|index| self.parts.get(*index));
-        if let (Source::Random { kind }, Some((part, _))) = (&self.source, part) {
-            return Ok(random::weight(name, &part.shape, *kind));
+        let tensor = self.by_name.get(name).and_then(|index| self.tensors.get(*index));
+        if let (Source::Random { kind }, Some((spec, _))) = (&self.source, tensor) {
+            return Ok(random::weight(name, &spec.shape, *kind));
         }
-        let found = part.and_then(|(part, name)| Some((part, self.source.tensor(name)?)));
-        let (part, tensor) = found.ok_or_else(|| bad_tensor(&self.path, name, "the model has none of this name"))?;
-        let change = if self.gguf().is_some() { Change::None } else { part.change };
+        let found = tensor.and_then(|(spec, name)| Some((spec, self.source.tensor(name)?)));
+        let (spec, tensor) = found.ok_or_else(|| bad_tensor(&self.path, name, "not in the model"))?;
+        let transform = if self.gguf().is_some() { Transform::None } else { spec.transform };
         let (mut kind, mut bytes) = (tensor.kind, Cow::Borrowed(tensor.bytes));
-        if part.shape.len() < 2 && (kind != Kind::Plain(DType::F32) || change == Change::AddOne) {
-            let one = if change == Change::AddOne { 1.0 } else { 0.0 };
+        if spec.shape.len() < 2 && (kind != Kind::Plain(DType::F32) || transform == Transform::AddOne) {
+            let one = if transform == Transform::AddOne { 1.0 } else { 0.0 };
             bytes = convert::to_f32(kind, &bytes).iter().flat_map(|x| (x + one).to_le_bytes()).collect::<Vec<u8>>().into();
             kind = Kind::Plain(DType::F32);
         }
-        if change == Change::Interleave {
-            bytes = interleave(&bytes, part.shape.first().copied().unwrap_or(0), self.config.head_dim).into();
+        if transform == Transform::Interleave {
+            bytes = interleave(&bytes, spec.shape.first().copied().unwrap_or(0), self.config.head_dim).into();
         }
-        Ok(Weight { kind, shape: part.shape.clone(), bytes })
+        Ok(Weight { kind, shape: spec.shape.clone(), bytes })
+    }
+
+    /// Returns a weight converted as [`Checkpoint::write_gguf`] converts it.
+    pub fn get_as(&self, name: &str, to: Option<Kind>) -> Result<Weight<'_>> {
+        let weight = self.get(name)?;
+        let info = TensorInfo { name: name.to_owned(), kind: weight.kind, shape: weight.shape.clone() };
+        let kind = convert::target(&info, to, self.is_tied());
+        if kind == weight.kind {
+            return Ok(weight);
+        }
+        let bytes = convert::convert(weight.kind, &weight.bytes, kind).into();
+        Ok(Weight { kind, bytes, ..weight })
+    }
+
+    /// Returns a weight's elements as `f32`.
+    pub fn get_f32(&self, name: &str) -> Result<Vec<f32>> {
+        let weight = self.get(name)?;
+        Ok(convert::to_f32(weight.kind, &weight.bytes))
     }
 }
 
 impl Config {
-    /// Names and shapes of a model's weights, those that it may lack left out; `tied` says that the output's matrix is the embedding's.
+    /// Returns names and shapes of the required weights; `tied`: whether the output matrix is the embedding.
     pub fn weights(&self, tied: bool) -> impl Iterator<Item = (String, Vec<usize>)> {
-        parts(self, Some(tied)).into_iter().filter(|part| part.required).map(|part| (part.name, part.shape))
+        tensor_specs(self, Some(tied)).into_iter().filter(|spec| spec.required).map(|spec| (spec.name, spec.shape))
     }
 }
 
@@ -217,21 +250,21 @@ impl Source {
     }
 }
 
-fn check_tensor(path: &str, part: &Part, tensor: &Tensor<'_>) -> Result<()> {
+fn check_tensor(path: &str, spec: &TensorSpec, tensor: &Tensor<'_>) -> Result<()> {
     let bad = |reason| Err(bad_tensor(path, tensor.name, reason));
-    if tensor.shape != part.shape {
-        return bad(format!("it should be {:?}, and is {:?}", part.shape, tensor.shape));
+    if tensor.shape != spec.shape {
+        return bad(format!("expected shape {:?}, got {:?}", spec.shape, tensor.shape));
     }
-    if !convert::known(tensor.kind) {
-        return bad(format!("weights of type {} are not read", tensor.kind));
+    if !convert::is_supported(tensor.kind) {
+        return bad(format!("unsupported weight type {}", tensor.kind));
     }
-    if part.shape.len() < 2 && matches!(tensor.kind, Kind::Quant(_)) {
-        return bad(format!("a vector should be f32, and is {}", tensor.kind));
+    if spec.shape.len() < 2 && matches!(tensor.kind, Kind::Quant(_)) {
+        return bad(format!("expected f32 for a vector, got {}", tensor.kind));
     }
     Ok(())
 }
 
-/// Rows of heads, from (first half, second half) to pairs of one of each.
+/// Reorders the rows of each head from two halves to adjacent pairs.
 fn interleave(bytes: &[u8], rows: usize, head_dim: usize) -> Vec<u8> {
     let row = bytes.len() / rows.max(1);
     let mut out = Vec::with_capacity(bytes.len());

@@ -1,116 +1,128 @@
-//! What a model is: its family, sizes and constants, wherever they were read from.
+//! The architecture of a model: family, sizes and constants, whichever file they come from.
 
 use warpwave_kernels::{Glu, RopePairs, RopeScaling};
 
-/// A family of models: which parts a layer has, and in which order.
+/// The context length where none is given: most models support more, and the KV cache takes memory for each token.
+const DEFAULT_CONTEXT: usize = 4096;
+
+/// A model family: which parts a layer has, and in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Llama 2 and 3, SmolLM2.
     Llama,
     /// Mistral: Llama with a sliding window.
     Mistral,
-    /// Qwen 2 and 2.5: biases on queries, keys and values.
+    /// Qwen 2 and 2.5: QKV biases.
     Qwen2,
-    /// Qwen 3: queries and keys are normalised per head.
+    /// Qwen 3: QK norm per head.
     Qwen3,
-    /// Gemma 2: norms before and behind, soft caps, every second layer with a window.
+    /// Gemma 2: pre- and post-norms, soft caps, sliding window in every second layer.
     Gemma2,
-    /// Gemma 3: as Gemma 2, with normalised queries and keys, without caps, and angles of its own in layers with a window.
+    /// Gemma 3: as Gemma 2 with QK norm, without soft caps, and with another RoPE base in sliding-window layers.
     Gemma3,
-    /// Phi 3: queries, keys and values in one matrix; gate and up in one.
+    /// Phi 3: fused QKV and fused gate-up matrices.
     Phi3,
 }
 
-/// How positions turn queries and keys.
+/// Rotary position embedding (RoPE).
 #[derive(Debug, Clone, PartialEq)]
 pub struct RopeConfig {
-    /// The base of the angles.
+    /// The frequency base (`rope_theta`).
     pub base: f64,
-    /// Elements of a head that are turned.
-    pub rotated: usize,
-    /// How the angles are stretched.
+    /// Elements of a head that are rotated.
+    pub rotary_dim: usize,
+    /// Context extension.
     pub scaling: RopeScaling,
-    /// What each pair's frequency is divided by, besides; empty where there are none. Llama 3's stretching comes as these.
-    pub factors: Vec<f32>,
-    /// Other factors for long texts.
+    /// Divisors of each pair's frequency; empty for none. Llama 3's scaling is stored this way.
+    pub frequency_factors: Vec<f32>,
+    /// Other divisors for long contexts (LongRoPE).
     pub long: Option<LongRope>,
-    /// What cosine and sine are multiplied by, where it is not what `scaling` gives.
-    pub attention: Option<f64>,
+    /// Factor of cosine and sine, if it is not the one that `scaling` implies.
+    pub attention_factor: Option<f64>,
 }
 
-/// Factors of frequencies for long texts.
+/// Frequency divisors for long contexts (LongRoPE).
 #[derive(Debug, Clone, PartialEq)]
 pub struct LongRope {
-    /// They hold where a text may have more positions than these.
-    pub beyond: usize,
-    /// What each pair's frequency is divided by.
-    pub factors: Vec<f32>,
+    /// The context beyond which they apply.
+    pub original_context: usize,
+    /// Divisors of each pair's frequency.
+    pub frequency_factors: Vec<f32>,
 }
 
 impl RopeConfig {
-    /// Angles that are not stretched.
-    pub fn plain(base: f64, rotated: usize) -> RopeConfig {
-        RopeConfig { base, rotated, scaling: RopeScaling::None, factors: Vec::new(), long: None, attention: None }
+    /// Creates a configuration without context extension.
+    pub fn plain(base: f64, rotary_dim: usize) -> RopeConfig {
+        RopeConfig { base, rotary_dim, scaling: RopeScaling::None, frequency_factors: Vec::new(), long: None, attention_factor: None }
     }
 
-    /// The frequencies of the pairs for texts of up to `context` positions, and what cosine and sine are multiplied by.
+    /// Returns each pair's frequency for contexts of up to `context` positions, and the factor of cosine and sine.
     pub fn frequencies(&self, context: usize) -> (Vec<f32>, f64) {
-        let (mut frequencies, factor) = self.scaling.frequencies(self.rotated, self.base);
-        let long = self.long.as_ref().filter(|long| context > long.beyond);
-        let factors = long.map_or(&self.factors, |long| &long.factors);
+        let (mut frequencies, factor) = self.scaling.frequencies(self.rotary_dim, self.base);
+        let long = self.long.as_ref().filter(|long| context > long.original_context);
+        let factors = long.map_or(&self.frequency_factors, |long| &long.frequency_factors);
         frequencies.iter_mut().zip(factors).for_each(|(frequency, factor)| *frequency /= factor);
-        (frequencies, self.attention.unwrap_or(factor))
+        (frequencies, self.attention_factor.unwrap_or(factor))
     }
 }
 
-/// What a model is. Weights come in the conventions of GGUF files, whichever file they are read from: names, the order of the rows of
-/// queries and keys (`pairs`), norms with their 1 already added.
+/// The architecture of a model.
+///
+/// Weights follow GGUF's conventions, whichever file they are read from: tensor names, the row order of Q and K (`pairs`), and norm weights
+/// that include Gemma's + 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The family.
     pub family: Family,
-    /// What the file calls the model.
+    /// The model's name in the file.
     pub name: Option<String>,
-    /// Tokens of the vocabulary: rows of the embedding.
+    /// Vocabulary size: rows of the embedding.
     pub vocab: usize,
-    /// Elements of a token's vector.
+    /// Hidden size.
     pub hidden: usize,
-    /// Layers.
+    /// Number of layers.
     pub layers: usize,
-    /// Heads of queries.
+    /// Number of query heads.
     pub heads: usize,
-    /// Heads of keys and of values.
+    /// Number of KV heads.
     pub kv_heads: usize,
     /// Elements of a head.
     pub head_dim: usize,
-    /// Elements between the feed-forward matrices.
+    /// Intermediate size of the feed-forward.
     pub feed_forward: usize,
-    /// Positions that the model was made for.
+    /// Positions that the model was trained for.
     pub context: usize,
-    /// What norms add to the mean square.
+    /// Epsilon of the RMS norms.
     pub norm_eps: f32,
-    /// The angles.
+    /// RoPE.
     pub rope: RopeConfig,
-    /// The angles of layers with a window, where they differ.
-    pub rope_windowed: Option<RopeConfig>,
-    /// Which elements of a head are turned together.
+    /// RoPE of sliding-window layers, if it differs.
+    pub rope_sliding: Option<RopeConfig>,
+    /// Which elements of a head form a RoPE pair.
     pub pairs: RopePairs,
-    /// Keys that a layer with a window sees, its own included.
-    pub window: Option<usize>,
-    /// Whether each layer has the window.
-    pub windowed: Vec<bool>,
-    /// What scores are multiplied by.
-    pub score_scale: f32,
-    /// The soft cap of scores.
-    pub score_cap: Option<f32>,
-    /// The soft cap of logits.
-    pub logit_cap: Option<f32>,
-    /// What embeddings are multiplied by.
+    /// Keys that a sliding-window layer attends to, including the query's own position.
+    pub sliding_window: Option<usize>,
+    /// Whether each layer has the sliding window.
+    pub sliding_layers: Vec<bool>,
+    /// Scale of the attention scores.
+    pub attention_scale: f32,
+    /// Soft cap of the attention scores.
+    pub attention_softcap: Option<f32>,
+    /// Soft cap of the logits.
+    pub logit_softcap: Option<f32>,
+    /// Factor of the embeddings.
     pub embedding_scale: f32,
-    /// The gate of the feed-forward part.
+    /// Activation of the gated feed-forward.
     pub glu: Glu,
-    /// The token that begins a text.
+    /// The beginning-of-sequence token.
     pub bos: Option<u32>,
-    /// The tokens that end one.
+    /// The end-of-sequence tokens.
     pub eos: Vec<u32>,
+}
+
+impl Config {
+    /// Returns the context length to use where none is given: at most 4096 tokens.
+    pub fn default_context(&self) -> usize {
+        self.context.min(DEFAULT_CONTEXT)
+    }
 }

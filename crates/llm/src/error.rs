@@ -1,114 +1,134 @@
-//! What can go wrong with models.
+//! Errors of this crate.
 
-/// A result of this crate.
+use crate::budget::MemoryShortage;
+
+/// A result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong.
+/// What can go wrong when a model is loaded or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A device failed.
     #[error(transparent)]
     Gpu(#[from] warpwave_gpu::Error),
-    /// An operation on tensors was refused or failed.
+    /// A tensor operation failed.
     #[error(transparent)]
     Tensor(#[from] warpwave_tensor::Error),
-    /// A model's file.
+    /// A model file is invalid.
     #[error(transparent)]
     Checkpoint(#[from] crate::checkpoint::CheckpointError),
-    /// A file of weights.
+    /// A weight file is invalid.
     #[error(transparent)]
     Weights(#[from] warpwave_weights::Error),
-    /// Text, tokens or a template.
+    /// Tokenizer, chat template or sampling parameters are invalid.
     #[error(transparent)]
     Text(#[from] crate::text_error::TextError),
-    /// A token that the vocabulary does not have.
-    #[error("there is no token {token}: the vocabulary has {vocab}")]
-    NoToken {
-        /// The token.
+    /// A token id is out of range.
+    #[error("token id {token} is out of range: the vocabulary has {vocab} tokens")]
+    TokenOutOfRange {
+        /// The token id.
         token: u32,
         /// Tokens of the vocabulary.
         vocab: usize,
     },
-    /// Nothing to compute.
-    #[error("a sequence was given no tokens")]
+    /// A sequence of a batch got no new tokens.
+    #[error("no tokens to compute: each sequence needs at least one new token")]
     NoTokens,
-    /// A sequence whose keys and values are in another runner's cache.
-    #[error("a sequence belongs to another runner: its keys and values are in that one's cache")]
+    /// A sequence belongs to another runner.
+    #[error("the sequence belongs to another runner's KV cache")]
     OtherRunner,
-    /// A model without layers.
+    /// The model has no layers.
     #[error("the model has no layers")]
     NoLayers,
-    /// A model that so many devices cannot share.
+    /// The model cannot be split over this many devices.
     #[error(
-        "{devices} devices cannot share {count} {what}{}; take fewer devices",
-        if *together > 1 { format!(", {together} of which stay together") } else { String::new() }
+        "cannot split {count} {what}{} over {devices} devices; use fewer devices",
+        if *granularity > 1 { format!(" in groups of {granularity}") } else { String::new() }
     )]
-    Divide {
-        /// What was to be divided.
+    Split {
+        /// What is split.
         what: &'static str,
         /// How many there are.
         count: usize,
-        /// How many stay together.
-        together: usize,
-        /// Devices.
+        /// How many must stay on one device.
+        granularity: usize,
+        /// The number of devices.
         devices: usize,
     },
-    /// Devices that cannot share a model.
-    #[error("a model is on one device, or divided among several GPUs or virtual ones, or among CPUs, not on {0}")]
+    /// The devices cannot share a model.
+    #[error("tensor parallel needs one device, several GPUs or several CPUs, got {0:?}")]
     Devices(String),
-    /// There is not enough memory. What had been taken is given back.
+    /// The model does not fit into the free memory. Nothing was allocated.
+    #[error(transparent)]
+    DoesNotFit(Box<MemoryShortage>),
+    /// An allocation failed. All memory allocated for the operation was freed.
     #[error(
-        "out of memory on {device} at {what}: {} asked for, {}; {} are missing{}; \
-         --as q4_k or q8_0 makes weights smaller, a smaller --context, or --cache f16 where it is f32, the cache, a smaller --chunk a step",
-        human(*needed),
-        free.map_or("free memory not known".to_owned(), |free| format!("{} free", human(free))),
-        human(*missing),
-        if *rest > 0 { format!(" for it and the {} behind it", human(*rest)) } else { String::new() }
+        "out of memory on {device} for {what}: {} requested, {}, {} missing{}",
+        human_bytes(*needed),
+        free.map_or("free memory unknown".to_owned(), |free| format!("{} free", human_bytes(free))),
+        human_bytes(*missing),
+        if *rest > 0 { format!(" including {} that follow", human_bytes(*rest)) } else { String::new() }
     )]
     OutOfMemory {
         /// The device.
         device: String,
-        /// What the memory was for: a weight, or keys and values.
+        /// What the memory was for: a weight, the KV cache or a step.
         what: String,
-        /// Bytes asked for.
+        /// Bytes requested.
         needed: u64,
-        /// Bytes that were free, where the system says.
+        /// Bytes that were free, if known.
         free: Option<u64>,
-        /// Bytes of the same kind that would have come behind it.
+        /// Bytes of the same kind that would have been requested next.
         rest: u64,
-        /// Bytes that are missing for all of it.
+        /// Bytes missing for all of it.
         missing: u64,
     },
-    /// The cache is full.
-    #[error("{wanted} more tokens do not fit: the cache has room for {there}; give it more with --context, or end other sequences")]
-    Room {
-        /// Tokens that were to go in.
-        wanted: usize,
-        /// Tokens that there is room for.
-        there: usize,
+    /// The KV cache is full.
+    #[error("the KV cache is full: {tokens} tokens requested, {free} free")]
+    CacheFull {
+        /// Tokens requested.
+        tokens: usize,
+        /// Tokens free.
+        free: usize,
+    },
+    /// A sequence would become longer than the context.
+    #[error("the sequence would have {tokens} tokens, more than the context of {context}")]
+    ContextExceeded {
+        /// Tokens the sequence would have.
+        tokens: usize,
+        /// The context length.
+        context: usize,
+    },
+    /// A prompt leaves no room in the context.
+    #[error("the prompt has {tokens} tokens and the context is {context}: no room to generate")]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// The context length.
+        context: usize,
     },
 }
 
 impl Error {
-    /// The same where memory was missing, with what it was for and the bytes that would have come behind it.
-    pub(crate) fn at(self, what: impl FnOnce() -> String, rest: u64) -> Error {
-        use warpwave_gpu::Error as OfGpu;
-        use warpwave_tensor::Error as OfTensor;
-        let of_gpu = match &self {
-            Error::Gpu(error) | Error::Tensor(OfTensor::Gpu(error)) => Some(error),
-            // What a kernel works in.
-            Error::Tensor(OfTensor::Kernels(warpwave_kernels::Error::Launch { reason, .. })) => Some(&**reason),
+    /// Turns an allocation failure into [`Error::OutOfMemory`] with its purpose and the bytes that would have followed. Other errors stay.
+    pub(crate) fn out_of_memory_for(self, what: impl FnOnce() -> String, rest: u64) -> Error {
+        use warpwave_gpu::Error as GpuError;
+        use warpwave_tensor::Error as TensorError;
+        let gpu_error = match &self {
+            Error::Gpu(error) | Error::Tensor(TensorError::Gpu(error)) => Some(error),
+            // A kernel's workspace.
+            Error::Tensor(TensorError::Kernels(warpwave_kernels::Error::Launch { reason, .. })) => Some(&**reason),
             _ => None,
         };
-        // A GPU's error says which one it is.
-        let (device, needed, free) = match (&self, of_gpu) {
-            (_, Some(OfGpu::OutOfMemory { device, requested, free, .. })) => (&**device, *requested as u64, Some(*free as u64)),
-            (_, Some(OfGpu::PoolCap { device, cap, requested, in_use })) => {
+        // A GPU's error names the device.
+        let (device, needed, free) = match (&self, gpu_error) {
+            (_, Some(GpuError::OutOfMemory { device, requested, free, .. })) => (&**device, *requested as u64, Some(*free as u64)),
+            (_, Some(GpuError::PoolCap { device, cap, requested, in_use })) => {
                 (&**device, *requested as u64, Some(cap.saturating_sub(*in_use) as u64))
             }
-            // Of the computer's own, whatever it was for.
-            (Error::Tensor(OfTensor::OutOfMemory { bytes, free }), _) => ("cpu", *bytes as u64, *free),
+            // Host memory, for whichever device.
+            (Error::Tensor(TensorError::OutOfMemory { bytes, free }), _) => ("cpu", *bytes as u64, *free),
             _ => return self,
         };
         let missing = needed.saturating_add(rest).saturating_sub(free.unwrap_or(0));
@@ -116,10 +136,10 @@ impl Error {
     }
 }
 
-fn human(bytes: u64) -> String {
+pub(crate) fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
-        return format!("{bytes} bytes");
+        return format!("{bytes} B");
     }
     let power = (bytes.ilog2() as usize / 10).min(UNITS.len());
     format!("{:.1} {}", bytes as f64 / (1u64 << (10 * power)) as f64, UNITS[power - 1])

@@ -1,54 +1,58 @@
-//! Language models: files to tensors, text to tokens, tokens to text.
+//! Language models: loading, tokenization, chat templates and text generation.
 //!
-//! A [`Checkpoint`] is a GGUF file or a folder of Hugging Face's, a [`Model`] its weights on a device or several, a [`Runner`] what takes
-//! [`Sequence`]s of tokens through it, several at a time, and a [`Tokenizer`] and a [`ChatTemplate`] are what makes tokens of texts and
-//! conversations.
+//! [`ModelBuilder`] opens a GGUF file or a Hugging Face folder, checks that it fits into memory, and loads it. [`LanguageModel::generate`]
+//! returns an iterator of [`Event`]s.
 //!
-//! What this crate promises: the same code on a CPU and on GPUs of both vendors; a file that is wrong is an error that names the place, and
-//! a model that does not fit is refused with the arithmetic; where memory ends in the middle, what was taken goes back and sequences are
-//! as they were before the step.
+//! Below that, a [`Checkpoint`] is the model's files, a [`Model`] its weights on one or several devices, a [`Runner`] runs batches of
+//! [`Sequence`]s with a paged KV cache, and a [`Tokenizer`] and [`ChatTemplate`] turn text and conversations into tokens.
+//!
+//! # Contract
+//!
+//! - The same code runs on CPUs and on GPUs of both vendors.
+//! - An invalid file is an error that names the file and the key or tensor.
+//! - A model that does not fit is refused with an estimate per kind of memory. If memory runs out later, what was allocated is freed and
+//!   sequences are as before the step.
+//! - A runner never lets a sequence grow beyond its context.
+//! - The caller chooses devices, does not modify model files while they are open, and limits the memory of untrusted chat templates, see
+//!   [`ChatTemplate`].
 //!
 //! ```no_run
-//! use std::ops::ControlFlow;
-//! use warpwave_llm::{Checkpoint, LoadOptions, Model, Request, Runner, RunnerOptions, Sampler, Sequence};
-//! use warpwave_tensor::Device;
+//! use warpwave_llm::{ModelBuilder, Request};
 //!
-//! let checkpoint = Checkpoint::open("model.gguf")?;
-//! let tokenizer = checkpoint.tokenizer()?;
-//! let model = Model::load(&checkpoint, &Device::Cpu, LoadOptions::default(), &mut |_bytes| ())?;
-//! let mut runner = Runner::new(model, RunnerOptions::default())?;
-//! let prompt = tokenizer.encode_prompt("The capital of France is", true)?;
-//! let request = Request { tokens: 16, sampler: Sampler::default(), stops: vec![], ignore_eos: false, top: 0 };
-//! let mut print = |piece: &warpwave_llm::Piece| {
-//!     print!("{}", piece.text);
-//!     ControlFlow::Continue(())
-//! };
-//! runner.generate(&mut Sequence::default(), &prompt, Some(&tokenizer), &request, &mut print)?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let mut model = ModelBuilder::new("model.gguf").context(2048).load()?;
+//! let request = Request::default().max_tokens(16).temperature(0.7).seed(1);
+//! for event in model.generate("The capital of France is", &request)? {
+//!     print!("{}", event?.text());
+//! }
+//! # Ok::<(), warpwave_llm::Error>(())
 //! ```
 #![warn(missing_docs)]
 
+mod budget;
+mod builder;
 mod checkpoint;
 mod config;
-mod detokenise;
+mod detokenize;
 mod error;
 mod generate;
 mod model;
 mod runner;
 mod sampling;
-mod share;
 mod template;
+mod tensor_parallel;
 mod text_error;
 mod tokenizer;
 
-pub use checkpoint::{Checkpoint, CheckpointError, Memory, Plan, Weight};
+pub use budget::{Alternative, DeviceBudget, MemoryBudget, MemoryShortage};
+pub use builder::{LanguageModel, ModelBuilder};
+pub use checkpoint::{Checkpoint, CheckpointError, MemoryEstimate, MemoryPlan, Weight};
 pub use config::{Config, Family, LongRope, RopeConfig};
-pub use detokenise::{Detokenizer, StopStrings};
+pub use detokenize::{Detokenizer, StopStrings};
 pub use error::{Error, Result};
-pub use generate::{Ended, Generated, Piece, Request};
-pub use model::{LoadOptions, Model, Wanted};
+pub use generate::{Completion, Event, FinishReason, Generation, Request};
+pub use model::{LoadOptions, Logits, Model};
 pub use runner::{Runner, RunnerOptions, Sequence};
-pub use sampling::{Picked, Sampler};
+pub use sampling::{SampledToken, Sampler};
 pub use template::{Chat, ChatTemplate};
 pub use text_error::TextError;
 pub use tokenizer::{Tokenizer, Vocabulary};

@@ -1,6 +1,6 @@
-//! Picking tokens of logits on the host: the reference, and what the CPU uses. It means the same as `sample` and `penalize` of the kernel
-//! library, and draws the same random numbers: a seed gives the same tokens on every device, as far as the logits and the device's powers
-//! of e agree.
+//! Sampling on the host: the CPU's implementation, and the reference for the GPU kernels `sample` and `penalize`.
+//!
+//! Host and kernels use the same random numbers: a seed gives the same tokens on every device, as far as logits and `exp` agree.
 
 use std::collections::HashMap;
 
@@ -10,60 +10,61 @@ use crate::text_error::TextError;
 
 type Result<T, E = TextError> = std::result::Result<T, E>;
 
-/// The weight of the likeliest token. Weights are whole numbers: their sum does not depend on the order.
+/// The weight of the most likely token. Weights are integers: their sum does not depend on the order.
 const ONE: u64 = 1 << 44;
-/// Tokens whose weights add up in 64 bits.
-const MOST_TOKENS: usize = (1 << 20) - 1;
+/// The largest vocabulary whose weights sum within 64 bits.
+const MAX_TOKENS: usize = (1 << 20) - 1;
 
-/// How tokens are picked. In this order: `bias` is added, `penalties` are taken off, logits are divided by the temperature, and tokens are
-/// kept by top-k, of those by top-p, and of those by min-p; what equals the last that is kept is kept too. With the temperature 0 the
-/// largest is picked, the first of them.
+/// Sampling parameters.
+///
+/// Applied in this order: logit bias, penalties, temperature, top-k, top-p (nucleus), min-p. Ties with the last kept token are kept. A
+/// temperature of 0 selects the largest logit; of equal ones, the lowest token id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampler {
-    /// The temperature, and what is kept.
+    /// Temperature, top-k, top-p and min-p.
     pub sampling: Sampling,
-    /// By how much tokens that are in the text already are made less likely.
+    /// Penalties of tokens that already occurred.
     pub penalties: Penalties,
-    /// The last so many tokens of the text count for penalties.
-    pub window: usize,
-    /// What is added to the logits of tokens. Tokens that are none of the vocabulary's are passed over.
+    /// The number of last tokens, of prompt and generated text, that penalties consider.
+    pub penalty_window: usize,
+    /// Values added to the logits of tokens. Out-of-range tokens are ignored.
     pub bias: HashMap<u32, f32>,
-    /// The seed of the random numbers.
+    /// The random seed.
     pub seed: u64,
 }
 
 impl Default for Sampler {
-    /// The likeliest token, whatever the text.
+    /// Greedy, without bias and penalties.
     fn default() -> Self {
         Self {
             sampling: Sampling::GREEDY,
             penalties: Penalties { repetition: 1.0, presence: 0.0, frequency: 0.0 },
-            window: usize::MAX,
+            penalty_window: usize::MAX,
             bias: HashMap::new(),
             seed: 0,
         }
     }
 }
 
-/// A token that was picked.
+/// A sampled token.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Picked {
-    /// The token.
-    pub token: u32,
-    /// The logarithm of its probability, after bias and penalties and before temperature and what is kept.
-    pub log: f32,
-    /// The likeliest tokens and the same of them, the likeliest first.
-    pub top: Vec<(u32, f32)>,
+pub struct SampledToken {
+    /// The token id.
+    pub id: u32,
+    /// The natural logarithm of its probability, after bias and penalties, before temperature, top-k, top-p and min-p.
+    pub logprob: f32,
+    /// The most likely tokens with their logprobs, most likely first.
+    pub top_logprobs: Vec<(u32, f32)>,
 }
 
 impl Sampler {
-    /// Says what is impossible, before a long run meets it.
+    /// Checks the parameters.
     pub fn check(&self) -> Result<()> {
         let Sampling { temperature, top_p, min_p, .. } = self.sampling;
         let Penalties { repetition, presence, frequency } = self.penalties;
         let wrong = |name, value: f32, must| Err(TextError::Sampling { name, value: value.to_string(), must });
         if !(temperature == 0.0 || (temperature > 0.0 && temperature.is_finite() && (1.0 / temperature).is_finite())) {
-            return wrong("temperature", temperature, "0 or a number above it");
+            return wrong("temperature", temperature, "0, or finite and >= 3e-39");
         }
         for (name, share) in [("top_p", top_p), ("min_p", min_p)] {
             if !(0.0..=1.0).contains(&share) {
@@ -71,35 +72,37 @@ impl Sampler {
             }
         }
         if !(repetition > 0.0 && repetition.is_finite()) {
-            return wrong("the repetition penalty", repetition, "a number above 0");
+            return wrong("repetition penalty", repetition, "finite and > 0");
         }
-        for (name, value) in [("the presence penalty", presence), ("the frequency penalty", frequency)] {
+        for (name, value) in [("presence penalty", presence), ("frequency penalty", frequency)] {
             if !value.is_finite() {
-                return wrong(name, value, "a number");
+                return wrong(name, value, "finite");
             }
         }
         match self.bias.values().find(|bias| bias.is_nan()) {
-            Some(bias) => wrong("a logit bias", *bias, "a number"),
+            Some(bias) => wrong("logit bias", *bias, "a number"),
             None => Ok(()),
         }
     }
 
-    /// Whether nothing but the logits themselves counts: no bias, no penalties.
+    /// Whether there is neither bias nor penalty, so that the result depends on the logits alone.
     pub(crate) fn is_plain(&self) -> bool {
         self.bias.is_empty() && self.penalties == Penalties { repetition: 1.0, presence: 0.0, frequency: 0.0 }
     }
 
-    /// The token that follows a text, of its logits, which are changed by bias and penalties. `number` is which of the seed's random numbers
-    /// is used: usually the token's position. `top` likeliest tokens come with it.
-    pub fn pick(&self, logits: &mut [f32], text: &[u32], number: u64, top: usize) -> Result<Picked> {
+    /// Samples the token after `tokens` from its logits, which are modified by bias and penalties.
+    ///
+    /// `position` selects the random number of the seed's sequence, usually the token's position. `top` is the number of most likely tokens
+    /// to report.
+    pub fn sample(&self, logits: &mut [f32], tokens: &[u32], position: u64, top: usize) -> Result<SampledToken> {
         self.check()?;
-        let most = if self.sampling.temperature == 0.0 { u32::MAX as usize } else { MOST_TOKENS };
+        let most = if self.sampling.temperature == 0.0 { u32::MAX as usize } else { MAX_TOKENS };
         if !(1..=most).contains(&logits.len()) {
             let value = logits.len().to_string();
-            return Err(TextError::Sampling { name: "the number of logits", value, must: "from 1 to 1048575" });
+            return Err(TextError::Sampling { name: "number of logits", value, must: "from 1 to 1048575" });
         }
-        self.adjust(logits, text);
-        // What is no number is never picked.
+        self.adjust(logits, tokens);
+        // NaN is never selected.
         logits.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = f32::NEG_INFINITY);
         let (mut first, mut largest) = (0, logits[0]);
         for (token, x) in logits.iter().enumerate() {
@@ -107,15 +110,15 @@ impl Sampler {
                 (first, largest) = (token, *x);
             }
         }
-        let token = if self.sampling.temperature == 0.0 { first } else { self.draw(logits, largest, number) };
+        let token = if self.sampling.temperature == 0.0 { first } else { self.draw(logits, largest, position) };
         let sum: f64 = logits.iter().map(|x| if *x == largest { 1.0 } else { f64::from(*x - largest).exp() }).sum();
-        let log = |x: f32| (if x == largest { -sum.ln() } else { f64::from(x - largest) - sum.ln() }) as f32;
-        let top = likeliest(logits, top).into_iter().map(|token| (token, log(logits[token as usize]))).collect();
-        Ok(Picked { token: token as u32, log: log(logits[token]), top })
+        let logprob = |x: f32| (if x == largest { -sum.ln() } else { f64::from(x - largest) - sum.ln() }) as f32;
+        let top = most_likely(logits, top).into_iter().map(|token| (token, logprob(logits[token as usize]))).collect();
+        Ok(SampledToken { id: token as u32, logprob: logprob(logits[token]), top_logprobs: top })
     }
 
-    /// Adds the bias and takes off penalties.
-    fn adjust(&self, logits: &mut [f32], text: &[u32]) {
+    /// Applies bias and penalties.
+    fn adjust(&self, logits: &mut [f32], tokens: &[u32]) {
         for (token, bias) in &self.bias {
             if let Some(logit) = logits.get_mut(*token as usize) {
                 *logit += bias;
@@ -126,7 +129,7 @@ impl Sampler {
             return;
         }
         let mut counts: HashMap<u32, u32> = HashMap::new();
-        for token in &text[text.len().saturating_sub(self.window)..] {
+        for token in &tokens[tokens.len().saturating_sub(self.penalty_window)..] {
             *counts.entry(*token).or_default() += 1;
         }
         for (token, count) in counts {
@@ -136,12 +139,12 @@ impl Sampler {
         }
     }
 
-    /// The token at a random place among those that are kept. `largest` is the largest logit; none is NaN.
-    fn draw(&self, logits: &[f32], largest: f32, number: u64) -> usize {
+    /// Draws a token among those kept. `largest` is the largest logit; none is NaN.
+    fn draw(&self, logits: &[f32], largest: f32, position: u64) -> usize {
         let Sampling { temperature, top_k, top_p, min_p } = self.sampling;
         let sharpness = 1.0 / temperature;
         let weight = |x: f32| {
-            // An f32 on purpose: so it is in the kernel.
+            // In f32, as in the kernel.
             if x == largest { ONE } else { (((x - largest) * sharpness * std::f32::consts::LOG2_E).exp2() * ONE as f32) as u64 }
         };
         let weights: Vec<u64> = logits.iter().map(|x| weight(*x)).collect();
@@ -153,26 +156,26 @@ impl Sampler {
         if top_p < 1.0 {
             let kept = |token: usize| if keys[token] >= least { weights[token] } else { 0 };
             let all: u64 = (0..keys.len()).map(kept).sum();
-            let wanted = ((f64::from(top_p) * all as f64).ceil() as u64).clamp(1, all);
-            least = threshold(&keys, kept, wanted).max(least);
+            let mass = ((f64::from(top_p) * all as f64).ceil() as u64).clamp(1, all);
+            least = threshold(&keys, kept, mass).max(least);
         }
         let least_weight = (min_p * ONE as f32) as u64;
         let kept = |token: usize| if keys[token] >= least && weights[token] >= least_weight { weights[token] } else { 0 };
         let total: u64 = (0..keys.len()).map(kept).sum();
-        let mut place = ((u128::from(total) * u128::from(random(self.seed, number))) >> 64) as u64;
-        // The place is below the sum of the weights: there is such a token.
+        let mut target = ((u128::from(total) * u128::from(random(self.seed, position))) >> 64) as u64;
+        // The target is below the sum of the weights: a token is always found.
         let found = (0..keys.len()).find(|token| {
             let weight = kept(*token);
-            let here = place < weight;
-            place -= if here { 0 } else { weight };
-            here
+            let found = target < weight;
+            target -= if found { 0 } else { weight };
+            found
         });
         found.unwrap_or(0)
     }
 }
 
-/// The tokens with the largest logits, the largest first; of equals the first.
-fn likeliest(logits: &[f32], count: usize) -> Vec<u32> {
+/// The tokens with the largest logits, largest first; of equal ones, lowest id first.
+fn most_likely(logits: &[f32], count: usize) -> Vec<u32> {
     let count = count.min(logits.len());
     if count == 0 {
         return Vec::new();
@@ -185,14 +188,15 @@ fn likeliest(logits: &[f32], count: usize) -> Vec<u32> {
     tokens
 }
 
-/// Whole numbers in the order of the floats; equal floats are equal.
+/// Maps floats to integers of the same order; equal floats map to equal integers.
 fn key_of(x: f32) -> u32 {
     let bits = if x == 0.0 { 0 } else { x.to_bits() };
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
 
-/// The largest key of which so much weight has this key or a larger one: found byte by byte, without sorting.
-fn threshold(keys: &[u32], weight: impl Fn(usize) -> u64, mut wanted: u64) -> u32 {
+/// Returns the largest key such that the tokens with this key or a larger one have at least `mass` weight together. A radix search, byte by
+/// byte, without sorting.
+fn threshold(keys: &[u32], weight: impl Fn(usize) -> u64, mut mass: u64) -> u32 {
     let mut prefix = 0;
     for shift in [24, 16, 8, 0] {
         let mut bins = [0u64; 256];
@@ -202,8 +206,8 @@ fn threshold(keys: &[u32], weight: impl Fn(usize) -> u64, mut wanted: u64) -> u3
             }
         }
         let mut digit = 255;
-        while digit > 0 && bins[digit] < wanted {
-            wanted -= bins[digit];
+        while digit > 0 && bins[digit] < mass {
+            mass -= bins[digit];
             digit -= 1;
         }
         prefix = prefix << 8 | digit as u32;
@@ -211,9 +215,9 @@ fn threshold(keys: &[u32], weight: impl Fn(usize) -> u64, mut wanted: u64) -> u3
     prefix
 }
 
-/// 64 random bits of a seed and a number: Philox 4x32 with 10 rounds.
-fn random(seed: u64, number: u64) -> u64 {
-    let [mut a, mut b, mut c, mut d] = [number as u32, (number >> 32) as u32, 0, 0];
+/// Returns 64 random bits for a seed and a counter: Philox 4x32 with 10 rounds.
+fn random(seed: u64, counter: u64) -> u64 {
+    let [mut a, mut b, mut c, mut d] = [counter as u32, (counter >> 32) as u32, 0, 0];
     let [mut k, mut l] = [seed as u32, (seed >> 32) as u32];
     for _ in 0..10 {
         let (first, second) = (0xD251_1F53 * u64::from(a), 0xCD9E_8D57 * u64::from(c));

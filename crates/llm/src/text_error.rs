@@ -1,8 +1,8 @@
-//! What can be wrong with a tokenizer, a chat template or a way of sampling.
+//! Errors of tokenizers, chat templates and sampling parameters.
 
 use std::path::PathBuf;
 
-/// What can be wrong with a tokenizer, a chat template or a way of sampling.
+/// An invalid tokenizer, chat template or sampling parameter.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
@@ -11,57 +11,57 @@ pub enum TextError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A GGUF file's metadata are not what they should be.
+    /// The metadata of a GGUF file are invalid.
     #[error(transparent)]
     Gguf(#[from] warpwave_weights::Error),
-    /// A file or a part of it is not what it should be.
+    /// A file, or a part of it, is invalid.
     #[error("{place}: {reason}")]
     Malformed {
-        /// Which part of which file.
+        /// The file and the part of it.
         place: String,
-        /// What is wrong with it.
+        /// What is wrong.
         reason: String,
     },
-    /// The tokenizer is of a kind that is not known.
-    #[error("{place} is {found:?}, which is not known; known are {known}")]
+    /// The tokenizer is of an unsupported type.
+    #[error("{place}: unknown value {found:?}; expected one of {expected}")]
     Unknown {
-        /// Which part of which file.
+        /// The file and the key.
         place: String,
-        /// What is there.
+        /// Its value.
         found: String,
-        /// What could be.
-        known: String,
+        /// The supported values.
+        expected: String,
     },
-    /// A text cannot be made tokens.
-    #[error("the tokenizer failed on a text of {bytes} bytes: {reason}")]
+    /// A text cannot be tokenized.
+    #[error("cannot tokenize a text of {bytes} bytes: {reason}")]
     Encode {
-        /// The text's length.
+        /// Length of the text.
         bytes: usize,
         /// Why.
         reason: String,
     },
-    /// A chat template cannot be read or run.
-    #[error("chat template, line {line}: {reason}")]
+    /// A chat template cannot be parsed or rendered.
+    #[error("chat template{}: {reason}", if *line > 0 { format!(", line {line}") } else { String::new() })]
     Template {
-        /// Counted from 1; 0 where it is not known.
+        /// The line, counted from 1; 0 if unknown.
         line: usize,
-        /// Why not.
+        /// What failed.
         reason: String,
     },
-    /// A chat template refuses the messages, in its own words.
-    #[error("the chat template refuses these messages: {0}")]
-    Refused(String),
-    /// A way of sampling is impossible.
-    #[error("sampling: {name} is {value}; it must be {must}")]
+    /// A chat template rejected the messages (`raise_exception`), with its message.
+    #[error("the chat template rejected the messages: {0}")]
+    Rejected(String),
+    /// A sampling parameter is out of range.
+    #[error("sampling: {name} must be {must}, got {value}")]
     Sampling {
-        /// Which number.
+        /// The parameter.
         name: &'static str,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// The valid values.
         must: &'static str,
     },
 }

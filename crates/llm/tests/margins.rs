@@ -8,7 +8,7 @@
 mod common;
 
 use warpwave_kernels::{DType, Quant};
-use warpwave_llm::{Checkpoint, Config, LoadOptions, Model, RopeConfig, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_llm::{Checkpoint, Config, LoadOptions, Logits, Model, RopeConfig, Runner, RunnerOptions, Sequence};
 use warpwave_tensor::{Device, Precision};
 use warpwave_weights::Kind;
 
@@ -85,8 +85,8 @@ fn likeliest(logits: &[f32]) -> (u32, f32) {
     (order[0] as u32, logits[order[0]] - logits[order[1]])
 }
 
-fn feed(runner: &mut Runner, sequence: &mut Sequence, tokens: &[u32], wanted: Wanted) -> Vec<f32> {
-    runner.feed(&mut [(sequence, tokens)], wanted).unwrap().to_vec::<f32>().unwrap()
+fn feed(runner: &mut Runner, sequence: &mut Sequence, tokens: &[u32], wanted: Logits) -> Vec<f32> {
+    runner.forward(&mut [(sequence, tokens)], wanted).unwrap().to_vec::<f32>().unwrap()
 }
 
 /// One token after the other, the prompt's too.
@@ -95,7 +95,7 @@ fn plain(runner: &mut Runner, prompt: &[u32], more: usize) -> Plain {
     let mut sequence = Sequence::default();
     while plain.picks.len() < prompt.len() + more {
         let token = plain.text[plain.picks.len()];
-        let pick = likeliest(&feed(runner, &mut sequence, &[token], Wanted::Last));
+        let pick = likeliest(&feed(runner, &mut sequence, &[token], Logits::Last));
         plain.picks.push(pick);
         if plain.text.len() == plain.picks.len() {
             plain.text.push(pick.0);
@@ -109,9 +109,9 @@ fn plain(runner: &mut Runner, prompt: &[u32], more: usize) -> Plain {
 /// The prompt in the runner's pieces, then one token at a time: as graphs, if the runner makes them.
 fn in_pieces(runner: &mut Runner, plain: &Plain, prompt: usize, how: &str, compared: &mut Compared) {
     let mut sequence = Sequence::default();
-    compared.add(how, plain, prompt - 1, &feed(runner, &mut sequence, &plain.text[..prompt], Wanted::Last));
+    compared.add(how, plain, prompt - 1, &feed(runner, &mut sequence, &plain.text[..prompt], Logits::Last));
     for at in prompt..plain.text.len() {
-        compared.add(how, plain, at, &feed(runner, &mut sequence, &plain.text[at..at + 1], Wanted::Last));
+        compared.add(how, plain, at, &feed(runner, &mut sequence, &plain.text[at..at + 1], Logits::Last));
     }
     runner.release(sequence);
 }
@@ -119,7 +119,7 @@ fn in_pieces(runner: &mut Runner, plain: &Plain, prompt: usize, how: &str, compa
 /// The whole text at once.
 fn at_once(runner: &mut Runner, plain: &Plain, compared: &mut Compared) {
     let mut sequence = Sequence::default();
-    let logits = feed(runner, &mut sequence, &plain.text, Wanted::All);
+    let logits = feed(runner, &mut sequence, &plain.text, Logits::All);
     let rows = logits.chunks(logits.len() / plain.text.len());
     rows.enumerate().for_each(|(at, row)| compared.add("at once", plain, at, row));
     runner.release(sequence);
@@ -135,7 +135,7 @@ fn together(runner: &mut Runner, all: &[Plain], prompts: &[&[u32]], compared: &m
             _ => &plain.text[prompt.len() + step - 1..prompt.len() + step],
         });
         let mut batch: Vec<(&mut Sequence, &[u32])> = sequences.iter_mut().zip(tokens).collect();
-        let logits = runner.feed(&mut batch, Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+        let logits = runner.forward(&mut batch, Logits::Last).unwrap().to_vec::<f32>().unwrap();
         for ((plain, prompt), row) in all.iter().zip(prompts).zip(logits.chunks(logits.len() / all.len())) {
             compared.add("together", plain, prompt.len() + step - 1, row);
         }
@@ -143,9 +143,10 @@ fn together(runner: &mut Runner, all: &[Plain], prompts: &[&[u32]], compared: &m
     sequences.into_iter().for_each(|sequence| runner.release(sequence));
 }
 
-fn runner(checkpoint: &Checkpoint, device: &Device, (matrices, precision, cache): Case, chunk: usize, graphs: bool) -> Runner {
-    let model = Model::load(checkpoint, device, LoadOptions { matrices, precision, context: None }, &mut |_| ()).unwrap();
-    Runner::new(model, RunnerOptions { room: 512, cache: Some(cache), chunk: Some(chunk), graphs }).unwrap()
+fn runner(checkpoint: &Checkpoint, device: &Device, (weights, precision, kv_cache): Case, chunk: usize, graphs: bool) -> Runner {
+    let model = Model::load(checkpoint, device, LoadOptions { weights, precision, context: None }, &mut |_| ()).unwrap();
+    Runner::new(model, RunnerOptions { context: 512, kv_cache: Some(kv_cache), chunk: Some(chunk), graphs, ..RunnerOptions::default() })
+        .unwrap()
 }
 
 /// Every way of decoding against the plain one; how many positions there were before any doubt.
@@ -160,9 +161,9 @@ fn compare(name: &str, checkpoint: &Checkpoint, device: &Device, case: Case, pro
         in_pieces(&mut other, plain, prompt.len(), "in pieces of 3, as a graph", &mut compared);
         at_once(&mut other, plain, &mut compared);
     }
-    assert_eq!(other.room(), 512, "all blocks came back");
-    let (matrices, precision, cache) = case;
-    let weights = matrices.map_or_else(|| "as they are".to_owned(), |kind| kind.to_string());
+    assert_eq!(other.free_tokens(), 512, "all blocks came back");
+    let (weights, precision, cache) = case;
+    let weights = weights.map_or_else(|| "as they are".to_owned(), |kind| kind.to_string());
     let Compared { certain, sure, unsure, wrong, wrong_elsewhere } = compared;
     let here = format!("{name:8} {device:12} {weights:12} {precision:?} cache {cache}");
     println!("{here}: {sure} positions, {certain} of them before any doubt; {unsure} in doubt; {wrong_elsewhere} differ behind it");
@@ -174,8 +175,8 @@ fn compare(name: &str, checkpoint: &Checkpoint, device: &Device, case: Case, pro
 /// A small model whose rows are whole blocks of all types, of random weights.
 fn small(kind: Kind, layers: usize) -> Checkpoint {
     let shape = Config { vocab: VOCAB as usize, hidden: 256, layers, heads: 4, kv_heads: 2, head_dim: 64, ..Config::llama_8b() };
-    let (rope, windowed) = (RopeConfig::plain(10_000.0, 64), vec![false; layers]);
-    Checkpoint::random(Config { feed_forward: 256, context: 512, windowed, score_scale: 0.125, rope, ..shape }, kind).unwrap()
+    let (rope, sliding_layers) = (RopeConfig::plain(10_000.0, 64), vec![false; layers]);
+    Checkpoint::random(Config { feed_forward: 256, context: 512, sliding_layers, attention_scale: 0.125, rope, ..shape }, kind).unwrap()
 }
 
 /// Prompts of these lengths.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use warpwave_kernels::{DType, Quant};
 use warpwave_llm::{
-    Checkpoint, Config, Error, LoadOptions, Memory, Model, Plan, Precision, RopeConfig, Runner, RunnerOptions, Sequence, Wanted,
+    Checkpoint, Config, Error, LoadOptions, Logits, MemoryEstimate, MemoryPlan, Model, RopeConfig, Runner, RunnerOptions, Sequence,
 };
 use warpwave_tensor::{Device, Gpu};
 use warpwave_weights::Kind;
@@ -20,30 +20,30 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Loads a model, gives it a prompt that fills the context but for a few tokens, and those; then what it was thought to take on each device.
-fn use_up(checkpoint: &Checkpoint, devices: &[Device], context: usize, chunk: usize) -> Vec<Memory> {
+fn use_up(checkpoint: &Checkpoint, devices: &[Device], context: usize, chunk: usize) -> Vec<MemoryEstimate> {
     let device = &devices[0];
-    let plan = Plan { devices: devices.to_vec(), matrices: None, precision: Precision::Fast, cache: None, context, chunk };
+    let plan = MemoryPlan { chunk: Some(chunk), ..MemoryPlan::new(devices.to_vec(), context) };
     let estimate = checkpoint.memory(&plan).unwrap();
-    let model = Model::load_divided(checkpoint, devices, LoadOptions::default(), &mut |_| ()).unwrap();
-    let mut runner = Runner::new(model, RunnerOptions { room: context, chunk: Some(chunk), ..RunnerOptions::default() }).unwrap();
+    let model = Model::load_tensor_parallel(checkpoint, devices, LoadOptions::default(), &mut |_| ()).unwrap();
+    let mut runner = Runner::new(model, RunnerOptions { context: context, chunk: Some(chunk), ..RunnerOptions::default() }).unwrap();
     let prompt: Vec<u32> = (0..context as u32 - 4).map(|i| i * 7919 % checkpoint.config().vocab as u32).collect();
     for _ in 0..if device.is_virtual() { 1 } else { 3 } {
         let mut sequence = Sequence::default();
         let started = Instant::now();
-        runner.feed(&mut [(&mut sequence, &prompt)], Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+        runner.forward(&mut [(&mut sequence, &prompt)], Logits::Last).unwrap().to_vec::<f32>().unwrap();
         println!("{device} {} tokens in pieces of {chunk}: {:.1} ms", prompt.len(), started.elapsed().as_secs_f64() * 1e3);
         for token in 0..4 {
-            runner.feed(&mut [(&mut sequence, &[token])], Wanted::Last).unwrap();
+            runner.forward(&mut [(&mut sequence, &[token])], Logits::Last).unwrap();
         }
         device.synchronize().unwrap();
     }
     estimate
 }
 
-fn share(what: &str, device: &Device, estimate: &Memory, taken: u64) -> f64 {
+fn share(what: &str, device: &Device, estimate: &MemoryEstimate, taken: u64) -> f64 {
     let share = taken as f64 / estimate.total() as f64;
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    let Memory { weights, kv, activations, scratch, .. } = *estimate;
+    let MemoryEstimate { weights, kv, activations, scratch, .. } = *estimate;
     let [weights, kv, activations, scratch, total, taken] = [weights, kv, activations, scratch, estimate.total(), taken].map(mib);
     let sum = format!("{weights:.1} + {kv:.1} + {activations:.1} + {scratch:.1} = {total:.1} MiB");
     println!("{device} {what}: {sum}; taken {taken:.1} MiB, {share:.3} of it");
@@ -56,7 +56,8 @@ fn a_small_model_takes_what_it_was_said_to() {
     let _alone = alone();
     let shape =
         Config { vocab: 1000, hidden: 256, layers: 2, heads: 4, kv_heads: 2, head_dim: 64, feed_forward: 1024, ..Config::llama_8b() };
-    let config = Config { context: 512, windowed: vec![false; 2], score_scale: 0.125, rope: RopeConfig::plain(10_000.0, 64), ..shape };
+    let config =
+        Config { context: 512, sliding_layers: vec![false; 2], attention_scale: 0.125, rope: RopeConfig::plain(10_000.0, 64), ..shape };
     for kind in [Kind::Plain(DType::Bf16), Kind::Quant(Quant::Q4K)] {
         // A device of its own each time: the pool remembers its fullest moment.
         let devices = common::devices().into_iter().filter(Device::is_virtual);
@@ -75,7 +76,7 @@ fn a_small_model_takes_what_it_was_said_to() {
 fn small() -> Config {
     let shape =
         Config { vocab: 1000, hidden: 256, layers: 2, heads: 6, kv_heads: 3, head_dim: 128, feed_forward: 1280, ..Config::llama_8b() };
-    Config { context: 512, windowed: vec![false; 2], score_scale: 0.125, rope: RopeConfig::plain(10_000.0, 128), ..shape }
+    Config { context: 512, sliding_layers: vec![false; 2], attention_scale: 0.125, rope: RopeConfig::plain(10_000.0, 128), ..shape }
 }
 
 /// Each device by what its pool took.
@@ -94,8 +95,7 @@ fn devices_that_share_a_model_take_what_they_were_said_to() {
                 assert!((0.9..=1.1).contains(&share), "{kind} on {device}: {share}");
             }
             // Norms are on both, all else on one of them.
-            let plan =
-                Plan { devices: vec![Device::Cpu], matrices: None, precision: Precision::Fast, cache: None, context: 100, chunk: 64 };
+            let plan = MemoryPlan { chunk: Some(64), ..MemoryPlan::new([Device::Cpu], 100) };
             let (whole, norms) = (checkpoint.memory(&plan).unwrap()[0], (2 * 2 + 1) * 256 * 4);
             assert_eq!(estimates.iter().map(|estimate| estimate.weights).sum::<u64>(), whole.weights + norms);
         }
@@ -113,7 +113,7 @@ fn what_one_device_lacks_goes_back_on_all() {
         if first.stream.device() == second.stream.device() {
             continue;
         }
-        let load = || Model::load_divided(&checkpoint, &devices, LoadOptions::default(), &mut |_| ());
+        let load = || Model::load_tensor_parallel(&checkpoint, &devices, LoadOptions::default(), &mut |_| ());
         let in_use = || [first, second].map(|gpu| gpu.stream.device().pool_stats().in_use);
         let before = in_use();
         second.stream.device().set_pool_cap(Some(400 << 10));
@@ -124,8 +124,8 @@ fn what_one_device_lacks_goes_back_on_all() {
         second.stream.device().set_pool_cap(None);
         let model = load().unwrap();
         second.stream.device().set_pool_cap(Some(second.stream.device().pool_stats().in_use + (100 << 10)));
-        let error = Runner::new(model, RunnerOptions { room: 4096, ..RunnerOptions::default() }).map(drop).unwrap_err();
-        let of_keys = matches!(&error, Error::OutOfMemory { device, what, .. } if device == devices[1].name() && what.contains("keys"));
+        let error = Runner::new(model, RunnerOptions { context: 4096, ..RunnerOptions::default() }).map(drop).unwrap_err();
+        let of_keys = matches!(&error, Error::OutOfMemory { device, what, .. } if device == devices[1].name() && what.contains("KV cache"));
         assert!(of_keys, "{error}");
         second.stream.device().set_pool_cap(None);
         assert_eq!(in_use(), before, "{devices:?}: the model is gone, too");
@@ -148,7 +148,7 @@ fn a_large_model_does_too() {
                 continue;
             }
             let before = settled(gpu);
-            let chunk = RunnerOptions::chunk_on(&device);
+            let chunk = RunnerOptions::default_chunk(&device);
             let estimate = use_up(&checkpoint, std::slice::from_ref(&device), 4096, chunk)[0];
             // The pool keeps what it had: this is the most that it had at once, though the model is gone.
             let share = share(&format!("{kind}, pieces of {chunk}"), &device, &estimate, before - free(gpu));

@@ -1,4 +1,4 @@
-//! Memory that ends while a model is loaded: it is an error that says how much was missing and for what, and all memory goes back.
+//! MemoryEstimate that ends while a model is loaded: it is an error that says how much was missing and for what, and all memory goes back.
 //!
 //! The tests of this file look at how much memory is free, so they run one after the other, and each program has one of them.
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use warpwave_gpu::Buffer;
 use warpwave_kernels::{DType, Quant};
-use warpwave_llm::{Checkpoint, Config, Error, LoadOptions, Model, RopeConfig, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_llm::{Checkpoint, Config, Error, LoadOptions, Logits, Model, RopeConfig, Runner, RunnerOptions, Sequence};
 use warpwave_tensor::{Device, Gpu};
 use warpwave_weights::Kind;
 
@@ -20,8 +20,8 @@ const CHILD: &str = "WARPWAVE_TEST_LIMITED";
 /// Of random weights, 4 MiB in each layer if they are of 8 bits.
 fn model(layers: usize, kind: Kind) -> Checkpoint {
     let shape = Config { vocab: 1000, hidden: 512, layers, heads: 8, kv_heads: 2, head_dim: 64, feed_forward: 2048, ..Config::llama_8b() };
-    let (rope, windowed) = (RopeConfig::plain(10_000.0, 64), vec![false; layers]);
-    Checkpoint::random(Config { context: 4096, windowed, score_scale: 0.125, rope, ..shape }, kind).unwrap()
+    let (rope, sliding_layers) = (RopeConfig::plain(10_000.0, 64), vec![false; layers]);
+    Checkpoint::random(Config { context: 4096, sliding_layers, attention_scale: 0.125, rope, ..shape }, kind).unwrap()
 }
 
 fn load(checkpoint: &Checkpoint, device: &Device) -> warpwave_llm::Result<Model> {
@@ -34,7 +34,7 @@ fn weights(checkpoint: &Checkpoint) -> u64 {
 
 /// One token, to see that a model works.
 fn works(runner: &mut Runner) {
-    let logits = runner.feed(&mut [(&mut Sequence::default(), &[1])], Wanted::Last).unwrap().to_vec::<f32>().unwrap();
+    let logits = runner.forward(&mut [(&mut Sequence::default(), &[1])], Logits::Last).unwrap().to_vec::<f32>().unwrap();
     assert!(logits.iter().all(|x| x.is_finite()) && logits.iter().any(|x| *x != 0.0));
 }
 
@@ -76,11 +76,11 @@ fn facts(error: Error) -> (String, u64, u64) {
 /// Where there is memory for a step and not for its graph, texts go on without.
 fn without_graphs(device: &Device, gpu: &Arc<Gpu>) {
     let limited = gpu.stream.device();
-    let options = RunnerOptions { room: 16, graphs: false, ..RunnerOptions::default() };
+    let options = RunnerOptions { context: 16, graphs: false, ..RunnerOptions::default() };
     let mut runner = Runner::new(load(&model(6, Kind::Quant(Quant::Q8_0)), device).unwrap(), options).unwrap();
     let mut feed = |graphs: bool| {
         runner.use_graphs(graphs);
-        let logits = runner.feed(&mut [(&mut Sequence::default(), &[1])], Wanted::Last)?;
+        let logits = runner.forward(&mut [(&mut Sequence::default(), &[1])], Logits::Last)?;
         Ok::<_, Error>(logits.to_vec::<f32>()?)
     };
     let plain = feed(false).unwrap();
@@ -107,7 +107,7 @@ fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {
     let checkpoint = model(6, Kind::Quant(Quant::Q8_0));
     let all = weights(&checkpoint);
     // What a driver takes for itself at first is no part of this.
-    works(&mut Runner::new(load(&checkpoint, device).unwrap(), RunnerOptions { room: 16, ..RunnerOptions::default() }).unwrap());
+    works(&mut Runner::new(load(&checkpoint, device).unwrap(), RunnerOptions { context: 16, ..RunnerOptions::default() }).unwrap());
     device.trim().unwrap();
     let whole = free(gpu);
 
@@ -126,12 +126,12 @@ fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {
 
     let taken = fill(gpu, all + all / 8 + (16 << 20));
     let before = free(gpu);
-    let room = 1 << 17;
+    let context = 1 << 17;
     let model = load(&checkpoint, device).unwrap();
-    let (what, missing, left) = facts(Runner::new(model, RunnerOptions { room, ..RunnerOptions::default() }).map(drop).unwrap_err());
-    assert!(what.contains("keys and values of 131072 tokens"), "{what}");
+    let (what, missing, left) = facts(Runner::new(model, RunnerOptions { context, ..RunnerOptions::default() }).map(drop).unwrap_err());
+    assert!(what.contains("the KV cache of 131072 tokens"), "{what}");
     // Six layers, two heads of 64 numbers of 16 bits, keys and values.
-    assert_eq!(missing, room as u64 * 6 * 2 * 64 * 2 * 2 - left);
+    assert_eq!(missing, context as u64 * 6 * 2 * 64 * 2 * 2 - left);
     assert!(free(gpu) >= before, "{device}: of {before} bytes only {} are free again: the model is gone, too", free(gpu));
     drop(taken);
     device.trim().unwrap();
@@ -163,7 +163,7 @@ fn limit(bytes: u64) {
 /// In a process of its own, whose memory is limited: what one model leaves to the allocator would be the next one's.
 fn on_cpu(folder: &Path) {
     let [large, small] = ["large", "small"].map(|size| Checkpoint::open(folder.join(format!("{size}.gguf"))).unwrap());
-    let works = |model: Model| works(&mut Runner::new(model, RunnerOptions { room: 16, ..RunnerOptions::default() }).unwrap());
+    let works = |model: Model| works(&mut Runner::new(model, RunnerOptions { context: 16, ..RunnerOptions::default() }).unwrap());
     // Threads start when they are first needed, and stay.
     works(load(&small, &Device::Cpu).unwrap());
     limit(own() + weights(&large) * 5 / 8);

@@ -6,7 +6,7 @@
 mod common;
 
 use serde_json::Value;
-use warpwave_llm::{Checkpoint, LoadOptions, Model, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_llm::{Checkpoint, LoadOptions, Logits, Model, Runner, RunnerOptions, Sequence};
 use warpwave_tensor::{Device, Precision};
 
 struct Prompt {
@@ -30,7 +30,7 @@ fn prompts() -> Vec<Prompt> {
 fn runner(checkpoint: &Checkpoint, device: &Device, precision: Precision) -> Runner {
     let options = LoadOptions { precision, ..LoadOptions::default() };
     let model = Model::load(checkpoint, device, options, &mut |_| ()).unwrap();
-    Runner::new(model, RunnerOptions { room: 256, ..RunnerOptions::default() }).unwrap()
+    Runner::new(model, RunnerOptions { context: 256, ..RunnerOptions::default() }).unwrap()
 }
 
 fn log_softmax(logits: &[f32]) -> Vec<f64> {
@@ -42,7 +42,7 @@ fn log_softmax(logits: &[f32]) -> Vec<f64> {
 /// How far the logarithms of the known likeliest tokens' probabilities are off at most, with so many tokens at a time.
 fn distance(runner: &mut Runner, prompt: &Prompt, at_a_time: usize) -> f64 {
     let mut sequence = Sequence::default();
-    let mut feed = |tokens: &[u32]| runner.feed(&mut [(&mut sequence, tokens)], Wanted::All).unwrap().to_vec::<f32>().unwrap();
+    let mut feed = |tokens: &[u32]| runner.forward(&mut [(&mut sequence, tokens)], Logits::All).unwrap().to_vec::<f32>().unwrap();
     let logits: Vec<f32> = prompt.ids.chunks(at_a_time).flat_map(&mut feed).collect();
     runner.release(sequence);
     let rows = logits.chunks(logits.len() / prompt.ids.len()).zip(&prompt.top);

@@ -1,4 +1,4 @@
-//! Sampling on the host: how often tokens are picked, what is kept, and edges.
+//! Sampling on the host: frequencies, filters and edge cases.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ fn sampler(temperature: f32, top_k: usize, top_p: f32, min_p: f32) -> Sampler {
 fn counts(sampler: &Sampler, logits: &[f32], draws: u64) -> Vec<f64> {
     let mut counts = vec![0.0; logits.len()];
     for number in 0..draws {
-        counts[sampler.pick(&mut logits.to_vec(), &[], number, 0).expect("a token").token as usize] += 1.0;
+        counts[sampler.sample(&mut logits.to_vec(), &[], number, 0).expect("a token").id as usize] += 1.0;
     }
     counts
 }
@@ -44,7 +44,7 @@ fn weights(logits: &[f32], sampling: &Sampling) -> Vec<f64> {
 }
 
 #[test]
-fn tokens_are_picked_as_often_as_they_are_likely() {
+fn frequencies_match_probabilities() {
     // The value that chi-square with so many degrees of freedom exceeds once in 10,000 times; the seed is fixed.
     let limit = [0.0, 15.14, 18.42, 21.11, 23.51, 25.74, 27.86, 29.88];
     for sampling in [
@@ -62,7 +62,7 @@ fn tokens_are_picked_as_often_as_they_are_likely() {
         let mut chi_square = 0.0;
         for (found, weight) in found.iter().zip(&expected) {
             let expected = weight / total * draws as f64;
-            assert!(expected > 0.0 || *found == 0.0, "{:?}: what is not kept was picked: {found:?}", sampling.sampling);
+            assert!(expected > 0.0 || *found == 0.0, "{:?}: a removed token was sampled: {found:?}", sampling.sampling);
             chi_square += if expected > 0.0 { (found - expected).powi(2) / expected } else { 0.0 };
         }
         let degrees = expected.iter().filter(|weight| **weight > 0.0).count() - 1;
@@ -80,7 +80,7 @@ fn tokens_are_picked_as_often_as_they_are_likely() {
 fn the_same_seed_gives_the_same_tokens_and_another_does_not() {
     let draw = |seed| {
         let sampler = Sampler { seed, ..sampler(1.0, 0, 1.0, 0.0) };
-        (0..64).map(|number| sampler.pick(&mut LOGITS.to_vec(), &[], number, 0).expect("a token").token).collect::<Vec<_>>()
+        (0..64).map(|number| sampler.sample(&mut LOGITS.to_vec(), &[], number, 0).expect("a token").id).collect::<Vec<_>>()
     };
     assert_eq!(draw(3), draw(3));
     assert_ne!(draw(3), draw(4));
@@ -88,60 +88,60 @@ fn the_same_seed_gives_the_same_tokens_and_another_does_not() {
 
 #[test]
 fn edges() {
-    let pick = |sampler: &Sampler, logits: &[f32]| sampler.pick(&mut logits.to_vec(), &[], 5, 3).expect("a token");
+    let pick = |sampler: &Sampler, logits: &[f32]| sampler.sample(&mut logits.to_vec(), &[], 5, 3).expect("a token");
     let greedy = Sampler::default();
-    assert_eq!(pick(&greedy, &LOGITS).token, 2);
+    assert_eq!(pick(&greedy, &LOGITS).id, 2);
     // Of equals the first.
-    assert_eq!(pick(&greedy, &[1.0, 3.0, 3.0]).token, 1);
-    assert_eq!(pick(&greedy, &[0.0, -0.0]).token, 0);
+    assert_eq!(pick(&greedy, &[1.0, 3.0, 3.0]).id, 1);
+    assert_eq!(pick(&greedy, &[0.0, -0.0]).id, 0);
     // One token; more to keep than there are; nothing of the probability; all of it.
     for (top_k, top_p, min_p) in [(1, 1.0, 0.0), (0, 0.0, 0.0), (0, 1.0, 1.0), (1000, 0.0, 0.0), (1, 0.0, 1.0)] {
         let sampler = sampler(1.0, top_k, top_p, min_p);
-        assert!((0..50).all(|number| sampler.pick(&mut LOGITS.to_vec(), &[], number, 0).expect("a token").token == 2));
+        assert!((0..50).all(|number| sampler.sample(&mut LOGITS.to_vec(), &[], number, 0).expect("a token").id == 2));
     }
     assert_eq!(counts(&sampler(1.0, 1000, 1.0, 0.0), &LOGITS, 500), counts(&sampler(1.0, 0, 1.0, 0.0), &LOGITS, 500));
-    // What equals the last that is kept is kept too.
+    // Ties with the last kept token are kept.
     assert!(counts(&sampler(1.0, 1, 1.0, 0.0), &[1.0, 1.0, 0.0], 200).iter().take(2).all(|count| *count > 50.0));
-    // What is no number is never picked beside numbers, and nothing is likelier than the infinite.
+    // NaN is never sampled, and infinity always is.
     let nan = f32::NAN;
-    assert_eq!(pick(&greedy, &[nan, -1.0, nan]).token, 1);
+    assert_eq!(pick(&greedy, &[nan, -1.0, nan]).id, 1);
     assert_eq!(counts(&sampler(1.0, 0, 1.0, 0.0), &[nan, -1.0, f32::NEG_INFINITY], 100)[1], 100.0);
     assert_eq!(counts(&sampler(1.0, 0, 0.9, 0.1), &[nan, f32::INFINITY, 3.0], 100)[1], 100.0);
     // Nothing is likely: still a token, and any.
     for logits in [[nan; 4], [f32::NEG_INFINITY; 4]] {
-        let picked = pick(&greedy, &logits);
-        assert_eq!(picked.token, 0);
-        assert!((picked.log - 0.25f32.ln()).abs() < 1e-6);
+        let sampled = pick(&greedy, &logits);
+        assert_eq!(sampled.id, 0);
+        assert!((sampled.logprob - 0.25f32.ln()).abs() < 1e-6);
         assert!(counts(&sampler(1.0, 0, 0.99, 0.5), &logits, 400).iter().all(|count| *count > 50.0));
     }
     // The smallest and largest temperatures that have an inverse.
     assert_eq!(counts(&sampler(1e-38, 0, 1.0, 0.0), &LOGITS, 100)[2], 100.0);
     assert!(counts(&sampler(1e38, 0, 1.0, 0.0), &LOGITS, 800).iter().all(|count| *count > 50.0));
-    assert!(matches!(greedy.pick(&mut [], &[], 0, 0), Err(TextError::Sampling { name: "the number of logits", .. })));
+    assert!(matches!(greedy.sample(&mut [], &[], 0, 0), Err(TextError::Sampling { name: "number of logits", .. })));
     let many = &mut vec![0.0; 1 << 20];
-    assert!(sampler(1.0, 0, 1.0, 0.0).pick(many, &[], 0, 0).is_err());
-    assert!(greedy.pick(many, &[], 0, 0).is_ok());
+    assert!(sampler(1.0, 0, 1.0, 0.0).sample(many, &[], 0, 0).is_err());
+    assert!(greedy.sample(many, &[], 0, 0).is_ok());
 }
 
 #[test]
-fn impossible_ways_are_refused_by_name() {
+fn invalid_parameters_are_refused_by_name() {
     let nan = f32::NAN;
     let penalties =
         |repetition, presence, frequency| Sampler { penalties: Penalties { repetition, presence, frequency }, ..Sampler::default() };
     for (bad, said) in [
-        (sampler(-1.0, 0, 1.0, 0.0), "temperature is -1"),
-        (sampler(nan, 0, 1.0, 0.0), "temperature is NaN"),
-        (sampler(f32::INFINITY, 0, 1.0, 0.0), "temperature is inf"),
+        (sampler(-1.0, 0, 1.0, 0.0), "temperature must be 0, or finite and >= 3e-39, got -1"),
+        (sampler(nan, 0, 1.0, 0.0), "got NaN"),
+        (sampler(f32::INFINITY, 0, 1.0, 0.0), "got inf"),
         (sampler(1e-40, 0, 1.0, 0.0), "temperature"),
-        (sampler(1.0, 0, 1.1, 0.0), "top_p is 1.1"),
-        (sampler(1.0, 0, nan, 0.0), "top_p is NaN"),
-        (sampler(1.0, 0, 1.0, -0.1), "min_p is -0.1"),
-        (penalties(0.0, 0.0, 0.0), "repetition penalty is 0"),
-        (penalties(1.0, nan, 0.0), "presence penalty is NaN"),
-        (penalties(1.0, 0.0, f32::INFINITY), "frequency penalty is inf"),
-        (Sampler { bias: HashMap::from([(1, nan)]), ..Sampler::default() }, "a logit bias is NaN"),
+        (sampler(1.0, 0, 1.1, 0.0), "top_p must be from 0 to 1, got 1.1"),
+        (sampler(1.0, 0, nan, 0.0), "top_p must be from 0 to 1, got NaN"),
+        (sampler(1.0, 0, 1.0, -0.1), "min_p must be from 0 to 1, got -0.1"),
+        (penalties(0.0, 0.0, 0.0), "repetition penalty must be finite and > 0, got 0"),
+        (penalties(1.0, nan, 0.0), "presence penalty must be finite, got NaN"),
+        (penalties(1.0, 0.0, f32::INFINITY), "frequency penalty must be finite, got inf"),
+        (Sampler { bias: HashMap::from([(1, nan)]), ..Sampler::default() }, "logit bias must be a number, got NaN"),
     ] {
-        let error = bad.pick(&mut LOGITS.to_vec(), &[], 0, 0).expect_err("a refusal").to_string();
+        let error = bad.sample(&mut LOGITS.to_vec(), &[], 0, 0).expect_err("a refusal").to_string();
         assert!(error.contains(said), "{error}, not {said}");
     }
 }
@@ -150,23 +150,23 @@ fn impossible_ways_are_refused_by_name() {
 fn bias_and_penalties_change_logits_as_they_say() {
     let sampler = Sampler {
         penalties: Penalties { repetition: 2.0, presence: 0.25, frequency: 0.5 },
-        window: 4,
+        penalty_window: 4,
         bias: HashMap::from([(3, 5.0), (1, f32::NEG_INFINITY), (99, 1.0)]),
         ..Sampler::default()
     };
     let mut logits = LOGITS;
     // Token 7 is out of the window; 99 is no token; 2 is there twice.
-    let picked = sampler.pick(&mut logits, &[7, 2, 99, 2, 5], 0, 2).expect("a token");
+    let sampled = sampler.sample(&mut logits, &[7, 2, 99, 2, 5], 0, 2).expect("a token");
     let expected = [1.0, f32::NEG_INFINITY, 2.5 / 2.0 - 0.25 - 2.0 * 0.5, 5.0, 2.0, -3.0 * 2.0 - 0.25 - 0.5, 1.5, 0.7];
     assert_eq!(logits, expected);
-    assert_eq!(picked.token, 3);
+    assert_eq!(sampled.id, 3);
     // Bias comes before penalties.
-    let sampler = Sampler { bias: HashMap::from([(0, 3.0)]), window: usize::MAX, ..sampler };
+    let sampler = Sampler { bias: HashMap::from([(0, 3.0)]), penalty_window: usize::MAX, ..sampler };
     let mut logits = LOGITS;
-    sampler.pick(&mut logits, &[0], 0, 0).expect("a token");
+    sampler.sample(&mut logits, &[0], 0, 0).expect("a token");
     assert_eq!(logits[0], 4.0 / 2.0 - 0.25 - 0.5);
     let mut logits = LOGITS;
-    Sampler { window: 0, bias: HashMap::new(), ..sampler }.pick(&mut logits, &[0, 1, 2], 0, 0).expect("a token");
+    Sampler { penalty_window: 0, bias: HashMap::new(), ..sampler }.sample(&mut logits, &[0, 1, 2], 0, 0).expect("a token");
     assert_eq!(logits, LOGITS);
 }
 
@@ -175,12 +175,12 @@ fn logarithms_are_those_before_temperature() {
     let sum: f64 = LOGITS.iter().map(|x| f64::from(*x).exp()).sum();
     let log = |token: usize| (f64::from(LOGITS[token]) - sum.ln()) as f32;
     let sampler = sampler(0.3, 2, 0.5, 0.1);
-    let picked = sampler.pick(&mut LOGITS.to_vec(), &[], 11, 20).expect("a token");
-    assert!((picked.log - log(picked.token as usize)).abs() < 1e-6);
-    assert_eq!(picked.top.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [2, 4, 6, 0, 7, 3, 1, 5]);
-    assert!(picked.top.iter().all(|(token, found)| (found - log(*token as usize)).abs() < 1e-6));
-    assert!((picked.top.iter().map(|(_, log)| f64::from(*log).exp()).sum::<f64>() - 1.0).abs() < 1e-6);
-    assert_eq!(sampler.pick(&mut LOGITS.to_vec(), &[], 11, 3).expect("a token").top, picked.top[..3]);
+    let sampled = sampler.sample(&mut LOGITS.to_vec(), &[], 11, 20).expect("a token");
+    assert!((sampled.logprob - log(sampled.id as usize)).abs() < 1e-6);
+    assert_eq!(sampled.top_logprobs.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [2, 4, 6, 0, 7, 3, 1, 5]);
+    assert!(sampled.top_logprobs.iter().all(|(token, found)| (found - log(*token as usize)).abs() < 1e-6));
+    assert!((sampled.top_logprobs.iter().map(|(_, log)| f64::from(*log).exp()).sum::<f64>() - 1.0).abs() < 1e-6);
+    assert_eq!(sampler.sample(&mut LOGITS.to_vec(), &[], 11, 3).expect("a token").top_logprobs, sampled.top_logprobs[..3]);
 }
 
 /// The kernels pick the same tokens of the same logits and seed.
@@ -218,9 +218,9 @@ fn a_gpu_picks_the_same_tokens() {
         let (tokens, logs) = (stream.download(&tokens).expect("tokens"), stream.download(&logs).expect("logarithms"));
         for (row, (token, log)) in tokens.into_iter().zip(logs).enumerate() {
             let mut own = logits[row * vocabulary..][..vocabulary].to_vec();
-            let picked = sampler.pick(&mut own, &text[row * 9..][..9], 1000 + row as u64, 0).expect("a token");
-            assert_eq!(picked.token, token, "row {row} of {sampling:?}");
-            assert!((picked.log - log).abs() < 1e-5, "row {row} of {sampling:?}: {} and {log}", picked.log);
+            let sampled = sampler.sample(&mut own, &text[row * 9..][..9], 1000 + row as u64, 0).expect("a token");
+            assert_eq!(sampled.id, token, "row {row} of {sampling:?}");
+            assert!((sampled.logprob - log).abs() < 1e-5, "row {row} of {sampling:?}: {} and {log}", sampled.logprob);
         }
     }
 }

@@ -32,7 +32,7 @@ fn check(path: &Path) -> (usize, Vec<String>) {
             let what = format!("{} {name}", entry["name"]);
             match (template.render(&chat), case["expected"].as_str(), case["refused"].as_str()) {
                 (Ok(got), Some(expected), _) if got == expected => {}
-                (Err(TextError::Refused(got)), _, Some(expected)) if got == expected => {}
+                (Err(TextError::Rejected(got)), _, Some(expected)) if got == expected => {}
                 // Where jinja2 fails, what comes instead need not.
                 (Ok(_) | Err(TextError::Template { .. }), None, None) => {}
                 (got, ..) => wrong.push(format!("{what}: {got:?}, not {case}")),
@@ -94,16 +94,16 @@ fn hostile_templates_are_refused_in_time() {
     for (source, said) in [
         ("a\n{% if %}", "line 2"),
         ("\n\n{{ messages[0].nothing.more }}", "line 3"),
-        ("{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}", "more than 1000000 steps"),
+        ("{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}", "exceeds 1000000 steps"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "line 1"),
         ("{% include 'chat_template' %}", "line 1"),
         ("{% extends 'chat_template' %}", "line"),
-        ("{% for a in range(90000) %}{{ 'x' * 9000 }}{% endfor %}", "more than 67108864 bytes"),
+        ("{% for a in range(90000) %}{{ 'x' * 9000 }}{% endfor %}", "exceeds 67108864 bytes"),
         ("{{ 'x' * 999999999999 }}", "too large"),
         ("{{ range(999999999999) }}", "too many"),
         ("{{ open('/etc/passwd') }}", "unknown"),
         ("{{ ''.__class__.__mro__ }}", "undefined"),
-        ("{{ raise_exception('no ' + 'way') }}", "refuses these messages: no way"),
+        ("{{ raise_exception('no ' + 'way') }}", "rejected the messages: no way"),
         ("{{ messages | tojson(depth=3) }}", "depth"),
         ("{% generation %}", "line 1"),
         ("{% generation", "line 1"),

@@ -397,24 +397,24 @@ fn refusal(change: impl FnOnce(&mut Vocabulary<'_>)) -> String {
 fn bad_vocabularies_are_refused_by_name_and_number() {
     static LONG: [u8; 5000] = [b'a'; 5000];
     for (error, said) in [
-        (refusal(|v| v.tokens[7] = b"a\xff"), "tokens[7]: its 2 bytes are not UTF-8"),
+        (refusal(|v| v.tokens[7] = b"a\xff"), "tokens[7]: invalid UTF-8"),
         (refusal(|v| v.tokens[9] = v.tokens[8]), "tokens[9]"),
-        (refusal(|v| v.tokens[9] = &LONG), "tokens[9]: it has 5000 bytes"),
-        (refusal(|v| v.tokens.clear()), "there are 0 tokens"),
-        (refusal(|v| v.types.truncate(5)), "token_type: there are 5 for"),
-        (refusal(|v| v.scores = vec![0.0]), "scores: there are 1 for"),
-        (refusal(|v| v.merges[3] = b"nothing here"), "merges[3]: \"nothing\" is no token"),
-        (refusal(|v| v.merges[3] = b"nothing"), "merges[3]: \"nothing\" is not two tokens"),
+        (refusal(|v| v.tokens[9] = &LONG), "tokens[9]: 5000 bytes"),
+        (refusal(|v| v.tokens.clear()), "got 0"),
+        (refusal(|v| v.types.truncate(5)), "token_type: expected"),
+        (refusal(|v| v.scores = vec![0.0]), "scores: expected"),
+        (refusal(|v| v.merges[3] = b"nothing here"), "merges[3]: \"nothing\" is not in the vocabulary"),
+        (refusal(|v| v.merges[3] = b"nothing"), "merges[3]: expected two tokens"),
         (refusal(|v| v.merges[3] = b" "), "merges[3]"),
-        (refusal(|v| v.merges[3] = b"\xc3 a"), "merges[3]: its 3 bytes are not UTF-8"),
+        (refusal(|v| v.merges[3] = b"\xc3 a"), "merges[3]: invalid UTF-8"),
         // Two tokens whose whole is longer than any token.
         (refusal(|v| v.merges[3] = b"<|endoftext|> <|endoftext|>"), "merges[3]"),
-        (refusal(|v| v.bos = Some(u32::MAX)), "bos token: its id is 4294967295"),
-        (refusal(|v| v.eos = Some(100_000)), "eos token: its id is 100000"),
-        (refusal(|v| v.model = "wpm"), "tokenizer.ggml.model is \"wpm\""),
-        (refusal(|v| v.pre = Some("nonsense")), "tokenizer.ggml.pre is \"nonsense\""),
-        (refusal(|v| (v.model, v.unknown) = ("llama", Some(100_000))), "unknown_token_id: it is 100000"),
-        (refusal(|v| (v.model, v.scores) = ("llama", vec![f32::NAN; v.tokens.len()])), "scores[0]: it is NaN"),
+        (refusal(|v| v.bos = Some(u32::MAX)), "bos token: id 4294967295"),
+        (refusal(|v| v.eos = Some(100_000)), "eos token: id 100000"),
+        (refusal(|v| v.model = "wpm"), "tokenizer.ggml.model: unknown value \"wpm\""),
+        (refusal(|v| v.pre = Some("nonsense")), "tokenizer.ggml.pre: unknown value \"nonsense\""),
+        (refusal(|v| (v.model, v.unknown) = ("llama", Some(100_000))), "unknown_token_id: token id 100000"),
+        (refusal(|v| (v.model, v.scores) = ("llama", vec![f32::NAN; v.tokens.len()])), "scores[0]: expected a number, got NaN"),
     ] {
         assert!(error.contains(said), "{error}, not {said}");
     }
@@ -457,19 +457,22 @@ fn bad_files_are_refused_by_place() {
     assert!(matches!(&missing, TextError::Read { path, .. } if path.ends_with("all")), "{missing}");
     for (error, said) in [
         (file_refusal(|file| *file = Json::Null), "tokenizer.json"),
-        (file_refusal(|file| file["model"]["type"] = "Unigram".into()), "model.type is \"Unigram\""),
+        (file_refusal(|file| file["model"]["type"] = "Unigram".into()), "model.type: unknown value \"Unigram\""),
         (file_refusal(|file| file["model"]["vocab"] = Json::Array(vec![])), "tokenizer.json"),
         (file_refusal(|file| file["model"]["vocab"]["<s>"] = u64::MAX.into()), "tokenizer.json"),
-        (file_refusal(|file| file["model"]["vocab"]["<s>"] = 4_000_000_000u64.into()), "\"<s>\" has the id 4000000000"),
+        (file_refusal(|file| file["model"]["vocab"]["<s>"] = 4_000_000_000u64.into()), "\"<s>\" has id 4000000000"),
         (file_refusal(|file| file["model"]["vocab"]["<s>"] = 2.into()), "id 2"),
-        (file_refusal(|file| file["model"]["merges"][2] = serde_json::json!(["zz", "q"])), "model.merges[2]: \"zz\" is no token"),
+        (
+            file_refusal(|file| file["model"]["merges"][2] = serde_json::json!(["zz", "q"])),
+            "model.merges[2]: \"zz\" is not in the vocabulary",
+        ),
         (file_refusal(|file| file["model"]["merges"][2] = "a".into()), "model.merges[2]"),
         (file_refusal(|file| file["model"]["merges"][2] = serde_json::json!(["<0x00>", "<0x01>"])), "model.merges[2]"),
-        (file_refusal(|file| file["model"]["continuing_subword_prefix"] = "##".into()), "continuing_subword_prefix is \"##\""),
-        (file_refusal(|file| file["decoder"] = Json::Null), "decoder is \"null\""),
-        (file_refusal(|file| file["added_tokens"][1]["id"] = 70.into()), "added_tokens: \"<s>\" has the id 70"),
+        (file_refusal(|file| file["model"]["continuing_subword_prefix"] = "##".into()), "continuing_subword_prefix: unknown value \"##\""),
+        (file_refusal(|file| file["decoder"] = Json::Null), "decoder: unknown value \"null\""),
+        (file_refusal(|file| file["added_tokens"][1]["id"] = 70.into()), "added_tokens: \"<s>\" has id 70"),
         (file_refusal(|file| file["pre_tokenizer"] = serde_json::json!({"type": "Nothing"})), "tokenizer.json"),
-        (file_refusal(|file| file["added_tokens"][1]["content"] = "<other>".into()), "added_tokens: \"<other>\" has the id 1"),
+        (file_refusal(|file| file["added_tokens"][1]["content"] = "<other>".into()), "added_tokens: \"<other>\" has id 1"),
     ] {
         assert!(error.contains(said), "{error}, not {said}");
     }

@@ -1,28 +1,28 @@
-//! What can go wrong with a file.
+//! Errors of weight files.
 
 use std::io;
 use std::path::Path;
 
-/// What went wrong, and where.
+/// An error of a weight file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused.
+    /// The file cannot be read or written.
     #[error("{path}: {source}")]
     Io {
         /// The file.
         path: String,
-        /// The system's words.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The file is not as it should be.
-    #[error("{path}: {place}: {reason}")]
-    Bad {
+    /// The file is invalid.
+    #[error("{path}: {location}: {reason}")]
+    Invalid {
         /// The file.
         path: String,
         /// The byte, key or tensor.
-        place: String,
-        /// What is wrong there.
+        location: String,
+        /// What is wrong.
         reason: String,
     },
 }
@@ -36,7 +36,7 @@ impl Error {
         |source| Error::Io { path, source }
     }
 
-    pub(crate) fn bad(path: &str, place: impl Into<String>, reason: impl Into<String>) -> Error {
-        Error::Bad { path: path.to_owned(), place: place.into(), reason: reason.into() }
+    pub(crate) fn invalid(path: &str, location: impl Into<String>, reason: impl Into<String>) -> Error {
+        Error::Invalid { path: path.to_owned(), location: location.into(), reason: reason.into() }
     }
 }

@@ -1,24 +1,24 @@
-//! Types of tensors, and tensors as they lie in a file.
+//! Element types, and tensors of a file.
 
 use std::fmt;
 
 use warpwave_kernels::{DType, Quant};
 
-/// The type of a tensor's elements.
+/// The element type of a tensor: plain or block-quantized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Elements one by one.
+    /// Individual elements.
     Plain(DType),
-    /// Elements in blocks.
+    /// Blocks of quantized elements.
     Quant(Quant),
 }
 
-/// Numbers of GGUF's types that are elements one by one.
+/// GGUF's type numbers of plain types.
 const PLAIN: [(u32, DType); 7] =
     [(0, DType::F32), (1, DType::F16), (25, DType::I16), (26, DType::I32), (27, DType::I64), (28, DType::F64), (30, DType::Bf16)];
 
-/// Names of GGUF's types that are not read, for the error's sake.
-const UNREAD: [(u32, &str); 19] = [
+/// GGUF's unsupported types, for error messages.
+const UNSUPPORTED: [(u32, &str); 19] = [
     (10, "Q2_K"),
     (11, "Q3_K"),
     (15, "Q8_K"),
@@ -41,18 +41,20 @@ const UNREAD: [(u32, &str); 19] = [
 ];
 
 impl Kind {
-    /// The type of this number in GGUF files; otherwise what to say about it.
+    /// Returns the type of a GGUF type number, or the reason why it is unsupported.
     pub fn from_gguf(number: u32) -> Result<Kind, String> {
         let plain = PLAIN.into_iter().find(|(known, _)| *known == number).map(|(_, dtype)| Kind::Plain(dtype));
         plain.or_else(|| Quant::from_gguf(number).map(Kind::Quant)).ok_or_else(|| {
-            match UNREAD.into_iter().find(|(known, _)| *known == number) {
-                Some((_, name)) => format!("type {number} ({name}) is not read; take a file of f32, f16, bf16, q4_0 … q8_0 or q4_k … q6_k"),
-                None => format!("type {number} is none of GGUF's"),
+            match UNSUPPORTED.into_iter().find(|(known, _)| *known == number) {
+                Some((_, name)) => {
+                    format!("unsupported type {number} ({name}); use a file with f32, f16, bf16, q4_0 … q8_0 or q4_k … q6_k")
+                }
+                None => format!("unknown type {number}"),
             }
         })
     }
 
-    /// Its number in GGUF files.
+    /// Returns the GGUF type number.
     pub fn gguf_type(self) -> Option<u32> {
         match self {
             Kind::Plain(dtype) => PLAIN.into_iter().find(|(_, known)| *known == dtype).map(|(number, _)| number),
@@ -60,7 +62,7 @@ impl Kind {
         }
     }
 
-    /// Elements of a block, and its bytes.
+    /// Returns elements and bytes of a block.
     pub fn block(self) -> (usize, usize) {
         match self {
             Kind::Plain(dtype) => (1, dtype.size()),
@@ -68,19 +70,19 @@ impl Kind {
         }
     }
 
-    /// Bytes of a tensor of this shape, outermost dimension first; otherwise why there is none.
+    /// Returns the bytes of a tensor of this shape, outermost dimension first, or the reason why the shape is invalid.
     pub fn bytes(self, shape: &[usize]) -> Result<usize, String> {
         let (block, bytes) = self.block();
         let columns = shape.last().copied().unwrap_or(1);
         if block == 0 || !columns.is_multiple_of(block) {
-            return Err(format!("rows of {columns} elements are no whole blocks of {block} of {self}"));
+            return Err(format!("rows of {columns} elements are not a multiple of {self} blocks of {block}"));
         }
         let row = (columns / block).checked_mul(bytes);
         let rows = shape.split_last().map_or(&[][..], |(_, rows)| rows);
         let total = rows.iter().fold(row, |product, dim| product?.checked_mul(*dim));
-        // With a dimension of 0 the others could still be beyond any memory; products of them have to fit wherever they are made.
+        // With a dimension of 0 the other dimensions must still multiply without overflow.
         let fits = shape.iter().try_fold(1usize, |product, dim| product.checked_mul((*dim).max(1)));
-        total.zip(fits).map(|(total, _)| total).ok_or_else(|| format!("{shape:?} elements are too many for any memory"))
+        total.zip(fits).map(|(total, _)| total).ok_or_else(|| format!("shape {shape:?} overflows"))
     }
 }
 
@@ -93,26 +95,26 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A tensor without its elements.
+/// Name, type and shape of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The type of its elements.
+    /// The element type.
     pub kind: Kind,
-    /// Its dimensions, outermost first: elements of the last lie side by side.
+    /// The dimensions, outermost first; the last is contiguous.
     pub shape: Vec<usize>,
 }
 
-/// A tensor as it lies in a file.
+/// A tensor of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tensor<'a> {
-    /// Its name.
+    /// The name.
     pub name: &'a str,
-    /// The type of its elements.
+    /// The element type.
     pub kind: Kind,
-    /// Its dimensions, outermost first: elements of the last lie side by side.
+    /// The dimensions, outermost first; the last is contiguous.
     pub shape: &'a [usize],
-    /// Its elements.
+    /// The elements.
     pub bytes: &'a [u8],
 }

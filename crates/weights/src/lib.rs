@@ -1,11 +1,14 @@
-//! Files of model weights: GGUF and safetensors, read, checked and written.
+//! Reads and writes model weight files: GGUF and safetensors.
 //!
-//! [`Gguf`] and [`Safetensors`] map a file into memory and give its [`Tensor`]s as bytes in place; [`write_gguf`] writes tensors one at
-//! a time, so that a model is never whole in memory.
+//! [`Gguf`] and [`Safetensors`] map a file into memory and return [`Tensor`]s that borrow their bytes from it. [`write_gguf`] writes one tensor
+//! at a time, so a model is never in memory as a whole.
 //!
-//! What this crate promises: a file is checked whole when it is opened (counts, lengths, texts, names, types, sizes, places), nothing is
-//! allocated by a number that the file's size does not bear out, and what is wrong is an [`Error`] that names the place. What it leaves to
-//! the caller: that nobody changes the file while it is open, and what the tensors mean.
+//! # Contract
+//!
+//! - Opening a file validates all of it except the tensor elements: counts, lengths, strings, names, types, sizes and offsets.
+//! - No allocation is larger than the file's size justifies.
+//! - An invalid file is an [`Error`] with the byte, key or tensor.
+//! - The caller makes sure that the file does not change while it is open, and interprets the tensors.
 //!
 //! ```no_run
 //! let file = warpwave_weights::Gguf::open("model.gguf")?;

@@ -1,4 +1,4 @@
-//! A file's bytes, and the tensors found in them.
+//! A file's bytes, and the directory of its tensors.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,7 +10,7 @@ use memmap2::Mmap;
 use crate::error::{Error, Result};
 use crate::kind::{Tensor, TensorInfo};
 
-/// Bytes of a file, mapped or read.
+/// A file's bytes: mapped, or in memory.
 #[derive(Debug)]
 pub(crate) enum Bytes {
     Mapped(Mmap),
@@ -21,10 +21,10 @@ impl Bytes {
     pub fn open(path: &Path) -> Result<Bytes> {
         let file = File::open(path).map_err(Error::io(path))?;
         if !file.metadata().map_err(Error::io(path))?.is_file() {
-            return Err(Error::bad(&path.display().to_string(), "the path", "this is no file"));
+            return Err(Error::invalid(&path.display().to_string(), "path", "not a file"));
         }
-        // SAFETY: the map is only read. Should somebody change the file meanwhile, its bytes change under us, which this crate leaves to
-        // the caller to prevent; places and lengths are checked again wherever they are read from the map later.
+        // SAFETY: the map is only read. The caller makes sure that the file does not change; offsets and lengths are still checked again
+        // wherever they are read from the map later.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io(path))?;
         Ok(Bytes::Mapped(map))
     }
@@ -40,7 +40,7 @@ impl Deref for Bytes {
     }
 }
 
-/// Tensors in the order of a file, and by name.
+/// The tensors of a file, in order and by name.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     entries: Vec<(TensorInfo, Range<usize>)>,
@@ -48,7 +48,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Adds a tensor of the bytes at `range`; false if the name is taken.
+    /// Adds a tensor; returns false if the name is a duplicate.
     pub fn add(&mut self, info: TensorInfo, range: Range<usize>) -> bool {
         let taken = self.by_name.insert(info.name.clone(), self.entries.len()).is_some();
         self.entries.push((info, range));
@@ -70,6 +70,6 @@ impl Directory {
 }
 
 fn tensor<'a>(info: &'a TensorInfo, range: &Range<usize>, bytes: &'a [u8]) -> Tensor<'a> {
-    // The range was checked when the file was opened, and a map does not shrink.
+    // The range was checked when the file was opened.
     Tensor { name: &info.name, kind: info.kind, shape: &info.shape, bytes: bytes.get(range.clone()).unwrap_or_default() }
 }

@@ -1,4 +1,4 @@
-//! Safetensors: one file, or the files of a folder.
+//! Reads safetensors: one file, or the shards of a folder.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,15 +13,15 @@ use crate::error::{Error, Result};
 use crate::kind::{Kind, Tensor, TensorInfo};
 use crate::map::{Bytes, Directory};
 
-/// What a folder's list of files is called.
+/// The index of a sharded model.
 const INDEX: &str = "model.safetensors.index.json";
-/// What a folder's only file is called.
+/// The file of a model that is not sharded.
 const SINGLE: &str = "model.safetensors";
 
-/// The tensors of one file or of several.
+/// The tensors of a safetensors file, or of several shards.
 pub struct Safetensors {
     files: Vec<(Bytes, Directory)>,
-    /// Which file has a tensor.
+    /// The file of each tensor.
     by_name: HashMap<String, usize>,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Debug for Safetensors {
 }
 
 impl Safetensors {
-    /// Opens a file, or a folder with `model.safetensors` or with the files that `model.safetensors.index.json` lists.
+    /// Opens a file, or a folder with `model.safetensors` or with the shards listed in `model.safetensors.index.json`.
     pub fn open(path: impl AsRef<Path>) -> Result<Safetensors> {
         let path = path.as_ref();
         if !path.is_dir() {
@@ -44,38 +44,38 @@ impl Safetensors {
         }
         let single = path.join(SINGLE);
         if !single.is_file() {
-            return Err(Error::bad(&path.display().to_string(), "the folder", format!("there is neither {SINGLE} nor {INDEX} in it")));
+            return Err(Error::invalid(&path.display().to_string(), "folder", format!("neither {SINGLE} nor {INDEX} found")));
         }
         Safetensors::open(single)
     }
 
-    /// The same for a file that is in memory; `name` is for errors.
+    /// Reads a file in memory; `name` is used in errors.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Safetensors> {
         Safetensors::from_files(vec![file(name, Bytes::Read(bytes))?], &[name.to_owned()])
     }
 
     fn sharded(folder: &Path, index: &Path) -> Result<Safetensors> {
         let shown = index.display().to_string();
-        let bad = |place: &str, reason: String| Error::bad(&shown, place, reason);
+        let invalid = |location: &str, reason: String| Error::invalid(&shown, location, reason);
         let text = std::fs::read(index).map_err(Error::io(index))?;
-        let list: serde_json::Value = serde_json::from_slice(&text).map_err(|error| bad("the text", format!("it is no JSON: {error}")))?;
+        let list: serde_json::Value = serde_json::from_slice(&text).map_err(|error| invalid("file", format!("invalid JSON: {error}")))?;
         let map = list.get("weight_map").and_then(|map| map.as_object());
-        let map = map.ok_or_else(|| bad("`weight_map`", "it should be an object of names and files".into()))?;
+        let map = map.ok_or_else(|| invalid("`weight_map`", "expected an object of tensor names and files".into()))?;
         let (mut names, mut paths, mut files) = (Vec::<&str>::new(), Vec::new(), Vec::new());
         let mut numbers = HashMap::new();
         for (tensor, name) in map {
-            let place = format!("`weight_map`, tensor `{tensor}`");
-            let name = name.as_str().ok_or_else(|| bad(&place, format!("its file should be a text, and is {name}")))?;
+            let location = format!("`weight_map`, tensor `{tensor}`");
+            let name = name.as_str().ok_or_else(|| invalid(&location, format!("expected a file name, got {name}")))?;
             if numbers.contains_key(name) {
                 continue;
             }
-            // A list must not lead out of its folder.
+            // The index must not refer to files outside the folder.
             if Path::new(name).file_name() != Some(name.as_ref()) {
-                return Err(bad(&place, format!("`{name}` is no file of this folder")));
+                return Err(invalid(&location, format!("`{name}` is not a file name")));
             }
             let path = folder.join(name);
             if !path.is_file() {
-                return Err(bad(&place, format!("its file {} is missing; download it again", path.display())));
+                return Err(invalid(&location, format!("file {} is missing; download the model again", path.display())));
             }
             numbers.insert(name, names.len());
             names.push(name);
@@ -86,8 +86,8 @@ impl Safetensors {
         for (tensor, name) in map {
             let listed = name.as_str().and_then(|name| numbers.get(name));
             if this.by_name.get(tensor) != listed {
-                let there = this.by_name.get(tensor).and_then(|file| names.get(*file)).unwrap_or(&"no file");
-                return Err(bad(&format!("`weight_map`, tensor `{tensor}`"), format!("it should be in {name}, and is in {there}")));
+                let found = this.by_name.get(tensor).and_then(|file| names.get(*file)).unwrap_or(&"no file");
+                return Err(invalid(&format!("`weight_map`, tensor `{tensor}`"), format!("expected in {name}, found in {found}")));
             }
         }
         Ok(this)
@@ -99,19 +99,19 @@ impl Safetensors {
             for (info, _) in directory.entries() {
                 if let Some(other) = by_name.insert(info.name.clone(), number) {
                     let other = paths.get(other).map_or("", String::as_str);
-                    return Err(Error::bad(path, format!("tensor `{}`", info.name), format!("the name is in {other} already")));
+                    return Err(Error::invalid(path, format!("tensor `{}`", info.name), format!("duplicate of a tensor in {other}")));
                 }
             }
         }
         Ok(Safetensors { files, by_name })
     }
 
-    /// The tensors, file by file, in the order of their bytes.
+    /// Returns the tensors, file by file, by offset.
     pub fn tensors(&self) -> impl Iterator<Item = Tensor<'_>> {
         self.files.iter().flat_map(|(bytes, directory)| directory.tensors(bytes))
     }
 
-    /// A tensor by its name.
+    /// Returns a tensor by its name.
     pub fn tensor(&self, name: &str) -> Option<Tensor<'_>> {
         let (bytes, directory) = self.files.get(*self.by_name.get(name)?)?;
         directory.get(name, bytes)
@@ -120,23 +120,23 @@ impl Safetensors {
 
 fn file(path: &str, bytes: Bytes) -> Result<(Bytes, Directory)> {
     let header = SafeTensors::read_metadata(&bytes);
-    let (length, metadata) = header.map_err(|error| Error::bad(path, "the header", format!("{error}; is the file whole?")))?;
+    let (length, metadata) = header.map_err(|error| Error::invalid(path, "header", format!("{error}; the file may be truncated")))?;
     let mut directory = Directory::default();
     let data = length.checked_add(8);
     for name in metadata.offset_keys() {
-        let bad = |reason: String| Error::bad(path, format!("tensor `{name}`"), reason);
-        let info = metadata.info(&name).ok_or_else(|| bad("it has no place".into()))?;
-        let dtype = dtype(info.dtype).ok_or_else(|| bad(format!("type {:?} is not read", info.dtype)))?;
-        let size = Kind::Plain(dtype).bytes(&info.shape).map_err(bad)?;
+        let invalid = |reason: String| Error::invalid(path, format!("tensor `{name}`"), reason);
+        let info = metadata.info(&name).ok_or_else(|| invalid("no offsets".into()))?;
+        let dtype = dtype(info.dtype).ok_or_else(|| invalid(format!("unsupported type {:?}", info.dtype)))?;
+        let size = Kind::Plain(dtype).bytes(&info.shape).map_err(invalid)?;
         let (from, to) = info.data_offsets;
         let range = data.and_then(|data| Some(data.checked_add(from)?..data.checked_add(to)?));
         let range = range.filter(|range| range.end <= bytes.len() && range.start.checked_add(size) == Some(range.end));
         let Some(range) = range else {
-            let reason = format!("{from}..{to} should be {size} bytes of the {} behind the header", bytes.len().saturating_sub(length));
-            return Err(bad(reason));
+            let data = bytes.len().saturating_sub(length);
+            return Err(invalid(format!("offsets {from}..{to} must cover {size} bytes within the {data} bytes of data")));
         };
         if !directory.add(TensorInfo { name: name.clone(), kind: Kind::Plain(dtype), shape: info.shape.clone() }, range) {
-            return Err(bad("the name is there twice".into()));
+            return Err(invalid("duplicate name".into()));
         }
     }
     Ok((bytes, directory))

@@ -67,7 +67,7 @@ fn every_cut_is_an_error() {
 #[test]
 fn no_gguf_and_other_versions_are_refused() {
     says(b"PK\x03\x04....".to_vec(), &["byte 0", "PK"]);
-    for (version, word) in [(1u32, "2023"), (4, "neither 2 nor 3"), (3u32.swap_bytes(), "big endian")] {
+    for (version, word) in [(1u32, "convert the model again"), (4, "expected 2 or 3"), (3u32.swap_bytes(), "big endian")] {
         says(small_gguf(version), &["byte 4", word]);
     }
 }
@@ -89,7 +89,7 @@ fn counts_beyond_the_file_are_refused_before_anything_is_taken() {
     says(key(|out| out.extend([[9, 0, 0, 0], [4, 0, 0, 0], [0xff; 4], [0x7f; 4]].concat())), &["length of key `long`"]);
     says(key(|out| out.extend([[9, 0, 0, 0], [13, 0, 0, 0], [0; 4], [0; 4]].concat())), &["key `long`", "type 13"]);
     says(key(|out| out.extend([[13, 0, 0, 0], [0; 4]].concat())), &["key `long`", "type 13"]);
-    says(key(|out| out.extend([7, 0, 0, 0, 2])), &["key `long`", "neither true"]);
+    says(key(|out| out.extend([7, 0, 0, 0, 2])), &["key `long`", "expected a boolean"]);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn texts_that_are_not_utf8_are_named() {
         value.extend((text.len() as u64).to_le_bytes());
         value.extend(text);
     }
-    says(Builder::default().raw_key("tokenizer.ggml.tokens", &value).build(3), &["`tokenizer.ggml.tokens`", "text 1", "not UTF-8"]);
+    says(Builder::default().raw_key("tokenizer.ggml.tokens", &value).build(3), &["`tokenizer.ggml.tokens`", "string 1", "not UTF-8"]);
 }
 
 #[test]
@@ -119,24 +119,24 @@ fn tensors_are_checked() {
         Builder::default().tensor("first", &[8], 0, 0).tensor(name, dims, kind, offset).data(vec![0; 256]).build(3)
     };
     assert!(Gguf::from_bytes("file", with("good", &[8], 0, 32)).is_ok());
-    says(with("first", &[8], 0, 32), &["`first`", "twice"]);
+    says(with("first", &[8], 0, 32), &["`first`", "duplicate"]);
     says(with("t", &[8], 0, 0), &["`first`", "overlap", "`t`"]);
     says(with("t", &[8], 0, 36), &["`t`", "36", "multiple of 32"]);
-    says(with("t", &[64], 0, 32), &["`t`", "beyond the file"]);
-    says(with("t", &[8], 0, u64::MAX - 31), &["`t`", "beyond the file"]);
+    says(with("t", &[64], 0, 32), &["`t`", "exceed the file"]);
+    says(with("t", &[8], 0, u64::MAX - 31), &["`t`", "exceed the file"]);
     says(with("t", &[8], 10, 32), &["`t`", "10", "Q2_K"]);
     says(with("t", &[8], 24, 32), &["`t`", "24", "I8"]);
     says(with("t", &[8], 77, 32), &["`t`", "77"]);
     says(with("t", &[33], 8, 32), &["`t`", "33", "blocks of 32"]);
     says(with("t", &[1, 1, 1, 1, 1], 0, 32), &["`t`", "5 dimensions"]);
-    says(with("t", &[1 << 40, 1 << 40], 0, 32), &["`t`", "too many"]);
-    says(with("t", &[0, 1 << 40, 1 << 40], 0, 32), &["`t`", "too many"]);
+    says(with("t", &[1 << 40, 1 << 40], 0, 32), &["`t`", "overflows"]);
+    says(with("t", &[0, 1 << 40, 1 << 40], 0, 32), &["`t`", "overflows"]);
     says(with("t", &[u64::MAX], 8, 32), &["`t`", "blocks"]);
     assert!(Gguf::from_bytes("file", with("none", &[0, 3], 0, 0)).is_ok(), "no elements overlap nothing");
     for alignment in [0u32, 3, 1 << 21] {
         says(Builder::default().key("general.alignment", alignment).build(3), &["general.alignment", "power of two"]);
     }
-    says(Builder::default().key("twice", 1u32).key("twice", 2u32).build(3), &["`twice`", "twice"]);
+    says(Builder::default().key("twice", 1u32).key("twice", 2u32).build(3), &["`twice`", "duplicate"]);
 }
 
 fn info(name: &str, kind: Kind, shape: &[usize]) -> TensorInfo {
@@ -187,7 +187,7 @@ fn a_failed_write_leaves_what_was_there() {
     let path = folder.path().join("model.gguf");
     fs::write(&path, "old").unwrap();
     let tensors = [info("a", Kind::Plain(DType::F32), &[4]), info("b", Kind::Plain(DType::F32), &[4])];
-    let bad_key = Error::Bad { path: String::new(), place: String::new(), reason: "enough".into() };
+    let bad_key = Error::Invalid { path: String::new(), location: String::new(), reason: "enough".into() };
     let mut bad_key = Some(bad_key);
     let give = |index: usize| if index == 0 { Ok(Cow::from(vec![0; 16])) } else { Err(bad_key.take().unwrap()) };
     assert!(write_gguf(&path, &[], &tensors, give, |_, _| ()).unwrap_err().to_string().contains("enough"));
@@ -215,7 +215,7 @@ fn a_vocabulary_of_256_000_is_quick() {
 #[test]
 fn folders_and_missing_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(Gguf::open(folder.path()).unwrap_err().to_string().contains("no file"));
+    assert!(Gguf::open(folder.path()).unwrap_err().to_string().contains("not a file"));
     assert!(Gguf::open(folder.path().join("none.gguf")).unwrap_err().to_string().contains("none.gguf"));
     let empty = folder.path().join("empty.gguf");
     fs::write(&empty, "").unwrap();

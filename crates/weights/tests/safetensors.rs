@@ -65,12 +65,12 @@ fn folders_of_several_files_are_read_and_checked() {
     index(r#"{"x":"m-1.safetensors","z":"m-1.safetensors"}"#);
     says(Safetensors::open(folder.path()), &["`z`", "no file"]);
     index(r#"{"x":"../m-1.safetensors"}"#);
-    says(Safetensors::open(folder.path()), &["`x`", "no file of this folder"]);
+    says(Safetensors::open(folder.path()), &["`x`", "not a file name"]);
     index(r#"{"x":7}"#);
     says(Safetensors::open(folder.path()), &["`x`", "7"]);
     index("[]");
     says(Safetensors::open(folder.path()), &["weight_map"]);
     fs::write(path("m-2.safetensors"), one("x")).unwrap();
     index(r#"{"x":"m-1.safetensors","yy":"m-2.safetensors"}"#);
-    says(Safetensors::open(folder.path()), &["`x`", "already"]);
+    says(Safetensors::open(folder.path()), &["`x`", "duplicate"]);
 }

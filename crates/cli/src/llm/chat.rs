@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use warpwave_llm::{ChatTemplate, Ended, Generated, Request, Sampler, Sequence, Tokenizer};
+use warpwave_llm::{ChatTemplate, Completion, Event, FinishReason, LanguageModel, Request, Sampler, Sequence, Tokenizer};
 
 use super::super::{Context, Failure, Outcome, failed};
 use super::generate::{print_timings, timings, warn_fallback};
 use super::interrupt::Interrupt;
 use super::sampling::SamplingArgs;
 use super::template::render;
-use super::{Loaded, ModelArgs};
+use super::{ModelArgs, advise};
 
 const HELP: &str = "\
 /help          show this help
@@ -49,7 +49,7 @@ pub(crate) struct Args {
 
 /// State of the conversation.
 struct Conversation<'a> {
-    loaded: Loaded,
+    loaded: LanguageModel,
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
     request: Request,
@@ -71,18 +71,18 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
 fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
     let sampler: Sampler = args.sampling.sampler(0.7)?;
     // Validate before loading the weights, which can take long.
-    let (path, checkpoint) = args.model_args.open(context)?;
+    let checkpoint = args.model_args.open(context)?;
     args.sampling.check_tokens(checkpoint.config().vocab)?;
     let tokenizer = checkpoint.tokenizer()?;
     let template = ChatTemplate::of(&tokenizer)?;
     warn_fallback(context, &template)?;
-    let loaded = args.model_args.load_checkpoint(context, &path.display().to_string(), checkpoint)?;
-    let stops = args.stop.iter().map(String::as_str).chain(template.stops().iter().copied()).map(str::to_owned).collect();
-    let request = Request { tokens: args.max_tokens, sampler, stops, ignore_eos: false, top: 0 };
+    let loaded = args.model_args.load_checkpoint(context, checkpoint)?;
+    let stop = args.stop.iter().map(String::as_str).chain(template.stops().iter().copied()).map(str::to_owned).collect();
+    let request = Request { max_tokens: args.max_tokens, sampler, stop, ..Request::default() };
     let at_terminal = std::io::stdin().is_terminal();
     if at_terminal {
-        let (name, device) = (loaded.checkpoint.config().name.as_deref().unwrap_or("the model"), loaded.runner.model().place());
-        writeln!(context.err, "{name} on {device}, context {} tokens. Type /help for commands.", loaded.context)?;
+        let (name, device) = (loaded.checkpoint.config().name.as_deref().unwrap_or("the model"), loaded.runner.model().device_names());
+        writeln!(context.err, "{name} on {device}, context {} tokens. Type /help for commands.", loaded.runner.context())?;
     }
     let mut conversation = Conversation {
         loaded,
@@ -192,11 +192,11 @@ impl Conversation<'_> {
         if self.verbose {
             print_timings(context, &made, &timings(&self.loaded, &made))?;
         }
-        if made.ended == Ended::Room {
-            let limit = self.loaded.context;
+        if made.finish_reason == FinishReason::Context {
+            let limit = self.loaded.runner.context();
             writeln!(context.err, "warpwave: context full ({limit} tokens); use /reset, or restart with a larger --context")?;
         }
-        if made.ended == Ended::Cancelled && made.tokens.is_empty() {
+        if made.finish_reason == FinishReason::Cancelled && made.tokens.is_empty() {
             // Cancelled before the first token: drop the message.
             self.messages.pop();
         } else {
@@ -206,7 +206,7 @@ impl Conversation<'_> {
     }
 
     /// Generates and prints an answer. The inner result has errors of the model.
-    fn generate(&mut self, context: &mut Context<'_>, prompt: Vec<u32>) -> Result<Result<Generated, Failure>, Failure> {
+    fn generate(&mut self, context: &mut Context<'_>, prompt: Vec<u32>) -> Result<Result<Completion, Failure>, Failure> {
         // Reuse the common prefix in the KV cache; recompute the last token for its logits.
         let same = prompt.iter().zip(&self.seen).take_while(|(a, b)| a == b).count();
         self.loaded.runner.truncate(&mut self.sequence, same.min(prompt.len().saturating_sub(1)));
@@ -217,16 +217,19 @@ impl Conversation<'_> {
         let interrupt = Interrupt::listen();
         let mut failure = None;
         let mut started = false;
-        let made = self.loaded.generate(&mut self.sequence, &prompt, Some(self.tokenizer), &self.request, &mut |piece| {
+        let listen = |event: &Event| {
             // SentencePiece puts a space before the first word.
-            let text = if started { &piece.text } else { piece.text.strip_prefix(' ').unwrap_or(&piece.text) };
-            started |= !piece.text.is_empty();
+            let text = event.text();
+            let text = if started { text } else { text.strip_prefix(' ').unwrap_or(text) };
+            started |= !event.text().is_empty();
             if let Err(error) = write!(context.out, "{text}").and_then(|()| context.out.flush()) {
                 failure = Some(error);
                 return ControlFlow::Break(());
             }
             if interrupt.pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
+        };
+        let generation = self.loaded.runner.generate(&mut self.sequence, &prompt, Some(self.tokenizer), &self.request);
+        let made = generation.and_then(|generation| generation.run(listen));
         drop(interrupt);
         // After a failed or cancelled step the sequence may differ; the next call truncates it to the common prefix.
         self.seen = prompt;
@@ -234,20 +237,20 @@ impl Conversation<'_> {
             return Err(error.into());
         }
         if let Ok(made) = &made {
-            self.seen.extend(made.tokens.iter().map(|picked| picked.token));
+            self.seen.extend(made.tokens.iter().map(|token| token.id));
         }
         if started || made.is_ok() {
             writeln!(context.out)?;
             context.out.flush()?;
         }
-        Ok(made.map_err(Failure::from))
+        Ok(made.map_err(advise))
     }
 
     /// Renders and tokenizes the whole conversation.
     fn prompt(&self) -> Result<Vec<u32>, Failure> {
         let text = render(self.template, self.all_messages())?;
         let prompt = self.tokenizer.encode_prompt(&text, true)?;
-        let limit = self.loaded.context;
+        let limit = self.loaded.runner.context();
         match prompt.len() {
             0 => Err(failed("the chat template produced an empty prompt")),
             tokens if tokens >= limit => Err(failed(format!(

@@ -4,13 +4,15 @@ use std::io::{Read, Write};
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use warpwave_llm::{ChatTemplate, Checkpoint, Ended, Error, Generated, Picked, Piece, Request, Sequence, Tokenizer};
+use warpwave_llm::{
+    ChatTemplate, Checkpoint, Completion, Error, Event, FinishReason, LanguageModel, Request, SampledToken, Sequence, Tokenizer,
+};
 
 use super::super::{Context, Outcome, failed, usage};
 use super::interrupt::Interrupt;
 use super::sampling::SamplingArgs;
 use super::template::render;
-use super::{Loaded, ModelArgs, rate};
+use super::{ModelArgs, advise, rate};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -71,7 +73,7 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
         prompt => prompt.map(str::to_owned),
     };
     // Validate the prompt before loading the weights, which can take long.
-    let (path, checkpoint) = args.model_args.open(context)?;
+    let checkpoint = args.model_args.open(context)?;
     args.sampling.check_tokens(checkpoint.config().vocab)?;
     let tokenizer = match checkpoint.tokenizer() {
         Ok(tokenizer) => Some(tokenizer),
@@ -81,12 +83,12 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
             None
         }
     };
-    let mut stops = args.stop.clone();
+    let mut stop = args.stop.clone();
     let prompt = match (&text, &tokenizer) {
         (Some(text), Some(tokenizer)) if args.chat => {
             let template = ChatTemplate::of(tokenizer)?;
             warn_fallback(context, &template)?;
-            stops.extend(template.stops().iter().map(|stop| (*stop).to_owned()));
+            stop.extend(template.stops().iter().map(|stop| (*stop).to_owned()));
             let system = args.system.as_deref().map(|text| ("system", text));
             tokenizer.encode_prompt(&render(&template, system.into_iter().chain([("user", text.as_str())]))?, true)?
         }
@@ -98,38 +100,41 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
     }
     let vocab = checkpoint.config().vocab;
     if let Some(token) = args.ids.iter().find(|token| **token as usize >= vocab) {
-        return Err(usage(format!("--ids: {}", Error::NoToken { token: *token, vocab })));
+        return Err(usage(format!("--ids: {}", Error::TokenOutOfRange { token: *token, vocab })));
     }
     check_context(&checkpoint, prompt.len(), args.model_args.context(&checkpoint))?;
-    let mut loaded = args.model_args.load_checkpoint(context, &path.display().to_string(), checkpoint)?;
-    let request = Request { tokens: args.max_tokens, sampler, stops, ignore_eos: args.ignore_eos, top: args.logprobs.unwrap_or(0) };
+    let mut loaded = args.model_args.load_checkpoint(context, checkpoint)?;
+    let top_logprobs = args.logprobs.unwrap_or(0);
+    let request = Request { max_tokens: args.max_tokens, sampler, stop, ignore_eos: args.ignore_eos, top_logprobs };
     let mut sequence = Sequence::default();
     let interrupt = Interrupt::listen();
     let mut failure = None;
-    let made = loaded.generate(&mut sequence, &prompt, tokenizer.as_ref(), &request, &mut |piece| {
+    let generation = loaded.runner.generate(&mut sequence, &prompt, tokenizer.as_ref(), &request).map_err(advise)?;
+    let listen = |event: &Event| {
         if !args.json
-            && let Err(error) = show(context.out, piece, tokenizer.is_some())
+            && let Err(error) = show(context.out, event, tokenizer.is_some())
         {
             failure = Some(error);
             return ControlFlow::Break(());
         }
         if interrupt.pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
+    };
+    let made = generation.run(listen).map_err(advise)?;
     drop(interrupt);
     if let Some(error) = failure {
         return Err(error.into());
     }
     let timings = timings(&loaded, &made);
     if args.json {
-        let ids: Vec<u32> = made.tokens.iter().map(|picked| picked.token).collect();
-        let logprobs: Value = made.tokens.iter().map(|picked| token_json(picked, tokenizer.as_ref(), args.logprobs.is_some())).collect();
+        let ids: Vec<u32> = made.tokens.iter().map(|token| token.id).collect();
+        let logprobs: Value = made.tokens.iter().map(|token| token_json(token, tokenizer.as_ref(), args.logprobs.is_some())).collect();
         let answer = json!({
-            "device": loaded.runner.model().place(),
+            "device": loaded.runner.model().device_names(),
             "prompt_ids": prompt,
             "ids": ids,
             "text": tokenizer.is_some().then_some(&made.text),
             "logprobs": logprobs,
-            "finish_reason": made.ended.name(),
+            "finish_reason": made.finish_reason.name(),
             "seed": request.sampler.seed,
             "timings": timings,
         });
@@ -161,22 +166,22 @@ pub(super) fn warn_fallback(context: &mut Context<'_>, template: &ChatTemplate) 
 }
 
 /// Prints the new text, or the token id without a tokenizer.
-fn show(out: &mut dyn Write, piece: &Piece, text: bool) -> std::io::Result<()> {
-    match &piece.picked {
-        Some(picked) if !text => write!(out, "{} ", picked.token)?,
-        _ => write!(out, "{}", piece.text)?,
+fn show(out: &mut dyn Write, event: &Event, text: bool) -> std::io::Result<()> {
+    match event {
+        Event::Token { token, .. } if !text => write!(out, "{} ", token.id)?,
+        _ => write!(out, "{}", event.text())?,
     }
     out.flush()
 }
 
-fn token_json(picked: &Picked, tokenizer: Option<&Tokenizer>, top: bool) -> Value {
+fn token_json(sampled: &SampledToken, tokenizer: Option<&Tokenizer>, top: bool) -> Value {
     let one = |token: u32, log: f32| {
         let text = tokenizer.and_then(|tokenizer| tokenizer.token(token)).map(String::from_utf8_lossy);
         json!({ "id": token, "text": text, "logprob": log })
     };
-    let mut value = one(picked.token, picked.log);
+    let mut value = one(sampled.id, sampled.logprob);
     if top {
-        value["top"] = picked.top.iter().map(|(token, log)| one(*token, *log)).collect();
+        value["top"] = sampled.top_logprobs.iter().map(|(token, log)| one(*token, *log)).collect();
     }
     value
 }
@@ -184,29 +189,29 @@ fn token_json(picked: &Picked, tokenizer: Option<&Tokenizer>, top: bool) -> Valu
 /// Returns timings as JSON.
 ///
 /// The first token comes from the prefill; each further token, including end-of-sequence, takes one decode step.
-pub(super) fn timings(loaded: &Loaded, made: &Generated) -> Value {
-    let decoded = (made.tokens.len() + usize::from(made.ended == Ended::Eos)).saturating_sub(1);
+pub(super) fn timings(loaded: &LanguageModel, made: &Completion) -> Value {
+    let decoded = (made.tokens.len() + usize::from(made.finish_reason == FinishReason::Eos)).saturating_sub(1);
     json!({
         "load_seconds": loaded.load_time.as_secs_f64(),
-        "prompt_tokens": made.prompt,
+        "prompt_tokens": made.prompt_tokens,
         "prompt_seconds": made.prompt_time.as_secs_f64(),
-        "prompt_tokens_per_second": rate(made.prompt, made.prompt_time),
+        "prompt_tokens_per_second": rate(made.prompt_tokens, made.prompt_time),
         "decode_tokens": decoded,
         "decode_seconds": made.decode_time.as_secs_f64(),
         "decode_tokens_per_second": rate(decoded, made.decode_time),
     })
 }
 
-pub(super) fn print_timings(context: &mut Context<'_>, made: &Generated, timings: &Value) -> Outcome {
+pub(super) fn print_timings(context: &mut Context<'_>, made: &Completion, timings: &Value) -> Outcome {
     let number = |key: &str| timings[key].as_f64().unwrap_or(0.0);
     writeln!(
         context.err,
         "[{} prompt tokens, {:.1}/s; {} tokens, {:.1}/s; finish reason {}; loaded in {:.2} s]",
-        made.prompt,
+        made.prompt_tokens,
         number("prompt_tokens_per_second"),
         made.tokens.len(),
         number("decode_tokens_per_second"),
-        made.ended.name(),
+        made.finish_reason.name(),
         number("load_seconds"),
     )?;
     Ok(())

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use warpwave_kernels::DType;
-use warpwave_llm::{Checkpoint, Tokenizer};
+use warpwave_llm::{Checkpoint, DeviceBudget, MemoryBudget, MemoryPlan, Tokenizer};
 use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
 use super::super::{Context, Failure, Outcome};
-use super::memory::{DeviceEstimate, MemoryEstimate, human};
+use super::memory::human;
 use super::{ModelArgs, PrecisionArg, parse_cache_type, parse_weight_type};
 
 #[derive(clap::Args)]
@@ -52,31 +52,34 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         chunk: None,
         threads: None,
     };
-    let (path, checkpoint) = model_args.open(context)?;
+    let checkpoint = model_args.open(context)?;
     let tokens = model_args.context(&checkpoint);
     let tokenizer = checkpoint.tokenizer();
     let totals = totals(&checkpoint, args.kind)?;
-    let mut estimates =
-        vec![("cpu".to_owned(), "host memory".to_owned(), MemoryEstimate::new(&checkpoint, &[Device::Cpu], &model_args, tokens)?)];
+    let budget = |device: Device| {
+        let plan = MemoryPlan { weights: *kind, kv_cache: *cache, ..MemoryPlan::new([device], tokens) };
+        MemoryBudget::new(&checkpoint, plan)
+    };
+    let mut budgets = vec![("cpu".to_owned(), "host memory".to_owned(), budget(Device::Cpu)?)];
     for gpu in (context.gpus)().physical().into_iter().flatten() {
         let (name, model) = (gpu.name().to_owned(), gpu.info().model.clone());
-        estimates.push((name, model, MemoryEstimate::new(&checkpoint, &[Device::gpu(&gpu, &context.jit)?], &model_args, tokens)?));
+        budgets.push((name, model, budget(Device::gpu(&gpu, &context.jit)?)?));
     }
     if args.json {
-        let devices: Vec<Value> = estimates.iter().map(|(name, model, estimate)| device_json(name, model, estimate)).collect();
+        let devices: Vec<Value> = budgets.iter().map(|(name, model, budget)| device_json(name, model, budget)).collect();
         let mut value = model_json(&checkpoint, &tokenizer, &totals);
-        value["path"] = json!(path);
+        value["path"] = json!(checkpoint.path());
         value["devices"] = json!(devices);
         return context.print_json(&value);
     }
     print(context, &checkpoint, &tokenizer, &totals)?;
-    for (name, model, estimate) in &estimates {
-        let fits = match (estimate.fits(), estimate.devices[0].free) {
+    for (name, model, budget) in &budgets {
+        let fits = match (budget.fits(), budget.devices[0].free) {
             (Some(true), Some(free)) => format!("fits, {} free", human(free)),
             (Some(false), Some(free)) => format!("DOES NOT FIT, {} free", human(free)),
             _ => "free memory unknown".to_owned(),
         };
-        write!(context.out, "\n{name} ({model}): {fits}\n{}", estimate.breakdown())?;
+        write!(context.out, "\n{name} ({model}): {fits}\n{budget}")?;
     }
     Ok(())
 }
@@ -122,29 +125,29 @@ fn model_json(checkpoint: &Checkpoint, tokenizer: &warpwave_llm::Result<Tokenize
         "feed_forward": config.feed_forward,
         "vocabulary": config.vocab,
         "context": config.context,
-        "window": config.window,
+        "window": config.sliding_window,
         "output_tied": checkpoint.is_tied(),
         "types": types,
         "tokenizer": tokenizer,
     })
 }
 
-fn device_json(name: &str, model: &str, estimate: &MemoryEstimate) -> Value {
-    let DeviceEstimate { memory, free } = &estimate.devices[0];
+fn device_json(name: &str, model: &str, budget: &MemoryBudget) -> Value {
+    let DeviceBudget { estimate, free } = &budget.devices[0];
     json!({
         "name": name,
         "model": model,
-        "context": estimate.plan.context,
-        "cache": estimate.cache.name(),
-        "weights": memory.weights,
-        "kv_per_token": memory.kv_per_token,
-        "kv": memory.kv,
-        "chunk": estimate.plan.chunk,
-        "activations": memory.activations,
-        "scratch": memory.scratch,
-        "total": memory.total(),
+        "context": budget.plan.context,
+        "cache": budget.kv_cache.name(),
+        "weights": estimate.weights,
+        "kv_per_token": estimate.kv_per_token,
+        "kv": estimate.kv,
+        "chunk": budget.plan.chunk,
+        "activations": estimate.activations,
+        "scratch": estimate.scratch,
+        "total": estimate.total(),
         "free": free,
-        "fits": estimate.fits(),
+        "fits": budget.fits(),
     })
 }
 
@@ -158,9 +161,8 @@ fn print(context: &mut Context<'_>, checkpoint: &Checkpoint, tokenizer: &warpwav
         format!("{:?}", config.family).to_lowercase(),
         parameters(checkpoint) as f64 / 1e6
     )?;
-    let window = config
-        .window
-        .map(|keys| format!(", sliding window of {keys} in {} layers", config.windowed.iter().filter(|windowed| **windowed).count()));
+    let sliding = config.sliding_layers.iter().filter(|sliding| **sliding).count();
+    let window = config.sliding_window.map(|keys| format!(", sliding window of {keys} in {sliding} layers"));
     let mut line = |label: &str, text: String| writeln!(out, "  {label:16} {text}");
     line("layers", format!("{}, hidden size {}, feed-forward {}", config.layers, config.hidden, config.feed_forward))?;
     line("heads", format!("{}, head_dim {}, {} KV heads{}", config.heads, config.head_dim, config.kv_heads, window.unwrap_or_default()))?;

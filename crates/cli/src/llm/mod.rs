@@ -13,23 +13,17 @@ pub(super) mod model;
 mod sampling;
 pub(super) mod template;
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use warpwave_gpu::{DeviceSpec, Selection};
 use warpwave_kernels::{DType, Quant};
-use warpwave_llm::{
-    Checkpoint, Ended, Generated, LoadOptions, Model, Piece, Precision, Request, Runner, RunnerOptions, Sequence, Tokenizer,
-};
+use warpwave_llm::{Checkpoint, Error, LanguageModel, ModelBuilder, Precision};
 use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
 use super::{Context, Failure, failed, usage};
-
-/// Default context length. Most models support more, but the KV cache takes memory for each token.
-const DEFAULT_CONTEXT: usize = 4096;
 
 /// Model, device and data type options.
 #[derive(clap::Args, Clone)]
@@ -80,46 +74,27 @@ fn parse_cache_type(name: &str) -> Result<DType, String> {
     types.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| "expected f16, bf16 or f32".to_owned())
 }
 
-/// A model loaded on its devices.
-pub(super) struct Loaded {
-    pub checkpoint: Checkpoint,
-    pub runner: Runner,
-    /// Context length in tokens.
-    pub context: usize,
-    pub load_time: Duration,
-    /// Estimated memory of each device, and the memory free before loading.
-    pub estimates: Vec<memory::DeviceEstimate>,
-}
-
-impl Loaded {
-    /// Generates up to the context length. The KV cache is allocated in blocks and may hold more.
-    fn generate(
-        &mut self,
-        sequence: &mut Sequence,
-        prompt: &[u32],
-        tokenizer: Option<&Tokenizer>,
-        request: &Request,
-        listen: &mut dyn FnMut(&Piece) -> ControlFlow<()>,
-    ) -> warpwave_llm::Result<Generated> {
-        let tokens = request.tokens.min(self.context.saturating_sub(prompt.len()));
-        let limited = Request { tokens, ..request.clone() };
-        let mut made = self.runner.generate(sequence, prompt, tokenizer, &limited, listen)?;
-        if made.ended == Ended::Tokens && tokens < request.tokens {
-            made.ended = Ended::Room;
-        }
-        Ok(made)
-    }
+/// Converts a library error to a failure, with the options that help.
+pub(super) fn advise(error: Error) -> Failure {
+    let message = match &error {
+        Error::DoesNotFit(shortage) => memory::refusal(shortage),
+        Error::OutOfMemory { .. } => format!(
+            "{error}; to use less memory: --as q4_k or q8_0 (weights), a smaller --context or --cache f16 (KV cache), a smaller --chunk"
+        ),
+        Error::CacheFull { .. } | Error::ContextExceeded { .. } | Error::PromptTooLong { .. } => format!("{error}; increase --context"),
+        _ => error.to_string(),
+    };
+    failed(message)
 }
 
 impl ModelArgs {
     /// Opens the given model, or the default model.
-    pub fn open(&self, context: &mut Context<'_>) -> Result<(PathBuf, Checkpoint), Failure> {
+    pub fn open(&self, context: &mut Context<'_>) -> Result<Checkpoint, Failure> {
         let path = match &self.model {
             Some(path) => locate(context, path)?,
             None => default_model::find(context)?,
         };
-        let checkpoint = Checkpoint::open(&path)?;
-        Ok((path, checkpoint))
+        Ok(Checkpoint::open(&path)?)
     }
 
     pub fn precision(&self) -> Precision {
@@ -128,37 +103,38 @@ impl ModelArgs {
 
     /// Returns the context length in tokens.
     pub fn context(&self, checkpoint: &Checkpoint) -> usize {
-        self.context.map_or(checkpoint.config().context.min(DEFAULT_CONTEXT), |tokens| tokens as usize)
+        self.context.map_or(checkpoint.config().default_context(), |tokens| tokens as usize)
     }
 
     /// Opens and loads the model if it fits into memory.
-    pub fn load(&self, context: &mut Context<'_>) -> Result<Loaded, Failure> {
-        let (path, checkpoint) = self.open(context)?;
-        self.load_checkpoint(context, &path.display().to_string(), checkpoint)
+    pub fn load(&self, context: &mut Context<'_>) -> Result<LanguageModel, Failure> {
+        let checkpoint = self.open(context)?;
+        self.load_checkpoint(context, checkpoint)
     }
 
-    /// Loads an open model if it fits into memory; `name` is for messages.
-    pub fn load_checkpoint(&self, context: &mut Context<'_>, name: &str, checkpoint: Checkpoint) -> Result<Loaded, Failure> {
+    /// Loads an open model if it fits into memory.
+    pub fn load_checkpoint(&self, context: &mut Context<'_>, checkpoint: Checkpoint) -> Result<LanguageModel, Failure> {
         let devices = devices(context, &self.device)?;
         let tokens = self.context(&checkpoint);
         let limit = checkpoint.config().context;
         if tokens > limit {
             writeln!(context.err, "warpwave: --context {tokens} exceeds the maximum context of the model, {limit}")?;
         }
-        let estimate = memory::MemoryEstimate::new(&checkpoint, &devices, self, tokens)?;
-        if let Some(message) = estimate.refusal(&checkpoint, name)? {
-            return Err(failed(message));
-        }
-        let bar = bytes_bar(estimate.devices.iter().map(|part| part.memory.weights).sum(), "loading");
-        let started = Instant::now();
-        let options = LoadOptions { matrices: self.kind, precision: self.precision(), context: Some(tokens) };
-        let model = Model::load_divided(&checkpoint, &devices, options, &mut |bytes| bar.inc(bytes as u64))?;
-        // Without --chunk the runner picks the chunk size by free memory, unless the estimate had to reduce it.
-        let chunk = Some(estimate.plan.chunk).filter(|chunk| self.chunk.is_some() || *chunk < RunnerOptions::chunk_on(&devices[0]));
-        let runner = Runner::new(model, RunnerOptions { room: tokens, cache: Some(estimate.cache), chunk, graphs: true })?;
-        devices.iter().try_for_each(Device::synchronize)?;
+        let bar = bytes_bar(0, "loading");
+        let builder = ModelBuilder::from_checkpoint(checkpoint)
+            .devices(devices)
+            .weights(self.kind)
+            .precision(self.precision())
+            .context(tokens)
+            .kv_cache(self.cache)
+            .chunk(self.chunk.map(|chunk| chunk as usize))
+            .progress(|done, total| {
+                bar.set_length(total);
+                bar.set_position(done);
+            });
+        let loaded = builder.load();
         bar.finish_and_clear();
-        Ok(Loaded { checkpoint, runner, context: tokens, load_time: started.elapsed(), estimates: estimate.devices })
+        loaded.map_err(advise)
     }
 
     /// Runs `run` with `--threads` CPU threads.

@@ -61,7 +61,7 @@ impl SamplingArgs {
             penalties: Penalties { repetition: self.repeat_penalty, presence: self.presence_penalty, frequency: self.frequency_penalty },
             bias: HashMap::from_iter(self.logit_bias.iter().copied()),
             seed: self.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.subsec_nanos().into())),
-            window: self.repeat_last_n.unwrap_or(usize::MAX),
+            penalty_window: self.repeat_last_n.unwrap_or(usize::MAX),
         };
         sampler.check().map_err(|error| usage(error.to_string()))?;
         Ok(sampler)
@@ -70,7 +70,7 @@ impl SamplingArgs {
     /// Rejects a `--logit-bias` token that is out of range.
     pub fn check_tokens(&self, vocab: usize) -> Outcome {
         match self.logit_bias.iter().find(|(token, _)| *token as usize >= vocab) {
-            Some((token, x)) => Err(usage(format!("--logit-bias {token}={x}: {}", Error::NoToken { token: *token, vocab }))),
+            Some((token, x)) => Err(usage(format!("--logit-bias {token}={x}: {}", Error::TokenOutOfRange { token: *token, vocab }))),
             None => Ok(()),
         }
     }

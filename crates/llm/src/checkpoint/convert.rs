@@ -1,4 +1,4 @@
-//! Weights from one type to another, and checkpoints to GGUF files.
+//! Converts weights between types, and writes checkpoints as GGUF files.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -12,21 +12,21 @@ use warpwave_tensor::cpu;
 use warpwave_weights::{Kind, TensorInfo, Value, write_gguf};
 
 use super::error::{Result, bad_key};
-use super::{Checkpoint, Source, gguf, vocabulary};
+use super::{Checkpoint, Source, gguf, tokenizer_metadata};
 
-/// Elements that are converted at once, whole blocks of all types: what is between two types stays in the cache.
-const AT_ONCE: usize = 1 << 14;
+/// Elements converted per step: whole blocks of all types, few enough to stay in the CPU's cache.
+const BATCH: usize = 1 << 14;
 
 /// Whether weights of this type can be read and written.
-pub(super) fn known(kind: Kind) -> bool {
+pub(super) fn is_supported(kind: Kind) -> bool {
     match kind {
         Kind::Plain(dtype) => matches!(dtype, DType::F32 | DType::F16 | DType::Bf16),
         Kind::Quant(quant) => quant.gguf_type().is_some(),
     }
 }
 
-/// Elements as floats; as many bytes as make `out`.
-fn floats(kind: Kind, bytes: &[u8], out: &mut [f32]) {
+/// Converts elements to `f32`. `bytes` are those of `out.len()` elements.
+fn decode(kind: Kind, bytes: &[u8], out: &mut [f32]) {
     let halves = || bytes.as_chunks::<2>().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
     match kind {
         Kind::Quant(quant) => cpu::dequantize(quant, bytes, out),
@@ -36,8 +36,8 @@ fn floats(kind: Kind, bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// Floats as elements of a type.
-fn elements(kind: Kind, x: &[f32], out: &mut [u8]) {
+/// Converts `f32` to elements of a type.
+fn encode(kind: Kind, x: &[f32], out: &mut [u8]) {
     fn put<const N: usize>(out: &mut [u8], values: impl Iterator<Item = [u8; N]>) {
         out.as_chunks_mut::<N>().0.iter_mut().zip(values).for_each(|(out, value)| *out = value);
     }
@@ -49,43 +49,43 @@ fn elements(kind: Kind, x: &[f32], out: &mut [u8]) {
     }
 }
 
-/// All elements as floats. The type is [`known`].
+/// Returns all elements as `f32`. The type is [supported](is_supported).
 pub(super) fn to_f32(kind: Kind, bytes: &[u8]) -> Vec<f32> {
     let (block, size) = kind.block();
     let mut out = vec![0.0; bytes.len() / size * block];
-    floats(kind, &bytes[..out.len() / block * size], &mut out);
+    decode(kind, &bytes[..out.len() / block * size], &mut out);
     out
 }
 
-/// Weights of one type as another, on all processors. Both types are [`known`], and the rows whole blocks of both.
+/// Converts weights to another type, on all cores. Both types are [supported](is_supported), and rows are whole blocks of both.
 pub(super) fn convert(from: Kind, bytes: &[u8], to: Kind) -> Vec<u8> {
     let size = |kind: Kind, elements: usize| elements / kind.block().0 * kind.block().1;
-    let elements_in_all = bytes.len() / from.block().1 * from.block().0;
-    let mut out = vec![0; size(to, elements_in_all)];
+    let count = bytes.len() / from.block().1 * from.block().0;
+    let mut out = vec![0; size(to, count)];
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let each = elements_in_all.div_ceil(threads).max(1).next_multiple_of(AT_ONCE);
-    let pieces = Mutex::new(bytes.chunks(size(from, each)).zip(out.chunks_mut(size(to, each))));
+    let each = count.div_ceil(threads).max(1).next_multiple_of(BATCH);
+    let chunks = Mutex::new(bytes.chunks(size(from, each)).zip(out.chunks_mut(size(to, each))));
     let work = || {
-        let mut between = vec![0.0; AT_ONCE];
+        let mut floats = vec![0.0; BATCH];
         loop {
-            let Some((bytes, out)) = pieces.lock().unwrap_or_else(PoisonError::into_inner).next() else { return };
-            for (bytes, out) in bytes.chunks(size(from, AT_ONCE)).zip(out.chunks_mut(size(to, AT_ONCE))) {
-                let between = &mut between[..bytes.len() / from.block().1 * from.block().0];
-                floats(from, bytes, between);
-                elements(to, between, out);
+            let Some((bytes, out)) = chunks.lock().unwrap_or_else(PoisonError::into_inner).next() else { return };
+            for (bytes, out) in bytes.chunks(size(from, BATCH)).zip(out.chunks_mut(size(to, BATCH))) {
+                let floats = &mut floats[..bytes.len() / from.block().1 * from.block().0];
+                decode(from, bytes, floats);
+                encode(to, floats, out);
             }
         }
     };
     thread::scope(|scope| {
-        // Where memory is short there may be no more threads: this one is enough.
+        // If no thread can be started, this one does the work.
         let _ = (1..threads).try_for_each(|_| thread::Builder::new().spawn_scoped(scope, work).map(drop));
         work();
     });
     out
 }
 
-/// The type that a weight gets. Norms and biases are `f32`. The matrix of the output counts more than others: among weights of 4 bits it
-/// gets 6. Rows that are no whole blocks get a type of about as many bits and blocks of 32, or `f16`.
+/// The type a weight is converted to. Norms and biases are `f32`. The output matrix matters more than others: with 4-bit weights it gets 6
+/// bits. Rows that are not whole blocks get a type with about as many bits and blocks of 32, or `f16`.
 pub(super) fn target(info: &TensorInfo, to: Option<Kind>, tied: bool) -> Kind {
     let [_, columns] = info.shape[..] else { return Kind::Plain(DType::F32) };
     let quant = match to {
@@ -105,7 +105,7 @@ pub(super) fn target(info: &TensorInfo, to: Option<Kind>, tied: bool) -> Kind {
     fitting.map_or(Kind::Plain(DType::F16), Kind::Quant)
 }
 
-/// The number that GGUF files have for a model that is mostly of this type.
+/// GGUF's `general.file_type` of a model that is mostly of this type.
 fn file_type(kind: Kind) -> Option<u32> {
     Some(match kind {
         Kind::Plain(DType::F32) => 0,
@@ -124,17 +124,19 @@ fn file_type(kind: Kind) -> Option<u32> {
 }
 
 impl Checkpoint {
-    /// The tensors as [`Checkpoint::write_gguf`] would write them.
+    /// Returns names, types and shapes of the weights as [`Checkpoint::write_gguf`] converts them.
     pub fn converted(&self, to: Option<Kind>) -> Result<Vec<TensorInfo>> {
-        if let Some(kind) = to.filter(|kind| !known(*kind)) {
-            return Err(bad_key(&self.path, "the type", format!("weights cannot be written as {kind}; take f32, f16, bf16, q8_0, q4_k")));
+        if let Some(kind) = to.filter(|kind| !is_supported(*kind)) {
+            return Err(bad_key(&self.path, "weights", format!("cannot convert to {kind}; use f32, f16, bf16, q8_0 or q4_k")));
         }
         let tied = self.is_tied();
         Ok(self.infos().map(|info| TensorInfo { kind: target(&info, to, tied), ..info }).collect())
     }
 
-    /// Writes the model as a GGUF file, with its tokenizer. `to` is the type of the weights, which otherwise keep theirs; norms and
-    /// biases are `f32` always, and some matrices get a type of more bits. `progress` hears of the bytes written, and of all.
+    /// Writes the model and its tokenizer as a GGUF file.
+    ///
+    /// `to` is the type of the weight matrices; default: the file's types. Norms and biases are always `f32`, and some matrices get a type
+    /// with more bits. `progress` receives the bytes written and those of all tensors.
     pub fn write_gguf(&self, path: impl AsRef<Path>, to: Option<Kind>, progress: impl FnMut(u64, u64)) -> Result<()> {
         let mut infos = self.converted(to)?;
         let weights = infos.len();
@@ -142,8 +144,8 @@ impl Checkpoint {
         let mut extra = Vec::new();
         let rope = &self.config.rope;
         let factors = match &rope.long {
-            Some(long) => vec![(gguf::FACTORS[1], &rope.factors), (gguf::FACTORS[2], &long.factors)],
-            None => vec![(gguf::FACTORS[0], &rope.factors)],
+            Some(long) => vec![(gguf::FACTORS[1], &rope.frequency_factors), (gguf::FACTORS[2], &long.frequency_factors)],
+            None => vec![(gguf::FACTORS[0], &rope.frequency_factors)],
         };
         for (name, factors) in factors.into_iter().filter(|(_, factors)| !factors.is_empty()) {
             infos.push(TensorInfo { name: name.to_owned(), kind: Kind::Plain(DType::F32), shape: vec![factors.len()] });
@@ -160,17 +162,17 @@ impl Checkpoint {
         write_gguf(path, &metadata, &infos, data, progress)
     }
 
-    /// A GGUF file's metadata go along; a folder's are made.
+    /// The metadata: those of a GGUF file are kept, those of a folder are created.
     fn metadata(&self, infos: &[TensorInfo]) -> Result<Vec<(Cow<'_, str>, Value<'_>)>> {
-        let made = ["general.file_type", "general.quantization_version", "general.alignment"];
+        let replaced = ["general.file_type", "general.quantization_version", "general.alignment"];
         let mut metadata: Vec<(Cow<'_, str>, Value<'_>)> = match &self.source {
             Source::Gguf(file) => {
-                let kept = |key: &str| !made.contains(&key) && !key.starts_with("split.");
+                let kept = |key: &str| !replaced.contains(&key) && !key.starts_with("split.");
                 file.metadata().filter(|(key, _)| kept(key)).map(|(key, value)| (key.into(), value)).collect()
             }
             Source::Random { .. } => gguf::metadata(&self.config),
             Source::Folder { folder, .. } => {
-                let tokenizer = vocabulary::metadata(folder, &self.config)?;
+                let tokenizer = tokenizer_metadata::metadata(folder, &self.config)?;
                 let mut metadata = gguf::metadata(&self.config);
                 metadata.retain(|(key, _)| tokenizer.iter().all(|(other, _)| other != key));
                 metadata.extend(tokenizer);

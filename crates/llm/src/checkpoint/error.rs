@@ -1,40 +1,40 @@
-//! What can be wrong with a checkpoint.
+//! Errors of model files.
 
 use std::io;
 
-/// What is wrong with a checkpoint, and where.
+/// An invalid model file, and where.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The file of weights is not as it should be.
+    /// The weight file is invalid.
     #[error(transparent)]
     File(#[from] warpwave_weights::Error),
-    /// The system refused.
+    /// The file cannot be read or written.
     #[error("{path}: {source}")]
     Io {
         /// The file.
         path: String,
-        /// The system's words.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A key of `config.json`, `tokenizer.json` or of a GGUF file's metadata is wrong or missing.
+    /// A key of `config.json`, `tokenizer.json` or the GGUF metadata is invalid or missing.
     #[error("{path}: `{key}`: {reason}")]
     Key {
         /// The file.
         path: String,
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// What is wrong.
         reason: String,
     },
-    /// A tensor is wrong, missing or too many.
+    /// A tensor is invalid, missing or unexpected.
     #[error("{path}: tensor `{name}`: {reason}")]
     Tensor {
         /// The file or folder.
         path: String,
-        /// The tensor, as the file calls it.
+        /// The tensor's name in the file.
         name: String,
-        /// What is wrong with it.
+        /// What is wrong.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The configuration of a Hugging Face folder.
+//! Reads the configuration of a Hugging Face folder.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::path::Path;
 use serde_json::Value;
 use warpwave_kernels::{Glu, RopePairs, RopeScaling};
 
-use super::check::{self, Names};
 use super::error::{Result, bad_key};
 use super::json::{self, Keys};
+use super::validate::{self, Names};
 use crate::config::{Config, Family, LongRope, RopeConfig};
 
 const NAMES: Names = Names {
@@ -24,26 +24,35 @@ const NAMES: Names = Names {
     rope: "rope_parameters",
     window: "sliding_window",
     scale: "query_pre_attn_scalar",
-    cap: "attn_logit_softcapping / final_logit_softcapping",
+    softcap: "attn_logit_softcapping / final_logit_softcapping",
 };
 
-/// Reads `config.json` and `generation_config.json`: what the model is, and whether its output is its embedding.
-pub(super) fn config(folder: &Path) -> Result<(Config, bool)> {
+/// A folder's configuration.
+pub(super) struct FolderConfig {
+    pub config: Config,
+    /// Whether the output is tied to the embedding.
+    pub tied: bool,
+    /// Whether gate, up and down projections must have biases. Attention biases are used if the file has them.
+    pub mlp_bias: bool,
+}
+
+/// Reads `config.json` and `generation_config.json`.
+pub(super) fn config(folder: &Path) -> Result<FolderConfig> {
     let path = folder.join("config.json");
     let shown = path.display().to_string();
     let json = json::read(&path)?;
-    let Value::Object(top) = &json else { return Err(bad_key(&shown, "the text", "it should be an object")) };
-    // Models that see have their text's part in an object of its own.
+    let Value::Object(top) = &json else { return Err(bad_key(&shown, "file", "expected a JSON object")) };
+    // Vision-language models keep the language model's keys in an object of their own.
     let text = top.get("text_config").and_then(Value::as_object);
     let keys = Keys::new(&shown, text.into_iter().chain([top]).collect());
     let family = family(&keys)?;
     let gemma = matches!(family, Family::Gemma2 | Family::Gemma3);
-    // What Gemma's files leave out is as the family has it.
+    // Gemma's files omit keys that have the family's default.
     let or = |key: &str, gemma2: usize, gemma3: usize| -> Result<usize> {
-        let usual = if family == Family::Gemma2 { Some(gemma2) } else { (family == Family::Gemma3).then_some(gemma3) };
-        keys.need(key, keys.usize(key)?.or(usual))
+        let default = if family == Family::Gemma2 { Some(gemma2) } else { (family == Family::Gemma3).then_some(gemma3) };
+        keys.need(key, keys.usize(key)?.or(default))
     };
-    let layers = check::layers(&shown, NAMES.layers, or(NAMES.layers, 26, 26)?)?;
+    let layers = validate::layers(&shown, NAMES.layers, or(NAMES.layers, 26, 26)?)?;
     let (hidden, heads) = (or(NAMES.hidden, 2304, 2304)?, or(NAMES.heads, 8, 8)?);
     let kv_heads = match keys.usize(NAMES.kv_heads)? {
         Some(kv_heads) => kv_heads,
@@ -59,22 +68,20 @@ pub(super) fn config(folder: &Path) -> Result<(Config, bool)> {
         Some(head_dim) => head_dim,
         None if gemma => 256,
         None if heads > 0 && hidden.is_multiple_of(heads) => hidden / heads,
-        None => return Err(keys.bad(NAMES.heads, format!("{hidden} elements cannot be split into {heads} heads"))),
+        None => return Err(keys.bad(NAMES.heads, format!("the hidden size {hidden} is not a multiple of {heads} heads"))),
     };
-    check::count(&shown, NAMES.head_dim, head_dim)?;
+    validate::size(&shown, NAMES.head_dim, head_dim)?;
     let context = or(NAMES.context, 8192, 131_072)?;
-    let (window, windowed) = windows(&keys, family, layers)?;
-    let (rope, rope_windowed) = ropes(&keys, family, head_dim, context)?;
+    let (sliding_window, sliding_layers) = windows(&keys, family, layers)?;
+    let (rope, rope_sliding) = ropes(&keys, family, head_dim, context)?;
     let glu = if gemma { Glu::Gelu } else { Glu::Silu };
     activation(&keys, glu)?;
-    for key in ["mlp_bias", "num_local_experts"] {
-        if keys.get(key).is_some_and(|value| value.as_bool() != Some(false)) {
-            return Err(keys.bad(key, "models with this are not read"));
-        }
+    if keys.get("num_local_experts").is_some_and(|value| value.as_bool() != Some(false)) {
+        return Err(keys.bad("num_local_experts", "mixture-of-experts models are unsupported"));
     }
-    let cap = |key: &str, usual: f64| -> Result<Option<f32>> {
-        let usual = (family == Family::Gemma2 && !keys.has(key)).then_some(usual);
-        Ok(keys.f64(key)?.or(usual).map(|cap| cap as f32))
+    let softcap = |key: &str, default: f64| -> Result<Option<f32>> {
+        let default = (family == Family::Gemma2 && !keys.has(key)).then_some(default);
+        Ok(keys.f64(key)?.or(default).map(|cap| cap as f32))
     };
     let scalar = if gemma { keys.f64(NAMES.scale)?.unwrap_or(256.0) } else { head_dim as f64 };
     let name = keys.str("_name_or_path")?.filter(|name| !name.is_empty()).map(str::to_owned);
@@ -91,28 +98,31 @@ pub(super) fn config(folder: &Path) -> Result<(Config, bool)> {
         context,
         norm_eps: keys.f64(NAMES.norm_eps)?.unwrap_or(if family == Family::Phi3 { 1e-5 } else { 1e-6 }) as f32,
         rope,
-        rope_windowed,
+        rope_sliding,
         pairs: pairs(family),
-        window,
-        windowed,
-        score_scale: (1.0 / scalar.sqrt()) as f32,
-        score_cap: cap("attn_logit_softcapping", 50.0)?,
-        logit_cap: cap("final_logit_softcapping", 30.0)?,
+        sliding_window,
+        sliding_layers,
+        attention_scale: (1.0 / scalar.sqrt()) as f32,
+        attention_softcap: softcap("attn_logit_softcapping", 50.0)?,
+        logit_softcap: softcap("final_logit_softcapping", 30.0)?,
         embedding_scale: embedding_scale(family, hidden),
         glu,
         bos: keys.ids("bos_token_id")?.first().copied(),
-        eos: ends(folder, &keys)?,
+        eos: eos_tokens(folder, &keys)?,
     };
-    check::config(&shown, &NAMES, &config)?;
-    Ok((config, keys.bool("tie_word_embeddings")?.unwrap_or(gemma)))
+    validate::config(&shown, &NAMES, &config)?;
+    let tied = keys.bool("tie_word_embeddings")?.unwrap_or(gemma);
+    // Phi 3 has no such biases, whatever the key says.
+    let mlp_bias = keys.bool("mlp_bias")?.unwrap_or(false) && family != Family::Phi3;
+    Ok(FolderConfig { config, tied, mlp_bias })
 }
 
-/// Which elements of a head are turned together, in GGUF's order of rows.
+/// Which elements of a head form a RoPE pair, in GGUF's row order.
 pub(super) fn pairs(family: Family) -> RopePairs {
     if matches!(family, Family::Llama | Family::Mistral) { RopePairs::Interleaved } else { RopePairs::Halves }
 }
 
-/// What embeddings are multiplied by.
+/// The factor of the embeddings.
 pub(super) fn embedding_scale(family: Family, hidden: usize) -> f32 {
     if matches!(family, Family::Gemma2 | Family::Gemma3) { (hidden as f64).sqrt() as f32 } else { 1.0 }
 }
@@ -128,9 +138,10 @@ fn family(keys: &Keys<'_>) -> Result<Family> {
         "gemma3" | "gemma3_text" => Family::Gemma3,
         "phi3" => Family::Phi3,
         _ => {
-            return Err(
-                keys.bad("model_type", format!("`{name}` is not read; there are llama, mistral, qwen2, qwen3, gemma2, gemma3, phi3"))
-            );
+            return Err(keys.bad(
+                "model_type",
+                format!("unsupported model type `{name}`; expected llama, mistral, qwen2, qwen3, gemma2, gemma3 or phi3"),
+            ));
         }
     })
 }
@@ -142,12 +153,12 @@ fn activation(keys: &Keys<'_>, glu: Glu) -> Result<()> {
             Glu::Gelu => ["gelu_pytorch_tanh", "gelu_tanh"].contains(&name),
             _ => ["silu", "swish"].contains(&name),
         };
-        return if known { Ok(()) } else { Err(keys.bad(key, format!("`{name}` is not what this family has"))) };
+        return if known { Ok(()) } else { Err(keys.bad(key, format!("unsupported activation `{name}` for this family"))) };
     }
     Ok(())
 }
 
-/// The window, and which layers have it.
+/// The sliding window, and which layers have it.
 fn windows(keys: &Keys<'_>, family: Family, layers: usize) -> Result<(Option<usize>, Vec<bool>)> {
     let window = match keys.usize(NAMES.window)? {
         None if !keys.has(NAMES.window) && !matches!(family, Family::Llama | Family::Phi3) => Some(4096),
@@ -159,16 +170,16 @@ fn windows(keys: &Keys<'_>, family: Family, layers: usize) -> Result<(Option<usi
         _ => true,
     };
     let Some(window) = window.filter(|_| used) else { return Ok((None, vec![false; layers])) };
-    let windowed: Vec<bool> = if let Some(types) = keys.array("layer_types")? {
+    let sliding: Vec<bool> = if let Some(types) = keys.array("layer_types")? {
         if types.len() != layers {
-            return Err(keys.bad("layer_types", format!("there are {}, and {layers} layers", types.len())));
+            return Err(keys.bad("layer_types", format!("expected {layers} entries, one per layer, got {}", types.len())));
         }
-        let windowed = |kind: &Value| match kind.as_str() {
+        let is_sliding = |kind: &Value| match kind.as_str() {
             Some("sliding_attention") => Ok(true),
             Some("full_attention") => Ok(false),
-            _ => Err(keys.bad("layer_types", format!("{kind} is neither \"sliding_attention\" nor \"full_attention\""))),
+            _ => Err(keys.bad("layer_types", format!("expected \"sliding_attention\" or \"full_attention\", got {kind}"))),
         };
-        types.iter().map(windowed).collect::<Result<_>>()?
+        types.iter().map(is_sliding).collect::<Result<_>>()?
     } else {
         match family {
             Family::Qwen2 | Family::Qwen3 => {
@@ -180,17 +191,17 @@ fn windows(keys: &Keys<'_>, family: Family, layers: usize) -> Result<(Option<usi
                 let given = keys.usize("sliding_window_pattern")?.or(keys.usize("_sliding_window_pattern")?);
                 let period = given.unwrap_or(6);
                 if period == 0 {
-                    return Err(keys.bad("sliding_window_pattern", "every how many layers sees all cannot be 0"));
+                    return Err(keys.bad("sliding_window_pattern", "must be at least 1, got 0"));
                 }
                 (1..=layers).map(|layer| !layer.is_multiple_of(period)).collect()
             }
             _ => vec![true; layers],
         }
     };
-    Ok((windowed.contains(&true).then_some(window), windowed))
+    Ok((sliding.contains(&true).then_some(window), sliding))
 }
 
-/// The angles, and those of layers with a window.
+/// RoPE, and that of sliding-window layers.
 fn ropes(keys: &Keys<'_>, family: Family, head_dim: usize, context: usize) -> Result<(RopeConfig, Option<RopeConfig>)> {
     let new = keys.object("rope_parameters")?;
     let flat = new.clone().or(keys.object("rope_scaling")?);
@@ -198,18 +209,18 @@ fn ropes(keys: &Keys<'_>, family: Family, head_dim: usize, context: usize) -> Re
         Some(new) => (new.object("full_attention")?, new.object("sliding_attention")?),
         None => (None, None),
     };
-    let usual = if family == Family::Gemma3 { 1e6 } else { 10_000.0 };
-    let theta = keys.f64("rope_theta")?.unwrap_or(usual);
+    let default = if family == Family::Gemma3 { 1e6 } else { 10_000.0 };
+    let theta = keys.f64("rope_theta")?.unwrap_or(default);
     let rope = rope(keys, full.or(flat).as_ref(), theta, head_dim, context)?;
-    let windowed = match (local, family) {
+    let sliding = match (local, family) {
         (Some(local), _) => Some(self::rope(keys, Some(&local), 10_000.0, head_dim, context)?),
         (None, Family::Gemma3) => Some(self::rope(keys, None, keys.f64("rope_local_base_freq")?.unwrap_or(10_000.0), head_dim, context)?),
         _ => None,
     };
-    Ok((rope, windowed))
+    Ok((rope, sliding))
 }
 
-/// Angles by one set of parameters. `keys` are the whole file's: some have what belongs here there.
+/// RoPE of one set of parameters. `keys` are those of the whole file, where some files keep parameters of RoPE.
 fn rope(keys: &Keys<'_>, parameters: Option<&Keys<'_>>, theta: f64, head_dim: usize, context: usize) -> Result<RopeConfig> {
     let part = match parameters {
         Some(parameters) => parameters.f64("partial_rotary_factor")?,
@@ -217,56 +228,60 @@ fn rope(keys: &Keys<'_>, parameters: Option<&Keys<'_>>, theta: f64, head_dim: us
     };
     let part = part.or(keys.f64("partial_rotary_factor")?).unwrap_or(1.0);
     if !(part > 0.0 && part <= 1.0) {
-        return Err(keys.bad("partial_rotary_factor", format!("{part} is no part of a head")));
+        return Err(keys.bad("partial_rotary_factor", format!("must be > 0 and <= 1, got {part}")));
     }
     let mut rope = RopeConfig::plain(theta, (head_dim as f64 * part) as usize);
     let Some(own) = parameters else { return Ok(rope) };
     rope.base = own.f64("rope_theta")?.unwrap_or(theta);
     let kind = own.str("rope_type")?.or(own.str("type")?).unwrap_or("default");
     let original = own.usize("original_max_position_embeddings")?.or(keys.usize("original_max_position_embeddings")?);
-    let factor = |usual: Option<f64>| own.need("factor", own.f64("factor")?.or(usual));
+    let factor = |default: Option<f64>| own.need("factor", own.f64("factor")?.or(default));
     match kind {
-        // Dynamic angles are the plain ones as long as the context is the model's.
+        // Dynamic scaling applies beyond the model's own context only.
         "default" | "dynamic" => (),
         "linear" => rope.scaling = RopeScaling::Linear(factor(None)?),
         "llama3" => {
             let (low, high) = (own.f64("low_freq_factor")?.unwrap_or(1.0), own.f64("high_freq_factor")?.unwrap_or(4.0));
             let scaling = RopeScaling::Llama3 { factor: factor(Some(8.0))?, low, high, original: original.unwrap_or(8192) };
-            rope.factors = llama3_factors(scaling, &rope).map_err(|reason| own.bad("factor", reason))?;
+            rope.frequency_factors = llama3_factors(scaling, &rope).map_err(|reason| own.bad("factor", reason))?;
         }
         "yarn" => {
             let original = original.unwrap_or(context);
             let factor = factor(Some(context as f64 / original as f64))?;
             let (fast, slow) = (own.f64("beta_fast")?.unwrap_or(32.0), own.f64("beta_slow")?.unwrap_or(1.0));
             rope.scaling = RopeScaling::Yarn { factor, fast, slow, original };
-            rope.attention = own.f64("attention_factor")?;
+            rope.attention_factor = own.f64("attention_factor")?;
         }
         "longrope" | "su" => {
             let original = original.unwrap_or(context);
-            rope.factors = own.need("short_factor", own.f32s("short_factor")?)?;
-            rope.long = Some(LongRope { beyond: original, factors: own.need("long_factor", own.f32s("long_factor")?)? });
-            let stretch = own.f64("factor")?.unwrap_or(context as f64 / original as f64);
-            rope.attention = Some(own.f64("attention_factor")?.unwrap_or(long_attention(stretch, original)));
+            rope.frequency_factors = own.need("short_factor", own.f32s("short_factor")?)?;
+            let long = own.need("long_factor", own.f32s("long_factor")?)?;
+            rope.long = Some(LongRope { original_context: original, frequency_factors: long });
+            let scale = own.f64("factor")?.unwrap_or(context as f64 / original as f64);
+            rope.attention_factor = Some(own.f64("attention_factor")?.unwrap_or(longrope_attention_factor(scale, original)));
         }
-        _ => return Err(own.bad("rope_type", format!("`{kind}` is not read; there are default, linear, dynamic, llama3, yarn, longrope"))),
+        _ => {
+            let reason = format!("unsupported type `{kind}`; expected default, linear, dynamic, llama3, yarn or longrope");
+            return Err(own.bad("rope_type", reason));
+        }
     }
     Ok(rope)
 }
 
-/// What cosine and sine are multiplied by in models stretched by LongRoPE.
-pub(super) fn long_attention(stretch: f64, original: usize) -> f64 {
-    // As `f32`, which is what files have.
-    if stretch > 1.0 { f64::from((1.0 + stretch.ln() / (original as f64).ln()).sqrt() as f32) } else { 1.0 }
+/// LongRoPE's factor of cosine and sine for a context extended by `scale`.
+pub(super) fn longrope_attention_factor(scale: f64, original: usize) -> f64 {
+    // Rounded to `f32`, which is what files store.
+    if scale > 1.0 { f64::from((1.0 + scale.ln() / (original as f64).ln()).sqrt() as f32) } else { 1.0 }
 }
 
-/// Llama 3's stretching as factors, which is how GGUF files have it.
+/// Llama 3's scaling as frequency factors, as GGUF files store it.
 fn llama3_factors(scaling: RopeScaling, rope: &RopeConfig) -> Result<Vec<f32>, String> {
     let RopeScaling::Llama3 { factor, low, high, original } = scaling else { return Ok(Vec::new()) };
-    let good = |number: f64| number.is_finite() && number > 0.0;
-    if !(good(factor) && good(low) && good(high) && high > low && original > 0 && rope.base > 1.0) {
-        return Err(format!("{scaling:?} stretches nothing"));
+    validate::check_scaling(&scaling)?;
+    if rope.base <= 1.0 || rope.base.is_nan() {
+        return Err(format!("the base must be > 1, got {}", rope.base));
     }
-    let frequencies = (0..rope.rotated / 2).map(|pair| rope.base.powf(-2.0 * pair as f64 / rope.rotated as f64));
+    let frequencies = (0..rope.rotary_dim / 2).map(|pair| rope.base.powf(-2.0 * pair as f64 / rope.rotary_dim as f64));
     let factor = |frequency: f64| {
         let times = original as f64 * frequency / std::f64::consts::TAU;
         let kept = ((times - low) / (high - low)).clamp(0.0, 1.0);
@@ -275,15 +290,15 @@ fn llama3_factors(scaling: RopeScaling, rope: &RopeConfig) -> Result<Vec<f32>, S
     Ok(frequencies.map(factor).collect())
 }
 
-/// Tokens that end a text, by both files.
-fn ends(folder: &Path, keys: &Keys<'_>) -> Result<Vec<u32>> {
-    let mut ends = keys.ids("eos_token_id")?;
+/// The end-of-sequence tokens of both files.
+fn eos_tokens(folder: &Path, keys: &Keys<'_>) -> Result<Vec<u32>> {
+    let mut eos = keys.ids("eos_token_id")?;
     let path = folder.join("generation_config.json");
     if path.is_file() {
         let (shown, json) = (path.display().to_string(), json::read(&path)?);
-        ends.extend(Keys::new(&shown, json.as_object().into_iter().collect()).ids("eos_token_id")?);
+        eos.extend(Keys::new(&shown, json.as_object().into_iter().collect()).ids("eos_token_id")?);
     }
     let mut seen = HashSet::new();
-    ends.retain(|id| seen.insert(*id));
-    Ok(ends)
+    eos.retain(|id| seen.insert(*id));
+    Ok(eos)
 }

@@ -1,4 +1,4 @@
-//! The configuration of a GGUF file, read and written.
+//! Reads and writes the configuration of a GGUF file.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use warpwave_kernels::{DType, Glu, RopeScaling};
 use warpwave_weights::{Array, Gguf, Kind, Value};
 
-use super::check::{self, Names};
 use super::convert::to_f32;
 use super::error::{Result, bad_key, bad_tensor};
-use super::folder::{embedding_scale, long_attention, pairs};
+use super::folder::{embedding_scale, longrope_attention_factor, pairs};
+use super::validate::{self, Names};
 use crate::config::{Config, Family, LongRope, RopeConfig};
 
 const NAMES: Names = Names {
@@ -25,18 +25,18 @@ const NAMES: Names = Names {
     rope: "rope",
     window: "attention.sliding_window",
     scale: "attention.scale",
-    cap: "attn_logit_softcapping / final_logit_softcapping",
+    softcap: "attn_logit_softcapping / final_logit_softcapping",
 };
 
-/// Tensors with factors of frequencies: of all texts, of short and of long ones.
+/// Tensors with RoPE frequency factors: for all contexts, for short and for long ones.
 pub(super) const FACTORS: [&str; 3] = ["rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"];
-/// All tokens that end a text; the common keys have room for three.
-const ENDS: &str = "warpwave.eos_token_ids";
-/// Texts of tokens that end an answer, for files that name only one end.
-const END_TEXTS: [&str; 8] =
+/// All end-of-sequence tokens; the standard keys hold three.
+const EOS_KEY: &str = "warpwave.eos_token_ids";
+/// End-of-sequence tokens by their text, for files that name only one by id.
+const EOS_TEXTS: [&str; 8] =
     ["<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|end_of_turn|>"];
 
-/// GGUF's name of a family.
+/// GGUF's architecture name of a family.
 pub(super) fn architecture(family: Family) -> &'static str {
     match family {
         Family::Llama | Family::Mistral => "llama",
@@ -48,7 +48,7 @@ pub(super) fn architecture(family: Family) -> &'static str {
     }
 }
 
-/// The keys of an architecture.
+/// Typed access to the keys of an architecture.
 struct Keys<'a> {
     file: &'a Gguf,
     architecture: &'a str,
@@ -64,7 +64,7 @@ impl Keys<'_> {
     }
 
     fn need(&self, key: &str) -> Result<usize> {
-        self.usize(key)?.ok_or_else(|| bad_key(self.file.path(), &self.name(key), "the key is missing"))
+        self.usize(key)?.ok_or_else(|| bad_key(self.file.path(), &self.name(key), "missing key"))
     }
 
     fn f32(&self, key: &str) -> Result<Option<f32>> {
@@ -72,7 +72,7 @@ impl Keys<'_> {
     }
 }
 
-/// Reads what the model is.
+/// Reads the architecture.
 pub(super) fn config(file: &Gguf) -> Result<Config> {
     let architecture = file.need_str("general.architecture")?;
     let keys = Keys { file, architecture };
@@ -86,35 +86,38 @@ pub(super) fn config(file: &Gguf) -> Result<Config> {
         "gemma3" => Family::Gemma3,
         "phi3" => Family::Phi3,
         _ => {
-            let reason = format!("`{architecture}` is not read; there are llama, qwen2, qwen3, gemma2, gemma3, phi3");
+            let reason = format!("unsupported architecture `{architecture}`; expected llama, qwen2, qwen3, gemma2, gemma3 or phi3");
             return Err(bad_key(file.path(), "general.architecture", reason));
         }
     };
     if keys.usize("expert_count")?.is_some_and(|experts| experts > 0) {
-        return Err(bad_key(file.path(), &keys.name("expert_count"), "models of several experts are not read"));
+        return Err(bad_key(file.path(), &keys.name("expert_count"), "mixture-of-experts models are unsupported"));
     }
-    let embedding = file.tensor("token_embd.weight").ok_or_else(|| bad_tensor(file.path(), "token_embd.weight", "it is missing"))?;
-    let layers = check::layers(file.path(), &keys.name(NAMES.layers), keys.need(NAMES.layers)?)?;
+    let embedding = file.tensor("token_embd.weight").ok_or_else(|| bad_tensor(file.path(), "token_embd.weight", "missing"))?;
+    let layers = validate::layers(file.path(), &keys.name(NAMES.layers), keys.need(NAMES.layers)?)?;
     let (hidden, heads) = (keys.need(NAMES.hidden)?, keys.need(NAMES.heads)?);
     let head_dim = match keys.usize(NAMES.head_dim)? {
         Some(head_dim) => head_dim,
         None if heads > 0 && hidden.is_multiple_of(heads) => hidden / heads,
-        None => return Err(bad_key(file.path(), &keys.name(NAMES.heads), format!("{hidden} elements cannot be split into {heads} heads"))),
+        None => {
+            let reason = format!("the hidden size {hidden} is not a multiple of {heads} heads");
+            return Err(bad_key(file.path(), &keys.name(NAMES.heads), reason));
+        }
     };
     if let Some(values) = keys.usize("attention.value_length")?.filter(|values| *values != head_dim) {
-        let reason = format!("values of {values} elements to keys of {head_dim} are not read");
+        let reason = format!("must equal attention.key_length {head_dim}, got {values}");
         return Err(bad_key(file.path(), &keys.name("attention.value_length"), reason));
     }
     let context = keys.need(NAMES.context)?;
-    let (window, windowed) = windows(&keys, family, window, layers)?;
+    let (sliding_window, sliding_layers) = windows(&keys, family, window, layers)?;
     let rope = rope(&keys, head_dim, context)?;
-    let rope_windowed = match (keys.f32("rope.freq_base_swa")?, family) {
-        (Some(base), _) => Some(RopeConfig::plain(base.into(), rope.rotated)),
-        (None, Family::Gemma3) => Some(RopeConfig::plain(10_000.0, rope.rotated)),
+    let rope_sliding = match (keys.f32("rope.freq_base_swa")?, family) {
+        (Some(base), _) => Some(RopeConfig::plain(base.into(), rope.rotary_dim)),
+        (None, Family::Gemma3) => Some(RopeConfig::plain(10_000.0, rope.rotary_dim)),
         _ => None,
     };
-    let cap = |key: &str, usual: f32| -> Result<Option<f32>> {
-        let given = keys.f32(key)?.or((family == Family::Gemma2).then_some(usual));
+    let softcap = |key: &str, default: f32| -> Result<Option<f32>> {
+        let given = keys.f32(key)?.or((family == Family::Gemma2).then_some(default));
         Ok(given.filter(|cap| *cap != 0.0))
     };
     let config = Config {
@@ -128,65 +131,66 @@ pub(super) fn config(file: &Gguf) -> Result<Config> {
         head_dim,
         feed_forward: keys.need(NAMES.feed_forward)?,
         context,
-        norm_eps: keys.f32(NAMES.norm_eps)?.ok_or_else(|| bad_key(file.path(), &keys.name(NAMES.norm_eps), "the key is missing"))?,
+        norm_eps: keys.f32(NAMES.norm_eps)?.ok_or_else(|| bad_key(file.path(), &keys.name(NAMES.norm_eps), "missing key"))?,
         rope,
-        rope_windowed,
+        rope_sliding,
         pairs: pairs(family),
-        window,
-        windowed,
-        score_scale: match keys.f32(NAMES.scale)? {
+        sliding_window,
+        sliding_layers,
+        attention_scale: match keys.f32(NAMES.scale)? {
             Some(scale) => scale,
-            None => score_scale(family, layers, hidden, heads, head_dim),
+            None => attention_scale(family, layers, hidden, heads, head_dim),
         },
-        score_cap: cap("attn_logit_softcapping", 50.0)?,
-        logit_cap: cap("final_logit_softcapping", 30.0)?,
+        attention_softcap: softcap("attn_logit_softcapping", 50.0)?,
+        logit_softcap: softcap("final_logit_softcapping", 30.0)?,
         embedding_scale: embedding_scale(family, hidden),
         glu: if matches!(family, Family::Gemma2 | Family::Gemma3) { Glu::Gelu } else { Glu::Silu },
         bos: id(file, "tokenizer.ggml.bos_token_id")?,
-        eos: ends(file)?,
+        eos: eos_tokens(file)?,
     };
-    check::config(file.path(), &NAMES, &config)?;
+    validate::config(file.path(), &NAMES, &config)?;
     Ok(config)
 }
 
-/// What scores are multiplied by where the file does not say: the largest Gemmas differ from their heads' size.
-fn score_scale(family: Family, layers: usize, hidden: usize, heads: usize, head_dim: usize) -> f32 {
+/// The attention scale where the file has none. The largest Gemma models do not use head_dim.
+fn attention_scale(family: Family, layers: usize, hidden: usize, heads: usize, head_dim: usize) -> f32 {
     let largest = matches!((family, layers), (Family::Gemma2, 46) | (Family::Gemma3, 62));
     let size = if largest && heads > 0 { hidden / heads } else { head_dim };
     (1.0 / (size as f64).sqrt()) as f32
 }
 
 fn id(file: &Gguf, key: &str) -> Result<Option<u32>> {
-    // 2³² - 1 is how some files say that there is none.
+    // Some files write 2³² - 1 for none.
     Ok(file.get_u64(key)?.and_then(|id| u32::try_from(id).ok()).filter(|id| *id != u32::MAX))
 }
 
-/// Tokens that end a text: those that keys name, and those whose text says so.
-fn ends(file: &Gguf) -> Result<Vec<u32>> {
-    if let Some(ends) = file.get_i64s(ENDS)? {
-        let ends: Option<Vec<u32>> = ends.into_iter().map(|id| u32::try_from(id).ok()).collect();
-        return ends.ok_or_else(|| bad_key(file.path(), ENDS, "there are ids that are none"));
+/// The end-of-sequence tokens: those named by keys, and those known by their text.
+fn eos_tokens(file: &Gguf) -> Result<Vec<u32>> {
+    if let Some(ids) = file.get_i64s(EOS_KEY)? {
+        let ids: Option<Vec<u32>> = ids.into_iter().map(|id| u32::try_from(id).ok()).collect();
+        return ids.ok_or_else(|| bad_key(file.path(), EOS_KEY, "a token id is out of range"));
     }
-    let mut ends = Vec::new();
+    let mut eos = Vec::new();
     for key in ["eos", "eot", "eom"] {
-        ends.extend(id(file, &format!("tokenizer.ggml.{key}_token_id"))?);
+        eos.extend(id(file, &format!("tokenizer.ggml.{key}_token_id"))?);
     }
     let types = file.get_i64s("tokenizer.ggml.token_type")?.unwrap_or_default();
-    // Of control, or the user's own.
+    // Control or user-defined.
     let special = |id: usize| types.get(id).is_none_or(|kind| [3, 4].contains(kind));
     let texts = file.get_strs("tokenizer.ggml.tokens")?.into_iter().flatten().enumerate();
-    ends.extend(texts.filter(|(id, text)| END_TEXTS.contains(text) && special(*id)).map(|(id, _)| id as u32));
+    eos.extend(texts.filter(|(id, text)| EOS_TEXTS.contains(text) && special(*id)).map(|(id, _)| id as u32));
     let mut seen = HashSet::new();
-    ends.retain(|id| seen.insert(*id));
-    Ok(ends)
+    eos.retain(|id| seen.insert(*id));
+    Ok(eos)
 }
 
+/// Sliding-window layers where each `period`-th layer has full attention; 0: none has.
 fn period(period: usize, layers: usize) -> Vec<bool> {
     (0..layers).map(|layer| period == 0 || layer % period < period - 1).collect()
 }
 
-/// Every how many layers one sees all, where a file does not say; 0: none does.
-fn usual_period(family: Family) -> usize {
+/// The family's default for [`period`].
+fn default_period(family: Family) -> usize {
     match family {
         Family::Gemma2 => 2,
         Family::Gemma3 => 6,
@@ -198,15 +202,16 @@ fn windows(keys: &Keys<'_>, family: Family, window: Option<usize>, layers: usize
     let window = window.or((family == Family::Gemma2).then_some(4096)).filter(|window| *window > 0);
     let Some(window) = window else { return Ok((None, vec![false; layers])) };
     let key = keys.name("attention.sliding_window_pattern");
-    let windowed = match keys.file.value(&key) {
-        None => period(usual_period(family), layers),
+    let sliding = match keys.file.value(&key) {
+        None => period(default_period(family), layers),
         Some(Value::Array(_)) => keys.file.need_bools(&key)?,
         Some(_) => period(keys.usize("attention.sliding_window_pattern")?.unwrap_or(0), layers),
     };
-    if windowed.len() != layers {
-        return Err(bad_key(keys.file.path(), &key, format!("there are {} layers, and it has {}", layers, windowed.len())));
+    if sliding.len() != layers {
+        let reason = format!("expected {layers} entries, one per layer, got {}", sliding.len());
+        return Err(bad_key(keys.file.path(), &key, reason));
     }
-    Ok((windowed.contains(&true).then_some(window), windowed))
+    Ok((sliding.contains(&true).then_some(window), sliding))
 }
 
 fn rope(keys: &Keys<'_>, head_dim: usize, context: usize) -> Result<RopeConfig> {
@@ -217,32 +222,32 @@ fn rope(keys: &Keys<'_>, head_dim: usize, context: usize) -> Result<RopeConfig> 
     let original = keys.usize("rope.scaling.original_context_length")?.unwrap_or(context);
     let attention = keys.f32("rope.scaling.attn_factor")?.map(f64::from);
     match kind {
-        "none" | "longrope" => rope.attention = attention,
+        "none" | "longrope" => rope.attention_factor = attention,
         "linear" => rope.scaling = RopeScaling::Linear(factor.unwrap_or(1.0)),
         "yarn" => {
             let fast = keys.f32("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0).into();
             let slow = keys.f32("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0).into();
             let factor = factor.unwrap_or(1.0);
             rope.scaling = RopeScaling::Yarn { factor, fast, slow, original };
-            rope.attention = attention.map(|attention| attention * yarn_attention(factor));
+            rope.attention_factor = attention.map(|attention| attention * yarn_attention_factor(factor));
         }
         _ => {
-            let reason = format!("`{kind}` is not read; there are none, linear, yarn, longrope");
+            let reason = format!("unsupported type `{kind}`; expected none, linear, yarn or longrope");
             return Err(bad_key(keys.file.path(), &keys.name("rope.scaling.type"), reason));
         }
     }
     let [all, short, long] = FACTORS.map(|name| factors(keys.file, name));
-    rope.factors = all?.or(short?).unwrap_or_default();
+    rope.frequency_factors = all?.or(short?).unwrap_or_default();
     if let Some(long) = long? {
-        rope.long = Some(LongRope { beyond: original, factors: long });
-        let stretch = context as f64 / original.max(1) as f64;
-        rope.attention = rope.attention.or(Some(long_attention(stretch, original)));
+        rope.long = Some(LongRope { original_context: original, frequency_factors: long });
+        let scale = context as f64 / original.max(1) as f64;
+        rope.attention_factor = rope.attention_factor.or(Some(longrope_attention_factor(scale, original)));
     }
     Ok(rope)
 }
 
-/// What YaRN multiplies cosine and sine by, if nothing else is said.
-fn yarn_attention(factor: f64) -> f64 {
+/// YaRN's default factor of cosine and sine.
+fn yarn_attention_factor(factor: f64) -> f64 {
     if factor > 1.0 { 0.1 * factor.ln() + 1.0 } else { 1.0 }
 }
 
@@ -250,11 +255,11 @@ fn factors(file: &Gguf, name: &str) -> Result<Option<Vec<f32>>> {
     let Some(tensor) = file.tensor(name) else { return Ok(None) };
     match tensor.kind {
         Kind::Plain(DType::F32) => Ok(Some(to_f32(tensor.kind, tensor.bytes))),
-        kind => Err(bad_tensor(file.path(), name, format!("factors should be f32, and are {kind}"))),
+        kind => Err(bad_tensor(file.path(), name, format!("expected f32, got {kind}"))),
     }
 }
 
-/// The metadata of a configuration, under GGUF's keys.
+/// Returns a configuration as GGUF metadata.
 pub(super) fn metadata(config: &Config) -> Vec<(Cow<'static, str>, Value<'static>)> {
     let architecture = architecture(config.family);
     let mut out: Vec<(Cow<'static, str>, Value<'static>)> = vec![("general.architecture".into(), architecture.into())];
@@ -273,10 +278,10 @@ pub(super) fn metadata(config: &Config) -> Vec<(Cow<'static, str>, Value<'static
     add("attention.value_length", count(config.head_dim));
     add(NAMES.norm_eps, config.norm_eps.into());
     add("vocab_size", count(config.vocab));
-    let RopeConfig { base, rotated, .. } = config.rope;
+    let RopeConfig { base, rotary_dim, .. } = config.rope;
     add("rope.freq_base", (base as f32).into());
-    add("rope.dimension_count", count(rotated));
-    let mut attention = config.rope.attention;
+    add("rope.dimension_count", count(rotary_dim));
+    let mut attention = config.rope.attention_factor;
     match config.rope.scaling {
         RopeScaling::Linear(factor) => {
             add("rope.scaling.type", "linear".into());
@@ -288,39 +293,39 @@ pub(super) fn metadata(config: &Config) -> Vec<(Cow<'static, str>, Value<'static
             add("rope.scaling.original_context_length", count(original));
             add("rope.scaling.yarn_beta_fast", (fast as f32).into());
             add("rope.scaling.yarn_beta_slow", (slow as f32).into());
-            attention = attention.map(|attention| attention / yarn_attention(factor));
+            attention = attention.map(|attention| attention / yarn_attention_factor(factor));
         }
         _ => (),
     }
     if let Some(long) = &config.rope.long {
         add("rope.scaling.type", "longrope".into());
-        add("rope.scaling.original_context_length", count(long.beyond));
+        add("rope.scaling.original_context_length", count(long.original_context));
     }
     if let Some(attention) = attention {
         add("rope.scaling.attn_factor", (attention as f32).into());
     }
-    if let Some(rope) = &config.rope_windowed {
+    if let Some(rope) = &config.rope_sliding {
         add("rope.freq_base_swa", (rope.base as f32).into());
     }
     let gemma = matches!(config.family, Family::Gemma2 | Family::Gemma3);
-    if config.window.is_some() || gemma || config.family == Family::Phi3 {
-        add(NAMES.window, count(config.window.unwrap_or(0)));
+    if config.sliding_window.is_some() || gemma || config.family == Family::Phi3 {
+        add(NAMES.window, count(config.sliding_window.unwrap_or(0)));
     }
-    if config.window.is_some() && config.windowed != period(usual_period(config.family), config.layers) {
-        add("attention.sliding_window_pattern", Array::bools(config.windowed.iter().copied()).into());
+    if config.sliding_window.is_some() && config.sliding_layers != period(default_period(config.family), config.layers) {
+        add("attention.sliding_window_pattern", Array::bools(config.sliding_layers.iter().copied()).into());
     }
-    for (key, cap) in [("attn_logit_softcapping", config.score_cap), ("final_logit_softcapping", config.logit_cap)] {
+    for (key, cap) in [("attn_logit_softcapping", config.attention_softcap), ("final_logit_softcapping", config.logit_softcap)] {
         if cap.is_some() || config.family == Family::Gemma2 {
             add(key, cap.unwrap_or(0.0).into());
         }
     }
-    if config.score_scale != score_scale(config.family, config.layers, config.hidden, config.heads, config.head_dim) {
-        add(NAMES.scale, config.score_scale.into());
+    if config.attention_scale != attention_scale(config.family, config.layers, config.hidden, config.heads, config.head_dim) {
+        add(NAMES.scale, config.attention_scale.into());
     }
     let tokens = [("bos", config.bos), ("eos", config.eos.first().copied()), ("eot", config.eos.get(1).copied())];
     for (name, id) in tokens.into_iter().filter_map(|(name, id)| Some((name, id?))) {
         out.push((format!("tokenizer.ggml.{name}_token_id").into(), id.into()));
     }
-    out.push((ENDS.into(), Array::u32s(config.eos.iter().copied()).into()));
+    out.push((EOS_KEY.into(), Array::u32s(config.eos.iter().copied()).into()));
     out
 }

@@ -1,4 +1,4 @@
-//! Keys of JSON files, with errors that name them.
+//! Typed access to JSON files, with errors that name the key.
 
 use std::fs;
 use std::path::Path;
@@ -11,14 +11,14 @@ use super::error::{CheckpointError, Result, bad_key};
 pub(super) fn read(path: &Path) -> Result<Value> {
     let shown = path.display().to_string();
     let text = fs::read(path).map_err(|source| CheckpointError::Io { path: shown.clone(), source })?;
-    serde_json::from_slice(&text).map_err(|error| bad_key(&shown, "the text", format!("it is no JSON: {error}")))
+    serde_json::from_slice(&text).map_err(|error| bad_key(&shown, "file", format!("invalid JSON: {error}")))
 }
 
-/// Keys of objects, of which the first that has a key counts.
+/// The keys of one or several JSON objects; the first object that has a key wins.
 #[derive(Clone)]
 pub(super) struct Keys<'a> {
     path: &'a str,
-    /// Where the objects lie, with its dot.
+    /// The path of the objects within the file, with a trailing dot.
     within: String,
     objects: Vec<&'a Map<String, Value>>,
 }
@@ -28,17 +28,17 @@ impl<'a> Keys<'a> {
         Keys { path, within: String::new(), objects }
     }
 
-    /// An error that names a key.
+    /// Returns an error that names a key.
     pub fn bad(&self, key: &str, reason: impl Into<String>) -> CheckpointError {
         bad_key(self.path, &format!("{}{key}", self.within), reason)
     }
 
-    /// Whether the key is there, be it null.
+    /// Returns whether the key exists, even if it is null.
     pub fn has(&self, key: &str) -> bool {
         self.objects.iter().any(|object| object.contains_key(key))
     }
 
-    /// The value of a key that is there and not null.
+    /// Returns the value of a key that exists and is not null.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.objects.iter().find_map(|object| object.get(key)).filter(|value| !value.is_null())
     }
@@ -47,12 +47,12 @@ impl<'a> Keys<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         to(value).map(Some).ok_or_else(|| {
             let shown: String = value.to_string().chars().take(60).collect();
-            self.bad(key, format!("it should be {what}, and is {shown}"))
+            self.bad(key, format!("expected {what}, got {shown}"))
         })
     }
 
     pub fn usize(&self, key: &str) -> Result<Option<usize>> {
-        self.typed(key, "a whole number from 0", |value| value.as_u64()?.try_into().ok())
+        self.typed(key, "a non-negative integer", |value| value.as_u64()?.try_into().ok())
     }
 
     pub fn f64(&self, key: &str) -> Result<Option<f64>> {
@@ -60,11 +60,11 @@ impl<'a> Keys<'a> {
     }
 
     pub fn bool(&self, key: &str) -> Result<Option<bool>> {
-        self.typed(key, "true or false", Value::as_bool)
+        self.typed(key, "a boolean", Value::as_bool)
     }
 
     pub fn str(&self, key: &str) -> Result<Option<&'a str>> {
-        self.typed(key, "a text", Value::as_str)
+        self.typed(key, "a string", Value::as_str)
     }
 
     pub fn array(&self, key: &str) -> Result<Option<&'a Vec<Value>>> {
@@ -76,24 +76,24 @@ impl<'a> Keys<'a> {
         self.typed(key, "an array of numbers", |value| value.as_array()?.iter().map(number).collect())
     }
 
-    /// An object within, if the key is there.
+    /// Returns a nested object.
     pub fn object(&self, key: &str) -> Result<Option<Keys<'a>>> {
         let object = self.typed(key, "an object", Value::as_object)?;
         Ok(object.map(|object| Keys { path: self.path, within: format!("{}{key}.", self.within), objects: vec![object] }))
     }
 
-    /// The ids of tokens, one or several.
+    /// Returns token ids, given as a number or an array.
     pub fn ids(&self, key: &str) -> Result<Vec<u32>> {
         let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
-        let ids = self.typed(key, "the id of a token, or several", |value| match value {
+        let ids = self.typed(key, "a token id or an array of them", |value| match value {
             Value::Array(ids) => ids.iter().map(id).collect(),
             one => Some(vec![id(one)?]),
         });
         Ok(ids?.unwrap_or_default())
     }
 
-    /// The value of a key that has to be there.
+    /// Returns a required value.
     pub fn need<T>(&self, key: &str, value: Option<T>) -> Result<T> {
-        value.ok_or_else(|| self.bad(key, "the key is missing"))
+        value.ok_or_else(|| self.bad(key, "missing key"))
     }
 }

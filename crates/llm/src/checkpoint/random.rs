@@ -1,4 +1,4 @@
-//! Models of random weights, to measure with.
+//! Models with random weights, for benchmarks and tests.
 
 use std::collections::HashMap;
 use std::thread;
@@ -8,15 +8,15 @@ use warpwave_kernels::{DType, Glu, Quant, RopePairs};
 use warpwave_weights::Kind;
 
 use super::error::{Result, bad_key};
-use super::{Checkpoint, Part, Source, Weight, parts};
+use super::{Checkpoint, Source, TensorSpec, Weight, tensor_specs};
 use crate::config::{Config, Family, RopeConfig};
 
 impl Config {
-    /// The shape of Llama 3.1 8B.
+    /// Returns the architecture of Llama 3.1 8B.
     pub fn llama_8b() -> Config {
         Config {
             family: Family::Llama,
-            name: Some("the shape of Llama 3.1 8B, random weights".to_owned()),
+            name: Some("Llama 3.1 8B with random weights".to_owned()),
             vocab: 128_256,
             hidden: 4096,
             layers: 32,
@@ -27,13 +27,13 @@ impl Config {
             context: 131_072,
             norm_eps: 1e-5,
             rope: RopeConfig::plain(500_000.0, 128),
-            rope_windowed: None,
+            rope_sliding: None,
             pairs: RopePairs::Interleaved,
-            window: None,
-            windowed: vec![false; 32],
-            score_scale: 128f32.sqrt().recip(),
-            score_cap: None,
-            logit_cap: None,
+            sliding_window: None,
+            sliding_layers: vec![false; 32],
+            attention_scale: 128f32.sqrt().recip(),
+            attention_softcap: None,
+            logit_softcap: None,
             embedding_scale: 1.0,
             glu: Glu::Silu,
             bos: None,
@@ -43,23 +43,23 @@ impl Config {
 }
 
 impl Checkpoint {
-    /// A model of random weights: matrices of `bf16`, or of 4 or 8 bits (`Q4_K`, `Q8_0`).
+    /// Creates a model with random weights; `kind` is `bf16`, `Q8_0` or `Q4_K`.
     pub fn random(config: Config, kind: Kind) -> Result<Checkpoint> {
-        let path = "random weights".to_owned();
+        let path = config.name.clone().unwrap_or_else(|| "random weights".to_owned());
         if !matches!(kind, Kind::Plain(DType::Bf16) | Kind::Quant(Quant::Q4K | Quant::Q8_0)) {
-            return Err(bad_key(&path, "the type", format!("there are random weights of bf16, q8_0 and q4_k, not of {kind}")));
+            return Err(bad_key(&path, "weights", format!("random weights are bf16, q8_0 or q4_k, got {kind}")));
         }
-        let all: Vec<(Part, String)> =
-            parts(&config, Some(false)).into_iter().filter(|part| part.required).map(|part| (part, String::new())).collect();
-        if let Some((part, _)) = all.iter().find(|(part, _)| kind.bytes(&part.shape).is_err() && part.shape.len() > 1) {
-            return Err(bad_key(&path, &part.name, format!("{:?} is no shape of {kind}", part.shape)));
+        let all: Vec<(TensorSpec, String)> =
+            tensor_specs(&config, Some(false)).into_iter().filter(|spec| spec.required).map(|spec| (spec, String::new())).collect();
+        if let Some((spec, _)) = all.iter().find(|(spec, _)| kind.bytes(&spec.shape).is_err() && spec.shape.len() > 1) {
+            return Err(bad_key(&path, &spec.name, format!("{kind} cannot store shape {:?}", spec.shape)));
         }
-        let by_name: HashMap<String, usize> = all.iter().enumerate().map(|(index, (part, _))| (part.name.clone(), index)).collect();
-        Ok(Checkpoint { path, config, source: Source::Random { kind }, parts: all, by_name })
+        let by_name: HashMap<String, usize> = all.iter().enumerate().map(|(index, (spec, _))| (spec.name.clone(), index)).collect();
+        Ok(Checkpoint { path, config, source: Source::Random { kind }, tensors: all, by_name })
     }
 }
 
-/// Random weights: norms of 1, matrices whose products neither grow nor shrink.
+/// Random weights: norms are 1, matrices keep the magnitude of their input.
 pub(super) fn weight(name: &str, shape: &[usize], kind: Kind) -> Weight<'static> {
     let [rows, columns] = *shape else {
         let ones: Vec<u8> = std::iter::repeat_n(1f32.to_le_bytes(), shape.iter().product()).flatten().collect();
@@ -70,7 +70,7 @@ pub(super) fn weight(name: &str, shape: &[usize], kind: Kind) -> Weight<'static>
     let mut bytes = vec![0u8; kind.bytes(shape).unwrap_or(0)];
     let row = (bytes.len() / rows.max(1)).max(1);
     let fill = |number: usize, row: &mut [u8]| {
-        // No two rows may be alike: their products would be.
+        // Rows must differ, or their products would be equal.
         let mut state = (seed ^ (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)).max(1);
         let mut next = || {
             state ^= state << 13;
@@ -87,7 +87,7 @@ pub(super) fn weight(name: &str, shape: &[usize], kind: Kind) -> Weight<'static>
             }
             Kind::Quant(quant) => {
                 row.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&next().to_le_bytes()));
-                // Codes may be anything; scales must be numbers of the right size.
+                // Codes are arbitrary; scales must be finite and of the right magnitude.
                 let (scale, minimum) = if quant == Quant::Q8_0 { (size / 74.0, None) } else { (size / 150.0, Some(size / 20.0)) };
                 for block in row.chunks_exact_mut(quant.block_bytes()) {
                     block[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());

@@ -1,4 +1,4 @@
-//! Dates for chat templates, which write today's into a prompt.
+//! `strftime` for chat templates that include the date.
 
 const MONTHS: [&str; 12] =
     ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
@@ -9,9 +9,9 @@ fn is_leap(year: u64) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
-/// A time in seconds since 1970, in UTC, as `strftime` of C writes it. What it does not know stays as it is.
+/// Formats seconds since 1970, in UTC, as C's `strftime`. Unknown conversions are copied unchanged.
 pub(super) fn strftime(format: &str, seconds: u64) -> String {
-    // Every 400 years have the same number of days: whole ones are skipped, the rest is counted.
+    // 400 years always have the same number of days: skip whole periods, count the rest.
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let weekday = (days + 4) % 7;
     let (mut year, mut left) = (1970 + days / 146_097 * 400, days % 146_097);
@@ -38,7 +38,7 @@ pub(super) fn strftime(format: &str, seconds: u64) -> String {
             continue;
         }
         let mut letter = characters.next();
-        // `%-d`: without the zero before.
+        // `%-d`: without padding.
         let bare = letter == Some('-');
         if bare {
             letter = characters.next();
@@ -76,7 +76,7 @@ mod tests {
     use super::strftime;
 
     #[test]
-    fn dates_are_those_that_c_writes() {
+    fn dates_match_c() {
         // From `date -u -d @SECONDS '+...'`.
         let all = "%A %a %d %-d %B %b %m %Y %y %j %H %I %M %S %p %F %T %e %%";
         assert_eq!(strftime(all, 0), "Thursday Thu 01 1 January Jan 01 1970 70 001 00 12 00 00 AM 1970-01-01 00:00:00  1 %");
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(strftime(all, 1_721_998_800), "Friday Fri 26 26 July Jul 07 2024 24 208 13 01 00 00 PM 2024-07-26 13:00:00 26 %");
         assert_eq!(strftime("%d %b %Y", 4_107_542_400), "01 Mar 2100");
         assert_eq!(strftime("%q %-q %", 0), "%q %-q %");
-        // The end of time does not take for ever.
+        // The largest time is computed quickly.
         assert!(strftime("%Y", u64::MAX).len() > 10);
     }
 }

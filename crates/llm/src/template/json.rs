@@ -1,16 +1,16 @@
-//! JSON as Python writes it, for templates that show objects to a model.
+//! JSON formatted as by Python's `json.dumps`, for templates.
 
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
-/// Values within values at most.
+/// The maximum nesting.
 const DEPTH: usize = 100;
 
-/// What Python's `json.dumps` can be told.
+/// Options of Python's `json.dumps`.
 struct Style {
-    /// Spaces of a level, each item on a line of its own; none for one line.
+    /// Spaces per level, with one item per line; `None` for a single line.
     indent: Option<usize>,
-    /// Whether characters beyond ASCII are written as numbers.
+    /// Whether non-ASCII characters are escaped.
     ascii: bool,
     sorted: bool,
     between: String,
@@ -23,7 +23,7 @@ pub(super) fn to_json(value: Value, arguments: Kwargs) -> Result<String, Error> 
     let separators: Option<Vec<String>> = arguments.get("separators")?;
     let (between, behind_key) = match separators.as_deref() {
         Some([between, behind_key]) => (between.clone(), behind_key.clone()),
-        Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "separators are two strings")),
+        Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "separators: expected two strings")),
         None => (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned()),
     };
     let flag = |name| arguments.get::<Option<bool>>(name).map(|flag| flag.unwrap_or(false));
@@ -38,7 +38,7 @@ impl Style {
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         let bad = |reason: String| Err(Error::new(ErrorKind::BadSerialization, reason));
         if depth > DEPTH {
-            return bad(format!("more than {DEPTH} values within values"));
+            return bad(format!("nested more than {DEPTH} levels"));
         }
         match value.kind() {
             ValueKind::None => out.push_str("null"),
@@ -71,7 +71,7 @@ impl Style {
                 self.end(keys.len(), depth, out);
                 out.push('}');
             }
-            other => return bad(format!("{other} cannot be written as JSON")),
+            other => return bad(format!("cannot convert {other} to JSON")),
         }
         Ok(())
     }

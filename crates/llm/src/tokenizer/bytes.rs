@@ -1,9 +1,8 @@
-//! The bytes that a piece of a vocabulary stands for.
+//! The bytes that a token of a vocabulary stands for.
 
 use super::Spelling;
 
-/// The character that byte-level vocabularies write for a byte: printable ones of Latin-1 stand for themselves, the others for the
-/// characters from U+0100 on, in order.
+/// Whether byte-level vocabularies write a byte as its own Latin-1 character. Other bytes are written as U+0100 and following.
 fn is_itself(byte: u8) -> bool {
     matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
 }
@@ -17,20 +16,20 @@ fn byte_of(character: char) -> Option<u8> {
     }
 }
 
-/// The byte that a piece such as `<0x0A>` stands for.
-pub(super) fn byte_token(piece: &str) -> Option<u8> {
-    let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
+/// The byte of a token such as `<0x0A>`.
+pub(super) fn byte_token(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
-/// The bytes that a piece stands for.
-pub(super) fn bytes_of(piece: &str, spelling: Spelling) -> Box<[u8]> {
+/// The bytes that a token stands for.
+pub(super) fn bytes_of(token: &str, spelling: Spelling) -> Box<[u8]> {
     match spelling {
-        // A piece that cannot have been made of bytes stands for itself.
-        Spelling::ByteLevel => piece.chars().map(byte_of).collect::<Option<Vec<u8>>>().unwrap_or_else(|| piece.into()).into(),
-        Spelling::SentencePiece => match byte_token(piece) {
+        // A token with other characters stands for itself.
+        Spelling::ByteLevel => token.chars().map(byte_of).collect::<Option<Vec<u8>>>().unwrap_or_else(|| token.into()).into(),
+        Spelling::SentencePiece => match byte_token(token) {
             Some(byte) => [byte].into(),
-            None => piece.replace('▁', " ").into_bytes().into(),
+            None => token.replace('▁', " ").into_bytes().into(),
         },
     }
 }
@@ -41,7 +40,7 @@ mod tests {
     use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
     #[test]
-    fn every_byte_has_the_character_that_the_library_gives_it() {
+    fn byte_characters_match_the_tokenizers_crate() {
         let mut seen: Vec<u8> = ByteLevel::alphabet().into_iter().map(|character| byte_of(character).expect("a byte")).collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..=255).collect::<Vec<u8>>());
@@ -49,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_stand_for_bytes() {
+    fn tokens_stand_for_bytes() {
         assert_eq!(&*bytes_of("ĠcafÃ©", Spelling::ByteLevel), " café".as_bytes());
         assert_eq!(&*bytes_of("日", Spelling::ByteLevel), "日".as_bytes());
         assert_eq!(&*bytes_of("▁a▁", Spelling::SentencePiece), b" a ");

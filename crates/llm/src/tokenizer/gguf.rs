@@ -1,4 +1,4 @@
-//! A tokenizer of what a GGUF file says of its vocabulary.
+//! Tokenizers from the vocabulary in GGUF metadata.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,36 +8,36 @@ use tokenizers::normalizers::{NormalizerWrapper, Prepend, Replace, Sequence};
 use warpwave_weights::Gguf;
 
 use super::bytes::{byte_token, bytes_of};
-use super::pre::Cut;
-use super::{MOST_TOKENS, Marks, Result, Said, Spelling, TEXT_ENDS, TURN_ENDS, Tokenizer};
+use super::pre::PreTokenizer;
+use super::{END_OF_TEXT, END_OF_TURN, FileSettings, MAX_TOKENS, Result, Settings, Spelling, Tokenizer};
 use crate::text_error::{TextError, malformed};
 
-/// Bytes of one token at most: SentencePiece tokens are looked up at each of their cuts.
-const LONGEST_TOKEN: usize = 2048;
-/// Bytes of all tokens at most.
-const ALL_BYTES: usize = 1 << 27;
+/// The longest token in bytes: SentencePiece tokens are split at each character to find merges.
+const MAX_TOKEN_BYTES: usize = 2048;
+/// The largest vocabulary in bytes.
+const MAX_BYTES: usize = 1 << 27;
 
-// What `tokenizer.ggml.token_type` says.
+// Values of `tokenizer.ggml.token_type`.
 const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
 const USER_DEFINED: i32 = 4;
 const BYTE: i32 = 6;
 
-/// What a GGUF file says of its vocabulary: the values of `tokenizer.ggml.*` and of `tokenizer.chat_template`, as they are in the file.
+/// The vocabulary of a GGUF file: the values of `tokenizer.ggml.*` and `tokenizer.chat_template`.
 #[derive(Debug, Clone, Default)]
 pub struct Vocabulary<'a> {
-    /// `model`: `gpt2` (merges of bytes) or `llama` (SentencePiece).
+    /// `model`: `gpt2` (byte-level BPE) or `llama` (SentencePiece).
     pub model: &'a str,
-    /// `pre`: how texts are cut into words, for `gpt2`.
+    /// `pre`: the pre-tokenizer, for `gpt2`.
     pub pre: Option<&'a str>,
     /// `tokens`.
     pub tokens: Vec<&'a [u8]>,
-    /// `scores`: SentencePiece merges what has the largest first. Empty if the file has none.
+    /// `scores`: SentencePiece merges the largest first. Empty if absent.
     pub scores: Vec<f32>,
-    /// `token_type`. Empty if the file has none: all are normal.
+    /// `token_type`. Empty if absent: all tokens are normal.
     pub types: Vec<i32>,
-    /// `merges`, for `gpt2`: two tokens with a space between.
+    /// `merges`, for `gpt2`: two tokens separated by a space.
     pub merges: Vec<&'a [u8]>,
     /// `bos_token_id`.
     pub bos: Option<u32>,
@@ -49,7 +49,7 @@ pub struct Vocabulary<'a> {
     pub add_bos: Option<bool>,
     /// `add_space_prefix`.
     pub add_space_prefix: Option<bool>,
-    /// Special tokens take the spaces behind them. The file does not say so: it is so for the architecture `phi3`.
+    /// Whether special tokens absorb following spaces. Not in the file: true for the architecture `phi3`.
     pub strip_after_special: bool,
     /// `tokenizer.chat_template`.
     pub template: Option<String>,
@@ -61,12 +61,12 @@ fn key(name: &str) -> String {
 
 fn id(file: &Gguf, name: &str) -> Result<Option<u32>> {
     let Some(id) = file.get_u64(&key(name))? else { return Ok(None) };
-    u32::try_from(id).map(Some).map_err(|_| malformed(key(name), format!("it is {id}, which is no token's")))
+    u32::try_from(id).map(Some).map_err(|_| malformed(key(name), format!("token id {id} is out of range")))
 }
 
-impl Said {
-    /// What a file says.
-    pub(super) fn of(file: &Gguf) -> Result<Self> {
+impl FileSettings {
+    /// Reads the settings of a file.
+    pub(super) fn from_gguf(file: &Gguf) -> Result<Self> {
         Ok(Self {
             bos: id(file, "bos_token_id")?,
             eos: id(file, "eos_token_id")?,
@@ -77,21 +77,21 @@ impl Said {
 }
 
 impl<'a> Vocabulary<'a> {
-    /// What a file says.
+    /// Reads the vocabulary of a file.
     pub fn of(file: &'a Gguf) -> Result<Self> {
-        let texts = |name: &str| -> Result<Vec<&'a [u8]>> {
-            Ok(file.get_strs(&key(name))?.map(|texts| texts.map(str::as_bytes).collect()).unwrap_or_default())
+        let strings = |name: &str| -> Result<Vec<&'a [u8]>> {
+            Ok(file.get_strs(&key(name))?.map(|strings| strings.map(str::as_bytes).collect()).unwrap_or_default())
         };
-        let Said { bos, eos, add_bos, template } = Said::of(file)?;
-        // Numbers that are none of GGUF's kinds are as good as any other.
+        let FileSettings { bos, eos, add_bos, template } = FileSettings::from_gguf(file)?;
+        // Unknown token types are treated as normal tokens.
         let types = file.get_i64s(&key("token_type"))?.unwrap_or_default().into_iter().map(|kind| kind as i32).collect();
         Ok(Self {
             model: file.need_str(&key("model"))?,
             pre: file.get_str(&key("pre"))?,
-            tokens: texts("tokens")?,
+            tokens: strings("tokens")?,
             scores: file.get_f32s(&key("scores"))?.unwrap_or_default(),
             types,
-            merges: texts("merges")?,
+            merges: strings("merges")?,
             bos,
             eos,
             unknown: id(file, "unknown_token_id")?,
@@ -104,47 +104,46 @@ impl<'a> Vocabulary<'a> {
 }
 
 fn text<'a>(what: &str, number: usize, bytes: &'a [u8]) -> Result<&'a str> {
-    std::str::from_utf8(bytes)
-        .map_err(|error| malformed(format!("{what}[{number}]"), format!("its {} bytes are not UTF-8: {error}", bytes.len())))
+    std::str::from_utf8(bytes).map_err(|error| malformed(format!("{what}[{number}]"), format!("invalid UTF-8: {error}")))
 }
 
-/// The tokens as text, checked, and the id of each.
+/// Reads and checks the tokens; returns their text, and ids by text.
 fn read_tokens<'a>(vocabulary: &Vocabulary<'a>) -> Result<(Vec<&'a str>, HashMap<&'a str, u32>)> {
     let place = "tokenizer.ggml.tokens";
     let count = vocabulary.tokens.len();
-    if !(1..=MOST_TOKENS).contains(&count) {
-        return Err(malformed(place, format!("there are {count} tokens; 1 to {MOST_TOKENS} are possible")));
+    if !(1..=MAX_TOKENS).contains(&count) {
+        return Err(malformed(place, format!("expected 1 to {MAX_TOKENS} tokens, got {count}")));
     }
     let all: usize = vocabulary.tokens.iter().map(|token| token.len()).sum();
-    if all > ALL_BYTES {
-        return Err(malformed(place, format!("they take {all} bytes together; no more than {ALL_BYTES} are possible")));
+    if all > MAX_BYTES {
+        return Err(malformed(place, format!("{all} bytes are more than the maximum of {MAX_BYTES}")));
     }
     for (name, found) in [("scores", vocabulary.scores.len()), ("token_type", vocabulary.types.len())] {
         if found != 0 && found != count {
-            return Err(malformed(format!("tokenizer.ggml.{name}"), format!("there are {found} for {count} tokens")));
+            return Err(malformed(format!("tokenizer.ggml.{name}"), format!("expected {count} entries, one per token, got {found}")));
         }
     }
     let mut tokens = Vec::with_capacity(count);
     let mut ids = HashMap::with_capacity(count);
     for (number, bytes) in vocabulary.tokens.iter().enumerate() {
-        if bytes.len() > LONGEST_TOKEN {
-            let reason = format!("it has {} bytes; no more than {LONGEST_TOKEN} are possible", bytes.len());
+        if bytes.len() > MAX_TOKEN_BYTES {
+            let reason = format!("{} bytes are more than the maximum of {MAX_TOKEN_BYTES}", bytes.len());
             return Err(malformed(format!("{place}[{number}]"), reason));
         }
         let token = text(place, number, bytes)?;
         if let Some(first) = ids.insert(token, number as u32) {
-            return Err(malformed(format!("{place}[{number}]"), format!("{token:?} is token {first} already")));
+            return Err(malformed(format!("{place}[{number}]"), format!("{token:?} is a duplicate of token {first}")));
         }
         tokens.push(token);
     }
     Ok((tokens, ids))
 }
 
-/// The merges of a byte-level vocabulary.
+/// Reads and checks the merges of a byte-level vocabulary.
 fn read_merges(merges: &[&[u8]], ids: &HashMap<&str, u32>) -> Result<Vec<(String, String)>> {
     let place = "tokenizer.ggml.merges";
-    if merges.len() > 4 * MOST_TOKENS {
-        return Err(malformed(place, format!("there are {}; no more than {} are possible", merges.len(), 4 * MOST_TOKENS)));
+    if merges.len() > 4 * MAX_TOKENS {
+        return Err(malformed(place, format!("{} merges are more than the maximum of {}", merges.len(), 4 * MAX_TOKENS)));
     }
     let mut pairs = Vec::with_capacity(merges.len());
     let mut joined = String::new();
@@ -154,18 +153,18 @@ fn read_merges(merges: &[&[u8]], ids: &HashMap<&str, u32>) -> Result<Vec<(String
         let (left, right) = merge
             .split_once(' ')
             .filter(|(left, right)| !left.is_empty() && !right.is_empty())
-            .ok_or_else(|| malformed(here(), format!("{merge:?} is not two tokens with a space between")))?;
+            .ok_or_else(|| malformed(here(), format!("expected two tokens separated by a space, got {merge:?}")))?;
         joined.clear();
         joined.extend([left, right]);
         if let Some(missing) = [left, right, &joined].into_iter().find(|token| !ids.contains_key(token)) {
-            return Err(malformed(here(), format!("{missing:?} is no token")));
+            return Err(malformed(here(), format!("{missing:?} is not in the vocabulary")));
         }
         pairs.push((left.to_owned(), right.to_owned()));
     }
     Ok(pairs)
 }
 
-/// The merges that scores stand for: whatever two tokens make a third, the third's score first.
+/// The merges that scores imply: all pairs of tokens that form a third, by the third's score, largest first.
 fn merges_of_scores(tokens: &[&str], ids: &HashMap<&str, u32>, scores: &[f32], merged: impl Fn(u32) -> bool) -> Vec<(String, String)> {
     let mut found: Vec<(u32, u32, u32)> = Vec::new();
     for (whole, token) in (0u32..).zip(tokens) {
@@ -173,8 +172,8 @@ fn merges_of_scores(tokens: &[&str], ids: &HashMap<&str, u32>, scores: &[f32], m
             continue;
         }
         let part = |text: &str| ids.get(text).copied().filter(|id| merged(*id));
-        let cuts = token.char_indices().skip(1).map(|(at, _)| token.split_at(at));
-        found.extend(cuts.filter_map(|(left, right)| Some((whole, part(left)?, part(right)?))));
+        let splits = token.char_indices().skip(1).map(|(at, _)| token.split_at(at));
+        found.extend(splits.filter_map(|(left, right)| Some((whole, part(left)?, part(right)?))));
     }
     let score = |id: u32| scores.get(id as usize).copied().unwrap_or(0.0);
     found.sort_by(|a, b| score(b.0).total_cmp(&score(a.0)).then_with(|| a.cmp(b)));
@@ -183,24 +182,24 @@ fn merges_of_scores(tokens: &[&str], ids: &HashMap<&str, u32>, scores: &[f32], m
 }
 
 impl Tokenizer {
-    /// A tokenizer of what a GGUF file says of its vocabulary.
+    /// Creates a tokenizer from the vocabulary of a GGUF file.
     pub fn from_gguf(vocabulary: &Vocabulary<'_>) -> Result<Self> {
         let (tokens, ids) = read_tokens(vocabulary)?;
-        // Older converters called the tokens that end a turn normal.
+        // Older converters mark end-of-turn tokens as normal.
         let kind = |id: u32| match tokens.get(id as usize) {
-            Some(token) if TURN_ENDS.contains(token) || TEXT_ENDS.contains(token) => CONTROL,
+            Some(token) if END_OF_TURN.contains(token) || END_OF_TEXT.contains(token) => CONTROL,
             _ => vocabulary.types.get(id as usize).copied().unwrap_or(NORMAL),
         };
         let builder = BPE::builder();
         let (spelling, builder, normalizer, pre_tokenizer, space_first, add_bos) = match vocabulary.model {
             "gpt2" => {
-                let cut = Cut::named(vocabulary.pre)?;
-                let builder = builder.vocab_and_merges(owned(&ids), read_merges(&vocabulary.merges, &ids)?).ignore_merges(cut.whole_words);
-                (Spelling::ByteLevel, builder, cut.normalizer(), Some(cut.pre_tokenizer()?), false, cut.add_bos)
+                let pre = PreTokenizer::named(vocabulary.pre)?;
+                let builder = builder.vocab_and_merges(owned(&ids), read_merges(&vocabulary.merges, &ids)?).ignore_merges(pre.whole_words);
+                (Spelling::ByteLevel, builder, pre.normalizer(), Some(pre.pre_tokenizer()?), false, pre.add_bos)
             }
             "llama" => {
                 if let Some((number, score)) = vocabulary.scores.iter().enumerate().find(|(_, score)| score.is_nan()) {
-                    return Err(malformed(format!("tokenizer.ggml.scores[{number}]"), format!("it is {score}, not a number")));
+                    return Err(malformed(format!("tokenizer.ggml.scores[{number}]"), format!("expected a number, got {score}")));
                 }
                 let merged = |id: u32| matches!(kind(id), NORMAL | USER_DEFINED);
                 let merges = merges_of_scores(&tokens, &ids, &vocabulary.scores, merged);
@@ -209,7 +208,10 @@ impl Tokenizer {
                 let unknown = vocabulary.unknown.or_else(|| (0..tokens.len() as u32).find(|id| kind(*id) == UNKNOWN));
                 if let Some(id) = unknown {
                     let token = tokens.get(id as usize).ok_or_else(|| {
-                        malformed("tokenizer.ggml.unknown_token_id", format!("it is {id}, but there are {} tokens", tokens.len()))
+                        malformed(
+                            "tokenizer.ggml.unknown_token_id",
+                            format!("token id {id} is out of range: there are {} tokens", tokens.len()),
+                        )
                     })?;
                     builder = builder.unk_token((*token).to_owned());
                 }
@@ -217,8 +219,8 @@ impl Tokenizer {
                 (Spelling::SentencePiece, builder, Some(spaces(space_first)?), None, space_first, true)
             }
             other => {
-                let known = "gpt2, llama".to_owned();
-                return Err(TextError::Unknown { place: "tokenizer.ggml.model".into(), found: other.into(), known });
+                let expected = "gpt2, llama".to_owned();
+                return Err(TextError::Unknown { place: "tokenizer.ggml.model".into(), found: other.into(), expected });
             }
         };
         let failed = |error: tokenizers::Error| malformed("tokenizer.ggml", error.to_string());
@@ -239,19 +241,19 @@ impl Tokenizer {
                 let strip = vocabulary.strip_after_special && kind == CONTROL && !matches!(*token, "<s>" | "<|endoftext|>");
                 added.push(AddedToken::from(*token, special.contains(&id)).normalized(false).rstrip(strip));
             }
-            // What a file adds to SentencePiece is spelt like its pieces, or as it is: `▁▁` are spaces either way.
-            let as_it_is = written && !(kind == USER_DEFINED && spelling == Spelling::SentencePiece);
-            bytes.push(Some(if as_it_is { token.as_bytes().into() } else { bytes_of(token, spelling) }));
+            // User-defined SentencePiece tokens may be spelled with `▁` or with spaces: both mean spaces.
+            let verbatim = written && !(kind == USER_DEFINED && spelling == Spelling::SentencePiece);
+            bytes.push(Some(if verbatim { token.as_bytes().into() } else { bytes_of(token, spelling) }));
         }
         inner.add_tokens(added).map_err(failed)?;
 
-        let marks = Marks {
+        let settings = Settings {
             bos: vocabulary.bos,
             eos: vocabulary.eos,
             add_bos: vocabulary.add_bos.unwrap_or(add_bos),
             template: vocabulary.template.clone(),
         };
-        Tokenizer::new(inner, bytes, special, space_first, marks)
+        Tokenizer::new(inner, bytes, special, space_first, settings)
     }
 }
 
@@ -259,7 +261,7 @@ fn owned(ids: &HashMap<&str, u32>) -> tokenizers::models::bpe::Vocab {
     ids.iter().map(|(token, id)| ((*token).to_owned(), *id)).collect()
 }
 
-/// Spaces as SentencePiece writes them, with one before a text if `first`.
+/// The normalizer for SentencePiece's spaces, which prepends one if `first`.
 fn spaces(first: bool) -> Result<NormalizerWrapper> {
     let replace: NormalizerWrapper = Replace::new(" ", "▁").map_err(|error| malformed("spaces", error.to_string()))?.into();
     Ok(if first { Sequence::new(vec![Prepend::new("▁".to_owned()).into(), replace]).into() } else { replace })

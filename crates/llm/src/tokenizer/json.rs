@@ -1,5 +1,5 @@
-//! A tokenizer of a Hugging Face folder: `tokenizer.json`, and beside it `tokenizer_config.json`, `special_tokens_map.json` and
-//! `chat_template.jinja`, as far as they are there; or of a GGUF file that has `tokenizer.json` in one of its keys.
+//! Tokenizers from `tokenizer.json`: of a Hugging Face folder, with the optional `tokenizer_config.json`, `special_tokens_map.json` and
+//! `chat_template.jinja`, or embedded in a GGUF file.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -9,15 +9,15 @@ use serde_json::Value;
 use warpwave_weights::Gguf;
 
 use super::bytes::bytes_of;
-use super::{MOST_TOKENS, Marks, Result, Said, Spelling, Tokenizer};
+use super::{FileSettings, MAX_TOKENS, Result, Settings, Spelling, Tokenizer};
 use crate::text_error::{TextError, malformed};
 
-/// Bytes of a file at most.
-const LARGEST_FILE: u64 = 1 << 28;
-/// Where a GGUF file has a whole `tokenizer.json`.
+/// The largest file that is read, in bytes.
+const MAX_FILE: u64 = 1 << 28;
+/// The GGUF key of an embedded `tokenizer.json`.
 const KEY: &str = "tokenizer.huggingface.json";
 
-/// The parts of `tokenizer.json` that are checked before the library reads it: it trusts them.
+/// The parts of `tokenizer.json` that are checked before the `tokenizers` crate reads it, which trusts them.
 #[derive(Deserialize)]
 struct File {
     model: ModelPart,
@@ -53,80 +53,81 @@ struct Added {
     special: bool,
 }
 
-/// Whether a `tokenizer.json` says that it is no BPE.
-fn is_of_another_kind(text: &str) -> bool {
+/// Whether a `tokenizer.json` has a model other than BPE.
+fn has_other_model(text: &str) -> bool {
     let read: Option<serde_json::Value> = serde_json::from_str(text).ok();
     read.is_some_and(|read| read["model"]["type"].as_str().is_some_and(|kind| kind != "BPE"))
 }
 
 impl Tokenizer {
-    /// The tokenizer of a folder, or of a file `tokenizer.json` and those beside it.
+    /// Reads the tokenizer of a Hugging Face folder, or a `tokenizer.json` with the files next to it.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let path = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
-        let beside = |name: &str| -> Result<Option<Vec<u8>>> {
+        let sibling = |name: &str| -> Result<Option<Vec<u8>>> {
             let path = path.with_file_name(name);
             if path.exists() { read(&path).map(Some) } else { Ok(None) }
         };
         let map = |name: &str| -> Result<Value> {
-            let text = beside(name)?.unwrap_or_else(|| b"{}".into());
+            let text = sibling(name)?.unwrap_or_else(|| b"{}".into());
             serde_json::from_slice(&text).map_err(|error| malformed(name, error.to_string()))
         };
         let (config, special) = (map("tokenizer_config.json")?, map("special_tokens_map.json")?);
-        let template = beside("chat_template.jinja")?
+        let template = sibling("chat_template.jinja")?
             .map(|text| String::from_utf8(text).map_err(|error| malformed("chat_template.jinja", error.to_string())))
             .transpose()?;
-        let said = |inner: &tokenizers::Tokenizer| {
+        let settings = |inner: &tokenizers::Tokenizer| {
             let named = |key: &str| -> Result<Option<u32>> {
                 let Some(name) = [&config, &special].into_iter().find_map(|map| token_name(&map[key])) else { return Ok(None) };
-                let id = inner.token_to_id(name).ok_or_else(|| malformed(key, format!("{name:?} is no token")))?;
+                let id = inner.token_to_id(name).ok_or_else(|| malformed(key, format!("{name:?} is not in the vocabulary")))?;
                 Ok(Some(id))
             };
             let template = template.or_else(|| template_of(&config["chat_template"]));
-            Ok(Said { bos: named("bos_token")?, eos: named("eos_token")?, add_bos: config["add_bos_token"].as_bool(), template })
+            let add_bos = config["add_bos_token"].as_bool();
+            Ok(FileSettings { bos: named("bos_token")?, eos: named("eos_token")?, add_bos, template })
         };
-        Self::from_json(&read(&path)?, said).map_err(within(path.display().to_string()))
+        Self::from_json(&read(&path)?, settings).map_err(within(path.display().to_string()))
     }
 
-    /// The tokenizer that a GGUF file has as a whole `tokenizer.json`, if it has one: that says more than the vocabulary.
-    pub(crate) fn from_json_of(file: &Gguf) -> Result<Option<Self>> {
+    /// Reads the `tokenizer.json` embedded in a GGUF file, if there is one of a supported type. It is more precise than the vocabulary.
+    pub(crate) fn from_embedded_json(file: &Gguf) -> Result<Option<Self>> {
         let Some(text) = file.get_str(KEY)? else { return Ok(None) };
-        let said = Said::of(file)?;
-        let said = |inner: &tokenizers::Tokenizer| {
-            // Ids of the model's configuration need not be the tokenizer's.
+        let settings = FileSettings::from_gguf(file)?;
+        let settings = |inner: &tokenizers::Tokenizer| {
+            // The model's configuration may name ids that the tokenizer lacks.
             let there = |id: &u32| inner.id_to_token(*id).is_some();
-            Ok(Said { bos: said.bos.filter(there), eos: said.eos.filter(there), ..said })
+            Ok(FileSettings { bos: settings.bos.filter(there), eos: settings.eos.filter(there), ..settings })
         };
-        match Self::from_json(text.as_bytes(), said) {
-            // What we do not know may still be known from the vocabulary.
+        match Self::from_json(text.as_bytes(), settings) {
+            // The vocabulary in the metadata may still be of a supported type.
             Err(TextError::Unknown { .. }) => Ok(None),
-            Err(_) if is_of_another_kind(text) => Ok(None),
+            Err(_) if has_other_model(text) => Ok(None),
             read => read.map(Some).map_err(within(format!("{}: {KEY}", file.path()))),
         }
     }
 
-    fn from_json(text: &[u8], said: impl FnOnce(&tokenizers::Tokenizer) -> Result<Said>) -> Result<Self> {
-        let whole = |reason: String| malformed("the text", reason);
-        let file: File = serde_json::from_slice(text).map_err(|error| whole(format!("{error} (only BPE models are known)")))?;
+    fn from_json(text: &[u8], settings: impl FnOnce(&tokenizers::Tokenizer) -> Result<FileSettings>) -> Result<Self> {
+        let invalid = |reason: String| malformed("file", reason);
+        let file: File = serde_json::from_slice(text).map_err(|error| invalid(format!("{error} (only BPE models are supported)")))?;
         check(&file)?;
-        // The library is not made for hostile files: whatever it does not check must not end the process.
+        // The crate may panic on hostile files.
         let inner = std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(text))
-            .map_err(|_| whole("the library cannot read it".into()))?
-            .map_err(|error| whole(error.to_string()))?;
+            .map_err(|_| invalid("the tokenizers crate cannot read it".into()))?
+            .map_err(|error| invalid(error.to_string()))?;
 
         let (spelling, space_first) = spelling_of(&file.decoder)?;
         let last = file.model.vocab.values().chain(file.added_tokens.iter().map(|added| &added.id)).max().copied().unwrap_or(0);
         let mut bytes: Vec<Option<Box<[u8]>>> = vec![None; last as usize + 1];
         for (token, id) in &file.model.vocab {
             if bytes[*id as usize].replace(bytes_of(token, spelling)).is_some() {
-                return Err(malformed("model.vocab", format!("{token:?} has the id {id}, which another token has too")));
+                return Err(malformed("model.vocab", format!("{token:?} has id {id}, which another token also has")));
             }
         }
         let mut special = HashSet::new();
         for added in &file.added_tokens {
             let found = inner.token_to_id(&added.content);
             if found != Some(added.id) {
-                let reason = format!("{:?} has the id {}, but its place in the vocabulary gives {found:?}", added.content, added.id);
+                let reason = format!("{:?} has id {}, but its position in the vocabulary gives {found:?}", added.content, added.id);
                 return Err(malformed("added_tokens", reason));
             }
             let raw = || added.content.as_bytes().into();
@@ -136,20 +137,20 @@ impl Tokenizer {
             }
         }
 
-        let Said { bos, eos, add_bos, template } = said(&inner)?;
-        // What the library puts around nothing is what it puts around a text.
+        let FileSettings { bos, eos, add_bos, template } = settings(&inner)?;
+        // Encoding an empty text shows which tokens the post-processor adds.
         let around = inner.encode("", true).map_err(|error| malformed("post_processor", error.to_string()))?;
         let add_bos = add_bos.unwrap_or_else(|| bos.is_some() && around.get_ids().first() == bos.as_ref());
-        let marks = Marks { bos, eos, add_bos, template };
-        Tokenizer::new(inner, bytes, special, space_first, marks)
+        let settings = Settings { bos, eos, add_bos, template };
+        Tokenizer::new(inner, bytes, special, space_first, settings)
     }
 }
 
-/// An error of a part, with the name of the whole.
+/// Prefixes an error with the file's name.
 fn within(whole: String) -> impl FnOnce(TextError) -> TextError {
     move |error| match error {
         TextError::Malformed { place, reason } => malformed(format!("{whole}: {place}"), reason),
-        TextError::Unknown { place, found, known } => TextError::Unknown { place: format!("{whole}: {place}"), found, known },
+        TextError::Unknown { place, found, expected } => TextError::Unknown { place: format!("{whole}: {place}"), found, expected },
         error => error,
     }
 }
@@ -157,47 +158,47 @@ fn within(whole: String) -> impl FnOnce(TextError) -> TextError {
 fn read(path: &Path) -> Result<Vec<u8>> {
     let failed = |source| TextError::Read { path: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(failed)?.len();
-    if size > LARGEST_FILE {
-        return Err(malformed(path.display().to_string(), format!("it has {size} bytes; no more than {LARGEST_FILE} are read")));
+    if size > MAX_FILE {
+        return Err(malformed(path.display().to_string(), format!("{size} bytes are more than the maximum of {MAX_FILE}")));
     }
     std::fs::read(path).map_err(failed)
 }
 
-/// What the library takes for granted.
+/// Checks what the `tokenizers` crate takes for granted.
 fn check(file: &File) -> Result<()> {
     let model = &file.model;
     if let Some(kind) = model.kind.as_deref().filter(|kind| *kind != "BPE") {
-        return Err(TextError::Unknown { place: "model.type".into(), found: kind.into(), known: "BPE".into() });
+        return Err(TextError::Unknown { place: "model.type".into(), found: kind.into(), expected: "BPE".into() });
     }
     for (name, affix) in
         [("continuing_subword_prefix", &model.continuing_subword_prefix), ("end_of_word_suffix", &model.end_of_word_suffix)]
     {
         if let Some(affix) = affix.as_deref().filter(|affix| !affix.is_empty()) {
-            return Err(TextError::Unknown { place: format!("model.{name}"), found: affix.into(), known: "none".into() });
+            return Err(TextError::Unknown { place: format!("model.{name}"), found: affix.into(), expected: "none".into() });
         }
     }
     let ids = model.vocab.iter().map(|(token, id)| (token, *id));
     let added = file.added_tokens.iter().map(|added| (&added.content, added.id));
-    if let Some((token, id)) = ids.chain(added).find(|(_, id)| *id as usize >= MOST_TOKENS) {
-        return Err(malformed("model.vocab", format!("{token:?} has the id {id}; ids below {MOST_TOKENS} are possible")));
+    if let Some((token, id)) = ids.chain(added).find(|(_, id)| *id as usize >= MAX_TOKENS) {
+        return Err(malformed("model.vocab", format!("{token:?} has id {id}; ids must be below {MAX_TOKENS}")));
     }
     let mut joined = String::new();
     for (number, merge) in model.merges.iter().enumerate() {
         let here = || format!("model.merges[{number}]");
         let (left, right) = match merge {
             Merge::Pair(left, right) => (left.as_str(), right.as_str()),
-            Merge::Text(text) => text.split_once(' ').ok_or_else(|| malformed(here(), format!("{text:?} is not two tokens")))?,
+            Merge::Text(text) => text.split_once(' ').ok_or_else(|| malformed(here(), format!("expected two tokens, got {text:?}")))?,
         };
         joined.clear();
         joined.extend([left, right]);
         if let Some(missing) = [left, right, &joined].into_iter().find(|token| !model.vocab.contains_key(*token)) {
-            return Err(malformed(here(), format!("{missing:?} is no token")));
+            return Err(malformed(here(), format!("{missing:?} is not in the vocabulary")));
         }
     }
     Ok(())
 }
 
-/// How pieces stand for bytes, and whether a text loses its first space.
+/// How tokens are spelled, and whether decoding removes a leading space.
 fn spelling_of(decoder: &Value) -> Result<(Spelling, bool)> {
     let single = std::slice::from_ref(decoder);
     let steps = decoder["decoders"].as_array().map_or(single, Vec::as_slice);
@@ -213,17 +214,17 @@ fn spelling_of(decoder: &Value) -> Result<(Spelling, bool)> {
     if named("Replace").is_some_and(|replace| replace["pattern"]["String"] == "▁" && replace["content"] == " ") {
         return Ok((Spelling::SentencePiece, strips));
     }
-    let known = "ByteLevel, Metaspace, Replace of ▁".to_owned();
+    let expected = "ByteLevel, Metaspace, Replace of ▁".to_owned();
     let found = decoder.to_string().chars().take(200).collect();
-    Err(TextError::Unknown { place: "decoder".into(), found, known })
+    Err(TextError::Unknown { place: "decoder".into(), found, expected })
 }
 
-/// Tokens are named by their text, or by an object that has it.
+/// A token's name: a string, or an object with `content`.
 fn token_name(value: &Value) -> Option<&str> {
     value.as_str().or_else(|| value["content"].as_str())
 }
 
-/// A template by itself, or the default one of several.
+/// A single template, or the default one of several.
 fn template_of(value: &Value) -> Option<String> {
     let listed = || {
         let templates = value.as_array()?;

@@ -1,6 +1,7 @@
-//! Text to tokens and back, with the vocabulary of a model: of a Hugging Face folder ([`Tokenizer::from_file`]) or of GGUF metadata
-//! ([`Tokenizer::from_gguf`]). Both become an object of the `tokenizers` crate for encoding, and a table of bytes for decoding: what a
-//! token adds to a text then never depends on which tokens come behind it, which streaming needs.
+//! Tokenizers of Hugging Face folders ([`Tokenizer::from_file`]) and of GGUF metadata ([`Tokenizer::from_gguf`]).
+//!
+//! Encoding uses the `tokenizers` crate. Decoding uses a table of bytes per token: a token's text then does not depend on the tokens after
+//! it, which streaming needs.
 
 mod bytes;
 mod gguf;
@@ -12,64 +13,68 @@ use std::collections::HashSet;
 use tokenizers::{AddedVocabulary, Model, OffsetReferential, OffsetType, PreTokenizer};
 
 pub use gguf::Vocabulary;
-pub(crate) use pre::cut_name;
+pub(crate) use pre::pre_tokenizer_name;
 
-use crate::detokenise::Detokenizer;
+use crate::detokenize::Detokenizer;
 use crate::text_error::{TextError, malformed};
 
 type Result<T, E = TextError> = std::result::Result<T, E>;
 
-/// Tokens that a vocabulary has at most: more than any has, and few enough for a table.
-const MOST_TOKENS: usize = 1 << 22;
+/// The largest supported vocabulary: more than any has, and few enough for a table.
+const MAX_TOKENS: usize = 1 << 22;
 
-/// Tokens that end a turn. They end generation where the model's template writes them.
-const TURN_ENDS: [&str; 7] = ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|end_of_turn|>", "<|eot|>"];
-/// Tokens that end a text, whatever the template writes.
-const TEXT_ENDS: [&str; 2] = ["<|endoftext|>", "<|end_of_text|>"];
+/// End-of-turn tokens. They end generation if the model's chat template uses them.
+const END_OF_TURN: [&str; 7] = ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|end_of_turn|>", "<|eot|>"];
+/// End-of-text tokens, independent of the template.
+const END_OF_TEXT: [&str; 2] = ["<|endoftext|>", "<|end_of_text|>"];
 
-/// How the pieces of a vocabulary stand for bytes.
+/// How the tokens of a vocabulary are spelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Spelling {
-    /// A character for each byte.
+    /// One character per byte.
     ByteLevel,
     /// `▁` for a space, `<0x0A>` for a byte.
     SentencePiece,
 }
 
-/// What a file says about its tokens beside their text.
+/// Special tokens and chat template of a tokenizer.
 #[derive(Debug, Default)]
-struct Marks {
+struct Settings {
     bos: Option<u32>,
     eos: Option<u32>,
     add_bos: bool,
     template: Option<String>,
 }
 
-/// The same as far as a file says it.
-struct Said {
+/// [`Settings`] as read from a file.
+struct FileSettings {
     bos: Option<u32>,
     eos: Option<u32>,
     add_bos: Option<bool>,
     template: Option<String>,
 }
 
-/// Text to tokens and back.
+/// Converts text to tokens and back.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    /// The added tokens, with the special ones read as plain text.
+    /// The added tokens, with special tokens encoded as plain text.
     plain: AddedVocabulary,
-    /// What each token adds to a text; none where ids are skipped.
+    /// Each token's text; `None` for unused ids.
     bytes: Vec<Option<Box<[u8]>>>,
     special: HashSet<u32>,
-    /// Whether encoding puts a space before a text, which decoding takes off.
+    /// Whether encoding prepends a space, which decoding removes.
     space_first: bool,
-    marks: Marks,
-    ends: Vec<u32>,
+    settings: Settings,
+    eos: Vec<u32>,
 }
 
 impl std::fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tokenizer").field("len", &self.len()).field("marks", &self.marks).field("ends", &self.ends).finish_non_exhaustive()
+        f.debug_struct("Tokenizer")
+            .field("len", &self.len())
+            .field("settings", &self.settings)
+            .field("eos", &self.eos)
+            .finish_non_exhaustive()
     }
 }
 
@@ -79,63 +84,60 @@ impl Tokenizer {
         bytes: Vec<Option<Box<[u8]>>>,
         special: HashSet<u32>,
         space_first: bool,
-        marks: Marks,
+        settings: Settings,
     ) -> Result<Self> {
-        for (name, id) in [("bos", marks.bos), ("eos", marks.eos)] {
+        for (name, id) in [("bos", settings.bos), ("eos", settings.eos)] {
             if let Some(id) = id.filter(|id| bytes.get(*id as usize).is_none_or(Option::is_none)) {
-                return Err(malformed(
-                    format!("{name} token"),
-                    format!("its id is {id}, but there is no such token among {}", bytes.len()),
-                ));
+                return Err(malformed(format!("{name} token"), format!("id {id} is not in the vocabulary of {} tokens", bytes.len())));
             }
         }
         let mut plain = inner.get_added_vocabulary().clone();
         plain.set_encode_special_tokens(true);
-        let mut tokenizer = Self { inner, plain, bytes, special, space_first, marks, ends: Vec::new() };
-        tokenizer.ends = tokenizer.find_ends();
+        let mut tokenizer = Self { inner, plain, bytes, special, space_first, settings, eos: Vec::new() };
+        tokenizer.eos = tokenizer.find_eos();
         Ok(tokenizer)
     }
 
-    fn find_ends(&self) -> Vec<u32> {
-        let template = self.marks.template.as_deref();
-        let turns = TURN_ENDS.iter().filter(|name| template.is_none_or(|template| template.contains(**name)));
-        let named = turns.chain(&TEXT_ENDS).filter_map(|name| self.id(name));
-        let mut ends: Vec<u32> = self.marks.eos.into_iter().collect();
+    fn find_eos(&self) -> Vec<u32> {
+        let template = self.settings.template.as_deref();
+        let turns = END_OF_TURN.iter().filter(|name| template.is_none_or(|template| template.contains(**name)));
+        let named = turns.chain(&END_OF_TEXT).filter_map(|name| self.id(name));
+        let mut eos: Vec<u32> = self.settings.eos.into_iter().collect();
         for id in named {
-            if !ends.contains(&id) {
-                ends.push(id);
+            if !eos.contains(&id) {
+                eos.push(id);
             }
         }
-        ends
+        eos
     }
 
-    /// The tokens of a text, without those that begin and end it. With `special`, special tokens that are written in the text (such as
-    /// `<|im_start|>`) become those tokens; without, they are text like any other: what users write cannot end their turn.
+    /// Encodes a text, without BOS and EOS.
+    ///
+    /// With `special`, special tokens in the text (such as `<|im_start|>`) are encoded as such; without, they are plain text, so that a user's
+    /// text cannot end a turn.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>> {
         let failed = |error: tokenizers::Error| TextError::Encode { bytes: text.len(), reason: error.to_string() };
         let added = if special { self.inner.get_added_vocabulary() } else { &self.plain };
-        let mut pieces = added.extract_and_normalize(self.inner.get_normalizer(), text);
+        let mut words = added.extract_and_normalize(self.inner.get_normalizer(), text);
         if let Some(splitter) = self.inner.get_pre_tokenizer() {
-            splitter.pre_tokenize(&mut pieces).map_err(failed)?;
+            splitter.pre_tokenize(&mut words).map_err(failed)?;
         }
-        pieces.tokenize(|piece| self.inner.get_model().tokenize(piece.get())).map_err(failed)?;
-        let splits = pieces.get_splits(OffsetReferential::Original, OffsetType::None);
+        words.tokenize(|word| self.inner.get_model().tokenize(word.get())).map_err(failed)?;
+        let splits = words.get_splits(OffsetReferential::Original, OffsetType::None);
         Ok(splits.into_iter().flat_map(|(_, _, tokens)| tokens.iter().flatten()).map(|token| token.id).collect())
     }
 
-    /// The tokens of a prompt, which the model goes on with: as [`Tokenizer::encode`], with the token that the model wants before a text,
-    /// unless the text already begins with it (chat templates write it out). There is no end behind it, though the file may ask for one
-    /// (`add_eos_token`): that is for whole texts.
+    /// Encodes a prompt: as [`Tokenizer::encode`], with BOS prepended if the model uses it and the text does not begin with it (chat templates
+    /// include it). EOS is never appended, even with `add_eos_token`, which is meant for complete texts.
     pub fn encode_prompt(&self, text: &str, special: bool) -> Result<Vec<u32>> {
         let mut ids = self.encode(text, special)?;
-        if let Some(bos) = self.marks.bos.filter(|bos| self.marks.add_bos && ids.first() != Some(bos)) {
+        if let Some(bos) = self.settings.bos.filter(|bos| self.settings.add_bos && ids.first() != Some(bos)) {
             ids.insert(0, bos);
         }
         Ok(ids)
     }
 
-    /// The text of tokens, with special tokens written out or left out. Bytes that are no UTF-8 become `U+FFFD`; ids that are no tokens
-    /// are left out.
+    /// Decodes tokens; `special`: whether special tokens are included. Invalid UTF-8 becomes `U+FFFD`; out-of-range ids are skipped.
     pub fn decode(&self, ids: &[u32], special: bool) -> String {
         let mut detokenizer = Detokenizer::new(self).special(special);
         let mut text: String = ids.iter().map(|id| detokenizer.push(*id)).collect();
@@ -143,47 +145,47 @@ impl Tokenizer {
         text
     }
 
-    /// What a token adds to a text, before a SentencePiece text loses its first space. It need not be UTF-8 by itself.
+    /// Returns a token's bytes, with SentencePiece's leading space. They need not be valid UTF-8.
     pub fn token(&self, id: u32) -> Option<&[u8]> {
         self.bytes.get(id as usize)?.as_deref()
     }
 
-    /// The token that is spelt so in the vocabulary.
+    /// Returns the id of a token by its spelling in the vocabulary.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 
-    /// Whether a token is a mark for the model rather than text.
+    /// Returns whether a token is special: a control token rather than text.
     pub fn is_special(&self, id: u32) -> bool {
         self.special.contains(&id)
     }
 
-    /// The token that begins a text.
+    /// Returns the beginning-of-sequence token.
     pub fn bos(&self) -> Option<u32> {
-        self.marks.bos
+        self.settings.bos
     }
 
-    /// Whether a prompt begins with [`Tokenizer::bos`].
+    /// Returns whether prompts begin with [`Tokenizer::bos`].
     pub fn adds_bos(&self) -> bool {
-        self.marks.add_bos
+        self.settings.add_bos
     }
 
-    /// The tokens that end generation; the first is the one that the file names, if it names one.
+    /// Returns the tokens that end generation. The first is the file's EOS token, if it names one.
     pub fn eos(&self) -> &[u32] {
-        &self.ends
+        &self.eos
     }
 
-    /// The chat template that came with the vocabulary.
+    /// Returns the chat template, if the files have one.
     pub fn template(&self) -> Option<&str> {
-        self.marks.template.as_deref()
+        self.settings.template.as_deref()
     }
 
-    /// The number of ids: one more than the largest.
+    /// Returns the number of ids: the largest plus one.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there is no token.
+    /// Returns whether the vocabulary is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -192,13 +194,13 @@ impl Tokenizer {
         self.space_first
     }
 
-    /// The spelling of a token that templates write: `bos_token`, `eos_token`.
-    pub(crate) fn spelt(&self, id: Option<u32>) -> String {
+    /// The spelling of a token, as templates use it for `bos_token` and `eos_token`.
+    pub(crate) fn spelling(&self, id: Option<u32>) -> String {
         id.and_then(|id| self.inner.id_to_token(id)).unwrap_or_default()
     }
 
-    /// The token that the file names as the end of a text.
+    /// The EOS token named by the file.
     pub(crate) fn named_eos(&self) -> Option<u32> {
-        self.marks.eos
+        self.settings.eos
     }
 }

@@ -1,4 +1,4 @@
-//! From bytes to the places of keys and tensors.
+//! Parses and validates GGUF files.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 use crate::kind::{Kind, TensorInfo};
 use crate::map::{Bytes, Directory};
 
-/// Arrays within arrays, at most.
-const DEPTH: usize = 4;
-/// Dimensions of a tensor, at most.
-const DIMS: usize = 4;
+/// The maximum nesting of arrays.
+const MAX_DEPTH: usize = 4;
+/// The maximum number of dimensions of a tensor.
+const MAX_DIMS: usize = 4;
 
 fn split<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (head, tail) = bytes.split_first_chunk()?;
@@ -32,13 +32,13 @@ pub(super) fn text<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(head).ok()
 }
 
-/// A value that lies behind the number of its type, and was checked before.
+/// Reads a value with its type number. The bytes were validated before.
 pub(super) fn value(mut bytes: &[u8]) -> Option<Value<'_>> {
     let number = u32::from_le_bytes(split(&mut bytes)?);
     item(number, &mut bytes)
 }
 
-/// A value of this type, which was checked before.
+/// Reads a value of this type. The bytes were validated before.
 pub(super) fn item<'a>(number: u32, bytes: &mut &'a [u8]) -> Option<Value<'a>> {
     Some(match number {
         number::U8 => Value::U8(u8::from_le_bytes(split(bytes)?)),
@@ -64,8 +64,8 @@ pub(super) fn item<'a>(number: u32, bytes: &mut &'a [u8]) -> Option<Value<'a>> {
     })
 }
 
-/// Bytes of a value of this type, or of the fewest that it can have.
-fn least(number: u32) -> Option<usize> {
+/// The minimum size in bytes of a value of this type.
+fn min_size(number: u32) -> Option<usize> {
     Some(match number {
         number::U8 | number::I8 | number::BOOL => 1,
         number::U16 | number::I16 => 2,
@@ -76,13 +76,13 @@ fn least(number: u32) -> Option<usize> {
     })
 }
 
-/// Steps over values, without a look at texts.
+/// Skips values without validating strings.
 fn skip(number: u32, count: usize, bytes: &mut &[u8], depth: usize) -> Option<()> {
-    if depth > DEPTH {
+    if depth > MAX_DEPTH {
         return None;
     }
     if !matches!(number, number::STR | number::ARRAY) {
-        *bytes = bytes.get(count.checked_mul(least(number)?)?..)?;
+        *bytes = bytes.get(count.checked_mul(min_size(number)?)?..)?;
         return Some(());
     }
     for _ in 0..count {
@@ -98,7 +98,7 @@ fn skip(number: u32, count: usize, bytes: &mut &[u8], depth: usize) -> Option<()
     Some(())
 }
 
-/// Where the reading is.
+/// A cursor over a file's bytes.
 struct Reader<'a> {
     path: &'a str,
     bytes: &'a [u8],
@@ -106,8 +106,8 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn bad(&self, at: usize, reason: String) -> Error {
-        Error::bad(self.path, format!("byte {at}"), reason)
+    fn invalid(&self, at: usize, reason: String) -> Error {
+        Error::invalid(self.path, format!("byte {at}"), reason)
     }
 
     fn left(&self) -> usize {
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
     fn take(&mut self, length: usize, what: &str) -> Result<&'a [u8]> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
         let Some(end) = end else {
-            return Err(self.bad(self.at, format!("{what} needs {length} bytes and {} are left; is the file whole?", self.left())));
+            return Err(self.invalid(self.at, format!("{what} needs {length} bytes, {} are left; the file may be truncated", self.left())));
         };
         let taken = &self.bytes[self.at..end];
         self.at = end;
@@ -138,13 +138,13 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
-    /// A number of things that have this many bytes each at least.
-    fn count(&mut self, what: &str, least: usize) -> Result<usize> {
+    /// Reads the number of elements of at least `min_size` bytes each.
+    fn count(&mut self, what: &str, min_size: usize) -> Result<usize> {
         let at = self.at;
         let count = self.u64(what)?;
-        match usize::try_from(count).ok().filter(|count| *count <= self.left() / least) {
+        match usize::try_from(count).ok().filter(|count| *count <= self.left() / min_size) {
             Some(count) => Ok(count),
-            None => Err(self.bad(at, format!("{what} is {count}, more than the {} bytes behind it can hold", self.left()))),
+            None => Err(self.invalid(at, format!("{what} is {count}, too large for the remaining {} bytes", self.left()))),
         }
     }
 
@@ -152,29 +152,29 @@ impl<'a> Reader<'a> {
         let length = self.count(what, 1)?;
         let at = self.at;
         let bytes = self.take(length, what)?;
-        std::str::from_utf8(bytes).map_err(|error| self.bad(at.saturating_add(error.valid_up_to()), format!("{what} is not UTF-8")))
+        std::str::from_utf8(bytes).map_err(|error| self.invalid(at.saturating_add(error.valid_up_to()), format!("{what} is not UTF-8")))
     }
 
-    /// Checks values of a type.
+    /// Validates values of a type.
     fn values(&mut self, number: u32, count: usize, what: &str, depth: usize) -> Result<()> {
-        let Some(least) = least(number) else {
-            return Err(self.bad(self.at, format!("{what} has type {number}, which is none of GGUF's")));
+        let Some(min_size) = min_size(number) else {
+            return Err(self.invalid(self.at, format!("{what} has unknown type {number}")));
         };
         match number {
             number::STR => {
                 for index in 0..count {
-                    // The name of the place is made when it is needed: there are 256,000 of them.
+                    // The location is formatted only on errors: vocabularies have 256,000 strings.
                     let at = self.at;
-                    self.text("a text").map_err(|error| match error {
-                        Error::Bad { path, place, reason } => {
-                            Error::Bad { path, place, reason: format!("{what}, text {index} (from byte {at}): {reason}") }
+                    self.text("string").map_err(|error| match error {
+                        Error::Invalid { path, location, reason } => {
+                            Error::Invalid { path, location, reason: format!("{what}, string {index} (at byte {at}): {reason}") }
                         }
                         error => error,
                     })?;
                 }
             }
-            number::ARRAY if depth == DEPTH => {
-                return Err(self.bad(self.at, format!("{what} has arrays in arrays in arrays, more than {DEPTH} deep")));
+            number::ARRAY if depth == MAX_DEPTH => {
+                return Err(self.invalid(self.at, format!("{what}: arrays nested more than {MAX_DEPTH} deep")));
             }
             number::ARRAY => {
                 for _ in 0..count {
@@ -186,44 +186,43 @@ impl<'a> Reader<'a> {
             number::BOOL => {
                 let at = self.at;
                 if let Some(wrong) = self.take(count, what)?.iter().position(|byte| *byte > 1) {
-                    return Err(self.bad(at + wrong, format!("{what} is neither true (1) nor false (0)")));
+                    return Err(self.invalid(at + wrong, format!("{what}: expected a boolean, 0 or 1")));
                 }
             }
             _ => {
-                let bytes = count.saturating_mul(least);
+                let bytes = count.saturating_mul(min_size);
                 self.take(bytes, what)?;
             }
         }
         Ok(())
     }
 
-    /// The length of an array of this type.
+    /// Reads the length of an array of this type.
     fn length(&mut self, item: u32, what: &str) -> Result<usize> {
-        let least =
-            least(item).ok_or_else(|| self.bad(self.at - 4, format!("{what} is an array of type {item}, which is none of GGUF's")))?;
-        self.count(&format!("the length of {what}"), least)
+        let size = min_size(item).ok_or_else(|| self.invalid(self.at - 4, format!("{what} is an array of unknown type {item}")))?;
+        self.count(&format!("length of {what}"), size)
     }
 }
 
-/// Reads all but the tensors' elements.
+/// Parses a file and validates all of it except the tensor elements.
 pub(super) fn parse(path: String, bytes: Bytes) -> Result<Gguf> {
     let mut reader = Reader { path: &path, bytes: &bytes, at: 0 };
-    let magic = reader.take(4, "the word GGUF").map_err(|_| reader.bad(0, "this is no GGUF file: it is too short".into()))?;
+    let magic = reader.take(4, "magic").map_err(|_| reader.invalid(0, "not a GGUF file: too short".into()))?;
     if magic != b"GGUF" {
-        return Err(reader.bad(0, format!("this is no GGUF file: it begins with `{}`", magic.escape_ascii())));
+        return Err(reader.invalid(0, format!("not a GGUF file: starts with `{}`", magic.escape_ascii())));
     }
-    let version = reader.u32("the version")?;
+    let version = reader.u32("version")?;
     if ![2, 3].contains(&version) {
         let why = match version {
-            1 => "is of 2023; convert the model anew".to_owned(),
+            1 => "is unsupported; convert the model again".to_owned(),
             _ if [2, 3].contains(&version.swap_bytes()) => "is big endian; convert the file to little endian".to_owned(),
-            _ => "is neither 2 nor 3".to_owned(),
+            _ => "is unsupported; expected 2 or 3".to_owned(),
         };
-        return Err(reader.bad(4, format!("version {version} {why}")));
+        return Err(reader.invalid(4, format!("version {version} {why}")));
     }
-    // A name's length, a number of dimensions, a type and an offset; a key's length, a type and a byte.
-    let tensor_count = reader.count("the number of tensors", 24)?;
-    let key_count = reader.count("the number of keys", 13)?;
+    // Minimum sizes. Tensor: name length, number of dimensions, type, offset. Key: length, type, one byte of value.
+    let tensor_count = reader.count("number of tensors", 24)?;
+    let key_count = reader.count("number of keys", 13)?;
     let (keys, by_key) = keys(&mut reader, key_count)?;
     let alignment = alignment(&reader, &keys, &by_key)?;
     let tensors = tensors(&mut reader, tensor_count, alignment)?;
@@ -239,7 +238,7 @@ fn keys(reader: &mut Reader<'_>, count: usize) -> Result<Keys> {
         let key = reader.text(&format!("key {index}"))?;
         let from = reader.at;
         if by_key.insert(key.to_owned(), index).is_some() {
-            return Err(reader.bad(at, format!("key `{key}` is there twice")));
+            return Err(reader.invalid(at, format!("duplicate key `{key}`")));
         }
         let what = format!("key `{key}`");
         let number = reader.u32(&what)?;
@@ -256,11 +255,11 @@ fn keys(reader: &mut Reader<'_>, count: usize) -> Result<Keys> {
 }
 
 fn alignment(reader: &Reader<'_>, keys: &[(Range<usize>, Range<usize>)], by_key: &HashMap<String, usize>) -> Result<usize> {
-    let Some((_, place)) = by_key.get("general.alignment").and_then(|index| keys.get(*index)) else { return Ok(ALIGNMENT) };
-    let value = reader.bytes.get(place.clone()).and_then(value).and_then(Value::into_u64);
+    let Some((_, range)) = by_key.get("general.alignment").and_then(|index| keys.get(*index)) else { return Ok(ALIGNMENT) };
+    let value = reader.bytes.get(range.clone()).and_then(value).and_then(Value::into_u64);
     match value.filter(|value| value.is_power_of_two() && *value <= 1 << 20) {
         Some(value) => Ok(value as usize),
-        None => Err(reader.bad(place.start, "key `general.alignment` should be a power of two, up to 2²⁰".into())),
+        None => Err(reader.invalid(range.start, "key `general.alignment` must be a power of two, at most 2²⁰".into())),
     }
 }
 
@@ -276,21 +275,21 @@ fn tensors(reader: &mut Reader<'_>, count: usize, alignment: usize) -> Result<Di
     let data = reader.at.next_multiple_of(alignment);
     let size = reader.bytes.len();
     for (info, offset) in infos {
-        let bad = |reason| Error::bad(reader.path, format!("tensor `{}`", info.name), reason);
-        let bytes = info.kind.bytes(&info.shape).map_err(bad)?;
+        let invalid = |reason| Error::invalid(reader.path, format!("tensor `{}`", info.name), reason);
+        let bytes = info.kind.bytes(&info.shape).map_err(invalid)?;
         if !offset.is_multiple_of(alignment as u64) {
-            return Err(bad(format!("its offset {offset} is no multiple of {alignment}")));
+            return Err(invalid(format!("offset {offset} is not a multiple of {alignment}")));
         }
         let start = usize::try_from(offset).ok().and_then(|offset| data.checked_add(offset));
         let range = start.and_then(|start| Some(start..start.checked_add(bytes)?)).filter(|range| range.end <= size);
         let Some(range) = range else {
             let reason =
-                format!("{bytes} bytes from offset {offset} of the data at byte {data} on go beyond the file's {size}; is it whole?");
-            return Err(bad(reason));
+                format!("{bytes} bytes at offset {offset} exceed the file of {size} bytes (data starts at {data}); it may be truncated");
+            return Err(invalid(reason));
         };
         let name = info.name.clone();
         if !tensors.add(info, range) {
-            return Err(Error::bad(reader.path, format!("tensor `{name}`"), "the name is there twice"));
+            return Err(Error::invalid(reader.path, format!("tensor `{name}`"), "duplicate name"));
         }
     }
     let mut order: Vec<_> = tensors.entries().iter().filter(|(_, range)| !range.is_empty()).collect();
@@ -299,29 +298,29 @@ fn tensors(reader: &mut Reader<'_>, count: usize, alignment: usize) -> Result<Di
         if let [(first, a), (second, b)] = pair
             && a.end > b.start
         {
-            let reason = format!("its bytes {a:?} overlap those of `{}`, {b:?}", second.name);
-            return Err(Error::bad(reader.path, format!("tensor `{}`", first.name), reason));
+            let reason = format!("bytes {a:?} overlap those of `{}`, {b:?}", second.name);
+            return Err(Error::invalid(reader.path, format!("tensor `{}`", first.name), reason));
         }
     }
     Ok(tensors)
 }
 
 fn info(reader: &mut Reader<'_>, index: usize) -> Result<(TensorInfo, u64)> {
-    let name = reader.text(&format!("the name of tensor {index}"))?;
+    let name = reader.text(&format!("name of tensor {index}"))?;
     let what = format!("tensor `{name}`");
     let at = reader.at;
     let dims = reader.u32(&what)? as usize;
-    if dims > DIMS {
-        return Err(reader.bad(at, format!("{what} has {dims} dimensions; there are {DIMS} at most")));
+    if dims > MAX_DIMS {
+        return Err(reader.invalid(at, format!("{what} has {dims} dimensions; the maximum is {MAX_DIMS}")));
     }
     let mut shape = Vec::new();
     for _ in 0..dims {
         let at = reader.at;
         let dim = reader.u64(&what)?;
-        shape.push(usize::try_from(dim).map_err(|_| reader.bad(at, format!("{what} has a dimension of {dim}")))?);
+        shape.push(usize::try_from(dim).map_err(|_| reader.invalid(at, format!("{what} has a dimension of {dim}")))?);
     }
     shape.reverse();
     let at = reader.at;
-    let kind = Kind::from_gguf(reader.u32(&what)?).map_err(|reason| reader.bad(at, format!("{what}: {reason}")))?;
+    let kind = Kind::from_gguf(reader.u32(&what)?).map_err(|reason| reader.invalid(at, format!("{what}: {reason}")))?;
     Ok((TensorInfo { name: name.to_owned(), kind, shape }, reader.u64(&what)?))
 }

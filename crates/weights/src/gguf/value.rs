@@ -1,10 +1,10 @@
-//! Values of metadata.
+//! Metadata values.
 
 use std::borrow::Cow;
 
 use super::read;
 
-/// A value of metadata.
+/// A metadata value.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub enum Value<'a> {
@@ -23,7 +23,7 @@ pub enum Value<'a> {
     F64(f64),
 }
 
-/// Numbers of the types in a file.
+/// Type numbers of metadata values.
 pub(super) mod number {
     pub const U8: u32 = 0;
     pub const I8: u32 = 1;
@@ -38,12 +38,11 @@ pub(super) mod number {
     pub const U64: u32 = 10;
     pub const I64: u32 = 11;
     pub const F64: u32 = 12;
-    pub const NAMES: [&str; 13] =
-        ["a u8", "an i8", "a u16", "an i16", "a u32", "an i32", "an f32", "a bool", "a text", "an array", "a u64", "an i64", "an f64"];
+    pub const NAMES: [&str; 13] = ["u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"];
 }
 
 impl<'a> Value<'a> {
-    /// The number of its type.
+    /// The type number.
     pub(super) fn number(&self) -> u32 {
         match self {
             Value::U8(_) => number::U8,
@@ -62,15 +61,15 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What it is, for errors.
+    /// The type's name, for errors.
     pub(super) fn name(&self) -> String {
         match self {
-            Value::Array(array) => format!("an array whose items are each {}", number::NAMES[array.item as usize]),
+            Value::Array(array) => format!("array of {}", number::NAMES[array.item as usize]),
             value => number::NAMES[value.number() as usize].to_owned(),
         }
     }
 
-    /// As it lies in a file, without its type.
+    /// Appends the value as stored in a file, without its type.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Value::U8(value) => out.push(*value),
@@ -127,7 +126,7 @@ impl<'a> Value<'a> {
         if let Value::Bool(value) = self { Some(value) } else { None }
     }
 
-    /// Only of values that are read, which borrow their text.
+    /// Applies to values read from a file, which borrow their string.
     pub(super) fn into_str(self) -> Option<&'a str> {
         if let Value::Str(Cow::Borrowed(text)) = self { Some(text) } else { None }
     }
@@ -190,7 +189,7 @@ impl<'a> From<Array<'a>> for Value<'a> {
     }
 }
 
-/// Values of one type, kept as they lie in a file: an array of a vocabulary is neither copied nor taken apart before it is used.
+/// An array of values of one type, as stored in a file: the array of a large vocabulary is neither copied nor parsed before use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array<'a> {
     pub(super) item: u32,
@@ -199,23 +198,23 @@ pub struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// How many.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether the array is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The values.
+    /// Returns the values.
     pub fn items(&self) -> impl Iterator<Item = Value<'_>> {
         let (item, mut bytes) = (self.item, &*self.bytes);
         (0..self.len).map_while(move |_| read::item(item, &mut bytes))
     }
 
-    /// An array of texts.
+    /// Creates an array of strings.
     pub fn strs<'t>(texts: impl IntoIterator<Item = &'t str>) -> Array<'static> {
         let (mut bytes, mut len) = (Vec::new(), 0);
         for text in texts {
@@ -234,28 +233,28 @@ impl<'a> Array<'a> {
         Array { item, len, bytes: bytes.into() }
     }
 
-    /// An array of floats.
+    /// Creates an array of `f32`.
     pub fn f32s(values: impl IntoIterator<Item = f32>) -> Array<'static> {
         Array::plain(number::F32, values)
     }
 
-    /// An array of whole numbers.
+    /// Creates an array of `i32`.
     pub fn i32s(values: impl IntoIterator<Item = i32>) -> Array<'static> {
         Array::plain(number::I32, values)
     }
 
-    /// An array of whole numbers from 0.
+    /// Creates an array of `u32`.
     pub fn u32s(values: impl IntoIterator<Item = u32>) -> Array<'static> {
         Array::plain(number::U32, values)
     }
 
-    /// An array of true and false.
+    /// Creates an array of booleans.
     pub fn bools(values: impl IntoIterator<Item = bool>) -> Array<'static> {
         Array::plain(number::BOOL, values)
     }
 }
 
-/// The texts of an array, one after the other.
+/// An iterator over the strings of an array.
 #[derive(Debug, Clone)]
 pub struct Strs<'a> {
     left: usize,

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use serde_json::{Value, json};
-use warpwave_llm::{Config, Sequence, Wanted};
+use warpwave_llm::{Config, LanguageModel, Logits, Sequence};
 use warpwave_tensor::Gpu;
 
-use super::super::super::llm::Loaded;
 use super::super::super::{Context, Failure, Outcome, human_bytes};
 use super::super::ops;
 use super::Options;
@@ -48,12 +47,12 @@ pub struct Memory {
 
 impl Memory {
     /// Returns the memory used so far.
-    pub fn used(gpu: &Gpu, loaded: &Loaded) -> Result<Memory, Failure> {
+    pub fn used(gpu: &Gpu, loaded: &LanguageModel) -> Result<Memory, Failure> {
         let device = gpu.stream.device();
         let (pool, free) = (device.pool_stats(), device.memory()?.free as u64);
-        let used = loaded.estimates[0].free.map_or(0, |before| before.saturating_sub(free));
+        let used = loaded.budget.devices[0].free.map_or(0, |before| before.saturating_sub(free));
         let driver = used.saturating_sub(pool.allocated as u64);
-        Ok(Memory { estimated: loaded.estimates[0].memory.total(), peak: pool.peak_allocated as u64, driver })
+        Ok(Memory { estimated: loaded.budget.devices[0].estimate.total(), peak: pool.peak_allocated as u64, driver })
     }
 
     fn ratio(&self) -> f64 {
@@ -65,13 +64,13 @@ impl GpuReport {
     pub fn of(
         context: &Context<'_>,
         gpu: &Gpu,
-        loaded: &mut Loaded,
+        loaded: &mut LanguageModel,
         options: &Options,
         prompt: &[u32],
         memory: Memory,
     ) -> Result<GpuReport, Failure> {
         let middle = f64::from(options.prompt) + f64::from(options.tokens) / 2.0;
-        let bytes = loaded.runner.model().bytes_per_token() as f64 + loaded.estimates[0].memory.kv_per_token as f64 * middle;
+        let bytes = loaded.runner.model().bytes_per_token() as f64 + loaded.budget.devices[0].estimate.kv_per_token as f64 * middle;
         let device = gpu.stream.device();
         let kernels = kernels(gpu, loaded, prompt)?;
         let ceiling = ops::ceiling(device, &context.jit)? * 1e9;
@@ -147,7 +146,7 @@ impl GpuReport {
 }
 
 /// Times each kernel of the decode step after a prompt.
-fn kernels(gpu: &Gpu, loaded: &mut Loaded, prompt: &[u32]) -> Result<Vec<KernelTotal>, Failure> {
+fn kernels(gpu: &Gpu, loaded: &mut LanguageModel, prompt: &[u32]) -> Result<Vec<KernelTotal>, Failure> {
     let runner = &mut loaded.runner;
     let mut sequence = Sequence::default();
     runner.use_graphs(false);
@@ -156,11 +155,11 @@ fn kernels(gpu: &Gpu, loaded: &mut Loaded, prompt: &[u32]) -> Result<Vec<KernelT
         let (empty, nothing) = gpu.stream.time_kernels(|| (0..9).try_for_each(|_| gpu.stream.enqueue_external((), |_| ())))?;
         empty?;
         let nothing = super::median(nothing.iter().map(|time| time.seconds).collect());
-        runner.feed(&mut [(&mut sequence, prompt)], Wanted::Last)?;
+        runner.forward(&mut [(&mut sequence, prompt)], Logits::Last)?;
         let mut steps = Vec::new();
         for _ in 0..STEPS {
             let before = sequence.len();
-            let (logits, times) = gpu.stream.time_kernels(|| runner.feed(&mut [(&mut sequence, &prompt[..1])], Wanted::Last))?;
+            let (logits, times) = gpu.stream.time_kernels(|| runner.forward(&mut [(&mut sequence, &prompt[..1])], Logits::Last))?;
             logits?;
             runner.truncate(&mut sequence, before);
             steps.push(times);

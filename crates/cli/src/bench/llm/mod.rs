@@ -7,11 +7,11 @@ use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
 use warpwave_kernels::DType;
-use warpwave_llm::{Checkpoint, Config, Request, Sampler, Sequence};
+use warpwave_llm::{Checkpoint, Config, LanguageModel, Request, Sequence};
 use warpwave_tensor::Device;
 use warpwave_weights::Kind;
 
-use super::super::llm::{Loaded, ModelArgs};
+use super::super::llm::{ModelArgs, advise};
 use super::super::{Context, Failure, Outcome, failed};
 use super::median;
 use gpu::{GpuReport, Memory};
@@ -79,7 +79,7 @@ fn measure(context: &mut Context<'_>, options: &Options) -> Outcome {
     let mut loaded = if options.random {
         let kind = model_args.kind.take().unwrap_or(Kind::Plain(DType::Bf16));
         let checkpoint = Checkpoint::random(Config::llama_8b(), kind)?;
-        model_args.load_checkpoint(context, "random Llama 3.1 8B", checkpoint)?
+        model_args.load_checkpoint(context, checkpoint)?
     } else {
         model_args.load(context)?
     };
@@ -93,7 +93,7 @@ fn measure(context: &mut Context<'_>, options: &Options) -> Outcome {
     // Before a peer allocates on the same device.
     let memory = match &device {
         // Reported for a single device only.
-        Device::Gpu(gpu) if loaded.estimates.len() == 1 => Some((gpu, Memory::used(gpu, &loaded)?)),
+        Device::Gpu(gpu) if loaded.budget.devices.len() == 1 => Some((gpu, Memory::used(gpu, &loaded)?)),
         _ => None,
     };
     let mut peer = options.peer.map(|name| Peer::start(name, &loaded, options, threads)).transpose()?;
@@ -122,15 +122,16 @@ fn ids(count: usize, vocab: usize) -> Vec<u32> {
     (0..count).map(|_| next()).collect()
 }
 
-fn once(loaded: &mut Loaded, prompt: &[u32], tokens: usize) -> Result<(f64, f64), Failure> {
+fn once(loaded: &mut LanguageModel, prompt: &[u32], tokens: usize) -> Result<(f64, f64), Failure> {
     let mut sequence = Sequence::default();
-    let request = Request { tokens: tokens + 1, sampler: Sampler::default(), stops: Vec::new(), ignore_eos: true, top: 0 };
-    let made = loaded.runner.generate(&mut sequence, prompt, None, &request, &mut |_| ControlFlow::Continue(()));
+    let request = Request::default().max_tokens(tokens + 1).ignore_eos(true);
+    let generation = loaded.runner.generate(&mut sequence, prompt, None, &request);
+    let made = generation.and_then(|generation| generation.run(|_| ControlFlow::Continue(())));
     loaded.runner.release(sequence);
-    let made = made?;
+    let made = made.map_err(advise)?;
     if made.tokens.len() != tokens + 1 {
         let tokens = made.tokens.len();
-        return Err(failed(format!("generation stopped after {tokens} tokens ({}); increase --context", made.ended.name())));
+        return Err(failed(format!("generation stopped after {tokens} tokens ({}); increase --context", made.finish_reason.name())));
     }
     Ok((made.prompt_time.as_secs_f64(), made.decode_time.as_secs_f64()))
 }
@@ -138,7 +139,7 @@ fn once(loaded: &mut Loaded, prompt: &[u32], tokens: usize) -> Result<(f64, f64)
 fn report(
     context: &mut Context<'_>,
     options: &Options,
-    loaded: &Loaded,
+    loaded: &LanguageModel,
     threads: usize,
     ours: [f64; 2],
     peer: Option<(String, [f64; 2])>,
@@ -155,7 +156,7 @@ fn report(
             })
             .collect();
         return context.print_json(&json!({
-            "device": loaded.runner.model().place(),
+            "device": loaded.runner.model().device_names(),
             "threads": device.is_cpu().then_some(threads),
             "prompt": options.prompt,
             "tokens": options.tokens,
@@ -170,7 +171,7 @@ fn report(
     writeln!(
         context.out,
         "{}{threads}{versus}: prompt {}, {} generated tokens, median of {} rounds",
-        loaded.runner.model().place(),
+        loaded.runner.model().device_names(),
         options.prompt,
         options.tokens,
         options.rounds

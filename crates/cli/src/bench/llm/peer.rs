@@ -1,9 +1,8 @@
 //! Peers of `warpwave bench llm`.
 
 use serde_json::json;
-use warpwave_llm::Config;
+use warpwave_llm::{Config, LanguageModel};
 
-use super::super::super::llm::Loaded;
 use super::super::super::{Failure, failed, usage};
 use super::super::python::Python;
 use super::Options;
@@ -26,8 +25,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub fn start(name: PeerName, loaded: &Loaded, options: &Options, threads: usize) -> Result<Peer, Failure> {
-        if loaded.estimates.len() > 1 {
+    pub fn start(name: PeerName, loaded: &LanguageModel, options: &Options, threads: usize) -> Result<Peer, Failure> {
+        if loaded.budget.devices.len() > 1 {
             return Err(usage("--peer needs a single device; pass one with --device"));
         }
         match name {
@@ -36,7 +35,7 @@ impl Peer {
         }
     }
 
-    fn llama_cpp(loaded: &Loaded, options: &Options, threads: usize) -> Result<Peer, Failure> {
+    fn llama_cpp(loaded: &LanguageModel, options: &Options, threads: usize) -> Result<Peer, Failure> {
         if !loaded.runner.model().device().is_cpu() {
             return Err(usage("--peer llama.cpp runs on the CPU only; pass --device cpu"));
         }
@@ -54,7 +53,7 @@ impl Peer {
         Ok(Peer { python, name: format!("llama.cpp (xllamacpp {})", hello["version"].as_str().unwrap_or("?")) })
     }
 
-    fn transformers(loaded: &Loaded, options: &Options) -> Result<Peer, Failure> {
+    fn transformers(loaded: &LanguageModel, options: &Options) -> Result<Peer, Failure> {
         let Some(number) = loaded.runner.model().device().name().strip_prefix("cuda:") else {
             return Err(usage("--peer transformers needs an NVIDIA GPU; pass --device cuda:0"));
         };

@@ -1,36 +1,36 @@
-//! Tokens to text, piece by piece.
+//! Streaming detokenization and stop strings.
 
 use crate::tokenizer::Tokenizer;
 
-/// Turns tokens into text as they come. A piece never ends within a character: its first bytes wait for the others.
+/// Converts a stream of tokens to text. Bytes of an incomplete UTF-8 character are held back until it is complete.
 #[derive(Debug, Clone)]
 pub struct Detokenizer<'a> {
     tokenizer: &'a Tokenizer,
-    /// Bytes that may be the beginning of a character: three at most.
-    waiting: Vec<u8>,
-    /// Whether the space that encoding put before the text is still to be taken off.
+    /// Bytes of an incomplete character, at most three.
+    pending: Vec<u8>,
+    /// Whether the space that encoding prepends to a text is still to be removed.
     at_start: bool,
     special: bool,
 }
 
 impl<'a> Detokenizer<'a> {
-    /// For tokens that are a whole text: a space that encoding put before it is taken off. Special tokens are left out.
+    /// Creates a detokenizer for a whole text: the space that encoding prepends is removed. Special tokens are omitted.
     pub fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { tokenizer, waiting: Vec::new(), at_start: tokenizer.space_first(), special: false }
+        Self { tokenizer, pending: Vec::new(), at_start: tokenizer.space_first(), special: false }
     }
 
-    /// For tokens that go on with a text: their first space is part of it.
+    /// Creates a detokenizer for tokens that continue a text: a leading space is kept.
     pub fn continuing(tokenizer: &'a Tokenizer) -> Self {
         Self { at_start: false, ..Self::new(tokenizer) }
     }
 
-    /// Whether special tokens are written out.
+    /// Sets whether special tokens are included in the text.
     #[must_use]
     pub fn special(self, special: bool) -> Self {
         Self { special, ..self }
     }
 
-    /// The text that a token adds, as far as it is certain. Ids that are no tokens add nothing.
+    /// Returns the text that a token completes. Out-of-range ids add nothing.
     pub fn push(&mut self, id: u32) -> String {
         let special = self.tokenizer.is_special(id);
         let bytes = match self.tokenizer.token(id) {
@@ -42,22 +42,22 @@ impl<'a> Detokenizer<'a> {
             bytes => bytes,
         };
         self.at_start &= special;
-        self.waiting.extend_from_slice(bytes);
+        self.pending.extend_from_slice(bytes);
         let mut text = String::new();
         loop {
-            match std::str::from_utf8(&self.waiting) {
+            match std::str::from_utf8(&self.pending) {
                 Ok(valid) => {
                     text.push_str(valid);
-                    self.waiting.clear();
+                    self.pending.clear();
                     return text;
                 }
                 Err(error) => {
                     let valid = error.valid_up_to();
-                    text.push_str(&String::from_utf8_lossy(&self.waiting[..valid]));
-                    // What no further byte can make a character is one that cannot be shown.
-                    let wrong = error.error_len().unwrap_or(0);
-                    self.waiting.drain(..valid + wrong);
-                    if wrong == 0 {
+                    text.push_str(&String::from_utf8_lossy(&self.pending[..valid]));
+                    // Invalid bytes become the replacement character.
+                    let invalid = error.error_len().unwrap_or(0);
+                    self.pending.drain(..valid + invalid);
+                    if invalid == 0 {
                         return text;
                     }
                     text.push(char::REPLACEMENT_CHARACTER);
@@ -66,15 +66,15 @@ impl<'a> Detokenizer<'a> {
         }
     }
 
-    /// What is left when no more tokens come: the beginning of a character, as one that cannot be shown.
+    /// Ends the stream; returns a replacement character for an incomplete one.
     pub fn finish(&mut self) -> String {
-        let text = String::from_utf8_lossy(&self.waiting).into_owned();
-        self.waiting.clear();
+        let text = String::from_utf8_lossy(&self.pending).into_owned();
+        self.pending.clear();
         text
     }
 }
 
-/// Looks for strings that end a text in what comes piece by piece, and holds back what may be the beginning of one.
+/// Searches a stream of text for stop strings, and holds back text that may be the start of one.
 #[derive(Debug, Clone, Default)]
 pub struct StopStrings {
     stops: Vec<String>,
@@ -83,18 +83,18 @@ pub struct StopStrings {
 }
 
 impl StopStrings {
-    /// Empty strings are passed over: they would end every text.
+    /// Creates a search for stop strings. Empty strings are ignored.
     pub fn new(stops: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { stops: stops.into_iter().map(Into::into).filter(|stop: &String| !stop.is_empty()).collect(), ..Self::default() }
     }
 
-    /// The text that can be shown now: all up to what may be the beginning of a stop string, or up to one that was found.
+    /// Adds text; returns what can be shown: everything before a stop string or the possible start of one.
     pub fn push(&mut self, text: &str) -> String {
         if self.found.is_some() {
             return String::new();
         }
         self.held.push_str(text);
-        // The one that begins first; of those the longest, which is the same text for the user.
+        // The earliest match; of those, the longest.
         let first = self.stops.iter().enumerate().filter_map(|(number, stop)| Some((self.held.find(stop)?, number)));
         if let Some((at, number)) = first.min_by_key(|(at, number)| (*at, usize::MAX - self.stops[*number].len())) {
             self.found = Some(number);
@@ -107,12 +107,12 @@ impl StopStrings {
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// The stop string that was found.
+    /// Returns the stop string that was found.
     pub fn found(&self) -> Option<&str> {
         self.found.map(|number| self.stops[number].as_str())
     }
 
-    /// What was held back, when no more text comes.
+    /// Ends the stream; returns the text held back.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }

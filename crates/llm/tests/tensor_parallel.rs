@@ -1,36 +1,37 @@
-//! Models that several devices share: the same numbers as on one, however unevenly they are divided.
+//! Tensor parallel: the same logits as on one device, however unevenly the model is split.
 
 #[path = "../../tensor/tests/common/mod.rs"]
 mod common;
 
 use warpwave_kernels::{DType, Quant};
-use warpwave_llm::{Checkpoint, Config, Error, LoadOptions, Model, RopeConfig, Runner, RunnerOptions, Sequence, Wanted};
+use warpwave_llm::{Checkpoint, Config, Error, LoadOptions, Logits, Model, RopeConfig, Runner, RunnerOptions, Sequence};
 use warpwave_tensor::{Device, Precision};
 use warpwave_weights::{Gguf, Kind, Tensor, TensorInfo, write_gguf};
 
-/// Six heads of keys, two of which make a block of 256 columns, and a vocabulary and a feed-forward that neither 2 nor 3 divides.
+/// Six KV heads, two of which make a block of 256 columns, and a vocabulary and feed-forward that are multiples of neither 2 nor 3 parts.
 fn model() -> Checkpoint {
     let shape =
         Config { vocab: 333, hidden: 256, layers: 2, heads: 12, kv_heads: 6, head_dim: 64, feed_forward: 1280, ..Config::llama_8b() };
-    let config = Config { context: 512, windowed: vec![false; 2], score_scale: 0.125, rope: RopeConfig::plain(10_000.0, 64), ..shape };
+    let config =
+        Config { context: 512, sliding_layers: vec![false; 2], attention_scale: 0.125, rope: RopeConfig::plain(10_000.0, 64), ..shape };
     Checkpoint::random(config, Kind::Plain(DType::Bf16)).unwrap()
 }
 
-fn runner(checkpoint: &Checkpoint, matrices: Option<Kind>, precision: Precision, devices: &[Device]) -> Runner {
-    let options = LoadOptions { precision, matrices, ..LoadOptions::default() };
-    let model = Model::load_divided(checkpoint, devices, options, &mut |_| ()).unwrap();
-    let cache = Some(DType::F32);
-    Runner::new(model, RunnerOptions { room: 256, chunk: Some(24), cache, ..RunnerOptions::default() }).unwrap()
+fn runner(checkpoint: &Checkpoint, weights: Option<Kind>, precision: Precision, devices: &[Device]) -> Runner {
+    let options = LoadOptions { precision, weights, ..LoadOptions::default() };
+    let model = Model::load_tensor_parallel(checkpoint, devices, options, &mut |_| ()).unwrap();
+    let kv_cache = Some(DType::F32);
+    Runner::new(model, RunnerOptions { context: 256, chunk: Some(24), kv_cache, ..RunnerOptions::default() }).unwrap()
 }
 
-/// The logits of a prompt in pieces, of all tokens behind it, and of two sequences at once.
+/// The logits of a prompt in chunks, of all tokens after it, and of a batch of two sequences.
 fn logits(runner: &mut Runner) -> Vec<f32> {
     let (mut a, mut b) = (Sequence::default(), Sequence::default());
     let prompt: Vec<u32> = (0..40).map(|i| i * 7 % 333).collect();
-    let mut all = runner.feed(&mut [(&mut a, &prompt)], Wanted::Last).unwrap().to_vec::<f32>().unwrap();
-    all.extend(runner.feed(&mut [(&mut a, &[5, 332, 0])], Wanted::All).unwrap().to_vec::<f32>().unwrap());
-    all.extend(runner.feed(&mut [(&mut a, &[17]), (&mut b, &prompt[..9])], Wanted::Last).unwrap().to_vec::<f32>().unwrap());
-    all.extend(runner.feed(&mut [(&mut b, &[1])], Wanted::Last).unwrap().to_vec::<f32>().unwrap());
+    let mut all = runner.forward(&mut [(&mut a, &prompt)], Logits::Last).unwrap().to_vec::<f32>().unwrap();
+    all.extend(runner.forward(&mut [(&mut a, &[5, 332, 0])], Logits::All).unwrap().to_vec::<f32>().unwrap());
+    all.extend(runner.forward(&mut [(&mut a, &[17]), (&mut b, &prompt[..9])], Logits::Last).unwrap().to_vec::<f32>().unwrap());
+    all.extend(runner.forward(&mut [(&mut b, &[1])], Logits::Last).unwrap().to_vec::<f32>().unwrap());
     all
 }
 
@@ -40,12 +41,12 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
 }
 
 #[test]
-fn devices_find_together_what_one_finds() {
+fn several_devices_give_the_logits_of_one() {
     let checkpoint = model();
     for kind in [Kind::Plain(DType::F32), Kind::Quant(Quant::Q8_0), Kind::Quant(Quant::Q4K)] {
         let whole = logits(&mut runner(&checkpoint, Some(kind), Precision::Exact, &[Device::Cpu]));
         assert_eq!(whole.len(), 7 * 333);
-        // Three; and eight of which some have the same head of keys.
+        // Three; and eight, of which some share a KV head.
         let many = if kind == Kind::Quant(Quant::Q4K) { 3 } else { 8 };
         let groups = common::groups().into_iter().chain([vec![Device::Cpu; 3], vec![Device::Cpu; many]]);
         for devices in groups {
@@ -59,7 +60,7 @@ fn devices_find_together_what_one_finds() {
 }
 
 #[test]
-fn the_small_model_too() {
+fn a_real_model_gives_the_same_logits() {
     let Some(file) = common::model() else { return };
     let checkpoint = Checkpoint::open(file).unwrap();
     let mut found = [1, 2, 3].map(|devices| logits(&mut runner(&checkpoint, None, Precision::Exact, &vec![Device::Cpu; devices])));
@@ -71,9 +72,9 @@ fn the_small_model_too() {
     }
 }
 
-/// Files of mostly 4 bits have values' matrices of more: queries, keys and values are then several products.
+/// Files of mostly 4-bit weights have wider V matrices: QKV is then several products.
 #[test]
-fn matrices_of_several_types_too() {
+fn mixed_weight_types_give_the_same_logits() {
     let dir = tempfile::tempdir().unwrap();
     let [small, large, mixed] = ["small", "large", "mixed"].map(|name| dir.path().join(format!("{name}.gguf")));
     model().write_gguf(&small, Some(Kind::Quant(Quant::Q4K)), |_, _| ()).unwrap();
@@ -92,7 +93,7 @@ fn matrices_of_several_types_too() {
     let whole = logits(&mut runner(&checkpoint, None, Precision::Exact, &[Device::Cpu]));
     let size = whole.iter().fold(0f32, |most, x| most.max(x.abs()));
     for devices in common::groups().into_iter().chain([vec![Device::Cpu; 3]]) {
-        // Of 15 bits, or of f16, each part of a sum has a scale of its own.
+        // In 15 bits or in f16, each partial sum has its own rounding.
         for (precision, bound) in [(Precision::Exact, 1e-4), (Precision::Fast, 1e-2)] {
             let far = distance(&whole, &logits(&mut runner(&checkpoint, None, precision, &devices)));
             println!("{precision:?} on {devices:?}: {far:.1e} of logits up to {size:.1}");
@@ -102,22 +103,22 @@ fn matrices_of_several_types_too() {
 }
 
 #[test]
-fn what_cannot_be_divided_is_refused() {
+fn impossible_splits_are_refused() {
     let checkpoint = model();
-    let load = |matrices: Kind, devices: &[Device]| {
-        let options = LoadOptions { matrices: Some(matrices), ..LoadOptions::default() };
-        Model::load_divided(&checkpoint, devices, options, &mut |_| ()).map(drop).unwrap_err()
+    let load = |weights: Kind, devices: &[Device]| {
+        let options = LoadOptions { weights: Some(weights), ..LoadOptions::default() };
+        Model::load_tensor_parallel(&checkpoint, devices, options, &mut |_| ()).map(drop).unwrap_err()
     };
     let plain = Kind::Plain(DType::F32);
     let message = |kind: Kind, devices: usize| load(kind, &vec![Device::Cpu; devices]).to_string();
-    assert_eq!(message(plain, 13), "13 devices cannot share 12 heads; take fewer devices");
-    let blocks = "4 devices cannot share 6 heads of keys and values, 2 of which stay together; take fewer devices";
+    assert_eq!(message(plain, 13), "cannot split 12 heads over 13 devices; use fewer devices");
+    let blocks = "cannot split 6 KV heads in groups of 2 over 4 devices; use fewer devices";
     assert_eq!(message(Kind::Quant(Quant::Q4K), 4), blocks);
-    assert_eq!(message(Kind::Quant(Quant::Q4K), 12), "12 devices cannot share 12 heads, 4 of which stay together; take fewer devices");
+    assert_eq!(message(Kind::Quant(Quant::Q4K), 12), "cannot split 12 heads in groups of 4 over 12 devices; use fewer devices");
     assert!(matches!(load(plain, &[]), Error::Devices(_)));
     for device in common::devices().into_iter().filter(|device| !device.is_cpu()) {
         let name = device.name().to_owned();
         let error = load(plain, &[device, Device::Cpu]);
-        assert!(error.to_string().ends_with(&format!("not on {name},cpu")), "{error}");
+        assert!(error.to_string().ends_with(&format!("got \"{name},cpu\"")), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! A folder's tokenizer as metadata of a GGUF file.
+//! Writes a Hugging Face folder's tokenizer as GGUF metadata.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -9,22 +9,21 @@ use warpwave_weights::{Array, Value};
 use super::error::{CheckpointError, Result};
 use super::json::{self, Keys};
 use crate::config::Config;
-use crate::tokenizer::cut_name;
+use crate::tokenizer::pre_tokenizer_name;
 
 type Metadata = Vec<(Cow<'static, str>, Value<'static>)>;
 
-/// GGUF's kinds of tokens.
+/// GGUF's token types.
 mod kind {
     pub const NORMAL: i32 = 1;
     pub const UNKNOWN: i32 = 2;
     pub const CONTROL: i32 = 3;
-    pub const OWN: i32 = 4;
+    pub const USER_DEFINED: i32 = 4;
     pub const UNUSED: i32 = 5;
     pub const BYTE: i32 = 6;
 }
 
-/// The tokenizer of a folder, if it has one: GGUF's own keys where the model is BPE, and all of `tokenizer.json` as it is, under the key
-/// that GGUF has for it.
+/// Returns the metadata of a folder's tokenizer, if it has one: GGUF's own keys for BPE models, and `tokenizer.json` embedded unchanged.
 pub(super) fn metadata(folder: &Path, config: &Config) -> Result<Metadata> {
     let path = folder.join("tokenizer.json");
     if !path.is_file() {
@@ -33,11 +32,11 @@ pub(super) fn metadata(folder: &Path, config: &Config) -> Result<Metadata> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(&path).map_err(|source| CheckpointError::Io { path: shown.clone(), source })?;
     let json = json::read(&path)?;
-    let beside = |name: &str| {
+    let sibling = |name: &str| {
         let path = folder.join(name);
         if path.is_file() { json::read(&path) } else { Ok(Json::Null) }
     };
-    let (settings_json, special) = (beside("tokenizer_config.json")?, beside("special_tokens_map.json")?);
+    let (settings_json, special) = (sibling("tokenizer_config.json")?, sibling("special_tokens_map.json")?);
     let settings_shown = folder.join("tokenizer_config.json").display().to_string();
     let settings = Keys::new(&settings_shown, settings_json.as_object().into_iter().collect());
     let keys = Keys::new(&shown, json.as_object().into_iter().collect());
@@ -47,7 +46,7 @@ pub(super) fn metadata(folder: &Path, config: &Config) -> Result<Metadata> {
     if model.str("type")?.is_none_or(|kind| kind == "BPE") {
         bpe(&json, &keys, &model, config, &mut out)?;
     }
-    // What the tokenizer's own files name counts more than the model's configuration.
+    // The tokenizer's files take precedence over the model's configuration.
     let named = |key: &str| {
         let name = |map: &Json| map[key].as_str().or_else(|| map[key]["content"].as_str()).map(str::to_owned);
         id_of(&json, &name(&settings_json).or_else(|| name(&special))?)
@@ -84,7 +83,7 @@ fn id_of(tokenizer: &Json, text: &str) -> Option<u32> {
     id.as_u64().and_then(|id| id.try_into().ok())
 }
 
-/// Tokens, their kinds, and merges or scores.
+/// Adds tokens, their types, and merges or scores.
 fn bpe(tokenizer: &Json, keys: &Keys<'_>, model: &Keys<'_>, config: &Config, out: &mut Metadata) -> Result<()> {
     let vocabulary = model.need("vocab", model.get("vocab").and_then(Json::as_object))?;
     let sentencepiece = model.bool("byte_fallback")?.unwrap_or(false);
@@ -100,28 +99,28 @@ fn bpe(tokenizer: &Json, keys: &Keys<'_>, model: &Keys<'_>, config: &Config, out
     }
     for added in keys.array("added_tokens")?.into_iter().flatten() {
         let text = added.get("content").and_then(Json::as_str);
-        let text = text.ok_or_else(|| keys.bad("added_tokens", "there is one without `content`"))?;
+        let text = text.ok_or_else(|| keys.bad("added_tokens", "an entry has no `content`"))?;
         let special = added.get("special").and_then(Json::as_bool).unwrap_or(false);
         let kind = match special {
             _ if Some(text) == unknown => kind::UNKNOWN,
             true => kind::CONTROL,
-            false => kind::OWN,
+            false => kind::USER_DEFINED,
         };
         *slot(keys, "added_tokens", text, added.get("id").unwrap_or(&Json::Null), &mut tokens)? = Some((text, kind));
     }
     let merges = merges(model)?;
     add(out, "model", if sentencepiece { "llama" } else { "gpt2" });
-    // Where there is no name for how words are cut the key is left out: readers that know the vocabulary alone then take a default, and
-    // llama.cpp warns of it. Another way's name would be taken without a word.
-    if let Some(name) = if sentencepiece { Some("default") } else { cut_name(tokenizer) } {
+    // If the pre-tokenizer has no GGUF name, the key is omitted: readers then use a default, and llama.cpp warns. A wrong name would be used
+    // silently.
+    if let Some(name) = if sentencepiece { Some("default") } else { pre_tokenizer_name(tokenizer) } {
         add(out, "pre", name);
     }
     let texts: Vec<Cow<'_, str>> = tokens
         .iter()
         .enumerate()
         .map(|(id, token)| match token {
-            // GGUF files have these as they are in a text.
-            Some((text, kind::OWN)) if sentencepiece => text.replace('▁', " ").into(),
+            // GGUF files spell these with spaces.
+            Some((text, kind::USER_DEFINED)) if sentencepiece => text.replace('▁', " ").into(),
             Some((text, _)) => (*text).into(),
             None => format!("[PAD{id}]").into(),
         })
@@ -129,7 +128,7 @@ fn bpe(tokenizer: &Json, keys: &Keys<'_>, model: &Keys<'_>, config: &Config, out
     add(out, "tokens", Array::strs(texts.iter().map(|text| &**text)));
     add(out, "token_type", Array::i32s(tokens.iter().map(|token| token.map_or(kind::UNUSED, |(_, kind)| kind))));
     if sentencepiece {
-        // What is merged first has the highest score, and what no merge makes the lowest.
+        // The first merge has the highest score; tokens without a merge have the lowest.
         let mut scores = vec![-(merges.len() as f32); tokens.len()];
         for (rank, (first, second)) in merges.iter().enumerate().rev() {
             let id = vocabulary.get(&format!("{first}{second}")).and_then(Json::as_u64).and_then(|id| usize::try_from(id).ok());
@@ -149,7 +148,7 @@ fn bpe(tokenizer: &Json, keys: &Keys<'_>, model: &Keys<'_>, config: &Config, out
     Ok(())
 }
 
-/// The place of a token by its id.
+/// The entry of a token by its id.
 fn slot<'a, 't>(
     keys: &Keys<'_>,
     key: &str,
@@ -158,15 +157,15 @@ fn slot<'a, 't>(
     tokens: &'a mut [Option<(&'t str, i32)>],
 ) -> Result<&'a mut Option<(&'t str, i32)>> {
     let count = tokens.len();
-    let place = id.as_u64().and_then(|id| tokens.get_mut(usize::try_from(id).ok()?));
-    place.ok_or_else(|| keys.bad(key, format!("token {text:?} has id {id}, and the model has {count} tokens")))
+    let entry = id.as_u64().and_then(|id| tokens.get_mut(usize::try_from(id).ok()?));
+    entry.ok_or_else(|| keys.bad(key, format!("token {text:?} has id {id}, out of range for a vocabulary of {count}")))
 }
 
 fn is_byte(text: &str) -> bool {
     text.len() == 6 && text.starts_with("<0x") && text.ends_with('>')
 }
 
-/// Merges, which files have as a text with a space or as two texts.
+/// Reads the merges: strings with a space, or pairs of strings.
 fn merges<'a>(model: &Keys<'a>) -> Result<Vec<(&'a str, &'a str)>> {
     let merge = |merge: &'a Json| match merge {
         Json::String(text) => text.split_once(' '),
@@ -177,27 +176,27 @@ fn merges<'a>(model: &Keys<'a>) -> Result<Vec<(&'a str, &'a str)>> {
         _ => None,
     };
     let merges = model.array("merges")?.map_or(&[][..], Vec::as_slice);
-    let one = |(index, json)| merge(json).ok_or_else(|| model.bad("merges", format!("number {index}, {json}, is no two texts")));
+    let one = |(index, json)| merge(json).ok_or_else(|| model.bad("merges", format!("entry {index}: expected two strings, got {json}")));
     merges.iter().enumerate().map(one).collect()
 }
 
-/// Whether a space is put before the text.
+/// Whether encoding prepends a space.
 fn prepends(keys: &Keys<'_>) -> bool {
-    let normaliser = keys.get("normalizer").map(Json::to_string).unwrap_or_default();
+    let normalizer = keys.get("normalizer").map(Json::to_string).unwrap_or_default();
     let splitter = keys.get("pre_tokenizer").map(Json::to_string).unwrap_or_default();
-    normaliser.contains("\"Prepend\"")
+    normalizer.contains("\"Prepend\"")
         || (splitter.contains("\"Metaspace\"")
             && !splitter.contains("\"prepend_scheme\":\"never\"")
             && !splitter.contains("\"add_prefix_space\":false"))
 }
 
-/// Whether the tokenizer puts this token before each text.
+/// Whether the tokenizer prepends BOS to each text.
 fn begins_with(json: &Json, bos: u32) -> bool {
     fn templates<'a>(processor: &'a Json, out: &mut Vec<&'a Map<String, Json>>) {
         let Some(object) = processor.as_object() else { return };
         match object.get("type").and_then(Json::as_str) {
             Some("TemplateProcessing") => out.push(object),
-            // Sequences are not in sequences.
+            // Sequences are not nested.
             Some("Sequence") => {
                 let parts = object.get("processors").and_then(Json::as_array).into_iter().flatten();
                 out.extend(
@@ -217,7 +216,7 @@ fn begins_with(json: &Json, bos: u32) -> bool {
     })
 }
 
-/// The chat template: a file of its own, or in the settings, alone or among several.
+/// The chat template: a separate file, or in the settings, single or one of several.
 fn template(folder: &Path, settings: &Keys<'_>) -> Result<Option<String>> {
     let path = folder.join("chat_template.jinja");
     if path.is_file() {
@@ -230,8 +229,8 @@ fn template(folder: &Path, settings: &Keys<'_>) -> Result<Option<String>> {
         Some(Json::Array(several)) => {
             let named = |one: &&Json| one.get("name").and_then(Json::as_str) == Some("default");
             let one = several.iter().find(named).and_then(|one| one.get("template")).and_then(Json::as_str);
-            Some(one.ok_or_else(|| settings.bad("chat_template", "none of several is called `default`"))?.to_owned())
+            Some(one.ok_or_else(|| settings.bad("chat_template", "no template is named `default`"))?.to_owned())
         }
-        Some(other) => return Err(settings.bad("chat_template", format!("it should be a text, and is {other}"))),
+        Some(other) => return Err(settings.bad("chat_template", format!("expected a string, got {other}"))),
     })
 }

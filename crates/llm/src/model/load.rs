@@ -1,0 +1,239 @@
+//! Loads weights from a checkpoint to devices.
+
+use std::collections::HashMap;
+
+use warpwave_kernels::DType;
+use warpwave_tensor::{Device, Linear, Matrix, Rope, Tensor, check_host_memory};
+use warpwave_weights::{Kind, TensorInfo};
+
+use super::{Layer, LoadOptions, Model, RESIDUAL, Shard, device_names};
+use crate::checkpoint::{Checkpoint, Weight};
+use crate::config::{Config, RopeConfig};
+use crate::error::{Error, Result};
+use crate::tensor_parallel::ShardPlan;
+
+/// Loads the weights of a checkpoint to all devices.
+struct Loader<'a> {
+    checkpoint: &'a Checkpoint,
+    /// The weights as they will be on the devices.
+    infos: HashMap<String, TensorInfo>,
+    targets: Vec<Target>,
+    options: LoadOptions,
+    dtype: DType,
+    progress: &'a mut dyn FnMut(usize),
+}
+
+/// A device that weights are loaded to.
+struct Target {
+    device: Device,
+    plan: ShardPlan,
+    /// Bytes of weights still to be loaded.
+    rest: u64,
+}
+
+impl<'a> Loader<'a> {
+    /// Counts the bytes of a weight that is being loaded.
+    fn count(&mut self, name: &str) {
+        let Some(info) = self.infos.get(name) else { return };
+        for target in &mut self.targets {
+            let bytes = target.plan.bytes(info);
+            target.rest = target.rest.saturating_sub(bytes);
+            (self.progress)(bytes as usize);
+        }
+    }
+
+    /// Loads a norm's weights to each device.
+    fn vector(&mut self, name: &str, dtype: DType) -> Result<Vec<Tensor>> {
+        let floats = self.checkpoint.get_f32(name)?;
+        self.count(name);
+        let host = Tensor::new(&floats, &[floats.len()], &Device::Cpu)?.cast(dtype)?;
+        self.targets.iter().map(|target| target.name_failure(name, host.to_device(&target.device))).collect()
+    }
+
+    fn optional_vector(&mut self, name: &str, dtype: DType) -> Result<Option<Vec<Tensor>>> {
+        if self.checkpoint.has(name) { self.vector(name, dtype).map(Some) } else { Ok(None) }
+    }
+
+    /// Loads matrices that are multiplied with the same input, concatenated by rows: each device's part of them. Biases are of type
+    /// `bias_dtype`.
+    fn linear(&mut self, names: &[String], bias_dtype: DType) -> Result<Vec<Linear>> {
+        let mut weights = Vec::new();
+        let mut biases = Vec::new();
+        let biased = names.iter().any(|name| self.checkpoint.has(&format!("{name}.bias")));
+        for name in names {
+            let (name, bias) = (format!("{name}.weight"), format!("{name}.bias"));
+            let weight = self.weight(&name)?;
+            if self.checkpoint.has(&bias) {
+                self.count(&bias);
+                biases.push((self.checkpoint.get_f32(&bias)?, bias));
+            } else if biased {
+                biases.push((vec![0.0; weight.shape[0]], bias));
+            }
+            weights.push((weight, name));
+        }
+        self.targets.iter().map(|target| target.linear(&weights, &biases, bias_dtype)).collect()
+    }
+
+    /// Reads a weight to the host, converted if requested.
+    fn weight(&mut self, name: &str) -> Result<Weight<'a>> {
+        // A weight that is not used in place is a copy of about this size.
+        let size = self.infos.get(name).and_then(|info| info.kind.bytes(&info.shape).ok()).unwrap_or(0);
+        self.count(name);
+        let rest = self.targets.iter().map(|target| target.rest).sum();
+        check_host_memory(size).map_err(|error| Error::from(error).out_of_memory_for(|| format!("weight {name}"), rest))?;
+        Ok(self.checkpoint.get_as(name, self.options.weights)?)
+    }
+
+    /// Loads a layer to each device.
+    fn layer(&mut self, layer: usize, sliding: bool) -> Result<Vec<Layer>> {
+        let (dtype, name) = (self.dtype, |part: &str| format!("blk.{layer}.{part}"));
+        let qkv = match self.checkpoint.has(&name("attn_qkv.weight")) {
+            true => vec![name("attn_qkv")],
+            false => ["attn_q", "attn_k", "attn_v"].map(name).to_vec(),
+        };
+        let gate_up = match self.checkpoint.has(&name("ffn_gate.weight")) {
+            true => vec![name("ffn_gate"), name("ffn_up")],
+            false => vec![name("ffn_up")],
+        };
+        let q_norm = self.optional_vector(&name("attn_q_norm.weight"), dtype)?;
+        let k_norm = self.optional_vector(&name("attn_k_norm.weight"), dtype)?;
+        let attention_norm = self.vector(&name("attn_norm.weight"), RESIDUAL)?;
+        let qkv = self.linear(&qkv, dtype)?;
+        let attention_out = self.linear(&[name("attn_output")], RESIDUAL)?;
+        let attention_post_norm = self.optional_vector(&name("post_attention_norm.weight"), RESIDUAL)?;
+        let ffn_norm = self.vector(&name("ffn_norm.weight"), RESIDUAL)?;
+        let gate_up = self.linear(&gate_up, RESIDUAL)?;
+        let down = self.linear(&[name("ffn_down")], RESIDUAL)?;
+        let ffn_post_norm = self.optional_vector(&name("post_ffw_norm.weight"), RESIDUAL)?;
+        let at = |vectors: &Option<Vec<Tensor>>, n: usize| vectors.as_ref().map(|vectors| vectors[n].clone());
+        let on = |n: usize| Layer {
+            attention_norm: attention_norm[n].clone(),
+            qkv: qkv[n].clone(),
+            qk_norms: at(&q_norm, n).zip(at(&k_norm, n)),
+            attention_out: attention_out[n].clone(),
+            attention_post_norm: at(&attention_post_norm, n),
+            ffn_norm: ffn_norm[n].clone(),
+            gate_up: gate_up[n].clone(),
+            down: down[n].clone(),
+            ffn_post_norm: at(&ffn_post_norm, n),
+            sliding,
+        };
+        Ok((0..self.targets.len()).map(on).collect())
+    }
+}
+
+impl Target {
+    /// Adds the weight's name to an out-of-memory error.
+    fn name_failure<T>(&self, name: &str, result: warpwave_tensor::Result<T>) -> Result<T> {
+        result.map_err(|error| Error::from(error).out_of_memory_for(|| format!("weight {name}"), self.rest))
+    }
+
+    /// This device's part of concatenated matrices: one matrix if they are of one type, because one product is faster than several.
+    fn linear(&self, weights: &[(Weight<'_>, String)], biases: &[(Vec<f32>, String)], bias_dtype: DType) -> Result<Linear> {
+        let name = weights.iter().map(|(_, name)| &**name).collect::<Vec<_>>().join(" and ");
+        let reserve = |bytes: usize| self.name_failure(&name, check_host_memory(bytes));
+        let split = |(weight, name): &'_ (Weight<'_>, String)| self.plan.split(name, weight.shape[0]);
+        let parts = weights.iter().map(|weight| split(weight).of_matrix(&weight.0, reserve)).collect::<Result<Vec<_>>>()?;
+        let same = parts.windows(2).all(|pair| pair[0].kind == pair[1].kind);
+        let parts = if same && parts.len() > 1 {
+            let rows = parts.iter().map(|part| part.shape[0]).sum();
+            let size = parts.iter().map(|part| part.bytes.len()).sum();
+            reserve(size)?;
+            let mut bytes = Vec::with_capacity(size);
+            parts.iter().for_each(|part| bytes.extend_from_slice(&part.bytes));
+            vec![self.matrix(&name, parts[0].kind, &bytes, rows, parts[0].shape[1])?]
+        } else {
+            let matrix = |part: &Weight<'_>| self.matrix(&name, part.kind, &part.bytes, part.shape[0], part.shape[1]);
+            parts.iter().map(matrix).collect::<Result<_>>()?
+        };
+        let biases: Vec<f32> = biases.iter().flat_map(|(bias, name)| self.plan.split_vector(name, bias)).collect();
+        let bias = match biases.len() {
+            0 => None,
+            n => Some(Tensor::new(&biases, &[n], &Device::Cpu)?.cast(bias_dtype)?.to_device(&self.device)?),
+        };
+        Ok(Linear::new(parts, bias)?)
+    }
+
+    fn matrix(&self, name: &str, kind: Kind, bytes: &[u8], rows: usize, columns: usize) -> Result<Matrix> {
+        if self.device.is_cpu() {
+            self.name_failure(name, check_host_memory(bytes.len()))?;
+        }
+        let matrix = match kind {
+            Kind::Plain(dtype) => Tensor::from_bytes(bytes, dtype, &[rows, columns], &self.device).and_then(Matrix::plain),
+            Kind::Quant(quant) => Matrix::quantized(quant, bytes, rows, columns, &self.device),
+        };
+        self.name_failure(name, matrix)
+    }
+
+    fn rope(&self, rope: &RopeConfig, config: &Config, context: usize) -> Result<Rope> {
+        let (frequencies, factor) = rope.frequencies(context);
+        let frequencies = Tensor::new(&frequencies, &[frequencies.len()], &self.device)?;
+        Ok(Rope { pairs: config.pairs, frequencies, factor })
+    }
+}
+
+impl Model {
+    /// Loads a model to a device. `progress` receives the bytes of each weight as it is loaded. On failure all memory is freed.
+    pub fn load(checkpoint: &Checkpoint, device: &Device, options: LoadOptions, progress: &mut dyn FnMut(usize)) -> Result<Model> {
+        Model::load_tensor_parallel(checkpoint, std::slice::from_ref(device), options, progress)
+    }
+
+    /// Loads a model to several devices: each holds some heads and a part of each feed-forward, and partial results are summed. The GPUs
+    /// may be of different models and vendors.
+    pub fn load_tensor_parallel(
+        checkpoint: &Checkpoint,
+        devices: &[Device],
+        options: LoadOptions,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Model> {
+        let gpus = devices.iter().filter_map(|device| if let Device::Gpu(gpu) = device { Some(gpu.stream.device()) } else { None });
+        for (one, other) in gpus.clone().flat_map(|one| gpus.clone().map(move |other| (one, other))).filter(|(one, other)| one != other) {
+            // Without peer access copies go through the host.
+            let _ = one.enable_access(other);
+        }
+        let loaded = Model::load_shards(checkpoint, devices, options, progress);
+        if loaded.is_err() {
+            // The first failure counts, not one of the cleanup.
+            devices.iter().for_each(|device| _ = device.trim());
+        }
+        loaded
+    }
+
+    fn load_shards(checkpoint: &Checkpoint, devices: &[Device], options: LoadOptions, progress: &mut dyn FnMut(usize)) -> Result<Model> {
+        let config = checkpoint.config().clone();
+        let first = devices.first().filter(|first| devices.iter().all(|device| device.is_cpu() == first.is_cpu()));
+        let first = first.ok_or_else(|| Error::Devices(device_names(devices)))?;
+        let dtype = checkpoint.activation_type(options.weights, first)?;
+        let infos = checkpoint.converted(options.weights)?;
+        let target = |(plan, device): (ShardPlan, &Device)| {
+            let rest = infos.iter().map(|info| plan.bytes(info)).sum();
+            Target { device: device.clone(), plan, rest }
+        };
+        let targets = ShardPlan::new(&config, &infos, devices.len())?.into_iter().zip(devices).map(target).collect();
+        let infos = infos.into_iter().map(|info| (info.name.clone(), info)).collect();
+        let mut loader = Loader { checkpoint, infos, targets, options, dtype, progress };
+        let name = "token_embd.weight";
+        let embedding = loader.weight(name)?;
+        let embedding = loader.targets[0].matrix(name, embedding.kind, &embedding.bytes, embedding.shape[0], embedding.shape[1])?;
+        let output = match checkpoint.has("output.weight") {
+            true => loader.linear(&["output".to_owned()], DType::F32)?,
+            false => vec![Linear::new(vec![embedding.clone()], None)?],
+        };
+        let mut output = output.into_iter();
+        let norm = loader.vector("output_norm.weight", RESIDUAL)?;
+        let context = options.context.unwrap_or(config.context);
+        let mut shards = Vec::new();
+        for (target, norm) in loader.targets.iter().zip(norm) {
+            let rope = |rope: &RopeConfig| target.rope(rope, &config, context);
+            let (rope, rope_sliding) = (rope(&config.rope)?, config.rope_sliding.as_ref().map(rope).transpose()?);
+            let (device, config) = (target.device.clone(), target.plan.config.clone());
+            shards.push(Shard { device, config, layers: Vec::new(), norm, output: output.next(), rope, rope_sliding });
+        }
+        for layer in 0..config.layers {
+            let layers = loader.layer(layer, config.sliding_layers[layer])?;
+            shards.iter_mut().zip(layers).for_each(|(shard, layer)| shard.layers.push(layer));
+        }
+        let (precision, weights) = (options.precision, checkpoint.main_kind(options.weights)?);
+        Ok(Model { config, dtype, precision, weights, embedding, shards })
+    }
+}
