@@ -91,7 +91,7 @@ impl MemoryBudget {
 
     /// Returns changes each of which makes the model fit.
     pub fn alternatives(&self, checkpoint: &Checkpoint) -> Vec<Alternative> {
-        // A plan that cannot be split over the devices is no help.
+        // A plan that cannot be split over the devices does not help.
         let fitting = |plan: MemoryPlan| checkpoint.memory(&plan).ok().filter(|estimates| self.fits_as(estimates) == Some(true));
         let mut found = Vec::new();
         let mut context = self.plan.context / 2;

@@ -48,7 +48,7 @@ fn set(pairs: Json) -> impl FnOnce(&mut Json) {
 }
 
 fn says(path: &Path, words: &[&str]) {
-    let error = Checkpoint::open(path).expect_err("this is no good model").to_string();
+    let error = Checkpoint::open(path).expect_err("an invalid model").to_string();
     assert!(words.iter().all(|word| error.contains(word)), "{error:?} should say {words:?}");
 }
 
@@ -62,7 +62,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 }
 
 #[test]
-fn oracles_are_what_they_are() {
+fn oracle_configurations_are_read() {
     let llama = config(&oracle("llama3"));
     assert_eq!((llama.family, llama.pairs, llama.glu), (Family::Llama, RopePairs::Interleaved, Glu::Silu));
     assert_eq!((llama.vocab, llama.hidden, llama.layers, llama.heads, llama.kv_heads), (320, 64, 3, 4, 2));
@@ -72,7 +72,7 @@ fn oracles_are_what_they_are() {
     let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 64 };
     let ((ours, factor), (expected, _)) = (llama.rope.frequencies(512), scaling.frequencies(16, 500_000.0));
     assert!(factor == 1.0 && ours.len() == 8 && ours.iter().zip(&expected).all(|(a, b)| (a / b - 1.0).abs() < 3e-7));
-    assert!(ours[7] < llama.rope.base.powf(-14.0 / 16.0) as f32 / 7.0, "low frequencies are stretched");
+    assert!(ours[7] < llama.rope.base.powf(-14.0 / 16.0) as f32 / 7.0, "low frequencies are scaled");
 
     let mistral = config(&oracle("mistral"));
     assert_eq!((mistral.family, mistral.sliding_window, mistral.sliding_layers), (Family::Mistral, Some(12), vec![true; 3]));
@@ -607,7 +607,7 @@ fn memory_is_counted() {
     };
     let memory = MemoryEstimate::new(&config, 2 * weights as u64, Kind::Plain(DType::F16), &Device::Cpu, &plan(DType::F16, 8192));
     assert_eq!((memory.kv_per_token, memory.kv), (131_072, 1 << 30));
-    // The vector and its norm, gates and the other factors, and what becomes of them; logits.
+    // Residual and its norm, gate and up, and their product; logits.
     assert_eq!(memory.activations, (2 * 4096 + 3 * 14_336) * 512 * 4 + 128_256 * 4);
     assert_eq!(memory.total(), memory.weights + memory.kv + memory.activations + memory.scratch);
     let model = Checkpoint::open(oracle("llama3")).unwrap();
@@ -615,11 +615,11 @@ fn memory_is_counted() {
     let plain = model.memory(&plan(DType::F32, 512)).unwrap()[0];
     assert!(plain.weights < file && plain.weights > file - 5000, "all but the header");
     assert_eq!(plain.kv_per_token, 3 * 2 * 2 * 16 * 4);
-    let quantised = MemoryPlan { weights: Some(Kind::Quant(Quant::Q8_0)), ..plan(DType::F16, 512) };
-    assert!(model.memory(&quantised).unwrap()[0].weights < plain.weights / 2);
+    let quantized = MemoryPlan { weights: Some(Kind::Quant(Quant::Q8_0)), ..plan(DType::F16, 512) };
+    assert!(model.memory(&quantized).unwrap()[0].weights < plain.weights / 2);
 }
 
-/// Whatever a model that opens says of itself can be used.
+/// Uses everything in a configuration that was accepted.
 fn use_config(config: &Config) {
     for rope in [Some(&config.rope), config.rope_sliding.as_ref()].into_iter().flatten() {
         let (frequencies, factor) = rope.frequencies(config.context);
@@ -704,7 +704,7 @@ fn no_value_of_any_key_panics() {
 }
 
 #[test]
-fn folders_in_bf16_with_biases_or_eyes_are_read() {
+fn folders_in_bf16_with_biases_or_vision_parts_are_read() {
     for family in ["gemma3", "llama3"] {
         let folder = changed(family, set(json!({"attention_bias": true})));
         let path = folder.path().join("model.safetensors");
@@ -720,7 +720,7 @@ fn folders_in_bf16_with_biases_or_eyes_are_read() {
             }
         }
         if family == "gemma3" {
-            // As in the models that also see.
+            // As in vision-language models.
             tensors.iter_mut().for_each(|(name, _, _)| *name = format!("language_model.{name}"));
             tensors.push(("vision_tower.patches.weight".into(), vec![1], vec![0; 2]));
         }

@@ -179,7 +179,7 @@ fn a_bad_tokenizer_in_a_file_is_named() {
         let data = |index: usize| Ok::<_, Error>(file.tensor(&tensors[index].name).unwrap().bytes.into());
         write_gguf(&bad, &metadata, &tensors, data, |_, _| ()).unwrap();
         let found = Checkpoint::open(&bad).unwrap().tokenizer();
-        // Of a kind that is not known the vocabulary is taken.
+        // Of an unknown type: the vocabulary is used.
         let Some(said) = said else {
             assert_eq!(
                 found.unwrap().encode("a b", true).unwrap(),
@@ -187,7 +187,7 @@ fn a_bad_tokenizer_in_a_file_is_named() {
             );
             continue;
         };
-        let error = found.expect_err("this is no tokenizer").to_string();
+        let error = found.expect_err("an invalid tokenizer").to_string();
         assert!(["bad.gguf", "tokenizer.huggingface.json", said].iter().all(|word| error.contains(word)), "{error:?} should say {said:?}");
     }
 }
@@ -205,5 +205,5 @@ fn ends_are_found_by_their_texts() {
     Checkpoint::open(folder.path()).unwrap().write_gguf(&path, None, |_, _| ()).unwrap();
     assert_eq!(Checkpoint::open(&path).unwrap().config().eos, [2], "our own files say what they are");
     let other = without(&path, |key| key.starts_with("warpwave."));
-    assert_eq!(Checkpoint::open(&other).unwrap().config().eos, [2, 9], "a plain token that looks like an end is none");
+    assert_eq!(Checkpoint::open(&other).unwrap().config().eos, [2, 9], "a normal token that looks like EOS is not one");
 }

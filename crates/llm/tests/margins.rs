@@ -1,8 +1,8 @@
-//! Below f32, sums in another order round to other numbers. Still the same tokens must come out however they go through the model, wherever
-//! plain greedy decoding was not in doubt: where its two likeliest tokens are at least [`MARGIN`] apart.
+//! Below f32, the order of sums changes the rounding. All ways to compute a text must still give the same tokens, wherever plain greedy
+//! decoding is decisive: where its two most likely tokens are at least [`MARGIN`] apart.
 //!
-//! Every run is given the tokens that the plain one picked, so that positions behind the first in doubt can be held against each other, too.
-//! Up to that one the texts are the same if every position gives the same token; behind it, and within prompts, one in a hundred may differ.
+//! Each run is fed the tokens of the plain run, so that positions after the first indecisive one can be compared, too. Before it, every
+//! position must give the same token; after it, and within prompts, one in a hundred may differ.
 
 #[path = "../../tensor/tests/common/mod.rs"]
 mod common;
@@ -21,7 +21,7 @@ const F16: Kind = Kind::Plain(DType::F16);
 const Q8_0: Kind = Kind::Quant(Quant::Q8_0);
 const Q4_K: Kind = Kind::Quant(Quant::Q4K);
 
-/// Weights, how exactly they are multiplied, and the type of keys and values.
+/// Weight type, precision and KV cache type.
 type Case = (Option<Kind>, Precision, DType);
 
 const CASES: [Case; 8] = [
@@ -35,22 +35,22 @@ const CASES: [Case; 8] = [
     (Some(Q4_K), Precision::Exact, DType::F16),
 ];
 
-/// A text of plain greedy decoding, and behind each of its tokens the likeliest one and how far the second is behind it.
+/// A text of plain greedy decoding; for each position the most likely next token and its margin over the second.
 struct Plain {
     text: Vec<u32>,
     picks: Vec<(u32, f32)>,
-    /// Tokens of the prompt.
+    /// Prompt tokens.
     prompt: usize,
 }
 
 impl Plain {
-    /// Whether greedy decoding comes to this position without a doubt on its way.
+    /// Whether all decisions up to this position were decisive.
     fn is_certain(&self, at: usize) -> bool {
         at + 1 >= self.prompt && self.picks[self.prompt - 1..=at].iter().all(|(_, margin)| *margin >= MARGIN)
     }
 }
 
-/// Positions that were held against each other, and those where the tokens differ though the plain run was sure.
+/// Compared positions, and those where tokens differ although the plain run was decisive.
 #[derive(Default)]
 struct Compared {
     certain: usize,
@@ -63,7 +63,7 @@ struct Compared {
 impl Compared {
     fn add(&mut self, how: &str, plain: &Plain, at: usize, logits: &[f32]) {
         let (expected, margin) = plain.picks[at];
-        let (found, here) = likeliest(logits);
+        let (found, here) = most_likely(logits);
         if margin < MARGIN {
             self.unsure += 1;
             return;
@@ -78,8 +78,8 @@ impl Compared {
     }
 }
 
-/// The likeliest token, and how much likelier it is than the second. Differences of logits are those of logarithms of probabilities.
-fn likeliest(logits: &[f32]) -> (u32, f32) {
+/// The most likely token and its margin over the second. Differences of logits are differences of logprobs.
+fn most_likely(logits: &[f32]) -> (u32, f32) {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.select_nth_unstable_by(1, |a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
     (order[0] as u32, logits[order[0]] - logits[order[1]])
@@ -89,13 +89,13 @@ fn feed(runner: &mut Runner, sequence: &mut Sequence, tokens: &[u32], wanted: Lo
     runner.forward(&mut [(sequence, tokens)], wanted).unwrap().to_vec::<f32>().unwrap()
 }
 
-/// One token after the other, the prompt's too.
+/// One token at a time, including the prompt.
 fn plain(runner: &mut Runner, prompt: &[u32], more: usize) -> Plain {
     let mut plain = Plain { text: prompt.to_vec(), picks: Vec::new(), prompt: prompt.len() };
     let mut sequence = Sequence::default();
     while plain.picks.len() < prompt.len() + more {
         let token = plain.text[plain.picks.len()];
-        let pick = likeliest(&feed(runner, &mut sequence, &[token], Logits::Last));
+        let pick = most_likely(&feed(runner, &mut sequence, &[token], Logits::Last));
         plain.picks.push(pick);
         if plain.text.len() == plain.picks.len() {
             plain.text.push(pick.0);
@@ -106,8 +106,8 @@ fn plain(runner: &mut Runner, prompt: &[u32], more: usize) -> Plain {
     plain
 }
 
-/// The prompt in the runner's pieces, then one token at a time: as graphs, if the runner makes them.
-fn in_pieces(runner: &mut Runner, plain: &Plain, prompt: usize, how: &str, compared: &mut Compared) {
+/// The prompt in chunks, then one token at a time, as graphs if the runner uses them.
+fn chunked(runner: &mut Runner, plain: &Plain, prompt: usize, how: &str, compared: &mut Compared) {
     let mut sequence = Sequence::default();
     compared.add(how, plain, prompt - 1, &feed(runner, &mut sequence, &plain.text[..prompt], Logits::Last));
     for at in prompt..plain.text.len() {
@@ -116,17 +116,17 @@ fn in_pieces(runner: &mut Runner, plain: &Plain, prompt: usize, how: &str, compa
     runner.release(sequence);
 }
 
-/// The whole text at once.
-fn at_once(runner: &mut Runner, plain: &Plain, compared: &mut Compared) {
+/// The whole text in one step.
+fn one_step(runner: &mut Runner, plain: &Plain, compared: &mut Compared) {
     let mut sequence = Sequence::default();
     let logits = feed(runner, &mut sequence, &plain.text, Logits::All);
     let rows = logits.chunks(logits.len() / plain.text.len());
-    rows.enumerate().for_each(|(at, row)| compared.add("at once", plain, at, row));
+    rows.enumerate().for_each(|(at, row)| compared.add("one step", plain, at, row));
     runner.release(sequence);
 }
 
-/// All prompts in one batch, then a token of each at a time: their blocks lie among each other.
-fn together(runner: &mut Runner, all: &[Plain], prompts: &[&[u32]], compared: &mut Compared) {
+/// All prompts in one batch, then one token of each at a time: their KV blocks are interleaved.
+fn batched(runner: &mut Runner, all: &[Plain], prompts: &[&[u32]], compared: &mut Compared) {
     let mut sequences: Vec<Sequence> = all.iter().map(|_| Sequence::default()).collect();
     let more = all[0].text.len() - prompts[0].len();
     for step in 0..=more {
@@ -137,7 +137,7 @@ fn together(runner: &mut Runner, all: &[Plain], prompts: &[&[u32]], compared: &m
         let mut batch: Vec<(&mut Sequence, &[u32])> = sequences.iter_mut().zip(tokens).collect();
         let logits = runner.forward(&mut batch, Logits::Last).unwrap().to_vec::<f32>().unwrap();
         for ((plain, prompt), row) in all.iter().zip(prompts).zip(logits.chunks(logits.len() / all.len())) {
-            compared.add("together", plain, prompt.len() + step - 1, row);
+            compared.add("batched", plain, prompt.len() + step - 1, row);
         }
     }
     sequences.into_iter().for_each(|sequence| runner.release(sequence));
@@ -149,30 +149,32 @@ fn runner(checkpoint: &Checkpoint, device: &Device, (weights, precision, kv_cach
         .unwrap()
 }
 
-/// Every way of decoding against the plain one; how many positions there were before any doubt.
+/// Compares every way of decoding with the plain one; returns the number of positions before the first indecisive one.
 fn compare(name: &str, checkpoint: &Checkpoint, device: &Device, case: Case, prompts: &[&[u32]], more: usize) -> usize {
     let mut one_by_one = runner(checkpoint, device, case, 1, false);
     let all: Vec<Plain> = prompts.iter().map(|prompt| plain(&mut one_by_one, prompt, more)).collect();
     drop(one_by_one);
     let mut compared = Compared::default();
     let mut other = runner(checkpoint, device, case, 3, true);
-    together(&mut other, &all, prompts, &mut compared);
+    batched(&mut other, &all, prompts, &mut compared);
     for (plain, prompt) in all.iter().zip(prompts) {
-        in_pieces(&mut other, plain, prompt.len(), "in pieces of 3, as a graph", &mut compared);
-        at_once(&mut other, plain, &mut compared);
+        chunked(&mut other, plain, prompt.len(), "chunks of 3, as a graph", &mut compared);
+        one_step(&mut other, plain, &mut compared);
     }
-    assert_eq!(other.free_tokens(), 512, "all blocks came back");
+    assert_eq!(other.free_tokens(), 512, "all blocks are free again");
     let (weights, precision, cache) = case;
-    let weights = weights.map_or_else(|| "as they are".to_owned(), |kind| kind.to_string());
+    let weights = weights.map_or_else(|| "unconverted".to_owned(), |kind| kind.to_string());
     let Compared { certain, sure, unsure, wrong, wrong_elsewhere } = compared;
     let here = format!("{name:8} {device:12} {weights:12} {precision:?} cache {cache}");
-    println!("{here}: {sure} positions, {certain} of them before any doubt; {unsure} in doubt; {wrong_elsewhere} differ behind it");
+    println!(
+        "{here}: {sure} decisive positions, {certain} before the first indecisive one; {unsure} indecisive; {wrong_elsewhere} differ after it"
+    );
     assert!(wrong.is_empty(), "{here}:\n{}", wrong.join("\n"));
-    assert!(wrong_elsewhere * 100 <= sure, "{here}: {wrong_elsewhere} of {sure} positions differ behind the first doubt");
+    assert!(wrong_elsewhere * 100 <= sure, "{here}: {wrong_elsewhere} of {sure} positions differ after the first indecisive one");
     certain
 }
 
-/// A small model whose rows are whole blocks of all types, of random weights.
+/// A small random model whose rows are whole blocks of all types.
 fn small(kind: Kind, layers: usize) -> Checkpoint {
     let shape = Config { vocab: VOCAB as usize, hidden: 256, layers, heads: 4, kv_heads: 2, head_dim: 64, ..Config::llama_8b() };
     let (rope, sliding_layers) = (RopeConfig::plain(10_000.0, 64), vec![false; layers]);
@@ -190,9 +192,9 @@ fn prompts(lengths: &[usize]) -> Vec<Vec<u32>> {
 }
 
 #[test]
-fn lower_precisions_give_the_same_tokens_where_there_is_no_doubt() {
+fn lower_precisions_give_the_same_tokens_where_decoding_is_decisive() {
     for device in common::devices() {
-        // The virtual GPU takes its time. Together the prompts are 32 vectors or more, which some devices multiply another way.
+        // The virtual GPU is slow. The batch has at least 32 rows, for which some devices use other kernels.
         let slow = device.is_virtual() && !common::full();
         let (lengths, more, layers, least) = if slow { (&[5, 29][..], 2, 1, 60) } else { (&[5, 17, 34][..], 24, 2, 300) };
         let prompts = prompts(lengths);
@@ -202,26 +204,26 @@ fn lower_precisions_give_the_same_tokens_where_there_is_no_doubt() {
             let kind = case.0.filter(|kind| *kind != F16).unwrap_or(BF16);
             sure += compare("small", &small(kind, layers), &device, case, &prompts, more);
         }
-        println!("{device}: {sure} positions compared before any doubt");
-        assert!(sure >= least, "{device}: only {sure} positions were sure");
+        println!("{device}: {sure} positions compared before the first indecisive one");
+        assert!(sure >= least, "{device}: only {sure} positions");
     }
 }
 
-/// The comparison itself: weights of other bits are told apart.
+/// The comparison itself detects another model.
 #[test]
 fn another_model_is_noticed() {
     let prompts = prompts(&[5]);
     let of = |kind: Kind| runner(&small(kind, 2), &Device::Cpu, (Some(kind), Precision::Exact, DType::F16), 1, false);
     let plain = plain(&mut of(Q8_0), &prompts[0], 24);
     let mut compared = Compared::default();
-    at_once(&mut of(Q4_K), &plain, &mut compared);
+    one_step(&mut of(Q4_K), &plain, &mut compared);
     let wrong = compared.wrong.len() + compared.wrong_elsewhere;
     assert!(compared.sure > 10 && wrong * 2 > compared.sure, "{wrong} of {}", compared.sure);
 }
 
-/// The same for a real model, which is surer of itself.
+/// The same for a real model, which is more decisive.
 #[test]
-fn so_does_a_real_model() {
+fn a_real_model_gives_the_same_tokens_where_decoding_is_decisive() {
     let Some(file) = common::model() else { return };
     let checkpoint = Checkpoint::open(&file).unwrap();
     let tokenizer = checkpoint.tokenizer().unwrap();
@@ -230,11 +232,11 @@ fn so_does_a_real_model() {
     let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
     for device in common::devices().into_iter().filter(|device| !device.is_virtual()) {
         let (more, least) = if device.is_cpu() && !common::full() { (12, 100) } else { (24, 1000) };
-        let as_they_are = [(None, Precision::Fast, DType::F16), (None, Precision::Exact, DType::Bf16)];
+        let unconverted = [(None, Precision::Fast, DType::F16), (None, Precision::Exact, DType::Bf16)];
         let converted = CASES.into_iter().filter(|_| common::full() || !device.is_cpu());
         let sure: usize =
-            as_they_are.into_iter().chain(converted).map(|case| compare("SmolLM2", &checkpoint, &device, case, &prompts, more)).sum();
-        println!("{device}: {sure} positions compared before any doubt");
-        assert!(sure >= least, "{device}: only {sure} positions were sure");
+            unconverted.into_iter().chain(converted).map(|case| compare("SmolLM2", &checkpoint, &device, case, &prompts, more)).sum();
+        println!("{device}: {sure} positions compared before the first indecisive one");
+        assert!(sure >= least, "{device}: only {sure} positions");
     }
 }

@@ -1,4 +1,4 @@
-//! What a model was said to take is what it takes.
+//! The memory estimate matches what is allocated.
 
 #[path = "../../tensor/tests/common/mod.rs"]
 mod common;
@@ -13,13 +13,13 @@ use warpwave_llm::{
 use warpwave_tensor::{Device, Gpu};
 use warpwave_weights::Kind;
 
-/// Tests one by one: they look at the pools of the same devices.
+/// Serializes the tests: they measure the pools of the same devices.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Loads a model, gives it a prompt that fills the context but for a few tokens, and those; then what it was thought to take on each device.
+/// Loads a model and fills its context with a prompt and four decoded tokens; returns the estimate of each device.
 fn use_up(checkpoint: &Checkpoint, devices: &[Device], context: usize, chunk: usize) -> Vec<MemoryEstimate> {
     let device = &devices[0];
     let plan = MemoryPlan { chunk: Some(chunk), ..MemoryPlan::new(devices.to_vec(), context) };
@@ -31,7 +31,7 @@ fn use_up(checkpoint: &Checkpoint, devices: &[Device], context: usize, chunk: us
         let mut sequence = Sequence::default();
         let started = Instant::now();
         runner.forward(&mut [(&mut sequence, &prompt)], Logits::Last).unwrap().to_vec::<f32>().unwrap();
-        println!("{device} {} tokens in pieces of {chunk}: {:.1} ms", prompt.len(), started.elapsed().as_secs_f64() * 1e3);
+        println!("{device} {} tokens in chunks of {chunk}: {:.1} ms", prompt.len(), started.elapsed().as_secs_f64() * 1e3);
         for token in 0..4 {
             runner.forward(&mut [(&mut sequence, &[token])], Logits::Last).unwrap();
         }
@@ -40,48 +40,48 @@ fn use_up(checkpoint: &Checkpoint, devices: &[Device], context: usize, chunk: us
     estimate
 }
 
-fn share(what: &str, device: &Device, estimate: &MemoryEstimate, taken: u64) -> f64 {
+fn ratio(what: &str, device: &Device, estimate: &MemoryEstimate, taken: u64) -> f64 {
     let share = taken as f64 / estimate.total() as f64;
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let MemoryEstimate { weights, kv, activations, scratch, .. } = *estimate;
     let [weights, kv, activations, scratch, total, taken] = [weights, kv, activations, scratch, estimate.total(), taken].map(mib);
     let sum = format!("{weights:.1} + {kv:.1} + {activations:.1} + {scratch:.1} = {total:.1} MiB");
-    println!("{device} {what}: {sum}; taken {taken:.1} MiB, {share:.3} of it");
+    println!("{device} {what}: estimated {sum}; allocated {taken:.1} MiB, ratio {share:.3}");
     share
 }
 
-/// By what the pool took.
+/// Measured by the pool.
 #[test]
-fn a_small_model_takes_what_it_was_said_to() {
+fn the_estimate_of_a_small_model_is_within_10_percent() {
     let _alone = alone();
     let shape =
         Config { vocab: 1000, hidden: 256, layers: 2, heads: 4, kv_heads: 2, head_dim: 64, feed_forward: 1024, ..Config::llama_8b() };
     let config =
         Config { context: 512, sliding_layers: vec![false; 2], attention_scale: 0.125, rope: RopeConfig::plain(10_000.0, 64), ..shape };
     for kind in [Kind::Plain(DType::Bf16), Kind::Quant(Quant::Q4K)] {
-        // A device of its own each time: the pool remembers its fullest moment.
+        // A new device each time: the pool records its peak.
         let devices = common::devices().into_iter().filter(Device::is_virtual);
         for device in devices {
             let Device::Gpu(gpu) = &device else { continue };
             let checkpoint = Checkpoint::random(config.clone(), kind).unwrap();
             let estimate = use_up(&checkpoint, std::slice::from_ref(&device), 100, 64)[0];
             let taken = gpu.stream.device().pool_stats().peak_allocated as u64;
-            let share = share(&kind.to_string(), &device, &estimate, taken);
+            let share = ratio(&kind.to_string(), &device, &estimate, taken);
             assert!((0.9..=1.1).contains(&share), "{kind} on {device}: {share}");
         }
     }
 }
 
-/// Three heads of keys for two devices.
+/// Three KV heads for two devices.
 fn small() -> Config {
     let shape =
         Config { vocab: 1000, hidden: 256, layers: 2, heads: 6, kv_heads: 3, head_dim: 128, feed_forward: 1280, ..Config::llama_8b() };
     Config { context: 512, sliding_layers: vec![false; 2], attention_scale: 0.125, rope: RopeConfig::plain(10_000.0, 128), ..shape }
 }
 
-/// Each device by what its pool took.
+/// Measured by the pool of each device.
 #[test]
-fn devices_that_share_a_model_take_what_they_were_said_to() {
+fn the_estimate_of_tensor_parallel_is_within_10_percent() {
     let _alone = alone();
     let config = small();
     for kind in [Kind::Plain(DType::Bf16), Kind::Quant(Quant::Q4K)] {
@@ -91,10 +91,10 @@ fn devices_that_share_a_model_take_what_they_were_said_to() {
             for (device, estimate) in devices.iter().zip(&estimates) {
                 let Device::Gpu(gpu) = device else { continue };
                 let taken = gpu.stream.device().pool_stats().peak_allocated as u64;
-                let share = share(&kind.to_string(), device, estimate, taken);
+                let share = ratio(&kind.to_string(), device, estimate, taken);
                 assert!((0.9..=1.1).contains(&share), "{kind} on {device}: {share}");
             }
-            // Norms are on both, all else on one of them.
+            // Norms are replicated, everything else is split.
             let plan = MemoryPlan { chunk: Some(64), ..MemoryPlan::new([Device::Cpu], 100) };
             let (whole, norms) = (checkpoint.memory(&plan).unwrap()[0], (2 * 2 + 1) * 256 * 4);
             assert_eq!(estimates.iter().map(|estimate| estimate.weights).sum::<u64>(), whole.weights + norms);
@@ -102,9 +102,9 @@ fn devices_that_share_a_model_take_what_they_were_said_to() {
     }
 }
 
-/// The second device has too little: the error names it, and neither keeps anything.
+/// The second device has too little memory: the error names it, and both devices free everything.
 #[test]
-fn what_one_device_lacks_goes_back_on_all() {
+fn a_failure_on_one_device_frees_all() {
     let _alone = alone();
     let checkpoint = Checkpoint::random(small(), Kind::Quant(Quant::Q8_0)).unwrap();
     for devices in common::groups() {
@@ -128,37 +128,37 @@ fn what_one_device_lacks_goes_back_on_all() {
         let of_keys = matches!(&error, Error::OutOfMemory { device, what, .. } if device == devices[1].name() && what.contains("KV cache"));
         assert!(of_keys, "{error}");
         second.stream.device().set_pool_cap(None);
-        assert_eq!(in_use(), before, "{devices:?}: the model is gone, too");
+        assert_eq!(in_use(), before, "{devices:?}: the model is freed");
     }
 }
 
-/// By what the driver has left, with an 8B model of a context of 4096.
+/// Measured by the driver's free memory, with an 8B model and a context of 4096.
 #[test]
-fn a_large_model_does_too() {
+fn the_estimate_of_a_large_model_is_within_5_percent() {
     if !common::full() {
         return println!("skipped: WARPWAVE_TEST_FULL=1 asks for it");
     }
     let _alone = alone();
     for kind in [Kind::Plain(DType::Bf16), Kind::Quant(Quant::Q4K)] {
         let checkpoint = Checkpoint::random(Config::llama_8b(), kind).unwrap();
-        // Devices of their own each time: a pool keeps as much as it once had at most.
+        // New devices each time: a pool keeps its peak.
         for device in common::devices() {
             let Device::Gpu(gpu) = &device else { continue };
             if device.is_virtual() || free(gpu) < 32 << 30 {
                 continue;
             }
-            let before = settled(gpu);
+            let before = stable_free(gpu);
             let chunk = RunnerOptions::default_chunk(&device);
             let estimate = use_up(&checkpoint, std::slice::from_ref(&device), 4096, chunk)[0];
-            // The pool keeps what it had: this is the most that it had at once, though the model is gone.
-            let share = share(&format!("{kind}, pieces of {chunk}"), &device, &estimate, before - free(gpu));
-            assert!((0.95..=1.05).contains(&share), "{kind} on {device} in pieces of {chunk}: {share}");
+            // The pool keeps its peak, although the model is freed.
+            let share = ratio(&format!("{kind}, chunks of {chunk}"), &device, &estimate, before - free(gpu));
+            assert!((0.95..=1.05).contains(&share), "{kind} on {device} in chunks of {chunk}: {share}");
         }
     }
 }
 
-/// What is free once programs that ended before have given back what they had.
-fn settled(gpu: &Gpu) -> u64 {
+/// Free memory, once processes that ended before have released theirs.
+fn stable_free(gpu: &Gpu) -> u64 {
     loop {
         let before = free(gpu);
         std::thread::sleep(Duration::from_millis(500));

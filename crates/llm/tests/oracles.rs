@@ -1,4 +1,4 @@
-//! Small models of every family with known answers: logits and greedy texts, from safetensors and from GGUF files of our own.
+//! Small models of every family with known logits and greedy tokens, from safetensors and from GGUF files written by this crate.
 
 #[path = "../../tensor/tests/common/mod.rs"]
 mod common;
@@ -65,7 +65,7 @@ fn largest(logits: &[f32]) -> u32 {
     (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]).then(b.cmp(a))).unwrap() as u32
 }
 
-/// The logits of both texts, in one batch.
+/// The logits of both sequences, in one batch.
 fn logits_of(runner: &mut Runner, expected: &Expected) -> Vec<f32> {
     let (mut a, mut b) = (Sequence::default(), Sequence::default());
     let logits =
@@ -75,7 +75,7 @@ fn logits_of(runner: &mut Runner, expected: &Expected) -> Vec<f32> {
     logits
 }
 
-/// The logits of both texts, one token after the other, as decoding goes.
+/// The logits of both sequences, one token at a time, as in decoding.
 fn step_by_step(runner: &mut Runner, texts: &[Vec<u32>]) -> Vec<f32> {
     let mut logits = Vec::new();
     for text in texts {
@@ -88,7 +88,7 @@ fn step_by_step(runner: &mut Runner, texts: &[Vec<u32>]) -> Vec<f32> {
     logits
 }
 
-/// The prompt, and what greedy decoding adds.
+/// The prompt and the tokens of greedy decoding.
 fn greedy(runner: &mut Runner, prompt: &[u32], more: usize) -> Vec<u32> {
     let mut sequence = Sequence::default();
     let mut text = prompt.to_vec();
@@ -103,7 +103,7 @@ fn greedy(runner: &mut Runner, prompt: &[u32], more: usize) -> Vec<u32> {
 }
 
 #[test]
-fn every_family_gives_the_known_logits_and_texts() {
+fn every_family_gives_the_known_logits_and_tokens() {
     for device in common::devices() {
         let here = if device.is_virtual() && !common::full() { &["llama3", "llama_bias", "qwen3", "gemma2"][..] } else { &FAMILIES };
         for family in here {
@@ -113,12 +113,12 @@ fn every_family_gives_the_known_logits_and_texts() {
             println!("{family:8} {device:12} logits within {far:.1e}");
             assert!(far <= CLOSE, "{family} on {device}: {far}");
             assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy, "{family} on {device}");
-            assert_eq!(runner.free_tokens(), 256, "all blocks came back");
+            assert_eq!(runner.free_tokens(), 256, "all blocks are free again");
         }
     }
 }
 
-/// Kernels of one token, and graphs of them, are others than those of a prompt.
+/// Decoding uses other kernels than prefill, and graphs.
 #[test]
 fn every_family_gives_the_known_logits_token_by_token() {
     for device in common::devices() {
@@ -137,9 +137,9 @@ fn every_family_gives_the_known_logits_token_by_token() {
     }
 }
 
-/// Heads, feed-forward and vocabulary divided: each device's terms add up to what one device finds.
+/// Tensor parallel: heads, feed-forward and vocabulary are split.
 #[test]
-fn devices_that_share_a_model_give_the_same() {
+fn tensor_parallel_gives_the_same() {
     for devices in common::groups() {
         let here = if devices[0].is_virtual() && !common::full() { &["llama3", "llama_bias", "phi3", "gemma2"][..] } else { &FAMILIES };
         for family in here {
@@ -153,16 +153,15 @@ fn devices_that_share_a_model_give_the_same() {
             println!("{family:8} {devices:?} logits within {far:.1e}");
             assert!(far <= CLOSE, "{family} on {devices:?}: {far}");
             assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy, "{family} on {devices:?}");
-            assert_eq!(runner.free_tokens(), 256, "all blocks came back");
+            assert_eq!(runner.free_tokens(), 256, "all blocks are free again");
         }
     }
 }
 
-/// In F32 nothing changes. Quantised, the products are those of the weights as they are now; the logits are off by a share of how much they
-/// vary, which is large for weights that are random and so small that nothing evens out. Rows of 64 and 112 are no whole blocks of 256: what
-/// is asked for as Q4_K becomes Q5_0, Q8_0 and F16 here.
+/// In F32 nothing changes. Quantized, the logits equal those of the dequantized weights; their error is large because the models are random
+/// and small. Rows of 64 and 112 are not whole blocks of 256: Q4_K becomes Q5_0, Q8_0 and F16 here.
 #[test]
-fn the_same_through_gguf_of_our_own() {
+fn gguf_files_give_the_same() {
     let dir = tempfile::tempdir().unwrap();
     for (family, q8_0, q4_k) in QUANTIZED {
         let expected = expected(family);
@@ -196,10 +195,9 @@ fn the_same_through_gguf_of_our_own() {
     }
 }
 
-/// Rows of whole blocks: matrices are what was asked for, and the logits are off from those of f32 by no more than half as much again as was
-/// seen. Logits of zero would be off by 1.
+/// Rows of whole blocks keep the requested type. The error of the logits is at most 1.5 times what was measured; zeros would give 1.
 #[test]
-fn quantised_matrices_give_nearly_the_same() {
+fn quantized_matrices_give_nearly_the_same() {
     let shape = Config { vocab: 320, hidden: 256, layers: 2, heads: 4, kv_heads: 2, head_dim: 64, feed_forward: 512, ..Config::llama_8b() };
     let config =
         Config { context: 512, sliding_layers: vec![false; 2], attention_scale: 0.125, rope: RopeConfig::plain(10_000.0, 64), ..shape };
@@ -221,7 +219,7 @@ fn quantised_matrices_give_nearly_the_same() {
             assert_eq!(info.kind, Kind::Quant(expected), "{}", info.name);
         }
         for device in common::devices() {
-            // The virtual GPU takes its time.
+            // The virtual GPU is slow.
             let text = if device.is_virtual() && !common::full() { &text[..4] } else { text };
             let share = off(&logits(&file, &device, text), &known[..text.len() * 320]);
             println!("{quant} on {device}: {share:.4} off");
@@ -230,7 +228,7 @@ fn quantised_matrices_give_nearly_the_same() {
     }
 }
 
-/// The root of the mean square of the differences, as a share of that of the numbers.
+/// The relative RMS error.
 fn off(found: &[f32], known: &[f32]) -> f64 {
     assert_eq!(found.len(), known.len());
     let mean = |squares: f64| (squares / known.len() as f64).sqrt();
@@ -238,9 +236,9 @@ fn off(found: &[f32], known: &[f32]) -> f64 {
     mean(found.iter().zip(known).map(|(a, b)| square(a - b)).sum()) / mean(known.iter().map(|b| square(*b)).sum())
 }
 
-/// However the tokens go through the model, the same ones come out.
+/// Chunks, batches and graphs do not change the tokens.
 #[test]
-fn pieces_batches_and_graphs_change_nothing() {
+fn chunks_batches_and_graphs_give_the_same() {
     for device in common::devices() {
         let family = "llama3";
         let expected = expected(family);
@@ -249,21 +247,21 @@ fn pieces_batches_and_graphs_change_nothing() {
             let model = Model::load(&checkpoint, &device, LoadOptions::default(), &mut |_| ()).unwrap();
             let mut runner =
                 Runner::new(model, RunnerOptions { context: 512, chunk: Some(chunk), graphs, ..RunnerOptions::default() }).unwrap();
-            assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy, "pieces of {chunk} on {device}");
+            assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy, "chunks of {chunk} on {device}");
             assert_eq!(runner.graphs() > 0, graphs && !device.is_cpu(), "graphs on {device}");
             assert_eq!(together(&mut runner, &expected.greedy), [expected.greedy.clone(), expected.greedy.clone()], "two on {device}");
         }
     }
 }
 
-/// Texts of several sequences that are more tokens than go at once: the same logits, of all tokens or of the last, and each text goes on.
+/// Batches of more tokens than a chunk: the same logits, of all tokens or of the last, and each sequence can continue.
 #[test]
-fn long_batches_go_in_pieces() {
+fn long_batches_are_chunked() {
     let expected = expected("llama3");
     let known = |text: usize, token: usize| &expected.logits[text][token * 320..][..320];
     for device in common::devices() {
         for chunk in [1, 7, 39, 40, 41, 79] {
-            // On a virtual GPU each step takes its time.
+            // The virtual GPU is slow.
             if device.is_virtual() && chunk < 39 && !common::full() {
                 continue;
             }
@@ -271,7 +269,7 @@ fn long_batches_go_in_pieces() {
             let model = Model::load(&checkpoint, &device, LoadOptions::default(), &mut |_| ()).unwrap();
             let mut runner = Runner::new(model, RunnerOptions { context: 256, chunk: Some(chunk), ..RunnerOptions::default() }).unwrap();
             let far = distance(&logits_of(&mut runner, &expected), &expected.logits.concat());
-            assert!(far <= CLOSE, "pieces of {chunk} on {device}: {far}");
+            assert!(far <= CLOSE, "chunks of {chunk} on {device}: {far}");
             let (mut a, mut b, mut c) = (Sequence::default(), Sequence::default(), Sequence::default());
             let [one, two] = [&expected.ids[0], &expected.ids[1]];
             let mut feed = |batch: &mut [(&mut Sequence, &[u32])]| {
@@ -280,11 +278,11 @@ fn long_batches_go_in_pieces() {
                 found.to_vec::<f32>().unwrap()
             };
             let first = feed(&mut [(&mut a, &one[..3]), (&mut b, &two[..38]), (&mut c, &one[..25])]);
-            assert!(distance(&first, &[known(0, 2), known(1, 37), known(0, 24)].concat()) <= CLOSE, "pieces of {chunk} on {device}");
+            assert!(distance(&first, &[known(0, 2), known(1, 37), known(0, 24)].concat()) <= CLOSE, "chunks of {chunk} on {device}");
             let next = feed(&mut [(&mut c, &one[25..26]), (&mut b, &two[38..]), (&mut a, &one[3..])]);
-            assert!(distance(&next, &[known(0, 25), known(1, 39), known(0, 39)].concat()) <= CLOSE, "pieces of {chunk} on {device}");
+            assert!(distance(&next, &[known(0, 25), known(1, 39), known(0, 39)].concat()) <= CLOSE, "chunks of {chunk} on {device}");
             assert_eq!([a.len(), b.len(), c.len()], [40, 40, 26]);
-            // What does not fit leaves all as it was, though some pieces of it would.
+            // A batch that does not fit changes nothing, even if some of its chunks would fit.
             let free = runner.free_tokens();
             let long = vec![1; 200];
             assert!(runner.forward(&mut [(&mut a, &one[..9]), (&mut c, &long)], Logits::Last).is_err());
@@ -319,9 +317,9 @@ fn together(runner: &mut Runner, text: &[u32]) -> [Vec<u32>; 2] {
     texts
 }
 
-/// Tokens are picked where the logits are; with the most likely ones asked for, on the host: the same tokens either way.
+/// Tokens are sampled on the GPU, or on the host with logprobs: the same tokens either way.
 #[test]
-fn generation_picks_the_same_tokens_everywhere() {
+fn sampling_on_gpu_and_host_gives_the_same_tokens() {
     for device in common::devices() {
         let expected = expected("llama3");
         let mut runner = load(&folder("llama3"), &device, None, 64);
@@ -343,9 +341,9 @@ fn generation_picks_the_same_tokens_everywhere() {
     }
 }
 
-/// A graph writes its logits to one place: those of before must not change with it.
+/// A graph writes its logits to one buffer: earlier results must not change.
 #[test]
-fn logits_stay_as_they_were_when_the_next_come() {
+fn earlier_logits_do_not_change() {
     for device in common::devices() {
         let expected = expected("llama3");
         let mut runner = load(&folder("llama3"), &device, None, 64);
@@ -364,7 +362,7 @@ fn logits_stay_as_they_were_when_the_next_come() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_changes_nothing() {
+fn batches_that_do_not_fit_change_nothing() {
     let expected = expected("llama3");
     let mut runner = load(&folder("llama3"), &Device::Cpu, None, 32);
     let mut sequence = Sequence::default();
@@ -376,9 +374,9 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert_eq!(greedy(&mut runner, &expected.greedy[..12], 16), expected.greedy);
 }
 
-/// Keys and values of one runner are not in another's cache: its sequences are refused, and their blocks go back to where they are from.
+/// Sequences of another runner are refused, and their blocks return to their own runner.
 #[test]
-fn sequences_of_other_runners_are_noticed() {
+fn sequences_of_other_runners_are_refused() {
     let expected = expected("llama3");
     let mut runners = [0, 1].map(|_| load(&folder("llama3"), &Device::Cpu, None, 64));
     let [one, other] = &mut runners;
@@ -394,5 +392,5 @@ fn sequences_of_other_runners_are_noticed() {
     let mut dropped = Sequence::default();
     one.forward(&mut [(&mut dropped, &[1, 2, 3])], Logits::Last).unwrap();
     drop(dropped);
-    assert_eq!(one.free_tokens(), 64, "what is dropped goes back, too");
+    assert_eq!(one.free_tokens(), 64, "dropping frees the blocks");
 }

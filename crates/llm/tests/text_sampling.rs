@@ -45,7 +45,7 @@ fn weights(logits: &[f32], sampling: &Sampling) -> Vec<f64> {
 
 #[test]
 fn frequencies_match_probabilities() {
-    // The value that chi-square with so many degrees of freedom exceeds once in 10,000 times; the seed is fixed.
+    // The 1 - 1e-4 quantile of chi-square for these degrees of freedom; the seed is fixed.
     let limit = [0.0, 15.14, 18.42, 21.11, 23.51, 25.74, 27.86, 29.88];
     for sampling in [
         sampler(1.0, 0, 1.0, 0.0),
@@ -67,7 +67,7 @@ fn frequencies_match_probabilities() {
         }
         let degrees = expected.iter().filter(|weight| **weight > 0.0).count() - 1;
         assert!(chi_square < limit[degrees], "{:?}: chi-square {chi_square} with {degrees} degrees of freedom", sampling.sampling);
-        // A test that cannot fail is none: the same counts do not fit a flatter distribution.
+        // The test can fail: the same counts do not fit a flatter distribution.
         if degrees > 0 {
             let flat = draws as f64 / (degrees + 1) as f64;
             let kept = found.iter().zip(&expected).filter(|(_, weight)| **weight > 0.0);
@@ -155,7 +155,7 @@ fn bias_and_penalties_change_logits_as_they_say() {
         ..Sampler::default()
     };
     let mut logits = LOGITS;
-    // Token 7 is out of the window; 99 is no token; 2 is there twice.
+    // Token 7 is outside the window; 99 is out of range; 2 occurs twice.
     let sampled = sampler.sample(&mut logits, &[7, 2, 99, 2, 5], 0, 2).expect("a token");
     let expected = [1.0, f32::NEG_INFINITY, 2.5 / 2.0 - 0.25 - 2.0 * 0.5, 5.0, 2.0, -3.0 * 2.0 - 0.25 - 0.5, 1.5, 0.7];
     assert_eq!(logits, expected);
@@ -197,7 +197,7 @@ fn a_gpu_picks_the_same_tokens() {
     let device = driver.device(0).expect("a device");
     let (kernels, stream) = (Kernels::new(&device, &Jit::default()), device.stream().expect("a stream"));
     let (rows, vocabulary) = (24, 90);
-    // Some alike, one that is no number.
+    // With ties and a NaN.
     let logits: Vec<f32> =
         (0..rows * vocabulary).map(|i| if i % 97 == 5 { f32::NAN } else { ((i * 37 % 101) as f32).sqrt() - 4.0 }).collect();
     let text: Vec<u32> = (0..rows * 9).map(|i| (i * i % 100) as u32).collect();

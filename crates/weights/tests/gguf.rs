@@ -11,7 +11,7 @@ use warpwave_weights::{Array, Error, Gguf, Kind, TensorInfo, Value, write_gguf};
 
 /// The words of the error for these bytes.
 fn error(bytes: Vec<u8>) -> String {
-    Gguf::from_bytes("file", bytes).expect_err("these bytes are no good file").to_string()
+    Gguf::from_bytes("file", bytes).expect_err("an invalid file").to_string()
 }
 
 fn says(bytes: Vec<u8>, words: &[&str]) {
@@ -65,7 +65,7 @@ fn every_cut_is_an_error() {
 }
 
 #[test]
-fn no_gguf_and_other_versions_are_refused() {
+fn other_formats_and_versions_are_refused() {
     says(b"PK\x03\x04....".to_vec(), &["byte 0", "PK"]);
     for (version, word) in [(1u32, "convert the model again"), (4, "expected 2 or 3"), (3u32.swap_bytes(), "big endian")] {
         says(small_gguf(version), &["byte 4", word]);

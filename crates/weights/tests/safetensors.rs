@@ -9,7 +9,7 @@ use warpwave_kernels::DType;
 use warpwave_weights::{Kind, Safetensors};
 
 fn says(result: Result<Safetensors, warpwave_weights::Error>, words: &[&str]) {
-    let error = result.expect_err("this is no good file").to_string();
+    let error = result.expect_err("an invalid file").to_string();
     assert!(words.iter().all(|word| error.contains(word)), "{error:?} should say {words:?}");
 }
 
