@@ -1,6 +1,6 @@
-//! MemoryEstimate that ends while a model is loaded: it is an error that says how much was missing and for what, and all memory goes back.
+//! Running out of memory while loading: an error with the missing bytes and their purpose, and all memory is freed.
 //!
-//! The tests of this file look at how much memory is free, so they run one after the other, and each program has one of them.
+//! The test measures free memory, so it is the only one in its program.
 
 #[path = "../../tensor/tests/common/mod.rs"]
 mod common;

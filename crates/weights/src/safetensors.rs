@@ -197,7 +197,7 @@ pub fn write_safetensors<'a>(path: impl AsRef<Path>, tensors: impl IntoIterator<
     let tensors: Vec<NewTensor<'a>> = tensors.into_iter().collect();
     let mut views = Vec::new();
     for tensor in &tensors {
-        let bad = |reason: String| Error::bad(&shown, format!("tensor `{}`", tensor.name), reason);
+        let bad = |reason: String| Error::invalid(&shown, format!("tensor `{}`", tensor.name), reason);
         let dtype = safetensors_type(tensor.dtype).ok_or_else(|| bad(format!("type {} is not supported", tensor.dtype)))?;
         if views.iter().any(|(name, _)| *name == tensor.name) {
             return Err(bad("the name is not unique".into()));
@@ -205,13 +205,13 @@ pub fn write_safetensors<'a>(path: impl AsRef<Path>, tensors: impl IntoIterator<
         let view = TensorView::new(dtype, tensor.shape.to_vec(), &tensor.bytes).map_err(|error| bad(error.to_string()))?;
         views.push((tensor.name, view));
     }
-    let name = path.file_name().ok_or_else(|| Error::bad(&shown, "path", "expected a file name"))?;
+    let name = path.file_name().ok_or_else(|| Error::invalid(&shown, "path", "expected a file name"))?;
     let mut temporary = std::ffi::OsString::from(".");
     temporary.push(name);
     temporary.push(format!(".{}.part", std::process::id()));
     let temporary = path.with_file_name(temporary);
     let written = serialize_to_file(views, None, &temporary)
-        .map_err(|error| Error::bad(&shown, "file", error.to_string()))
+        .map_err(|error| Error::invalid(&shown, "file", error.to_string()))
         .and_then(|()| std::fs::rename(&temporary, path).map_err(Error::io(path)));
     if written.is_err() {
         // The first error is the one to report.
