@@ -142,7 +142,7 @@ fn a_full_cache_ends_the_text() {
 #[test]
 fn the_context_limits_prompt_and_text() {
     let text = text();
-    let mut runner = runner_with(&Device::Cpu, RunnerOptions { context: 15, ..RunnerOptions::default() });
+    let mut runner = runner_with(&Device::Cpu, RunnerOptions { context: 15, cache_tokens: Some(64), ..RunnerOptions::default() });
     let mut sequence = Sequence::default();
     let (made, _) = generate(&mut runner, &mut sequence, &text[..PROMPT], &request(), 0);
     assert_eq!((tokens(&made), made.finish_reason), (text[PROMPT..15].to_vec(), FinishReason::Context));
