@@ -28,7 +28,7 @@ fn untouched(stream: &Stream, buffer: &Buffer<f32>) {
 }
 
 #[test]
-fn views_stay_within_their_memory() {
+fn views_are_bounds_checked() {
     for device in devices() {
         let (_, stream) = setting(&device);
         let mut buffer = poisoned(&stream, 16);
@@ -57,7 +57,7 @@ fn views_stay_within_their_memory() {
 }
 
 #[test]
-fn what_is_written_has_each_element_once() {
+fn mutable_views_must_not_repeat_elements() {
     for device in devices() {
         let (_, stream) = setting(&device);
         let mut buffer = poisoned(&stream, 64);
@@ -72,7 +72,7 @@ fn what_is_written_has_each_element_once() {
 }
 
 #[test]
-fn views_of_no_elements_launch_nothing() {
+fn empty_views_launch_nothing() {
     for device in devices() {
         let (kernels, stream) = setting(&device);
         let (buffer, mut out) = (poisoned(&stream, 8), poisoned(&stream, 8));
@@ -97,7 +97,7 @@ fn refuses(device: &Device, what: &str, expected: fn(&Error) -> bool, run: impl 
 }
 
 #[test]
-fn shapes_and_types_must_fit() {
+fn wrong_shapes_and_types_are_rejected() {
     let square = Layout::contiguous(&[8, 8]).unwrap();
     for device in devices() {
         let (_, stream) = setting(&device);
@@ -139,7 +139,7 @@ fn shapes_and_types_must_fit() {
 }
 
 #[test]
-fn reductions_say_what_is_wrong() {
+fn reductions_reject_invalid_calls() {
     let square = Layout::contiguous(&[8, 8]).unwrap();
     let shape: fn(&Error) -> bool = |error| matches!(error, Error::WrongShape { .. });
     let dtype: fn(&Error) -> bool = |error| matches!(error, Error::WrongType { .. });
@@ -166,14 +166,14 @@ fn reductions_say_what_is_wrong() {
         refuses("too many axes", shape, &|kernels, stream, out| kernels.reduce(stream, Reduce::Sum, &x, &[0, 2], out));
         refuses("an index as a float", dtype, &|kernels, stream, out| kernels.reduce(stream, Reduce::ArgMax, &x, &[0], out));
         refuses("a truth as a float", dtype, &|kernels, stream, out| kernels.reduce(stream, Reduce::Any, &x, &[0], out));
-        refuses("a mean of whole numbers", dtype, &|kernels, stream, out| kernels.reduce(stream, Reduce::Mean, &ints, &[0], out));
+        refuses("a mean of integers", dtype, &|kernels, stream, out| kernels.reduce(stream, Reduce::Mean, &ints, &[0], out));
         refuses("a sum of another type", dtype, &|kernels, stream, out| kernels.reduce(stream, Reduce::Sum, &ints, &[], out));
-        refuses("sums of whole numbers as floats", dtype, &|kernels, stream, out| kernels.cumsum(stream, &ints, 0, out));
+        refuses("sums of integers as floats", dtype, &|kernels, stream, out| kernels.cumsum(stream, &ints, 0, out));
         refuses("sums along no axis", argument, &|kernels, stream, out| kernels.cumsum(stream, &flat, 2, out));
         refuses("sums of another shape", shape, &|kernels, stream, out| kernels.cumsum(stream, &x, 0, out));
         refuses("softmax along no axis", argument, &|kernels, stream, out| kernels.softmax(stream, &flat, 2, out));
         refuses("softmax of another shape", shape, &|kernels, stream, out| kernels.log_softmax(stream, &x, 0, out));
-        refuses("softmax of whole numbers", dtype, &|kernels, stream, out| kernels.softmax(stream, &ints, 1, out));
+        refuses("softmax of integers", dtype, &|kernels, stream, out| kernels.softmax(stream, &ints, 1, out));
         refuses("a norm of fp8", dtype, &|kernels, stream, out| kernels.rms_norm(stream, &fp8, &norm(None, None, 0.0), out));
         refuses("a weight too long", shape, &|kernels, stream, out| kernels.rms_norm(stream, &flat, &norm(Some(nine), None, 0.0), out));
         refuses("a weight of f16", dtype, &|kernels, stream, out| kernels.layer_norm(stream, &flat, &norm(Some(half), None, 0.0), out));
@@ -207,7 +207,7 @@ fn reductions_say_what_is_wrong() {
 }
 
 #[test]
-fn everything_is_on_one_device() {
+fn views_of_other_devices_are_rejected() {
     let square = Layout::contiguous(&[8, 8]).unwrap();
     for pair in devices().windows(2) {
         let (_, elsewhere) = setting(&pair[1]);
@@ -230,7 +230,7 @@ fn everything_is_on_one_device() {
 }
 
 #[test]
-fn indices_fit_what_they_are_for() {
+fn invalid_indices_are_rejected() {
     let shape: fn(&Error) -> bool = |error| matches!(error, Error::WrongShape { .. });
     let dtype: fn(&Error) -> bool = |error| matches!(error, Error::WrongType { .. });
     let argument: fn(&Error) -> bool = |error| matches!(error, Error::BadArgument { .. });
@@ -302,7 +302,7 @@ fn indices_fit_what_they_are_for() {
 }
 
 #[test]
-fn indices_are_on_the_same_device() {
+fn indices_of_other_devices_are_rejected() {
     let square = Layout::contiguous(&[8, 8]).unwrap();
     for pair in devices().windows(2) {
         let ((_, here), (_, elsewhere)) = (setting(&pair[0]), setting(&pair[1]));
@@ -321,7 +321,7 @@ fn indices_are_on_the_same_device() {
 }
 
 #[test]
-fn matrices_must_fit() {
+fn invalid_matrix_products_are_rejected() {
     let matrix = |rows: usize, columns: usize| Layout::contiguous(&[rows, columns]).unwrap();
     for device in devices() {
         let (_, stream) = setting(&device);
@@ -353,7 +353,7 @@ fn matrices_must_fit() {
         refuses("bytes to floats", dtype, plain, byte, byte);
         let whole = stream.alloc_zeroed::<i32>(64).unwrap();
         let whole = View::new(&whole, matrix(8, 8)).unwrap();
-        refuses("whole numbers", dtype, plain, whole, whole);
+        refuses("integers", dtype, plain, whole, whole);
         // Of bytes no fractions come.
         let mut sums = stream.alloc_zeroed::<i32>(64).unwrap();
         let mut sums = ViewMut::new(&mut sums, matrix(8, 8)).unwrap();

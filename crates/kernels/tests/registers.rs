@@ -62,7 +62,7 @@ const HOT: &[&str] = &[
     "decode_simt_f32_f32_dim128",
     "sample_f32",
     "greedy_f32",
-    "dequantise_q4_k_f16",
+    "dequantize_q4_k_f16",
     "quant_gemv_simt_q4_0_f32_f32",
     "quant_gemv_simt_q4_0_q8_1_f32",
     "quant_gemv_mma_q4_0_f32_f32",
@@ -216,7 +216,7 @@ fn every_cuda_file_compiles_alone() {
 
 /// The HIP runtime's own compiler, which is there without clang and often older, takes them, too.
 #[test]
-fn hiprtc_takes_the_programs() {
+fn hiprtc_compiles_the_programs() {
     let _turn = turn();
     let mut random = Random::new(seed());
     let jit = Jit::default();
@@ -239,7 +239,7 @@ fn hiprtc_takes_the_programs() {
 
 /// Cards that the suites do not run on: waves of 32 lanes at AMD, and matrix units of other generations.
 #[test]
-fn other_cards_have_their_programs() {
+fn programs_compile_for_other_architectures() {
     let _turn = turn();
     let mut random = Random::new(seed());
     let jit = Jit::default();

@@ -34,7 +34,7 @@ const BAD_ARGUMENT: fn(&Error) -> bool = |error| matches!(error, Error::BadArgum
 const WRONG_DEVICE: fn(&Error) -> bool = |error| matches!(error, Error::WrongDevice { .. });
 
 #[test]
-fn rotary_embedding_refuses() {
+fn rope_rejects_invalid_calls() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let (floats, halves) = (stream.upload(&[1.0f32; LEN]).unwrap(), stream.alloc_zeroed::<bf16>(LEN).unwrap());
@@ -48,7 +48,7 @@ fn rotary_embedding_refuses() {
             refuses(&device, what, expected, |kernels, stream, out| kernels.rope(stream, &rope, &x, out));
         };
         check("another type", WRONG_TYPE, plain, View::new(&halves, of(&SHAPE)).unwrap());
-        check("whole numbers", WRONG_TYPE, plain, View::new(&whole, of(&SHAPE)).unwrap());
+        check("integers", WRONG_TYPE, plain, View::new(&whole, of(&SHAPE)).unwrap());
         check("three dimensions", WRONG_SHAPE, plain, View::new(&floats, of(&[2, 3, 8])).unwrap());
         check("another shape", WRONG_SHAPE, plain, View::new(&floats, of(&[2, 3, 2, 8])).unwrap());
         check("more pairs than there are", WRONG_SHAPE, rope(angles(row(5)), Positions::From(0)), x);
@@ -63,7 +63,7 @@ fn rotary_embedding_refuses() {
 }
 
 #[test]
-fn append_refuses() {
+fn append_rejects_invalid_calls() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let (floats, whole) = (stream.upload(&[1.0f32; LEN]).unwrap(), stream.alloc_zeroed::<i32>(LEN).unwrap());
@@ -98,7 +98,7 @@ fn append_refuses() {
 }
 
 #[test]
-fn rope_append_refuses() {
+fn rope_append_rejects_invalid_calls() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let (floats, halves) = (stream.upload(&[1.0f32; LEN]).unwrap(), stream.alloc_zeroed::<bf16>(LEN).unwrap());
@@ -140,7 +140,7 @@ fn rope_append_refuses() {
         check("values of other heads", WRONG_SHAPE, good, [all[0], all[1], view(&SHAPE)], slots, &pool);
         check("keys of another type", WRONG_TYPE, good, [all[0], View::new(&halves, of(&kv)).unwrap(), all[2]], slots, &pool);
         check("a pool of other heads", WRONG_SHAPE, good, all, slots, &[3, 2, 4, 8]);
-        // Blocks without keys are no error, and have no place for any.
+        // Blocks of size 0 are valid and hold nothing.
         let (kernels, mut turned) = (Kernels::new(&device, &Jit::default()), stream.upload(&[-77.0f32; LEN]).unwrap());
         let (mut keys, mut values) =
             (ViewMut::new(&mut first, of(&[3, 0, 2, 8])).unwrap(), ViewMut::new(&mut second, of(&[3, 0, 2, 8])).unwrap());
@@ -154,7 +154,7 @@ fn rope_append_refuses() {
 }
 
 #[test]
-fn attention_refuses() {
+fn decode_attention_rejects_invalid_calls() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let (floats, halves) = (stream.upload(&[1.0f32; 4 * LEN]).unwrap(), stream.alloc_zeroed::<bf16>(LEN).unwrap());
@@ -187,7 +187,7 @@ fn attention_refuses() {
 }
 
 #[test]
-fn gates_and_samples_refuse() {
+fn glu_and_sampling_reject_invalid_calls() {
     for device in devices() {
         let stream = device.stream().unwrap();
         let (floats, whole) = (stream.upload(&[1.0f32; 2 * LEN]).unwrap(), stream.alloc_zeroed::<u32>(LEN).unwrap());
@@ -246,7 +246,7 @@ fn gates_and_samples_refuse() {
 }
 
 #[test]
-fn everything_is_on_one_device() {
+fn views_of_other_devices_are_rejected() {
     for pair in devices().windows(2) {
         let elsewhere = pair[1].stream().unwrap();
         let far = elsewhere.upload(&[1.0f32; 4 * LEN]).unwrap();

@@ -60,7 +60,7 @@ pub fn seed() -> u64 {
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed; neighbouring seeds have nothing in common.
+    /// From a seed; adjacent seeds are uncorrelated.
     pub fn new(seed: u64) -> Random {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03 | 1);
         (0..4).for_each(|_| _ = random.next());

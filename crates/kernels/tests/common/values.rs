@@ -16,14 +16,14 @@ impl Value {
     pub fn real(self) -> f64 {
         match self {
             Value::Real(value) => value,
-            Value::Int(value) => panic!("{value} is no float"),
+            Value::Int(value) => panic!("{value} is not a float"),
         }
     }
 
     pub fn int(self) -> i128 {
         match self {
             Value::Int(value) => value,
-            Value::Real(value) => panic!("{value} is no whole number"),
+            Value::Real(value) => panic!("{value} is not an integer"),
         }
     }
 }
@@ -37,11 +37,11 @@ pub fn format(dtype: DType) -> (i32, i32, f64) {
         DType::F64 => (53, -1022, f64::MAX),
         DType::F8E4M3 => (4, -6, 448.0),
         DType::F8E5M2 => (3, -14, 57344.0),
-        _ => panic!("{dtype} is no float"),
+        _ => panic!("{dtype} is not a float"),
     }
 }
 
-/// The smallest and largest whole number.
+/// The smallest and largest integer.
 pub fn range(dtype: DType) -> (i128, i128) {
     let bits = 8 * dtype.size() as u32;
     if dtype.is_signed() { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
@@ -77,13 +77,13 @@ fn fp8(bits: u8, mantissa: i32, bias: i32, ieee: bool) -> f64 {
     if bits & 0x80 != 0 { -size } else { size }
 }
 
-/// A whole number as its type holds it.
+/// An integer wrapped to its type.
 pub fn wrap(dtype: DType, value: i128) -> i128 {
     let (low, high) = range(dtype);
     (value - low).rem_euclid(high - low + 1) + low
 }
 
-/// The distance of neighbouring numbers of a type at a value.
+/// The spacing of a type at a value (one ulp).
 pub fn ulp(dtype: DType, value: f64) -> f64 {
     let (precision, lowest, largest) = format(dtype);
     let exponent = (value.abs().min(largest).to_bits() >> 52) as i32 - 1023;
@@ -111,7 +111,7 @@ pub fn round(dtype: DType, value: f64) -> f64 {
     }
 }
 
-/// The nearest number of a type to a whole number, which an `f64` need not hold.
+/// Rounds an integer, which an `f64` may not hold, to a type.
 pub fn round_int(dtype: DType, value: i128) -> f64 {
     let precision = format(dtype).0 as u32;
     let (size, used) = (value.unsigned_abs(), 128 - value.unsigned_abs().leading_zeros());

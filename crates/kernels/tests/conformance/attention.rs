@@ -25,7 +25,7 @@ enum Way {
     Varlen,
     /// Room for the longest, and how many there are.
     Lengths,
-    /// Blocks of so many keys, and a table.
+    /// Keys per cache block, with a block table.
     Paged(usize),
     /// Varlen queries, keys in blocks of which some are missing.
     PackedPaged(usize),
@@ -93,7 +93,7 @@ fn all_cases() -> Vec<Case> {
     cases().into_iter().chain(sized).collect()
 }
 
-/// Several tiles of queries, and more blocks of keys than are under way at a time, on the kernels of GPUs; each head size with each way
+/// Several tiles of queries, and more blocks of keys than are in flight, on the kernels of GPUs; each head size with each way
 /// that keys lie.
 fn large_cases() -> Vec<Case> {
     let uneven: &[(usize, usize)] = &[(200, 300), (1, 700), (0, 5), (330, 330), (129, 0), (64, 128)];
@@ -199,7 +199,7 @@ fn setting(case: &Case, dtype: DType, random: &mut Random) -> Setting {
     }
     table.truncate(batch * columns);
     if matches!(case.way, Way::PackedPaged(_)) {
-        // Some are no block's.
+        // Some are out of range.
         table.iter_mut().step_by(4).for_each(|number| *number = [-1, (batch * columns) as i32 + 2, i32::MIN][random.below(3)]);
     }
     Setting {
@@ -333,7 +333,7 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
             }
         }
     }
-    // What is no element of a result stays as it was.
+    // Memory outside the result is unchanged.
     let untouched = found.chunks(dtype.size()).zip(&written).all(|(element, written)| *written || element.iter().all(|byte| *byte == 0xa5));
     assert!(untouched, "{case:?} {dtype}: something else was written");
     assert!(
@@ -344,7 +344,7 @@ fn run(suite: &Suite, case: &Case, dtype: DType, random: &mut Random) -> f64 {
 }
 
 #[test]
-fn attention_is_what_loops_give() {
+fn attention_agrees_with_the_reference() {
     let seed = seed();
     let known: BTreeSet<&str> = cases().iter().map(|case| case.name).collect();
     let types = [DType::Bf16, DType::F16, DType::F32];
@@ -364,7 +364,7 @@ fn attention_is_what_loops_give() {
 
 /// What cards without matrix units do, which the devices above have.
 #[test]
-fn attention_without_matrix_units_is_what_loops_give() {
+fn attention_without_matrix_units_agrees_with_the_reference() {
     let seed = seed();
     for device in virtual_devices(&["gfx908"]) {
         let (suite, mut random) = (Suite::new(&device), Random::new(seed));
@@ -377,7 +377,7 @@ fn attention_without_matrix_units_is_what_loops_give() {
 }
 
 #[test]
-fn bad_attention_is_refused() {
+fn invalid_attention_calls_are_rejected() {
     use warpwave_kernels::Error;
     type Refusal = fn(&Error) -> bool;
     let (shape, dtype, argument): (Refusal, Refusal, Refusal) = (
@@ -426,7 +426,7 @@ fn bad_attention_is_refused() {
         let lse = &[2, 4, 3][..];
         let with = |keys, values| KeyValues { keys, values, ..kv };
         let same = |view| with(view, view);
-        refused("whole numbers", dtype, of(DType::I32, &[2, 3, 4, 32]), same(of(DType::I32, &[2, 5, 2, 32])), usual, None, lse);
+        refused("integers", dtype, of(DType::I32, &[2, 3, 4, 32]), same(of(DType::I32, &[2, 5, 2, 32])), usual, None, lse);
         refused("two types", dtype, q, with(kv.keys, of(DType::Bf16, &[2, 5, 2, 32])), usual, None, lse);
         refused("three dimensions", shape, half(&[3, 4, 32]), kv, usual, None, &[4, 3]);
         refused("an odd head", shape, half(&[2, 3, 4, 36]), same(half(&[2, 5, 2, 36])), usual, None, lse);

@@ -24,7 +24,7 @@ pub fn allowed(suite: &Suite, dtype: DType, terms: impl Iterator<Item = (f64, f6
     terms.map(|(weight, value)| (weight * value).abs() * of(value)).sum()
 }
 
-/// With `parts` the keys are so many that several blocks share them.
+/// With `parts` several blocks share the keys.
 fn case(suite: &Suite, dtype: DType, dim: usize, plain: bool, parts: bool, random: &mut Random) -> f64 {
     let stream = &suite.stream;
     let (mut sequences, mut tokens, mut kv_heads) = (1 + random.below(3), [1, 1, 3, 16][random.below(4)], 1 + random.below(2));
@@ -118,7 +118,7 @@ fn case(suite: &Suite, dtype: DType, dim: usize, plain: bool, parts: bool, rando
 }
 
 #[test]
-fn attention_of_few_queries_agrees_with_the_reference() {
+fn decode_attention_agrees_with_the_reference() {
     let seed = seed();
     let known = BTreeSet::from(["decode, tiles", "decode, plain", "decode, parts"]);
     on_each_device(&known, |suite, table| {

@@ -149,7 +149,7 @@ fn run(suite: &Suite, op: &str, case: Case, dtype: DType, index: DType, random: 
     0.0
 }
 
-/// Sums are compared within the rounding of each addition in the type that is computed in; whole numbers exactly.
+/// Sums are compared within the rounding of each addition in the type that is computed in; integers exactly.
 fn sums(out: &Host, x: &Host, ids: &Host, case: Case, found: &[u8], what: &str) -> f64 {
     let (dtype, Case { shape, axis, length, .. }) = (out.dtype, case);
     let one = ids.layout.shape().len() == 1 && shape.len() != 1;
@@ -200,7 +200,7 @@ fn some(suite: &Suite, table: &mut Table, op: &'static str, dtype: DType, index:
 }
 
 #[test]
-fn indices_lead_to_their_elements() {
+fn gather_and_scatter_agree_with_the_reference() {
     let seed = seed();
     let known = BTreeSet::from(OPS);
     on_each_device(&known, |suite, table| {
@@ -223,7 +223,7 @@ fn indices_lead_to_their_elements() {
 
 /// No test has memory for more elements than 32 bits count: the kernels for them are launched by hand, on few.
 #[test]
-fn the_kernels_of_64_bits_lead_to_the_same() {
+fn the_64_bit_index_kernels_agree_with_the_reference() {
     let mut random = Random::new(seed());
     let find = |name: &str| programs().into_iter().find(|(known, _)| known.starts_with(name)).unwrap().1;
     let (rows, columns, picked) = (5, 13, 7);

@@ -111,7 +111,7 @@ fn run(suite: &Suite, case: Case, dtype: DType, largest: bool, index: DType, few
 }
 
 #[test]
-fn rows_come_in_order() {
+fn rows_are_sorted() {
     let seed = seed();
     let known = BTreeSet::from(["argsort", "topk"]);
     // By default one type beside f32, in some cases: nearly all the time goes into compiling.
@@ -137,7 +137,7 @@ fn rows_come_in_order() {
 
 /// Equal elements, and rows made against the way the first are looked for.
 #[test]
-fn the_first_are_found_wherever_they_stand() {
+fn topk_finds_elements_at_any_position() {
     let seed = seed();
     on_each_device(&BTreeSet::from(["topk"]), |suite, table| {
         let mut random = Random::new(seed);

@@ -1,4 +1,4 @@
-//! Reductions of each type over axes of each layout, against a reference in `f64` and 128-bit whole numbers.
+//! Reductions of each type over axes of each layout, against a reference in `f64` and 128-bit integers.
 //!
 //! Some types and layouts by default; all of them with `WARPWAVE_TEST_FULL=1`.
 
@@ -314,7 +314,7 @@ fn running(suite: &Suite, from: DType, to: DType, name: &str, random: &mut Rando
 }
 
 #[test]
-fn running_sums_agree_with_the_reference() {
+fn cumulative_sums_agree_with_the_reference() {
     let seed = seed();
     let all: Vec<_> = DType::COMPUTE.into_iter().flat_map(|from| Reduce::Sum.results(from).into_iter().map(move |to| (from, to))).collect();
     let known = BTreeSet::from(["cumsum"]);
@@ -329,7 +329,7 @@ fn running_sums_agree_with_the_reference() {
 }
 
 #[test]
-fn of_no_elements_there_are_sums_and_no_extremes() {
+fn empty_reductions_have_sums_but_no_extrema() {
     for device in crate::common::devices() {
         let suite = Suite::new(&device);
         let nothing = suite.stream.alloc::<f32>(0).unwrap();
@@ -356,7 +356,7 @@ fn of_no_elements_there_are_sums_and_no_extremes() {
 
 /// A large mean takes no digits from a variance.
 #[test]
-fn variances_are_of_distances_from_the_mean() {
+fn variances_do_not_cancel() {
     let mut random = Random::new(seed());
     for device in crate::common::devices() {
         let suite = Suite::new(&device);

@@ -84,7 +84,7 @@ fn greedy(suite: &Suite, dtype: DType, random: &mut Random) -> f64 {
     // Several parts, the last of them not full.
     let (rows, vocabulary) = (1 + random.below(5), [1, 2, 700, 4096, 9001][random.below(5)]);
     let layout = arranged(&[rows, vocabulary], random);
-    // Few different ones: many are alike. Some are no numbers.
+    // Few different ones: many are alike. Some are NaN.
     let endless = random.below(20) == 0;
     let draw = || [f64::NAN, f64::NEG_INFINITY, -0.0, 0.0, 1.0, -3.0, if endless { f64::INFINITY } else { 2.5 }][random.below(7)];
     let logits = Field::drawn(stream, dtype, layout, draw);
@@ -129,7 +129,7 @@ fn penalty(suite: &Suite, dtype: DType, random: &mut Random) -> f64 {
 }
 
 #[test]
-fn tokens_are_those_that_the_random_numbers_say() {
+fn sampled_tokens_follow_the_random_numbers() {
     let seed = seed();
     let known = BTreeSet::from(["sample", "sample, greedy", "penalty"]);
     on_each_device(&known, |suite, table| {
@@ -144,7 +144,7 @@ fn tokens_are_those_that_the_random_numbers_say() {
 }
 
 #[test]
-fn tokens_of_a_seed_are_as_frequent_as_they_should_be() {
+fn seeded_tokens_have_the_expected_frequencies() {
     let seed = seed();
     for device in devices() {
         let Suite { kernels, stream } = Suite::new(&device);

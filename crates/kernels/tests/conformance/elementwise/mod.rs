@@ -229,7 +229,7 @@ fn every_operation_agrees_with_the_reference() {
 
 /// Tiles that are whole go another way than those at the edges.
 #[test]
-fn copies_that_turn_round_agree_with_the_reference() {
+fn transposing_copies_agree_with_the_reference() {
     let mut random = Random::new(seed());
     for device in devices() {
         let suite = Suite::new(&device);
@@ -256,7 +256,7 @@ fn powers_of_any_exponent_agree_with_the_reference() {
 }
 
 #[test]
-fn results_in_place_are_those_elsewhere() {
+fn in_place_results_equal_out_of_place_results() {
     let mut random = Random::new(seed());
     for device in devices() {
         let Suite { kernels, stream } = Suite::new(&device);
@@ -291,7 +291,7 @@ fn results_in_place_are_those_elsewhere() {
 
 /// No test has memory for more elements than 32 bits count: the kernel for them is launched by hand, on few.
 #[test]
-fn the_kernel_of_64_bits_agrees_with_the_reference() {
+fn the_64_bit_kernel_agrees_with_the_reference() {
     let mut random = Random::new(seed());
     let (_, source) = programs().into_iter().find(|(name, _)| name.starts_with("sub_f32_")).unwrap();
     for device in devices() {
@@ -321,7 +321,7 @@ fn the_kernel_of_64_bits_agrees_with_the_reference() {
 
 /// Where there is room: on GPUs, not on virtual ones.
 #[test]
-fn more_elements_than_31_bits_count_are_all_there() {
+fn more_than_2_to_the_31_elements_are_processed() {
     const LEN: usize = (1 << 31) + 4099;
     for device in devices().iter().filter(|device| !device.name().starts_with("vgpu:")) {
         if device.memory().unwrap().free < 16 << 30 {

@@ -1,4 +1,4 @@
-//! What each operation computes, in `f64` and 128-bit whole numbers, and how far a kernel may be from it.
+//! What each operation computes, in `f64` and 128-bit integers, and how far a kernel may be from it.
 
 use warpwave_kernels::{Binary, DType, Scalar, Unary};
 

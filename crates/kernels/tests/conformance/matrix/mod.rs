@@ -2,7 +2,7 @@
 //!
 //! What a result may differ by: for the sums, whose order is free, a few times f32's precision of the sum of all products' sizes, which
 //! grows with the root of their number; tf32's own precision where it is allowed; f16 too small to be normal numbers; one rounding to the
-//! result's type. Whole numbers are
+//! result's type. Integers are
 //! exact. Whatever lies between and behind the elements is NaN, or the largest number.
 
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ fn layout(kind: &str, batch: &[usize], rows: usize, columns: usize, offset: usiz
     Layout::new(&[batch, &[rows, columns]].concat(), &steps, offset).unwrap()
 }
 
-/// An element of a product: of ordinary size; signed bytes for whole numbers.
+/// An element of a product: of ordinary size; signed bytes for integers.
 fn draw(dtype: DType, random: &mut Random) -> Vec<u8> {
     match dtype {
         DType::U8 => vec![random.next() as u8],
@@ -337,7 +337,7 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
     cases
 }
 
-/// Products of our own with more steps along k than are under way at a time, of small tiles and of large ones; on a virtual GPU of small
+/// Products of our own with more steps along k than are in flight, of small tiles and of large ones; on a virtual GPU of small
 /// ones, in one layout.
 fn long_cases(fills: bool, random: &mut Random) -> Vec<(&'static str, Case)> {
     let pairs = [
@@ -402,7 +402,7 @@ fn products_without_matrix_units_agree_with_the_reference() {
 
 /// The same by the vendor's library, on devices that have one.
 #[test]
-fn products_of_the_library_agree_with_the_reference() {
+fn library_products_agree_with_the_reference() {
     let seed = seed();
     on_each_device(&BTreeSet::new(), |suite, table| {
         let name = suite.kernels.device().name();
@@ -438,7 +438,7 @@ fn products_of_the_library_agree_with_the_reference() {
 
 /// No virtual device has rocBLAS: what stands in for it sees that the arguments are in their order, and computes what they say.
 #[test]
-fn rocblas_is_called_as_its_header_says() {
+fn rocblas_calls_match_its_header() {
     let library = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("librocblas-stand-in.so");
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/matrix/rocblas.c");
     let compile = |compiler: &str| {

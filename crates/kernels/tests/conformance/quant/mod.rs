@@ -260,7 +260,7 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, many: bool, rand
     let (rows, columns) =
         if many { (if vectors > 9 { 500 } else { 5000 } + random.below(1000), columns.min(512)) } else { (rows, columns) };
     let packed = draw(quant, rows, columns, dtype == DType::F32 && random.below(3) == 0, random);
-    // Of ordinary size, or neighbours of very different sizes.
+    // Of ordinary magnitude, or adjacent ones of very different magnitudes.
     let rough = random.below(3) == 0;
     let size = |random: &mut Random| if rough { [1.0, 1e-4, 0.03, 2e3][random.below(4)] } else { 1.0 };
     let x: Vec<f32> = (0..vectors * columns).map(|_| round(dtype, (random.unit() * 2.0 - 1.0) * size(random)) as f32).collect();
@@ -292,9 +292,9 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, many: bool, rand
     let weight: Vec<_> = (0..rows * columns).map(|i| packed.weight(i / columns, i % columns)).collect();
     let mut wanted = Vec::new();
     for x in exact.chunks(columns) {
-        // How far each element may be from what it was: half of what a whole number counts, and a little, for what it is multiplied with to
+        // How far each element may be from what it was: half a unit of the integer, and a little, for what it is multiplied with to
         // become one is rounded too.
-        let off = |neighbours: &[f64]| neighbours.iter().fold(0f64, |most, x| most.max(x.abs())) / 32512.0 * 0.51;
+        let off = |block: &[f64]| block.iter().fold(0f64, |most, x| most.max(x.abs())) / 32512.0 * 0.51;
         let off: Vec<f64> = x.chunks(32).map(|x| if activations == ActivationPrecision::Int16 { off(x) } else { 0.0 }).collect();
         for w in weight.chunks(columns) {
             let sum: f64 = w.iter().zip(x).map(|(w, x)| w.value() * x).sum();
@@ -330,7 +330,7 @@ fn pairs(random: &mut Random) -> Vec<(&'static str, Quant, DType)> {
 }
 
 #[test]
-fn quantised_weights_agree_with_the_reference() {
+fn quantized_weights_agree_with_the_reference() {
     let seed = seed();
     let pairs = pairs(&mut Random::new(seed));
     on_each_device(&BTreeSet::from(OPS), |suite, table| {
@@ -349,7 +349,7 @@ fn quantised_weights_agree_with_the_reference() {
 }
 
 #[test]
-fn products_of_nothing() {
+fn empty_quantized_products() {
     for device in devices() {
         let Suite { kernels, stream } = Suite::new(&device);
         let empty = stream.alloc::<u8>(0).unwrap();
@@ -369,7 +369,7 @@ fn products_of_nothing() {
 }
 
 #[test]
-fn bad_quantised_views_and_calls_are_refused() {
+fn invalid_quantized_views_and_calls_are_rejected() {
     let devices = devices();
     for (k, device) in devices.iter().enumerate() {
         let Suite { kernels, stream } = Suite::new(device);
@@ -411,7 +411,7 @@ fn bad_quantised_views_and_calls_are_refused() {
             let double = View::new(&doubles, layout(&[2, 128])).unwrap();
             refuses("doubles", &[2, 4], dtype, &|kernels, out| kernels.quant_matmul(&stream, &w, &double, out, activations));
         }
-        refuses("vectors that are no Q8_1", &[4, 4], bad, &|kernels, out| kernels.quant_matmul_q8(&stream, &w, &w, out));
+        refuses("vectors that are not Q8_1", &[4, 4], bad, &|kernels, out| kernels.quant_matmul_q8(&stream, &w, &w, out));
         let wrong = View::new(&floats, layout(&[4, 96])).unwrap();
         let refused = kernels.quantize(&stream, &wrong, &mut QuantViewMut::new(Quant::Q4_0, &mut bytes, 4, 128).unwrap());
         assert!(matches!(refused, Err(Error::WrongShape { .. })));
