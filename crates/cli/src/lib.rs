@@ -1,7 +1,7 @@
 //! The `warpwave` command: arguments, output and exit code.
 //!
 //! The binary calls [`main`]. The public modules are the parts of the command without a device: element values ([`value`]), arrays
-//! ([`mod@array`]) and NumPy files ([`npy`]), the syntax of `warpwave run --arg` ([`spec`]), and the comparison of results ([`compare`]).
+//! ([`mod@array`]) and NumPy files ([`npy`]) of `warpwave-weights`, the syntax of `warpwave run --arg` ([`spec`]), and the comparison of results ([`compare`]).
 //!
 //! Exit codes: 0 success, 1 failure, 2 usage error. Results go to standard output, messages and progress to standard error. A closed
 //! standard output (`| head`) does not change the work or the exit code; commands that only stream output stop quietly.
@@ -21,7 +21,6 @@
 
 #![warn(missing_docs)]
 
-pub mod array;
 mod bench;
 mod cache;
 pub mod compare;
@@ -33,11 +32,11 @@ mod hipify;
 mod inspect;
 mod llm;
 mod mpi;
-pub mod npy;
 mod run;
 pub mod spec;
 mod tune;
-pub mod value;
+
+pub use warpwave_weights::{array, npy, value};
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

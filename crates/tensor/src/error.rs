@@ -28,6 +28,9 @@ pub enum Error {
     /// A file could not be read or written.
     #[error(transparent)]
     File(Arc<warpwave_weights::Error>),
+    /// A `.npy` file could not be read or written.
+    #[error(transparent)]
+    Npy(Arc<warpwave_weights::npy::FileError>),
     /// Invalid or mismatched shapes, dimensions or arguments.
     #[error("{op}: {reason}")]
     Shape {

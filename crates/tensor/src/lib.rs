@@ -34,6 +34,7 @@ mod kv_cache;
 mod linear;
 mod meta;
 mod nn;
+mod npy;
 mod operators;
 mod ops;
 pub mod safetensors;

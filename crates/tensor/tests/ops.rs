@@ -317,6 +317,27 @@ fn safetensors_round_trip() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+#[test]
+fn npy_round_trip() {
+    let folder = std::env::temp_dir().join(format!("warpwave-tensor-npy-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (mut random, path) = (random(), folder.join("x.npy"));
+    for dtype in TYPES {
+        let x = tensor(&mut random, dtype, &[3, 5]).t().unwrap();
+        x.write_npy(&path).unwrap();
+        for device in common::devices() {
+            let found = Tensor::read_npy(&path, &device).unwrap();
+            assert_eq!((found.dtype(), found.shape(), found.device()), (dtype, &[5, 3][..], &device));
+            assert_eq!(found.host_bytes().unwrap(), x.host_bytes().unwrap(), "{dtype} on {device}");
+        }
+    }
+    let fp8 = Tensor::zeros(DType::F8E4M3, &[2], &Device::Cpu).unwrap();
+    assert!(fp8.write_npy(&path).unwrap_err().to_string().contains("f8e4m3"));
+    std::fs::write(&path, "no array").unwrap();
+    assert!(Tensor::read_npy(&path, &Device::Cpu).unwrap_err().to_string().contains("x.npy"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// The meta device allocates what the other device does, and counts it.
 #[test]
 fn the_meta_device_counts_memory() {

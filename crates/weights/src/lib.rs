@@ -1,7 +1,7 @@
-//! Reads and writes model weight files: GGUF and safetensors.
+//! Reads and writes files of tensors: GGUF, safetensors and NumPy's `.npy`.
 //!
 //! [`Gguf`] and [`Safetensors`] map a file into memory and return [`Tensor`]s that borrow their bytes from it. [`write_gguf`] writes one tensor
-//! at a time, so a model is never in memory as a whole.
+//! at a time, so a model is never in memory as a whole. [`npy`] reads and writes single arrays.
 //!
 //! # Contract
 //!
@@ -20,11 +20,14 @@
 //! ```
 #![warn(missing_docs)]
 
+pub mod array;
 mod error;
 mod gguf;
 mod kind;
 mod map;
+pub mod npy;
 mod safetensors;
+pub mod value;
 
 pub use error::{Error, Result};
 pub use gguf::{Array, Gguf, Strs, Value, write_gguf};

@@ -4,9 +4,8 @@
 //! The result is always little-endian and in C order. Writing uses version 1.0 and produces byte for byte the file NumPy writes.
 //!
 //! NumPy has no bfloat16. As in the `ml_dtypes` package, it is written as `|V2` (two raw bytes per element), so that it cannot be mistaken
-//! for an integer or f16; `|V2` and `<V2` (which `ml_dtypes` writes) are read as bf16. `<u2` is read as u16, and
-//! [`Buffer::materialize`](crate::spec::Buffer::materialize) accepts it for a bf16 argument, because NumPy users keep bfloat16 bits in
-//! `uint16` arrays. In Python, `numpy.load(f).view(ml_dtypes.bfloat16)` reads either. The fp8 types have no NumPy type and cannot be stored.
+//! for an integer or f16; `|V2` and `<V2` (which `ml_dtypes` writes) are read as bf16. `<u2` is read as u16: NumPy users keep bfloat16 bits
+//! in `uint16` arrays, and the caller knows whether to reinterpret them. In Python, `numpy.load(f).view(ml_dtypes.bfloat16)` reads either. The fp8 types have no NumPy type and cannot be stored.
 //!
 //! Files are untrusted input: reading returns an array or an error that states what was expected and what was found, and never
 //! panics. Memory use is bounded by the size of the actual data, whatever the header claims (up to twice that for streams and for

@@ -144,7 +144,7 @@ impl Value {
     }
 
     /// Rounds `value` to the float type `dtype`, to nearest even; values too large become infinite, or saturate for fp8.
-    pub(crate) fn round(dtype: DType, value: f64) -> Self {
+    pub fn round(dtype: DType, value: f64) -> Self {
         // One NaN for all: signs and payloads differ between machines.
         let value = if value.is_nan() { f64::NAN } else { value };
         let word = match dtype {
@@ -156,14 +156,14 @@ impl Value {
     }
 
     /// Creates a value from the low bytes of `word`.
-    pub(crate) fn from_low_bytes(dtype: DType, word: u64) -> Self {
+    pub fn from_low_bytes(dtype: DType, word: u64) -> Self {
         let unused = 64 - 8 * dtype.size() as u32;
         Value { dtype, bytes: ((word << unused) >> unused).to_le_bytes() }
     }
 }
 
 /// Parses an integer or a float, depending on `dtype`, without checking its range.
-pub(crate) fn parse_scalar(dtype: DType, text: &str) -> Result<Scalar, ValueError> {
+pub fn parse_scalar(dtype: DType, text: &str) -> Result<Scalar, ValueError> {
     let malformed = || ValueError::Malformed { dtype, found: text.to_owned() };
     let out_of_range = || ValueError::OutOfRange { dtype, found: text.to_owned() };
     if dtype.is_float() {
