@@ -31,14 +31,14 @@ pub(crate) struct RowDims {
 impl RowDims {
     /// Creates them from dimensions, innermost first.
     pub fn over<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> RowDims {
-        let mut walk = RowDims { n: 1, ..RowDims::zeroed() };
+        let mut row_dims = RowDims { n: 1, ..RowDims::zeroed() };
         for (d, dim) in dims.into_iter().enumerate() {
-            walk.n *= dim.size as u64;
-            walk.rank += 1;
-            walk.shape[d] = dim.size as u64;
-            (0..OPERANDS).for_each(|k| walk.strides[k][d] = dim.strides[k] as u64);
+            row_dims.n *= dim.size as u64;
+            row_dims.rank += 1;
+            row_dims.shape[d] = dim.size as u64;
+            (0..OPERANDS).for_each(|k| row_dims.strides[k][d] = dim.strides[k] as u64);
         }
-        walk
+        row_dims
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(merged([dim(3, 4, 0), dim(4, 1, 0)], false), [dim(3, 4, 0), dim(4, 1, 0)]);
         assert_eq!(merged([dim(5, 0, 0), dim(4, 7, 0)], true), [dim(4, 7, 0), dim(5, 0, 0)]);
         assert_eq!(merged([dim(1, 3, 3)], true), []);
-        let walk = RowDims::over(&[dim(12, 1, 1), dim(2, 12, 13)]);
-        assert_eq!((walk.n, walk.rank, walk.strides[1][..2].to_vec()), (24, 2, vec![1, 13]));
+        let row_dims = RowDims::over(&[dim(12, 1, 1), dim(2, 12, 13)]);
+        assert_eq!((row_dims.n, row_dims.rank, row_dims.strides[1][..2].to_vec()), (24, 2, vec![1, 13]));
     }
 }

@@ -271,8 +271,8 @@ mod tests {
         // A cast from bytes to floats: 4 elements per vector.
         assert_eq!(variant(&[row(256), operand(516, 1, &[12, 4, 1])]), Variant::Contiguous { n: 24, head: 0 });
         // Operands transposed alike are contiguous too.
-        let turned = operand(256, 4, &[1, 2, 6]);
-        assert_eq!(variant(&[turned, turned]), Variant::Contiguous { n: 24, head: 0 });
+        let transposed = operand(256, 4, &[1, 2, 6]);
+        assert_eq!(variant(&[transposed, transposed]), Variant::Contiguous { n: 24, head: 0 });
     }
 
     #[test]

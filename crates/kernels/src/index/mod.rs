@@ -199,7 +199,7 @@ impl Kernels {
     }
 
     /// Launches a gather; `x_strides` are without the indexed dimension, which has this size and stride.
-    fn gather_to(&self, stream: &Stream, call: &Indexed<'_>, x_strides: Strides, (places, step): (usize, usize)) -> Result<()> {
+    fn gather_to(&self, stream: &Stream, call: &Indexed<'_>, x_strides: Strides, (axis_size, step): (usize, usize)) -> Result<()> {
         let Indexed { op, x, out, indices, index_strides, .. } = *call;
         if out.layout().is_empty() {
             return Ok(());
@@ -208,13 +208,13 @@ impl Kernels {
         let dims = merged(out.layout().shape(), &operands);
         let (size, small) = (out.dtype().size(), fits_32_bits(&dims));
         let wide = plan::PACK / size.max(indices.dtype().size());
-        let row = places * size;
+        let row = axis_size * size;
         // Contiguous rows, with enough indices that most elements are read.
         let whole_rows = step == 1
             && dims[0].strides[2] == 0
             && row <= MAX_ROW_BYTES
             && row.is_multiple_of(plan::PACK)
-            && dims[0].size >= places / 2
+            && dims[0].size >= axis_size / 2
             && x.address().is_multiple_of(plan::PACK as u64)
             && dims[1..].iter().all(|dim| (dim.strides[2] * size).is_multiple_of(plan::PACK));
         let (mut way, dims, each) = if !small {
@@ -232,7 +232,7 @@ impl Kernels {
             (way, launch) = (4, Launch::new([rows as u32, 1, 1], [BLOCK, 1, 1]).shared(row as u32));
         }
         let kernels = self.load(&program("gather", out.dtype(), indices.dtype()))?;
-        let axis = Axis { size: places as u64, stride: step as u64, ..Axis::zeroed() };
+        let axis = Axis { size: axis_size as u64, stride: step as u64, ..Axis::zeroed() };
         let dims = to_dims(&dims);
         let args = (out.start(), indices.start(), x.start(), Arg::value(&axis), Arg::value(&dims));
         // SAFETY: the kernel was compiled for these types and takes these arguments; all views were checked against their memory, and
@@ -330,18 +330,18 @@ fn in_packs(dims: &[Dim], operands: &[Operand], size: usize, step: usize) -> Opt
 }
 
 /// Fails if a view is smaller than the iterated one in a dimension other than the axis.
-fn within(op: &str, what: &'static str, view: &View<'_>, walked: &View<'_>, axis: usize) -> Result<()> {
-    let shapes = view.layout().shape().iter().zip(walked.layout().shape());
+fn within(op: &str, what: &'static str, view: &View<'_>, iterated: &View<'_>, axis: usize) -> Result<()> {
+    let shapes = view.layout().shape().iter().zip(iterated.layout().shape());
     if shapes.enumerate().any(|(d, (has, asked))| d != axis && has < asked) {
-        let expected = format!("at least {:?}, except in dimension {axis}", walked.layout().shape());
+        let expected = format!("at least {:?}, except in dimension {axis}", iterated.layout().shape());
         return Err(shape_error(op, what, view, expected));
     }
     Ok(())
 }
 
 /// Returns the strides of 1-D indices in the iterated shape.
-fn one_index(op: &str, indices: &View<'_>, walked: &View<'_>, axis: usize) -> Result<Strides> {
-    let length = walked.layout().shape()[axis];
+fn one_index(op: &str, indices: &View<'_>, iterated: &View<'_>, axis: usize) -> Result<Strides> {
+    let length = iterated.layout().shape()[axis];
     if indices.layout().shape() != [length] {
         return Err(shape_error(op, "indices", indices, format!("[{length}], one index per position of dimension {axis}")));
     }

@@ -43,7 +43,7 @@ struct NormParams {
     weight_stride: u64,
     bias_stride: u64,
     epsilon: f64,
-    walk: RowDims,
+    row_dims: RowDims,
 }
 
 /// Weight, bias and epsilon of a normalization.
@@ -305,7 +305,7 @@ impl Kernels {
             weight_stride: step(weight) as u64,
             bias_stride: step(bias) as u64,
             epsilon: norm.map_or(0.0, |norm| norm.epsilon),
-            walk: RowDims::over(&kept),
+            row_dims: RowDims::over(&kept),
         };
         let operands = [(0, Some(*x)), (1, Some(*out)), (2, *residual)];
         let in_a_row = match row[..] {
@@ -321,7 +321,7 @@ impl Kernels {
                 .all(|(k, view)| view.is_none_or(|view| packs_are_aligned(*k, view.address(), view.dtype().size(), width, &kept)))
             && (grouped
                 || [weight, bias].into_iter().flatten().all(|view| step(Some(view)) == 1 && view.address().is_multiple_of(PACK as u64)));
-        let rows = params.walk.n as usize;
+        let rows = params.row_dims.n as usize;
         // The kernels have static shared memory too.
         let own = if grouped { 2 * MAX_CHANNELS * 8 } else { 0 } + 1024;
         let shared = self.device().info().shared_per_block_max.saturating_sub(own);
@@ -412,9 +412,9 @@ fn select(rows: &Rows) -> Variant {
         (_, true) => 8 * MAX_THREADS,
         (_, false) => 4 * MAX_THREADS,
     };
-    let (parts, room) = (PARTS * PART_THREADS * PART_ITEMS, STAGES * PART_THREADS * PART_ITEMS * PACK);
-    if clustered && fits && packs > most && packs <= parts && room <= shared {
-        let launch = Launch::new([rows as u32, 1, 1], [PART_THREADS as u32, 1, 1]).shared(room as u32);
+    let (parts, stage_bytes) = (PARTS * PART_THREADS * PART_ITEMS, STAGES * PART_THREADS * PART_ITEMS * PACK);
+    if clustered && fits && packs > most && packs <= parts && stage_bytes <= shared {
+        let launch = Launch::new([rows as u32, 1, 1], [PART_THREADS as u32, 1, 1]).shared(stage_bytes as u32);
         return Variant { clusters: true, items: PART_ITEMS as u32, kernel: 0, launch };
     }
     if packs > most && fits && packs.saturating_sub(held) * PACK <= shared {

@@ -226,8 +226,8 @@ fn stage_bytes(quant: Quant) -> usize {
         Quant::Q6K => 240,
         _ => chunk + (1 - chunk / 16 % 2) * 16,
     };
-    let beside = if quant.gguf_type().is_none() { 16 } else { 0 };
-    TILE_ROWS * (row + beside)
+    let scales = if quant.gguf_type().is_none() { 16 } else { 0 };
+    TILE_ROWS * (row + scales)
 }
 
 /// Returns the plan where this was fastest on an H200 and the activations fit shared memory: one float vector with weights of few bits, or
@@ -517,14 +517,14 @@ impl Kernels {
         let info: &DeviceInfo = self.device().info();
         let aligned = |bytes: u64| weights.codes.address().is_multiple_of(bytes) && weights_row.is_multiple_of(bytes);
         // Group scales are copied with the codes; zero points are not supported.
-        let beside = |scales: View<'_>| scales.address().is_multiple_of(16) && columns.is_multiple_of(256) && weights.zeros.is_none();
-        let beside = !matches!(weights.quant, Quant::Int4(_)) || weights.scales.is_some_and(beside);
+        let copyable = |scales: View<'_>| scales.address().is_multiple_of(16) && columns.is_multiple_of(256) && weights.zeros.is_none();
+        let scales_fit = !matches!(weights.quant, Quant::Int4(_)) || weights.scales.is_some_and(copyable);
         let shared = info.shared_per_block_max;
         let rounded = (x.int16 && info.async_copy == AsyncCopy::Bulk).then(|| int16_plan(shared, weights.quant, vectors, units)).flatten();
         if let Some(plan) = rounded.or_else(|| mma_plan(shared, weights.quant, x.blocks.is_none(), vectors, units))
             && has_mma(info)
             && aligned(16)
-            && beside
+            && scales_fit
             // Offsets within a tile have 32 bits.
             && weights_row < 1 << 28
         {

@@ -277,8 +277,8 @@ impl<'a> QuantView<'a> {
     }
 
     pub(crate) fn parts(&self) -> impl Iterator<Item = (&'static str, View<'a>)> + use<'a> {
-        let beside = [("scales", self.scales), ("zeros", self.zeros)];
-        std::iter::once(("weights", self.codes)).chain(beside.into_iter().filter_map(|(what, view)| Some((what, view?))))
+        let optional = [("scales", self.scales), ("zeros", self.zeros)];
+        std::iter::once(("weights", self.codes)).chain(optional.into_iter().filter_map(|(what, view)| Some((what, view?))))
     }
 
     pub(crate) fn row_bytes(&self) -> usize {
@@ -287,8 +287,8 @@ impl<'a> QuantView<'a> {
 
     /// Codes, scales and zero points as kernel arguments.
     pub(crate) fn args(&self) -> [Arg<'a>; 3] {
-        let beside = |view: Option<View<'a>>| view.map_or(Arg::from(0u64), |view| Arg::from(view.start()));
-        [Arg::from(self.codes.start()), beside(self.scales), beside(self.zeros)]
+        let optional = |view: Option<View<'a>>| view.map_or(Arg::from(0u64), |view| Arg::from(view.start()));
+        [Arg::from(self.codes.start()), optional(self.scales), optional(self.zeros)]
     }
 
     pub(crate) fn groups(&self) -> Groups {

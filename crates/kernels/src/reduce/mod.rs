@@ -119,7 +119,7 @@ struct Job {
     step: u64,
     across: u64,
     divisor: f64,
-    walk: RowDims,
+    row_dims: RowDims,
 }
 
 /// The most bytes of a partial result: count, mean and squares in f64.
@@ -185,9 +185,9 @@ fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, d
     let lone = [Dim { size: 1, strides: [0; 3] }];
     let reduced = if reduced.is_empty() { &lone[..] } else { reduced };
     let within = RowDims::over(reduced);
-    let job = |n, (part, parts): (usize, usize), outer, step, across, walk| {
+    let job = |n, (part, parts): (usize, usize), outer, step, across, row_dims| {
         let [n, part, parts, outer, step, across] = [n, part, parts, outer, step, across].map(|number| number as u64);
-        Job { n, part, parts, outer, step, across, divisor, walk }
+        Job { n, part, parts, outer, step, across, divisor, row_dims }
     };
     let finish = |items: usize, step, across, team| {
         let finish = job(items, (0, 1), 1, step, across, RowDims::over(kept));
@@ -225,9 +225,9 @@ fn plan(kept: &[Dim], reduced: &[Dim], address: u64, size: usize, index: bool, d
         let block = [side, BLOCK / side];
         let tiles = all.div_ceil(side);
         let (part, parts) = parts(down.size, tiles, enough, (WORTH_A_BLOCK / size).div_ceil(side * wide).max(4 * block[1]), MOST_DOWN);
-        let mut walk = RowDims::over(around.iter().chain(&others));
-        walk.n = (results / wide) as u64;
-        let job = job(down.size, (part, parts), outer, down.strides[0], columns.strides[1], walk);
+        let mut row_dims = RowDims::over(around.iter().chain(&others));
+        row_dims.n = (results / wide) as u64;
+        let job = job(down.size, (part, parts), outer, down.strides[0], columns.strides[1], row_dims);
         let items = outer * parts;
         let known = if items > 1 { results * items } else { 0 };
         let finish = (items > 1).then(|| finish(items, results, 1, lanes(items / 4, 32)));

@@ -41,7 +41,7 @@ struct ScanParams {
     parts: u64,
     in_stride: u64,
     out_stride: u64,
-    walk: RowDims,
+    row_dims: RowDims,
 }
 
 /// Vectors per thread along a row, and below one another.
@@ -86,25 +86,25 @@ impl Kernels {
         let side = along.strides[0] != 1 && lines >= MIN_ADJACENT_ROWS;
         let mut dims = around;
         // The vectorized dimension: adjacent rows, or a row's own elements.
-        let beside = if side { dims[0] } else { along };
-        let check_no_overlap = if side { [&dims[1..], &[along]].concat() } else { dims.clone() };
+        let vectorized = if side { dims[0] } else { along };
+        let others = if side { [&dims[1..], &[along]].concat() } else { dims.clone() };
         let mut width = PACK / from.size().max(to.size()).max(2);
         let fits = |k: usize, view: &View<'_>| {
-            beside.strides[k] == 1 && packs_are_aligned(k, view.address(), view.dtype().size(), width, &check_no_overlap)
+            vectorized.strides[k] == 1 && packs_are_aligned(k, view.address(), view.dtype().size(), width, &others)
         };
-        let packed = beside.size.is_multiple_of(width) && fits(0, x) && fits(1, &view);
+        let packed = vectorized.size.is_multiple_of(width) && fits(0, x) && fits(1, &view);
         if !packed {
             width = 1;
         }
         if side {
-            dims[0] = Dim { size: beside.size / width, strides: beside.strides.map(|stride| stride * width) };
+            dims[0] = Dim { size: vectorized.size / width, strides: vectorized.strides.map(|stride| stride * width) };
         }
         // Full vectors are copied asynchronously.
         let queues = side && packed && from.size() * width == PACK && has_mma(self.device().info());
         let [each_along, each_below] = packs(from, to);
         let each_below = if queues { QUEUED } else { each_below };
-        let (walk, packs) = (RowDims::over(&dims), along.size.div_ceil(if side { each_below } else { each_along * width }));
-        let rows = walk.n as usize;
+        let (row_dims, packs) = (RowDims::over(&dims), along.size.div_ceil(if side { each_below } else { each_along * width }));
+        let rows = row_dims.n as usize;
         // The block shape, parts of a row, look-back group size, and number of blocks.
         let (block, parts, group, blocks) = if side {
             let across = rows.next_power_of_two().min(ACROSS);
@@ -120,7 +120,7 @@ impl Kernels {
             parts: parts as u64,
             in_stride: along.strides[0] as u64,
             out_stride: along.strides[1] as u64,
-            walk,
+            row_dims,
         };
         // Flagged words for the sum of each part and the prefix of each group, after a counter, as in the kernels.
         let posts = rows * (parts + parts / group) * if side { width } else { 1 };

@@ -223,13 +223,13 @@ impl Kernels {
         let params = Arg::value(&params);
         let kernels = self.load(&greedy_program(logits.dtype(), packed(logits, width(&[logits.dtype()]))))?;
         // Per part of a row: the best key and token in 64 bits, and a sum.
-        let mut room = stream.alloc::<u64>(2 * rows * parts).map_err(launch_error(op))?;
+        let mut scratch = stream.alloc::<u64>(2 * rows * parts).map_err(launch_error(op))?;
         let launch = |blocks: u32| Launch::new([blocks, 1, 1], [GREEDY_THREADS, 1, 1]).pdl();
         // SAFETY: the kernels were compiled for this type; they read the logits, write only the results, and the scratch memory has an
         // entry per part of each row.
-        unsafe { kernels[0].launch(stream, launch(blocks as u32), (logits.start(), &mut room, params)) }.map_err(launch_error(op))?;
+        unsafe { kernels[0].launch(stream, launch(blocks as u32), (logits.start(), &mut scratch, params)) }.map_err(launch_error(op))?;
         // SAFETY: as above.
-        unsafe { kernels[1].launch(stream, launch(rows as u32), (tokens.start(), pointer(logprobs), &room, params)) }
+        unsafe { kernels[1].launch(stream, launch(rows as u32), (tokens.start(), pointer(logprobs), &scratch, params)) }
             .map_err(launch_error(op))
     }
 

@@ -139,7 +139,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn room(&self, stream: &Stream, each: usize) -> Result<Pairs> {
+    fn alloc_pairs(&self, stream: &Stream, each: usize) -> Result<Pairs> {
         let n = self.rows * each;
         let keys = stream.alloc(n * key_size(self.x.dtype())).map_err(launch_error(self.op))?;
         Ok(Pairs { keys, at: stream.alloc(n).map_err(launch_error(self.op))? })
@@ -256,7 +256,7 @@ impl Kernels {
             let (size, chunks) = (tile.elements(), n.div_ceil(tile.elements()));
             let next = (chunks - 1) * k + k.min(n - (chunks - 1) * size);
             let order = Order { n: n as u64, next: next as u64, chunks: chunks as u32, keep: k as u32, ..rows.order };
-            let kept = rows.room(stream, next)?;
+            let kept = rows.alloc_pairs(stream, next)?;
             rows.launch(stream, &kernels[0], blocks(rows.rows * chunks, tile.threads), order, (from.as_ref(), Some(&kept)), &[])?;
             (n, from) = (next, Some(kept));
         }
@@ -275,7 +275,7 @@ impl Kernels {
             if chunks == 1 {
                 return rows.launch(stream, &kernels[0], shape, order, (from.as_ref(), None), &[]);
             }
-            let kept = rows.room(stream, next)?;
+            let kept = rows.alloc_pairs(stream, next)?;
             rows.launch(stream, &kernels[0], shape, order, (from.as_ref(), Some(&kept)), &[])?;
             if keep == size {
                 return self.merge(stream, rows, &kernels[1], order, kept, size);
@@ -288,7 +288,7 @@ impl Kernels {
         let n = order.n as usize;
         let parts = n.div_ceil(PART);
         let order = Order { keep: rows.order.keep, chunks: parts as u32, ..order };
-        let mut to = if 2 * run < n { Some(rows.room(stream, n)?) } else { None };
+        let mut to = if 2 * run < n { Some(rows.alloc_pairs(stream, n)?) } else { None };
         loop {
             let last = 2 * run >= n;
             let target = to.as_ref().filter(|_| !last);
