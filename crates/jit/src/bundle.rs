@@ -1,8 +1,7 @@
-//! Kernels compiled ahead of time: one file with the code of several targets, to embed in a program that runs where no
-//! compiler is.
+//! Bundles of kernels compiled ahead of time: one file with code for several targets, to embed in a program that runs without a compiler.
 //!
-//! `warpwave compile FILE.cu --target … --bundle FILE.wwb` or [`Bundle::compile`] in a build script makes one;
-//! [`embed!`](crate::embed) puts it into a binary; [`Bundle::load`] picks the code that fits the device.
+//! `warpwave compile FILE.cu --target … --bundle FILE.wwb`, or [`Bundle::compile`] in a build script, creates one; [`embed!`](crate::embed)
+//! embeds it in a binary; [`Bundle::load`] selects the code for the device.
 
 use std::borrow::Cow;
 
@@ -17,35 +16,35 @@ use crate::target::Target;
 
 const MAGIC: &[u8; 8] = b"WWBNDL01";
 
-/// Code of one source for several targets.
+/// Compiled code of one source for several targets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundle {
     /// The source's name.
     pub source: String,
-    /// SHA-256 of the source and all it includes, to tell whether the bundle is up to date.
+    /// SHA-256 of the source and its includes, to check whether the bundle is up to date.
     pub source_hash: String,
-    /// The code.
+    /// The code per target.
     pub parts: Vec<Part>,
 }
 
-/// Code of one target.
+/// Compiled code for one target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// The architecture.
+    /// The target.
     pub target: Target,
-    /// What a driver loads.
+    /// The code object.
     pub code: Cow<'static, [u8]>,
 }
 
-/// A bundle that cannot be used.
+/// Why a bundle cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BundleError {
-    /// The bytes are no bundle, or damaged.
+    /// The bytes are not a bundle or are damaged.
     #[error("not a kernel bundle: {0}")]
     Damaged(String),
-    /// No part fits the device.
-    #[error("the bundle of {bundle} has no code for {device} ({arch}); it has: {}", targets.join(", "))]
+    /// The bundle has no code for the device.
+    #[error("the bundle of {bundle} has no code for {device} ({arch}); available: {}", targets.join(", "))]
     NoTarget {
         /// The source's name.
         bundle: String,
@@ -53,10 +52,10 @@ pub enum BundleError {
         device: String,
         /// Its architecture.
         arch: Arch,
-        /// The targets there are.
+        /// The targets in the bundle.
         targets: Vec<String>,
     },
-    /// The device did not take the code.
+    /// The device rejected the code.
     #[error(transparent)]
     Gpu(#[from] warpwave_gpu::Error),
 }
@@ -68,7 +67,7 @@ struct Head {
     parts: Vec<(String, usize)>,
 }
 
-/// Embeds a bundle file, named as for `include_bytes!`. Fails to parse only if the file is no bundle.
+/// Embeds a bundle file, with a path as for `include_bytes!`, and parses it.
 ///
 /// ```
 /// let bundle = warpwave_jit::embed!("../../../examples/kernels/vector_add.wwb")?;
@@ -92,17 +91,17 @@ impl Bundle {
         Ok(Bundle::of(source, targets.iter().map(part).collect::<Result<_, CompileError>>()?))
     }
 
-    /// Of code that was compiled already.
+    /// Creates a bundle of compiled code.
     pub fn of(source: &KernelSource, parts: Vec<Part>) -> Bundle {
         let name = source.name().rsplit('/').next().unwrap_or_default().to_owned();
         Bundle { source: name, source_hash: hash_of(source), parts }
     }
 
-    /// The bundle as a file's bytes.
+    /// Serializes the bundle.
     pub fn to_bytes(&self) -> Vec<u8> {
         let parts = self.parts.iter().map(|part| (part.target.to_string(), part.code.len())).collect();
         let head = Head { source: self.source.clone(), source_hash: self.source_hash.clone(), parts };
-        // A struct of strings and numbers always has a JSON form.
+        // A struct of strings and numbers always serializes.
         let head = serde_json::to_vec(&head).unwrap_or_default();
         let mut bytes = MAGIC.to_vec();
         bytes.extend((head.len() as u64).to_le_bytes());
@@ -113,22 +112,22 @@ impl Bundle {
         bytes
     }
 
-    /// Reads a bundle that lives as long as the program.
+    /// Parses a static bundle without copying its code.
     pub fn from_static(bytes: &'static [u8]) -> Result<Bundle, BundleError> {
         parse(bytes, Cow::Borrowed)
     }
 
-    /// Reads a bundle.
+    /// Parses a bundle.
     pub fn from_bytes(bytes: &[u8]) -> Result<Bundle, BundleError> {
         parse(bytes, |code| Cow::Owned(code.to_vec()))
     }
 
-    /// Whether it was made of this source.
+    /// Returns whether it was compiled from this source.
     pub fn is_of(&self, source: &KernelSource) -> bool {
         self.source_hash == hash_of(source)
     }
 
-    /// The part that fits `device` best.
+    /// Returns the best code for `device`.
     pub fn choose(&self, device: &Device) -> Result<&Part, BundleError> {
         let info = device.info();
         let ranked = self.parts.iter().filter_map(|part| Some((rank(part.target, info.arch)?, part)));
@@ -140,7 +139,7 @@ impl Bundle {
         })
     }
 
-    /// Loads the part that fits `device`, with no compiler.
+    /// Loads the best code for `device`.
     pub fn load(&self, device: &Device) -> Result<Module, BundleError> {
         Ok(Module::load(device, &self.choose(device)?.code)?)
     }
@@ -149,7 +148,7 @@ impl Bundle {
 fn hash_of(source: &KernelSource) -> String {
     let mut hash = Sha256::new();
     for (name, text) in source.files() {
-        // Only the file's own name: a bundle made in another folder is the same bundle.
+        // Only the file name: a bundle compiled in another folder is the same bundle.
         let name = name.rsplit('/').next().unwrap_or_default();
         for part in [name, text] {
             hash.update((part.len() as u64).to_le_bytes());
@@ -162,18 +161,18 @@ fn hash_of(source: &KernelSource) -> String {
 fn parse<'a>(bytes: &'a [u8], own: impl Fn(&'a [u8]) -> Cow<'static, [u8]>) -> Result<Bundle, BundleError> {
     let damaged = |what: &str| BundleError::Damaged(what.to_owned());
     let (body, sum) = bytes.split_last_chunk::<32>().ok_or_else(|| damaged("too short"))?;
-    let rest = body.strip_prefix(MAGIC).ok_or_else(|| damaged("it begins otherwise"))?;
+    let rest = body.strip_prefix(MAGIC).ok_or_else(|| damaged("wrong magic number"))?;
     if Sha256::digest(body).as_slice() != sum {
-        return Err(damaged("its checksum does not fit"));
+        return Err(damaged("checksum mismatch"));
     }
-    let (len, rest) = rest.split_first_chunk::<8>().ok_or_else(|| damaged("cut off"))?;
-    let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| damaged("a length that is none"))?;
-    let (head, mut rest) = rest.split_at_checked(len).ok_or_else(|| damaged("cut off"))?;
+    let (len, rest) = rest.split_first_chunk::<8>().ok_or_else(|| damaged("truncated"))?;
+    let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| damaged("invalid length"))?;
+    let (head, mut rest) = rest.split_at_checked(len).ok_or_else(|| damaged("truncated"))?;
     let head: Head = serde_json::from_slice(head).map_err(|error| BundleError::Damaged(error.to_string()))?;
     let mut parts = Vec::new();
     for (target, len) in head.parts {
         let target: Target = target.parse().map_err(|error| BundleError::Damaged(format!("{error}")))?;
-        let (code, after) = rest.split_at_checked(len).ok_or_else(|| damaged("cut off"))?;
+        let (code, after) = rest.split_at_checked(len).ok_or_else(|| damaged("truncated"))?;
         parts.push(Part { target, code: own(code) });
         rest = after;
     }

@@ -1,4 +1,4 @@
-//! Source to module: the key, the disk cache, the compiler, the device.
+//! From source to loaded module: cache key, disk cache, compiler, device.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,28 +12,28 @@ use crate::cache::{Cache, Entry, Key, KeyBuilder, Memo, Outcome};
 use crate::compile::{CompileError, Compiled, CompilerChoice, Job, compile_with, key_material};
 use crate::source::KernelSource;
 use crate::target::Target;
-use crate::toolchain::{Identity, Tool, Toolchains, VersionMemo};
+use crate::toolchain::{Identity, Tool, Toolchains, VersionCache};
 use crate::translate::{HipFile, Note};
 
-/// Compiles sources, remembers the results on disk, and loads them on devices. Cheap to clone; usable from any thread.
+/// Compiles sources, caches the results on disk and loads them on devices. Cheap to clone; usable from any thread.
 #[derive(Clone)]
 pub struct Jit(Arc<Inner>);
 
 struct Inner {
     cache: Cache,
     toolchains: OnceLock<Toolchains>,
-    /// By device name and key. A module holds its device, so a name cannot come to mean another one meanwhile.
+    /// By device name and key. A module keeps its device open, so the name stays unique.
     loaded: Mutex<HashMap<(String, Key), Module>>,
 }
 
-/// Why a source did not become a module.
+/// Why a source could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JitError {
-    /// It did not compile.
+    /// Compilation failed.
     #[error(transparent)]
     Compile(Box<CompileError>),
-    /// The device did not take it.
+    /// The device rejected the code.
     #[error(transparent)]
     Gpu(#[from] warpwave_gpu::Error),
 }
@@ -44,22 +44,22 @@ impl From<CompileError> for JitError {
     }
 }
 
-/// Machine code, and how it was come by.
+/// Compiled code and its provenance.
 #[derive(Debug, Clone)]
 pub struct Built {
-    /// The code and what is known about it.
+    /// The code.
     pub compiled: Compiled,
-    /// The compiler that made it, in its own words.
+    /// The compiler's version string.
     pub compiler: String,
-    /// Whether the cache had it.
+    /// Whether it came from the cache.
     pub outcome: Outcome,
-    /// The cache's key.
+    /// The cache key.
     pub key: Key,
-    /// From request to code.
+    /// Time from request to code.
     pub took: Duration,
 }
 
-/// What the cache keeps beside the code.
+/// The metadata that the cache stores beside the code.
 #[derive(Serialize, Deserialize)]
 struct Meta {
     source: String,
@@ -67,7 +67,7 @@ struct Meta {
     compiler: String,
     log: String,
     kernels: Vec<String>,
-    /// Spills are in NVRTC's log alone.
+    /// Kept because NVRTC reports spills in its log only.
     spills: Vec<(u32, u32)>,
     #[serde(default)]
     notes: Vec<Note>,
@@ -82,28 +82,28 @@ impl Default for Jit {
 }
 
 impl Jit {
-    /// With a cache. [`Jit::default`] takes the one of the environment.
+    /// Creates a compiler with a cache. [`Jit::default`] uses [`Cache::from_env`].
     pub fn new(cache: Cache) -> Jit {
         Jit(Arc::new(Inner { cache, toolchains: OnceLock::new(), loaded: Mutex::default() }))
     }
 
-    /// With a cache and compilers.
+    /// Creates a compiler with a cache and given toolchains.
     pub fn with_toolchains(cache: Cache, toolchains: Toolchains) -> Jit {
         Jit(Arc::new(Inner { cache, toolchains: OnceLock::from(toolchains), loaded: Mutex::default() }))
     }
 
-    /// The cache.
+    /// Returns the cache.
     pub fn cache(&self) -> &Cache {
         &self.0.cache
     }
 
-    /// The compilers, looked for when first needed.
+    /// Returns the toolchains, searched at the first use.
     pub fn toolchains(&self) -> &Toolchains {
         self.0.toolchains.get_or_init(Toolchains::find)
     }
 
-    /// Machine code of `source` for `target`: from the cache, or compiled now. Among processes that ask for the same at
-    /// the same time one compiles and the others wait for it.
+    /// Returns machine code of `source` for `target`, from the cache or compiled now. Of several processes that request the same code, one
+    /// compiles and the others wait.
     pub fn build(&self, source: &KernelSource, target: &Target, compiler: CompilerChoice) -> Result<Built, CompileError> {
         let job = Job { source, target, compiler };
         self.build_request(&job, &self.request(&job)?)
@@ -144,7 +144,7 @@ impl Jit {
     fn request(&self, job: &Job<'_>) -> Result<Request<'_>, CompileError> {
         let start = Instant::now();
         let tool = self.toolchains().choose(job.target, job.compiler)?;
-        let version = tool.version(&Remembered { memo: self.0.cache.memo(), tool })?;
+        let version = tool.version(&StoredVersions { memo: self.0.cache.memo(), tool })?;
         let key = key_of(job, tool, &version);
         Ok(Request { start, tool, version, key })
     }
@@ -168,7 +168,7 @@ impl Jit {
     }
 }
 
-/// A job with the compiler that is to do it, and its name in the cache.
+/// A job with its compiler and cache key.
 struct Request<'a> {
     start: Instant,
     tool: &'a Tool,
@@ -176,7 +176,7 @@ struct Request<'a> {
     key: Key,
 }
 
-/// Everything the code depends on.
+/// Returns the cache key, which covers everything the code depends on.
 fn key_of(job: &Job<'_>, tool: &Tool, version: &str) -> Key {
     let mut key = KeyBuilder::new();
     key.field("compiler version", version.as_bytes());
@@ -198,7 +198,7 @@ fn to_entry(job: &Job<'_>, version: &str, compiled: &Compiled) -> Entry {
         notes: compiled.notes.clone(),
         hip: compiled.hip.clone(),
     };
-    // A struct of strings and numbers always has a JSON form.
+    // A struct of strings and numbers always serializes.
     let meta = serde_json::to_string(&meta).unwrap_or_default();
     Entry { meta, payload: compiled.binary.clone() }
 }
@@ -217,25 +217,24 @@ fn from_entry(entry: Entry, tool: &Tool, target: &Target) -> Result<Compiled, Co
     Ok(Compiled { binary: entry.payload, log, code_object, notes, hip })
 }
 
-/// Compilers' versions, remembered beside the cache under the compiler's path, size and time: asking clang would start
-/// a process, asking NVRTC open a library of 100 MB.
-struct Remembered<'a> {
+/// Compiler versions, stored beside the cache: querying clang starts a process, querying NVRTC opens a 100 MB library.
+struct StoredVersions<'a> {
     memo: &'a Memo,
     tool: &'a Tool,
 }
 
-impl VersionMemo for Remembered<'_> {
-    fn version(&self, identity: &Identity, ask: &mut dyn FnMut() -> Result<String, CompileError>) -> Result<String, CompileError> {
+impl VersionCache for StoredVersions<'_> {
+    fn version(&self, identity: &Identity, query: &mut dyn FnMut() -> Result<String, CompileError>) -> Result<String, CompileError> {
         let mut failed = None;
         let answer = self.memo.get_or(self.tool.path(), &format!("version of {identity}"), || {
-            ask().map_err(|error| {
+            query().map_err(|error| {
                 let text = error.to_string();
                 failed = Some(error);
                 std::io::Error::other(text)
             })
         });
         answer.map_err(|error| {
-            failed.unwrap_or(CompileError::Io { what: format!("cannot ask {} for its version", self.tool.path().display()), error })
+            failed.unwrap_or(CompileError::Io { what: format!("cannot query the version of {}", self.tool.path().display()), error })
         })
     }
 }

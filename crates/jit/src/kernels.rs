@@ -67,8 +67,8 @@ pub(crate) fn lost(source: &KernelSource, code: &CodeObject) -> Vec<Note> {
             column,
             code: format!("WW{:04}", codes::LOST_KERNEL),
             severity: "warning".to_owned(),
-            message: format!("the kernel `{}` is not in the code for AMD", kernel.name),
-            help: Some("most often a condition on a macro that only NVIDIA's compilers define".to_owned()),
+            message: format!("kernel `{}` is missing in the compiled code", kernel.name),
+            help: Some("the usual cause is a condition on a macro that only NVIDIA compilers define".to_owned()),
         });
     }
     notes

@@ -1,12 +1,12 @@
 //! CUDA C++ source to GPU code: read, translate, compile.
 //!
-//! [`KernelSource`] reads a source and everything it includes; [`Toolchains`] finds the compilers of this machine without starting
-//! any; [`compile()`] turns a [`Job`] into machine code of its [`Target`] and tells which kernels are in it. NVIDIA targets go to
-//! NVRTC as they are. AMD targets go to clang with Warpwave's own headers, which need no HIP installation, or to hipRTC.
+//! [`KernelSource`] reads a source and everything it includes; [`Toolchains`] finds the compilers of this machine without running them;
+//! [`compile()`] turns a [`Job`] into machine code for its [`Target`]; [`Jit`] adds the disk cache and loads the result on a device. NVIDIA
+//! targets are compiled by NVRTC unchanged. AMD targets are translated and compiled by clang with Warpwave's own headers, which need no HIP
+//! installation, or by hipRTC.
 //!
-//! What this crate promises: sources and compilers are untrusted input, and whatever they do ends in a value or an error that names
-//! the file, the compiler and the target. What it leaves to the caller: that a kernel is right, and that it is launched with the
-//! arguments it declares.
+//! Sources and compilers are untrusted input: every failure is an error that names the file, the compiler and the target. The caller is
+//! responsible for what a kernel does and for launching it with the arguments it declares.
 //!
 //! ```no_run
 //! use warpwave_jit::{CompilerChoice, Job, KernelSource, Toolchains, compile};
@@ -41,5 +41,5 @@ pub use jit::{Built, Jit, JitError};
 pub use kernels::kernels;
 pub use source::{Included, KernelSource, SourceError};
 pub use target::{InvalidTarget, Target};
-pub use toolchain::{AskEachTime, ClangTool, Identity, NoCompiler, RtcTool, Tool, Toolchains, VersionMemo};
+pub use toolchain::{ClangTool, Identity, NoCompiler, NoVersionCache, RtcTool, Tool, Toolchains, VersionCache};
 pub use translate::{HipFile, Note, TRANSLATOR_VERSION, TranslateError};

@@ -235,7 +235,7 @@ fn fetch(
 }
 
 fn c_string(text: &str) -> Result<CString, CompileError> {
-    CString::new(text).map_err(|_| CompileError::BadOption { option: text.to_owned(), reason: "holds a NUL byte".to_owned() })
+    CString::new(text).map_err(|_| CompileError::BadOption { option: text.to_owned(), reason: "contains a NUL byte".to_owned() })
 }
 
 #[cfg(test)]

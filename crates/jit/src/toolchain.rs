@@ -1,7 +1,7 @@
-//! The compilers of this machine, found without starting or opening any.
+//! Finding the compilers of this machine without running or opening them.
 //!
-//! A cache hit must cost no process and no 100 MB library, so finding looks at file names only. What a compiler is exactly (its
-//! version) is asked through a [`VersionMemo`], which may remember the answer under the file's [`Identity`].
+//! A cache hit must start no process and open no 100 MB library, so the search looks at file names only. Versions are queried through a
+//! [`VersionCache`], which may store them under the compiler's [`Identity`].
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use crate::compile::{CompileError, CompilerChoice};
 use crate::rtc;
 use crate::target::Target;
 
-/// clang releases to look for on `PATH`, the newest first. Older ones lack options this crate uses.
+/// clang releases to search on `PATH`, newest first. Older ones lack options this crate uses.
 const CLANG_VERSIONS: std::ops::RangeInclusive<u32> = 15..=22;
 const NVRTC_NAMES: &[&str] = &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"];
 const HIPRTC_NAMES: &[&str] = &["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5"];
-/// Before ROCm 7 the runtime library holds the compiler too.
+/// Before ROCm 7 the runtime library includes hipRTC.
 const HIP_NAMES: &[&str] = &["libamdhip64.so.6", "libamdhip64.so.5"];
 
-/// What was found, each list the best first.
+/// The compilers found, each list in order of preference.
 #[derive(Debug, Clone, Default)]
 pub struct Toolchains {
     /// clang, for AMD.
@@ -30,7 +30,7 @@ pub struct Toolchains {
     pub hiprtc: Vec<Tool>,
     /// NVRTC, for NVIDIA.
     pub nvrtc: Vec<Tool>,
-    looked_for: [Vec<String>; 3],
+    searched: [Vec<String>; 3],
 }
 
 /// A compiler.
@@ -49,7 +49,7 @@ pub enum Tool {
 pub struct ClangTool {
     /// The program.
     pub path: PathBuf,
-    /// Folders with `ocml.bc`, in the order to try them: one made by a newer LLVM than this clang cannot be read.
+    /// Folders with `ocml.bc` in the order to try them: bitcode of a newer LLVM than this clang is unreadable.
     pub device_libs: Vec<PathBuf>,
 }
 
@@ -62,7 +62,7 @@ pub struct RtcTool {
     pub include_dirs: Vec<PathBuf>,
 }
 
-/// A compiler's files by path, size and time of change: equal identities are the same compiler, without asking it.
+/// Path, size and modification time of a compiler's files. Equal identities are the same compiler.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity(String);
 
@@ -72,40 +72,40 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Remembers what compilers answered when asked for their version.
-pub trait VersionMemo {
-    /// The version of `identity`: remembered, or from `ask`, which starts the compiler.
-    fn version(&self, identity: &Identity, ask: &mut dyn FnMut() -> Result<String, CompileError>) -> Result<String, CompileError>;
+/// A cache of compiler versions.
+pub trait VersionCache {
+    /// Returns the version of `identity`: stored, or from `query`, which runs the compiler.
+    fn version(&self, identity: &Identity, query: &mut dyn FnMut() -> Result<String, CompileError>) -> Result<String, CompileError>;
 }
 
-/// Remembers nothing.
+/// Stores nothing: every request runs the compiler.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct AskEachTime;
+pub struct NoVersionCache;
 
-impl VersionMemo for AskEachTime {
-    fn version(&self, _: &Identity, ask: &mut dyn FnMut() -> Result<String, CompileError>) -> Result<String, CompileError> {
-        ask()
+impl VersionCache for NoVersionCache {
+    fn version(&self, _: &Identity, query: &mut dyn FnMut() -> Result<String, CompileError>) -> Result<String, CompileError> {
+        query()
     }
 }
 
-/// No compiler for a target.
+/// No compiler was found for a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no compiler for {target} was found. Install one: `{install}`. Looked for: {}", shortened(looked_for))]
+#[error("no compiler found for {target}. Install one: `{install}`. Searched: {}", shortened(searched))]
 pub struct NoCompiler {
-    /// The target, or what was asked of it.
+    /// The target, with the compiler if one was requested.
     pub target: String,
     /// The command that installs one.
     pub install: &'static str,
-    /// What was looked for, and where.
-    pub looked_for: Vec<String>,
+    /// The files that were tried.
+    pub searched: Vec<String>,
 }
 
-/// The first places; a machine with many folders on its path has hundreds.
-fn shortened(places: &[String]) -> String {
+/// Lists the first paths; a machine with a long `PATH` has hundreds.
+fn shortened(paths: &[String]) -> String {
     const SHOWN: usize = 12;
-    let mut text = places.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    if places.len() > SHOWN {
-        text += &format!(" and {} more", places.len() - SHOWN);
+    let mut text = paths.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if paths.len() > SHOWN {
+        text += &format!(" and {} more", paths.len() - SHOWN);
     }
     text
 }
@@ -115,50 +115,50 @@ const INSTALL_HIPRTC: &str = "apt install libamdhip64-dev";
 const INSTALL_NVRTC: &str = "pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12";
 
 impl Toolchains {
-    /// Looks for compilers: the variables `WARPWAVE_CLANG`, `WARPWAVE_NVRTC_LIB` and `WARPWAVE_HIPRTC_LIB` first and alone, then
-    /// the vendors' folders, `PATH`, the loader's folders and Python's packages.
+    /// Searches for compilers. `WARPWAVE_CLANG`, `WARPWAVE_NVRTC_LIB` and `WARPWAVE_HIPRTC_LIB` replace the search; otherwise the vendors'
+    /// folders, `PATH`, the loader's folders and Python packages are searched.
     pub fn find() -> Toolchains {
         let packages = packages();
         let mut found = Toolchains::default();
         let libs = device_libs(&packages);
-        for path in search(&clang_candidates(), &mut found.looked_for[0]) {
-            // Without its linker it gets as far as an object file that no driver loads.
+        for path in search(&clang_candidates(), &mut found.searched[0]) {
+            // Without its linker it can only make an object file, which no driver loads.
             if !has_linker(&path) {
-                found.looked_for[0].push(format!("{} (there, but its linker lld is not)", path.display()));
+                found.searched[0].push(format!("{} (its linker lld is missing)", path.display()));
                 continue;
             }
             found.clang.push(Tool::Clang(ClangTool { device_libs: libs_for(&path, &libs), path }));
         }
-        for path in search(&library_candidates("WARPWAVE_NVRTC_LIB", NVRTC_NAMES, &nvrtc_folders(&packages)), &mut found.looked_for[1]) {
+        for path in search(&library_candidates("WARPWAVE_NVRTC_LIB", NVRTC_NAMES, &nvrtc_folders(&packages)), &mut found.searched[1]) {
             found.nvrtc.push(Tool::Nvrtc(RtcTool { include_dirs: cuda_include_dirs(&path, &packages), path }));
         }
         let names = [HIPRTC_NAMES, HIP_NAMES].concat();
-        // A HIP library that the user chose has its compiler beside it, whatever newer one is elsewhere: the two must fit.
+        // The compiler must match the HIP library: prefer the one beside a library that the user chose.
         let beside: Vec<PathBuf> = file_variable("WARPWAVE_HIP_LIB").and_then(|f| f.parent().map(Path::to_owned)).into_iter().collect();
         let mut candidates = library_candidates("WARPWAVE_HIPRTC_LIB", &names, &beside);
         candidates.extend(library_candidates("WARPWAVE_HIPRTC_LIB", &names, &hip_folders(&packages)));
-        for path in search(&candidates, &mut found.looked_for[2]) {
+        for path in search(&candidates, &mut found.searched[2]) {
             found.hiprtc.push(Tool::HipRtc(RtcTool { path, include_dirs: Vec::new() }));
         }
         found
     }
 
-    /// The compiler to use for `target`.
+    /// Returns the compiler to use for `target`.
     pub fn choose(&self, target: &Target, choice: CompilerChoice) -> Result<&Tool, NoCompiler> {
         use CompilerChoice::{Auto, Clang, HipRtc, Nvrtc};
         let found = match (target.vendor(), choice) {
             (Vendor::Nvidia, Auto | Nvrtc) => self.nvrtc.first(),
-            // A clang that the user named is wanted, not replaced.
+            // A clang that the user chose is not replaced by hipRTC.
             (Vendor::Amd, Auto) if variable("WARPWAVE_CLANG").is_some() => self.clang.first(),
             (Vendor::Amd, Auto) => self.clang.first().or(self.hiprtc.first()),
             (Vendor::Amd, Clang) => self.clang.first(),
             (Vendor::Amd, HipRtc) => self.hiprtc.first(),
-            // The wrong compiler for this vendor: none of that kind.
+            // The compiler does not support this vendor.
             (Vendor::Nvidia, Clang | HipRtc) | (Vendor::Amd, Nvrtc) => None,
         };
         found.ok_or_else(|| {
-            let [clang, nvrtc, hiprtc] = &self.looked_for;
-            let (install, looked_for) = match (target.vendor(), choice) {
+            let [clang, nvrtc, hiprtc] = &self.searched;
+            let (install, searched) = match (target.vendor(), choice) {
                 (Vendor::Nvidia, _) => (INSTALL_NVRTC, nvrtc.clone()),
                 (Vendor::Amd, HipRtc) => (INSTALL_HIPRTC, hiprtc.clone()),
                 (Vendor::Amd, _) => (INSTALL_CLANG, [&clang[..], &hiprtc[..]].concat()),
@@ -167,13 +167,13 @@ impl Toolchains {
                 Auto => target.to_string(),
                 other => format!("{target} with {other:?}"),
             };
-            NoCompiler { target, install, looked_for }
+            NoCompiler { target, install, searched }
         })
     }
 }
 
 impl Tool {
-    /// `clang`, `NVRTC` or `hipRTC`.
+    /// Returns `clang`, `NVRTC` or `hipRTC`.
     pub fn name(&self) -> &'static str {
         match self {
             Tool::Clang(_) => "clang",
@@ -182,7 +182,7 @@ impl Tool {
         }
     }
 
-    /// The program or library.
+    /// Returns the path of the program or library.
     pub fn path(&self) -> &Path {
         match self {
             Tool::Clang(tool) => &tool.path,
@@ -190,12 +190,12 @@ impl Tool {
         }
     }
 
-    /// What it is, by its files alone.
+    /// Returns its identity, from file metadata alone.
     pub fn identity(&self) -> Identity {
         let mut files = vec![self.path().to_owned()];
         match self {
             Tool::Clang(tool) => files.extend(tool.device_libs.iter().map(|f| f.join("ocml.bc"))),
-            // One file for each package of headers: the toolkit's, and CCCL's, which is updated by itself.
+            // One file per header package: the toolkit's, and CCCL's, which is updated separately.
             Tool::Nvrtc(tool) | Tool::HipRtc(tool) => {
                 files.extend(
                     tool.include_dirs.iter().flat_map(|f| [f.join("cuda_fp16.h"), f.join("cuda/std/version"), f.join("cub/version.cuh")]),
@@ -205,9 +205,9 @@ impl Tool {
         Identity(files.iter().map(|f| stamp(f)).collect::<Vec<_>>().join("; "))
     }
 
-    /// Its version, in its own words.
-    pub fn version(&self, memo: &dyn VersionMemo) -> Result<String, CompileError> {
-        memo.version(&self.identity(), &mut || match self {
+    /// Returns its version string.
+    pub fn version(&self, cache: &dyn VersionCache) -> Result<String, CompileError> {
+        cache.version(&self.identity(), &mut || match self {
             Tool::Clang(tool) => clang_version(&tool.path),
             Tool::Nvrtc(tool) => rtc::version_text(Vendor::Nvidia, &tool.path),
             Tool::HipRtc(tool) => rtc::version_text(Vendor::Amd, &tool.path),
@@ -215,7 +215,7 @@ impl Tool {
     }
 }
 
-/// Path, size and time of change of the file behind any links.
+/// Returns path, size and modification time of a file, with links resolved.
 fn stamp(path: &Path) -> String {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let Ok(facts) = real.metadata() else { return format!("{} (absent)", real.display()) };
@@ -227,13 +227,13 @@ fn clang_version(path: &Path) -> Result<String, CompileError> {
     let io = |error| CompileError::Io { what: format!("cannot run {} --version", path.display()), error };
     let output = Command::new(path).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output().map_err(io)?;
     if !output.status.success() {
-        return Err(io(std::io::Error::other(format!("it ended with {}", output.status))));
+        return Err(io(std::io::Error::other(format!("exited with {}", output.status))));
     }
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-/// The existing files among the candidates, each real file once. What was looked for goes to `log`.
+/// Returns the existing files among the candidates, each real file once. Adds all candidates to `log`.
 fn search(candidates: &[PathBuf], log: &mut Vec<String>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut real = Vec::new();
@@ -254,7 +254,7 @@ fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from)
 }
 
-/// A file that the user names: absolute, for the loader looks up a name without a slash elsewhere.
+/// Returns a file that the user chose as an absolute path: the loader searches for names without a slash.
 fn file_variable(name: &str) -> Option<PathBuf> {
     variable(name).map(|path| std::path::absolute(&path).unwrap_or(path))
 }
@@ -263,7 +263,7 @@ fn path_folders() -> Vec<PathBuf> {
     std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
 }
 
-/// Python's package folders, those of `PYTHONPATH` first.
+/// Returns Python's package folders, those of `PYTHONPATH` first.
 fn packages() -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = std::env::var_os("PYTHONPATH").map(|p| std::env::split_paths(&p).collect()).unwrap_or_default();
     all.extend(python_folders());
@@ -285,13 +285,13 @@ fn clang_candidates() -> Vec<PathBuf> {
     all
 }
 
-/// Whether clang will find `lld`: beside itself, behind any links, or on `PATH`.
+/// Returns whether clang will find `lld`: beside itself, with links resolved, or on `PATH`.
 fn has_linker(clang: &Path) -> bool {
     let beside = [clang.to_owned(), clang.canonicalize().unwrap_or_default()].into_iter().filter_map(|c| c.parent().map(Path::to_owned));
     beside.chain(path_folders()).any(|folder| folder.join("lld").exists())
 }
 
-/// Folders that hold the device library, wherever they came from.
+/// Returns all folders with the device library.
 fn device_libs(packages: &[PathBuf]) -> Vec<PathBuf> {
     let mut all = Vec::new();
     if let Some(chosen) = variable("WARPWAVE_DEVICE_LIBS") {
@@ -307,17 +307,17 @@ fn device_libs(packages: &[PathBuf]) -> Vec<PathBuf> {
         all.extend(versioned_folders("/usr/lib/clang", "", tail));
         all.extend(versioned_folders("/usr/lib64/clang", "", tail));
     }
-    // Debian 13's and Ubuntu 24.04's packages, whose clang may be another than the one found.
+    // The packages of Debian 13 and Ubuntu 24.04, which may belong to another clang than the one found.
     all.extend(CLANG_VERSIONS.rev().map(|v| PathBuf::from(format!("/usr/lib/llvm-{v}/lib/clang/{v}/amdgcn/bitcode"))));
     all.extend(packages.iter().map(|f| f.join("_rocm_sdk_core/lib/llvm/amdgcn/bitcode")));
     all.retain(|f| f.join("ocml.bc").is_file());
     all
 }
 
-/// The device libraries in the order to try with one clang: those of its own installation first.
+/// Returns the device libraries in the order to try with one clang: its own installation first.
 fn libs_for(clang: &Path, all: &[PathBuf]) -> Vec<PathBuf> {
     let real = clang.canonicalize().unwrap_or_else(|_| clang.to_owned());
-    // `<root>/llvm/bin/clang` stands beside `<root>/amdgcn/bitcode`.
+    // `<root>/llvm/bin/clang` belongs to `<root>/amdgcn/bitcode`.
     let own = real.ancestors().nth(3).map(|root| root.join("amdgcn/bitcode")).filter(|f| f.join("ocml.bc").is_file());
     let mut ordered: Vec<PathBuf> = own.filter(|_| variable("WARPWAVE_DEVICE_LIBS").is_none()).into_iter().collect();
     for folder in all {
@@ -328,7 +328,7 @@ fn libs_for(clang: &Path, all: &[PathBuf]) -> Vec<PathBuf> {
     ordered
 }
 
-/// Names in folders: every folder for the best name first, as the newest compiler knows the most GPUs.
+/// Combines names and folders: all folders for the newest name first, since the newest compiler supports the most GPUs.
 fn library_candidates(override_variable: &str, names: &[&str], folders: &[PathBuf]) -> Vec<PathBuf> {
     if let Some(chosen) = file_variable(override_variable) {
         return vec![chosen];
@@ -336,7 +336,7 @@ fn library_candidates(override_variable: &str, names: &[&str], folders: &[PathBu
     names.iter().flat_map(|name| folders.iter().map(move |f| f.join(name))).collect()
 }
 
-/// Where the dynamic loader looks: `LD_LIBRARY_PATH`, its configuration, its defaults.
+/// Returns the dynamic loader's folders: `LD_LIBRARY_PATH`, its configuration, its defaults.
 fn loader_folders() -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = std::env::var_os("LD_LIBRARY_PATH").map(|p| std::env::split_paths(&p).collect()).unwrap_or_default();
     let mut files = vec![PathBuf::from("/etc/ld.so.conf")];
@@ -363,14 +363,15 @@ fn nvrtc_folders(packages: &[PathBuf]) -> Vec<PathBuf> {
 
 fn hip_folders(packages: &[PathBuf]) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = Vec::new();
-    all.extend(["HIP_PATH", "ROCM_PATH"].iter().filter_map(|v| variable(v)).map(|f| f.join("lib")));
+    all.extend(["HIP_PATH", "ROCM_PATH"].iter().filter_map(|v| variable(v)).flat_map(|f| [f.join("lib"), f.join("lib64")]));
     all.extend(loader_folders());
     all.extend(versioned_folders("/opt", "rocm", "lib"));
+    all.extend(versioned_folders("/opt", "rocm", "lib64"));
     all.extend(packages.iter().map(|f| f.join("_rocm_sdk_core/lib")));
     all
 }
 
-/// Folders with CUDA's headers: the one chosen, or those beside the NVRTC library.
+/// Returns the folders with CUDA's headers: the one the user chose, or those beside the NVRTC library.
 fn cuda_include_dirs(nvrtc: &Path, packages: &[PathBuf]) -> Vec<PathBuf> {
     if let Some(chosen) = file_variable("WARPWAVE_CUDA_INCLUDE") {
         // The wheels have `cuda/std` in a package beside it.
@@ -381,13 +382,13 @@ fn cuda_include_dirs(nvrtc: &Path, packages: &[PathBuf]) -> Vec<PathBuf> {
     let mut all = Vec::new();
     if let Some(root) = real.parent().and_then(Path::parent) {
         all.push(root.join("include"));
-        // A package of the older layout has one folder per part: `nvidia/cuda_nvrtc`, `nvidia/cuda_runtime`.
+        // Wheels of CUDA 12 have one folder per component: `nvidia/cuda_nvrtc`, `nvidia/cuda_runtime`.
         all.extend(root.parent().into_iter().flat_map(|f| [f.join("cuda_runtime/include"), f.join("cuda_cccl/include")]));
     }
     all.extend(packages.iter().flat_map(|f| [f.join("nvidia/cu13/include"), f.join("nvidia/cuda_runtime/include")]));
     all.extend(versioned_folders("/usr/local", "cuda", "include"));
     all.push("/usr/include".into());
-    // Of the folders that hold the half header only the first: a second CUDA's would not fit. CCCL's stands beside it.
+    // Only the first folder with the half header: headers of two CUDA versions must not be mixed.
     let main = all.iter().find(|f| f.join("cuda_fp16.h").is_file()).cloned();
     // CUDA 13 has CCCL in a folder of its own.
     let cccl = all.iter().flat_map(|f| [f.clone(), f.join("cccl")]).find(|f| f.join("cuda/std").is_dir());
@@ -403,7 +404,7 @@ mod tests {
     #[test]
     fn nothing_found_says_what_to_install() {
         let none = Toolchains {
-            looked_for: [vec!["/bin/clang-19".to_owned()], vec!["/lib/libnvrtc.so.12".to_owned()], vec![]],
+            searched: [vec!["/bin/clang-19".to_owned()], vec!["/lib/libnvrtc.so.12".to_owned()], vec![]],
             ..Default::default()
         };
         let amd = none.choose(&"gfx90a".parse().unwrap(), CompilerChoice::Auto).unwrap_err().to_string();
@@ -434,13 +435,13 @@ mod tests {
     #[test]
     fn a_memo_that_knows_starts_nothing() {
         struct Knows;
-        impl VersionMemo for Knows {
+        impl VersionCache for Knows {
             fn version(&self, _: &Identity, _: &mut dyn FnMut() -> Result<String, CompileError>) -> Result<String, CompileError> {
                 Ok("remembered".to_owned())
             }
         }
         let tool = Tool::Clang(ClangTool { path: "/nowhere/clang".into(), device_libs: vec![] });
         assert_eq!(tool.version(&Knows).unwrap(), "remembered");
-        assert!(tool.version(&AskEachTime).is_err());
+        assert!(tool.version(&NoVersionCache).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use warpwave_gpu::code_object::{ArgKind, CodeKind};
 use warpwave_jit::{
-    AskEachTime, ClangTool, CompileError, Compiled, CompilerChoice, Job, KernelSource, Target, Tool, Toolchains, compile, compile_with,
+    ClangTool, CompileError, Compiled, CompilerChoice, Job, KernelSource, NoVersionCache, Target, Tool, Toolchains, compile, compile_with,
     key_material,
 };
 
@@ -253,7 +253,7 @@ fn an_architecture_clang_does_not_know_is_named_with_the_version_that_does() {
     let source = text("__global__ void k() {}");
     let error = run(&source, "gfx999", CompilerChoice::Clang, &tools).unwrap_err();
     assert!(matches!(error, CompileError::UnknownArchitecture { .. }), "{error}");
-    let version = tools.clang[0].version(&AskEachTime).unwrap();
+    let version = tools.clang[0].version(&NoVersionCache).unwrap();
     assert!(version.contains("clang version"), "{version}");
     if version.contains("version 19.") {
         let error = run(&source, "gfx950", CompilerChoice::Clang, &tools).unwrap_err().to_string();
@@ -272,7 +272,7 @@ fn hiprtc_compiles_what_it_knows_and_refuses_what_would_abort_it() {
         }
         assert!(compiled.code_object.target().starts_with("gfx90a"));
     }
-    let version = tools.hiprtc[0].version(&AskEachTime).unwrap();
+    let version = tools.hiprtc[0].version(&NoVersionCache).unwrap();
     if version.starts_with("hipRTC 5.2") {
         for target in ["gfx1100", "gfx942", "gfx1299"] {
             let source = text("__global__ void k() {}");

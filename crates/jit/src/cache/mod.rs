@@ -1,21 +1,21 @@
-//! The disk cache: a key to bytes that are right, shared by all processes of a user.
+//! The disk cache of compiled code, shared by all processes of a user.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - **Never wrong bytes.** What [`Cache::get`] returns is what was stored under that key, checked by SHA-256. An entry that is damaged,
-//!   cut short, of another format version or under another key's name is a miss, and the next [`Cache::get_or_try_insert`] replaces it.
-//! - **Never in the way.** A folder that is read-only, full, missing, not a folder, or without locks makes the cache slow, not broken:
-//!   the failure is logged once with `tracing::warn!`, the work is done without the cache, the outcome says [`Outcome::Uncached`].
-//! - **Each artefact is made once.** Of all threads and processes that ask for a missing key at the same time, one makes it and the
-//!   others wait for it; if the maker is killed, the next one takes over.
-//! - **Bounded.** Writing evicts the least recently used entries until the folder is below its cap.
-//! - **Only its own files.** Other files in the folder are not counted, not removed, and symlinks are not followed.
+//! - **Integrity.** [`Cache::get`] returns what was stored under that key, verified by SHA-256. A damaged or truncated entry, or one of
+//!   another format version or key, is a miss, and the next [`Cache::get_or_try_insert`] replaces it.
+//! - **Availability.** A folder that is read-only, full, missing, not a folder, or without locks only disables caching: the failure is logged
+//!   once with `tracing::warn!`, and the outcome is [`Outcome::Uncached`].
+//! - **Each entry is compiled once.** Of all threads and processes that request a missing key, one creates it and the others wait; if it is
+//!   killed, the next one takes over.
+//! - **Bounded size.** Writing evicts the least recently used entries until the folder is below its limit.
+//! - **Own files only.** Other files in the folder are not counted or removed, and symlinks are not followed.
 //!
-//! # What it leaves to the caller
+//! # Left to the caller
 //!
-//! - The key must cover everything the bytes depend on. The cache cannot see what was forgotten.
-//! - Errors are not cached. When making fails, those who waited try in turn.
-//! - Who may write the folder is trusted: the checksums find damage, not malice. The folder is created for its owner alone.
+//! - The key must cover everything the bytes depend on.
+//! - Errors are not cached: if creating an entry fails, the waiting callers retry one after another.
+//! - Writers of the folder are trusted: checksums detect damage, not attacks. The folder is created with access for its owner only.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -70,9 +70,9 @@ const TOUCH_AFTER: Duration = Duration::from_secs(60);
 pub enum Outcome {
     /// It was in the cache, or another thread or process put it there while this one waited.
     Hit,
-    /// It was made now and is in the cache from now on.
+    /// It was created now and stored.
     Made,
-    /// It was made now and not stored: the cache is disabled or in trouble, or the entry alone exceeds the cap.
+    /// It was created now and not stored: the cache is disabled or failed, or the entry exceeds the limit.
     Uncached,
 }
 
@@ -92,13 +92,13 @@ struct Shared {
 }
 
 impl Cache {
-    /// The cache that the environment asks for:
+    /// Opens the cache that the environment configures:
     ///
     /// - `WARPWAVE_CACHE=off` disables it;
     /// - `WARPWAVE_CACHE_DIR` is its folder, otherwise `$XDG_CACHE_HOME/warpwave`, otherwise `$HOME/.cache/warpwave`;
     /// - `WARPWAVE_CACHE_MAX_BYTES` is its cap, a number of bytes or `512M`, `2G`, …; otherwise [`DEFAULT_MAX_BYTES`].
     ///
-    /// Values that make no sense, and an environment that gives no folder, are logged as warnings.
+    /// Invalid values and a missing folder are logged as warnings.
     pub fn from_env() -> Self {
         settings::cache(|name| std::env::var_os(name))
     }
@@ -110,7 +110,7 @@ impl Cache {
         let folder = match std::path::absolute(&folder) {
             Ok(folder) => folder,
             Err(error) => {
-                tracing::warn!("kernel cache: {:?} cannot be its folder: {error}; going on without it", folder.as_ref());
+                tracing::warn!("kernel cache: {:?} cannot be used as its folder: {error}; caching is disabled", folder.as_ref());
                 return Self::disabled();
             }
         };
@@ -119,7 +119,7 @@ impl Cache {
         Self { shared: Some(Arc::new(Shared { folder, max_bytes, trouble })), memo }
     }
 
-    /// A cache that stores nothing: every [`Cache::get`] is a miss, every outcome [`Outcome::Uncached`].
+    /// Creates a cache that stores nothing: every [`Cache::get`] is a miss, every outcome [`Outcome::Uncached`].
     pub fn disabled() -> Self {
         Self { shared: None, memo: Memo::in_process() }
     }
@@ -134,35 +134,34 @@ impl Cache {
         &self.memo
     }
 
-    /// The entry of `key`, if there is one and it is whole. Takes no lock and looks at one file only.
+    /// Returns the entry of `key` if it exists and is intact. Takes no lock and reads one file only.
     pub fn get(&self, key: &Key) -> Option<Entry> {
         self.shared.as_ref()?.lookup(key, true)
     }
 
-    /// The entry of `key`, made by `make` and stored if the cache does not have it.
+    /// Returns the entry of `key`; creates it with `make` and stores it if it is missing.
     ///
-    /// While one thread or process makes an entry, others that ask for the same key wait. `make` may use the cache itself, for other
-    /// keys; if it asks for its own key, that inner request is made uncached instead of waiting for itself. (From another thread that
-    /// `make` waits for, it cannot be told from a stranger's, and waits for ever.) An error of `make` is returned as it is; nothing
-    /// else is an error.
+    /// While one thread or process creates an entry, others that request the same key wait. `make` may use the cache for other keys; a
+    /// request for its own key from the same thread is not cached instead of deadlocking. (From another thread that `make` waits for, it
+    /// deadlocks.) Errors of `make` are returned; nothing else is an error.
     pub fn get_or_try_insert<E>(&self, key: &Key, make: impl FnOnce() -> Result<Entry, E>) -> Result<(Entry, Outcome), E> {
         let Some(shared) = &self.shared else { return Ok((make()?, Outcome::Uncached)) };
         if let Some(entry) = shared.lookup(key, true) {
             return Ok((entry, Outcome::Hit));
         }
         let Some(lock) = shared.lock(key) else { return Ok((make()?, Outcome::Uncached)) };
-        // Whoever had the lock before may have made it. What is damaged was reported by the first look.
+        // The previous holder of the lock may have created it. Damage was reported by the first lookup.
         if let Some(entry) = shared.lookup(key, false) {
             return Ok((entry, Outcome::Hit));
         }
         let entry = make()?;
         let stored = shared.store(key, &entry);
-        drop(lock); // Those who wait need not wait for the eviction, too.
+        drop(lock); // Waiting callers need not wait for the eviction.
         if !stored {
             return Ok((entry, Outcome::Uncached));
         }
         if let Err(error) = evict::enforce(&shared.folder, shared.max_bytes, key) {
-            shared.trouble.report("keep below its cap", &shared.folder, &error);
+            shared.trouble.report("enforce the size limit of", &shared.folder, &error);
         }
         Ok((entry, Outcome::Made))
     }
@@ -192,7 +191,7 @@ impl Shared {
     fn lock(&self, key: &Key) -> Option<KeyLock> {
         let path = folder::lock_path(&self.folder, key);
         if KeyLock::is_held_here(&path) {
-            tracing::debug!(%key, "asked for while it is being made by the same thread; made uncached");
+            tracing::debug!(%key, "requested again by the thread that creates it; not cached");
             return None;
         }
         match folder::create(&self.folder).and_then(|()| KeyLock::acquire(&path)) {
@@ -207,7 +206,7 @@ impl Shared {
     fn store(&self, key: &Key, entry: &Entry) -> bool {
         let bytes = entry::file_len(entry);
         if bytes > self.max_bytes {
-            tracing::debug!(%key, bytes, cap = self.max_bytes, "larger than the whole cache; not stored");
+            tracing::debug!(%key, bytes, cap = self.max_bytes, "larger than the cache limit; not stored");
             return false;
         }
         let path = folder::entry_path(&self.folder, key);
@@ -232,7 +231,7 @@ fn touch(file: &File, metadata: &fs::Metadata) {
     }
 }
 
-/// Says once that the folder gives trouble. A read-only folder fails for each kernel in the same way; the user needs to hear it once.
+/// Reports a failing folder once: a read-only folder fails for each kernel in the same way.
 #[derive(Clone, Debug, Default)]
 struct Trouble(Arc<AtomicBool>);
 
@@ -243,8 +242,8 @@ impl Trouble {
             tracing::debug!("kernel cache: cannot {action} {path}: {error}");
         } else {
             tracing::warn!(
-                "kernel cache: cannot {action} {path}: {error}; going on without what it would have saved \
-                 (said once; WARPWAVE_CACHE_DIR moves the cache, WARPWAVE_CACHE=off disables it)"
+                "kernel cache: cannot {action} {path}: {error}; continuing without it \
+                 (reported once; WARPWAVE_CACHE_DIR moves the cache, WARPWAVE_CACHE=off disables it)"
             );
         }
     }

@@ -15,7 +15,7 @@ pub(super) fn cache(var: impl Fn(&str) -> Option<OsString>) -> Cache {
     match var("WARPWAVE_CACHE").map(|value| value.to_string_lossy().to_ascii_lowercase()).as_deref() {
         Some("off" | "0" | "no" | "false") => return Cache::disabled(),
         None | Some("on" | "1" | "yes" | "true") => {}
-        Some(other) => tracing::warn!("WARPWAVE_CACHE={other} is neither `on` nor `off`; the cache stays on"),
+        Some(other) => tracing::warn!("WARPWAVE_CACHE={other} is invalid; expected `on` or `off`; the cache stays on"),
     }
     let max_bytes = match var("WARPWAVE_CACHE_MAX_BYTES") {
         None => DEFAULT_MAX_BYTES,
@@ -36,7 +36,7 @@ pub(super) fn cache(var: impl Fn(&str) -> Option<OsString>) -> Cache {
     match folder {
         Some(folder) => Cache::at(folder, max_bytes),
         None => {
-            tracing::warn!("no folder for the kernel cache: set WARPWAVE_CACHE_DIR, XDG_CACHE_HOME or HOME; every kernel is compiled anew");
+            tracing::warn!("no folder for the kernel cache: set WARPWAVE_CACHE_DIR, XDG_CACHE_HOME or HOME; kernels are not cached");
             Cache::disabled()
         }
     }

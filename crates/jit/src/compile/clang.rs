@@ -182,9 +182,9 @@ fn failure(job: &Job<'_>, tool: &ClangTool, log: String) -> CompileError {
     if unknown.iter().any(|text| log.contains(text)) && log.contains(&job.target.base_name()) {
         let help = match KNOWN_SINCE.iter().find(|(name, _)| *name == job.target.base_name()) {
             Some((_, since)) => {
-                format!("clang knows it since version {since} (`apt install clang-{since} lld-{since}`, or set WARPWAVE_CLANG)")
+                format!("clang supports it since version {since} (`apt install clang-{since} lld-{since}`, or set WARPWAVE_CLANG)")
             }
-            None => format!("a newer clang may (set WARPWAVE_CLANG to it). It said: {}", log.trim()),
+            None => format!("try a newer clang (set WARPWAVE_CLANG). Its message: {}", log.trim()),
         };
         return CompileError::UnknownArchitecture { compiler, target, help };
     }
@@ -192,7 +192,7 @@ fn failure(job: &Job<'_>, tool: &ClangTool, log: String) -> CompileError {
         let found = if tool.device_libs.is_empty() { "was not found" } else { "lacks a function" };
         Some(format!("AMD's device library {found}: {INSTALL_LIBRARY}"))
     } else if log.contains("ocml.bc") || log.contains("ockl.bc") {
-        Some(format!("AMD's device library cannot be read; one made by a newer LLVM than this clang is refused: {INSTALL_LIBRARY}"))
+        Some(format!("AMD's device library is unreadable, most likely built by a newer LLVM than this clang: {INSTALL_LIBRARY}"))
     } else if log.contains("lld") && (log.contains("unable to execute") || log.contains("doesn't exist")) {
         Some("clang needs its linker: `apt install lld-19` (of clang's version)".to_owned())
     } else {

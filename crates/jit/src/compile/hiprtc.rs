@@ -121,15 +121,15 @@ fn included_as(source: &KernelSource, path: &Path) -> String {
     below.unwrap_or(path).to_string_lossy().into_owned()
 }
 
-/// Refuses what would abort the process.
+/// Rejects architectures that would make hipRTC abort the process.
 fn guard(job: &Job<'_>, compiler: &str, version: (i32, i32)) -> Result<(), CompileError> {
     let refuse =
         |help: String| Err(CompileError::UnknownArchitecture { compiler: compiler.to_owned(), target: job.target.to_string(), help });
     match KNOWN_SINCE.iter().find(|(name, _)| *name == job.target.base_name()) {
         Some((_, since)) if version >= *since => Ok(()),
         Some((_, (major, minor))) => refuse(format!(
-            "HIP knows it since version {major}.{minor}; clang may be newer (`apt install clang-19 lld-19 rocm-device-libs`)"
+            "HIP supports it since version {major}.{minor}; use a newer clang (`apt install clang-19 lld-19 rocm-device-libs`)"
         )),
-        None => refuse("no version of HIP is recorded to know it, and an unknown one would end this process; use clang".to_owned()),
+        None => refuse("no HIP version is known to support it, and an unsupported one aborts the process; use clang".to_owned()),
     }
 }

@@ -1,7 +1,7 @@
-//! One job to one code object.
+//! Compilation of one job to one code object.
 //!
-//! Whatever compiler is used: temporary files are gone when the call returns, a failure carries the compiler's whole log with the
-//! files and lines of the user's source, and a success is parsed before it is handed out. Calls may come from any thread.
+//! For every compiler: temporary files are removed when the call returns, an error contains the compiler's whole log with files and lines of
+//! the user's source, and the output is parsed before it is returned. Calls may come from any thread.
 
 mod clang;
 mod hiprtc;
@@ -19,21 +19,21 @@ use crate::target::Target;
 use crate::toolchain::{NoCompiler, Tool, Toolchains};
 use crate::translate::{HipFile, Note, TRANSLATOR_VERSION, TranslateError, TranslatedSource};
 
-/// What to compile, and for which GPU.
+/// A compilation job.
 #[derive(Debug, Clone, Copy)]
 pub struct Job<'a> {
     /// The source, with its macros and options.
     pub source: &'a KernelSource,
     /// The architecture.
     pub target: &'a Target,
-    /// Which compiler.
+    /// The compiler to use.
     pub compiler: CompilerChoice,
 }
 
-/// Which compiler a job wants.
+/// The compiler to use for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CompilerChoice {
-    /// NVRTC for NVIDIA; for AMD clang, or hipRTC where there is no clang.
+    /// NVRTC for NVIDIA; clang for AMD, or hipRTC if clang is missing.
     #[default]
     Auto,
     /// clang, for AMD.
@@ -47,24 +47,24 @@ pub enum CompilerChoice {
 /// Compiled code.
 #[derive(Debug, Clone)]
 pub struct Compiled {
-    /// What a driver loads.
+    /// The code object.
     pub binary: Vec<u8>,
-    /// The compiler's messages: warnings, and NVRTC's account of registers.
+    /// The compiler's messages: warnings, and NVRTC's register report.
     pub log: String,
     /// The kernels in `binary`.
     pub code_object: CodeObject,
-    /// What the translation for AMD has to say; empty for NVIDIA.
+    /// Diagnostics of the translation for AMD; empty for NVIDIA.
     pub notes: Vec<Note>,
-    /// The text that was compiled for AMD, and the included files that were changed for it; empty for NVIDIA.
+    /// The HIP source compiled for AMD and the changed includes; empty for NVIDIA.
     pub hip: Vec<HipFile>,
 }
 
-/// Why there is no code.
+/// Why compilation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// The compiler refused the source.
-    #[error("{compiler} cannot compile {source_name} for {target}:\n{log}{}", hint(help))]
+    /// The compiler rejected the source.
+    #[error("{compiler} failed to compile {source_name} for {target}:\n{log}{}", hint(help))]
     Failed {
         /// The compiler.
         compiler: String,
@@ -72,39 +72,39 @@ pub enum CompileError {
         target: String,
         /// The source's file or name.
         source_name: String,
-        /// Everything the compiler said.
+        /// The compiler's log.
         log: String,
-        /// What to do, where that is known.
+        /// What to do, if known.
         help: Option<Box<str>>,
     },
-    /// The compiler does not know the architecture.
-    #[error("{compiler} does not know {target}: {help}")]
+    /// The compiler does not support the architecture.
+    #[error("{compiler} does not support {target}: {help}")]
     UnknownArchitecture {
         /// The compiler.
         compiler: String,
         /// The architecture.
         target: String,
-        /// Which version does.
+        /// Which version supports it.
         help: String,
     },
     /// No compiler for this target is installed.
     #[error(transparent)]
     NoCompiler(#[from] NoCompiler),
-    /// The source has no counterpart on this target.
+    /// The source cannot be translated for this target.
     #[error(transparent)]
     Translate(#[from] TranslateError),
-    /// An included file was written to while it was compiled: code and cache key would not fit together.
-    #[error("{} changed while it was being compiled; compile again", path.display())]
+    /// An included file changed during compilation: the code would not match the cache key.
+    #[error("{} changed during compilation; compile again", path.display())]
     SourceChanged {
         /// The file.
         path: PathBuf,
     },
-    /// The compiler could not be run, or its files not be written.
+    /// The compiler could not be run, or its files could not be written.
     #[error("{what}: {error}")]
     Io {
         /// What was being done.
         what: String,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         error: std::io::Error,
     },
@@ -118,19 +118,19 @@ pub enum CompileError {
         compiler: String,
         /// The call.
         call: &'static str,
-        /// Its answer.
+        /// The error.
         text: String,
     },
-    /// An option or macro that cannot be handed to a compiler.
-    #[error("the compiler option {option:?} {reason}")]
+    /// An option or macro cannot be passed to a compiler.
+    #[error("compiler option {option:?} {reason}")]
     BadOption {
         /// The option.
         option: String,
         /// Why not.
         reason: String,
     },
-    /// The compiler claims success, and its output is no code object.
-    #[error("{compiler} made something that is no code for {target}: {error}")]
+    /// The compiler succeeded, but its output is not a code object.
+    #[error("{compiler} returned invalid code for {target}: {error}")]
     BadOutput {
         /// The compiler.
         compiler: String,
@@ -146,7 +146,7 @@ fn hint(help: &Option<Box<str>>) -> String {
     help.as_ref().map(|h| format!("\n{h}")).unwrap_or_default()
 }
 
-/// Compiles `job` with the compiler of `toolchains` it asks for.
+/// Compiles `job` with its compiler from `toolchains`.
 pub fn compile(job: &Job<'_>, toolchains: &Toolchains) -> Result<Compiled, CompileError> {
     let tool = toolchains.choose(job.target, job.compiler)?;
     compile_with(job, tool)
@@ -156,7 +156,7 @@ pub fn compile(job: &Job<'_>, toolchains: &Toolchains) -> Result<Compiled, Compi
 pub fn compile_with(job: &Job<'_>, tool: &Tool) -> Result<Compiled, CompileError> {
     for option in job.source.options().iter().chain(job.source.defines().iter().flat_map(|(n, v)| [n, v])) {
         if option.contains('\0') {
-            return Err(CompileError::BadOption { option: option.clone(), reason: "holds a NUL byte".to_owned() });
+            return Err(CompileError::BadOption { option: option.clone(), reason: "contains a NUL byte".to_owned() });
         }
     }
     let translated = TranslatedSource::new(job.source, job.target)?;
@@ -186,7 +186,7 @@ pub fn compile_with(job: &Job<'_>, tool: &Tool) -> Result<Compiled, CompileError
     Ok(compiled)
 }
 
-/// A refusal with what the translation knew before: an instruction that has no counterpart explains the compiler's message.
+/// Adds the translator's diagnostics to a compiler error: an untranslated instruction explains the compiler's message.
 fn with_notes(error: CompileError, notes: &[Note]) -> CompileError {
     match error {
         CompileError::Failed { compiler, target, source_name, log, help } => {
@@ -197,8 +197,7 @@ fn with_notes(error: CompileError, notes: &[Note]) -> CompileError {
     }
 }
 
-/// Everything that decides what [`compile_with`] makes, apart from the compiler's version: label and value, in a fixed order.
-/// A cache key covers all of it.
+/// Returns the inputs of [`compile_with`] other than the compiler's version, as labels and values in a fixed order, for a cache key.
 pub fn key_material(job: &Job<'_>, tool: &Tool) -> Vec<(String, String)> {
     let mut parts = vec![
         ("target".to_owned(), job.target.to_string()),
