@@ -402,9 +402,17 @@ fn bench_ops_runs_selected_operations_and_rejects_unknown_ones() {
     refused(&["tune", "--device", "vgpu:gfx90a"], "virtual");
     let list = String::from_utf8(program(&["bench", "ops", "--device", "vgpu:gfx90a", "--list"]).stdout).unwrap();
     assert!(list.lines().count() > 50 && list.contains("cast f32 to bf16"), "{list}");
+    let list = String::from_utf8(program(&["bench", "ops", "--device", "vgpu:gfx90a", "--batch", "1,4", "--list"]).stdout).unwrap();
+    for name in ["matvec bf16 1x", "matvec bf16 4x", "attention causal bf16 4x", "decode attention bf16 1x", "decode attention bf16 4x"] {
+        assert!(list.contains(name), "{name}: {list}");
+    }
+    refused(&["bench", "ops", "--device", "vgpu:gfx90a", "--batch", "0"], "--batch");
     if !have_clang() {
         return;
     }
+    let output = program(&["bench", "ops", "--device", "vgpu:gfx90a", "--batch", "1,2", "--filter", "decode", "--json"]);
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(value["rows"].as_array().unwrap().len(), 4, "{value}");
     let folder = tempfile::tempdir().unwrap();
     let plot = folder.path().join("ops.svg");
     let line = ["bench", "ops", "--device", "vgpu:gfx90a", "--filter", "add f32,fill", "--json", "--plot", plot.to_str().unwrap()];

@@ -47,6 +47,15 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     whole.chain([true, false].map(|scores| part(sizes, scores))).collect()
 }
 
+/// Causal attention over a batch of prompts.
+pub fn batch_cases(sizes: Sizes, batch: &[usize]) -> Vec<Case> {
+    let len = sizes.of(2048, 64);
+    let call = |sequences| Call { dtype: DType::Bf16, sequences, len, heads: (32, 8), dim: 128, causal: true, lying: Lying::Batch };
+    // The sizes above are final.
+    let exact = Sizes { small: false };
+    batch.iter().map(|sequences| case(exact, call(*sequences), ("FLASH_ATTENTION", "FlashAttention-2"))).collect()
+}
+
 fn case(sizes: Sizes, call: Call, (backend, peer): (&str, &str)) -> Case {
     let Call { dtype, heads: (heads, kv_heads), dim, causal, lying, .. } = call;
     let (sequences, len) = (sizes.of(call.sequences, 1), sizes.of(call.len, 64));

@@ -50,6 +50,16 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     calls.into_iter().map(case).collect()
 }
 
+/// The weights of a feed-forward layer times the tokens of a batch.
+pub fn batch_cases(sizes: Sizes, batch: &[usize]) -> Vec<Case> {
+    let shapes = [[14_336, 4096], [4096, 14_336]].map(|shape| shape.map(|dim: usize| sizes.of(dim, dim / 64)));
+    let call = |[n, k]: [usize; 2], m| {
+        let (dtype, by) = (DType::Bf16, MatmulBackend::Auto);
+        Call { dtype, tf32: false, size: [m, n, k], turned: true, by, gelu: false }
+    };
+    shapes.iter().flat_map(|shape| batch.iter().map(|m| case(call(*shape, *m)))).collect()
+}
+
 /// A large product of `bf16` with weights, which lie by columns.
 pub fn weights() -> Case {
     case(Call { dtype: DType::Bf16, tf32: false, size: [8192; 3], turned: true, by: MatmulBackend::Auto, gelu: false })

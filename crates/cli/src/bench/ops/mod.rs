@@ -1,4 +1,4 @@
-//! `warpwave bench ops`: each operation's speed, beside what the device can do and beside a peer, in the same run.
+//! `warpwave bench ops`: speed of each operation against device copy bandwidth and a peer, in the same run.
 
 mod attention;
 mod case;
@@ -24,32 +24,35 @@ use super::median;
 use case::{Bench, Case, Run, Sizes, Work};
 use time::Timer;
 
-/// Bytes that a copy between two places of the device moves, to know what it can do: half read, half written.
+/// Bytes moved by the copy that measures device bandwidth: half read, half written.
 const COPIED: usize = 2 << 30;
-/// Measurements of an operation, ours and the peer's by turns.
+/// Measurements of an operation, interleaved with the peer.
 const ROUNDS: usize = 3;
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave bench ops --device cuda:0 --filter softmax --peer torch --plot ops.svg\n\n\
-    Figures are medians, ours and the peer's by turns, with the cache emptied before each run. The ceiling is the device's own copy of 1 GiB, \
-    reading and writing counted; `x peer` above 1 means faster than the peer.")]
+    Values are medians, interleaved with the peer, with the L2 cache flushed before each run. The ceiling is a device-to-device copy of \
+    1 GiB, counting reads and writes; `x peer` above 1 means faster than the peer.")]
 pub(super) struct Options {
-    /// The device: cuda:0, rocm:1, vgpu:gfx90a (virtual: small sizes, and its speed means nothing), or auto for the first there is.
+    /// Device: cuda:0, rocm:1, vgpu:gfx90a (virtual, small sizes, not a speed measurement), or auto (the first GPU found).
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
-    /// Only operations whose name contains one of these words, separated by commas.
+    /// Run only operations whose name contains one of these words, comma-separated.
     #[arg(long, value_name = "WORDS")]
     filter: Option<String>,
-    /// Who does the same beside us: PyTorch on the same GPU, or this machine's CPU.
+    /// Peer to compare with: PyTorch on the same GPU, or the CPU.
     #[arg(long, value_name = "torch|cpu")]
     peer: Option<PeerName>,
+    /// Sweep batch sizes instead, e.g. 1,2,4,8: feed-forward matmuls, prefill attention and decode attention for each.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    batch: Vec<u16>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Draw the shares of the ceiling, ours and the peer's, into an SVG file.
+    /// Plot the fraction of the ceiling, ours and the peer's, to an SVG file.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Print the names of the operations, and measure nothing.
+    /// List the operations without measuring.
     #[arg(long)]
     list: bool,
 }
@@ -65,7 +68,7 @@ struct Row {
     name: String,
     work: Work,
     seconds: f64,
-    /// The peer's seconds, or why there are none.
+    /// Seconds of the peer, or why it failed.
     peer: Option<Result<f64, String>>,
 }
 
@@ -87,7 +90,7 @@ impl Row {
         }
     }
 
-    /// The share of what the device's copies reach.
+    /// Returns the fraction of device copy bandwidth.
     fn share(&self, ceiling: f64) -> Option<f64> {
         matches!(self.work, Work::Bytes(_)).then(|| self.figure(self.seconds) / ceiling)
     }
@@ -104,7 +107,7 @@ impl Row {
 pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     let device = context.device(&options.device)?;
     let small = device.info().is_virtual;
-    let cases = chosen(Sizes { small }, options.filter.as_deref())?;
+    let cases = chosen(Sizes { small }, &options.batch, options.filter.as_deref())?;
     if options.list {
         for case in &cases {
             writeln!(context.out, "{}", case.name)?;
@@ -129,7 +132,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         let mut run = (case.make)(&bench).map_err(|failure| named(&case.name, failure))?;
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         let span = if matches!(case.work, Work::Flops(_)) { time::LONG_SPAN } else { time::SPAN };
-        // By turns: a card's clock goes down while it is at work, and up again.
+        // Interleaved: the clock drops under load and recovers.
         for round in 0..if small { 1 } else { ROUNDS } {
             ours.push(timer.seconds(&mut run, span).map_err(|failure| named(&case.name, failure))?);
             if let (Some(torch), Some(expression)) = (&mut torch, &case.torch) {
@@ -147,17 +150,38 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         rows.push(Row { name: case.name, work: case.work, seconds: median(ours), peer });
     }
     bar.finish_and_clear();
-    // The card may have been colder at first.
+    // The card may have been cooler at first.
     ceiling = ceiling.max(copies(&bench, &mut timer, Sizes { small })?);
     let peer = torch.map_or_else(|| options.peer.map(|_| "the CPU".to_owned()), |peer| Some(peer.name.clone()));
     if let Some(file) = &options.plot {
-        let text = plot::svg(&format!("{}, share of its copies ({ceiling:.0} GB/s)", device.info().model), ceiling, &rows);
+        let text = plot::svg(&format!("{}, fraction of copy bandwidth ({ceiling:.0} GB/s)", device.info().model), ceiling, &rows);
         std::fs::write(file, text).map_err(|error| failed(format!("{}: {error}", file.display())))?;
     }
     report(context, options.json, &device.info().model, peer.as_deref(), ceiling, &rows)
 }
 
-fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
+fn chosen(sizes: Sizes, batch: &[u16], filter: Option<&str>) -> Result<Vec<Case>, Failure> {
+    let mut cases = if batch.is_empty() { all_cases(sizes) } else { batch_cases(sizes, batch) };
+    if let Some(filter) = filter {
+        let words: Vec<&str> = filter.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+        cases.retain(|case| words.iter().any(|word| case.name.contains(word)));
+        if cases.is_empty() {
+            return Err(usage(format!("unknown operation `{filter}`; see `warpwave bench ops --list`")));
+        }
+    }
+    Ok(cases)
+}
+
+/// Returns the operations of a language model for each batch size.
+fn batch_cases(sizes: Sizes, batch: &[u16]) -> Vec<Case> {
+    let batch: Vec<usize> = batch.iter().map(|size| usize::from(*size)).collect();
+    let mut cases = matrix::batch_cases(sizes, &batch);
+    cases.extend(attention::batch_cases(sizes, &batch));
+    cases.extend(transformer::batch_cases(sizes, &batch));
+    cases
+}
+
+fn all_cases(sizes: Sizes) -> Vec<Case> {
     let mut cases: Vec<Case> = elementwise::cases(sizes);
     cases.extend(cpu::cases(sizes));
     cases.extend(index::cases(sizes));
@@ -166,28 +190,21 @@ fn chosen(sizes: Sizes, filter: Option<&str>) -> Result<Vec<Case>, Failure> {
     cases.extend(attention::cases(sizes));
     cases.extend(transformer::cases(sizes));
     cases.extend(quant::cases(sizes));
-    if let Some(filter) = filter {
-        let words: Vec<&str> = filter.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
-        cases.retain(|case| words.iter().any(|word| case.name.contains(word)));
-        if cases.is_empty() {
-            return Err(usage(format!("no operation's name contains `{filter}`; `warpwave bench ops --list` has them all")));
-        }
-    }
-    Ok(cases)
+    cases
 }
 
 fn named(name: &str, failure: Failure) -> Failure {
     Failure { message: format!("{name}: {}", failure.message), ..failure }
 }
 
-/// GB/s of a device's own copies.
+/// Returns the bandwidth of device-to-device copies in GB/s.
 pub(super) fn ceiling(device: &warpwave_gpu::Device, jit: &warpwave_jit::Jit) -> Result<f64, Failure> {
     let small = device.info().is_virtual;
     let bench = Bench::new(device, jit)?;
     copies(&bench, &mut Timer::new(&bench, small)?, Sizes { small })
 }
 
-/// TFLOP/s of the vendor's library with large matrices of `bf16`; none on a virtual device, or where there is no library.
+/// Returns the TFLOP/s of the vendor BLAS with large `bf16` matrices; `None` on a virtual device or without a library.
 pub(super) fn library_product(device: &warpwave_gpu::Device, jit: &warpwave_jit::Jit) -> Result<Option<f64>, Failure> {
     let bench = Bench::new(device, jit)?;
     if device.info().is_virtual || bench.kernels.matmul_library().is_err() {
@@ -200,7 +217,7 @@ pub(super) fn library_product(device: &warpwave_gpu::Device, jit: &warpwave_jit:
     Ok(Some(flops as f64 / seconds / 1e12))
 }
 
-/// GB/s of a copy by the driver.
+/// Measures the bandwidth of a driver copy in GB/s.
 fn copies(bench: &Bench, timer: &mut Timer, sizes: Sizes) -> Result<f64, Failure> {
     let len = sizes.of(COPIED / 2, 1 << 16);
     let (from, mut to, stream) = (bench.normal(DType::F32, len / 4)?, bench.room(DType::U8, len)?, bench.stream.clone());
@@ -223,8 +240,8 @@ fn report(context: &mut Context<'_>, json: bool, model: &str, peer: Option<&str>
             .collect();
         return context.print_json(&json!({ "device": model, "ceiling_gb_per_s": ceiling, "peer": peer, "rows": all }));
     }
-    let beside = peer.map_or_else(String::new, |peer| format!(", beside {peer}"));
-    writeln!(context.out, "{model}, copies at {ceiling:.0} GB/s{beside}")?;
+    let versus = peer.map_or_else(String::new, |peer| format!(", vs {peer}"));
+    writeln!(context.out, "{model}, copy bandwidth {ceiling:.0} GB/s{versus}")?;
     let wide = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
     writeln!(context.out, "{:wide$} {:>9}         {:>8} {:>9} {:>7}", "", "ours", "ceiling", "peer", "x peer")?;
     for row in rows {

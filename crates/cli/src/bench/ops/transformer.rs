@@ -251,6 +251,15 @@ fn append_to_pool(sizes: Sizes, dtype: DType, sequences: usize, tokens: usize, b
         .torch(setup, "(p.index_copy_(0, i, k.flatten(0, 1)), q.index_copy_(0, i, v.flatten(0, 1)))")
 }
 
+/// Decode attention over a batch of sequences, with a contiguous and a paged KV cache.
+pub fn batch_cases(sizes: Sizes, batch: &[usize]) -> Vec<Case> {
+    let keys = sizes.of(8192, 4 * BLOCK);
+    // The sizes above are final.
+    let exact = Sizes { small: false };
+    let cases = |block| batch.iter().map(move |sequences| decode(exact, DType::Bf16, [*sequences, 32, 8, keys, block]));
+    [0, BLOCK].into_iter().flat_map(cases).collect()
+}
+
 /// One token of each sequence; keys in blocks of so many, or each sequence's in a row.
 fn decode(sizes: Sizes, dtype: DType, [sequences, heads, kv_heads, keys, block]: [usize; 5]) -> Case {
     let (sequences, keys) = (sizes.of(sequences, 2), sizes.of(keys, 64));
