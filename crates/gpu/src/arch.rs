@@ -169,7 +169,7 @@ impl Arch {
 }
 
 impl Gfx {
-    /// Returns whether this family (`gfx9-4-generic`) contains `member`. A single architecture is no family.
+    /// Returns whether this family (`gfx9-4-generic`) contains `member`. A single architecture contains nothing.
     pub fn contains(self, member: Gfx) -> bool {
         let numbers = |gfx: Gfx| [gfx.major, gfx.minor, gfx.stepping];
         self.generic.is_some_and(|stated| numbers(self)[..usize::from(stated)] == numbers(member)[..usize::from(stated)])

@@ -243,7 +243,7 @@ impl Driver {
         let clean = unsafe { self.table.peek_at_last_error() }.is_ok();
         let kind = match attribute(vendor::POINTER_MEMORY_TYPE) {
             Ok(number) => vendor::memory_kind(self.vendor(), self.version.major, number),
-            // Not known to the driver.
+            // Unknown to the driver.
             Err(Failure::Code { code: code::INVALID_VALUE | code::NOT_FOUND, .. }) => {
                 if clean {
                     // SAFETY: no arguments.

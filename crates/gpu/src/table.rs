@@ -257,11 +257,11 @@ pub struct Copy2dSide {
     pub y: usize,
     /// The vendor's memory type.
     pub memory_type: c_int,
-    /// Host memory, where the type says so.
+    /// Host address, for that memory type.
     pub host: *mut c_void,
-    /// Device memory, where the type says so.
+    /// Device address, for that memory type.
     pub device: DevicePtr,
-    /// An array, where the type says so.
+    /// Array, for that memory type.
     pub array: Handle,
     /// Bytes from one row to the next.
     pub pitch: usize,

@@ -5,7 +5,7 @@ use std::process::Command;
 use proptest::prelude::*;
 use warpwave_gpu::code_object::{ArgKind, CodeKind, CodeObject, base_names};
 
-/// A real AMD code object, compiled here; `None` where there is no clang that can.
+/// A real AMD code object, compiled here; `None` without a clang that supports it.
 fn real_object() -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let (source, output) = (folder.path().join("k.hip"), folder.path().join("k.co"));

@@ -72,7 +72,7 @@ fn an_override_that_is_no_library_is_named() {
 
 #[test]
 fn a_library_without_the_symbols_is_an_error_not_a_crash() {
-    // Any library that is no driver will do.
+    // Any library other than a driver will do.
     let error = Driver::open("cuda", Vendor::Nvidia, &search("WARPWAVE_TEST_UNSET2", &["libc.so.6"], &[])).unwrap_err();
     assert!(matches!(&error, Error::MissingSymbol { symbol: "cuInit", .. }), "{error}");
     let library = Library::open(&search("WARPWAVE_TEST_UNSET3", &["libc.so.6"], &[])).unwrap();

@@ -115,7 +115,7 @@ fn a_handle_opens_an_allocation_and_closes_it_when_dropped() {
         let opened = unsafe { device.open_ipc(shared.ipc_handle().unwrap()) }.unwrap();
         assert_eq!((opened.device_ptr(), opened.device()), (shared.device_ptr(), &device));
         drop(opened);
-        // SAFETY: the driver refuses what is no handle.
+        // SAFETY: the driver rejects invalid handles.
         assert!(matches!(unsafe { device.open_ipc(IpcHandle([1; 64])) }, Err(Error::Driver { code: 1, .. })));
         drop(shared);
         assert_eq!(fakes.live_objects(), live);

@@ -41,7 +41,7 @@ fn a_kernel_that_may_start_early_follows_a_copy_in_a_graph() {
         let graph = stream
             .capture_graph(|s| {
                 s.copy_from_pinned(&source, &mut buffer)?;
-                // SAFETY: the types are the kernel's, and it stays within 300 elements; what is before it is no kernel.
+                // SAFETY: the types are the kernel's, and it stays within 300 elements; no kernel precedes it.
                 unsafe { kernel.launch(s, Launch::for_elements(300, 128).pdl(), (&mut buffer, 2.0f32, 300u32)) }
             })
             .unwrap();

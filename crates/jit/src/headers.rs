@@ -91,7 +91,7 @@ pub(crate) const C_LIBRARY: &[&str] = &[
     "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h",
 ];
 
-/// Label and SHA-256 of each, for cache keys. Made once: a key is asked for at every load, and the texts are long.
+/// Returns label and SHA-256 of each header, for cache keys. Computed once: every load needs a key, and the headers are long.
 pub(crate) fn digests() -> &'static [(String, String)] {
     static DIGESTS: OnceLock<Vec<(String, String)>> = OnceLock::new();
     let hex = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();

@@ -2,7 +2,7 @@
 //!
 //! The sources come from the registry (`candle-kernels` on crates.io) and are only read. Without a network and without the crate in
 //! cargo's cache the test is skipped with a line that says so; with `WARPWAVE_REQUIRE_ALL=1` that is a failure. `WARPWAVE_TEST_FULL=1`
-//! compiles for more GPUs and with full optimisation.
+//! compiles for more GPUs and with full optimization.
 
 mod common;
 
@@ -65,7 +65,7 @@ fn compiled(
                 // NVRTC has no <cmath>, and most of its contents built in.
                 source = KernelSource::from_file(folder.join(file).with_extension("cu")).unwrap().include_dir(empty.path()).unwrap();
             } else if !full {
-                // Optimisation changes no kernel's presence, and is most of the time.
+                // Optimization changes no kernel's presence, and is most of the time.
                 source = source.option("-O1");
             }
             let made = compile(&Job { source: &source, target: &target, compiler: CompilerChoice::Auto }, tools)

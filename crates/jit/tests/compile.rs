@@ -425,7 +425,7 @@ fn temporary_files_are_gone_afterwards() {
     };
     // Other tests compile meanwhile: what must not happen is that folders pile up.
     let before = left();
-    for code in ["__global__ void k() {}", "this is no C++"] {
+    for code in ["__global__ void k() {}", "this is not C++"] {
         for _ in 0..4 {
             let _ = run(&text(code), "gfx90a", CompilerChoice::Clang, &tools);
         }

@@ -1,6 +1,6 @@
 //! The kernel bundle that is committed, so that a machine without a compiler has something real to run.
 //!
-//! `WARPWAVE_BLESS=1 cargo test -p warpwave-jit --test embedded` makes it anew.
+//! `WARPWAVE_BLESS=1 cargo test -p warpwave-jit --test embedded` regenerates it.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn the_committed_bundle_is_of_the_committed_source() {
         return std::fs::write(kernels().join("vector_add.wwb"), bundle.to_bytes()).unwrap();
     }
     let bundle = embedded();
-    assert!(bundle.is_of(&source), "vector_add.cu changed: make the bundle anew with WARPWAVE_BLESS=1");
+    assert!(bundle.is_of(&source), "vector_add.cu changed: regenerate the bundle with WARPWAVE_BLESS=1");
     let targets: Vec<String> = bundle.parts.iter().map(|part| part.target.to_string()).collect();
     assert_eq!(targets, TARGETS);
 }

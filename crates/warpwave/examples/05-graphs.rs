@@ -12,7 +12,7 @@ use warpwave::jit::embed;
 
 const N: usize = 4096;
 
-/// Records `total += step` as two pieces of work: a kernel, and a copy of its result.
+/// Records `total += step` as two nodes: a kernel and a copy of its result.
 fn record(
     stream: &Stream,
     add: &Kernel,
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert!(stream.download(&total)?.iter().all(|value| *value == 100.0));
     println!("{}: 100 launches of a graph of two steps gave 100", device.name());
 
-    // Other buffers, same shape: the ready graph takes them over without being made anew.
+    // Other buffers, same shape: the executable graph is updated without instantiating it again.
     ready.update(&record(&stream, &add, &tens, &mut sum, &mut total)?)?;
     ready.launch(&stream)?;
     assert!(stream.download(&total)?.iter().all(|value| *value == 110.0));

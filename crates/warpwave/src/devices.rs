@@ -4,8 +4,8 @@
 pub use virtual_gpu::{DEFAULT_VIRTUAL, VIRTUAL_LABEL, virtual_driver};
 use warpwave_gpu::{Device, DeviceSpec, Devices, Result};
 
-/// Returns the registry of devices: CUDA, ROCm and, with the feature `vgpu`, the virtual AMD GPUs. Tells which backends are available, and
-/// for the others why not.
+/// Returns the registry of devices: CUDA, ROCm and, with the feature `vgpu`, the virtual AMD GPUs. Lists available backends, and for
+/// the others the reason.
 pub fn devices() -> Devices {
     #[cfg_attr(not(feature = "vgpu"), expect(unused_mut))]
     let mut devices = Devices::hardware();

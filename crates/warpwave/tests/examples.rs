@@ -32,7 +32,7 @@ fn every_example_ends_well_and_says_something() {
     if programs.is_empty() {
         let required = std::env::var_os("WARPWAVE_REQUIRE_ALL").is_some_and(|value| value == "1");
         assert!(!required, "no examples in {}; `cargo test` without --test, or `cargo build --examples`, makes them", folder.display());
-        eprintln!("skipped: there are no built examples in {}", folder.display());
+        eprintln!("skipped: no built examples in {}", folder.display());
         return;
     }
     // The sources, where they are at hand, say which programs there must be.

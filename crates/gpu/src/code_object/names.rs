@@ -57,7 +57,7 @@ fn after_template_arguments(text: &str) -> Option<&str> {
             b'I' | b'J' | b'N' | b'X' | b'F' => open += 1,
             b'L' => {
                 open += 1;
-                // A literal is a type and a value: `Li4E`. Its digits are no name's length.
+                // A literal is a type and a value: `Li4E`. Its digits are not a name length.
                 if let Some(after) = after_literal(&rest[1..]) {
                     rest = after;
                     open -= 1;

@@ -1,10 +1,10 @@
-//! A driver made of host memory, for tests: behind the same table as the real ones, with faults on demand.
+//! A fake driver over host memory for tests, behind the same table as the real ones, with fault injection.
 //!
 //! Work on its streams is *deferred*: it runs when something waits for it (one item at each query), so that code that
 //! forgets to wait reads the poison that fresh memory is filled with. Every address is checked against the live
 //! allocations, when work is queued and again when it runs; dropping [`Fakes`] panics if work touched freed memory. Kernels are functions of the test, found by name.
 //!
-//! One fake of each vendor can be installed at a time; [`Fakes`] holds the seat, so tests take turns.
+//! One fake of each vendor can be installed at a time; [`Fakes`] holds a lock, so tests run one after another.
 
 mod calls;
 mod machine;
@@ -64,7 +64,7 @@ impl Fake {
         }
     }
 
-    /// So many devices. None at all makes the start answer as the vendor's driver does without a card.
+    /// Sets the number of devices. With 0, initialization answers as the vendor's driver does without a card.
     pub fn devices(self, devices: usize) -> Fake {
         Fake { devices, ..self }
     }
@@ -111,7 +111,7 @@ impl Fake {
     }
 }
 
-/// Installed fakes. Dropping it frees the seat; drop the devices made from it first.
+/// Installed fakes. Dropping it releases the lock; drop its devices first.
 pub struct Fakes {
     vendors: Vec<Vendor>,
     _seat: MutexGuard<'static, ()>,
@@ -132,7 +132,7 @@ fn machine(index: usize) -> MutexGuard<'static, Option<Machine>> {
 }
 
 impl Fakes {
-    /// Waits for the seat, then installs one fake for each vendor given.
+    /// Waits for the lock, then installs one fake per vendor.
     pub fn install(fakes: impl IntoIterator<Item = Fake>) -> Fakes {
         let seat = SEAT.lock().unwrap_or_else(PoisonError::into_inner);
         let mut vendors = Vec::new();
@@ -174,17 +174,17 @@ impl Fakes {
         self.each(|machine| machine.faults.push((symbol.to_owned(), nth, code)));
     }
 
-    /// From now on every call answers that the device is lost.
+    /// Makes every later call report a lost device.
     pub fn lose_device(&self) {
         self.each(|machine| machine.lost = true);
     }
 
-    /// Lets each copy take so long.
+    /// Sets how long each copy takes.
     pub fn slow_copies(&self, each: Duration) {
         self.each(|machine| machine.copy_time = each);
     }
 
-    /// The symbols called so far, in order, less the ones every operation begins with.
+    /// Returns the symbols called so far, in order, without those that every operation starts with.
     pub fn log(&self) -> Vec<String> {
         let mut all = Vec::new();
         self.each(|machine| all.extend(machine.log.iter().cloned()));
@@ -210,7 +210,7 @@ impl Fakes {
         count
     }
 
-    /// Gives kernels of this name a meaning: parameter sizes, and a function that reads the arguments and the memory.
+    /// Defines a kernel: its parameter sizes and a function that reads the arguments and the memory.
     pub fn kernel(&self, name: &str, parameters: &[usize], run: impl Fn(&Invocation) + Send + Sync + 'static) {
         let run: Arc<dyn Fn(&Invocation) + Send + Sync> = Arc::new(run);
         let kernel = HostKernel { parameters: parameters.to_vec(), run };
@@ -239,7 +239,7 @@ impl Drop for Fakes {
     }
 }
 
-/// The image of a module with kernels of these names, for the fake alone.
+/// Returns the image of a module with these kernels, which only the fake loads.
 pub fn image(kernels: &[&str]) -> Vec<u8> {
     format!("fake module: {}", kernels.join(" ")).into_bytes()
 }

@@ -32,7 +32,7 @@ const META_MAX: u64 = 16 << 20;
 pub struct Entry {
     /// The caller's text about the payload, by custom a JSON object. At most 16 MiB; an entry with more is not stored.
     pub meta: String,
-    /// The artefact itself.
+    /// The compiled code.
     pub payload: Vec<u8>,
 }
 

@@ -54,7 +54,7 @@ pub(super) fn memo_path(folder: &Path) -> PathBuf {
     folder.join(MEMO)
 }
 
-/// The kind of file that `name` says it is; `None` for names the cache never gives.
+/// Returns the kind of file with this name; `None` for names the cache never uses.
 fn kind_of(name: &str) -> Option<Kind> {
     if name == MEMO {
         return Some(Kind::Memo);
@@ -100,7 +100,7 @@ pub(super) fn replace(folder: &Path, path: &Path, write: impl FnOnce(&mut File) 
     Ok(())
 }
 
-/// All files of the cache in `folder`; none if there is no such folder. Files that vanish during the scan are left out.
+/// Returns all files of the cache in `folder`; empty if the folder does not exist. Files that vanish during the scan are skipped.
 pub(super) fn scan(folder: &Path) -> io::Result<Vec<Found>> {
     let listing = match fs::read_dir(folder) {
         Ok(listing) => listing,

@@ -1,4 +1,4 @@
-//! Keys: what a compiled artefact depends on, as one SHA-256.
+//! Keys: SHA-256 over everything that compiled code depends on.
 
 use std::fmt;
 use std::str::FromStr;
@@ -65,7 +65,7 @@ impl FromStr for Key {
 /// Builds a [`Key`] from named fields.
 ///
 /// Every name and value goes into the hash behind its length, so two different lists of fields never feed it the same bytes:
-/// moving a letter from one field to its neighbour, splitting a field, or leaving out an empty one gives another key.
+/// moving a letter from one field to its neighbor, splitting a field, or leaving out an empty one gives another key.
 /// Order counts; callers with a set (of headers, of options) sort it first where order has no meaning.
 ///
 /// ```
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_moved_between_neighbours_change_the_key() {
+    fn bytes_moved_between_neighbors_change_the_key() {
         let of = |fields: &[(&str, &str)]| key(&fields.iter().map(|(n, v)| (n.to_string(), v.as_bytes().to_vec())).collect::<Vec<_>>());
         let base = of(&[("a", "bc"), ("d", "")]);
         for other in [

@@ -9,8 +9,8 @@
 //!    is an ordinary lock file for the next one.
 //!
 //! Rules 1 and 2 together mean that lock files exist only for keys in the making, and that leftovers can be swept by taking their
-//! lock first. The alternative, a fixed set of files shared by many keys, needs no removal but deadlocks as soon as one artefact is
-//! made while making another whose key falls on the same file. With a file per key, nested use waits in a circle only if the artefacts
+//! lock first. The alternative, a fixed set of files shared by many keys, needs no removal but deadlocks as soon as one entry is
+//! created while creating another whose key falls on the same file. With a file per key, nested use waits in a circle only if the entries
 //! themselves depend on each other in a circle.
 //!
 //! The lock saves work; correctness never rests on it. If it fails (someone empties the folder by hand, a network file system with a
@@ -89,7 +89,7 @@ impl Drop for KeyLock {
 }
 
 fn open(path: &Path, create: bool) -> io::Result<File> {
-    // Not through symlinks (the file is ours or it is none), and never waiting for the other end of a pipe of that name.
+    // Not through symlinks (the file must be ours), and never waiting for the other end of a pipe of that name.
     let options = || {
         let mut options = OpenOptions::new();
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);

@@ -5,7 +5,7 @@
 //! the last [`SETTLE`] is not remembered at all: a second change in the same tick of the file system's clock would not show.
 //!
 //! All facts lie in one file, since a process that starts warm asks for hundreds of them: one read instead of as many as the headers
-//! themselves would take. Each new fact writes that file anew, merged with what others wrote meanwhile, and renames it into place.
+//! themselves would take. Each new fact rewrites that file, merged with what others wrote meanwhile, and renames it into place.
 //! Two processes that do so at the same moment lose one fact, which costs finding it out again; a lock would cost more.
 
 use std::collections::HashMap;
@@ -63,7 +63,7 @@ struct Fact {
     value: String,
 }
 
-/// What tells a file from the same file changed.
+/// Metadata that changes when a file does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     size: u64,
@@ -104,11 +104,11 @@ impl Memo {
         Self(Arc::new(Shared { folder, state: Mutex::default(), trouble }))
     }
 
-    /// The fact of that `kind` about the file at `path`, found out with `make` if it is not known or the file has changed.
+    /// The fact of that `kind` about the file at `path`, computed with `make` if it is missing or the file has changed.
     ///
     /// The fact must depend on nothing but that file (symlinks are followed): for a wrapper script, ask about what it starts.
     /// Several threads or processes may find out the same fact at the same time. Fails if the file cannot be looked at or `make` fails;
-    /// trouble with the memo itself is logged once and is no failure.
+    /// a failure of the memo itself is logged once and is not an error.
     pub fn get_or(&self, path: &Path, kind: &str, make: impl FnOnce() -> io::Result<String>) -> io::Result<String> {
         self.get_or_at(path, kind, SystemTime::now, make)
     }

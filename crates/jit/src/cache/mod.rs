@@ -104,7 +104,7 @@ impl Cache {
     }
 
     /// The cache in `folder`, of at most `max_bytes` (the sum of the entries' file sizes). Nothing is created before the first write.
-    /// An empty path is no folder, and gives a disabled cache and a warning.
+    /// An empty path disables the cache with a warning.
     pub fn at(folder: impl AsRef<Path>, max_bytes: u64) -> Self {
         // Made absolute now, so that a later change of the working directory does not move the cache.
         let folder = match std::path::absolute(&folder) {

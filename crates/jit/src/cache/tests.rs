@@ -130,7 +130,7 @@ fn the_least_recently_used_go_first_and_only_as_many_as_needed() {
     assert_eq!(ask(&cache, "e", 1000), Outcome::Made);
     let left = || ["a", "b", "c", "d", "e", "f"].into_iter().filter(|name| cache.get(&key(name)).is_some()).collect::<String>();
     assert_eq!(cache.stats().bytes, 4 * size);
-    // `left` is itself a use of all that are left, so their ages are set anew.
+    // `left` is itself a use of all that are left, so their ages are set again.
     assert_eq!(left(), "acde");
     for (name, age) in [("c", 40), ("a", 30), ("d", 20), ("e", 10)] {
         set_age(&cache, name, age * MINUTES);
@@ -147,7 +147,7 @@ fn what_was_just_written_stays_even_if_it_looks_oldest() {
     let (_folder, cache) = new_cache(size);
     assert_eq!(ask(&cache, "a", 1000), Outcome::Made);
     let path = folder::entry_path(cache.path().unwrap(), &key("a"));
-    let soon = SystemTime::now() + MINUTES / 2; // A neighbour's clock that is a little ahead.
+    let soon = SystemTime::now() + MINUTES / 2; // A neighbor's clock that is a little ahead.
     File::open(path).unwrap().set_modified(soon).unwrap();
     assert_eq!(ask(&cache, "b", 1000), Outcome::Made);
     assert_eq!((cache.get(&key("a")), cache.get(&key("b"))), (None, Some(entry("b", 1000))));

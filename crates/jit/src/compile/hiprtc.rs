@@ -1,4 +1,4 @@
-//! hipRTC, for AMD, where there is no clang or a user asks for it.
+//! hipRTC, for AMD, if clang is missing or the user chooses it.
 //!
 //! hipRTC has HIP's headers built in; the prelude adds only what HIP lacks. Some versions abort the whole process when they are
 //! given an architecture they do not know, so a table says which know which, and the rest is refused before the call.
@@ -43,7 +43,7 @@ const KNOWN_SINCE: &[(&str, (i32, i32))] = &[
     ("gfx950", (6, 5)),
 ];
 
-/// hipRTC is not said to be safe for threads in every version; its work is one compiler run in any case.
+/// hipRTC is not documented as thread-safe in every version, so one compilation runs at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The options.

@@ -74,7 +74,7 @@ fn failure(job: &Job<'_>, log: String, bad_option: bool, version: Option<(i32, i
     CompileError::Failed { compiler, target, source_name: job.source.name().to_owned(), log, help: help.map(Into::into) }
 }
 
-/// Adds to each kernel what only ptxas' account in the log tells: bytes spilled.
+/// Adds the spilled bytes of each kernel, which only the ptxas log reports.
 pub(super) fn read_spills(compiled: &mut Compiled) {
     let mut current = None;
     for line in compiled.log.lines() {
