@@ -244,10 +244,11 @@ impl Backend for Gpu {
 
     fn softmax(&self, x: &Operand<'_>, dim: usize, log: bool, out: &mut OperandMut<'_>) -> Result<()> {
         let (x, mut out) = (view(x)?, view_mut(out)?);
-        Ok(match log {
-            true => self.kernels.log_softmax(&self.stream, &x, dim, &mut out)?,
-            false => self.kernels.softmax(&self.stream, &x, dim, &mut out)?,
-        })
+        let done = match log {
+            true => self.kernels.log_softmax(&self.stream, &x, dim, &mut out),
+            false => self.kernels.softmax(&self.stream, &x, dim, &mut out),
+        };
+        Ok(done?)
     }
 
     fn layer_norm(&self, x: &Operand<'_>, weight: &Operand<'_>, bias: &Operand<'_>, eps: f32, out: &mut OperandMut<'_>) -> Result<()> {

@@ -172,7 +172,6 @@ fn safetensors_type(dtype: DType) -> Option<Dtype> {
         DType::F64 => Dtype::F64,
         DType::F8E4M3 => Dtype::F8_E4M3,
         DType::F8E5M2 => Dtype::F8_E5M2,
-        #[allow(unreachable_patterns)]
         _ => return None,
     })
 }

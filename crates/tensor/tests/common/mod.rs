@@ -8,22 +8,22 @@ use warpwave_gpu::{Devices, Driver, Vendor};
 use warpwave_jit::{CompilerChoice, Jit, Toolchains};
 use warpwave_tensor::Device;
 
-/// Whether every case is to be run.
+/// Whether all cases run instead of a sample.
 pub fn full() -> bool {
     std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1")
 }
 
-/// SmolLM2-135M-Instruct.Q4_1.gguf, where `WARPWAVE_TEST_MODEL` names it.
+/// The path of SmolLM2-135M-Instruct.Q4_1.gguf, from `WARPWAVE_TEST_MODEL`.
 pub fn model() -> Option<PathBuf> {
     let file = std::env::var_os("WARPWAVE_TEST_MODEL").map(PathBuf::from);
     if file.is_none() {
         assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "WARPWAVE_TEST_MODEL is not set");
-        eprintln!("skipped: WARPWAVE_TEST_MODEL names no file");
+        eprintln!("skipped: WARPWAVE_TEST_MODEL is not set");
     }
     file
 }
 
-/// The CPU, a virtual AMD GPU unless no compiler makes code for it, and every GPU of the machine.
+/// The CPU, a virtual AMD GPU if clang can compile for it, and every GPU of the machine.
 pub fn devices() -> Vec<Device> {
     let mut devices = vec![Device::Cpu];
     devices.extend(virtual_gpu("gfx90a"));
@@ -31,8 +31,8 @@ pub fn devices() -> Vec<Device> {
     devices
 }
 
-/// Devices that share a model: the CPU with itself, two virtual GPUs of different kinds, and every GPU of the machine with itself and with
-/// the next.
+/// Devices for tensor parallelism: the CPU twice, two virtual GPUs of different architectures, and every GPU of the machine with itself and
+/// with the next.
 pub fn groups() -> Vec<Vec<Device>> {
     let mut groups = vec![vec![Device::Cpu; 2]];
     groups.extend(virtual_gpu("gfx90a").zip(virtual_gpu("gfx942")).map(|(a, b)| vec![a, b]));

@@ -69,7 +69,7 @@ pub fn rope(context: &mut Context<'_>) {
     let ids = Tensor::new(&positions, &[4], device).unwrap();
     let frequencies = [1.0f32, 0.3, 0.01];
     let tensor = Tensor::new(&frequencies, &[3], device).unwrap();
-    for pairs in [first_pairs(), RopePairs::Halves] {
+    for pairs in [RopePairs::Interleaved, RopePairs::Halves] {
         let (x, reference) = context.input(&[4, 2, 8]);
         let rope = Rope { pairs, frequencies: tensor.clone(), factor: 1.5 };
         let mut rotated = x.clone();
@@ -97,11 +97,6 @@ pub fn rope(context: &mut Context<'_>) {
         let error = context.input(&[3, 4]).0.rope_in_place(&rope.at(&ids).unwrap()).unwrap_err().to_string();
         assert_eq!(error, "rope: expected (tokens, heads, head_dim), got [3, 4]");
     }
-}
-
-/// Neighboring elements: (0, 1), (2, 3), …
-fn first_pairs() -> RopePairs {
-    RopePairs::Interleaved
 }
 
 pub fn linear(context: &mut Context<'_>) {
