@@ -285,8 +285,8 @@ else
             skip "bench llm, 8B" "no NVIDIA GPU with 48 GB free"
         fi
         if command -v mpirun >/dev/null && bin/warpwave devices --json 2>/dev/null | grep -q '"cuda:0"'; then
-            step "bench mpi, 2 ranks" shown bin/warpwave mpi bench -np 2 --device cuda:0 --sizes 1k-64m
-            step "bench mpi, 4 ranks" shown bin/warpwave mpi bench -np 4 --device cuda:0 --sizes 1k-64m
+            step "bench mpi, 2 ranks" shown bin/warpwave mpi bench --allow-run-as-root -np 2 --device cuda:0 --sizes 1k-64m
+            step "bench mpi, 4 ranks" shown bin/warpwave mpi bench --allow-run-as-root -np 4 --device cuda:0 --sizes 1k-64m
         else
             skip "bench mpi" "no mpirun, or no CUDA GPU"
         fi

@@ -1,9 +1,9 @@
-//! One call of `MPI_Allreduce`: who does it, and how.
+//! One `MPI_Allreduce` call: algorithm selection and execution.
 //!
-//! The path is chosen from what all ranks share: count, type, operation, number of ranks and the agreed settings. Where a rank's own
-//! buffers are decides nothing about messages: where GPUs may be in play, the ranks first tell each other in large calls, and in small
-//! ones each rank brings its own elements to the host. Once the first message is sent there is no way back: what fails then is raised
-//! through the communicator's error handler.
+//! The algorithm is selected from values that all ranks share: count, datatype, operator, communicator size and the agreed settings. A
+//! rank's own buffer location does not affect its messages: if GPUs may be in use, the ranks first agree on the kind of memory in large
+//! calls, and in small ones each rank copies its own elements to the host. After the first message nothing falls back: later errors
+//! are raised through the communicator's error handler.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
@@ -12,310 +12,332 @@ use std::sync::atomic::Ordering;
 
 use warpwave_gpu::{DevicePtr, Vendor};
 
-use crate::Failure;
+use crate::Error;
 use crate::abi::{Handle, Mpi};
 use crate::comm::{Comm, lock};
-use crate::device::OnDevice;
-use crate::element::{Element, Op};
-use crate::gpu::{self, Kernels, Lane, Place, Staging};
-use crate::host::Host;
+use crate::datatype::{Datatype, Op};
+use crate::device::DeviceExecutor;
+use crate::gpu::{self, DeviceLocation, Kernels, PooledStream, StagingBuffer};
+use crate::host::HostExecutor;
+use crate::log::{self, CallInfo};
 use crate::nccl::Nccl;
-use crate::schedule::{self, Group, Step};
-use crate::settings::{self, Local};
+use crate::schedule::{self, Group, RecvAction, Step};
+use crate::settings::ProcessSettings;
 use crate::stats;
 use crate::table::Algorithm;
-use crate::wire::Wire;
+use crate::transport::Transport;
 
-/// Bytes of a message where an algorithm overlaps sending and combining.
+/// Segment size in bytes for host memory.
 const SEGMENT: usize = 128 << 10;
-/// The same where a buffer is on a device: copies and kernels have a price of their own.
+/// Segment size in bytes if a buffer is in device memory, where copies and kernel launches add latency.
 const DEVICE_SEGMENT: usize = 1 << 20;
-/// The largest message: MPI counts bytes in 31 bits.
-const LARGEST: usize = 1 << 30;
-/// From this many bytes on the ranks tell each other where their buffers are, if they may be on devices.
-const ASK_FROM: u64 = 16 << 10;
+/// Largest message in bytes: MPI counts are 31-bit integers.
+const MAX_MESSAGE: usize = 1 << 30;
+/// Size in bytes from which the ranks agree on the kind of memory, if GPUs may be in use.
+const AGREE_MIN: u64 = 16 << 10;
+/// Size in bytes from which Rabenseifner replaces recursive doubling where the MPI library's result would be wrong.
+const RABENSEIFNER_MIN: u64 = 1 << 20;
 
-/// Where the MPI is wrong: from this many bytes on, what each rank sends counts for more than the number of messages.
-const HALVED_FROM: u64 = 1 << 20;
-
-/// The arguments of a call. Handles are as [`Mpi::handle`] gives them.
+/// The arguments of an `MPI_Allreduce` call. Handles are those that [`Mpi::handle`] returns.
 #[derive(Clone, Copy)]
+#[allow(missing_docs)] // named after MPI's parameters
 pub struct Call {
     pub send: *const c_void,
-    pub receive: *mut c_void,
+    pub recv: *mut c_void,
     pub count: i64,
     pub datatype: Handle,
     pub op: Handle,
     pub comm: Handle,
-    /// The form with 64-bit counts.
+    /// `MPI_Allreduce_c`, with a 64-bit count.
     pub large: bool,
 }
 
 impl Call {
-    /// Leaves it to the MPI.
+    /// Forwards the call to the MPI library.
     ///
     /// # Safety
-    /// The arguments are the program's.
-    unsafe fn native(&self, mpi: &Mpi) -> c_int {
-        let Call { send, receive, count, datatype, op, comm, large } = *self;
+    /// The arguments must be valid for `MPI_Allreduce`.
+    unsafe fn forward(&self, mpi: &Mpi) -> c_int {
+        let Call { send, recv, count, datatype, op, comm, large } = *self;
         match (large, mpi.calls.allreduce_large, c_int::try_from(count)) {
-            // SAFETY: the program's arguments.
-            (true, Some(call), _) => unsafe { call(send, receive, count, datatype, op, comm) },
+            // SAFETY: guaranteed by the caller.
+            (true, Some(call), _) => unsafe { call(send, recv, count, datatype, op, comm) },
             // SAFETY: as above.
-            (_, _, Ok(count)) => unsafe { (mpi.calls.allreduce)(send, receive, count, datatype, op, comm) },
-            _ => mpi.refuse(comm, mpi.unsupported),
+            (_, _, Ok(count)) => unsafe { (mpi.calls.allreduce)(send, recv, count, datatype, op, comm) },
+            _ => mpi.raise_error(comm, mpi.unsupported),
         }
     }
 }
 
-/// Where this rank's buffers are; `None` is host memory.
+/// Locations of this rank's buffers; `None` is host memory.
 #[derive(Default)]
-struct Places {
-    send: Option<Place>,
-    receive: Option<Place>,
+struct BufferLocations {
+    send: Option<DeviceLocation>,
+    recv: Option<DeviceLocation>,
 }
 
-impl Places {
-    fn of(mpi: &Mpi, send: *const c_void, receive: *const c_void) -> gpu::Result<Places> {
-        if !gpu::in_use() {
-            return Ok(Places::default());
+impl BufferLocations {
+    fn new(mpi: &Mpi, send: *const c_void, recv: *const c_void) -> gpu::Result<BufferLocations> {
+        if !gpu::is_active() {
+            return Ok(BufferLocations::default());
         }
-        let receive_place = gpu::place_of(receive)?;
-        let send_place = if send == mpi.in_place { receive_place.clone() } else { gpu::place_of(send)? };
-        Ok(Places { send: send_place, receive: receive_place })
+        let recv_location = gpu::locate(recv)?;
+        let send_location = if send == mpi.in_place { recv_location.clone() } else { gpu::locate(send)? };
+        Ok(BufferLocations { send: send_location, recv: recv_location })
     }
 
     fn on_device(&self) -> bool {
-        self.send.is_some() || self.receive.is_some()
+        self.send.is_some() || self.recv.is_some()
     }
 
-    /// Whether the MPI can be given the addresses as they are.
-    fn are_for(&self, mpi: &Mpi) -> bool {
-        [&self.send, &self.receive].into_iter().flatten().all(|place| place.unified || is_aware(mpi, place) == Some(true))
+    /// Returns whether the MPI library can access the buffers itself.
+    fn are_accessible(&self, mpi: &Mpi) -> bool {
+        [&self.send, &self.recv].into_iter().flatten().all(|location| location.unified || is_gpu_aware(mpi, location) == Some(true))
     }
 }
 
-/// Whether the MPI takes addresses of this device, if it says.
-fn is_aware(mpi: &Mpi, place: &Place) -> Option<bool> {
-    let query = match place.device.device().driver().vendor() {
+/// Returns whether the MPI library accepts addresses of this device, or `None` if it cannot be queried.
+fn is_gpu_aware(mpi: &Mpi, location: &DeviceLocation) -> Option<bool> {
+    let query = match location.device.device().driver().vendor() {
         Vendor::Nvidia => mpi.calls.query_cuda,
         Vendor::Amd => mpi.calls.query_rocm,
     };
-    // SAFETY: a plain question.
+    // SAFETY: the query has no preconditions.
     query.map(|query| unsafe { query() } == 1)
 }
 
-/// Does what `MPI_Allreduce` does.
+/// Executes `MPI_Allreduce`, and returns its error code.
 ///
 /// # Safety
-/// The arguments are as MPI asks for.
+/// The arguments must be valid for `MPI_Allreduce`.
 pub unsafe fn allreduce(mpi: &'static Mpi, call: &Call) -> c_int {
-    let places = match Places::of(mpi, call.send, call.receive.cast_const()) {
-        Ok(places) => places,
+    let locations = match BufferLocations::new(mpi, call.send, call.recv.cast_const()) {
+        Ok(locations) => locations,
         Err(error) => return raise(mpi, call.comm, &error.into()),
     };
-    let outcome = plan(mpi, call, &places).and_then(|plan| match plan {
-        None => {
-            stats::count(Algorithm::Native, 0, places.on_device());
-            // SAFETY: the caller's promise.
-            unsafe { leave(mpi, call, &places) }
+    let outcome = decide(mpi, call, &locations).and_then(|decision| match decision {
+        Decision::Native { comm, reason } => {
+            stats::count(Algorithm::Native, 0, locations.on_device());
+            if ProcessSettings::get().debug {
+                log_native(mpi, call, comm, reason);
+            }
+            // SAFETY: guaranteed by the caller.
+            unsafe { call_native(mpi, call, &locations) }
         }
-        Some(plan) => {
-            stats::count(plan.algorithm, plan.bytes(), places.on_device());
-            // SAFETY: the caller's promise.
-            let outcome = unsafe { plan.run(mpi, call, &places) };
+        Decision::Run(plan) => {
+            stats::count(plan.algorithm, plan.bytes(), locations.on_device());
+            // SAFETY: guaranteed by the caller.
+            let outcome = unsafe { plan.run(mpi, call, &locations) };
             if outcome.is_err() {
                 plan.comm.broken.store(true, Ordering::Relaxed);
-                // What was asked for may still come.
+                // Pending receives may still write to it.
                 std::mem::forget(std::mem::take(&mut *lock(&plan.comm.scratch)));
             }
             outcome.map(|()| 0)
         }
     });
-    outcome.unwrap_or_else(|failure| raise(mpi, call.comm, &failure))
+    outcome.unwrap_or_else(|error| raise(mpi, call.comm, &error))
 }
 
-/// Tells the communicator's error handler.
+/// Raises an error on the communicator.
 #[cold]
-fn raise(mpi: &Mpi, comm: Handle, failure: &Failure) -> c_int {
-    let code = match failure {
-        Failure::Mpi(code) => *code,
-        Failure::Gpu(why) => {
-            settings::warn(why);
+fn raise(mpi: &Mpi, comm: Handle, error: &Error) -> c_int {
+    let code = match error {
+        Error::Mpi(code) => *code,
+        Error::Gpu(why) => {
+            log::warn(why);
             mpi.other
         }
     };
-    mpi.refuse(comm, code)
+    mpi.raise_error(comm, code)
 }
 
-/// Whether the MPI itself may be given these buffers in a call that it completes later: it does not say that it cannot. Says why not.
-pub fn may_leave(mpi: &Mpi, send: *const c_void, receive: *const c_void) -> bool {
-    let refuses = |place: &Place| !place.unified && is_aware(mpi, place) == Some(false);
-    let places = Places::of(mpi, send, receive).unwrap_or_default();
-    let fits = ![&places.send, &places.receive].into_iter().flatten().any(refuses);
-    if !fits {
-        settings::warn("this MPI does not take buffers on a device in nonblocking and persistent calls");
+/// Returns whether the MPI library may be given these buffers in a nonblocking or persistent call, and warns if not.
+pub fn native_accepts(mpi: &Mpi, send: *const c_void, recv: *const c_void) -> bool {
+    let rejects = |location: &DeviceLocation| !location.unified && is_gpu_aware(mpi, location) == Some(false);
+    let locations = BufferLocations::new(mpi, send, recv).unwrap_or_default();
+    let accepted = ![&locations.send, &locations.recv].into_iter().flatten().any(rejects);
+    if !accepted {
+        log::warn("nonblocking and persistent MPI_Allreduce on device buffers needs a GPU-aware MPI library");
     }
-    fits
+    accepted
 }
 
-/// Leaves a call to the MPI, with copies of what it cannot reach.
+/// Calls the MPI library, with host copies of buffers that it cannot access.
 ///
 /// # Safety
-/// The arguments are the program's.
-unsafe fn leave(mpi: &Mpi, call: &Call, places: &Places) -> Result<c_int, Failure> {
-    let Some(place) = places.receive.as_ref().or(places.send.as_ref()) else {
-        // SAFETY: the caller's promise.
-        return Ok(unsafe { call.native(mpi) });
+/// The arguments must be valid for `MPI_Allreduce`.
+unsafe fn call_native(mpi: &Mpi, call: &Call, locations: &BufferLocations) -> Result<c_int, Error> {
+    let Some(location) = locations.recv.as_ref().or(locations.send.as_ref()) else {
+        // SAFETY: guaranteed by the caller.
+        return Ok(unsafe { call.forward(mpi) });
     };
-    let visit = place.device.visit()?;
-    let lane = visit.lane()?;
-    if places.are_for(mpi) || call.count <= 0 {
-        // What the program has queued is done before the MPI looks.
-        lane.mark()?.synchronize()?;
-        // SAFETY: the caller's promise.
-        return Ok(unsafe { call.native(mpi) });
+    let guard = location.device.enter()?;
+    let stream = guard.stream()?;
+    if locations.are_accessible(mpi) || call.count <= 0 {
+        // The program's work on the default stream must have completed before MPI reads the buffers.
+        stream.record_event()?.synchronize()?;
+        // SAFETY: guaranteed by the caller.
+        return Ok(unsafe { call.forward(mpi) });
     }
-    let (mut low, mut extent, mut true_low, mut true_extent) = (0, 0, 0, 0);
-    // SAFETY: the outputs outlive the calls; a type that is none is the MPI's to refuse.
-    let known = unsafe {
-        (mpi.calls.type_get_extent)(call.datatype, &mut low, &mut extent) == 0
-            && (mpi.calls.type_get_true_extent)(call.datatype, &mut true_low, &mut true_extent) == 0
+    let (mut lower_bound, mut extent, mut true_lower_bound, mut true_extent) = (0, 0, 0, 0);
+    // SAFETY: the outputs outlive the calls; MPI rejects an invalid datatype.
+    let valid = unsafe {
+        (mpi.calls.type_get_extent)(call.datatype, &mut lower_bound, &mut extent) == 0
+            && (mpi.calls.type_get_true_extent)(call.datatype, &mut true_lower_bound, &mut true_extent) == 0
     };
     let span = (call.count as isize - 1).checked_mul(extent).and_then(|bytes| bytes.checked_add(true_extent));
-    let Some(span) = span.filter(|span| known && extent >= 0 && *span >= 0) else {
-        settings::warn_once("elements that lie backwards in device memory cannot be copied to the host; copy them yourself");
-        return Err(Failure::Mpi(mpi.unsupported));
+    let Some(span) = span.filter(|span| valid && extent >= 0 && *span >= 0) else {
+        log::warn_once("MPI_Allreduce on device buffers: datatypes with a negative extent are not supported; use host buffers");
+        return Err(Error::Mpi(mpi.unsupported));
     };
     let span = span as usize;
-    // SAFETY: the buffers hold the elements that the call names, gaps included.
+    // SAFETY: the buffers hold the elements of the call, gaps included.
     unsafe {
         let in_place = call.send == mpi.in_place;
-        // Elements without gaps are all written; else what lies between them makes the round trip.
-        let whole = !in_place && mpi.element(call.datatype).is_some_and(|element| !element.repr.has_padding());
-        let receive = Copy::of(&lane, places.receive.as_ref(), call.receive.cast_const(), true_low, span, !whole)?;
-        let send = if in_place { None } else { Copy::of(&lane, places.send.as_ref(), call.send, true_low, span, true)? };
-        lane.synchronize()?;
-        let address = |copy: &Option<Copy>, own: *const c_void| copy.as_ref().map_or(own, |copy| copy.address);
-        let copied = Call { send: address(&send, call.send), receive: address(&receive, call.receive.cast_const()).cast_mut(), ..*call };
-        let code = copied.native(mpi);
-        if let Some(receive) = receive.filter(|_| code == 0) {
-            lane.from_host((call.receive as isize + true_low) as DevicePtr, receive.staging.as_ptr(), span)?;
-            lane.synchronize()?;
+        // Gaps between elements must be preserved: the receive buffer is copied first unless every byte will be written.
+        let overwritten = !in_place && mpi.datatype(call.datatype).is_some_and(|datatype| !datatype.repr.has_padding());
+        let recv = HostCopy::new(&stream, locations.recv.as_ref(), call.recv.cast_const(), true_lower_bound, span, !overwritten)?;
+        let send = if in_place { None } else { HostCopy::new(&stream, locations.send.as_ref(), call.send, true_lower_bound, span, true)? };
+        stream.synchronize()?;
+        let address = |copy: &Option<HostCopy>, buffer: *const c_void| copy.as_ref().map_or(buffer, |copy| copy.address);
+        let copied = Call { send: address(&send, call.send), recv: address(&recv, call.recv.cast_const()).cast_mut(), ..*call };
+        let code = copied.forward(mpi);
+        if let Some(recv) = recv.filter(|_| code == 0) {
+            stream.copy_from_host((call.recv as isize + true_lower_bound) as DevicePtr, recv.staging.as_ptr(), span)?;
+            stream.synchronize()?;
         }
         Ok(code)
     }
 }
 
-/// A device buffer's copy on the host.
-struct Copy<'l> {
-    staging: Staging<'l>,
-    /// What stands for the buffer's own address.
+/// A host copy of a device buffer.
+struct HostCopy<'s> {
+    staging: StagingBuffer<'s>,
+    /// Address to pass to MPI in place of the buffer's.
     address: *const c_void,
 }
 
-impl<'l> Copy<'l> {
+impl<'s> HostCopy<'s> {
+    /// Returns `None` if the host can access the buffer.
+    ///
     /// # Safety
-    /// `span` bytes from `low` behind `buffer` must be readable for the device.
-    unsafe fn of(
-        lane: &'l Lane<'l>,
-        place: Option<&Place>,
+    /// The device must be able to read `span` bytes at `buffer + lower_bound`.
+    unsafe fn new(
+        stream: &'s PooledStream<'s>,
+        location: Option<&DeviceLocation>,
         buffer: *const c_void,
-        low: isize,
+        lower_bound: isize,
         span: usize,
         filled: bool,
-    ) -> Result<Option<Copy<'l>>, Failure> {
-        if place.is_none_or(|place| place.unified) {
+    ) -> Result<Option<HostCopy<'s>>, Error> {
+        if location.is_none_or(|location| location.unified) {
             return Ok(None);
         }
-        let staging = lane.staging(span)?;
+        let staging = stream.staging(span)?;
         if filled {
-            // SAFETY: the caller's promise; the lane is waited for before anybody looks.
-            unsafe { lane.to_host(staging.as_ptr(), (buffer as isize + low) as DevicePtr, span) }?;
+            // SAFETY: guaranteed by the caller; the stream is synchronized before the copy is read.
+            unsafe { stream.copy_to_host(staging.as_ptr(), (buffer as isize + lower_bound) as DevicePtr, span) }?;
         }
-        let address = staging.as_ptr().cast::<u8>().wrapping_offset(-low).cast_const().cast();
-        Ok(Some(Copy { staging, address }))
+        let address = staging.as_ptr().cast::<u8>().wrapping_offset(-lower_bound).cast_const().cast();
+        Ok(Some(HostCopy { staging, address }))
     }
 }
 
-/// A call that this library carries out.
+/// Who executes a call.
+enum Decision {
+    /// The MPI library.
+    Native { comm: Option<&'static Comm>, reason: &'static str },
+    /// This library.
+    Run(Plan),
+}
+
+/// A call that this library executes.
 struct Plan {
     comm: &'static Comm,
-    element: Element,
+    datatype: Datatype,
     op: Op,
     count: usize,
     algorithm: Algorithm,
-    /// Some rank's buffers are on a device, as all ranks know.
-    devices: bool,
+    /// What determined the algorithm, for debug messages.
+    reason: &'static str,
+    /// The ranks have agreed that some buffer is in device memory.
+    device_buffers: bool,
 }
 
-/// Decides; `None` leaves the call to the MPI.
+/// Decides who executes a call, and how.
 #[inline]
-fn plan(mpi: &'static Mpi, call: &Call, places: &Places) -> Result<Option<Plan>, Failure> {
-    let (Some(element), Some(op)) = (mpi.element(call.datatype), mpi.op(call.op)) else { return Ok(None) };
-    let Some(count) = usize::try_from(call.count).ok().filter(|count| *count > 0) else { return Ok(None) };
-    // The MPI knows best how to complain.
-    if !element.allows(op) || call.send == call.receive.cast_const() {
-        return Ok(None);
+fn decide(mpi: &'static Mpi, call: &Call, locations: &BufferLocations) -> Result<Decision, Error> {
+    let native = |comm, reason| Ok(Decision::Native { comm, reason });
+    let Some(count) = usize::try_from(call.count).ok().filter(|count| *count > 0) else { return native(None, "no elements") };
+    let (Some(datatype), Some(op)) = (mpi.datatype(call.datatype), mpi.op(call.op)) else {
+        if ProcessSettings::get().cail {
+            log::warn_once("MPI_Allreduce: datatype or operator not supported; using the MPI library");
+        }
+        return native(None, "datatype or operator not supported");
+    };
+    // The MPI library reports invalid arguments.
+    if !datatype.supports(op) || call.send == call.recv.cast_const() {
+        return native(None, "invalid arguments");
     }
-    let Some(comm) = Comm::of(mpi, call.comm) else { return Ok(None) };
+    let Some(comm) = Comm::get(mpi, call.comm) else { return native(None, "communicator not usable") };
     if comm.inter || comm.ranks == 1 {
-        return Ok(None);
+        return native(Some(comm), if comm.inter { "intercommunicator" } else { "one rank" });
     }
     if comm.broken.load(Ordering::Relaxed) {
-        settings::warn_once("an earlier call on this communicator failed half-way; free it and make a new one");
-        return Err(Failure::Mpi(mpi.other));
+        log::warn_once("an earlier MPI_Allreduce on this communicator failed with messages pending; free it and create a new one");
+        return Err(Error::Mpi(mpi.other));
     }
-    let bytes = count as u64 * element.repr.size() as u64;
-    let asked = if comm.gpus && bytes >= ASK_FROM { ask(mpi, comm, (element, op), call, places)? } else { None };
-    let chosen = match (asked, bytes < comm.native_below) {
+    let bytes = count as u64 * datatype.repr.size() as u64;
+    let agreed = if comm.gpus && bytes >= AGREE_MIN { agree(mpi, comm, (datatype, op), call, locations)? } else { None };
+    let selected = match (agreed, bytes < comm.native_below) {
         (Some(algorithm), _) => Some(algorithm),
         (None, true) => None,
         (None, false) => comm.host.get(bytes),
     };
-    let algorithm = match chosen.unwrap_or(Algorithm::Native) {
-        Algorithm::Native if mpi.is_wrong(element, op) => {
-            if bytes < HALVED_FROM {
-                Algorithm::RecursiveDoubling
-            } else {
-                Algorithm::Rabenseifner
-            }
+    let (algorithm, reason) = match selected.unwrap_or(Algorithm::Native) {
+        Algorithm::Native if mpi.has_wrong_result(datatype, op) => {
+            let algorithm = if bytes < RABENSEIFNER_MIN { Algorithm::RecursiveDoubling } else { Algorithm::Rabenseifner };
+            (algorithm, "the MPI library's result is wrong")
         }
-        Algorithm::Native => return Ok(None),
-        chosen if chosen.needs_devices() && asked.is_none() => Algorithm::Rabenseifner,
-        chosen => chosen,
+        Algorithm::Native => return native(Some(comm), &comm.source),
+        selected if selected.needs_device_buffers() && agreed.is_none() => (Algorithm::Rabenseifner, "buffers in host memory"),
+        selected => (selected, comm.source.as_str()),
     };
-    Ok(comm.wire(mpi).map(|_| Plan { comm, element, op, count, algorithm, devices: asked.is_some() }))
+    if comm.transport(mpi).is_none() {
+        return native(Some(comm), "no private communicator");
+    }
+    Ok(Decision::Run(Plan { comm, datatype, op, count, algorithm, reason, device_buffers: agreed.is_some() }))
 }
 
-/// Asks all ranks where their buffers are; where one is on a device, the algorithm for that. Collective.
-fn ask(
+/// Agrees with all ranks on the kind of memory, and returns the algorithm if any rank has a device buffer. Collective.
+fn agree(
     mpi: &'static Mpi,
     comm: &'static Comm,
-    (element, op): (Element, Op),
+    (datatype, op): (Datatype, Op),
     call: &Call,
-    places: &Places,
-) -> Result<Option<Algorithm>, Failure> {
-    let bytes = call.count as u64 * element.repr.size() as u64;
-    let chosen = comm.device.get(bytes).unwrap_or(Algorithm::Native);
-    let whole = match (&places.send, &places.receive) {
-        (Some(send), Some(receive)) if Arc::ptr_eq(&send.device, &receive.device) => Some(&receive.device),
+    locations: &BufferLocations,
+) -> Result<Option<Algorithm>, Error> {
+    let bytes = call.count as u64 * datatype.repr.size() as u64;
+    let selected = comm.device.get(bytes).unwrap_or(Algorithm::Native);
+    // The device of both buffers, if it is the same and can access their elements.
+    let context = match (&locations.send, &locations.recv) {
+        (Some(send), Some(recv)) if Arc::ptr_eq(&send.device, &recv.device) => Some(&recv.device),
         _ => None,
     };
-    // Devices read elements at multiples of their alignment only.
-    let whole = whole.filter(|_| is_aligned(mpi, call, element));
-    let (other_nccl, other_ipc) = whole.map_or((true, true), |context| comm.is_elsewhere(context));
-    let no_kernel = || chosen.needs_devices() && whole.is_some_and(|context| context.kernels(element.repr, op).is_err());
+    let context = context.filter(|_| is_aligned(mpi, call, datatype));
+    let (other_nccl, other_ipc) = context.map_or((true, true), |context| comm.bound_to_other_device(context));
+    let no_kernel = || selected.needs_device_buffers() && context.is_some_and(|context| context.kernels(datatype.repr, op).is_err());
     let no_ipc = other_ipc || no_kernel();
-    let [any_device, no_nccl, no_ipc] = comm.any_of(mpi, [places.on_device(), other_nccl, no_ipc])?;
+    let [any_device, no_nccl, no_ipc] = comm.any_of(mpi, [locations.on_device(), other_nccl, no_ipc])?;
     if !any_device {
         return Ok(None);
     }
-    if !chosen.needs_devices() {
-        return Ok(Some(chosen));
+    if !selected.needs_device_buffers() {
+        return Ok(Some(selected));
     }
-    if let Some(context) = whole {
-        let nccl = chosen == Algorithm::Nccl && !no_nccl && Nccl::takes(element, op);
+    if let Some(context) = context {
+        let nccl = selected == Algorithm::Nccl && !no_nccl && Nccl::supports(datatype, op);
         if nccl && comm.nccl(mpi, context)?.is_some() {
             return Ok(Some(Algorithm::Nccl));
         }
@@ -326,22 +348,44 @@ fn ask(
     Ok(Some(Algorithm::Rabenseifner))
 }
 
-/// Whether both buffers are where a device can read elements.
-fn is_aligned(mpi: &Mpi, call: &Call, element: Element) -> bool {
-    let send = if call.send == mpi.in_place { call.receive.cast_const() } else { call.send };
-    [send, call.receive.cast_const()].iter().all(|buffer| (*buffer as u64).is_multiple_of(gpu::alignment(element.repr)))
+/// Returns whether both buffers are aligned as devices require.
+fn is_aligned(mpi: &Mpi, call: &Call, datatype: Datatype) -> bool {
+    let send = if call.send == mpi.in_place { call.recv.cast_const() } else { call.send };
+    [send, call.recv.cast_const()].iter().all(|buffer| (*buffer as u64).is_multiple_of(gpu::alignment(datatype.repr)))
+}
+
+/// Prints why a call goes to the MPI library.
+#[cold]
+fn log_native(mpi: &Mpi, call: &Call, comm: Option<&Comm>, reason: &str) {
+    let (mut rank, mut ranks) = (0, 0);
+    if comm.is_none() {
+        // SAFETY: the outputs outlive the calls.
+        unsafe {
+            (mpi.calls.comm_rank)(mpi.comm_world, &mut rank);
+            (mpi.calls.comm_size)(mpi.comm_world, &mut ranks);
+        }
+    }
+    let (rank, ranks) = comm.map_or((rank as usize, ranks as usize), |comm| (comm.rank, comm.ranks));
+    let (datatype, op) = (mpi.datatype(call.datatype), mpi.op(call.op));
+    let operation = match (datatype, op) {
+        (Some(datatype), Some(op)) => format!("{:?} {op:?}", datatype.repr),
+        _ => "another datatype or operator".to_owned(),
+    };
+    let bytes = call.count.max(0) as u64 * datatype.map_or(0, |datatype| datatype.repr.size() as u64);
+    log::initialized(mpi);
+    CallInfo { rank, ranks, bytes, operation: &operation, algorithm: Algorithm::Native.name(), reason }.print();
 }
 
 impl Plan {
     fn bytes(&self) -> u64 {
-        self.count as u64 * self.element.repr.size() as u64
+        self.count as u64 * self.datatype.repr.size() as u64
     }
 
-    /// This rank's steps.
-    fn steps(&self, mpi: &'static Mpi) -> Result<Vec<Step>, Failure> {
+    /// Returns this rank's steps.
+    fn steps(&self, mpi: &'static Mpi) -> Result<Vec<Step>, Error> {
         let (rank, range) = (self.comm.rank, 0..self.count);
         let ranks: Vec<usize> = (0..self.comm.ranks).collect();
-        let group = Group { ranks: &ranks, me: rank };
+        let group = Group { ranks: &ranks, index: rank };
         Ok(match self.algorithm {
             Algorithm::RecursiveDoubling => schedule::recursive_doubling(group, range),
             Algorithm::Ring | Algorithm::SegmentedRing => schedule::ring(group, range),
@@ -350,143 +394,161 @@ impl Plan {
         })
     }
 
-    /// Elements in a message.
+    /// Returns the number of elements per message.
     fn segment(&self) -> usize {
-        let bytes = match (self.devices, self.algorithm) {
+        let bytes = match (self.device_buffers, self.algorithm) {
             (true, _) => DEVICE_SEGMENT,
-            (false, Algorithm::Ring) => LARGEST,
+            (false, Algorithm::Ring) => MAX_MESSAGE,
             (false, _) => SEGMENT,
         };
-        bytes / self.element.repr.size()
+        bytes / self.datatype.repr.size()
+    }
+
+    #[cold]
+    fn log(&self, mpi: &'static Mpi) -> Result<(), Error> {
+        let (repr, op) = (self.datatype.repr, self.op);
+        let reason = match self.algorithm {
+            Algorithm::Hierarchical => {
+                let nodes = self.comm.nodes(mpi)?.iter().collect::<BTreeSet<_>>().len();
+                format!("{}, {nodes} nodes", self.reason)
+            }
+            _ => self.reason.to_owned(),
+        };
+        log::initialized(mpi);
+        CallInfo {
+            rank: self.comm.rank,
+            ranks: self.comm.ranks,
+            bytes: self.bytes(),
+            operation: &format!("{repr:?} {op:?}"),
+            algorithm: self.algorithm.name(),
+            reason: &reason,
+        }
+        .print();
+        Ok(())
     }
 
     /// # Safety
-    /// The call's buffers hold its elements.
-    unsafe fn run(&self, mpi: &'static Mpi, call: &Call, places: &Places) -> Result<(), Failure> {
-        let wire = self.comm.wire(mpi).ok_or(Failure::Mpi(mpi.other))?;
-        if Local::get().debug {
-            let (name, np) = (self.algorithm.name(), self.comm.ranks);
-            let (repr, op, bytes) = (self.element.repr, self.op, self.bytes());
-            let nodes = if self.algorithm == Algorithm::Hierarchical {
-                format!(" on {} nodes", self.comm.nodes(mpi)?.iter().collect::<BTreeSet<_>>().len())
-            } else {
-                String::new()
-            };
-            eprintln!("warpwave-mpi: rank {} of {np}: {bytes} bytes of {repr:?} {op:?}: {name}{nodes}", self.comm.rank);
+    /// The call's buffers must hold its elements.
+    unsafe fn run(&self, mpi: &'static Mpi, call: &Call, locations: &BufferLocations) -> Result<(), Error> {
+        let transport = self.comm.transport(mpi).ok_or(Error::Mpi(mpi.other))?;
+        if ProcessSettings::get().debug {
+            self.log(mpi)?;
         }
-        let own = call.receive.cast::<u8>();
-        let origin = if call.send == mpi.in_place { own.cast_const() } else { call.send.cast() };
-        if let (Some(place), true) = (&places.receive, self.algorithm.needs_devices()) {
-            let buffers = (own as DevicePtr, origin as DevicePtr, self.count);
+        let recv = call.recv.cast::<u8>();
+        let send = if call.send == mpi.in_place { recv.cast_const() } else { call.send.cast() };
+        if let (Some(location), true) = (&locations.recv, self.algorithm.needs_device_buffers()) {
+            let buffers = (recv as DevicePtr, send as DevicePtr, self.count);
             if self.algorithm == Algorithm::Nccl
-                && let Some(nccl) = self.comm.nccl(mpi, &place.device)?
+                && let Some(nccl) = self.comm.nccl(mpi, &location.device)?
             {
-                // SAFETY: the caller's promise; all buffers are on the device, as the ranks agreed.
-                return Ok(unsafe { nccl.run((self.element, self.op), buffers) }?);
+                // SAFETY: guaranteed by the caller; the ranks have agreed that all buffers are on their devices.
+                return Ok(unsafe { nccl.run((self.datatype, self.op), buffers) }?);
             }
-            if let Some(ipc) = self.comm.ipc(mpi, &place.device)? {
-                let kernels = place.device.kernels(self.element.repr, self.op)?;
+            if let Some(ipc) = self.comm.ipc(mpi, &location.device)? {
+                let kernels = location.device.kernels(self.datatype.repr, self.op)?;
                 // SAFETY: as above.
-                return unsafe { ipc.run((wire, self.comm.rank), (self.element.repr, &kernels), buffers) };
+                return unsafe { ipc.run((transport, self.comm.rank), (self.datatype.repr, &kernels), buffers) };
             }
         }
         let steps = self.steps(mpi)?;
-        match (&places.receive, &places.send) {
-            // SAFETY: the caller's promise.
-            (None, None) => unsafe { self.on_host(wire, &steps, own, origin) },
+        match (&locations.recv, &locations.send) {
+            // SAFETY: guaranteed by the caller.
+            (None, None) => unsafe { self.on_host(transport, &steps, recv, send) },
             // SAFETY: as above.
-            (Some(place), _) => unsafe { self.on_device(wire, &steps, (own, origin), call, place, places) },
-            // Only the send buffer is on a device: its elements come to the host.
-            (None, Some(place)) => {
-                let visit = place.device.visit()?;
-                let lane = visit.lane()?;
-                let kept = lane.staging(self.bytes() as usize)?;
-                // SAFETY: the caller's promise; the copy is done when it is read, and not the program's to see.
+            (Some(location), _) => unsafe { self.on_device(transport, &steps, (recv, send), call, location, locations) },
+            // Only the send buffer is in device memory: it is copied to the host.
+            (None, Some(location)) => {
+                let guard = location.device.enter()?;
+                let stream = guard.stream()?;
+                let staging = stream.staging(self.bytes() as usize)?;
+                // SAFETY: guaranteed by the caller; the copy has completed before it is read.
                 unsafe {
-                    lane.to_host(kept.as_ptr(), origin as DevicePtr, self.bytes() as usize)?;
-                    lane.synchronize()?;
-                    self.on_host(wire, &steps, own, kept.as_ptr().cast())
+                    stream.copy_to_host(staging.as_ptr(), send as DevicePtr, self.bytes() as usize)?;
+                    stream.synchronize()?;
+                    self.on_host(transport, &steps, recv, staging.as_ptr().cast())
                 }
             }
         }
     }
 
     /// # Safety
-    /// Both buffers are host memory and hold the call's elements; they are apart or the same.
-    unsafe fn on_host(&self, wire: Wire, steps: &[Step], own: *mut u8, origin: *const u8) -> Result<(), Failure> {
+    /// Both buffers must be host memory that holds the call's elements, identical or disjoint.
+    unsafe fn on_host(&self, transport: Transport, steps: &[Step], recv: *mut u8, send: *const u8) -> Result<(), Error> {
         let mut scratch = lock(&self.comm.scratch);
-        // SAFETY: the caller's promise; `op` is allowed.
-        let host = unsafe { Host::new(wire, (self.element.repr, self.op), (own, origin, self.count), &mut scratch, self.segment()) };
-        host.run(steps)
+        let operation = (self.datatype.repr, self.op);
+        // SAFETY: guaranteed by the caller; `op` is allowed on the datatype.
+        let executor = unsafe { HostExecutor::new(transport, operation, (recv, send, self.count), &mut scratch, self.segment()) };
+        executor.run(steps)
     }
 
     /// # Safety
-    /// `own` is memory of `place`; both buffers hold the call's elements and are apart or the same.
+    /// `recv` must be memory of `location`; both buffers must hold the call's elements, identical or disjoint.
     unsafe fn on_device(
         &self,
-        wire: Wire,
+        transport: Transport,
         steps: &[Step],
-        (own, origin): (*mut u8, *const u8),
+        (recv, send): (*mut u8, *const u8),
         call: &Call,
-        place: &Place,
-        places: &Places,
-    ) -> Result<(), Failure> {
-        let (repr, bytes) = (self.element.repr, self.bytes() as usize);
-        let kernels = if self.devices && is_aligned(wire.mpi, call, self.element) { self.kernels(place) } else { None };
-        let visit = place.device.visit()?;
-        let (up, down) = (visit.lane()?, visit.lane()?);
+        location: &DeviceLocation,
+        locations: &BufferLocations,
+    ) -> Result<(), Error> {
+        let (repr, bytes) = (self.datatype.repr, self.bytes() as usize);
+        let kernels = if self.device_buffers && is_aligned(transport.mpi, call, self.datatype) { self.kernels(location) } else { None };
+        let guard = location.device.enter()?;
+        let (h2d, d2h) = (guard.stream()?, guard.stream()?);
         let Some(kernels) = kernels else {
-            // Small, or no compiler: the elements come to the host and go back.
-            let kept = up.staging(bytes)?;
-            let (address, in_place) = (kept.as_ptr().cast::<u8>(), std::ptr::eq(own, origin));
-            // SAFETY: the caller's promise; the copies are waited for. Padding of the receive buffer makes the round trip.
+            // Small message, or no kernel: reduce on the host.
+            let staged_recv = h2d.staging(bytes)?;
+            let (address, in_place) = (staged_recv.as_ptr().cast::<u8>(), std::ptr::eq(recv, send));
+            // SAFETY: guaranteed by the caller; the copies are synchronized. Padding of the receive buffer is preserved by copying it.
             unsafe {
                 if in_place || repr.has_padding() {
-                    up.to_host(address.cast(), own as DevicePtr, bytes)?;
+                    h2d.copy_to_host(address.cast(), recv as DevicePtr, bytes)?;
                 }
-                let source = (!in_place && places.send.is_some()).then(|| up.staging(bytes)).transpose()?;
-                if let Some(source) = &source {
-                    up.to_host(source.as_ptr(), origin as DevicePtr, bytes)?;
+                let staged_send = (!in_place && locations.send.is_some()).then(|| h2d.staging(bytes)).transpose()?;
+                if let Some(staged) = &staged_send {
+                    h2d.copy_to_host(staged.as_ptr(), send as DevicePtr, bytes)?;
                 }
-                up.synchronize()?;
-                let from = match &source {
-                    Some(source) => source.as_ptr().cast::<u8>().cast_const(),
+                h2d.synchronize()?;
+                let source = match &staged_send {
+                    Some(staged) => staged.as_ptr().cast::<u8>().cast_const(),
                     None if in_place => address.cast_const(),
-                    None => origin,
+                    None => send,
                 };
-                self.on_host(wire, steps, address, from)?;
-                up.from_host(own as DevicePtr, address.cast(), bytes)?;
+                self.on_host(transport, steps, address, source)?;
+                h2d.copy_from_host(recv as DevicePtr, address.cast(), bytes)?;
             }
-            return Ok(up.synchronize()?);
+            return Ok(h2d.synchronize()?);
         };
-        if !std::ptr::eq(own, origin) {
-            // Where there is padding to leave alone, the elements are brought to the device first and stored by a kernel.
-            let elsewhere = places.send.as_ref().is_none_or(|send| !Arc::ptr_eq(&send.device, &place.device));
-            let brought = (elsewhere && repr.has_padding()).then(|| up.scratch(bytes)).transpose()?;
-            let (own, origin) = (own as DevicePtr, origin as DevicePtr);
-            // SAFETY: the caller's promise; what was brought has the room for it.
+        if !std::ptr::eq(recv, send) {
+            // A kernel copies elements with padding, which needs them on this device.
+            let elsewhere = locations.send.as_ref().is_none_or(|send| !Arc::ptr_eq(&send.device, &location.device));
+            let scratch = (elsewhere && repr.has_padding()).then(|| h2d.scratch(bytes)).transpose()?;
+            let (recv, send) = (recv as DevicePtr, send as DevicePtr);
+            // SAFETY: guaranteed by the caller; the scratch buffer holds the elements.
             unsafe {
-                match (&places.send, &brought) {
-                    (send, Some(brought)) => {
-                        match send {
-                            Some(_) => up.copy(brought.address(), origin, bytes)?,
-                            None => up.from_host(brought.address(), origin as *const c_void, bytes)?,
+                match (&locations.send, &scratch) {
+                    (location, Some(scratch)) => {
+                        match location {
+                            Some(_) => h2d.copy(scratch.address(), send, bytes)?,
+                            None => h2d.copy_from_host(scratch.address(), send as *const c_void, bytes)?,
                         }
-                        up.combine(&kernels, own, brought.address(), self.count, schedule::Take::Store)?;
+                        h2d.apply(&kernels, recv, scratch.address(), self.count, RecvAction::Replace)?;
                     }
-                    (None, None) => up.from_host(own, origin as *const c_void, bytes)?,
-                    (Some(_), None) => up.combine(&kernels, own, origin, self.count, schedule::Take::Store)?,
+                    (None, None) => h2d.copy_from_host(recv, send as *const c_void, bytes)?,
+                    (Some(_), None) => h2d.apply(&kernels, recv, send, self.count, RecvAction::Replace)?,
                 }
             }
         }
-        let aware = is_aware(wire.mpi, place) == Some(true);
-        let run = OnDevice { wire, repr, kernels: &kernels, down: &down, up: &up, own: own as DevicePtr, segment: self.segment(), aware };
-        // SAFETY: the caller's promise.
-        unsafe { run.run(steps) }
+        let gpu_aware = is_gpu_aware(transport.mpi, location) == Some(true);
+        let (buffer, segment) = (recv as DevicePtr, self.segment());
+        let executor = DeviceExecutor { transport, repr, kernels: &kernels, d2h: &d2h, h2d: &h2d, buffer, segment, gpu_aware };
+        // SAFETY: guaranteed by the caller.
+        unsafe { executor.run(steps) }
     }
 
-    /// The kernels on this rank's device; without a compiler there are none, which is said once.
-    fn kernels(&self, place: &Place) -> Option<Arc<Kernels>> {
-        place.device.kernels(self.element.repr, self.op).map_err(|error| settings::warn_once(&error)).ok()
+    /// Returns the kernels on this rank's device, or `None` with one warning if they cannot be built.
+    fn kernels(&self, location: &DeviceLocation) -> Option<Arc<Kernels>> {
+        location.device.kernels(self.datatype.repr, self.op).map_err(|error| log::warn_once(&error)).ok()
     }
 }

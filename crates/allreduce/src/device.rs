@@ -1,46 +1,47 @@
-//! Carrying out steps on device memory.
+//! Executes schedules on device memory.
 //!
-//! A segment that is sent goes to page-locked memory and from there to the MPI; one that is received goes the other way, and a kernel
-//! combines it. Copies down, messages, copies up and kernels of different segments overlap. An MPI that takes device addresses itself
-//! is given them, without the detour.
+//! A segment to send is copied to a pinned staging buffer and sent from there; a received segment takes the reverse path and is reduced
+//! by a kernel. Device-to-host copies, messages, host-to-device copies and kernels of different segments overlap. A GPU-aware MPI
+//! library gets device addresses instead, without staging.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use warpwave_gpu::DevicePtr;
 
-use crate::Failure;
-use crate::element::Repr;
-use crate::gpu::{Kernels, Lane, Mark, Scratch, Staging};
+use crate::Error;
+use crate::datatype::Repr;
+use crate::gpu::{Kernels, PooledEvent, PooledStream, ScratchBuffer, StagingBuffer};
 use crate::host::segments;
-use crate::schedule::{Receive, Send, Step, Take};
-use crate::wire::{Request, Wire};
+use crate::schedule::{Recv, RecvAction, Send, Step};
+use crate::transport::{Request, Transport};
 
-/// Segments under way in each direction.
+/// Segments in flight in each direction.
 const WINDOW: usize = 4;
 
-/// A rank's working buffer on a device.
-pub struct OnDevice<'a> {
-    pub wire: Wire<'a>,
+/// Runs a rank's steps on a working buffer in device memory.
+pub struct DeviceExecutor<'a> {
+    pub transport: Transport<'a>,
     pub repr: Repr,
     pub kernels: &'a Kernels,
-    /// For copies to the host.
-    pub down: &'a Lane<'a>,
-    /// For copies from the host, and kernels.
-    pub up: &'a Lane<'a>,
-    pub own: DevicePtr,
-    /// Elements in a message; all ranks of a call have the same.
+    /// Stream for device-to-host copies.
+    pub d2h: &'a PooledStream<'a>,
+    /// Stream for host-to-device copies and kernels.
+    pub h2d: &'a PooledStream<'a>,
+    pub buffer: DevicePtr,
+    /// Elements per message, the same on all ranks.
     pub segment: usize,
-    /// The MPI takes device addresses.
-    pub aware: bool,
+    /// The MPI library accepts device addresses.
+    pub gpu_aware: bool,
 }
 
-/// Room for the segments of one direction.
+/// Segment slots of one direction.
 struct Slots<'a> {
-    /// On the host; none where the MPI takes device addresses.
-    staging: Option<Staging<'a>>,
-    /// On the device, for what is combined.
-    scratch: Option<Scratch<'a>>,
+    /// Pinned host memory; `None` with a GPU-aware MPI library.
+    staging: Option<StagingBuffer<'a>>,
+    /// Device memory for received segments.
+    scratch: Option<ScratchBuffer<'a>>,
+    /// Bytes per slot.
     bytes: usize,
 }
 
@@ -51,62 +52,63 @@ impl Slots<'_> {
     }
 
     fn on_device(&self, index: usize) -> DevicePtr {
-        self.scratch.as_ref().map_or(0, Scratch::address) + (index % WINDOW * self.bytes) as DevicePtr
+        self.scratch.as_ref().map_or(0, ScratchBuffer::address) + (index % WINDOW * self.bytes) as DevicePtr
     }
 }
 
-impl<'a> OnDevice<'a> {
-    /// Carries out all steps; the result is in `own` then, and the lanes have nothing more to do.
+impl<'a> DeviceExecutor<'a> {
+    /// Executes all steps, which leaves the result in `buffer` and both streams idle.
     ///
     /// # Safety
-    /// `own` must hold all elements that the steps name, and be the only use of that memory for the while.
-    pub unsafe fn run(&self, steps: &[Step]) -> Result<(), Failure> {
-        let longest = |half: fn(&Step) -> Option<&Range<usize>>| steps.iter().filter_map(half).map(|range| range.len()).max().unwrap_or(0);
-        let slots = |elements: usize, scratch: bool| -> Result<Slots<'a>, Failure> {
+    /// `buffer` must hold all elements that the steps name, and nothing else may use it meanwhile.
+    pub unsafe fn run(&self, steps: &[Step]) -> Result<(), Error> {
+        let longest =
+            |range: fn(&Step) -> Option<&Range<usize>>| steps.iter().filter_map(range).map(|range| range.len()).max().unwrap_or(0);
+        let slots = |elements: usize, scratch: bool| -> Result<Slots<'a>, Error> {
             let bytes = elements.min(self.segment) * self.repr.size();
             Ok(Slots {
-                staging: if self.aware { None } else { Some(self.up.staging(bytes * WINDOW)?) },
-                scratch: if scratch { Some(self.up.scratch(bytes * WINDOW)?) } else { None },
+                staging: if self.gpu_aware { None } else { Some(self.h2d.staging(bytes * WINDOW)?) },
+                scratch: if scratch { Some(self.h2d.scratch(bytes * WINDOW)?) } else { None },
                 bytes,
             })
         };
-        let sends = slots(longest(|step| step.send.as_ref().map(|send| &send.range)), false)?;
-        let receives = slots(longest(|step| step.receive.as_ref().map(|receive| &receive.range)), true)?;
-        // What was queued before, by the program or on one lane, is there for the MPI and for the other.
-        self.up.mark()?.synchronize()?;
+        let send_slots = slots(longest(|step| step.send.as_ref().map(|send| &send.range)), false)?;
+        let recv_slots = slots(longest(|step| step.recv.as_ref().map(|recv| &recv.range)), true)?;
+        // Work enqueued before, by the program or on this stream, must be visible to MPI and to the other stream.
+        self.h2d.record_event()?.synchronize()?;
         for step in steps {
-            self.step(step, &sends, &receives)?;
+            self.step(step, &send_slots, &recv_slots)?;
         }
         Ok(())
     }
 
-    fn step(&self, step: &Step, send_slots: &Slots, receive_slots: &Slots) -> Result<(), Failure> {
-        let mut sending = step.send.as_ref().map(|send| Sending::new(send, self.segment));
-        let mut receiving = step.receive.as_ref().map(|receive| Receiving::new(receive, self.segment));
-        let same = matches!((&step.send, &step.receive), (Some(send), Some(receive)) if send.range == receive.range);
+    fn step(&self, step: &Step, send_slots: &Slots, recv_slots: &Slots) -> Result<(), Error> {
+        let mut sends = step.send.as_ref().map(|send| SendQueue::new(send, self.segment));
+        let mut recvs = step.recv.as_ref().map(|recv| RecvQueue::new(recv, self.segment));
+        let in_place = matches!((&step.send, &step.recv), (Some(send), Some(recv)) if send.range == recv.range);
         loop {
-            let mut moved = false;
-            if let Some(sending) = &mut sending {
-                moved |= sending.advance(self, send_slots)?;
+            let mut progressed = false;
+            if let Some(sends) = &mut sends {
+                progressed |= sends.advance(self, send_slots)?;
             }
-            if let Some(receiving) = &mut receiving {
-                // What is sent and combined in one step must have been copied before it changes.
-                let free = sending.as_ref().filter(|_| same).map_or(usize::MAX, |sending| sending.gone(self.aware));
-                moved |= receiving.advance(self, receive_slots, free)?;
+            if let Some(recvs) = &mut recvs {
+                // A range that is sent and reduced in the same step must have been read before it changes.
+                let writable = sends.as_ref().filter(|_| in_place).map_or(usize::MAX, |sends| sends.read(self.gpu_aware));
+                progressed |= recvs.advance(self, recv_slots, writable)?;
             }
-            if sending.as_ref().is_none_or(Sending::is_done) && receiving.as_ref().is_none_or(Receiving::is_done) {
+            if sends.as_ref().is_none_or(SendQueue::is_done) && recvs.as_ref().is_none_or(RecvQueue::is_done) {
                 return Ok(());
             }
-            if !moved && self.wire.crowded {
+            if !progressed && self.transport.oversubscribed {
                 std::thread::yield_now();
-            } else if !moved {
+            } else if !progressed {
                 std::hint::spin_loop();
             }
         }
     }
 
     fn at(&self, element: usize) -> DevicePtr {
-        self.own + (element * self.repr.size()) as DevicePtr
+        self.buffer + (element * self.repr.size()) as DevicePtr
     }
 
     fn bytes(&self, range: &Range<usize>) -> usize {
@@ -114,142 +116,149 @@ impl<'a> OnDevice<'a> {
     }
 }
 
-/// The sends of a step: copied down in order, then sent in order.
-struct Sending<'s> {
+/// The sends of a step: segments are copied to the host in order, then sent in order.
+struct SendQueue<'s> {
     to: usize,
     segments: Vec<Range<usize>>,
-    copying: VecDeque<Option<Mark<'s>>>,
-    flying: VecDeque<Request>,
-    /// Segments whose copy has begun.
-    begun: usize,
+    /// Events of copies to the host; `None` with a GPU-aware MPI library.
+    copies: VecDeque<Option<PooledEvent<'s>>>,
+    in_flight: VecDeque<Request>,
+    /// Segments whose copy was started.
+    started: usize,
 }
 
-impl<'s> Sending<'s> {
-    fn new(send: &Send, segment: usize) -> Sending<'s> {
-        Sending { to: send.to, segments: segments(&send.range, segment), copying: VecDeque::new(), flying: VecDeque::new(), begun: 0 }
+impl<'s> SendQueue<'s> {
+    fn new(send: &Send, segment: usize) -> SendQueue<'s> {
+        SendQueue { to: send.to, segments: segments(&send.range, segment), copies: VecDeque::new(), in_flight: VecDeque::new(), started: 0 }
     }
 
     fn is_done(&self) -> bool {
-        self.begun == self.segments.len() && self.copying.is_empty() && self.flying.is_empty()
+        self.started == self.segments.len() && self.copies.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Segments that are no longer read from the buffer.
-    fn gone(&self, aware: bool) -> usize {
-        self.begun - self.copying.len() - if aware { self.flying.len() } else { 0 }
+    /// Returns the number of segments that have been read from the buffer.
+    fn read(&self, gpu_aware: bool) -> usize {
+        self.started - self.copies.len() - if gpu_aware { self.in_flight.len() } else { 0 }
     }
 
-    fn advance(&mut self, on: &'s OnDevice, slots: &Slots) -> Result<bool, Failure> {
-        let mut moved = false;
-        while self.begun < self.segments.len() && self.copying.len() + self.flying.len() < WINDOW {
-            let range = &self.segments[self.begun];
-            let mark = if on.aware {
+    /// Starts and completes what it can without waiting, and returns whether anything changed.
+    fn advance(&mut self, executor: &'s DeviceExecutor, slots: &Slots) -> Result<bool, Error> {
+        let mut progressed = false;
+        while self.started < self.segments.len() && self.copies.len() + self.in_flight.len() < WINDOW {
+            let range = &self.segments[self.started];
+            let copied = if executor.gpu_aware {
                 None
             } else {
-                // SAFETY: the slot is free, and the buffer holds the range; the mark tells when the copy is done.
-                unsafe { on.down.to_host(slots.on_host(self.begun).cast(), on.at(range.start), on.bytes(range)) }?;
-                Some(on.down.mark()?)
+                let slot = slots.on_host(self.started).cast();
+                // SAFETY: the slot is free, and the buffer holds the range; the event tells when the copy has completed.
+                unsafe { executor.d2h.copy_to_host(slot, executor.at(range.start), executor.bytes(range)) }?;
+                Some(executor.d2h.record_event()?)
             };
-            self.copying.push_back(mark);
-            self.begun += 1;
-            moved = true;
+            self.copies.push_back(copied);
+            self.started += 1;
+            progressed = true;
         }
-        while let Some(mark) = self.copying.front() {
-            if let Some(mark) = mark
-                && !mark.is_done()?
+        while let Some(copied) = self.copies.front() {
+            if let Some(copied) = copied
+                && !copied.is_done()?
             {
                 break;
             }
-            let index = self.begun - self.copying.len();
+            let index = self.started - self.copies.len();
             let range = &self.segments[index];
-            let data = if on.aware { on.at(range.start) as *const u8 } else { slots.on_host(index).cast_const() };
-            // SAFETY: the slot, or the range of the buffer, stays as it is until the request is through.
-            self.flying.push_back(unsafe { on.wire.send(data, on.bytes(range), self.to) }?);
-            self.copying.pop_front();
-            moved = true;
+            let data = if executor.gpu_aware { executor.at(range.start) as *const u8 } else { slots.on_host(index).cast_const() };
+            // SAFETY: the slot, or the range of the buffer, is unchanged until the request has completed.
+            self.in_flight.push_back(unsafe { executor.transport.isend(data, executor.bytes(range), self.to) }?);
+            self.copies.pop_front();
+            progressed = true;
         }
-        while let Some(request) = self.flying.front_mut() {
-            if !on.wire.is_done(request)? {
+        while let Some(request) = self.in_flight.front_mut() {
+            if !executor.transport.test(request)? {
                 break;
             }
-            self.flying.pop_front();
-            moved = true;
+            self.in_flight.pop_front();
+            progressed = true;
         }
-        Ok(moved)
+        Ok(progressed)
     }
 }
 
-/// The receives of a step: taken in order, copied up and combined in order.
-struct Receiving<'s> {
+/// The receives of a step: segments are received, copied to the device and reduced in order.
+struct RecvQueue<'s> {
     from: usize,
-    take: Take,
+    action: RecvAction,
     segments: Vec<Range<usize>>,
-    coming: VecDeque<Request>,
-    /// Whether the oldest that is coming has come.
-    here: bool,
-    taking: VecDeque<Mark<'s>>,
-    /// Segments that were asked for.
-    begun: usize,
+    /// Posted receives.
+    posted: VecDeque<Request>,
+    /// The oldest posted receive has completed.
+    arrived: bool,
+    /// Events of reductions.
+    reductions: VecDeque<PooledEvent<'s>>,
+    /// Segments whose receive was posted.
+    started: usize,
 }
 
-impl<'s> Receiving<'s> {
-    fn new(receive: &Receive, segment: usize) -> Receiving<'s> {
-        Receiving {
-            from: receive.from,
-            take: receive.take,
-            segments: segments(&receive.range, segment),
-            coming: VecDeque::new(),
-            here: false,
-            taking: VecDeque::new(),
-            begun: 0,
+impl<'s> RecvQueue<'s> {
+    fn new(recv: &Recv, segment: usize) -> RecvQueue<'s> {
+        RecvQueue {
+            from: recv.from,
+            action: recv.action,
+            segments: segments(&recv.range, segment),
+            posted: VecDeque::new(),
+            arrived: false,
+            reductions: VecDeque::new(),
+            started: 0,
         }
     }
 
     fn is_done(&self) -> bool {
-        self.begun == self.segments.len() && self.coming.is_empty() && self.taking.is_empty()
+        self.started == self.segments.len() && self.posted.is_empty() && self.reductions.is_empty()
     }
 
-    /// `free`: segments of the buffer that may be changed.
-    fn advance(&mut self, on: &'s OnDevice, slots: &Slots, free: usize) -> Result<bool, Failure> {
-        let mut moved = false;
-        while self.begun < self.segments.len() && self.coming.len() + self.taking.len() < WINDOW {
-            let room = if on.aware { slots.on_device(self.begun) as *mut u8 } else { slots.on_host(self.begun) };
-            // SAFETY: the slot is free until its segment was taken.
-            self.coming.push_back(unsafe { on.wire.receive(room, on.bytes(&self.segments[self.begun]), self.from) }?);
-            self.begun += 1;
-            moved = true;
+    /// As [`SendQueue::advance`]. Only the first `writable` segments of the buffer may be changed.
+    fn advance(&mut self, executor: &'s DeviceExecutor, slots: &Slots, writable: usize) -> Result<bool, Error> {
+        let mut progressed = false;
+        while self.started < self.segments.len() && self.posted.len() + self.reductions.len() < WINDOW {
+            let target = if executor.gpu_aware { slots.on_device(self.started) as *mut u8 } else { slots.on_host(self.started) };
+            let bytes = executor.bytes(&self.segments[self.started]);
+            // SAFETY: the slot is unused until its segment has been reduced.
+            self.posted.push_back(unsafe { executor.transport.irecv(target, bytes, self.from) }?);
+            self.started += 1;
+            progressed = true;
         }
         loop {
-            let index = self.begun - self.coming.len();
-            let Some(request) = self.coming.front_mut() else { break };
-            self.here = self.here || on.wire.is_done(request)?;
-            if !self.here || index >= free {
+            let index = self.started - self.posted.len();
+            let Some(request) = self.posted.front_mut() else { break };
+            self.arrived = self.arrived || executor.transport.test(request)?;
+            if !self.arrived || index >= writable {
                 break;
             }
             let range = &self.segments[index];
-            let (own, bytes) = (on.at(range.start), on.bytes(range));
-            // SAFETY: the slots and the buffer hold the range; the mark tells when they are free again.
+            let (inout, bytes) = (executor.at(range.start), executor.bytes(range));
+            let (stream, staged, slot) = (executor.h2d, slots.on_host(index).cast(), slots.on_device(index));
+            // SAFETY: the slots and the buffer hold the range; the event tells when the slots are free again.
             unsafe {
-                if self.take == Take::Store && !on.aware && !on.repr.has_padding() {
-                    on.up.from_host(own, slots.on_host(index).cast(), bytes)?;
+                if self.action == RecvAction::Replace && !executor.gpu_aware && !executor.repr.has_padding() {
+                    stream.copy_from_host(inout, staged, bytes)?;
                 } else {
-                    if !on.aware {
-                        on.up.from_host(slots.on_device(index), slots.on_host(index).cast(), bytes)?;
+                    if !executor.gpu_aware {
+                        stream.copy_from_host(slot, staged, bytes)?;
                     }
-                    on.up.combine(on.kernels, own, slots.on_device(index), range.len(), self.take)?;
+                    stream.apply(executor.kernels, inout, slot, range.len(), self.action)?;
                 }
             }
-            self.taking.push_back(on.up.mark()?);
-            self.coming.pop_front();
-            self.here = false;
-            moved = true;
+            self.reductions.push_back(stream.record_event()?);
+            self.posted.pop_front();
+            self.arrived = false;
+            progressed = true;
         }
-        while let Some(mark) = self.taking.front() {
-            if !mark.is_done()? {
+        while let Some(reduced) = self.reductions.front() {
+            if !reduced.is_done()? {
                 break;
             }
-            self.taking.pop_front();
-            moved = true;
+            self.reductions.pop_front();
+            progressed = true;
         }
-        Ok(moved)
+        Ok(progressed)
     }
 }

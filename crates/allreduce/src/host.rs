@@ -1,267 +1,270 @@
-//! Carrying out steps on host memory.
+//! Executes schedules on host memory.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::Failure;
-use crate::combine::{Order, combine, store};
-use crate::element::{Op, Repr};
-use crate::schedule::{Receive, Send, Step, Take};
-use crate::wire::{Request, Wire};
+use crate::Error;
+use crate::datatype::{Op, Repr};
+use crate::reduce::{Order, copy_elements, reduce_local};
+use crate::schedule::{Recv, RecvAction, Send, Step};
+use crate::transport::{Request, Transport};
 
-/// Messages that may be under way in one direction.
+/// Segments in flight in each direction.
 const WINDOW: usize = 4;
 
-/// A rank's working buffer in host memory.
-pub struct Host<'a> {
-    wire: Wire<'a>,
+/// Runs a rank's steps on buffers in host memory.
+///
+/// The send buffer is not copied up front: a range is read from it until the receive buffer holds something newer, which saves one pass
+/// over the data.
+pub struct HostExecutor<'a> {
+    transport: Transport<'a>,
     repr: Repr,
     op: Op,
-    own: *mut u8,
-    /// The user's send buffer: what `fresh` names still lies there and nowhere else.
-    origin: *const u8,
-    fresh: Vec<Range<usize>>,
-    /// Room for what is received, kept between calls.
+    recv_buf: *mut u8,
+    send_buf: *const u8,
+    /// Ranges whose current value is in the send buffer only.
+    uncopied: Vec<Range<usize>>,
+    /// Receive slots, kept between calls.
     scratch: &'a mut Vec<u8>,
-    /// Elements in a message; all ranks of a call have the same.
+    /// Elements per message, the same on all ranks.
     segment: usize,
 }
 
-impl<'a> Host<'a> {
-    /// `own` receives the result; `origin` holds this rank's elements, and may be `own` itself.
+impl<'a> HostExecutor<'a> {
+    /// Creates an executor. `recv_buf` receives the result; `send_buf` holds this rank's elements and may be `recv_buf` itself.
     ///
     /// # Safety
-    /// Both must hold `count` elements of `repr` for the life of this value, and be the same or apart; `op` must be allowed on them.
+    /// Both buffers must hold `count` elements of `repr` for the lifetime of this value, and be identical or disjoint; `op` must be
+    /// allowed on the datatype.
     pub unsafe fn new(
-        wire: Wire<'a>,
+        transport: Transport<'a>,
         (repr, op): (Repr, Op),
-        (own, origin, count): (*mut u8, *const u8, usize),
+        (recv_buf, send_buf, count): (*mut u8, *const u8, usize),
         scratch: &'a mut Vec<u8>,
         segment: usize,
-    ) -> Host<'a> {
-        let mut fresh = Vec::new();
-        if origin != own {
+    ) -> HostExecutor<'a> {
+        let mut uncopied = Vec::new();
+        if send_buf != recv_buf {
             if repr.has_padding() {
-                // SAFETY: the caller's promise.
-                unsafe { store(repr, own, origin, count) };
+                // SAFETY: guaranteed by the caller.
+                unsafe { copy_elements(repr, recv_buf, send_buf, count) };
             } else {
-                fresh.push(0..count);
+                uncopied.push(0..count);
             }
         }
-        Host { wire, repr, op, own, origin, fresh, scratch, segment: segment.max(1) }
+        HostExecutor { transport, repr, op, recv_buf, send_buf, uncopied, scratch, segment: segment.max(1) }
     }
 
-    /// Carries out all steps; the result is in `own` then.
-    pub fn run(mut self, steps: &[Step]) -> Result<(), Failure> {
+    /// Executes all steps, which leaves the result in the receive buffer.
+    pub fn run(mut self, steps: &[Step]) -> Result<(), Error> {
         for step in steps {
             self.step(step)?;
         }
-        for range in std::mem::take(&mut self.fresh) {
-            self.settle(&range);
+        for range in std::mem::take(&mut self.uncopied) {
+            self.copy_in(&range);
         }
         Ok(())
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), Failure> {
-        let from_origin = step.send.as_ref().is_some_and(|send| self.is_fresh(&send.range));
-        let onto_fresh = step.receive.as_ref().is_some_and(|receive| self.is_fresh(&receive.range));
-        if let Some(receive) = &step.receive {
-            // What is sent and combined at once must not lose its origin before it is sent: it stays readable there.
-            self.forget(&receive.range);
+    fn step(&mut self, step: &Step) -> Result<(), Error> {
+        let send_uncopied = step.send.as_ref().is_some_and(|send| self.is_uncopied(&send.range));
+        let recv_uncopied = step.recv.as_ref().is_some_and(|recv| self.is_uncopied(&recv.range));
+        if let Some(recv) = &step.recv {
+            // A range that is sent and reduced in the same step is still read from the send buffer.
+            self.mark_copied(&recv.range);
         }
         match step {
-            Step { send: Some(send), receive: Some(receive) }
-                if send.range.len() <= self.segment && receive.range.len() <= self.segment =>
-            {
-                self.small(send, receive, from_origin, onto_fresh)
+            Step { send: Some(send), recv: Some(recv) } if send.range.len() <= self.segment && recv.range.len() <= self.segment => {
+                self.exchange(send, recv, send_uncopied, recv_uncopied)
             }
-            _ => self.pipelined(step, from_origin, onto_fresh),
+            _ => self.pipelined(step, send_uncopied, recv_uncopied),
         }
     }
 
-    /// One message each way.
-    fn small(&mut self, send: &Send, receive: &Receive, from_origin: bool, onto_fresh: bool) -> Result<(), Failure> {
-        let data = (self.source(&send.range, from_origin), self.bytes(&send.range), send.to);
-        let bytes = self.bytes(&receive.range);
-        let direct = self.is_direct(receive, onto_fresh) && (from_origin || send.range != receive.range);
-        let room = if direct { self.at(receive.range.start) } else { self.room(bytes, 0) };
-        // SAFETY: source and room are apart: the origin, the scratch memory, or different ranges of the buffer.
-        unsafe { self.wire.exchange(data, (room, bytes, receive.from)) }?;
-        self.take(receive, &receive.range, room, onto_fresh);
+    /// Exchanges one message in each direction.
+    fn exchange(&mut self, send: &Send, recv: &Recv, send_uncopied: bool, recv_uncopied: bool) -> Result<(), Error> {
+        let data = (self.source(&send.range, send_uncopied), self.bytes(&send.range), send.to);
+        let bytes = self.bytes(&recv.range);
+        let direct = self.is_direct(recv, recv_uncopied) && (send_uncopied || send.range != recv.range);
+        let target = if direct { self.at(recv.range.start) } else { self.scratch(bytes) };
+        // SAFETY: source and target are disjoint: the send buffer, the scratch memory, or different ranges of the receive buffer.
+        unsafe { self.transport.sendrecv(data, (target, bytes, recv.from)) }?;
+        self.apply(recv, &recv.range, target, recv_uncopied);
         Ok(())
     }
 
-    /// Segments in flight both ways, combined as they come.
-    fn pipelined(&mut self, step: &Step, from_origin: bool, onto_fresh: bool) -> Result<(), Failure> {
+    /// Keeps segments in flight in both directions and reduces them as they arrive.
+    fn pipelined(&mut self, step: &Step, send_uncopied: bool, recv_uncopied: bool) -> Result<(), Error> {
         let sends = step.send.as_ref().map(|send| segments(&send.range, self.segment)).unwrap_or_default();
-        let receives = step.receive.as_ref().map(|receive| segments(&receive.range, self.segment)).unwrap_or_default();
-        // What is sent and replaced in one step must be gone before it is replaced.
-        let same = match (&step.send, &step.receive) {
-            (Some(send), Some(receive)) => send.range == receive.range && !from_origin,
+        let recvs = step.recv.as_ref().map(|recv| segments(&recv.range, self.segment)).unwrap_or_default();
+        // A range that is sent and replaced in the same step must have been sent before it is replaced.
+        let in_place = match (&step.send, &step.recv) {
+            (Some(send), Some(recv)) => send.range == recv.range && !send_uncopied,
             _ => false,
         };
-        let direct = step.receive.as_ref().is_some_and(|receive| self.is_direct(receive, onto_fresh)) && !same;
-        let slot_bytes = self.segment.min(receives.first().map_or(0, |first| first.len())) * self.repr.size();
-        if !direct && !receives.is_empty() {
-            self.room(slot_bytes * WINDOW.min(receives.len()), 0);
+        let direct = step.recv.as_ref().is_some_and(|recv| self.is_direct(recv, recv_uncopied)) && !in_place;
+        let slot_bytes = self.segment.min(recvs.first().map_or(0, |first| first.len())) * self.repr.size();
+        if !direct && !recvs.is_empty() {
+            self.scratch(slot_bytes * WINDOW.min(recvs.len()));
         }
-        let mut sends = Sends { ranges: &sends, started: 0, under_way: VecDeque::new() };
-        let mut coming: VecDeque<(Request, *mut u8)> = VecDeque::new();
+        let mut sends = SendQueue { ranges: &sends, started: 0, in_flight: VecDeque::new() };
+        let mut posted: VecDeque<(Request, *mut u8)> = VecDeque::new();
         let mut next = 0;
-        for (index, segment) in receives.iter().enumerate() {
-            let Some(receive) = &step.receive else { break };
-            while next < receives.len() && next < index + WINDOW {
-                let range = &receives[next];
-                let room = if direct { self.at(range.start) } else { self.slot(slot_bytes * (next % WINDOW)) };
-                // SAFETY: the room holds a segment, and is not used again before its segment was taken.
-                coming.push_back((unsafe { self.wire.receive(room, self.bytes(range), receive.from) }?, room));
+        for (index, segment) in recvs.iter().enumerate() {
+            let Some(recv) = &step.recv else { break };
+            while next < recvs.len() && next < index + WINDOW {
+                let range = &recvs[next];
+                let target = if direct { self.at(range.start) } else { self.slot(slot_bytes * (next % WINDOW)) };
+                // SAFETY: the target holds a segment and is not reused before its segment has been consumed.
+                posted.push_back((unsafe { self.transport.irecv(target, self.bytes(range), recv.from) }?, target));
                 next += 1;
             }
-            while sends.oldest_is_done(&self.wire)? {}
-            self.fill(&mut sends, step, from_origin)?;
-            // Nobody waits for a segment before having sent as many: else ranks could wait for each other in a circle.
+            while sends.test_oldest(&self.transport)? {}
+            self.fill(&mut sends, step, send_uncopied)?;
+            // Deadlock avoidance: no rank waits for a segment before it has started as many sends.
             while sends.started < sends.ranges.len() && sends.started <= index {
-                sends.wait_oldest(&self.wire)?;
-                self.fill(&mut sends, step, from_origin)?;
+                sends.wait_oldest(&self.transport)?;
+                self.fill(&mut sends, step, send_uncopied)?;
             }
-            let Some((request, room)) = coming.pop_front() else { break };
-            self.wire.wait(request)?;
-            while same && sends.through() <= index {
-                self.fill(&mut sends, step, from_origin)?;
-                sends.wait_oldest(&self.wire)?;
+            let Some((request, target)) = posted.pop_front() else { break };
+            self.transport.wait(request)?;
+            while in_place && sends.completed() <= index {
+                self.fill(&mut sends, step, send_uncopied)?;
+                sends.wait_oldest(&self.transport)?;
             }
-            self.take(receive, segment, room, onto_fresh);
+            self.apply(recv, segment, target, recv_uncopied);
         }
         loop {
-            self.fill(&mut sends, step, from_origin)?;
-            if sends.under_way.is_empty() {
+            self.fill(&mut sends, step, send_uncopied)?;
+            if sends.in_flight.is_empty() {
                 return Ok(());
             }
-            sends.wait_oldest(&self.wire)?;
+            sends.wait_oldest(&self.transport)?;
         }
     }
 
-    /// Starts sends until as many as may be are under way.
-    fn fill(&self, sends: &mut Sends, step: &Step, from_origin: bool) -> Result<(), Failure> {
+    /// Starts sends until the window is full.
+    fn fill(&self, sends: &mut SendQueue, step: &Step, send_uncopied: bool) -> Result<(), Error> {
         let Some(send) = &step.send else { return Ok(()) };
-        while sends.started < sends.ranges.len() && sends.under_way.len() < WINDOW {
+        while sends.started < sends.ranges.len() && sends.in_flight.len() < WINDOW {
             let range = &sends.ranges[sends.started];
-            // SAFETY: the range stays as it is until the send is through, and all sends are waited for within the step.
-            sends.under_way.push_back(unsafe { self.wire.send(self.source(range, from_origin), self.bytes(range), send.to) }?);
+            // SAFETY: the range is unchanged until the send has completed, and all sends are waited for within the step.
+            sends.in_flight.push_back(unsafe { self.transport.isend(self.source(range, send_uncopied), self.bytes(range), send.to) }?);
             sends.started += 1;
         }
         Ok(())
     }
 
-    /// Whether received elements may go straight to their place: then nothing there is needed, and every byte carries something.
-    fn is_direct(&self, receive: &Receive, onto_fresh: bool) -> bool {
-        !self.repr.has_padding() && (receive.take == Take::Store || onto_fresh)
+    /// Returns whether elements can be received directly into the receive buffer: its content is not needed and has no padding.
+    fn is_direct(&self, recv: &Recv, recv_uncopied: bool) -> bool {
+        !self.repr.has_padding() && (recv.action == RecvAction::Replace || recv_uncopied)
     }
 
-    /// What came for `range` lies at `room`: combines or stores it.
-    fn take(&self, receive: &Receive, range: &Range<usize>, room: *const u8, onto_fresh: bool) {
-        let (own, count) = (self.at(range.start), range.len());
-        let in_place = std::ptr::eq(room, own);
-        let order = match receive.take {
-            Take::Store if in_place => return,
-            // SAFETY: `own` and the scratch memory are apart and hold the range.
-            Take::Store => return unsafe { store(self.repr, own, room, count) },
-            Take::Before => Order::OtherFirst,
-            Take::After => Order::OwnFirst,
+    /// Copies or reduces the elements received at `target` into `range` of the receive buffer.
+    fn apply(&self, recv: &Recv, range: &Range<usize>, target: *const u8, recv_uncopied: bool) {
+        let (inout, count) = (self.at(range.start), range.len());
+        let direct = std::ptr::eq(target, inout);
+        let order = match recv.action {
+            RecvAction::Replace if direct => return,
+            // SAFETY: the receive buffer and the scratch memory are disjoint and hold the range.
+            RecvAction::Replace => return unsafe { copy_elements(self.repr, inout, target, count) },
+            RecvAction::ReduceLeft => Order::InputFirst,
+            RecvAction::ReduceRight => Order::InoutFirst,
         };
-        if !onto_fresh {
-            // SAFETY: as above; `op` is allowed, says who made this value.
-            return unsafe { combine(self.repr, self.op, order, own, room, count) };
+        if !recv_uncopied {
+            // SAFETY: as above; the creator guarantees that `op` is allowed.
+            return unsafe { reduce_local(self.repr, self.op, order, inout, target, count) };
         }
-        if !in_place {
+        if !direct {
             // SAFETY: as above.
-            unsafe { store(self.repr, own, room, count) };
+            unsafe { copy_elements(self.repr, inout, target, count) };
         }
-        // What came is in place now, and this rank's own elements are the other operand.
-        let flipped = if order == Order::OwnFirst { Order::OtherFirst } else { Order::OwnFirst };
-        // SAFETY: as above; the origin holds the range too, apart from `own`.
-        unsafe { combine(self.repr, self.op, flipped, own, self.origin.add(range.start * self.repr.size()), count) }
+        // The received elements are in the receive buffer now, and this rank's own elements are the other operand.
+        let flipped = if order == Order::InoutFirst { Order::InputFirst } else { Order::InoutFirst };
+        // SAFETY: as above; the send buffer holds the range too and is disjoint.
+        unsafe { reduce_local(self.repr, self.op, flipped, inout, self.send_buf.add(range.start * self.repr.size()), count) }
     }
 
-    /// Whether all of `range` lies in the origin alone. A range of which a part does is settled: it is in the buffer then.
-    fn is_fresh(&mut self, range: &Range<usize>) -> bool {
-        if self.fresh.iter().any(|fresh| fresh.start <= range.start && range.end <= fresh.end) {
+    /// Returns whether all of `range` is uncopied. If only a part is, that part is copied first.
+    fn is_uncopied(&mut self, range: &Range<usize>) -> bool {
+        if self.uncopied.iter().any(|uncopied| uncopied.start <= range.start && range.end <= uncopied.end) {
             return true;
         }
-        let partly: Vec<_> =
-            self.fresh.iter().map(|fresh| fresh.start.max(range.start)..fresh.end.min(range.end)).filter(|both| !both.is_empty()).collect();
-        for both in partly {
-            self.settle(&both);
-            self.forget(&both);
+        let overlap = |uncopied: &Range<usize>| uncopied.start.max(range.start)..uncopied.end.min(range.end);
+        let overlaps: Vec<_> = self.uncopied.iter().map(overlap).filter(|overlap| !overlap.is_empty()).collect();
+        for overlap in overlaps {
+            self.copy_in(&overlap);
+            self.mark_copied(&overlap);
         }
         false
     }
 
-    /// Copies a range from the origin.
-    fn settle(&self, range: &Range<usize>) {
-        // SAFETY: both hold the range and are apart where anything is fresh.
-        unsafe { store(self.repr, self.at(range.start), self.origin.add(range.start * self.repr.size()), range.len()) }
+    /// Copies a range from the send buffer to the receive buffer.
+    fn copy_in(&self, range: &Range<usize>) {
+        // SAFETY: both buffers hold the range and are disjoint if any range is uncopied.
+        unsafe { copy_elements(self.repr, self.at(range.start), self.send_buf.add(range.start * self.repr.size()), range.len()) }
     }
 
-    fn forget(&mut self, range: &Range<usize>) {
-        let halves = |fresh: &Range<usize>| [fresh.start..fresh.end.min(range.start), fresh.start.max(range.end)..fresh.end];
-        self.fresh = self.fresh.iter().flat_map(halves).filter(|left| !left.is_empty()).collect();
+    fn mark_copied(&mut self, range: &Range<usize>) {
+        let remainders =
+            |uncopied: &Range<usize>| [uncopied.start..uncopied.end.min(range.start), uncopied.start.max(range.end)..uncopied.end];
+        self.uncopied = self.uncopied.iter().flat_map(remainders).filter(|left| !left.is_empty()).collect();
     }
 
-    fn source(&self, range: &Range<usize>, from_origin: bool) -> *const u8 {
-        let base = if from_origin { self.origin } else { self.own.cast_const() };
+    fn source(&self, range: &Range<usize>, uncopied: bool) -> *const u8 {
+        let base = if uncopied { self.send_buf } else { self.recv_buf.cast_const() };
         base.wrapping_add(range.start * self.repr.size())
     }
 
     fn at(&self, element: usize) -> *mut u8 {
-        self.own.wrapping_add(element * self.repr.size())
+        self.recv_buf.wrapping_add(element * self.repr.size())
     }
 
     fn bytes(&self, range: &Range<usize>) -> usize {
         range.len() * self.repr.size()
     }
 
-    /// Scratch memory of at least `bytes`, and the address of `at` in it.
-    fn room(&mut self, bytes: usize, at: usize) -> *mut u8 {
+    /// Returns scratch memory of at least `bytes` bytes.
+    fn scratch(&mut self, bytes: usize) -> *mut u8 {
         if self.scratch.len() < bytes {
             self.scratch.resize(bytes, 0);
         }
-        self.slot(at)
+        self.slot(0)
     }
 
-    fn slot(&mut self, at: usize) -> *mut u8 {
-        self.scratch.as_mut_ptr().wrapping_add(at)
+    fn slot(&mut self, offset: usize) -> *mut u8 {
+        self.scratch.as_mut_ptr().wrapping_add(offset)
     }
 }
 
 /// The sends of a step.
-struct Sends<'a> {
+struct SendQueue<'a> {
     ranges: &'a [Range<usize>],
     started: usize,
-    under_way: VecDeque<Request>,
+    in_flight: VecDeque<Request>,
 }
 
-impl Sends<'_> {
-    fn through(&self) -> usize {
-        self.started - self.under_way.len()
+impl SendQueue<'_> {
+    fn completed(&self) -> usize {
+        self.started - self.in_flight.len()
     }
 
-    fn wait_oldest(&mut self, wire: &Wire) -> Result<(), Failure> {
-        self.under_way.pop_front().map_or(Ok(()), |request| wire.wait(request))
+    fn wait_oldest(&mut self, transport: &Transport) -> Result<(), Error> {
+        self.in_flight.pop_front().map_or(Ok(()), |request| transport.wait(request))
     }
 
-    /// Whether the oldest is through; it is done with then.
-    fn oldest_is_done(&mut self, wire: &Wire) -> Result<bool, Failure> {
-        let Some(oldest) = self.under_way.front_mut() else { return Ok(false) };
-        let done = wire.is_done(oldest)?;
+    /// Removes the oldest send if it has completed, and returns whether it did.
+    fn test_oldest(&mut self, transport: &Transport) -> Result<bool, Error> {
+        let Some(oldest) = self.in_flight.front_mut() else { return Ok(false) };
+        let done = transport.test(oldest)?;
         if done {
-            self.under_way.pop_front();
+            self.in_flight.pop_front();
         }
         Ok(done)
     }
 }
 
-/// The pieces of a range that make one message each: both ends of a message cut alike.
+/// Splits a range into segments of one message each. Sender and receiver split a range identically.
 pub fn segments(range: &Range<usize>, segment: usize) -> Vec<Range<usize>> {
     (range.start..range.end).step_by(segment).map(|start| start..range.end.min(start + segment)).collect()
 }

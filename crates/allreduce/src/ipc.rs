@@ -1,9 +1,9 @@
-//! Ranks of one node that read each other's GPU memory.
+//! Allreduce within a node through peer access to GPU memory (CUDA or HIP IPC).
 //!
-//! Each rank has two slots of device memory which the others have opened. A chunk is copied into a slot, the ranks meet, and then a
-//! kernel on each rank combines all ranks' slots in the order of ranks: once for all elements, or with many ranks each for its part,
-//! which the others then fetch. Slots take turns: who fills one again has met all ranks since they last read it. In the end the ranks
-//! meet once more, so that nobody reads another's slots once its call has returned.
+//! Each rank exports two slots of device memory, which the other ranks map. A chunk is copied into a slot, a barrier follows, and then a
+//! kernel on each rank reduces all ranks' slots in rank order: either all elements (one stage), or, with many ranks, one block per rank
+//! that the others then read (two stages). The slots alternate, so that a slot is refilled only after a barrier that follows its last
+//! read. A final barrier ensures that no rank reads another's slots after that rank's call has returned.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,34 +11,34 @@ use std::sync::{Arc, Mutex};
 
 use warpwave_gpu::{Buffer, Device, DevicePtr, IpcHandle, IpcMemory};
 
-use crate::Failure;
+use crate::Error;
 use crate::abi::Mpi;
 use crate::comm::{Comm, lock};
-use crate::element::Repr;
-use crate::gpu::{self, DeviceContext, Kernels, Lane, PEERS};
-use crate::schedule::part;
-use crate::wire::Wire;
+use crate::datatype::Repr;
+use crate::gpu::{self, DeviceContext, Kernels, MAX_PEERS, PooledStream};
+use crate::schedule::{RecvAction, block};
+use crate::transport::Transport;
 
-/// Bytes of a slot.
-const SLOT: usize = 16 << 20;
-/// Up to this many bytes every rank combines everything itself, which saves a meeting.
-const ALL_BY_EACH: usize = 1 << 20;
-/// Up to this many ranks the meeting costs more than what each rank reads in excess.
-const FEW: usize = 4;
+/// Bytes per slot.
+const SLOT_BYTES: usize = 16 << 20;
+/// Chunks up to this size use one stage, which saves a barrier.
+const ONE_STAGE_MAX_BYTES: usize = 1 << 20;
+/// Up to this many ranks one stage is faster: the barrier costs more than the redundant reads.
+const ONE_STAGE_MAX_RANKS: usize = 4;
 
-/// A communicator whose ranks can reach each other's slots.
+/// The mapped slots of all ranks of a communicator.
 pub struct Ipc {
     context: Arc<DeviceContext>,
-    /// The others' slots by rank; `None` for this rank's own.
+    /// The other ranks' slots; `None` at this rank's index.
     peers: Vec<Option<IpcMemory>>,
     slots: Slots,
-    turn: AtomicUsize,
+    next_slot: AtomicUsize,
 }
 
-/// Slots of communicators that are gone. They are not freed: another rank may still have them open.
+/// Slots of freed communicators. They are reused, never freed: another rank may still map them.
 static SPARE: Mutex<Vec<(Buffer<u8>, IpcHandle)>> = Mutex::new(Vec::new());
 
-/// This rank's slots, and what others open them by.
+/// This rank's slots and their IPC handle.
 struct Slots(Option<(Buffer<u8>, IpcHandle)>);
 
 impl Slots {
@@ -49,7 +49,7 @@ impl Slots {
         }
         drop(spare);
         let _current = device.driver().keep_current()?;
-        let buffer = Buffer::dedicated(device, 2 * SLOT)?;
+        let buffer = Buffer::dedicated(device, 2 * SLOT_BYTES)?;
         let handle = buffer.ipc_handle()?;
         Ok(Slots(Some((buffer, handle))))
     }
@@ -70,8 +70,8 @@ impl Drop for Slots {
 }
 
 impl Ipc {
-    /// Opens the ranks' memory to each other. Collective; all ranks get it, or none.
-    pub fn set_up(mpi: &'static Mpi, comm: &Comm, context: &Arc<DeviceContext>) -> Result<Option<Ipc>, Failure> {
+    /// Maps the slots of all ranks. Collective; succeeds on all ranks or on none (`None`).
+    pub fn set_up(mpi: &'static Mpi, comm: &Comm, context: &Arc<DeviceContext>) -> Result<Option<Ipc>, Error> {
         let nodes = comm.nodes(mpi)?;
         if nodes.iter().any(|node| *node != nodes[0]) {
             return Ok(None);
@@ -82,94 +82,94 @@ impl Ipc {
         }
         let Ok(slots) = mine else { return Ok(None) };
         let mut handles = vec![[0u8; 64]; comm.ranks];
-        comm.gather(mpi, &slots.handle(), handles.as_flattened_mut())?;
+        comm.allgather(mpi, &slots.handle(), handles.as_flattened_mut())?;
         let open = |(rank, handle): (usize, [u8; 64])| {
             // SAFETY: slots are never freed, and the rank is another process.
             (rank != comm.rank).then(|| unsafe { context.device().open_ipc(IpcHandle(handle)) }).transpose()
         };
         let peers =
-            context.visit().map_err(Failure::from).map(|_visit| handles.into_iter().enumerate().map(open).collect::<Result<Vec<_>, _>>());
+            context.enter().map_err(Error::from).map(|_guard| handles.into_iter().enumerate().map(open).collect::<Result<Vec<_>, _>>());
         let peers = peers.ok().and_then(Result::ok);
         if comm.any(mpi, peers.is_none())? {
             return Ok(None);
         }
-        Ok(peers.map(|peers| Ipc { context: context.clone(), peers, slots, turn: AtomicUsize::new(0) }))
+        Ok(peers.map(|peers| Ipc { context: context.clone(), peers, slots, next_slot: AtomicUsize::new(0) }))
     }
 
-    /// The device it was set up for.
+    /// Returns the device that it was set up for.
     pub fn device(&self) -> &Device {
         self.context.device()
     }
 
-    /// The address of a rank's memory in slot `slot`.
-    fn slot_of(&self, rank: usize, slot: usize) -> DevicePtr {
+    /// Returns the address of a rank's slot.
+    fn slot_address(&self, rank: usize, slot: usize) -> DevicePtr {
         let base = self.peers[rank].as_ref().map_or_else(|| self.slots.address(), IpcMemory::device_ptr);
-        base + (slot * SLOT) as DevicePtr
+        base + (slot * SLOT_BYTES) as DevicePtr
     }
 
-    /// Combines all ranks' elements at `origin` into `own`.
+    /// Reduces all ranks' elements at `send` into `recv`.
     ///
     /// # Safety
-    /// Both are memory of this device with `count` elements, apart or the same.
+    /// Both must be memory of this device with `count` elements, identical or disjoint.
     pub unsafe fn run(
         &self,
-        (wire, rank): (Wire, usize),
+        (transport, rank): (Transport, usize),
         (repr, kernels): (Repr, &Kernels),
-        (own, origin, count): (DevicePtr, DevicePtr, usize),
-    ) -> Result<(), Failure> {
-        let visit = self.context.visit()?;
-        let lane = visit.lane()?;
+        (recv, send, count): (DevicePtr, DevicePtr, usize),
+    ) -> Result<(), Error> {
+        let guard = self.context.enter()?;
+        let stream = guard.stream()?;
         let (size, ranks) = (repr.size(), self.peers.len());
-        let chunk = SLOT / size;
+        let chunk = SLOT_BYTES / size;
         for start in (0..count).step_by(chunk) {
             let elements = chunk.min(count - start);
-            let (slot, at) = (self.turn.fetch_add(1, Ordering::Relaxed) % 2, (start * size) as DevicePtr);
-            // SAFETY: the caller's promise; a slot holds a chunk, and nobody reads this rank's now.
-            unsafe { lane.copy(self.slot_of(rank, slot), origin + at, elements * size) }?;
-            lane.synchronize()?;
-            wire.meet()?;
-            let fold = |out: DevicePtr, range: Range<usize>| self.fold(&lane, (repr, kernels), out, slot, range);
-            if ranks <= FEW || elements * size <= ALL_BY_EACH {
-                fold(own + at, 0..elements)?;
+            let (slot, at) = (self.next_slot.fetch_add(1, Ordering::Relaxed) % 2, (start * size) as DevicePtr);
+            // SAFETY: guaranteed by the caller; a slot holds a chunk, and no rank reads this slot now.
+            unsafe { stream.copy(self.slot_address(rank, slot), send + at, elements * size) }?;
+            stream.synchronize()?;
+            transport.barrier()?;
+            let reduce = |out: DevicePtr, range: Range<usize>| self.reduce_slots(&stream, (repr, kernels), out, slot, range);
+            if ranks <= ONE_STAGE_MAX_RANKS || elements * size <= ONE_STAGE_MAX_BYTES {
+                reduce(recv + at, 0..elements)?;
             } else {
-                // Into the program's buffer, whose elements are in the slot already, and from there to the slot for all.
-                let mine = part(&(0..elements), ranks, rank);
+                // Into the receive buffer, whose elements are in the slot already, and from there to the slot for the other ranks.
+                let mine = block(&(0..elements), ranks, rank);
                 let (offset, bytes) = ((mine.start * size) as DevicePtr, mine.len() * size);
-                fold(own + at + offset, mine)?;
-                // SAFETY: the caller's promise; nobody but this rank reads this part of its slot before the ranks have met.
-                unsafe { lane.copy(self.slot_of(rank, slot) + offset, own + at + offset, bytes) }?;
-                lane.synchronize()?;
-                wire.meet()?;
+                reduce(recv + at + offset, mine)?;
+                // SAFETY: guaranteed by the caller; no other rank reads this block of the slot before the barrier.
+                unsafe { stream.copy(self.slot_address(rank, slot) + offset, recv + at + offset, bytes) }?;
+                stream.synchronize()?;
+                transport.barrier()?;
                 for peer in (0..ranks).filter(|peer| *peer != rank) {
-                    let theirs = part(&(0..elements), ranks, peer);
+                    let theirs = block(&(0..elements), ranks, peer);
                     let offset = (theirs.start * size) as DevicePtr;
-                    // SAFETY: the caller's promise; the rank has finished its part.
-                    unsafe {
-                        lane.combine(
-                            kernels,
-                            own + at + offset,
-                            self.slot_of(peer, slot) + offset,
-                            theirs.len(),
-                            crate::schedule::Take::Store,
-                        )
-                    }?;
+                    let (to, from) = (recv + at + offset, self.slot_address(peer, slot) + offset);
+                    // SAFETY: guaranteed by the caller; the rank has finished its block.
+                    unsafe { stream.apply(kernels, to, from, theirs.len(), RecvAction::Replace) }?;
                 }
             }
-            lane.synchronize()?;
+            stream.synchronize()?;
         }
-        wire.meet()
+        transport.barrier()
     }
 
-    /// Combines a range of all ranks' slots, in the order of ranks.
-    fn fold(&self, lane: &Lane, (repr, kernels): (Repr, &Kernels), out: DevicePtr, slot: usize, range: Range<usize>) -> gpu::Result<()> {
+    /// Reduces a range of all ranks' slots, in rank order.
+    fn reduce_slots(
+        &self,
+        stream: &PooledStream,
+        (repr, kernels): (Repr, &Kernels),
+        out: DevicePtr,
+        slot: usize,
+        range: Range<usize>,
+    ) -> gpu::Result<()> {
         let offset = (range.start * repr.size()) as DevicePtr;
-        let all: Vec<DevicePtr> = (0..self.peers.len()).map(|rank| self.slot_of(rank, slot) + offset).collect();
-        let (first, rest) = all.split_at(all.len().min(PEERS));
-        // SAFETY: all slots hold the range and stay as they are; `out` is none of them.
+        let all: Vec<DevicePtr> = (0..self.peers.len()).map(|rank| self.slot_address(rank, slot) + offset).collect();
+        let (first, rest) = all.split_at(all.len().min(MAX_PEERS));
+        // SAFETY: all slots hold the range and are unchanged meanwhile; `out` is not a slot.
         unsafe {
-            lane.combine_all(kernels, out, first, range.len())?;
-            for more in rest.chunks(PEERS - 1) {
-                lane.combine_all(kernels, out, &[&[out], more].concat(), range.len())?;
+            stream.reduce_peers(kernels, out, first, range.len())?;
+            for more in rest.chunks(MAX_PEERS - 1) {
+                stream.reduce_peers(kernels, out, &[&[out], more].concat(), range.len())?;
             }
         }
         Ok(())

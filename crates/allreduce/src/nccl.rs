@@ -1,4 +1,4 @@
-//! NCCL and RCCL, which reduce between GPUs themselves; both have the same functions.
+//! Allreduce through NCCL or RCCL, which have the same functions.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use warpwave_gpu::library::{Library, Search, python_folders};
 use warpwave_gpu::{Device, DevicePtr, Handle, Stream, Vendor, rocm_library_folders};
 
-use crate::Failure;
+use crate::Error;
 use crate::abi::Mpi;
 use crate::comm::{Comm, lock};
-use crate::element::{Element, Op, Repr};
+use crate::datatype::{Datatype, Op, Repr};
 use crate::gpu::{self, DeviceContext};
 
-/// What ranks find each other by.
+/// `ncclUniqueId`: identifies a communicator to all its ranks.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct UniqueId([u8; 128]);
@@ -27,10 +27,10 @@ macro_rules! functions {
         }
 
         impl Functions {
-            fn of_library(library: Library) -> Option<Functions> {
+            fn load(library: Library) -> Option<Functions> {
                 $( let $name = library.symbol($symbol)?; )*
                 Some(Functions {
-                    // SAFETY: the library's documentation fixes the shape of the function of this name.
+                    // SAFETY: the signature is that of nccl.h.
                     $( $name: unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($ty),*) -> $out>($name) }, )*
                     _library: library,
                 })
@@ -66,43 +66,43 @@ fn search(vendor: Vendor) -> Search {
 }
 
 impl Functions {
-    fn of(vendor: Vendor) -> Option<&'static Functions> {
+    fn get(vendor: Vendor) -> Option<&'static Functions> {
         static LOADED: [OnceLock<Option<Functions>>; 2] = [OnceLock::new(), OnceLock::new()];
         LOADED[usize::from(vendor == Vendor::Amd)].get_or_init(|| Functions::open(vendor)).as_ref()
     }
 
     fn open(vendor: Vendor) -> Option<Functions> {
-        Functions::of_library(Library::open(&search(vendor)).ok()?)
+        Functions::load(Library::open(&search(vendor)).ok()?)
     }
 
-    fn checked(&self, call: &'static str, code: c_int) -> gpu::Result<()> {
+    fn check(&self, call: &'static str, code: c_int) -> gpu::Result<()> {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: any code may be asked about; the text is the library's.
+        // SAFETY: any code is accepted; the string is static.
         let text = unsafe { (self.error_string)(code).as_ref().map(|text| CStr::from_ptr(text).to_string_lossy().into_owned()) };
         Err(gpu::Error::Nccl { call, why: text.unwrap_or_else(|| format!("error {code}")) })
     }
 }
 
-/// A communicator of the library.
+/// A NCCL or RCCL communicator.
 pub struct Nccl {
     functions: &'static Functions,
     context: Arc<DeviceContext>,
     handle: Handle,
-    /// Apart from the default stream: a kernel that waits for other ranks must not hold up what the program queues there.
+    /// A non-blocking stream: a kernel that waits for other ranks must not delay the program's work on the default stream.
     stream: Stream,
-    /// One call at a time.
-    turn: Mutex<()>,
+    /// Serializes calls.
+    call_lock: Mutex<()>,
 }
 
-// SAFETY: the handle may be used from any thread, one at a time, which the lock sees to.
+// SAFETY: the handle may be used from any thread, one at a time, which the lock ensures.
 unsafe impl Send for Nccl {}
 // SAFETY: as above.
 unsafe impl Sync for Nccl {}
 
-/// The library's number of an element's type.
-fn number(repr: Repr) -> Option<c_int> {
+/// Returns the `ncclDataType_t` of a representation.
+fn nccl_datatype(repr: Repr) -> Option<c_int> {
     Some(match repr {
         Repr::I8 => 0,
         Repr::U8 => 1,
@@ -118,7 +118,8 @@ fn number(repr: Repr) -> Option<c_int> {
     })
 }
 
-fn operation(op: Op) -> Option<c_int> {
+/// Returns the `ncclRedOp_t` of an operator.
+fn nccl_op(op: Op) -> Option<c_int> {
     Some(match op {
         Op::Sum => 0,
         Op::Prod => 1,
@@ -129,17 +130,17 @@ fn operation(op: Op) -> Option<c_int> {
 }
 
 impl Nccl {
-    /// Whether the library has this operation on this type.
-    pub fn takes(element: Element, op: Op) -> bool {
-        number(element.repr).is_some() && operation(op).is_some()
+    /// Returns whether NCCL supports this operator on this datatype.
+    pub fn supports(datatype: Datatype, op: Op) -> bool {
+        nccl_datatype(datatype.repr).is_some() && nccl_op(op).is_some()
     }
 
-    /// Makes the ranks known to each other. Collective; all ranks get it, or none: the library must be on all, and each rank must
-    /// have a GPU of its own.
-    pub fn set_up(mpi: &'static Mpi, comm: &Comm, context: &Arc<DeviceContext>) -> Result<Option<Nccl>, Failure> {
+    /// Creates the communicator. Collective; succeeds on all ranks or on none (`None`): every rank needs the library and a GPU of its
+    /// own, all of one vendor.
+    pub fn set_up(mpi: &'static Mpi, comm: &Comm, context: &Arc<DeviceContext>) -> Result<Option<Nccl>, Error> {
         let device = context.device();
         let vendor = device.driver().vendor();
-        let functions = Functions::of(vendor);
+        let functions = Functions::get(vendor);
         if comm.any(mpi, functions.is_none())? || comm.any(mpi, vendor == Vendor::Nvidia)? && comm.any(mpi, vendor == Vendor::Amd)? {
             return Ok(None);
         }
@@ -149,67 +150,59 @@ impl Nccl {
         let mut mine = [0u8; 64];
         mine.iter_mut().zip(format!("{} {name}", comm.nodes(mpi)?[comm.rank]).bytes()).for_each(|(to, from)| *to = from);
         let mut all = vec![[0u8; 64]; comm.ranks];
-        comm.gather(mpi, &mine, all.as_flattened_mut())?;
+        comm.allgather(mpi, &mine, all.as_flattened_mut())?;
         if all.iter().collect::<HashSet<_>>().len() < comm.ranks {
             return Ok(None);
         }
         let mut id = UniqueId([0; 128]);
         // SAFETY: the output outlives the call.
         let no_id = comm.rank == 0 && unsafe { (functions.get_unique_id)(&mut id) } != 0;
-        // All that can fail on one rank alone comes before the ranks wait for each other in the library, which takes the thread's device.
-        let visit = context.visit();
+        // Everything that can fail on a single rank precedes ncclCommInitRank, which blocks until all ranks call it and uses the current device.
+        let guard = context.enter();
         let stream = device.stream().and_then(|stream| device.make_current().map(|()| stream));
-        if comm.any(mpi, no_id || visit.is_err() || stream.is_err())? {
+        if comm.any(mpi, no_id || guard.is_err() || stream.is_err())? {
             return Ok(None);
         }
-        let (Ok(_visit), Ok(stream)) = (visit, stream) else { return Ok(None) };
-        comm.tell(mpi, &mut id.0)?;
+        let (Ok(_guard), Ok(stream)) = (guard, stream) else { return Ok(None) };
+        comm.bcast(mpi, &mut id.0)?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the output outlives the call, the rank is one of as many, and the id is rank 0's.
+        // SAFETY: the output outlives the call, the rank is below the number of ranks, and the id is rank 0's.
         let joined = unsafe { (functions.init_rank)(&mut handle, comm.ranks as c_int, id, comm.rank as c_int) };
         if comm.any(mpi, joined != 0)? {
             return Ok(None);
         }
-        Ok(Some(Nccl { functions, context: context.clone(), handle, stream, turn: Mutex::new(()) }))
+        Ok(Some(Nccl { functions, context: context.clone(), handle, stream, call_lock: Mutex::new(()) }))
     }
 
-    /// The device it was set up for.
+    /// Returns the device that it was set up for.
     pub fn device(&self) -> &Device {
         self.context.device()
     }
 
-    /// Combines all ranks' elements at `origin` into `own`.
+    /// Reduces all ranks' elements at `send` into `recv`.
     ///
     /// # Safety
-    /// Both are memory of this device with `count` elements, apart or the same, and [`Nccl::takes`] them.
-    pub unsafe fn run(&self, (element, op): (Element, Op), (own, origin, count): (DevicePtr, DevicePtr, usize)) -> gpu::Result<()> {
-        let (Some(number), Some(operation)) = (number(element.repr), operation(op)) else { return Ok(()) };
-        let visit = self.context.visit()?;
-        let lane = visit.lane()?;
-        let turn = lock(&self.turn);
-        // What the program has queued comes first.
-        lane.mark()?.before(&self.stream)?;
-        // SAFETY: the caller's promise; the stream is waited for below.
+    /// Both must be memory of this device with `count` elements, identical or disjoint, and [`Nccl::supports`] must hold.
+    pub unsafe fn run(&self, (datatype, op): (Datatype, Op), (recv, send, count): (DevicePtr, DevicePtr, usize)) -> gpu::Result<()> {
+        let (Some(datatype), Some(op)) = (nccl_datatype(datatype.repr), nccl_op(op)) else { return Ok(()) };
+        let guard = self.context.enter()?;
+        let ordered = guard.stream()?;
+        let call_lock = lock(&self.call_lock);
+        // The pooled stream follows the program's work on the default stream; this stream waits for it.
+        ordered.record_event()?.block_stream(&self.stream)?;
+        // SAFETY: guaranteed by the caller; the stream is synchronized below.
         let code = unsafe {
-            (self.functions.all_reduce)(
-                origin as *const c_void,
-                own as *mut c_void,
-                count,
-                number,
-                operation,
-                self.handle,
-                self.stream.raw(),
-            )
+            (self.functions.all_reduce)(send as *const c_void, recv as *mut c_void, count, datatype, op, self.handle, self.stream.raw())
         };
-        self.functions.checked("ncclAllReduce", code)?;
-        drop(turn);
+        self.functions.check("ncclAllReduce", code)?;
+        drop(call_lock);
         Ok(self.stream.synchronize()?)
     }
 }
 
 impl Drop for Nccl {
     fn drop(&mut self) {
-        // SAFETY: made once, and this is its last use.
+        // SAFETY: created once, and this is the last use.
         unsafe { (self.functions.destroy)(self.handle) };
     }
 }

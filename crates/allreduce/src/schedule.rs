@@ -1,59 +1,68 @@
-//! Allreduce algorithms as data: for each rank a list of steps, which host and device memory carry out alike.
+//! Allreduce algorithms as data: for each rank a list of steps, executed identically on host and device memory.
 //!
-//! A step sends a range of the working buffer to a rank and takes a range from a rank, both at once. What came is stored, or combined
-//! with what is there. Every element of the result is computed by one rank alone and then handed on, or by all ranks from the same
-//! operands in the same order: so all ranks end with the same bits.
+//! A step sends a range of the working buffer to one rank and at the same time receives a range from one rank, which replaces the local
+//! elements or is reduced into them. Every element of the result is computed either by one rank alone and then distributed, or by all
+//! ranks from the same operands in the same order, so the results are bitwise identical on all ranks.
 
 use std::ops::Range;
 
 /// What to do with received elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Take {
-    /// They replace what is there.
-    Store,
-    /// `own = received op own`: they come from lower ranks.
-    Before,
-    /// `own = own op received`: they come from higher ranks.
-    After,
+pub enum RecvAction {
+    /// Replace the local elements.
+    Replace,
+    /// `local = received op local`: the received elements come from lower ranks.
+    ReduceLeft,
+    /// `local = local op received`: the received elements come from higher ranks.
+    ReduceRight,
 }
 
-/// A range of elements that goes to a rank.
+/// A range of elements to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Send {
+    /// Destination rank.
     pub to: usize,
+    /// Elements of the working buffer.
     pub range: Range<usize>,
 }
 
-/// A range of elements that comes from a rank.
+/// A range of elements to recv.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Receive {
+pub struct Recv {
+    /// Source rank.
     pub from: usize,
+    /// Elements of the working buffer.
     pub range: Range<usize>,
-    pub take: Take,
+    /// What to do with the received elements.
+    pub action: RecvAction,
 }
 
-/// One exchange; at least one half is there, and no half is empty.
+/// One exchange. At least one of `send` and `recv` is set, and neither has an empty range.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Step {
+    /// What this rank sends.
     pub send: Option<Send>,
-    pub receive: Option<Receive>,
+    /// What this rank receives.
+    pub recv: Option<Recv>,
 }
 
-/// The ranks that work together, in order, and this rank's place among them.
+/// The participating ranks in order, and this rank's index among them.
 #[derive(Debug, Clone, Copy)]
 pub struct Group<'a> {
+    /// Ranks of the communicator.
     pub ranks: &'a [usize],
-    pub me: usize,
+    /// Index of this rank in `ranks`.
+    pub index: usize,
 }
 
 struct Steps(Vec<Step>);
 
 impl Steps {
-    fn push(&mut self, send: Option<Send>, receive: Option<Receive>) {
-        let send = send.filter(|half| !half.range.is_empty());
-        let receive = receive.filter(|half| !half.range.is_empty());
-        if send.is_some() || receive.is_some() {
-            self.0.push(Step { send, receive });
+    fn push(&mut self, send: Option<Send>, recv: Option<Recv>) {
+        let send = send.filter(|part| !part.range.is_empty());
+        let recv = recv.filter(|part| !part.range.is_empty());
+        if send.is_some() || recv.is_some() {
+            self.0.push(Step { send, recv });
         }
     }
 
@@ -61,164 +70,166 @@ impl Steps {
         self.push(Some(Send { to, range: range.clone() }), None);
     }
 
-    fn receive(&mut self, from: usize, range: &Range<usize>, take: Take) {
-        self.push(None, Some(Receive { from, range: range.clone(), take }));
+    fn recv(&mut self, from: usize, range: &Range<usize>, action: RecvAction) {
+        self.push(None, Some(Recv { from, range: range.clone(), action }));
     }
 
-    fn exchange(&mut self, with: usize, send: &Range<usize>, receive: &Range<usize>, take: Take) {
-        self.push(Some(Send { to: with, range: send.clone() }), Some(Receive { from: with, range: receive.clone(), take }));
+    fn exchange(&mut self, with: usize, send: &Range<usize>, recv: &Range<usize>, action: RecvAction) {
+        self.push(Some(Send { to: with, range: send.clone() }), Some(Recv { from: with, range: recv.clone(), action }));
     }
 }
 
-/// Whether data of place `other` goes before that of place `me`.
-fn order(other: usize, me: usize) -> Take {
-    if other < me { Take::Before } else { Take::After }
+/// Returns the operand order for data from group index `other`.
+fn order(other: usize, index: usize) -> RecvAction {
+    if other < index { RecvAction::ReduceLeft } else { RecvAction::ReduceRight }
 }
 
-/// All ranks exchange everything with partners at doubling distances: fewest messages.
+/// Recursive doubling: each rank exchanges the whole range with partners at doubling distances. Fewest messages.
 pub fn recursive_doubling(group: Group, range: Range<usize>) -> Vec<Step> {
-    folded(group, &range, |steps, group| {
+    fold_to_power_of_two(group, &range, |steps, group| {
         let mut distance = 1;
         while distance < group.ranks.len() {
-            let partner = group.me ^ distance;
-            steps.exchange(group.ranks[partner], &range, &range, order(partner, group.me));
+            let partner = group.index ^ distance;
+            steps.exchange(group.ranks[partner], &range, &range, order(partner, group.index));
             distance *= 2;
         }
     })
 }
 
-/// Reduce-scatter by halving, then allgather by doubling: each element crosses the wire about twice.
+/// Rabenseifner: reduce-scatter by recursive halving, then allgather by recursive doubling. Each rank sends about twice the range.
 pub fn rabenseifner(group: Group, range: Range<usize>) -> Vec<Step> {
-    folded(group, &range, |steps, group| {
+    fold_to_power_of_two(group, &range, |steps, group| {
         let mut halves = Vec::new();
         let (mut mine, mut distance) = (range.clone(), group.ranks.len() / 2);
         while distance > 0 {
-            let partner = group.me ^ distance;
+            let partner = group.index ^ distance;
             let middle = mine.start + mine.len() / 2;
             let (low, high) = (mine.start..middle, middle..mine.end);
-            let (kept, given) = if group.me < partner { (low, high) } else { (high, low) };
-            steps.exchange(group.ranks[partner], &given, &kept, order(partner, group.me));
-            halves.push((partner, given));
+            let (kept, sent) = if group.index < partner { (low, high) } else { (high, low) };
+            steps.exchange(group.ranks[partner], &sent, &kept, order(partner, group.index));
+            halves.push((partner, sent));
             mine = kept;
             distance /= 2;
         }
-        for (partner, given) in halves.into_iter().rev() {
-            steps.exchange(group.ranks[partner], &mine, &given, Take::Store);
-            mine = mine.start.min(given.start)..mine.end.max(given.end);
+        for (partner, sent) in halves.into_iter().rev() {
+            steps.exchange(group.ranks[partner], &mine, &sent, RecvAction::Replace);
+            mine = mine.start.min(sent.start)..mine.end.max(sent.end);
         }
     })
 }
 
-/// Brings the number of ranks to a power of two: of the first pairs, one hands its data to the other and gets the result in the end.
-fn folded(group: Group, range: &Range<usize>, middle: impl FnOnce(&mut Steps, Group)) -> Vec<Step> {
+/// Reduces the group to a power of two: in each of the first pairs, one rank gives its data to the other and receives the result at the
+/// end. `middle` adds the steps of the remaining ranks.
+fn fold_to_power_of_two(group: Group, range: &Range<usize>, middle: impl FnOnce(&mut Steps, Group)) -> Vec<Step> {
     let mut steps = Steps(Vec::new());
     let Some(power) = group.ranks.len().checked_ilog2().map(|bits| 1usize << bits) else { return steps.0 };
     let pairs = group.ranks.len() - power;
-    let in_pair = group.me < 2 * pairs;
-    if in_pair && group.me.is_multiple_of(2) {
-        let keeper = group.ranks[group.me + 1];
-        steps.send(keeper, range);
-        steps.receive(keeper, range, Take::Store);
+    let in_pair = group.index < 2 * pairs;
+    if in_pair && group.index.is_multiple_of(2) {
+        let partner = group.ranks[group.index + 1];
+        steps.send(partner, range);
+        steps.recv(partner, range, RecvAction::Replace);
         return steps.0;
     }
     if in_pair {
-        steps.receive(group.ranks[group.me - 1], range, Take::Before);
+        steps.recv(group.ranks[group.index - 1], range, RecvAction::ReduceLeft);
     }
-    let ranks: Vec<usize> = (0..power).map(|place| group.ranks[if place < pairs { 2 * place + 1 } else { place + pairs }]).collect();
-    let me = if in_pair { group.me / 2 } else { group.me - pairs };
-    middle(&mut steps, Group { ranks: &ranks, me });
+    let ranks: Vec<usize> = (0..power).map(|index| group.ranks[if index < pairs { 2 * index + 1 } else { index + pairs }]).collect();
+    let index = if in_pair { group.index / 2 } else { group.index - pairs };
+    middle(&mut steps, Group { ranks: &ranks, index });
     if in_pair {
-        steps.send(group.ranks[group.me - 1], range);
+        steps.send(group.ranks[group.index - 1], range);
     }
     steps.0
 }
 
-/// The part of `range` that place `index` of `parts` owns.
-pub fn part(range: &Range<usize>, parts: usize, index: usize) -> Range<usize> {
-    let at = |index: usize| range.start + (range.len() as u128 * index as u128 / parts as u128) as usize;
+/// Returns block `index` of `range` divided into `blocks` of nearly equal size.
+pub fn block(range: &Range<usize>, blocks: usize, index: usize) -> Range<usize> {
+    let at = |index: usize| range.start + (range.len() as u128 * index as u128 / blocks as u128) as usize;
     at(index)..at(index + 1)
 }
 
-/// Parts travel around the ring and grow, then travel once more: every rank sends and receives all the time.
+/// Ring: a reduce-scatter and an allgather, each over `n - 1` steps in which every rank sends and receives one block.
 pub fn ring(group: Group, range: Range<usize>) -> Vec<Step> {
     let mut steps = Steps(Vec::new());
-    scatter_ring(&mut steps, group, &range);
-    gather_ring(&mut steps, group, &range);
+    ring_reduce_scatter(&mut steps, group, &range);
+    ring_allgather(&mut steps, group, &range);
     steps.0
 }
 
-/// After it, each place has its own part of the result.
-fn scatter_ring(steps: &mut Steps, group: Group, range: &Range<usize>) {
-    let parts = group.ranks.len();
-    let (next, previous) = ((group.me + 1) % parts, (group.me + parts - 1) % parts);
-    for step in 1..parts {
-        // Part `p` starts after its owner and comes to it last.
-        let given = part(range, parts, (group.me + parts - step) % parts);
-        let taken = part(range, parts, (group.me + 2 * parts - step - 1) % parts);
-        let receive = Receive { from: group.ranks[previous], range: taken, take: Take::Before };
-        steps.push(Some(Send { to: group.ranks[next], range: given }), Some(receive));
+/// Appends a ring reduce-scatter: afterwards each rank has its own block of the result.
+fn ring_reduce_scatter(steps: &mut Steps, group: Group, range: &Range<usize>) {
+    let blocks = group.ranks.len();
+    let (next, previous) = ((group.index + 1) % blocks, (group.index + blocks - 1) % blocks);
+    for step in 1..blocks {
+        // Block `p` starts at the rank after its owner and reaches the owner last.
+        let sent = block(range, blocks, (group.index + blocks - step) % blocks);
+        let received = block(range, blocks, (group.index + 2 * blocks - step - 1) % blocks);
+        let recv = Recv { from: group.ranks[previous], range: received, action: RecvAction::ReduceLeft };
+        steps.push(Some(Send { to: group.ranks[next], range: sent }), Some(recv));
     }
 }
 
-/// The parts, each at its place, to all.
-fn gather_ring(steps: &mut Steps, group: Group, range: &Range<usize>) {
-    let parts = group.ranks.len();
-    let (next, previous) = ((group.me + 1) % parts, (group.me + parts - 1) % parts);
-    for step in 0..parts - 1 {
-        let given = part(range, parts, (group.me + parts - step) % parts);
-        let taken = part(range, parts, (group.me + 2 * parts - step - 1) % parts);
-        let receive = Receive { from: group.ranks[previous], range: taken, take: Take::Store };
-        steps.push(Some(Send { to: group.ranks[next], range: given }), Some(receive));
+/// Appends a ring allgather of the blocks.
+fn ring_allgather(steps: &mut Steps, group: Group, range: &Range<usize>) {
+    let blocks = group.ranks.len();
+    let (next, previous) = ((group.index + 1) % blocks, (group.index + blocks - 1) % blocks);
+    for step in 0..blocks - 1 {
+        let sent = block(range, blocks, (group.index + blocks - step) % blocks);
+        let received = block(range, blocks, (group.index + 2 * blocks - step - 1) % blocks);
+        let recv = Recv { from: group.ranks[previous], range: received, action: RecvAction::Replace };
+        steps.push(Some(Send { to: group.ranks[next], range: sent }), Some(recv));
     }
 }
 
-/// Within each node first, then between the nodes. `nodes[r]` tells rank `r`'s node.
+/// Hierarchical: within each node first, then between the nodes. `nodes[r]` is the node of rank `r`.
 ///
-/// With as many ranks on each node, every rank carries its part between the nodes; else the first rank of a node carries all.
+/// If all nodes have the same number of ranks, every rank exchanges its block between the nodes; otherwise the first rank of each node
+/// exchanges the whole range.
 pub fn hierarchical(rank: usize, nodes: &[usize], range: Range<usize>) -> Vec<Step> {
     let mut members: Vec<Vec<usize>> = Vec::new();
-    let mut names: Vec<usize> = Vec::new();
+    let mut seen: Vec<usize> = Vec::new();
     for (rank, node) in nodes.iter().enumerate() {
-        match names.iter().position(|known| known == node) {
+        match seen.iter().position(|known| known == node) {
             Some(at) => members[at].push(rank),
             None => {
-                names.push(*node);
+                seen.push(*node);
                 members.push(vec![rank]);
             }
         }
     }
     let home = members.iter().position(|ranks| ranks.contains(&rank)).unwrap_or_default();
-    let local = Group { ranks: &members[home], me: members[home].iter().position(|member| *member == rank).unwrap_or_default() };
+    let local = Group { ranks: &members[home], index: members[home].iter().position(|member| *member == rank).unwrap_or_default() };
     let size = local.ranks.len();
     let mut steps = Steps(Vec::new());
     if members.iter().all(|ranks| ranks.len() == size) {
-        scatter_ring(&mut steps, local, &range);
-        let across: Vec<usize> = members.iter().map(|ranks| ranks[local.me]).collect();
-        steps.0.extend(rabenseifner(Group { ranks: &across, me: home }, part(&range, size, local.me)));
-        gather_ring(&mut steps, local, &range);
+        ring_reduce_scatter(&mut steps, local, &range);
+        let across: Vec<usize> = members.iter().map(|ranks| ranks[local.index]).collect();
+        steps.0.extend(rabenseifner(Group { ranks: &across, index: home }, block(&range, size, local.index)));
+        ring_allgather(&mut steps, local, &range);
         return steps.0;
     }
     let mut distance = 1;
     while distance < size {
-        if local.me & distance != 0 {
-            steps.send(local.ranks[local.me - distance], &range);
+        if local.index & distance != 0 {
+            steps.send(local.ranks[local.index - distance], &range);
             break;
         }
-        if local.me + distance < size {
-            steps.receive(local.ranks[local.me + distance], &range, Take::After);
+        if local.index + distance < size {
+            steps.recv(local.ranks[local.index + distance], &range, RecvAction::ReduceRight);
         }
         distance *= 2;
     }
-    if local.me == 0 {
+    if local.index == 0 {
         let across: Vec<usize> = members.iter().map(|ranks| ranks[0]).collect();
-        steps.0.extend(rabenseifner(Group { ranks: &across, me: home }, range.clone()));
+        steps.0.extend(rabenseifner(Group { ranks: &across, index: home }, range.clone()));
     }
     let mut distance = size.next_power_of_two() / 2;
     while distance > 0 {
-        if local.me.is_multiple_of(2 * distance) && local.me + distance < size {
-            steps.send(local.ranks[local.me + distance], &range);
-        } else if local.me % (2 * distance) == distance {
-            steps.receive(local.ranks[local.me - distance], &range, Take::Store);
+        if local.index.is_multiple_of(2 * distance) && local.index + distance < size {
+            steps.send(local.ranks[local.index + distance], &range);
+        } else if local.index % (2 * distance) == distance {
+            steps.recv(local.ranks[local.index - distance], &range, RecvAction::Replace);
         }
         distance /= 2;
     }
@@ -231,51 +242,51 @@ mod tests {
 
     use super::*;
 
-    /// Runs all ranks' steps in one process, with values that are lists of (rank, index): nothing may come twice or be missing.
+    /// Runs all ranks' steps in one process on lists of (rank, index): no operand may be duplicated or missing.
     fn simulate(np: usize, count: usize, in_order: bool, steps_of: impl Fn(usize) -> Vec<Step>) {
         let plans: Vec<Vec<Step>> = (0..np).map(steps_of).collect();
         type Cell = Vec<(usize, usize)>;
         let mut buffers: Vec<Vec<Cell>> = (0..np).map(|rank| (0..count).map(|i| vec![(rank, i)]).collect()).collect();
-        let mut wires: HashMap<(usize, usize), VecDeque<Vec<Cell>>> = HashMap::new();
+        let mut channels: HashMap<(usize, usize), VecDeque<Vec<Cell>>> = HashMap::new();
         let (mut at, mut sent) = (vec![0; np], vec![false; np]);
         loop {
-            let mut moved = false;
+            let mut progressed = false;
             for rank in 0..np {
                 let Some(step) = plans[rank].get(at[rank]) else { continue };
                 if !sent[rank] {
                     if let Some(send) = &step.send {
                         assert!(!send.range.is_empty() && send.to != rank);
-                        wires.entry((rank, send.to)).or_default().push_back(buffers[rank][send.range.clone()].to_vec());
+                        channels.entry((rank, send.to)).or_default().push_back(buffers[rank][send.range.clone()].to_vec());
                     }
-                    (sent[rank], moved) = (true, true);
+                    (sent[rank], progressed) = (true, true);
                 }
-                if let Some(receive) = &step.receive {
-                    let Some(came) = wires.get_mut(&(receive.from, rank)).and_then(VecDeque::pop_front) else { continue };
-                    assert_eq!(came.len(), receive.range.len(), "both ends agree on the range");
-                    for (own, came) in buffers[rank][receive.range.clone()].iter_mut().zip(came) {
-                        match receive.take {
-                            Take::Store => *own = came,
-                            Take::Before => *own = [came, std::mem::take(own)].concat(),
-                            Take::After => own.extend(came),
+                if let Some(recv) = &step.recv {
+                    let Some(message) = channels.get_mut(&(recv.from, rank)).and_then(VecDeque::pop_front) else { continue };
+                    assert_eq!(message.len(), recv.range.len(), "sender and receiver disagree on the range");
+                    for (local, message) in buffers[rank][recv.range.clone()].iter_mut().zip(message) {
+                        match recv.action {
+                            RecvAction::Replace => *local = message,
+                            RecvAction::ReduceLeft => *local = [message, std::mem::take(local)].concat(),
+                            RecvAction::ReduceRight => local.extend(message),
                         }
                     }
                 }
-                (at[rank], sent[rank], moved) = (at[rank] + 1, false, true);
+                (at[rank], sent[rank], progressed) = (at[rank] + 1, false, true);
             }
-            if !moved {
+            if !progressed {
                 break;
             }
         }
-        assert!((0..np).all(|rank| at[rank] == plans[rank].len()), "a rank waits for ever");
-        assert!(wires.values().all(VecDeque::is_empty), "a message nobody takes");
+        assert!((0..np).all(|rank| at[rank] == plans[rank].len()), "deadlock");
+        assert!(channels.values().all(VecDeque::is_empty), "unreceived message");
         for rank in 0..np {
-            assert_eq!(buffers[rank], buffers[0], "the same operands in the same order on all ranks");
+            assert_eq!(buffers[rank], buffers[0], "ranks differ in operands or order");
             for (i, cell) in buffers[rank].iter().enumerate() {
                 let mut sorted = cell.clone();
                 if !in_order {
                     sorted.sort_unstable();
                 }
-                assert_eq!(sorted, (0..np).map(|rank| (rank, i)).collect::<Vec<_>>(), "each rank's element once");
+                assert_eq!(sorted, (0..np).map(|rank| (rank, i)).collect::<Vec<_>>(), "an operand is duplicated or missing");
             }
         }
     }
@@ -287,15 +298,15 @@ mod tests {
         for np in (1..=9).chain([16, 21, 33]) {
             let ranks: Vec<usize> = (0..np).collect();
             for count in COUNTS {
-                simulate(np, count, true, |me| recursive_doubling(Group { ranks: &ranks, me }, 0..count));
-                simulate(np, count, false, |me| rabenseifner(Group { ranks: &ranks, me }, 0..count));
-                simulate(np, count, false, |me| ring(Group { ranks: &ranks, me }, 0..count));
+                simulate(np, count, true, |index| recursive_doubling(Group { ranks: &ranks, index }, 0..count));
+                simulate(np, count, false, |index| rabenseifner(Group { ranks: &ranks, index }, 0..count));
+                simulate(np, count, false, |index| ring(Group { ranks: &ranks, index }, 0..count));
             }
         }
     }
 
     #[test]
-    fn nodes_of_any_size_work() {
+    fn hierarchical_works_with_any_node_sizes() {
         for np in (1..=9).chain([12]) {
             for count in COUNTS {
                 for node_size in 1..=np {

@@ -1,4 +1,4 @@
-//! What a context promises: order with the program's work, memory that is used again, many threads, and nothing left changed.
+//! Device contexts: stream order with the program's work, buffer reuse, thread safety, and an unchanged current device.
 
 mod common;
 
@@ -6,8 +6,8 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use common::contexts;
-use warpwave_allreduce::element::{Op, Repr};
-use warpwave_allreduce::schedule::Take;
+use warpwave_allreduce::datatype::{Op, Repr};
+use warpwave_allreduce::schedule::RecvAction;
 use warpwave_gpu::{Device, Handle, Vendor};
 
 /// A function of the driver's library.
@@ -16,7 +16,7 @@ macro_rules! symbol {
         let device: &Device = $device;
         let name = if device.info().vendor == Vendor::Nvidia { $cuda } else { $hip };
         let address = device.driver().symbol(name).unwrap();
-        // SAFETY: the shape is the vendor's of that name.
+        // SAFETY: the signature is the vendor's.
         unsafe { std::mem::transmute::<*const c_void, $ty>(address) }
     }};
 }
@@ -35,47 +35,47 @@ fn work_follows_what_the_program_queued_on_the_default_stream() {
         let null = std::ptr::null_mut();
         let buffer = device.stream().unwrap().alloc_zeroed::<u8>(100).unwrap();
         device.synchronize().unwrap();
-        // SAFETY: the shapes are the vendor's, the function needs no data, and the buffer lives until the lane is waited for.
+        // SAFETY: the signatures are the vendor's, the function needs no data, and the buffer lives until the stream is synchronized.
         assert!(unsafe { launch(null, sleep, null) == 0 && fill(buffer.device_ptr(), 7, 100, null) == 0 });
-        let visit = context.visit().unwrap();
-        let lane = visit.lane().unwrap();
+        let guard = context.enter().unwrap();
+        let stream = guard.stream().unwrap();
         let mut found = [0u8; 100];
         // SAFETY: as above.
-        unsafe { lane.to_host(found.as_mut_ptr().cast(), buffer.device_ptr(), 100) }.unwrap();
-        lane.synchronize().unwrap();
+        unsafe { stream.copy_to_host(found.as_mut_ptr().cast(), buffer.device_ptr(), 100) }.unwrap();
+        stream.synchronize().unwrap();
         assert_eq!(found, [7; 100], "on {}", device.name());
     }
 }
 
 #[test]
-fn lanes_wait_for_marks_and_memory_is_used_again() {
+fn streams_wait_for_events_and_buffers_are_reused() {
     for context in contexts() {
         let kernels = context.kernels(Repr::I32, Op::Sum).unwrap();
         let mut addresses = Vec::new();
         for round in 0..3i32 {
-            let visit = context.visit().unwrap();
-            let (one, two) = (visit.lane().unwrap(), visit.lane().unwrap());
+            let guard = context.enter().unwrap();
+            let (one, two) = (guard.stream().unwrap(), guard.stream().unwrap());
             let staging = one.staging(4000).unwrap();
             let scratch = one.scratch(8000).unwrap();
             assert!(staging.bytes() >= 4000);
-            // SAFETY: the staging has room for 1000 numbers, and nothing else uses it.
+            // SAFETY: the staging buffer holds 1000 integers, and nothing else uses it.
             let numbers = unsafe { std::slice::from_raw_parts_mut(staging.as_ptr().cast::<i32>(), 1000) };
             numbers.iter_mut().enumerate().for_each(|(i, x)| *x = i as i32 + round);
-            let (own, other) = (scratch.address(), scratch.address() + 4000);
-            // SAFETY: the scratch holds twice 1000 numbers; the second lane waits for the first.
+            let (inout, input) = (scratch.address(), scratch.address() + 4000);
+            // SAFETY: the scratch buffer holds twice 1000 integers; the second stream waits for the first.
             unsafe {
-                one.from_host(own, staging.as_ptr(), 4000).unwrap();
-                one.copy(other, own, 4000).unwrap();
-                let copied = one.mark().unwrap();
-                two.wait(&copied).unwrap();
-                two.combine(&kernels, own, other, 1000, Take::After).unwrap();
-                two.to_host(staging.as_ptr(), own, 4000).unwrap();
+                one.copy_from_host(inout, staging.as_ptr(), 4000).unwrap();
+                one.copy(input, inout, 4000).unwrap();
+                let copied = one.record_event().unwrap();
+                two.wait_event(&copied).unwrap();
+                two.apply(&kernels, inout, input, 1000, RecvAction::ReduceRight).unwrap();
+                two.copy_to_host(staging.as_ptr(), inout, 4000).unwrap();
             }
-            let done = two.mark().unwrap();
+            let done = two.record_event().unwrap();
             done.synchronize().unwrap();
             assert!(done.is_done().unwrap());
             assert!(numbers.iter().enumerate().all(|(i, x)| *x == 2 * (i as i32 + round)));
-            addresses.push((staging.as_ptr() as usize, own));
+            addresses.push((staging.as_ptr() as usize, inout));
             let another = one.staging(4000).unwrap();
             assert_ne!(another.as_ptr(), staging.as_ptr());
         }
@@ -93,20 +93,20 @@ fn threads_do_not_disturb_each_other() {
                 scope.spawn(move || {
                     for round in 0..10 {
                         let kernels = context.kernels(Repr::U64, Op::Prod).unwrap();
-                        let visit = context.visit().unwrap();
-                        let lane = visit.lane().unwrap();
-                        let (staging, scratch) = (lane.staging(8000).unwrap(), lane.scratch(16000).unwrap());
+                        let guard = context.enter().unwrap();
+                        let stream = guard.stream().unwrap();
+                        let (staging, scratch) = (stream.staging(8000).unwrap(), stream.scratch(16000).unwrap());
                         let data = vec![thread * 10 + round; 1000];
                         let mut found = vec![0u64; 1000];
-                        // SAFETY: all have room for 1000 numbers, the scratch for twice as many.
+                        // SAFETY: all buffers hold 1000 integers, the scratch buffer twice as many.
                         unsafe {
                             staging.as_ptr().cast::<u64>().copy_from(data.as_ptr(), 1000);
-                            lane.from_host(scratch.address(), staging.as_ptr(), 8000).unwrap();
-                            lane.copy(scratch.address() + 8000, scratch.address(), 8000).unwrap();
-                            lane.combine(&kernels, scratch.address(), scratch.address() + 8000, 1000, Take::Before).unwrap();
-                            lane.to_host(found.as_mut_ptr().cast(), scratch.address(), 8000).unwrap();
+                            stream.copy_from_host(scratch.address(), staging.as_ptr(), 8000).unwrap();
+                            stream.copy(scratch.address() + 8000, scratch.address(), 8000).unwrap();
+                            stream.apply(&kernels, scratch.address(), scratch.address() + 8000, 1000, RecvAction::ReduceLeft).unwrap();
+                            stream.copy_to_host(found.as_mut_ptr().cast(), scratch.address(), 8000).unwrap();
                         }
-                        lane.synchronize().unwrap();
+                        stream.synchronize().unwrap();
                         assert!(found.iter().all(|x| *x == data[0] * data[0]));
                     }
                 });
@@ -116,18 +116,18 @@ fn threads_do_not_disturb_each_other() {
 }
 
 #[test]
-fn the_threads_current_device_stays() {
+fn the_current_device_of_the_thread_is_restored() {
     for context in contexts() {
         let device = context.device();
         let get = symbol!(device, "cuCtxGetCurrent", "hipGetDevice", unsafe extern "C" fn(*mut usize) -> i32);
         let ask = || {
             let mut current = 0usize;
-            // SAFETY: the output has room for a context or an ordinal.
+            // SAFETY: the output is large enough for a context or an ordinal.
             assert_eq!(unsafe { get(&mut current) }, 0);
             current
         };
         let other = device.driver().device(device.driver().device_names().len() - 1).unwrap();
-        // A thread that has another device current, or with CUDA none.
+        // A thread whose current device is another one, or, with CUDA, none.
         std::thread::scope(|scope| {
             let work = || {
                 if other != *device {
@@ -135,9 +135,9 @@ fn the_threads_current_device_stays() {
                 }
                 let before = ask();
                 context.kernels(Repr::I32, Op::Max).unwrap();
-                let visit = context.visit().unwrap();
-                drop(visit.lane().unwrap().scratch(100).unwrap());
-                drop(visit);
+                let guard = context.enter().unwrap();
+                drop(guard.stream().unwrap().scratch(100).unwrap());
+                drop(guard);
                 assert_eq!(ask(), before, "on {}", device.name());
             };
             scope.spawn(work).join().unwrap();

@@ -1,16 +1,19 @@
-//! Every operation on every element, on each device there is, bit for bit against a reference of its own.
+//! Every operator on every datatype, on each available device, bitwise against a reference written for this test.
 //!
-//! Some pairs of element and operation by default; all of them with `WARPWAVE_TEST_FULL=1`.
+//! A seeded sample of the pairs by default, all of them with `WARPWAVE_TEST_FULL=1`; `WARPWAVE_SEED` repeats a sample.
 
 mod common;
 
-use common::{Random, contexts};
-use half::{bf16, f16};
-use warpwave_allreduce::element::{Op, Repr};
-use warpwave_allreduce::gpu::{DeviceContext, Kernels, PEERS};
-use warpwave_allreduce::schedule::Take;
+use std::collections::BTreeSet;
 
-/// What an element is made of.
+use common::contexts;
+use half::{bf16, f16};
+use warpwave_allreduce::datatype::{Op, Repr};
+use warpwave_allreduce::gpu::{DeviceContext, Kernels, MAX_PEERS};
+use warpwave_allreduce::schedule::RecvAction;
+use warpwave_test_support::{Random, full_run, seed};
+
+/// The kind of a field.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
     Signed,
@@ -21,7 +24,7 @@ enum Kind {
     F64,
 }
 
-/// An element: its fields as kind, offset and size; the operations that make sense.
+/// Returns the fields of an element as kind, offset and size, and the operators allowed on it.
 fn layout(repr: Repr) -> (Vec<(Kind, usize, usize)>, &'static [Op]) {
     use Kind::*;
     const INTEGER: &[Op] = &[Op::Sum, Op::Prod, Op::Min, Op::Max, Op::Land, Op::Lor, Op::Lxor, Op::Band, Op::Bor, Op::Bxor];
@@ -54,11 +57,11 @@ fn layout(repr: Repr) -> (Vec<(Kind, usize, usize)>, &'static [Op]) {
     }
 }
 
-/// A field's value: an integer, or a float's bits in the low bytes.
+/// Reads a field: an integer, or a float's bits in the low bytes.
 fn read(bytes: &[u8], (kind, at, size): (Kind, usize, usize)) -> i128 {
-    let mut room = [0; 16];
-    room[..size].copy_from_slice(&bytes[at..at + size]);
-    let bits = i128::from_le_bytes(room);
+    let mut buffer = [0; 16];
+    buffer[..size].copy_from_slice(&bytes[at..at + size]);
+    let bits = i128::from_le_bytes(buffer);
     if kind == Kind::Signed { bits << (128 - 8 * size) >> (128 - 8 * size) } else { bits }
 }
 
@@ -66,7 +69,7 @@ fn write(bytes: &mut [u8], (_, at, size): (Kind, usize, usize), value: i128) {
     bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
 }
 
-/// A float's value; half-precision ones are exact as `f32`, and all are as `f64`.
+/// Converts a float's bits to `f64`, which is exact for all kinds.
 fn float(kind: Kind, bits: i128) -> f64 {
     match kind {
         Kind::F16 => f16::from_bits(bits as u16).to_f64(),
@@ -77,7 +80,7 @@ fn float(kind: Kind, bits: i128) -> f64 {
     }
 }
 
-/// The nearest float of the kind to a value that is exact, or was rounded as an operation of `f32` is.
+/// Rounds a value to the kind. Half-precision kinds round through `f32`, as the kernels do.
 fn round(kind: Kind, value: f64) -> i128 {
     match kind {
         Kind::F16 => f16::from_f32(value as f32).to_bits().into(),
@@ -88,8 +91,7 @@ fn round(kind: Kind, value: f64) -> i128 {
     }
 }
 
-/// One operation as the kind computes it: `f64` holds products of two `f32` exactly, and rounds their sums so finely that rounding
-/// again makes no difference.
+/// Computes a sum or product as the kind does: `f64` holds products of two `f32` exactly, and the double rounding of sums is innocuous.
 fn arithmetic(kind: Kind, product: bool, a: f64, b: f64) -> f64 {
     let exact = if product { a * b } else { a + b };
     if kind == Kind::F64 { exact } else { f64::from(exact as f32) }
@@ -103,7 +105,7 @@ fn equal(kind: Kind, a: i128, b: i128) -> bool {
     if matches!(kind, Kind::Signed | Kind::Unsigned) { a == b } else { float(kind, a) == float(kind, b) }
 }
 
-/// `into = a op b` in the fields, and nothing beside them.
+/// Computes `into = a op b` field by field; padding is left unchanged.
 fn reference(repr: Repr, op: Op, a: &[u8], b: &[u8], into: &mut [u8]) {
     let (fields, _) = layout(repr);
     let value = |bytes: &[u8], i: usize| float(fields[i].0, read(bytes, fields[i]));
@@ -154,7 +156,7 @@ fn reference(repr: Repr, op: Op, a: &[u8], b: &[u8], into: &mut [u8]) {
     write(into, fields[0], result);
 }
 
-/// A NaN of a computation may have any bits.
+/// Compares two elements bitwise, except that computed NaNs may have any payload.
 fn same(repr: Repr, op: Op, a: &[u8], b: &[u8]) -> bool {
     let is_nan = |bytes: &[u8], field: (Kind, usize, usize)| {
         matches!(op, Op::Sum | Op::Prod) && !matches!(field.0, Kind::Signed | Kind::Unsigned) && float(field.0, read(bytes, field)).is_nan()
@@ -162,19 +164,19 @@ fn same(repr: Repr, op: Op, a: &[u8], b: &[u8]) -> bool {
     a == b || layout(repr).0.iter().all(|field| read(a, *field) == read(b, *field) || (is_nan(a, *field) && is_nan(b, *field)))
 }
 
-/// Elements with all that is awkward: any bits, both zeros, infinities and NaN, the smallest, ties, and numbers of ordinary size.
+/// Generates elements with edge cases: random bits, signed zeros, infinities, NaN, subnormals, ties, and ordinary values.
 fn elements(repr: Repr, n: usize, random: &mut Random) -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..n * repr.size()).map(|_| random.next() as u8).collect();
+    let mut bytes: Vec<u8> = (0..n * repr.size()).map(|_| random.next_u32() as u8).collect();
     for element in bytes.chunks_exact_mut(repr.size()) {
         for field in layout(repr).0 {
             let ordinary = random.below(2001) as f64 / 256.0 - 4.0;
             let value = match (random.below(8), field.0) {
                 (0, _) => continue,
                 (1 | 2, Kind::Signed | Kind::Unsigned) => random.below(3) as i128,
-                (3, Kind::Signed) => -i128::from(random.below(3)),
+                (3, Kind::Signed) => -(random.below(3) as i128),
                 (_, Kind::Signed | Kind::Unsigned) => continue,
-                (1, kind) => round(kind, [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN][random.below(5) as usize]),
-                (2, _) => i128::from(random.below(5)),
+                (1, kind) => round(kind, [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN][random.below(5)]),
+                (2, _) => random.below(5) as i128,
                 (3, kind) => round(kind, random.below(3) as f64),
                 (_, kind) => round(kind, ordinary),
             };
@@ -186,67 +188,67 @@ fn elements(repr: Repr, n: usize, random: &mut Random) -> Vec<u8> {
 
 fn check(repr: Repr, op: Op, what: &str, found: &[u8], wanted: &[u8]) {
     for (i, (found, wanted)) in found.chunks(repr.size()).zip(wanted.chunks(repr.size())).enumerate() {
-        assert!(same(repr, op, found, wanted), "{repr:?} {op:?} {what}: element {i} is {found:02x?}, should be {wanted:02x?}");
+        assert!(same(repr, op, found, wanted), "{repr:?} {op:?} {what}: element {i}: expected {wanted:02x?}, got {found:02x?}");
     }
 }
 
-/// Elements around those that are combined, which must stay as they are.
+/// Elements around the reduced ones, which must stay unchanged.
 const AROUND: usize = 3;
 
-/// Puts `buffers` on the device, lets `work` queue something on their addresses, and gives back what the first one holds then.
-fn on_device(context: &DeviceContext, buffers: &[&[u8]], work: impl FnOnce(&warpwave_allreduce::gpu::Lane<'_>, &[u64])) -> Vec<u8> {
-    let visit = context.visit().unwrap();
-    let lane = visit.lane().unwrap();
-    let memory: Vec<_> = buffers.iter().map(|bytes| lane.scratch(bytes.len()).unwrap()).collect();
+/// Copies `buffers` to the device, lets `work` enqueue operations on their addresses, and returns the first buffer afterwards.
+fn on_device(context: &DeviceContext, buffers: &[&[u8]], work: impl FnOnce(&warpwave_allreduce::gpu::PooledStream<'_>, &[u64])) -> Vec<u8> {
+    let guard = context.enter().unwrap();
+    let stream = guard.stream().unwrap();
+    let memory: Vec<_> = buffers.iter().map(|bytes| stream.scratch(bytes.len()).unwrap()).collect();
     let addresses: Vec<u64> = memory.iter().map(|memory| memory.address()).collect();
     let mut back = vec![0u8; buffers[0].len()];
     for (bytes, to) in buffers.iter().zip(&addresses) {
-        // SAFETY: the memory is as large as the bytes.
-        unsafe { lane.from_host(*to, bytes.as_ptr().cast(), bytes.len()) }.unwrap();
+        // SAFETY: the allocation has the size of the buffer.
+        unsafe { stream.copy_from_host(*to, bytes.as_ptr().cast(), bytes.len()) }.unwrap();
     }
-    work(&lane, &addresses);
+    work(&stream, &addresses);
     // SAFETY: as above.
-    unsafe { lane.to_host(back.as_mut_ptr().cast(), addresses[0], back.len()) }.unwrap();
-    lane.synchronize().unwrap();
+    unsafe { stream.copy_to_host(back.as_mut_ptr().cast(), addresses[0], back.len()) }.unwrap();
+    stream.synchronize().unwrap();
     back
 }
 
 fn two_buffers(context: &DeviceContext, kernels: &Kernels, repr: Repr, op: Op, n: usize, random: &mut Random) {
     let size = repr.size();
     for (first, second) in [(0, 0), (1, 1), (0, 1)] {
-        for take in [Take::Before, Take::After, Take::Store] {
+        for action in [RecvAction::ReduceLeft, RecvAction::ReduceRight, RecvAction::Replace] {
             let (own, other) = (elements(repr, n + AROUND, random), elements(repr, n + AROUND, random));
-            let found = on_device(context, &[&own, &other], |lane, at| {
-                // SAFETY: both hold `n` elements from there on.
-                unsafe { lane.combine(kernels, at[0] + (first * size) as u64, at[1] + (second * size) as u64, n, take) }.unwrap();
+            let found = on_device(context, &[&own, &other], |stream, at| {
+                // SAFETY: both hold `n` elements from that address on.
+                unsafe { stream.apply(kernels, at[0] + (first * size) as u64, at[1] + (second * size) as u64, n, action) }.unwrap();
             });
             let mut wanted = own.clone();
             for i in 0..n {
                 let (mine, theirs) = (&own[(first + i) * size..][..size], &other[(second + i) * size..][..size]);
                 let into = &mut wanted[(first + i) * size..][..size];
-                match take {
-                    Take::Before => reference(repr, op, theirs, mine, into),
-                    Take::After => reference(repr, op, mine, theirs, into),
-                    Take::Store => layout(repr).0.into_iter().for_each(|field| write(into, field, read(theirs, field))),
+                match action {
+                    RecvAction::ReduceLeft => reference(repr, op, theirs, mine, into),
+                    RecvAction::ReduceRight => reference(repr, op, mine, theirs, into),
+                    RecvAction::Replace => layout(repr).0.into_iter().for_each(|field| write(into, field, read(theirs, field))),
                 }
             }
-            check(repr, op, &format!("{take:?} of {n} at {first} and {second}"), &found, &wanted);
+            check(repr, op, &format!("{action:?} of {n} at {first} and {second}"), &found, &wanted);
         }
     }
 }
 
 fn many_buffers(context: &DeviceContext, kernels: &Kernels, repr: Repr, op: Op, n: usize, random: &mut Random) {
     let size = repr.size();
-    for (peers, shifted) in [(1, false), (2, true), (3, false), (PEERS, false), (PEERS, true)] {
+    for (peers, shifted) in [(1, false), (2, true), (3, false), (MAX_PEERS, false), (MAX_PEERS, true)] {
         let out = elements(repr, n + AROUND, random);
         let inputs: Vec<Vec<u8>> = (0..peers).map(|_| elements(repr, n + AROUND, random)).collect();
         let buffers: Vec<&[u8]> = std::iter::once(&out).chain(&inputs).map(Vec::as_slice).collect();
-        // One peer lies otherwise than the rest.
+        // One peer has a different alignment phase.
         let shift = |peer: usize| if shifted && peer == 1 { 0 } else { 1 };
-        let found = on_device(context, &buffers, |lane, at| {
+        let found = on_device(context, &buffers, |stream, at| {
             let from: Vec<u64> = (0..peers).map(|peer| at[1 + peer] + (shift(peer) * size) as u64).collect();
-            // SAFETY: all hold `n` elements from there on.
-            unsafe { lane.combine_all(kernels, at[0] + size as u64, &from, n) }.unwrap();
+            // SAFETY: all hold `n` elements from that address on.
+            unsafe { stream.reduce_peers(kernels, at[0] + size as u64, &from, n) }.unwrap();
         });
         let mut wanted = out.clone();
         for i in 0..n {
@@ -264,20 +266,27 @@ fn many_buffers(context: &DeviceContext, kernels: &Kernels, repr: Repr, op: Op, 
 }
 
 #[test]
-fn every_operation_has_the_bits_of_the_reference() {
+fn every_operator_matches_the_reference_bitwise() {
     let all: Vec<(Repr, Op)> = Repr::ALL.into_iter().flat_map(|repr| layout(repr).1.iter().map(move |op| (repr, *op))).collect();
     assert_eq!(all.len(), 116);
-    let full = std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1");
-    // Each element and each operation at least once, by a stride that shares no factor with the operations.
-    let sampled = |(i, (repr, op)): &(usize, &(Repr, Op))| {
-        let last = layout(*repr).1.last() == Some(op);
-        full || last || i % 7 == 0
-    };
+    let full = full_run();
+    // One operator of each datatype, and one datatype of each operator.
+    let (mut sample, seed) = (BTreeSet::new(), if full { 0 } else { seed() });
+    let mut random = Random::new(seed);
+    for repr in Repr::ALL {
+        let pairs: Vec<usize> = (0..all.len()).filter(|i| all[*i].0 == repr).collect();
+        sample.insert(pairs[random.below(pairs.len())]);
+    }
+    for op in Op::ALL {
+        let pairs: Vec<usize> = (0..all.len()).filter(|i| all[*i].1 == op).collect();
+        sample.insert(pairs[random.below(pairs.len())]);
+    }
+    let sampled = |(i, _): &(usize, &(Repr, Op))| full || sample.contains(i);
     for context in contexts() {
         let device = context.device().name().to_owned();
         let mut count = 0;
         for (i, (repr, op)) in all.iter().enumerate().filter(sampled) {
-            let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (i as u64 + 1) << 20);
+            let mut random = Random::new(seed ^ (i as u64 + 1) << 32);
             let kernels = context.kernels(*repr, *op).unwrap();
             for n in [1, 2, 3, 255, 1003] {
                 two_buffers(&context, &kernels, *repr, *op, n, &mut random);
@@ -285,21 +294,21 @@ fn every_operation_has_the_bits_of_the_reference() {
             many_buffers(&context, &kernels, *repr, *op, 259, &mut random);
             count += 1;
         }
-        eprintln!("{count} of {} operations on {device}", all.len());
+        eprintln!("{count} of {} datatype/operator pairs on {device}", all.len());
     }
 }
 
 #[test]
-fn addresses_between_elements_are_refused() {
+fn misaligned_addresses_are_rejected() {
     for context in contexts() {
         let kernels = context.kernels(Repr::F32, Op::Sum).unwrap();
-        let visit = context.visit().unwrap();
-        let lane = visit.lane().unwrap();
-        let memory = lane.scratch(64).unwrap();
+        let guard = context.enter().unwrap();
+        let stream = guard.stream().unwrap();
+        let memory = stream.scratch(64).unwrap();
         // SAFETY: both hold 2 elements.
-        let refused = unsafe { lane.combine(&kernels, memory.address(), memory.address() + 34, 2, Take::After) };
-        assert!(matches!(refused, Err(warpwave_allreduce::gpu::Error::Misaligned { .. })));
-        // SAFETY: nothing is touched.
-        unsafe { lane.combine(&kernels, memory.address(), memory.address(), 0, Take::After) }.unwrap();
+        let rejected = unsafe { stream.apply(&kernels, memory.address(), memory.address() + 34, 2, RecvAction::ReduceRight) };
+        assert!(matches!(rejected, Err(warpwave_allreduce::gpu::Error::Misaligned { .. })));
+        // SAFETY: no element is accessed.
+        unsafe { stream.apply(&kernels, memory.address(), memory.address(), 0, RecvAction::ReduceRight) }.unwrap();
     }
 }

@@ -1,7 +1,7 @@
-//! Fortran's names.
+//! The Fortran bindings of `MPI_Allreduce`.
 //!
-//! MPICH's Fortran library calls the C function, which is ours already: its own entry is called. Open MPI's does not, so handles and
-//! sentinels are converted here, as it does.
+//! MPICH's Fortran bindings call the C function `MPI_Allreduce`, which is already interposed, so calls are forwarded to them. Open MPI's
+//! call `PMPI_Allreduce`, so handles and sentinel addresses are converted here.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::OnceLock;
@@ -14,29 +14,30 @@ use crate::{In, Out, next};
 type Arguments = unsafe extern "C" fn(In, Out, *const c_int, *const c_int, *const c_int, *const c_int, *mut c_int);
 type Convert = unsafe extern "C" fn(c_int) -> Handle;
 
-/// The MPIs' Fortran halves, for programs that keep them out of the global scope (Python's modules do).
-const HALVES: [&CStr; 6] =
+/// Libraries with Fortran bindings, for programs that load them outside the global scope, as Python modules do.
+const FORTRAN_LIBRARIES: [&CStr; 6] =
     [c"libmpi_mpifh.so.40", c"libmpi_usempif08.so.40", c"libmpifort.so.12", c"libmpichfort.so.12", c"libmpi_mpifh.so", c"libmpifort.so"];
 
-/// A symbol of a Fortran half that is loaded.
-fn in_halves(name: &CStr) -> Option<*const c_void> {
-    HALVES.iter().find_map(|half| {
-        // SAFETY: with RTLD_NOLOAD nothing is loaded or started; both names end with 0.
+/// Returns a symbol of a loaded Fortran library.
+fn fortran_symbol(name: &CStr) -> Option<*const c_void> {
+    FORTRAN_LIBRARIES.iter().find_map(|library| {
+        // SAFETY: RTLD_NOLOAD loads nothing and runs no initializers; both names are NUL-terminated.
         let found = unsafe {
-            let handle = libc::dlopen(half.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
+            let handle = libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
             if handle.is_null() { std::ptr::null_mut() } else { libc::dlsym(handle, name.as_ptr()) }
         };
         (!found.is_null()).then_some(found.cast_const())
     })
 }
 
-/// What Open MPI's integers and variables stand for.
+/// Conversion of Open MPI's Fortran handles and sentinels to C.
 struct Conversions {
     datatype: Convert,
     op: Convert,
     comm: Convert,
-    /// Addresses that stand for a constant.
+    /// Addresses of the Fortran variable `MPI_IN_PLACE`.
     in_place: Vec<usize>,
+    /// Addresses of the Fortran variable `MPI_BOTTOM`.
     bottom: Vec<usize>,
 }
 
@@ -49,15 +50,15 @@ impl Conversions {
     fn find(mpi: &Mpi) -> Option<Conversions> {
         let function = |name: &str| {
             let found = mpi.symbol(name)?;
-            // SAFETY: the MPI standard fixes the shape of these functions.
+            // SAFETY: the MPI standard defines the signature.
             Some(unsafe { std::mem::transmute::<*const c_void, Convert>(found) })
         };
-        // Compilers write the names of Fortran's variables in four ways.
-        let variables = |what: &str| {
-            let lower = format!("mpi_fortran_{what}");
+        // Fortran compilers use four kinds of name mangling.
+        let variables = |name: &str| {
+            let lower = format!("mpi_fortran_{name}");
             let names = [format!("{lower}_"), lower.clone(), format!("{lower}__"), lower.to_uppercase()];
-            let found = |name: &String| [mpi.symbol(name), CString::new(name.as_str()).ok().and_then(|name| in_halves(&name))];
-            names.iter().flat_map(found).flatten().map(|address| address as usize).collect()
+            let find = |name: &String| [mpi.symbol(name), CString::new(name.as_str()).ok().and_then(|name| fortran_symbol(&name))];
+            names.iter().flat_map(find).flatten().map(|address| address as usize).collect()
         };
         Some(Conversions {
             datatype: function("PMPI_Type_f2c")?,
@@ -71,7 +72,7 @@ impl Conversions {
 
 unsafe fn call(
     name: &CStr,
-    (send, receive): (In, Out),
+    (send, recv): (In, Out),
     (count, datatype, op, comm): (*const c_int, *const c_int, *const c_int, *const c_int),
     error: *mut c_int,
 ) {
@@ -79,39 +80,39 @@ unsafe fn call(
     let code = if let Some((mpi, convert)) = openmpi.and_then(|mpi| Some((mpi, Conversions::get(mpi)?))) {
         let bottom = |buffer: In| if convert.bottom.contains(&(buffer as usize)) { std::ptr::null() } else { buffer };
         let send = if convert.in_place.contains(&(send as usize)) { mpi.in_place } else { bottom(send) };
-        let receive = bottom(receive).cast_mut();
+        let recv = bottom(recv).cast_mut();
         // SAFETY: Fortran passes addresses of integers, and any integer may be converted.
         let (count, datatype, op, comm) =
             unsafe { (i64::from(*count), (convert.datatype)(*datatype), (convert.op)(*op), (convert.comm)(*comm)) };
-        // SAFETY: the caller's promise.
-        unsafe { allreduce(mpi, &Call { send, receive, count, datatype, op, comm, large: false }) }
-    } else if let Some(found) = next(name).or_else(|| in_halves(name)) {
-        // SAFETY: every MPI's function of this name has this shape.
-        return unsafe { std::mem::transmute::<*const c_void, Arguments>(found)(send, receive, count, datatype, op, comm, error) };
+        // SAFETY: guaranteed by the caller.
+        unsafe { allreduce(mpi, &Call { send, recv, count, datatype, op, comm, large: false }) }
+    } else if let Some(found) = next(name).or_else(|| fortran_symbol(name)) {
+        // SAFETY: this binding has the same signature in every MPI library.
+        return unsafe { std::mem::transmute::<*const c_void, Arguments>(found)(send, recv, count, datatype, op, comm, error) };
     } else {
-        eprintln!("warpwave-mpi: no MPI has {}", name.to_string_lossy());
+        eprintln!("warpwave-mpi: no MPI library exports {}", name.to_string_lossy());
         std::process::abort();
     };
-    // The newer interface may leave it out.
+    // Optional in mpi_f08.
     if !error.is_null() {
-        // SAFETY: the address of an integer.
+        // SAFETY: Fortran passes the address of an integer.
         unsafe { *error = code };
     }
 }
 
 macro_rules! export {
     ($($name:ident)*) => { $(
-        /// Fortran's, by reference.
+        /// Fortran binding of `MPI_Allreduce`.
         ///
         /// # Safety
-        /// As the MPI standard asks.
+        /// As the MPI standard requires.
         #[allow(non_snake_case)]
-        // SAFETY: the name is MPI's, and so is the function's shape.
+        // SAFETY: name and signature are those of the Fortran binding.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(send: In, receive: Out, count: *const c_int, datatype: *const c_int, op: *const c_int, comm: *const c_int, error: *mut c_int) {
+        pub unsafe extern "C" fn $name(send: In, recv: Out, count: *const c_int, datatype: *const c_int, op: *const c_int, comm: *const c_int, error: *mut c_int) {
             let name = const { match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) { Ok(name) => name, Err(_) => panic!() } };
-            // SAFETY: the caller's promise.
-            unsafe { call(name, (send, receive), (count, datatype, op, comm), error) }
+            // SAFETY: guaranteed by the caller.
+            unsafe { call(name, (send, recv), (count, datatype, op, comm), error) }
         }
     )* };
 }

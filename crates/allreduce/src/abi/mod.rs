@@ -1,37 +1,40 @@
-//! The program's MPI: found at run time, its handles and constants told apart.
+//! The program's MPI library, detected at run time: its functions, handles and constants.
 //!
-//! Three binary interfaces are known: Open MPI's (handles are pointers to its variables), that of MPICH and its family (handles are
-//! 32-bit numbers) and the MPI-5 standard's (small numbers in pointers). A handle is a `usize` here, whatever it is there: a register
-//! holds either. An MPI that is none of the three is left alone.
+//! Three ABIs are supported: Open MPI (handles are pointers to global variables), MPICH and its derivatives (32-bit integers) and the
+//! MPI-5 standard ABI (small integers in pointers). All handles are stored as `usize`: each kind is passed in one register. With any
+//! other MPI library this crate does nothing.
 
-mod find;
-mod names;
+mod handles;
+mod symbols;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use crate::element::{Class, Element, Op, Repr};
-use find::Finder;
+use crate::datatype::{Class, Datatype, Op, Repr};
+use symbols::SymbolScope;
 
-/// An MPI handle: a pointer or a number.
+/// An MPI handle: a pointer or an integer.
 pub type Handle = usize;
 
-/// Asked when a communicator is duplicated whether an attribute goes along.
+/// An attribute copy function, called when a communicator is duplicated.
 pub type CopyAttribute = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 
-/// Called when an attribute is deleted, with its communicator.
+/// An attribute delete function, called when an attribute or its communicator is deleted.
 pub type DeleteAttribute = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
 
-/// Whose binary interface.
+/// The ABI of an MPI library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavor {
+    /// Open MPI.
     OpenMpi,
+    /// MPICH and its derivatives: Intel MPI, MVAPICH, Cray MPICH.
     Mpich,
-    /// The MPI-5 standard's.
+    /// The MPI-5 standard ABI.
     Standard,
 }
 
 impl Flavor {
+    /// Returns the name used in tuning tables.
     pub fn name(self) -> &'static str {
         match self {
             Flavor::OpenMpi => "openmpi",
@@ -41,25 +44,26 @@ impl Flavor {
     }
 }
 
-/// MPI's functions by their profiling names. The first group is needed; without one of them the MPI is left alone.
+/// Declares the MPI functions by their profiling names. An MPI library that lacks a required one is not supported.
 macro_rules! functions {
     (
-        needed { $( $needed:ident = $needed_symbol:literal ( $($needed_ty:ty),* ); )* }
+        required { $( $required:ident = $required_symbol:literal ( $($required_ty:ty),* ); )* }
         optional { $( $optional:ident = $optional_symbol:literal ( $($optional_ty:ty),* ); )* }
     ) => {
-        /// Addresses of the MPI's functions; each returns an MPI error code, 0 for success.
+        /// The MPI library's functions. Each returns an MPI error code, 0 for success.
+        #[allow(missing_docs)] // named after the MPI functions
         pub struct Functions {
-            $( pub $needed: unsafe extern "C" fn($($needed_ty),*) -> c_int, )*
+            $( pub $required: unsafe extern "C" fn($($required_ty),*) -> c_int, )*
             $( pub $optional: Option<unsafe extern "C" fn($($optional_ty),*) -> c_int>, )*
         }
 
         impl Functions {
-            fn find(finder: &Finder) -> Option<Functions> {
-                $( let $needed = finder.symbol($needed_symbol)?; )*
-                $( let $optional = finder.symbol($optional_symbol); )*
+            fn find(scope: &SymbolScope) -> Option<Functions> {
+                $( let $required = scope.symbol($required_symbol)?; )*
+                $( let $optional = scope.symbol($optional_symbol); )*
                 Some(Functions {
-                    // SAFETY: the MPI standard fixes the shape of the function of this name; handles fit a register in every MPI.
-                    $( $needed: unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($needed_ty),*) -> c_int>($needed) }, )*
+                    // SAFETY: the MPI standard defines the signature; handles fit into a register in every ABI.
+                    $( $required: unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($required_ty),*) -> c_int>($required) }, )*
                     // SAFETY: as above.
                     $( $optional: $optional.map(|found| unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($optional_ty),*) -> c_int>(found) }), )*
                 })
@@ -72,7 +76,7 @@ type In = *const c_void;
 type Out = *mut c_void;
 
 functions! {
-    needed {
+    required {
         allreduce = "PMPI_Allreduce" (In, Out, c_int, Handle, Handle, Handle);
         finalize = "PMPI_Finalize" ();
         library_version = "PMPI_Get_library_version" (*mut c_char, *mut c_int);
@@ -112,10 +116,11 @@ functions! {
     }
 }
 
-/// The program's MPI.
+/// The program's MPI library.
+#[allow(missing_docs)] // constants named after MPI's
 pub struct Mpi {
     pub flavor: Flavor,
-    /// What it says of itself, its first line.
+    /// First line of `MPI_Get_library_version`.
     pub version: String,
     pub calls: Functions,
     pub in_place: *const c_void,
@@ -135,138 +140,138 @@ pub struct Mpi {
     pub unsupported: c_int,
     /// `MPI_ERR_OTHER`
     pub other: c_int,
-    elements: Map<Element>,
-    ops: Map<Op>,
-    finder: Finder,
+    datatypes: HandleMap<Datatype>,
+    ops: HandleMap<Op>,
+    scope: SymbolScope,
 }
 
-// SAFETY: the pointers are addresses of functions and constants, which never change.
+// SAFETY: the pointers are addresses of functions and constants, valid for the life of the process.
 unsafe impl Send for Mpi {}
 // SAFETY: as above.
 unsafe impl Sync for Mpi {}
 
 impl Mpi {
-    /// The MPI that this process has loaded, looked for once; `None` when there is none, or none that is known.
+    /// Returns the MPI library of this process, searched once. `None` if no supported one is loaded.
     pub fn get() -> Option<&'static Mpi> {
         static MPI: OnceLock<Option<Mpi>> = OnceLock::new();
-        MPI.get_or_init(|| Mpi::of(Finder::loaded()?)).as_ref()
+        MPI.get_or_init(|| Mpi::detect(SymbolScope::loaded()?)).as_ref()
     }
 
-    fn of(finder: Finder) -> Option<Mpi> {
-        let calls = Functions::find(&finder)?;
+    fn detect(scope: SymbolScope) -> Option<Mpi> {
+        let calls = Functions::find(&scope)?;
         let mut text = vec![0u8; 8192];
         let mut length = 0;
-        // SAFETY: the standard's largest version text fits, and the call may precede MPI_Init.
+        // SAFETY: the buffer exceeds MPI_MAX_LIBRARY_VERSION_STRING, and the call is allowed before MPI_Init.
         unsafe { (calls.library_version)(text.as_mut_ptr().cast(), &mut length) };
         text.truncate(text.iter().position(|byte| *byte == 0).unwrap_or(0));
         let text = String::from_utf8_lossy(&text);
         let version = text.lines().next().unwrap_or_default().trim().to_owned();
-        let flavor = if finder.library_of("PMPI_Allreduce").is_some_and(|file| file.contains("libmpi_abi")) {
+        let flavor = if scope.library_of("PMPI_Allreduce").is_some_and(|file| file.contains("libmpi_abi")) {
             Flavor::Standard
-        } else if finder.symbol("ompi_mpi_comm_world").is_some() {
+        } else if scope.symbol("ompi_mpi_comm_world").is_some() {
             Flavor::OpenMpi
         } else if ["MPICH", "Intel", "MVAPICH", "MPT", "BXI"].iter().any(|family| text.contains(family)) {
             Flavor::Mpich
         } else {
             return None;
         };
-        let variable = |name: &str| finder.symbol(name).map_or(0, |address| address as usize);
-        let pick = |openmpi: &str, mpich: u32, standard: u32| match flavor {
+        let variable = |name: &str| scope.symbol(name).map_or(0, |address| address as usize);
+        let handle = |openmpi: &str, mpich: u32, standard: u32| match flavor {
             Flavor::OpenMpi => variable(openmpi),
             Flavor::Mpich => mpich as usize,
             Flavor::Standard => standard as usize,
         };
-        let one_of = |openmpi: usize, mpich: usize, standard: usize| match flavor {
+        let constant = |openmpi: usize, mpich: usize, standard: usize| match flavor {
             Flavor::OpenMpi => openmpi,
             Flavor::Mpich => mpich,
             Flavor::Standard => standard,
         };
-        let elements = names::TYPES.iter().map(|name| (pick(name.openmpi, name.mpich, name.standard), name.element));
-        let ops = names::OPS.iter().map(|name| (pick(name.openmpi, name.mpich, name.standard), name.op));
-        let extent_is_right = |(handle, element): &(Handle, Element)| match flavor {
+        let datatypes = handles::DATATYPES.iter().map(|row| (handle(row.openmpi, row.mpich, row.standard), row.datatype));
+        let ops = handles::OPS.iter().map(|row| (handle(row.openmpi, row.mpich, row.standard), row.op));
+        let extent_matches = |(handle, datatype): &(Handle, Datatype)| match flavor {
             _ if *handle == 0 => false,
-            // Its variables are there for types that its compilers lacked, too: those have no size.
+            // Open MPI exports variables for datatypes that its compilers lack; those have no size.
             Flavor::OpenMpi => {
                 let (mut low, mut extent) = (0, 0);
-                // SAFETY: the handle is the address of one of its predefined types.
-                unsafe { (calls.type_get_extent)(*handle, &mut low, &mut extent) == 0 && extent == element.repr.size() as isize }
+                // SAFETY: the handle is the address of a predefined datatype.
+                unsafe { (calls.type_get_extent)(*handle, &mut low, &mut extent) == 0 && extent == datatype.repr.size() as isize }
             }
-            // The handle of a basic type carries its size.
-            Flavor::Mpich => *handle >> 24 != 0x4c || (*handle >> 8) & 0xff == element.repr.size(),
+            // The handle of a basic datatype encodes its size.
+            Flavor::Mpich => *handle >> 24 != 0x4c || (*handle >> 8) & 0xff == datatype.repr.size(),
             Flavor::Standard => true,
         };
-        let elements = Map::new(elements.filter(extent_is_right));
-        let ops = Map::new(ops.filter(|(handle, _)| *handle != 0));
+        let datatypes = HandleMap::new(datatypes.filter(extent_matches));
+        let ops = HandleMap::new(ops.filter(|(handle, _)| *handle != 0));
         Some(Mpi {
             flavor,
             version,
-            in_place: one_of(1, usize::MAX, 1) as *const c_void,
-            status_ignore: one_of(0, 1, 0) as *mut c_void,
-            comm_world: pick("ompi_mpi_comm_world", 0x4400_0000, 0x101),
-            comm_self: pick("ompi_mpi_comm_self", 0x4400_0001, 0x102),
-            comm_null: pick("ompi_mpi_comm_null", 0x0400_0000, 0x100),
-            info_null: pick("ompi_mpi_info_null", 0x1c00_0000, 0x130),
-            errors_return: pick("ompi_mpi_errors_return", 0x5400_0001, 0x143),
-            request_null: pick("ompi_request_null", 0x2c00_0000, 0x180),
-            byte: pick("ompi_mpi_byte", 0x4c00_010d, 0x247),
-            int: pick("ompi_mpi_int", 0x4c00_0405, 0x209),
-            op_max: pick("ompi_mpi_op_max", 0x5800_0001, 0x23),
-            shared: one_of(0, 1, 221) as c_int,
-            unsupported: one_of(52, 44, 55) as c_int,
-            other: one_of(16, 15, 16) as c_int,
+            in_place: constant(1, usize::MAX, 1) as *const c_void,
+            status_ignore: constant(0, 1, 0) as *mut c_void,
+            comm_world: handle("ompi_mpi_comm_world", 0x4400_0000, 0x101),
+            comm_self: handle("ompi_mpi_comm_self", 0x4400_0001, 0x102),
+            comm_null: handle("ompi_mpi_comm_null", 0x0400_0000, 0x100),
+            info_null: handle("ompi_mpi_info_null", 0x1c00_0000, 0x130),
+            errors_return: handle("ompi_mpi_errors_return", 0x5400_0001, 0x143),
+            request_null: handle("ompi_request_null", 0x2c00_0000, 0x180),
+            byte: handle("ompi_mpi_byte", 0x4c00_010d, 0x247),
+            int: handle("ompi_mpi_int", 0x4c00_0405, 0x209),
+            op_max: handle("ompi_mpi_op_max", 0x5800_0001, 0x23),
+            shared: constant(0, 1, 221) as c_int,
+            unsupported: constant(52, 44, 55) as c_int,
+            other: constant(16, 15, 16) as c_int,
             calls,
-            elements,
+            datatypes,
             ops,
-            finder,
+            scope,
         })
     }
 
-    /// A handle as it came in a register: MPICH's are 32 bits wide, and the upper half is anything.
+    /// Returns the handle in a register: MPICH's are 32 bits wide, and the upper half is undefined.
     #[inline]
     pub fn handle(&self, raw: usize) -> Handle {
         if self.flavor == Flavor::Mpich { raw & 0xffff_ffff } else { raw }
     }
 
-    /// What the type behind `handle` is, if this library reduces it.
+    /// Returns the datatype of a handle, or `None` if this library does not reduce it.
     #[inline]
-    pub fn element(&self, handle: Handle) -> Option<Element> {
-        self.elements.get(handle)
+    pub fn datatype(&self, handle: Handle) -> Option<Datatype> {
+        self.datatypes.get(handle)
     }
 
-    /// What the operation behind `handle` is.
+    /// Returns the operator of a handle, or `None` for user-defined operators.
     #[inline]
     pub fn op(&self, handle: Handle) -> Option<Op> {
         self.ops.get(handle)
     }
 
-    /// The handle of a type, for programs that speak to the MPI through this table.
-    pub fn datatype(&self, element: Element) -> Option<Handle> {
-        self.elements.key_of(element)
+    /// Returns the handle of a datatype.
+    pub fn datatype_handle(&self, datatype: Datatype) -> Option<Handle> {
+        self.datatypes.key_of(datatype)
     }
 
-    /// The handle of an operation.
-    pub fn operation(&self, op: Op) -> Option<Handle> {
+    /// Returns the handle of an operator.
+    pub fn op_handle(&self, op: Op) -> Option<Handle> {
         self.ops.key_of(op)
     }
 
-    /// The address of any symbol of the program's MPI and its Fortran half.
+    /// Returns the address of a symbol of the MPI library, or of its Fortran bindings.
     pub fn symbol(&self, name: &str) -> Option<*const c_void> {
-        self.finder.symbol(name)
+        self.scope.symbol(name)
     }
 
-    /// Refuses a call: the communicator's error handler hears of it.
-    pub fn refuse(&self, comm: Handle, code: c_int) -> c_int {
-        // SAFETY: the program's communicator. The handler may end the program.
+    /// Raises an error on a communicator, and returns its code.
+    pub fn raise_error(&self, comm: Handle, code: c_int) -> c_int {
+        // SAFETY: the communicator is the program's. Its error handler may abort the program.
         unsafe { (self.calls.comm_call_errhandler)(comm, code) };
         code
     }
 
-    /// The same for a call that would have given a request.
+    /// Raises `MPI_ERR_UNSUPPORTED_OPERATION` for a call that returns a request, and sets the request to null.
     ///
     /// # Safety
-    /// `request` must be the program's place for a request.
-    pub unsafe fn refuse_request(&self, comm: Handle, request: *mut Handle) -> c_int {
-        // SAFETY: MPICH's requests are 32 bits wide, the others' 64.
+    /// `request` must be valid for writing a request.
+    pub unsafe fn raise_unsupported(&self, comm: Handle, request: *mut Handle) -> c_int {
+        // SAFETY: guaranteed by the caller; MPICH's requests are 32 bits wide, the others' 64.
         unsafe {
             if self.flavor == Flavor::Mpich {
                 request.cast::<u32>().write(self.request_null as u32);
@@ -274,40 +279,40 @@ impl Mpi {
                 request.write(self.request_null);
             }
         }
-        self.refuse(comm, self.unsupported)
+        self.raise_error(comm, self.unsupported)
     }
 
-    /// Whether the MPI itself gives the wrong result, in versions that are in wide use.
-    pub fn is_wrong(&self, element: Element, op: Op) -> bool {
+    /// Returns whether widely used versions of this MPI library compute a wrong result.
+    pub fn has_wrong_result(&self, datatype: Datatype, op: Op) -> bool {
         use Repr::{F16, I8, I16, I64, U8, U16, U32, U64};
         let compares = matches!(op, Op::Min | Op::Max);
-        match (self.flavor, element.repr) {
-            // Its vector units add with saturation.
+        match (self.flavor, datatype.repr) {
+            // The AVX op component saturates.
             (Flavor::OpenMpi, I8 | U8 | I16 | U16) => op == Op::Sum,
-            // Some are compared as if they had, or had not, a sign.
+            // Signed and unsigned comparison are confused.
             (Flavor::OpenMpi, U64) => compares,
-            (Flavor::OpenMpi, I64) => compares && element.class == Class::FortranInteger,
+            (Flavor::OpenMpi, I64) => compares && datatype.class == Class::FortranInteger,
             (Flavor::Mpich | Flavor::Standard, U8 | U16 | U32 | U64) => compares,
-            // It ends the program.
+            // The program is aborted.
             (Flavor::Mpich | Flavor::Standard, F16) => true,
             _ => false,
         }
     }
 }
 
-/// Handles to values: a few dozen entries, looked up in every call.
-struct Map<T> {
+/// A hash map from handles, with a few dozen entries and a lookup in every call.
+struct HandleMap<T> {
     slots: Vec<Option<(Handle, T)>>,
 }
 
-impl<T: Copy + PartialEq> Map<T> {
+impl<T: Copy + PartialEq> HandleMap<T> {
     const SLOTS: usize = 256;
 
-    fn new(entries: impl Iterator<Item = (Handle, T)>) -> Map<T> {
+    fn new(entries: impl Iterator<Item = (Handle, T)>) -> HandleMap<T> {
         let mut slots = vec![None; Self::SLOTS];
         for (handle, value) in entries {
             let mut at = Self::slot(handle);
-            // At most a third of the slots is ever taken.
+            // Linear probing; at most a third of the slots is used.
             while slots[at].is_some_and(|(known, _)| known != handle) {
                 at = (at + 1) % Self::SLOTS;
             }
@@ -315,7 +320,7 @@ impl<T: Copy + PartialEq> Map<T> {
                 slots[at] = Some((handle, value));
             }
         }
-        Map { slots }
+        HandleMap { slots }
     }
 
     #[inline]
@@ -335,7 +340,7 @@ impl<T: Copy + PartialEq> Map<T> {
         None
     }
 
-    fn key_of(&self, wanted: T) -> Option<Handle> {
-        self.slots.iter().flatten().find(|(_, value)| *value == wanted).map(|(handle, _)| *handle)
+    fn key_of(&self, value: T) -> Option<Handle> {
+        self.slots.iter().flatten().find(|(_, known)| *known == value).map(|(handle, _)| *handle)
     }
 }

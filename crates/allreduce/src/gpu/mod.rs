@@ -1,78 +1,85 @@
-//! The device half: where a buffer lies, and work on it.
+//! Device memory: locating buffers, copies and reductions.
 //!
-//! A program without a GPU pays for one look at the loader's counter ([`place_of`]); no driver is ever started for it. Where the program
-//! did load a driver, that very instance is used.
+//! In a program that uses no GPU, [`locate`] costs one check of the loader's counter, and no driver is initialized. If the program has
+//! loaded a driver, that instance is used.
 //!
-//! | what | who |
+//! | type | purpose |
 //! |---|---|
-//! | [`DeviceContext`] | what is kept for a device between calls: streams, kernels, page-locked memory |
-//! | [`Visit`] | one call's stay on it; the thread's current device is restored when it ends |
-//! | [`Lane`] | one stream of a visit, with its [`Staging`], [`Scratch`] and [`Mark`]s |
-//! | [`Kernels`] | the compiled operation of one element and operation |
+//! | [`DeviceContext`] | resources of a device kept between calls: streams, kernels, pinned memory |
+//! | [`DeviceGuard`] | use of a device by one call; restores the thread's current device when dropped |
+//! | [`PooledStream`] | a stream of a guard, with [`StagingBuffer`]s, [`ScratchBuffer`]s and [`PooledEvent`]s |
+//! | [`Kernels`] | the compiled kernels of one datatype and operator |
 //!
-//! **Order.** Lanes are blocking streams: their work begins after all that the program has queued on the legacy default stream, and what
-//! it queues there later begins after theirs. Nothing waits for the whole device. Work that the program queued on its own non-blocking
-//! streams it must wait for itself, as for any MPI. A lane that is dropped has no work in flight.
+//! **Stream order.** Pooled streams are blocking: they synchronize with the legacy default stream in both directions, and never with the
+//! whole device. The program must synchronize its own non-blocking streams before the call, as with any GPU-aware MPI. Dropping a
+//! pooled stream waits for its work.
 //!
-//! **Threads.** Visits of several threads share a context: each lane has its stream to itself, and no lock is held while anything waits.
+//! **Threads.** Threads share a context. Each has its own streams, and no lock is held while waiting.
 
 mod kernels;
-mod lane;
+mod stream;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use warpwave_gpu::{Device, DevicePtr, Event, HostBuffer, MemoryKind, Stream, loaded_drivers, loaded_drivers::LoadedDriver};
 use warpwave_jit::{Jit, JitError};
 
-use crate::element::{Op, Repr};
+use crate::comm::lock;
+use crate::datatype::{Op, Repr};
 
-pub use kernels::{Kernels, PEERS, alignment};
-pub use lane::{Lane, Mark, Scratch, Staging, Visit};
+pub use kernels::{Kernels, MAX_PEERS, alignment};
+pub use stream::{DeviceGuard, PooledEvent, PooledStream, ScratchBuffer, StagingBuffer};
 
-/// Why work on a device failed.
+/// Why an operation on a device failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The driver or the device layer.
+    /// The driver or the device layer failed.
     #[error(transparent)]
     Gpu(#[from] warpwave_gpu::Error),
-    /// The kernel is not to be had: no compiler, most often.
-    #[error("no kernel for {op:?} of {repr:?} on {device}: {reason}")]
+    /// The reduction kernel could not be compiled or loaded.
+    #[error("cannot build the {op:?} kernel for {repr:?} on {device}: {reason}")]
+    #[allow(missing_docs)]
     Kernel { repr: Repr, op: Op, device: String, reason: Arc<JitError> },
-    /// Devices read elements at multiples of their alignment only.
-    #[error("{address:#x} is no address of a {repr:?}")]
+    /// A device buffer is not aligned for its datatype.
+    #[error("device address {address:#x} is not aligned for {repr:?}: expected a multiple of {} bytes", alignment(*.repr))]
+    #[allow(missing_docs)]
     Misaligned { address: DevicePtr, repr: Repr },
-    /// NCCL or RCCL.
+    /// NCCL or RCCL returned an error.
     #[error("{call}: {why}")]
+    #[allow(missing_docs)]
     Nccl { call: &'static str, why: String },
-    /// The driver knows the memory, but not its device.
-    #[error("no device is known for the memory at {address:#x}")]
+    /// The driver does not report the device of an allocation.
+    #[error("cannot determine the device of the buffer at {address:#x}")]
+    #[allow(missing_docs)]
     NoDevice { address: DevicePtr },
 }
 
+/// The result of an operation on a device.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Where device memory is.
+/// Where a buffer in device memory is.
 #[derive(Clone)]
-pub struct Place {
+pub struct DeviceLocation {
+    /// The device that owns the memory.
     pub device: Arc<DeviceContext>,
-    /// The host may address it too.
+    /// Managed memory, which the host can access too.
     pub unified: bool,
 }
 
-/// Where a buffer of the program is; `None` is host memory, page-locked or not. An error means memory that neither the host nor this
-/// library may touch.
-pub fn place_of(pointer: *const c_void) -> Result<Option<Place>> {
+/// Returns the device that holds a buffer, or `None` for host memory, pinned or not. Fails for memory that can be accessed neither from
+/// the host nor through a known device.
+pub fn locate(pointer: *const c_void) -> Result<Option<DeviceLocation>> {
     let address = pointer as DevicePtr;
     for loaded in loaded_drivers::all() {
-        // A driver that was not started, cannot be, or has no devices has no memory.
+        // A driver that the program has not initialized, or that has no devices, owns no memory.
         let Some(driver) = Some(loaded).filter(|loaded| loaded.is_initialized()).and_then(|loaded| loaded.driver().ok()) else { continue };
         if driver.device_names().is_empty() {
             continue;
         }
-        // Some drivers want a current device for the question; one that still cannot tell knows nothing of the address.
+        // Some drivers need a current device for the query. If it still fails, the driver does not own the address.
         let kind = driver.memory_kind_of(address).or_else(|_| {
             let _current = driver.keep_current()?;
             driver.device(0)?.make_current()?;
@@ -84,25 +91,25 @@ pub fn place_of(pointer: *const c_void) -> Result<Option<Place>> {
             Some(MemoryKind::Host) | None => continue,
         };
         let ordinal = driver.device_of(address).ok_or(Error::NoDevice { address })?;
-        return Ok(Some(Place { device: context_of(driver.device(ordinal)?), unified }));
+        return Ok(Some(DeviceLocation { device: context_of(driver.device(ordinal)?), unified }));
     }
     Ok(None)
 }
 
-/// Whether a driver is at work in this process: only then can a buffer be on a device.
+/// Returns whether the program has initialized a GPU driver: only then can a buffer be in device memory.
 #[inline]
-pub fn in_use() -> bool {
+pub fn is_active() -> bool {
     loaded_drivers::all().any(LoadedDriver::is_initialized)
 }
 
-/// Whether this process may come to use a GPU.
-pub fn possible() -> bool {
+/// Returns whether this process may use a GPU later.
+pub fn is_possible() -> bool {
     let devices = ["/dev/nvidiactl", "/dev/kfd", "/dev/dxg"];
     let named = ["WARPWAVE_CUDA_LIB", "WARPWAVE_HIP_LIB"];
-    in_use() || devices.iter().any(|path| Path::new(path).exists()) || named.iter().any(|name| std::env::var_os(name).is_some())
+    is_active() || devices.iter().any(|path| Path::new(path).exists()) || named.iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// The one context of a device.
+/// Returns the process-wide context of a device.
 fn context_of(device: Device) -> Arc<DeviceContext> {
     static CONTEXTS: Mutex<Vec<Arc<DeviceContext>>> = Mutex::new(Vec::new());
     static JIT: OnceLock<Jit> = OnceLock::new();
@@ -115,21 +122,21 @@ fn context_of(device: Device) -> Arc<DeviceContext> {
     context
 }
 
-/// Kernels, or why there are none; made once.
-type Made = Arc<OnceLock<Result<Arc<Kernels>>>>;
+/// Kernels or the error of building them, computed once.
+type KernelCell = Arc<OnceLock<Result<Arc<Kernels>>>>;
 
-/// What is kept for a device between calls.
+/// Resources of a device that are kept between calls.
 pub struct DeviceContext {
     device: Device,
     jit: Jit,
-    kernels: Mutex<HashMap<(Repr, Op), Made>>,
+    kernels: Mutex<HashMap<(Repr, Op), KernelCell>>,
     streams: Mutex<Vec<Stream>>,
     events: Mutex<Vec<Event>>,
     staging: Mutex<Vec<HostBuffer<u8>>>,
 }
 
 impl DeviceContext {
-    /// For a device, with kernels from `jit`.
+    /// Creates a context whose kernels are compiled by `jit`.
     pub fn new(device: Device, jit: Jit) -> DeviceContext {
         DeviceContext {
             device,
@@ -141,29 +148,24 @@ impl DeviceContext {
         }
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The kernels of an operation, compiled when first asked for. What fails once fails always: a compiler is not looked for again.
+    /// Returns the kernels of a datatype and operator, compiled on first use. A failure is permanent: compilation is not retried.
     pub fn kernels(&self, repr: Repr, op: Op) -> Result<Arc<Kernels>> {
-        let place = lock(&self.kernels).entry((repr, op)).or_default().clone();
-        // Others who ask for the same wait here, and nobody else.
-        place.get_or_init(|| self.in_visit(|| Kernels::load(&self.device, &self.jit, repr, op))).clone()
+        let cell = lock(&self.kernels).entry((repr, op)).or_default().clone();
+        // Only threads that need the same kernels wait here.
+        let build = || {
+            let _guard = self.enter()?;
+            Kernels::load(&self.device, &self.jit, repr, op)
+        };
+        cell.get_or_init(build).clone()
     }
 
-    /// Begins a stay on the device.
-    pub fn visit(&self) -> Result<Visit<'_>> {
-        Visit::new(self)
+    /// Starts using the device on this thread.
+    pub fn enter(&self) -> Result<DeviceGuard<'_>> {
+        DeviceGuard::new(self)
     }
-
-    fn in_visit<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _visit = self.visit()?;
-        work()
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

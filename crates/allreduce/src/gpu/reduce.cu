@@ -1,13 +1,12 @@
-// The operations of MPI_Allreduce on a device. ELEMENT_… and OP_… are set for each compile, which makes one of many programs of this
-// text.
+// Reduction kernels of MPI_Allreduce. Each compilation defines one ELEMENT_… and one OP_… macro.
 //
-// The bits are those that the host computes: the operand of the lower ranks stands first, integers wrap, half-precision values are
-// combined as floats and rounded once, a product of complex numbers is not fused, and what is not comparable leaves the first operand.
+// Results are bitwise identical to the host's: the operand of the lower ranks is the left one, integers wrap, half-precision values are
+// computed as floats and rounded once, complex products use no FMA, and unordered comparisons keep the left operand.
 
 typedef unsigned long long Index;
 typedef unsigned short Bits;
 
-// What an element is.
+// Element type. `Wide` is the unsigned type for wrapping integer arithmetic.
 #if defined(ELEMENT_I8)
 typedef signed char T;
 typedef unsigned int Wide;
@@ -52,34 +51,34 @@ typedef double Part;
 #define COMPLEX
 #elif defined(ELEMENT_FLOATINT)
 typedef float Value;
-typedef int Place;
+typedef int Location;
 #define PAIR
 #elif defined(ELEMENT_DOUBLEINT)
 typedef double Value;
-typedef int Place;
+typedef int Location;
 #define PAIR
 #define PADDED
 #elif defined(ELEMENT_LONGINT)
 typedef long long Value;
-typedef int Place;
+typedef int Location;
 #define PAIR
 #define PADDED
 #elif defined(ELEMENT_INTINT)
 typedef int Value;
-typedef int Place;
+typedef int Location;
 #define PAIR
 #elif defined(ELEMENT_SHORTINT)
 typedef short Value;
-typedef int Place;
+typedef int Location;
 #define PAIR
 #define PADDED
 #elif defined(ELEMENT_FLOATFLOAT)
 typedef float Value;
-typedef float Place;
+typedef float Location;
 #define PAIR
 #elif defined(ELEMENT_DOUBLEDOUBLE)
 typedef double Value;
-typedef double Place;
+typedef double Location;
 #define PAIR
 #endif
 
@@ -119,17 +118,17 @@ typedef Part Real;
 __device__ inline Real wide(Part part) { return part; }
 __device__ inline Part part(Real real) { return real; }
 #endif
-// No fused products: the host has none.
+// No FMA contraction, as on the host.
 __device__ inline float times(float a, float b) { return __fmul_rn(a, b); }
 __device__ inline double times(double a, double b) { return __dmul_rn(a, b); }
 __device__ inline float plus(float a, float b) { return __fadd_rn(a, b); }
 __device__ inline double plus(double a, double b) { return __dadd_rn(a, b); }
 #elif defined(PAIR)
-struct T { Value value; Place place; };
+struct T { Value value; Location location; };
 #endif
 
-// `a` is the lower ranks'.
-__device__ inline T f(T a, T b) {
+// Applies the operator; `a` comes from the lower ranks.
+__device__ inline T apply(T a, T b) {
 #if defined(COMPLEX)
     Real ar = wide(a.re), ai = wide(a.im), br = wide(b.re), bi = wide(b.im);
     T result;
@@ -147,7 +146,7 @@ __device__ inline T f(T a, T b) {
 #elif defined(OP_MAXLOC)
     bool second = b.value > a.value;
 #endif
-    return second || (a.value == b.value && b.place < a.place) ? b : a;
+    return second || (a.value == b.value && b.location < a.location) ? b : a;
 #elif defined(HALF)
     float x = widen(a), y = widen(b);
 #if defined(OP_SUM)
@@ -186,116 +185,116 @@ __device__ inline T f(T a, T b) {
 #endif
 }
 
-// Member by member where there is padding, which stays as it is.
+// Elements with padding are accessed member by member, so that padding is left unchanged.
 #if defined(PADDED)
-__device__ inline T get(const T *at) {
+__device__ inline T load(const T *at) {
     T element;
     element.value = at->value;
-    element.place = at->place;
+    element.location = at->location;
     return element;
 }
-__device__ inline void put(T *at, T element) {
+__device__ inline void store(T *at, T element) {
     at->value = element.value;
-    at->place = element.place;
+    at->location = element.location;
 }
 #else
-__device__ inline T get(const T *at) { return *at; }
-__device__ inline void put(T *at, T element) { *at = element; }
+__device__ inline T load(const T *at) { return *at; }
+__device__ inline void store(T *at, T element) { *at = element; }
 #endif
 
-#define PER_UNIT (16 / (int)sizeof(T))
+#define PER_VECTOR (16 / (int)sizeof(T))
 
-// 16 bytes, read and written at once.
-union Unit {
+// A 16-byte vector load or store.
+union Vector {
     uint4 raw;
-    T element[PER_UNIT];
-    __device__ Unit() {}
+    T element[PER_VECTOR];
+    __device__ Vector() {}
 };
 
-// How a range is walked: units from `head` on, single elements before and behind them.
-struct Walk {
-    Index head, units, rest, first, step;
+// Grid-stride iteration over a range: vectors from element `head` on, single elements before and after them.
+struct Loop {
+    Index head, vectors, rest, first, stride;
 
-    // `differs` has a bit of the lowest four where the addresses do not agree.
-    __device__ Walk(const void *address, Index differs, Index n) {
+    // Vectors are used if the low four bits of `misalignment` are zero, that is, all addresses have the same phase modulo 16.
+    __device__ Loop(const void *address, Index misalignment, Index n) {
         Index phase = (Index)address & 15;
         head = n;
-        units = 0;
+        vectors = 0;
 #if !defined(PADDED)
-        if ((differs & 15) == 0 && phase % sizeof(T) == 0) {
+        if ((misalignment & 15) == 0 && phase % sizeof(T) == 0) {
             head = (16 - phase) % 16 / sizeof(T);
             if (head > n) head = n;
-            units = (n - head) / PER_UNIT;
+            vectors = (n - head) / PER_VECTOR;
         }
 #endif
-        rest = n - units * PER_UNIT;
+        rest = n - vectors * PER_VECTOR;
         first = blockIdx.x * (Index)blockDim.x + threadIdx.x;
-        step = gridDim.x * (Index)blockDim.x;
+        stride = gridDim.x * (Index)blockDim.x;
     }
-    __device__ Index unit(Index i) const { return head + i * PER_UNIT; }
-    __device__ Index single(Index i) const { return i < head ? i : i + units * PER_UNIT; }
+    __device__ Index vector(Index i) const { return head + i * PER_VECTOR; }
+    __device__ Index single(Index i) const { return i < head ? i : i + vectors * PER_VECTOR; }
 };
 
-__device__ inline Index differ(const void *a, const void *b) { return (Index)a ^ (Index)b; }
+__device__ inline Index address_difference(const void *a, const void *b) { return (Index)a ^ (Index)b; }
 
-// `own = other op own` where `before`, else `own = own op other`.
-extern "C" __global__ void combine(T *own, const T *other, Index n, int before) {
-    Walk walk(own, differ(own, other), n);
-    for (Index i = walk.first; i < walk.units; i += walk.step) {
-        Unit a, b;
-        a.raw = *(const uint4 *)(own + walk.unit(i));
-        b.raw = *(const uint4 *)(other + walk.unit(i));
+// inout = input op inout if `input_first`, otherwise inout = inout op input.
+extern "C" __global__ void reduce(T *inout, const T *input, Index n, int input_first) {
+    Loop loop(inout, address_difference(inout, input), n);
+    for (Index i = loop.first; i < loop.vectors; i += loop.stride) {
+        Vector a, b;
+        a.raw = *(const uint4 *)(inout + loop.vector(i));
+        b.raw = *(const uint4 *)(input + loop.vector(i));
 #pragma unroll
-        for (int k = 0; k < PER_UNIT; ++k) a.element[k] = before ? f(b.element[k], a.element[k]) : f(a.element[k], b.element[k]);
-        *(uint4 *)(own + walk.unit(i)) = a.raw;
+        for (int k = 0; k < PER_VECTOR; ++k) a.element[k] = input_first ? apply(b.element[k], a.element[k]) : apply(a.element[k], b.element[k]);
+        *(uint4 *)(inout + loop.vector(i)) = a.raw;
     }
-    for (Index i = walk.first; i < walk.rest; i += walk.step) {
-        Index at = walk.single(i);
-        T a = get(own + at), b = get(other + at);
-        put(own + at, before ? f(b, a) : f(a, b));
+    for (Index i = loop.first; i < loop.rest; i += loop.stride) {
+        Index at = loop.single(i);
+        T a = load(inout + at), b = load(input + at);
+        store(inout + at, input_first ? apply(b, a) : apply(a, b));
     }
 }
 
-#define PEERS 8
+#define MAX_PEERS 8
 struct Peers {
-    const T *of[PEERS];
+    const T *buffer[MAX_PEERS];
     Index count;
 };
 
-// `out = ((p0 op p1) op p2) …`
-extern "C" __global__ void combine_all(T *out, Peers peers, Index n) {
-    Index differs = 0;
+// out = ((p0 op p1) op p2) …
+extern "C" __global__ void reduce_peers(T *out, Peers peers, Index n) {
+    Index misalignment = 0;
 #pragma unroll
-    for (int p = 0; p < PEERS; ++p)
-        if (p < peers.count) differs |= differ(out, peers.of[p]);
-    Walk walk(out, differs, n);
-    for (Index i = walk.first; i < walk.units; i += walk.step) {
-        Unit a;
-        a.raw = *(const uint4 *)(peers.of[0] + walk.unit(i));
+    for (int p = 0; p < MAX_PEERS; ++p)
+        if (p < peers.count) misalignment |= address_difference(out, peers.buffer[p]);
+    Loop loop(out, misalignment, n);
+    for (Index i = loop.first; i < loop.vectors; i += loop.stride) {
+        Vector a;
+        a.raw = *(const uint4 *)(peers.buffer[0] + loop.vector(i));
 #pragma unroll
-        for (int p = 1; p < PEERS; ++p) {
+        for (int p = 1; p < MAX_PEERS; ++p) {
             if (p >= peers.count) continue;
-            Unit b;
-            b.raw = *(const uint4 *)(peers.of[p] + walk.unit(i));
+            Vector b;
+            b.raw = *(const uint4 *)(peers.buffer[p] + loop.vector(i));
 #pragma unroll
-            for (int k = 0; k < PER_UNIT; ++k) a.element[k] = f(a.element[k], b.element[k]);
+            for (int k = 0; k < PER_VECTOR; ++k) a.element[k] = apply(a.element[k], b.element[k]);
         }
-        *(uint4 *)(out + walk.unit(i)) = a.raw;
+        *(uint4 *)(out + loop.vector(i)) = a.raw;
     }
-    for (Index i = walk.first; i < walk.rest; i += walk.step) {
-        Index at = walk.single(i);
-        T a = get(peers.of[0] + at);
+    for (Index i = loop.first; i < loop.rest; i += loop.stride) {
+        Index at = loop.single(i);
+        T a = load(peers.buffer[0] + at);
 #pragma unroll
-        for (int p = 1; p < PEERS; ++p)
-            if (p < peers.count) a = f(a, get(peers.of[p] + at));
-        put(out + at, a);
+        for (int p = 1; p < MAX_PEERS; ++p)
+            if (p < peers.count) a = apply(a, load(peers.buffer[p] + at));
+        store(out + at, a);
     }
 }
 
 #if defined(PADDED)
-// A copy that leaves padding as it is.
-extern "C" __global__ void store(T *own, const T *other, Index n) {
-    Walk walk(own, 0, n);
-    for (Index i = walk.first; i < n; i += walk.step) put(own + i, get(other + i));
+// Copies elements and leaves padding unchanged.
+extern "C" __global__ void copy_elements(T *inout, const T *input, Index n) {
+    Loop loop(inout, 0, n);
+    for (Index i = loop.first; i < n; i += loop.stride) store(inout + i, load(input + i));
 }
 #endif

@@ -1,4 +1,4 @@
-//! `warpwave mpi bench`: this library beside the MPI, in the same run.
+//! `warpwave mpi bench`: this library and the MPI library, interleaved in the same run.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -6,78 +6,88 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use warpwave_allreduce::table::short;
+use warpwave_allreduce::table::format_size;
 
 use super::super::bench::median;
 use super::super::{Context, Failure, Outcome, failed, usage};
-use super::{Job, Launcher, Measure, algorithms, plot};
+use super::{Job, Launcher, MeasureArgs, algorithms, plot};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave mpi bench -np 2 --mpi openmpi --sizes 4-16m --plot allreduce.svg\n\n\
-    Times are of the slowest rank, medians of runs that take turns. The bus bandwidth is bytes / time x 2 (n - 1) / n.\n\
-    On a GPU the peer is a copy to the host, the MPI's own call and a copy back, with pageable and with page-locked memory.")]
+    Times are those of the slowest rank, medians of interleaved runs. GB/s is the bus bandwidth, bytes / time x 2 (n - 1) / n.\n\
+    With --device, the baselines copy to the host, call the MPI library and copy back, with pageable and with pinned memory.\n\
+    --csv prints CAIL's columns for this library: size_bytes,min_us,max_us,avg_us,bw_gbps. Minimum, maximum and mean are over the\n\
+    runs; bw_gbps is the bus bandwidth in GB/s at avg_us. Use --algo native for the MPI library's own times.")]
 pub(super) struct Options {
     #[command(flatten)]
-    measure: Measure,
-    /// An algorithm for all sizes or by size; auto: as the table says.
+    measure: MeasureArgs,
+    /// Algorithm, for all sizes or by size; auto uses the tuning table.
     #[arg(long, value_name = "ALGO", value_parser = algorithms)]
     algo: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Draw the times into this file.
+    /// Print CSV with CAIL's columns.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Write a plot of the times.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
 
-/// What is called as fast as the MPI: within a tenth, or within the noise of a call.
-const WITHIN: f64 = 1.10;
+/// The target: at most 10 % slower than the MPI library, or within the noise of a call.
+const MAX_RATIO: f64 = 1.10;
 const NOISE_US: f64 = 0.15;
 
-/// One size.
+/// The measurements of one message size.
 pub struct Row {
     pub bytes: u64,
     pub algorithm: String,
-    /// Microseconds of the MPI's ways, each with its name.
-    pub peers: Vec<(String, f64)>,
+    /// Baselines: name and median in microseconds.
+    pub baselines: Vec<(String, f64)>,
+    /// Median of this library in microseconds.
     pub ours: f64,
+    /// This library's time in each run, in microseconds.
+    runs: Vec<f64>,
     raw: Value,
 }
 
 impl Row {
-    /// Ours beside the first of the peers: the MPI's own call, or pageable copies around it.
+    /// Returns this library's time relative to the first baseline: the MPI library's call, or that with pageable copies.
     pub fn ratio(&self) -> f64 {
-        self.ours / self.peers.first().map_or(f64::NAN, |(_, time)| *time)
+        self.ours / self.baselines.first().map_or(f64::NAN, |(_, time)| *time)
     }
 
     #[cfg(test)]
     pub fn for_tests(bytes: u64, native: f64, ours: f64) -> Row {
-        Row { bytes, algorithm: String::new(), peers: vec![("native".to_owned(), native)], ours, raw: Value::Null }
+        Row { bytes, algorithm: String::new(), baselines: vec![("native".to_owned(), native)], ours, runs: vec![ours], raw: Value::Null }
     }
 
     fn holds(&self) -> bool {
-        self.peers.first().is_some_and(|(_, time)| self.ours <= time * WITHIN || self.ours <= time + NOISE_US)
+        self.baselines.first().is_some_and(|(_, time)| self.ours <= time * MAX_RATIO || self.ours <= time + NOISE_US)
     }
 }
 
-/// GB/s of each rank's link.
+/// Returns the bus bandwidth in GB/s.
 fn bus_bandwidth(bytes: u64, microseconds: f64, ranks: u32) -> f64 {
     let n = f64::from(ranks);
     bytes as f64 / microseconds / 1e3 * 2.0 * (n - 1.0) / n
 }
 
-/// The job of a measurement.
-pub fn job(measure: &Measure) -> Result<Job, Failure> {
+/// Creates the job of a measurement.
+pub fn job(measure: &MeasureArgs) -> Result<Job, Failure> {
     if let Some(name) = measure.device.split(',').find(|name| name.split(':').next() == Some(warpwave::VIRTUAL_LABEL)) {
         return Err(usage(format!(
-            "--device {name}: the library sees the GPUs of drivers alone; name a libamdhip64.so with WARPWAVE_HIP_LIB and use rocm:0"
+            "--device {name}: libwarpwave_mpi.so needs a GPU driver library; set WARPWAVE_HIP_LIB to the virtual GPU's libamdhip64.so and use rocm:0"
         )));
     }
-    Job::new(&measure.choice, measure.np, Launcher::choose(measure.choice.mpi.as_deref(), None)?)
+    let job = Job::new(&measure.launcher, measure.np, Launcher::choose(measure.launcher.mpi.as_deref(), None)?)?;
+    job.check_root()?;
+    Ok(job)
 }
 
-/// Runs the ranks and collects what they measure; what they say beyond that goes to standard error.
-pub fn collect(context: &mut Context<'_>, job: &Job, measure: &Measure, what: &str) -> Result<(Value, Vec<Row>), Failure> {
+/// Runs the ranks and collects their measurements. Other output of the ranks goes to standard error.
+pub fn collect(context: &mut Context<'_>, job: &Job, measure: &MeasureArgs, what: &str) -> Result<(Value, Vec<Row>), Failure> {
     let sizes: Vec<String> = measure.sizes.0.iter().map(u64::to_string).collect();
     let mut program: Vec<OsString> = vec![std::env::current_exe()?.into()];
     program.extend(["mpi", "worker", "--sizes", &sizes.join(","), "--runs", &measure.runs.to_string()].map(OsString::from));
@@ -85,7 +95,7 @@ pub fn collect(context: &mut Context<'_>, job: &Job, measure: &Measure, what: &s
     program.extend(measure.in_place.then(|| "--in-place".into()));
     let libraries = measure.mpi_library.clone().map_or_else(|| job.launcher.libraries(), |file| vec![file]);
     program.extend(libraries.into_iter().flat_map(|file| ["--library".into(), file.into_os_string()]));
-    let line = job.line(program);
+    let line = job.command_line(program);
     let mut child = Command::new(&line[0]).args(&line[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let (mut head, mut rows) = (None, Vec::new());
     let mut wrong = None;
@@ -106,42 +116,45 @@ pub fn collect(context: &mut Context<'_>, job: &Job, measure: &Measure, what: &s
     }
     let status = child.wait()?;
     if let Some(bytes) = wrong {
-        return Err(failed(format!("WRONG RESULTS with {bytes} bytes ({what}); the ranks' lines above name the first")));
+        return Err(failed(format!("wrong results at {bytes} bytes ({what}); the messages above name the first wrong element")));
     }
     match head {
         Some(head) if status.success() && rows.len() == sizes.len() => Ok((head, rows)),
         _ => {
             let name = job.launcher.path.display();
-            Err(failed(format!("{name} ended with {status} after {} of {} sizes; its messages are above", rows.len(), sizes.len())))
+            Err(failed(format!("{name} failed ({status}) after {} of {} sizes; see its messages above", rows.len(), sizes.len())))
         }
     }
 }
 
 fn row(value: Value) -> Row {
-    let way = |way: &Value| {
-        let seconds = way["seconds"].as_array().into_iter().flatten().filter_map(Value::as_f64);
-        (way["way"].as_str().unwrap_or_default().to_owned(), median(seconds.collect()) * 1e6)
+    let runs = |method: &Value| -> Vec<f64> {
+        let seconds = method["seconds"].as_array().into_iter().flatten().filter_map(Value::as_f64);
+        seconds.map(|seconds| seconds * 1e6).collect()
     };
-    let mut peers: Vec<(String, f64)> = value["times"].as_array().into_iter().flatten().map(way).collect();
-    let ours = peers.pop().map_or(f64::NAN, |(_, time)| time);
+    let name = |method: &Value| method["method"].as_str().unwrap_or_default().to_owned();
+    let methods = value["times"].as_array().map_or(&[][..], Vec::as_slice);
+    let (ours_runs, baselines) = methods.split_last().map_or((Vec::new(), &[][..]), |(ours, others)| (runs(ours), others));
+    let baselines = baselines.iter().map(|method| (name(method), median(runs(method)))).collect();
+    let ours = if ours_runs.is_empty() { f64::NAN } else { median(ours_runs.clone()) };
     let algorithm = value["algorithm"].as_str().unwrap_or_default().to_owned();
-    Row { bytes: value["bytes"].as_u64().unwrap_or_default(), algorithm, peers, ours, raw: value["times"].clone() }
+    Row { bytes: value["bytes"].as_u64().unwrap_or_default(), algorithm, baselines, ours, runs: ours_runs, raw: value["times"].clone() }
 }
 
 pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     let measure = &options.measure;
     let mut job = job(measure)?;
-    job.set.extend(options.algo.iter().map(|algo| ("WARPWAVE_MPI_ALGO", algo.clone())));
+    job.env.extend(options.algo.iter().map(|algo| ("WARPWAVE_MPI_ALGO", algo.clone())));
     let (head, rows) = collect(context, &job, measure, job.launcher.family.title())?;
     let worst = rows.iter().map(Row::ratio).fold(0.0, f64::max);
-    let place = head["place"].as_str().unwrap_or_default();
+    let memory = head["memory"].as_str().unwrap_or_default();
     let (title, version) = (job.launcher.family.title(), &job.launcher.version);
     let in_place = if measure.in_place { ", in place" } else { "" };
-    let what = format!("{title} {version}, {} ranks, float sum{in_place}, {place}; medians of {} runs", measure.np, measure.runs);
+    let what = format!("{title} {version}, {} ranks, float sum{in_place}, {memory}; medians of {} runs", measure.np, measure.runs);
     if let Some(file) = &options.plot {
         let mut series: Vec<(String, Vec<f64>)> = Vec::new();
-        for (index, (name, _)) in rows.first().map(|row| &row.peers).into_iter().flatten().enumerate() {
-            series.push((name.replace('_', "-"), rows.iter().map(|row| row.peers[index].1).collect()));
+        for (index, (name, _)) in rows.first().map(|row| &row.baselines).into_iter().flatten().enumerate() {
+            series.push((name.replace('_', "-"), rows.iter().map(|row| row.baselines[index].1).collect()));
         }
         series.push(("warpwave".to_owned(), rows.iter().map(|row| row.ours).collect()));
         let sizes: Vec<u64> = rows.iter().map(|row| row.bytes).collect();
@@ -152,29 +165,50 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         let all: Vec<Value> = rows.iter().map(|row| row_json(row, measure.np)).collect();
         return context.print_json(&json!({
             "launcher": job.launcher.path, "version": version, "mpi": head["mpi"], "flavor": head["flavor"], "library": job.library,
-            "ranks": measure.np, "device": measure.device, "place": place, "in_place": measure.in_place, "runs": measure.runs,
+            "ranks": measure.np, "device": measure.device, "memory": memory, "in_place": measure.in_place, "runs": measure.runs,
             "rows": all, "worst_ratio": worst, "holds": on_host.then(|| rows.iter().all(Row::holds)),
         }));
     }
     let out = &mut context.out;
-    let names: Vec<String> = rows[0].peers.iter().map(|(name, _)| name.replace('_', "-")).collect();
-    let columns = names.iter().map(|name| format!(" {:>14}", format!("{name} µs"))).collect::<String>();
-    let widths = names.iter().map(|name| format!(" {:>16}", format!("{name} GB/s"))).collect::<String>();
-    writeln!(out, "{what}\n{:>10}{columns} {:>12} {:>7}{widths} {:>10}  algorithm", "bytes", "ours µs", "ratio", "ours GB/s")?;
+    if options.csv {
+        writeln!(out, "{CSV_HEADER}")?;
+        for row in &rows {
+            writeln!(out, "{}", csv_line(row, measure.np))?;
+        }
+        return Ok(());
+    }
+    let names: Vec<String> = rows[0].baselines.iter().map(|(name, _)| name.replace('_', "-")).collect();
+    let time_headers = names.iter().map(|name| format!(" {:>14}", format!("{name} µs"))).collect::<String>();
+    let bandwidth_headers = names.iter().map(|name| format!(" {:>16}", format!("{name} GB/s"))).collect::<String>();
+    writeln!(
+        out,
+        "{what}\n{:>10}{time_headers} {:>12} {:>7}{bandwidth_headers} {:>10}  algorithm",
+        "bytes", "ours µs", "ratio", "ours GB/s"
+    )?;
     for row in &rows {
-        let times = row.peers.iter().map(|(_, time)| format!(" {time:>14.2}")).collect::<String>();
+        let times = row.baselines.iter().map(|(_, time)| format!(" {time:>14.2}")).collect::<String>();
         let bandwidth = |time: f64| bus_bandwidth(row.bytes, time, measure.np);
-        let widths = row.peers.iter().map(|(_, time)| format!(" {:>16.3}", bandwidth(*time))).collect::<String>();
+        let bandwidths = row.baselines.iter().map(|(_, time)| format!(" {:>16.3}", bandwidth(*time))).collect::<String>();
         let (ratio, ours) = (row.ratio(), bandwidth(row.ours));
-        writeln!(out, "{:>10}{times} {:>12.2} {ratio:>7.3}{widths} {ours:>10.3}  {}", row.bytes, row.ours, row.algorithm)?;
+        writeln!(out, "{:>10}{times} {:>12.2} {ratio:>7.3}{bandwidths} {ours:>10.3}  {}", row.bytes, row.ours, row.algorithm)?;
     }
     if !on_host {
-        let locked = rows.iter().map(|row| row.ours / row.peers[1].1).fold(0.0, f64::max);
-        return Ok(writeln!(out, "worst ratio {worst:.3} to pageable copies, {locked:.3} to page-locked ones")?);
+        let pinned = rows.iter().map(|row| row.ours / row.baselines[1].1).fold(0.0, f64::max);
+        return Ok(writeln!(out, "worst ratio {worst:.3} to pageable copies, {pinned:.3} to pinned copies")?);
     }
-    let failing: Vec<String> = rows.iter().filter(|row| !row.holds()).map(|row| short(row.bytes)).collect();
-    let verdict = if failing.is_empty() { "holds at every size".to_owned() } else { format!("DOES NOT HOLD at {}", failing.join(", ")) };
-    Ok(writeln!(out, "worst ratio {worst:.3}; ≤ {WITHIN:.2} × or + {NOISE_US} µs {verdict}")?)
+    let missed: Vec<String> = rows.iter().filter(|row| !row.holds()).map(|row| format_size(row.bytes)).collect();
+    let verdict = if missed.is_empty() { "met at every size".to_owned() } else { format!("MISSED at {}", missed.join(", ")) };
+    Ok(writeln!(out, "worst ratio {worst:.3}; target (ratio <= {MAX_RATIO:.2}, or {NOISE_US} µs more) {verdict}")?)
+}
+
+/// The columns of CAIL's benchmark.
+const CSV_HEADER: &str = "size_bytes,min_us,max_us,avg_us,bw_gbps";
+
+/// Returns a row of CSV for this library's times.
+fn csv_line(row: &Row, ranks: u32) -> String {
+    let (min, max) = row.runs.iter().fold((f64::INFINITY, 0f64), |(min, max), time| (min.min(*time), max.max(*time)));
+    let mean = row.runs.iter().sum::<f64>() / row.runs.len() as f64;
+    format!("{},{min:.2},{max:.2},{mean:.2},{:.3}", row.bytes, bus_bandwidth(row.bytes, mean, ranks))
 }
 
 fn row_json(row: &Row, ranks: u32) -> Value {
@@ -182,24 +216,39 @@ fn row_json(row: &Row, ranks: u32) -> Value {
         "bytes": row.bytes, "algorithm": row.algorithm, "ratio": row.ratio(), "holds": row.holds(), "times": row.raw,
         "ours_us": row.ours, "ours_gb_s": bus_bandwidth(row.bytes, row.ours, ranks),
     });
-    for (name, time) in &row.peers {
+    for (name, time) in &row.baselines {
         value[format!("{name}_us")] = json!(time);
         value[format!("{name}_gb_s")] = json!(bus_bandwidth(row.bytes, *time, ranks));
     }
     value
 }
 
-/// Writes a whole file or leaves the old one.
+/// Writes a file atomically.
 pub fn write_file(path: &Path, text: &str) -> Outcome {
-    let said = |error: std::io::Error| failed(format!("{}: {error}", path.display()));
+    let with_path = |error: std::io::Error| failed(format!("{}: {error}", path.display()));
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(said)?;
+        std::fs::create_dir_all(folder).map_err(with_path)?;
     }
-    let name = path.file_name().ok_or_else(|| usage(format!("{} is no file's name", path.display())))?;
-    let fresh = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-    let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path));
+    let name = path.file_name().ok_or_else(|| usage(format!("{}: expected a file name", path.display())))?;
+    let temporary = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+    let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, path));
     written.map_err(|error| {
-        let _ = std::fs::remove_file(&fresh);
-        said(error)
+        let _ = std::fs::remove_file(&temporary);
+        with_path(error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_has_the_columns_of_cail() {
+        let times = json!([{ "method": "native", "seconds": [9e-6] }, { "method": "ours", "seconds": [2e-6, 4e-6, 3e-6] }]);
+        let row = row(json!({ "bytes": 4096, "algorithm": "ring", "times": times }));
+        // 4096 bytes / 3 us x 2 (4 - 1) / 4 = 2.048 GB/s.
+        assert_eq!(csv_line(&row, 4), "4096,2.00,4.00,3.00,2.048");
+        assert_eq!(CSV_HEADER.split(',').count(), 5);
+        assert_eq!((row.baselines.as_slice(), row.ours), (&[("native".to_owned(), 9.0)][..], 3.0));
+    }
 }

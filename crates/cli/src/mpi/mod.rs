@@ -1,4 +1,4 @@
-//! `warpwave mpi`: programs with `libwarpwave_mpi.so` in front of their MPI, measured and tuned.
+//! `warpwave mpi`: runs, benchmarks and tunes programs with `libwarpwave_mpi.so` preloaded.
 
 mod bench;
 mod info;
@@ -11,7 +11,7 @@ mod worker;
 
 use std::ffi::OsString;
 
-use warpwave_allreduce::table::{BadTable, Sizes, bytes};
+use warpwave_allreduce::table::{ParseError, Selection, parse_size};
 
 use super::{Context, Failure, Outcome, usage};
 use launcher::{Job, Launcher};
@@ -20,56 +20,59 @@ use launcher::{Job, Launcher};
 #[command(after_help = "Example: warpwave mpi run -np 4 -- ./prog")]
 pub(super) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Start a program on several ranks, its MPI_Allreduce done by this library.
+enum Command {
+    /// Run a program with libwarpwave_mpi.so preloaded.
     Run(run::Options),
-    /// Measure MPI_Allreduce of this library beside the MPI's own, in the same run.
+    /// Benchmark MPI_Allreduce against the MPI library's own.
     Bench(bench::Options),
-    /// Measure each algorithm on this machine and keep the best for each size.
+    /// Measure every algorithm and write a tuning table.
     Tune(tune::Options),
-    /// Show the MPIs of this machine, the library and the table of algorithms.
+    /// Show the installed MPI libraries, libwarpwave_mpi.so and the tuning table.
     Info(info::Options),
-    /// One rank of a measurement; started by `bench` and `tune`.
+    /// Run one rank of a measurement (started by `bench` and `tune`).
     #[command(hide = true)]
     Worker(worker::Options),
 }
 
-/// Which MPI, and how its launcher is called.
+/// The MPI launcher and its arguments.
 #[derive(clap::Args)]
-struct Choice {
-    /// The MPI: openmpi, mpich, or the path of a launcher.
+struct LauncherArgs {
+    /// MPI to use: openmpi, mpich, or the path of a launcher.
     #[arg(long, value_name = "MPI")]
     mpi: Option<String>,
-    /// Further words for the launcher, such as "--host a,b".
-    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    /// Extra arguments for the launcher, such as "--host a,b".
+    #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     launcher_args: String,
+    /// Allow Open MPI to run as root (common in containers).
+    #[arg(long)]
+    allow_run_as_root: bool,
 }
 
 /// What `bench` and `tune` measure.
 #[derive(clap::Args)]
-struct Measure {
-    /// Ranks.
+struct MeasureArgs {
+    /// Number of ranks.
     #[arg(short = 'n', long = "np", value_name = "N", default_value_t = 2, value_parser = ranks)]
     np: u32,
     #[command(flatten)]
-    choice: Choice,
-    /// The MPI's library file, if it is not beside the launcher.
+    launcher: LauncherArgs,
+    /// MPI library file, if it is not installed next to the launcher.
     #[arg(long, value_name = "FILE")]
     mpi_library: Option<std::path::PathBuf>,
-    /// Where the buffers are: cpu, or GPUs such as cuda:0 or cuda:0,cuda:1 for the ranks in turn.
+    /// Memory of the buffers: cpu, or GPUs such as cuda:0 or cuda:0,cuda:1 (assigned to ranks round-robin).
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Bytes: a range such as 4-16m, or a list such as 64,8k,1m-4m.
+    /// Message sizes in bytes: a range such as 4-16m, or a list such as 64,8k,1m-4m.
     #[arg(long, default_value = "4-16m", value_parser = sizes)]
     sizes: SizeList,
-    /// Runs of each, taking turns; the median counts.
+    /// Number of interleaved runs; the median is reported.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// Send and receive buffer are the same (MPI_IN_PLACE).
+    /// Use MPI_IN_PLACE.
     #[arg(long)]
     in_place: bool,
 }
@@ -78,17 +81,17 @@ struct Measure {
 struct SizeList(Vec<u64>);
 
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
-    match &args.what {
-        What::Run(options) => run::run(context, options),
-        What::Bench(options) => bench::run(context, options),
-        What::Tune(options) => tune::run(context, options),
-        What::Info(options) => info::run(context, options),
-        What::Worker(options) => worker::run(context, options),
+    match &args.command {
+        Command::Run(options) => run::run(context, options),
+        Command::Bench(options) => bench::run(context, options),
+        Command::Tune(options) => tune::run(context, options),
+        Command::Info(options) => info::run(context, options),
+        Command::Worker(options) => worker::run(context, options),
     }
 }
 
-/// Launchers of MPI take `-np`, which is two options to everybody else: it is `--np` here.
-pub(super) fn spelled(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+/// Replaces `-np`, which MPI launchers accept and clap would read as two short options, by `--np`.
+pub(super) fn normalize_np(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     if args.get(1).is_some_and(|command| command == "mpi") {
         args.iter_mut().take_while(|word| *word != "--").filter(|word| *word == "-np").for_each(|word| *word = "--np".into());
@@ -97,15 +100,15 @@ pub(super) fn spelled(args: impl IntoIterator<Item = OsString>) -> Vec<OsString>
 }
 
 fn ranks(text: &str) -> Result<u32, String> {
-    text.parse().ok().filter(|n| (1..=1 << 20).contains(n)).ok_or_else(|| "expected a number of ranks, at least 1".to_owned())
+    text.parse().ok().filter(|n| (1..=1 << 20).contains(n)).ok_or_else(|| "expected at least 1 rank".to_owned())
 }
 
-/// Floats are 4 bytes, and MPI counts them in 31 bits.
+/// Parses message sizes. Elements are 4-byte floats, and MPI counts are 31-bit integers.
 fn sizes(text: &str) -> Result<SizeList, String> {
-    let size = |text: &str| match bytes(text) {
+    let size = |text: &str| match parse_size(text) {
         Ok(n) if n >= 4 && n % 4 == 0 && n <= 4 << 30 => Ok(n),
-        Ok(n) => Err(format!("{n} bytes are no whole floats up to 4g")),
-        Err(BadTable(why)) => Err(why),
+        Ok(n) => Err(format!("invalid size {n}; expected a multiple of 4 bytes, up to 4g")),
+        Err(ParseError(why)) => Err(why),
     };
     let mut all = Vec::new();
     for part in text.split(',') {
@@ -115,7 +118,7 @@ fn sizes(text: &str) -> Result<SizeList, String> {
         };
         let (mut at, to) = (size(from)?, size(to)?);
         if at > to {
-            return Err(format!("the range {part:?} is empty"));
+            return Err(format!("empty size range {part:?}"));
         }
         while at <= to {
             all.push(at);
@@ -127,16 +130,16 @@ fn sizes(text: &str) -> Result<SizeList, String> {
     Ok(SizeList(all))
 }
 
-/// The value for `WARPWAVE_MPI_ALGO`, checked here: in the ranks it would only be a warning.
+/// Validates a value for `WARPWAVE_MPI_ALGO`, which would only be a warning in the ranks.
 fn algorithms(text: &str) -> Result<String, String> {
     if text != "auto" {
-        text.parse::<Sizes>().map_err(|BadTable(why)| why)?;
+        text.parse::<Selection>().map_err(|ParseError(why)| why)?;
     }
     Ok(text.to_owned())
 }
 
-/// Splits as a shell does, with quotes and without anything else.
-fn words(text: &str) -> Result<Vec<String>, Failure> {
+/// Splits into words as a shell does: whitespace and quotes, no escapes.
+fn split_words(text: &str) -> Result<Vec<String>, Failure> {
     let (mut all, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in text.chars() {
         match quote {
@@ -151,11 +154,11 @@ fn words(text: &str) -> Result<Vec<String>, Failure> {
         }
     }
     all.extend(word);
-    if quote.is_some() { Err(usage(format!("--launcher-args: a quote is left open in {text:?}"))) } else { Ok(all) }
+    if quote.is_some() { Err(usage(format!("--launcher-args: unclosed quote in {text:?}"))) } else { Ok(all) }
 }
 
-/// `sh` reads it back as one word.
-fn quoted(word: &str) -> String {
+/// Quotes a word for `sh`.
+fn shell_quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
@@ -165,27 +168,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn np_is_an_option_until_the_program_begins() {
+    fn np_is_normalized_before_the_program() {
         let line = ["warpwave", "mpi", "run", "-np", "4", "--", "prog", "-np", "5"].map(OsString::from);
-        assert_eq!(spelled(line), ["warpwave", "mpi", "run", "--np", "4", "--", "prog", "-np", "5"]);
+        assert_eq!(normalize_np(line), ["warpwave", "mpi", "run", "--np", "4", "--", "prog", "-np", "5"]);
         let line = ["warpwave", "run", "-np"].map(OsString::from);
-        assert_eq!(spelled(line.clone()), line);
+        assert_eq!(normalize_np(line.clone()), line);
     }
 
     #[test]
     fn sizes_grow_by_four_and_then_by_two() {
         assert_eq!(sizes("4-4k").unwrap().0, [4, 16, 64, 256, 1024, 2048, 4096]);
         assert_eq!(sizes("1m,8,8").unwrap().0, [8, 1 << 20]);
-        for (text, part) in [("3", "no whole floats"), ("8k-4k", "empty"), ("", "no size"), ("5g", "no whole floats"), ("4-", "no size")] {
+        for (text, part) in
+            [("3", "multiple of 4"), ("8k-4k", "empty"), ("", "invalid size"), ("5g", "multiple of 4"), ("4-", "invalid size")]
+        {
             let error = sizes(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
     }
 
     #[test]
-    fn words_are_a_shell_s() {
-        assert_eq!(words(r#" --host a,b  --x 'one word' "" "#).unwrap(), ["--host", "a,b", "--x", "one word", ""]);
-        assert!(words("'open").is_err());
-        assert_eq!([quoted("a=/b:c"), quoted("two words"), quoted("it's"), quoted("")], ["a=/b:c", "'two words'", r"'it'\''s'", "''"]);
+    fn words_are_split_and_quoted_as_in_a_shell() {
+        assert_eq!(split_words(r#" --host a,b  --x 'one word' "" "#).unwrap(), ["--host", "a,b", "--x", "one word", ""]);
+        assert!(split_words("'open").is_err());
+        assert_eq!(
+            [shell_quote("a=/b:c"), shell_quote("two words"), shell_quote("it's"), shell_quote("")],
+            ["a=/b:c", "'two words'", r"'it'\''s'", "''"]
+        );
     }
 }

@@ -1,17 +1,17 @@
-//! A drawing of times over sizes, both axes logarithmic.
+//! SVG plot of times over message sizes, with logarithmic axes.
 
 use std::fmt::Write as _;
 
-use warpwave_allreduce::table::short;
+use warpwave_allreduce::table::format_size;
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 520.0;
 const LEFT: f64 = 80.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
-const COLOURS: [&str; 3] = ["#888888", "#c07020", "#2060c0"];
+const COLORS: [&str; 3] = ["#888888", "#c07020", "#2060c0"];
 
-/// Microseconds of each series at each size, as an SVG. The last series is drawn in the last colour.
+/// Returns an SVG of the microseconds of each series at each size. The last series has the last color.
 pub fn svg(title: &str, sizes: &[u64], series: &[(String, Vec<f64>)]) -> String {
     let all = || series.iter().flat_map(|(_, times)| times).filter(|time| **time > 0.0).map(|time| time.log10());
     let (low, high) = (all().fold(f64::INFINITY, f64::min).floor(), all().fold(f64::NEG_INFINITY, f64::max).ceil());
@@ -34,15 +34,15 @@ pub fn svg(title: &str, sizes: &[u64], series: &[(String, Vec<f64>)]) -> String 
     }
     for bytes in sizes.iter().step_by(sizes.len().div_ceil(10).max(1)) {
         let (at, below) = (x(*bytes), HEIGHT - BOTTOM + 20.0);
-        let _ = writeln!(text, "<text x=\"{at:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{}</text>", short(*bytes));
+        let _ = writeln!(text, "<text x=\"{at:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{}</text>", format_size(*bytes));
     }
     let _ = writeln!(text, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">bytes</text>", (LEFT + WIDTH) / 2.0, HEIGHT - 16.0);
     for (index, (name, times)) in series.iter().enumerate() {
-        let colour = if index + 1 == series.len() { COLOURS[2] } else { COLOURS[index % 2] };
+        let color = if index + 1 == series.len() { COLORS[2] } else { COLORS[index % 2] };
         let points: Vec<String> = sizes.iter().zip(times).map(|(bytes, time)| format!("{:.1},{:.1}", x(*bytes), y(*time))).collect();
-        let _ = writeln!(text, "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>", points.join(" "));
+        let _ = writeln!(text, "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"/>", points.join(" "));
         let at = TOP + 18.0 * (index as f64 + 1.0);
-        let _ = writeln!(text, "<text x=\"{:.1}\" y=\"{at:.1}\" fill=\"{colour}\">{}</text>", LEFT + 16.0, escaped(name));
+        let _ = writeln!(text, "<text x=\"{:.1}\" y=\"{at:.1}\" fill=\"{color}\">{}</text>", LEFT + 16.0, escaped(name));
     }
     text + "</svg>\n"
 }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_point_is_inside_the_picture() {
+    fn every_point_is_inside_the_plot() {
         let series = [("native".to_owned(), vec![0.5, 80.0, 20_000.0]), ("warpwave".to_owned(), vec![0.4, 90.0, 9000.0])];
         let text = svg("a < b", &[4, 4096, 16 << 20], &series);
         assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n") && text.contains("a &lt; b") && text.contains(">16m<"), "{text}");

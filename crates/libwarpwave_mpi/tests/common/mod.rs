@@ -1,5 +1,6 @@
-//! The MPIs there are, and C and Fortran programs compiled and run with them.
-#![allow(dead_code)] // each test program uses its share
+//! The installed MPI libraries, and C and Fortran programs compiled and run with them.
+#![allow(dead_code)] // each test program uses a part
+#![allow(unused_imports)]
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,43 +11,28 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The programs' sources: the tests run where the repository is not.
+/// Sources of the programs, embedded because the bundle has no repository.
 const PROGRAMS: [(&str, &str); 9] = [
     ("aware.c", include_str!("../programs/aware.c")),
     ("f08.f90", include_str!("../programs/f08.f90")),
     ("f77.f90", include_str!("../programs/f77.f90")),
     ("faulty.c", include_str!("../programs/faulty.c")),
     ("gpu.h", include_str!("../programs/gpu.h")),
-    ("hostile.c", include_str!("../programs/hostile.c")),
+    ("interaction.c", include_str!("../programs/interaction.c")),
     ("link.c", include_str!("../programs/link.c")),
     ("matrix.c", include_str!("../programs/matrix.c")),
     ("rccl.c", include_str!("../programs/rccl.c")),
 ];
 
-/// Every value of `WARPWAVE_MPI_ALGO` that takes an algorithm of the library's own.
+/// The message-based algorithms.
 pub const ALGORITHMS: [&str; 5] = ["recursive_doubling", "ring", "segmented_ring", "rabenseifner", "hierarchical"];
 
-pub fn is_set(variable: &str) -> bool {
-    std::env::var_os(variable).is_some_and(|value| value == "1")
-}
+pub use warpwave_test_support::{full_run as full, require, seed};
 
-/// Whether every case is to run.
-pub fn full() -> bool {
-    is_set("WARPWAVE_TEST_FULL")
-}
-
-/// What chooses the sample; printed, and repeated with `WARPWAVE_SEED`.
-pub fn seed() -> u64 {
-    let fresh = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64);
-    let seed = std::env::var("WARPWAVE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(fresh);
-    println!("WARPWAVE_SEED={seed}");
-    seed
-}
-
-/// The interposer, built beside the test.
+/// Returns the interposer, built with the tests.
 pub fn library() -> PathBuf {
     let own = std::env::current_exe().unwrap();
-    // Beside the test, or where the bundle has it.
+    // Next to the test program, or in the bundle's folder.
     let folders = own.ancestors().skip(1).take(2).flat_map(|folder| [folder.to_owned(), folder.join("lib")]);
     let found = folders.map(|folder| folder.join("libwarpwave_mpi.so")).find(|file| file.exists());
     found.expect("cargo builds the library before its tests")
@@ -58,7 +44,7 @@ pub enum Kind {
     Mpich,
 }
 
-/// An MPI that is installed here.
+/// An installed MPI library.
 #[derive(Debug)]
 pub struct Mpi {
     pub kind: Kind,
@@ -67,19 +53,35 @@ pub struct Mpi {
     run: String,
 }
 
-/// Says why a test does not run, or fails where nothing may be left out.
-pub fn skip(reason: &str) {
-    assert!(!is_set("WARPWAVE_REQUIRE_ALL"), "{reason}, and WARPWAVE_REQUIRE_ALL is set");
-    println!("skipped: {reason}");
+/// Returns the virtual GPU as a HIP library, built with the tests.
+fn virtual_gpu() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let found = own.ancestors().skip(1).take(2).map(|folder| folder.join("libamdhip64.so")).find(|file| file.exists());
+    found.expect("cargo builds the virtual GPU before the tests")
 }
 
-fn says(program: &str, argument: &str) -> Option<String> {
+/// Returns whether an NVIDIA GPU is present.
+pub fn has_nvidia() -> bool {
+    Path::new("/dev/nvidiactl").exists()
+}
+
+/// Sets the variables with which ranks use virtual GPUs, a different one each, unless an NVIDIA GPU is present.
+pub fn virtual_gpu_env(run: Run<'_>) -> Run<'_> {
+    if has_nvidia() {
+        return run;
+    }
+    let run = run.variable("WARPWAVE_HIP_LIB", virtual_gpu().to_str().unwrap());
+    run.variable("WARPWAVE_VGPU_DEVICES", "gfx90a,gfx942,gfx908").variable("WARPWAVE_VGPU_THREADS", "1")
+}
+
+/// Returns the output of a program that succeeds.
+fn output_of(program: &str, argument: &str) -> Option<String> {
     let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
 }
 
 impl Mpi {
-    /// Debian's names first, which several MPIs can have side by side; then the plain ones, if they belong to this MPI.
+    /// Finds an MPI library: Debian's suffixed names, which several can have side by side, then the plain names.
     pub fn find(kind: Kind) -> Option<Mpi> {
         let (suffix, words, packages) = match kind {
             Kind::OpenMpi => (".openmpi", ["Open MPI", "OpenRTE"], "openmpi-bin libopenmpi-dev"),
@@ -88,24 +90,24 @@ impl Mpi {
         for suffix in [suffix, ""] {
             let name = |tool: &str| format!("{tool}{suffix}");
             let is_it = |text: String| words.iter().any(|word| text.contains(word));
-            if says(&name("mpirun"), "--version").is_some_and(is_it) && says(&name("mpicc"), "-show").is_some() {
+            if output_of(&name("mpirun"), "--version").is_some_and(is_it) && output_of(&name("mpicc"), "-show").is_some() {
                 return Some(Mpi { kind, cc: name("mpicc"), fortran: name("mpifort"), run: name("mpirun") });
             }
         }
-        skip(&format!("no {kind:?} (apt install {packages})"));
+        require(false, &format!("{kind:?} (apt install {packages})"));
         None
     }
 
-    /// All that are installed.
+    /// Returns all installed MPI libraries.
     pub fn all() -> Vec<Mpi> {
         [Kind::OpenMpi, Kind::Mpich].into_iter().filter_map(Mpi::find).collect()
     }
 
     pub fn has_fortran(&self) -> bool {
-        says(&self.fortran, "--version").is_some()
+        output_of(&self.fortran, "--version").is_some()
     }
 
-    /// Compiles the program of that name with further arguments, once in a test program's life.
+    /// Compiles a program with extra arguments, once per test process.
     pub fn compile(&self, source: &str, arguments: &[&str]) -> PathBuf {
         static DONE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
         static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
@@ -129,7 +131,7 @@ impl Mpi {
         output
     }
 
-    /// A run of a compiled program.
+    /// Prepares a run of a compiled program.
     pub fn run<'a>(&'a self, program: &'a Path, np: usize) -> Run<'a> {
         Run {
             mpi: self,
@@ -144,7 +146,7 @@ impl Mpi {
     }
 }
 
-/// `mpirun` and what it is to start.
+/// An `mpirun` command.
 pub struct Run<'a> {
     mpi: &'a Mpi,
     program: &'a Path,
@@ -156,14 +158,14 @@ pub struct Run<'a> {
     hosts: Vec<String>,
 }
 
-/// What became of it.
+/// The result of a run.
 pub struct Ended {
     pub success: bool,
     pub timed_out: bool,
     pub took: Duration,
     pub out: String,
     pub err: String,
-    /// For messages: how it was started.
+    /// The command line, for messages.
     pub line: String,
 }
 
@@ -179,14 +181,14 @@ impl Run<'_> {
         self
     }
 
-    /// With the library before the MPI, which is told to take `algorithm` and to say at the end what it did.
+    /// Preloads the library with this algorithm and call counters.
     pub fn preloaded(self, algorithm: &str) -> Self {
         self.variable("LD_PRELOAD", library().to_str().unwrap())
             .variable("WARPWAVE_MPI_ALGO", algorithm)
             .variable("WARPWAVE_MPI_STATS", "1")
     }
 
-    /// Starts `mpirun` by another command, and tells it about hosts.
+    /// Starts `mpirun` through another command, with host arguments.
     pub fn through(mut self, before: Vec<String>, hosts: Vec<String>) -> Self {
         (self.before, self.hosts) = (before, hosts);
         self
@@ -203,7 +205,7 @@ impl Run<'_> {
         command.args(words).args(&self.hosts);
         match self.mpi.kind {
             Kind::OpenMpi => {
-                // Its vectorised 8- and 16-bit sums saturate: without them its own results are right as well.
+                // Without the AVX op component, whose 8- and 16-bit sums saturate, its own results are right too.
                 command.args(["--allow-run-as-root", "--oversubscribe", "--mca", "op", "^avx"]);
                 self.variables.iter().for_each(|(name, value)| _ = command.args(["-x", &format!("{name}={value}")]));
             }
@@ -213,7 +215,7 @@ impl Run<'_> {
         command
     }
 
-    /// Runs it; one at a time in this process, because ranks that outnumber the processors wait for each other by spinning.
+    /// Runs it. One run at a time in this process, because oversubscribed ranks wait for each other by spinning.
     pub fn go(self) -> Ended {
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -228,7 +230,7 @@ impl Run<'_> {
                 break Some(status);
             }
             if start.elapsed() > self.limit {
-                end(&mut child);
+                terminate(&mut child);
                 break None;
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -246,22 +248,22 @@ fn read(file: &mut File) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Every process below `parent`: Open MPI puts each rank into a group of its own.
+/// Returns every descendant of a process: Open MPI puts each rank into a process group of its own.
 fn descendants(parent: i32) -> Vec<i32> {
     let numbers = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let children = numbers.filter(|pid| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // After the name, which may hold anything: state and parent.
+        // After the name, which may contain anything: state and parent.
         stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok()) == Some(parent)
     });
     children.flat_map(|pid| descendants(pid).into_iter().chain([pid])).collect()
 }
 
-/// Ends mpirun and every rank, asking first.
-fn end(child: &mut Child) {
+/// Terminates mpirun and every rank, with SIGTERM first.
+fn terminate(child: &mut Child) {
     let group = child.id().cast_signed();
     let ranks = descendants(group);
-    // SAFETY: signals to the group that this process made and to its members; no memory is involved.
+    // SAFETY: signals only the process group created above.
     unsafe { libc::kill(-group, libc::SIGTERM) };
     let asked = Instant::now();
     while asked.elapsed() < Duration::from_secs(3) && child.try_wait().unwrap().is_none() {
@@ -275,11 +277,11 @@ fn end(child: &mut Child) {
 }
 
 impl Ended {
-    /// Panics with all there is to know unless `ok`.
+    /// Panics with the command line and its output unless `ok`.
     #[track_caller]
     pub fn check(&self, ok: bool, what: &str) {
         let tail = |text: &str| text.lines().rev().take(25).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
-        let time = if self.timed_out { "out of time" } else { "ended" };
+        let time = if self.timed_out { "timed out" } else { "ended" };
         assert!(
             ok,
             "{what}\n{}\n{time} after {:.1} s\n--- stdout\n{}\n--- stderr\n{}",
@@ -290,21 +292,21 @@ impl Ended {
         );
     }
 
-    /// Each rank's line of counts, by rank.
+    /// Returns each rank's call counters, by rank.
     pub fn stats(&self, np: usize) -> Vec<serde_json::Value> {
         let lines = self.err.lines().filter_map(|line| line.split_once("warpwave-mpi stats ")?.1.trim().parse().ok());
         let mut stats: Vec<serde_json::Value> = lines.collect();
         stats.sort_by_key(|stats| stats["rank"].as_u64());
         let ranks: Vec<_> = stats.iter().map(|stats| stats["rank"].as_u64()).collect();
-        self.check(ranks == (0..np as u64).map(Some).collect::<Vec<_>>(), "not one line of counts from each rank");
+        self.check(ranks == (0..np as u64).map(Some).collect::<Vec<_>>(), "expected one line of counters per rank");
         stats
     }
 
-    /// Checks that on each rank `algorithm` did at least so many calls.
-    pub fn check_handled(&self, np: usize, algorithm: &str, least: u64) {
+    /// Checks that `algorithm` executed at least `min` calls on each rank.
+    pub fn check_handled(&self, np: usize, algorithm: &str, min: u64) {
         for stats in self.stats(np) {
             let calls = stats[algorithm].as_u64().unwrap_or(0);
-            self.check(calls >= least, &format!("{algorithm} did {calls} calls on a rank and not {least}: {stats}"));
+            self.check(calls >= min, &format!("{algorithm} executed {calls} calls on a rank, expected at least {min}: {stats}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-/* Stands for an MPI that takes device addresses: true where the device's memory is the host's, as the virtual GPU's is. */
+/* Mocks a GPU-aware MPI library: correct for the virtual GPU, whose memory the host can access. */
 int MPIX_Query_rocm_support(void) {
     return 1;
 }

@@ -1,4 +1,4 @@
-/* An interposer with a fault that the variable FAULT names: what tries interposers must find each of them. */
+/* An interposer with the fault that FAULT names, to check that the test program detects it. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Memory of a GPU, through whichever driver is there: WARPWAVE_HIP_LIB names HIP's library, else CUDA's is opened. */
+/* GPU memory through HIP (the library that WARPWAVE_HIP_LIB names) or CUDA. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void *gpu_symbol(void *library, const char *name) {
     return found;
 }
 
-/* Takes device `rank` of those there are, in turn. */
+/* Selects a device for the rank, round-robin. */
 static void gpu_open(int rank) {
     const char *hip = getenv("WARPWAVE_HIP_LIB");
     void *library = dlopen(hip ? hip : "libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
@@ -66,7 +66,7 @@ static void gpu_free(void *p) {
     gpu_check(gpu.release(p), "free");
 }
 
-/* Between host and device memory. */
+/* Copies between host and device memory. */
 static void gpu_put(void *device, const void *host, size_t bytes) {
     gpu_check(gpu.hip ? gpu.hip_copy(device, host, bytes, 1) : gpu.to_device(device, host, bytes), "copy to the device");
 }

@@ -1,18 +1,18 @@
-/* MPI_Allreduce on every predefined type and operation that the standard lets meet, in several lengths, normal and in place.
+/* MPI_Allreduce on every pair of predefined datatype and operator that the standard allows, with several counts, normal and in place.
  *
  *   matrix [--base N] [--short] [--sample K] [--seed S] [--list] [--cail] [--native] [--memory KIND]
  *
- * What each element must be is computed here from all ranks' data, which is a function of rank and index: integers exactly,
- * wrapping; floats in long double, where a sum may be off by np * eps * sum|x| and a product by np * eps * |product| (four
- * times that for complex numbers); least and greatest exactly. A case is wrong as well when bytes around the receive buffer,
- * the padding in it or the send buffer have changed, or when the ranks' results differ in a bit.
+ * Expected results are computed from all ranks' data, which is a function of rank and index: integers exactly, wrapping; floats in
+ * long double with an error bound of np * eps * sum|x| for sums and np * eps * |product| for products (four times that for complex
+ * numbers); minimum and maximum exactly. A case is also wrong if bytes around the receive buffer, its padding or the send buffer have
+ * changed, or if the ranks' results differ bitwise.
  *
- * --memory puts the buffers on a GPU: `device`, `managed`, `mixed` (every other rank), `turns` (each rank and case another kind,
- * send and receive buffers apart).
+ * --memory puts the buffers into GPU memory: `device`, `managed`, `mixed` (every other rank), `rotate` (a different kind for each rank
+ * and case, independently for send and receive buffer).
  *
- * --native leaves out what MPIs in wide use get wrong by themselves.
+ * --native excludes cases in which widely used MPI libraries are wrong.
  *
- * The last line says `cases N wrong W plain P`: P is the number of cases with elements and without long double.
+ * The last line is `cases N wrong W plain P`, with P the number of cases with elements and without long double.
  */
 #include <math.h>
 #include <mpi.h>
@@ -28,7 +28,7 @@
 #define GUARD 64
 #define POISON 0xa5
 #define SEND_PADDING 0x3c
-#define LONG_DOUBLE_BYTES 10 /* of 16 on x86-64; the rest is filling */
+#define LONG_DOUBLE_BYTES 10 /* of 16 on x86-64; the rest is padding */
 
 enum class { C_INTEGER, FORTRAN_INTEGER, FLOAT, COMPLEX, LOGICAL, BYTES, PAIR };
 enum op { SUM, PROD, MAX, MIN, LAND, LOR, LXOR, BAND, BOR, BXOR, MAXLOC, MINLOC, OPS };
@@ -37,17 +37,17 @@ struct type {
     const char *name;
     MPI_Datatype handle;
     enum class class;
-    char repr;     /* of the first number: signed, unsigned, float */
-    size_t size;   /* of the first number */
-    size_t place;  /* where a pair's or a complex number's second number lies; 0 if there is none */
-    char repr2;    /* of the second number */
-    size_t size2;  /* of the second number */
-    size_t extent; /* from one element to the next */
+    char repr;     /* first field: 's'igned, 'u'nsigned, 'f'loat */
+    size_t size;   /* of the first field */
+    size_t offset2; /* offset of the second field of a pair or complex number, or 0 */
+    char repr2;    /* second field */
+    size_t size2;  /* of the second field */
+    size_t extent;
     int cail;      /* one of CAIL's twenty handles */
     int brief;     /* one of the few types of --short */
 };
 
-/* A number, or two: complex parts, or a value and its place. */
+/* One or two numbers: complex parts, or a value and its location. */
 struct value {
     uint64_t i[2];
     long double f[2];
@@ -75,7 +75,7 @@ static struct type TYPES[80];
 static size_t types;
 static int rank, np;
 
-/* Adds a type, unless this MPI has it not or has it in another size. */
+/* Adds a datatype, unless this MPI library lacks it or has it in another size. */
 static void add(struct type t) {
     if (t.handle == MPI_DATATYPE_NULL) return;
     int size;
@@ -128,7 +128,7 @@ static void add_types(void) {
     ONE(LOGICAL, LOGICAL, 's', 4);
     ONE(BYTE, BYTES, 'u', 1);
 #define TWO(h, c, r, s, at, r2, s2, e, ...) \
-    add((struct type){NAMED(h), .class = c, .repr = r, .size = s, .place = at, .repr2 = r2, .size2 = s2, .extent = e, __VA_ARGS__})
+    add((struct type){NAMED(h), .class = c, .repr = r, .size = s, .offset2 = at, .repr2 = r2, .size2 = s2, .extent = e, __VA_ARGS__})
 #define PARTS(h, s, ...) TWO(h, COMPLEX, 'f', s, s, 'f', s, 2 * s, __VA_ARGS__)
     PARTS(C_COMPLEX, sizeof(float));
     PARTS(C_FLOAT_COMPLEX, sizeof(float));
@@ -153,7 +153,7 @@ static void add_types(void) {
 }
 
 /* Open MPI 4.1 compares unsigned long as signed and MPI_OFFSET as unsigned; MPICH 4.0 compares every unsigned type as signed and
- * stops the program over its own half-precision type. */
+ * aborts on its own half-precision type. */
 static int is_native_fault(const struct type *t, enum op op) {
     int compares = op == MAX || op == MIN;
 #ifdef OPEN_MPI
@@ -163,7 +163,7 @@ static int is_native_fault(const struct type *t, enum op op) {
 #endif
 }
 
-/* ---- numbers and their bytes ---- */
+/* ---- values and their bytes ---- */
 
 static uint64_t mix(uint64_t x) {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -171,7 +171,7 @@ static uint64_t mix(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* Cut to the size of the type and extended again. */
+/* Truncates to the size of the type and extends again. */
 static uint64_t narrow(char repr, size_t size, uint64_t x) {
     unsigned unused = 64 - 8 * (unsigned)size;
     return repr == 's' ? (uint64_t)((int64_t)(x << unused) >> unused) : x << unused >> unused;
@@ -208,26 +208,26 @@ static void load_number(char repr, size_t size, const unsigned char *from, uint6
 
 static void store(const struct type *t, struct value v, unsigned char *to) {
     store_number(t->repr, t->size, v.i[0], v.f[0], to);
-    if (t->place) store_number(t->repr2, t->size2, v.i[1], v.f[1], to + t->place);
+    if (t->offset2) store_number(t->repr2, t->size2, v.i[1], v.f[1], to + t->offset2);
 }
 
 static struct value load(const struct type *t, const unsigned char *from) {
     struct value v = {.bound = 0};
     load_number(t->repr, t->size, from, &v.i[0], &v.f[0]);
-    if (t->place) load_number(t->repr2, t->size2, from + t->place, &v.i[1], &v.f[1]);
+    if (t->offset2) load_number(t->repr2, t->size2, from + t->offset2, &v.i[1], &v.f[1]);
     return v;
 }
 
-/* Whether a byte of an element is its data: filling in and after numbers is not. */
+/* Whether a byte of an element is data and not padding. */
 static int is_data(const struct type *t, size_t at) {
     size_t first = t->repr == 'f' && t->size == 16 ? LONG_DOUBLE_BYTES : t->size;
     size_t second = t->repr2 == 'f' && t->size2 == 16 ? LONG_DOUBLE_BYTES : t->size2;
-    return at < first || (t->place && at >= t->place && at < t->place + second);
+    return at < first || (t->offset2 && at >= t->offset2 && at < t->offset2 + second);
 }
 
-/* Whether a byte belongs to no number: it must stay what it was. A long double may bring its own filling with it. */
+/* Whether a byte is padding that must stay unchanged. The padding inside a long double may change. */
 static int is_padding(const struct type *t, size_t at) {
-    return at >= t->size && !(t->place && at >= t->place && at < t->place + t->size2);
+    return at >= t->size && !(t->offset2 && at >= t->offset2 && at < t->offset2 + t->size2);
 }
 
 static int has_long_double(const struct type *t) { return t->repr == 'f' && t->size == 16; }
@@ -239,10 +239,10 @@ static struct value contribution(const struct type *t, enum op op, int r, size_t
     uint64_t h = mix(mix(index + 1) + (uint64_t)r * 0x9e3779b97f4a7c15u);
     struct value v = {.bound = 0};
     if (t->class == PAIR) {
-        /* Few values and places, so that ranks tie in the one and in both; the integers need their upper half. */
-        int64_t value = (int64_t)(h % 3) - 1, place = (int64_t)(h >> 32) % 5 - 1;
-        v.i[0] = (uint64_t)value * ((uint64_t)1 << (4 * t->size)), v.i[1] = (uint64_t)place;
-        v.f[0] = value * 1.5L, v.f[1] = place;
+        /* Few values and locations, so that ranks tie in one and in both; integers use their upper half. */
+        int64_t value = (int64_t)(h % 3) - 1, location = (int64_t)(h >> 32) % 5 - 1;
+        v.i[0] = (uint64_t)value * ((uint64_t)1 << (4 * t->size)), v.i[1] = (uint64_t)location;
+        v.f[0] = value * 1.5L, v.f[1] = location;
     } else if (t->class == LOGICAL) {
         v.i[0] = h % 4 != 0;
     } else if (op == LAND || op == LOR || op == LXOR) {
@@ -250,8 +250,8 @@ static struct value contribution(const struct type *t, enum op op, int r, size_t
     } else if (t->repr != 'f') {
         v.i[0] = narrow(t->repr, t->size, h);
     } else {
-        for (int part = 0; part < (t->place ? 2 : 1); part++, h = mix(h)) {
-            /* Products stay near 1 in every length. */
+        for (int part = 0; part < (t->offset2 ? 2 : 1); part++, h = mix(h)) {
+            /* Products stay near 1 for any number of ranks. */
             long double x = op == PROD ? (h & 1 ? 1 : -1) * (1 + (long double)(h >> 32 & 1023) / 8192)
                                        : ((long double)(h % 2000001) - 1000000) / 1024;
             if (op == PROD && part == 1) x /= 64;
@@ -286,7 +286,7 @@ static struct value combine(const struct type *t, enum op op, struct value a, st
     case BAND: r.i[0] &= b.i[0]; break;
     case BOR: r.i[0] |= b.i[0]; break;
     case BXOR: r.i[0] ^= b.i[0]; break;
-    default: /* of equal values the one with the lesser place */
+    default: /* ties take the smaller location */
         if (before(t, a, b, 0) || before(t, b, a, 0)) return before(t, a, b, 0) == (op == MAXLOC) ? b : a;
         return before(t, b, a, 1) ? b : a;
     }
@@ -311,7 +311,7 @@ static struct value expected(const struct type *t, enum op op, size_t index) {
 }
 
 static int agrees(const struct type *t, struct value want, struct value got) {
-    int parts = t->place ? 2 : 1;
+    int parts = t->offset2 ? 2 : 1;
     for (int n = 0; n < parts; n++) {
         char repr = n ? t->repr2 : t->repr;
         if (repr == 'f' ? !(fabsl(want.f[n] - got.f[n]) <= want.bound) : want.i[n] != got.i[n]) return 0;
@@ -323,7 +323,7 @@ struct text { char c[80]; };
 
 static struct text show(const struct type *t, struct value v) {
     struct text text = {""};
-    for (int n = 0; n < (t->place ? 2 : 1); n++) {
+    for (int n = 0; n < (t->offset2 ? 2 : 1); n++) {
         size_t used = strlen(text.c);
         if ((n ? t->repr2 : t->repr) == 'f') snprintf(text.c + used, sizeof text.c - used, " %.20Lg", v.f[n]);
         else snprintf(text.c + used, sizeof text.c - used, t->repr == 'u' ? " %llu" : " %lld", (unsigned long long)v.i[n]);
@@ -331,7 +331,7 @@ static struct text show(const struct type *t, struct value v) {
     return text;
 }
 
-/* Says what is wrong, the first few times; there is nothing to learn from the thousandth. */
+/* Prints the first 20 errors. */
 __attribute__((format(printf, 2, 3))) static int complain(const char *name, const char *format, ...) {
     static int times;
     if (times++ >= 20) return 1;
@@ -364,33 +364,33 @@ static unsigned char *fresh(size_t bytes) {
     return p;
 }
 
-enum memory { HOST, DEVICE, MANAGED, MIXED, TURNS };
+enum memory { HOST, DEVICE, MANAGED, MIXED, ROTATE };
 static enum memory memory = HOST;
 
-/* Where this rank has a buffer in the case of that number. */
-static enum memory place(size_t number, int which) {
+/* The memory of this rank's buffer in a case. */
+static enum memory memory_of(size_t number, int which) {
     if (memory == MIXED) return (rank + number) % 2 ? HOST : DEVICE;
-    if (memory == TURNS) return (enum memory)((number / (which ? 3 : 1) + (size_t)rank) % 3);
+    if (memory == ROTATE) return (enum memory)((number / (which ? 3 : 1) + (size_t)rank) % 3);
     return memory;
 }
 
-/* The address to give to MPI: the buffer's own, or that of its copy on the GPU. */
-static unsigned char *brought(enum memory where, unsigned char *host, size_t bytes) {
+/* Returns the address to pass to MPI: the buffer's own, or that of its copy on the GPU. */
+static unsigned char *to_memory(enum memory where, unsigned char *host, size_t bytes) {
     if (where == HOST) return host;
     unsigned char *there = gpu_alloc(bytes, where == MANAGED);
     gpu_put(there, host, bytes);
     return there;
 }
 
-static void fetched(unsigned char *there, unsigned char *host, size_t bytes) {
+static void to_host(unsigned char *there, unsigned char *host, size_t bytes) {
     if (there == host) return;
     gpu_get(host, there, bytes);
     gpu_free(there);
 }
 
-/* Runs one case and returns this rank's opinion. */
+/* Runs one case and returns this rank's result. */
 static struct result run(const struct type *t, enum op op, int in_place, size_t count, const char *name) {
-    /* No more aligned than the type asks for. */
+    /* Minimal alignment. */
     size_t align = t->size > 8 ? 16 : t->size > t->size2 || t->class == COMPLEX ? t->size : t->size2;
     size_t front = GUARD + align, bytes = count * t->extent, total = front + bytes + GUARD;
     unsigned char *send = fresh(total), *kept = fresh(total), *receive = fresh(total);
@@ -403,10 +403,10 @@ static struct result run(const struct type *t, enum op op, int in_place, size_t 
     memcpy(kept, send, total);
     struct result r = {0xcbf29ce484222325u, 0};
     static size_t number;
-    unsigned char *from = brought(place(number, 0), send, total), *to = brought(place(number, 1), receive, total);
+    unsigned char *from = to_memory(memory_of(number, 0), send, total), *to = to_memory(memory_of(number, 1), receive, total);
     number++;
     int code = MPI_Allreduce(in_place ? MPI_IN_PLACE : from + front, to + front, (int)count, t->handle, op_handle(op), MPI_COMM_WORLD);
-    fetched(from, send, total), fetched(to, receive, total);
+    to_host(from, send, total), to_host(to, receive, total);
     if (code != MPI_SUCCESS) {
         char text[MPI_MAX_ERROR_STRING];
         int length;
@@ -416,17 +416,17 @@ static struct result run(const struct type *t, enum op op, int in_place, size_t 
     for (size_t i = 0; i < count && !r.wrong; i++) {
         const unsigned char *element = receive + front + i * t->extent;
         struct value want = expected(t, op, i), got = load(t, element);
-        if (!agrees(t, want, got)) r.wrong = complain(name, "element %zu is%s and not%s", i, show(t, got).c, show(t, want).c);
+        if (!agrees(t, want, got)) r.wrong = complain(name, "element %zu: expected%s, got%s", i, show(t, want).c, show(t, got).c);
         for (size_t at = 0; at < t->extent; at++) {
             if (is_data(t, at)) r.hash = (r.hash ^ element[at]) * 0x100000001b3u;
             if (is_padding(t, at) && element[at] != POISON && !r.wrong)
-                r.wrong = complain(name, "the padding of element %zu was written", i);
+                r.wrong = complain(name, "the padding of element %zu was overwritten", i);
         }
     }
     for (size_t at = 0; at < total && !r.wrong; at++) {
-        if (send[at] != kept[at]) r.wrong = complain(name, "byte %zd of the send buffer was written", (ssize_t)at - (ssize_t)front);
+        if (send[at] != kept[at]) r.wrong = complain(name, "byte %zd of the send buffer was overwritten", (ssize_t)at - (ssize_t)front);
         if ((at < front || at >= front + bytes) && receive[at] != POISON)
-            r.wrong = complain(name, "byte %zd was written, the buffer has %zu", (ssize_t)at - (ssize_t)front, bytes);
+            r.wrong = complain(name, "byte %zd %s the buffer was overwritten", (ssize_t)at - (ssize_t)front, at < front ? "before" : "after");
     }
     free(send), free(kept), free(receive);
     return r;
@@ -452,7 +452,7 @@ static void take(struct all_cases *all, const struct type *t, enum op op, int in
     all->n++;
 }
 
-/* Gathers what every rank found; a case is wrong when one of them says so or two of them have different bits. */
+/* Gathers all ranks' results; a case is wrong if any rank reports it or two ranks differ bitwise. */
 static size_t count_wrong(const struct all_cases *all) {
     size_t wrong = 0;
     int words = (int)(2 * all->n);
@@ -465,7 +465,7 @@ static size_t count_wrong(const struct all_cases *all) {
             bad |= gathered[(size_t)r * all->n + i].wrong != 0;
             differ |= gathered[(size_t)r * all->n + i].hash != gathered[i].hash;
         }
-        if (differ && !bad && rank == 0) complain(all->names[i], "the ranks have different bits");
+        if (differ && !bad && rank == 0) complain(all->names[i], "ranks differ bitwise");
         wrong += bad || differ;
     }
     free(gathered);
@@ -474,7 +474,7 @@ static size_t count_wrong(const struct all_cases *all) {
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
-    setvbuf(stdout, NULL, _IOLBF, 0); /* whole lines from each rank */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* line-buffered */
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &np);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -491,7 +491,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--short")) brief = 1;
         else if (!strcmp(argv[i], "--native")) native = 1;
         else if (!strcmp(argv[i], "--memory")) {
-            const char *kinds[] = {"host", "device", "managed", "mixed", "turns"};
+            const char *kinds[] = {"host", "device", "managed", "mixed", "rotate"};
             int kind = 0;
             while (kind < 5 && strcmp(kinds[kind], value)) kind++;
             if (kind == 5) MPI_Abort(MPI_COMM_WORLD, 2);
@@ -524,12 +524,12 @@ int main(int argc, char **argv) {
             }
     size_t wrong = count_wrong(&all);
     if (rank == 0) {
-        if (wrong) usleep(200000); /* mpirun mixes what several ranks say at once */
+        if (wrong) usleep(200000); /* mpirun interleaves the output of ranks */
         if (cail) printf("%zu/%zu\n", all.n - wrong, all.n);
         printf("cases %zu wrong %zu plain %zu\n", all.n, wrong, all.plain);
     }
     free(all.names), free(all.results);
     MPI_Finalize();
-    if (wrong) usleep(300000); /* mpirun forgets what it has not read yet when a rank ends with an error */
+    if (wrong) usleep(300000); /* mpirun discards unread output when a rank fails */
     return wrong != 0;
 }

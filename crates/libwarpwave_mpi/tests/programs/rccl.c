@@ -1,4 +1,4 @@
-/* Stands in for RCCL on the virtual GPU, whose memory the host can read: the library's functions, carried out by the MPI. */
+/* Mocks RCCL on the virtual GPU, whose memory the host can access, by calling the MPI library. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ int ncclCommInitRank(struct comm **comm, int ranks, struct id id, int rank) {
     int np, me;
     MPI_Comm_size(MPI_COMM_WORLD, &np);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    /* The id must have come from rank 0, and the program has one communicator. */
+    /* The id must be rank 0's, and the program has one communicator. */
     if (id.bytes[0] != 7 || id.bytes[127] != 7 || np != ranks || me != rank) return 4;
     *comm = malloc(sizeof **comm);
     **comm = (struct comm){ranks, rank};

@@ -1,13 +1,11 @@
-//! The library among everything else that MPI programs do: other messages, other communicators, threads, errors, sudden death.
+//! Interaction with everything else that MPI programs do: other messages, communicators, threads, errors, killed ranks.
 
-mod common;
+use crate::common::{ALGORITHMS, Kind, Mpi, full};
 
-use common::{ALGORITHMS, Kind, Mpi, full};
-
-/// Runs a subject of `hostile.c` with each algorithm named.
-fn hostile(kind: Kind, np: usize, algorithms: &[&str], arguments: &str) {
+/// Runs a subject of `interaction.c` with each algorithm.
+fn interaction(kind: Kind, np: usize, algorithms: &[&str], arguments: &str) {
     let Some(mpi) = Mpi::find(kind) else { return };
-    let program = mpi.compile("hostile.c", &[]);
+    let program = mpi.compile("interaction.c", &[]);
     let subject = arguments.split(' ').next().unwrap();
     for algorithm in algorithms {
         let ended = mpi.run(&program, np).preloaded(algorithm).args(arguments.split(' ')).go();
@@ -21,18 +19,18 @@ fn hostile(kind: Kind, np: usize, algorithms: &[&str], arguments: &str) {
     }
 }
 
-/// Both MPIs, with two ranks and with three; one algorithm each unless all are asked for.
+/// Runs a subject with both MPI libraries on two and three ranks: one algorithm each, or all of them in a full run.
 fn everywhere(arguments: &str) {
     let all: Vec<&str> = ALGORITHMS.into_iter().chain(["auto"]).collect();
     for (i, (kind, np)) in [(Kind::OpenMpi, 2), (Kind::OpenMpi, 3), (Kind::Mpich, 2), (Kind::Mpich, 3)].into_iter().enumerate() {
-        // Another one for each subject, so that all of them meet most of the subjects.
+        // Rotated by subject, so that every algorithm runs with most subjects.
         let chosen = (i + arguments.len()) % all.len();
-        hostile(kind, np, if full() { &all } else { &all[chosen..=chosen] }, arguments);
+        interaction(kind, np, if full() { &all } else { &all[chosen..=chosen] }, arguments);
     }
 }
 
 #[test]
-fn a_receive_from_anyone_gets_only_the_programs_messages() {
+fn wildcard_receives_match_only_the_programs_messages() {
     everywhere("wildcard");
 }
 
@@ -42,46 +40,46 @@ fn communicators_of_all_kinds() {
 }
 
 #[test]
-fn intercommunicators_are_left_to_the_mpi() {
+fn intercommunicators_are_forwarded() {
     everywhere("inter");
 }
 
 #[test]
-fn threads_with_a_communicator_each() {
+fn concurrent_calls_from_threads() {
     for kind in [Kind::OpenMpi, Kind::Mpich] {
-        hostile(kind, 2, if full() { &ALGORITHMS } else { &["ring"] }, "threads");
+        interaction(kind, 2, if full() { &ALGORITHMS } else { &["ring"] }, "threads");
     }
 }
 
 #[test]
 fn a_thousand_communicators_twice() {
     for kind in [Kind::OpenMpi, Kind::Mpich] {
-        hostile(kind, 2, &["recursive_doubling"], "comms");
+        interaction(kind, 2, &["recursive_doubling"], "comms");
     }
 }
 
 #[test]
-fn errors_come_back_as_they_do_without_the_library() {
+fn errors_are_those_of_the_mpi_library() {
     everywhere("errors");
 }
 
 #[test]
-fn no_elements() {
+fn zero_elements() {
     everywhere("zero");
 }
 
 #[test]
 fn more_than_two_gibibytes() {
     if !full() {
-        return println!("skipped: takes 6 GiB and a minute; WARPWAVE_TEST_FULL=1 runs it");
+        return println!("skipped: needs 6 GiB and a minute; WARPWAVE_TEST_FULL=1 runs it");
     }
     for kind in [Kind::OpenMpi, Kind::Mpich] {
-        hostile(kind, 2, &["ring", "recursive_doubling", "rabenseifner"], "large");
+        interaction(kind, 2, &["ring", "recursive_doubling", "rabenseifner"], "large");
     }
 }
 
 #[test]
-fn operations_and_types_of_the_program() {
+fn user_defined_operators_and_datatypes() {
     everywhere("userop");
 }
 
@@ -89,7 +87,7 @@ fn operations_and_types_of_the_program() {
 fn nothing_leaks() {
     for kind in [Kind::OpenMpi, Kind::Mpich] {
         let (algorithms, calls): (&[&str], _) = if full() { (&ALGORITHMS, 100_000) } else { (&["segmented_ring"], 20_000) };
-        hostile(kind, 2, algorithms, &format!("leak {calls}"));
+        interaction(kind, 2, algorithms, &format!("leak {calls}"));
     }
 }
 
@@ -111,7 +109,7 @@ fn a_driver_without_devices() {
 #[test]
 fn a_killed_rank_ends_the_program() {
     for mpi in Mpi::all() {
-        let program = mpi.compile("hostile.c", &[]);
+        let program = mpi.compile("interaction.c", &[]);
         let ended = mpi.run(&program, 2).preloaded("ring").args(["killed"]).limit(30).go();
         ended.check(!ended.timed_out && !ended.success && !ended.out.contains("ok killed"), "a killed rank");
     }

@@ -1,5 +1,5 @@
-/* MPI_Allreduce in the company it meets in real programs. `hostile SUBJECT` prints `ok SUBJECT`, or what went wrong and returns 1;
- * `skipped: …` where this MPI lacks something. */
+/* MPI_Allreduce together with other MPI features. `interaction SUBJECT` prints `ok SUBJECT`, or errors and returns 1, or `skipped: …` if
+ * this MPI library lacks a feature. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <mpi.h>
@@ -22,10 +22,10 @@ static int wrong;
         }                                                            \
     } while (0)
 
-/* What a rank contributes; no two ranks or neighbours have the same. */
+/* The input of a rank; it differs between ranks and between neighboring elements. */
 static double part(int r, size_t i) { return (double)((i * 31 + (size_t)r * 7919 + 1) % 100003); }
 
-/* Sums `n` doubles over a communicator whose member k is rank `members[k]` here; NULL means its own numbers. */
+/* Sums `n` doubles over a communicator whose rank k has the input of rank `members[k]`, or of rank k if NULL. */
 static void sum_over(MPI_Comm comm, const int *members, size_t n) {
     int size, own;
     MPI_Comm_size(comm, &size);
@@ -39,16 +39,16 @@ static void sum_over(MPI_Comm comm, const int *members, size_t n) {
     for (size_t i = 0; i < n; i++) {
         double want = 0;
         for (int r = 0; r < size; r++) want += part(members ? members[r] : r, i);
-        CHECK(b[i] == want, "element %zu of %zu over %d ranks is %g and not %g", i, n, size, b[i], want);
+        CHECK(b[i] == want, "element %zu of %zu over %d ranks: expected %g, got %g", i, n, size, want, b[i]);
         if (b[i] != want) break;
     }
-    CHECK(b[n] == 12345, "written behind the end");
+    CHECK(b[n] == 12345, "the byte after the buffer was overwritten");
     free(a), free(b);
 }
 
 static void sum(MPI_Comm comm, size_t n) { sum_over(comm, NULL, n); }
 
-/* A receive from anyone, with any tag, waits on the program's communicator: no message but the program's may match it. */
+/* A pending wildcard receive on the program's communicator must match only the program's messages. */
 static void wildcard(void) {
     for (int round = 0; round < 20; round++) {
         int got[4] = {0};
@@ -59,7 +59,7 @@ static void wildcard(void) {
         for (size_t i = 0; i < 4; i++) sum(MPI_COMM_WORLD, sizes[i]);
         int done = 1, to = (rank + 1) % np, from = (rank + np - 1) % np;
         MPI_Test(&request, &done, &status);
-        /* A neighbour that is ahead may have sent; what came must be its message. */
+        /* A neighbor that is ahead may have sent already; the message must be its own. */
         int message[4] = {rank, round, 42, -7};
         MPI_Send(message, 4, MPI_INT, to, 17, MPI_COMM_WORLD);
         if (!done) MPI_Wait(&request, &status);
@@ -70,7 +70,7 @@ static void wildcard(void) {
         int waiting = 1;
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &waiting, &status);
-        CHECK(!waiting, "a message that the program never sent, tag %d", status.MPI_TAG);
+        CHECK(!waiting, "unexpected message, tag %d", status.MPI_TAG);
     }
 }
 
@@ -104,7 +104,7 @@ static void split(void) {
     free(members);
 }
 
-/* Between two groups each gets the other's sum. */
+/* An intercommunicator: each group gets the other group's sum. */
 static void inter(void) {
     if (np < 2) { printf("skipped: needs two ranks\n"); return; }
     MPI_Comm own, both;
@@ -118,7 +118,7 @@ static void inter(void) {
         for (int i = 0; i < 100; i++) {
             int want = 0;
             for (int r = lower ? np / 2 : 0; r < (lower ? np : np / 2); r++) want += r * 1000 + i + round;
-            CHECK(b[i] == want, "element %d is %d and not %d", i, b[i], want);
+            CHECK(b[i] == want, "element %d: expected %d, got %d", i, want, b[i]);
         }
         sum(own, 50);
         sum(MPI_COMM_WORLD, 50);
@@ -127,7 +127,7 @@ static void inter(void) {
     MPI_Comm_free(&own);
 }
 
-static void *of_a_thread(void *argument) {
+static void *thread_main(void *argument) {
     MPI_Comm comm = *(MPI_Comm *)argument;
     const size_t sizes[] = {1, 64, 1000, 9000};
     for (int i = 0; i < 200; i++) sum(comm, sizes[i % 4]);
@@ -140,7 +140,7 @@ static void threads(int provided) {
     MPI_Comm comms[N];
     pthread_t ids[N];
     for (int i = 0; i < N; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-    for (int i = 0; i < N; i++) pthread_create(&ids[i], NULL, of_a_thread, &comms[i]);
+    for (int i = 0; i < N; i++) pthread_create(&ids[i], NULL, thread_main, &comms[i]);
     for (int i = 0; i < N; i++) pthread_join(ids[i], NULL);
     for (int i = 0; i < N; i++) MPI_Comm_free(&comms[i]);
 }
@@ -204,7 +204,7 @@ static void zero(void) {
     }
 }
 
-/* More than 2^31 bytes in a call; in place, or it would not fit into small machines. */
+/* More than 2^31 bytes in a call; in place, to fit into small machines. */
 static void large(void) {
     const size_t n = ((size_t)1 << 28) + 3;
     double *a = malloc(n * sizeof *a);
@@ -223,7 +223,7 @@ static void large(void) {
 
 struct matrix { int32_t a[2][2]; };
 
-/* The product of matrices: the order of the ranks matters. Overflow wraps, as unsigned numbers do. */
+/* Matrix product: not commutative. Integers wrap. */
 static struct matrix times(struct matrix l, struct matrix r) {
     struct matrix p;
     for (int i = 0; i < 2; i++)
@@ -273,12 +273,12 @@ static void userop(void) {
                 int other = (r * 37 + i * 11 + round) % 1000, n = 1;
                 greater_by_seven(&other, &best, &n, NULL);
             }
-            CHECK(!memcmp(&want, &b[i], sizeof want), "product %d is %d and not %d", i, b[i].a[0][0], want.a[0][0]);
+            CHECK(!memcmp(&want, &b[i], sizeof want), "product %d: expected %d, got %d", i, want.a[0][0], b[i].a[0][0]);
             CHECK(!memcmp(&want, &a[i], sizeof want), "product %d in place", i);
-            CHECK(y[i] == best, "greatest %d is %d and not %d", i, y[i], best);
+            CHECK(y[i] == best, "maximum %d: expected %d, got %d", i, best, y[i]);
         }
     }
-    /* On a derived type the standard has no sum; the MPI's answer is the program's, whatever it is. */
+    /* The standard has no sum of derived datatypes; the result must be that of the MPI library. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     for (int i = 0; i < 2; i++) {
         MPI_Datatype type = i ? three : every_second;
@@ -286,7 +286,7 @@ static void userop(void) {
         int native = class_of(PMPI_Allreduce(x, y, 2, type, MPI_SUM, MPI_COMM_WORLD));
         CHECK(ours == native, "a sum of a derived type: class %d, natively %d", ours, native);
     }
-    /* An operation that is freed while the type lives on, and the other way round. */
+    /* Operators and datatypes are freed independently. */
     MPI_Op_free(&product), MPI_Op_free(&seven);
     MPI_Type_free(&matrix), MPI_Type_free(&every_second), MPI_Type_free(&three);
     sum(MPI_COMM_WORLD, 100);
@@ -338,7 +338,7 @@ static void leak(int calls) {
     if (rank == 0) printf("%d calls, %d communicators: %ld KiB more\n", calls, calls / 100, grown >> 10);
 }
 
-/* Rank 1 dies; whoever started the ranks must notice and end the others. */
+/* Rank 1 is killed; the launcher must terminate the others. */
 static void killed(void) {
     for (int i = 0; i < 1000; i++) {
         if (rank == 1 && i == 500) raise(SIGKILL);
@@ -346,7 +346,7 @@ static void killed(void) {
     }
 }
 
-/* The program ends with communicators that it never freed. */
+/* The program finalizes with communicators that it never freed. */
 static void finalize(void) {
     MPI_Comm comms[20];
     for (int i = 0; i < 20; i++) {
@@ -356,7 +356,7 @@ static void finalize(void) {
     }
 }
 
-/* The relatives: nonblocking, persistent, and with large counts where this MPI has them. */
+/* Nonblocking, persistent and large-count calls, if this MPI library has them. */
 static void iallreduce(void) {
     enum { N = 3000, AT_ONCE = 4 };
     static double a[AT_ONCE][N], b[AT_ONCE][N];
@@ -366,7 +366,7 @@ static void iallreduce(void) {
     for (int k = 0; k < AT_ONCE; k++) for (int i = 0; i < N; i++) {                                          \
         double want = 0;                                                                                     \
         for (int r = 0; r < np; r++) want += part(r, (size_t)(i + k));                                       \
-        CHECK(b[k][i] == want, "%s: element %d of call %d is %g and not %g", what, i, k, b[k][i], want);     \
+        CHECK(b[k][i] == want, "%s: element %d of call %d: expected %g, got %g", what, i, k, want, b[k][i]);     \
     }
     for (int round = 0; round < 10; round++) {
         FILL();
@@ -377,7 +377,7 @@ static void iallreduce(void) {
     }
     int (*init)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info, MPI_Request *);
     int (*big)(const void *, void *, MPI_Count, MPI_Datatype, MPI_Op, MPI_Comm);
-    /* An interposer may export what its MPI lacks; PMPI_ tells. */
+    /* The interposer exports functions that the MPI library may lack; the PMPI_ symbol shows whether it has them. */
     *(void **)&init = dlsym(RTLD_DEFAULT, "PMPI_Allreduce_init") ? dlsym(RTLD_DEFAULT, "MPI_Allreduce_init") : NULL;
     *(void **)&big = dlsym(RTLD_DEFAULT, "PMPI_Allreduce_c") ? dlsym(RTLD_DEFAULT, "MPI_Allreduce_c") : NULL;
     if (rank == 0) printf("MPI_Allreduce_init: %s, MPI_Allreduce_c: %s\n", init ? "yes" : "no", big ? "yes" : "no");
@@ -400,7 +400,7 @@ static void iallreduce(void) {
     }
 }
 
-/* A GPU's library that is loaded and has no device, as network libraries bring it along: nothing changes. */
+/* A GPU driver library without devices is loaded, as network libraries do: nothing changes. */
 static void driver(void) {
     sum(MPI_COMM_WORLD, 5000);
     const char *names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libcuda.so.1"};
@@ -414,7 +414,7 @@ static void driver(void) {
 int main(int argc, char **argv) {
     const char *subject = argc > 1 ? argv[1] : "";
     int provided, all;
-    setvbuf(stdout, NULL, _IOLBF, 0); /* whole lines from each rank */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* line-buffered */
     MPI_Init_thread(&argc, &argv, strcmp(subject, "threads") ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &np);
@@ -432,6 +432,6 @@ int main(int argc, char **argv) {
     PMPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0 && all == 0) printf("ok %s\n", subject);
     MPI_Finalize();
-    if (all) usleep(300000); /* mpirun forgets what it has not read yet when a rank ends with an error */
+    if (all) usleep(300000); /* mpirun discards unread output when a rank fails */
     return all != 0;
 }

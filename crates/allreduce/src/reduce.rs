@@ -1,49 +1,49 @@
-//! Combining elements in host memory.
+//! Reductions in host memory (as `MPI_Reduce_local`).
 //!
-//! The operand of the lower ranks stands first, always: sums of floats, and minima with NaN or zeros of both signs, then have the
-//! same bits on all ranks. Integers wrap; half-precision values are combined as `f32` and rounded after each operation.
+//! The operand of the lower ranks is always the left one, so that floating-point sums, and minima with NaN or signed zeros, are bitwise
+//! identical on all ranks. Integers wrap on overflow; half-precision values are computed as `f32` and rounded after each operation.
 
 use half::{bf16, f16, slice::HalfFloatSliceExt as _};
 
-use crate::element::{Op, Repr};
+use crate::datatype::{Op, Repr};
 
-/// Which operand is the lower ranks'.
+/// Which operand comes from the lower ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// `own = own op other`
-    OwnFirst,
-    /// `own = other op own`
-    OtherFirst,
+    /// `inout = inout op input`
+    InoutFirst,
+    /// `inout = input op inout`
+    InputFirst,
 }
 
-/// Combines `count` elements at `other` into those at `own`.
+/// Reduces `count` elements at `input` into those at `inout`.
 ///
 /// # Safety
-/// Both must hold `count` elements of `repr`, `own` for writing, and not overlap. Alignment does not matter. The standard must allow
-/// `op` on the element ([`crate::element::Element::allows`]).
-pub unsafe fn combine(repr: Repr, op: Op, order: Order, own: *mut u8, other: *const u8, count: usize) {
+/// Both must hold `count` elements of `repr`, and must not overlap; `inout` must be writable. Any alignment is accepted. `op` must be
+/// allowed on the datatype ([`crate::datatype::Datatype::supports`]).
+pub unsafe fn reduce_local(repr: Repr, op: Op, order: Order, inout: *mut u8, input: *const u8, count: usize) {
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-        // SAFETY: the features are there; the rest is the caller's promise.
-        return unsafe { combine_avx2(repr, op, order, own, other, count) };
+        // SAFETY: the CPU has the features; the rest is guaranteed by the caller.
+        return unsafe { reduce_avx2(repr, op, order, inout, input, count) };
     }
-    // SAFETY: the caller's promise.
-    unsafe { combine_any(repr, op, order, own, other, count) }
+    // SAFETY: guaranteed by the caller.
+    unsafe { reduce_any(repr, op, order, inout, input, count) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn combine_avx2(repr: Repr, op: Op, order: Order, own: *mut u8, other: *const u8, count: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { combine_any(repr, op, order, own, other, count) }
+unsafe fn reduce_avx2(repr: Repr, op: Op, order: Order, inout: *mut u8, input: *const u8, count: usize) {
+    // SAFETY: guaranteed by the caller.
+    unsafe { reduce_any(repr, op, order, inout, input, count) }
 }
 
 #[inline(always)]
-unsafe fn combine_any(repr: Repr, op: Op, order: Order, own: *mut u8, other: *const u8, count: usize) {
+unsafe fn reduce_any(repr: Repr, op: Op, order: Order, inout: *mut u8, input: *const u8, count: usize) {
     macro_rules! each {
         ($ty:ty, $f:expr) => {
-            // SAFETY: the caller's promise; the type is that of `repr`.
-            unsafe { each::<$ty>(order, own.cast(), other.cast(), count, $f) }
+            // SAFETY: guaranteed by the caller; the type matches `repr`.
+            unsafe { each::<$ty>(order, inout.cast(), input.cast(), count, $f) }
         };
     }
     macro_rules! integer {
@@ -59,7 +59,7 @@ unsafe fn combine_any(repr: Repr, op: Op, order: Order, own: *mut u8, other: *co
                 Op::Band => each!($ty, |a, b| a & b),
                 Op::Bor => each!($ty, |a, b| a | b),
                 Op::Bxor => each!($ty, |a, b| a ^ b),
-                Op::MinLoc | Op::MaxLoc => unreachable!("no pair"),
+                Op::MinLoc | Op::MaxLoc => unreachable!("MINLOC and MAXLOC need pairs"),
             }
         };
     }
@@ -70,14 +70,14 @@ unsafe fn combine_any(repr: Repr, op: Op, order: Order, own: *mut u8, other: *co
                 Op::Prod => $each!($ty, |a, b| a * b),
                 Op::Min => $each!($ty, |a, b| if b < a { b } else { a }),
                 Op::Max => $each!($ty, |a, b| if b > a { b } else { a }),
-                _ => unreachable!("no operation on floats"),
+                _ => unreachable!("operator not allowed on floats"),
             }
         };
     }
     macro_rules! half {
         ($ty:ty, $f:expr) => {
-            // SAFETY: the caller's promise; the type is that of `repr`.
-            unsafe { halves::<$ty>(order, own.cast(), other.cast(), count, $f) }
+            // SAFETY: guaranteed by the caller; the type matches `repr`.
+            unsafe { halves::<$ty>(order, inout.cast(), input.cast(), count, $f) }
         };
     }
     macro_rules! complex {
@@ -85,14 +85,14 @@ unsafe fn combine_any(repr: Repr, op: Op, order: Order, own: *mut u8, other: *co
             match op {
                 Op::Sum => $each!([$ty; 2], |a, b| [a[0] + b[0], a[1] + b[1]]),
                 Op::Prod => $each!([$ty; 2], |a, b| [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]),
-                _ => unreachable!("no operation on complex numbers"),
+                _ => unreachable!("operator not allowed on complex numbers"),
             }
         };
     }
     macro_rules! pair {
-        ($value:ty, $place:ty) => {
-            // SAFETY: the caller's promise; the types are those of `repr`.
-            unsafe { pairs::<$value, $place>(op == Op::MinLoc, order, own.cast(), other.cast(), count) }
+        ($value:ty, $loc:ty) => {
+            // SAFETY: guaranteed by the caller; the types match `repr`.
+            unsafe { pairs::<$value, $loc>(op == Op::MinLoc, order, inout.cast(), input.cast(), count) }
         };
     }
     match repr {
@@ -130,49 +130,49 @@ unsafe fn combine_any(repr: Repr, op: Op, order: Order, own: *mut u8, other: *co
 }
 
 /// # Safety
-/// As [`combine`].
+/// As [`reduce_local`].
 #[inline(always)]
-unsafe fn each<T: Copy>(order: Order, own: *mut T, other: *const T, count: usize, f: impl Fn(T, T) -> T) {
-    // SAFETY: the caller vouches for the elements and that the two do not overlap.
-    let (own, other) = unsafe {
+unsafe fn each<T: Copy>(order: Order, inout: *mut T, input: *const T, count: usize, f: impl Fn(T, T) -> T) {
+    // SAFETY: the caller guarantees the elements and that the two ranges do not overlap.
+    let (inout, input) = unsafe {
         (
-            &mut *std::ptr::slice_from_raw_parts_mut(own.cast::<Packed<T>>(), count),
-            std::slice::from_raw_parts(other.cast::<Packed<T>>(), count),
+            &mut *std::ptr::slice_from_raw_parts_mut(inout.cast::<Packed<T>>(), count),
+            std::slice::from_raw_parts(input.cast::<Packed<T>>(), count),
         )
     };
     match order {
-        Order::OwnFirst => own.iter_mut().zip(other).for_each(|(own, other)| own.0 = f(own.0, other.0)),
-        Order::OtherFirst => own.iter_mut().zip(other).for_each(|(own, other)| own.0 = f(other.0, own.0)),
+        Order::InoutFirst => inout.iter_mut().zip(input).for_each(|(inout, input)| inout.0 = f(inout.0, input.0)),
+        Order::InputFirst => inout.iter_mut().zip(input).for_each(|(inout, input)| inout.0 = f(input.0, inout.0)),
     }
 }
 
-/// An element at any address.
+/// An element at an unaligned address.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
 struct Packed<T>(T);
 
-/// Half-precision elements, converted by blocks.
+/// Reduces half-precision elements, converted to `f32` block by block.
 ///
 /// # Safety
-/// As [`combine`].
+/// As [`reduce_local`].
 #[inline(always)]
-unsafe fn halves<T: Half>(order: Order, own: *mut T, other: *const T, count: usize, f: impl Fn(f32, f32) -> f32) {
+unsafe fn halves<T: Half>(order: Order, inout: *mut T, input: *const T, count: usize, f: impl Fn(f32, f32) -> f32) {
     const BLOCK: usize = 256;
     let (mut halves, mut left, mut right) = ([T::ZERO; BLOCK], [0f32; BLOCK], [0f32; BLOCK]);
     let mut at = 0;
     while at < count {
         let block = BLOCK.min(count - at);
-        for (source, floats) in [(own.cast_const(), &mut left), (other, &mut right)] {
-            // SAFETY: `at + block` elements are there; bytes are copied, so alignment does not matter.
+        for (source, floats) in [(inout.cast_const(), &mut left), (input, &mut right)] {
+            // SAFETY: both hold `at + block` elements; bytes are copied, so any alignment is accepted.
             unsafe { std::ptr::copy_nonoverlapping(source.add(at).cast::<u8>(), halves.as_mut_ptr().cast(), block * size_of::<T>()) };
             T::widen(&halves[..block], &mut floats[..block]);
         }
         for (left, right) in left[..block].iter_mut().zip(&right[..block]) {
-            *left = if order == Order::OwnFirst { f(*left, *right) } else { f(*right, *left) };
+            *left = if order == Order::InoutFirst { f(*left, *right) } else { f(*right, *left) };
         }
         T::narrow(&left[..block], &mut halves[..block]);
-        // SAFETY: as above, and `own` may be written.
-        unsafe { std::ptr::copy_nonoverlapping(halves.as_ptr().cast::<u8>(), own.add(at).cast(), block * size_of::<T>()) };
+        // SAFETY: as above, and `inout` is writable.
+        unsafe { std::ptr::copy_nonoverlapping(halves.as_ptr().cast::<u8>(), inout.add(at).cast(), block * size_of::<T>()) };
         at += block;
     }
 }
@@ -199,62 +199,62 @@ macro_rules! impl_half {
 impl_half!(f16);
 impl_half!(bf16);
 
-/// A value and its place, as C lays them out.
+/// A value and its location, in C layout.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Placed<V, P> {
+struct ValueLoc<V, P> {
     value: V,
-    place: P,
+    loc: P,
 }
 
-/// Least or greatest values with their places; equal values take the smaller place. Padding stays as it is.
+/// Minimum or maximum with its location; ties take the smaller location. Padding is left unchanged.
 ///
 /// # Safety
-/// As [`combine`].
+/// As [`reduce_local`].
 #[inline(always)]
 unsafe fn pairs<V: Copy + PartialOrd, P: Copy + PartialOrd>(
-    least: bool,
+    minimum: bool,
     order: Order,
-    own: *mut Placed<V, P>,
-    other: *const Placed<V, P>,
+    inout: *mut ValueLoc<V, P>,
+    input: *const ValueLoc<V, P>,
     count: usize,
 ) {
     for i in 0..count {
-        // SAFETY: `count` pairs are there; the fields are read and written by themselves, at any address.
+        // SAFETY: both hold `count` pairs; fields are accessed one by one, at any alignment.
         unsafe {
-            let (own, other) = (own.add(i), other.add(i));
-            let (value, place) = (&raw mut (*own).value, &raw mut (*own).place);
-            let mine = (value.read_unaligned(), place.read_unaligned());
-            let theirs = ((&raw const (*other).value).read_unaligned(), (&raw const (*other).place).read_unaligned());
-            let (a, b) = if order == Order::OwnFirst { (mine, theirs) } else { (theirs, mine) };
-            let second = if least { b.0 < a.0 } else { b.0 > a.0 };
+            let (inout, input) = (inout.add(i), input.add(i));
+            let (value, loc) = (&raw mut (*inout).value, &raw mut (*inout).loc);
+            let mine = (value.read_unaligned(), loc.read_unaligned());
+            let theirs = ((&raw const (*input).value).read_unaligned(), (&raw const (*input).loc).read_unaligned());
+            let (a, b) = if order == Order::InoutFirst { (mine, theirs) } else { (theirs, mine) };
+            let second = if minimum { b.0 < a.0 } else { b.0 > a.0 };
             let chosen = if second || (a.0 == b.0 && b.1 < a.1) { b } else { a };
             value.write_unaligned(chosen.0);
-            place.write_unaligned(chosen.1);
+            loc.write_unaligned(chosen.1);
         }
     }
 }
 
-/// Copies `count` elements; what is padding in `own` stays as it is.
+/// Copies `count` elements; padding in `to` is left unchanged.
 ///
 /// # Safety
-/// As [`combine`].
-pub unsafe fn store(repr: Repr, own: *mut u8, other: *const u8, count: usize) {
+/// As [`reduce_local`].
+pub unsafe fn copy_elements(repr: Repr, to: *mut u8, from: *const u8, count: usize) {
     let size = repr.size();
-    // The bytes of each element that carry something.
-    let parts: &[(usize, usize)] = match repr {
+    // Offset and length of the fields of each element.
+    let fields: &[(usize, usize)] = match repr {
         Repr::DoubleInt | Repr::LongInt => &[(0, 12)],
         Repr::ShortInt => &[(0, 2), (4, 4)],
         _ => {
-            // SAFETY: the caller's promise.
-            return unsafe { std::ptr::copy_nonoverlapping(other, own, count * size) };
+            // SAFETY: guaranteed by the caller.
+            return unsafe { std::ptr::copy_nonoverlapping(from, to, count * size) };
         }
     };
     for i in 0..count {
-        for (from, len) in parts {
-            let at = i * size + from;
+        for (offset, len) in fields {
+            let at = i * size + offset;
             // SAFETY: inside element `i`.
-            unsafe { std::ptr::copy_nonoverlapping(other.add(at), own.add(at), *len) };
+            unsafe { std::ptr::copy_nonoverlapping(from.add(at), to.add(at), *len) };
         }
     }
 }

@@ -1,17 +1,15 @@
-//! Two hosts, made of network namespaces: four ranks, two on each, messages over TCP between them.
-
-mod common;
+//! Two hosts simulated with network namespaces: two ranks on each, connected by TCP.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::{Kind, Mpi, full, seed, skip};
+use crate::common::{Kind, Mpi, full, require, seed};
 
 const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 
-/// The hosts; they go when this is dropped.
+/// The hosts, removed when dropped.
 struct Hosts {
     names: [String; 2],
     folder: tempfile::TempDir,
@@ -26,19 +24,18 @@ impl Hosts {
         let id = std::process::id();
         let names = [format!("wwa{id}"), format!("wwb{id}")];
         let folder = tempfile::tempdir().unwrap();
-        if !ip(&format!("netns add {}", names[0])) {
-            skip("no network namespaces (they take root and iproute2)");
+        if !require(ip(&format!("netns add {}", names[0])), "network namespaces (root and iproute2)") {
             return None;
         }
         let hosts = Hosts { names, folder };
         let [a, b] = &hosts.names;
         assert!(ip(&format!("netns add {b}")));
-        assert!(ip(&format!("link add va{id} netns {a} type veth peer name va{id} netns {b}")), "a cable between the hosts");
+        assert!(ip(&format!("link add va{id} netns {a} type veth peer name va{id} netns {b}")), "cannot connect the namespaces");
         for (name, address) in hosts.names.iter().zip(ADDRESSES) {
             assert!(ip(&format!("-n {name} addr add {address}/24 dev va{id}")));
             assert!(ip(&format!("-n {name} link set va{id} up")) && ip(&format!("-n {name} link set lo up")));
         }
-        // Called as a remote shell is: options, host, command. Each host has a name and shared memory of its own.
+        // Called like a remote shell: options, host, command. Each host has its own name and shared memory.
         let agent = format!(
             "#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\ncase $1 in {}) n={a};; {}) n={b};; *) exit 255;; esac\nshift\n\
              exec ip netns exec $n unshare --uts --mount bash -c \"hostname $n; mount -t tmpfs tmpfs /dev/shm; $*\"\n",
@@ -53,8 +50,8 @@ impl Hosts {
         self.folder.path().join("agent")
     }
 
-    /// What `mpirun` must be told to start ranks on both.
-    fn words(&self, kind: Kind) -> Vec<String> {
+    /// Returns the arguments of `mpirun` that start ranks on both hosts.
+    fn mpirun_args(&self, kind: Kind) -> Vec<String> {
         let agent = self.agent().display().to_string();
         let line = match kind {
             Kind::OpenMpi => format!(
@@ -87,11 +84,11 @@ fn four_ranks_on_two_hosts() {
             let sample = if full() { 4 } else { 60 };
             let arguments = format!("--short --base 20000 --sample {sample} --seed {seed}");
             let run = mpi.run(&program, 4).preloaded(algorithm).args(arguments.split(' ')).variable("WARPWAVE_MPI_DEBUG", "1");
-            let ended = run.through(vec![hosts.agent().display().to_string(), ADDRESSES[0].to_owned()], hosts.words(mpi.kind)).go();
+            let ended = run.through(vec![hosts.agent().display().to_string(), ADDRESSES[0].to_owned()], hosts.mpirun_args(mpi.kind)).go();
             let right = ended.success && ended.out.lines().any(|line| line.starts_with("cases ") && line.contains(" wrong 0 "));
             ended.check(right, &format!("{:?}, {algorithm}", mpi.kind));
             if algorithm == "hierarchical" {
-                ended.check(ended.err.contains(": hierarchical on 2 nodes"), "the ranks do not see two hosts");
+                ended.check(ended.err.contains(": hierarchical (WARPWAVE_MPI_ALGO, 2 nodes)"), "the ranks do not see two hosts");
             }
             if algorithm != "auto" {
                 ended.check_handled(4, algorithm, 1);

@@ -1,26 +1,38 @@
-//! What an element is and what may be done with it, apart from how each MPI names it.
+//! Datatypes and reduction operators, independent of any MPI library's handles.
 
-/// How an element lies in memory.
+/// The memory representation of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Repr {
+    /// 8-bit signed integer.
     I8,
+    /// 8-bit unsigned integer.
     U8,
+    /// 16-bit signed integer.
     I16,
+    /// 16-bit unsigned integer.
     U16,
+    /// 32-bit signed integer.
     I32,
+    /// 32-bit unsigned integer.
     U32,
+    /// 64-bit signed integer.
     I64,
+    /// 64-bit unsigned integer.
     U64,
+    /// IEEE half precision.
     F16,
+    /// bfloat16.
     Bf16,
+    /// Single precision.
     F32,
+    /// Double precision.
     F64,
-    /// Two `f16`.
+    /// Complex number of two `f16`.
     Complex4,
-    /// Two `f32`.
+    /// Complex number of two `f32`.
     Complex8,
-    /// Two `f64`.
+    /// Complex number of two `f64`.
     Complex16,
     /// `{ f32, i32 }`
     FloatInt,
@@ -32,57 +44,72 @@ pub enum Repr {
     IntInt,
     /// `{ i16, i32 }` with two bytes of padding between.
     ShortInt,
-    /// `{ f32, f32 }`: Fortran's pair of a value and its place.
+    /// `{ f32, f32 }`: Fortran's pair of value and location.
     FloatFloat,
     /// `{ f64, f64 }`
     DoubleDouble,
 }
 
-/// Which operations the MPI standard allows on an element.
+/// The class that decides which operators the MPI standard allows on a datatype.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Integers of C: arithmetic, logical and bitwise operations.
+    /// C integers: arithmetic, logical and bitwise operators.
     Integer,
-    /// Integers of Fortran and addresses: arithmetic and bitwise operations.
+    /// Fortran integers and multi-language types (`MPI_AINT`, …): arithmetic and bitwise operators.
     FortranInteger,
-    /// Arithmetic.
+    /// Floating point: arithmetic operators.
     Float,
-    /// Sum and product.
+    /// Complex: sum and product.
     Complex,
-    /// `bool` and Fortran's logical types: logical operations.
+    /// `bool` and Fortran's logical types: logical operators.
     Logical,
-    /// Bitwise operations.
+    /// `MPI_BYTE`: bitwise operators.
     Byte,
-    /// Least and greatest, with their place.
+    /// Pairs of value and location: `MPI_MINLOC` and `MPI_MAXLOC`.
     Pair,
 }
 
-/// A predefined type of MPI that this library reduces itself.
+/// A predefined MPI datatype that this library reduces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Element {
+pub struct Datatype {
+    /// Memory representation.
     pub repr: Repr,
+    /// Class of allowed operators.
     pub class: Class,
 }
 
-/// A predefined operation.
+/// A predefined reduction operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Op {
+    /// Sum.
     Sum,
+    /// Product.
     Prod,
+    /// Minimum.
     Min,
+    /// Maximum.
     Max,
+    /// Logical and.
     Land,
+    /// Logical or.
     Lor,
+    /// Logical exclusive or.
     Lxor,
+    /// Bitwise and.
     Band,
+    /// Bitwise or.
     Bor,
+    /// Bitwise exclusive or.
     Bxor,
+    /// Minimum and its location.
     MinLoc,
+    /// Maximum and its location.
     MaxLoc,
 }
 
 impl Repr {
+    /// Every representation.
     pub const ALL: [Repr; 22] = [
         Repr::I8,
         Repr::U8,
@@ -108,7 +135,7 @@ impl Repr {
         Repr::DoubleDouble,
     ];
 
-    /// Bytes from one element to the next.
+    /// Returns the extent in bytes.
     pub const fn size(self) -> usize {
         match self {
             Repr::I8 | Repr::U8 => 1,
@@ -119,20 +146,21 @@ impl Repr {
         }
     }
 
-    /// Whether bytes of an element carry nothing and must stay as they are in the receiver's memory.
+    /// Returns whether an element contains padding, which a reduction must not overwrite in the receive buffer.
     pub const fn has_padding(self) -> bool {
         matches!(self, Repr::DoubleInt | Repr::LongInt | Repr::ShortInt)
     }
 }
 
 impl Op {
+    /// Every operator.
     pub const ALL: [Op; 12] =
         [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::Land, Op::Lor, Op::Lxor, Op::Band, Op::Bor, Op::Bxor, Op::MinLoc, Op::MaxLoc];
 }
 
-impl Element {
-    /// Whether the standard allows `op` on it.
-    pub const fn allows(self, op: Op) -> bool {
+impl Datatype {
+    /// Returns whether the MPI standard allows `op` on this datatype.
+    pub const fn supports(self, op: Op) -> bool {
         let arithmetic = matches!(op, Op::Sum | Op::Prod | Op::Min | Op::Max);
         let logical = matches!(op, Op::Land | Op::Lor | Op::Lxor);
         let bitwise = matches!(op, Op::Band | Op::Bor | Op::Bxor);

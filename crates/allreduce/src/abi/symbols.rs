@@ -1,8 +1,8 @@
-//! Finding the MPI among the libraries of this process.
+//! Finds the MPI library among the libraries loaded into this process.
 
 use std::ffi::{CStr, CString, c_void};
 
-/// Names under which MPIs are installed, for processes that keep theirs out of the global scope (Python's modules do).
+/// MPI library names, for processes that load MPI outside the global scope, as Python modules do.
 const SONAMES: &[&str] = &[
     "libmpi.so.40",
     "libmpi.so.12",
@@ -16,41 +16,41 @@ const SONAMES: &[&str] = &[
     "libmpi.so",
 ];
 
-/// Where to look for symbols.
-pub struct Finder {
-    /// For `dlsym`: the process's global scope, or one library.
-    scope: *mut c_void,
+/// A scope in which symbols are looked up.
+pub struct SymbolScope {
+    /// Handle for `dlsym`: the global scope or one library.
+    handle: *mut c_void,
 }
 
-impl Finder {
-    /// The scope in which this process's MPI is.
-    pub fn loaded() -> Option<Finder> {
-        // Variables must come from the global scope where they are there: programs hold copies of Open MPI's.
-        let global = Finder { scope: libc::RTLD_DEFAULT };
+impl SymbolScope {
+    /// Returns the scope that contains this process's MPI library.
+    pub fn loaded() -> Option<SymbolScope> {
+        // The global scope first: executables hold copies of Open MPI's variables (copy relocations).
+        let global = SymbolScope { handle: libc::RTLD_DEFAULT };
         if global.symbol("PMPI_Allreduce").is_some() {
             return Some(global);
         }
         SONAMES.iter().find_map(|name| {
             let name = CString::new(*name).ok()?;
-            // SAFETY: with RTLD_NOLOAD nothing is loaded or started.
+            // SAFETY: RTLD_NOLOAD loads nothing and runs no initializers.
             let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
-            let finder = Finder { scope: handle };
-            (!handle.is_null() && finder.symbol("PMPI_Allreduce").is_some()).then_some(finder)
+            let scope = SymbolScope { handle };
+            (!handle.is_null() && scope.symbol("PMPI_Allreduce").is_some()).then_some(scope)
         })
     }
 
-    /// The address of a function or variable.
+    /// Returns the address of a function or variable.
     pub fn symbol(&self, name: &str) -> Option<*const c_void> {
         if name.is_empty() {
             return None;
         }
         let name = CString::new(name).ok()?;
-        // SAFETY: the scope is valid for the life of the process, the name ends with 0.
-        let found = unsafe { libc::dlsym(self.scope, name.as_ptr()) };
+        // SAFETY: the handle is valid for the life of the process; the name is NUL-terminated.
+        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         (!found.is_null()).then_some(found.cast_const())
     }
 
-    /// The file that holds a symbol.
+    /// Returns the file that contains a symbol.
     pub fn library_of(&self, name: &str) -> Option<String> {
         let address = self.symbol(name)?;
         let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
@@ -58,7 +58,7 @@ impl Finder {
         if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
             return None;
         }
-        // SAFETY: filled above; all bits zero are a valid value as well.
+        // SAFETY: initialized above; all zeros is a valid value too.
         let info = unsafe { info.assume_init() };
         if info.dli_fname.is_null() {
             return None;

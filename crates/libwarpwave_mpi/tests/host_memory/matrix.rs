@@ -1,33 +1,31 @@
-//! `MPI_Allreduce` through the library gives the right result for every type and operation, with every algorithm.
+//! Correct results for every datatype and operator with every algorithm.
 //!
-//! A run draws a sample of the cases; `WARPWAVE_SEED` repeats one, `WARPWAVE_TEST_FULL=1` takes the whole product.
+//! A sample of the cases by default, repeated with `WARPWAVE_SEED`; all of them with `WARPWAVE_TEST_FULL=1`.
 
-mod common;
+use crate::common::{ALGORITHMS, Ended, Kind, Mpi, full, seed};
 
-use common::{ALGORITHMS, Ended, Kind, Mpi, full, seed};
-
-/// The numbers of `cases 4424 wrong 0 plain 3672`.
+/// Parses `cases 4424 wrong 0 plain 3672`.
 fn summary(ended: &Ended) -> [u64; 3] {
     let words = ended.out.lines().rev().find_map(|line| line.strip_prefix("cases "));
     let numbers: Vec<u64> = words.unwrap_or("").split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    ended.check(numbers.len() == 3, "the program did not come to its end");
+    ended.check(numbers.len() == 3, "the program printed no summary");
     [numbers[0], numbers[1], numbers[2]]
 }
 
-/// Runs the program and checks that all its cases are right, and that the algorithm did them.
+/// Runs the program and checks that all cases are right and were executed by the algorithm.
 fn check(mpi: &Mpi, np: usize, algorithm: &str, arguments: &[String]) -> Ended {
     let program = mpi.compile("matrix.c", &[]);
-    // What the MPI does itself it does with its own faults.
+    // Exclude cases in which the MPI library itself is wrong.
     let faults: &[&str] = if algorithm == "native" { &["--native"] } else { &[] };
     let ended = mpi.run(&program, np).preloaded(algorithm).args(arguments).args(faults).limit(if full() { 500 } else { 120 }).go();
     let [cases, wrong, plain] = summary(&ended);
     ended.check(ended.success && wrong == 0 && cases > 0, &format!("{:?}, np {np}, {algorithm}: {wrong} wrong of {cases}", mpi.kind));
     println!("{:?}, np {np}, {algorithm}, {}: {cases} cases, {:.1} s", mpi.kind, arguments.join(" "), ended.took.as_secs_f64());
     match algorithm {
-        // Both choose for themselves, and one rank alone has nothing to choose.
+        // The table decides, and a single rank is always forwarded.
         "auto" => assert_eq!(ended.stats(np).len(), np),
         _ if np == 1 => assert_eq!(ended.stats(np).len(), np),
-        // The library takes over what it knows the MPI to get wrong.
+        // The library executes cases in which the MPI library's result is wrong.
         "native" => ended.check_handled(np, algorithm, plain / 2),
         _ => ended.check_handled(np, algorithm, plain),
     }
@@ -42,7 +40,7 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Every algorithm, and the two ways of not naming one.
+/// Every algorithm, auto and native.
 fn all() -> impl Iterator<Item = &'static str> {
     ALGORITHMS.into_iter().chain(["auto", "native"])
 }
@@ -64,7 +62,7 @@ fn all_types_and_operations_on_mpich() {
     every_algorithm(Kind::Mpich, &[2]);
 }
 
-/// Pairs of algorithm and number of ranks: each in the full run, each number and each algorithm in the short one.
+/// Pairs of algorithm and number of ranks: all pairs in a full run, otherwise each number and each algorithm at least once.
 fn other_sizes(kind: Kind, sizes: &[usize], one_of: u64) {
     let (Some(mpi), seed) = (Mpi::find(kind), seed()) else { return };
     let algorithms: Vec<&str> = all().collect();
@@ -84,12 +82,12 @@ fn other_numbers_of_ranks_on_open_mpi() {
 
 #[test]
 fn other_numbers_of_ranks_on_mpich() {
-    // More ranks than processors cost MPICH several milliseconds a call.
+    // Oversubscription costs MPICH several milliseconds per call.
     other_sizes(Kind::Mpich, &[1, 3, 4, 5, 7], if full() { 40 } else { 150 });
 }
 
 #[test]
-fn long_buffers_in_pieces() {
+fn large_messages_in_segments() {
     let seed = seed();
     for mpi in Mpi::all() {
         let sizes: &[usize] = if mpi.kind == Kind::OpenMpi { &[2, 3] } else { &[2] };
@@ -107,10 +105,10 @@ fn long_buffers_in_pieces() {
 }
 
 #[test]
-fn twenty_types_four_operations_in_place_and_not() {
+fn cail_cases_on_host_memory() {
     for mpi in Mpi::all() {
         for (np, algorithm) in [(2, "ring"), (2, "auto"), (3, "rabenseifner"), (4, "recursive_doubling")] {
-            // The lengths are CAIL's; few where more ranks than processors make MPICH slow.
+            // CAIL's count; fewer where oversubscription makes MPICH slow.
             let base = if mpi.kind == Kind::Mpich && np > 2 { 100 } else { 1000 };
             let ended = check(&mpi, np, algorithm, &words(&format!("--cail --base {base}")));
             ended.check(ended.out.lines().any(|line| line == "160/160"), "not 160/160");
@@ -118,21 +116,21 @@ fn twenty_types_four_operations_in_place_and_not() {
     }
 }
 
-/// The program itself: a faulty interposer does not get through. It is the same for every MPI.
+/// Checks the test program itself with a faulty interposer; one MPI library is enough.
 #[test]
-fn every_kind_of_fault_is_found() {
+fn every_kind_of_fault_is_detected() {
     if let Some(mpi) = Mpi::all().first() {
         let program = mpi.compile("matrix.c", &[]);
         let faulty = mpi.compile("faulty.c", &["-shared", "-fPIC"]);
-        for (fault, said) in [
+        for (fault, message) in [
             ("none", ""),
             ("last", ": element "),
-            ("swapped", ": element 0 is"),
-            ("behind", "was written, the buffer has"),
-            ("before", "byte -1 was written"),
-            ("send", "of the send buffer was written"),
-            ("padding", "the padding of element 0 was written"),
-            ("bit", "the ranks have different bits"),
+            ("swapped", ": element 0: expected"),
+            ("behind", "after the buffer was overwritten"),
+            ("before", "byte -1 before the buffer was overwritten"),
+            ("send", "of the send buffer was overwritten"),
+            ("padding", "the padding of element 0 was overwritten"),
+            ("bit", "ranks differ bitwise"),
             ("error", "wrong: rank 0: INT SUM normal 1: "),
         ] {
             let arguments = words("--short --native --base 40");
@@ -140,7 +138,7 @@ fn every_kind_of_fault_is_found() {
             let ended = run.args(arguments).go();
             let [cases, wrong, _] = summary(&ended);
             ended.check(cases > 100 && ended.success == (fault == "none") && (wrong == 0) == (fault == "none"), fault);
-            ended.check(ended.out.contains(said), &format!("{fault} is not called by its name"));
+            ended.check(ended.out.contains(message), &format!("{fault} is not named in the output"));
         }
     }
 }

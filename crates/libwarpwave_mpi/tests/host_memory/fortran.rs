@@ -1,14 +1,11 @@
-//! The library before programs in Fortran, and linked into one in C.
+//! Fortran programs with the library preloaded, and a C program linked with it.
 
-mod common;
-
-use common::{ALGORITHMS, Mpi, full, library, skip};
+use crate::common::{ALGORITHMS, Mpi, full, library, require};
 
 fn fortran(source: &str, calls: u64) {
     let name = source.split_once('.').unwrap().0;
     for mpi in Mpi::all() {
-        if !mpi.has_fortran() {
-            skip(&format!("no Fortran compiler for {:?} (apt install gfortran)", mpi.kind));
+        if !require(mpi.has_fortran(), &format!("a Fortran compiler for {:?} (apt install gfortran)", mpi.kind)) {
             continue;
         }
         let program = mpi.compile(source, &[]);
