@@ -204,7 +204,7 @@ pub fn command() -> clap::Command {
 
 /// Runs a command line and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Devices, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
-    let cli = match Cli::try_parse_from(mpi::normalize_np(args)) {
+    let cli = match Cli::try_parse_from(hipify::normalize(mpi::normalize_np(args))) {
         Ok(cli) => cli,
         Err(error) => {
             let text = error.render();

@@ -53,7 +53,7 @@ fn one_file_goes_to_standard_output_and_nothing_else_does() {
 }
 
 #[test]
-fn folders_keep_their_shape_and_foreign_files_stay_behind() {
+fn folders_keep_their_structure_and_other_files_are_copied() {
     let folder = folder(&[
         ("src/a.cu", SOURCE),
         ("src/deep/b.cuh", "cudaStream_t s;\n"),
@@ -61,12 +61,19 @@ fn folders_keep_their_shape_and_foreign_files_stay_behind() {
         ("src/d.h", "// cuda\n"),
     ]);
     let (src, out) = (folder.path().join("src").display().to_string(), folder.path().join("out"));
-    assert_eq!(hipify(&[&src]).code, 2, "several files need a place");
+    assert_eq!(hipify(&[&src]).code, 2, "several files need an output folder");
     let answer = hipify(&[&src, "-o", &out.display().to_string(), "--print-stats"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     assert!(text(&out.join("a.hip")).contains("hipMalloc") && text(&out.join("deep/b.cuh")).contains("hipStream_t s;"));
-    assert!(out.join("d.h").exists() && !out.join("c.cpp").exists());
+    assert!(out.join("d.h").exists() && text(&out.join("c.cpp")) == "int main() {}\n", "the folder builds by itself");
     assert!(answer.err.contains("3 files: 3 clean") && answer.err.contains("CONVERTED refs count"), "{}", answer.err);
+    assert!(answer.err.contains("1 other files copied"), "{}", answer.err);
+    let only = folder.path().join("src/only");
+    assert_eq!(hipify(&[&src, "-o", &only.display().to_string(), "--converted-only"]).code, 0);
+    assert!(only.join("a.hip").exists() && !only.join("c.cpp").exists());
+    // An output folder inside the input is not copied into itself.
+    assert_eq!(hipify(&[&src, "-o", &only.display().to_string()]).code, 0);
+    assert!(only.join("c.cpp").exists() && !only.join("only").exists());
 }
 
 #[test]
@@ -175,8 +182,8 @@ fn a_compile_database_names_the_files_their_macros_and_their_headers() {
     assert_eq!(hipify(&["-p", &build]).code, 2, "a project needs a place");
     let answer = hipify(&["-p", &build, "-o", &out.display().to_string(), "--skip-excluded-preprocessor-conditional-blocks"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
-    assert!(answer.err.contains("6 files:") && answer.err.contains("gone.cu does not exist"), "{}", answer.err);
-    assert!(!out.join("src/plain.cpp").exists(), "it has nothing to do with CUDA");
+    assert!(answer.err.contains("6 files:") && answer.err.contains("gone.cu does not exist and is skipped"), "{}", answer.err);
+    assert_eq!(text(&out.join("src/plain.cpp")), "int f() { return 1; }\n", "other files are copied");
     // What the compiler finds in the toolkit is CUDA's, what it finds in the project stays; a source with a new name is followed.
     let main = text(&out.join("src/main.cpp"));
     assert!(
@@ -203,13 +210,13 @@ fn a_compile_database_names_the_files_their_macros_and_their_headers() {
 fn a_wrong_compile_database_is_named_with_its_entry() {
     let good = r#"{ "directory": "/d", "file": "a.cu", "command": "nvcc a.cu" }"#;
     let cases = [
-        ("{", "not JSON"),
-        ("{}", "a list"),
+        ("{", "invalid JSON"),
+        ("{}", "expected a list"),
         ("[]", "no entries"),
-        (&format!("[{good}, 7]"), "entry 2: an object"),
+        (&format!("[{good}, 7]"), "entry 2: expected an object"),
         (&format!("[{good}, {{ \"directory\": \"/d\", \"command\": \"nvcc\" }}]"), "entry 2: `file` is missing"),
         (r#"[{ "file": "a.cu" }]"#, "entry 1: `command` or `arguments` is missing"),
-        (r#"[{ "file": "a.cu", "command": "nvcc 'a" }]"#, "entry 1: `command` has a quote"),
+        (r#"[{ "file": "a.cu", "command": "nvcc 'a" }]"#, "entry 1: `command` has an unclosed quote"),
         (r#"[{ "file": "a.cu", "arguments": "nvcc" }]"#, "entry 1: `arguments` must be a list"),
         (r#"[{ "file": 1, "command": "nvcc" }]"#, "entry 1: `file` must be a string"),
     ];
@@ -257,8 +264,7 @@ fn what_is_hip_already_is_left_alone_and_clean() {
     let answer = hipify(&[&folder.path().display().to_string(), "--inplace", "--fix"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     assert!(
-        answer.err.contains("hip.cu: already HIP: left as it is; 1 places may assume 32 lanes")
-            && answer.err.contains("Makefile: already HIP"),
+        answer.err.contains("hip.cu: already HIP: unchanged; 1 places may assume 32 lanes") && answer.err.contains("Makefile: already HIP"),
         "{}",
         answer.err
     );
@@ -388,12 +394,17 @@ const NEEDS_HEADER: &str = "#include <cuda_runtime.h>\n#include <cuda_bf16.h>\n#
     }\n#endif\nint main() { return cudaDeviceSynchronize(); }\n";
 
 #[test]
-fn one_header_stands_for_what_hip_lacks() {
+fn the_compatibility_header_supplies_what_hip_lacks() {
     let folder = folder(&[("a.cu", NEEDS_HEADER)]);
     let file = folder.path().join("a.cu").display().to_string();
-    let plain = hipify(&[&file]);
+    let plain = hipify(&[&file, "--no-header"]);
     assert!(!plain.out.contains("warpwave") && plain.err.contains("WW0112") && plain.err.contains("WW0113"), "{}", plain.err);
     assert!(plain.err.contains("a.cu:8:1: WW0306 warning") && plain.err.contains("WW0305 warning: `__dp4a`"), "{}", plain.err);
+    assert!(plain.err.contains("help: needs `--header`") && plain.err.contains("--header resolves "), "{}", plain.err);
+    // By default it is included where it is needed, and only there.
+    let needed = hipify(&[&file]);
+    assert!(needed.out.contains("#include \"warpwave_cuda.h\"") && needed.err.contains("a.cu: clean"), "{}", needed.err);
+    assert!(needed.err.contains("with -o it is written beside the output"), "{}", needed.err);
 
     let out = folder.path().join("out/a.hip");
     let answer = hipify(&[&file, "--header", "-o", &out.display().to_string()]);
@@ -440,7 +451,7 @@ fn one_header_stands_for_what_hip_lacks() {
 /// The command adds nothing to the library: same bytes, same diagnostics, for every source of the translator's test corpus.
 #[test]
 fn command_and_library_give_the_same_bytes() {
-    use warpwave_hipify::{Headers, Options, convert};
+    use warpwave_hipify::{Headers, Options, UseHeader, convert};
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hipify/tests");
     let mut files: Vec<_> = ["golden", "hazards", "kernels"]
         .iter()
@@ -450,10 +461,14 @@ fn command_and_library_give_the_same_bytes() {
     files.sort();
     assert!(files.len() >= 160, "{} files", files.len());
     let base = Options { keep_ported: true, ..Options::default() };
-    let modes: [(&[&str], Options); 3] = [
-        (&[], base.clone()),
-        (&["--header"], Options { compatibility_header: true, ..base.clone() }),
-        (&["--fix", "--hip-kernel-execution-syntax"], Options { fix: true, launch: warpwave_hipify::LaunchSyntax::Call, ..base }),
+    let modes: [(&[&str], Options); 4] = [
+        (&[], Options { compatibility_header: UseHeader::WhenNeeded, ..base.clone() }),
+        (&["--header"], Options { compatibility_header: UseHeader::Always, ..base.clone() }),
+        (&["--no-header"], base.clone()),
+        (
+            &["--no-header", "--fix", "--hip-kernel-execution-syntax"],
+            Options { fix: true, launch: warpwave_hipify::LaunchSyntax::Call, ..base },
+        ),
     ];
     let compatibility = Some(warpwave_jit::compatibility_header());
     for path in &files {
@@ -468,4 +483,46 @@ fn command_and_library_give_the_same_bytes() {
             assert_eq!(json["files"][0]["diagnostics"].as_array().unwrap().len(), library.diagnostics.len(), "{file} {flags:?}");
         }
     }
+}
+
+#[test]
+fn the_command_line_of_hipify_clang_is_accepted() {
+    let folder = folder(&[("a.cu", "#ifdef WIDE\ncudaStream_t wide;\n#else\ncudaStream_t narrow;\n#endif\n#include \"mine.h\"\n")]);
+    std::fs::create_dir_all(folder.path().join("inc")).unwrap();
+    std::fs::write(folder.path().join("inc/mine.h"), "__device__ int __mine(int);\n").unwrap();
+    let (file, include) = (folder.path().join("a.cu").display().to_string(), folder.path().join("inc").display().to_string());
+    let out = folder.path().join("out");
+    let line = [&file, "-cuda-path=/usr/local/cuda", "-o-dir", &out.join("a.hip").display().to_string(), "-default-preprocessor"];
+    let rest = ["--cuda-gpu-arch=sm_80", "-v", "--", "-x", "cuda", "-std=c++17", "-DWIDE", "-I", &include];
+    let answer = hipify(&[&line[..], &rest[..]].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let ignored = "note: --cuda-path, --cuda-gpu-arch, --verbose ignored";
+    assert!(answer.err.contains(ignored), "{}", answer.err);
+    let hip = text(&out.join("a.hip"));
+    assert!(hip.contains("hipStream_t wide;") && hip.contains("cudaStream_t narrow;"), "the macro behind -- is defined: {hip}");
+}
+
+#[test]
+fn repeated_diagnostics_are_grouped_and_remedies_are_counted() {
+    let line = "__device__ int f%(int v) { return __shfl_xor_sync(0xffffffff, v, 1); }\n";
+    let source: String = (0..5).map(|number| line.replace('%', &number.to_string())).collect();
+    let folder = folder(&[("a.cu", &source)]);
+    let file = folder.path().join("a.cu").display().to_string();
+    let grouped = hipify(&[&file, "--examine"]).err;
+    assert_eq!(grouped.matches("WW0201").count(), 1, "{grouped}");
+    assert!(grouped.contains("and 4 more, lines 2, 3, 4, 5 (--all shows each)"), "{grouped}");
+    assert!(grouped.contains("--fix resolves 5 of 5 diagnostics, then about 0 minutes"), "{grouped}");
+    assert_eq!(hipify(&[&file, "--examine", "--all"]).err.matches("WW0201").count(), 5);
+    let without = hipify(&[&file, "--examine", "--no-header"]).err;
+    assert!(without.contains("WW0119 warning: `__shfl_xor_sync` (5 calls) needs ROCm 6.2 or later"), "{without}");
+    assert!(hipify(&[&file, "--fix"]).err.contains("a.cu: clean"), "fixed, and supplied by the header");
+}
+
+/// A header with device code is checked although it names nothing of the CUDA API.
+#[test]
+fn headers_with_device_code_only_are_checked() {
+    let header = "#pragma once\n__device__ inline int lanes(int v) { return __popc(__ballot_sync(0xffffffff, v)); }\n";
+    let folder = folder(&[("src/a.cu", SOURCE), ("src/lanes.h", header)]);
+    let answer = hipify(&[&folder.path().join("src").display().to_string(), "--examine"]);
+    assert!(answer.err.contains("lanes.h:2:") && answer.err.contains("WW0204 error"), "{}", answer.err);
 }

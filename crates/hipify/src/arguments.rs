@@ -1,7 +1,6 @@
-//! Argument lists that differ between CUDA and HIP, as data: each function has rules, each rule one change of one argument.
+//! Argument lists that differ between CUDA and HIP, as data: each function has rules, each rule changes one argument.
 //!
-//! The rules are rows of `data/arguments.tsv`. A rule whose argument is not there, because the call's list cannot be read (a macro
-//! makes it, a bracket is missing), changes nothing; the caller tells the user.
+//! The rules are rows of `data/arguments.tsv`. A rule for a missing argument changes nothing; the caller reports it.
 
 use std::ops::Range;
 
@@ -12,23 +11,23 @@ use crate::options::Target;
 /// What happens to an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// `a` becomes `text(a)`.
+    /// Wraps the argument: `a` becomes `text(a)`.
     Wrap,
-    /// It goes.
+    /// Removes the argument.
     Remove,
-    /// `text` is put before it, or at the end of a shorter list; with a `count`, only in lists of that length.
+    /// Inserts `text` before the argument, or at the end of a shorter list; with a `count`, only in lists of that length.
     Add,
-    /// Its text is put before argument `to` as well.
+    /// Copies the argument before argument `to`.
     Copy,
-    /// It and the `count - 1` behind it go before argument `to`.
+    /// Moves the argument and the `count - 1` after it before argument `to`.
     Move,
-    /// It becomes `text`.
+    /// Replaces the argument with `text`.
     Replace,
-    /// The function is called `text` when it has `argument` arguments.
+    /// Renames the function to `text` if the call has `argument` arguments.
     RenameIfCount,
 }
 
-/// A rule.
+/// A change of one argument.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub mode: Target,
@@ -39,7 +38,7 @@ pub(crate) struct Rule {
     pub count: u16,
 }
 
-/// A call whose list has been read.
+/// A call with a parsed argument list.
 pub(crate) struct Call<'a> {
     pub lexed: &'a Lexed<'a>,
     pub close: usize,
@@ -58,12 +57,12 @@ impl Call<'_> {
         self.lexed.tokens[self.arguments[argument].end - 1].end
     }
 
-    /// Applies a rule. `text` gives the translated text of a range of tokens. False where the argument is not there.
+    /// Applies a rule. `text` returns the translated text of a range of tokens. Returns `false` if the argument is missing.
     pub fn apply(&self, rule: &Rule, edits: &mut Edits, text: impl Fn(Range<usize>) -> Vec<u8>) -> bool {
         let count = self.arguments.len();
         let at = usize::from(rule.argument);
         match rule.action {
-            // Done with the name.
+            // The name's translation does it.
             Action::RenameIfCount => true,
             Action::Add => {
                 if rule.count == 0 || count == usize::from(rule.count) {
@@ -75,7 +74,7 @@ impl Call<'_> {
             Action::Wrap => {
                 let first = self.lexed.text(self.arguments[at].start);
                 let head = rule.text.split('<').next().unwrap_or(rule.text);
-                // Done already, by hand or by an earlier translation; but a string or a cast of another kind is not.
+                // Wrapped already, by hand or by an earlier translation; a string or another cast does not count.
                 if first != head.as_bytes() {
                     edits.insert(self.start(at), format!("{}(", rule.text));
                     edits.insert(self.end(at), ")");
@@ -102,7 +101,7 @@ impl Call<'_> {
             }
             Action::Move => {
                 let length = usize::from(rule.count).max(1);
-                // The last argument cannot be cut out together with the comma behind it.
+                // The last argument has no comma after it to remove.
                 if at + length >= count {
                     return false;
                 }
@@ -114,7 +113,7 @@ impl Call<'_> {
         }
     }
 
-    /// Puts a new argument before `argument`, or at the end.
+    /// Inserts a new argument before `argument`, or at the end.
     fn put(&self, edits: &mut Edits, argument: usize, text: &[u8]) {
         let at = self.start(argument);
         let new = if argument < self.arguments.len() {

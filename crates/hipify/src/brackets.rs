@@ -1,7 +1,7 @@
-//! Which bracket closes which, and lists split at their commas.
+//! Matches brackets and splits lists at their commas.
 //!
-//! Brackets of a directive pair only within it: a macro body may open what it does not close. What does not pair is said so, never
-//! guessed. No recursion: nesting as deep as the source is long is fine.
+//! Brackets of a directive match only within it: a macro body may open what it does not close. Unmatched brackets have no partner. Not
+//! recursive, so nesting depth is unlimited.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ impl Brackets {
     pub(crate) fn new(lexed: &Lexed<'_>) -> Brackets {
         let mut partner = vec![NONE; lexed.tokens.len()];
         let mut open: Vec<(u32, u8)> = Vec::new();
-        // Where the brackets of the present directive begin in `open`.
+        // The start of the current directive's brackets in `open`.
         let mut base = 0;
         let mut in_directive = false;
         for (index, token) in lexed.tokens.iter().enumerate() {
@@ -40,7 +40,7 @@ impl Brackets {
                 b'}' => b'{',
                 _ => continue,
             };
-            // A brace ends what was left open within it; other brackets only close their own kind.
+            // A brace closes what was left open inside it; other brackets only close their own kind.
             let found = match open.last() {
                 Some((_, byte)) if *byte == wanted && open.len() > base => Some(open.len() - 1),
                 _ if wanted == b'{' => {
@@ -59,18 +59,18 @@ impl Brackets {
         Brackets { partner }
     }
 
-    /// The bracket that belongs to the one at `index`.
+    /// The bracket that matches the one at `index`.
     pub(crate) fn partner(&self, index: usize) -> Option<usize> {
         self.partner.get(index).filter(|other| **other != NONE).map(|other| *other as usize)
     }
 
     /// The parts between `open` and `close`, split at commas outside of brackets and template lists, as token ranges; none for `()`.
-    /// `None` where a part is empty, a bracket inside has no partner, or a directive stands between.
+    /// `None` if a part is empty, a bracket inside has no partner, or a directive is between.
     pub(crate) fn split(&self, lexed: &Lexed<'_>, open: usize, close: usize) -> Option<Vec<Range<usize>>> {
         let mut parts = Vec::new();
         let (mut start, mut index) = (open + 1, open + 1);
         while index < close {
-            // A condition inside the list: which arguments there are depends on it.
+            // The arguments depend on a condition inside the list.
             if lexed.tokens[index].in_directive != lexed.tokens[open].in_directive {
                 return None;
             }
@@ -97,8 +97,8 @@ impl Brackets {
         Some(parts)
     }
 
-    /// Where the template list that begins at `open` ends, if it looks like one: after a name, of nothing but types and constants,
-    /// and followed by what follows a template name.
+    /// The end of the template list that starts at `open`, if it looks like one: after a name, with types and constants only, and
+    /// followed by what can follow a template name.
     pub(crate) fn template_end(&self, lexed: &Lexed<'_>, open: usize) -> Option<usize> {
         if open == 0 || lexed.tokens[open - 1].kind != Kind::Name {
             return None;
@@ -125,7 +125,7 @@ impl Brackets {
         None
     }
 
-    /// Where the template list that ends at `close` begins.
+    /// The start of the template list that ends at `close`.
     pub(crate) fn template_start(&self, lexed: &Lexed<'_>, close: usize) -> Option<usize> {
         let mut depth = 0;
         let mut index = close;

@@ -1,15 +1,15 @@
-//! The translator's diagnostics, 0100 to 0199: what each number means, for messages and help pages.
+//! Diagnostics of the name translation, WW0100 to WW0199.
 
 use crate::diagnostic::Severity;
 
-/// A kind of diagnostic.
+/// A diagnostic code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code {
-    /// Its number.
+    /// The number, such as 107 for WW0107.
     pub number: u16,
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// One line.
+    /// The title, one line.
     pub title: &'static str,
     /// What happened, why, and what to do.
     pub explanation: &'static str,
@@ -20,10 +20,10 @@ macro_rules! codes {
         $(#[doc = $title] pub const $name: Code = Code {
             number: $number, severity: Severity::$severity, title: $title, explanation: $explanation,
         };)*
-        /// All of them, by number.
+        /// All codes, by number.
         pub const ALL: &[Code] = &[$($name),*];
 
-        /// The code of a number.
+        /// Returns the code with this number.
         pub fn find(number: u16) -> Option<&'static Code> {
             ALL.iter().find(|code| code.number == number)
         }
@@ -33,53 +33,69 @@ macro_rules! codes {
 pub(crate) use codes;
 
 codes! {
-    UNKNOWN = 100 Warning "A name that looks like CUDA's and is in no table"
-        "The name begins like one of CUDA's, this file does not declare it, and no table knows it. It was left as it is. If it is your \
-         own, nothing is wrong; if it is newer than the tables, look for its HIP counterpart and rename it by hand."
-    UNSUPPORTED = 101 Error "HIP has nothing for this name"
-        "The name belongs to a part of CUDA that has no counterpart in the chosen target. It was left as it is and will not compile. \
-         Put it behind a check for the platform, or use what the message suggests."
-    EXPERIMENTAL = 102 Warning "The counterpart is experimental"
-        "HIP or the ROCm library has it, but its makers may still change or withdraw it, so it was left as it is. Allow it with \
-         `--experimental`."
-    BLAS_V1 = 103 Warning "The first cuBLAS interface"
-        "Only the second interface (with a handle) has a counterpart. Without `cublas_v2.h` this name means the first one, so it was \
-         left as it is. Move to `cublas_v2.h`."
-    UNSUPPORTED_HEADER = 104 Warning "A header without a counterpart"
-        "The header was left as it is. Include it only on NVIDIA, or supply a header of the same name."
+    UNKNOWN = 100 Warning "Unknown CUDA-like name"
+        "The name has a CUDA prefix, this file does not declare it, and the name tables do not list it. It was left as is. If it is your \
+         own, ignore the warning; if it is newer than the tables, look up its HIP equivalent and rename it by hand."
+    UNSUPPORTED = 101 Error "No HIP equivalent"
+        "The name belongs to a part of CUDA that the chosen target does not have. It was left as is and will not compile. Guard it for \
+         NVIDIA, or use the alternative that the message suggests."
+    EXPERIMENTAL = 102 Warning "Experimental HIP equivalent"
+        "HIP or the ROCm library has an equivalent that is marked experimental and may change, so the name was left as is. Pass \
+         `--experimental` to translate it."
+    BLAS_V1 = 103 Warning "Legacy cuBLAS interface"
+        "Only the v2 interface (with a handle) has a HIP equivalent. Without `cublas_v2.h` this name means the legacy interface, so it \
+         was left as is. Port the code to `cublas_v2.h`."
+    UNSUPPORTED_HEADER = 104 Warning "Header without a HIP equivalent"
+        "The header was left as is. Include it for NVIDIA only, or supply a header of the same name."
     CUDA_DEPRECATED = 105 Note "Deprecated in CUDA"
-        "It was translated; CUDA itself advises against it, and later versions drop it."
+        "The name was translated. CUDA deprecates it, and later versions remove it."
     CUDA_REMOVED = 106 Note "Removed from CUDA"
-        "It was translated; present versions of CUDA no longer have it, so the source no longer builds there."
-    HIP_DEPRECATED = 107 Note "Its counterpart is deprecated"
-        "It was translated, and works; HIP or the ROCm library will drop it some day."
-    HIP_REMOVED = 108 Warning "Its counterpart was removed"
-        "It was translated; present versions of HIP or the ROCm library no longer have it."
-    LAUNCH = 109 Warning "A launch that could not be read"
-        "`<<<` stands here, but not a kernel, two to four values and an argument list as far as tokens tell (a macro may make a part \
-         of it). It was kept; HIP's compilers read `<<<…>>>` too."
-    ARGUMENTS = 110 Warning "Arguments that must change and could not be read"
-        "The HIP function takes other arguments. This is no call with a plain list (its address is taken, or a macro makes the \
-         list), so only the name was changed. Adapt the arguments by hand."
-    DROPPED_ARGUMENT = 111 Warning "An argument that HIP does not take"
-        "The argument was removed. If it was more than a default, the call now does something else."
-    UNKNOWN_HEADER = 112 Warning "A header of CUDA that is in no table"
-        "The header is part of CUDA's toolkit; no table knows a counterpart. It was left as it is."
-    DEVICE_FUNCTION = 113 Warning "A device function that HIP does not have"
-        "It was left as it is. The compatibility headers may supply it; where they do not, write it with what HIP has."
-    HALF2_MEMBER = 114 Note "A member of `half2`"
-        "HIP's `half2` holds plain 16-bit integers in `x` and `y`, CUDA's holds `half`. The member is now read as `half`."
-    TOO_LARGE = 115 Error "The source is too large"
-        "Sources are smaller than 2 GiB. It was left as it is."
-    VERSION_CHECK = 116 Warning "A check for a version of CUDA"
-        "HIP does not define the macro, so the condition counts it as 0: code for later versions of CUDA vanishes on AMD without a \
-         word. Add `|| defined(__HIP_PLATFORM_AMD__)` where the block belongs, or give the macro a value."
-    PASTED = 117 Warning "A name of CUDA's that `##` makes"
-        "A macro puts the name together from parts, so it cannot be looked up. The parts that are names themselves were translated. \
-         Write the whole names, or check what the macro makes of them."
-    PORTED = 118 Note "A conditional with a branch for HIP"
-        "The conditional asks for a macro of HIP's, so someone has ported this place already. All of its branches were left as they \
-         are: one is for AMD, the other for NVIDIA. If the macro is one that the project defines for itself, define it for AMD."
+        "The name was translated. Current CUDA versions no longer have it, so the original source does not build with them."
+    HIP_DEPRECATED = 107 Note "HIP equivalent is deprecated"
+        "The name was translated and works; HIP or the ROCm library deprecates the equivalent."
+    HIP_REMOVED = 108 Warning "HIP equivalent was removed"
+        "The name was translated, but current versions of HIP or the ROCm library no longer have the equivalent."
+    LAUNCH = 109 Warning "Kernel launch could not be parsed"
+        "`<<<` is not followed by two to four launch parameters and an argument list, probably because a macro makes a part of the \
+         launch. It was kept; HIP compilers accept `<<<…>>>` too."
+    ARGUMENTS = 110 Warning "Argument list could not be adapted"
+        "The HIP function takes different arguments. This is not a call with a plain argument list (its address is taken, or a macro \
+         makes the list), so only the name was changed. Adapt the arguments by hand."
+    DROPPED_ARGUMENT = 111 Warning "Argument removed"
+        "The HIP function does not take this argument, so it was removed. Check the call if the argument was not a default."
+    UNKNOWN_HEADER = 112 Warning "Unknown CUDA header"
+        "The header is part of the CUDA toolkit and has no known HIP equivalent. It was left as is."
+    DEVICE_FUNCTION = 113 Warning "Device function or type missing in HIP"
+        "The name was left as is. The compatibility header (`--header`) may supply it; otherwise write it with HIP functions."
+    HALF2_MEMBER = 114 Note "Member of `half2`"
+        "`x` and `y` of `half2` are `half` in CUDA and 16-bit integers in HIP 5. The member is read as `half` with a cast."
+    TOO_LARGE = 115 Error "Source too large"
+        "Sources must be smaller than 2 GiB. The file was left as is."
+    VERSION_CHECK = 116 Warning "CUDA version check"
+        "HIP does not define the macro, so the condition evaluates it as 0 and code for later CUDA versions is silently left out on AMD. \
+         Add `|| defined(__HIP_PLATFORM_AMD__)` where the code is needed, or define the macro."
+    PASTED = 117 Warning "CUDA name made by `##`"
+        "A macro builds the name from parts, so it cannot be looked up. Parts that are CUDA names themselves were translated. Write \
+         the full names, or check what the macro expands to."
+    PORTED = 118 Note "Conditional with a HIP branch"
+        "The conditional tests a HIP macro, so this code was ported before. None of its branches was changed: one is for AMD, the other \
+         for NVIDIA. If the project defines the macro itself, define it in the build for AMD."
+    WARP_SYNC = 119 Warning "Warp intrinsic missing in older ROCm versions"
+        "HIP has the `_sync` shuffles and votes since ROCm 6.2, where `HIP_ENABLE_WARP_SYNC_BUILTINS` must be defined, and without it \
+         since 7.0; `__syncwarp` and `__reduce_*_sync` since 7.0. The compatibility header (`--header`) supplies them for every ROCm \
+         from 5.0 on."
+    MEMORY_LOCATION = 120 Error "`cudaMemLocation` argument"
+        "CUDA 13 changed `cudaMemPrefetchAsync` and `cudaMemAdvise` to take a `cudaMemLocation`, and the former also flags. HIP's \
+         functions take a device number: pass `location.id` (or `hipCpuDeviceId` for the host) and no flags."
+    AMBIGUOUS_CALL = 121 Note "Call that is ambiguous in HIP"
+        "HIP overloads `__ffsll` for `long long` and `unsigned long long`, so an argument of type `uint64_t` (`unsigned long`) is \
+         ambiguous. The argument was cast to `unsigned long long`, which has the same bits."
+    VECTOR_OPERATOR = 122 Warning "Operator that HIP defines for its vector types"
+        "HIP's vector types (`float4`, `int2`, …) have arithmetic and comparison operators; CUDA's do not. A definition of the same \
+         operator in the project is ambiguous or a redefinition on AMD. Guard it with `#ifndef __HIP_PLATFORM_AMD__`."
+    ATOMIC_REDEFINITION = 123 Error "Atomic function that HIP defines"
+        "The project defines an overload of an atomic function that HIP's headers have, so it is a redefinition on AMD. Guard it with \
+         `#ifndef __HIP_PLATFORM_AMD__`."
 }
 
 #[cfg(test)]

@@ -3,16 +3,20 @@
 use std::cell::OnceCell;
 use std::collections::HashSet;
 
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Remedy, Severity};
+use crate::edit::Edits;
+use crate::hazard::Hazard;
 use crate::headers::Headers;
+use crate::include::REPLACED_BY_COMPATIBILITY;
 use crate::kernels::{self, intrinsics, ptx::Dialect};
-use crate::lex::Lexed;
-use crate::options::{COMPATIBILITY_HEADER, LaunchSyntax, Options, RuntimeHeader};
+use crate::lex::{Kind, Lexed};
+use crate::names::{self, Family};
+use crate::options::{COMPATIBILITY_HEADER, LaunchSyntax, Options, RuntimeHeader, UseHeader};
 use crate::preprocessor::platform;
 use crate::report::Assessment;
 use crate::stats::Stats;
 use crate::translate::{Draft, Translator, too_large, translate_lexed};
-use crate::{codes, hazard};
+use crate::{api_checks, codes, hazard};
 
 /// A converted source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +41,18 @@ impl Conversion {
     /// The verdict and the effort left.
     pub fn assessment(&self) -> Assessment {
         Assessment::of(&self.diagnostics)
+    }
+
+    /// The verdict and the effort left once these options are used.
+    pub fn assessment_after(&self, remedies: &[Remedy]) -> Assessment {
+        let left = |diagnostic: &&Diagnostic| diagnostic.remedy.is_none_or(|remedy| !remedies.contains(&remedy));
+        Assessment::of(self.diagnostics.iter().filter(left))
+    }
+
+    /// The number of warnings and errors that an option resolves.
+    pub fn resolved_by(&self, remedy: Remedy) -> usize {
+        let counts = |diagnostic: &&Diagnostic| diagnostic.severity > Severity::Note && diagnostic.remedy == Some(remedy);
+        self.diagnostics.iter().filter(counts).count()
     }
 }
 
@@ -73,26 +89,19 @@ pub fn convert(source: &[u8], options: &Options, headers: &Headers<'_>) -> Conve
         return Conversion { fixed_source: Some(fixed_source), fixed: fixable, ..conversion };
     }
 
-    let with_header = options.compatibility_header;
-    let Draft { mut edits, mut diagnostics, mut stats } = Translator::new(&lexed, options).run();
-    if with_header {
-        // The header supplies what HIP lacks or no table lists.
-        diagnostics.retain(|diagnostic| {
-            let lacking = diagnostic.code == codes::DEVICE_FUNCTION.number || diagnostic.code == codes::UNKNOWN.number;
-            !(lacking && headers.supplies(diagnostic.text(source)))
-        });
-        kernels::rewrite(&lexed, Dialect::Hip, &mut edits, &mut diagnostics);
-    } else {
-        kernels::rewrite_ptx(&lexed, &mut edits, &mut diagnostics);
-    }
-    let declared: OnceCell<HashSet<Vec<u8>>> = OnceCell::new();
-    let known = |name: &[u8]| {
-        intrinsics::hip_has(name)
-            || with_header && headers.supplies(name)
-            || declared.get_or_init(|| headers.declared(source)).contains(name)
+    let mut pass = Pass::run(&lexed, options, headers);
+    let needed = || pass.diagnostics.iter().any(|diagnostic| diagnostic.remedy == Some(Remedy::Header));
+    let with_header = match options.compatibility_header {
+        UseHeader::Never => false,
+        UseHeader::Always => true,
+        UseHeader::WhenNeeded => headers.compatibility.is_some() && (needed() || renames_supplied_type(&lexed, options, headers)),
     };
-    diagnostics.extend(intrinsics::unknown(&lexed, &known));
-    let mut hazards: Vec<Diagnostic> = hazards.into_iter().map(|hazard| hazard.diagnostic).collect();
+    if with_header && options.compatibility_header == UseHeader::WhenNeeded {
+        pass = Pass::run(&lexed, &Options { compatibility_header: UseHeader::Always, ..options.clone() }, headers);
+    }
+    let Pass { mut edits, mut diagnostics, mut stats } = pass;
+    let with_remedy = |hazard: Hazard| Diagnostic { remedy: hazard.fix.map(|_| Remedy::Fix), ..hazard.diagnostic };
+    let mut hazards: Vec<Diagnostic> = hazards.into_iter().map(with_remedy).collect();
     drop_nvidia_branches(&lexed, &mut hazards);
     diagnostics.extend(hazards);
     diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
@@ -102,6 +111,68 @@ pub fn convert(source: &[u8], options: &Options, headers: &Headers<'_>) -> Conve
     let included = with_header && output.windows(directive.len()).any(|window| window == directive.as_bytes());
     let compatibility_header = headers.compatibility.filter(|_| included).map(|header| header.text().to_owned());
     Conversion { output, diagnostics, stats, compatibility_header, ..Conversion::unchanged(b"") }
+}
+
+/// Names and device code of a source, with or without the compatibility header.
+struct Pass {
+    edits: Edits,
+    diagnostics: Vec<Diagnostic>,
+    stats: Stats,
+}
+
+impl Pass {
+    fn run(lexed: &Lexed<'_>, options: &Options, headers: &Headers<'_>) -> Pass {
+        let (source, with_header) = (lexed.source, options.with_header());
+        let Draft { mut edits, mut diagnostics, stats } = Translator::new(lexed, options).run();
+        if with_header {
+            kernels::rewrite(lexed, Dialect::Hip, &mut edits, &mut diagnostics);
+        } else {
+            kernels::rewrite_ptx(lexed, &mut edits, &mut diagnostics);
+        }
+        let declared: OnceCell<HashSet<Vec<u8>>> = OnceCell::new();
+        let known = |name: &[u8]| intrinsics::hip_has(name) || declared.get_or_init(|| headers.declared(source)).contains(name);
+        diagnostics.extend(intrinsics::unknown(lexed, &known));
+        api_checks::check(lexed, with_header, &mut edits, &mut diagnostics);
+        let supplied = |diagnostic: &Diagnostic| supplied_by_header(diagnostic, source, headers);
+        if with_header {
+            diagnostics.retain(|diagnostic| !supplied(diagnostic));
+        } else {
+            for diagnostic in diagnostics.iter_mut().filter(|diagnostic| supplied(diagnostic)) {
+                diagnostic.remedy = Some(Remedy::Header);
+                if diagnostic.code != kernels::codes::ARCH_GUARD {
+                    diagnostic.help = Some("needs `--header`, which supplies it".into());
+                }
+            }
+        }
+        Pass { edits, diagnostics, stats }
+    }
+}
+
+/// Whether the compatibility header resolves a diagnostic.
+fn supplied_by_header(diagnostic: &Diagnostic, source: &[u8], headers: &Headers<'_>) -> bool {
+    let text = diagnostic.text(source);
+    match diagnostic.code {
+        code if code == codes::DEVICE_FUNCTION.number || code == codes::UNKNOWN.number || code == codes::WARP_SYNC.number => {
+            headers.supplies(text)
+        }
+        kernels::codes::UNKNOWN_INTRINSIC => headers.supplies(text),
+        kernels::codes::ARCH_GUARD => headers.compatibility.is_some(),
+        code if code == codes::UNKNOWN_HEADER.number || code == codes::UNSUPPORTED_HEADER.number => {
+            let name = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
+            headers.compatibility.is_some() && REPLACED_BY_COMPATIBILITY.iter().any(|header| header.as_bytes() == name)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a device type gets another name without the compatibility header: the files of a project must agree on the type.
+fn renames_supplied_type(lexed: &Lexed<'_>, options: &Options, headers: &Headers<'_>) -> bool {
+    (0..lexed.tokens.len()).filter(|index| lexed.tokens[*index].kind == Kind::Name).any(|index| {
+        names::find(lexed.text(index)).is_some_and(|row| {
+            let device_type = row.family() == Family::Device && !row.is_function();
+            device_type && row.translated(options.target) != row.cuda() && headers.supplies(row.cuda().as_bytes())
+        })
+    })
 }
 
 impl Conversion {

@@ -1,16 +1,16 @@
-//! What a reader must know about a translation: numbered, with a place, a reason and a way out.
+//! Diagnostics: a numbered code, a position, a message and a fix.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// How much it matters.
+/// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Worth knowing; nothing to do.
+    /// For information; nothing to do.
     Note,
-    /// Look at it: it may be wrong on AMD.
+    /// May be wrong on AMD and should be checked.
     Warning,
-    /// It does not work on AMD as it stands.
+    /// Does not work on AMD as it is.
     Error,
 }
 
@@ -24,21 +24,32 @@ impl fmt::Display for Severity {
     }
 }
 
+/// An option that resolves a diagnostic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Remedy {
+    /// [`crate::Options::fix`].
+    Fix,
+    /// [`crate::Options::compatibility_header`].
+    Header,
+}
+
 /// A diagnostic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Its number, `WW0107` to a reader.
+    /// The code: 107 for `WW0107`.
     pub code: u16,
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// Where it begins in the source.
+    /// Start offset in the source.
     pub start: u32,
-    /// Where it ends.
+    /// End offset in the source.
     pub end: u32,
     /// What is wrong, in one sentence.
     pub message: Cow<'static, str>,
     /// What to do.
     pub help: Option<Cow<'static, str>>,
+    /// The option that resolves it.
+    pub remedy: Option<Remedy>,
 }
 
 impl Diagnostic {
@@ -48,7 +59,7 @@ impl Diagnostic {
     }
 }
 
-/// Line and column of an offset, both from 1; the column counts bytes.
+/// Returns the line and column of an offset, both from 1; columns count bytes.
 pub fn line_and_column(source: &[u8], offset: u32) -> (usize, usize) {
     let before = &source[..(offset as usize).min(source.len())];
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -56,22 +67,22 @@ pub fn line_and_column(source: &[u8], offset: u32) -> (usize, usize) {
     (line, column)
 }
 
-/// Lines and columns of many places of one source.
+/// An index of the lines of a source, for many lookups.
 #[derive(Debug)]
-pub struct Places {
-    /// Where each line begins.
+pub struct LineIndex {
+    /// Start offset of each line.
     lines: Vec<u32>,
 }
 
-impl Places {
-    /// Of a source.
-    pub fn new(source: &[u8]) -> Places {
+impl LineIndex {
+    /// Indexes a source.
+    pub fn new(source: &[u8]) -> LineIndex {
         let ends = source.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-        Places { lines: std::iter::once(0).chain(ends.map(|(at, _)| at as u32 + 1)).collect() }
+        LineIndex { lines: std::iter::once(0).chain(ends.map(|(at, _)| at as u32 + 1)).collect() }
     }
 
-    /// As [`line_and_column`] gives them.
-    pub fn of(&self, offset: u32) -> (usize, usize) {
+    /// Returns line and column as [`line_and_column`] does.
+    pub fn position(&self, offset: u32) -> (usize, usize) {
         let line = self.lines.partition_point(|start| *start <= offset);
         (line, (offset - self.lines[line - 1]) as usize + 1)
     }
@@ -82,11 +93,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_agree_with_the_plain_way() {
+    fn the_index_agrees_with_the_linear_search() {
         let source = b"a\n\nbc\n";
-        let places = Places::new(source);
+        let index = LineIndex::new(source);
         for offset in 0..=source.len() as u32 {
-            assert_eq!(places.of(offset), line_and_column(source, offset), "{offset}");
+            assert_eq!(index.position(offset), line_and_column(source, offset), "{offset}");
         }
     }
 }

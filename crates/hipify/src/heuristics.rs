@@ -1,8 +1,8 @@
-//! Judgements from tokens alone: what a compiler would know and a translator without one must infer.
+//! Heuristics on tokens: what a compiler knows and a translator must infer.
 
 use crate::lex::{Kind, Lexed};
 
-/// Whether a name is built like CUDA's: `cudaMalloc`, `cuMemAlloc`, `CU_…`, `cublasSgemm`, `__nv_…`.
+/// Whether a name has a CUDA prefix: `cudaMalloc`, `cuMemAlloc`, `CU_…`, `cublasSgemm`, `__nv_…`.
 pub(crate) fn looks_like_cuda(name: &[u8]) -> bool {
     let upper = |at: usize| name.get(at).is_some_and(u8::is_ascii_uppercase);
     let lower = |at: usize| name.get(at).is_some_and(u8::is_ascii_lowercase);
@@ -17,19 +17,19 @@ pub(crate) fn looks_like_cuda(name: &[u8]) -> bool {
     }
 }
 
-/// Whether the name at `index` is a part of CUDA's that `##` joins with another: `cuda##name`, `cudaMemcpy##kind`.
+/// Whether `##` joins the CUDA name at `index` with another token: `cuda##name`, `cudaMemcpy##kind`.
 pub(crate) fn pasted(lexed: &Lexed<'_>, index: usize) -> bool {
     lexed.tokens[index].in_directive && (lexed.is(index + 1, b"##") || index > 0 && lexed.is(index - 1, b"##"))
 }
 
-/// Whether a name is the front of a family's names.
+/// Whether a name is the prefix of an API family.
 pub(crate) fn is_family_prefix(name: &[u8]) -> bool {
     const FRONTS: [&[u8]; 12] =
         [b"cuda", b"cu", b"cublas", b"cufft", b"curand", b"cusparse", b"cusolver", b"cudnn", b"nvrtc", b"CU_", b"CUBLAS_", b"CUDNN_"];
     FRONTS.contains(&name)
 }
 
-/// Whether the name at `index` is the user's own: a macro's name, a name behind a type, or a member (CUDA's interfaces are plain C).
+/// Whether the name at `index` is declared there or is a member: a macro's name, a name after a type, `x.name` (the CUDA APIs are C).
 pub(crate) fn declares(lexed: &Lexed<'_>, index: usize) -> bool {
     let Some(before) = index.checked_sub(1) else { return false };
     if lexed.tokens[before].in_directive != lexed.tokens[index].in_directive {
@@ -63,14 +63,14 @@ pub(crate) fn declares(lexed: &Lexed<'_>, index: usize) -> bool {
     }
 }
 
-/// Whether the name at `index` is called as a plain function: not declared there, not a member.
+/// Whether the name at `index` is called as a free function.
 pub(crate) fn calls(lexed: &Lexed<'_>, index: usize) -> bool {
     lexed.is(index + 1, b"(")
         && index.checked_sub(1).is_none_or(|before| !matches!(lexed.text(before), b"." | b"->" | b"::"))
         && !declares(lexed, index)
 }
 
-/// Whether a header is part of CUDA's toolkit.
+/// Whether a header is part of the CUDA toolkit.
 pub(crate) fn is_toolkit_header(name: &[u8], angled: bool) -> bool {
     const HEADERS: [&[u8]; 12] = [
         b"cuda_bf16.h",
@@ -90,7 +90,7 @@ pub(crate) fn is_toolkit_header(name: &[u8], angled: bool) -> bool {
     HEADERS.contains(&name) || angled && FOLDERS.iter().any(|folder| name.starts_with(folder))
 }
 
-/// Whether HIP's runtime header stands anywhere, even in a block that is left out: to add it again each time would never end.
+/// Whether a file includes HIP's runtime header, even in a skipped block: a second translation must not add it again.
 pub(crate) fn includes_runtime(lexed: &Lexed<'_>) -> bool {
     includes(lexed, "hip/hip_runtime.h")
 }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_like_cudas_are_told_from_words() {
+    fn cuda_like_names_are_recognized() {
         for name in ["cudaNewThing", "cuMemNew", "CU_NEW", "cublasNew", "__nv_new", "nvrtcNew", "CUDNN_NEW"] {
             assert!(looks_like_cuda(name.as_bytes()), "{name}");
         }

@@ -1,50 +1,51 @@
-//! `#include` lines: CUDA's headers become HIP's, each once; the user's own stay.
+//! `#include` lines: CUDA headers become HIP headers, each once; the project's own stay.
 
 use crate::lex::{Kind, Lexed};
+use crate::preprocessor::{Directive, directives};
 
-/// A header that a source includes.
+/// An `#include` of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Included {
-    /// Its name, as written.
+    /// The name, as written.
     pub name: String,
-    /// Written in quotes, so looked for beside the source first.
+    /// Whether it is in quotes, so that the file's own folder is searched first.
     pub quoted: bool,
+    /// The offset of the name's opening quote or bracket in the source.
+    pub offset: u32,
 }
 
-/// The headers that a source includes, in whichever branch of a condition.
+/// Returns the includes of a source, in all branches of its conditionals. Macros as names and unclosed names are skipped.
 pub fn included(source: &[u8]) -> Vec<Included> {
     let Ok(lexed) = Lexed::new(source) else { return Vec::new() };
-    let directive = |index: &usize| {
-        let word = index.checked_sub(1).map_or(&b""[..], |before| lexed.text(before));
-        lexed.tokens[*index].in_directive && matches!(word, b"include" | b"include_next" | b"import")
+    let read = |directive: Directive<'_>| {
+        let token = lexed.tokens[directive.body.clone()].first()?;
+        let name = match lexed.text(directive.body.start) {
+            [b'"', name @ .., b'"'] | [b'<', name @ .., b'>'] if !name.is_empty() => name,
+            _ => return None,
+        };
+        let is_include = matches!(directive.keyword, b"include" | b"include_next" | b"import");
+        let name = std::str::from_utf8(name).ok().filter(|_| is_include)?.to_owned();
+        Some(Included { name, quoted: token.kind == Kind::String, offset: token.start })
     };
-    let kind = |index: usize| lexed.tokens[index].kind;
-    (0..lexed.tokens.len())
-        .filter(|index| matches!(kind(*index), Kind::HeaderName | Kind::String) && directive(index))
-        .filter_map(|index| {
-            let text = lexed.text(index);
-            let name = std::str::from_utf8(text.get(1..text.len() - 1)?).ok()?;
-            Some(Included { name: name.to_owned(), quoted: kind(index) == Kind::String })
-        })
-        .collect()
+    directives(&lexed).filter_map(read).collect()
 }
 
-/// What a header is to HIP.
+/// The role of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A library's main header: once per file, further ones go.
+    /// A library's main header: kept once per file.
     Main,
-    /// The same for the second version of an interface.
+    /// The main header of an interface's second version.
     MainV2,
-    /// Any other.
+    /// Any other header.
     Plain,
 }
 
-/// A header of CUDA.
+/// A CUDA header.
 #[derive(Debug)]
 pub(crate) struct Include {
     pub cuda: &'static str,
-    /// Empty where HIP needs none.
+    /// Empty if HIP does not need it.
     pub hip: &'static str,
     pub roc: &'static str,
     pub role: Role,
@@ -55,8 +56,8 @@ pub(crate) struct Include {
     pub unsupported: bool,
 }
 
-/// Headers of CUDA that the compatibility header stands for.
-pub(crate) const COMPATIBLE: &[&str] = &[
+/// CUDA headers that the compatibility header replaces.
+pub(crate) const REPLACED_BY_COMPATIBILITY: &[&str] = &[
     "cooperative_groups.h",
     "cooperative_groups/reduce.h",
     "cooperative_groups/scan.h",
@@ -70,7 +71,7 @@ pub(crate) const COMPATIBLE: &[&str] = &[
     "mma.h",
 ];
 
-/// Which headers a file has had.
+/// The headers seen so far in a file.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     groups: Vec<(&'static str, bool)>,
@@ -78,7 +79,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Notes a header; whether its group had one already.
+    /// Adds a header. Returns whether its group had one already.
     fn again(&mut self, group: &'static str, v2: bool) -> bool {
         let known = self.groups.contains(&(group, v2));
         if !known {
@@ -87,12 +88,12 @@ impl Seen {
         known
     }
 
-    /// HIP's own runtime header stands in the source, or will.
+    /// Adds HIP's runtime header.
     pub fn note_runtime(&mut self) {
         self.again("runtime", false);
     }
 
-    /// A header of the project brings `cublas_v2.h`.
+    /// Records that a header of the project includes `cublas_v2.h`.
     pub fn note_blas_v2(&mut self) {
         self.blas_v2 = true;
     }
@@ -106,7 +107,7 @@ impl Seen {
         self.blas_v2 || self.groups.contains(&("blas", true))
     }
 
-    /// Whether this line goes, because what it brings is there already or not needed.
+    /// Whether to remove this line, because the header is not needed or included already.
     pub fn drop(&mut self, include: &Include, roc: bool) -> bool {
         let group = if roc { include.once_roc } else { include.once };
         match include.role {
@@ -115,5 +116,17 @@ impl Seen {
             Role::Plain | Role::Main => self.again(group, false),
             Role::MainV2 => self.again(group, true) || self.groups.contains(&(group, false)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_complete_include_lines_count() {
+        let text = "#include\n#include \"\n#include \"x\n#include MACRO\nint include;\n// #include <c.h>\n#  include <y.h> // why\n#define X \"z\"\n";
+        let found: Vec<_> = included(text.as_bytes()).into_iter().map(|include| (include.name, include.quoted)).collect();
+        assert_eq!(found, [("y.h".to_owned(), false)]);
     }
 }

@@ -143,8 +143,8 @@ pub fn rewrite(lexed: &Lexed<'_>, dialect: ptx::Dialect, edits: &mut Edits, diag
         // A call that fails to compile only where it is reached: clang checks this attribute after dead code elimination.
         let shown: String = name.chars().filter(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\\')).collect();
         let text = format!(
-            "do {{ extern __device__ __attribute__((error(\"WW0301: the PTX instruction {shown} has no counterpart on AMD\"))) \
-             void __warpwave_no_counterpart_{start}(); __warpwave_no_counterpart_{start}(); }} while (0)"
+            "do {{ extern __device__ __attribute__((error(\"WW0301: PTX instruction {shown} has no AMD equivalent\"))) \
+             void __warpwave_unsupported_{start}(); __warpwave_unsupported_{start}(); }} while (0)"
         );
         edits.replace_over(start, end, same_lines(lexed, &asm.tokens, text));
     }

@@ -1,7 +1,7 @@
-//! `kernel<<<grid, block, shared, stream>>>(…)` as `hipLaunchKernelGGL(…)`.
+//! Rewrites `kernel<<<grid, block, shared, stream>>>(…)` as `hipLaunchKernelGGL(…)`.
 //!
-//! Works on the tokens alone, so inside macro bodies too. The kernel, the launch's four values and the arguments keep their text;
-//! what lies between them (white space, the angle brackets) is replaced, comments there are kept.
+//! Works on tokens, so also inside macro bodies. The kernel, the launch parameters and the arguments keep their text; what is between
+//! them is replaced, except for comments.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,20 +10,20 @@ use crate::brackets::Brackets;
 use crate::edit::Edits;
 use crate::lex::{Kind, Lexed};
 
-/// A launch that has been read.
+/// A parsed launch.
 pub(crate) struct Launch {
     /// The kernel's expression.
     callee: Range<usize>,
-    /// It is a template, by its own list or by its declaration in this file.
+    /// Whether it is a template, by its argument list or its declaration in this file.
     template: bool,
-    /// Grid, block and what else is given.
+    /// Grid, block, and optionally shared memory and stream.
     config: Vec<Range<usize>>,
     arguments: Range<usize>,
-    /// The parenthesis behind the arguments.
+    /// The parenthesis after the arguments.
     close: usize,
 }
 
-/// Words that end an expression to the left of a kernel's name.
+/// Whether a keyword ends the expression to the left of a kernel's name.
 fn is_keyword(text: &[u8]) -> bool {
     matches!(text, b"return" | b"else" | b"do" | b"case" | b"throw" | b"co_return")
 }
@@ -42,7 +42,7 @@ impl Launch {
         Some(Launch { callee, template, config, arguments: open + 1..close, close })
     }
 
-    /// Reads a launch without its arguments, which is all of a macro's body up to `end`: `#define CALL kernel<<<grid, block>>>`.
+    /// Reads a macro body, up to `end`, that is a launch without arguments: `#define CALL kernel<<<grid, block>>>`.
     pub fn read_open(lexed: &Lexed<'_>, brackets: &Brackets, at: usize, end: usize, templates: &HashSet<&[u8]>) -> Option<Launch> {
         let (callee, template) = callee(lexed, brackets, at, templates)?;
         let close_angle = closing_angle(lexed, brackets, at, end)?;
@@ -56,7 +56,7 @@ impl Launch {
         self.callee.start
     }
 
-    /// Writes a use of a macro that is an open launch: the name at `name`, then a list of arguments.
+    /// Rewrites the use at `name` of a macro that is a launch without arguments.
     pub fn rewrite_use(
         &self,
         lexed: &Lexed<'_>,
@@ -74,7 +74,7 @@ impl Launch {
         edits.replace_bytes(lexed.tokens[name].start, lexed.tokens[first].start, new);
     }
 
-    /// The call up to the kernel's own arguments, without the comma before them.
+    /// The call up to the kernel's arguments, without the comma before them.
     fn head(&self, template: bool, text: &impl Fn(Range<usize>) -> Vec<u8>) -> Vec<u8> {
         let mut new = b"hipLaunchKernelGGL(".to_vec();
         if template {
@@ -95,7 +95,7 @@ impl Launch {
         new
     }
 
-    /// The whole call; `text` gives the text of its parts.
+    /// The complete call; `text` returns the text of a range of tokens.
     pub fn as_call(&self, template: bool, text: &impl Fn(Range<usize>) -> Vec<u8>) -> Vec<u8> {
         let mut call = self.head(template, text);
         let arguments = text(self.arguments.clone());
@@ -107,17 +107,17 @@ impl Launch {
         call
     }
 
-    /// The token behind it.
+    /// The token after it.
     pub fn end(&self) -> usize {
         self.close + 1
     }
 
-    /// Writes it as a call.
+    /// Rewrites it as a call.
     pub fn rewrite(&self, lexed: &Lexed<'_>, brackets: &Brackets, edits: &mut Edits) {
         let start = lexed.tokens[self.callee.start].start;
         edits.insert(start, if self.template { "hipLaunchKernelGGL(HIP_KERNEL_NAME(" } else { "hipLaunchKernelGGL(" });
         let mut last = self.callee.end - 1;
-        // What ends the part before.
+        // The end of the previous part.
         let mut ending = if self.template { ")" } else { "" };
         for (index, part) in self.config.iter().enumerate() {
             let wrap = index < 2 && !is_dim3(lexed, brackets, part);
@@ -142,12 +142,12 @@ impl Launch {
     }
 }
 
-/// Whether the part is a `dim3(…)` as a whole.
+/// Whether the part is one `dim3(…)`.
 fn is_dim3(lexed: &Lexed<'_>, brackets: &Brackets, part: &Range<usize>) -> bool {
     lexed.is(part.start, b"dim3") && lexed.is(part.start + 1, b"(") && brackets.partner(part.start + 1) == Some(part.end - 1)
 }
 
-/// Replaces what lies between two tokens, keeping comments.
+/// Replaces the text between two tokens, keeping comments.
 fn gap(lexed: &Lexed<'_>, edits: &mut Edits, left: usize, right: usize, text: &str) {
     let (start, end) = (lexed.tokens[left].end, lexed.tokens[right].start);
     let mut text = text.to_owned();
@@ -159,7 +159,7 @@ fn gap(lexed: &Lexed<'_>, edits: &mut Edits, left: usize, right: usize, text: &s
         let last = between.iter().rposition(|byte| !byte.is_ascii_whitespace()).unwrap_or(first);
         let comment = &between[first..=last];
         edits.replace(from, base + first as u32, format!("{} ", text.trim_end()));
-        // A line comment needs the end of its line.
+        // A line comment needs its line end.
         let line = comment.windows(2).any(|pair| pair == b"//");
         text = if line { "\n" } else { " " }.to_owned();
         from = base + last as u32 + 1;
@@ -180,7 +180,7 @@ fn callee(lexed: &Lexed<'_>, brackets: &Brackets, at: usize, templates: &HashSet
         index = brackets.template_start(lexed, index)?.checked_sub(1)?;
         template = true;
     } else if lexed.is(index, b")") {
-        // `(*pointer)` or a macro that gives the kernel.
+        // `(*pointer)`, or a macro that expands to the kernel.
         let open = brackets.partner(index)?;
         let named = open > 0 && lexed.tokens[open - 1].kind == Kind::Name && !is_keyword(lexed.text(open - 1));
         return Some((if named { open - 1 } else { open }..at, false));
@@ -189,7 +189,7 @@ fn callee(lexed: &Lexed<'_>, brackets: &Brackets, at: usize, templates: &HashSet
         return None;
     }
     template |= templates.contains(lexed.text(index));
-    // What qualifies the name: `space::`, `Class<T>::`, `object.`, and pasted parts in a macro.
+    // Qualifiers of the name: `space::`, `Class<T>::`, `object.`, and pasted parts in a macro.
     while index >= 1 {
         match lexed.text(index - 1) {
             b"template" => index -= 1,
@@ -212,7 +212,7 @@ fn callee(lexed: &Lexed<'_>, brackets: &Brackets, at: usize, templates: &HashSet
     Some((index..at, template))
 }
 
-/// The first of the three `>` that close the launch's values.
+/// The first of the three `>` that close the launch parameters.
 fn closing_angle(lexed: &Lexed<'_>, brackets: &Brackets, at: usize, limit: usize) -> Option<usize> {
     let mut index = at + 1;
     while index < limit && index < at + 4096 {
@@ -238,7 +238,7 @@ fn closing_angle(lexed: &Lexed<'_>, brackets: &Brackets, at: usize, limit: usize
     None
 }
 
-/// The kernel that the `__global__` at `at` declares: its name's token, and whether it is a template.
+/// Returns the name token of the kernel that the `__global__` at `at` declares, and whether it is a template.
 pub(crate) fn declared_kernel(lexed: &Lexed<'_>, brackets: &Brackets, at: usize) -> Option<(usize, bool)> {
     let mut index = at + 1;
     let name = loop {
@@ -249,13 +249,13 @@ pub(crate) fn declared_kernel(lexed: &Lexed<'_>, brackets: &Brackets, at: usize)
             b"" | b";" | b"{" | b"}" => return None,
             b"(" => {
                 let before = index - 1;
-                // Attributes have lists of their own.
+                // Attributes have their own argument lists.
                 if matches!(lexed.text(before), b"__launch_bounds__" | b"__attribute__" | b"__declspec" | b"alignas" | b"(") {
                     index = brackets.partner(index)?;
                 } else if lexed.tokens[before].kind == Kind::Name && before > at {
                     break before;
                 } else if lexed.is(before, b">") {
-                    // An explicit specialisation: no template any more.
+                    // An explicit specialization is not a template.
                     let name = brackets.template_start(lexed, before)?.checked_sub(1)?;
                     return Some((name, false));
                 } else {
@@ -266,7 +266,7 @@ pub(crate) fn declared_kernel(lexed: &Lexed<'_>, brackets: &Brackets, at: usize)
         }
         index += 1;
     };
-    // Back over the specifiers to a template list.
+    // Go back over the specifiers to a template list.
     let mut back = at;
     while back > 0 {
         back -= 1;

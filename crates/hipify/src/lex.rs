@@ -1,45 +1,44 @@
 //! A lossless lexer for C++ and CUDA.
 //!
-//! Tokens are spans of the source; what lies between them (white space, comments, line continuations) is kept by leaving
-//! it alone. Any bytes may come in: an unterminated literal ends with its line (a raw string or block comment with the
-//! file), and bytes that are not ASCII count as letters. Both branches of `#if` are read: which one a compiler takes is
-//! not ours to know.
+//! Tokens are spans of the source; white space, comments and line continuations between them are not tokens. Any bytes are
+//! accepted: an unterminated literal ends with its line (a raw string or block comment with the file), and non-ASCII bytes count as
+//! letters. All branches of `#if` are read.
 
 use std::ops::Range;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// A name or a keyword.
+    /// An identifier or a keyword.
     Name,
     /// A number, with its suffix.
     Number,
-    /// `"…"` with its prefix and suffix, raw ones too.
+    /// `"…"` with its prefix and suffix; raw strings too.
     String,
     /// `'…'`.
     Char,
-    /// An operator or a bracket: the longest that C++ and CUDA know, `<<<` and `>>>` among them; but `>` always alone, for only the
-    /// parser can tell a shift from the end of two template lists.
+    /// An operator or bracket, by longest match, `<<<` included. Every `>` is a token of its own: only a parser can tell a shift from
+    /// the end of two template lists.
     Punct,
-    /// The `#` that begins a directive.
+    /// The `#` of a directive.
     Hash,
     /// `<…>` after `#include`.
     HeaderName,
 }
 
-/// A token: its kind and its place.
+/// A token: its kind and its span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
-    /// Where it begins.
+    /// Start offset.
     pub start: u32,
-    /// Where it ends.
+    /// End offset.
     pub end: u32,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// It is part of a directive's line (with its continuations).
+    /// Whether it is part of a directive (with its continuation lines).
     pub in_directive: bool,
-    /// It is the first of its line.
+    /// Whether it is the first token of its line.
     pub first_on_line: bool,
 }
 
@@ -52,16 +51,16 @@ pub struct Lexed<'a> {
     pub tokens: Vec<Token>,
 }
 
-/// A source too large for spans of 32 bits.
+/// A source too large for 32-bit spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a source of {bytes} bytes: sources are smaller than 2 GiB")]
+#[error("source of {bytes} bytes is too large; the limit is 2 GiB")]
 pub struct TooLarge {
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: usize,
 }
 
 impl<'a> Lexed<'a> {
-    /// Reads a source.
+    /// Lexes a source.
     pub fn new(source: &'a [u8]) -> Result<Lexed<'a>, TooLarge> {
         if source.len() > i32::MAX as usize {
             return Err(TooLarge { bytes: source.len() });
@@ -71,7 +70,7 @@ impl<'a> Lexed<'a> {
         Ok(Lexed { source, tokens: lexer.tokens })
     }
 
-    /// A token's bytes.
+    /// The bytes of a token; empty if `index` is out of range.
     #[inline]
     pub fn text(&self, index: usize) -> &'a [u8] {
         self.tokens.get(index).map_or(&[], |token| &self.source[token.start as usize..token.end as usize])
@@ -100,9 +99,9 @@ struct Lexer<'a> {
     source: &'a [u8],
     at: usize,
     tokens: Vec<Token>,
-    /// Within a directive's line.
+    /// Inside a directive.
     directive: bool,
-    /// No token on this line yet.
+    /// No token on the current line yet.
     fresh_line: bool,
 }
 
@@ -110,7 +109,7 @@ const fn is_letter(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte == b'$' || byte >= 0x80
 }
 
-/// Bytes that may follow in a name.
+/// Bytes that continue an identifier.
 static IN_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -121,7 +120,7 @@ static IN_NAME: [bool; 256] = {
     table
 };
 
-/// Operators of more than one byte, the longest first. None begins with `>`: see [`Kind::Punct`].
+/// Operators of more than one byte, the longest first; none starts with `>` (see [`Kind::Punct`]).
 const OPERATORS: &[&[u8]] = &[
     b"<<<", b"<<=", b"...", b"->*", b"<=>", b"::", b"->", b"++", b"--", b"<<", b"<=", b"==", b"!=", b"&&", b"||", b"+=", b"-=", b"*=",
     b"/=", b"%=", b"&=", b"|=", b"^=", b"##", b".*",
@@ -133,7 +132,7 @@ impl Lexer<'_> {
     }
 
     fn run(&mut self) {
-        // A byte order mark is no letter.
+        // Skip a byte order mark.
         if self.source.starts_with(b"\xEF\xBB\xBF") {
             self.at = 3;
         }
@@ -175,7 +174,7 @@ impl Lexer<'_> {
         self.fresh_line = false;
     }
 
-    /// The length of a backslash and the line end behind it, or 0.
+    /// The length of a line continuation here, or 0.
     fn continuation(&self) -> usize {
         match (self.peek(0), self.peek(1), self.peek(2)) {
             (b'\\', b'\n', _) => 2,
@@ -218,7 +217,7 @@ impl Lexer<'_> {
         let mut end = self.at + 1;
         while let Some(byte) = self.source.get(end).copied() {
             let exponent = matches!(self.source[end - 1], b'e' | b'E' | b'p' | b'P') && matches!(byte, b'+' | b'-');
-            // `1'000`; but not the quote that begins a character.
+            // `1'000`, but not the quote of a character literal.
             let separator = byte == b'\'' && self.source.get(end + 1).is_some_and(u8::is_ascii_alphanumeric);
             if !(byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'_' || exponent || separator) {
                 break;
@@ -232,7 +231,7 @@ impl Lexer<'_> {
         self.quoted(b'"', Kind::String, self.at);
     }
 
-    /// A literal whose opening quote is at `quote_at`; it ends with its line at the latest.
+    /// Reads a literal whose opening quote is at `quote_at`; it ends with its line at the latest.
     fn quoted(&mut self, quote: u8, kind: Kind, quote_at: usize) {
         let mut end = quote_at + 1;
         while let Some(byte) = self.source.get(end).copied() {
@@ -250,7 +249,7 @@ impl Lexer<'_> {
         self.push(kind, end.min(self.source.len()));
     }
 
-    /// `R"mark(…)mark"`, its opening quote at `quote_at`.
+    /// Reads `R"mark(…)mark"` with its opening quote at `quote_at`.
     fn raw_string(&mut self, quote_at: usize) {
         let rest = &self.source[quote_at + 1..];
         let Some(open) = rest.iter().take(17).position(|byte| *byte == b'(') else {

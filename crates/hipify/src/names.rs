@@ -1,7 +1,7 @@
-//! The table of CUDA names: what HIP and the ROCm libraries call the same thing, since when, and how an argument list changes.
+//! The table of CUDA names: their HIP and ROCm equivalents, the versions that have them, and changes of argument lists.
 //!
-//! The data is `data/*.tsv`, one file per API family, packed by the build script. Finding a name costs a few nanoseconds; a name
-//! that begins with two letters no CUDA name begins with costs one load.
+//! The data is `data/*.tsv`, one file per API family, packed by the build script. A lookup takes a few nanoseconds; a name whose first
+//! two letters no CUDA name has takes one load.
 
 use crate::arguments::{Action, Rule};
 use crate::include::{Include, Role};
@@ -10,7 +10,7 @@ use crate::options::Target;
 include!("hash.rs");
 include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
-/// The part of CUDA a name belongs to.
+/// The CUDA API a name belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Family {
@@ -40,12 +40,12 @@ pub enum Family {
     Device,
     /// cuSOLVER.
     Solver,
-    /// Names that only our own table of exceptions knows.
+    /// Names of `data/exceptions.tsv`.
     Exceptions,
 }
 
 impl Family {
-    /// All of them, in the table's order.
+    /// All families, in the order of the table.
     pub const ALL: [Family; 14] = [
         Family::Driver,
         Family::Runtime,
@@ -63,7 +63,7 @@ impl Family {
         Family::Exceptions,
     ];
 
-    /// What a reader knows it as.
+    /// The display name.
     pub fn title(self) -> &'static str {
         match self {
             Family::Driver => "CUDA driver API",
@@ -83,7 +83,7 @@ impl Family {
         }
     }
 
-    /// Whether names of this family have ROCm library names of their own, which roc mode uses.
+    /// Whether the family has ROCm library names, which [`Target::Roc`] uses.
     pub(crate) fn has_roc_names(self) -> bool {
         matches!(
             self,
@@ -136,42 +136,42 @@ impl Row {
         &TEXT[at..at + usize::from(self.len[which])]
     }
 
-    /// CUDA's name.
+    /// The CUDA name.
     pub fn cuda(&self) -> &'static str {
         self.part(0)
     }
 
-    /// HIP's name; empty where there is none.
+    /// The HIP name; empty if HIP has no equivalent.
     pub fn hip(&self) -> &'static str {
         self.part(1)
     }
 
-    /// The ROCm library's own name; empty where there is none.
+    /// The ROCm library name; empty if there is no equivalent.
     pub fn roc(&self) -> &'static str {
         self.part(2)
     }
 
-    /// The family it belongs to.
+    /// The API family.
     pub fn family(&self) -> Family {
         Family::ALL[usize::from(self.family)]
     }
 
-    /// A function; otherwise a type, a constant or a macro.
+    /// Whether it is a function, and not a type, constant or macro.
     pub fn is_function(&self) -> bool {
         self.function
     }
 
-    /// CUDA versions that added, deprecated and removed it (`112` is 11.2), 0 where not known.
+    /// CUDA versions that added, deprecated and removed it (`112` is 11.2), 0 if unknown.
     pub fn cuda_versions(&self) -> [u32; 3] {
         self.cuda
     }
 
-    /// HIP versions that added, deprecated and removed it (`5070` is 5.7), 0 where not known.
+    /// HIP versions that added, deprecated and removed it (`5070` is 5.7), 0 if unknown.
     pub fn hip_versions(&self) -> [u32; 3] {
         self.hip
     }
 
-    /// Whether `target` uses the ROCm library's name rather than HIP's.
+    /// Whether `target` uses the ROCm library name.
     pub fn uses_roc(&self, target: Target) -> bool {
         let wanted = match target {
             Target::Hip => false,
@@ -181,7 +181,7 @@ impl Row {
         wanted && self.family().has_roc_names()
     }
 
-    /// Whether `target` has nothing for it.
+    /// Whether `target` has no equivalent.
     pub fn is_unsupported(&self, target: Target) -> bool {
         let missing = if self.uses_roc(target) { flag::NO_ROC } else { flag::NO_HIP };
         self.flags & (flag::NONE | missing) != 0
@@ -192,13 +192,13 @@ impl Row {
         if self.uses_roc(target) && !self.roc().is_empty() { self.roc() } else { self.hip() }
     }
 
-    /// How the arguments of a call change, all targets together.
+    /// The changes of the argument list, for all targets.
     pub(crate) fn rules(&self) -> &'static [Rule] {
         &RULES[usize::from(self.rules[0])..usize::from(self.rules[1])]
     }
 }
 
-/// The row of a name.
+/// Returns the row of a name.
 #[inline]
 pub fn find(name: &[u8]) -> Option<&'static Row> {
     let &[first, second, ..] = name else { return None };
@@ -226,9 +226,9 @@ pub fn rows() -> &'static [Row] {
     ROWS
 }
 
-/// The header's row.
+/// Returns the row of a header.
 pub(crate) fn include(name: &[u8]) -> Option<&'static Include> {
-    // The list is in order of the CUDA names.
+    // The list is sorted by CUDA name.
     INCLUDES.binary_search_by(|include| include.cuda.as_bytes().cmp(name)).ok().map(|at| &INCLUDES[at])
 }
 
@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// The published list of pairs, where `WARPWAVE_FACTS` says that it is.
+    /// The published list of pairs, at the path in `WARPWAVE_FACTS`.
     #[test]
     fn supported_names_translate_as_published() {
         let Ok(folder) = std::env::var("WARPWAVE_FACTS") else {

@@ -1,81 +1,102 @@
-//! What a caller chooses.
+//! Options of a conversion.
 
-/// Whose names a translation uses.
+/// The libraries whose names the translation uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Target {
     /// HIP's own libraries (`hipblas…`), which work on both vendors.
     #[default]
     Hip,
-    /// The ROCm libraries (`rocblas…`) where there are any; cuDNN stays with HIP's names.
+    /// The ROCm libraries (`rocblas…`) where they exist; cuDNN keeps HIP names.
     Roc,
-    /// As [`Target::Roc`], and MIOpen for cuDNN.
+    /// [`Target::Roc`], and MIOpen for cuDNN.
     Miopen,
 }
 
-/// How a kernel launch is written.
+/// How kernel launches are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum LaunchSyntax {
-    /// `kernel<<<…>>>(…)` stays: HIP's compilers read it.
+    /// Keeps `kernel<<<…>>>(…)`, which HIP compilers accept.
     #[default]
     Kept,
-    /// `hipLaunchKernelGGL(…)`.
+    /// Writes `hipLaunchKernelGGL(…)`.
     Call,
 }
 
-/// What is done with blocks that a preprocessor would leave out.
+/// What happens to blocks that a preprocessor skips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ExcludedBlocks {
-    /// Translated like all others.
+    /// They are translated like all others.
     #[default]
     Translated,
-    /// Translated but for their `#include` lines, which would bring a header too many.
+    /// They are translated, except for their `#include` lines.
     AllButIncludes,
-    /// Left as they are.
+    /// They are left as is.
     Kept,
 }
 
-/// When `#include <hip/hip_runtime.h>` is added to a source that includes no CUDA header to put it for: CUDA's compiler brings its own.
+/// When `#include <hip/hip_runtime.h>` is added to a source without a CUDA header that it replaces: nvcc includes its own implicitly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RuntimeHeader {
-    /// When the source has something of CUDA's in it.
+    /// When the source uses CUDA.
     #[default]
     WhenUsed,
     /// In every source.
     Always,
-    /// Never: hipRTC brings its own.
+    /// Never: hipRTC includes its own implicitly.
     Never,
 }
 
-/// The one header of Warpwave's that a translation may include ([`Options::compatibility_header`]).
+/// The name of the compatibility header ([`Options::compatibility_header`]).
 pub const COMPATIBILITY_HEADER: &str = "warpwave_cuda.h";
 
-/// The choices of a translation.
+/// When the compatibility header is included.
+///
+/// With it device types (`__nv_bfloat16`, `__nv_fp8_e4m3`) keep their CUDA names, which the header supplies, and `__CUDA_ARCH__` guards
+/// hold as for a recent GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum UseHeader {
+    /// Never; diagnostics name what needs it.
+    #[default]
+    Never,
+    /// In sources that use something it supplies and HIP lacks, or that not every ROCm from 5.0 on has.
+    WhenNeeded,
+    /// In every CUDA source.
+    Always,
+}
+
+/// Options of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Whose names are used.
+    /// The libraries whose names are used.
     pub target: Target,
     /// How launches are written.
     pub launch: LaunchSyntax,
-    /// Blocks that the preprocessor leaves out.
+    /// What happens to blocks that the preprocessor skips.
     pub excluded: ExcludedBlocks,
-    /// Names that HIP calls experimental are translated too.
+    /// Translates names that HIP marks as experimental too.
     pub experimental: bool,
-    /// `cudaDataType` becomes `hipDataType`, and its constants HIP's, even where the target has a type of its own.
+    /// Translates `cudaDataType` and its constants to `hipDataType`, even where the target has a type of its own.
     pub hip_data_types: bool,
     /// When HIP's runtime header is added.
     pub runtime_header: RuntimeHeader,
-    /// Includes [`COMPATIBILITY_HEADER`] in place of the CUDA headers it replaces. Device types (`__nv_bfloat16`, `__nv_fp8_e4m3`) keep
-    /// their CUDA names, which the header supplies, and `__CUDA_ARCH__` guards hold as for a recent GPU.
-    pub compatibility_header: bool,
+    /// When [`COMPATIBILITY_HEADER`] is included in place of the CUDA headers it replaces.
+    pub compatibility_header: UseHeader,
     /// Applies the safe fixes of [`crate::hazard`] before the translation ([`crate::convert`] only).
     pub fix: bool,
-    /// Macros, each with its value, for [`ExcludedBlocks`] other than `Translated`; an empty value defines a name alone.
+    /// Macros with their values, for [`ExcludedBlocks`] other than `Translated`; an empty value defines the name only.
     pub defines: Vec<(String, String)>,
-    /// Conditionals that have a branch for HIP already are left alone ([`crate::ported`]).
+    /// Leaves conditionals that already have a HIP branch as is ([`crate::preprocessor::platform`]).
     pub keep_ported: bool,
-    /// Headers as the source names them that are files of its own project, each with what stands there instead (the same, where it
-    /// keeps its name). They are not CUDA's, whatever they are called.
+    /// Includes that are files of the project itself, with their new names (the same if not renamed). They are not CUDA headers,
+    /// whatever their names.
     pub local_includes: Vec<(String, String)>,
-    /// Some header of the project includes `cublas_v2.h`, so that cuBLAS names mean the second interface.
+    /// A header of the project includes `cublas_v2.h`, so cuBLAS names mean the v2 interface.
     pub blas_v2: bool,
+}
+
+impl Options {
+    /// Whether the translation itself includes the compatibility header; [`UseHeader::WhenNeeded`] is decided before.
+    pub(crate) fn with_header(&self) -> bool {
+        self.compatibility_header == UseHeader::Always
+    }
 }

@@ -1,18 +1,18 @@
-//! What a translation means for the one who has to finish it: a verdict, and an estimate of the work left.
+//! The verdict on a converted file, and an estimate of the work left.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use crate::diagnostic::{Diagnostic, Severity};
 
-/// How a file stands after its translation.
+/// The state of a file after its conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// Nothing to do that we know of.
+    /// No warnings or errors.
     Clean,
-    /// It may work; the places named should be looked at.
+    /// Has warnings to check.
     NeedsReview,
-    /// Something in it has no counterpart: it will not compile, or not work, as it stands.
+    /// Has errors: it does not compile or does not work as it is.
     NotPortable,
 }
 
@@ -26,18 +26,17 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A verdict with the work it stands for.
+/// A verdict with the estimated work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Assessment {
-    /// How the file stands.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Minutes of work left, roughly: half an hour for each kind of thing without a counterpart, ten minutes for each kind to look at,
-    /// and one for each further place of a kind.
+    /// Estimated minutes of work: 30 for each distinct error, 10 for each distinct warning, 1 for each repetition.
     pub minutes: usize,
 }
 
 impl Assessment {
-    /// Of a file with these diagnostics.
+    /// Assesses a file with these diagnostics.
     pub fn of<'a>(diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -> Assessment {
         let mut assessment = Assessment { verdict: Verdict::Clean, minutes: 0 };
         let mut kinds = HashSet::new();
@@ -48,14 +47,14 @@ impl Assessment {
                 Severity::Error => (Verdict::NotPortable, 30),
             };
             assessment.verdict = assessment.verdict.max(verdict);
-            // The message names what it is about: the same message again is the same work once more, which goes quicker.
+            // A repeated message is the same work again, which takes less time.
             assessment.minutes += if kinds.insert((diagnostic.code, &diagnostic.message)) { minutes } else { 1 };
         }
         assessment
     }
 }
 
-/// `FILE:LINE:COLUMN: WW0107 warning: …`, with the help on a line of its own.
+/// Formats a diagnostic as `FILE:LINE:COLUMN: WW0107 warning: …`, with the help on the next line.
 pub fn line(file: &str, source: &[u8], diagnostic: &Diagnostic) -> String {
     let (line, column) = crate::diagnostic::line_and_column(source, diagnostic.start);
     let Diagnostic { code, severity, message, help, .. } = diagnostic;
@@ -63,7 +62,7 @@ pub fn line(file: &str, source: &[u8], diagnostic: &Diagnostic) -> String {
     format!("{file}:{line}:{column}: WW{code:04} {severity}: {message}{help}")
 }
 
-/// Title and explanation of a diagnostic's number.
+/// Returns the title and explanation of a diagnostic code.
 pub fn explain(code: u16) -> Option<(&'static str, &'static str)> {
     let translator = crate::codes::find(code).map(|code| (code.title, code.explanation));
     let kernels = || crate::kernels::codes::find(code).map(|code| (code.title, code.explanation));
@@ -79,11 +78,11 @@ mod tests {
     use super::*;
 
     fn diagnostic(severity: Severity, message: &'static str) -> Diagnostic {
-        Diagnostic { code: 101, severity, start: 4, end: 5, message: message.into(), help: Some("do so".into()) }
+        Diagnostic { code: 101, severity, start: 4, end: 5, message: message.into(), help: Some("do so".into()), remedy: None }
     }
 
     #[test]
-    fn the_worst_diagnostic_makes_the_verdict() {
+    fn the_worst_diagnostic_decides_the_verdict() {
         use Severity::{Error, Note, Warning};
         assert_eq!(Assessment::of(&[]), Assessment { verdict: Verdict::Clean, minutes: 0 });
         assert_eq!(Assessment::of(&[diagnostic(Note, "a")]).verdict, Verdict::Clean);
@@ -94,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_names_file_place_and_number() {
+    fn a_line_has_file_position_and_code() {
         let text = line("a.cu", b"int\nx", &diagnostic(Severity::Warning, "odd"));
         assert_eq!(text, "a.cu:2:1: WW0101 warning: odd\n    help: do so");
     }
 
     #[test]
-    fn every_number_is_explained() {
+    fn every_code_has_an_explanation() {
         for code in crate::codes::ALL {
             assert!(explain(code.number).is_some());
         }

@@ -1,4 +1,4 @@
-//! After the walk: what needs the whole file's view. Argument lists, launches, names left over, the runtime header.
+//! The second pass: what needs the whole file. Argument lists, launches, unknown names, the runtime header.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -40,7 +40,7 @@ impl Translator<'_> {
         Draft { edits: self.edits, diagnostics: self.diagnostics, stats: self.stats }
     }
 
-    /// cuBLAS names that came before `cublas_v2.h`, or without it.
+    /// Handles cuBLAS names that come before `cublas_v2.h`, or without it.
     fn cublas_v1(&mut self) {
         for (index, row) in std::mem::take(&mut self.blas_v1) {
             if self.seen.has_blas_v2() {
@@ -48,7 +48,7 @@ impl Translator<'_> {
                 continue;
             }
             self.stats.untranslated[Family::Blas as usize] += 1;
-            let message = format!("`{}` without `cublas_v2.h` is the first cuBLAS interface, which has no counterpart", row.cuda());
+            let message = format!("`{}` without `cublas_v2.h` is the legacy cuBLAS interface, which has no HIP equivalent", row.cuda());
             self.report(codes::BLAS_V1, index, message, Some("include `cublas_v2.h` and pass a handle".into()));
         }
     }
@@ -73,7 +73,7 @@ impl Translator<'_> {
             }
             let Some((close, arguments)) = self.argument_list(index) else {
                 if !heuristics::declares(lexed, index) {
-                    let message = format!("the arguments of `{}` differ in HIP and could not be read here", row.cuda());
+                    let message = format!("arguments of `{}` differ in HIP and could not be adapted here", row.cuda());
                     self.report(codes::ARGUMENTS, index, message, None);
                 }
                 continue;
@@ -82,10 +82,10 @@ impl Translator<'_> {
             for rule in rules {
                 let done = call.apply(rule, &mut edits, |range| self.text_of(range));
                 if !done {
-                    let message = format!("`{}` has no argument {} here", row.cuda(), rule.argument + 1);
+                    let message = format!("call of `{}` has no argument {} to adapt", row.cuda(), rule.argument + 1);
                     self.report(codes::ARGUMENTS, index, message, None);
                 } else if rule.action == Action::Remove && mode == Target::Hip {
-                    let message = format!("argument {} of `{}` was removed: HIP does not take it", rule.argument + 1, row.cuda());
+                    let message = format!("argument {} of `{}` removed; HIP does not take it", rule.argument + 1, row.cuda());
                     self.report(codes::DROPPED_ARGUMENT, index, message, None);
                 }
             }
@@ -93,7 +93,7 @@ impl Translator<'_> {
         self.edits = edits;
     }
 
-    /// The closing parenthesis and the arguments of a call to the name at `index`.
+    /// Returns the closing parenthesis and the arguments of a call of the name at `index`.
     pub(crate) fn argument_list(&self, index: usize) -> Option<(usize, Vec<Range<usize>>)> {
         let brackets = self.brackets();
         let mut open = index + 1;
@@ -107,7 +107,7 @@ impl Translator<'_> {
         Some((close, brackets.split(self.lexed, open, close)?))
     }
 
-    /// The text of some tokens with their names translated, for arguments that go elsewhere.
+    /// Returns the text of some tokens with their names translated, for arguments that move.
     fn text_of(&self, range: Range<usize>) -> Vec<u8> {
         if range.is_empty() {
             return Vec::new();
@@ -129,7 +129,7 @@ impl Translator<'_> {
         edits.apply(source)
     }
 
-    /// Whether the walk translates the name at `index`, without its telling what it does not.
+    /// Whether the first pass translates the name at `index`.
     fn renames(&self, index: usize, row: &'static Row) -> bool {
         let function = row.is_function();
         let here = match row.family() {
@@ -137,7 +137,7 @@ impl Translator<'_> {
                 if function {
                     heuristics::calls(self.lexed, index)
                 } else {
-                    !self.options.compatibility_header
+                    !self.options.with_header()
                 }
             }
             Family::Blas if row.flags & flag::V2_ONLY != 0 => self.seen.has_blas_v2(),
@@ -187,7 +187,7 @@ impl Translator<'_> {
         }
         self.edits = edits;
         for at in unread {
-            self.report(codes::LAUNCH, at, "a launch whose parts could not be read; it was kept", None);
+            self.report(codes::LAUNCH, at, "kernel launch could not be parsed and was kept", None);
         }
     }
 
@@ -198,18 +198,18 @@ impl Translator<'_> {
             }
             self.stats.unknown += count;
             let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
-            let message = format!("`{}` looks like a name of CUDA's and is in no table{times}", String::from_utf8_lossy(name));
+            let message = format!("unknown CUDA name `{}`{times}", String::from_utf8_lossy(name));
             self.report(codes::UNKNOWN, index, message, None);
         }
     }
 
-    /// How the source ends its first line.
+    /// The line ending of the source's first line.
     pub(crate) fn line_end(&self) -> &'static str {
         let first = self.lexed.source.iter().position(|byte| *byte == b'\n');
         if first.is_some_and(|at| self.lexed.source[..at].ends_with(b"\r")) { "\r\n" } else { "\n" }
     }
 
-    /// Where HIP's runtime header goes when no header of CUDA makes room for it.
+    /// Where HIP's runtime header is inserted if no CUDA header is replaced by it.
     fn header_place(&self) -> u32 {
         let guard = preprocessor::include_guard(self.lexed).map(|index| self.lexed.tokens[index].end);
         let once = self.pragma_once.map(|index| self.lexed.tokens[index].end);

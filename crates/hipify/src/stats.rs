@@ -1,11 +1,11 @@
-//! Counts of a translation.
+//! Statistics of a translation.
 
 use std::fmt;
 
 use crate::edit::Edits;
 use crate::names::Family;
 
-/// What a translation did, in numbers.
+/// Statistics of a translation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Lines of the source.
@@ -16,11 +16,11 @@ pub struct Stats {
     pub bytes: usize,
     /// Bytes of the source that were replaced.
     pub bytes_changed: usize,
-    /// References to CUDA names that were translated, by [`Family`].
+    /// Translated references to CUDA names, by [`Family`].
     pub translated: [usize; 14],
-    /// References that were not, by [`Family`].
+    /// References that were not translated, by [`Family`].
     pub untranslated: [usize; 14],
-    /// Names that look like CUDA's and are in no table.
+    /// Unknown CUDA-like names.
     pub unknown: usize,
     /// `<<<…>>>` launches.
     pub launches: usize,
@@ -36,12 +36,12 @@ impl Stats {
         self.translated_references() + self.untranslated_references()
     }
 
-    /// Those that were translated.
+    /// Translated references.
     pub fn translated_references(&self) -> usize {
         self.translated.iter().sum::<usize>() + self.includes + self.launches
     }
 
-    /// Those that were not.
+    /// References that were not translated.
     pub fn untranslated_references(&self) -> usize {
         self.untranslated.iter().sum::<usize>() + self.unknown
     }
@@ -96,7 +96,7 @@ impl fmt::Display for Stats {
             }
         }
         if self.unknown > 0 {
-            writeln!(f, "  names in no table: {}", self.unknown)?;
+            writeln!(f, "  unknown names: {}", self.unknown)?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! The translation itself: one walk over the tokens for names, strings and includes, then what needs a wider view (launches, argument
-//! lists, the runtime header), and the edits applied at once.
+//! Translation of API names: a first pass over the tokens for names, strings and includes, a second pass for what needs the whole file
+//! (launches, argument lists, the runtime header).
 //!
-//! Promises: any bytes come in and no panic comes out; bytes that no edit touches stay; every name of CUDA is translated, kept on
-//! purpose, or named in a diagnostic; translating the output again changes nothing.
+//! Contract: any bytes are accepted; bytes that no edit touches stay; every CUDA name is translated, kept on purpose, or named in a
+//! diagnostic; translating the output again changes nothing.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -13,7 +13,7 @@ use crate::brackets::Brackets;
 use crate::codes::{self, Code};
 use crate::diagnostic::Diagnostic;
 use crate::edit::Edits;
-use crate::include::{COMPATIBLE, Seen};
+use crate::include::{REPLACED_BY_COMPATIBILITY, Seen};
 use crate::lex::{Kind, Lexed, TooLarge};
 use crate::names::{self, Family, Row, flag};
 use crate::options::{COMPATIBILITY_HEADER, ExcludedBlocks, Options, Target};
@@ -21,7 +21,7 @@ use crate::preprocessor::{self, platform};
 use crate::stats::Stats;
 use crate::{half2_members, heuristics};
 
-/// Stands for all version macros in the set of names whose notes have been given.
+/// Represents all version macros in the set of reported names.
 const VERSION_NOTE: &str = "a version of CUDA";
 
 /// A translated source.
@@ -29,7 +29,7 @@ const VERSION_NOTE: &str = "a version of CUDA";
 pub struct Translation {
     /// The new source.
     pub output: Vec<u8>,
-    /// What a reader must know, in order of the source; the places are places of the source.
+    /// The diagnostics, in order of the source.
     pub diagnostics: Vec<Diagnostic>,
     /// Counts.
     pub stats: Stats,
@@ -52,7 +52,7 @@ pub fn translate(source: &[u8], options: &Options) -> Translation {
 
 pub(crate) fn too_large(error: TooLarge) -> Diagnostic {
     let (code, severity) = (codes::TOO_LARGE.number, codes::TOO_LARGE.severity);
-    Diagnostic { code, severity, start: 0, end: 0, message: error.to_string().into(), help: None }
+    Diagnostic { code, severity, start: 0, end: 0, message: error.to_string().into(), help: None, remedy: None }
 }
 
 /// [`translate`] for a lexed source.
@@ -78,9 +78,9 @@ pub(crate) struct Translator<'a> {
     pub diagnostics: Vec<Diagnostic>,
     pub stats: Stats,
     pub seen: Seen,
-    /// Names whose notes have been given: once per file is enough.
+    /// Names whose notes were reported: once per file.
     pub noted: HashSet<&'static str>,
-    /// Names that look like CUDA's: first place, count, and whether the file declares them.
+    /// Unknown CUDA-like names: first token, count, and whether the file declares them.
     pub unlisted: HashMap<&'a [u8], (usize, usize, bool)>,
     pub launches: Vec<usize>,
     pub calls: Vec<(usize, &'static Row)>,
@@ -89,9 +89,9 @@ pub(crate) struct Translator<'a> {
     pub half2_variables: half2_members::Half2Variables<'a>,
     pub first_include: Option<usize>,
     pub pragma_once: Option<usize>,
-    /// The file has code for a GPU, so it needs the runtime header.
+    /// The file has device code, so it needs the runtime header.
     pub gpu_code: bool,
-    /// The compatibility header is there, or not wanted.
+    /// The compatibility header is included already, or not used.
     pub has_compatibility: bool,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Translator<'a> {
             first_include: None,
             pragma_once: None,
             gpu_code: false,
-            has_compatibility: !options.compatibility_header || heuristics::includes(lexed, COMPATIBILITY_HEADER),
+            has_compatibility: !options.with_header() || heuristics::includes(lexed, COMPATIBILITY_HEADER),
         }
     }
 
@@ -161,7 +161,7 @@ impl<'a> Translator<'a> {
                 Kind::Name => self.name(index),
                 Kind::String if !lexed.tokens[index].in_directive || !self.after_word(index, b"include") => self.string(index),
                 Kind::Punct => match lexed.text(index) {
-                    // A condition holds no launch; what looks like one there is none.
+                    // A condition has no launches.
                     b"<<<" if lexed.tokens[index].in_directive && heuristics::in_condition(lexed, index) => {}
                     b"<<<" => self.launches.push(index),
                     b"." if !self.half2_variables.is_empty() => self.half_member(index),
@@ -174,7 +174,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Says once for each conditional that it was left alone.
+    /// Reports a conditional that was left as is, once.
     fn note_ported(&mut self, branch: &platform::PlatformBranch) {
         let place = branch.conditional + 1;
         let start = self.lexed.tokens.get(place).map(|token| token.start);
@@ -183,8 +183,8 @@ impl<'a> Translator<'a> {
             return;
         }
         let chosen = branch.build_macro.map(|token| String::from_utf8_lossy(self.lexed.text(token)).into_owned());
-        let help = chosen.map(|name| format!("define `{name}` when you build for AMD").into());
-        self.report(codes::PORTED, place, "this conditional has a branch for HIP: all of it was left alone", help);
+        let help = chosen.map(|name| format!("define `{name}` in the build for AMD").into());
+        self.report(codes::PORTED, place, "conditional has a HIP branch; its branches were left as is", help);
     }
 
     fn after_word(&self, index: usize, word: &[u8]) -> bool {
@@ -199,7 +199,7 @@ impl<'a> Translator<'a> {
         let Some(token) = self.lexed.tokens.get(index) else { return };
         let (start, end) = (token.start, token.end);
         let message = message.into();
-        self.diagnostics.push(Diagnostic { code: code.number, severity: code.severity, start, end, message, help });
+        self.diagnostics.push(Diagnostic { code: code.number, severity: code.severity, start, end, message, help, remedy: None });
     }
 
     // ---- names
@@ -217,7 +217,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Names outside of the table that mean something.
+    /// Handles names outside of the table.
     fn special(&mut self, index: usize, text: &'a [u8]) {
         let token = self.lexed.tokens[index];
         match text {
@@ -225,7 +225,7 @@ impl<'a> Translator<'a> {
                 self.gpu_code = true;
                 self.kernels.push(index);
             }
-            b"half2" => self.half2_variables.declare(self.lexed, index),
+            b"half2" | b"__half2" => self.half2_variables.declare(self.lexed, index),
             b"__device__" | b"__host__" | b"__shared__" | b"__constant__" => self.gpu_code = true,
             b"cuda" if index >= 2 && self.lexed.is(index - 1, b"::") && self.lexed.is(index - 2, b"thrust") => {
                 self.edits.replace(token.start, token.end, "hip");
@@ -243,37 +243,37 @@ impl<'a> Translator<'a> {
     }
 
     fn pasted(&mut self, index: usize, text: &[u8]) {
-        let message = format!("`##` makes a name out of `{}`: it cannot be looked up", String::from_utf8_lossy(text));
+        let message = format!("`##` builds a CUDA name from `{}`, which cannot be looked up", String::from_utf8_lossy(text));
         self.report(codes::PASTED, index, message, None);
     }
 
-    /// A macro of CUDA's headers that tells a version; in a condition it is worth a word, once per file.
+    /// Reports a CUDA version macro in a condition, once per file.
     fn version_check(&mut self, index: usize, text: &[u8]) {
         let in_condition = self.lexed.tokens[index].in_directive && heuristics::in_condition(self.lexed, index);
         if in_condition && self.noted.insert(VERSION_NOTE) {
-            let message = format!("HIP does not define `{}`: this condition counts it as 0", String::from_utf8_lossy(text));
+            let message = format!("HIP does not define `{}`; this condition evaluates it as 0", String::from_utf8_lossy(text));
             self.report(codes::VERSION_CHECK, index, message, None);
         }
     }
 
-    /// Names of the table.
+    /// Handles a name of the table.
     pub(crate) fn listed(&mut self, index: usize, row: &'static Row) {
         let family = row.family();
-        // A namespace, or any variable of that name.
+        // `cub` is the namespace only before `::`.
         if row.cuda() == "cub" && !self.lexed.is(index + 1, b"::") && !self.after_word(index, b"namespace") {
             return;
         }
         if family == Family::Device {
-            // `min` may be anything; only a call is CUDA's.
+            // `min` may be any name; only a call is CUDA's.
             if row.is_function() && !heuristics::calls(self.lexed, index) {
                 return;
             }
-            if !row.is_function() && self.options.compatibility_header {
+            if !row.is_function() && self.options.with_header() {
                 return;
             }
             if row.is_unsupported(self.options.target) {
                 self.stats.untranslated[family as usize] += 1;
-                let message = format!("`{}`: HIP has no device function or type of this name", row.cuda());
+                let message = format!("HIP has no device function or type `{}`", row.cuda());
                 return self.report(codes::DEVICE_FUNCTION, index, message, None);
             }
         }
@@ -295,7 +295,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// What stands instead of the name at `index`.
+    /// The replacement of the name at `index`.
     pub(crate) fn new_name(&self, index: usize, row: &'static Row) -> &'static str {
         let target = self.options.target;
         if self.options.hip_data_types && (row.hip() == "hipDataType" || row.roc().starts_with("rocblas_datatype_")) {
@@ -311,24 +311,24 @@ impl<'a> Translator<'a> {
         row.translated(target)
     }
 
-    /// Whether a name stays as it is, with the reason told.
+    /// Whether a name stays as is; reports the reason.
     fn blocked(&mut self, index: usize, row: &'static Row) -> bool {
         let target = self.options.target;
         let side = if row.uses_roc(target) { "ROCm" } else { "HIP" };
         let family = row.family();
         if row.flags & flag::EXPERIMENTAL != 0 && !self.options.experimental {
             let message = format!("`{}` is experimental in {side}", row.cuda());
-            self.report(codes::EXPERIMENTAL, index, message, Some("allow experimental names to translate it".into()));
+            self.report(codes::EXPERIMENTAL, index, message, Some("pass `--experimental` to translate it".into()));
         } else if row.flags & flag::V2_ONLY != 0 && family == Family::Blas && !self.seen.has_blas_v2() {
-            // The header may still come.
+            // The header may come later.
             self.blas_v1.push((index, row));
             return true;
         } else if row.is_unsupported(target) {
-            let message = format!("`{}` ({}) has no counterpart in {side}", row.cuda(), family.title());
+            let message = format!("`{}` ({}) has no {side} equivalent", row.cuda(), family.title());
             let help = if !row.uses_roc(target) && !row.roc().is_empty() && row.flags & (flag::NO_ROC | flag::NONE) == 0 {
-                format!("{} has it as `{}`: translate with ROCm names", family.title().replacen("cu", "ROCm's ", 1), row.roc()).into()
+                format!("{} has `{}`; use `--roc`", family.title().replacen("cu", "ROCm's ", 1), row.roc()).into()
             } else {
-                Cow::Borrowed("keep it for NVIDIA behind `#ifdef __HIP_PLATFORM_NVIDIA__`, or write this part anew")
+                Cow::Borrowed("guard it with `#ifdef __HIP_PLATFORM_NVIDIA__`, or rewrite this part")
             };
             self.report(codes::UNSUPPORTED, index, message, Some(help));
         } else {
@@ -338,7 +338,7 @@ impl<'a> Translator<'a> {
         true
     }
 
-    /// Versions worth knowing, once per name.
+    /// Reports deprecations and removals, once per name.
     fn notes(&mut self, index: usize, row: &'static Row) {
         let all = flag::CUDA_DEPRECATED
             | flag::HIP_DEPRECATED
@@ -369,9 +369,9 @@ impl<'a> Translator<'a> {
             version => format!(" in {}.{}", version / 1000, version % 1000 / 10),
         };
         if row.flags & (removed | flag::REMOVED) != 0 {
-            self.report(codes::HIP_REMOVED, index, format!("`{new}`, the counterpart, was removed{}", hip(2)), None);
+            self.report(codes::HIP_REMOVED, index, format!("HIP equivalent `{new}` was removed{}", hip(2)), None);
         } else if row.flags & (deprecated | flag::DEPRECATED) != 0 {
-            self.report(codes::HIP_DEPRECATED, index, format!("`{new}`, the counterpart, was deprecated{}", hip(1)), None);
+            self.report(codes::HIP_DEPRECATED, index, format!("HIP equivalent `{new}` was deprecated{}", hip(1)), None);
         }
     }
 
@@ -382,12 +382,12 @@ impl<'a> Translator<'a> {
         let (start, end) = (self.lexed.tokens[base].start, self.lexed.tokens[dot + 1].end);
         self.edits.insert(start, "reinterpret_cast<half&>(");
         self.edits.insert(end, ")");
-        self.report(codes::HALF2_MEMBER, dot + 1, "a member of `half2` is an integer in HIP; it is now read as `half`", None);
+        self.report(codes::HALF2_MEMBER, dot + 1, "members of `half2` are integers in HIP 5; read as `half` with a cast", None);
     }
 
     // ---- strings
 
-    /// Messages that name CUDA functions: words of the literal that are names of host APIs.
+    /// Translates the host API names in a string literal.
     fn string(&mut self, index: usize) {
         let token = self.lexed.tokens[index];
         let text = self.lexed.text(index);
@@ -429,7 +429,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Removes a directive to its last word: compilers ignore what stands behind a header's name, and it must not become code.
+    /// Removes a directive up to its last token: compilers ignore tokens after a header's name, and they must not become code.
     fn drop_directive(&mut self, hash: usize) {
         let tokens = &self.lexed.tokens[hash..];
         let more = tokens.iter().skip(1).take_while(|token| token.in_directive && !token.first_on_line).last();
@@ -456,7 +456,7 @@ impl<'a> Translator<'a> {
             }
             return;
         }
-        if self.options.compatibility_header && COMPATIBLE.iter().any(|known| known.as_bytes() == name) {
+        if self.options.with_header() && REPLACED_BY_COMPATIBILITY.iter().any(|known| known.as_bytes() == name) {
             self.stats.includes += 1;
             if self.has_compatibility {
                 self.drop_directive(hash);
@@ -468,7 +468,7 @@ impl<'a> Translator<'a> {
         }
         let Some(include) = names::include(name) else {
             if heuristics::is_toolkit_header(name, open == '<') {
-                let message = format!("`{}`: no HIP header is known for it", String::from_utf8_lossy(name));
+                let message = format!("header `{}` has no known HIP equivalent", String::from_utf8_lossy(name));
                 self.report(codes::UNKNOWN_HEADER, hash + 2, message, None);
             }
             return;
@@ -477,7 +477,7 @@ impl<'a> Translator<'a> {
         let roc = self.options.target != Target::Hip && family.has_roc_names();
         let drop = self.seen.drop(include, roc);
         if include.unsupported {
-            let message = format!("`{}`: HIP has no such header", include.cuda);
+            let message = format!("header `{}` has no HIP equivalent", include.cuda);
             return self.report(codes::UNSUPPORTED_HEADER, hash + 2, message, None);
         }
         self.stats.includes += 1;

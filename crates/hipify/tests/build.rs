@@ -1,4 +1,4 @@
-//! Build files of our own writing: `tests/build/X`, what becomes of it in `X.hip`, and what is told in `X.told`.
+//! Build files `tests/build/X` with their conversion `X.hip` and diagnostics `X.diagnostics`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,9 +11,9 @@ fn folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/build")
 }
 
-/// With `WARPWAVE_BLESS=1` the expected files are written, to be read before they are committed.
+/// `WARPWAVE_BLESS=1` writes the expected files; review them before committing.
 #[test]
-fn build_files_become_what_is_expected() {
+fn build_files_convert_as_expected() {
     let bless = std::env::var_os("WARPWAVE_BLESS").is_some();
     let mut count = 0;
     for entry in std::fs::read_dir(folder()).unwrap() {
@@ -22,14 +22,14 @@ fn build_files_become_what_is_expected() {
         let Some(kind) = BuildFile::of(&name) else { continue };
         let source = std::fs::read(&path).unwrap();
         let done = convert(&source, kind, &BuildOptions::default());
-        let told: String = done.diagnostics.iter().map(|told| report::line(&name, &source, told) + "\n").collect();
-        let (hip, expected) = (format!("{}.hip", path.display()), format!("{}.told", path.display()));
+        let diagnostics: String = done.diagnostics.iter().map(|diagnostic| report::line(&name, &source, diagnostic) + "\n").collect();
+        let (hip, expected) = (format!("{}.hip", path.display()), format!("{}.diagnostics", path.display()));
         if bless {
             std::fs::write(&hip, &done.output).unwrap();
-            std::fs::write(&expected, &told).unwrap();
+            std::fs::write(&expected, &diagnostics).unwrap();
         }
         assert_eq!(String::from_utf8_lossy(&done.output), String::from_utf8_lossy(&std::fs::read(&hip).unwrap()), "{name}");
-        assert_eq!(told, std::fs::read_to_string(&expected).unwrap(), "{name}");
+        assert_eq!(diagnostics, std::fs::read_to_string(&expected).unwrap(), "{name}");
         assert_eq!(
             convert(&done.output, kind, &BuildOptions::default()).output,
             done.output,
@@ -54,6 +54,17 @@ fn renamed_sources_are_followed_and_others_named() {
     assert!(matches!(done.diagnostics.as_slice(), [one] if one.code == 410), "{:?}", done.diagnostics);
 }
 
+/// A line continuation directly behind a word is not part of it.
+#[test]
+fn a_backslash_behind_a_flag_continues_the_line() {
+    let options = BuildOptions { renamed: None, offload_arch: vec!["gfx90a".to_owned()] };
+    let make = "ARCH = sm_80\nFLAGS = -O3 -arch=$(ARCH)\\\n  -lcublas\\\r\n  -lineinfo\n\nall:\n\tnvcc $(FLAGS) a.cu\n";
+    let done = convert(make.as_bytes(), BuildFile::Make, &options);
+    let expected =
+        "ARCH = gfx90a\nFLAGS = -O3 --offload-arch=$(ARCH)\\\n  -lhipblas\\\r\n  -gline-tables-only\n\nall:\n\thipcc $(FLAGS) a.cu\n";
+    assert_eq!(String::from_utf8_lossy(&done.output), expected);
+}
+
 #[test]
 fn files_that_do_not_mention_cuda_stay_as_they_are() {
     let cmake = "cmake_minimum_required(VERSION 3.5)\nproject(x CXX)\nadd_executable(x main.cpp)\ntarget_link_libraries(x curl m)\n";
@@ -69,9 +80,9 @@ fn files_that_do_not_mention_cuda_stay_as_they_are() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
-    /// Any pieces in any order: nothing panics, and what comes out is final.
+    /// Any fragments in any order: nothing panics, and the conversion is idempotent.
     #[test]
-    fn conversion_is_total_and_final(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
+    fn conversion_accepts_anything_and_is_idempotent(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
         let source = pieces.concat();
         for kind in [BuildFile::CMake, BuildFile::Make] {
             for renamed in [None, Some(BTreeSet::from(["a.cu".to_owned()]))] {
@@ -84,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_may_come_in(source in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_accepted(source in prop::collection::vec(any::<u8>(), 0..200)) {
         for kind in [BuildFile::CMake, BuildFile::Make] {
             convert(&source, kind, &BuildOptions::default());
         }
@@ -163,9 +174,9 @@ const PIECES: &[&str] = &[
     "LANGUAGE CUDA",
 ];
 
-/// Files made to be slow. The bound is loose, for test builds on busy machines; anything quadratic takes minutes.
+/// Adversarial files. The time limit is loose, for test builds on busy machines; quadratic behavior takes minutes.
 #[test]
-fn hostile_files_end_in_time() {
+fn adversarial_files_take_linear_time() {
     const SIZE: usize = 300_000;
     let fill = |piece: &str| piece.repeat(SIZE / piece.len());
     let sources = [

@@ -1,15 +1,15 @@
-//! What is told, where, and once.
+//! Diagnostics of the name translation: their positions, and one per name.
 
 use warpwave_hipify::{Options, Severity, Target, codes, translate};
 
-fn told(source: &str, options: &Options) -> Vec<(u16, String)> {
+fn diagnostics_of(source: &str, options: &Options) -> Vec<(u16, String)> {
     let translation = translate(source.as_bytes(), options);
     let text = |d: &warpwave_hipify::Diagnostic| source[d.start as usize..d.end as usize].to_owned();
     translation.diagnostics.iter().map(|d| (d.code, text(d))).collect()
 }
 
 #[test]
-fn each_code_names_its_place() {
+fn each_code_points_at_its_cause() {
     let plain = Options::default();
     let cases: &[(&str, u16, &str)] = &[
         ("cudaNewThing();", 100, "cudaNewThing"),
@@ -30,14 +30,14 @@ fn each_code_names_its_place() {
         ("#define CALL(name) cuda##name()\n", 117, "cuda"),
     ];
     for (source, code, place) in cases {
-        let found = told(source, &plain);
+        let found = diagnostics_of(source, &plain);
         assert!(found.contains(&(*code, (*place).to_owned())), "{source}: {found:?}");
         assert!(codes::find(*code).is_some());
     }
 }
 
 #[test]
-fn experimental_names_wait_for_a_yes() {
+fn experimental_names_need_the_option() {
     let row = warpwave_hipify::names::rows()
         .iter()
         .find(|row| {
@@ -46,15 +46,15 @@ fn experimental_names_wait_for_a_yes() {
         })
         .expect("an experimental name");
     let yes = Options { experimental: true, ..Options::default() };
-    assert!(told(row.cuda(), &yes).iter().all(|(code, _)| *code != 102));
+    assert!(diagnostics_of(row.cuda(), &yes).iter().all(|(code, _)| *code != 102));
     assert!(String::from_utf8_lossy(&translate(row.cuda().as_bytes(), &yes).output).contains(row.hip()));
 }
 
 #[test]
-fn the_users_own_names_are_left_in_peace() {
+fn names_of_the_project_are_not_reported() {
     let source = "#define cudaCheckMine(x) (x)\nint cuOwnThing(int);\nint cudaOne, cudaTwo;\n\
                   void f() { cudaCheckMine(cuOwnThing(cudaTwo)); int current = cursor + customers; }\n";
-    assert_eq!(told(source, &Options::default()), []);
+    assert_eq!(diagnostics_of(source, &Options::default()), []);
 }
 
 #[test]
@@ -66,18 +66,18 @@ fn notes_come_once_per_name_and_unknown_names_with_their_count() {
     assert_eq!(translation.diagnostics[0].severity, Severity::Note);
 }
 
-/// Every name of the table is translated, or told about, or the same in HIP.
+/// Every name of the table is translated, reported, or the same in HIP.
 #[test]
-fn no_name_of_the_table_passes_in_silence() {
+fn every_name_of_the_table_is_translated_or_reported() {
     for target in [Target::Hip, Target::Roc, Target::Miopen] {
         let options = Options { target, experimental: true, ..Options::default() };
         for row in warpwave_hipify::names::rows() {
             let source = format!("#include <cuda.h>\n#include <cublas_v2.h>\nusing namespace {}; void f() {{ {0}(a); }}", row.cuda());
             let translation = translate(source.as_bytes(), &options);
             let kept = String::from_utf8_lossy(&translation.output).contains(&format!(" {}(a)", row.cuda()));
-            let told = translation.diagnostics.iter().any(|diagnostic| matches!(diagnostic.code, 101 | 113));
+            let reported = translation.diagnostics.iter().any(|diagnostic| matches!(diagnostic.code, 101 | 113));
             let same = row.translated(target) == row.cuda() || row.cuda() == "cub";
-            assert!(!kept || told || same, "{} in {target:?}", row.cuda());
+            assert!(!kept || reported || same, "{} in {target:?}", row.cuda());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The crate's own sources, broken at random: no panic, no wait, no byte lost.
+//! Fuzzing with random mutations of the crate's test sources: no panic, no hang, no lost byte.
 //!
 //! Five seconds of the same cases; `WARPWAVE_TEST_FULL=1` makes it a minute with a fresh seed, which is printed,
 //! `WARPWAVE_FUZZ_SEED=N` repeats a run.
@@ -11,9 +11,9 @@ use warpwave_hipify::hazard;
 use warpwave_hipify::kernels::{self, find, intrinsics, ptx::Dialect};
 use warpwave_hipify::lex::{Kind, Lexed};
 use warpwave_hipify::preprocessor::expand;
-use warpwave_hipify::{Diagnostic, ExcludedBlocks, LaunchSyntax, Options, Target, translate};
+use warpwave_hipify::{Diagnostic, ExcludedBlocks, LaunchSyntax, Options, Target, UseHeader, translate};
 
-/// One case may take so long: loose, for test builds on busy machines.
+/// Time limit of a case: loose, for test builds on busy machines.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// splitmix64.
@@ -61,7 +61,7 @@ fn mutate(random: &mut Random, sources: &[Vec<u8>]) -> Vec<u8> {
             }
             1 => drop(text.drain(random.range(text.len(), 200))),
             2 => text.truncate(random.below(text.len() + 1)),
-            // A piece of another source, or of this one once more.
+            // A fragment of another source, or of this one again.
             3 => {
                 let other = &sources[random.below(sources.len())];
                 let piece = other[random.range(other.len(), 400)].to_vec();
@@ -108,7 +108,7 @@ fn swap_tokens(random: &mut Random, text: &mut Vec<u8>) {
     *text = swapped;
 }
 
-/// The source with nothing of CUDA's in it: names and literals are letters that mean nothing, and no launch is left.
+/// The source without CUDA: names and literals are replaced by letters, and launches removed.
 fn neutral(source: &[u8]) -> Vec<u8> {
     let mut text = source.to_vec();
     // An `#include` without its name leaves no header name: `<a/*b>` opens a comment then, and other names come to light.
@@ -142,7 +142,7 @@ fn in_bounds(source: &[u8], diagnostics: &[Diagnostic]) {
 fn check(source: &[u8]) {
     let plain = Options::default();
     let call = Options { launch: LaunchSyntax::Call, target: Target::Miopen, excluded: ExcludedBlocks::Kept, ..Options::default() };
-    let header = Options { compatibility_header: true, ..Options::default() };
+    let header = Options { compatibility_header: UseHeader::Always, ..Options::default() };
     for options in [&plain, &call, &header] {
         let once = translate(source, options);
         in_bounds(source, &once.diagnostics);
@@ -171,7 +171,7 @@ fn check(source: &[u8]) {
     };
     for done in &halves {
         in_bounds(source, &done.diagnostics);
-        assert_eq!(lines(&done.text), lines(source), "lines came or went");
+        assert_eq!(lines(&done.text), lines(source), "the number of lines changed");
     }
     in_bounds(source, &intrinsics::unknown(&lexed, &intrinsics::hip_has));
     find::inventory(&lexed);
@@ -180,7 +180,7 @@ fn check(source: &[u8]) {
 }
 
 #[test]
-fn broken_sources_are_taken() {
+fn mutated_sources_are_accepted() {
     let full = std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1");
     let time = Duration::from_secs(if full { 60 } else { 5 });
     let given = std::env::var("WARPWAVE_FUZZ_SEED").ok().and_then(|text| text.parse().ok());

@@ -38,7 +38,7 @@ fn sources() -> Vec<PathBuf> {
     files
 }
 
-/// The translation, and its diagnostics with those of the checker for waves of 64 lanes.
+/// The translation, and its diagnostics with those of the hazard checker.
 fn translated(source: &str) -> (Vec<u8>, Vec<Diagnostic>) {
     let translation = translate(source.as_bytes(), &options(source));
     let hazards = hazard::check(&Lexed::new(source.as_bytes()).unwrap());
@@ -47,7 +47,7 @@ fn translated(source: &str) -> (Vec<u8>, Vec<Diagnostic>) {
 }
 
 #[test]
-fn sources_translate_as_written_down() {
+fn sources_translate_as_expected() {
     let bless = std::env::var_os("WARPWAVE_BLESS").is_some();
     let (mut count, mut wrong) = (0, Vec::new());
     for path in sources() {
@@ -72,7 +72,7 @@ fn sources_translate_as_written_down() {
     assert!(wrong.is_empty(), "{} differ; WARPWAVE_BLESS=1 rewrites them\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Diagnostics that say a name or a header stays although HIP lacks it: the compiler must refuse these, and nothing else.
+/// Diagnostics of names and headers that HIP lacks: the compiler must reject these, and nothing else.
 const REFUSED: &[u16] = &[
     codes::UNKNOWN.number,
     codes::UNSUPPORTED.number,
@@ -84,9 +84,9 @@ const REFUSED: &[u16] = &[
     201,
 ];
 
-/// The lines at which the compiler refuses a file, each with its message.
+/// The lines that the compiler rejects, each with its message.
 ///
-/// A missing header ends a compilation. It is noted, and the file compiled again with an empty header in its place.
+/// A missing header ends a compilation. It is recorded, and the file compiled again with an empty header.
 fn refused_lines(clang: &OsString, path: &Path, arguments: &[&str], empty: &Path) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(path).unwrap();
     let place = format!("{}:", path.display());
@@ -115,8 +115,8 @@ fn refused_lines(clang: &OsString, path: &Path, arguments: &[&str], empty: &Path
     lines
 }
 
-/// Each translation compiles, or the compiler refuses it where a diagnostic says so: with clang and HIP's headers, where both are
-/// installed, and with `golden/stubs` for other libraries.
+/// Each translation compiles, or the compiler rejects what a diagnostic names: with clang and HIP's headers, if installed, and with
+/// `golden/stubs` for other libraries.
 #[test]
 fn translations_compile_for_an_amd_gpu() {
     let Some(clang) = common::hip_clang() else { return };

@@ -1,6 +1,6 @@
-//! The hazard checker against the labelled kernels in `tests/hazards`.
+//! The hazard checker on the labeled kernels in `tests/hazards`.
 //!
-//! The first lines of each file say what must be found: `// expect: WW0203@7, WW0207@12`, or `// expect: safe`.
+//! The first lines of each file list the expected diagnostics: `// expect: WW0203@7, WW0207@12`, or `// expect: safe`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ fn corpus() -> Vec<PathBuf> {
     files
 }
 
-/// What a file's first lines promise.
+/// The expected diagnostics of a file.
 fn expected(source: &str) -> Findings {
     let mut out = Findings::new();
     let mut labelled = false;
@@ -42,7 +42,7 @@ fn found(source: &[u8]) -> Findings {
 }
 
 #[test]
-fn labelled_kernels_are_judged_with_precision_and_recall() {
+fn labeled_kernels_have_high_precision_and_recall() {
     let files = corpus();
     let (mut right, mut spurious, mut missed, mut safe) = (0, 0, 0, 0);
     for path in &files {
@@ -148,7 +148,7 @@ const FIXES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn fixes_give_these_texts_and_nothing_more_the_second_time() {
+fn fixes_are_as_expected_and_idempotent() {
     for (before, after) in FIXES {
         let once = fixed(before.as_bytes());
         assert_eq!(String::from_utf8_lossy(&once), *after);
@@ -161,7 +161,7 @@ fn fixes_give_these_texts_and_nothing_more_the_second_time() {
 }
 
 #[test]
-fn a_fix_removes_what_it_fixes_and_brings_nothing_new() {
+fn a_fix_removes_its_hazard_and_adds_none() {
     for path in corpus() {
         let source = fs::read(&path).unwrap();
         let lexed = Lexed::new(&source).unwrap();
@@ -187,7 +187,7 @@ fn a_block_reduction_by_32_is_right_after_its_fixes() {
 }
 
 #[test]
-fn every_code_has_a_page_with_an_example_and_a_labelled_kernel() {
+fn every_code_has_an_explanation_and_a_labeled_kernel() {
     let mut labelled = BTreeSet::new();
     for path in corpus() {
         labelled.extend(expected(&fs::read_to_string(&path).unwrap()).iter().map(|(code, _)| *code));
@@ -200,9 +200,9 @@ fn every_code_has_a_page_with_an_example_and_a_labelled_kernel() {
     }
 }
 
-/// Each page's example is one: what stands before is found, and what stands after is not.
+/// The example of each explanation: the code before is reported, the code after is not.
 #[test]
-fn the_examples_of_the_pages_are_hazards_before_and_none_after() {
+fn the_examples_are_hazards_before_and_not_after() {
     for (code, _, page) in hazard::CODES {
         let (before, after) = page.split_once("\nbefore:\n").and_then(|(_, rest)| rest.split_once("\nafter")).unwrap();
         // Directives stay outside of the function that the rest is put into.
@@ -226,7 +226,7 @@ fn the_examples_of_the_pages_are_hazards_before_and_none_after() {
     }
 }
 
-/// Compiles for a wave of 64 with the kernels' own headers; `None` without a clang that can.
+/// Compiles for a wave64 with Warpwave's headers; `None` if clang cannot run.
 fn compiles(clang: &str, folder: &Path, source: &[u8]) -> Option<bool> {
     let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jit/src/headers");
     let file = folder.join("kernel.cu");
@@ -243,7 +243,7 @@ fn compiles(clang: &str, folder: &Path, source: &[u8]) -> Option<bool> {
 }
 
 #[test]
-fn fixed_kernels_compile_where_a_clang_is_at_hand() {
+fn fixed_kernels_compile() {
     let folder = std::env::temp_dir().join(format!("warpwave-hazards-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let clang = ["clang-19", "clang-20", "clang"]

@@ -1,5 +1,5 @@
-//! Each construct of the kernel language with what it becomes: `kernels/NAME.cu` to `kernels/NAME.hip`, whose first lines are the
-//! diagnostics. `WARPWAVE_BLESS=1` writes the expected files anew.
+//! Device code constructs: `kernels/NAME.cu` translates to `kernels/NAME.hip`, whose first lines are the diagnostics. `WARPWAVE_BLESS=1`
+//! rewrites the expected files.
 
 mod common;
 
@@ -9,7 +9,7 @@ use warpwave_hipify::diagnostic::line_and_column;
 use warpwave_hipify::kernels::{intrinsics, translate, translate_ptx};
 
 #[test]
-fn constructs_become_what_is_expected() {
+fn constructs_translate_as_expected() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|e| e == "cu"));
@@ -18,13 +18,13 @@ fn constructs_become_what_is_expected() {
         let source = std::fs::read(&path).unwrap();
         let translation = translate(&source).unwrap();
         let lines = |text: &[u8]| text.iter().filter(|b| **b == b'\n').count();
-        assert_eq!(lines(&translation.text), lines(&source), "{}: lines came or went", path.display());
-        let mut told = String::new();
+        assert_eq!(lines(&translation.text), lines(&source), "{}: the number of lines changed", path.display());
+        let mut diagnostics = String::new();
         for diagnostic in &translation.diagnostics {
             let (line, column) = line_and_column(&source, diagnostic.start);
-            told += &format!("// {line}:{column}: WW{:04} {}: {}\n", diagnostic.code, diagnostic.severity, diagnostic.message);
+            diagnostics += &format!("// {line}:{column}: WW{:04} {}: {}\n", diagnostic.code, diagnostic.severity, diagnostic.message);
         }
-        let result = told + &String::from_utf8(translation.text).unwrap();
+        let result = diagnostics + &String::from_utf8(translation.text).unwrap();
         let golden = path.with_extension("hip");
         if std::env::var_os("WARPWAVE_BLESS").is_some_and(|v| v == "1") {
             std::fs::write(&golden, &result).unwrap();
@@ -60,7 +60,7 @@ fn ptx_becomes_plain_hip() {
 }
 
 proptest::proptest! {
-    /// Whatever comes in, lines stay.
+    /// The number of lines never changes.
     #[test]
     fn lines_stay_and_nothing_panics(
         parts in proptest::collection::vec(proptest::sample::select(vec![
@@ -77,7 +77,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn an_operand_with_a_literal_over_two_lines_moves_no_line() {
+fn an_operand_with_a_literal_over_two_lines_keeps_the_line_count() {
     let source = b"void f() {\n    asm(\"mov.u32 %0, %1;\" : \"=r\"(x[sizeof(\"a\\\nb\")]) : \"r\"(y));\n}\nint after;\n";
     let text = warpwave_hipify::kernels::translate(source).unwrap().text;
     let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
@@ -85,8 +85,9 @@ fn an_operand_with_a_literal_over_two_lines_moves_no_line() {
     assert!(text.ends_with(b"}\nint after;\n"));
 }
 
-/// Names that the corpora call although HIP lacks them; Warpwave's headers have them all.
-const NOT_HIPS: &[&str] = &["__cvta_generic_to_shared", "__dp2a_hi", "__dp2a_lo", "__dp4a", "__isGlobal", "__isShared", "__nanosleep"];
+/// Names that the corpora use and HIP lacks; Warpwave's headers have them all.
+const MISSING_IN_HIP: &[&str] =
+    &["__cvta_generic_to_shared", "__dp2a_hi", "__dp2a_lo", "__dp4a", "__isGlobal", "__isShared", "__nanosleep"];
 
 #[test]
 fn no_intrinsic_of_the_corpora_is_a_false_alarm() {
@@ -101,11 +102,11 @@ fn no_intrinsic_of_the_corpora_is_a_false_alarm() {
             files += 1;
             let source = std::fs::read(&path).unwrap();
             let lexed = warpwave_hipify::lex::Lexed::new(&source).unwrap();
-            for told in intrinsics::unknown(&lexed, &intrinsics::hip_has) {
-                found.insert(String::from_utf8_lossy(&source[told.start as usize..told.end as usize]).into_owned());
+            for diagnostic in intrinsics::unknown(&lexed, &intrinsics::hip_has) {
+                found.insert(String::from_utf8_lossy(diagnostic.text(&source)).into_owned());
             }
         }
     }
     assert!(files >= 120, "{files} files");
-    assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), NOT_HIPS);
+    assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), MISSING_IN_HIP);
 }

@@ -1,4 +1,4 @@
-//! Any bytes in: no panic, no lost byte, no second change, and no input that takes for ever.
+//! Any bytes are accepted: no panic, no lost byte, idempotent, and bounded time.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ fn all_options() -> Vec<Options> {
     all
 }
 
-/// Pieces that meet in any order, so that calls, launches, brackets, literals and directives cut into each other.
-const PIECES: &[&str] = &[
+/// Fragments that are combined in any order, so that calls, launches, brackets, literals and directives overlap.
+const FRAGMENTS: &[&str] = &[
     "cudaMalloc(&p, n);",
     "cudaMemcpyToSymbol(",
     "cudaMallocHost(&p, 4)",
@@ -84,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn any_bytes_are_taken(source in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_accepted(source in proptest::collection::vec(any::<u8>(), 0..300)) {
         for options in all_options() {
             let once = translate(&source, &options);
             prop_assert_eq!(&translate(&once.output, &options).output, &once.output);
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn pieces_of_cuda_in_any_order_are_taken(pieces in proptest::collection::vec(proptest::sample::select(PIECES), 0..24)) {
+    fn fragments_of_cuda_in_any_order_are_accepted(pieces in proptest::collection::vec(proptest::sample::select(FRAGMENTS), 0..24)) {
         let source = pieces.concat();
         for options in all_options() {
             let once = translate(source.as_bytes(), &options);
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn the_output_of_whole_sources_is_final() {
+fn translating_the_output_again_changes_nothing() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -132,7 +132,7 @@ fn the_output_of_whole_sources_is_final() {
 }
 
 #[test]
-fn line_ends_marks_and_foreign_bytes_stay() {
+fn line_ends_byte_order_marks_and_non_utf8_bytes_stay() {
     let source = b"\xEF\xBB\xBF#include <cuda.h>\r\nvoid f() { cudaFree(0); } // \xFF\xFE caf\xE9\r\n\"\xC3\x28\"\r\n";
     let output = translate(source, &Options::default()).output;
     assert_eq!(output, b"\xEF\xBB\xBF#include <hip/hip_runtime.h>\r\nvoid f() { hipFree(0); } // \xFF\xFE caf\xE9\r\n\"\xC3\x28\"\r\n");
@@ -146,9 +146,9 @@ fn line_ends_marks_and_foreign_bytes_stay() {
     assert!(output.windows(5).any(|bytes| bytes == b"/*\xFE*/"), "{}", String::from_utf8_lossy(&output));
 }
 
-/// Sources made to be slow. The bound is loose, for test builds on busy machines; anything quadratic takes minutes.
+/// Adversarial sources. The time limit is loose, for test builds on busy machines; quadratic behavior takes minutes.
 #[test]
-fn hostile_sources_end_in_time() {
+fn adversarial_sources_take_linear_time() {
     const SIZE: usize = 2_000_000;
     let fill = |piece: &str| piece.repeat(SIZE / piece.len());
     let call = Options { launch: LaunchSyntax::Call, excluded: ExcludedBlocks::Kept, ..Options::default() };
@@ -209,7 +209,7 @@ fn types_of_device_code_in_arguments_that_move_are_translated() {
 }
 
 #[test]
-fn an_array_called_x_is_no_member_of_a_half2() {
+fn an_array_called_x_is_not_a_half2_member() {
     let source = b"#include <hip/hip_runtime.h>\nvoid f() { half2 ret; } void g() { tile<half2> ret; ret.x[0] = 1; }\n";
     assert_eq!(translate(source, &Options::default()).output, source);
 }

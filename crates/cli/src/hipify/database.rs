@@ -1,4 +1,4 @@
-//! `compile_commands.json`: the files of a project, each with the macros and folders that it is compiled with.
+//! `compile_commands.json`: the files of a project with the macros and include folders of each.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -12,9 +12,9 @@ use super::super::{Failure, failed};
 pub(super) struct Compiled {
     /// Macros with their values, in order.
     pub defines: Vec<(String, String)>,
-    /// Folders that are searched for headers.
+    /// Include folders.
     pub folders: Vec<PathBuf>,
-    /// Another entry compiles the same file with other macros.
+    /// Whether another entry compiles the same file with other macros.
     pub ambiguous: bool,
 }
 
@@ -23,9 +23,9 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<PathBuf, Compiled>, Failure> 
     let file = if path.is_dir() { path.join("compile_commands.json") } else { path.to_owned() };
     let shown = file.display();
     let text = std::fs::read(&file)
-        .map_err(|error| failed(format!("{shown}: {error}; CMake writes it with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON")))?;
-    let value: Value = serde_json::from_slice(&text).map_err(|error| failed(format!("{shown}: not JSON: {error}")))?;
-    let entries = value.as_array().ok_or_else(|| failed(format!("{shown}: a list of compile commands is expected")))?;
+        .map_err(|error| failed(format!("{shown}: {error}; run CMake with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON to create it")))?;
+    let value: Value = serde_json::from_slice(&text).map_err(|error| failed(format!("{shown}: invalid JSON: {error}")))?;
+    let entries = value.as_array().ok_or_else(|| failed(format!("{shown}: expected a list of compile commands")))?;
     let here = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut files: BTreeMap<PathBuf, Compiled> = BTreeMap::new();
     for (number, entry) in entries.iter().enumerate() {
@@ -41,13 +41,13 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<PathBuf, Compiled>, Failure> 
         }
     }
     if files.is_empty() {
-        return Err(failed(format!("{shown}: it has no entries")));
+        return Err(failed(format!("{shown}: no entries")));
     }
     Ok(files)
 }
 
 fn read_entry(entry: &Value, here: &Path) -> Result<(PathBuf, Compiled), String> {
-    let entry = entry.as_object().ok_or("an object is expected")?;
+    let entry = entry.as_object().ok_or("expected an object")?;
     let text = |key: &str| match entry.get(key) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.as_str())),
@@ -61,14 +61,14 @@ fn read_entry(entry: &Value, here: &Path) -> Result<(PathBuf, Compiled), String>
             words.collect::<Option<_>>().ok_or("`arguments` must be a list of strings")?
         }
         (Some(_), _) => return Err("`arguments` must be a list of strings".to_owned()),
-        (None, Some(command)) => split(command).ok_or("`command` has a quote that does not close")?,
+        (None, Some(command)) => split(command).ok_or("`command` has an unclosed quote")?,
         (None, None) => return Err("`command` or `arguments` is missing".to_owned()),
     };
     Ok((plain(&folder.join(file)), compiled(&arguments, &folder)))
 }
 
-/// The macros and folders of a command line.
-fn compiled(arguments: &[String], folder: &Path) -> Compiled {
+/// Reads the macros and include folders of a command line.
+pub(super) fn compiled(arguments: &[String], folder: &Path) -> Compiled {
     const FOLDERS: [&str; 7] = ["-I", "-isystem", "-iquote", "-idirafter", "--include-path", "--include-directory", "-isystem-after"];
     const DEFINES: [&str; 3] = ["-D", "--define-macro", "/D"];
     const UNDEFINES: [&str; 2] = ["-U", "--undefine-macro"];
@@ -107,7 +107,7 @@ fn compiled(arguments: &[String], folder: &Path) -> Compiled {
     found
 }
 
-/// Cuts a command line into words as a shell does.
+/// Splits a command line into words as a shell does.
 fn split(command: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -145,7 +145,7 @@ fn split(command: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Without `.` and `..`, as far as names alone tell.
+/// Removes `.` and `..` lexically.
 pub(super) fn plain(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

@@ -1,30 +1,32 @@
-//! What is translated: files and folders that were named, or the files of a compile database with the headers they share.
+//! The files to convert: named files and folders, or the files of a compile database with their headers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use warpwave_hipify::build::{self, BuildFile};
-use warpwave_hipify::{COMPATIBILITY_HEADER, Included, included};
+use warpwave_hipify::{COMPATIBILITY_HEADER, IncludePath, Included, Resolved, included};
 
 use super::super::{Failure, failed};
 use super::database::{self, Compiled, plain};
 
-/// A file to translate.
+/// A file to convert.
 #[derive(Debug, Clone)]
 pub(super) struct Input {
-    /// The folder it was found through; outputs keep their place below it.
+    /// The folder it was found in; output paths are relative to it.
     pub root: PathBuf,
     pub path: PathBuf,
     pub compiled: Compiled,
-    /// A build file's language.
+    /// The language of a build file.
     pub build: Option<BuildFile>,
 }
 
-/// The inputs of a run, and what can be told from them together.
+/// The inputs of a run.
 pub(super) struct Inputs {
     pub all: Vec<Input>,
     /// Files of a database that do not exist.
     pub missing: Vec<PathBuf>,
+    /// Folders whose other files belong to the output too.
+    folders: Vec<PathBuf>,
     roots: Vec<PathBuf>,
     known: BTreeSet<PathBuf>,
 }
@@ -34,7 +36,7 @@ fn build_kind(path: &Path) -> Option<BuildFile> {
 }
 
 impl Inputs {
-    /// Files and folders as named.
+    /// Collects named files and folders.
     pub fn named(paths: &[PathBuf], compiled: &Compiled) -> Result<Inputs, Failure> {
         let mut found = Vec::new();
         let mut roots = Vec::new();
@@ -55,14 +57,16 @@ impl Inputs {
             walk(path, &mut |file| found.push(input(path, file)))?;
         }
         if found.is_empty() {
-            return Err(failed("no CUDA files (.cu, .cuh, C++ or build files that mention CUDA) in what was named"));
+            return Err(failed("no CUDA files (.cu, .cuh, or C++ and build files that mention CUDA) in the given paths"));
         }
-        // Folders that the user names for headers, relative to where he stands, are the project's.
+        // Relative include folders belong to the project.
         roots.extend(compiled.folders.iter().filter(|folder| folder.is_relative()).cloned());
-        Ok(Inputs::new(found, Vec::new(), roots))
+        let folders = paths.iter().filter(|path| path.is_dir()).cloned().collect();
+        Ok(Inputs { folders, ..Inputs::new(found, Vec::new(), roots) })
     }
 
-    /// The files of a database, or those of `paths` with what it knows of them. Headers and build files of the same project come along.
+    /// Collects the files of a compile database with the headers and build files of the project; with `paths`, those files with their
+    /// entries.
     pub fn database(database: &Path, paths: &[PathBuf], given: &Compiled) -> Result<Inputs, Failure> {
         let entries = database::read(database)?;
         let resolved: HashMap<PathBuf, &Compiled> = entries.iter().map(|(path, compiled)| (resolve(path), compiled)).collect();
@@ -113,9 +117,9 @@ impl Inputs {
             found.extend(files.map(|path| Input { root: root.clone(), build: build_kind(&path), path, compiled: Compiled::default() }));
         }
         if found.is_empty() {
-            return Err(failed(format!("{}: none of its files has to do with CUDA", database.display())));
+            return Err(failed(format!("{}: no entry is a CUDA file", database.display())));
         }
-        Ok(Inputs::new(found, missing, vec![root]))
+        Ok(Inputs { folders: vec![root.clone()], ..Inputs::new(found, missing, vec![root]) })
     }
 
     fn new(mut all: Vec<Input>, missing: Vec<PathBuf>, roots: Vec<PathBuf>) -> Inputs {
@@ -123,10 +127,11 @@ impl Inputs {
         let mut seen = BTreeSet::new();
         all.retain(|input| seen.insert(resolve(&input.path)));
         let roots = roots.iter().map(|root| resolve(root)).collect();
-        Inputs { all, missing, roots, known: seen }
+        Inputs { all, missing, folders: Vec::new(), roots, known: seen }
     }
 
-    /// The headers of a source that are files of the project, each with its new name; and whether one of them brings `cublas_v2.h`.
+    /// Returns the includes of a source that are files of the project, with their new names, and whether one of them includes
+    /// `cublas_v2.h`.
     pub fn local(&self, input: &Input, source: &[u8], renames: bool) -> (Vec<(String, String)>, bool) {
         let mut local = Vec::new();
         let mut queue = Vec::new();
@@ -144,7 +149,7 @@ impl Inputs {
     fn brings_blas(&self, mut queue: Vec<PathBuf>, folders: &[PathBuf]) -> bool {
         let mut seen = BTreeSet::new();
         while let Some(path) = queue.pop() {
-            // Past this many headers the answer costs more than it is worth.
+            // Stop at this many headers.
             if !seen.insert(path.clone()) || seen.len() > 256 {
                 continue;
             }
@@ -160,7 +165,7 @@ impl Inputs {
         false
     }
 
-    /// The file of the project that an include names.
+    /// Returns the project file that an include resolves to.
     fn own(&self, from: &Path, include: &Included, folders: &[PathBuf]) -> Option<PathBuf> {
         if include.quoted {
             let beside = from.parent().unwrap_or(Path::new("")).join(&include.name);
@@ -169,33 +174,51 @@ impl Inputs {
             }
         }
         let found = resolve(&find(from, include, folders)?);
-        // The toolkit's own folder may be among those searched: only what lies in the project counts, and for <…> what is translated.
+        // The CUDA toolkit may be among the folders: a file counts only if it is in the project, and for <…> if it is converted.
         let inside = include.quoted && self.roots.iter().any(|root| found.starts_with(root));
-        // A header that stands before one of the toolkit's includes that one by its own name.
+        // A header that shadows a toolkit header includes that one by its own name.
         let itself = found == resolve(from);
         (!itself && (inside || self.known.contains(&found))).then_some(found)
     }
 
-    /// File names of the `.cu` files.
+    /// The files below the input folders that are not converted, each with its folder; those below `output` are left out.
+    pub fn others(&self, output: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
+        let output = resolve(output);
+        let mut others = Vec::new();
+        for folder in &self.folders {
+            walk_all(folder, &mut |file| {
+                let path = resolve(file);
+                if !self.known.contains(&path) && !path.starts_with(&output) {
+                    others.push((folder.clone(), file.to_owned()));
+                }
+            })?;
+        }
+        Ok(others)
+    }
+
+    /// The names of the `.cu` files.
     pub fn cuda_names(&self) -> BTreeSet<String> {
         let cuda = self.all.iter().filter(|input| input.path.extension().is_some_and(|end| end == "cu"));
         cuda.filter_map(|input| input.path.file_name()?.to_str().map(str::to_owned)).collect()
     }
 }
 
-/// The real path, for comparisons.
+/// The canonical path, for comparisons.
 fn resolve(path: &Path) -> PathBuf {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     path.canonicalize().unwrap_or_else(|_| plain(path))
 }
 
 fn find(from: &Path, include: &Included, folders: &[PathBuf]) -> Option<PathBuf> {
-    let beside = from.parent().filter(|_| include.quoted).map(|folder| folder.join(&include.name));
-    let below = folders.iter().map(|folder| folder.join(&include.name));
-    beside.into_iter().chain(below).find(|path| path.is_file()).map(|path| plain(&path))
+    let path = IncludePath { folders: folders.to_vec(), ..IncludePath::default() };
+    let beside: Vec<&Path> = from.parent().into_iter().collect();
+    match path.resolve(include, &beside)? {
+        Resolved::File(path) => Some(plain(&path)),
+        Resolved::Memory(..) => None,
+    }
 }
 
-/// The folder that all of these files are below.
+/// The deepest common folder of some files.
 fn common<'p>(mut paths: impl Iterator<Item = &'p Path>) -> PathBuf {
     let mut folder = paths.next().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
     for path in paths {
@@ -208,8 +231,7 @@ fn common<'p>(mut paths: impl Iterator<Item = &'p Path>) -> PathBuf {
     folder
 }
 
-/// The folder of the project whose sources are below `folder`: the topmost of those above it that have a build file, as long as
-/// they follow each other.
+/// The project folder of `folder`: the topmost folder above it in an unbroken chain of folders with a build file.
 fn project_root(folder: PathBuf) -> PathBuf {
     let marks = ["CMakeLists.txt", "Makefile", "GNUmakefile", ".git"];
     let is_marked = |folder: &Path| marks.iter().any(|mark| folder.join(mark).exists());
@@ -217,12 +239,22 @@ fn project_root(folder: PathBuf) -> PathBuf {
     above.last().map_or(folder.clone(), Path::to_owned)
 }
 
-/// A folder that CMake writes into.
+/// Whether a folder is a CMake build folder.
 fn is_build_folder(folder: &Path) -> bool {
     folder.join("CMakeCache.txt").is_file()
 }
 
+/// Calls `found` with the CUDA files below a folder.
 fn walk(root: &Path, found: &mut impl FnMut(&Path)) -> Result<(), Failure> {
+    walk_all(root, &mut |file| {
+        if is_cuda(file) {
+            found(file);
+        }
+    })
+}
+
+/// Calls `found` with the files below a folder, except in hidden and build folders.
+fn walk_all(root: &Path, found: &mut dyn FnMut(&Path)) -> Result<(), Failure> {
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         let fail = |error: std::io::Error| failed(format!("{}: {error}", folder.display()));
@@ -230,11 +262,11 @@ fn walk(root: &Path, found: &mut impl FnMut(&Path)) -> Result<(), Failure> {
             let entry = entry.map_err(fail)?;
             let (kind, file) = (entry.file_type()?, entry.path());
             if kind.is_dir() {
-                // What CMake made is made anew, and what is hidden is not the project's.
+                // Skip generated and hidden folders.
                 if !entry.file_name().to_string_lossy().starts_with('.') && !is_build_folder(&file) {
                     folders.push(file);
                 }
-            } else if kind.is_file() && is_cuda(&file) {
+            } else if kind.is_file() {
                 found(&file);
             }
         }
@@ -242,7 +274,24 @@ fn walk(root: &Path, found: &mut impl FnMut(&Path)) -> Result<(), Failure> {
     Ok(())
 }
 
-/// CUDA's own endings, or C++ or a build file with something of CUDA's in it.
+/// Text that marks a C++ file as CUDA: API names, or device code.
+const CUDA_MARKS: &[&[u8]] = &[
+    b"cuda",
+    b"cublas",
+    b"cufft",
+    b"curand",
+    b"<<<",
+    b"__global__",
+    b"__device__",
+    b"__shared__",
+    b"__syncthreads",
+    b"__shfl",
+    b"__ballot",
+    b"threadIdx",
+    b"__CUDA_ARCH__",
+];
+
+/// Whether a file is to be converted: by its extension, or C++ or a build file that mentions CUDA.
 fn is_cuda(path: &Path) -> bool {
     if build_kind(path).is_some() {
         return std::fs::read(path).is_ok_and(|bytes| build::mentions_cuda(&bytes));
@@ -254,7 +303,7 @@ fn is_cuda(path: &Path) -> bool {
         Some("cu" | "cuh") => true,
         Some("c" | "cc" | "cpp" | "cxx" | "h" | "hh" | "hpp" | "hxx" | "inl") => std::fs::read(path).is_ok_and(|bytes| {
             let has = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
-            has(b"cuda") || has(b"__global__") || has(b"<<<") || has(b"cublas") || has(b"cufft") || has(b"curand")
+            CUDA_MARKS.iter().any(|mark| has(mark))
         }),
         _ => false,
     }

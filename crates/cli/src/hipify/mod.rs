@@ -1,6 +1,7 @@
-//! `warpwave hipify`.
+//! The `warpwave hipify` command: reads files, calls [`warpwave_hipify::convert`], prints and writes.
 
 mod database;
+mod hipify_clang;
 mod inputs;
 mod show;
 mod write;
@@ -9,93 +10,107 @@ use std::path::{Path, PathBuf};
 
 use warpwave_hipify::build::{self, BuildOptions};
 use warpwave_hipify::report;
-use warpwave_hipify::{Conversion, ExcludedBlocks, Headers, IncludePath, LaunchSyntax, Options, Target, convert};
+use warpwave_hipify::{Conversion, ExcludedBlocks, Headers, IncludePath, LaunchSyntax, Options, Target, UseHeader, convert};
 
 use super::{Context, Failure, Outcome, failed, usage};
 use database::Compiled;
+pub(crate) use hipify_clang::normalize;
 use inputs::{Input, Inputs};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  warpwave hipify kernel.cu -o kernel.hip\n  warpwave hipify src/ -o hip/ --report report.html\n  \
     warpwave hipify -p build/ --inplace\n\n\
-    Nothing but HIP text goes to standard output; diagnostics go to standard error. The input is only changed with --inplace, which \
-    keeps the old file as FILE.prehip. In folders and projects CMake files and Makefiles are converted too. Exit code 1 when a file \
-    could not be read or written.")]
+    Only HIP source goes to standard output; diagnostics go to standard error. Inputs are changed with --inplace only, which keeps a \
+    backup as FILE.prehip. CMake files and Makefiles in folders and projects are converted too. The command line of hipify-clang is \
+    accepted. Exit code 1 if a file could not be read or written.")]
 pub(super) struct Args {
-    /// CUDA files, CMake files or Makefiles, or folders to take all of these from.
+    /// CUDA files, CMake files or Makefiles, or folders that contain them
     #[arg(required_unless_present_any = ["explain", "project"])]
     files: Vec<PathBuf>,
-    /// A compile_commands.json, or the build folder that has one: translate the files it names, with their macros and header folders,
-    /// and the headers and build files of the same project. With FILES: only these.
+    /// Convert the files of a compile_commands.json (or the build folder that has one) with their macros and include folders, and the
+    /// headers and build files of the project; with FILES, only those
     #[arg(short = 'p', long, value_name = "PATH")]
     project: Option<PathBuf>,
-    /// Where to write: a file for one input, a folder for several or for a folder. Without it one file goes to standard output.
-    #[arg(short, long)]
+    /// Write to this file, or to this folder if there are several inputs; without it one file goes to standard output
+    #[arg(short, long, alias = "o-dir")]
     output: Option<PathBuf>,
-    /// Change the files themselves; the old ones stay as FILE.prehip.
+    /// Write only converted files to the output folder; by default other files are copied, so that the folder builds by itself
+    #[arg(long, requires = "output")]
+    converted_only: bool,
+    /// Convert files in place; the originals are kept as FILE.prehip
     #[arg(long, conflicts_with_all = ["output", "examine"])]
     inplace: bool,
-    /// With --inplace: keep no old files.
+    /// Keep no backups with --inplace
     #[arg(long, requires = "inplace")]
     no_backup: bool,
-    /// Write nothing: diagnostics and figures only.
+    /// Print diagnostics and statistics only, write nothing
     #[arg(long, alias = "no-output", conflicts_with = "output")]
     examine: bool,
-    /// Write a report: a page with all changes side by side (.html), or what is printed (.json, .txt).
+    /// Write a report: a page with all changes side by side (.html), or the printed output (.json, .txt)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// AMD architectures that build files build for.
+    /// AMD architectures for build files
     #[arg(long, value_name = "GFX", value_delimiter = ',', default_value = "gfx90a,gfx942,gfx1100")]
     offload_arch: Vec<String>,
-    /// Print figures of each file, and of all.
+    /// Print statistics of each file and of all files
     #[arg(long)]
     print_stats: bool,
-    /// Use the names of the ROCm libraries (rocblas…) where there are any.
+    /// Use the names of the ROCm libraries (rocblas…) where they exist
     #[arg(long)]
     roc: bool,
-    /// Use MIOpen for cuDNN; --roc too.
+    /// Use MIOpen for cuDNN; implies --roc
     #[arg(long)]
     miopen: bool,
-    /// Translate names that HIP calls experimental too.
+    /// Translate names that HIP marks as experimental too
     #[arg(long)]
     experimental: bool,
-    /// Write launches as hipLaunchKernelGGL(…).
+    /// Write launches as hipLaunchKernelGGL(…)
     #[arg(long, conflicts_with = "cuda_kernel_execution_syntax")]
     hip_kernel_execution_syntax: bool,
-    /// Keep launches as <<<…>>> (the default).
+    /// Keep launches as <<<…>>> (the default)
     #[arg(long)]
     cuda_kernel_execution_syntax: bool,
-    /// Leave blocks alone that the preprocessor would leave out.
+    /// Leave blocks that the preprocessor skips as is
     #[arg(long, alias = "default-preprocessor")]
     skip_excluded_preprocessor_conditional_blocks: bool,
-    /// With the option above: translate those blocks all the same, but for their includes.
+    /// With the option above, translate those blocks except for their includes
     #[arg(long)]
     amap: bool,
-    /// Turn cudaDataType into hipDataType, and its constants into HIP's, even where the target has a type of its own.
+    /// Translate cudaDataType and its constants to hipDataType, even where the target has a type of its own
     #[arg(long)]
     use_hip_data_types: bool,
-    /// Define a macro for the options above, NAME or NAME=VALUE.
+    /// Define a macro for the options above, NAME or NAME=VALUE
     #[arg(short = 'D', long)]
     define: Vec<String>,
-    /// Look for the project's own headers here, so that they are not taken for CUDA's and what they declare is known.
+    /// Search this folder for the project's own headers
     #[arg(short = 'I', long, value_name = "FOLDER")]
     include: Vec<PathBuf>,
-    /// Include one header of Warpwave's, warpwave_cuda.h, with what HIP lacks of CUDA, and write it beside the output. Guards on
-    /// __CUDA_ARCH__ then hold as for a recent GPU.
+    /// Include warpwave_cuda.h, which supplies what HIP lacks, in every CUDA file; by default only where it is needed
     #[arg(long)]
     header: bool,
-    /// Apply the safe fixes for assumptions of 32 lanes.
+    /// Do not include warpwave_cuda.h; diagnostics name what needs it
+    #[arg(long, conflicts_with = "header")]
+    no_header: bool,
+    /// Apply the safe fixes for code that assumes 32 lanes per warp
     #[arg(long)]
     fix: bool,
-    /// Say nothing about single places.
+    /// Print only the summary of each file
     #[arg(long, short)]
     quiet: bool,
-    /// Explain a diagnostic, WW0203.
+    /// Print every diagnostic instead of grouping repeated ones
+    #[arg(long)]
+    all: bool,
+    /// Explain a diagnostic code, such as WW0203
     #[arg(long, value_name = "CODE")]
     explain: Option<String>,
-    /// Print diagnostics and figures as JSON, and no HIP text unless -o says where.
+    /// Print diagnostics and statistics as JSON; HIP source is written with -o only
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    ignored: hipify_clang::Ignored,
+    /// Compiler arguments: macros (-D) and include folders (-I) are used, others ignored
+    #[arg(last = true, value_name = "COMPILER_ARGS")]
+    compiler_args: Vec<String>,
 }
 
 /// A converted file.
@@ -117,24 +132,34 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         return explain(context, code);
     }
     let format = args.report.as_deref().map(show::Format::of).transpose()?;
-    let given = Compiled { defines: defines(args), folders: args.include.clone(), ambiguous: false };
+    let ignored = args.ignored.given();
+    if !ignored.is_empty() && !args.json {
+        writeln!(context.err, "warpwave: note: {} ignored: not needed for this translation", ignored.join(", "))?;
+    }
+    let after_dashes = database::compiled(&args.compiler_args, Path::new(""));
+    let given = Compiled {
+        defines: defines(args).into_iter().chain(after_dashes.defines).collect(),
+        folders: args.include.iter().cloned().chain(after_dashes.folders).collect(),
+        ambiguous: false,
+    };
     let inputs = match &args.project {
         Some(project) => Inputs::database(project, &args.files, &given)?,
         None => Inputs::named(&args.files, &given)?,
     };
     for missing in &inputs.missing {
-        writeln!(context.err, "warpwave: {} does not exist, so it is left out", missing.display())?;
+        writeln!(context.err, "warpwave: {} does not exist and is skipped", missing.display())?;
     }
     let several = inputs.all.len() > 1 || args.files.is_empty() || args.files.iter().any(|path| path.is_dir());
     if several && args.output.is_none() && !args.inplace && !args.examine && !args.json {
-        return Err(usage(format!("{} files: name a folder with -o, or use --inplace or --examine", inputs.all.len())));
+        return Err(usage(format!("{} input files: pass an output folder with -o, or use --inplace or --examine", inputs.all.len())));
     }
     let folder = several || args.output.as_ref().is_some_and(|output| output.is_dir());
     let renames = folder && args.output.is_some();
     if renames {
-        write::refuse_collisions(&inputs.all)?;
+        write::check_collisions(&inputs.all)?;
     }
     let build = BuildOptions { offload_arch: args.offload_arch.clone(), renamed: renames.then(|| inputs.cuda_names()) };
+    let detail = show::Detail { diagnostics: !args.quiet, each: args.all, statistics: args.print_stats };
     let mut all = Vec::with_capacity(inputs.all.len());
     for input in &inputs.all {
         let converted = match input.build {
@@ -143,9 +168,15 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         };
         write::write(context, args, folder, &converted)?;
         if !args.json {
-            show::file(context.err, &converted, args.quiet, args.print_stats)?;
+            show::file(context.err, &converted, &detail)?;
         }
         all.push(converted);
+    }
+    if let Some(output) = args.output.as_ref().filter(|_| folder && !args.converted_only) {
+        let copied = write::copy_others(&inputs, output)?;
+        if copied > 0 && !args.json {
+            writeln!(context.err, "{copied} other files copied (--converted-only leaves them out)")?;
+        }
     }
     if let (Some(path), Some(format)) = (&args.report, format) {
         write::replace(path, &show::report(&all, format)?)?;
@@ -163,8 +194,11 @@ fn defines(args: &Args) -> Vec<(String, String)> {
 }
 
 fn explain(context: &mut Context<'_>, code: &str) -> Outcome {
-    let number = code.trim_start_matches("WW").parse().map_err(|_| usage(format!("`{code}` is no diagnostic; they look like WW0203")))?;
-    let (title, text) = report::explain(number).ok_or_else(|| usage(format!("there is no diagnostic {code}")))?;
+    let number = code
+        .trim_start_matches("WW")
+        .parse()
+        .map_err(|_| usage(format!("invalid diagnostic code `{code}`; expected a code such as WW0203")))?;
+    let (title, text) = report::explain(number).ok_or_else(|| usage(format!("unknown diagnostic code {code}")))?;
     Ok(writeln!(context.out, "WW{number:04}: {title}\n\n{}", text.trim_end())?)
 }
 
@@ -184,7 +218,11 @@ fn options(args: &Args, input: &Input) -> Options {
         },
         experimental: args.experimental,
         hip_data_types: args.use_hip_data_types,
-        compatibility_header: args.header,
+        compatibility_header: match (args.header, args.no_header) {
+            (true, _) => UseHeader::Always,
+            (_, true) => UseHeader::Never,
+            _ => UseHeader::WhenNeeded,
+        },
         fix: args.fix,
         defines: input.compiled.defines.clone(),
         keep_ported: true,

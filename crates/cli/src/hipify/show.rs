@@ -1,19 +1,20 @@
-//! What is said about translations: lines for people, JSON for programs, and the report.
+//! Prints conversions: text, JSON and the report.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use warpwave_hipify::diagnostic::Places;
+use warpwave_hipify::diagnostic::LineIndex;
 use warpwave_hipify::page::{self, FileReport};
 use warpwave_hipify::report::{self, Assessment, Verdict};
-use warpwave_hipify::{Severity, Stats};
+use warpwave_hipify::{Conversion, Diagnostic, Remedy, Severity, Stats};
 
 use super::super::{Failure, Outcome, usage};
 use super::Converted;
 
-/// A report's form.
+/// The format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Html,
@@ -22,41 +23,41 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// By the file's ending.
+    /// Returns the format for a file extension.
     pub fn of(path: &Path) -> Result<Format, Failure> {
         match path.extension().and_then(|end| end.to_str()) {
             Some("html" | "htm") => Ok(Format::Html),
             Some("json") => Ok(Format::Json),
             Some("txt" | "log") => Ok(Format::Text),
-            _ => Err(usage(format!("{}: a report is .html, .json or .txt", path.display()))),
+            _ => Err(usage(format!("{}: unsupported report format; expected .html, .json or .txt", path.display()))),
         }
     }
 }
 
-/// The report of a run.
+/// Returns the report of a run.
 pub(super) fn report(all: &[Converted], format: Format) -> Result<Vec<u8>, Failure> {
     Ok(match format {
         Format::Json => format!("{:#}\n", json(all)).into_bytes(),
         Format::Text => {
             let mut text = Vec::new();
-            for done in all {
-                file(&mut text, done, false, true)?;
+            for converted in all {
+                file(&mut text, converted, &Detail { diagnostics: true, each: true, statistics: true })?;
             }
             totals(&mut text, all, true)?;
             text
         }
         Format::Html => {
-            let names: Vec<String> = all.iter().map(|done| done.input.path.display().to_string()).collect();
-            let files = all.iter().zip(&names).map(|(done, name)| FileReport {
+            let names: Vec<String> = all.iter().map(|converted| converted.input.path.display().to_string()).collect();
+            let files = all.iter().zip(&names).map(|(converted, name)| FileReport {
                 name,
-                // Fixes stay within their lines; where they do not, places are those of the fixed text.
-                before: if lines(&done.original) == lines(done.source()) { &done.original } else { done.source() },
-                after: &done.conversion.output,
-                places: done.source(),
-                diagnostics: &done.conversion.diagnostics,
-                stats: &done.conversion.stats,
-                assessment: done.conversion.assessment(),
-                already_hip: done.conversion.already_hip,
+                // Fixes rarely change the number of lines; if they do, show the fixed source.
+                before: if lines(&converted.original) == lines(converted.source()) { &converted.original } else { converted.source() },
+                after: &converted.conversion.output,
+                places: converted.source(),
+                diagnostics: &converted.conversion.diagnostics,
+                stats: &converted.conversion.stats,
+                assessment: converted.conversion.assessment(),
+                already_hip: converted.conversion.already_hip,
             });
             page::html(&files.collect::<Vec<_>>()).into_bytes()
         }
@@ -67,45 +68,103 @@ fn lines(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// A file's diagnostics and its verdict.
-pub(super) fn file(out: &mut dyn Write, done: &Converted, quiet: bool, print_stats: bool) -> Outcome {
-    let name = done.input.path.display().to_string();
-    if !quiet {
-        for diagnostic in done.conversion.diagnostics.iter().filter(|diagnostic| diagnostic.severity > Severity::Note) {
-            writeln!(out, "{}", report::line(&name, done.source(), diagnostic))?;
-        }
+/// What is printed about a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Detail {
+    /// The diagnostics.
+    pub diagnostics: bool,
+    /// Every diagnostic, instead of groups.
+    pub each: bool,
+    /// The statistics.
+    pub statistics: bool,
+}
+
+/// Prints the diagnostics of a file and its summary.
+pub(super) fn file(out: &mut dyn Write, converted: &Converted, detail: &Detail) -> Outcome {
+    let conversion = &converted.conversion;
+    let name = converted.input.path.display().to_string();
+    if detail.diagnostics {
+        diagnostics(out, &name, converted, detail.each)?;
     }
-    if print_stats {
-        writeln!(out, "{name}\n{}", done.conversion.stats)?;
+    if detail.statistics {
+        writeln!(out, "{name}\n{}", conversion.stats)?;
     }
-    if done.conversion.already_hip {
-        let lanes = done.conversion.diagnostics.iter().filter(|diagnostic| (200..300).contains(&diagnostic.code)).count();
-        let lanes = if lanes > 0 { format!("; {lanes} places may assume 32 lanes (--json and --report show them)") } else { String::new() };
-        return Ok(writeln!(out, "{name}: already HIP: left as it is{lanes}")?);
+    if conversion.already_hip {
+        let hazards = conversion.diagnostics.iter().filter(|diagnostic| (200..300).contains(&diagnostic.code)).count();
+        let note = if hazards > 0 { format!("; {hazards} places may assume 32 lanes (see --json or --report)") } else { String::new() };
+        return Ok(writeln!(out, "{name}: already HIP: unchanged{note}")?);
     }
-    let Assessment { verdict, minutes } = done.conversion.assessment();
-    let effort = if verdict == Verdict::Clean { String::new() } else { format!(", about {minutes} minutes of work left") };
-    let fixed = if done.conversion.fixed > 0 { format!(", {} places fixed", done.conversion.fixed) } else { String::new() };
-    let (converted, all) = (done.conversion.stats.translated_references(), done.conversion.stats.references());
-    let what = if done.input.build.is_some() {
-        format!("build file, {converted} of {all} references to CUDA converted")
+    let Assessment { verdict, minutes } = conversion.assessment();
+    let effort =
+        if verdict == Verdict::Clean { String::new() } else { format!(", about {minutes} minutes of work left{}", remedies(conversion)) };
+    let fixed = if conversion.fixed > 0 { format!(", {} places fixed", conversion.fixed) } else { String::new() };
+    let (translated, all) = (conversion.stats.translated_references(), conversion.stats.references());
+    let what = if converted.input.build.is_some() {
+        format!("build file, {translated} of {all} CUDA references converted")
     } else {
-        format!("{converted} of {all} CUDA names translated, {} launches", done.conversion.stats.launches)
+        format!("{translated} of {all} CUDA names translated, {} launches", conversion.stats.launches)
     };
     Ok(writeln!(out, "{name}: {verdict}: {what}{fixed}{effort}")?)
 }
 
-fn count(all: &[Converted]) -> ([usize; 3], usize) {
-    let mut counts = [0; 3];
-    all.iter().for_each(|done| counts[done.conversion.assessment().verdict as usize] += 1);
-    (counts, all.iter().filter(|done| done.conversion.already_hip).count())
+/// What `--fix` and `--header` would resolve, and the effort after them.
+fn remedies(conversion: &Conversion) -> String {
+    let all = conversion.diagnostics.iter().filter(|diagnostic| diagnostic.severity > Severity::Note).count();
+    let options = [(Remedy::Fix, "--fix"), (Remedy::Header, "--header")];
+    let counts = options.map(|(remedy, option)| (conversion.resolved_by(remedy), option));
+    let shown: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, option)| format!("{option} resolves {count} of {all} diagnostics"))
+        .collect();
+    if shown.is_empty() {
+        return String::new();
+    }
+    let minutes = conversion.assessment_after(&[Remedy::Fix, Remedy::Header]).minutes;
+    format!("; {}, then about {minutes} minutes", shown.join(", "))
 }
 
-/// The last lines of a run over several files.
+/// Line numbers of a group that are listed.
+const LISTED_LINES: usize = 8;
+
+/// Prints warnings and errors. Repetitions of a message follow its first occurrence as a list of lines, unless `each` is set.
+fn diagnostics(out: &mut dyn Write, name: &str, converted: &Converted, each: bool) -> Outcome {
+    let shown: Vec<&Diagnostic> =
+        converted.conversion.diagnostics.iter().filter(|diagnostic| diagnostic.severity > Severity::Note).collect();
+    let index = LineIndex::new(converted.source());
+    let mut groups: Vec<(&Diagnostic, Vec<usize>)> = Vec::new();
+    let mut known: HashMap<(u16, &str), usize> = HashMap::new();
+    for diagnostic in shown {
+        match known.get(&(diagnostic.code, &*diagnostic.message)) {
+            Some(group) if !each => groups[*group].1.push(index.position(diagnostic.start).0),
+            _ => {
+                known.insert((diagnostic.code, &diagnostic.message), groups.len());
+                groups.push((diagnostic, Vec::new()));
+            }
+        }
+    }
+    for (diagnostic, lines) in groups {
+        writeln!(out, "{}", report::line(name, converted.source(), diagnostic))?;
+        if !lines.is_empty() {
+            let listed: Vec<String> = lines.iter().take(LISTED_LINES).map(usize::to_string).collect();
+            let rest = if lines.len() > LISTED_LINES { ", …" } else { "" };
+            writeln!(out, "    and {} more, lines {}{rest} (--all shows each)", lines.len(), listed.join(", "))?;
+        }
+    }
+    Ok(())
+}
+
+fn count(all: &[Converted]) -> ([usize; 3], usize) {
+    let mut counts = [0; 3];
+    all.iter().for_each(|converted| counts[converted.conversion.assessment().verdict as usize] += 1);
+    (counts, all.iter().filter(|converted| converted.conversion.already_hip).count())
+}
+
+/// Prints the totals of a run over several files.
 pub(super) fn totals(out: &mut dyn Write, all: &[Converted], print_stats: bool) -> Outcome {
     if print_stats {
         let mut total = Stats::default();
-        all.iter().for_each(|done| total.add(&done.conversion.stats));
+        all.iter().for_each(|converted| total.add(&converted.conversion.stats));
         writeln!(out, "all files\n{total}")?;
     }
     let ([clean, review, not_portable], hip) = count(all);
@@ -116,34 +175,36 @@ pub(super) fn totals(out: &mut dyn Write, all: &[Converted], print_stats: bool) 
     Ok(writeln!(out, "{line}")?)
 }
 
-/// All of it for programs.
+/// Returns all results as JSON.
 pub(super) fn json(all: &[Converted]) -> Value {
     let ([clean, review, not_portable], hip) = count(all);
-    let minutes: usize = all.iter().map(|done| done.conversion.assessment().minutes).sum();
+    let minutes: usize = all.iter().map(|converted| converted.conversion.assessment().minutes).sum();
     let totals = json!({
         "files": all.len(), "clean": clean, "needs_review": review, "not_portable": not_portable, "already_hip": hip, "minutes": minutes,
     });
     json!({ "files": all.iter().map(one).collect::<Vec<_>>(), "totals": totals })
 }
 
-fn one(done: &Converted) -> Value {
-    let places = Places::new(done.source());
-    let diagnostics: Vec<Value> = done
+fn one(converted: &Converted) -> Value {
+    let index = LineIndex::new(converted.source());
+    let diagnostics: Vec<Value> = converted
         .conversion
         .diagnostics
         .iter()
         .map(|diagnostic| {
-            let (line, column) = places.of(diagnostic.start);
+            let (line, column) = index.position(diagnostic.start);
             json!({
                 "code": format!("WW{:04}", diagnostic.code), "severity": diagnostic.severity.to_string(), "line": line, "column": column,
                 "message": diagnostic.message, "help": diagnostic.help,
+                "resolved_by": diagnostic.remedy.map(|remedy| match remedy { Remedy::Fix => "--fix", Remedy::Header => "--header" }),
             })
         })
         .collect();
     json!({
-        "file": done.input.path, "verdict": done.conversion.assessment().verdict.to_string(), "minutes": done.conversion.assessment().minutes, "fixed": done.conversion.fixed,
-        "already_hip": done.conversion.already_hip, "build_file": done.input.build.is_some(),
-        "lines": done.conversion.stats.lines, "translated": done.conversion.stats.translated_references(), "untranslated": done.conversion.stats.untranslated_references(),
-        "launches": done.conversion.stats.launches, "kernels": done.conversion.stats.kernels, "diagnostics": diagnostics,
+        "file": converted.input.path, "verdict": converted.conversion.assessment().verdict.to_string(), "minutes": converted.conversion.assessment().minutes,
+        "minutes_after_remedies": converted.conversion.assessment_after(&[Remedy::Fix, Remedy::Header]).minutes, "fixed": converted.conversion.fixed,
+        "already_hip": converted.conversion.already_hip, "build_file": converted.input.build.is_some(),
+        "lines": converted.conversion.stats.lines, "translated": converted.conversion.stats.translated_references(), "untranslated": converted.conversion.stats.untranslated_references(),
+        "launches": converted.conversion.stats.launches, "kernels": converted.conversion.stats.kernels, "diagnostics": diagnostics,
     })
 }

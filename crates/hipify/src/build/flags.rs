@@ -1,11 +1,11 @@
-//! Flags of nvcc and what HIP's compiler calls them.
+//! nvcc flags and their HIP equivalents.
 
 use std::collections::HashSet;
 
 use super::codes;
 use super::notes::Notes;
 
-/// A word of a command line, with its place.
+/// A word of a command line, with its span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word<'a> {
     pub start: usize,
@@ -14,22 +14,22 @@ pub(super) struct Word<'a> {
     pub text: &'a str,
 }
 
-/// What becomes of a flag.
+/// The conversion of a flag.
 #[derive(Clone, Copy)]
-enum Fate {
-    /// Another flag.
+enum Mapping {
+    /// Becomes another flag.
     Is(&'static str),
-    /// Gone, and nothing is lost.
+    /// Removed without loss.
     Dropped,
-    /// Gone, with what comes nearest.
+    /// Removed; the closest alternative.
     Lost(&'static str),
-    /// Left, with what it asks for.
+    /// Kept; the output it requests.
     Kept(&'static str),
 }
-use Fate::{Dropped, Is, Kept, Lost};
+use Mapping::{Dropped, Is, Kept, Lost};
 
-/// Flags without a value. Those marked `true` mean something to other programs too, so they count only where nvcc is called.
-const PLAIN: &[(&str, bool, Fate)] = &[
+/// Flags without a value. Those marked `true` exist in other programs too, so they are converted only where nvcc is called.
+const PLAIN: &[(&str, bool, Mapping)] = &[
     ("--expt-relaxed-constexpr", false, Dropped),
     ("-expt-relaxed-constexpr", false, Dropped),
     ("--expt-extended-lambda", false, Dropped),
@@ -53,8 +53,8 @@ const PLAIN: &[(&str, bool, Fate)] = &[
     ("--disable-warnings", true, Is("-w")),
     ("-disable-warnings", true, Is("-w")),
     ("--profile", true, Is("-pg")),
-    ("--lib", true, Kept("an archive of device code; `ar` makes it of the objects")),
-    ("-lib", true, Kept("an archive of device code; `ar` makes it of the objects")),
+    ("--lib", true, Kept("an archive of device code; build it with `ar`")),
+    ("-lib", true, Kept("an archive of device code; build it with `ar`")),
     ("--dlink-time-opt", false, Is("-foffload-lto")),
     ("-dlto", false, Is("-foffload-lto")),
     ("--use_fast_math", false, Is("-ffast-math")),
@@ -71,10 +71,10 @@ const PLAIN: &[(&str, bool, Fate)] = &[
     ("-keep", true, Is("--save-temps")),
     ("--dryrun", true, Is("-###")),
     ("-dryrun", true, Is("-###")),
-    ("--restrict", true, Lost("write `__restrict__` on the pointers of each kernel")),
-    ("-restrict", true, Lost("write `__restrict__` on the pointers of each kernel")),
-    ("--device-link", false, Kept("a separate link of device code; with `-fgpu-rdc` the compiler does it when linking")),
-    ("-dlink", false, Kept("a separate link of device code; with `-fgpu-rdc` the compiler does it when linking")),
+    ("--restrict", true, Lost("add `__restrict__` to the kernel's pointers")),
+    ("-restrict", true, Lost("add `__restrict__` to the kernel's pointers")),
+    ("--device-link", false, Kept("a separate device link step; with `-fgpu-rdc` it is part of linking")),
+    ("-dlink", false, Kept("a separate device link step; with `-fgpu-rdc` it is part of linking")),
     ("--ptx", true, Kept("PTX")),
     ("-ptx", true, Kept("PTX")),
     ("--cubin", true, Kept("a cubin")),
@@ -83,13 +83,13 @@ const PLAIN: &[(&str, bool, Fate)] = &[
     ("-fatbin", true, Kept("a fatbin")),
 ];
 
-/// A flag's names, whether it counts only where nvcc is called, and what becomes of each value, `*` for any.
-type Valued = (&'static [&'static str], bool, &'static [(&'static str, Fate)]);
+/// The names of a flag, whether it is converted only where nvcc is called, and the conversion of each value, `*` for any.
+type Valued = (&'static [&'static str], bool, &'static [(&'static str, Mapping)]);
 
 /// Flags with a value, `--flag=value` or `--flag value`.
 const VALUED: &[Valued] = &[
     (&["-rdc", "--relocatable-device-code"], false, &[("true", Is("-fgpu-rdc")), ("false", Is("-fno-gpu-rdc"))]),
-    // Fusing is what hipcc does by itself; `-ffp-contract=fast` would also fuse inside the math library.
+    // hipcc fuses by default; `-ffp-contract=fast` would also fuse inside the math library.
     (&["-fmad", "--fmad"], false, &[("true", Dropped), ("false", Is("-ffp-contract=off"))]),
     (&["-ftz", "--ftz"], false, &[("true", Is("-fgpu-flush-denormals-to-zero")), ("false", Dropped)]),
     (
@@ -106,25 +106,21 @@ const VALUED: &[Valued] = &[
     (
         &["-Xptxas", "--ptxas-options"],
         false,
-        &[("-v", Is("-Rpass-analysis=kernel-resource-usage")), ("*", Lost("it spoke to the PTX assembler"))],
+        &[("-v", Is("-Rpass-analysis=kernel-resource-usage")), ("*", Lost("it is an option of the PTX assembler"))],
     ),
     (&["-Xnvlink", "--nvlink-options", "-Xfatbin", "--fatbin-options", "-Xnvvm"], false, &[("*", Dropped)]),
     (&["-Xcudafe", "--Xcudafe", "-diag-suppress", "--diag-suppress", "-diag-warn", "--diag-warn"], false, &[("*", Dropped)]),
-    (
-        &["-ccbin", "--compiler-bindir"],
-        false,
-        &[("*", Lost("HIP's compiler is clang for host code too; there is no host compiler to choose"))],
-    ),
+    (&["-ccbin", "--compiler-bindir"], false, &[("*", Lost("HIP compiles host code with clang; a host compiler cannot be selected"))]),
     (&["-m", "--machine"], true, &[("64", Dropped)]),
     (&["-dopt", "--dopt", "-split-compile", "--split-compile"], true, &[("*", Dropped)]),
-    (&["-odir", "--output-directory"], true, &[("*", Lost("name each output with `-o`"))]),
+    (&["-odir", "--output-directory"], true, &[("*", Lost("pass each output with `-o`"))]),
     (&["-cudart", "--cudart"], false, &[("*", Dropped)]),
     (&["-t", "--threads"], true, &[("*", Lost("`-parallel-jobs=N` builds for several GPUs at once"))]),
     (&["-x"], true, &[("cu", Is("-x hip"))]),
     (&["-Werror", "--Werror"], false, &[("cross-execution-space-call", Dropped), ("all-warnings", Is("-Werror"))]),
 ];
 
-/// Flags that name the GPUs to build for.
+/// Flags with the target GPUs.
 const ARCHITECTURES: &[&str] = &["-arch", "--gpu-architecture", "-code", "--gpu-code", "-gencode", "--generate-code"];
 
 /// Converts flags.
@@ -132,20 +128,20 @@ pub(super) struct Flags<'a> {
     pub notes: &'a mut Notes,
     /// The whole file.
     pub text: &'a str,
-    /// The words are surely for nvcc.
+    /// Whether the words are definitely for nvcc.
     pub nvcc: bool,
-    /// The file calls nvcc somewhere, so `-arch=$(ARCH)` is for it.
+    /// Whether the file calls nvcc, so that `-arch=$(ARCH)` is for it.
     pub calls_nvcc: bool,
-    /// Variables that the file gives an architecture of NVIDIA's, which is converted there.
+    /// Variables that the file sets to an NVIDIA architecture, which is converted there.
     pub set_here: &'a HashSet<&'a str>,
     pub offload_arch: &'a [String],
-    /// This command line has its list of GPUs already.
+    /// Whether this command line has its list of GPUs already.
     pub has_architectures: bool,
-    /// What stands between flags in place of one: a space, or `;` in a CMake list.
+    /// The separator of flags: a space, or `;` in a CMake list.
     pub separator: &'a str,
 }
 
-/// A word taken apart: the flag's name, its value, and whether the value is the next word.
+/// The value of a flag, and whether it is the next word.
 fn value<'w>(words: &[Word<'w>], index: usize, names: &[&str]) -> Option<(&'w str, bool)> {
     let text = words[index].text;
     for name in names {
@@ -168,14 +164,14 @@ impl Flags<'_> {
         }
     }
 
-    /// How many words were used; 0 for a word that is no flag of nvcc's.
+    /// Returns the number of words used; 0 if the word is not an nvcc flag.
     fn one(&mut self, words: &[Word<'_>], index: usize) -> usize {
         let word = &words[index];
-        if let Some((_, weak, fate)) = PLAIN.iter().find(|(flag, ..)| *flag == word.text) {
+        if let Some((_, weak, mapping)) = PLAIN.iter().find(|(flag, ..)| *flag == word.text) {
             if *weak && !self.nvcc {
                 return 0;
             }
-            self.settle(word.start, word.end, word.text, *fate);
+            self.apply(word.start, word.end, word.text, *mapping);
             return 1;
         }
         let used = self.architectures(words, index);
@@ -184,7 +180,7 @@ impl Flags<'_> {
         }
         let host = [("-Xcompiler", ""), ("--compiler-options", ""), ("-Xlinker", "-Wl,"), ("--linker-options", "-Wl,")];
         for (name, front) in host {
-            // A value that begins with a comma is no value: a function of Make's goes on there.
+            // A value that starts with a comma belongs to a Make function.
             if let Some((text, next)) = value(words, index, &[name]).filter(|(text, _)| !text.starts_with(',')) {
                 return self.unwrap(words, index, text, next, front);
             }
@@ -199,36 +195,36 @@ impl Flags<'_> {
                 continue;
             }
             let Some((text, next)) = value(words, index, names) else { continue };
-            let Some((_, fate)) = fates.iter().find(|(wanted, _)| *wanted == text || *wanted == "*") else { continue };
+            let Some((_, mapping)) = fates.iter().find(|(wanted, _)| *wanted == text || *wanted == "*") else { continue };
             let end = if next { words[index + 1].end } else { word.end };
             let shown = if next { format!("{} {text}", word.text) } else { word.text.to_owned() };
-            // Two words may be two arguments, or stand in quotes of their own: each is taken by itself.
+            // Two words may be two arguments, or quoted separately: handle each by itself.
             if next {
-                self.settle(word.start, word.end, &shown, *fate);
+                self.apply(word.start, word.end, &shown, *mapping);
                 self.notes.remove(self.text, words[index + 1].start, end);
                 return 2;
             }
-            self.settle(word.start, end, &shown, *fate);
+            self.apply(word.start, end, &shown, *mapping);
             return 1;
         }
         0
     }
 
-    fn settle(&mut self, start: usize, end: usize, flag: &str, fate: Fate) {
-        match fate {
+    fn apply(&mut self, start: usize, end: usize, flag: &str, mapping: Mapping) {
+        match mapping {
             Is(new) => self.notes.replace(start, end, new.replace(' ', self.separator)),
             Dropped => {
-                self.notes.tell(codes::FLAG_DROPPED, start, end, format!("`{flag}` was removed: HIP does not need it"), None);
+                self.notes.report(codes::FLAG_DROPPED, start, end, format!("`{flag}` removed; HIP does not need it"), None);
                 self.notes.remove(self.text, start, end);
             }
             Lost(near) => {
-                let message = format!("`{flag}` was removed: HIP has no such flag");
-                self.notes.tell(codes::FLAG_LOST, start, end, message, Some(near.into()));
+                let message = format!("`{flag}` removed; HIP has no such flag");
+                self.notes.report(codes::FLAG_LOST, start, end, message, Some(near.into()));
                 self.notes.remove(self.text, start, end);
             }
             Kept(what) => {
                 let message = format!("`{flag}` asks for {what}");
-                self.notes.tell(codes::FLAG_KEPT, start, end, message, Some("write this step anew; `--genco` makes a code object".into()));
+                self.notes.report(codes::FLAG_KEPT, start, end, message, Some("rewrite this step; `--genco` builds a code object".into()));
             }
         }
     }
@@ -265,8 +261,8 @@ impl Flags<'_> {
         let used = 1 + usize::from(next);
         if variable {
             if !self.set_here.contains(text.trim_matches(['$', '(', ')', '{', '}'])) {
-                let message = format!("`{text}` must now hold an AMD architecture");
-                self.notes.tell(codes::ARCHITECTURE_VARIABLE, word.start, end, message, Some("for instance `gfx90a`".into()));
+                let message = format!("`{text}` must hold an AMD architecture");
+                self.notes.report(codes::ARCHITECTURE_VARIABLE, word.start, end, message, Some("for instance `gfx90a`".into()));
             }
             let new = format!("--offload-arch={text}");
             self.notes.replace(word.start, word.end, new);
@@ -275,7 +271,7 @@ impl Flags<'_> {
         } else {
             self.has_architectures = true;
             let list: Vec<String> = self.offload_arch.iter().map(|target| format!("--offload-arch={target}")).collect();
-            self.notes.tell(
+            self.notes.report(
                 codes::ARCHITECTURES,
                 word.start,
                 end,
@@ -291,7 +287,7 @@ impl Flags<'_> {
     }
 }
 
-/// Cuts a text into words at white space (and at `more`); quotes hold a word together and are not part of its text.
+/// Splits a text into words at white space (and at `more`); quotes are not part of a word's text.
 pub(super) fn words<'a>(text: &'a str, offset: usize, more: &[char]) -> Vec<Word<'a>> {
     let bytes = text.as_bytes();
     let cuts = |byte: u8| byte.is_ascii_whitespace() || more.contains(&char::from(byte));

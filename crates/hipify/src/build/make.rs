@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::flags::{Flags, Word, words};
-use super::libraries::{self, Fate};
+use super::libraries::{self, Mapping};
 use super::notes::Notes;
 use super::{BuildOptions, below_toolkit, codes, is_whole, names_from, toolkit_path};
 use crate::translate::Translation;
@@ -12,10 +12,10 @@ use crate::translate::Translation;
 const TOOLS: &[&str] =
     &["cuda-gdb", "cuda-memcheck", "compute-sanitizer", "cuobjdump", "nsys", "ncu", "nvdisasm", "nvlink", "nvprof", "ptxas"];
 
-/// Variables for the toolkit's folder, and ROCm's.
+/// Variables for the CUDA toolkit folder, and for ROCm's.
 const FOLDERS: &[(&str, &str)] = &[("CUDA_HOME", "ROCM_PATH"), ("CUDA_PATH", "HIP_PATH")];
 
-/// Converts a file; `text` is the source with foreign bytes masked.
+/// Converts a file; `text` is the source with non-ASCII bytes masked.
 pub(super) fn convert(source: &[u8], text: &str, options: &BuildOptions) -> Translation {
     let mut notes = Notes::default();
     let lines = lines(text);
@@ -28,8 +28,8 @@ pub(super) fn convert(source: &[u8], text: &str, options: &BuildOptions) -> Tran
     if let Some((hip, _)) = hip {
         if let Some((at, length)) = find(&["nvcc", "-lcudart", "CUDA_HOME", "CUDA_PATH", "-lcublas"]) {
             let line = text[..hip].matches('\n').count() + 1;
-            let message = format!("this names CUDA, and line {line} names HIP: the file was left as it is");
-            notes.tell(codes::PORTED, at, at + length, message, None);
+            let message = format!("mentions CUDA, but line {line} mentions HIP; file left as is");
+            notes.report(codes::PORTED, at, at + length, message, None);
         }
         return notes.finish(source);
     }
@@ -82,9 +82,9 @@ struct Convert<'a> {
     text: &'a str,
     options: &'a BuildOptions,
     notes: Notes,
-    /// nvcc is called somewhere in the file.
+    /// Whether the file calls nvcc.
     calls_nvcc: bool,
-    /// `CC` or the like is nvcc, so flags of any name are for it.
+    /// Whether `CC` or the like is nvcc, so that all flags are for it.
     compiler_is_nvcc: bool,
     /// Variables that the file sets, and those among them that hold an architecture.
     assigned: HashSet<&'a str>,
@@ -97,7 +97,8 @@ impl Convert<'_> {
         if line.trim().is_empty() {
             return;
         }
-        let words: Vec<Word<'_>> = words(line, start, &[]).into_iter().map(trimmed).collect();
+        let words = words(line, start, &[]).into_iter().map(|word| trimmed(without_continuation(word, line, start)));
+        let words: Vec<Word<'_>> = words.collect();
         let calls = |name: &str| {
             name.contains("NVCC")
                 || name.contains("CCFLAGS")
@@ -135,8 +136,8 @@ impl Convert<'_> {
         }
         for tool in TOOLS {
             for (at, _) in line.match_indices(tool).filter(|(at, _)| is_whole(line, *at, at + tool.len())) {
-                let message = format!("`{tool}` is a tool of CUDA's");
-                self.notes.tell(codes::TOOL, start + at, start + at + tool.len(), message, None);
+                let message = format!("`{tool}` is a CUDA tool");
+                self.notes.report(codes::TOOL, start + at, start + at + tool.len(), message, None);
             }
         }
         self.files(line, start);
@@ -149,7 +150,7 @@ impl Convert<'_> {
             let Some(rest) = line[at + CALL.len()..].trim_start().strip_prefix(',') else { continue };
             let from = line.len() - rest.len();
             let mut depth = 0;
-            // A call longer than this is none that a person wrote.
+            // Limits the scan for the closing parenthesis.
             let close = rest.bytes().take(1024).position(|byte| {
                 depth += i32::from(byte == b'(') - i32::from(byte == b')');
                 depth < 0
@@ -164,17 +165,17 @@ impl Convert<'_> {
     fn libraries(&mut self, words: &[Word<'_>]) {
         let mut linked: Vec<&str> = Vec::new();
         for word in words {
-            let Some(fate) = word.text.strip_prefix("-l").and_then(libraries::find) else { continue };
-            match fate {
-                Fate::Becomes(library) if linked.contains(&library.linker) => self.notes.remove(self.text, word.start, word.end),
-                Fate::Becomes(library) => {
+            let Some(mapping) = word.text.strip_prefix("-l").and_then(libraries::find) else { continue };
+            match mapping {
+                Mapping::Becomes(library) if linked.contains(&library.linker) => self.notes.remove(self.text, word.start, word.end),
+                Mapping::Becomes(library) => {
                     linked.push(library.linker);
                     self.notes.replace(word.start, word.end, format!("-l{}", library.linker));
                 }
-                Fate::NotNeeded => self.notes.remove(self.text, word.start, word.end),
-                Fate::Missing(near) => {
-                    let message = format!("`{}` has no counterpart in ROCm", word.text);
-                    self.notes.tell(codes::LIBRARY, word.start, word.end, message, Some(near.into()));
+                Mapping::NotNeeded => self.notes.remove(self.text, word.start, word.end),
+                Mapping::Missing(near) => {
+                    let message = format!("`{}` has no ROCm equivalent", word.text);
+                    self.notes.report(codes::LIBRARY, word.start, word.end, message, Some(near.into()));
                 }
             }
         }
@@ -188,7 +189,7 @@ impl Convert<'_> {
         };
         let Some(target) = self.options.offload_arch.first().filter(|_| !assigned.is_empty()) else { return };
         let named: Vec<&Word<'_>> = words.iter().filter(|word| number(word.text.rsplit('=').next().unwrap_or(""))).collect();
-        // After a flag it was dealt with.
+        // Values of flags are converted with the flag.
         for word in named.into_iter().filter(|word| !word.text.starts_with('-')) {
             let value = word.text.rsplit('=').next().unwrap_or("");
             let before = self.text[..word.start].trim_end();
@@ -199,14 +200,14 @@ impl Convert<'_> {
                 continue;
             }
             let start = word.end - value.len();
-            self.notes.tell(codes::ARCHITECTURES, start, word.end, format!("`{value}` became `{target}`"), None);
+            self.notes.report(codes::ARCHITECTURES, start, word.end, format!("`{value}` became `{target}`"), None);
             self.notes.replace(start, word.end, target.clone());
         }
         let list = ["SMS", "SM", "GENCODE_SM", "CUDA_ARCH", "CUDA_ARCHS", "SM_ARCH", "COMPUTE_CAPABILITY"].contains(&assigned);
         let plain = |word: &&Word<'_>| word.text.len() >= 2 && word.text.bytes().all(|byte| byte.is_ascii_digit());
         if let Some(word) = words.iter().find(plain).filter(|_| list) {
-            let message = format!("`{assigned}` holds compute capabilities of NVIDIA's");
-            self.notes.tell(codes::ARCHITECTURE_VARIABLE, word.start, word.end, message, Some(format!("for instance `{target}`").into()));
+            let message = format!("`{assigned}` holds NVIDIA compute capabilities");
+            self.notes.report(codes::ARCHITECTURE_VARIABLE, word.start, word.end, message, Some(format!("for example `{target}`").into()));
         }
     }
 
@@ -217,8 +218,8 @@ impl Convert<'_> {
                     Some((length, new)) => self.notes.replace(start + at, start + at + length, new),
                     None => {
                         let length = line[at..].bytes().take_while(|byte| !byte.is_ascii_whitespace()).count();
-                        let message = format!("`{}`: no path of ROCm is known for it", &line[at..at + length]);
-                        self.notes.tell(codes::PATH, start + at, start + at + length, message, None);
+                        let message = format!("path `{}` has no known ROCm equivalent", &line[at..at + length]);
+                        self.notes.report(codes::PATH, start + at, start + at + length, message, None);
                     }
                 }
             }
@@ -247,28 +248,28 @@ impl Convert<'_> {
                     }
                     self.below(line, start, end + 1, name);
                     if !self.assigned.contains(name) {
-                        let message = format!("`{name}` is not set in this file; it must now be ROCm's folder");
-                        self.notes.tell(codes::PATH, start + at, start + end + 1, message, Some("/opt/rocm, or `$(ROCM_PATH)`".into()));
+                        let message = format!("`{name}` is not set in this file; it must be the ROCm folder");
+                        self.notes.report(codes::PATH, start + at, start + end + 1, message, Some("/opt/rocm, or `$(ROCM_PATH)`".into()));
                     }
                 }
             }
         }
     }
 
-    /// A folder below the toolkit's, behind the variable `name`.
+    /// Converts a subfolder of the toolkit after the variable `name`.
     fn below(&mut self, line: &str, start: usize, at: usize, name: &str) {
         match below_toolkit(&line[at..]) {
             Some((length, folder)) if line[at..at + length] != *folder => self.notes.replace(start + at, start + at + length, folder),
             Some(_) => {}
             None => {
                 let length = line[at..].bytes().take_while(|byte| !byte.is_ascii_whitespace()).count();
-                let message = format!("`{}` below `{name}`: ROCm has no such folder", &line[at..at + length]);
-                self.notes.tell(codes::PATH, start + at, start + at + length, message, None);
+                let message = format!("`{}` in `{name}` has no ROCm equivalent", &line[at..at + length]);
+                self.notes.report(codes::PATH, start + at, start + at + length, message, None);
             }
         }
     }
 
-    /// `.cu` in names and patterns, where the files have other names now. hipcc reads `.cu` as HIP, so else there is nothing to do.
+    /// Renames `.cu` in names and patterns if the files are renamed; hipcc compiles `.cu` as HIP otherwise.
     fn files(&mut self, line: &str, start: usize) {
         let Some(renamed) = &self.options.renamed else { return };
         let mut unknown = Vec::new();
@@ -289,13 +290,24 @@ impl Convert<'_> {
             }
         }
         for (from, to, file) in unknown {
-            let message = format!("`{file}` was not translated together with this file, so its name was left as it is");
-            self.notes.tell(codes::SOURCES, from, to, message, Some("translate it too; hipcc reads `.cu` as HIP".into()));
+            let message = format!("`{file}` was not converted in this run; its name was left as is");
+            self.notes.report(codes::SOURCES, from, to, message, Some("convert it too; hipcc compiles `.cu` as HIP".into()));
         }
     }
 }
 
-/// Without the brackets of functions around it: `-lcudart))` in `$(if …)`.
+/// Removes the `\\` of a line continuation that touches the word: `-arch=$(ARCH)\\`.
+fn without_continuation<'a>(mut word: Word<'a>, line: &str, start: usize) -> Word<'a> {
+    let rest = line.get(word.end.saturating_sub(start)..).unwrap_or_default();
+    let unquoted = word.end - word.start == word.text.len();
+    if unquoted && (rest.starts_with('\n') || rest.starts_with("\r\n")) && word.text.ends_with('\\') {
+        word.text = &word.text[..word.text.len() - 1];
+        word.end -= 1;
+    }
+    word
+}
+
+/// Removes the closing brackets of functions around a word: `-lcudart))` in `$(if …)`.
 fn trimmed(mut word: Word<'_>) -> Word<'_> {
     let mut depth = 0;
     for (at, byte) in word.text.bytes().enumerate() {

@@ -1,7 +1,7 @@
-//! Build files: CMake's and Make's, from CUDA to HIP.
+//! Converts CMake files and Makefiles from CUDA to HIP.
 //!
-//! Promises, as for sources: any bytes come in and no panic comes out; bytes that no edit touches stay; what is CUDA's is converted or
-//! named in a diagnostic of [`codes`]; converting the output again changes nothing.
+//! Contract: any bytes are accepted; bytes that no edit touches stay; CUDA names are converted or named in a diagnostic of [`codes`];
+//! converting the output again changes nothing.
 //!
 //! ```
 //! use warpwave_hipify::build::{BuildFile, BuildOptions, convert};
@@ -31,7 +31,7 @@ pub enum BuildFile {
 }
 
 impl BuildFile {
-    /// By a file's name.
+    /// Returns the language of a build file by its name.
     pub fn of(name: &str) -> Option<BuildFile> {
         match name {
             "CMakeLists.txt" => Some(BuildFile::CMake),
@@ -43,12 +43,12 @@ impl BuildFile {
     }
 }
 
-/// The choices of a conversion.
+/// Options of a build file conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildOptions {
     /// The AMD architectures to build for.
     pub offload_arch: Vec<String>,
-    /// The sources that get another name, `a.cu` for `a.hip`, by their file names. `None`: all keep theirs, and are marked as HIP.
+    /// The names of the sources that are renamed from `.cu` to `.hip`. `None`: sources keep their names and are marked as HIP.
     pub renamed: Option<BTreeSet<String>>,
 }
 
@@ -74,7 +74,7 @@ pub fn convert(source: &[u8], kind: BuildFile, options: &BuildOptions) -> Conver
 }
 
 fn once(source: &[u8], kind: BuildFile, options: &BuildOptions) -> Translation {
-    // The same length as the source, so that places are places of the source; nothing that matters here is beyond ASCII.
+    // Keeps the length, so that offsets match the source; everything that matters here is ASCII.
     let text: String = source.iter().map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' }).collect();
     match kind {
         BuildFile::CMake => cmake::convert(source, &text, options),
@@ -82,19 +82,19 @@ fn once(source: &[u8], kind: BuildFile, options: &BuildOptions) -> Translation {
     }
 }
 
-/// Whether a build file has to do with CUDA.
+/// Whether a build file mentions CUDA.
 pub fn mentions_cuda(source: &[u8]) -> bool {
     let has = |word: &[u8]| source.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word));
     has(b"cuda") || has(b"nvcc") || has(b".cu ") || has(b".cu)") || has(b".cu\n")
 }
 
-/// Whether a build file names HIP.
+/// Whether a build file mentions HIP.
 pub fn mentions_hip(source: &[u8]) -> bool {
     let has = |word: &[u8]| source.windows(word.len()).any(|window| window == word);
     [&b"HIP"[..], b"hip::", b"hipcc", b"amdhip64", b"find_package(hip"].iter().any(|word| has(word))
 }
 
-/// A name as it stands in `text` at `at`, as whole word: not part of a longer one.
+/// Whether `start..end` is a complete word of `text`.
 fn is_whole(text: &str, start: usize, end: usize) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let bytes = text.as_bytes();
@@ -102,7 +102,7 @@ fn is_whole(text: &str, start: usize, end: usize) -> bool {
     ![before, bytes.get(end)].into_iter().flatten().any(|byte| word(*byte))
 }
 
-/// The names of letters, digits and `_` in a text that begin with `front`, as places.
+/// The identifiers of a text that start with `front`, with their offsets.
 fn names_from<'a>(text: &'a str, front: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
     text.match_indices(front).filter_map(move |(at, _)| {
         let length = text[at..].bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
@@ -111,7 +111,7 @@ fn names_from<'a>(text: &'a str, front: &'a str) -> impl Iterator<Item = (usize,
     })
 }
 
-/// What `/usr/local/cuda-12.4/lib64` is to ROCm: the length of the old path, and the new one.
+/// Maps `/usr/local/cuda-12.4/lib64` to ROCm: the length of the old path, and the new path.
 fn toolkit_path(text: &str) -> Option<(usize, String)> {
     let rest = text.strip_prefix("/usr/local/cuda").or_else(|| text.strip_prefix("/opt/cuda"))?;
     let version = rest.bytes().take_while(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.')).count();
@@ -123,7 +123,7 @@ fn toolkit_path(text: &str) -> Option<(usize, String)> {
     Some((text.len() - below.len() + length, format!("/opt/rocm{new}")))
 }
 
-/// What stands behind the toolkit's folder: its length, and ROCm's; `None` for a folder that ROCm does not have.
+/// Maps a subfolder of the CUDA toolkit: its length, and the ROCm folder; `None` if ROCm has no such folder.
 fn below_toolkit(below: &str) -> Option<(usize, &'static str)> {
     const FOLDERS: [(&str, &str); 10] = [
         ("/targets/x86_64-linux/lib/stubs", "/lib"),

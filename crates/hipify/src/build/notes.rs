@@ -1,4 +1,4 @@
-//! What a conversion collects: edits, diagnostics and counts.
+//! Collects the edits, diagnostics and counts of a conversion.
 
 use std::borrow::Cow;
 
@@ -14,18 +14,18 @@ pub(super) struct Notes {
     pub edits: Edits,
     diagnostics: Vec<Diagnostic>,
     converted: usize,
-    /// Where the last removal ended: two words in a row share the space between them.
+    /// The end of the last removal: adjacent words share the space between them.
     removed_to: usize,
 }
 
 impl Notes {
-    /// Replaces a span, and counts it as a reference to CUDA that was converted.
+    /// Replaces a span, and counts it as a converted CUDA reference.
     pub fn replace(&mut self, start: usize, end: usize, text: impl Into<Cow<'static, str>>) {
         self.converted += 1;
         self.edits.replace(start as u32, end as u32, text);
     }
 
-    /// Takes a word out, with the white space before it, or with its line where nothing else stands there.
+    /// Removes a word with the white space before it, or with its line if it is alone on it.
     pub fn remove(&mut self, text: &str, start: usize, end: usize) {
         self.converted += 1;
         let (from, end) = removal(text.as_bytes(), start, end);
@@ -34,11 +34,12 @@ impl Notes {
         self.edits.replace(start as u32, end as u32, "");
     }
 
-    pub fn tell(&mut self, code: Code, start: usize, end: usize, message: impl Into<Cow<'static, str>>, help: Option<Cow<'static, str>>) {
+    pub fn report(&mut self, code: Code, start: usize, end: usize, message: impl Into<Cow<'static, str>>, help: Option<Cow<'static, str>>) {
         let (message, start, end) = (message.into(), start as u32, end as u32);
-        // Two passes may come upon one place; the same word about it is enough.
-        if !self.diagnostics.iter().rev().take(64).any(|told| told.code == code.number && told.start == start && told.message == message) {
-            self.diagnostics.push(Diagnostic { code: code.number, severity: code.severity, start, end, message, help });
+        // Two passes may find the same problem.
+        let known = |known: &Diagnostic| known.code == code.number && known.start == start && known.message == message;
+        if !self.diagnostics.iter().rev().take(64).any(known) {
+            self.diagnostics.push(Diagnostic { code: code.number, severity: code.severity, start, end, message, help, remedy: None });
         }
     }
 
@@ -68,7 +69,7 @@ fn removal(text: &[u8], start: usize, end: usize) -> (usize, usize) {
         if before == 0 && after == 0 && text.get(end) == Some(&b';') {
             return (start, end + 1);
         }
-        // Behind an opening bracket or quote the space after it goes.
+        // After an opening bracket or quote remove the space after the word.
         return if before == 0 { (start, end + after) } else { (start - before, end) };
     }
     let mut rest = end + after;

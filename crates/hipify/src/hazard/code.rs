@@ -1,41 +1,41 @@
-//! Tokens as the rules read them: directives set aside, brackets paired, functions found.
+//! Tokens without directives, with matched brackets and a list of functions, for the rules.
 //!
-//! Every scan is either one pass over the tokens or limited to [`REACH`] of them, so that no input takes more than linear time.
+//! Every scan is one pass over the tokens or limited to [`REACH`] of them, so time is linear.
 
 use std::ops::Range;
 
 use crate::lex::{Kind, Lexed};
 
-/// How far a rule looks within one statement.
+/// The limit of a scan within one statement.
 pub const REACH: usize = 256;
 
 const NONE: u32 = u32::MAX;
 
-/// A run of tokens with its brackets paired.
+/// A sequence of tokens with matched brackets.
 pub struct Code<'a> {
     lexed: &'a Lexed<'a>,
     /// The tokens, as indices of `lexed.tokens`.
     at: Vec<u32>,
-    /// Their spans and kinds, so that a rule's look costs one step.
+    /// Their spans and kinds, for direct access.
     tokens: Vec<(u32, u32, Kind)>,
-    /// For a bracket, its other half.
+    /// For a bracket, the matching one.
     partner: Vec<u32>,
     /// The innermost bracket around each token.
     parent: Vec<u32>,
 }
 
-/// A function, or the text of a macro.
+/// A function, or the body of a macro.
 pub struct Unit<'a> {
-    /// What it is called.
+    /// Its name.
     pub name: &'a [u8],
     /// Return type, name and parameters; empty for a macro.
     pub head: Range<usize>,
-    /// What lies between its braces.
+    /// The tokens between its braces.
     pub body: Range<usize>,
 }
 
 impl<'a> Code<'a> {
-    /// Pairs the brackets of these tokens. A bracket that does not match its opener is left alone.
+    /// Matches the brackets of these tokens. Unmatched brackets are ignored.
     pub fn new(lexed: &'a Lexed<'a>, at: Vec<u32>) -> Code<'a> {
         let tokens = at.iter().map(|index| &lexed.tokens[*index as usize]).map(|token| (token.start, token.end, token.kind)).collect();
         let mut code = Code { lexed, tokens, partner: vec![NONE; at.len()], parent: vec![NONE; at.len()], at };
@@ -68,7 +68,7 @@ impl<'a> Code<'a> {
         code
     }
 
-    /// How many tokens there are.
+    /// The number of tokens.
     pub fn len(&self) -> usize {
         self.at.len()
     }
@@ -77,7 +77,7 @@ impl<'a> Code<'a> {
         self.text(i).first().copied().unwrap_or(0)
     }
 
-    /// A token's bytes; none past the end.
+    /// The bytes of a token; empty past the end.
     #[inline]
     pub fn text(&self, i: usize) -> &'a [u8] {
         self.tokens.get(i).map_or(&[], |(start, end, _)| &self.lexed.source[*start as usize..*end as usize])
@@ -99,34 +99,34 @@ impl<'a> Code<'a> {
         self.tokens.get(i).is_some_and(|token| token.2 == kind)
     }
 
-    /// Whether it is a name or keyword.
+    /// Whether it is an identifier or keyword.
     pub fn is_name(&self, i: usize) -> bool {
         self.kind(i, Kind::Name)
     }
 
-    /// A token's index in the whole source.
+    /// The index of a token in the source.
     pub fn token(&self, i: usize) -> usize {
         self.at.get(i).map_or(usize::MAX, |index| *index as usize)
     }
 
-    /// The bytes from one token to another, both included; what is past the end counts as the last.
+    /// The span from one token to another, inclusive; an index past the end means the last token.
     pub fn span(&self, first: usize, last: usize) -> (u32, u32) {
         let place = |i: usize| self.tokens.get(i).or(self.tokens.last()).map_or((0, 0), |token| (token.0, token.1));
         let (first, last) = (place(first), place(last));
         (first.0, last.1.max(first.1))
     }
 
-    /// The other half of a bracket.
+    /// The matching bracket.
     pub fn partner(&self, i: usize) -> Option<usize> {
         self.partner.get(i).filter(|p| **p != NONE).map(|p| *p as usize)
     }
 
-    /// The innermost bracket that `i` is in.
+    /// The innermost bracket around `i`.
     pub fn parent(&self, i: usize) -> Option<usize> {
         self.parent.get(i).filter(|p| **p != NONE).map(|p| *p as usize)
     }
 
-    /// Whether `>>` begins at `i`: two tokens with nothing between.
+    /// Whether `>>` starts at `i`: two adjacent tokens.
     pub fn shift_right(&self, i: usize) -> bool {
         self.is(i, b">") && self.is(i + 1, b">") && self.span(i, i).1 == self.span(i + 1, i + 1).0
     }
@@ -155,7 +155,7 @@ impl<'a> Code<'a> {
         if self.kind(i, Kind::Number) { parse(self.text(i)) } else { None }
     }
 
-    /// The value of an expression that is one number, in parentheses or behind a cast perhaps.
+    /// The value of an expression that is one number, possibly in parentheses or with a cast.
     pub fn literal(&self, mut range: Range<usize>) -> Option<u64> {
         for _ in 0..4 {
             if range.len() > 2 && self.is(range.start, b"(") {
@@ -169,7 +169,7 @@ impl<'a> Code<'a> {
         if range.len() == 1 { self.number(range.start) } else { None }
     }
 
-    /// The first token of the statement that `i` is in, no further back than [`REACH`].
+    /// The first token of the statement around `i`, at most [`REACH`] tokens back.
     pub fn statement_start(&self, i: usize) -> usize {
         let mut k = i;
         for _ in 0..REACH {
@@ -186,7 +186,7 @@ impl<'a> Code<'a> {
         k
     }
 
-    /// The end of the statement that begins at `i`: behind its `;` or its `}`. Loops and conditions take what they govern along.
+    /// The end of the statement that starts at `i`: after its `;` or `}`, including the body of a loop or condition.
     pub fn statement_end(&self, i: usize, limit: usize) -> usize {
         let mut k = i;
         let stop = limit.min(i.saturating_add(8 * REACH));
@@ -203,7 +203,7 @@ impl<'a> Code<'a> {
         stop
     }
 
-    /// All functions, class members among them. Namespaces and classes are looked into; what lies in a function is part of it.
+    /// All functions, including class members. Code nested in a function is part of it.
     pub fn units(&self) -> Vec<Unit<'a>> {
         let mut units = Vec::new();
         let kernels: Vec<usize> = (0..self.len()).filter(|k| self.byte(*k) == b'_' && self.is(*k, b"__global__")).collect();
@@ -212,7 +212,7 @@ impl<'a> Code<'a> {
         while i < self.len() {
             match self.byte(i) {
                 b';' | b'}' => from = i + 1,
-                // A bracket that holds a kernel was never meant to close there: macros, or a cut file.
+                // A bracket that contains a kernel was not meant to close there: macros, or a truncated file.
                 b'(' | b'[' => i = self.partner(i).filter(|close| *close > i && kernel_after(i) > *close).unwrap_or(i),
                 b'{' if self.text(i).len() == 1 => {
                     let mut close = self.partner(i).unwrap_or(self.len());
@@ -233,13 +233,13 @@ impl<'a> Code<'a> {
         units
     }
 
-    /// Whether what precedes a `{` makes it a list of values. The default of a template's parameter has an `=` too.
+    /// Whether the tokens before a `{` make it an initializer list. A default template argument has an `=` too.
     fn is_list(&self, from: usize, brace: usize) -> bool {
         let has = |word: &[u8]| (from..brace).any(|k| self.is(k, word));
         has(b"enum") || has(b"=") && !(has(b"struct") || has(b"class") || has(b"union") || has(b"namespace"))
     }
 
-    /// Where a function's name stands in what precedes a `{`, if that is a function.
+    /// The position of the function's name before a `{`, if it is a function.
     fn function_name(&self, from: usize, brace: usize) -> Option<usize> {
         let mut k = from;
         let mut found = None;
@@ -253,7 +253,7 @@ impl<'a> Code<'a> {
                 }
                 b"[" => k = self.partner(k).unwrap_or(k).max(k),
                 b"namespace" => return None,
-                // A class, unless a function returns it by its full name.
+                // A class, unless a function returns an elaborated type.
                 b"class" | b"struct" | b"union" | b"enum"
                     if found.is_none()
                         && !self.before(k, b"<")
@@ -278,7 +278,7 @@ fn is_attribute(name: &[u8]) -> bool {
     )
 }
 
-/// A whole number with any suffix and separators.
+/// Parses an integer with any suffix and separators.
 pub fn parse(text: &[u8]) -> Option<u64> {
     let (radix, digits) = match text {
         [b'0', b'x' | b'X', rest @ ..] => (16, rest),
@@ -304,7 +304,7 @@ pub fn parse(text: &[u8]) -> Option<u64> {
     any.then_some(value)
 }
 
-/// Whether `name` contains `word`, which is in lower case, whatever the case of `name`.
+/// Whether `name` contains the lowercase `word`, ignoring case.
 pub fn contains(name: &[u8], word: &[u8]) -> bool {
     name.len() >= word.len() && name.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
 }

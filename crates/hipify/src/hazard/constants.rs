@@ -1,5 +1,5 @@
-//! Constants that stand for a warp: a full mask (0201) and a warp's size (0208), told where they are defined; and `warpSize` where the
-//! compiler must know it (0209).
+//! Constants for a full mask (0201) and the warp size (0208), reported at their definitions, and `warpSize` used as a compile-time
+//! constant (0209).
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -14,27 +14,27 @@ use crate::lex::{Kind, Lexed};
 struct FullMask {
     /// The function it is in.
     unit: Option<usize>,
-    /// The tokens to count its name in, as tokens of the source.
+    /// The tokens of the source in which its uses are counted.
     scope: Range<usize>,
     /// From name to value.
     span: (u32, u32),
-    /// Where its value is.
+    /// The span of its value.
     value: (u32, u32),
-    /// Where its type is, if a fix must change that too; `None` for what has none.
+    /// The span of its type, if a fix must change that too.
     kind: Option<(u32, u32)>,
-    /// The definition is of a form that can be changed.
+    /// Whether the definition has a form that can be changed.
     simple: bool,
-    /// How often it is a mask.
+    /// The number of uses as a mask.
     uses: usize,
 }
 
-/// What a file defines.
+/// The constants of a file.
 #[derive(Default)]
 pub struct Constants<'a> {
     masks: HashMap<&'a [u8], Vec<FullMask>>,
-    /// Names that are something else under another `#if`.
+    /// Names with another value in another branch of an `#if`.
     not_masks: HashSet<&'a [u8]>,
-    /// Names that stand for a warp's size, with their places.
+    /// Warp size constants, with their spans.
     sizes: HashMap<&'a [u8], Vec<(u32, u32)>>,
     not_sizes: HashSet<&'a [u8]>,
     /// The file uses the built-in `warpSize`.
@@ -66,12 +66,12 @@ impl<'a> Constants<'a> {
             if !(code.is(i, b"=") || code.is(i, b"{")) || !code.is_name(i - 1) {
                 continue;
             }
-            // Anything but a number, and what may stand before one, matters only as another value of a name that speaks of warps.
+            // Other values matter only for names that mention warps.
             let number = code.kind(i + 1, Kind::Number) || matches!(code.text(i + 1), b"-" | b"~" | b"(" | b"UINT_MAX");
-            if !number && !speaks_of_warps(code.text(i - 1)) {
+            if !number && !mentions_warps(code.text(i - 1)) {
                 continue;
             }
-            // The `)` of a parameter list ends a value too.
+            // The `)` of a parameter list also ends a value.
             let ends = |k: usize| match code.text(k) {
                 b";" | b"," | b"}" | b">" | b"" => true,
                 b")" => code.partner(k).is_none_or(|open| open < i),
@@ -113,22 +113,22 @@ impl<'a> Constants<'a> {
             self.sizes.entry(name).or_default().push(definition.span);
             return;
         }
-        if speaks_of_warps(name) {
+        if mentions_warps(name) {
             self.not_sizes.insert(name);
         }
         if full_mask(value) {
             self.masks.entry(name).or_default().push(definition);
-        } else if definition.unit.is_none() && speaks_of_warps(name) {
+        } else if definition.unit.is_none() && mentions_warps(name) {
             self.not_masks.insert(name);
         }
     }
 
-    /// Whether the file defines this name as the 32 of a warp.
+    /// Whether the file defines this name as a warp size of 32.
     pub fn is_warp_size(&self, name: &[u8]) -> bool {
         self.sizes.contains_key(name) && !self.not_sizes.contains(name)
     }
 
-    /// Notes that a name is used as a mask; whether it is a full one of 32 bits.
+    /// Records the use of a name as a mask. Returns whether it is a 32-bit full mask.
     pub fn use_mask(&mut self, name: &[u8], unit: Option<usize>) -> bool {
         let Some(all) = self.masks.get_mut(name) else { return false };
         let mut any = false;
@@ -141,12 +141,12 @@ impl<'a> Constants<'a> {
         any
     }
 
-    /// Whether this name is a full mask of 32 bits.
+    /// Whether this name is a 32-bit full mask.
     pub fn is_full_mask(&self, name: &[u8]) -> bool {
         self.masks.contains_key(name)
     }
 
-    /// The findings at definitions.
+    /// Reports the definitions.
     pub fn report(&self, lexed: &Lexed<'_>, found: &mut Vec<Hazard>) {
         for (name, places) in &self.sizes {
             if self.not_sizes.contains(name) {
@@ -158,8 +158,8 @@ impl<'a> Constants<'a> {
                     208,
                     Severity::Warning,
                     *place,
-                    format!("`{text}` counts 32 lanes in a warp; a wave64 has 64"),
-                    "define it for the device (64 on GCN and CDNA), or use `warpSize`; where the 32 is a segment, name it so",
+                    format!("`{text}` defines the warp size as 32; a wave64 has 64 lanes"),
+                    "define it per device (64 on GCN and CDNA), or use `warpSize`; if it is a segment length, rename it",
                 ));
             }
         }
@@ -185,7 +185,7 @@ impl<'a> Constants<'a> {
                     201,
                     Severity::Error,
                     mask.span,
-                    format!("`{text}` names 32 lanes: half of a wave64, and HIP wants a mask of 64 bits"),
+                    format!("full mask `{text}` has 32 bits, half of a wave64; HIP requires a 64-bit mask"),
                     super::masks::FULL_HELP,
                 );
                 let seen = counts.get(name).map_or(0, |places| {
@@ -203,12 +203,12 @@ impl<'a> Constants<'a> {
     }
 }
 
-/// Whether a name may be a warp's size or mask.
-fn speaks_of_warps(name: &[u8]) -> bool {
+/// Whether a name may be a warp size or mask.
+fn mentions_warps(name: &[u8]) -> bool {
     contains(name, b"warp") || contains(name, b"lane") || contains(name, b"mask")
 }
 
-/// A number, in parentheses perhaps.
+/// A number, possibly in parentheses.
 fn single(value: &[&[u8]]) -> Option<u64> {
     match value {
         [number] | [b"(", number, b")"] => parse(number),
@@ -216,7 +216,7 @@ fn single(value: &[&[u8]]) -> Option<u64> {
     }
 }
 
-/// Whether these tokens are all ones in 32 bits.
+/// Whether these tokens are a 32-bit full mask.
 pub fn full_mask(value: &[&[u8]]) -> bool {
     let narrow = |number: &[u8]| !number.iter().any(|b| matches!(b, b'l' | b'L'));
     match value {
@@ -233,7 +233,7 @@ pub fn full_mask(value: &[&[u8]]) -> bool {
     }
 }
 
-/// The values that would make this name count a warp of 32.
+/// The values of this name that imply a warp size of 32.
 fn sizes_a_warp(name: &[u8]) -> &'static [u64] {
     if !contains(name, b"warp") && !contains(name, b"lane") {
         return &[];
@@ -266,7 +266,7 @@ fn directives(lexed: &Lexed<'_>, found: &mut Vec<Hazard>) {
                     209,
                     Severity::Error,
                     (token.start, token.end),
-                    "the preprocessor knows no `warpSize`: it reads it as 0",
+                    "`warpSize` is not a macro; `#if` evaluates it as 0",
                     CONSTANT_HELP,
                 ));
             }
@@ -275,7 +275,7 @@ fn directives(lexed: &Lexed<'_>, found: &mut Vec<Hazard>) {
     }
 }
 
-/// Finds `warpSize` where a constant is needed.
+/// Finds `warpSize` where a constant expression is required.
 pub fn compile_time(code: &Code<'_>, constants: &Constants<'_>, found: &mut Vec<Hazard>) {
     const NAME: &[u8] = b"warpSize";
     if constants.sizes.contains_key(NAME) || constants.not_sizes.contains(NAME) {

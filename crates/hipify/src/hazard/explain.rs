@@ -1,15 +1,15 @@
-//! The help page of each code.
+//! The explanation of each wave-size hazard.
 
-/// Number, title and explanation of each hazard, in order. An explanation says what is found, why it is wrong on 64 lanes and what to
-/// do, and ends with the code before and after.
+/// Code, title and explanation of each hazard, in order. An explanation says what is detected, why it is wrong on 64 lanes and how to
+/// fix it, and ends with the code before and after.
 pub const CODES: &[(u16, &str, &str)] = &[
     (
         201,
-        "a full mask of 32 bits",
-        "`0xffffffff`, `~0u`, `-1` or a constant of that value is the mask of a warp-wide operation. It means every lane of the warp, but \
-names lanes 0 to 31 only: half of a wave64. HIP's `_sync` functions take a mask of 64 bits and refuse a shorter one when they are \
-compiled. `~0ull` means every lane on both: NVIDIA's functions take its lower half. A constant is told once, where it is defined. The \
-fix is left to you where only the first 32 threads run: there neither mask is right on a wave64.
+        "32-bit full lane mask",
+        "`0xffffffff`, `~0u`, `-1` or a constant of that value is the mask of a warp-wide operation. It is meant as every lane, but names \
+lanes 0 to 31 only: half of a wave64. HIP's `_sync` functions take a 64-bit mask and reject a shorter one at compile time. `~0ull` means \
+every lane on both vendors: NVIDIA's functions use the lower half. A constant is reported once, at its definition. There is no automatic \
+fix where only the first 32 threads run: neither mask is right there on a wave64.
 
 before:
     #define FULL_MASK 0xffffffff
@@ -23,9 +23,9 @@ after:
     ),
     (
         202,
-        "a mask that picks lanes of the first 32",
-        "A literal such as `0x0000ffff` names some lanes of a warp of 32. On a wave64 the lanes 32 to 63 that run the same code are not in \
-it, which HIP forbids, and the type has 32 bits where HIP wants 64. Groups of fewer lanes are best made as tiles.
+        "partial lane mask of 32 bits",
+        "A literal such as `0x0000ffff` selects lanes of a 32-lane warp. On a wave64, lanes 32 to 63 that run the same code are not in the \
+mask, which HIP forbids, and the type has 32 bits where HIP expects 64. Use a cooperative-groups tile for a group of fewer lanes.
 
 before:
     if (lane < 16) v += __shfl_down_sync(0x0000ffff, v, 8);
@@ -36,10 +36,10 @@ after:
     ),
     (
         203,
-        "a lane mask kept in 32 bits",
-        "What `__ballot_sync`, `__activemask` and `__match_any_sync` return has a bit for each lane: 64 on a wave64. Kept in `unsigned` or \
-`int`, returned as such, stored to an array of such or cast, the lanes 32 to 63 are lost without a word. Keep it in \
-`unsigned long long`, or in `auto`, which is right on both. The fix is made where every use of the variable means the same in 64 bits.
+        "lane mask stored in 32 bits",
+        "`__ballot_sync`, `__activemask` and `__match_any_sync` return one bit per lane: 64 bits on a wave64. Storing, returning or casting \
+the result as `unsigned` or `int` silently drops lanes 32 to 63. Use `unsigned long long`, or `auto`, which is right on both. The \
+automatic fix applies where every use of the variable has the same meaning in 64 bits.
 
 before:
     unsigned votes = __ballot_sync(~0ull, keep);
@@ -51,9 +51,9 @@ after:
     ),
     (
         204,
-        "a 32-bit bit function on a lane mask",
-        "`__popc`, `__ffs`, `__clz` and `__brev` take 32 bits: of a wave64's mask they see the lower half, so lanes are not counted and \
-leaders not found. The 64-bit forms give the same on NVIDIA, where the upper half is zero; only `__clz` must count from 63.
+        "32-bit bit intrinsic on a lane mask",
+        "`__popc`, `__ffs`, `__clz` and `__brev` take 32 bits, so they ignore the upper half of a wave64 mask: lanes are not counted, leaders \
+not found. The 64-bit forms give the same result on NVIDIA, where the upper half is zero; only `__clz` must count from 63.
 
 before:
     int leader = __ffs(__activemask()) - 1;
@@ -65,9 +65,9 @@ after:
     ),
     (
         205,
-        "a lane's bit made in 32 bits",
-        "`1u << lane` is undefined from lane 32 on, and `(1u << lane) - 1` misses the lanes above. Shift `1ull`, and keep the result in 64 \
-bits. A bit of a word of data, `1u << (i % 32)`, is no lane and is not reported.
+        "lane bit shifted in 32 bits",
+        "`1u << lane` is undefined for lanes 32 and up, and `(1u << lane) - 1` misses those lanes. Shift `1ull`, and store the result in 64 \
+bits. A bit of a data word, `1u << (i % 32)`, is not a lane and is not reported.
 
 before:
     int rank = __popcll(votes & ((1u << lane) - 1));
@@ -77,8 +77,9 @@ after:
     ),
     (
         206,
-        "a lane mask compared with 32 ones",
-        "A full wave64 has 64 ones, so the comparison with `0xffffffff` is false when all lanes agree, and true when the wrong ones do.
+        "lane mask compared with a 32-bit full mask",
+        "The mask of a full wave64 has 64 bits set, so comparing it with `0xffffffff` is false when all lanes agree, and true when only the \
+lower 32 do.
 
 before:
     if (__ballot_sync(~0ull, done) == 0xffffffff) break;
@@ -88,11 +89,11 @@ after:
     ),
     (
         207,
-        "lanes or warps numbered by 32",
-        "`threadIdx.x & 31`, `% 32`, `/ 32`, `>> 5`, `warp * 32 + lane` and `lane == 31` number lanes and warps of 32. On a wave64 two \
-numbers share a wave: lane 0 comes twice, and what one lane per warp should do is done by two. It is reported where lanes work together \
-in the function, or where a name speaks of lanes or warps; rows of 32 threads that only share memory behind `__syncthreads()` are right \
-on any wave. Count by `warpSize`, or keep segments of 32 by naming a width of 32 in every shuffle: then it is no longer reported.
+        "lane or warp index computed with 32",
+        "`threadIdx.x & 31`, `% 32`, `/ 32`, `>> 5`, `warp * 32 + lane` and `lane == 31` assume 32 lanes per warp. A wave64 then has two \
+lanes 0, and work meant for one lane per warp is done by two. It is reported where the function uses warp-level operations, or where a \
+name mentions lanes or warps; rows of 32 threads that only share memory behind `__syncthreads()` are right on any wave size. Use \
+`warpSize`, or keep segments of 32 by passing a width of 32 to every shuffle: then it is no longer reported.
 
 before:
     int lane = threadIdx.x & 31;
@@ -104,10 +105,10 @@ after:
     ),
     (
         208,
-        "a warp's size defined as 32",
-        "A macro or constant says that a warp has 32 lanes, and everything that uses it does too. It is told at the definition only. On AMD \
-define it for the device the code is compiled for, and see that shared arrays and launches follow. Where the number is meant as a \
-segment of 32, with a width in each shuffle, give it another name.
+        "warp size defined as 32",
+        "A macro or constant defines the warp size as 32, and everything that uses it assumes so. It is reported at the definition only. On \
+AMD define it for the compiled device, and check the shared arrays and launches that use it. If the number is a segment of 32, with a \
+width in each shuffle, give it another name.
 
 before:
     #define WARP_SIZE 32
@@ -121,9 +122,9 @@ after:
     ),
     (
         209,
-        "`warpSize` where the compiler needs a constant",
-        "`warpSize` is a variable to the language: in HIP it is no constant expression, for one binary may run on waves of either size. As \
-the length of an array, a template argument, in `constexpr`, `static_assert` or `case` it does not compile; in `#if` it reads as 0.
+        "`warpSize` used as a compile-time constant",
+        "In HIP `warpSize` is not a constant expression, because one binary may run on either wave size. It does not compile as an array \
+length, a template argument, or in `constexpr`, `static_assert` or `case`; in `#if` it evaluates to 0.
 
 before:
     __shared__ float buffer[warpSize];
@@ -134,14 +135,14 @@ after:
     ),
     (
         210,
-        "a reduction or scan over 32 lanes",
-        "Shuffles over 16, 8, 4, 2 and 1 combine 32 lanes. A wave64 needs a step of 32 as well: without it lane 0 has the sum of half of the \
-wave. Begin at `warpSize / 2`, or keep segments of 32 by naming the width, which is the fix: it changes nothing on NVIDIA, where 32 is \
-the default, and on AMD makes each half of the wave a warp of its own.
+        "reduction or scan over 32 lanes",
+        "Shuffles with offsets 16, 8, 4, 2 and 1 reduce 32 lanes. A wave64 needs an offset of 32 as well: without it lane 0 holds the sum of \
+half of the wave. Start at `warpSize / 2`, or keep segments of 32 by passing the width, which is the automatic fix: it changes nothing \
+on NVIDIA, where 32 is the default, and makes each half of a wave64 a segment of its own.
 
 before:
     for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(~0ull, v, d);
-after, for the whole wave:
+after, over the full wave:
     for (int d = warpSize / 2; d > 0; d /= 2) v += __shfl_down_sync(~0ull, v, d);
 after, in segments of 32:
     for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(~0ull, v, d, 32);
@@ -149,10 +150,10 @@ after, in segments of 32:
     ),
     (
         211,
-        "a shuffle without a width among lanes counted by 32",
-        "Without a width a shuffle reaches over the whole wave. A warning, where it names lane 16 to 31, which stands for the last of a warp; \
-a note, where the function counts lanes by 32: `__shfl_sync(m, v, 0)` then gives the upper half of a wave64 the value of the lower \
-half's first lane. The width of 32 keeps each half to itself, and is the default on NVIDIA.
+        "shuffle without a width where lanes are computed with 32",
+        "Without a width a shuffle spans the full wave. It is a warning if the source lane is 16 to 31, which is usually meant as the last \
+lane of a warp, and a note if the function computes lanes with 32: `__shfl_sync(m, v, 0)` then gives the upper half of a wave64 the \
+value of lane 0. A width of 32, the default on NVIDIA, keeps the halves apart.
 
 before:
     int lane = threadIdx.x % 32;
@@ -164,10 +165,10 @@ after:
     ),
     (
         212,
-        "warps counted as 32 threads each",
-        "`blockDim.x / 32` is twice the number of waves of 64. Read as `lane < blockDim.x / 32` it takes sums into account that no wave \
-wrote; on the host it makes launches and buffers twice as large as needed, or rows assigned to warps that are not there. Arrays in \
-shared memory that have a place for each 32 threads are large enough and are not reported, nor is `(n + 31) / 32 * 32`.
+        "number of warps computed with 32",
+        "`blockDim.x / 32` is twice the number of wave64s. Used as `lane < blockDim.x / 32` it reads partial sums that no wave wrote; on the \
+host it doubles launches and buffers, or assigns rows to warps that do not exist. Shared arrays with one element per 32 threads are \
+large enough and are not reported, nor is `(n + 31) / 32 * 32`.
 
 before:
     float v = threadIdx.x < blockDim.x / 32 ? sums[lane] : 0.f;
@@ -177,10 +178,10 @@ after:
     ),
     (
         213,
-        "threads in lock-step without a barrier",
-        "The tail of a reduction in shared memory, without barriers because 32 threads are thought to run in lock-step. No language rule says \
-so: since Volta NVIDIA's lanes run apart, and AMD's compiler may reorder or keep values in registers. On a wave64 the other 32 lanes run \
-along when the condition lets them. `__syncthreads()` outside of the condition, or shuffles, make it right.
+        "warp-synchronous code without a barrier",
+        "The tail of a shared-memory reduction omits barriers on the assumption that 32 threads run in lock-step. The language does not \
+guarantee that: since Volta NVIDIA schedules lanes independently, and AMD's compiler may reorder accesses or keep values in registers. \
+Use `__syncthreads()` outside of the condition, or shuffles.
 
 before:
     if (tid < 32) { s[tid] += s[tid + 32]; s[tid] += s[tid + 16]; s[tid] += s[tid + 8]; /* … */ }
@@ -193,8 +194,8 @@ after:
     ),
     (
         214,
-        "PTX that reads a lane or warp register",
-        "`%laneid`, `%warpid` and `%lanemask_lt` are registers of NVIDIA's warps of 32. AMD has no PTX, and a lane mask has 64 bits there.
+        "inline PTX reads a lane or warp register",
+        "`%laneid`, `%warpid` and `%lanemask_lt` are registers of 32-lane NVIDIA warps. AMD has no PTX, and its lane masks have 64 bits.
 
 before:
     asm(\"mov.u32 %0, %%lanemask_lt;\" : \"=r\"(below));
@@ -204,10 +205,10 @@ after:
     ),
     (
         215,
-        "PTX that works on a warp",
-        "`shfl`, `vote`, `match`, `redux`, `ldmatrix` and `mma` in PTX work on 32 lanes, with masks of 32 bits or registers laid out over 32 \
-lanes. The first four are translated, and then work on whole waves: a mask of 32 bits holds half of one with 64 lanes. For matrices there
-are rocWMMA and MFMA instructions, with other layouts.
+        "inline PTX with a warp-level instruction",
+        "The PTX instructions `shfl`, `vote`, `match`, `redux`, `ldmatrix` and `mma` work on 32 lanes, with 32-bit masks or registers laid out \
+over 32 lanes. The first four are translated and then work on full waves: a 32-bit mask covers half of a wave64. For matrices use \
+rocWMMA or MFMA instructions, which have other layouts.
 
 before:
     asm(\"vote.sync.ballot.b32 %0, p, 0xffffffff;\" : \"=r\"(votes));
@@ -217,10 +218,10 @@ after:
     ),
     (
         216,
-        "the first warp taken for the first 32 threads",
-        "`if (threadIdx.x < 32)` lets in half of a wave64. Work behind it that is meant for a whole warp, such as a ballot, a match or a \
-reduction that begins at `warpSize / 2`, runs with lanes 32 to 63 switched off: their values are undefined, and a full mask names lanes \
-that are not there. Clearing 32 bins in such a condition is no warp's work and is not reported.
+        "first warp selected as the first 32 threads",
+        "`if (threadIdx.x < 32)` selects half of a wave64. Warp-level work inside it, such as a ballot, a match or a reduction that starts at \
+`warpSize / 2`, runs with lanes 32 to 63 disabled: their values are undefined, and a full mask names inactive lanes. Elementwise work \
+on 32 threads, such as clearing 32 bins, is not reported.
 
 before:
     if (threadIdx.x < 32) total = warp_sum(sums[threadIdx.x]);
@@ -231,9 +232,9 @@ after:
     ),
     (
         217,
-        "a coalesced group compared with 32",
-        "`coalesced_threads()` has up to 64 threads on a wave64: a size of 32 does not say that all run. `tiled_partition<32>` has 32 threads \
-on either and is never reported.
+        "size of a coalesced group compared with 32",
+        "`coalesced_threads()` has up to 64 threads on a wave64: a size of 32 does not mean that all lanes are active. `tiled_partition<32>` \
+has 32 threads on both and is never reported.
 
 before:
     if (group.size() == 32) fast_path();
@@ -243,14 +244,27 @@ after:
     ),
     (
         218,
-        "lanes that step by 32",
-        "A loop begins at the lane and goes on by 32. With 64 lanes the upper ones begin where the lower ones arrive next: each item is taken \
-twice, and sums are wrong. In a function whose shuffles all name a width of 32 the lanes are segments, and it is right.
+        "lane loop with a stride of 32",
+        "A loop starts at the lane index and has a stride of 32. With 64 lanes every item is processed twice, and sums are wrong. Functions \
+whose shuffles all pass a width of 32 work in segments of 32 lanes and are not reported.
 
 before:
     for (int c = lane; c < cols; c += 32) sum += row[c];
 after:
     for (int c = lane; c < cols; c += warpSize) sum += row[c];
+",
+    ),
+    (
+        219,
+        "block of 32 threads for a kernel that uses `warpSize`",
+        "The launch has 32 threads in x, and the launched kernel works with `warpSize` lanes. On a wave64 half of the lanes do not exist: \
+their values are undefined in shuffles, and strides by `warpSize` skip every second item. Use a block size that is a multiple of the \
+wave size, taken from `cudaDeviceProp::warpSize` on the host.
+
+before:
+    k<<<n, 32>>>(x);
+after:
+    k<<<n, properties.warpSize>>>(x);
 ",
     ),
 ];

@@ -1,8 +1,8 @@
-//! What the variables of one function hold: thread indices, lanes, warps, lane masks, or data.
+//! Data flow in one function: which variables hold thread indices, lanes, warp indices, lane masks, or data.
 //!
-//! Assignments are followed in the order of the text. A value is a lane only if it comes from `threadIdx.x` (or a parameter or call
-//! whose name says so) by an operation that leaves a lane; what was scaled, read from memory or stepped by a loop is data. That keeps
-//! the 32s of bit sets and quantised blocks apart from the 32 of a warp.
+//! Assignments are followed in source order. A value is a lane only if it is derived from `threadIdx.x` (or from a parameter or call with
+//! such a name) by an operation that preserves lanes; values that are scaled, loaded or incremented by a loop are data. This separates
+//! the 32 of bit sets and quantized blocks from the 32 of a warp.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::code::{Code, REACH, Unit, contains};
 use super::warp::{self, Op};
 
-/// What a value is.
+/// The meaning of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     /// Anything else.
@@ -22,13 +22,13 @@ pub enum Value {
     Global,
     /// A lane of a warp.
     Lane,
-    /// The low five bits of an index in the grid: a lane, or a bit of a word.
+    /// The low five bits of a grid index: a lane, or a bit of a word.
     GlobalLane,
-    /// A warp's number.
+    /// A warp index.
     Warp,
-    /// A set of lanes: a ballot's result.
+    /// A lane mask: the result of a ballot.
     Mask,
-    /// A set of lanes made by shifting.
+    /// A lane mask made by shifting.
     LaneBits,
     /// A group of `coalesced_threads()`.
     Coalesced,
@@ -41,22 +41,22 @@ pub enum Width {
     Signed32,
     /// 32 bits or fewer, unsigned.
     Unsigned32,
-    /// A truth value, which a mask becomes without loss.
+    /// `bool`, to which a mask converts without loss.
     Bool,
-    /// 64 bits, `auto`, or a type we do not know.
+    /// 64 bits, `auto`, or an unknown type.
     Other,
 }
 
-/// A variable from one place on.
+/// What is known of a variable from one position on.
 #[derive(Debug, Clone, Copy)]
 pub struct Variable {
-    /// Where this was learnt.
+    /// The position.
     pub at: usize,
-    /// What it holds.
+    /// Its meaning.
     pub value: Value,
     /// Its width.
     pub width: Width,
-    /// The first token of its type, where this is a declaration.
+    /// The first token of its type, if this is a declaration.
     pub type_at: Option<usize>,
 }
 
@@ -65,21 +65,21 @@ pub struct Flow<'c, 'a> {
     code: &'c Code<'a>,
     types: &'c Types<'a>,
     variables: HashMap<&'a [u8], Vec<Variable>>,
-    /// How deep [`Flow::value`] is in itself.
+    /// The recursion depth of [`Flow::value`].
     depth: Cell<usize>,
 }
 
 /// Types of 32 bits that a file declares outside of functions.
 #[derive(Default)]
 pub struct Types<'a> {
-    /// Members of classes, by name; `Other` where two disagree.
+    /// Class members, by name; `Other` if two disagree.
     members: HashMap<&'a [u8], Width>,
-    /// Other names of such types.
+    /// Type aliases.
     aliases: HashMap<&'a [u8], Width>,
 }
 
 impl<'a> Types<'a> {
-    /// Reads what lies between functions.
+    /// Reads the declarations outside of functions.
     pub fn new(code: &Code<'a>, units: &[Unit<'a>]) -> Types<'a> {
         let mut types = Types::default();
         let mut from = 0;
@@ -108,7 +108,7 @@ impl<'a> Types<'a> {
         types
     }
 
-    /// A member and those behind its commas.
+    /// Adds a member and those after its commas.
     fn member(&mut self, code: &Code<'a>, mut name: usize, width: Width, to: usize) {
         while name < to && code.is_name(name) {
             let known = self.members.entry(code.text(name)).or_insert(width);
@@ -129,7 +129,7 @@ impl<'a> Types<'a> {
 }
 
 impl<'c, 'a> Flow<'c, 'a> {
-    /// Follows the assignments of a function. `device`: names of parameters may be believed.
+    /// Follows the assignments of a function. `device`: parameter names are trusted.
     pub fn new(code: &'c Code<'a>, types: &'c Types<'a>, unit: &Unit<'a>, device: bool) -> Flow<'c, 'a> {
         let mut flow = Flow { code, types, variables: HashMap::new(), depth: Cell::new(0) };
         flow.walk(unit.head.clone(), device);
@@ -137,7 +137,7 @@ impl<'c, 'a> Flow<'c, 'a> {
         flow
     }
 
-    /// What is known of a name at `at`.
+    /// Returns what is known of a name at `at`.
     pub fn variable(&self, name: &[u8], at: usize) -> Option<&Variable> {
         self.variables.get(name)?.iter().rev().take(REACH).find(|variable| variable.at <= at)
     }
@@ -145,7 +145,7 @@ impl<'c, 'a> Flow<'c, 'a> {
     fn walk(&mut self, range: Range<usize>, parameters: bool) {
         let code = self.code;
         let mut i = range.start;
-        // Loop variables that step become data once the loop's header is over.
+        // Incremented loop variables become data after the loop's header.
         let mut stepped: Vec<(usize, &'a [u8])> = Vec::new();
         while i < range.end {
             while let Some((_, name)) = stepped.pop_if(|(end, _)| i >= *end) {
@@ -165,7 +165,7 @@ impl<'c, 'a> Flow<'c, 'a> {
             } else if code.is(i + 1, b"=") && code.is_name(i) && !code.before(i, b".") && !code.before(i, b"->") {
                 let end = expression_end(code, i + 2, range.end);
                 let mut value = self.value(i + 2..end);
-                // A block of one warp: the thread is the lane, if the name says so.
+                // A block of one warp: the thread index is the lane, if the name says so.
                 if value == Value::Thread && contains(text, b"lane") {
                     value = Value::Lane;
                 } else if value == Value::GlobalLane {
@@ -178,7 +178,7 @@ impl<'c, 'a> Flow<'c, 'a> {
                     _ if declared => (self.types.aliases.get(code.text(i - 1)).copied().unwrap_or(Width::Other), None),
                     _ => (Width::Other, None),
                 };
-                // What was narrowed on purpose, or to a truth, is told there and is no mask any more.
+                // An explicitly narrowed mask is reported there and is not a mask from here on.
                 let narrowed = width == Width::Other && begins_with_cast(code, i + 2);
                 if value == Value::Mask && (width == Width::Bool || narrowed) {
                     value = Value::Data;
@@ -195,7 +195,7 @@ impl<'c, 'a> Flow<'c, 'a> {
         all.push(Variable { at, value, width, type_at });
     }
 
-    /// The variable that a `for` header at `open` steps by addition, and where the header's first part ends.
+    /// The variable that the `for` header at `open` increments, and the end of the header's first part.
     fn stepped(&self, open: usize) -> Option<(&'a [u8], usize)> {
         let code = self.code;
         let close = code.partner(open)?;
@@ -212,7 +212,7 @@ impl<'c, 'a> Flow<'c, 'a> {
         None
     }
 
-    /// What a name or `threadIdx.x` that ends at `i` is; `None` if `i` is neither.
+    /// The meaning of the name or `threadIdx.x` that ends at `i`; `None` if `i` is neither.
     pub fn operand_ending(&self, i: usize) -> Option<Value> {
         let code = self.code;
         if code.is(i, b")") {
@@ -229,7 +229,7 @@ impl<'c, 'a> Flow<'c, 'a> {
         Some(self.variable(code.text(i), i).map_or(Value::Data, |variable| variable.value))
     }
 
-    /// What an operand that begins at `i` is.
+    /// The meaning of the operand that starts at `i`.
     pub fn operand_beginning(&self, i: usize) -> Value {
         let code = self.code;
         match code.partner(i) {
@@ -243,7 +243,7 @@ impl<'c, 'a> Flow<'c, 'a> {
         }
     }
 
-    /// What an expression gives; data, where it is nested too deeply to follow.
+    /// The meaning of an expression; data if it is nested too deeply.
     pub fn value(&self, range: Range<usize>) -> Value {
         const DEEPEST: usize = 8;
         if self.depth.get() >= DEEPEST {
@@ -293,7 +293,7 @@ impl<'c, 'a> Flow<'c, 'a> {
                     let warps = text == b"/" && (size || literal == Some(32));
                     let lanes = text == b"%" && (size || literal == Some(32)) || text == b"&" && (size || literal == Some(31));
                     match found {
-                        // One bit of a mask is no mask.
+                        // One bit of a mask is not a mask.
                         Value::Mask | Value::LaneBits if text == b"&" && literal == Some(1) => return Value::Data,
                         Value::Mask | Value::LaneBits => {}
                         _ if warps => found = warp_of(found, thread),
@@ -324,7 +324,7 @@ impl<'c, 'a> Flow<'c, 'a> {
                 _ if code.is_name(i) && code.is(i + 1, b"(") && !is_type_word(text) => {
                     match warp::op(text) {
                         Some(Op::Ballot | Op::Match | Op::ActiveMask) => found = Value::Mask,
-                        // A broadcast of a lane or warp is one still.
+                        // The broadcast of a lane or warp index keeps its meaning.
                         Some(Op::Shuffle | Op::Shift | Op::Butterfly) => {
                             let masked = usize::from(text.ends_with(b"_sync"));
                             let argument = code.arguments(i + 1).into_iter().nth(masked).unwrap_or(i..i);
@@ -335,13 +335,13 @@ impl<'c, 'a> Flow<'c, 'a> {
                             i += 1;
                             continue;
                         }
-                        // The rank in a block is a thread; in a tile it is safe by itself.
+                        // The rank in a block is a thread index; in a tile it is safe.
                         None if text == b"thread_rank" && ranks_a_block(code, i) => {
                             thread = true;
                             found = wider(found, Value::Thread);
                         }
                         None if (code.before(i, b".") || code.before(i, b"->")) && !code.before(i, b"::") => {}
-                        // A function of the reader's own around `__ballot_sync`.
+                        // A wrapper of `__ballot_sync`.
                         None if contains(text, b"ballot") => found = Value::Mask,
                         None if contains(text, b"lane") && !contains(text, b"mask") => found = wider(found, Value::Lane),
                         None => {}
@@ -377,7 +377,7 @@ impl<'c, 'a> Flow<'c, 'a> {
     }
 }
 
-/// Whether `i` is the member of a group whose name says block.
+/// Whether `i` is a member of a thread-block group.
 fn ranks_a_block(code: &Code<'_>, i: usize) -> bool {
     let mut group = i.saturating_sub(2);
     // `this_thread_block().thread_rank()`.
@@ -394,7 +394,7 @@ fn begins_with_cast(code: &Code<'_>, i: usize) -> bool {
     cast && matches!(code.text(word), b"unsigned" | b"int" | b"uint32_t" | b"int32_t" | b"uint") && !code.is(word + 1, b"long")
 }
 
-/// A parameter is believed to be what its name says.
+/// The meaning of a parameter by its name.
 fn by_name(name: &[u8]) -> Value {
     const TIDS: &[&[u8]] = &[b"tid", b"thread_id", b"threadid", b"thread_idx"];
     let bare: Vec<u8> = name.iter().filter(|b| **b != b'_').map(u8::to_ascii_lowercase).collect();
@@ -411,7 +411,7 @@ fn warp_of(found: Value, thread: bool) -> Value {
     if thread || matches!(found, Value::Thread | Value::Global) { Value::Warp } else { found }
 }
 
-/// Of two summands, the one that says more.
+/// The more specific meaning of two summands.
 fn wider(a: Value, b: Value) -> Value {
     match (a, b) {
         (Value::Data, other) | (other, Value::Data) => other,
@@ -421,23 +421,23 @@ fn wider(a: Value, b: Value) -> Value {
     }
 }
 
-/// Whether the operand of the tokens `first..end` is multiplied or shifted up.
+/// Whether the operand `first..end` is multiplied or shifted left.
 fn times(code: &Code<'_>, first: usize, end: usize) -> bool {
     let before = first >= 2 && code.is(first - 1, b"*") && !is_type_word(code.text(first - 2)) || code.before(first, b"<<");
     before || code.is(end, b"*") || code.is(end, b"<<")
 }
 
-/// Whether a group is a factor.
+/// Whether a parenthesized group is a factor.
 fn is_scaled(code: &Code<'_>, open: usize) -> bool {
     code.partner(open).is_some_and(|close| times(code, open, close + 1))
 }
 
-/// `(warpSize - 1)`, under any name of that kind.
+/// Whether it is `(warpSize - 1)` or the like.
 fn warp_size_less_one(code: &Code<'_>, open: usize) -> bool {
     code.is(open, b"(") && contains(code.text(open + 1), b"warp") && code.is(open + 2, b"-") && code.number(open + 3) == Some(1)
 }
 
-/// Where an expression ends: at its `;`, a `,`, or the bracket around it.
+/// The end of an expression: its `;`, a `,`, or the bracket around it.
 pub fn expression_end(code: &Code<'_>, from: usize, limit: usize) -> usize {
     let limit = limit.min(from.saturating_add(REACH));
     let mut i = from;
@@ -452,7 +452,7 @@ pub fn expression_end(code: &Code<'_>, from: usize, limit: usize) -> usize {
     limit
 }
 
-/// Words that types are made of.
+/// Whether a word is part of a built-in type.
 pub fn is_type_word(word: &[u8]) -> bool {
     matches!(
         word,
@@ -486,14 +486,14 @@ pub fn is_type_word(word: &[u8]) -> bool {
     )
 }
 
-/// A declaration whose type of plain words begins at `i`: where its name is, and its width.
+/// A declaration with a built-in type that starts at `i`: the position of its name, and its width.
 fn declaration(code: &Code<'_>, i: usize) -> Option<(usize, Width)> {
     let (k, width) = type_words(code, i)?;
     let names = code.is_name(k) && matches!(code.text(k + 1), b"=" | b";" | b"," | b")" | b"[" | b":" | b"{");
     names.then_some((k, width))
 }
 
-/// A type of plain words that begins at `i`: its end, and its width.
+/// A built-in type that starts at `i`: its end, and its width.
 fn type_words(code: &Code<'_>, i: usize) -> Option<(usize, Width)> {
     if !is_type_word(code.text(i)) || i > 0 && is_type_word(code.text(i - 1)) {
         return None;

@@ -1,21 +1,21 @@
-//! Warps that nobody named: lock-step code on shared memory (0213), and the size of a coalesced group (0217).
+//! Implicit warps: warp-synchronous code on shared memory (0213), and the size of a coalesced group (0217).
 
 use super::code::contains;
 use super::flow::Value;
 use super::{Hazard, View, hazard};
 use crate::diagnostic::Severity;
 
-/// Both rules.
+/// Runs both rules.
 pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
     tail(view, found);
     coalesced(view, found);
 }
 
-/// `s[t] += s[t + 32]; s[t] += s[t + 16]; …`: three or more steps that halve, 16 among them, and nothing between that synchronises.
+/// `s[t] += s[t + 32]; s[t] += s[t + 16]; …`: three or more halving steps, 16 among them, without synchronization.
 fn tail(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
     let code = view.code;
     let mut first = 0;
-    // Array, index, distance, and how many steps so far.
+    // Array, index, offset, and the number of steps so far.
     let mut run: Option<(&[u8], &[u8], u64, usize)> = None;
     let mut told = false;
     for i in view.unit.body.clone() {
@@ -43,7 +43,7 @@ fn tail(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
                 Some((name, index, distance, 1))
             }
         };
-        // It begins at 16 or 32, so three steps hold the one of 8.
+        // It starts at 16 or 32, so three steps include the one of 8.
         if let Some((_, _, distance, steps)) = run
             && steps >= 3
             && !told
@@ -54,8 +54,8 @@ fn tail(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
                 213,
                 Severity::Warning,
                 code.span(first, first + 5),
-                "these steps rely on 32 threads running in lock-step; nothing promises that, and on a wave64 other lanes run along",
-                "put `__syncthreads()` (or `__syncwarp()` with reads before writes) between the steps, or reduce with shuffles",
+                "code assumes that 32 threads run in lock-step, which is not guaranteed; a wave64 has 64 lanes",
+                "put `__syncthreads()` (or `__syncwarp()` with reads before writes) between the accesses, or reduce with shuffles",
             ));
         }
     }
@@ -76,8 +76,8 @@ fn coalesced(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
                 217,
                 Severity::Warning,
                 code.span(i - 2, i + 4),
-                "a coalesced group of a wave64 may have 64 threads: its size is compared with 32",
-                "compare with `warpSize`, or use `tiled_partition<32>`, which has 32 threads everywhere",
+                "size of a coalesced group compared with 32; it can be 64 on a wave64",
+                "compare with `warpSize`, or use `tiled_partition<32>`, which always has 32 threads",
             ));
         }
     }

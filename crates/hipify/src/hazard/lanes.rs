@@ -1,7 +1,7 @@
-//! Lanes and warps counted by 32: 0207, 0212, 0216 and 0218.
+//! Lane and warp indices computed with 32: 0207, 0212, 0216 and 0218.
 //!
-//! A literal 32 is a warp's only if a thread's index is divided by it, and only if lanes work together here or a name says so: a block
-//! cut into rows of 32 threads for a tile of shared memory is right on any wave.
+//! A literal 32 counts as the warp size only if a thread index is divided by it, and only if the function uses warp-level operations or
+//! a name mentions warps: a block split into rows of 32 threads for a shared-memory tile is right on any wave size.
 
 use std::ops::Range;
 
@@ -11,19 +11,19 @@ use super::warp::Op;
 use super::{Hazard, View, hazard};
 use crate::diagnostic::Severity;
 
-/// Whether a name speaks of lanes or warps.
-fn speaks_of_warps(name: &[u8]) -> bool {
+/// Whether a name mentions lanes or warps.
+fn mentions_warps(name: &[u8]) -> bool {
     contains(name, b"lane") || contains(name, b"warp") || name == b"wid"
 }
 
-/// Whether a name is a number of warps.
+/// Whether a name is a warp count.
 fn counts_warps(name: &[u8]) -> bool {
     let bare: Vec<u8> = name.iter().filter(|b| **b != b'_').map(u8::to_ascii_lowercase).collect();
     let has = |word: &[u8]| contains(&bare, word);
     has(b"warps") && !has(b"warpsi") && !has(b"warpst") || has(b"numwarp") || has(b"nwarp") || has(b"warpcount") || has(b"warpnum")
 }
 
-/// 0216, and the places where only some threads of the first warp run.
+/// Reports 0216. Returns the ranges in which only some threads of the first warp are active.
 pub fn guards(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> Vec<Range<usize>> {
     let code = view.code;
     let mut out = Vec::new();
@@ -47,8 +47,8 @@ pub fn guards(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> Vec<Range<usize>>
                 216,
                 Severity::Warning,
                 code.span(guard - 1, guard + 1),
-                "32 threads are half of a wave64: the warp-wide work behind this runs with lanes 32 to 63 switched off",
-                "let a whole wave in with `threadIdx.x < warpSize` (neutral values for spare lanes), or name a width of 32 throughout",
+                "condition selects 32 threads, half of a wave64; the warp-level code inside runs with lanes 32 to 63 disabled",
+                "use `threadIdx.x < warpSize` (with neutral values for unused lanes), or pass a width of 32 to every shuffle",
             ));
         }
         out.push(body);
@@ -56,7 +56,7 @@ pub fn guards(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> Vec<Range<usize>>
     out
 }
 
-/// 0207, 0212 and 0218; whether the function counts its lanes by 32.
+/// Reports 0207, 0212 and 0218. Returns whether the function computes lanes with 32.
 pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
     let code = view.code;
     if view.facts.segmented {
@@ -99,7 +99,7 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
                 212,
                 Severity::Warning,
                 span,
-                "warps are counted as 32 threads each; a block has half as many waves of 64",
+                "number of warps computed with 32; a block has half as many wave64s",
                 "divide by `warpSize` (on the host: `cudaDeviceProp::warpSize`), rounding up",
             ));
         }
@@ -107,9 +107,9 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
     by_32
 }
 
-/// Whether the operand that ends at `i` is a warp or lane, and is treated as one here.
+/// Whether the operand that ends at `i` is a warp or lane index and is used as one.
 fn is_whole(view: &View<'_, '_>, i: usize, value: Value) -> bool {
-    view.flow.operand_ending(i) == Some(value) && (view.facts.collective() || speaks_of_warps(view.code.text(i)))
+    view.flow.operand_ending(i) == Some(value) && (view.facts.collective() || mentions_warps(view.code.text(i)))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,7 +128,7 @@ fn operand_start(code: &Code<'_>, i: usize) -> usize {
     if i >= 2 && code.is(i - 1, b".") { i - 2 } else { i }
 }
 
-/// Whether an operand cut by 32 makes a lane or warp here.
+/// Whether dividing an operand by 32 gives a lane or warp index here.
 fn is_lane(view: &View<'_, '_>, operand: Value, kind: Kind, at: usize, last: usize) -> bool {
     let code = view.code;
     if !matches!(operand, Value::Thread | Value::Global | Value::Lane) || operand == Value::Lane && kind == Kind::Warp {
@@ -139,14 +139,14 @@ fn is_lane(view: &View<'_, '_>, operand: Value, kind: Kind, at: usize, last: usi
     }
     let result = result_name(code, at);
     let named = match result {
-        Some(name) => speaks_of_warps(name),
+        Some(name) => mentions_warps(name),
         None => false,
     };
-    let returns = speaks_of_warps(view.unit.name) && code.is(code.statement_start(at), b"return");
+    let returns = mentions_warps(view.unit.name) && code.is(code.statement_start(at), b"return");
     named || returns || view.facts.collective()
 }
 
-/// Whether a bit is found by this index: `bits[i / 32]` and `1u << (i % 32)` in one statement.
+/// Whether the index addresses a bit: `bits[i / 32]` and `1u << (i % 32)` in one statement.
 fn addresses_bits(code: &Code<'_>, at: usize, last: usize) -> bool {
     let start = code.statement_start(at);
     let end = (last..last.saturating_add(REACH).min(code.len())).find(|k| code.is(*k, b";")).unwrap_or(last);
@@ -162,7 +162,7 @@ fn addresses_bits(code: &Code<'_>, at: usize, last: usize) -> bool {
     })
 }
 
-/// The variable that an expression around `at` initialises or sets.
+/// The variable that the expression around `at` initializes or sets.
 fn result_name<'a>(code: &Code<'a>, at: usize) -> Option<&'a [u8]> {
     let mut k = at;
     for _ in 0..64 {
@@ -181,7 +181,7 @@ fn result_name<'a>(code: &Code<'a>, at: usize) -> Option<&'a [u8]> {
     None
 }
 
-/// `blockDim.x / 32`, or anything by 32 whose name counts warps.
+/// `blockDim.x / 32`, or any division by 32 whose result is named as a warp count.
 fn is_warp_count(view: &View<'_, '_>, at: usize, first: usize, last: usize) -> bool {
     let code = view.code;
     // Rounding up to a multiple.
@@ -204,14 +204,14 @@ fn stride(view: &View<'_, '_>, at: usize, found: &mut Vec<Hazard>) {
     let Some(step) = header.clone().find(|k| code.is(*k, b"+=") && code.number(k + 1) == Some(32)) else { return };
     let Some(equals) = header.clone().find(|k| code.is(*k, b"=")) else { return };
     let begins = view.flow.value(equals + 1..expression_end(code, equals + 1, close));
-    // The first term decides: `base + lane` steps through a row as `lane` does.
+    // The first term decides: `base + lane` strides through a row like `lane`.
     if begins == Value::Lane && code.is(step - 1, code.text(equals - 1)) {
         found.push(hazard(
             218,
             Severity::Warning,
             code.span(step - 1, step + 1),
-            "lanes step by 32 through their data; with 64 lanes each item is taken twice",
-            "step by `warpSize`",
+            "lane loop has a stride of 32; with 64 lanes every item is processed twice",
+            "use a stride of `warpSize`",
         ));
     }
 }

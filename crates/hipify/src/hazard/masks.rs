@@ -1,4 +1,4 @@
-//! Lane masks: those passed (0201, 0202), those kept (0203), counted (0204), made by shifts (0205) and compared (0206).
+//! Lane masks: passed (0201, 0202), stored (0203), counted (0204), shifted (0205) and compared (0206).
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,15 +11,15 @@ use crate::diagnostic::Severity;
 use crate::edit::Edit;
 use crate::lex::Kind;
 
-/// What to do about a full mask.
-pub const FULL_HELP: &str = "write `~0ull`: on NVIDIA it narrows to the same 32 ones, on AMD it names all 64 lanes";
+/// The help for a full mask.
+pub const FULL_HELP: &str = "use `~0ull`: it truncates to the same 32-bit mask on NVIDIA and names all 64 lanes on AMD";
 
 const WIDE: &str = "unsigned long long";
 
-/// All rules about masks. `unit` is the function's number; in `guards` only some lanes run.
+/// Runs the mask rules. `unit` is the index of the function; in `guards` only some lanes are active.
 pub fn check(view: &View<'_, '_>, unit: usize, guards: &[Range<usize>], constants: &mut Constants<'_>, found: &mut Vec<Hazard>) {
     passed(view, unit, guards, constants, found);
-    // The types, by their first tokens, that a fix makes 64 bits wide.
+    // The first tokens of the types that a fix widens to 64 bits.
     let mut widened = HashSet::new();
     for i in view.unit.body.clone() {
         match view.code.text(i) {
@@ -36,7 +36,7 @@ pub fn check(view: &View<'_, '_>, unit: usize, guards: &[Range<usize>], constant
 
 fn passed(view: &View<'_, '_>, unit: usize, guards: &[Range<usize>], constants: &mut Constants<'_>, found: &mut Vec<Hazard>) {
     let code = view.code;
-    // A macro is a unit of its own: it sees what the file defines, not what functions do.
+    // A macro sees the constants of the file, not those of functions.
     let unit = (!view.unit.head.is_empty()).then_some(unit);
     for call in &view.facts.calls {
         let Some(mask) = call.mask.clone().filter(|mask| !mask.is_empty() && mask.len() <= 8) else { continue };
@@ -49,7 +49,7 @@ fn passed(view: &View<'_, '_>, unit: usize, guards: &[Range<usize>], constants: 
             continue;
         }
         if full_mask(&texts) {
-            let message = "a mask of 32 ones names half of a wave64, and HIP wants one of 64 bits";
+            let message = "32-bit full mask covers half of a wave64, and HIP requires a 64-bit mask";
             let mut hazard = hazard(201, Severity::Error, span, message, FULL_HELP);
             if !within(guards, call.at) {
                 hazard.fix = Some(vec![edit(span, "~0ull")]);
@@ -60,8 +60,8 @@ fn passed(view: &View<'_, '_>, unit: usize, guards: &[Range<usize>], constants: 
                 202,
                 Severity::Warning,
                 span,
-                "this mask picks lanes of the first 32; on a wave64 lanes 32 to 63 are never named, though they may run here too",
-                "make the mask from the lanes that take part (`__activemask()` kept in 64 bits), or use a tile of cooperative groups",
+                "mask selects lanes 0 to 31 only; lanes 32 to 63 of a wave64 may also be active here",
+                "build the mask from the participating lanes (`__activemask()` in 64 bits), or use a cooperative-groups tile",
             ));
         }
     }
@@ -71,13 +71,13 @@ fn narrow(width: Width) -> bool {
     matches!(width, Width::Signed32 | Width::Unsigned32)
 }
 
-fn kept_message() -> Hazard {
+fn stored_hazard() -> Hazard {
     hazard(
         203,
         Severity::Error,
         (0, 0),
-        "a mask of lanes is kept in 32 bits: lanes 32 to 63 of a wave64 are lost",
-        "keep it in `unsigned long long` (or `auto`) and use the 64-bit bit functions on it",
+        "lane mask stored in 32 bits; lanes 32 to 63 of a wave64 are lost",
+        "store it as `unsigned long long` (or `auto`) and use the 64-bit bit intrinsics on it",
     )
 }
 
@@ -104,7 +104,7 @@ fn kept(view: &View<'_, '_>, equals: usize, widened: &mut HashSet<usize>, found:
     if !narrow(width) || view.flow.value(equals + 1..end) != Value::Mask {
         return;
     }
-    let mut hazard = kept_message();
+    let mut hazard = stored_hazard();
     let span = code.span(target, end.saturating_sub(1));
     (hazard.diagnostic.start, hazard.diagnostic.end) = span;
     if target + 1 == equals && code.is(end, b";") {
@@ -114,7 +114,7 @@ fn kept(view: &View<'_, '_>, equals: usize, widened: &mut HashSet<usize>, found:
     found.push(hazard);
 }
 
-/// The change of a declaration to 64 bits, if every use of the name bears it.
+/// Widens a declaration to 64 bits, if every use of the name allows it.
 fn widen(view: &View<'_, '_>, type_at: Option<usize>, name_at: usize, end: usize) -> Option<Vec<Edit>> {
     let code = view.code;
     let mut first = type_at?;
@@ -131,16 +131,16 @@ fn widen(view: &View<'_, '_>, type_at: Option<usize>, name_at: usize, end: usize
     }
     let uses = (end..view.unit.body.end).filter(|i| code.is(*i, name));
     for i in uses {
-        if !bears_64_bits(code, i) {
+        if !allows_64_bits(code, i) {
             return None;
         }
     }
     Some(vec![edit(code.span(first, name_at - 1), WIDE)])
 }
 
-/// Whether a use means the same when the variable has 64 bits, 32 of them zero.
-fn bears_64_bits(code: &Code<'_>, i: usize) -> bool {
-    // A complement, a negative, or the variable's address.
+/// Whether a use has the same meaning if the variable has 64 bits, the upper 32 being zero.
+fn allows_64_bits(code: &Code<'_>, i: usize) -> bool {
+    // A complement, a negation, or the variable's address.
     if code.before(i, b"~") || code.before(i, b"-") || code.before(i, b"&") && i >= 2 && matches!(code.text(i - 2), b"(" | b",") {
         return false;
     }
@@ -150,7 +150,7 @@ fn bears_64_bits(code: &Code<'_>, i: usize) -> bool {
         return true;
     }
     let name = code.text(i);
-    // `m &= m - 1` takes the lowest bit away in any width.
+    // `m &= m - 1` clears the lowest bit in any width.
     if code.is(i + 1, b"&=") && code.is(i + 2, name) && code.is(i + 3, b"-") && code.number(i + 4) == Some(1) {
         return true;
     }
@@ -161,7 +161,7 @@ fn bears_64_bits(code: &Code<'_>, i: usize) -> bool {
     alone && matches!(code.text(i - 2), b"if" | b"while") || in_count(code, i)
 }
 
-/// Whether it is within the argument of a bit count that has a 64-bit form.
+/// Whether it is in the argument of a bit intrinsic that has a 64-bit form.
 fn in_count(code: &Code<'_>, i: usize) -> bool {
     let mut inner = i;
     for _ in 0..4 {
@@ -178,8 +178,8 @@ fn in_count(code: &Code<'_>, i: usize) -> bool {
     false
 }
 
-/// Whether an expression over masks has the same bits in 32 bits as in 64 with the upper half zero: masks joined by `&` and `|`, and
-/// `(1 << lane) - 1`. A complement, a sum or another shift would reach into the upper half.
+/// Whether a mask expression has the same bits in 32 bits as in 64 with the upper half zero: masks combined with `&` and `|`, and
+/// `(1 << lane) - 1`. A complement, a sum or another shift would change the upper half.
 fn is_width_free(code: &Code<'_>, range: Range<usize>) -> bool {
     let mut i = range.start;
     if range.len() > REACH {
@@ -195,7 +195,7 @@ fn is_width_free(code: &Code<'_>, range: Range<usize>) -> bool {
                     return false;
                 }
             }
-            // What a call is given does not matter.
+            // Arguments of a call do not matter.
             b"(" if i > range.start && code.is_name(i - 1) => i = code.partner(i).unwrap_or(i).max(i),
             _ => {}
         }
@@ -204,7 +204,7 @@ fn is_width_free(code: &Code<'_>, range: Range<usize>) -> bool {
     true
 }
 
-/// `return __ballot_sync(…)` from a function of 32 bits.
+/// `return __ballot_sync(…)` from a function with a 32-bit return type.
 fn returned(view: &View<'_, '_>, at: usize, found: &mut Vec<Hazard>) {
     let code = view.code;
     let end = expression_end(code, at + 1, view.unit.body.end);
@@ -214,13 +214,13 @@ fn returned(view: &View<'_, '_>, at: usize, found: &mut Vec<Hazard>) {
     let Some(name) = view.unit.head.clone().find(|i| code.is(*i, view.unit.name)) else { return };
     let words = (view.unit.head.start.max(name.saturating_sub(6))..name).map(|i| code.text(i));
     if is_narrow_type(words) {
-        let mut hazard = kept_message();
+        let mut hazard = stored_hazard();
         (hazard.diagnostic.start, hazard.diagnostic.end) = code.span(at, end.saturating_sub(1));
         found.push(hazard);
     }
 }
 
-/// Whether these words say a type of 32 bits.
+/// Whether these words are a 32-bit type.
 fn is_narrow_type<'t>(words: impl Iterator<Item = &'t [u8]>) -> bool {
     let mut narrow = false;
     for word in words {
@@ -255,12 +255,12 @@ fn cast(view: &View<'_, '_>, i: usize, found: &mut Vec<Hazard>) {
         return;
     }
     if matches!(view.flow.operand_beginning(operand), Value::Mask) {
-        // The result may be told already where it is kept.
+        // The result may be reported already where it is stored.
         let span = code.span(first, operand);
         if found.last().is_some_and(|last| last.diagnostic.code == 203 && last.diagnostic.end > span.0) {
             return;
         }
-        let mut hazard = kept_message();
+        let mut hazard = stored_hazard();
         (hazard.diagnostic.start, hazard.diagnostic.end) = span;
         found.push(hazard);
     }
@@ -279,7 +279,7 @@ fn counted(view: &View<'_, '_>, at: usize, widened: &HashSet<usize>, found: &mut
         204,
         Severity::Error,
         code.span(at, close),
-        format!("`{name}` looks at 32 bits of a mask that has 64 on a wave64"),
+        format!("`{name}` takes 32 bits of a lane mask that has 64 on a wave64"),
         "use the 64-bit form: `__popcll`, `__ffsll`, `__clzll` (of 64 bits: `63 - __clzll(m)`), `__brevll`",
     );
     // Sign extension would set the upper half.
@@ -295,7 +295,7 @@ fn counted(view: &View<'_, '_>, at: usize, widened: &HashSet<usize>, found: &mut
         _ if signed || !free => None,
         b"__popc" => Some(vec![edit(span, "__popcll")]),
         b"__ffs" => Some(vec![edit(span, "__ffsll")]),
-        // Only as the number of the highest lane does it mean the same in both widths.
+        // Only the index of the highest lane has the same meaning in both widths.
         b"__clz" if at >= 2 && code.is(at - 1, b"-") && code.number(at - 2) == Some(31) && is_first(code, at - 2) => {
             Some(vec![edit(code.span(at - 2, at - 2), "63"), edit(span, "__clzll")])
         }
@@ -304,7 +304,7 @@ fn counted(view: &View<'_, '_>, at: usize, widened: &HashSet<usize>, found: &mut
     found.push(hazard);
 }
 
-/// Whether a summand stands first in its expression.
+/// Whether a summand is the first of its expression.
 fn is_first(code: &Code<'_>, i: usize) -> bool {
     i > 0 && matches!(code.text(i - 1), b"=" | b"(" | b"," | b"return" | b"[" | b"?" | b":")
 }
@@ -333,8 +333,8 @@ fn shifted(view: &View<'_, '_>, operator: usize, right: usize, found: &mut Vec<H
         205,
         Severity::Error,
         code.span(first, end),
-        "a lane's bit is made in 32 bits: lanes of a wave64 reach 63",
-        "shift `1ull`, and keep the result in `unsigned long long`",
+        "lane bit shifted in 32 bits; lane indices of a wave64 go up to 63",
+        "shift `1ull`, and store the result as `unsigned long long`",
     );
     if value == Some(1) {
         let literal = edit(code.span(left, left), "1ull");
@@ -348,11 +348,11 @@ fn shifted(view: &View<'_, '_>, operator: usize, right: usize, found: &mut Vec<H
     found.push(hazard);
 }
 
-/// For `unsigned m = (1u << lane) - 1;`, the change of the declaration.
+/// For `unsigned m = (1u << lane) - 1;`, the edit of the declaration.
 fn declared(view: &View<'_, '_>, left: usize) -> Option<Vec<Edit>> {
     let code = view.code;
     let start = code.statement_start(left);
-    // Only `1u << lane` and that less one: in other sums the widths might mix.
+    // Only `1u << lane` and `(1u << lane) - 1`: other sums may mix widths.
     let mut equals = left.checked_sub(1)?;
     while equals > start && code.is(equals, b"(") {
         equals -= 1;
@@ -387,8 +387,8 @@ fn compared(view: &View<'_, '_>, at: usize, constants: &mut Constants<'_>, found
             206,
             Severity::Error,
             code.span(left, right_end.saturating_sub(1).max(at + 1)),
-            "the lanes of a mask are compared with 32 ones; a full wave64 has 64",
-            "ask `__all_sync`, or compare with `__activemask()`",
+            "lane mask compared with a 32-bit full mask; the mask of a full wave64 has 64 bits set",
+            "use `__all_sync`, or compare with `__activemask()`",
         ));
     }
 }

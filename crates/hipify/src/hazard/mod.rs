@@ -1,14 +1,14 @@
-//! Assumptions of 32 lanes that are wrong where a wave has 64.
+//! Wave-size hazards: code that assumes 32 lanes per warp and is wrong on a wave64.
 //!
-//! [`check`] reads one file and returns what it finds as diagnostics 0201 to 0218, in the order of the text. It promises:
+//! [`check`] returns the hazards of one file as diagnostics WW0201 to WW0219, in order of the source. Contract:
 //!
-//! - any bytes may come in; it never panics, and takes time linear in the source;
-//! - it works on tokens and the simple assignments of one function, not on types: each rule would rather miss than cry wolf;
-//! - constants are told where they are defined, not at each use, and each file is judged by itself;
-//! - a fix is offered only where the text it gives does the same as before on 32 lanes, and no less than before on 64.
+//! - any bytes are accepted, nothing panics, and time is linear in the source;
+//! - it works on tokens and on simple assignments within a function, not on types: a rule prefers a miss to a false alarm;
+//! - a constant is reported at its definition, not at each use, and each file is checked by itself;
+//! - a fix is offered only if it changes nothing on 32 lanes and makes nothing worse on 64.
 //!
-//! Code that names a width of 32 in all of its shuffles, or uses tiles of 32 of cooperative groups, works in segments: two to a wave
-//! of 64. There, lanes counted by 32 are right, and nothing is reported.
+//! Code that passes a width of 32 to all of its shuffles, or uses cooperative-groups tiles of 32, works in segments, two per wave64.
+//! Lane indices computed with 32 are right there and are not reported.
 //!
 //! ```
 //! use warpwave_hipify::{hazard, lex::Lexed};
@@ -34,6 +34,7 @@ mod explain;
 mod flow;
 mod implicit;
 mod lanes;
+mod launches;
 mod masks;
 mod ptx;
 mod shuffles;
@@ -46,12 +47,12 @@ use warp::Facts;
 
 pub use explain::CODES;
 
-/// A place that assumes 32 lanes.
+/// Code that assumes 32 lanes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hazard {
-    /// What is wrong, where, and what to do.
+    /// The diagnostic.
     pub diagnostic: Diagnostic,
-    /// Changes that are right on 32 lanes and on 64, where such are known.
+    /// Edits that are right on 32 and on 64 lanes, if known.
     pub fix: Option<Vec<Edit>>,
 }
 
@@ -74,17 +75,20 @@ pub fn check(lexed: &Lexed<'_>) -> Vec<Hazard> {
     }
     constants.report(lexed, &mut found);
     constants::compile_time(&code, &constants, &mut found);
+    if constants.whole_waves {
+        launches::check(lexed, &code, &units, &mut found);
+    }
 
     found.sort_by_key(|hazard: &Hazard| (hazard.diagnostic.start, hazard.diagnostic.code));
     found.dedup_by_key(|hazard| (hazard.diagnostic.start, hazard.diagnostic.code));
     found
 }
 
-/// All fixes as one set of changes.
+/// Returns the fixes of all hazards as one set of edits.
 pub fn fixes(hazards: &[Hazard]) -> Edits {
     let mut edits = Edits::default();
     let mut made: Vec<&Edit> = hazards.iter().filter_map(|hazard| hazard.fix.as_ref()).flatten().collect();
-    // Two hazards may ask for the same change.
+    // Two hazards may have the same fix.
     made.sort_by_key(|edit| (edit.start, edit.end));
     made.dedup();
     for edit in made {
@@ -93,15 +97,14 @@ pub fn fixes(hazards: &[Hazard]) -> Edits {
     edits
 }
 
-/// One function as the rules see it.
+/// The analysis of one function.
 struct View<'v, 'a> {
     code: &'v Code<'a>,
     unit: &'v Unit<'a>,
     facts: &'v Facts,
     flow: &'v Flow<'v, 'a>,
     types: &'v Types<'a>,
-    /// The file speaks of `warpSize`: some of its code counts in whole waves, so that a width of 32 may not be what a function's
-    /// callers want.
+    /// The file uses `warpSize`: some of its code works on full waves, so a width of 32 may be wrong for the callers of a function.
     whole_waves: bool,
 }
 
@@ -128,7 +131,7 @@ fn scan<'a>(code: &Code<'a>, units: &[Unit<'a>], triggers: &[u32], constants: &m
     }
 }
 
-/// The texts of macros that hold a trigger, each as a function of its own.
+/// The bodies of macros that contain a trigger, each as a function of its own.
 fn macros<'a>(lexed: &'a Lexed<'a>, triggers: &[u32]) -> Vec<(Code<'a>, Unit<'a>)> {
     let mut out = Vec::new();
     let mut done = 0;
@@ -144,7 +147,7 @@ fn macros<'a>(lexed: &'a Lexed<'a>, triggers: &[u32]) -> Vec<(Code<'a>, Unit<'a>
             end += 1;
         }
         done = end;
-        // Only function-like macros and those of several tokens hold code; constants have their own rules.
+        // Function-like macros and those of several tokens are code; constants have their own rules.
         if lexed.is(begin + 1, b"define") && end > begin + 5 {
             let code = Code::new(lexed, (begin as u32 + 3..end as u32).collect());
             let unit = Unit { name: lexed.text(begin + 2), head: 0..0, body: 0..code.len() };
@@ -154,7 +157,7 @@ fn macros<'a>(lexed: &'a Lexed<'a>, triggers: &[u32]) -> Vec<(Code<'a>, Unit<'a>
     out
 }
 
-/// The tokens without which no rule applies. `threadIdx` is none: its arithmetic matters only beside one of these.
+/// The tokens without which no rule applies. `threadIdx` is not one: its arithmetic matters only together with one of these.
 fn triggers(lexed: &Lexed<'_>) -> Vec<u32> {
     let mut out = Vec::new();
     for (i, token) in lexed.tokens.iter().enumerate() {
@@ -165,7 +168,7 @@ fn triggers(lexed: &Lexed<'_>) -> Vec<u32> {
     out
 }
 
-/// The beginning of `ballot`, in names of functions around it.
+/// The start of `ballot`, in names of wrapper functions.
 const BALLOT: u32 = u32::from_le_bytes(*b"ball");
 
 /// `full`, as in `FULL_MASK`.
@@ -183,9 +186,10 @@ fn is_trigger(name: &[u8]) -> bool {
     })
 }
 
-/// A finding, without a fix.
+/// Creates a hazard without a fix.
 fn hazard(code: u16, severity: Severity, span: (u32, u32), message: impl Into<Cow<'static, str>>, help: &'static str) -> Hazard {
-    let diagnostic = Diagnostic { code, severity, start: span.0, end: span.1, message: message.into(), help: Some(help.into()) };
+    let (message, help) = (message.into(), Some(help.into()));
+    let diagnostic = Diagnostic { code, severity, start: span.0, end: span.1, message, help, remedy: None };
     Hazard { diagnostic, fix: None }
 }
 
@@ -193,7 +197,7 @@ fn edit(span: (u32, u32), text: impl Into<Cow<'static, str>>) -> Edit {
     Edit::new(span.0, span.1, text)
 }
 
-/// Whether a place may be in one of these ranges: yes, where there are too many to look at.
+/// Whether a position may be in one of these ranges; `true` if there are too many to check.
 fn within(ranges: &[Range<usize>], i: usize) -> bool {
     ranges.len() > code::REACH || ranges.iter().any(|range| range.contains(&i))
 }

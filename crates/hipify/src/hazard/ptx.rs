@@ -1,4 +1,4 @@
-//! Inline PTX that knows of warps: 0214 and 0215.
+//! Inline PTX that depends on the warp: 0214 and 0215.
 
 use super::{Hazard, View, hazard};
 use crate::diagnostic::Severity;
@@ -8,10 +8,10 @@ const REGISTERS: &[&[u8]] = &[b"%laneid", b"%warpid", b"%nwarpid", b"%lanemask_"
 
 const INSTRUCTIONS: &[&[u8]] = &[b"shfl.", b"vote.", b"activemask", b"match.any", b"match.all", b"redux.", b"bar.warp"];
 
-/// Those that the translation leaves as they are.
+/// Instructions that are not translated.
 const NO_COUNTERPART: &[&[u8]] = &[b"elect.sync", b"ldmatrix", b"stmatrix", b"mma.", b"movmatrix"];
 
-/// Looks at each `asm`.
+/// Checks each `asm` statement.
 pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
     let code = view.code;
     for i in view.unit.body.clone() {
@@ -30,15 +30,15 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
                 214,
                 Severity::Warning,
                 code.span(k, k),
-                "PTX reads a lane or warp register; its value counts warps of 32, its translation the lanes of a wave",
+                "inline PTX reads a lane or warp register of a 32-lane warp; its translation uses the lanes of the wave",
                 "use `threadIdx.x % warpSize` (or `__lane_id()` in HIP) for the lane, and a 64-bit mask such as `(1ull << lane) - 1`",
             ));
         }
         let missing = strings().find(|k| has(*k, NO_COUNTERPART));
         if let Some(k) = missing.or_else(|| strings().find(|k| has(*k, INSTRUCTIONS))) {
             let (severity, message) = match missing {
-                Some(_) => (Severity::Error, "PTX works on a warp of 32 lanes; AMD has no such instruction"),
-                None => (Severity::Warning, "PTX works on a warp of 32 lanes with a 32-bit mask; its translation on a whole wave"),
+                Some(_) => (Severity::Error, "inline PTX instruction works on a 32-lane warp and has no AMD equivalent"),
+                None => (Severity::Warning, "inline PTX instruction takes a 32-bit lane mask; its translation works on the full wave"),
             };
             found.push(hazard(
                 215,

@@ -1,7 +1,7 @@
-//! Shuffles that take a warp of 32 lanes for granted: 0210 and 0211.
+//! Shuffles that assume a 32-lane warp: 0210 and 0211.
 //!
-//! The fix is the same for all of them: a width of 32. It is the default on NVIDIA, and on AMD makes a wave of 64 behave as two warps. It is
-//! not offered in a file that counts by `warpSize` elsewhere: there half of a wave would be left out without a word.
+//! The fix is a width of 32. It is the default on NVIDIA, and makes a wave64 behave as two warps on AMD. It is not offered in a file that
+//! uses `warpSize`: there it would silently leave out half of a wave.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::{Hazard, View, edit, hazard};
 use crate::diagnostic::Severity;
 use crate::edit::Edit;
 
-/// Both rules. `by_32`: the function counts its lanes by 32.
+/// Runs both rules. `by_32`: the function computes lanes with 32.
 pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
     let code = view.code;
     let open: Vec<&Call> =
@@ -21,12 +21,12 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
         return;
     }
     let distance = |call: &Call| call.lane.clone().and_then(|lane| code.literal(lane));
-    // A step of 32 shows that someone thought of wave64.
+    // An offset of 32 shows that wave64 was considered.
     if open.iter().any(|call| call.op != Op::Shuffle && distance(call) == Some(32)) {
         return;
     }
 
-    // A width goes in front of the last bracket of each; where other code counts whole waves, the choice is the reader's.
+    // Insert the width before the closing parenthesis; no fix if other code works on full waves.
     let fix = |closes: &mut dyn Iterator<Item = usize>| -> Option<Vec<Edit>> {
         let insert = |close: usize| edit((code.span(close, close).0, code.span(close, close).0), ", 32");
         (!view.whole_waves).then(|| closes.map(insert).collect())
@@ -48,8 +48,8 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
             210,
             Severity::Warning,
             code.span(literal, literal),
-            "this loop goes over 32 lanes; a wave64 has 64, so its halves are never combined",
-            "begin at `warpSize / 2` (or end at `warpSize`), or give the shuffle a width of 32 to work in segments of 32",
+            "shuffle loop covers 32 lanes; the halves of a wave64 are never combined",
+            "start at `warpSize / 2` (or end at `warpSize`), or pass a width of 32 to the shuffle to work in segments of 32",
         );
         hazard.fix = fix(&mut inside.iter().map(|call| call.close));
         found.push(hazard);
@@ -62,8 +62,8 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
                 210,
                 Severity::Warning,
                 code.span(call.at, call.close),
-                "this loop goes over 32 lanes, from 16 down; a wave64 has 64, so its halves are never combined",
-                "begin at `warpSize / 2`, or give the shuffle a width of 32 to work in segments of 32",
+                "shuffle loop starts at 16 and covers 32 lanes; the halves of a wave64 are never combined",
+                "start at `warpSize / 2`, or pass a width of 32 to the shuffle to work in segments of 32",
             );
             hazard.fix = fix(&mut std::iter::once(call.close));
             found.push(hazard);
@@ -78,8 +78,8 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
             210,
             Severity::Warning,
             code.span(first.at, first.close),
-            "these steps combine 32 lanes, 16 being the largest; a wave64 needs one of 32 as well",
-            "add a step of 32 where `warpSize` is 64, or give each shuffle a width of 32 to work in segments of 32",
+            "unrolled shuffles with offsets up to 16 combine 32 lanes; a wave64 also needs an offset of 32",
+            "add an offset of 32 if `warpSize` is 64, or pass a width of 32 to each shuffle to work in segments of 32",
         );
         hazard.fix = fix(&mut unrolled.iter().map(|call| call.close));
         found.push(hazard);
@@ -88,17 +88,17 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
     for call in open.iter().filter(|call| !covered.contains(&call.at)) {
         let literal = distance(call);
         let upper = call.op == Op::Shuffle && literal.is_some_and(|lane| (16..32).contains(&lane));
-        // Exclusive or with less than 16 stays within any 32 lanes.
+        // A butterfly with less than 32 stays within 32 lanes.
         let inside = call.op == Op::Butterfly && literal.is_some_and(|n| n < 32);
         if !upper && (!by_32 || inside) {
             continue;
         }
         let (severity, message) = if upper {
-            (Severity::Warning, "this lane is taken for one of the last of the warp; a wave64 goes on to lane 63")
+            (Severity::Warning, "source lane is the end of a 32-lane warp; lane indices of a wave64 go up to 63")
         } else {
-            (Severity::Note, "the function counts lanes by 32, but this shuffle reaches over all 64 lanes of a wave64")
+            (Severity::Note, "lanes are computed with 32 here, but this shuffle spans all 64 lanes of a wave64")
         };
-        let help = "give it a width of 32 to stay within 32 lanes, or count lanes by `warpSize` throughout";
+        let help = "pass a width of 32 to stay within 32 lanes, or compute lanes with `warpSize` throughout";
         let mut hazard = hazard(211, severity, code.span(call.at, call.close), message, help);
         hazard.fix = fix(&mut std::iter::once(call.close));
         found.push(hazard);
@@ -126,7 +126,7 @@ fn halves_by_hand(code: &Code<'_>, call: &Call, body: &Range<usize>) -> bool {
     looped && begins && halves
 }
 
-/// A loop from 16 down by halves or from 1 up to 32 by doubles: its variable, the literal that says so, and what it governs.
+/// A loop that halves from 16 or doubles from 1 up to 32: its variable, the literal, and its body.
 fn halving_loop<'a>(code: &Code<'a>, at: usize, limit: usize) -> Option<(&'a [u8], usize, Range<usize>)> {
     let close = code.partner(at + 1)?;
     let equals = (at + 2..close.min(at + 8)).find(|k| code.is(*k, b"="))?;

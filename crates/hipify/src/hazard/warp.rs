@@ -1,14 +1,14 @@
-//! The operations that lanes do together, and what a function does with them.
+//! Warp-level operations, and how a function uses them.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::code::{Code, Unit, contains};
 
-/// A warp-wide operation.
+/// A warp-level operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// `__shfl_sync`: from a lane by number.
+    /// `__shfl_sync`.
     Shuffle,
     /// `__shfl_up_sync` and `__shfl_down_sync`.
     Shift,
@@ -20,7 +20,7 @@ pub enum Op {
     Vote,
     /// `__match_any_sync`, `__match_all_sync`.
     Match,
-    /// `__reduce_add_sync` and its like.
+    /// `__reduce_add_sync` and the like.
     Reduce,
     /// `__syncwarp`.
     Sync,
@@ -28,7 +28,7 @@ pub enum Op {
     ActiveMask,
 }
 
-/// The operation of this name.
+/// Returns the operation of this name.
 pub fn op(name: &[u8]) -> Option<Op> {
     let rest = name.strip_prefix(b"__")?;
     Some(match rest {
@@ -45,25 +45,25 @@ pub fn op(name: &[u8]) -> Option<Op> {
     })
 }
 
-/// A call of such an operation.
+/// A call of a warp-level operation.
 #[derive(Debug)]
 pub struct Call {
-    /// Where its name is.
+    /// The position of its name.
     pub at: usize,
     /// Its `)`.
     pub close: usize,
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// The mask, where it has one.
+    /// The mask, if it has one.
     pub mask: Option<Range<usize>>,
-    /// For a shuffle, its lane, distance or pattern.
+    /// The lane, delta or lane mask of a shuffle.
     pub lane: Option<Range<usize>>,
-    /// For a shuffle, its width.
+    /// The width of a shuffle.
     pub width: Option<Range<usize>>,
 }
 
 impl Call {
-    /// Whether it is one of the shuffles.
+    /// Whether it is a shuffle.
     pub fn is_shuffle(&self) -> bool {
         matches!(self.op, Op::Shuffle | Op::Shift | Op::Butterfly)
     }
@@ -88,23 +88,23 @@ impl Call {
     }
 }
 
-/// What a function does with its warp.
+/// How a function uses its warp.
 pub struct Facts {
-    /// Its warp-wide operations.
+    /// Its warp-level operations.
     pub calls: Vec<Call>,
-    /// Calls of functions that work on a warp: where their names are.
+    /// Positions of calls of functions that use warp-level operations.
     pub helpers: Vec<usize>,
-    /// It runs on the device, as far as can be seen.
+    /// Whether it looks like device code.
     pub device: bool,
-    /// It treats a wave as segments of 32 lanes: each shuffle names a width of 32 or less, and nothing asks the whole wave. Then
-    /// lanes counted by 32 are right on any wave.
+    /// Whether it works in segments of 32 lanes: each shuffle has a width of at most 32, and no operation spans the full wave. Lane
+    /// indices computed with 32 are then right on any wave size.
     pub segmented: bool,
-    /// It calls functions that the file does not hold, at these names.
+    /// Positions of other calls.
     called: Vec<usize>,
 }
 
 impl Facts {
-    /// Whether lanes work together here.
+    /// Whether it uses warp-level operations.
     pub fn collective(&self) -> bool {
         !self.helpers.is_empty() || self.calls.iter().any(|call| call.op != Op::Sync)
     }
@@ -133,11 +133,11 @@ impl Facts {
     }
 }
 
-/// The facts of all functions of a file, each knowing what those it calls do.
+/// Returns the facts of all functions of a file, including what the functions they call do.
 pub fn facts(code: &Code<'_>, units: &[Unit<'_>], is_32: &dyn Fn(&[u8]) -> bool) -> Vec<Facts> {
     let mut all: Vec<Facts> = units.iter().map(|unit| Facts::read(code, unit)).collect();
     let defined: HashMap<&[u8], usize> = units.iter().enumerate().map(|(k, unit)| (unit.name, k)).collect();
-    // A function works on a warp if one that it calls does; three steps are as deep as code goes in practice.
+    // A function uses warp-level operations if one that it calls does; three levels are enough in practice.
     let mut warp_wide: HashSet<&[u8]> = units.iter().zip(&all).filter(|(_, f)| f.collective()).map(|(unit, _)| unit.name).collect();
     for _ in 0..3 {
         for (unit, facts) in units.iter().zip(&mut all) {
@@ -171,7 +171,7 @@ fn is_helper(code: &Code<'_>, i: usize, defined: &HashMap<&[u8], usize>, warp_wi
         return true;
     }
     let wmma = matches!(name, b"load_matrix_sync" | b"store_matrix_sync" | b"mma_sync");
-    // `warp.reduce(…)` is a member of a group, which knows its size.
+    // `warp.reduce(…)` is a member of a group, which has its own size.
     wmma || contains(name, b"warp") && name != b"warpSize" && !defined.contains_key(name) && !code.before(i, b".") && is_work(name)
 }
 

@@ -1,29 +1,29 @@
-//! The diagnostics of kernel code, WW0300 to WW0399.
+//! Diagnostics of device code, WW0300 to WW0399.
 
 use crate::diagnostic::{Diagnostic, Severity};
 
-/// A diagnostic's number with its title and its explanation.
+/// A diagnostic code with its title and explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code {
     /// The number.
     pub code: u16,
-    /// What it is about, in a few words.
+    /// The title, one line.
     pub title: &'static str,
     /// Why it matters and what to do.
     pub explanation: &'static str,
 }
 
-/// PTX without a counterpart.
+/// PTX without an AMD equivalent.
 pub const UNKNOWN_PTX: u16 = 301;
-/// Inline assembly that cannot be read.
+/// Inline assembly that cannot be parsed.
 pub const UNREADABLE_ASM: u16 = 302;
-/// Another branch is compiled.
+/// The alternative branch of a guard is compiled.
 pub const OTHER_BRANCH: u16 = 303;
-/// PTX with a nearest counterpart.
+/// PTX with an approximate equivalent.
 pub const NEAR_PTX: u16 = 304;
-/// A call that nothing declares.
+/// A call of an undeclared function.
 pub const UNKNOWN_INTRINSIC: u16 = 305;
-/// A guard that HIP's compilers do not take.
+/// A guard that is false for HIP compilers.
 pub const ARCH_GUARD: u16 = 306;
 /// A kernel is missing from the compiled code.
 pub const LOST_KERNEL: u16 = 310;
@@ -32,53 +32,52 @@ pub const LOST_KERNEL: u16 = 310;
 pub const CODES: &[Code] = &[
     Code {
         code: UNKNOWN_PTX,
-        title: "inline PTX without a counterpart",
-        explanation: "The assembly names a PTX instruction for which there is no translation. The statement is replaced by a call \
-            that does not compile, so nothing is lost silently: code that never reaches it still compiles. Write the operation \
-            in C++ for AMD, or put the assembly under `#if __CUDA_ARCH__ …` with an `#else` that does without it; the `#else` \
-            is then compiled for AMD.",
+        title: "inline PTX without an AMD equivalent",
+        explanation: "The PTX instruction has no translation. With the compatibility header the statement is replaced by a call that \
+            does not compile where it is reached; otherwise it is left as is. Write the operation in C++ for AMD, or put the assembly \
+            under `#if __CUDA_ARCH__ …` with an `#else` branch that does not need it: that branch is then compiled for AMD.",
     },
     Code {
         code: UNREADABLE_ASM,
-        title: "inline assembly that cannot be read",
-        explanation: "The text of the assembly is not made of string literals alone, or an operand is not of the form \
-            \"constraint\"(expression). It is left as it is, and an AMD compiler will most likely refuse it.",
+        title: "inline assembly that cannot be parsed",
+        explanation: "The assembly text is not made of string literals only, or an operand does not have the form \
+            \"constraint\"(expression). It is left as is, and AMD compilers will probably reject it.",
     },
     Code {
         code: OTHER_BRANCH,
-        title: "a guard on __CUDA_ARCH__ is turned for AMD",
-        explanation: "For AMD `__CUDA_ARCH__` counts as 900, so guarded code is compiled. The code under this guard holds an \
-            instruction that AMD lacks, and the same conditional has another branch: that one is compiled instead.",
+        title: "alternative branch of a __CUDA_ARCH__ guard selected",
+        explanation: "For AMD `__CUDA_ARCH__` evaluates as 900, so guarded code is compiled. The code under this guard uses an \
+            instruction without an AMD equivalent, and the conditional has another branch: that one is compiled instead.",
     },
     Code {
         code: NEAR_PTX,
-        title: "inline PTX with a nearest counterpart",
-        explanation: "The instruction is translated to the nearest that AMD has: its effect on memory and results is kept, its \
-            timing or its hint is not, or a rounding mode is the one to nearest even.",
+        title: "inline PTX with an approximate AMD equivalent",
+        explanation: "The instruction is translated to the closest AMD equivalent. Its effect on memory and results is kept; timing, \
+            cache hints or a rounding mode other than to-nearest-even are not.",
     },
     Code {
         code: UNKNOWN_INTRINSIC,
-        title: "a device function that nothing declares",
-        explanation: "The name has two underscores, as CUDA's intrinsics do; neither the headers for AMD nor the source and the files \
-            it includes declare it. The compiler will not know it where it is used. Write it with what HIP has, or put the code \
-            under `#ifndef __HIP_PLATFORM_AMD__` with another way for AMD. `warpwave hipify --header` supplies many that HIP lacks.",
+        title: "undeclared device function",
+        explanation: "The name starts with two underscores like a CUDA intrinsic, and neither the AMD headers nor the source and the \
+            files it includes declare it. The compiler will reject it. Write it with HIP functions, or put the code under \
+            `#ifndef __HIP_PLATFORM_AMD__` with an alternative for AMD. `--header` supplies many functions that HIP lacks.",
     },
     Code {
         code: ARCH_GUARD,
-        title: "a guard on __CUDA_ARCH__",
-        explanation: "HIP's compilers do not define `__CUDA_ARCH__`, so what stands under this guard vanishes on AMD without a word, \
-            kernels too. Add `|| defined(__HIP_DEVICE_COMPILE__)` where the code belongs. `warpwave hipify --header` turns the name \
-            into a macro that counts as a recent architecture.",
+        title: "__CUDA_ARCH__ guard",
+        explanation: "HIP compilers do not define `__CUDA_ARCH__`, so the code under this guard, kernels included, is silently left out \
+            on AMD. Add `|| defined(__HIP_DEVICE_COMPILE__)` where the code is needed. With `--header` the guard tests a macro that \
+            evaluates as a recent architecture.",
     },
     Code {
         code: LOST_KERNEL,
-        title: "a kernel of the source is not in the compiled code",
-        explanation: "With `__CUDA_ARCH__` as 900 a CUDA compiler would have made this kernel; the code for AMD does not have it. \
-            Most often it stands under a condition on another macro that only NVIDIA's compilers define.",
+        title: "kernel missing from the compiled code",
+        explanation: "With `__CUDA_ARCH__` = 900 a CUDA compiler generates this kernel; the AMD code does not have it. The usual cause \
+            is a condition on another macro that only NVIDIA compilers define.",
     },
 ];
 
-/// The entry of a code.
+/// Returns the entry of a code.
 pub fn find(code: u16) -> Option<&'static Code> {
     CODES.iter().find(|entry| entry.code == code)
 }
@@ -89,8 +88,10 @@ pub(crate) fn other_branch(start: u32, end: u32, instruction: &str) -> Diagnosti
         severity: Severity::Warning,
         start,
         end,
-        message: format!("the code under this guard uses `{instruction}`, which AMD lacks: the other branch is compiled").into(),
+        message: format!("code under this guard uses `{instruction}`, which has no AMD equivalent; the alternative branch is compiled")
+            .into(),
         help: None,
+        remedy: None,
     }
 }
 
@@ -100,8 +101,9 @@ pub(crate) fn unknown_ptx(start: u32, end: u32, instruction: &str) -> Diagnostic
         severity: Severity::Error,
         start,
         end,
-        message: format!("the PTX instruction `{instruction}` has no counterpart on AMD").into(),
-        help: Some("write it in C++, or under `#if __CUDA_ARCH__ …` with an `#else` that does without it".into()),
+        message: format!("PTX instruction `{instruction}` has no AMD equivalent").into(),
+        help: Some("write it in C++, or put it under `#if __CUDA_ARCH__ …` with an `#else` branch for AMD".into()),
+        remedy: None,
     }
 }
 
@@ -111,13 +113,14 @@ pub(crate) fn unreadable_asm(start: u32, end: u32, reason: &'static str) -> Diag
         severity: Severity::Warning,
         start,
         end,
-        message: format!("this inline assembly is left as it is: {reason}").into(),
+        message: format!("inline assembly left as is: {reason}").into(),
         help: None,
+        remedy: None,
     }
 }
 
 pub(crate) fn near_ptx(start: u32, end: u32, note: &str) -> Diagnostic {
-    Diagnostic { code: NEAR_PTX, severity: Severity::Note, start, end, message: note.to_owned().into(), help: None }
+    Diagnostic { code: NEAR_PTX, severity: Severity::Note, start, end, message: note.to_owned().into(), help: None, remedy: None }
 }
 
 pub(crate) fn unknown_intrinsic(start: u32, end: u32, name: &str, count: usize) -> Diagnostic {
@@ -127,8 +130,9 @@ pub(crate) fn unknown_intrinsic(start: u32, end: u32, name: &str, count: usize) 
         severity: Severity::Warning,
         start,
         end,
-        message: format!("`{name}` is called in device code{times}; neither the headers for AMD nor this source declares it").into(),
-        help: Some("write it with what HIP has, or keep it for NVIDIA behind `#ifndef __HIP_PLATFORM_AMD__`".into()),
+        message: format!("`{name}` is called in device code{times}, but neither the AMD headers nor this source declare it").into(),
+        help: Some("write it with HIP functions, or guard it with `#ifndef __HIP_PLATFORM_AMD__`".into()),
+        remedy: None,
     }
 }
 
@@ -138,8 +142,9 @@ pub(crate) fn arch_guard(start: u32, end: u32) -> Diagnostic {
         severity: Severity::Warning,
         start,
         end,
-        message: "HIP does not define `__CUDA_ARCH__`: this condition counts it as 0, and what it guards may vanish".into(),
-        help: Some("add `|| defined(__HIP_DEVICE_COMPILE__)` where the code belongs, or translate with `--header`".into()),
+        message: "HIP does not define `__CUDA_ARCH__`; the guarded code may be left out on AMD".into(),
+        help: Some("add `|| defined(__HIP_DEVICE_COMPILE__)` where the code is needed, or use `--header`".into()),
+        remedy: None,
     }
 }
 

@@ -1,8 +1,7 @@
-//! Kernels and device functions, as they are written.
+//! Finds kernels and device functions in a source as written.
 //!
-//! [`inventory`] reads one text, both branches of every `#if` and the bodies of macros too; a kernel that a macro makes is listed
-//! for each use of the macro. Names that are put together with `##`, or by macros that use macros, are not: [`crate::preprocessor::expand`] does
-//! that. Only definitions count; a declaration alone makes no code.
+//! [`inventory`] reads all branches of `#if` and the bodies of macros; a kernel that a macro defines is listed for each use of the macro.
+//! Names built with `##` or by nested macros are not: use [`crate::preprocessor::expand`] for those. Only definitions are listed.
 
 use std::ops::Range;
 
@@ -14,34 +13,34 @@ use crate::preprocessor::{Conditional, conditionals, definition, directives, enc
 pub struct Kernel {
     /// Its name, without namespaces.
     pub name: String,
-    /// The file it stands in, by its number among the files of the unit; 0 for a single text.
+    /// The index of its file in the translation unit; 0 for a single file.
     pub file: u32,
-    /// The place of its name, or of the macro's use that makes it.
+    /// Offset of its name, or of the macro use that defines it.
     pub at: u32,
-    /// It is a template: code only where it is instantiated.
+    /// Whether it is a template, which generates code only where instantiated.
     pub template: bool,
-    /// It is `extern "C"`: its symbol is its name.
+    /// Whether it is `extern "C"`, so that its symbol is its name.
     pub extern_c: bool,
-    /// The macro that makes it.
-    pub made_by: Option<String>,
-    /// The conditions it stands under, the outermost first.
+    /// The macro that defines it.
+    pub defined_by_macro: Option<String>,
+    /// The conditions around it, the outermost first.
     pub conditions: Vec<String>,
 }
 
-/// What device code a text has.
+/// The device code of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// The kernels.
     pub kernels: Vec<Kernel>,
     /// Names of `__device__` functions.
     pub device_functions: Vec<String>,
-    /// Places of `__CUDA_ARCH__`.
+    /// Offsets of `__CUDA_ARCH__`.
     pub arch_uses: Vec<u32>,
-    /// Places of inline assembly.
+    /// Offsets of inline assembly.
     pub assembly: Vec<u32>,
 }
 
-/// A word with the place it came from.
+/// A token text with its position.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Word<'a> {
     pub text: &'a [u8],
@@ -49,7 +48,7 @@ pub(crate) struct Word<'a> {
     pub at: u32,
 }
 
-/// Words before a function's name that take parentheses of their own.
+/// Words before a function's name that take arguments.
 const WITH_ARGUMENTS: &[&[u8]] = &[
     b"__launch_bounds__",
     b"__attribute__",
@@ -61,7 +60,7 @@ const WITH_ARGUMENTS: &[&[u8]] = &[
     b"__declspec",
 ];
 
-/// How far behind `__global__` a name is looked for.
+/// Limit of tokens between `__global__` and the name.
 const REACH: usize = 400;
 
 /// The end of the brackets that open at `at`.
@@ -80,7 +79,7 @@ fn closing(words: &[Word<'_>], at: usize, open: &[u8], close: &[u8], reach: usiz
     None
 }
 
-/// The name of the function whose declaration goes on at `from`, and whether a body follows.
+/// The name of the function whose declaration continues at `from`, and whether it has a body.
 fn function(words: &[Word<'_>], from: usize) -> Option<(usize, bool)> {
     let mut at = from;
     let mut name = None;
@@ -96,12 +95,12 @@ fn function(words: &[Word<'_>], from: usize) -> Option<(usize, bool)> {
         at += 1;
     }
     let end = closing(words, at, b"(", b")", 1 << 16)?;
-    // Behind the parameters: attributes, `noexcept`, a `requires`; then a body or the end of a declaration.
+    // After the parameters: attributes, `noexcept`, `requires`; then a body or `;`.
     let body = words[end + 1..].iter().take(REACH).find(|w| matches!(w.text, b"{" | b";" | b"}")).is_some_and(|w| w.text == b"{");
     Some((name?, body))
 }
 
-/// The kernels among words without directives.
+/// Finds the kernels in tokens without directives.
 pub(crate) fn kernels_in(words: &[Word<'_>]) -> Vec<Kernel> {
     let mut kernels = Vec::new();
     // For each open brace, whether it is `extern "C" {`.
@@ -120,7 +119,7 @@ pub(crate) fn kernels_in(words: &[Word<'_>]) -> Vec<Kernel> {
                     at: words[name].at,
                     template: before.iter().any(|w| w.text == b"template"),
                     extern_c: open.contains(&true) || before.windows(2).any(|w| w[0].text == b"extern" && w[1].text == b"\"C\""),
-                    made_by: None,
+                    defined_by_macro: None,
                     conditions: Vec::new(),
                 });
             }
@@ -130,7 +129,7 @@ pub(crate) fn kernels_in(words: &[Word<'_>]) -> Vec<Kernel> {
     kernels
 }
 
-/// What device code stands in a text.
+/// Returns the device code of a file.
 pub fn inventory(lexed: &Lexed<'_>) -> Inventory {
     let conditionals = conditionals(lexed);
     let mut found = Inventory::default();
@@ -180,13 +179,13 @@ fn conditions(lexed: &Lexed<'_>, all: &[Conditional], at: u32) -> Vec<String> {
 /// A macro: its name, its parameters, and the tokens of its body.
 type MacroText<'a> = (&'a [u8], Vec<&'a [u8]>, Range<usize>);
 
-/// The macros with parameters that a text defines.
+/// The function-like macros of a file.
 fn macros<'a>(lexed: &Lexed<'a>) -> Vec<MacroText<'a>> {
     let read = directives(lexed).filter_map(|directive| definition(lexed, &directive));
     read.filter_map(|macro_| Some((lexed.text(macro_.name), macro_.parameters?, macro_.body))).collect()
 }
 
-/// The kernels that uses of the macro `name` make.
+/// Adds the kernels that uses of the macro `name` define.
 fn made(
     lexed: &Lexed<'_>,
     conditionals: &[Conditional],
@@ -228,7 +227,7 @@ fn made(
         found.push(Kernel {
             name: own,
             at,
-            made_by: Some(String::from_utf8_lossy(name).into_owned()),
+            defined_by_macro: Some(String::from_utf8_lossy(name).into_owned()),
             conditions: conditions(lexed, conditionals, at),
             ..kernel.clone()
         });
@@ -252,8 +251,11 @@ mod tests {
             // __global__ void comment() {}\nconst char *s = \"__global__ void string() {}\";\nasm(\"\");";
         let lexed = Lexed::new(source).unwrap();
         let found = inventory(&lexed);
-        let rows: Vec<_> =
-            found.kernels.iter().map(|k| (k.name.as_str(), k.template, k.extern_c, k.made_by.as_deref(), k.conditions.len())).collect();
+        let rows: Vec<_> = found
+            .kernels
+            .iter()
+            .map(|k| (k.name.as_str(), k.template, k.extern_c, k.defined_by_macro.as_deref(), k.conditions.len()))
+            .collect();
         let expected = [
             ("t", true, false, None, 0),
             ("plain", false, false, None, 0),

@@ -1,9 +1,8 @@
-//! Conditional blocks, and what becomes of guards on `__CUDA_ARCH__`.
+//! Rewrites `__CUDA_ARCH__` guards.
 //!
-//! No AMD compiler defines `__CUDA_ARCH__`, so whatever stands under `#if __CUDA_ARCH__ >= 800` would vanish without a word. The
-//! name is replaced by [`ARCH_MACRO`], which the prelude defines as a recent architecture's number: guarded code stays. Where the
-//! guarded code cannot be had on AMD (PTX that has no counterpart) and the same conditional offers another branch, the guard is
-//! turned so that the other branch is compiled, and a diagnostic says so.
+//! AMD compilers do not define `__CUDA_ARCH__`, so code under `#if __CUDA_ARCH__ >= 800` would be silently left out. The name is replaced
+//! by [`ARCH_MACRO`], which the prelude defines as a recent architecture, so guarded code is kept. If the guarded code has no AMD
+//! equivalent (PTX) and the conditional has another branch, the condition is overridden to select that branch, with a diagnostic.
 
 use std::ops::Range;
 
@@ -13,19 +12,19 @@ use crate::edit::Edits;
 use crate::lex::{Kind, Lexed};
 use crate::preprocessor::Conditional;
 
-/// What stands for `__CUDA_ARCH__` in the translation.
+/// The replacement of `__CUDA_ARCH__`.
 pub const ARCH_MACRO: &str = "WARPWAVE_CUDA_ARCH";
 
 const ARCH: &[u8] = b"__CUDA_ARCH__";
 
-/// Something in the source that AMD compilers cannot take: where, and its name.
+/// Code that AMD compilers reject: its token and a name for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Obstacle {
     pub token: usize,
     pub name: String,
 }
 
-/// Rewrites the guards. Returns the obstacles that no branch leads around.
+/// Rewrites the guards. Returns the obstacles without an alternative branch.
 pub(crate) fn rewrite(
     lexed: &Lexed<'_>,
     all: &[Conditional],
@@ -34,18 +33,18 @@ pub(crate) fn rewrite(
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Obstacle> {
     let mut left = Vec::new();
-    // By directive, so that ten obstacles in one branch turn it once.
-    let mut turned: Vec<(usize, bool)> = Vec::new();
+    // By directive: several obstacles in one branch override it once.
+    let mut overridden: Vec<(usize, bool)> = Vec::new();
     for obstacle in obstacles {
-        // Inner conditionals come first: the smallest block that can be left out is.
-        let way = all.iter().find_map(|conditional| detour(conditional, obstacle.token));
-        let Some((directive, taken)) = way else {
+        // Inner conditionals come first, so the smallest possible block is skipped.
+        let alternative = all.iter().find_map(|conditional| alternative(conditional, obstacle.token));
+        let Some((directive, taken)) = alternative else {
             left.push(obstacle);
             continue;
         };
-        if !turned.iter().any(|(start, _)| *start == directive.start) {
-            turn(lexed, &directive, taken, edits);
-            turned.push((directive.start, taken));
+        if !overridden.iter().any(|(start, _)| *start == directive.start) {
+            override_condition(lexed, &directive, taken, edits);
+            overridden.push((directive.start, taken));
             let token = lexed.tokens[directive.start];
             diagnostics.push(codes::other_branch(token.start, lexed.tokens[directive.end - 1].end, &obstacle.name));
         }
@@ -58,8 +57,8 @@ pub(crate) fn rewrite(
     left
 }
 
-/// The directive to turn so that the branch with the obstacle is not compiled, and whether its own branch then is.
-fn detour(conditional: &Conditional, obstacle: usize) -> Option<(Range<usize>, bool)> {
+/// The directive to override so that the branch with the obstacle is not compiled, and the value to override it with.
+fn alternative(conditional: &Conditional, obstacle: usize) -> Option<(Range<usize>, bool)> {
     let at = conditional.branches.iter().position(|branch| branch.body.contains(&obstacle))?;
     let branch = &conditional.branches[at];
     if branch.is_else {
@@ -72,7 +71,7 @@ fn detour(conditional: &Conditional, obstacle: usize) -> Option<(Range<usize>, b
 }
 
 /// Makes a condition true or false, keeping its text.
-fn turn(lexed: &Lexed<'_>, directive: &Range<usize>, taken: bool, edits: &mut Edits) {
+fn override_condition(lexed: &Lexed<'_>, directive: &Range<usize>, taken: bool, edits: &mut Edits) {
     let word = lexed.tokens[directive.start + 1];
     let last = lexed.tokens[directive.end - 1];
     let constant = if taken { "1 || " } else { "0 && " };
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_obstacle_is_led_around_where_a_branch_allows() {
+    fn the_alternative_branch_is_selected() {
         for (source, expected, count) in [
             (
                 "#if __CUDA_ARCH__ >= 900\nbad\n#else\ngood\n#endif\n",

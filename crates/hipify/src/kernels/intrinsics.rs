@@ -1,8 +1,7 @@
-//! Intrinsics that nothing declares: `__name(…)` in device code.
+//! Finds undeclared intrinsics: `__name(…)` in device code.
 //!
-//! Tokens tell a call from a declaration well enough for names that begin with two underscores, which only the implementation and the
-//! brave use. Which names the headers have is the caller's knowledge ([`hip_has`] is HIP's); names of the compiler itself are known
-//! here. Code that no AMD compiler sees, and host code, does not count.
+//! For names with two leading underscores tokens are enough to tell a call from a declaration. The caller knows the names of the headers
+//! ([`hip_has`] for HIP); compiler builtins are known here. Host code and code that no AMD compiler reads are ignored.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +13,7 @@ use crate::lex::{Kind, Lexed};
 use crate::names;
 use crate::preprocessor::{conditionals, definition, directives, never_on_amd};
 
-/// Beginnings of names that clang or AMD's device library has.
+/// Prefixes of clang's and AMD's device library names.
 const COMPILER: &[&[u8]] = &[
     b"__builtin_",
     b"__ocml_",
@@ -36,7 +35,7 @@ const COMPILER: &[&[u8]] = &[
     b"__ww",
 ];
 
-/// Keywords and macros of compilers that take parentheses.
+/// Compiler keywords and macros that take arguments.
 const KEYWORDS: &[&[u8]] = &[
     b"__align__",
     b"__alignof",
@@ -73,7 +72,7 @@ const KEYWORDS: &[&[u8]] = &[
     b"__VA_OPT__",
 ];
 
-/// Device functions of HIP that no table has: its own, and those of CUDA's that came with HIP 7.
+/// Device functions of HIP that the name tables do not list: its own, and those added in HIP 7.
 const HIP_ONLY: &[&[u8]] = &[
     b"__ballot64",
     b"__bitextract_u32",
@@ -103,26 +102,26 @@ const HIP_ONLY: &[&[u8]] = &[
     b"__syncwarp",
 ];
 
-/// Whether HIP's headers have a device function of this name, or the translator tells about it elsewhere (WW0113).
+/// Whether HIP's headers have a device function of this name, or the translation reports it (WW0113).
 pub fn hip_has(name: &[u8]) -> bool {
-    HIP_ONLY.contains(&name) || of_textures(name) || names::find(name).is_some()
+    HIP_ONLY.contains(&name) || is_texture_function(name) || names::find(name).is_some()
 }
 
 fn reserved(name: &[u8]) -> bool {
     name.len() > 2 && name.starts_with(b"__")
 }
 
-/// `tex2D`, `tex1Dfetch`, `surf3Dwrite`: the only intrinsics without underscores that are no mathematics.
-fn of_textures(name: &[u8]) -> bool {
+/// Whether it is a texture or surface function such as `tex2D`, `tex1Dfetch` or `surf3Dwrite`.
+fn is_texture_function(name: &[u8]) -> bool {
     let rest = name.strip_prefix(b"tex").or_else(|| name.strip_prefix(b"surf"));
     rest.is_some_and(|rest| matches!(rest, [b'1' | b'2' | b'3', b'D', ..]) || rest.starts_with(b"Cubemap"))
 }
 
-/// The names with two underscores that a text declares or defines, as functions or macros.
+/// Returns the reserved names that a file declares or defines, as functions or macros.
 pub fn declared(lexed: &Lexed<'_>) -> HashSet<Vec<u8>> {
     let mut names = HashSet::new();
     for (index, token) in lexed.tokens.iter().enumerate() {
-        if token.kind != Kind::Name || !reserved(lexed.text(index)) && !of_textures(lexed.text(index)) {
+        if token.kind != Kind::Name || !reserved(lexed.text(index)) && !is_texture_function(lexed.text(index)) {
             continue;
         }
         let macro_name = token.in_directive && index >= 2 && lexed.is(index - 1, b"define") && lexed.tokens[index - 2].kind == Kind::Hash;
@@ -135,16 +134,16 @@ pub fn declared(lexed: &Lexed<'_>) -> HashSet<Vec<u8>> {
     names
 }
 
-/// Calls in device code of names that are neither declared in the text nor `known`: one diagnostic for each name, at its first place.
+/// Reports calls in device code of names that are neither declared in the file nor `known`: one diagnostic per name, at its first call.
 pub fn unknown(lexed: &Lexed<'_>, known: &dyn Fn(&[u8]) -> bool) -> Vec<Diagnostic> {
     let candidate = |index: usize| {
         let name = lexed.text(index);
         lexed.tokens[index].kind == Kind::Name
-            && (reserved(name) && heuristics::calls(lexed, index) || of_textures(name) && matches!(lexed.text(index + 1), b"(" | b"<"))
+            && (reserved(name) && heuristics::calls(lexed, index) || is_texture_function(name) && matches!(lexed.text(index + 1), b"(" | b"<"))
             && !KEYWORDS.contains(&name)
             && !COMPILER.iter().any(|prefix| name.starts_with(prefix))
             && !known(name)
-            // A member, or a name of another namespace.
+            // A member, or a name in a namespace.
             && !(index > 0 && matches!(lexed.text(index - 1), b"." | b"->" | b"::" | b"##"))
             && !lexed.is(index + 1, b"##")
     };
@@ -174,10 +173,10 @@ pub fn unknown(lexed: &Lexed<'_>, known: &dyn Fn(&[u8]) -> bool) -> Vec<Diagnost
     diagnostics
 }
 
-/// Whether a token stands in a function for the GPU, or in a macro's text.
+/// Whether a token is in a device function, or in a macro body.
 fn device_code(lexed: &Lexed<'_>) -> impl Fn(usize) -> bool {
     let is_mark = |word: &[u8]| matches!(word, b"__device__" | b"__global__");
-    // Macros that stand for the marks.
+    // Macros that expand to the function specifiers.
     let mut marks: HashSet<&[u8]> = HashSet::new();
     for definition in directives(lexed).filter_map(|directive| definition(lexed, &directive)) {
         let end = lexed.tokens.len().min(definition.body.end).min(definition.name + 33);
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_undeclared_intrinsics_in_device_code_are_named_once() {
+    fn undeclared_intrinsics_are_reported_once() {
         let source = "__global__ void k(int *x) { *x = __new_thing(*x) + __new_thing(1) + __popc(2); __syncthreads(); }\n\
             #define GPU __device__ inline\nGPU int f(int x) { return __other_thing(x); }\nint host(int x) { return __host_thing(x); }\n";
         assert_eq!(found(source), ["__new_thing", "__other_thing"]);
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_the_compiler_or_hip_has_is_no_alarm() {
+    fn names_of_the_file_the_compiler_or_hip_are_not_reported() {
         let source = "#define __twice(x) ((x) + (x))\ntemplate <class T> __device__ T __mine(T x) { return x; }\n\
             __device__ float *__pointer(float *x);\n__device__ __forceinline__ float __launch_bounds__(4) f();\n\
             __global__ void __launch_bounds__(64) k(float *x) {\n  x[0] = __twice(__mine(x[1])) + *__pointer(x) + __builtin_sqrtf(x[2]);\n\

@@ -1,9 +1,8 @@
-//! Inline PTX to C++.
+//! Translates inline PTX to C++.
 //!
-//! An `asm` statement becomes a block of plain C++ in its place: each operand gets a variable of its register's kind, each instruction
-//! an assignment ([`table`]), each output is stored at the end. Blocks may declare registers (`.reg`) and predicate
-//! instructions; jumps and labels are not translated. A statement of which any instruction is not in the table is an
-//! obstacle as a whole: half a block would be worse than none. AMD's own assembly and empty statements stay as they are.
+//! An `asm` statement becomes a block of C++: a variable for each operand, an assignment for each instruction ([`table`]), and a store for
+//! each output at the end. Register declarations (`.reg`) and predicated instructions are supported; jumps and labels are not. A
+//! statement with an unsupported instruction is not translated at all. AMD assembly and empty statements stay as they are.
 
 mod arithmetic;
 mod atomics;
@@ -17,13 +16,13 @@ use std::ops::Range;
 
 use crate::lex::{Kind, Lexed};
 
-/// Whose functions the C++ may call.
+/// The functions that the C++ may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Dialect {
-    /// Those of Warpwave's headers, which have CUDA's names.
+    /// Those of Warpwave's headers, which have CUDA names.
     #[default]
     Warpwave,
-    /// Only those that HIP's own headers have, from 5.2 on.
+    /// Those of HIP's own headers since 5.2.
     Hip,
 }
 
@@ -32,7 +31,7 @@ pub enum Dialect {
 pub struct Asm {
     /// Its tokens, from `asm` to the closing parenthesis.
     pub tokens: Range<usize>,
-    /// The assembly's text, escapes resolved.
+    /// The assembly text, with escapes resolved.
     pub text: String,
     /// Outputs, then inputs.
     pub operands: Vec<Operand>,
@@ -45,18 +44,18 @@ pub struct Operand {
     pub constraint: String,
     /// The C++ expression.
     pub expression: String,
-    /// `[name]`, where it has one.
+    /// `[name]`, if given.
     pub name: Option<String>,
 }
 
-/// What an `asm` statement becomes.
+/// The translation of an `asm` statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// C++, on one line, without the closing `;`; and what a reader should know about it.
+    /// C++ on one line, without the closing `;`, and notes about it.
     Cpp(String, Vec<&'static str>),
     /// Nothing to do: empty, or AMD's own assembly.
     Keep,
-    /// No counterpart for this instruction.
+    /// An instruction without an equivalent.
     Unknown(String),
 }
 
@@ -92,7 +91,7 @@ fn statement(
         at += 1;
     }
     if at == open + 1 || !matches!(lexed.text(at), b":" | b"::" | b")") {
-        return Err("its text is not made of string literals alone");
+        return Err("its text is not made of string literals only");
     }
     let (mut operands, mut section) = (Vec::new(), 0);
     let mut name = None;
@@ -115,13 +114,13 @@ fn statement(
                     at = end;
                 }
             }
-            _ => return Err("an operand is not of the form \"constraint\"(expression)"),
+            _ => return Err("an operand does not have the form \"constraint\"(expression)"),
         }
         at += 1;
     }
 }
 
-/// The parenthesis that closes the one at `open`.
+/// The parenthesis that matches the one at `open`.
 fn closing(lexed: &Lexed<'_>, open: usize) -> Option<usize> {
     if !lexed.is(open, b"(") {
         return None;
@@ -137,7 +136,7 @@ fn closing(lexed: &Lexed<'_>, open: usize) -> Option<usize> {
     })
 }
 
-/// A string literal's content.
+/// The content of a string literal.
 fn unquote(literal: &[u8]) -> String {
     let text = String::from_utf8_lossy(literal);
     let Some(open) = text.find('"') else { return String::new() };
@@ -162,7 +161,7 @@ fn unquote(literal: &[u8]) -> String {
     out
 }
 
-/// AMD's instructions begin with the unit that runs them.
+/// AMD instructions start with the unit that executes them.
 const AMD: &[&str] = &["v_", "s_", "ds_", "global_", "flat_", "buffer_", "tbuffer_", "scratch_", "image_", "exp "];
 
 /// Translates a statement.
@@ -179,7 +178,7 @@ pub fn translate(asm: &Asm, dialect: Dialect) -> Outcome {
         let Some(kind) = table::Store::of_constraint(letter) else {
             return Outcome::Unknown(format!("constraint \"{}\"", operand.constraint));
         };
-        // Reserved names: an expression of the user's may well speak of `x0`.
+        // Reserved names: the user's expressions may use `x0`.
         let variable = format!("__ww{index}");
         let is_output = operand.constraint.contains(['=', '+']);
         let reads = !operand.constraint.contains('=');
@@ -197,7 +196,7 @@ pub fn translate(asm: &Asm, dialect: Dialect) -> Outcome {
         }
     }
     for instruction in body.split(';') {
-        // Braces of a scope stand alone; those of a vector have operands before or behind them.
+        // Braces of a scope are at the ends; those of a vector are between operands.
         let instruction = instruction.trim().trim_start_matches(|c: char| c == '{' || c.is_whitespace());
         let instruction = if instruction.matches('}').count() > instruction.matches('{').count() {
             instruction.trim_end().trim_end_matches('}').trim_end()
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ptx_stays_and_what_is_not_known_is_named() {
+    fn other_assembly_stays_and_unknown_instructions_are_named() {
         assert_eq!(one(r#"asm volatile("" ::: "memory");"#), Outcome::Keep);
         assert_eq!(one(r#"asm volatile("v_cvt_f16_f32 %0, %1;" : "=v"(x) : "v"(f));"#), Outcome::Keep);
         let unknown = one(r#"asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0}, {%1};" : "=r"(x) : "r"(y));"#);
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn modifiers_that_change_a_result_are_not_passed_over() {
+    fn modifiers_that_change_a_result_are_not_ignored() {
         for text in ["fma.rn.sat.f32 %0, %1, %1, %1;", "add.rz.f32 %0, %1, %1;", "max.NaN.f32 %0, %1, %1;", "add.cc.u32 %0, %1, %1;"] {
             let operand = |c: &str| Operand { constraint: c.to_owned(), expression: "x".to_owned(), name: None };
             let asm = Asm { tokens: 0..0, text: text.to_owned(), operands: vec![operand("=f"), operand("f")] };

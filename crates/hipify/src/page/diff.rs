@@ -1,19 +1,19 @@
-//! Which lines of two texts belong together. A translation changes lines in place and adds or drops few, so looking for the next
-//! place where both texts agree again is enough, and takes linear time.
+//! Aligns the lines of two texts. A translation changes lines in place and adds or removes few, so searching for the next common line is
+//! enough, and takes linear time.
 
 use std::ops::Range;
 
-/// A stretch of both texts, as ranges of lines.
+/// A section of both texts, as line ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stretch {
     Same(Range<usize>, Range<usize>),
     Changed(Range<usize>, Range<usize>),
 }
 
-/// How far ahead the texts may agree again.
+/// Limit of the search for the next common line.
 const REACH: usize = 48;
 
-/// The stretches of two texts.
+/// Returns the sections of two texts.
 pub(super) fn stretches(old: &[&[u8]], new: &[&[u8]]) -> Vec<Stretch> {
     let mut found: Vec<Stretch> = Vec::new();
     let (mut a, mut b) = (0, 0);
@@ -34,13 +34,13 @@ pub(super) fn stretches(old: &[&[u8]], new: &[&[u8]]) -> Vec<Stretch> {
     found
 }
 
-/// How many lines of each to leave behind until both agree again; all within reach where that is not in sight.
+/// The number of lines of each text until both agree again; all within the limit if they do not.
 fn resume(old: &[&[u8]], new: &[&[u8]]) -> (usize, usize) {
     if old.is_empty() || new.is_empty() {
         return (old.len(), new.len());
     }
     for sum in 1..=2 * REACH {
-        // Of as many lines, equal numbers first: a line changed in place is what happens most.
+        // Try equal numbers first: most lines are changed in place.
         let half = sum / 2;
         for more in 0..=half {
             for (left, right) in [(half - more, sum - half + more), (sum - half + more, half - more)] {
@@ -53,7 +53,7 @@ fn resume(old: &[&[u8]], new: &[&[u8]]) -> (usize, usize) {
     (REACH.min(old.len()), REACH.min(new.len()))
 }
 
-/// Whether the texts agree from there on: two lines, or one that says something, or both ends.
+/// Whether the texts agree from there on: two lines, one nonempty line, or both ends.
 fn agree(old: &[&[u8]], new: &[&[u8]], left: usize, right: usize) -> bool {
     match (old.get(left), new.get(right)) {
         (Some(a), Some(b)) if a == b => {
@@ -65,10 +65,10 @@ fn agree(old: &[&[u8]], new: &[&[u8]], left: usize, right: usize) -> bool {
     }
 }
 
-/// A row of a table: a line of each text.
+/// A table row: a line of each text.
 pub(super) type Row = (Option<usize>, Option<usize>);
 
-/// The rows of a changed stretch: the shorter side stands where it is most like the longer one.
+/// The rows of a changed section; the shorter side is aligned where it is most similar.
 pub(super) fn pairs(left: Range<usize>, right: Range<usize>, old: &[&[u8]], new: &[&[u8]]) -> Vec<Row> {
     let (few, many) = (left.len().min(right.len()), left.len().max(right.len()));
     let alike = |shift: usize| -> usize {
@@ -91,18 +91,18 @@ pub(super) fn pairs(left: Range<usize>, right: Range<usize>, old: &[&[u8]], new:
     (0..many).map(row).collect()
 }
 
-/// How many bytes two lines begin and end with in common.
+/// The length of the common prefix and suffix of two lines.
 fn likeness(old: &[u8], new: &[u8]) -> usize {
     let front = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let back = old[front..].iter().rev().zip(new[front..].iter().rev()).take_while(|(a, b)| a == b).count();
     front + back
 }
 
-/// The part of two lines that differs, in whole words: the lengths of what both begin and end with.
+/// The lengths of the common prefix and suffix of two lines, at word boundaries.
 pub(super) fn edges(old: &str, new: &str) -> (usize, usize) {
     let (mut front, mut back) = letters(old, new);
     let word = |character: Option<char>| character.is_some_and(|character| character.is_alphanumeric() || character == '_');
-    // A word that both begin with goes to the change if the change goes on with letters.
+    // A partial word at the boundary belongs to the change.
     if word(old[front..].chars().next()) || word(new[front..].chars().next()) {
         front = old[..front].trim_end_matches(|character| word(Some(character))).len();
     }

@@ -1,14 +1,14 @@
-//! The report as one page: a summary, a table of the files, and each file's changes side by side with the diagnostics at their lines.
+//! The HTML report: a summary, a table of the files, and the changes of each file side by side with its diagnostics.
 //!
-//! The page needs nothing from elsewhere, and everything that comes from sources is escaped. Its size is bounded: of a file only the
-//! changed lines and those with a diagnostic are shown, with a few around them, and of a very large project the first ones.
+//! The page is self-contained, and all text from sources is escaped. Its size is limited: changed lines and lines with a diagnostic are
+//! shown with some context, and of a very large project only the first ones.
 
 mod diff;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::diagnostic::{Diagnostic, Places, Severity};
+use crate::diagnostic::{Diagnostic, LineIndex, Severity};
 use crate::report::{Assessment, Verdict, explain};
 use crate::stats::Stats;
 use diff::{Row, Stretch};
@@ -18,24 +18,24 @@ use diff::{Row, Stretch};
 pub struct FileReport<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its text before the translation.
+    /// Its text before the conversion.
     pub before: &'a [u8],
-    /// And after it.
+    /// Its text after the conversion.
     pub after: &'a [u8],
-    /// The text that the diagnostics tell places of; it has the lines of `before`.
+    /// The text that the offsets of the diagnostics refer to; it has the lines of `before`.
     pub places: &'a [u8],
-    /// What was told about it, in order.
+    /// Its diagnostics, in order.
     pub diagnostics: &'a [Diagnostic],
-    /// Its figures.
+    /// Its statistics.
     pub stats: &'a Stats,
-    /// How it stands.
+    /// Its verdict and effort.
     pub assessment: Assessment,
-    /// It was HIP before.
+    /// Whether it was HIP already.
     pub already_hip: bool,
 }
 
 impl FileReport<'_> {
-    /// What a reader is told, with the class of its colour.
+    /// The label of the verdict, and its CSS class.
     fn verdict(&self) -> (&'static str, &'static str) {
         match self.assessment.verdict {
             _ if self.already_hip => ("already HIP", "hip"),
@@ -46,15 +46,15 @@ impl FileReport<'_> {
     }
 }
 
-/// Lines around a change that are shown with it.
+/// Context lines around a change.
 const CONTEXT: usize = 3;
-/// Lines of a file, and of all files, that are shown at most.
+/// Limit of lines shown per file, and in all.
 const FILE_LINES: usize = 2_000;
 const ALL_LINES: usize = 60_000;
-/// Bytes of a line that are shown at most.
+/// Limit of bytes shown per line.
 const LINE_BYTES: usize = 600;
 
-/// The page.
+/// Returns the page.
 pub fn html(files: &[FileReport<'_>]) -> String {
     let mut page = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page.push_str(
@@ -77,7 +77,7 @@ pub fn html(files: &[FileReport<'_>]) -> String {
     page
 }
 
-/// A sentence in which `code` stands between backquotes.
+/// Formats a sentence with `code` in backquotes.
 fn sentence(out: &mut String, text: &str) {
     let whole = text.matches('`').count().is_multiple_of(2);
     for (at, part) in text.split('`').enumerate() {
@@ -98,7 +98,7 @@ fn sentence(out: &mut String, text: &str) {
     }
 }
 
-/// Text as HTML shows it. Characters that a browser would act on or drop become harmless ones.
+/// Escapes text for HTML. Control characters are replaced.
 fn escape(out: &mut String, text: &str) {
     for character in text.chars() {
         match character {
@@ -108,7 +108,7 @@ fn escape(out: &mut String, text: &str) {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\t' | '\n' => out.push(character),
-            // Marks that turn the direction of text would show something else than the compiler reads.
+            // Bidirectional control characters would show other text than the compiler reads.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             character if character.is_control() => out.push('\u{fffd}'),
             character => out.push(character),
@@ -157,13 +157,13 @@ fn summary(page: &mut String, files: &[FileReport<'_>]) {
         let _ = writeln!(page, "<div class=\"card\"><strong>{figure}</strong><span>{text}</span></div>");
     };
     card(format!("{share:.1} %"), format!("{done} of {all} CUDA names translated"));
-    card(clean.to_string(), "clean: nothing to do that we know of".to_owned());
-    card(review.to_string(), "need review at the places named".to_owned());
-    card(bad.to_string(), "not portable: something has no counterpart".to_owned());
+    card(clean.to_string(), "clean: no warnings or errors".to_owned());
+    card(review.to_string(), "need review".to_owned());
+    card(bad.to_string(), "not portable: have errors".to_owned());
     if hip > 0 {
-        card(hip.to_string(), "already HIP, left as they were".to_owned());
+        card(hip.to_string(), "already HIP, unchanged".to_owned());
     }
-    card(effort(minutes), "of work left, roughly".to_owned());
+    card(effort(minutes), "estimated work left".to_owned());
     page.push_str("</section>\n<div class=\"bar\" aria-hidden=\"true\">");
     for (class, count) in [("clean", clean), ("hip", hip), ("review", review), ("bad", bad)] {
         if count > 0 {
@@ -174,7 +174,7 @@ fn summary(page: &mut String, files: &[FileReport<'_>]) {
 }
 
 fn codes_table(page: &mut String, files: &[FileReport<'_>]) {
-    // By severity from the worst, then by number: places and files.
+    // By severity, the worst first, then by code: counts and files.
     let mut codes: BTreeMap<(std::cmp::Reverse<Severity>, u16), (usize, usize)> = BTreeMap::new();
     for file in files {
         let mut last = BTreeMap::new();
@@ -188,7 +188,7 @@ fn codes_table(page: &mut String, files: &[FileReport<'_>]) {
     if codes.is_empty() {
         return;
     }
-    page.push_str("<h2>Diagnostics</h2>\n<table class=\"list\"><thead><tr><th>Code</th><th>Severity</th><th>What</th><th class=\"n\">Places</th><th class=\"n\">Files</th></tr></thead><tbody>\n");
+    page.push_str("<h2>Diagnostics</h2>\n<table class=\"list\"><thead><tr><th>Code</th><th>Severity</th><th>Title</th><th class=\"n\">Count</th><th class=\"n\">Files</th></tr></thead><tbody>\n");
     for ((severity, code), (places, files)) in codes {
         let title = explain(code).map_or("", |(title, _)| title);
         let _ = writeln!(
@@ -257,9 +257,9 @@ fn changes(page: &mut String, number: usize, file: &FileReport<'_>, left: &mut u
     let (verdict, class) = file.verdict();
     let (old, new) = (lines(file.before), lines(file.after));
     let mut told: BTreeMap<usize, Vec<&Diagnostic>> = BTreeMap::new();
-    let places = Places::new(file.places);
+    let places = LineIndex::new(file.places);
     for diagnostic in file.diagnostics {
-        let line = (places.of(diagnostic.start).0 - 1).min(old.len().saturating_sub(1));
+        let line = (places.position(diagnostic.start).0 - 1).min(old.len().saturating_sub(1));
         told.entry(line).or_default().push(diagnostic);
     }
     let mut rows: Vec<(Row, bool)> = Vec::new();
@@ -285,7 +285,7 @@ fn changes(page: &mut String, number: usize, file: &FileReport<'_>, left: &mut u
         plural(file.diagnostics.len(), "diagnostic")
     );
     if wanted == 0 {
-        let text = if file.already_hip { "This file was HIP already." } else { "Nothing had to change." };
+        let text = if file.already_hip { "This file is HIP already." } else { "No changes." };
         let _ = writeln!(page, "<div class=\"nothing\">{text}</div></details>");
         return;
     }
@@ -315,7 +315,7 @@ fn changes(page: &mut String, number: usize, file: &FileReport<'_>, left: &mut u
         at += 1;
     }
     if hidden > 0 {
-        fold(page, &format!("{} more not shown, to keep the page small", plural(hidden, "changed line")));
+        fold(page, &format!("{} more not shown", plural(hidden, "changed line")));
     }
     page.push_str("</tbody></table></details>\n");
 }
@@ -391,7 +391,7 @@ fn glossary(page: &mut String, files: &[FileReport<'_>]) {
     if codes.is_empty() {
         return;
     }
-    page.push_str("<h2>What the diagnostics mean</h2>\n<dl>\n");
+    page.push_str("<h2>Explanations</h2>\n<dl>\n");
     for code in codes.into_keys() {
         let Some((title, text)) = explain(code) else { continue };
         let _ = write!(page, "<dt id=\"WW{code:04}\">WW{code:04}: {}</dt><dd>", escaped(title));

@@ -1,11 +1,11 @@
-//! Each command of CMake's that has to do with CUDA.
+//! Converts the CMake commands that concern CUDA.
 
 use super::super::codes;
 use super::super::flags::Flags;
-use super::super::libraries::{self, Fate};
+use super::super::libraries::{self, Mapping};
 use super::{Argument, Command, Convert, Form};
 
-/// Commands of CMake's old module for which HIP has none.
+/// FindCUDA commands without a HIP equivalent.
 const LOST_COMMANDS: &[&str] = &[
     "cuda_build_clean_target",
     "cuda_compile",
@@ -35,10 +35,10 @@ const TOOLS: &[&str] = &[
     "ptxas",
 ];
 
-/// Packages that stand for others.
+/// Packages with another name.
 const PACKAGES: &[(&str, &str)] = &[("NCCL", "rccl"), ("Thrust", "rocthrust"), ("CUB", "hipcub")];
 
-/// Packages without a counterpart.
+/// Packages without a ROCm equivalent.
 const LOST_PACKAGES: &[&str] =
     &["CUDNN", "cuDNN", "cudnn", "TensorRT", "CUTENSOR", "OptiX", "NvidiaCutlass", "CUTLASS", "libcudacxx", "CCCL"];
 
@@ -55,8 +55,8 @@ impl<'a> Convert<'a> {
             "cuda_add_cublas_to_target" => self.add_library_to_target(command, "cublas"),
             "cuda_add_cufft_to_target" => self.add_library_to_target(command, "cufft"),
             lost if LOST_COMMANDS.contains(&lost) => {
-                let message = format!("`{}` has no counterpart for HIP", command.name);
-                self.notes.tell(codes::COMMAND, command.start, command.start + command.name.len(), message, None);
+                let message = format!("`{}` has no HIP equivalent", command.name);
+                self.notes.report(codes::COMMAND, command.start, command.start + command.name.len(), message, None);
             }
             "set"
             | "unset"
@@ -120,8 +120,8 @@ impl<'a> Convert<'a> {
             return;
         }
         let high = high.filter(|high| number(high) > (3, 21)).map_or(String::new(), |high| format!("...{high}"));
-        let message = format!("CMake has the HIP language since 3.21; {low} was asked for");
-        self.notes.tell(codes::MINIMUM, argument.start, argument.end, message, None);
+        let message = format!("minimum CMake version raised from {low} to 3.21 for the HIP language");
+        self.notes.report(codes::MINIMUM, argument.start, argument.end, message, None);
         self.rewrite(argument, format!("3.21{high}"));
     }
 
@@ -132,21 +132,21 @@ impl<'a> Convert<'a> {
             return self.rewrite(first, *new);
         }
         if LOST_PACKAGES.contains(&first.text) {
-            let message = format!("`{}` has no counterpart in ROCm as it stands", first.text);
-            return self.notes.tell(codes::PACKAGE, command.start, command.end, message, None);
+            let message = format!("`{}` has no ROCm equivalent as used here", first.text);
+            return self.notes.report(codes::PACKAGE, command.start, command.end, message, None);
         }
         if !matches!(first.text, "CUDA" | "CUDAToolkit") {
             return;
         }
         let old_module = first.text == "CUDA";
         self.rewrite(first, "hip");
-        // A dependency is as necessary as what asks for it.
+        // A dependency is required.
         let (mut quiet, mut required) = (false, command.name.eq_ignore_ascii_case("find_dependency"));
         for argument in &command.arguments[1..] {
             match argument.text {
                 "QUIET" => quiet = true,
                 "REQUIRED" => required = true,
-                // A version, `EXACT`, components: HIP's are others.
+                // Versions and components differ in HIP.
                 _ => self.remove(argument),
             }
         }
@@ -155,7 +155,7 @@ impl<'a> Convert<'a> {
             self.notes.edits.insert(first.end as u32, " REQUIRED");
         }
         if old_module && self.facts.old_commands && !self.facts.enables_cuda && !self.language_added {
-            // The old module compiled `.cu` files by itself; now the language does.
+            // FindCUDA compiled `.cu` files itself; now the HIP language does.
             self.language_added = true;
             if optional {
                 let indent = self.indent(command);
@@ -172,9 +172,9 @@ impl<'a> Convert<'a> {
     fn include(&mut self, command: &Command<'a>) {
         let Some(first) = command.arguments.first() else { return };
         if matches!(first.text, "FindCUDA" | "FindCUDA/select_compute_arch" | "FindCUDAToolkit" | "CUDA") {
-            let message = format!("`{}` is a module of CUDA's", first.text);
-            let help = Some("`find_package(hip REQUIRED)` and the HIP language do its work".into());
-            self.notes.tell(codes::COMMAND, first.start, first.end, message, help);
+            let message = format!("`{}` is a CUDA module", first.text);
+            let help = Some("use `find_package(hip REQUIRED)` and the HIP language".into());
+            self.notes.report(codes::COMMAND, first.start, first.end, message, help);
         }
     }
 
@@ -202,7 +202,7 @@ impl<'a> Convert<'a> {
         self.line_after(command, lines);
     }
 
-    /// Flags that move to another place; their diagnostics stand at the place they come from.
+    /// Converts flags that move; diagnostics refer to their original position.
     fn converted_flags(&mut self, command: &Command<'a>, text: &str) -> String {
         let mut notes = super::Notes::default();
         let mut flags = Flags {
@@ -221,14 +221,14 @@ impl<'a> Convert<'a> {
             let place = text[diagnostic.start as usize..diagnostic.end as usize].split(' ').next().unwrap_or("");
             let start = command.start + self.text[command.start..command.end].find(place).unwrap_or(0);
             if let Some(code) = codes::find(diagnostic.code) {
-                self.notes.tell(*code, start, start + place.len(), diagnostic.message, diagnostic.help);
+                self.notes.report(*code, start, start + place.len(), diagnostic.message, diagnostic.help);
             }
         }
         String::from_utf8_lossy(&done.output).trim().to_owned()
     }
 
     fn add_library_to_target(&mut self, command: &Command<'a>, library: &str) {
-        let (Some(Fate::Becomes(library)), Some(target)) = (libraries::find(library), command.arguments.first()) else { return };
+        let (Some(Mapping::Becomes(library)), Some(target)) = (libraries::find(library), command.arguments.first()) else { return };
         self.need_package(library.package, command);
         self.rename(command, "target_link_libraries");
         self.notes.edits.insert(target.end as u32, format!(" {}", library.target));
@@ -241,9 +241,9 @@ impl<'a> Convert<'a> {
             if self.facts.targets.contains(bare) || bare == "cuda_driver" || argument.form == Form::Bracket {
                 continue;
             }
-            if let Some(fate) = libraries::find(bare) {
+            if let Some(mapping) = libraries::find(bare) {
                 let place = (argument.at, argument.at + argument.text.len());
-                self.library(command, argument, place, bare, fate);
+                self.library(command, argument, place, bare, mapping);
             }
         }
     }
@@ -321,16 +321,16 @@ impl<'a> Convert<'a> {
         self.flags(&arguments[from.min(arguments.len())..], false);
     }
 
-    /// Compute capabilities become AMD's architectures.
+    /// Replaces compute capabilities with AMD architectures.
     fn architectures(&mut self, values: &[Argument<'a>]) {
         let end = values.iter().position(|value| matches!(value.text, "CACHE" | "PARENT_SCOPE")).unwrap_or(values.len());
         let values = &values[..end];
         let Some(first) = values.first() else { return };
         let own = |value: &&Argument<'_>| value.text.contains('$') && !value.text.contains("CMAKE_CUDA_ARCHITECTURES");
         if let Some(variable) = values.iter().find(own) {
-            let message = format!("`{}` must now hold AMD architectures", variable.text);
-            let help = Some(format!("for instance `{}`", self.options.offload_arch.join(";")).into());
-            return self.notes.tell(codes::ARCHITECTURE_VARIABLE, variable.start, variable.end, message, help);
+            let message = format!("`{}` must hold AMD architectures", variable.text);
+            let help = Some(format!("for example `{}`", self.options.offload_arch.join(";")).into());
+            return self.notes.report(codes::ARCHITECTURE_VARIABLE, variable.start, variable.end, message, help);
         }
         if values.iter().all(|value| value.text.contains('$')) {
             return;
@@ -338,7 +338,7 @@ impl<'a> Convert<'a> {
         let old: Vec<&str> = values.iter().map(|value| value.text).collect();
         let list = self.options.offload_arch.join(";");
         let message = format!("`{}` became `{list}`", old.join(" "));
-        self.notes.tell(codes::ARCHITECTURES, first.start, values[values.len() - 1].end, message, None);
+        self.notes.report(codes::ARCHITECTURES, first.start, values[values.len() - 1].end, message, None);
         self.notes.replace(first.start, first.end, format!("\"{list}\""));
         values[1..].iter().for_each(|value| self.remove(value));
     }
@@ -398,7 +398,7 @@ impl<'a> Convert<'a> {
         self.joined(command, values, " ");
     }
 
-    /// Puts one quoted string of converted flags in place of several arguments.
+    /// Replaces several arguments with one quoted string of converted flags.
     fn joined(&mut self, command: &Command<'a>, values: &[Argument<'a>], front: &str) {
         let (Some(first), Some(last)) = (values.first(), values.last()) else { return };
         let text: Vec<String> = values.iter().map(|value| value.text.replace(';', " ")).collect();
@@ -406,8 +406,8 @@ impl<'a> Convert<'a> {
         if self.source[first.start..last.end].is_ascii() {
             self.notes.replace(first.start, last.end, format!("\"{front}{}\"", quotable(&converted)));
         } else {
-            let message = "flags beyond ASCII: this list was left as it is";
-            self.notes.tell(codes::FLAG_KEPT, command.start, command.end, message, None);
+            let message = "flag list contains non-ASCII characters and was left as is";
+            self.notes.report(codes::FLAG_KEPT, command.start, command.end, message, None);
         }
     }
 
@@ -418,28 +418,28 @@ impl<'a> Convert<'a> {
             let tool = argument.text.rsplit('/').next().unwrap_or("");
             if TOOLS.contains(&tool) && !argument.text.starts_with("/usr/local/cuda/bin/nvcc") {
                 let message = format!("`{}` is a tool of CUDA's", argument.text);
-                self.notes.tell(codes::TOOL, argument.start, argument.end, message, None);
+                self.notes.report(codes::TOOL, argument.start, argument.end, message, None);
             }
         }
     }
 
-    /// Names of CUDA's that no other rule has met.
+    /// Reports CUDA names that no other rule handles.
     fn rest(&mut self, command: &Command<'a>, name: &str, argument: &Argument<'a>) {
         if name == "message" || argument.form == Form::Bracket {
             return;
         }
         let met = matches!(name, "set" | "unset" | "option" | "mark_as_advanced" | "list" | "string" | "if" | "elseif" | "while");
         for (at, found) in argument.text.match_indices("-DCMAKE_CUDA_") {
-            let message = "a variable of CUDA's is handed on here, and was left as it is";
-            self.notes.tell(codes::VARIABLE, argument.at + at, argument.at + at + found.len(), message, None);
+            let message = "CUDA variable passed on here was left as is";
+            self.notes.report(codes::VARIABLE, argument.at + at, argument.at + at + found.len(), message, None);
         }
         for (at, found) in super::super::names_from(argument.text, "CMAKE_CUDA_") {
             let referenced = argument.text[..at].ends_with("${");
             let named = met && argument.form == Form::Plain && found == argument.text;
             if !(referenced || named) {
                 let start = argument.at + at;
-                let message = format!("`{found}` is CUDA's, and was left as it is here");
-                self.notes.tell(codes::VARIABLE, start, start + found.len(), message, None);
+                let message = format!("CUDA name `{found}` was left as is here");
+                self.notes.report(codes::VARIABLE, start, start + found.len(), message, None);
             }
         }
         let property = name.contains("propert");
@@ -448,13 +448,13 @@ impl<'a> Convert<'a> {
             && command.arguments.first().is_some_and(|first| first.start != argument.start)
             && !matches!(name, "if" | "elseif" | "set" | "option")
         {
-            let message = "`CUDA` may name the language here; it was left as it is";
-            self.notes.tell(codes::VARIABLE, argument.start, argument.end, message, None);
+            let message = "`CUDA` may be the language here; left as is";
+            self.notes.report(codes::VARIABLE, argument.start, argument.end, message, None);
         }
     }
 }
 
-/// With a mark before each quote that has none.
+/// Escapes the quotes of a text.
 fn quotable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut escaped = false;

@@ -1,6 +1,6 @@
-//! A reader of CMake's language: commands with their arguments, each with its place. Comments and white space are what lies between.
+//! A lexer for CMake: commands with their arguments and spans; comments and white space are skipped.
 
-/// How an argument is written.
+/// The syntax of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Plain,
@@ -21,22 +21,22 @@ pub(super) struct Argument<'a> {
     pub end: usize,
     /// Without them.
     pub text: &'a str,
-    /// Where `text` begins.
+    /// The offset of `text`.
     pub at: usize,
 }
 
 /// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Command<'a> {
-    /// As written; CMake does not care for case.
+    /// As written; CMake ignores case.
     pub name: &'a str,
     pub start: usize,
-    /// Behind the `)`.
+    /// After the `)`.
     pub end: usize,
     pub arguments: Vec<Argument<'a>>,
 }
 
-/// What could be read, and where reading ended if that was not the end.
+/// The commands of a file, and the offset of a syntax error.
 pub(super) fn read(text: &str) -> (Vec<Command<'_>>, Option<usize>) {
     let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
     let mut commands = Vec::new();
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         self.bytes.get(self.at).copied().unwrap_or(0)
     }
 
-    /// White space and comments.
+    /// Skips white space and comments.
     fn skip(&mut self) {
         while self.at < self.bytes.len() {
             match self.peek() {
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where the bracket argument that begins here ends.
+    /// The end of the bracket argument that starts here.
     fn bracket(&self) -> Option<usize> {
         let rest = &self.bytes[self.at..];
         let equals = rest.strip_prefix(b"[")?.iter().take_while(|byte| **byte == b'=').count();
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         while self.at < self.bytes.len() {
             match self.peek() {
                 b'\\' => self.at = (self.at + 2).min(self.bytes.len()),
-                // Of old, `-Da="b c"` and `$(MAKE)` are one argument.
+                // Legacy syntax: `-Da="b c"` and `$(MAKE)` are one argument.
                 b'"' => self.quoted()?,
                 b'$' if self.bytes.get(self.at + 1) == Some(&b'(') => {
                     self.at += self.text[self.at..].find(')')? + 1;
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         Some(Argument { form: Form::Plain, start, end: self.at, text, at: start })
     }
 
-    /// Goes behind the quote that closes the one here.
+    /// Skips to after the closing quote.
     fn quoted(&mut self) -> Option<()> {
         self.at += 1;
         while self.at < self.bytes.len() {

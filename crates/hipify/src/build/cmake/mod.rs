@@ -1,4 +1,4 @@
-//! CMake files: the language, packages, targets, variables, properties and flags of CUDA become HIP's.
+//! Converts CMake files: language, packages, targets, variables, properties and flags.
 
 mod commands;
 mod lex;
@@ -12,18 +12,18 @@ use super::{BuildOptions, codes};
 use crate::translate::Translation;
 use lex::{Argument, Command, Form};
 
-/// What the whole file tells before its first command is changed.
+/// Facts about the file, read before the conversion.
 #[derive(Default)]
 struct Facts<'a> {
-    /// Variables that the file sets: its own, whatever they are called.
+    /// Variables that the file sets itself.
     own: HashSet<&'a str>,
-    /// Targets that the file makes.
+    /// Targets that the file defines.
     targets: HashSet<&'a str>,
-    /// It turns a language on.
+    /// Whether it enables the CUDA language.
     enables_cuda: bool,
-    /// It tests whether CUDA was found.
+    /// Whether it tests if CUDA was found.
     tests_found: bool,
-    /// It calls commands of CMake's old module.
+    /// Whether it uses FindCUDA commands.
     old_commands: bool,
 }
 
@@ -33,28 +33,28 @@ struct Convert<'a> {
     options: &'a BuildOptions,
     notes: Notes,
     facts: Facts<'a>,
-    /// Packages that the file finds, or will.
+    /// Packages that the file finds.
     packages: HashSet<&'static str>,
-    /// Sources that have been marked as HIP.
+    /// Sources marked as HIP.
     marked: HashSet<&'a str>,
-    /// Where the converted `find_package` ends, and its indentation.
+    /// The end of the converted `find_package`, and its indentation.
     package_place: Option<(usize, String)>,
     language_added: bool,
 }
 
-/// Converts a file; `text` is the source with foreign bytes masked.
+/// Converts a file; `text` is the source with non-ASCII bytes masked.
 pub(super) fn convert(source: &[u8], text: &str, options: &BuildOptions) -> Translation {
     let (commands, stopped) = lex::read(text);
     let mut notes = Notes::default();
     if let Some(at) = stopped {
         let end = at + text[at..].bytes().take_while(|byte| *byte != b'\n').count();
-        notes.tell(codes::UNREADABLE, at, end, "CMake could not read this: it was left as it is from here on", None);
+        notes.report(codes::UNREADABLE, at, end, "syntax error; the file was left as is from here on", None);
     }
     if let Some(command) = commands.iter().find(|command| is_hip(command)) {
         if let Some((start, end)) = commands.iter().find_map(first_cuda) {
             let line = text[..command.start].matches('\n').count() + 1;
-            let message = format!("this names CUDA, and line {line} names HIP: the file was left as it is");
-            notes.tell(codes::PORTED, start, end, message, None);
+            let message = format!("mentions CUDA, but line {line} mentions HIP; file left as is");
+            notes.report(codes::PORTED, start, end, message, None);
         }
         return notes.finish(source);
     }
@@ -75,7 +75,7 @@ pub(super) fn convert(source: &[u8], text: &str, options: &BuildOptions) -> Tran
     convert.notes.finish(source)
 }
 
-/// Whether a command speaks of HIP.
+/// Whether a command mentions HIP.
 fn is_hip(command: &Command<'_>) -> bool {
     let first = command.arguments.first().map_or("", |argument| argument.text);
     let has = |word: &str| command.arguments.iter().any(|argument| argument.text == word);
@@ -91,7 +91,7 @@ fn is_hip(command: &Command<'_>) -> bool {
     }
 }
 
-/// The first place of a command that speaks of CUDA.
+/// The first mention of CUDA in a command.
 fn first_cuda(command: &Command<'_>) -> Option<(usize, usize)> {
     if command.name.to_ascii_lowercase().starts_with("cuda_") {
         return Some((command.start, command.start + command.name.len()));
@@ -134,7 +134,7 @@ impl<'a> Convert<'a> {
         if before.trim().is_empty() { before.to_owned() } else { String::new() }
     }
 
-    /// Where a new line may follow a command: behind a comment on the same line.
+    /// The offset for a new line after a command and its trailing comment.
     fn line_end(&self, command: &Command<'_>) -> usize {
         let rest = &self.text[command.end..];
         let line = rest[..rest.find('\n').unwrap_or(rest.len())].trim_end_matches('\r');
@@ -143,7 +143,7 @@ impl<'a> Convert<'a> {
         command.end + if only_comment { line.len() } else { 0 }
     }
 
-    /// Adds a line below a command.
+    /// Inserts a line after a command.
     fn line_after(&mut self, command: &Command<'_>, mut line: Vec<u8>) {
         let at = self.line_end(command);
         let mut text = format!("\n{}", self.indent(command)).into_bytes();
@@ -159,7 +159,7 @@ impl<'a> Convert<'a> {
         self.notes.edits.insert(command.start as u32, format!("{line}{end}{}", self.indent(command)));
     }
 
-    /// Makes sure that a package is found before the command that uses it.
+    /// Adds a `find_package` before the command that uses the package, if missing.
     fn need_package(&mut self, package: &'static str, command: &Command<'_>) {
         if package.is_empty() || !self.packages.insert(package) {
             return;
@@ -191,7 +191,7 @@ impl<'a> Convert<'a> {
         }
         let mut words = Vec::new();
         for mut word in super::flags::words(argument.text, argument.at, &[';']) {
-            // `$<…:flag>`: what stands behind the last colon of the conditions, before the closing marks.
+            // `$<…:flag>`: the text after the last colon of the conditions, before the closing `>`.
             let mut text = &argument.text[word.start - argument.at..word.end - argument.at];
             if text.starts_with("$<") || text.starts_with("SHELL:") {
                 let behind = text.rfind(">:").map(|at| at + 2).or_else(|| text.starts_with("SHELL:").then_some(6));
@@ -204,7 +204,7 @@ impl<'a> Convert<'a> {
                     word.text = shell;
                 }
             }
-            // References to variables hold no `<`, so what is left of `>` closes an expression.
+            // Variable references have no `<`, so a remaining `>` closes an expression.
             let closing = word.text.bytes().rev().take_while(|byte| *byte == b'>').count();
             if closing > 0 && !word.text.contains("$<") {
                 word.end -= closing;

@@ -1,10 +1,10 @@
-//! Names of CMake's: variables, properties, features, and the languages of generator expressions.
+//! CMake variables, properties, features, and languages in generator expressions.
 
-use super::super::libraries::{self, Fate};
+use super::super::libraries::{self, Mapping};
 use super::super::{below_toolkit, codes, names_from, toolkit_path};
 use super::{Argument, Command, Convert, Form};
 
-/// Variables of languages that mean the same for HIP: behind `CMAKE_CUDA_` and `CMAKE_HIP_`.
+/// Suffixes of `CMAKE_CUDA_` variables with a `CMAKE_HIP_` equivalent.
 const SAME: &[&str] = &[
     "STANDARD",
     "STANDARD_REQUIRED",
@@ -23,10 +23,10 @@ const SAME: &[&str] = &[
     "VISIBILITY_PRESET",
 ];
 
-/// Properties that mean the same for HIP.
+/// Properties with a HIP equivalent.
 const PROPERTIES: &[&str] = &["ARCHITECTURES", "STANDARD", "STANDARD_REQUIRED", "EXTENSIONS", "VISIBILITY_PRESET"];
 
-/// Properties without a counterpart.
+/// Properties without a HIP equivalent.
 const LOST_PROPERTIES: &[&str] = &[
     "CUDA_SEPARABLE_COMPILATION",
     "CUDA_RESOLVE_DEVICE_SYMBOLS",
@@ -38,7 +38,7 @@ const LOST_PROPERTIES: &[&str] = &[
     "CUDA_SOURCE_PROPERTY_FORMAT",
 ];
 
-/// Variables that a file sets for CMake's old module to read.
+/// Variables that FindCUDA reads.
 const MODULE_READS: &[&str] = &[
     "CUDA_HOST_COMPILER",
     "CUDA_PROPAGATE_HOST_FLAGS",
@@ -49,15 +49,15 @@ const MODULE_READS: &[&str] = &[
     "CUDAToolkit_ROOT",
 ];
 
-/// Whether a variable means something to CMake even though the file sets it.
+/// Whether CMake reads a variable even though the file sets it.
 fn is_read(name: &str) -> bool {
     name.starts_with("CMAKE_CUDA_") || name.starts_with("CUDA_NVCC_FLAGS") || MODULE_READS.contains(&name)
 }
 
-/// What becomes of a variable.
+/// The conversion of a variable.
 enum Variable {
     Is(String),
-    Library(Fate),
+    Library(Mapping),
     Version,
     Lost,
 }
@@ -84,7 +84,7 @@ fn variable(name: &str) -> Option<Variable> {
         _ if name.starts_with("CUDAToolkit_VERSION") => Some(Variable::Version),
         _ if name.starts_with("CUDA_NVCC_FLAGS_") => Some(Variable::Is(format!("CMAKE_HIP_FLAGS_{}", &name[16..]))),
         _ => match libraries::of_variable(name) {
-            Some(fate) => Some(Variable::Library(fate)),
+            Some(mapping) => Some(Variable::Library(mapping)),
             None if name.starts_with("CUDA_") || name.starts_with("CUDAToolkit_") => Some(Variable::Lost),
             None => None,
         },
@@ -106,7 +106,7 @@ impl<'a> Convert<'a> {
             let (start, rest) = (argument.at + at, &text[at..]);
             match toolkit_path(rest) {
                 Some((length, new)) => self.notes.replace(start, start + length, compiler_path(new)),
-                None => self.notes.tell(codes::PATH, start, argument.end, format!("`{rest}`: no path of ROCm is known for it"), None),
+                None => self.notes.report(codes::PATH, start, argument.end, format!("path `{rest}` has no known ROCm equivalent"), None),
             }
         }
     }
@@ -130,8 +130,8 @@ impl<'a> Convert<'a> {
                         self.below(argument, end);
                     }
                 }
-                Some(Variable::Library(fate)) => self.library(command, argument, (start, end), name, fate),
-                // To print it does no harm.
+                Some(Variable::Library(mapping)) => self.library(command, argument, (start, end), name, mapping),
+                // Printing it is harmless.
                 Some(_) if command.name.eq_ignore_ascii_case("message") => {}
                 Some(Variable::Version) => self.version(start, end, name),
                 Some(Variable::Lost) => self.lost(start, end, name),
@@ -141,26 +141,26 @@ impl<'a> Convert<'a> {
     }
 
     fn version(&mut self, start: usize, end: usize, name: &str) {
-        self.notes.tell(codes::VERSION, start, end, format!("`{name}` tells a version of CUDA or its compiler"), None);
+        self.notes.report(codes::VERSION, start, end, format!("`{name}` is a version of CUDA or nvcc"), None);
     }
 
     fn lost(&mut self, start: usize, end: usize, name: &str) {
         let help = match name {
             "CMAKE_CUDA_SEPARABLE_COMPILATION" | "CUDA_SEPARABLE_COMPILATION" => {
-                Some("relocatable device code is `-fgpu-rdc` when compiling, and `-fgpu-rdc --hip-link` when linking".into())
+                Some("for relocatable device code pass `-fgpu-rdc` when compiling and `-fgpu-rdc --hip-link` when linking".into())
             }
-            "CMAKE_CUDA_HOST_COMPILER" | "CUDA_HOST_COMPILER" => Some("HIP's compiler compiles host code too".into()),
+            "CMAKE_CUDA_HOST_COMPILER" | "CUDA_HOST_COMPILER" => Some("HIP's compiler also compiles host code".into()),
             _ => None,
         };
         let known = name.starts_with("CMAKE_CUDA_") || MODULE_READS.contains(&name);
         let message = match known {
-            true => format!("`{name}` has no counterpart for HIP"),
-            false => format!("`{name}` is not set in this file; if it is CMake's for CUDA, HIP has none"),
+            true => format!("`{name}` has no HIP equivalent"),
+            false => format!("`{name}` is not set in this file; if it is a CUDA variable of CMake, HIP has no equivalent"),
         };
-        self.notes.tell(codes::VARIABLE, start, end, message, help);
+        self.notes.report(codes::VARIABLE, start, end, message, help);
     }
 
-    /// A variable that is named without `${…}`: by `set`, `if`, `list`.
+    /// Converts a variable named without `${…}`: in `set`, `if`, `list`.
     pub(super) fn variable_name(&mut self, argument: &Argument<'a>) {
         let name = argument.text;
         if self.facts.own.contains(name) && !is_read(name) {
@@ -169,9 +169,9 @@ impl<'a> Convert<'a> {
         match variable(name) {
             Some(Variable::Is(new)) if !new.contains('}') => self.rewrite(argument, new),
             Some(Variable::Version) => self.version(argument.start, argument.end, name),
-            Some(Variable::Library(Fate::Becomes(library))) => {
+            Some(Variable::Library(Mapping::Becomes(library))) => {
                 let message = format!("`{name}` is not set for HIP");
-                self.notes.tell(
+                self.notes.report(
                     codes::VARIABLE,
                     argument.start,
                     argument.end,
@@ -184,14 +184,14 @@ impl<'a> Convert<'a> {
         }
     }
 
-    /// A folder below the toolkit's, which stands at `start` behind the variable.
+    /// Converts a toolkit subfolder at `start` after a variable.
     fn below(&mut self, argument: &Argument<'a>, start: usize) {
         let rest = &argument.text[start - argument.at..];
         match below_toolkit(rest) {
             Some((length, "/bin/hipcc")) => self.notes.replace(start, start + length, "/llvm/bin/clang++"),
             Some((length, folder)) if rest[..length] != *folder => self.notes.replace(start, start + length, folder),
             Some(_) => {}
-            None => self.notes.tell(codes::PATH, start, argument.end, format!("`{rest}`: ROCm has no such folder"), None),
+            None => self.notes.report(codes::PATH, start, argument.end, format!("folder `{rest}` has no ROCm equivalent"), None),
         }
     }
 
@@ -247,40 +247,40 @@ impl<'a> Convert<'a> {
             // `CUDA::cublas${STATIC}`: ROCm's targets have no such endings.
             let rest = &text[at + 6 + name.len()..];
             if let Some(length) = rest.strip_prefix("${").and_then(|rest| rest.find('}')) {
-                let message = format!("`{}` was removed: ROCm's targets have no endings", &rest[..length + 3]);
-                self.notes.tell(codes::VARIABLE, place.1, place.1 + length + 3, message, None);
+                let message = format!("`{}` removed; ROCm targets have no such suffix", &rest[..length + 3]);
+                self.notes.report(codes::VARIABLE, place.1, place.1 + length + 3, message, None);
                 place.1 += length + 3;
             }
             match libraries::find(name) {
-                Some(fate) => self.library(command, argument, place, name, fate),
-                None => self.notes.tell(codes::LIBRARY, place.0, place.1, format!("`CUDA::{name}` has no counterpart in ROCm"), None),
+                Some(mapping) => self.library(command, argument, place, name, mapping),
+                None => self.notes.report(codes::LIBRARY, place.0, place.1, format!("`CUDA::{name}` has no ROCm equivalent"), None),
             }
         }
     }
 
-    /// Puts a library's target in place of what stands at `place`.
-    pub(super) fn library(&mut self, command: &Command<'a>, argument: &Argument<'a>, place: (usize, usize), name: &str, fate: Fate) {
+    /// Replaces `place` with the target of a library.
+    pub(super) fn library(&mut self, command: &Command<'a>, argument: &Argument<'a>, place: (usize, usize), name: &str, mapping: Mapping) {
         let whole = place.0 == argument.at && place.1 == argument.at + argument.text.len();
-        match fate {
-            Fate::Becomes(library) => {
+        match mapping {
+            Mapping::Becomes(library) => {
                 self.need_package(library.package, command);
                 let first = command.arguments.iter().find(|other| names_library(other.text, library.target));
-                // Two of CUDA's may be one of HIP's; once is enough in a list.
+                // Two CUDA libraries may map to one HIP library: list it once.
                 if whole && first.is_some_and(|first| first.start < argument.start) {
                     self.remove(argument);
                 } else {
                     self.notes.replace(place.0, place.1, library.target);
                 }
             }
-            Fate::NotNeeded if whole => self.remove(argument),
-            Fate::NotNeeded => self.notes.replace(place.0, place.1, ""),
-            Fate::Missing(near) => {
-                self.notes.tell(codes::LIBRARY, place.0, place.1, format!("`{name}` has no counterpart in ROCm"), Some(near.into()));
+            Mapping::NotNeeded if whole => self.remove(argument),
+            Mapping::NotNeeded => self.notes.replace(place.0, place.1, ""),
+            Mapping::Missing(near) => {
+                self.notes.report(codes::LIBRARY, place.0, place.1, format!("`{name}` has no ROCm equivalent"), Some(near.into()));
             }
         }
     }
 
-    /// A property's name; whether it was one of CUDA's.
+    /// Converts a property name. Returns whether it is a CUDA property.
     pub(super) fn property(&mut self, argument: &Argument<'a>) -> bool {
         let name = argument.text;
         if LOST_PROPERTIES.contains(&name) {
@@ -288,7 +288,7 @@ impl<'a> Convert<'a> {
                 "CUDA_SEPARABLE_COMPILATION" | "CUDA_RESOLVE_DEVICE_SYMBOLS" => Some("use `-fgpu-rdc` when compiling and linking".into()),
                 _ => None,
             };
-            self.notes.tell(codes::PROPERTY, argument.start, argument.end, format!("`{name}` has no counterpart for HIP"), help);
+            self.notes.report(codes::PROPERTY, argument.start, argument.end, format!("`{name}` has no HIP equivalent"), help);
             return true;
         }
         let Some(rest) = name.strip_prefix("CUDA_").filter(|rest| PROPERTIES.contains(rest)) else { return false };
@@ -297,16 +297,16 @@ impl<'a> Convert<'a> {
     }
 }
 
-/// Whether an argument will be this target, and nothing else.
+/// Whether an argument becomes this target.
 fn names_library(text: &str, target: &str) -> bool {
-    let fate = match text.strip_prefix("CUDA::") {
+    let mapping = match text.strip_prefix("CUDA::") {
         Some(name) => libraries::find(name),
         None => text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).and_then(libraries::of_variable),
     };
-    matches!(fate, Some(Fate::Becomes(library)) if library.target == target)
+    matches!(mapping, Some(Mapping::Becomes(library)) if library.target == target)
 }
 
-/// CMake's HIP language wants clang itself, not the driver around it.
+/// CMake's HIP language needs clang itself, not hipcc.
 fn compiler_path(path: String) -> String {
     path.strip_suffix("/bin/hipcc").map_or(path.clone(), |root| format!("{root}/llvm/bin/clang++"))
 }

@@ -1,9 +1,9 @@
-//! Lists of `.cu` files. CMake takes them for CUDA; as HIP they are marked where they stand, or named `.hip` if that is their new name.
+//! Lists of `.cu` files, which CMake compiles as CUDA: they are marked as HIP, or renamed to `.hip`.
 
 use super::super::codes;
 use super::{Argument, Command, Convert, Form};
 
-/// The items of a list in an argument, with their places.
+/// The items of a list in an argument, with their spans.
 fn items<'a>(argument: &Argument<'a>) -> Vec<(usize, &'a str, Argument<'a>)> {
     if !matches!(argument.form, Form::Plain | Form::Quoted) {
         return Vec::new();
@@ -33,7 +33,7 @@ impl<'a> Convert<'a> {
         match name {
             "set" | "list" | "add_executable" | "add_library" | "cuda_add_executable" | "cuda_add_library" | "target_sources" => {
                 if command.arguments.iter().any(|argument| argument.text == "PARENT_SCOPE") {
-                    return self.unmarked(command, "the list goes to another folder, where a mark made here is not seen");
+                    return self.unmarked(command, "file list is used in another folder, where source properties set here do not apply");
                 }
                 let fresh: Vec<&(usize, &str, Argument<'_>)> = files.iter().filter(|(_, text, _)| self.marked.insert(text)).collect();
                 let mut line = b"set_source_files_properties(".to_vec();
@@ -49,17 +49,17 @@ impl<'a> Convert<'a> {
             "file" => self.glob(command, &files),
             "set_source_files_properties" | "set_property" | "message" => {}
             lost if lost.starts_with("cuda_") => {}
-            _ => self.unmarked(command, "CMake would take these files for CUDA"),
+            _ => self.unmarked(command, "CMake compiles these files as CUDA"),
         }
     }
 
     fn unmarked(&mut self, command: &Command<'_>, why: &'static str) {
         let help =
-            "mark them with `set_source_files_properties(… PROPERTIES LANGUAGE HIP)` where the target is made, or rename them to `.hip`";
-        self.notes.tell(codes::SOURCES, command.start, command.start + command.name.len(), why, Some(help.into()));
+            "mark them with `set_source_files_properties(… PROPERTIES LANGUAGE HIP)` where the target is defined, or rename them to `.hip`";
+        self.notes.report(codes::SOURCES, command.start, command.start + command.name.len(), why, Some(help.into()));
     }
 
-    /// `file(GLOB SOURCES *.cu)`: all that it finds is HIP, if it looks for nothing else.
+    /// `file(GLOB SOURCES *.cu)`: marks all files as HIP, if it matches `.cu` only.
     fn glob(&mut self, command: &Command<'a>, files: &[(usize, &'a str, Argument<'a>)]) {
         let arguments = &command.arguments;
         let globs = arguments.first().is_some_and(|first| matches!(first.text, "GLOB" | "GLOB_RECURSE"));
@@ -72,13 +72,13 @@ impl<'a> Convert<'a> {
             .filter(|argument| !options.contains(&argument.text) && !argument.text.ends_with("_DIR}"))
             .count();
         let Some(variable) = variable.filter(|_| globs && others == 0) else {
-            return self.unmarked(command, "this list holds other files too, so it cannot be marked as a whole");
+            return self.unmarked(command, "file list contains other files too and cannot be marked as HIP");
         };
         let line = [b"set_source_files_properties(${".as_slice(), self.bytes(variable), b"} PROPERTIES LANGUAGE HIP)"].concat();
         self.line_after(command, line);
     }
 
-    /// The files have other names now.
+    /// Renames the files.
     fn follow(&mut self, start: usize, text: &str, name: &str) {
         let file = text.rsplit('/').next().unwrap_or(text);
         let pattern = file.contains(['*', '$', '?']);
@@ -87,9 +87,9 @@ impl<'a> Convert<'a> {
         if renamed {
             self.notes.replace(end - 3, end, ".hip");
         } else {
-            let message = format!("`{text}` was not translated together with this file, so its name was left as it is");
-            let help = (name != "message").then(|| "translate it too, or mark it with `LANGUAGE HIP`".into());
-            self.notes.tell(codes::SOURCES, start, end, message, help);
+            let message = format!("`{text}` was not converted in this run; its name was left as is");
+            let help = (name != "message").then(|| "convert it too, or mark it with `LANGUAGE HIP`".into());
+            self.notes.report(codes::SOURCES, start, end, message, help);
         }
     }
 }

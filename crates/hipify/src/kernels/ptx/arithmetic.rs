@@ -1,10 +1,10 @@
-//! Functions of the inputs: arithmetic, logic, comparisons.
+//! Arithmetic, logic and comparisons.
 
 use super::Dialect;
 use super::convert::{bf16_bits, f16_bits};
 use super::table::{Block, Store, cpp};
 
-/// Modifiers that the C++ here covers: rounding to nearest, allowed inexactness, halves of a product, kinds of a shift.
+/// Supported modifiers: rounding to nearest, approximation, halves of a product, kinds of a shift.
 const PLAIN: &[&str] = &["rn", "ftz", "approx", "full", "lo", "hi", "wrap", "clamp", "l", "r"];
 
 impl Block {
@@ -17,14 +17,14 @@ impl Block {
         let (a, b, float) = (&v[0], &v[1], ty.starts_with('f'));
         let value = match *parts.get(1)? {
             "eq" => format!("{a} == {b}"),
-            // Unlike C++'s, PTX's `ne` is false where a value is not a number.
+            // Unlike in C++, `ne` is false for NaN.
             "ne" if float => format!("{a} < {b} || {a} > {b}"),
             "ne" => format!("{a} != {b}"),
             "lt" | "lo" => format!("{a} < {b}"),
             "le" | "ls" => format!("{a} <= {b}"),
             "gt" | "hi" => format!("{a} > {b}"),
             "ge" | "hs" => format!("{a} >= {b}"),
-            // Those that hold where a value is not a number.
+            // Comparisons that are true for NaN.
             "equ" if float => format!("!({a} < {b} || {a} > {b})"),
             "neu" if float => format!("{a} != {b}"),
             "ltu" if float => format!("!({a} >= {b})"),
@@ -38,7 +38,7 @@ impl Block {
         self.write(&ops[0], "pred", &value)
     }
 
-    /// Halves and bfloats, two to a word or one alone: each for itself, in float where there is no instruction.
+    /// Half and bfloat16 values, packed or single: elementwise, in float where there is no instruction.
     pub(super) fn pairs(&mut self, parts: &[&str], ops: &[String]) -> Option<()> {
         let (ty, plain) = (*parts.last()?, parts.get(1..parts.len() - 1)?);
         if !plain.iter().all(|p| matches!(*p, "rn" | "ftz" | "noftz")) {
@@ -77,7 +77,7 @@ impl Block {
         self.write(&ops[0], "b32", &value)
     }
 
-    /// Four products of bytes and a sum.
+    /// Dot product of four bytes with accumulation.
     fn dot(&self, ty: &str, v: &[String]) -> String {
         if self.dialect == Dialect::Warpwave {
             return format!("__dp4a({})", v.join(", "));
@@ -98,7 +98,7 @@ impl Block {
         let suffix = if ty == "f32" { "f" } else { "" };
         let v = self.values(ops.get(1..)?, ty)?;
         let n = v.len();
-        // A modifier that is not known to change nothing (`.sat`, `.NaN`, `.rz`, `.cc`) is not passed over.
+        // Unsupported modifiers (`.sat`, `.NaN`, `.rz`, `.cc`) change the result.
         if !parts[1..].iter().all(|part| PLAIN.contains(part) || Store::of_type(part).is_some()) {
             return None;
         }
@@ -198,7 +198,7 @@ impl Block {
         self.write(&ops[0], ty, &value)
     }
 
-    /// A product of twice the bits.
+    /// A widening product.
     fn wide(&mut self, parts: &[&str], ops: &[String]) -> Option<()> {
         let ty = *parts.last()?;
         let wide = match ty {
@@ -213,7 +213,7 @@ impl Block {
         self.write(&ops[0], wide, &format!("({0}){1} * ({0}){2}{sum}", cpp(wide)?, v[0], v[1]))
     }
 
-    /// Any function of three words, from its truth table.
+    /// A bitwise function of three words, from its lookup table.
     fn lop3(&mut self, ops: &[String], v: &[String]) -> Option<()> {
         let text = ops[4].trim();
         let table = text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u8::from_str_radix(hex, 16).ok())?;
@@ -227,7 +227,7 @@ impl Block {
     }
 }
 
-/// The low eight bits of a count, no more than `limit`.
+/// The low eight bits of a count, at most `limit`.
 fn at_most(count: &str, limit: u32) -> String {
     format!("(({count} & 255u) > {limit}u ? {limit}u : ({count} & 255u))")
 }

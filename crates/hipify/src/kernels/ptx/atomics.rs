@@ -1,4 +1,4 @@
-//! `atom` and `red`: clang's atomics for HIP, which take an order and a scope as PTX does.
+//! `atom` and `red`, translated to clang's atomics with memory order and scope.
 
 use super::table::{Block, cpp};
 

@@ -2,20 +2,20 @@
 
 use super::table::{Block, Store, cpp, vector};
 
-/// The bits of the bfloat16 nearest to a float.
+/// The bits of a float rounded to bfloat16.
 pub(super) fn bf16_bits(value: &str) -> String {
     format!(
         "(unsigned short)({value} != {value} ? 0x7fffu : (__float_as_uint({value}) + 0x7fffu + (__float_as_uint({value}) >> 16 & 1u)) >> 16)"
     )
 }
 
-/// The bits of the half nearest to a float.
+/// The bits of a float rounded to half.
 pub(super) fn f16_bits(value: &str) -> String {
     format!("__builtin_bit_cast(unsigned short, (_Float16)({value}))")
 }
 
 impl Block {
-    /// Between generic addresses and those of a space. Shared addresses are the low half of generic ones on AMD.
+    /// Converts between generic and address-space addresses. Shared addresses are the low half of generic ones on AMD.
     pub(super) fn generic(&mut self, parts: &[&str], ops: &[String]) -> Option<()> {
         let ty = *parts.last()?;
         let value = self.read(&ops[1], ty)?;
@@ -41,7 +41,7 @@ impl Block {
         if let Some(parts) = vector(&ops[0]) {
             let (part, shift) = parts_of(ty, parts.len())?;
             let id = self.lines.len();
-            // Read before any part is written: a part may be the source.
+            // Read first: a part may be the source.
             let value = self.read(&ops[1], ty)?;
             self.lines.push(format!("{} __mv{id} = {value};", cpp(ty)?));
             for (i, target) in parts.iter().enumerate() {
@@ -122,13 +122,13 @@ impl Block {
     }
 }
 
-/// One part of a word, at its place.
+/// One part of a word, shifted to its position.
 fn joined(ty: &str, value: &str, shift: usize) -> Option<String> {
     let word = cpp(ty)?;
     Some(if shift == 0 { format!("({word}){value}") } else { format!("({word}){value} << {shift}") })
 }
 
-/// The type and the bits of a part, of so many in a word.
+/// The type and the bits of a part, for a number of parts per word.
 fn parts_of(ty: &str, count: usize) -> Option<(&'static str, usize)> {
     let bits = match Store::of_type(ty)? {
         Store::U16 => 16,

@@ -1,7 +1,7 @@
-//! Barriers, and what lanes tell each other: shuffles, votes, matches, reductions.
+//! Barriers and warp-level operations: shuffles, votes, matches, reductions.
 //!
-//! HIP has the forms with a mask only since 6.2, and refuses masks of 32 bits there. So plain HIP gets the old forms, in which every
-//! running lane takes part, and the mask is applied to what they say.
+//! HIP has the forms with a mask since 6.2 and rejects 32-bit masks. So plain HIP gets the forms without a mask, in which every active
+//! lane participates, and the mask is applied to the result.
 
 use super::Dialect;
 use super::table::{Block, cpp};
@@ -9,12 +9,12 @@ use super::table::{Block, cpp};
 const CUT: &str = "a lane mask of 32 bits is cut off on a wave of 64 lanes";
 
 impl Block {
-    /// Says that lanes from 32 on are not in the result.
+    /// Notes that lanes 32 and up are not in the result.
     pub(super) fn cut(&mut self) {
         self.near(CUT);
     }
 
-    /// The lanes that run.
+    /// The active lanes.
     pub(super) fn active(&self) -> String {
         match self.dialect {
             Dialect::Warpwave => "__activemask()".to_owned(),
@@ -22,7 +22,7 @@ impl Block {
         }
     }
 
-    /// ` & mask` for plain HIP; nothing where the mask names the whole warp.
+    /// ` & mask` for plain HIP; empty if the mask is full.
     fn masked(&self, mask: &str) -> Option<String> {
         let literal = mask.trim().trim_end_matches('U').to_ascii_lowercase();
         if matches!(literal.as_str(), "0xffffffff" | "-1" | "4294967295") {
@@ -42,7 +42,7 @@ impl Block {
                      __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"wavefront\");"
                 }
             },
-            // One barrier per block: others name a part of it.
+            // Only barrier 0 includes all threads of the block.
             "bar" | "barrier" if has("sync") && !has("cluster") && ops.len() == 1 && ops[0].trim() == "0" => "__syncthreads();",
             "membar" | "fence" if !has("proxy") && !has("mbarrier_init") => {
                 if has("sys") {
@@ -169,7 +169,7 @@ impl Block {
             };
             return self.write(target, "b32", &call);
         }
-        // As PTX defines it: bits 8 to 12 say which bits of the lane stay, bits 0 to 4 how far a source may lie.
+        // PTX: bits 8 to 12 are the segment mask, bits 0 to 4 the clamp value.
         let (limits, id) = (self.read(&ops[3], "b32")?, self.lines.len());
         let (source, inside) = match mode {
             "up" => ("__ww_lane - __ww_by", "__ww_from >= __ww_last"),
@@ -187,7 +187,7 @@ impl Block {
     }
 }
 
-/// The width that the fourth operand of a shuffle stands for, where it is a number that CUDA's own functions would put there.
+/// The shuffle width for the fourth operand, if it is a constant that CUDA's functions produce.
 fn width(mode: &str, operand: &str) -> Option<u32> {
     let text = operand.trim();
     let number = text.strip_prefix("0x").map_or_else(|| text.parse::<u32>().ok(), |hex| u32::from_str_radix(hex, 16).ok())?;

@@ -1,4 +1,4 @@
-//! Loads, stores and copies. Cache hints are left out: they change no result.
+//! Loads, stores and copies. Cache hints are dropped: they do not change results.
 
 use super::table::{Block, Store, cpp, vector};
 
@@ -12,7 +12,7 @@ impl Block {
         let ordered = ["volatile", "relaxed", "acquire"].iter().any(|p| parts.contains(p));
         let cpp = cpp(ty)?;
         let address = self.pointer(&ops[1], cpp, shared, if ordered { "const volatile " } else { "const " })?;
-        // All are read before any is written: an output may be the address.
+        // Read all before writing any: an output may be the address.
         let id = self.lines.len();
         for index in 0..targets.len() {
             self.lines.push(format!("{cpp} __ld{id}_{index} = ({address})[{index}];"));
@@ -44,7 +44,7 @@ impl Block {
         Some(())
     }
 
-    /// `[%1]`, `[%1+16]`, `[%1 + %2]` with a constant, as a pointer to `cpp`. An address of shared memory is a number within it.
+    /// `[%1]`, `[%1+16]`, `[%1 + %2]` with a constant, as a pointer to `cpp`. A shared-memory address is an offset.
     pub(super) fn pointer(&self, operand: &str, cpp: &str, shared: bool, qualifier: &str) -> Option<String> {
         let inner = operand.trim().strip_prefix('[')?.strip_suffix(']')?.trim();
         let (base, offset) = match inner.split_once(['+', '-']) {
@@ -71,7 +71,7 @@ impl Block {
         }
     }
 
-    /// `cp.async` is a copy, and waiting for it nothing: it is over when the next instruction runs.
+    /// `cp.async` becomes a synchronous copy, and waiting for it a no-op.
     pub(super) fn copy(&mut self, parts: &[&str], ops: &[String]) -> Option<()> {
         const MODIFIERS: &[&str] = &["async", "ca", "cg", "shared", "shared::cta", "global", "L2::64B", "L2::128B", "L2::256B"];
         if ["commit_group", "wait_group", "wait_all"].iter().any(|w| parts.contains(w)) {
@@ -95,7 +95,7 @@ impl Block {
         self.near("an asynchronous copy is a plain one: waiting for it is nothing");
         let line = match ops.get(3) {
             None => whole,
-            // Only so many bytes come from the source; the others are zero.
+            // Copies the given number of bytes and fills the rest with zeros.
             Some(given) => {
                 let given = self.read(given, "s32")?;
                 format!(
@@ -109,7 +109,7 @@ impl Block {
     }
 }
 
-/// The element's type, and whether the address counts within shared memory.
+/// The element type, and whether the address is a shared-memory offset.
 fn element<'p>(parts: &[&'p str]) -> Option<(&'p str, bool)> {
     let unusual = parts.iter().any(|p| matches!(*p, "mmio" | "v8" | "noncoherent" | "local" | "param" | "shared::cluster"));
     (!unusual).then_some((*parts.last()?, parts.iter().any(|p| p.starts_with("shared"))))

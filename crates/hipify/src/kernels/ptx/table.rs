@@ -1,13 +1,13 @@
-//! The instructions: which family each belongs to, and the registers they read and write.
+//! The instruction table: families of instructions, and the registers they read and write.
 //!
-//! A register has a kind of storage ([`Store`]); an instruction reads it as the type its suffix names and writes it back the same
-//! way. The functions called are CUDA's own intrinsics where the prelude and HIP have them, else clang's builtins.
+//! A register has a kind of storage ([`Store`]); an instruction reads and writes it as the type of its suffix. The C++ calls CUDA
+//! intrinsics that the prelude and HIP have, and clang builtins otherwise.
 
 use std::collections::HashMap;
 
 use super::Dialect;
 
-/// What a register holds.
+/// The storage of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
     /// A predicate.
@@ -22,12 +22,12 @@ pub enum Store {
     F32,
     /// A double.
     F64,
-    /// A constant of the compiler (constraint `n`).
+    /// A compile-time constant (constraint `n`).
     Constant,
 }
 
 impl Store {
-    /// The register a constraint's letter asks for.
+    /// The register of a constraint letter.
     pub fn of_constraint(letter: char) -> Option<Store> {
         Some(match letter {
             'h' => Store::U16,
@@ -66,7 +66,7 @@ impl Store {
     }
 }
 
-/// The C++ type that a PTX type stands for.
+/// The C++ type of a PTX type.
 pub(super) fn cpp(name: &str) -> Option<&'static str> {
     Some(match name {
         "pred" => "bool",
@@ -92,9 +92,9 @@ pub struct Block {
     pub registers: HashMap<String, (String, Store)>,
     /// Statements.
     pub lines: Vec<String>,
-    /// What a reader should know.
+    /// Notes.
     pub notes: Vec<&'static str>,
-    /// Whose functions the C++ may call.
+    /// The functions that the C++ may call.
     pub dialect: Dialect,
 }
 
@@ -232,7 +232,7 @@ impl Block {
         number.then(|| if want == "int" || want == "unsigned int" { operand.to_owned() } else { format!("({want}){operand}") })
     }
 
-    /// Stores a value of a PTX type; `_` takes nothing.
+    /// Stores a value of a PTX type; `_` discards it.
     pub(super) fn write(&mut self, operand: &str, ty: &str, value: &str) -> Option<()> {
         let operand = operand.trim();
         if operand == "_" {
@@ -320,7 +320,7 @@ impl Block {
     }
 }
 
-/// The digits of a float written as its bits.
+/// The digits of a float literal given as bits.
 fn hex_float<'o>(operand: &'o str, prefixes: [&str; 2], digits: usize) -> Option<&'o str> {
     let hex = prefixes.iter().find_map(|prefix| operand.strip_prefix(prefix))?;
     (hex.len() == digits && hex.bytes().all(|b| b.is_ascii_hexdigit())).then_some(hex)
@@ -332,7 +332,7 @@ pub(super) fn vector(operand: &str) -> Option<Vec<String>> {
     Some(inner.split(',').map(|part| part.trim().to_owned()).collect())
 }
 
-/// Operands between commas, those within brackets kept together; `%%name` is `%name`.
+/// Splits operands at commas outside of brackets; `%%name` is `%name`.
 fn operands(text: &str) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut depth = 0i32;
