@@ -24,7 +24,7 @@ use crate::preprocessor::{conditionals, never_on_amd};
 use guards::Obstacle;
 
 /// Part of every cache key of translated code: raise it when the output of [`rewrite`] changes.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Translated device code.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,4 +12,4 @@ void run(float *x) {
   hipFree(x);
 #endif
 }
-// 11:5 WW0116 warning: HIP does not define `CUDA_VERSION`: this condition counts it as 0
+// 11:5 WW0116 warning: HIP does not define `CUDA_VERSION`; this condition evaluates it as 0

@@ -9,5 +9,5 @@ __global__ void reduce(float *x) {
   atomicAdd(x, v);
   __syncthreads();
 }
-// 2:56 WW0114 note: a member of `half2` is an integer in HIP; it is now read as `half`
-// 5:8 WW0210 warning: these steps combine 32 lanes, 16 being the largest; a wave64 needs one of 32 as well
+// 2:56 WW0114 note: members of `half2` are integers in HIP 5; read as `half` with a cast
+// 5:8 WW0210 warning: unrolled shuffles with offsets up to 16 combine 32 lanes; a wave64 also needs an offset of 32

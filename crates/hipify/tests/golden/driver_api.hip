@@ -13,5 +13,5 @@ hipError_t load(const char *path, hipModule_t *module, hipFunction_t *function) 
   hipModuleOccupancyMaxPotentialBlockSize(&grid, &block, *function, 0, 0);
   return hipModuleGetFunction(function, *module, "scale");
 }
-// 8:3 WW0107 note: `hipCtxCreate`, the counterpart, was deprecated in 1.9
-// 13:3 WW0111 warning: argument 4 of `cuOccupancyMaxPotentialBlockSize` was removed: HIP does not take it
+// 8:3 WW0107 note: HIP equivalent `hipCtxCreate` was deprecated in 1.9
+// 13:3 WW0111 warning: argument 4 of `cuOccupancyMaxPotentialBlockSize` removed; HIP does not take it

@@ -7,4 +7,4 @@
 
 #include "my_cuda.h"
 #include <vector>
-// 4:10 WW0112 warning: `cuda_bf16.h`: no HIP header is known for it
+// 4:10 WW0112 warning: header `cuda_bf16.h` has no known HIP equivalent

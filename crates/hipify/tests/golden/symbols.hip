@@ -11,4 +11,4 @@ void upload(const float *host, float *back) {
   hipFuncSetAttribute(reinterpret_cast<const void*>(wide<float, 2>), hipFuncAttributeMaxDynamicSharedMemorySize, 65536);
   auto pointer = hipFuncGetAttributes;
 }
-// 12:18 WW0110 warning: the arguments of `cudaFuncGetAttributes` differ in HIP and could not be read here
+// 12:18 WW0110 warning: arguments of `cudaFuncGetAttributes` differ in HIP and could not be adapted here

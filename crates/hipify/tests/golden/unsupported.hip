@@ -8,8 +8,8 @@ void run(CUgreenCtx context) {
   cudaCheckMine(__LINE__);
   hipDeviceSynchronize();
 }
-// 4:10 WW0101 error: `CUgreenCtx` (CUDA driver API) has no counterpart in HIP
-// 5:3 WW0101 error: `cudaGraphicsD3D9RegisterResource` (CUDA runtime API) has no counterpart in HIP
-// 6:3 WW0100 warning: `cudaNotInAnyTable` looks like a name of CUDA's and is in no table
-// 7:3 WW0100 warning: `cuAlsoUnknown` looks like a name of CUDA's and is in no table
+// 4:10 WW0101 error: `CUgreenCtx` (CUDA driver API) has no HIP equivalent
+// 5:3 WW0101 error: `cudaGraphicsD3D9RegisterResource` (CUDA runtime API) has no HIP equivalent
+// 6:3 WW0100 warning: unknown CUDA name `cudaNotInAnyTable`
+// 7:3 WW0100 warning: unknown CUDA name `cuAlsoUnknown`
 // 9:3 WW0105 note: CUDA 10.0 deprecated `cudaThreadSynchronize`

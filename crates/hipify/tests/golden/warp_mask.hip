@@ -3,5 +3,5 @@
 __global__ void reduce(float *x) {
   x[threadIdx.x] += __shfl_down_sync(0xffffffff, x[threadIdx.x], 16);
 }
-// 2:21 WW0210 warning: these steps combine 32 lanes, 16 being the largest; a wave64 needs one of 32 as well
-// 2:38 WW0201 error: a mask of 32 ones names half of a wave64, and HIP wants one of 64 bits
+// 2:21 WW0210 warning: unrolled shuffles with offsets up to 16 combine 32 lanes; a wave64 also needs an offset of 32
+// 2:38 WW0201 error: 32-bit full mask covers half of a wave64, and HIP requires a 64-bit mask

@@ -1,5 +1,5 @@
-// 7:1: WW0303 warning: the code under this guard uses `movmatrix.sync.aligned.m8n8.trans.b16`, which AMD lacks: the other branch is compiled
-// 19:5: WW0301 error: the PTX instruction `movmatrix.sync.aligned.m8n8.trans.b16` has no counterpart on AMD
+// 7:1: WW0303 warning: code under this guard uses `movmatrix.sync.aligned.m8n8.trans.b16`, which has no AMD equivalent; the alternative branch is compiled
+// 19:5: WW0301 error: PTX instruction `movmatrix.sync.aligned.m8n8.trans.b16` has no AMD equivalent
 // Guards on the architecture: plain code stays, code that AMD lacks gives way to the other branch.
 #if defined(WARPWAVE_CUDA_ARCH) && WARPWAVE_CUDA_ARCH >= 800
 extern "C" __global__ void guarded(float *x) { x[threadIdx.x] += 1.0f; }
@@ -18,7 +18,7 @@ __device__ unsigned twist(unsigned x) {
 // Never called: its instruction is named, and does no harm.
 __device__ unsigned unused(unsigned x) {
     unsigned y;
-    do { extern __device__ __attribute__((error("WW0301: the PTX instruction movmatrix.sync.aligned.m8n8.trans.b16 has no counterpart on AMD"))) void __warpwave_no_counterpart_560(); __warpwave_no_counterpart_560(); } while (0)
+    do { extern __device__ __attribute__((error("WW0301: PTX instruction movmatrix.sync.aligned.m8n8.trans.b16 has no AMD equivalent"))) void __warpwave_unsupported_560(); __warpwave_unsupported_560(); } while (0)
 
 ;
     return y;
