@@ -223,7 +223,7 @@ impl Flags<'_> {
                 self.notes.remove(self.text, start, end);
             }
             Kept(what) => {
-                let message = format!("`{flag}` asks for {what}");
+                let message = format!("`{flag}` requests {what}");
                 self.notes.report(codes::FLAG_KEPT, start, end, message, Some("rewrite this step; `--genco` builds a code object".into()));
             }
         }
@@ -275,7 +275,7 @@ impl Flags<'_> {
                 codes::ARCHITECTURES,
                 word.start,
                 end,
-                format!("`{}` became {}", if next { format!("{} {text}", word.text) } else { word.text.to_owned() }, list.join(" ")),
+                format!("`{}` replaced by {}", if next { format!("{} {text}", word.text) } else { word.text.to_owned() }, list.join(" ")),
                 None,
             );
             self.notes.replace(word.start, word.end, list.join(self.separator));

@@ -200,7 +200,7 @@ impl Convert<'_> {
                 continue;
             }
             let start = word.end - value.len();
-            self.notes.report(codes::ARCHITECTURES, start, word.end, format!("`{value}` became `{target}`"), None);
+            self.notes.report(codes::ARCHITECTURES, start, word.end, format!("`{value}` replaced by `{target}`"), None);
             self.notes.replace(start, word.end, target.clone());
         }
         let list = ["SMS", "SM", "GENCODE_SM", "CUDA_ARCH", "CUDA_ARCHS", "SM_ARCH", "COMPUTE_CAPABILITY"].contains(&assigned);

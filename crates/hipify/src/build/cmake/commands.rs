@@ -337,7 +337,7 @@ impl<'a> Convert<'a> {
         }
         let old: Vec<&str> = values.iter().map(|value| value.text).collect();
         let list = self.options.offload_arch.join(";");
-        let message = format!("`{}` became `{list}`", old.join(" "));
+        let message = format!("`{}` replaced by `{list}`", old.join(" "));
         self.notes.report(codes::ARCHITECTURES, first.start, values[values.len() - 1].end, message, None);
         self.notes.replace(first.start, first.end, format!("\"{list}\""));
         values[1..].iter().for_each(|value| self.remove(value));
@@ -417,7 +417,7 @@ impl<'a> Convert<'a> {
         for argument in &command.arguments {
             let tool = argument.text.rsplit('/').next().unwrap_or("");
             if TOOLS.contains(&tool) && !argument.text.starts_with("/usr/local/cuda/bin/nvcc") {
-                let message = format!("`{}` is a tool of CUDA's", argument.text);
+                let message = format!("`{}` is a CUDA tool", argument.text);
                 self.notes.report(codes::TOOL, argument.start, argument.end, message, None);
             }
         }
