@@ -1,4 +1,4 @@
-//! `warpwave hipify`, as a user meets it.
+//! The `warpwave hipify` command.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -117,7 +117,7 @@ fn hazards_are_named_explained_and_fixed() {
 }
 
 #[test]
-fn json_tells_places_and_verdicts() {
+fn json_has_positions_and_verdicts() {
     let folder = folder(&[("a.cu", HAZARD), ("b.cu", SOURCE), ("c.cu", "void f() { cudaGraphicsD3D9RegisterResource(0, 0, 0); }\n")]);
     let answer = hipify(&[&folder.path().display().to_string(), "--json"]);
     let value: Value = serde_json::from_str(&answer.out).unwrap();
@@ -129,7 +129,7 @@ fn json_tells_places_and_verdicts() {
 }
 
 #[test]
-fn wrong_input_is_named() {
+fn invalid_input_is_reported() {
     assert_eq!(hipify(&["/nonexistent/a.cu"]).code, 1);
     assert_eq!(hipify(&[]).code, 2);
     let empty = tempfile::tempdir().unwrap();
@@ -325,11 +325,11 @@ fn in_place_without_a_backup_and_with_a_failing_write() {
 }
 
 #[test]
-fn outputs_that_would_meet_are_refused() {
+fn inputs_with_the_same_output_are_rejected() {
     let folder = folder(&[("x/a.cu", SOURCE), ("y/a.cu", SOURCE)]);
     let path = |name: &str| folder.path().join(name).display().to_string();
     let answer = hipify(&[&path("x/a.cu"), &path("y/a.cu"), "-o", &path("out")]);
-    assert!(answer.code == 2 && answer.err.contains("would both become a.hip"), "{}", answer.err);
+    assert!(answer.code == 2 && answer.err.contains("both map to a.hip"), "{}", answer.err);
 }
 
 #[test]
@@ -359,14 +359,14 @@ fn help_shows_examples_of_projects() {
 }
 
 #[test]
-fn inline_ptx_becomes_cpp_and_what_is_not_known_is_named() {
+fn inline_ptx_becomes_cpp_and_unknown_instructions_are_named() {
     let text = "__global__ void k(unsigned *x) {\n  asm(\"popc.b32 %0, %1;\" : \"=r\"(x[0]) : \"r\"(x[1]));\n  \
         asm(\"movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;\" : \"=r\"(x[0]) : \"r\"(x[1]));\n}\n";
     let folder = folder(&[("a.cu", text)]);
     let answer = hipify(&[&folder.path().join("a.cu").display().to_string()]);
     assert!(answer.out.contains("__ww0 = __popc(__ww1);") && !answer.out.contains("asm(\"popc"), "{}", answer.out);
-    assert!(answer.out.contains("asm(\"movmatrix"), "what has no counterpart stays: {}", answer.out);
-    assert!(answer.err.contains("a.cu:3:3: WW0301 error: the PTX instruction `movmatrix.sync"), "{}", answer.err);
+    assert!(answer.out.contains("asm(\"movmatrix"), "assembly without an equivalent stays: {}", answer.out);
+    assert!(answer.err.contains("a.cu:3:3: WW0301 error: PTX instruction `movmatrix.sync"), "{}", answer.err);
 }
 
 #[test]

@@ -181,6 +181,19 @@ impl Inputs {
         (!itself && (inside || self.known.contains(&found))).then_some(found)
     }
 
+    /// Removes the files of an earlier run: those below an output folder that is inside an input folder.
+    pub fn exclude(&mut self, output: &Path) {
+        let output = resolve(output);
+        let inside = |folder: &PathBuf| {
+            let folder = resolve(folder);
+            output != folder && output.starts_with(&folder)
+        };
+        if self.folders.iter().any(inside) {
+            self.all.retain(|input| !resolve(&input.path).starts_with(&output));
+            self.known.retain(|path| !path.starts_with(&output));
+        }
+    }
+
     /// The files below the input folders that are not converted, each with its folder; those below `output` are left out.
     pub fn others(&self, output: &Path) -> Result<Vec<(PathBuf, PathBuf)>, Failure> {
         let output = resolve(output);

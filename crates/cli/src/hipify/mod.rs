@@ -142,10 +142,13 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         folders: args.include.iter().cloned().chain(after_dashes.folders).collect(),
         ambiguous: false,
     };
-    let inputs = match &args.project {
+    let mut inputs = match &args.project {
         Some(project) => Inputs::database(project, &args.files, &given)?,
         None => Inputs::named(&args.files, &given)?,
     };
+    if let Some(output) = &args.output {
+        inputs.exclude(output);
+    }
     for missing in &inputs.missing {
         writeln!(context.err, "warpwave: {} does not exist and is skipped", missing.display())?;
     }
