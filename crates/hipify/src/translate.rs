@@ -209,6 +209,9 @@ impl<'a> Translator<'a> {
         let text = self.lexed.text(index);
         if let Some(row) = names::find(text) {
             self.listed(index, row);
+            if text == b"__half2" {
+                self.half2_variables.declare(self.lexed, index);
+            }
         } else if matches!(text[0], b'c' | b'C' | b'n' | b'N' | b'_' | b'h') {
             self.special(index, text);
         }
@@ -225,7 +228,7 @@ impl<'a> Translator<'a> {
                 self.gpu_code = true;
                 self.kernels.push(index);
             }
-            b"half2" | b"__half2" => self.half2_variables.declare(self.lexed, index),
+            b"half2" => self.half2_variables.declare(self.lexed, index),
             b"__device__" | b"__host__" | b"__shared__" | b"__constant__" => self.gpu_code = true,
             b"cuda" if index >= 2 && self.lexed.is(index - 1, b"::") && self.lexed.is(index - 2, b"thrust") => {
                 self.edits.replace(token.start, token.end, "hip");

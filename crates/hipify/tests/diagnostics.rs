@@ -26,6 +26,7 @@ fn each_code_points_at_its_cause() {
         ("#include <cuda_bf16.h>\n", 112, "<cuda_bf16.h>"),
         ("x = __vsub4(x, 0);", 113, "__vsub4"),
         ("half2 v; float f = v.x;", 114, "x"),
+        ("__half2 v; float f = v.x;", 114, "x"),
         ("#if CUDART_VERSION > 11000\n#endif\n", 116, "CUDART_VERSION"),
         ("#define CALL(name) cuda##name()\n", 117, "cuda"),
     ];
