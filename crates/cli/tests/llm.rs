@@ -315,7 +315,7 @@ fn usage_errors_exit_with_2_and_failures_with_1() {
         (&["--ids", "1", "--threads", "0"], 2, "threads"),
         (&["--ids", "1", "--device", "cuda:9"], 2, "unknown device"),
         (&["--ids", "1", "--logprobs", "2"], 2, "--json"),
-        (&["--ids", "1", "--logit-bias", "320=5"], 2, "--logit-bias 320=5: token id 320 is out of range: the vocabulary has 320 tokens"),
+        (&["--ids", "1", "--logit-bias", "320=5"], 2, "--logit-bias 320=5: token id 320 is out of range: the vocabulary has 320"),
         (&["--ids", "320"], 2, "the vocabulary has 320"),
         (&["--ids", "1,2,3", "--context", "3"], 1, "--context"),
         (&["-p", "text"], 1, "tokenizer"),
