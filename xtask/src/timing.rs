@@ -65,10 +65,10 @@ impl Timings {
             self.program = Some(Program { name: program_name(&rest), started: now, finished: Vec::new() });
         } else if line.starts_with("test result: ") {
             self.end_program(now);
-        } else if let Some((name, _)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
-            if let Some(program) = &mut self.program {
-                program.finished.push((name.trim_end_matches(" - should panic").to_owned(), now));
-            }
+        } else if let Some((name, _)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
+            && let Some(program) = &mut self.program
+        {
+            program.finished.push((name.trim_end_matches(" - should panic").to_owned(), now));
         }
     }
 

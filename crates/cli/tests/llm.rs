@@ -121,7 +121,7 @@ fn a_device_list_runs_tensor_parallel() {
     let line = |device| ["generate", &model, "--device", device, "--ids", &ids, "-n", "16", "--ignore-eos", "--json"];
     let value = run_json(&line("cpu, cpu"));
     assert_eq!((&value["ids"], &value["device"]), (&json!(known[12..]), &json!("cpu,cpu")));
-    for (device, code, says) in [("cpu,", 2, "unknown device"), ("cpu,cpu,cpu,cpu,cpu", 1, "over 5 devices")] {
+    for (device, code, says) in [("cpu,", 2, "invalid device name"), ("cpu,cpu,cpu,cpu,cpu", 1, "over 5 devices")] {
         let (found, out, err) = run(&line(device));
         assert!(found == code && out.is_empty() && err.contains(says), "{device}: {found}, {err}");
     }

@@ -212,7 +212,7 @@ impl<'a> Checker<'_, 'a> {
 fn is_wide_type(lexed: &Lexed<'_>, token: usize) -> bool {
     match lexed.text(token) {
         b"uint64_t" | b"size_t" | b"int64_t" | b"uintptr_t" => true,
-        b"long" => !lexed.is(token + 1, b"long") && !(token > 0 && lexed.is(token - 1, b"long")),
+        b"long" => !lexed.is(token + 1, b"long") && (token == 0 || !lexed.is(token - 1, b"long")),
         _ => false,
     }
 }

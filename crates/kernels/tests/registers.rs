@@ -148,7 +148,7 @@ struct Look {
 fn look(jit: &Jit, target: &Target, programs: &[&(String, KernelSource)]) -> Look {
     let mut seen = Look::default();
     for (name, source) in programs {
-        let target = target.clone().for_source(source);
+        let target = (*target).for_source(source);
         let built = jit.build(source, &target, compiler(&target)).unwrap_or_else(|error| panic!("{name} for {target}: {error}"));
         let found = &built.compiled.code_object.kernels;
         assert!(!found.is_empty(), "{name} for {target}");
@@ -207,7 +207,7 @@ fn every_cuda_file_compiles_alone() {
         }
         for file in &files {
             let source = KernelSource::from_file(folder.path().join(file)).unwrap().include_dir(folder.path()).unwrap();
-            let target = target.clone().for_source(&source);
+            let target = target.for_source(&source);
             let built = jit.build(&source, &target, compiler(&target)).unwrap_or_else(|error| panic!("{file} for {target}: {error}"));
             assert!(!built.compiled.code_object.kernels.is_empty(), "{file} for {target}");
         }

@@ -25,7 +25,7 @@ fn use_up(checkpoint: &Checkpoint, devices: &[Device], context: usize, chunk: us
     let plan = MemoryPlan { chunk: Some(chunk), ..MemoryPlan::new(devices.to_vec(), context) };
     let estimate = checkpoint.memory(&plan).unwrap();
     let model = Model::load_tensor_parallel(checkpoint, devices, LoadOptions::default(), &mut |_| ()).unwrap();
-    let mut runner = Runner::new(model, RunnerOptions { context: context, chunk: Some(chunk), ..RunnerOptions::default() }).unwrap();
+    let mut runner = Runner::new(model, RunnerOptions { context, chunk: Some(chunk), ..RunnerOptions::default() }).unwrap();
     let prompt: Vec<u32> = (0..context as u32 - 4).map(|i| i * 7919 % checkpoint.config().vocab as u32).collect();
     for _ in 0..if device.is_virtual() { 1 } else { 3 } {
         let mut sequence = Sequence::default();

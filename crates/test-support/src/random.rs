@@ -28,7 +28,7 @@ impl Random {
 
     /// Returns an integer in `0..limit`; `limit` must not be 0.
     pub fn below(&mut self, limit: usize) -> usize {
-        (u128::from(self.next_u64()) * limit as u128 >> 64) as usize
+        ((u128::from(self.next_u64()) * limit as u128) >> 64) as usize
     }
 
     /// Returns a float in `[0, 1)`.

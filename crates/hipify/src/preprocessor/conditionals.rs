@@ -151,7 +151,7 @@ impl ConditionStack {
     /// Processes a directive of a conditional. Returns the tokens of the branch it ends, if a compiler skips them and the branch is not
     /// part of a skipped one. `holds` evaluates the condition and is called only where a compiler would.
     pub fn advance(&mut self, directive: &Directive<'_>, holds: impl FnOnce() -> Option<bool>) -> Option<Range<usize>> {
-        let skipped = |open: &Open| (open.outer && !open.active && open.from < directive.hash).then(|| open.from..directive.hash);
+        let skipped = |open: &Open| (open.outer && !open.active && open.from < directive.hash).then_some(open.from..directive.hash);
         let from = directive.body.end;
         match directive.keyword {
             b"if" | b"ifdef" | b"ifndef" => {

@@ -245,7 +245,7 @@ fn the_64_bit_index_kernels_agree_with_the_reference() {
         let (axis, walked) = ([places, wide, 0, 0, 0], dims(&[[1, wide], [0, 1], [1, 0]]));
         let args = (&mut out, &on_ids, &on_device, Arg::value(&axis), Arg::bytes(bytemuck::cast_slice(&walked)));
         // SAFETY: these are its parameters, and the strides stay within the buffers.
-        unsafe { kernel("gather_u32_u32", "gather_u32_u32_single64").launch(&stream, launch, args) }.unwrap();
+        unsafe { kernel("gather_u32_u32", "gather_u32_u32_scalar64").launch(&stream, launch, args) }.unwrap();
         let gathered = stream.download(&out).unwrap();
         for (i, found) in gathered.iter().enumerate() {
             let wanted = x.get(ids[i / columns] as usize * columns + i % columns).copied().unwrap_or(0);
@@ -265,7 +265,7 @@ fn the_64_bit_index_kernels_agree_with_the_reference() {
         let (axis, walked) = ([places, wide, picked as u64, wide, 1], dims(&[[1, wide], [0, 1], [1, 0], [0, 1]]));
         let args = (&mut sums, &sorted, &order, &out, Arg::value(&axis), Arg::bytes(bytemuck::cast_slice(&walked)));
         // SAFETY: as above.
-        unsafe { kernel("scatter_add_u32_u32", "scatter_add_u32_u32_single64").launch(&stream, launch, args) }.unwrap();
+        unsafe { kernel("scatter_add_u32_u32", "scatter_add_u32_u32_scalar64").launch(&stream, launch, args) }.unwrap();
         assert_eq!(stream.download(&sums).unwrap(), wanted, "sums on {}", device.name());
     }
 }

@@ -296,7 +296,7 @@ fn the_64_bit_kernel_agrees_with_the_reference() {
     let (_, source) = programs().into_iter().find(|(name, _)| name.starts_with("sub_f32_")).unwrap();
     for device in devices() {
         let stream = device.stream().unwrap();
-        let kernel = Jit::default().load(&device, &source).unwrap().kernel("sub_f32_single64").unwrap();
+        let kernel = Jit::default().load(&device, &source).unwrap().kernel("sub_f32_scalar64").unwrap();
         let mut numbers = |n: usize| (0..n).map(|_| random.unit() as f32).collect::<Vec<_>>();
         let (a, b) = (numbers(7 * 11 * 13), numbers(13));
         let (device_a, device_b) = (stream.upload(&a).unwrap(), stream.upload(&b).unwrap());

@@ -83,7 +83,7 @@ fn cast(value: Value, to: DType) -> Value {
 
 fn whole(op: Unary, dtype: DType, x: i128) -> i128 {
     let bound = |scalar: Scalar| match scalar {
-        Scalar::Int(value) => i128::from(value).clamp(range(dtype).0, range(dtype).1),
+        Scalar::Int(value) => value.clamp(range(dtype).0, range(dtype).1),
         Scalar::Float(value) => (value.trunc() as i128).clamp(range(dtype).0, range(dtype).1),
     };
     match op {

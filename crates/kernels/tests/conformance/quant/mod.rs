@@ -186,7 +186,7 @@ fn placed(values: &[f32], dtype: DType, layout: &Layout) -> Vec<u8> {
 }
 
 fn quantize(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) -> f64 {
-    // Those that are compared by their error alone: many, of which chance cannot favour one side.
+    // Types compared by their error only: enough elements that chance does not favor one side.
     let searched = quant.block_size() == 256;
     let (rows, columns) = if searched { (2, 256 * 8) } else { (1 + random.below(4), 256 * (1 + random.below(3))) };
     let x = numbers(rows * columns, dtype, !searched, random);
