@@ -1,4 +1,4 @@
-// The same copy twice: neighbouring threads reading neighbouring elements, and reading `stride` elements apart.
+// The same copy twice: neighboring threads reading neighboring elements, and reading `stride` elements apart.
 extern "C" __global__ void copy_coalesced(const float *in, float *out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = in[i];

@@ -1,4 +1,4 @@
-// Mean of each element and its two neighbours. A block loads its piece and one element on each side into shared memory once.
+// Mean of each element and its two neighbors. A block loads its chunk and one element on each side into shared memory once.
 // Outside of the array the nearest element counts.
 #define BLOCK 256
 

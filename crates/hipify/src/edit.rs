@@ -67,7 +67,7 @@ impl Edits {
         self.edits.len() + self.over.len()
     }
 
-    /// Whether there are no edits.
+    /// Returns whether the list of edits is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -111,7 +111,7 @@ impl Edits {
         apply_sorted(&self.edits, source, 0..source.len())
     }
 
-    /// Returns `range` of the source with the changes that are within it; `None` if there are none.
+    /// Returns `range` of the source with the changes that are within it; `None` without changes.
     pub fn apply_within(&mut self, source: &[u8], range: Range<u32>) -> Option<Vec<u8>> {
         self.sort();
         let from = self.edits.partition_point(|edit| edit.start < range.start);

@@ -103,7 +103,7 @@ impl CompatibilityHeader {
     }
 }
 
-/// The headers of a conversion. The default has none: quoted includes are not read, and there is no compatibility header.
+/// The headers of a conversion. The default has none: quoted includes are not read, and the compatibility header is absent.
 #[derive(Debug, Clone, Default)]
 pub struct Headers<'a> {
     /// Where the source's includes are found.

@@ -146,7 +146,7 @@ impl Row {
         self.part(1)
     }
 
-    /// The ROCm library name; empty if there is no equivalent.
+    /// The ROCm library name; empty without an equivalent.
     pub fn roc(&self) -> &'static str {
         self.part(2)
     }

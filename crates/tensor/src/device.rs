@@ -38,7 +38,7 @@ impl Device {
         }
     }
 
-    /// Opens the first NVIDIA or AMD GPU of the machine; the CPU if there are none.
+    /// Opens the first NVIDIA or AMD GPU of the machine; the CPU without one.
     pub fn gpu_if_available() -> Result<Device> {
         match Devices::hardware().select(&DeviceSpec::Auto)? {
             Selection::Gpu(gpu) => Device::gpu(&gpu, &Jit::default()),

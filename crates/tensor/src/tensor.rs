@@ -169,7 +169,7 @@ impl Tensor {
         self.layout.shape().len()
     }
 
-    /// Returns the size of a dimension; 1 if there is no such dimension.
+    /// Returns the size of a dimension; 1 if the dimension does not exist.
     pub fn size(&self, dim: impl Dim) -> usize {
         dim.index(self.rank()).map_or(1, |dim| self.shape()[dim])
     }

@@ -105,7 +105,7 @@ fn measure(
     device: Option<&str>,
 ) -> Result<Value, Failure> {
     let name = source.name().rsplit('/').next().unwrap_or_default().to_owned();
-    let target = target.clone().for_source(source);
+    let target = (*target).for_source(source);
     let built = match jit.build(source, &target, CompilerChoice::Auto) {
         Ok(built) => built,
         Err(warpwave_jit::CompileError::NoCompiler(_)) => {

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_found_in_namespaces_and_classes_and_not_in_initialisers() {
+    fn functions_are_found_in_namespaces_and_classes_and_not_in_initializers() {
         let source = "namespace a { struct S { int x = 3; __device__ int get() const { return x; } }; }\n\
             int table[] = {1, 2};\n\
             template <int N = 4> __global__ void __launch_bounds__(256) kernel(const float *x) { if (x) { } }\n\

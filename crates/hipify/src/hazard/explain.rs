@@ -8,8 +8,8 @@ pub const CODES: &[(u16, &str, &str)] = &[
         "32-bit full lane mask",
         "`0xffffffff`, `~0u`, `-1` or a constant of that value is the mask of a warp-wide operation. It is meant as every lane, but names \
 lanes 0 to 31 only: half of a wave64. HIP's `_sync` functions take a 64-bit mask and reject a shorter one at compile time. `~0ull` means \
-every lane on both vendors: NVIDIA's functions use the lower half. A constant is reported once, at its definition. There is no automatic \
-fix where only the first 32 threads run: neither mask is right there on a wave64.
+every lane on both vendors: NVIDIA's functions use the lower half. A constant is reported once, at its definition. It is not fixed \
+automatically where only the first 32 threads run: neither mask is right there on a wave64.
 
 before:
     #define FULL_MASK 0xffffffff

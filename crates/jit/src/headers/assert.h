@@ -1,4 +1,4 @@
-// A failed assertion stops the kernel; the launch then reports an error. Included anew each time: NDEBUG may have changed.
+// A failed assertion stops the kernel; the launch then reports an error. No include guard: NDEBUG may have changed.
 // NVRTC has an assert of its own, which this leaves alone.
 #ifdef WARPWAVE_AMD
 #undef assert

@@ -36,7 +36,7 @@ struct Shared {
     wake: Condvar,
 }
 
-// SAFETY: the pointer is dereferenced only by workers counted in `running`; the job lives until there are none and none can join.
+// SAFETY: the pointer is dereferenced only by workers counted in `running`; the job outlives them, and no worker joins afterwards.
 unsafe impl Send for Shared {}
 // SAFETY: as above; the job's closure is `Sync`.
 unsafe impl Sync for Shared {}

@@ -4,7 +4,7 @@ use warpwave_kernels::{AttentionOptions, DType, KeyValues, Layout, Varlen, View,
 
 use super::case::{Bench, Case, Run, Sizes, Work, scattered, torch_type};
 
-/// How sequences lie: as a batch, their keys in blocks of so many all over a pool, or one behind the other.
+/// The layout of the sequences: a batch, paged keys in blocks of this size, or packed (varlen).
 #[derive(Clone, Copy)]
 enum Lying {
     Batch,

@@ -91,7 +91,7 @@ impl Bench {
         Ok(bytes)
     }
 
-    /// Elements that look like a normal distribution's; whole numbers from −3 to 3, those without a sign from 0 up.
+    /// Approximately normal elements; integers from -3 to 3, unsigned ones from 0.
     pub fn normal(&self, dtype: DType, len: usize) -> Result<Buffer<u8>, Failure> {
         let words = self.words(len, true)?;
         let mut out = self.stream.alloc::<u8>(len * dtype.size())?;

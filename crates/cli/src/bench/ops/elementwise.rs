@@ -90,7 +90,7 @@ fn row(len: usize) -> Result<Layout, warpwave_kernels::Error> {
     Layout::contiguous(&[len])
 }
 
-/// Elements that move so many bytes at so many an element.
+/// Returns the number of elements that move the given total at the given bytes per element.
 fn elements(sizes: Sizes, bytes: usize) -> usize {
     sizes.of(TRAFFIC / bytes, 4096)
 }

@@ -1,4 +1,4 @@
-//! Quantised weights.
+//! Quantized weights.
 
 use half::f16;
 use warpwave_gpu::Buffer;
@@ -12,9 +12,9 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
     let types: Vec<Quant> = Quant::ALL.into_iter().filter(|quant| !matches!(quant, Quant::Int4(32 | 64))).collect();
     let mut cases = Vec::new();
     for quant in &types {
-        cases.extend([DType::F32, DType::F16].map(|dtype| dequantise(*quant, dtype, large, large)));
+        cases.extend([DType::F32, DType::F16].map(|dtype| dequantize(*quant, dtype, large, large)));
     }
-    cases.extend([Quant::Q4K, Quant::Q8_0].map(|quant| dequantise(quant, DType::Bf16, large, large)));
+    cases.extend([Quant::Q4K, Quant::Q8_0].map(|quant| dequantize(quant, DType::Bf16, large, large)));
     for quant in &types {
         for activations in [ActivationPrecision::F32, ActivationPrecision::Int8] {
             cases.push(product(*quant, activations, large, large, 1));
@@ -34,7 +34,7 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
         cases.push(product(quant, ActivationPrecision::Int8, medium, sizes.of(28672, 512), 1));
         cases.push(product(quant, ActivationPrecision::Int8, large, large, 8));
         cases.push(product(quant, ActivationPrecision::Int8, medium, medium, sizes.of(512, 16)));
-        cases.push(quantise(quant, large, large));
+        cases.push(quantize(quant, large, large));
     }
     for quant in [Quant::Q4K, Quant::Q8_0] {
         cases.extend([8, 16].map(|vectors| product(quant, ActivationPrecision::F32, large, large, vectors)));
@@ -101,7 +101,7 @@ impl Weights {
     }
 }
 
-fn quantise(quant: Quant, rows: usize, columns: usize) -> Case {
+fn quantize(quant: Quant, rows: usize, columns: usize) -> Case {
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
         let (mut weights, numbers) = (Weights::room(bench, quant, rows, columns)?, bench.normal(DType::F32, rows * columns)?);
@@ -112,13 +112,13 @@ fn quantise(quant: Quant, rows: usize, columns: usize) -> Case {
         Ok(run)
     };
     Case::new(
-        format!("quantise f32 to {quant} {rows}x{columns}"),
+        format!("quantize f32 to {quant} {rows}x{columns}"),
         Work::Bytes((bytes(quant, rows, columns) + 4 * rows * columns) as u64),
         make,
     )
 }
 
-fn dequantise(quant: Quant, dtype: DType, rows: usize, columns: usize) -> Case {
+fn dequantize(quant: Quant, dtype: DType, rows: usize, columns: usize) -> Case {
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
         let (weights, mut out) = (Weights::new(bench, quant, rows, columns)?, bench.room(dtype, rows * columns)?);
@@ -129,7 +129,7 @@ fn dequantise(quant: Quant, dtype: DType, rows: usize, columns: usize) -> Case {
         Ok(run)
     };
     let work = Work::Bytes((bytes(quant, rows, columns) + dtype.size() * rows * columns) as u64);
-    Case::new(format!("dequantise {quant} to {dtype} {rows}x{columns}"), work, make)
+    Case::new(format!("dequantize {quant} to {dtype} {rows}x{columns}"), work, make)
 }
 
 /// With one vector beside the bytes of the weights, with many by its arithmetic; the peer has weights of bf16.
@@ -158,7 +158,7 @@ fn product(quant: Quant, activations: ActivationPrecision, rows: usize, columns:
     beside_bf16(Case::new(name, work, make), rows, columns, vectors)
 }
 
-/// With one vector that is quantised already.
+/// One vector that is quantized beforehand.
 fn product_q8(quant: Quant, rows: usize, columns: usize) -> Case {
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());

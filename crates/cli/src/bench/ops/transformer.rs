@@ -81,7 +81,7 @@ fn glu_halves(sizes: Sizes, dtype: DType) -> Case {
         .torch(format!("x = randn({rows}, {}, dtype={}); a, b = x.chunk(2, -1)", 2 * columns, torch_type(dtype)), "F.silu(a) * b")
 }
 
-/// PyTorch's cosines and sines of so many places, for halves of a head or for neighbours.
+/// PyTorch's cosines and sines of the given number of positions, for pairs of head halves or interleaved pairs.
 fn torch_angles(dtype: DType, tokens: usize, pairs: RopePairs) -> String {
     let each = |f: &str| match pairs {
         RopePairs::Halves => format!("torch.cat((t.{f}(), t.{f}()), -1)"),
@@ -132,7 +132,7 @@ fn rope(sizes: Sizes, dtype: DType, [sequences, tokens]: [usize; 2], pairs: Rope
     );
     let (of, call) = match pairs {
         RopePairs::Halves => ("", "x * c + torch.cat((-x[..., h:], x[..., :h]), -1) * s"),
-        RopePairs::Interleaved => (" of neighbours", "torch.stack((a * c - b * s, b * c + a * s), -1).flatten(-2)"),
+        RopePairs::Interleaved => (" interleaved", "torch.stack((a * c - b * s, b * c + a * s), -1).flatten(-2)"),
     };
     let by = if by_tables { " by tables" } else { "" };
     Case::new(format!("rope{of}{by} {dtype} {sequences}x{tokens}x{heads}x{DIM}"), work, make).torch(setup, call)
@@ -260,7 +260,7 @@ pub fn batch_cases(sizes: Sizes, batch: &[usize]) -> Vec<Case> {
     [0, BLOCK].into_iter().flat_map(cases).collect()
 }
 
-/// One token of each sequence; keys in blocks of so many, or each sequence's in a row.
+/// One token per sequence; paged keys in blocks of the given size, or contiguous keys.
 fn decode(sizes: Sizes, dtype: DType, [sequences, heads, kv_heads, keys, block]: [usize; 5]) -> Case {
     let (sequences, keys) = (sizes.of(sequences, 2), sizes.of(keys, 64));
     let (q_len, kv_len) = (sequences * heads * DIM, sequences * keys * kv_heads * DIM);

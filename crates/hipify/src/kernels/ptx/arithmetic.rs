@@ -38,7 +38,7 @@ impl Block {
         self.write(&ops[0], "pred", &value)
     }
 
-    /// Half and bfloat16 values, packed or single: elementwise, in float where there is no instruction.
+    /// Half and bfloat16 values, packed or single: elementwise, in float where the instruction is missing.
     pub(super) fn pairs(&mut self, parts: &[&str], ops: &[String]) -> Option<()> {
         let (ty, plain) = (*parts.last()?, parts.get(1..parts.len() - 1)?);
         if !plain.iter().all(|p| matches!(*p, "rn" | "ftz" | "noftz")) {

@@ -2,7 +2,7 @@
 //
 // The library reads its switches from constants that the vendor's compiler links in, one file per architecture. They are defined
 // here instead: no such file is needed, and an architecture newer than the installed library works. A device constant of external
-// linkage would count as initialised from outside and never be folded, so each is a hidden alias of an internal one (of __device__
+// linkage would count as initialized from outside and never be folded, so each is a hidden alias of an internal one (of __device__
 // variables: clang 22 drops aliases of __constant__ ones). Compared for sin,
 // pow and exp on gfx90a with clang 19: the machine code is the same as with the vendor's files.
 #pragma once

@@ -26,7 +26,7 @@
 
 #define __WW_DEVICE static __device__ inline __attribute__((always_inline))
 #define __WW_BOTH static __host__ __device__ inline __attribute__((always_inline))
-// A function that a source may define itself, as many do under a guard on __CUDA_ARCH__: a function that is no template wins over
+// A function that a source may define itself, as many do under a guard on __CUDA_ARCH__: a non-template function wins over
 // one that is, with the same conversions of its arguments.
 #define __WW_OVERRIDABLE template <int __warpwave = 0> __device__ inline __attribute__((always_inline))
 
