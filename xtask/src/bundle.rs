@@ -29,7 +29,7 @@ const NEED_NO_GPU: &[&str] = &[
     "converted_tokenizer",
     "cpu",
     "disasm",
-    "documentation",
+    "book",
     "examples_on_fakes",
     "fuzz",
     "hipify",

@@ -1,6 +1,7 @@
-//! Development commands: `cargo xtask check`, `test`, `lint`, `demo`, `bundle`, `dist`.
+//! Development commands: `cargo xtask check`, `test`, `lint`, `demo`, `book`, `bundle`, `dist`.
 
 mod apt;
+mod book;
 mod bundle;
 mod check;
 mod demo;
@@ -45,6 +46,11 @@ enum Task {
     /// Check formatting, clippy and the house rules
     #[command(after_help = "Examples:\n  cargo xtask lint\n  cargo xtask lint --words")]
     Lint(lint::Options),
+    /// Build the pages of docs/ as a book in target/book
+    ///
+    /// Uses mdBook from PATH, or installs it below target/.
+    #[command(after_help = "Example: cargo xtask book")]
+    Book,
     /// Pack the built tests and the command to run on a machine without Rust
     ///
     /// Writes target/bundle. Copy the folder to a GPU machine and start its run.sh.
@@ -61,6 +67,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::main(&options),
         Task::Demo => demo::main(),
         Task::Lint(options) => lint::main(&options),
+        Task::Book => book::main(),
         Task::Bundle => bundle::main(),
         Task::Dist => dist::main(),
     };

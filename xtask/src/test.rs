@@ -6,6 +6,7 @@ use std::process::Command;
 
 use clap::Args;
 
+use crate::book;
 use crate::run::{self, Result, Steps, Workspace, cargo, failed, say};
 use crate::timing::Timings;
 use crate::tools::{Set, Tools};
@@ -85,7 +86,8 @@ fn all_steps(
     library.env_remove("WARPWAVE_TEST_FULL");
     library.args(DEVICE_SUITES.iter().flat_map(|name| ["--test", name])).arg("--").args(&options.filter);
     library.env("WARPWAVE_HIP_LIB", workspace.stand_in_library()).env("WARPWAVE_VGPU_DEVICES", "gfx90a");
-    steps.step("device suites, as a library", || timings.run(&mut library))
+    steps.step("device suites, as a library", || timings.run(&mut library))?;
+    if options.full { steps.step("book", || book::build(workspace)) } else { Ok(()) }
 }
 
 /// Returns the number of tests a program runs in parallel, as the test harness chooses it.

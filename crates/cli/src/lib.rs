@@ -202,6 +202,14 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// Parses a command line without running it; an error is the message a user would see.
+pub fn check_usage(args: impl IntoIterator<Item = OsString>) -> Result<(), String> {
+    match Cli::try_parse_from(hipify::normalize(mpi::normalize_np(args))) {
+        Err(error) if error.use_stderr() => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
 /// Runs a command line and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Devices, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     let cli = match Cli::try_parse_from(hipify::normalize(mpi::normalize_np(args))) {

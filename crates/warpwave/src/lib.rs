@@ -57,7 +57,11 @@ pub use devices::tensor_device;
 pub use devices::{DEFAULT_VIRTUAL, VIRTUAL_LABEL, virtual_driver};
 pub use devices::{device, devices};
 
-/// The README's Rust code, compiled and run as a test of the documentation.
+/// The Rust code of the README and of the book, compiled and run as tests.
 #[cfg(all(doctest, feature = "llm"))]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guides/kernels-in-rust.md")]
+    struct KernelsInRust;
+}

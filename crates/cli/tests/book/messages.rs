@@ -1,40 +1,30 @@
-//! Lists every `--help` page and every message of the libraries in `docs/reference/messages.md`, so that the wording can be read in one go.
-//!
-//! Regenerate the file with `WARPWAVE_BLESS=1 cargo test -p warpwave-cli --test messages`.
+//! Lists every `--help` page and every message of the libraries in `docs/reference/messages.md`, so that the wording can be read in one go;
+//! the help pages alone in `commands.md`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use warpwave_test_support::{require, workspace_root};
-
-const FILE: &str = "docs/reference/messages.md";
-const REGENERATE: &str = "WARPWAVE_BLESS=1 cargo test -p warpwave-cli --test messages";
+use crate::{REGENERATE, check_generated, checkout};
 
 /// Crates without messages for users.
 const SKIPPED: [&str; 2] = ["test-support", "candle-check"];
 
 #[test]
+fn the_page_of_commands_is_current() {
+    let mut text = format!("# Commands\n\nExit codes: 0 success, 1 failure, 2 wrong usage. Generated with `{REGENERATE}`.\n");
+    help_pages(&mut text);
+    check_generated("commands.md", &text);
+}
+
+#[test]
 fn the_list_of_messages_is_current() {
-    let root = workspace_root();
-    if !require(root.join("crates/cli/src").is_dir(), "the sources") {
-        return;
-    }
+    let Some(root) = checkout() else { return };
     let mut text = format!(
-        "# Messages\n\nEvery help page of the command and every message in the sources of the libraries. Generated; to regenerate:\n\n    {REGENERATE}\n"
+        "# Messages\n\nEvery help page of the command and every message in the sources of the libraries. Generated with `{REGENERATE}`.\n"
     );
     help_pages(&mut text);
     messages(&root, &mut text);
-    let path = root.join(FILE);
-    if std::env::var_os("WARPWAVE_BLESS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &text).unwrap();
-        return;
-    }
-    let current = std::fs::read_to_string(&path).unwrap_or_default();
-    if let Some((number, (old, new))) = current.lines().zip(text.lines()).enumerate().find(|(_, (old, new))| old != new) {
-        panic!("{FILE} is out of date at line {}; run: {REGENERATE}\n- {old}\n+ {new}", number + 1);
-    }
-    assert_eq!(current.lines().count(), text.lines().count(), "{FILE} is out of date; run: {REGENERATE}");
+    check_generated("messages.md", &text);
 }
 
 fn help_pages(text: &mut String) {
@@ -49,7 +39,7 @@ fn help_page(command: &mut clap::Command, name: &str, text: &mut String) {
     let mut shown = command.clone().mut_args(|argument| argument.hide_env_values(true));
     let page = shown.render_long_help().to_string();
     let page: Vec<&str> = page.lines().map(str::trim_end).collect();
-    write!(text, "\n### {name}\n\n```text\n{}\n```\n", page.join("\n").trim_end()).unwrap();
+    write!(text, "\n### `{name}`\n\n```text\n{}\n```\n", page.join("\n").trim_end()).unwrap();
     for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help" && !sub.is_hide_set()) {
         let name = format!("{name} {}", sub.get_name());
         help_page(sub, &name, text);
@@ -101,7 +91,7 @@ fn is_message(text: &str) -> bool {
     let is_word = |word: &&str| word.chars().filter(|c| c.is_alphabetic()).count() >= 2 || matches!(*word, "a" | "A" | "{}");
     let words: Vec<&str> = text.split([' ', '\n']).collect();
     let code = ["#include", "#define", "extern \"C\"", "__global__", "import ", "();", ") {", "#pragma", "template <"];
-    words.windows(3).any(|three| three.iter().all(|word| is_word(word))) && !code.iter().any(|mark| text.contains(mark))
+    words.windows(3).any(|three| three.iter().all(&is_word)) && !code.iter().any(|mark| text.contains(mark))
 }
 
 struct Literal {
