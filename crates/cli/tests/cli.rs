@@ -239,7 +239,7 @@ fn invalid_input_is_reported_with_the_right_exit_code() {
         (
             [&["run", "--arg", "f32[4]", "--arg", "f32[4]", "--arg", "f32[4]", "--arg", "f64:4"], &add[..]].concat(),
             1,
-            vec!["parameter 3", "4 bytes"],
+            vec!["argument 3", "expected 4 bytes"],
         ),
         (
             [&["run", "--arg", "u64:4", "--arg", "f32[4]", "--arg", "f32[4]", "--arg", "i32:4"], &add[..]].concat(),
