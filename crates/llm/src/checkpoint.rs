@@ -24,8 +24,8 @@ use crate::config::Config;
 pub use error::CheckpointError;
 use error::{Result, bad_tensor};
 use folder::FolderConfig;
-pub(crate) use memory::{LiveMemory, kv_cache_type};
 pub use memory::{MemoryEstimate, MemoryPlan};
+pub(crate) use memory::{StepMemory, kv_cache_type};
 use tensors::{TensorSpec, Transform, tensor_specs};
 
 /// A weight of a model.

@@ -6,18 +6,18 @@ use warpwave_kernels::{Binary, DType};
 use warpwave_tensor::{AttentionParams, Batch, Device, KvCache, Linear, Matrix, Precision, Rope, RopePositions, Tensor};
 use warpwave_weights::Kind;
 
-use crate::checkpoint::{LiveMemory, MemoryPlan, kv_cache_type};
+use crate::checkpoint::{StepMemory, kv_cache_type};
 use crate::config::Config;
 use crate::error::{Error, Result};
 
 /// Element type of the residual stream.
-pub(crate) const RESIDUAL: DType = DType::F32;
+const RESIDUAL: DType = DType::F32;
 
 /// The largest step whose feed-forward activations stay `f32`: for so few tokens their bytes hardly matter.
 pub(crate) const SMALL_STEP: usize = 64;
 
 /// The type of gate and up projections in a step of `tokens`: `f32`, except in large steps, where bytes matter.
-pub(crate) fn gate_type(dtype: DType, tokens: usize) -> DType {
+fn gate_type(dtype: DType, tokens: usize) -> DType {
     if tokens <= SMALL_STEP { RESIDUAL } else { dtype }
 }
 
@@ -59,6 +59,8 @@ pub struct Model {
     /// On the first device.
     embedding: Matrix,
     shards: Vec<Shard>,
+    /// On GPUs: the model without data, to count the memory of a step.
+    meta: Option<Box<Model>>,
 }
 
 /// A device's part of a model.
@@ -140,11 +142,9 @@ impl Model {
     }
 
     /// Bytes that the pool of one of the GPUs should hold for steps of `tokens`.
-    pub(crate) fn step_bytes(&self, number: usize, tokens: usize, kv_cache: DType) -> u64 {
-        let (devices, precision) = (self.devices().cloned().collect(), self.precision);
-        let plan = MemoryPlan { devices, weights: None, precision, kv_cache: Some(kv_cache), context: tokens, chunk: Some(tokens) };
-        let Shard { device, config, .. } = &self.shards[number];
-        LiveMemory::of_step(config, self.weights, device, &plan).pooled()
+    pub(crate) fn step_bytes(&self, number: usize, tokens: usize, kv_cache: DType) -> Result<u64> {
+        let Some(meta) = &self.meta else { return Ok(0) };
+        Ok(StepMemory::count(meta, tokens, kv_cache)?[number].reserved(&self.shards[number].device))
     }
 
     /// Returns the bytes of the weights that a decode step reads. Of the embedding that is one row, which is not counted.

@@ -89,6 +89,12 @@ impl Sequence {
         self.len == 0
     }
 
+    /// The input of a step of `tokens` that begins a sequence, in the first blocks of a KV cache.
+    pub(crate) fn input_of(tokens: usize) -> BatchInput {
+        let mut sequence = Sequence { len: tokens, blocks: (0..tokens.div_ceil(BLOCK_SIZE) as u32).collect(), owner: None };
+        step_inputs(&[(&mut sequence, &vec![0; tokens])], false)
+    }
+
     fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         if let Some(owner) = &self.owner {
@@ -155,7 +161,7 @@ impl Runner {
             // The pool keeps about as much as was ever allocated at once. Allocating everything a long step takes keeps it from freeing
             // and allocating memory at each layer. Without that much memory, steps get shorter.
             loop {
-                let step = model.step_bytes(number, chunk.min(blocks * BLOCK_SIZE), dtype);
+                let step = model.step_bytes(number, chunk.min(blocks * BLOCK_SIZE), dtype)?;
                 let fits = gpu.stream.alloc::<u8>(usize::try_from(step).unwrap_or(usize::MAX)).is_ok();
                 if fits || options.chunk.is_some() || chunk <= RunnerOptions::SMALLEST_CHUNK {
                     break;

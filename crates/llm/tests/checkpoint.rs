@@ -10,7 +10,7 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use warpwave_kernels::{DType, Glu, Quant, RopePairs, RopeScaling};
-use warpwave_llm::{Checkpoint, Config, Family, MemoryEstimate, MemoryPlan, Precision, RopeConfig};
+use warpwave_llm::{Checkpoint, Config, Family, MemoryPlan, Precision, RopeConfig};
 use warpwave_tensor::Device;
 use warpwave_weights::{Array, Error, Gguf, Kind, TensorInfo, Value, write_gguf};
 
@@ -605,10 +605,14 @@ fn memory_is_counted() {
         let (devices, precision, chunk) = (vec![Device::Cpu], Precision::Fast, Some(512));
         MemoryPlan { devices, weights: None, precision, kv_cache: Some(cache), context, chunk }
     };
-    let memory = MemoryEstimate::new(&config, 2 * weights as u64, Kind::Plain(DType::F16), &Device::Cpu, &plan(DType::F16, 8192));
+    let random = Checkpoint::random(Config { sliding_layers: vec![false; 32], ..config }, Kind::Plain(DType::Bf16)).unwrap();
+    let memory = random.memory(&plan(DType::F16, 8192)).unwrap()[0];
+    // Norms are f32.
+    assert_eq!(memory.weights, 2 * (weights + (2 * 32 + 1) * 4096) as u64);
     assert_eq!((memory.kv_per_token, memory.kv), (131_072, 1 << 30));
-    // Residual and its norm, gate and up, and their product; logits.
-    assert_eq!(memory.activations, (2 * 4096 + 3 * 14_336) * 512 * 4 + 128_256 * 4);
+    // The residual stream and its norm, gate and up, and their product; and the step's inputs.
+    let activations = (2 * 4096 + 3 * 14_336) * 512 * 4;
+    assert!((activations..activations + (1 << 20)).contains(&memory.activations), "{memory:?}");
     assert_eq!(memory.total(), memory.weights + memory.kv + memory.activations + memory.scratch);
     let model = Checkpoint::open(oracle("llama3")).unwrap();
     let file = fs::metadata(oracle("llama3").join("model.safetensors")).unwrap().len();
@@ -620,7 +624,8 @@ fn memory_is_counted() {
 }
 
 /// Uses everything in a configuration that was accepted.
-fn use_config(config: &Config) {
+fn use_config(model: &Checkpoint) {
+    let config = model.config();
     for rope in [Some(&config.rope), config.rope_sliding.as_ref()].into_iter().flatten() {
         let (frequencies, factor) = rope.frequencies(config.context);
         assert!(frequencies.len() == rope.rotary_dim / 2 && frequencies.iter().all(|frequency| frequency.is_finite()), "{rope:?}");
@@ -628,8 +633,8 @@ fn use_config(config: &Config) {
     }
     assert_eq!(config.sliding_layers.len(), config.layers);
     let (devices, precision) = (vec![Device::Cpu], Precision::Fast);
-    let plan = MemoryPlan { devices, weights: None, precision, kv_cache: Some(DType::F64), context: usize::MAX, chunk: Some(usize::MAX) };
-    assert!(MemoryEstimate::new(config, 0, Kind::Quant(Quant::Q4K), &Device::Cpu, &plan).total() > 0);
+    let plan = MemoryPlan { devices, weights: None, precision, kv_cache: None, context: usize::MAX, chunk: Some(usize::MAX) };
+    assert!(model.memory(&plan).unwrap()[0].total() > 0);
 }
 
 #[test]
@@ -669,7 +674,7 @@ fn no_value_of_any_key_panics() {
                 fs::write(&path, config.to_string()).unwrap();
                 match Checkpoint::open(folder.path()) {
                     Ok(model) => {
-                        use_config(model.config());
+                        use_config(&model);
                         good += 1;
                     }
                     Err(error) => {
@@ -697,7 +702,7 @@ fn no_value_of_any_key_panics() {
             let data = |index: usize| Ok::<_, Error>(file.tensor(&tensors[index].name).unwrap().bytes.into());
             write_gguf(&good, &metadata, &tensors, data, |_, _| ()).unwrap();
             if let Ok(model) = Checkpoint::open(&good) {
-                use_config(model.config());
+                use_config(&model);
             }
         }
     }

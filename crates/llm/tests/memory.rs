@@ -132,6 +132,24 @@ fn a_failure_on_one_device_frees_all() {
     }
 }
 
+/// The estimate runs a forward pass without data: fast, whatever the model's size.
+#[test]
+fn the_estimate_of_a_70b_model_takes_less_than_a_second() {
+    let shape = Config { hidden: 8192, layers: 80, heads: 64, feed_forward: 28_672, ..Config::llama_8b() };
+    let config = Config { sliding_layers: vec![false; 80], ..shape };
+    let checkpoint = Checkpoint::random(config, Kind::Quant(Quant::Q4K)).unwrap();
+    for devices in [vec![Device::Cpu], vec![Device::Cpu; 8]] {
+        let started = Instant::now();
+        let estimates = checkpoint.memory(&MemoryPlan::new(devices, 131_072)).unwrap();
+        let seconds = started.elapsed().as_secs_f64();
+        let total: u64 = estimates.iter().map(MemoryEstimate::total).sum();
+        println!("{} devices: {:.1} GiB, estimated in {seconds:.3} s", estimates.len(), total as f64 / f64::from(1 << 30));
+        assert!((70 << 30..200 << 30).contains(&total), "{estimates:?}");
+        // Debug builds on a loaded machine are slower.
+        assert!(seconds < if cfg!(debug_assertions) { 10.0 } else { 1.0 }, "{seconds} s");
+    }
+}
+
 /// Measured by the driver's free memory, with an 8B model and a context of 4096.
 #[test]
 fn the_estimate_of_a_large_model_is_within_5_percent() {

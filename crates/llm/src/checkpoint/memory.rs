@@ -1,25 +1,22 @@
 //! Estimates the memory of a model before it is loaded.
 //!
-//! Weights and KV cache have known sizes. Activations are the peak of what [`crate::Model`]'s forward pass holds at the same time: the points
-//! of a layer where memory is allocated are repeated here.
-
-use std::collections::HashMap;
+//! Weights and KV cache have known sizes. Activations are counted: the forward pass runs on meta devices, which allocate nothing.
 
 use warpwave_kernels::DType;
-use warpwave_tensor::{BLOCK_SIZE, Device, Precision};
+use warpwave_tensor::{BLOCK_SIZE, Batch, Device, MemoryUse, Precision};
 use warpwave_weights::Kind;
 
 use super::Checkpoint;
 use super::error::Result;
-use crate::config::{Config, Family};
-use crate::model::{RESIDUAL, SMALL_STEP, gate_type};
-use crate::runner::RunnerOptions;
+use crate::config::Config;
+use crate::model::{LoadOptions, Logits, Model, SMALL_STEP};
+use crate::runner::{RunnerOptions, Sequence};
 use crate::tensor_parallel::ShardPlan;
 
 /// Workspace of the GPU vendors' matrix libraries.
 const WORKSPACE: u64 = 32 << 20;
-/// The number of rows from which GPUs multiply quantized weights as `f16`.
-const DEQUANTIZE_ROWS: usize = 32;
+/// The largest step that is counted; larger ones are extrapolated, because memory grows linearly.
+const MAX_COUNTED: usize = 8192;
 /// Approximate memory of a GPU's driver and libraries for code loaded at first use.
 const CODE: u64 = 128 << 20;
 
@@ -66,41 +63,75 @@ pub struct MemoryEstimate {
     pub kv_per_token: u64,
     /// KV cache of the whole context.
     pub kv: u64,
-    /// Activations of the largest prompt chunk, and the logits of its last token.
+    /// Activations of the largest prompt chunk, with converted weights and inputs of its products, and the logits of its last token.
     pub activations: u64,
-    /// On GPUs: workspaces of products and attention, memory of captured decode graphs, unused memory in the pool, and the driver's code.
+    /// On GPUs: workspace of the matrix library, memory of captured decode graphs, unused memory in the pool, and the driver's code.
     pub scratch: u64,
 }
 
-/// Allocations that are live at the same time within a layer.
-#[derive(Default)]
-pub(crate) struct LiveMemory {
-    /// Peak of the activations, and with workspaces.
-    activations: u64,
+/// Memory of a step on a device, counted by running it without data.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StepMemory {
+    /// The peak of what the step allocates.
     peak: u64,
-    /// The maximum number of live allocations of each size.
-    counts: HashMap<u64, u64>,
+    /// What a pool holds that keeps memory for each allocation size: returning memory to the driver and allocating other sizes at each
+    /// layer would stall the GPU.
+    pooled: u64,
+    /// The sum of all allocations, which a captured graph keeps.
+    total: u64,
 }
 
-impl LiveMemory {
-    /// Adds a point in time: sizes of live activations and of workspaces.
-    fn add(&mut self, activations: &[u64], workspaces: &[u64]) {
-        let mut counts = HashMap::new();
-        activations.iter().chain(workspaces).filter(|size| **size > 0).for_each(|size| *counts.entry(*size).or_insert(0u64) += 1);
-        for (size, count) in counts {
-            let most = self.counts.entry(size).or_insert(0);
-            *most = count.max(*most);
-        }
-        let sum = |from: u64, sizes: &[u64]| sizes.iter().fold(from, |sum, size| sum.saturating_add(*size));
-        self.activations = self.activations.max(sum(0, activations));
-        self.peak = self.peak.max(sum(sum(0, activations), workspaces));
+impl StepMemory {
+    /// Counts a step of `tokens` on each device of a model without data. Steps of more than [`MAX_COUNTED`] tokens are extrapolated.
+    pub fn count(model: &Model, tokens: usize, kv_cache: DType) -> crate::error::Result<Vec<StepMemory>> {
+        let Some(rest) = tokens.checked_sub(MAX_COUNTED).filter(|rest| *rest > 0) else {
+            return StepMemory::run(model, tokens.max(1), kv_cache);
+        };
+        let [half, full] = [MAX_COUNTED / 2, MAX_COUNTED].map(|tokens| StepMemory::run(model, tokens, kv_cache));
+        let grow = |half: u64, full: u64| {
+            let more = u128::from(full.saturating_sub(half)) * rest as u128 / (MAX_COUNTED / 2) as u128;
+            full.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
+        };
+        let grown = half?.into_iter().zip(full?).map(|(half, full)| StepMemory {
+            peak: grow(half.peak, full.peak),
+            pooled: grow(half.pooled, full.pooled),
+            total: grow(half.total, full.total),
+        });
+        Ok(grown.collect())
     }
 
-    /// Bytes that a GPU's pool should hold so that each allocation size has its own memory: returning memory to the driver and
-    /// allocating other sizes at each layer would stall the GPU.
-    pub fn pooled(&self) -> u64 {
-        self.counts.iter().fold(0u64, |sum, (size, count)| sum.saturating_add(size.saturating_mul(*count)))
+    fn run(model: &Model, tokens: usize, kv_cache: DType) -> crate::error::Result<Vec<StepMemory>> {
+        let blocks = tokens.div_ceil(BLOCK_SIZE);
+        let devices: Vec<Device> = model.devices().cloned().collect();
+        let caches = (0..devices.len()).map(|number| model.new_cache(number, kv_cache, blocks));
+        let mut caches = caches.collect::<crate::error::Result<Vec<_>>>()?;
+        let metas = || devices.iter().filter_map(|device| if let Device::Meta(meta) = device { Some(meta) } else { None });
+        metas().for_each(|meta| meta.reset_peak());
+        let before: Vec<u64> = metas().map(|meta| meta.memory().current).collect();
+        let input = Sequence::input_of(tokens);
+        let batches = devices.iter().map(|device| Batch::new(&input, device)).collect::<warpwave_tensor::Result<Vec<_>>>()?;
+        let logits = model.forward(&mut caches, &batches, Logits::Last)?;
+        drop((logits, batches));
+        let of = |(memory, before): (MemoryUse, u64)| StepMemory {
+            peak: memory.peak.saturating_sub(before),
+            pooled: memory.pooled.saturating_sub(before),
+            total: memory.total,
+        };
+        Ok(metas().map(|meta| meta.memory()).zip(before).map(of).collect())
     }
+
+    /// Bytes that a GPU should hold in its pool for the step, including the matrix library's workspace.
+    pub fn reserved(&self, device: &Device) -> u64 {
+        self.pooled.saturating_add(library_workspace(device))
+    }
+
+    fn max(self, other: StepMemory) -> StepMemory {
+        StepMemory { peak: self.peak.max(other.peak), pooled: self.pooled.max(other.pooled), total: self.total.max(other.total) }
+    }
+}
+
+fn library_workspace(device: &Device) -> u64 {
+    if device.is_cpu() || device.is_virtual() { 0 } else { WORKSPACE }
 }
 
 fn product(numbers: &[usize]) -> u64 {
@@ -113,99 +144,32 @@ impl MemoryEstimate {
         [self.weights, self.kv, self.activations, self.scratch].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Estimates a device's part of a model: `config` has its heads and feed-forward elements, `weights` are its bytes of weights, `kind`
-    /// is their main type.
-    pub fn new(config: &Config, weights: u64, kind: Kind, device: &Device, plan: &MemoryPlan) -> MemoryEstimate {
-        let gpu = !device.is_cpu();
-        let dtype = activation_type(kind, gpu);
-        let kv_cache = plan.kv_cache.unwrap_or_else(|| kv_cache_type(kind, plan.precision, gpu));
+    /// Estimates a device's part of a model: `config` has its heads and feed-forward elements, `weights` are its bytes of weights. `steps` are
+    /// the largest step and a decode step.
+    fn new(config: &Config, weights: u64, steps: [StepMemory; 2], device: &Device, plan: &MemoryPlan, kv_cache: DType) -> MemoryEstimate {
         let kv_per_token = product(&[2, config.layers, config.kv_heads, config.head_dim, kv_cache.size()]);
         let kv = kv_per_token.saturating_mul(plan.context.checked_next_multiple_of(BLOCK_SIZE).unwrap_or(plan.context) as u64);
-        let step = LiveMemory::of_step(config, kind, device, plan);
-        let logits = product(&[config.vocab, 4]);
-        let scratch = match gpu {
-            false => step.peak - step.activations,
-            true => {
-                let code = if device.is_virtual() { 0 } else { CODE };
-                let pooled = step.pooled() - step.activations;
-                let graphs = if plan.devices.len() > 1 { 0 } else { graph_bytes(config, dtype, plan.context) };
-                [pooled, graphs, code].into_iter().fold(0, u64::saturating_add)
-            }
+        let [step, decode] = steps;
+        let scratch = if device.is_cpu() {
+            0
+        } else {
+            let code = if device.is_virtual() { 0 } else { CODE };
+            let graphs = if plan.devices.len() > 1 { 0 } else { graph_bytes(config, decode, plan.context) };
+            [step.reserved(device) - step.peak, graphs, code].into_iter().fold(0, u64::saturating_add)
         };
-        MemoryEstimate { weights, kv_per_token, kv, activations: step.activations.saturating_add(logits), scratch }
+        MemoryEstimate { weights, kv_per_token, kv, activations: step.peak, scratch }
     }
 }
 
-/// Bytes of captured decode steps. Each keeps the memory of all its allocations, of all layers; there is one per power of two of the
-/// block table's width.
-fn graph_bytes(config: &Config, dtype: DType, context: usize) -> u64 {
-    let Config { hidden, feed_forward, heads, kv_heads, head_dim, layers, vocab, .. } = *config;
-    let [q, kv] = [heads, kv_heads].map(|heads| heads.saturating_mul(head_dim));
-    let narrow = [hidden, hidden, q, kv, kv, q, q, feed_forward];
-    let narrow = narrow.iter().fold(0u64, |sum, width| sum.saturating_add(product(&[*width, dtype.size()])));
-    let wide = product(&[2, hidden, RESIDUAL.size()]).saturating_add(product(&[2, feed_forward, gate_type(dtype, 1).size()]));
-    let each = narrow.saturating_add(wide).saturating_mul(layers as u64).saturating_add(product(&[2, vocab, 4]));
+/// Bytes of captured decode steps. Each keeps the memory of all its allocations; there is one per power of two of the block table's width.
+fn graph_bytes(config: &Config, decode: StepMemory, context: usize) -> u64 {
     // Block tables have at least 16 columns.
     let graphs = u64::from(context.div_ceil(16 * BLOCK_SIZE).max(1).checked_next_power_of_two().map_or(63, usize::ilog2)) + 1;
-    // Split-KV attention keeps partial results, about one per 256 keys.
+    // Split-KV attention keeps partial results, about one per 256 keys. The logits are copied out of the graph.
     let splits: usize = (0..graphs).map(|graph| (1usize << graph.min(6)).max(4)).sum();
-    each.saturating_mul(graphs).saturating_add(product(&[splits, q, 4, layers]))
-}
-
-impl LiveMemory {
-    /// Returns the live allocations of a layer in the plan's largest step.
-    pub fn of_step(config: &Config, kind: Kind, device: &Device, plan: &MemoryPlan) -> LiveMemory {
-        let Config { hidden, feed_forward, heads, kv_heads, head_dim, .. } = *config;
-        let gpu = !device.is_cpu();
-        let dtype = activation_type(kind, gpu);
-        let kv_cache = plan.kv_cache.unwrap_or_else(|| kv_cache_type(kind, plan.precision, gpu));
-        let tokens = plan.step_tokens(device);
-        let [q_width, kv_width] = [heads, kv_heads].map(|heads| heads.saturating_mul(head_dim));
-        let qkv_width = q_width.saturating_add(kv_width).saturating_add(kv_width);
-        let of = |width: usize, size: usize| product(&[tokens, width, size]);
-        let [x, update] = [of(hidden, RESIDUAL.size()); 2];
-        let [h, qkv, q, gated] = [hidden, qkv_width, q_width, feed_forward].map(|width| of(width, dtype.size()));
-        // The last chunk of a prompt may be a small step.
-        let gate_up_of = |tokens: usize| product(&[tokens, feed_forward, 2, gate_type(dtype, tokens).size()]);
-        let gate_up = gate_up_of(tokens).max(gate_up_of(tokens.min(SMALL_STEP)));
-        // With a KV cache of another type, the attention output exists in both types.
-        let other = if kv_cache != dtype && gpu { of(q_width, kv_cache.size()) } else { 0 };
-        // QK norms copy Q and K out of the QKV product. On a CPU they are always copied, and rotated in place.
-        let copies = matches!(config.family, Family::Qwen3 | Family::Gemma3) || !gpu;
-        let post = matches!(config.family, Family::Gemma2 | Family::Gemma3);
-        let (q_copy, k_copy) = if copies { (q, of(kv_width, dtype.size())) } else { (0, 0) };
-        let rotated_q = if gpu { of(q_width, kv_cache.size()) } else { 0 };
-        // Dequantized weights, and the input scaled in f32 and then in f16; then the library's workspace.
-        let as_f16 = matches!(kind, Kind::Quant(_)) && gpu && plan.precision == Precision::Fast && tokens >= DEQUANTIZE_ROWS;
-        let library = if gpu && !device.is_virtual() { WORKSPACE } else { 0 };
-        let workspaces = |rows: usize, columns: usize| match as_f16 {
-            true => {
-                let (weights, input) = (product(&[rows, columns, 2]), of(columns, 2));
-                [[weights, input, of(columns, 4)], [weights, input, library]]
-            }
-            false => [[0, 0, 0], [0, 0, library]],
-        };
-        let mut live = LiveMemory::default();
-        for (activations, rows, columns) in [
-            (&[x, h, qkv][..], qkv_width, hidden),
-            (&[x, h, q, update], hidden, q_width),
-            (&[x, h, gate_up], feed_forward.saturating_mul(2), hidden),
-            (&[x, h, gated, update], hidden, feed_forward),
-        ] {
-            workspaces(rows, columns).iter().for_each(|workspaces| live.add(activations, workspaces));
-        }
-        live.add(&[x, h, qkv, q_copy, k_copy, rotated_q], &[]);
-        live.add(&[x, h, q], &[if gpu { rotated_q } else { q }, other]);
-        live.add(&[x, h, gate_up, gated], &[]);
-        // The next norm, or the post-norm of the update.
-        live.add(&[x, h, update, if post { update } else { h }], &[]);
-        // Tensor parallel: partial sums of all devices, the sum, and with more than two devices an intermediate one.
-        let devices = plan.devices.len();
-        if devices > 1 {
-            live.add(&[&[x, h][..], &vec![update; devices + if devices > 2 { 2 } else { 1 }]].concat(), &[]);
-        }
-        live
-    }
+    let partial = product(&[splits, config.heads, config.head_dim, 4, config.layers]);
+    let each = decode.total.saturating_add(product(&[config.vocab, 4]));
+    each.saturating_mul(graphs).saturating_add(partial)
 }
 
 /// The type of the inputs of matrix products: that of plain 16-bit weights on a GPU, else `f32`.
@@ -230,11 +194,18 @@ impl Checkpoint {
     pub fn memory(&self, plan: &MemoryPlan) -> crate::error::Result<Vec<MemoryEstimate>> {
         let infos = self.converted(plan.weights)?;
         let shards = ShardPlan::new(&self.config, &infos, plan.devices.len())?;
-        let estimate = |(shard, device): (&ShardPlan, &Device)| {
+        let options = LoadOptions { weights: plan.weights, precision: plan.precision, context: Some(plan.context) };
+        let model = Model::meta(self, &plan.devices, options)?;
+        let kv_cache = plan.kv_cache.unwrap_or_else(|| model.kv_cache_type());
+        let tokens = plan.step_tokens(plan.first_device()?);
+        let [largest, small, decode] = [tokens, tokens.min(SMALL_STEP), 1].map(|tokens| StepMemory::count(&model, tokens, kv_cache));
+        // The last chunk of a prompt may be a small step, whose gates are `f32`.
+        let steps = largest?.into_iter().zip(small?).map(|(largest, small)| largest.max(small)).zip(decode?);
+        let estimate = |((shard, device), (step, decode)): ((&ShardPlan, &Device), (StepMemory, StepMemory))| {
             let weights = infos.iter().map(|info| shard.bytes(info)).fold(0, u64::saturating_add);
-            MemoryEstimate::new(&shard.config, weights, main_kind(&infos), device, plan)
+            MemoryEstimate::new(&shard.config, weights, [step, decode], device, plan, kv_cache)
         };
-        Ok(shards.iter().zip(&plan.devices).map(estimate).collect())
+        Ok(shards.iter().zip(&plan.devices).zip(steps).map(estimate).collect())
     }
 
     /// The type that decides how products are computed, see [`main_kind`].

@@ -1,5 +1,6 @@
 //! Loads weights from a checkpoint to devices.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use warpwave_kernels::DType;
@@ -32,6 +33,11 @@ struct Target {
 }
 
 impl<'a> Loader<'a> {
+    /// Whether the model is loaded without data: the shapes of the weights suffice, and no file is read.
+    fn is_meta(&self) -> bool {
+        matches!(self.targets.first(), Some(Target { device: Device::Meta(_), .. }))
+    }
+
     /// Counts the bytes of a weight that is being loaded.
     fn count(&mut self, name: &str) {
         let Some(info) = self.infos.get(name) else { return };
@@ -44,8 +50,12 @@ impl<'a> Loader<'a> {
 
     /// Loads a norm's weights to each device.
     fn vector(&mut self, name: &str, dtype: DType) -> Result<Vec<Tensor>> {
-        let floats = self.checkpoint.get_f32(name)?;
         self.count(name);
+        if self.is_meta() {
+            let len = self.infos.get(name).map_or(0, |info| info.shape.iter().product());
+            return self.targets.iter().map(|target| Ok(Tensor::zeros(dtype, &[len], &target.device)?)).collect();
+        }
+        let floats = self.checkpoint.get_f32(name)?;
         let host = Tensor::new(&floats, &[floats.len()], &Device::Cpu)?.cast(dtype)?;
         self.targets.iter().map(|target| target.name_failure(name, host.to_device(&target.device))).collect()
     }
@@ -65,7 +75,8 @@ impl<'a> Loader<'a> {
             let weight = self.weight(&name)?;
             if self.checkpoint.has(&bias) {
                 self.count(&bias);
-                biases.push((self.checkpoint.get_f32(&bias)?, bias));
+                let floats = if self.is_meta() { vec![0.0; weight.shape[0]] } else { self.checkpoint.get_f32(&bias)? };
+                biases.push((floats, bias));
             } else if biased {
                 biases.push((vec![0.0; weight.shape[0]], bias));
             }
@@ -79,6 +90,9 @@ impl<'a> Loader<'a> {
         // A weight that is not used in place is a copy of about this size.
         let size = self.infos.get(name).and_then(|info| info.kind.bytes(&info.shape).ok()).unwrap_or(0);
         self.count(name);
+        if let (true, Some(info)) = (self.is_meta(), self.infos.get(name)) {
+            return Ok(Weight { kind: info.kind, shape: info.shape.clone(), bytes: Cow::Borrowed(&[]) });
+        }
         let rest = self.targets.iter().map(|target| target.rest).sum();
         check_host_memory(size).map_err(|error| Error::from(error).out_of_memory_for(|| format!("weight {name}"), rest))?;
         Ok(self.checkpoint.get_as(name, self.options.weights)?)
@@ -155,12 +169,14 @@ impl Target {
     }
 
     fn matrix(&self, name: &str, kind: Kind, bytes: &[u8], rows: usize, columns: usize) -> Result<Matrix> {
-        if self.device.is_cpu() {
+        if self.device == Device::Cpu {
             self.name_failure(name, check_host_memory(bytes.len()))?;
         }
-        let matrix = match kind {
-            Kind::Plain(dtype) => Tensor::from_bytes(bytes, dtype, &[rows, columns], &self.device).and_then(Matrix::plain),
-            Kind::Quant(quant) => Matrix::quantized(quant, bytes, rows, columns, &self.device),
+        let matrix = match (kind, &self.device) {
+            (Kind::Plain(dtype), Device::Meta(_)) => Tensor::zeros(dtype, &[rows, columns], &self.device).and_then(Matrix::plain),
+            (Kind::Quant(quant), Device::Meta(_)) => Matrix::quantized_meta(quant, rows, columns, &self.device),
+            (Kind::Plain(dtype), _) => Tensor::from_bytes(bytes, dtype, &[rows, columns], &self.device).and_then(Matrix::plain),
+            (Kind::Quant(quant), _) => Matrix::quantized(quant, bytes, rows, columns, &self.device),
         };
         self.name_failure(name, matrix)
     }
@@ -234,6 +250,17 @@ impl Model {
             shards.iter_mut().zip(layers).for_each(|(shard, layer)| shard.layers.push(layer));
         }
         let (precision, weights) = (options.precision, checkpoint.main_kind(options.weights)?);
-        Ok(Model { config, dtype, precision, weights, embedding, shards })
+        // A runner on GPUs reserves the memory of a step, which is counted on the model without data.
+        let meta = match first {
+            Device::Gpu(_) => Some(Box::new(Model::meta(checkpoint, devices, options)?)),
+            Device::Cpu | Device::Meta(_) => None,
+        };
+        Ok(Model { config, dtype, precision, weights, embedding, shards, meta })
+    }
+
+    /// Creates the model without data, on meta devices: running it counts memory.
+    pub(crate) fn meta(checkpoint: &Checkpoint, devices: &[Device], options: LoadOptions) -> Result<Model> {
+        let devices: Vec<Device> = devices.iter().map(Device::meta).collect();
+        Model::load_shards(checkpoint, &devices, options, &mut |_| ())
     }
 }
