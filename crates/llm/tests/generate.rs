@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use safetensors::SafeTensors;
 use warpwave_kernels::DType;
 use warpwave_llm::{
-    Alternative, Checkpoint, Completion, Config, Error, Event, FinishReason, LoadOptions, Model, ModelBuilder, Precision, Request, Runner,
-    RunnerOptions, Sampler, Sequence, Tokenizer, Vocabulary,
+    Alternative, Checkpoint, Completion, Config, Error, Event, FinishReason, LoadOptions, Model, ModelBuilder, Precision, Request,
+    RopeConfig, Runner, RunnerOptions, Sampler, Sequence, Tokenizer, Vocabulary,
 };
 use warpwave_tensor::Device;
 use warpwave_weights::Kind;
@@ -247,7 +247,7 @@ fn the_builder_opens_checks_and_loads() {
 #[test]
 fn the_builder_refuses_what_does_not_fit() {
     let shape = Config { vocab: 1000, hidden: 256, layers: 2, heads: 4, kv_heads: 2, head_dim: 64, ..Config::llama_8b() };
-    let config = Config { feed_forward: 512, sliding_layers: vec![false; 2], ..shape };
+    let config = Config { feed_forward: 512, rope: RopeConfig::plain(10_000.0, 64), sliding_layers: vec![false; 2], ..shape };
     let checkpoint = Checkpoint::random(config, Kind::Plain(DType::Bf16)).unwrap();
     let loaded = ModelBuilder::from_checkpoint(checkpoint).context(1 << 40).progress(|_, _| panic!("loading")).load();
     let error = loaded.map(drop).unwrap_err();
