@@ -505,6 +505,26 @@ fn bench_llm_reports_prefill_and_decode() {
 }
 
 #[test]
+fn bench_llm_sweeps_batch_sizes() {
+    let model = oracle("llama3");
+    let line = ["bench", "llm", &model, "--device", "cpu", "--prompt", "20", "--tokens", "6", "--rounds", "2", "--batch", "1,3,40"];
+    let value = run_json(&[&line[..], &["--json"]].concat());
+    let rows = value["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["batch"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 3, 40]);
+    for row in rows {
+        let number = |key: &str| row[key].as_f64().unwrap();
+        assert!(number("prefill") > 0.0 && number("decode") > 0.0, "{row}");
+        assert!((number("decode") / number("batch") / number("decode_per_sequence") - 1.0).abs() < 1e-9, "{row}");
+    }
+    let (code, out, err) = run(&line);
+    assert!(code == 0 && out.lines().count() == 5 && out.contains("per sequence"), "{out}{err}");
+    for (options, expected) in [(&["--batch", "0"][..], "--batch"), (&["--batch", "2", "--peer", "llama.cpp"], "--peer")] {
+        let (code, _, err) = run(&[&["bench", "llm", &model], options].concat());
+        assert!(code == 2 && err.contains(expected), "{err}");
+    }
+}
+
+#[test]
 fn ctrl_c_stops_generation_with_exit_code_0() {
     let cache = tempfile::tempdir().unwrap();
     let line = ["generate", &oracle("qwen2"), "--device", "cpu", "--ids", "5,6", "-n", "200000", "--context", "200100", "--ignore-eos"];

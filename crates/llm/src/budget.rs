@@ -96,7 +96,9 @@ impl MemoryBudget {
         let mut found = Vec::new();
         let mut context = self.plan.context / 2;
         while context >= SMALLEST_CONTEXT {
-            if fitting(MemoryPlan { context, ..self.plan.clone() }).is_some() {
+            // As many sequences, each of a smaller context.
+            let cache_tokens = self.plan.cache_tokens.map(|tokens| tokens / (self.plan.context / context));
+            if fitting(MemoryPlan { context, cache_tokens, ..self.plan.clone() }).is_some() {
                 found.push(Alternative::Context(context));
                 break;
             }
@@ -135,7 +137,7 @@ impl fmt::Display for MemoryBudget {
             let mut line = |name: &str, bytes: u64, note: String| writeln!(f, "  {name:16} {:>10}{note}", human_bytes(bytes));
             line("weights", estimate.weights, String::new())?;
             let per_token = human_bytes(estimate.kv_per_token);
-            line("KV cache", estimate.kv, format!("  {} tokens x {per_token} of {kv_cache}", plan.context))?;
+            line("KV cache", estimate.kv, format!("  {} tokens x {per_token} of {kv_cache}", plan.capacity()))?;
             let chunk = plan.chunk.unwrap_or(plan.context).min(plan.context);
             line("activations", estimate.activations, format!("  chunk of {chunk} tokens, logits of one"))?;
             if estimate.scratch > 0 {

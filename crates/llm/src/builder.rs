@@ -29,6 +29,7 @@ pub struct ModelBuilder<'p> {
     weights: Option<Kind>,
     precision: Precision,
     context: Option<usize>,
+    cache_tokens: Option<usize>,
     kv_cache: Option<DType>,
     chunk: Option<usize>,
     graphs: bool,
@@ -58,6 +59,7 @@ impl<'p> ModelBuilder<'p> {
             weights: None,
             precision: Precision::Fast,
             context: None,
+            cache_tokens: None,
             kv_cache: None,
             chunk: None,
             graphs: true,
@@ -96,6 +98,13 @@ impl<'p> ModelBuilder<'p> {
     #[must_use]
     pub fn context(mut self, tokens: impl Into<Option<usize>>) -> Self {
         self.context = tokens.into();
+        self
+    }
+
+    /// Sets the capacity of the KV cache in tokens, for several sequences at once. Default: the context length.
+    #[must_use]
+    pub fn cache_tokens(mut self, tokens: impl Into<Option<usize>>) -> Self {
+        self.cache_tokens = tokens.into();
         self
     }
 
@@ -140,6 +149,7 @@ impl<'p> ModelBuilder<'p> {
             precision: self.precision,
             kv_cache: self.kv_cache,
             context,
+            cache_tokens: self.cache_tokens,
             chunk: self.chunk,
         };
         let budget = MemoryBudget::new(&checkpoint, plan)?;
@@ -161,7 +171,8 @@ impl<'p> ModelBuilder<'p> {
         // Without a given chunk, or one reduced for the estimate, the runner probes how much memory there is.
         let default_chunk = RunnerOptions::default_chunk(budget.plan.first_device()?);
         let chunk = budget.plan.chunk.filter(|chunk| self.chunk.is_some() || *chunk < default_chunk);
-        let options = RunnerOptions { context, cache_tokens: None, kv_cache: Some(budget.kv_cache), chunk, graphs: self.graphs };
+        let kv_cache = Some(budget.kv_cache);
+        let options = RunnerOptions { context, cache_tokens: self.cache_tokens, kv_cache, chunk, graphs: self.graphs };
         let runner = Runner::new(model, options)?;
         devices.iter().try_for_each(Device::synchronize)?;
         let load_time = started.elapsed();

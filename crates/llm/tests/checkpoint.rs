@@ -603,7 +603,7 @@ fn memory_is_counted() {
     assert_eq!(weights, 8_030_261_248);
     let plan = |cache, context| {
         let (devices, precision, chunk) = (vec![Device::Cpu], Precision::Fast, Some(512));
-        MemoryPlan { devices, weights: None, precision, kv_cache: Some(cache), context, chunk }
+        MemoryPlan { devices, weights: None, precision, kv_cache: Some(cache), context, cache_tokens: None, chunk }
     };
     let random = Checkpoint::random(Config { sliding_layers: vec![false; 32], ..config }, Kind::Plain(DType::Bf16)).unwrap();
     let memory = random.memory(&plan(DType::F16, 8192)).unwrap()[0];
@@ -619,6 +619,8 @@ fn memory_is_counted() {
     let plain = model.memory(&plan(DType::F32, 512)).unwrap()[0];
     assert!(plain.weights < file && plain.weights > file - 5000, "all but the header");
     assert_eq!(plain.kv_per_token, 3 * 2 * 2 * 16 * 4);
+    let of_four = MemoryPlan { cache_tokens: Some(4 * 512), ..plan(DType::F32, 512) };
+    assert_eq!(model.memory(&of_four).unwrap()[0].kv, 4 * plain.kv);
     let quantized = MemoryPlan { weights: Some(Kind::Quant(Quant::Q8_0)), ..plan(DType::F16, 512) };
     assert!(model.memory(&quantized).unwrap()[0].weights < plain.weights / 2);
 }
@@ -632,8 +634,7 @@ fn use_config(model: &Checkpoint) {
         assert!(factor.is_finite());
     }
     assert_eq!(config.sliding_layers.len(), config.layers);
-    let (devices, precision) = (vec![Device::Cpu], Precision::Fast);
-    let plan = MemoryPlan { devices, weights: None, precision, kv_cache: None, context: usize::MAX, chunk: Some(usize::MAX) };
+    let plan = MemoryPlan { chunk: Some(usize::MAX), ..MemoryPlan::new([Device::Cpu], usize::MAX) };
     assert!(model.memory(&plan).unwrap()[0].total() > 0);
 }
 

@@ -46,6 +46,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         model,
         device,
         context: *tokens,
+        cache_tokens: None,
         precision: PrecisionArg::Fast,
         kind: *kind,
         cache: *cache,

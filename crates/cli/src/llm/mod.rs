@@ -39,6 +39,9 @@ pub(super) struct ModelArgs {
     /// Context length in tokens, prompt and output together; default: 4096, or the limit of the model if smaller.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub context: Option<u32>,
+    /// Capacity of the KV cache in tokens, for several sequences; default: the context.
+    #[arg(skip)]
+    pub cache_tokens: Option<usize>,
     /// Precision with quantized weights: fast rounds activations to 8 bits or f16, exact uses f32.
     #[arg(long, value_enum, default_value = "fast")]
     pub precision: PrecisionArg,
@@ -126,6 +129,7 @@ impl ModelArgs {
             .weights(self.kind)
             .precision(self.precision())
             .context(tokens)
+            .cache_tokens(self.cache_tokens)
             .kv_cache(self.cache)
             .chunk(self.chunk.map(|chunk| chunk as usize))
             .progress(|done, total| {

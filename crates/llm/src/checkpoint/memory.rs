@@ -33,6 +33,8 @@ pub struct MemoryPlan {
     pub kv_cache: Option<DType>,
     /// The context length in tokens.
     pub context: usize,
+    /// Capacity of the KV cache in tokens, of all sequences together. Default: `context`.
+    pub cache_tokens: Option<usize>,
     /// The maximum number of tokens computed in one step. Default: [`RunnerOptions::default_chunk`].
     pub chunk: Option<usize>,
 }
@@ -41,11 +43,16 @@ impl MemoryPlan {
     /// Returns a plan with defaults: the file's weight types, fast precision, default KV cache and chunk.
     pub fn new(devices: impl IntoIterator<Item = Device>, context: usize) -> MemoryPlan {
         let devices = devices.into_iter().collect();
-        MemoryPlan { devices, weights: None, precision: Precision::Fast, kv_cache: None, context, chunk: None }
+        MemoryPlan { devices, weights: None, precision: Precision::Fast, kv_cache: None, context, cache_tokens: None, chunk: None }
     }
 
     pub(crate) fn first_device(&self) -> Result<&Device, crate::Error> {
         self.devices.first().ok_or_else(|| crate::Error::Devices(String::new()))
+    }
+
+    /// Capacity of the KV cache in tokens.
+    pub(crate) fn capacity(&self) -> usize {
+        self.cache_tokens.unwrap_or(self.context)
     }
 
     /// Tokens of the largest step on a device.
@@ -61,7 +68,7 @@ pub struct MemoryEstimate {
     pub weights: u64,
     /// KV cache of one token, in all layers.
     pub kv_per_token: u64,
-    /// KV cache of the whole context.
+    /// The whole KV cache.
     pub kv: u64,
     /// Activations of the largest prompt chunk, with converted weights and inputs of its products, and the logits of its last token.
     pub activations: u64,
@@ -148,7 +155,8 @@ impl MemoryEstimate {
     /// the largest step and a decode step.
     fn new(config: &Config, weights: u64, steps: [StepMemory; 2], device: &Device, plan: &MemoryPlan, kv_cache: DType) -> MemoryEstimate {
         let kv_per_token = product(&[2, config.layers, config.kv_heads, config.head_dim, kv_cache.size()]);
-        let kv = kv_per_token.saturating_mul(plan.context.checked_next_multiple_of(BLOCK_SIZE).unwrap_or(plan.context) as u64);
+        let capacity = plan.capacity();
+        let kv = kv_per_token.saturating_mul(capacity.checked_next_multiple_of(BLOCK_SIZE).unwrap_or(capacity) as u64);
         let [step, decode] = steps;
         let scratch = if device.is_cpu() {
             0

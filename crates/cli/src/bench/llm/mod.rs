@@ -1,5 +1,6 @@
 //! `warpwave bench llm`: prefill and decode throughput, optionally against a peer in the same run.
 
+mod batch;
 mod gpu;
 mod peer;
 
@@ -21,11 +22,12 @@ use peer::{Peer, PeerName};
 #[command(after_help = "Examples:\n  \
     warpwave bench llm model.gguf --device cpu --threads 2 --peer llama.cpp\n  \
     warpwave bench llm model.gguf --device cuda:0 --prompt 4096 --json\n  \
-    warpwave bench llm --random --as q4_k --device cuda:0 --peer transformers\n\n\
+    warpwave bench llm --random --as q4_k --device cuda:0 --peer transformers\n  \
+    warpwave bench llm model.gguf --device cuda:0 --batch 1,4,16,64\n\n\
     Values are tokens per second, medians over interleaved rounds with the peer on the same token ids; `x peer` above 1 means faster \
     than the peer. Peers are Python packages: pip install xllamacpp, or torch and transformers. On a GPU the report adds decode \
     bandwidth against device copies, prefill TFLOP/s against the vendor BLAS, memory against the estimate, and the time of each \
-    kernel of a decode step.")]
+    kernel of a decode step. With --batch each row decodes that many sequences together, one token of each per step.")]
 pub(super) struct Options {
     #[command(flatten)]
     model_args: ModelArgs,
@@ -44,6 +46,9 @@ pub(super) struct Options {
     /// Number of rounds.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// Sweep batch sizes instead, e.g. 1,4,16: prefill and decode throughput of that many sequences per step.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "peer", value_parser = clap::value_parser!(u16).range(1..))]
+    batch: Vec<u16>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -76,6 +81,7 @@ fn measure(context: &mut Context<'_>, options: &Options) -> Outcome {
     let mut model_args = options.model_args.clone();
     // One token more: the first comes from the prefill.
     model_args.context.get_or_insert(options.prompt + options.tokens + 1);
+    model_args.cache_tokens = batch::cache_tokens(options);
     let mut loaded = if options.random {
         let kind = model_args.kind.take().unwrap_or(Kind::Plain(DType::Bf16));
         let checkpoint = Checkpoint::random(Config::llama_8b(), kind)?;
@@ -87,6 +93,9 @@ fn measure(context: &mut Context<'_>, options: &Options) -> Outcome {
     let vocab = loaded.checkpoint.config().vocab;
     let prompt = ids(options.prompt as usize, vocab);
     let threads = warpwave_tensor::cpu::threads();
+    if !options.batch.is_empty() {
+        return batch::run(context, options, &mut loaded, &prompt, threads);
+    }
     let (mut ours, mut theirs) = (Times::default(), Times::default());
     // Warm up: compilation, graph capture and page faults are not measured.
     once(&mut loaded, &prompt, options.tokens.min(4) as usize)?;
@@ -111,7 +120,7 @@ fn measure(context: &mut Context<'_>, options: &Options) -> Outcome {
     report(context, options, &loaded, threads, ours.rates(options), name.map(|name| (name, theirs.rates(options))), gpu_report.as_ref())
 }
 
-/// Returns deterministic pseudo-random token ids; skips the first ids, model_args are often special tokens.
+/// Returns deterministic pseudo-random token ids; skips the first ids, which are often special tokens.
 fn ids(count: usize, vocab: usize) -> Vec<u32> {
     let first = if vocab > 1000 { 300 } else { 3.min(vocab - 1) };
     let mut state = 1u64;
@@ -134,6 +143,15 @@ fn once(loaded: &mut LanguageModel, prompt: &[u32], tokens: usize) -> Result<(f6
         return Err(failed(format!("generation stopped after {tokens} tokens ({}); increase --context", made.finish_reason.name())));
     }
     Ok((made.prompt_time.as_secs_f64(), made.decode_time.as_secs_f64()))
+}
+
+/// Returns the line above the table.
+fn title(options: &Options, loaded: &LanguageModel, threads: usize, versus: &str) -> String {
+    let model = loaded.runner.model();
+    let plural = if threads == 1 { "" } else { "s" };
+    let threads = if model.device().is_cpu() { format!(", {threads} thread{plural}") } else { String::new() };
+    let Options { prompt, tokens, rounds, .. } = options;
+    format!("{}{threads}{versus}: prompt {prompt}, {tokens} generated tokens, median of {rounds} rounds", model.device_names())
 }
 
 fn report(
@@ -166,16 +184,8 @@ fn report(
             "gpu": gpu_report.map(|gpu_report| gpu_report.json(ours, options.prompt.into())),
         }));
     }
-    let threads = if device.is_cpu() { format!(", {threads} thread{}", if threads == 1 { "" } else { "s" }) } else { String::new() };
     let versus = peer.as_ref().map_or_else(String::new, |(name, _)| format!(", vs {name}"));
-    writeln!(
-        context.out,
-        "{}{threads}{versus}: prompt {}, {} generated tokens, median of {} rounds",
-        loaded.runner.model().device_names(),
-        options.prompt,
-        options.tokens,
-        options.rounds
-    )?;
+    writeln!(context.out, "{}", title(options, loaded, threads, &versus))?;
     writeln!(context.out, "{:20} {:>10} {:>10} {:>8}", "", "ours", "peer", "x peer")?;
     for (i, name) in names.iter().enumerate() {
         let number = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
