@@ -4,6 +4,7 @@ use std::process::Command;
 
 use proptest::prelude::*;
 use warpwave_gpu::code_object::{ArgKind, CodeKind, CodeObject, base_names};
+use warpwave_test_support::require;
 
 /// A real AMD code object, compiled here; `None` without a clang that supports it.
 fn real_object() -> Option<Vec<u8>> {
@@ -21,8 +22,7 @@ fn real_object() -> Option<Vec<u8>> {
             return std::fs::read(&output).ok();
         }
     }
-    assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "no clang that compiles for AMD");
-    eprintln!("skipped: no clang that compiles for AMD");
+    require(false, "clang for AMD GPUs (apt install clang-19)");
     None
 }
 

@@ -12,12 +12,13 @@ use tempfile::TempDir;
 use warpwave_kernels::{DType, Glu, Quant, RopePairs, RopeScaling};
 use warpwave_llm::{Checkpoint, Config, Family, MemoryPlan, Precision, RopeConfig};
 use warpwave_tensor::Device;
+use warpwave_test_support::workspace_root;
 use warpwave_weights::{Array, Error, Gguf, Kind, TensorInfo, Value, write_gguf};
 
 const FAMILIES: [&str; 8] = ["llama3", "llama_bias", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"];
 
 fn oracle(family: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracles").join(family)
+    workspace_root().join("crates/llm/tests/oracles").join(family)
 }
 
 /// A folder in memory where there is one: the many files written here are synced to their disk.

@@ -9,10 +9,11 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use warpwave_llm::Checkpoint;
+use warpwave_test_support::workspace_root;
 use warpwave_weights::{Error, Gguf, TensorInfo, Value, write_gguf};
 
 fn oracle() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracles/llama3")
+    workspace_root().join("crates/llm/tests/oracles/llama3")
 }
 
 /// A folder with the configuration of a small model; in memory where there is one, for what is written here is synced to its disk.
@@ -58,7 +59,7 @@ fn with_tokenizer(fixture: &str, change: impl FnOnce(&mut Json, &mut Json)) -> T
 }
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/text/tokenizers")
+    workspace_root().join("crates/llm/tests/fixtures/text/tokenizers")
 }
 
 fn read_json(path: &Path) -> Json {

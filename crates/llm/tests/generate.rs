@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use safetensors::SafeTensors;
 use warpwave_kernels::DType;
@@ -14,6 +14,7 @@ use warpwave_llm::{
     RopeConfig, Runner, RunnerOptions, Sampler, Sequence, Tokenizer, Vocabulary,
 };
 use warpwave_tensor::Device;
+use warpwave_test_support::{test_model, workspace_root};
 use warpwave_weights::Kind;
 
 /// Prompt tokens of [`text`].
@@ -22,8 +23,7 @@ const PROMPT: usize = 12;
 const END: u32 = 2;
 
 fn folder() -> PathBuf {
-    let root = std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from);
-    root.join("crates/llm/tests/oracles/llama3")
+    workspace_root().join("crates/llm/tests/oracles/llama3")
 }
 
 /// A prompt of 12 tokens, and the 16 that greedy decoding adds.
@@ -262,7 +262,7 @@ fn the_builder_refuses_what_does_not_fit() {
 /// A text prompt, as a new user writes it.
 #[test]
 fn a_real_model_continues_a_text() {
-    let Some(file) = common::model() else { return };
+    let Some(file) = test_model() else { return };
     let mut model = ModelBuilder::new(file).context(64).load().unwrap();
     let request = Request::default().max_tokens(4);
     let text: String =

@@ -10,6 +10,7 @@ mod common;
 use warpwave_kernels::{DType, Quant};
 use warpwave_llm::{Checkpoint, Config, LoadOptions, Logits, Model, RopeConfig, Runner, RunnerOptions, Sequence};
 use warpwave_tensor::{Device, Precision};
+use warpwave_test_support::{full_run, test_model};
 use warpwave_weights::Kind;
 
 /// In nats.
@@ -195,7 +196,7 @@ fn prompts(lengths: &[usize]) -> Vec<Vec<u32>> {
 fn lower_precisions_give_the_same_tokens_where_decoding_is_decisive() {
     for device in common::devices() {
         // The virtual GPU is slow. The batch has at least 32 rows, for which some devices use other kernels.
-        let slow = device.is_virtual() && !common::full();
+        let slow = device.is_virtual() && !full_run();
         let (lengths, more, layers, least) = if slow { (&[5, 29][..], 2, 1, 60) } else { (&[5, 17, 34][..], 24, 2, 300) };
         let prompts = prompts(lengths);
         let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
@@ -224,16 +225,16 @@ fn another_model_is_noticed() {
 /// The same for a real model, which is more decisive.
 #[test]
 fn a_real_model_gives_the_same_tokens_where_decoding_is_decisive() {
-    let Some(file) = common::model() else { return };
+    let Some(file) = test_model() else { return };
     let checkpoint = Checkpoint::open(&file).unwrap();
     let tokenizer = checkpoint.tokenizer().unwrap();
     let texts = ["The capital of France is", "Once upon a time there was a little girl who", "fn main() {\n    println!(\""];
     let prompts = texts.map(|text| tokenizer.encode_prompt(text, true).unwrap());
     let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
     for device in common::devices().into_iter().filter(|device| !device.is_virtual()) {
-        let (more, least) = if device.is_cpu() && !common::full() { (12, 100) } else { (24, 1000) };
+        let (more, least) = if device.is_cpu() && !full_run() { (12, 100) } else { (24, 1000) };
         let unconverted = [(None, Precision::Fast, DType::F16), (None, Precision::Exact, DType::Bf16)];
-        let converted = CASES.into_iter().filter(|_| common::full() || !device.is_cpu());
+        let converted = CASES.into_iter().filter(|_| full_run() || !device.is_cpu());
         let sure: usize =
             unconverted.into_iter().chain(converted).map(|case| compare("SmolLM2", &checkpoint, &device, case, &prompts, more)).sum();
         println!("{device}: {sure} positions compared before the first indecisive one");

@@ -11,6 +11,7 @@ use warpwave_llm::{
     Checkpoint, Config, Error, LoadOptions, Logits, MemoryEstimate, MemoryPlan, Model, RopeConfig, Runner, RunnerOptions, Sequence,
 };
 use warpwave_tensor::{Device, Gpu};
+use warpwave_test_support::full_run;
 use warpwave_weights::Kind;
 
 /// Serializes the tests: they measure the pools of the same devices.
@@ -153,7 +154,7 @@ fn the_estimate_of_a_70b_model_takes_less_than_a_second() {
 /// Measured by the driver's free memory, with an 8B model and a context of 4096.
 #[test]
 fn the_estimate_of_a_large_model_is_within_5_percent() {
-    if !common::full() {
+    if !full_run() {
         return println!("skipped: WARPWAVE_TEST_FULL=1 asks for it");
     }
     let _alone = alone();

@@ -12,6 +12,7 @@ use warpwave_llm::{
     Checkpoint, Config, Event, FinishReason, LoadOptions, Logits, Model, Request, RopeConfig, Runner, RunnerOptions, Sequence,
 };
 use warpwave_tensor::{Device, Precision};
+use warpwave_test_support::{full_run, workspace_root};
 use warpwave_weights::Kind;
 
 const FAMILIES: [&str; 8] = ["gemma2", "gemma3", "llama3", "llama_bias", "mistral", "phi3", "qwen2", "qwen3"];
@@ -35,8 +36,7 @@ struct Expected {
 }
 
 fn folder(family: &str) -> PathBuf {
-    let root = std::env::var_os("WARPWAVE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from);
-    root.join("crates/llm/tests/oracles").join(family)
+    workspace_root().join("crates/llm/tests/oracles").join(family)
 }
 
 fn expected(family: &str) -> Expected {
@@ -105,7 +105,7 @@ fn greedy(runner: &mut Runner, prompt: &[u32], more: usize) -> Vec<u32> {
 #[test]
 fn every_family_gives_the_known_logits_and_tokens() {
     for device in common::devices() {
-        let here = if device.is_virtual() && !common::full() { &["llama3", "llama_bias", "qwen3", "gemma2"][..] } else { &FAMILIES };
+        let here = if device.is_virtual() && !full_run() { &["llama3", "llama_bias", "qwen3", "gemma2"][..] } else { &FAMILIES };
         for family in here {
             let expected = expected(family);
             let mut runner = load(&folder(family), &device, None, 256);
@@ -122,7 +122,7 @@ fn every_family_gives_the_known_logits_and_tokens() {
 #[test]
 fn every_family_gives_the_known_logits_token_by_token() {
     for device in common::devices() {
-        let slow = device.is_virtual() && !common::full();
+        let slow = device.is_virtual() && !full_run();
         for family in if slow { &["llama3"][..] } else { &FAMILIES } {
             let expected = expected(family);
             let (texts, tokens) = if slow { (1, 20) } else { (2, 40) };
@@ -141,7 +141,7 @@ fn every_family_gives_the_known_logits_token_by_token() {
 #[test]
 fn tensor_parallel_gives_the_same() {
     for devices in common::groups() {
-        let here = if devices[0].is_virtual() && !common::full() { &["llama3", "llama_bias", "phi3", "gemma2"][..] } else { &FAMILIES };
+        let here = if devices[0].is_virtual() && !full_run() { &["llama3", "llama_bias", "phi3", "gemma2"][..] } else { &FAMILIES };
         for family in here {
             let expected = expected(family);
             let checkpoint = Checkpoint::open(folder(family)).unwrap();
@@ -169,7 +169,7 @@ fn gguf_files_give_the_same() {
         let file = dir.path().join(format!("{family}.gguf"));
         let checkpoint = Checkpoint::open(folder(family)).unwrap();
         checkpoint.write_gguf(&file, Some(Kind::Plain(DType::F32)), |_, _| ()).unwrap();
-        let slow_too = ["llama3", "llama_bias", "qwen3", "gemma2"].contains(&family) || common::full();
+        let slow_too = ["llama3", "llama_bias", "qwen3", "gemma2"].contains(&family) || full_run();
         for device in common::devices().into_iter().filter(|device| !device.is_virtual() || slow_too) {
             let mut runner = load(&file, &device, None, 256);
             let far = distance(&logits_of(&mut runner, &expected), &all);
@@ -220,7 +220,7 @@ fn quantized_matrices_give_nearly_the_same() {
         }
         for device in common::devices() {
             // The virtual GPU is slow.
-            let text = if device.is_virtual() && !common::full() { &text[..4] } else { text };
+            let text = if device.is_virtual() && !full_run() { &text[..4] } else { text };
             let share = off(&logits(&file, &device, text), &known[..text.len() * 320]);
             println!("{quant} on {device}: {share:.4} off");
             assert!(share <= bound, "{quant} on {device}: {share}");
@@ -262,7 +262,7 @@ fn long_batches_are_chunked() {
     for device in common::devices() {
         for chunk in [1, 7, 39, 40, 41, 79] {
             // The virtual GPU is slow.
-            if device.is_virtual() && chunk < 39 && !common::full() {
+            if device.is_virtual() && chunk < 39 && !full_run() {
                 continue;
             }
             let checkpoint = Checkpoint::open(folder("llama3")).unwrap();

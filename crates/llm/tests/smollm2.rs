@@ -8,6 +8,7 @@ mod common;
 use serde_json::Value;
 use warpwave_llm::{Checkpoint, LoadOptions, Logits, Model, Runner, RunnerOptions, Sequence};
 use warpwave_tensor::{Device, Precision};
+use warpwave_test_support::test_model;
 
 struct Prompt {
     text: String,
@@ -55,7 +56,7 @@ fn distance(runner: &mut Runner, prompt: &Prompt, at_a_time: usize) -> f64 {
 
 #[test]
 fn logprobs_match_numpy() {
-    let Some(file) = common::model() else { return };
+    let Some(file) = test_model() else { return };
     let checkpoint = Checkpoint::open(&file).unwrap();
     for device in common::devices() {
         let is_virtual = device.is_virtual();

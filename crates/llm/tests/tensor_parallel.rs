@@ -6,6 +6,7 @@ mod common;
 use warpwave_kernels::{DType, Quant};
 use warpwave_llm::{Checkpoint, Config, Error, LoadOptions, Logits, Model, RopeConfig, Runner, RunnerOptions, Sequence};
 use warpwave_tensor::{Device, Precision};
+use warpwave_test_support::test_model;
 use warpwave_weights::{Gguf, Kind, Tensor, TensorInfo, write_gguf};
 
 /// Six KV heads, two of which make a block of 256 columns, and a vocabulary and feed-forward that are multiples of neither 2 nor 3 parts.
@@ -61,7 +62,7 @@ fn several_devices_give_the_logits_of_one() {
 
 #[test]
 fn a_real_model_gives_the_same_logits() {
-    let Some(file) = common::model() else { return };
+    let Some(file) = test_model() else { return };
     let checkpoint = Checkpoint::open(file).unwrap();
     let mut found = [1, 2, 3].map(|devices| logits(&mut runner(&checkpoint, None, Precision::Exact, &vec![Device::Cpu; devices])));
     let whole = std::mem::take(&mut found[0]);

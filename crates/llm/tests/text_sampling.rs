@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use warpwave_gpu::{Driver, Vendor};
-use warpwave_jit::{CompilerChoice, Jit, Toolchains};
+use warpwave_jit::Jit;
 use warpwave_kernels::{Kernels, Layout, Penalties, RandomSource, Sampling, View, ViewMut};
 use warpwave_llm::{Sampler, TextError};
+use warpwave_test_support::virtual_device;
 
 const LOGITS: [f32; 8] = [1.0, -0.5, 2.5, 0.0, 2.0, -3.0, 1.5, 0.7];
 
@@ -186,15 +186,7 @@ fn logarithms_are_those_before_temperature() {
 /// The kernels pick the same tokens of the same logits and seed.
 #[test]
 fn a_gpu_picks_the_same_tokens() {
-    if Toolchains::find().choose(&"gfx90a".parse().expect("an architecture"), CompilerChoice::Clang).is_err() {
-        assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|value| value != "1"), "no clang with its linker");
-        eprintln!("skipped: no clang with its linker");
-        return;
-    }
-    let names = vec!["gfx90a".to_owned()];
-    // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
-    let driver = unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.expect("a driver");
-    let device = driver.device(0).expect("a device");
+    let Some(device) = virtual_device("gfx90a") else { return };
     let (kernels, stream) = (Kernels::new(&device, &Jit::default()), device.stream().expect("a stream"));
     let (rows, vocabulary) = (24, 90);
     // With ties and a NaN.

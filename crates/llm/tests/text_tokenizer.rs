@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 use warpwave_llm::{Detokenizer, StopStrings, TextError, Tokenizer, Vocabulary};
+use warpwave_test_support::workspace_root;
 use warpwave_weights::{Array, Value};
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/text/tokenizers")
+    workspace_root().join("crates/llm/tests/fixtures/text/tokenizers")
 }
 
 fn json(path: &Path) -> Json {
@@ -180,10 +181,11 @@ fn texts_become_the_tokens_that_the_reference_gives() {
     assert_eq!(count, 7);
 }
 
-/// The same with whole vocabularies, where they are at hand.
+/// The same with complete vocabularies.
 #[test]
+#[ignore = "needs WARPWAVE_TOKENIZERS, a folder written by make_tokenizers.py"]
 fn whole_vocabularies_agree() {
-    let Some(folder) = std::env::var_os("WARPWAVE_TOKENIZERS") else { return eprintln!("skipped: WARPWAVE_TOKENIZERS names no folder") };
+    let folder = std::env::var_os("WARPWAVE_TOKENIZERS").expect("WARPWAVE_TOKENIZERS");
     for folder in std::fs::read_dir(folder).expect("folders") {
         let folder = folder.expect("a folder").path();
         // Of the text with `▁▁` (see the script): once with special tokens, once without.

@@ -8,6 +8,7 @@ use warpwave_jit::Jit;
 use warpwave_kernels::{Binary, DType, Element, Quant, Reduce, Unary};
 use warpwave_tensor::{Device, Linear, Matrix, Precision, Tensor, safetensors};
 use warpwave_test_support::Random;
+use warpwave_test_support::full_run;
 
 fn random() -> Random {
     Random::new(warpwave_test_support::seed())
@@ -64,7 +65,7 @@ fn agree(what: &str, here: &Tensor, there: &Tensor) {
 /// A random sample, since each case compiles a kernel.
 fn some<T>(random: &mut Random, all: impl IntoIterator<Item = T>, most: usize) -> Vec<T> {
     let mut all: Vec<T> = all.into_iter().collect();
-    while !common::full() && all.len() > most {
+    while !full_run() && all.len() > most {
         all.swap_remove((random.unit() * all.len() as f64) as usize);
     }
     all

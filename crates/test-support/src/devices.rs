@@ -14,19 +14,28 @@ pub fn compiles_for(arch: &str) -> bool {
     require(Toolchains::find().choose(&target, CompilerChoice::Clang).is_ok(), "clang with lld (apt install clang-19 lld-19)")
 }
 
-/// Returns the virtual GPUs of these architectures that `WARPWAVE_VGPU_DEVICES` has; none without a compiler for them.
-pub fn virtual_devices(archs: &[&str]) -> Vec<Device> {
+/// Returns the architectures of the virtual GPUs, and their driver.
+fn start() -> &'static (Vec<String>, Arc<Driver>) {
     static DRIVER: OnceLock<(Vec<String>, Arc<Driver>)> = OnceLock::new();
-    if !archs.iter().all(|arch| compiles_for(arch)) {
-        return Vec::new();
-    }
-    let start = || {
+    DRIVER.get_or_init(|| {
         let names = Config::from_env().unwrap_or_else(|reason| panic!("{reason}")).names();
         // SAFETY: the virtual GPU's functions have the signatures of HIP's, which the rows of the table declare.
         let driver = unsafe { Driver::in_process("vgpu", Vendor::Amd, lookup, Some(names.clone())) };
         (names, driver.unwrap_or_else(|error| panic!("{error}")))
-    };
-    let (names, driver) = DRIVER.get_or_init(start);
+    })
+}
+
+/// Returns the driver of the virtual GPUs. It needs no compiler, but kernels for its devices do.
+pub fn virtual_driver() -> Arc<Driver> {
+    start().1.clone()
+}
+
+/// Returns the virtual GPUs of these architectures that `WARPWAVE_VGPU_DEVICES` has; none without a compiler for them.
+pub fn virtual_devices(archs: &[&str]) -> Vec<Device> {
+    if !archs.iter().all(|arch| compiles_for(arch)) {
+        return Vec::new();
+    }
+    let (names, driver) = start();
     let chosen = names.iter().enumerate().filter(|(_, name)| archs.contains(&name.as_str()));
     chosen.map(|(ordinal, _)| driver.device(ordinal).unwrap_or_else(|error| panic!("{error}"))).collect()
 }

@@ -25,7 +25,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 #[cfg(feature = "devices")]
-pub use devices::{compiles_for, virtual_device, virtual_devices};
+pub use devices::{compiles_for, virtual_device, virtual_devices, virtual_driver};
 pub use random::Random;
 
 /// Whether the variable is set to `1`.

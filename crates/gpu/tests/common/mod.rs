@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use warpwave_gpu::fake::{Fake, Fakes, image};
-use warpwave_gpu::{Device, Devices, Driver, Kernel, Module, Vendor};
+use warpwave_gpu::{Device, Devices, Kernel, Module, Vendor};
+use warpwave_test_support::require;
+pub use warpwave_test_support::virtual_driver;
 
 /// `scale(float* data, float factor, unsigned n)`: multiplies in place.
 /// `add_index(unsigned* data, unsigned n)`: adds each element's index.
@@ -111,16 +113,14 @@ fn clang() -> Option<PathBuf> {
     })
 }
 
-/// [`HIP`] as a code object; `None` where no clang is there, which is a failure if nothing may be skipped.
+/// [`HIP`] as a code object; `None` without clang.
 fn hip_code(arch: &str) -> Option<Vec<u8>> {
     static MADE: Mutex<Option<HashMap<String, Option<Vec<u8>>>>> = Mutex::new(None);
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let made = made.get_or_insert_with(HashMap::new);
     let make = || {
         let Some(clang) = clang() else {
-            let required = std::env::var_os("WARPWAVE_REQUIRE_ALL").is_some_and(|value| value == "1");
-            assert!(!required, "no clang for AMD GPUs (apt install clang-19), and WARPWAVE_REQUIRE_ALL is set");
-            eprintln!("  no kernels for {arch}: no clang for AMD GPUs (apt install clang-19)");
+            require(false, &format!("clang for AMD GPUs (apt install clang-19): no kernels for {arch}"));
             return None;
         };
         let folder = tempfile::tempdir().unwrap();
@@ -143,17 +143,6 @@ fn hip_code(arch: &str) -> Option<Vec<u8>> {
         Some(std::fs::read(output).unwrap())
     };
     made.entry(arch.to_owned()).or_insert_with(make).clone()
-}
-
-/// The driver of the virtual GPU.
-pub fn virtual_driver() -> Arc<Driver> {
-    static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
-    let start = || {
-        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
-        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
-        unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.unwrap()
-    };
-    DRIVER.get_or_init(start).clone()
 }
 
 /// Teaches the fakes what the kernels of [`PTX`] do.

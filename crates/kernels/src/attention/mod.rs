@@ -453,6 +453,8 @@ fn pair_batch(shape: &Shape, size: usize, cache: usize) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use warpwave_test_support::virtual_driver;
+
     use super::*;
 
     /// Shared memory must fit the smallest devices a variant is used on.
@@ -470,10 +472,7 @@ mod tests {
     /// Safe code cannot create overlapping views: only tests inside the crate can.
     #[test]
     fn results_overlap_nothing() {
-        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
-        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
-        let driver = unsafe { warpwave_gpu::Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.unwrap();
-        let device = driver.device(0).unwrap();
+        let device = virtual_driver().device(0).unwrap();
         let (kernels, stream) = (Kernels::new(&device, &warpwave_jit::Jit::default()), device.stream().unwrap());
         let buffer = stream.upload(&vec![0u8; 4096]).unwrap();
         let view = |shape: &[usize], offset: usize, dtype| {

@@ -100,9 +100,9 @@ impl Kernels {
 
 #[cfg(test)]
 mod tests {
-    use warpwave_gpu::{Driver, Vendor};
 
     use warpwave_jit::Jit;
+    use warpwave_test_support::virtual_driver;
 
     use super::*;
     use crate::dtype::DType;
@@ -111,10 +111,7 @@ mod tests {
     /// Safe code cannot create overlapping views: only tests inside the crate can.
     #[test]
     fn inputs_that_overlap_the_result_otherwise_than_in_place_are_refused() {
-        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
-        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
-        let driver = unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.unwrap();
-        let device = driver.device(0).unwrap();
+        let device = virtual_driver().device(0).unwrap();
         let (kernels, stream) = (Kernels::new(&device, &Jit::default()), device.stream().unwrap());
         let buffer = stream.upload(&vec![0x5au8; 1024]).unwrap();
         let view = |shape: &[usize], strides: &[usize], offset, dtype| {

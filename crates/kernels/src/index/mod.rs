@@ -365,18 +365,15 @@ pub(crate) fn programs(tuning: &Tuning) -> Vec<Program> {
 
 #[cfg(test)]
 mod tests {
-    use warpwave_gpu::{Driver, Vendor};
     use warpwave_jit::Jit;
+    use warpwave_test_support::virtual_driver;
 
     use super::*;
 
     /// Safe code cannot create overlapping views: only tests inside the crate can.
     #[test]
     fn what_is_read_is_not_written() {
-        let names = warpwave_vgpu::hip::Config::from_env().unwrap().names();
-        // SAFETY: the virtual GPU's functions have the shapes of HIP's, which the table's rows declare.
-        let driver = unsafe { Driver::in_process("vgpu", Vendor::Amd, warpwave_vgpu::hip::lookup, Some(names)) }.unwrap();
-        let device = driver.device(0).unwrap();
+        let device = virtual_driver().device(0).unwrap();
         let (kernels, stream) = (Kernels::new(&device, &Jit::default()), device.stream().unwrap());
         let buffer = stream.upload(&vec![0u8; 1024]).unwrap();
         let view = |offset, dtype| View::of_bytes(&buffer, dtype, Layout::new(&[4, 4], &[4, 1], offset).unwrap()).unwrap();

@@ -143,7 +143,7 @@ pub fn encode(dtype: DType, value: Value) -> Vec<u8> {
 
 /// An element with all that is awkward: any bits, both zeros, infinities and NaN, halves, and numbers of ordinary size.
 pub fn draw(dtype: DType, random: &mut Random) -> Vec<u8> {
-    let any = random.next().to_le_bytes()[..dtype.size()].to_vec();
+    let any = random.next_u64().to_le_bytes()[..dtype.size()].to_vec();
     if dtype.is_integer() {
         let (low, high) = range(dtype);
         let value = match random.below(8) {

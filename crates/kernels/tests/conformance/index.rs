@@ -230,7 +230,7 @@ fn the_64_bit_index_kernels_agree_with_the_reference() {
     for device in devices() {
         let (jit, stream) = (Jit::default(), device.stream().unwrap());
         let kernel = |name: &str, kernel: &str| jit.load(&device, &find(name)).unwrap().kernel(kernel).unwrap();
-        let x: Vec<u32> = (0..rows * columns).map(|_| random.next() as u32).collect();
+        let x: Vec<u32> = (0..rows * columns).map(|_| random.next_u64() as u32).collect();
         let mut ids: Vec<u32> = (0..picked).map(|_| random.below(rows + 1) as u32).collect();
         let (on_device, mut out) = (stream.upload(&x).unwrap(), stream.upload(&vec![77u32; picked * columns]).unwrap());
         let dims = |strides: &[[u64; 2]]| {

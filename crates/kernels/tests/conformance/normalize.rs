@@ -193,7 +193,7 @@ fn case(suite: &Suite, op: &str, dtype: DType, to: DType, name: &str, random: &m
 
     let data = draw(dtype, room(&layout, dtype) / size, random);
     let residual_data = draw(dtype, room(&residual_layout, dtype) / size, random);
-    let poison: Vec<u8> = (0..room(&out_layout, to)).map(|_| random.next() as u8).collect();
+    let poison: Vec<u8> = (0..room(&out_layout, to)).map(|_| random.next_u64() as u8).collect();
     let kind = if random.below(2) == 0 { dtype } else { DType::F32 };
     let step_of = |random: &mut Random| 1 + random.below(8) / 7;
     let line = |random: &mut Random| Layout::new(&[per_row], &[step_of(random)], [0, 0, 3][random.below(3)]).unwrap();

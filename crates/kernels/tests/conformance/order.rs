@@ -79,7 +79,7 @@ fn run(suite: &Suite, case: Case, dtype: DType, largest: bool, index: DType, few
     let kept = k.unwrap_or(n);
     let out = |dtype: DType, random: &mut Random| {
         let layout = arranged(case.out, &shape(kept), random);
-        Host::of(dtype, layout, || vec![random.next() as u8; dtype.size()])
+        Host::of(dtype, layout, || vec![random.next_u64() as u8; dtype.size()])
     };
     let (mut values, mut found) = (out(dtype, random), out(index, random));
     let from = x.upload(suite);

@@ -77,7 +77,7 @@ pub fn element(op: &str, dtype: DType, awkward: bool, random: &mut Random) -> Ve
         let value = match random.below(if awkward { 16 } else { 12 }) {
             0..10 => wrap(dtype, random.below(7) as i128 - 3),
             // Odd numbers: a product of even ones is soon 0.
-            10 | 11 => wrap(dtype, i128::from(random.next()) | 1),
+            10 | 11 => wrap(dtype, i128::from(random.next_u64()) | 1),
             _ => [low, high, 0, high - 1][random.below(4)],
         };
         return encode(dtype, Value::Int(if op == "all" && value == 0 && random.below(64) > 0 { 1 } else { value }));
@@ -195,7 +195,7 @@ fn case(suite: &Suite, op: Reduce, from: DType, to: DType, name: &str, random: &
 
     let awkward = random.below(3) == 0;
     let data: Vec<u8> = (0..room(&layout, from) / from.size()).flat_map(|_| element(op.name(), from, awkward, random)).collect();
-    let poison: Vec<u8> = (0..room(&out_layout, to)).map(|_| random.next() as u8).collect();
+    let poison: Vec<u8> = (0..room(&out_layout, to)).map(|_| random.next_u64() as u8).collect();
     let input = suite.stream.upload(&data).unwrap();
     let mut out = suite.stream.upload(&poison).unwrap();
     let x = View::of_bytes(&input, from, layout).unwrap();
@@ -272,7 +272,7 @@ fn running(suite: &Suite, from: DType, to: DType, name: &str, random: &mut Rando
     let gap = 1 + random.below(2);
     let out_layout = Layout::new(shape, &dense.strides().iter().map(|stride| stride * gap).collect::<Vec<_>>(), random.below(4)).unwrap();
     let data: Vec<u8> = (0..room(&layout, from) / from.size()).flat_map(|_| element("sum", from, false, random)).collect();
-    let poison: Vec<u8> = (0..room(&out_layout, to)).map(|_| random.next() as u8).collect();
+    let poison: Vec<u8> = (0..room(&out_layout, to)).map(|_| random.next_u64() as u8).collect();
     let input = suite.stream.upload(&data).unwrap();
     let mut out = suite.stream.upload(&poison).unwrap();
     let x = View::of_bytes(&input, from, layout).unwrap();

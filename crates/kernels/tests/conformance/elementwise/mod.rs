@@ -165,7 +165,7 @@ fn case(suite: &Suite, op: Op, dtype: DType, name: &str, random: &mut Random) ->
         .zip(in_layouts)
         .map(|(dtype, layout)| (0..room(layout, *dtype) / dtype.size()).flat_map(|_| draw(*dtype, random)).collect())
         .collect();
-    let poison: Vec<u8> = (0..room(out_layout, result)).map(|_| random.next() as u8).collect();
+    let poison: Vec<u8> = (0..room(out_layout, result)).map(|_| random.next_u64() as u8).collect();
     let buffers: Vec<_> = data.iter().map(|bytes| suite.stream.upload(bytes).unwrap()).collect();
     let mut out = suite.stream.upload(&poison).unwrap();
     let views: Vec<View<'_>> = buffers

@@ -21,7 +21,7 @@ const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 /// Random blocks. Scales are of ordinary size, or any.
 fn draw(quant: Quant, rows: usize, columns: usize, any: bool, random: &mut Random) -> Varlen {
     let blocks = rows * columns / quant.block_size();
-    let mut codes: Vec<u8> = (0..blocks * quant.block_bytes()).map(|_| random.next() as u8).collect();
+    let mut codes: Vec<u8> = (0..blocks * quant.block_bytes()).map(|_| random.next_u64() as u8).collect();
     let scale = |random: &mut Random| -> f32 {
         let extremes = [0.0, 65504.0, -65504.0, f32::from(f16::from_bits(1)), -f32::from(f16::from_bits(77)), 1.0];
         let value = if any && random.below(3) == 0 { extremes[random.below(6)] } else { (random.unit() as f32 - 0.3) * 0.05 };
@@ -134,7 +134,7 @@ fn dequantize(suite: &Suite, quant: Quant, dtype: DType, random: &mut Random) ->
     let packed = draw(quant, rows, columns, true, random);
     let device = OnDevice::new(&suite.stream, &packed, front(random, quant));
     let layout = matrix(rows, columns, random);
-    let poison: Vec<u8> = (0..room(&layout, dtype)).map(|_| random.next() as u8).collect();
+    let poison: Vec<u8> = (0..room(&layout, dtype)).map(|_| random.next_u64() as u8).collect();
     let mut out = suite.stream.upload(&poison).unwrap();
     let mut view = ViewMut::of_bytes(&mut out, dtype, layout).unwrap();
     suite.kernels.dequantize(&suite.stream, &device.view(quant, packed.shape), &mut view).unwrap();
@@ -267,7 +267,7 @@ fn product(suite: &Suite, op: &str, quant: Quant, dtype: DType, many: bool, rand
     let (x_layout, layout) = (matrix(vectors, columns, random), matrix(vectors, rows, random));
     let input = suite.stream.upload(&placed(&x, dtype, &x_layout)).unwrap();
     let device = OnDevice::new(&suite.stream, &packed, front(random, quant));
-    let poison: Vec<u8> = (0..room(&layout, dtype)).map(|_| random.next() as u8).collect();
+    let poison: Vec<u8> = (0..room(&layout, dtype)).map(|_| random.next_u64() as u8).collect();
     let mut out = suite.stream.upload(&poison).unwrap();
     let (weights, view) = (device.view(quant, packed.shape), View::of_bytes(&input, dtype, x_layout).unwrap());
     // They are: what was before this has come to its end.
