@@ -1,11 +1,14 @@
 //! Kernel sources and everything they include.
 //!
-//! Includes are followed textually, through both branches of every `#if`: the result is a superset of what a compiler reads, which
+//! Includes are followed through all branches of every `#if`: the result is a superset of what a compiler reads, which
 //! is what a cache key needs. A header that is not found is left to the compiler, which has headers of its own, and is listed in
 //! [`KernelSource::unresolved`].
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
+
+use warpwave_hipify::diagnostic::line_and_column;
+use warpwave_hipify::{IncludePath, Resolved, included};
 
 /// A kernel source with its included files, macros and compiler options.
 ///
@@ -22,8 +25,7 @@ pub struct KernelSource {
     name: String,
     text: String,
     folder: Option<PathBuf>,
-    include_dirs: Vec<PathBuf>,
-    headers: BTreeMap<String, String>,
+    path: IncludePath,
     defines: Vec<(String, String)>,
     options: Vec<String>,
     includes: Vec<Included>,
@@ -110,8 +112,7 @@ impl KernelSource {
             name,
             text,
             folder,
-            include_dirs: Vec::new(),
-            headers: BTreeMap::new(),
+            path: IncludePath::default(),
             defines: Vec::new(),
             options: Vec::new(),
             includes: Vec::new(),
@@ -123,7 +124,7 @@ impl KernelSource {
 
     /// Adds a folder to search for included files.
     pub fn include_dir(mut self, path: impl Into<PathBuf>) -> Result<KernelSource, SourceError> {
-        self.include_dirs.push(path.into());
+        self.path.folders.push(path.into());
         self.resolve()?;
         Ok(self)
     }
@@ -150,7 +151,7 @@ impl KernelSource {
             if text.contains('\0') {
                 return Err(SourceError::Unusable { what: "a header", text: name });
             }
-            self.headers.insert(name, text);
+            self.path.headers.insert(name, text);
         }
         self.resolve()?;
         Ok(self)
@@ -187,7 +188,7 @@ impl KernelSource {
 
     /// The include folders, in search order.
     pub fn include_dirs(&self) -> &[PathBuf] {
-        &self.include_dirs
+        &self.path.folders
     }
 
     /// The macros, in order.
@@ -260,25 +261,25 @@ struct Resolver<'a> {
 impl Resolver<'_> {
     /// Finds the includes of one file.
     fn scan(&mut self, name: &str, text: &str, folder: Option<&Path>) -> Result<(), SourceError> {
-        for (line, include) in includes_in(text) {
-            let beside = folder.filter(|_| include.quoted);
-            // The compilers are given the source's own folder for quoted includes, so it counts for nested files too.
-            let main = self.source.folder.as_deref().filter(|_| include.quoted);
-            let file_in = |folder: &Path| Some(folder.join(include.name)).filter(|path| path.is_file());
-            let nearby = beside.into_iter().chain(main).find_map(file_in);
-            if let (None, Some(text)) = (&nearby, self.source.headers.get(include.name)) {
-                let path = PathBuf::from(include.name);
-                if self.seen.insert(path.clone()) {
-                    self.found.push(Included { path, text: text.clone(), in_memory: true });
+        // The compilers are given the source's own folder for quoted includes, so it counts for nested files too.
+        let beside: Vec<&Path> = folder.into_iter().chain(self.source.folder.as_deref()).collect();
+        for include in included(text.as_bytes()) {
+            let path = match self.source.path.resolve(&include, &beside) {
+                Some(Resolved::File(path)) => path,
+                Some(Resolved::Memory(name, text)) => {
+                    if self.seen.insert(PathBuf::from(name)) {
+                        self.found.push(Included { path: PathBuf::from(name), text: text.to_owned(), in_memory: true });
+                    }
+                    continue;
                 }
-                continue;
-            }
-            let Some(path) = nearby.or_else(|| self.source.include_dirs.iter().find_map(|folder| file_in(folder))) else {
-                if !self.unresolved.iter().any(|n| n == include.name) {
-                    self.unresolved.push(include.name.to_owned());
+                None => {
+                    if !self.unresolved.contains(&include.name) {
+                        self.unresolved.push(include.name);
+                    }
+                    continue;
                 }
-                continue;
             };
+            let (line, _) = line_and_column(text.as_bytes(), include.offset);
             let unreadable = |error| SourceError::UnreadableInclude { from: name.to_owned(), line, path: path.clone(), error };
             let canonical = path.canonicalize().map_err(unreadable)?;
             if self.seen.contains(&canonical) {
@@ -290,22 +291,6 @@ impl Resolver<'_> {
         }
         Ok(())
     }
-}
-
-struct Include<'a> {
-    name: &'a str,
-    quoted: bool,
-}
-
-/// The `#include` lines of a text, with line numbers from 1. Those inside comments count too: a superset does no harm.
-fn includes_in(text: &str) -> impl Iterator<Item = (usize, Include<'_>)> {
-    text.lines().enumerate().filter_map(|(index, line)| {
-        let rest = line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("include")?.trim_start();
-        let quoted = rest.starts_with('"');
-        let rest = rest.strip_prefix(['"', '<'])?;
-        let name = &rest[..rest.find(if quoted { '"' } else { '>' })?];
-        (!name.is_empty()).then_some((index + 1, Include { name, quoted }))
-    })
 }
 
 #[cfg(test)]
@@ -381,12 +366,5 @@ mod tests {
         assert!(missing.contains("none.cu"), "{missing}");
         assert!(KernelSource::from_text("a\nb", "").is_err());
         assert!(KernelSource::from_text("a", "\0").is_err());
-    }
-
-    #[test]
-    fn only_include_lines_count() {
-        let text = "#include\n#include \"\n#include \"x\n#include MACRO\nint include;\n#  include <y.h> // why\n#include_next \"z\"\n";
-        let found: Vec<_> = includes_in(text).map(|(line, i)| (line, i.name.to_owned(), i.quoted)).collect();
-        assert_eq!(found, [(6, "y.h".to_owned(), false)]);
     }
 }
