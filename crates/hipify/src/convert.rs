@@ -43,17 +43,41 @@ impl Conversion {
         Assessment::of(&self.diagnostics)
     }
 
-    /// The verdict and the effort left once these options are used.
-    pub fn assessment_after(&self, remedies: &[Remedy]) -> Assessment {
-        let left = |diagnostic: &&Diagnostic| diagnostic.remedy.is_none_or(|remedy| !remedies.contains(&remedy));
-        Assessment::of(self.diagnostics.iter().filter(left))
+    /// The number of warnings and errors.
+    pub fn problems(&self) -> usize {
+        self.diagnostics.iter().filter(|diagnostic| diagnostic.severity > Severity::Note).count()
     }
 
-    /// The number of warnings and errors that an option resolves.
-    pub fn resolved_by(&self, remedy: Remedy) -> usize {
-        let counts = |diagnostic: &&Diagnostic| diagnostic.severity > Severity::Note && diagnostic.remedy == Some(remedy);
-        self.diagnostics.iter().filter(counts).count()
+    /// Converts the source again with the options that its diagnostics recommend, and returns what they change.
+    ///
+    /// `None` if no unused option resolves anything. The arguments are those of [`convert`] that made this conversion.
+    pub fn with_remedies(&self, source: &[u8], options: &Options, headers: &Headers<'_>) -> Option<Remedied> {
+        let recommended = |remedy| self.diagnostics.iter().any(|diagnostic| diagnostic.remedy == Some(remedy));
+        let fix = !options.fix && recommended(Remedy::Fix);
+        let header = !options.with_header() && recommended(Remedy::Header);
+        if !fix && !header {
+            return None;
+        }
+        let mut options = Options { fix: options.fix || fix, ..options.clone() };
+        if header {
+            options.compatibility_header = UseHeader::Always;
+        }
+        let conversion = convert(source, &options, headers);
+        let resolved = self.problems().saturating_sub(conversion.problems());
+        let remedies = [(fix, Remedy::Fix), (header, Remedy::Header)].into_iter().filter(|(used, _)| *used).map(|(_, remedy)| remedy);
+        (resolved > 0).then(|| Remedied { remedies: remedies.collect(), resolved, assessment: conversion.assessment() })
     }
+}
+
+/// The result of a conversion with the options that the diagnostics of another conversion recommend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remedied {
+    /// The options added.
+    pub remedies: Vec<Remedy>,
+    /// The number of warnings and errors they resolve.
+    pub resolved: usize,
+    /// The verdict and the effort left with them.
+    pub assessment: Assessment,
 }
 
 /// Converts a CUDA source to HIP.

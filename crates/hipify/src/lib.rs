@@ -47,7 +47,7 @@ mod second_pass;
 mod stats;
 mod translate;
 
-pub use convert::{Conversion, convert};
+pub use convert::{Conversion, Remedied, convert};
 pub use diagnostic::{Diagnostic, Remedy, Severity};
 pub use headers::{CompatibilityHeader, Headers, IncludePath, Resolved};
 pub use include::{Included, included};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use warpwave_hipify::build::{self, BuildOptions};
 use warpwave_hipify::report;
-use warpwave_hipify::{Conversion, ExcludedBlocks, Headers, IncludePath, LaunchSyntax, Options, Target, UseHeader, convert};
+use warpwave_hipify::{Conversion, ExcludedBlocks, Headers, IncludePath, LaunchSyntax, Options, Remedied, Target, UseHeader, convert};
 
 use super::{Context, Failure, Outcome, failed, usage};
 use database::Compiled;
@@ -118,6 +118,8 @@ struct Converted {
     input: Input,
     original: Vec<u8>,
     conversion: Conversion,
+    /// The result with `--fix` and `--header`, if these resolve anything.
+    remedied: Option<Remedied>,
 }
 
 impl Converted {
@@ -178,7 +180,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     if let Some(output) = args.output.as_ref().filter(|_| folder && !args.converted_only) {
         let copied = write::copy_others(&inputs, output)?;
         if copied > 0 && !args.json {
-            writeln!(context.err, "{copied} other files copied (--converted-only leaves them out)")?;
+            writeln!(context.err, "{} copied (--converted-only leaves them out)", show::counted(copied, "other file"))?;
         }
     }
     if let (Some(path), Some(format)) = (&args.report, format) {
@@ -247,11 +249,12 @@ fn source_file(input: &Input, inputs: &Inputs, args: &Args, renames: bool) -> Re
         compatibility: Some(warpwave_jit::compatibility_header()),
     };
     let conversion = convert(&original, &options, &headers);
-    Ok(Converted { input: input.clone(), original, conversion })
+    let remedied = conversion.with_remedies(&original, &options, &headers);
+    Ok(Converted { input: input.clone(), original, conversion, remedied })
 }
 
 fn build_file(input: &Input, kind: build::BuildFile, options: &BuildOptions) -> Result<Converted, Failure> {
     let original = read(&input.path)?;
     let conversion = build::convert(&original, kind, options);
-    Ok(Converted { input: input.clone(), original, conversion })
+    Ok(Converted { input: input.clone(), original, conversion, remedied: None })
 }

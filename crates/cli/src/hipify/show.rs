@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use warpwave_hipify::diagnostic::LineIndex;
 use warpwave_hipify::page::{self, FileReport};
 use warpwave_hipify::report::{self, Assessment, Verdict};
-use warpwave_hipify::{Conversion, Diagnostic, Remedy, Severity, Stats};
+use warpwave_hipify::{Diagnostic, Remedied, Remedy, Severity, Stats};
 
 use super::super::{Failure, Outcome, usage};
 use super::Converted;
@@ -91,37 +91,60 @@ pub(super) fn file(out: &mut dyn Write, converted: &Converted, detail: &Detail) 
     }
     if conversion.already_hip {
         let hazards = conversion.diagnostics.iter().filter(|diagnostic| (200..300).contains(&diagnostic.code)).count();
-        let note = if hazards > 0 { format!("; {hazards} places may assume 32 lanes (see --json or --report)") } else { String::new() };
+        let note = match hazards {
+            0 => String::new(),
+            _ => format!("; {} may assume 32 lanes (see --json or --report)", counted(hazards, "place")),
+        };
         return Ok(writeln!(out, "{name}: already HIP: unchanged{note}")?);
     }
     let Assessment { verdict, minutes } = conversion.assessment();
-    let effort =
-        if verdict == Verdict::Clean { String::new() } else { format!(", about {minutes} minutes of work left{}", remedies(conversion)) };
-    let fixed = if conversion.fixed > 0 { format!(", {} places fixed", conversion.fixed) } else { String::new() };
+    let effort = match verdict {
+        Verdict::Clean => String::new(),
+        _ => format!(", about {} of work left{}", counted(minutes, "minute"), remedies(converted)),
+    };
+    let fixed = if conversion.fixed > 0 { format!(", {} fixed", counted(conversion.fixed, "place")) } else { String::new() };
     let (translated, all) = (conversion.stats.translated_references(), conversion.stats.references());
     let what = if converted.input.build.is_some() {
         format!("build file, {translated} of {all} CUDA references converted")
     } else {
-        format!("{translated} of {all} CUDA names translated, {} launches", conversion.stats.launches)
+        format!("{translated} of {all} CUDA names translated, {}", counted(conversion.stats.launches, "launch"))
     };
     Ok(writeln!(out, "{name}: {verdict}: {what}{fixed}{effort}")?)
 }
 
-/// What `--fix` and `--header` would resolve, and the effort after them.
-fn remedies(conversion: &Conversion) -> String {
-    let all = conversion.diagnostics.iter().filter(|diagnostic| diagnostic.severity > Severity::Note).count();
-    let options = [(Remedy::Fix, "--fix"), (Remedy::Header, "--header")];
-    let counts = options.map(|(remedy, option)| (conversion.resolved_by(remedy), option));
-    let shown: Vec<String> = counts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, option)| format!("{option} resolves {count} of {all} diagnostics"))
-        .collect();
-    if shown.is_empty() {
-        return String::new();
+/// Returns a count with its noun in the right number.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    let plural = match noun.ends_with("ch") {
+        _ if count == 1 => "",
+        true => "es",
+        false => "s",
+    };
+    format!("{count} {noun}{plural}")
+}
+
+fn option(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::Fix => "--fix",
+        Remedy::Header => "--header",
     }
-    let minutes = conversion.assessment_after(&[Remedy::Fix, Remedy::Header]).minutes;
-    format!("; {}, then about {minutes} minutes", shown.join(", "))
+}
+
+/// What `--fix` and `--header` resolve, and the effort after them.
+fn remedies(converted: &Converted) -> String {
+    let Some(Remedied { remedies, resolved, assessment }) = &converted.remedied else { return String::new() };
+    let options: Vec<&str> = remedies.iter().map(|remedy| option(*remedy)).collect();
+    let verb = if options.len() == 1 { "resolves" } else { "resolve" };
+    let all = converted.conversion.problems();
+    let what = match (resolved, all) {
+        (1, 1) => "the diagnostic".to_owned(),
+        (resolved, all) if *resolved == all => format!("all {all} diagnostics"),
+        (resolved, all) => format!("{resolved} of {all} diagnostics"),
+    };
+    let rest = match assessment.verdict {
+        Verdict::Clean => String::new(),
+        _ => format!(", then about {}", counted(assessment.minutes, "minute")),
+    };
+    format!("; {} {verb} {what}{rest}", options.join(" and "))
 }
 
 /// Line numbers of a group that are listed.
@@ -168,7 +191,8 @@ pub(super) fn totals(out: &mut dyn Write, all: &[Converted], print_stats: bool) 
         writeln!(out, "all files\n{total}")?;
     }
     let ([clean, review, not_portable], hip) = count(all);
-    let mut line = format!("{} files: {clean} clean, {review} need review, {not_portable} not portable", all.len());
+    let need = if review == 1 { "needs" } else { "need" };
+    let mut line = format!("{}: {clean} clean, {review} {need} review, {not_portable} not portable", counted(all.len(), "file"));
     if hip > 0 {
         let _ = write!(line, "; {hip} of them already HIP");
     }
@@ -196,13 +220,13 @@ fn one(converted: &Converted) -> Value {
             json!({
                 "code": format!("WW{:04}", diagnostic.code), "severity": diagnostic.severity.to_string(), "line": line, "column": column,
                 "message": diagnostic.message, "help": diagnostic.help,
-                "resolved_by": diagnostic.remedy.map(|remedy| match remedy { Remedy::Fix => "--fix", Remedy::Header => "--header" }),
+                "resolved_by": diagnostic.remedy.map(option),
             })
         })
         .collect();
     json!({
         "file": converted.input.path, "verdict": converted.conversion.assessment().verdict.to_string(), "minutes": converted.conversion.assessment().minutes,
-        "minutes_after_remedies": converted.conversion.assessment_after(&[Remedy::Fix, Remedy::Header]).minutes, "fixed": converted.conversion.fixed,
+        "minutes_after_remedies": converted.remedied.as_ref().map_or(converted.conversion.assessment(), |remedied| remedied.assessment).minutes, "fixed": converted.conversion.fixed,
         "already_hip": converted.conversion.already_hip, "build_file": converted.input.build.is_some(),
         "lines": converted.conversion.stats.lines, "translated": converted.conversion.stats.translated_references(), "untranslated": converted.conversion.stats.untranslated_references(),
         "launches": converted.conversion.stats.launches, "kernels": converted.conversion.stats.kernels, "diagnostics": diagnostics,

@@ -71,10 +71,12 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
             b"%" | b"%=" if number(i + 1) == Some(32) => Some((Kind::Lane, i + 1)),
             b"/" | b"/=" if number(i + 1) == Some(32) => Some((Kind::Warp, i + 1)),
             b">" if number(i + 2) == Some(5) && code.shift_right(i) => Some((Kind::Warp, i + 2)),
-            b"*" if number(i + 1) == Some(32) => is_whole(view, i - 1, Value::Warp).then_some((Kind::Whole, i + 1)),
-            b"*" if number(i - 1) == Some(32) && code.is_name(i + 1) => is_whole(view, i + 1, Value::Warp).then_some((Kind::Whole, i + 1)),
-            b"<<" if number(i + 1) == Some(5) => is_whole(view, i - 1, Value::Warp).then_some((Kind::Whole, i + 1)),
-            b"==" | b"!=" if number(i + 1) == Some(31) => is_whole(view, i - 1, Value::Lane).then_some((Kind::Whole, i + 1)),
+            b"*" if number(i + 1) == Some(32) => is_index(view, i - 1, Value::Warp).then_some((Kind::WarpSize, i + 1)),
+            b"*" if number(i - 1) == Some(32) && code.is_name(i + 1) => {
+                is_index(view, i + 1, Value::Warp).then_some((Kind::WarpSize, i + 1))
+            }
+            b"<<" if number(i + 1) == Some(5) => is_index(view, i - 1, Value::Warp).then_some((Kind::WarpSize, i + 1)),
+            b"==" | b"!=" if number(i + 1) == Some(31) => is_index(view, i - 1, Value::Lane).then_some((Kind::WarpSize, i + 1)),
             b"for" => {
                 stride(view, i, found);
                 None
@@ -85,14 +87,14 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
         let operand = view.flow.operand_ending(i - 1).unwrap_or(Value::Data);
         let first = operand_start(code, i - 1);
         let span = code.span(first, last);
-        if kind == Kind::Whole || is_lane(view, operand, kind, i, last) {
+        if kind == Kind::WarpSize || is_lane(view, operand, kind, i, last) {
             by_32 = true;
             let message = match kind {
-                Kind::Lane => "the lane is taken from 32 lanes to a warp; on a wave64 lanes 32 to 63 count as 0 to 31 again",
-                Kind::Warp => "the warp is numbered by 32 threads; on a wave64 two numbers share one wave",
-                Kind::Whole => "a warp is taken to end at lane 31; a wave64 ends at 63",
+                Kind::Lane => "lane index computed with 32 lanes per warp; on a wave64 lanes 32 to 63 get indices 0 to 31 again",
+                Kind::Warp => "warp index computed with 32 threads per warp; on a wave64 two indices share one wave",
+                Kind::WarpSize => "warp size assumed to be 32; the last lane of a wave64 is 63",
             };
-            let help = "use `warpSize` (`% warpSize`, `/ warpSize`), or name a width of 32 in every shuffle and vote by tiles of 32";
+            let help = "use `warpSize` (`% warpSize`, `/ warpSize`), or pass a width of 32 to every shuffle and vote in tiles of 32";
             found.push(hazard(207, Severity::Warning, span, message, help));
         } else if kind == Kind::Warp && is_warp_count(view, i, first, last) {
             found.push(hazard(
@@ -108,7 +110,7 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
 }
 
 /// Whether the operand that ends at `i` is a warp or lane index and is used as one.
-fn is_whole(view: &View<'_, '_>, i: usize, value: Value) -> bool {
+fn is_index(view: &View<'_, '_>, i: usize, value: Value) -> bool {
     view.flow.operand_ending(i) == Some(value) && (view.facts.collective() || mentions_warps(view.code.text(i)))
 }
 
@@ -116,7 +118,7 @@ fn is_whole(view: &View<'_, '_>, i: usize, value: Value) -> bool {
 enum Kind {
     Lane,
     Warp,
-    Whole,
+    WarpSize,
 }
 
 /// The first token of the operand that ends at `i`.

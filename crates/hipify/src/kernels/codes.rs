@@ -40,7 +40,7 @@ pub const CODES: &[Code] = &[
     Code {
         code: UNREADABLE_ASM,
         title: "inline assembly that cannot be parsed",
-        explanation: "The assembly text is not made of string literals only, or an operand does not have the form \
+        explanation: "The assembly text is not a string literal, or an operand does not have the form \
             \"constraint\"(expression). It is left as is, and AMD compilers will probably reject it.",
     },
     Code {

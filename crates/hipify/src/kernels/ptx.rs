@@ -91,7 +91,7 @@ fn statement(
         at += 1;
     }
     if at == open + 1 || !matches!(lexed.text(at), b":" | b"::" | b")") {
-        return Err("its text is not made of string literals only");
+        return Err("the assembly text is not a string literal");
     }
     let (mut operands, mut section) = (Vec::new(), 0);
     let mut name = None;

@@ -1,5 +1,5 @@
-// 2:17: WW0304 note: lanes count to 63 on a wave of 64 lanes
-// 12:5: WW0304 note: a lane mask of 32 bits is cut off on a wave of 64 lanes
+// 2:17: WW0304 note: lane indices reach 63 on a wave64
+// 12:5: WW0304 note: 32-bit lane mask: lanes 32 to 63 of a wave64 are dropped
 // Special registers, votes, shuffles; a block with registers and a predicate; assembly in a macro.
 #define LANE(x) do { unsigned int __ww0 = {}; __ww0 = (unsigned int)__lane_id(); (x) = __ww0; } while (0) \
 

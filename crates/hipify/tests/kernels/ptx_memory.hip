@@ -1,6 +1,6 @@
-// 16:5: WW0304 note: a prefetch is left out: it changes no result
-// 17:5: WW0304 note: an asynchronous copy is a plain one: waiting for it is nothing
-// 18:5: WW0304 note: an asynchronous copy is a plain one: waiting for it is nothing
+// 16:5: WW0304 note: prefetch removed: it does not affect results
+// 17:5: WW0304 note: asynchronous copy replaced by a synchronous one; waits become no-ops
+// 18:5: WW0304 note: asynchronous copy replaced by a synchronous one; waits become no-ops
 // Loads and stores with hints, fences, barriers, sleep.
 extern "C" __global__ void memory(const float4 *in, float4 *out, unsigned *flag) {
     float4 v;

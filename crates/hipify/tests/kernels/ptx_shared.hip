@@ -1,9 +1,9 @@
-// 10:5: WW0304 note: an asynchronous copy is a plain one: waiting for it is nothing
-// 11:5: WW0304 note: an asynchronous copy is a plain one: waiting for it is nothing
-// 12:5: WW0304 note: an asynchronous copy is a plain one: waiting for it is nothing
-// 13:5: WW0304 note: an asynchronous copy is a plain one: waiting for it is nothing
-// 14:5: WW0304 note: an asynchronous copy is a plain one: waiting for it is nothing
-// 15:5: WW0304 note: an asynchronous copy is a plain one: waiting for it is nothing
+// 10:5: WW0304 note: asynchronous copy replaced by a synchronous one; waits become no-ops
+// 11:5: WW0304 note: asynchronous copy replaced by a synchronous one; waits become no-ops
+// 12:5: WW0304 note: asynchronous copy replaced by a synchronous one; waits become no-ops
+// 13:5: WW0304 note: asynchronous copy replaced by a synchronous one; waits become no-ops
+// 14:5: WW0304 note: asynchronous copy replaced by a synchronous one; waits become no-ops
+// 15:5: WW0304 note: asynchronous copy replaced by a synchronous one; waits become no-ops
 // Shared memory by its address within the block: copies, loads, stores.
 __device__ unsigned shared_address(const void *pointer) {
     unsigned address;

@@ -1,7 +1,7 @@
-// 8:5: WW0304 note: a lane mask of 32 bits is cut off on a wave of 64 lanes
-// 9:5: WW0304 note: a lane mask of 32 bits is cut off on a wave of 64 lanes
-// 12:5: WW0304 note: a lane mask of 32 bits is cut off on a wave of 64 lanes
-// 15:5: WW0304 note: the number of a compute unit takes the place of a multiprocessor's: not without gaps
+// 8:5: WW0304 note: 32-bit lane mask: lanes 32 to 63 of a wave64 are dropped
+// 9:5: WW0304 note: 32-bit lane mask: lanes 32 to 63 of a wave64 are dropped
+// 12:5: WW0304 note: 32-bit lane mask: lanes 32 to 63 of a wave64 are dropped
+// 15:5: WW0304 note: `%smid` becomes the compute unit id; the ids may have gaps
 // Shuffles with a width or a predicate, matches, votes, and the processor's number.
 extern "C" __global__ void exchange(unsigned *out, unsigned limits) {
     unsigned lane = threadIdx.x, r, same, inside, sm;

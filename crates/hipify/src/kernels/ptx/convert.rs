@@ -58,9 +58,9 @@ impl Block {
         if ops[1].contains("%lanemask") {
             self.cut();
         } else if ops[1].contains("%laneid") {
-            self.near("lanes count to 63 on a wave of 64 lanes");
+            self.near("lane indices reach 63 on a wave64");
         } else if ops[1].contains("%smid") {
-            self.near("the number of a compute unit takes the place of a multiprocessor's: not without gaps");
+            self.near("`%smid` becomes the compute unit id; the ids may have gaps");
         }
         self.write(&ops[0], ty, &value)
     }

@@ -6,12 +6,12 @@
 use super::Dialect;
 use super::table::{Block, cpp};
 
-const CUT: &str = "a lane mask of 32 bits is cut off on a wave of 64 lanes";
+const TRUNCATED_MASK: &str = "32-bit lane mask: lanes 32 to 63 of a wave64 are dropped";
 
 impl Block {
     /// Notes that lanes 32 and up are not in the result.
     pub(super) fn cut(&mut self) {
-        self.near(CUT);
+        self.near(TRUNCATED_MASK);
     }
 
     /// The active lanes.

@@ -75,7 +75,7 @@ impl Block {
     pub(super) fn copy(&mut self, parts: &[&str], ops: &[String]) -> Option<()> {
         const MODIFIERS: &[&str] = &["async", "ca", "cg", "shared", "shared::cta", "global", "L2::64B", "L2::128B", "L2::256B"];
         if ["commit_group", "wait_group", "wait_all"].iter().any(|w| parts.contains(w)) {
-            self.near("an asynchronous copy is a plain one: waiting for it is nothing");
+            self.near("asynchronous copy replaced by a synchronous one; waits become no-ops");
             return Some(());
         }
         if !parts[1..].iter().all(|p| MODIFIERS.contains(p)) || !parts.contains(&"global") || !matches!(ops.len(), 3 | 4) {
@@ -92,7 +92,7 @@ impl Block {
             Ok(_) => words,
             Err(_) => format!("if ({bytes} == 16) {vector} else {words}"),
         };
-        self.near("an asynchronous copy is a plain one: waiting for it is nothing");
+        self.near("asynchronous copy replaced by a synchronous one; waits become no-ops");
         let line = match ops.get(3) {
             None => whole,
             // Copies the given number of bytes and fills the rest with zeros.

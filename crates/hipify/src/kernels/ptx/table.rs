@@ -275,7 +275,7 @@ impl Block {
             "cp" if has("async") && !has("bulk") => self.copy(parts, ops),
             "atom" | "red" if !has("async") => self.atomic(parts, ops),
             "prefetch" | "prefetchu" | "discard" | "applypriority" => {
-                self.near("a prefetch is left out: it changes no result");
+                self.near("prefetch removed: it does not affect results");
                 Some(())
             }
             "bar" | "barrier" | "membar" | "fence" => self.barrier(parts, ops),
