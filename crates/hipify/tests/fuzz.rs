@@ -1,42 +1,25 @@
 //! Fuzzing with random mutations of the crate's test sources: no panic, no hang, no lost byte.
 //!
-//! Five seconds of the same cases; `WARPWAVE_TEST_FULL=1` makes it a minute with a fresh seed, which is printed,
-//! `WARPWAVE_FUZZ_SEED=N` repeats a run.
+//! Five seconds of fresh cases, a minute with `WARPWAVE_TEST_FULL=1`. The seed is printed; `WARPWAVE_SEED=N` repeats a run.
 
 use std::panic::catch_unwind;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use warpwave_hipify::hazard;
 use warpwave_hipify::kernels::{self, find, intrinsics, ptx::Dialect};
 use warpwave_hipify::lex::{Kind, Lexed};
 use warpwave_hipify::preprocessor::expand;
 use warpwave_hipify::{Diagnostic, ExcludedBlocks, LaunchSyntax, Options, Target, UseHeader, translate};
+use warpwave_test_support::{Random, full_run, seed};
 
 /// Time limit of a case: loose, for test builds on busy machines.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-
-    /// A range within `length` of at most `most`.
-    fn range(&mut self, length: usize, most: usize) -> std::ops::Range<usize> {
-        let start = self.below(length + 1);
-        start..(start + self.below(most)).min(length)
-    }
+/// A range within `length` of at most `most`.
+fn range(random: &mut Random, length: usize, most: usize) -> std::ops::Range<usize> {
+    let start = random.below(length + 1);
+    start..(start + random.below(most)).min(length)
 }
 
 fn sources() -> Vec<Vec<u8>> {
@@ -57,19 +40,19 @@ fn mutate(random: &mut Random, sources: &[Vec<u8>]) -> Vec<u8> {
             // Another byte, or one bit of it.
             0 if !text.is_empty() => {
                 let at = random.below(text.len());
-                text[at] = if random.below(2) == 0 { random.next() as u8 } else { text[at] ^ 1 << random.below(8) };
+                text[at] = if random.below(2) == 0 { random.next_u64() as u8 } else { text[at] ^ 1 << random.below(8) };
             }
-            1 => drop(text.drain(random.range(text.len(), 200))),
+            1 => drop(text.drain(range(random, text.len(), 200))),
             2 => text.truncate(random.below(text.len() + 1)),
             // A fragment of another source, or of this one again.
             3 => {
                 let other = &sources[random.below(sources.len())];
-                let piece = other[random.range(other.len(), 400)].to_vec();
+                let piece = other[range(random, other.len(), 400)].to_vec();
                 let at = random.below(text.len() + 1);
                 text.splice(at..at, piece);
             }
             4 => {
-                let piece = text[random.range(text.len(), 200)].to_vec().repeat(1 + random.below(8));
+                let piece = text[range(random, text.len(), 200)].to_vec().repeat(1 + random.below(8));
                 let at = random.below(text.len() + 1);
                 text.splice(at..at, piece);
             }
@@ -181,21 +164,17 @@ fn check(source: &[u8]) {
 
 #[test]
 fn mutated_sources_are_accepted() {
-    let full = std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|value| value == "1");
-    let time = Duration::from_secs(if full { 60 } else { 5 });
-    let given = std::env::var("WARPWAVE_FUZZ_SEED").ok().and_then(|text| text.parse().ok());
-    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
-    let seed = given.unwrap_or_else(|| if full { fresh() } else { 1 });
-    println!("WARPWAVE_FUZZ_SEED={seed}");
+    let time = Duration::from_secs(if full_run() { 60 } else { 5 });
+    let seed = seed();
     let sources = sources();
-    let (mut random, begin, mut cases) = (Random(seed), Instant::now(), 0u32);
+    let (mut random, begin, mut cases) = (Random::new(seed), Instant::now(), 0u32);
     while begin.elapsed() < time {
         let source = mutate(&mut random, &sources);
         let start = Instant::now();
         let outcome = catch_unwind(|| check(&source));
         let took = start.elapsed();
         if outcome.is_err() || took > LIMIT {
-            panic!("WARPWAVE_FUZZ_SEED={seed}, case {cases}, {took:?}:\n{}", source.escape_ascii().to_string().replace("\\n", "\n"));
+            panic!("WARPWAVE_SEED={seed}, case {cases}, {took:?}:\n{}", source.escape_ascii().to_string().replace("\\n", "\n"));
         }
         cases += 1;
     }

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use warpwave_jit::cache::{Cache, Entry, Key, KeyBuilder, Outcome};
+use warpwave_test_support::{Random, require, seed};
 
 const ROLE: &str = "WARPWAVE_TORTURE_ROLE";
 const FOLDER: &str = "WARPWAVE_TORTURE_FOLDER";
@@ -120,26 +121,6 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// SplitMix64; the seed is printed and can be given again in `WARPWAVE_TEST_SEED`.
-struct Random(u64);
-
-impl Random {
-    fn new() -> Self {
-        let given = std::env::var("WARPWAVE_TEST_SEED").ok().map(|seed| seed.parse().expect("WARPWAVE_TEST_SEED is not a number"));
-        let seed = given.unwrap_or_else(|| SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
-        println!("WARPWAVE_TEST_SEED={seed}");
-        Self(seed)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) % end as u64) as usize
-    }
-}
-
 // -------------------------------------------------------------------------------------------------------------- many processes
 
 const PROCESSES: usize = 16;
@@ -186,7 +167,7 @@ const CHURN_CAP: u64 = 20_000;
 /// Far more is asked for than fits, while one process checks and empties the cache all the time.
 fn churn_child(folder: &Path, number: usize) {
     let cache = Cache::at(cache_in(folder), CHURN_CAP);
-    let mut random = Random::new();
+    let mut random = Random::new(seed());
     let mut ask_many = || (0..100).for_each(|_| assert_ne!(ask(&cache, random.below(40)), Outcome::Uncached));
     let cleared = folder.join("cleared");
     if number == 0 {
@@ -222,10 +203,10 @@ fn eviction_and_clearing_under_other_processes_feet_break_nothing() {
 fn random_damage_in_every_entry_is_never_served() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::at(folder.path().join("cache"), 1 << 30);
-    let mut random = Random::new();
+    let mut random = Random::new(seed());
     for round in 0..20 {
         for number in 0..KEYS {
-            assert_eq!(ask(&cache, number), if round == 0 { Outcome::Made } else { Outcome::Hit });
+            assert_eq!(ask(&cache, number), if round == 0 { Outcome::Miss } else { Outcome::Hit });
         }
         for number in 0..KEYS {
             let file = entry_file(&cache, number);
@@ -236,7 +217,7 @@ fn random_damage_in_every_entry_is_never_served() {
             bytes[at] ^= 1 + random.below(255) as u8;
             fs::write(file, bytes).unwrap();
             assert_eq!(cache.get(&key(number)), None, "round {round}, key {number}: byte {at} is wrong and was not noticed");
-            assert_eq!(ask(&cache, number), Outcome::Made, "round {round}, key {number}: not remade");
+            assert_eq!(ask(&cache, number), Outcome::Miss, "round {round}, key {number}: not remade");
         }
     }
 }
@@ -247,12 +228,12 @@ fn an_entry_cut_at_any_length_is_never_served() {
     let cache = Cache::at(folder.path().join("cache"), 1 << 30);
     let small = Entry { meta: "{}".into(), payload: b"small".to_vec() };
     let ask = || cache.get_or_try_insert(&key(0), || Ok::<_, Infallible>(small.clone())).unwrap();
-    assert_eq!(ask(), (small.clone(), Outcome::Made));
+    assert_eq!(ask(), (small.clone(), Outcome::Miss));
     let whole = fs::read(entry_file(&cache, 0)).unwrap();
     for len in 0..whole.len() {
         fs::write(entry_file(&cache, 0), &whole[..len]).unwrap();
         assert_eq!(cache.get(&key(0)), None, "cut to {len} bytes");
-        assert_eq!(ask(), (small.clone(), Outcome::Made), "cut to {len} bytes");
+        assert_eq!(ask(), (small.clone(), Outcome::Miss), "cut to {len} bytes");
         assert_eq!(ask(), (small.clone(), Outcome::Hit));
     }
 }
@@ -261,10 +242,10 @@ fn an_entry_cut_at_any_length_is_never_served() {
 fn an_entry_under_another_keys_name_is_never_served() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::at(folder.path().join("cache"), 1 << 30);
-    assert_eq!((ask(&cache, 1), ask(&cache, 2)), (Outcome::Made, Outcome::Made));
+    assert_eq!((ask(&cache, 1), ask(&cache, 2)), (Outcome::Miss, Outcome::Miss));
     fs::copy(entry_file(&cache, 1), entry_file(&cache, 2)).unwrap();
     assert_eq!(cache.get(&key(2)), None);
-    assert_eq!((ask(&cache, 2), ask(&cache, 1)), (Outcome::Made, Outcome::Hit));
+    assert_eq!((ask(&cache, 2), ask(&cache, 1)), (Outcome::Miss, Outcome::Hit));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------- kill -9
@@ -298,7 +279,7 @@ fn when_a_maker_is_killed_those_who_wait_go_on() {
     until("the child is inside make", || folder.path().join("pid").exists());
     let compiler = Orphan(fs::read_to_string(folder.path().join("pid")).unwrap());
     let cache = Cache::at(cache_in(folder.path()), 1 << 30);
-    assert_eq!(ask(&cache, 1), Outcome::Made, "another key has nothing to wait for");
+    assert_eq!(ask(&cache, 1), Outcome::Miss, "another key has nothing to wait for");
 
     let waiters: Vec<_> = (0..3)
         .map(|_| {
@@ -315,8 +296,8 @@ fn when_a_maker_is_killed_those_who_wait_go_on() {
     assert!(Path::new("/proc").join(&compiler.0).exists(), "the compiler should have outlived the maker: does it keep the lock?");
 
     let mut outcomes: Vec<Outcome> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
-    outcomes.sort_by_key(|outcome| *outcome != Outcome::Made);
-    assert_eq!(outcomes, [Outcome::Made, Outcome::Hit, Outcome::Hit]);
+    outcomes.sort_by_key(|outcome| *outcome != Outcome::Miss);
+    assert_eq!(outcomes, [Outcome::Miss, Outcome::Hit, Outcome::Hit]);
 }
 
 #[test]
@@ -336,13 +317,13 @@ fn when_a_writer_is_killed_half_way_its_key_is_free_and_its_file_swept() {
         .expect("no writer was caught in ten attempts");
     assert!(!entry_file(&cache, number).exists());
     assert_eq!(cache.get(&key(number)), None);
-    assert_eq!(ask(&cache, number), Outcome::Made);
+    assert_eq!(ask(&cache, number), Outcome::Miss);
 
     let leftover = files_with(&cache_in(folder.path()), "ww-tmp-").pop().unwrap();
-    assert_eq!(ask(&cache, 100), Outcome::Made);
+    assert_eq!(ask(&cache, 100), Outcome::Miss);
     assert!(leftover.exists(), "it may be a living writer's: too young to be swept");
     File::open(&leftover).unwrap().set_modified(SystemTime::now() - Duration::from_secs(2 * 3600)).unwrap();
-    assert_eq!(ask(&cache, 101), Outcome::Made);
+    assert_eq!(ask(&cache, 101), Outcome::Miss);
     assert!(!leftover.exists(), "not swept");
 }
 
@@ -373,12 +354,6 @@ fn run_mounted(role: &str, folder: &Path, options: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn skip(reason: &str) {
-    let required = std::env::var_os("WARPWAVE_REQUIRE_ALL").is_some_and(|value| value == "1");
-    assert!(!required, "cannot run, and WARPWAVE_REQUIRE_ALL=1 is set: {reason}");
-    eprintln!("SKIPPED: {reason}");
-}
-
 fn read_only_child(folder: &Path) {
     let mount_point = cache_in(folder);
     use_read_only(&mount_point, || {
@@ -388,7 +363,7 @@ fn read_only_child(folder: &Path) {
 
 /// Fills a cache, makes its folder read-only, and uses it.
 fn use_read_only(folder: &Path, make_read_only: impl FnOnce()) {
-    assert_eq!(ask(&Cache::at(folder, 1 << 30), 0), Outcome::Made);
+    assert_eq!(ask(&Cache::at(folder, 1 << 30), 0), Outcome::Miss);
     let old = SystemTime::now() - Duration::from_secs(3600);
     File::open(entry_file(&Cache::at(folder, 0), 0)).unwrap().set_modified(old).unwrap();
     make_read_only();
@@ -416,7 +391,8 @@ fn a_read_only_folder_serves_what_it_has_and_stops_nothing() {
     let forbid = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
     forbid(&probe);
     if File::create(probe.join("x")).is_ok() {
-        return skip(&format!("no read-only folder: cannot mount ({reason}), and this user may write despite permissions"));
+        require(false, &format!("a read-only folder: cannot mount ({reason}), and this user may write despite permissions"));
+        return;
     }
     let cache = folder.path().join("by-permission");
     let used = std::panic::catch_unwind(|| use_read_only(&cache, || forbid(&cache)));
@@ -428,24 +404,24 @@ fn full_child(folder: &Path) {
     let mount_point = cache_in(folder);
     let cache = Cache::at(&mount_point, 1 << 30);
     let outcomes: Vec<Outcome> = (0..60).map(|number| ask(&cache, number)).collect();
-    let stored = outcomes.iter().filter(|outcome| **outcome == Outcome::Made).count();
+    let stored = outcomes.iter().filter(|outcome| **outcome == Outcome::Miss).count();
     assert!((5..60).contains(&stored), "the disk should be full after some entries, not after {stored}");
     assert_eq!(files_with(&mount_point, "ww-tmp-"), [] as [PathBuf; 0], "a failed write left its file on a full disk");
     let report = cache.verify();
     assert_eq!((report.good, report.damaged), (stored as u64, 0));
     for (number, outcome) in outcomes.into_iter().enumerate() {
-        let expected = if outcome == Outcome::Made { Outcome::Hit } else { Outcome::Uncached };
+        let expected = if outcome == Outcome::Miss { Outcome::Hit } else { Outcome::Uncached };
         assert_eq!(ask(&cache, number), expected, "key {number}");
     }
     assert_eq!(cache.memo().get_or(Path::new("/bin/sh"), "kind", || Ok("value".into())).unwrap(), "value");
     assert_eq!(cache.clear().entries, stored as u64);
-    assert_eq!(ask(&cache, 59), Outcome::Made, "with room again it should store again");
+    assert_eq!(ask(&cache, 59), Outcome::Miss, "with room again it should store again");
 }
 
 #[test]
 fn a_full_disk_stops_nothing_and_leaves_no_halves() {
     let folder = tempfile::tempdir().unwrap();
     if let Err(reason) = run_mounted("full", folder.path(), "size=64k") {
-        skip(&format!("no full disk: cannot mount ({reason})"));
+        require(false, &format!("a full disk: cannot mount ({reason})"));
     }
 }

@@ -4,15 +4,13 @@
 //! cargo's cache the test is skipped with a line that says so; with `WARPWAVE_REQUIRE_ALL=1` that is a failure. `WARPWAVE_TEST_FULL=1`
 //! compiles for more GPUs and with full optimization.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::require;
 use warpwave_jit::{CompilerChoice, Job, KernelSource, Target, Toolchains, compile, kernels};
+use warpwave_test_support::{full_run, require};
 
 const FILES: [&str; 11] = ["quantized", "binary", "unary", "indexing", "reduce", "conv", "cast", "affine", "fill", "sort", "ternary"];
 
@@ -91,7 +89,7 @@ fn total(rows: &[(&str, BTreeSet<String>)]) -> usize {
 #[test]
 fn every_kernel_of_candle_is_in_the_code_for_amd() {
     let Some(folder) = sources() else {
-        require(false, "the crate candle-kernels 0.11.1 is neither in cargo's cache nor to be had");
+        require(false, "the sources of candle-kernels 0.11.1");
         return;
     };
     // Counted without any compiler.
@@ -101,8 +99,8 @@ fn every_kernel_of_candle_is_in_the_code_for_amd() {
     assert_eq!(counts, (705, 755));
 
     let tools = Toolchains::find();
-    let full = std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|v| v == "1");
-    if require(tools.choose(&"gfx90a".parse().unwrap(), CompilerChoice::Auto).is_ok(), "no compiler for AMD GPUs") {
+    let full = full_run();
+    if require(tools.choose(&"gfx90a".parse().unwrap(), CompilerChoice::Auto).is_ok(), "a compiler for AMD GPUs") {
         let targets: &[&str] = if full { &["gfx90a", "gfx942", "gfx1100"] } else { &["gfx90a"] };
         for target in targets {
             let rows = compiled(&folder, &FILES, 900, target, &tools, full);
@@ -124,16 +122,16 @@ fn every_kernel_of_candle_is_in_the_code_for_amd() {
 #[test]
 fn nvidias_compiler_makes_the_same_kernels() {
     let Some(folder) = sources() else {
-        require(false, "the crate candle-kernels 0.11.1 is neither in cargo's cache nor to be had");
+        require(false, "the sources of candle-kernels 0.11.1");
         return;
     };
     let tools = Toolchains::find();
     if tools.choose(&"sm_90".parse().unwrap(), CompilerChoice::Auto).is_err() {
-        require(false, "NVRTC is not there");
+        require(false, "NVRTC");
         return;
     }
     // Those that take NVRTC seconds, not minutes.
-    let full = std::env::var_os("WARPWAVE_TEST_FULL").is_some_and(|v| v == "1");
+    let full = full_run();
     let files = if full { &FILES[..] } else { &["reduce", "indexing", "ternary", "affine", "fill"] };
     for (target, arch) in [("sm_80", 800), ("sm_90", 900)] {
         let rows = compiled(&folder, files, arch, target, &tools, full);

@@ -3,12 +3,10 @@
 //!
 //! What a GPU's instructions do is not in question here; which lane holds, sends and gets what is.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::require;
+use warpwave_test_support::require;
 
 const HEADERS: &[&str] = &[
     "warpwave/beside_hip.h",
@@ -45,7 +43,7 @@ fn groups_and_matrix_tiles_compute_what_loops_compute() {
     };
     let (probe, program) = (folder.path().join("probe.cpp"), folder.path().join("lanes"));
     std::fs::write(&probe, "#include <barrier>\n#include <thread>\nint main() { std::thread([] {}).join(); }\n").unwrap();
-    if !require(compile(&probe, &program).is_ok_and(|output| output.status.success()), "no clang that makes programs for this machine") {
+    if !require(compile(&probe, &program).is_ok_and(|output| output.status.success()), "clang that compiles programs for this machine") {
         return;
     }
     let made = compile(&root.join("tests/host/lanes.cpp"), &program).unwrap();

@@ -141,12 +141,12 @@ fn rope_append_rejects_invalid_calls() {
         check("keys of another type", WRONG_TYPE, good, [all[0], View::new(&halves, of(&kv)).unwrap(), all[2]], slots, &pool);
         check("a pool of other heads", WRONG_SHAPE, good, all, slots, &[3, 2, 4, 8]);
         // Blocks of size 0 are valid and hold nothing.
-        let (kernels, mut turned) = (Kernels::new(&device, &Jit::default()), stream.upload(&[-77.0f32; LEN]).unwrap());
+        let (kernels, mut rotated) = (Kernels::new(&device, &Jit::default()), stream.upload(&[-77.0f32; LEN]).unwrap());
         let (mut keys, mut values) =
             (ViewMut::new(&mut first, of(&[3, 0, 2, 8])).unwrap(), ViewMut::new(&mut second, of(&[3, 0, 2, 8])).unwrap());
-        let mut out = ViewMut::new(&mut turned, of(&SHAPE)).unwrap();
+        let mut out = ViewMut::new(&mut rotated, of(&SHAPE)).unwrap();
         kernels.rope_append(&stream, &good, [&all[0], &all[1], &all[2]], &slots, &mut out, (&mut keys, &mut values)).unwrap();
-        assert!(stream.download(&turned).unwrap().iter().all(|value| *value == 1.0));
+        assert!(stream.download(&rotated).unwrap().iter().all(|value| *value == 1.0));
         for cache in [&first, &second] {
             assert!(stream.download(cache).unwrap().iter().all(|value| *value == -77.0));
         }

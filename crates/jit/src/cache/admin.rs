@@ -175,7 +175,7 @@ impl Cache {
     fn scan_or_report(&self) -> Vec<Found> {
         let Some(shared) = &self.shared else { return Vec::new() };
         folder::scan(&shared.folder).unwrap_or_else(|error| {
-            shared.trouble.report("read", &shared.folder, &error);
+            shared.warn_once.report("read", &shared.folder, &error);
             Vec::new()
         })
     }

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Key, Trouble, folder};
+use super::{Key, WarnOnce, folder};
 
 /// The coarsest clock among the file systems one meets (FAT: two seconds).
 const SETTLE: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ struct Shared {
     /// The cache's folder; `None` for a memo in memory only.
     folder: Option<PathBuf>,
     state: Mutex<State>,
-    trouble: Trouble,
+    warn_once: WarnOnce,
 }
 
 #[derive(Debug, Default)]
@@ -91,17 +91,17 @@ impl Stamp {
 
 impl Memo {
     /// The memo in a cache's folder. Nothing is read or created before the first use.
-    pub(super) fn at(folder: &Path, trouble: Trouble) -> Self {
-        Self::new(Some(folder.to_owned()), trouble)
+    pub(super) fn at(folder: &Path, warn_once: WarnOnce) -> Self {
+        Self::new(Some(folder.to_owned()), warn_once)
     }
 
     /// A memo that ends with the process.
     pub fn in_process() -> Self {
-        Self::new(None, Trouble::default())
+        Self::new(None, WarnOnce::default())
     }
 
-    fn new(folder: Option<PathBuf>, trouble: Trouble) -> Self {
-        Self(Arc::new(Shared { folder, state: Mutex::default(), trouble }))
+    fn new(folder: Option<PathBuf>, warn_once: WarnOnce) -> Self {
+        Self(Arc::new(Shared { folder, state: Mutex::default(), warn_once }))
     }
 
     /// The fact of that `kind` about the file at `path`, computed with `make` if it is missing or the file has changed.
@@ -166,7 +166,7 @@ impl Memo {
         let written = folder::create(folder).and_then(|()| folder::replace(folder, &path, |file| file.write_all(text.as_bytes())));
         // `seen` stays as it is: by the time one could look at the new file, it may be another process's.
         if let Err(error) = written {
-            self.0.trouble.report("write", &path, &error);
+            self.0.warn_once.report("write", &path, &error);
         }
     }
 
@@ -197,7 +197,7 @@ impl Memo {
             }
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => self.0.trouble.report("read", &path, &error),
+            Err(error) => self.0.warn_once.report("read", &path, &error),
         }
     }
 
@@ -261,7 +261,7 @@ mod tests {
             self.folder.path().join("cache")
         }
         fn memo(&self) -> Memo {
-            Memo::at(&self.cache(), Trouble::default())
+            Memo::at(&self.cache(), WarnOnce::default())
         }
         /// Asks for the file's text; returns it and whether it had to be found out.
         fn ask(&self, memo: &Memo) -> (String, bool) {

@@ -26,7 +26,7 @@
 //! let cache = Cache::at(folder.path(), 1 << 20);
 //! let key = KeyBuilder::new().field("source", b"...").field("target", b"sm_90").finish();
 //! let (entry, outcome) = cache.get_or_try_insert(&key, compile)?;
-//! assert_eq!(outcome, Outcome::Made);
+//! assert_eq!(outcome, Outcome::Miss);
 //! assert_eq!(cache.get(&key), Some(entry));
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -71,7 +71,7 @@ pub enum Outcome {
     /// It was in the cache, or another thread or process put it there while this one waited.
     Hit,
     /// It was created now and stored.
-    Made,
+    Miss,
     /// It was created now and not stored: the cache is disabled or failed, or the entry exceeds the limit.
     Uncached,
 }
@@ -88,7 +88,7 @@ pub struct Cache {
 struct Shared {
     folder: PathBuf,
     max_bytes: u64,
-    trouble: Trouble,
+    warn_once: WarnOnce,
 }
 
 impl Cache {
@@ -114,9 +114,9 @@ impl Cache {
                 return Self::disabled();
             }
         };
-        let trouble = Trouble::default();
-        let memo = Memo::at(&folder, trouble.clone());
-        Self { shared: Some(Arc::new(Shared { folder, max_bytes, trouble })), memo }
+        let warn_once = WarnOnce::default();
+        let memo = Memo::at(&folder, warn_once.clone());
+        Self { shared: Some(Arc::new(Shared { folder, max_bytes, warn_once })), memo }
     }
 
     /// Creates a cache that stores nothing: every [`Cache::get`] is a miss, every outcome [`Outcome::Uncached`].
@@ -161,9 +161,9 @@ impl Cache {
             return Ok((entry, Outcome::Uncached));
         }
         if let Err(error) = evict::enforce(&shared.folder, shared.max_bytes, key) {
-            shared.trouble.report("enforce the size limit of", &shared.folder, &error);
+            shared.warn_once.report("enforce the size limit of", &shared.folder, &error);
         }
-        Ok((entry, Outcome::Made))
+        Ok((entry, Outcome::Miss))
     }
 }
 
@@ -179,7 +179,7 @@ impl Shared {
         match read() {
             Ok(entry) => return Some(entry),
             Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(ReadError::Io(error)) => self.trouble.report("read", &path, &error),
+            Err(ReadError::Io(error)) => self.warn_once.report("read", &path, &error),
             Err(ReadError::Damaged(reason)) if report_damage => {
                 tracing::warn!(entry = %path.display(), reason, "damaged cache entry; it is not used and will be replaced");
             }
@@ -197,7 +197,7 @@ impl Shared {
         match folder::create(&self.folder).and_then(|()| KeyLock::acquire(&path)) {
             Ok(lock) => Some(lock),
             Err(error) => {
-                self.trouble.report("lock", &path, &error);
+                self.warn_once.report("lock", &path, &error);
                 None
             }
         }
@@ -213,7 +213,7 @@ impl Shared {
         match folder::replace(&self.folder, &path, |file| entry::write(file, key, entry)) {
             Ok(()) => true,
             Err(error) => {
-                self.trouble.report("write", &path, &error);
+                self.warn_once.report("write", &path, &error);
                 false
             }
         }
@@ -233,9 +233,9 @@ fn touch(file: &File, metadata: &fs::Metadata) {
 
 /// Reports a failing folder once: a read-only folder fails for each kernel in the same way.
 #[derive(Clone, Debug, Default)]
-struct Trouble(Arc<AtomicBool>);
+struct WarnOnce(Arc<AtomicBool>);
 
-impl Trouble {
+impl WarnOnce {
     fn report(&self, action: &str, path: &Path, error: &dyn Error) {
         let path = path.display();
         if self.0.swap(true, Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The cache within one process: outcomes, eviction, housekeeping, trouble. Several processes: `tests/cache_torture.rs`.
+//! The cache within one process: outcomes, eviction, housekeeping, failing folders. Several processes: `tests/cache_torture.rs`.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -48,10 +48,10 @@ fn made_once_then_found_also_through_a_second_handle() {
     let (_folder, cache) = new_cache(1 << 20);
     assert_eq!(cache.get(&key("a")), None);
     assert!(!cache.path().unwrap().exists(), "looking created the folder");
-    assert_eq!(ask(&cache, "a", 10), Outcome::Made);
+    assert_eq!(ask(&cache, "a", 10), Outcome::Miss);
     assert_eq!(ask(&cache, "a", 10), Outcome::Hit);
     assert_eq!(ask(&Cache::at(cache.path().unwrap(), 0), "a", 10), Outcome::Hit);
-    assert_eq!(ask(&cache, "empty", 0), Outcome::Made);
+    assert_eq!(ask(&cache, "empty", 0), Outcome::Miss);
     assert_eq!(cache.get(&key("empty")), Some(entry("empty", 0)));
     let names: Vec<_> = fs::read_dir(cache.path().unwrap()).unwrap().collect();
     assert_eq!(names.len(), 2, "lock or temporary files were left: {names:?}");
@@ -76,7 +76,7 @@ fn an_error_of_the_maker_is_returned_and_nothing_is_stored() {
     let (_folder, cache) = new_cache(1 << 20);
     assert_eq!(cache.get_or_try_insert(&key("a"), || Err("does not compile")), Err("does not compile"));
     assert_eq!(fs::read_dir(cache.path().unwrap()).unwrap().count(), 0);
-    assert_eq!(ask(&cache, "a", 1), Outcome::Made);
+    assert_eq!(ask(&cache, "a", 1), Outcome::Miss);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_panic_of_the_maker_frees_the_key() {
         cache.get_or_try_insert::<Infallible>(&key("a"), || std::panic::resume_unwind(Box::new("on purpose")))
     });
     assert!(std::panic::catch_unwind(panicking).is_err());
-    assert_eq!(ask(&cache, "a", 1), Outcome::Made);
+    assert_eq!(ask(&cache, "a", 1), Outcome::Miss);
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn making_may_use_the_cache_even_for_the_same_key() {
         inner.set(Some((ask(&cache, "b", 1), ask(&cache, "a", 1))));
         Ok::<_, Infallible>(entry("a", 1))
     });
-    assert_eq!(outer.unwrap().1, Outcome::Made);
-    assert_eq!(inner.get(), Some((Outcome::Made, Outcome::Uncached)));
+    assert_eq!(outer.unwrap().1, Outcome::Miss);
+    assert_eq!(inner.get(), Some((Outcome::Miss, Outcome::Uncached)));
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn the_least_recently_used_go_first_and_only_as_many_as_needed() {
     let size = entry::file_len(&entry("a", 1000));
     let (_folder, cache) = new_cache(4 * size);
     for (name, age) in [("a", 40), ("b", 30), ("c", 20), ("d", 10)] {
-        assert_eq!(ask(&cache, name, 1000), Outcome::Made);
+        assert_eq!(ask(&cache, name, 1000), Outcome::Miss);
         set_age(&cache, name, age * MINUTES);
     }
     assert_eq!(ask(&cache, "a", 1000), Outcome::Hit); // The oldest, and now the most recently used.
-    assert_eq!(ask(&cache, "e", 1000), Outcome::Made);
+    assert_eq!(ask(&cache, "e", 1000), Outcome::Miss);
     let left = || ["a", "b", "c", "d", "e", "f"].into_iter().filter(|name| cache.get(&key(name)).is_some()).collect::<String>();
     assert_eq!(cache.stats().bytes, 4 * size);
     // `left` is itself a use of all that are left, so their ages are set again.
@@ -135,7 +135,7 @@ fn the_least_recently_used_go_first_and_only_as_many_as_needed() {
     for (name, age) in [("c", 40), ("a", 30), ("d", 20), ("e", 10)] {
         set_age(&cache, name, age * MINUTES);
     }
-    assert_eq!(ask(&cache, "f", 2000), Outcome::Made); // Needs the room of two.
+    assert_eq!(ask(&cache, "f", 2000), Outcome::Miss); // Needs the room of two.
     assert_eq!(left(), "def");
     let stats = cache.stats();
     assert!(stats.bytes <= stats.max_bytes && stats.entries == 3, "{stats:?}");
@@ -145,11 +145,11 @@ fn the_least_recently_used_go_first_and_only_as_many_as_needed() {
 fn what_was_just_written_stays_even_if_it_looks_oldest() {
     let size = entry::file_len(&entry("a", 1000));
     let (_folder, cache) = new_cache(size);
-    assert_eq!(ask(&cache, "a", 1000), Outcome::Made);
+    assert_eq!(ask(&cache, "a", 1000), Outcome::Miss);
     let path = folder::entry_path(cache.path().unwrap(), &key("a"));
     let soon = SystemTime::now() + MINUTES / 2; // A neighbor's clock that is a little ahead.
     File::open(path).unwrap().set_modified(soon).unwrap();
-    assert_eq!(ask(&cache, "b", 1000), Outcome::Made);
+    assert_eq!(ask(&cache, "b", 1000), Outcome::Miss);
     assert_eq!((cache.get(&key("a")), cache.get(&key("b"))), (None, Some(entry("b", 1000))));
 }
 
@@ -174,7 +174,7 @@ fn an_entry_used_in_the_far_future_does_not_live_for_ever() {
 fn an_entry_larger_than_the_cap_is_not_stored_and_displaces_nothing() {
     let size = entry::file_len(&entry("a", 1000));
     let (_folder, cache) = new_cache(size);
-    assert_eq!(ask(&cache, "a", 1000), Outcome::Made);
+    assert_eq!(ask(&cache, "a", 1000), Outcome::Miss);
     assert_eq!(ask(&cache, "b", 1001), Outcome::Uncached);
     assert_eq!(ask(&cache, "a", 1000), Outcome::Hit);
 }
@@ -212,7 +212,7 @@ fn leftovers_of_killed_processes_are_swept_when_old_and_nobody_holds_them() {
     assert_eq!([&old_temp, &old_lock].map(|path| path.exists()), [false, false]);
     assert_eq!([&young_temp, &held_lock, &foreign].map(|path| path.exists()), [true, true, true]);
     drop(held);
-    assert_eq!(ask(&cache, "y", 1), Outcome::Made, "a leftover lock file stops its key");
+    assert_eq!(ask(&cache, "y", 1), Outcome::Miss, "a leftover lock file stops its key");
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn a_symlink_in_an_entrys_place_is_replaced_not_followed() {
     let before = fs::read(&target).unwrap();
     symlink(&target, &path).unwrap();
     assert_eq!(cache.get(&key("a")), None);
-    assert_eq!(ask(&cache, "a", 10), Outcome::Made);
+    assert_eq!(ask(&cache, "a", 10), Outcome::Miss);
     assert!(fs::symlink_metadata(&path).unwrap().is_file());
     assert_eq!(fs::read(target).unwrap(), before);
 }
@@ -326,7 +326,7 @@ fn a_pipe_in_an_entrys_place_does_not_hang() {
     let path = folder::entry_path(cache.path().unwrap(), &key("a"));
     fs::remove_file(&path).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-    assert_eq!(ask(&cache, "a", 10), Outcome::Made);
+    assert_eq!(ask(&cache, "a", 10), Outcome::Miss);
     assert_eq!(ask(&cache, "a", 10), Outcome::Hit);
 }
 
@@ -390,7 +390,7 @@ fn a_damaged_entry_is_reported_once_and_replaced() {
     let (_folder, cache) = new_cache(1 << 20);
     ask(&cache, "a", 10);
     fs::write(folder::entry_path(cache.path().unwrap(), &key("a")), "garbage").unwrap();
-    let warnings = warnings_of(|| assert_eq!(ask(&cache, "a", 10), Outcome::Made));
+    let warnings = warnings_of(|| assert_eq!(ask(&cache, "a", 10), Outcome::Miss));
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings_of(|| assert_eq!(ask(&cache, "a", 10), Outcome::Hit)).is_empty());
 }

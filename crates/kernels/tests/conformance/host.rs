@@ -89,9 +89,9 @@ pub fn arranged(name: &str, shape: &[usize], random: &mut Random) -> Layout {
                     .collect();
             Layout::new(shape, &strides, 16).unwrap()
         }
-        "turned" => {
-            let turned: Vec<usize> = shape.iter().rev().copied().collect();
-            let strides: Vec<usize> = Layout::contiguous(&turned).unwrap().strides().iter().rev().copied().collect();
+        "transposed" => {
+            let transposed: Vec<usize> = shape.iter().rev().copied().collect();
+            let strides: Vec<usize> = Layout::contiguous(&transposed).unwrap().strides().iter().rev().copied().collect();
             Layout::new(shape, &strides, random.below(3)).unwrap()
         }
         "every third" => {

@@ -57,15 +57,15 @@ const CASES: [Case; 14] = [
     case(&[5, 32], 1, 48, "contiguous", "contiguous", "contiguous"),
     case(&[3, 7, 16], 1, 9, "apart", "offset", "apart"),
     case(&[6, 5], 0, 11, "offset", "every third", "offset"),
-    case(&[4, 6, 5], 2, 7, "turned", "turned", "every third"),
-    case(&[4, 6, 5], 1, 8, "every third", "contiguous", "turned"),
+    case(&[4, 6, 5], 2, 7, "transposed", "transposed", "every third"),
+    case(&[4, 6, 5], 1, 8, "every third", "contiguous", "transposed"),
     case(&[300], 0, 200, "contiguous", "contiguous", "contiguous"),
     case(&[4, 16], 1, 16, "repeated", "contiguous", "contiguous"),
     case(&[4, 16], 1, 5, "contiguous", "repeated", "contiguous"),
     case(&[1, 1], 0, 1, "contiguous", "contiguous", "contiguous"),
     case(&[4, 3], 0, 0, "contiguous", "contiguous", "contiguous"),
     case(&[0, 3], 0, 5, "contiguous", "contiguous", "contiguous"),
-    case(&[2, 3, 2, 2, 3, 4], 3, 5, "turned", "apart", "contiguous"),
+    case(&[2, 3, 2, 2, 3, 4], 3, 5, "transposed", "apart", "contiguous"),
     case(&[7, 48], 0, 40, "apart", "offset", "contiguous"),
 ];
 

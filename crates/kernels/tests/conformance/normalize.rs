@@ -64,8 +64,8 @@ fn arrangement(name: &str, random: &mut Random) -> ([Layout; 3], usize) {
         "longer rows" => (rows(20_480, 3), 1),
         "very long rows" => (rows(34_816, 1), 1),
         "transposed" => {
-            let turned = contiguous(&[33, 40]).transpose(0, 1).unwrap();
-            ([turned, contiguous(&[40, 33]), turned], 1)
+            let transposed = contiguous(&[33, 40]).transpose(0, 1).unwrap();
+            ([transposed, contiguous(&[40, 33]), transposed], 1)
         }
         "an axis in the middle" => ([contiguous(&[3, 20, 45]); 3], 1),
         "repeated rows" => {
@@ -333,10 +333,10 @@ fn softmax_handles_infinities() {
             assert!(far.iter().enumerate().all(right), "far below zero, {n}: {far:?}");
             assert!(found[5 * n..].iter().all(|value| (value * n as f32 - 1.0).abs() < 1e-4), "very far below zero, {n}");
             // The same along the first axis, and of 16 bits.
-            let turned = Layout::contiguous(&[6, n]).unwrap().transpose(0, 1).unwrap();
+            let transposed = Layout::contiguous(&[6, n]).unwrap().transpose(0, 1).unwrap();
             let mut out = stream.alloc::<f32>(6 * n).unwrap();
             let from = stream.upload(&values).unwrap();
-            let (x, mut y) = (View::new(&from, turned).unwrap(), ViewMut::new(&mut out, turned).unwrap());
+            let (x, mut y) = (View::new(&from, transposed).unwrap(), ViewMut::new(&mut out, transposed).unwrap());
             kernels.softmax(&stream, &x, 0, &mut y).unwrap();
             let across = stream.download(&out).unwrap();
             let near = |(a, b): (&f32, &f32)| (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-5 * b.abs();

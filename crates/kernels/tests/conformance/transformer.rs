@@ -72,7 +72,7 @@ fn rope(suite: &Suite, dtype: DType, table: bool, random: &mut Random) -> f64 {
     let mut wanted = Vec::new();
     for (row, head) in values.chunks(dim).enumerate() {
         let (s, t) = (row / (tokens * heads), row / heads % tokens);
-        wanted.extend(turned(dtype, head, kind, pairs, |pair| turn(place(s, t), pair)));
+        wanted.extend(rotated(dtype, head, kind, pairs, |pair| turn(place(s, t), pair)));
     }
     if random.below(2) == 0 {
         suite.kernels.rope_in_place(stream, &rope, &mut x.view_mut()).unwrap();
@@ -83,8 +83,8 @@ fn rope(suite: &Suite, dtype: DType, table: bool, random: &mut Random) -> f64 {
     worst_of(dtype, &what, &out.found(stream, &what), wanted.into_iter())
 }
 
-/// A head whose pairs are turned by angles of these sines and cosines, and how much it may be off.
-fn turned(dtype: DType, head: &[f64], kind: RopePairs, pairs: usize, angle: impl Fn(usize) -> (f64, f64)) -> Vec<(f64, f64)> {
+/// A head whose pairs are rotated by angles of these sines and cosines, and how much it may be off.
+fn rotated(dtype: DType, head: &[f64], kind: RopePairs, pairs: usize, angle: impl Fn(usize) -> (f64, f64)) -> Vec<(f64, f64)> {
     let turn = |i: usize| {
         if i >= 2 * pairs {
             return (head[i], 0.0);
@@ -136,7 +136,7 @@ fn rope_append(suite: &Suite, dtype: DType, to: DType, random: &mut Random) -> f
     };
     let turn = |x: &Field, heads: usize| -> Vec<(f64, f64)> {
         let values = x.values();
-        let of = |(row, head): (usize, &[f64])| turned(dtype, head, kind, pairs, |pair| angle(row / heads, pair));
+        let of = |(row, head): (usize, &[f64])| rotated(dtype, head, kind, pairs, |pair| angle(row / heads, pair));
         values.chunks(dim).enumerate().flat_map(of).collect()
     };
     let mut worst = worst_of(to, &what, &out.found(stream, &what), turn(&queries, heads).into_iter());

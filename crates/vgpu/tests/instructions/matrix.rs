@@ -289,7 +289,7 @@ fn every_layout_and_product() {
     assert_eq!(seen, 20 + 27 + 46);
 }
 
-/// `cbsz` and `abid`: one block of A for several; `blgp`: B's lanes broadcast or turned, and on f64 signs instead.
+/// `cbsz` and `abid`: one block of A for several; `blgp`: B's lanes broadcast or rotated, and on f64 signs instead.
 #[test]
 fn broadcasts() {
     let layouts = layouts();

@@ -121,7 +121,7 @@ fn fill(sizes: Sizes, dtype: DType) -> Case {
         .torch(format!("x = torch.empty({len}, dtype={}, device='cuda')", torch_type(dtype)), "x.fill_(1.5)")
 }
 
-/// A copy as it lies, or turned round.
+/// A copy, contiguous or transposed.
 fn copy(sizes: Sizes, dtype: DType, straight: bool) -> Case {
     let (rows, columns) = (sizes.of(8192, 64), elements(sizes, 2 * dtype.size()) / sizes.of(8192, 64));
     let make = move |bench: &Bench| {

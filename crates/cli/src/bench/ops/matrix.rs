@@ -11,7 +11,7 @@ struct Call {
     tf32: bool,
     size: [usize; 3],
     /// B is stored by columns, as weights are.
-    turned: bool,
+    transposed: bool,
     by: MatmulBackend,
     gelu: bool,
 }
@@ -19,7 +19,7 @@ struct Call {
 pub fn cases(sizes: Sizes) -> Vec<Case> {
     use DType::{Bf16, F16, F32, F64, U8};
     let cube = |n: usize| [sizes.of(n, n / 128); 3];
-    let usual = Call { dtype: Bf16, tf32: false, size: cube(8192), turned: false, by: MatmulBackend::Auto, gelu: false };
+    let usual = Call { dtype: Bf16, tf32: false, size: cube(8192), transposed: false, by: MatmulBackend::Auto, gelu: false };
     let mut calls = Vec::new();
     for n in [8192, 4096] {
         calls.extend([(Bf16, false), (F16, false), (F32, true), (F32, false)].map(|(dtype, tf32)| Call {
@@ -29,23 +29,23 @@ pub fn cases(sizes: Sizes) -> Vec<Case> {
             ..usual
         }));
     }
-    calls.push(Call { turned: true, ..usual });
-    calls.push(Call { size: cube(4096), turned: true, gelu: true, ..usual });
-    calls.push(Call { dtype: U8, size: cube(4096), turned: true, ..usual });
+    calls.push(Call { transposed: true, ..usual });
+    calls.push(Call { size: cube(4096), transposed: true, gelu: true, ..usual });
+    calls.push(Call { dtype: U8, size: cube(4096), transposed: true, ..usual });
     let own = Call { by: MatmulBackend::Kernels, ..usual };
-    calls.extend([own, Call { turned: true, ..own }, Call { dtype: F16, ..own }]);
+    calls.extend([own, Call { transposed: true, ..own }, Call { dtype: F16, ..own }]);
     calls.extend([(F32, true), (F32, false), (F64, false)].map(|(dtype, tf32)| Call { dtype, tf32, size: cube(4096), ..own }));
-    calls.push(Call { dtype: U8, size: cube(4096), turned: true, ..own });
+    calls.push(Call { dtype: U8, size: cube(4096), transposed: true, ..own });
     let n = sizes.of(16_384, 256);
     for dtype in [F32, F16, Bf16] {
         // One row times a matrix by columns, and by rows.
-        calls.extend([true, false].map(|turned| Call { dtype, size: [1, n, n], turned, ..usual }));
+        calls.extend([true, false].map(|transposed| Call { dtype, size: [1, n, n], transposed, ..usual }));
     }
-    calls.push(Call { dtype: F32, size: [4, n, n], turned: true, ..usual });
-    calls.push(Call { size: [4, n, n], turned: true, ..usual });
+    calls.push(Call { dtype: F32, size: [4, n, n], transposed: true, ..usual });
+    calls.push(Call { size: [4, n, n], transposed: true, ..usual });
     // What a language model multiplies for each of few sequences' next tokens.
     for [n, k] in [[14_336, 4096], [4096, 14_336]] {
-        calls.extend([1, 4, 16].map(|m| Call { size: [m, sizes.of(n, n / 64), sizes.of(k, k / 64)], turned: true, ..usual }));
+        calls.extend([1, 4, 16].map(|m| Call { size: [m, sizes.of(n, n / 64), sizes.of(k, k / 64)], transposed: true, ..usual }));
     }
     calls.into_iter().map(case).collect()
 }
@@ -55,18 +55,18 @@ pub fn batch_cases(sizes: Sizes, batch: &[usize]) -> Vec<Case> {
     let shapes = [[14_336, 4096], [4096, 14_336]].map(|shape| shape.map(|dim: usize| sizes.of(dim, dim / 64)));
     let call = |[n, k]: [usize; 2], m| {
         let (dtype, by) = (DType::Bf16, MatmulBackend::Auto);
-        Call { dtype, tf32: false, size: [m, n, k], turned: true, by, gelu: false }
+        Call { dtype, tf32: false, size: [m, n, k], transposed: true, by, gelu: false }
     };
     shapes.iter().flat_map(|shape| batch.iter().map(|m| case(call(*shape, *m)))).collect()
 }
 
 /// A large product of `bf16` with weights, which lie by columns.
 pub fn weights() -> Case {
-    case(Call { dtype: DType::Bf16, tf32: false, size: [8192; 3], turned: true, by: MatmulBackend::Auto, gelu: false })
+    case(Call { dtype: DType::Bf16, tf32: false, size: [8192; 3], transposed: true, by: MatmulBackend::Auto, gelu: false })
 }
 
 fn case(call: Call) -> Case {
-    let Call { dtype, tf32, size: [m, n, k], turned, by, gelu } = call;
+    let Call { dtype, tf32, size: [m, n, k], transposed, by, gelu } = call;
     let out_type = if dtype == DType::U8 { DType::I32 } else { dtype };
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
@@ -75,7 +75,7 @@ fn case(call: Call) -> Case {
         let mut out = bench.room(out_type, m * n)?;
         let run: Run = Box::new(move || {
             let a = View::of_bytes(&a, dtype, Layout::contiguous(&[m, k])?)?;
-            let layout = if turned { Layout::contiguous(&[n, k])?.transpose(0, 1)? } else { Layout::contiguous(&[k, n])? };
+            let layout = if transposed { Layout::contiguous(&[n, k])?.transpose(0, 1)? } else { Layout::contiguous(&[k, n])? };
             let mut matmul = Matmul::new().tf32(tf32).backend(by);
             if gelu {
                 matmul = matmul.bias(View::of_bytes(&bias, out_type, Layout::contiguous(&[n])?)?).activation(Activation::Gelu);
@@ -89,11 +89,11 @@ fn case(call: Call) -> Case {
     let few = m <= 16;
     let work = if few { Work::Bytes((n * k * dtype.size()) as u64) } else { Work::Flops((2 * m * n * k) as u64) };
     let op = if few { "matvec" } else { "matmul" };
-    let how = [(tf32, " tf32"), (gelu, " bias gelu"), (turned, " b by columns"), (by == MatmulBackend::Kernels, " own kernels")];
+    let how = [(tf32, " tf32"), (gelu, " bias gelu"), (transposed, " B transposed"), (by == MatmulBackend::Kernels, " without BLAS")];
     let how: String = how.into_iter().filter(|(on, _)| *on).map(|(_, word)| word).collect();
     let ty = if dtype == DType::U8 { "i8".to_owned() } else { dtype.to_string() };
-    let shape = if turned { format!("{n}, {k}") } else { format!("{k}, {n}") };
-    let (b, call) = (if turned { "b.t()" } else { "b" }, "torch.mm(a, w, out=o)");
+    let shape = if transposed { format!("{n}, {k}") } else { format!("{k}, {n}") };
+    let (b, call) = (if transposed { "b.t()" } else { "b" }, "torch.mm(a, w, out=o)");
     let setup = match dtype {
         DType::U8 => {
             format!("a = randint(-128, 128, ({m}, {k})).to(torch.int8); b = randint(-128, 128, ({shape})).to(torch.int8); w = {b}")

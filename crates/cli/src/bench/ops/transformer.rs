@@ -138,7 +138,7 @@ fn rope(sizes: Sizes, dtype: DType, [sequences, tokens]: [usize; 2], pairs: Rope
     Case::new(format!("rope{of}{by} {dtype} {sequences}x{tokens}x{heads}x{DIM}"), work, make).torch(setup, call)
 }
 
-/// Queries and keys are turned, and keys and values go into a pool.
+/// Queries and keys are rotated, and keys and values go into a pool.
 fn rope_append(sizes: Sizes, dtype: DType, sequences: usize, tokens: usize) -> Case {
     let (sequences, tokens) = (sizes.of(sequences, 1), sizes.of(tokens, 2));
     let (heads, kv_heads) = (sizes.of(32, 4), sizes.of(8, 2));
@@ -173,13 +173,13 @@ fn rope_append(sizes: Sizes, dtype: DType, sequences: usize, tokens: usize) -> C
         "q = randn({sequences}, {tokens}, {heads}, {DIM}, dtype={0}); k = randn({sequences}, {tokens}, {kv_heads}, {DIM}, dtype={0}); \
          v = torch.randn_like(k); p = torch.zeros({1}, {kv_heads}, {DIM}, dtype={0}, device='cuda'); r = torch.zeros_like(p); \
          i = (torch.randperm({blocks}, device='cuda')[:, None] * {BLOCK} + torch.arange({BLOCK}, device='cuda')).flatten()[:{rows}]; {2}\n\
-         def turned(x): return x * c + torch.cat((-x[..., h:], x[..., :h]), -1) * s",
+         def rotated(x): return x * c + torch.cat((-x[..., h:], x[..., :h]), -1) * s",
         torch_type(dtype),
         blocks * BLOCK,
         torch_angles(dtype, tokens, RopePairs::Halves)
     );
     Case::new(format!("rope_append {dtype} {sequences}x{tokens}x{heads}/{kv_heads}x{DIM}"), work, make)
-        .torch(setup, "(turned(q), p.index_copy_(0, i, turned(k).flatten(0, 1)), r.index_copy_(0, i, v.flatten(0, 1)))")
+        .torch(setup, "(rotated(q), p.index_copy_(0, i, rotated(k).flatten(0, 1)), r.index_copy_(0, i, v.flatten(0, 1)))")
 }
 
 fn append(sizes: Sizes, dtype: DType, sequences: usize, tokens: usize) -> Case {

@@ -70,7 +70,7 @@ const ARRANGEMENTS: [&str; 15] = [
     "rows of packs",
     "odd rows",
     "transposed",
-    "turned",
+    "transposed",
     "all transposed",
     "repeated rows",
     "repeated columns",
@@ -111,7 +111,7 @@ fn arrangement(name: &str, operands: usize, random: &mut Random) -> Vec<Layout> 
             })
         }
         // More than a tile each way, with and without room for packs.
-        "turned" => {
+        "transposed" => {
             let (rows, columns) = (64 + 8 * random.below(17), 60 + 4 * random.below(40));
             let (gap, start) = if random.below(2) == 0 { (0, 0) } else { (16 * random.below(2), 16 * random.below(3) + random.below(2)) };
             each(&mut |k| match k {
@@ -234,7 +234,7 @@ fn transposing_copies_agree_with_the_reference() {
     for device in devices() {
         let suite = Suite::new(&device);
         for dtype in [DType::U8, DType::Bf16, DType::F32, DType::I64] {
-            (0..8).for_each(|_| assert_eq!(case(&suite, Op::Copy, dtype, "turned", &mut random), 0.0));
+            (0..8).for_each(|_| assert_eq!(case(&suite, Op::Copy, dtype, "transposed", &mut random), 0.0));
         }
     }
 }
@@ -334,7 +334,7 @@ fn more_than_2_to_the_31_elements_are_processed() {
         // In rows of 7 elements and columns of 7: the place of an element is its number, or another.
         let (rows, columns) = (LEN / 7, 7);
         let straight = Layout::contiguous(&[rows, columns]).unwrap();
-        let turned = Layout::new(&[rows, columns], &[1, rows], 0).unwrap();
+        let transposed = Layout::new(&[rows, columns], &[1, rows], 0).unwrap();
         kernels.fill(&stream, 3, &mut ViewMut::of_bytes(&mut x, DType::U8, row).unwrap()).unwrap();
         let marks = [0, 1, 77_777, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, rows * columns - 1];
         for (i, mark) in marks.into_iter().enumerate() {
@@ -347,12 +347,12 @@ fn more_than_2_to_the_31_elements_are_processed() {
             assert_eq!(at(&out, mark), 100 + 2 * i as u8, "element {mark} of a row");
         }
         assert_eq!((at(&out, LEN - 1), at(&out, (1 << 31) + 2)), (6, 6));
-        let view = View::of_bytes(&x, DType::U8, turned).unwrap();
+        let view = View::of_bytes(&x, DType::U8, transposed).unwrap();
         let mut to = ViewMut::of_bytes(&mut out, DType::U8, straight).unwrap();
         kernels.unary(&stream, Unary::Sqr, &view, &mut to).unwrap();
         for (i, mark) in marks.into_iter().enumerate() {
             let value = 50 + i as u8;
-            assert_eq!(at(&out, mark % rows * columns + mark / rows), value.wrapping_mul(value), "element {mark} turned");
+            assert_eq!(at(&out, mark % rows * columns + mark / rows), value.wrapping_mul(value), "element {mark} transposed");
         }
         let mut to = ViewMut::of_bytes(&mut out, DType::U8, straight).unwrap();
         kernels.copy(&stream, &view, &mut to).unwrap();

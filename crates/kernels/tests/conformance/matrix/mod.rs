@@ -293,7 +293,7 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
                     some => [30 + random.below(300), [random.below(700) + 1, 1024, 8 * (1 + random.below(200))][some % 3]],
                 };
                 let size = if random.below(2) == 0 { [matrix[0], few, matrix[1]] } else { [few, matrix[0], matrix[1]] };
-                let turned = size[0] == few;
+                let transposed = size[0] == few;
                 let (matrix_kind, vectors_kind) =
                     if i % 2 == 0 { ("padded rows", "padded columns") } else { ("padded columns", pick(random, &LAYOUTS)) };
                 // Seen from the other side rows are columns.
@@ -302,7 +302,7 @@ fn cases(random: &mut Random) -> Vec<(&'static str, Case)> {
                     "padded columns" => "padded rows",
                     kind => kind,
                 };
-                let kinds = if turned { [swap(vectors_kind), swap(matrix_kind)] } else { [matrix_kind, vectors_kind] };
+                let kinds = if transposed { [swap(vectors_kind), swap(matrix_kind)] } else { [matrix_kind, vectors_kind] };
                 let kinds = [kinds[0], kinds[1], pick(random, &["rows", "columns", "every other"])];
                 let batch = if i % 4 == 3 { vec![2, 2] } else { vec![] };
                 let bias = [None, Some(0), Some(1)][random.below(3)];
