@@ -1,4 +1,4 @@
-//! What the compilers say about the kernels: registers fit, nothing is spilled, and no program takes long to compile.
+//! Compiler statistics of the kernels: registers fit, nothing is spilled, and no program takes long to compile.
 //!
 //! Some programs by default, all of them with `WARPWAVE_TEST_FULL=1`.
 
@@ -15,11 +15,11 @@ use warpwave_jit::cache::Cache;
 use warpwave_jit::{CompilerChoice, Jit, KernelSource, Target};
 use warpwave_kernels::programs;
 
-/// What is not hot may spill a few: constants of doubles' functions, strides and addresses of what works on any layout. AMD's scalar
-/// registers wait in lanes of vector registers then.
+/// Vector and scalar registers that kernels off the hot path may spill: f64 constants, strides and addresses of kernels for any layout.
+/// AMD's scalar registers spill to lanes of vector registers.
 const FEW: (u32, u32) = (8, 24);
 
-/// What a program may take to compile.
+/// The maximum compile time of a program.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Kernels that most of the time is spent in.
@@ -77,7 +77,7 @@ const HOT: &[&str] = &[
     "gemv_bf16_bf16_vectors1",
 ];
 
-/// Of the hot ones, those that old compilers had trouble with.
+/// Hot kernels that failed to compile with older compilers.
 const OLD: &[&str] = &["gemv_bf16_bf16_vectors1", "flash_simt_f32_d128", "rms_norm_bf16_bf16_items8", "silu_bf16"];
 
 /// Whether a program has this name, with any numbers.
@@ -89,12 +89,12 @@ fn is_hot(program: &str) -> bool {
     HOT.iter().any(|hot| is(program, hot))
 }
 
-/// clang for AMD: hipRTC is of any age.
+/// Returns clang for AMD, because the installed hipRTC may be old.
 fn compiler(target: &Target) -> CompilerChoice {
     if target.vendor() == Vendor::Amd { CompilerChoice::Clang } else { CompilerChoice::Nvrtc }
 }
 
-/// The tests take turns: compilers of another would count in the time that one takes.
+/// Serializes the tests: a compiler of another test would distort the measured compile times.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -104,26 +104,20 @@ fn turn() -> MutexGuard<'static, ()> {
 fn hot_kernels_spill_nothing_and_others_little() {
     let _turn = turn();
     let mut random = Random::new(seed());
-    // What comes from a cache was not compiled in the time that it took.
+    // Cached code has no compile time.
     let jit = if full() { Jit::new(Cache::disabled()) } else { Jit::default() };
     let all = programs();
-    // The hot ones always; of the others some.
+    // All hot kernels, a sample of the others.
     assert!(HOT.iter().all(|name| all.iter().any(|(known, _)| is(known, name))), "a hot program is gone");
     let chosen: Vec<_> = all.iter().filter(|(name, _)| full() || is_hot(name) || random.below(50) == 0).collect();
-    // As the devices name themselves: what the other suites compiled is in the cache.
+    // With the target features of the devices: the other suites have filled the cache for these targets.
     let mut wrong = Vec::new();
     for target in ["gfx90a:sramecc+:xnack-", "gfx942:sramecc+:xnack-", "sm_90"] {
         let target: Target = target.parse().unwrap();
-        if !require(jit.toolchains().choose(&target, compiler(&target)).is_ok(), &format!("no compiler for {target}")) {
+        if !require(jit.toolchains().choose(&target, compiler(&target)).is_ok(), &format!("a compiler for {target}")) {
             continue;
         }
-        // The compilers are programs of their own: one for each core.
-        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let looks: Vec<Look> = std::thread::scope(|scope| {
-            let parts = chosen.chunks(chosen.len().div_ceil(threads));
-            let running: Vec<_> = parts.map(|part| scope.spawn(|| look(&jit, &target, part))).collect();
-            running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-        });
+        let looks = in_parallel(&chosen, |part| look(&jit, &target, part));
         let kernels: usize = looks.iter().map(|look| look.kernels).sum();
         let (most, longest) = (looks.iter().map(|look| look.registers).max(), looks.iter().map(|look| look.longest.clone()).max());
         let (most, (longest, slowest)) = (most.unwrap_or(0), longest.unwrap_or_default());
@@ -134,6 +128,15 @@ fn hot_kernels_spill_nothing_and_others_little() {
         }
     }
     assert!(wrong.is_empty(), "spilled vector and scalar registers, and slow compiles: {wrong:#?}");
+}
+
+/// Calls `f` with parts of `items`, on one thread per core: compilers are processes.
+fn in_parallel<T: Sync, R: Send>(items: &[T], f: impl Fn(&[T]) -> R + Sync) -> Vec<R> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        let running: Vec<_> = items.chunks(items.len().div_ceil(threads).max(1)).map(|part| scope.spawn(|| f(part))).collect();
+        running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
 }
 
 /// What was seen of some programs.
@@ -163,7 +166,7 @@ fn look(jit: &Jit, target: &Target, programs: &[&(String, KernelSource)]) -> Loo
         seen.kernels += found.len();
         let mut took = built.took;
         for _ in 0..2 {
-            // Other work on this machine is not the program's fault.
+            // Compile again: other processes may have slowed the first compile.
             if took > LONGEST {
                 took = took.min(Jit::new(Cache::disabled()).build(source, &target, compiler(&target)).unwrap().took);
             }
@@ -202,7 +205,7 @@ fn every_cuda_file_compiles_alone() {
     }
     for target in ["gfx90a", "sm_90"] {
         let target: Target = target.parse().unwrap();
-        if !require(jit.toolchains().choose(&target, compiler(&target)).is_ok(), &format!("no compiler for {target}")) {
+        if !require(jit.toolchains().choose(&target, compiler(&target)).is_ok(), &format!("a compiler for {target}")) {
             continue;
         }
         for file in &files {
@@ -214,7 +217,7 @@ fn every_cuda_file_compiles_alone() {
     }
 }
 
-/// The HIP runtime's own compiler, which is there without clang and often older, takes them, too.
+/// hipRTC, which a ROCm machine has without clang and which is often older, compiles the programs too.
 #[test]
 fn hiprtc_compiles_the_programs() {
     let _turn = turn();
@@ -222,22 +225,25 @@ fn hiprtc_compiles_the_programs() {
     let jit = Jit::default();
     let all = programs();
     let target: Target = "gfx90a:sramecc+:xnack-".parse().unwrap();
-    if !require(jit.toolchains().choose(&target, CompilerChoice::HipRtc).is_ok(), "no hipRTC") {
+    if !require(jit.toolchains().choose(&target, CompilerChoice::HipRtc).is_ok(), "hipRTC") {
         return;
     }
     let some = if full() { 10 } else { 100 };
     let always = |name: &str| if full() { is_hot(name) } else { OLD.iter().any(|old| is(name, old)) };
     let chosen: Vec<_> = all.iter().filter(|(name, _)| always(name) || random.below(some) == 0).collect();
     assert!(OLD.iter().all(|name| chosen.iter().any(|(known, _)| is(known, name))));
-    let wrong: Vec<String> = chosen
-        .iter()
-        .filter_map(|(name, source)| jit.build(source, &target, CompilerChoice::HipRtc).err().map(|error| format!("{name}: {error}")))
-        .collect();
+    let wrong = in_parallel(&chosen, |part| {
+        let failure = |(name, source): &&(String, KernelSource)| {
+            jit.build(source, &target, CompilerChoice::HipRtc).err().map(|error| format!("{name}: {error}"))
+        };
+        part.iter().filter_map(failure).collect::<Vec<String>>()
+    })
+    .concat();
     eprintln!("{} programs", chosen.len());
     assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), chosen.len(), wrong.join("\n"));
 }
 
-/// Cards that the suites do not run on: waves of 32 lanes at AMD, and matrix units of other generations.
+/// GPUs that the suites do not run on: AMD with 32 lanes per wave, and matrix units of other generations.
 #[test]
 fn programs_compile_for_other_architectures() {
     let _turn = turn();
@@ -246,12 +252,15 @@ fn programs_compile_for_other_architectures() {
     let all = programs();
     for target in ["gfx908", "gfx1030", "gfx1100", "gfx1201", "sm_75", "sm_80", "sm_89", "sm_120"] {
         let target: Target = target.parse().unwrap();
-        if !require(jit.toolchains().choose(&target, compiler(&target)).is_ok(), &format!("no compiler for {target}")) {
+        if !require(jit.toolchains().choose(&target, compiler(&target)).is_ok(), &format!("a compiler for {target}")) {
             continue;
         }
-        let chosen: Vec<_> = (0..if full() { 24 } else { 3 }).map(|_| &all[random.below(all.len())]).collect();
-        let seen = look(&jit, &target, &chosen);
-        let many = if seen.spilled.is_empty() { String::new() } else { format!(", beyond what others spill: {:?}", seen.spilled) };
-        eprintln!("{target}: {} kernels of {} programs, longest compile {:.1?}{many}", seen.kernels, chosen.len(), seen.longest.0);
+        let chosen: Vec<_> = (0..if full() { 24 } else { 4 }).map(|_| &all[random.below(all.len())]).collect();
+        let looks = in_parallel(&chosen, |part| look(&jit, &target, part));
+        let kernels: usize = looks.iter().map(|look| look.kernels).sum();
+        let longest = looks.iter().map(|look| look.longest.0).max().unwrap_or_default();
+        let spilled: Vec<&String> = looks.iter().flat_map(|look| &look.spilled).collect();
+        let more = if spilled.is_empty() { String::new() } else { format!(", spills beyond the limit: {spilled:?}") };
+        eprintln!("{target}: {kernels} kernels of {} programs, longest compile {longest:.1?}{more}", chosen.len());
     }
 }

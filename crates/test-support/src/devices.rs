@@ -30,9 +30,11 @@ pub fn virtual_driver() -> Arc<Driver> {
     start().1.clone()
 }
 
-/// Returns the virtual GPUs of these architectures that `WARPWAVE_VGPU_DEVICES` has; none without a compiler for them.
+/// Returns the virtual GPUs of these architectures that `WARPWAVE_VGPU_DEVICES` has.
+///
+/// None without a compiler for them. None either if `WARPWAVE_HIP_LIB` names a HIP library: such a run tests the library's devices.
 pub fn virtual_devices(archs: &[&str]) -> Vec<Device> {
-    if !archs.iter().all(|arch| compiles_for(arch)) {
+    if std::env::var_os("WARPWAVE_HIP_LIB").is_some() || !archs.iter().all(|arch| compiles_for(arch)) {
         return Vec::new();
     }
     let (names, driver) = start();
