@@ -70,7 +70,7 @@ const ARRANGEMENTS: [&str; 15] = [
     "rows of packs",
     "odd rows",
     "transposed",
-    "transposed",
+    "transposed tiles",
     "all transposed",
     "repeated rows",
     "repeated columns",
@@ -111,7 +111,7 @@ fn arrangement(name: &str, operands: usize, random: &mut Random) -> Vec<Layout> 
             })
         }
         // More than a tile each way, with and without room for packs.
-        "transposed" => {
+        "transposed tiles" => {
             let (rows, columns) = (64 + 8 * random.below(17), 60 + 4 * random.below(40));
             let (gap, start) = if random.below(2) == 0 { (0, 0) } else { (16 * random.below(2), 16 * random.below(3) + random.below(2)) };
             each(&mut |k| match k {
@@ -234,7 +234,7 @@ fn transposing_copies_agree_with_the_reference() {
     for device in devices() {
         let suite = Suite::new(&device);
         for dtype in [DType::U8, DType::Bf16, DType::F32, DType::I64] {
-            (0..8).for_each(|_| assert_eq!(case(&suite, Op::Copy, dtype, "transposed", &mut random), 0.0));
+            (0..8).for_each(|_| assert_eq!(case(&suite, Op::Copy, dtype, "transposed tiles", &mut random), 0.0));
         }
     }
 }
@@ -331,7 +331,7 @@ fn more_than_2_to_the_31_elements_are_processed() {
         let Suite { kernels, stream } = Suite::new(device);
         let (mut x, mut out) = (stream.alloc::<u8>(LEN).unwrap(), stream.alloc::<u8>(LEN).unwrap());
         let row = Layout::contiguous(&[LEN]).unwrap();
-        // In rows of 7 elements and columns of 7: the place of an element is its number, or another.
+        // Rows of 7 elements, and columns of 7: element offsets differ between the two.
         let (rows, columns) = (LEN / 7, 7);
         let straight = Layout::contiguous(&[rows, columns]).unwrap();
         let transposed = Layout::new(&[rows, columns], &[1, rows], 0).unwrap();

@@ -445,7 +445,7 @@ fn rocblas_calls_match_its_header() {
         let built = Command::new(compiler).args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).output();
         built.is_ok_and(|built| built.status.success())
     };
-    if !require(["cc", "gcc", "clang", "clang-19"].into_iter().any(compile), "no C compiler with _Float16") {
+    if !require(["cc", "gcc", "clang", "clang-19"].into_iter().any(compile), "a C compiler with _Float16") {
         return;
     }
     let test = "matrix::library_products_agree_with_the_reference";
