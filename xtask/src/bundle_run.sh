@@ -246,7 +246,7 @@ else
         esac
     done
     if [ -z "${WARPWAVE_TEST_MODEL:-}" ]; then
-        for name in warpwave-llm.test.{smollm2,margins,divided} warpwave-cli.test.llm warpwave.test.examples; do
+        for name in warpwave-llm.test.{smollm2,margins,tensor_parallel} warpwave-cli.test.llm warpwave.test.examples; do
             skip "$name, with the model" "no SmolLM2-135M-Instruct.Q4_1.gguf beside run.sh"
         done
     fi
