@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use warpwave_gpu::library::{Library, Search};
 use warpwave_gpu::{Driver, Error, Row, Table, Vendor};
 
-/// Rows that the virtual GPU does not implement, in the table's order: IPC, because its memory belongs to the process; memory advice, pools of the
-/// driver, 2D and 3D copies, arrays and textures, and explicit graph nodes, which nothing above the table calls without a fallback.
+/// Rows that the virtual GPU does not implement, in the table's order: IPC, because its memory belongs to the process; pools of the
+/// driver, copies with descriptors, arrays and textures, and explicit graph nodes, which nothing above the table calls without a fallback.
 const NOT_VIRTUAL: &[&str] = &[
-    "hipMemAdvise",
     "hipMemPrefetchAsync_v2",
     "hipMemAdvise_v2",
     "hipMemRangeGetAttribute",
-    "hipMemAllocPitch",
     "hipMallocFromPoolAsync",
     "hipDeviceGetDefaultMemPool",
     "hipDeviceGetMemPool",
@@ -28,8 +26,6 @@ const NOT_VIRTUAL: &[&str] = &[
     "hipIpcCloseMemHandle",
     "hipMemcpyParam2DAsync",
     "hipDrvMemcpy3DAsync",
-    "hipMemset2DAsync",
-    "hipMemset3DAsync",
     "hipArrayCreate",
     "hipArray3DCreate",
     "hipArrayDestroy",

@@ -18,7 +18,7 @@ const DEFAULT: c_int = 4;
 
 /// What one side of a copy may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     /// Registered memory only.
     Device,
     /// Any memory.
@@ -27,11 +27,11 @@ enum Side {
 
 /// The rows of a copy; one row for a 1D copy.
 #[derive(Clone, Copy)]
-struct Shape {
-    bytes: usize,
-    rows: usize,
-    to_pitch: usize,
-    from_pitch: usize,
+pub(super) struct Shape {
+    pub bytes: usize,
+    pub rows: usize,
+    pub to_pitch: usize,
+    pub from_pitch: usize,
 }
 
 impl Shape {
@@ -60,7 +60,7 @@ fn check_range(address: u64, bytes: u64, side: Side) -> Result<bool, HipError> {
 ///
 /// # Safety
 /// Host memory that is not registered must be valid for the copy until it is done.
-unsafe fn queue(to: u64, from: u64, shape: Shape, sides: [Side; 2], stream: Handle) -> Status {
+pub(super) unsafe fn queue(to: u64, from: u64, shape: Shape, sides: [Side; 2], stream: Handle) -> Status {
     let stream = stream::of(stream)?;
     stream.device.check()?;
     if shape.bytes == 0 || shape.rows == 0 {
@@ -80,7 +80,7 @@ unsafe fn queue(to: u64, from: u64, shape: Shape, sides: [Side; 2], stream: Hand
     Ok(())
 }
 
-fn sides(kind: c_int) -> Result<[Side; 2], HipError> {
+pub(super) fn sides(kind: c_int) -> Result<[Side; 2], HipError> {
     match kind {
         0 | DEFAULT => Ok([Side::Any, Side::Any]),
         HOST_TO_DEVICE => Ok([Side::Device, Side::Any]),
@@ -91,7 +91,7 @@ fn sides(kind: c_int) -> Result<[Side; 2], HipError> {
 }
 
 /// Waits for the work of a synchronous call.
-fn finish(stream: Handle) -> Status {
+pub(super) fn finish(stream: Handle) -> Status {
     let stream = stream::of(stream)?;
     stream.sync_markers()?.iter().try_for_each(Marker::wait)?;
     stream.device.check()
@@ -220,14 +220,23 @@ pub(super) fn peer(to: DevicePtr, to_device: c_int, from: DevicePtr, from_device
 }
 
 fn fill(at: u64, value: u32, width: usize, count: usize, stream: Handle) -> Status {
+    let bytes = count.checked_mul(width).ok_or(HipError::INVALID_VALUE)?;
+    fill_rows(at, value, width, Shape { bytes, rows: 1, to_pitch: bytes, from_pitch: 0 }, stream)
+}
+
+/// Fills rows of `shape.bytes` bytes that are `shape.to_pitch` bytes apart.
+pub(super) fn fill_rows(at: u64, value: u32, width: usize, shape: Shape, stream: Handle) -> Status {
     let stream = stream::of(stream)?;
     stream.device.check()?;
-    if count == 0 {
+    let Shape { bytes, rows, to_pitch: pitch, .. } = shape;
+    if bytes == 0 || rows == 0 {
         return Ok(());
     }
-    let bytes = count.checked_mul(width).ok_or(HipError::INVALID_VALUE)?;
-    check_range(at, bytes as u64, Side::Device)?;
-    stream.submit(Operation::Fill { at, value, width, count })
+    if rows > 1 && pitch < bytes {
+        return Err(HipError::INVALID_VALUE);
+    }
+    check_range(at, shape.span(pitch).ok_or(HipError::INVALID_VALUE)?, Side::Device)?;
+    stream.submit(Operation::Fill { at, value, width, count: bytes / width, rows, pitch })
 }
 
 pub(super) fn fill_u8_async(at: DevicePtr, value: u8, count: usize, stream: Handle) -> Status {

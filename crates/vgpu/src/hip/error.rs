@@ -44,7 +44,9 @@ codes! {
     NO_DEVICE = 100 c"hipErrorNoDevice" c"no ROCm-capable device is detected";
     INVALID_DEVICE = 101 c"hipErrorInvalidDevice" c"invalid device ordinal";
     INVALID_IMAGE = 200 c"hipErrorInvalidImage" c"device kernel image is invalid";
+    INVALID_CONTEXT = 201 c"hipErrorInvalidContext" c"invalid device context";
     NO_BINARY_FOR_GPU = 209 c"hipErrorNoBinaryForGpu" c"no kernel image is available for execution on the device";
+    UNSUPPORTED_LIMIT = 215 c"hipErrorUnsupportedLimit" c"limit is not supported on this architecture";
     FILE_NOT_FOUND = 301 c"hipErrorFileNotFound" c"file not found";
     UNDEFINED_SYMBOL = 302 c"hipErrorSharedObjectSymbolNotFound" c"shared object symbol not found";
     INVALID_HANDLE = 400 c"hipErrorInvalidHandle" c"invalid resource handle";

@@ -297,6 +297,10 @@ pub(super) fn max_active_blocks(out: Out<c_int>, host: *const c_void, block: c_i
     occupancy::active(out, &*kernel(host, runtime()?.healthy()?)?, block, shared)
 }
 
+pub(super) fn max_active_blocks_with_flags(out: Out<c_int>, host: *const c_void, block: c_int, shared: usize, _flags: c_uint) -> Status {
+    max_active_blocks(out, host, block, shared)
+}
+
 pub(super) fn best_block(grid: Out<c_int>, block: Out<c_int>, host: *const c_void, shared: usize, limit: c_int) -> Status {
     occupancy::best(grid, block, &*kernel(host, runtime()?.healthy()?)?, shared, limit)
 }

@@ -72,16 +72,19 @@ pub(super) fn release_all(runtime: &Runtime, device: &Device) {
 }
 
 pub(super) fn malloc(out: Out<DevicePtr>, bytes: usize) -> Status {
-    let runtime = runtime()?;
-    let device = runtime.healthy()?;
+    runtime()?.healthy()?;
     if out.is_null() {
         return Err(HipError::INVALID_VALUE);
     }
+    out.put(allocate_device(bytes)?)
+}
+
+/// Allocates memory of the current device; 0 for no bytes.
+pub(super) fn allocate_device(bytes: usize) -> Result<DevicePtr, HipError> {
+    let runtime = runtime()?;
+    let device = runtime.healthy()?;
     capture::reject_during()?;
-    if bytes == 0 {
-        return out.put(0);
-    }
-    out.put(allocate(runtime, device, bytes, MemoryKind::Device(device.ordinal))?)
+    if bytes == 0 { Ok(0) } else { allocate(runtime, device, bytes, MemoryKind::Device(device.ordinal)) }
 }
 
 pub(super) fn malloc_async(out: Out<DevicePtr>, bytes: usize, stream: Handle) -> Status {

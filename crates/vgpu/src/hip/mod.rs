@@ -8,6 +8,7 @@
 
 mod capture;
 mod config;
+mod context;
 mod copy;
 mod device;
 mod error;
@@ -19,6 +20,7 @@ mod memory;
 mod model;
 mod module;
 mod occupancy;
+mod pitched;
 mod properties;
 mod runtime;
 mod stream;

@@ -31,6 +31,35 @@ macro_rules! hip_functions {
                 hipDeviceCanAccessPeer(out: Out<c_int>, device: c_int, peer: c_int) = device::can_access_peer;
                 hipDeviceEnablePeerAccess(peer: c_int, flags: c_uint) = device::enable_peer;
                 hipDeviceDisablePeerAccess(peer: c_int) = device::disable_peer;
+                hipDeviceComputeCapability(major: Out<c_int>, minor: Out<c_int>, device: c_int) = context::capability;
+                hipDeviceGetByPCIBusId(out: Out<c_int>, id: Text) = context::by_pci_bus_id;
+
+                // Settings
+                hipGetDeviceFlags(out: Out<c_uint>) = context::flags;
+                hipDeviceSetLimit(limit: c_int, value: usize) = context::set_limit;
+                hipDeviceGetLimit(out: Out<usize>, limit: c_int) = context::limit;
+                hipDeviceSetCacheConfig(preference: c_int) = context::set_preference;
+                hipDeviceGetCacheConfig(out: Out<c_int>) = context::preference;
+                hipDeviceSetSharedMemConfig(preference: c_int) = context::set_preference;
+                hipDeviceGetSharedMemConfig(out: Out<c_int>) = context::preference;
+                hipFuncSetSharedMemConfig(host: *const c_void, preference: c_int) = context::set_function_preference;
+                hipProfilerStart() = context::profiler;
+                hipProfilerStop() = context::profiler;
+
+                // Contexts
+                hipCtxCreate(out: Out<Handle>, flags: c_uint, device: c_int) = context::create;
+                hipCtxDestroy(context: Handle) = context::destroy;
+                hipCtxPushCurrent(context: Handle) = context::push;
+                hipCtxPopCurrent(out: Out<Handle>) = context::pop;
+                hipCtxSetCurrent(context: Handle) = context::set_current;
+                hipCtxGetCurrent(out: Out<Handle>) = context::current;
+                hipCtxGetDevice(out: Out<c_int>) = device::current;
+                hipCtxSynchronize() = device::synchronize;
+                hipCtxEnablePeerAccess(context: Handle, flags: c_uint) = context::enable_peer;
+                hipCtxDisablePeerAccess(context: Handle) = context::disable_peer;
+                hipDevicePrimaryCtxRetain(out: Out<Handle>, device: c_int) = context::retain;
+                hipDevicePrimaryCtxRelease(device: c_int) = context::release;
+                hipDevicePrimaryCtxGetState(device: c_int, flags: Out<c_uint>, active: Out<c_int>) = context::state;
 
                 // Memory
                 hipMalloc(out: Out<DevicePtr>, bytes: usize) = memory::malloc;
@@ -49,6 +78,11 @@ macro_rules! hip_functions {
                 hipHostGetDevicePointer(out: Out<DevicePtr>, host: *mut c_void, flags: c_uint) = memory::host_device_pointer;
                 hipMallocManaged(out: Out<DevicePtr>, bytes: usize, flags: c_uint) = memory::managed;
                 hipMemPrefetchAsync(address: DevicePtr, bytes: usize, device: c_int, stream: Handle) = memory::prefetch_async;
+                hipMemAdvise(address: DevicePtr, bytes: usize, advice: c_int, device: c_int) = context::advise;
+                hipStreamAttachMemAsync(stream: Handle, address: DevicePtr, bytes: usize, flags: c_uint) = context::attach;
+                hipMallocPitch(out: Out<DevicePtr>, pitch: Out<usize>, width: usize, rows: usize) = pitched::malloc;
+                hipMemAllocPitch(out: Out<DevicePtr>, pitch: Out<usize>, width: usize, rows: usize, element: c_uint) = pitched::mem_alloc;
+                hipMalloc3D(out: Out<PitchedPtr>, extent: Extent) = pitched::malloc_3d;
                 hipPointerGetAttribute(out: Out<c_void>, attribute: c_int, address: DevicePtr) = memory::pointer_attribute;
                 hipPointerGetAttributes(out: Out<PointerAttributes>, address: *const c_void) = memory::pointer_attributes;
 
@@ -66,6 +100,12 @@ macro_rules! hip_functions {
                 hipMemcpyPeerAsync(to: DevicePtr, to_device: c_int, from: DevicePtr, from_device: c_int, bytes: usize, stream: Handle) = copy::peer_async;
                 hipMemcpy2D(to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, bytes: usize, rows: usize, kind: c_int) = copy::copy_2d;
                 hipMemcpy2DAsync(to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, bytes: usize, rows: usize, kind: c_int, stream: Handle) = copy::copy_2d_async;
+                hipMemcpy3D(parameters: *const Copy3D) = pitched::copy_3d;
+                hipMemcpy3DAsync(parameters: *const Copy3D, stream: Handle) = pitched::copy_3d_async;
+                hipMemset2D(at: *mut c_void, pitch: usize, value: c_int, width: usize, rows: usize) = pitched::set_2d;
+                hipMemset2DAsync(at: *mut c_void, pitch: usize, value: c_int, width: usize, rows: usize, stream: Handle) = pitched::set_2d_async;
+                hipMemset3D(at: PitchedPtr, value: c_int, extent: Extent) = pitched::set_3d;
+                hipMemset3DAsync(at: PitchedPtr, value: c_int, extent: Extent, stream: Handle) = pitched::set_3d_async;
                 hipMemset(at: *mut c_void, value: c_int, bytes: usize) = copy::set;
                 hipMemsetAsync(at: *mut c_void, value: c_int, bytes: usize, stream: Handle) = copy::set_async;
                 hipMemsetD8(at: DevicePtr, value: u8, count: usize) = copy::fill_u8;
@@ -126,6 +166,7 @@ macro_rules! hip_functions {
                 hipFuncSetAttribute(host: *const c_void, attribute: c_int, value: c_int) = fat_binary::set_attribute;
                 hipFuncSetCacheConfig(host: *const c_void, preference: c_int) = fat_binary::set_cache;
                 hipOccupancyMaxActiveBlocksPerMultiprocessor(out: Out<c_int>, host: *const c_void, block: c_int, shared: usize) = fat_binary::max_active_blocks;
+                hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(out: Out<c_int>, host: *const c_void, block: c_int, shared: usize, flags: c_uint) = fat_binary::max_active_blocks_with_flags;
                 hipOccupancyMaxPotentialBlockSize(grid: Out<c_int>, block: Out<c_int>, host: *const c_void, shared: usize, limit: c_int) = fat_binary::best_block;
 
                 // Graphs
@@ -178,7 +219,7 @@ macro_rules! define {
             use super::super::memory::PointerAttributes;
             use super::super::fat_binary::FunctionAttributes;
             use super::super::types::*;
-            use super::super::{capture, copy, device, error, event, graph, launch, memory, module, occupancy, properties, fat_binary, stream};
+            use super::super::{capture, context, copy, device, error, event, graph, launch, memory, module, occupancy, pitched, properties, fat_binary, stream};
 
             $(
                 pub unsafe extern "C" fn $symbol($($arg: $ty),*) -> c_int {

@@ -28,6 +28,48 @@ impl Dim3 {
     }
 }
 
+/// `hipExtent`: width in bytes, height in rows, depth in slices.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Extent {
+    pub(super) width: usize,
+    pub(super) height: usize,
+    pub(super) depth: usize,
+}
+
+/// `hipPos`: bytes, rows, slices.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Position {
+    pub(super) x: usize,
+    pub(super) y: usize,
+    pub(super) z: usize,
+}
+
+/// `hipPitchedPtr`: rows are `pitch` bytes apart, slices `pitch * ysize`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct PitchedPtr {
+    pub(super) ptr: DevicePtr,
+    pub(super) pitch: usize,
+    pub(super) xsize: usize,
+    pub(super) ysize: usize,
+}
+
+/// `hipMemcpy3DParms`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Copy3D {
+    pub(super) from_array: Handle,
+    pub(super) from_position: Position,
+    pub(super) from: PitchedPtr,
+    pub(super) to_array: Handle,
+    pub(super) to_position: Position,
+    pub(super) to: PitchedPtr,
+    pub(super) extent: Extent,
+    pub(super) kind: c_int,
+}
+
 /// An output parameter: null, or valid for reads and writes of `T` (also unaligned) during the call.
 ///
 /// It has no constructor: values come from C callers of `unsafe` functions, who promise this.

@@ -33,12 +33,14 @@ pub(super) enum Operation {
         to_pitch: usize,
         from_pitch: usize,
     },
-    /// Writes a value of `width` bytes `count` times.
+    /// Writes a value of `width` bytes `count` times, in each of `rows` rows.
     Fill {
         at: u64,
         value: u32,
         width: usize,
         count: usize,
+        rows: usize,
+        pitch: usize,
     },
     Host {
         function: unsafe extern "C" fn(*mut c_void),
@@ -102,9 +104,11 @@ impl Operation {
                 }
                 Ok(())
             }
-            Operation::Fill { at, value, width, count } => {
-                // SAFETY: the range was checked when this was queued, and freeing it waits for all queued work.
-                unsafe { fill(*at, *value, *width, *count) };
+            Operation::Fill { at, value, width, count, rows, pitch } => {
+                for row in 0..*rows {
+                    // SAFETY: the range was checked when this was queued, and freeing it waits for all queued work.
+                    unsafe { fill(*at + (row * pitch) as u64, *value, *width, *count) };
+                }
                 Ok(())
             }
             Operation::Host { function, data } => {
