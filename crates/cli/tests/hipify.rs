@@ -384,6 +384,25 @@ fn an_undeclared_intrinsic_is_named_unless_an_included_file_declares_it() {
     assert_eq!(hipify(&[&file, "--examine"]).err.matches("WW0305").count(), 2, "without the folder there is one more");
 }
 
+/// Compiles a file with HIP's headers, for gfx90a and for the host, without making code.
+fn compile_with_hip(path: &Path) {
+    let clang = std::env::var_os("WARPWAVE_CLANG").unwrap_or_else(|| "clang-19".into());
+    let runs = std::process::Command::new(&clang).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !runs || !Path::new("/usr/include/hip/hip_runtime.h").exists() {
+        assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "no clang or no HIP headers");
+        return;
+    }
+    for side in ["--offload-device-only", "--offload-host-only"] {
+        let output = std::process::Command::new(&clang)
+            .args(["-x", "hip", side, "--offload-arch=gfx90a", "-fsyntax-only", "-Wno-unused-result", "-D__HIP_PLATFORM_AMD__"])
+            .args(["--rocm-path=/usr", "--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode"])
+            .arg(path)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{side}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 const NEEDS_HEADER: &str = "#include <cuda_runtime.h>\n#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n#include <mma.h>\n\
     #include <cooperative_groups.h>\n#include <cooperative_groups/reduce.h>\nnamespace cg = cooperative_groups;\n\
     #if __CUDA_ARCH__ >= 800\nextern \"C\" __global__ void k(float *x, int *i, __nv_bfloat16 *b, const half *h) {\n  \
@@ -421,21 +440,7 @@ fn the_compatibility_header_supplies_what_hip_lacks() {
     assert_eq!(hipify(&[&out.display().to_string(), "--header"]).out, text);
 
     // With HIP's own headers, for the GPU and for the host.
-    let clang = std::env::var_os("WARPWAVE_CLANG").unwrap_or_else(|| "clang-19".into());
-    let runs = std::process::Command::new(&clang).arg("--version").output().is_ok_and(|output| output.status.success());
-    if runs && std::path::Path::new("/usr/include/hip/hip_runtime.h").exists() {
-        for side in ["--offload-device-only", "--offload-host-only"] {
-            let output = std::process::Command::new(&clang)
-                .args(["-x", "hip", side, "--offload-arch=gfx90a", "-fsyntax-only", "-Wno-unused-result", "-D__HIP_PLATFORM_AMD__"])
-                .args(["--rocm-path=/usr", "--rocm-device-lib-path=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode"])
-                .arg(&out)
-                .output()
-                .unwrap();
-            assert!(output.status.success(), "{side}: {}", String::from_utf8_lossy(&output.stderr));
-        }
-    } else {
-        assert!(std::env::var_os("WARPWAVE_REQUIRE_ALL").is_none_or(|v| v != "1"), "no clang or no HIP headers");
-    }
+    compile_with_hip(&out);
     // With the headers that Warpwave compiles kernels with.
     let kernels = folder.path().join("out/kernels.hip");
     std::fs::write(&kernels, text.replace("int main() { return hipDeviceSynchronize(); }", "")).unwrap();
@@ -500,6 +505,8 @@ fn the_command_line_of_hipify_clang_is_accepted() {
     let out = folder.path().join("out");
     let line = [&file, "-cuda-path=/usr/local/cuda", "-o-dir", &out.join("a.hip").display().to_string(), "-default-preprocessor"];
     let rest = ["--cuda-gpu-arch=sm_80", "-v", "--", "-x", "cuda", "-std=c++17", "-DWIDE", "-I", &include];
+    let spaced = hipify(&["--cuda-path", "/usr/local/cuda", &file, "--examine", "--", "--cuda-path=/other", "-std=c++17"]);
+    assert!(spaced.code == 0 && spaced.err.contains("note: --cuda-path ignored"), "{}", spaced.err);
     let answer = hipify(&[&line[..], &rest[..]].concat());
     assert_eq!(answer.code, 0, "{}", answer.err);
     let ignored = "note: --cuda-path, --cuda-gpu-arch, --verbose ignored";
@@ -542,4 +549,61 @@ fn headers_with_device_code_only_are_checked() {
     let folder = folder(&[("src/a.cu", SOURCE), ("src/lanes.h", header)]);
     let answer = hipify(&[&folder.path().join("src").display().to_string(), "--examine"]);
     assert!(answer.err.contains("lanes.h:2:") && answer.err.contains("WW0204 error"), "{}", answer.err);
+}
+
+/// Build files name the folder of a project's headers; without them a header that exists once is found all the same.
+#[test]
+fn headers_elsewhere_in_the_project_are_its_own() {
+    let source = "#include <cuda_runtime.h>\n#include <helper_cuda.h>\n#include \"lib/lanes.h\"\n#include \"twice.h\"\n\
+        __global__ void k(int *x) { *x = __mine(*x) + __other(*x); }\n";
+    let folder = folder(&[
+        ("p/src/a.cu", source),
+        ("p/Common/helper_cuda.h", "#pragma once\ncudaError_t check(cudaError_t);\n"),
+        ("p/deep/include/lib/lanes.h", "__device__ int __mine(int);\n"),
+        ("p/one/twice.h", "__device__ int __other(int);\n"),
+        ("p/two/twice.h", "__device__ int __other(int);\n"),
+        ("p/stubs/cuda_runtime.h", "// for tests without CUDA\n"),
+    ]);
+    let out = folder.path().join("out");
+    let answer = hipify(&[&folder.path().join("p").display().to_string(), "-o", &out.display().to_string()]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(!answer.err.contains("WW0112") && !answer.err.contains("`__mine`"), "{}", answer.err);
+    assert!(answer.err.contains("WW0305 warning: `__other`"), "of two files neither is chosen: {}", answer.err);
+    let hip = text(&out.join("src/a.hip"));
+    assert!(hip.starts_with("#include <hip/hip_runtime.h>\n#include <helper_cuda.h>\n"), "{hip}");
+    assert!(text(&out.join("Common/helper_cuda.h")).contains("hipError_t check"));
+}
+
+/// Warp functions of CUDA 9 and later: HIP 5 has none of them, ROCm 6.2 some, ROCm 7 most.
+const WARP_FUNCTIONS: &str = "#include <cuda_runtime.h>\n__global__ void k(int *x, double *d) {\n  unsigned all = 0xffffffffu; int same;\n  \
+    x[0] = __shfl_sync(all, x[0], 3) + __shfl_up_sync(all, x[1], 1) + __shfl_down_sync(all, x[2], 2, 16) + __shfl_xor_sync(all, x[3], 4);\n  \
+    d[0] = __shfl_down_sync(~0ull, d[0], 1); x[1] = __any_sync(all, x[4]) + __all_sync(all, x[5]);\n  \
+    x[2] = __popcll(__ballot_sync(__activemask(), x[6])); __syncwarp(); __syncwarp(all);\n  \
+    x[3] = __popcll(__match_any_sync(all, x[7]) & __match_all_sync(all, x[8], &same)) + __reduce_add_sync(all, x[9]);\n}\n";
+
+#[test]
+fn warp_functions_compile_with_every_rocm_or_are_named() {
+    let folder = folder(&[("a.cu", WARP_FUNCTIONS)]);
+    let (file, out) = (folder.path().join("a.cu").display().to_string(), folder.path().join("out/a.hip"));
+    let answer = hipify(&[&file, "-o", &out.display().to_string()]);
+    assert!(answer.code == 0 && !answer.err.contains("WW0119"), "{}", answer.err);
+    assert!(text(&out).contains("#include \"warpwave_cuda.h\""), "{}", text(&out));
+    compile_with_hip(&out);
+    let plain = hipify(&[&file, "--examine", "--no-header"]).err;
+    let functions = ["shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync", "any_sync", "all_sync", "ballot_sync"];
+    for name in functions.iter().chain(&["activemask", "syncwarp", "match_any_sync", "match_all_sync", "reduce_add_sync"]) {
+        assert!(plain.contains(&format!("WW0119 warning: `__{name}`")), "{name}: {plain}");
+    }
+}
+
+/// Code that CUDA accepts and HIP 5 refuses although it has every name.
+#[test]
+fn members_of_half2_and_ffsll_of_64_bits_compile_with_hip_5() {
+    let source = "#include <cuda_fp16.h>\n#include <cstdint>\n\
+        __global__ void k(const __half2 *h, float *x, uint64_t m) {\n  __half2 pair = h[threadIdx.x];\n  \
+        x[0] = __half2float(pair.x) + __half2float(pair.y) + __ffsll(m);\n}\n";
+    let folder = folder(&[("a.cu", source)]);
+    let (file, out) = (folder.path().join("a.cu").display().to_string(), folder.path().join("out/a.hip"));
+    assert_eq!(hipify(&[&file, "-o", &out.display().to_string()]).code, 0);
+    compile_with_hip(&out);
 }

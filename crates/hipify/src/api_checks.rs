@@ -164,11 +164,11 @@ impl<'a> Checker<'_, 'a> {
         let Some(parameters) = self.brackets.split(self.lexed, open, close) else { return };
         let vectors = parameters.iter().map(|range| range.clone().map(|token| self.lexed.text(token)).find(|text| is_vector_type(text)));
         let vectors: Vec<Option<&[u8]>> = vectors.collect();
-        if let [Some(vector), ..] = vectors[..]
+        if let [Some(_), ..] = vectors[..]
             && (parameters.len() == 2 || operator == b"-")
         {
-            let (operator, vector) = (String::from_utf8_lossy(operator), String::from_utf8_lossy(vector));
-            let message = format!("HIP already defines `operator{operator}` for `{vector}`");
+            // Without the type: a header with all of them gets one message for each operator.
+            let message = format!("HIP already defines `operator{}` for its vector types", String::from_utf8_lossy(operator));
             self.report(codes::VECTOR_OPERATOR, index, index + 1, message, Some("guard it with `#ifndef __HIP_PLATFORM_AMD__`"));
         }
     }

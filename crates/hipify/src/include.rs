@@ -30,6 +30,11 @@ pub fn included(source: &[u8]) -> Vec<Included> {
     directives(&lexed).filter_map(read).collect()
 }
 
+/// Whether this is the name of a CUDA header that the tables list.
+pub fn is_cuda_header(name: &str) -> bool {
+    crate::names::include(name.as_bytes()).is_some()
+}
+
 /// The role of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {

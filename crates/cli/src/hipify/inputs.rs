@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use warpwave_hipify::build::{self, BuildFile};
-use warpwave_hipify::{COMPATIBILITY_HEADER, IncludePath, Included, Resolved, included};
+use warpwave_hipify::{COMPATIBILITY_HEADER, IncludePath, Included, Resolved, included, is_cuda_header};
 
 use super::super::{Failure, failed};
 use super::database::{self, Compiled, plain};
@@ -54,7 +54,14 @@ impl Inputs {
                 continue;
             }
             roots.push(path.clone());
-            walk(path, &mut |file| found.push(input(path, file)))?;
+            let (first, mut files) = (found.len(), Vec::new());
+            walk_all(path, &mut |file| {
+                if is_cuda(file) {
+                    found.push(input(path, file));
+                }
+                files.push(file.to_owned());
+            })?;
+            add_header_folders(&mut found[first..], &files);
         }
         if found.is_empty() {
             return Err(failed("no CUDA files (.cu, .cuh, or C++ and build files that mention CUDA) in the given paths"));
@@ -257,13 +264,36 @@ fn is_build_folder(folder: &Path) -> bool {
     folder.join("CMakeCache.txt").is_file()
 }
 
-/// Calls `found` with the CUDA files below a folder.
-fn walk(root: &Path, found: &mut impl FnMut(&Path)) -> Result<(), Failure> {
-    walk_all(root, &mut |file| {
-        if is_cuda(file) {
-            found(file);
+/// Adds the include folders that a folder's build files would name: for an include that is not found otherwise, the folder from which
+/// it leads to a file of the project, if there is only one.
+fn add_header_folders(inputs: &mut [Input], files: &[PathBuf]) {
+    let mut named: HashMap<&std::ffi::OsStr, Vec<&Path>> = HashMap::new();
+    for file in files {
+        if let Some(name) = file.file_name() {
+            named.entry(name).or_default().push(file);
         }
-    })
+    }
+    for input in inputs.iter_mut().filter(|input| input.build.is_none()) {
+        let Ok(text) = std::fs::read(&input.path) else { continue };
+        let mut folders: Vec<PathBuf> = Vec::new();
+        for include in included(&text) {
+            let path = Path::new(&include.name);
+            let Some(files) = path.file_name().and_then(|name| named.get(name)).filter(|_| !is_cuda_header(&include.name)) else {
+                continue;
+            };
+            if find(&input.path, &include, &input.compiled.folders).is_some() {
+                continue;
+            }
+            let depth = path.components().count();
+            let mut fitting = files.iter().filter(|file| file.ends_with(path)).filter_map(|file| file.ancestors().nth(depth));
+            if let (Some(folder), None) = (fitting.next(), fitting.next())
+                && !folders.iter().any(|known| known == folder)
+            {
+                folders.push(folder.to_owned());
+            }
+        }
+        input.compiled.folders.extend(folders);
+    }
 }
 
 /// Calls `found` with the files below a folder, except in hidden and build folders.
