@@ -607,3 +607,42 @@ fn members_of_half2_and_ffsll_of_64_bits_compile_with_hip_5() {
     assert_eq!(hipify(&[&file, "-o", &out.display().to_string()]).code, 0);
     compile_with_hip(&out);
 }
+
+#[test]
+fn a_plain_source_that_includes_a_cuda_source_follows_its_new_name() {
+    let folder =
+        folder(&[("p/main.cpp", "#include \"work.cu\"\nint main() { return work(); }\n"), ("p/work.cu", "int work() { return 0; }\n")]);
+    let out = folder.path().join("out");
+    assert_eq!(hipify(&[&folder.path().join("p").display().to_string(), "-o", &out.display().to_string()]).code, 0);
+    assert!(text(&out.join("main.cpp")).contains("#include \"work.hip\""), "{}", text(&out.join("main.cpp")));
+}
+
+/// clang does not read the split brackets that formatters make and nvcc accepts.
+#[test]
+fn split_launch_brackets_compile() {
+    let source = SOURCE.replace("k<<<1, 64>>>(p)", "k << < 1, 64 >> > (p)");
+    let folder = folder(&[("a.cu", &source)]);
+    let (file, out) = (folder.path().join("a.cu").display().to_string(), folder.path().join("out/a.hip"));
+    let answer = hipify(&[&file, "-o", &out.display().to_string()]);
+    assert!(answer.err.contains("1 launch") && text(&out).contains("k <<< 1, 64 >>> (p);"), "{}{}", answer.err, text(&out));
+    compile_with_hip(&out);
+    assert!(hipify(&[&file, "--hip-kernel-execution-syntax"]).out.contains("hipLaunchKernelGGL(k, dim3(1), dim3(64), 0, 0, p)"));
+}
+
+/// Headers are included in C sources too, and in blocks with C's linkage.
+#[test]
+fn the_compatibility_header_can_be_included_anywhere() {
+    let folder = folder(&[
+        (
+            "p/main.cu",
+            "extern \"C\" {\n#include <stdio.h>\n#include \"api.h\"\n}\n__global__ void k(unsigned *x) { atomicInc_system(x, 7); atomicDec_system(x, 7); }\n",
+        ),
+        ("p/api.h", "#pragma once\ncudaError_t run(cudaStream_t stream);\n"),
+    ]);
+    let (p, out) = (folder.path().join("p").display().to_string(), folder.path().join("out"));
+    let answer = hipify(&[&p, "--header", "-o", &out.display().to_string()]);
+    assert!(answer.err.contains("2 files: 2 clean") && text(&out.join("api.h")).contains("warpwave_cuda.h"), "{}", answer.err);
+    compile_with_hip(&out.join("main.hip"));
+    let plain = hipify(&[&p, "--examine", "--no-header"]);
+    assert!(plain.err.contains("WW0113 warning: HIP has no device function or type `atomicInc_system`"), "{}", plain.err);
+}

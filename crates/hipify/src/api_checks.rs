@@ -1,5 +1,5 @@
 //! Code that compiles with CUDA but not with HIP although no name is missing: changed signatures, overloads that HIP already has, and
-//! warp intrinsics that not every ROCm version has (WW0119 to WW0123).
+//! warp intrinsics that not every ROCm version has (WW0119 to WW0124).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -26,6 +26,7 @@ pub(crate) fn check(lexed: &Lexed<'_>, with_header: bool, edits: &mut Edits, dia
         if with_header { &[("__CUDA_ARCH__".to_owned(), HEADER_ARCH.to_owned()), amd_macro()] } else { &[amd_macro()] };
     let skipped = excluded(lexed, defines);
     let brackets = Brackets::new(lexed);
+    let has_properties = triggers.iter().any(|index| lexed.is(*index, b"cudaDeviceProp"));
     let mut checker = Checker { lexed, brackets, wide: None, warp_calls: BTreeMap::new(), diagnostics };
     for index in triggers {
         let before = skipped.partition_point(|range| range.start <= index);
@@ -36,6 +37,12 @@ pub(crate) fn check(lexed: &Lexed<'_>, with_header: bool, edits: &mut Edits, dia
             b"cudaMemPrefetchAsync" | b"cudaMemAdvise" => checker.memory_location(index),
             b"__ffsll" => checker.ffsll(index, edits),
             b"operator" => checker.vector_operator(index),
+            b"cudaDeviceProp" => {}
+            _ if is_member(lexed, index) => {
+                if has_properties && is_later_property(lexed.text(index)) {
+                    checker.property(index, edits);
+                }
+            }
             name if name.starts_with(b"atomic") => checker.atomic(index),
             _ if heuristics::calls(lexed, index) => {
                 checker.warp_calls.entry(lexed.text(index)).or_insert((index, 0)).1 += 1;
@@ -54,11 +61,53 @@ fn amd_macro() -> (String, String) {
 
 fn is_trigger(name: &[u8]) -> bool {
     match name {
-        b"cudaMemPrefetchAsync" | b"cudaMemAdvise" | b"__ffsll" | b"operator" | b"__syncwarp" | b"__activemask" => true,
+        b"cudaMemPrefetchAsync" | b"cudaMemAdvise" | b"__ffsll" | b"operator" | b"__syncwarp" | b"__activemask" | b"cudaDeviceProp" => true,
         [b'a', b't', b'o', b'm', b'i', b'c', ..] => ATOMICS.iter().any(|(known, _)| *known == name),
         [b'_', b'_', ..] => is_warp_sync(name),
-        _ => false,
+        _ => is_later_property(name),
     }
+}
+
+/// Members of `cudaDeviceProp` that `hipDeviceProp_t` has only since ROCm 6.0.
+const LATER_PROPERTIES: &[&str] = &[
+    "accessPolicyMaxWindowSize",
+    "asyncEngineCount",
+    "canUseHostPointerForRegisteredMem",
+    "computePreemptionSupported",
+    "deviceOverlap",
+    "globalL1CacheSupported",
+    "gpuDirectRDMASupported",
+    "hostNativeAtomicSupported",
+    "hostRegisterSupported",
+    "localL1CacheSupported",
+    "maxBlocksPerMultiProcessor",
+    "maxSurface1D",
+    "maxSurface2D",
+    "maxSurface3D",
+    "maxTexture1DLayered",
+    "maxTexture2DLayered",
+    "maxTexture2DLinear",
+    "maxTextureCubemap",
+    "memoryPoolsSupported",
+    "multiGpuBoardGroupID",
+    "persistingL2CacheMaxSize",
+    "regsPerMultiprocessor",
+    "reservedSharedMemPerBlock",
+    "sharedMemPerBlockOptin",
+    "sharedMemPerMultiprocessor",
+    "singleToDoublePrecisionPerfRatio",
+    "streamPrioritiesSupported",
+    "surfaceAlignment",
+    "unifiedAddressing",
+    "unifiedFunctionPointers",
+];
+
+fn is_later_property(name: &[u8]) -> bool {
+    matches!(name.len(), 12..=33) && LATER_PROPERTIES.binary_search_by(|known| known.as_bytes().cmp(name)).is_ok()
+}
+
+fn is_member(lexed: &Lexed<'_>, index: usize) -> bool {
+    index > 0 && matches!(lexed.text(index - 1), b"." | b"->")
 }
 
 /// Warp intrinsics that HIP has only since ROCm 6.2 or 7.0.
@@ -198,6 +247,17 @@ impl<'a> Checker<'_, 'a> {
         }
     }
 
+    /// `properties.deviceOverlap`.
+    fn property(&mut self, index: usize, edits: &mut Edits) {
+        // HIP has always had this one, under a name of its own.
+        if self.lexed.is(index, b"sharedMemPerMultiprocessor") {
+            let token = self.lexed.tokens[index];
+            return edits.replace(token.start, token.end, "maxSharedMemoryPerMultiProcessor");
+        }
+        let message = format!("`hipDeviceProp_t` has `{}` since ROCm 6.0 only", String::from_utf8_lossy(self.lexed.text(index)));
+        self.report(codes::DEVICE_PROPERTY, index, index, message, Some("for ROCm 5 use `hipDeviceGetAttribute`, or leave it out"));
+    }
+
     fn report_warp_calls(&mut self) {
         for (name, (index, count)) in std::mem::take(&mut self.warp_calls) {
             let times = if count > 1 { format!(" ({count} calls)") } else { String::new() };
@@ -280,6 +340,17 @@ mod tests {
         assert_eq!(codes_of("__device__ double atomicMax(double *address, double value) { return 0; }"), [123]);
         assert_eq!(codes_of("__device__ float atomicMax(my_type *address, my_type value) { return 0; }"), []);
         assert_eq!(codes_of("__device__ void f(double *x) { atomicAdd(x, 1.0); }"), []);
+    }
+
+    #[test]
+    fn device_properties_of_later_versions_are_reported() {
+        let source = "void f(cudaDeviceProp *p) { use(p->deviceOverlap, p->warpSize); cudaDeviceProp q; use(q.sharedMemPerBlockOptin); }";
+        let list = [(124, "deviceOverlap".to_owned()), (124, "sharedMemPerBlockOptin".to_owned())];
+        assert_eq!(found(source, true).0, list);
+        let shared = found("size_t f(cudaDeviceProp &p) { return p.sharedMemPerMultiprocessor; }", false);
+        assert_eq!((shared.0.len(), shared.1.contains("p.maxSharedMemoryPerMultiProcessor;")), (0, true), "{shared:?}");
+        assert_eq!(codes_of("struct Mine { int deviceOverlap; }; int f(Mine m) { return m.deviceOverlap; }"), []);
+        assert!(LATER_PROPERTIES.is_sorted() && LATER_PROPERTIES.iter().all(|name| is_later_property(name.as_bytes())));
     }
 
     #[test]

@@ -96,6 +96,11 @@ codes! {
     ATOMIC_REDEFINITION = 123 Error "Atomic function that HIP defines"
         "The project defines an overload of an atomic function that HIP's headers have, so it is a redefinition on AMD. Guard it with \
          `#ifndef __HIP_PLATFORM_AMD__`."
+    DEVICE_PROPERTY = 124 Warning "Device property missing in older ROCm versions"
+        "ROCm 6.0 gave `hipDeviceProp_t` all members of `cudaDeviceProp`. With ROCm 5 the member does not exist: ask \
+         `hipDeviceGetAttribute` for the value, or leave it out."
+    NEWER_HIP = 125 Note "Name of a newer HIP version"
+        "The name was translated. HIP has the equivalent only since the stated version; older ones do not compile it."
 }
 
 #[cfg(test)]

@@ -16,14 +16,15 @@ use crate::preprocessor::platform;
 use crate::report::Assessment;
 use crate::stats::Stats;
 use crate::translate::{Draft, Translator, too_large, translate_lexed};
-use crate::{api_checks, codes, hazard};
+use crate::{api_checks, codes, hazard, launch};
 
 /// A converted source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversion {
     /// The HIP source.
     pub output: Vec<u8>,
-    /// The source with the fixes of [`Options::fix`] applied, which the offsets of the diagnostics refer to; `None` if it is unchanged.
+    /// The source with the fixes of [`Options::fix`] applied and with launch brackets joined (`<< <`), which the offsets of the
+    /// diagnostics refer to; `None` if it is unchanged.
     pub fixed_source: Option<Vec<u8>>,
     /// The diagnostics, in order of the source.
     pub diagnostics: Vec<Diagnostic>,
@@ -104,6 +105,12 @@ pub fn convert(source: &[u8], options: &Options, headers: &Headers<'_>) -> Conve
     };
     if options.keep_ported && platform::is_hip(&lexed, options) {
         return keep_hip(&lexed, options);
+    }
+    let joined = launch::join_brackets(&lexed);
+    if !joined.is_empty() {
+        let source = joined.apply(source);
+        let conversion = convert(&source, options, headers);
+        return Conversion { fixed_source: Some(conversion.fixed_source.unwrap_or(source)), ..conversion };
     }
     let hazards = hazard::check(&lexed);
     let fixable = hazards.iter().filter(|hazard| hazard.fix.is_some()).count();

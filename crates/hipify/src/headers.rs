@@ -86,7 +86,8 @@ impl CompatibilityHeader {
         if let Ok(lexed) = Lexed::new(text.as_bytes()) {
             names.extend((0..lexed.tokens.len()).filter(|i| lexed.tokens[*i].kind == Kind::Name).map(|i| lexed.text(i).to_vec()));
         }
-        let unit = Unit { files: vec![text.as_bytes()], include: Box::new(|_, _, _| None), defines: Vec::new() };
+        let defines = vec![("__cplusplus".to_owned(), "201703L".to_owned())];
+        let unit = Unit { files: vec![text.as_bytes()], include: Box::new(|_, _, _| None), defines };
         names.extend(expand(&unit).iter().flat_map(|expanded| expanded.names()).map(<[u8]>::to_vec));
         drop(unit);
         CompatibilityHeader { text, names }

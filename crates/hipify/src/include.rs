@@ -30,6 +30,28 @@ pub fn included(source: &[u8]) -> Vec<Included> {
     directives(&lexed).filter_map(read).collect()
 }
 
+/// The include guards of CUDA's headers, which sources test to see what was included before them, and those of HIP's.
+const GUARDS: &[(&str, &str)] = &[
+    ("CUBLAS_API_H_", "HIPBLAS_H"),
+    ("CUBLAS_V2_H_", "HIPBLAS_H"),
+    ("CURAND_H_", "HIPRAND_H_"),
+    ("CUSOLVER_COMMON_H_", "HIPSOLVER_H"),
+    ("CUSPARSE_H_", "HIPSPARSE_H"),
+    ("_CUFFT_H_", "HIPFFT_H_"),
+    ("__CUDA_RUNTIME_API_H__", "HIP_INCLUDE_HIP_HIP_RUNTIME_API_H"),
+    ("__CUDA_RUNTIME_H__", "HIP_INCLUDE_HIP_HIP_RUNTIME_H"),
+    ("__DRIVER_TYPES_H__", "HIP_INCLUDE_HIP_DRIVER_TYPES_H"),
+    ("__cuda_cuda_h__", "HIP_INCLUDE_HIP_HIP_RUNTIME_API_H"),
+];
+
+/// The include guard of the HIP header for a CUDA header's guard. `None` for other names, and where the file defines the name itself.
+pub(crate) fn hip_guard(lexed: &Lexed<'_>, index: usize) -> Option<&'static str> {
+    let name = lexed.text(index);
+    let (_, hip) = GUARDS.iter().find(|(cuda, _)| cuda.as_bytes() == name).filter(|_| lexed.tokens[index].in_directive)?;
+    let own = |directive: Directive<'_>| directive.keyword == b"define" && lexed.is(directive.body.start, name);
+    (!directives(lexed).any(own)).then_some(*hip)
+}
+
 /// Whether this is the name of a CUDA header that the tables list.
 pub fn is_cuda_header(name: &str) -> bool {
     crate::names::include(name.as_bytes()).is_some()

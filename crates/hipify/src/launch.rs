@@ -23,6 +23,54 @@ pub(crate) struct Launch {
     close: usize,
 }
 
+/// The longest launch configuration whose brackets are joined, in tokens.
+const REACH: usize = 512;
+
+/// Joins the brackets of launches that a formatter split, `kernel << < grid, block >> > (x)`: nvcc accepts them, clang does not.
+pub(crate) fn join_brackets(lexed: &Lexed<'_>) -> Edits {
+    let mut edits = Edits::default();
+    let blank = |at: usize| {
+        let (Some(left), Some(right)) = (lexed.tokens.get(at), lexed.tokens.get(at + 1)) else { return false };
+        lexed.source[left.end as usize..right.start as usize].iter().all(|byte| matches!(byte, b' ' | b'\t'))
+    };
+    let mut join = |at: usize| {
+        let (start, end) = (lexed.tokens[at].end, lexed.tokens[at + 1].start);
+        if start < end {
+            edits.replace(start, end, "");
+        }
+    };
+    for at in 1..lexed.tokens.len() {
+        let split = lexed.is(at, b"<<") && lexed.is(at + 1, b"<") && blank(at);
+        // `operator<< <T>` is a template.
+        let after_kernel = lexed.is(at - 1, b">") || lexed.tokens[at - 1].kind == Kind::Name && !lexed.is(at - 1, b"operator");
+        if !(split || lexed.is(at, b"<<<")) || !after_kernel {
+            continue;
+        }
+        let Some(close) = split_end(lexed, at + 1 + usize::from(split)).filter(|close| blank(*close) && blank(close + 1)) else { continue };
+        if split {
+            join(at);
+        }
+        join(close);
+        join(close + 1);
+    }
+    edits
+}
+
+/// The first of the three `>` that end a launch configuration which starts at `at`.
+fn split_end(lexed: &Lexed<'_>, at: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    for index in at..lexed.tokens.len().min(at + REACH) {
+        match lexed.text(index) {
+            b"(" | b"[" | b"{" => depth += 1,
+            b")" | b"]" | b"}" => depth = depth.checked_sub(1)?,
+            b";" | b"<<<" => return None,
+            b">" if depth == 0 && (1..3).all(|next| lexed.is(index + next, b">")) && lexed.is(index + 3, b"(") => return Some(index),
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Whether a keyword ends the expression to the left of a kernel's name.
 fn is_keyword(text: &[u8]) -> bool {
     matches!(text, b"return" | b"else" | b"do" | b"case" | b"throw" | b"co_return")
@@ -284,4 +332,34 @@ pub(crate) fn declared_kernel(lexed: &Lexed<'_>, brackets: &Brackets, at: usize)
         }
     }
     Some((name, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn split_launch_brackets_are_joined() {
+        let joined = |source: &str| {
+            let mut edits = join_brackets(&Lexed::new(source.as_bytes()).unwrap());
+            String::from_utf8(if edits.is_empty() { source.into() } else { edits.apply(source.as_bytes()) }).unwrap()
+        };
+        for (source, expected) in [
+            ("k << < g, b >> > (x);", "k <<< g, b >>> (x);"),
+            ("k<T> << <dim3(g, 1), b[i >> 1]>> >(x);", "k<T> <<<dim3(g, 1), b[i >> 1]>>>(x);"),
+            ("k<<<g, f<int>(b)>> >(x);", "k<<<g, f<int>(b)>>>(x);"),
+        ] {
+            assert_eq!(joined(source), expected);
+            assert_eq!(joined(expected), expected);
+        }
+        for source in [
+            "friend ostream &operator<< <T>(ostream &o, const T &t);",
+            "k<<<g, b>>>(x);",
+            "cout << a << (b < c); vector<vector<set<int> > > (d);",
+            "x = a << /* by */ < b >> > (c);",
+            "k << < g, b; c >> > (x);",
+        ] {
+            assert_eq!(joined(source), source);
+        }
+    }
 }

@@ -209,6 +209,20 @@ impl Translator<'_> {
         if first.is_some_and(|at| self.lexed.source[..at].ends_with(b"\r")) { "\r\n" } else { "\n" }
     }
 
+    /// The start of the `extern "C" {` that the token at `index` is behind, with the condition around it, or `index` itself: HIP's headers
+    /// have templates, which need the linkage of C++.
+    fn before_linkage_block(&self, index: usize) -> usize {
+        let lexed = self.lexed;
+        let opens = |at: &usize| lexed.is(*at, b"extern") && lexed.is(at + 1, b"\"C\"") && lexed.is(at + 2, b"{");
+        let Some(block) = (0..index).find(opens) else { return index };
+        let condition = lexed.tokens[..block].iter().rposition(|token| token.kind == Kind::Hash);
+        let is_condition = |hash: &usize| {
+            let whole_line = lexed.tokens[*hash..block].iter().all(|token| token.in_directive);
+            whole_line && matches!(lexed.text(hash + 1), b"if" | b"ifdef")
+        };
+        condition.filter(is_condition).unwrap_or(block)
+    }
+
     /// Where HIP's runtime header is inserted if no CUDA header is replaced by it.
     fn header_place(&self) -> u32 {
         let guard = preprocessor::include_guard(self.lexed).map(|index| self.lexed.tokens[index].end);
@@ -217,7 +231,7 @@ impl Translator<'_> {
             (Some(guard), Some(once)) => guard.min(once),
             (Some(place), None) | (None, Some(place)) => place,
             (None, None) => match self.first_include {
-                Some(hash) => self.lexed.tokens[hash].start,
+                Some(hash) => self.lexed.tokens[self.before_linkage_block(hash)].start,
                 None if self.lexed.source.starts_with(b"\xEF\xBB\xBF") => 3,
                 None => 0,
             },

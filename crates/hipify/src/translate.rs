@@ -13,13 +13,16 @@ use crate::brackets::Brackets;
 use crate::codes::{self, Code};
 use crate::diagnostic::Diagnostic;
 use crate::edit::Edits;
-use crate::include::{REPLACED_BY_COMPATIBILITY, Seen};
+use crate::include::{REPLACED_BY_COMPATIBILITY, Seen, hip_guard};
 use crate::lex::{Kind, Lexed, TooLarge};
 use crate::names::{self, Family, Row, flag};
 use crate::options::{COMPATIBILITY_HEADER, ExcludedBlocks, Options, Target};
 use crate::preprocessor::{self, platform};
 use crate::stats::Stats;
 use crate::{half2_members, heuristics};
+
+/// Names of later HIP versions than this are reported: 5.2, which Linux distributions still have.
+const OLDEST_HIP: u32 = 5020;
 
 /// Represents all version macros in the set of reported names.
 const VERSION_NOTE: &str = "a version of CUDA";
@@ -80,6 +83,8 @@ pub(crate) struct Translator<'a> {
     pub seen: Seen,
     /// Names whose notes were reported: once per file.
     pub noted: HashSet<&'static str>,
+    /// Names reported as those of a newer HIP.
+    pub newer: HashSet<&'static str>,
     /// Unknown CUDA-like names: first token, count, and whether the file declares them.
     pub unlisted: HashMap<&'a [u8], (usize, usize, bool)>,
     pub launches: Vec<usize>,
@@ -106,6 +111,7 @@ impl<'a> Translator<'a> {
             stats: Stats::default(),
             seen: Seen::default(),
             noted: HashSet::new(),
+            newer: HashSet::new(),
             unlisted: HashMap::new(),
             launches: Vec::new(),
             calls: Vec::new(),
@@ -223,6 +229,11 @@ impl<'a> Translator<'a> {
     /// Handles names outside of the table.
     fn special(&mut self, index: usize, text: &'a [u8]) {
         let token = self.lexed.tokens[index];
+        if token.in_directive
+            && let Some(guard) = hip_guard(self.lexed, index)
+        {
+            return self.edits.replace(token.start, token.end, guard);
+        }
         match text {
             b"__global__" => {
                 self.gpu_code = true;
@@ -341,8 +352,14 @@ impl<'a> Translator<'a> {
         true
     }
 
-    /// Reports deprecations and removals, once per name.
+    /// Reports deprecations, removals and names of newer versions, once per name.
     fn notes(&mut self, index: usize, row: &'static Row) {
+        let since = row.hip_versions()[0];
+        let hip_api = matches!(row.family(), Family::Runtime | Family::Driver);
+        if since > OLDEST_HIP && hip_api && row.flags & flag::HIP_REMOVED == 0 && self.newer.insert(row.cuda()) {
+            let message = format!("`{}` is in HIP since {}.{}", row.translated(self.options.target), since / 1000, since % 1000 / 10);
+            self.report(codes::NEWER_HIP, index, message, None);
+        }
         let all = flag::CUDA_DEPRECATED
             | flag::HIP_DEPRECATED
             | flag::ROC_DEPRECATED

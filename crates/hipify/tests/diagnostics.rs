@@ -29,6 +29,7 @@ fn each_code_points_at_its_cause() {
         ("__half2 v; float f = v.x;", 114, "x"),
         ("#if CUDART_VERSION > 11000\n#endif\n", 116, "CUDART_VERSION"),
         ("#define CALL(name) cuda##name()\n", 117, "cuda"),
+        ("cudaDeviceSetLimit(limit, 1);", 125, "cudaDeviceSetLimit"),
     ];
     for (source, code, place) in cases {
         let found = diagnostics_of(source, &plain);

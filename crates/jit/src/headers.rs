@@ -134,6 +134,8 @@ fn compatibility_text() -> String {
         "// What CUDA sources need beside HIP's headers, written by Warpwave. It may be copied along with the sources that include it.\n\
          #pragma once\n\
          #ifdef __clang__\n#pragma clang system_header\n#endif\n\n\
+         #ifndef __cplusplus\n#include <hip/hip_runtime.h>\n#else\n\
+         // It may be included inside extern \"C\".\nextern \"C++\" {\n\
          #ifdef WARPWAVE_PRELUDE_H\n",
     );
     for name in BESIDE_HIP.iter().filter(|name| !name.starts_with("warpwave/")) {
@@ -148,7 +150,7 @@ fn compatibility_text() -> String {
             text.push('\n');
         }
     }
-    text + "#endif\n"
+    text + "#endif\n}\n#endif\n"
 }
 
 /// Whether the headers say something about a name: as it is written, or as their macros make it.

@@ -317,7 +317,7 @@ fn walk_all(root: &Path, found: &mut dyn FnMut(&Path)) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Text that marks a C++ file as CUDA: API names, or device code.
+/// Text that marks a C++ file as CUDA: API names, device code, or the name of a CUDA source.
 const CUDA_MARKS: &[&[u8]] = &[
     b"cuda",
     b"cublas",
@@ -332,6 +332,9 @@ const CUDA_MARKS: &[&[u8]] = &[
     b"__ballot",
     b"threadIdx",
     b"__CUDA_ARCH__",
+    // An include of a source that gets another name.
+    b".cu\"",
+    b".cu>",
 ];
 
 /// Whether a file is to be converted: by its extension, or C++ or a build file that mentions CUDA.

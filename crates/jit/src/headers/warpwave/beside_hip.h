@@ -170,6 +170,16 @@ template <class Bits, class Change> __WW_DEVICE Bits atomic_update(Bits *address
     }
 }
 } // namespace __warpwave
+template <int __warpwave_ = 0> __device__ inline unsigned int atomicInc_system(unsigned int *address, unsigned int value) {
+    unsigned int seen = *(volatile unsigned int *)address, found;
+    for (; (found = atomicCAS_system(address, seen, seen >= value ? 0u : seen + 1)) != seen; seen = found) {}
+    return found;
+}
+template <int __warpwave_ = 0> __device__ inline unsigned int atomicDec_system(unsigned int *address, unsigned int value) {
+    unsigned int seen = *(volatile unsigned int *)address, found;
+    for (; (found = atomicCAS_system(address, seen, seen == 0 || seen > value ? value : seen - 1)) != seen; seen = found) {}
+    return found;
+}
 template <int __warpwave_ = 0> __device__ inline __half __hmax(__half a, __half b) {
     return __hisnan(a) ? b : __hisnan(b) ? a : __hgt(a, b) ? a : b;
 }
