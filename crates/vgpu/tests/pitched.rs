@@ -142,6 +142,22 @@ fn contexts_select_their_device() {
     assert_eq!(call!("hipCtxCreate"(&mut context => *mut *mut c_void, 0 => u32, 99 => c_int)), 101);
 }
 
+/// A kernel may access memory that HIP knows only, so programs must not take the way for systems without this limit.
+#[test]
+fn pageable_memory_is_not_promised() {
+    own_device();
+    for attribute in [65, 66] {
+        let mut value = -1;
+        assert_eq!(call!("hipDeviceGetAttribute"(&mut value => *mut c_int, attribute => c_int, 0 => c_int)), 0);
+        assert_eq!(value, 0);
+    }
+    let (mut new, mut old) = ([0u8; 1472], [0u8; 792]);
+    assert_eq!(call!("hipGetDevicePropertiesR0600"(new.as_mut_ptr() => *mut u8, 0 => c_int)), 0);
+    assert_eq!(call!("hipGetDevicePropertiesR0000"(old.as_mut_ptr() => *mut u8, 0 => c_int)), 0);
+    // pageableMemoryAccess, and whether it uses the host's page tables.
+    assert_eq!((&new[672..676], &new[704..708], &old[784..792]), (&[0; 4][..], &[0; 4][..], &[0; 8][..]));
+}
+
 #[test]
 fn limits_are_remembered_and_unknown_ones_are_errors() {
     own_device();

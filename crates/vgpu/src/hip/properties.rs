@@ -56,7 +56,7 @@ fn attribute_of(device: &Device, number: c_int) -> Option<u32> {
         60 => model.memory_clock_khz,              // MemoryClockRate
         62 => 0,                                   // MultiGpuBoardGroupID
         63 | 10015 => model.compute_units,         // MultiprocessorCount, PhysicalMultiProcessorCount
-        65 | 66 => 1,                              // PageableMemoryAccess, …UsesHostPageTables
+        65 | 66 => 0,                              // PageableMemoryAccess, …UsesHostPageTables
         67 => pci(device).1.unsigned_abs(),        // PciBusId
         68 => 0,                                   // PciDeviceId
         69 => pci(device).0.unsigned_abs(),        // PciDomainID
@@ -143,8 +143,8 @@ fn old_layout(device: &Device, bytes: &mut [u8]) {
     f.size(720, u64::from(TEXTURE_ALIGNMENT));
     f.size(728, u64::from(TEXTURE_ALIGNMENT));
     f.ints(736, &[0, 1, 0]);
-    // isLargeBar, asicRevision, then managed memory.
-    f.ints(764, &[1, 0, 1, 1, 1, 1, 1]);
+    // isLargeBar, asicRevision, managed memory (three members), pageable memory (two).
+    f.ints(764, &[1, 0, 1, 1, 1, 0, 0]);
 }
 
 /// Writes the layout of ROCm 6 and later.
@@ -173,9 +173,9 @@ fn new_layout(device: &Device, bytes: &mut [u8]) {
     f.size(640, u64::from(model::LDS));
     // regsPerMultiprocessor, managedMemory, isMultiGpuBoard and its group, native atomics, f32:f64 ratio, pageable and concurrent managed
     // access, preemption, registered memory, cooperative launches.
-    f.ints(648, &[model::REGISTERS, 1, 0, 0, 1, 2, 1, 1, 0, 1, 1, 0]);
+    f.ints(648, &[model::REGISTERS, 1, 0, 0, 1, 2, 0, 1, 0, 1, 1, 0]);
     f.size(696, u64::from(model::LDS));
-    f.ints(704, &[1, 1, model.waves_per_simd * model::SIMDS, 0]);
+    f.ints(704, &[0, 1, model.waves_per_simd * model::SIMDS, 0]);
     f.ints(728, &[1]);
     f.text(1160, &device.arch.target_id());
     f.size(1416, u64::from(model::LDS));
