@@ -37,12 +37,8 @@ pub(crate) fn check(lexed: &Lexed<'_>, with_header: bool, edits: &mut Edits, dia
             b"cudaMemPrefetchAsync" | b"cudaMemAdvise" => checker.memory_location(index),
             b"__ffsll" => checker.ffsll(index, edits),
             b"operator" => checker.vector_operator(index),
-            b"cudaDeviceProp" => {}
-            _ if is_member(lexed, index) => {
-                if has_properties && is_later_property(lexed.text(index)) {
-                    checker.property(index, edits);
-                }
-            }
+            name if has_properties && is_later_property(name) && is_member(lexed, index) => checker.property(index, edits),
+            name if name == b"cudaDeviceProp" || is_later_property(name) => {}
             name if name.starts_with(b"atomic") => checker.atomic(index),
             _ if heuristics::calls(lexed, index) => {
                 checker.warp_calls.entry(lexed.text(index)).or_insert((index, 0)).1 += 1;

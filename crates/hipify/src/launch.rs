@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn split_launch_brackets_are_joined() {
         let joined = |source: &str| {
-            let mut edits = join_brackets(&Lexed::new(source.as_bytes()).unwrap());
+            let edits = join_brackets(&Lexed::new(source.as_bytes()).unwrap());
             String::from_utf8(if edits.is_empty() { source.into() } else { edits.apply(source.as_bytes()) }).unwrap()
         };
         for (source, expected) in [
