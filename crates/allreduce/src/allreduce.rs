@@ -158,7 +158,9 @@ pub fn native_accepts(mpi: &Mpi, send: *const c_void, recv: *const c_void) -> bo
     let locations = BufferLocations::new(mpi, send, recv).unwrap_or_default();
     let accepted = ![&locations.send, &locations.recv].into_iter().flatten().any(rejects);
     if !accepted {
-        log::warn("nonblocking and persistent MPI_Allreduce on device buffers needs a GPU-aware MPI library");
+        log::warn(
+            "nonblocking and persistent MPI_Allreduce on device buffers require a GPU-aware MPI library; use one, or use host buffers",
+        );
     }
     accepted
 }
@@ -272,7 +274,7 @@ fn decide(mpi: &'static Mpi, call: &Call, locations: &BufferLocations) -> Result
     let Some(count) = usize::try_from(call.count).ok().filter(|count| *count > 0) else { return native(None, "no elements") };
     let (Some(datatype), Some(op)) = (mpi.datatype(call.datatype), mpi.op(call.op)) else {
         if ProcessSettings::get().cail {
-            log::warn_once("MPI_Allreduce: datatype or operator not supported; using the MPI library");
+            log::warn_once("MPI_Allreduce: unsupported datatype or operator; using the MPI library's implementation");
         }
         return native(None, "datatype or operator not supported");
     };
@@ -280,12 +282,14 @@ fn decide(mpi: &'static Mpi, call: &Call, locations: &BufferLocations) -> Result
     if !datatype.supports(op) || call.send == call.recv.cast_const() {
         return native(None, "invalid arguments");
     }
-    let Some(comm) = Comm::get(mpi, call.comm) else { return native(None, "communicator not usable") };
+    let Some(comm) = Comm::get(mpi, call.comm) else { return native(None, "null communicator, or MPI is not initialized") };
     if comm.inter || comm.ranks == 1 {
         return native(Some(comm), if comm.inter { "intercommunicator" } else { "one rank" });
     }
     if comm.broken.load(Ordering::Relaxed) {
-        log::warn_once("an earlier MPI_Allreduce on this communicator failed with messages pending; free it and create a new one");
+        log::warn_once(
+            "an earlier MPI_Allreduce on this communicator failed and left messages pending; free the communicator and create a new one",
+        );
         return Err(Error::Mpi(mpi.other));
     }
     let bytes = count as u64 * datatype.repr.size() as u64;
@@ -298,7 +302,7 @@ fn decide(mpi: &'static Mpi, call: &Call, locations: &BufferLocations) -> Result
     let (algorithm, reason) = match selected.unwrap_or(Algorithm::Native) {
         Algorithm::Native if mpi.has_wrong_result(datatype, op) => {
             let algorithm = if bytes < RABENSEIFNER_MIN { Algorithm::RecursiveDoubling } else { Algorithm::Rabenseifner };
-            (algorithm, "the MPI library's result is wrong")
+            (algorithm, "the MPI library returns wrong results for this datatype and operator")
         }
         Algorithm::Native => return native(Some(comm), &comm.source),
         selected if selected.needs_device_buffers() && agreed.is_none() => (Algorithm::Rabenseifner, "buffers in host memory"),
@@ -369,7 +373,7 @@ fn log_native(mpi: &Mpi, call: &Call, comm: Option<&Comm>, reason: &str) {
     let (datatype, op) = (mpi.datatype(call.datatype), mpi.op(call.op));
     let operation = match (datatype, op) {
         (Some(datatype), Some(op)) => format!("{:?} {op:?}", datatype.repr),
-        _ => "another datatype or operator".to_owned(),
+        _ => "unsupported datatype or operator".to_owned(),
     };
     let bytes = call.count.max(0) as u64 * datatype.map_or(0, |datatype| datatype.repr.size() as u64);
     log::initialized(mpi);

@@ -59,7 +59,7 @@ unsafe fn reduce_any(repr: Repr, op: Op, order: Order, inout: *mut u8, input: *c
                 Op::Band => each!($ty, |a, b| a & b),
                 Op::Bor => each!($ty, |a, b| a | b),
                 Op::Bxor => each!($ty, |a, b| a ^ b),
-                Op::MinLoc | Op::MaxLoc => unreachable!("MINLOC and MAXLOC need pairs"),
+                Op::MinLoc | Op::MaxLoc => unreachable!("MPI_MINLOC and MPI_MAXLOC require a pair datatype, such as MPI_FLOAT_INT"),
             }
         };
     }
@@ -70,7 +70,7 @@ unsafe fn reduce_any(repr: Repr, op: Op, order: Order, inout: *mut u8, input: *c
                 Op::Prod => $each!($ty, |a, b| a * b),
                 Op::Min => $each!($ty, |a, b| if b < a { b } else { a }),
                 Op::Max => $each!($ty, |a, b| if b > a { b } else { a }),
-                _ => unreachable!("operator not allowed on floats"),
+                _ => unreachable!("the operator does not support floating-point datatypes"),
             }
         };
     }
@@ -85,7 +85,7 @@ unsafe fn reduce_any(repr: Repr, op: Op, order: Order, inout: *mut u8, input: *c
             match op {
                 Op::Sum => $each!([$ty; 2], |a, b| [a[0] + b[0], a[1] + b[1]]),
                 Op::Prod => $each!([$ty; 2], |a, b| [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]),
-                _ => unreachable!("operator not allowed on complex numbers"),
+                _ => unreachable!("the operator does not support complex datatypes"),
             }
         };
     }

@@ -72,11 +72,16 @@ impl FromStr for Algorithm {
 
     fn from_str(text: &str) -> Result<Algorithm, ParseError> {
         let text = if text == "rccl" { "nccl" } else { text };
-        Algorithm::ALL.into_iter().find(|known| known.name() == text).ok_or_else(|| {
-            let names: Vec<_> = Algorithm::ALL.iter().map(|known| known.name()).collect();
-            ParseError(format!("unknown algorithm {text:?}; expected one of auto, {}", names.join(", ")))
-        })
+        Algorithm::ALL
+            .into_iter()
+            .find(|known| known.name() == text)
+            .ok_or_else(|| ParseError(format!("unknown algorithm {text:?}; expected one of auto, {}", algorithm_names())))
     }
+}
+
+/// The names of all algorithms, for messages.
+fn algorithm_names() -> String {
+    Algorithm::ALL.map(Algorithm::name).join(", ")
 }
 
 /// The kind of memory that a call's buffers are in.
@@ -134,11 +139,14 @@ impl FromStr for Selection {
             let from = if from.trim().is_empty() { 0 } else { parse_size(from)? };
             let to = if matches!(to.trim(), "" | "max" | "inf") { u64::MAX } else { parse_size(to)? };
             if from >= to {
-                return Err(ParseError(format!("empty size range {range:?}")));
+                return Err(ParseError(format!("empty size range {range:?}; expected FROM-TO with FROM < TO")));
             }
             ranges.push((from, to, name.trim().parse()?));
         }
-        if ranges.is_empty() { Err(ParseError("expected an algorithm, got nothing".to_owned())) } else { Ok(Selection(ranges)) }
+        if ranges.is_empty() {
+            return Err(ParseError(format!("missing algorithm; expected one of auto, {}", algorithm_names())));
+        }
+        Ok(Selection(ranges))
     }
 }
 
@@ -220,7 +228,7 @@ impl FromStr for Table {
             }
             let parse = || -> Result<Rule, ParseError> {
                 let [flavor, memory, ranks, sizes] = words[..] else {
-                    return Err(ParseError("expected four fields: MPI, memory, ranks, sizes".to_owned()));
+                    return Err(ParseError(format!("expected four fields (MPI, memory, ranks, sizes), got {}", words.len())));
                 };
                 let flavor = match flavor {
                     "any" => None,
@@ -230,7 +238,7 @@ impl FromStr for Table {
                 let memory = match memory {
                     "host" => Memory::Host,
                     "device" => Memory::Device,
-                    _ => return Err(ParseError(format!("unknown memory {memory:?}; expected host or device"))),
+                    _ => return Err(ParseError(format!("unknown memory type {memory:?}; expected host or device"))),
                 };
                 let number = |text: &str, empty: usize| match text {
                     "" => Ok(empty),
@@ -292,7 +300,7 @@ mod tests {
             ("ring:2k-1k", "empty"),
             ("ring:1x-2k", "invalid size"),
             ("ring:0-99999999999g", "invalid size"),
-            ("", "expected an algorithm"),
+            ("", "missing algorithm"),
         ] {
             let error = text.parse::<Selection>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -108,6 +108,6 @@ pub fn alignment(repr: Repr) -> u64 {
 fn source(repr: Repr, op: Op) -> KernelSource {
     let name = |prefix: &str, value: &dyn std::fmt::Debug| format!("{prefix}_{value:?}").to_uppercase();
     let source = KernelSource::from_text("warpwave-reduce.cu", include_str!("reduce.cu"));
-    let source = source.unwrap_or_else(|error| unreachable!("the source has no includes: {error}"));
+    let source = source.unwrap_or_else(|error| unreachable!("invalid built-in kernel source: {error}"));
     source.define(name("ELEMENT", &repr), "1").define(name("OP", &op), "1")
 }

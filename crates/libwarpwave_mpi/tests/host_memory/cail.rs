@@ -53,7 +53,7 @@ fn unsupported_operators_are_warned_about_once() {
         for (variable, value, warnings) in [("CAIL_WARN", "1", 2), ("CAIL_WARN", "0", 0)] {
             let ended = mpi.run(&program, 2).preloaded("ring").variable(variable, value).args(["userop"]).go();
             ended.check(ended.success, "userop");
-            ended.check(count(&ended, "[cail WARN] ", "datatype or operator not supported") == warnings, &format!("{variable}={value}"));
+            ended.check(count(&ended, "[cail WARN] ", "unsupported datatype or operator") == warnings, &format!("{variable}={value}"));
         }
     }
 }
