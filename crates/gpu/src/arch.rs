@@ -263,15 +263,18 @@ fn parse_gfx(text: &str) -> Result<Gfx, &'static str> {
         let mut numbers = [0; 3];
         let parts: Vec<&str> = family.split('-').collect();
         if parts.len() > numbers.len() {
-            return Err("expected at most three numbers in a family name");
+            return Err("expected at most three numbers in a generic target name");
         }
         for (number, part) in numbers.iter_mut().zip(&parts) {
             if part.is_empty() || part.len() > 2 || !part.bytes().all(|byte| byte.is_ascii_digit()) {
-                return Err("expected numbers of one or two digits in a family name");
+                return Err("expected numbers of one or two digits in a generic target name");
             }
-            *number = part.parse().map_err(|_| "expected numbers in a family name")?;
+            *number = part.parse().map_err(|_| "expected numbers in a generic target name")?;
         }
-        return if numbers[0] >= 6 { Ok(gfx(numbers, Some(parts.len() as u8))) } else { Err("families before gfx6 are unsupported") };
+        if numbers[0] < 6 {
+            return Err("generic targets before gfx6 are not supported");
+        }
+        return Ok(gfx(numbers, Some(parts.len() as u8)));
     }
     if !(3..=4).contains(&text.len()) || !text.is_ascii() {
         return Err("expected three or four characters after gfx");

@@ -104,7 +104,7 @@ pub enum ArgKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodeObjectError {
     /// Neither ELF nor PTX.
-    #[error("not GPU code: expected an ELF file or PTX, got {bytes} bytes of another format")]
+    #[error("not GPU code: expected an ELF file or PTX, got {bytes} bytes in an unknown format")]
     UnknownFormat {
         /// Size of the input.
         bytes: usize,
@@ -116,7 +116,7 @@ pub enum CodeObjectError {
         machine: u16,
     },
     /// The file is damaged or truncated.
-    #[error("damaged or truncated code object: {reason}")]
+    #[error("invalid or truncated code object: {reason}")]
     Damaged {
         /// Where.
         reason: String,

@@ -286,7 +286,7 @@ fn to_error(table: &Table, device: &str, library: &std::path::Path, failure: Fai
             let (name, text) = vendor::error_text(table, code);
             if code::is_fatal(code) {
                 let hint = match table.source() {
-                    Source::Library(_) => ". The usual cause is a kernel with an out-of-bounds access",
+                    Source::Library(_) => ". The usual cause is an out-of-bounds access in a kernel",
                     Source::InProcess(_) => "",
                 };
                 return Error::DeviceLost { call, device: device.to_owned(), code, name, text, hint };

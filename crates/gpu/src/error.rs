@@ -126,7 +126,7 @@ pub enum Error {
         actual: String,
     },
     /// A range exceeds its buffer.
-    #[error("range {start}..{end} is out of bounds of a buffer of {len} elements")]
+    #[error("range {start}..{end} is out of bounds for a buffer of {len} elements")]
     OutOfBounds {
         /// First element.
         start: usize,
@@ -136,7 +136,7 @@ pub enum Error {
         len: usize,
     },
     /// Source and destination differ in length.
-    #[error("cannot copy {source_len} elements to {destination_len} elements")]
+    #[error("cannot copy {source_len} elements to a buffer of {destination_len} elements; the lengths must match")]
     LengthMismatch {
         /// Elements in the source.
         source_len: usize,
@@ -202,7 +202,7 @@ pub enum Error {
         device: String,
     },
     /// The graph uses host memory that the program holds a view of.
-    #[error("the graph uses host memory of {device} that the program holds a view of; drop the view before the launch")]
+    #[error("the graph uses pinned host memory of {device} that the program still borrows; drop the view before launching the graph")]
     HostView {
         /// The device.
         device: String,

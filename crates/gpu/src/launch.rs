@@ -145,32 +145,32 @@ impl Kernel {
         for axis in 0..3 {
             let name = ["x", "y", "z"][axis];
             if grid[axis] == 0 || block[axis] == 0 {
-                return Err(self.invalid(format!("grid {grid:?} with block {block:?}: every extent must be at least 1")));
+                return Err(self.invalid(format!("grid {grid:?} with block {block:?}: every dimension must be at least 1")));
             }
             // A limit that the driver does not report is 0.
             if info.max_grid[axis] > 0 && grid[axis] > info.max_grid[axis] {
-                return Err(self.invalid(format!("grid {name} is {}, the device limit is {}", grid[axis], info.max_grid[axis])));
+                return Err(self.invalid(format!("grid {name} is {}, but the device limit is {}", grid[axis], info.max_grid[axis])));
             }
             if info.max_block[axis] > 0 && block[axis] > info.max_block[axis] {
-                return Err(self.invalid(format!("block {name} is {}, the device limit is {}", block[axis], info.max_block[axis])));
+                return Err(self.invalid(format!("block {name} is {}, but the device limit is {}", block[axis], info.max_block[axis])));
             }
             if info.vendor == Vendor::Amd && u64::from(grid[axis]) * u64::from(block[axis]) > u64::from(u32::MAX) {
                 return Err(self.invalid(format!(
-                    "grid × block in {name} is {} × {}: AMD supports fewer than 2³² threads per dimension",
+                    "grid x block in {name} is {} x {}, but AMD GPUs support fewer than 2^32 threads per dimension",
                     grid[axis], block[axis]
                 )));
             }
         }
         let threads: u64 = block.iter().map(|n| u64::from(*n)).product();
         if self.max_threads > 0 && threads > u64::from(self.max_threads) {
-            return Err(self.invalid(format!("block has {threads} threads, this kernel supports at most {}", self.max_threads)));
+            return Err(self.invalid(format!("block has {threads} threads, but this kernel supports at most {}", self.max_threads)));
         }
         let all_shared = self.static_shared + shared as usize;
         if info.shared_per_block_max > 0 && all_shared > info.shared_per_block_max {
             let limit = info.shared_per_block_max;
-            return Err(
-                self.invalid(format!("{all_shared} bytes of shared memory ({shared} of them dynamic), the device limit is {limit}"))
-            );
+            return Err(self.invalid(format!(
+                "the launch needs {all_shared} bytes of shared memory ({shared} dynamic), but the device limit is {limit}"
+            )));
         }
         if launch.cooperative && !info.cooperative_launch {
             return Err(self.invalid("the device does not support cooperative launches".to_owned()));

@@ -55,13 +55,13 @@ impl Library {
                     if overridden || library.symbol(VIRTUAL_MARKER).is_none() {
                         return Ok(library);
                     }
-                    tried.push(format!("{}: is the virtual GPU's library; set {} to use it", library.opened_as.display(), search.variable));
+                    tried.push(format!("{} is the virtual GPU library; set {} to use it", library.opened_as.display(), search.variable));
                 }
                 Err(error) => tried.push(describe_failure(&candidate, &error)),
             }
         }
         let reason = if overridden {
-            format!("the file in {} cannot be opened", search.variable)
+            format!("cannot open the file set in {}", search.variable)
         } else {
             format!("not installed or not in the search path; set {} to its path", search.variable)
         };
@@ -75,7 +75,7 @@ impl Library {
         match unsafe { libloading::os::unix::Library::open(Some(path), flags) } {
             Ok(handle) => Ok(Library { handle: ManuallyDrop::new(handle), opened_as: path.to_owned() }),
             Err(error) => {
-                let reason = "the file cannot be opened".to_owned();
+                let reason = format!("cannot open {}", path.display());
                 Err(Error::NotAvailable { library: what.to_owned(), tried: vec![describe_failure(path, &error)], reason })
             }
         }

@@ -99,7 +99,10 @@ fn read_list(now: u64) {
         }
         match (LoadedDriver::open(vendor, path), LOADED.iter().find(|slot| slot.get().is_none())) {
             (Ok(loaded), Some(slot)) => drop(slot.set(loaded)),
-            (Ok(loaded), None) => tracing::warn!(library = %loaded.path.display(), "too many drivers are loaded; this one is ignored"),
+            (Ok(loaded), None) => {
+                let (limit, path) = (LOADED.len(), loaded.path.display());
+                tracing::warn!("too many drivers are loaded (at most {limit}); ignoring {path}");
+            }
             (Err(error), _) => tracing::warn!(%error, "opening a loaded driver failed"),
         }
     }

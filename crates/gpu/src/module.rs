@@ -57,7 +57,10 @@ impl Module {
 
     fn load_image(device: &Device, image: &[u8], code: Option<CodeObject>) -> Result<Module> {
         if let Some(code) = code.as_ref().filter(|code| !device.info().arch.can_load(code.arch)) {
-            return Err(bad_module(device, format!("the code is for {}, the device is {}", code.target(), device.info().arch)));
+            return Err(bad_module(
+                device,
+                format!("the code was compiled for {}, but the device is {}", code.target(), device.info().arch),
+            ));
         }
         // PTX must end with a NUL.
         let mut terminated = Vec::with_capacity(image.len() + 1);

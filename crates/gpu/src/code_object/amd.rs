@@ -78,7 +78,7 @@ pub(super) fn parse(bytes: &[u8], header: &Elf, sections: &Sections<'_>) -> Resu
     let arch = target.parse().map_err(|error| damaged(format!("{error}")))?;
     let kernels = match get(&metadata, "amdhsa.kernels") {
         Some(ValueRef::Array(list)) => list.iter().map(kernel).collect::<Result<_, _>>()?,
-        Some(_) => return Err(damaged("amdhsa.kernels is not a list")),
+        Some(_) => return Err(damaged("`amdhsa.kernels` is not an array")),
         None => Vec::new(),
     };
     Ok(CodeObject { arch, kind: CodeKind::Hsaco, kernels })
@@ -126,10 +126,10 @@ fn target_from_flags(flags: u32) -> Option<String> {
 fn kernel(entry: &ValueRef<'_>) -> Result<KernelInfo, CodeObjectError> {
     let number = |key| get(entry, key).and_then(ValueRef::as_u64).map_or(0, saturate);
     let symbol = get(entry, ".symbol").and_then(text).map(|s| s.strip_suffix(".kd").unwrap_or(s));
-    let name = get(entry, ".name").and_then(text).or(symbol).ok_or_else(|| damaged("a kernel without a name"))?;
+    let name = get(entry, ".name").and_then(text).or(symbol).ok_or_else(|| damaged("a kernel has no name"))?;
     let args = match get(entry, ".args") {
         Some(ValueRef::Array(list)) => list.iter().map(argument).collect::<Result<_, _>>()?,
-        Some(_) => return Err(damaged(format!("the arguments of `{name}` are not a list"))),
+        Some(_) => return Err(damaged(format!("the arguments of `{name}` are not an array"))),
         None => Vec::new(),
     };
     Ok(KernelInfo {
@@ -151,7 +151,7 @@ fn kernel(entry: &ValueRef<'_>) -> Result<KernelInfo, CodeObjectError> {
 
 fn argument(entry: &ValueRef<'_>) -> Result<ArgInfo, CodeObjectError> {
     let number = |key| get(entry, key).and_then(ValueRef::as_u64).map(saturate);
-    let kind = get(entry, ".value_kind").and_then(text).ok_or_else(|| damaged("an argument without a kind"))?;
+    let kind = get(entry, ".value_kind").and_then(text).ok_or_else(|| damaged("an argument has no kind"))?;
     let kind = match kind {
         "by_value" => ArgKind::ByValue,
         "global_buffer" => ArgKind::GlobalBuffer,
@@ -160,8 +160,8 @@ fn argument(entry: &ValueRef<'_>) -> Result<ArgInfo, CodeObjectError> {
         other => ArgKind::Other(other.to_owned()),
     };
     Ok(ArgInfo {
-        offset: number(".offset").ok_or_else(|| damaged("an argument without an offset"))?,
-        size: number(".size").ok_or_else(|| damaged("an argument without a size"))?,
+        offset: number(".offset").ok_or_else(|| damaged("an argument has no offset"))?,
+        size: number(".size").ok_or_else(|| damaged("an argument has no size"))?,
         kind,
         name: get(entry, ".name").and_then(text).map(str::to_owned),
     })

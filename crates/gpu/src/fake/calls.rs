@@ -221,7 +221,7 @@ fn still_live(vendor: Vendor, ptr: u64, bytes: usize) -> bool {
     let Some(m) = guard.as_mut() else { return false };
     let live = m.holds(ptr, bytes).is_some();
     if !live {
-        m.violations.push(format!("work that was still queued touched {bytes} bytes that were freed already"));
+        m.violations.push(format!("queued work accessed {bytes} bytes that were already freed"));
     }
     live
 }

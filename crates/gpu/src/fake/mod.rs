@@ -235,7 +235,7 @@ impl Drop for Fakes {
             let gone = machine(index(*vendor)).take();
             violations.extend(gone.map(|mut machine| std::mem::take(&mut machine.violations)).unwrap_or_default());
         }
-        assert!(violations.is_empty() || std::thread::panicking(), "the driver was used wrongly: {violations:?}");
+        assert!(violations.is_empty() || std::thread::panicking(), "invalid driver API use: {violations:?}");
     }
 }
 
