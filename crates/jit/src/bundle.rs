@@ -44,7 +44,7 @@ pub enum BundleError {
     #[error("not a kernel bundle: {0}")]
     Damaged(String),
     /// The bundle has no code for the device.
-    #[error("the bundle of {bundle} has no code for {device} ({arch}); available: {}", targets.join(", "))]
+    #[error("bundle `{bundle}` has no code for {device} ({arch}); available: {}", targets.join(", "))]
     NoTarget {
         /// The source's name.
         bundle: String,

@@ -136,7 +136,7 @@ fn failed(vendor: Vendor, failure: Failure) -> CompileError {
             (call, format!("{meaning} ({code})"))
         }
         Failure::MissingSymbol(call) => (call, "the library does not export it".to_owned()),
-        Failure::NoSuchCall(call) => (call, "this compiler has no such call".to_owned()),
+        Failure::NoSuchCall(call) => (call, "this compiler does not provide this function".to_owned()),
     };
     CompileError::Call { compiler, call, text }
 }

@@ -81,7 +81,7 @@ impl Note {
     pub(crate) fn after_success(mut self) -> Note {
         if self.severity == Severity::Error.to_string() {
             self.severity = Severity::Warning.to_string();
-            self.message += "; no compiled code reaches it";
+            self.message += "; not reached by compiled code";
         }
         self
     }

@@ -129,7 +129,7 @@ impl Cache {
                 Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(ReadError::Io(error)) => report.failed.push(Failure::new("read", found.path, error)),
                 Err(ReadError::Damaged(reason)) => {
-                    tracing::warn!(entry = %found.path.display(), reason, "damaged cache entry; removing it");
+                    tracing::warn!(entry = %found.path.display(), reason, "corrupt cache entry; removing it");
                     report.damaged += 1;
                     if let Err(error) = folder::remove(&found.path) {
                         report.failed.push(Failure::new("remove", found.path, error));

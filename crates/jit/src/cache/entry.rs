@@ -44,7 +44,11 @@ pub(super) enum ReadError {
     Io(#[from] io::Error),
     /// The file was read and is not the entry it should be.
     #[error("{0}")]
-    Damaged(&'static str),
+    Damaged(String),
+}
+
+fn damaged(reason: impl Into<String>) -> ReadError {
+    ReadError::Damaged(reason.into())
 }
 
 /// The checked front part of an entry file.
@@ -65,7 +69,7 @@ pub(super) fn write(mut out: impl Write, key: &Key, entry: &Entry) -> io::Result
     if entry.meta.len() as u64 > META_MAX {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("the meta text has {} bytes, the limit is {META_MAX}", entry.meta.len()),
+            format!("the metadata has {} bytes, but the limit is {META_MAX}", entry.meta.len()),
         ));
     }
     let mut head = Vec::with_capacity(HEAD + entry.meta.len());
@@ -88,7 +92,7 @@ pub(super) fn read(mut from: impl Read, file_len: u64, key: &Key) -> Result<Entr
     let mut payload = vec![0; head.payload_len];
     fill(&mut from, &mut payload)?;
     if Sha256::digest(&payload)[..] != head.payload_sha {
-        return Err(ReadError::Damaged("the payload does not match its checksum"));
+        return Err(damaged("checksum mismatch in the payload"));
     }
     Ok(Entry { meta: head.meta, payload })
 }
@@ -98,27 +102,31 @@ pub(super) fn read_head(mut from: impl Read, file_len: u64, key: &Key) -> Result
     let mut head = [0; HEAD];
     fill(&mut from, &mut head)?;
     if field::<8>(&head, 0) != *MAGIC {
-        return Err(ReadError::Damaged("no entry starts like this"));
+        return Err(damaged("invalid magic number: not a cache entry"));
     }
-    if u32::from_le_bytes(field(&head, 8)) != FORMAT {
-        return Err(ReadError::Damaged("another format version"));
+    let version = u32::from_le_bytes(field(&head, 8));
+    if version != FORMAT {
+        return Err(damaged(format!("unsupported format version {version}; expected {FORMAT}")));
     }
     if field::<32>(&head, 12) != *key.as_bytes() {
-        return Err(ReadError::Damaged("made for another key"));
+        return Err(damaged("the entry belongs to a different key"));
     }
     let meta_len = u64::from_le_bytes(field(&head, 44));
     let payload_len = u64::from_le_bytes(field(&head, 52));
-    let expected_len = (HEAD as u64).checked_add(meta_len).and_then(|n| n.checked_add(payload_len));
-    if meta_len > META_MAX || expected_len != Some(file_len) {
-        return Err(ReadError::Damaged("the file is not as long as it says"));
+    if meta_len > META_MAX {
+        return Err(damaged(format!("the metadata has {meta_len} bytes, but the limit is {META_MAX}")));
     }
-    let payload_len = usize::try_from(payload_len).map_err(|_| ReadError::Damaged("larger than this machine's memory"))?;
+    let expected_len = HEAD as u128 + u128::from(meta_len) + u128::from(payload_len);
+    if expected_len != u128::from(file_len) {
+        return Err(damaged(format!("file size mismatch: the header gives {expected_len} bytes, the file has {file_len}")));
+    }
+    let payload_len = usize::try_from(payload_len).map_err(|_| damaged("the entry exceeds the address space"))?;
     let mut meta = vec![0; meta_len as usize];
     fill(&mut from, &mut meta)?;
     if head_sha(&head[..HEAD_HASHED], &meta) != field::<32>(&head, HEAD_HASHED) {
-        return Err(ReadError::Damaged("the header or the meta text does not match its checksum"));
+        return Err(damaged("checksum mismatch in the header or metadata"));
     }
-    let meta = String::from_utf8(meta).map_err(|_| ReadError::Damaged("the meta text is not UTF-8"))?;
+    let meta = String::from_utf8(meta).map_err(|_| damaged("the metadata is not valid UTF-8"))?;
     Ok(Head { meta, payload_len, payload_sha: field(&head, 60) })
 }
 
@@ -132,7 +140,7 @@ fn field<const N: usize>(head: &[u8; HEAD], at: usize) -> [u8; N] {
 
 fn fill(mut from: impl Read, buffer: &mut [u8]) -> Result<(), ReadError> {
     from.read_exact(buffer).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => ReadError::Damaged("cut short"),
+        io::ErrorKind::UnexpectedEof => damaged("the file is truncated"),
         _ => ReadError::Io(error),
     })
 }
@@ -207,7 +215,8 @@ mod tests {
         bytes[8..12].copy_from_slice(&(FORMAT + 1).to_le_bytes());
         let sha = head_sha(&bytes[..HEAD_HASHED], sample().meta.as_bytes());
         bytes[HEAD_HASHED..HEAD].copy_from_slice(&sha);
-        assert!(matches!(parse(&bytes), Err(ReadError::Damaged("another format version"))));
+        let error = parse(&bytes).unwrap_err().to_string();
+        assert_eq!(error, format!("unsupported format version {}; expected {FORMAT}", FORMAT + 1));
     }
 
     #[test]

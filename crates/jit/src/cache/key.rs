@@ -13,7 +13,7 @@ pub struct Key([u8; 32]);
 
 /// The text given to [`Key::from_str`] is not 64 lowercase hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a cache key: {0:?} (a key is 64 lowercase hex digits, as `Display` prints it)")]
+#[error("invalid cache key {0:?}; expected 64 lowercase hex digits")]
 pub struct ParseKeyError(String);
 
 impl Key {

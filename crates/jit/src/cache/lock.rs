@@ -45,7 +45,7 @@ impl KeyLock {
                 Ok(()) => {}
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) => {
-                    tracing::info!(lock = %path.display(), "this entry is being made by another process or thread; waiting for it");
+                    tracing::info!(lock = %path.display(), "another process or thread is creating this cache entry; waiting");
                     wait(&file)?;
                 }
             }

@@ -110,7 +110,7 @@ impl Cache {
         let folder = match std::path::absolute(&folder) {
             Ok(folder) => folder,
             Err(error) => {
-                tracing::warn!("kernel cache: {:?} cannot be used as its folder: {error}; caching is disabled", folder.as_ref());
+                tracing::warn!("kernel cache: cannot use directory {:?}: {error}; caching is disabled", folder.as_ref());
                 return Self::disabled();
             }
         };
@@ -181,7 +181,7 @@ impl Shared {
             Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Err(ReadError::Io(error)) => self.warn_once.report("read", &path, &error),
             Err(ReadError::Damaged(reason)) if report_damage => {
-                tracing::warn!(entry = %path.display(), reason, "damaged cache entry; it is not used and will be replaced");
+                tracing::warn!(entry = %path.display(), reason, "corrupt cache entry ignored; it will be replaced");
             }
             Err(ReadError::Damaged(_)) => {}
         }
@@ -191,7 +191,7 @@ impl Shared {
     fn lock(&self, key: &Key) -> Option<KeyLock> {
         let path = folder::lock_path(&self.folder, key);
         if KeyLock::is_held_here(&path) {
-            tracing::debug!(%key, "requested again by the thread that creates it; not cached");
+            tracing::debug!(%key, "recursive request for a cache entry that this thread is creating; not cached");
             return None;
         }
         match folder::create(&self.folder).and_then(|()| KeyLock::acquire(&path)) {
@@ -206,7 +206,7 @@ impl Shared {
     fn store(&self, key: &Key, entry: &Entry) -> bool {
         let bytes = entry::file_len(entry);
         if bytes > self.max_bytes {
-            tracing::debug!(%key, bytes, cap = self.max_bytes, "larger than the cache limit; not stored");
+            tracing::debug!(%key, bytes, cap = self.max_bytes, "the entry is larger than the cache size limit; not stored");
             return false;
         }
         let path = folder::entry_path(&self.folder, key);
@@ -242,8 +242,8 @@ impl WarnOnce {
             tracing::debug!("kernel cache: cannot {action} {path}: {error}");
         } else {
             tracing::warn!(
-                "kernel cache: cannot {action} {path}: {error}; continuing without it \
-                 (reported once; WARPWAVE_CACHE_DIR moves the cache, WARPWAVE_CACHE=off disables it)"
+                "kernel cache: cannot {action} {path}: {error}; continuing without the cache (shown once). \
+                 Set WARPWAVE_CACHE_DIR to use another directory, or WARPWAVE_CACHE=off to disable the cache"
             );
         }
     }

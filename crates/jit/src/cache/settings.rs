@@ -21,7 +21,7 @@ pub(super) fn cache(var: impl Fn(&str) -> Option<OsString>) -> Cache {
         None => DEFAULT_MAX_BYTES,
         Some(text) => text.to_str().and_then(parse_bytes).unwrap_or_else(|| {
             tracing::warn!(
-                "WARPWAVE_CACHE_MAX_BYTES={} is not a size such as 1000000, 512M or 2G; the cap is {DEFAULT_MAX_BYTES} bytes",
+                "invalid WARPWAVE_CACHE_MAX_BYTES={}; expected a size such as 1000000, 512M or 2G; using {DEFAULT_MAX_BYTES} bytes",
                 text.to_string_lossy()
             );
             DEFAULT_MAX_BYTES
@@ -36,7 +36,7 @@ pub(super) fn cache(var: impl Fn(&str) -> Option<OsString>) -> Cache {
     match folder {
         Some(folder) => Cache::at(folder, max_bytes),
         None => {
-            tracing::warn!("no folder for the kernel cache: set WARPWAVE_CACHE_DIR, XDG_CACHE_HOME or HOME; kernels are not cached");
+            tracing::warn!("no directory for the kernel cache; set WARPWAVE_CACHE_DIR, XDG_CACHE_HOME or HOME; kernels are not cached");
             Cache::disabled()
         }
     }

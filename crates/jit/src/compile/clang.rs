@@ -51,7 +51,7 @@ const SHUT_OUT: &[&str] = &[
 /// The folder that in-memory headers appear in; it exists only in the file system overlay.
 const IN_MEMORY: &str = "/warpwave/source";
 
-const INSTALL_LIBRARY: &str = "`apt install rocm-device-libs`, or set WARPWAVE_DEVICE_LIBS to the folder of ocml.bc";
+const INSTALL_LIBRARY: &str = "`apt install rocm-device-libs`, or set WARPWAVE_DEVICE_LIBS to the directory that contains ocml.bc";
 
 /// The options, apart from those that name temporary files.
 pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
@@ -83,7 +83,7 @@ pub(super) fn flags(job: &Job<'_>) -> Vec<String> {
 
 /// Runs clang. Returns the code object and the messages.
 pub(super) fn compile(job: &Job<'_>, text: &TranslatedSource<'_>, tool: &ClangTool) -> Result<(Vec<u8>, String), CompileError> {
-    let work = tempfile::Builder::new().prefix("warpwave-").tempdir().map_err(|e| io("cannot make a temporary folder", e))?;
+    let work = tempfile::Builder::new().prefix("warpwave-").tempdir().map_err(|e| io("cannot create a temporary directory", e))?;
     let main = write_inputs(job, text, &work)?;
     let output = work.path().join("out.hsaco");
     // A device library made by a newer LLVM than this clang cannot be read; the next may be older.
@@ -182,9 +182,9 @@ fn failure(job: &Job<'_>, tool: &ClangTool, log: String) -> CompileError {
     if unknown.iter().any(|text| log.contains(text)) && log.contains(&job.target.base_name()) {
         let help = match KNOWN_SINCE.iter().find(|(name, _)| *name == job.target.base_name()) {
             Some((_, since)) => {
-                format!("clang supports it since version {since} (`apt install clang-{since} lld-{since}`, or set WARPWAVE_CLANG)")
+                format!("requires clang {since} or later (`apt install clang-{since} lld-{since}`, or set WARPWAVE_CLANG)")
             }
-            None => format!("try a newer clang (set WARPWAVE_CLANG). Its message: {}", log.trim()),
+            None => format!("try a newer clang (set WARPWAVE_CLANG). Compiler message: {}", log.trim()),
         };
         return CompileError::UnknownArchitecture { compiler, target, help };
     }
@@ -194,7 +194,7 @@ fn failure(job: &Job<'_>, tool: &ClangTool, log: String) -> CompileError {
     } else if log.contains("ocml.bc") || log.contains("ockl.bc") {
         Some(format!("AMD's device library is unreadable, most likely built by a newer LLVM than this clang: {INSTALL_LIBRARY}"))
     } else if log.contains("lld") && (log.contains("unable to execute") || log.contains("doesn't exist")) {
-        Some("clang needs its linker: `apt install lld-19` (of clang's version)".to_owned())
+        Some("clang needs the lld linker: `apt install lld-19` (same version as clang)".to_owned())
     } else {
         None
     };

@@ -127,9 +127,11 @@ fn guard(job: &Job<'_>, compiler: &str, version: (i32, i32)) -> Result<(), Compi
         |help: String| Err(CompileError::UnknownArchitecture { compiler: compiler.to_owned(), target: job.target.to_string(), help });
     match KNOWN_SINCE.iter().find(|(name, _)| *name == job.target.base_name()) {
         Some((_, since)) if version >= *since => Ok(()),
-        Some((_, (major, minor))) => refuse(format!(
-            "HIP supports it since version {major}.{minor}; use a newer clang (`apt install clang-19 lld-19 rocm-device-libs`)"
-        )),
-        None => refuse("no HIP version is known to support it, and an unsupported one aborts the process; use clang".to_owned()),
+        Some((_, (major, minor))) => {
+            refuse(format!("requires HIP {major}.{minor} or later, or a newer clang (`apt install clang-19 lld-19 rocm-device-libs`)"))
+        }
+        None => {
+            refuse("no known HIP version supports this target, and hipRTC aborts the process on unsupported targets; use clang".to_owned())
+        }
     }
 }

@@ -66,8 +66,9 @@ fn failure(job: &Job<'_>, log: String, bad_option: bool, version: Option<(i32, i
     let compiler = version.map_or("NVRTC".to_owned(), |(major, minor)| format!("NVRTC {major}.{minor}"));
     let target = job.target.to_string();
     if bad_option && log.contains("gpu-architecture") {
-        let help = "this version is too old or too new for that GPU; CUDA 11.8 begins sm_90, 12.8 sm_100 and sm_120, and 13.0 ends sm_70 and older".to_owned();
-        return CompileError::UnknownArchitecture { compiler, target, help };
+        let help = "this NVRTC version does not support that GPU: sm_90 needs CUDA 11.8 or later, sm_100 and sm_120 need 12.8 or later, \
+                    and CUDA 13.0 dropped sm_70 and older";
+        return CompileError::UnknownArchitecture { compiler, target, help: help.to_owned() };
     }
     let help = (log.contains("cannot open source file") && log.contains("cuda_"))
         .then(|| "CUDA's headers were not found: `pip install nvidia-cuda-runtime-cu12`, or set WARPWAVE_CUDA_INCLUDE".to_owned());
