@@ -24,7 +24,7 @@ pub enum Error {
         reason: String,
     },
     /// The layout exceeds the memory.
-    #[error("layout out of bounds: it reaches element {last}, the memory holds {len} of {dtype}")]
+    #[error("layout out of bounds: the last element has index {last}, but the buffer has {len} elements of {dtype}")]
     OutOfBounds {
         /// Index of the last element the layout reaches.
         last: usize,
@@ -34,7 +34,7 @@ pub enum Error {
         dtype: DType,
     },
     /// Misaligned memory.
-    #[error("address {address:#x} is not aligned to the {} bytes of {dtype}", dtype.size())]
+    #[error("address {address:#x} is not aligned to {} bytes (required for {dtype})", dtype.size())]
     Misaligned {
         /// The address.
         address: u64,
@@ -42,7 +42,7 @@ pub enum Error {
         dtype: DType,
     },
     /// A view or stream of another device.
-    #[error("{op}: {what} is on {found}, expected {expected}")]
+    #[error("{op}: expected {what} on {expected}, got {found}")]
     WrongDevice {
         /// The operation.
         op: String,

@@ -32,7 +32,7 @@ impl Layout {
         let reach = layout.reach();
         match product.zip(reach).map(|(n, last)| n.max(last)).filter(|most| isize::try_from(*most).is_ok()) {
             Some(_) => Ok(layout),
-            None => Err(bad(format!("with offset {offset} it exceeds the address space"))),
+            None => Err(bad(format!("the layout with offset {offset} exceeds the address space"))),
         }
     }
 

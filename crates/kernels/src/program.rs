@@ -123,7 +123,7 @@ impl Program {
     pub fn source(&self) -> KernelSource {
         let source = KernelSource::from_text(format!("warpwave/{}", self.file.path), self.file.text);
         let source = source.and_then(|source| source.headers(HEADERS.iter().copied()));
-        let mut source = source.unwrap_or_else(|error| unreachable!("text and headers are valid: {error}"));
+        let mut source = source.unwrap_or_else(|error| unreachable!("invalid built-in kernel source: {error}"));
         source = source.define(format!("OP_{}", self.op), "1").define("NAME", self.name());
         for (name, ty) in ["T", "U", "V"].into_iter().zip(self.types()) {
             source = source.define(name, ty);

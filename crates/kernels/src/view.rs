@@ -58,7 +58,7 @@ impl<'a> View<'a> {
     /// The memory from the first element on.
     pub(crate) fn start(&self) -> Slice<'a, u8> {
         let start = if self.layout.is_empty() { 0 } else { self.layout.offset() * self.dtype.size() };
-        self.data.slice(start..).unwrap_or_else(|error| unreachable!("checked when the view was made: {error}"))
+        self.data.slice(start..).unwrap_or_else(|error| unreachable!("invalid view: {error}"))
     }
 
     /// The address of the first element.
@@ -108,7 +108,8 @@ impl<'a> ViewMut<'a> {
         check(data.as_view(), dtype, &layout)?;
         if !layout.is_injective() {
             let (shape, strides) = (layout.shape().to_vec(), layout.strides().to_vec());
-            return Err(Error::BadLayout { shape, strides, reason: "a view to write must not repeat elements".to_owned() });
+            let reason = "a writable view must not contain an element more than once (stride 0 or overlapping strides)".to_owned();
+            return Err(Error::BadLayout { shape, strides, reason });
         }
         Ok(ViewMut { data, dtype, layout })
     }

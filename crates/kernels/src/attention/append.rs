@@ -85,7 +85,7 @@ impl Kernels {
         check_shape(OP, "value cache", &value_cache, key_cache.layout().shape())?;
         let paged = matches!(at, CachePositions::Paged { .. } | CachePositions::Slots(_));
         if (cache_heads, cache_dim) != (heads, dim) || (!paged && blocks != sequences) {
-            let expected = format!("that fits keys of {:?}", keys.layout().shape());
+            let expected = format!("that matches keys of shape {:?}", keys.layout().shape());
             return Err(shape_error(OP, "key cache", &key_cache, expected));
         }
         let (start, positions, table) = match at {

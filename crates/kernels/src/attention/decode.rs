@@ -167,7 +167,7 @@ impl Kernels {
                 OP,
                 "keys",
                 &kv.keys,
-                format!("with the sequences, head_dim and a divisor of the heads of {:?}", q.layout().shape()),
+                format!("with the same sequences and head_dim as {:?}, and a number of heads that divides its heads", q.layout().shape()),
             ));
         }
         let mut keys = block_keys;
@@ -207,7 +207,7 @@ impl Kernels {
             return Ok(());
         }
         if sequences > 65535 || kv_heads * (tokens * group) > 65535 {
-            return Err(bad(format!("{sequences} sequences with {tokens} tokens of {heads} heads exceed the grid size")));
+            return Err(bad(format!("{sequences} sequences with {tokens} tokens of {heads} heads exceed the maximum grid size")));
         }
 
         let info = self.device().info();
@@ -300,9 +300,13 @@ impl Kernels {
         // With many sequences, more blocks are faster than more copies per block.
         let copies = info.vendor == Vendor::Nvidia && 2 * blocks <= info.compute_units as usize;
         let mut variants = variants(units, copies, dim, rows, alone, vectors);
-        variants
-            .find(|variant| variant.shared(dtype, dim, info.wave_size) as usize + 1024 <= shared)
-            .ok_or_else(|| bad(format!("{} bytes of shared memory per block are not enough", shared)))
+        let mut needed = usize::MAX;
+        let found = variants.find(|variant| {
+            let bytes = variant.shared(dtype, dim, info.wave_size) as usize + 1024;
+            needed = needed.min(bytes);
+            bytes <= shared
+        });
+        found.ok_or_else(|| bad(format!("needs {needed} bytes of shared memory per block, but the device has {shared}")))
     }
 }
 

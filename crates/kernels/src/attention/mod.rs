@@ -302,7 +302,7 @@ impl Kernels {
         shape.tiles = (shape.q_len as u32).div_ceil(variant.queries) as i32;
         shape.batch = pair_batch(&shape, q.dtype().size(), self.device().info().l2_bytes);
         let Some(blocks) = (shape.tiles as u32).checked_mul(shape.pairs as u32).filter(|blocks| *blocks < 1 << 31) else {
-            return Err(bad("too many queries for one launch (grid size exceeded)"));
+            return Err(bad("too many queries for one launch (exceeds the maximum grid size)"));
         };
         let kernel = &self.load(&variant.program)?[0];
         let [slopes, q_starts, kv_starts, lengths, table] = tables.map(|(_, view)| pointer(view));
@@ -361,14 +361,14 @@ fn check(
         return Err(shape_error(OP, "keys", k, format!("with head_dim {dim}")));
     }
     if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
-        return Err(shape_error(OP, "keys", k, format!("with a divisor of the {heads} query heads")));
+        return Err(shape_error(OP, "keys", k, format!("with a number of KV heads that divides the {heads} query heads")));
     }
     if keys.table.is_none() && kv_varlen.is_none() && kv_sequences != sequences {
         return Err(shape_error(OP, "keys", k, format!("with {sequences} sequences")));
     }
     for (what, view) in [("queries", q), ("keys", k), ("values", v), ("result", out)] {
         if view.layout().strides().last() != Some(&1) {
-            return Err(bad(format!("{what}: head_dim must be contiguous")));
+            return Err(bad(format!("{what}: the head_dim dimension must be contiguous (stride 1)")));
         }
     }
     let mut columns = 0;
@@ -405,7 +405,7 @@ fn check(
         return Err(bad(format!("sequences are limited to {MAX_ROWS} rows")));
     }
     let Some(pairs) = sequences.checked_mul(heads).filter(|pairs| *pairs < MAX_ROWS) else {
-        return Err(bad(format!("{sequences} sequences of {heads} heads exceed {MAX_ROWS}")));
+        return Err(bad(format!("{sequences} sequences of {heads} heads exceed the limit of {MAX_ROWS}")));
     };
     let window = options.window.unwrap_or(MAX_ROWS).min(MAX_ROWS) as i32 - 1;
     let lse_strides = |lse: &View<'_>| match *lse.layout().strides() {

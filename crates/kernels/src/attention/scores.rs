@@ -44,7 +44,7 @@ impl Kernels {
                 op,
                 "keys",
                 k,
-                format!("with the sequences, head_dim and a divisor of the heads of {:?}", q.layout().shape()),
+                format!("with the same sequences and head_dim as {:?}, and a number of heads that divides its heads", q.layout().shape()),
             ));
         }
         let (shape, each) = ([sequences, heads, queries, keys], heads / kv_heads);
@@ -91,7 +91,12 @@ impl Kernels {
         let [sequences, heads, queries, keys] = sizes(op, "weights", weights, "sequences, heads, queries, keys")?;
         let [_, _, kv_heads, dim] = sizes(op, "values", v, "sequences, tokens, heads, head_dim")?;
         if v.layout().shape() != [sequences, keys, kv_heads, dim] || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
-            return Err(shape_error(op, "values", v, format!("that fits the weights' {:?}", weights.layout().shape())));
+            return Err(shape_error(
+                op,
+                "values",
+                v,
+                format!("that matches the attention weights of shape {:?}", weights.layout().shape()),
+            ));
         }
         let each = heads / kv_heads;
         let inputs = [("weights", *weights), ("values", *v)];

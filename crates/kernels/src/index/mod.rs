@@ -112,7 +112,7 @@ impl Kernels {
         let [rows, columns] = *table.layout().shape() else { return Err(shape_error(op, "table", table, "(rows, columns)")) };
         let shape = out.layout().shape();
         if shape.split_last() != Some((&columns, indices.layout().shape())) {
-            let expected = format!("{:?} plus a dimension of {columns}", indices.layout().shape());
+            let expected = format!("{:?} followed by a dimension of size {columns}", indices.layout().shape());
             return Err(shape_error(op, "result", &out, expected));
         }
         self.check_views(stream, op, *table, *indices, out)?;
@@ -190,7 +190,10 @@ impl Kernels {
         self.check_views(stream, op, x, indices, out)?;
         let rank = out.layout().shape().len();
         if axis >= rank {
-            return Err(Error::BadArgument { op: op.to_owned(), reason: format!("axis {axis} is out of range for {rank} dimensions") });
+            return Err(Error::BadArgument {
+                op: op.to_owned(),
+                reason: format!("dimension {axis} is out of range for {rank} dimensions"),
+            });
         }
         if x.layout().shape().len() != rank {
             return Err(shape_error(op, "input", &x, format!("of {rank} dimensions")));

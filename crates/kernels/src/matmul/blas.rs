@@ -289,13 +289,13 @@ impl Blas {
         let (driver, search) = (device.driver(), search(device.driver().vendor()));
         // A vendor's library needs the vendor's driver; a replacement is named by the variable.
         if !driver.library().is_absolute() && std::env::var_os(search.variable).is_none_or(|value| value.is_empty()) {
-            let reason = format!("{} has no libraries", driver.label());
+            let reason = format!("no BLAS library is available for {}", driver.label());
             return Err(warpwave_gpu::Error::NotAvailable { library: search.what.to_owned(), tried: Vec::new(), reason });
         }
         let library = Library::open(&search)?;
         device.make_current()?;
         let failed = |code| {
-            let (library, reason) = (search.what.to_owned(), format!("it was opened, and gave no handle: error {code}"));
+            let (library, reason) = (search.what.to_owned(), format!("cannot create a BLAS handle: error {code}"));
             warpwave_gpu::Error::NotAvailable { library, tried: Vec::new(), reason }
         };
         match driver.vendor() {

@@ -222,7 +222,7 @@ impl Kernels {
             DType::F16 => &[DType::F16, DType::F32],
             DType::Bf16 => &[DType::Bf16, DType::F32],
             DType::U8 => &[DType::I32],
-            _ => return Err(dtype_error(OP, "a", dtype, "f32, f64, f16, bf16, or u8 for signed bytes")),
+            _ => return Err(dtype_error(OP, "a", dtype, "f32, f64, f16, bf16, or u8 (interpreted as i8)")),
         };
         check_same_dtype(OP, "b", b, dtype)?;
         if !results.contains(&out.dtype()) {
@@ -233,7 +233,7 @@ impl Kernels {
         if out.dtype() == DType::I32
             && !(whole(matmul.alpha) && whole(matmul.beta) && matches!(matmul.activation, None | Some(Activation::Relu)))
         {
-            let expected = "a float: i32 needs integer alpha and beta, and no activation but relu";
+            let expected = "a float type (i32 output requires integer alpha and beta, and supports only relu as activation)";
             return Err(dtype_error(OP, "result", out.dtype(), expected));
         }
         if let Some(bias) = matmul.bias {

@@ -145,7 +145,7 @@ impl Kernels {
 
     fn along(&self, stream: &Stream, op: &'static str, x: View<'_>, axis: usize, out: View<'_>) -> Result<()> {
         if axis >= x.layout().shape().len() {
-            return Err(bad(op, format!("axis {axis} is out of range for shape {:?}", x.layout().shape())));
+            return Err(bad(op, format!("dimension {axis} is out of range for shape {:?}", x.layout().shape())));
         }
         self.normalize(stream, &Call { op, x, residual: None, norm: None, out, axes: axis..axis + 1, groups: 1 })
     }

@@ -446,7 +446,7 @@ impl Kernels {
             return Err(Error::BadArgument { op, reason: format!("input: expected q8_1, got {}", x.quant) });
         }
         if x.shape[1] != weights.shape[1] {
-            let reason = format!("the input has {} columns, the weights have {}", x.shape[1], weights.shape[1]);
+            let reason = format!("the input has {} columns, but the weights have {}", x.shape[1], weights.shape[1]);
             return Err(Error::BadArgument { op, reason });
         }
         self.product(stream, &op, weights, Input { data: x.codes, blocks: Some(x.row_bytes()), int16: false }, x.shape[0], out)

@@ -199,7 +199,10 @@ fn layouts(quant: Quant, address: u64, rows: usize, columns: usize) -> Result<[L
 fn only_gguf(quant: Quant) -> Result<()> {
     match quant.gguf_type() {
         Some(_) => Ok(()),
-        None => Err(Error::BadArgument { op: format!("view of {quant}"), reason: "scales are separate; use `int8` or `int4`".to_owned() }),
+        None => {
+            let reason = "this type stores its scales separately; construct the view with `int8` or `int4`".to_owned();
+            Err(Error::BadArgument { op: format!("view of {quant}"), reason })
+        }
     }
 }
 

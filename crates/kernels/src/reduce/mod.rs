@@ -251,8 +251,8 @@ fn chosen(op: &str, layout: &Layout, axes: &[usize]) -> Result<Vec<bool>> {
     for axis in axes {
         match chosen.get_mut(*axis) {
             Some(chosen) if !*chosen => *chosen = true,
-            Some(_) => return Err(bad(op, format!("axis {axis} is repeated"))),
-            None => return Err(bad(op, format!("axis {axis} is out of range for shape {:?}", layout.shape()))),
+            Some(_) => return Err(bad(op, format!("dimension {axis} is given twice"))),
+            None => return Err(bad(op, format!("dimension {axis} is out of range for shape {:?}", layout.shape()))),
         }
     }
     Ok(chosen)

@@ -68,7 +68,7 @@ impl Kernels {
         self.check_devices(OP, stream, [("result", view), ("input", *x)].into_iter())?;
         let shape = x.layout().shape();
         if axis >= shape.len() {
-            return Err(bad(OP, format!("axis {axis} is out of range for shape {shape:?}")));
+            return Err(bad(OP, format!("dimension {axis} is out of range for shape {shape:?}")));
         }
         if view.layout().shape() != shape {
             return Err(shape_error(OP, "result", &view, format!("{shape:?}")));

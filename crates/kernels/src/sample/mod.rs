@@ -211,7 +211,7 @@ impl Kernels {
         let &[rows, vocabulary] = logits.layout().shape() else { return Ok(()) };
         let parts = vocabulary.div_ceil(PART);
         let Some(blocks) = rows.checked_mul(parts).and_then(|blocks| i32::try_from(blocks).ok()) else {
-            return Err(shape_error(op, "logits", logits, "with fewer rows (grid size exceeded)"));
+            return Err(shape_error(op, "logits", logits, "with fewer rows (exceeds the maximum grid size)"));
         };
         let params = GreedyParams {
             logits: strides(logits.layout()),

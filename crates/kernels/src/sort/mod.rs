@@ -263,7 +263,7 @@ impl Kernels {
         loop {
             let fits = |tile: &Tile| tile.shared(dtype, info.wave_size) <= info.shared_per_block_max;
             let Some(tile) = tile_for(n, k, fits) else {
-                let reason = format!("no kernel fits {} bytes of shared memory per block", info.shared_per_block_max);
+                let reason = format!("no kernel fits in {} bytes of shared memory per block", info.shared_per_block_max);
                 return Err(Error::BadArgument { op: rows.op.to_owned(), reason });
             };
             let kernels = self.load(&tile.program(dtype))?;
