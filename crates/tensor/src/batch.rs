@@ -63,7 +63,8 @@ impl BatchInput {
         let invalid = |reason: String| Err(shape(OP, reason));
         let (tokens, sequences) = (self.token_ids.len(), self.kv_lengths.len());
         if self.positions.len() != tokens || self.slots.len() != tokens {
-            return invalid(format!("got {} positions and {} slots for {tokens} tokens", self.positions.len(), self.slots.len()));
+            let (positions, slots) = (self.positions.len(), self.slots.len());
+            return invalid(format!("expected {tokens} positions and slots, one per token, got {positions} positions and {slots} slots"));
         }
         if self.query_starts.len() != sequences + 1 || self.query_starts[0] != 0 || self.query_starts[sequences] as usize != tokens {
             return invalid(format!("query_starts {:?} do not split {tokens} tokens into {sequences} sequences", self.query_starts));
@@ -82,7 +83,7 @@ impl BatchInput {
         for (sequence, keys) in self.kv_lengths.iter().enumerate() {
             let (start, end, keys) = (self.query_starts[sequence], self.query_starts[sequence + 1], *keys as usize);
             if end < start || (end - start) as usize > keys {
-                return invalid(format!("sequence {sequence} has {keys} keys, but tokens {start}..{end}"));
+                return invalid(format!("sequence {sequence}: expected at most {keys} tokens, one per key, got tokens {start}..{end}"));
             }
             if keys.div_ceil(BLOCK_SIZE) > self.table_width {
                 return invalid(format!("sequence {sequence} has {keys} keys, which exceed {} blocks of {BLOCK_SIZE}", self.table_width));
@@ -120,7 +121,7 @@ impl BatchInput {
         self.check()?;
         let all = self.pack();
         if size_of_val(&all[..]) != memory.len() {
-            let reason = format!("the input takes {} bytes, the page-locked memory has {}", size_of_val(&all[..]), memory.len());
+            let reason = format!("the input needs {} bytes, but the pinned buffer has {}", size_of_val(&all[..]), memory.len());
             return Err(shape(OP, reason));
         }
         memory.as_mut_slice()?.copy_from_slice(bytemuck::cast_slice(&all));

@@ -40,7 +40,7 @@ pub enum Error {
         reason: String,
     },
     /// An unsupported element type.
-    #[error("{op}: {what} has type {found}; expected {expected}")]
+    #[error("{op}: {what}: expected {expected}, got {found}")]
     Type {
         /// The operation.
         op: &'static str,
@@ -52,7 +52,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// Tensors on different devices.
-    #[error("{op}: {what} is on {found}, expected {expected}; move it with `to_device`")]
+    #[error("{op}: expected {what} on {expected}, got {found}; move it with `to_device`")]
     Device {
         /// The operation.
         op: &'static str,

@@ -42,7 +42,7 @@ impl KvCache {
         }
         let max = device.backend().max_head_dim();
         if head_dim > max {
-            return Err(shape(op, format!("head_dim {head_dim} is not supported; attention on {device} takes up to {max}")));
+            return Err(shape(op, format!("head_dim {head_dim} is not supported; attention on {device} supports up to {max}")));
         }
         let pool = || Tensor::zeros(dtype, &[blocks, BLOCK_SIZE, kv_heads, head_dim], device);
         let layers = (0..layers).map(|_| Ok([pool()?, pool()?])).collect::<Result<_>>()?;
@@ -136,7 +136,7 @@ impl KvCache {
             return Err(shape(op, format!("expected keys of (tokens, kv_heads, head_dim), got {:?}", keys.shape())));
         };
         if values.shape() != keys.shape() {
-            return Err(shape(op, format!("keys have shape {:?}, values {:?}", keys.shape(), values.shape())));
+            return Err(shape(op, format!("keys and values must have the same shape, got {:?} and {:?}", keys.shape(), values.shape())));
         }
         batch.check_tokens(op, tokens)?;
         self.check(op, layer, batch, [("the key tensor", keys), ("the value tensor", values)])?;
@@ -145,7 +145,7 @@ impl KvCache {
         let [pool, _] = &self.layers[layer];
         if pool.shape()[2..] != [heads, head_dim] {
             let [kv_heads, key_dim] = [pool.size(2), pool.size(3)];
-            let reason = format!("got {heads} heads with head_dim {head_dim}, the cache has {kv_heads} with head_dim {key_dim}");
+            let reason = format!("got {heads} heads with head_dim {head_dim}, but the cache has {kv_heads} with head_dim {key_dim}");
             return Err(shape(op, reason));
         }
         Ok(())

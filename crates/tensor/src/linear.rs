@@ -52,7 +52,10 @@ impl Matrix {
     pub fn quantized(quant: Quant, blocks: &[u8], rows: usize, columns: usize, device: &Device) -> Result<Matrix> {
         let bytes = quant.row_bytes(columns).and_then(|bytes| bytes.checked_mul(rows));
         if quant.gguf_type().is_none() || bytes != Some(blocks.len()) {
-            let reason = format!("{rows} rows of {columns} columns of {quant} do not take {} bytes", blocks.len());
+            let reason = match bytes.filter(|_| quant.gguf_type().is_some()) {
+                Some(bytes) => format!("expected {bytes} bytes for {rows} rows of {columns} columns of {quant}, got {}", blocks.len()),
+                None => format!("{rows} rows of {columns} columns cannot be stored as GGUF blocks of {quant}"),
+            };
             return Err(shape("matrix", reason));
         }
         Matrix::stored(quant, blocks, rows, columns, device)
@@ -141,7 +144,8 @@ impl Linear {
         let Some(first) = parts.first() else { return Err(shape(OP, "Linear needs at least one weight matrix")) };
         for part in &parts {
             if part.columns != first.columns {
-                return Err(shape(OP, format!("weight matrices have {} and {} columns", first.columns, part.columns)));
+                let reason = format!("weight matrices must have the same number of columns, got {} and {}", first.columns, part.columns);
+                return Err(shape(OP, reason));
             }
             if part.device != first.device {
                 return Err(wrong_device(OP, "a weight matrix", part.device.name(), first.device.name()));
@@ -150,7 +154,7 @@ impl Linear {
         let rows = parts.iter().map(|part| part.rows).sum();
         if let Some(bias) = &bias {
             if bias.shape() != [rows] {
-                return Err(shape(OP, format!("bias of shape {:?} does not fit {rows} outputs", bias.shape())));
+                return Err(shape(OP, format!("expected a bias of shape [{rows}], got {:?}", bias.shape())));
             }
             if bias.device() != &first.device {
                 return Err(wrong_device(OP, "the bias", bias.device().name(), first.device.name()));

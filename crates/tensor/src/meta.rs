@@ -123,7 +123,7 @@ impl Backend for Meta {
     }
 
     fn download<'a>(&self, _: &Operand<'a>) -> Result<Cow<'a, [u8]>> {
-        Err(wrong_device("download", "the tensor", "meta", "a device with data"))
+        Err(wrong_device("download", "the tensor", "meta", "a device other than meta"))
     }
 
     fn synchronize(&self) -> Result<()> {

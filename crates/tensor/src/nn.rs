@@ -51,10 +51,10 @@ impl RopePositions<'_> {
         check_float("rope", "the tensor", heads.dtype())?;
         let (positions, pairs) = (self.positions.len(), self.rope.frequencies.len());
         if self.positions.shape() != [tokens] {
-            return Err(shape("rope", format!("got {positions} positions for {tokens} tokens")));
+            return Err(shape("rope", format!("expected {tokens} positions, one per token, got {positions}")));
         }
         if 2 * pairs > head_dim {
-            return Err(shape("rope", format!("{pairs} pairs do not fit head_dim {head_dim}")));
+            return Err(shape("rope", format!("{pairs} rotary pairs do not fit in head_dim {head_dim}")));
         }
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Tensor {
         }
         match self.shape().last() {
             Some(last) if weight.shape() == [*last] => Ok(()),
-            _ => Err(shape(op, format!("weight of shape {:?} does not fit the last dimension of {:?}", weight.shape(), self.shape()))),
+            _ => Err(shape(op, format!("weight of shape {:?} does not match the last dimension of {:?}", weight.shape(), self.shape()))),
         }
     }
 

@@ -6,8 +6,11 @@ use crate::dim::{self, Dim};
 use crate::error::{Error, Result, shape, wrong_type};
 use crate::tensor::Tensor;
 
-fn unsupported(op: &'static str, dtype: DType) -> Error {
-    wrong_type(op, "the tensor", dtype, "a type that the operation supports")
+/// The expected types of operations that do not support integers.
+const FLOATS: &str = "a float type";
+
+fn unsupported(op: &'static str, dtype: DType, expected: &'static str) -> Error {
+    wrong_type(op, "the tensor", dtype, expected)
 }
 
 /// Fails for types other than `f32`, `f64`, `f16` and `bf16`.
@@ -26,7 +29,7 @@ fn broadcast(op: &'static str, a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
         .map(|d| match (size(a, d), size(b, d)) {
             (x, y) if x == y || y == 1 => Ok(x),
             (1, y) => Ok(y),
-            _ => Err(shape(op, format!("shapes {a:?} and {b:?} do not broadcast"))),
+            _ => Err(shape(op, format!("shapes {a:?} and {b:?} cannot be broadcast together"))),
         })
         .collect()
 }
@@ -157,7 +160,8 @@ impl Tensor {
     /// Applies a function to each element.
     pub fn unary(&self, op: Unary) -> Result<Tensor> {
         if !op.takes(self.dtype()) {
-            return Err(unsupported(op.name(), self.dtype()));
+            let expected = if op.takes(DType::I32) { "i16, i32, i64 or a float type" } else { FLOATS };
+            return Err(unsupported(op.name(), self.dtype(), expected));
         }
         Tensor::build(self.device(), self.dtype(), self.shape(), |backend, out| backend.unary(op, &self.operand(), out))
     }
@@ -182,7 +186,7 @@ impl Tensor {
         let to = broadcast(op.name(), self.shape(), other.shape())?;
         self.check_same_kind(op.name(), "the second tensor", other)?;
         if !op.takes(self.dtype()) {
-            return Err(unsupported(op.name(), self.dtype()));
+            return Err(unsupported(op.name(), self.dtype(), FLOATS));
         }
         let (a, b) = (self.broadcast_to(&to)?, other.broadcast_to(&to)?);
         let dtype = if op.is_comparison() { DType::U8 } else { self.dtype() };
@@ -244,7 +248,7 @@ impl Tensor {
     /// Replaces each element by `cap · tanh(x / cap)`.
     pub fn soft_cap_in_place(&mut self, cap: f32) -> Result<()> {
         if self.dtype().is_integer() {
-            return Err(unsupported("soft_cap", self.dtype()));
+            return Err(unsupported("soft_cap", self.dtype(), FLOATS));
         }
         let device = self.device().clone();
         device.backend().soft_cap_in_place(&mut self.operand_mut()?, cap)
@@ -271,7 +275,9 @@ impl Tensor {
     }
 
     fn reduced(&self, op: Reduce, dims: &[impl Dim], keepdim: bool) -> Result<Tensor> {
-        let Some(dtype) = op.results(self.dtype()).first().copied() else { return Err(unsupported(op.name(), self.dtype())) };
+        let Some(dtype) = op.results(self.dtype()).first().copied() else {
+            return Err(unsupported(op.name(), self.dtype(), FLOATS));
+        };
         let dims = dim::indices(op.name(), dims, self.shape())?;
         let sizes = self.shape().iter().copied().enumerate();
         let rest: Vec<usize> = sizes.clone().filter(|(d, _)| !dims.contains(d)).map(|(_, size)| size).collect();
@@ -317,7 +323,7 @@ impl Tensor {
             return Err(shape(op, format!("expected matrices, got {:?} and {:?}", self.shape(), other.shape())));
         };
         if k != k2 {
-            return Err(shape(op, format!("inner sizes of {:?} and {:?} do not match", self.shape(), other.shape())));
+            return Err(shape(op, format!("inner dimensions of {:?} and {:?} do not match", self.shape(), other.shape())));
         }
         let to: Vec<usize> = broadcast(op, batch_a, batch_b)?.into_iter().chain([*m, *n]).collect();
         Tensor::build(self.device(), self.dtype(), &to, |backend, out| backend.matmul(&self.operand(), &other.operand(), out))
@@ -389,14 +395,18 @@ impl Tensor {
         if fits {
             return Ok(());
         }
-        Err(shape(op, format!("{what} of {:?} does not cover indices of {indices:?} outside of dimension {dim}", self.shape())))
+        let from = self.shape();
+        Err(shape(op, format!("{what} of shape {from:?} is too small for indices of shape {indices:?} (dimensions other than {dim})")))
     }
 
     fn check_scatter(&self, op: &'static str, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<usize> {
         let dim = self.check_indices(op, indices, dim)?;
-        self.check_same_kind(op, "the scattered tensor", x)?;
+        self.check_same_kind(op, "the source tensor", x)?;
         if x.shape() != indices.shape() {
-            return Err(shape(op, format!("the scattered tensor has shape {:?}, the indices {:?}", x.shape(), indices.shape())));
+            return Err(shape(
+                op,
+                format!("the source tensor has shape {:?}, but the indices have shape {:?}", x.shape(), indices.shape()),
+            ));
         }
         self.check_covers(op, "the tensor", indices.shape(), dim)?;
         Ok(dim)
@@ -406,7 +416,7 @@ impl Tensor {
         if self.shape() == other.shape() {
             return Ok(());
         }
-        Err(shape(op, format!("expected two tensors of one shape, got {:?} and {:?}", self.shape(), other.shape())))
+        Err(shape(op, format!("expected two tensors of the same shape, got {:?} and {:?}", self.shape(), other.shape())))
     }
 }
 

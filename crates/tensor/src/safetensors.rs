@@ -14,7 +14,7 @@ pub fn load(path: impl AsRef<Path>, device: &Device) -> Result<HashMap<String, T
     let file = Safetensors::open(path).map_err(file_error)?;
     let loaded = file.tensors().map(|tensor| match tensor.kind {
         Kind::Plain(dtype) => Ok((tensor.name.to_owned(), Tensor::from_bytes(tensor.bytes, dtype, tensor.shape, device)?)),
-        Kind::Quant(quant) => Err(shape("load", format!("tensor {} has the type {quant}", tensor.name))),
+        Kind::Quant(quant) => Err(shape("load", format!("tensor {} has type {quant}, which safetensors cannot store", tensor.name))),
     });
     loaded.collect()
 }

@@ -40,7 +40,7 @@ pub(crate) fn byte_len(op: &'static str, dtype: DType, layout: &Layout) -> Resul
         return Err(wrong_type(op, "the tensor", dtype, "u8, i16, i32, u32, i64 or a float type"));
     }
     let bytes = layout.len().checked_mul(dtype.size());
-    bytes.ok_or_else(|| shape_error(op, format!("{dtype}{:?} exceeds the address space", layout.shape())))
+    bytes.ok_or_else(|| shape_error(op, format!("a tensor of {dtype} with shape {:?} exceeds the address space", layout.shape())))
 }
 
 impl Tensor {
@@ -111,7 +111,7 @@ impl Tensor {
         };
         let count = count.filter(|count| count.is_finite() && *count <= i32::MAX as f64);
         let Some(count) = count else {
-            return Err(shape_error(op, "the step must be nonzero, and the range finite and at most 2³¹ - 1"));
+            return Err(shape_error(op, "the step must be nonzero, and the range must be finite and have at most 2^31 - 1 elements"));
         };
         let count = count as usize;
         // In the widest type of its kind, then rounded once.
@@ -155,7 +155,7 @@ impl Tensor {
         let (dtype, layout) = (self.dtype, self.layout);
         match Arc::get_mut(&mut self.storage) {
             Some(storage) => Ok(OperandMut::new(storage, dtype, layout)),
-            None => Err(shape_error("write", "the storage is shared")),
+            None => Err(shape_error("write", "the storage is shared with another tensor; copy the tensor first")),
         }
     }
 
@@ -244,7 +244,7 @@ impl Tensor {
     pub fn squeeze(&self, dim: impl Dim) -> Result<Tensor> {
         let dim = dim::index("squeeze", dim, self.shape())?;
         if self.shape()[dim] != 1 {
-            return Err(shape_error("squeeze", format!("dimension {dim} of {:?} is not of size 1", self.shape())));
+            return Err(shape_error("squeeze", format!("dimension {dim} of shape {:?} must have size 1", self.shape())));
         }
         let (mut sizes, mut strides) = (self.layout.shape().to_vec(), self.layout.strides().to_vec());
         sizes.remove(dim);
@@ -261,7 +261,7 @@ impl Tensor {
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
         let layout = Layout::contiguous(shape)?;
         if layout.len() != self.len() {
-            return Err(shape_error("reshape", format!("{:?} and {shape:?} have different numbers of elements", self.shape())));
+            return Err(shape_error("reshape", format!("cannot reshape {:?} to {shape:?}: different number of elements", self.shape())));
         }
         if self.layout.is_contiguous() {
             return Ok(self.with_layout(Layout::new(shape, layout.strides(), self.layout.offset())?));
@@ -431,7 +431,7 @@ fn check_bytes(len: usize, dtype: DType, shape: &[usize]) -> Result<Layout> {
     let layout = Layout::contiguous(shape)?;
     let expected = byte_len("new tensor", dtype, &layout)?;
     if expected != len {
-        return Err(shape_error("new tensor", format!("{dtype}{shape:?} takes {expected} bytes, got {len}")));
+        return Err(shape_error("new tensor", format!("{dtype}{shape:?} needs {expected} bytes, got {len}")));
     }
     Ok(layout)
 }

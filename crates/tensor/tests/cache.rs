@@ -59,7 +59,7 @@ fn inconsistent_batches_are_rejected() {
         if let Device::Gpu(gpu) = &device {
             let more = BatchInput { table_width: 5, block_table: vec![0; 10], ..good() };
             let error = more.write_pinned(&mut good().to_pinned(gpu).unwrap()).unwrap_err().to_string();
-            assert!(error.contains("page-locked memory has"), "{error}");
+            assert!(error.contains("pinned buffer has"), "{error}");
         }
     }
 }
@@ -102,8 +102,8 @@ fn attention_is_the_same_on_every_device() {
             assert!(error.contains(expected), "{device}: {error}");
         };
         rejected("4 tokens", &queries, &keys.narrow(0, 0, 4).unwrap());
-        rejected("5 positions", &queries.narrow(0, 0, 4).unwrap(), &keys);
-        rejected("16 pairs", &random(&[5, HEADS, DIM / 2], &device), &keys);
+        rejected("expected 4 positions, one per token, got 5", &queries.narrow(0, 0, 4).unwrap(), &keys);
+        rejected("16 rotary pairs", &random(&[5, HEADS, DIM / 2], &device), &keys);
     }
 }
 
@@ -133,9 +133,12 @@ fn out_of_range_and_mismatched_input_is_rejected() {
         let narrow = random(&[5, HEADS, DIM / 2], &device);
         let fewer = random(&[4, HEADS, DIM], &device);
         let odd = random(&[5, HEADS + 1, DIM], &device);
-        for (keys, values, expected) in
-            [(&narrow, &narrow, "head_dim 16"), (&keys, &narrow, "values ["), (&fewer, &fewer, "4 tokens"), (&odd, &odd, "3 heads")]
-        {
+        for (keys, values, expected) in [
+            (&narrow, &narrow, "head_dim 16"),
+            (&keys, &narrow, "keys and values must have the same shape"),
+            (&fewer, &fewer, "4 tokens"),
+            (&odd, &odd, "3 heads"),
+        ] {
             let error = cache.append(0, keys, values, &batch).unwrap_err().to_string();
             assert!(error.contains(expected), "{device}: {error}");
         }
@@ -147,9 +150,11 @@ fn out_of_range_and_mismatched_input_is_rejected() {
         assert!(cache.attend(1, &queries, &batch, &params).unwrap_err().to_string().contains("layer 1 is out of range"));
         if !device.is_cpu() {
             let on_cpu = Batch::new(&good(), &Device::Cpu).unwrap();
-            assert!(cache.append(0, &keys, &keys, &on_cpu).unwrap_err().to_string().contains("the batch is on cpu"));
+            let error = cache.append(0, &keys, &keys, &on_cpu).unwrap_err().to_string();
+            assert!(error.contains(&format!("expected the batch on {device}, got cpu")), "{error}");
             let elsewhere = random(&[5, 2 * HEADS, DIM], &Device::Cpu);
-            assert!(cache.attend(0, &elsewhere, &batch, &params).unwrap_err().to_string().contains("the query tensor is on cpu"));
+            let error = cache.attend(0, &elsewhere, &batch, &params).unwrap_err().to_string();
+            assert!(error.contains(&format!("expected the query tensor on {device}, got cpu")), "{error}");
         }
         assert_eq!(cache.attend(0, &queries, &batch, &params).unwrap().to_vec::<f32>().unwrap(), before, "{device}: nothing was written");
     }

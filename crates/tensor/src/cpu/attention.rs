@@ -73,7 +73,7 @@ pub fn append(cache: CacheMut<'_>, block: usize, table: &[u32], start: usize, ro
 }
 
 pub(super) fn append_to<D: Dense>(cache: &mut [D], block: usize, table: &[u32], start: usize, row: usize, x: &[f32]) {
-    assert!(x.is_empty() || x.len().is_multiple_of(row), "expected rows of {row} elements");
+    assert!(x.is_empty() || x.len().is_multiple_of(row), "expected rows of {row} elements, got {} elements in total", x.len());
     if row == 0 {
         return;
     }
@@ -107,13 +107,15 @@ pub fn attention(q: &[f32], keys: Cache<'_>, values: Cache<'_>, sequences: &[Seq
     let tokens: usize = sequences.iter().map(|sequence| sequence.queries).sum();
     assert!(kv_heads > 0 && heads.heads.is_multiple_of(kv_heads) && block > 0, "{heads:?}");
     assert!(dim <= MAX_HEAD_DIM, "head_dim {dim} exceeds {MAX_HEAD_DIM}");
-    assert!(q.len() == tokens * heads.heads * dim && out.len() == q.len(), "{tokens} queries of {heads:?}");
+    let len = tokens * heads.heads * dim;
+    assert!(q.len() == len && out.len() == len, "query or output length does not match {tokens} tokens of {heads:?}");
     if q.is_empty() {
         return;
     }
     for sequence in sequences {
-        assert!(sequence.queries <= sequence.keys, "{} queries for {} keys", sequence.queries, sequence.keys);
-        assert!(sequence.keys.div_ceil(block) <= sequence.table.len(), "{} blocks for {} keys", sequence.table.len(), sequence.keys);
+        assert!(sequence.queries <= sequence.keys, "{} queries need at least as many keys, got {}", sequence.queries, sequence.keys);
+        let (blocks, keys) = (sequence.table.len(), sequence.keys);
+        assert!(keys.div_ceil(block) <= blocks, "{blocks} blocks are too few for {keys} keys");
     }
     match (keys, values) {
         (Cache::F32(keys), Cache::F32(values)) => attend(q, keys, values, sequences, heads, out),

@@ -24,7 +24,7 @@ macro_rules! gemm {
             const ZERO: $ty = 0.0;
 
             fn gemm(a: &[$ty], b: &[$ty], out: &mut [$ty], [m, k, n]: [usize; 3]) {
-                assert!(a.len() == m * k && b.len() == k * n && out.len() == m * n, "matrix sizes do not match their slices");
+                assert!(a.len() == m * k && b.len() == k * n && out.len() == m * n, "slice lengths do not match the matrix sizes");
                 let (stride, one) = (n as isize, 1);
                 let threads = if m * n * k > 1 << 18 { Parallelism::Rayon(0) } else { Parallelism::None };
                 // SAFETY: the sizes were checked above, and rows are `k` or `n` elements apart. Only `out` is written.

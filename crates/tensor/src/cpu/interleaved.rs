@@ -38,7 +38,7 @@ fn fields(quant: Quant) -> &'static [Field] {
         Quant::Q4K => &[(0, 2, 2), (4, 1, 12), (16, 4, 32)],
         Quant::Q5K => &[(0, 2, 2), (4, 1, 12), (16, 4, 8), (48, 4, 32)],
         Quant::Q6K => &[(0, 4, 32), (128, 4, 16), (192, 1, 16), (208, 2, 1)],
-        _ => panic!("{quant} keeps its scales outside of its blocks"),
+        _ => panic!("{quant} stores its scales outside its blocks, which is not supported here"),
     }
 }
 
@@ -103,7 +103,7 @@ impl Interleaved {
     pub fn new(quant: Quant, rows: usize, columns: usize, data: &[u8]) -> Interleaved {
         let row_bytes =
             quant.row_bytes(columns).unwrap_or_else(|| panic!("{columns} columns are not a multiple of the block size of {quant}"));
-        assert_eq!(Some(data.len()), rows.checked_mul(row_bytes), "bytes of {rows} rows of {columns} columns of {quant}");
+        assert_eq!(Some(data.len()), rows.checked_mul(row_bytes), "wrong byte length for {rows} rows of {columns} columns of {quant}");
         fields(quant);
         let (size, group) = (Interleaved::padded_rows(rows) * row_bytes, row_bytes * LANES);
         let mut lines = vec![Line::zeroed(); size.div_ceil(64)];
@@ -150,9 +150,9 @@ impl Interleaved {
     /// # Panics
     /// If `row` is out of range, or `out` does not have the size of a row.
     pub fn row(&self, row: usize, out: &mut [u8]) {
-        assert!(row < self.rows, "row {row} of {}", self.rows);
+        assert!(row < self.rows, "row {row} is out of range for {} rows", self.rows);
         let (bytes, row_bytes) = (self.quant.block_bytes(), self.size / self.rows.next_multiple_of(LANES));
-        assert_eq!(out.len(), row_bytes, "bytes of a row");
+        assert_eq!(out.len(), row_bytes, "wrong byte length of a row");
         let (group, r) = (row / LANES, row % LANES);
         let blocks = self.group(group).chunks_exact(bytes * LANES);
         for (block, out) in blocks.zip(out.chunks_exact_mut(bytes)) {
@@ -205,7 +205,7 @@ pub(super) trait Format: Send {
 
 #[inline(always)]
 fn at<const N: usize>(block: &[u8], from: usize) -> &[u8; N] {
-    block[from..].first_chunk().expect("the field is within the block")
+    block[from..].first_chunk().expect("internal error: field outside the block")
 }
 
 /// Word `w` of a field that starts at byte `start` of a row's block.
@@ -365,7 +365,7 @@ macro_rules! with_format {
                 type $f = $crate::cpu::interleaved::Q6K;
                 $run
             }
-            quant => panic!("{quant} keeps its scales outside of its blocks"),
+            quant => panic!("{quant} stores its scales outside its blocks, which is not supported here"),
         }
     };
 }

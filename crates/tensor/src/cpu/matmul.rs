@@ -88,7 +88,7 @@ fn widen<D: Dense>(from: &[D], out: &mut [f32]) {
 /// # Panics
 /// If an id is out of range, or `out` does not have `ids.len()` rows.
 pub fn embedding(matrix: Matrix<'_>, columns: usize, ids: &[u32], out: &mut [f32]) {
-    assert_eq!(Some(out.len()), ids.len().checked_mul(columns), "{} rows of {columns} columns", ids.len());
+    assert_eq!(Some(out.len()), ids.len().checked_mul(columns), "wrong output length for {} rows of {columns} columns", ids.len());
     if columns > 0 {
         for (id, out) in ids.iter().zip(out.chunks_exact_mut(columns)) {
             matrix.row(*id as usize, out);
@@ -201,7 +201,7 @@ fn with_groups(weights: Matrix<'_>, k: usize, groups: std::ops::Range<usize>, mu
                 run(i, &interleaved);
             }
         }
-        _ => unreachable!("plain weights have no groups"),
+        _ => unreachable!("unquantized weights have no quantization groups"),
     }
 }
 

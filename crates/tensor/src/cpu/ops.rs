@@ -180,7 +180,9 @@ kernels! {
 /// If `x` and `out` differ in length or are not a multiple of the row length.
 pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let columns = weight.len();
-    assert!(x.len() == out.len() && (x.is_empty() || x.len().is_multiple_of(columns)), "expected rows of {columns} elements");
+    let (len, to) = (x.len(), out.len());
+    assert_eq!(len, to, "input and output have different lengths");
+    assert!(x.is_empty() || len.is_multiple_of(columns), "expected rows of {columns} elements, got {len} elements in total");
     let isa = Isa::current();
     by_rows(out, columns, &|r, out| dispatch(isa, Norm { x: &x[r * columns..][..columns], weight: Some(weight), eps, out }));
 }
@@ -191,7 +193,8 @@ pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
 /// If `x` is not a multiple of the row length.
 pub fn rms_norm_in_place(x: &mut [f32], weight: &[f32], eps: f32) {
     let columns = weight.len();
-    assert!(x.is_empty() || x.len().is_multiple_of(columns), "expected rows of {columns} elements");
+    let len = x.len();
+    assert!(x.is_empty() || len.is_multiple_of(columns), "expected rows of {columns} elements, got {len} elements in total");
     let isa = Isa::current();
     by_rows(x, columns, &|_, row| {
         let from = row.to_vec();
@@ -204,7 +207,8 @@ pub fn rms_norm_in_place(x: &mut [f32], weight: &[f32], eps: f32) {
 /// # Panics
 /// If `out` is not a multiple of that length.
 pub fn add(out: &mut [f32], x: &[f32]) {
-    assert!(out.is_empty() || out.len().is_multiple_of(x.len()), "expected rows of {} elements", x.len());
+    let (row, len) = (x.len(), out.len());
+    assert!(out.is_empty() || len.is_multiple_of(row), "expected rows of {row} elements, got {len} elements in total");
     let isa = Isa::current();
     if out.len() == x.len() {
         const EACH: usize = 4096;
@@ -236,7 +240,7 @@ fn gate(isa: Isa, op: Glu, up: &[f32], out: &mut [f32]) {
 /// # Panics
 /// If the lengths differ.
 pub fn glu(op: Glu, gates: &mut [f32], up: &[f32]) {
-    assert_eq!(gates.len(), up.len(), "gates and up have different lengths");
+    assert_eq!(gates.len(), up.len(), "gate and up projections have different lengths");
     const EACH: usize = 1024;
     let isa = Isa::current();
     by_rows(gates, EACH, &|r, out| gate(isa, op, &up[r * EACH..][..out.len()], out));
@@ -247,7 +251,9 @@ pub fn glu(op: Glu, gates: &mut [f32], up: &[f32]) {
 /// # Panics
 /// If `x` does not have twice the elements of `out`.
 pub fn glu_rows(op: Glu, x: &[f32], columns: usize, out: &mut [f32]) {
-    assert!(x.len() == 2 * out.len() && (out.is_empty() || out.len().is_multiple_of(columns)), "expected rows of {columns} elements");
+    let len = out.len();
+    assert_eq!(x.len(), 2 * len, "the input must have twice the elements of the output");
+    assert!(out.is_empty() || len.is_multiple_of(columns), "expected rows of {columns} elements, got {len} elements in total");
     let isa = Isa::current();
     by_rows(out, columns, &|r, out| {
         let (gates, up) = x[2 * r * columns..][..2 * columns].split_at(columns);
@@ -267,7 +273,8 @@ pub fn soft_cap(x: &mut [f32], cap: f32) {
 /// # Panics
 /// If `x` is not a multiple of the row length.
 pub fn softmax(x: &mut [f32], columns: usize) {
-    assert!(x.is_empty() || x.len().is_multiple_of(columns), "expected rows of {columns} elements");
+    let len = x.len();
+    assert!(x.is_empty() || len.is_multiple_of(columns), "expected rows of {columns} elements, got {len} elements in total");
     let isa = Isa::current();
     by_rows(x, columns, &|_, out| dispatch(isa, Softmax { out }));
 }
@@ -317,11 +324,12 @@ pub fn rope(pairs: RopePairs, x: &mut [f32], row: usize, heads: usize, dim: usiz
     }
     assert!(
         row > 0 && heads * dim <= row && x.len().is_multiple_of(row) && cos.len() == sin.len(),
-        "expected rows of {heads} heads with head_dim {dim}"
+        "expected rows of {heads} heads with head_dim {dim}, got {} elements in total",
+        x.len()
     );
     let tokens = x.len() / row;
-    assert!(cos.len().is_multiple_of(tokens) && 2 * (cos.len() / tokens) <= dim, "expected cosines and sines for {tokens} tokens");
-    let (count, isa) = (cos.len() / tokens, Isa::current());
+    let (len, count, isa) = (cos.len(), cos.len() / tokens, Isa::current());
+    assert!(len.is_multiple_of(tokens) && 2 * count <= dim, "expected cosines and sines for {tokens} tokens, got {len} values");
     by_rows(x, row, &|t, x| {
         let (cos, sin) = (&cos[t * count..][..count], &sin[t * count..][..count]);
         for head in x[..heads * dim].chunks_exact_mut(dim) {

@@ -107,8 +107,8 @@ pub fn dequantize(quant: Quant, data: &[u8], out: &mut [f32]) {
 }
 
 fn check(quant: Quant, elements: usize, bytes: usize) {
-    assert!(quant.gguf_type().is_some(), "{quant} keeps its scales outside of its blocks");
-    assert_eq!(quant.row_bytes(elements), Some(bytes), "bytes of {elements} elements as {quant}");
+    assert!(quant.gguf_type().is_some(), "{quant} stores its scales outside its blocks, which is not supported here");
+    assert_eq!(quant.row_bytes(elements), Some(bytes), "wrong byte length for {elements} elements of {quant}");
 }
 
 fn half(bytes: &[u8], at: usize) -> f32 {

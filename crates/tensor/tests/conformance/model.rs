@@ -39,7 +39,7 @@ pub fn norm(context: &mut Context<'_>) {
         (reference.at(index) - mean) / (variance + f64::from(EPSILON)).sqrt() * weights.values[index[2]] + biases.values[index[2]]
     });
     compare("layer_norm", &x.layer_norm(&weight, &bias, EPSILON).unwrap(), &layer, 16.0, 4.0);
-    assert!(x.rms_norm(&context.input(&[columns + 1]).0, EPSILON).unwrap_err().to_string().contains("does not fit"));
+    assert!(x.rms_norm(&context.input(&[columns + 1]).0, EPSILON).unwrap_err().to_string().contains("does not match the last dimension"));
     assert_eq!(context.input(&[0, columns]).0.rms_norm(&weight, EPSILON).unwrap().shape(), [0, columns]);
 }
 
@@ -93,7 +93,7 @@ pub fn rope(context: &mut Context<'_>) {
         compare("rope", &rotated, &expected, ulps, 4.0);
         compare("the original", &x, &reference, 0.0, 0.0);
         let error = context.input(&[3, 2, 8]).0.rope_in_place(&rope.at(&ids).unwrap()).unwrap_err().to_string();
-        assert!(error.contains("got 4 positions for 3 tokens"), "{error}");
+        assert!(error.contains("expected 3 positions, one per token, got 4"), "{error}");
         let error = context.input(&[3, 4]).0.rope_in_place(&rope.at(&ids).unwrap()).unwrap_err().to_string();
         assert_eq!(error, "rope: expected (tokens, heads, head_dim), got [3, 4]");
     }
