@@ -139,7 +139,7 @@ impl fmt::Display for MemoryBudget {
             let per_token = human_bytes(estimate.kv_per_token);
             line("KV cache", estimate.kv, format!("  {} tokens x {per_token} of {kv_cache}", plan.capacity()))?;
             let chunk = plan.chunk.unwrap_or(plan.context).min(plan.context);
-            line("activations", estimate.activations, format!("  chunk of {chunk} tokens, logits of one"))?;
+            line("activations", estimate.activations, format!("  chunk of {chunk} tokens, logits of one token"))?;
             if estimate.scratch > 0 {
                 line("scratch", estimate.scratch, "  matmul workspace, captured graphs, pool overhead".to_owned())?;
             }
@@ -169,7 +169,7 @@ impl fmt::Display for MemoryShortage {
             return f.write_str("Use a smaller model, or more devices.");
         }
         let alternatives: Vec<String> = self.alternatives.iter().map(ToString::to_string).collect();
-        write!(f, "It would fit with {}.", alternatives.join(" or "))
+        write!(f, "The model would fit with {}.", alternatives.join(" or "))
     }
 }
 

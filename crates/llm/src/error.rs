@@ -33,7 +33,7 @@ pub enum Error {
         vocab: usize,
     },
     /// A sequence of a batch got no new tokens.
-    #[error("no tokens to compute: each sequence needs at least one new token")]
+    #[error("no tokens to process: each sequence needs at least one new token")]
     NoTokens,
     /// A sequence belongs to another runner.
     #[error("the sequence belongs to another runner's KV cache")]
@@ -57,7 +57,7 @@ pub enum Error {
         devices: usize,
     },
     /// The devices cannot share a model.
-    #[error("tensor parallel needs one device, several GPUs or several CPUs, got {0:?}")]
+    #[error("tensor parallelism requires only GPUs or only CPUs, got {0:?}")]
     Devices(String),
     /// The model does not fit into the free memory. Nothing was allocated.
     #[error(transparent)]
@@ -68,7 +68,7 @@ pub enum Error {
         human_bytes(*needed),
         free.map_or("free memory unknown".to_owned(), |free| format!("{} free", human_bytes(free))),
         human_bytes(*missing),
-        if *rest > 0 { format!(" including {} that follow", human_bytes(*rest)) } else { String::new() }
+        if *rest > 0 { format!(" (including {} for later allocations)", human_bytes(*rest)) } else { String::new() }
     )]
     OutOfMemory {
         /// The device.

@@ -157,7 +157,10 @@ impl Model {
     /// Computes logits, `f32` of (rows, vocabulary), on the first device. `caches` and `steps` have one entry per device.
     pub(crate) fn forward(&self, caches: &mut [KvCache], steps: &[Batch], logits: Logits) -> Result<Tensor> {
         let (config, epsilon) = (&self.config, self.config.norm_eps);
-        assert!(caches.len() == self.shards.len() && steps.len() == self.shards.len(), "one cache and one step for each device");
+        assert!(
+            caches.len() == self.shards.len() && steps.len() == self.shards.len(),
+            "internal error: expected one KV cache and one step per device"
+        );
         let mut x = self.embedding.embedding(&steps[0].token_ids()?, RESIDUAL)?;
         if config.embedding_scale != 1.0 {
             x.scale_in_place(config.embedding_scale)?;

@@ -279,7 +279,7 @@ fn llama3_factors(scaling: RopeScaling, rope: &RopeConfig) -> Result<Vec<f32>, S
     let RopeScaling::Llama3 { factor, low, high, original } = scaling else { return Ok(Vec::new()) };
     validate::check_scaling(&scaling)?;
     if rope.base <= 1.0 || rope.base.is_nan() {
-        return Err(format!("the base must be > 1, got {}", rope.base));
+        return Err(format!("the RoPE base must be > 1, got {}", rope.base));
     }
     let frequencies = (0..rope.rotary_dim / 2).map(|pair| rope.base.powf(-2.0 * pair as f64 / rope.rotary_dim as f64));
     let factor = |frequency: f64| {

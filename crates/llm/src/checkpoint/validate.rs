@@ -89,7 +89,7 @@ fn positive(value: f64) -> bool {
 fn check_rope(head_dim: usize, rope: &RopeConfig) -> Result<(), String> {
     let RopeConfig { base, rotary_dim, .. } = *rope;
     if !(base.is_finite() && base > 1.0) {
-        return Err(format!("the base must be finite and > 1, got {base}"));
+        return Err(format!("the RoPE base must be finite and > 1, got {base}"));
     }
     if rotary_dim < 2 || rotary_dim > head_dim || !rotary_dim.is_multiple_of(2) {
         return Err(format!("the rotary dimension must be even and from 2 to head_dim {head_dim}, got {rotary_dim}"));

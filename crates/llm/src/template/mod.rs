@@ -76,7 +76,7 @@ impl ChatTemplate {
     /// Compiles a template, with the values of its `bos_token` and `eos_token`.
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self> {
         if source.len() > MAX_TEMPLATE {
-            let reason = format!("{} bytes are more than the maximum of {MAX_TEMPLATE}", source.len());
+            let reason = format!("{} bytes exceed the maximum of {MAX_TEMPLATE}", source.len());
             return Err(TextError::Template { line: 0, reason });
         }
         let mut environment = Environment::new();

@@ -116,7 +116,7 @@ fn read_tokens<'a>(vocabulary: &Vocabulary<'a>) -> Result<(Vec<&'a str>, HashMap
     }
     let all: usize = vocabulary.tokens.iter().map(|token| token.len()).sum();
     if all > MAX_BYTES {
-        return Err(malformed(place, format!("{all} bytes are more than the maximum of {MAX_BYTES}")));
+        return Err(malformed(place, format!("{all} bytes exceed the maximum of {MAX_BYTES}")));
     }
     for (name, found) in [("scores", vocabulary.scores.len()), ("token_type", vocabulary.types.len())] {
         if found != 0 && found != count {
@@ -127,7 +127,7 @@ fn read_tokens<'a>(vocabulary: &Vocabulary<'a>) -> Result<(Vec<&'a str>, HashMap
     let mut ids = HashMap::with_capacity(count);
     for (number, bytes) in vocabulary.tokens.iter().enumerate() {
         if bytes.len() > MAX_TOKEN_BYTES {
-            let reason = format!("{} bytes are more than the maximum of {MAX_TOKEN_BYTES}", bytes.len());
+            let reason = format!("{} bytes exceed the maximum of {MAX_TOKEN_BYTES}", bytes.len());
             return Err(malformed(format!("{place}[{number}]"), reason));
         }
         let token = text(place, number, bytes)?;
@@ -143,7 +143,7 @@ fn read_tokens<'a>(vocabulary: &Vocabulary<'a>) -> Result<(Vec<&'a str>, HashMap
 fn read_merges(merges: &[&[u8]], ids: &HashMap<&str, u32>) -> Result<Vec<(String, String)>> {
     let place = "tokenizer.ggml.merges";
     if merges.len() > 4 * MAX_TOKENS {
-        return Err(malformed(place, format!("{} merges are more than the maximum of {}", merges.len(), 4 * MAX_TOKENS)));
+        return Err(malformed(place, format!("{} merges exceed the maximum of {}", merges.len(), 4 * MAX_TOKENS)));
     }
     let mut pairs = Vec::with_capacity(merges.len());
     let mut joined = String::new();

@@ -159,7 +159,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     let failed = |source| TextError::Read { path: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(failed)?.len();
     if size > MAX_FILE {
-        return Err(malformed(path.display().to_string(), format!("{size} bytes are more than the maximum of {MAX_FILE}")));
+        return Err(malformed(path.display().to_string(), format!("{size} bytes exceed the maximum of {MAX_FILE}")));
     }
     std::fs::read(path).map_err(failed)
 }
