@@ -75,7 +75,7 @@ impl Kind {
         let (block, bytes) = self.block();
         let columns = shape.last().copied().unwrap_or(1);
         if block == 0 || !columns.is_multiple_of(block) {
-            return Err(format!("rows of {columns} elements are not a multiple of {self} blocks of {block}"));
+            return Err(format!("row length {columns} is not a multiple of the {self} block size {block}"));
         }
         let row = (columns / block).checked_mul(bytes);
         let rows = shape.split_last().map_or(&[][..], |(_, rows)| rows);

@@ -21,7 +21,7 @@ impl Bytes {
     pub fn open(path: &Path) -> Result<Bytes> {
         let file = File::open(path).map_err(Error::io(path))?;
         if !file.metadata().map_err(Error::io(path))?.is_file() {
-            return Err(Error::invalid(&path.display().to_string(), "path", "not a file"));
+            return Err(Error::invalid(&path.display().to_string(), "path", "not a regular file"));
         }
         // SAFETY: the map is only read. The caller makes sure that the file does not change; offsets and lengths are still checked again
         // wherever they are read from the map later.

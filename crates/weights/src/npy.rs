@@ -41,7 +41,7 @@ pub enum NpyError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// Not a `.npy` file.
-    #[error("not a .npy file: expected magic \"\\x93NUMPY\", found \"{}\"", .found.escape_ascii())]
+    #[error("not a .npy file: expected magic \"\\x93NUMPY\", got \"{}\"", .found.escape_ascii())]
     NotNpy {
         /// The first bytes, up to eight.
         found: Vec<u8>,
@@ -61,7 +61,7 @@ pub enum NpyError {
         length: usize,
     },
     /// The file ends before its header does.
-    #[error("truncated header: expected {expected} bytes, found {found}")]
+    #[error("truncated header: expected {expected} bytes, got {found}")]
     TruncatedHeader {
         /// Bytes up to the end of the header, as far as known.
         expected: usize,
@@ -104,7 +104,7 @@ pub enum NpyError {
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// Less data than the header declares.
-    #[error("truncated file: the header declares {expected} bytes of data, found {found}")]
+    #[error("truncated file: the header declares {expected} bytes of data, got {found}")]
     Truncated {
         /// Declared bytes.
         expected: usize,

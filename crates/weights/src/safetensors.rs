@@ -71,7 +71,7 @@ impl Safetensors {
             }
             // The index must not refer to files outside the folder.
             if Path::new(name).file_name() != Some(name.as_ref()) {
-                return Err(invalid(&location, format!("`{name}` is not a file name")));
+                return Err(invalid(&location, format!("`{name}` is not a plain file name (no directories allowed)")));
             }
             let path = folder.join(name);
             if !path.is_file() {
@@ -133,7 +133,7 @@ fn file(path: &str, bytes: Bytes) -> Result<(Bytes, Directory)> {
         let range = range.filter(|range| range.end <= bytes.len() && range.start.checked_add(size) == Some(range.end));
         let Some(range) = range else {
             let data = bytes.len().saturating_sub(length);
-            return Err(invalid(format!("offsets {from}..{to} must cover {size} bytes within the {data} bytes of data")));
+            return Err(invalid(format!("offsets {from}..{to} must span {size} bytes and lie within the {data} bytes of data")));
         };
         if !directory.add(TensorInfo { name: name.clone(), kind: Kind::Plain(dtype), shape: info.shape.clone() }, range) {
             return Err(invalid("duplicate name".into()));
@@ -199,7 +199,7 @@ pub fn write_safetensors<'a>(path: impl AsRef<Path>, tensors: impl IntoIterator<
         let bad = |reason: String| Error::invalid(&shown, format!("tensor `{}`", tensor.name), reason);
         let dtype = safetensors_type(tensor.dtype).ok_or_else(|| bad(format!("type {} is not supported", tensor.dtype)))?;
         if views.iter().any(|(name, _)| *name == tensor.name) {
-            return Err(bad("the name is not unique".into()));
+            return Err(bad("duplicate tensor name".into()));
         }
         let view = TensorView::new(dtype, tensor.shape.to_vec(), &tensor.bytes).map_err(|error| bad(error.to_string()))?;
         views.push((tensor.name, view));

@@ -20,7 +20,7 @@ pub struct Value {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// Malformed.
-    #[error("expected {}, found {found:?}", expected(*.dtype))]
+    #[error("expected {}, got {found:?}", expected(*.dtype))]
     Malformed {
         /// The type.
         dtype: DType,
@@ -28,7 +28,7 @@ pub enum ValueError {
         found: String,
     },
     /// Out of range for the type.
-    #[error("{found} does not fit {dtype} ({})", range_text(*.dtype))]
+    #[error("{found} does not fit in {dtype} ({})", range_text(*.dtype))]
     OutOfRange {
         /// The type.
         dtype: DType,
@@ -240,16 +240,16 @@ mod tests {
 
     #[test]
     fn integers_out_of_range_show_the_range() {
-        assert_eq!(message(DType::U8, "300"), "300 does not fit u8 (0 to 255)");
-        assert_eq!(message(DType::U8, "-1"), "-1 does not fit u8 (0 to 255)");
-        assert_eq!(message(DType::I8, "0x80"), "0x80 does not fit i8 (-128 to 127)");
+        assert_eq!(message(DType::U8, "300"), "300 does not fit in u8 (0 to 255)");
+        assert_eq!(message(DType::U8, "-1"), "-1 does not fit in u8 (0 to 255)");
+        assert_eq!(message(DType::I8, "0x80"), "0x80 does not fit in i8 (-128 to 127)");
         let huge = "9".repeat(50);
-        assert_eq!(message(DType::U64, &huge), format!("{huge} does not fit u64 (0 to 18446744073709551615)"));
+        assert_eq!(message(DType::U64, &huge), format!("{huge} does not fit in u64 (0 to 18446744073709551615)"));
     }
 
     #[test]
     fn malformed_integers_show_an_example() {
-        assert_eq!(message(DType::I32, "2.5"), "expected an integer such as 7, -7 or 0xff, found \"2.5\"");
+        assert_eq!(message(DType::I32, "2.5"), "expected an integer such as 7, -7 or 0xff, got \"2.5\"");
         for text in ["", "-", "0x", "--1", "-+1", "0x-1", "1e3", "0xfg", "１", " 1"] {
             assert!(matches!(Value::parse(DType::I32, text), Err(ValueError::Malformed { .. })), "{text}");
         }
@@ -268,10 +268,10 @@ mod tests {
 
     #[test]
     fn finite_floats_do_not_become_infinite() {
-        assert_eq!(message(DType::F16, "70000"), "70000 does not fit f16 (largest finite value 65504)");
-        assert_eq!(message(DType::F32, "1e39"), "1e39 does not fit f32 (largest finite value 3.4028235e38)");
-        assert_eq!(message(DType::F64, "1e309"), "1e309 does not fit f64 (largest finite value 1.7976931348623157e308)");
-        assert_eq!(message(DType::Bf16, "3.4e38"), "3.4e38 does not fit bf16 (largest finite value 3.3895314e38)");
+        assert_eq!(message(DType::F16, "70000"), "70000 does not fit in f16 (largest finite value 65504)");
+        assert_eq!(message(DType::F32, "1e39"), "1e39 does not fit in f32 (largest finite value 3.4028235e38)");
+        assert_eq!(message(DType::F64, "1e309"), "1e309 does not fit in f64 (largest finite value 1.7976931348623157e308)");
+        assert_eq!(message(DType::Bf16, "3.4e38"), "3.4e38 does not fit in bf16 (largest finite value 3.3895314e38)");
         assert_eq!(bytes(DType::F16, "65519"), 0x7bffu16.to_le_bytes());
     }
 
@@ -311,9 +311,9 @@ mod tests {
             }
         }
         assert_eq!(bytes(DType::F8E4M3, "464"), [0x7e]);
-        assert_eq!(message(DType::F8E4M3, "465"), "465 does not fit f8e4m3 (largest finite value 448)");
-        assert_eq!(message(DType::F8E4M3, "inf"), "inf does not fit f8e4m3 (largest finite value 448)");
-        assert_eq!(message(DType::F8E5M2, "61440"), "61440 does not fit f8e5m2 (largest finite value 57344)");
+        assert_eq!(message(DType::F8E4M3, "465"), "465 does not fit in f8e4m3 (largest finite value 448)");
+        assert_eq!(message(DType::F8E4M3, "inf"), "inf does not fit in f8e4m3 (largest finite value 448)");
+        assert_eq!(message(DType::F8E5M2, "61440"), "61440 does not fit in f8e5m2 (largest finite value 57344)");
         assert_eq!(bytes(DType::F8E5M2, "-inf"), [0xfc]);
     }
 
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn bool_accepts_true_false_1_and_0() {
         assert_eq!((bytes(DType::Bool, "true"), bytes(DType::Bool, "0")), (vec![1], vec![0]));
-        assert_eq!(message(DType::Bool, "True"), "expected true or false, found \"True\"");
+        assert_eq!(message(DType::Bool, "True"), "expected true or false, got \"True\"");
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn every_cut_is_an_error() {
 #[test]
 fn other_formats_and_versions_are_refused() {
     says(b"PK\x03\x04....".to_vec(), &["byte 0", "PK"]);
-    for (version, word) in [(1u32, "convert the model again"), (4, "expected 2 or 3"), (3u32.swap_bytes(), "big endian")] {
+    for (version, word) in [(1u32, "convert the model again"), (4, "expected 2 or 3"), (3u32.swap_bytes(), "big-endian")] {
         says(small_gguf(version), &["byte 4", word]);
     }
 }
@@ -122,16 +122,16 @@ fn tensors_are_checked() {
     says(with("first", &[8], 0, 32), &["`first`", "duplicate"]);
     says(with("t", &[8], 0, 0), &["`first`", "overlap", "`t`"]);
     says(with("t", &[8], 0, 36), &["`t`", "36", "multiple of 32"]);
-    says(with("t", &[64], 0, 32), &["`t`", "exceed the file"]);
-    says(with("t", &[8], 0, u64::MAX - 31), &["`t`", "exceed the file"]);
+    says(with("t", &[64], 0, 32), &["`t`", "extend past the end of the file"]);
+    says(with("t", &[8], 0, u64::MAX - 31), &["`t`", "extend past the end of the file"]);
     says(with("t", &[8], 10, 32), &["`t`", "10", "Q2_K"]);
     says(with("t", &[8], 24, 32), &["`t`", "24", "I8"]);
     says(with("t", &[8], 77, 32), &["`t`", "77"]);
-    says(with("t", &[33], 8, 32), &["`t`", "33", "blocks of 32"]);
+    says(with("t", &[33], 8, 32), &["`t`", "33", "block size 32"]);
     says(with("t", &[1, 1, 1, 1, 1], 0, 32), &["`t`", "5 dimensions"]);
     says(with("t", &[1 << 40, 1 << 40], 0, 32), &["`t`", "overflows"]);
     says(with("t", &[0, 1 << 40, 1 << 40], 0, 32), &["`t`", "overflows"]);
-    says(with("t", &[u64::MAX], 8, 32), &["`t`", "blocks"]);
+    says(with("t", &[u64::MAX], 8, 32), &["`t`", "block size"]);
     assert!(Gguf::from_bytes("file", with("none", &[0, 3], 0, 0)).is_ok(), "no elements overlap nothing");
     for alignment in [0u32, 3, 1 << 21] {
         says(Builder::default().key("general.alignment", alignment).build(3), &["general.alignment", "power of two"]);
@@ -215,7 +215,7 @@ fn a_vocabulary_of_256_000_is_quick() {
 #[test]
 fn folders_and_missing_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(Gguf::open(folder.path()).unwrap_err().to_string().contains("not a file"));
+    assert!(Gguf::open(folder.path()).unwrap_err().to_string().contains("not a regular file"));
     assert!(Gguf::open(folder.path().join("none.gguf")).unwrap_err().to_string().contains("none.gguf"));
     let empty = folder.path().join("empty.gguf");
     fs::write(&empty, "").unwrap();

@@ -65,7 +65,7 @@ fn folders_of_several_files_are_read_and_checked() {
     index(r#"{"x":"m-1.safetensors","z":"m-1.safetensors"}"#);
     says(Safetensors::open(folder.path()), &["`z`", "no file"]);
     index(r#"{"x":"../m-1.safetensors"}"#);
-    says(Safetensors::open(folder.path()), &["`x`", "not a file name"]);
+    says(Safetensors::open(folder.path()), &["`x`", "not a plain file name"]);
     index(r#"{"x":7}"#);
     says(Safetensors::open(folder.path()), &["`x`", "7"]);
     index("[]");

@@ -117,7 +117,9 @@ impl<'a> Reader<'a> {
     fn take(&mut self, length: usize, what: &str) -> Result<&'a [u8]> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
         let Some(end) = end else {
-            return Err(self.invalid(self.at, format!("{what} needs {length} bytes, {} are left; the file may be truncated", self.left())));
+            let left = self.left();
+            let reason = format!("{what} needs {length} bytes, but only {left} are left; the file may be truncated");
+            return Err(self.invalid(self.at, reason));
         };
         let taken = &self.bytes[self.at..end];
         self.at = end;
@@ -215,7 +217,9 @@ pub(super) fn parse(path: String, bytes: Bytes) -> Result<Gguf> {
     if ![2, 3].contains(&version) {
         let why = match version {
             1 => "is unsupported; convert the model again".to_owned(),
-            _ if [2, 3].contains(&version.swap_bytes()) => "is big endian; convert the file to little endian".to_owned(),
+            _ if [2, 3].contains(&version.swap_bytes()) => {
+                "is big-endian, which is not supported; convert the file to little-endian".to_owned()
+            }
             _ => "is unsupported; expected 2 or 3".to_owned(),
         };
         return Err(reader.invalid(4, format!("version {version} {why}")));
@@ -259,7 +263,7 @@ fn alignment(reader: &Reader<'_>, keys: &[(Range<usize>, Range<usize>)], by_key:
     let value = reader.bytes.get(range.clone()).and_then(value).and_then(Value::into_u64);
     match value.filter(|value| value.is_power_of_two() && *value <= 1 << 20) {
         Some(value) => Ok(value as usize),
-        None => Err(reader.invalid(range.start, "key `general.alignment` must be a power of two, at most 2²⁰".into())),
+        None => Err(reader.invalid(range.start, "key `general.alignment` must be a power of two, at most 2^20".into())),
     }
 }
 
@@ -283,8 +287,10 @@ fn tensors(reader: &mut Reader<'_>, count: usize, alignment: usize) -> Result<Di
         let start = usize::try_from(offset).ok().and_then(|offset| data.checked_add(offset));
         let range = start.and_then(|start| Some(start..start.checked_add(bytes)?)).filter(|range| range.end <= size);
         let Some(range) = range else {
-            let reason =
-                format!("{bytes} bytes at offset {offset} exceed the file of {size} bytes (data starts at {data}); it may be truncated");
+            let reason = format!(
+                "{bytes} bytes at offset {offset} extend past the end of the file ({size} bytes, data starts at {data}); \
+                 the file may be truncated"
+            );
             return Err(invalid(reason));
         };
         let name = info.name.clone();
@@ -317,7 +323,7 @@ fn info(reader: &mut Reader<'_>, index: usize) -> Result<(TensorInfo, u64)> {
     for _ in 0..dims {
         let at = reader.at;
         let dim = reader.u64(&what)?;
-        shape.push(usize::try_from(dim).map_err(|_| reader.invalid(at, format!("{what} has a dimension of {dim}")))?);
+        shape.push(usize::try_from(dim).map_err(|_| reader.invalid(at, format!("{what} has an invalid dimension {dim}")))?);
     }
     shape.reverse();
     let at = reader.at;

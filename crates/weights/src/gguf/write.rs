@@ -42,7 +42,7 @@ pub fn write_gguf<'d, E: From<Error>>(
     let shown = path.display().to_string();
     let (header, alignment, total) = header(&shown, metadata, tensors)?;
     let mut temporary = OsString::from(".");
-    temporary.push(path.file_name().ok_or_else(|| Error::invalid(&shown, "path", "not a file name"))?);
+    temporary.push(path.file_name().ok_or_else(|| Error::invalid(&shown, "path", "expected a path with a file name"))?);
     temporary.push(format!(".{}.part", std::process::id()));
     let temporary = path.with_file_name(temporary);
     let file = File::create_new(&temporary).map_err(Error::io(&temporary))?;
@@ -94,7 +94,7 @@ fn header(path: &str, metadata: &[(Cow<'_, str>, Value<'_>)], tensors: &[TensorI
         }
         if key == "general.alignment" {
             let given = value.clone().into_u64().filter(|value| value.is_power_of_two() && *value <= 1 << 20);
-            alignment = given.ok_or_else(|| invalid("must be a power of two, at most 2²⁰"))? as usize;
+            alignment = given.ok_or_else(|| invalid("must be a power of two, at most 2^20"))? as usize;
         }
         Value::from(&**key).encode(&mut out);
         out.extend(value.number().to_le_bytes());

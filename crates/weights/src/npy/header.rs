@@ -197,7 +197,7 @@ impl<'a> Cursor<'a> {
             let digits = self.take_while(|byte| byte.is_ascii_digit());
             let length = str::from_utf8(digits).ok().filter(|digits| !digits.is_empty());
             let length = length.ok_or(NpyError::Header { offset: at, expected: "a dimension, or ')'" })?;
-            shape.push(length.parse().map_err(|_| NpyError::Header { offset: at, expected: "a dimension that fits 64 bits" })?);
+            shape.push(length.parse().map_err(|_| NpyError::Header { offset: at, expected: "a dimension that fits in 64 bits" })?);
             if self.peek() == Some(b'L') {
                 self.position += 1;
             }

@@ -147,19 +147,19 @@ fn bfloat16_is_two_raw_bytes() {
 
 #[test]
 fn foreign_and_truncated_files_have_different_errors() {
-    assert_eq!(message(b"PK\x03\x04 zip"), r#"not a .npy file: expected magic "\x93NUMPY", found "PK\x03\x04 zip""#);
-    assert_eq!(message(b""), r#"not a .npy file: expected magic "\x93NUMPY", found """#);
-    assert_eq!(message(b"\x93NUMPY\x01"), "truncated header: expected 8 bytes, found 7");
-    assert_eq!(message(b"\x93NUMPY\x01\x00v"), "truncated header: expected 10 bytes, found 9");
-    assert_eq!(message(b"\x93NUMPY\x01\x00v\x00{'de"), "truncated header: expected 128 bytes, found 14");
-    assert_eq!(message(b"\x93NUMPY\x02\x00v\x00\x00\x00{"), "truncated header: expected 130 bytes, found 13");
+    assert_eq!(message(b"PK\x03\x04 zip"), r#"not a .npy file: expected magic "\x93NUMPY", got "PK\x03\x04 zip""#);
+    assert_eq!(message(b""), r#"not a .npy file: expected magic "\x93NUMPY", got """#);
+    assert_eq!(message(b"\x93NUMPY\x01"), "truncated header: expected 8 bytes, got 7");
+    assert_eq!(message(b"\x93NUMPY\x01\x00v"), "truncated header: expected 10 bytes, got 9");
+    assert_eq!(message(b"\x93NUMPY\x01\x00v\x00{'de"), "truncated header: expected 128 bytes, got 14");
+    assert_eq!(message(b"\x93NUMPY\x02\x00v\x00\x00\x00{"), "truncated header: expected 130 bytes, got 13");
     assert_eq!(message(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{"), "header too long: 4294967295 bytes; the maximum is 65535");
 }
 
 #[test]
 fn data_length_must_match_the_header() {
     let header = dict("<f4", "False", "(2,)");
-    assert_eq!(message(&file(1, &header, &[0; 7])), "truncated file: the header declares 8 bytes of data, found 7");
+    assert_eq!(message(&file(1, &header, &[0; 7])), "truncated file: the header declares 8 bytes of data, got 7");
     assert_eq!(message(&file(1, &header, &[0; 9])), "trailing data after the 8 bytes declared in the header");
     assert!(read_bytes(&file(1, &header, &[0; 8])).is_ok());
 }
@@ -168,7 +168,7 @@ fn data_length_must_match_the_header() {
 #[test]
 fn an_oversized_header_allocates_nothing() {
     let bytes = file(1, &dict("<f4", "False", "(17592186044416,)"), &[0; 4]);
-    let expected = "truncated file: the header declares 70368744177664 bytes of data, found 4";
+    let expected = "truncated file: the header declares 70368744177664 bytes of data, got 4";
     assert_eq!(message(&bytes), expected);
     let path = tempfile::NamedTempFile::new().unwrap();
     fs::write(&path, &bytes).unwrap();
@@ -185,7 +185,7 @@ fn impossible_shapes_are_rejected() {
     assert_eq!(message_for(&dict("<f4", "False", &many)), "too many dimensions: 65; the maximum is 64");
     for (shape, offset, expected) in [
         ("(-1,)", 51, "a dimension, or ')'"),
-        ("(99999999999999999999,)", 51, "a dimension that fits 64 bits"),
+        ("(99999999999999999999,)", 51, "a dimension that fits in 64 bits"),
         ("(3)", 52, "',' after a single dimension"),
         ("(3, 4 5)", 56, "',' or ')'"),
         ("3", 50, "'(' and the shape"),
