@@ -21,7 +21,7 @@ pub enum DisasmError {
     #[error(transparent)]
     File(#[from] LoadError),
     /// Code for an unsupported architecture.
-    #[error("unsupported {found}; supported: {}", Arch::ALL.map(Arch::name).join(", "))]
+    #[error("unsupported architecture {found}; supported: {}", Arch::ALL.map(Arch::name).join(", "))]
     OtherArch {
         /// The architecture by its ELF number.
         found: String,
@@ -141,7 +141,7 @@ fn read(bytes: &[u8]) -> Result<Disassembly, DisasmError> {
     }
     let number = header.e_flags.get(LittleEndian).0 & 0xff;
     let arch = Arch::ALL.into_iter().find(|arch| arch.elf_mach() == number);
-    let arch = arch.ok_or_else(|| DisasmError::OtherArch { found: format!("architecture {number:#x}") })?;
+    let arch = arch.ok_or_else(|| DisasmError::OtherArch { found: format!("{number:#x}") })?;
     let mut functions = Vec::new();
     let descriptors = descriptors(&file);
     let labels = labels(&file);

@@ -225,7 +225,7 @@ fn a_failed_assertion_is_printed_and_part_of_the_fault() {
 #[test]
 fn unknown_services_are_named() {
     each(|loaded| {
-        for (service, words) in [(1u64, "host function"), (9, "service 9"), (2, "was not begun")] {
+        for (service, words) in [(1u64, "host function"), (9, "service 9"), (2, "was never started")] {
             let ran = loaded.run("service", 3, 64, false, &[service, 7 << 8]);
             let fault = ran.result.unwrap_err();
             assert!(matches!(fault, Fault::Hostcall { .. }) && fault.to_string().contains(words), "{fault}");

@@ -256,10 +256,10 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
             }
             Outcome::Stop => break,
             Outcome::Fault => {
-                result = Err(env
-                    .fault
-                    .take()
-                    .unwrap_or_else(|| Fault::Illegal { location: env.location(wave, step), what: "the instruction failed".to_owned() }));
+                result = Err(env.fault.take().unwrap_or_else(|| Fault::Illegal {
+                    location: env.location(wave, step),
+                    what: "internal error: the instruction failed without a reason".to_owned(),
+                }));
                 break;
             }
         }

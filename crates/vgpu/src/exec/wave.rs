@@ -179,7 +179,7 @@ impl Wave {
     pub fn new() -> Wave {
         let v: Box<[Lanes]> = vec![Lanes([0; LANES]); REGISTERS].into_boxed_slice();
         Wave {
-            vgprs: v.try_into().unwrap_or_else(|_| unreachable!("the length is the array's")),
+            vgprs: v.try_into().unwrap_or_else(|_| unreachable!("slice length does not match the array")),
             sgprs: [0; 128],
             exec: 0,
             active_lanes: 0,

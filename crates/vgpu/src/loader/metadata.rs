@@ -25,7 +25,7 @@ pub(super) struct KernelMetadata {
 /// Reads the kernels' metadata from the note.
 pub(super) fn read(note: &[u8]) -> Result<Vec<KernelMetadata>, LoadError> {
     let map = rmpv::decode::read_value_ref_with_max_depth(&mut &note[..], MAX_DEPTH)
-        .map_err(|e| malformed(format!("the AMDGPU metadata is not MessagePack: {e}")))?;
+        .map_err(|e| malformed(format!("invalid MessagePack in AMDGPU metadata: {e}")))?;
     match get(&map, "amdhsa.kernels") {
         Some(ValueRef::Array(list)) => list.iter().map(kernel).collect(),
         Some(_) => Err(malformed("`amdhsa.kernels` of the metadata is not an array")),

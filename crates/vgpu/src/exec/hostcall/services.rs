@@ -40,7 +40,7 @@ impl Services {
             MEMORY => match (slots[0], slots[1]) {
                 (0, bytes) => Ok(memory.heap_allocate(bytes)),
                 (address, _) if memory.heap_free(address) => Ok(0),
-                (address, _) => Err(format!("free of {address:#x}, which was not allocated by malloc in a kernel")),
+                (address, _) => Err(format!("free({address:#x}): the address was not allocated by malloc in a kernel")),
             },
             CALL => Err("hostcall to a host function is not supported".to_owned()),
             other => Err(format!("unknown hostcall service {other}")),
@@ -57,7 +57,7 @@ impl Services {
             descriptor >> NUMBER
         };
         let Some(message) = self.messages.get_mut(&number) else {
-            return Err(format!("hostcall continues message {number}, which was not begun"));
+            return Err(format!("hostcall continues message {number}, which was never started"));
         };
         let length = (descriptor >> LENGTH) as usize & (SLOTS - 1);
         message.extend_from_slice(&slots[1..=length]);
