@@ -168,7 +168,7 @@ impl<'a> Checker<'_, 'a> {
         });
         if is_location || prefetch && arguments.len() == 5 {
             let name = String::from_utf8_lossy(self.lexed.text(index)).into_owned();
-            let message = format!("`{name}` with a `cudaMemLocation` (CUDA 13); HIP takes a device number");
+            let message = format!("`{name}` takes a `cudaMemLocation` (CUDA 13); HIP takes a device number");
             let help = "pass the device number (`location.id`, or `hipCpuDeviceId`) and drop the flags";
             self.report(codes::MEMORY_LOCATION, index, index, message, Some(help));
         }

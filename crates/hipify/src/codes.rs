@@ -56,17 +56,17 @@ codes! {
     HIP_REMOVED = 108 Warning "HIP equivalent was removed"
         "The name was translated, but current versions of HIP or the ROCm library no longer have the equivalent."
     LAUNCH = 109 Warning "Kernel launch could not be parsed"
-        "`<<<` is not followed by two to four launch parameters and an argument list, probably because a macro makes a part of the \
-         launch. It was kept; HIP compilers accept `<<<…>>>` too."
+        "`<<<` is not followed by two to four launch parameters and an argument list, probably because a macro expands to part of the \
+         launch. It was left as is; HIP compilers also accept `<<<…>>>`."
     ARGUMENTS = 110 Warning "Argument list could not be adapted"
         "The HIP function takes different arguments. This is not a call with a plain argument list (its address is taken, or a macro \
-         makes the list), so only the name was changed. Adapt the arguments by hand."
+         generates the arguments), so only the name was changed. Adapt the arguments by hand."
     DROPPED_ARGUMENT = 111 Warning "Argument removed"
         "The HIP function does not take this argument, so it was removed. Check the call if the argument was not a default."
     UNKNOWN_HEADER = 112 Warning "Unknown CUDA header"
         "The header is part of the CUDA toolkit and has no known HIP equivalent. It was left as is."
     DEVICE_FUNCTION = 113 Warning "Device function or type missing in HIP"
-        "The name was left as is. The compatibility header (`--header`) may supply it; otherwise write it with HIP functions."
+        "The name was left as is. The compatibility header (`--header`) may supply it; otherwise implement it with HIP functions."
     HALF2_MEMBER = 114 Note "Member of `half2`"
         "`x` and `y` of `half2` are `half` in CUDA and 16-bit integers in HIP 5. The member is read as `half` with a cast."
     TOO_LARGE = 115 Error "Source too large"
@@ -74,19 +74,18 @@ codes! {
     VERSION_CHECK = 116 Warning "CUDA version check"
         "HIP does not define the macro, so the condition evaluates it as 0 and code for later CUDA versions is silently left out on AMD. \
          Add `|| defined(__HIP_PLATFORM_AMD__)` where the code is needed, or define the macro."
-    PASTED = 117 Warning "CUDA name made by `##`"
+    PASTED = 117 Warning "CUDA name built with `##`"
         "A macro builds the name from parts, so it cannot be looked up. Parts that are CUDA names themselves were translated. Write \
          the full names, or check what the macro expands to."
     PORTED = 118 Note "Conditional with a HIP branch"
         "The conditional tests a HIP macro, so this code was ported before. None of its branches was changed: one is for AMD, the other \
          for NVIDIA. If the project defines the macro itself, define it in the build for AMD."
     WARP_SYNC = 119 Warning "Warp intrinsic missing in older ROCm versions"
-        "HIP has the `_sync` shuffles and votes since ROCm 6.2, where `HIP_ENABLE_WARP_SYNC_BUILTINS` must be defined, and without it \
-         since 7.0; `__syncwarp` and `__reduce_*_sync` since 7.0. The compatibility header (`--header`) supplies them for every ROCm \
-         from 5.0 on."
+        "`_sync` shuffles and votes require ROCm 6.2 with `HIP_ENABLE_WARP_SYNC_BUILTINS` defined, or ROCm 7.0; `__syncwarp` and \
+         `__reduce_*_sync` require ROCm 7.0. The compatibility header (`--header`) provides them from ROCm 5.0 on."
     MEMORY_LOCATION = 120 Error "`cudaMemLocation` argument"
-        "CUDA 13 changed `cudaMemPrefetchAsync` and `cudaMemAdvise` to take a `cudaMemLocation`, and the former also flags. HIP's \
-         functions take a device number: pass `location.id` (or `hipCpuDeviceId` for the host) and no flags."
+        "CUDA 13 changed `cudaMemPrefetchAsync` and `cudaMemAdvise` to take a `cudaMemLocation`; `cudaMemPrefetchAsync` also takes \
+         flags. HIP's functions take a device number: pass `location.id` (or `hipCpuDeviceId` for the host) and no flags."
     AMBIGUOUS_CALL = 121 Note "Call that is ambiguous in HIP"
         "HIP overloads `__ffsll` for `long long` and `unsigned long long`, so an argument of type `uint64_t` (`unsigned long`) is \
          ambiguous. The argument was cast to `unsigned long long`, which has the same bits."

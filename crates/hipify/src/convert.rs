@@ -171,7 +171,7 @@ impl Pass {
             for diagnostic in diagnostics.iter_mut().filter(|diagnostic| supplied(diagnostic)) {
                 diagnostic.remedy = Some(Remedy::Header);
                 if diagnostic.code != kernels::codes::ARCH_GUARD {
-                    diagnostic.help = Some("needs `--header`, which supplies it".into());
+                    diagnostic.help = Some("use `--header`, which provides it".into());
                 }
             }
         }

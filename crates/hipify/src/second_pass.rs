@@ -82,7 +82,7 @@ impl Translator<'_> {
             for rule in rules {
                 let done = call.apply(rule, &mut edits, |range| self.text_of(range));
                 if !done {
-                    let message = format!("call of `{}` has no argument {} to adapt", row.cuda(), rule.argument + 1);
+                    let message = format!("call to `{}` has no argument {} to adapt", row.cuda(), rule.argument + 1);
                     self.report(codes::ARGUMENTS, index, message, None);
                 } else if rule.action == Action::Remove && mode == Target::Hip {
                     let message = format!("argument {} of `{}` removed; HIP does not take it", rule.argument + 1, row.cuda());
@@ -187,7 +187,7 @@ impl Translator<'_> {
         }
         self.edits = edits;
         for at in unread {
-            self.report(codes::LAUNCH, at, "kernel launch could not be parsed and was kept", None);
+            self.report(codes::LAUNCH, at, "kernel launch could not be parsed and was left as is", None);
         }
     }
 

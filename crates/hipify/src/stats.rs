@@ -92,7 +92,7 @@ impl fmt::Display for Stats {
         writeln!(f, "KERNELS: {}, LAUNCHES: {}, INCLUDES: {}", self.kernels, self.launches, self.includes)?;
         for (index, family) in Family::ALL.iter().enumerate() {
             if self.translated[index] + self.untranslated[index] > 0 {
-                writeln!(f, "  {}: {} converted, {} not", family.title(), self.translated[index], self.untranslated[index])?;
+                writeln!(f, "  {}: {} converted, {} not converted", family.title(), self.translated[index], self.untranslated[index])?;
             }
         }
         if self.unknown > 0 {

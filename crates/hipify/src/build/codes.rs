@@ -17,7 +17,7 @@ codes! {
         "The command belongs to CMake's CUDA module and has no HIP equivalent. It was left as is and will fail. Rewrite this part: with \
          the HIP language a `.hip` file is compiled like any other source."
     FLAG_DROPPED = 405 Note "nvcc flag that HIP does not need"
-        "The flag is the default of HIP's compiler, or addresses a stage that HIP does not have. It was removed."
+        "The flag is the default of the HIP compiler, or applies to a stage that HIP does not have. It was removed."
     FLAG_LOST = 406 Warning "nvcc flag without a HIP equivalent"
         "The flag was removed, and its effect is lost. The message names the closest alternative."
     FLAG_KEPT = 407 Error "nvcc flag for an output that HIP does not produce"
@@ -35,12 +35,13 @@ codes! {
     PROPERTY = 411 Warning "CUDA property without a HIP equivalent"
         "The property was left as is and has no effect. For relocatable device code pass `-fgpu-rdc` when compiling and linking."
     VERSION = 412 Warning "CUDA or nvcc version check"
-        "With HIP the variable is empty or holds the version of HIP or clang, so the comparison changes. It was left as is."
+        "With HIP the variable is empty or holds the HIP or clang version, so the comparison may give a different result. It was \
+         left as is."
     MINIMUM = 413 Note "CMake version"
-        "CMake supports the HIP language since 3.21, so the minimum version was raised."
+        "CMake supports the HIP language from version 3.21 on, so the minimum version was raised."
     TOOL = 414 Warning "CUDA tool"
-        "The build calls a tool of the CUDA toolkit. It was left as is; ROCm's tools have other names and options (rocprof, \
-         roc-obj, rocgdb)."
+        "The build calls a CUDA toolkit tool. It was left as is; the ROCm tools (rocprof, roc-obj, rocgdb) have different names and \
+         options."
     PACKAGE = 415 Warning "CUDA package without a ROCm equivalent"
         "No ROCm package replaces this one as it is used here. It was left as is."
     PATH = 416 Warning "Path into the CUDA toolkit"

@@ -106,7 +106,7 @@ const VALUED: &[Valued] = &[
     (
         &["-Xptxas", "--ptxas-options"],
         false,
-        &[("-v", Is("-Rpass-analysis=kernel-resource-usage")), ("*", Lost("it is an option of the PTX assembler"))],
+        &[("-v", Is("-Rpass-analysis=kernel-resource-usage")), ("*", Lost("this is a PTX assembler option"))],
     ),
     (&["-Xnvlink", "--nvlink-options", "-Xfatbin", "--fatbin-options", "-Xnvvm"], false, &[("*", Dropped)]),
     (&["-Xcudafe", "--Xcudafe", "-diag-suppress", "--diag-suppress", "-diag-warn", "--diag-warn"], false, &[("*", Dropped)]),
@@ -262,7 +262,7 @@ impl Flags<'_> {
         if variable {
             if !self.set_here.contains(text.trim_matches(['$', '(', ')', '{', '}'])) {
                 let message = format!("`{text}` must hold an AMD architecture");
-                self.notes.report(codes::ARCHITECTURE_VARIABLE, word.start, end, message, Some("for instance `gfx90a`".into()));
+                self.notes.report(codes::ARCHITECTURE_VARIABLE, word.start, end, message, Some("for example `gfx90a`".into()));
             }
             let new = format!("--offload-arch={text}");
             self.notes.replace(word.start, word.end, new);

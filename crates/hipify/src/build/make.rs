@@ -248,7 +248,7 @@ impl Convert<'_> {
                     }
                     self.below(line, start, end + 1, name);
                     if !self.assigned.contains(name) {
-                        let message = format!("`{name}` is not set in this file; it must be the ROCm folder");
+                        let message = format!("`{name}` is not set in this file; set it to the ROCm directory");
                         self.notes.report(codes::PATH, start + at, start + end + 1, message, Some("/opt/rocm, or `$(ROCM_PATH)`".into()));
                     }
                 }

@@ -38,8 +38,8 @@ after:
         203,
         "lane mask stored in 32 bits",
         "`__ballot_sync`, `__activemask` and `__match_any_sync` return one bit per lane: 64 bits on a wave64. Storing, returning or casting \
-the result as `unsigned` or `int` silently drops lanes 32 to 63. Use `unsigned long long`, or `auto`, which is right on both. The \
-automatic fix applies where every use of the variable has the same meaning in 64 bits.
+the result as `unsigned` or `int` silently drops lanes 32 to 63. Use `unsigned long long`, or `auto`, which is correct on NVIDIA and AMD. \
+The automatic fix applies where every use of the variable has the same meaning in 64 bits.
 
 before:
     unsigned votes = __ballot_sync(~0ull, keep);
@@ -52,8 +52,8 @@ after:
     (
         204,
         "32-bit bit intrinsic on a lane mask",
-        "`__popc`, `__ffs`, `__clz` and `__brev` take 32 bits, so they ignore the upper half of a wave64 mask: lanes are not counted, leaders \
-not found. The 64-bit forms give the same result on NVIDIA, where the upper half is zero; only `__clz` must count from 63.
+        "`__popc`, `__ffs`, `__clz` and `__brev` take 32 bits, so they ignore the upper half of a wave64 mask: upper lanes are not counted \
+or found. The 64-bit forms give the same result on NVIDIA, where the upper half is zero; with `__clzll`, subtract from 63 instead of 31.
 
 before:
     int leader = __ffs(__activemask()) - 1;
@@ -89,11 +89,12 @@ after:
     ),
     (
         207,
-        "lane or warp index computed with 32",
-        "`threadIdx.x & 31`, `% 32`, `/ 32`, `>> 5`, `warp * 32 + lane` and `lane == 31` assume 32 lanes per warp. A wave64 then has two \
-lanes 0, and work meant for one lane per warp is done by two. It is reported where the function uses warp-level operations, or where a \
-name mentions lanes or warps; rows of 32 threads that only share memory behind `__syncthreads()` are right on any wave size. Use \
-`warpSize`, or keep segments of 32 by passing a width of 32 to every shuffle: then it is no longer reported.
+        "lane or warp index computed with a hard-coded warp size of 32",
+        "`threadIdx.x & 31`, `% 32`, `/ 32`, `>> 5`, `warp * 32 + lane` and `lane == 31` assume 32 lanes per warp. On a wave64 two \
+lanes then get index 0, and work meant for one lane per warp is done twice. This is reported where the function uses warp-level \
+operations, or where a name mentions lanes or warps; groups of 32 threads that only exchange data through shared memory and \
+`__syncthreads()` are correct for any wave size. Use `warpSize`, or keep segments of 32 by passing a width of 32 to every shuffle: \
+then it is no longer reported.
 
 before:
     int lane = threadIdx.x & 31;
@@ -150,10 +151,10 @@ after, in segments of 32:
     ),
     (
         211,
-        "shuffle without a width where lanes are computed with 32",
-        "Without a width a shuffle spans the full wave. It is a warning if the source lane is 16 to 31, which is usually meant as the last \
-lane of a warp, and a note if the function computes lanes with 32: `__shfl_sync(m, v, 0)` then gives the upper half of a wave64 the \
-value of lane 0. A width of 32, the default on NVIDIA, keeps the halves apart.
+        "shuffle without a width in code that assumes 32 lanes",
+        "Without a width a shuffle spans the full wave. This is a warning if the source lane is 16 to 31, usually meant as the last \
+lane of a warp, and a note if the function computes lane indices modulo 32: `__shfl_sync(m, v, 0)` then gives the upper half of a wave64 \
+the value of lane 0. A width of 32, the default on NVIDIA, keeps the halves apart.
 
 before:
     int lane = threadIdx.x % 32;
@@ -165,10 +166,10 @@ after:
     ),
     (
         212,
-        "number of warps computed with 32",
-        "`blockDim.x / 32` is twice the number of wave64s. Used as `lane < blockDim.x / 32` it reads partial sums that no wave wrote; on the \
-host it doubles launches and buffers, or assigns rows to warps that do not exist. Shared arrays with one element per 32 threads are \
-large enough and are not reported, nor is `(n + 31) / 32 * 32`.
+        "number of warps computed with a hard-coded warp size of 32",
+        "`blockDim.x / 32` is twice the number of waves on a wave64 device. The condition `lane < blockDim.x / 32` then reads partial sums \
+that no wave wrote; on the host it doubles launches and buffers, or assigns rows to warps that do not exist. Shared arrays with one \
+element per 32 threads are large enough and are not reported, nor is `(n + 31) / 32 * 32`.
 
 before:
     float v = threadIdx.x < blockDim.x / 32 ? sums[lane] : 0.f;
@@ -179,7 +180,7 @@ after:
     (
         213,
         "warp-synchronous code without a barrier",
-        "The tail of a shared-memory reduction omits barriers on the assumption that 32 threads run in lock-step. The language does not \
+        "The tail of a shared-memory reduction omits barriers on the assumption that 32 threads run in lockstep. The language does not \
 guarantee that: since Volta NVIDIA schedules lanes independently, and AMD's compiler may reorder accesses or keep values in registers. \
 Use `__syncthreads()` outside of the condition, or shuffles.
 
@@ -208,7 +209,7 @@ after:
         "inline PTX with a warp-level instruction",
         "The PTX instructions `shfl`, `vote`, `match`, `redux`, `ldmatrix` and `mma` work on 32 lanes, with 32-bit masks or registers laid out \
 over 32 lanes. The first four are translated and then work on full waves: a 32-bit mask covers half of a wave64. For matrices use \
-rocWMMA or MFMA instructions, which have other layouts.
+rocWMMA or MFMA instructions, which have different layouts.
 
 before:
     asm(\"vote.sync.ballot.b32 %0, p, 0xffffffff;\" : \"=r\"(votes));
@@ -220,7 +221,7 @@ after:
         216,
         "first warp selected as the first 32 threads",
         "`if (threadIdx.x < 32)` selects half of a wave64. Warp-level work inside it, such as a ballot, a match or a reduction that starts at \
-`warpSize / 2`, runs with lanes 32 to 63 disabled: their values are undefined, and a full mask names inactive lanes. Elementwise work \
+`warpSize / 2`, runs with lanes 32 to 63 disabled: their values are undefined, and a full mask includes inactive lanes. Elementwise work \
 on 32 threads, such as clearing 32 bins, is not reported.
 
 before:
@@ -257,9 +258,9 @@ after:
     (
         219,
         "block of 32 threads for a kernel that uses `warpSize`",
-        "The launch has 32 threads in x, and the launched kernel works with `warpSize` lanes. On a wave64 half of the lanes do not exist: \
-their values are undefined in shuffles, and strides by `warpSize` skip every second item. Use a block size that is a multiple of the \
-wave size, taken from `cudaDeviceProp::warpSize` on the host.
+        "The launch has 32 threads in x, and the launched kernel works with `warpSize` lanes. On a wave64 half of the lanes are inactive: \
+their values are undefined in shuffles, and loops with a stride of `warpSize` skip half of the items. Use a block size that is a multiple of \
+the wave size, taken from `cudaDeviceProp::warpSize` on the host.
 
 before:
     k<<<n, 32>>>(x);

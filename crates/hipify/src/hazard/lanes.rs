@@ -48,7 +48,7 @@ pub fn guards(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> Vec<Range<usize>>
                 Severity::Warning,
                 code.span(guard - 1, guard + 1),
                 "condition selects 32 threads, half of a wave64; the warp-level code inside runs with lanes 32 to 63 disabled",
-                "use `threadIdx.x < warpSize` (with neutral values for unused lanes), or pass a width of 32 to every shuffle",
+                "use `threadIdx.x < warpSize` (with the identity value for unused lanes), or pass a width of 32 to every shuffle",
             ));
         }
         out.push(body);
@@ -90,7 +90,7 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
         if kind == Kind::WarpSize || is_lane(view, operand, kind, i, last) {
             by_32 = true;
             let message = match kind {
-                Kind::Lane => "lane index computed with 32 lanes per warp; on a wave64 lanes 32 to 63 get indices 0 to 31 again",
+                Kind::Lane => "lane index assumes 32 lanes per warp; on a wave64, lanes 32 to 63 also get indices 0 to 31",
                 Kind::Warp => "warp index computed with 32 threads per warp; on a wave64 two indices share one wave",
                 Kind::WarpSize => "warp size assumed to be 32; the last lane of a wave64 is 63",
             };
@@ -101,7 +101,7 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
                 212,
                 Severity::Warning,
                 span,
-                "number of warps computed with 32; a block has half as many wave64s",
+                "number of warps assumes 32 threads per warp; on a wave64 device the block has half as many waves",
                 "divide by `warpSize` (on the host: `cudaDeviceProp::warpSize`), rounding up",
             ));
         }

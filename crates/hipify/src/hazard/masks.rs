@@ -12,7 +12,7 @@ use crate::edit::Edit;
 use crate::lex::Kind;
 
 /// The help for a full mask.
-pub const FULL_HELP: &str = "use `~0ull`: it truncates to the same 32-bit mask on NVIDIA and names all 64 lanes on AMD";
+pub const FULL_HELP: &str = "use `~0ull`: it truncates to the same 32-bit mask on NVIDIA and selects all 64 lanes on AMD";
 
 const WIDE: &str = "unsigned long long";
 
@@ -77,7 +77,7 @@ fn stored_hazard() -> Hazard {
         Severity::Error,
         (0, 0),
         "lane mask stored in 32 bits; lanes 32 to 63 of a wave64 are lost",
-        "store it as `unsigned long long` (or `auto`) and use the 64-bit bit intrinsics on it",
+        "store it as `unsigned long long` (or `auto`), and use the 64-bit intrinsics (`__popcll`, `__ffsll`, …)",
     )
 }
 
@@ -280,7 +280,7 @@ fn counted(view: &View<'_, '_>, at: usize, widened: &HashSet<usize>, found: &mut
         Severity::Error,
         code.span(at, close),
         format!("`{name}` takes 32 bits of a lane mask that has 64 on a wave64"),
-        "use the 64-bit form: `__popcll`, `__ffsll`, `__clzll` (of 64 bits: `63 - __clzll(m)`), `__brevll`",
+        "use the 64-bit form: `__popcll`, `__ffsll`, `__brevll`, or `__clzll` (`31 - __clz(m)` becomes `63 - __clzll(m)`)",
     );
     // Sign extension would set the upper half.
     let free = is_width_free(code, argument.clone());

@@ -94,9 +94,9 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
             continue;
         }
         let (severity, message) = if upper {
-            (Severity::Warning, "source lane is the end of a 32-lane warp; lane indices of a wave64 go up to 63")
+            (Severity::Warning, "source lane is in the upper half of a 32-lane warp; lane indices of a wave64 go up to 63")
         } else {
-            (Severity::Note, "lanes are computed with 32 here, but this shuffle spans all 64 lanes of a wave64")
+            (Severity::Note, "this code assumes 32 lanes, but this shuffle spans all 64 lanes of a wave64")
         };
         let help = "pass a width of 32 to stay within 32 lanes, or compute lanes with `warpSize` throughout";
         let mut hazard = hazard(211, severity, code.span(call.at, call.close), message, help);

@@ -33,8 +33,8 @@ pub const CODES: &[Code] = &[
     Code {
         code: UNKNOWN_PTX,
         title: "inline PTX without an AMD equivalent",
-        explanation: "The PTX instruction has no translation. With the compatibility header the statement is replaced by a call that \
-            does not compile where it is reached; otherwise it is left as is. Write the operation in C++ for AMD, or put the assembly \
+        explanation: "The PTX instruction has no translation. With the compatibility header, the statement is replaced by a call that \
+            causes a compile error if it is used; otherwise it is left as is. Write the operation in C++ for AMD, or put the assembly \
             under `#if __CUDA_ARCH__ …` with an `#else` branch that does not need it: that branch is then compiled for AMD.",
     },
     Code {
@@ -46,28 +46,28 @@ pub const CODES: &[Code] = &[
     Code {
         code: OTHER_BRANCH,
         title: "alternative branch of a __CUDA_ARCH__ guard selected",
-        explanation: "For AMD `__CUDA_ARCH__` evaluates as 900, so guarded code is compiled. The code under this guard uses an \
-            instruction without an AMD equivalent, and the conditional has another branch: that one is compiled instead.",
+        explanation: "On AMD, `__CUDA_ARCH__` evaluates to 900, so guarded code is compiled. This guarded code uses an instruction \
+            without an AMD equivalent, so the other branch is compiled instead.",
     },
     Code {
         code: NEAR_PTX,
         title: "inline PTX with an approximate AMD equivalent",
-        explanation: "The instruction is translated to the closest AMD equivalent. Its effect on memory and results is kept; timing, \
-            cache hints or a rounding mode other than to-nearest-even are not.",
+        explanation: "The instruction is translated to the closest AMD equivalent. Its effect on memory and results is preserved; \
+            timing, cache hints and rounding modes other than round-to-nearest-even are not.",
     },
     Code {
         code: UNKNOWN_INTRINSIC,
         title: "undeclared device function",
         explanation: "The name starts with two underscores like a CUDA intrinsic, and neither the AMD headers nor the source and the \
-            files it includes declare it. The compiler will reject it. Write it with HIP functions, or put the code under \
+            files it includes declare it. The compiler will reject it. Implement it with HIP functions, or put the code under \
             `#ifndef __HIP_PLATFORM_AMD__` with an alternative for AMD. `--header` supplies many functions that HIP lacks.",
     },
     Code {
         code: ARCH_GUARD,
         title: "__CUDA_ARCH__ guard",
         explanation: "HIP compilers do not define `__CUDA_ARCH__`, so the code under this guard, kernels included, is silently left out \
-            on AMD. Add `|| defined(__HIP_DEVICE_COMPILE__)` where the code is needed. With `--header` the guard tests a macro that \
-            evaluates as a recent architecture.",
+            on AMD. Add `|| defined(__HIP_DEVICE_COMPILE__)` where the code is needed. With `--header`, the guard tests a macro that \
+            evaluates to a recent architecture.",
     },
     Code {
         code: LOST_KERNEL,
@@ -131,7 +131,7 @@ pub(crate) fn unknown_intrinsic(start: u32, end: u32, name: &str, count: usize) 
         start,
         end,
         message: format!("`{name}` is called in device code{times}, but neither the AMD headers nor this source declare it").into(),
-        help: Some("write it with HIP functions, or guard it with `#ifndef __HIP_PLATFORM_AMD__`".into()),
+        help: Some("implement it with HIP functions, or guard it with `#ifndef __HIP_PLATFORM_AMD__`".into()),
         remedy: None,
     }
 }

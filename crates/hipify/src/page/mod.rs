@@ -159,7 +159,7 @@ fn summary(page: &mut String, files: &[FileReport<'_>]) {
     card(format!("{share:.1} %"), format!("{done} of {all} CUDA names translated"));
     card(clean.to_string(), "clean: no warnings or errors".to_owned());
     card(review.to_string(), "need review".to_owned());
-    card(bad.to_string(), "not portable: have errors".to_owned());
+    card(bad.to_string(), "not portable: with errors".to_owned());
     if hip > 0 {
         card(hip.to_string(), "already HIP, unchanged".to_owned());
     }
@@ -285,7 +285,7 @@ fn changes(page: &mut String, number: usize, file: &FileReport<'_>, left: &mut u
         plural(file.diagnostics.len(), "diagnostic")
     );
     if wanted == 0 {
-        let text = if file.already_hip { "This file is HIP already." } else { "No changes." };
+        let text = if file.already_hip { "This file is already HIP." } else { "No changes." };
         let _ = writeln!(page, "<div class=\"nothing\">{text}</div></details>");
         return;
     }

@@ -132,7 +132,7 @@ impl<'a> Convert<'a> {
             return self.rewrite(first, *new);
         }
         if LOST_PACKAGES.contains(&first.text) {
-            let message = format!("`{}` has no ROCm equivalent as used here", first.text);
+            let message = format!("this use of `{}` has no ROCm equivalent", first.text);
             return self.notes.report(codes::PACKAGE, command.start, command.end, message, None);
         }
         if !matches!(first.text, "CUDA" | "CUDAToolkit") {
@@ -430,7 +430,7 @@ impl<'a> Convert<'a> {
         }
         let met = matches!(name, "set" | "unset" | "option" | "mark_as_advanced" | "list" | "string" | "if" | "elseif" | "while");
         for (at, found) in argument.text.match_indices("-DCMAKE_CUDA_") {
-            let message = "CUDA variable passed on here was left as is";
+            let message = "a CUDA variable is passed to another command here; left as is";
             self.notes.report(codes::VARIABLE, argument.at + at, argument.at + at + found.len(), message, None);
         }
         for (at, found) in super::super::names_from(argument.text, "CMAKE_CUDA_") {
@@ -448,7 +448,7 @@ impl<'a> Convert<'a> {
             && command.arguments.first().is_some_and(|first| first.start != argument.start)
             && !matches!(name, "if" | "elseif" | "set" | "option")
         {
-            let message = "`CUDA` may be the language here; left as is";
+            let message = "`CUDA` may refer to the language here; left as is";
             self.notes.report(codes::VARIABLE, argument.start, argument.end, message, None);
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn convert(source: &[u8], text: &str, options: &BuildOptions) -> Tran
     let mut notes = Notes::default();
     if let Some(at) = stopped {
         let end = at + text[at..].bytes().take_while(|byte| *byte != b'\n').count();
-        notes.report(codes::UNREADABLE, at, end, "syntax error; the file was left as is from here on", None);
+        notes.report(codes::UNREADABLE, at, end, "syntax error; the rest of the file was left as is", None);
     }
     if let Some(command) = commands.iter().find(|command| is_hip(command)) {
         if let Some((start, end)) = commands.iter().find_map(first_cuda) {

@@ -141,7 +141,7 @@ impl<'a> Convert<'a> {
     }
 
     fn version(&mut self, start: usize, end: usize, name: &str) {
-        self.notes.report(codes::VERSION, start, end, format!("`{name}` is a version of CUDA or nvcc"), None);
+        self.notes.report(codes::VERSION, start, end, format!("`{name}` holds a CUDA or nvcc version"), None);
     }
 
     fn lost(&mut self, start: usize, end: usize, name: &str) {
@@ -155,7 +155,7 @@ impl<'a> Convert<'a> {
         let known = name.starts_with("CMAKE_CUDA_") || MODULE_READS.contains(&name);
         let message = match known {
             true => format!("`{name}` has no HIP equivalent"),
-            false => format!("`{name}` is not set in this file; if it is a CUDA variable of CMake, HIP has no equivalent"),
+            false => format!("`{name}` is not set in this file; if it is a CMake CUDA variable, it has no HIP equivalent"),
         };
         self.notes.report(codes::VARIABLE, start, end, message, help);
     }
@@ -176,7 +176,7 @@ impl<'a> Convert<'a> {
                     argument.start,
                     argument.end,
                     message,
-                    Some(format!("the target is `{}`", library.target).into()),
+                    Some(format!("use the target `{}`", library.target).into()),
                 );
             }
             Some(_) => self.lost(argument.start, argument.end, name),
@@ -191,7 +191,7 @@ impl<'a> Convert<'a> {
             Some((length, "/bin/hipcc")) => self.notes.replace(start, start + length, "/llvm/bin/clang++"),
             Some((length, folder)) if rest[..length] != *folder => self.notes.replace(start, start + length, folder),
             Some(_) => {}
-            None => self.notes.report(codes::PATH, start, argument.end, format!("folder `{rest}` has no ROCm equivalent"), None),
+            None => self.notes.report(codes::PATH, start, argument.end, format!("directory `{rest}` has no ROCm equivalent"), None),
         }
     }
 

@@ -33,7 +33,8 @@ impl<'a> Convert<'a> {
         match name {
             "set" | "list" | "add_executable" | "add_library" | "cuda_add_executable" | "cuda_add_library" | "target_sources" => {
                 if command.arguments.iter().any(|argument| argument.text == "PARENT_SCOPE") {
-                    return self.unmarked(command, "file list is used in another folder, where source properties set here do not apply");
+                    let reason = "the file list is used in another directory, where source properties set here do not apply";
+                    return self.unmarked(command, reason);
                 }
                 let fresh: Vec<&(usize, &str, Argument<'_>)> = files.iter().filter(|(_, text, _)| self.marked.insert(text)).collect();
                 let mut line = b"set_source_files_properties(".to_vec();
@@ -72,7 +73,7 @@ impl<'a> Convert<'a> {
             .filter(|argument| !options.contains(&argument.text) && !argument.text.ends_with("_DIR}"))
             .count();
         let Some(variable) = variable.filter(|_| globs && others == 0) else {
-            return self.unmarked(command, "file list contains other files too and cannot be marked as HIP");
+            return self.unmarked(command, "the file list also contains non-CUDA files, so it cannot be marked as HIP");
         };
         let line = [b"set_source_files_properties(${".as_slice(), self.bytes(variable), b"} PROPERTIES LANGUAGE HIP)"].concat();
         self.line_after(command, line);
