@@ -278,7 +278,7 @@ else
                 for kind in bf16 q4_k; do
                     # shellcheck disable=SC2086 # two words, or none
                     step "bench llm, 8B of $kind, $prompt tokens" shown \
-                        bin/warpwave bench llm --random --as $kind --device cuda:0 --prompt $prompt $peer
+                        bin/warpwave bench llm --random --dtype $kind --device cuda:0 --prompt $prompt $peer
                 done
             done
         else

@@ -8,8 +8,8 @@ use super::{Context, Outcome, failed, human_bytes};
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example: warpwave cache stats --json\n\nEnvironment: WARPWAVE_CACHE_DIR sets the directory, WARPWAVE_CACHE_MAX_BYTES \
-    the size limit (512M, 2G; default 2G), WARPWAVE_CACHE=off disables the cache."
+    after_help = "Example: warpwave cache stats --json\n\nEnvironment: WARPWAVE_CACHE_DIR sets the directory; WARPWAVE_CACHE_MAX_BYTES \
+    sets the size limit (such as 512M; default: 2G); WARPWAVE_CACHE=off disables the cache."
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -21,7 +21,7 @@ enum Command {
     /// Print the cache directory.
     #[command(after_help = "Example: du -sh $(warpwave cache path)")]
     Path,
-    /// Show the number of entries and their size.
+    /// Show the number of entries and their total size.
     #[command(after_help = "Example: warpwave cache stats --list")]
     Stats {
         /// Print JSON.
@@ -66,7 +66,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
                 return context.print_json(&value);
             }
             let (bytes, cap) = (usize::try_from(stats.bytes).unwrap_or(usize::MAX), usize::try_from(stats.max_bytes).unwrap_or(usize::MAX));
-            writeln!(context.out, "{}: {} entries, {} of {}", path.display(), stats.entries, human_bytes(bytes), human_bytes(cap))?;
+            writeln!(context.out, "{}: {} entries, {} of {} used", path.display(), stats.entries, human_bytes(bytes), human_bytes(cap))?;
             for entry in entries {
                 let meta = meta(&entry.meta);
                 let age = SystemTime::now().duration_since(entry.last_used).unwrap_or_default().as_secs();

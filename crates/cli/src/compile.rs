@@ -13,17 +13,18 @@ use super::{Context, Failure, Outcome, failed, usage};
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave compile kernel.cu --target gfx90a,gfx942,gfx1100,sm_90 -o build/\n\n\
     Targets: gfx* (AMD, .hsaco), sm_* (NVIDIA, .cubin), compute_* (NVIDIA PTX). \
-    AMD targets need clang and the ROCm device libraries, NVIDIA targets need NVRTC. No GPU is required.")]
+    AMD targets need clang and the ROCm device libraries, or hipRTC; NVIDIA targets need NVRTC. No GPU is required.")]
 pub(super) struct Args {
     /// CUDA C++ source file.
     file: PathBuf,
-    /// Target architectures, comma-separated.
+    /// Compile for these architectures (comma-separated).
     #[arg(long, short, value_delimiter = ',', required_unless_present = "device")]
     target: Vec<Target>,
     /// Compile for the architecture of this device, e.g. cuda:0 or vgpu:gfx942; repeatable.
     #[arg(long)]
     device: Vec<String>,
-    /// Output directory, one file per target (`NAME.TARGET.hsaco`); by default only the cache is written.
+    /// Write one file per target to this directory (`NAME.TARGET.hsaco`, .cubin or .ptx); by default, code is stored only in the kernel
+    /// cache.
     #[arg(long, short)]
     output: Option<PathBuf>,
     /// Write all targets to one bundle file for `warpwave_jit::embed!`.
@@ -35,7 +36,7 @@ pub(super) struct Args {
     /// Define a macro: NAME or NAME=VALUE.
     #[arg(long, short = 'D')]
     define: Vec<String>,
-    /// Compiler for AMD targets.
+    /// Select the compiler for AMD targets.
     #[arg(long, value_enum, default_value = "auto")]
     compiler: Compiler,
     /// Print the HIP translation of the source.
@@ -151,7 +152,10 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         // The translation is the same for all AMD targets.
         match rows.iter().find(|(_, built, _)| !built.compiled.hip.is_empty()) {
             Some((_, built, _)) => print_hip(context, &built.compiled)?,
-            None => writeln!(context.err, "--show-hip: no AMD target; NVIDIA targets compile the source unchanged")?,
+            None => writeln!(
+                context.err,
+                "--show-hip: no AMD target; add one with --target, such as gfx90a (NVIDIA targets compile the source unchanged)"
+            )?,
         }
     }
     if !failures.is_empty() {

@@ -8,7 +8,7 @@ use warpwave_gpu::{Backend, Device, DeviceInfo, Devices, Error, MemoryInfo};
 use super::{Context, Outcome, human_bytes};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: warpwave devices --json | jq -r '.devices[].name'\n\nThe exit code is 0 even without a GPU.")]
+#[command(after_help = "Example: warpwave devices --json | jq -r '.devices[].name'\n\nExit code: 0, even if no GPU is found.")]
 pub(super) struct Args {
     /// Print JSON.
     #[arg(long)]

@@ -50,7 +50,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     if codes.is_empty() {
         let expected = wanted.map_or_else(|| format!("one of {known}"), |arch| arch.to_string());
         let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
-        return Err(failed(format!("{file}: expected code for {expected}, found {found}")));
+        return Err(failed(format!("{file}: expected code for {expected}, got {found}")));
     }
     if wanted.is_none() && !others.is_empty() {
         writeln!(context.err, "warpwave: skipped unsupported targets: {}", others.join(", "))?;

@@ -142,7 +142,7 @@ fn examine(gpus: &Devices, label: &str) -> Report {
     if !system && !matches!(&driver, Ok(driver) if !driver.device_names().is_empty()) {
         let library = match &driver {
             Ok(driver) => Ok(format!("{} {} at {}", driver.vendor(), driver.version(), driver.library().display())),
-            Err(error) => problem(absence(error), "fix the check above first"),
+            Err(error) => problem(absence(error), "resolve the failed check above first"),
         };
         report.check("library", library);
         return report;
@@ -155,7 +155,7 @@ fn examine(gpus: &Devices, label: &str) -> Report {
 fn examine_virtual(report: &mut Report, driver: warpwave_gpu::Result<Arc<Driver>>) {
     report.hardware = true;
     match driver {
-        Err(error) => _ = report.check("settings", problem(error.to_string(), "fix or unset that variable")),
+        Err(error) => _ = report.check("settings", problem(error.to_string(), "fix or unset the variable named in the message")),
         Ok(driver) if driver.device_names().is_empty() => {
             _ = report.check("devices", Ok("none (WARPWAVE_VGPU_DEVICES)".to_owned()));
         }
@@ -210,7 +210,8 @@ fn examine_driver(report: &mut Report, label: &str, driver: warpwave_gpu::Result
         report.check("devices", problem("the driver reports no devices", fix));
         return;
     }
-    let fix = "another process may use all of its memory or hold it exclusively (see nvidia-smi, rocm-smi); if the device was lost, reboot";
+    let fix = "another process may be using all GPU memory, or the GPU may be in exclusive mode (see nvidia-smi, rocm-smi); \
+               if the device was lost, reboot";
     examine_devices(report, &driver, fix, "the driver may be too old for the card; update it");
 }
 
@@ -294,7 +295,7 @@ fn nvidia_system(report: &mut Report) -> bool {
     let opened = nodes.iter().chain([&control]).try_for_each(|node| open(node));
     let permission = opened
         .map(|()| "device nodes are accessible".to_owned())
-        .or_else(|message| problem(message, "chmod 0666 the device nodes, or fix NVreg_DeviceFileMode in /etc/modprobe.d"));
+        .or_else(|message| problem(message, "run `chmod 0666 /dev/nvidia*`, or fix NVreg_DeviceFileMode in /etc/modprobe.d"));
     if !report.check("permissions", permission) {
         return false;
     }

@@ -62,7 +62,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List devices and the state of each backend.
+    /// List devices and the status of each backend.
     Devices(devices::Args),
     /// Diagnose drivers, permissions and compilers, and suggest fixes.
     Doctor(doctor::Args),
@@ -80,7 +80,7 @@ enum Command {
     Cache(cache::Args),
     /// Run benchmarks.
     Bench(bench::Args),
-    /// Continue a prompt with a language model.
+    /// Generate text from a prompt with a language model.
     Generate(llm::generate::Args),
     /// Chat with a language model.
     Chat(llm::chat::Args),
@@ -88,7 +88,7 @@ enum Command {
     Model(llm::model::Args),
     /// Autotune kernel parameters for a GPU and save the result.
     Tune(tune::Args),
-    /// Run, benchmark and tune MPI programs with a faster MPI_Allreduce.
+    /// Run MPI programs with a faster MPI_Allreduce; benchmark and tune it.
     Mpi(mpi::Args),
     /// Render a chat template read from standard input.
     #[command(name = llm::template::COMMAND, hide = true)]

@@ -16,36 +16,36 @@ use crate::spec::Spec;
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  warpwave run examples/kernels/vector_add.cu --kernel vector_add --grid 4 --block 256 \\\n    \
     --arg f32[1024]=iota --arg f32[1024]=ones --arg f32[1024]=zeros --arg i32:1024 --print 8\n\n\
-    SPEC is a scalar (f32:2.5, i32:-7, u64:0xff, bool:true) or a buffer: TYPE[SHAPE]=INIT with INIT one of zeros, ones, iota, \
-    iota(START,STEP), rand(SEED), rand(SEED,LO,HI), a value, @file.npy. Types: u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 f8e4m3 f8e5m2 bool.")]
+    SPEC is a scalar (f32:2.5, i32:-7, u64:0xff, bool:true) or a buffer TYPE[SHAPE]=INIT, where INIT is zeros, ones, iota, \
+    iota(START,STEP), rand(SEED), rand(SEED,LO,HI), a value or @file.npy. Types: u8 i8 u16 i16 u32 i32 u64 i64 f16 bf16 f32 f64 f8e4m3 f8e5m2 bool.")]
 pub(super) struct Args {
     /// CUDA C++ source or compiled code (.hsaco, .cubin, .ptx, .wwb); default: the embedded vector_add kernel.
     file: Option<PathBuf>,
-    /// Kernel name.
+    /// Launch this kernel.
     #[arg(long, short)]
     kernel: String,
-    /// Grid size in blocks: X, X,Y or X,Y,Z.
+    /// Set the grid size in blocks: X, X,Y or X,Y,Z.
     #[arg(long, short, value_parser = extent)]
     grid: [u32; 3],
-    /// Block size in threads: X, X,Y or X,Y,Z.
+    /// Set the block size in threads: X, X,Y or X,Y,Z.
     #[arg(long, short, value_parser = extent)]
     block: [u32; 3],
-    /// Dynamic shared memory in bytes.
+    /// Set the dynamic shared memory size in bytes.
     #[arg(long, default_value_t = 0)]
     shared: u32,
-    /// Device: cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto (the first GPU found).
+    /// Run on this device: cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto (the first GPU found).
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
     /// Also run on this device and compare all buffers.
     #[arg(long)]
     compare: Option<String>,
-    /// Tolerance for --compare: |a - b| <= TOL * (1 + |b|).
+    /// Set the tolerance for --compare: |a - b| <= TOL * (1 + |b|).
     #[arg(long, default_value_t = 1e-5, requires = "compare")]
     tol: f64,
-    /// Kernel argument; repeat in parameter order.
+    /// Pass a kernel argument (SPEC: see below); repeat in parameter order.
     #[arg(long = "arg", short, value_name = "SPEC", allow_hyphen_values = true)]
     args: Vec<String>,
-    /// Save buffer argument I (from 0) as a NumPy file after the run.
+    /// Save buffer argument I (0-based) to a .npy file after the run.
     #[arg(long, value_name = "I=FILE.npy", value_parser = save)]
     save: Vec<(usize, PathBuf)>,
     /// Print the first N elements of each buffer after the run.
@@ -108,7 +108,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     for (index, _) in &args.save {
         if !matches!(specs.get(*index), Some(Spec::Buffer(_))) {
             return Err(usage(format!(
-                "--save {index}=...: argument {index} is not a buffer ({} arguments given, counted from 0)",
+                "--save {index}=...: argument {index} is not a buffer ({} arguments given; indices start at 0)",
                 specs.len()
             )));
         }

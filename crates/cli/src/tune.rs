@@ -12,7 +12,7 @@ const BYTES: usize = 512 << 20;
 #[command(after_help = "Example: warpwave tune --device cuda:0\n\n\
     Results are saved next to the kernel cache, per GPU model, and used by later runs. They affect speed only.")]
 pub(super) struct Args {
-    /// Device: cuda:0, rocm:1, or auto (the first GPU found).
+    /// Tune for this device: cuda:0, rocm:1, or auto (the first GPU found).
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
     /// Measure and print without saving.

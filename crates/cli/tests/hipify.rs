@@ -183,7 +183,7 @@ fn a_compile_database_names_the_files_their_macros_and_their_headers() {
     assert_eq!(hipify(&["-p", &build]).code, 2, "a project needs a place");
     let answer = hipify(&["-p", &build, "-o", &out.display().to_string(), "--skip-excluded-preprocessor-conditional-blocks"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
-    assert!(answer.err.contains("6 files:") && answer.err.contains("gone.cu does not exist and is skipped"), "{}", answer.err);
+    assert!(answer.err.contains("6 files:") && answer.err.contains("gone.cu: file not found"), "{}", answer.err);
     assert_eq!(text(&out.join("src/plain.cpp")), "int f() { return 1; }\n", "other files are copied");
     // What the compiler finds in the toolkit is CUDA's, what it finds in the project stays; a source with a new name is followed.
     let main = text(&out.join("src/main.cpp"));
@@ -212,13 +212,13 @@ fn a_wrong_compile_database_is_named_with_its_entry() {
     let good = r#"{ "directory": "/d", "file": "a.cu", "command": "nvcc a.cu" }"#;
     let cases = [
         ("{", "invalid JSON"),
-        ("{}", "expected a list"),
+        ("{}", "expected an array"),
         ("[]", "no entries"),
         (&format!("[{good}, 7]"), "entry 2: expected an object"),
         (&format!("[{good}, {{ \"directory\": \"/d\", \"command\": \"nvcc\" }}]"), "entry 2: `file` is missing"),
         (r#"[{ "file": "a.cu" }]"#, "entry 1: `command` or `arguments` is missing"),
         (r#"[{ "file": "a.cu", "command": "nvcc 'a" }]"#, "entry 1: `command` has an unclosed quote"),
-        (r#"[{ "file": "a.cu", "arguments": "nvcc" }]"#, "entry 1: `arguments` must be a list"),
+        (r#"[{ "file": "a.cu", "arguments": "nvcc" }]"#, "entry 1: `arguments` must be an array"),
         (r#"[{ "file": 1, "command": "nvcc" }]"#, "entry 1: `file` must be a string"),
     ];
     for (database, expected) in cases {
@@ -265,7 +265,8 @@ fn what_is_hip_already_is_left_alone_and_clean() {
     let answer = hipify(&[&folder.path().display().to_string(), "--inplace", "--fix"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     assert!(
-        answer.err.contains("hip.cu: already HIP: unchanged; 1 place may assume 32 lanes") && answer.err.contains("Makefile: already HIP"),
+        answer.err.contains("hip.cu: already HIP: unchanged; 1 place may assume a warp size of 32")
+            && answer.err.contains("Makefile: already HIP"),
         "{}",
         answer.err
     );
@@ -420,11 +421,11 @@ fn the_compatibility_header_supplies_what_hip_lacks() {
     let plain = hipify(&[&file, "--no-header"]);
     assert!(!plain.out.contains("warpwave") && plain.err.contains("WW0112") && plain.err.contains("WW0113"), "{}", plain.err);
     assert!(plain.err.contains("a.cu:8:1: WW0306 warning") && plain.err.contains("WW0305 warning: `__dp4a`"), "{}", plain.err);
-    assert!(plain.err.contains("help: needs `--header`") && plain.err.contains("--header resolves "), "{}", plain.err);
+    assert!(plain.err.contains("help: use `--header`") && plain.err.contains("--header resolves "), "{}", plain.err);
     // By default it is included where it is needed, and only there.
     let needed = hipify(&[&file]);
     assert!(needed.out.contains("#include \"warpwave_cuda.h\"") && needed.err.contains("a.cu: clean"), "{}", needed.err);
-    assert!(needed.err.contains("with -o it is written beside the output"), "{}", needed.err);
+    assert!(needed.err.contains("use -o to write it next to the output"), "{}", needed.err);
 
     let out = folder.path().join("out/a.hip");
     let answer = hipify(&[&file, "--header", "-o", &out.display().to_string()]);

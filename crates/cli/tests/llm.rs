@@ -307,8 +307,10 @@ fn usage_errors_exit_with_2_and_failures_with_1() {
         (&["--ids", "1,x"][..], 2, "invalid value"),
         (&[], 2, "--prompt"),
         (&["--ids", "1", "-p", "text"], 2, "cannot be used with"),
-        (&["--ids", "1", "--as", "q3_k"], 2, "q4_k"),
-        (&["--ids", "1", "--cache", "q8_0"], 2, "bf16"),
+        (&["--ids", "1", "--dtype", "q3_k"], 2, "q4_k"),
+        (&["--ids", "1", "--as", "q3_k"], 2, "invalid value 'q3_k' for '--dtype"),
+        (&["--ids", "1", "--kv-cache-type", "q8_0"], 2, "bf16"),
+        (&["--ids", "1", "--cache", "q8_0"], 2, "invalid value 'q8_0' for '--kv-cache-type"),
         (&["--ids", "1", "--temperature", "nan"], 2, "temperature"),
         (&["--ids", "1", "--top-p", "1.5"], 2, "from 0 to 1"),
         (&["--ids", "1", "--logit-bias", "5"], 2, "42=-1.5"),
@@ -340,7 +342,7 @@ fn invalid_prompts_are_rejected_before_loading_the_weights() {
     let line = |more: &[&str]| run(&[&["generate", &model, "--device", "cuda:9"], more].concat());
     for (more, code, says) in [
         (&["-p", ""][..], 2, "the prompt is empty"),
-        (&["-p", "too long", "--context", "4"], 1, "the prompt has 8 tokens, the context 4"),
+        (&["-p", "too long", "--context", "4"], 1, "the prompt has 8 tokens, but the context length is 4"),
         (&["--ids", "1,400"], 2, "token id 400 is out of range"),
         (&["-p", "x", "--logit-bias", "400=1"], 2, "token id 400 is out of range"),
         (&["-p", "x"], 2, "unknown device"),
@@ -449,7 +451,7 @@ fn a_model_that_does_not_fit_is_rejected_with_a_breakdown() {
     let (code, out, err) = run(&["generate", &model, "--device", "cpu", "--ids", "1", "--context", "4000000000"]);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
     assert!(err.contains("does not fit") && err.contains("KV cache") && err.contains("4000000000 tokens x"), "{err}");
-    assert!(err.contains("It would fit with --context"), "{err}");
+    assert!(err.contains("The model would fit with --context"), "{err}");
 }
 
 #[test]
@@ -458,7 +460,7 @@ fn info_and_convert_agree_on_directory_and_file() {
     let file = folder.path().join("model.gguf").display().to_string();
     for family in ["llama3", "gemma3", "phi3"] {
         let of_folder = run_json(&["model", "info", &oracle(family), "--json", "--context", "128"]);
-        let (code, out, err) = run(&["model", "convert", &oracle(family), &file, "--as", "f32", "--force"]);
+        let (code, out, err) = run(&["model", "convert", &oracle(family), &file, "--dtype", "f32", "--force"]);
         assert!(code == 0 && out.contains("tensors"), "{err}");
         let of_file = run_json(&["model", "info", &file, "--json", "--context", "128"]);
         for key in
@@ -485,7 +487,7 @@ fn info_and_convert_agree_on_directory_and_file() {
     let (code, _, err) = run(&["model", "convert", &oracle("llama3"), &file]);
     assert!(code == 2 && err.contains("--force"), "{err}");
     let (code, _, err) = run(&["model", "convert", &file, &file, "--force"]);
-    assert!(code == 2 && err.contains("is also the input file"), "{err}");
+    assert!(code == 2 && err.contains("is the input file"), "{err}");
     let (code, _, err) = run(&["model", "convert", &oracle("llama3"), "model.bin"]);
     assert!(code == 2 && err.contains(".gguf"), "{err}");
     std::fs::write(&file, b"GGUF, but not really").unwrap();
@@ -609,7 +611,7 @@ fn chat_continues_after_a_failed_message() {
         (&b"\xff\xfe what\n"[..], "not valid UTF-8"),
         (b"a forbidden one\n", "it is forbidden"),
         ("a \u{a7}\n".as_bytes(), "token id 400 is out of range"),
-        (long.as_bytes(), "the context 100"),
+        (long.as_bytes(), "the context length is 100"),
     ] {
         let (messages, output) = talk(&model, &more, &[b"one\n", line, b"two\n"].concat());
         let err = String::from_utf8_lossy(&output.stderr);

@@ -72,7 +72,7 @@ fn fails(line: &[&str], variables: &[(&str, &str)], code: i32, part: &str) {
 
 #[test]
 fn errors_name_what_is_wrong() {
-    fails(&["run", "-np", "0", "--", "sh"], &[], 2, "at least 1");
+    fails(&["run", "-np", "0", "--", "sh"], &[], 2, "expected 1 to 1048576 ranks, got 0");
     fails(&["run", "-np", "2"], &[], 2, "PROGRAM");
     fails(&["run", "-np", "2", "--", "./no-such-program"], &[], 2, "program not found: ./no-such-program");
     fails(&["run", "-np", "2", "--algo", "rong", "--", "sh"], &[], 2, "unknown algorithm \"rong\"");

@@ -144,13 +144,13 @@ fn pool_overhead(device: &Device) -> Result<Vec<Row>, Failure> {
     let overhead = (peak_held as f64 / peak_requested as f64 - 1.0) * 100.0;
     Ok(vec![
         Row {
-            what: "pool overhead over peak requested, mixed trace".to_owned(),
+            what: "pool overhead relative to peak requested bytes, mixed trace".to_owned(),
             ours: overhead,
             raw: None,
             unit: "%",
             ratio: overhead / 100.0,
             target: Some((Bound::AtMost, 0.05)),
         },
-        Row { what: "pool hit rate of that trace".to_owned(), ours: hits * 100.0, raw: None, unit: "%", ratio: hits, target: None },
+        Row { what: "pool hit rate, mixed trace".to_owned(), ours: hits * 100.0, raw: None, unit: "%", ratio: hits, target: None },
     ])
 }

@@ -24,17 +24,17 @@ pub(super) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Measure the overhead of a kernel launch over a raw driver launch.
+    /// Measure kernel launch overhead relative to a raw driver launch.
     #[command(after_help = "Example: warpwave bench launch --device cuda:0")]
     Launch(Common),
-    /// Measure pooled allocation, pinned copies and pool overhead.
+    /// Measure pool allocation time, pinned copy bandwidth and pool memory overhead.
     #[command(after_help = "Example: warpwave bench memory --device cuda:0")]
     Memory(Common),
     /// Measure compile time, and load time on a cache hit.
     Compile(compile::Options),
     /// Measure prefill and decode throughput of a language model.
     Llm(Box<llm::Options>),
-    /// Measure kernel library operations against device memory bandwidth and a peer.
+    /// Benchmark kernel library operations relative to copy bandwidth and to a baseline (PyTorch or CPU).
     Ops(ops::Options),
     /// Measure the speed of the virtual GPU in lane operations per second.
     Vgpu(vgpu::Options),
@@ -42,7 +42,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Common {
-    /// Device: cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto (the first GPU found).
+    /// Run on this device: cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto (the first GPU found).
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
     /// Print JSON.

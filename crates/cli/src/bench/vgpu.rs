@@ -39,11 +39,11 @@ const RUNS: usize = 3;
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave bench vgpu --device vgpu:gfx942 --json")]
 pub(super) struct Options {
-    /// Virtual device.
+    /// Run on this virtual device.
     #[arg(long, default_value = warpwave::DEFAULT_VIRTUAL)]
     device: String,
     /// Compare with the AMD emulator of this tinygrad checkout.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     tinygrad: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -73,7 +73,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         let speed = figures["matmul"].as_f64().unwrap_or(f64::NAN);
         let others: Vec<f64> = OTHERS.iter().filter_map(|name| figures[name].as_f64()).collect();
         rows.push(row(format!("matmul f32 {SIDE}^3, {}, 1 thread", level.name()), speed, target(product)));
-        rows.push(row(format!("median of {} others, {}", others.len(), level.name()), median(others), target(middle)));
+        rows.push(row(format!("median of the other {} kernels, {}", others.len(), level.name()), median(others), target(middle)));
         if level == best {
             fastest = speed;
         }

@@ -25,7 +25,7 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<PathBuf, Compiled>, Failure> 
     let text = std::fs::read(&file)
         .map_err(|error| failed(format!("{shown}: {error}; run CMake with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON to create it")))?;
     let value: Value = serde_json::from_slice(&text).map_err(|error| failed(format!("{shown}: invalid JSON: {error}")))?;
-    let entries = value.as_array().ok_or_else(|| failed(format!("{shown}: expected a list of compile commands")))?;
+    let entries = value.as_array().ok_or_else(|| failed(format!("{shown}: expected an array of compile commands")))?;
     let here = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut files: BTreeMap<PathBuf, Compiled> = BTreeMap::new();
     for (number, entry) in entries.iter().enumerate() {
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<PathBuf, Compiled>, Failure> 
         }
     }
     if files.is_empty() {
-        return Err(failed(format!("{shown}: no entries")));
+        return Err(failed(format!("{shown}: the compilation database has no entries")));
     }
     Ok(files)
 }
@@ -58,9 +58,9 @@ fn read_entry(entry: &Value, here: &Path) -> Result<(PathBuf, Compiled), String>
     let arguments: Vec<String> = match (entry.get("arguments"), text("command")?) {
         (Some(Value::Array(items)), _) => {
             let words = items.iter().map(|item| item.as_str().map(str::to_owned));
-            words.collect::<Option<_>>().ok_or("`arguments` must be a list of strings")?
+            words.collect::<Option<_>>().ok_or("`arguments` must be an array of strings")?
         }
-        (Some(_), _) => return Err("`arguments` must be a list of strings".to_owned()),
+        (Some(_), _) => return Err("`arguments` must be an array of strings".to_owned()),
         (None, Some(command)) => split(command).ok_or("`command` has an unclosed quote")?,
         (None, None) => return Err("`command` or `arguments` is missing".to_owned()),
     };

@@ -4,18 +4,18 @@ use std::ffi::OsString;
 
 /// Options of hipify-clang that are accepted and ignored.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Options of hipify-clang without effect here")]
+#[command(next_help_heading = "hipify-clang options that are accepted and ignored")]
 pub(super) struct Ignored {
-    /// CUDA installation (not needed)
+    /// Set the CUDA installation path (ignored)
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     cuda_path: Option<OsString>,
-    /// NVIDIA architecture (not needed)
+    /// Set the NVIDIA architecture (ignored)
     #[arg(long, value_name = "SM", hide_short_help = true)]
     cuda_gpu_arch: Vec<OsString>,
-    /// Clang resource directory (not needed)
+    /// Set the clang resource directory (ignored)
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     clang_resource_directory: Option<OsString>,
-    /// Folder for temporary files (none are written)
+    /// Set the directory for temporary files (none are written)
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     temp_dir: Option<OsString>,
     /// Keep temporary files (none are written)
@@ -24,10 +24,10 @@ pub(super) struct Ignored {
     /// Print the executed commands (none are executed)
     #[arg(short, long, hide_short_help = true)]
     verbose: bool,
-    /// Argument for the compiler (use -- ARGS for macros and include folders)
+    /// Pass an argument to the compiler (ignored; use -- ARGS for macros and include directories)
     #[arg(long, value_name = "ARG", allow_hyphen_values = true, hide_short_help = true)]
     extra_arg: Vec<OsString>,
-    /// Argument for the compiler (use -- ARGS for macros and include folders)
+    /// Pass an argument to the compiler (ignored; use -- ARGS for macros and include directories)
     #[arg(long, value_name = "ARG", allow_hyphen_values = true, hide_short_help = true)]
     extra_arg_before: Vec<OsString>,
     /// Avoid undocumented HIP features (none are used)

@@ -20,48 +20,49 @@ use inputs::{Input, Inputs};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  warpwave hipify kernel.cu -o kernel.hip\n  warpwave hipify src/ -o hip/ --report report.html\n  \
     warpwave hipify -p build/ --inplace\n\n\
-    Only HIP source goes to standard output; diagnostics go to standard error. Inputs are changed with --inplace only, which keeps a \
-    backup as FILE.prehip. CMake files and Makefiles in folders and projects are converted too. The command line of hipify-clang is \
-    accepted. Exit code 1 if a file could not be read or written.")]
+    HIP source goes to standard output, diagnostics to standard error. Input files are modified only with --inplace, which keeps \
+    backups as FILE.prehip. CMake files and Makefiles in directories and projects are also converted. hipify-clang command lines are \
+    accepted. Exit code: 1 if a file cannot be read or written.")]
 pub(super) struct Args {
-    /// CUDA files, CMake files or Makefiles, or folders that contain them
+    /// CUDA files, CMake files or Makefiles, or directories that contain them
     #[arg(required_unless_present_any = ["explain", "project"])]
     files: Vec<PathBuf>,
-    /// Convert the files of a compile_commands.json (or the build folder that has one) with their macros and include folders, and the
-    /// headers and build files of the project; with FILES, only those
+    /// Convert the files listed in compile_commands.json (PATH is that file or its build directory), with their macros and include
+    /// directories, plus the project's headers and build files; if FILES are given, convert only FILES
     #[arg(short = 'p', long, value_name = "PATH")]
     project: Option<PathBuf>,
-    /// Write to this file, or to this folder if there are several inputs; without it one file goes to standard output
+    /// Write to this file, or to this directory for several inputs; by default, a single file is printed to standard output
     #[arg(short, long, alias = "o-dir")]
     output: Option<PathBuf>,
-    /// Write only converted files to the output folder; by default other files are copied, so that the folder builds by itself
+    /// Write only converted files to the output directory; by default, other files are copied too, so that the output is a complete
+    /// source tree
     #[arg(long, requires = "output")]
     converted_only: bool,
     /// Convert files in place; the originals are kept as FILE.prehip
     #[arg(long, conflicts_with_all = ["output", "examine"])]
     inplace: bool,
-    /// Keep no backups with --inplace
+    /// Do not write backups with --inplace
     #[arg(long, requires = "inplace")]
     no_backup: bool,
-    /// Print diagnostics and statistics only, write nothing
+    /// Print diagnostics and statistics without writing files
     #[arg(long, alias = "no-output", conflicts_with = "output")]
     examine: bool,
-    /// Write a report: a page with all changes side by side (.html), or the printed output (.json, .txt)
+    /// Write a report in the format of the file extension: .html (side-by-side diff), .json or .txt (same as the printed output)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// AMD architectures for build files
+    /// Set the AMD architectures to write to build files
     #[arg(long, value_name = "GFX", value_delimiter = ',', default_value = "gfx90a,gfx942,gfx1100")]
     offload_arch: Vec<String>,
-    /// Print statistics of each file and of all files
+    /// Print statistics per file and in total
     #[arg(long)]
     print_stats: bool,
-    /// Use the names of the ROCm libraries (rocblas…) where they exist
+    /// Translate to roc* libraries (rocBLAS, …) instead of hip* libraries where possible
     #[arg(long)]
     roc: bool,
     /// Use MIOpen for cuDNN; implies --roc
     #[arg(long)]
     miopen: bool,
-    /// Translate names that HIP marks as experimental too
+    /// Also translate names that HIP marks as experimental
     #[arg(long)]
     experimental: bool,
     /// Write launches as hipLaunchKernelGGL(…)
@@ -70,28 +71,29 @@ pub(super) struct Args {
     /// Keep launches as <<<…>>> (the default)
     #[arg(long)]
     cuda_kernel_execution_syntax: bool,
-    /// Leave blocks that the preprocessor skips as is
+    /// Do not translate code in inactive preprocessor branches
     #[arg(long, alias = "default-preprocessor")]
     skip_excluded_preprocessor_conditional_blocks: bool,
-    /// With the option above, translate those blocks except for their includes
+    /// Translate inactive branches except for their #include lines (with
+    /// --skip-excluded-preprocessor-conditional-blocks)
     #[arg(long)]
     amap: bool,
-    /// Translate cudaDataType and its constants to hipDataType, even where the target has a type of its own
+    /// Translate cudaDataType and its constants to hipDataType, even if the library has its own type
     #[arg(long)]
     use_hip_data_types: bool,
-    /// Define a macro for the options above, NAME or NAME=VALUE
+    /// Define a macro for preprocessor conditionals: NAME or NAME=VALUE
     #[arg(short = 'D', long)]
     define: Vec<String>,
-    /// Search this folder for the project's own headers
-    #[arg(short = 'I', long, value_name = "FOLDER")]
+    /// Add an include directory for the project's headers
+    #[arg(short = 'I', long, value_name = "DIR")]
     include: Vec<PathBuf>,
-    /// Include warpwave_cuda.h, which supplies what HIP lacks, in every CUDA file; by default only where it is needed
+    /// Include warpwave_cuda.h (functions that HIP lacks) in every CUDA file; by default, only in files that need it
     #[arg(long)]
     header: bool,
-    /// Do not include warpwave_cuda.h; diagnostics name what needs it
+    /// Never include warpwave_cuda.h; report the names that need it
     #[arg(long, conflicts_with = "header")]
     no_header: bool,
-    /// Apply the safe fixes for code that assumes 32 lanes per warp
+    /// Apply automatic fixes for code that assumes a warp size of 32, where they are safe
     #[arg(long)]
     fix: bool,
     /// Print only the summary of each file
@@ -103,14 +105,14 @@ pub(super) struct Args {
     /// Explain a diagnostic code, such as WW0203
     #[arg(long, value_name = "CODE")]
     explain: Option<String>,
-    /// Print diagnostics and statistics as JSON; HIP source is written with -o only
+    /// Print diagnostics and statistics as JSON; the HIP source is written only if -o is given
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    ignored: hipify_clang::Ignored,
-    /// Compiler arguments: macros (-D) and include folders (-I) are used, others ignored
+    /// Compiler arguments: -D and -I are used, others are ignored
     #[arg(last = true, value_name = "COMPILER_ARGS")]
     compiler_args: Vec<String>,
+    #[command(flatten)]
+    ignored: hipify_clang::Ignored,
 }
 
 /// A converted file.
@@ -152,11 +154,12 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         inputs.exclude(output);
     }
     for missing in &inputs.missing {
-        writeln!(context.err, "warpwave: {} does not exist and is skipped", missing.display())?;
+        writeln!(context.err, "warpwave: skipping {}: file not found", missing.display())?;
     }
     let several = inputs.all.len() > 1 || args.files.is_empty() || args.files.iter().any(|path| path.is_dir());
     if several && args.output.is_none() && !args.inplace && !args.examine && !args.json {
-        return Err(usage(format!("{} input files: pass an output folder with -o, or use --inplace or --examine", inputs.all.len())));
+        let count = inputs.all.len();
+        return Err(usage(format!("got {count} input files; pass an output directory with -o, or use --inplace or --examine")));
     }
     let folder = several || args.output.as_ref().is_some_and(|output| output.is_dir());
     let renames = folder && args.output.is_some();
@@ -180,7 +183,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     if let Some(output) = args.output.as_ref().filter(|_| folder && !args.converted_only) {
         let copied = write::copy_others(&inputs, output)?;
         if copied > 0 && !args.json {
-            writeln!(context.err, "{} copied (--converted-only leaves them out)", show::counted(copied, "other file"))?;
+            writeln!(context.err, "{} copied unchanged (use --converted-only to omit them)", show::counted(copied, "other file"))?;
         }
     }
     if let (Some(path), Some(format)) = (&args.report, format) {

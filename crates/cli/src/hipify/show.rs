@@ -93,7 +93,7 @@ pub(super) fn file(out: &mut dyn Write, converted: &Converted, detail: &Detail) 
         let hazards = conversion.diagnostics.iter().filter(|diagnostic| (200..300).contains(&diagnostic.code)).count();
         let note = match hazards {
             0 => String::new(),
-            _ => format!("; {} may assume 32 lanes (see --json or --report)", counted(hazards, "place")),
+            _ => format!("; {} may assume a warp size of 32 (see --json or --report)", counted(hazards, "place")),
         };
         return Ok(writeln!(out, "{name}: already HIP: unchanged{note}")?);
     }
@@ -142,7 +142,7 @@ fn remedies(converted: &Converted) -> String {
     };
     let rest = match assessment.verdict {
         Verdict::Clean => String::new(),
-        _ => format!(", then about {}", counted(assessment.minutes, "minute")),
+        _ => format!(", leaving about {}", counted(assessment.minutes, "minute")),
     };
     format!("; {} {verb} {what}{rest}", options.join(" and "))
 }

@@ -23,13 +23,13 @@ pub(super) fn write(context: &mut Context<'_>, args: &Args, folder: bool, conver
             return Ok(());
         }
         if converted.conversion.compatibility_header.is_some() {
-            writeln!(context.err, "warpwave: note: the output includes {COMPATIBILITY_HEADER}; with -o it is written beside the output")?;
+            writeln!(context.err, "warpwave: note: the output includes {COMPATIBILITY_HEADER}; use -o to write it next to the output")?;
         }
         return Ok(context.out.write_all(&converted.conversion.output)?);
     };
     let target = if folder { target(output, &converted.input.root, &converted.input.path) } else { output.clone() };
     if target.canonicalize().ok().is_some_and(|target| Some(target) == converted.input.path.canonicalize().ok()) {
-        return Err(usage(format!("output {} is the input; use --inplace to convert in place", target.display())));
+        return Err(usage(format!("output {} is the same file as the input; use --inplace to convert in place", target.display())));
     }
     if let Some(folder) = target.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
@@ -57,7 +57,7 @@ pub(super) fn check_collisions(inputs: &[Input]) -> Outcome {
         let path = target(Path::new(""), &input.root, &input.path);
         if let Some(other) = taken.insert(path.clone(), &input.path) {
             let (other, this, path) = (other.display(), input.path.display(), path.display());
-            return Err(usage(format!("{other} and {this} both map to {path}; pass their parent folder instead")));
+            return Err(usage(format!("{other} and {this} both map to {path}; pass their parent directory instead")));
         }
     }
     Ok(())

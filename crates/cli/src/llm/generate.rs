@@ -24,22 +24,22 @@ use super::{ModelArgs, advise, rate};
 pub(crate) struct Args {
     #[command(flatten)]
     model_args: ModelArgs,
-    /// Prompt; - reads standard input (a trailing newline is removed).
+    /// Use this prompt; - reads it from standard input (a trailing newline is removed).
     #[arg(short, long, value_name = "TEXT", required_unless_present = "ids", conflicts_with = "ids")]
     prompt: Option<String>,
-    /// Prompt as token ids.
+    /// Use these token ids as the prompt.
     #[arg(long, value_name = "1,2,3", value_delimiter = ',')]
     ids: Vec<u32>,
     /// Format the prompt as a user message with the chat template of the model.
     #[arg(long, conflicts_with = "ids")]
     chat: bool,
-    /// System prompt.
+    /// Set the system prompt.
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
-    /// Maximum number of tokens to generate.
+    /// Generate at most N tokens.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 256)]
     max_tokens: usize,
-    /// Stop string, not included in the output; repeatable.
+    /// Stop at this string, which is not included in the output; repeatable.
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
     /// Ignore end-of-sequence tokens.
@@ -155,12 +155,14 @@ fn check_context(checkpoint: &Checkpoint, prompt: usize, context: usize) -> Outc
         return Ok(());
     }
     let limit = checkpoint.config().context;
-    Err(failed(format!("the prompt has {prompt} tokens, the context {context}; increase --context (the model supports {limit})")))
+    Err(failed(format!(
+        "the prompt has {prompt} tokens, but the context length is {context}; increase --context (the model supports up to {limit})"
+    )))
 }
 
 pub(super) fn warn_fallback(context: &mut Context<'_>, template: &ChatTemplate) -> Outcome {
     if template.is_fallback() {
-        writeln!(context.err, "warpwave: the model has no chat template; using ChatML, which may not match its training")?;
+        writeln!(context.err, "warpwave: the model has no chat template; using ChatML, which may differ from its training format")?;
     }
     Ok(())
 }

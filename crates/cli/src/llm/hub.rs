@@ -1,4 +1,4 @@
-//! Downloads models from the Hugging Face hub: `org/name` for all files of a model, `org/name:file.gguf` for one file. Files go to the
+//! Downloads models from the Hugging Face Hub: `org/name` for all files of a model, `org/name:file.gguf` for one file. Files go to the
 //! standard Hugging Face cache, and interrupted downloads resume.
 //!
 //! The protocol is implemented here instead of using the crate `hf-hub`, which sends the user's token to every redirect target and does
@@ -200,7 +200,7 @@ impl Hub<'_> {
         let part = blob.with_extension("part");
         let mut file = File::options().read(true).append(true).create(true).open(&part).map_err(|error| with_path(&part, error))?;
         if file.try_lock().is_err() {
-            return Err(failed(format!("{what}: another process is downloading it")));
+            return Err(failed(format!("{what}: another process is downloading this file; wait for it to finish")));
         }
         if !fs::metadata(&blob).is_ok_and(|blob| blob.len() == info.size) {
             self.download(&what, name, &info, &mut file)?;

@@ -14,18 +14,18 @@ use super::{ModelArgs, PrecisionArg, parse_cache_type, parse_weight_type};
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Model: a .gguf file, a directory with config.json and safetensors, or a Hugging Face hub model (ORG/NAME or
-    /// ORG/NAME:FILE.gguf); default: the default model.
+    /// Model: a .gguf file, a directory with config.json and safetensors, or a Hugging Face Hub model (ORG/NAME or
+    /// ORG/NAME:FILE.gguf); default: SmolLM2-135M-Instruct.
     #[arg(value_name = "MODEL")]
     model: Option<PathBuf>,
-    /// Context length in tokens; default: 4096, or the limit of the model if smaller.
+    /// Assume this context length in tokens; default: 4096, or the model's limit if smaller.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
     /// Assume weights converted to this type.
-    #[arg(long = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = parse_weight_type)]
+    #[arg(long = "dtype", alias = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = parse_weight_type)]
     kind: Option<Kind>,
     /// Assume this KV cache type.
-    #[arg(long, value_name = "f16|bf16|f32", value_parser = parse_cache_type)]
+    #[arg(long = "kv-cache-type", alias = "cache", value_name = "f16|bf16|f32", value_parser = parse_cache_type)]
     cache: Option<DType>,
     /// Print JSON.
     #[arg(long)]
@@ -163,7 +163,7 @@ fn print(context: &mut Context<'_>, checkpoint: &Checkpoint, tokenizer: &warpwav
         parameters(checkpoint) as f64 / 1e6
     )?;
     let sliding = config.sliding_layers.iter().filter(|sliding| **sliding).count();
-    let window = config.sliding_window.map(|keys| format!(", sliding window of {keys} in {sliding} layers"));
+    let window = config.sliding_window.map(|keys| format!(", sliding window of {keys} tokens in {sliding} layers"));
     let mut line = |label: &str, text: String| writeln!(out, "  {label:16} {text}");
     line("layers", format!("{}, hidden size {}, feed-forward {}", config.layers, config.hidden, config.feed_forward))?;
     line("heads", format!("{}, head_dim {}, {} KV heads{}", config.heads, config.head_dim, config.kv_heads, window.unwrap_or_default()))?;

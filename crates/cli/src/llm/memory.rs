@@ -8,11 +8,11 @@ use super::super::human_bytes;
 pub(super) fn refusal(shortage: &MemoryShortage) -> String {
     let options: Vec<String> = shortage.alternatives.iter().filter_map(option).collect();
     let advice = if !options.is_empty() {
-        format!("It would fit with {}.", options.join(" or "))
+        format!("The model would fit with {}.", options.join(" or "))
     } else {
         let more =
             if shortage.budget.devices.len() == 1 { "another --device, or several GPUs (--device cuda:0,cuda:1)" } else { "or more GPUs" };
-        format!("A smaller --context or --as q4_k does not help; use a smaller model, {more}.")
+        format!("Neither a smaller --context nor --dtype q4_k is enough; use a smaller model, {more}.")
     };
     format!("{}\n{}{advice}", shortage.summary(), shortage.budget)
 }
@@ -20,8 +20,8 @@ pub(super) fn refusal(shortage: &MemoryShortage) -> String {
 fn option(alternative: &Alternative) -> Option<String> {
     match alternative {
         Alternative::Context(tokens) => Some(format!("--context {tokens}")),
-        Alternative::Weights(kind, total) => Some(format!("--as {kind} ({} total)", human(*total))),
-        Alternative::KvCache(dtype) => Some(format!("--cache {dtype}")),
+        Alternative::Weights(kind, total) => Some(format!("--dtype {kind} ({} total)", human(*total))),
+        Alternative::KvCache(dtype) => Some(format!("--kv-cache-type {dtype}")),
         _ => None,
     }
 }

@@ -28,33 +28,33 @@ use super::{Context, Failure, failed, usage};
 /// Model, device and data type options.
 #[derive(clap::Args, Clone)]
 pub(super) struct ModelArgs {
-    /// Model: a .gguf file, a directory with config.json and safetensors, or a Hugging Face hub model (ORG/NAME or
+    /// Model: a .gguf file, a directory with config.json and safetensors, or a Hugging Face Hub model (ORG/NAME or
     /// ORG/NAME:FILE.gguf); default: SmolLM2-135M-Instruct, see `warpwave model get`.
     #[arg(value_name = "MODEL")]
     pub model: Option<PathBuf>,
-    /// Device: cpu, cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto (the first GPU, else the CPU); a list such as cuda:0,cuda:1 runs
-    /// tensor parallel.
+    /// Run on this device: cpu, cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto (the first GPU, else the CPU); a list such as
+    /// cuda:0,cuda:1 uses tensor parallelism.
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     pub device: String,
-    /// Context length in tokens, prompt and output together; default: 4096, or the limit of the model if smaller.
+    /// Set the context length in tokens (prompt plus output); default: 4096, or the model's limit if smaller.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub context: Option<u32>,
     /// Capacity of the KV cache in tokens, for several sequences; default: the context.
     #[arg(skip)]
     pub cache_tokens: Option<usize>,
-    /// Precision with quantized weights: fast rounds activations to 8 bits or f16, exact uses f32.
+    /// Set the activation precision for quantized weights: fast (int8 or f16) or exact (f32).
     #[arg(long, value_enum, default_value = "fast")]
     pub precision: PrecisionArg,
     /// Convert the weights to this type while loading.
-    #[arg(long = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = parse_weight_type)]
+    #[arg(long = "dtype", alias = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = parse_weight_type)]
     pub kind: Option<Kind>,
-    /// KV cache type; default: f32 on the CPU; on a GPU the weight type, or f16 for quantized weights with --precision fast.
-    #[arg(long, value_name = "f16|bf16|f32", value_parser = parse_cache_type)]
+    /// Set the KV cache type; default: f32 on the CPU; on a GPU, the weight type, or f16 for quantized weights with --precision fast.
+    #[arg(long = "kv-cache-type", alias = "cache", value_name = "f16|bf16|f32", value_parser = parse_cache_type)]
     pub cache: Option<DType>,
-    /// Prefill chunk size in tokens; default: 512, on a GPU 2048 or 4096, less if memory is short.
+    /// Set the prefill chunk size in tokens; default: 512 on the CPU, 2048 or 4096 on a GPU, or less if memory is low.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunk: Option<u32>,
-    /// Number of CPU threads; default: all cores.
+    /// Set the number of CPU threads; default: all cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
 }
@@ -82,7 +82,8 @@ pub(super) fn advise(error: Error) -> Failure {
     let message = match &error {
         Error::DoesNotFit(shortage) => memory::refusal(shortage),
         Error::OutOfMemory { .. } => format!(
-            "{error}; to use less memory: --as q4_k or q8_0 (weights), a smaller --context or --cache f16 (KV cache), a smaller --chunk"
+            "{error}; to reduce memory use, try --dtype q4_k or q8_0 (weights), a smaller --context or --kv-cache-type f16 (KV cache), \
+             or a smaller --chunk"
         ),
         Error::CacheFull { .. } | Error::ContextExceeded { .. } | Error::PromptTooLong { .. } => format!("{error}; increase --context"),
         _ => error.to_string(),
@@ -147,7 +148,7 @@ impl ModelArgs {
     }
 }
 
-/// Resolves a path or a Hugging Face hub name to a file or directory; downloads hub models.
+/// Resolves a path or a Hugging Face Hub name to a file or directory; downloads hub models.
 pub(super) fn locate(context: &mut Context<'_>, path: &Path) -> Result<PathBuf, Failure> {
     if path.exists() {
         return Ok(path.to_owned());

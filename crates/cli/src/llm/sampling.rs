@@ -11,25 +11,25 @@ use super::super::{Failure, Outcome, usage};
 #[derive(clap::Args)]
 #[command(next_help_heading = "Sampling")]
 pub(super) struct SamplingArgs {
-    /// Sampling temperature; 0 is greedy. Default: 0 for generate, 0.7 for chat.
+    /// Set the sampling temperature (0: greedy); default: 0.
     #[arg(long, value_name = "T")]
     temperature: Option<f32>,
     /// Sample from the N most likely tokens; 0 disables.
     #[arg(long, value_name = "N", default_value_t = 0)]
     top_k: usize,
-    /// Nucleus sampling: smallest set with cumulative probability >= P; 1 disables.
+    /// Sample from the smallest set of tokens with cumulative probability >= P (nucleus sampling); 1 disables.
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     top_p: f32,
     /// Drop tokens less likely than P times the most likely one; 0 disables.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     min_p: f32,
-    /// Repetition penalty: divide positive logits of repeated tokens by X, multiply negative ones; 1 disables.
+    /// Divide positive logits of repeated tokens by X and multiply negative logits by X (repetition penalty); 1 disables.
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     repeat_penalty: f32,
-    /// Presence penalty: subtract X from the logits of tokens already present.
+    /// Subtract X from the logits of tokens that already occurred (presence penalty).
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     presence_penalty: f32,
-    /// Frequency penalty: subtract X for each occurrence of a token.
+    /// Subtract X from a token's logit for each earlier occurrence (frequency penalty).
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     frequency_penalty: f32,
     /// Apply penalties to the last N tokens only; default: all.
@@ -38,7 +38,7 @@ pub(super) struct SamplingArgs {
     /// Add X to the logit of token ID; repeatable.
     #[arg(long, value_name = "ID=X", value_parser = parse_bias)]
     logit_bias: Vec<(u32, f32)>,
-    /// Random seed; default: different on each run.
+    /// Set the random seed; default: a new seed on each run.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }

@@ -18,7 +18,7 @@ pub(crate) const COMMAND: &str = "render-template";
 const MEMORY: usize = 2 << 30;
 /// CPU time limit.
 const SECONDS: u64 = 10;
-const HINT: &str = "the template comes with the model; `warpwave generate` without --chat does not use it";
+const HINT: &str = "the chat template is part of the model; to skip it, run `warpwave generate` without --chat";
 
 /// Renders messages (role, content) to a prompt.
 pub(super) fn render<'a>(template: &ChatTemplate, messages: impl Iterator<Item = (&'a str, &'a str)>) -> Result<String, Failure> {

@@ -13,24 +13,25 @@ use super::super::{Context, Failure, Outcome, failed, usage};
 use super::{Job, Launcher, MeasureArgs, algorithms, plot};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: warpwave mpi bench -np 2 --mpi openmpi --sizes 4-16m --plot allreduce.svg\n\n\
-    Times are those of the slowest rank, medians of interleaved runs. GB/s is the bus bandwidth, bytes / time x 2 (n - 1) / n.\n\
-    With --device, the baselines copy to the host, call the MPI library and copy back, with pageable and with pinned memory.\n\
-    --csv prints CAIL's columns for this library: size_bytes,min_us,max_us,avg_us,bw_gbps. Minimum, maximum and mean are over the\n\
-    runs; bw_gbps is the bus bandwidth in GB/s at avg_us. Use --algo native for the MPI library's own times.")]
+#[command(after_help = "Example: warpwave mpi bench -n 2 --mpi openmpi --sizes 4-16m --plot allreduce.svg\n\n\
+    Times are of the slowest rank (median of interleaved runs). GB/s is the bus bandwidth: (bytes / time) x 2(n-1)/n. With --device, \
+    the baselines copy to the host (pageable or pinned), call the MPI library and copy back. --csv prints \
+    size_bytes,min_us,max_us,avg_us,bw_gbps as the CAIL benchmark does: minimum, maximum and mean over the runs, and bus bandwidth in \
+    GB/s at avg_us. Use --algo native to time the MPI library.")]
 pub(super) struct Options {
     #[command(flatten)]
     measure: MeasureArgs,
-    /// Algorithm, for all sizes or by size; auto uses the tuning table.
+    /// Force an algorithm for all sizes (ring) or per size range (native:0-64k;ring:64k-); auto uses the tuning table. Algorithms:
+    /// native, recursive_doubling, ring, segmented_ring, rabenseifner, hierarchical, ipc, nccl.
     #[arg(long, value_name = "ALGO", value_parser = algorithms)]
     algo: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Print CSV with CAIL's columns.
+    /// Print CSV with the columns of the CAIL benchmark (see below).
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Write a plot of the times.
+    /// Plot the times to an SVG file.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
@@ -78,7 +79,8 @@ fn bus_bandwidth(bytes: u64, microseconds: f64, ranks: u32) -> f64 {
 pub fn job(measure: &MeasureArgs) -> Result<Job, Failure> {
     if let Some(name) = measure.device.split(',').find(|name| name.split(':').next() == Some(warpwave::VIRTUAL_LABEL)) {
         return Err(usage(format!(
-            "--device {name}: libwarpwave_mpi.so needs a GPU driver library; set WARPWAVE_HIP_LIB to the virtual GPU's libamdhip64.so and use rocm:0"
+            "--device {name}: in-process virtual GPUs are not supported with MPI; set WARPWAVE_HIP_LIB to the virtual GPU's libamdhip64.so \
+             and use rocm:0"
         )));
     }
     let job = Job::new(&measure.launcher, measure.np, Launcher::choose(measure.launcher.mpi.as_deref(), None)?)?;
@@ -116,7 +118,7 @@ pub fn collect(context: &mut Context<'_>, job: &Job, measure: &MeasureArgs, what
     }
     let status = child.wait()?;
     if let Some(bytes) = wrong {
-        return Err(failed(format!("wrong results at {bytes} bytes ({what}); the messages above name the first wrong element")));
+        return Err(failed(format!("wrong results at {bytes} bytes ({what}); see above for the first wrong element")));
     }
     match head {
         Some(head) if status.success() && rows.len() == sizes.len() => Ok((head, rows)),
@@ -194,7 +196,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     }
     if !on_host {
         let pinned = rows.iter().map(|row| row.ours / row.baselines[1].1).fold(0.0, f64::max);
-        return Ok(writeln!(out, "worst ratio {worst:.3} to pageable copies, {pinned:.3} to pinned copies")?);
+        return Ok(writeln!(out, "worst time ratio: {worst:.3} vs. pageable copies, {pinned:.3} vs. pinned copies")?);
     }
     let missed: Vec<String> = rows.iter().filter(|row| !row.holds()).map(|row| format_size(row.bytes)).collect();
     let verdict = if missed.is_empty() { "met at every size".to_owned() } else { format!("MISSED at {}", missed.join(", ")) };

@@ -7,7 +7,7 @@ use super::super::{Context, Outcome};
 use super::{Launcher, library};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: warpwave mpi info --json | jq -r '.mpis[].launcher'\n\nExits with 0 even if no MPI is installed.")]
+#[command(after_help = "Example: warpwave mpi info --json | jq -r '.mpis[].launcher'\n\nExit code: 0, even if no MPI is installed.")]
 pub(super) struct Options {
     /// Print JSON.
     #[arg(long)]

@@ -17,7 +17,7 @@ use super::{Context, Failure, Outcome, usage};
 use launcher::{Job, Launcher};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: warpwave mpi run -np 4 -- ./prog")]
+#[command(after_help = "Example: warpwave mpi run -n 4 -- ./prog")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -27,7 +27,7 @@ pub(super) struct Args {
 enum Command {
     /// Run a program with libwarpwave_mpi.so preloaded.
     Run(run::Options),
-    /// Benchmark MPI_Allreduce against the MPI library's own.
+    /// Benchmark warpwave's MPI_Allreduce against the MPI library's.
     Bench(bench::Options),
     /// Measure every algorithm and write a tuning table.
     Tune(tune::Options),
@@ -41,10 +41,10 @@ enum Command {
 /// The MPI launcher and its arguments.
 #[derive(clap::Args)]
 struct LauncherArgs {
-    /// MPI to use: openmpi, mpich, or the path of a launcher.
+    /// Use this MPI: openmpi, mpich, or the path of a launcher.
     #[arg(long, value_name = "MPI")]
     mpi: Option<String>,
-    /// Extra arguments for the launcher, such as "--host a,b".
+    /// Pass extra arguments to the launcher, such as "--host a,b".
     #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     launcher_args: String,
     /// Allow Open MPI to run as root (common in containers).
@@ -55,21 +55,21 @@ struct LauncherArgs {
 /// What `bench` and `tune` measure.
 #[derive(clap::Args)]
 struct MeasureArgs {
-    /// Number of ranks.
+    /// Start N ranks.
     #[arg(short = 'n', long = "np", value_name = "N", default_value_t = 2, value_parser = ranks)]
     np: u32,
     #[command(flatten)]
     launcher: LauncherArgs,
-    /// MPI library file, if it is not installed next to the launcher.
+    /// Load this MPI library, if it is not installed next to the launcher.
     #[arg(long, value_name = "FILE")]
     mpi_library: Option<std::path::PathBuf>,
-    /// Memory of the buffers: cpu, or GPUs such as cuda:0 or cuda:0,cuda:1 (assigned to ranks round-robin).
+    /// Allocate the buffers in host memory (cpu) or on GPUs such as cuda:0 or cuda:0,cuda:1 (assigned to ranks round-robin).
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Message sizes in bytes: a range such as 4-16m, or a list such as 64,8k,1m-4m.
+    /// Measure these message sizes in bytes: a range such as 4-16m, or a list such as 64,8k,1m-4m.
     #[arg(long, default_value = "4-16m", value_parser = sizes)]
     sizes: SizeList,
-    /// Number of interleaved runs; the median is reported.
+    /// Repeat N interleaved runs and report the median.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// Use MPI_IN_PLACE.
@@ -100,7 +100,7 @@ pub(super) fn normalize_np(args: impl IntoIterator<Item = OsString>) -> Vec<OsSt
 }
 
 fn ranks(text: &str) -> Result<u32, String> {
-    text.parse().ok().filter(|n| (1..=1 << 20).contains(n)).ok_or_else(|| "expected at least 1 rank".to_owned())
+    text.parse().ok().filter(|n| (1..=1 << 20).contains(n)).ok_or_else(|| format!("expected 1 to {} ranks, got {text}", 1 << 20))
 }
 
 /// Parses message sizes. Elements are 4-byte floats, and MPI counts are 31-bit integers.
@@ -118,7 +118,7 @@ fn sizes(text: &str) -> Result<SizeList, String> {
         };
         let (mut at, to) = (size(from)?, size(to)?);
         if at > to {
-            return Err(format!("empty size range {part:?}"));
+            return Err(format!("empty size range {part:?}; expected FROM-TO with FROM <= TO"));
         }
         while at <= to {
             all.push(at);

@@ -9,16 +9,17 @@ use super::launcher::{linked, resolve};
 use super::{Job, Launcher, LauncherArgs, algorithms, ranks, shell_quote};
 
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  warpwave mpi run -np 4 --stats -- ./prog input.dat\n  \
-    warpwave mpi run -np 4 --algo 'native:0-64k;ring:64k-' --dry-run -- ./prog\n\n\
-    Uses the MPI that the program is linked to, unless --mpi names another. Exits with the launcher's exit code.")]
+#[command(after_help = "Examples:\n  warpwave mpi run -n 4 --stats -- ./prog input.dat\n  \
+    warpwave mpi run -n 4 --algo 'native:0-64k;ring:64k-' --dry-run -- ./prog\n\n\
+    Uses the MPI that the program is linked to, unless --mpi is given. Exit code: that of the launcher.")]
 pub(super) struct Options {
-    /// Number of ranks.
+    /// Start N ranks.
     #[arg(short = 'n', long = "np", value_name = "N", value_parser = ranks)]
     np: u32,
     #[command(flatten)]
     launcher: LauncherArgs,
-    /// Algorithm, for all sizes or by size; auto uses the tuning table.
+    /// Force an algorithm for all sizes (ring) or per size range (native:0-64k;ring:64k-); auto uses the tuning table. Algorithms:
+    /// native, recursive_doubling, ring, segmented_ring, rabenseifner, hierarchical, ipc, nccl.
     #[arg(long, value_name = "ALGO", value_parser = algorithms)]
     algo: Option<String>,
     /// Print call counters of each rank at MPI_Finalize.
@@ -40,7 +41,8 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         let (theirs, ours) = (family.title(), launcher.family.title());
         writeln!(
             context.err,
-            "warpwave: {} is linked to {theirs}, but the launcher is {ours}: each rank may see a communicator of size 1",
+            "warpwave: {} is linked to {theirs}, but the launcher is {ours}; each rank may run alone (MPI_COMM_WORLD of size 1). \
+             Select the matching launcher with --mpi",
             program.display()
         )?;
     }

@@ -11,13 +11,13 @@ use super::MeasureArgs;
 use super::bench::{Row, collect, job, write_file};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example: warpwave mpi tune -np 4 --mpi openmpi\n\n\
-    Replaces the rule for this MPI, kind of memory and number of ranks; other rules are kept. \
-    Programs load the default table, or the one that WARPWAVE_MPI_TABLE names.")]
+#[command(after_help = "Example: warpwave mpi tune -n 4 --mpi openmpi\n\n\
+    Replaces the rule for this MPI, memory type and number of ranks; keeps other rules. \
+    Programs load the default table, or the file set in WARPWAVE_MPI_TABLE.")]
 pub(super) struct Options {
     #[command(flatten)]
     measure: MeasureArgs,
-    /// Table to update [default: ~/.config/warpwave/mpi.table].
+    /// Update this table [default: ~/.config/warpwave/mpi.table].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print the rule without writing it.
@@ -39,7 +39,7 @@ struct Pick {
 pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     let measure = &options.measure;
     if measure.np < 2 {
-        return Err(usage("tune needs -np of at least 2, got 1"));
+        return Err(usage("tune needs at least 2 ranks, got 1; pass --np 2 or more"));
     }
     let memory = if measure.device == "cpu" { Memory::Host } else { Memory::Device };
     let path = options

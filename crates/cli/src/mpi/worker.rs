@@ -47,7 +47,11 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     // Load the driver before the first call, when the library looks for drivers.
     let device = if name == "cpu" { None } else { Some(context.device(name)?) };
     if let Some(device) = device.as_ref().filter(|device| device.driver().is_in_process()) {
-        return Err(failed(format!("{}: libwarpwave_mpi.so cannot access an in-process virtual GPU", device.name())));
+        return Err(failed(format!(
+            "{}: libwarpwave_mpi.so cannot access an in-process virtual GPU; set WARPWAVE_HIP_LIB to the virtual GPU's libamdhip64.so \
+             and use rocm:0",
+            device.name()
+        )));
     }
     let memory = if device.is_some() { Memory::Device } else { Memory::Host };
     let selection = CommSettings::from_env().selection(world.mpi.flavor, memory, world.ranks);

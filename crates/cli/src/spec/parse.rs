@@ -92,7 +92,8 @@ impl<'a> Cursor<'a> {
         let init = if assigned { self.computed(dtype, bytes / dtype.size())? } else { Init::Zeros };
         self.skip_spaces();
         if !self.rest().is_empty() {
-            return Err(self.error(if assigned { "unexpected trailing text" } else { "expected '=' and an initial value, or the end" }));
+            let missing = "expected '=' and an initial value, or the end of the argument";
+            return Err(self.error(if assigned { "unexpected trailing text" } else { missing }));
         }
         Ok(Buffer { dtype, shape, init })
     }
@@ -118,7 +119,7 @@ impl<'a> Cursor<'a> {
             _ => (word, 1),
         };
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(self.error_at(at, format!("expected a size such as 1024, 4K or 1M, found {word:?}")));
+            return Err(self.error_at(at, format!("expected a size such as 1024, 4K or 1M, got {word:?}")));
         }
         let size = digits.parse::<usize>().ok().and_then(|size| size.checked_mul(unit));
         size.ok_or_else(|| self.error_at(at, format!("size {word} does not fit in {} bits", usize::BITS)))
@@ -142,7 +143,7 @@ impl<'a> Cursor<'a> {
             "rand" => self.rand(dtype),
             _ => Value::parse(dtype, word).map(Init::Fill).map_err(|error| match error {
                 ValueError::Malformed { .. } => {
-                    let message = format!("expected zeros, ones, iota, rand(SEED), @FILE or a value of type {dtype}, found {word:?}");
+                    let message = format!("expected zeros, ones, iota, rand(SEED), @FILE or a value of type {dtype}, got {word:?}");
                     self.error_at(at, message)
                 }
                 error => self.error_at(at, error),
@@ -199,7 +200,7 @@ impl<'a> Cursor<'a> {
             _ => lo.to_f64() < hi.to_f64(),
         };
         if !ordered {
-            return Err(self.error_at(hi_at, format!("expected an upper bound above {lo}, found {hi}")));
+            return Err(self.error_at(hi_at, format!("expected an upper bound greater than {lo}, got {hi}")));
         }
         if !(hi.to_f64() - lo.to_f64()).is_finite() {
             return Err(self.error_at(hi_at, "expected bounds whose difference is finite"));
@@ -213,7 +214,7 @@ impl<'a> Cursor<'a> {
         const LIMIT: u128 = 1 << 64;
         let (at, word) = self.word();
         match parse_scalar(dtype, word).map_err(|error| self.error_at(at, error))? {
-            Scalar::Float(value) if !value.is_finite() => Err(self.error_at(at, format!("expected a finite number, found {word:?}"))),
+            Scalar::Float(value) if !value.is_finite() => Err(self.error_at(at, format!("expected a finite number, got {word:?}"))),
             Scalar::Int(value) if value.unsigned_abs() > LIMIT => {
                 Err(self.error_at(at, ValueError::OutOfRange { dtype, found: word.to_owned() }))
             }

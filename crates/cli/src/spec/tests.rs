@@ -49,7 +49,7 @@ fn scalars_carry_type_and_bytes() {
 
 #[test]
 fn an_error_marks_its_position() {
-    assert_eq!(Spec::parse("u8:300").unwrap_err().to_string(), "300 does not fit u8 (0 to 255)\n  u8:300\n     ^");
+    assert_eq!(Spec::parse("u8:300").unwrap_err().to_string(), "300 does not fit in u8 (0 to 255)\n  u8:300\n     ^");
     assert_eq!(
         Spec::parse("f33[4]").unwrap_err().to_string(),
         "unknown type \"f33\"; valid types: u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2, bool\n  f33[4]\n  ^"
@@ -80,14 +80,14 @@ fn shapes_take_dimensions_and_units() {
         let Spec::Buffer(buffer) = parsed(text) else { panic!() };
         assert_eq!(buffer.shape(), Some(shape), "{text}");
     }
-    assert_error("u8[x]", 3, "expected a size such as 1024, 4K or 1M, found \"x\"");
-    assert_error("u8[4,]", 5, "expected a size such as 1024, 4K or 1M, found \"\"");
-    assert_error("u8[-4]", 3, "expected a size such as 1024, 4K or 1M, found \"-4\"");
-    assert_error("u8[K]", 3, "expected a size such as 1024, 4K or 1M, found \"K\"");
-    assert_error("u8[4k]", 3, "expected a size such as 1024, 4K or 1M, found \"4k\"");
+    assert_error("u8[x]", 3, "expected a size such as 1024, 4K or 1M, got \"x\"");
+    assert_error("u8[4,]", 5, "expected a size such as 1024, 4K or 1M, got \"\"");
+    assert_error("u8[-4]", 3, "expected a size such as 1024, 4K or 1M, got \"-4\"");
+    assert_error("u8[K]", 3, "expected a size such as 1024, 4K or 1M, got \"K\"");
+    assert_error("u8[4k]", 3, "expected a size such as 1024, 4K or 1M, got \"4k\"");
     assert_error("u8[4", 4, "expected ',' or ']'");
     assert_error("u8[4 5]", 5, "expected ',' or ']'");
-    assert_error("u8[4]x", 5, "expected '=' and an initial value, or the end");
+    assert_error("u8[4]x", 5, "expected '=' and an initial value, or the end of the argument");
     assert_error("u8[4]=1 2", 8, "unexpected trailing text");
 }
 
@@ -120,8 +120,8 @@ fn constants_fill_every_element() {
     assert_eq!(values("f64[1]=-inf"), "-inf");
     assert_eq!(values("f16[0]=1"), "(no values)");
     assert_eq!(array("f32[2,3]").shape, [2, 3]);
-    assert_error("u8[4]=256", 6, "256 does not fit u8 (0 to 255)");
-    assert_error("u8[4]=randd", 6, "expected zeros, ones, iota, rand(SEED), @FILE or a value of type u8, found \"randd\"");
+    assert_error("u8[4]=256", 6, "256 does not fit in u8 (0 to 255)");
+    assert_error("u8[4]=randd", 6, "expected zeros, ones, iota, rand(SEED), @FILE or a value of type u8, got \"randd\"");
 }
 
 #[test]
@@ -138,15 +138,15 @@ fn iota_counts_from_start_by_step() {
 #[test]
 fn iota_stays_within_the_type() {
     assert_eq!(array("u8[256]=iota").bytes, (0..=255).collect::<Vec<u8>>());
-    assert_error("u8[257]=iota", 8, "last element: 256 does not fit u8 (0 to 255)");
-    assert_error("u8[3]=iota(1,-1)", 6, "last element: -1 does not fit u8 (0 to 255)");
-    assert_error("u8[3]=iota(300,-100)", 6, "first element: 300 does not fit u8 (0 to 255)");
-    assert_error("f16[3]=iota(0,40000)", 7, "last element: 80000.0 does not fit f16 (largest finite value 65504)");
-    assert!(error("f64[3]=iota(0,1e308)").1.starts_with("last element: inf does not fit f64"));
-    assert!(error("i8[2]=iota(0,99999999999999999999)").1.starts_with("99999999999999999999 does not fit i8"));
-    assert_error("f32[3]=iota(nan)", 12, "expected a finite number, found \"nan\"");
+    assert_error("u8[257]=iota", 8, "last element: 256 does not fit in u8 (0 to 255)");
+    assert_error("u8[3]=iota(1,-1)", 6, "last element: -1 does not fit in u8 (0 to 255)");
+    assert_error("u8[3]=iota(300,-100)", 6, "first element: 300 does not fit in u8 (0 to 255)");
+    assert_error("f16[3]=iota(0,40000)", 7, "last element: 80000.0 does not fit in f16 (largest finite value 65504)");
+    assert!(error("f64[3]=iota(0,1e308)").1.starts_with("last element: inf does not fit in f64"));
+    assert!(error("i8[2]=iota(0,99999999999999999999)").1.starts_with("99999999999999999999 does not fit in i8"));
+    assert_error("f32[3]=iota(nan)", 12, "expected a finite number, got \"nan\"");
     assert_error("f32[3]=iota(1,2", 15, "expected ')', as in iota(START,STEP)");
-    assert_error("i32[3]=iota()", 12, "expected an integer such as 7, -7 or 0xff, found \"\"");
+    assert_error("i32[3]=iota()", 12, "expected an integer such as 7, -7 or 0xff, got \"\"");
 }
 
 /// These values must not change: users and tests depend on them. They were computed from the documented rule by an independent
@@ -180,15 +180,15 @@ fn random_values_cover_their_range_and_stay_in_it() {
 #[test]
 fn random_arguments_are_checked() {
     assert_error("f32[2]=rand", 11, "expected '(' and a seed, as in rand(42)");
-    assert_error("f32[2]=rand(-1)", 12, "-1 does not fit u64 (0 to 18446744073709551615)");
+    assert_error("f32[2]=rand(-1)", 12, "-1 does not fit in u64 (0 to 18446744073709551615)");
     assert_error("f32[2]=rand(1,2)", 15, "expected ',' and the upper bound, as in rand(SEED,LO,HI)");
     assert_error("f32[2]=rand(1,2,3", 17, "expected ')', as in rand(SEED) or rand(SEED,LO,HI)");
-    assert_error("f32[2]=rand(1,2,2)", 16, "expected an upper bound above 2.0, found 2.0");
-    assert_error("f16[2]=rand(1,1,1.0001)", 16, "expected an upper bound above 1.0, found 1.0");
-    assert_error("u8[2]=rand(1,0,257)", 15, "257 does not fit u8 (0 to 255)");
-    assert_error("u8[2]=rand(1,-1,4)", 13, "-1 does not fit u8 (0 to 255)");
+    assert_error("f32[2]=rand(1,2,2)", 16, "expected an upper bound greater than 2.0, got 2.0");
+    assert_error("f16[2]=rand(1,1,1.0001)", 16, "expected an upper bound greater than 1.0, got 1.0");
+    assert_error("u8[2]=rand(1,0,257)", 15, "257 does not fit in u8 (0 to 255)");
+    assert_error("u8[2]=rand(1,-1,4)", 13, "-1 does not fit in u8 (0 to 255)");
     assert_error("f64[2]=rand(1,-1e308,1e308)", 21, "expected bounds whose difference is finite");
-    assert_error("f32[2]=rand(1,0,inf)", 16, "expected a finite number, found \"inf\"");
+    assert_error("f32[2]=rand(1,0,inf)", 16, "expected a finite number, got \"inf\"");
     assert!(Spec::parse("u64[1]=rand(1,18446744073709551615,18446744073709551616)").is_ok());
 }
 

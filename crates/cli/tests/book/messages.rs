@@ -20,7 +20,7 @@ fn the_page_of_commands_is_current() {
 fn the_list_of_messages_is_current() {
     let Some(root) = checkout() else { return };
     let mut text = format!(
-        "# Messages\n\nEvery help page of the command and every message in the sources of the libraries. Generated with `{REGENERATE}`.\n"
+        "# Messages\n\nLists every help page of `warpwave` and every message string in the CLI and library sources. Generated with `{REGENERATE}`.\n"
     );
     help_pages(&mut text);
     messages(&root, &mut text);
@@ -48,7 +48,7 @@ fn help_page(command: &mut clap::Command, name: &str, text: &mut String) {
 
 fn messages(root: &Path, text: &mut String) {
     text.push_str(
-        "\n## Messages in the sources\n\nThe texts of errors, and other string literals of three words or more, in the order of the source; `\\n` is a line break.\n",
+        "\n## Messages in the sources\n\nError texts and other string literals of three or more words, in source order; `\\n` is a line break.\n",
     );
     let mut crates: Vec<PathBuf> = std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path()).collect();
     crates.sort();

@@ -124,7 +124,7 @@ impl GpuReport {
         let human = |bytes: u64| human_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
         writeln!(
             out,
-            "memory: peak {} plus {} of the driver; estimate {}, ratio {:.3}",
+            "memory: peak {} plus {} used by the driver; estimate {}, ratio {:.3}",
             human(peak),
             human(driver),
             human(estimated),

@@ -22,31 +22,32 @@ use peer::{Peer, PeerName};
 #[command(after_help = "Examples:\n  \
     warpwave bench llm model.gguf --device cpu --threads 2 --peer llama.cpp\n  \
     warpwave bench llm model.gguf --device cuda:0 --prompt 4096 --json\n  \
-    warpwave bench llm --random --as q4_k --device cuda:0 --peer transformers\n  \
+    warpwave bench llm --random --dtype q4_k --device cuda:0 --peer transformers\n  \
     warpwave bench llm model.gguf --device cuda:0 --batch 1,4,16,64\n\n\
-    Values are tokens per second, medians over interleaved rounds with the peer on the same token ids; `x peer` above 1 means faster \
-    than the peer. Peers are Python packages: pip install xllamacpp, or torch and transformers. On a GPU the report adds decode \
-    bandwidth against device copies, prefill TFLOP/s against the vendor BLAS, memory against the estimate, and the time of each \
-    kernel of a decode step. With --batch each row decodes that many sequences together, one token of each per step.")]
+    Values are tokens per second (median of the rounds; rounds alternate between warpwave and the baseline, with the same token ids). \
+    `x peer` above 1 means faster than the baseline. Baselines are Python packages: pip install xllamacpp, or torch and transformers. On \
+    a GPU, the report also shows decode bandwidth as a fraction of copy bandwidth, prefill TFLOP/s as a fraction of the vendor BLAS, \
+    measured and estimated memory, and the time of each kernel in a decode step. With --batch, each row decodes N sequences together, one \
+    token of each per step.")]
 pub(super) struct Options {
     #[command(flatten)]
     model_args: ModelArgs,
-    /// Use random weights in the shape of Llama 3.1 8B, of the type given by --as (bf16, q8_0 or q4_k; default bf16).
+    /// Use a Llama 3.1 8B model with random weights of the type set by --dtype (bf16, q8_0 or q4_k; default: bf16).
     #[arg(long, conflicts_with = "model")]
     random: bool,
-    /// Peer to compare with.
+    /// Compare with this baseline.
     #[arg(long, value_name = "llama.cpp|transformers")]
     peer: Option<PeerName>,
-    /// Prompt length in tokens.
+    /// Set the prompt length in tokens.
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     prompt: u32,
-    /// Tokens to generate.
+    /// Generate N tokens.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     tokens: u32,
-    /// Number of rounds.
+    /// Repeat the measurement N times and report the median.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Sweep batch sizes instead, e.g. 1,4,16: prefill and decode throughput of that many sequences per step.
+    /// Benchmark these batch sizes (sequences per step) instead, e.g. 1,4,16.
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "peer", value_parser = clap::value_parser!(u16).range(1..))]
     batch: Vec<u16>,
     /// Print JSON.

@@ -43,12 +43,12 @@ impl Peer {
             return Err(usage("--peer llama.cpp needs a GGUF file; create one with `warpwave model convert DIR model.gguf`"));
         };
         if options.model_args.kind.is_some() {
-            return Err(usage("--peer llama.cpp cannot be combined with --as; convert the file first with `warpwave model convert`"));
+            return Err(usage("--peer llama.cpp cannot be combined with --dtype; convert the file first with `warpwave model convert`"));
         }
         let context = (options.prompt + options.tokens + 1).next_multiple_of(256);
         let arguments = [file.path().to_owned(), threads.to_string(), context.to_string()];
         let hint = "llama.cpp did not start, see the python3 output above; install it with `python3 -m pip install xllamacpp` \
-                    (in a virtual environment first in PATH)";
+                    (activate the virtual environment first, if you use one)";
         let (python, hello) = Python::start(include_str!("llama_cpp.py"), &arguments, hint)?;
         Ok(Peer { python, name: format!("llama.cpp (xllamacpp {})", hello["version"].as_str().unwrap_or("?")) })
     }

@@ -72,7 +72,7 @@ fn product(m: usize, k: usize, n: usize, batch: usize) -> Case {
     };
     let (name, work) = match n {
         1 => (format!("matrix x vector f32 {m}x{k}"), Work::Bytes((4 * m * k) as u64)),
-        _ => (format!("products f32 {batch} of {m}x{k}x{n}"), Work::Flops((2 * batch * m * k * n) as u64)),
+        _ => (format!("batched matmul f32 {batch} x {m}x{k}x{n}"), Work::Flops((2 * batch * m * k * n) as u64)),
     };
     let (setup, call) = match n {
         1 => (format!("a = randn({m}, {k}); b = randn({k})"), "torch.mv(a, b)"),

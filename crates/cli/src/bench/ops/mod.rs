@@ -31,25 +31,25 @@ const ROUNDS: usize = 3;
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave bench ops --device cuda:0 --filter softmax --peer torch --plot ops.svg\n\n\
-    Values are medians, interleaved with the peer, with the L2 cache flushed before each run. The ceiling is a device-to-device copy of \
-    1 GiB, counting reads and writes; `x peer` above 1 means faster than the peer.")]
+    Values are medians; runs alternate with the baseline, and the L2 cache is flushed before each run. Fractions are relative to the \
+    bandwidth of a 1 GiB device-to-device copy (reads plus writes). `x peer` above 1 means faster than the baseline.")]
 pub(super) struct Options {
-    /// Device: cuda:0, rocm:1, vgpu:gfx90a (virtual, small sizes, not a speed measurement), or auto (the first GPU found).
+    /// Run on this device: cuda:0, rocm:1, vgpu:gfx90a (virtual: small sizes, timings are not meaningful), or auto (the first GPU found).
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
     /// Run only operations whose name contains one of these words, comma-separated.
     #[arg(long, value_name = "WORDS")]
     filter: Option<String>,
-    /// Peer to compare with: PyTorch on the same GPU, or the CPU.
+    /// Compare with this baseline: PyTorch on the same GPU, or the CPU.
     #[arg(long, value_name = "torch|cpu")]
     peer: Option<PeerName>,
-    /// Sweep batch sizes instead, e.g. 1,2,4,8: feed-forward matmuls, prefill attention and decode attention for each.
+    /// Benchmark feed-forward matmuls, prefill attention and decode attention at these batch sizes instead, e.g. 1,2,4,8.
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     batch: Vec<u16>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Plot the fraction of the ceiling, ours and the peer's, to an SVG file.
+    /// Plot the achieved fraction of copy bandwidth, with the baseline, to an SVG file.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// List the operations without measuring.
@@ -115,7 +115,9 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         return Ok(());
     }
     let mut torch = match options.peer {
-        Some(PeerName::Torch) if small => return Err(usage("PyTorch does not run on a virtual device")),
+        Some(PeerName::Torch) if small => {
+            return Err(usage("PyTorch does not run on a virtual device; use --peer cpu or a CUDA device"));
+        }
         Some(PeerName::Torch) => Some(torch::Peer::start()?),
         _ => None,
     };
@@ -243,7 +245,7 @@ fn report(context: &mut Context<'_>, json: bool, model: &str, peer: Option<&str>
     let versus = peer.map_or_else(String::new, |peer| format!(", vs {peer}"));
     writeln!(context.out, "{model}, copy bandwidth {ceiling:.0} GB/s{versus}")?;
     let wide = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-    writeln!(context.out, "{:wide$} {:>9}         {:>8} {:>9} {:>7}", "", "ours", "ceiling", "peer", "x peer")?;
+    writeln!(context.out, "{:wide$} {:>9}         {:>8} {:>9} {:>7}", "", "ours", "of copy", "peer", "x peer")?;
     for row in rows {
         let share = row.share(ceiling).map_or_else(|| "-".to_owned(), |share| format!("{share:.3}"));
         let peer = match &row.peer {
@@ -256,7 +258,7 @@ fn report(context: &mut Context<'_>, json: bool, model: &str, peer: Option<&str>
     }
     for row in rows {
         if let Some(Err(reason)) = &row.peer {
-            writeln!(context.err, "warpwave: {}: the peer failed: {reason}", row.name)?;
+            writeln!(context.err, "warpwave: {}: the baseline failed: {reason}", row.name)?;
         }
     }
     Ok(())

@@ -154,7 +154,8 @@ fn product(quant: Quant, activations: ActivationPrecision, rows: usize, columns:
         0..=8 => Work::Bytes((bytes(quant, rows, columns) + 2 * vectors * (rows + columns)) as u64),
         _ => Work::Flops(2 * (rows * columns * vectors) as u64),
     };
-    let name = format!("quant_matmul {quant} {how} {rows}x{columns} with {vectors}");
+    let plural = if vectors == 1 { "" } else { "s" };
+    let name = format!("quant_matmul {quant} {how} {rows}x{columns}, {vectors} vector{plural}");
     beside_bf16(Case::new(name, work, make), rows, columns, vectors)
 }
 
@@ -171,7 +172,7 @@ fn product_q8(quant: Quant, rows: usize, columns: usize) -> Case {
         Ok(run)
     };
     let work = Work::Bytes((bytes(quant, rows, columns) + bytes(Quant::Q8_1, 1, columns) + 2 * rows) as u64);
-    beside_bf16(Case::new(format!("quant_matmul_q8 {quant} {rows}x{columns} with 1"), work, make), rows, columns, 1)
+    beside_bf16(Case::new(format!("quant_matmul_q8 {quant} {rows}x{columns}, 1 vector"), work, make), rows, columns, 1)
 }
 
 fn beside_bf16(case: Case, rows: usize, columns: usize, vectors: usize) -> Case {

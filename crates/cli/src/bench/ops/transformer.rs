@@ -77,7 +77,7 @@ fn glu_halves(sizes: Sizes, dtype: DType) -> Case {
         });
         Ok(run)
     };
-    Case::new(format!("swiglu of halves {dtype} {rows}x{columns}"), Work::Bytes((3 * rows * columns * dtype.size()) as u64), make)
+    Case::new(format!("swiglu packed {dtype} {rows}x{columns}"), Work::Bytes((3 * rows * columns * dtype.size()) as u64), make)
         .torch(format!("x = randn({rows}, {}, dtype={}); a, b = x.chunk(2, -1)", 2 * columns, torch_type(dtype)), "F.silu(a) * b")
 }
 
@@ -351,5 +351,5 @@ fn penalize(sizes: Sizes) -> Case {
          y = x.gather(1, t)\n    \
          return x.scatter_(1, t, torch.where(y > 0, y / 1.1, y * 1.1) - 0.1 - 0.1 * n)"
     );
-    Case::new(format!("penalize f32 {rows}x{vocabulary} of {length} tokens"), Work::Small, make).torch(setup, "f()")
+    Case::new(format!("sampling penalties f32 {rows}x{vocabulary}, {length} tokens"), Work::Small, make).torch(setup, "f()")
 }
