@@ -1,5 +1,5 @@
 //! Code that compiles with CUDA but not with HIP although no name is missing: changed signatures, overloads that HIP already has, and
-//! warp intrinsics that not every ROCm version has (WW0119 to WW0124).
+//! warp intrinsics that not every ROCm version has (WW0119 to WW0124, WW0126).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -27,7 +27,7 @@ pub(crate) fn check(lexed: &Lexed<'_>, with_header: bool, edits: &mut Edits, dia
     let skipped = excluded(lexed, defines);
     let brackets = Brackets::new(lexed);
     let has_properties = triggers.iter().any(|index| lexed.is(*index, b"cudaDeviceProp"));
-    let mut checker = Checker { lexed, brackets, wide: None, warp_calls: BTreeMap::new(), diagnostics };
+    let mut checker = Checker { lexed, brackets, wide: None, pointers: HashSet::new(), warp_calls: BTreeMap::new(), diagnostics };
     for index in triggers {
         let before = skipped.partition_point(|range| range.start <= index);
         if before > 0 && skipped[before - 1].contains(&index) {
@@ -37,6 +37,7 @@ pub(crate) fn check(lexed: &Lexed<'_>, with_header: bool, edits: &mut Edits, dia
             b"cudaMemPrefetchAsync" | b"cudaMemAdvise" => checker.memory_location(index),
             b"__ffsll" => checker.ffsll(index, edits),
             b"operator" => checker.vector_operator(index),
+            b"CUdeviceptr" => checker.device_pointers(index),
             name if has_properties && is_later_property(name) && is_member(lexed, index) => checker.property(index, edits),
             name if name == b"cudaDeviceProp" || is_later_property(name) => {}
             name if name.starts_with(b"atomic") => checker.atomic(index),
@@ -46,6 +47,7 @@ pub(crate) fn check(lexed: &Lexed<'_>, with_header: bool, edits: &mut Edits, dia
             _ => {}
         }
     }
+    checker.pointer_arithmetic();
     if !with_header {
         checker.report_warp_calls();
     }
@@ -58,6 +60,7 @@ fn amd_macro() -> (String, String) {
 fn is_trigger(name: &[u8]) -> bool {
     match name {
         b"cudaMemPrefetchAsync" | b"cudaMemAdvise" | b"__ffsll" | b"operator" | b"__syncwarp" | b"__activemask" | b"cudaDeviceProp" => true,
+        b"CUdeviceptr" => true,
         [b'a', b't', b'o', b'm', b'i', b'c', ..] => ATOMICS.iter().any(|(known, _)| *known == name),
         [b'_', b'_', ..] => is_warp_sync(name),
         _ => is_later_property(name),
@@ -130,6 +133,8 @@ struct Checker<'c, 'a> {
     brackets: Brackets,
     /// Names of variables of type `uint64_t` and the like.
     wide: Option<HashSet<&'a [u8]>>,
+    /// Names of variables of type `CUdeviceptr`.
+    pointers: HashSet<&'a [u8]>,
     /// Calls of warp intrinsics: first token and count of each.
     warp_calls: BTreeMap<&'a [u8], (usize, usize)>,
     diagnostics: &'c mut Vec<Diagnostic>,
@@ -243,6 +248,33 @@ impl<'a> Checker<'_, 'a> {
         }
     }
 
+    /// Collects the variables that are declared behind the `CUdeviceptr` at `index`.
+    fn device_pointers(&mut self, index: usize) {
+        let mut at = index + 1;
+        while self.lexed.tokens.get(at).is_some_and(|token| token.kind == Kind::Name) && !self.lexed.is(at + 1, b"(") {
+            self.pointers.insert(self.lexed.text(at));
+            at += if self.lexed.is(at + 1, b",") { 2 } else { return };
+        }
+    }
+
+    /// `pointer + offset`: an integer in CUDA, `void *` in HIP.
+    fn pointer_arithmetic(&mut self) {
+        if self.pointers.is_empty() {
+            return;
+        }
+        for index in 1..self.lexed.tokens.len() {
+            let name = self.lexed.text(index);
+            let arithmetic = matches!(self.lexed.text(index + 1), b"+" | b"-" | b"+=" | b"-=");
+            // `(char *)pointer + 1` has a cast already.
+            let plain = !matches!(self.lexed.text(index - 1), b"." | b"->" | b"::" | b")" | b"*");
+            if arithmetic && plain && self.lexed.tokens[index].kind == Kind::Name && self.pointers.contains(name) {
+                let message = format!("arithmetic on `{}`: `hipDeviceptr_t` is `void *`, not an integer", String::from_utf8_lossy(name));
+                let help = "cast it: `(hipDeviceptr_t)((char *)pointer + offset)`";
+                self.report(codes::DEVICE_POINTER, index, index, message, Some(help));
+            }
+        }
+    }
+
     /// `properties.deviceOverlap`.
     fn property(&mut self, index: usize, edits: &mut Edits) {
         // HIP has always had this one, under a name of its own.
@@ -336,6 +368,13 @@ mod tests {
         assert_eq!(codes_of("__device__ double atomicMax(double *address, double value) { return 0; }"), [123]);
         assert_eq!(codes_of("__device__ float atomicMax(my_type *address, my_type value) { return 0; }"), []);
         assert_eq!(codes_of("__device__ void f(double *x) { atomicAdd(x, 1.0); }"), []);
+    }
+
+    #[test]
+    fn arithmetic_on_device_pointers_is_reported() {
+        let source = "void f(size_t n) { CUdeviceptr a, b; CUdeviceptr *all; g(a + n, (char *)b + n, all + 1); b += n; x.a + 1; }";
+        assert_eq!(found(source, true).0, [(126, "a".to_owned()), (126, "b".to_owned())]);
+        assert_eq!(codes_of("void f(char *a) { g(a + 1); CUdeviceptr make(int a); }"), []);
     }
 
     #[test]

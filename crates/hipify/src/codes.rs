@@ -100,6 +100,9 @@ codes! {
          `hipDeviceGetAttribute` for the value, or leave it out."
     NEWER_HIP = 125 Note "Name of a newer HIP version"
         "The name was translated. HIP has the equivalent only since the stated version; older ones do not compile it."
+    DEVICE_POINTER = 126 Error "Arithmetic on a device pointer of the driver API"
+        "`CUdeviceptr` is an integer, `hipDeviceptr_t` is `void *`: C++ has no arithmetic on it. Cast it, for example \
+         `(hipDeviceptr_t)((char *)pointer + offset)`."
 }
 
 #[cfg(test)]
