@@ -638,11 +638,12 @@ fn the_compatibility_header_can_be_included_anywhere() {
             "p/main.cu",
             "extern \"C\" {\n#include <stdio.h>\n#include \"api.h\"\n}\n__global__ void k(unsigned *x) { atomicInc_system(x, 7); atomicDec_system(x, 7); }\n",
         ),
-        ("p/api.h", "#pragma once\ncudaError_t run(cudaStream_t stream);\n"),
+        ("p/api.h", "#pragma once\n#include \"deep/types.h\"\ncudaError_t run(cudaStream_t stream);\n"),
+        ("p/deep/types.h", "#pragma once\ntypedef cudaStream_t Queue;\n"),
     ]);
     let (p, out) = (folder.path().join("p").display().to_string(), folder.path().join("out"));
     let answer = hipify(&[&p, "--header", "-o", &out.display().to_string()]);
-    assert!(answer.err.contains("2 files: 2 clean") && text(&out.join("api.h")).contains("warpwave_cuda.h"), "{}", answer.err);
+    assert!(answer.err.contains("3 files: 3 clean") && text(&out.join("deep/types.h")).contains("warpwave_cuda.h"), "{}", answer.err);
     compile_with_hip(&out.join("main.hip"));
     let plain = hipify(&[&p, "--examine", "--no-header"]);
     assert!(plain.err.contains("WW0113 warning: HIP has no device function or type `atomicInc_system`"), "{}", plain.err);

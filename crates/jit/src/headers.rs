@@ -132,7 +132,8 @@ pub fn compatibility_header() -> &'static CompatibilityHeader {
 fn compatibility_text() -> String {
     let mut text = String::from(
         "// What CUDA sources need beside HIP's headers, written by Warpwave. It may be copied along with the sources that include it.\n\
-         #pragma once\n\
+         // A guard, not #pragma once: a project has a copy in each folder.\n\
+         #ifndef WARPWAVE_CUDA_H\n#define WARPWAVE_CUDA_H\n\
          #ifdef __clang__\n#pragma clang system_header\n#endif\n\n\
          #ifndef __cplusplus\n#include <hip/hip_runtime.h>\n#else\n\
          // It may be included inside extern \"C\".\nextern \"C++\" {\n\
@@ -150,7 +151,7 @@ fn compatibility_text() -> String {
             text.push('\n');
         }
     }
-    text + "#endif\n}\n#endif\n"
+    text + "#endif\n}\n#endif\n#endif\n"
 }
 
 /// Whether the headers say something about a name: as it is written, or as their macros make it.
