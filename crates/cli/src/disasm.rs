@@ -14,7 +14,7 @@ use super::{Context, Failure, Outcome, failed, usage};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave disasm vector_add.gfx90a.hsaco --kernel vector_add\n\n\
-    Prints LLVM assembler syntax. Supported: gfx908, gfx90a, gfx942.")]
+    Prints LLVM assembler syntax. Supported: gfx906, gfx908, gfx90a, gfx942, gfx1010, gfx1030, gfx1100, gfx1201.")]
 pub(super) struct Args {
     /// A .hsaco file, a clang offload bundle, or a .wwb bundle.
     file: PathBuf,
@@ -158,7 +158,7 @@ fn summary(arch: Arch, descriptor: &KernelDescriptor) -> String {
     format!(
         "kernel: {} VGPRs{agprs}, {} SGPRs ({} user); LDS {} B, scratch {} B, arguments {} B; denormals f32 {}, f16 and f64 {}",
         descriptor.vgprs(arch),
-        descriptor.sgprs(),
+        descriptor.sgprs(arch),
         descriptor.user_sgprs(),
         descriptor.group_segment_fixed_size,
         descriptor.private_segment_fixed_size,
@@ -172,7 +172,7 @@ fn descriptor_json(arch: Arch, descriptor: &KernelDescriptor) -> Value {
     json!({
         "vgprs": descriptor.vgprs(arch),
         "agprs": descriptor.agprs(arch),
-        "sgprs": descriptor.sgprs(),
+        "sgprs": descriptor.sgprs(arch),
         "user_sgprs": descriptor.user_sgprs(),
         "shared_bytes": descriptor.group_segment_fixed_size,
         "private_bytes": descriptor.private_segment_fixed_size,

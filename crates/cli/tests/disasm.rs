@@ -101,14 +101,14 @@ fn json_holds_every_word_and_its_text() {
 fn bundles_are_listed_for_every_supported_architecture() {
     let folder = tempfile::tempdir().unwrap();
     let ours = bundle_file().display().to_string();
-    let parts = [("gfx90a:xnack-", code("gfx90a")), ("gfx942", code("gfx942")), ("gfx1100", code("gfx1100"))];
+    let parts = [("gfx90a:xnack-", code("gfx90a")), ("gfx942", code("gfx942")), ("gfx1102", code("gfx1102"))];
     let bytes = offload_bundle(&parts.iter().map(|(name, code)| (*name, &code[..])).collect::<Vec<_>>());
     let clangs = file(&folder, "add.hipfb", &bytes);
     for path in [&ours, &clangs] {
         let answer = warpwave(&[path]);
         assert_eq!(answer.code, 0, "{}", answer.err);
         assert!(answer.out.contains(": gfx90a") && answer.out.contains(": gfx942"), "{}", answer.out);
-        assert!(answer.err.contains("skipped unsupported targets") && answer.err.contains("gfx1100"), "{}", answer.err);
+        assert!(answer.err.contains("skipped unsupported targets") && answer.err.contains("gfx1102"), "{}", answer.err);
         let one = warpwave(&[path, "--arch", "gfx942"]);
         assert_eq!((one.code, one.err.as_str()), (0, ""));
         assert!(one.out.contains(": gfx942") && !one.out.contains(": gfx90a"), "{}", one.out);
@@ -120,7 +120,7 @@ fn unsupported_input_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let good = code("gfx90a");
     let hsaco = file(&folder, "add.hsaco", &good);
-    let other = file(&folder, "other.hsaco", &code("gfx1100"));
+    let other = file(&folder, "other.hsaco", &code("gfx1102"));
     let text = file(&folder, "kernel.cu", b"__global__ void k() {}");
     let compressed = file(&folder, "compressed.hipfb", b"CCOB\x02\0\x01\0");
     let cut = file(&folder, "cut.hsaco", &good[..200]);
@@ -131,10 +131,10 @@ fn unsupported_input_is_reported() {
         (&[&compressed], 1, &["compressed.hipfb", "--no-offload-compress"]),
         (&[&cut], 1, &["cut.hsaco"]),
         (&[&host], 1, &["expected an AMD GPU code object"]),
-        (&[&other], 1, &["gfx1100", "gfx90a"]),
+        (&[&other], 1, &["gfx1102", "gfx90a"]),
         (&[&hsaco, "--kernel", "nonsense"], 1, &["nonsense", "vector_add"]),
         (&[&hsaco, "--arch", "gfx942"], 1, &["gfx90a", "gfx942"]),
-        (&[&hsaco, "--arch", "gfx1100"], 2, &["gfx1100", "gfx942"]),
+        (&[&hsaco, "--arch", "gfx1102"], 2, &["gfx1102", "gfx942"]),
     ];
     for (line, code, words) in cases {
         let answer = warpwave(line);

@@ -2,7 +2,7 @@
 //!
 //! Names and bit positions follow the kernel descriptor section of LLVM's *User Guide for AMDGPU Backend*.
 
-use crate::arch::Arch;
+use crate::arch::{Arch, WaveSize};
 use crate::bits::BitField;
 
 /// Bytes of a kernel descriptor.
@@ -60,6 +60,7 @@ mod properties {
     pub const ENABLE_SGPR_DISPATCH_ID: BitField = BitField::bit(4);
     pub const ENABLE_SGPR_FLAT_SCRATCH_INIT: BitField = BitField::bit(5);
     pub const ENABLE_SGPR_PRIVATE_SEGMENT_SIZE: BitField = BitField::bit(6);
+    pub const ENABLE_WAVEFRONT_SIZE32: BitField = BitField::bit(10);
 }
 
 /// Fields of `kernarg_preload`.
@@ -149,9 +150,15 @@ impl KernelDescriptor {
         })
     }
 
+    /// Returns the wave size that the kernel was compiled for.
+    pub fn wave_size(&self) -> WaveSize {
+        let wave32 = properties::ENABLE_WAVEFRONT_SIZE32.is_set(self.kernel_code_properties.into());
+        if wave32 { WaveSize::Wave32 } else { WaveSize::Wave64 }
+    }
+
     /// Returns the vector registers of a lane that are allocated, VGPRs and AGPRs together where they share one file.
     fn allocated_vector_registers(&self, arch: Arch) -> u32 {
-        (rsrc1::GRANULATED_WORKITEM_VGPR_COUNT.get(self.compute_pgm_rsrc1) + 1) * arch.vgpr_granule()
+        (rsrc1::GRANULATED_WORKITEM_VGPR_COUNT.get(self.compute_pgm_rsrc1) + 1) * arch.vgpr_encoding_granule(self.wave_size())
     }
 
     /// Returns the VGPRs allocated for each lane.
@@ -166,8 +173,11 @@ impl KernelDescriptor {
         self.allocated_vector_registers(arch) - self.vgprs(arch)
     }
 
-    /// Returns the SGPRs allocated for each wavefront.
-    pub fn sgprs(&self) -> u32 {
+    /// Returns the SGPRs allocated for each wavefront; always 128 on RDNA, whose descriptors do not count them.
+    pub fn sgprs(&self, arch: Arch) -> u32 {
+        if arch.is_rdna() {
+            return 128;
+        }
         (rsrc1::GRANULATED_WAVEFRONT_SGPR_COUNT.get(self.compute_pgm_rsrc1) / 2 + 1) * 16
     }
 
@@ -265,6 +275,6 @@ mod tests {
         let descriptor = KernelDescriptor { compute_pgm_rsrc1: 2 | 3 << 6, compute_pgm_rsrc3: 3, ..KernelDescriptor::default() };
         assert_eq!((descriptor.vgprs(Arch::Gfx908), descriptor.agprs(Arch::Gfx908)), (12, 0));
         assert_eq!((descriptor.vgprs(Arch::Gfx90a), descriptor.agprs(Arch::Gfx90a)), (16, 8));
-        assert_eq!(descriptor.sgprs(), 32);
+        assert_eq!((descriptor.sgprs(Arch::Gfx90a), descriptor.sgprs(Arch::Gfx1100)), (32, 128));
     }
 }

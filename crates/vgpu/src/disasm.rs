@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
 
-use crate::arch::Arch;
+use crate::arch::{Arch, Target, WaveSize};
 use crate::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
 use crate::isa;
 use crate::loader::{LoadError, bundle, malformed};
@@ -71,6 +71,8 @@ pub struct Function {
     pub words: Vec<u32>,
     /// The kernel descriptor, if the function is a kernel.
     pub descriptor: Option<KernelDescriptor>,
+    /// The wave size: the descriptor's, or that of the code object's kernels.
+    pub wave_size: WaveSize,
 }
 
 /// A disassembled instruction.
@@ -78,7 +80,7 @@ pub struct Function {
 pub struct DisasmLine {
     /// The address.
     pub address: u64,
-    /// The encoding: one or two dwords.
+    /// The encoding: one to three dwords.
     pub words: Vec<u32>,
     /// The instruction in LLVM's syntax; `.long` with the dword for an invalid encoding.
     pub text: String,
@@ -89,15 +91,16 @@ pub struct DisasmLine {
 impl Function {
     /// Iterates over the instructions.
     pub fn instructions(&self, arch: Arch) -> impl Iterator<Item = DisasmLine> + '_ {
+        let target = Target { arch, wave_size: self.wave_size };
         let mut at = 0;
         std::iter::from_fn(move || {
             let rest = self.words.get(at..).filter(|rest| !rest.is_empty())?;
             let address = self.address + 4 * at as u64;
-            let line = match isa::decode(arch, rest) {
+            let line = match isa::decode(target, rest) {
                 Ok(inst) => DisasmLine {
                     address,
                     words: rest[..usize::from(inst.words)].to_vec(),
-                    text: isa::disassemble(arch, &inst, None),
+                    text: isa::disassemble(target, &inst, None),
                     target: isa::branch_target(&inst, address),
                 },
                 Err(_) => DisasmLine { address, words: vec![rest[0]], text: format!(".long {:#010x}", rest[0]), target: None },
@@ -154,6 +157,11 @@ fn read(bytes: &[u8]) -> Result<Disassembly, DisasmError> {
         let data = section.data().map_err(|error| malformed(format!("section {name}: {error}")))?;
         split(&mut functions, name, section.address(), data, &labels, &descriptors);
     }
+    // A function that is not a kernel has the wave size of the kernels that call it.
+    let wave_size = descriptors.values().next().map_or(Target::from(arch).wave_size, KernelDescriptor::wave_size);
+    for function in &mut functions {
+        function.wave_size = function.descriptor.as_ref().map_or(wave_size, KernelDescriptor::wave_size);
+    }
     functions.sort_by_key(|function| function.address);
     Ok(Disassembly { arch, functions })
 }
@@ -208,7 +216,7 @@ fn split(
             data.get(range).unwrap_or_default().chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
         if words.iter().any(|word| *word != 0) {
             let descriptor = descriptors.get(address).copied();
-            functions.push(Function { name: (*name).to_owned(), address: *address, words, descriptor });
+            functions.push(Function { name: (*name).to_owned(), address: *address, words, descriptor, wave_size: WaveSize::Wave64 });
         }
     }
 }

@@ -108,4 +108,4 @@ pub mod isa;
 pub mod loader;
 pub mod memory;
 
-pub use arch::Arch;
+pub use arch::{Arch, Target, WaveSize};

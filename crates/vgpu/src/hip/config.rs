@@ -46,9 +46,9 @@ fn parse_devices(text: &str) -> Result<Vec<Arch>, String> {
     if text == "none" {
         return Ok(Vec::new());
     }
-    let known = Arch::ALL.map(Arch::name).join(", ");
+    let known = Arch::EXECUTABLE.map(Arch::name).join(", ");
     let parse = |name: &str| {
-        Arch::ALL.into_iter().find(|arch| arch.name() == name.trim()).ok_or_else(|| {
+        Arch::EXECUTABLE.into_iter().find(|arch| arch.name() == name.trim()).ok_or_else(|| {
             format!("WARPWAVE_VGPU_DEVICES: unknown architecture `{}`; expected a comma-separated list of {known}, or `none`", name.trim())
         })
     };

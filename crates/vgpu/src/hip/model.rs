@@ -30,6 +30,19 @@ pub(super) const REGISTERS: u32 = 65_536;
 pub(super) const MAX_BLOCK: u32 = 1024;
 pub(super) const MAX_GRID: u32 = i32::MAX as u32;
 
+const MI50: GpuModel = GpuModel {
+    name: "Virtual Instinct MI50",
+    compute_units: 60,
+    memory: 16 << 30,
+    clock_khz: 1_725_000,
+    memory_clock_khz: 1_000_000,
+    memory_bus_bits: 4096,
+    l2: 4 << 20,
+    waves_per_simd: 10,
+    vector_registers: 256,
+    vector_granule: 4,
+};
+
 const MI100: GpuModel = GpuModel {
     name: "Virtual Instinct MI100",
     compute_units: 120,
@@ -69,13 +82,70 @@ const MI300X: GpuModel = GpuModel {
     vector_granule: 8,
 };
 
+const RX5700XT: GpuModel = GpuModel {
+    name: "Virtual Radeon RX 5700 XT",
+    compute_units: 40,
+    memory: 8 << 30,
+    clock_khz: 1_905_000,
+    memory_clock_khz: 875_000,
+    memory_bus_bits: 256,
+    l2: 4 << 20,
+    waves_per_simd: 20,
+    vector_registers: 1024,
+    vector_granule: 8,
+};
+
+const RX6900XT: GpuModel = GpuModel {
+    name: "Virtual Radeon RX 6900 XT",
+    compute_units: 80,
+    memory: 16 << 30,
+    clock_khz: 2_250_000,
+    memory_clock_khz: 1_000_000,
+    memory_bus_bits: 256,
+    l2: 4 << 20,
+    waves_per_simd: 16,
+    vector_registers: 1024,
+    vector_granule: 16,
+};
+
+const RX7900XTX: GpuModel = GpuModel {
+    name: "Virtual Radeon RX 7900 XTX",
+    compute_units: 96,
+    memory: 24 << 30,
+    clock_khz: 2_500_000,
+    memory_clock_khz: 1_250_000,
+    memory_bus_bits: 384,
+    l2: 6 << 20,
+    waves_per_simd: 16,
+    vector_registers: 1536,
+    vector_granule: 24,
+};
+
+const RX9070XT: GpuModel = GpuModel {
+    name: "Virtual Radeon RX 9070 XT",
+    compute_units: 64,
+    memory: 16 << 30,
+    clock_khz: 2_970_000,
+    memory_clock_khz: 1_258_000,
+    memory_bus_bits: 256,
+    l2: 8 << 20,
+    waves_per_simd: 16,
+    vector_registers: 1536,
+    vector_granule: 24,
+};
+
 impl GpuModel {
     /// Returns the model that an architecture's virtual device stands for.
     pub fn of(arch: Arch) -> &'static GpuModel {
         match arch {
+            Arch::Gfx906 => &MI50,
             Arch::Gfx908 => &MI100,
             Arch::Gfx90a => &MI210,
             Arch::Gfx942 => &MI300X,
+            Arch::Gfx1010 => &RX5700XT,
+            Arch::Gfx1030 => &RX6900XT,
+            Arch::Gfx1100 => &RX7900XTX,
+            Arch::Gfx1201 => &RX9070XT,
         }
     }
 

@@ -19,8 +19,12 @@ const R0000_BYTES: usize = 792;
 /// Returns HIP's compute capability: the first digits of the architecture.
 pub(super) fn capability(arch: Arch) -> (u32, u32) {
     match arch {
-        Arch::Gfx908 | Arch::Gfx90a => (9, 0),
+        Arch::Gfx906 | Arch::Gfx908 | Arch::Gfx90a => (9, 0),
         Arch::Gfx942 => (9, 4),
+        Arch::Gfx1010 => (10, 1),
+        Arch::Gfx1030 => (10, 3),
+        Arch::Gfx1100 => (11, 0),
+        Arch::Gfx1201 => (12, 0),
     }
 }
 

@@ -1,16 +1,17 @@
 //! The instruction set: the table of instructions as data, the decoder, and the disassembler.
 
 mod decode;
+pub(crate) mod hwreg;
 mod printer;
 mod table;
 
 pub use decode::{DecodeError, decode};
 pub use printer::{branch_target, disassemble};
-pub use table::{Field, Format, InstDesc, Operand, inst_descs};
+pub use table::{Field, Format, Half, InstDesc, Operand, inst_descs};
 
 /// Operand numbers of the hardware's 9-bit source fields; AGPRs follow.
 pub mod operand {
-    /// `FLAT_SCRATCH`, low half.
+    /// `FLAT_SCRATCH`, low half; an ordinary SGPR on RDNA, as are the next three.
     pub const FLAT_SCRATCH: u16 = 102;
     /// `XNACK_MASK`, low half.
     pub const XNACK_MASK: u16 = 104;
@@ -18,9 +19,9 @@ pub mod operand {
     pub const VCC: u16 = 106;
     /// The first trap temporary, `ttmp0`.
     pub const TTMP0: u16 = 108;
-    /// M0.
+    /// M0. gfx11 and later encode it as 125; the decoder returns this number everywhere.
     pub const M0: u16 = 124;
-    /// `null` in LLVM's syntax; reserved on the supported architectures.
+    /// `null`: reads 0, ignores writes. gfx11 and later encode it as 124; reserved on GFX9.
     pub const NULL: u16 = 125;
     /// EXEC, low half.
     pub const EXEC: u16 = 126;
@@ -34,6 +35,10 @@ pub mod operand {
     pub const INLINE_INT_MINUS_1: u16 = 193;
     /// Inline integer -16.
     pub const INLINE_INT_MIN: u16 = 208;
+    /// A source field that says that a DPP8 dword follows.
+    pub const DPP8: u16 = 233;
+    /// A source field that says that a DPP8 dword follows, with `fi`.
+    pub const DPP8_FI: u16 = 234;
     /// Base of the shared aperture (64-bit).
     pub const SHARED_BASE: u16 = 235;
     /// Limit of the shared aperture.
@@ -72,57 +77,7 @@ pub mod operand {
     pub const NONE: u16 = 0xffff;
 }
 
-/// Hardware registers of `s_getreg` and `s_setreg`.
-pub(crate) mod hwreg {
-    use crate::bits::BitField;
-
-    pub const MODE: u32 = 1;
-    pub const STATUS: u32 = 2;
-    pub const TRAPSTS: u32 = 3;
-    pub const HW_ID: u32 = 4;
-    pub const GPR_ALLOC: u32 = 5;
-    pub const LDS_ALLOC: u32 = 6;
-    pub const IB_STS: u32 = 7;
-    pub const SH_MEM_BASES: u32 = 15;
-    pub const TBA_LO: u32 = 16;
-    pub const TBA_HI: u32 = 17;
-    pub const TMA_LO: u32 = 18;
-    pub const TMA_HI: u32 = 19;
-    pub const XCC_ID: u32 = 20;
-    pub const SQ_PERF_SNAPSHOT_DATA: u32 = 21;
-    pub const SQ_PERF_SNAPSHOT_DATA1: u32 = 22;
-    pub const SQ_PERF_SNAPSHOT_PC_LO: u32 = 23;
-    pub const SQ_PERF_SNAPSHOT_PC_HI: u32 = 24;
-
-    const ID: BitField = BitField::new(0, 6);
-    const OFFSET: BitField = BitField::new(6, 5);
-    const WIDTH_MINUS_1: BitField = BitField::new(11, 5);
-
-    /// The 16-bit operand that names bits of a hardware register.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct HwregOperand {
-        pub id: u32,
-        /// The lowest bit.
-        pub offset: u32,
-        /// The number of bits, 1 to 32.
-        pub width: u32,
-    }
-
-    impl HwregOperand {
-        /// Decodes the instruction's immediate.
-        pub fn decode(imm: i32) -> HwregOperand {
-            let imm = imm as u32;
-            HwregOperand { id: ID.get(imm), offset: OFFSET.get(imm), width: WIDTH_MINUS_1.get(imm) + 1 }
-        }
-
-        /// Returns the mask of the bits, shifted to bit 0.
-        pub fn mask(self) -> u32 {
-            u32::MAX >> (32 - self.width)
-        }
-    }
-}
-
-/// The extension dword of a VOP1, VOP2 or VOPC instruction.
+/// The extension dword of a vector instruction, or the second operation of a dual-issue instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Extension {
     /// None.
@@ -132,6 +87,10 @@ pub enum Extension {
     Sdwa(Sdwa),
     /// Data-parallel primitives.
     Dpp(Dpp),
+    /// Data-parallel primitives within eight lanes.
+    Dpp8(Dpp8),
+    /// The second operation of a dual-issue instruction (VOPD).
+    Dual(Dual),
 }
 
 /// Fields of an SDWA dword.
@@ -158,7 +117,37 @@ pub struct Dpp {
     pub bank_mask: u8,
     /// Enabled rows.
     pub row_mask: u8,
+    /// Whether disabled source lanes are read too (`fi`, RDNA).
+    pub fetch_inactive: bool,
 }
+
+/// Fields of a DPP8 dword: the first source comes from another lane of the same eight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dpp8 {
+    /// The source lane of each lane, 3 bits each; the first in the lowest bits.
+    pub lanes: u32,
+    /// Whether disabled source lanes are read too (`fi`).
+    pub fetch_inactive: bool,
+}
+
+/// The second operation of a dual-issue instruction. Both read their sources before either writes, and share one literal.
+#[derive(Debug, Clone, Copy)]
+pub struct Dual {
+    /// The operation's row of the table.
+    pub desc: &'static InstDesc,
+    /// The destination operand.
+    pub dst: u16,
+    /// The source operands.
+    pub src: [u16; 2],
+}
+
+impl PartialEq for Dual {
+    fn eq(&self, other: &Dual) -> bool {
+        std::ptr::eq(self.desc, other.desc) && (self.dst, self.src) == (other.dst, other.src)
+    }
+}
+
+impl Eq for Dual {}
 
 /// A decoded instruction. Fields that an encoding lacks are 0.
 ///
@@ -190,7 +179,8 @@ pub struct Inst {
     pub neg: u8,
     /// VOP3P: `neg_hi`, a bit per source; `v_fma_mix…`: abs. MFMA: `cbsz`.
     pub neg_hi: u8,
-    /// `op_sel`: a bit per source and, in VOP3, one for the destination. MFMA: `abid`.
+    /// `op_sel`: a bit per source and, in VOP3, one for the destination. It also holds the halves that VOP1, VOP2 and VOPC of gfx11 name in
+    /// the register. MFMA: `abid`.
     pub op_sel: u8,
     /// VOP3P: `op_sel_hi`, a bit per source.
     pub op_sel_hi: u8,
@@ -200,7 +190,11 @@ pub struct Inst {
     pub clamp: bool,
     /// Flags of memory instructions; see [`flag`].
     pub flags: u16,
-    /// The SDWA or DPP extension.
+    /// Temporal hint of memory instructions (`th`, gfx12).
+    pub temporal_hint: u8,
+    /// Scope of memory instructions (gfx12): 0 CU, 1 SE, 2 device, 3 system.
+    pub scope: u8,
+    /// The SDWA or DPP extension, or the second operation of VOPD.
     pub ext: Extension,
 }
 
@@ -225,6 +219,8 @@ impl Inst {
             omod: 0,
             clamp: false,
             flags: 0,
+            temporal_hint: 0,
+            scope: 0,
             ext: Extension::None,
         }
     }
@@ -232,7 +228,7 @@ impl Inst {
 
 /// Bits of [`Inst::flags`].
 pub mod flag {
-    /// `glc` (gfx942: `sc0`): atomics return the old value.
+    /// `glc` (gfx942: `sc0`, gfx12: bit 0 of an atomic's `th`): atomics return the old value.
     pub const GLC: u16 = 1;
     /// `slc` (gfx942: `nt`).
     pub const SLC: u16 = 2;
@@ -254,4 +250,6 @@ pub mod flag {
     pub const TFE: u16 = 512;
     /// SMEM: `imm` is the offset, not a register number.
     pub const IMM: u16 = 1024;
+    /// `dlc` (gfx10 and gfx11).
+    pub const DLC: u16 = 2048;
 }

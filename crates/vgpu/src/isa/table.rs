@@ -1,8 +1,24 @@
-//! The instruction table: `gfx9.tsv` as Rust data.
+//! The instruction tables as Rust data: a file for each generation.
+//!
+//! A line has six columns: encoding, opcode, mnemonic, architectures of the generation that have it (`*`: all of them), operands, and the
+//! semantics: the mnemonic of an older instruction with exactly the same meaning; absent if there is none or it has the same mnemonic; `-` if
+//! an older instruction with the same mnemonic has another meaning. An operand is a letter for its field, and then
+//! - the number of registers, if it is not 1; two numbers, as in `D1/2`, are for wave32 and wave64;
+//! - `:h` or `:t`, if it is half a register; see [`Half`].
+//!
+//! A capital is a scalar operand in a field that otherwise names vector registers.
 
 use std::sync::LazyLock;
 
-use crate::arch::Arch;
+use crate::arch::{Arch, Generation, WaveSize};
+
+/// Every table and its generation.
+const TABLES: [(Generation, &str); 4] = [
+    (Generation::Gfx9, include_str!("gfx9.tsv")),
+    (Generation::Gfx10, include_str!("gfx10.tsv")),
+    (Generation::Gfx11, include_str!("gfx11.tsv")),
+    (Generation::Gfx12, include_str!("gfx12.tsv")),
+];
 
 /// An instruction encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,10 +40,14 @@ pub enum Format {
     FLAT,
     SCRATCH,
     GLOBAL,
+    /// The first operation of a dual-issue instruction.
+    VOPDX,
+    /// The second operation of a dual-issue instruction.
+    VOPDY,
 }
 
 /// Every encoding: its name in the table, and the size of its opcode space.
-const FORMATS: [(Format, &str, usize); 16] = [
+const FORMATS: [(Format, &str, usize); 18] = [
     (Format::SOP2, "SOP2", 128),
     (Format::SOPK, "SOPK", 32),
     (Format::SOP1, "SOP1", 256),
@@ -40,10 +60,12 @@ const FORMATS: [(Format, &str, usize); 16] = [
     (Format::VOP3, "VOP3", 1024),
     (Format::VOP3P, "VOP3P", 128),
     (Format::DS, "DS", 256),
-    (Format::MUBUF, "MUBUF", 128),
+    (Format::MUBUF, "MUBUF", 256),
     (Format::FLAT, "FLAT", 128),
     (Format::SCRATCH, "SCRATCH", 128),
     (Format::GLOBAL, "GLOBAL", 128),
+    (Format::VOPDX, "VOPDX", 16),
+    (Format::VOPDY, "VOPDY", 32),
 ];
 
 /// The encoding field of an operand.
@@ -77,15 +99,46 @@ pub enum Field {
     Soffset,
 }
 
+/// How an operand of 16 bits is chosen from its register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    /// The operand is the whole register, or always the low half.
+    Whole,
+    /// `op_sel` chooses, and is printed.
+    OpSel,
+    /// The register's name says so (`v4.l`, `v4.h`). VOP3 encodes it in `op_sel`; VOP1, VOP2 and VOPC have it in bit 7 of the register's
+    /// number, and so reach only 128 registers.
+    Named,
+}
+
 /// An operand of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operand {
     /// Its encoding field.
     pub field: Field,
-    /// Its number of registers.
+    /// Its number of registers; in wave64, if that depends on the wave size.
     pub registers: u8,
+    /// Its number of registers in wave32.
+    pub registers_wave32: u8,
+    /// Which half of a register it is.
+    pub half: Half,
     /// Whether it is scalar, in a field that otherwise names vector registers.
     pub scalar: bool,
+}
+
+impl Operand {
+    /// Returns the number of registers.
+    pub fn registers_in(&self, wave_size: WaveSize) -> u8 {
+        match wave_size {
+            WaveSize::Wave32 => self.registers_wave32,
+            WaveSize::Wave64 => self.registers,
+        }
+    }
+
+    /// Returns whether the operand is a vector register of 16 bits.
+    pub fn is_half(&self) -> bool {
+        self.half != Half::Whole
+    }
 }
 
 /// An instruction of the table.
@@ -99,13 +152,15 @@ pub struct InstDesc {
     pub name: &'static str,
     /// The operands, in the order of the assembly syntax.
     pub operands: Vec<Operand>,
-    archs: u8,
+    /// The name under which its meaning is found: an older mnemonic if it was only renamed, else its own; `-` if that has another meaning.
+    pub semantics: &'static str,
+    archs: u16,
 }
 
 impl InstDesc {
     /// Returns whether `arch` has the instruction.
     pub fn supports(&self, arch: Arch) -> bool {
-        self.archs & 1 << arch as u8 != 0
+        self.archs & 1 << arch as u16 != 0
     }
 
     /// Returns the type of the sources: `f16` of `v_cvt_f32_f16`, `u64` of `v_cmp_eq_u64`; empty when the name has none.
@@ -121,9 +176,11 @@ impl InstDesc {
     }
 }
 
-/// Returns the table.
+/// Returns the instructions of every generation.
 pub fn inst_descs() -> &'static [InstDesc] {
-    static ROWS: LazyLock<Vec<InstDesc>> = LazyLock::new(|| include_str!("gfx9.tsv").lines().filter_map(parse_line).collect());
+    static ROWS: LazyLock<Vec<InstDesc>> = LazyLock::new(|| {
+        TABLES.iter().flat_map(|(generation, table)| table.lines().filter_map(|line| parse_line(*generation, line))).collect()
+    });
     &ROWS
 }
 
@@ -146,24 +203,29 @@ pub(super) fn lookup(arch: Arch, format: Format, opcode: u32) -> Option<&'static
 }
 
 /// Parses a line of the table; `None` for comments.
-fn parse_line(line: &'static str) -> Option<InstDesc> {
+fn parse_line(generation: Generation, line: &'static str) -> Option<InstDesc> {
     let mut columns = line.split('\t');
     let format = columns.next()?;
     let format = FORMATS.iter().find(|(_, name, _)| *name == format)?.0;
     let opcode = columns.next()?.parse().ok()?;
     let name = columns.next()?;
-    let archs = match columns.next()? {
-        "*" => 0xff,
-        list => list
-            .split(',')
-            .fold(0, |mask, name| mask | Arch::ALL.into_iter().find(|arch| &arch.name()[3..] == name).map_or(0, |arch| 1 << arch as u8)),
-    };
+    let list = columns.next()?;
+    let listed = |arch: Arch| list == "*" || list.split(',').any(|name| &arch.name()[3..] == name);
+    let archs = Arch::ALL.into_iter().filter(|arch| arch.generation() == generation && listed(*arch));
+    let archs = archs.fold(0, |mask, arch| mask | 1 << arch as u16);
     let operands = columns.next().unwrap_or("").split_whitespace().filter_map(parse_operand).collect();
-    Some(InstDesc { format, opcode, name, operands, archs })
+    let semantics = columns.next().filter(|other| !other.is_empty()).unwrap_or(name);
+    Some(InstDesc { format, opcode, name, operands, semantics, archs })
 }
 
 /// Parses an operand: `d2` is the destination, two registers.
 fn parse_operand(text: &str) -> Option<Operand> {
+    let (text, half) = match text.split_once(':') {
+        None => (text, Half::Whole),
+        Some((text, "h")) => (text, Half::OpSel),
+        Some((text, "t")) => (text, Half::Named),
+        Some(_) => return None,
+    };
     let split = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
     let (letters, number) = text.split_at(split);
     let field = match letters {
@@ -185,7 +247,9 @@ fn parse_operand(text: &str) -> Option<Operand> {
         _ => return None,
     };
     let scalar = letters.starts_with(|c: char| c.is_ascii_uppercase());
-    Some(Operand { field, registers: number.parse().unwrap_or(1), scalar })
+    let (wave32, wave64) = number.split_once('/').unwrap_or((number, number));
+    let count = |number: &str| number.parse().unwrap_or(1);
+    Some(Operand { field, registers: count(wave64), registers_wave32: count(wave32), half, scalar })
 }
 
 #[cfg(test)]
@@ -193,12 +257,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_of_the_table_is_understood() {
-        let lines = include_str!("gfx9.tsv").lines().filter(|line| !line.starts_with('#')).count();
-        assert_eq!(inst_descs().len(), lines);
-        for line in include_str!("gfx9.tsv").lines().filter(|line| !line.starts_with('#')) {
+    fn every_line_of_the_tables_is_understood() {
+        let lines = || TABLES.iter().flat_map(|(_, table)| table.lines()).filter(|line| !line.starts_with('#'));
+        assert_eq!(inst_descs().len(), lines().count());
+        for (line, row) in lines().zip(inst_descs()) {
             let columns: Vec<&str> = line.split('\t').collect();
-            assert_eq!(columns.len(), 5, "{line}");
+            assert!(matches!(columns.len(), 5 | 6), "{line}");
+            assert!(row.archs != 0, "{line}");
             for text in columns[4].split_whitespace() {
                 assert!(parse_operand(text).is_some(), "{line}: {text}");
             }

@@ -61,7 +61,13 @@ GLOBAL longs(long *a, const unsigned long *b, unsigned long n) {
 GLOBAL lanes(int *a, float *f) {
     int x = a[lane()];
     x += __builtin_amdgcn_update_dpp(0, x, 0x111, 0xf, 0xf, false);
+#ifdef __GFX9__
     x += __builtin_amdgcn_update_dpp(7, x, 0x142, 0xa, 0xf, true);
+#else
+    x += __builtin_amdgcn_update_dpp(7, x, 0x153, 0xa, 0xf, true);
+    x += __builtin_amdgcn_mov_dpp8(x, 0x053977);
+    x += __builtin_amdgcn_permlanex16(x, x, 0x76543210, 0xfedcba98, true, false);
+#endif
     x += __builtin_amdgcn_mov_dpp(x, 0x1b, 0xf, 0xf, true);
     x += __builtin_amdgcn_ds_swizzle(x, 0x401f);
     x += __builtin_amdgcn_ds_bpermute(4 * (lane() ^ 5), x);
@@ -95,6 +101,7 @@ GLOBAL stack(int *a, const int *b, int n) {
     a[index()] = own[n & 63] + own[(n >> 3) & 63];
 }
 
+#if defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx942__)
 GLOBAL matrices(float *a, half4 *h) {
     unsigned t = lane();
     float32 big;
@@ -107,6 +114,25 @@ GLOBAL matrices(float *a, half4 *h) {
     small = __builtin_amdgcn_mfma_f32_16x16x16f16(h[t + 1], h[t + 65], small, 0, 0, 0);
     for (int k = 0; k < 4; k++) a[t + k] = small[k];
 }
+#elif defined(__GFX11__) || defined(__GFX12__)
+#if defined(__GFX11__)
+#define INPUT 16
+#define WMMA(size, type) __builtin_amdgcn_wmma_##type##_16x16x16_f16_w##size
+#else
+#define INPUT 8 * 32 / __AMDGCN_WAVEFRONT_SIZE__
+#define WMMA(size, type) __builtin_amdgcn_wmma_##type##_16x16x16_f16_w##size##_gfx12
+#endif
+typedef float result __attribute__((ext_vector_type(256 / __AMDGCN_WAVEFRONT_SIZE__)));
+typedef _Float16 input __attribute__((ext_vector_type(INPUT)));
+GLOBAL matrices(result *a, input *h) {
+    unsigned t = lane();
+#if __AMDGCN_WAVEFRONT_SIZE__ == 32
+    a[t] = WMMA(32, f32)(h[t], h[t + 64], a[t]);
+#else
+    a[t] = WMMA(64, f32)(h[t], h[t + 64], a[t]);
+#endif
+}
+#endif
 
 GLOBAL waits(unsigned long *a) {
     a[0] = __builtin_readcyclecounter();

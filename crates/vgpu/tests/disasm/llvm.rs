@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use warpwave_vgpu::Arch;
+use warpwave_vgpu::arch::Generation;
+use warpwave_vgpu::{Target, WaveSize};
 
 const TOOLS: [&str; 3] = ["llvm-mc-19", "llvm-objdump-19", "clang-19"];
 
@@ -17,10 +18,19 @@ pub fn available() -> bool {
     TOOLS.iter().all(|tool| warpwave_test_support::require(runs(tool), &format!("{tool} (apt install llvm-19 clang-19)")))
 }
 
+/// Returns the option that selects the wave size.
+pub fn wave_size(target: Target) -> Option<&'static str> {
+    target.arch.is_rdna().then_some(match target.wave_size {
+        WaveSize::Wave32 => "--mattr=+wavefrontsize32,-wavefrontsize64",
+        WaveSize::Wave64 => "--mattr=-wavefrontsize32,+wavefrontsize64",
+    })
+}
+
 /// Runs `llvm-mc`; returns stdout and stderr.
-fn mc(arch: Arch, mode: &[&str], input: String) -> (String, String) {
+fn mc(target: Target, mode: &[&str], input: String) -> (String, String) {
     let mut command = Command::new("llvm-mc-19");
-    command.args(mode).args(["-triple=amdgcn-amd-amdhsa", &format!("-mcpu={arch}")]);
+    command.args(mode).args(["-triple=amdgcn-amd-amdhsa", &format!("-mcpu={}", target.arch)]);
+    command.args(wave_size(target));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
@@ -39,30 +49,32 @@ fn bytes(words: &[u32]) -> String {
 }
 
 /// Returns the text of each case that LLVM disassembles to exactly one instruction without a warning.
-pub fn disassemble(arch: Arch, cases: &[&[u32]]) -> Vec<Option<String>> {
-    cases.chunks(5000).flat_map(|chunk| some(arch, chunk)).collect()
+pub fn disassemble(target: Target, cases: &[&[u32]]) -> Vec<Option<String>> {
+    cases.chunks(5000).flat_map(|chunk| some(target, chunk)).collect()
 }
 
 /// LLVM crashes on a few invalid encodings: then each half is tried separately.
-fn some(arch: Arch, cases: &[&[u32]]) -> Vec<Option<String>> {
-    if let Some(answers) = batch(arch, cases) {
+fn some(target: Target, cases: &[&[u32]]) -> Vec<Option<String>> {
+    if let Some(answers) = batch(target, cases) {
         return answers;
     }
     if let [one] = cases {
-        println!("llvm-mc dies of {arch} {one:08x?}");
+        println!("llvm-mc dies of {} {one:08x?}", target.arch);
         return vec![None];
     }
     let (left, right) = cases.split_at(cases.len() / 2);
-    [some(arch, left), some(arch, right)].concat()
+    [some(target, left), some(target, right)].concat()
 }
 
-fn batch(arch: Arch, cases: &[&[u32]]) -> Option<Vec<Option<String>>> {
+fn batch(target: Target, cases: &[&[u32]]) -> Option<Vec<Option<String>>> {
+    // `s_mov_b32 s101, literal`.
+    let separator = if target.arch.generation() == Generation::Gfx10 { 0xbee5_03ff } else { 0xbee5_00ff };
     let mut input = String::new();
     for (words, mark) in cases.iter().zip(MARK..) {
         // Brackets are disassembled separately, so that a case cannot affect the next.
-        _ = writeln!(input, "[{}]\n[{}]", bytes(words), bytes(&[0xbee5_00ff, mark]));
+        _ = writeln!(input, "[{}]\n[{}]", bytes(words), bytes(&[separator, mark]));
     }
-    let (out, err) = mc(arch, &["--disassemble"], input);
+    let (out, err) = mc(target, &["--disassemble"], input);
     let mut refused = vec![false; cases.len()];
     err.lines().filter_map(line_of).for_each(|line| refused[(line - 1) / 2] = true);
     let mut answers = Vec::new();
@@ -80,14 +92,14 @@ fn batch(arch: Arch, cases: &[&[u32]]) -> Option<Vec<Option<String>>> {
 }
 
 /// Returns the dwords that each line assembles to, if it does.
-pub fn assemble<'a>(arch: Arch, lines: impl Iterator<Item = &'a str>) -> Vec<Option<Vec<u32>>> {
+pub fn assemble<'a>(target: Target, lines: impl Iterator<Item = &'a str>) -> Vec<Option<Vec<u32>>> {
     let mut input = String::new();
     let mut count = 0;
     for line in lines {
         _ = writeln!(input, "{line}\ns_mov_b32 s101, {:#x}", MARK + count);
         count += 1;
     }
-    let (out, _) = mc(arch, &["--assemble", "--show-encoding"], input);
+    let (out, _) = mc(target, &["--assemble", "--show-encoding"], input);
     let mut answers = Vec::new();
     let mut found = None;
     for line in out.lines().map(str::trim) {

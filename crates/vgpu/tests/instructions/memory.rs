@@ -52,7 +52,7 @@ pub fn values(bits: u32) -> Vec<(u64, u64)> {
 
 #[test]
 fn shared_atomics() {
-    for arch in Arch::ALL {
+    for arch in Arch::EXECUTABLE {
         for bits in [32u32, 64] {
             for operation in OPERATIONS {
                 let suffix = match operation {
@@ -129,7 +129,7 @@ fn shared_atomics() {
 
 #[test]
 fn shared_loads_and_stores() {
-    for arch in Arch::ALL {
+    for arch in Arch::EXECUTABLE {
         let mut bench = TestWave::new(arch);
         bench.set_s(124, u32::MAX);
         for (n, byte) in bench.lds()[..4096].iter_mut().enumerate() {
@@ -196,7 +196,7 @@ fn global(arch: Arch, name: &str, dst: u32, addr: u32, data: u32, offset: u32, g
 
 #[test]
 fn global_atomics() {
-    for arch in Arch::ALL {
+    for arch in Arch::EXECUTABLE {
         for bits in [32u32, 64] {
             for operation in OPERATIONS.into_iter().filter(|name| *name != "rsub") {
                 let name = format!("global_atomic_{operation}{}", if bits == 64 { "_x2" } else { "" });
@@ -268,7 +268,7 @@ fn global_atomics() {
 /// `base + soffset + ...`: raw, structured and swizzled buffers; what is out of range reads 0 and is not written.
 #[test]
 fn buffers() {
-    for arch in Arch::ALL {
+    for arch in Arch::EXECUTABLE {
         let mut bench = TestWave::new(arch);
         let base = bench.memory().allocate(16384, MemoryKind::Device(0)).unwrap();
         for n in 0..4096u32 {

@@ -13,6 +13,10 @@ pub(super) enum ConstKind {
     Half,
     /// Packed f16.
     Halves,
+    /// A bf16.
+    Bfloat,
+    /// Packed bf16.
+    Bfloats,
     /// A 64-bit integer.
     Int64,
     /// An f64; a literal is the high half.
@@ -68,6 +72,16 @@ pub(super) fn literal(value: u32, kind: ConstKind) -> String {
             Some(text) => text,
             None => half(value & 0xffff).map_or_else(|| format!("{:#x}", value & 0xffff), str::to_owned),
         },
+        ConstKind::Bfloat => match (small(i64::from(value as i16)), bfloat(value & 0xffff)) {
+            (Some(text), _) => text,
+            (None, Some(name)) => name.to_owned(),
+            (None, None) => format!("{:#x}", value & 0xffff),
+        },
+        ConstKind::Bfloats => match (small(i64::from(value as i32)), bfloat(value)) {
+            (Some(text), _) => text,
+            (None, Some(name)) => name.to_owned(),
+            (None, None) => format!("{value:#x}"),
+        },
         ConstKind::Int64 => small(i64::from(value)).unwrap_or_else(|| format!("{value:#x}")),
         ConstKind::Double => {
             let bits = u64::from(value) << 32;
@@ -84,6 +98,11 @@ pub(super) fn literal(value: u32, kind: ConstKind) -> String {
 /// Returns the inline float with these f16 bits.
 fn half(value: u32) -> Option<&'static str> {
     FLOATS.iter().find(|(.., half)| u32::from(*half) == value).map(|(name, ..)| *name)
+}
+
+/// Returns the inline float with these bf16 bits.
+fn bfloat(value: u32) -> Option<&'static str> {
+    FLOATS.iter().find(|(_, bits, _)| bits >> 16 == value).map(|(name, ..)| *name)
 }
 
 /// Prints 32 bits that equal an inline constant.

@@ -1,13 +1,14 @@
 //! Register names.
 
+use crate::arch::Arch;
 use crate::isa::operand;
 
 /// Returns the name of `count` registers from operand `number` on: `v3`, `s[4:7]`, `vcc`, `a[0:15]`.
-pub(super) fn name(number: u16, count: u8) -> String {
+pub(super) fn name(arch: Arch, number: u16, count: u8) -> String {
     match number {
         operand::AGPR.. => range("a", number - operand::AGPR, count),
         operand::VGPR.. => range("v", number - operand::VGPR, count),
-        _ => scalar(number, count),
+        _ => scalar(arch, number, count),
     }
 }
 
@@ -18,7 +19,7 @@ fn range(file: &str, first: u16, count: u8) -> String {
     }
 }
 
-fn scalar(number: u16, count: u8) -> String {
+fn scalar(arch: Arch, number: u16, count: u8) -> String {
     let pair = |name: &str, base: u16| match (count, number - base) {
         (2, 0) => name.to_owned(),
         (_, 0) => format!("{name}_lo"),
@@ -26,6 +27,7 @@ fn scalar(number: u16, count: u8) -> String {
     };
     match number {
         0..operand::FLAT_SCRATCH => range("s", number, count),
+        operand::FLAT_SCRATCH..operand::VCC if !arch.has_special_sgprs() => range("s", number, count),
         operand::FLAT_SCRATCH | 103 => pair("flat_scratch", operand::FLAT_SCRATCH),
         operand::XNACK_MASK | 105 => pair("xnack_mask", operand::XNACK_MASK),
         operand::VCC | 107 => pair("vcc", operand::VCC),

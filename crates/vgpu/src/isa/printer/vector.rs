@@ -4,18 +4,21 @@ use std::fmt::Write as _;
 
 use super::constant::{self, ConstKind};
 use super::{push, register, scalar};
-use crate::arch::Arch;
-use crate::isa::table::{Field, Format, Operand};
-use crate::isa::{Dpp, Extension, Inst, Sdwa};
+use crate::arch::{Arch, Target};
+use crate::isa::table::{Field, Format, Half, InstDesc, Operand};
+use crate::isa::{Dpp, Dual, Extension, Inst, Sdwa, operand};
 
-pub(super) fn operands(line: &mut String, arch: Arch, inst: &Inst) {
+pub(super) fn operands(line: &mut String, target: Target, inst: &Inst) {
+    let arch = target.arch;
+    let mask = target.wave_size.mask_registers();
     for operand in &inst.desc.operands {
+        let registers = operand.registers_in(target.wave_size);
         let text = match operand.field {
-            Field::Dst => register::name(inst.dst, operand.registers),
-            Field::Sdst => register::name(inst.sdst, operand.registers),
-            Field::Vcc if inst.desc.format == Format::VOPC => register::name(inst.dst, 2),
-            Field::Vcc => "vcc".to_owned(),
-            Field::Src(n) => source(inst, operand, n),
+            Field::Dst => half(inst, operand, register::name(arch, inst.dst, registers), inst.op_sel >> 3 & 1),
+            Field::Sdst => register::name(arch, inst.sdst, registers),
+            Field::Vcc if inst.desc.format == Format::VOPC => register::name(arch, inst.dst, mask),
+            Field::Vcc => register::name(arch, operand::VCC, mask),
+            Field::Src(n) => source(arch, inst, operand, n, registers),
             Field::Literal => format!("{:#x}", inst.literal),
             _ => continue,
         };
@@ -26,12 +29,43 @@ pub(super) fn operands(line: &mut String, arch: Arch, inst: &Inst) {
             output(line, inst);
             selections(line, inst, sdwa);
         }
-        Extension::Dpp(dpp) => lanes(line, arch, dpp),
-        Extension::None if inst.desc.format == Format::VOP3P => packed(line, arch, inst),
-        Extension::None => {
-            halves(line, inst);
-            output(line, inst);
+        Extension::Dpp(_) | Extension::Dpp8(_) => {
+            modifiers(line, arch, inst);
+            lanes(line, arch, inst.ext);
         }
+        Extension::None => modifiers(line, arch, inst),
+        Extension::Dual(_) => {}
+    }
+}
+
+/// Prints the modifiers of VOP3 and VOP3P.
+fn modifiers(line: &mut String, arch: Arch, inst: &Inst) {
+    if inst.desc.format == Format::VOP3P {
+        packed(line, arch, inst);
+    } else {
+        halves(line, arch, inst);
+        output(line, inst);
+    }
+}
+
+/// Prints a dual-issue instruction's operands and its second operation.
+pub(super) fn dual(line: &mut String, target: Target, inst: &Inst, other: Dual) {
+    let text = |desc: &'static InstDesc, dst: u16, src: [u16; 2]| {
+        let part = Inst { dst, src: [src[0], src[1], 0], literal: inst.literal, ..Inst::new(desc) };
+        let mut text = desc.name.to_owned();
+        operands(&mut text, target, &part);
+        text
+    };
+    *line = format!("{} :: {}", text(inst.desc, inst.dst, [inst.src[0], inst.src[1]]), text(other.desc, other.dst, other.src));
+}
+
+/// Adds the half to a register's name, where names state it.
+fn half(inst: &Inst, operand: &Operand, name: String, high: u8) -> String {
+    match (operand.half, high) {
+        (Half::Named, 1) => name + ".h",
+        // LLVM 19 names the low half only here.
+        (Half::Named, _) if inst.desc.name == "v_mov_b16" => name + ".l",
+        _ => name,
     }
 }
 
@@ -44,9 +78,10 @@ fn sources(inst: &Inst) -> usize {
     inst.desc.operands.iter().filter(|operand| matches!(operand.field, Field::Src(_))).count()
 }
 
-fn source(inst: &Inst, operand: &Operand, n: u8) -> String {
+fn source(arch: Arch, inst: &Inst, operand: &Operand, n: u8, registers: u8) -> String {
     let number = inst.src[usize::from(n)];
-    let text = scalar::source(inst, number, operand.registers, kind(inst, operand, n));
+    let text = scalar::source(arch, inst, number, registers, kind(inst, operand, n));
+    let text = if number >= operand::VGPR { half(inst, operand, text, inst.op_sel >> n & 1) } else { text };
     if inst.desc.format == Format::VOP3P && !mixes(inst) {
         return text;
     }
@@ -69,10 +104,18 @@ fn source(inst: &Inst, operand: &Operand, n: u8) -> String {
 fn kind(inst: &Inst, operand: &Operand, n: u8) -> ConstKind {
     let name = inst.desc.name;
     match (operand.registers, inst.desc.source_type()) {
+        _ if mixes(inst) => ConstKind::Half,
+        // The class mask.
+        _ if n == 1 && name.contains("_class_") => ConstKind::Bits32,
         (2.., "f64") => ConstKind::Double,
         (2, _) if inst.desc.format == Format::VOP3P => ConstKind::Bits32,
         (2, _) => ConstKind::Int64,
-        (_, "f16") if name.starts_with("v_dot2c") || name.starts_with("v_pk_") => ConstKind::Halves,
+        // The addend is an f32.
+        _ if n == 2 && name.starts_with("v_dot2_f32_") => ConstKind::Bits32,
+        (_, "f16") if name.starts_with("v_pk_") => ConstKind::Halves,
+        (_, "f16") if n < 2 && (name.starts_with("v_dot2") || name == "v_dual_dot2acc_f32_f16") => ConstKind::Halves,
+        _ if name.ends_with("_bf16") && n == 2 => ConstKind::Bfloat,
+        _ if name.ends_with("_bf16") => ConstKind::Bfloats,
         (_, "f16") => ConstKind::Half,
         // Packed values and dot products print as 32 bits.
         _ if inst.desc.format == Format::VOP3P || name.starts_with("v_dot") || name.starts_with("v_sa") => ConstKind::Bits32,
@@ -91,17 +134,37 @@ fn output(line: &mut String, inst: &Inst) {
     line.push_str(["", " mul:2", " mul:4", " div:2"][usize::from(inst.omod & 3)]);
 }
 
-/// Prints the op_sel bits of VOP3: one per source, one for the destination.
-fn halves(line: &mut String, inst: &Inst) {
-    if inst.desc.format == Format::VOP3 {
-        // Stochastic rounding uses the third source's bit to select the destination byte.
-        let count = if inst.desc.name.starts_with("v_cvt_sr_") { 3 } else { sources(inst) };
-        let mut all: Vec<u8> = (0..count).map(|n| inst.op_sel >> n & 1).collect();
-        all.push(inst.op_sel >> 3 & 1);
-        if all.contains(&1) {
-            list(line, "op_sel", &all);
-        }
+/// Returns the byte that a conversion from or to fp8 and bf8 reads or writes on gfx12.
+fn selected_byte(arch: Arch, inst: &Inst) -> Option<u8> {
+    match inst.desc.name {
+        _ if !arch.is_rdna() => None,
+        "v_cvt_sr_fp8_f32" | "v_cvt_sr_bf8_f32" => Some(inst.op_sel >> 2),
+        // The bits are in reverse order.
+        "v_cvt_f32_fp8" | "v_cvt_f32_bf8" => Some((inst.op_sel & 1) << 1 | inst.op_sel >> 1 & 1),
+        _ => None,
     }
+}
+
+/// Prints the op_sel bits of VOP3: one per source, one for the destination.
+fn halves(line: &mut String, arch: Arch, inst: &Inst) {
+    let named = inst.desc.operands.iter().any(|operand| operand.half == Half::Named);
+    if inst.desc.format != Format::VOP3 || named || inst.op_sel == 0 {
+        return;
+    }
+    let name = inst.desc.name;
+    if let Some(byte) = selected_byte(arch, inst) {
+        _ = write!(line, " byte_sel:{byte}");
+        return;
+    }
+    let mut all: Vec<u8> = (0..4).map(|n| inst.op_sel >> n & 1).collect();
+    if name.starts_with("v_permlane") {
+        // The bits are `fi` and `bound_ctrl`.
+        all.truncate(2);
+    } else if !(name.starts_with("v_cvt_sr_") || name == "v_fmac_f16") {
+        // Stochastic rounding uses the third source's bit to select the destination byte.
+        all.drain(sources(inst)..3);
+    }
+    list(line, "op_sel", &all);
 }
 
 fn list(line: &mut String, name: &str, values: &[u8]) {
@@ -131,11 +194,18 @@ fn packed(line: &mut String, arch: Arch, inst: &Inst) {
     let count = sources(inst);
     let bits = |value: u8| -> Vec<u8> { (0..count).map(|n| value >> n & 1).collect() };
     let all = (1 << count) - 1;
-    if inst.op_sel & all != 0 {
+    if name.starts_with("v_swmmac_") {
+        // op_sel chooses the part of the index.
+        if inst.op_sel != 0 {
+            _ = write!(line, " index_key:{}", inst.op_sel);
+        }
+    } else if inst.op_sel & all != 0 {
         list(line, "op_sel", &bits(inst.op_sel));
     }
     let usual = if mixes(inst) { 0 } else { all };
-    if inst.op_sel_hi & all != usual {
+    // Matrix instructions with results of 32 bits have no op_sel_hi.
+    let selects = !name.starts_with("v_wmma_f32") && !name.starts_with("v_wmma_i32");
+    if inst.op_sel_hi & all != usual && selects {
         list(line, "op_sel_hi", &bits(inst.op_sel_hi));
     }
     for (name, value) in [("neg_lo", inst.neg), ("neg_hi", inst.neg_hi)] {
@@ -163,7 +233,26 @@ fn selections(line: &mut String, inst: &Inst, sdwa: Sdwa) {
     }
 }
 
-fn lanes(line: &mut String, arch: Arch, dpp: Dpp) {
+/// Prints the permutation of a DPP or DPP8 dword.
+fn lanes(line: &mut String, arch: Arch, extension: Extension) {
+    let fetch_inactive = match extension {
+        Extension::Dpp(dpp) => {
+            permutation(line, arch, dpp);
+            dpp.fetch_inactive
+        }
+        Extension::Dpp8(dpp) => {
+            let lanes: Vec<u8> = (0..8).map(|lane| (dpp.lanes >> (3 * lane) & 7) as u8).collect();
+            list(line, "dpp8", &lanes);
+            dpp.fetch_inactive
+        }
+        _ => false,
+    };
+    if fetch_inactive {
+        line.push_str(" fi:1");
+    }
+}
+
+fn permutation(line: &mut String, arch: Arch, dpp: Dpp) {
     let ctrl = dpp.ctrl;
     _ = match ctrl {
         0..=0xff => write!(line, " quad_perm:[{},{},{},{}]", ctrl & 3, ctrl >> 2 & 3, ctrl >> 4 & 3, ctrl >> 6 & 3),
@@ -179,6 +268,8 @@ fn lanes(line: &mut String, arch: Arch, dpp: Dpp) {
         0x142 => write!(line, " row_bcast:15"),
         0x143 => write!(line, " row_bcast:31"),
         0x150..=0x15f if arch.has_unified_vgprs() => write!(line, " row_newbcast:{}", ctrl & 15),
+        0x150..=0x15f if arch.is_rdna() => write!(line, " row_share:{}", ctrl & 15),
+        0x160..=0x16f if arch.is_rdna() => write!(line, " row_xmask:{}", ctrl & 15),
         _ => write!(line, " dpp_ctrl:{ctrl:#x}"),
     };
     _ = write!(line, " row_mask:{:#x} bank_mask:{:#x}", dpp.row_mask, dpp.bank_mask);
