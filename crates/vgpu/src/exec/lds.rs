@@ -125,7 +125,7 @@ fn offsets(s: &Step, unit: u32) -> (u32, u32) {
 
 /// Returns the bytes of an offset unit of a paired access.
 fn offset_unit(s: &Step, words: u32) -> u32 {
-    4 * words * if s.inst.desc.name.contains("st64") { 64 } else { 1 }
+    4 * words * if s.inst.desc.semantics.contains("st64") { 64 } else { 1 }
 }
 
 simd_variants!(paired_reads, read2, DwordCount);
@@ -267,11 +267,11 @@ fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     if let Some(outcome) = reject_gds(w, s, e) {
         return outcome;
     }
-    let Some((op, bytes, returns)) = atomic_op(s.inst.desc.name) else { return Outcome::Fault };
+    let Some((op, bytes, returns)) = atomic_op(s.inst.desc.semantics) else { return Outcome::Fault };
     let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32, bytes) else { return skip_or_fault(e) };
     let mut old = [Lanes([0; LANES]), Lanes([0; LANES])];
     // These compare with the first operand and write the second.
-    let compares = s.inst.desc.name.contains("cmpst");
+    let compares = s.inst.desc.semantics.contains("cmpst");
     for lane in 0..LANES {
         if w.exec >> lane & 1 == 0 {
             continue;

@@ -57,7 +57,7 @@ fn store(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 }
 
 fn atomic(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
-    let Some((op, bytes)) = atomic_op(s.inst.desc.name) else { return Outcome::Fault };
+    let Some((op, bytes)) = atomic_op(s.inst.desc.semantics) else { return Outcome::Fault };
     let (address, room) = address(w, s);
     if u64::from(bytes) > room {
         return Outcome::Continue;
@@ -109,8 +109,8 @@ pub fn find(name: &str) -> Option<Handler> {
     Some(match name {
         "s_memtime" => time,
         "s_memrealtime" => real_time,
-        _ if name.starts_with("s_load_") || name.starts_with("s_buffer_load_") => load,
-        _ if name.starts_with("s_store_") || name.starts_with("s_buffer_store_") => store,
+        _ if name.starts_with("s_load_dword") || name.starts_with("s_buffer_load_dword") => load,
+        _ if name.starts_with("s_store_dword") || name.starts_with("s_buffer_store_dword") => store,
         _ if name.starts_with("s_dcache_") => nop,
         _ => return None,
     })

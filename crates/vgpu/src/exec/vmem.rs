@@ -462,7 +462,7 @@ pub fn atomic_op(name: &str) -> Option<(Rmw, u32)> {
 }
 
 fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
-    let Some((op, bytes)) = atomic_op(s.inst.desc.name) else { return Outcome::Fault };
+    let Some((op, bytes)) = atomic_op(s.inst.desc.semantics) else { return Outcome::Fault };
     let (target, exec) = lane_addresses(w, s);
     let data = data_register(s);
     let words = (bytes / 4) as u16;
@@ -510,7 +510,7 @@ fn nop(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
 
 /// Returns the handlers of a vector memory instruction.
 pub fn find(row: &InstDesc) -> Option<SimdVariants> {
-    let name = row.name;
+    let name = row.semantics;
     let op = name.split_once('_')?.1;
     if atomic_op(name).is_some() {
         return Some([atomic_handler; 3]);

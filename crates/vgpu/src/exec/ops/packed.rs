@@ -57,7 +57,7 @@ fn nondefault_mode(w: &Wave, s: &Step, out: &mut Lanes) {
     let one = |sources: [u16; 3]| {
         let halves = sources.map(|bits| F16(apply_input_mode(bits.into(), 16, w) as u16).to_f32());
         let ([a, b, _], [x, y, z]) = (halves, halves.map(f64::from));
-        let bits = match s.inst.desc.name {
+        let bits = match s.inst.desc.semantics {
             "v_pk_fma_f16" => fused(x, y, z, HALF, mode),
             "v_pk_add_f16" => fused(x, 1.0, y, HALF, mode),
             "v_pk_mul_f16" => fused(x, y, 0f64.copysign(x) * 1f64.copysign(y), HALF, mode),
@@ -181,7 +181,7 @@ fn mix(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
         };
         let half = || apply_output_modifiers(narrow16(sum, w.mode.round64()).0.into(), 16, w, s) as u32;
         let old = out.0[lane];
-        out.0[lane] = match s.inst.desc.name {
+        out.0[lane] = match s.inst.desc.semantics {
             "v_fma_mixlo_f16" => old & 0xffff_0000 | half(),
             "v_fma_mixhi_f16" => old & 0xffff | half() << 16,
             _ => apply_output_modifiers(sum.to_bits().into(), 32, w, s) as u32,
@@ -230,7 +230,7 @@ fn dots(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
     let (a, b, c) = (*source(w, s, 0, &mut a), *source(w, s, 1, &mut b), *source(w, s, 2, &mut c));
     let mut out = Lanes([0; LANES]);
-    let (signed, bits) = match s.inst.desc.name {
+    let (signed, bits) = match s.inst.desc.semantics {
         "v_dot2_i32_i16" => (true, 16),
         "v_dot2_u32_u16" => (false, 16),
         "v_dot4_i32_i8" => (true, 8),
@@ -331,7 +331,7 @@ fn nondefault_mode_pair(w: &Wave, s: &Step, sources: [&Lanes; 3], sign: [u32; 3]
         let [a, b, c] =
             [0, 1, 2].map(|n| f64::from(f32::from_bits(apply_input_mode(u64::from(sources[n].0[lane] ^ sign[n]), 32, w) as u32)));
         let mode = w.mode.round32();
-        let bits = match s.inst.desc.name {
+        let bits = match s.inst.desc.semantics {
             "v_pk_fma_f32" => fused(a, b, c, SINGLE, mode),
             "v_pk_mul_f32" => fused(a, b, 0f64.copysign(a) * 1f64.copysign(b), SINGLE, mode),
             _ => fused(a, 1.0, b, SINGLE, mode),

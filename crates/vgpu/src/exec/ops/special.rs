@@ -53,7 +53,7 @@ fn carry<O: Carry>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
 
 /// Clamps: a carry gives the largest value after an addition, 0 after a subtraction.
 fn saturate(out: &mut Lanes, carries: &[u8; LANES], s: &Step) {
-    let limit = if s.inst.desc.name.starts_with("v_add") { u32::MAX } else { 0 };
+    let limit = if s.inst.desc.semantics.starts_with("v_add") { u32::MAX } else { 0 };
     for lane in 0..LANES {
         if carries[lane] != 0 {
             out.0[lane] = limit;
@@ -349,7 +349,7 @@ fn stochastic(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let shift = 8 * u32::from(s.inst.op_sel >> 2 & 3);
     let mut out = *w.vgpr(s.inst.dst);
     for lane in 0..LANES {
-        let byte = stochastic8(f32::from_bits(a.0[lane]), noise.0[lane], s.inst.desc.name == "v_cvt_sr_bf8_f32");
+        let byte = stochastic8(f32::from_bits(a.0[lane]), noise.0[lane], s.inst.desc.semantics == "v_cvt_sr_bf8_f32");
         out.0[lane] = out.0[lane] & !(0xff << shift) | u32::from(byte) << shift;
     }
     w.write_vgpr(s.inst.dst, &out);
