@@ -8,8 +8,24 @@ use std::{env, fs};
 include!("src/hash.rs");
 
 /// In the order in which a name that two families know is looked up.
-const FAMILIES: [&str; 14] =
-    ["driver", "runtime", "complex", "blas", "rand", "dnn", "fft", "sparse", "caffe2", "cub", "rtc", "device", "solver", "exceptions"];
+const FAMILIES: [&str; 16] = [
+    "driver",
+    "runtime",
+    "complex",
+    "blas",
+    "rand",
+    "dnn",
+    "fft",
+    "sparse",
+    "caffe2",
+    "cub",
+    "rtc",
+    "device",
+    "solver",
+    "tensor",
+    "file",
+    "exceptions",
+];
 
 const FLAGS: [&str; 15] = [
     "no-hip",
@@ -68,6 +84,99 @@ fn versions(text: &str) -> [u32; 3] {
     std::array::from_fn(|_| parts.next().unwrap_or(0))
 }
 
+/// A row of the table, as the library's `Row` has it.
+#[derive(Clone)]
+struct Row<'a> {
+    cuda: &'a str,
+    hip: String,
+    roc: &'a str,
+    family: usize,
+    function: bool,
+    flags: u32,
+    rules: [usize; 2],
+    cuda_versions: [u32; 3],
+    hip_versions: [u32; 3],
+    /// The number of its row for ROCm 7, from 1 on; 0 without one.
+    row_7: usize,
+}
+
+impl Row<'_> {
+    /// The same name for ROCm 7: with another HIP name, without one (`-`), or only with other rules.
+    fn for_rocm_7(&self, hip: Option<String>, rules: [usize; 2]) -> Self {
+        let mut row = Row { rules, ..self.clone() };
+        let Some(hip) = hip else { return row };
+        let unsupported = flags("none,no-hip");
+        if row.flags & flags("miopen-only") != 0 {
+            // For ROCm 7 the name is HIP's in every mode.
+            row.roc = "";
+        }
+        if row.flags & unsupported == 0 {
+            // The versions are those of the other name.
+            row.hip_versions = [0; 3];
+        }
+        row.flags &= !(unsupported | flags("hip-deprecated,hip-removed,miopen-only"));
+        if hip == "-" {
+            row.flags |= flags("no-hip");
+        } else {
+            row.hip = hip;
+        }
+        row
+    }
+
+    fn text(&self, pool: &mut Pool) -> String {
+        let (c, h, r) = (pool.add(self.cuda), pool.add(&self.hip), pool.add(self.roc));
+        format!(
+            "Row {{ at: [{}, {}, {}], len: [{}, {}, {}], family: {}, function: {}, flags: {}, rules: {:?}, cuda: {:?}, hip: {:?}, row_7: {} }}",
+            c.0,
+            h.0,
+            r.0,
+            c.1,
+            h.1,
+            r.1,
+            self.family,
+            self.function,
+            self.flags,
+            self.rules,
+            self.cuda_versions,
+            self.hip_versions,
+            self.row_7
+        )
+    }
+}
+
+/// Adds the rules of a function for a ROCm version. Returns their range.
+fn add_rules(rows: &mut Vec<String>, rules: &[Vec<String>], rocm: &str) -> [usize; 2] {
+    let first = rows.len();
+    let mut own: Vec<_> = rules.iter().filter(|rule| rule[0].split_once('-').is_none_or(|(_, only)| only == rocm)).collect();
+    own.sort_by_key(|rule| rule[1].parse::<u32>().expect("an argument's number"));
+    for rule in own {
+        let [mode, argument, action, text, to, count] = &rule[..] else { panic!("arguments.tsv: {rule:?}") };
+        let mode = match mode.as_str() {
+            "hip" | "hip-6" | "hip-7" => "Hip",
+            "roc" => "Roc",
+            "miopen" => "Miopen",
+            _ => panic!("arguments.tsv: mode {mode}"),
+        };
+        let action = match action.as_str() {
+            "wrap" => "Wrap",
+            "remove" => "Remove",
+            "add" => "Add",
+            "copy" => "Copy",
+            "move" => "Move",
+            "replace" => "Replace",
+            "rename-if-count" => "RenameIfCount",
+            _ => panic!("arguments.tsv: action {action}"),
+        };
+        let or_zero = |text: &str| if text.is_empty() { "0".to_owned() } else { text.to_owned() };
+        rows.push(format!(
+            "Rule {{ mode: Target::{mode}, argument: {argument}, action: Action::{action}, text: {text:?}, to: {}, count: {} }}",
+            or_zero(to),
+            or_zero(count)
+        ));
+    }
+    [first, rows.len()]
+}
+
 fn main() {
     println!("cargo::rerun-if-changed=src/hash.rs");
     let folder = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("data");
@@ -87,47 +196,32 @@ fn main() {
     }
     let mut rule_rows = Vec::new();
 
-    let mut rows = Vec::new();
+    let (mut rows, mut rows_7) = (Vec::new(), Vec::new());
     let mut names: Vec<String> = Vec::new();
     for (family, file) in FAMILIES.iter().enumerate() {
         for line in lines(&folder, file) {
-            let [kind, cuda, hip, roc, words, cuda_versions, hip_versions] = &line[..] else { panic!("{file}.tsv: {line:?}") };
-            let first_rule = rule_rows.len();
-            if let Some(mut own) = rules.remove(cuda) {
-                own.sort_by_key(|rule| rule[1].parse::<u32>().expect("an argument's number"));
-                for rule in own {
-                    let [mode, argument, action, text, to, count] = &rule[..] else { panic!("arguments.tsv: {rule:?}") };
-                    let mode = match mode.as_str() {
-                        "hip" => "Hip",
-                        "roc" => "Roc",
-                        "miopen" => "Miopen",
-                        _ => panic!("arguments.tsv: mode {mode}"),
-                    };
-                    let action = match action.as_str() {
-                        "wrap" => "Wrap",
-                        "remove" => "Remove",
-                        "add" => "Add",
-                        "copy" => "Copy",
-                        "move" => "Move",
-                        "replace" => "Replace",
-                        "rename-if-count" => "RenameIfCount",
-                        _ => panic!("arguments.tsv: action {action}"),
-                    };
-                    let or_zero = |text: &str| if text.is_empty() { "0".to_owned() } else { text.to_owned() };
-                    rule_rows.push(format!(
-                        "Rule {{ mode: Target::{mode}, argument: {argument}, action: Action::{action}, text: {text:?}, to: {}, count: {} }}",
-                        or_zero(to),
-                        or_zero(count)
-                    ));
-                }
+            let (cells, hip_7) = line.split_at(line.len().min(7));
+            let [kind, cuda, hip, roc, words, cuda_versions, hip_versions] = cells else { panic!("{file}.tsv: {line:?}") };
+            let own_rules = rules.remove(cuda).unwrap_or_default();
+            let named = |name: &String| if name == "=" { cuda.clone() } else { name.clone() };
+            let mut row = Row {
+                cuda,
+                hip: named(hip),
+                roc,
+                family,
+                function: kind == "function",
+                flags: flags(words),
+                rules: add_rules(&mut rule_rows, &own_rules, "6"),
+                cuda_versions: versions(cuda_versions),
+                hip_versions: versions(hip_versions),
+                row_7: 0,
+            };
+            if !hip_7.is_empty() || own_rules.iter().any(|rule| rule[0].ends_with("-7")) {
+                let rules_7 = add_rules(&mut rule_rows, &own_rules, "7");
+                rows_7.push(row.for_rocm_7(hip_7.first().map(named), rules_7).text(&mut pool));
+                row.row_7 = rows_7.len();
             }
-            let hip = if hip == "=" { cuda } else { hip };
-            let (c, h, r) = (pool.add(cuda), pool.add(hip), pool.add(roc));
-            let (cv, hv) = (versions(cuda_versions), versions(hip_versions));
-            rows.push(format!(
-                "Row {{ at: [{}, {}, {}], len: [{}, {}, {}], family: {family}, function: {}, flags: {}, rules: [{first_rule}, {}], cuda: [{}, {}, {}], hip: [{}, {}, {}] }}",
-                c.0, h.0, r.0, c.1, h.1, r.1, kind == "function", flags(words), rule_rows.len(), cv[0], cv[1], cv[2], hv[0], hv[1], hv[2]
-            ));
+            rows.push(row.text(&mut pool));
             names.push(cuda.clone());
         }
     }
@@ -156,7 +250,9 @@ fn main() {
     let includes: Vec<String> = lines(&folder, "includes")
         .iter()
         .map(|line| {
-            let [cuda, hip, roc, role, once, once_roc, words] = &line[..] else { panic!("includes.tsv: {line:?}") };
+            let (cells, hip_7) = line.split_at(line.len().min(7));
+            let [cuda, hip, roc, role, once, once_roc, words] = cells else { panic!("includes.tsv: {line:?}") };
+            let hip_7 = hip_7.first().map_or("", String::as_str);
             let role = match role.as_str() {
                 "main" => "Main",
                 "main-v2" => "MainV2",
@@ -166,7 +262,7 @@ fn main() {
             let (family, rest) = words.split_once(',').unwrap_or((words, ""));
             let family = FAMILIES.iter().position(|name| *name == family).expect("a family of includes.tsv");
             format!(
-                "Include {{ cuda: {cuda:?}, hip: {hip:?}, roc: {roc:?}, role: Role::{role}, once: {once:?}, once_roc: {once_roc:?}, family: {family}, unsupported: {} }}",
+                "Include {{ cuda: {cuda:?}, hip: {hip:?}, hip_7: {hip_7:?}, roc: {roc:?}, role: Role::{role}, once: {once:?}, once_roc: {once_roc:?}, family: {family}, unsupported: {} }}",
                 rest == "none"
             )
         })
@@ -180,6 +276,7 @@ fn main() {
         out.push_str("];\n");
     };
     list(&mut out, "ROWS", &rows);
+    list(&mut out, "ROWS_7", &rows_7);
     list(&mut out, "RULES", &rule_rows);
     list(&mut out, "INCLUDES", &includes);
     writeln!(out, "static SLOTS: [u16; {SLOTS}] = {slots:?};").expect("a string");
@@ -191,7 +288,7 @@ fn main() {
 
 fn head_type(head: &str) -> &'static str {
     match head {
-        "ROWS" => "Row",
+        "ROWS" | "ROWS_7" => "Row",
         "RULES" => "Rule",
         _ => "Include",
     }

@@ -20,6 +20,7 @@ fn main() -> ExitCode {
             ("o", value) => output = value.map(str::to_owned).or_else(|| words.next()),
             ("roc", _) => roc = true,
             ("miopen", _) => miopen = true,
+            ("rocm", value) => options.rocm = value.and_then(|version| version.parse().ok()).unwrap_or_default(),
             ("experimental", _) => options.experimental = true,
             ("hip-kernel-execution-syntax", _) => options.launch = LaunchSyntax::Call,
             ("cuda-kernel-execution-syntax", _) => {}

@@ -10,13 +10,14 @@ use crate::diagnostic::Diagnostic;
 use crate::edit::Edits;
 use crate::heuristics;
 use crate::lex::{Kind, Lexed};
+use crate::options::RocmVersion;
 use crate::preprocessor::excluded;
 
 /// The number that `__CUDA_ARCH__` guards see with the compatibility header.
 const HEADER_ARCH: &str = "900";
 
 /// Runs all checks. `with_header`: the compatibility header is included.
-pub(crate) fn check(lexed: &Lexed<'_>, with_header: bool, edits: &mut Edits, diagnostics: &mut Vec<Diagnostic>) {
+pub(crate) fn check(lexed: &Lexed<'_>, with_header: bool, rocm: RocmVersion, edits: &mut Edits, diagnostics: &mut Vec<Diagnostic>) {
     let triggers = (0..lexed.tokens.len()).filter(|index| lexed.tokens[*index].kind == Kind::Name && is_trigger(lexed.text(*index)));
     let triggers: Vec<usize> = triggers.collect();
     if triggers.is_empty() {
@@ -34,7 +35,7 @@ pub(crate) fn check(lexed: &Lexed<'_>, with_header: bool, edits: &mut Edits, dia
             continue;
         }
         match lexed.text(index) {
-            b"cudaMemPrefetchAsync" | b"cudaMemAdvise" => checker.memory_location(index),
+            b"cudaMemPrefetchAsync" | b"cudaMemAdvise" => checker.memory_location(index, rocm),
             b"__ffsll" => checker.ffsll(index, edits),
             b"operator" => checker.vector_operator(index),
             b"CUdeviceptr" => checker.device_pointers(index),
@@ -163,9 +164,13 @@ impl<'a> Checker<'_, 'a> {
     }
 
     /// `cudaMemPrefetchAsync(p, n, location, flags, stream)`, `cudaMemAdvise(p, n, advice, location)`.
-    fn memory_location(&mut self, index: usize) {
+    fn memory_location(&mut self, index: usize, rocm: RocmVersion) {
         let Some((_, arguments)) = self.arguments(index) else { return };
         let prefetch = self.lexed.is(index, b"cudaMemPrefetchAsync");
+        if prefetch && arguments.len() == 5 && rocm == RocmVersion::V7 {
+            let message = "`hipMemPrefetchAsync_v2` is in HIP since 7.2".to_owned();
+            return self.report(codes::NEWER_HIP, index, index, message, None);
+        }
         let location = arguments.get(if prefetch { 2 } else { 3 }).cloned();
         let is_location = location.is_some_and(|range| {
             let text = self.lexed.text(range.start);
@@ -174,7 +179,10 @@ impl<'a> Checker<'_, 'a> {
         if is_location || prefetch && arguments.len() == 5 {
             let name = String::from_utf8_lossy(self.lexed.text(index)).into_owned();
             let message = format!("`{name}` takes a `cudaMemLocation` (CUDA 13); HIP takes a device number");
-            let help = "pass the device number (`location.id`, or `hipCpuDeviceId`) and drop the flags";
+            let help = match rocm {
+                RocmVersion::V6 => "pass the device number (`location.id`, or `hipCpuDeviceId`) and drop the flags",
+                RocmVersion::V7 => "pass the device number (`location.id`, or `hipCpuDeviceId`), or call `hipMemAdvise_v2` (HIP 7.2)",
+            };
             self.report(codes::MEMORY_LOCATION, index, index, message, Some(help));
         }
     }
@@ -331,7 +339,7 @@ mod tests {
     fn found(source: &str, with_header: bool) -> (Vec<(u16, String)>, String) {
         let lexed = Lexed::new(source.as_bytes()).unwrap();
         let (mut edits, mut diagnostics) = (Edits::default(), Vec::new());
-        check(&lexed, with_header, &mut edits, &mut diagnostics);
+        check(&lexed, with_header, RocmVersion::V6, &mut edits, &mut diagnostics);
         let text = |d: &Diagnostic| String::from_utf8_lossy(d.text(source.as_bytes())).into_owned();
         let list = diagnostics.iter().map(|d| (d.code, text(d))).collect();
         (list, String::from_utf8(edits.apply(source.as_bytes())).unwrap())

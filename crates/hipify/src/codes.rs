@@ -85,7 +85,8 @@ codes! {
          `__reduce_*_sync` require ROCm 7.0. The compatibility header (`--header`) provides them from ROCm 5.0 on."
     MEMORY_LOCATION = 120 Error "`cudaMemLocation` argument"
         "CUDA 13 changed `cudaMemPrefetchAsync` and `cudaMemAdvise` to take a `cudaMemLocation`; `cudaMemPrefetchAsync` also takes \
-         flags. HIP's functions take a device number: pass `location.id` (or `hipCpuDeviceId` for the host) and no flags."
+         flags. HIP's functions take a device number: pass `location.id` (or `hipCpuDeviceId` for the host) and no flags. HIP \
+         7.2 also has `hipMemPrefetchAsync_v2` and `hipMemAdvise_v2`, which take the location; `--rocm 7` uses the former."
     AMBIGUOUS_CALL = 121 Note "Call that is ambiguous in HIP"
         "HIP overloads `__ffsll` for `long long` and `unsigned long long`, so an argument of type `uint64_t` (`unsigned long`) is \
          ambiguous. The argument was cast to `unsigned long long`, which has the same bits."
@@ -103,6 +104,8 @@ codes! {
     DEVICE_POINTER = 126 Error "Arithmetic on a device pointer of the driver API"
         "`CUdeviceptr` is an integer, `hipDeviceptr_t` is `void *`: C++ has no arithmetic on it. Cast it, for example \
          `(hipDeviceptr_t)((char *)pointer + offset)`."
+    REMOVED_LATER = 127 Warning "Name that ROCm 7 removed"
+        "The name was translated to one that ROCm 6 has and ROCm 7 removed. Pass `--rocm 7` if the output is for ROCm 7."
 }
 
 #[cfg(test)]

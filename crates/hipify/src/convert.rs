@@ -7,7 +7,7 @@ use crate::diagnostic::{Diagnostic, Remedy, Severity};
 use crate::edit::Edits;
 use crate::hazard::Hazard;
 use crate::headers::Headers;
-use crate::include::REPLACED_BY_COMPATIBILITY;
+use crate::include::{REPLACED_BY_COMPATIBILITY, TYPE_HEADERS};
 use crate::kernels::{self, intrinsics, ptx::Dialect};
 use crate::lex::{Kind, Lexed};
 use crate::names::{self, Family};
@@ -16,7 +16,7 @@ use crate::preprocessor::platform;
 use crate::report::Assessment;
 use crate::stats::Stats;
 use crate::translate::{Draft, Translator, too_large, translate_lexed};
-use crate::{api_checks, codes, hazard, launch};
+use crate::{api_checks, codes, hazard, heuristics, launch};
 
 /// A converted source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub fn convert(source: &[u8], options: &Options, headers: &Headers<'_>) -> Conve
     let with_header = match options.compatibility_header {
         UseHeader::Never => false,
         UseHeader::Always => true,
-        UseHeader::WhenNeeded => headers.compatibility.is_some() && (needed() || renames_supplied_type(&lexed, options, headers)),
+        UseHeader::WhenNeeded => headers.compatibility.is_some() && (needed() || uses_supplied_types(&lexed, options, headers)),
     };
     if with_header && options.compatibility_header == UseHeader::WhenNeeded {
         pass = Pass::run(&lexed, &Options { compatibility_header: UseHeader::Always, ..options.clone() }, headers);
@@ -154,7 +154,7 @@ struct Pass {
 impl Pass {
     fn run(lexed: &Lexed<'_>, options: &Options, headers: &Headers<'_>) -> Pass {
         let (source, with_header) = (lexed.source, options.with_header());
-        let Draft { mut edits, mut diagnostics, stats } = Translator::new(lexed, options).run();
+        let Draft { mut edits, mut diagnostics, stats } = Translator::new(lexed, options, headers.compatibility).run();
         if with_header {
             kernels::rewrite(lexed, Dialect::Hip, &mut edits, &mut diagnostics);
         } else {
@@ -163,7 +163,7 @@ impl Pass {
         let declared: OnceCell<HashSet<Vec<u8>>> = OnceCell::new();
         let known = |name: &[u8]| intrinsics::hip_has(name) || declared.get_or_init(|| headers.declared(source)).contains(name);
         diagnostics.extend(intrinsics::unknown(lexed, &known));
-        api_checks::check(lexed, with_header, &mut edits, &mut diagnostics);
+        api_checks::check(lexed, with_header, options.rocm, &mut edits, &mut diagnostics);
         let supplied = |diagnostic: &Diagnostic| supplied_by_header(diagnostic, source, headers);
         if with_header {
             diagnostics.retain(|diagnostic| !supplied(diagnostic));
@@ -196,10 +196,13 @@ fn supplied_by_header(diagnostic: &Diagnostic, source: &[u8], headers: &Headers<
     }
 }
 
-/// Whether a device type gets another name without the compatibility header: the files of a project must agree on the type.
-fn renames_supplied_type(lexed: &Lexed<'_>, options: &Options, headers: &Headers<'_>) -> bool {
+/// Whether device types get other names or headers without the compatibility header: the files of a project must agree on them.
+fn uses_supplied_types(lexed: &Lexed<'_>, options: &Options, headers: &Headers<'_>) -> bool {
+    if TYPE_HEADERS.iter().any(|header| heuristics::includes(lexed, header)) {
+        return true;
+    }
     (0..lexed.tokens.len()).filter(|index| lexed.tokens[*index].kind == Kind::Name).any(|index| {
-        names::find(lexed.text(index)).is_some_and(|row| {
+        names::find(lexed.text(index)).map(|row| row.for_rocm(options.rocm)).is_some_and(|row| {
             let device_type = row.family() == Family::Device && !row.is_function();
             device_type && row.translated(options.target) != row.cuda() && headers.supplies(row.cuda().as_bytes())
         })

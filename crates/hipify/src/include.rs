@@ -72,8 +72,10 @@ pub(crate) enum Role {
 #[derive(Debug)]
 pub(crate) struct Include {
     pub cuda: &'static str,
-    /// Empty if HIP does not need it.
+    /// Empty if HIP does not need it, or only HIP 7 has it.
     pub hip: &'static str,
+    /// The name in HIP 7; empty if it is the same.
+    pub hip_7: &'static str,
     pub roc: &'static str,
     pub role: Role,
     /// Headers of one group appear once; empty: not grouped.
@@ -81,6 +83,13 @@ pub(crate) struct Include {
     pub once_roc: &'static str,
     pub family: u8,
     pub unsupported: bool,
+}
+
+impl Include {
+    /// Whether only HIP 7 has such a header.
+    pub fn is_new_in_7(&self) -> bool {
+        self.hip.is_empty() && !self.hip_7.is_empty()
+    }
 }
 
 /// CUDA headers that the compatibility header replaces.
@@ -97,6 +106,9 @@ pub(crate) const REPLACED_BY_COMPATIBILITY: &[&str] = &[
     "cuda_fp8.h",
     "mma.h",
 ];
+
+/// Headers of [`REPLACED_BY_COMPATIBILITY`] that HIP has as well, with types of other names.
+pub(crate) const TYPE_HEADERS: [&str; 2] = ["cuda_bf16.h", "cuda_fp8.h"];
 
 /// The headers seen so far in a file.
 #[derive(Debug, Default)]
@@ -138,7 +150,7 @@ impl Seen {
     pub fn drop(&mut self, include: &Include, roc: bool) -> bool {
         let group = if roc { include.once_roc } else { include.once };
         match include.role {
-            Role::Plain if include.hip.is_empty() => true,
+            Role::Plain if include.hip.is_empty() && include.hip_7.is_empty() => true,
             _ if group.is_empty() => false,
             Role::Plain | Role::Main => self.again(group, false),
             Role::MainV2 => self.again(group, true) || self.groups.contains(&(group, false)),

@@ -51,7 +51,7 @@ pub use convert::{Conversion, Remedied, convert};
 pub use diagnostic::{Diagnostic, Remedy, Severity};
 pub use headers::{CompatibilityHeader, Headers, IncludePath, Resolved};
 pub use include::{Included, included, is_cuda_header};
-pub use options::{COMPATIBILITY_HEADER, ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target, UseHeader};
+pub use options::{COMPATIBILITY_HEADER, ExcludedBlocks, LaunchSyntax, Options, RocmVersion, RuntimeHeader, Target, UseHeader};
 pub use preprocessor::platform::already_hip;
 pub use stats::Stats;
 pub use translate::{Translation, translate, translate_lexed};

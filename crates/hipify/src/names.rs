@@ -5,7 +5,7 @@
 
 use crate::arguments::{Action, Rule};
 use crate::include::{Include, Role};
-use crate::options::Target;
+use crate::options::{RocmVersion, Target};
 
 include!("hash.rs");
 include!(concat!(env!("OUT_DIR"), "/tables.rs"));
@@ -40,13 +40,17 @@ pub enum Family {
     Device,
     /// cuSOLVER.
     Solver,
+    /// cuTENSOR.
+    Tensor,
+    /// cuFile.
+    File,
     /// Names of `data/exceptions.tsv`.
     Exceptions,
 }
 
 impl Family {
     /// All families, in the order of the table.
-    pub const ALL: [Family; 14] = [
+    pub const ALL: [Family; 16] = [
         Family::Driver,
         Family::Runtime,
         Family::Complex,
@@ -60,6 +64,8 @@ impl Family {
         Family::Rtc,
         Family::Device,
         Family::Solver,
+        Family::Tensor,
+        Family::File,
         Family::Exceptions,
     ];
 
@@ -79,8 +85,15 @@ impl Family {
             Family::Rtc => "NVRTC",
             Family::Device => "device functions",
             Family::Solver => "cuSOLVER",
+            Family::Tensor => "cuTENSOR",
+            Family::File => "cuFile",
             Family::Exceptions => "CUDA",
         }
+    }
+
+    /// Whether its versions are those of the library, which is released apart from CUDA.
+    pub(crate) fn has_own_versions(self) -> bool {
+        matches!(self, Family::Dnn | Family::Tensor)
     }
 
     /// Whether the family has ROCm library names, which [`Target::Roc`] uses.
@@ -128,6 +141,8 @@ pub struct Row {
     rules: [u16; 2],
     cuda: [u32; 3],
     hip: [u32; 3],
+    /// The number of its row for ROCm 7, from 1 on; 0 if that is the same.
+    row_7: u16,
 }
 
 impl Row {
@@ -161,7 +176,8 @@ impl Row {
         self.function
     }
 
-    /// CUDA versions that added, deprecated and removed it (`112` is 11.2), 0 if unknown.
+    /// CUDA versions that added, deprecated and removed it (`112` is 11.2), 0 if unknown. Those of cuDNN and cuTENSOR are the library's
+    /// (`91000` is 9.10.0).
     pub fn cuda_versions(&self) -> [u32; 3] {
         self.cuda
     }
@@ -192,13 +208,21 @@ impl Row {
         if self.uses_roc(target) && !self.roc().is_empty() { self.roc() } else { self.hip() }
     }
 
+    /// The row for a ROCm version: HIP 7 has other names and arguments for some.
+    pub fn for_rocm(&'static self, rocm: RocmVersion) -> &'static Row {
+        match self.row_7 {
+            number if number > 0 && rocm == RocmVersion::V7 => &ROWS_7[usize::from(number) - 1],
+            _ => self,
+        }
+    }
+
     /// The changes of the argument list, for all targets.
     pub(crate) fn rules(&self) -> &'static [Rule] {
         &RULES[usize::from(self.rules[0])..usize::from(self.rules[1])]
     }
 }
 
-/// Returns the row of a name.
+/// Returns the row of a name, for ROCm 6; [`Row::for_rocm`] returns others.
 #[inline]
 pub fn find(name: &[u8]) -> Option<&'static Row> {
     let &[first, second, ..] = name else { return None };
@@ -221,7 +245,7 @@ pub fn find(name: &[u8]) -> Option<&'static Row> {
     }
 }
 
-/// All rows.
+/// All rows, for ROCm 6.
 pub fn rows() -> &'static [Row] {
     ROWS
 }
@@ -238,7 +262,7 @@ mod tests {
 
     #[test]
     fn every_row_is_found_by_its_name() {
-        assert!(ROWS.len() > 8_900);
+        assert!(ROWS.len() > 11_200);
         for row in ROWS {
             assert_eq!(find(row.cuda().as_bytes()).map(Row::cuda), Some(row.cuda()));
         }
@@ -256,7 +280,7 @@ mod tests {
 
     #[test]
     fn no_translated_name_is_translated_again() {
-        for row in ROWS {
+        for row in ROWS.iter().chain(ROWS_7) {
             for name in [row.hip(), row.roc()] {
                 if let Some(again) = find(name.as_bytes()) {
                     assert!(name == row.cuda() || again.hip() == name, "{} becomes {name}, which becomes {}", row.cuda(), again.hip());

@@ -1,5 +1,8 @@
 //! Options of a conversion.
 
+use std::fmt;
+use std::str::FromStr;
+
 /// The libraries whose names the translation uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Target {
@@ -10,6 +13,47 @@ pub enum Target {
     Roc,
     /// [`Target::Roc`], and MIOpen for cuDNN.
     Miopen,
+}
+
+/// The ROCm release whose names the translation uses, where releases differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum RocmVersion {
+    /// ROCm 6.3. Most of these names compile with ROCm 5 and 7 too.
+    #[default]
+    V6,
+    /// ROCm 7.0.
+    V7,
+}
+
+impl RocmVersion {
+    /// The HIP version (`6030` is 6.3).
+    pub(crate) fn hip(self) -> u32 {
+        match self {
+            RocmVersion::V6 => 6030,
+            RocmVersion::V7 => 7000,
+        }
+    }
+}
+
+impl fmt::Display for RocmVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            RocmVersion::V6 => "6",
+            RocmVersion::V7 => "7",
+        })
+    }
+}
+
+impl FromStr for RocmVersion {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<RocmVersion, &'static str> {
+        match text {
+            "6" => Ok(RocmVersion::V6),
+            "7" => Ok(RocmVersion::V7),
+            _ => Err("expected 6 or 7"),
+        }
+    }
 }
 
 /// How kernel launches are written.
@@ -69,6 +113,8 @@ pub enum UseHeader {
 pub struct Options {
     /// The libraries whose names are used.
     pub target: Target,
+    /// The ROCm release whose names are used.
+    pub rocm: RocmVersion,
     /// How launches are written.
     pub launch: LaunchSyntax,
     /// What happens to blocks that the preprocessor skips.

@@ -119,7 +119,7 @@ impl Translator<'_> {
             if token.kind != Kind::Name {
                 continue;
             }
-            if let Some(row) = names::find(self.lexed.text(index))
+            if let Some(row) = names::find(self.lexed.text(index)).map(|row| row.for_rocm(self.options.rocm))
                 && self.renames(index, row)
             {
                 edits.replace(token.start - base, token.end - base, self.new_name(index, row));
@@ -133,13 +133,7 @@ impl Translator<'_> {
     fn renames(&self, index: usize, row: &'static Row) -> bool {
         let function = row.is_function();
         let here = match row.family() {
-            Family::Device => {
-                if function {
-                    heuristics::calls(self.lexed, index)
-                } else {
-                    !self.options.with_header()
-                }
-            }
+            Family::Device => (!function || heuristics::calls(self.lexed, index)) && !self.keeps_device_name(row),
             Family::Blas if row.flags & flag::V2_ONLY != 0 => self.seen.has_blas_v2(),
             _ => row.cuda() != "cub" || self.lexed.is(index + 1, b"::"),
         };

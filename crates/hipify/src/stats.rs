@@ -17,9 +17,9 @@ pub struct Stats {
     /// Bytes of the source that were replaced.
     pub bytes_changed: usize,
     /// Translated references to CUDA names, by [`Family`].
-    pub translated: [usize; 14],
+    pub translated: [usize; Family::ALL.len()],
     /// References that were not translated, by [`Family`].
-    pub untranslated: [usize; 14],
+    pub untranslated: [usize; Family::ALL.len()],
     /// Unknown CUDA-like names.
     pub unknown: usize,
     /// `<<<…>>>` launches.

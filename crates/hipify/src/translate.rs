@@ -13,15 +13,16 @@ use crate::brackets::Brackets;
 use crate::codes::{self, Code};
 use crate::diagnostic::Diagnostic;
 use crate::edit::Edits;
+use crate::headers::CompatibilityHeader;
 use crate::include::{REPLACED_BY_COMPATIBILITY, Seen, hip_guard};
 use crate::lex::{Kind, Lexed, TooLarge};
 use crate::names::{self, Family, Row, flag};
-use crate::options::{COMPATIBILITY_HEADER, ExcludedBlocks, Options, Target};
+use crate::options::{COMPATIBILITY_HEADER, ExcludedBlocks, Options, RocmVersion, Target};
 use crate::preprocessor::{self, platform};
 use crate::stats::Stats;
 use crate::{half2_members, heuristics};
 
-/// Names of later HIP versions than this are reported: 5.2, which Linux distributions still have.
+/// Names of HIP's API later than this are reported for ROCm 6: 5.2, which Linux distributions still have.
 const OLDEST_HIP: u32 = 5020;
 
 /// Represents all version macros in the set of reported names.
@@ -60,7 +61,7 @@ pub(crate) fn too_large(error: TooLarge) -> Diagnostic {
 
 /// [`translate`] for a lexed source.
 pub fn translate_lexed(lexed: &Lexed<'_>, options: &Options) -> Translation {
-    let Draft { mut edits, mut diagnostics, mut stats } = Translator::new(lexed, options).run();
+    let Draft { mut edits, mut diagnostics, mut stats } = Translator::new(lexed, options, None).run();
     stats.count_changes(lexed.source, &mut edits);
     diagnostics.sort_by_key(|diagnostic| (diagnostic.start, diagnostic.code));
     Translation { output: edits.apply(lexed.source), diagnostics, stats }
@@ -98,10 +99,12 @@ pub(crate) struct Translator<'a> {
     pub gpu_code: bool,
     /// The compatibility header is included already, or not used.
     pub has_compatibility: bool,
+    /// The compatibility header, if the caller has it.
+    pub compatibility: Option<&'a CompatibilityHeader>,
 }
 
 impl<'a> Translator<'a> {
-    pub(crate) fn new(lexed: &'a Lexed<'a>, options: &'a Options) -> Translator<'a> {
+    pub(crate) fn new(lexed: &'a Lexed<'a>, options: &'a Options, compatibility: Option<&'a CompatibilityHeader>) -> Translator<'a> {
         Translator {
             lexed,
             options,
@@ -122,6 +125,7 @@ impl<'a> Translator<'a> {
             pragma_once: None,
             gpu_code: false,
             has_compatibility: !options.with_header() || heuristics::includes(lexed, COMPATIBILITY_HEADER),
+            compatibility,
         }
     }
 
@@ -214,7 +218,7 @@ impl<'a> Translator<'a> {
     fn name(&mut self, index: usize) {
         let text = self.lexed.text(index);
         if let Some(row) = names::find(text) {
-            self.listed(index, row);
+            self.listed(index, row.for_rocm(self.options.rocm));
             if text == b"__half2" {
                 self.half2_variables.declare(self.lexed, index);
             }
@@ -282,13 +286,13 @@ impl<'a> Translator<'a> {
             if row.is_function() && !heuristics::calls(self.lexed, index) {
                 return;
             }
-            if !row.is_function() && self.options.with_header() {
+            if self.keeps_device_name(row) {
                 return;
             }
             if row.is_unsupported(self.options.target) {
                 self.stats.untranslated[family as usize] += 1;
                 let message = format!("HIP has no device function or type `{}`", row.cuda());
-                return self.report(codes::DEVICE_FUNCTION, index, message, None);
+                return self.report(codes::DEVICE_FUNCTION, index, message, self.use_rocm_7(row));
             }
         }
         if self.blocked(index, row) {
@@ -307,6 +311,13 @@ impl<'a> Translator<'a> {
             let token = self.lexed.tokens[index];
             self.edits.replace(token.start, token.end, new);
         }
+    }
+
+    /// Whether the compatibility header supplies a device type or function under its CUDA name, which then stays.
+    pub(crate) fn keeps_device_name(&self, row: &Row) -> bool {
+        let renamed = row.translated(self.options.target) != row.cuda();
+        let supplied = || self.compatibility.is_none_or(|header| header.supplies(row.cuda().as_bytes()));
+        self.options.with_header() && (!row.is_function() || renamed && !row.is_unsupported(self.options.target)) && supplied()
     }
 
     /// The replacement of the name at `index`.
@@ -354,10 +365,14 @@ impl<'a> Translator<'a> {
 
     /// Reports deprecations, removals and names of newer versions, once per name.
     fn notes(&mut self, index: usize, row: &'static Row) {
-        let since = row.hip_versions()[0];
-        let hip_api = matches!(row.family(), Family::Runtime | Family::Driver);
-        if since > OLDEST_HIP && hip_api && row.flags & flag::HIP_REMOVED == 0 && self.newer.insert(row.cuda()) {
-            let message = format!("`{}` is in HIP since {}.{}", row.translated(self.options.target), since / 1000, since % 1000 / 10);
+        let new = row.translated(self.options.target);
+        let [since, _, removed_in] = row.hip_versions();
+        let oldest = match self.options.rocm {
+            RocmVersion::V6 if matches!(row.family(), Family::Runtime | Family::Driver) => OLDEST_HIP,
+            rocm => rocm.hip(),
+        };
+        if since > oldest && new == row.hip() && row.flags & flag::HIP_REMOVED == 0 && self.newer.insert(row.cuda()) {
+            let message = format!("`{new}` is in HIP since {}.{}", since / 1000, since % 1000 / 10);
             self.report(codes::NEWER_HIP, index, message, None);
         }
         let all = flag::CUDA_DEPRECATED
@@ -371,28 +386,39 @@ impl<'a> Translator<'a> {
         if row.flags & all == 0 || !self.noted.insert(row.cuda()) {
             return;
         }
+        let own = row.family().has_own_versions();
+        let product = if own { row.family().title() } else { "CUDA" };
         let cuda = |which: usize| match row.cuda_versions()[which] {
-            0 => String::new(),
-            version if version < 1000 => format!(" {}.{}", version / 10, version % 10),
-            version => format!(" {}.{}", version / 1000, version % 1000 / 10),
+            0 => product.to_owned(),
+            version if own => format!("{product} {}.{}", version / 10_000, version % 10_000 / 100),
+            version => format!("{product} {}.{}", version / 10, version % 10),
         };
         if row.flags & (flag::CUDA_REMOVED | flag::REMOVED) != 0 {
-            self.report(codes::CUDA_REMOVED, index, format!("CUDA{} removed `{}`", cuda(2), row.cuda()), None);
+            self.report(codes::CUDA_REMOVED, index, format!("{} removed `{}`", cuda(2), row.cuda()), None);
         } else if row.flags & (flag::CUDA_DEPRECATED | flag::DEPRECATED) != 0 {
-            self.report(codes::CUDA_DEPRECATED, index, format!("CUDA{} deprecated `{}`", cuda(1), row.cuda()), None);
+            self.report(codes::CUDA_DEPRECATED, index, format!("{} deprecated `{}`", cuda(1), row.cuda()), None);
         }
         let roc = row.uses_roc(self.options.target);
         let (removed, deprecated) = if roc { (flag::ROC_REMOVED, flag::ROC_DEPRECATED) } else { (flag::HIP_REMOVED, flag::HIP_DEPRECATED) };
-        let new = row.translated(self.options.target);
         let hip = |which: usize| match row.hip_versions()[which] {
             0 => String::new(),
             version => format!(" in {}.{}", version / 1000, version % 1000 / 10),
         };
-        if row.flags & (removed | flag::REMOVED) != 0 {
+        if row.flags & removed != 0 && !roc && removed_in > self.options.rocm.hip() {
+            let message = format!("`{new}` was removed in ROCm {}", removed_in / 1000);
+            self.report(codes::REMOVED_LATER, index, message, self.use_rocm_7(row));
+        } else if row.flags & (removed | flag::REMOVED) != 0 {
             self.report(codes::HIP_REMOVED, index, format!("HIP equivalent `{new}` was removed{}", hip(2)), None);
         } else if row.flags & (deprecated | flag::DEPRECATED) != 0 {
             self.report(codes::HIP_DEPRECATED, index, format!("HIP equivalent `{new}` was deprecated{}", hip(1)), None);
         }
+    }
+
+    /// The advice to translate for ROCm 7, if HIP 7 has another name for it.
+    fn use_rocm_7(&self, row: &'static Row) -> Option<Cow<'static, str>> {
+        let new = row.for_rocm(RocmVersion::V7);
+        let better = new.hip() != row.hip() && !new.is_unsupported(Target::Hip);
+        better.then(|| format!("pass `--rocm 7` to use `{}`", new.hip()).into())
     }
 
     fn half_member(&mut self, dot: usize) {
@@ -428,7 +454,7 @@ impl<'a> Translator<'a> {
             let length = text[at..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
             let word = &text[at..at + length];
             if word.starts_with(b"cu") || word.starts_with(b"nv") {
-                let row = names::find(word).filter(|row| row.family() != Family::Device);
+                let row = names::find(word).filter(|row| row.family() != Family::Device).map(|row| row.for_rocm(self.options.rocm));
                 let row = row.filter(|row| !row.is_unsupported(self.options.target) && row.translated(self.options.target) != row.cuda());
                 if let Some(row) = row {
                     let start = token.start + at as u32;
@@ -486,7 +512,8 @@ impl<'a> Translator<'a> {
             }
             return;
         }
-        let Some(include) = names::include(name) else {
+        let rocm = self.options.rocm;
+        let Some(include) = names::include(name).filter(|include| rocm == RocmVersion::V7 || !include.is_new_in_7()) else {
             if heuristics::is_toolkit_header(name, open == '<') {
                 let message = format!("header `{}` has no known HIP equivalent", String::from_utf8_lossy(name));
                 self.report(codes::UNKNOWN_HEADER, hash + 2, message, None);
@@ -504,7 +531,11 @@ impl<'a> Translator<'a> {
         if drop {
             self.drop_directive(hash);
         } else {
-            let name = if roc && !include.roc.is_empty() { include.roc } else { include.hip };
+            let name = match rocm {
+                _ if roc && !include.roc.is_empty() => include.roc,
+                RocmVersion::V7 if !include.hip_7.is_empty() => include.hip_7,
+                _ => include.hip,
+            };
             let more = if name == "hip/hip_runtime.h" && !self.has_compatibility {
                 self.has_compatibility = true;
                 format!("{}#include \"{COMPATIBILITY_HEADER}\"", self.line_end())

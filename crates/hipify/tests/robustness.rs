@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use warpwave_hipify::{ExcludedBlocks, LaunchSyntax, Options, RuntimeHeader, Target, translate};
+use warpwave_hipify::{ExcludedBlocks, LaunchSyntax, Options, RocmVersion, RuntimeHeader, Target, translate};
 
 fn all_options() -> Vec<Options> {
     let mut all = Vec::new();
@@ -15,6 +15,7 @@ fn all_options() -> Vec<Options> {
             }
         }
     }
+    all.push(Options { rocm: RocmVersion::V7, ..all[0].clone() });
     all
 }
 

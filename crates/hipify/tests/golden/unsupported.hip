@@ -12,4 +12,4 @@ void run(CUgreenCtx context) {
 // 5:3 WW0101 error: `cudaGraphicsD3D9RegisterResource` (CUDA runtime API) has no HIP equivalent
 // 6:3 WW0100 warning: unknown CUDA name `cudaNotInAnyTable`
 // 7:3 WW0100 warning: unknown CUDA name `cuAlsoUnknown`
-// 9:3 WW0105 note: CUDA 10.0 deprecated `cudaThreadSynchronize`
+// 9:3 WW0106 note: CUDA 13.0 removed `cudaThreadSynchronize`
