@@ -54,6 +54,19 @@ fn one_file_goes_to_standard_output_and_nothing_else_does() {
 }
 
 #[test]
+fn names_are_those_of_the_rocm_version_given() {
+    let folder = folder(&[("a.cu", "#include <cublas_v2.h>\nvoid f() { cublasCgemm(); }\n")]);
+    let file = folder.path().join("a.cu").display().to_string();
+    let six = hipify(&[&file]);
+    assert!(six.out.contains("hipblasCgemm_v2()") && six.err.contains("pass `--rocm 7` to use `hipblasCgemm`"), "{}{}", six.out, six.err);
+    assert_eq!(hipify(&[&file, "--rocm", "6"]).out, six.out);
+    let seven = hipify(&[&file, "--rocm", "7"]);
+    assert!(seven.out.contains("hipblasCgemm()") && !seven.err.contains("WW0125"), "{}{}", seven.out, seven.err);
+    let invalid = hipify(&[&file, "--rocm", "5"]);
+    assert!(invalid.code == 2 && invalid.err.contains("expected 6 or 7"), "{}", invalid.err);
+}
+
+#[test]
 fn folders_keep_their_structure_and_other_files_are_copied() {
     let folder = folder(&[
         ("src/a.cu", SOURCE),

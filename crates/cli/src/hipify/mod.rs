@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use warpwave_hipify::build::{self, BuildOptions};
 use warpwave_hipify::report;
-use warpwave_hipify::{Conversion, ExcludedBlocks, Headers, IncludePath, LaunchSyntax, Options, Remedied, Target, UseHeader, convert};
+use warpwave_hipify::{
+    Conversion, ExcludedBlocks, Headers, IncludePath, LaunchSyntax, Options, Remedied, RocmVersion, Target, UseHeader, convert,
+};
 
 use super::{Context, Failure, Outcome, failed, usage};
 use database::Compiled;
@@ -62,6 +64,9 @@ pub(super) struct Args {
     /// Use MIOpen for cuDNN; implies --roc
     #[arg(long)]
     miopen: bool,
+    /// Translate to the names of this ROCm release: 6 or 7
+    #[arg(long, value_name = "VERSION", default_value_t)]
+    rocm: RocmVersion,
     /// Also translate names that HIP marks as experimental
     #[arg(long)]
     experimental: bool,
@@ -218,6 +223,7 @@ fn options(args: &Args, input: &Input) -> Options {
             (true, false) => Target::Roc,
             _ => Target::Hip,
         },
+        rocm: args.rocm,
         launch: if args.hip_kernel_execution_syntax { LaunchSyntax::Call } else { LaunchSyntax::Kept },
         excluded: match (skip, args.amap) {
             (false, _) => ExcludedBlocks::Translated,
