@@ -28,7 +28,8 @@ const FOR_DEVELOPERS: &[&str] = &[
 ];
 
 /// Macros that kernels see, not environment variables.
-const MACROS: &[&str] = &["WARPWAVE_CUDA_ARCH", "WARPWAVE_AMD", "WARPWAVE_ISA_VERSION", "WARPWAVE_PRELUDE_H", "WARPWAVE_WAVE_SIZE"];
+const MACROS: &[&str] =
+    &["WARPWAVE_CUDA_ARCH", "WARPWAVE_AMD", "WARPWAVE_ISA_VERSION", "WARPWAVE_CUDA_H", "WARPWAVE_PRELUDE_H", "WARPWAVE_WAVE_SIZE"];
 
 /// The checkout, or `None` where tests run without one.
 fn checkout() -> Option<PathBuf> {
