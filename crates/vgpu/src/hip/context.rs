@@ -136,7 +136,7 @@ pub(super) fn flags(out: Out<c_uint>) -> Status {
     out.put(0)
 }
 
-/// Starts or stops a profiler, of which there is none.
+/// Accepts the start and stop of a profiler, which the virtual GPU does not have.
 pub(super) fn profiler() -> Status {
     runtime().map(drop)
 }
