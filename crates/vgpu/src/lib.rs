@@ -6,7 +6,7 @@
 //! * [`hip`]: the functions of the HIP API. `warpwave-gpu` fills its driver table with them, and `libamdhip64.so` exports them to C
 //!   programs.
 //! * [`exec::launch`]: runs one kernel, without devices and streams. Used by tests.
-//! * [`isa`] and [`disasm`]: the decoder and the disassembler.
+//! * [`isa`] and [`disasm`]: the decoder and the disassembler, also for gfx906 and RDNA, which are not executed.
 //!
 //! # What it promises
 //!

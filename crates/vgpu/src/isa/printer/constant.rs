@@ -7,6 +7,8 @@ use crate::isa::operand;
 pub(super) enum ConstKind {
     /// 32 bits, integer or float: LLVM prints both alike.
     Bits32,
+    /// 32 bits whose literal always prints as a number.
+    Number,
     /// A 16-bit integer.
     Int16,
     /// An f16.
@@ -62,6 +64,7 @@ pub(super) fn inline(number: u16, kind: ConstKind) -> Option<String> {
 pub(super) fn literal(value: u32, kind: ConstKind) -> String {
     match kind {
         ConstKind::Bits32 => common(value).unwrap_or_else(|| format!("{value:#x}")),
+        ConstKind::Number => format!("{value:#x}"),
         ConstKind::Int16 => common(value).unwrap_or_else(|| format!("{:#x}", value & 0xffff)),
         ConstKind::Halves => match (small(i64::from(value as i32)), half(value)) {
             (Some(text), _) => text,
@@ -75,7 +78,7 @@ pub(super) fn literal(value: u32, kind: ConstKind) -> String {
         ConstKind::Bfloat => match (small(i64::from(value as i16)), bfloat(value & 0xffff)) {
             (Some(text), _) => text,
             (None, Some(name)) => name.to_owned(),
-            (None, None) => format!("{:#x}", value & 0xffff),
+            (None, None) => format!("{value:#x}"),
         },
         ConstKind::Bfloats => match (small(i64::from(value as i32)), bfloat(value)) {
             (Some(text), _) => text,

@@ -56,7 +56,7 @@ fn mnemonic(arch: Arch, inst: &Inst) -> String {
     let short = matches!(inst.desc.format, Format::VOP1 | Format::VOP2 | Format::VOPC);
     let suffix = match (inst.desc.format, inst.ext) {
         // LLVM prints `v_nop` alike in every encoding.
-        (Format::VOP1, Extension::Dpp(_)) if name == "v_nop" => "",
+        (Format::VOP1, Extension::Dpp(_) | Extension::Dpp8(_)) if name == "v_nop" => "",
         (_, Extension::Sdwa(_)) => "_sdwa",
         (Format::VOP3 | Format::VOP3P, Extension::Dpp(_) | Extension::Dpp8(_)) => "_e64_dpp",
         // LLVM omits the suffix of compares, which GFX9 and gfx10 have no DPP form of.

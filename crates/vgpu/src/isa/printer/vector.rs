@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::constant::{self, ConstKind};
 use super::{push, register, scalar};
-use crate::arch::{Arch, Target};
+use crate::arch::{Arch, Generation, Target, WaveSize};
 use crate::isa::table::{Field, Format, Half, InstDesc, Operand};
 use crate::isa::{Dpp, Dual, Extension, Inst, Sdwa, operand};
 
@@ -18,7 +18,7 @@ pub(super) fn operands(line: &mut String, target: Target, inst: &Inst) {
             Field::Sdst => register::name(arch, inst.sdst, registers),
             Field::Vcc if inst.desc.format == Format::VOPC => register::name(arch, inst.dst, mask),
             Field::Vcc => register::name(arch, operand::VCC, mask),
-            Field::Src(n) => source(arch, inst, operand, n, registers),
+            Field::Src(n) => source(target, inst, operand, n),
             Field::Literal => format!("{:#x}", inst.literal),
             _ => continue,
         };
@@ -78,9 +78,10 @@ fn sources(inst: &Inst) -> usize {
     inst.desc.operands.iter().filter(|operand| matches!(operand.field, Field::Src(_))).count()
 }
 
-fn source(arch: Arch, inst: &Inst, operand: &Operand, n: u8, registers: u8) -> String {
+fn source(target: Target, inst: &Inst, operand: &Operand, n: u8) -> String {
     let number = inst.src[usize::from(n)];
-    let text = scalar::source(arch, inst, number, registers, kind(inst, operand, n));
+    let registers = operand.registers_in(target.wave_size);
+    let text = scalar::source(target.arch, inst, number, registers, kind(target, inst, operand, n));
     let text = if number >= operand::VGPR { half(inst, operand, text, inst.op_sel >> n & 1) } else { text };
     if inst.desc.format == Format::VOP3P && !mixes(inst) {
         return text;
@@ -101,10 +102,21 @@ fn source(arch: Arch, inst: &Inst, operand: &Operand, n: u8, registers: u8) -> S
     }
 }
 
-fn kind(inst: &Inst, operand: &Operand, n: u8) -> ConstKind {
+/// Returns the type of the addend of WMMA. LLVM 19 prints gfx11's in wave32 as a plain number.
+fn matrix_kind(target: Target, name: &str) -> ConstKind {
+    match (target.arch.generation(), target.wave_size) {
+        (Generation::Gfx11, WaveSize::Wave32) => ConstKind::Number,
+        (Generation::Gfx12, _) if name.starts_with("v_wmma_f16_") => ConstKind::Half,
+        (Generation::Gfx12, _) if name.starts_with("v_wmma_bf16_") => ConstKind::Bfloat,
+        _ => ConstKind::Bits32,
+    }
+}
+
+fn kind(target: Target, inst: &Inst, operand: &Operand, n: u8) -> ConstKind {
     let name = inst.desc.name;
     match (operand.registers, inst.desc.source_type()) {
         _ if mixes(inst) => ConstKind::Half,
+        _ if name.starts_with("v_wmma_") => matrix_kind(target, name),
         // The class mask.
         _ if n == 1 && name.contains("_class_") => ConstKind::Bits32,
         (2.., "f64") => ConstKind::Double,
