@@ -61,7 +61,7 @@ fn names_are_those_of_the_rocm_version_given() {
     assert!(six.out.contains("hipblasCgemm_v2()") && six.err.contains("pass `--rocm 7` to use `hipblasCgemm`"), "{}{}", six.out, six.err);
     assert_eq!(hipify(&[&file, "--rocm", "6"]).out, six.out);
     let seven = hipify(&[&file, "--rocm", "7"]);
-    assert!(seven.out.contains("hipblasCgemm()") && !seven.err.contains("WW0125"), "{}{}", seven.out, seven.err);
+    assert!(seven.out.contains("hipblasCgemm()") && !seven.err.contains("WW0127"), "{}{}", seven.out, seven.err);
     let invalid = hipify(&[&file, "--rocm", "5"]);
     assert!(invalid.code == 2 && invalid.err.contains("expected 6 or 7"), "{}", invalid.err);
 }

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use warpwave_hipify::build::{self, BuildOptions};
 use warpwave_hipify::report;
 use warpwave_hipify::{
-    Conversion, ExcludedBlocks, Headers, IncludePath, LaunchSyntax, Options, Remedied, RocmVersion, Target, UseHeader, convert,
+    Conversion, ExcludedBlocks, Headers, IncludePath, LaunchSyntax, Options, Remedied, RocmVersion, RuntimeHeader, Target, UseHeader,
+    convert,
 };
 
 use super::{Context, Failure, Outcome, failed, usage};
@@ -71,7 +72,7 @@ pub(super) struct Args {
     #[arg(long)]
     experimental: bool,
     /// Write launches as hipLaunchKernelGGL(…)
-    #[arg(long, conflicts_with = "cuda_kernel_execution_syntax")]
+    #[arg(long)]
     hip_kernel_execution_syntax: bool,
     /// Keep launches as <<<…>>> (the default)
     #[arg(long)]
@@ -237,6 +238,8 @@ fn options(args: &Args, input: &Input) -> Options {
             (_, true) => UseHeader::Never,
             _ => UseHeader::WhenNeeded,
         },
+        // nvcc includes CUDA's runtime header in each of them, whether they use it or not.
+        runtime_header: if input.path.extension().is_some_and(|ext| ext == "cu") { RuntimeHeader::Always } else { RuntimeHeader::WhenUsed },
         fix: args.fix,
         defines: input.compiled.defines.clone(),
         keep_ported: true,
