@@ -110,7 +110,7 @@ pub enum CodeObjectError {
         bytes: usize,
     },
     /// ELF of another machine, such as a host program.
-    #[error("not GPU code: ELF machine {machine}, expected an AMD or CUDA GPU")]
+    #[error("not GPU code: ELF file for machine {machine}; expected an AMD or NVIDIA GPU code object")]
     OtherMachine {
         /// ELF machine number.
         machine: u16,

@@ -89,7 +89,7 @@ impl Layout {
     /// Swaps two dimensions.
     pub fn transpose(mut self, a: usize, b: usize) -> Result<Layout> {
         if a.max(b) >= self.rank {
-            return Err(self.bad(format!("transpose: dimensions {a} and {b} are out of range")));
+            return Err(self.bad(format!("transpose: dimension {a} or {b} is out of range for {} dimensions", self.rank)));
         }
         self.shape.swap(a, b);
         self.strides.swap(a, b);

@@ -51,7 +51,7 @@ pub(super) struct ModelArgs {
     /// Set the KV cache type; default: f32 on the CPU; on a GPU, the weight type, or f16 for quantized weights with --precision fast.
     #[arg(long = "kv-cache-type", alias = "cache", value_name = "f16|bf16|f32", value_parser = parse_cache_type)]
     pub cache: Option<DType>,
-    /// Set the prefill chunk size in tokens; default: 512 on the CPU, 2048 or 4096 on a GPU, or less if memory is low.
+    /// Set the prefill chunk size in tokens; default: 512 on the CPU; on a GPU, 2048 or 4096 depending on its size, reduced if GPU memory is low.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunk: Option<u32>,
     /// Set the number of CPU threads; default: all cores.

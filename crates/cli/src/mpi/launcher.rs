@@ -141,7 +141,7 @@ impl Launcher {
             (None, None) => {
                 let found = ["mpirun", "mpiexec"].iter().flat_map(|name| in_path(name)).find_map(|path| Launcher::at(&path));
                 let found = found.or_else(|| Family::ALL.into_iter().find_map(Launcher::find));
-                let fix = "install one (apt install openmpi-bin, or mpich), or pass it with --mpi PATH";
+                let fix = "install one (apt install openmpi-bin, or mpich), or pass one with --mpi PATH";
                 found.ok_or_else(|| failed(format!("no MPI launcher found in PATH (tried {}); {fix}", names(Family::Mpich))))
             }
         }

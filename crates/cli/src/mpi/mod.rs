@@ -66,7 +66,7 @@ struct MeasureArgs {
     /// Allocate the buffers in host memory (cpu) or on GPUs such as cuda:0 or cuda:0,cuda:1 (assigned to ranks round-robin).
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Measure these message sizes in bytes: a range such as 4-16m, or a list such as 64,8k,1m-4m.
+    /// Measure these message sizes in bytes: a range such as 4-16m (4 bytes to 16 MiB), or a list such as 64,8k,1m-4m.
     #[arg(long, default_value = "4-16m", value_parser = sizes)]
     sizes: SizeList,
     /// Repeat N interleaved runs and report the median.

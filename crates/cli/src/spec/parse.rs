@@ -203,7 +203,7 @@ impl<'a> Cursor<'a> {
             return Err(self.error_at(hi_at, format!("expected an upper bound greater than {lo}, got {hi}")));
         }
         if !(hi.to_f64() - lo.to_f64()).is_finite() {
-            return Err(self.error_at(hi_at, "expected bounds whose difference is finite"));
+            return Err(self.error_at(hi_at, "expected HI - LO to be finite"));
         }
         Ok((lo, hi))
     }

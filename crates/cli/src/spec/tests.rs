@@ -187,7 +187,7 @@ fn random_arguments_are_checked() {
     assert_error("f16[2]=rand(1,1,1.0001)", 16, "expected an upper bound greater than 1.0, got 1.0");
     assert_error("u8[2]=rand(1,0,257)", 15, "257 does not fit in u8 (0 to 255)");
     assert_error("u8[2]=rand(1,-1,4)", 13, "-1 does not fit in u8 (0 to 255)");
-    assert_error("f64[2]=rand(1,-1e308,1e308)", 21, "expected bounds whose difference is finite");
+    assert_error("f64[2]=rand(1,-1e308,1e308)", 21, "expected HI - LO to be finite");
     assert_error("f32[2]=rand(1,0,inf)", 16, "expected a finite number, got \"inf\"");
     assert!(Spec::parse("u64[1]=rand(1,18446744073709551615,18446744073709551616)").is_ok());
 }

@@ -65,9 +65,9 @@ after:
     ),
     (
         205,
-        "lane bit shifted in 32 bits",
+        "32-bit shift by a lane index",
         "`1u << lane` is undefined for lanes 32 and up, and `(1u << lane) - 1` misses those lanes. Shift `1ull`, and store the result in 64 \
-bits. A bit of a data word, `1u << (i % 32)`, is not a lane and is not reported.
+bits. Shifts that select a bit of ordinary data, such as `1u << (i % 32)`, are not reported.
 
 before:
     int rank = __popcll(votes & ((1u << lane) - 1));

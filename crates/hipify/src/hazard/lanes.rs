@@ -91,7 +91,7 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
             by_32 = true;
             let message = match kind {
                 Kind::Lane => "lane index assumes 32 lanes per warp; on a wave64, lanes 32 to 63 also get indices 0 to 31",
-                Kind::Warp => "warp index computed with 32 threads per warp; on a wave64 two indices share one wave",
+                Kind::Warp => "warp index assumes 32 threads per warp; on a wave64 device, each wave gets two warp indices",
                 Kind::WarpSize => "warp size assumed to be 32; the last lane of a wave64 is 63",
             };
             let help = "use `warpSize` (`% warpSize`, `/ warpSize`), or pass a width of 32 to every shuffle and vote in tiles of 32";

@@ -333,7 +333,7 @@ fn shifted(view: &View<'_, '_>, operator: usize, right: usize, found: &mut Vec<H
         205,
         Severity::Error,
         code.span(first, end),
-        "lane bit shifted in 32 bits; lane indices of a wave64 go up to 63",
+        "32-bit shift by a lane index; lane indices of a wave64 go up to 63",
         "shift `1ull`, and store the result as `unsigned long long`",
     );
     if value == Some(1) {

@@ -167,7 +167,10 @@ impl Kernels {
                 OP,
                 "keys",
                 &kv.keys,
-                format!("with the same sequences and head_dim as {:?}, and a number of heads that divides its heads", q.layout().shape()),
+                format!(
+                    "with the same number of sequences and head_dim as {:?}, and a number of heads that divides its number of heads",
+                    q.layout().shape()
+                ),
             ));
         }
         let mut keys = block_keys;

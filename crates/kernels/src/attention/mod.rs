@@ -401,8 +401,8 @@ fn check(
     }
     let q_len = varlen.map_or(q_rows, |varlen| varlen.max_q_len.min(q_rows));
     let kv_len = if keys.table.is_some() { kv_rows.saturating_mul(columns) } else { kv_rows };
-    if [q_rows, kv_rows, kv_len, kv_sequences, columns].iter().any(|rows| *rows >= MAX_ROWS) {
-        return Err(bad(format!("sequences are limited to {MAX_ROWS} rows")));
+    if let Some(size) = [q_rows, kv_rows, kv_len, kv_sequences, columns].into_iter().find(|size| *size >= MAX_ROWS) {
+        return Err(bad(format!("a dimension of {size} exceeds the limit of {} tokens, sequences or blocks", MAX_ROWS - 1)));
     }
     let Some(pairs) = sequences.checked_mul(heads).filter(|pairs| *pairs < MAX_ROWS) else {
         return Err(bad(format!("{sequences} sequences of {heads} heads exceed the limit of {MAX_ROWS}")));

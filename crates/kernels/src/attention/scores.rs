@@ -44,7 +44,10 @@ impl Kernels {
                 op,
                 "keys",
                 k,
-                format!("with the same sequences and head_dim as {:?}, and a number of heads that divides its heads", q.layout().shape()),
+                format!(
+                    "with the same number of sequences and head_dim as {:?}, and a number of heads that divides its number of heads",
+                    q.layout().shape()
+                ),
             ));
         }
         let (shape, each) = ([sequences, heads, queries, keys], heads / kv_heads);

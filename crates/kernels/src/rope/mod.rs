@@ -191,7 +191,12 @@ impl Kernels {
                 if let Positions::From(start) = rope.positions
                     && start.checked_add(tokens).is_none_or(|end| end > rows)
                 {
-                    return Err(shape_error(OP, "cosines", &cos, format!("with {tokens} positions from {start}")));
+                    return Err(shape_error(
+                        OP,
+                        "cosines",
+                        &cos,
+                        format!("that covers positions {start}..{}", start.saturating_add(tokens)),
+                    ));
                 }
                 if rows == 0 && !out.layout().is_empty() {
                     return Err(shape_error(OP, "cosines", &cos, "of at least one position"));

@@ -251,7 +251,7 @@ impl Kernels {
         check_no_overlap(op, "tokens", tokens, &logits)?;
         let fits = |number: usize| i32::try_from(number).ok().filter(|number| *number <= 1 << 30);
         let (Some(rows_32), Some(vocabulary), Some(length)) = (fits(rows), fits(vocabulary), fits(length)) else {
-            return Err(shape_error(op, "logits", &logits, "of at most 2^30 rows and tokens"));
+            return Err(shape_error(op, "logits", &logits, "with at most 2^30 rows and at most 2^30 tokens per row"));
         };
         if logits.layout().is_empty() || tokens.layout().is_empty() {
             return Ok(());

@@ -58,7 +58,7 @@ pub(super) fn config(path: &str, names: &Names, config: &Config) -> Result<()> {
     in_range(path, names.context, config.context, 1 << 31)?;
     let Config { heads, kv_heads, head_dim, .. } = *config;
     if !heads.is_multiple_of(kv_heads) {
-        return Err(bad_key(path, names.heads, format!("must be a multiple of the {kv_heads} KV heads, got {heads}")));
+        return Err(bad_key(path, names.heads, format!("must be a multiple of the number of KV heads ({kv_heads}), got {heads}")));
     }
     if heads.saturating_mul(head_dim) > MAX_SIZE {
         return Err(bad_key(path, names.heads, format!("heads x head_dim must be at most {MAX_SIZE}, got {heads} x {head_dim}")));
