@@ -1,7 +1,7 @@
 //! The instruction tables as Rust data: a file for each generation.
 //!
 //! A line has six columns: encoding, opcode, mnemonic, architectures of the generation that have it (`*`: all of them), operands, and the
-//! semantics: the mnemonic of an older instruction with exactly the same meaning; absent if there is none or it has the same mnemonic; `-` if
+//! semantics: the mnemonic of an older instruction with exactly the same meaning; absent without such an instruction, or if it has the same mnemonic; `-` if
 //! an older instruction with the same mnemonic has another meaning. An operand is a letter for its field, and then
 //! - the number of registers, if it is not 1; two numbers, as in `D1/2`, are for wave32 and wave64;
 //! - `:h` or `:t`, if it is half a register; see [`Half`].
