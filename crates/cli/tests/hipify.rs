@@ -471,7 +471,7 @@ fn the_compatibility_header_supplies_what_hip_lacks() {
 /// The command adds nothing to the library: same bytes, same diagnostics, for every source of the translator's test corpus.
 #[test]
 fn command_and_library_give_the_same_bytes() {
-    use warpwave_hipify::{Headers, Options, UseHeader, convert};
+    use warpwave_hipify::{Headers, Options, RuntimeHeader, UseHeader, convert};
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hipify/tests");
     let mut files: Vec<_> = ["golden", "hazards", "kernels"]
         .iter()
@@ -480,7 +480,7 @@ fn command_and_library_give_the_same_bytes() {
         .collect();
     files.sort();
     assert!(files.len() >= 160, "{} files", files.len());
-    let base = Options { keep_ported: true, ..Options::default() };
+    let base = Options { keep_ported: true, runtime_header: RuntimeHeader::Always, ..Options::default() };
     let modes: [(&[&str], Options); 4] = [
         (&[], Options { compatibility_header: UseHeader::WhenNeeded, ..base.clone() }),
         (&["--header"], Options { compatibility_header: UseHeader::Always, ..base.clone() }),

@@ -71,6 +71,9 @@ template <class T> static T atomicCAS(T *address, T expected, T value) {
     if (old == expected) *address = value;
     return old;
 }
+template <class T> static T atomicCAS_system(T *address, T expected, T value) {
+    return atomicCAS(address, expected, value);
+}
 extern "C" int __ockl_grid_is_valid(void) { return 0; }
 extern "C" void __ockl_grid_sync(void) {}
 
