@@ -44,7 +44,7 @@ fn compile(arch: Arch, more: &[&str]) -> Option<Vec<u8>> {
 
 /// Returns the kernels with default options, compiled once.
 fn code(arch: Arch) -> Option<Vec<u8>> {
-    static CODE: [OnceLock<Option<Vec<u8>>>; 3] = [const { OnceLock::new() }; 3];
+    static CODE: [OnceLock<Option<Vec<u8>>>; Arch::ALL.len()] = [const { OnceLock::new() }; Arch::ALL.len()];
     let make = || match std::env::var_os(INSIDE) {
         Some(folder) => Some(std::fs::read(Path::new(&folder).join(arch.name())).unwrap()),
         None => compile(arch, &[]),
