@@ -176,7 +176,10 @@ fn halves(line: &mut String, arch: Arch, inst: &Inst) {
         // Stochastic rounding uses the third source's bit to select the destination byte.
         all.drain(sources(inst)..3);
     }
-    list(line, "op_sel", &all);
+    // A bit of a source that does not exist is not printed.
+    if all.contains(&1) {
+        list(line, "op_sel", &all);
+    }
 }
 
 fn list(line: &mut String, name: &str, values: &[u8]) {
