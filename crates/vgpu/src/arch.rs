@@ -89,12 +89,9 @@ pub struct UnknownArch {
 }
 
 impl Arch {
-    /// Every architecture whose instructions are known: those that can be decoded and disassembled.
+    /// Every architecture: virtual devices have them all.
     pub const ALL: [Arch; 8] =
         [Arch::Gfx906, Arch::Gfx908, Arch::Gfx90a, Arch::Gfx942, Arch::Gfx1010, Arch::Gfx1030, Arch::Gfx1100, Arch::Gfx1201];
-
-    /// The architectures that virtual devices have: those whose code can be executed.
-    pub const EXECUTABLE: [Arch; 3] = [Arch::Gfx908, Arch::Gfx90a, Arch::Gfx942];
 
     /// Returns the processor name: `gfx90a`.
     pub fn name(self) -> &'static str {

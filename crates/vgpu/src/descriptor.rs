@@ -2,7 +2,7 @@
 //!
 //! Names and bit positions follow the kernel descriptor section of LLVM's *User Guide for AMDGPU Backend*.
 
-use crate::arch::{Arch, WaveSize};
+use crate::arch::{Arch, Generation, WaveSize};
 use crate::bits::BitField;
 
 /// Bytes of a kernel descriptor.
@@ -201,14 +201,14 @@ impl KernelDescriptor {
         rsrc1::FLOAT_MODE.get(self.compute_pgm_rsrc1)
     }
 
-    /// Returns whether clamping turns NaN into 0.
-    pub(crate) fn enable_dx10_clamp(&self) -> bool {
-        rsrc1::ENABLE_DX10_CLAMP.is_set(self.compute_pgm_rsrc1)
+    /// Returns whether clamping turns NaN into 0. Always on gfx12, which lacks the bit.
+    pub(crate) fn enable_dx10_clamp(&self, arch: Arch) -> bool {
+        arch.generation() >= Generation::Gfx12 || rsrc1::ENABLE_DX10_CLAMP.is_set(self.compute_pgm_rsrc1)
     }
 
-    /// Returns whether signaling NaNs are honored.
-    pub(crate) fn enable_ieee_mode(&self) -> bool {
-        rsrc1::ENABLE_IEEE_MODE.is_set(self.compute_pgm_rsrc1)
+    /// Returns whether signaling NaNs are honored. Always on gfx12, which lacks the bit.
+    pub(crate) fn enable_ieee_mode(&self, arch: Arch) -> bool {
+        arch.generation() >= Generation::Gfx12 || rsrc1::ENABLE_IEEE_MODE.is_set(self.compute_pgm_rsrc1)
     }
 
     /// Returns whether the kernel uses scratch.

@@ -99,7 +99,7 @@ fn plan<'a>(cases: &'a [Case], seed: u64) -> Vec<Work<'a>> {
         for (arch, level) in choices {
             let there: Vec<&Case> = cases.iter().copied().filter(|case| case.runs_on(arch)).collect();
             let new = there.iter().filter(|case| left.remove(case.kernel.as_str())).count();
-            if new > 0 || full_run() {
+            if new > 0 || full_run() && !there.is_empty() {
                 plan.push(Work { source, cases: there, arch: arch.to_owned(), level });
             }
         }

@@ -23,7 +23,7 @@ fn read<T: Copy>(address: u64) -> T {
 
 #[test]
 fn kernels_variables_and_relocations_are_loaded() {
-    for arch in Arch::EXECUTABLE {
+    for arch in Arch::ALL {
         for version in [4, 5, 6] {
             let Some(bytes) = compile(arch.name(), &[&format!("-mcode-object-version={version}")]) else { return };
             let (program, memory) = load(&bytes, arch).unwrap();

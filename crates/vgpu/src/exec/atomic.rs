@@ -1,6 +1,6 @@
 //! The read-modify-write operations of atomics, for every memory.
 
-use super::float::{F16, bf16_to_f32, f32_to_bf16, max32, max64, min32, min64};
+use super::float::{F16, bf16_to_f32, f32_to_bf16, max_num32, max_num64, max32, max64, min_num32, min_num64, min32, min64};
 
 /// Computes the new value from the old value, the data and the comparison value. Values are in the low bits.
 pub type Rmw = fn(u64, u64, u64) -> u64;
@@ -64,6 +64,14 @@ pub fn find(name: &str, bytes: u32) -> Option<Rmw> {
         ("cmpst_f64", _) => |old, data, compare| if f64::from_bits(old) == f64::from_bits(compare) { data } else { old },
         ("pk_add_f16", _) => |old, data, _| halves(old, data, add_f16),
         ("pk_add_bf16", _) => |old, data, _| halves(old, data, add_bf16),
+        ("min_num_f32", _) => |old, data, _| raw32(min_num32(f32s(data), f32s(old))),
+        ("max_num_f32", _) => |old, data, _| raw32(max_num32(f32s(data), f32s(old))),
+        ("min_num_f64", _) => |old, data, _| min_num64(f64::from_bits(data), f64::from_bits(old)).to_bits(),
+        ("max_num_f64", _) => |old, data, _| max_num64(f64::from_bits(data), f64::from_bits(old)).to_bits(),
+        ("fcmpswap" | "cmpswap_f32", false) => |old, data, compare| if f32s(old) == f32s(compare) { data } else { old },
+        ("fcmpswap", true) => |old, data, compare| if f64::from_bits(old) == f64::from_bits(compare) { data } else { old },
+        ("csub" | "csub_u32" | "sub_clamp" | "sub_clamp_u32", _) => |old, data, _| old.saturating_sub(data),
+        ("cond_sub" | "cond_sub_u32", _) => |old, data, _| if old >= data { old - data } else { old },
         // The first operand is the mask to clear, the second the bits to set.
         ("mskor", _) => |old, clear, set| old & !clear | set,
         ("wrap", _) => |old, data, other| if old >= data { old.wrapping_sub(data) } else { old.wrapping_add(other) } & 0xffff_ffff,

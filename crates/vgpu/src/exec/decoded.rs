@@ -3,10 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use super::simd::SimdLevel;
+use super::valu::{self, LanePermutation};
 use super::wave::Wave;
 use super::{Env, Outcome};
-use crate::arch::Arch;
-use crate::isa::{DecodeError, Format, Inst, decode, disassemble, operand};
+use crate::arch::{Arch, Target, WaveSize};
+use crate::isa::{DecodeError, Dual, Extension, Format, Inst, decode, disassemble, operand};
 
 /// Executes an instruction.
 ///
@@ -39,8 +40,28 @@ pub struct Step {
     pub constant: [u64; 3],
     /// Whether modifiers, SDWA and DPP are absent.
     pub plain: bool,
+    /// Whether a 16-bit result preserves the high half of its register: on RDNA. GFX9 clears it, with few exceptions.
+    pub keep_high: bool,
     /// Whether it counts as a vector instruction.
     pub vector: bool,
+    /// The steps that it consists of, for DPP and dual-issue instructions.
+    pub nested: Option<Box<Nested>>,
+}
+
+/// The parts of a composed instruction.
+#[derive(Clone)]
+pub enum Nested {
+    /// An instruction without its DPP, and the lanes that its first source comes from.
+    Dpp(Step, LanePermutation),
+    /// The two operations of a dual-issue instruction.
+    Dual {
+        /// The first operation.
+        x: Step,
+        /// The second operation.
+        y: Step,
+        /// Whether the second reads what the first writes; it must get the old value.
+        y_reads_x: bool,
+    },
 }
 
 /// The code of a code object, decoded on first use.
@@ -78,10 +99,10 @@ impl DecodedCode {
         &self.words
     }
 
-    /// Returns the instruction at a dword in assembly.
-    pub fn disassemble(&self, pc: usize) -> Option<String> {
+    /// Returns the instruction at a dword in assembly, as a wavefront of `wave_size` executes it.
+    pub fn disassemble(&self, pc: usize, wave_size: WaveSize) -> Option<String> {
         let inst = decode(self.arch, self.words.get(pc..)?).ok()?;
-        Some(disassemble(self.arch, &inst, None))
+        Some(disassemble(Target { arch: self.arch, wave_size }, &inst, None))
     }
 
     /// Returns the instruction at a dword; `None` past the end of the code.
@@ -101,19 +122,12 @@ impl DecodedCode {
 
     fn prepare(&self, decoded: Result<Inst, DecodeError>) -> Step {
         match decoded {
-            Ok(inst) => {
-                let mut inst = inst;
-                super::ops::add_implicit_operands(&mut inst);
-                match super::ops::semantics(inst.desc) {
-                    Some(semantics) => {
-                        if semantics.accumulate {
-                            inst.src[2] = inst.dst;
-                        }
-                        prepare(inst, semantics.variants[self.level as usize], semantics.types)
-                    }
-                    None => prepare(inst, super::ops::unsupported, [OperandType::B32; 3]),
-                }
-            }
+            Ok(inst) => match inst.ext {
+                Extension::Dpp(dpp) => self.prepare_dpp(inst, LanePermutation::dpp(dpp)),
+                Extension::Dpp8(dpp8) => self.prepare_dpp(inst, LanePermutation::dpp8(dpp8)),
+                Extension::Dual(second) => self.prepare_dual(inst, second),
+                Extension::None | Extension::Sdwa(_) => self.prepare_single(inst),
+            },
             Err(_) => {
                 // The handler decodes again to get the error.
                 let desc = &crate::isa::inst_descs()[0];
@@ -121,13 +135,54 @@ impl DecodedCode {
             }
         }
     }
+
+    /// Prepares an instruction that is one step.
+    fn prepare_single(&self, mut inst: Inst) -> Step {
+        super::ops::add_implicit_operands(&mut inst);
+        let mut step = match super::ops::semantics(inst.desc) {
+            Some(semantics) => {
+                if semantics.accumulate {
+                    inst.src[2] = inst.dst;
+                }
+                prepare(inst, semantics.variants[self.level as usize], semantics.types)
+            }
+            None => prepare(inst, super::ops::unsupported, [OperandType::B32; 3]),
+        };
+        step.keep_high = self.arch.is_rdna();
+        step
+    }
+
+    fn prepare_dpp(&self, inst: Inst, lanes: LanePermutation) -> Step {
+        let mut inner = inst;
+        inner.ext = Extension::None;
+        inner.src[0] = valu::DPP_SOURCE;
+        let inner = self.prepare_single(inner);
+        let mut step = prepare(inst, valu::run_dpp, [OperandType::B32; 3]);
+        step.nested = Some(Box::new(Nested::Dpp(inner, lanes)));
+        step
+    }
+
+    fn prepare_dual(&self, inst: Inst, second: Dual) -> Step {
+        let single = |desc, dst, [a, b]: [u16; 2]| {
+            let mut inst = Inst { desc, dst, src: [a, b, 0], ..inst };
+            inst.ext = Extension::None;
+            self.prepare_single(inst)
+        };
+        let x = single(inst.desc, inst.dst, [inst.src[0], inst.src[1]]);
+        let y = single(second.desc, second.dst, second.src);
+        let y_reads_x = y.inst.src.contains(&x.inst.dst);
+        let mut step = prepare(inst, valu::run_dual, [OperandType::B32; 3]);
+        step.nested = Some(Box::new(Nested::Dual { x, y, y_reads_x }));
+        step
+    }
 }
 
 fn prepare(inst: Inst, run: Handler, types: [OperandType; 3]) -> Step {
-    let mut step = Step { run, inst, kind: [SourceKind::Constant; 3], constant: [0; 3], plain: true, vector: false };
+    let mut step =
+        Step { run, inst, kind: [SourceKind::Constant; 3], constant: [0; 3], plain: true, keep_high: false, vector: false, nested: None };
     let format = inst.desc.format;
     step.vector = !matches!(format, Format::SOP1 | Format::SOP2 | Format::SOPC | Format::SOPK | Format::SOPP | Format::SMEM);
-    let valu = matches!(format, Format::VOP1 | Format::VOP2 | Format::VOPC | Format::VOP3 | Format::VOP3P);
+    let valu = format.is_valu();
     for n in 0..3 {
         let number = inst.src[n];
         step.kind[n] = match number {
@@ -146,7 +201,7 @@ fn prepare(inst: Inst, run: Handler, types: [OperandType; 3]) -> Step {
             && inst.omod == 0
             && !inst.clamp
             && (inst.op_sel == 0 || format == Format::VOP3P)
-            && inst.ext == crate::isa::Extension::None;
+            && inst.ext == Extension::None;
     step
 }
 

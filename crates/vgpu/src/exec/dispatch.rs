@@ -169,7 +169,8 @@ impl<'a> Dispatch<'a> {
         let mut launch_memory = LaunchMemory::new(memory, kernarg);
         let workgroups = launch.grid.iter().map(|n| u64::from(*n)).product::<u64>();
         let (threads, resident) = scheduler::plan_threads(workgroups, launch.cooperative);
-        let waves = resident.saturating_mul(workitems.div_ceil(LANES as u64));
+        let lanes = u64::from(kernel.descriptor.wave_size().lanes());
+        let waves = resident.saturating_mul(workitems.div_ceil(lanes));
         if launch.cooperative && waves > MAX_COOPERATIVE_WAVES {
             return Err(invalid(format!("{waves} wavefronts in a cooperative launch; at most {MAX_COOPERATIVE_WAVES} can be resident")));
         }
@@ -209,7 +210,7 @@ impl<'a> Dispatch<'a> {
 
     /// Returns the wavefronts of a workgroup.
     pub fn waves_per_workgroup(&self) -> u32 {
-        self.workitems().div_ceil(LANES as u32)
+        self.workitems().div_ceil(self.kernel.descriptor.wave_size().lanes())
     }
 
     /// Returns the memory that a resident workgroup takes.
@@ -224,26 +225,34 @@ impl<'a> Dispatch<'a> {
         let arch = self.code_object.arch;
         w.pc = self.entry;
         w.index = index;
+        w.wave_size = descriptor.wave_size();
         w.scc = false;
         w.state = State::Ready;
         w.gpr_indexing = false;
         w.gws_ticket = 0;
-        w.mode = Mode::new(descriptor.float_mode(), descriptor.enable_dx10_clamp(), descriptor.enable_ieee_mode());
+        w.mode = Mode::new(descriptor.float_mode(), descriptor.enable_dx10_clamp(arch), descriptor.enable_ieee_mode(arch));
         w.sgprs = [0; 128];
         let used = self.kernel.vgprs.clamp(8, 256) as usize;
         w.vgprs[..used].fill(Lanes([0; LANES]));
         w.vgprs[256..256 + self.kernel.agprs.min(256) as usize].fill(Lanes([0; LANES]));
-        let first = index * LANES as u32;
-        let alive = (self.workitems() - first).min(LANES as u32);
-        w.set_exec(if alive == 64 { u64::MAX } else { (1 << alive) - 1 });
+        let lanes = w.lanes() as u32;
+        let first = index * lanes;
+        let alive = (self.workitems() - first).min(lanes);
+        w.set_exec(u64::MAX >> (LANES as u32 - alive));
         self.init_scratch(w);
         self.init_user_sgprs(w);
 
         // The workgroup ids follow the user SGPRs, whose number the descriptor states.
         let mut system = SgprWriter(descriptor.user_sgprs() as u16);
-        for (axis, id) in workgroup.into_iter().enumerate() {
-            if descriptor.enable_sgpr_workgroup_id(axis) {
-                system.push(w, id);
+        if arch.has_architected_sgprs() {
+            let [x, y, z] = workgroup;
+            w.set_scalar(operand::TTMP0 + 9, x);
+            w.set_scalar(operand::TTMP0 + 7, y & 0xffff | z << 16);
+        } else {
+            for (axis, id) in workgroup.into_iter().enumerate() {
+                if descriptor.enable_sgpr_workgroup_id(axis) {
+                    system.push(w, id);
+                }
             }
         }
         if descriptor.enable_sgpr_workgroup_info() {
@@ -253,7 +262,7 @@ impl<'a> Dispatch<'a> {
             // The wavefront's offset in scratch: each wavefront has scratch of its own.
             system.push(w, 0);
         }
-        if arch.has_architected_flat_scratch() {
+        if arch.has_architected_flat_scratch() && arch.has_special_sgprs() {
             w.set_scalar64(operand::FLAT_SCRATCH, w.scratch_base);
         }
         self.init_workitem_ids(w, first);
@@ -264,7 +273,9 @@ impl<'a> Dispatch<'a> {
         let mut user = SgprWriter(0);
         for sgpr in descriptor.enabled_user_sgprs() {
             match sgpr {
-                UserSgpr::PrivateSegmentBuffer => scratch_resource(w.scratch_base).into_iter().for_each(|dword| user.push(w, dword)),
+                UserSgpr::PrivateSegmentBuffer => {
+                    scratch_resource(w.scratch_base, w.wave_size).into_iter().for_each(|dword| user.push(w, dword))
+                }
                 UserSgpr::DispatchPtr => user.push64(w, self.launch_memory.packet),
                 UserSgpr::QueuePtr => user.push64(w, self.launch_memory.queue),
                 UserSgpr::KernargSegmentPtr => user.push64(w, self.launch_memory.kernarg),
@@ -305,7 +316,7 @@ impl<'a> Dispatch<'a> {
 
     /// Allocates the wavefront's scratch.
     pub fn init_scratch(&self, w: &mut Wave) {
-        let words = self.scratch.div_ceil(4) as usize * LANES;
+        let words = self.scratch.div_ceil(4) as usize * w.lanes();
         if w.scratch.len() != words {
             w.scratch = vec![0; words];
         }

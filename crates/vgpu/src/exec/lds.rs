@@ -5,6 +5,7 @@ use super::decoded::{Handler, Step};
 use super::simd::{DwordCount, Dwords, SimdVariants, simd_variants};
 use super::wave::{LANES, Lanes, Wave};
 use super::{Env, Outcome, gws};
+use crate::arch::Generation;
 use crate::isa::{flag, operand};
 
 /// Faults for accesses to the global data share, which is not implemented.
@@ -256,6 +257,8 @@ fn atomic_op(name: &str) -> Option<(Rmw, u32, bool)> {
         ("max", "i") => "smax".to_owned(),
         ("min", "u") => "umin".to_owned(),
         ("max", "u") => "umax".to_owned(),
+        ("cmpstore", "f") => format!("cmpst_{ty}"),
+        ("cmpstore", _) => "cmpst".to_owned(),
         (_, "f") => rest.clone(),
         _ => op.to_owned(),
     };
@@ -271,7 +274,7 @@ fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32, bytes) else { return skip_or_fault(e) };
     let mut old = [Lanes([0; LANES]), Lanes([0; LANES])];
     // These compare with the first operand and write the second.
-    let compares = s.inst.desc.semantics.contains("cmpst");
+    let compares = s.inst.desc.semantics.contains("cmpst_");
     for lane in 0..LANES {
         if w.exec >> lane & 1 == 0 {
             continue;
@@ -369,8 +372,8 @@ fn consume(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 /// Returns lane 0's offset of `ds_read_addtid` and `ds_write_addtid`.
 fn addtid_base(w: &Wave, s: &Step, e: &mut Env) -> Option<u32> {
     let base = (w.sgprs[usize::from(operand::M0)] & 0xffff).wrapping_add(s.inst.imm as u32);
-    if base as usize + 4 * LANES > e.lds.len() {
-        e.lds_fault(w, s, 0, u64::from(base), 4 * LANES as u32);
+    if base as usize + 4 * w.lanes() > e.lds.len() {
+        e.lds_fault(w, s, 0, u64::from(base), 4 * w.lanes() as u32);
         return None;
     }
     Some(base)
@@ -379,7 +382,7 @@ fn addtid_base(w: &Wave, s: &Step, e: &mut Env) -> Option<u32> {
 fn read_addtid(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let Some(base) = addtid_base(w, s, e) else { return Outcome::Fault };
     let mut out = Lanes([0; LANES]);
-    for lane in 0..LANES {
+    for lane in 0..w.lanes() {
         out.0[lane] = word(e.lds, base + 4 * lane as u32);
     }
     w.write_vgpr(s.inst.dst, &out);
@@ -396,14 +399,23 @@ fn write_addtid(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
+/// Returns the lane that an address of a permutation names: any lane, or on gfx10 and gfx11 one of the same 32.
+fn permuted_lane(w: &Wave, e: &Env, lane: usize, address: u32) -> usize {
+    let number = (address / 4) as usize % w.lanes();
+    match e.code.arch.generation() {
+        Generation::Gfx10 | Generation::Gfx11 => lane & !31 | number & 31,
+        Generation::Gfx9 | Generation::Gfx12 => number,
+    }
+}
+
 /// `ds_permute_b32`: each active lane sends its value; the highest sender wins.
-fn permute(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+fn permute(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let (addresses, data) = (w.vgpr(s.inst.src[0]), w.vgpr(s.inst.src[1]));
     let mut out = Lanes([0; LANES]);
     for lane in 0..LANES {
         if w.exec >> lane & 1 != 0 {
-            let to = addresses.0[lane].wrapping_add(s.inst.imm as u32) / 4 % LANES as u32;
-            out.0[to as usize] = data.0[lane];
+            let to = permuted_lane(w, e, lane, addresses.0[lane].wrapping_add(s.inst.imm as u32));
+            out.0[to] = data.0[lane];
         }
     }
     w.write_vgpr(s.inst.dst, &out);
@@ -411,11 +423,11 @@ fn permute(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
 }
 
 /// `ds_bpermute_b32`: each lane fetches a value; inactive lanes provide 0.
-fn bpermute(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+fn bpermute(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let (addresses, data) = (w.vgpr(s.inst.src[0]), w.vgpr(s.inst.src[1]));
     let mut out = Lanes([0; LANES]);
     for lane in 0..LANES {
-        let from = (addresses.0[lane].wrapping_add(s.inst.imm as u32) / 4) as usize % LANES;
+        let from = permuted_lane(w, e, lane, addresses.0[lane].wrapping_add(s.inst.imm as u32));
         out.0[lane] = data.0[from] & w.mask.0[from];
     }
     w.write_vgpr(s.inst.dst, &out);

@@ -40,6 +40,7 @@ mod lds;
 mod ops;
 mod resource;
 mod salu;
+mod salu_float;
 mod scheduler;
 mod simd;
 mod smem;
@@ -186,7 +187,7 @@ impl Env<'_> {
         Box::new(FaultLocation {
             kernel: self.dispatch.kernel.name.clone(),
             offset: 4 * at as u64,
-            instruction: self.code.disassemble(at).unwrap_or_else(|| s.inst.desc.name.to_owned()),
+            instruction: self.code.disassemble(at, w.wave_size).unwrap_or_else(|| s.inst.desc.name.to_owned()),
             workgroup: self.workgroup,
             wave: w.index,
         })

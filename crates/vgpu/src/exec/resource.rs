@@ -3,6 +3,7 @@
 //! Field names follow the *Buffer Resource Descriptor* table of AMD's CDNA ISA documents.
 
 use super::wave::Wave;
+use crate::arch::WaveSize;
 use crate::bits::BitField;
 
 /// Fields of dword 1.
@@ -20,7 +21,8 @@ mod dword3 {
     pub const ADD_TID_ENABLE: BitField = BitField::bit(23);
 }
 
-/// `INDEX_STRIDE` for 64 indices.
+/// `INDEX_STRIDE` for 32 and 64 indices.
+const INDEX_STRIDE_32: u32 = 2;
 const INDEX_STRIDE_64: u32 = 3;
 
 /// A decoded buffer resource.
@@ -58,13 +60,14 @@ impl BufferResource {
     }
 }
 
-/// Returns the resource of a wavefront's scratch at `base`: the dwords of 64 lanes interleaved, the lane number added to the index, no
+/// Returns the resource of a wavefront's scratch at `base`: the dwords of its lanes interleaved, the lane number added to the index, no
 /// bound (scratch accesses are checked anyway).
-pub fn scratch_resource(base: u64) -> [u32; 4] {
+pub fn scratch_resource(base: u64, wave_size: WaveSize) -> [u32; 4] {
+    let index_stride = if wave_size == WaveSize::Wave32 { INDEX_STRIDE_32 } else { INDEX_STRIDE_64 };
     [
         base as u32,
         dword1::BASE_ADDRESS_HI.encode((base >> 32) as u32) | dword1::SWIZZLE_ENABLE.encode(1),
         u32::MAX,
-        dword3::INDEX_STRIDE.encode(INDEX_STRIDE_64) | dword3::ADD_TID_ENABLE.encode(1),
+        dword3::INDEX_STRIDE.encode(index_stride) | dword3::ADD_TID_ENABLE.encode(1),
     ]
 }

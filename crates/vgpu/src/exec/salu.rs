@@ -6,7 +6,7 @@ use super::wave::{Mode, State, Wave, gpr_index};
 use super::{Env, Outcome};
 use crate::bits::BitField;
 use crate::isa::hwreg::{self, HwregOperand};
-use crate::isa::operand;
+use crate::isa::{Field, operand};
 
 /// Returns a 32-bit source.
 fn src32(w: &Wave, s: &Step, n: usize) -> u32 {
@@ -42,7 +42,7 @@ macro_rules! sop2 {
         }
     };
     (@second $get:ident, $w:ident, $s:ident, $name:ident) => {
-        if $s.inst.desc.registers(crate::isa::Field::Src(1)) == 2 { src64($w, $s, 1) } else { u64::from(src32($w, $s, 1)) }
+        if $s.inst.desc.registers(Field::Src(1)) == 2 { src64($w, $s, 1) } else { u64::from(src32($w, $s, 1)) }
     };
 }
 
@@ -131,6 +131,10 @@ sop2! {
     s_pack_ll_b32_b16: src32, set_scalar, |a, b, scc| (a & 0xffff | (b as u32) << 16, scc);
     s_pack_lh_b32_b16: src32, set_scalar, |a, b, scc| (a & 0xffff | b as u32 & 0xffff_0000, scc);
     s_pack_hh_b32_b16: src32, set_scalar, |a, b, scc| (a >> 16 | b as u32 & 0xffff_0000, scc);
+    s_pack_hl_b32_b16: src32, set_scalar, |a, b, scc| (a >> 16 | (b as u32) << 16, scc);
+    s_add_nc_u64: src64, set_scalar64, |a, b, scc| (a.wrapping_add(b), scc);
+    s_sub_nc_u64: src64, set_scalar64, |a, b, scc| (a.wrapping_sub(b), scc);
+    s_mul_u64: src64, set_scalar64, |a, b, scc| (a.wrapping_mul(b), scc);
 }
 
 fn shift_add(a: u32, b: u64, by: u32) -> (u32, bool) {
@@ -201,53 +205,68 @@ sop1! {
     s_bitreplicate_b64_b32: src32, set_scalar64, |a, scc| ((0..32).fold(0u64, |out, n| out | u64::from(a >> n & 1) * 3 << (2 * n)), scc);
 }
 
-/// `s_*_saveexec_b64`: saves EXEC and combines it with the source.
+/// Returns a source that is a lane mask: 64 bits, or 32 in the instructions of wave32.
+fn src_mask(w: &Wave, s: &Step) -> u64 {
+    if s.inst.desc.registers(Field::Src(0)) == 2 { src64(w, s, 0) } else { u64::from(src32(w, s, 0)) }
+}
+
+/// Writes a lane mask to an operand, in the width of the instruction's destination.
+fn set_mask(w: &mut Wave, s: &Step, number: u16, mask: u64) {
+    if s.inst.desc.registers(Field::Dst) == 2 {
+        w.set_scalar64(number, mask);
+    } else {
+        w.set_scalar(number, mask as u32);
+    }
+}
+
+/// `s_*_saveexec_b64` and `s_*_saveexec_b32`: save EXEC and combine it with the source.
 macro_rules! saveexec {
-    ($($name:ident: |$a:ident, $exec:ident| $body:expr;)*) => {
+    ($($wide:ident $narrow:ident: |$a:ident, $exec:ident| $body:expr;)*) => {
         $(
-            fn $name(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-                let ($a, $exec) = (src64(w, s, 0), w.exec);
+            fn $wide(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+                let ($a, $exec) = (src_mask(w, s), w.exec);
                 let new: u64 = $body;
-                w.set_scalar64(s.inst.dst, $exec);
-                w.set_exec(new);
-                w.scc = new != 0;
+                set_mask(w, s, s.inst.dst, $exec);
+                set_mask(w, s, operand::EXEC, new);
+                w.scc = w.exec != 0;
                 Outcome::Continue
             }
         )*
         fn find_saveexec(name: &str) -> Option<Handler> {
-            Some(match name { $( stringify!($name) => $name, )* _ => return None })
+            Some(match name { $( stringify!($wide) | stringify!($narrow) => $wide, )* _ => return None })
         }
     };
 }
 
 saveexec! {
-    s_and_saveexec_b64: |a, exec| a & exec;
-    s_or_saveexec_b64: |a, exec| a | exec;
-    s_xor_saveexec_b64: |a, exec| a ^ exec;
-    s_andn2_saveexec_b64: |a, exec| a & !exec;
-    s_orn2_saveexec_b64: |a, exec| a | !exec;
-    s_nand_saveexec_b64: |a, exec| !(a & exec);
-    s_nor_saveexec_b64: |a, exec| !(a | exec);
-    s_xnor_saveexec_b64: |a, exec| !(a ^ exec);
-    s_andn1_saveexec_b64: |a, exec| !a & exec;
-    s_orn1_saveexec_b64: |a, exec| !a | exec;
+    s_and_saveexec_b64 s_and_saveexec_b32: |a, exec| a & exec;
+    s_or_saveexec_b64 s_or_saveexec_b32: |a, exec| a | exec;
+    s_xor_saveexec_b64 s_xor_saveexec_b32: |a, exec| a ^ exec;
+    s_andn2_saveexec_b64 s_andn2_saveexec_b32: |a, exec| a & !exec;
+    s_orn2_saveexec_b64 s_orn2_saveexec_b32: |a, exec| a | !exec;
+    s_nand_saveexec_b64 s_nand_saveexec_b32: |a, exec| !(a & exec);
+    s_nor_saveexec_b64 s_nor_saveexec_b32: |a, exec| !(a | exec);
+    s_xnor_saveexec_b64 s_xnor_saveexec_b32: |a, exec| !(a ^ exec);
+    s_andn1_saveexec_b64 s_andn1_saveexec_b32: |a, exec| !a & exec;
+    s_orn1_saveexec_b64 s_orn1_saveexec_b32: |a, exec| !a | exec;
 }
 
 /// Writes a result to EXEC and to the destination.
 fn write_exec(w: &mut Wave, s: &Step, value: u64) -> Outcome {
-    w.set_exec(value);
-    w.set_scalar64(s.inst.dst, value);
-    w.scc = value != 0;
+    set_mask(w, s, operand::EXEC, value);
+    let exec = w.exec;
+    set_mask(w, s, s.inst.dst, exec);
+    w.scc = exec != 0;
     Outcome::Continue
 }
 
-fn s_andn1_wrexec_b64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-    let value = !src64(w, s, 0) & w.exec;
+fn andn1_wrexec(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let value = !src_mask(w, s) & w.exec;
     write_exec(w, s, value)
 }
 
-fn s_andn2_wrexec_b64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-    let value = src64(w, s, 0) & !w.exec;
+fn andn2_wrexec(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let value = src_mask(w, s) & !w.exec;
     write_exec(w, s, value)
 }
 
@@ -321,6 +340,14 @@ fn s_movreld_b32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
 fn s_movreld_b64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let value = src64(w, s, 0);
     w.set_scalar64(m0_relative(w, s.inst.dst).min(126), value);
+    Outcome::Continue
+}
+
+/// `s_movrelsd_2_b32`: M0 has one offset for the source and one for the destination.
+fn s_movrelsd_2_b32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let m0 = w.sgprs[usize::from(operand::M0)];
+    let value = w.scalar((u32::from(s.inst.src[0]).wrapping_add(m0 & 0x3ff) & 127) as u16);
+    w.set_scalar((u32::from(s.inst.dst).wrapping_add(m0 >> 16 & 0x3ff) & 127) as u16, value);
     Outcome::Continue
 }
 
@@ -509,34 +536,83 @@ const XCC_COUNT: u32 = 8;
 
 fn s_getreg_b32(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let operand = HwregOperand::decode(s.inst.imm);
-    let value = match operand.id {
-        hwreg::MODE => w.mode.0,
+    let value = match hwreg::name(e.code.arch, operand.id) {
+        Some("MODE") => w.mode.0,
         // SCC is bit 0; compilers use nothing else of it.
-        hwreg::STATUS => u32::from(w.scc),
+        Some("STATUS") => u32::from(w.scc),
         // A compute unit for each workgroup index.
-        hwreg::HW_ID => hw_id::WAVE_ID.encode(w.index) | hw_id::CU_ID.encode(e.workgroup_index() as u32),
+        Some("HW_ID" | "HW_ID1") => hw_id::WAVE_ID.encode(w.index) | hw_id::CU_ID.encode(e.workgroup_index() as u32),
         // The high words of the private and the shared aperture.
-        hwreg::SH_MEM_BASES => (super::PRIVATE_APERTURE >> 48) as u32 | ((super::SHARED_APERTURE >> 48) as u32) << 16,
-        hwreg::XCC_ID => e.workgroup_index() as u32 % XCC_COUNT,
-        hwreg::GPR_ALLOC | hwreg::LDS_ALLOC | hwreg::IB_STS => 0,
-        id => return e.unsupported(w, s, format!("reading hardware register {id}")),
+        Some("SH_MEM_BASES") => (super::PRIVATE_APERTURE >> 48) as u32 | ((super::SHARED_APERTURE >> 48) as u32) << 16,
+        Some("XCC_ID") => e.workgroup_index() as u32 % XCC_COUNT,
+        Some("SHADER_CYCLES") => cycles(e) as u32 & SHADER_CYCLES_MASK,
+        Some("SHADER_CYCLES_LO") => cycles(e) as u32,
+        Some("SHADER_CYCLES_HI") => (cycles(e) >> 32) as u32,
+        Some("FLAT_SCR_LO" | "SCRATCH_BASE_LO") => w.scratch_base as u32,
+        Some("FLAT_SCR_HI" | "SCRATCH_BASE_HI") => (w.scratch_base >> 32) as u32,
+        Some("GPR_ALLOC" | "LDS_ALLOC" | "IB_STS" | "HW_ID2") => 0,
+        _ => return e.unsupported(w, s, format!("reading hardware register {}", operand.id)),
     };
     w.set_scalar(s.inst.dst, value >> operand.offset & operand.mask());
     Outcome::Continue
 }
 
+/// `SHADER_CYCLES` has 20 bits before gfx12.
+const SHADER_CYCLES_MASK: u32 = (1 << 20) - 1;
+
+/// Returns the cycle counter, at a nominal 1 GHz.
+pub fn cycles(e: &Env) -> u64 {
+    e.clock.elapsed().as_nanos() as u64
+}
+
+/// Returns the constant clock of 100 MHz.
+pub fn real_time(e: &Env) -> u64 {
+    cycles(e) / 10
+}
+
 fn setreg(w: &mut Wave, s: &Step, e: &mut Env, value: u32) -> Outcome {
     let operand = HwregOperand::decode(s.inst.imm);
-    match operand.id {
-        hwreg::MODE => {
+    match hwreg::name(e.code.arch, operand.id) {
+        Some("MODE") => {
             let mask = operand.mask() << operand.offset;
             w.mode = Mode(w.mode.0 & !mask | value << operand.offset & mask);
             Outcome::Continue
         }
-        // Exceptions are not implemented.
-        hwreg::TRAPSTS => Outcome::Continue,
-        id => e.unsupported(w, s, format!("writing hardware register {id}")),
+        // Exceptions are not implemented. Scratch is addressed by lane, whatever its base.
+        Some("TRAPSTS" | "FLAT_SCR_LO" | "FLAT_SCR_HI") => Outcome::Continue,
+        _ => e.unsupported(w, s, format!("writing hardware register {}", operand.id)),
     }
+}
+
+fn s_round_mode(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    w.mode = Mode(w.mode.0 & !0xf | s.inst.imm as u32 & 0xf);
+    Outcome::Continue
+}
+
+fn s_denorm_mode(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    w.mode = Mode(w.mode.0 & !0xf0 | (s.inst.imm as u32 & 0xf) << 4);
+    Outcome::Continue
+}
+
+/// Messages of `s_sendmsg_rtn` with their numbers.
+mod message {
+    pub const GET_REALTIME: i32 = 0x83;
+}
+
+fn s_sendmsg_rtn_b64(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    match s.inst.imm {
+        message::GET_REALTIME => w.set_scalar64(s.inst.dst, real_time(e)),
+        number => return e.unsupported(w, s, format!("message {number:#x}")),
+    }
+    Outcome::Continue
+}
+
+fn s_sendmsg_rtn_b32(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    match s.inst.imm {
+        message::GET_REALTIME => w.set_scalar(s.inst.dst, real_time(e) as u32),
+        number => return e.unsupported(w, s, format!("message {number:#x}")),
+    }
+    Outcome::Continue
 }
 
 fn s_setreg_b32(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
@@ -591,6 +667,24 @@ fn s_barrier(w: &mut Wave, _: &Step, e: &mut Env) -> Outcome {
     Outcome::Stop
 }
 
+/// The barrier of the workgroup, as gfx12 names it.
+const WORKGROUP_BARRIER: i32 = -1;
+
+/// `s_barrier_signal`: the wait that follows does the work.
+fn s_barrier_signal(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    match src32(w, s, 0) as i32 {
+        WORKGROUP_BARRIER => Outcome::Continue,
+        number => e.unsupported(w, s, format!("barrier {number}")),
+    }
+}
+
+fn s_barrier_wait(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    match s.inst.imm {
+        WORKGROUP_BARRIER => s_barrier(w, s, e),
+        number => e.unsupported(w, s, format!("barrier {number}")),
+    }
+}
+
 fn s_sleep(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
     Outcome::Yield
 }
@@ -614,7 +708,8 @@ pub fn find(name: &str) -> Option<Handler> {
         .or_else(|| find_saveexec(name))
         .or_else(|| find_branch(name))
         .or_else(|| find_sopc(name))
-        .or_else(|| find_sopk_compare(name));
+        .or_else(|| find_sopk_compare(name))
+        .or_else(|| super::salu_float::find(name));
     if found.is_some() {
         return found;
     }
@@ -622,14 +717,17 @@ pub fn find(name: &str) -> Option<Handler> {
         ($($name:ident)*) => { match name { $( stringify!($name) => Some($name as Handler), )* _ => None } };
     }
     let found = by_name! {
-        s_andn1_wrexec_b64 s_andn2_wrexec_b64 s_cmov_b32 s_cmov_b64 s_bitset0_b32 s_bitset0_b64 s_bitset1_b32 s_bitset1_b64
-        s_movrels_b32 s_movrels_b64 s_movreld_b32 s_movreld_b64 s_getpc_b64 s_setpc_b64 s_swappc_b64 s_call_b64
+        s_cmov_b32 s_cmov_b64 s_bitset0_b32 s_bitset0_b64 s_bitset1_b32 s_bitset1_b64
+        s_movrels_b32 s_movrels_b64 s_movreld_b32 s_movreld_b64 s_movrelsd_2_b32 s_getpc_b64 s_setpc_b64 s_swappc_b64 s_call_b64
         s_bitcmp0_b64 s_bitcmp1_b64 s_movk_i32 s_cmovk_i32 s_addk_i32 s_mulk_i32 s_getreg_b32 s_setreg_b32 s_setreg_imm32_b32
         s_set_gpr_idx_on s_set_gpr_idx_off s_set_gpr_idx_idx s_set_gpr_idx_mode s_endpgm s_barrier s_sleep s_trap s_sendmsg
+        s_round_mode s_denorm_mode s_barrier_signal s_barrier_wait s_sendmsg_rtn_b32 s_sendmsg_rtn_b64
     };
     found.or(match name {
         "s_nop" | "s_waitcnt" | "s_setprio" | "s_icache_inv" | "s_incperflevel" | "s_decperflevel" | "s_ttracedata" => Some(nop),
-        "s_wakeup" => Some(s_sleep),
+        "s_andn1_wrexec_b64" | "s_andn1_wrexec_b32" => Some(andn1_wrexec),
+        "s_andn2_wrexec_b64" | "s_andn2_wrexec_b32" => Some(andn2_wrexec),
+        "s_wakeup" | "s_sleep_var" => Some(s_sleep),
         "s_endpgm_saved" => Some(s_endpgm),
         _ => None,
     })

@@ -10,7 +10,7 @@ use super::dispatch::Dispatch;
 use super::wave::{State, Wave, gpr_index};
 use super::{DecodedCode, Env, Limit, Outcome, Stats};
 use crate::fault::{Fault, FaultLocation};
-use crate::isa::{Format, operand};
+use crate::isa::operand;
 
 /// Instructions of a wavefront's time slice.
 const WAVE_SLICE: u64 = 4096;
@@ -204,7 +204,7 @@ fn check_limit(shared: &LaunchState<'_>, wave: &Wave, env: &Env<'_>, done: u64) 
         Limit::Time(max) if shared.started.elapsed() > max => format!("{} s", Duration::as_secs_f64(&max)),
         _ => return Ok(()),
     };
-    let instruction = env.code.disassemble(wave.pc).unwrap_or_default();
+    let instruction = env.code.disassemble(wave.pc, wave.wave_size).unwrap_or_default();
     Err(Fault::LimitExceeded {
         location: Box::new(FaultLocation {
             kernel: shared.dispatch.kernel.name.clone(),
@@ -258,7 +258,7 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
             Outcome::Fault => {
                 result = Err(env.fault.take().unwrap_or_else(|| Fault::Illegal {
                     location: env.location(wave, step),
-                    what: "internal error: the instruction failed without a reason".to_owned(),
+                    what: "internal error: the instruction failed without reporting a reason".to_owned(),
                 }));
                 break;
             }
@@ -273,7 +273,7 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
 #[cold]
 pub fn apply_gpr_indexing(wave: &Wave, step: &Step) -> Step {
     let mut step = step.clone();
-    if !matches!(step.inst.desc.format, Format::VOP1 | Format::VOP2 | Format::VOPC | Format::VOP3 | Format::VOP3P) {
+    if !step.inst.desc.format.is_valu() {
         return step;
     }
     let m0 = wave.sgprs[usize::from(operand::M0)];

@@ -14,13 +14,14 @@ fn address(w: &Wave, s: &Step) -> (u64, u64) {
     let offset = register.wrapping_add_signed(i64::from(inst.imm));
     if inst.desc.registers(Field::Base) == 4 {
         let resource = BufferResource::read(w, inst.base);
-        return (resource.base.wrapping_add(offset) & !3, resource.bytes().saturating_sub(offset));
+        return (resource.base.wrapping_add(offset), resource.bytes().saturating_sub(offset));
     }
-    (w.scalar64(inst.base).wrapping_add(offset) & !3, u64::MAX)
+    (w.scalar64(inst.base).wrapping_add(offset), u64::MAX)
 }
 
 fn load(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let (address, room) = address(w, s);
+    let address = address & !3;
     let words = u32::from(s.inst.desc.registers(Field::Dst));
     for n in 0..words {
         let at = address + 4 * u64::from(n);
@@ -33,13 +34,40 @@ fn load(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
             e.memory_fault(w, s, 0, at, 4, false);
             return Outcome::Fault;
         };
-        w.set_scalar(s.inst.dst + n as u16, value);
+        if s.inst.dst != operand::NULL {
+            w.set_scalar(s.inst.dst + n as u16, value);
+        }
     }
+    Outcome::Continue
+}
+
+/// Loads a byte or a word, extended to 32 bits (gfx12).
+fn load_subdword<const BYTES: u32, const SIGNED: bool>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let (address, room) = address(w, s);
+    let address = address & !u64::from(BYTES - 1);
+    let raw = if u64::from(BYTES) > room {
+        0
+    } else if e.can_access(w, address, BYTES, false) {
+        // SAFETY: the range was checked just now, and no allocation is removed while a kernel runs.
+        unsafe { if BYTES == 1 { u32::from((address as *const u8).read()) } else { u32::from((address as *const u16).read_unaligned()) } }
+    } else {
+        e.memory_fault(w, s, 0, address, BYTES, false);
+        return Outcome::Fault;
+    };
+    let unused = 32 - 8 * BYTES;
+    w.set_scalar(s.inst.dst, if SIGNED { ((raw << unused) as i32 >> unused) as u32 } else { raw });
+    Outcome::Continue
+}
+
+/// `s_get_waveid_in_workgroup`.
+fn wave_id(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    w.set_scalar(s.inst.dst, w.index);
     Outcome::Continue
 }
 
 fn store(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let (address, room) = address(w, s);
+    let address = address & !3;
     for n in 0..u32::from(s.inst.desc.registers(Field::Dst)) {
         let at = address + 4 * u64::from(n);
         if 4 * u64::from(n) + 4 > room {
@@ -59,6 +87,7 @@ fn store(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 fn atomic(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let Some((op, bytes)) = atomic_op(s.inst.desc.semantics) else { return Outcome::Fault };
     let (address, room) = address(w, s);
+    let address = address & !3;
     if u64::from(bytes) > room {
         return Outcome::Continue;
     }
@@ -85,15 +114,13 @@ fn atomic(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 
 /// `s_memtime`: a cycle counter at a nominal 1 GHz.
 fn time(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
-    let now = e.clock.elapsed().as_nanos() as u64;
-    w.set_scalar64(s.inst.dst, now);
+    w.set_scalar64(s.inst.dst, super::salu::cycles(e));
     Outcome::Continue
 }
 
 /// `s_memrealtime`: the constant 100 MHz clock.
 fn real_time(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
-    let now = e.clock.elapsed().as_nanos() as u64 / 10;
-    w.set_scalar64(s.inst.dst, now);
+    w.set_scalar64(s.inst.dst, super::salu::real_time(e));
     Outcome::Continue
 }
 
@@ -109,9 +136,14 @@ pub fn find(name: &str) -> Option<Handler> {
     Some(match name {
         "s_memtime" => time,
         "s_memrealtime" => real_time,
+        "s_get_waveid_in_workgroup" => wave_id,
+        "s_load_u8" | "s_buffer_load_u8" => load_subdword::<1, false>,
+        "s_load_i8" | "s_buffer_load_i8" => load_subdword::<1, true>,
+        "s_load_u16" | "s_buffer_load_u16" => load_subdword::<2, false>,
+        "s_load_i16" | "s_buffer_load_i16" => load_subdword::<2, true>,
         _ if name.starts_with("s_load_dword") || name.starts_with("s_buffer_load_dword") => load,
         _ if name.starts_with("s_store_dword") || name.starts_with("s_buffer_store_dword") => store,
-        _ if name.starts_with("s_dcache_") => nop,
+        _ if name.starts_with("s_dcache_") || name.contains("_prefetch_") => nop,
         _ => return None,
     })
 }

@@ -12,7 +12,6 @@ use crate::arch::Arch;
 use crate::code_object::{Image, Kernel, LoadedCodeObject};
 use crate::descriptor::KernelDescriptor;
 use crate::fault::Fault;
-use crate::isa::operand;
 use crate::memory::Memory;
 
 /// `s_endpgm`.
@@ -92,7 +91,7 @@ impl TestWave {
 
     /// Returns VCC.
     pub fn vcc(&self) -> u64 {
-        self.wave.scalar64(operand::VCC)
+        self.wave.vcc()
     }
 
     /// Sets EXEC.

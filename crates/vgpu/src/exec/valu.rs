@@ -3,12 +3,12 @@
 //! An operation is a function of one lane's values ([`Op`]); everything around it is here. The path without modifiers is compiled for
 //! each SIMD level, the path with modifiers once.
 
-use super::decoded::{OperandType, SourceKind, Step};
+use super::decoded::{Nested, OperandType, SourceKind, Step};
 use super::float::{F16, flush32, flush64, quiet16, quiet32, quiet64};
 use super::simd::simd_variants;
-use super::wave::{LANES, Lanes, Lanes64, Wave};
+use super::wave::{LANES, Lanes, Lanes64, REGISTERS, Wave};
 use super::{Env, Outcome};
-use crate::isa::{Extension, Sdwa, operand};
+use crate::isa::{Dpp, Dpp8, Extension, Field, Sdwa, operand};
 
 /// The type of a lane's operand.
 pub trait LaneType: Copy + 'static {
@@ -223,35 +223,29 @@ fn run<O: Op>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
             O::D::set(&mut out, lane, O::f(O::A::get(a, lane), O::B::get(b, lane), O::C::get(c, lane)));
         }
     }
+    if O::D::TYPE == OperandType::B16 && s.keep_high {
+        let old = w.vgpr(s.inst.dst);
+        for lane in 0..LANES {
+            let kept = u64::from(old.0[lane] & 0xffff_0000);
+            let value = O::D::bits(&out, lane) & 0xffff;
+            O::D::set_bits(&mut out, lane, kept | value);
+        }
+    }
     O::D::store(w, s.inst.dst, &out);
     Outcome::Continue
 }
 
-/// Returns a source with SDWA, DPP, op_sel, abs, neg and the input part of `MODE` applied, and the lanes for which DPP found a source.
-pub fn modified_source<T: LaneType>(w: &Wave, s: &Step, n: usize) -> (T::Raw, u64) {
+/// Returns a source with SDWA, op_sel, abs, neg and the input part of `MODE` applied.
+pub fn modified_source<T: LaneType>(w: &Wave, s: &Step, n: usize) -> T::Raw {
     let mut buffer = T::ZERO;
     let mut raw = *T::fetch(w, s, n, &mut buffer);
-    let mut valid = u64::MAX;
-    match s.inst.ext {
-        Extension::Sdwa(sdwa) if n < 2 => {
-            for lane in 0..LANES {
-                let selected = sdwa_select(T::bits(&raw, lane) as u32, sdwa.src_sel[n], sdwa.sext[n]);
-                T::set_bits(&mut raw, lane, selected.into());
-            }
+    if let Extension::Sdwa(sdwa) = s.inst.ext
+        && n < 2
+    {
+        for lane in 0..LANES {
+            let selected = sdwa_select(T::bits(&raw, lane) as u32, sdwa.src_sel[n], sdwa.sext[n]);
+            T::set_bits(&mut raw, lane, selected.into());
         }
-        Extension::Dpp(dpp) if n == 0 => {
-            let before = raw;
-            for lane in 0..LANES {
-                let from = super::ops::cross_lane::dpp_source(dpp.ctrl, lane);
-                let read = from.filter(|from| w.exec >> from & 1 != 0);
-                match read {
-                    Some(from) => T::set_bits(&mut raw, lane, T::bits(&before, from)),
-                    None if dpp.bound_ctrl => T::set_bits(&mut raw, lane, 0),
-                    None => valid &= !(1 << lane),
-                }
-            }
-        }
-        _ => {}
     }
     let inst = &s.inst;
     let high = T::TYPE == OperandType::B16 && s.inst.ext == Extension::None && inst.op_sel >> n & 1 != 0;
@@ -275,7 +269,7 @@ pub fn modified_source<T: LaneType>(w: &Wave, s: &Step, n: usize) -> (T::Raw, u6
         }
         T::set_bits(&mut raw, lane, bits);
     }
-    (raw, valid)
+    raw
 }
 
 /// Applies `MODE` to a float source: flushes denormals and, without IEEE mode, quiets NaNs.
@@ -329,12 +323,12 @@ fn sdwa_merge(old: u32, value: u32, sdwa: Sdwa) -> u32 {
     }
 }
 
-/// Runs an operation with modifiers, SDWA, DPP, or a non-default `MODE`.
+/// Runs an operation with modifiers, SDWA, or a non-default `MODE`.
 #[inline(never)]
 fn run_modified<O: Op>(w: &mut Wave, s: &Step) {
-    let (a, valid) = modified_source::<O::A>(w, s, 0);
-    let (b, _) = modified_source::<O::B>(w, s, 1);
-    let (c, _) = modified_source::<O::C>(w, s, 2);
+    let a = modified_source::<O::A>(w, s, 0);
+    let b = modified_source::<O::B>(w, s, 1);
+    let c = modified_source::<O::C>(w, s, 2);
     let rounding = if O::D::FLOAT == 32 { w.mode.round32() } else { w.mode.round64() };
     let mut out = O::D::ZERO;
     for lane in 0..LANES {
@@ -348,7 +342,7 @@ fn run_modified<O: Op>(w: &mut Wave, s: &Step) {
         let bits = O::D::bits(&out, lane);
         O::D::set_bits(&mut out, lane, apply_output_modifiers(bits, O::D::FLOAT, w, s));
     }
-    store_modified::<O::D>(w, s, &out, valid, O::KEEP);
+    store_modified::<O::D>(w, s, &out, O::KEEP || s.keep_high);
 }
 
 /// Applies omod, clamp and the denormal mode to a float result.
@@ -384,15 +378,9 @@ pub fn apply_output_modifiers(bits: u64, float: u32, w: &Wave, s: &Step) -> u64 
     }
 }
 
-/// Writes a result with SDWA or DPP, or to one half of a register.
-pub fn store_modified<D: LaneType>(w: &mut Wave, s: &Step, out: &D::Raw, valid: u64, keep: bool) {
+/// Writes a result with SDWA, or to one half of a register.
+pub fn store_modified<D: LaneType>(w: &mut Wave, s: &Step, out: &D::Raw, keep: bool) {
     let number = s.inst.dst;
-    let written = match s.inst.ext {
-        Extension::Dpp(dpp) => valid & dpp_write_mask(dpp.row_mask, dpp.bank_mask),
-        _ => u64::MAX,
-    };
-    let exec = w.exec;
-    w.set_exec(exec & written);
     match s.inst.ext {
         // 64-bit results ignore SDWA's 32-bit selection.
         Extension::Sdwa(sdwa) if D::TYPE == OperandType::B32 || D::TYPE == OperandType::B16 => {
@@ -413,11 +401,107 @@ pub fn store_modified<D: LaneType>(w: &mut Wave, s: &Step, out: &D::Raw, valid: 
         }
         _ => D::store(w, number, out),
     }
-    w.set_exec(exec);
+}
+
+/// The register that holds the permuted first source of a DPP instruction, and the next one its high half.
+pub const DPP_SOURCE: u16 = operand::VGPR + REGISTERS as u16 - 2;
+
+/// Where the lanes of a DPP instruction read its first source.
+#[derive(Clone)]
+pub struct LanePermutation {
+    /// The lane that each lane reads.
+    from: [u8; LANES],
+    /// The lanes whose source lane exists.
+    exists: u64,
+    /// The lanes that the row and bank masks enable.
+    enabled: u64,
+    /// Whether a lane without a source reads 0 instead of being disabled.
+    zero_fill: bool,
+    /// Whether inactive lanes are read too.
+    fetch_inactive: bool,
+}
+
+impl LanePermutation {
+    /// Returns the permutation of a DPP dword.
+    pub fn dpp(dpp: Dpp) -> LanePermutation {
+        let source = |lane| super::ops::cross_lane::dpp_source(dpp.ctrl, lane);
+        LanePermutation {
+            from: std::array::from_fn(|lane| source(lane).unwrap_or(lane) as u8),
+            exists: (0..LANES).filter(|&lane| source(lane).is_some()).fold(0, |mask, lane| mask | 1 << lane),
+            enabled: dpp_write_mask(dpp.row_mask, dpp.bank_mask),
+            zero_fill: dpp.bound_ctrl,
+            fetch_inactive: dpp.fetch_inactive,
+        }
+    }
+
+    /// Returns the permutation of a DPP8 dword. A lane whose source is inactive reads 0.
+    pub fn dpp8(dpp8: Dpp8) -> LanePermutation {
+        LanePermutation {
+            from: std::array::from_fn(|lane| (lane & !7) as u8 | (dpp8.lanes >> (3 * (lane & 7)) & 7) as u8),
+            exists: u64::MAX,
+            enabled: u64::MAX,
+            zero_fill: true,
+            fetch_inactive: dpp8.fetch_inactive,
+        }
+    }
+
+    /// Returns the lanes that find a source.
+    fn valid(&self, exec: u64) -> u64 {
+        if self.fetch_inactive {
+            return self.exists;
+        }
+        let active = self.from.iter().enumerate().fold(0, |mask, (lane, from)| mask | (exec >> from & 1) << lane);
+        self.exists & active
+    }
+}
+
+/// Runs an instruction with DPP: permutes the first source, disables the lanes that do not take part, and runs the instruction without
+/// DPP.
+pub fn run_dpp(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let Some(Nested::Dpp(step, lanes)) = s.nested.as_deref() else { return super::ops::unsupported(w, s, e) };
+    let exec = w.exec;
+    let valid = lanes.valid(exec);
+    for n in 0..u16::from(s.inst.desc.registers(Field::Src(0))).min(2) {
+        let source = *w.vgpr(s.inst.src[0] + n);
+        let permuted = w.vgpr_mut(DPP_SOURCE + n);
+        for lane in 0..LANES {
+            let found = 0u32.wrapping_sub((valid >> lane & 1) as u32);
+            permuted.0[lane] = source.0[usize::from(lanes.from[lane]) % LANES] & found;
+        }
+    }
+    w.set_exec(exec & lanes.enabled & if lanes.zero_fill { u64::MAX } else { valid });
+    // SAFETY: the handler was compiled for the CPU's SIMD level.
+    let outcome = unsafe { (step.run)(w, step, e) };
+    // `v_cmpx` has written EXEC.
+    if s.inst.dst != operand::EXEC {
+        w.set_exec(exec);
+    }
+    outcome
+}
+
+/// Runs a dual-issue instruction: both operations read their sources before either writes its result.
+pub fn run_dual(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    let Some(Nested::Dual { x, y, y_reads_x }) = s.nested.as_deref() else { return super::ops::unsupported(w, s, e) };
+    let old = *w.vgpr(x.inst.dst);
+    // SAFETY: the handler was compiled for the CPU's SIMD level.
+    let outcome = unsafe { (x.run)(w, x, e) };
+    if outcome != Outcome::Continue {
+        return outcome;
+    }
+    let new = *w.vgpr(x.inst.dst);
+    if *y_reads_x {
+        *w.vgpr_mut(x.inst.dst) = old;
+    }
+    // SAFETY: the handler was compiled for the CPU's SIMD level.
+    let outcome = unsafe { (y.run)(w, y, e) };
+    if *y_reads_x {
+        *w.vgpr_mut(x.inst.dst) = new;
+    }
+    outcome
 }
 
 /// Returns the lanes that DPP's row and bank masks enable.
-pub fn dpp_write_mask(row_mask: u8, bank_mask: u8) -> u64 {
+fn dpp_write_mask(row_mask: u8, bank_mask: u8) -> u64 {
     (0..LANES)
         .filter(|lane| row_mask >> (lane / 16) & 1 != 0 && bank_mask >> (lane % 16 / 4) & 1 != 0)
         .fold(0, |mask, lane| mask | 1 << lane)
@@ -452,7 +536,7 @@ fn compare<O: Compare>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
         pack_mask(&bits)
     };
     let mask = mask & w.exec;
-    w.set_scalar64(s.inst.dst, mask);
+    w.set_lane_mask(s.inst.dst, mask);
     if O::EXEC {
         w.set_exec(mask);
     }
@@ -461,9 +545,9 @@ fn compare<O: Compare>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
 
 #[inline(never)]
 fn compare_modified<O: Compare>(w: &Wave, s: &Step) -> u64 {
-    let (a, valid) = modified_source::<O::A>(w, s, 0);
-    let (b, _) = modified_source::<O::B>(w, s, 1);
-    (0..LANES).filter(|&lane| O::f(O::A::get(&a, lane), O::B::get(&b, lane))).fold(0, |mask, lane| mask | 1 << lane) & valid
+    let a = modified_source::<O::A>(w, s, 0);
+    let b = modified_source::<O::B>(w, s, 1);
+    (0..LANES).filter(|&lane| O::f(O::A::get(&a, lane), O::B::get(&b, lane))).fold(0, |mask, lane| mask | 1 << lane)
 }
 
 /// Packs bytes of 0 and 1 into a bit mask.

@@ -39,13 +39,13 @@ fn scratch_rows(w: &Wave, offsets: &Lanes, exec: u64, bytes: u32) -> Option<Scra
 /// Copies the active lanes of `values` to `to`.
 #[inline(always)]
 fn masked_copy(to: &mut [u32], values: &Lanes, mask: &Lanes) {
-    for lane in 0..LANES {
+    for lane in 0..to.len().min(LANES) {
         to[lane] = to[lane] & !mask.0[lane] | values.0[lane] & mask.0[lane];
     }
 }
 
-/// Returns the address of lane 0's dword when the active lanes' dwords are adjacent and all 64 may be accessed: because all lanes are
-/// active, or because they are a row of the wavefront's scratch.
+/// Returns the address of lane 0's dword when the active lanes' dwords are adjacent and those of all lanes may be accessed: because all
+/// lanes are active, or because they are a row of the wavefront's scratch.
 #[inline(always)]
 fn contiguous_row(w: &Wave, addresses: &Lanes64, exec: u64) -> Option<u64> {
     let lane = w.first_lane();
@@ -56,8 +56,8 @@ fn contiguous_row(w: &Wave, addresses: &Lanes64, exec: u64) -> Option<u64> {
         differ |= (addresses.0[lane] ^ first.wrapping_add(4 * lane as u64)) & active;
     }
     let (start, end, _) = w.recent_ranges[0];
-    let own = first >= start && first.saturating_add(4 * LANES as u64) <= end && (first - start).is_multiple_of(4);
-    (differ == 0 && exec != 0 && (exec == u64::MAX || own && exec == w.exec)).then_some(first)
+    let own = first >= start && first.saturating_add(4 * w.lanes() as u64) <= end && (first - start).is_multiple_of(4);
+    (differ == 0 && exec != 0 && (exec == w.full_exec() || own && exec == w.exec)).then_some(first)
 }
 
 /// Reads dwords. Aligned pairs are read at once, as on hardware, so that both halves of another workgroup's store arrive together.
@@ -114,6 +114,7 @@ simd_variants!(loads, load_dwords, DwordCount);
 fn load_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let (target, exec) = lane_addresses(w, s);
     let bytes = 4 * C::N as u32;
+    let lanes = w.lanes();
     let mut out = [Lanes([0; LANES]); 4];
     let out = &mut out[..C::N];
     if let LaneAddresses::Scratch(offsets) = &target
@@ -122,10 +123,10 @@ fn load_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     {
         for (n, register) in out.iter_mut().enumerate() {
             match rows {
-                ScratchRows::Same(row) => register.0.copy_from_slice(&w.scratch[(row + n) * LANES..][..LANES]),
+                ScratchRows::Same(row) => register.0[..lanes].copy_from_slice(&w.scratch[(row + n) * lanes..][..lanes]),
                 ScratchRows::Own => {
                     for lane in (0..LANES).filter(|lane| exec >> lane & 1 != 0) {
-                        register.0[lane] = w.scratch[(offsets.0[lane] as usize / 4 + n) * LANES + lane];
+                        register.0[lane] = w.scratch[(offsets.0[lane] as usize / 4 + n) * lanes + lane];
                     }
                 }
             }
@@ -138,13 +139,13 @@ fn load_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
         Ok(Some(addresses)) => {
             let row = if C::N == 1 { contiguous_row(w, &addresses, exec) } else { None };
             if let Some(first) = row {
-                // SAFETY: `direct` checked every lane's address, and together they are these 256 bytes, or the row is of the wave's
+                // SAFETY: `checked_memory` checked every lane's address, and together they are these bytes, or the row is of the wave's
                 // own scratch.
-                unsafe { std::ptr::copy_nonoverlapping(first as *const u8, out[0].0.as_mut_ptr().cast(), 4 * LANES) };
+                unsafe { std::ptr::copy_nonoverlapping(first as *const u8, out[0].0.as_mut_ptr().cast(), 4 * lanes) };
             } else {
                 for lane in 0..LANES {
                     if exec >> lane & 1 != 0 {
-                        // SAFETY: `direct` checked the range; it stays while the kernel runs.
+                        // SAFETY: `checked_memory` checked the range; it stays while the kernel runs.
                         let words = unsafe { read_words::<C>(addresses.0[lane]) };
                         for (register, word) in out.iter_mut().zip(words) {
                             register.0[lane] = word;
@@ -182,17 +183,17 @@ simd_variants!(stores, store_dwords, DwordCount);
 fn store_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     let (target, exec) = lane_addresses(w, s);
     let bytes = 4 * C::N as u32;
-    let data = data_register(s);
+    let (data, lanes) = (data_register(s), w.lanes());
     if let LaneAddresses::Scratch(offsets) = &target
         && let Some(rows) = scratch_rows(w, offsets, exec, bytes)
     {
         for n in 0..C::N {
             let (values, mask) = (*w.vgpr(data + n as u16), w.mask);
             match rows {
-                ScratchRows::Same(row) => masked_copy(&mut w.scratch[(row + n) * LANES..][..LANES], &values, &mask),
+                ScratchRows::Same(row) => masked_copy(&mut w.scratch[(row + n) * lanes..][..lanes], &values, &mask),
                 ScratchRows::Own => {
                     for lane in (0..LANES).filter(|lane| exec >> lane & 1 != 0) {
-                        w.scratch[(offsets.0[lane] as usize / 4 + n) * LANES + lane] = values.0[lane];
+                        w.scratch[(offsets.0[lane] as usize / 4 + n) * lanes + lane] = values.0[lane];
                     }
                 }
             }
@@ -203,20 +204,20 @@ fn store_dwords<C: DwordCount>(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
         Err(()) => return Outcome::Fault,
         Ok(Some(addresses)) => {
             let row = if C::N == 1 { contiguous_row(w, &addresses, exec) } else { None };
-            if let Some(first) = row.filter(|_| exec == u64::MAX) {
+            if let Some(first) = row.filter(|_| exec == w.full_exec()) {
                 let values = w.vgpr(data);
-                // SAFETY: `direct` checked every lane's address, and together they are these 256 bytes.
-                unsafe { std::ptr::copy_nonoverlapping(values.0.as_ptr().cast(), first as *mut u8, 4 * LANES) };
+                // SAFETY: `checked_memory` checked every lane's address, and together they are these bytes.
+                unsafe { std::ptr::copy_nonoverlapping(values.0.as_ptr().cast(), first as *mut u8, 4 * lanes) };
             } else if let Some(first) = row {
                 let (values, mask) = (*w.vgpr(data), w.mask);
                 // The row is in the wavefront's own scratch, which no other thread accesses.
                 let at = (first - w.scratch_base) as usize / 4;
-                masked_copy(&mut w.scratch[at..at + LANES], &values, &mask);
+                masked_copy(&mut w.scratch[at..at + lanes], &values, &mask);
             } else {
                 for lane in 0..LANES {
                     if exec >> lane & 1 != 0 {
                         let words = std::array::from_fn(|n| if n < C::N { w.vgpr(data + n as u16).0[lane] } else { 0 });
-                        // SAFETY: `direct` checked the range; it stays while the kernel runs.
+                        // SAFETY: `checked_memory` checked the range; it stays while the kernel runs.
                         unsafe { write_words::<C>(addresses.0[lane], words) };
                     }
                 }

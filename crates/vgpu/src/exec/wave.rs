@@ -1,8 +1,11 @@
 //! A wavefront: the registers of 64 lanes and the state they share.
+//!
+//! In wave32 the upper 32 lanes are never active, and a lane mask is one SGPR instead of a pair.
 
+use crate::arch::WaveSize;
 use crate::isa::operand;
 
-/// Lanes of a wavefront.
+/// Lanes of a wavefront's registers; wave32 uses the lower half.
 pub const LANES: usize = 64;
 /// 256 VGPRs, 256 AGPRs, and padding for multi-register operands that run past the end.
 pub const REGISTERS: usize = 512 + 32;
@@ -138,7 +141,9 @@ pub struct Wave {
     pub vgprs: Box<[Lanes; REGISTERS]>,
     /// SGPRs and special scalar registers by operand number; EXEC is in [`Wave::exec`].
     pub sgprs: [u32; 128],
-    /// The EXEC mask.
+    /// The lanes that it has.
+    pub wave_size: WaveSize,
+    /// The EXEC mask; the upper half is 0 in wave32.
     pub exec: u64,
     /// Set bits of EXEC.
     pub active_lanes: u32,
@@ -181,6 +186,7 @@ impl Wave {
         Wave {
             vgprs: v.try_into().unwrap_or_else(|_| unreachable!("slice length does not match the array")),
             sgprs: [0; 128],
+            wave_size: WaveSize::Wave64,
             exec: 0,
             active_lanes: 0,
             mask: Lanes([0; LANES]),
@@ -201,8 +207,21 @@ impl Wave {
         }
     }
 
+    /// Returns the number of lanes.
+    #[inline(always)]
+    pub fn lanes(&self) -> usize {
+        self.wave_size.lanes() as usize
+    }
+
+    /// Returns EXEC with every lane active.
+    #[inline(always)]
+    pub fn full_exec(&self) -> u64 {
+        u64::MAX >> (LANES - self.lanes())
+    }
+
     /// Sets EXEC.
     pub fn set_exec(&mut self, exec: u64) {
+        let exec = exec & self.full_exec();
         if exec != self.exec {
             self.exec = exec;
             self.active_lanes = exec.count_ones();
@@ -212,13 +231,32 @@ impl Wave {
         }
     }
 
-    /// Returns VCC.
+    /// Returns VCC as a lane mask.
     pub fn vcc(&self) -> u64 {
-        self.scalar64(operand::VCC)
+        self.lane_mask(operand::VCC)
+    }
+
+    /// Returns a lane mask: a pair of scalar registers, or one in wave32.
+    pub fn lane_mask(&self, number: u16) -> u64 {
+        match self.wave_size {
+            WaveSize::Wave32 => u64::from(self.scalar(number)),
+            WaveSize::Wave64 => self.scalar64(number),
+        }
+    }
+
+    /// Writes a lane mask.
+    pub fn set_lane_mask(&mut self, number: u16, mask: u64) {
+        match self.wave_size {
+            WaveSize::Wave32 => self.set_scalar(number, mask as u32),
+            WaveSize::Wave64 => self.set_scalar64(number, mask),
+        }
     }
 
     /// Returns a pair of scalar registers.
     pub fn scalar64(&self, number: u16) -> u64 {
+        if number == operand::NULL {
+            return 0;
+        }
         u64::from(self.scalar(number)) | u64::from(self.scalar(number + 1)) << 32
     }
 
@@ -238,6 +276,7 @@ impl Wave {
     /// Writes a scalar register.
     pub fn set_scalar(&mut self, number: u16, value: u32) {
         match number {
+            operand::NULL => {}
             operand::EXEC => self.set_exec(self.exec & !0xffff_ffff | u64::from(value)),
             operand::EXEC_HI => self.set_exec(self.exec & 0xffff_ffff | u64::from(value) << 32),
             0..128 => self.sgprs[usize::from(number)] = value,
@@ -249,7 +288,7 @@ impl Wave {
     pub fn set_scalar64(&mut self, number: u16, value: u64) {
         if number == operand::EXEC {
             self.set_exec(value);
-        } else {
+        } else if number != operand::NULL {
             self.set_scalar(number, value as u32);
             self.set_scalar(number + 1, (value >> 32) as u32);
         }

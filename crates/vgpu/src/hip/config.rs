@@ -6,7 +6,7 @@ use crate::arch::Arch;
 use crate::exec::Limit;
 
 /// `gfx90a` comes first because `auto` selects the first device.
-const DEFAULT_DEVICES: &str = "gfx90a,gfx942,gfx908";
+const DEFAULT_DEVICES: &str = "gfx90a,gfx942,gfx908,gfx906,gfx1100,gfx1030,gfx1201,gfx1010";
 /// The most devices.
 const MAX_DEVICES: usize = 64;
 
@@ -46,9 +46,9 @@ fn parse_devices(text: &str) -> Result<Vec<Arch>, String> {
     if text == "none" {
         return Ok(Vec::new());
     }
-    let known = Arch::EXECUTABLE.map(Arch::name).join(", ");
+    let known = Arch::ALL.map(Arch::name).join(", ");
     let parse = |name: &str| {
-        Arch::EXECUTABLE.into_iter().find(|arch| arch.name() == name.trim()).ok_or_else(|| {
+        Arch::ALL.into_iter().find(|arch| arch.name() == name.trim()).ok_or_else(|| {
             format!("WARPWAVE_VGPU_DEVICES: unknown architecture `{}`; expected a comma-separated list of {known}, or `none`", name.trim())
         })
     };
@@ -103,8 +103,8 @@ mod tests {
         let config = Config { devices, memory: None, limit: Limit::None };
         assert_eq!(config.names(), ["gfx90a", "gfx942", "gfx90a:1", "gfx90a:2"]);
         assert_eq!(parse_devices("none").unwrap(), []);
-        let error = parse_devices("gfx90a,gfx1100").unwrap_err();
-        assert!(error.contains("WARPWAVE_VGPU_DEVICES") && error.contains("gfx1100") && error.contains("gfx942"), "{error}");
+        let error = parse_devices("gfx90a,gfx700").unwrap_err();
+        assert!(error.contains("WARPWAVE_VGPU_DEVICES") && error.contains("gfx700") && error.contains("gfx942"), "{error}");
     }
 
     #[test]

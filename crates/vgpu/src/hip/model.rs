@@ -6,20 +6,22 @@ use crate::arch::Arch;
 #[derive(Debug)]
 pub(super) struct GpuModel {
     pub name: &'static str,
+    /// HIP's multiprocessors: compute units, on RDNA pairs of them (WGPs).
     pub compute_units: u32,
+    /// Lanes of a wavefront of the default size.
+    pub wave_size: u32,
     pub memory: u64,
     pub clock_khz: u32,
     pub memory_clock_khz: u32,
     pub memory_bus_bits: u32,
     pub l2: u32,
-    /// Wavefronts per SIMD.
+    /// Wavefronts per SIMD. A multiprocessor has four SIMDs.
     pub waves_per_simd: u32,
     /// VGPRs per lane of a SIMD, shared by its wavefronts, and the allocation granule.
     pub vector_registers: u32,
     pub vector_granule: u32,
 }
 
-pub(super) const WAVE: u32 = 64;
 pub(super) const SIMDS: u32 = 4;
 pub(super) const LDS: u32 = 64 << 10;
 pub(super) const LDS_GRANULE: u32 = 512;
@@ -33,6 +35,7 @@ pub(super) const MAX_GRID: u32 = i32::MAX as u32;
 const MI50: GpuModel = GpuModel {
     name: "Virtual Instinct MI50",
     compute_units: 60,
+    wave_size: 64,
     memory: 16 << 30,
     clock_khz: 1_725_000,
     memory_clock_khz: 1_000_000,
@@ -46,6 +49,7 @@ const MI50: GpuModel = GpuModel {
 const MI100: GpuModel = GpuModel {
     name: "Virtual Instinct MI100",
     compute_units: 120,
+    wave_size: 64,
     memory: 32 << 30,
     clock_khz: 1_502_000,
     memory_clock_khz: 1_200_000,
@@ -59,6 +63,7 @@ const MI100: GpuModel = GpuModel {
 const MI210: GpuModel = GpuModel {
     name: "Virtual Instinct MI210",
     compute_units: 104,
+    wave_size: 64,
     memory: 64 << 30,
     clock_khz: 1_700_000,
     memory_clock_khz: 1_600_000,
@@ -72,6 +77,7 @@ const MI210: GpuModel = GpuModel {
 const MI300X: GpuModel = GpuModel {
     name: "Virtual Instinct MI300X",
     compute_units: 304,
+    wave_size: 64,
     memory: 192 << 30,
     clock_khz: 2_100_000,
     memory_clock_khz: 1_300_000,
@@ -84,7 +90,8 @@ const MI300X: GpuModel = GpuModel {
 
 const RX5700XT: GpuModel = GpuModel {
     name: "Virtual Radeon RX 5700 XT",
-    compute_units: 40,
+    compute_units: 20,
+    wave_size: 32,
     memory: 8 << 30,
     clock_khz: 1_905_000,
     memory_clock_khz: 875_000,
@@ -97,7 +104,8 @@ const RX5700XT: GpuModel = GpuModel {
 
 const RX6900XT: GpuModel = GpuModel {
     name: "Virtual Radeon RX 6900 XT",
-    compute_units: 80,
+    compute_units: 40,
+    wave_size: 32,
     memory: 16 << 30,
     clock_khz: 2_250_000,
     memory_clock_khz: 1_000_000,
@@ -110,7 +118,8 @@ const RX6900XT: GpuModel = GpuModel {
 
 const RX7900XTX: GpuModel = GpuModel {
     name: "Virtual Radeon RX 7900 XTX",
-    compute_units: 96,
+    compute_units: 48,
+    wave_size: 32,
     memory: 24 << 30,
     clock_khz: 2_500_000,
     memory_clock_khz: 1_250_000,
@@ -123,7 +132,8 @@ const RX7900XTX: GpuModel = GpuModel {
 
 const RX9070XT: GpuModel = GpuModel {
     name: "Virtual Radeon RX 9070 XT",
-    compute_units: 64,
+    compute_units: 32,
+    wave_size: 32,
     memory: 16 << 30,
     clock_khz: 2_970_000,
     memory_clock_khz: 1_258_000,
@@ -149,9 +159,9 @@ impl GpuModel {
         }
     }
 
-    /// Returns the threads that a compute unit holds.
+    /// Returns the threads that a multiprocessor holds.
     pub fn threads_per_unit(&self) -> u32 {
-        self.waves_per_simd * SIMDS * WAVE
+        self.waves_per_simd * SIMDS * self.wave_size
     }
 }
 

@@ -10,19 +10,29 @@ use super::types::{Handle, Out};
 use crate::arch::Arch;
 use crate::code_object::Kernel;
 
+/// Returns the lanes of a kernel's wavefronts.
+fn lanes(kernel: &Kernel) -> u32 {
+    kernel.descriptor.wave_size().lanes()
+}
+
 /// Returns the wavefronts of a kernel per SIMD, limited by registers.
 fn waves_per_simd(model: &GpuModel, arch: Arch, kernel: &Kernel) -> u32 {
     // With a unified register file the metadata counts VGPRs and AGPRs together; otherwise each has a file of its own.
     let vector = if arch.has_unified_vgprs() { kernel.vgprs } else { kernel.vgprs.max(kernel.agprs) };
-    let by_vector = model.vector_registers / vector.max(1).next_multiple_of(model.vector_granule);
-    let by_scalar = model::SCALAR_REGISTERS / kernel.sgprs.max(1).next_multiple_of(model::SCALAR_GRANULE);
+    // A wave64 of RDNA takes twice the registers of a wave32.
+    let share = lanes(kernel) / model.wave_size.min(lanes(kernel));
+    let (vector_registers, granule) = (model.vector_registers / share, (model.vector_granule / share).max(1));
+    let by_vector = vector_registers / vector.max(1).next_multiple_of(granule);
+    // RDNA has SGPRs for every wavefront.
+    let scalar = kernel.sgprs.max(1).next_multiple_of(model::SCALAR_GRANULE);
+    let by_scalar = if arch.is_rdna() { u32::MAX } else { model::SCALAR_REGISTERS / scalar };
     by_vector.min(by_scalar).min(model.waves_per_simd)
 }
 
 /// Returns the largest block size: all wavefronts of a workgroup must be resident together.
 pub(super) fn largest_block(model: &GpuModel, arch: Arch, kernel: &Kernel) -> u32 {
     let waves = waves_per_simd(model, arch, kernel).max(1) * model::SIMDS;
-    kernel.max_workgroup_size.min(model::MAX_BLOCK).min(waves * model::WAVE)
+    kernel.max_workgroup_size.min(model::MAX_BLOCK).min(waves * lanes(kernel))
 }
 
 /// Returns the workgroups of `threads` threads and `shared` bytes of dynamic LDS that a compute unit holds.
@@ -31,7 +41,7 @@ pub(super) fn blocks_per_unit(model: &GpuModel, arch: Arch, kernel: &Kernel, thr
     if threads == 0 || threads > largest_block(model, arch, kernel) || lds > u64::from(model::LDS) {
         return 0;
     }
-    let by_waves = waves_per_simd(model, arch, kernel) * model::SIMDS / threads.div_ceil(model::WAVE);
+    let by_waves = waves_per_simd(model, arch, kernel) * model::SIMDS / threads.div_ceil(lanes(kernel));
     let granules = (lds as u32).next_multiple_of(model::LDS_GRANULE);
     model::LDS.checked_div(granules).unwrap_or(u32::MAX).min(by_waves)
 }
@@ -59,11 +69,11 @@ pub(super) fn best(grid: Out<c_int>, block: Out<c_int>, function: &Function, sha
     let (model, arch, kernel) = (function.device.model, function.device.arch, function.kernel()?);
     let limit = u32::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(u32::MAX);
     let largest = largest_block(model, arch, kernel).min(limit);
-    let sizes = (1..=largest / model::WAVE).map(|waves| waves * model::WAVE).chain([largest]);
+    let sizes = (1..=largest / lanes(kernel)).map(|waves| waves * lanes(kernel)).chain([largest]);
     let all = sizes.map(|threads| (threads, blocks_per_unit(model, arch, kernel, threads, shared as u64)));
     // Prefer up to four wavefronts, one for each SIMD.
     let worth =
-        |(threads, blocks): &(u32, u32)| (threads * blocks, (*threads).min(model::SIMDS * model::WAVE), std::cmp::Reverse(*threads));
+        |(threads, blocks): &(u32, u32)| (threads * blocks, (*threads).min(model::SIMDS * lanes(kernel)), std::cmp::Reverse(*threads));
     let (threads, blocks) = all.max_by_key(worth).filter(|(_, blocks)| *blocks > 0).ok_or(HipError::INVALID_VALUE)?;
     grid.put(c_int::try_from(blocks * model.compute_units).unwrap_or(c_int::MAX))?;
     block.put(c_int::try_from(threads).unwrap_or(c_int::MAX))

@@ -73,7 +73,7 @@ fn attribute_of(device: &Device, number: c_int) -> Option<u32> {
         80 => 0,                                   // TccDriver
         83 => CONSTANT_MEMORY,                     // TotalConstantMemory
         85 => 1,                                   // UnifiedAddressing
-        87 => device.arch.wave_size(),             // WarpSize
+        87 => model.wave_size,                     // WarpSize
         88 | 89 => 0,                              // MemoryPoolsSupported, VirtualMemoryManagementSupported
         10011 => 1,                                // IsLargeBar
         10012 => 0,                                // AsicRevision
@@ -131,7 +131,7 @@ fn old_layout(device: &Device, bytes: &mut [u8]) {
     f.text(0, model.name);
     f.size(256, device.total);
     f.size(264, u64::from(model::LDS));
-    f.ints(272, &[model::REGISTERS, model::WAVE, model::MAX_BLOCK]);
+    f.ints(272, &[model::REGISTERS, model.wave_size, model::MAX_BLOCK]);
     f.ints(284, &[model::MAX_BLOCK; 3]);
     f.ints(296, &[model::MAX_GRID; 3]);
     f.ints(308, &[model.clock_khz, model.memory_clock_khz, model.memory_bus_bits]);
@@ -139,7 +139,7 @@ fn old_layout(device: &Device, bytes: &mut [u8]) {
     f.ints(328, &[major, minor, model.compute_units, model.l2, model.threads_per_unit(), 0, model.clock_khz, FEATURES, 1]);
     f.ints(364, &[domain.unsigned_abs(), bus.unsigned_abs(), 0]);
     f.size(376, u64::from(model::LDS));
-    f.ints(384, &[0, 1, 900 + 10 * minor]);
+    f.ints(384, &[0, 1, 100 * major + 10 * minor]);
     f.text(396, &device.arch.target_id());
     // integrated, cooperativeLaunch, cooperativeMultiDeviceLaunch.
     f.ints(652, &[0, 1, 0]);
@@ -159,7 +159,7 @@ fn new_layout(device: &Device, bytes: &mut [u8]) {
     f.bytes(256, &uuid_digits(device));
     f.size(288, device.total);
     f.size(296, u64::from(model::LDS));
-    f.ints(304, &[model::REGISTERS, model::WAVE]);
+    f.ints(304, &[model::REGISTERS, model.wave_size]);
     f.size(312, u64::from(i32::MAX as u32));
     f.ints(320, &[model::MAX_BLOCK; 4]);
     f.ints(336, &[model::MAX_GRID; 3]);

@@ -1,8 +1,8 @@
 //! The instruction tables as Rust data: a file for each generation.
 //!
 //! A line has six columns: encoding, opcode, mnemonic, architectures of the generation that have it (`*`: all of them), operands, and the
-//! semantics: the mnemonic of an older instruction with exactly the same meaning; absent without such an instruction, or if it has the same mnemonic; `-` if
-//! an older instruction with the same mnemonic has another meaning. An operand is a letter for its field, and then
+//! semantics: the mnemonic of an older instruction with exactly the same meaning; absent without such an instruction, or if it has the same mnemonic;
+//! a name of its own if an older instruction with the same mnemonic has another meaning. An operand is a letter for its field, and then
 //! - the number of registers, if it is not 1; two numbers, as in `D1/2`, are for wave32 and wave64;
 //! - `:h` or `:t`, if it is half a register; see [`Half`].
 //!
@@ -44,6 +44,14 @@ pub enum Format {
     VOPDX,
     /// The second operation of a dual-issue instruction.
     VOPDY,
+}
+
+impl Format {
+    /// Returns whether it is an encoding of vector ALU instructions.
+    pub fn is_valu(self) -> bool {
+        use Format::{VOP1, VOP2, VOP3, VOP3P, VOPC, VOPDX, VOPDY};
+        matches!(self, VOP1 | VOP2 | VOPC | VOP3 | VOP3P | VOPDX | VOPDY)
+    }
 }
 
 /// Every encoding: its name in the table, and the size of its opcode space.

@@ -9,7 +9,7 @@ use warpwave_test_support::require;
 use warpwave_vgpu::hip::{self, Config};
 
 /// The architectures of the virtual GPU.
-pub const ARCHS: [&str; 3] = ["gfx908", "gfx90a", "gfx942"];
+pub const ARCHS: [&str; 8] = ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1010", "gfx1030", "gfx1100", "gfx1201"];
 
 /// Optimized and unoptimized.
 pub const LEVELS: [&str; 2] = ["-O3", "-O0"];

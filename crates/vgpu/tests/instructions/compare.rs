@@ -4,7 +4,6 @@
 use super::asm::*;
 use super::exact::*;
 use std::cmp::Ordering;
-use warpwave_vgpu::Arch;
 use warpwave_vgpu::exec::TestWave;
 use warpwave_vgpu::isa::{Format, inst_descs};
 
@@ -50,7 +49,7 @@ fn every_relation() {
         let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
         let values = if ty.starts_with('f') { kind.edges() } else { integers.iter().map(|x| x & mask).collect() };
         let cases = grid(&values, 2);
-        for arch in Arch::EXECUTABLE.into_iter().filter(|&arch| row.supports(arch)) {
+        for arch in GFX9.into_iter().filter(|&arch| row.supports(arch)) {
             seen += 1;
             for chunk in cases.chunks(64) {
                 let mut bench = TestWave::new(arch);
@@ -85,7 +84,7 @@ fn every_relation() {
         }
     }
     // Three widths of floats with sixteen relations, six integer types with eight, each also as `cmpx`.
-    assert_eq!(seen, (3 * 16 + 6 * 8) * 2 * 3);
+    assert_eq!(seen, (3 * 16 + 6 * 8) * 2 * GFX9.len());
 }
 
 /// Bits of the mask: signaling NaN, quiet NaN, -inf, -normal, -denormal, -0, +0, +denormal, +normal, +inf.
@@ -105,7 +104,7 @@ fn classes() {
                 if negative { 5 - n } else { 6 + n }
             }
         };
-        for arch in Arch::EXECUTABLE {
+        for arch in GFX9 {
             // One bit, none, all, several; bits above the tenth are ignored.
             for mask in (0..10u64).map(|bit| 1 << bit).chain([0, 0x3ff, 0x155, 0xffff_fc00]) {
                 let cases: Vec<[u64; 4]> = kind.edges().into_iter().map(|bits| [bits, mask, 0, OLD]).collect();

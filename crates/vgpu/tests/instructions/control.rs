@@ -36,7 +36,7 @@ fn branches() {
         ("s_cbranch_execz", |(.., exec)| exec == 0),
         ("s_cbranch_execnz", |(.., exec)| exec != 0),
     ];
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (name, taken) in table {
             for scc in [false, true] {
                 for vcc in [0u64, 1, 1 << 63] {
@@ -77,7 +77,7 @@ fn branches() {
 /// The program counter: the address of the next instruction is read or saved.
 #[test]
 fn jumps() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let mut bench = TestWave::new(arch);
         bench.run(&[add(arch, 0), sop1(arch, "s_getpc_b64", 24, 0)]).unwrap();
         assert_eq!(pair(&bench, 24), CODE + 8, "{arch:?}");
@@ -114,7 +114,7 @@ fn jumps() {
 /// No-ops for a wavefront alone in its workgroup, and the ends of a program.
 #[test]
 fn pauses_and_ends() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for name in [
             "s_nop",
             "s_wakeup",
@@ -155,7 +155,7 @@ fn pauses_and_ends() {
 #[test]
 fn indexed_registers() {
     const M0: u16 = 124;
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let on = |which: u32| sopc(arch, "s_set_gpr_idx_on", 4, which);
         let off = sopp(arch, "s_set_gpr_idx_off", 0);
         // v2 = v10 - v20, each or all of them indexed by five.

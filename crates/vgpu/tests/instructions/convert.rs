@@ -12,7 +12,7 @@ fn rounding(mode: u32) -> u32 {
 #[test]
 fn halves_exhaustively() {
     let cases: Vec<[u64; 3]> = (0..=0xffff).map(|bits| [bits, 0, 0]).collect();
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (&[bits, ..], out) in cases.iter().zip(run(arch, USUAL, vop3(arch, "v_cvt_f32_f16"), &cases)) {
             let got = out.d & 0xffff_ffff;
             if F16.is_nan(bits) {
@@ -53,7 +53,7 @@ fn packed_toward_zero() {
     let mut cases = grid(&F32.edges(), 2);
     let mut numbers = Numbers(6);
     cases.extend((0..2000).map(|_| std::array::from_fn(|_| 0x3800_0000 + numbers.next() % 0x1000_0000 | (numbers.next() & 1) << 31)));
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for mode in [NEAREST, UP] {
             for (case, out) in cases.iter().zip(run(arch, rounding(mode), vop3(arch, "v_cvt_pkrtz_f16_f32"), &cases)) {
                 for n in 0..2 {
@@ -104,7 +104,7 @@ fn to_integers() {
             values.extend([bits, kind.signed(true, bits)]);
         }
         let cases: Vec<[u64; 3]> = values.into_iter().map(|bits| [bits, 0, 0]).collect();
-        for arch in Arch::EXECUTABLE {
+        for arch in GFX9 {
             for round in [NEAREST, UP] {
                 for (&[bits, ..], out) in cases.iter().zip(run(arch, rounding(round), vop3(arch, name), &cases)) {
                     let expected = whole(kind, bits, mode, least, most);
@@ -119,7 +119,7 @@ fn to_integers() {
         .iter()
         .map(|x| [u64::from(x.to_bits()), 0, 0])
         .collect();
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (&[bits, ..], out) in cases.iter().zip(run(arch, USUAL, vop3(arch, "v_cvt_rpi_i32_f32"), &cases)) {
             let x = f32::from_bits(bits as u32);
             assert_eq!(out.d as u32 as i32, (x + 0.5).floor() as i32, "{arch:?} {x}");
@@ -147,7 +147,7 @@ fn from_integers_and_between_floats() {
         [("v_cvt_f32_i32", true, F32), ("v_cvt_f32_u32", false, F32), ("v_cvt_f64_i32", true, F64), ("v_cvt_f64_u32", false, F64)]
     {
         for mode in [NEAREST, UP, DOWN, ZERO] {
-            for arch in Arch::EXECUTABLE {
+            for arch in GFX9 {
                 let cases = grid(&integers, 1);
                 for (&[bits, ..], out) in cases.iter().zip(run(arch, rounding(mode), vop3(arch, name), &cases)) {
                     let value = if signed { i64::from(bits as u32 as i32) } else { bits as i64 };
@@ -170,7 +170,7 @@ fn from_integers_and_between_floats() {
     doubles
         .extend([1e-46, 1e-45, 1.1e-38, 1e38, 3.4028235677973366e38, 3.4028235e38, 1e39, 1.0 / 3.0, 0.1].iter().map(|x: &f64| x.to_bits()));
     for mode in [NEAREST, UP, DOWN, ZERO] {
-        for arch in Arch::EXECUTABLE {
+        for arch in GFX9 {
             let cases = grid(&doubles, 1);
             for (&[bits, ..], out) in cases.iter().zip(run(arch, rounding(mode), vop3(arch, "v_cvt_f32_f64"), &cases)) {
                 let got = out.d & 0xffff_ffff;
@@ -184,7 +184,7 @@ fn from_integers_and_between_floats() {
             }
         }
     }
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let cases = grid(&F32.edges(), 1);
         for (&[bits, ..], out) in cases.iter().zip(run(arch, USUAL, vop3(arch, "v_cvt_f64_f32"), &cases)) {
             if F32.is_nan(bits) {
@@ -213,7 +213,7 @@ fn from_integers_and_between_floats() {
 #[test]
 fn normalized() {
     let values = [0.0f32, 1.0, -1.0, 2.0, -2.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.25, -0.25, 1.0 / 32767.0, 3.0 / 65535.0];
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (name, scale, least) in [("v_cvt_pknorm_i16_f32", 32767.0, -1.0), ("v_cvt_pknorm_u16_f32", 65535.0f64, 0.0)] {
             let cases: Vec<[u64; 3]> = values.iter().map(|x| [u64::from(x.to_bits()), u64::from((-x).to_bits()), 0]).collect();
             for (case, out) in cases.iter().zip(run(arch, USUAL, vop3(arch, name), &cases)) {

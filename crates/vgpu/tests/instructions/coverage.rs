@@ -2,7 +2,6 @@
 
 use super::asm::*;
 use std::collections::BTreeSet;
-use warpwave_vgpu::Arch;
 use warpwave_vgpu::exec::TestWave;
 use warpwave_vgpu::fault::Fault;
 use warpwave_vgpu::isa::{Format, InstDesc, inst_descs};
@@ -80,7 +79,7 @@ fn family(name: &str) -> bool {
 
 /// Returns the instructions of the architectures that execute.
 fn executable() -> impl Iterator<Item = &'static InstDesc> {
-    inst_descs().iter().filter(|row| Arch::EXECUTABLE.into_iter().any(|arch| row.supports(arch)))
+    inst_descs().iter().filter(|row| GFX9.into_iter().any(|arch| row.supports(arch)))
 }
 
 #[test]
@@ -136,11 +135,11 @@ fn unimplemented_instructions_fault() {
                 Format::SMEM => vec![0b110000 << 26 | opcode << 18, 0],
                 other => panic!("{name} in {other:?}"),
             };
-            for arch in Arch::EXECUTABLE.into_iter().filter(|&arch| row.supports(arch)) {
+            for arch in GFX9.into_iter().filter(|&arch| row.supports(arch)) {
                 let fault = TestWave::new(arch).run(&words).unwrap_err();
                 assert!(matches!(fault, Fault::Unsupported { .. }) && fault.to_string().contains(name), "{arch:?} {name}: {fault}");
             }
         }
     }
-    assert!(having("v_screen_partition_4se_b32").len() == Arch::EXECUTABLE.len());
+    assert!(having("v_screen_partition_4se_b32").len() == GFX9.len());
 }

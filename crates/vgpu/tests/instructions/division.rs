@@ -77,7 +77,7 @@ fn pairs(kind: Kind, count: usize) -> Vec<[u64; 4]> {
 
 #[test]
 fn thirty_two_bits_are_correctly_rounded() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let cases = pairs(F32, 8000);
         for (&[a, b, ..], out) in cases.iter().zip(run_with(arch, USUAL, &single(arch), &cases, false)) {
             let (x, y) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
@@ -92,7 +92,7 @@ fn thirty_two_bits_are_correctly_rounded() {
 
 #[test]
 fn sixty_four_bits_are_correctly_rounded() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let cases = pairs(F64, 8000);
         for (&[a, b, ..], out) in cases.iter().zip(run_with(arch, USUAL, &double(arch), &cases, false)) {
             let (x, y) = (f64::from_bits(a), f64::from_bits(b));
@@ -108,7 +108,7 @@ fn sixty_four_bits_are_correctly_rounded() {
 /// Points where hardware was looked at.
 #[test]
 fn scales() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let scale = |s0: f32, s1: f32, s2: f32| {
             let mut bench = TestWave::new(arch);
             for (register, value) in [(10, s0), (20, s1), (30, s2)] {
@@ -128,7 +128,7 @@ fn scales() {
 /// `div_fmas` multiplies by 2^±64 (2^±128) where `vcc` says so, up when the addend is at least 2.
 #[test]
 fn scaled_multiply_add() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (carry, addend, expected) in [(false, 1.0f32, 7.0f32), (true, 2.0, 8.0 * 2f32.powi(64)), (true, 1.0, 7.0 * 2f32.powi(-64))] {
             let case = [2.0f32, 3.0, addend, 0.0].map(|x| u64::from(x.to_bits()));
             let out = run_with(arch, USUAL, &vop3(arch, "v_div_fmas_f32").words(), &[case], carry)[0];
@@ -145,7 +145,7 @@ fn scaled_multiply_add() {
 #[test]
 fn fixups() {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let fix = |quotient: f32, denominator: f32, numerator: f32| {
             let case = [quotient, denominator, numerator].map(|x| u64::from(x.to_bits()));
             run(arch, USUAL, vop3(arch, "v_div_fixup_f32"), &[case])[0].d as u32
@@ -213,7 +213,7 @@ fn fixups() {
 /// `v_trig_preop_f64`: segments of 2/π that add up to it.
 #[test]
 fn segments_of_two_over_pi() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let piece = |x: f64, n: u64| f64::from_bits(run(arch, USUAL, vop3(arch, "v_trig_preop_f64"), &[[x.to_bits(), n, 0]])[0].d);
         let pieces = [piece(1.0, 0), piece(1.0, 1), piece(1.0, 2)];
         // The first 53 bits of 2/π after the point, not rounded; the next ones follow below.

@@ -96,7 +96,7 @@ fn arithmetic_rounds_once() {
         let cases = cases_of(kind, if name.contains("fma") { 3 } else { 2 }, 11);
         for mode in [NEAREST, UP, DOWN, ZERO] {
             let expected: Vec<Option<u64>> = cases.iter().map(|&[a, b, c]| expect(kind, mode, a, b, c)).collect();
-            for arch in Arch::EXECUTABLE {
+            for arch in GFX9 {
                 let outs = run(arch, rounding(mode), vop3(arch, name), &cases);
                 for ((case, out), &expected) in cases.iter().zip(outs).zip(&expected) {
                     assert!(agrees(kind, out.d, expected), "{arch:?} {name} mode {mode} {case:x?}: {:x}, not {expected:x?}", out.d);
@@ -143,7 +143,7 @@ fn denormal_modes() {
             let mode = USUAL & !(3 << shift) | denormals << shift;
             let (keep_in, keep_out) = (denormals & 1 != 0, denormals & 2 != 0);
             let flush = |keep: bool, bits: u64| if !keep && kind.is_denormal(bits) { kind.zero(kind.sign(bits)) } else { bits };
-            for arch in Arch::EXECUTABLE {
+            for arch in GFX9 {
                 for (&case, out) in cases.iter().zip(run(arch, mode, vop3(arch, name), &cases)) {
                     let [a, b, c] = case.map(|bits| flush(keep_in, bits));
                     let expected = match &name[..5] {
@@ -229,7 +229,7 @@ fn minima_maxima_medians() {
         let cases = cases_of(kind, sources, 31);
         for ieee in [true, false] {
             let mode = if ieee { USUAL } else { USUAL & !0x200 };
-            for arch in Arch::EXECUTABLE {
+            for arch in GFX9 {
                 for (&case, out) in cases.iter().zip(run(arch, mode, vop3(arch, name), &cases)) {
                     let [a, b, c] = case;
                     let expected = match &name[..6] {
@@ -338,7 +338,7 @@ fn rounding_to_integers() {
         let cases = cases_of(kind, 1, 77);
         for (name, mode) in [("trunc", ZERO), ("ceil", UP), ("floor", DOWN), ("rndne", NEAREST)] {
             let name = format!("v_{name}_{suffix}");
-            for arch in Arch::EXECUTABLE {
+            for arch in GFX9 {
                 for (&[a, ..], out) in cases.iter().zip(run(arch, USUAL, vop3(arch, &name), &cases)) {
                     let expected = if kind.is_nan(a) {
                         None
@@ -354,7 +354,7 @@ fn rounding_to_integers() {
         // `fract` is below 1 always: x - floor(x), and the largest number below 1 where that would round to 1.
         let name = format!("v_fract_{suffix}");
         let below = ((kind.bias() as u64) << kind.fraction) - 1;
-        for arch in Arch::EXECUTABLE {
+        for arch in GFX9 {
             for (&[a, ..], out) in cases.iter().zip(run(arch, USUAL, vop3(arch, &name), &cases)) {
                 let got = low(kind, out.d);
                 if kind.is_nan(a) || kind.is_inf(a) {
@@ -379,7 +379,7 @@ fn mantissas_and_exponents() {
     {
         let cases = cases_of(kind, 1, 13);
         let mantissa_name = format!("v_frexp_mant_{suffix}");
-        for arch in Arch::EXECUTABLE {
+        for arch in GFX9 {
             let mantissas = run(arch, USUAL, vop3(arch, &mantissa_name), &cases);
             let exponents = run(arch, USUAL, vop3(arch, exponent_name), &cases);
             for ((&[a, ..], mantissa), exponent) in cases.iter().zip(mantissas).zip(exponents) {
@@ -404,7 +404,7 @@ fn mantissas_and_exponents() {
             .flat_map(|&a| shifts.iter().map(move |&by| [a, by as u64 & if kind.fraction == 10 { 0xffff } else { 0xffff_ffff }, 0]))
             .collect();
         for mode in [NEAREST, UP, DOWN, ZERO] {
-            for arch in Arch::EXECUTABLE {
+            for arch in GFX9 {
                 for (case, out) in cases.iter().zip(run(arch, rounding(mode), vop3(arch, name), &cases)) {
                     let by = if kind.fraction == 10 { i64::from(case[1] as u16 as i16) } else { i64::from(case[1] as u32 as i32) };
                     let expected = match case[0] {
@@ -458,7 +458,7 @@ fn upper_half_of_halves() {
         "v_sat_pk_u8_i16",
     ];
     let keeping = ["v_mad_f16", "v_fma_f16", "v_div_fixup_f16", "v_min3_f16", "v_max3_f16", "v_med3_f16"];
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for name in clearing {
             let out = run(arch, USUAL, vop3(arch, name), &[[0x3c00, 0x3800, 0x4000]])[0];
             assert_eq!(out.d & 0xffff_0000, 0, "{arch:?} {name}");
@@ -493,7 +493,7 @@ fn transcendentals() {
     ];
     let mut numbers = Numbers(9);
     for (name, real, points) in table {
-        for arch in Arch::EXECUTABLE {
+        for arch in GFX9 {
             let cases: Vec<[u64; 3]> = points.iter().map(|x| [u64::from(x.to_bits()), 0, 0]).collect();
             for (case, out) in cases.iter().zip(run(arch, USUAL, vop3(arch, name), &cases)) {
                 let x = f32::from_bits(case[0] as u32);
@@ -518,14 +518,14 @@ fn transcendentals() {
         ("v_sin_f32", 0x7f80_0000),
         ("v_cos_f32", 0x7f80_0000),
     ] {
-        for arch in Arch::EXECUTABLE {
+        for arch in GFX9 {
             let out = run(arch, USUAL, vop3(arch, name), &[[bits, 0, 0]])[0];
             assert!(F32.is_quiet(out.d & 0xffff_ffff), "{arch:?} {name} {bits:x}: {:x}", out.d);
         }
     }
     // Turns, not radians.
     for (name, points) in [("v_sin_f32", [0.0, 1.0, 0.0, -1.0]), ("v_cos_f32", [1.0, 0.0, -1.0, 0.0f32])] {
-        for arch in Arch::EXECUTABLE {
+        for arch in GFX9 {
             for (n, expected) in points.into_iter().enumerate() {
                 let x = 0.25 * n as f32;
                 let got = f32::from_bits(run(arch, USUAL, vop3(arch, name), &[[u64::from(x.to_bits()), 0, 0]])[0].d as u32);
@@ -534,7 +534,7 @@ fn transcendentals() {
         }
     }
     for (name, real) in [("v_rcp_f64", (|x| 1.0 / x) as Real), ("v_rsq_f64", |x| 1.0 / x.sqrt()), ("v_sqrt_f64", f64::sqrt)] {
-        for arch in Arch::EXECUTABLE {
+        for arch in GFX9 {
             for x in [0.0, f64::INFINITY, 1.0, 4.0, 3.0, 1e300, 1e-300] {
                 let got = f64::from_bits(run(arch, USUAL, vop3(arch, name), &[[x.to_bits(), 0, 0]])[0].d);
                 let expected = real(x);
@@ -618,7 +618,7 @@ fn own_constants() {
 fn cube_coordinates() {
     let values = [-3.0f32, -1.0, -0.0, 0.0, 0.5, 1.0, 3.0, 1e-40, -3e38, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
     let cases = grid(&values.map(|x| u64::from(x.to_bits())), 3);
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for name in ["v_cubeid_f32", "v_cubesc_f32", "v_cubetc_f32", "v_cubema_f32"] {
             for (case, out) in cases.iter().zip(run(arch, USUAL, vop3(arch, name), &cases)) {
                 let [x, y, z] = case.map(|bits| f32::from_bits(bits as u32));

@@ -1,7 +1,6 @@
 //! Integer and bit instructions: AMD's pseudocode of VOP1, VOP2 and VOP3.
 
 use super::asm::*;
-use warpwave_vgpu::Arch;
 
 /// Where carries, signs, widths and shifts turn.
 const EDGES: &[u64] = &[
@@ -133,7 +132,7 @@ fn three_sources() {
     check32("v_perm_b32", 3, FEW, permute);
     let selectors: Vec<u64> = (0..16).map(|n| n * 0x0101_0101 ^ 0x0001_0203).collect();
     let data = [0x8070_60f0_u64, 0x01ff_7f80];
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let cases: Vec<[u64; 3]> = selectors.iter().flat_map(|&c| [[data[0], data[1], c], [data[1], data[0], c]]).collect();
         for (case, out) in cases.iter().zip(run(arch, USUAL, vop3(arch, "v_perm_b32"), &cases)) {
             assert_eq!(out.d as u32, permute(case[0] as u32, case[1] as u32, case[2] as u32), "{case:x?}");
@@ -180,7 +179,7 @@ fn carries() {
         ("v_subb_co_u32", |a, b, c| (a.wrapping_sub(b).wrapping_sub(c), b + c > a)),
         ("v_subbrev_co_u32", |a, b, c| (b.wrapping_sub(a).wrapping_sub(c), a + c > b)),
     ];
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (name, expect) in table {
             for carry in [false, true] {
                 let long = vop3(arch, name).words();
@@ -208,7 +207,7 @@ fn integer_clamp() {
         ("v_add_i32", |a, b| (a as i32).saturating_add(b as i32) as u32),
         ("v_sub_i32", |a, b| (a as i32).saturating_sub(b as i32) as u32),
     ];
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (name, expect) in table {
             let inst = Vop3 { clamp: true, ..vop3(arch, name) };
             for (case, out) in cases.iter().zip(run(arch, USUAL, inst, &cases)) {
@@ -267,7 +266,7 @@ fn sixty_four_bits() {
 #[test]
 fn quad_sad() {
     let mut numbers = Numbers(3);
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for name in ["v_qsad_pk_u16_u8", "v_mqsad_pk_u16_u8"] {
             let one = if name == "v_qsad_pk_u16_u8" { sad } else { msad };
             let cases: Vec<[u64; 3]> = (0..200).map(|_| [numbers.next(), numbers.next() & numbers.next(), numbers.next()]).collect();
@@ -316,7 +315,7 @@ fn sixteen_bits() {
         ("v_mad_legacy_u16", |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
         ("v_mad_legacy_i16", |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
     ];
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (name, expect) in zeroing {
             let cases = grid(&values, if name.contains("mad") { 3 } else { 2 });
             for (case, out) in cases.iter().zip(run(arch, USUAL, vop3(arch, name), &cases)) {
@@ -345,7 +344,7 @@ fn sixteen_bits() {
             all[1]
         }),
     ];
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (name, sources, expect) in keeping {
             for op_sel in 0..16u32 {
                 let cases = grid(&values, sources);

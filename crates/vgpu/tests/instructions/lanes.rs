@@ -36,7 +36,7 @@ fn placed(old: u32, value: u32, selector: u32, unused: u32) -> u32 {
 fn every_selection_of_sdwa() {
     let mut numbers = Numbers(1);
     let cases: Vec<[u64; 4]> = (0..64).map(|_| [numbers.next(), numbers.next(), 0, numbers.next()].map(|x| x & 0xffff_ffff)).collect();
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for dst_sel in 0..7u32 {
             for unused in 0..3u32 {
                 for src0 in 0..7u32 {
@@ -58,7 +58,7 @@ fn every_selection_of_sdwa() {
 
 #[test]
 fn sdwa_of_floats_and_compares() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         // The upper halves, added, into the upper half; the lower half is kept. |a|, -b.
         let word = 10 | 5 << 8 | 2 << 11 | 5 << 16 | 1 << 21 | 5 << 24 | 1 << 28;
         let words = [vop32(arch, "v_add_f16", 2, 249, 20), word];
@@ -106,7 +106,7 @@ fn from(control: u32, lane: usize) -> Option<usize> {
 fn every_control_of_dpp() {
     let mut controls = vec![0x00, 0xe4, 0x1b, 0x4e, 0xb1, 0xff, 0x130, 0x134, 0x138, 0x13c, 0x140, 0x141, 0x142, 0x143];
     controls.extend((0x101..=0x10f).chain(0x111..=0x11f).chain(0x121..=0x12f));
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let mut controls = controls.clone();
         if arch != Arch::Gfx908 {
             controls.extend(0x150..=0x15f);
@@ -152,7 +152,7 @@ fn every_control_of_dpp() {
 
 #[test]
 fn single_lanes() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let mut bench = TestWave::new(arch);
         bench.set_v(10, std::array::from_fn(|lane| 100 + lane as u32));
         let first = vop32(arch, "v_readfirstlane_b32", 20, 256 + 10, 0);
@@ -205,7 +205,7 @@ fn single_lanes() {
 #[test]
 fn permutations() {
     let mut numbers = Numbers(5);
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for exec in [u64::MAX, 0xffff_0f0f_3333_fffe] {
             for offset in [0u32, 8] {
                 let addresses: [u32; 64] = std::array::from_fn(|_| numbers.next() as u32 & 0x3ff);

@@ -24,7 +24,7 @@ fn integers() -> impl Iterator<Item = (u16, i64)> {
 
 #[test]
 fn constants() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let one = |name: &str, number: u16, mode: u32| run(arch, mode, Vop3 { src: [number, 0, 0], ..vop3(arch, name) }, &[[0; 3]])[0].d;
         for (number, value) in integers() {
             assert_eq!(one("v_mov_b32", number, USUAL) as u32, value as u32, "{number}");
@@ -63,7 +63,7 @@ fn constants() {
 
 #[test]
 fn literals() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let one =
             |name: &str, literal: u32| run_with(arch, USUAL, &[vop32(arch, name, 2, 255, 20), literal], &[[0, 0, 0, OLD]], false)[0].d;
         assert_eq!(one("v_mov_b32", 0x1234_5678) as u32, 0x1234_5678);
@@ -91,7 +91,7 @@ fn literals() {
 
 #[test]
 fn scalars() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let mut bench = TestWave::new(arch);
         bench.set_s(124, 0x1111);
         bench.set_s(106, 0x2222);
@@ -148,7 +148,7 @@ fn half_precision_approximations() {
         ("v_exp_f16", f64::exp2),
     ];
     let cases: Vec<[u64; 3]> = (0x0400..0x4c00).map(|bits| [bits, 0, 0]).collect();
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (name, real) in table {
             for (&[bits, ..], out) in cases.iter().zip(run(arch, USUAL, vop3(arch, name), &cases)) {
                 let expected = real(decode(bits));

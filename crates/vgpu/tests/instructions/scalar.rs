@@ -94,7 +94,7 @@ fn two_sources() {
         let sum = (u64::from(a) << by) + u64::from(b);
         (sum as u32, Some(sum >> 32 != 0))
     }
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (name, expect) in table {
             let mut values = EDGES.to_vec();
             values.extend([0x0004_0000, 0x0008_0004, 0x0020_0000, 0x0021_0003, 0x001f_0001, 0x0001_001f]);
@@ -147,7 +147,7 @@ fn sixty_four_bits() {
     ];
     let mut values = wide();
     values.extend([0x0020_0008, 0x0040_0000, 0x0001_003f, 0x003f_0001]);
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (name, expect) in table {
             for &a in &values {
                 for &b in &values {
@@ -218,7 +218,7 @@ fn one_source() {
     ];
     let mut values = wide();
     values.extend(EDGES.map(u64::from));
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (name, expect) in table {
             for &a in &values {
                 for d in [0, OLD] {
@@ -252,7 +252,7 @@ fn saved_masks() {
         ("s_andn1_wrexec_b64", |a, e| !a & e, false),
         ("s_andn2_wrexec_b64", |a, e| a & !e, false),
     ];
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for (name, expect, saves) in table {
             for a in wide() {
                 for exec in [0, 1, u64::MAX, 0x00ff_00ff_f0f0_5555] {
@@ -284,7 +284,7 @@ fn comparisons() {
         ("lt", |a, b| a < b),
         ("le", |a, b| a <= b),
     ];
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for &a in &EDGES {
             for &b in &EDGES {
                 for (name, expect) in table {
@@ -321,7 +321,7 @@ fn comparisons() {
 
 #[test]
 fn immediates() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         for &d in &EDGES {
             for imm in [0u16, 1, 0x7fff, 0x8000, 0xffff] {
                 let k = imm as i16 as i32;
@@ -344,7 +344,7 @@ fn immediates() {
 /// `MODE` is hardware register 1; the immediate holds its number, the offset and the size less 1.
 #[test]
 fn mode_register() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let field = |offset: u16, size: u16| 1 | offset << 6 | (size - 1) << 11;
         let mut bench = bench(arch, 0, 0, 0, false);
         bench.set_mode(USUAL);
@@ -371,7 +371,7 @@ fn mode_register() {
 /// Relative registers.
 #[test]
 fn moves_by_m0() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let mut bench = bench(arch, 0x1111_2222_3333_4444, 0x5555_6666_7777_8888, 0, false);
         bench.set_s(124, 4);
         bench.run(&[sop1(arch, "s_movrels_b32", 20, 4)]).unwrap();

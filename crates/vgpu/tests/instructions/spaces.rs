@@ -187,7 +187,7 @@ fn every_form(arch: Arch, bench: &mut TestWave, addresses: &[u64; 64], what: &st
 /// `flat_*`: the address says which space; the offset is added, and is not negative.
 #[test]
 fn flat() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let mut bench = TestWave::new(arch);
         let memory = bench.memory().allocate(4096, MemoryKind::Device(0)).unwrap();
         for space in ["memory", "shared", "private"] {
@@ -218,7 +218,7 @@ fn flat() {
 /// `global_*`: a 64-bit vector address, or a scalar one and 32 bits without a sign; the offset has one.
 #[test]
 fn global() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let mut bench = TestWave::new(arch);
         let memory = bench.memory().allocate(8192, MemoryKind::Device(0)).unwrap();
         let addresses = std::array::from_fn(|lane| memory + 4096 + lane as u64 * 64);
@@ -241,7 +241,7 @@ fn global() {
 /// `scratch_*`: offsets in each lane's own memory, from a vector register, a scalar one, on gfx942 from both.
 #[test]
 fn scratch() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let mut bench = TestWave::new(arch);
         let addresses = flat_addresses(&mut bench, arch, "private", 0);
         let base = addresses[0] as u32;
@@ -276,7 +276,7 @@ fn scratch() {
 /// `flat_atomic_*` in memory and in shared memory.
 #[test]
 fn flat_atomics() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let mut bench = TestWave::new(arch);
         let memory = bench.memory().allocate(4096, MemoryKind::Device(0)).unwrap();
         for space in ["memory", "shared"] {
@@ -344,7 +344,7 @@ fn smem(arch: Arch, name: &str, imm: Option<i32>, soffset: Option<u32>, glc: boo
 /// The base, an offset of 21 bits with a sign or a register or both, whole words; buffers end where their resource says.
 #[test]
 fn scalar_memory() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let mut bench = TestWave::new(arch);
         let memory = bench.memory().allocate(4096, MemoryKind::Device(0)).unwrap();
         let word = |at: u64| 0x5000_0000 + at as u32;
@@ -437,7 +437,7 @@ fn scalar_memory() {
 /// Atomics of the whole wave: once, not for each lane.
 #[test]
 fn scalar_atomics() {
-    for arch in Arch::EXECUTABLE {
+    for arch in GFX9 {
         let mut bench = TestWave::new(arch);
         let memory = bench.memory().allocate(256, MemoryKind::Device(0)).unwrap();
         for prefix in ["s_atomic", "s_buffer_atomic"] {

@@ -10,7 +10,7 @@ typedef unsigned long long u64;
 #define SWITCH(type, name, value)                                                    \
     static __device__ const type mine_##name asm("mine_" #name) = value;             \
     extern "C" __attribute__((visibility("hidden"), alias("mine_" #name))) __device__ const type name;
-SWITCH(unsigned char, __oclc_wavefrontsize64, 1)
+SWITCH(unsigned char, __oclc_wavefrontsize64, WAVE64)
 SWITCH(unsigned, __oclc_ISA_version, ISA)
 SWITCH(unsigned, __oclc_ABI_version, ABI)
 
@@ -122,6 +122,8 @@ template <typename Sync> __device__ void rounds(unsigned* counter, unsigned* err
     }
 }
 
+// gfx12 has no global wave sync.
+#if ISA < 12000
 extern "C" __global__ void grid_sync(unsigned* counter, unsigned* errors) {
     rounds(counter, errors, [](unsigned) { __ockl_grid_sync(); });
 }
@@ -129,6 +131,7 @@ extern "C" __global__ void grid_sync(unsigned* counter, unsigned* errors) {
 extern "C" __global__ void multi_grid_sync(unsigned* counter, unsigned* errors) {
     rounds(counter, errors, [](unsigned) { __ockl_multi_grid_sync(); });
 }
+#endif
 
 // The newer device library's barrier, without the global wave sync: a counter behind the hidden argument.
 extern "C" __global__ void counter_sync(unsigned* counter, unsigned* errors) {

@@ -63,7 +63,8 @@ fn class16(value: F16) -> u32 {
 /// Comparisons: types and relation. Each has a `v_cmp` and a `v_cmpx` form.
 macro_rules! comparisons {
     ($($name:ident, $x:ident: ($a:ident: $A:ty, $b:ident: $B:ty) = $relation:expr;)*) => {
-        mod plain { use super::*; $( comparisons!(@one $name, false, $a: $A, $b: $B, $relation); )* }
+        /// Comparisons that write a lane mask.
+        pub mod plain { use super::*; $( comparisons!(@one $name, false, $a: $A, $b: $B, $relation); )* }
         mod writes_exec { use super::*; $( comparisons!(@one $x, true, $a: $A, $b: $B, $relation); )* }
 
         /// Returns the semantics of the comparison called `name`.
@@ -195,4 +196,4 @@ mod table {
         v_cmp_class_f64, v_cmpx_class_f64: (a: f64, b: u32) = class64(a) & b != 0;
     }
 }
-pub use table::find;
+pub use table::{find, plain};

@@ -66,6 +66,71 @@ fn f32_to_f8(value: f32, exponent: u32, mantissa: u32, noise: Option<u32>) -> u8
     if code == 0 { 0 } else { sign | code }
 }
 
+/// An 8-bit float format of the Open Compute Project: bits of the mantissa, the exponent's bias, and whether it has infinities.
+#[derive(Clone, Copy)]
+pub struct Ocp {
+    mantissa: u32,
+    bias: i32,
+    infinities: bool,
+}
+
+/// fp8 of gfx12: no infinities; all bits but the sign set is NaN.
+pub const E4M3: Ocp = Ocp { mantissa: 3, bias: 7, infinities: false };
+/// bf8 of gfx12: like IEEE.
+pub const E5M2: Ocp = Ocp { mantissa: 2, bias: 15, infinities: true };
+
+/// Decodes an OCP 8-bit float.
+pub fn ocp_to_f32(bits: u8, format: Ocp) -> f32 {
+    let Ocp { mantissa, bias, infinities } = format;
+    let magnitude = u32::from(bits & 0x7f);
+    let (e, m) = ((magnitude >> mantissa) as i32, magnitude & ((1 << mantissa) - 1));
+    let fraction = f64::from(m) / f64::from(1u32 << mantissa);
+    let value = match () {
+        () if infinities && magnitude == 0x7c => f64::INFINITY,
+        () if infinities && magnitude > 0x7c || magnitude == 0x7f => f64::NAN,
+        () if e == 0 => fraction * 2f64.powi(1 - bias),
+        () => (1.0 + fraction) * 2f64.powi(e - bias),
+    };
+    (if bits & 0x80 != 0 { -value } else { value }) as f32
+}
+
+/// Encodes an OCP 8-bit float; overflow is infinity, or NaN without infinities. Without `noise` it rounds to nearest even; with it, the
+/// noise is added below the last bit and the rest truncated.
+pub fn f32_to_ocp(value: f32, format: Ocp, noise: Option<u32>) -> u8 {
+    let Ocp { mantissa, bias, infinities } = format;
+    let sign = if value.is_sign_negative() { 0x80 } else { 0 };
+    let overflow = sign | if infinities { 0x7c } else { 0x7f };
+    if value.is_nan() {
+        return sign | 0x7f;
+    }
+    if value.is_infinite() {
+        return overflow;
+    }
+    let magnitude = f64::from(value.abs());
+    if magnitude == 0.0 {
+        return sign;
+    }
+    let e = (frexp_exponent(magnitude) - 1).max(1 - bias);
+    let scaled = magnitude * 2f64.powi(mantissa as i32 - e);
+    let steps = match noise {
+        None => scaled.round_ties_even(),
+        Some(noise) => (scaled + f64::from(noise) / 4_294_967_296.0).floor(),
+    } as u32;
+    let full = 1 << mantissa;
+    let (e, steps) = if steps >= 2 * full { (e + 1, steps / 2) } else { (e, steps) };
+    let code = if steps < full { steps } else { ((e + bias) as u32) << mantissa | (steps - full) };
+    if code > if infinities { 0x7b } else { 0x7e } { overflow } else { sign | code as u8 }
+}
+
+fn pair_from8(bits: u16, format: Ocp) -> u64 {
+    let [low, high] = bits.to_le_bytes().map(|byte| u64::from(ocp_to_f32(byte, format).to_bits()));
+    low | high << 32
+}
+
+fn pair_to8(a: f32, b: f32, format: Ocp) -> u16 {
+    u16::from_le_bytes([f32_to_ocp(a, format, None), f32_to_ocp(b, format, None)])
+}
+
 /// Rounds a pair of f32 to fp8 or bf8.
 fn pair8(a: f32, b: f32, exponent: u32, mantissa: u32) -> u16 {
     u16::from(f32_to_f8(a, exponent, mantissa, None)) | u16::from(f32_to_f8(b, exponent, mantissa, None)) << 8
@@ -114,6 +179,14 @@ ops! {
         let shift = 8 * (b & 3);
         c & !(0xff << shift) | u32::from(a.round_ties_even() as u8) << shift
     } { const ACCUMULATE: bool = true; };
+
+    v_cvt_pk_i16_f32(a: f32, b: f32) -> u32 { u32::from(a as i16 as u16) | u32::from(b as i16 as u16) << 16 };
+    v_cvt_pk_u16_f32(a: f32, b: f32) -> u32 { u32::from(a as u16) | u32::from(b as u16) << 16 };
+
+    v_cvt_pk_f32_ocp_fp8(a: u16) -> u64 { pair_from8(a, E4M3) };
+    v_cvt_pk_f32_ocp_bf8(a: u16) -> u64 { pair_from8(a, E5M2) };
+    v_cvt_pk_ocp_fp8_f32(a: f32, b: f32) -> u16 { pair_to8(a, b, E4M3) };
+    v_cvt_pk_ocp_bf8_f32(a: f32, b: f32) -> u16 { pair_to8(a, b, E5M2) };
 
     v_cvt_f32_fp8(a: u32) -> f32 { fp8_to_f32(a as u8) };
     v_cvt_f32_bf8(a: u32) -> f32 { bf8_to_f32(a as u8) };

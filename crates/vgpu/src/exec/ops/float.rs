@@ -153,6 +153,47 @@ fn median32(a: f32, b: f32, c: f32) -> f32 {
     }
 }
 
+fn min_num16(a: F16, b: F16) -> F16 {
+    half(min_num32(a.to_f32(), b.to_f32()))
+}
+
+fn max_num16(a: F16, b: F16) -> F16 {
+    half(max_num32(a.to_f32(), b.to_f32()))
+}
+
+fn minimum16(a: F16, b: F16) -> F16 {
+    half(minimum32(a.to_f32(), b.to_f32()))
+}
+
+fn maximum16(a: F16, b: F16) -> F16 {
+    half(maximum32(a.to_f32(), b.to_f32()))
+}
+
+/// [`median32`] of gfx12.
+fn median_num(a: f32, b: f32, c: f32) -> f32 {
+    if a.is_nan() || b.is_nan() || c.is_nan() {
+        return min_num32(min_num32(a, b), c);
+    }
+    let most = max_num32(max_num32(a, b), c);
+    if most == a {
+        max_num32(b, c)
+    } else if most == b {
+        max_num32(a, c)
+    } else {
+        max_num32(a, b)
+    }
+}
+
+/// Computes a fused multiply-add in which zero times anything is zero.
+#[inline(always)]
+fn legacy_fused(a: f32, b: f32, c: f32) -> f32 {
+    if a == 0.0 || b == 0.0 { c } else { a.mul_add(b, c) }
+}
+
+fn legacy_fused_rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 {
+    if a == 0.0 || b == 0.0 { c } else { fused32(a, b, c, mode) }
+}
+
 /// The last step of a division: special values, else the quotient with the correct sign.
 fn fixup32(quotient: f32, denominator: f32, numerator: f32) -> f32 {
     let sign = numerator.is_sign_negative() ^ denominator.is_sign_negative();
@@ -388,5 +429,54 @@ ops! {
     v_sin_f16(a: F16) -> F16 { half(sine(a.to_f32())) };
     v_cos_f16(a: F16) -> F16 { half(cosine(a.to_f32())) };
     v_pack_b32_f16(a: F16, b: F16) -> u32 { u32::from(a.0) | u32::from(b.0) << 16 };
+    v_fmac_f16(a: F16, b: F16, c: F16) -> F16 { fma16(a, b, c) }
+        { const ACCUMULATE: bool = true; fn rounded(a: F16, b: F16, c: F16, mode: u32) -> F16 { fused16(a, b, c, mode) } };
+    v_fma_legacy_f32(a: f32, b: f32, c: f32) -> f32 { legacy_fused(a, b, c) }
+        { fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 { legacy_fused_rounded(a, b, c, mode) } };
+    v_fmac_legacy_f32(a: f32, b: f32, c: f32) -> f32 { legacy_fused(a, b, c) }
+        { const ACCUMULATE: bool = true; fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 { legacy_fused_rounded(a, b, c, mode) } };
+    v_mac_legacy_f32(a: f32, b: f32, c: f32) -> f32 { zeroed(zeroed(legacy(zeroed(a), zeroed(b))) + zeroed(c)) }
+        { const ACCUMULATE: bool = true; fn rounded(a: f32, b: f32, c: f32, mode: u32) -> f32 {
+            zeroed(sum32(zeroed(legacy_rounded(zeroed(a), zeroed(b), mode)), zeroed(c), mode))
+        } };
+    v_mullit_f32(a: f32, b: f32, c: f32) -> f32 {
+        if b == f32::MIN || b == f32::NEG_INFINITY || b.is_nan() || c.is_nan() || c <= 0.0 { f32::MIN } else { a * b }
+    };
+    v_maxmin_f32(a: f32, b: f32, c: f32) -> f32 { min32(max32(a, b), c) };
+    v_minmax_f32(a: f32, b: f32, c: f32) -> f32 { max32(min32(a, b), c) };
+    v_maxmin_f16(a: F16, b: F16, c: F16) -> F16 { min16(max16(a, b), c) };
+    v_minmax_f16(a: F16, b: F16, c: F16) -> F16 { max16(min16(a, b), c) };
+
+    v_min_num_f32(a: f32, b: f32) -> f32 { min_num32(a, b) };
+    v_max_num_f32(a: f32, b: f32) -> f32 { max_num32(a, b) };
+    v_minimum_f32(a: f32, b: f32) -> f32 { minimum32(a, b) };
+    v_maximum_f32(a: f32, b: f32) -> f32 { maximum32(a, b) };
+    v_min_num_f64(a: f64, b: f64) -> f64 { min_num64(a, b) };
+    v_max_num_f64(a: f64, b: f64) -> f64 { max_num64(a, b) };
+    v_minimum_f64(a: f64, b: f64) -> f64 { minimum64(a, b) };
+    v_maximum_f64(a: f64, b: f64) -> f64 { maximum64(a, b) };
+    v_min_num_f16(a: F16, b: F16) -> F16 { min_num16(a, b) };
+    v_max_num_f16(a: F16, b: F16) -> F16 { max_num16(a, b) };
+    v_minimum_f16(a: F16, b: F16) -> F16 { minimum16(a, b) };
+    v_maximum_f16(a: F16, b: F16) -> F16 { maximum16(a, b) };
+    v_min3_num_f32(a: f32, b: f32, c: f32) -> f32 { min_num32(min_num32(a, b), c) };
+    v_max3_num_f32(a: f32, b: f32, c: f32) -> f32 { max_num32(max_num32(a, b), c) };
+    v_minimum3_f32(a: f32, b: f32, c: f32) -> f32 { minimum32(minimum32(a, b), c) };
+    v_maximum3_f32(a: f32, b: f32, c: f32) -> f32 { maximum32(maximum32(a, b), c) };
+    v_minmax_num_f32(a: f32, b: f32, c: f32) -> f32 { max_num32(min_num32(a, b), c) };
+    v_maxmin_num_f32(a: f32, b: f32, c: f32) -> f32 { min_num32(max_num32(a, b), c) };
+    v_minimummaximum_f32(a: f32, b: f32, c: f32) -> f32 { maximum32(minimum32(a, b), c) };
+    v_maximumminimum_f32(a: f32, b: f32, c: f32) -> f32 { minimum32(maximum32(a, b), c) };
+    v_min3_num_f16(a: F16, b: F16, c: F16) -> F16 { min_num16(min_num16(a, b), c) };
+    v_max3_num_f16(a: F16, b: F16, c: F16) -> F16 { max_num16(max_num16(a, b), c) };
+    v_minimum3_f16(a: F16, b: F16, c: F16) -> F16 { minimum16(minimum16(a, b), c) };
+    v_maximum3_f16(a: F16, b: F16, c: F16) -> F16 { maximum16(maximum16(a, b), c) };
+    v_minmax_num_f16(a: F16, b: F16, c: F16) -> F16 { max_num16(min_num16(a, b), c) };
+    v_maxmin_num_f16(a: F16, b: F16, c: F16) -> F16 { min_num16(max_num16(a, b), c) };
+    v_minimummaximum_f16(a: F16, b: F16, c: F16) -> F16 { maximum16(minimum16(a, b), c) };
+    v_maximumminimum_f16(a: F16, b: F16, c: F16) -> F16 { minimum16(maximum16(a, b), c) };
+    v_med3_num_f32(a: f32, b: f32, c: f32) -> f32 { median_num(a, b, c) };
+    v_med3_num_f16(a: F16, b: F16, c: F16) -> F16 { half(median_num(a.to_f32(), b.to_f32(), c.to_f32())) };
+
     v_dot2c_f32_f16(a: u32, b: u32, c: f32) -> f32 { super::packed::dot2_f16(a, b, c) } { const ACCUMULATE: bool = true; };
 }

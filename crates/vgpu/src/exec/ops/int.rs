@@ -86,8 +86,8 @@ ops! {
         let folded = if a < 0 { !a } else { a } as u32;
         if folded == 0 { u32::MAX } else { folded.leading_zeros() }
     };
-    v_sat_pk_u8_i16(a: u32) -> u32 {
-        let saturate = |half: u32| (half as u16 as i16).clamp(0, 255) as u32;
+    v_sat_pk_u8_i16(a: u32) -> u16 {
+        let saturate = |half: u32| (half as u16 as i16).clamp(0, 255) as u16;
         saturate(a) | saturate(a >> 16) << 8
     };
 
@@ -173,10 +173,21 @@ ops! {
     v_and_or_b32(a: u32, b: u32, c: u32) -> u32 { a & b | c };
     v_or3_b32(a: u32, b: u32, c: u32) -> u32 { a | b | c };
     v_lshl_add_u64(a: u64, b: u32, c: u64) -> u64 { (a << (b & 7)).wrapping_add(c) };
-    v_mad_u32_u16(a: u32, b: u32, c: u32) -> u32 { (a & 0xffff).wrapping_mul(b & 0xffff).wrapping_add(c) };
-    v_mad_i32_i16(a: u32, b: u32, c: u32) -> u32 {
-        (i32::from(a as u16 as i16) * i32::from(b as u16 as i16)).wrapping_add(c as i32) as u32
-    };
+    v_mad_u32_u16(a: u16, b: u16, c: u32) -> u32 { (u32::from(a) * u32::from(b)).wrapping_add(c) };
+    v_mad_i32_i16(a: i16, b: i16, c: i32) -> i32 { (i32::from(a) * i32::from(b)).wrapping_add(c) };
+    v_xor3_b32(a: u32, b: u32, c: u32) -> u32 { a ^ b ^ c };
+    v_maxmin_u32(a: u32, b: u32, c: u32) -> u32 { a.max(b).min(c) };
+    v_minmax_u32(a: u32, b: u32, c: u32) -> u32 { a.min(b).max(c) };
+    v_maxmin_i32(a: i32, b: i32, c: i32) -> i32 { a.max(b).min(c) };
+    v_minmax_i32(a: i32, b: i32, c: i32) -> i32 { a.min(b).max(c) };
+    v_cvt_i32_i16(a: i16) -> i32 { i32::from(a) };
+    v_cvt_u32_u16(a: u16) -> u32 { u32::from(a) };
+
+    v_mov_b16(a: u16) -> u16 { a };
+    v_not_b16(a: u16) -> u16 { !a };
+    v_and_b16(a: u16, b: u16) -> u16 { a & b };
+    v_or_b16(a: u16, b: u16) -> u16 { a | b };
+    v_xor_b16(a: u16, b: u16) -> u16 { a ^ b };
 
     v_add_u16(a: u16, b: u16) -> u16 { a.wrapping_add(b) } { fn saturated(a: u16, b: u16, _: Unused) -> u16 { a.saturating_add(b) } };
     v_sub_u16(a: u16, b: u16) -> u16 { a.wrapping_sub(b) } { fn saturated(a: u16, b: u16, _: Unused) -> u16 { a.saturating_sub(b) } };

@@ -1,8 +1,11 @@
 //! VOP3P: packed 16-bit operations, mixed precision, dot products, packed f32.
 
+use super::convert::{E4M3, E5M2, ocp_to_f32};
 use super::{Semantics, single};
 use crate::exec::decoded::{OperandType, SourceKind, Step};
-use crate::exec::float::{F16, HALF, SINGLE, fma16, fused, max32, min32, narrow16};
+use crate::exec::float::{
+    F16, HALF, SINGLE, bf16_to_f32, fma16, fused, max_num32, max32, maximum32, min_num32, min32, minimum32, narrow16,
+};
 use crate::exec::simd::simd_variants;
 use crate::exec::valu::{apply_input_mode, apply_output_modifiers, source};
 use crate::exec::wave::{LANES, Lanes, Wave};
@@ -62,6 +65,10 @@ fn nondefault_mode(w: &Wave, s: &Step, out: &mut Lanes) {
             "v_pk_add_f16" => fused(x, 1.0, y, HALF, mode),
             "v_pk_mul_f16" => fused(x, y, 0f64.copysign(x) * 1f64.copysign(y), HALF, mode),
             "v_pk_min_f16" => F16::from_f32(min32(a, b)).0.into(),
+            "v_pk_min_num_f16" => F16::from_f32(min_num32(a, b)).0.into(),
+            "v_pk_max_num_f16" => F16::from_f32(max_num32(a, b)).0.into(),
+            "v_pk_minimum_f16" => F16::from_f32(minimum32(a, b)).0.into(),
+            "v_pk_maximum_f16" => F16::from_f32(maximum32(a, b)).0.into(),
             _ => F16::from_f32(max32(a, b)).0.into(),
         };
         apply_output_modifiers(bits, 16, w, s) as u32
@@ -145,6 +152,10 @@ pairs! {
     v_pk_mul_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(f(a) * f(b)), clamp);
     v_pk_min_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(min32(f(a), f(b))), clamp);
     v_pk_max_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(max32(f(a), f(b))), clamp);
+    v_pk_min_num_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(min_num32(f(a), f(b))), clamp);
+    v_pk_max_num_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(max_num32(f(a), f(b))), clamp);
+    v_pk_minimum_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(minimum32(f(a), f(b))), clamp);
+    v_pk_maximum_f16, true, |a, b, _c, clamp| clamped(F16::from_f32(maximum32(f(a), f(b))), clamp);
 }
 
 /// Returns a source of `v_fma_mix`: f32, or half a register as f16. `neg_hi` is abs here.
@@ -251,6 +262,62 @@ fn dots(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
             (true, false) => sum.clamp(0, i64::from(u32::MAX)) as u32,
         };
     }
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
+}
+
+/// `v_dot4_i32_iu8` and `v_dot8_i32_iu4`: neg says whether each source is signed.
+fn mixed_sign_dots(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
+    let (a, b, c) = (*source(w, s, 0, &mut a), *source(w, s, 1, &mut b), *source(w, s, 2, &mut c));
+    let bits = if s.inst.desc.semantics == "v_dot4_i32_iu8" { 8 } else { 4 };
+    let parts = |n: usize, value: u32| -> Vec<i64> {
+        if s.inst.neg >> n & 1 != 0 { signed_parts(value, bits).collect() } else { unsigned_parts(value, bits).collect() }
+    };
+    let out = Lanes(std::array::from_fn(|lane| {
+        let sum = dot(parts(0, a.0[lane]).into_iter(), parts(1, b.0[lane]).into_iter()) + i64::from(c.0[lane] as i32);
+        if s.inst.clamp { sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32 } else { sum as u32 }
+    }));
+    w.write_vgpr(s.inst.dst, &out);
+    Outcome::Continue
+}
+
+/// `v_dot2_f32_bf16` and `v_dot4_f32_fp8_bf8` and the like: products are exact, the sum rounds once.
+fn small_float_dots(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (mut a, mut b, mut c) = (Lanes([0; LANES]), Lanes([0; LANES]), Lanes([0; LANES]));
+    let (a, b, c) = (*source(w, s, 0, &mut a), *source(w, s, 1, &mut b), *source(w, s, 2, &mut c));
+    let (bits, types) = match s.inst.desc.semantics.strip_prefix("v_dot4_f32_") {
+        Some(types) => (8, types.split_once('_').unwrap_or((types, types))),
+        None => (16, ("bf16", "bf16")),
+    };
+    let parts = |value: u32, ty: &str, n: usize| -> Vec<f64> {
+        let part = |at: u32| {
+            let raw = value >> (bits * at);
+            let number = match ty {
+                "fp8" => ocp_to_f32(raw as u8, E4M3),
+                "bf8" => ocp_to_f32(raw as u8, E5M2),
+                // neg has a bit for each half.
+                _ => {
+                    let sign = if at == 0 { s.inst.neg } else { s.inst.neg_hi } >> n & 1;
+                    bf16_to_f32(raw as u16 ^ u16::from(sign) << 15)
+                }
+            };
+            f64::from(number)
+        };
+        (0..32 / bits).map(part).collect()
+    };
+    let out = Lanes(std::array::from_fn(|lane| {
+        let (x, y) = (parts(a.0[lane], types.0, 0), parts(b.0[lane], types.1, 1));
+        let mut addend = f64::from(f32::from_bits(c.0[lane]));
+        if s.inst.neg_hi & 4 != 0 {
+            addend = addend.abs();
+        }
+        if s.inst.neg & 4 != 0 {
+            addend = -addend;
+        }
+        let sum = x.iter().zip(&y).fold(addend, |sum, (x, y)| sum + x * y) as f32;
+        apply_output_modifiers(sum.to_bits().into(), 32, w, s) as u32
+    }));
     w.write_vgpr(s.inst.dst, &out);
     Outcome::Continue
 }
@@ -387,6 +454,10 @@ pub fn find(name: &str) -> Option<Semantics> {
         "v_fma_mix_f32" | "v_fma_mixlo_f16" | "v_fma_mixhi_f16" => single(mix, types),
         "v_dot2_f32_f16" => single(dot2_halves, [OperandType::B16, OperandType::B16, OperandType::B32]),
         "v_dot2_i32_i16" | "v_dot2_u32_u16" | "v_dot4_i32_i8" | "v_dot4_u32_u8" | "v_dot8_i32_i4" | "v_dot8_u32_u4" => single(dots, types),
+        "v_dot4_i32_iu8" | "v_dot8_i32_iu4" => single(mixed_sign_dots, types),
+        "v_dot2_f32_bf16" | "v_dot4_f32_fp8_bf8" | "v_dot4_f32_bf8_fp8" | "v_dot4_f32_fp8_fp8" | "v_dot4_f32_bf8_bf8" => {
+            single(small_float_dots, types)
+        }
         "v_pk_fma_f32" => Semantics { variants: on_pairs::<Fma>(), types, accumulate: false },
         "v_pk_mul_f32" => Semantics { variants: on_pairs::<Mul>(), types, accumulate: false },
         "v_pk_add_f32" => Semantics { variants: on_pairs::<Add>(), types, accumulate: false },

@@ -1,11 +1,11 @@
 //! Vector instructions with carries, lane masks or several results: add with carry, select, division steps.
 
-use super::convert::stochastic8;
+use super::convert::{E4M3, E5M2, f32_to_ocp, ocp_to_f32, stochastic8};
 use super::{Semantics, lane_op, single};
 use crate::exec::decoded::{OperandType, Step};
-use crate::exec::float::{DOUBLE, SINGLE, frexp_exponent, frexp_mantissa, fused_scaled, ldexp64};
+use crate::exec::float::{DOUBLE, F16, SINGLE, bf16_to_f32, f32_to_bf16, frexp_exponent, frexp_mantissa, fused_scaled, ldexp64};
 use crate::exec::simd::simd_variants;
-use crate::exec::valu::{modified_source, pack_mask, source, source64, store_modified};
+use crate::exec::valu::{LaneType, Op, apply_output_modifiers, modified_source, pack_mask, source, source64, store_modified};
 use crate::exec::wave::{LANES, Lanes, Lanes64, Wave};
 use crate::exec::{Env, Outcome};
 use crate::isa::Extension;
@@ -22,12 +22,11 @@ simd_variants!(carrying, carry, Carry);
 
 #[inline(always)]
 fn carry<O: Carry>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-    let carried = if O::IN { w.scalar64(s.inst.src[2]) } else { 0 };
+    let carried = if O::IN { w.lane_mask(s.inst.src[2]) } else { 0 };
     let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
-    let mut valid = u64::MAX;
     if !s.plain {
-        (a, valid) = modified_source::<u32>(w, s, 0);
-        (b, _) = modified_source::<u32>(w, s, 1);
+        a = modified_source::<u32>(w, s, 0);
+        b = modified_source::<u32>(w, s, 1);
     } else {
         a = *source(w, s, 0, &mut a);
         b = *source(w, s, 1, &mut b);
@@ -45,9 +44,9 @@ fn carry<O: Carry>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     let carries = pack_mask(&carries) & w.exec;
     match s.inst.ext {
         Extension::None => w.write_vgpr(s.inst.dst, &out),
-        _ => store_modified::<u32>(w, s, &out, valid, false),
+        _ => store_modified::<u32>(w, s, &out, false),
     }
-    w.set_scalar64(s.inst.sdst, carries);
+    w.set_lane_mask(s.inst.sdst, carries);
     Outcome::Continue
 }
 
@@ -112,13 +111,12 @@ simd_variants!(selecting, select_lanes, Any);
 
 #[inline(always)]
 fn select_lanes<O: Any>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-    let chosen = w.scalar64(s.inst.src[2]);
+    let chosen = w.lane_mask(s.inst.src[2]);
     let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
-    let mut valid = u64::MAX;
     if !s.plain {
         // neg and abs act on the values as if they were floats.
-        (a, valid) = modified_source::<f32>(w, s, 0);
-        (b, _) = modified_source::<f32>(w, s, 1);
+        a = modified_source::<f32>(w, s, 0);
+        b = modified_source::<f32>(w, s, 1);
     } else {
         a = *source(w, s, 0, &mut a);
         b = *source(w, s, 1, &mut b);
@@ -129,8 +127,88 @@ fn select_lanes<O: Any>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     }
     match s.inst.ext {
         Extension::None => w.write_vgpr(s.inst.dst, &out),
-        _ => store_modified::<u32>(w, s, &out, valid, false),
+        _ => store_modified::<u32>(w, s, &out, false),
     }
+    Outcome::Continue
+}
+
+/// `v_cndmask_b16`.
+fn select_halves(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let chosen = w.lane_mask(s.inst.src[2]);
+    let (a, b) = (modified_source::<F16>(w, s, 0), modified_source::<F16>(w, s, 1));
+    let out = Lanes(std::array::from_fn(|lane| if chosen >> lane & 1 != 0 { b.0[lane] } else { a.0[lane] }));
+    store_modified::<F16>(w, s, &out, s.keep_high);
+    Outcome::Continue
+}
+
+/// `v_dot2_f16_f16` and `v_dot2_bf16_bf16`: `op_sel` selects the halves of the addend and the result. The products are exact; the sums
+/// round once.
+fn dot2_to_half(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let brain = s.inst.desc.semantics == "v_dot2_bf16_bf16";
+    let (mut a, mut b) = (Lanes([0; LANES]), Lanes([0; LANES]));
+    let (a, b) = (*source(w, s, 0, &mut a), *source(w, s, 1, &mut b));
+    let c = modified_source::<F16>(w, s, 2);
+    let wide = |bits: u16| f64::from(if brain { bf16_to_f32(bits) } else { F16(bits).to_f32() });
+    let halves = |n: usize, value: u32| {
+        let signed = |half: u32| {
+            let absolute = if s.inst.abs >> n & 1 != 0 { half & 0x7fff } else { half };
+            wide((absolute ^ u32::from(s.inst.neg >> n & 1) << 15) as u16)
+        };
+        (signed(value & 0xffff), signed(value >> 16))
+    };
+    let out = Lanes(std::array::from_fn(|lane| {
+        let ((a0, a1), (b0, b1)) = (halves(0, a.0[lane]), halves(1, b.0[lane]));
+        let sum = a0 * b0 + a1 * b1 + wide(c.0[lane] as u16);
+        let half = if brain { f32_to_bf16(sum as f32) } else { F16::from_f64(sum).0 };
+        apply_output_modifiers(half.into(), if brain { 0 } else { 16 }, w, s) as u32
+    }));
+    store_modified::<F16>(w, s, &out, s.keep_high);
+    Outcome::Continue
+}
+
+/// `v_s_*` (gfx12): an operation on a scalar, with a scalar result.
+fn scalar_result<O: Op>(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let a = modified_source::<O::A>(w, s, 0);
+    let (b, c) = (O::B::ZERO, O::C::ZERO);
+    let mut out = O::D::ZERO;
+    O::D::set(&mut out, 0, O::f(O::A::get(&a, 0), O::B::get(&b, 0), O::C::get(&c, 0)));
+    let bits = apply_output_modifiers(O::D::bits(&out, 0), O::D::FLOAT, w, s);
+    w.set_scalar(s.inst.dst, bits as u32);
+    Outcome::Continue
+}
+
+/// Returns the semantics of a `v_s_*` instruction.
+fn find_scalar_result(name: &str) -> Option<Semantics> {
+    use super::float;
+    fn of<O: Op>() -> Semantics {
+        single(scalar_result::<O>, [O::A::TYPE; 3])
+    }
+    Some(match name {
+        "v_s_exp_f32" => of::<float::v_exp_f32>(),
+        "v_s_log_f32" => of::<float::v_log_f32>(),
+        "v_s_rcp_f32" => of::<float::v_rcp_f32>(),
+        "v_s_rsq_f32" => of::<float::v_rsq_f32>(),
+        "v_s_sqrt_f32" => of::<float::v_sqrt_f32>(),
+        "v_s_exp_f16" => of::<float::v_exp_f16>(),
+        "v_s_log_f16" => of::<float::v_log_f16>(),
+        "v_s_rcp_f16" => of::<float::v_rcp_f16>(),
+        "v_s_rsq_f16" => of::<float::v_rsq_f16>(),
+        "v_s_sqrt_f16" => of::<float::v_sqrt_f16>(),
+        _ => return None,
+    })
+}
+
+/// `v_cvt_f32_fp8` and `v_cvt_f32_bf8` of gfx12: `op_sel` selects the byte, its bits exchanged.
+fn from_byte(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let mut buffer = Lanes([0; LANES]);
+    let values = *source(w, s, 0, &mut buffer);
+    let format = if s.inst.desc.semantics == "v_cvt_f32_ocp_fp8" { E4M3 } else { E5M2 };
+    let byte = (s.inst.op_sel & 1) << 1 | s.inst.op_sel >> 1 & 1;
+    let out = Lanes(values.0.map(|value| {
+        let bits = ocp_to_f32((value >> (8 * byte)) as u8, format).to_bits();
+        apply_output_modifiers(bits.into(), 32, w, s) as u32
+    }));
+    w.write_vgpr(s.inst.dst, &out);
     Outcome::Continue
 }
 
@@ -147,7 +225,7 @@ fn mad_u64_u32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
         carries |= u64::from(carry) << lane;
     }
     w.write_vgpr_pair(s.inst.dst, &c);
-    w.set_scalar64(s.inst.sdst, carries & w.exec);
+    w.set_lane_mask(s.inst.sdst, carries & w.exec);
     Outcome::Continue
 }
 
@@ -166,7 +244,7 @@ fn mad_i64_i32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
         carries |= u64::from(sum < 0) << lane;
     }
     w.write_vgpr_pair(s.inst.dst, &c);
-    w.set_scalar64(s.inst.sdst, carries & w.exec);
+    w.set_lane_mask(s.inst.sdst, carries & w.exec);
     Outcome::Continue
 }
 
@@ -242,7 +320,7 @@ fn quotient_is_denormal(numerator: f64, denominator: f64, min_exponent: i32) -> 
 
 /// `v_div_scale_f32`.
 fn div_scale_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-    let (a, b, c) = (modified_source::<f32>(w, s, 0).0, modified_source::<f32>(w, s, 1).0, modified_source::<f32>(w, s, 2).0);
+    let (a, b, c) = (modified_source::<f32>(w, s, 0), modified_source::<f32>(w, s, 1), modified_source::<f32>(w, s, 2));
     let mut out = Lanes([0; LANES]);
     let mut flags = 0;
     for lane in 0..LANES {
@@ -253,13 +331,13 @@ fn div_scale_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
         flags |= u64::from(flag) << lane;
     }
     w.write_vgpr(s.inst.dst, &out);
-    w.set_scalar64(s.inst.sdst, flags & w.exec);
+    w.set_lane_mask(s.inst.sdst, flags & w.exec);
     Outcome::Continue
 }
 
 /// `v_div_scale_f64`.
 fn div_scale_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-    let (a, b, c) = (modified_source::<f64>(w, s, 0).0, modified_source::<f64>(w, s, 1).0, modified_source::<f64>(w, s, 2).0);
+    let (a, b, c) = (modified_source::<f64>(w, s, 0), modified_source::<f64>(w, s, 1), modified_source::<f64>(w, s, 2));
     let mut out = Lanes64([0; LANES]);
     let mut flags = 0;
     for lane in 0..LANES {
@@ -270,13 +348,13 @@ fn div_scale_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
         flags |= u64::from(flag) << lane;
     }
     w.write_vgpr_pair(s.inst.dst, &out);
-    w.set_scalar64(s.inst.sdst, flags & w.exec);
+    w.set_lane_mask(s.inst.sdst, flags & w.exec);
     Outcome::Continue
 }
 
 /// `v_div_fmas_f32`: a fused multiply-add, scaled in the lanes that VCC selects.
 fn div_fmas_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-    let (a, b, c) = (modified_source::<f32>(w, s, 0).0, modified_source::<f32>(w, s, 1).0, modified_source::<f32>(w, s, 2).0);
+    let (a, b, c) = (modified_source::<f32>(w, s, 0), modified_source::<f32>(w, s, 1), modified_source::<f32>(w, s, 2));
     let scaled = w.vcc();
     let mut out = Lanes([0; LANES]);
     for lane in 0..LANES {
@@ -297,7 +375,7 @@ fn div_fmas_f32(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
 
 /// `v_div_fmas_f64`.
 fn div_fmas_f64(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
-    let (a, b, c) = (modified_source::<f64>(w, s, 0).0, modified_source::<f64>(w, s, 1).0, modified_source::<f64>(w, s, 2).0);
+    let (a, b, c) = (modified_source::<f64>(w, s, 0), modified_source::<f64>(w, s, 1), modified_source::<f64>(w, s, 2));
     let scaled = w.vcc();
     let mut out = Lanes64([0; LANES]);
     for lane in 0..LANES {
@@ -342,14 +420,19 @@ fn stochastic(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
         // `op_sel` selects the byte here, not a half of the sources.
         let mut plain = s.clone();
         plain.inst.op_sel = 0;
-        modified_source::<f32>(w, &plain, 0).0
+        modified_source::<f32>(w, &plain, 0)
     };
     let mut noise = Lanes([0; LANES]);
     noise = *source(w, s, 1, &mut noise);
     let shift = 8 * u32::from(s.inst.op_sel >> 2 & 3);
     let mut out = *w.vgpr(s.inst.dst);
     for lane in 0..LANES {
-        let byte = stochastic8(f32::from_bits(a.0[lane]), noise.0[lane], s.inst.desc.semantics == "v_cvt_sr_bf8_f32");
+        let value = f32::from_bits(a.0[lane]);
+        let byte = match s.inst.desc.semantics {
+            "v_cvt_sr_ocp_fp8_f32" => f32_to_ocp(value, E4M3, Some(noise.0[lane])),
+            "v_cvt_sr_ocp_bf8_f32" => f32_to_ocp(value, E5M2, Some(noise.0[lane])),
+            name => stochastic8(value, noise.0[lane], name == "v_cvt_sr_bf8_f32"),
+        };
         out.0[lane] = out.0[lane] & !(0xff << shift) | u32::from(byte) << shift;
     }
     w.write_vgpr(s.inst.dst, &out);
@@ -362,7 +445,7 @@ fn nop(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
 
 /// Returns the semantics of the instruction called `name`.
 pub fn find(name: &str) -> Option<Semantics> {
-    if let Some(entry) = find_carry(name) {
+    if let Some(entry) = find_carry(name).or_else(|| find_scalar_result(name)) {
         return Some(entry);
     }
     let (f32s, f64s) = ([OperandType::B32; 3], [OperandType::F64; 3]);
@@ -377,7 +460,10 @@ pub fn find(name: &str) -> Option<Semantics> {
         "v_div_fmas_f64" => single(div_fmas_f64, f64s),
         "v_mbcnt_lo_u32_b32" => single(mbcnt_lo, f32s),
         "v_mbcnt_hi_u32_b32" => single(mbcnt_hi, f32s),
-        "v_cvt_sr_fp8_f32" | "v_cvt_sr_bf8_f32" => single(stochastic, f32s),
+        "v_cvt_sr_fp8_f32" | "v_cvt_sr_bf8_f32" | "v_cvt_sr_ocp_fp8_f32" | "v_cvt_sr_ocp_bf8_f32" => single(stochastic, f32s),
+        "v_cvt_f32_ocp_fp8" | "v_cvt_f32_ocp_bf8" => single(from_byte, f32s),
+        "v_cndmask_b16" => single(select_halves, [OperandType::B16, OperandType::B16, OperandType::B32]),
+        "v_dot2_f16_f16" | "v_dot2_bf16_bf16" => single(dot2_to_half, [OperandType::B16; 3]),
         "v_madmk_f32" | "v_madak_f32" => lane_op::<super::float::v_mad_f32>(),
         "v_fmamk_f32" | "v_fmaak_f32" => lane_op::<super::float::v_fma_f32>(),
         "v_madmk_f16" | "v_madak_f16" => lane_op::<super::float::v_mad_legacy_f16>(),

@@ -219,7 +219,7 @@ pub(super) unsafe fn read(w: &Wave, e: &Env, lane: usize, location: &Location, b
         Location::Scratch(offset) => {
             for n in 0..bytes {
                 let at = offset + n;
-                let word = w.scratch[(at / 4) as usize * LANES + lane];
+                let word = w.scratch[(at / 4) as usize * w.lanes() + lane];
                 out[n as usize] = (word >> (8 * (at % 4))) as u8;
             }
         }
@@ -240,7 +240,8 @@ pub(super) unsafe fn write(w: &mut Wave, e: &mut Env, lane: usize, location: &Lo
         Location::Scratch(offset) => {
             for n in 0..bytes {
                 let (at, shift) = ((offset + n) / 4, 8 * ((offset + n) % 4));
-                let word = &mut w.scratch[at as usize * LANES + lane];
+                let lanes = w.lanes();
+                let word = &mut w.scratch[at as usize * lanes + lane];
                 *word = *word & !(0xff << shift) | u32::from(value[n as usize]) << shift;
             }
         }
