@@ -95,9 +95,9 @@ impl CallInfo<'_> {
     fn text(&self, cail: bool) -> String {
         let CallInfo { rank, ranks, bytes, operation, algorithm, reason } = self;
         if cail {
-            format!("algorithm={algorithm} ({reason}; {bytes} bytes of {operation}, rank {rank} of {ranks})")
+            format!("algorithm={algorithm} ({reason}; {operation}, {bytes} bytes, rank {rank} of {ranks})")
         } else {
-            format!("rank {rank} of {ranks}: {bytes} bytes of {operation}: {algorithm} ({reason})")
+            format!("rank {rank} of {ranks}: {operation}, {bytes} bytes: {algorithm} ({reason})")
         }
     }
 

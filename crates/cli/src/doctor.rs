@@ -313,7 +313,7 @@ fn amd_system(report: &mut Report) -> bool {
     } else if pci_vendor("0x1002") {
         problem(
             "an AMD card is installed, but /dev/kfd is missing",
-            "load the kernel module: modprobe amdgpu; in a container pass --device=/dev/kfd --device=/dev/dri",
+            "load the kernel module: modprobe amdgpu; in a container, pass --device=/dev/kfd --device=/dev/dri",
         )
     } else {
         problem(

@@ -277,11 +277,14 @@ fn check_kinds(module: &Module, kernel: &Kernel, inputs: &[Input]) -> Outcome {
     for (index, (parameter, input)) in info.explicit_args().zip(inputs).enumerate() {
         match (&parameter.kind, input) {
             (ArgKind::GlobalBuffer, Input::Scalar(_)) => {
-                return Err(usage(format!("argument {index} of `{}` is a pointer, got a scalar; use TYPE[N]=...", kernel.name())));
+                return Err(usage(format!(
+                    "argument {index} of `{}` is a pointer, but a scalar was given; use TYPE[N]=...",
+                    kernel.name()
+                )));
             }
             (ArgKind::ByValue, Input::Buffer(_)) => {
                 return Err(usage(format!(
-                    "argument {index} of `{}` is a {}-byte value, got a buffer; use TYPE:VALUE",
+                    "argument {index} of `{}` is a {}-byte value, but a buffer was given; use TYPE:VALUE",
                     kernel.name(),
                     parameter.size
                 )));

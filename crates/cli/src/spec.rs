@@ -142,7 +142,7 @@ pub enum MaterializeError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The file has a different element type.
-    #[error("{}: expected {expected}, the file has {found}", .path.display())]
+    #[error("{}: expected {expected}, but the file has {found}", .path.display())]
     WrongDType {
         /// The file.
         path: PathBuf,
@@ -152,7 +152,7 @@ pub enum MaterializeError {
         expected: DType,
     },
     /// The file has a different shape.
-    #[error("{}: expected shape {}, the file has {}", .path.display(), ShapeText(.expected), ShapeText(.found))]
+    #[error("{}: expected shape {}, but the file has {}", .path.display(), ShapeText(.expected), ShapeText(.found))]
     WrongShape {
         /// The file.
         path: PathBuf,

@@ -78,7 +78,7 @@ fn errors_name_what_is_wrong() {
     fails(&["run", "-np", "2", "--algo", "rong", "--", "sh"], &[], 2, "unknown algorithm \"rong\"");
     fails(&["run", "-np", "2", "--algo", "ring:9-8", "--", "sh"], &[], 2, "empty");
     fails(&["run", "-np", "2", "--mpi", "/nonexistent/mpirun", "--", "sh"], &[], 2, "/nonexistent/mpirun");
-    fails(&["run", "-np", "2", "--mpi", "/bin/true", "--", "sh"], &[], 2, "not a launcher of Open MPI or MPICH");
+    fails(&["run", "-np", "2", "--mpi", "/bin/true", "--", "sh"], &[], 2, "not an Open MPI or MPICH launcher");
     fails(&["bench", "--sizes", "3-8"], &[], 2, "expected a multiple of 4 bytes");
     fails(&["bench", "--runs", "0"], &[], 2, "runs");
     fails(&["bench", "--device", "vgpu:gfx90a"], &[], 2, "vgpu:gfx90a");

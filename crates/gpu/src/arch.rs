@@ -283,7 +283,7 @@ fn parse_gfx(text: &str) -> Result<Gfx, &'static str> {
     let major: u32 = major.parse().map_err(|_| "expected a number after gfx")?;
     let mut digits = rest.chars().map(|c| c.to_digit(16).filter(|_| !c.is_ascii_uppercase()));
     let (Some(Some(minor)), Some(Some(stepping))) = (digits.next(), digits.next()) else {
-        return Err("expected the last two characters to be digits or a to f");
+        return Err("expected the last two characters to be hexadecimal digits (0-9, a-f)");
     };
     if major < 6 { Err("architectures before gfx600 are unsupported") } else { Ok(gfx([major, minor, stepping], None)) }
 }

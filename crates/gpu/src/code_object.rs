@@ -135,7 +135,7 @@ pub enum FindError {
         available: Vec<String>,
     },
     /// Several kernels have that name: overloads or template instances.
-    #[error("kernel name `{name}` is ambiguous; use a symbol: {}", candidates.join(", "))]
+    #[error("kernel name `{name}` is ambiguous; use one of these symbol names: {}", candidates.join(", "))]
     Ambiguous {
         /// The requested name.
         name: String,

@@ -110,7 +110,7 @@ pub enum Error {
         reasons: Vec<String>,
     },
     /// The CPU was requested where kernels must run.
-    #[error("kernels need a GPU, got `cpu`; available: {}", list(available))]
+    #[error("kernels need a GPU, but the device is `cpu`; available: {}", list(available))]
     NotAGpu {
         /// The names of all devices.
         available: Vec<String>,

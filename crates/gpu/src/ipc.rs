@@ -64,7 +64,7 @@ impl Drop for IpcMemory {
         // SAFETY: opened once, and this is its last use.
         let closed = self.device.activate().and_then(|table| self.device.check(unsafe { table.ipc_close_handle(self.ptr) }));
         if let Err(error) = closed {
-            tracing::warn!(%error, "closing memory of another process failed");
+            tracing::warn!(%error, "closing a memory handle from another process failed");
         }
     }
 }

@@ -156,7 +156,7 @@ impl Kernel {
             }
             if info.vendor == Vendor::Amd && u64::from(grid[axis]) * u64::from(block[axis]) > u64::from(u32::MAX) {
                 return Err(self.invalid(format!(
-                    "grid x block in {name} is {} x {}, but AMD GPUs support fewer than 2^32 threads per dimension",
+                    "grid x block in {name} is {} x {}, but AMD GPUs are limited to 2^32 - 1 threads per dimension",
                     grid[axis], block[axis]
                 )));
             }

@@ -103,7 +103,7 @@ fn read_list(now: u64) {
                 let (limit, path) = (LOADED.len(), loaded.path.display());
                 tracing::warn!("too many drivers are loaded (at most {limit}); ignoring {path}");
             }
-            (Err(error), _) => tracing::warn!(%error, "opening a loaded driver failed"),
+            (Err(error), _) => tracing::warn!(%error, "opening an already loaded driver failed"),
         }
     }
     SEEN.store(now, Ordering::Release);

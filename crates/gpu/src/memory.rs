@@ -222,7 +222,7 @@ impl Drop for Block {
                 }
             }
             // The device may still write to it, so it must not be freed.
-            Err(error) => tracing::warn!(%error, "memory could not be released and is leaked"),
+            Err(error) => tracing::warn!(%error, "memory could not be freed and was leaked"),
         }
     }
 }

@@ -168,7 +168,7 @@ impl<'a> Checker<'_, 'a> {
         let Some((_, arguments)) = self.arguments(index) else { return };
         let prefetch = self.lexed.is(index, b"cudaMemPrefetchAsync");
         if prefetch && arguments.len() == 5 && rocm == RocmVersion::V7 {
-            let message = "`hipMemPrefetchAsync_v2` is in HIP since 7.2".to_owned();
+            let message = "`hipMemPrefetchAsync_v2` requires HIP 7.2 or later".to_owned();
             return self.report(codes::NEWER_HIP, index, index, message, None);
         }
         let location = arguments.get(if prefetch { 2 } else { 3 }).cloned();
@@ -291,7 +291,7 @@ impl<'a> Checker<'_, 'a> {
             return edits.replace(token.start, token.end, "maxSharedMemoryPerMultiProcessor");
         }
         let message = format!("`hipDeviceProp_t` has `{}` since ROCm 6.0 only", String::from_utf8_lossy(self.lexed.text(index)));
-        self.report(codes::DEVICE_PROPERTY, index, index, message, Some("for ROCm 5 use `hipDeviceGetAttribute`, or leave it out"));
+        self.report(codes::DEVICE_PROPERTY, index, index, message, Some("for ROCm 5, use `hipDeviceGetAttribute`, or remove this use"));
     }
 
     fn report_warp_calls(&mut self) {
@@ -299,7 +299,7 @@ impl<'a> Checker<'_, 'a> {
             let times = if count > 1 { format!(" ({count} calls)") } else { String::new() };
             let since = if name.starts_with(b"__reduce_") || name == b"__syncwarp" { "7.0" } else { "6.2" };
             let message = format!("`{}`{times} needs ROCm {since} or later", String::from_utf8_lossy(name));
-            let help = "before ROCm 7.0 define `HIP_ENABLE_WARP_SYNC_BUILTINS`, or use `--header`";
+            let help = "before ROCm 7.0, define `HIP_ENABLE_WARP_SYNC_BUILTINS`, or use `--header`";
             self.report(codes::WARP_SYNC, index, index, message, Some(help));
         }
     }

@@ -37,8 +37,8 @@ codes! {
         "The name has a CUDA prefix, this file does not declare it, and the name tables do not list it. It was left as is. If it is your \
          own, ignore the warning; if it is newer than the tables, look up its HIP equivalent and rename it by hand."
     UNSUPPORTED = 101 Error "No HIP equivalent"
-        "The name belongs to a part of CUDA that the chosen target does not have. It was left as is and will not compile. Guard it for \
-         NVIDIA, or use the alternative that the message suggests."
+        "The name belongs to a part of CUDA that the chosen target does not have. It was left as is and will not compile. Guard it so \
+         that it is compiled for NVIDIA only, or use the alternative that the message suggests."
     EXPERIMENTAL = 102 Warning "Experimental HIP equivalent"
         "HIP or the ROCm library has an equivalent that is marked experimental and may change, so the name was left as is. Pass \
          `--experimental` to translate it."
@@ -52,7 +52,7 @@ codes! {
     CUDA_REMOVED = 106 Note "Removed from CUDA"
         "The name was translated. Current CUDA versions no longer have it, so the original source does not build with them."
     HIP_DEPRECATED = 107 Note "HIP equivalent is deprecated"
-        "The name was translated and works; HIP or the ROCm library deprecates the equivalent."
+        "The name was translated and works; HIP or the ROCm library has deprecated the equivalent."
     HIP_REMOVED = 108 Warning "HIP equivalent was removed"
         "The name was translated, but current versions of HIP or the ROCm library no longer have the equivalent."
     LAUNCH = 109 Warning "Kernel launch could not be parsed"
@@ -62,7 +62,7 @@ codes! {
         "The HIP function takes different arguments. This is not a call with a plain argument list (its address is taken, or a macro \
          generates the arguments), so only the name was changed. Adapt the arguments by hand."
     DROPPED_ARGUMENT = 111 Warning "Argument removed"
-        "The HIP function does not take this argument, so it was removed. Check the call if the argument was not a default."
+        "The HIP function does not take this argument, so it was removed. Check the call if the argument was not the default value."
     UNKNOWN_HEADER = 112 Warning "Unknown CUDA header"
         "The header is part of the CUDA toolkit and has no known HIP equivalent. It was left as is."
     DEVICE_FUNCTION = 113 Warning "Device function or type missing in HIP"
@@ -78,7 +78,7 @@ codes! {
         "A macro builds the name from parts, so it cannot be looked up. Parts that are CUDA names themselves were translated. Write \
          the full names, or check what the macro expands to."
     PORTED = 118 Note "Conditional with a HIP branch"
-        "The conditional tests a HIP macro, so this code was ported before. None of its branches was changed: one is for AMD, the other \
+        "The conditional tests a HIP macro, so this code has already been ported. None of its branches was changed: one is for AMD, the other \
          for NVIDIA. If the project defines the macro itself, define it in the build for AMD."
     WARP_SYNC = 119 Warning "Warp intrinsic missing in older ROCm versions"
         "`_sync` shuffles and votes require ROCm 6.2 with `HIP_ENABLE_WARP_SYNC_BUILTINS` defined, or ROCm 7.0; `__syncwarp` and \
@@ -86,23 +86,23 @@ codes! {
     MEMORY_LOCATION = 120 Error "`cudaMemLocation` argument"
         "CUDA 13 changed `cudaMemPrefetchAsync` and `cudaMemAdvise` to take a `cudaMemLocation`; `cudaMemPrefetchAsync` also takes \
          flags. HIP's functions take a device number: pass `location.id` (or `hipCpuDeviceId` for the host) and no flags. HIP \
-         7.2 also has `hipMemPrefetchAsync_v2` and `hipMemAdvise_v2`, which take the location; `--rocm 7` uses the former."
+         7.2 also has `hipMemPrefetchAsync_v2` and `hipMemAdvise_v2`, which take the location; `--rocm 7` uses `hipMemPrefetchAsync_v2`."
     AMBIGUOUS_CALL = 121 Note "Call that is ambiguous in HIP"
         "HIP overloads `__ffsll` for `long long` and `unsigned long long`, so an argument of type `uint64_t` (`unsigned long`) is \
          ambiguous. The argument was cast to `unsigned long long`, which has the same bits."
     VECTOR_OPERATOR = 122 Warning "Operator that HIP defines for its vector types"
-        "HIP's vector types (`float4`, `int2`, …) have arithmetic and comparison operators; CUDA's do not. A definition of the same \
-         operator in the project is ambiguous or a redefinition on AMD. Guard it with `#ifndef __HIP_PLATFORM_AMD__`."
-    ATOMIC_REDEFINITION = 123 Error "Atomic function that HIP defines"
+        "HIP's vector types (`float4`, `int2`, …) have arithmetic and comparison operators; CUDA's do not. If the project defines the \
+         same operator, it causes an ambiguity or redefinition error on AMD. Guard it with `#ifndef __HIP_PLATFORM_AMD__`."
+    ATOMIC_REDEFINITION = 123 Error "Redefinition of an atomic function that HIP provides"
         "The project defines an overload of an atomic function that HIP's headers have, so it is a redefinition on AMD. Guard it with \
          `#ifndef __HIP_PLATFORM_AMD__`."
     DEVICE_PROPERTY = 124 Warning "Device property missing in older ROCm versions"
-        "ROCm 6.0 gave `hipDeviceProp_t` all members of `cudaDeviceProp`. With ROCm 5 the member does not exist: ask \
-         `hipDeviceGetAttribute` for the value, or leave it out."
-    NEWER_HIP = 125 Note "Name of a newer HIP version"
-        "The name was translated. HIP has the equivalent only since the stated version; older ones do not compile it."
+        "ROCm 6.0 added the missing members of `cudaDeviceProp` to `hipDeviceProp_t`. With ROCm 5 the member does not exist: query \
+         the value with `hipDeviceGetAttribute`, or leave it out."
+    NEWER_HIP = 125 Note "Name that requires a newer HIP version"
+        "The name was translated. The equivalent requires the stated HIP version or later; older versions do not have it."
     DEVICE_POINTER = 126 Error "Arithmetic on a device pointer of the driver API"
-        "`CUdeviceptr` is an integer, `hipDeviceptr_t` is `void *`: C++ has no arithmetic on it. Cast it, for example \
+        "`CUdeviceptr` is an integer, but `hipDeviceptr_t` is `void *`, on which C++ does not allow arithmetic. Cast it, for example \
          `(hipDeviceptr_t)((char *)pointer + offset)`."
     REMOVED_LATER = 127 Warning "Name that ROCm 7 removed"
         "The name was translated to one that ROCm 6 has and ROCm 7 removed. Pass `--rocm 7` if the output is for ROCm 7."

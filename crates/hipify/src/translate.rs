@@ -261,7 +261,7 @@ impl<'a> Translator<'a> {
     }
 
     fn pasted(&mut self, index: usize, text: &[u8]) {
-        let message = format!("`##` builds a CUDA name from `{}`, which cannot be looked up", String::from_utf8_lossy(text));
+        let message = format!("`##` builds a CUDA name from `{}`; the resulting name cannot be looked up", String::from_utf8_lossy(text));
         self.report(codes::PASTED, index, message, None);
     }
 
@@ -372,7 +372,7 @@ impl<'a> Translator<'a> {
             rocm => rocm.hip(),
         };
         if since > oldest && new == row.hip() && row.flags & flag::HIP_REMOVED == 0 && self.newer.insert(row.cuda()) {
-            let message = format!("`{new}` is in HIP since {}.{}", since / 1000, since % 1000 / 10);
+            let message = format!("`{new}` requires HIP {}.{} or later", since / 1000, since % 1000 / 10);
             self.report(codes::NEWER_HIP, index, message, None);
         }
         let all = flag::CUDA_DEPRECATED
@@ -428,7 +428,7 @@ impl<'a> Translator<'a> {
         let (start, end) = (self.lexed.tokens[base].start, self.lexed.tokens[dot + 1].end);
         self.edits.insert(start, "reinterpret_cast<half&>(");
         self.edits.insert(end, ")");
-        self.report(codes::HALF2_MEMBER, dot + 1, "members of `half2` are integers in HIP 5; read as `half` with a cast", None);
+        self.report(codes::HALF2_MEMBER, dot + 1, "members of `half2` are integers in HIP 5; a cast to `half` was added", None);
     }
 
     // ---- strings

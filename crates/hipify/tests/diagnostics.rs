@@ -62,7 +62,7 @@ fn recent_equivalents_are_reported_with_their_version() {
     };
     let (recent, older) = ("cudaStreamGetId(s, &id);", "cudaEventRecordWithFlags(e, s, 0);");
     for rocm in [RocmVersion::V6, RocmVersion::V7] {
-        assert_eq!(note(recent, Target::Hip, rocm).as_deref(), Some("`hipStreamGetId` is in HIP since 7.2"));
+        assert_eq!(note(recent, Target::Hip, rocm).as_deref(), Some("`hipStreamGetId` requires HIP 7.2 or later"));
     }
     assert_eq!(note(older, Target::Hip, RocmVersion::V6).as_deref(), Some("`hipEventRecordWithFlags` is in HIP since 6.4"));
     assert_eq!(note(older, Target::Hip, RocmVersion::V7), None);

@@ -67,7 +67,7 @@ pub(crate) fn lost(source: &KernelSource, code: &CodeObject) -> Vec<Note> {
             column,
             code: format!("WW{:04}", codes::LOST_KERNEL),
             severity: "warning".to_owned(),
-            message: format!("kernel `{}` is missing in the compiled code", kernel.name),
+            message: format!("kernel `{}` is missing from the compiled code", kernel.name),
             help: Some("the usual cause is a condition on a macro that only NVIDIA compilers define".to_owned()),
         });
     }

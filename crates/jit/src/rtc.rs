@@ -166,7 +166,7 @@ impl Drop for Program<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle came from `create` and is destroyed once.
         if let Err(failure) = unsafe { self.table.destroy(&mut self.handle) } {
-            tracing::warn!(?failure, "a compiler program was not destroyed");
+            tracing::warn!(?failure, "cannot destroy a runtime compilation program");
         }
     }
 }

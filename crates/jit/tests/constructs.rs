@@ -57,7 +57,7 @@ fn the_translation_and_its_notes_are_kept_in_the_cache() {
         assert_eq!(built.compiled.hip, [("k.cu".to_owned(), text.replace("__CUDA_ARCH__", "WARPWAVE_CUDA_ARCH"))]);
         let notes: Vec<String> = built.compiled.notes.iter().map(ToString::to_string).collect();
         assert_eq!(notes.len(), 1, "{notes:?}");
-        assert!(notes[0].starts_with("k.cu:5:28: WW0310 warning: kernel `lost` is missing in the compiled code"), "{notes:?}");
+        assert!(notes[0].starts_with("k.cu:5:28: WW0310 warning: kernel `lost` is missing from the compiled code"), "{notes:?}");
     }
 }
 

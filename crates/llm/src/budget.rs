@@ -166,7 +166,7 @@ impl fmt::Display for MemoryShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n{}", self.summary(), self.budget)?;
         if self.alternatives.is_empty() {
-            return f.write_str("Use a smaller model, or more devices.");
+            return f.write_str("Use a smaller model or more devices.");
         }
         let alternatives: Vec<String> = self.alternatives.iter().map(ToString::to_string).collect();
         write!(f, "The model would fit with {}.", alternatives.join(" or "))

@@ -64,7 +64,7 @@ pub enum Error {
     DoesNotFit(Box<MemoryShortage>),
     /// An allocation failed. All memory allocated for the operation was freed.
     #[error(
-        "out of memory on {device} for {what}: {} requested, {}, {} missing{}",
+        "out of memory on {device} for {what}: {} requested, {}, {} short{}",
         human_bytes(*needed),
         free.map_or("free memory unknown".to_owned(), |free| format!("{} free", human_bytes(free))),
         human_bytes(*missing),

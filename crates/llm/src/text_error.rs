@@ -36,7 +36,7 @@ pub enum TextError {
         expected: String,
     },
     /// A text cannot be tokenized.
-    #[error("cannot tokenize a text of {bytes} bytes: {reason}")]
+    #[error("cannot tokenize text of {bytes} bytes: {reason}")]
     Encode {
         /// Length of the text.
         bytes: usize,

@@ -83,10 +83,15 @@ impl BatchInput {
         for (sequence, keys) in self.kv_lengths.iter().enumerate() {
             let (start, end, keys) = (self.query_starts[sequence], self.query_starts[sequence + 1], *keys as usize);
             if end < start || (end - start) as usize > keys {
-                return invalid(format!("sequence {sequence}: expected at most {keys} tokens, one per key, got tokens {start}..{end}"));
+                return invalid(format!(
+                    "sequence {sequence}: expected at most {keys} tokens (at most one per key), got tokens {start}..{end}"
+                ));
             }
             if keys.div_ceil(BLOCK_SIZE) > self.table_width {
-                return invalid(format!("sequence {sequence} has {keys} keys, which exceed {} blocks of {BLOCK_SIZE}", self.table_width));
+                return invalid(format!(
+                    "sequence {sequence} has {keys} keys, more than fit in {} blocks of {BLOCK_SIZE}",
+                    self.table_width
+                ));
             }
             longest = longest.max((end - start) as usize);
             let row = &self.block_table[sequence * self.table_width..][..keys.div_ceil(BLOCK_SIZE)];
@@ -227,7 +232,7 @@ impl Batch {
     /// Fails unless a tensor has one row for each token.
     pub(crate) fn check_tokens(&self, op: &'static str, tokens: usize) -> Result<()> {
         if tokens != self.tokens {
-            return Err(shape(op, format!("got {tokens} tokens for a batch of {}", self.tokens)));
+            return Err(shape(op, format!("got {tokens} tokens, but the batch has {}", self.tokens)));
         }
         Ok(())
     }

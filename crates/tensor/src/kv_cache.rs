@@ -95,7 +95,7 @@ impl KvCache {
     pub fn attend(&self, layer: usize, queries: &Tensor, batch: &Batch, params: &AttentionParams) -> Result<Tensor> {
         let op = "attention";
         let [tokens, heads, head_dim] = *queries.shape() else {
-            return Err(shape(op, format!("expected queries of (tokens, heads, head_dim), got {:?}", queries.shape())));
+            return Err(shape(op, format!("expected queries of shape (tokens, heads, head_dim), got {:?}", queries.shape())));
         };
         batch.check_tokens(op, tokens)?;
         self.check(op, layer, batch, [("the query tensor", queries)])?;
@@ -133,7 +133,7 @@ impl KvCache {
     fn check_new(&self, layer: usize, keys: &Tensor, values: &Tensor, batch: &Batch) -> Result<()> {
         let op = "append";
         let [tokens, heads, head_dim] = *keys.shape() else {
-            return Err(shape(op, format!("expected keys of (tokens, kv_heads, head_dim), got {:?}", keys.shape())));
+            return Err(shape(op, format!("expected keys of shape (tokens, kv_heads, head_dim), got {:?}", keys.shape())));
         };
         if values.shape() != keys.shape() {
             return Err(shape(op, format!("keys and values must have the same shape, got {:?} and {:?}", keys.shape(), values.shape())));

@@ -97,7 +97,7 @@ impl Tensor {
     pub fn add_rms_norm(&mut self, x: &Tensor, weight: &Tensor, epsilon: f32, to: DType) -> Result<Tensor> {
         let op = "add_rms_norm";
         self.check_same_shape(op, x)?;
-        self.check_same_kind(op, "the added tensor", x)?;
+        self.check_same_kind(op, "the tensor to add", x)?;
         self.check_norm(op, weight, epsilon)?;
         check_result(op, self.dtype(), to)?;
         let (device, shape) = (self.device().clone(), self.shape().to_vec());

@@ -370,11 +370,11 @@ impl Tensor {
     pub fn index_add(&self, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
         let op = "index_add";
         let dim = self.check_indices(op, indices, dim)?;
-        self.check_same_kind(op, "the added tensor", x)?;
+        self.check_same_kind(op, "the tensor to add", x)?;
         let mut expected = self.shape().to_vec();
         expected[dim] = check_vector(op, indices)?;
         if x.shape() != expected {
-            return Err(shape(op, format!("the added tensor has shape {:?}, expected {expected:?}", x.shape())));
+            return Err(shape(op, format!("the tensor to add has shape {:?}, expected {expected:?}", x.shape())));
         }
         let mut out = self.copied()?;
         self.device().backend().index_add(&mut out.operand_mut()?, &indices.operand(), &x.operand(), dim)?;
@@ -396,7 +396,7 @@ impl Tensor {
             return Ok(());
         }
         let from = self.shape();
-        Err(shape(op, format!("{what} of shape {from:?} is too small for indices of shape {indices:?} (dimensions other than {dim})")))
+        Err(shape(op, format!("{what} of shape {from:?} is too small for indices of shape {indices:?} (in a dimension other than {dim})")))
     }
 
     fn check_scatter(&self, op: &'static str, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<usize> {

@@ -47,7 +47,7 @@ impl Kind {
         plain.or_else(|| Quant::from_gguf(number).map(Kind::Quant)).ok_or_else(|| {
             match UNSUPPORTED.into_iter().find(|(known, _)| *known == number) {
                 Some((_, name)) => {
-                    format!("unsupported type {number} ({name}); use a file with f32, f16, bf16, q4_0 … q8_0 or q4_k … q6_k")
+                    format!("unsupported type {number} ({name}); use a file with f32, f16, bf16, q4_0 to q8_0 or q4_k to q6_k")
                 }
                 None => format!("unknown type {number}"),
             }
@@ -82,7 +82,7 @@ impl Kind {
         let total = rows.iter().fold(row, |product, dim| product?.checked_mul(*dim));
         // With a dimension of 0 the other dimensions must still multiply without overflow.
         let fits = shape.iter().try_fold(1usize, |product, dim| product.checked_mul((*dim).max(1)));
-        total.zip(fits).map(|(total, _)| total).ok_or_else(|| format!("shape {shape:?} overflows"))
+        total.zip(fits).map(|(total, _)| total).ok_or_else(|| format!("the size of shape {shape:?} overflows"))
     }
 }
 

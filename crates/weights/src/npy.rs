@@ -83,7 +83,7 @@ pub enum NpyError {
         key: &'static str,
     },
     /// An array of pickled Python objects.
-    #[error("unsupported dtype object (pickled Python objects); save the array with a numeric dtype")]
+    #[error("unsupported dtype 'object' (pickled Python objects); save the array with a numeric dtype")]
     ObjectArray,
     /// A structured array.
     #[error("structured arrays are not supported; save each field separately")]
@@ -104,7 +104,7 @@ pub enum NpyError {
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// Less data than the header declares.
-    #[error("truncated file: the header declares {expected} bytes of data, got {found}")]
+    #[error("truncated file: the header declares {expected} bytes of data, but the file has {found}")]
     Truncated {
         /// Declared bytes.
         expected: usize,

@@ -60,7 +60,7 @@ impl Safetensors {
         let text = std::fs::read(index).map_err(Error::io(index))?;
         let list: serde_json::Value = serde_json::from_slice(&text).map_err(|error| invalid("file", format!("invalid JSON: {error}")))?;
         let map = list.get("weight_map").and_then(|map| map.as_object());
-        let map = map.ok_or_else(|| invalid("`weight_map`", "expected an object of tensor names and files".into()))?;
+        let map = map.ok_or_else(|| invalid("`weight_map`", "expected an object that maps tensor names to files".into()))?;
         let (mut names, mut paths, mut files) = (Vec::<&str>::new(), Vec::new(), Vec::new());
         let mut numbers = HashMap::new();
         for (tensor, name) in map {

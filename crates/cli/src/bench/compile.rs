@@ -125,7 +125,7 @@ fn measure(
         command.args(["--device", device.unwrap_or("cpu")]).args(path);
         let output = command.output()?;
         if !output.status.success() {
-            return Err(failed(format!("cache hit in a new process failed: {}", String::from_utf8_lossy(&output.stderr))));
+            return Err(failed(format!("loading from the cache in a new process failed: {}", String::from_utf8_lossy(&output.stderr))));
         }
         let answer: Value = serde_json::from_slice(&output.stdout)?;
         code.extend(answer["code_ms"].as_f64());

@@ -15,7 +15,7 @@ use super::{Context, Outcome};
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example: warpwave bench launch --device cuda:0 --json\n\n`launch` and `memory` compare with raw driver calls, interleaved in the same run; values are medians."
+    after_help = "Example: warpwave bench launch --device cuda:0 --json\n\n`launch` and `memory` compare warpwave with raw driver calls, interleaved in the same run; values are medians."
 )]
 pub(super) struct Args {
     #[command(subcommand)]

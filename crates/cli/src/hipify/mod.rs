@@ -50,7 +50,7 @@ pub(super) struct Args {
     /// Print diagnostics and statistics without writing files
     #[arg(long, alias = "no-output", conflicts_with = "output")]
     examine: bool,
-    /// Write a report in the format of the file extension: .html (side-by-side diff), .json or .txt (same as the printed output)
+    /// Write a report in the format given by the file extension: .html (side-by-side diff), .json or .txt (same as the printed output)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Set the AMD architectures to write to build files
@@ -65,7 +65,7 @@ pub(super) struct Args {
     /// Use MIOpen for cuDNN; implies --roc
     #[arg(long)]
     miopen: bool,
-    /// Translate to the names of this ROCm release: 6 or 7
+    /// Translate to the API names used in this ROCm release: 6 or 7
     #[arg(long, value_name = "VERSION", default_value_t)]
     rocm: RocmVersion,
     /// Also translate names that HIP marks as experimental
@@ -114,7 +114,7 @@ pub(super) struct Args {
     /// Print diagnostics and statistics as JSON; the HIP source is written only if -o is given
     #[arg(long)]
     json: bool,
-    /// Compiler arguments: -D and -I are used, others are ignored
+    /// Compiler arguments: -D and -I are used; others are ignored
     #[arg(last = true, value_name = "COMPILER_ARGS")]
     compiler_args: Vec<String>,
     #[command(flatten)]

@@ -17,10 +17,10 @@ use super::{ModelArgs, advise};
 const HELP: &str = "\
 /help          show this help
 /reset         clear the conversation, but keep the system prompt
-/system TEXT   set the system prompt and clear the conversation; without TEXT, show it
+/system TEXT   set the system prompt and clear the conversation; without TEXT, show the system prompt
 /save FILE     save the conversation as JSON
 /quit          exit (or Ctrl-D)
-Ctrl-C stops the answer; at the prompt, press it twice to exit.";
+Ctrl-C stops the response; at the prompt, press it twice to exit.";
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \

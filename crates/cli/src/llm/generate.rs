@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Ignore end-of-sequence tokens.
     #[arg(long)]
     ignore_eos: bool,
-    /// Include the N most likely tokens of each position with their log probabilities (with --json).
+    /// Include the N most likely tokens at each position with their log probabilities (with --json).
     #[arg(long, value_name = "N", requires = "json")]
     logprobs: Option<usize>,
     /// Print JSON at the end: token ids, text, log probabilities, timings.
@@ -79,7 +79,7 @@ fn generate(context: &mut Context<'_>, args: &Args) -> Outcome {
         Ok(tokenizer) => Some(tokenizer),
         Err(error) if text.is_some() => return Err(failed(format!("cannot load the tokenizer: {error}; use --ids to pass token ids"))),
         Err(error) => {
-            writeln!(context.err, "warpwave: no tokenizer, printing token ids: {error}")?;
+            writeln!(context.err, "warpwave: cannot load the tokenizer ({error}); printing token ids instead")?;
             None
         }
     };

@@ -29,7 +29,7 @@ use super::{Context, Failure, failed, usage};
 #[derive(clap::Args, Clone)]
 pub(super) struct ModelArgs {
     /// Model: a .gguf file, a directory with config.json and safetensors, or a Hugging Face Hub model (ORG/NAME or
-    /// ORG/NAME:FILE.gguf); default: SmolLM2-135M-Instruct, see `warpwave model get`.
+    /// ORG/NAME:FILE.gguf); default: SmolLM2-135M-Instruct (see `warpwave model get`).
     #[arg(value_name = "MODEL")]
     pub model: Option<PathBuf>,
     /// Run on this device: cpu, cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto (the first GPU, else the CPU); a list such as
@@ -51,7 +51,7 @@ pub(super) struct ModelArgs {
     /// Set the KV cache type; default: f32 on the CPU; on a GPU, the weight type, or f16 for quantized weights with --precision fast.
     #[arg(long = "kv-cache-type", alias = "cache", value_name = "f16|bf16|f32", value_parser = parse_cache_type)]
     pub cache: Option<DType>,
-    /// Set the prefill chunk size in tokens; default: 512 on the CPU; on a GPU, 2048 or 4096 depending on its size, reduced if GPU memory is low.
+    /// Set the prefill chunk size in tokens; default: 512 on the CPU; on a GPU, 2048 or 4096 depending on its number of SMs or CUs, reduced if GPU memory is low.
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunk: Option<u32>,
     /// Set the number of CPU threads; default: all cores.
@@ -155,9 +155,10 @@ pub(super) fn locate(context: &mut Context<'_>, path: &Path) -> Result<PathBuf, 
     }
     match path.to_str().and_then(hub::ModelId::parse) {
         Some(id) => hub::find(context, &id),
-        None => {
-            Err(failed(format!("{}: file or directory not found; hub models are named ORG/NAME or ORG/NAME:FILE.gguf", path.display())))
-        }
+        None => Err(failed(format!(
+            "{}: file or directory not found; Hugging Face models are named ORG/NAME or ORG/NAME:FILE.gguf",
+            path.display()
+        ))),
     }
 }
 

@@ -14,7 +14,7 @@ use super::{Job, Launcher, MeasureArgs, algorithms, plot};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave mpi bench -n 2 --mpi openmpi --sizes 4-16m --plot allreduce.svg\n\n\
-    Times are of the slowest rank (median of interleaved runs). GB/s is the bus bandwidth: (bytes / time) x 2(n-1)/n. With --device, \
+    Times are those of the slowest rank (median of interleaved runs). GB/s is the bus bandwidth: (bytes / time) x 2(n-1)/n. With --device, \
     the baselines copy to the host (pageable or pinned), call the MPI library and copy back. --csv prints \
     size_bytes,min_us,max_us,avg_us,bw_gbps as the CAIL benchmark does: minimum, maximum and mean over the runs, and bus bandwidth in \
     GB/s at avg_us. Use --algo native to time the MPI library.")]

@@ -42,7 +42,7 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         Ok(path) => writeln!(out, "library  {}", path.display())?,
         Err(failure) => writeln!(out, "library  not found: {}", failure.message)?,
     }
-    writeln!(out, "table    {}", source.as_deref().unwrap_or("built-in (run `warpwave mpi tune` to measure one for this machine)"))?;
+    writeln!(out, "table    {}", source.as_deref().unwrap_or("built-in (run `warpwave mpi tune` to generate one for this machine)"))?;
     for rule in rules {
         writeln!(out, "  {rule}")?;
     }

@@ -118,7 +118,7 @@ impl Launcher {
         fresh.filter_map(|path| Launcher::at(&path)).collect()
     }
 
-    /// Returns the launcher that the user names, that of the MPI the program is linked to, or the first in `PATH`.
+    /// Returns the launcher that the user names, that of the MPI the program is linked against, or the first in `PATH`.
     pub fn choose(named: Option<&str>, linked: Option<Family>) -> Result<Launcher, Failure> {
         let names = |family: Family| family.launchers().join(", ");
         let none = |family: Family| format!("no {} launcher found in PATH (tried {})", family.title(), names(family));
@@ -132,11 +132,11 @@ impl Launcher {
                 let path = if name.contains('/') { Some(PathBuf::from(name)) } else { in_path(name).next() };
                 let path = path.filter(|path| path.is_file());
                 let path = path.ok_or_else(|| usage(format!("--mpi {name}: expected openmpi, mpich, or the path of a launcher")))?;
-                let wrong = || usage(format!("--mpi {name}: not a launcher of Open MPI or MPICH (unrecognized --version output)"));
+                let wrong = || usage(format!("--mpi {name}: not an Open MPI or MPICH launcher (unrecognized --version output)"));
                 Launcher::at(&path).ok_or_else(wrong)
             }
             (None, Some(family)) => Launcher::find(family).ok_or_else(|| {
-                failed(format!("the program is linked to {}, but {}; pass one with --mpi PATH", family.title(), none(family)))
+                failed(format!("the program is linked against {}, but {}; pass one with --mpi PATH", family.title(), none(family)))
             }),
             (None, None) => {
                 let found = ["mpirun", "mpiexec"].iter().flat_map(|name| in_path(name)).find_map(|path| Launcher::at(&path));
@@ -178,7 +178,7 @@ pub fn resolve(program: &str) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns the MPI that a program is linked to; `None` for scripts and programs that load MPI at run time.
+/// Returns the MPI that a program is linked against; `None` for scripts and programs that load MPI at run time.
 pub fn linked(program: &Path) -> Option<Family> {
     let data = std::fs::read(program).ok()?;
     needed(&data).ok()?.iter().find_map(|name| Family::of_library(name))

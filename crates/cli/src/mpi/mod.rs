@@ -60,7 +60,7 @@ struct MeasureArgs {
     np: u32,
     #[command(flatten)]
     launcher: LauncherArgs,
-    /// Load this MPI library, if it is not installed next to the launcher.
+    /// Load this MPI library; needed if it is not installed next to the launcher.
     #[arg(long, value_name = "FILE")]
     mpi_library: Option<std::path::PathBuf>,
     /// Allocate the buffers in host memory (cpu) or on GPUs such as cuda:0 or cuda:0,cuda:1 (assigned to ranks round-robin).
@@ -69,7 +69,7 @@ struct MeasureArgs {
     /// Measure these message sizes in bytes: a range such as 4-16m (4 bytes to 16 MiB), or a list such as 64,8k,1m-4m.
     #[arg(long, default_value = "4-16m", value_parser = sizes)]
     sizes: SizeList,
-    /// Repeat N interleaved runs and report the median.
+    /// Perform N interleaved runs and report the median.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     /// Use MPI_IN_PLACE.

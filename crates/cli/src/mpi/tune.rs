@@ -87,7 +87,11 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
     writeln!(context.out, "written to {}", path.display())?;
     let other = std::env::var_os("WARPWAVE_MPI_TABLE").filter(|other| !other.is_empty() && **other != *path);
     if let Some(other) = other {
-        writeln!(context.err, "warpwave: programs will use WARPWAVE_MPI_TABLE={} instead", other.to_string_lossy())?;
+        writeln!(
+            context.err,
+            "warpwave: WARPWAVE_MPI_TABLE={} is set, so programs will use that table instead of this one",
+            other.to_string_lossy()
+        )?;
     } else if options.output.is_some() && options.output != default_table_path() {
         writeln!(context.err, "warpwave: to use this table, set WARPWAVE_MPI_TABLE={}", path.display())?;
     }

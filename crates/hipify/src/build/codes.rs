@@ -7,8 +7,8 @@ codes! {
     UNREADABLE = 400 Warning "Syntax error in a build file"
         "A bracket or quote that opens here is not closed, so the rest of the file was left as is. Fix it and convert again."
     PORTED = 401 Warning "Build file with both HIP and CUDA"
-        "The file mentions HIP, so it was ported or converted before, and was left as is. It still mentions CUDA: check whether that is \
-         the NVIDIA branch, or something the first conversion could not convert."
+        "The file mentions HIP, so it has already been ported or converted, and was left as is. It still mentions CUDA: check whether that is \
+         the NVIDIA branch, or something that the earlier conversion could not handle."
     LIBRARY = 402 Error "Library without a ROCm equivalent"
         "ROCm has no library with the same function and interface. The name was left as is, and linking will fail."
     VARIABLE = 403 Warning "CUDA variable without a HIP equivalent"
@@ -17,11 +17,11 @@ codes! {
         "The command belongs to CMake's CUDA module and has no HIP equivalent. It was left as is and will fail. Rewrite this part: with \
          the HIP language a `.hip` file is compiled like any other source."
     FLAG_DROPPED = 405 Note "nvcc flag that HIP does not need"
-        "The flag is the default of the HIP compiler, or applies to a stage that HIP does not have. It was removed."
+        "The flag describes what the HIP compiler does by default, or applies to a stage that HIP does not have. It was removed."
     FLAG_LOST = 406 Warning "nvcc flag without a HIP equivalent"
         "The flag was removed, and its effect is lost. The message names the closest alternative."
     FLAG_KEPT = 407 Error "nvcc flag for an output that HIP does not produce"
-        "The build requests PTX, a cubin or a stage of nvcc. The flag was left as is, and the build will fail there. Use `--genco` to \
+        "The build requests PTX, a cubin or the output of an intermediate nvcc stage. The flag was left as is, and the build will fail there. Use `--genco` to \
          build code objects for AMD."
     ARCHITECTURES = 408 Note "GPU architectures"
         "NVIDIA compute capabilities were replaced by a list of AMD architectures. Adapt it to your GPUs (`--offload-arch` sets it); \
@@ -44,7 +44,7 @@ codes! {
          options."
     PACKAGE = 415 Warning "CUDA package without a ROCm equivalent"
         "No ROCm package replaces this one as it is used here. It was left as is."
-    PATH = 416 Warning "Path into the CUDA toolkit"
+    PATH = 416 Warning "Hard-coded path of the CUDA toolkit"
         "The path could not be mapped to a ROCm path. It was left as is."
 }
 

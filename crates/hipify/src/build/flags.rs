@@ -113,7 +113,7 @@ const VALUED: &[Valued] = &[
     (&["-ccbin", "--compiler-bindir"], false, &[("*", Lost("HIP compiles host code with clang; a host compiler cannot be selected"))]),
     (&["-m", "--machine"], true, &[("64", Dropped)]),
     (&["-dopt", "--dopt", "-split-compile", "--split-compile"], true, &[("*", Dropped)]),
-    (&["-odir", "--output-directory"], true, &[("*", Lost("pass each output with `-o`"))]),
+    (&["-odir", "--output-directory"], true, &[("*", Lost("name each output file with `-o`"))]),
     (&["-cudart", "--cudart"], false, &[("*", Dropped)]),
     (&["-t", "--threads"], true, &[("*", Lost("`-parallel-jobs=N` builds for several GPUs at once"))]),
     (&["-x"], true, &[("cu", Is("-x hip"))]),

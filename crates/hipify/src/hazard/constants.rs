@@ -251,7 +251,7 @@ fn sizes_a_warp(name: &[u8]) -> &'static [u64] {
     }
 }
 
-const CONSTANT_MESSAGE: &str = "`warpSize` is not a compile-time constant: its value is known when the kernel runs";
+const CONSTANT_MESSAGE: &str = "`warpSize` is not a compile-time constant: its value is known only when the kernel runs";
 const CONSTANT_HELP: &str = "use a template parameter or a macro set for the device, or size arrays for 64 lanes";
 
 /// `#if warpSize == 32`.

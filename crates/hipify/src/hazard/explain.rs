@@ -51,7 +51,7 @@ after:
     ),
     (
         204,
-        "32-bit bit intrinsic on a lane mask",
+        "32-bit intrinsic on a lane mask",
         "`__popc`, `__ffs`, `__clz` and `__brev` take 32 bits, so they ignore the upper half of a wave64 mask: upper lanes are not counted \
 or found. The 64-bit forms give the same result on NVIDIA, where the upper half is zero; with `__clzll`, subtract from 63 instead of 31.
 
@@ -78,7 +78,7 @@ after:
     (
         206,
         "lane mask compared with a 32-bit full mask",
-        "The mask of a full wave64 has 64 bits set, so comparing it with `0xffffffff` is false when all lanes agree, and true when only the \
+        "The mask of a full wave64 has 64 bits set, so a comparison with `0xffffffff` is false when all lanes agree, and true when only the \
 lower 32 do.
 
 before:
@@ -93,8 +93,8 @@ after:
         "`threadIdx.x & 31`, `% 32`, `/ 32`, `>> 5`, `warp * 32 + lane` and `lane == 31` assume 32 lanes per warp. On a wave64 two \
 lanes then get index 0, and work meant for one lane per warp is done twice. This is reported where the function uses warp-level \
 operations, or where a name mentions lanes or warps; groups of 32 threads that only exchange data through shared memory and \
-`__syncthreads()` are correct for any wave size. Use `warpSize`, or keep segments of 32 by passing a width of 32 to every shuffle: \
-then it is no longer reported.
+`__syncthreads()` are correct for any wave size. Use `warpSize`, or keep segments of 32 by passing a width of 32 to every shuffle; \
+such code is not reported.
 
 before:
     int lane = threadIdx.x & 31;
@@ -125,7 +125,7 @@ after:
         209,
         "`warpSize` used as a compile-time constant",
         "In HIP `warpSize` is not a constant expression, because one binary may run on either wave size. It does not compile as an array \
-length, a template argument, or in `constexpr`, `static_assert` or `case`; in `#if` it evaluates to 0.
+length or a template argument, or in `constexpr`, `static_assert` or `case`; in `#if` it evaluates to 0.
 
 before:
     __shared__ float buffer[warpSize];
@@ -152,8 +152,8 @@ after, in segments of 32:
     (
         211,
         "shuffle without a width in code that assumes 32 lanes",
-        "Without a width a shuffle spans the full wave. This is a warning if the source lane is 16 to 31, usually meant as the last \
-lane of a warp, and a note if the function computes lane indices modulo 32: `__shfl_sync(m, v, 0)` then gives the upper half of a wave64 \
+        "Without a width a shuffle spans the full wave. This is a warning if the source lane is 16 to 31, which is usually meant to \
+be the last lane of a warp, and a note if the function computes lane indices modulo 32: `__shfl_sync(m, v, 0)` then gives the upper half of a wave64 \
 the value of lane 0. A width of 32, the default on NVIDIA, keeps the halves apart.
 
 before:
@@ -168,7 +168,7 @@ after:
         212,
         "number of warps computed with a hard-coded warp size of 32",
         "`blockDim.x / 32` is twice the number of waves on a wave64 device. The condition `lane < blockDim.x / 32` then reads partial sums \
-that no wave wrote; on the host it doubles launches and buffers, or assigns rows to warps that do not exist. Shared arrays with one \
+that no wave wrote; on the host it doubles grid and buffer sizes, or assigns rows to warps that do not exist. Shared arrays with one \
 element per 32 threads are large enough and are not reported, nor is `(n + 31) / 32 * 32`.
 
 before:
@@ -195,8 +195,8 @@ after:
     ),
     (
         214,
-        "inline PTX reads a lane or warp register",
-        "`%laneid`, `%warpid` and `%lanemask_lt` are registers of 32-lane NVIDIA warps. AMD has no PTX, and its lane masks have 64 bits.
+        "inline PTX reads a lane or warp special register",
+        "`%laneid`, `%warpid` and `%lanemask_lt` are PTX special registers, which assume 32-lane warps. AMD has no PTX, and its lane masks have 64 bits.
 
 before:
     asm(\"mov.u32 %0, %%lanemask_lt;\" : \"=r\"(below));
@@ -208,7 +208,7 @@ after:
         215,
         "inline PTX with a warp-level instruction",
         "The PTX instructions `shfl`, `vote`, `match`, `redux`, `ldmatrix` and `mma` work on 32 lanes, with 32-bit masks or registers laid out \
-over 32 lanes. The first four are translated and then work on full waves: a 32-bit mask covers half of a wave64. For matrices use \
+over 32 lanes. The first four are translated and then operate on the full wave, so a 32-bit mask covers only half of a wave64; use a 64-bit mask. For matrices use \
 rocWMMA or MFMA instructions, which have different layouts.
 
 before:

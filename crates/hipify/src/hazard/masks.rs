@@ -61,7 +61,7 @@ fn passed(view: &View<'_, '_>, unit: usize, guards: &[Range<usize>], constants: 
                 Severity::Warning,
                 span,
                 "mask selects lanes 0 to 31 only; lanes 32 to 63 of a wave64 may also be active here",
-                "build the mask from the participating lanes (`__activemask()` in 64 bits), or use a cooperative-groups tile",
+                "build a 64-bit mask of the participating lanes, or use a cooperative-groups tile",
             ));
         }
     }

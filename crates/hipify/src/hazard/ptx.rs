@@ -30,7 +30,7 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
                 214,
                 Severity::Warning,
                 code.span(k, k),
-                "inline PTX reads a lane or warp register of a 32-lane warp; the translation uses the wave size, which can be 64",
+                "inline PTX reads a lane or warp special register, which assumes 32-lane warps; the translation uses the wave size, which can be 64",
                 "use `threadIdx.x % warpSize` (or `__lane_id()` in HIP) for the lane, and a 64-bit mask such as `(1ull << lane) - 1`",
             ));
         }

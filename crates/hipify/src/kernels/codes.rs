@@ -34,7 +34,7 @@ pub const CODES: &[Code] = &[
         code: UNKNOWN_PTX,
         title: "inline PTX without an AMD equivalent",
         explanation: "The PTX instruction has no translation. With the compatibility header, the statement is replaced by a call that \
-            causes a compile error if it is used; otherwise it is left as is. Write the operation in C++ for AMD, or put the assembly \
+            causes a compile error if compiled code reaches it; otherwise it is left as is. Write the operation in C++ for AMD, or put the assembly \
             under `#if __CUDA_ARCH__ …` with an `#else` branch that does not need it: that branch is then compiled for AMD.",
     },
     Code {
@@ -52,14 +52,14 @@ pub const CODES: &[Code] = &[
     Code {
         code: NEAR_PTX,
         title: "inline PTX with an approximate AMD equivalent",
-        explanation: "The instruction is translated to the closest AMD equivalent. Its effect on memory and results is preserved; \
-            timing, cache hints and rounding modes other than round-to-nearest-even are not.",
+        explanation: "The instruction is translated to the closest AMD equivalent. Its effect on memory is preserved, and so are \
+            its results, except with rounding modes other than round-to-nearest-even. Timing and cache hints are not preserved.",
     },
     Code {
         code: UNKNOWN_INTRINSIC,
         title: "undeclared device function",
-        explanation: "The name starts with two underscores like a CUDA intrinsic, and neither the AMD headers nor the source and the \
-            files it includes declare it. The compiler will reject it. Implement it with HIP functions, or put the code under \
+        explanation: "The name starts with two underscores, like a CUDA intrinsic, but it is not declared in the AMD headers, in this \
+            file, or in any file it includes. The compiler will reject it. Implement it with HIP functions, or put the code under \
             `#ifndef __HIP_PLATFORM_AMD__` with an alternative for AMD. `--header` supplies many functions that HIP lacks.",
     },
     Code {
@@ -130,7 +130,7 @@ pub(crate) fn unknown_intrinsic(start: u32, end: u32, name: &str, count: usize) 
         severity: Severity::Warning,
         start,
         end,
-        message: format!("`{name}` is called in device code{times}, but neither the AMD headers nor this source declare it").into(),
+        message: format!("`{name}` is called in device code{times}, but it is not declared in the AMD headers or in this source").into(),
         help: Some("implement it with HIP functions, or guard it with `#ifndef __HIP_PLATFORM_AMD__`".into()),
         remedy: None,
     }

@@ -159,7 +159,7 @@ fn summary(page: &mut String, files: &[FileReport<'_>]) {
     card(format!("{share:.1} %"), format!("{done} of {all} CUDA names translated"));
     card(clean.to_string(), "clean: no warnings or errors".to_owned());
     card(review.to_string(), "need review".to_owned());
-    card(bad.to_string(), "not portable: with errors".to_owned());
+    card(bad.to_string(), "not portable: has errors".to_owned());
     if hip > 0 {
         card(hip.to_string(), "already HIP, unchanged".to_owned());
     }

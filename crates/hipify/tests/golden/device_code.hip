@@ -9,5 +9,5 @@ __global__ void reduce(float *x) {
   atomicAdd(x, v);
   __syncthreads();
 }
-// 2:56 WW0114 note: members of `half2` are integers in HIP 5; read as `half` with a cast
+// 2:56 WW0114 note: members of `half2` are integers in HIP 5; a cast to `half` was added
 // 5:8 WW0210 warning: unrolled shuffles with offsets up to 16 combine 32 lanes; a wave64 also needs an offset of 32

@@ -69,7 +69,7 @@ pub(super) fn write(mut out: impl Write, key: &Key, entry: &Entry) -> io::Result
     if entry.meta.len() as u64 > META_MAX {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("the metadata has {} bytes, but the limit is {META_MAX}", entry.meta.len()),
+            format!("the metadata is {} bytes; the maximum is {META_MAX}", entry.meta.len()),
         ));
     }
     let mut head = Vec::with_capacity(HEAD + entry.meta.len());
@@ -114,7 +114,7 @@ pub(super) fn read_head(mut from: impl Read, file_len: u64, key: &Key) -> Result
     let meta_len = u64::from_le_bytes(field(&head, 44));
     let payload_len = u64::from_le_bytes(field(&head, 52));
     if meta_len > META_MAX {
-        return Err(damaged(format!("the metadata has {meta_len} bytes, but the limit is {META_MAX}")));
+        return Err(damaged(format!("the metadata is {meta_len} bytes; the maximum is {META_MAX}")));
     }
     let expected_len = HEAD as u128 + u128::from(meta_len) + u128::from(payload_len);
     if expected_len != u128::from(file_len) {

@@ -67,7 +67,7 @@ fn failure(job: &Job<'_>, log: String, bad_option: bool, version: Option<(i32, i
     let target = job.target.to_string();
     if bad_option && log.contains("gpu-architecture") {
         let help = "this NVRTC version does not support that GPU: sm_90 needs CUDA 11.8 or later, sm_100 and sm_120 need 12.8 or later, \
-                    and CUDA 13.0 dropped sm_70 and older";
+                    and CUDA 13.0 dropped architectures older than sm_75";
         return CompileError::UnknownArchitecture { compiler, target, help: help.to_owned() };
     }
     let help = (log.contains("cannot open source file") && log.contains("cuda_"))

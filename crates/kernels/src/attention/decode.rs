@@ -168,7 +168,7 @@ impl Kernels {
                 "keys",
                 &kv.keys,
                 format!(
-                    "with the same number of sequences and head_dim as {:?}, and a number of heads that divides its number of heads",
+                    "with the same number of sequences and head_dim as {:?}, and a number of KV heads that divides its number of query heads",
                     q.layout().shape()
                 ),
             ));
@@ -204,7 +204,7 @@ impl Kernels {
         let rows = sequences.checked_mul(tokens).and_then(|n| n.checked_mul(heads)).unwrap_or(usize::MAX);
         let small = [rows, keys, blocks, block_keys, tokens * heads].into_iter().max().unwrap_or(0);
         let Some(group) = heads.checked_div(kv_heads).filter(|_| small < 1 << 30) else {
-            return Err(bad(format!("{small} queries or keys exceed 2^30")));
+            return Err(bad(format!("{small} queries or keys exceed the limit of 2^30")));
         };
         if out.layout().is_empty() {
             return Ok(());

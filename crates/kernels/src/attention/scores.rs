@@ -45,7 +45,7 @@ impl Kernels {
                 "keys",
                 k,
                 format!(
-                    "with the same number of sequences and head_dim as {:?}, and a number of heads that divides its number of heads",
+                    "with the same number of sequences and head_dim as {:?}, and a number of KV heads that divides its number of query heads",
                     q.layout().shape()
                 ),
             ));

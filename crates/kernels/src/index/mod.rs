@@ -280,7 +280,10 @@ impl Kernels {
         };
         let ids = indices.with_layout(layout(&index_strides, indices.layout().offset())?)?;
         let Some(all) = rows.checked_mul(length).filter(|all| *all < 1 << 48) else {
-            return Err(Error::BadArgument { op: op.to_owned(), reason: format!("{rows} rows of {length} indices exceed 2^48") });
+            return Err(Error::BadArgument {
+                op: op.to_owned(),
+                reason: format!("{rows} rows of {length} indices exceed the limit of 2^48 elements"),
+            });
         };
         let mut sorted = stream.alloc::<u8>(all * indices.dtype().size()).map_err(launch_error(op))?;
         let mut order = stream.alloc::<u32>(all).map_err(launch_error(op))?;

@@ -472,7 +472,7 @@ impl Kernels {
             return Err(shape_error(op, "result", out, format!("[{vectors}, {rows}]")));
         }
         if vectors >= 1 << 31 {
-            return Err(Error::BadArgument { op: op.to_owned(), reason: format!("{vectors} vectors exceed 2^31") });
+            return Err(Error::BadArgument { op: op.to_owned(), reason: format!("{vectors} vectors exceed the limit of 2^31") });
         }
         let inputs = || weights.parts().chain([("input", x.data)]);
         self.check_devices(op, stream, inputs().chain([("result", *out)]))?;

@@ -185,7 +185,7 @@ fn layouts(quant: Quant, address: u64, rows: usize, columns: usize) -> Result<[L
         return Err(bad(format!("{columns} columns are not a multiple of the block size {}", quant.block_size())));
     };
     if rows.max(columns) >= 1 << 31 {
-        return Err(bad(format!("{rows} rows or {columns} columns exceed 2^31")));
+        return Err(bad(format!("{rows} rows or {columns} columns exceed the limit of 2^31")));
     }
     let dtype = quant.alignment();
     if rows * bytes > 0 && !address.is_multiple_of(dtype.size() as u64) {

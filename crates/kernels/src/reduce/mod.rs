@@ -296,7 +296,7 @@ impl Kernels {
         }
         // Broadcast inputs may have more elements than a launch and its parts can count.
         if x.layout().len() > 1 << 48 {
-            return Err(bad(name, format!("{} elements exceed 2^48", x.layout().len())));
+            return Err(bad(name, format!("{} elements exceed the limit of 2^48", x.layout().len())));
         }
         let (kept, reduced) = (merged(kept, true), merged(reduced, !op.is_index()));
         let correction = if let Reduce::Var(correction) = op { correction } else { 0.0 };

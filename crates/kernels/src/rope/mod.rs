@@ -259,7 +259,7 @@ impl Kernels {
         // Cosine and sine per pair and row of the block.
         let shared = 2 * dtype.size().max(4) * pairs * launch.block[1] as usize;
         if shared > self.device().info().shared_per_block {
-            return Err(Error::BadArgument { op: OP.to_owned(), reason: format!("{pairs} pairs per head exceed the shared memory") });
+            return Err(Error::BadArgument { op: OP.to_owned(), reason: format!("{pairs} pairs per head do not fit in shared memory") });
         }
         let args = (
             x.start(),

@@ -222,7 +222,7 @@ impl Kernels {
             return Ok(());
         }
         if u32::try_from(*n).is_err() || rows >= 1 << 31 {
-            let reason = format!("{rows} rows of {n} exceed 2^31 rows or 2^32 columns");
+            let reason = format!("{rows} rows of {n} columns exceed the limit of 2^31 rows or 2^32 columns");
             return Err(Error::BadArgument { op: op.to_owned(), reason });
         }
         let step = |view: View<'_>| view.layout().strides()[outer.len()] as u64;

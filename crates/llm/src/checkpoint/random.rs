@@ -47,7 +47,7 @@ impl Checkpoint {
     pub fn random(config: Config, kind: Kind) -> Result<Checkpoint> {
         let path = config.name.clone().unwrap_or_else(|| "random weights".to_owned());
         if !matches!(kind, Kind::Plain(DType::Bf16) | Kind::Quant(Quant::Q4K | Quant::Q8_0)) {
-            return Err(bad_key(&path, "weights", format!("random weights are bf16, q8_0 or q4_k, got {kind}")));
+            return Err(bad_key(&path, "weights", format!("random weights must be bf16, q8_0 or q4_k, got {kind}")));
         }
         let all: Vec<(TensorSpec, String)> =
             tensor_specs(&config, Some(false)).into_iter().filter(|spec| spec.required).map(|spec| (spec, String::new())).collect();

@@ -112,7 +112,7 @@ impl Tokenizer {
         check(&file)?;
         // The crate may panic on hostile files.
         let inner = std::panic::catch_unwind(|| tokenizers::Tokenizer::from_bytes(text))
-            .map_err(|_| invalid("the tokenizers crate cannot read it".into()))?
+            .map_err(|_| invalid("the tokenizers crate cannot read this file".into()))?
             .map_err(|error| invalid(error.to_string()))?;
 
         let (spelling, space_first) = spelling_of(&file.decoder)?;
@@ -120,14 +120,14 @@ impl Tokenizer {
         let mut bytes: Vec<Option<Box<[u8]>>> = vec![None; last as usize + 1];
         for (token, id) in &file.model.vocab {
             if bytes[*id as usize].replace(bytes_of(token, spelling)).is_some() {
-                return Err(malformed("model.vocab", format!("{token:?} has id {id}, which another token also has")));
+                return Err(malformed("model.vocab", format!("{token:?} has id {id}, which is already used by another token")));
             }
         }
         let mut special = HashSet::new();
         for added in &file.added_tokens {
             let found = inner.token_to_id(&added.content);
             if found != Some(added.id) {
-                let reason = format!("{:?} has id {}, but its position in the vocabulary gives {found:?}", added.content, added.id);
+                let reason = format!("{:?} has id {}, but its position in the vocabulary implies id {found:?}", added.content, added.id);
                 return Err(malformed("added_tokens", reason));
             }
             let raw = || added.content.as_bytes().into();

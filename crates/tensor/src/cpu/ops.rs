@@ -252,7 +252,7 @@ pub fn glu(op: Glu, gates: &mut [f32], up: &[f32]) {
 /// If `x` does not have twice the elements of `out`.
 pub fn glu_rows(op: Glu, x: &[f32], columns: usize, out: &mut [f32]) {
     let len = out.len();
-    assert_eq!(x.len(), 2 * len, "the input must have twice the elements of the output");
+    assert_eq!(x.len(), 2 * len, "the input must have twice as many elements as the output");
     assert!(out.is_empty() || len.is_multiple_of(columns), "expected rows of {columns} elements, got {len} elements in total");
     let isa = Isa::current();
     by_rows(out, columns, &|r, out| {

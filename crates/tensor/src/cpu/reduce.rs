@@ -16,7 +16,7 @@ pub(super) fn reduce(op: Reduce, x: &Operand<'_>, dims: &[usize], out: &mut Oper
     let (count, len) = (product(&kept), product(&reduced));
     let extreme = matches!(op, Reduce::ArgMin | Reduce::ArgMax | Reduce::Min | Reduce::Max);
     if len == 0 && count > 0 && extreme {
-        return Err(shape(op.name(), format!("cannot reduce {sizes:?} along {dims:?}: the dimension is empty")));
+        return Err(shape(op.name(), format!("cannot reduce {sizes:?} along {dims:?}: a reduced dimension has size 0")));
     }
     let values = match Values::of(&rows)? {
         Values::F32(x) => reduce_floats(&x.into_iter().map(f64::from).collect::<Vec<_>>(), count, len, op, out.dtype.is_integer()),

@@ -46,7 +46,7 @@ pub fn barrier(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
         return Outcome::Continue;
     }
     if !e.dispatch.cooperative {
-        let why = "ds_gws_barrier needs a cooperative launch; in a normal launch, not all workgroups are resident";
+        let why = "ds_gws_barrier needs a cooperative launch; in a normal launch, not all workgroups are guaranteed to be resident";
         return e.illegal(w, s, why.to_owned());
     }
     let lane = w.exec.trailing_zeros() as usize;

@@ -28,7 +28,7 @@ pub(super) fn read(note: &[u8]) -> Result<Vec<KernelMetadata>, LoadError> {
         .map_err(|e| malformed(format!("invalid MessagePack in AMDGPU metadata: {e}")))?;
     match get(&map, "amdhsa.kernels") {
         Some(ValueRef::Array(list)) => list.iter().map(kernel).collect(),
-        Some(_) => Err(malformed("`amdhsa.kernels` of the metadata is not an array")),
+        Some(_) => Err(malformed("`amdhsa.kernels` in the metadata is not an array")),
         None => Ok(Vec::new()),
     }
 }

@@ -128,7 +128,7 @@ impl ImageBuilder {
         let low = low & !(alignment - 1);
         let bytes = high - low;
         if bytes > MAX_IMAGE {
-            return Err(malformed(format!("the image has {bytes} bytes; at most {MAX_IMAGE} are supported")));
+            return Err(malformed(format!("the image is {bytes} bytes; the maximum is {MAX_IMAGE}")));
         }
         let total_words = (bytes + alignment).div_ceil(8) as usize;
         let mut words: Vec<u64> = Vec::new();

@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
             number::BOOL => {
                 let at = self.at;
                 if let Some(wrong) = self.take(count, what)?.iter().position(|byte| *byte > 1) {
-                    return Err(self.invalid(at + wrong, format!("{what}: expected a boolean, 0 or 1")));
+                    return Err(self.invalid(at + wrong, format!("{what}: expected a boolean (0 or 1)")));
                 }
             }
             _ => {
@@ -216,9 +216,9 @@ pub(super) fn parse(path: String, bytes: Bytes) -> Result<Gguf> {
     let version = reader.u32("version")?;
     if ![2, 3].contains(&version) {
         let why = match version {
-            1 => "is unsupported; convert the model again".to_owned(),
+            1 => "is unsupported; convert the model again to version 2 or 3".to_owned(),
             _ if [2, 3].contains(&version.swap_bytes()) => {
-                "is big-endian, which is not supported; convert the file to little-endian".to_owned()
+                "indicates a big-endian file, which is not supported; convert the file to little-endian".to_owned()
             }
             _ => "is unsupported; expected 2 or 3".to_owned(),
         };
@@ -304,7 +304,7 @@ fn tensors(reader: &mut Reader<'_>, count: usize, alignment: usize) -> Result<Di
         if let [(first, a), (second, b)] = pair
             && a.end > b.start
         {
-            let reason = format!("bytes {a:?} overlap those of `{}`, {b:?}", second.name);
+            let reason = format!("bytes {a:?} overlap those of `{}` ({b:?})", second.name);
             return Err(Error::invalid(reader.path, format!("tensor `{}`", first.name), reason));
         }
     }

@@ -199,7 +199,7 @@ fn impossible_shapes_are_rejected() {
 fn unsupported_types_are_named() {
     assert_eq!(
         message_for(&dict("|O", "False", "(1,)")),
-        "unsupported dtype object (pickled Python objects); save the array with a numeric dtype"
+        "unsupported dtype 'object' (pickled Python objects); save the array with a numeric dtype"
     );
     assert_eq!(
         message_for(&dict("<c8", "False", "(1,)")),

@@ -117,7 +117,7 @@ impl GpuReport {
         let arithmetic = self.flops / prompt * prefill;
         write!(out, "prefill: {:.1} TFLOP/s", arithmetic / 1e12)?;
         match self.library {
-            Some(library) => writeln!(out, ", {:.3} of the vendor BLAS ({:.0} TFLOP/s)", arithmetic / library, library / 1e12)?,
+            Some(library) => writeln!(out, ", {:.3} of vendor BLAS throughput ({:.0} TFLOP/s)", arithmetic / library, library / 1e12)?,
             None => writeln!(out)?,
         }
         let Memory { estimated, peak, driver } = self.memory;

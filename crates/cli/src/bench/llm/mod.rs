@@ -26,7 +26,7 @@ use peer::{Peer, PeerName};
     warpwave bench llm model.gguf --device cuda:0 --batch 1,4,16,64\n\n\
     Values are tokens per second (median of the rounds; rounds alternate between warpwave and the baseline, with the same token ids). \
     `x peer` above 1 means faster than the baseline. Baselines are Python packages: pip install xllamacpp, or torch and transformers. On \
-    a GPU, the report also shows decode bandwidth as a fraction of copy bandwidth, prefill TFLOP/s as a fraction of the vendor BLAS, \
+    a GPU, the report also shows decode bandwidth as a fraction of copy bandwidth, prefill TFLOP/s as a fraction of vendor BLAS throughput, \
     measured and estimated memory, and the time of each kernel in a decode step. With --batch, each row decodes N sequences together, one \
     token of each per step.")]
 pub(super) struct Options {
@@ -47,7 +47,7 @@ pub(super) struct Options {
     /// Repeat the measurement N times and report the median.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Benchmark these batch sizes (sequences per step) instead, e.g. 1,4,16.
+    /// Benchmark these batch sizes (sequences per step) instead of a single sequence, e.g. 1,4,16.
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "peer", value_parser = clap::value_parser!(u16).range(1..))]
     batch: Vec<u16>,
     /// Print JSON.

@@ -47,7 +47,7 @@ impl Peer {
         }
         let context = (options.prompt + options.tokens + 1).next_multiple_of(256);
         let arguments = [file.path().to_owned(), threads.to_string(), context.to_string()];
-        let hint = "llama.cpp did not start, see the python3 output above; install it with `python3 -m pip install xllamacpp` \
+        let hint = "failed to run llama.cpp; see the python3 output above. To install it: `python3 -m pip install xllamacpp` \
                     (activate the virtual environment first, if you use one)";
         let (python, hello) = Python::start(include_str!("llama_cpp.py"), &arguments, hint)?;
         Ok(Peer { python, name: format!("llama.cpp (xllamacpp {})", hello["version"].as_str().unwrap_or("?")) })
@@ -62,7 +62,7 @@ impl Peer {
             (Some(path), _) if path.is_dir() => path.display().to_string(),
             _ => return Err(usage("--peer transformers needs a directory with config.json and safetensors, or --random")),
         };
-        let hint = "transformers did not start, see the python3 output above; install it with `python3 -m pip install torch transformers`";
+        let hint = "failed to run transformers; see the python3 output above. To install it: `python3 -m pip install torch transformers`";
         let (python, hello) = Python::start(include_str!("transformers.py"), &[model, number.to_owned()], hint)?;
         let text = |key: &str| hello[key].as_str().unwrap_or("?").to_owned();
         Ok(Peer { python, name: format!("transformers {} (PyTorch {}, bf16)", text("version"), text("torch")) })

@@ -34,7 +34,7 @@ const ROUNDS: usize = 3;
     Values are medians; runs alternate with the baseline, and the L2 cache is flushed before each run. Fractions are relative to the \
     bandwidth of a 1 GiB device-to-device copy (reads plus writes). `x peer` above 1 means faster than the baseline.")]
 pub(super) struct Options {
-    /// Run on this device: cuda:0, rocm:1, vgpu:gfx90a (virtual: small sizes, timings are not meaningful), or auto (the first GPU found).
+    /// Run on this device: cuda:0, rocm:1, vgpu:gfx90a (virtual: small sizes; timings are not meaningful), or auto (the first GPU found).
     #[arg(long, env = "WARPWAVE_DEVICE", default_value = "auto")]
     device: String,
     /// Run only operations whose name contains one of these words, comma-separated.

@@ -17,7 +17,7 @@ pub struct Peer {
 
 impl Peer {
     pub fn start() -> Result<Peer, Failure> {
-        let hint = "PyTorch did not start, see the python3 output above; install PyTorch with CUDA, or use --peer cpu";
+        let hint = "failed to run PyTorch; see the python3 output above. Install PyTorch with CUDA, or use --peer cpu";
         let (python, hello) = Python::start(include_str!("torch.py"), &[], hint)?;
         let text = |key: &str| hello[key].as_str().unwrap_or("?").to_owned();
         Ok(Peer { python, name: format!("PyTorch {} on {}", text("version"), text("device")) })

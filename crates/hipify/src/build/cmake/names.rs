@@ -147,7 +147,7 @@ impl<'a> Convert<'a> {
     fn lost(&mut self, start: usize, end: usize, name: &str) {
         let help = match name {
             "CMAKE_CUDA_SEPARABLE_COMPILATION" | "CUDA_SEPARABLE_COMPILATION" => {
-                Some("for relocatable device code pass `-fgpu-rdc` when compiling and `-fgpu-rdc --hip-link` when linking".into())
+                Some("for relocatable device code, pass `-fgpu-rdc` when compiling and `-fgpu-rdc --hip-link` when linking".into())
             }
             "CMAKE_CUDA_HOST_COMPILER" | "CUDA_HOST_COMPILER" => Some("HIP's compiler also compiles host code".into()),
             _ => None,

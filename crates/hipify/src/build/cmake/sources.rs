@@ -33,7 +33,7 @@ impl<'a> Convert<'a> {
         match name {
             "set" | "list" | "add_executable" | "add_library" | "cuda_add_executable" | "cuda_add_library" | "target_sources" => {
                 if command.arguments.iter().any(|argument| argument.text == "PARENT_SCOPE") {
-                    let reason = "the file list is used in another directory, where source properties set here do not apply";
+                    let reason = "the file list is used in another directory, where source file properties set here do not apply";
                     return self.unmarked(command, reason);
                 }
                 let fresh: Vec<&(usize, &str, Argument<'_>)> = files.iter().filter(|(_, text, _)| self.marked.insert(text)).collect();
