@@ -3,7 +3,7 @@
 use std::f32::consts::LOG2_E;
 
 use bytemuck::{Pod, Zeroable};
-use warpwave_gpu::{Arg, Launch, MatrixUnits, Stream, Vendor};
+use warpwave_gpu::{Arg, Launch, Stream, Vendor};
 
 use crate::attention::options::{AttentionOptions, KeyValues};
 use crate::common::heads::{HeadStrides, check_dtype, check_shape, packed, pointer, sizes, strides_i32, width};
@@ -293,7 +293,7 @@ impl Kernels {
         let (info, dim, dtype) = (self.device().info(), q.layout().shape()[3], q.dtype());
         let each = width(&[dtype]);
         let vectors = packed(&kv.keys, each) && packed(&kv.values, each);
-        let matrix_units = matches!(info.matrix_units, MatrixUnits::TensorCores | MatrixUnits::Mfma);
+        let matrix_units = super::has_matrix_units(info);
         let whole_tiles = kv.table.is_none() || kv.keys.layout().shape()[1].is_multiple_of(TILE);
         let fits = dtype != DType::F32 && vectors && whole_tiles && dim.is_multiple_of(TILE);
         // The kernels use a little static shared memory too.

@@ -141,8 +141,8 @@ fn sm90a(dtype: DType, dim: u32, paged: bool) -> Variant {
 }
 
 /// Whether `tile.cuh` uses matrix units on this device.
-fn has_matrix_units(info: &DeviceInfo) -> bool {
-    matches!(info.matrix_units, MatrixUnits::TensorCores | MatrixUnits::Mfma)
+pub(crate) fn has_matrix_units(info: &DeviceInfo) -> bool {
+    info.matrix_units != MatrixUnits::None
 }
 
 fn choose(info: &DeviceInfo, dtype: DType, dim: usize, aligned: bool, paged: bool) -> Variant {

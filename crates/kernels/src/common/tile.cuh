@@ -5,8 +5,8 @@
 // (A by m and k, B by k and n), `load_a_t` and `load_b_t` transposed ones.
 //
 // Element i of a lane's part of C is at (row(i), column(i)). On NVIDIA (sm_80 and later) this is the layout of mma.sync. Elsewhere a lane
-// has one row and a run of columns: the layout of MFMA with A and B swapped; without matrix units, lanes exchange operands by shuffles
-// (correct, but slow). In both, a lane's elements of C, rounded, are its elements of A, so `to_a` moves no data.
+// has one row and a run of columns: the layout of MFMA and WMMA with A and B swapped; without matrix units, lanes exchange operands by
+// shuffles (correct, but slow). In both, a lane's elements of C, rounded, are its elements of A, so `to_a` moves no data.
 
 #pragma once
 
@@ -17,6 +17,10 @@ typedef signed char i8;
 #if defined(__AMDGCN__)
 #if defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
 #define TILE_MFMA
+#elif defined(__GFX11__)
+#define TILE_WMMA 11
+#elif defined(__GFX12__)
+#define TILE_WMMA 12
 #endif
 #else
 #if __CUDA_ARCH__ >= 800
@@ -26,7 +30,7 @@ typedef signed char i8;
 
 __device__ inline int lane_id() { return threadIdx.x % WAVE; }
 
-// An operand of element type E: f16, bf16, i8 or f32. NVIDIA's matrix units round f32 to tf32; others keep it.
+// An operand of element type E: f16, bf16, i8 or f32. NVIDIA's matrix units round f32 to tf32; MFMA keeps it, WMMA has none.
 template <class E> struct TileA {
     static constexpr int M = 16, K = 32 / sizeof(E);
     u32 words[128 / WAVE];
@@ -195,25 +199,35 @@ template <> __device__ inline u32 pair<bf16>(f32 low, f32 high) {
 
 #else
 
-// Loads a lane's run of 32 bytes of its row.
-template <class E, class At> __device__ inline void load_run(u32 (&words)[128 / WAVE], At at) {
+// The column of B that a lane of 0 to 15 has, and the lane that has a column. WMMA of gfx11 spreads the rows of its result over the lanes
+// alternately; with this order of the columns, each half of the lanes gets adjacent ones.
+#if defined(TILE_WMMA) && TILE_WMMA == 11
+__device__ inline int column_of_lane(int lane) { return lane % 2 * 8 + lane / 2; }
+__device__ inline int lane_of_column(int column) { return column % 8 * 2 + column / 8; }
+#else
+__device__ inline int column_of_lane(int lane) { return lane; }
+__device__ inline int lane_of_column(int column) { return column; }
+#endif
+
+// Loads a lane's run of 32 bytes of `row`.
+template <class E, class At> __device__ inline void load_run(u32 (&words)[128 / WAVE], At at, int row) {
     const int lane = lane_id();
     struct alignas(512 / WAVE) Run { u32 words[128 / WAVE]; };
     // 8 bytes may be the second half of a 16-byte chunk.
     const int first = lane / 16 * (512 / WAVE / sizeof(E)), together = 16 / sizeof(E);
-    const Run run = *(const Run *)(at(lane % 16, first / together * together) + first % together);
+    const Run run = *(const Run *)(at(row, first / together * together) + first % together);
 #pragma unroll
     for (int j = 0; j < 128 / WAVE; ++j) words[j] = run.words[j];
 }
-template <class E, class At> __device__ inline void gather_run(u32 (&words)[128 / WAVE], At at) {
+template <class E, class At> __device__ inline void gather_run(u32 (&words)[128 / WAVE], At at, int column) {
     const int lane = lane_id();
 #pragma unroll
-    for (int j = 0; j < 128 / WAVE; ++j) words[j] = gather<E>(at, (lane / 16 * (128 / WAVE) + j) * (4 / sizeof(E)), lane % 16);
+    for (int j = 0; j < 128 / WAVE; ++j) words[j] = gather<E>(at, (lane / 16 * (128 / WAVE) + j) * (4 / sizeof(E)), column);
 }
-template <class E, class At> __device__ inline void load_a(TileA<E> &a, At at) { load_run<E>(a.words, at); }
-template <class E, class At> __device__ inline void load_b_t(TileB<E> &b, At at) { load_run<E>(b.words, at); }
-template <class E, class At> __device__ inline void load_a_t(TileA<E> &a, At at) { gather_run<E>(a.words, at); }
-template <class E, class At> __device__ inline void load_b(TileB<E> &b, At at) { gather_run<E>(b.words, at); }
+template <class E, class At> __device__ inline void load_a(TileA<E> &a, At at) { load_run<E>(a.words, at, lane_id() % 16); }
+template <class E, class At> __device__ inline void load_b_t(TileB<E> &b, At at) { load_run<E>(b.words, at, column_of_lane(lane_id() % 16)); }
+template <class E, class At> __device__ inline void load_a_t(TileA<E> &a, At at) { gather_run<E>(a.words, at, lane_id() % 16); }
+template <class E, class At> __device__ inline void load_b(TileB<E> &b, At at) { gather_run<E>(b.words, at, column_of_lane(lane_id() % 16)); }
 
 template <class E> __device__ inline u32 pair(f32 low, f32 high) {
     return (u32)Narrow<E>::from(low).bits | (u32)Narrow<E>::from(high).bits << 16;
@@ -261,7 +275,7 @@ template <class E, class S> __device__ inline void mma(TileSum<S> &c, const Tile
 __device__ inline i32 tile_value(i8 x) { return x; }
 template <class E> __device__ inline f32 tile_value(E x) { return widen(x); }
 
-template <class E, class S> __device__ inline void mma(TileSum<S> &c, const TileA<E> &a, const TileB<E> &b) {
+template <class E, class S> __device__ inline void mma_by_shuffles(TileSum<S> &c, const TileA<E> &a, const TileB<E> &b) {
     const int lane = lane_id(), words = 128 / WAVE;
     union Word { u32 word; E each[4 / sizeof(E)]; __device__ Word() {} };
     // Not unrolled: it is slow anyway and would be long.
@@ -273,7 +287,7 @@ template <class E, class S> __device__ inline void mma(TileSum<S> &c, const Tile
             x.word = __shfl_sync(0xffffffffu, a.words[j], lane % 16 + 16 * part);
 #pragma unroll
             for (int i = 0; i < TileSum<S>::N; ++i) {
-                y.word = __shfl_sync(0xffffffffu, b.words[j], lane / 16 * TileSum<S>::N + i + 16 * part);
+                y.word = __shfl_sync(0xffffffffu, b.words[j], lane_of_column(lane / 16 * TileSum<S>::N + i) + 16 * part);
 #pragma unroll
                 for (int e = 0; e < 4 / sizeof(E); ++e) c.at[i] += tile_value(x.each[e]) * tile_value(y.each[e]);
             }
@@ -281,6 +295,86 @@ template <class E, class S> __device__ inline void mma(TileSum<S> &c, const Tile
     }
 }
 
+#if defined(TILE_WMMA)
+
+typedef f32 EightFloats __attribute__((ext_vector_type(8)));
+typedef i32 EightInts __attribute__((ext_vector_type(8)));
+typedef i32 FourInts __attribute__((ext_vector_type(4)));
+typedef i32 TwoInts __attribute__((ext_vector_type(2)));
+typedef _Float16 EightHalves __attribute__((ext_vector_type(8)));
+typedef _Float16 SixteenHalves __attribute__((ext_vector_type(16)));
+typedef short EightShorts __attribute__((ext_vector_type(8)));
+typedef short SixteenShorts __attribute__((ext_vector_type(16)));
+
+#if TILE_WMMA == 11
+
+// All 32 bytes of a row, which gfx11 wants in both halves of the lanes.
+struct FullRow {
+    u32 words[8];
+};
+__device__ inline FullRow full_row(const u32 (&words)[4]) {
+    FullRow row;
+    const bool upper = lane_id() >= 16;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        const u32 other = __builtin_amdgcn_permlanex16(words[j], words[j], 0x76543210, 0xfedcba98, false, false);
+        row.words[j] = upper ? other : words[j];
+        row.words[4 + j] = upper ? words[j] : other;
+    }
+    return row;
+}
+__device__ inline EightFloats wmma(f16, const FullRow &a, const FullRow &b, EightFloats c) {
+    return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(__builtin_bit_cast(SixteenHalves, b), __builtin_bit_cast(SixteenHalves, a), c);
+}
+__device__ inline EightFloats wmma(bf16, const FullRow &a, const FullRow &b, EightFloats c) {
+    return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(__builtin_bit_cast(SixteenShorts, b), __builtin_bit_cast(SixteenShorts, a), c);
+}
+__device__ inline EightInts wmma(i8, const FullRow &a, const FullRow &b, EightInts c) {
+    struct Halves { FourInts low, high; };
+    const Halves x = __builtin_bit_cast(Halves, a), y = __builtin_bit_cast(Halves, b);
+    c = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, y.low, true, x.low, c, false);
+    return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, y.high, true, x.high, c, false);
+}
+
+#else
+
+// The order of k is the same for both operands, and otherwise free.
+struct FullRow {
+    u32 words[4];
+};
+__device__ inline FullRow full_row(const u32 (&words)[4]) { return FullRow{{words[0], words[1], words[2], words[3]}}; }
+__device__ inline EightFloats wmma(f16, const FullRow &a, const FullRow &b, EightFloats c) {
+    return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(__builtin_bit_cast(EightHalves, b), __builtin_bit_cast(EightHalves, a), c);
+}
+__device__ inline EightFloats wmma(bf16, const FullRow &a, const FullRow &b, EightFloats c) {
+    return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(__builtin_bit_cast(EightShorts, b), __builtin_bit_cast(EightShorts, a), c);
+}
+__device__ inline EightInts wmma(i8, const FullRow &a, const FullRow &b, EightInts c) {
+    struct Halves { TwoInts low, high; };
+    const Halves x = __builtin_bit_cast(Halves, a), y = __builtin_bit_cast(Halves, b);
+    c = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, y.low, true, x.low, c, false);
+    return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, y.high, true, x.high, c, false);
+}
+
+#endif
+
+template <class E, class S> __device__ inline void mma(TileSum<S> &c, const TileA<E> &a, const TileB<E> &b) {
+    if constexpr (sizeof(E) == 4) {
+        mma_by_shuffles(c, a, b);
+    } else {
+        typedef S Eight __attribute__((ext_vector_type(8)));
+        Eight sum = {c.at[0], c.at[1], c.at[2], c.at[3], c.at[4], c.at[5], c.at[6], c.at[7]};
+        sum = wmma(E(), full_row(a.words), full_row(b.words), sum);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) c.at[i] = sum[i];
+    }
+}
+
+#else
+
+template <class E, class S> __device__ inline void mma(TileSum<S> &c, const TileA<E> &a, const TileB<E> &b) { mma_by_shuffles(c, a, b); }
+
+#endif
 #endif
 #endif
 

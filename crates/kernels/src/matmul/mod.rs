@@ -308,7 +308,7 @@ impl Kernels {
         }
         let info = self.device().info();
         let nvidia = info.vendor == Vendor::Nvidia;
-        // AMD's matrix units keep full f32 precision, NVIDIA's do not.
+        // MFMA keeps full f32 precision, NVIDIA's matrix units do not, WMMA has no f32.
         let units = if nvidia { work.tf32 && has_mma(info) } else { info.matrix_units == MatrixUnits::Mfma };
         // Tiles are stored by rows.
         let work = if work.product.c[1] != 1 && work.product.c[0] == 1 { work.transposed() } else { *work };
