@@ -101,7 +101,7 @@ fn every_kernel_of_candle_is_in_the_code_for_amd() {
     let tools = Toolchains::find();
     let full = full_run();
     if require(tools.choose(&"gfx90a".parse().unwrap(), CompilerChoice::Auto).is_ok(), "a compiler for AMD GPUs") {
-        let targets: &[&str] = if full { &["gfx90a", "gfx942", "gfx1100"] } else { &["gfx90a"] };
+        let targets: &[&str] = if full { &["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"] } else { &["gfx90a"] };
         for target in targets {
             let rows = compiled(&folder, &FILES, 900, target, &tools, full);
             println!("{target}: {} kernels", total(&rows));

@@ -64,7 +64,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corpus::case::{Case, Gpu};
-use corpus::machine::{self, ARCHS, LEVELS};
+use corpus::machine::{self, ARCHS, LEVELS, WAVE64};
 use corpus::rng::Rng;
 use corpus::runner::{self, Failure};
 use corpus::talk;
@@ -92,7 +92,8 @@ fn plan<'a>(cases: &'a [Case], seed: u64) -> Vec<Work<'a>> {
     }
     let mut plan = Vec::new();
     for (source, cases) in sources {
-        let mut choices: Vec<(&str, &'static str)> = ARCHS.iter().flat_map(|arch| LEVELS.map(|level| (*arch, level))).collect();
+        let mut choices: Vec<(&str, &'static str)> =
+            ARCHS.iter().flat_map(|arch| machine::levels(source, arch).into_iter().map(|level| (*arch, level))).collect();
         let mut rng = Rng::new(seed, &[source]);
         (1..choices.len()).for_each(|i| choices.swap(i, rng.below(i + 1)));
         let mut left: BTreeSet<&str> = cases.iter().map(|case| case.kernel.as_str()).collect();
@@ -199,7 +200,8 @@ fn every_kernel_matches_its_reference() {
         for case in &work.cases {
             ran.fetch_add(1, Ordering::Relaxed);
             let place = format!("{} ({}) on {} at {}", case.kernel, work.source, work.arch, work.level);
-            match runner::check(case, &module, &stream, seed) {
+            let wave = if work.level == WAVE64 { 64 } else { device.info().wave_size as usize };
+            match runner::check(case, &module, &stream, seed, wave) {
                 Ok(()) => {}
                 Err(Failure::Wrong(why)) => failures.push(format!("{place}: {why}")),
                 Err(Failure::Timeout) => {
@@ -224,9 +226,9 @@ fn median_speed() {
     let Some(jit) = machine::jit() else { return };
     let (cases, devices, seed) = (corpus::cases(), machine::devices(), seed());
     let mut speeds: Vec<(f64, &str)> = Vec::new();
-    for arch in ARCHS.iter().rev() {
+    for arch in ["gfx942", "gfx90a", "gfx908"].iter() {
         let mut sources: BTreeMap<&'static str, Vec<&Case>> = BTreeMap::new();
-        // Each kernel once: on the latest architecture that has it.
+        // Each kernel once: on the latest architecture with 64 lanes that has it.
         for case in cases.iter().filter(|case| case.runs_on(arch) && speeds.iter().all(|(_, kernel)| *kernel != case.kernel)) {
             sources.entry(case.source).or_default().push(case);
         }
@@ -235,7 +237,8 @@ fn median_speed() {
             let module = Module::load(&devices[arch], &build(&jit, &work).unwrap().compiled.binary).unwrap();
             let stream = devices[arch].stream().unwrap();
             for case in &work.cases {
-                let best = match runner::measure(case, &module, &stream, seed, LAUNCHES) {
+                let wave = devices[arch].info().wave_size as usize;
+                let best = match runner::measure(case, &module, &stream, seed, wave, LAUNCHES) {
                     Ok(best) => best,
                     Err(Failure::Wrong(why)) => panic!("{} on {arch}: {why}", case.kernel),
                     Err(Failure::Timeout) => panic!("{} on {arch} timed out", case.kernel),

@@ -17,8 +17,8 @@ pub type Checked<T = ()> = Result<T, Box<dyn Error>>;
 /// How to check one kernel.
 pub type Plan = Box<dyn Fn(&mut Bench, &Kernel) -> Checked>;
 
-/// The virtual GPU that all families run on.
-const DEVICE: &str = "gfx90a";
+/// The virtual GPUs of which the families run on one by default, as a seed selects.
+const DEVICES: [&str; 3] = ["gfx90a", "gfx1030", "gfx1100"];
 
 /// Fills outputs before a kernel runs. No reference consists of this byte only.
 const POISON: u8 = 0xA5;
@@ -313,7 +313,7 @@ fn find_sources() -> Option<PathBuf> {
     Some(Path::new(package["manifest_path"].as_str()?).parent()?.join("src"))
 }
 
-/// Returns the virtual GPUs to run on: the first, or all.
+/// Returns the virtual GPUs to run on: one that a seed selects, or all.
 fn devices() -> Vec<Device> {
     static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
     let start = || {
@@ -323,10 +323,12 @@ fn devices() -> Vec<Device> {
     };
     let driver = DRIVER.get_or_init(start);
     let names = driver.device_names();
-    let wanted = |name: &String| full_run() || name.contains(DEVICE);
+    let all = full_run() || std::env::var_os("WARPWAVE_VGPU_DEVICES").is_some();
+    let one = DEVICES[seed() as usize % DEVICES.len()];
+    let wanted = |name: &String| all || name == one;
     let devices: Vec<Device> =
         (0..names.len()).filter(|i| wanted(&names[*i])).map(|i| driver.device(i).expect("the device opens")).collect();
-    assert!(!devices.is_empty(), "{DEVICE} is not among {names:?}");
+    assert!(!devices.is_empty(), "{one} is not among {names:?}");
     devices
 }
 
@@ -339,7 +341,7 @@ fn skip(missing: &str) {
 pub fn family(file: &str, plan: fn(&str) -> Option<Plan>) {
     let Some(folder) = sources() else { return skip("the crate candle-kernels 0.11.1, in cargo's cache or the registry") };
     let jit = Jit::default();
-    if let Err(error) = jit.toolchains().choose(&DEVICE.parse().expect("a target"), CompilerChoice::Clang) {
+    if let Err(error) = jit.toolchains().choose(&DEVICES[0].parse().expect("a target"), CompilerChoice::Clang) {
         return skip(&format!("clang for the virtual GPU: {error}"));
     }
     let source = KernelSource::from_file(folder.join(file).with_extension("cu")).expect("the source is readable");

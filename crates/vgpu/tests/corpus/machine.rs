@@ -14,6 +14,18 @@ pub const ARCHS: [&str; 8] = ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1010",
 /// Optimized and unoptimized.
 pub const LEVELS: [&str; 2] = ["-O3", "-O0"];
 
+/// Optimized, for the wave size of RDNA that is not its default.
+pub const WAVE64: &str = "-O3 -mwavefrontsize64 -UWARPWAVE_WAVE_SIZE -DWARPWAVE_WAVE_SIZE=64";
+
+/// Returns the compiler options to try for a source and an architecture. Before gfx12, shuffles do not reach across the halves of a
+/// wave64.
+pub fn levels(source: &str, arch: &str) -> Vec<&'static str> {
+    let text = std::fs::read_to_string(folder().join(source)).unwrap_or_default();
+    let shuffles = ["shfl", "wmma", "reduce.h", "__any", "__all", "match_"].iter().any(|word| text.contains(word));
+    let wave64 = arch == "gfx1201" || arch.starts_with("gfx1") && !shuffles;
+    LEVELS.into_iter().chain(wave64.then_some(WAVE64)).collect()
+}
+
 /// The folder of the sources.
 pub fn folder() -> PathBuf {
     match std::env::var_os("WARPWAVE_ROOT") {
@@ -24,7 +36,8 @@ pub fn folder() -> PathBuf {
 
 /// A source of the corpus, to be compiled at a level.
 pub fn source(name: &str, level: &str) -> KernelSource {
-    KernelSource::from_file(folder().join(name)).unwrap_or_else(|error| panic!("{error}")).option(level)
+    let source = KernelSource::from_file(folder().join(name)).unwrap_or_else(|error| panic!("{error}"));
+    level.split(' ').fold(source, KernelSource::option)
 }
 
 /// Returns the JIT; `None` without a clang for AMD: the test is skipped, unless `WARPWAVE_REQUIRE_ALL=1`.

@@ -40,9 +40,8 @@ struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    fn new(case: &Case, module: &'a Module, stream: &'a Stream, seed: u64) -> Result<Prepared<'a>, Failure> {
-        let info = stream.device().info();
-        let gpu = Gpu { arch: info.arch.base().to_string(), wave: info.wave_size as usize };
+    fn new(case: &Case, module: &'a Module, stream: &'a Stream, seed: u64, wave: usize) -> Result<Prepared<'a>, Failure> {
+        let gpu = Gpu { arch: stream.device().info().arch.base().to_string(), wave };
         let run = (case.make)(&mut Rng::new(seed, &[&case.kernel, &gpu.arch]), &gpu);
         let kernel = module.kernel(&case.kernel).map_err(|error| error.to_string())?;
         Ok(Prepared { run, kernel, module, stream })
@@ -78,9 +77,9 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Runs a case and compares the result with the reference.
-pub fn check(case: &Case, module: &Module, stream: &Stream, seed: u64) -> Result<(), Failure> {
-    let prepared = Prepared::new(case, module, stream, seed)?;
+/// Runs a case, compiled for `wave` lanes, and compares the result with the reference.
+pub fn check(case: &Case, module: &Module, stream: &Stream, seed: u64, wave: usize) -> Result<(), Failure> {
+    let prepared = Prepared::new(case, module, stream, seed, wave)?;
     let buffers = prepared.launch(1)?;
     for (number, (value, buffer)) in buffer_args(&prepared.run).zip(&buffers).enumerate() {
         let bytes = stream.download(buffer).map_err(|error| error.to_string())?;
@@ -90,8 +89,8 @@ pub fn check(case: &Case, module: &Module, stream: &Stream, seed: u64) -> Result
 }
 
 /// Returns the lane operations per second of `times` launches, the best of three rounds.
-pub fn measure(case: &Case, module: &Module, stream: &Stream, seed: u64, times: usize) -> Result<f64, Failure> {
-    let prepared = Prepared::new(case, module, stream, seed)?;
+pub fn measure(case: &Case, module: &Module, stream: &Stream, seed: u64, wave: usize, times: usize) -> Result<f64, Failure> {
+    let prepared = Prepared::new(case, module, stream, seed, wave)?;
     let mut best = 0f64;
     for _ in 0..3 {
         let before = totals();
