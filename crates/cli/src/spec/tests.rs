@@ -211,9 +211,9 @@ fn files_must_match_the_requested_type_and_shape() {
     assert_eq!(load(&format!("i16[2,1]=@{path}")).unwrap().bytes, [1, 0, 2, 0]);
     assert_eq!(load(&format!("i16[]=@{path}")).unwrap().shape, [2, 1]);
     let message = load(&format!("u16[2,1]=@{path}")).unwrap_err().to_string();
-    assert_eq!(message, format!("{path}: expected u16, the file has i16"));
+    assert_eq!(message, format!("{path}: expected u16, but the file has i16"));
     let message = load(&format!("i16[2]=@{path}")).unwrap_err().to_string();
-    assert_eq!(message, format!("{path}: expected shape [2], the file has [2,1]"));
+    assert_eq!(message, format!("{path}: expected shape [2], but the file has [2,1]"));
     let message = load("f32[]=@/no/such/file.npy").unwrap_err().to_string();
     assert!(message.starts_with("/no/such/file.npy: "), "{message}");
 }
