@@ -309,7 +309,7 @@ fn decide(mpi: &'static Mpi, call: &Call, locations: &BufferLocations) -> Result
         selected => (selected, comm.source.as_str()),
     };
     if comm.transport(mpi).is_none() {
-        return native(Some(comm), "no private communicator");
+        return native(Some(comm), "MPI_Comm_dup failed");
     }
     Ok(Decision::Run(Plan { comm, datatype, op, count, algorithm, reason, device_buffers: agreed.is_some() }))
 }

@@ -5,7 +5,7 @@
 //! | message | Warpwave | CAIL |
 //! |---|---|---|
 //! | first call (debug) | `warpwave-mpi: initialized: …` | `[cail] initialized: …` |
-//! | each call (debug) | `warpwave-mpi: rank 0 of 2: 4096 bytes of F32 Sum: ring (…)` | `[cail] algorithm=ring (…)` |
+//! | each call (debug) | `warpwave-mpi: rank 0 of 2: F32 Sum, 4096 bytes: ring (…)` | `[cail] algorithm=ring (…)` |
 //! | warning | `warpwave-mpi: …` | `[cail WARN] …` |
 //! | invalid setting | `warpwave-mpi: …` | `[cail ERROR] …` |
 //!
@@ -116,9 +116,9 @@ mod tests {
     fn lines_have_the_form_that_is_searched_for() {
         let call = CallInfo { rank: 0, ranks: 2, bytes: 4096, operation: "F32 Sum", algorithm: "ring", reason: "set by CAIL_ALGO" };
         let line = format(true, Level::Debug, &call.text(true));
-        assert_eq!(line, "[cail] algorithm=ring (set by CAIL_ALGO; 4096 bytes of F32 Sum, rank 0 of 2)\n");
+        assert_eq!(line, "[cail] algorithm=ring (set by CAIL_ALGO; F32 Sum, 4096 bytes, rank 0 of 2)\n");
         let line = format(false, Level::Debug, &call.text(false));
-        assert_eq!(line, "warpwave-mpi: rank 0 of 2: 4096 bytes of F32 Sum: ring (set by CAIL_ALGO)\n");
+        assert_eq!(line, "warpwave-mpi: rank 0 of 2: F32 Sum, 4096 bytes: ring (set by CAIL_ALGO)\n");
         assert_eq!(format(true, Level::Warn, &"x"), "[cail WARN] x\n");
         assert_eq!(format(true, Level::Error, &"x"), "[cail ERROR] x\n");
         assert_eq!(format(false, Level::Error, &"x"), "warpwave-mpi: x\n");

@@ -64,7 +64,7 @@ fn recent_equivalents_are_reported_with_their_version() {
     for rocm in [RocmVersion::V6, RocmVersion::V7] {
         assert_eq!(note(recent, Target::Hip, rocm).as_deref(), Some("`hipStreamGetId` requires HIP 7.2 or later"));
     }
-    assert_eq!(note(older, Target::Hip, RocmVersion::V6).as_deref(), Some("`hipEventRecordWithFlags` is in HIP since 6.4"));
+    assert_eq!(note(older, Target::Hip, RocmVersion::V6).as_deref(), Some("`hipEventRecordWithFlags` requires HIP 6.4 or later"));
     assert_eq!(note(older, Target::Hip, RocmVersion::V7), None);
     assert_eq!(note("cudaFree(p);", Target::Hip, RocmVersion::V6), None);
     assert_eq!(note("CUBLAS_OP_N", Target::Roc, RocmVersion::V6), None);

@@ -68,7 +68,7 @@ fn facts(error: Error) -> (String, u64, u64) {
     // A driver may keep a little free memory back.
     assert!(needed + rest > free, "{text}");
     assert_eq!(missing, needed + rest - free, "{text}");
-    assert!(text.contains(&what) && text.contains("missing") && text.contains("free"), "{text}");
+    assert!(text.contains(&what) && text.contains("short") && text.contains("free"), "{text}");
     println!("{text}");
     (what, missing, free)
 }

@@ -325,7 +325,7 @@ fn devices() -> Vec<Device> {
     let names = driver.device_names();
     let all = full_run() || std::env::var_os("WARPWAVE_VGPU_DEVICES").is_some();
     let one = DEVICES[seed() as usize % DEVICES.len()];
-    let wanted = |name: &String| all || name == one;
+    let wanted = |name: &String| all || name.strip_prefix("vgpu:") == Some(one);
     let devices: Vec<Device> =
         (0..names.len()).filter(|i| wanted(&names[*i])).map(|i| driver.device(i).expect("the device opens")).collect();
     assert!(!devices.is_empty(), "{one} is not among {names:?}");

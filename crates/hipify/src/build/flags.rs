@@ -115,7 +115,7 @@ const VALUED: &[Valued] = &[
     (&["-dopt", "--dopt", "-split-compile", "--split-compile"], true, &[("*", Dropped)]),
     (&["-odir", "--output-directory"], true, &[("*", Lost("name each output file with `-o`"))]),
     (&["-cudart", "--cudart"], false, &[("*", Dropped)]),
-    (&["-t", "--threads"], true, &[("*", Lost("`-parallel-jobs=N` builds for several GPUs at once"))]),
+    (&["-t", "--threads"], true, &[("*", Lost("`-parallel-jobs=N` compiles for several architectures in parallel"))]),
     (&["-x"], true, &[("cu", Is("-x hip"))]),
     (&["-Werror", "--Werror"], false, &[("cross-execution-space-call", Dropped), ("all-warnings", Is("-Werror"))]),
 ];

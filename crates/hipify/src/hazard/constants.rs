@@ -158,8 +158,8 @@ impl<'a> Constants<'a> {
                     208,
                     Severity::Warning,
                     *place,
-                    format!("`{text}` defines the warp size as 32; a wave64 has 64 lanes"),
-                    "define it per device (64 on GCN and CDNA), or use `warpSize`; if it is a segment length, rename it",
+                    format!("`{text}` defines the warp size as 32; AMD wavefronts can have 64 lanes"),
+                    "define it per architecture (64 on GCN and CDNA), or use `warpSize`; if it is the size of a smaller group, rename it",
                 ));
             }
         }

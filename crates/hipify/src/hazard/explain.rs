@@ -245,7 +245,7 @@ after:
     ),
     (
         218,
-        "lane loop with a stride of 32",
+        "loop over lanes with a hard-coded stride of 32",
         "A loop starts at the lane index and has a stride of 32. With 64 lanes every item is processed twice, and sums are wrong. Functions \
 whose shuffles all pass a width of 32 work in segments of 32 lanes and are not reported.
 

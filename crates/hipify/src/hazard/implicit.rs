@@ -54,7 +54,7 @@ fn tail(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
                 213,
                 Severity::Warning,
                 code.span(first, first + 5),
-                "code assumes that 32 threads run in lockstep, which is not guaranteed; a wave64 has 64 lanes",
+                "code assumes that 32 threads run in lockstep, which is not guaranteed; AMD wavefronts can have 64 lanes",
                 "put `__syncthreads()` (or `__syncwarp()`, separating reads from writes) between the accesses, or reduce with shuffles",
             ));
         }

@@ -94,7 +94,7 @@ pub fn check(view: &View<'_, '_>, by_32: bool, found: &mut Vec<Hazard>) {
             continue;
         }
         let (severity, message) = if upper {
-            (Severity::Warning, "source lane is in the upper half of a 32-lane warp; lane indices of a wave64 go up to 63")
+            (Severity::Warning, "source lane assumes a 32-lane warp; in wave64, lane indices go up to 63")
         } else {
             (Severity::Note, "this code assumes 32 lanes, but this shuffle spans all 64 lanes of a wave64")
         };
