@@ -159,7 +159,7 @@ fn foreign_and_truncated_files_have_different_errors() {
 #[test]
 fn data_length_must_match_the_header() {
     let header = dict("<f4", "False", "(2,)");
-    assert_eq!(message(&file(1, &header, &[0; 7])), "truncated file: the header declares 8 bytes of data, got 7");
+    assert_eq!(message(&file(1, &header, &[0; 7])), "truncated file: the header declares 8 bytes of data, but the file has 7");
     assert_eq!(message(&file(1, &header, &[0; 9])), "trailing data after the 8 bytes declared in the header");
     assert!(read_bytes(&file(1, &header, &[0; 8])).is_ok());
 }
@@ -168,7 +168,7 @@ fn data_length_must_match_the_header() {
 #[test]
 fn an_oversized_header_allocates_nothing() {
     let bytes = file(1, &dict("<f4", "False", "(17592186044416,)"), &[0; 4]);
-    let expected = "truncated file: the header declares 70368744177664 bytes of data, got 4";
+    let expected = "truncated file: the header declares 70368744177664 bytes of data, but the file has 4";
     assert_eq!(message(&bytes), expected);
     let path = tempfile::NamedTempFile::new().unwrap();
     fs::write(&path, &bytes).unwrap();
