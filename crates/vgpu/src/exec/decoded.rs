@@ -143,6 +143,8 @@ impl DecodedCode {
             Some(semantics) => {
                 if semantics.accumulate {
                     inst.src[2] = inst.dst;
+                    // A 16-bit accumulator is in the half that the result goes to.
+                    inst.op_sel = inst.op_sel & !4 | inst.op_sel >> 1 & 4;
                 }
                 prepare(inst, semantics.variants[self.level as usize], semantics.types)
             }

@@ -131,6 +131,8 @@ pub fn add_implicit_operands(inst: &mut Inst) {
         (Some(Field::Literal), Some(_)) => {
             inst.src[2] = inst.src[1];
             inst.src[1] = operand::LITERAL;
+            // The half belongs to the register, not to the literal.
+            inst.op_sel = inst.op_sel & !6 | inst.op_sel << 1 & 4;
         }
         (_, Some(Field::Literal)) => inst.src[2] = operand::LITERAL,
         _ => {}
