@@ -8,6 +8,7 @@ use super::float::{F16, flush32, flush64, quiet16, quiet32, quiet64};
 use super::simd::simd_variants;
 use super::wave::{LANES, Lanes, Lanes64, REGISTERS, Wave};
 use super::{Env, Outcome};
+use crate::arch::Arch;
 use crate::isa::{Dpp, Dpp8, Extension, Field, Sdwa, operand};
 
 /// The type of a lane's operand.
@@ -345,9 +346,16 @@ fn run_modified<O: Op>(w: &mut Wave, s: &Step) {
     store_modified::<O::D>(w, s, &out, O::KEEP || s.keep_high);
 }
 
+/// Returns the output modifier, or 0 where hardware ignores it: if results may be denormal, and in IEEE mode, which gfx12 lacks.
+fn effective_omod(float: u32, w: &Wave, s: &Step) -> u8 {
+    let flushed = if float == 32 { w.mode.flush_out32() } else { w.mode.flush_out64() };
+    let ieee = w.mode.ieee() && !s.inst.desc.supports(Arch::Gfx1201);
+    if flushed && !ieee { s.inst.omod } else { 0 }
+}
+
 /// Applies omod, clamp and the denormal mode to a float result.
 pub fn apply_output_modifiers(bits: u64, float: u32, w: &Wave, s: &Step) -> u64 {
-    let (omod, clamp) = (s.inst.omod, s.inst.clamp);
+    let (omod, clamp) = (effective_omod(float, w, s), s.inst.clamp);
     match float {
         32 => {
             let mut value = f32::from_bits(bits as u32);
@@ -355,8 +363,7 @@ pub fn apply_output_modifiers(bits: u64, float: u32, w: &Wave, s: &Step) -> u64 
             if clamp {
                 value = if value.is_nan() { if w.mode.dx10_clamp() { 0.0 } else { value } } else { value.clamp(0.0, 1.0) };
             }
-            let flush = w.mode.flush_out32() || omod != 0;
-            u64::from(if flush { flush32(value.to_bits()) } else { value.to_bits() })
+            u64::from(if w.mode.flush_out32() { flush32(value.to_bits()) } else { value.to_bits() })
         }
         64 => {
             let mut value = f64::from_bits(bits);
