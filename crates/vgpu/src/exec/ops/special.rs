@@ -3,7 +3,7 @@
 use super::convert::{E4M3, E5M2, f32_to_ocp, ocp_to_f32, stochastic8};
 use super::{Semantics, lane_op, single};
 use crate::exec::decoded::{OperandType, Step};
-use crate::exec::float::{DOUBLE, F16, SINGLE, bf16_to_f32, f32_to_bf16, frexp_exponent, frexp_mantissa, fused_scaled, ldexp64};
+use crate::exec::float::{DOUBLE, F16, SINGLE, bf16_to_f32, f32_to_bf16, frexp_exponent, fused_scaled, ldexp64};
 use crate::exec::simd::simd_variants;
 use crate::exec::valu::{LaneType, Op, apply_output_modifiers, modified_source, pack_mask, source, source64, store_modified};
 use crate::exec::wave::{LANES, Lanes, Lanes64, Wave};
@@ -285,14 +285,19 @@ const SCALE64: Scaling = Scaling { step: 128, far: 768, least: 53 };
 /// AMD's pseudocode scales the denominator up where both the quotient and the reciprocal are denormal. That would overflow; only scaling
 /// down gives the correctly rounded quotient.
 fn division_scale(denominator: f64, numerator: f64, of_denominator: bool, min_exponent: i32, rule: &Scaling) -> (i32, bool) {
-    if denominator == 0.0 || numerator == 0.0 || !denominator.is_finite() || !numerator.is_finite() {
+    if denominator == 0.0 || numerator == 0.0 {
+        // Hardware sets the flag here, which AMD's pseudocode does not; `v_div_fixup` replaces the result in any case.
+        return (0, true);
+    }
+    if !denominator.is_finite() || !numerator.is_finite() {
         return (0, false);
     }
     // Biased exponents, as hardware compares them; denormals have 0.
     let biased = |x: f64| (frexp_exponent(x) - min_exponent).max(0);
     let denormal = |x: f64| frexp_exponent(x) - 1 < min_exponent;
     let tiny_reciprocal = denormal(1.0 / denominator);
-    let tiny_quotient = quotient_is_denormal(numerator, denominator, min_exponent);
+    // By the exponents alone: hardware was seen to treat 2^-126 / 1 so, which a larger denominator of that exponent makes denormal.
+    let tiny_quotient = frexp_exponent(numerator) - frexp_exponent(denominator) <= min_exponent;
     if biased(numerator) - biased(denominator) >= rule.far {
         (if of_denominator { rule.step } else { 0 }, true)
     } else if denormal(denominator) {
@@ -308,14 +313,6 @@ fn division_scale(denominator: f64, numerator: f64, of_denominator: bool, min_ex
     } else {
         (0, false)
     }
-}
-
-fn quotient_is_denormal(numerator: f64, denominator: f64, min_exponent: i32) -> bool {
-    let exponent = frexp_exponent(numerator) - frexp_exponent(denominator);
-    let (n, d) = (frexp_mantissa(numerator).abs(), frexp_mantissa(denominator).abs());
-    // The quotient of the mantissas is in (1/2, 2).
-    let exponent = if n >= d { exponent } else { exponent - 1 };
-    exponent < min_exponent
 }
 
 /// `v_div_scale_f32`.
