@@ -61,7 +61,7 @@ fn nondefault_mode(w: &Wave, s: &Step, out: &mut Lanes) {
         let halves = sources.map(|bits| F16(apply_input_mode(bits.into(), 16, w) as u16).to_f32());
         let ([a, b, _], [x, y, z]) = (halves, halves.map(f64::from));
         let bits = match s.inst.desc.semantics {
-            "v_pk_fma_f16" => fused(x, y, z, HALF, mode),
+            "v_pk_fma_f16" | "v_pk_fmac_f16" => fused(x, y, z, HALF, mode),
             "v_pk_add_f16" => fused(x, 1.0, y, HALF, mode),
             "v_pk_mul_f16" => fused(x, y, 0f64.copysign(x) * 1f64.copysign(y), HALF, mode),
             "v_pk_min_f16" => F16::from_f32(min32(a, b)).0.into(),
@@ -291,16 +291,12 @@ fn small_float_dots(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
         None => (16, ("bf16", "bf16")),
     };
     let parts = |value: u32, ty: &str, n: usize| -> Vec<f64> {
+        let (low, high) = halves(s, n, value, true);
         let part = |at: u32| {
-            let raw = value >> (bits * at);
             let number = match ty {
-                "fp8" => ocp_to_f32(raw as u8, E4M3),
-                "bf8" => ocp_to_f32(raw as u8, E5M2),
-                // neg has a bit for each half.
-                _ => {
-                    let sign = if at == 0 { s.inst.neg } else { s.inst.neg_hi } >> n & 1;
-                    bf16_to_f32(raw as u16 ^ u16::from(sign) << 15)
-                }
+                "fp8" => ocp_to_f32((value >> (bits * at)) as u8, E4M3),
+                "bf8" => ocp_to_f32((value >> (bits * at)) as u8, E5M2),
+                _ => bf16_to_f32(if at == 0 { low } else { high }),
             };
             f64::from(number)
         };
