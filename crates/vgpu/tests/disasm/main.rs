@@ -155,6 +155,9 @@ fn known_difference(target: Target, inst: &Inst, words: &[u32], ours: &str, thei
     None
 }
 
+/// Opcodes that LLVM 19 does not disassemble by default: 16-bit registers are an option there, or it lacks them. From AMD's ISA guides.
+const NOT_IN_LLVM: [(Format, &str); 2] = [(Format::VOP1, "v_swap_b16"), (Format::VOP3, "v_mov_b16")];
+
 fn compare_disassembly(arch: Arch) {
     let mut random = Random::new(seed());
     let each = if full_run() { 100 } else { 8 };
@@ -190,6 +193,7 @@ fn compare_disassembly(arch: Arch) {
         }
     }
     let rows = inst_descs().iter().filter(|row| row.supports(arch) && !seen.contains(&(row.format, row.opcode)));
+    let rows = rows.filter(|row| !NOT_IN_LLVM.contains(&(row.format, row.name)));
     let unseen: Vec<String> = rows.map(|row| format!("{:?} {}", row.format, row.name)).collect();
     println!("{arch}: {} opcodes compared", seen.len());
     tally.finish(&format!("{arch}: disassembled"), if full_run() { 80_000 } else { 6_000 });

@@ -68,6 +68,18 @@ fn swap(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
     Outcome::Continue
 }
 
+/// `v_swap_b16`: exchanges halves, which may be of one register.
+fn swap_halves_of_registers(w: &mut Wave, s: &Step, _: &mut Env) -> Outcome {
+    let (from, to) = (s.inst.src[0], s.inst.dst);
+    let (from_at, to_at) = (16 * u32::from(s.inst.op_sel & 1), 16 * u32::from(s.inst.op_sel >> 3 & 1));
+    let replaced = |old: u32, at: u32, half: u32| old & !(0xffff << at) | (half & 0xffff) << at;
+    let (a, b) = (*w.vgpr(from), *w.vgpr(to));
+    w.write_vgpr(to, &Lanes(std::array::from_fn(|lane| replaced(b.0[lane], to_at, a.0[lane] >> from_at))));
+    let a = *w.vgpr(from);
+    w.write_vgpr(from, &Lanes(std::array::from_fn(|lane| replaced(a.0[lane], from_at, b.0[lane] >> to_at))));
+    Outcome::Continue
+}
+
 /// Bits of `op_sel` of the permutations within and across rows.
 mod select {
     /// Inactive lanes are read too.
@@ -198,6 +210,7 @@ pub fn find(name: &str) -> Option<Semantics> {
             "v_readlane_b32" => read_lane,
             "v_writelane_b32" => write_lane,
             "v_swap_b32" => swap,
+            "v_swap_b16" => swap_halves_of_registers,
             "v_permlane16_b32" => permute_row,
             "v_permlanex16_b32" => permute_other_row,
             "v_permlane16_var_b32" => permute_row_var,
