@@ -8,7 +8,7 @@ use super::dispatch::Dispatch;
 use super::scheduler::apply_gpr_indexing;
 use super::wave::{LANES, Wave};
 use super::{Env, Launch, Outcome};
-use crate::arch::Arch;
+use crate::arch::{Arch, WaveSize};
 use crate::code_object::{Image, Kernel, LoadedCodeObject};
 use crate::descriptor::KernelDescriptor;
 use crate::fault::Fault;
@@ -17,7 +17,7 @@ use crate::memory::Memory;
 /// `s_endpgm`.
 const S_ENDPGM: u32 = 0xbf81_0000;
 
-/// A wavefront that executes given instructions, with all 64 lanes active and the default `MODE`. For tests.
+/// A wavefront that executes given instructions, with all lanes active and the default `MODE`. For tests.
 pub struct TestWave {
     code_object: LoadedCodeObject,
     memory: Arc<Memory>,
@@ -26,7 +26,7 @@ pub struct TestWave {
 }
 
 impl TestWave {
-    /// Creates a wavefront for `arch` with 64 KiB of LDS.
+    /// Creates a wavefront of 64 lanes for `arch` with 64 KiB of LDS.
     pub fn new(arch: Arch) -> TestWave {
         let memory = Arc::new(Memory::new());
         let image = Image { memory: memory.clone(), allocations: Vec::new(), bytes: Vec::new() };
@@ -47,6 +47,14 @@ impl TestWave {
         let mut wave = Wave::new();
         wave.set_exec(u64::MAX);
         TestWave { code_object, memory, wave, lds: vec![0; 64 << 10] }
+    }
+
+    /// Creates a wavefront of 32 lanes; RDNA only.
+    pub fn wave32(arch: Arch) -> TestWave {
+        let mut test = TestWave::new(arch);
+        test.wave.wave_size = WaveSize::Wave32;
+        test.set_exec(u64::from(u32::MAX));
+        test
     }
 
     /// Returns the memory that instructions may access.
@@ -99,6 +107,11 @@ impl TestWave {
         self.wave.set_exec(exec);
     }
 
+    /// Returns EXEC.
+    pub fn exec(&self) -> u64 {
+        self.wave.exec
+    }
+
     /// Returns the LDS.
     pub fn lds(&mut self) -> &mut [u8] {
         &mut self.lds
@@ -108,7 +121,8 @@ impl TestWave {
     pub fn run(&mut self, words: &[u32]) -> Result<(), Fault> {
         let code = DecodedCode::new(self.code_object.arch, 0x1000, words.to_vec());
         self.code_object.code = code.clone();
-        let launch = Launch { grid: [1; 3], block: [64, 1, 1], dynamic_lds: 0, arguments: Vec::new(), cooperative: false };
+        let launch =
+            Launch { grid: [1; 3], block: [self.wave.lanes() as u32, 1, 1], dynamic_lds: 0, arguments: Vec::new(), cooperative: false };
         let dispatch = Dispatch::new(&self.code_object, &self.code_object.kernels[0], &launch, &self.memory, &|_| {})?;
         dispatch.init_scratch(&mut self.wave);
         let mut env =

@@ -1,4 +1,6 @@
 //! A small encoder over the instruction table, and a runner that executes 64 cases in the lanes of one instruction.
+//!
+//! [`Vop3`] and the scalar encodings serve every generation; `rdna_asm` has what only RDNA encodes in its own way.
 
 use warpwave_vgpu::Arch;
 use warpwave_vgpu::exec::TestWave;
@@ -6,6 +8,9 @@ use warpwave_vgpu::isa::{Field, Format, InstDesc, inst_descs};
 
 /// The architectures whose encodings the tests write.
 pub const GFX9: [Arch; 4] = [Arch::Gfx906, Arch::Gfx908, Arch::Gfx90a, Arch::Gfx942];
+
+/// The architectures of RDNA.
+pub const RDNA: [Arch; 4] = [Arch::Gfx1010, Arch::Gfx1030, Arch::Gfx1100, Arch::Gfx1201];
 
 /// The default `MODE`: nearest even, denormals kept, DX10 clamp, IEEE.
 pub const USUAL: u32 = 0x3f0;
@@ -28,6 +33,7 @@ pub fn row(arch: Arch, format: Format, name: &str) -> &'static InstDesc {
 pub struct Vop3 {
     pub opcode: u32,
     pub packed: bool,
+    pub rdna: bool,
     pub dst: u16,
     pub sdst: Option<u16>,
     pub src: [u16; 3],
@@ -45,10 +51,13 @@ impl Vop3 {
         let mut first = u32::from(self.dst & 0xff) | u32::from(self.clamp) << 15 | self.opcode << 16;
         let mut second = u32::from(self.src[0]) | u32::from(self.src[1]) << 9 | u32::from(self.src[2]) << 18 | self.neg << 29;
         if self.packed {
-            first |= 0b1_1010_0111 << 23 | self.abs << 8 | self.op_sel << 11 | (self.op_sel_hi >> 2 & 1) << 14;
+            first |= if self.rdna { 0b1_1001_1000 } else { 0b1_1010_0111 } << 23
+                | self.abs << 8
+                | self.op_sel << 11
+                | (self.op_sel_hi >> 2 & 1) << 14;
             second |= (self.op_sel_hi & 3) << 27;
         } else {
-            first |= 0b110100 << 26;
+            first |= if self.rdna { 0b110101 } else { 0b110100 } << 26;
             first |= self.sdst.map_or(self.abs << 8 | self.op_sel << 11, |sdst| u32::from(sdst) << 8);
             second |= self.omod << 27;
         }
@@ -58,14 +67,22 @@ impl Vop3 {
 
 /// Encodes the instruction as VOP3 or VOP3P: destination `v2`, sources `v10`, `v20`, `v30`.
 pub fn vop3(arch: Arch, name: &str) -> Vop3 {
-    let found = inst_descs().iter().find(|row| {
-        row.supports(arch)
-            && row.name == name
-            && matches!(row.format, Format::VOP1 | Format::VOP2 | Format::VOPC | Format::VOP3 | Format::VOP3P)
-    });
-    let row = found.unwrap_or_else(|| panic!("{arch:?} has no {name}"));
+    let rows = || inst_descs().iter().filter(|row| row.supports(arch) && row.name == name);
+    // RDNA's tables list VOP1, VOP2 and VOPC instructions as VOP3 too.
+    let own = rows().find(|row| matches!(row.format, Format::VOP3 | Format::VOP3P));
+    let row = own
+        .or_else(|| rows().find(|row| matches!(row.format, Format::VOP1 | Format::VOP2 | Format::VOPC)))
+        .unwrap_or_else(|| panic!("{arch:?} has no {name}"));
+    vop3_of(arch, row)
+}
+
+/// Encodes the instruction of a row, as [`vop3`].
+pub fn vop3_of(arch: Arch, row: &InstDesc) -> Vop3 {
+    let name = row.name;
+    let rdna = RDNA.contains(&arch);
     let base = match row.format {
         Format::VOP2 => 0x100,
+        Format::VOP1 if rdna => 0x180,
         Format::VOP1 => 0x140,
         _ => 0,
     };
@@ -78,11 +95,26 @@ pub fn vop3(arch: Arch, name: &str) -> Vop3 {
     if !has(Field::Src(1)) {
         src[1] = 0;
     }
+    let scalar = |field| row.operands.iter().any(|operand| operand.field == field && operand.scalar);
+    for n in 0..3u8 {
+        if scalar(Field::Src(n)) {
+            // A carry or a condition is the last source; a lane number the second.
+            src[usize::from(n)] = if n == 2 { 106 } else { 12 };
+        }
+    }
+    let compare = row.format == Format::VOPC || name.starts_with("v_cmp");
+    let dst = match scalar(Field::Dst) {
+        _ if rdna && name.starts_with("v_cmpx_") => 126,
+        _ if compare => 106,
+        true => 20,
+        false => 2,
+    };
     let packed = row.format == Format::VOP3P;
     Vop3 {
         opcode: u32::from(row.opcode) + base,
         packed,
-        dst: if row.format == Format::VOPC { 106 } else { 2 },
+        rdna,
+        dst,
         sdst: carry.then_some(106),
         src,
         abs: 0,

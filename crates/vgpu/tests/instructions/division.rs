@@ -77,7 +77,7 @@ fn pairs(kind: Kind, count: usize) -> Vec<[u64; 4]> {
 
 #[test]
 fn thirty_two_bits_are_correctly_rounded() {
-    for arch in GFX9 {
+    for arch in GFX9.into_iter().chain([Arch::Gfx1100]) {
         let cases = pairs(F32, 8000);
         for (&[a, b, ..], out) in cases.iter().zip(run_with(arch, USUAL, &single(arch), &cases, false)) {
             let (x, y) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
@@ -92,7 +92,7 @@ fn thirty_two_bits_are_correctly_rounded() {
 
 #[test]
 fn sixty_four_bits_are_correctly_rounded() {
-    for arch in GFX9 {
+    for arch in GFX9.into_iter().chain([Arch::Gfx1100]) {
         let cases = pairs(F64, 8000);
         for (&[a, b, ..], out) in cases.iter().zip(run_with(arch, USUAL, &double(arch), &cases, false)) {
             let (x, y) = (f64::from_bits(a), f64::from_bits(b));
@@ -108,7 +108,7 @@ fn sixty_four_bits_are_correctly_rounded() {
 /// Points where hardware was looked at.
 #[test]
 fn scales() {
-    for arch in GFX9 {
+    for arch in GFX9.into_iter().chain(RDNA) {
         let scale = |s0: f32, s1: f32, s2: f32| {
             let mut bench = TestWave::new(arch);
             for (register, value) in [(10, s0), (20, s1), (30, s2)] {
@@ -118,8 +118,14 @@ fn scales() {
             (f32::from_bits(bench.v(2)[0]), bench.vcc() & 1 != 0)
         };
         assert_eq!(scale(4.0, 2.0, 4.0), (4.0, false));
-        assert!(scale(1.0, 0.0, 1.0).0.is_nan());
-        assert!(scale(0.0, 1.0, 0.0).0.is_nan());
+        for (s0, s1, s2) in [(1.0, 0.0, 1.0), (0.0, 1.0, 0.0)] {
+            let (value, flag) = scale(s0, s1, s2);
+            assert!(value.is_nan() && flag, "{arch:?} {s0} {s1} {s2}");
+        }
+        // The least normal number: the quotient's exponent says that it may be denormal. One more, and only the numerator is tiny.
+        assert_eq!(scale(f32::MIN_POSITIVE, 1.0, f32::MIN_POSITIVE), (2f32.powi(-62), true));
+        assert_eq!(scale(1.0, 1.0, f32::MIN_POSITIVE), (1.0, true));
+        assert_eq!(scale(2.0 * f32::MIN_POSITIVE, 1.0, 2.0 * f32::MIN_POSITIVE), (2f32.powi(-61), false));
         assert_eq!(scale(1.0, 1.0, f32::MAX), (2f32.powi(64), true));
         assert_eq!(scale(f32::MAX, 1.0, f32::MAX), (f32::MAX, true));
     }
