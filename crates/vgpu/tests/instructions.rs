@@ -34,4 +34,5 @@ mod instructions {
     mod rdna_parity;
     mod scalar;
     mod spaces;
+    mod wmma;
 }
