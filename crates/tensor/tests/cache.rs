@@ -39,7 +39,7 @@ fn inconsistent_batches_are_rejected() {
         ("tokens 4..5", |n| (n.query_starts[1], n.kv_lengths[1]) = (4, 0)),
         ("tokens 9..5", |n| (n.query_starts[1], n.kv_lengths[0]) = (9, 30)),
         ("block table has 3 entries", |n| _ = n.block_table.pop()),
-        ("exceed 2 blocks", |n| n.kv_lengths[0] = 2 * BLOCK_SIZE as u32 + 1),
+        ("more than fit in 2 blocks", |n| n.kv_lengths[0] = 2 * BLOCK_SIZE as u32 + 1),
         ("exceeds 2147483647", |n| n.slots[1] = u32::MAX),
         ("exceeds 2147483647", |n| n.positions[1] = 1 << 31),
     ];

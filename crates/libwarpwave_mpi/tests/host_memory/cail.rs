@@ -23,7 +23,7 @@ fn debug_lines_have_the_form_of_cail() {
     for mpi in Mpi::all() {
         let ended = run(&mpi, &[("CAIL_ALGO", "ring"), ("CAIL_MIN_MSG_SIZE", "0"), ("CAIL_DEBUG", "1")]);
         ended.check(count(&ended, "[cail] initialized: ", "algo=ring") == 2, "one line per rank at the first call");
-        ended.check(count(&ended, "[cail] algorithm=ring (", "CAIL_ALGO; 20000 bytes of I32 Sum") == 2, "one line per rank and call");
+        ended.check(count(&ended, "[cail] algorithm=ring (", "CAIL_ALGO; I32 Sum, 20000 bytes") == 2, "one line per rank and call");
         // 20000 bytes are below CAIL's default minimum.
         let ended = run(&mpi, &[("CAIL_ALGO", "ring"), ("CAIL_DEBUG", "1")]);
         ended.check(count(&ended, "[cail] algorithm=native (", "CAIL_ALGO") == 2, "small messages go to the MPI library");
@@ -31,7 +31,7 @@ fn debug_lines_have_the_form_of_cail() {
         ended.check(count(&ended, "[cail] algorithm=recursive_doubling (", "") == 2, "below the small-message threshold");
         // Without a variable of CAIL the lines have Warpwave's form.
         let ended = run(&mpi, &[("WARPWAVE_MPI_ALGO", "ring"), ("WARPWAVE_MPI_DEBUG", "1")]);
-        ended.check(count(&ended, "warpwave-mpi: rank ", "20000 bytes of I32 Sum: ring (WARPWAVE_MPI_ALGO)") == 2, "Warpwave's form");
+        ended.check(count(&ended, "warpwave-mpi: rank ", "I32 Sum, 20000 bytes: ring (WARPWAVE_MPI_ALGO)") == 2, "Warpwave's form");
         ended.check(!ended.err.contains("[cail"), "CAIL's form without its variables");
     }
 }
