@@ -1,4 +1,4 @@
-//! Execution: workgroups of wavefronts, 64 lanes each, on the CPU's cores.
+//! Execution: workgroups of wavefronts, of 32 or 64 lanes, on the CPU's cores.
 //!
 //! # How one instruction executes
 //!
