@@ -152,7 +152,7 @@ macro_rules! extremes {
 }
 /// The minima and maxima of gfx12 (IEEE 754-2019).
 macro_rules! new_extremes {
-    ($float:ty, $quiet:ident, $min_num:ident, $max_num:ident, $minimum:ident, $maximum:ident) => {
+    ($float:ty, $quiet_bit:expr, $quiet:ident, $nan_of:ident, $min_num:ident, $max_num:ident, $minimum:ident, $maximum:ident) => {
         /// Returns the smaller number; a NaN only if both are. -0 is less than +0.
         #[inline(always)]
         pub fn $min_num(a: $float, b: $float) -> $float {
@@ -177,59 +177,29 @@ macro_rules! new_extremes {
             }
         }
 
+        /// Returns the NaN that wins: a signaling one before a quiet one, the first before the second.
+        fn $nan_of(a: $float, b: $float) -> $float {
+            let signals = |x: $float| x.is_nan() && x.to_bits() & $quiet_bit == 0;
+            let winner = if signals(a) || a.is_nan() && !signals(b) { a } else { b };
+            <$float>::from_bits($quiet(winner.to_bits()))
+        }
+
         /// Returns the smaller value, or a NaN: a signaling one first.
         #[inline(always)]
         pub fn $minimum(a: $float, b: $float) -> $float {
-            if a.is_nan() || b.is_nan() { nan_of(a, b) } else { $min_num(a, b) }
+            if a.is_nan() || b.is_nan() { $nan_of(a, b) } else { $min_num(a, b) }
         }
 
         /// Returns the greater value, or a NaN: a signaling one first.
         #[inline(always)]
         pub fn $maximum(a: $float, b: $float) -> $float {
-            if a.is_nan() || b.is_nan() { nan_of(a, b) } else { $max_num(a, b) }
+            if a.is_nan() || b.is_nan() { $nan_of(a, b) } else { $max_num(a, b) }
         }
     };
 }
 
-/// A float whose NaNs can be told apart.
-trait NanKind: Copy {
-    fn is_signaling(self) -> bool;
-    fn is_any_nan(self) -> bool;
-    fn quieted(self) -> Self;
-}
-
-impl NanKind for f32 {
-    fn is_signaling(self) -> bool {
-        self.is_nan() && self.to_bits() & 0x0040_0000 == 0
-    }
-    fn is_any_nan(self) -> bool {
-        self.is_nan()
-    }
-    fn quieted(self) -> f32 {
-        f32::from_bits(quiet32(self.to_bits()))
-    }
-}
-
-impl NanKind for f64 {
-    fn is_signaling(self) -> bool {
-        self.is_nan() && self.to_bits() & 0x0008_0000_0000_0000 == 0
-    }
-    fn is_any_nan(self) -> bool {
-        self.is_nan()
-    }
-    fn quieted(self) -> f64 {
-        f64::from_bits(quiet64(self.to_bits()))
-    }
-}
-
-/// Returns the NaN that wins: a signaling one before a quiet one, the first before the second.
-fn nan_of<T: NanKind>(a: T, b: T) -> T {
-    let first = if a.is_signaling() || !b.is_signaling() && a.is_any_nan() { a } else { b };
-    first.quieted()
-}
-
-new_extremes!(f32, quiet32, min_num32, max_num32, minimum32, maximum32);
-new_extremes!(f64, quiet64, min_num64, max_num64, minimum64, maximum64);
+new_extremes!(f32, 0x0040_0000, quiet32, nan_of32, min_num32, max_num32, minimum32, maximum32);
+new_extremes!(f64, 0x0008_0000_0000_0000, quiet64, nan_of64, min_num64, max_num64, minimum64, maximum64);
 
 macro_rules! nan_rules {
     ($a:ident, $b:ident, $else:ident, $float:ty, $quiet_bit:expr, $quiet:ident) => {{

@@ -35,20 +35,10 @@ pub fn bf8_to_f32(bits: u8) -> f32 {
     f8_to_f32(bits, 5, 2)
 }
 
-/// Encodes an 8-bit float; overflow, infinity and NaN become NaN. Without `noise` it rounds to nearest even; with it, the noise is added
-/// below the last bit and the rest truncated.
-fn f32_to_f8(value: f32, exponent: u32, mantissa: u32, noise: Option<u32>) -> u8 {
-    if !value.is_finite() {
-        return 0x80;
-    }
-    let sign = if value.is_sign_negative() { 0x80 } else { 0 };
-    let bias = 1 << (exponent - 1);
-    let min_exponent = 1 - bias;
-    let magnitude = f64::from(value.abs());
-    if magnitude == 0.0 {
-        return 0;
-    }
-    let e = (frexp_exponent(magnitude) - 1).max(min_exponent);
+/// Returns exponent and mantissa of a positive number as a code, which exceeds the format on overflow. Without `noise` it rounds to nearest
+/// even; with it, the noise is added below the last bit and the rest truncated.
+fn rounded_code(magnitude: f64, bias: i32, mantissa: u32, noise: Option<u32>) -> u32 {
+    let e = (frexp_exponent(magnitude) - 1).max(1 - bias);
     let scaled = magnitude * 2f64.powi(mantissa as i32 - e);
     let steps = match noise {
         None => scaled.round_ties_even(),
@@ -56,7 +46,22 @@ fn f32_to_f8(value: f32, exponent: u32, mantissa: u32, noise: Option<u32>) -> u8
     } as u32;
     let full = 1 << mantissa;
     let (e, steps) = if steps >= 2 * full { (e + 1, steps / 2) } else { (e, steps) };
-    let code = if steps < full { steps } else { ((e + bias) as u32) << mantissa | (steps - full) };
+    if steps < full { steps } else { ((e + bias) as u32) << mantissa | (steps - full) }
+}
+
+/// Encodes an 8-bit float (FNUZ); overflow, infinity and NaN become NaN. Without `noise` it rounds to nearest even; with it, the noise is added
+/// below the last bit and the rest truncated.
+fn f32_to_f8(value: f32, exponent: u32, mantissa: u32, noise: Option<u32>) -> u8 {
+    if !value.is_finite() {
+        return 0x80;
+    }
+    let sign = if value.is_sign_negative() { 0x80 } else { 0 };
+    let bias = 1 << (exponent - 1);
+    let magnitude = f64::from(value.abs());
+    if magnitude == 0.0 {
+        return 0;
+    }
+    let code = rounded_code(magnitude, bias, mantissa, noise);
     // The format has no infinities: overflow is NaN.
     if code > 0x7f {
         return 0x80;
@@ -110,15 +115,7 @@ pub fn f32_to_ocp(value: f32, format: Ocp, noise: Option<u32>) -> u8 {
     if magnitude == 0.0 {
         return sign;
     }
-    let e = (frexp_exponent(magnitude) - 1).max(1 - bias);
-    let scaled = magnitude * 2f64.powi(mantissa as i32 - e);
-    let steps = match noise {
-        None => scaled.round_ties_even(),
-        Some(noise) => (scaled + f64::from(noise) / 4_294_967_296.0).floor(),
-    } as u32;
-    let full = 1 << mantissa;
-    let (e, steps) = if steps >= 2 * full { (e + 1, steps / 2) } else { (e, steps) };
-    let code = if steps < full { steps } else { ((e + bias) as u32) << mantissa | (steps - full) };
+    let code = rounded_code(magnitude, bias, mantissa, noise);
     if code > if infinities { 0x7b } else { 0x7e } { overflow } else { sign | code as u8 }
 }
 
@@ -216,5 +213,24 @@ mod tests {
         assert_eq!(fp8_to_f32(0x7f), 240.0);
         assert_eq!(bf8_to_f32(0x7f), 57344.0);
         assert_eq!(fp8_to_f32(0x40), 1.0);
+    }
+
+    #[test]
+    fn every_ocp_float_survives_the_way_through_f32() {
+        for bits in 0..=255u8 {
+            for format in [E4M3, E5M2] {
+                let value = ocp_to_f32(bits, format);
+                let code = f32_to_ocp(value, format, None);
+                assert!(code == bits || value.is_nan() && ocp_to_f32(code, format).is_nan(), "{bits:#x}: {value}");
+            }
+        }
+        assert_eq!((ocp_to_f32(0x7e, E4M3), ocp_to_f32(0x7b, E5M2), ocp_to_f32(0x38, E4M3)), (448.0, 57344.0, 1.0));
+        assert_eq!((ocp_to_f32(0x01, E4M3), ocp_to_f32(0x01, E5M2)), (2f32.powi(-9), 2f32.powi(-16)));
+        // Ties go to even; what is half a step above the largest number or more overflows.
+        assert_eq!((f32_to_ocp(1.0625, E4M3, None), f32_to_ocp(-1.1875, E4M3, None)), (0x38, 0xba));
+        assert_eq!((f32_to_ocp(463.0, E4M3, None), f32_to_ocp(464.0, E4M3, None), f32_to_ocp(465.0, E4M3, None)), (0x7e, 0x7e, 0x7f));
+        assert_eq!((f32_to_ocp(1e9, E5M2, None), f32_to_ocp(f32::NEG_INFINITY, E5M2, None)), (0x7c, 0xfc));
+        // The noise decides on a value between two codes.
+        assert_eq!((f32_to_ocp(1.0625, E4M3, Some(0)), f32_to_ocp(1.0625, E4M3, Some(u32::MAX))), (0x38, 0x39));
     }
 }

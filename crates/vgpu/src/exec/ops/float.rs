@@ -139,18 +139,23 @@ fn max16(a: F16, b: F16) -> F16 {
     half(max32(a.to_f32(), b.to_f32()))
 }
 
-fn median32(a: f32, b: f32, c: f32) -> f32 {
+/// Returns the median by the given minimum and maximum; with a NaN, the minimum.
+fn median_by(a: f32, b: f32, c: f32, min: fn(f32, f32) -> f32, max: fn(f32, f32) -> f32) -> f32 {
     if a.is_nan() || b.is_nan() || c.is_nan() {
-        return min32(min32(a, b), c);
+        return min(min(a, b), c);
     }
-    let most = max32(max32(a, b), c);
+    let most = max(max(a, b), c);
     if most == a {
-        max32(b, c)
+        max(b, c)
     } else if most == b {
-        max32(a, c)
+        max(a, c)
     } else {
-        max32(a, b)
+        max(a, b)
     }
+}
+
+fn median32(a: f32, b: f32, c: f32) -> f32 {
+    median_by(a, b, c, min32, max32)
 }
 
 fn min_num16(a: F16, b: F16) -> F16 {
@@ -171,17 +176,7 @@ fn maximum16(a: F16, b: F16) -> F16 {
 
 /// [`median32`] of gfx12.
 fn median_num(a: f32, b: f32, c: f32) -> f32 {
-    if a.is_nan() || b.is_nan() || c.is_nan() {
-        return min_num32(min_num32(a, b), c);
-    }
-    let most = max_num32(max_num32(a, b), c);
-    if most == a {
-        max_num32(b, c)
-    } else if most == b {
-        max_num32(a, c)
-    } else {
-        max_num32(a, b)
-    }
+    median_by(a, b, c, min_num32, max_num32)
 }
 
 /// Computes a fused multiply-add in which zero times anything is zero.
