@@ -186,7 +186,7 @@ impl GraphExec {
 /// `CUgraphExecUpdateResult`, the same numbers on both vendors.
 fn update_result(number: i32) -> &'static str {
     match number {
-        2 => "the topology changed",
+        2 => "nodes or dependencies were added or removed",
         3 => "a node's type changed",
         4 => "a kernel changed",
         5 => "a node's new parameters are unsupported",

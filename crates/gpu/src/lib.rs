@@ -52,6 +52,7 @@ mod module;
 mod pool;
 mod stream;
 mod table;
+mod tensor_map;
 mod timing;
 mod vendor;
 
@@ -74,5 +75,6 @@ pub use table::{
     Copy2d, Copy2dSide, DevicePtr, Extent, Failure, Handle, IpcHandle, LaunchAttribute, LaunchConfig, MemLocation, PitchedPtr, Row,
     Slot as TableSlot, Source, Table, Vendor,
 };
+pub use tensor_map::{Im2col, TensorMap, TensorMemory};
 pub use timing::KernelTime;
 pub use vendor::{Attribute, MemoryKind};

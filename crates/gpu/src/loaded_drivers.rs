@@ -103,7 +103,7 @@ fn read_list(now: u64) {
                 let (limit, path) = (LOADED.len(), loaded.path.display());
                 tracing::warn!("too many drivers are loaded (at most {limit}); ignoring {path}");
             }
-            (Err(error), _) => tracing::warn!(%error, "opening an already loaded driver failed"),
+            (Err(error), _) => tracing::warn!(%error, "cannot open the GPU driver library that this process has already loaded"),
         }
     }
     SEEN.store(now, Ordering::Release);

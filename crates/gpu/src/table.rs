@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::library::Library;
+use crate::tensor_map::TensorMap;
 
 /// Whose API a driver speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -531,6 +532,10 @@ two_vendor_table! {
     launch(function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint, stream: Handle, params: *mut *mut c_void, extra: *mut *mut c_void) = "cuLaunchKernel" | "hipModuleLaunchKernel";
     /// Launches a kernel with attributes (driver 11.8+).
     launch_with(config: *const LaunchConfig, function: Handle, params: *mut *mut c_void, extra: *mut *mut c_void) = "cuLaunchKernelEx" | -;
+    /// Describes the tiles of a tensor to the copy engine (driver 12.0+).
+    tensor_map_tiled(map: *mut TensorMap, element: c_int, rank: c_uint, address: DevicePtr, sizes: *const u64, strides: *const u64, tile: *const c_uint, steps: *const c_uint, interleave: c_int, swizzle: c_int, promotion: c_int, fill: c_int) = "cuTensorMapEncodeTiled" | -;
+    /// Describes the taps of a convolution's pixels to the copy engine (driver 12.0+).
+    tensor_map_im2col(map: *mut TensorMap, element: c_int, rank: c_uint, address: DevicePtr, sizes: *const u64, strides: *const u64, lower: *const c_int, upper: *const c_int, channels: c_uint, pixels: c_uint, steps: *const c_uint, interleave: c_int, swizzle: c_int, promotion: c_int, fill: c_int) = "cuTensorMapEncodeIm2col" | -;
     /// Launches a cooperative kernel (HIP 5.5+).
     launch_cooperative(function: Handle, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint, shared: c_uint, stream: Handle, params: *mut *mut c_void) = "cuLaunchCooperativeKernel" | "hipModuleLaunchCooperativeKernel";
     /// Blocks of a kernel that are resident on one multiprocessor at a time.

@@ -24,14 +24,14 @@ after:
     (
         202,
         "partial lane mask of 32 bits",
-        "A literal such as `0x0000ffff` selects lanes of a 32-lane warp. On a wave64, lanes 32 to 63 that run the same code are not in the \
-mask, which HIP forbids, and the type has 32 bits where HIP expects 64. Use a cooperative-groups tile for a group of fewer lanes.
+        "A literal such as `0x0000ffff` is a 32-bit mask written for a 32-lane warp. HIP expects a 64-bit mask that contains every lane executing \
+the call; on a wave64, lanes 32 to 63 can reach it but are not in the mask. Use a cooperative-groups tile for a group of fewer lanes.
 
 before:
     if (lane < 16) v += __shfl_down_sync(0x0000ffff, v, 8);
 after:
     auto tile = cg::tiled_partition<16>(cg::this_thread_block());
-    v += tile.shfl_down(v, 8);
+    if (lane < 16) v += tile.shfl_down(v, 8);
 ",
     ),
     (

@@ -72,8 +72,8 @@ pub const CODES: &[Code] = &[
     Code {
         code: LOST_KERNEL,
         title: "kernel missing from the compiled code",
-        explanation: "With `__CUDA_ARCH__` = 900 a CUDA compiler generates this kernel; the AMD code does not have it. The usual cause \
-            is a condition on another macro that only NVIDIA compilers define.",
+        explanation: "This kernel is compiled for CUDA when `__CUDA_ARCH__` is 900, but is missing from the AMD build. The usual cause is \
+            a condition on another macro that only NVIDIA compilers define.",
     },
 ];
 

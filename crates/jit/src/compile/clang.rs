@@ -189,10 +189,10 @@ fn failure(job: &Job<'_>, tool: &ClangTool, log: String) -> CompileError {
         return CompileError::UnknownArchitecture { compiler, target, help };
     }
     let help = if log.contains("__ocml_") || log.contains("__ockl_") {
-        let found = if tool.device_libs.is_empty() { "was not found" } else { "lacks a function" };
-        Some(format!("AMD's device library {found}: {INSTALL_LIBRARY}"))
+        let found = if tool.device_libs.is_empty() { "were not found" } else { "lack a function" };
+        Some(format!("the ROCm device libraries {found}: {INSTALL_LIBRARY}"))
     } else if log.contains("ocml.bc") || log.contains("ockl.bc") {
-        Some(format!("AMD's device library is unreadable, most likely built by a newer LLVM than this clang: {INSTALL_LIBRARY}"))
+        Some(format!("the ROCm device libraries are unreadable, most likely built by a newer LLVM than this clang: {INSTALL_LIBRARY}"))
     } else if log.contains("lld") && (log.contains("unable to execute") || log.contains("doesn't exist")) {
         Some("clang needs the lld linker: `apt install lld-19` (same version as clang)".to_owned())
     } else {
