@@ -1,7 +1,8 @@
 //! A virtual AMD GPU: executes the machine code of AMD GPUs on the CPU.
 //!
 //! It loads the code objects that clang produces for gfx906 (MI50), gfx908, gfx90a and gfx942 (CDNA 1 to 3), gfx1010, gfx1030, gfx1100
-//! and gfx1201 (RDNA 1 to 4), and interprets them, a wavefront of 32 or 64 lanes at a time.
+//! and gfx1201 (RDNA 1 to 4), and interprets them, a wavefront of 32 or 64 lanes at a time. GFX9 code that runs often is translated to the
+//! host's vector instructions.
 //! There are three ways to use it:
 //!
 //! * [`hip`]: the functions of the HIP API. `warpwave-gpu` fills its driver table with them, and `libamdhip64.so` exports them to C

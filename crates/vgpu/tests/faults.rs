@@ -87,3 +87,14 @@ fn allocations_beyond_the_device_memory_fail() {
     assert_eq!(hip!(mem_alloc(&mut more, 64 << 20)), 0);
     assert_eq!(hip!(mem_free(more)), 0);
 }
+
+/// The faults above, reported by native code.
+#[test]
+fn native_code_reports_the_same_faults() {
+    const MODE: &str = "WARPWAVE_VGPU_NATIVE";
+    if std::env::var_os(MODE).is_some_and(|mode| mode == "always") {
+        return;
+    }
+    let child = std::process::Command::new(std::env::current_exe().unwrap()).env(MODE, "always").output().unwrap();
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+}

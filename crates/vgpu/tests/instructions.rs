@@ -34,5 +34,6 @@ mod instructions {
     mod rdna_parity;
     mod scalar;
     mod spaces;
+    mod table;
     mod wmma;
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::native::NativeCode;
 use super::simd::SimdLevel;
 use super::valu::{self, LanePermutation};
 use super::wave::Wave;
@@ -74,6 +75,8 @@ pub struct DecodedCode {
     /// The instruction that begins at each dword, once it was reached: a jump may land anywhere.
     steps: Vec<OnceLock<Box<Step>>>,
     level: SimdLevel,
+    /// The native code of the steps; it contains their addresses.
+    pub native: NativeCode,
 }
 
 impl std::fmt::Debug for DecodedCode {
@@ -86,7 +89,9 @@ impl DecodedCode {
     /// Creates the code of `words`, which are at address `start`.
     pub fn new(arch: Arch, start: u64, words: Vec<u32>) -> Arc<DecodedCode> {
         let steps = words.iter().map(|_| OnceLock::new()).collect();
-        Arc::new(DecodedCode { arch, start, words, steps, level: SimdLevel::detect() })
+        let level = SimdLevel::detect();
+        let native = NativeCode::new(words.len(), level);
+        Arc::new(DecodedCode { arch, start, words, steps, level, native })
     }
 
     /// Returns the number of dwords.
@@ -123,6 +128,9 @@ impl DecodedCode {
     fn prepare(&self, decoded: Result<Inst, DecodeError>) -> Step {
         match decoded {
             Ok(inst) => match inst.ext {
+                Extension::Dpp(dpp) if self.arch.is_rdna() && dpp.is_reserved_on_rdna() => {
+                    prepare(inst, super::ops::reserved_dpp, [OperandType::B32; 3])
+                }
                 Extension::Dpp(dpp) => self.prepare_dpp(inst, LanePermutation::dpp(dpp)),
                 Extension::Dpp8(dpp8) => self.prepare_dpp(inst, LanePermutation::dpp8(dpp8)),
                 Extension::Dual(second) => self.prepare_dual(inst, second),
@@ -155,11 +163,11 @@ impl DecodedCode {
     }
 
     fn prepare_dpp(&self, inst: Inst, lanes: LanePermutation) -> Step {
-        let mut inner = inst;
-        inner.ext = Extension::None;
-        inner.src[0] = valu::DPP_SOURCE;
-        let inner = self.prepare_single(inner);
-        let mut step = prepare(inst, valu::run_dpp, [OperandType::B32; 3]);
+        let inner = self.prepare_single(Inst { ext: Extension::None, src: [valu::DPP_SOURCE, inst.src[1], inst.src[2]], ..inst });
+        // Native code needs the implicit operands too.
+        let [_, b, c] = inner.inst.src;
+        let mut step = Step { run: valu::run_dpp, inst: Inst { ext: inst.ext, src: [inst.src[0], b, c], ..inner.inst }, ..inner.clone() };
+        step.plain = false;
         step.nested = Some(Box::new(Nested::Dpp(inner, lanes)));
         step
     }

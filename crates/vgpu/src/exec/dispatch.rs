@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLockReadGuard};
 use super::gws::Gws;
 use super::hostcall::Hostcall;
 use super::resource::scratch_resource;
-use super::wave::{LANES, Lanes, Mode, State, Wave};
+use super::wave::{LANES, Lanes, Mode, NO_RANGE, RECENT_RANGES, State, Wave};
 use super::{Launch, PRIVATE_APERTURE, SHARED_APERTURE, scheduler};
 use crate::code_object::{Kernel, LoadedCodeObject};
 use crate::descriptor::UserSgpr;
@@ -66,7 +66,7 @@ pub struct Dispatch<'a> {
     pub hostcall: Hostcall,
     pub gws: Gws,
     /// The first instruction, in dwords from the start of the code.
-    entry: usize,
+    pub entry: usize,
     launch_memory: LaunchMemory,
     /// Keeps all allocations registered while the kernel runs.
     _execution_lock: RwLockReadGuard<'a, ()>,
@@ -233,8 +233,8 @@ impl<'a> Dispatch<'a> {
         w.mode = Mode::new(descriptor.float_mode(), descriptor.enable_dx10_clamp(arch), descriptor.enable_ieee_mode(arch));
         w.sgprs = [0; 128];
         let used = self.kernel.vgprs.clamp(8, 256) as usize;
-        w.vgprs[..used].fill(Lanes([0; LANES]));
-        w.vgprs[256..256 + self.kernel.agprs.min(256) as usize].fill(Lanes([0; LANES]));
+        w.clear_vgprs(0..used);
+        w.clear_vgprs(256..256 + self.kernel.agprs.min(256) as usize);
         let lanes = w.lanes() as u32;
         let first = index * lanes;
         let alive = (self.workitems() - first).min(lanes);
@@ -297,20 +297,32 @@ impl<'a> Dispatch<'a> {
     fn init_workitem_ids(&self, w: &mut Wave, first: u32) {
         let [bx, by, _] = self.block;
         let extra = self.kernel.descriptor.extra_workitem_ids();
-        for lane in 0..LANES {
-            let item = first + lane as u32;
-            let (x, y, z) = (item % bx, item / bx % by, item / (bx * by));
-            if self.code_object.arch.has_packed_tid() {
-                w.vgprs[0].0[lane] = x | y << 10 | z << 20;
-            } else {
-                w.vgprs[0].0[lane] = x;
-                if extra >= 1 {
-                    w.vgprs[1].0[lane] = y;
-                }
-                if extra >= 2 {
-                    w.vgprs[2].0[lane] = z;
-                }
+        if self.workitems() == bx {
+            // The others are 0, as all registers are.
+            for lane in 0..LANES {
+                w.vgprs[0].0[lane] = first + lane as u32;
             }
+            return;
+        }
+        let mut ids = [Lanes([0; LANES]); 3];
+        let (mut x, mut y, mut z) = (first % bx, first / bx % by, first / (bx * by));
+        for lane in 0..LANES {
+            (ids[0].0[lane], ids[1].0[lane], ids[2].0[lane]) = (x, y, z);
+            x += 1;
+            if x == bx {
+                (x, y) = (0, y + 1);
+            }
+            if y == by {
+                (y, z) = (0, z + 1);
+            }
+        }
+        if self.code_object.arch.has_packed_tid() {
+            for lane in 0..LANES {
+                w.vgprs[0].0[lane] = ids[0].0[lane] | ids[1].0[lane] << 10 | ids[2].0[lane] << 20;
+            }
+        } else {
+            let used = 1 + (extra as usize).min(2);
+            w.vgprs[..used].copy_from_slice(&ids[..used]);
         }
     }
 
@@ -322,7 +334,7 @@ impl<'a> Dispatch<'a> {
         }
         w.scratch_size = self.scratch;
         w.scratch_base = w.scratch.as_mut_ptr() as u64;
-        w.recent_ranges = [(1, 0, false); 4];
+        w.recent_ranges = [NO_RANGE; RECENT_RANGES];
         w.recent_ranges[0] = (w.scratch_base, w.scratch_base + 4 * words as u64, true);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::atomic::{self, Rmw};
 use super::decoded::{Handler, Step};
+use super::ops::PerRow;
 use super::simd::{DwordCount, Dwords, SimdVariants, simd_variants};
 use super::wave::{LANES, Lanes, Wave};
 use super::{Env, Outcome, gws};
@@ -242,13 +243,30 @@ subdword! {
     write_b16_high: write_subdword(2, true);
 }
 
-/// Returns the operation of a mnemonic such as `ds_add_rtn_u32`, its bytes, and whether it returns the old value.
-fn atomic_op(name: &str) -> Option<(Rmw, u32, bool)> {
+/// An atomic.
+#[derive(Clone, Copy)]
+pub struct Atomic {
+    pub op: Rmw,
+    pub bytes: u32,
+    /// Whether it returns the old value.
+    pub returns: bool,
+    /// Whether it compares with the first operand and writes the second.
+    pub compares: bool,
+}
+
+/// Returns the atomic that an instruction is.
+pub fn atomic_of(s: &Step) -> Option<Atomic> {
+    static KNOWN: PerRow<Atomic> = PerRow::new();
+    KNOWN.get(s.inst.desc, |row| find_atomic(row.semantics)).copied()
+}
+
+/// Returns the atomic of a mnemonic such as `ds_add_rtn_u32`.
+fn find_atomic(name: &str) -> Option<Atomic> {
     let rest = name.strip_prefix("ds_")?;
-    let returns = rest.contains("_rtn");
+    let (returns, compares) = (rest.contains("_rtn"), rest.contains("cmpst_"));
     let rest = rest.replace("_rtn", "");
     if let Some(op) = rest.starts_with("pk_add").then(|| atomic::find(&rest, 4)).flatten() {
-        return Some((op, 4, returns));
+        return Some(Atomic { op, bytes: 4, returns, compares });
     }
     let (op, ty) = rest.rsplit_once('_')?;
     let bytes = if ty.ends_with("64") { 8 } else { 4 };
@@ -262,7 +280,7 @@ fn atomic_op(name: &str) -> Option<(Rmw, u32, bool)> {
         (_, "f") => rest.clone(),
         _ => op.to_owned(),
     };
-    Some((atomic::find(&key, bytes)?, bytes, returns))
+    Some(Atomic { op: atomic::find(&key, bytes)?, bytes, returns, compares })
 }
 
 /// Atomics, lane by lane.
@@ -270,11 +288,9 @@ fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     if let Some(outcome) = reject_gds(w, s, e) {
         return outcome;
     }
-    let Some((op, bytes, returns)) = atomic_op(s.inst.desc.semantics) else { return Outcome::Fault };
+    let Some(Atomic { op, bytes, returns, compares }) = atomic_of(s) else { return Outcome::Fault };
     let Some(at) = lane_offsets(w, s, e, s.inst.imm as u32, bytes) else { return skip_or_fault(e) };
     let mut old = [Lanes([0; LANES]), Lanes([0; LANES])];
-    // These compare with the first operand and write the second.
-    let compares = s.inst.desc.semantics.contains("cmpst_");
     for lane in 0..LANES {
         if w.exec >> lane & 1 == 0 {
             continue;
@@ -400,8 +416,9 @@ fn write_addtid(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 }
 
 /// Returns the lane that an address of a permutation names: any lane, or on gfx10 and gfx11 one of the same 32.
+#[inline(always)]
 fn permuted_lane(w: &Wave, e: &Env, lane: usize, address: u32) -> usize {
-    let number = (address / 4) as usize % w.lanes();
+    let number = (address / 4) as usize & (w.lanes() - 1);
     match e.code.arch.generation() {
         Generation::Gfx10 | Generation::Gfx11 => lane & !31 | number & 31,
         Generation::Gfx9 | Generation::Gfx12 => number,
@@ -424,11 +441,14 @@ fn permute(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 
 /// `ds_bpermute_b32`: each lane fetches a value; inactive lanes provide 0.
 fn bpermute(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
-    let (addresses, data) = (w.vgpr(s.inst.src[0]), w.vgpr(s.inst.src[1]));
-    let mut out = Lanes([0; LANES]);
+    let addresses = w.vgpr(s.inst.src[0]);
+    let (mut data, mut out) = (*w.vgpr(s.inst.src[1]), Lanes([0; LANES]));
+    for lane in 0..LANES {
+        data.0[lane] &= w.mask.0[lane];
+    }
     for lane in 0..LANES {
         let from = permuted_lane(w, e, lane, addresses.0[lane].wrapping_add(s.inst.imm as u32));
-        out.0[lane] = data.0[from] & w.mask.0[from];
+        out.0[lane] = data.0[from % LANES];
     }
     w.write_vgpr(s.inst.dst, &out);
     Outcome::Continue
@@ -474,7 +494,7 @@ fn nop(_: &mut Wave, _: &Step, _: &mut Env) -> Outcome {
 
 /// Returns the handlers of the instruction called `name`.
 pub fn find(name: &str) -> Option<SimdVariants> {
-    if atomic_op(name).is_some() {
+    if find_atomic(name).is_some() {
         return Some([atomic_handler; 3]);
     }
     let handler: Handler = match name {

@@ -27,6 +27,12 @@
 //! Memory instructions (`vmem.rs`, `smem.rs`, `lds.rs`) differ in step 6: they compute the lanes' addresses, check them against the
 //! allocations of [`Memory`], and only then access host memory.
 //!
+//! # Native code
+//!
+//! Code that was interpreted for about 0.1 ms is translated to AVX-512 or AVX2 instructions (`native/`), and `run_wave` runs that instead of
+//! steps 4 to 7: `v_add_f32` becomes a `vaddps` in a loop over 16 or 8 lanes at a time, together with the vector instructions around it.
+//! Rare instructions call the same handlers. The interpreter stays the reference; `tests/differential.rs` compares both.
+//!
 //! Every handler has the signature `fn(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome`: the wavefront, the step, and everything the
 //! wavefront shares with others. Wait counts (`s_waitcnt`) are no-ops, because every instruction completes before the next one starts.
 
@@ -37,6 +43,11 @@ mod float;
 mod gws;
 mod hostcall;
 mod lds;
+#[cfg(all(target_arch = "x86_64", unix))]
+mod native;
+#[cfg(not(all(target_arch = "x86_64", unix)))]
+#[path = "native/absent.rs"]
+mod native;
 mod ops;
 mod resource;
 mod salu;
@@ -53,7 +64,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use simd::SimdLevel;
-pub use test_wave::TestWave;
+pub use test_wave::{TestProgram, TestWave};
+
+/// Returns whether an instruction is executed; others end the launch with an error that names them.
+pub fn is_executed(row: &'static crate::isa::InstDesc) -> bool {
+    ops::semantics(row).is_some()
+}
 
 pub(crate) use decoded::DecodedCode;
 
@@ -151,6 +167,7 @@ pub fn launch(
 
 /// What the interpreter's loop does after an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub(crate) enum Outcome {
     /// Execute the next instruction.
     Continue,
@@ -182,12 +199,17 @@ impl Env<'_> {
         x + gx * (y + gy * z)
     }
 
+    /// Returns the location of an instruction that was just executed.
     fn location(&self, w: &Wave, s: &Step) -> Box<FaultLocation> {
-        let at = w.pc.saturating_sub(usize::from(s.inst.words));
+        self.location_at(w, w.pc.saturating_sub(usize::from(s.inst.words)))
+    }
+
+    /// Returns the location of the instruction at a dword.
+    fn location_at(&self, w: &Wave, at: usize) -> Box<FaultLocation> {
         Box::new(FaultLocation {
             kernel: self.dispatch.kernel.name.clone(),
             offset: 4 * at as u64,
-            instruction: self.code.disassemble(at, w.wave_size).unwrap_or_else(|| s.inst.desc.name.to_owned()),
+            instruction: self.code.disassemble(at, w.wave_size).unwrap_or_default(),
             workgroup: self.workgroup,
             wave: w.index,
         })
@@ -202,7 +224,7 @@ impl Env<'_> {
         match self.dispatch.memory.find_range(address, u64::from(bytes)) {
             Some(range) if !write || !range.read_only => {
                 // The first entry is the wavefront's own scratch.
-                w.next_range = w.next_range % 3 + 1;
+                w.next_range = w.next_range % (wave::RECENT_RANGES as u8 - 1) + 1;
                 w.recent_ranges[usize::from(w.next_range)] = (range.start, range.end(), !range.read_only);
                 true
             }

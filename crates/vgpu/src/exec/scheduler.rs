@@ -2,34 +2,42 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::decoded::Step;
 use super::dispatch::Dispatch;
-use super::wave::{State, Wave, gpr_index};
+use super::native::{self, Interpretation};
+use super::wave::{NO_RANGE, RECENT_RANGES, State, Wave, gpr_index};
 use super::{DecodedCode, Env, Limit, Outcome, Stats};
-use crate::fault::{Fault, FaultLocation};
+use crate::fault::Fault;
 use crate::isa::operand;
 
 /// Instructions of a wavefront's time slice.
-const WAVE_SLICE: u64 = 4096;
+const WAVE_SLICE: i64 = 4096;
 /// Time slices of a workgroup before the worker switches to another one, so that workgroups that wait for each other make progress.
 const GROUP_SLICES: u32 = 64;
+/// Workgroups after which hot code is translated before the launch ends.
+const LONG_LAUNCH: u64 = 64;
 /// Resident workgroups of a worker, and the memory they may take. A cooperative launch keeps all of its workgroups resident.
 const MAX_RESIDENT: usize = 256;
 const MAX_RESIDENT_BYTES: usize = 512 << 20;
 
 /// Wavefronts kept for later launches: their registers are large, and most kernels are small.
-static WAVE_POOL: Mutex<Vec<Wave>> = Mutex::new(Vec::new());
+#[allow(clippy::vec_box)] // A wavefront is more than a KiB, and moves between workgroups and the pool.
+static WAVE_POOL: Mutex<Vec<Box<Wave>>> = Mutex::new(Vec::new());
 /// Wavefronts in the pool, and the most dwords of scratch of each.
 const POOL_WAVES: usize = 64;
 const POOL_SCRATCH_WORDS: usize = 1 << 18;
 
+/// Recently accessed allocations, without the wavefront's scratch.
+type KnownRanges = [(u64, u64, bool); RECENT_RANGES - 1];
+
 /// A resident workgroup.
 struct Workgroup {
     id: [u32; 3],
-    waves: Vec<Wave>,
+    #[allow(clippy::vec_box)]
+    waves: Vec<Box<Wave>>,
     lds: Vec<u8>,
 }
 
@@ -71,21 +79,24 @@ pub fn run(dispatch: &Dispatch<'_>, limit: Limit) -> Result<Stats, Fault> {
             worker(&shared);
         });
     }
-    let served = dispatch.serve_hostcalls();
+    let (served, time) = (dispatch.serve_hostcalls(), shared.started.elapsed());
+    dispatch.code_object.code.native.translate_hot(&dispatch.code_object.code);
     match shared.fault.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(fault) => Err(fault),
         None => served.map(|()| Stats {
             instructions: shared.instructions.into_inner(),
             lane_operations: shared.lane_operations.into_inner(),
-            time: shared.started.elapsed(),
+            time,
         }),
     }
 }
 
 /// Returns the number of worker threads: `WARPWAVE_VGPU_THREADS`, or all cores.
 fn thread_count() -> usize {
+    // Counting cores reads several files, which takes longer than a small launch.
+    static CORES: OnceLock<usize> = OnceLock::new();
     let configured = std::env::var("WARPWAVE_VGPU_THREADS").ok().and_then(|text| text.parse().ok());
-    configured.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+    configured.unwrap_or_else(|| *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))).max(1)
 }
 
 /// Returns the threads for a launch of `total` workgroups, and the most workgroups that are resident at a time.
@@ -108,6 +119,7 @@ fn worker(shared: &LaunchState<'_>) {
 /// Runs resident workgroups in turn until all ended.
 fn work(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) {
     let mut resident: VecDeque<Workgroup> = VecDeque::new();
+    let mut known = [NO_RANGE; RECENT_RANGES - 1];
     let max = if shared.dispatch.cooperative {
         usize::MAX
     } else {
@@ -120,9 +132,12 @@ fn work(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) {
         // Start new workgroups first: resident ones may be waiting for them.
         let new_group = if resident.len() < max { next_workgroup(shared, idle) } else { None };
         let Some(mut group) = new_group.or_else(|| resident.pop_front()) else { return };
-        match run_slice(shared, &mut group) {
+        match run_slice(shared, &mut group, &mut known) {
             Ok(true) => idle.push(group),
-            Ok(false) => resident.push_back(group),
+            Ok(false) => {
+                shared.dispatch.code_object.code.native.translate_hot(&shared.dispatch.code_object.code);
+                resident.push_back(group);
+            }
             Err(fault) => {
                 let mut first = shared.fault.lock().unwrap_or_else(PoisonError::into_inner);
                 first.get_or_insert(fault);
@@ -139,11 +154,14 @@ fn next_workgroup(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) -> Option
     if number >= shared.total {
         return None;
     }
+    if number % LONG_LAUNCH == LONG_LAUNCH - 1 {
+        shared.dispatch.code_object.code.native.translate_hot(&shared.dispatch.code_object.code);
+    }
     let [gx, gy, _] = shared.dispatch.grid.map(u64::from);
     let id = [number % gx, number / gx % gy, number / (gx * gy)].map(|n| n as u32);
     let mut group = idle.pop().unwrap_or_else(|| {
         let mut kept = WAVE_POOL.lock().unwrap_or_else(PoisonError::into_inner);
-        let waves = (0..shared.dispatch.waves_per_workgroup()).map(|_| kept.pop().unwrap_or_else(Wave::new)).collect();
+        let waves = (0..shared.dispatch.waves_per_workgroup()).map(|_| kept.pop().unwrap_or_else(|| Box::new(Wave::new()))).collect();
         Workgroup { id, waves, lds: vec![0; shared.dispatch.lds as usize] }
     });
     group.id = id;
@@ -153,8 +171,8 @@ fn next_workgroup(shared: &LaunchState<'_>, idle: &mut Vec<Workgroup>) -> Option
     Some(group)
 }
 
-/// Runs a workgroup until it ends (`true`) or its time slices are used up.
-fn run_slice(shared: &LaunchState<'_>, group: &mut Workgroup) -> Result<bool, Fault> {
+/// Runs a workgroup until it ends (`true`) or its time slices are used up. `known` are recently accessed allocations.
+fn run_slice(shared: &LaunchState<'_>, group: &mut Workgroup, known: &mut KnownRanges) -> Result<bool, Fault> {
     let code: &DecodedCode = &shared.dispatch.code_object.code;
     let mut env = Env {
         code,
@@ -166,35 +184,53 @@ fn run_slice(shared: &LaunchState<'_>, group: &mut Workgroup) -> Result<bool, Fa
         fault: None,
     };
     for _ in 0..GROUP_SLICES {
-        let mut ready = 0;
+        let mut executed = Executed::default();
+        let mut result = Ok(());
         for wave in group.waves.iter_mut().filter(|wave| wave.state == State::Ready) {
-            ready += 1;
-            let (instructions, lane_operations) = (wave.instructions, wave.lane_operations);
-            let result = run_wave(wave, &mut env);
-            let done =
-                shared.instructions.fetch_add(wave.instructions - instructions, Ordering::Relaxed) + wave.instructions - instructions;
-            shared.lane_operations.fetch_add(wave.lane_operations - lane_operations, Ordering::Relaxed);
-            result?;
-            check_limit(shared, wave, &env, done)?;
+            if wave.recent_ranges[1] == NO_RANGE {
+                // Another wavefront of the launch accessed the same allocations.
+                wave.recent_ranges[1..].copy_from_slice(known);
+            }
+            result = run_wave(wave, &mut env, &mut executed);
+            known.copy_from_slice(&wave.recent_ranges[1..]);
+            if result.is_err() {
+                break;
+            }
         }
+        if let Some(interpretation) = &executed.interpretation {
+            code.native.end(interpretation, executed.interpreted);
+        }
+        let done = shared.instructions.fetch_add(executed.instructions, Ordering::Relaxed) + executed.instructions;
+        shared.lane_operations.fetch_add(executed.lane_operations, Ordering::Relaxed);
+        result?;
+        let Some(wave) = group.waves.iter().find(|wave| wave.state != State::Done) else { return Ok(true) };
+        check_limit(shared, wave, &env, done)?;
         if shared.stop.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        if ready == 0 && release_barrier(&mut group.waves) {
-            return Ok(true);
+        if group.waves.iter().all(|wave| wave.state != State::Ready) {
+            release_barrier(&mut group.waves);
         }
     }
     Ok(false)
 }
 
-/// Releases the barrier when no wavefront can run; ended wavefronts do not count, as on hardware. Returns `true` when all ended.
-fn release_barrier(waves: &mut [Wave]) -> bool {
-    let mut ended = true;
+/// What wavefronts executed in a time slice.
+#[derive(Default)]
+struct Executed {
+    instructions: u64,
+    /// Vector instructions times active lanes.
+    lane_operations: u64,
+    /// Where instructions were interpreted first, if they are to be counted, and how many were.
+    interpretation: Option<Interpretation>,
+    interpreted: u64,
+}
+
+/// Releases the barrier when no wavefront can run; ended wavefronts do not count, as on hardware.
+fn release_barrier(waves: &mut [Box<Wave>]) {
     for wave in waves.iter_mut().filter(|wave| wave.state == State::Barrier) {
         wave.state = State::Ready;
-        ended = false;
     }
-    ended
 }
 
 fn check_limit(shared: &LaunchState<'_>, wave: &Wave, env: &Env<'_>, done: u64) -> Result<(), Fault> {
@@ -204,49 +240,32 @@ fn check_limit(shared: &LaunchState<'_>, wave: &Wave, env: &Env<'_>, done: u64) 
         Limit::Time(max) if shared.started.elapsed() > max => format!("{} s", Duration::as_secs_f64(&max)),
         _ => return Ok(()),
     };
-    let instruction = env.code.disassemble(wave.pc, wave.wave_size).unwrap_or_default();
-    Err(Fault::LimitExceeded {
-        location: Box::new(FaultLocation {
-            kernel: shared.dispatch.kernel.name.clone(),
-            offset: 4 * wave.pc as u64,
-            instruction,
-            workgroup: env.workgroup,
-            wave: wave.index,
-        }),
-        limit,
-    })
+    Err(Fault::LimitExceeded { location: env.location_at(wave, wave.pc), limit })
 }
 
 /// Runs a wavefront until its time slice ends, it waits, ends, or faults.
-fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
+fn run_wave(wave: &mut Wave, env: &mut Env<'_>, executed: &mut Executed) -> Result<(), Fault> {
     let code = env.code;
     let mut left = WAVE_SLICE;
-    let mut lane_operations = 0u64;
+    let mut announced = false;
+    let mut interpreted = 0;
     let mut result = Ok(());
     while left > 0 {
-        left -= 1;
-        let Some(step) = code.step(wave.pc) else {
-            let location = FaultLocation {
-                kernel: env.dispatch.kernel.name.clone(),
-                offset: 4 * wave.pc as u64,
-                instruction: String::new(),
-                workgroup: env.workgroup,
-                wave: wave.index,
-            };
-            result = Err(Fault::Illegal { location: Box::new(location), what: "execution ran past the end of the code".to_owned() });
-            break;
-        };
-        wave.pc += usize::from(step.inst.words);
-        if step.vector {
-            lane_operations += u64::from(wave.active_lanes);
-        }
-        let outcome = if wave.gpr_indexing && step.vector {
-            let step = apply_gpr_indexing(wave, step);
-            // SAFETY: the handler was compiled for the CPU's SIMD level.
-            unsafe { (step.run)(wave, &step, env) }
-        } else {
-            // SAFETY: the handler was compiled for the CPU's SIMD level.
-            unsafe { (step.run)(wave, step, env) }
+        let outcome = match code.native.entry(wave.pc, wave.wave_size).filter(|_| native::is_usual(wave)) {
+            Some(entry) => native::run(entry, wave, env, &mut left, &mut executed.lane_operations),
+            None => {
+                if !announced {
+                    announced = true;
+                    // The wavefronts of a workgroup usually run the same code.
+                    if executed.interpreted == 0 || code.native.is_eager() {
+                        executed.interpretation = code.native.begin(code, wave.pc, env.dispatch.entry, wave.wave_size);
+                        continue;
+                    }
+                }
+                left -= 1;
+                interpreted += 1;
+                interpret(wave, env, &mut executed.lane_operations)
+            }
         };
         match outcome {
             Outcome::Continue => {}
@@ -256,22 +275,43 @@ fn run_wave(wave: &mut Wave, env: &mut Env<'_>) -> Result<(), Fault> {
             }
             Outcome::Stop => break,
             Outcome::Fault => {
-                result = Err(env.fault.take().unwrap_or_else(|| Fault::Illegal {
-                    location: env.location(wave, step),
-                    what: "internal error: the instruction failed without reporting a reason".to_owned(),
+                result = Err(env.fault.take().unwrap_or_else(|| {
+                    let location = env.location_at(wave, wave.pc);
+                    Fault::Illegal { location, what: "internal error: the instruction failed without reporting a reason".to_owned() }
                 }));
                 break;
             }
         }
     }
-    wave.instructions += WAVE_SLICE - left;
-    wave.lane_operations += lane_operations;
+    executed.interpreted += interpreted;
+    executed.instructions += (WAVE_SLICE - left) as u64;
     result
+}
+
+/// Executes one instruction.
+#[inline(always)]
+pub fn interpret(wave: &mut Wave, env: &mut Env<'_>, lane_operations: &mut u64) -> Outcome {
+    let Some(step) = env.code.step(wave.pc) else {
+        let location = env.location_at(wave, wave.pc);
+        env.fault = Some(Fault::Illegal { location, what: "execution ran past the end of the code".to_owned() });
+        return Outcome::Fault;
+    };
+    wave.pc += usize::from(step.inst.words);
+    if step.vector {
+        *lane_operations += u64::from(wave.active_lanes);
+    }
+    if wave.gpr_indexing && step.vector {
+        let step = apply_gpr_indexing(wave, step);
+        // SAFETY: the handler was compiled for the CPU's SIMD level.
+        return unsafe { (step.run)(wave, &step, env) };
+    }
+    // SAFETY: the handler was compiled for the CPU's SIMD level.
+    unsafe { (step.run)(wave, step, env) }
 }
 
 /// Returns the instruction with M0's index added to the VGPR operands that M0's mode bits select. Memory instructions are not indexed.
 #[cold]
-pub fn apply_gpr_indexing(wave: &Wave, step: &Step) -> Step {
+fn apply_gpr_indexing(wave: &Wave, step: &Step) -> Step {
     let mut step = step.clone();
     if !step.inst.desc.format.is_valu() {
         return step;

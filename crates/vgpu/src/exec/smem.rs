@@ -2,7 +2,7 @@
 
 use super::decoded::{Handler, Step};
 use super::resource::BufferResource;
-use super::vmem::{atomic_op, atomic_rmw};
+use super::vmem::{atomic_op, atomic_rmw, operation};
 use super::wave::Wave;
 use super::{Env, Outcome};
 use crate::isa::{Field, flag, operand};
@@ -85,7 +85,7 @@ fn store(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 }
 
 fn atomic(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
-    let Some((op, bytes)) = atomic_op(s.inst.desc.semantics) else { return Outcome::Fault };
+    let Some((op, bytes)) = operation(s) else { return Outcome::Fault };
     let (address, room) = address(w, s);
     let address = address & !3;
     if u64::from(bytes) > room {

@@ -1,11 +1,15 @@
 //! Single instructions for tests: set registers, execute, read registers.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::decoded::DecodedCode;
 use super::dispatch::Dispatch;
-use super::scheduler::apply_gpr_indexing;
+use super::native;
+use super::scheduler::interpret;
 use super::wave::{LANES, Wave};
 use super::{Env, Launch, Outcome};
 use crate::arch::{Arch, WaveSize};
@@ -17,6 +21,25 @@ use crate::memory::Memory;
 /// `s_endpgm`.
 const S_ENDPGM: u32 = 0xbf81_0000;
 
+/// Instructions after which native code returns.
+const TIME_SLICE: i64 = 256;
+
+/// Instructions that a [`TestWave`] executes several times. For tests.
+pub struct TestProgram(Arc<DecodedCode>);
+
+impl TestProgram {
+    /// Creates a program of `words`.
+    pub fn new(arch: Arch, words: &[u32]) -> TestProgram {
+        TestProgram(DecodedCode::new(arch, 0x1000, words.to_vec()))
+    }
+}
+
+/// The file of [`TestWave::RECORD`] and what was written to it.
+struct Record {
+    file: File,
+    known: BTreeSet<(Arch, &'static str)>,
+}
+
 /// A wavefront that executes given instructions, with all lanes active and the default `MODE`. For tests.
 pub struct TestWave {
     code_object: LoadedCodeObject,
@@ -26,6 +49,25 @@ pub struct TestWave {
 }
 
 impl TestWave {
+    /// The variable with the path of a file to which `ARCHITECTURE INSTRUCTION` is appended for each instruction that is executed.
+    pub const RECORD: &str = "WARPWAVE_RECORD_INSTRUCTIONS";
+
+    /// Records the next instruction.
+    fn record(code: &DecodedCode, pc: usize) {
+        static RECORD: OnceLock<Option<Mutex<Record>>> = OnceLock::new();
+        let open = |path| File::options().create(true).append(true).open(path).ok();
+        let record = RECORD.get_or_init(|| {
+            let file = std::env::var_os(TestWave::RECORD).and_then(open)?;
+            Some(Mutex::new(Record { file, known: BTreeSet::new() }))
+        });
+        let (Some(record), Some(step)) = (record, code.step(pc)) else { return };
+        let Record { file, known } = &mut *record.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.insert((code.arch, step.inst.desc.name)) {
+            // A missing line shows in the page.
+            _ = writeln!(file, "{} {}", code.arch, step.inst.desc.name);
+        }
+    }
+
     /// Creates a wavefront of 64 lanes for `arch` with 64 KiB of LDS.
     pub fn new(arch: Arch) -> TestWave {
         let memory = Arc::new(Memory::new());
@@ -117,23 +159,63 @@ impl TestWave {
         &mut self.lds
     }
 
+    /// Returns the scratch, the lanes interleaved by dword; empty before the first program.
+    pub fn scratch(&mut self) -> &mut [u32] {
+        &mut self.wave.scratch
+    }
+
+    /// Returns whether registers, SCC, LDS and scratch are those of another wavefront.
+    pub fn is_same(&self, other: &TestWave) -> bool {
+        let (a, b) = (&self.wave, &other.wave);
+        let registers = a.vgprs.iter().zip(b.vgprs.iter()).all(|(a, b)| a.0 == b.0) && a.sgprs == b.sgprs;
+        registers && (a.exec, a.scc) == (b.exec, b.scc) && self.lds == other.lds && a.scratch == b.scratch
+    }
+
     /// Executes the instructions of `words` until their end or the first fault.
     pub fn run(&mut self, words: &[u32]) -> Result<(), Fault> {
-        let code = DecodedCode::new(self.code_object.arch, 0x1000, words.to_vec());
+        self.run_program(&TestProgram::new(self.code_object.arch, words))
+    }
+
+    /// Does the same with the instructions of a program.
+    pub fn run_program(&mut self, program: &TestProgram) -> Result<(), Fault> {
+        self.execute(&program.0, false)
+    }
+
+    /// Does the same with native code. Returns `false`, and does nothing, if this machine has none.
+    pub fn run_native(&mut self, program: &TestProgram) -> Result<bool, Fault> {
+        let code = &program.0;
+        if !code.native.is_enabled() {
+            return Ok(false);
+        }
+        if code.native.entry(0, self.wave.wave_size).is_none() {
+            let translated = code.native.translate_now(code, 0, self.wave.wave_size);
+            translated.map_err(|reason| Fault::InvalidLaunch { kernel: "test_wave".to_owned(), reason })?;
+        }
+        self.execute(code, true).map(|()| true)
+    }
+
+    fn execute(&mut self, code: &Arc<DecodedCode>, natively: bool) -> Result<(), Fault> {
         self.code_object.code = code.clone();
         let launch =
             Launch { grid: [1; 3], block: [self.wave.lanes() as u32, 1, 1], dynamic_lds: 0, arguments: Vec::new(), cooperative: false };
         let dispatch = Dispatch::new(&self.code_object, &self.code_object.kernels[0], &launch, &self.memory, &|_| {})?;
         dispatch.init_scratch(&mut self.wave);
         let mut env =
-            Env { code: &code, dispatch: &dispatch, lds: &mut self.lds, workgroup: [0; 3], waves: 1, clock: Instant::now(), fault: None };
+            Env { code, dispatch: &dispatch, lds: &mut self.lds, workgroup: [0; 3], waves: 1, clock: Instant::now(), fault: None };
         self.wave.pc = 0;
-        while let Some(step) = code.step(self.wave.pc) {
-            self.wave.pc += usize::from(step.inst.words);
-            let indexed = (self.wave.gpr_indexing && step.vector).then(|| apply_gpr_indexing(&self.wave, step));
-            let step = indexed.as_ref().unwrap_or(step);
-            // SAFETY: the handler was compiled for the CPU's SIMD level.
-            let outcome = unsafe { (step.run)(&mut self.wave, step, &mut env) };
+        while self.wave.pc < code.len() {
+            let entry = code.native.entry(self.wave.pc, self.wave.wave_size).filter(|_| natively && native::is_usual(&self.wave));
+            let outcome = match entry {
+                Some(entry) => {
+                    // Time slices are short, so that loops leave native code and come back.
+                    let mut left = TIME_SLICE;
+                    native::run(entry, &mut self.wave, &mut env, &mut left, &mut 0)
+                }
+                None => {
+                    TestWave::record(code, self.wave.pc);
+                    interpret(&mut self.wave, &mut env, &mut 0)
+                }
+            };
             match outcome {
                 Outcome::Fault => {
                     return Err(env

@@ -508,7 +508,7 @@ pub fn run_dual(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 }
 
 /// Returns the lanes that DPP's row and bank masks enable.
-fn dpp_write_mask(row_mask: u8, bank_mask: u8) -> u64 {
+pub fn dpp_write_mask(row_mask: u8, bank_mask: u8) -> u64 {
     (0..LANES)
         .filter(|lane| row_mask >> (lane / 16) & 1 != 0 && bank_mask >> (lane % 16 / 4) & 1 != 0)
         .fold(0, |mask, lane| mask | 1 << lane)

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::atomic::{self, Rmw};
 use super::decoded::{Handler, Step};
+use super::ops::PerRow;
 use super::simd::{DwordCount, Dwords, SimdVariants, simd_variants};
 use super::wave::{LANES, Lanes, Lanes64, Wave};
 use super::{Env, Outcome};
@@ -452,6 +453,12 @@ pub unsafe fn atomic_rmw(address: u64, bytes: u32, change: impl Fn(u64) -> u64) 
     }
 }
 
+/// Returns [`atomic_op`] of an instruction.
+pub fn operation(s: &Step) -> Option<(Rmw, u32)> {
+    static KNOWN: PerRow<(Rmw, u32)> = PerRow::new();
+    KNOWN.get(s.inst.desc, |row| atomic_op(row.semantics)).copied()
+}
+
 /// Returns the operation of an atomic's mnemonic and the bytes of its value.
 pub fn atomic_op(name: &str) -> Option<(Rmw, u32)> {
     let op = name.split_once("atomic_")?.1;
@@ -463,7 +470,7 @@ pub fn atomic_op(name: &str) -> Option<(Rmw, u32)> {
 }
 
 fn atomic_handler(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
-    let Some((op, bytes)) = atomic_op(s.inst.desc.semantics) else { return Outcome::Fault };
+    let Some((op, bytes)) = operation(s) else { return Outcome::Fault };
     let (target, exec) = lane_addresses(w, s);
     let data = data_register(s);
     let words = (bytes / 4) as u16;

@@ -10,8 +10,13 @@ pub const LANES: usize = 64;
 /// 256 VGPRs, 256 AGPRs, and padding for multi-register operands that run past the end.
 pub const REGISTERS: usize = 512 + 32;
 
+/// Entries of [`Wave::recent_ranges`].
+pub const RECENT_RANGES: usize = 8;
+/// An entry of [`Wave::recent_ranges`] that contains no address.
+pub const NO_RANGE: (u64, u64, bool) = (1, 0, false);
+
 /// A 32-bit value for each lane: one VGPR.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 pub struct Lanes(pub [u32; LANES]);
 
@@ -163,10 +168,6 @@ pub struct Wave {
     pub state: State,
     /// Index in the workgroup.
     pub index: u32,
-    /// Instructions executed so far.
-    pub instructions: u64,
-    /// Vector instructions times active lanes so far.
-    pub lane_operations: u64,
     /// The lanes' scratch, interleaved by dword.
     pub scratch: Vec<u32>,
     /// Host address of the scratch.
@@ -174,7 +175,7 @@ pub struct Wave {
     /// Bytes of scratch of each lane.
     pub scratch_size: u32,
     /// Recently accessed allocations (start, end, writable), to skip the lookup. The first is the wavefront's scratch.
-    pub recent_ranges: [(u64, u64, bool); 4],
+    pub recent_ranges: [(u64, u64, bool); RECENT_RANGES],
     /// The entry of `recent_ranges` to replace next.
     pub next_range: u8,
 }
@@ -197,12 +198,10 @@ impl Wave {
             gws_ticket: 0,
             state: State::Ready,
             index: 0,
-            instructions: 0,
-            lane_operations: 0,
             scratch: Vec::new(),
             scratch_base: 0,
             scratch_size: 0,
-            recent_ranges: [(1, 0, false); 4],
+            recent_ranges: [NO_RANGE; RECENT_RANGES],
             next_range: 0,
         }
     }
@@ -217,6 +216,12 @@ impl Wave {
     #[inline(always)]
     pub fn full_exec(&self) -> u64 {
         u64::MAX >> (LANES - self.lanes())
+    }
+
+    /// Sets vector registers to 0, by index.
+    pub fn clear_vgprs(&mut self, registers: std::ops::Range<usize>) {
+        // One fill: a call for each register takes longer than the zeros.
+        bytemuck::cast_slice_mut::<Lanes, u32>(&mut self.vgprs[registers]).fill(0);
     }
 
     /// Sets EXEC.

@@ -121,6 +121,13 @@ pub struct Dpp {
     pub fetch_inactive: bool,
 }
 
+impl Dpp {
+    /// Returns whether RDNA does not have the permutation: shifts and rotations of the wavefront, and broadcasts to other rows.
+    pub fn is_reserved_on_rdna(self) -> bool {
+        matches!(self.ctrl, 0x130..=0x13f | 0x142 | 0x143)
+    }
+}
+
 /// Fields of a DPP8 dword: the first source comes from another lane of the same eight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dpp8 {

@@ -88,18 +88,36 @@ pub fn check(case: &Case, module: &Module, stream: &Stream, seed: u64, wave: usi
     Ok(())
 }
 
-/// Returns the lane operations per second of `times` launches, the best of three rounds.
-pub fn measure(case: &Case, module: &Module, stream: &Stream, seed: u64, wave: usize, times: usize) -> Result<f64, Failure> {
+/// Speed of a kernel's launches.
+pub struct Speed {
+    /// Time of the first launches of the module.
+    pub first: Duration,
+    /// Lane operations per second, the best of the rounds.
+    pub best: f64,
+}
+
+/// Measures `rounds` of `times` launches each.
+pub fn measure(
+    case: &Case,
+    module: &Module,
+    stream: &Stream,
+    seed: u64,
+    wave: usize,
+    [rounds, times]: [usize; 2],
+) -> Result<Speed, Failure> {
     let prepared = Prepared::new(case, module, stream, seed, wave)?;
-    let mut best = 0f64;
-    for _ in 0..3 {
+    let mut speed = Speed { first: Duration::ZERO, best: 0.0 };
+    for round in 0..rounds {
         let before = totals();
         prepared.launch(times)?;
         let after = totals();
-        let speed = (after.lane_operations - before.lane_operations) as f64 / (after.time - before.time).as_secs_f64();
-        best = best.max(speed);
+        let time = after.time - before.time;
+        if round == 0 {
+            speed.first = time;
+        }
+        speed.best = speed.best.max((after.lane_operations - before.lane_operations) as f64 / time.as_secs_f64());
     }
-    Ok(best)
+    Ok(speed)
 }
 
 /// Waits for the stream, with a timeout.

@@ -47,7 +47,7 @@ fn constants() {
             let inst = Vop3 { src: [number, number, 0], ..vop3(arch, "v_max_f64") };
             assert_eq!(run(arch, USUAL, inst, &[[0; 3]])[0].d, double);
             let inst = Vop3 { src: [number, number, 0], ..vop3(arch, "v_max_f16") };
-            assert_eq!(run(arch, USUAL, inst, &[[0; 3]])[0].d as u32, half.into());
+            assert_eq!(run(arch, USUAL, inst, &[[0; 3]])[0].d as u32, u32::from(half));
             let mut bench = TestWave::new(arch);
             bench.run(&[sop1(arch, "s_mov_b64", 20, number.into())]).unwrap();
             assert_eq!(u64::from(bench.s(20)) | u64::from(bench.s(21)) << 32, double);

@@ -181,7 +181,7 @@ fn dot_products() {
                 outs.push(run_with(arch, USUAL, &words, &[[a, b, 0, c]], false)[0]);
             }
             for got in outs.into_iter().map(|out| out.d & 0xffff_ffff) {
-                let fine = expected.map_or(F32.is_quiet(got), |bits| got == bits.into());
+                let fine = expected.map_or(F32.is_quiet(got), |bits| got == u64::from(bits));
                 assert!(fine, "{arch:?} {a:x} {b:x} {c:x}: {got:x}, not {expected:x?}");
             }
         }

@@ -208,3 +208,18 @@ fn permutations_through_lds_hardware() {
         assert!((0..32).all(|lane| bench.v(2)[lane] == 100 + (lane as u32 ^ 16)), "{arch:?}");
     }
 }
+
+/// LLVM's `AMDGPUDisassembler` and AMD's RDNA guides: `wave_shl` to `wave_ror`, `row_bcast:15` and `row_bcast:31` exist on GFX9 only.
+#[test]
+fn permutations_across_rows_are_reserved() {
+    // v_mov_b32_dpp v0, v1
+    let words = |control: u32| [0b0111111 << 25 | 1 << 9 | 250, 1 | control << 8 | 0xff << 24];
+    for control in [0x130, 0x134, 0x138, 0x13c, 0x142, 0x143] {
+        for arch in RDNA {
+            let fault = TestWave::new(arch).run(&words(control)).unwrap_err();
+            assert!(fault.to_string().contains("reserved"), "{arch} {control:#x}: {fault}");
+        }
+        TestWave::new(Arch::Gfx90a).run(&words(control)).unwrap();
+    }
+    TestWave::new(Arch::Gfx1030).run(&words(0x140)).unwrap();
+}

@@ -1,6 +1,7 @@
 //! f32, f64 and f16 arithmetic.
 
 use super::ops;
+use super::power::{NO_NUMBER, exp2, log2};
 use crate::exec::float::*;
 use crate::exec::valu::Unused;
 
@@ -86,9 +87,6 @@ fn minus(value: F16) -> F16 {
 fn mad16_rounded(a: F16, b: F16, c: F16, mode: u32) -> F16 {
     sum16(product16(a, b, mode), c, mode)
 }
-
-/// The NaN that approximations return outside their domain.
-const NO_NUMBER: f32 = f32::from_bits(0xffc0_0000);
 
 /// Computes sin(2π · `turns`); exact where the result is 0, 1 or -1.
 fn sine(turns: f32) -> f32 {
@@ -345,10 +343,10 @@ ops! {
     v_ceil_f32(a: f32) -> f32 { a.ceil() };
     v_rndne_f32(a: f32) -> f32 { a.round_ties_even() };
     v_floor_f32(a: f32) -> f32 { a.floor() };
-    v_exp_f32(a: f32) -> f32 { zeroed(f64::from(zeroed(a)).exp2() as f32) };
-    v_exp_legacy_f32(a: f32) -> f32 { zeroed(f64::from(zeroed(a)).exp2() as f32) };
-    v_log_f32(a: f32) -> f32 { f64::from(zeroed(a)).log2() as f32 };
-    v_log_legacy_f32(a: f32) -> f32 { f64::from(zeroed(a)).log2() as f32 };
+    v_exp_f32(a: f32) -> f32 { zeroed(exp2(zeroed(a))) };
+    v_exp_legacy_f32(a: f32) -> f32 { zeroed(exp2(zeroed(a))) };
+    v_log_f32(a: f32) -> f32 { log2(zeroed(a)) };
+    v_log_legacy_f32(a: f32) -> f32 { log2(zeroed(a)) };
     v_rcp_f32(a: f32) -> f32 { zeroed(1.0 / zeroed(a)) };
     v_rcp_iflag_f32(a: f32) -> f32 { zeroed(1.0 / zeroed(a)) };
     v_rsq_f32(a: f32) -> f32 { (1.0 / f64::from(zeroed(a)).sqrt()) as f32 };

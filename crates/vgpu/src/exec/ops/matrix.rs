@@ -30,7 +30,7 @@ pub enum Element {
 }
 
 impl Element {
-    fn bits(self) -> usize {
+    pub fn bits(self) -> usize {
         match self {
             Element::F64 => 64,
             Element::F32 | Element::Xf32 => 32,
@@ -85,13 +85,13 @@ impl Shape {
     }
 
     /// Returns the elements along k that a lane holds of B (and of A, when it is dense).
-    fn each(&self) -> usize {
+    pub fn depth_per_lane(&self) -> usize {
         self.k * self.n * self.blocks / LANES
     }
 
     /// Returns lane and index of element (i, k) of A, which has `side` rows; the same for (k, j) of B.
     pub fn source(&self, side: usize, i: usize, k: usize, block: usize) -> (usize, usize) {
-        let each = self.each();
+        let each = self.depth_per_lane();
         (i + side * (block + self.blocks * (k / each)), k % each)
     }
 
@@ -224,7 +224,7 @@ fn multiply(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
 
 /// How products are summed. The behavior of the matrix cores was determined by experiment (Xie et al., "MMA-Sim", 2025).
 #[derive(Clone, Copy)]
-enum Adder {
+pub enum Adder {
     /// gfx908 and gfx90a: groups of products, each summed pairwise, then added to the accumulator. Every addition rounds to f32; gfx90a
     /// flushes denormals.
     Pairs { group: usize, flush: bool },
@@ -235,7 +235,7 @@ enum Adder {
 }
 
 impl Adder {
-    fn new(shape: &Shape, arch: Arch, name: &str) -> Adder {
+    pub fn new(shape: &Shape, arch: Arch, name: &str) -> Adder {
         match (shape.a, arch) {
             _ if shape.sparse => Adder::Exact,
             (Element::Xf32, _) => Adder::Aligned { group: 4 },
@@ -265,7 +265,9 @@ fn flushed(value: f32, flush: bool) -> f32 {
     if flush { f32::from_bits(flush32(value.to_bits())) } else { value }
 }
 
-fn power(exponent: i32) -> f64 {
+/// Returns a power of two.
+#[inline(always)]
+pub fn power(exponent: i32) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
@@ -287,7 +289,7 @@ fn cut_off<'a>(terms: impl Iterator<Item = &'a (f64, f64)> + Clone, shape: &Shap
 }
 
 /// Adds a group of products to `sum` as gfx942 does.
-fn aligned(terms: &[(f64, f64)], sum: f32, shape: &Shape) -> f32 {
+pub fn aligned(terms: &[(f64, f64)], sum: f32, shape: &Shape) -> f32 {
     let products = || terms.iter().map(|(x, y)| x * y);
     let all = products().sum::<f64>() + f64::from(sum);
     if !all.is_finite() {
@@ -354,17 +356,17 @@ fn sum<'a>(shape: &Shape, adder: Adder, row: &[f64], column: impl Iterator<Item 
 fn sparse_row(w: &Wave, s: &Step, shape: &Shape, i: usize, flush: bool, row: &mut [f64]) {
     let bits = shape.a.bits();
     // A lane holds half as many values as of B, with two index bits each.
-    let each = shape.each() / 2;
+    let each = shape.depth_per_lane() / 2;
     let set_bits = 2 * each;
     let sets = 32 / set_bits;
     let set = if s.inst.neg_hi == 0 { usize::from(s.inst.op_sel) % sets } else { 0 };
     row.fill(0.0);
-    for group in 0..shape.k / shape.each() {
+    for group in 0..shape.k / shape.depth_per_lane() {
         let lane = i + shape.m * group;
         let index = w.vgpr(s.inst.src[2]).0[lane] >> (set * set_bits);
         for place in 0..each {
             let within = (index >> (2 * place) & 3) as usize;
-            let at = group * shape.each() + place / 2 * 4 + within;
+            let at = group * shape.depth_per_lane() + place / 2 * 4 + within;
             row[at] += value(element(w, s.inst.src[0], lane, place, bits), shape.a, flush);
         }
     }

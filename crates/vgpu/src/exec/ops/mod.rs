@@ -5,10 +5,11 @@ pub mod convert;
 pub mod cross_lane;
 pub mod float;
 mod int;
-mod matrix;
+pub mod matrix;
 pub mod packed;
+mod power;
 mod special;
-mod wmma;
+pub mod wmma;
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -86,14 +87,28 @@ macro_rules! ops {
 }
 use ops;
 
-/// Returns the semantics of an instruction, looked up once per process; `None` when it is not implemented.
-pub fn semantics(row: &'static InstDesc) -> Option<&'static Semantics> {
-    static KNOWN: LazyLock<Vec<OnceLock<Option<Semantics>>>> = LazyLock::new(|| inst_descs().iter().map(|_| OnceLock::new()).collect());
-    let index = (std::ptr::from_ref(row) as usize - inst_descs().as_ptr() as usize) / size_of::<InstDesc>();
-    KNOWN.get(index)?.get_or_init(|| find(row)).as_ref()
+/// What is found by the mnemonic of an instruction, for each row of the table, looked up once per process.
+pub struct PerRow<T>(LazyLock<Vec<OnceLock<Option<T>>>>);
+
+impl<T> PerRow<T> {
+    pub const fn new() -> PerRow<T> {
+        PerRow(LazyLock::new(|| inst_descs().iter().map(|_| OnceLock::new()).collect()))
+    }
+
+    /// Returns what `find` finds.
+    pub fn get(&self, row: &'static InstDesc, find: impl FnOnce(&'static InstDesc) -> Option<T>) -> Option<&T> {
+        let index = (std::ptr::from_ref(row) as usize - inst_descs().as_ptr() as usize) / size_of::<InstDesc>();
+        self.0.get(index)?.get_or_init(|| find(row)).as_ref()
+    }
 }
 
-fn find(row: &InstDesc) -> Option<Semantics> {
+/// Returns the semantics of an instruction; `None` when it is not implemented.
+pub fn semantics(row: &'static InstDesc) -> Option<&'static Semantics> {
+    static KNOWN: PerRow<Semantics> = PerRow::new();
+    KNOWN.get(row, find)
+}
+
+fn find(row: &'static InstDesc) -> Option<Semantics> {
     let name = row.semantics;
     match row.format {
         Format::SOP1 | Format::SOP2 | Format::SOPC | Format::SOPK | Format::SOPP => super::salu::find(name).map(|handler| {
@@ -142,6 +157,11 @@ pub fn add_implicit_operands(inst: &mut Inst) {
 /// Faults: the instruction is in the table but not implemented.
 pub fn unsupported(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
     e.unsupported(w, s, format!("instruction `{}`", s.inst.desc.name))
+}
+
+/// Faults: RDNA has no shift, rotation or broadcast across rows.
+pub fn reserved_dpp(w: &mut Wave, s: &Step, e: &mut Env) -> Outcome {
+    e.illegal(w, s, "reserved DPP control on RDNA".to_owned())
 }
 
 /// Faults: the dwords are not a valid instruction.

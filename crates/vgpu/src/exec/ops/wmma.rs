@@ -13,7 +13,7 @@ use crate::exec::wave::Wave;
 use crate::exec::{Env, Outcome};
 
 /// Rows of A and columns of B.
-const SIDE: usize = 16;
+pub const SIDE: usize = 16;
 
 /// An element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

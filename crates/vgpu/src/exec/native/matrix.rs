@@ -1,0 +1,287 @@
+//! Matrix products (MFMA, WMMA) as loops over the columns of the result.
+//!
+//! The elements of a row of the result, and those of a row of B, are in adjacent lanes. So the loop over columns is the inner one, and the
+//! compiler vectorizes it. Sums are computed in the order and with the roundings of the interpreter's function.
+
+use super::vector::Width;
+use super::{Context, Function};
+use crate::arch::Arch;
+use crate::exec::decoded::{SourceKind, Step};
+use crate::exec::float::{F16, bf16_to_f32, flush32};
+use crate::exec::ops::matrix::{Adder, Element, Shape, aligned, power, shapes};
+use crate::exec::ops::wmma::{self, Product, SIDE};
+use crate::exec::wave::{LANES, Lanes, Wave};
+use crate::exec::{Env, Outcome};
+
+/// The most rows, columns and elements along k of all blocks, and registers of a result.
+const MAX_SIDE: usize = 32;
+const MAX_DEPTH: usize = 32;
+const MAX_REGISTERS: usize = 32;
+
+/// A source as f32: for each element along k of each block, the lanes of the other dimension.
+type Source = [[f32; MAX_SIDE]; MAX_DEPTH];
+
+/// Reads a source whose other dimension has `side` elements.
+#[inline(always)]
+fn read(w: &Wave, number: u16, shape: &Shape, side: usize, flush: bool, out: &mut Source) {
+    let each = shape.depth_per_lane();
+    for block in 0..shape.blocks {
+        for k in 0..shape.k {
+            let first = side * (block + shape.blocks * (k / each));
+            let bit = k % each * shape.a.bits();
+            let from = &w.vgpr(number + (bit / 32) as u16).0[first..first + side];
+            let to = &mut out[block * shape.k + k][..side];
+            for lane in 0..side {
+                let bits = from[lane] >> (bit % 32);
+                to[lane] = match shape.a {
+                    Element::F16 => half(bits as u16, flush),
+                    Element::Bf16 => {
+                        let value = bf16_to_f32(bits as u16);
+                        if flush { f32::from_bits(flush32(value.to_bits())) } else { value }
+                    }
+                    Element::I8 => f32::from(bits as u8 as i8),
+                    _ => f32::from_bits(bits),
+                };
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn half(bits: u16, flush: bool) -> f32 {
+    let bits = if flush && bits & 0x7c00 == 0 { bits & 0x8000 } else { bits };
+    F16(bits).to_f32()
+}
+
+#[inline(always)]
+fn flushed(value: f32, flush: bool) -> f32 {
+    if flush { f32::from_bits(flush32(value.to_bits())) } else { value }
+}
+
+/// Adds the products of a row of A and the columns of B to `sums`.
+#[inline(always)]
+fn add_products<const N: usize>(shape: &Shape, adder: Adder, a: &[f32; MAX_DEPTH], b: &[[f32; MAX_SIDE]], sums: &mut [f32; N]) {
+    // A product with a zero is a positive zero; one that underflows keeps its sign.
+    let product = |k: usize, j: usize| {
+        let product = a[k] * b[k][j];
+        if a[k] == 0.0 || b[k][j] == 0.0 { product + 0.0 } else { product }
+    };
+    match (shape.a, adder) {
+        (Element::F32, _) => {
+            for k in 0..shape.k {
+                for j in 0..N {
+                    sums[j] = a[k].mul_add(b[k][j], sums[j]);
+                }
+            }
+        }
+        (Element::I8, _) => {
+            for k in 0..shape.k {
+                for j in 0..N {
+                    // Integers up to 2^14 are exact.
+                    let sum = (sums[j].to_bits() as i32).wrapping_add((a[k] * b[k][j]) as i32);
+                    sums[j] = f32::from_bits(sum as u32);
+                }
+            }
+        }
+        (_, Adder::Pairs { group: 2, flush }) => {
+            for k in (0..shape.k).step_by(2) {
+                for j in 0..N {
+                    let pair = flushed(flushed(product(k, j), flush) + flushed(product(k + 1, j), flush), flush);
+                    sums[j] = flushed(flushed(sums[j], flush) + pair, flush);
+                }
+            }
+        }
+        (_, Adder::Pairs { flush, .. }) => {
+            for k in (0..shape.k).step_by(4) {
+                for j in 0..N {
+                    let low = flushed(flushed(product(k, j), flush) + flushed(product(k + 1, j), flush), flush);
+                    let high = flushed(flushed(product(k + 2, j), flush) + flushed(product(k + 3, j), flush), flush);
+                    sums[j] = flushed(flushed(sums[j], flush) + flushed(low + high, flush), flush);
+                }
+            }
+        }
+        (_, Adder::Aligned { group: 4 }) => {
+            for k in (0..shape.k).step_by(4) {
+                add_aligned::<N, 4>(shape, &a[k..], &b[k..], sums);
+            }
+        }
+        (_, Adder::Aligned { .. }) => {
+            for k in (0..shape.k).step_by(8) {
+                add_aligned::<N, 8>(shape, &a[k..], &b[k..], sums);
+            }
+        }
+        (_, Adder::Exact) => {}
+    }
+}
+
+/// Returns the exponent by which gfx942 aligns a value, as the interpreter's function of that name.
+#[inline(always)]
+fn exponent(value: f64, least: i32) -> i32 {
+    // Every value of the smaller types is normal in f64.
+    let exponent = (value.to_bits() >> 52 & 0x7ff) as i32 - 1023;
+    if value == 0.0 { -126 } else { exponent.max(least) }
+}
+
+/// Adds a group of `G` products to each sum as gfx942 does.
+#[inline(always)]
+fn add_aligned<const N: usize, const G: usize>(shape: &Shape, a: &[f32], b: &[[f32; MAX_SIDE]], sums: &mut [f32; N]) {
+    let least = if shape.a == Element::F16 { -14 } else { -126 };
+    let (limit, old) = (power(128), *sums);
+    let a: [f64; G] = std::array::from_fn(|k| f64::from(a[k]));
+    let a_exponents = a.map(|value| exponent(value, least));
+    let mut special = [false; N];
+    for j in 0..N {
+        let sum = f64::from(old[j]);
+        let (mut top, mut all, mut over) = (i32::MIN, sum, false);
+        for k in 0..G {
+            let y = f64::from(b[k][j]);
+            top = top.max(a_exponents[k] + exponent(y, least));
+            all += a[k] * y;
+            over |= (a[k] * y).abs() >= limit;
+        }
+        special[j] = !all.is_finite() || over;
+        let scale = power(24 - top);
+        let mut total = 0.0;
+        for k in 0..G {
+            total += (a[k] * f64::from(b[k][j]) * scale).trunc();
+        }
+        let highest = top.max(exponent(sum, -126));
+        let total = (total * power(7 + top - highest)).floor() * power(highest - 31);
+        let addend = (sum * power(24 - highest)).floor() * power(highest - 24);
+        sums[j] = (total + addend + 0.0) as f32;
+    }
+    for j in (0..N).filter(|&j| special[j]) {
+        let terms: [(f64, f64); G] = std::array::from_fn(|k| (a[k], f64::from(b[k][j])));
+        sums[j] = aligned(&terms, old[j], shape);
+    }
+}
+
+/// Runs a product with `N` columns.
+#[inline(always)]
+fn run<const N: usize>(w: &mut Wave, s: &Step, e: &mut Env<'_>, shape: &Shape) {
+    let flush = e.code.arch == Arch::Gfx90a && matches!(shape.a, Element::F16 | Element::Bf16);
+    let adder = Adder::new(shape, e.code.arch, s.inst.desc.name);
+    let (mut a, mut b) = ([[0.0; MAX_SIDE]; MAX_DEPTH], [[0.0; MAX_SIDE]; MAX_DEPTH]);
+    read(w, s.inst.src[0], shape, shape.m, flush, &mut a);
+    read(w, s.inst.src[1], shape, N, flush, &mut b);
+    let constant = match s.kind[2] {
+        SourceKind::Vector => None,
+        SourceKind::Constant => Some(s.constant[2] as u32),
+        SourceKind::Scalar => Some(w.scalar(s.inst.src[2])),
+    };
+    let mut out = [Lanes([0; LANES]); MAX_REGISTERS];
+    for block in 0..shape.blocks {
+        let b = &b[block * shape.k..];
+        for i in 0..shape.m {
+            let (first, register) = shape.result(i, 0, block);
+            let mut row = [0.0; MAX_DEPTH];
+            for k in 0..shape.k {
+                row[k] = a[block * shape.k + k][i];
+            }
+            let mut sums = [constant.map_or(0.0, f32::from_bits); N];
+            if constant.is_none() {
+                let c = &w.vgpr(s.inst.src[2] + register as u16).0[first..first + N];
+                for j in 0..N {
+                    sums[j] = f32::from_bits(c[j]);
+                }
+            }
+            add_products::<N>(shape, adder, &row, b, &mut sums);
+            let to = &mut out[register].0[first..first + N];
+            for j in 0..N {
+                to[j] = sums[j].to_bits();
+            }
+        }
+    }
+    for (n, values) in out.iter().take(shape.m * N * shape.blocks / LANES).enumerate() {
+        *w.vgpr_mut(s.inst.dst + n as u16) = *values;
+    }
+}
+
+/// A dense WMMA product of 16-bit floats with an f32 result. Sums are f64, as in the interpreter's function.
+#[inline(always)]
+fn run_wmma(w: &mut Wave, s: &Step, env: &Env<'_>, ty: wmma::Element, convert: impl Fn(u16) -> f32) {
+    let (arch, wave_size) = (env.code.arch, w.wave_size);
+    let mut sources = [[[0f64; SIDE]; SIDE]; 2];
+    for (n, matrix) in sources.iter_mut().enumerate() {
+        for (k, to) in matrix.iter_mut().enumerate() {
+            // The rows of A, and the columns of B, are in adjacent lanes.
+            let (first, index) = Product::source(0, k, SIDE, ty, arch, wave_size);
+            let from = &w.vgpr(s.inst.src[n] + (index / 2) as u16).0[first..first + SIDE];
+            for i in 0..SIDE {
+                to[i] = f64::from(convert((from[i] >> (16 * (index % 2))) as u16));
+            }
+        }
+    }
+    let mut out = [[0u32; SIDE]; SIDE];
+    for i in 0..SIDE {
+        let (first, index) = Product::result(i, 0, arch, wave_size);
+        let mut sums = [f64::from(f32::from_bits(s.constant[2] as u32)); SIDE];
+        if s.kind[2] == SourceKind::Vector {
+            let from = &w.vgpr(s.inst.src[2] + index as u16).0[first..first + SIDE];
+            for j in 0..SIDE {
+                sums[j] = f64::from(f32::from_bits(from[j]));
+            }
+        }
+        for k in 0..SIDE {
+            for j in 0..SIDE {
+                sums[j] += sources[0][k][i] * sources[1][k][j];
+            }
+        }
+        for j in 0..SIDE {
+            out[i][j] = (sums[j] as f32).to_bits();
+        }
+    }
+    for (i, row) in out.iter().enumerate() {
+        let (first, index) = Product::result(i, 0, arch, wave_size);
+        w.vgpr_mut(s.inst.dst + index as u16).0[first..first + SIDE].copy_from_slice(row);
+    }
+}
+
+#[inline(always)]
+fn multiply(w: &mut Wave, s: &Step, c: &mut Context<'_, '_>) -> u32 {
+    match s.inst.desc.name {
+        "v_wmma_f32_16x16x16_f16" => run_wmma(w, s, c.env, wmma::Element::F16, |bits| F16(bits).to_f32()),
+        "v_wmma_f32_16x16x16_bf16" => run_wmma(w, s, c.env, wmma::Element::Bf16, bf16_to_f32),
+        _ => run_mfma(w, s, c),
+    }
+    Outcome::Continue as u32
+}
+
+#[inline(always)]
+fn run_mfma(w: &mut Wave, s: &Step, c: &mut Context<'_, '_>) {
+    match shapes().get(s.inst.desc.name) {
+        Some(shape) if shape.n == 16 => run::<16>(w, s, c.env, shape),
+        Some(shape) => run::<32>(w, s, c.env, shape),
+        None => {}
+    }
+}
+
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+unsafe extern "sysv64" fn narrow(w: &mut Wave, s: &Step, c: &mut Context<'_, '_>) -> u32 {
+    multiply(w, s, c)
+}
+
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")]
+unsafe extern "sysv64" fn wide(w: &mut Wave, s: &Step, c: &mut Context<'_, '_>) -> u32 {
+    multiply(w, s, c)
+}
+
+/// Returns the function of a matrix product; `None` if it has none here.
+pub fn find(step: &Step, width: Width) -> Option<Function> {
+    let inst = &step.inst;
+    // `cbsz`, `abid` and `blgp` of MFMA rearrange the sources.
+    let plain = inst.neg == 0 && inst.neg_hi == 0 && inst.op_sel == 0;
+    let vectors = step.kind[0] == SourceKind::Vector && step.kind[1] == SourceKind::Vector;
+    let function = match width {
+        Width::W256 => narrow as Function,
+        Width::W512 => wide as Function,
+    };
+    if matches!(inst.desc.name, "v_wmma_f32_16x16x16_f16" | "v_wmma_f32_16x16x16_bf16") {
+        return (plain && vectors && step.kind[2] != SourceKind::Scalar).then_some(function);
+    }
+    let shape = shapes().get(inst.desc.name)?;
+    let known = matches!(shape.a, Element::F32 | Element::F16 | Element::Bf16 | Element::I8) && shape.a == shape.b && !shape.sparse;
+    // Small blocks are arranged in another way.
+    let sides = shape.m == shape.n && matches!(shape.n, 16 | 32) && shape.k * shape.blocks <= MAX_DEPTH;
+    (plain && vectors && known && sides).then_some(function)
+}
