@@ -19,6 +19,7 @@
 //!   Of equal elements the first index wins, and NaN precedes all numbers ([`Reduce`]).
 //! - Out-of-range indices, including negative ones, read 0 and write nothing. Of equal indices [`Kernels::scatter`] keeps the last;
 //!   [`Kernels::scatter_add`] adds in order and rounds once.
+//! - Random elements depend on a [`Philox`] position and their index only, and have the same bits on every device.
 //! - When sorting, NaN is the largest, both zeros are equal, and sorting is stable.
 //! - Dequantized weights are exact in f32 but for one rounding. Their products with float activations ([`ActivationPrecision::F32`]) are
 //!   computed in f32; [`ActivationPrecision::Int16`] allows rounding activations to 16 bits, [`ActivationPrecision::Int8`] quantizes them
@@ -46,16 +47,21 @@
 
 mod attention;
 mod common;
+mod conv;
 mod dtype;
 mod elementwise;
 mod error;
+mod histogram;
+mod image;
 mod index;
 mod kernels;
 mod layout;
 mod matmul;
+mod moe;
 mod norm;
 mod program;
 mod quant;
+mod random;
 mod reduce;
 mod rope;
 mod sample;
@@ -67,17 +73,21 @@ mod view;
 pub use attention::Varlen;
 pub use attention::append::CachePositions;
 pub use attention::options::{AttentionOptions, KeyValues};
+pub use conv::Conv;
 pub use dtype::{DType, Element, ParseDTypeError, Scalar};
 pub use elementwise::glu::Glu;
 pub use elementwise::{Binary, Unary};
 pub use error::{Error, Result};
+pub use image::{PadMode, Pool};
 pub use kernels::Kernels;
 pub use layout::{Layout, MAX_DIMS};
 pub use matmul::{Activation, Matmul, MatmulBackend};
+pub use moe::{ExpertScore, ExpertTiles, ExpertWeights, Routing};
 pub use norm::Norm;
 pub use program::programs;
 pub use quant::ActivationPrecision;
 pub use quant::view::{Quant, QuantView, QuantViewMut};
+pub use random::{Distribution, Draw, Philox};
 pub use reduce::Reduce;
 pub use rope::{Positions, Rope, RopeAngles, RopePairs, RopeScaling};
 pub use sample::{Penalties, RandomSource, Sampling};

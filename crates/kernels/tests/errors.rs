@@ -290,8 +290,19 @@ fn invalid_indices_are_rejected() {
             let mut indices = stream.alloc_zeroed::<u32>(64).unwrap();
             kernels.topk(stream, &x, true, out, &mut ViewMut::new(&mut indices, of(&[8, 7])).unwrap())
         });
+        refuses("sorted rows of another length", shape, &|kernels, stream, out| {
+            kernels.sort(stream, &View::new(&floats, of(&[8, 7])).unwrap(), false, out, None)
+        });
+        refuses("sorted elements of another type", dtype, &|kernels, stream, out| kernels.sort(stream, &half, false, out, None));
+        refuses("distinct elements of rows", shape, &|kernels, stream, out| kernels.unique(stream, &x, out, None, None).map(drop));
+        refuses("counts of floats", dtype, &|kernels, stream, out| kernels.bincount(stream, &x, out));
+        refuses("counts as floats", dtype, &|kernels, stream, out| kernels.histogram(stream, &x, 0.0, 1.0, out));
+        refuses("no width", argument, &|kernels, stream, out| kernels.histogram(stream, &x, 1.0, 1.0, out));
+        refuses("no limits", argument, &|kernels, stream, out| kernels.histogram(stream, &x, f64::NEG_INFINITY, f64::NAN, out));
         let (kernels, stream) = setting(&device);
         let mut out = stream.alloc_zeroed::<u32>(64).unwrap();
+        let mut view = ViewMut::new(&mut out, of(&[8, 8])).unwrap();
+        assert!(matches!(kernels.bincount(&stream, &square, &mut view), Err(Error::WrongShape { .. })));
         let mut view = ViewMut::new(&mut out, of(&[64])).unwrap();
         assert!(matches!(kernels.argsort(&stream, &x, false, &mut view), Err(Error::WrongShape { .. })));
         let mut view = ViewMut::new(&mut out, of(&[])).unwrap();

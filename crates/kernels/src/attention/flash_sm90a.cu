@@ -18,6 +18,7 @@
 
 #include "attention/attention.cuh"
 #include "attention/kv_tile.cuh"
+#include "common/sm90.cuh"
 #include "common/tile.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -32,61 +33,8 @@
 #define LOADER_REGISTERS (GROUPS == 3 ? 32 : D == 256 ? 40 : PAGED ? 48 : D == 192 ? 72 : 40)
 #define COMPUTE_REGISTERS (((GROUPS == 3 ? 4 * 128 : 3 * 168) - LOADER_REGISTERS) / GROUPS / 8 * 8)
 
-__device__ inline u32 shared_address_of(const void *at) { return (u32)__cvta_generic_to_shared(at); }
-
-// An mbarrier: `count` arrivals complete a phase; waiters name its parity.
-struct Barrier {
-    u32 at;
-    __device__ void init(u32 count) const { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory"); }
-    __device__ void arrive() const { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory"); }
-    __device__ void wait(u32 phase) const {
-        asm volatile("{\n"
-                     ".reg .pred done;\n"
-                     "again:\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                     "@!done bra again;\n"
-                     "}" ::"r"(at), "r"(phase)
-                     : "memory");
-    }
-};
-
 __device__ inline void wait_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-// Makes this thread's writes to shared memory visible to the async proxy (wgmma).
-__device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-// wgmma: products are issued between begin() and commit(); wait<N>() leaves N commits pending.
-__device__ inline void begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int PENDING> __device__ inline void wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory"); }
-// Tells the compiler that wgmma wrote these registers.
-template <int N> __device__ inline void mark_written(f32 (&x)[N]) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) asm volatile("" : "+f"(x[i])::"memory");
-}
-
-// Matrix descriptor of a tile: 128-byte swizzle, panel stride, and 1024 bytes between groups of eight rows.
-__device__ inline u64 descriptor(u32 at, u32 panel) { return (u64)(at >> 4) | (u64)(panel >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62; }
-
-#define R4(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
-#define R16(c, i) R4(c, i), R4(c, i + 4), R4(c, i + 8), R4(c, i + 12)
-#define R32(c, i) R16(c, i), R16(c, i + 16)
-#define R64(c, i) R32(c, i), R32(c, i + 32)
-#define N16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define N32 N16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define N64                                                                                                                        \
-    N32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, " \
-        "%56, %57, %58, %59, %60, %61, %62, %63"
-
-// 64 × N of c = a · bᵀ (+ c) with both operands in shared memory; and c += a · b with a in registers.
-template <int N> struct Width {};
-#define WGMMA_SCORES(T, NAME, N, R, NUMBERS, A, B, KEEP)                                                                           \
-    __device__ inline void score(T, Width<N>, f32 *c, u64 a, u64 b, int keep) {                                                    \
-        asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP ", 0;\n"                                                       \
-                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" NUMBERS "}, " A ", " B ", keep, 1, 1, 0, 0;\n}" \
-                     : R(c, 0)                                                                                                     \
-                     : "l"(a), "l"(b), "r"(keep)                                                                                   \
-                     : "memory");                                                                                                  \
-    }
+// 64 × N of c += a · b with a in registers.
 #define WGMMA_ACCUMULATE(T, NAME, N, R, NUMBERS, A, B)                                                                             \
     __device__ inline void accumulate(T, Width<N>, f32 *c, const u32 *a, u64 b) {                                                  \
         asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" NUMBERS "}, {" A "}, " B ", 1, 1, 1, 1;" \
@@ -94,14 +42,12 @@ template <int N> struct Width {};
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)                                                          \
                      : "memory");                                                                                                  \
     }
-#define WGMMA_FOR(T, NAME)                                                                                                         \
-    WGMMA_SCORES(T, NAME, 64, R32, N32, "%32", "%33", "%34")                                                                       \
-    WGMMA_SCORES(T, NAME, 128, R64, N64, "%64", "%65", "%66")                                                                      \
+#define WGMMA_ACCUMULATE_FOR(T, NAME)                                                                                              \
     WGMMA_ACCUMULATE(T, NAME, 32, R16, N16, "%16, %17, %18, %19", "%20")                                                           \
     WGMMA_ACCUMULATE(T, NAME, 64, R32, N32, "%32, %33, %34, %35", "%36")                                                           \
     WGMMA_ACCUMULATE(T, NAME, 128, R64, N64, "%64, %65, %66, %67", "%68")
-WGMMA_FOR(f16, "f16")
-WGMMA_FOR(bf16, "bf16")
+WGMMA_ACCUMULATE_FOR(f16, "f16")
+WGMMA_ACCUMULATE_FOR(bf16, "bf16")
 
 // Accumulates the columns from FROM on, with the widest wgmma that fits.
 template <int FROM> __device__ inline void accumulate_columns(f32 *o, const u32 *p, u32 v_tile) {
@@ -224,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             begin();
 #pragma unroll
             for (int d = 0; d < D / 16; ++d)
-                score(T(), Width<BN>(), s, descriptor(own_q + d / 4 * PANEL(64) + d % 4 * 32, 16),
+                multiply(T(), Width<BN>(), s, descriptor(own_q + d / 4 * PANEL(64) + d % 4 * 32, 16),
                       descriptor(k_tiles + stage * tile + d / 4 * PANEL(BN) + d % 4 * 32, 16), d > 0);
             commit();
         };

@@ -22,3 +22,19 @@ template <class Index> __device__ inline Index divide(Index x, const Dims &dims,
     if constexpr (sizeof(Index) == 4) return (__umulhi(x, dims.magic[d]) + x) >> dims.shift[d];
     else return x / dims.shape[d];
 }
+
+// Adds the offsets of element `i` in the first `operands`.
+template <class Index> __device__ inline void locate(Index i, const Dims &dims, Index *at, int operands) {
+    Index rest = i;
+#pragma unroll 1
+    for (int d = 0; d < dims.rank; ++d) {
+        Index position = rest;
+        if (d + 1 < dims.rank) {
+            const Index outer = divide<Index>(rest, dims, d);
+            position = rest - outer * (Index)dims.shape[d];
+            rest = outer;
+        }
+#pragma unroll
+        for (int k = 0; k < operands; ++k) at[k] += position * (Index)dims.strides[k][d];
+    }
+}

@@ -11,6 +11,10 @@ __device__ inline f32 rounded_product(f32 x, f32 y) {
 #pragma clang fp contract(off)
     return x * y;
 }
+__device__ inline f64 rounded_product(f64 x, f64 y) {
+#pragma clang fp contract(off)
+    return x * y;
+}
 __device__ inline f32 fast_exp2(f32 x) { return exp2(x); }
 __device__ inline f32 approx_log2(f32 x) { return log2(x); }
 __device__ inline f32 fast_log2(f32 x) { return log2(x); }
@@ -20,6 +24,7 @@ __device__ inline f32 fast_reciprocal(f32 x) { return 1 / x; }
 __device__ inline f32 normal_reciprocal(f32 x) { return 1 / x; }
 #else
 __device__ inline f32 rounded_product(f32 x, f32 y) { return __fmul_rn(x, y); }
+__device__ inline f64 rounded_product(f64 x, f64 y) { return __dmul_rn(x, y); }
 // Squares the exponential of half the argument: the instruction flushes subnormal results.
 __device__ inline f32 fast_exp2(f32 x) {
     const f32 y = exp2_approx(0.5f * x);

@@ -1,6 +1,6 @@
 // Copy, fill, where and masked fill; and affine and cast.
 //
-// Copies depend only on the element size: T is an unsigned integer of that size.
+// Copies depend only on the element size: T is an unsigned integer of that size. So is U, the condition of `where`.
 
 // Defaults, so that this file compiles alone. The launcher defines them for each program.
 #ifndef NAME
@@ -35,7 +35,7 @@ struct Fill {
 KERNELS(Fill)
 #elif defined(OP_where)
 struct Where {
-    typedef u8 A;
+    typedef U A;
     typedef T B, C, R;
     static const int ARITY = 3;
     __device__ Where(Scalars) {}

@@ -16,7 +16,8 @@
 #define U T
 #endif
 
-#define GATED(EXPRESSION)                                                                                                          \
+#define GATED(EXPRESSION) GATED_TIMES(EXPRESSION, up)
+#define GATED_TIMES(EXPRESSION, FACTOR)                                                                                            \
     struct Gated {                                                                                                                 \
         typedef T A, B;                                                                                                            \
         typedef U R;                                                                                                               \
@@ -26,7 +27,7 @@
         __device__ Gated(Scalars) {}                                                                                               \
         __device__ R at(A gate, B element, C) const {                                                                              \
             const Math x = widen(gate), up = widen(element);                                                                       \
-            return Narrow<U>::from((EXPRESSION) * up);                                                                             \
+            return Narrow<U>::from((EXPRESSION) * (FACTOR));                                                                       \
         }                                                                                                                          \
     };                                                                                                                             \
     KERNELS(Gated)
@@ -42,4 +43,8 @@ GATED(Functions<T>::gelu_erf(x))
 GATED(x < 0 ? (Math)0 : x)
 #elif defined(OP_glu)
 GATED(Exact::sigmoid_times(x, (Math)1))
+#elif defined(OP_swiglu_clamped)
+// NaN stays.
+template <class M> __device__ inline M at_most_7(M x) { return x > 7 ? (M)7 : x; }
+GATED_TIMES(Exact::sigmoid_times((Math)1.702 * at_most_7(x), at_most_7(x)), (up < -7 ? (Math)-7 : at_most_7(up)) + 1)
 #endif

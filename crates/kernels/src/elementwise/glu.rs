@@ -29,11 +29,13 @@ pub enum Glu {
     Relu,
     /// GLU: sigmoid(gate) · up.
     Sigmoid,
+    /// gpt-oss: g · sigmoid(1.702 · g) · (u + 1), where g is gate, at most 7, and u is up, from -7 to 7.
+    Clamped,
 }
 
 impl Glu {
     /// All variants.
-    pub const ALL: [Glu; 5] = [Glu::Silu, Glu::Gelu, Glu::GeluErf, Glu::Relu, Glu::Sigmoid];
+    pub const ALL: [Glu; 6] = [Glu::Silu, Glu::Gelu, Glu::GeluErf, Glu::Relu, Glu::Sigmoid, Glu::Clamped];
 
     /// The name.
     pub fn name(self) -> &'static str {
@@ -43,6 +45,7 @@ impl Glu {
             Glu::GeluErf => "geglu_erf",
             Glu::Relu => "reglu",
             Glu::Sigmoid => "glu",
+            Glu::Clamped => "swiglu_clamped",
         }
     }
 

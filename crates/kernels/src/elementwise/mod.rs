@@ -332,14 +332,17 @@ impl Kernels {
         self.run(stream, &Call { program: op.map(dtype).program(self.tuning()), scalars: NO_SCALARS, inputs: &inputs }, out)
     }
 
-    /// Computes `out = condition ? yes : no`. The condition is a `u8`, true if not 0.
+    /// Computes `out = condition ? yes : no`. The condition is of any integer type, true if not 0.
     pub fn where_cond(&self, stream: &Stream, condition: &View<'_>, yes: &View<'_>, no: &View<'_>, out: &mut ViewMut<'_>) -> Result<()> {
         let (out, dtype) = (out.as_view(), out.dtype());
-        check_same_dtype("where", "condition", *condition, DType::U8)?;
+        if !condition.dtype().is_integer() {
+            return Err(dtype_error("where", "condition", condition.dtype(), "an integer type"));
+        }
         check_same_dtype("where", "yes", *yes, dtype)?;
         check_same_dtype("where", "no", *no, dtype)?;
         let inputs = [("condition", *condition), ("yes", *yes), ("no", *no)];
-        self.run(stream, &Call { program: copy_map("where", dtype, 3).program(self.tuning()), scalars: NO_SCALARS, inputs: &inputs }, out)
+        let program = where_map(condition.dtype(), dtype).program(self.tuning());
+        self.run(stream, &Call { program, scalars: NO_SCALARS, inputs: &inputs }, out)
     }
 
     /// Computes `out = x * factor + term`; floats are rounded once.
@@ -409,6 +412,11 @@ pub(crate) fn copy_map(op: &'static str, dtype: DType, inputs: usize) -> Map {
     Map { file: &COPY, op, types: [bits_type(dtype), ""], unroll: unroll(inputs) }
 }
 
+/// Whether a condition is 0 depends only on its bits, too.
+fn where_map(condition: DType, dtype: DType) -> Map {
+    Map { types: [bits_type(dtype), bits_type(condition)], ..copy_map("where", dtype, 3) }
+}
+
 fn transpose_program(dtype: DType) -> Program {
     Program::new(&TRANSPOSE, "transpose", &[bits_type(dtype)], &[("THREADS", TRANSPOSE_THREADS)])
 }
@@ -428,7 +436,8 @@ pub(crate) fn programs(tuning: &Tuning) -> Vec<Program> {
     for dtype in DType::COMPUTE {
         let mut maps: Vec<Map> = Unary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.map(dtype)).collect();
         maps.extend(Binary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| op.map(dtype)));
-        maps.extend([("where", 3), ("fill", 0), ("copy", 1)].map(|(op, inputs)| copy_map(op, dtype, inputs)));
+        maps.extend([("fill", 0), ("copy", 1)].map(|(op, inputs)| copy_map(op, dtype, inputs)));
+        maps.extend(DType::COMPUTE.into_iter().filter(|condition| condition.is_integer()).map(|condition| where_map(condition, dtype)));
         maps.push(affine(dtype));
         maps.extend(DType::COMPUTE.into_iter().filter(|to| *to != dtype).map(|to| cast(dtype, to)));
         programs.extend(maps.iter().map(|map| map.program(tuning)));

@@ -21,21 +21,6 @@ struct Axis {
     u64 length, from_stride, index_stride;
 };
 
-template <class Index> __device__ inline void locate(Index i, const Dims &dims, Index *at, int operands) {
-    Index rest = i;
-#pragma unroll 1
-    for (int d = 0; d < dims.rank; ++d) {
-        Index position = rest;
-        if (d + 1 < dims.rank) {
-            const Index outer = divide<Index>(rest, dims, d);
-            position = rest - outer * (Index)dims.shape[d];
-            rest = outer;
-        }
-#pragma unroll
-        for (int k = 0; k < operands; ++k) at[k] += position * (Index)dims.strides[k][d];
-    }
-}
-
 #if defined(OP_gather)
 
 // Operands: the result, the indices, the input without its indexed dimension.

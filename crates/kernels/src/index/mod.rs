@@ -17,11 +17,16 @@ use crate::view::{View, ViewMut};
 static GATHER: SourceFile = source_file!("index/index.cu", &["_packs", "_scalar", "_scalar64", "_wide", "_rows"]);
 static SCATTER: SourceFile = source_file!("index/index.cu", &["_packs", "_scalar", "_scalar64"]);
 
+static UNORDERED: SourceFile = source_file!("index/unordered.cu", &["_packs", "_scalar", "_scalar64"]);
+
 /// Threads of a block.
 const BLOCK: u32 = 256;
 
 /// Vectors in flight per thread.
 const UNROLL: u32 = 2;
+
+/// The same, of a scatter without an order.
+const UNROLL_UNORDERED: u32 = 4;
 
 /// The largest row cached in shared memory, in bytes, so that several blocks are resident.
 const MAX_ROW_BYTES: usize = 32 << 10;
@@ -30,12 +35,14 @@ const MAX_ROW_BYTES: usize = 32 << 10;
 const INDICES: [DType; 5] = [DType::U8, DType::I16, DType::I32, DType::U32, DType::I64];
 
 fn program(op: &'static str, dtype: DType, index: DType) -> Program {
-    let (file, element) = match op {
-        "gather" => (&GATHER, bits_type(dtype)),
-        "scatter" => (&SCATTER, bits_type(dtype)),
-        _ => (&SCATTER, dtype.name()),
+    let (file, element, unroll) = match op {
+        "gather" => (&GATHER, bits_type(dtype), UNROLL),
+        "scatter" => (&SCATTER, bits_type(dtype), UNROLL),
+        "scatter_add" => (&SCATTER, dtype.name(), UNROLL),
+        "scatter_unordered" => (&UNORDERED, bits_type(dtype), UNROLL_UNORDERED),
+        _ => (&UNORDERED, dtype.name(), UNROLL_UNORDERED),
     };
-    Program::new(file, op, &[element, index.name()], &[("UNROLL", UNROLL)])
+    Program::new(file, op, &[element, index.name()], &[("UNROLL", unroll)])
 }
 
 /// Parameters of the kernels: the indexed dimension.
@@ -139,14 +146,50 @@ impl Kernels {
 
     /// Computes `out[i][indices[j]][k] += x[i][j][k]`, for `axis` 1, like [`Kernels::scatter_add`].
     pub fn index_add(&self, stream: &Stream, out: &mut ViewMut<'_>, indices: &View<'_>, x: &View<'_>, axis: usize) -> Result<()> {
-        let (op, out) = ("index_add", out.as_view());
-        self.check_indexed(stream, op, *x, *indices, out, axis)?;
-        let index_strides = one_index(op, indices, x, axis)?;
+        let call = self.index_add_call(stream, "index_add", out.as_view(), *indices, *x, axis)?;
+        self.scattered(stream, "scatter_add", &call)
+    }
+
+    /// As [`Kernels::scatter`], but of equal indices any element is kept. Faster, and without scratch memory.
+    pub fn scatter_unordered(&self, stream: &Stream, out: &mut ViewMut<'_>, indices: &View<'_>, x: &View<'_>, axis: usize) -> Result<()> {
+        self.scatter_to(stream, "scatter_unordered", out.as_view(), *indices, *x, axis)
+    }
+
+    /// As [`Kernels::scatter_add`], but by atomics: equal indices are added in any order, and each addition is rounded. Floating-point
+    /// results may differ between runs. Faster, and without scratch memory.
+    pub fn scatter_add_unordered(
+        &self,
+        stream: &Stream,
+        out: &mut ViewMut<'_>,
+        indices: &View<'_>,
+        x: &View<'_>,
+        axis: usize,
+    ) -> Result<()> {
+        self.scatter_to(stream, "scatter_add_unordered", out.as_view(), *indices, *x, axis)
+    }
+
+    /// As [`Kernels::index_add`], but like [`Kernels::scatter_add_unordered`].
+    pub fn index_add_unordered(&self, stream: &Stream, out: &mut ViewMut<'_>, indices: &View<'_>, x: &View<'_>, axis: usize) -> Result<()> {
+        let call = self.index_add_call(stream, "index_add_unordered", out.as_view(), *indices, *x, axis)?;
+        self.unordered(stream, "scatter_add_unordered", &call)
+    }
+
+    fn index_add_call<'a>(
+        &self,
+        stream: &Stream,
+        op: &'static str,
+        out: View<'a>,
+        indices: View<'a>,
+        x: View<'a>,
+        axis: usize,
+    ) -> Result<Indexed<'a>> {
+        self.check_indexed(stream, op, x, indices, out, axis)?;
+        let index_strides = one_index(op, &indices, &x, axis)?;
         if (0..x.layout().shape().len()).any(|d| d != axis && out.layout().shape()[d] != x.layout().shape()[d]) {
             let expected = format!("{:?}, except in dimension {axis}", out.layout().shape());
-            return Err(shape_error(op, "input", x, expected));
+            return Err(shape_error(op, "input", &x, expected));
         }
-        self.scattered(stream, "scatter_add", &Indexed { op, x: *x, out, indices: *indices, index_strides, axis })
+        Ok(Indexed { op, x, out, indices, index_strides, axis })
     }
 
     /// Computes `out = mask ? value : x`. The mask is a `u8`, true if not 0; the value is rounded as by [`Kernels::fill`].
@@ -249,7 +292,33 @@ impl Kernels {
             return Err(shape_error(op, "indices", &indices, format!("{:?}", x.layout().shape())));
         }
         within(op, "result", &out, &x, axis)?;
-        self.scattered(stream, op, &Indexed { op, x, out, indices, index_strides: strides(&indices), axis })
+        let call = Indexed { op, x, out, indices, index_strides: strides(&indices), axis };
+        match op {
+            "scatter" | "scatter_add" => self.scattered(stream, op, &call),
+            _ => self.unordered(stream, op, &call),
+        }
+    }
+
+    /// Launches a scatter without an order.
+    fn unordered(&self, stream: &Stream, kind: &'static str, call: &Indexed<'_>) -> Result<()> {
+        let Indexed { op, x, out, indices, index_strides, axis } = *call;
+        if x.layout().is_empty() || out.layout().is_empty() {
+            return Ok(());
+        }
+        let operands = [operand(&x, strides(&x)), operand(&indices, index_strides), operand(&out, with(strides(&out), axis, 0))];
+        let (dims, step) = (merged(x.layout().shape(), &operands), out.layout().strides()[axis]);
+        let (way, dims) = match (fits_32_bits(&dims), in_packs(&dims, &operands, out.dtype().size(), step)) {
+            (true, Some(packs)) => (0, packs),
+            (true, None) => (1, dims),
+            (false, _) => (2, dims),
+        };
+        let kernels = self.load(&program(kind, out.dtype(), indices.dtype()))?;
+        let (axis, dims) = ([out.layout().shape()[axis] as u64, step as u64], to_dims(&dims));
+        let args = (out.start(), indices.start(), x.start(), Arg::value(&axis), Arg::value(&dims));
+        let launch = launch(dims.n().div_ceil(u64::from(UNROLL_UNORDERED)), BLOCK);
+        // SAFETY: the kernel was compiled for these types and takes these arguments; all views were checked against their memory, out-of-range
+        // indices write nothing, and elements with equal indices are written whole or added by atomics.
+        unsafe { kernels[way].launch(stream, launch, args) }.map_err(launch_error(op))
     }
 
     fn scattered(&self, stream: &Stream, kind: &'static str, call: &Indexed<'_>) -> Result<()> {
@@ -290,7 +359,7 @@ impl Kernels {
         let sorted = ViewMut::of_bytes(&mut sorted, indices.dtype(), layout(&sorted_strides, 0)?)?;
         let order = ViewMut::new(&mut order, layout(&sorted_strides, 0)?)?;
         let (sorted, order) = (sorted.as_view(), order.as_view());
-        self.order(stream, op, ids, false, Some(sorted), order)?;
+        self.order(stream, op, ids, false, Some(sorted), Some(order))?;
 
         let operands = [
             operand(&x, x_strides),
@@ -360,7 +429,8 @@ pub(crate) fn programs(tuning: &Tuning) -> Vec<Program> {
     for dtype in DType::COMPUTE {
         programs.push(copy_map("masked_fill", dtype, 2).program(tuning));
         for index in INDICES {
-            programs.extend(["gather", "scatter", "scatter_add"].map(|op| program(op, dtype, index)));
+            let ops = ["gather", "scatter", "scatter_add", "scatter_unordered", "scatter_add_unordered"];
+            programs.extend(ops.map(|op| program(op, dtype, index)));
         }
     }
     // Copies are the same for types of one size.
@@ -386,7 +456,7 @@ mod tests {
         let out = view(0, DType::U32);
         let (x, ids) = (view(64, DType::U32), view(128, DType::U32));
         let gather = |x, ids| kernels.check_indexed(&stream, "gather", x, ids, out, 0);
-        let order = |x, values, indices| kernels.order(&stream, "topk", x, true, values, indices);
+        let order = |x, values, indices| kernels.order(&stream, "topk", x, true, values, Some(indices));
         assert!(gather(x, ids).is_ok());
         for rejected in [
             gather(out, ids),

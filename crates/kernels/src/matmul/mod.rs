@@ -92,7 +92,7 @@ impl Activation {
         [Activation::Relu, Activation::Gelu, Activation::GeluErf, Activation::Silu, Activation::Sigmoid, Activation::Tanh];
 
     /// Its code in the kernels.
-    fn number(self) -> u32 {
+    pub(crate) fn number(self) -> u32 {
         1 + Activation::ALL.iter().position(|known| *known == self).unwrap_or(0) as u32
     }
 }
@@ -628,19 +628,19 @@ impl<'a> Work<'a> {
 
 /// Tile sizes of a block and a wave, bytes of k per stage, and stages, as in `gemm_mma.cu`.
 #[derive(Debug, Clone, Copy)]
-struct Tile {
-    bm: u32,
-    bn: u32,
-    wm: u32,
-    wn: u32,
-    k_bytes: u32,
-    stages: u32,
-    deep: bool,
+pub(crate) struct Tile {
+    pub bm: u32,
+    pub bn: u32,
+    pub wm: u32,
+    pub wn: u32,
+    pub k_bytes: u32,
+    pub stages: u32,
+    pub deep: bool,
 }
 
 impl Tile {
     /// The tile for a shared memory of this many bytes.
-    fn of(nvidia: bool, dtype: DType, large: bool, shared: usize) -> Tile {
+    pub fn of(nvidia: bool, dtype: DType, large: bool, shared: usize) -> Tile {
         let (bm, bn, wm, wn) = match (nvidia, large) {
             (_, false) => (64, 64, 32, 32),
             (true, true) if dtype == DType::F32 => (128, 128, 64, 32),

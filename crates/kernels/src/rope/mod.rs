@@ -97,6 +97,8 @@ pub enum RopeScaling {
         slow: f64,
         /// The original context length.
         original: usize,
+        /// Whether the ends of the ramp between kept and divided frequencies are rounded to whole pairs; usually true.
+        truncate: bool,
     },
 }
 
@@ -115,9 +117,11 @@ impl RopeScaling {
                     let kept = ((times - low) / (high - low)).clamp(0.0, 1.0);
                     frequency * (kept + (1.0 - kept) / factor)
                 }
-                RopeScaling::Yarn { factor, fast, slow, original } => {
+                RopeScaling::Yarn { factor, fast, slow, original, truncate } => {
                     let pair_of = |turns: f64| n * (original as f64 / (turns * TAU)).ln() / (2.0 * base.ln());
-                    let (first, last) = (pair_of(fast).floor().max(0.0), pair_of(slow).ceil().min(n - 1.0));
+                    let (first, last) = (pair_of(fast), pair_of(slow));
+                    let (first, last) = if truncate { (first.floor(), last.ceil()) } else { (first, last) };
+                    let (first, last) = (first.max(0.0), last.min(n - 1.0));
                     let kept = 1.0 - ((i as f64 - first) / (last - first).max(0.001)).clamp(0.0, 1.0);
                     frequency * (kept + (1.0 - kept) / factor)
                 }
@@ -304,7 +308,7 @@ mod tests {
         let ((llama, _), (whole, _)) = (llama.frequencies(128, 500_000.0), RopeScaling::None.frequencies(128, 500_000.0));
         assert!(llama[0] == whole[0] && (llama[63] * 8.0 / whole[63] - 1.0).abs() < 1e-6);
         assert!(llama.iter().zip(&whole).any(|(a, b)| *a < b * 0.99 && *a > b / 7.9), "some lie between");
-        let yarn = RopeScaling::Yarn { factor: 4.0, fast: 32.0, slow: 1.0, original: 32768 };
+        let yarn = RopeScaling::Yarn { factor: 4.0, fast: 32.0, slow: 1.0, original: 32768, truncate: true };
         let ((yarn, factor), (whole, _)) = (yarn.frequencies(128, 1e6), RopeScaling::None.frequencies(128, 1e6));
         assert!((factor - 1.138_629_436).abs() < 1e-8);
         assert!(yarn[0] == whole[0] && (yarn[63] * 4.0 / whole[63] - 1.0).abs() < 1e-6);

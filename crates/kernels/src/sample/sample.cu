@@ -11,6 +11,7 @@
 #define THREADS 512
 #endif
 
+#include "common/philox.cuh"
 #include "sample/logits.cuh"
 
 struct Sample {
@@ -115,17 +116,6 @@ __device__ inline u32 threshold(const Sample &s, const T *row, f32 largest, bool
     return prefix > least ? prefix : least;
 }
 
-// 64 random bits of a seed and a counter: Philox 4x32-10.
-__device__ inline u64 random_of(u64 seed, u64 counter) {
-    u32 a = (u32)counter, b = (u32)(counter >> 32), c = 0, d = 0, k = (u32)seed, l = (u32)(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-        const u32 high0 = __umulhi(0xD2511F53u, a), low0 = 0xD2511F53u * a, high1 = __umulhi(0xCD9E8D57u, c), low1 = 0xCD9E8D57u * c;
-        a = high1 ^ b ^ k, b = low1, c = high0 ^ d ^ l, d = low0;
-        k += 0x9E3779B9u, l += 0xBB67AE85u;
-    }
-    return (u64)b << 32 | a;
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS) NAME(const T *logits, const f32 *random, u32 *tokens, f32 *logprobs, Sample s) {
     __shared__ SharedState smem;
     __shared__ f32 floats[WAVES];
@@ -200,8 +190,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) NAME(const T *logits, cons
         for (i32 token = from + lane; token < to; token += WAVE) mine += kept(token);
         const u64 total = sum_of(mine, smem.each);
         if (begin == 0 && end == s.vocabulary) {
-            const u64 bits =
-                random ? (u64)((f64)random[index * s.random] * 18446744073709551616.0) : random_of(s.seed, s.offset + index);
+            const Philox at = {s.seed, 0, s.offset};
+            const uint4 words = philox(at, index);
+            const u64 bits = random ? (u64)((f64)random[index * s.random] * 18446744073709551616.0) : (u64)words.y << 32 | words.x;
             place = __umul64hi(total, bits);
             // Given random numbers may be anything.
             if (place >= total) place = total - 1;

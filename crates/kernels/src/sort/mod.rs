@@ -1,4 +1,7 @@
-//! Top-k and argsort of rows.
+//! Sorting rows, and their first k elements.
+
+mod radix;
+mod unique;
 
 use bytemuck::{Pod, Zeroable};
 use warpwave_gpu::{Arg, Buffer, Kernel, Launch, Stream};
@@ -11,7 +14,7 @@ use crate::layout::MAX_DIMS;
 use crate::program::{Program, SourceFile, source_file};
 use crate::view::{View, ViewMut};
 
-static ARGSORT: SourceFile = source_file!("sort/argsort.cu", &["_tile", "_merge"]);
+static ARGSORT: SourceFile = source_file!("sort/argsort.cu", &["_tile"]);
 static TOPK: SourceFile = source_file!("sort/topk.cu", &["_chunk"]);
 static SELECT: SourceFile = source_file!("sort/select.cu", &["_select"]);
 
@@ -94,9 +97,6 @@ fn tile_for(n: usize, k: usize, fits: impl Fn(&Tile) -> bool) -> Option<Tile> {
     tiles.iter().find(|tile| n <= tile.elements()).or_else(|| tiles.iter().rev().max_by_key(|tile| tile.elements())).copied()
 }
 
-/// Elements that a block merges; tile sizes that are merged are multiples of it.
-const PART: usize = 2048;
-
 /// Bytes of a sort key.
 fn key_size(dtype: DType) -> usize {
     dtype.size().max(4)
@@ -132,7 +132,7 @@ struct Rows<'a> {
     op: &'static str,
     x: View<'a>,
     values: Option<View<'a>>,
-    indices: View<'a>,
+    indices: Option<View<'a>>,
     rows: usize,
     order: Order,
     dims: Dims,
@@ -152,16 +152,13 @@ impl Rows<'_> {
         launch: Launch,
         order: Order,
         (from, to): (Option<&Pairs>, Option<&Pairs>),
-        rest: &[u64],
     ) -> Result<()> {
         let ([from_keys, from_at], [to_keys, to_at]) = (args(from), args(to));
-        let values = self.values.map_or(Arg::from(0u64), |values| values.start().into());
-        let mut args = vec![self.x.start().into(), values, self.indices.start().into(), from_keys, from_at, to_keys, to_at];
-        args.extend([Arg::value(&order), Arg::value(&self.dims)]);
-        args.extend(rest.iter().map(|number| Arg::from(*number)));
+        let [values, indices] = [self.values, self.indices].map(|view| view.map_or(Arg::from(0u64), |view| view.start().into()));
+        let args = (self.x.start(), values, indices, from_keys, from_at, to_keys, to_at, Arg::value(&order), Arg::value(&self.dims));
         // SAFETY: the kernel was compiled for this type and takes these arguments; all views were checked against their memory, buffers
         // between launches hold what is kept of each row, and written indices are valid for their row.
-        unsafe { kernel.launch(stream, launch, &args[..]) }.map_err(launch_error(self.op))
+        unsafe { kernel.launch(stream, launch, args) }.map_err(launch_error(self.op))
     }
 }
 
@@ -170,22 +167,52 @@ impl Kernels {
     ///
     /// Rows run along the last dimension; k is the size of the last dimension of `values` and `indices`. Indices are `u32` or `i64`.
     pub fn topk(&self, stream: &Stream, x: &View<'_>, largest: bool, values: &mut ViewMut<'_>, indices: &mut ViewMut<'_>) -> Result<()> {
-        self.order(stream, "topk", *x, largest, Some(values.as_view()), indices.as_view())
+        self.order(stream, "topk", *x, largest, Some(values.as_view()), Some(indices.as_view()))
+    }
+
+    /// Sorts each row, ascending or descending, and computes the index each element had, if `indices` are given.
+    ///
+    /// Rows run along the last dimension; indices are `u32` or `i64`. Scratch memory is as for [`Kernels::argsort`].
+    pub fn sort(
+        &self,
+        stream: &Stream,
+        x: &View<'_>,
+        descending: bool,
+        values: &mut ViewMut<'_>,
+        indices: Option<&mut ViewMut<'_>>,
+    ) -> Result<()> {
+        let (values, indices) = (values.as_view(), indices.as_ref().map(|view| view.as_view()));
+        self.order_all(stream, "sort", *x, descending, Some(values), indices)
     }
 
     /// Computes the indices that sort each row, ascending or descending.
     ///
-    /// Rows run along the last dimension; indices are `u32` or `i64`. Rows that exceed shared memory (some thousands of elements) take 16
-    /// to 24 bytes of scratch memory per element.
+    /// Rows run along the last dimension; indices are `u32` or `i64`. Rows that exceed shared memory (some thousands of elements) take
+    /// scratch memory of up to two elements and two `u32` per element.
     pub fn argsort(&self, stream: &Stream, x: &View<'_>, descending: bool, indices: &mut ViewMut<'_>) -> Result<()> {
-        let indices = indices.as_view();
-        if indices.layout().shape() != x.layout().shape() {
-            return Err(shape_error("argsort", "result", &indices, format!("{:?}", x.layout().shape())));
-        }
-        self.order(stream, "argsort", *x, descending, None, indices)
+        self.order_all(stream, "argsort", *x, descending, None, Some(indices.as_view()))
     }
 
-    /// Sorts the first k elements of each row of `x`, k being the size of the last dimension of `indices`.
+    /// Sorts all elements of each row of `x`.
+    fn order_all(
+        &self,
+        stream: &Stream,
+        op: &'static str,
+        x: View<'_>,
+        descending: bool,
+        values: Option<View<'_>>,
+        indices: Option<View<'_>>,
+    ) -> Result<()> {
+        let shape = x.layout().shape();
+        for (what, view) in [("values", values), ("indices", indices)] {
+            if let Some(view) = view.filter(|view| view.layout().shape() != shape) {
+                return Err(shape_error(op, what, &view, format!("{shape:?}")));
+            }
+        }
+        self.order(stream, op, x, descending, values, indices)
+    }
+
+    /// Sorts the first k elements of each row of `x`, k being the size of the last dimension of `values` and `indices`.
     pub(crate) fn order(
         &self,
         stream: &Stream,
@@ -193,20 +220,22 @@ impl Kernels {
         x: View<'_>,
         largest: bool,
         values: Option<View<'_>>,
-        indices: View<'_>,
+        indices: Option<View<'_>>,
     ) -> Result<()> {
-        let outputs = values.map(|view| ("values", view)).into_iter().chain([("indices", indices)]);
+        let named = [("values", values), ("indices", indices)].map(|(what, view)| view.map(|view| (what, view)));
+        let outputs = named.into_iter().flatten();
         self.check_devices(op, stream, outputs.clone().chain([("input", x)]))?;
         if let Some(values) = values {
             check_same_dtype(op, "values", values, x.dtype())?;
         }
-        if ![DType::U32, DType::I64].contains(&indices.dtype()) {
-            return Err(dtype_error(op, "indices", indices.dtype(), "u32 or i64"));
+        if let Some(found) = indices.map(|indices| indices.dtype()).filter(|dtype| ![DType::U32, DType::I64].contains(dtype)) {
+            return Err(dtype_error(op, "indices", found, "u32 or i64"));
         }
         let Some((n, outer)) = x.layout().shape().split_last() else {
             return Err(shape_error(op, "input", &x, "of at least one dimension"));
         };
-        let k = indices.layout().shape().last().copied().unwrap_or(0);
+        let Some((_, any)) = outputs.clone().next() else { return Ok(()) };
+        let k = any.layout().shape().last().copied().unwrap_or(0);
         for (what, view) in outputs {
             let fits = view.layout().shape().split_last().is_some_and(|(last, others)| *last == k && k <= *n && others == outer);
             if !fits {
@@ -214,7 +243,7 @@ impl Kernels {
             }
             check_no_overlap(op, "input", &x, &view)?;
         }
-        if values.is_some_and(|values| values.overlaps(&indices)) {
+        if values.zip(indices).is_some_and(|(values, indices)| values.overlaps(&indices)) {
             return Err(Error::Overlap { op: op.to_owned(), what: "values overlap the indices".to_owned() });
         }
         let rows: usize = outer.iter().product();
@@ -231,23 +260,23 @@ impl Kernels {
             strides[..outer.len()].copy_from_slice(&view.layout().strides()[..outer.len()]);
             Operand { address: view.address(), size: view.dtype().size(), strides }
         };
-        let dims = to_dims(&merged(outer, &[x, values.unwrap_or(indices), indices].map(operand)));
+        let dims = to_dims(&merged(outer, &[x, values.unwrap_or(any), indices.unwrap_or(any)].map(operand)));
         let order = Order {
             n: *n as u64,
             step: step(x),
             value_stride: values.map_or(0, step),
-            index_stride: step(indices),
+            index_stride: indices.map_or(0, step),
             next: 0,
             chunks: 1,
             keep: k as u32,
             largest: largest.into(),
-            wide: u32::from(indices.dtype() == DType::I64),
+            wide: indices.is_some_and(|indices| indices.dtype() == DType::I64).into(),
         };
         self.in_order(stream, &Rows { op, x, values, indices, rows, order, dims }, k)
     }
 
-    /// Selects first, if worthwhile; then sorts chunks of rows, and repeats with what was kept. If too much is kept, whole chunks are
-    /// sorted and merged.
+    /// Selects first, if worthwhile; then sorts chunks of rows, and repeats with what was kept. Rows of which too much would be kept are
+    /// sorted as a whole.
     fn in_order(&self, stream: &Stream, rows: &Rows<'_>, k: usize) -> Result<()> {
         let (dtype, info) = (rows.x.dtype(), self.device().info());
         let (mut n, mut from) = (rows.order.n as usize, None::<Pairs>);
@@ -257,7 +286,7 @@ impl Kernels {
             let next = (chunks - 1) * k + k.min(n - (chunks - 1) * size);
             let order = Order { n: n as u64, next: next as u64, chunks: chunks as u32, keep: k as u32, ..rows.order };
             let kept = rows.alloc_pairs(stream, next)?;
-            rows.launch(stream, &kernels[0], blocks(rows.rows * chunks, tile.threads), order, (from.as_ref(), Some(&kept)), &[])?;
+            rows.launch(stream, &kernels[0], blocks(rows.rows * chunks, tile.threads), order, (from.as_ref(), Some(&kept)))?;
             (n, from) = (next, Some(kept));
         }
         loop {
@@ -266,38 +295,20 @@ impl Kernels {
                 let reason = format!("no kernel fits in {} bytes of shared memory per block", info.shared_per_block_max);
                 return Err(Error::BadArgument { op: rows.op.to_owned(), reason });
             };
-            let kernels = self.load(&tile.program(dtype))?;
             let (size, chunks) = (tile.elements(), n.div_ceil(tile.elements()));
+            if chunks > 1 && 2 * k > size {
+                return self.radix(stream, rows);
+            }
+            let kernels = self.load(&tile.program(dtype))?;
             let shape = blocks(rows.rows * chunks, tile.threads).shared(tile.shared(dtype, info.wave_size) as u32);
-            let keep = if 2 * k <= size || chunks == 1 { k } else { size };
-            let next = (chunks - 1) * keep + keep.min(n - (chunks - 1) * size);
-            let order = Order { n: n as u64, next: next as u64, chunks: chunks as u32, keep: keep as u32, ..rows.order };
+            let next = (chunks - 1) * k + k.min(n - (chunks - 1) * size);
+            let order = Order { n: n as u64, next: next as u64, chunks: chunks as u32, keep: k as u32, ..rows.order };
             if chunks == 1 {
-                return rows.launch(stream, &kernels[0], shape, order, (from.as_ref(), None), &[]);
+                return rows.launch(stream, &kernels[0], shape, order, (from.as_ref(), None));
             }
             let kept = rows.alloc_pairs(stream, next)?;
-            rows.launch(stream, &kernels[0], shape, order, (from.as_ref(), Some(&kept)), &[])?;
-            if keep == size {
-                return self.merge(stream, rows, &kernels[1], order, kept, size);
-            }
+            rows.launch(stream, &kernels[0], shape, order, (from.as_ref(), Some(&kept)))?;
             (n, from) = (next, Some(kept));
-        }
-    }
-
-    fn merge(&self, stream: &Stream, rows: &Rows<'_>, kernel: &Kernel, order: Order, mut from: Pairs, mut run: usize) -> Result<()> {
-        let n = order.n as usize;
-        let parts = n.div_ceil(PART);
-        let order = Order { keep: rows.order.keep, chunks: parts as u32, ..order };
-        let mut to = if 2 * run < n { Some(rows.alloc_pairs(stream, n)?) } else { None };
-        loop {
-            let last = 2 * run >= n;
-            let target = to.as_ref().filter(|_| !last);
-            rows.launch(stream, kernel, blocks(rows.rows * parts, 256), order, (Some(&from), target), &[run as u64])?;
-            match to.take() {
-                Some(other) if !last => (to, from) = (Some(from), other),
-                _ => return Ok(()),
-            }
-            run *= 2;
         }
     }
 }
@@ -311,7 +322,7 @@ fn blocks(count: usize, threads: u32) -> Launch {
 pub(crate) fn programs() -> Vec<Program> {
     let of = |dtype: DType| {
         let others = SORTS.into_iter().chain(FIRSTS).map(move |tile| tile.program(dtype));
-        others.chain(selects(dtype).map(|tile| select_program(tile, dtype)))
+        others.chain(selects(dtype).map(|tile| select_program(tile, dtype))).chain([radix::program(dtype), unique::program(dtype)])
     };
     DType::COMPUTE.into_iter().flat_map(of).collect()
 }
@@ -340,8 +351,7 @@ mod tests {
         assert_eq!([(4096, 257), (151_936, 1024), (20_000, 129)].map(|(n, k)| selected(n, k)), [4096, 16_384, 16_384].map(Some));
         // With less shared memory, chunks are smaller.
         assert_eq!(tile_for(100_000, 100_000, |tile| tile.threads < 512).map(Tile::elements), Some(4096));
-        // Merged tiles are multiples of a block's part, and repeated chunks shrink.
-        assert!(SORTS.iter().all(|tile| tile.elements() < 4096 || tile.elements().is_multiple_of(PART)));
+        // Repeated chunks shrink.
         assert!(FIRSTS.iter().all(|tile| tile.elements() >= 2 * tile.threads as usize));
     }
 }

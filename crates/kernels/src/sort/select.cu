@@ -12,14 +12,6 @@
 
 #include "sort/sort.cuh"
 
-#if defined(__AMDGCN__) && WAVE == 64
-typedef u64 Lanes;
-__device__ inline u32 count(Lanes lanes) { return __popcll(lanes); }
-#else
-typedef u32 Lanes;
-__device__ inline u32 count(Lanes lanes) { return __popc(lanes); }
-#endif
-
 __device__ inline u32 sum_of_wave(u32 x) {
 #if !defined(__AMDGCN__) && __CUDA_ARCH__ >= 800
     asm("redux.sync.add.u32 %0, %0, 0xffffffff;" : "+r"(x));

@@ -1,4 +1,4 @@
-// Shared by top-k and argsort: order-preserving integer keys, and rows in chunks.
+// Shared by top-k and sorts: order-preserving integer keys, and rows in chunks.
 //
 // NaN has the largest key, both zeros the same. For descending order keys are inverted: the smallest key always comes first, and of equal
 // keys the first.
@@ -10,6 +10,15 @@
 
 #define WAVES (THREADS / WAVE)
 #define TILE (THREADS * ITEMS)
+
+// A bit per lane.
+#if defined(__AMDGCN__) && WAVE == 64
+typedef u64 Lanes;
+__device__ inline u32 count(Lanes lanes) { return __popcll(lanes); }
+#else
+typedef u32 Lanes;
+__device__ inline u32 count(Lanes lanes) { return __popc(lanes); }
+#endif
 
 template <int BYTES> struct Bits { typedef u32 Type; };
 template <> struct Bits<8> { typedef u64 Type; };
@@ -68,6 +77,13 @@ struct Row {
     }
 };
 
+// Writes nothing where no indices are wanted.
+__device__ inline void write_index(const SortParams &o, void *indices, u64 p, u32 index) {
+    if (!indices) return;
+    if (o.wide) ((i64 *)indices)[p] = index;
+    else ((u32 *)indices)[p] = index;
+}
+
 // Input and results; keys and original indices from the previous launch and for the next (null for the first and the last).
 struct Call {
     const T *x;
@@ -117,8 +133,7 @@ struct Call {
     }
     __device__ inline void write(const SortParams &o, const Row &row, u64 p, u32 at) const {
         if (values) values[row.values + p * o.value_stride] = x[row.in + at * o.stride];
-        if (o.wide) ((i64 *)indices)[row.indices + p * o.index_stride] = at;
-        else ((u32 *)indices)[row.indices + p * o.index_stride] = at;
+        write_index(o, indices, row.indices + p * o.index_stride, at);
     }
 };
 

@@ -17,11 +17,7 @@
 // Unrolled comparisons: 64-bit ones take more of AMD's scalar registers.
 const int COMPARE_UNROLL = sizeof(T) == 8 ? 2 : 8;
 
-#if defined(__AMDGCN__) && WAVE == 64
-__device__ inline u32 votes(bool vote) { return __popcll(__ballot_sync(0xffffffffu, vote)); }
-#else
-__device__ inline u32 votes(bool vote) { return __popc(__ballot_sync(0xffffffffu, vote)); }
-#endif
+__device__ inline u32 votes(bool vote) { return count(__ballot_sync(0xffffffffu, vote)); }
 
 // A key and its position in the chunk; all are distinct.
 template <class K> struct Entry {

@@ -6,13 +6,24 @@ use warpwave_gpu::{Arg, Launch};
 use warpwave_jit::Jit;
 use warpwave_kernels::{DType, Layout, programs};
 
-use crate::common::values::{Value, decode, encode, range, round, wrap};
+use crate::common::values::{Value, decode, encode, format, range, round, ulp, wrap};
 use crate::common::{Random, devices, full, seed};
 use crate::host::{Host, arranged, indices};
 use crate::suite::{Suite, Table, on_each_device, share};
 
 const INDICES: [DType; 5] = [DType::U8, DType::I16, DType::I32, DType::U32, DType::I64];
-const OPS: [&str; 7] = ["gather", "index_select", "embedding", "scatter", "scatter_add", "index_add", "masked_fill"];
+const OPS: [&str; 10] = [
+    "gather",
+    "index_select",
+    "embedding",
+    "scatter",
+    "scatter_add",
+    "index_add",
+    "scatter_unordered",
+    "scatter_add_unordered",
+    "index_add_unordered",
+    "masked_fill",
+];
 
 /// Indices of a dimension, some of them none.
 fn ids(dtype: DType, layout: Layout, places: usize, random: &mut Random) -> Host {
@@ -75,7 +86,7 @@ fn run(suite: &Suite, op: &str, case: Case, dtype: DType, index: DType, random: 
     let Case { shape, axis, length, .. } = case;
     let (kernels, stream) = (&suite.kernels, &suite.stream);
     let picked = changed(shape, axis, length);
-    let scatters = ["scatter", "scatter_add", "index_add"].contains(&op);
+    let scatters = op.starts_with("scatter") || op.starts_with("index_add");
     // What is gathered from or scattered to has the case's shape. What is repeated is read only.
     let written = |name: &'static str| if name == "repeated" { "contiguous" } else { name };
     let (in_shape, out_shape) = match op {
@@ -87,7 +98,7 @@ fn run(suite: &Suite, op: &str, case: Case, dtype: DType, index: DType, random: 
     let data_layout = arranged(case.data, &in_shape, random);
     let out_layout = arranged(written(case.out), &out_shape, random);
     let index_shape = match op {
-        "index_select" | "index_add" => vec![length],
+        "index_select" | "index_add" | "index_add_unordered" => vec![length],
         "embedding" => vec![2, length],
         "masked_fill" => shape.to_vec(),
         _ => picked.clone(),
@@ -111,6 +122,9 @@ fn run(suite: &Suite, op: &str, case: Case, dtype: DType, index: DType, random: 
             "scatter" => kernels.scatter(stream, &mut out, &ids_view, &x_view, axis),
             "scatter_add" => kernels.scatter_add(stream, &mut out, &ids_view, &x_view, axis),
             "index_add" => kernels.index_add(stream, &mut out, &ids_view, &x_view, axis),
+            "scatter_unordered" => kernels.scatter_unordered(stream, &mut out, &ids_view, &x_view, axis),
+            "scatter_add_unordered" => kernels.scatter_add_unordered(stream, &mut out, &ids_view, &x_view, axis),
+            "index_add_unordered" => kernels.index_add_unordered(stream, &mut out, &ids_view, &x_view, axis),
             _ => kernels.masked_fill(stream, &x_view, &ids_view, -3, &mut out),
         }
         .unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -118,8 +132,8 @@ fn run(suite: &Suite, op: &str, case: Case, dtype: DType, index: DType, random: 
     let found = stream.download(&to).unwrap();
 
     let mut wanted = Host { dtype, layout: out.layout, bytes: out.bytes.clone() };
-    if op.ends_with("_add") {
-        return sums(&out, &x, &ids, case, &found, &what);
+    if scatters && op != "scatter" {
+        return scattered(op, &out, &x, &ids, case, &found, &what);
     }
     let zero = vec![0; dtype.size()];
     if op == "scatter" {
@@ -149,8 +163,24 @@ fn run(suite: &Suite, op: &str, case: Case, dtype: DType, index: DType, random: 
     0.0
 }
 
-/// Sums are compared within the rounding of each addition in the type that is computed in; integers exactly.
-fn sums(out: &Host, x: &Host, ids: &Host, case: Case, found: &[u8], what: &str) -> f64 {
+/// The share of the tolerance that a sum in any order takes: each addition is rounded, at most at the sum of all magnitudes.
+fn unordered_share(dtype: DType, start: f64, hits: &[f64], result: f64) -> f64 {
+    let all = || hits.iter().copied().chain([start]);
+    let magnitude: f64 = all().map(f64::abs).sum();
+    if all().any(f64::is_nan) {
+        return if result.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    // Where an addition can overflow, the order decides.
+    if magnitude > format(dtype).2 {
+        return 0.0;
+    }
+    let share = (result - all().sum::<f64>()).abs() / (hits.len() as f64 * ulp(dtype, magnitude));
+    if share.is_nan() { f64::INFINITY } else { share }
+}
+
+/// Sums are compared within the rounding of each addition in the type that is computed in; integers exactly. Without an order, an element is
+/// any of those set.
+fn scattered(op: &str, out: &Host, x: &Host, ids: &Host, case: Case, found: &[u8], what: &str) -> f64 {
     let (dtype, Case { shape, axis, length, .. }) = (out.dtype, case);
     let one = ids.layout.shape().len() == 1 && shape.len() != 1;
     let mut worst = 0f64;
@@ -171,6 +201,15 @@ fn sums(out: &Host, x: &Host, ids: &Host, case: Case, found: &[u8], what: &str) 
         }
         untouched.set(to, element);
         let taken = match start {
+            _ if op == "scatter_unordered" => {
+                // NaN is compared as such: a hit's bits are lost in its value.
+                let nan = |value: Value| matches!(value, Value::Real(x) if x.is_nan());
+                let any = hits.iter().any(|hit| encode(dtype, *hit) == element || (nan(*hit) && nan(result)));
+                if any { 0.0 } else { f64::INFINITY }
+            }
+            Value::Real(start) if op.ends_with("_unordered") => {
+                unordered_share(dtype, start, &hits.iter().map(|hit| hit.real()).collect::<Vec<_>>(), result.real())
+            }
             Value::Int(start) => {
                 let sum = wrap(dtype, start + hits.iter().map(|hit| hit.int()).sum::<i128>());
                 if result == Value::Int(sum) { 0.0 } else { f64::INFINITY }

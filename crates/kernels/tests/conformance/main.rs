@@ -5,16 +5,20 @@
 mod attention;
 #[path = "../common/mod.rs"]
 mod common;
+mod conv;
+mod counting;
 mod decode;
 mod elementwise;
 mod extremes;
 mod field;
 mod host;
+mod image;
 mod index;
 mod matrix;
 mod normalize;
 mod order;
 mod quant;
+mod random;
 mod reduce;
 mod sample;
 mod suite;

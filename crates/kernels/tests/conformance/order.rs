@@ -1,16 +1,17 @@
-//! Top-k and argsort of rows, against a stable sort of the values.
+//! Sorted rows and their first elements, against a stable sort of the values.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use warpwave_kernels::{DType, Layout};
 
-use crate::common::values::Value;
+use crate::common::values::{Value, draw, encode, round, wrap};
 use crate::common::{Random, full, seed};
 use crate::host::{Host, arranged, indices};
 use crate::suite::{Suite, on_each_device};
 
-fn compare(a: Value, b: Value) -> Ordering {
+/// NaN is the largest, and both zeros are equal.
+pub fn compare(a: Value, b: Value) -> Ordering {
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => a.cmp(&b),
         (a, b) => match (a.real().is_nan(), b.real().is_nan()) {
@@ -20,7 +21,7 @@ fn compare(a: Value, b: Value) -> Ordering {
     }
 }
 
-/// Rows of `n`, of which `k` are asked for; all of them by argsort.
+/// Rows of `n`, of which `k` are asked for; all of them by sort and argsort.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     outer: &'static [usize],
@@ -66,15 +67,24 @@ const CASES: [Case; 28] = [
     case(&[1], 151_936, Some(50), "contiguous", "contiguous"),
 ];
 
-fn run(suite: &Suite, case: Case, dtype: DType, largest: bool, index: DType, few: bool, random: &mut Random) {
-    let what = format!("{case:?} of {dtype}, largest {largest}, indices {index}, few values {few}");
+/// What is asked for: sort with and without indices, and the others as they are called.
+const SORTS: [&str; 3] = ["argsort", "sort", "sort values"];
+
+/// Elements of a row by their position.
+type Pattern<'a> = &'a dyn Fn(usize, &mut Random) -> Vec<u8>;
+
+/// `types` are those of the elements and of the indices.
+fn run(suite: &Suite, op: &str, case: Case, types: [DType; 2], largest: bool, pattern: Option<Pattern<'_>>, random: &mut Random) {
+    let [dtype, index] = types;
+    let what = format!("{op} {case:?} of {dtype}, largest {largest}, indices {index}");
     let Case { outer, n, k, .. } = case;
     let shape = |last: usize| [outer, &[last]].concat();
     let mut x = Host::random(dtype, arranged(case.x, &shape(n), random), random);
-    if few {
-        // Equal ones in masses: three values and no more.
-        let some: Vec<Vec<u8>> = (0..3).map(|place| x.element(place).to_vec()).collect();
-        x = Host::of(dtype, x.layout, || some[random.below(3)].clone());
+    if let Some(pattern) = pattern {
+        for (i, at) in indices(&shape(n)).iter().enumerate() {
+            let element = pattern(i % n, random);
+            x.set(x.place(at), &element);
+        }
     }
     let kept = k.unwrap_or(n);
     let out = |dtype: DType, random: &mut Random| {
@@ -85,10 +95,13 @@ fn run(suite: &Suite, case: Case, dtype: DType, largest: bool, index: DType, few
     let from = x.upload(suite);
     let (mut values_out, mut found_out) = (values.upload(suite), found.upload(suite));
     {
+        let (kernels, stream, x) = (&suite.kernels, &suite.stream, x.view(&from));
         let (mut values, mut found) = (values.view_mut(&mut values_out), found.view_mut(&mut found_out));
-        match k {
-            Some(_) => suite.kernels.topk(&suite.stream, &x.view(&from), largest, &mut values, &mut found),
-            None => suite.kernels.argsort(&suite.stream, &x.view(&from), largest, &mut found),
+        match op {
+            "topk" => kernels.topk(stream, &x, largest, &mut values, &mut found),
+            "argsort" => kernels.argsort(stream, &x, largest, &mut found),
+            "sort" => kernels.sort(stream, &x, largest, &mut values, Some(&mut found)),
+            _ => kernels.sort(stream, &x, largest, &mut values, None),
         }
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     }
@@ -98,9 +111,11 @@ fn run(suite: &Suite, case: Case, dtype: DType, largest: bool, index: DType, few
         let mut order: Vec<usize> = (0..n).collect();
         order.sort_by(|a, b| if largest { compare(numbers[*b], numbers[*a]) } else { compare(numbers[*a], numbers[*b]) });
         for (i, from) in order.into_iter().take(kept).enumerate() {
-            let place = found.place(&at(i));
-            found.set(place, &(from as u64).to_le_bytes()[..index.size()]);
-            if k.is_some() {
+            if op != "sort values" {
+                let place = found.place(&at(i));
+                found.set(place, &(from as u64).to_le_bytes()[..index.size()]);
+            }
+            if op != "argsort" {
                 let element = x.element(x.place(&at(from))).to_vec();
                 values.set(values.place(&at(i)), &element);
             }
@@ -113,7 +128,7 @@ fn run(suite: &Suite, case: Case, dtype: DType, largest: bool, index: DType, few
 #[test]
 fn rows_are_sorted() {
     let seed = seed();
-    let known = BTreeSet::from(["argsort", "topk"]);
+    let known = BTreeSet::from(["argsort", "sort", "sort values", "topk"]);
     // By default one type beside f32, in some cases: nearly all the time goes into compiling.
     let other = DType::COMPUTE[Random::new(seed).below(DType::COMPUTE.len())];
     on_each_device(&known, |suite, table| {
@@ -127,9 +142,50 @@ fn rows_are_sorted() {
                 let largest = random.below(2) == 0;
                 for largest in if full() { vec![false, true] } else { vec![largest] } {
                     let index = [DType::U32, DType::I64][random.below(2)];
-                    run(suite, case, dtype, largest, index, random.below(4) == 0, &mut random);
-                    table.note(if case.k.is_some() { "topk" } else { "argsort" }, dtype, 0.0);
+                    // Sometimes equal ones in masses: three values and no more.
+                    let some: Vec<Vec<u8>> = (0..3).map(|_| draw(dtype, &mut random)).collect();
+                    let few: Pattern<'_> = &|_, random| some[random.below(3)].clone();
+                    let few = (random.below(4) == 0).then_some(few);
+                    let op = if case.k.is_some() { "topk" } else { SORTS[(i + j + seed as usize) % 3] };
+                    run(suite, op, case, [dtype, index], largest, few, &mut random);
+                    table.note(op, dtype, 0.0);
                 }
+            }
+        }
+    });
+}
+
+/// Rows of several tiles, full ones and others, in orders that digits are unlike in. All types: they differ in passes and keys.
+#[test]
+fn long_rows_are_sorted_in_any_order() {
+    let seed = seed();
+    on_each_device(&BTreeSet::from(SORTS), |suite, table| {
+        for (i, dtype) in DType::COMPUTE.into_iter().enumerate() {
+            let mut random = Random::new(seed + i as u64);
+            if !full() && dtype != DType::F32 && random.below(4) > 0 {
+                continue;
+            }
+            let number = |i: usize| match dtype.is_integer() {
+                true => encode(dtype, Value::Int(wrap(dtype, i as i128 - 5000))),
+                false => encode(dtype, Value::Real(round(dtype, i as f64 / 8.0 - 600.0))),
+            };
+            let orders: [Pattern<'_>; 5] = [
+                &|_, _| number(77),
+                &|i, _| number(i),
+                &|i, _| number(40_000 - i),
+                &|_, random| draw(dtype, random),
+                // One key and a few others.
+                &|_, random| if random.below(100) == 0 { draw(dtype, random) } else { number(3) },
+            ];
+            // Multiples of all types' tiles (3840, 6144 and 7680), of some, one more, and less than two.
+            let sizes: [(&'static [usize], usize); 4] = [(&[], 30_720), (&[2], 15_361), (&[], 8193), (&[3], 12_288)];
+            for (j, pattern) in orders.into_iter().enumerate() {
+                let (outer, n) = sizes[(random.below(4) + j) % 4];
+                let x = ["contiguous", "every third", "transposed", "offset"][random.below(4)];
+                let case = case(outer, n, None, x, ["contiguous", "transposed"][random.below(2)]);
+                let (op, index) = (SORTS[(j + random.below(3)) % 3], [DType::U32, DType::I64][random.below(2)]);
+                run(suite, op, case, [dtype, index], random.below(2) == 0, Some(pattern), &mut random);
+                table.note(op, dtype, 0.0);
             }
         }
     });

@@ -32,8 +32,9 @@ fn all_pairs() -> Vec<(Op, DType)> {
     for dtype in DType::COMPUTE {
         pairs.extend(unary.clone().filter(|op| op.takes(dtype)).map(|op| (Op::Unary(op), dtype)));
         pairs.extend(Binary::ALL.into_iter().filter(|op| op.takes(dtype)).map(|op| (Op::Binary(op), dtype)));
-        let rest = [Op::Where, Op::Copy, Op::Affine(-3.0, 7.0), Op::Affine(1.7, -0.3), Op::Fill(-2.7), Op::Fill(1e6)];
+        let rest = [Op::Copy, Op::Affine(-3.0, 7.0), Op::Affine(1.7, -0.3), Op::Fill(-2.7), Op::Fill(1e6)];
         pairs.extend(rest.into_iter().map(|op| (op, dtype)));
+        pairs.extend(DType::COMPUTE.into_iter().filter(|condition| condition.is_integer()).map(|condition| (Op::Where(condition), dtype)));
         pairs.extend(DType::COMPUTE.into_iter().map(|to| (Op::Cast(to), dtype)));
     }
     pairs
@@ -146,7 +147,7 @@ fn launch(suite: &Suite, op: Op, inputs: &[View<'_>], out: &mut ViewMut<'_>) {
     match op {
         Op::Unary(op) => kernels.unary(stream, op, &inputs[0], out),
         Op::Binary(op) => kernels.binary(stream, op, &inputs[0], &inputs[1], out),
-        Op::Where => kernels.where_cond(stream, &inputs[0], &inputs[1], &inputs[2], out),
+        Op::Where(_) => kernels.where_cond(stream, &inputs[0], &inputs[1], &inputs[2], out),
         Op::Affine(factor, term) => kernels.affine(stream, &inputs[0], factor, term, out),
         Op::Fill(value) => kernels.fill(stream, value, out),
         Op::Copy => kernels.copy(stream, &inputs[0], out),
@@ -188,7 +189,7 @@ fn case(suite: &Suite, op: Op, dtype: DType, name: &str, random: &mut Random) ->
         let moved = match op {
             Op::Copy => Some(0),
             Op::Cast(to) if to == dtype => Some(0),
-            Op::Where => Some(if inputs[0] == Value::Int(0) { 2 } else { 1 }),
+            Op::Where(_) => Some(if inputs[0] == Value::Int(0) { 2 } else { 1 }),
             _ => None,
         };
         let share = match moved {

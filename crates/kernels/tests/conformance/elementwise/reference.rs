@@ -9,7 +9,8 @@ use crate::common::values::{Value, range, round, round_int, wrap};
 pub enum Op {
     Unary(Unary),
     Binary(Binary),
-    Where,
+    /// With a condition of this type.
+    Where(DType),
     Affine(f64, f64),
     Fill(f64),
     Copy,
@@ -21,7 +22,7 @@ impl Op {
         match self {
             Op::Unary(op) => op.name(),
             Op::Binary(op) => op.name(),
-            Op::Where => "where",
+            Op::Where(_) => "where",
             Op::Affine(..) => "affine",
             Op::Fill(_) => "fill",
             Op::Copy => "copy",
@@ -34,7 +35,7 @@ impl Op {
         match self {
             Op::Unary(_) | Op::Affine(..) | Op::Copy => (vec![dtype], dtype),
             Op::Binary(op) => (vec![dtype; 2], if op.is_comparison() { DType::U8 } else { dtype }),
-            Op::Where => (vec![DType::U8, dtype, dtype], dtype),
+            Op::Where(condition) => (vec![condition, dtype, dtype], dtype),
             Op::Fill(_) => (vec![], dtype),
             Op::Cast(to) => (vec![dtype], to),
         }
@@ -46,7 +47,7 @@ impl Op {
 pub fn reference(op: Op, dtype: DType, inputs: &[Value]) -> (Value, Option<f64>) {
     match op {
         Op::Copy => (inputs[0], None),
-        Op::Where => (if inputs[0].int() != 0 { inputs[1] } else { inputs[2] }, None),
+        Op::Where(_) => (if inputs[0].int() != 0 { inputs[1] } else { inputs[2] }, None),
         Op::Fill(value) if dtype.is_integer() => (Value::Int(wrap(dtype, value as i64 as i128)), None),
         Op::Fill(value) => (Value::Real(round(dtype, value)), None),
         Op::Cast(to) => (cast(inputs[0], to), None),
