@@ -10,7 +10,9 @@
 use std::borrow::Cow;
 
 use warpwave_gpu::Buffer;
-use warpwave_kernels::{Binary, DType, Glu, Layout, Quant, Reduce, RopePairs, Scalar, Unary};
+use warpwave_kernels::{
+    Binary, Conv, DType, Distribution, Glu, Layout, PadMode, Philox, Pool, Quant, Reduce, RopePairs, Routing, Scalar, Unary,
+};
 
 use crate::cpu::{Interleaved, Precision};
 use crate::error::Result;
@@ -44,6 +46,28 @@ pub(crate) struct OperandMut<'a> {
     pub layout: Layout,
 }
 
+/// Pooling and resampling of (images, channels, height, width).
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ImageOp {
+    AvgPool(Pool),
+    MaxPool(Pool),
+    Nearest,
+    Bilinear {
+        align_corners: bool,
+    },
+    /// To (images, positions high, positions wide, taps) of a kernel of this size.
+    Im2Col([usize; 2], Conv),
+    /// From such columns.
+    Col2Im([usize; 2], Conv),
+}
+
+impl ImageOp {
+    /// Whether elements are only copied.
+    pub fn copies(&self) -> bool {
+        matches!(self, ImageOp::Nearest | ImageOp::Im2Col(..))
+    }
+}
+
 /// How the weights of a [`crate::Matrix`] are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WeightFormat {
@@ -60,6 +84,26 @@ pub(crate) struct Weights<'a> {
     pub format: WeightFormat,
     pub rows: usize,
     pub columns: usize,
+}
+
+/// How elements are placed by indices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Scatter {
+    /// Replaces elements; of equal indices the last one's stays, or any if not `ordered`.
+    Set { ordered: bool },
+    /// Adds elements. If not `ordered`, in any order and rounded each time.
+    Add { ordered: bool },
+    /// Adds slices: one index for each position of the dimension.
+    AddSlices { ordered: bool },
+}
+
+/// What a bin counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Bins {
+    /// The integer that is its number.
+    Integers,
+    /// A part of the numbers between two limits.
+    Between(f64, f64),
 }
 
 /// Rotary embedding at the positions of some tokens.
@@ -95,6 +139,34 @@ pub(crate) struct AttentionArgs<'a> {
     /// Every sequence has exactly one query, and `queries` is contiguous.
     pub decode: bool,
     pub params: &'a AttentionParams,
+    /// `f32` of (heads): another logit per head, which has no value.
+    pub sinks: Option<Operand<'a>>,
+}
+
+/// Assignments of tokens to experts, by expert: what [`Backend::sort_experts`] writes.
+#[derive(Clone, Copy)]
+pub(crate) struct ExpertOrder<'a> {
+    pub order: Operand<'a>,
+    pub tiles: Operand<'a>,
+    pub tile_rows: usize,
+}
+
+/// Products with the matrices of experts.
+pub(crate) struct GroupedArgs<'a> {
+    /// One matrix with the rows of all experts, or one per expert.
+    pub weights: &'a [Weights<'a>],
+    pub experts: usize,
+    /// Rows of an expert.
+    pub rows: usize,
+    /// `u32` of (tokens, used).
+    pub ids: Operand<'a>,
+    /// On devices other than the CPU.
+    pub order: Option<ExpertOrder<'a>>,
+    /// (tokens or assignments, columns), contiguous.
+    pub x: Operand<'a>,
+    /// `f32` of (experts, rows).
+    pub bias: Option<Operand<'a>>,
+    pub precision: Precision,
 }
 
 /// A device that stores tensors and computes with them.
@@ -120,7 +192,13 @@ pub(crate) trait Backend {
     fn affine_in_place(&self, x: &mut OperandMut<'_>, factor: Scalar, term: Scalar) -> Result<()>;
     /// `x = cap · tanh(x / cap)`.
     fn soft_cap_in_place(&self, x: &mut OperandMut<'_>, cap: f32) -> Result<()>;
+    /// The condition is of any integer type.
     fn where_cond(&self, condition: &Operand<'_>, yes: &Operand<'_>, no: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()>;
+
+    // Random numbers, from a position on. `out` is contiguous.
+    fn random(&self, distribution: &Distribution, at: Philox, out: &mut OperandMut<'_>) -> Result<()>;
+    /// A permutation as `u32`.
+    fn permutation(&self, at: Philox, out: &mut OperandMut<'_>) -> Result<()>;
 
     // Reductions and normalization.
     /// `out` has the dimensions that are not in `dims`.
@@ -140,14 +218,21 @@ pub(crate) trait Backend {
     /// `out = f(gate) · up` of rows that hold gates in their first half.
     fn glu(&self, op: Glu, x: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()>;
 
-    // Indexing. `indices` are integers, one-dimensional in `index_select`, `index_add` and `embedding`.
+    // Indexing. `indices` are integers, one-dimensional in `index_select`, `Scatter::AddSlices` and `embedding`.
     fn gather(&self, x: &Operand<'_>, indices: &Operand<'_>, dim: usize, out: &mut OperandMut<'_>) -> Result<()>;
     fn index_select(&self, x: &Operand<'_>, indices: &Operand<'_>, dim: usize, out: &mut OperandMut<'_>) -> Result<()>;
-    fn scatter(&self, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()>;
-    fn scatter_add(&self, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()>;
-    fn index_add(&self, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()>;
+    fn scatter(&self, kind: Scatter, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()>;
     /// Rows of a matrix, converted to the type of the result.
     fn embedding(&self, table: &Weights<'_>, ids: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()>;
+
+    // Sorting and counting.
+    /// Sorts the first elements of rows along the last dimension, as many as the results have; `indices` are `u32`.
+    fn order(&self, x: &Operand<'_>, descending: bool, values: Option<&mut OperandMut<'_>>, indices: &mut OperandMut<'_>) -> Result<()>;
+    /// Writes the distinct elements of a row to the start of `out`, and the `u32` positions and counts, all of the row's size; returns
+    /// their number.
+    fn unique(&self, x: &Operand<'_>, out: &mut OperandMut<'_>, more: Option<(&mut OperandMut<'_>, &mut OperandMut<'_>)>) -> Result<usize>;
+    /// Counts elements by bins, as `i64`.
+    fn histogram(&self, x: &Operand<'_>, bins: Bins, out: &mut OperandMut<'_>) -> Result<()>;
 
     // Matrix products.
     fn matmul(&self, a: &Operand<'_>, b: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()>;
@@ -160,6 +245,48 @@ pub(crate) trait Backend {
         out: &mut OperandMut<'_>,
         precision: Precision,
     ) -> Result<()>;
+
+    // Mixture of experts. Operands are contiguous.
+    /// Writes `u32` experts and `f32` weights of (tokens, used), from `f32` logits of (tokens, experts).
+    fn route(
+        &self,
+        routing: &Routing,
+        logits: &Operand<'_>,
+        bias: Option<&Operand<'_>>,
+        ids: &mut OperandMut<'_>,
+        weights: &mut OperandMut<'_>,
+    ) -> Result<()>;
+    /// Orders assignments by expert, in tiles of at most `tile_rows`. Not called on the CPU.
+    fn sort_experts(
+        &self,
+        ids: &Operand<'_>,
+        experts: usize,
+        tile_rows: usize,
+        order: &mut OperandMut<'_>,
+        tiles: &mut OperandMut<'_>,
+    ) -> Result<()>;
+    /// `out` is (assignments, rows).
+    fn grouped_linear(&self, args: &GroupedArgs<'_>, out: &mut OperandMut<'_>) -> Result<()>;
+    /// `out[t] = Σ weights[t][j] · x[t][j]`, of `f32`.
+    fn combine_experts(&self, x: &Operand<'_>, weights: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()>;
+
+    // Convolutions.
+    /// 2-D, of (images, channels, height, width) in `f32`, `f16` or `bf16`; `out` has any strides.
+    fn conv2d(
+        &self,
+        conv: &Conv,
+        transposed: bool,
+        x: &Operand<'_>,
+        weight: &Operand<'_>,
+        bias: Option<&Operand<'_>>,
+        out: &mut OperandMut<'_>,
+    ) -> Result<()>;
+
+    // Images.
+    /// Those that compute take floats but fp8, those that copy any type; `out` has any strides.
+    fn image(&self, op: &ImageOp, x: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()>;
+    /// A copy with `before` positions before each dimension, and what is left after it.
+    fn pad(&self, mode: PadMode, before: &[usize], x: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()>;
 
     // Attention.
     /// Cosines and sines, where the backend wants them computed once for all layers.

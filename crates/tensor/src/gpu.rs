@@ -4,11 +4,14 @@ use std::borrow::Cow;
 
 use warpwave_gpu::{Buffer, Slice, Stream};
 use warpwave_kernels::{
-    ActivationPrecision, AttentionOptions, Binary, CachePositions, DType, Glu, Kernels, KeyValues, Layout, Matmul, Norm, Positions, Quant,
-    QuantView, Reduce, Rope, RopeAngles, Scalar, Unary, Varlen, View, ViewMut,
+    ActivationPrecision, AttentionOptions, Binary, CachePositions, Conv, DType, Distribution, ExpertTiles, ExpertWeights, Glu, Kernels,
+    KeyValues, Layout, Matmul, Norm, PadMode, Philox, Positions, Quant, QuantView, Reduce, Rope, RopeAngles, Routing, Scalar, Unary,
+    Varlen, View, ViewMut,
 };
 
-use crate::backend::{AttentionArgs, Backend, Operand, OperandMut, RopeArgs, RopeTables, Storage, WeightFormat, Weights};
+use crate::backend::{
+    AttentionArgs, Backend, Bins, GroupedArgs, ImageOp, Operand, OperandMut, RopeArgs, RopeTables, Scatter, Storage, WeightFormat, Weights,
+};
 use crate::cpu::Precision;
 use crate::error::{Result, wrong_device};
 
@@ -238,6 +241,14 @@ impl Backend for Gpu {
         Ok(self.kernels.where_cond(&self.stream, &view(condition)?, &view(yes)?, &view(no)?, &mut view_mut(out)?)?)
     }
 
+    fn random(&self, distribution: &Distribution, at: Philox, out: &mut OperandMut<'_>) -> Result<()> {
+        Ok(self.kernels.random(&self.stream, distribution, at, &mut view_mut(out)?)?)
+    }
+
+    fn permutation(&self, at: Philox, out: &mut OperandMut<'_>) -> Result<()> {
+        Ok(self.kernels.permutation(&self.stream, at, &mut view_mut(out)?)?)
+    }
+
     fn reduce(&self, op: Reduce, x: &Operand<'_>, dims: &[usize], out: &mut OperandMut<'_>) -> Result<()> {
         Ok(self.kernels.reduce(&self.stream, op, &view(x)?, dims, &mut view_mut(out)?)?)
     }
@@ -285,16 +296,48 @@ impl Backend for Gpu {
         Ok(self.kernels.index_select(&self.stream, &view(x)?, &view(indices)?, dim, &mut view_mut(out)?)?)
     }
 
-    fn scatter(&self, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()> {
-        Ok(self.kernels.scatter(&self.stream, &mut view_mut(out)?, &view(indices)?, &view(x)?, dim)?)
+    fn scatter(&self, kind: Scatter, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()> {
+        let scattered = match kind {
+            Scatter::Set { ordered: true } => Kernels::scatter,
+            Scatter::Set { ordered: false } => Kernels::scatter_unordered,
+            Scatter::Add { ordered: true } => Kernels::scatter_add,
+            Scatter::Add { ordered: false } => Kernels::scatter_add_unordered,
+            Scatter::AddSlices { ordered: true } => Kernels::index_add,
+            Scatter::AddSlices { ordered: false } => Kernels::index_add_unordered,
+        };
+        Ok(scattered(&self.kernels, &self.stream, &mut view_mut(out)?, &view(indices)?, &view(x)?, dim)?)
     }
 
-    fn scatter_add(&self, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()> {
-        Ok(self.kernels.scatter_add(&self.stream, &mut view_mut(out)?, &view(indices)?, &view(x)?, dim)?)
+    fn order(&self, x: &Operand<'_>, descending: bool, values: Option<&mut OperandMut<'_>>, indices: &mut OperandMut<'_>) -> Result<()> {
+        let (x, mut indices) = (view(x)?, view_mut(indices)?);
+        let whole = x.layout().shape() == indices.layout().shape();
+        let mut values = values.map(view_mut).transpose()?;
+        match &mut values {
+            Some(values) if whole => self.kernels.sort(&self.stream, &x, descending, values, Some(&mut indices))?,
+            Some(values) => self.kernels.topk(&self.stream, &x, descending, values, &mut indices)?,
+            None => self.kernels.argsort(&self.stream, &x, descending, &mut indices)?,
+        }
+        Ok(())
     }
 
-    fn index_add(&self, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()> {
-        Ok(self.kernels.index_add(&self.stream, &mut view_mut(out)?, &view(indices)?, &view(x)?, dim)?)
+    fn unique(&self, x: &Operand<'_>, out: &mut OperandMut<'_>, more: Option<(&mut OperandMut<'_>, &mut OperandMut<'_>)>) -> Result<usize> {
+        let (x, mut values) = (view(x)?, view_mut(out)?);
+        Ok(match more {
+            Some((inverse, counts)) => {
+                let (mut inverse, mut counts) = (view_mut(inverse)?, view_mut(counts)?);
+                self.kernels.unique(&self.stream, &x, &mut values, Some(&mut inverse), Some(&mut counts))?
+            }
+            None => self.kernels.unique(&self.stream, &x, &mut values, None, None)?,
+        })
+    }
+
+    fn histogram(&self, x: &Operand<'_>, bins: Bins, out: &mut OperandMut<'_>) -> Result<()> {
+        let (x, mut out) = (view(x)?, view_mut(out)?);
+        match bins {
+            Bins::Integers => self.kernels.bincount(&self.stream, &x, &mut out)?,
+            Bins::Between(low, high) => self.kernels.histogram(&self.stream, &x, low, high, &mut out)?,
+        }
+        Ok(())
     }
 
     fn embedding(&self, table: &Weights<'_>, ids: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()> {
@@ -365,6 +408,85 @@ impl Backend for Gpu {
         }
     }
 
+    fn route(
+        &self,
+        routing: &Routing,
+        logits: &Operand<'_>,
+        bias: Option<&Operand<'_>>,
+        ids: &mut OperandMut<'_>,
+        weights: &mut OperandMut<'_>,
+    ) -> Result<()> {
+        let bias = bias.map(view).transpose()?;
+        let (mut ids, mut weights) = (view_mut(ids)?, view_mut(weights)?);
+        Ok(self.kernels.moe_route(&self.stream, routing, &view(logits)?, bias.as_ref(), &mut ids, &mut weights)?)
+    }
+
+    fn sort_experts(
+        &self,
+        ids: &Operand<'_>,
+        experts: usize,
+        tile_rows: usize,
+        order: &mut OperandMut<'_>,
+        tiles: &mut OperandMut<'_>,
+    ) -> Result<()> {
+        Ok(self.kernels.moe_sort(&self.stream, &view(ids)?, experts, tile_rows, &mut view_mut(order)?, &mut view_mut(tiles)?)?)
+    }
+
+    fn grouped_linear(&self, args: &GroupedArgs<'_>, out: &mut OperandMut<'_>) -> Result<()> {
+        let ([all], Some(order)) = (args.weights, &args.order) else {
+            return Err(wrong_device("grouped_matmul", "the experts", "cpu", "a GPU"));
+        };
+        let weights = match all.format {
+            WeightFormat::Plain(dtype) => {
+                let layout = Layout::contiguous(&[args.experts, args.rows, all.columns])?;
+                ExpertWeights::Plain(view(&Operand { storage: all.storage, dtype, layout })?)
+            }
+            WeightFormat::Quant(quant) => ExpertWeights::Quant(self.quant_view(all, quant)?, args.experts),
+        };
+        let tiles = ExpertTiles { order: view(&order.order)?, tiles: view(&order.tiles)?, rows: order.tile_rows };
+        let bias = args.bias.as_ref().map(view).transpose()?;
+        Ok(self.kernels.grouped_matmul(&self.stream, &weights, &tiles, &view(&args.x)?, bias.as_ref(), &mut view_mut(out)?)?)
+    }
+
+    fn combine_experts(&self, x: &Operand<'_>, weights: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()> {
+        Ok(self.kernels.moe_combine(&self.stream, &view(x)?, &view(weights)?, &mut view_mut(out)?)?)
+    }
+
+    fn conv2d(
+        &self,
+        conv: &Conv,
+        transposed: bool,
+        x: &Operand<'_>,
+        weight: &Operand<'_>,
+        bias: Option<&Operand<'_>>,
+        out: &mut OperandMut<'_>,
+    ) -> Result<()> {
+        let (x, weight, bias) = (view(x)?, view(weight)?, bias.map(view).transpose()?);
+        let mut out = view_mut(out)?;
+        let done = match transposed {
+            true => self.kernels.conv_transpose2d(&self.stream, conv, &x, &weight, bias.as_ref(), &mut out),
+            false => self.kernels.conv2d(&self.stream, conv, &x, &weight, bias.as_ref(), &mut out),
+        };
+        Ok(done?)
+    }
+
+    fn image(&self, op: &ImageOp, x: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()> {
+        let (kernels, stream, x, mut out) = (&self.kernels, &self.stream, view(x)?, view_mut(out)?);
+        let done = match op {
+            ImageOp::AvgPool(pool) => kernels.avg_pool2d(stream, pool, &x, &mut out),
+            ImageOp::MaxPool(pool) => kernels.max_pool2d(stream, pool, &x, &mut out),
+            ImageOp::Nearest => kernels.upsample_nearest2d(stream, &x, &mut out),
+            ImageOp::Bilinear { align_corners } => kernels.upsample_bilinear2d(stream, *align_corners, &x, &mut out),
+            ImageOp::Im2Col(kernel, conv) => kernels.im2col(stream, *kernel, conv, &x, &mut out),
+            ImageOp::Col2Im(kernel, conv) => kernels.col2im(stream, *kernel, conv, &x, &mut out),
+        };
+        Ok(done?)
+    }
+
+    fn pad(&self, mode: PadMode, before: &[usize], x: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()> {
+        Ok(self.kernels.pad(&self.stream, mode, before, &view(x)?, &mut view_mut(out)?)?)
+    }
+
     fn rope_tables(&self, _: &Operand<'_>, _: f64, _: &Operand<'_>) -> Result<Option<RopeTables>> {
         Ok(None)
     }
@@ -414,13 +536,38 @@ impl Backend for Gpu {
         };
         let params = args.params;
         let options = AttentionOptions { window: params.window, soft_cap: params.soft_cap, ..AttentionOptions::causal(params.scale) };
-        if args.decode {
+        if args.decode && args.sinks.is_none() {
             let queries = view(&args.queries.with_layout(unsqueezed(&args.queries.layout, 1)?))?;
             let layout = unsqueezed(&out.layout, 1)?;
             return Ok(self.kernels.decode_attention(&self.stream, &queries, &kv, &options, &mut view_mut_as(out, layout)?)?);
         }
         let varlen = Varlen { q_starts: view(&args.query_starts)?, max_q_len: args.max_query_len, kv_starts: None };
-        Ok(self.kernels.attention_varlen(&self.stream, &view(&args.queries)?, &kv, &varlen, &options, &mut view_mut(out)?, None)?)
+        let Some(sinks) = &args.sinks else {
+            return Ok(self.kernels.attention_varlen(
+                &self.stream,
+                &view(&args.queries)?,
+                &kv,
+                &varlen,
+                &options,
+                &mut view_mut(out)?,
+                None,
+            )?);
+        };
+        let [rows, heads, dim] = [0, 1, 2].map(|d| args.queries.layout.shape()[d]);
+        let mut lse = Temporary::new(self, DType::F32, &[heads, rows], |lse| {
+            let (mut out, mut lse) = (view_mut(out)?, view_mut(lse)?);
+            let queries = view(&args.queries)?;
+            Ok(self.kernels.attention_varlen(&self.stream, &queries, &kv, &varlen, &options, &mut out, Some(&mut lse))?)
+        })?;
+        // Of the sum of exponentials, the keys have a share of sigmoid(lse - sink).
+        let sinks = sinks.with_layout(unsqueezed(&sinks.layout, 1)?.broadcast_to(&[heads, rows])?);
+        let mut share = OperandMut::new(&mut lse.storage, lse.dtype, lse.layout);
+        self.binary_in_place(Binary::Sub, &mut share, &sinks)?;
+        self.kernels.unary_in_place(&self.stream, Unary::Sigmoid, &mut view_mut(&mut share)?)?;
+        let cast = Temporary::new(self, out.dtype, &[heads, rows], |cast| self.cast(&lse.operand(), cast))?;
+        let transposed = cast.layout.transpose(0, 1)?;
+        let share = cast.operand().with_layout(unsqueezed(&transposed, 2)?.broadcast_to(&[rows, heads, dim])?);
+        self.binary_in_place(Binary::Mul, out, &share)
     }
 
     fn max_head_dim(&self) -> usize {

@@ -93,6 +93,20 @@ impl KvCache {
     /// Returns causal attention of queries of (tokens, heads, head_dim) over the cached keys and values of their sequences, as
     /// (tokens, heads · head_dim).
     pub fn attend(&self, layer: usize, queries: &Tensor, batch: &Batch, params: &AttentionParams) -> Result<Tensor> {
+        self.attend_with_sinks(layer, queries, batch, params, None)
+    }
+
+    /// As [`KvCache::attend`], with an attention sink per head: `f32` of (heads), another logit of each softmax, which has no value.
+    ///
+    /// On GPUs this is the prefill kernel for all batches.
+    pub fn attend_with_sinks(
+        &self,
+        layer: usize,
+        queries: &Tensor,
+        batch: &Batch,
+        params: &AttentionParams,
+        sinks: Option<&Tensor>,
+    ) -> Result<Tensor> {
         let op = "attention";
         let [tokens, heads, head_dim] = *queries.shape() else {
             return Err(shape(op, format!("expected queries of shape (tokens, heads, head_dim), got {:?}", queries.shape())));
@@ -107,9 +121,16 @@ impl KvCache {
             let reason = format!("{heads} query heads with head_dim {head_dim} do not match {kv_heads} KV heads with head_dim {key_dim}");
             return Err(shape(op, reason));
         }
+        if let Some(sinks) = sinks {
+            queries.check_same_device(op, "the sinks", sinks)?;
+            if sinks.dtype() != DType::F32 || sinks.shape() != [heads] {
+                return Err(shape(op, format!("expected sinks of f32 and shape [{heads}], got {:?}", sinks)));
+            }
+        }
         let decode = batch.max_query_len() == 1 && batch.sequences() == tokens;
         let device = queries.device();
-        let [query_type, out_type] = device.backend().attention_types(self.dtype, params.dtype, decode);
+        // With sinks, decode steps run in the prefill kernel too.
+        let [query_type, out_type] = device.backend().attention_types(self.dtype, params.dtype, decode && sinks.is_none());
         let queries = queries.cast(query_type)?;
         // Kernels read heads of consecutive elements.
         let strided = queries.layout().strides().last() != Some(&1);
@@ -124,6 +145,7 @@ impl KvCache {
             max_query_len: batch.max_query_len(),
             decode,
             params,
+            sinks: sinks.map(Tensor::operand),
         };
         let out = Tensor::build(device, out_type, &[tokens, heads, head_dim], |backend, out| backend.attention(&args, out))?;
         out.reshape(&[tokens, heads * head_dim])?.cast(params.dtype)

@@ -24,20 +24,25 @@
 
 mod backend;
 mod batch;
+mod conv;
 pub mod cpu;
 mod device;
 mod dim;
 mod display;
 mod error;
 mod gpu;
+mod image;
 mod kv_cache;
 mod linear;
 mod meta;
+mod moe;
 mod nn;
 mod npy;
 mod operators;
 mod ops;
+mod random;
 pub mod safetensors;
+mod sort;
 mod tensor;
 
 pub use batch::{Batch, BatchInput};
@@ -49,5 +54,8 @@ pub use gpu::Gpu;
 pub use kv_cache::{AttentionParams, BLOCK_SIZE, KvCache};
 pub use linear::{Linear, Matrix};
 pub use meta::{MemoryUse, Meta};
+pub use moe::{ExpertChoice, Experts};
 pub use nn::{Rope, RopePositions};
+pub use random::Random;
+pub use sort::Unique;
 pub use tensor::Tensor;

@@ -108,7 +108,7 @@ impl Matrix {
         }
     }
 
-    fn weights(&self) -> Weights<'_> {
+    pub(crate) fn weights(&self) -> Weights<'_> {
         let storage = match &self.data {
             Data::Plain(weights) => weights.operand().storage,
             Data::Quant(storage) => storage,

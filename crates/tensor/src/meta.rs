@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use warpwave_kernels::{Binary, DType, Glu, Quant, Reduce, Scalar, Unary};
+use warpwave_kernels::{Binary, Conv, DType, Distribution, Glu, PadMode, Philox, Quant, Reduce, Routing, Scalar, Unary};
 
-use crate::backend::{AttentionArgs, Backend, Operand, OperandMut, RopeArgs, RopeTables, Storage, Weights};
+use crate::backend::{
+    AttentionArgs, Backend, Bins, GroupedArgs, ImageOp, Operand, OperandMut, RopeArgs, RopeTables, Scatter, Storage, Weights,
+};
 use crate::cpu::{Interleaved, Precision};
 use crate::device::Device;
 use crate::error::{Result, wrong_device};
@@ -170,6 +172,14 @@ impl Backend for Meta {
         Ok(())
     }
 
+    fn random(&self, _: &Distribution, _: Philox, _: &mut OperandMut<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn permutation(&self, _: Philox, _: &mut OperandMut<'_>) -> Result<()> {
+        Ok(())
+    }
+
     fn reduce(&self, _: Reduce, _: &Operand<'_>, _: &[usize], _: &mut OperandMut<'_>) -> Result<()> {
         Ok(())
     }
@@ -202,15 +212,19 @@ impl Backend for Meta {
         Ok(())
     }
 
-    fn scatter(&self, _: &mut OperandMut<'_>, _: &Operand<'_>, _: &Operand<'_>, _: usize) -> Result<()> {
+    fn scatter(&self, _: Scatter, _: &mut OperandMut<'_>, _: &Operand<'_>, _: &Operand<'_>, _: usize) -> Result<()> {
         Ok(())
     }
 
-    fn scatter_add(&self, _: &mut OperandMut<'_>, _: &Operand<'_>, _: &Operand<'_>, _: usize) -> Result<()> {
+    fn order(&self, _: &Operand<'_>, _: bool, _: Option<&mut OperandMut<'_>>, _: &mut OperandMut<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn index_add(&self, _: &mut OperandMut<'_>, _: &Operand<'_>, _: &Operand<'_>, _: usize) -> Result<()> {
+    fn unique(&self, _: &Operand<'_>, _: &mut OperandMut<'_>, _: Option<(&mut OperandMut<'_>, &mut OperandMut<'_>)>) -> Result<usize> {
+        Err(wrong_device("unique", "the tensor", "meta", "a device other than meta"))
+    }
+
+    fn histogram(&self, _: &Operand<'_>, _: Bins, _: &mut OperandMut<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -240,6 +254,41 @@ impl Backend for Meta {
         } else if !out.layout.is_contiguous() {
             self.alloc(out.layout.len() * size_of::<f32>())?;
         }
+        Ok(())
+    }
+
+    fn route(&self, _: &Routing, _: &Operand<'_>, _: Option<&Operand<'_>>, _: &mut OperandMut<'_>, _: &mut OperandMut<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn sort_experts(&self, _: &Operand<'_>, _: usize, _: usize, _: &mut OperandMut<'_>, _: &mut OperandMut<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn grouped_linear(&self, args: &GroupedArgs<'_>, out: &mut OperandMut<'_>) -> Result<()> {
+        if self.like.is_cpu() {
+            // The CPU gathers the rows of an expert, in the worst case all.
+            let (assignments, columns) = (args.ids.layout.len(), args.x.layout.shape()[1]);
+            let gathered = self.alloc(assignments * columns * size_of::<f32>())?;
+            let product = self.alloc(out.layout.len() * size_of::<f32>())?;
+            drop((gathered, product));
+        }
+        Ok(())
+    }
+
+    fn combine_experts(&self, _: &Operand<'_>, _: &Operand<'_>, _: &mut OperandMut<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn conv2d(&self, _: &Conv, _: bool, _: &Operand<'_>, _: &Operand<'_>, _: Option<&Operand<'_>>, _: &mut OperandMut<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn image(&self, _: &ImageOp, _: &Operand<'_>, _: &mut OperandMut<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn pad(&self, _: PadMode, _: &[usize], _: &Operand<'_>, _: &mut OperandMut<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -274,7 +323,13 @@ impl Backend for Meta {
         self.like.backend().attention_types(cache, wanted, decode)
     }
 
-    fn attention(&self, _: &AttentionArgs<'_>, _: &mut OperandMut<'_>) -> Result<()> {
+    fn attention(&self, args: &AttentionArgs<'_>, out: &mut OperandMut<'_>) -> Result<()> {
+        if args.sinks.is_some() && !self.like.is_cpu() {
+            let rows = args.queries.layout.shape()[0] * args.queries.layout.shape()[1];
+            let lse = self.alloc(rows * size_of::<f32>())?;
+            self.alloc(rows * out.dtype.size())?;
+            drop(lse);
+        }
         Ok(())
     }
 

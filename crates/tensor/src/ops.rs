@@ -2,6 +2,7 @@
 
 use warpwave_kernels::{Binary, DType, Reduce, Scalar, Unary};
 
+use crate::backend::Scatter;
 use crate::dim::{self, Dim};
 use crate::error::{Error, Result, shape, wrong_type};
 use crate::tensor::Tensor;
@@ -254,11 +255,11 @@ impl Tensor {
         device.backend().soft_cap_in_place(&mut self.operand_mut()?, cap)
     }
 
-    /// Selects elements of `yes` where this tensor of `u8` is not 0, and of `no` elsewhere; all are broadcast.
+    /// Selects elements of `yes` where this tensor of integers is not 0, and of `no` elsewhere; all are broadcast.
     pub fn where_cond(&self, yes: &Tensor, no: &Tensor) -> Result<Tensor> {
         let op = "where_cond";
-        if self.dtype() != DType::U8 {
-            return Err(wrong_type(op, "the condition", self.dtype(), "u8"));
+        if !self.dtype().is_integer() {
+            return Err(wrong_type(op, "the condition", self.dtype(), "an integer type"));
         }
         yes.check_same_kind(op, "the third tensor", no)?;
         self.check_same_device(op, "the second tensor", yes)?;
@@ -351,24 +352,46 @@ impl Tensor {
     /// Returns a copy with elements of `x` at indices along a dimension: `out[i][indices[i][j][k]][k] = x[i][j][k]` for dimension 1. Of
     /// equal indices the last wins; out-of-range indices write nothing.
     pub fn scatter(&self, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
-        let dim = self.check_scatter("scatter", indices, x, dim)?;
-        let mut out = self.copied()?;
-        self.device().backend().scatter(&mut out.operand_mut()?, &indices.operand(), &x.operand(), dim)?;
-        Ok(out)
+        self.scattered("scatter", Scatter::Set { ordered: true }, indices, x, dim)
     }
 
     /// Returns a copy with elements of `x` added at indices along a dimension, as [`Tensor::scatter`] places them.
+    ///
+    /// Deterministic: added in order and rounded once.
     pub fn scatter_add(&self, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
-        let dim = self.check_scatter("scatter_add", indices, x, dim)?;
+        self.scattered("scatter_add", Scatter::Add { ordered: true }, indices, x, dim)
+    }
+
+    /// As [`Tensor::scatter`], but of equal indices any wins: faster on a GPU.
+    pub fn scatter_unordered(&self, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
+        self.scattered("scatter_unordered", Scatter::Set { ordered: false }, indices, x, dim)
+    }
+
+    /// As [`Tensor::scatter_add`], but in any order and rounded after each addition: faster on a GPU, where floating-point results may
+    /// differ between runs.
+    pub fn scatter_add_unordered(&self, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
+        self.scattered("scatter_add_unordered", Scatter::Add { ordered: false }, indices, x, dim)
+    }
+
+    fn scattered(&self, op: &'static str, kind: Scatter, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
+        let dim = self.check_scatter(op, indices, x, dim)?;
         let mut out = self.copied()?;
-        self.device().backend().scatter_add(&mut out.operand_mut()?, &indices.operand(), &x.operand(), dim)?;
+        self.device().backend().scatter(kind, &mut out.operand_mut()?, &indices.operand(), &x.operand(), dim)?;
         Ok(out)
     }
 
     /// Returns a copy with slices of `x` added at positions of a dimension: `out[i][indices[j]][k] += x[i][j][k]` for dimension 1.
     /// Out-of-range indices write nothing.
     pub fn index_add(&self, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
-        let op = "index_add";
+        self.slices_added("index_add", true, indices, x, dim)
+    }
+
+    /// As [`Tensor::index_add`], but like [`Tensor::scatter_add_unordered`].
+    pub fn index_add_unordered(&self, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
+        self.slices_added("index_add_unordered", false, indices, x, dim)
+    }
+
+    fn slices_added(&self, op: &'static str, ordered: bool, indices: &Tensor, x: &Tensor, dim: impl Dim) -> Result<Tensor> {
         let dim = self.check_indices(op, indices, dim)?;
         self.check_same_kind(op, "the tensor to add", x)?;
         let mut expected = self.shape().to_vec();
@@ -377,7 +400,8 @@ impl Tensor {
             return Err(shape(op, format!("the tensor to add has shape {:?}, expected {expected:?}", x.shape())));
         }
         let mut out = self.copied()?;
-        self.device().backend().index_add(&mut out.operand_mut()?, &indices.operand(), &x.operand(), dim)?;
+        let kind = Scatter::AddSlices { ordered };
+        self.device().backend().scatter(kind, &mut out.operand_mut()?, &indices.operand(), &x.operand(), dim)?;
         Ok(out)
     }
 

@@ -103,6 +103,23 @@ pub(crate) const MAX_HEAD_DIM: usize = 512;
 /// # Panics
 /// If sizes do not match, a block table is too short or out of range, or head_dim exceeds 512.
 pub fn attention(q: &[f32], keys: Cache<'_>, values: Cache<'_>, sequences: &[Sequence<'_>], heads: &Heads, out: &mut [f32]) {
+    attention_with_sinks(q, keys, values, sequences, heads, None, out);
+}
+
+/// [`attention`] with another logit per query head, which has no value.
+///
+/// # Panics
+/// As [`attention`], or if there is not one sink per query head.
+pub fn attention_with_sinks(
+    q: &[f32],
+    keys: Cache<'_>,
+    values: Cache<'_>,
+    sequences: &[Sequence<'_>],
+    heads: &Heads,
+    sinks: Option<&[f32]>,
+    out: &mut [f32],
+) {
+    assert!(sinks.is_none_or(|sinks| sinks.len() == heads.heads), "expected one sink per query head");
     let Heads { kv_heads, dim, block, .. } = *heads;
     let tokens: usize = sequences.iter().map(|sequence| sequence.queries).sum();
     assert!(kv_heads > 0 && heads.heads.is_multiple_of(kv_heads) && block > 0, "{heads:?}");
@@ -118,14 +135,22 @@ pub fn attention(q: &[f32], keys: Cache<'_>, values: Cache<'_>, sequences: &[Seq
         assert!(keys.div_ceil(block) <= blocks, "{blocks} blocks are too few for {keys} keys");
     }
     match (keys, values) {
-        (Cache::F32(keys), Cache::F32(values)) => attend(q, keys, values, sequences, heads, out),
-        (Cache::F16(keys), Cache::F16(values)) => attend(q, keys, values, sequences, heads, out),
-        (Cache::Bf16(keys), Cache::Bf16(values)) => attend(q, keys, values, sequences, heads, out),
+        (Cache::F32(keys), Cache::F32(values)) => attend(q, keys, values, sequences, heads, sinks, out),
+        (Cache::F16(keys), Cache::F16(values)) => attend(q, keys, values, sequences, heads, sinks, out),
+        (Cache::Bf16(keys), Cache::Bf16(values)) => attend(q, keys, values, sequences, heads, sinks, out),
         _ => panic!("keys and values have different types"),
     }
 }
 
-fn attend<D: Dense>(q: &[f32], keys: &[D], values: &[D], sequences: &[Sequence<'_>], heads: &Heads, out: &mut [f32]) {
+fn attend<D: Dense>(
+    q: &[f32],
+    keys: &[D],
+    values: &[D],
+    sequences: &[Sequence<'_>],
+    heads: &Heads,
+    sinks: Option<&[f32]>,
+    out: &mut [f32],
+) {
     let (isa, group) = (Isa::current(), heads.heads / heads.kv_heads);
     // A task is some queries of a sequence and one KV head: (sequence, its first token, KV head, first query, queries).
     let each = (ROWS / group).max(1);
@@ -143,7 +168,7 @@ fn attend<D: Dense>(q: &[f32], keys: &[D], values: &[D], sequences: &[Sequence<'
     let out = Out::new(out, heads.dim);
     let task = |i: usize| {
         let (sequence, first, head, from, count) = tasks[i];
-        dispatch(isa, Task { q, keys, values, sequence, heads, first, head, from, count, out });
+        dispatch(isa, Task { q, keys, values, sequence, heads, sinks, first, head, from, count, out });
     };
     if threads() == 1 || work * heads.dim < 1 << 15 { (0..tasks.len()).for_each(task) } else { parallel(tasks.len(), &task) }
 }
@@ -155,6 +180,7 @@ struct Task<'a, D> {
     values: &'a [D],
     sequence: &'a Sequence<'a>,
     heads: &'a Heads,
+    sinks: Option<&'a [f32]>,
     /// The sequence's first token in the batch.
     first: usize,
     /// The KV head.
@@ -264,7 +290,8 @@ impl<D: Dense> Kernel for Task<'_, D> {
         }
         for r in 0..rows {
             let (own, lane) = (&all[r / LANES], r % LANES);
-            let total = own.total[lane];
+            let sink = self.sinks.map_or(0.0, |sinks| exp(sinks[self.head * group + r % group] - own.max[lane]));
+            let total = own.total[lane] + sink;
             let factor = if total == 0.0 { 0.0 } else { 1.0 / total };
             for (g, sums) in own.sums[lane * padded..][..padded].as_chunks::<LANES>().0.iter().enumerate() {
                 self.out.put(row_of(r), g * LANES, &sums.map(|sum| sum * factor));

@@ -3,15 +3,17 @@
 use std::borrow::Cow;
 
 use half::{bf16, f16};
-use warpwave_kernels::{Binary, DType, Glu, Layout, Quant, Reduce, Scalar, Unary};
+use warpwave_kernels::{Binary, Conv, DType, Distribution, Glu, Layout, PadMode, Philox, Quant, Reduce, Routing, Scalar, Unary};
 
 use super::attention::{Cache, Heads, Sequence, append_to};
 use super::elementwise::{self, Float};
 use super::matmul::Matrix;
 use super::matmul_f32::Dense;
 use super::values::{self, Values, floats, ints};
-use super::{Interleaved, Precision, gemm, index, ops};
-use crate::backend::{AttentionArgs, Backend, Operand, OperandMut, RopeArgs, RopeTables, Storage, WeightFormat, Weights};
+use super::{Interleaved, Precision, gemm, index, moe, ops, sort};
+use crate::backend::{
+    AttentionArgs, Backend, Bins, GroupedArgs, ImageOp, Operand, OperandMut, RopeArgs, RopeTables, Scatter, Storage, WeightFormat, Weights,
+};
 use crate::device::check_host_memory;
 use crate::error::{Result, wrong_device, wrong_type};
 use crate::kv_cache::BLOCK_SIZE;
@@ -205,6 +207,14 @@ impl Backend for Cpu {
         elementwise::where_cond(condition, yes, no, out)
     }
 
+    fn random(&self, distribution: &Distribution, at: Philox, out: &mut OperandMut<'_>) -> Result<()> {
+        super::random::random(distribution, at, out)
+    }
+
+    fn permutation(&self, at: Philox, out: &mut OperandMut<'_>) -> Result<()> {
+        super::random::permutation(at, out)
+    }
+
     fn reduce(&self, op: Reduce, x: &Operand<'_>, dims: &[usize], out: &mut OperandMut<'_>) -> Result<()> {
         super::reduce::reduce(op, x, dims, out)
     }
@@ -252,7 +262,9 @@ impl Backend for Cpu {
             };
             let x = elementwise::doubles(x)?;
             let rows = x.chunks_exact(2 * columns.max(1)).map(|row| row.split_at(columns));
-            let gated = rows.flat_map(|(gates, up)| gates.iter().zip(up).map(|(g, up)| g.unary(gate) * up)).collect();
+            let clamped = |g: f64, up: f64| g.min(7.0) * (1.702 * g.min(7.0)).unary(Unary::Sigmoid) * (up.clamp(-7.0, 7.0) + 1.0);
+            let each = |g: &f64, up: &f64| if op == Glu::Clamped { clamped(*g, *up) } else { g.unary(gate) * up };
+            let gated = rows.flat_map(|(gates, up)| gates.iter().zip(up).map(|(g, up)| each(g, up))).collect();
             return Values::F64(gated).store(out);
         }
         let x = floats(x)?;
@@ -270,16 +282,25 @@ impl Backend for Cpu {
         index::index_select(x, indices, dim, out)
     }
 
-    fn scatter(&self, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()> {
-        index::scatter(out, indices, x, dim)
+    fn scatter(&self, kind: Scatter, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()> {
+        match kind {
+            // In order, which is one of any.
+            Scatter::Set { .. } => index::scatter(out, indices, x, dim),
+            Scatter::Add { .. } => index::scatter_add(out, indices, x, dim, false),
+            Scatter::AddSlices { .. } => index::scatter_add(out, indices, x, dim, true),
+        }
     }
 
-    fn scatter_add(&self, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()> {
-        index::scatter_add(out, indices, x, dim, false)
+    fn order(&self, x: &Operand<'_>, descending: bool, values: Option<&mut OperandMut<'_>>, indices: &mut OperandMut<'_>) -> Result<()> {
+        sort::order(x, descending, values, indices)
     }
 
-    fn index_add(&self, out: &mut OperandMut<'_>, indices: &Operand<'_>, x: &Operand<'_>, dim: usize) -> Result<()> {
-        index::scatter_add(out, indices, x, dim, true)
+    fn unique(&self, x: &Operand<'_>, out: &mut OperandMut<'_>, more: Option<(&mut OperandMut<'_>, &mut OperandMut<'_>)>) -> Result<usize> {
+        sort::unique(x, out, more)
+    }
+
+    fn histogram(&self, x: &Operand<'_>, bins: Bins, out: &mut OperandMut<'_>) -> Result<()> {
+        sort::histogram(x, bins, out)
     }
 
     fn embedding(&self, table: &Weights<'_>, ids: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()> {
@@ -358,6 +379,80 @@ impl Backend for Cpu {
         })
     }
 
+    fn route(
+        &self,
+        routing: &Routing,
+        logits: &Operand<'_>,
+        bias: Option<&Operand<'_>>,
+        ids: &mut OperandMut<'_>,
+        weights: &mut OperandMut<'_>,
+    ) -> Result<()> {
+        let experts = logits.layout.shape()[1];
+        let (logits, bias) = (values::read::<f32>(logits)?, bias.map(values::read::<f32>).transpose()?);
+        values::write::<u32>(ids, |ids| {
+            values::write::<f32>(weights, |weights| {
+                let each = ids.chunks_exact_mut(routing.used).zip(weights.chunks_exact_mut(routing.used));
+                for (logits, (ids, weights)) in logits.chunks_exact(experts).zip(each) {
+                    moe::route(routing, logits, bias.as_deref(), ids, weights);
+                }
+                Ok(())
+            })
+        })
+    }
+
+    fn sort_experts(&self, _: &Operand<'_>, _: usize, _: usize, _: &mut OperandMut<'_>, _: &mut OperandMut<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn grouped_linear(&self, args: &GroupedArgs<'_>, out: &mut OperandMut<'_>) -> Result<()> {
+        let [x_rows, columns] = [0, 1].map(|d| args.x.layout.shape()[d]);
+        let (ids, x, bias) = (values::read::<u32>(&args.ids)?, floats(&args.x)?, args.bias.as_ref().map(values::read::<f32>).transpose()?);
+        let (experts, rows) = (args.experts, args.rows);
+        // An expert's matrix: one of several, or rows of the only one.
+        let mut matrices = Vec::new();
+        for expert in 0..experts {
+            matrices.push(match args.weights {
+                [all] => weights(all)?.rows(expert * rows..(expert + 1) * rows, columns),
+                each => weights(&each[expert])?,
+            });
+        }
+        let share = ids.len().checked_div(x_rows).unwrap_or(1).max(1);
+        let grouped = moe::Grouped { experts, rows, columns, ids: &ids, x: &x, share, bias: bias.as_deref(), precision: args.precision };
+        write_floats(out, |out| {
+            grouped.run(|expert| matrices[expert], out);
+            Ok(())
+        })
+    }
+
+    fn combine_experts(&self, x: &Operand<'_>, weights: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()> {
+        let [columns, used] = [x.layout.shape()[1], weights.layout.shape()[1]];
+        let (x, weights) = (values::read::<f32>(x)?, values::read::<f32>(weights)?);
+        values::write::<f32>(out, |out| {
+            moe::combine(&x, &weights, columns, used, out);
+            Ok(())
+        })
+    }
+
+    fn conv2d(
+        &self,
+        conv: &Conv,
+        transposed: bool,
+        x: &Operand<'_>,
+        weight: &Operand<'_>,
+        bias: Option<&Operand<'_>>,
+        out: &mut OperandMut<'_>,
+    ) -> Result<()> {
+        super::conv::conv2d(conv, transposed, x, weight, bias, out)
+    }
+
+    fn image(&self, op: &ImageOp, x: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()> {
+        super::image::image(op, x, out)
+    }
+
+    fn pad(&self, mode: PadMode, before: &[usize], x: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()> {
+        super::image::pad(mode, before, x, out)
+    }
+
     fn rope_tables(&self, frequencies: &Operand<'_>, factor: f64, positions: &Operand<'_>) -> Result<Option<RopeTables>> {
         tables(frequencies, factor, positions).map(Some)
     }
@@ -432,8 +527,10 @@ impl Backend for Cpu {
             window: args.params.window,
             soft_cap: args.params.soft_cap,
         };
+        let sinks = args.sinks.as_ref().map(values::read::<f32>).transpose()?;
         values::write::<f32>(out, |out| {
-            super::attention(&queries, cache(&keys)?, cache(&values)?, &sequences, &heads, out);
+            let (keys, values) = (cache(&keys)?, cache(&values)?);
+            super::attention::attention_with_sinks(&queries, keys, values, &sequences, &heads, sinks.as_deref(), out);
             Ok(())
         })
     }

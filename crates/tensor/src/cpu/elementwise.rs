@@ -209,10 +209,11 @@ pub(super) fn affine(x: &Operand<'_>, factor: Scalar, term: Scalar) -> Result<Va
 }
 
 pub(super) fn where_cond(condition: &Operand<'_>, yes: &Operand<'_>, no: &Operand<'_>, out: &mut OperandMut<'_>) -> Result<()> {
-    let (condition, yes, no) = (values::read::<u8>(condition)?, values::bytes(yes)?, values::bytes(no)?);
-    let size = out.dtype.size();
+    let (condition, size) = ((values::bytes(condition)?, condition.dtype.size()), out.dtype.size());
+    let (yes, no) = (values::bytes(yes)?, values::bytes(no)?);
     let pairs = yes.chunks_exact(size).zip(no.chunks_exact(size));
-    let bytes: Vec<u8> = condition.iter().zip(pairs).flat_map(|(c, (yes, no))| if *c != 0 { yes } else { no }).copied().collect();
+    let is_set = condition.0.chunks_exact(condition.1).map(|bytes| bytes.iter().any(|byte| *byte != 0));
+    let bytes: Vec<u8> = is_set.zip(pairs).flat_map(|(set, (yes, no))| if set { yes } else { no }).copied().collect();
     values::write_bytes(out, &bytes)
 }
 

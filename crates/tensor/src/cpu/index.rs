@@ -8,7 +8,7 @@ use crate::backend::{Operand, OperandMut};
 use crate::error::Result;
 
 /// Calls `f` with each index of a shape in row-major order, and its number.
-fn walk(shape: &[usize], mut f: impl FnMut(usize, &[usize])) {
+pub(super) fn walk(shape: &[usize], mut f: impl FnMut(usize, &[usize])) {
     if shape.contains(&0) {
         return;
     }

@@ -38,6 +38,29 @@ pub enum Precision {
     Fast,
 }
 
+impl<'a> Matrix<'a> {
+    /// Some rows of a plain matrix.
+    ///
+    /// # Panics
+    /// If rows are out of range, or the matrix is interleaved and these are not all of its rows.
+    pub(super) fn rows(self, rows: std::ops::Range<usize>, columns: usize) -> Matrix<'a> {
+        let elements = rows.start * columns..rows.end * columns;
+        match self {
+            Matrix::F32(data) => Matrix::F32(&data[elements]),
+            Matrix::F16(data) => Matrix::F16(&data[elements]),
+            Matrix::Bf16(data) => Matrix::Bf16(&data[elements]),
+            Matrix::Quant(quant, data) => {
+                let bytes = quant.row_bytes(columns).unwrap_or(0);
+                Matrix::Quant(quant, &data[rows.start * bytes..rows.end * bytes])
+            }
+            Matrix::Interleaved(weights) => {
+                assert_eq!(rows, 0..weights.rows(), "rows of interleaved weights");
+                self
+            }
+        }
+    }
+}
+
 impl Matrix<'_> {
     fn check(&self, rows: usize, columns: usize) {
         let fits = match self {

@@ -6,19 +6,24 @@
 
 mod attention;
 mod backend;
+mod conv;
 mod elementwise;
 mod gemm;
+mod image;
 mod index;
 mod interleaved;
 mod math;
 mod matmul;
 mod matmul_f32;
 mod matmul_i15;
+mod moe;
 mod ops;
 mod pool;
 mod quant;
+mod random;
 mod reduce;
 mod simd;
+mod sort;
 mod values;
 #[cfg(target_arch = "x86_64")]
 mod x86;

@@ -10,7 +10,7 @@ use super::simd::{Isa, Kernel, Simd, dispatch};
 const SERIAL_BELOW: usize = 1 << 15;
 
 /// Calls `run` with each row of the result and its index, on several threads.
-fn by_rows(out: &mut [f32], columns: usize, run: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+pub(super) fn by_rows<T: Send>(out: &mut [T], columns: usize, run: &(dyn Fn(usize, &mut [T]) + Sync)) {
     if out.is_empty() || columns == 0 {
         return;
     }
@@ -137,6 +137,13 @@ kernels! {
             *out = sigmoid(*out) * up;
         }
     }
+    Clamped { up: &'a [f32], out: &'a mut [f32] } -> () {
+        for (out, up) in out.iter_mut().zip(up) {
+            // Not `min` and `max`: NaN stays.
+            let gate = if *out > 7.0 { 7.0 } else { *out };
+            *out = gate * sigmoid(1.702 * gate) * (up.clamp(-7.0, 7.0) + 1.0);
+        }
+    }
     Cap { out: &'a mut [f32], cap: f32 } -> () {
         for out in out {
             *out = cap * tanh(*out / cap);
@@ -231,6 +238,7 @@ fn gate(isa: Isa, op: Glu, up: &[f32], out: &mut [f32]) {
         Glu::Gelu => dispatch(isa, Gelu { up, out }),
         Glu::GeluErf => dispatch(isa, GeluErf { up, out }),
         Glu::Relu => dispatch(isa, Relu { up, out }),
+        Glu::Clamped => dispatch(isa, Clamped { up, out }),
         _ => dispatch(isa, Sigmoid { up, out }),
     }
 }

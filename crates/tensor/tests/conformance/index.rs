@@ -67,8 +67,17 @@ pub fn scatter(context: &mut Context<'_>) {
         }
         compare("scatter", &out.scatter(&ids, &x, dim).unwrap(), &set, 0.0, 0.0);
         compare("scatter_add", &out.scatter_add(&ids, &x, dim).unwrap(), &sum, 4.0, 8.0);
+        compare("scatter_add_unordered", &out.scatter_add_unordered(&ids, &x, dim).unwrap(), &sum, 8.0, 16.0);
         compare("the original", &out, &out_reference, 0.0, 0.0);
     }
+    // Indices that differ: the order does not matter.
+    let ((out, mut set), (x, reference)) = (context.input(&[6, 4]), context.input(&[3, 4]));
+    let ids: Vec<u8> = (0..12).map(|i| (i / 4 * 2 + i % 2) as u8).collect();
+    for (i, id) in ids.iter().enumerate() {
+        set.values[usize::from(*id) * 4 + i % 4] = reference.values[i];
+    }
+    let ids = Tensor::new(&ids, &[3, 4], context.device).unwrap();
+    compare("scatter_unordered", &out.scatter_unordered(&ids, &x, 0).unwrap(), &set, 0.0, 0.0);
 }
 
 pub fn index_add(context: &mut Context<'_>) {
@@ -81,4 +90,5 @@ pub fn index_add(context: &mut Context<'_>) {
         }
     }
     compare("index_add", &out.index_add(&ids, &x, 1).unwrap(), &sum, 4.0, 8.0);
+    compare("index_add_unordered", &out.index_add_unordered(&ids, &x, 1).unwrap(), &sum, 8.0, 16.0);
 }

@@ -4,9 +4,14 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod conv;
+mod image;
 mod index;
 mod model;
+mod moe;
+mod random;
 mod reference;
+mod sort;
 
 use reference::{FLOATS, LAYOUTS, Layout, Reference, TYPES, compare, indices, input, stored};
 use warpwave_kernels::{Binary, DType, Reduce, Unary};
@@ -56,16 +61,25 @@ const TABLE: &[Row] = &[
     ("argmax", &TYPES, argmax),
     ("softmax", &FLOATS, softmax),
     ("matmul", &FLOATS, matmul),
+    ("conv", &[DType::F32, DType::F16, DType::Bf16], conv::conv),
+    ("pool", &FLOATS, image::pool),
+    ("upsample", &TYPES, image::upsample),
+    ("im2col", &TYPES, image::im2col),
+    ("pad", &TYPES, image::pad),
     ("cat", &TYPES, cat),
     ("in_place", &FLOATS, in_place),
     ("gather", &TYPES, index::gather),
     ("index_select", &TYPES, index::index_select),
     ("scatter", &TYPES, index::scatter),
     ("index_add", &TYPES, index::index_add),
+    ("sort", &TYPES, sort::sort),
+    ("unique", &TYPES, sort::unique),
+    ("histogram", &TYPES, sort::histogram),
     ("norm", &FLOATS, model::norm),
     ("glu", &FLOATS, model::glu),
     ("rope", &FLOATS, model::rope),
     ("linear", &FLOATS, model::linear),
+    ("moe", &[DType::F32, DType::F16, DType::Bf16], moe::moe),
     ("embedding", &FLOATS, model::embedding),
     ("attention", &[DType::F32, DType::F16, DType::Bf16], model::attention),
 ];
@@ -237,15 +251,17 @@ fn fill(context: &mut Context<'_>) {
 }
 
 fn where_cond(context: &mut Context<'_>) {
-    let mask: Vec<u8> = (0..12).map(|_| context.random.below(2) as u8).collect();
-    let condition = Tensor::new(&mask, &[3, 4], context.device).unwrap();
-    let ((yes, yes_reference), (no, no_reference)) = (context.input(&[2, 3, 4]), context.input(&[3, 1]));
-    let expected =
-        Reference::new(
-            &[2, 3, 4],
-            |index| if mask[index[1] * 4 + index[2]] != 0 { yes_reference.at(index) } else { no_reference.at(index) },
-        );
-    compare("where_cond", &condition.where_cond(&yes, &no).unwrap(), &expected, 0.0, 0.0);
+    // Values with a zero in their low bits only are true, too.
+    let mask: Vec<i64> = (0..12).map(|_| [0, 1, 0, 256, 1 << 16, -1, 1 << 40][context.random.below(7)]).collect();
+    for dtype in context.sample([DType::I64, DType::U8, DType::I16, DType::I32, DType::U32], 2) {
+        let condition = Tensor::new(&mask, &[3, 4], context.device).unwrap().cast(dtype).unwrap();
+        let ((yes, yes_reference), (no, no_reference)) = (context.input(&[2, 3, 4]), context.input(&[3, 1]));
+        let is_set = |index: &[usize]| stored(dtype, mask[index[1] * 4 + index[2]] as f64) != 0.0;
+        let expected = Reference::new(&[2, 3, 4], |index| if is_set(index) { yes_reference.at(index) } else { no_reference.at(index) });
+        compare("where_cond", &condition.where_cond(&yes, &no).unwrap(), &expected, 0.0, 0.0);
+    }
+    let float = Tensor::ones(DType::F32, &[2], context.device).unwrap();
+    assert!(float.where_cond(&float, &float).unwrap_err().to_string().contains("an integer type, got f32"));
 }
 
 fn reduce_reference(op: Reduce, row: &[f64]) -> f64 {

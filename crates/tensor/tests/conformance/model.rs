@@ -46,17 +46,19 @@ pub fn norm(context: &mut Context<'_>) {
 pub fn glu(context: &mut Context<'_>) {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     for op in context.sample(Glu::ALL, 2) {
+        let up = |x: f64| if op == Glu::Clamped { x.clamp(-7.0, 7.0) + 1.0 } else { x };
         let gate = |x: f64| match op {
             Glu::Silu => x * sigmoid(x),
             Glu::Gelu => 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
             Glu::GeluErf => 0.5 * x * (1.0 + libm::erf(x / 2f64.sqrt())),
             Glu::Relu => x.max(0.0),
             Glu::Sigmoid => sigmoid(x),
+            Glu::Clamped => x.min(7.0) * sigmoid(1.702 * x.min(7.0)),
             _ => panic!("{op:?} has no reference"),
         };
         for to in context.sample(results(context.dtype), 1) {
             let (x, reference) = context.input(&[3, 14]);
-            let expected = Reference::new(&[3, 7], |index| gate(reference.at(index)) * reference.at(&[index[0], index[1] + 7]));
+            let expected = Reference::new(&[3, 7], |index| gate(reference.at(index)) * up(reference.at(&[index[0], index[1] + 7])));
             compare(op.name(), &x.glu(op, to).unwrap(), &expected, 8.0, 1.0);
         }
     }
@@ -230,6 +232,23 @@ pub fn attention(context: &mut Context<'_>) {
             // Weights are rounded to the type of the values on matrix units.
             let ulps = 32.0 * epsilon(dtype) / epsilon(DType::F32);
             compare("attention", &found.reshape(&[tokens, HEADS * DIM]).unwrap(), &expected, ulps, 2.0);
+            // A sink takes its share of the weights.
+            let (sinks, sink_reference) = input(context.random, DType::F32, &[HEADS], Layout::Contiguous, 2.0, device);
+            let found = cache.attend_with_sinks(0, &query, &batch, &params, Some(&sinks)).unwrap();
+            let expected = Reference::new(&[tokens, HEADS * DIM], |index| {
+                let (token, head) = (index[0], index[1] / DIM);
+                let (sequence, position) = (usize::from(token >= queries[0]), all.positions[token] as usize);
+                let start = window.map_or(0, |window: usize| (position + 1).saturating_sub(window));
+                let kv = head / (HEADS / KV_HEADS);
+                let score = |key: usize| {
+                    let row = sequence * lengths[0] + key;
+                    let dot: f64 = (0..DIM).map(|i| query_reference.at(&[token, head, i]) * key_reference.at(&[row, kv, i])).sum();
+                    soft_cap.map_or(dot * 0.2, |cap| f64::from(cap) * (dot * 0.2 / f64::from(cap)).tanh()).exp()
+                };
+                let total: f64 = (start..=position).map(score).sum();
+                expected.at(index) * total / (total + sink_reference.at(&[head]).exp())
+            });
+            compare("attention_with_sinks", &found, &expected, ulps, 2.0);
         }
     }
 }
