@@ -2,6 +2,7 @@
 
 mod convert;
 mod error;
+mod family;
 mod folder;
 mod gguf;
 mod json;
@@ -17,6 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use half::bf16;
 use warpwave_kernels::DType;
 use warpwave_weights::{Gguf, Kind, Safetensors, Tensor, TensorInfo};
 
@@ -26,7 +28,7 @@ use error::{Result, bad_tensor};
 use folder::FolderConfig;
 pub use memory::{MemoryEstimate, MemoryPlan};
 pub(crate) use memory::{StepMemory, kv_cache_type};
-use tensors::{TensorSpec, Transform, tensor_specs};
+use tensors::{Forms, TensorSpec, Transform, tensor_specs};
 
 /// A weight of a model.
 #[derive(Debug, Clone)]
@@ -70,10 +72,21 @@ enum Source {
 }
 
 /// Prefixes of tensor names in Hugging Face folders, and of `lm_head`. The second and third are of vision-language models.
-const PREFIXES: [(&str, &str); 3] = [("model.", ""), ("language_model.model.", "language_model."), ("model.language_model.", "")];
+const PREFIXES: [(&str, &str); 6] = [
+    ("model.", ""),
+    ("language_model.model.", "language_model."),
+    ("model.language_model.", ""),
+    ("gpt_neox.", ""),
+    ("transformer.", ""),
+    // Models without a head, such as those for embeddings.
+    ("", ""),
+];
+/// Names of the output, which have the prefix of the head.
+const HEADS: [&str; 2] = ["lm_head.", "embed_out."];
 /// Tensors that are ignored: not part of the language model, or computed from the configuration. Prefixes and suffixes of names.
 const IGNORED_PREFIXES: [&str; 4] = ["vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."];
-const IGNORED_SUFFIXES: [&str; 3] = ["rotary_emb.inv_freq", "attn_rot_embd.weight", "attn.masked_bias"];
+const IGNORED_SUFFIXES: [&str; 5] =
+    ["rotary_emb.inv_freq", "attn_rot_embd.weight", "attn.masked_bias", "attention.masked_bias", "attention.bias"];
 
 impl Checkpoint {
     /// Opens a `.gguf` file, or a folder with `config.json` and safetensors. Fails if a weight is missing, unknown or of the wrong shape.
@@ -81,16 +94,16 @@ impl Checkpoint {
         let path = path.as_ref();
         let shown = path.display().to_string();
         if path.is_dir() {
-            let FolderConfig { config, tied, mlp_bias } = folder::config(path)?;
+            let FolderConfig { config, forms, mlp_bias } = folder::config(path)?;
             let source = Source::Folder { folder: path.to_owned(), files: Safetensors::open(path)? };
-            let mut specs = tensor_specs(&config, Some(tied));
+            let mut specs = tensor_specs(&config, forms);
             let mlp_biases = specs.iter_mut().filter(|spec| spec.name.contains(".ffn_") && spec.name.ends_with(".bias"));
-            mlp_biases.for_each(|spec| spec.required = mlp_bias);
-            Checkpoint::new(shown, config, specs, source, Some(tied))
+            mlp_biases.for_each(|spec| spec.required |= mlp_bias);
+            Checkpoint::new(shown, config, specs, source, forms.tied)
         } else {
             let file = Gguf::open(path)?;
             let config = gguf::config(&file)?;
-            let specs = tensor_specs(&config, None);
+            let specs = tensor_specs(&config, Forms::of_gguf(|name| file.tensor(name).is_some()));
             Checkpoint::new(shown, config, specs, Source::Gguf(file), None)
         }
     }
@@ -99,7 +112,8 @@ impl Checkpoint {
         let (prefix, head) = match &source {
             Source::Gguf(_) | Source::Random { .. } => ("", ""),
             Source::Folder { files, .. } => {
-                let has = |prefix: &str| files.tensor(&format!("{prefix}embed_tokens.weight")).is_some();
+                let embedding = specs.first().map_or("", |spec| &spec.hf_name);
+                let has = |prefix: &str| files.tensor(&format!("{prefix}{embedding}")).is_some();
                 PREFIXES.into_iter().find(|(prefix, _)| has(prefix)).unwrap_or(PREFIXES[0])
             }
         };
@@ -107,19 +121,37 @@ impl Checkpoint {
         let mut names = HashSet::new();
         for spec in specs {
             let name = match &source {
-                Source::Gguf(_) | Source::Random { .. } => spec.name.clone(),
-                Source::Folder { .. } => format!("{}{}", if spec.hf_name.starts_with("lm_head") { head } else { prefix }, spec.hf_name),
-            };
-            match source.tensor(&name) {
-                Some(tensor) => check_tensor(&path, &spec, &tensor)?,
-                None if spec.required => {
-                    let reason = format!("missing; expected shape {:?}", spec.shape);
-                    return Err(bad_tensor(&path, &name, reason));
+                Source::Gguf(_) => spec.gguf_name.as_ref().unwrap_or(&spec.name).clone(),
+                Source::Random { .. } => spec.name.clone(),
+                Source::Folder { .. } => {
+                    let is_head = HEADS.iter().any(|head| spec.hf_name.starts_with(head));
+                    format!("{}{}", if is_head { head } else { prefix }, spec.hf_name)
                 }
-                None => continue,
+            };
+            let mut parts = expert_names(&spec, &name);
+            let of_file = spec.hf_shape.as_ref().filter(|_| matches!(source, Source::Folder { .. })).unwrap_or(&spec.shape);
+            let shape = if spec.experts.is_some() { &of_file[1..] } else { &of_file[..] };
+            let mut kind = None;
+            for name in &parts {
+                match source.tensor(name) {
+                    Some(tensor) => check_tensor(&path, &spec, shape, &tensor, *kind.get_or_insert(tensor.kind))?,
+                    None if spec.required => {
+                        return Err(bad_tensor(&path, name, format!("missing; expected shape {shape:?}")));
+                    }
+                    None => {}
+                }
             }
-            names.insert(name.clone());
-            known.push((spec, name));
+            if let Some(scales) = mxfp4_scales(&name) {
+                let (expected, found) = (&shape[..shape.len().saturating_sub(1)], source.tensor(&scales));
+                if found.as_ref().is_none_or(|found| found.shape != expected || found.kind != Kind::Plain(DType::U8)) {
+                    return Err(bad_tensor(&path, &scales, format!("expected u8 of shape {expected:?}")));
+                }
+                parts.push(scales);
+            }
+            if kind.is_some() {
+                names.extend(parts);
+                known.push((spec, name));
+            }
         }
         let tied_output = format!("{head}lm_head.weight");
         for name in source.names() {
@@ -173,9 +205,10 @@ impl Checkpoint {
 
     fn info_of(&self, (spec, name): &(TensorSpec, String)) -> Option<TensorInfo> {
         let kind = match &self.source {
-            _ if spec.shape.len() < 2 => Kind::Plain(DType::F32),
+            _ if spec.is_vector() => Kind::Plain(DType::F32),
+            Source::Folder { .. } if mxfp4_scales(name).is_some() => Kind::Plain(DType::Bf16),
             Source::Random { kind } => *kind,
-            source => source.tensor(name)?.kind,
+            source => source.tensor(expert_names(spec, name).first()?)?.kind,
         };
         Some(TensorInfo { name: spec.name.clone(), kind, shape: spec.shape.clone() })
     }
@@ -191,17 +224,38 @@ impl Checkpoint {
         if let (Source::Random { kind }, Some((spec, _))) = (&self.source, tensor) {
             return Ok(random::weight(name, &spec.shape, *kind));
         }
-        let found = tensor.and_then(|(spec, name)| Some((spec, self.source.tensor(name)?)));
-        let (spec, tensor) = found.ok_or_else(|| bad_tensor(&self.path, name, "not in the model"))?;
+        let missing = || bad_tensor(&self.path, name, "not in the model");
+        let (spec, file_name) = tensor.ok_or_else(missing)?;
         let transform = if self.gguf().is_some() { Transform::None } else { spec.transform };
-        let (mut kind, mut bytes) = (tensor.kind, Cow::Borrowed(tensor.bytes));
-        if spec.shape.len() < 2 && (kind != Kind::Plain(DType::F32) || transform == Transform::AddOne) {
+        let parts = expert_names(spec, file_name);
+        let parts: Option<Vec<Tensor<'_>>> = parts.iter().map(|part| self.source.tensor(part)).collect();
+        let parts = parts.ok_or_else(missing)?;
+        let (mut kind, mut bytes) = match &parts[..] {
+            [tensor] => (tensor.kind, Cow::Borrowed(tensor.bytes)),
+            [first, ..] => (first.kind, parts.iter().flat_map(|part| part.bytes).copied().collect::<Vec<u8>>().into()),
+            [] => return Err(missing()),
+        };
+        if spec.is_vector() && (kind != Kind::Plain(DType::F32) || transform == Transform::AddOne) {
             let one = if transform == Transform::AddOne { 1.0 } else { 0.0 };
             bytes = convert::to_f32(kind, &bytes).iter().flat_map(|x| (x + one).to_le_bytes()).collect::<Vec<u8>>().into();
             kind = Kind::Plain(DType::F32);
         }
-        if transform == Transform::Interleave {
-            bytes = interleave(&bytes, spec.shape.first().copied().unwrap_or(0), self.config.head_dim).into();
+        let rows = spec.shape.first().copied().unwrap_or(0);
+        let Config { heads, kv_heads, head_dim, .. } = self.config;
+        match transform {
+            Transform::Interleave => bytes = interleave(&bytes, rows, head_dim).into(),
+            // With one KV head the order is the same.
+            Transform::Experts { first, step } => match mxfp4_scales(file_name).and_then(|scales| self.source.tensor(&scales)) {
+                Some(scales) => {
+                    (kind, bytes) = (Kind::Plain(DType::Bf16), mxfp4(&bytes, scales.bytes, &spec.shape, first, step).into());
+                }
+                None => bytes = transposed(&bytes, &spec.shape, kind.block().1, first, step).into(),
+            },
+            Transform::ExpertBiases { first, step } => {
+                bytes = bytes.as_chunks::<4>().0.iter().skip(first).step_by(step).flatten().copied().collect::<Vec<u8>>().into();
+            }
+            Transform::Ungroup if kv_heads > 1 => bytes = ungroup(&bytes, rows, heads / kv_heads, head_dim).into(),
+            _ => {}
         }
         Ok(Weight { kind, shape: spec.shape.clone(), bytes })
     }
@@ -228,7 +282,7 @@ impl Checkpoint {
 impl Config {
     /// Returns names and shapes of the required weights; `tied`: whether the output matrix is the embedding.
     pub fn weights(&self, tied: bool) -> impl Iterator<Item = (String, Vec<usize>)> {
-        tensor_specs(self, Some(tied)).into_iter().filter(|spec| spec.required).map(|spec| (spec.name, spec.shape))
+        tensor_specs(self, Forms::of_config(self, Some(tied))).into_iter().filter(|spec| spec.required).map(|spec| (spec.name, spec.shape))
     }
 }
 
@@ -250,15 +304,35 @@ impl Source {
     }
 }
 
-fn check_tensor(path: &str, spec: &TensorSpec, tensor: &Tensor<'_>) -> Result<()> {
-    let bad = |reason| Err(bad_tensor(path, tensor.name, reason));
-    if tensor.shape != spec.shape {
-        return bad(format!("expected shape {:?}, got {:?}", spec.shape, tensor.shape));
+/// The names of a tensor's parts in the file: one, or one per expert.
+fn expert_names(spec: &TensorSpec, name: &str) -> Vec<String> {
+    match spec.experts {
+        Some(experts) => (0..experts).map(|expert| name.replace("{}", &expert.to_string())).collect(),
+        None => vec![name.to_owned()],
     }
-    if !convert::is_supported(tensor.kind) {
+}
+
+/// The name of the scales of a tensor of MXFP4 blocks.
+fn mxfp4_scales(name: &str) -> Option<String> {
+    Some(format!("{}_scales", name.strip_suffix("_blocks")?))
+}
+
+/// Fails unless a tensor, or a part of it, has this shape and type.
+fn check_tensor(path: &str, spec: &TensorSpec, shape: &[usize], tensor: &Tensor<'_>, kind: Kind) -> Result<()> {
+    let bad = |reason| Err(bad_tensor(path, tensor.name, reason));
+    // Some files store a vector as a matrix of one row.
+    let found = if shape.len() == 1 && tensor.shape.first() == Some(&1) { &tensor.shape[1..] } else { tensor.shape };
+    if found != shape && tensor.shape != shape {
+        return bad(format!("expected shape {shape:?}, got {:?}", tensor.shape));
+    }
+    if tensor.kind != kind {
+        return bad(format!("expected the type of the other experts, {kind}, got {}", tensor.kind));
+    }
+    let is_mxfp4 = mxfp4_scales(tensor.name).is_some() && tensor.kind == Kind::Plain(DType::U8);
+    if !is_mxfp4 && !convert::is_supported(tensor.kind) {
         return bad(format!("unsupported weight type {}", tensor.kind));
     }
-    if spec.shape.len() < 2 && matches!(tensor.kind, Kind::Quant(_)) {
+    if spec.is_vector() && matches!(tensor.kind, Kind::Quant(_)) {
         return bad(format!("expected f32 for a vector, got {}", tensor.kind));
     }
     Ok(())
@@ -276,4 +350,41 @@ fn interleave(bytes: &[u8], rows: usize, head_dim: usize) -> Vec<u8> {
         }
     }
     out
+}
+
+/// Reorders rows that are, for each KV head, its Q heads, K and V, to all Q, then all K, then all V.
+fn ungroup(bytes: &[u8], rows: usize, queries: usize, head_dim: usize) -> Vec<u8> {
+    let head = bytes.len() / rows.max(1) * head_dim;
+    let group = ((queries + 2) * head).max(1);
+    let parts = [0..queries * head, queries * head..(queries + 1) * head, (queries + 1) * head..(queries + 2) * head];
+    parts.into_iter().flat_map(|part| bytes.chunks_exact(group).flat_map(move |group| group[part.clone()].iter().copied())).collect()
+}
+
+/// Transposes matrices of (experts, columns, rows · step) to (experts, rows, columns), taking every `step`-th row from `first` on.
+fn transposed(bytes: &[u8], shape: &[usize], size: usize, first: usize, step: usize) -> Vec<u8> {
+    let &[experts, rows, columns] = shape else { return bytes.to_vec() };
+    let mut out = Vec::with_capacity(experts * rows * columns * size);
+    for expert in bytes.chunks_exact((columns * rows * step * size).max(1)) {
+        for row in 0..rows {
+            for column in 0..columns {
+                out.extend_from_slice(&expert[(column * rows * step + row * step + first) * size..][..size]);
+            }
+        }
+    }
+    out
+}
+
+/// Unpacks every `step`-th row, from `first` on, of MXFP4 blocks to `bf16`, which holds all values: 4-bit floats times a power of two for each
+/// 32 of them.
+fn mxfp4(blocks: &[u8], scales: &[u8], shape: &[usize], first: usize, step: usize) -> Vec<u8> {
+    const VALUES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+    let in_row = shape.last().map_or(1, |columns| columns / 32).max(1);
+    let rows = blocks.chunks_exact(16 * in_row).zip(scales.chunks_exact(in_row)).skip(first).step_by(step);
+    let blocks = rows.flat_map(|(blocks, scales)| blocks.chunks_exact(16).zip(scales));
+    let codes = blocks.flat_map(|(block, scale)| block.iter().flat_map(|byte| [byte & 15, byte >> 4]).map(move |code| (code, *scale)));
+    let value = |(code, scale): (u8, u8)| {
+        let sign = if code & 8 == 0 { 1.0 } else { -1.0 };
+        bf16::from_f32(sign * VALUES[usize::from(code & 7)] * f32::powi(2.0, i32::from(scale) - 127)).to_le_bytes()
+    };
+    codes.flat_map(value).collect()
 }

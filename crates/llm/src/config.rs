@@ -1,6 +1,6 @@
 //! The architecture of a model: family, sizes and constants, whichever file they come from.
 
-use warpwave_kernels::{Glu, RopePairs, RopeScaling};
+use warpwave_kernels::{Glu, RopePairs, RopeScaling, Routing};
 
 /// The context length where none is given: most models support more, and the KV cache takes memory for each token.
 const DEFAULT_CONTEXT: usize = 4096;
@@ -22,6 +22,71 @@ pub enum Family {
     Gemma3,
     /// Phi 3: fused QKV and fused gate-up matrices.
     Phi3,
+    /// Gemma 1: norm weights without their + 1, scaled embeddings.
+    Gemma,
+    /// Phi 1 and 2: LayerNorm, parallel blocks, partial RoPE.
+    Phi,
+    /// OLMo 2: norms after the blocks only, QK norm over all heads.
+    Olmo2,
+    /// Granite 3: Llama with factors of embeddings, scores, residuals and logits.
+    Granite,
+    /// StableLM 2: LayerNorm, partial RoPE.
+    StableLm,
+    /// StarCoder 2: LayerNorm, biases, ungated feed-forward, sliding window.
+    Starcoder2,
+    /// GPT-NeoX and Pythia: LayerNorm, fused QKV, parallel blocks with a norm each.
+    GptNeox,
+    /// Falcon: LayerNorm, fused QKV, parallel blocks.
+    Falcon,
+    /// Mixtral: Llama with experts.
+    Mixtral,
+    /// Qwen 1.5 and 2 with experts and a gated shared expert.
+    Qwen2Moe,
+    /// Qwen 3 with experts.
+    Qwen3Moe,
+    /// Phi 3.5 with experts: LayerNorm, sparse-mixer routing.
+    PhiMoe,
+    /// DeepSeek 2 and 3: latent attention, experts with shared ones.
+    Deepseek,
+    /// gpt-oss: attention sinks, experts with biases, sliding window in every second layer.
+    GptOss,
+}
+
+/// Multi-head latent attention (MLA): keys and values are projected from a common latent vector. The KV cache holds them expanded.
+///
+/// Of [`Config::head_dim`] elements of a query or key, [`RopeConfig::rotary_dim`] are rotated; those of a key are shared by all heads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MlaConfig {
+    /// Size of the latent vector that queries are projected from; `None`: directly from the hidden state.
+    pub q_lora: Option<usize>,
+    /// Size of the latent vector of keys and values.
+    pub kv_lora: usize,
+    /// Elements of a value head, at most [`Config::head_dim`].
+    pub value_dim: usize,
+}
+
+/// Mixture of experts: feed-forwards of which each token uses some.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MoeConfig {
+    /// Number of experts.
+    pub experts: usize,
+    /// Intermediate size of an expert.
+    pub feed_forward: usize,
+    /// Intermediate size of the shared expert, which every token uses; 0 without one.
+    pub shared_feed_forward: usize,
+    /// How the experts of a token are chosen and weighted.
+    pub routing: Routing,
+    /// Whether each layer has experts; others have a dense feed-forward.
+    pub sparse_layers: Vec<bool>,
+}
+
+/// The normalization of the residual stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NormKind {
+    /// x / √(mean(x²) + ε) · weight.
+    Rms,
+    /// (x − mean(x)) / √(variance(x) + ε) · weight + bias.
+    Layer,
 }
 
 /// Rotary position embedding (RoPE).
@@ -92,8 +157,12 @@ pub struct Config {
     pub feed_forward: usize,
     /// Positions that the model was trained for.
     pub context: usize,
-    /// Epsilon of the RMS norms.
+    /// The normalization.
+    pub norm: NormKind,
+    /// Epsilon of the norms.
     pub norm_eps: f32,
+    /// Whether attention and feed-forward read the same residual stream and are added together, instead of one after the other.
+    pub parallel: bool,
     /// RoPE.
     pub rope: RopeConfig,
     /// RoPE of sliding-window layers, if it differs.
@@ -112,8 +181,18 @@ pub struct Config {
     pub logit_softcap: Option<f32>,
     /// Factor of the embeddings.
     pub embedding_scale: f32,
-    /// Activation of the gated feed-forward.
+    /// Factor of what a block adds to the residual stream.
+    pub residual_scale: f32,
+    /// Factor of the logits.
+    pub logit_scale: f32,
+    /// Activation of the feed-forward.
     pub glu: Glu,
+    /// Whether the feed-forward is gated: f(gate) · up instead of f(up).
+    pub gated: bool,
+    /// Latent attention, if the model has it.
+    pub mla: Option<MlaConfig>,
+    /// Experts, if the model has them.
+    pub moe: Option<MoeConfig>,
     /// The beginning-of-sequence token.
     pub bos: Option<u32>,
     /// The end-of-sequence tokens.

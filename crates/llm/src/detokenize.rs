@@ -6,34 +6,60 @@ use crate::tokenizer::Tokenizer;
 #[derive(Debug, Clone)]
 pub struct Detokenizer<'a> {
     tokenizer: &'a Tokenizer,
+    state: DetokenizerState,
+}
+
+/// What a [`Detokenizer`] keeps between tokens, for owners that hold the tokenizer elsewhere.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DetokenizerState {
     /// Bytes of an incomplete character, at most three.
     pending: Vec<u8>,
     /// Whether the space that encoding prepends to a text is still to be removed.
     at_start: bool,
+    /// Whether special tokens are included.
     special: bool,
 }
 
 impl<'a> Detokenizer<'a> {
     /// Creates a detokenizer for a whole text: the space that encoding prepends is removed. Special tokens are omitted.
     pub fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { tokenizer, pending: Vec::new(), at_start: tokenizer.space_first(), special: false }
+        let state = DetokenizerState { at_start: tokenizer.space_first(), ..DetokenizerState::default() };
+        Self { tokenizer, state }
     }
 
     /// Creates a detokenizer for tokens that continue a text: a leading space is kept.
     pub fn continuing(tokenizer: &'a Tokenizer) -> Self {
-        Self { at_start: false, ..Self::new(tokenizer) }
+        Self { tokenizer, state: DetokenizerState::default() }
     }
 
     /// Sets whether special tokens are included in the text.
     #[must_use]
-    pub fn special(self, special: bool) -> Self {
-        Self { special, ..self }
+    pub fn special(mut self, special: bool) -> Self {
+        self.state.special = special;
+        self
     }
 
     /// Returns the text that a token completes. Out-of-range ids add nothing.
     pub fn push(&mut self, id: u32) -> String {
-        let special = self.tokenizer.is_special(id);
-        let bytes = match self.tokenizer.token(id) {
+        self.state.push(self.tokenizer, id)
+    }
+
+    /// Ends the stream; returns a replacement character for an incomplete one.
+    pub fn finish(&mut self) -> String {
+        self.state.finish()
+    }
+}
+
+impl DetokenizerState {
+    /// The state before tokens that continue a text.
+    pub fn continuing(special: bool) -> Self {
+        DetokenizerState { special, ..DetokenizerState::default() }
+    }
+
+    /// As [`Detokenizer::push`].
+    pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> String {
+        let special = tokenizer.is_special(id);
+        let bytes = match tokenizer.token(id) {
             Some(bytes) if self.special || !special => bytes,
             _ => return String::new(),
         };
@@ -66,7 +92,7 @@ impl<'a> Detokenizer<'a> {
         }
     }
 
-    /// Ends the stream; returns a replacement character for an incomplete one.
+    /// As [`Detokenizer::finish`].
     pub fn finish(&mut self) -> String {
         let text = String::from_utf8_lossy(&self.pending).into_owned();
         self.pending.clear();

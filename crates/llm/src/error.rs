@@ -41,6 +41,14 @@ pub enum Error {
     /// The model has no layers.
     #[error("the model has no layers")]
     NoLayers,
+    /// Matrices of experts that are multiplied together have different types.
+    #[error("{name}: expected matrices of one type, got {} and {}; convert the model to another type", found[0], found[1])]
+    ExpertTypes {
+        /// The weights.
+        name: String,
+        /// Their types.
+        found: [warpwave_weights::Kind; 2],
+    },
     /// The model cannot be split over this many devices.
     #[error(
         "cannot split {count} {what}{} over {devices} devices; use fewer devices",
@@ -101,7 +109,7 @@ pub enum Error {
         context: usize,
     },
     /// A prompt leaves no room in the context.
-    #[error("the prompt has {tokens} tokens and the context is {context}: no room to generate")]
+    #[error("the prompt has {tokens} tokens and the context is {context}: the prompt fills the context")]
     PromptTooLong {
         /// Tokens of the prompt.
         tokens: usize,

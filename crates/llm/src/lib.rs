@@ -4,7 +4,7 @@
 //! returns an iterator of [`Event`]s.
 //!
 //! Below that, a [`Checkpoint`] is the model's files, a [`Model`] its weights on one or several devices, a [`Runner`] runs batches of
-//! [`Sequence`]s with a paged KV cache, and a [`Tokenizer`] and [`ChatTemplate`] turn text and conversations into tokens.
+//! [`Sequence`]s with a paged KV cache, an [`engine`] serves many requests at once, and a [`Tokenizer`] and [`ChatTemplate`] turn text and conversations into tokens.
 //!
 //! # Contract
 //!
@@ -33,6 +33,7 @@ mod builder;
 mod checkpoint;
 mod config;
 mod detokenize;
+pub mod engine;
 mod error;
 mod generate;
 mod model;
@@ -46,7 +47,7 @@ mod tokenizer;
 pub use budget::{Alternative, DeviceBudget, MemoryBudget, MemoryShortage};
 pub use builder::{LanguageModel, ModelBuilder};
 pub use checkpoint::{Checkpoint, CheckpointError, MemoryEstimate, MemoryPlan, Weight};
-pub use config::{Config, Family, LongRope, RopeConfig};
+pub use config::{Config, Family, LongRope, MlaConfig, MoeConfig, NormKind, RopeConfig};
 pub use detokenize::{Detokenizer, StopStrings};
 pub use error::{Error, Result};
 pub use generate::{Completion, Event, FinishReason, Generation, Request};

@@ -2,12 +2,12 @@
 
 mod load;
 
-use warpwave_kernels::{Binary, DType};
-use warpwave_tensor::{AttentionParams, Batch, Device, KvCache, Linear, Matrix, Precision, Rope, RopePositions, Tensor};
+use warpwave_kernels::{Binary, DType, Glu, Routing, Unary};
+use warpwave_tensor::{AttentionParams, Batch, Device, Experts, KvCache, Linear, Matrix, Precision, Rope, RopePositions, Tensor};
 use warpwave_weights::Kind;
 
 use crate::checkpoint::{StepMemory, kv_cache_type};
-use crate::config::Config;
+use crate::config::{Config, MlaConfig};
 use crate::error::{Error, Result};
 
 /// Element type of the residual stream.
@@ -21,6 +21,17 @@ fn gate_type(dtype: DType, tokens: usize) -> DType {
     if tokens <= SMALL_STEP { RESIDUAL } else { dtype }
 }
 
+/// The activation of a gated unit.
+fn activation(glu: Glu) -> Unary {
+    match glu {
+        Glu::Gelu => Unary::Gelu,
+        Glu::GeluErf => Unary::GeluErf,
+        Glu::Relu => Unary::Relu,
+        Glu::Sigmoid => Unary::Sigmoid,
+        _ => Unary::Silu,
+    }
+}
+
 /// Which logits a step returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logits {
@@ -28,6 +39,8 @@ pub enum Logits {
     Last,
     /// Those after every token.
     All,
+    /// None, but the hidden states after the last norm, of every token.
+    Hidden,
 }
 
 /// Options of [`Model::load`].
@@ -69,7 +82,7 @@ struct Shard {
     /// The configuration with this device's heads and feed-forward elements.
     config: Config,
     layers: Vec<Layer>,
-    norm: Tensor,
+    norm: Option<Norm>,
     /// Tied to the embedding, it is on the first device only.
     output: Option<Linear>,
     rope: Rope,
@@ -77,17 +90,134 @@ struct Shard {
 }
 
 struct Layer {
-    attention_norm: Tensor,
-    qkv: Linear,
-    /// Per-head norms of Q and K.
+    attention_norm: Option<Norm>,
+    projections: Projections,
+    /// Norms of Q and K: per head, or over all heads.
     qk_norms: Option<(Tensor, Tensor)>,
+    /// Attention sinks, one per head.
+    sinks: Option<Tensor>,
     attention_out: Linear,
-    attention_post_norm: Option<Tensor>,
-    ffn_norm: Tensor,
+    attention_post_norm: Option<Norm>,
+    ffn_norm: Option<Norm>,
+    feed_forward: FeedForward,
+    ffn_post_norm: Option<Norm>,
+    sliding: bool,
+}
+
+/// The projections of queries, keys and values.
+#[derive(Clone)]
+enum Projections {
+    Qkv(Linear),
+    Latent(Box<Latent>),
+}
+
+/// Latent attention: see [`MlaConfig`].
+#[derive(Clone)]
+struct Latent {
+    sizes: MlaConfig,
+    /// The projection to the queries' latent vector, and its norm.
+    q_a: Option<(Linear, Tensor)>,
+    q_b: Linear,
+    /// To the latent vector of keys and values, and the rotated key that all heads share.
+    kv_a: Linear,
+    kv_norm: Tensor,
+    kv_b: Linear,
+}
+
+/// The feed-forward of a layer.
+#[derive(Clone)]
+enum FeedForward {
+    Dense(Box<Mlp>),
+    Experts(Box<Moe>),
+}
+
+/// A feed-forward that all tokens use.
+#[derive(Clone)]
+struct Mlp {
+    /// Gate and up projections, or up projections alone.
     gate_up: Linear,
     down: Linear,
-    ffn_post_norm: Option<Tensor>,
-    sliding: bool,
+}
+
+/// Experts of which each token uses some.
+#[derive(Clone)]
+struct Moe {
+    routing: Routing,
+    router: Linear,
+    /// Added to the scores for the choice.
+    choice_bias: Option<Tensor>,
+    gate_up: Experts,
+    down: Experts,
+    /// The shared expert, and its gate.
+    shared: Option<(Mlp, Option<Linear>)>,
+}
+
+/// A norm of the residual stream, or of what is added to it.
+#[derive(Clone)]
+struct Norm {
+    weight: Tensor,
+    /// LayerNorm has a bias, an RMS norm has none.
+    bias: Option<Tensor>,
+    epsilon: f32,
+}
+
+impl Norm {
+    fn forward(&self, x: &Tensor, to: DType) -> Result<Tensor> {
+        Ok(match &self.bias {
+            None => x.rms_norm_as(&self.weight, self.epsilon, to)?,
+            Some(bias) => x.layer_norm(&self.weight, bias, self.epsilon)?.cast(to)?,
+        })
+    }
+}
+
+impl Projections {
+    fn bytes(&self) -> usize {
+        match self {
+            Projections::Qkv(qkv) => qkv.bytes(),
+            Projections::Latent(latent) => {
+                let Latent { q_a, q_b, kv_a, kv_b, .. } = &**latent;
+                q_a.as_ref().map_or(0, |(q_a, _)| q_a.bytes()) + q_b.bytes() + kv_a.bytes() + kv_b.bytes()
+            }
+        }
+    }
+}
+
+impl FeedForward {
+    /// The bytes of weights that a token reads.
+    fn bytes_per_token(&self) -> usize {
+        match self {
+            FeedForward::Experts(experts) => {
+                let Moe { routing, router, gate_up, down, shared, .. } = &**experts;
+                let of_experts = (gate_up.bytes() + down.bytes()) / gate_up.len().max(1) * routing.used;
+                of_experts + router.bytes() + shared.as_ref().map_or(0, |(mlp, _)| mlp.bytes())
+            }
+            FeedForward::Dense(mlp) => mlp.bytes(),
+        }
+    }
+}
+
+impl Mlp {
+    fn bytes(&self) -> usize {
+        self.gate_up.bytes() + self.down.bytes()
+    }
+}
+
+/// Adds an update to the residual stream, and returns the input of the next block: normalized, if that has a norm.
+fn add_and_normalize(x: &mut Tensor, update: &Tensor, norm: Option<&Norm>, to: DType) -> Result<Tensor> {
+    match norm {
+        Some(Norm { weight, bias: None, epsilon }) => Ok(x.add_rms_norm(update, weight, *epsilon, to)?),
+        norm => {
+            x.add_in_place(update)?;
+            normalized(x, norm, to)
+        }
+    }
+}
+
+fn normalized(x: &Tensor, norm: Option<&Norm>, to: DType) -> Result<Tensor> {
+    match norm {
+        Some(norm) => norm.forward(x, to),
+        None => Ok(x.cast(to)?),
+    }
 }
 
 /// The state of a forward pass on one device.
@@ -101,6 +231,13 @@ struct ShardState<'a> {
     x: Tensor,
     /// The normalized input of the next product.
     h: Tensor,
+}
+
+impl Shard {
+    /// The norm before a layer, or after the last one.
+    fn norm_before(&self, number: usize) -> Option<&Norm> {
+        self.layers.get(number).map_or(self.norm.as_ref(), |layer| layer.attention_norm.as_ref())
+    }
 }
 
 impl Model {
@@ -149,14 +286,17 @@ impl Model {
 
     /// Returns the bytes of the weights that a decode step reads. Of the embedding that is one row, which is not counted.
     pub fn bytes_per_token(&self) -> usize {
-        let layer = |layer: &Layer| layer.qkv.bytes() + layer.attention_out.bytes() + layer.gate_up.bytes() + layer.down.bytes();
+        let layer = |layer: &Layer| layer.projections.bytes() + layer.attention_out.bytes() + layer.feed_forward.bytes_per_token();
         let shard = |shard: &Shard| shard.layers.iter().map(layer).sum::<usize>() + shard.output.as_ref().map_or(0, Linear::bytes);
         self.shards.iter().map(shard).sum()
     }
 
     /// Computes logits, `f32` of (rows, vocabulary), on the first device. `caches` and `steps` have one entry per device.
     pub(crate) fn forward(&self, caches: &mut [KvCache], steps: &[Batch], logits: Logits) -> Result<Tensor> {
-        let (config, epsilon) = (&self.config, self.config.norm_eps);
+        let config = &self.config;
+        if config.layers == 0 {
+            return Err(Error::NoLayers);
+        }
         assert!(
             caches.len() == self.shards.len() && steps.len() == self.shards.len(),
             "internal error: expected one KV cache and one step per device"
@@ -171,28 +311,30 @@ impl Model {
             let rope = shard.rope.at(positions)?;
             let rope_sliding = shard.rope_sliding.as_ref().map(|rope| rope.at(positions)).transpose()?;
             let x = x.to_device(&shard.device)?;
-            let h = x.rms_norm_as(&shard.layers.first().ok_or(Error::NoLayers)?.attention_norm, epsilon, self.dtype)?;
+            let h = normalized(&x, shard.norm_before(0), self.dtype)?;
             states.push(ShardState { shard, cache, step, rope, rope_sliding, x, h });
         }
         drop(x);
         for number in 0..config.layers {
             // Tensors are freed before the next are allocated: the peak is what a chunk costs.
+            if config.parallel {
+                let partial = states.iter_mut().map(|state| self.parallel_blocks(number, state)).collect::<Result<_>>()?;
+                self.add(&mut states, partial, |_| None, |shard| shard.norm_before(number + 1))?;
+                continue;
+            }
             let partial = states.iter_mut().map(|state| self.attention(number, state)).collect::<Result<_>>()?;
-            for (state, mut sum) in states.iter_mut().zip(all_reduce(partial)?) {
-                let layer = &state.shard.layers[number];
-                if let Some(norm) = &layer.attention_post_norm {
-                    sum = sum.rms_norm(norm, epsilon)?;
-                }
-                state.h = state.x.add_rms_norm(&sum, &layer.ffn_norm, epsilon, self.dtype)?;
-            }
+            self.add(
+                &mut states,
+                partial,
+                |shard| shard.layers[number].attention_post_norm.as_ref(),
+                |shard| shard.layers[number].ffn_norm.as_ref(),
+            )?;
             let partial = states.iter().map(|state| self.feed_forward(number, state)).collect::<Result<_>>()?;
-            for (state, mut sum) in states.iter_mut().zip(all_reduce(partial)?) {
-                if let Some(norm) = &state.shard.layers[number].ffn_post_norm {
-                    sum = sum.rms_norm(norm, epsilon)?;
-                }
-                let next = state.shard.layers.get(number + 1).map_or(&state.shard.norm, |layer| &layer.attention_norm);
-                state.h = state.x.add_rms_norm(&sum, next, epsilon, self.dtype)?;
-            }
+            self.add(&mut states, partial, |shard| shard.layers[number].ffn_post_norm.as_ref(), |shard| shard.norm_before(number + 1))?;
+        }
+        if logits == Logits::Hidden {
+            // All devices have the same.
+            return states.into_iter().next().map(|state| state.h).ok_or(Error::NoLayers);
         }
         let mut parts = Vec::new();
         for ShardState { shard, step, h, .. } in states {
@@ -204,6 +346,9 @@ impl Model {
         let mut logits = Tensor::cat(&parts, 1)?;
         // A shared tensor would be copied before it is written in place.
         drop(parts);
+        if config.logit_scale != 1.0 {
+            logits.scale_in_place(config.logit_scale)?;
+        }
         if let Some(cap) = config.logit_softcap {
             logits.soft_cap_in_place(cap)?;
         }
@@ -212,6 +357,38 @@ impl Model {
 
     fn linear(&self, linear: &Linear, x: &Tensor, to: DType) -> Result<Tensor> {
         Ok(linear.forward(x, to, self.precision)?)
+    }
+
+    /// Adds the devices' partial sums of a block to the residual stream, and normalizes it for the next block. `post` and `next` are the norms
+    /// after this block and before the next.
+    fn add(
+        &self,
+        states: &mut [ShardState<'_>],
+        partial: Vec<Tensor>,
+        post: impl Fn(&Shard) -> Option<&Norm>,
+        next: impl Fn(&Shard) -> Option<&Norm>,
+    ) -> Result<()> {
+        for (state, mut sum) in states.iter_mut().zip(all_reduce(partial)?) {
+            if let Some(norm) = post(state.shard) {
+                sum = norm.forward(&sum, RESIDUAL)?;
+            }
+            if self.config.residual_scale != 1.0 {
+                sum.scale_in_place(self.config.residual_scale)?;
+            }
+            state.h = add_and_normalize(&mut state.x, &sum, next(state.shard), self.dtype)?;
+        }
+        Ok(())
+    }
+
+    /// A device's partial sum of a layer whose attention and feed-forward are parallel.
+    fn parallel_blocks(&self, number: usize, state: &mut ShardState<'_>) -> Result<Tensor> {
+        let mut sum = self.attention(number, state)?;
+        // Without a norm of its own, the feed-forward has attention's input.
+        if let Some(norm) = &state.shard.layers[number].ffn_norm {
+            state.h = norm.forward(&state.x, self.dtype)?;
+        }
+        sum.add_in_place(&self.feed_forward(number, state)?)?;
+        Ok(sum)
     }
 
     /// A device's partial sum of a layer's attention block.
@@ -225,25 +402,98 @@ impl Model {
         let layer = &shard.layers[number];
         let Config { heads, kv_heads, head_dim, .. } = shard.config;
         let rope = rope_sliding.as_ref().filter(|_| layer.sliding).unwrap_or(rope);
-        let qkv = self.linear(&layer.qkv, h, self.dtype)?.reshape(&[h.size(0), heads + 2 * kv_heads, head_dim])?;
-        let (mut q, mut k) = (qkv.narrow(1, 0, heads)?, qkv.narrow(1, heads, kv_heads)?);
-        if let Some((q_norm, k_norm)) = &layer.qk_norms {
-            q = q.rms_norm(q_norm, self.config.norm_eps)?;
-            k = k.rms_norm(k_norm, self.config.norm_eps)?;
-        }
-        let q = cache.rope_append(number, rope, q, k, &qkv.narrow(1, heads + kv_heads, kv_heads)?, step)?;
-        drop(qkv);
         let window = self.config.sliding_window.filter(|_| layer.sliding);
         let params =
             AttentionParams { scale: self.config.attention_scale, window, soft_cap: self.config.attention_softcap, dtype: self.dtype };
-        Ok(cache.attend(number, &q, step, &params)?)
+        let qkv = match &layer.projections {
+            Projections::Qkv(qkv) => qkv,
+            Projections::Latent(latent) => {
+                let [q, k, v] = self.latent(latent, h)?;
+                let q = cache.rope_append(number, rope, q, k, &v, step)?;
+                drop(v);
+                let values = latent.sizes.value_dim;
+                let out = cache.attend(number, &q, step, &params)?.reshape(&[h.size(0), heads, head_dim])?;
+                return Ok(out.narrow(2, 0, values)?.reshape(&[h.size(0), heads * values])?);
+            }
+        };
+        let rows = self.linear(qkv, h, self.dtype)?;
+        let qkv = rows.reshape(&[h.size(0), heads + 2 * kv_heads, head_dim])?;
+        let (mut q, mut k) = (qkv.narrow(1, 0, heads)?, qkv.narrow(1, heads, kv_heads)?);
+        if let Some((q_norm, k_norm)) = &layer.qk_norms {
+            let norm = |heads: &Tensor, start: usize, weight: &Tensor| match weight.len() == head_dim {
+                true => heads.rms_norm(weight, self.config.norm_eps),
+                false => rows.narrow(1, start, weight.len())?.rms_norm(weight, self.config.norm_eps)?.reshape(heads.shape()),
+            };
+            (q, k) = (norm(&q, 0, q_norm)?, norm(&k, heads * head_dim, k_norm)?);
+        }
+        drop(rows);
+        let q = cache.rope_append(number, rope, q, k, &qkv.narrow(1, heads + kv_heads, kv_heads)?, step)?;
+        drop(qkv);
+        Ok(cache.attend_with_sinks(number, &q, step, &params, layer.sinks.as_ref())?)
+    }
+
+    /// Queries, keys and values of latent attention, (tokens, heads, head_dim) each: keys expanded, values padded with zeros. The rotated
+    /// elements come first, as [`KvCache`] wants them; the order of elements does not change the scores.
+    fn latent(&self, latent: &Latent, h: &Tensor) -> Result<[Tensor; 3]> {
+        let Config { heads, head_dim, norm_eps, .. } = self.config;
+        let MlaConfig { kv_lora, value_dim, .. } = latent.sizes;
+        let (tokens, rotated) = (h.size(0), self.config.rope.rotary_dim);
+        let keys = head_dim - rotated;
+        let q = match &latent.q_a {
+            Some((q_a, norm)) => self.linear(&latent.q_b, &self.linear(q_a, h, self.dtype)?.rms_norm(norm, norm_eps)?, self.dtype)?,
+            None => self.linear(&latent.q_b, h, self.dtype)?,
+        };
+        let q = q.reshape(&[tokens, heads, head_dim])?;
+        let q = Tensor::cat(&[q.narrow(2, keys, rotated)?, q.narrow(2, 0, keys)?], 2)?;
+        let kv = self.linear(&latent.kv_a, h, self.dtype)?;
+        let shared =
+            kv.narrow(1, kv_lora, rotated)?.contiguous()?.reshape(&[tokens, 1, rotated])?.broadcast_to(&[tokens, heads, rotated])?;
+        let kv = self.linear(&latent.kv_b, &kv.narrow(1, 0, kv_lora)?.rms_norm(&latent.kv_norm, norm_eps)?, self.dtype)?;
+        let kv = kv.reshape(&[tokens, heads, keys + value_dim])?;
+        let k = Tensor::cat(&[shared, kv.narrow(2, 0, keys)?], 2)?;
+        let padding = Tensor::zeros(self.dtype, &[tokens, heads, head_dim - value_dim], h.device())?;
+        let v = Tensor::cat(&[kv.narrow(2, keys, value_dim)?, padding], 2)?;
+        Ok([q, k, v])
     }
 
     /// A device's partial sum of a layer's feed-forward.
     fn feed_forward(&self, number: usize, state: &ShardState<'_>) -> Result<Tensor> {
-        let (layer, h) = (&state.shard.layers[number], &state.h);
-        let gated = self.linear(&layer.gate_up, h, gate_type(self.dtype, h.size(0)))?.glu(self.config.glu, self.dtype)?;
-        self.linear(&layer.down, &gated, RESIDUAL)
+        let h = &state.h;
+        match &state.shard.layers[number].feed_forward {
+            FeedForward::Experts(experts) => self.experts(experts, h),
+            FeedForward::Dense(mlp) => self.mlp(mlp, h),
+        }
+    }
+
+    fn mlp(&self, mlp: &Mlp, h: &Tensor) -> Result<Tensor> {
+        let inner = self.activated(self.linear(&mlp.gate_up, h, gate_type(self.dtype, h.size(0)))?)?;
+        self.linear(&mlp.down, &inner, RESIDUAL)
+    }
+
+    /// The activation of gate and up projections.
+    fn activated(&self, up: Tensor) -> Result<Tensor> {
+        match self.config.gated {
+            true => Ok(up.glu(self.config.glu, self.dtype)?),
+            false => Ok(up.unary(activation(self.config.glu))?.cast(self.dtype)?),
+        }
+    }
+
+    fn experts(&self, experts: &Moe, h: &Tensor) -> Result<Tensor> {
+        let choice = self.linear(&experts.router, h, DType::F32)?.route(&experts.routing, experts.choice_bias.as_ref())?;
+        let to = gate_type(self.dtype, h.size(0));
+        let inner = self.activated(experts.gate_up.forward(h, &choice, to, self.precision)?)?;
+        let results = experts.down.forward(&inner, &choice, RESIDUAL, self.precision)?;
+        drop(inner);
+        let mut sum = choice.combine(&results)?;
+        drop(results);
+        if let Some((mlp, gate)) = &experts.shared {
+            let mut shared = self.mlp(mlp, h)?;
+            if let Some(gate) = gate {
+                shared = shared.mul(&self.linear(gate, h, RESIDUAL)?.sigmoid()?)?;
+            }
+            sum.add_in_place(&shared)?;
+        }
+        Ok(sum)
     }
 }
 

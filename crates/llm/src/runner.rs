@@ -91,8 +91,8 @@ impl Sequence {
 
     /// The input of a step of `tokens` that begins a sequence, in the first blocks of a KV cache.
     pub(crate) fn input_of(tokens: usize) -> BatchInput {
-        let mut sequence = Sequence { len: tokens, blocks: (0..tokens.div_ceil(BLOCK_SIZE) as u32).collect(), owner: None };
-        step_inputs(&[(&mut sequence, &vec![0; tokens])], false)
+        let blocks: Vec<u32> = (0..tokens.div_ceil(BLOCK_SIZE) as u32).collect();
+        step_inputs(&[Span { blocks: &blocks, len: tokens, tokens: &vec![0; tokens] }], false)
     }
 
     fn truncate(&mut self, len: usize) {
@@ -101,6 +101,16 @@ impl Sequence {
             owner.lock().extend(self.blocks.drain(self.len.div_ceil(BLOCK_SIZE)..));
         }
     }
+}
+
+/// The part of a sequence that a step computes: its last tokens, with the blocks of the whole sequence.
+pub(crate) struct Span<'a> {
+    /// At least as many blocks as `len` tokens take.
+    pub blocks: &'a [u32],
+    /// Tokens of the sequence, those of this step included.
+    pub len: usize,
+    /// The tokens to compute.
+    pub tokens: &'a [u32],
 }
 
 /// Runs a model on sequences.
@@ -289,7 +299,7 @@ impl Runner {
             }
             let of_step = self.forward_step(&mut step, logits)?;
             // Only the step's last sequence may be incomplete: its last logits are not those of the sequence's last token.
-            let rows = if logits == Logits::All { of_step.size(0) } else { ends.iter().filter(|end| **end).count() };
+            let rows = if logits == Logits::Last { ends.iter().filter(|end| **end).count() } else { of_step.size(0) };
             if rows > 0 {
                 found.push(of_step.narrow(0, 0, rows)?);
             }
@@ -308,13 +318,46 @@ impl Runner {
             sequence.blocks.extend(free.drain(rest..).rev());
             sequence.owner = Some(self.free.clone());
         }
-        self.launch(batch, logits).map_err(|error| error.out_of_memory_for(|| format!("a step of {total} tokens"), 0))
+        let spans: Vec<Span<'_>> =
+            batch.iter().map(|(sequence, tokens)| Span { blocks: &sequence.blocks, len: sequence.len, tokens }).collect();
+        self.launch(&spans, logits).map_err(|error| error.out_of_memory_for(|| format!("a step of {total} tokens"), 0))
     }
 
-    fn launch(&mut self, batch: &[(&mut Sequence, &[u32])], logits: Logits) -> Result<Tensor> {
-        let decode = batch.iter().all(|(_, tokens)| tokens.len() == 1);
+    /// Takes all free blocks: from then on the caller assigns blocks to sequences, for [`Runner::forward_spans`].
+    pub(crate) fn take_blocks(&mut self) -> Vec<u32> {
+        std::mem::take(&mut *self.free.lock())
+    }
+
+    /// Returns the maximum number of tokens of a step.
+    pub(crate) fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// Computes one step of sequences whose blocks the caller manages; returns the logits after the last token of each. The caller keeps
+    /// within [`Runner::chunk`] and the vocabulary.
+    pub(crate) fn forward_spans(&mut self, spans: &[Span<'_>]) -> Result<Tensor> {
+        let total: usize = spans.iter().map(|span| span.tokens.len()).sum();
+        self.launch(spans, Logits::Last).map_err(|error| error.out_of_memory_for(|| format!("a step of {total} tokens"), 0))
+    }
+
+    /// As [`Runner::forward_spans`], but returns the logits after every token.
+    pub(crate) fn forward_all(&mut self, spans: &[Span<'_>]) -> Result<Tensor> {
+        let total: usize = spans.iter().map(|span| span.tokens.len()).sum();
+        self.launch(spans, Logits::All).map_err(|error| error.out_of_memory_for(|| format!("a step of {total} tokens"), 0))
+    }
+
+    /// As [`Runner::forward_spans`], but returns the hidden states, `f32` of (tokens, hidden size), after the last norm.
+    pub(crate) fn forward_hidden(&mut self, spans: &[Span<'_>]) -> Result<Tensor> {
+        let total: usize = spans.iter().map(|span| span.tokens.len()).sum();
+        let hidden = self.launch(spans, Logits::Hidden).and_then(|hidden| Ok(hidden.cast(DType::F32)?));
+        hidden.map_err(|error| error.out_of_memory_for(|| format!("a step of {total} tokens"), 0))
+    }
+
+    fn launch(&mut self, batch: &[Span<'_>], logits: Logits) -> Result<Tensor> {
+        let decode = batch.iter().all(|span| span.tokens.len() == 1);
         // A graph keeps all memory of its kernels, which is much for the library's products of several rows. It covers one device.
-        if let (1, 1, true, true, Device::Gpu(_)) = (batch.len(), self.caches.len(), decode, self.use_graphs, self.model.device()) {
+        let graphs = self.use_graphs && logits != Logits::Hidden;
+        if let (1, 1, true, true, Device::Gpu(_)) = (batch.len(), self.caches.len(), decode, graphs, self.model.device()) {
             return self.graph_step(&step_inputs(batch, true));
         }
         let inputs = step_inputs(batch, false);
@@ -379,19 +422,19 @@ impl Runner {
 
 /// The inputs of a step for the last tokens of sequences, whose blocks are allocated. With `padded` the block table has a power of two of
 /// columns, so that few graphs cover all lengths.
-fn step_inputs(batch: &[(&mut Sequence, &[u32])], padded: bool) -> BatchInput {
-    let width = batch.iter().map(|(sequence, _)| sequence.blocks.len()).max().unwrap_or(0);
+fn step_inputs(batch: &[Span<'_>], padded: bool) -> BatchInput {
+    let width = batch.iter().map(|span| span.blocks.len()).max().unwrap_or(0);
     let width = if padded { width.next_power_of_two().max(16) } else { width };
     let mut inputs = BatchInput { table_width: width, query_starts: vec![0], ..BatchInput::default() };
-    for (sequence, tokens) in batch {
-        for position in sequence.len - tokens.len()..sequence.len {
+    for Span { blocks, len, tokens } in batch {
+        for position in len - tokens.len()..*len {
             inputs.positions.push(position as u32);
-            inputs.slots.push(sequence.blocks[position / BLOCK_SIZE] * BLOCK_SIZE as u32 + (position % BLOCK_SIZE) as u32);
+            inputs.slots.push(blocks[position / BLOCK_SIZE] * BLOCK_SIZE as u32 + (position % BLOCK_SIZE) as u32);
         }
         inputs.token_ids.extend_from_slice(tokens);
         inputs.query_starts.push(inputs.token_ids.len() as u32);
-        inputs.kv_lengths.push(sequence.len as u32);
-        inputs.block_table.extend_from_slice(&sequence.blocks);
+        inputs.kv_lengths.push(*len as u32);
+        inputs.block_table.extend_from_slice(blocks);
         // Unused entries are -1 to the kernels.
         inputs.block_table.resize(inputs.kv_lengths.len() * width, u32::MAX);
     }

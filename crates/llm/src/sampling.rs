@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use warpwave_kernels::{Penalties, Sampling};
+use warpwave_kernels::{Penalties, Philox, Sampling};
 
 use crate::text_error::TextError;
 
@@ -215,17 +215,10 @@ fn threshold(keys: &[u32], weight: impl Fn(usize) -> u64, mut mass: u64) -> u32 
     prefix
 }
 
-/// Returns 64 random bits for a seed and a counter: Philox 4x32 with 10 rounds.
+/// Returns 64 random bits for a seed and a counter, those of the sampling kernel.
 fn random(seed: u64, counter: u64) -> u64 {
-    let [mut a, mut b, mut c, mut d] = [counter as u32, (counter >> 32) as u32, 0, 0];
-    let [mut k, mut l] = [seed as u32, (seed >> 32) as u32];
-    for _ in 0..10 {
-        let (first, second) = (0xD251_1F53 * u64::from(a), 0xCD9E_8D57 * u64::from(c));
-        [a, b, c, d] = [(second >> 32) as u32 ^ b ^ k, second as u32, (first >> 32) as u32 ^ d ^ l, first as u32];
-        k = k.wrapping_add(0x9E37_79B9);
-        l = l.wrapping_add(0xBB67_AE85);
-    }
-    u64::from(b) << 32 | u64::from(a)
+    let [low, high, ..] = Philox { seed, stream: 0, position: counter }.block(0);
+    u64::from(high) << 32 | u64::from(low)
 }
 
 #[cfg(test)]

@@ -48,6 +48,16 @@ impl ShardPlan {
     /// Splits a model over devices.
     pub fn new(config: &Config, weights: &[TensorInfo], devices: usize) -> Result<Vec<ShardPlan>> {
         let Config { heads, kv_heads, head_dim, feed_forward, vocab, .. } = *config;
+        if let Some(moe) = config.moe.as_ref().filter(|_| devices > 1) {
+            return Err(Error::Split { what: "experts", count: moe.experts, granularity: 1, devices });
+        }
+        if config.mla.is_some() && devices > 1 {
+            return Err(Error::Split { what: "heads of latent attention", count: heads, granularity: 1, devices });
+        }
+        let norm = weights.iter().find(|info| info.name == "blk.0.attn_q_norm.weight");
+        if devices > 1 && norm.is_some_and(|norm| norm.shape != [head_dim]) {
+            return Err(Error::Split { what: "heads normalized together", count: heads, granularity: 1, devices });
+        }
         // Columns are split between quantization blocks.
         let block_of = |end: &str| {
             let blocks = weights.iter().filter(|info| info.name.ends_with(end)).map(|info| info.kind.block().0);
@@ -92,14 +102,15 @@ impl ShardPlan {
         match part {
             // The biases of products that are split by columns are added once.
             "token_embd.weight" | "attn_output.bias" | "ffn_down.bias" => Split::First,
-            "output.weight" => Split::Rows(vec![self.vocab.clone()]),
+            "output.weight" | "output.bias" => Split::Rows(vec![self.vocab.clone()]),
             "attn_q.weight" | "attn_q.bias" => Split::Rows(vec![self.q.clone()]),
             "attn_k.weight" | "attn_k.bias" | "attn_v.weight" | "attn_v.bias" => Split::Rows(vec![self.kv.clone()]),
-            "attn_qkv.weight" => Split::Rows(vec![self.q.clone(), from(q, &self.kv), from(q + kv, &self.kv)]),
+            "attn_qkv.weight" | "attn_qkv.bias" => Split::Rows(vec![self.q.clone(), from(q, &self.kv), from(q + kv, &self.kv)]),
             // Fused: all gate rows, then all up rows.
             "ffn_up.weight" if rows > ffn => Split::Rows(vec![self.ffn.clone(), from(ffn, &self.ffn)]),
             "ffn_gate.weight" | "ffn_gate.bias" | "ffn_up.weight" | "ffn_up.bias" => Split::Rows(vec![self.ffn.clone()]),
-            "attn_output.weight" => Split::Columns(self.q.clone()),
+            // Latent attention is not split.
+            "attn_output.weight" if self.config.mla.is_none() => Split::Columns(self.q.clone()),
             "ffn_down.weight" => Split::Columns(self.ffn.clone()),
             _ => Split::Replicated,
         }

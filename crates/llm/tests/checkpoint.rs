@@ -1,8 +1,10 @@
 //! Checkpoints: folders and GGUF files are the same model, and what is wrong with them is named.
 
+mod fixtures;
+
 use std::borrow::Cow;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use half::bf16;
 use safetensors::tensor::TensorView;
@@ -12,51 +14,31 @@ use tempfile::TempDir;
 use warpwave_kernels::{DType, Glu, Quant, RopePairs, RopeScaling};
 use warpwave_llm::{Checkpoint, Config, Family, MemoryPlan, Precision, RopeConfig};
 use warpwave_tensor::Device;
-use warpwave_test_support::workspace_root;
 use warpwave_weights::{Array, Error, Gguf, Kind, TensorInfo, Value, write_gguf};
+
+use fixtures::{changed, config, oracle, says, set, temporary};
 
 const FAMILIES: [&str; 8] = ["llama3", "llama_bias", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"];
 
-fn oracle(family: &str) -> PathBuf {
-    workspace_root().join("crates/llm/tests/oracles").join(family)
-}
-
-/// A folder in memory where there is one: the many files written here are synced to their disk.
-fn temporary() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
-/// A copy of an oracle with another configuration.
-fn changed(family: &str, change: impl FnOnce(&mut Json)) -> TempDir {
-    let folder = temporary();
-    fs::copy(oracle(family).join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
-    let mut config: Json = serde_json::from_slice(&fs::read(oracle(family).join("config.json")).unwrap()).unwrap();
-    change(&mut config);
-    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
-    folder
-}
-
-fn set(pairs: Json) -> impl FnOnce(&mut Json) {
-    move |config| {
-        for (key, value) in pairs.as_object().unwrap() {
-            if value == "remove" {
-                config.as_object_mut().unwrap().remove(key);
-            } else {
-                config[key] = value.clone();
-            }
-        }
-    }
-}
-
-fn says(path: &Path, words: &[&str]) {
-    let error = Checkpoint::open(path).expect_err("an invalid model").to_string();
-    assert!(words.iter().all(|word| error.contains(word)), "{error:?} should say {words:?}");
-}
-
-/// The configuration, but for its name, which is the folder's.
-fn config(path: &Path) -> Config {
-    Config { name: None, ..Checkpoint::open(path).unwrap().config().clone() }
-}
+/// Families with weights of their own names.
+const MORE: [&str; 16] = [
+    "deepseek_v2",
+    "deepseek_v3",
+    "falcon",
+    "gemma",
+    "gpt_neox",
+    "gpt_oss",
+    "granite",
+    "llama_headdim",
+    "mixtral",
+    "olmo2",
+    "phi",
+    "phimoe",
+    "qwen2_moe",
+    "qwen3_moe",
+    "stablelm",
+    "starcoder2",
+];
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
@@ -269,7 +251,7 @@ fn weights_of_folders_get_the_conventions_of_gguf() {
 #[test]
 fn gguf_in_f32_is_the_same_model() {
     let folder = temporary();
-    for family in FAMILIES {
+    for family in FAMILIES.into_iter().chain(MORE) {
         let model = Checkpoint::open(oracle(family)).unwrap();
         let path = folder.path().join(format!("{family}.gguf"));
         let mut last = (0, 1);
@@ -367,7 +349,10 @@ fn angles_are_stretched_as_said() {
     assert_eq!(rope("qwen2", json!({"type": "linear", "factor": 4.0})).scaling, RopeScaling::Linear(4.0));
     assert_eq!(rope("qwen2", json!({"rope_type": "dynamic", "factor": 4.0})).scaling, RopeScaling::None);
     let yarn = rope("qwen2", json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}));
-    assert_eq!((yarn.scaling, yarn.attention_factor), (RopeScaling::Yarn { factor: 4.0, fast: 32.0, slow: 1.0, original: 128 }, None));
+    assert_eq!(
+        (yarn.scaling, yarn.attention_factor),
+        (RopeScaling::Yarn { factor: 4.0, fast: 32.0, slow: 1.0, original: 128, truncate: true }, None)
+    );
     let short: Vec<f32> = (0..8).map(|i| 1.0 + i as f32 / 8.0).collect();
     let long: Vec<f32> = (0..8).map(|i| 1.0 + i as f32).collect();
     let scaling = json!({"type": "longrope", "short_factor": short, "long_factor": long, "original_max_position_embeddings": 64});
@@ -660,7 +645,7 @@ fn no_value_of_any_key_panics() {
         json!({"rope_type": "longrope", "short_factor": [], "long_factor": [], "factor": 1e300}),
     ];
     let (mut good, mut bad) = (0, 0);
-    for family in FAMILIES {
+    for family in FAMILIES.into_iter().chain(["deepseek_v3", "falcon", "gpt_oss", "qwen2_moe"]) {
         let folder = changed(family, |_| ());
         let path = folder.path().join("config.json");
         let config: Json = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

@@ -12,7 +12,11 @@ use warpwave_tensor::cpu;
 use warpwave_weights::{Kind, TensorInfo, Value, write_gguf};
 
 use super::error::{Result, bad_key};
+use super::tensors::is_vector;
 use super::{Checkpoint, Source, gguf, tokenizer_metadata};
+
+/// In the names of routers.
+pub(super) const ROUTER: &str = ".ffn_gate_inp.";
 
 /// Elements converted per step: whole blocks of all types, few enough to stay in the CPU's cache.
 const BATCH: usize = 1 << 14;
@@ -87,7 +91,13 @@ pub(super) fn convert(from: Kind, bytes: &[u8], to: Kind) -> Vec<u8> {
 /// The type a weight is converted to. Norms and biases are `f32`. The output matrix matters more than others: with 4-bit weights it gets 6
 /// bits. Rows that are not whole blocks get a type with about as many bits and blocks of 32, or `f16`.
 pub(super) fn target(info: &TensorInfo, to: Option<Kind>, tied: bool) -> Kind {
-    let [_, columns] = info.shape[..] else { return Kind::Plain(DType::F32) };
+    let Some(columns) = info.shape.last().copied().filter(|_| !is_vector(&info.name, &info.shape)) else {
+        return Kind::Plain(DType::F32);
+    };
+    // Rounding a router's weights changes which experts are chosen.
+    if to.is_some() && info.name.contains(ROUTER) {
+        return Kind::Plain(DType::F32);
+    }
     let quant = match to {
         None => return info.kind,
         Some(Kind::Plain(dtype)) => return Kind::Plain(dtype),

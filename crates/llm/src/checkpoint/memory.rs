@@ -7,7 +7,9 @@ use warpwave_tensor::{BLOCK_SIZE, Batch, Device, MemoryUse, Precision};
 use warpwave_weights::Kind;
 
 use super::Checkpoint;
+use super::convert::ROUTER;
 use super::error::Result;
+use super::tensors::is_vector;
 use crate::config::Config;
 use crate::model::{LoadOptions, Logits, Model, SMALL_STEP};
 use crate::runner::{RunnerOptions, Sequence};
@@ -235,7 +237,8 @@ impl Checkpoint {
 
 /// The first quantized type of the matrices, or their plain type if all have the same, otherwise `f32`.
 fn main_kind(infos: &[warpwave_weights::TensorInfo]) -> Kind {
-    let mut kinds = infos.iter().filter(|info| info.shape.len() > 1).map(|info| info.kind);
+    let matrices = infos.iter().filter(|info| !is_vector(&info.name, &info.shape) && !info.name.contains(ROUTER));
+    let mut kinds = matrices.map(|info| info.kind);
     let first = kinds.next().unwrap_or(Kind::Plain(DType::F32));
     let quant = kinds.clone().chain([first]).find(|kind| matches!(kind, Kind::Quant(_)));
     quant.unwrap_or(if kinds.all(|kind| kind == first) { first } else { Kind::Plain(DType::F32) })

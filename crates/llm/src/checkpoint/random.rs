@@ -8,8 +8,9 @@ use warpwave_kernels::{DType, Glu, Quant, RopePairs};
 use warpwave_weights::Kind;
 
 use super::error::{Result, bad_key};
+use super::tensors::Forms;
 use super::{Checkpoint, Source, TensorSpec, Weight, tensor_specs};
-use crate::config::{Config, Family, RopeConfig};
+use crate::config::{Config, Family, NormKind, RopeConfig};
 
 impl Config {
     /// Returns the architecture of Llama 3.1 8B.
@@ -25,7 +26,9 @@ impl Config {
             head_dim: 128,
             feed_forward: 14_336,
             context: 131_072,
+            norm: NormKind::Rms,
             norm_eps: 1e-5,
+            parallel: false,
             rope: RopeConfig::plain(500_000.0, 128),
             rope_sliding: None,
             pairs: RopePairs::Interleaved,
@@ -35,7 +38,12 @@ impl Config {
             attention_softcap: None,
             logit_softcap: None,
             embedding_scale: 1.0,
+            residual_scale: 1.0,
+            logit_scale: 1.0,
             glu: Glu::Silu,
+            gated: true,
+            mla: None,
+            moe: None,
             bos: None,
             eos: Vec::new(),
         }
@@ -49,8 +57,11 @@ impl Checkpoint {
         if !matches!(kind, Kind::Plain(DType::Bf16) | Kind::Quant(Quant::Q4K | Quant::Q8_0)) {
             return Err(bad_key(&path, "weights", format!("random weights must be bf16, q8_0 or q4_k, got {kind}")));
         }
-        let all: Vec<(TensorSpec, String)> =
-            tensor_specs(&config, Some(false)).into_iter().filter(|spec| spec.required).map(|spec| (spec, String::new())).collect();
+        let all: Vec<(TensorSpec, String)> = tensor_specs(&config, Forms::of_config(&config, Some(false)))
+            .into_iter()
+            .filter(|spec| spec.required)
+            .map(|spec| (spec, String::new()))
+            .collect();
         if let Some((spec, _)) = all.iter().find(|(spec, _)| kind.bytes(&spec.shape).is_err() && spec.shape.len() > 1) {
             return Err(bad_key(&path, &spec.name, format!("{kind} cannot store shape {:?}", spec.shape)));
         }
@@ -61,10 +72,11 @@ impl Checkpoint {
 
 /// Random weights: norms are 1, matrices keep the magnitude of their input.
 pub(super) fn weight(name: &str, shape: &[usize], kind: Kind) -> Weight<'static> {
-    let [rows, columns] = *shape else {
+    let Some((columns, outer)) = shape.split_last().filter(|(_, outer)| !outer.is_empty()) else {
         let ones: Vec<u8> = std::iter::repeat_n(1f32.to_le_bytes(), shape.iter().product()).flatten().collect();
         return Weight { kind: Kind::Plain(DType::F32), shape: shape.to_vec(), bytes: ones.into() };
     };
+    let (rows, columns): (usize, usize) = (outer.iter().product(), *columns);
     let seed = name.bytes().fold(0x9E37_79B9_7F4A_7C15u64, |seed, byte| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
     let size = 1.0 / (columns as f32).sqrt();
     let mut bytes = vec![0u8; kind.bytes(shape).unwrap_or(0)];

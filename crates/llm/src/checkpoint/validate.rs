@@ -25,6 +25,13 @@ pub(super) struct Names {
     pub window: &'static str,
     pub scale: &'static str,
     pub softcap: &'static str,
+    pub factors: &'static str,
+    pub experts: &'static str,
+    pub q_lora: &'static str,
+    pub kv_lora: &'static str,
+    pub value_dim: &'static str,
+    pub expert_feed_forward: &'static str,
+    pub shared_feed_forward: &'static str,
 }
 
 /// Checks the number of layers, before anything is allocated for them.
@@ -72,6 +79,30 @@ pub(super) fn config(path: &str, names: &Names, config: &Config) -> Result<()> {
     if !positive(config.attention_scale.into()) {
         return Err(bad_key(path, names.scale, format!("the attention scale must be finite and > 0, got {}", config.attention_scale)));
     }
+    if let Some(mla) = &config.mla {
+        size(path, names.kv_lora, mla.kv_lora)?;
+        size(path, names.q_lora, mla.q_lora.unwrap_or(1))?;
+        if mla.value_dim == 0 || mla.value_dim > head_dim {
+            return Err(bad_key(path, names.value_dim, format!("must be from 1 to the size {head_dim} of a key, got {}", mla.value_dim)));
+        }
+    }
+    if let Some(moe) = &config.moe {
+        size(path, names.experts, moe.experts)?;
+        size(path, names.expert_feed_forward, moe.feed_forward)?;
+        in_range(path, names.shared_feed_forward, moe.shared_feed_forward.saturating_add(1), MAX_SIZE)?;
+        moe.routing.check(moe.experts).map_err(|error| bad_key(path, names.experts, error.to_string()))?;
+        if !positive(moe.routing.scale.into()) {
+            return Err(bad_key(
+                path,
+                names.experts,
+                format!("the scale of expert weights must be finite and > 0, got {}", moe.routing.scale),
+            ));
+        }
+    }
+    let factors = [config.embedding_scale, config.residual_scale, config.logit_scale];
+    if let Some(factor) = factors.into_iter().find(|factor| !positive((*factor).into())) {
+        return Err(bad_key(path, names.factors, format!("factors must be finite and > 0, got {factor}")));
+    }
     let softcaps = [config.attention_softcap, config.logit_softcap].into_iter().flatten();
     if let Some(cap) = softcaps.into_iter().find(|cap| !positive((*cap).into())) {
         return Err(bad_key(path, names.softcap, format!("a soft cap must be finite and > 0, got {cap}")));
@@ -117,7 +148,7 @@ pub(super) fn check_scaling(scaling: &RopeScaling) -> Result<(), String> {
         RopeScaling::Llama3 { factor, low, high, original } => {
             positive(factor) && positive(low) && positive(high) && high > low && original > 0
         }
-        RopeScaling::Yarn { factor, fast, slow, original } => positive(factor) && positive(slow) && fast > slow && original > 0,
+        RopeScaling::Yarn { factor, fast, slow, original, .. } => positive(factor) && positive(slow) && fast > slow && original > 0,
         _ => true,
     };
     if valid { Ok(()) } else { Err(format!("invalid scaling parameters: {scaling:?}")) }

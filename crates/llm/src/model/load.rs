@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use warpwave_kernels::DType;
-use warpwave_tensor::{Device, Linear, Matrix, Rope, Tensor, check_host_memory};
+use warpwave_kernels::{DType, Routing};
+use warpwave_tensor::{Device, Experts, Linear, Matrix, Rope, Tensor, check_host_memory};
 use warpwave_weights::{Kind, TensorInfo};
 
-use super::{Layer, LoadOptions, Model, RESIDUAL, Shard, device_names};
+use super::{FeedForward, Latent, Layer, LoadOptions, Mlp, Model, Moe, Norm, Projections, RESIDUAL, Shard, device_names};
 use crate::checkpoint::{Checkpoint, Weight};
-use crate::config::{Config, RopeConfig};
+use crate::config::{Config, Family, MlaConfig, NormKind, RopeConfig};
 use crate::error::{Error, Result};
 use crate::tensor_parallel::ShardPlan;
 
@@ -64,6 +64,19 @@ impl<'a> Loader<'a> {
         if self.checkpoint.has(name) { self.vector(name, dtype).map(Some) } else { Ok(None) }
     }
 
+    /// Loads a norm of the residual stream to each device, if the model has it.
+    fn norm(&mut self, name: &str) -> Result<Vec<Option<Norm>>> {
+        let Some(weights) = self.optional_vector(&format!("{name}.weight"), RESIDUAL)? else {
+            return Ok(vec![None; self.targets.len()]);
+        };
+        let Config { norm, norm_eps: epsilon, .. } = *self.checkpoint.config();
+        let biases: Vec<Option<Tensor>> = match norm {
+            NormKind::Rms => vec![None; weights.len()],
+            NormKind::Layer => self.vector(&format!("{name}.bias"), RESIDUAL)?.into_iter().map(Some).collect(),
+        };
+        Ok(weights.into_iter().zip(biases).map(|(weight, bias)| Some(Norm { weight, bias, epsilon })).collect())
+    }
+
     /// Loads matrices that are multiplied with the same input, concatenated by rows: each device's part of them. Biases are of type
     /// `bias_dtype`.
     fn linear(&mut self, names: &[String], bias_dtype: DType) -> Result<Vec<Linear>> {
@@ -98,38 +111,169 @@ impl<'a> Loader<'a> {
         Ok(self.checkpoint.get_as(name, self.options.weights)?)
     }
 
-    /// Loads a layer to each device.
-    fn layer(&mut self, layer: usize, sliding: bool) -> Result<Vec<Layer>> {
+    /// Loads the projections of queries, keys and values to each device.
+    fn projections(&mut self, layer: usize) -> Result<Vec<Projections>> {
         let (dtype, name) = (self.dtype, |part: &str| format!("blk.{layer}.{part}"));
+        if let Some(sizes) = &self.checkpoint.config().mla {
+            return Ok(vec![Projections::Latent(Box::new(self.latent(layer, sizes)?))]);
+        }
         let qkv = match self.checkpoint.has(&name("attn_qkv.weight")) {
             true => vec![name("attn_qkv")],
             false => ["attn_q", "attn_k", "attn_v"].map(name).to_vec(),
         };
-        let gate_up = match self.checkpoint.has(&name("ffn_gate.weight")) {
-            true => vec![name("ffn_gate"), name("ffn_up")],
-            false => vec![name("ffn_up")],
+        Ok(self.linear(&qkv, dtype)?.into_iter().map(Projections::Qkv).collect())
+    }
+
+    /// Loads the projections of latent attention to the device. There is one: the latent vector is not split.
+    fn latent(&mut self, layer: usize, sizes: &MlaConfig) -> Result<Latent> {
+        let name = |part: &str| format!("blk.{layer}.attn_{part}");
+        let [two_steps, split] = ["q_a", "k_b"].map(|part| self.checkpoint.has(&format!("{}.weight", name(part))));
+        let mut linear = |part: &str| Ok::<_, Error>(self.linear(&[name(part)], DType::F32)?.swap_remove(0));
+        let kv_a = linear("kv_a_mqa")?;
+        let q_a = if two_steps { Some(linear("q_a")?) } else { None };
+        let q_b = linear(if two_steps { "q_b" } else { "q" })?;
+        let kv_b = if split { self.joined_kv_b(layer, sizes)? } else { self.linear(&[name("kv_b")], DType::F32)?.swap_remove(0) };
+        let mut norm = |part: &str| Ok::<_, Error>(self.vector(&format!("{}.weight", name(part)), DType::F32)?.swap_remove(0));
+        let kv_norm = norm("kv_a_norm")?;
+        let q_a = q_a.map(|q_a| Ok::<_, Error>((q_a, norm("q_a_norm")?))).transpose()?;
+        Ok(Latent { sizes: sizes.clone(), q_a, q_b, kv_a, kv_norm, kv_b })
+    }
+
+    /// Joins the key and value projections of newer GGUF files, of which the keys' are transposed per head.
+    fn joined_kv_b(&mut self, layer: usize, sizes: &MlaConfig) -> Result<Linear> {
+        let Config { heads, head_dim, rope, .. } = self.checkpoint.config();
+        let (keys, values, lora) = (head_dim - rope.rotary_dim, sizes.value_dim, sizes.kv_lora);
+        let mut part = |part: &str| Ok::<_, Error>(self.vector(&format!("blk.{layer}.attn_{part}_b.weight"), DType::F32)?.swap_remove(0));
+        let (k, v) = (part("k")?, part("v")?);
+        let k = k.reshape(&[*heads, lora, keys])?.transpose(1, 2)?;
+        let joined = Tensor::cat(&[k, v.reshape(&[*heads, values, lora])?], 1)?;
+        Ok(Linear::new(vec![Matrix::plain(joined.reshape(&[heads * (keys + values), lora])?.cast(self.dtype)?)?], None)?)
+    }
+
+    /// Loads a feed-forward to each device; `ending` is that of its names.
+    fn mlp(&mut self, layer: usize, ending: &str) -> Result<Vec<Mlp>> {
+        let name = |part: &str| format!("blk.{layer}.ffn_{part}{ending}");
+        let gate_up = match self.checkpoint.has(&format!("{}.weight", name("gate"))) {
+            true => vec![name("gate"), name("up")],
+            false => vec![name("up")],
         };
+        let gate_up = self.linear(&gate_up, RESIDUAL)?;
+        let down = self.linear(&[name("down")], RESIDUAL)?;
+        Ok(gate_up.into_iter().zip(down).map(|(gate_up, down)| Mlp { gate_up, down }).collect())
+    }
+
+    /// Loads the experts of a layer to the device. There is one: experts are not split.
+    fn moe(&mut self, layer: usize, routing: Routing) -> Result<Vec<FeedForward>> {
+        let name = |part: &str| format!("blk.{layer}.ffn_{part}");
+        let router = self.float_matrix(&name("gate_inp"))?;
+        let choice_bias = format!("blk.{layer}.exp_probs_b.bias");
+        let choice_bias = self.optional_vector(&choice_bias, DType::F32)?.map(|mut bias| bias.swap_remove(0));
+        let gate_up = self.experts(&[name("gate_exps"), name("up_exps")])?;
+        let down = self.experts(&[name("down_exps")])?;
+        let shared = match self.checkpoint.has(&name("up_shexp.weight")) {
+            true => self.mlp(layer, "_shexp")?.pop(),
+            false => None,
+        };
+        let gate = name("gate_inp_shexp");
+        let gate = if self.checkpoint.has(&format!("{gate}.weight")) { Some(self.float_matrix(&gate)?) } else { None };
+        Ok(vec![FeedForward::Experts(Box::new(Moe {
+            routing,
+            router,
+            choice_bias,
+            gate_up,
+            down,
+            shared: shared.map(|shared| (shared, gate)),
+        }))])
+    }
+
+    /// Loads a small matrix in `f32`, with its bias: scores of experts are not rounded.
+    fn float_matrix(&mut self, name: &str) -> Result<Linear> {
+        let hidden = self.checkpoint.config().hidden;
+        let vector = self.vector(&format!("{name}.weight"), DType::F32)?.swap_remove(0);
+        let bias = self.optional_vector(&format!("{name}.bias"), DType::F32)?.map(|mut bias| bias.swap_remove(0));
+        Ok(Linear::new(vec![Matrix::plain(vector.reshape(&[vector.len() / hidden, hidden])?)?], bias)?)
+    }
+
+    /// Loads the matrices of all experts, those of an expert concatenated by rows.
+    fn experts(&mut self, names: &[String]) -> Result<Experts> {
+        let name = names.join(" and ");
+        let weights = names.iter().map(|name| self.weight(&format!("{name}.weight"))).collect::<Result<Vec<_>>>()?;
+        let (kind, shape) = (weights[0].kind, &weights[0].shape);
+        if let Some(other) = weights.iter().find(|weight| weight.kind != kind) {
+            return Err(Error::ExpertTypes { name, found: [kind, other.kind] });
+        }
+        let [experts, columns] = [0, 2].map(|d| shape[d]);
+        let rows = weights.iter().map(|weight| weight.shape[1]).sum();
+        let size: usize = weights.iter().map(|weight| weight.bytes.len()).sum();
+        let target = &self.targets[0];
+        target.name_failure(&name, check_host_memory(if weights.len() > 1 || target.device == Device::Cpu { size } else { 0 }))?;
+        let bytes: Cow<'_, [u8]> = match &weights[..] {
+            [one] => Cow::Borrowed(&*one.bytes),
+            several => {
+                let mut bytes = Vec::with_capacity(size);
+                for expert in 0..experts {
+                    for weight in several {
+                        let each = weight.bytes.len() / experts;
+                        bytes.extend_from_slice(&weight.bytes[expert * each..(expert + 1) * each]);
+                    }
+                }
+                bytes.into()
+            }
+        };
+        let shape = [experts, rows, columns];
+        let loaded = match (kind, &target.device) {
+            (Kind::Plain(dtype), Device::Meta(_)) => {
+                Tensor::zeros(dtype, &shape, &target.device).and_then(|weights| Experts::plain(&weights))
+            }
+            (Kind::Plain(dtype), device) => Tensor::from_bytes(&bytes, dtype, &shape, device).and_then(|weights| Experts::plain(&weights)),
+            (Kind::Quant(quant), device) => Experts::quantized(quant, &bytes, shape, device),
+        };
+        let loaded = target.name_failure(&name, loaded)?;
+        if !self.checkpoint.has(&format!("{}.bias", names[0])) {
+            return Ok(loaded);
+        }
+        let biases = names.iter().map(|name| Ok(self.vector(&format!("{name}.bias"), DType::F32)?.swap_remove(0)));
+        let biases = biases.collect::<Result<Vec<_>>>()?;
+        let biases = biases.iter().map(|bias| bias.reshape(&[experts, bias.len() / experts]));
+        let biases = Tensor::cat(&biases.collect::<warpwave_tensor::Result<Vec<_>>>()?, 1)?;
+        Ok(loaded.with_bias(&biases)?)
+    }
+
+    /// Loads a layer to each device.
+    fn layer(&mut self, layer: usize, sliding: bool) -> Result<Vec<Layer>> {
+        let (dtype, name) = (self.dtype, |part: &str| format!("blk.{layer}.{part}"));
         let q_norm = self.optional_vector(&name("attn_q_norm.weight"), dtype)?;
         let k_norm = self.optional_vector(&name("attn_k_norm.weight"), dtype)?;
-        let attention_norm = self.vector(&name("attn_norm.weight"), RESIDUAL)?;
-        let qkv = self.linear(&qkv, dtype)?;
+        // Falcon's second norm is attention's, and the first then the feed-forward's.
+        let norms = match self.checkpoint.has(&name("attn_norm_2.weight")) {
+            true => ["attn_norm_2", "attn_norm"],
+            false => ["attn_norm", "ffn_norm"],
+        };
+        let attention_norm = self.norm(&name(norms[0]))?;
+        let projections = self.projections(layer)?;
+        let sinks = self.optional_vector(&name("attn_sinks.weight"), DType::F32)?;
         let attention_out = self.linear(&[name("attn_output")], RESIDUAL)?;
-        let attention_post_norm = self.optional_vector(&name("post_attention_norm.weight"), RESIDUAL)?;
-        let ffn_norm = self.vector(&name("ffn_norm.weight"), RESIDUAL)?;
-        let gate_up = self.linear(&gate_up, RESIDUAL)?;
-        let down = self.linear(&[name("ffn_down")], RESIDUAL)?;
-        let ffn_post_norm = self.optional_vector(&name("post_ffw_norm.weight"), RESIDUAL)?;
+        // gpt-oss has no norm after attention: this is the name of the feed-forward's.
+        let named_post = self.checkpoint.config().family == Family::GptOss;
+        let attention_post_norm = if named_post { vec![None; self.targets.len()] } else { self.norm(&name("post_attention_norm"))? };
+        let ffn_norm = self.norm(&name(if named_post { "post_attention_norm" } else { norms[1] }))?;
+        let moe = self.checkpoint.config().moe.as_ref().filter(|moe| moe.sparse_layers[layer]);
+        let feed_forward = match moe {
+            Some(moe) => self.moe(layer, moe.routing)?,
+            None => self.mlp(layer, "")?.into_iter().map(|mlp| FeedForward::Dense(Box::new(mlp))).collect(),
+        };
+        let ffn_post_norm = self.norm(&name("post_ffw_norm"))?;
         let at = |vectors: &Option<Vec<Tensor>>, n: usize| vectors.as_ref().map(|vectors| vectors[n].clone());
         let on = |n: usize| Layer {
             attention_norm: attention_norm[n].clone(),
-            qkv: qkv[n].clone(),
+            projections: projections[n].clone(),
             qk_norms: at(&q_norm, n).zip(at(&k_norm, n)),
+            sinks: at(&sinks, n),
             attention_out: attention_out[n].clone(),
-            attention_post_norm: at(&attention_post_norm, n),
+            attention_post_norm: attention_post_norm[n].clone(),
             ffn_norm: ffn_norm[n].clone(),
-            gate_up: gate_up[n].clone(),
-            down: down[n].clone(),
-            ffn_post_norm: at(&ffn_post_norm, n),
+            feed_forward: feed_forward[n].clone(),
+            ffn_post_norm: ffn_post_norm[n].clone(),
             sliding,
         };
         Ok((0..self.targets.len()).map(on).collect())
@@ -236,10 +380,10 @@ impl Model {
             false => vec![Linear::new(vec![embedding.clone()], None)?],
         };
         let mut output = output.into_iter();
-        let norm = loader.vector("output_norm.weight", RESIDUAL)?;
+        let norms = loader.norm("output_norm")?;
         let context = options.context.unwrap_or(config.context);
         let mut shards = Vec::new();
-        for (target, norm) in loader.targets.iter().zip(norm) {
+        for (target, norm) in loader.targets.iter().zip(norms) {
             let rope = |rope: &RopeConfig| target.rope(rope, &config, context);
             let (rope, rope_sliding) = (rope(&config.rope)?, config.rope_sliding.as_ref().map(rope).transpose()?);
             let (device, config) = (target.device.clone(), target.plan.config.clone());
