@@ -148,9 +148,9 @@ fn branch_target(disassembly: &Disassembly, function: &Function, line: &DisasmLi
 /// Returns the registers, memory and denormal modes of a kernel descriptor in one line.
 fn summary(arch: Arch, descriptor: &KernelDescriptor) -> String {
     let denormals = |mode: DenormMode| match mode {
-        DenormMode::FlushSourceAndResult => "flushed",
-        DenormMode::FlushResult => "flushed on output",
-        DenormMode::FlushSource => "flushed on input",
+        DenormMode::FlushSourceAndResult => "flushed to zero",
+        DenormMode::FlushResult => "flushed to zero on output",
+        DenormMode::FlushSource => "flushed to zero on input",
         DenormMode::Preserve => "kept",
     };
     let agprs = descriptor.agprs(arch);

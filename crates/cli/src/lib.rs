@@ -32,7 +32,9 @@ mod hipify;
 mod inspect;
 mod llm;
 mod mpi;
+mod plot;
 mod run;
+mod serve;
 pub mod spec;
 mod tune;
 
@@ -40,7 +42,7 @@ pub use warpwave_weights::{array, npy, value};
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -86,6 +88,10 @@ enum Command {
     Chat(llm::chat::Args),
     /// Inspect, convert or download language models.
     Model(llm::model::Args),
+    /// Serve language models over HTTP with an OpenAI-compatible API.
+    Serve(serve::Args),
+    /// Run a worker that takes jobs over HTTP.
+    Worker(serve::worker::Args),
     /// Autotune kernel parameters for a GPU and save the result.
     Tune(tune::Args),
     /// Run MPI programs with a faster MPI_Allreduce; benchmark and tune it.
@@ -220,9 +226,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Devices
             return if error.use_stderr() { 2 } else { 0 };
         }
     };
-    let filter = log_filter(err);
+    let filter = log_filter(err, matches!(cli.command, Command::Serve(_) | Command::Worker(_)));
     // Fails if already set, by an earlier command in the same process (tests).
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().with_target(false).try_init();
+    let colors = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colors);
+    let _ = log.without_time().with_target(false).try_init();
     let mut out = Output { out, closed: false };
     let mut context = Context { gpus: &gpus, jit: Jit::default(), out: &mut out, err };
     let outcome = match cli.command {
@@ -237,6 +245,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Devices
         Command::Generate(args) => llm::generate::run(&mut context, &args),
         Command::Chat(args) => llm::chat::run(&mut context, &args),
         Command::Model(args) => llm::model::run(&mut context, &args),
+        Command::Serve(args) => serve::run(&mut context, &args),
+        Command::Worker(args) => serve::worker::run(&mut context, &args),
         Command::Tune(args) => tune::run(&mut context, &args),
         Command::Bench(args) => bench::run(&mut context, &args),
         Command::Mpi(args) => mpi::run(&mut context, &args),
@@ -258,13 +268,15 @@ pub fn main(args: impl IntoIterator<Item = OsString>, gpus: impl Fn() -> Devices
     }
 }
 
-/// Returns the log filter of `WARPWAVE_LOG`; an invalid value is reported and ignored.
-fn log_filter(err: &mut dyn Write) -> EnvFilter {
+/// Returns the log filter of `WARPWAVE_LOG`; an invalid value is reported and ignored. By default, warnings are logged, and requests if the
+/// command is a server.
+fn log_filter(err: &mut dyn Write, is_server: bool) -> EnvFilter {
+    let default = if is_server { "warn,warpwave_serve=info" } else { "warn" };
     let value = std::env::var("WARPWAVE_LOG").unwrap_or_default();
-    let parsed = if value.is_empty() { Ok(EnvFilter::new("warn")) } else { EnvFilter::try_new(&value) };
+    let parsed = if value.is_empty() { Ok(EnvFilter::new(default)) } else { EnvFilter::try_new(&value) };
     parsed.unwrap_or_else(|error| {
         let _ = writeln!(err, "warpwave: ignoring invalid WARPWAVE_LOG={value}: {error}; examples: debug, warpwave_jit=trace");
-        EnvFilter::new("warn")
+        EnvFilter::new(default)
     })
 }
 

@@ -596,6 +596,45 @@ fn saved_messages(saved: &Path) -> Vec<String> {
 }
 
 #[test]
+fn chat_keeps_its_conversation_in_a_file() {
+    let model = chat_model();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kept.json");
+    let path = file.display().to_string();
+    let (first, _) = talk(&model, &["--save", &path, "-n", "4", "--temperature", "0", "--system", "short"], b"one\n");
+    assert_eq!((saved_messages(&file), first.len()), (first.clone(), 3));
+    // Another run goes on where the first one ended.
+    let (second, _) = talk(&model, &["--save", &path, "-n", "4", "--temperature", "0"], b"two\n");
+    assert_eq!((&second[..3], second[3].as_str(), second.len()), (&first[..], "two", 5));
+    assert_eq!(saved_messages(&file), second);
+    std::fs::write(&file, "[{\"role\": \"robot\", \"content\": \"x\"}]").unwrap();
+    let line = ["chat", &model.path().display().to_string(), "--device", "cpu", "--save", &path];
+    let output = program(&line, "x\n", folder.path());
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && err.contains("not a saved conversation: message 0"), "{err}");
+    assert!(std::fs::read_to_string(&file).unwrap().contains("robot"), "it is not overwritten");
+}
+
+/// A prompt that opens the thoughts: without an end they are all thoughts.
+#[test]
+fn chat_hides_thoughts_unless_they_are_asked_for() {
+    let model = chat_model();
+    let config = model.path().join("tokenizer_config.json");
+    let text = std::fs::read_to_string(&config).unwrap().replace("{% endfor %}a:", "{% endfor %}a:<think>");
+    std::fs::write(&config, text).unwrap();
+    let bias = format!("{YES}=1000");
+    let run = |more: &[&str]| talk(&model, &[&["-n", "3", "--logit-bias", &bias][..], more].concat(), b"hello\n").1;
+    let hidden = run(&[]);
+    assert!(
+        !String::from_utf8_lossy(&hidden.stdout).contains("yes") && !String::from_utf8_lossy(&hidden.stderr).contains("yes"),
+        "{hidden:?}"
+    );
+    let shown = run(&["--show-thinking"]);
+    assert!(!String::from_utf8_lossy(&shown.stdout).contains("yes"), "{shown:?}");
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("yes yes yes"), "{shown:?}");
+}
+
+#[test]
 fn chat_continues_after_a_failed_message() {
     let model = chat_model();
     let bias = format!("{YES}=1000");

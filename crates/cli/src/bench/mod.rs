@@ -6,6 +6,7 @@ mod llm;
 mod memory;
 mod ops;
 mod python;
+mod serve;
 mod vgpu;
 
 use serde_json::{Value, json};
@@ -34,6 +35,8 @@ enum Command {
     Compile(compile::Options),
     /// Measure prefill and decode throughput of a language model.
     Llm(Box<llm::Options>),
+    /// Measure a server under load: TTFT, ITL, TPOT and throughput by number of streams.
+    Serve(Box<serve::Options>),
     /// Benchmark kernel library operations relative to copy bandwidth and to a baseline (PyTorch or CPU).
     Ops(ops::Options),
     /// Measure the speed of the virtual GPU in lane operations per second.
@@ -89,6 +92,7 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         }
         Command::Compile(options) => compile::run(context, options),
         Command::Llm(options) => llm::run(context, options),
+        Command::Serve(options) => serve::run(context, options),
         Command::Ops(options) => ops::run(context, options),
         Command::Vgpu(options) => vgpu::run(context, options),
     }

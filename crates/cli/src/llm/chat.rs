@@ -2,10 +2,12 @@
 
 use std::io::{BufRead, IsTerminal};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use warpwave_llm::{ChatTemplate, Completion, Event, FinishReason, LanguageModel, Request, Sampler, Sequence, Tokenizer};
+
+use warpwave_serve::OutputParser;
 
 use super::super::{Context, Failure, Outcome, failed};
 use super::generate::{print_timings, timings, warn_fallback};
@@ -26,6 +28,7 @@ Ctrl-C stops the response; at the prompt, press it twice to exit.";
 #[command(after_help = "Examples:\n  \
     warpwave chat\n  \
     warpwave chat model.gguf --device cuda:0 --system 'Answer in one sentence.'\n  \
+    warpwave chat --save trip.json\n  \
     echo 'What is the capital of France?' | warpwave chat --temperature 0\n\n\
     Lines that start with / are commands; /help lists them. If standard input is not a terminal, each line is one message, and only the \
     answers go to standard output.")]
@@ -42,6 +45,12 @@ pub(crate) struct Args {
     /// Stop at this string, which is not included in the output; repeatable.
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
+    /// Show the thoughts of reasoning models, on standard error.
+    #[arg(long)]
+    show_thinking: bool,
+    /// Save the conversation to this file after each answer; an existing file is resumed.
+    #[arg(long, value_name = "FILE.json")]
+    save: Option<PathBuf>,
     /// Print timings to standard error after each answer.
     #[arg(short, long)]
     verbose: bool,
@@ -64,6 +73,9 @@ struct Conversation<'a> {
     /// Tokens of the conversation so far. This or the sequence is a prefix of the other.
     seen: Vec<u32>,
     verbose: bool,
+    show_thinking: bool,
+    /// Where the conversation is kept.
+    file: Option<PathBuf>,
 }
 
 pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
@@ -72,6 +84,7 @@ pub(crate) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
 
 fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
     let sampler: Sampler = args.sampling.sampler(0.7)?;
+    let saved = args.save.as_deref().map(Saved::read).transpose()?.unwrap_or_default();
     // Validate before loading the weights, which can take long.
     let checkpoint = args.model_args.open(context)?;
     args.sampling.check_tokens(checkpoint.config().vocab)?;
@@ -92,11 +105,13 @@ fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
         template: &template,
         request,
         seeded: args.sampling.is_seeded(),
-        system: args.system.clone(),
-        messages: Vec::new(),
+        system: args.system.clone().or(saved.system),
+        messages: saved.messages,
         sequence: Sequence::default(),
         seen: Vec::new(),
         verbose: args.verbose,
+        show_thinking: args.show_thinking,
+        file: args.save.clone(),
     };
     let mut input = std::io::stdin().lock();
     let mut failures = 0;
@@ -138,6 +153,36 @@ fn chat(context: &mut Context<'_>, args: &Args) -> Outcome {
         return Err(failed(format!("{failures} messages failed")));
     }
     Ok(())
+}
+
+/// A conversation of an earlier run.
+#[derive(Default)]
+struct Saved {
+    system: Option<String>,
+    messages: Vec<(&'static str, String)>,
+}
+
+impl Saved {
+    /// Reads what `--save` and `/save` write; a file that does not exist is an empty conversation.
+    fn read(file: &Path) -> Result<Saved, Failure> {
+        let wrong = |what: String| failed(format!("{}: {what}", file.display()));
+        let text = match std::fs::read_to_string(file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Saved::default()),
+            text => text.map_err(|error| wrong(error.to_string()))?,
+        };
+        let items: Vec<Value> = serde_json::from_str(&text).map_err(|error| wrong(format!("not a saved conversation: {error}")))?;
+        let mut saved = Saved::default();
+        for (number, item) in items.iter().enumerate() {
+            let content = item["content"].as_str().map(str::to_owned);
+            match (item["role"].as_str(), content) {
+                (Some("system"), Some(text)) if number == 0 => saved.system = Some(text),
+                (Some("user"), Some(text)) => saved.messages.push(("user", text)),
+                (Some("assistant"), Some(text)) => saved.messages.push(("assistant", text)),
+                _ => return Err(wrong(format!("not a saved conversation: message {number} has no known role and content"))),
+            }
+        }
+        Ok(saved)
+    }
 }
 
 impl Conversation<'_> {
@@ -184,7 +229,7 @@ impl Conversation<'_> {
             Ok(prompt) => self.generate(context, prompt)?,
             Err(failure) => Err(failure),
         };
-        let made = match made {
+        let (made, text) = match made {
             Ok(made) => made,
             Err(failure) => {
                 self.messages.pop();
@@ -202,13 +247,22 @@ impl Conversation<'_> {
             // Cancelled before the first token: drop the message.
             self.messages.pop();
         } else {
-            self.messages.push(("assistant", made.text.trim().to_owned()));
+            self.messages.push(("assistant", text.trim().to_owned()));
         }
-        Ok(Ok(()))
+        Ok(self.keep())
     }
 
-    /// Generates and prints an answer. The inner result has errors of the model.
-    fn generate(&mut self, context: &mut Context<'_>, prompt: Vec<u32>) -> Result<Result<Completion, Failure>, Failure> {
+    /// Saves the conversation, if it is to be kept.
+    fn keep(&self) -> Outcome {
+        let Some(file) = &self.file else { return Ok(()) };
+        // A crash leaves the old file or the new one.
+        let temporary = file.with_extension("json.tmp");
+        let written = std::fs::write(&temporary, format!("{:#}\n", self.as_json())).and_then(|()| std::fs::rename(&temporary, file));
+        written.map_err(|error| failed(format!("{}: {error}", file.display())))
+    }
+
+    /// Generates and prints an answer; also returns its text without thoughts. The inner result has errors of the model.
+    fn generate(&mut self, context: &mut Context<'_>, prompt: Vec<u32>) -> Result<Result<(Completion, String), Failure>, Failure> {
         // Reuse the common prefix in the KV cache; recompute the last token for its logits.
         let same = prompt.iter().zip(&self.seen).take_while(|(a, b)| a == b).count();
         self.loaded.runner.truncate(&mut self.sequence, same.min(prompt.len().saturating_sub(1)));
@@ -219,11 +273,26 @@ impl Conversation<'_> {
         let interrupt = Interrupt::listen();
         let mut failure = None;
         let mut started = false;
+        let mut answer = String::new();
+        let mut parser = OutputParser::thoughts(self.template.parts()[0], &self.tokenizer.decode(&prompt, true));
+        let show_thinking = self.show_thinking;
         let listen = |event: &Event| {
+            let mut parsed = parser.push(event.text());
+            if matches!(event, Event::Done { .. }) {
+                let rest = parser.finish();
+                parsed.content.push_str(&rest.content);
+                parsed.reasoning.push_str(&rest.reasoning);
+            }
+            if show_thinking && !parsed.reasoning.is_empty() {
+                let _ = write!(context.err, "{}", parsed.reasoning).and_then(|()| context.err.flush());
+            }
+            if show_thinking && parsed.ended_reasoning {
+                let _ = writeln!(context.err);
+            }
             // SentencePiece puts a space before the first word.
-            let text = event.text();
-            let text = if started { text } else { text.strip_prefix(' ').unwrap_or(text) };
-            started |= !event.text().is_empty();
+            let text = if started { parsed.content.as_str() } else { parsed.content.strip_prefix(' ').unwrap_or(&parsed.content) };
+            started |= !parsed.content.is_empty();
+            answer.push_str(text);
             if let Err(error) = write!(context.out, "{text}").and_then(|()| context.out.flush()) {
                 failure = Some(error);
                 return ControlFlow::Break(());
@@ -245,7 +314,7 @@ impl Conversation<'_> {
             writeln!(context.out)?;
             context.out.flush()?;
         }
-        Ok(made.map_err(advise))
+        Ok(made.map(|made| (made, answer)).map_err(advise))
     }
 
     /// Renders and tokenizes the whole conversation.

@@ -118,6 +118,16 @@ impl ModelArgs {
 
     /// Loads an open model if it fits into memory.
     pub fn load_checkpoint(&self, context: &mut Context<'_>, checkpoint: Checkpoint) -> Result<LanguageModel, Failure> {
+        self.load_reporting(context, checkpoint, |_, _| ())
+    }
+
+    /// As [`ModelArgs::load_checkpoint`], and reports the bytes that are loaded and those of all.
+    pub fn load_reporting(
+        &self,
+        context: &mut Context<'_>,
+        checkpoint: Checkpoint,
+        report: impl Fn(u64, u64),
+    ) -> Result<LanguageModel, Failure> {
         let devices = devices(context, &self.device)?;
         let tokens = self.context(&checkpoint);
         let limit = checkpoint.config().context;
@@ -134,6 +144,7 @@ impl ModelArgs {
             .kv_cache(self.cache)
             .chunk(self.chunk.map(|chunk| chunk as usize))
             .progress(|done, total| {
+                report(done, total);
                 bar.set_length(total);
                 bar.set_position(done);
             });
@@ -163,7 +174,7 @@ pub(super) fn locate(context: &mut Context<'_>, path: &Path) -> Result<PathBuf, 
 }
 
 /// Resolves a `--device` list.
-fn devices(context: &mut Context<'_>, names: &str) -> Result<Vec<Device>, Failure> {
+pub(super) fn devices(context: &mut Context<'_>, names: &str) -> Result<Vec<Device>, Failure> {
     let mut devices: Vec<Device> = Vec::new();
     for name in names.split(',') {
         let device = device(context, name.trim())?;

@@ -6,6 +6,7 @@
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 use serde_json::json;
 use warpwave_llm::{Chat, ChatTemplate};
@@ -22,8 +23,16 @@ const HINT: &str = "the chat template is part of the model; to skip it, run `war
 
 /// Renders messages (role, content) to a prompt.
 pub(super) fn render<'a>(template: &ChatTemplate, messages: impl Iterator<Item = (&'a str, &'a str)>) -> Result<String, Failure> {
+    render_chat(template, &Chat::new(messages))
+}
+
+/// Renders a chat to a prompt, at the time of rendering.
+pub(crate) fn render_chat(template: &ChatTemplate, chat: &Chat) -> Result<String, Failure> {
     let [source, bos, eos] = template.parts();
-    let request = json!({ "source": source, "bos": bos, "eos": eos, "messages": messages.collect::<Vec<_>>() });
+    let request = json!({
+        "source": source, "bos": bos, "eos": eos,
+        "messages": chat.messages, "variables": chat.variables, "add_generation_prompt": chat.add_generation_prompt,
+    });
     let mut command = Command::new(std::env::current_exe()?);
     let mut child = command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     if let Some(mut input) = child.stdin.take() {
@@ -61,8 +70,12 @@ pub(crate) fn run(context: &mut Context<'_>) -> Outcome {
     std::io::stdin().read_to_string(&mut request)?;
     let request: serde_json::Value = serde_json::from_str(&request)?;
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let messages: Vec<_> = request["messages"].as_array().into_iter().flatten().map(|pair| (text(&pair[0]), text(&pair[1]))).collect();
     let template = ChatTemplate::new(&text(&request["source"]), &text(&request["bos"]), &text(&request["eos"]))?;
-    let prompt = template.render(&Chat::new(messages.iter().map(|(role, text)| (role.as_str(), text.as_str()))))?;
+    let prompt = template.render(&Chat {
+        messages: request["messages"].as_array().cloned().unwrap_or_default(),
+        add_generation_prompt: request["add_generation_prompt"].as_bool().unwrap_or(true),
+        variables: request["variables"].as_object().cloned().unwrap_or_default(),
+        now: SystemTime::now(),
+    })?;
     Ok(context.out.write_all(prompt.as_bytes())?)
 }

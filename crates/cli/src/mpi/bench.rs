@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use warpwave_allreduce::table::format_size;
 
 use super::super::bench::median;
+use super::super::plot::{self, Axes};
 use super::super::{Context, Failure, Outcome, failed, usage};
-use super::{Job, Launcher, MeasureArgs, algorithms, plot};
+use super::{Job, Launcher, MeasureArgs, algorithms};
 
 #[derive(clap::Args)]
 #[command(after_help = "Example: warpwave mpi bench -n 2 --mpi openmpi --sizes 4-16m --plot allreduce.svg\n\n\
@@ -160,7 +161,8 @@ pub(super) fn run(context: &mut Context<'_>, options: &Options) -> Outcome {
         }
         series.push(("warpwave".to_owned(), rows.iter().map(|row| row.ours).collect()));
         let sizes: Vec<u64> = rows.iter().map(|row| row.bytes).collect();
-        write_file(file, &plot::svg(&what, &sizes, &series))?;
+        let axes = Axes { title: &what, x: "bytes", label: format_size, unit: "µs" };
+        write_file(file, &plot::svg(&axes, &sizes, &series))?;
     }
     let on_host = measure.device == "cpu";
     if options.json {

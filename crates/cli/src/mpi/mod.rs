@@ -4,7 +4,6 @@ mod bench;
 mod info;
 mod launcher;
 mod library;
-mod plot;
 mod run;
 mod tune;
 mod worker;

@@ -125,7 +125,9 @@ impl World {
             handle.ok_or_else(|| failed(format!("the MPI library lacks a datatype for {repr:?}")))
         };
         let (float, double) = (datatype(Repr::F32)?, datatype(Repr::F64)?);
-        let sum = mpi.op_handle(Op::Sum).ok_or_else(|| failed("the MPI library lacks MPI_SUM"))?;
+        let sum = mpi
+            .op_handle(Op::Sum)
+            .ok_or_else(|| failed("MPI_SUM was not found in the MPI library; check that the installation is complete"))?;
         Ok(World { mpi, ours, float, double, sum, rank: rank as usize, ranks: ranks as usize })
     }
 

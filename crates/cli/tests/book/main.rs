@@ -17,6 +17,7 @@ const REGENERATE: &str = "WARPWAVE_BLESS=1 cargo test -p warpwave-cli --test boo
 /// Variables of the project's own tests, for CONTRIBUTING.md rather than the reference.
 const FOR_DEVELOPERS: &[&str] = &[
     "WARPWAVE_BLESS",
+    "WARPWAVE_RECORD_INSTRUCTIONS",
     "WARPWAVE_CUBLAS_INCLUDE",
     "WARPWAVE_FACTS",
     "WARPWAVE_REQUIRE_ALL",
@@ -25,6 +26,10 @@ const FOR_DEVELOPERS: &[&str] = &[
     "WARPWAVE_SEED",
     "WARPWAVE_TEST_FULL",
     "WARPWAVE_TEST_MODEL",
+    "WARPWAVE_FUZZ_INSTRUCTIONS",
+    "WARPWAVE_FUZZ_OBJECTS",
+    "WARPWAVE_FUZZ_PROGRAMS",
+    "WARPWAVE_FUZZ_SECONDS",
 ];
 
 /// Macros that kernels see, not environment variables.

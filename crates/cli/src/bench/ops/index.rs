@@ -1,38 +1,25 @@
-//! Elements by their indices, and rows in order.
+//! Elements by their indices.
 
-use warpwave_gpu::{Buffer, Slice};
+use warpwave_gpu::Buffer;
 use warpwave_kernels::{Binary, DType, Kernels, Layout, View, ViewMut};
 
 use super::super::super::Failure;
 use super::case::{Bench, Case, Run, Sizes, Work, torch_type};
 
 pub fn cases(sizes: Sizes) -> Vec<Case> {
-    use DType::{Bf16, F32};
     let table = sizes.of(151_936, 500);
     vec![
         embedding(sizes, table, sizes.of(65_536, 64), false),
         embedding(sizes, table, sizes.of(4096, 16), true),
         index_select(sizes),
         gather(sizes),
-        scatter(sizes, false),
-        scatter(sizes, true),
-        masked_fill(sizes, Bf16),
-        index_add(sizes),
-        topk(F32, sizes.of(16_384, 4), sizes.of(4096, 512), 8),
-        topk(F32, sizes.of(16_384, 4), sizes.of(4096, 512), 64),
-        topk(Bf16, sizes.of(16_384, 4), sizes.of(4096, 512), 64),
-        topk(F32, sizes.of(16_384, 2), sizes.of(4096, 1500), 1024),
-        topk(F32, sizes.of(65_536, 16), 128, 8),
-        topk(F32, sizes.of(32, 1), sizes.of(151_936, 5000), 50),
-        topk(F32, 1, sizes.of(151_936, 5000), 50),
-        topk(F32, 1, sizes.of(151_936, 5000), 1024),
-        topk(F32, sizes.of(64, 1), sizes.of(151_936, 5000), 256),
-        topk(F32, sizes.of(64, 1), sizes.of(151_936, 5000), 1024),
-        topk(F32, sizes.of(8, 1), sizes.of(32_000, 5000), 256),
-        argsort(F32, sizes.of(16_384, 4), sizes.of(1024, 200)),
-        argsort(Bf16, sizes.of(16_384, 4), sizes.of(1024, 200)),
-        argsort(F32, sizes.of(4096, 2), sizes.of(4096, 1000)),
-        argsort(F32, sizes.of(1024, 1), sizes.of(16_384, 2000)),
+        scatter(sizes, false, true),
+        scatter(sizes, true, true),
+        scatter(sizes, false, false),
+        scatter(sizes, true, false),
+        masked_fill(sizes, DType::Bf16),
+        index_add(sizes, true),
+        index_add(sizes, false),
     ]
 }
 
@@ -106,8 +93,13 @@ fn gather(sizes: Sizes) -> Case {
         .torch(setup, "torch.gather(x, 1, i)")
 }
 
+/// What the name of a scatter without an order says after the operation.
+fn order(ordered: bool) -> &'static str {
+    if ordered { "" } else { " unordered" }
+}
+
 /// Each element to a place of its own, or two to a place, where they are added.
-fn scatter(sizes: Sizes, add: bool) -> Case {
+fn scatter(sizes: Sizes, add: bool, ordered: bool) -> Case {
     let (dtype, rows, columns) = (DType::F32, sizes.of(16_384, 16), sizes.of(4096, 64));
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
@@ -121,7 +113,12 @@ fn scatter(sizes: Sizes, add: bool) -> Case {
             let twos = View::new(&two, Layout::contiguous(&[1])?.broadcast_to(&[rows, columns])?)?;
             kernels.binary_in_place(&stream, Binary::Div, &mut places, &twos)?;
         }
-        let scattered = if add { Kernels::scatter_add } else { Kernels::scatter };
+        let scattered = match (add, ordered) {
+            (true, true) => Kernels::scatter_add,
+            (true, false) => Kernels::scatter_add_unordered,
+            (false, true) => Kernels::scatter,
+            (false, false) => Kernels::scatter_unordered,
+        };
         let run: Run = Box::new(move || {
             let (x, ids) = (View::of_bytes(&x, dtype, layout)?, View::new(&ids, layout)?);
             Ok(scattered(&kernels, &stream, &mut ViewMut::of_bytes(&mut out, dtype, layout)?, &ids, &x, 1)?)
@@ -129,9 +126,9 @@ fn scatter(sizes: Sizes, add: bool) -> Case {
         Ok(run)
     };
     let (op, half) = if add { ("scatter_add", " // 2") } else { ("scatter", "") };
-    // Ours gives the same in every run; PyTorch adds in no certain order.
+    // PyTorch adds in no certain order.
     let setup = format!("o = randn({rows}, {columns}); x = randn({rows}, {columns}); i = randn({rows}, {columns}).argsort(dim=1){half}");
-    Case::new(format!("{op} {dtype} {rows}x{columns}"), Work::Small, make).torch(setup, format!("o.{op}_(1, i, x)"))
+    Case::new(format!("{op}{} {dtype} {rows}x{columns}", order(ordered)), Work::Small, make).torch(setup, format!("o.{op}_(1, i, x)"))
 }
 
 fn masked_fill(sizes: Sizes, dtype: DType) -> Case {
@@ -151,52 +148,20 @@ fn masked_fill(sizes: Sizes, dtype: DType) -> Case {
         .torch(setup, "x.masked_fill(m, float('-inf'))")
 }
 
-fn index_add(sizes: Sizes) -> Case {
+fn index_add(sizes: Sizes, ordered: bool) -> Case {
     let (dtype, rows, columns) = (DType::F32, sizes.of(65_536, 64), sizes.of(1024, 64));
     let make = move |bench: &Bench| {
         let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
         let (x, mut out) = (bench.normal(dtype, rows * columns)?, bench.normal(dtype, rows * columns)?);
         let ids = ids(bench, rows, rows)?;
         let layout = Layout::contiguous(&[rows, columns])?;
+        let added = if ordered { Kernels::index_add } else { Kernels::index_add_unordered };
         let run: Run = Box::new(move || {
             let (x, ids) = (View::of_bytes(&x, dtype, layout)?, View::new(&ids, Layout::contiguous(&[rows])?)?);
-            Ok(kernels.index_add(&stream, &mut ViewMut::of_bytes(&mut out, dtype, layout)?, &ids, &x, 0)?)
+            Ok(added(&kernels, &stream, &mut ViewMut::of_bytes(&mut out, dtype, layout)?, &ids, &x, 0)?)
         });
         Ok(run)
     };
-    // PyTorch adds in no certain order here.
     let setup = format!("o = randn({rows}, {columns}); x = randn({rows}, {columns}); i = randint(0, {rows}, ({rows},))");
-    Case::new(format!("index_add {dtype} {rows}x{columns}"), Work::Small, make).torch(setup, "o.index_add_(0, i, x)")
-}
-
-fn topk(dtype: DType, rows: usize, n: usize, k: usize) -> Case {
-    let make = move |bench: &Bench| {
-        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
-        let (x, mut values) = (bench.normal(dtype, rows * n)?, bench.room(dtype, rows * k)?);
-        let mut indices = bench.stream.alloc::<i64>(rows * k)?;
-        let run: Run = Box::new(move || {
-            let (from, to) = (Layout::contiguous(&[rows, n])?, Layout::contiguous(&[rows, k])?);
-            let (mut values, mut indices) = (ViewMut::of_bytes(&mut values, dtype, to)?, ViewMut::new(&mut indices, to)?);
-            Ok(kernels.topk(&stream, &View::of_bytes(Slice::from(&x), dtype, from)?, true, &mut values, &mut indices)?)
-        });
-        Ok(run)
-    };
-    let setup = format!("x = randn({rows}, {n}, dtype={})", torch_type(dtype));
-    Case::new(format!("topk {dtype} {rows}x{n}, k {k}"), Work::Small, make).torch(setup, format!("torch.topk(x, {k})"))
-}
-
-fn argsort(dtype: DType, rows: usize, n: usize) -> Case {
-    let make = move |bench: &Bench| {
-        let (kernels, stream) = (bench.kernels.clone(), bench.stream.clone());
-        let (x, mut indices) = (bench.normal(dtype, rows * n)?, bench.stream.alloc::<i64>(rows * n)?);
-        let layout = Layout::contiguous(&[rows, n])?;
-        let run: Run = Box::new(move || {
-            let x = View::of_bytes(&x, dtype, layout)?;
-            Ok(kernels.argsort(&stream, &x, false, &mut ViewMut::new(&mut indices, layout)?)?)
-        });
-        Ok(run)
-    };
-    // Ours is stable; PyTorch's need not be, whichever is faster.
-    let setup = format!("x = randn({rows}, {n}, dtype={})", torch_type(dtype));
-    Case::new(format!("argsort {dtype} {rows}x{n}"), Work::Small, make).torch(setup, "torch.argsort(x, dim=-1)")
+    Case::new(format!("index_add{} {dtype} {rows}x{columns}", order(ordered)), Work::Small, make).torch(setup, "o.index_add_(0, i, x)")
 }

@@ -2,13 +2,17 @@
 
 mod attention;
 mod case;
+mod conv;
 mod cpu;
 mod elementwise;
+mod image;
 mod index;
 mod matrix;
 mod plot;
 mod quant;
+mod random;
 mod reduce;
+mod sort;
 mod time;
 mod torch;
 mod transformer;
@@ -187,11 +191,15 @@ fn all_cases(sizes: Sizes) -> Vec<Case> {
     let mut cases: Vec<Case> = elementwise::cases(sizes);
     cases.extend(cpu::cases(sizes));
     cases.extend(index::cases(sizes));
+    cases.extend(sort::cases(sizes));
     cases.extend(reduce::cases(sizes));
     cases.extend(matrix::cases(sizes));
+    cases.extend(conv::cases(sizes));
+    cases.extend(image::cases(sizes));
     cases.extend(attention::cases(sizes));
     cases.extend(transformer::cases(sizes));
     cases.extend(quant::cases(sizes));
+    cases.extend(random::cases(sizes));
     cases
 }
 
