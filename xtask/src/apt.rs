@@ -33,6 +33,10 @@ pub enum Requirement {
     Fortran,
     /// `ip`, to simulate several nodes on one machine.
     Ip,
+    /// A browser and its driver, for the chat page.
+    Chromium,
+    /// A load balancer, for several workers.
+    Haproxy,
 }
 
 impl Requirement {
@@ -46,6 +50,8 @@ impl Requirement {
             Requirement::Mpich => &["mpich", "libmpich-dev"],
             Requirement::Fortran => &["gfortran"],
             Requirement::Ip => &["iproute2"],
+            Requirement::Chromium => &["chromium", "chromium-driver"],
+            Requirement::Haproxy => &["haproxy"],
         }
     }
 }
@@ -62,6 +68,8 @@ impl fmt::Display for Requirement {
             Requirement::Mpich => "MPICH",
             Requirement::Fortran => "a Fortran compiler",
             Requirement::Ip => "ip",
+            Requirement::Chromium => "Chromium and its driver",
+            Requirement::Haproxy => "HAProxy",
         })
     }
 }
@@ -84,7 +92,8 @@ const RELEASES: [Release; 4] = [
 ];
 
 /// Tools available in all releases.
-const EVERYWHERE: [Requirement; 5] = [Requirement::Venv, Requirement::OpenMpi, Requirement::Mpich, Requirement::Fortran, Requirement::Ip];
+const EVERYWHERE: [Requirement; 6] =
+    [Requirement::Venv, Requirement::OpenMpi, Requirement::Mpich, Requirement::Fortran, Requirement::Ip, Requirement::Haproxy];
 
 /// Contents of `/etc/os-release`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -124,6 +133,8 @@ impl Os {
         let Some(release) = RELEASES.iter().find(|r| r.id == self.id && r.version == self.version) else { return false };
         match package {
             "libamdhip64-dev" => release.hip_headers,
+            // Ubuntu has it as a snap only.
+            "chromium" | "chromium-driver" => release.id == "debian",
             name if EVERYWHERE.iter().any(|need| need.packages().contains(&name)) => true,
             name if name.starts_with("rocm-device-libs") => name == release.device_libs,
             name => name.rsplit('-').next().and_then(|v| v.parse().ok()).is_some_and(|v| release.clang.contains(&v)),
@@ -151,7 +162,7 @@ pub struct Choice {
 
 /// Returns every package name that could be needed, for one call of apt-cache.
 fn candidates() -> Vec<String> {
-    let fixed = EVERYWHERE.iter().chain(&[Requirement::HipHeaders]).flat_map(|need| need.packages());
+    let fixed = EVERYWHERE.iter().chain(&[Requirement::HipHeaders, Requirement::Chromium]).flat_map(|need| need.packages());
     let mut names: Vec<String> = std::iter::once(&"rocm-device-libs").chain(fixed).map(|name| (*name).to_owned()).collect();
     for version in CLANG_VERSIONS {
         names.extend(["clang", "lld", "llvm", "rocm-device-libs"].map(|name| format!("{name}-{version}")));
@@ -256,7 +267,7 @@ pub fn install(needs: &[Requirement], clang: Option<u32>, may_install: bool) -> 
     if !os.has_apt() || run::quiet(Command::new("apt-get").arg("--version")).is_none() {
         println!(
             "apt not found. Install with your package manager: clang 15 or newer with lld \
-             and llvm, ROCm device libraries, HIP headers, python3 with venv, Open MPI, MPICH, gfortran and iproute2."
+             and llvm, ROCm device libraries, HIP headers, python3 with venv, Open MPI, MPICH, gfortran, iproute2, Chromium with its driver, and HAProxy."
         );
         return Ok(());
     }

@@ -45,6 +45,21 @@ const NEED_NO_GPU: &[&str] = &[
 const NOT_PACKED: &[&str] =
     &["xtask", "warpwave-hipify", "warpwave-vgpu", "warpwave-libamdhip64", "warpwave-candle-check", "warpwave-weights"];
 
+/// Tests of the virtual GPU that are packed: random programs, for `run.sh --fuzz` on a machine with many cores.
+const FUZZ_TESTS: &[&str] = &["differential", "hostile"];
+
+/// Sources of the code objects that `hostile` changes, and their targets. They are packed compiled: a machine without clang runs them too.
+const FUZZ_SOURCES: &[(&str, &str)] = &[
+    ("atomics", "gfx90a,gfx1030,gfx1100"),
+    ("block", "gfx90a,gfx1030,gfx1100"),
+    ("calls", "gfx90a,gfx1030,gfx1100"),
+    ("matmul", "gfx90a,gfx1030,gfx1100"),
+    ("memory", "gfx90a,gfx1030,gfx1100"),
+    ("mfma", "gfx90a"),
+    ("scratch", "gfx90a,gfx1030,gfx1100"),
+    ("wave", "gfx90a,gfx1030,gfx1100"),
+];
+
 /// A test program or example built by cargo.
 #[derive(Debug, PartialEq, Eq)]
 struct Program {
@@ -74,10 +89,22 @@ pub fn main() -> Result<()> {
 /// Builds the bundle and returns its folder.
 pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     say("building the release tests (several minutes from scratch)");
+    let excluded = NOT_PACKED.iter().flat_map(|package| ["--exclude", package]);
+    let mut programs = build_tests(workspace, ["--workspace"].into_iter().chain(excluded))?;
+    let fuzz = FUZZ_TESTS.iter().flat_map(|test| ["--test", test]);
+    programs.extend(build_tests(workspace, ["-p", "warpwave-vgpu"].into_iter().chain(fuzz))?);
+    workspace.build_command()?;
+    let folder = workspace.empty_folder("bundle")?;
+    pack(workspace, &programs, &folder)?;
+    report(&folder, &programs)?;
+    Ok(folder)
+}
+
+/// Builds the tests that `selection` names.
+fn build_tests<'a>(workspace: &Workspace, selection: impl Iterator<Item = &'a str>) -> Result<Vec<Program>> {
     let mut build = cargo();
     build.current_dir(&workspace.root);
-    build.args(["test", "--release", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
-    build.args(NOT_PACKED.iter().flat_map(|package| ["--exclude", package]));
+    build.args(["test", "--release", "--no-run", "--message-format=json-render-diagnostics"]).args(selection);
     // Only stdout is captured: progress and compiler messages stay on the terminal.
     let built = build.stderr(Stdio::inherit()).output().doing(|| "run cargo test --no-run".into())?;
     if !built.status.success() {
@@ -87,11 +114,7 @@ pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     if programs.is_empty() {
         return failed("cargo built no test programs; check `cargo test --release --workspace --no-run`");
     }
-    workspace.build_command()?;
-    let folder = workspace.empty_folder("bundle")?;
-    pack(workspace, &programs, &folder)?;
-    report(&folder, &programs)?;
-    Ok(folder)
+    Ok(programs)
 }
 
 /// Parses the test programs and examples from cargo's JSON messages.
@@ -136,8 +159,15 @@ fn pack(workspace: &Workspace, programs: &[Program], folder: &Path) -> Result<()
         copy(&kernel, &folder.join("examples/kernels").join(kernel.file_name().unwrap_or_default()))?;
     }
     copy_folder(&workspace.root.join(ORACLES), &folder.join(ORACLES))?;
+    let objects = folder.join("fuzz");
+    create_folder(&objects)?;
+    for (source, targets) in FUZZ_SOURCES {
+        let mut compile = Command::new(workspace.command());
+        compile.arg("compile").arg(workspace.root.join(format!("crates/vgpu/corpus/{source}.cu")));
+        run::checked(compile.args(["--target", targets, "--output"]).arg(&objects))?;
+    }
     // All programs contain the same libraries: a large window compresses them to a tenth.
-    let packed = ["tests", "bin", "lib", "examples", "crates"];
+    let packed = ["tests", "bin", "lib", "examples", "crates", "fuzz"];
     let mut tar = Command::new("tar");
     tar.arg("-C").arg(folder).args(["-I", "xz --lzma2=preset=0,dict=128MiB", "-cf"]).arg(folder.join(ARCHIVE)).args(packed);
     run::checked(&mut tar)?;

@@ -4,7 +4,7 @@ set -uo pipefail
 
 usage() {
     cat <<'END'
-Usage: ./run.sh [--report FILE | --bench | --sanitize] [--only PATTERN] [--logs FOLDER]
+Usage: ./run.sh [--report FILE | --bench | --sanitize | --fuzz] [--only PATTERN] [--logs FOLDER]
 
 Runs every test program, then `warpwave devices`, `doctor` and a vector addition.
 Prints a table of what passed and exits with 1 when anything failed.
@@ -16,6 +16,8 @@ Prints a table of what passed and exits with 1 when anything failed.
                    (beside transformers where it is installed), and `warpwave mpi bench` on the GPU
   --sanitize       run only the tests of warpwave-gpu, -jit, -allreduce and -kernels, under compute-sanitizer's memcheck, and the kernel
                    library's conformance under its racecheck
+  --fuzz           run only the random tests of the virtual GPU, on all cores: code that is interpreted and translated, 50 million instructions
+                   and 100,000 programs for each architecture; damaged code objects, 20 minutes in both modes. Needs no GPU
   --only PATTERN   run only the steps whose name contains PATTERN (a shell pattern)
   --logs FOLDER    keep each step's output there (default: a temporary folder)
 
@@ -31,11 +33,12 @@ Examples:
 END
 }
 
-bench=0 sanitize=0 only='' logs='' report=''
+bench=0 sanitize=0 fuzz=0 only='' logs='' report=''
 while [ $# -gt 0 ]; do
     case $1 in
         --bench) bench=1 ;;
         --sanitize) sanitize=1 ;;
+        --fuzz) fuzz=1 ;;
         --only | --logs | --report)
             [ $# -ge 2 ] || { echo "$1 needs a value" >&2; exit 2; }
             case $1 in --only) only=$2 ;; --logs) logs=$2 ;; *) report=$2 ;; esac
@@ -49,7 +52,7 @@ done
 
 caller=$PWD
 if [ -n "$report" ]; then
-    [ "$bench$sanitize" = 00 ] || { echo "--report runs its own benchmarks; leave out --bench and --sanitize" >&2; exit 2; }
+    [ "$bench$sanitize$fuzz" = 000 ] || { echo "--report runs its own benchmarks; leave out --bench, --sanitize and --fuzz" >&2; exit 2; }
     [ "${report#/}" != "$report" ] || report=$caller/$report
     # Now, not after ten minutes.
     : >"$report" || exit 1
@@ -69,7 +72,7 @@ if [ ! -d tests ]; then
 fi
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
-export WARPWAVE_ROOT WARPWAVE_CACHE_DIR=$scratch/cache
+export WARPWAVE_ROOT WARPWAVE_CACHE_DIR=$scratch/cache WARPWAVE_FUZZ_OBJECTS=$WARPWAVE_ROOT/fuzz
 mkdir -p "$WARPWAVE_CACHE_DIR"
 model=${WARPWAVE_TEST_MODEL:-$WARPWAVE_ROOT/SmolLM2-135M-Instruct.Q4_1.gguf}
 if [ -f "$model" ]; then export WARPWAVE_TEST_MODEL=$model; else unset WARPWAVE_TEST_MODEL; fi
@@ -215,6 +218,12 @@ write_report() {
 
 if [ -n "$report" ]; then
     write_report
+elif [ $fuzz = 1 ]; then
+    # The environment may ask for less, or for more.
+    step "random programs in both modes" shown env WARPWAVE_FUZZ_INSTRUCTIONS="${WARPWAVE_FUZZ_INSTRUCTIONS:-50000000}" \
+        WARPWAVE_FUZZ_PROGRAMS="${WARPWAVE_FUZZ_PROGRAMS:-100000}" tests/warpwave-vgpu.test.differential --nocapture
+    step "damaged code objects" shown env WARPWAVE_TEST_FULL=1 WARPWAVE_FUZZ_SECONDS="${WARPWAVE_FUZZ_SECONDS:-1200}" \
+        tests/warpwave-vgpu.test.hostile --nocapture
 elif [ $sanitize = 1 ]; then
     sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
     if [ -z "$sanitizer" ]; then
@@ -230,7 +239,7 @@ elif [ $sanitize = 1 ]; then
     # Copies that arrive by themselves are not seen by racecheck: kernels that wait for them are excepted, by name. cuBLAS's kernels are not
     # ours: products go without it here.
     excepted=()
-    for name in flash_sm90a flash_mma gemm_mma decode quant_gemv; do excepted+=(--kernel-name-exclude "kernel_substring=$name"); done
+    for name in flash_sm90a flash_mma gemm_mma conv_mma conv_transpose_mma conv_sm90a decode quant_gemv; do excepted+=(--kernel-name-exclude "kernel_substring=$name"); done
     for program in tests/warpwave-kernels.*conformance; do
         # shellcheck disable=SC2086 # flags are words
         [ -x "$program" ] && step "racecheck ${program#tests/}" quiet env WARPWAVE_CUBLASLT_LIB=/nonexistent \

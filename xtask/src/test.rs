@@ -80,13 +80,16 @@ fn all_steps(
     all.args(&options.filter);
     steps.step("tests and doc tests", || timings.run(&mut all))?;
     say("running the device suites again through libamdhip64.so");
-    // The whole workspace again: otherwise cargo selects other features and rebuilds everything.
-    let mut library = test(&["--no-fail-fast"]);
-    // Only the path to the device differs, not the arithmetic: a sample is enough.
-    library.env_remove("WARPWAVE_TEST_FULL");
-    library.args(DEVICE_SUITES.iter().flat_map(|name| ["--test", name])).arg("--").args(&options.filter);
-    library.env("WARPWAVE_HIP_LIB", workspace.stand_in_library()).env("WARPWAVE_VGPU_DEVICES", "gfx90a");
-    steps.step("device suites, as a library", || timings.run(&mut library))?;
+    // All kinds of cards, or one: the first run has them all in the process.
+    for device in if options.full { &["gfx90a", "gfx1030", "gfx1100"][..] } else { &["gfx90a"] } {
+        // The whole workspace again: otherwise cargo selects other features and rebuilds everything.
+        let mut library = test(&["--no-fail-fast"]);
+        // Only the path to the device differs, not the arithmetic: a sample is enough.
+        library.env_remove("WARPWAVE_TEST_FULL");
+        library.args(DEVICE_SUITES.iter().flat_map(|name| ["--test", name])).arg("--").args(&options.filter);
+        library.env("WARPWAVE_HIP_LIB", workspace.stand_in_library()).env("WARPWAVE_VGPU_DEVICES", device);
+        steps.step(&format!("{device} as a library"), || timings.run(&mut library))?;
+    }
     if options.full { steps.step("book", || book::build(workspace)) } else { Ok(()) }
 }
 

