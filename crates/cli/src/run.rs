@@ -24,10 +24,10 @@ pub(super) struct Args {
     /// Launch this kernel.
     #[arg(long, short)]
     kernel: String,
-    /// Set the grid size in blocks: X, X,Y or X,Y,Z.
+    /// Set the grid size in blocks, as X[,Y[,Z]].
     #[arg(long, short, value_parser = extent)]
     grid: [u32; 3],
-    /// Set the block size in threads: X, X,Y or X,Y,Z.
+    /// Set the block size in threads, as X[,Y[,Z]].
     #[arg(long, short, value_parser = extent)]
     block: [u32; 3],
     /// Set the dynamic shared memory size in bytes.

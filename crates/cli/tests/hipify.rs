@@ -278,7 +278,7 @@ fn what_is_hip_already_is_left_alone_and_clean() {
     let answer = hipify(&[&folder.path().display().to_string(), "--inplace", "--fix"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     assert!(
-        answer.err.contains("hip.cu: already HIP: unchanged; 1 place may assume a warp size of 32")
+        answer.err.contains("hip.cu: already HIP, unchanged; 1 place may assume a warp size of 32")
             && answer.err.contains("Makefile: already HIP"),
         "{}",
         answer.err

@@ -82,7 +82,7 @@ impl Translator<'_> {
             for rule in rules {
                 let done = call.apply(rule, &mut edits, |range| self.text_of(range));
                 if !done {
-                    let message = format!("call to `{}` has no argument {} to adapt", row.cuda(), rule.argument + 1);
+                    let message = format!("call to `{}` has fewer than {} arguments; left as is", row.cuda(), rule.argument + 1);
                     self.report(codes::ARGUMENTS, index, message, None);
                 } else if rule.action == Action::Remove && mode == Target::Hip {
                     let message = format!("argument {} of `{}` removed; HIP does not take it", rule.argument + 1, row.cuda());

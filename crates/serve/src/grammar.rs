@@ -85,7 +85,10 @@ impl Grammar {
                     return Err(ApiError::invalid(name, format!("{name}: expected a JSON schema object")));
                 }
                 if depth(schema, limits.schema_depth) > limits.schema_depth {
-                    return Err(ApiError::invalid(name, format!("{name}: the schema is nested deeper than {}", limits.schema_depth)));
+                    return Err(ApiError::invalid(
+                        name,
+                        format!("{name}: the schema is nested deeper than {} levels", limits.schema_depth),
+                    ));
                 }
                 schema.to_string().len()
             }

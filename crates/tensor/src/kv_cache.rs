@@ -118,8 +118,9 @@ impl KvCache {
         let [keys, values] = &self.layers[layer];
         let [kv_heads, key_dim] = [keys.size(2), keys.size(3)];
         if head_dim != key_dim || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
-            let reason = format!("{heads} query heads with head_dim {head_dim} do not match {kv_heads} KV heads with head_dim {key_dim}");
-            return Err(shape(op, reason));
+            let rule = "expected the KV cache's head_dim and a multiple of its heads";
+            let found = format!("{heads} query heads with head_dim {head_dim} for {kv_heads} KV heads with head_dim {key_dim}");
+            return Err(shape(op, format!("{rule}, got {found}")));
         }
         if let Some(sinks) = sinks {
             queries.check_same_device(op, "the sinks", sinks)?;

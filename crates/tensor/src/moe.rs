@@ -92,10 +92,10 @@ impl ExpertChoice {
     pub fn combine(&self, x: &Tensor) -> Result<Tensor> {
         let op = "moe_combine";
         let [assignments, columns] = *x.shape() else {
-            return Err(shape(op, format!("expected (assignments, columns), got {:?}", x.shape())));
+            return Err(shape(op, format!("expected (tokens * experts per token, columns), got {:?}", x.shape())));
         };
         if assignments != self.ids.len() {
-            return Err(shape(op, format!("expected {} assignments, got {assignments}", self.ids.len())));
+            return Err(shape(op, format!("expected {} rows (tokens * experts per token), got {assignments}", self.ids.len())));
         }
         self.weights.check_same_kind(op, "the results", x)?;
         let x = x.contiguous()?;

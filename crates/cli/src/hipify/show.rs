@@ -95,7 +95,7 @@ pub(super) fn file(out: &mut dyn Write, converted: &Converted, detail: &Detail) 
             0 => String::new(),
             _ => format!("; {} may assume a warp size of 32 (see --json or --report)", counted(hazards, "place")),
         };
-        return Ok(writeln!(out, "{name}: already HIP: unchanged{note}")?);
+        return Ok(writeln!(out, "{name}: already HIP, unchanged{note}")?);
     }
     let Assessment { verdict, minutes } = conversion.assessment();
     let effort = match verdict {

@@ -178,7 +178,11 @@ impl Saved {
                 (Some("system"), Some(text)) if number == 0 => saved.system = Some(text),
                 (Some("user"), Some(text)) => saved.messages.push(("user", text)),
                 (Some("assistant"), Some(text)) => saved.messages.push(("assistant", text)),
-                _ => return Err(wrong(format!("not a saved conversation: message {number} has no known role and content"))),
+                _ => {
+                    return Err(wrong(format!(
+                        "not a saved conversation: message {number} must have text content and a role of system (first only), user or assistant"
+                    )));
+                }
             }
         }
         Ok(saved)

@@ -29,7 +29,7 @@ enum Command {
     #[command(after_help = "Example: warpwave model convert ./model-dir model.gguf --dtype q4_k\n\n\
         Norm weights and biases are stored as f32; with q4_k, the output matrix is stored as q6_k.")]
     Convert(Convert),
-    /// Download a model from the Hugging Face Hub, or the default model.
+    /// Download a model from the Hugging Face Hub; without a name, the default model.
     #[command(after_help = "Examples:\n  \
         warpwave model get\n  \
         warpwave model get Qwen/Qwen3-0.6B\n  \

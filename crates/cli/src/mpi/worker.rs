@@ -111,7 +111,9 @@ impl World {
         // SAFETY: the library stays open, and the name is NUL-terminated.
         let native = unsafe { libc::dlsym(library, c"MPI_Allreduce".as_ptr()) };
         if ours == native.cast_const() {
-            return Err(failed("libwarpwave_mpi.so is not preloaded: the launcher did not export LD_PRELOAD to the ranks"));
+            return Err(failed(
+                "libwarpwave_mpi.so is not preloaded: the launcher did not export LD_PRELOAD to the ranks (Open MPI: mpirun -x LD_PRELOAD; MPICH: -genvlist LD_PRELOAD)",
+            ));
         }
         // SAFETY: the MPI standard defines the signature; handles fit into a register in every ABI.
         let ours = unsafe { std::mem::transmute::<*const c_void, Allreduce>(ours) };

@@ -9,7 +9,7 @@ pub const CODES: &[(u16, &str, &str)] = &[
         "`0xffffffff`, `~0u`, `-1` or a constant of that value is the mask of a warp-wide operation. It is meant as every lane, but names \
 lanes 0 to 31 only: half of a wave64. HIP's `_sync` functions take a 64-bit mask and reject a shorter one at compile time. `~0ull` means \
 every lane on both vendors: NVIDIA's functions use the lower half. A constant is reported once, at its definition. It is not fixed \
-automatically where only the first 32 threads run: neither mask is right there on a wave64.
+automatically where only the first 32 threads run: neither mask is right there on wave64.
 
 before:
     #define FULL_MASK 0xffffffff
@@ -25,7 +25,7 @@ after:
         202,
         "partial lane mask of 32 bits",
         "A literal such as `0x0000ffff` is a 32-bit mask written for a 32-lane warp. HIP expects a 64-bit mask that contains every lane executing \
-the call; on a wave64, lanes 32 to 63 can reach it but are not in the mask. Use a cooperative-groups tile for a group of fewer lanes.
+the call; on wave64, lanes 32 to 63 can reach it but are not in the mask. Use a cooperative-groups tile for a group of fewer lanes.
 
 before:
     if (lane < 16) v += __shfl_down_sync(0x0000ffff, v, 8);
@@ -37,7 +37,7 @@ after:
     (
         203,
         "lane mask stored in 32 bits",
-        "`__ballot_sync`, `__activemask` and `__match_any_sync` return one bit per lane: 64 bits on a wave64. Storing, returning or casting \
+        "`__ballot_sync`, `__activemask` and `__match_any_sync` return one bit per lane: 64 bits on wave64. Storing, returning or casting \
 the result as `unsigned` or `int` silently drops lanes 32 to 63. Use `unsigned long long`, or `auto`, which is correct on NVIDIA and AMD. \
 The automatic fix applies where every use of the variable has the same meaning in 64 bits.
 
@@ -167,7 +167,7 @@ after:
     (
         212,
         "number of warps computed with a hard-coded warp size of 32",
-        "`blockDim.x / 32` is twice the number of waves on a wave64 device. The condition `lane < blockDim.x / 32` then reads partial sums \
+        "`blockDim.x / 32` is twice the number of waves on a wave64 GPU. The condition `lane < blockDim.x / 32` then reads partial sums \
 that no wave wrote; on the host it doubles grid and buffer sizes, or assigns rows to warps that do not exist. Shared arrays with one \
 element per 32 threads are large enough and are not reported, nor is `(n + 31) / 32 * 32`.
 
@@ -234,7 +234,7 @@ after:
     (
         217,
         "size of a coalesced group compared with 32",
-        "`coalesced_threads()` has up to 64 threads on a wave64: a size of 32 does not mean that all lanes are active. `tiled_partition<32>` \
+        "`coalesced_threads()` has up to 64 threads on wave64: a size of 32 does not mean that all lanes are active. `tiled_partition<32>` \
 has 32 threads on both and is never reported.
 
 before:

@@ -76,7 +76,7 @@ fn coalesced(view: &View<'_, '_>, found: &mut Vec<Hazard>) {
                 217,
                 Severity::Warning,
                 code.span(i - 2, i + 4),
-                "size of a coalesced group compared with 32; it can be 64 on a wave64",
+                "size of a coalesced group compared with 32; it can be 64 on wave64",
                 "compare with `warpSize`, or use `tiled_partition<32>`, which always has 32 threads",
             ));
         }

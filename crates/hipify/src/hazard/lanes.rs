@@ -90,8 +90,8 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
         if kind == Kind::WarpSize || is_lane(view, operand, kind, i, last) {
             by_32 = true;
             let message = match kind {
-                Kind::Lane => "lane index assumes 32 lanes per warp; on a wave64, lanes 32 to 63 also get indices 0 to 31",
-                Kind::Warp => "warp index assumes 32 threads per warp; on a wave64 device, each wave gets two warp indices",
+                Kind::Lane => "lane index assumes 32 lanes per warp; on wave64, lanes 32 to 63 also get indices 0 to 31",
+                Kind::Warp => "warp index assumes 32 threads per warp; on a wave64 GPU, each wave gets two warp indices",
                 Kind::WarpSize => "warp size assumed to be 32; the last lane of a wave64 is 63",
             };
             let help = "use `warpSize` (`% warpSize`, `/ warpSize`), or pass a width of 32 to every shuffle and vote in tiles of 32";
@@ -101,7 +101,7 @@ pub fn check(view: &View<'_, '_>, found: &mut Vec<Hazard>) -> bool {
                 212,
                 Severity::Warning,
                 span,
-                "number of warps assumes 32 threads per warp; on a wave64 device the block has half as many waves",
+                "number of warps assumes 32 threads per warp; on a wave64 GPU the block has half as many waves",
                 "divide by `warpSize` (on the host: `cudaDeviceProp::warpSize`), rounding up",
             ));
         }

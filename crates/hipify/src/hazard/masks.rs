@@ -279,7 +279,7 @@ fn counted(view: &View<'_, '_>, at: usize, widened: &HashSet<usize>, found: &mut
         204,
         Severity::Error,
         code.span(at, close),
-        format!("`{name}` takes 32 bits of a lane mask that has 64 on a wave64"),
+        format!("`{name}` takes 32 bits of a lane mask that has 64 on wave64"),
         "use the 64-bit form: `__popcll`, `__ffsll`, `__brevll`, or `__clzll` (`31 - __clz(m)` becomes `63 - __clzll(m)`)",
     );
     // Sign extension would set the upper half.

@@ -1,4 +1,4 @@
-//! Wave-size hazards: code that assumes 32 lanes per warp and is wrong on a wave64.
+//! Wave-size hazards: code that assumes 32 lanes per warp and is wrong on wave64.
 //!
 //! [`check`] returns the hazards of one file as diagnostics WW0201 to WW0219, in order of the source. Contract:
 //!

@@ -1,4 +1,4 @@
-// 2:17: WW0304 note: lane indices reach 63 on a wave64
+// 2:17: WW0304 note: lane indices reach 63 on wave64
 // 12:5: WW0304 note: 32-bit lane mask: lanes 32 to 63 of a wave64 are dropped
 // Special registers, votes, shuffles; a block with registers and a predicate; assembly in a macro.
 #define LANE(x) do { unsigned int __ww0 = {}; __ww0 = (unsigned int)__lane_id(); (x) = __ww0; } while (0) \

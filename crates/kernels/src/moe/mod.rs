@@ -355,7 +355,7 @@ impl Kernels {
         }
         for (what, view) in [("input", *x), ("result", out)] {
             if columns > 1 && view.layout().strides()[1] != 1 && view.layout().shape()[1] > 1 {
-                return Err(shape_error(op, what, &view, "rows of adjacent elements"));
+                return Err(shape_error(op, what, &view, "contiguous rows"));
             }
         }
         let inputs = [("weights", codes), ("input", *x), ("order", tiles.order), ("tiles", tiles.tiles)].into_iter().chain(bias);

@@ -103,7 +103,7 @@ impl Interleaved {
     pub fn new(quant: Quant, rows: usize, columns: usize, data: &[u8]) -> Interleaved {
         let row_bytes =
             quant.row_bytes(columns).unwrap_or_else(|| panic!("{columns} columns are not a multiple of the block size of {quant}"));
-        assert_eq!(Some(data.len()), rows.checked_mul(row_bytes), "wrong byte length for {rows} rows of {columns} columns of {quant}");
+        assert_eq!(Some(data.len()), rows.checked_mul(row_bytes), "data length of a {rows}x{columns} {quant} matrix in bytes");
         fields(quant);
         let (size, group) = (Interleaved::padded_rows(rows) * row_bytes, row_bytes * LANES);
         let mut lines = vec![Line::zeroed(); size.div_ceil(64)];

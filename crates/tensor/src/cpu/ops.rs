@@ -337,7 +337,11 @@ pub fn rope(pairs: RopePairs, x: &mut [f32], row: usize, heads: usize, dim: usiz
     );
     let tokens = x.len() / row;
     let (len, count, isa) = (cos.len(), cos.len() / tokens, Isa::current());
-    assert!(len.is_multiple_of(tokens) && 2 * count <= dim, "expected cosines and sines for {tokens} tokens, got {len} values");
+    assert!(
+        len.is_multiple_of(tokens) && 2 * count <= dim,
+        "expected at most {} cosines for each of {tokens} tokens, got {len} in total",
+        dim / 2
+    );
     by_rows(x, row, &|t, x| {
         let (cos, sin) = (&cos[t * count..][..count], &sin[t * count..][..count]);
         for head in x[..heads * dim].chunks_exact_mut(dim) {

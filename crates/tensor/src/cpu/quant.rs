@@ -108,7 +108,7 @@ pub fn dequantize(quant: Quant, data: &[u8], out: &mut [f32]) {
 
 fn check(quant: Quant, elements: usize, bytes: usize) {
     assert!(quant.gguf_type().is_some(), "{quant} stores its scales outside its blocks, which is not supported here");
-    assert_eq!(quant.row_bytes(elements), Some(bytes), "wrong byte length for {elements} elements of {quant}");
+    assert_eq!(quant.row_bytes(elements), Some(bytes), "data length of {elements} {quant} elements in bytes");
 }
 
 fn half(bytes: &[u8], at: usize) -> f32 {

@@ -149,7 +149,7 @@ fn segments<'a>(bytes: &'a [u8], header: &Elf) -> Result<Vec<Segment<'a>>, LoadE
         if entry.p_type(LE) != elf::PT_LOAD {
             continue;
         }
-        let data = entry.data(LE, bytes).map_err(|()| malformed("a segment is outside the file"))?;
+        let data = entry.data(LE, bytes).map_err(|()| malformed("a segment extends past the end of the file"))?;
         let (address, size) = (entry.p_vaddr(LE), entry.p_memsz(LE));
         let end = address.checked_add(size).filter(|_| data.len() as u64 <= size);
         if end.is_none_or(|end| end > 1 << 47) || segments.last().is_some_and(|last| address < last.end()) {

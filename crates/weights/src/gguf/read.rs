@@ -211,7 +211,7 @@ pub(super) fn parse(path: String, bytes: Bytes) -> Result<Gguf> {
     let mut reader = Reader { path: &path, bytes: &bytes, at: 0 };
     let magic = reader.take(4, "magic").map_err(|_| reader.invalid(0, "not a GGUF file: too short".into()))?;
     if magic != b"GGUF" {
-        return Err(reader.invalid(0, format!("not a GGUF file: starts with `{}`", magic.escape_ascii())));
+        return Err(reader.invalid(0, format!("not a GGUF file: expected the magic `GGUF`, got `{}`", magic.escape_ascii())));
     }
     let version = reader.u32("version")?;
     if ![2, 3].contains(&version) {

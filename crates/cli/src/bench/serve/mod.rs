@@ -44,7 +44,7 @@ pub(super) struct Options {
     /// Set the API key of --peer.
     #[arg(long, value_name = "KEY")]
     peer_key: Option<String>,
-    /// Set lengths and shared beginnings of the requests.
+    /// Set the lengths and shared prefixes of the requests.
     #[arg(long, value_enum, default_value = "sharegpt")]
     workload: Kind,
     /// Set the prompt length in tokens, for fixed and prefix.

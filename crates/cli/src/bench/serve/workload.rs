@@ -7,7 +7,7 @@ pub enum Kind {
     Sharegpt,
     /// Equal lengths: --prompt and --tokens.
     Fixed,
-    /// Ten shared beginnings of half of --prompt, and a rest of its own.
+    /// Each prompt starts with one of ten shared prefixes (half of --prompt); the remainder is unique.
     Prefix,
 }
 
@@ -29,14 +29,14 @@ pub struct Workload {
     pub seed: u64,
 }
 
-/// The number of shared beginnings.
+/// The number of shared prefixes.
 const PREFIXES: u64 = 10;
 /// Shortest and longest prompt and answer of conversations.
 const SHORTEST: f64 = 4.0;
 const LONGEST: f64 = 1024.0;
 
 impl Workload {
-    /// Returns the requests of a run. Different runs share nothing but the beginnings of [`Kind::Prefix`].
+    /// Returns the requests of a run. Different runs share only the prefixes of [`Kind::Prefix`].
     pub fn jobs(&self, count: usize, run: u64) -> Vec<Job> {
         let mut random = Random(self.seed ^ (run + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         (0..count).map(|_| self.job(&mut random)).collect()

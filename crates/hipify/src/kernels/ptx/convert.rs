@@ -58,7 +58,7 @@ impl Block {
         if ops[1].contains("%lanemask") {
             self.cut();
         } else if ops[1].contains("%laneid") {
-            self.near("lane indices reach 63 on a wave64");
+            self.near("lane indices reach 63 on wave64");
         } else if ops[1].contains("%smid") {
             self.near("`%smid` becomes the compute unit id; the ids may have gaps");
         }
