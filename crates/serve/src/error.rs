@@ -71,17 +71,7 @@ impl From<Refusal> for ApiError {
         let message = refusal.to_string();
         match refusal {
             Refusal::QueueFull { .. } => ApiError::new(StatusCode::TOO_MANY_REQUESTS, message).code("queue_full"),
-            Refusal::Invalid(_)
-                if [
-                    "the prompt fills the context; shorten it or increase --context",
-                    "the KV cache is full; increase --cache-tokens",
-                    "more than the context",
-                ]
-                .iter()
-                .any(|text| message.contains(text)) =>
-            {
-                ApiError::new(StatusCode::BAD_REQUEST, message).code("context_length_exceeded")
-            }
+            Refusal::TooLong(_) => ApiError::new(StatusCode::BAD_REQUEST, message).code("context_length_exceeded"),
             Refusal::Invalid(_) => ApiError::new(StatusCode::BAD_REQUEST, message),
             _ => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message),
         }

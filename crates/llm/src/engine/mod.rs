@@ -139,6 +139,7 @@ struct Admission {
 impl Admission {
     fn check(&self, request: &EngineRequest) -> std::result::Result<(), Refusal> {
         let invalid = |error: Error| Err(Refusal::Invalid(error.to_string()));
+        let too_long = |error: Error| Err(Refusal::TooLong(error.to_string()));
         let tokens = request.prompt.len();
         if tokens == 0 {
             return invalid(Error::NoTokens);
@@ -147,13 +148,13 @@ impl Admission {
             return invalid(Error::TokenOutOfRange { token: *token, vocab: self.vocab });
         }
         if request.embed.is_some() && tokens > self.context {
-            return invalid(Error::ContextExceeded { tokens, context: self.context });
+            return too_long(Error::ContextExceeded { tokens, context: self.context });
         }
         if request.embed.is_none() && tokens >= self.context {
-            return invalid(Error::PromptTooLong { tokens, context: self.context });
+            return too_long(Error::PromptTooLong { tokens, context: self.context });
         }
         if tokens > self.capacity {
-            return invalid(Error::CacheFull { tokens, free: self.capacity });
+            return too_long(Error::CacheFull { tokens, free: self.capacity });
         }
         request.params.sampler.check().map_err(|error| Refusal::Invalid(error.to_string()))
     }

@@ -161,6 +161,9 @@ pub enum Refusal {
     /// The engine stopped.
     #[error("the engine has stopped")]
     Stopped,
+    /// The prompt is longer than the context or the KV cache.
+    #[error("{0}")]
+    TooLong(String),
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
