@@ -72,7 +72,7 @@ fn embeddings_do_not_depend_on_the_batch() {
     let beginning = prompt(&mut random, 40);
     let prompts: Vec<Vec<u32>> = (1..30).map(|own| [&beginning[..own % 3 * 20], &prompt(&mut random, own * 3)].concat()).collect();
     let options = EngineOptions { prompt_tokens: 24, max_running: 8, ..EngineOptions::default() };
-    let mut engine = Engine::new(runner(400, 48), None, options);
+    let mut engine = Engine::new(runner(240, 48), None, options);
     let mut handles = Vec::new();
     let mut others = Vec::new();
     for (number, prompt) in prompts.iter().enumerate() {

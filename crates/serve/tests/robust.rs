@@ -153,7 +153,8 @@ fn overload_is_refused_with_retry_after_and_the_rest_is_served() {
     let served = answers.iter().filter(|answer| answer.status == 200).count();
     let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 429).collect();
     println!("{served} served, {} refused", refused.len());
-    assert!(served >= 6 && served + refused.len() == 40 && !refused.is_empty());
+    // The queue takes four before the engine's first step; how many follow depends on timing.
+    assert!(served >= 4 && served + refused.len() == 40 && !refused.is_empty());
     for answer in refused {
         assert_eq!(answer.header("retry-after"), Some("1"));
         assert_eq!((&answer.json()["error"]["type"], &answer.json()["error"]["code"]), (&json!("rate_limit_error"), &json!("queue_full")));
