@@ -544,19 +544,33 @@ fn a_real_model_follows_a_schema() {
     });
 }
 
-/// Python's official client. Not part of the tools that the tests require: skipped without it.
-#[test]
-fn the_official_python_client_works() {
-    let found = Command::new("python3").args(["-c", "import openai"]).output().is_ok_and(|output| output.status.success());
-    if !found {
-        eprintln!("skipped: missing the package openai in python3");
+/// Runs a client's script against a server with a tiny model. A client is not one of the tools that the tests require: without its
+/// package the test is skipped.
+fn client_works(interpreter: &str, probe: [&str; 2], script: &str) {
+    if !Command::new(interpreter).args(probe).output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: `{interpreter} {} {:?}` failed", probe[0], probe[1]);
         return;
     }
     let model = chat_model();
     let path = model.path().display().to_string();
     let program =
         Program::start(&["serve", &path, "--device", "cpu", "--port", "0", "--context", "512", "--name", "tiny", "--api-key", "k"], &[]);
-    let script = workspace_root().join("crates/cli/tests/openai_client.py");
-    let output = Command::new("python3").arg(script).arg(format!("http://{}/v1", program.address.unwrap())).output().unwrap();
+    let script = workspace_root().join("crates/cli/tests").join(script);
+    let output = Command::new(interpreter).arg(script).arg(format!("http://{}/v1", program.address.unwrap())).output().unwrap();
     assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_official_python_client_works() {
+    client_works("python3", ["-c", "import openai"], "openai_client.py");
+}
+
+#[test]
+fn the_official_javascript_client_works() {
+    client_works("node", ["-e", "require('openai')"], "openai_client.cjs");
+}
+
+#[test]
+fn langchain_works() {
+    client_works("python3", ["-c", "import langchain_openai"], "langchain_client.py");
 }
