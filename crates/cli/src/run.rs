@@ -39,7 +39,7 @@ pub(super) struct Args {
     /// Also run on this device and compare all buffers.
     #[arg(long)]
     compare: Option<String>,
-    /// Set the tolerance for --compare: |a - b| <= TOL * (1 + |b|).
+    /// Set the tolerance for --compare: |result - compared| <= TOL * (1 + |compared|).
     #[arg(long, default_value_t = 1e-5, requires = "compare")]
     tol: f64,
     /// Pass a kernel argument (SPEC: see below); repeat in parameter order.

@@ -99,7 +99,7 @@ impl Layout {
     /// Broadcasts to a larger shape: dimensions of size 1, and missing leading ones, are repeated.
     pub fn broadcast_to(&self, shape: &[usize]) -> Result<Layout> {
         let Some(missing) = shape.len().checked_sub(self.rank) else {
-            return Err(self.bad(format!("cannot broadcast to {shape:?}, which has fewer dimensions")));
+            return Err(self.bad(format!("cannot broadcast to {shape:?}: the target has fewer dimensions")));
         };
         let mut strides = vec![0; shape.len()];
         for (d, size) in self.shape().iter().enumerate() {

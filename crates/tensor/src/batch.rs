@@ -232,7 +232,7 @@ impl Batch {
     /// Fails unless a tensor has one row for each token.
     pub(crate) fn check_tokens(&self, op: &'static str, tokens: usize) -> Result<()> {
         if tokens != self.tokens {
-            return Err(shape(op, format!("got {tokens} tokens, but the batch has {}", self.tokens)));
+            return Err(shape(op, format!("expected {} tokens (the size of the batch), got {tokens}", self.tokens)));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ pub(super) struct Ignored {
     /// Set the CUDA installation path (ignored)
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     cuda_path: Option<OsString>,
-    /// Set the NVIDIA architecture (ignored)
+    /// Accepted for compatibility and ignored
     #[arg(long, value_name = "SM", hide_short_help = true)]
     cuda_gpu_arch: Vec<OsString>,
     /// Set the clang resource directory (ignored)

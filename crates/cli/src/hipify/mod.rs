@@ -165,7 +165,9 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
     let several = inputs.all.len() > 1 || args.files.is_empty() || args.files.iter().any(|path| path.is_dir());
     if several && args.output.is_none() && !args.inplace && !args.examine && !args.json {
         let count = inputs.all.len();
-        return Err(usage(format!("got {count} input files; pass an output directory with -o, or use --inplace or --examine")));
+        return Err(usage(format!(
+            "expected one input file, got {count}; for several, pass an output directory with -o, or use --inplace or --examine"
+        )));
     }
     let folder = several || args.output.as_ref().is_some_and(|output| output.is_dir());
     let renames = folder && args.output.is_some();

@@ -11,7 +11,7 @@ use super::{Job, Launcher, LauncherArgs, algorithms, ranks, shell_quote};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  warpwave mpi run -n 4 --stats -- ./prog input.dat\n  \
     warpwave mpi run -n 4 --algo 'native:0-64k;ring:64k-' --dry-run -- ./prog\n\n\
-    Uses the MPI that the program is linked against, unless --mpi is given. Exit code: that of the launcher.")]
+    Uses the MPI that the program is linked against, unless --mpi is given. Exits with the exit code of the launcher.")]
 pub(super) struct Options {
     /// Start N ranks.
     #[arg(short = 'n', long = "np", value_name = "N", value_parser = ranks)]

@@ -88,8 +88,10 @@ pub(crate) fn other_branch(start: u32, end: u32, instruction: &str) -> Diagnosti
         severity: Severity::Warning,
         start,
         end,
-        message: format!("code under this guard uses `{instruction}`, which has no AMD equivalent; the alternative branch is compiled")
-            .into(),
+        message: format!(
+            "code under this guard uses `{instruction}`, which has no AMD equivalent; on AMD the other branch of the guard is compiled"
+        )
+        .into(),
         help: None,
         remedy: None,
     }

@@ -1,4 +1,4 @@
-// 7:1: WW0303 warning: code under this guard uses `movmatrix.sync.aligned.m8n8.trans.b16`, which has no AMD equivalent; the alternative branch is compiled
+// 7:1: WW0303 warning: code under this guard uses `movmatrix.sync.aligned.m8n8.trans.b16`, which has no AMD equivalent; on AMD the other branch of the guard is compiled
 // 19:5: WW0301 error: PTX instruction `movmatrix.sync.aligned.m8n8.trans.b16` has no AMD equivalent
 // Guards on the architecture: plain code stays, code that AMD lacks gives way to the other branch.
 #if defined(WARPWAVE_CUDA_ARCH) && WARPWAVE_CUDA_ARCH >= 800

@@ -122,9 +122,9 @@ impl Conv {
                     return Err(format!("output padding {output_padding:?} must be less than the stride or the dilation"));
                 }
                 let whole = size.checked_sub(1).map_or(0, |last| last * stride[d] + reach + output_padding[d]);
-                whole.checked_sub(2 * padding[d]).ok_or_else(|| {
-                    format!("padding {padding:?} removes more than the whole result of input {x:?} and weights {weight:?}")
-                })?
+                whole
+                    .checked_sub(2 * padding[d])
+                    .ok_or_else(|| format!("padding {padding:?} crops the result of input {x:?} and weights {weight:?} to nothing"))?
             } else {
                 let padded = size + 2 * padding[d];
                 if reach > padded {

@@ -67,7 +67,7 @@ impl Kernels {
         }
         let layout = *out.layout();
         if layout.shape().len() != 1 || !layout.is_contiguous() {
-            return Err(shape_error(op, "result", &out.as_view(), "(bins) of consecutive elements"));
+            return Err(shape_error(op, "result", &out.as_view(), "(bins), contiguous"));
         }
         check_no_overlap(op, "input", &x, &out.as_view())?;
         if layout.is_empty() {

@@ -165,7 +165,7 @@ impl Conv {
         let conv = Conv { groups: 1, output_padding: [0; 2], ..*self };
         let [_, _, height, width] = conv.output_shape(x, &[1, channels, kernel[0], kernel[1]], false)?;
         let taps = channels.checked_mul(kernel[0]).and_then(|taps| taps.checked_mul(kernel[1]));
-        Ok([images, height, width, taps.ok_or_else(|| format!("{channels} channels of {kernel:?} taps exceed the address space"))?])
+        Ok([images, height, width, taps.ok_or_else(|| format!("{channels} channels times kernel {kernel:?} overflows usize"))?])
     }
 }
 

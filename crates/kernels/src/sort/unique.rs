@@ -46,7 +46,7 @@ impl Kernels {
                 return Err(dtype_error(OP, what, view.dtype(), "u32 or i64"));
             }
             if view.layout().shape() != [n] || !view.layout().is_contiguous() {
-                return Err(shape_error(OP, what, view, format!("[{n}], of consecutive elements")));
+                return Err(shape_error(OP, what, view, format!("[{n}], contiguous")));
             }
             if x.overlaps(view) || outputs[..i].iter().any(|(_, other)| other.overlaps(view)) {
                 return Err(Error::Overlap { op: OP.to_owned(), what: format!("{what} overlap the input or another result") });

@@ -392,7 +392,7 @@ fn branch(w: &mut Wave, s: &Step, e: &mut Env, taken: bool) -> Outcome {
     if taken {
         let to = w.pc as i64 + i64::from(s.inst.imm);
         if to < 0 || to >= e.code.len() as i64 {
-            return e.illegal(w, s, "branch outside the code object".to_owned());
+            return e.illegal(w, s, "branch target outside the code object".to_owned());
         }
         w.pc = to as usize;
     }

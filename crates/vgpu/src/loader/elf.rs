@@ -188,7 +188,9 @@ pub(super) fn image_size<'a>(read: &dyn Fn(u64, u64) -> &'a [u8]) -> Result<u64,
     let wide = |b: &[u8], at: usize| b.get(at..at + 8).and_then(|v| v.try_into().ok()).map(u64::from_le_bytes);
     let half = |b: &[u8], at: usize| b.get(at..at + 2).and_then(|v| v.try_into().ok()).map(|v| u64::from(u16::from_le_bytes(v)));
     if head.get(4) != Some(&2) || half(head, 18) != Some(u64::from(EM_AMDGPU)) {
-        return Err(LoadError::UnsupportedFormat { what: "ELF file for another machine; expected an AMD GPU code object".to_owned() });
+        return Err(LoadError::UnsupportedFormat {
+            what: "ELF file for another architecture; expected an AMD GPU code object (64-bit, machine 224)".to_owned(),
+        });
     }
     let (programs, sections) = (wide(head, 32).ok_or_else(cut)?, wide(head, 40).ok_or_else(cut)?);
     let (program_bytes, program_count) = (half(head, 54).ok_or_else(cut)?, half(head, 56).ok_or_else(cut)?);
