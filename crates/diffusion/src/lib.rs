@@ -1,0 +1,34 @@
+//! Image generation with diffusion models: Stable Diffusion 1.x, 2.x, XL and Flux.
+//!
+//! [`Checkpoint::open`] recognizes a folder in the diffusers layout, or a single file in the original layout. [`Checkpoint::load`] gives a
+//! [`Model`]: its tokenizers, text encoders, denoiser (a UNet or a transformer) and autoencoder, on any [`warpwave_tensor::Device`].
+//!
+//! What this crate promises: every file is checked before it is used; an error names the file and the key. A single file and a folder with
+//! the same weights give the same bits. Latents and images are `f32` of (images, channels, height, width), whatever the type of the
+//! weights.
+//!
+//! ```no_run
+//! use warpwave_diffusion::{Checkpoint, Extra, LoadOptions, Tokens};
+//! use warpwave_tensor::{Device, Tensor};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = Checkpoint::open("stable-diffusion-v1-5")?.load(&Device::Cpu, LoadOptions::default())?;
+//! let ids = model.tokenize(0, "a red fox in the snow")?;
+//! let row = model.row(0, &ids, 77)?;
+//! let conditioning = model.encode(&Tokens { encoders: vec![vec![row]] }, 0)?;
+//! let latents = Tensor::zeros(warpwave_kernels::DType::F32, &[1, 4, 64, 64], &Device::Cpu)?;
+//! let noise = model.denoise(&latents, 999.0, &conditioning, &Extra::default())?;
+//! # Ok(())
+//! # }
+//! ```
+#![warn(missing_docs)]
+
+mod checkpoint;
+mod error;
+mod info;
+mod model;
+
+pub use checkpoint::{Checkpoint, LoadOptions};
+pub use error::{Error, Result};
+pub use info::{Family, ModelInfo, Prediction, TextEncoderInfo, TextEncoderKind};
+pub use model::{Conditioning, Extra, Model, Tokens};
