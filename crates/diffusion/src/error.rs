@@ -59,6 +59,21 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// A picture file is invalid or too large.
+    #[error("{reason}")]
+    Picture {
+        /// What was expected, and what came.
+        reason: String,
+    },
+    /// The caller ended the run.
+    #[error("cancelled")]
+    Cancelled,
+    /// The denoiser's numbers overflowed.
+    #[error("step {step}: the model's output is not finite; load it with another type, such as f32 or bf16")]
+    NotFinite {
+        /// The step, from 1.
+        step: usize,
+    },
     /// An argument does not fit the model.
     #[error("{call}: {reason}")]
     Argument {
