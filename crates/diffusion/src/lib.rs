@@ -25,20 +25,24 @@
 
 mod checkpoint;
 mod error;
+mod generate;
 mod info;
 mod model;
 mod noise;
 mod picture;
+mod preview;
 mod prompt;
 mod sampler;
 mod schedule;
 
 pub use checkpoint::{Checkpoint, LoadOptions};
 pub use error::{Error, Result};
+pub use generate::{Generated, MAX_PICTURES, Progress, Request, SIDES, generate};
 pub use info::{Family, ModelInfo, Prediction, TextEncoderInfo, TextEncoderKind};
 pub use model::{Conditioning, Extra, Model, Tokens};
 pub use noise::{Draws, Generator};
 pub use picture::{Mask, Picture, PictureLimits};
+pub use preview::Preview;
 pub use prompt::{Part, PromptOptions, Weighting, encode as encode_prompt, parse as parse_prompt};
 pub use sampler::{Sampler, Solver};
 pub use schedule::{Level, MAX_STEPS, Plan, Schedule, Step};

@@ -46,6 +46,18 @@ impl Sampler {
         Sampler::ALL.into_iter().find(|sampler| sampler.name() == name)
     }
 
+    /// The name that A1111 writes into pictures.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Sampler::Ddim => "DDIM",
+            Sampler::Euler => "Euler",
+            Sampler::Ddpm => "DDPM",
+            Sampler::EulerAncestral => "Euler a",
+            Sampler::DpmSolverMultistep => "DPM++ 2M",
+            Sampler::UniPc => "UniPC",
+        }
+    }
+
     /// Whether steps draw random numbers.
     pub fn is_ancestral(self) -> bool {
         matches!(self, Sampler::Ddpm | Sampler::EulerAncestral)

@@ -68,7 +68,21 @@ impl Schedule {
         Schedule::ALL.into_iter().find(|schedule| schedule.name() == name)
     }
 
-    /// The model's own schedule: the spacing in its scheduler configuration, else the sampler's default. `None` for flows, which have one.
+    /// The name that A1111 writes into pictures.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Schedule::Simple => "Simple",
+            Schedule::Karras => "Karras",
+            Schedule::Exponential => "Exponential",
+            Schedule::SgmUniform => "SGM Uniform",
+            Schedule::DdimUniform => "DDIM",
+            Schedule::Leading => "Leading",
+            Schedule::Trailing => "Trailing",
+            Schedule::Linspace => "Linspace",
+        }
+    }
+
+    /// The model's own schedule: the spacing in its scheduler configuration, else the sampler's default.
     fn of_model(info: &ModelInfo, sampler: Sampler) -> Schedule {
         let named = info.scheduler_config.as_ref().and_then(|config| config.get("timestep_spacing")).and_then(Value::as_str);
         named.and_then(Schedule::from_name).unwrap_or(match sampler {
