@@ -100,14 +100,14 @@ fn transform(block: &mut [f32; 16]) {
     }
 }
 
-/// Random numbers from a file, for runs that must repeat those of another program.
+/// Random numbers that are given, for runs that must repeat those of another program.
 ///
 /// Names, each with the shape of one image's latents, or of all images of a batch: `noise/init`, and `noise/steps` with a further first
 /// dimension; of a run from an image with strength 0.8, `img2img/0.8/posterior_noise` and `img2img/0.8/noise`; of inpainting,
 /// `inpaint/0.8/draws`, whose first dimension are all draws in order.
 #[derive(Debug, Clone, Default)]
 pub struct Draws {
-    path: String,
+    name: String,
     tensors: HashMap<String, Tensor>,
 }
 
@@ -115,12 +115,17 @@ impl Draws {
     /// Opens a safetensors file.
     pub fn open(path: impl AsRef<Path>) -> Result<Draws> {
         let tensors = safetensors::load(path.as_ref(), &Device::Cpu)?;
-        Ok(Draws { path: path.as_ref().display().to_string(), tensors })
+        Ok(Draws::new(path.as_ref().display().to_string(), tensors))
+    }
+
+    /// Creates draws from tensors on the CPU; `name` is used in errors.
+    pub fn new(name: impl Into<String>, tensors: HashMap<String, Tensor>) -> Draws {
+        Draws { name: name.into(), tensors }
     }
 
     /// The numbers of image `image` in a tensor, or in one of its rows.
     fn get(&self, name: &str, row: Option<usize>, image: usize, shape: &[usize]) -> Result<Vec<f32>> {
-        let wrong = |reason: String| bad_argument("draws", format!("{}: tensor `{name}`: {reason}", self.path));
+        let wrong = |reason: String| bad_argument("draws", format!("{}: tensor `{name}`: {reason}", self.name));
         let tensor = self.tensors.get(name).ok_or_else(|| wrong("missing".to_owned()))?;
         let tensor = match row {
             None => tensor.clone(),

@@ -1,4 +1,7 @@
-//! What the tests of samplers and pictures share.
+//! What the tests of samplers and pipelines share.
+#![allow(dead_code)] // no test uses all of it
+
+pub mod reference;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
