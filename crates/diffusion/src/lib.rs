@@ -24,11 +24,24 @@
 #![warn(missing_docs)]
 
 mod checkpoint;
+mod clip;
+mod config;
 mod error;
+mod flux;
 mod info;
+mod json;
+mod lora;
 mod model;
+mod names;
+mod nn;
+mod t5;
+mod tiles;
+mod tokenizer;
+mod unet;
+mod vae;
+mod weights;
 
-pub use checkpoint::{Checkpoint, LoadOptions};
+pub use checkpoint::{Checkpoint, LoadOptions, OpenOptions};
 pub use error::{Error, Result};
 pub use info::{Family, ModelInfo, Prediction, TextEncoderInfo, TextEncoderKind};
 pub use model::{Conditioning, Extra, Model, Tokens};
