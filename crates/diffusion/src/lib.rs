@@ -24,18 +24,31 @@
 #![warn(missing_docs)]
 
 mod checkpoint;
+mod clip;
+mod config;
 mod error;
+mod flux;
 mod generate;
 mod info;
+mod json;
+mod lora;
 mod model;
+mod names;
+mod nn;
 mod noise;
 mod picture;
 mod preview;
 mod prompt;
 mod sampler;
 mod schedule;
+mod t5;
+mod tiles;
+mod tokenizer;
+mod unet;
+mod vae;
+mod weights;
 
-pub use checkpoint::{Checkpoint, LoadOptions};
+pub use checkpoint::{Checkpoint, LoadOptions, OpenOptions};
 pub use error::{Error, Result};
 pub use generate::{Generated, MAX_PICTURES, Progress, Request, SIDES, generate};
 pub use info::{Family, ModelInfo, Prediction, TextEncoderInfo, TextEncoderKind};
