@@ -344,5 +344,8 @@ fn flow(sampler: Sampler, schedule: Option<Schedule>, steps: usize, shift: f64) 
             return Err(bad_argument("schedule", format!("a rectified flow has no {} timesteps; expected {expected}", schedule.name())));
         }
     };
-    Ok(Plan::through(sigmas.into_iter().map(|sigma| (sigma, Level::flow(sigma))), 1.0))
+    // diffusers gives its multistep samplers whole timesteps.
+    let is_whole = schedule.is_none() && sampler.is_multistep();
+    let timestep = |sigma: f64| if is_whole { (sigma * TRAINED as f64).floor() / TRAINED as f64 } else { sigma };
+    Ok(Plan::through(sigmas.into_iter().map(|sigma| (timestep(sigma), Level::flow(sigma))), 1.0))
 }
