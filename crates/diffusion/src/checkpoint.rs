@@ -18,6 +18,8 @@ use crate::names::Naming;
 use crate::tokenizer::Tokenizer;
 use crate::weights::Part;
 
+pub(crate) use folder::part;
+
 /// What a checkpoint is completed with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenOptions {

@@ -124,7 +124,7 @@ impl UnetConfig {
     pub fn infer(part: &Part) -> Result<UnetConfig> {
         let shape = |name: &str| part.shape(name);
         let conv_in = shape("conv_in.weight")?;
-        let [base, in_channels, ..] = conv_in[..] else { return Err(bad_weight(part.path(), "conv_in.weight", "expected 4 dimensions")) };
+        let [_, in_channels, ..] = conv_in[..] else { return Err(bad_weight(part.path(), "conv_in.weight", "expected 4 dimensions")) };
         let original = |name: String| part.file_has(&name);
         // `input_blocks` of level i are the ResNets and then the downsampling.
         let op = (1..64).find(|i| original(format!("input_blocks.{i}.0.op.weight")));
@@ -152,7 +152,7 @@ impl UnetConfig {
         };
         // Versions 2 and XL have heads of 64, version 1 has 8 of them.
         let heads = channels.iter().map(|channels| if cross == 768 { 8 } else { (channels / 64).max(1) }).collect();
-        let projection = shape(&format!("mid_block.attentions.0.proj_in.weight"))?;
+        let projection = shape("mid_block.attentions.0.proj_in.weight")?;
         let this = UnetConfig {
             in_channels,
             out_channels: shape("conv_out.weight")?[0],
@@ -167,7 +167,6 @@ impl UnetConfig {
             added,
             channels,
         };
-        debug_assert!(base == this.channels[0] || base != this.channels[0]);
         this.check().map_err(|(key, reason)| bad_weight(part.path(), key, reason))?;
         Ok(this)
     }
@@ -465,8 +464,16 @@ impl FluxConfig {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TinyConfig {
     pub latent_channels: usize,
-    pub encoder: Vec<(usize, usize)>,
-    pub decoder: Vec<(usize, usize)>,
+    pub encoder: TinyHalf,
+    pub decoder: TinyHalf,
+}
+
+/// The way in or out of a preview autoencoder.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TinyHalf {
+    pub channels: usize,
+    /// Blocks of each level.
+    pub blocks: Vec<usize>,
 }
 
 impl TinyConfig {
@@ -483,15 +490,15 @@ impl TinyConfig {
         ] {
             config.expect(key, &supported)?;
         }
-        let half = |channels: &str, blocks: &str| -> Result<Vec<(usize, usize)>> {
-            let (channels, counts) = (config.sizes(channels)?, config.sizes(blocks)?);
-            if channels.len() != counts.len() || counts.iter().any(|count| *count > 64) {
-                return Err(config.bad(blocks, format!("expected {} numbers of at most 64, got {counts:?}", channels.len())));
+        let half = |channels_key: &str, blocks: &str| -> Result<TinyHalf> {
+            let (channels, counts) = (config.sizes(channels_key)?, config.sizes(blocks)?);
+            if channels.len() != counts.len() || channels.len() < 2 || counts.iter().any(|count| *count > 64) {
+                return Err(config.bad(blocks, format!("expected {} numbers of at most 64, got {counts:?}", channels.len().max(2))));
             }
             if channels.iter().any(|found| *found != channels[0]) {
-                return Err(config.bad("block_out_channels", format!("expected equal numbers, got {channels:?}")));
+                return Err(config.bad(channels_key, format!("expected equal numbers, got {channels:?}")));
             }
-            Ok(channels.into_iter().zip(counts).collect())
+            Ok(TinyHalf { channels: channels[0], blocks: counts })
         };
         Ok(TinyConfig {
             latent_channels: config.size_or("latent_channels", 4)?,

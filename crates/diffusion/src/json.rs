@@ -40,11 +40,6 @@ impl Config {
         }
     }
 
-    /// The file, for errors.
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
     /// The whole object.
     pub fn value(&self) -> Value {
         Value::Object(self.object.clone())

@@ -38,7 +38,7 @@ pub(crate) struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads CLIP's `vocab.json` and `merges.txt`, or its `tokenizer.json`. `pad` is the default of the id that fills rows.
+    /// Reads CLIP's `vocab.json` and `merges.txt`.
     pub fn clip(folder: &Path) -> Result<Tokenizer> {
         let path = folder.display().to_string();
         let bad = |reason: String| Error::Tokenizer { path: path.clone(), reason };
@@ -67,9 +67,20 @@ impl Tokenizer {
             json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
                 "special": true})
         };
+        let pad_token = pad_token(folder)?;
+        let mut added = vec![special(BOS, bos), special(EOS, eos)];
+        let pad = match pad_token.filter(|token| token != EOS && token != BOS) {
+            Some(token) => {
+                let id = need(&token)?;
+                // In a text it stands for itself, never for a part of a longer token.
+                added.push(special(&token, id));
+                id
+            }
+            None => eos,
+        };
         let tokenizer = json!({
             "version": "1.0",
-            "added_tokens": [special(BOS, bos), special(EOS, eos)],
+            "added_tokens": added,
             "normalizer": {"type": "Sequence", "normalizers": [
                 {"type": "NFC"},
                 {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
@@ -82,10 +93,6 @@ impl Tokenizer {
             "model": {"type": "BPE", "unk_token": EOS, "continuing_subword_prefix": "", "end_of_word_suffix": "</w>",
                 "fuse_unk": false, "vocab": value, "merges": merges},
         });
-        let pad = match pad_token(folder)? {
-            Some(token) => need(&token)?,
-            None => eos,
-        };
         let inner = build(&path, tokenizer.to_string().as_bytes())?;
         Ok(Tokenizer { inner, bos: Some(bos), eos, pad, clip: true, path })
     }
@@ -106,11 +113,6 @@ impl Tokenizer {
     /// The id that fills rows.
     pub fn pad(&self) -> u32 {
         self.pad
-    }
-
-    /// Uses another id to fill rows.
-    pub fn with_pad(self, pad: u32) -> Tokenizer {
-        Tokenizer { pad, ..self }
     }
 
     /// The ids of a text, without BOS, EOS and padding.

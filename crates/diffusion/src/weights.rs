@@ -66,10 +66,6 @@ impl Part {
         Part { naming, ..self }
     }
 
-    pub fn naming(&self) -> Naming {
-        self.naming
-    }
-
     /// Whether the file has a tensor, by its own name below the prefix.
     pub fn file_has(&self, name: &str) -> bool {
         self.file.tensor(&format!("{}{name}", self.prefix)).is_some()

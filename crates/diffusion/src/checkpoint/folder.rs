@@ -24,7 +24,7 @@ pub(super) fn open_file(path: &Path) -> Result<WeightFile> {
 }
 
 /// The weights of a network's folder.
-pub(super) fn part(folder: &Path) -> Result<Part> {
+pub(crate) fn part(folder: &Path) -> Result<Part> {
     let shown = folder.display().to_string();
     for stem in ["diffusion_pytorch_model", "model"] {
         for end in [

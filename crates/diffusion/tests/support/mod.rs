@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use warpwave_diffusion::{Family, ModelInfo, Prediction};
 use warpwave_tensor::{Device, Tensor, safetensors};
 
-/// The folder of the reference values, which diffusers 0.35.2 and torch 2.6 computed on a CPU in `f32`.
+/// The folder of the reference values, which diffusers 0.35.2 and torch 2.6 computed on a CPU in `f32`. Of a run's latents the last are
+/// kept.
 pub fn fixtures() -> PathBuf {
     warpwave_test_support::workspace_root().join("crates/diffusion/tests/fixtures")
 }

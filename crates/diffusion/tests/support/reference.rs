@@ -20,12 +20,12 @@ pub struct Reference {
 
 impl Reference {
     pub fn open(name: &'static str) -> Reference {
-        let folder = fixtures().join(name);
+        let folder = fixtures().join("models").join(name);
         let model = Checkpoint::open(&folder).unwrap().load(&Device::Cpu, LoadOptions::default()).unwrap();
         let case = serde_json::from_slice(&std::fs::read(folder.join("case.json")).unwrap()).unwrap();
         let samplers = folder.join("samplers.safetensors");
         let samplers = if samplers.exists() { safetensors::load(samplers, &Device::Cpu).unwrap() } else { HashMap::new() };
-        Reference { name, model, case, expected: load(&format!("{name}/expected.safetensors")), samplers }
+        Reference { name, model, case, expected: load(&format!("models/{name}/expected.safetensors")), samplers }
     }
 
     pub fn number(&self, key: &str) -> f64 {
@@ -65,14 +65,10 @@ impl Reference {
         assert!(largest > 0.0 && gap <= bound * largest, "{} {case}: {gap} apart, at most {} expected", self.name, bound * largest);
     }
 
-    /// The last latents of a trajectory, or the only ones, unpacked.
+    /// The last latents of a run, unpacked.
     pub fn last(&self, from: &HashMap<String, Tensor>, key: &str) -> Vec<f32> {
-        let tensor = from.get(&format!("{key}/latents")).or_else(|| from.get(&format!("{key}/final")));
-        let tensor = tensor.unwrap_or_else(|| panic!("{}: {key}", self.name));
-        let all = tensor.floats().unwrap();
-        let is_trajectory = from.contains_key(&format!("{key}/latents"));
-        let one = if is_trajectory { &all[all.len() - all.len() / tensor.size(0)..] } else { &all[..] };
-        if self.model.info().family.is_flux() { self.unpack(one) } else { one.to_vec() }
+        let latents = from.get(&format!("{key}/final")).unwrap_or_else(|| panic!("{}: {key}", self.name)).floats().unwrap();
+        if self.model.info().family.is_flux() { self.unpack(&latents) } else { latents }
     }
 
     /// From positions of 2 x 2 latents in 16 channels to channels.
