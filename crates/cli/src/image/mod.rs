@@ -48,7 +48,7 @@ enum Command {
 
 /// Where a model is, and what completes it.
 #[derive(clap::Args, Clone)]
-pub(super) struct FileArgs {
+pub(crate) struct FileArgs {
     /// Take what a single file lacks (tokenizers, configurations) from this directory in the diffusers layout.
     #[arg(long, value_name = "DIR")]
     pub base: Option<PathBuf>,
@@ -59,7 +59,7 @@ pub(super) struct FileArgs {
 
 /// How a model is loaded.
 #[derive(clap::Args, Clone)]
-pub(super) struct LoadArgs {
+pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub files: FileArgs,
     /// Run on this device: cpu, cuda:0, rocm:1, vgpu:gfx90a (virtual), or auto (the first GPU, else the CPU).
@@ -237,7 +237,7 @@ fn write(path: &Path, bytes: &[u8]) -> Outcome {
 }
 
 /// The name of a model's file or directory.
-pub(super) fn model_name(path: &Path) -> String {
+pub(crate) fn model_name(path: &Path) -> String {
     let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
     name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
