@@ -89,7 +89,7 @@ pub fn gap(found: &Tensor, expected: &Tensor) -> f32 {
 pub fn assert_close(found: &Tensor, expected: &Tensor, bound: f32, what: &str) {
     let gap = gap(found, expected);
     let scale = expected.to_vec::<f32>().unwrap().into_iter().fold(0.0, |max: f32, x| max.max(x.abs()));
-    assert!(scale > 20.0 * bound, "{what}: the expected values are too small to compare: {scale}");
+    assert!(scale > 10.0 * bound, "{what}: the expected values are too small to compare: {scale}");
     assert!(gap <= bound, "{what}: differs by {gap}, at most {bound} allowed");
     eprintln!("{what}: gap {gap:.2e}, largest value {scale:.2}");
 }
