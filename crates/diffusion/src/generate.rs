@@ -175,11 +175,10 @@ pub struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// Returns what the first picture will about look like, in one eighth of its size.
+    /// Returns what the first picture will about look like.
     pub fn preview(&self, preview: &Preview) -> Result<Picture> {
-        let (height, width) = (self.run.shape[2], self.run.shape[3]);
         let one = self.image.len() / self.run.pictures;
-        preview.picture(width, height, &self.image[..one])
+        preview.picture(&self.image[..one], &self.run.shape, self.run.model.device())
     }
 }
 

@@ -1,10 +1,11 @@
 //! Previews: what latents will about look like, without the autoencoder's decoder.
 
-use warpwave_tensor::Tensor;
+use warpwave_tensor::{Device, Tensor};
 
 use crate::error::Result;
 use crate::model::Model;
 use crate::picture::Picture;
+use crate::tiny::TinyAutoencoder;
 
 /// Colors of the fit in each channel, from dark to bright.
 const LEVELS: [f32; 3] = [-0.8, 0.0, 0.8];
@@ -13,17 +14,38 @@ const FIELD: usize = 32;
 /// Fields side by side, and below each other.
 const FIELDS: (usize, usize) = (6, 5);
 
+/// Shows latents while a run is not at its end.
+pub struct Preview(Kind);
+
+enum Kind {
+    Linear(Colors),
+    Tiny(TinyAutoencoder),
+}
+
 /// A linear map from latents to colors.
-///
-/// It is fitted to the model's own autoencoder, so it works for every model, and costs one call of the encoder with a small picture.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Preview {
+struct Colors {
     /// Of each color the factors of the channels, then a constant.
     factors: [Vec<f64>; 3],
 }
 
+impl std::fmt::Debug for Preview {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.0 {
+            Kind::Linear(_) => "Preview by a linear map",
+            Kind::Tiny(_) => "Preview by a small autoencoder",
+        })
+    }
+}
+
 impl Preview {
-    /// Fits the map to a model: fields of known colors are encoded.
+    /// Previews with a small autoencoder (TAESD), in the size of the picture. It must be on the model's device.
+    pub fn tiny(autoencoder: TinyAutoencoder) -> Preview {
+        Preview(Kind::Tiny(autoencoder))
+    }
+
+    /// Previews with a linear map from latents to colors, in one eighth of the picture's size.
+    ///
+    /// It is fitted to the model's own autoencoder, so it works for every model: fields of known colors are encoded, as a small picture.
     pub fn fit(model: &Model) -> Result<Preview> {
         let (width, height) = (FIELDS.0 * FIELD, FIELDS.1 * FIELD);
         let color = |x: usize, y: usize| {
@@ -39,11 +61,24 @@ impl Preview {
         let (columns, rows) = (width / info.latent_scale, height / info.latent_scale);
         let pixel = |i: usize| (i % columns * info.latent_scale, i / columns * info.latent_scale);
         let colors: Vec<[f32; 3]> = (0..columns * rows).map(pixel).map(|(x, y)| color(x, y)).collect();
-        Ok(Preview { factors: fit(&latents, &colors) })
+        Ok(Preview(Kind::Linear(Colors { factors: fit(&latents, &colors) })))
     }
 
+    /// The picture of latents of (1, channels, height, width).
+    pub(crate) fn picture(&self, latents: &[f32], shape: &[usize; 4], device: &Device) -> Result<Picture> {
+        match &self.0 {
+            Kind::Linear(colors) => colors.picture(shape[3], shape[2], latents),
+            Kind::Tiny(autoencoder) => {
+                let image = autoencoder.decode(&Tensor::new(latents, shape, device)?)?;
+                Picture::from_planes(image.size(3), image.size(2), &image.floats()?)
+            }
+        }
+    }
+}
+
+impl Colors {
     /// The picture of latents of (channels, height, width).
-    pub(crate) fn picture(&self, width: usize, height: usize, latents: &[f32]) -> Result<Picture> {
+    fn picture(&self, width: usize, height: usize, latents: &[f32]) -> Result<Picture> {
         let size = width * height;
         let value = |factors: &Vec<f64>, i: usize| {
             let (constant, factors) = factors.split_last().unwrap_or((&0.0, &[]));
@@ -98,7 +133,7 @@ mod tests {
             .iter()
             .flat_map(|mix| colors.iter().map(move |color| 0.3 + mix.iter().zip(color).map(|(a, b)| a * f64::from(*b)).sum::<f64>()))
             .collect();
-        let preview = Preview { factors: fit(&latents, &colors) };
+        let preview = Colors { factors: fit(&latents, &colors) };
         let picture = preview.picture(8, 8, &latents.iter().map(|value| *value as f32).collect::<Vec<_>>()).unwrap();
         for (color, rgb) in colors.iter().zip(picture.rgb().chunks_exact(3)) {
             for (value, byte) in color.iter().zip(rgb) {

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use support::reference::{Reference, check_picture};
-use warpwave_diffusion::{Draws, Error, Mask, Preview, Request, Sampler, Schedule, generate};
-use warpwave_tensor::Tensor;
+use warpwave_diffusion::{Draws, Error, Mask, Preview, Request, Sampler, Schedule, TinyAutoencoder, generate};
+use warpwave_tensor::{Device, Tensor};
 use warpwave_test_support::{Random, full_run, seed};
 
 const NAMED: [Schedule; 5] = [Schedule::Simple, Schedule::Karras, Schedule::Exponential, Schedule::SgmUniform, Schedule::DdimUniform];
@@ -233,6 +233,15 @@ fn a_run_reports_every_step_and_can_be_ended() {
     });
     assert!(made.is_ok());
     assert_eq!(seen, (1..=8).map(|step| (step, 8, 8, 8)).collect::<Vec<_>>());
+    // A small autoencoder shows the picture in its size; here it is one with random weights.
+    let tiny = TinyAutoencoder::open(support::fixtures().join("models/taesd"), &Device::Cpu).unwrap();
+    let preview = Preview::tiny(tiny);
+    let mut pictures = Vec::new();
+    let made = generate(&reference.model, &Request { steps: 1, ..request.clone() }, &mut |progress| {
+        pictures.push(progress.preview(&preview).unwrap());
+        ControlFlow::Continue(())
+    });
+    assert!(made.is_ok() && pictures[0].width() == 64 && pictures[0].height() == 64);
     let mut calls = 0;
     let ended = generate(&reference.model, &request, &mut |progress| {
         calls += 1;

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use warpwave_diffusion::{
     Checkpoint, Draws, Error, LoadOptions, MAX_PICTURES, MAX_STEPS, Mask, Model, OpenOptions, Picture, PictureLimits, Preview, Request,
-    Sampler, Schedule, Weighting, generate,
+    Sampler, Schedule, TinyAutoencoder, Weighting, generate,
 };
 use warpwave_kernels::DType;
 use warpwave_tensor::safetensors;
@@ -68,6 +68,9 @@ pub(crate) struct LoadArgs {
     /// Compute in this type; default: f32 on the CPU; on GPUs bf16 for Flux, else f16.
     #[arg(long, value_name = "f32|f16|bf16", value_parser = parse_dtype)]
     pub dtype: Option<DType>,
+    /// Show previews with this preview autoencoder (TAESD), a directory in the diffusers layout; without it they are small and rough.
+    #[arg(long, value_name = "DIR")]
+    pub taesd: Option<PathBuf>,
     /// Set the number of CPU threads; default: all cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
@@ -94,7 +97,7 @@ struct RunArgs {
     /// Add a LoRA file; repeatable. The strength is 1 by default.
     #[arg(long, value_name = "FILE[:STRENGTH]", value_parser = parse_lora)]
     lora: Vec<(PathBuf, f32)>,
-    /// Write a small preview of the first picture to this PNG file after every step.
+    /// Write a preview of the first picture to this PNG file after every step.
     #[arg(long, value_name = "FILE")]
     preview: Option<PathBuf>,
     /// Take all random numbers from this safetensors file instead of the seed.
@@ -215,6 +218,14 @@ impl LoadArgs {
         Ok(model?)
     }
 
+    /// Returns what shows previews.
+    pub fn preview(&self, model: &Model) -> Result<Preview, Failure> {
+        Ok(match &self.taesd {
+            Some(path) => Preview::tiny(TinyAutoencoder::open(path, model.device())?),
+            None => Preview::fit(model)?,
+        })
+    }
+
     pub fn with_threads<R>(&self, run: impl FnOnce() -> R) -> R {
         warpwave_tensor::cpu::with_threads(self.threads.map_or(0, usize::from), run)
     }
@@ -308,7 +319,7 @@ fn paint(context: &mut Context<'_>, args: &RunArgs, prompt: &str, path: &Path) -
     let mut model = args.load.load(context, &checkpoint)?;
     model.set_loras(&args.lora)?;
     let load_time = started.elapsed();
-    let preview = args.preview.as_ref().map(|path| Ok::<_, Error>((path, Preview::fit(&model)?))).transpose()?;
+    let preview = args.preview.as_ref().map(|path| Ok::<_, Failure>((path, args.load.preview(&model)?))).transpose()?;
     let bar = ProgressBar::new(total as u64);
     let style = ProgressStyle::with_template("{bar:30} step {pos}/{len} {per_sec} {eta}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

@@ -175,11 +175,13 @@ fn run_image(context: &mut Context<'_>, args: &ImageArgs) -> Outcome {
     let checkpoint = load.files.open(&args.model)?;
     let server = start_worker(context, &args.listen, Limits { body_bytes: PICTURE_BYTES, ..Limits::default() })?;
     let model = load.with_threads(|| load.load(context, &checkpoint))?;
+    let preview = load.preview(&model)?;
     let (id, device) = (model_name(&args.model), model.device().name().to_owned());
     server.catch_signals()?;
     server.add_images(ImageModel {
         id: id.clone(),
         model,
+        preview,
         loras: args.lora_dir.clone(),
         waiting: usize::from(args.max_waiting),
         threads: load.threads.map_or(0, usize::from),

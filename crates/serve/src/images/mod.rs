@@ -35,6 +35,8 @@ pub struct ImageModel {
     pub id: String,
     /// The model.
     pub model: Model,
+    /// What shows previews.
+    pub preview: Preview,
     /// The folder of the LoRA files that requests may name; without one, requests with LoRAs are refused.
     pub loras: Option<PathBuf>,
     /// Requests that wait; further ones get 429.
@@ -83,7 +85,7 @@ impl Images {
     pub fn add(&self, model: ImageModel) -> io::Result<()> {
         let (queue, work) = sync_channel(model.waiting.max(1));
         let (info, threads) = (model.model.info().clone(), model.threads);
-        let painter = Painter { model: model.model, loras: Vec::new(), preview: None };
+        let painter = Painter { model: model.model, loras: Vec::new(), preview: model.preview };
         let run = move || warpwave_tensor::cpu::with_threads(threads, || painter.run(&work));
         let thread = std::thread::Builder::new().name("warpwave-image".to_owned()).spawn(run)?;
         let service = Service { id: model.id, created: unix_time(), info, loras: model.loras, waiting: model.waiting, queue, thread };
@@ -150,7 +152,7 @@ struct Painter {
     model: Model,
     /// The LoRAs that are applied now.
     loras: Vec<(PathBuf, f32)>,
-    preview: Option<Preview>,
+    preview: Preview,
 }
 
 impl Painter {
@@ -179,18 +181,15 @@ impl Painter {
             self.model.set_loras(&work.loras)?;
             self.loras.clone_from(&work.loras);
         }
-        if work.previews && self.preview.is_none() {
-            self.preview = Some(Preview::fit(&self.model)?);
-        }
         let mut last_preview: Option<Instant> = None;
         let made = generate(&self.model, &work.request, &mut |progress| {
             let (step, total) = (progress.step, progress.total);
             // The channel has room for all events.
             let _ = work.events.try_send(ImageEvent::Progress { step, total });
             let is_due = last_preview.is_none_or(|last| last.elapsed() >= PREVIEWS) && step < total;
-            if let Some(preview) = self.preview.as_ref().filter(|_| work.previews && is_due) {
+            if work.previews && is_due {
                 last_preview = Some(Instant::now());
-                if let Ok(png) = progress.preview(preview).and_then(|picture| picture.png(None)) {
+                if let Ok(png) = progress.preview(&self.preview).and_then(|picture| picture.png(None)) {
                     let _ = work.events.try_send(ImageEvent::Preview { step, total, png });
                 }
             }
