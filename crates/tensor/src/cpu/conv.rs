@@ -1,4 +1,6 @@
-//! Convolutions: im2col and matrix products, one image and group at a time.
+//! Convolutions: im2col and matrix products, one image and group at a time, in strips of bounded size.
+
+use std::ops::Range;
 
 use warpwave_kernels::{Activation, Conv, Unary};
 
@@ -31,9 +33,21 @@ fn tap(conv: &Conv, d: usize, tap: usize, at: usize, size: usize) -> Option<usiz
     (at * conv.stride[d] + tap * conv.dilation[d]).checked_sub(conv.padding[d]).filter(|place| *place < size)
 }
 
-/// Rows of `columns`, one for each channel and tap, hold what the tap meets at each position of `moving`; zeros outside `padded`.
-fn im2col(conv: &Conv, x: &[f32], channels: usize, padded: [usize; 2], moving: [usize; 2], kernel: [usize; 2], columns: &mut [f32]) {
-    let (plane, row) = (padded[0] * padded[1], moving[0] * moving[1]);
+/// Elements of columns that are held at once: large images are convolved in strips.
+const COLUMNS: usize = 1 << 24;
+
+/// Rows of `columns`, one for each channel and tap, hold what the tap meets at each position of the rows `strip` of a result of `width`;
+/// zeros outside `padded`.
+fn im2col(
+    conv: &Conv,
+    x: &[f32],
+    channels: usize,
+    padded: [usize; 2],
+    (strip, width): (Range<usize>, usize),
+    kernel: [usize; 2],
+    columns: &mut [f32],
+) {
+    let (plane, row) = (padded[0] * padded[1], strip.len() * width);
     let target = Parts(columns.as_mut_ptr());
     let taps = kernel[0] * kernel[1];
     assert!(columns.len() == channels * taps * row && x.len() == channels * plane, "buffer lengths do not match the convolution's shapes");
@@ -42,8 +56,8 @@ fn im2col(conv: &Conv, x: &[f32], channels: usize, padded: [usize; 2], moving: [
         let (c, r, s) = (task / taps, task % taps / kernel[1], task % kernel[1]);
         // SAFETY: the length was checked above, and each task has a row of its own.
         let out = unsafe { std::slice::from_raw_parts_mut(target.0.add(task * row), row) };
-        for (y, out) in out.chunks_exact_mut(moving[1].max(1)).enumerate() {
-            let from = tap(conv, 0, r, y, padded[0]).map(|y| &x[c * plane + y * padded[1]..][..padded[1]]);
+        for (y, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
+            let from = tap(conv, 0, r, strip.start + y, padded[0]).map(|y| &x[c * plane + y * padded[1]..][..padded[1]]);
             for (column, out) in out.iter_mut().enumerate() {
                 *out = from.zip(tap(conv, 1, s, column, padded[1])).map_or(0.0, |(from, column)| from[column]);
             }
@@ -87,9 +101,24 @@ fn group(conv: &Conv, transposed: bool, sizes: Sizes, x: &[f32], weight: &[f32],
         f32::gemm(weight, x, columns, [filters * taps, channels, from[0] * from[1]]);
         col2im(conv, columns, filters, to, from, kernel, out);
     } else {
-        columns.resize(channels * taps * to[0] * to[1], 0.0);
-        im2col(conv, x, channels, from, to, kernel, columns);
-        f32::gemm(weight, columns, out, [filters, channels * taps, to[0] * to[1]]);
+        let (depth, plane) = (channels * taps, to[0] * to[1]);
+        let rows = (COLUMNS / (depth * to[1])).clamp(1, to[0]);
+        let mut part = Vec::new();
+        for start in (0..to[0]).step_by(rows) {
+            let strip = start..(start + rows).min(to[0]);
+            let (first, positions) = (start * to[1], strip.len() * to[1]);
+            columns.resize(depth * positions, 0.0);
+            im2col(conv, x, channels, from, (strip, to[1]), kernel, columns);
+            if positions == plane {
+                f32::gemm(weight, columns, out, [filters, depth, plane]);
+                break;
+            }
+            part.resize(filters * positions, 0.0);
+            f32::gemm(weight, columns, &mut part, [filters, depth, positions]);
+            for (out, part) in out.chunks_exact_mut(plane).zip(part.chunks_exact(positions)) {
+                out[first..first + positions].copy_from_slice(part);
+            }
+        }
     }
 }
 
