@@ -1,11 +1,13 @@
-//! Convolutions: im2col and matrix products, one image and group at a time, in strips of bounded size.
+//! Convolutions: im2col and matrix products, one image and group at a time, in strips of bounded size. Images whose channels are adjacent
+//! keep that order.
 
 use std::ops::Range;
 
-use warpwave_kernels::{Activation, Conv, Unary};
+use warpwave_kernels::{Activation, Conv, Layout, Unary};
 
 use super::elementwise::Float;
 use super::gemm::Gemm;
+use super::matmul::{Matrix, Precision, matmul};
 use super::pool::parallel;
 use super::values::{Values, floats};
 use crate::backend::{Operand, OperandMut};
@@ -122,6 +124,66 @@ fn group(conv: &Conv, transposed: bool, sizes: Sizes, x: &[f32], weight: &[f32],
     }
 }
 
+/// Rows of `columns`, one for each position of the rows `strip` of a result of `width`, hold the pixels that the kernel meets there; zeros
+/// outside. The input is (height, width, channels).
+fn im2row(
+    conv: &Conv,
+    x: &[f32],
+    channels: usize,
+    from: [usize; 2],
+    (strip, width): (Range<usize>, usize),
+    kernel: [usize; 2],
+    columns: &mut [f32],
+) {
+    let row = kernel[0] * kernel[1] * channels;
+    let target = Parts(columns.as_mut_ptr());
+    assert!(columns.len() == strip.len() * width * row && x.len() == from[0] * from[1] * channels, "lengths do not match the shapes");
+    parallel(strip.len(), &|task| {
+        let target = &target;
+        // SAFETY: the length was checked above, and each task has rows of its own.
+        let out = unsafe { std::slice::from_raw_parts_mut(target.0.add(task * width * row), width * row) };
+        for (i, out) in out.chunks_exact_mut(channels).enumerate() {
+            let (column, r, s) = (i * channels / row, i / kernel[1] % kernel[0], i % kernel[1]);
+            match tap(conv, 0, r, strip.start + task, from[0]).zip(tap(conv, 1, s, column, from[1])) {
+                Some((y, x_at)) => out.copy_from_slice(&x[(y * from[1] + x_at) * channels..][..channels]),
+                None => out.fill(0.0),
+            }
+        }
+    });
+}
+
+/// The result of images whose channels are adjacent, (images, height, width, filters): without a copy in another order.
+fn channels_last(conv: &Conv, x: &Operand<'_>, weight: &Operand<'_>, to: [usize; 4]) -> Result<Vec<f32>> {
+    let pixels = |layout: Layout| layout.transpose(1, 2)?.transpose(2, 3);
+    let [filters, _, high, wide] = [0, 1, 2, 3].map(|d| weight.layout.shape()[d]);
+    let [images, channels, height, width] = [0, 1, 2, 3].map(|d| x.layout.shape()[d]);
+    let (x, weight) = (floats(&x.with_layout(pixels(x.layout)?))?, floats(&weight.with_layout(pixels(weight.layout)?))?);
+    let (depth, positions) = (high * wide * channels, to[2] * to[3]);
+    let mut result = vec![0.0; images * positions * filters];
+    if result.is_empty() || x.is_empty() || weight.is_empty() {
+        return Ok(result);
+    }
+    let product = |x: &[f32], out: &mut [f32]| {
+        matmul(Matrix::F32(&weight), filters, depth, x, out.len() / filters, out, Precision::Exact);
+    };
+    let plain = Conv { activation: None, groups: conv.groups, ..Conv::default() };
+    if [high, wide] == [1, 1] && (Conv { activation: None, ..*conv }) == plain {
+        product(&x, &mut result);
+        return Ok(result);
+    }
+    let rows = (COLUMNS / (depth * to[3])).clamp(1, to[2]);
+    let mut columns = Vec::new();
+    for (x, out) in x.chunks_exact(height * width * channels).zip(result.chunks_exact_mut(positions * filters)) {
+        for (i, out) in out.chunks_mut(rows * to[3] * filters).enumerate() {
+            let strip = i * rows..(i * rows + rows).min(to[2]);
+            columns.resize(strip.len() * to[3] * depth, 0.0);
+            im2row(conv, x, channels, [height, width], (strip, to[3]), [high, wide], &mut columns);
+            product(&columns, out);
+        }
+    }
+    Ok(result)
+}
+
 pub(super) fn conv2d(
     conv: &Conv,
     transposed: bool,
@@ -140,7 +202,8 @@ pub(super) fn conv2d(
     };
     let (x_len, out_len) = (sizes.channels * from[2] * from[3], sizes.filters * to[2] * to[3]);
     let weight_len = sizes.channels * sizes.filters * shape[2] * shape[3];
-    let mut weights = floats(weight)?.into_owned();
+    let last = x.layout.strides()[1] == 1 && from[1] > 1 && !transposed && conv.groups == 1;
+    let mut weights = if last { Vec::new() } else { floats(weight)?.into_owned() };
     if transposed {
         // (channels, filters, taps) of each group to (filters, taps, channels).
         let row = sizes.filters * shape[2] * shape[3];
@@ -149,8 +212,12 @@ pub(super) fn conv2d(
             group.iter_mut().enumerate().for_each(|(i, w)| *w = old[i % sizes.channels * row + i / sizes.channels]);
         }
     }
-    let (x, mut result, mut columns) = (floats(x)?, vec![0.0; out.layout.len()], Vec::new());
-    if x_len * out_len * weight_len > 0 {
+    let mut result = match last {
+        true => channels_last(conv, x, weight, [to[0], to[1], to[2], to[3]])?,
+        false => vec![0.0; out.layout.len()],
+    };
+    if !last && x_len * out_len * weight_len > 0 {
+        let (x, mut columns) = (floats(x)?, Vec::new());
         for (i, out) in result.chunks_exact_mut(out_len).enumerate() {
             let weight = &weights[i % conv.groups * weight_len..][..weight_len];
             group(conv, transposed, sizes, &x[i * x_len..][..x_len], weight, &mut columns, out);
@@ -165,13 +232,18 @@ pub(super) fn conv2d(
         _ => Unary::Tanh,
     });
     let bias = bias.map(floats).transpose()?;
-    for (i, plane) in result.chunks_exact_mut((to[2] * to[3]).max(1)).enumerate() {
-        if let Some(bias) = &bias {
-            plane.iter_mut().for_each(|x| *x += bias[i % to[1]]);
+    // A run has one bias, or one of each filter.
+    let run = if last { to[1] } else { to[2] * to[3] };
+    for (i, run) in result.chunks_exact_mut(run.max(1)).enumerate() {
+        match &bias {
+            Some(bias) if last => run.iter_mut().zip(bias.iter()).for_each(|(x, bias)| *x += bias),
+            Some(bias) => run.iter_mut().for_each(|x| *x += bias[i % to[1]]),
+            None => {}
         }
         if let Some(activation) = activation {
-            plane.iter_mut().for_each(|x| *x = x.unary(activation));
+            run.iter_mut().for_each(|x| *x = x.unary(activation));
         }
     }
-    Values::F32(result).store(out)
+    let layout = if last { out.layout.transpose(1, 2)?.transpose(2, 3)? } else { out.layout };
+    Values::F32(result).store(&mut OperandMut::new(out.storage, out.dtype, layout))
 }
