@@ -1,12 +1,9 @@
 //! Layers that the networks share. Images are (images, height, width, channels) in memory.
 
-use warpwave_kernels::{Conv, DType, PadMode, Scalar};
+use warpwave_kernels::{Conv, PadMode, Scalar};
 use warpwave_tensor::{Linear as TensorLinear, Precision, Tensor};
 
 use crate::error::Result;
-
-/// Scores of attention that are held at once.
-const SCORES: usize = 1 << 24;
 
 /// A linear layer of any number of leading dimensions.
 #[derive(Debug, Clone)]
@@ -82,15 +79,10 @@ impl LayerNorm {
         Ok(x.layer_norm(&self.weight, &self.bias, self.eps)?)
     }
 
-    /// Normalizes groups of channels of (images, …, channels) over all positions.
+    /// Normalizes groups of channels of (images, height, width, channels).
     pub fn grouped(&self, x: &Tensor, groups: usize) -> Result<Tensor> {
-        let channels = x.size(-1);
-        let (images, rest) = (x.size(0), x.len() / (x.size(0) * channels).max(1));
-        let flat = x.reshape(&[images, rest, groups, channels / groups])?.cast(DType::F32)?;
-        let centered = (&flat - flat.mean_keepdim(&[1, 3])?)?;
-        let variance = centered.sqr()?.mean_keepdim(&[1, 3])?;
-        let normal = (centered * (variance + f64::from(self.eps))?.rsqrt())?.cast(x.dtype())?;
-        Ok(((normal.reshape(x.shape())? * &self.weight)? + &self.bias)?)
+        let out = x.permute(&[0, 3, 1, 2])?.group_norm(groups, &self.weight, &self.bias, self.eps)?;
+        Ok(out.permute(&[0, 2, 3, 1])?.contiguous()?)
     }
 }
 
@@ -104,23 +96,8 @@ pub(crate) fn upsample(x: &Tensor, [height, width]: [usize; 2]) -> Result<Tensor
 ///
 /// `bias` of (heads, queries, keys) is added to the scores, which are `scale · q · k` in `f32`.
 pub(crate) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, heads: usize, scale: f32, bias: Option<&Tensor>) -> Result<Tensor> {
-    let [rows, queries, channels] = [0, 1, 2].map(|d| q.size(d));
-    let split = |x: &Tensor| -> Result<Tensor> {
-        let (keys, channels) = (x.size(1), x.size(2));
-        Ok(x.cast(DType::F32)?.reshape(&[rows, keys, heads, channels / heads])?.transpose(1, 2)?)
-    };
-    let (queries_split, keys, values) = ((split(q)? * f64::from(scale))?, split(k)?.t()?, split(v)?);
-    let step = (SCORES / (rows * heads * k.size(1)).max(1)).clamp(1, queries.max(1));
-    let mut parts = Vec::new();
-    for start in (0..queries).step_by(step) {
-        let count = step.min(queries - start);
-        let mut scores = queries_split.narrow(2, start, count)?.matmul(&keys)?;
-        if let Some(bias) = bias {
-            scores = (scores + bias.narrow(1, start, count)?)?;
-        }
-        parts.push(scores.softmax(-1)?.matmul(&values)?);
-    }
-    Ok(Tensor::cat(&parts, 2)?.transpose(1, 2)?.reshape(&[rows, queries, channels])?.cast(q.dtype())?)
+    let split = |x: &Tensor| x.reshape(&[x.size(0), x.size(1), heads, x.size(2) / heads]);
+    Ok(split(q)?.attention(&split(k)?, &split(v)?, scale, bias)?.reshape(q.shape())?)
 }
 
 /// Cosines and then sines of `value` times the frequencies 10000^(−i / half), as a row of `f32`.

@@ -287,3 +287,49 @@ fn damaged_files_are_errors_that_name_file_and_key() {
     assert!(text.contains("not a known model"), "{text}");
     assert!(matches!(Checkpoint::open(empty.path().join("none.safetensors")), Err(Error::Weights(_))));
 }
+
+#[test]
+fn quantized_flux_files_are_their_dequantized_weights() {
+    use std::borrow::Cow;
+    use warpwave_kernels::Quant;
+    use warpwave_weights::{Kind, Safetensors, TensorInfo, write_gguf};
+    let name = "flux-dev";
+    let original = Safetensors::open(folder(name).join("single_file.safetensors")).unwrap();
+    let files = tempfile::tempdir().unwrap();
+    let (mut infos, mut data, mut plain) = (Vec::new(), Vec::new(), Vec::new());
+    for tensor in original.tensors() {
+        let values = Tensor::from_bytes(tensor.bytes, DType::Bf16, tensor.shape, &Device::Cpu).unwrap().floats().unwrap();
+        // As converters do: matrices of whole blocks, without the first layers' odd sizes.
+        let quantized = tensor.shape.len() == 2 && tensor.shape[1] % 32 == 0;
+        let (kind, bytes, values) = if quantized {
+            let mut blocks = vec![0; Quant::Q8_0.row_bytes(values.len()).unwrap()];
+            warpwave_tensor::cpu::quantize(Quant::Q8_0, &values, &mut blocks);
+            let mut back = vec![0.0; values.len()];
+            warpwave_tensor::cpu::dequantize(Quant::Q8_0, &blocks, &mut back);
+            assert_ne!(back, values);
+            (Kind::Quant(Quant::Q8_0), blocks, back)
+        } else {
+            (Kind::Plain(DType::F32), values.iter().flat_map(|x| x.to_le_bytes()).collect(), values)
+        };
+        infos.push(TensorInfo { name: tensor.name.to_owned(), kind, shape: tensor.shape.to_vec() });
+        data.push(bytes);
+        plain.push((tensor.name.to_owned(), Tensor::new(&values, tensor.shape, &Device::Cpu).unwrap()));
+    }
+    assert!(infos.iter().filter(|info| info.kind == Kind::Quant(Quant::Q8_0)).count() > 30);
+    let (gguf, dequantized) = (files.path().join("flux.gguf"), files.path().join("flux.safetensors"));
+    let bytes = |i: usize| Ok::<_, warpwave_weights::Error>(Cow::Borrowed(&data[i][..]));
+    write_gguf(&gguf, &[], &infos, bytes, |_, _| {}).unwrap();
+    warpwave_tensor::safetensors::save(plain.iter().map(|(name, x)| (name.as_str(), x)), &dequantized).unwrap();
+    let options = OpenOptions { base: Some(folder(name)), vae: None };
+    let expected = Expected::of(name);
+    let run = |path: &Path| {
+        let model = open(path, &options);
+        model.denoise(&expected.get("transformer/latent"), 0.75, &conditioning(&expected, &Device::Cpu), &extra(name, &expected)).unwrap()
+    };
+    let found = run(&gguf);
+    assert_close(&found, &run(&dequantized), 2e-4, "Q8_0");
+    let whole = load(name);
+    let exact = whole.denoise(&expected.get("transformer/latent"), 0.75, &conditioning(&expected, &Device::Cpu), &extra(name, &expected));
+    let gap = gap(&found, &exact.unwrap());
+    assert!(gap > 1e-4 && gap < 0.5, "the effect of Q8_0 is {gap}");
+}
