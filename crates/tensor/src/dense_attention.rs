@@ -30,7 +30,10 @@ impl Tensor {
             return Err(shape(op, reason));
         }
         let bias = bias.map(|bias| self.check_bias(bias, [heads, queries, count])).transpose()?;
-        if self.is_empty() || self.device().backend().has_dense_attention(dim, bias.is_some()) {
+        if self.is_empty() {
+            return Tensor::zeros(self.dtype(), self.shape(), self.device());
+        }
+        if self.device().backend().has_dense_attention(dim, bias.is_some()) {
             let bias = bias.as_ref().map(Tensor::operand);
             // Kernels read heads of consecutive elements.
             let dense = |x: &Tensor| if x.layout().strides()[3] == 1 { Ok(x.clone()) } else { x.contiguous() };
