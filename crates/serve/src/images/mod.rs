@@ -176,7 +176,7 @@ impl Painter {
             return Err(Error::Cancelled);
         }
         if self.loras != work.loras {
-            // What a failure leaves is not known.
+            // After a failure the weights are in an unknown state, so that the next job applies its LoRAs.
             self.loras = vec![(PathBuf::new(), f32::NAN)];
             self.model.set_loras(&work.loras)?;
             self.loras.clone_from(&work.loras);
