@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::http::HeaderValue;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -53,7 +53,11 @@ pub(crate) struct ImageJob {
 
 /// Starts a job and returns its name.
 pub(crate) fn start(app: &App, operation: Operation, fields: &Fields) -> ApiResult<String> {
-    let service = app.images.service(app, None)?;
+    // On a server of language models the operation is what is wrong.
+    let service = app.images.service(app, None).map_err(|error| match error.status {
+        StatusCode::NOT_FOUND => ApiError::invalid("operation", error.message),
+        _ => error,
+    })?;
     let mut request = request::read(service, fields)?;
     match operation {
         Operation::Generation => (),
