@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use warpwave_diffusion::{Checkpoint, Family, LoadOptions, Prediction};
+use warpwave_diffusion::{Checkpoint, Family, LoadOptions, OpenOptions, Prediction};
 use warpwave_kernels::DType;
 use warpwave_tensor::Device;
 
@@ -281,4 +281,66 @@ fn xl_is_read_from_its_shapes() {
     assert_eq!(bytes, 4 * info.parameters, "all weights are loaded, each once");
     let pads: Vec<u32> = info.text_encoders.iter().map(|text| text.pad).collect();
     assert_eq!(pads, [49407, 0]);
+}
+
+fn flux(mut to: Names<'_>, guidance: bool) {
+    const WIDTH: usize = 3072;
+    to.both("img_in", &[WIDTH, 64]);
+    to.both("txt_in", &[WIDTH, 4096]);
+    let embedders = [("time_in", 256), ("vector_in", 768), ("guidance_in", 256)];
+    for (name, inputs) in &embedders[..if guidance { 3 } else { 2 }] {
+        to.both(&format!("{name}.in_layer"), &[WIDTH, *inputs]);
+        to.both(&format!("{name}.out_layer"), &[WIDTH, WIDTH]);
+    }
+    let norms = |to: &mut Names<'_>, name: &str| {
+        for norm in ["query_norm", "key_norm"] {
+            to.0.push((format!("{}{name}.{norm}.scale", to.1), vec![128]));
+        }
+    };
+    for i in 0..19 {
+        let mut to = to.at(format!("double_blocks.{i}."));
+        for stream in ["img", "txt"] {
+            to.both(&format!("{stream}_mod.lin"), &[6 * WIDTH, WIDTH]);
+            to.both(&format!("{stream}_attn.qkv"), &[3 * WIDTH, WIDTH]);
+            to.both(&format!("{stream}_attn.proj"), &[WIDTH, WIDTH]);
+            to.both(&format!("{stream}_mlp.0"), &[4 * WIDTH, WIDTH]);
+            to.both(&format!("{stream}_mlp.2"), &[WIDTH, 4 * WIDTH]);
+            norms(&mut to, &format!("{stream}_attn.norm"));
+        }
+    }
+    for i in 0..38 {
+        let mut to = to.at(format!("single_blocks.{i}."));
+        to.both("modulation.lin", &[3 * WIDTH, WIDTH]);
+        to.both("linear1", &[7 * WIDTH, WIDTH]);
+        to.both("linear2", &[WIDTH, 5 * WIDTH]);
+        norms(&mut to, "norm");
+    }
+    to.both("final_layer.adaLN_modulation.1", &[2 * WIDTH, WIDTH]);
+    to.both("final_layer.linear", &[64, WIDTH]);
+}
+
+#[test]
+fn flux_is_read_from_its_shapes() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models/flux-dev");
+    let folder = tempfile::tempdir().unwrap();
+    // A base for the other networks, without a configuration of the transformer.
+    for network in ["text_encoder", "text_encoder_2", "vae", "tokenizer", "tokenizer_2"] {
+        std::fs::create_dir(folder.path().join(network)).unwrap();
+        for file in std::fs::read_dir(fixture.join(network)).unwrap().map(Result::unwrap) {
+            std::fs::write(folder.path().join(network).join(file.file_name()), std::fs::read(file.path()).unwrap()).unwrap();
+        }
+    }
+    let options = OpenOptions { base: Some(folder.path().to_owned()), vae: None };
+    let counts = [(Family::FluxDev, 11_901_408_320u64), (Family::FluxSchnell, 11_891_178_560)].map(|(family, parameters)| {
+        let mut all = Vec::new();
+        flux(Names(&mut all, String::new()), family == Family::FluxDev);
+        let path = folder.path().join("model.safetensors");
+        write(&path, &all);
+        let info = Checkpoint::open_with(&path, &options).unwrap().info().clone();
+        assert_eq!((info.family, info.prediction, info.size_multiple), (family, Prediction::Flow, 16));
+        info.parameters - parameters
+    });
+    // What is left are the base's networks.
+    let others = Checkpoint::open(&fixture).unwrap().info().parameters;
+    assert!(counts[0] == counts[1] && counts[0] < others, "{counts:?}");
 }
