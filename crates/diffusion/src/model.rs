@@ -50,8 +50,8 @@ enum Denoiser {
 }
 
 enum TextEncoder {
-    Clip(Clip),
-    T5(T5),
+    Clip(Box<Clip>),
+    T5(Box<T5>),
 }
 
 /// A loaded model.
@@ -258,9 +258,9 @@ fn load_text(checkpoint: &Checkpoint, i: usize, device: &Device, dtype: DType, l
     let loras = loras.and_then(|all| all.of(Network::Text(i)));
     let loader = |dtype| Loader::new(&text.part, device, dtype, loras);
     Ok(match &text.config {
-        TextConfig::Clip(config) => TextEncoder::Clip(Clip::load(config, &loader(dtype))?),
+        TextConfig::Clip(config) => TextEncoder::Clip(Box::new(Clip::load(config, &loader(dtype))?)),
         // T5 overflows in f16.
-        TextConfig::T5(config) if dtype == DType::F16 => TextEncoder::T5(T5::load(config, &loader(DType::Bf16))?),
-        TextConfig::T5(config) => TextEncoder::T5(T5::load(config, &loader(dtype))?),
+        TextConfig::T5(config) if dtype == DType::F16 => TextEncoder::T5(Box::new(T5::load(config, &loader(DType::Bf16))?)),
+        TextConfig::T5(config) => TextEncoder::T5(Box::new(T5::load(config, &loader(dtype))?)),
     })
 }

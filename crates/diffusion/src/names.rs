@@ -31,7 +31,7 @@ pub(crate) enum Naming {
 }
 
 impl Naming {
-    /// Returns the names under which a tensor may be stored, the likeliest first.
+    /// Returns the names under which a tensor may be stored, the most likely first.
     pub fn stored(self, name: &str) -> Vec<(String, Transform)> {
         match self {
             Naming::Diffusers => plain(name),

@@ -36,13 +36,11 @@ pub(crate) struct Conv2d {
 }
 
 impl Conv2d {
-    pub fn new(weight: Tensor) -> Conv2d {
+    /// Takes weights of (filters, channels, height, width), and keeps them in the order of images in memory.
+    pub fn new(weight: &Tensor, bias: Option<Tensor>) -> Result<Conv2d> {
+        let weight = weight.permute(&[0, 2, 3, 1])?.contiguous()?.permute(&[0, 3, 1, 2])?;
         let conv = Conv::new().padding(weight.size(2) / 2);
-        Conv2d { weight, bias: None, conv }
-    }
-
-    pub fn with_bias(self, bias: Tensor) -> Result<Conv2d> {
-        Ok(Conv2d { bias: Some(bias), ..self })
+        Ok(Conv2d { weight, bias, conv })
     }
 
     pub fn strided(self, stride: usize) -> Conv2d {

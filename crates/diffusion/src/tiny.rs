@@ -17,11 +17,11 @@ const LIMIT: f64 = 3.0;
 
 #[derive(Debug)]
 enum Layer {
-    Conv(Conv2d),
+    Conv(Box<Conv2d>),
     Relu,
     Double,
     /// Three convolutions around which the input is added.
-    Block([Conv2d; 3]),
+    Block(Box<[Conv2d; 3]>),
 }
 
 /// A preview autoencoder (TAESD), in `f32`. It takes latents as samplers have them, scaled.
@@ -72,9 +72,13 @@ impl TinyAutoencoder {
     }
 }
 
+fn conv(conv: Conv2d) -> Layer {
+    Layer::Conv(Box::new(conv))
+}
+
 fn block(loader: &Loader<'_>, layer: usize, channels: usize) -> Result<Layer> {
     let conv = |i: usize| loader.conv(&format!("layers.{layer}.conv.{i}"), channels, channels, 3);
-    Ok(Layer::Block([conv(0)?, conv(2)?, conv(4)?]))
+    Ok(Layer::Block(Box::new([conv(0)?, conv(2)?, conv(4)?])))
 }
 
 fn encoder(config: &TinyHalf, loader: &Loader<'_>, latent: usize) -> Result<Vec<Layer>> {
@@ -82,7 +86,7 @@ fn encoder(config: &TinyHalf, loader: &Loader<'_>, latent: usize) -> Result<Vec<
     let mut layers = Vec::new();
     for (level, blocks) in config.blocks.iter().enumerate() {
         let name = format!("layers.{}", layers.len());
-        layers.push(Layer::Conv(match level {
+        layers.push(conv(match level {
             0 => loader.conv(&name, 3, channels, 3)?,
             _ => loader.conv_without_bias(&name, channels, channels, 3)?.strided(2),
         }));
@@ -90,13 +94,13 @@ fn encoder(config: &TinyHalf, loader: &Loader<'_>, latent: usize) -> Result<Vec<
             layers.push(block(loader, layers.len(), channels)?);
         }
     }
-    layers.push(Layer::Conv(loader.conv(&format!("layers.{}", layers.len()), channels, latent, 3)?));
+    layers.push(conv(loader.conv(&format!("layers.{}", layers.len()), channels, latent, 3)?));
     Ok(layers)
 }
 
 fn decoder(config: &TinyHalf, loader: &Loader<'_>, latent: usize) -> Result<Vec<Layer>> {
     let channels = config.channels;
-    let mut layers = vec![Layer::Conv(loader.conv("layers.0", latent, channels, 3)?), Layer::Relu];
+    let mut layers = vec![conv(loader.conv("layers.0", latent, channels, 3)?), Layer::Relu];
     for (level, blocks) in config.blocks.iter().enumerate() {
         for _ in 0..*blocks {
             layers.push(block(loader, layers.len(), channels)?);
@@ -106,7 +110,7 @@ fn decoder(config: &TinyHalf, loader: &Loader<'_>, latent: usize) -> Result<Vec<
             layers.push(Layer::Double);
         }
         let name = format!("layers.{}", layers.len());
-        layers.push(Layer::Conv(match last {
+        layers.push(conv(match last {
             true => loader.conv(&name, channels, 3, 3)?,
             false => loader.conv_without_bias(&name, channels, channels, 3)?,
         }));
@@ -121,7 +125,8 @@ fn run(layers: &[Layer], x: &Tensor) -> Result<Tensor> {
             Layer::Conv(conv) => conv.forward(&x)?,
             Layer::Relu => x.relu()?,
             Layer::Double => upsample(&x, [2 * x.size(1), 2 * x.size(2)])?,
-            Layer::Block([first, second, third]) => {
+            Layer::Block(convolutions) => {
+                let [first, second, third] = &**convolutions;
                 let hidden = second.forward(&first.forward(&x)?.relu()?)?.relu()?;
                 (third.forward(&hidden)? + x)?.relu()?
             }

@@ -50,7 +50,8 @@ impl Tokenizer {
         }
         let text = read(&folder.join("merges.txt"))?;
         let text = std::str::from_utf8(&text).map_err(|error| bad(format!("merges.txt: {error}")))?;
-        let lines = text.lines().enumerate().filter(|(i, line)| !(*i == 0 && line.starts_with("#version")) && !line.trim().is_empty());
+        let header = usize::from(text.starts_with("#version"));
+        let lines = text.lines().enumerate().skip(header).filter(|(_, line)| !line.trim().is_empty());
         let mut merges = Vec::new();
         for (i, line) in lines {
             let pair = line.split_once(' ').filter(|(left, right)| {

@@ -128,7 +128,7 @@ impl Vae {
         1 << (self.config.channels.len() - 1)
     }
 
-    fn from_images(&self, x: &Tensor) -> Result<Tensor> {
+    fn pixels(&self, x: &Tensor) -> Result<Tensor> {
         Ok(x.cast(self.dtype)?.permute(&[0, 2, 3, 1])?.contiguous()?)
     }
 
@@ -139,7 +139,7 @@ impl Vae {
             let reason = format!("expected latents of (images, {channels}, height, width), got {:?}", latents.shape());
             return Err(bad_argument("vae_decode", reason));
         }
-        let mut x = self.from_images(latents)?;
+        let mut x = self.pixels(latents)?;
         if let Some([_, quant]) = &self.quant {
             x = quant.forward(&x)?;
         }
@@ -171,7 +171,7 @@ impl Vae {
     pub fn encode(&self, images: &Tensor) -> Result<(Tensor, Tensor)> {
         self.check_image(images)?;
         let half = &self.encoder;
-        let mut x = half.conv_in.forward(&self.from_images(images)?)?;
+        let mut x = half.conv_in.forward(&self.pixels(images)?)?;
         for level in &half.levels {
             for resnet in &level.resnets {
                 x = resnet.forward(&x, None)?;

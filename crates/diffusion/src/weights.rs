@@ -293,11 +293,12 @@ impl<'a> Loader<'a> {
 
     /// A convolution with a bias, which keeps the size of images at stride 1.
     pub fn conv(&self, name: &str, inputs: usize, outputs: usize, kernel: usize) -> Result<Conv2d> {
-        self.conv_without_bias(name, inputs, outputs, kernel)?.with_bias(self.tensor(&format!("{name}.bias"), &[outputs])?)
+        let weight = self.tensor(&format!("{name}.weight"), &[outputs, inputs, kernel, kernel])?;
+        Conv2d::new(&weight, Some(self.tensor(&format!("{name}.bias"), &[outputs])?))
     }
 
     pub fn conv_without_bias(&self, name: &str, inputs: usize, outputs: usize, kernel: usize) -> Result<Conv2d> {
-        Ok(Conv2d::new(self.tensor(&format!("{name}.weight"), &[outputs, inputs, kernel, kernel])?))
+        Conv2d::new(&self.tensor(&format!("{name}.weight"), &[outputs, inputs, kernel, kernel])?, None)
     }
 
     /// Scale and shift of a normalization.

@@ -8,6 +8,7 @@ use reference::{Expected, assert_close, assert_same_run, conditioning, euler, ex
 use warpwave_diffusion::{Checkpoint, Error, LoadOptions, Model, OpenOptions, TinyAutoencoder};
 use warpwave_kernels::DType;
 use warpwave_tensor::{Device, Tensor};
+use warpwave_test_support::{Random, seed};
 
 fn open(path: &Path, options: &OpenOptions) -> Model {
     Checkpoint::open_with(path, options).unwrap().load(&Device::Cpu, LoadOptions::default()).unwrap()
@@ -332,4 +333,48 @@ fn quantized_flux_files_are_their_dequantized_weights() {
     let exact = whole.denoise(&expected.get("transformer/latent"), 0.75, &conditioning(&expected, &Device::Cpu), &extra(name, &expected));
     let gap = gap(&found, &exact.unwrap());
     assert!(gap > 1e-4 && gap < 0.5, "the effect of Q8_0 is {gap}");
+}
+
+#[test]
+fn random_damage_is_an_error_or_harmless() {
+    let mut random = Random::new(seed());
+    let model = copy("sd15");
+    let files = [
+        "unet/diffusion_pytorch_model.safetensors",
+        "text_encoder/model.safetensors",
+        "unet/config.json",
+        "vae/config.json",
+        "text_encoder/config.json",
+        "tokenizer/vocab.json",
+        "tokenizer/merges.txt",
+        "scheduler/scheduler_config.json",
+        "model_index.json",
+        "lora_kohya.safetensors",
+    ];
+    let mut errors = 0;
+    for file in files {
+        let path = model.path().join(file);
+        let whole = std::fs::read(&path).unwrap();
+        for _ in 0..12 {
+            let mut damaged = whole.clone();
+            for _ in 0..1 + random.below(4) {
+                // Headers and configurations are at the start.
+                let at = random.below(damaged.len().min(4000));
+                damaged[at] = match random.below(3) {
+                    0 => random.below(256) as u8,
+                    1 => b'0' + random.below(10) as u8,
+                    _ => damaged[at] ^ (1 << random.below(8)),
+                };
+            }
+            std::fs::write(&path, &damaged).unwrap();
+            let opened = Checkpoint::open(model.path()).and_then(|checkpoint| checkpoint.load(&Device::Cpu, LoadOptions::default()));
+            let used = opened.and_then(|mut opened| {
+                opened.tokenize(0, "a red fox")?;
+                opened.set_loras(&[(model.path().join("lora_kohya.safetensors"), 1.0)])
+            });
+            errors += usize::from(used.is_err());
+        }
+        std::fs::write(&path, &whole).unwrap();
+    }
+    assert!(errors > 30, "only {errors} of 120 damaged files were noticed");
 }
