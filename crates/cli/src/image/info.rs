@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
-
 use super::super::{Context, Outcome, human_bytes};
 use super::FileArgs;
 
@@ -31,10 +29,10 @@ pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
         ("model", args.model.display().to_string()),
         ("family", word("family")),
         ("prediction", word("prediction")),
-        ("inpainting", if info.inpaint { "yes: needs a picture and a mask" } else { "by its mask only" }.to_owned()),
+        ("inpainting", if info.inpaint { "made for it: needs a picture and a mask" } else { "possible with a mask" }.to_owned()),
         ("picture", format!("{0} x {0}, in multiples of {1} pixels", info.default_size, info.size_multiple)),
         ("latents", format!("{} channels, 1/{} of the picture's sides", info.latent_channels, info.latent_scale)),
-        ("text encoders", json!(info.text_encoders.iter().map(|one| one.row_length).collect::<Vec<_>>()).to_string() + " tokens"),
+        ("text encoders", info.text_encoders.iter().map(|one| format!("{} tokens", one.row_length)).collect::<Vec<_>>().join(", ")),
         ("parameters", format!("{:.1} million", info.parameters as f64 / 1e6)),
         ("weights", human_bytes(usize::try_from(info.bytes).unwrap_or(usize::MAX))),
     ];

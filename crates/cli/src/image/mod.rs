@@ -48,6 +48,7 @@ enum Command {
 
 /// Where a model is, and what completes it.
 #[derive(clap::Args, Clone)]
+#[command(next_help_heading = "Loading")]
 pub(crate) struct FileArgs {
     /// Take what a single file lacks (tokenizers, configurations) from this directory in the diffusers layout.
     #[arg(long, value_name = "DIR")]
@@ -59,6 +60,7 @@ pub(crate) struct FileArgs {
 
 /// How a model is loaded.
 #[derive(clap::Args, Clone)]
+#[command(next_help_heading = "Loading")]
 pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub files: FileArgs,
@@ -90,10 +92,6 @@ struct RunArgs {
     /// Keep this out of the picture.
     #[arg(long, value_name = "TEXT")]
     negative: Option<String>,
-    #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
-    picture: PictureArgs,
     /// Add a LoRA file; repeatable. The strength is 1 by default.
     #[arg(long, value_name = "FILE[:STRENGTH]", value_parser = parse_lora)]
     lora: Vec<(PathBuf, f32)>,
@@ -106,11 +104,15 @@ struct RunArgs {
     /// Save the final latents to this safetensors file.
     #[arg(long, value_name = "FILE")]
     latents_out: Option<PathBuf>,
-    #[command(flatten)]
-    load: LoadArgs,
     /// Print JSON: files, seeds, settings, timings.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    picture: PictureArgs,
+    #[command(flatten)]
+    load: LoadArgs,
 }
 
 #[derive(clap::Args)]
