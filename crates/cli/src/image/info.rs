@@ -10,11 +10,11 @@ pub(super) struct Args {
     /// Model: a directory in the diffusers layout, or a .safetensors file.
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    #[command(flatten)]
-    files: FileArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 pub(super) fn run(context: &mut Context<'_>, args: &Args) -> Outcome {
